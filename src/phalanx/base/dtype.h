@@ -1,0 +1,75 @@
+#pragma once
+// Element types of tensors, and the two 16-bit floating-point storage types with their scalar conversions.
+
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace phalanx {
+
+enum class DType : std::uint8_t { kF64, kF32, kBF16, kF16, kI64, kI32, kU8 };
+
+// Bytes of one element.
+constexpr std::int64_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+    case DType::kI64:
+      return 8;
+    case DType::kF32:
+    case DType::kI32:
+      return 4;
+    case DType::kBF16:
+    case DType::kF16:
+      return 2;
+    case DType::kU8:
+      return 1;
+  }
+  return 0;
+}
+
+constexpr bool is_floating(DType dtype) { return dtype <= DType::kF16; }
+
+// "f64", "f32", "bf16", "f16", "i64", "i32", "u8": the names in JSON documents and messages.
+std::string_view name_of(DType dtype);
+std::optional<DType> dtype_from_name(std::string_view name);
+
+// Storage only: arithmetic happens in float.
+struct bfloat16 {
+  std::uint16_t bits = 0;
+};
+struct float16 {
+  std::uint16_t bits = 0;
+};
+
+inline float to_float(bfloat16 value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
+// Round to nearest even; NaN stays NaN (quiet).
+inline bfloat16 to_bfloat16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7fffffffU) > 0x7f800000U) {
+    return {static_cast<std::uint16_t>((bits >> 16) | 0x40U)};
+  }
+  return {static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16)};
+}
+float to_float(float16 value);
+// Round to nearest even; overflows to infinity.
+float16 to_float16(float value);
+
+template <typename T>
+inline constexpr DType kDTypeOf = DType::kU8;
+template <>
+inline constexpr DType kDTypeOf<double> = DType::kF64;
+template <>
+inline constexpr DType kDTypeOf<float> = DType::kF32;
+template <>
+inline constexpr DType kDTypeOf<bfloat16> = DType::kBF16;
+template <>
+inline constexpr DType kDTypeOf<float16> = DType::kF16;
+template <>
+inline constexpr DType kDTypeOf<std::int64_t> = DType::kI64;
+template <>
+inline constexpr DType kDTypeOf<std::int32_t> = DType::kI32;
+
+}  // namespace phalanx

@@ -1,0 +1,58 @@
+#pragma once
+// Files: read-only memory maps, whole reads, and durable writes (write, fsync, rename, fsync of the directory).
+// Errors name the path: InputMissingError where the file is not there, IoError and OutputError otherwise.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace phalanx {
+
+// A whole file mapped read-only. Movable; an empty file maps to an empty span.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const std::filesystem::path& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  std::filesystem::path path_;
+};
+
+std::string read_file(const std::filesystem::path& path);
+
+// A file that appears under its name only when it is complete and on disk. Bytes go to `path` + ".tmp"; commit()
+// syncs, renames and syncs the directory. Destroyed without commit, the temporary file is removed.
+class DurableFile {
+ public:
+  explicit DurableFile(std::filesystem::path path);
+  DurableFile(const DurableFile&) = delete;
+  DurableFile& operator=(const DurableFile&) = delete;
+  ~DurableFile();
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  void commit();
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  int descriptor_ = -1;
+};
+
+void write_file_durably(const std::filesystem::path& path, std::string_view text);
+void sync_directory(const std::filesystem::path& path);
+
+}  // namespace phalanx
