@@ -48,8 +48,12 @@ TEST(DType, SixteenBitConversionsRoundToNearestEven) {
   for (int i = 0; i < 65536; ++i) {  // every value survives the round trip
     const float16 half{static_cast<std::uint16_t>(i)};
     const bfloat16 brain{static_cast<std::uint16_t>(i)};
-    if (!std::isnan(to_float(half))) EXPECT_EQ(to_float16(to_float(half)).bits, half.bits);
-    if (!std::isnan(to_float(brain))) EXPECT_EQ(to_bfloat16(to_float(brain)).bits, brain.bits);
+    if (!std::isnan(to_float(half))) {
+      EXPECT_EQ(to_float16(to_float(half)).bits, half.bits);
+    }
+    if (!std::isnan(to_float(brain))) {
+      EXPECT_EQ(to_bfloat16(to_float(brain)).bits, brain.bits);
+    }
   }
   EXPECT_EQ(to_bfloat16(1.0F + 0x1p-8F).bits, to_bfloat16(1.0F).bits);  // a tie goes to even
   EXPECT_EQ(to_float16(65520.0F).bits, 0x7c00);                          // the first value that overflows
