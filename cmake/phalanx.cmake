@@ -50,6 +50,13 @@ function(phalanx_folders table)
     endif()
     add_library(phalanx_${folder} ${kind} ${sources})
     target_include_directories(phalanx_${folder} ${scope} ${PROJECT_SOURCE_DIR}/src)
+    # Target all_verify_interface_header_sets compiles every header alone.
+    file(GLOB_RECURSE headers CONFIGURE_DEPENDS src/phalanx/${folder}/*.h)
+    if(headers)
+      target_sources(phalanx_${folder} ${scope} FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src
+                     FILES ${headers})
+      set_target_properties(phalanx_${folder} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+    endif()
     if(sources)
       target_link_libraries(phalanx_${folder} PRIVATE phalanx_options)
     endif()

@@ -1,0 +1,81 @@
+#pragma once
+// Scaled dot-product attention, softmax(scale q k^T + bias) v, with grouped query heads: query head i reads key/value
+// head i / (heads / groups). Queries and keys may differ in number (caches, cross attention).
+//
+// Fused: in tiles, never storing the s x s matrix (Dao et al., FlashAttention, 2022); forward returns the log-sum-exp of
+// every row, backward takes the final one and delta = sum(out * dout). Unfused: stores the probabilities; the
+// reference, and what selective recomputation is about. Both draw the same dropout masks.
+//
+// q, k, v and their gradients may be strided views (of a fused QKV tensor) whose last dimension is dense.
+
+#include "phalanx/ops/rows.h"
+
+namespace phalanx::ops {
+
+// Which keys a query sees: a predicate on the coordinates of both rows. Keys of negative document (padding) are never
+// seen. A query that sees no key has output 0 and log-sum-exp -infinity.
+struct AttentionMask {
+  bool causal = false;     // key position <= query position
+  bool documents = false;  // key document == query document
+};
+
+struct AttentionInputs {
+  Tensor query;  // [sq, b, heads, d]
+  Tensor key;    // [sk, b, groups, d]
+  Tensor value;  // [sk, b, groups, d]
+  Tensor bias;   // [heads, sq, sk] f32, optional: added to the scaled scores of every sample
+  AttentionMask mask;
+  RowCoordinates query_rows;  // [sq, b]
+  RowCoordinates key_rows;    // [sk, b]
+  double scale = 1.0;
+  Dropout dropout;  // of the probabilities; head h uses site | h
+};
+
+struct AttentionForward {
+  Tensor out;  // [sq, b, heads, d]
+  Tensor lse;  // [b, heads, sq], f32
+  AttentionInputs in;
+};
+
+// delta = sum over d of out * dout.
+struct AttentionDelta {
+  Tensor delta;  // [b, heads, sq], f32
+  Tensor out;    // [sq, b, heads, d]
+  Tensor dout;   // [sq, b, heads, d]
+};
+
+struct AttentionBackward {
+  Tensor dquery, dkey, dvalue;  // as query, key, value; overwritten
+  Tensor dbias;                 // [heads, sq, sk] f32, optional: accumulated over samples and calls
+  Tensor dout;                  // [sq, b, heads, d]
+  Tensor lse, delta;            // [b, heads, sq], f32
+  AttentionInputs in;
+};
+
+struct UnfusedAttentionForward {
+  Tensor out;            // [sq, b, heads, d]
+  Tensor probabilities;  // [b, heads, sq, sk], storage type, before dropout
+  AttentionInputs in;
+};
+
+struct UnfusedAttentionBackward {
+  Tensor dquery, dkey, dvalue;
+  Tensor dbias;  // optional
+  Tensor dout;
+  Tensor probabilities;
+  AttentionInputs in;
+};
+
+OpCost cost(const AttentionForward& op);
+OpCost cost(const AttentionDelta& op);
+OpCost cost(const AttentionBackward& op);
+OpCost cost(const UnfusedAttentionForward& op);
+OpCost cost(const UnfusedAttentionBackward& op);
+
+void attention_forward(Context& context, const AttentionForward& op);
+void attention_delta(Context& context, const AttentionDelta& op);
+void attention_backward(Context& context, const AttentionBackward& op);
+void unfused_attention_forward(Context& context, const UnfusedAttentionForward& op);
+void unfused_attention_backward(Context& context, const UnfusedAttentionBackward& op);
+
+}  // namespace phalanx::ops

@@ -1,0 +1,133 @@
+#pragma once
+// The op set and its machines. An op is a struct of operands (ops/<family>.h) and a free function of the same name that
+// checks the shapes and makes one virtual call; it is enqueued and returns nothing. A backend answers two questions
+// about every op of the list below: how much scratch memory it needs, and run it.
+//
+// To add an op: a struct, a check and a cost in ops/<family>.{h,cc}; its name in OpList; `execute` in ref/ and cpu/ (the
+// compiler names what is missing); a row in cases/.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "phalanx/ops/activation.h"
+#include "phalanx/ops/attention.h"
+#include "phalanx/ops/cross_entropy.h"
+#include "phalanx/ops/dropout.h"
+#include "phalanx/ops/elementwise.h"
+#include "phalanx/ops/embedding.h"
+#include "phalanx/ops/layer_norm.h"
+#include "phalanx/ops/linear.h"
+#include "phalanx/ops/optimizer.h"
+#include "phalanx/ops/random.h"
+#include "phalanx/ops/reduce.h"
+#include "phalanx/tensor/recorder.h"
+#include "phalanx/tensor/tensor.h"
+
+namespace phalanx {
+
+// An ordered queue of work on a device. On the CPU everything runs in order when it is enqueued.
+struct Stream {
+  int id = 0;
+};
+struct Event {
+  int id = 0;
+};
+
+namespace ops {
+
+template <typename Op>
+class OpInterface {
+ public:
+  virtual ~OpInterface() = default;
+  virtual std::int64_t workspace_bytes(const Op& op) const = 0;
+  virtual void run(Stream stream, const Op& op, const Tensor& scratch) = 0;
+};
+
+template <typename... Ops>
+struct OpListOf {};
+
+using OpList =
+    OpListOf<LinearForward, LinearInputGradient, LinearWeightGradient, BiasGradient,
+             LayerNormForward, LayerNormApply, LayerNormBackward, BiasGeluForward, BiasGeluBackward,
+             BiasDropoutResidual, DropoutBackward, EmbeddingForward, AddPositions,
+             EmbeddingGradient, SparseEmbeddingGradient, SparseEmbeddingJoin, AttentionForward,
+             AttentionDelta, AttentionBackward, UnfusedAttentionForward, UnfusedAttentionBackward,
+             CrossEntropy, LossSeed, LossAccumulate, Adam, SquareSum, GradientFactor, Fill, Copy,
+             Accumulate, Normal>;
+
+template <typename List>
+class OpInterfaces;
+template <typename... Ops>
+class OpInterfaces<OpListOf<Ops...>> : public OpInterface<Ops>... {
+ public:
+  using OpInterface<Ops>::workspace_bytes...;
+  using OpInterface<Ops>::run...;
+};
+
+}  // namespace ops
+
+class Backend : public ops::OpInterfaces<ops::OpList> {
+ public:
+  virtual MemorySpace space() const = 0;
+
+  // Bytes from the host into a tensor, in stream order.
+  virtual void upload(Stream stream, const Tensor& destination,
+                      std::span<const std::byte> source) = 0;
+  // The only way back to the host; waits for the stream. Called in train/ alone. A planning backend answers zeros.
+  virtual void read_back(Stream stream, const Tensor& source, std::span<std::byte> destination) = 0;
+
+  virtual Event record(Stream stream) = 0;
+  virtual void wait(Stream stream, Event event) = 0;
+};
+
+// Where an op is enqueued.
+struct Context {
+  Backend& backend;
+  Arena& workspace;  // scratch with stack discipline
+  Stream stream{};
+  Recorder* recorder = nullptr;  // optional
+};
+
+namespace ops {
+
+// The common second half of every op function: record the cost, take the scratch, run.
+template <typename Op>
+void enqueue(Context& context, const Op& op) {
+  if (context.recorder != nullptr) context.recorder->record(context.stream.id, cost(op));
+  const WorkspaceScope scope(context.workspace);
+  const Tensor scratch =
+      context.workspace.allocate(DType::kU8, {context.backend.workspace_bytes(op)});
+  context.backend.run(context.stream, op, scratch);
+}
+
+// A backend whose ops are free functions found by argument-dependent lookup beside the type Device:
+//   std::int64_t workspace_bytes_of(const Device&, const Op&);   void execute(Device&, const Op&, const Tensor& scratch);
+template <typename Device, typename List>
+class DispatchTo;
+template <typename Device>
+class DispatchTo<Device, OpListOf<>> : public Backend {
+ protected:
+  explicit DispatchTo(Device device) : device_(std::move(device)) {}
+  Device device_;
+};
+template <typename Device, typename Op, typename... Rest>
+class DispatchTo<Device, OpListOf<Op, Rest...>> : public DispatchTo<Device, OpListOf<Rest...>> {
+  using Base = DispatchTo<Device, OpListOf<Rest...>>;
+
+ public:
+  using Base::run;
+  using Base::workspace_bytes;
+  std::int64_t workspace_bytes(const Op& op) const final {
+    return workspace_bytes_of(this->device_, op);
+  }
+  void run(Stream /*stream*/, const Op& op, const Tensor& scratch) final {
+    execute(this->device_, op, scratch);
+  }
+
+ protected:
+  using Base::Base;
+};
+
+}  // namespace ops
+}  // namespace phalanx

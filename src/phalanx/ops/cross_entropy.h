@@ -1,0 +1,45 @@
+#pragma once
+// Softmax cross entropy over the vocabulary, fused with its gradient, and the sums that make a loss of it.
+
+#include "phalanx/ops/rows.h"
+
+namespace phalanx::ops {
+
+// loss[r] = logsumexp(logits[r]) - logits[r][target[r]] over the first `vocabulary` columns; the rest is padding, which
+// counts as -infinity. dlogits[r] = seed * mask[r] * (softmax(logits[r]) - onehot(target[r])), 0 in the padding.
+struct CrossEntropy {
+  Tensor loss;     // [rows], f32
+  Tensor dlogits;  // [rows, V], optional (evaluation); may be logits itself when the dtypes agree
+  Tensor logits;   // [rows, V], f32 or storage type
+  Tensor targets;  // [rows], i32
+  Tensor mask;     // [rows], f32: the loss mask (with dlogits)
+  Tensor seed;     // [1], f32 (with dlogits)
+  std::int64_t vocabulary = 0;
+};
+
+// Where backward starts: seed = loss_scale * factor, or, for a mean per microbatch, loss_scale * factor / sum(mask)
+// (0 where the mask is all zero).
+struct LossSeed {
+  Tensor seed;        // [1], f32
+  Tensor loss_scale;  // [1], f32
+  Tensor mask;        // [rows], f32, optional
+  double factor = 1.0;
+};
+
+// sum += sum(loss * mask), count += sum(mask), rows in order.
+struct LossAccumulate {
+  Tensor sum;    // [1], f64
+  Tensor count;  // [1], f64
+  Tensor loss;   // [rows], f32
+  Tensor mask;   // [rows], f32
+};
+
+OpCost cost(const CrossEntropy& op);
+OpCost cost(const LossSeed& op);
+OpCost cost(const LossAccumulate& op);
+
+void cross_entropy(Context& context, const CrossEntropy& op);
+void loss_seed(Context& context, const LossSeed& op);
+void loss_accumulate(Context& context, const LossAccumulate& op);
+
+}  // namespace phalanx::ops

@@ -1,0 +1,34 @@
+#pragma once
+// The end of a sub-layer: out = residual + dropout(x + bias), and the gradient through dropout. Kept elements are
+// multiplied by float(1 / (1 - p)); the mask is a function of (sample, site, position, feature) (base/philox.h), so it is
+// asked for again and never stored. A fusion rounds where its parts would: x + bias is rounded to the storage type, so is
+// its dropout, then the sum. With probability 0 no random number is drawn.
+
+#include "phalanx/ops/rows.h"
+
+namespace phalanx::ops {
+
+struct BiasDropoutResidual {
+  Tensor out;       // [s, b, h]; may be residual
+  Tensor x;         // [s, b, h]
+  Tensor bias;      // [h], optional
+  Tensor residual;  // [s, b, h]
+  Dropout dropout;
+  RowCoordinates rows;
+};
+
+// dx = mask * dout / (1 - p). With probability 0 a copy.
+struct DropoutBackward {
+  Tensor dx;    // [s, b, h]; may be dout
+  Tensor dout;  // [s, b, h]
+  Dropout dropout;
+  RowCoordinates rows;
+};
+
+OpCost cost(const BiasDropoutResidual& op);
+OpCost cost(const DropoutBackward& op);
+
+void bias_dropout_residual(Context& context, const BiasDropoutResidual& op);
+void dropout_backward(Context& context, const DropoutBackward& op);
+
+}  // namespace phalanx::ops

@@ -1,0 +1,32 @@
+#pragma once
+// What backends whose tensors lie in host memory share: copies to and from the host, and one queue in order.
+
+#include <cstring>
+
+#include "phalanx/ops/backend.h"
+
+namespace phalanx::ops {
+
+template <typename Device>
+class HostBackend final : public DispatchTo<Device, OpList> {
+ public:
+  explicit HostBackend(Device device) : DispatchTo<Device, OpList>(std::move(device)) {}
+
+  MemorySpace space() const override { return MemorySpace::kHost; }
+  void upload(Stream /*stream*/, const Tensor& destination,
+              std::span<const std::byte> source) override {
+    PHALANX_CHECK(destination.bytes() == static_cast<std::int64_t>(source.size()),
+                  "upload of {} bytes into {}", source.size(), destination.bytes());
+    std::memcpy(destination.data(), source.data(), source.size());
+  }
+  void read_back(Stream /*stream*/, const Tensor& source,
+                 std::span<std::byte> destination) override {
+    PHALANX_CHECK(source.bytes() == static_cast<std::int64_t>(destination.size()),
+                  "read-back of {} bytes into {}", source.bytes(), destination.size());
+    std::memcpy(destination.data(), source.data(), destination.size());
+  }
+  Event record(Stream stream) override { return {stream.id}; }
+  void wait(Stream /*stream*/, Event /*event*/) override {}
+};
+
+}  // namespace phalanx::ops

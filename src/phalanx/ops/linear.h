@@ -1,0 +1,47 @@
+#pragma once
+// Matrix products of linear layers, y = x W^T + b. Weights are [out, in]; products accumulate in fp32 at least.
+// Whether 16-bit operands are multiplied as they are or as fp32 is the backend's recorded policy.
+
+#include "phalanx/ops/rows.h"
+
+namespace phalanx::ops {
+
+struct LinearForward {
+  Tensor y;       // [rows, n]; f32 is allowed for 16-bit operands (logits)
+  Tensor x;       // [rows, k]
+  Tensor weight;  // [n, k]
+  Tensor bias;    // [n], optional; added before rounding
+};
+
+// dx = dy W.
+struct LinearInputGradient {
+  Tensor dx;      // [rows, k]
+  Tensor dy;      // [rows, n]
+  Tensor weight;  // [n, k]
+};
+
+// dweight += dy^T x (or = without accumulate), in fp32 (f64 in the reference).
+struct LinearWeightGradient {
+  Tensor dweight;  // [n, k], f32
+  Tensor dy;       // [rows, n]
+  Tensor x;        // [rows, k]
+  bool accumulate = true;
+};
+
+// dbias += column sums of dy.
+struct BiasGradient {
+  Tensor dbias;  // [n], f32
+  Tensor dy;     // [rows, n]
+};
+
+OpCost cost(const LinearForward& op);
+OpCost cost(const LinearInputGradient& op);
+OpCost cost(const LinearWeightGradient& op);
+OpCost cost(const BiasGradient& op);
+
+void linear_forward(Context& context, const LinearForward& op);
+void linear_input_gradient(Context& context, const LinearInputGradient& op);
+void linear_weight_gradient(Context& context, const LinearWeightGradient& op);
+void bias_gradient(Context& context, const BiasGradient& op);
+
+}  // namespace phalanx::ops

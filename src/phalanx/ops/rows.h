@@ -1,0 +1,27 @@
+#pragma once
+// Rows have coordinates. Every row (s, b) of a batch says which sample it belongs to, its place there, and its
+// document; attention masks and dropout are functions of these alone, so neither depends on the layout.
+
+#include "phalanx/base/philox.h"
+#include "phalanx/tensor/recorder.h"
+#include "phalanx/tensor/tensor.h"
+
+namespace phalanx {
+
+struct Context;
+
+// All three are [s, b].
+struct RowCoordinates {
+  Tensor sample;    // i64: number of the sample in the consumed stream
+  Tensor position;  // i32: place within the sample
+  Tensor document;  // i32: document within the sample; negative: padding, which no query sees
+};
+
+// Dropout with probability p at one site (philox.h); nothing is stored, backward asks for the same mask again.
+struct Dropout {
+  double probability = 0.0;
+  PhiloxKey key;
+  std::uint32_t site = 0;
+};
+
+}  // namespace phalanx
