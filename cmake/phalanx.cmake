@@ -8,6 +8,8 @@ set(PHALANX_SANITIZE "" CACHE STRING "Sanitizers for -fsanitize= (address,undefi
 if(PHALANX_SANITIZE)
   add_compile_options(-fsanitize=${PHALANX_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${PHALANX_SANITIZE})
+  # GCC's own manual: sanitizers make this warning report what is initialised.
+  target_compile_options(phalanx_options INTERFACE -Wno-maybe-uninitialized)
 endif()
 find_program(PHALANX_LINKER mold)
 if(PHALANX_LINKER)

@@ -28,7 +28,8 @@ TEST(Philox, NormalsHaveTheRightMoments) {
   double squares = 0;
   constexpr int kBlocks = 50000;
   for (int block = 0; block < kBlocks; ++block) {
-    for (const double x : normal_block(key, parameter_coordinate("w"), static_cast<unsigned>(block))) {
+    for (const double x :
+         normal_block(key, parameter_coordinate("w"), static_cast<unsigned>(block))) {
       ASSERT_TRUE(std::isfinite(x));
       sum += x;
       squares += x * x;
@@ -39,8 +40,10 @@ TEST(Philox, NormalsHaveTheRightMoments) {
 }
 
 TEST(Philox, CoordinatesDoNotCollide) {
-  EXPECT_NE(random_key(1, RandomPurpose::kDropout).high, random_key(1, RandomPurpose::kSampling).high);
-  EXPECT_NE(dropout_site(3, DropoutPlace::kAttention, 2), dropout_site(3, DropoutPlace::kMlpOutput, 2));
+  EXPECT_NE(random_key(1, RandomPurpose::kDropout).high,
+            random_key(1, RandomPurpose::kSampling).high);
+  EXPECT_NE(dropout_site(3, DropoutPlace::kAttention, 2),
+            dropout_site(3, DropoutPlace::kMlpOutput, 2));
   EXPECT_NE(dropout_sample_key({1, 2}, 5).high, dropout_sample_key({1, 2}, 5 + (1ULL << 32)).high);
 }
 
@@ -56,7 +59,7 @@ TEST(DType, SixteenBitConversionsRoundToNearestEven) {
     }
   }
   EXPECT_EQ(to_bfloat16(1.0F + 0x1p-8F).bits, to_bfloat16(1.0F).bits);  // a tie goes to even
-  EXPECT_EQ(to_float16(65520.0F).bits, 0x7c00);                          // the first value that overflows
+  EXPECT_EQ(to_float16(65520.0F).bits, 0x7c00);  // the first value that overflows
   EXPECT_EQ(to_float16(65519.0F).bits, 0x7bff);
   EXPECT_EQ(to_float16(0x1p-25F).bits, 0);  // half of the smallest subnormal ties to zero
   EXPECT_TRUE(std::isnan(to_float(to_float16(std::numeric_limits<float>::quiet_NaN()))));

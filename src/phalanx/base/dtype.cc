@@ -4,7 +4,8 @@
 
 namespace phalanx {
 namespace {
-constexpr std::array<std::string_view, 7> kNames = {"f64", "f32", "bf16", "f16", "i64", "i32", "u8"};
+constexpr std::array<std::string_view, 7> kNames = {"f64", "f32", "bf16", "f16",
+                                                    "i64", "i32", "u8"};
 }  // namespace
 
 std::string_view name_of(DType dtype) { return kNames[static_cast<std::size_t>(dtype)]; }
@@ -36,9 +37,11 @@ float16 to_float16(float value) {
   const std::uint32_t magnitude = bits & 0x7fffffffU;
   if (magnitude > 0x7f800000U) return {static_cast<std::uint16_t>(sign | 0x7e00U)};
   if (magnitude >= 0x477ff000U) return {static_cast<std::uint16_t>(sign | 0x7c00U)};
-  if (magnitude < 0x38800000U) {  // below 2^-14: adding 0.5 lines the subnormal bits up at the bottom
+  if (magnitude <
+      0x38800000U) {  // below 2^-14: adding 0.5 lines the subnormal bits up at the bottom
     const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
-    return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U))};
+    return {
+        static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U))};
   }
   const std::uint32_t rounded = magnitude + 0xfffU + ((magnitude >> 13) & 1U);
   return {static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13))};

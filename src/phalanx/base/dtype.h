@@ -1,5 +1,6 @@
 #pragma once
-// Element types of tensors, and the two 16-bit floating-point storage types with their scalar conversions.
+// Element types of tensors, and the two 16-bit floating-point storage types with their scalar
+// conversions.
 
 #include <bit>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
-// Errors. User errors and failures of the world outside are exceptions derived from Error, each with a stable code
-// that the command line turns into the exit status; mistakes of the programmer fail a PHALANX_CHECK.
-// A message names the file, field or flag, the value, and what to do.
+// Errors. User errors and failures of the world outside are exceptions derived from Error, each
+// with a stable code that the command line turns into the exit status; mistakes of the programmer
+// fail a PHALANX_CHECK. A message names the file, field or flag, the value, and what to do.
 
 #include <fmt/core.h>
 
@@ -47,15 +47,16 @@ class ErrorOf : public Error {
       : Error(kCode, fmt::format(format, std::forward<Args>(args)...)) {}
 };
 
-using UsageError = ErrorOf<ErrorCode::kUsage>;                  // the command line cannot be read
-using DataError = ErrorOf<ErrorCode::kBadData>;                 // an input file is malformed
-using InputMissingError = ErrorOf<ErrorCode::kInputMissing>;    // an input file is not there
-using InternalError = ErrorOf<ErrorCode::kInternal>;            // a failed check
-using SystemError = ErrorOf<ErrorCode::kSystem>;                // a system call failed (mmap, memory)
-using OutputError = ErrorOf<ErrorCode::kCannotCreate>;          // an output cannot be created or written
-using IoError = ErrorOf<ErrorCode::kIo>;                        // reading or writing failed midway
-using PermissionError = ErrorOf<ErrorCode::kNotPermitted>;      // not allowed
-using ConfigError = ErrorOf<ErrorCode::kConfiguration>;         // settings contradict each other or a checkpoint
+using UsageError = ErrorOf<ErrorCode::kUsage>;                // the command line cannot be read
+using DataError = ErrorOf<ErrorCode::kBadData>;               // an input file is malformed
+using InputMissingError = ErrorOf<ErrorCode::kInputMissing>;  // an input file is not there
+using InternalError = ErrorOf<ErrorCode::kInternal>;          // a failed check
+using SystemError = ErrorOf<ErrorCode::kSystem>;              // a system call failed (mmap, memory)
+using OutputError = ErrorOf<ErrorCode::kCannotCreate>;  // an output cannot be created or written
+using IoError = ErrorOf<ErrorCode::kIo>;                // reading or writing failed midway
+using PermissionError = ErrorOf<ErrorCode::kNotPermitted>;  // not allowed
+using ConfigError =
+    ErrorOf<ErrorCode::kConfiguration>;  // settings contradict each other or a checkpoint
 
 namespace detail {
 [[noreturn]] void check_failed(const char* expression, const char* file, int line,
@@ -65,10 +66,9 @@ namespace detail {
 }  // namespace phalanx
 
 // Programmer errors: throws InternalError with the expression, the place and the formatted values.
-#define PHALANX_CHECK(condition, ...)                                               \
-  do {                                                                              \
-    if (!(condition)) [[unlikely]] {                                                \
-      ::phalanx::detail::check_failed(#condition, __FILE__, __LINE__,               \
-                                      ::fmt::format(__VA_ARGS__));                  \
-    }                                                                               \
+#define PHALANX_CHECK(condition, ...)                                                              \
+  do {                                                                                             \
+    if (!(condition)) [[unlikely]] {                                                               \
+      ::phalanx::detail::check_failed(#condition, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__)); \
+    }                                                                                              \
   } while (false)

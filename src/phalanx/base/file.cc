@@ -141,12 +141,14 @@ void sync_directory(const std::filesystem::path& path) {
   const auto directory = path.empty() ? std::filesystem::path(".") : path;
   const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) {
-    throw OutputError("{}: cannot open the directory: {}", directory.string(), std::strerror(errno));
+    throw OutputError("{}: cannot open the directory: {}", directory.string(),
+                      std::strerror(errno));
   }
   const int synced = ::fsync(descriptor);
   ::close(descriptor);
   if (synced != 0) {
-    throw OutputError("{}: cannot sync the directory: {}", directory.string(), std::strerror(errno));
+    throw OutputError("{}: cannot sync the directory: {}", directory.string(),
+                      std::strerror(errno));
   }
 }
 

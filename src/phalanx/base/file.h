@@ -1,6 +1,7 @@
 #pragma once
-// Files: read-only memory maps, whole reads, and durable writes (write, fsync, rename, fsync of the directory).
-// Errors name the path: InputMissingError where the file is not there, IoError and OutputError otherwise.
+// Files: read-only memory maps, whole reads, and durable writes (write, fsync, rename, fsync of the
+// directory). Errors name the path: InputMissingError where the file is not there, IoError and
+// OutputError otherwise.
 
 #include <cstddef>
 #include <cstdint>
@@ -33,8 +34,9 @@ class MappedFile {
 
 std::string read_file(const std::filesystem::path& path);
 
-// A file that appears under its name only when it is complete and on disk. Bytes go to `path` + ".tmp"; commit()
-// syncs, renames and syncs the directory. Destroyed without commit, the temporary file is removed.
+// A file that appears under its name only when it is complete and on disk. Bytes go to `path` +
+// ".tmp"; commit() syncs, renames and syncs the directory. Destroyed without commit, the temporary
+// file is removed.
 class DurableFile {
  public:
   explicit DurableFile(std::filesystem::path path);

@@ -1,5 +1,6 @@
 #pragma once
-// The logger: lines to standard error, for standard output belongs to results. The only process-wide state.
+// The logger: lines to standard error, for standard output belongs to results. The only
+// process-wide state.
 
 #include <fmt/core.h>
 

@@ -6,8 +6,9 @@
 namespace phalanx {
 
 PhiloxKey random_key(std::uint64_t seed, RandomPurpose purpose) {
-  return {static_cast<std::uint32_t>(seed),
-          static_cast<std::uint32_t>(seed >> 32) ^ (static_cast<std::uint32_t>(purpose) * 0xC2B2AE35U)};
+  return {
+      static_cast<std::uint32_t>(seed),
+      static_cast<std::uint32_t>(seed >> 32) ^ (static_cast<std::uint32_t>(purpose) * 0xC2B2AE35U)};
 }
 
 std::uint64_t parameter_coordinate(std::string_view name) {

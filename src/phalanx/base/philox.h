@@ -1,7 +1,8 @@
 #pragma once
-// Randomness with coordinates: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11) as a
-// pure function of (key, counter). No generator has state, so the same numbers come out under every layout, schedule
-// and restart. This header fixes which coordinates go where; every backend computes exactly these words.
+// Randomness with coordinates: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as
+// 1, 2, 3", SC11) as a pure function of (key, counter). No generator has state, so the same numbers
+// come out under every layout, schedule and restart. This header fixes which coordinates go where;
+// every backend computes exactly these words.
 
 #include <array>
 #include <cstdint>
@@ -43,31 +44,40 @@ PhiloxKey random_key(std::uint64_t seed, RandomPurpose purpose);
 // The coordinate of a parameter: a 64-bit hash (FNV-1a) of its global name.
 std::uint64_t parameter_coordinate(std::string_view name);
 
-// Standard normal numbers of a parameter: element e (row-major index in the *global* tensor) is number e % 4 of block
-// e / 4. Box-Muller in double: words (w0, w1) give numbers 0 and 1, (w2, w3) give 2 and 3:
-// r = sqrt(-2 ln((w0 + 1) / 2^32)), angle = 2 pi w1 / 2^32, values r cos(angle), r sin(angle).
+// Standard normal numbers of a parameter: element e (row-major index in the *global* tensor) is
+// number e % 4 of block e / 4. Box-Muller in double: words (w0, w1) give numbers 0 and 1, (w2, w3)
+// give 2 and 3: r = sqrt(-2 ln((w0 + 1) / 2^32)), angle = 2 pi w1 / 2^32, values r cos(angle), r
+// sin(angle).
 std::array<double, 4> normal_block(PhiloxKey key, std::uint64_t parameter, std::uint64_t block);
 
-// Where dropout happens: the layer (global number, 0-based; the embedding uses kEmbeddingLayer), the place in it, and
-// the attention head (0 elsewhere).
-enum class DropoutPlace : std::uint32_t { kEmbedding = 0, kAttention = 1, kAttentionOutput = 2, kMlpOutput = 3 };
+// Where dropout happens: the layer (global number, 0-based; the embedding uses kEmbeddingLayer),
+// the place in it, and the attention head (0 elsewhere).
+enum class DropoutPlace : std::uint32_t {
+  kEmbedding = 0,
+  kAttention = 1,
+  kAttentionOutput = 2,
+  kMlpOutput = 3
+};
 inline constexpr std::uint32_t kEmbeddingLayer = 0xffff;
-constexpr std::uint32_t dropout_site(std::uint32_t layer, DropoutPlace place, std::uint32_t head = 0) {
+constexpr std::uint32_t dropout_site(std::uint32_t layer, DropoutPlace place,
+                                     std::uint32_t head = 0) {
   return (layer << 16) | (static_cast<std::uint32_t>(place) << 12) | head;
 }
 
-// The key for one sample (its number in the consumed stream): its low half goes into the counter, its high half here.
+// The key for one sample (its number in the consumed stream): its low half goes into the counter,
+// its high half here.
 constexpr PhiloxKey dropout_sample_key(PhiloxKey key, std::uint64_t sample) {
   return {key.low, key.high ^ (static_cast<std::uint32_t>(sample >> 32) * 0x85EBCA6BU)};
 }
-// The counter of four neighbours: (inner / 4, outer, site, low half of the sample). Hidden dropout: outer = position,
-// inner = feature. Attention dropout: outer = query position, inner = key position, the head in the site.
-// Element `inner` takes word inner % 4.
+// The counter of four neighbours: (inner / 4, outer, site, low half of the sample). Hidden dropout:
+// outer = position, inner = feature. Attention dropout: outer = query position, inner = key
+// position, the head in the site. Element `inner` takes word inner % 4.
 constexpr PhiloxWords dropout_counter(std::uint64_t sample, std::uint32_t site, std::uint32_t outer,
                                       std::uint32_t inner) {
   return {inner / 4, outer, site, static_cast<std::uint32_t>(sample)};
 }
-// An element is dropped where its word is below this; kept ones are multiplied by float(1 / (1 - p)).
+// An element is dropped where its word is below this; kept ones are multiplied by float(1 / (1 -
+// p)).
 constexpr std::uint32_t dropout_threshold(double probability) {
   return static_cast<std::uint32_t>(probability * 4294967296.0);
 }

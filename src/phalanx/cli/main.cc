@@ -1,1 +1,87 @@
-int main() { return 0; }
+#include <fmt/core.h>
+
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/cli/commands.h"
+#include "phalanx/cli/flags.h"
+
+namespace phalanx {
+namespace {
+
+struct Command {
+  std::string_view name;
+  std::string_view help;
+  int (*run)(const Arguments&);
+};
+
+constexpr std::array<Command, 10> kCommands = {{
+    {"pretrain", "train a model: pretrain gpt FLAGS (Megatron's flag names)", run_pretrain},
+    {"plan", "the memory plan of the same flags, nothing allocated: plan gpt FLAGS [--json]",
+     run_plan},
+    {"generate", "text from a checkpoint", run_generate},
+    {"preprocess-data", "text or JSON lines into a .bin/.idx dataset", run_preprocess_data},
+    {"train-tokenizer", "a byte-level BPE vocabulary from text", run_train_tokenizer},
+    {"tokenize", "standard input into token ids, or back", run_tokenize},
+    {"dataset", "dataset info|check|head|merge|samples", run_dataset},
+    {"checkpoint", "checkpoint info|digest|diff DIR [DIR]", run_checkpoint},
+    {"import", "import llmc: llm.c's files into a checkpoint and a dataset", run_import},
+    {"version", "version, compiler, backends, processor [--json]", run_version},
+}};
+
+void print_usage(std::FILE* out) {
+  fmt::print(out,
+             "phalanx {}: trains Transformer language models\n\nusage: phalanx COMMAND ...\n\n",
+             PHALANX_VERSION);
+  for (const auto& command : kCommands) {
+    fmt::print(out, "  {:<16} {}\n", command.name, command.help);
+  }
+  fmt::print(out, "\nphalanx COMMAND --help lists the flags of a command.\n");
+}
+
+int run(const std::vector<std::string>& words) {
+  if (words.empty()) {
+    print_usage(stderr);
+    return static_cast<int>(ErrorCode::kUsage);
+  }
+  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+    print_usage(stdout);
+    return 0;
+  }
+  if (words[0] == "--version") return run_version({});
+  std::vector<std::string> names;
+  for (const auto& command : kCommands) {
+    if (command.name == words[0]) return command.run({words.begin() + 1, words.end()});
+    names.emplace_back(command.name);
+  }
+  const auto meant = nearest(words[0], names);
+  throw UsageError("phalanx: unknown command {}{} (phalanx --help lists the commands)", words[0],
+                   meant ? "; did you mean " + *meant + "?" : "");
+}
+
+}  // namespace
+}  // namespace phalanx
+
+int main(int argc, char** argv) {
+  try {
+    return phalanx::run({argv + 1, argv + argc});
+  } catch (const phalanx::HelpRequested& help) {
+    fmt::print("{}", help.text);
+    return 0;
+  } catch (const phalanx::Error& error) {
+    phalanx::log_line(phalanx::LogLevel::kError, error.what());
+    return error.exit_status();
+  } catch (const std::bad_alloc&) {
+    phalanx::log_line(phalanx::LogLevel::kError, "out of memory");
+    return static_cast<int>(phalanx::ErrorCode::kSystem);
+  } catch (const std::exception& error) {
+    phalanx::log_line(phalanx::LogLevel::kError, fmt::format("internal error: {}", error.what()));
+    return static_cast<int>(phalanx::ErrorCode::kInternal);
+  }
+}

@@ -1,5 +1,6 @@
 #pragma once
-// y = gelu(x + bias). Two forms (Hendrycks and Gimpel, 2016): tanh is Megatron's fused default, erf the exact one.
+// y = gelu(x + bias). Two forms (Hendrycks and Gimpel, 2016): tanh is Megatron's fused default, erf
+// the exact one.
 
 #include "phalanx/ops/rows.h"
 

@@ -1,19 +1,22 @@
 #pragma once
-// Scaled dot-product attention, softmax(scale q k^T + bias) v, with grouped query heads: query head i reads key/value
-// head i / (heads / groups). Queries and keys may differ in number (caches, cross attention).
+// Scaled dot-product attention, softmax(scale q k^T + bias) v, with grouped query heads: query head
+// i reads key/value head i / (heads / groups). Queries and keys may differ in number (caches, cross
+// attention).
 //
-// Fused: in tiles, never storing the s x s matrix (Dao et al., FlashAttention, 2022); forward returns the log-sum-exp of
-// every row, backward takes the final one and delta = sum(out * dout). Unfused: stores the probabilities; the
-// reference, and what selective recomputation is about. Both draw the same dropout masks.
+// Fused: in tiles, never storing the s x s matrix (Dao et al., FlashAttention, 2022); forward
+// returns the log-sum-exp of every row, backward takes the final one and delta = sum(out * dout).
+// Unfused: stores the probabilities; the reference, and what selective recomputation is about. Both
+// draw the same dropout masks.
 //
-// q, k, v and their gradients may be strided views (of a fused QKV tensor) whose last dimension is dense.
+// q, k, v and their gradients may be strided views (of a fused QKV tensor) whose last dimension is
+// dense.
 
 #include "phalanx/ops/rows.h"
 
 namespace phalanx::ops {
 
-// Which keys a query sees: a predicate on the coordinates of both rows. Keys of negative document (padding) are never
-// seen. A query that sees no key has output 0 and log-sum-exp -infinity.
+// Which keys a query sees: a predicate on the coordinates of both rows. Keys of negative document
+// (padding) are never seen. A query that sees no key has output 0 and log-sum-exp -infinity.
 struct AttentionMask {
   bool causal = false;     // key position <= query position
   bool documents = false;  // key document == query document

@@ -1,11 +1,13 @@
 #pragma once
-// The op set and its machines. An op is a struct of operands (ops/<family>.h) and a free function of the same name that
-// checks the shapes and makes one virtual call; it is enqueued and returns nothing. A backend answers two questions
-// about every op of the list below: how much scratch memory it needs, and run it.
+// The op set and its machines. An op is a struct of operands (ops/<family>.h) and a free function
+// of the same name that checks the shapes and makes one virtual call; it is enqueued and returns
+// nothing. A backend answers two questions about every op of the list below: how much scratch
+// memory it needs, and run it.
 //
-// To add an op: a struct, a check and a cost in ops/<family>.{h,cc}; its name in OpList; `execute` in ref/ and cpu/ (the
-// compiler names what is missing); a row in cases/.
+// To add an op: a struct, a check and a cost in ops/<family>.{h,cc}; its name in OpList; `execute`
+// in ref/ and cpu/ (the compiler names what is missing); a row in cases/.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -74,7 +76,8 @@ class Backend : public ops::OpInterfaces<ops::OpList> {
   // Bytes from the host into a tensor, in stream order.
   virtual void upload(Stream stream, const Tensor& destination,
                       std::span<const std::byte> source) = 0;
-  // The only way back to the host; waits for the stream. Called in train/ alone. A planning backend answers zeros.
+  // The only way back to the host; waits for the stream. Called in train/ alone. A planning backend
+  // answers zeros.
   virtual void read_back(Stream stream, const Tensor& source, std::span<std::byte> destination) = 0;
 
   virtual Event record(Stream stream) = 0;
@@ -91,18 +94,25 @@ struct Context {
 
 namespace ops {
 
-// The common second half of every op function: record the cost, take the scratch, run.
+// The common second half of every op function: take the scratch, run, record.
 template <typename Op>
 void enqueue(Context& context, const Op& op) {
-  if (context.recorder != nullptr) context.recorder->record(context.stream.id, cost(op));
   const WorkspaceScope scope(context.workspace);
   const Tensor scratch =
       context.workspace.allocate(DType::kU8, {context.backend.workspace_bytes(op)});
+  if (context.recorder == nullptr) {
+    context.backend.run(context.stream, op, scratch);
+    return;
+  }
+  const auto begin = std::chrono::steady_clock::now();
   context.backend.run(context.stream, op, scratch);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  context.recorder->record(context.stream.id, cost(op), elapsed.count());
 }
 
 // A backend whose ops are free functions found by argument-dependent lookup beside the type Device:
-//   std::int64_t workspace_bytes_of(const Device&, const Op&);   void execute(Device&, const Op&, const Tensor& scratch);
+//   std::int64_t workspace_bytes_of(const Device&, const Op&);   void execute(Device&, const Op&,
+//   const Tensor& scratch);
 template <typename Device, typename List>
 class DispatchTo;
 template <typename Device>

@@ -1,12 +1,14 @@
 #pragma once
-// Softmax cross entropy over the vocabulary, fused with its gradient, and the sums that make a loss of it.
+// Softmax cross entropy over the vocabulary, fused with its gradient, and the sums that make a loss
+// of it.
 
 #include "phalanx/ops/rows.h"
 
 namespace phalanx::ops {
 
-// loss[r] = logsumexp(logits[r]) - logits[r][target[r]] over the first `vocabulary` columns; the rest is padding, which
-// counts as -infinity. dlogits[r] = seed * mask[r] * (softmax(logits[r]) - onehot(target[r])), 0 in the padding.
+// loss[r] = logsumexp(logits[r]) - logits[r][target[r]] over the first `vocabulary` columns; the
+// rest is padding, which counts as -infinity. dlogits[r] = seed * mask[r] * (softmax(logits[r]) -
+// onehot(target[r])), 0 in the padding.
 struct CrossEntropy {
   Tensor loss;     // [rows], f32
   Tensor dlogits;  // [rows, V], optional (evaluation); may be logits itself when the dtypes agree
@@ -17,8 +19,8 @@ struct CrossEntropy {
   std::int64_t vocabulary = 0;
 };
 
-// Where backward starts: seed = loss_scale * factor, or, for a mean per microbatch, loss_scale * factor / sum(mask)
-// (0 where the mask is all zero).
+// Where backward starts: seed = loss_scale * factor, or, for a mean per microbatch, loss_scale *
+// factor / sum(mask) (0 where the mask is all zero).
 struct LossSeed {
   Tensor seed;        // [1], f32
   Tensor loss_scale;  // [1], f32

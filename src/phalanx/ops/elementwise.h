@@ -10,7 +10,8 @@ struct Fill {
   double value = 0.0;
 };
 
-// destination = source, rounded to nearest even where the type narrows. Any strides, the same shape.
+// destination = source, rounded to nearest even where the type narrows. Any strides, the same
+// shape.
 struct Copy {
   Tensor destination;
   Tensor source;

@@ -1,6 +1,6 @@
 #pragma once
-// Table look-up and its gradients. A table may be rows [first_row, first_row + v) of a larger one: ids outside give zero
-// rows and no gradient (vocabulary parallelism).
+// Table look-up and its gradients. A table may be rows [first_row, first_row + v) of a larger one:
+// ids outside give zero rows and no gradient (vocabulary parallelism).
 
 #include "phalanx/ops/rows.h"
 
@@ -31,8 +31,9 @@ struct EmbeddingGradient {
   std::int64_t first_row = 0;
 };
 
-// The gradient of a tied embedding's input side: only rows that occurred, in order of first occurrence in the step.
-// slots[v] is -1 for a row that has not occurred; rows[slot] is its id and values[slot] its sum.
+// The gradient of a tied embedding's input side: only rows that occurred, in order of first
+// occurrence in the step. slots[v] is -1 for a row that has not occurred; rows[slot] is its id and
+// values[slot] its sum.
 struct SparseEmbeddingGradient {
   Tensor slots;   // [v], i32
   Tensor rows;    // [n], i32, n = min(v, tokens per step)

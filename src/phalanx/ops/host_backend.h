@@ -1,5 +1,6 @@
 #pragma once
-// What backends whose tensors lie in host memory share: copies to and from the host, and one queue in order.
+// What backends whose tensors lie in host memory share: copies to and from the host, and one queue
+// in order.
 
 #include <cstring>
 

@@ -1,21 +1,22 @@
 #pragma once
-// Layer normalisation over the last dimension with fp32 statistics: y = (x - mean) rstd weight + bias,
-// rstd = 1 / sqrt(variance + epsilon) with the biased variance (Ba et al., 2016).
+// Layer normalisation over the last dimension with fp32 statistics: y = (x - mean) rstd weight +
+// bias, rstd = 1 / sqrt(variance + epsilon) with the biased variance (Ba et al., 2016).
 
 #include "phalanx/ops/rows.h"
 
 namespace phalanx::ops {
 
 struct LayerNormForward {
-  Tensor y;     // [rows, h]
-  Tensor mean;  // [rows], f32
-  Tensor rstd;  // [rows], f32
-  Tensor x;     // [rows, h]
+  Tensor y;             // [rows, h]
+  Tensor mean;          // [rows], f32
+  Tensor rstd;          // [rows], f32
+  Tensor x;             // [rows, h]
   Tensor weight, bias;  // [h]
   double epsilon = 1e-5;
 };
 
-// y again from saved statistics, bit for bit: instead of saving the output for the weight gradient of the next linear.
+// y again from saved statistics, bit for bit: instead of saving the output for the weight gradient
+// of the next linear.
 struct LayerNormApply {
   Tensor y;
   Tensor x;
@@ -30,7 +31,8 @@ struct LayerNormBackward {
   Tensor x;
   Tensor mean, rstd;
   Tensor weight;
-  Tensor residual;  // [rows, h], optional: dx = round(gradient) + residual, rounded again; may be dx itself
+  Tensor residual;  // [rows, h], optional: dx = round(gradient) + residual, rounded again; may be
+                    // dx itself
 };
 
 OpCost cost(const LayerNormForward& op);

@@ -1,6 +1,7 @@
 #pragma once
-// Matrix products of linear layers, y = x W^T + b. Weights are [out, in]; products accumulate in fp32 at least.
-// Whether 16-bit operands are multiplied as they are or as fp32 is the backend's recorded policy.
+// Matrix products of linear layers, y = x W^T + b. Weights are [out, in]; products accumulate in
+// fp32 at least. Whether 16-bit operands are multiplied as they are or as fp32 is the backend's
+// recorded policy.
 
 #include "phalanx/ops/rows.h"
 

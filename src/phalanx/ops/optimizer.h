@@ -1,7 +1,8 @@
 #pragma once
 // Adam with decoupled weight decay (Loshchilov and Hutter, 2019) on dense fp32 ranges:
 // g = gradient * factor; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;
-// w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + epsilon) + decay w). Nothing changes where skip is not 0.
+// w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + epsilon) + decay w). Nothing changes where skip
+// is not 0.
 
 #include "phalanx/ops/rows.h"
 

@@ -1,6 +1,7 @@
 #pragma once
-// Initialisation: normal numbers with coordinates (base/philox.h). x is a box of a global matrix: its element (r, c) is
-// element (first_row + r) * global_columns + first_column + c, whatever the layout.
+// Initialisation: normal numbers with coordinates (base/philox.h). x is a box of a global matrix:
+// its element (r, c) is element (first_row + r) * global_columns + first_column + c, whatever the
+// layout.
 
 #include "phalanx/ops/rows.h"
 

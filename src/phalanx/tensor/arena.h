@@ -1,7 +1,7 @@
 #pragma once
-// Arenas: the only owners of tensor memory. Each is sized once from the memory plan and never grows; its high-water
-// mark is compared with the plan after the run's first step. A planning arena has no memory: it hands out offsets and
-// remembers how far they went, which is how plans are made.
+// Arenas: the only owners of tensor memory. Each is sized once from the memory plan and never
+// grows; its high-water mark is compared with the plan after the run's first step. A planning arena
+// has no memory: it hands out offsets and remembers how far they went, which is how plans are made.
 
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +29,8 @@ class Arena {
   // A planning arena of unlimited capacity.
   static Arena planning(std::string name) { return Arena(std::move(name)); }
 
-  // Host memory of `capacity` bytes, zero-filled, huge pages advised. SystemError when the system has not that much.
+  // Host memory of `capacity` bytes, zero-filled, huge pages advised. SystemError when the system
+  // has not that much.
   Arena(std::string name, std::int64_t capacity);
 
   Arena(Arena&& other) noexcept;
@@ -38,7 +39,8 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
   ~Arena();
 
-  // The next free bytes as a dense tensor. InternalError when the planned capacity does not suffice.
+  // The next free bytes as a dense tensor. InternalError when the planned capacity does not
+  // suffice.
   Tensor allocate(DType dtype, const Shape& shape);
   // A dense tensor at an offset that a packing has fixed.
   Tensor place(std::int64_t offset, DType dtype, const Shape& shape);

@@ -1,6 +1,6 @@
 #pragma once
-// What a program did, operation by operation: names, floating-point operations and bytes. Ops (and later messages)
-// write here while they are enqueued; the planner and the benchmarks read it.
+// What a program did, operation by operation: names, floating-point operations, bytes and time. Ops (and
+// later messages) write here while they are enqueued; the planner and the benchmarks read it.
 
 #include <cstdint>
 #include <string_view>
@@ -8,22 +8,26 @@
 
 namespace phalanx {
 
-// What one operation needs at least: a multiply-add counts as two operations; every operand is moved once.
+// What one operation needs at least: a multiply-add counts as two operations; every operand is
+// moved once.
 struct OpCost {
-  std::string_view name;         // a string literal
-  std::int64_t flops = 0;        // of matrix products
+  std::string_view name;   // a string literal
+  std::int64_t flops = 0;  // of matrix products
   std::int64_t bytes_read = 0;
   std::int64_t bytes_written = 0;
 };
 
 class Recorder {
  public:
-  void record(int stream, const OpCost& cost) { records_.push_back({stream, cost}); }
-
   struct Record {
     int stream;
     OpCost cost;
+    double seconds;  // that enqueueing took: on the CPU, the operation itself
   };
+
+  void record(int stream, const OpCost& cost, double seconds) {
+    records_.push_back({stream, cost, seconds});
+  }
   const std::vector<Record>& records() const { return records_; }
   std::int64_t flops() const {
     std::int64_t sum = 0;

@@ -1,6 +1,7 @@
 #pragma once
-// A tensor is a typed view on an arena: it owns nothing and is copied freely. Strides are in elements. Activations are
-// [s, b, h] (sequence, batch, feature); matrices are [rows, columns], weights [out, in].
+// A tensor is a typed view on an arena: it owns nothing and is copied freely. Strides are in
+// elements. Activations are [s, b, h] (sequence, batch, feature); matrices are [rows, columns],
+// weights [out, in].
 
 #include <cstddef>
 #include <cstdint>
@@ -50,7 +51,8 @@ struct Tensor {
   Tensor rows() const;
 };
 
-// A dense row-major tensor at a byte offset of an arena; does not mark the bytes as used (see Arena::place).
+// A dense row-major tensor at a byte offset of an arena; does not mark the bytes as used (see
+// Arena::place).
 Tensor dense_tensor(Arena& arena, std::int64_t offset, DType dtype, const Shape& shape);
 
 }  // namespace phalanx

@@ -6,8 +6,8 @@
 
 namespace phalanx::cpu {
 
-// How 16-bit operands of matrix products are multiplied: converted to fp32 (in counted workspace), or as bf16 with fp32
-// accumulation. Part of a run's identity: another choice means other bits.
+// How 16-bit operands of matrix products are multiplied: converted to fp32 (in counted workspace),
+// or as bf16 with fp32 accumulation. Part of a run's identity: another choice means other bits.
 enum class ProductPrecision { kFp32, kBf16 };
 
 // oneDNN's primitives by shape; owned by the device, defined in linear.cc.

@@ -1,6 +1,6 @@
 #pragma once
-// The CPU's implementation of every op, one source file per family with the family's name. Scratch is at least
-// workspace_bytes_of bytes; ops without an overload need none.
+// The CPU's implementation of every op, one source file per family with the family's name. Scratch
+// is at least workspace_bytes_of bytes; ops without an overload need none.
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/cpu/device.h"

@@ -1,12 +1,14 @@
 #pragma once
-// All CPU parallelism of a rank: the OpenMP team that oneDNN uses too. Work is cut into tasks by shape, never by the
-// number of threads, and partial results are combined in task order, so bits do not depend on the schedule.
+// All CPU parallelism of a rank: the OpenMP team that oneDNN uses too. Work is cut into tasks by
+// shape, never by the number of threads, and partial results are combined in task order, so bits do
+// not depend on the schedule.
 
 #include <cstdint>
 
 namespace phalanx::cpu {
 
-// Calls body(task) for every task in [0, tasks) on `threads` threads. An exception must not leave body.
+// Calls body(task) for every task in [0, tasks) on `threads` threads. An exception must not leave
+// body.
 template <typename Body>
 void parallel_for(int threads, std::int64_t tasks, const Body& body) {
   if (threads == 1 || tasks == 1) {

@@ -1,6 +1,7 @@
 #pragma once
-// The reference: plain double precision on tensors of any floating type, slow and obvious. The judge in tests; with f64
-// tensors whole layers can be differentiated numerically. It takes no scratch memory.
+// The reference: plain double precision on tensors of any floating type, slow and obvious. The
+// judge in tests; with f64 tensors whole layers can be differentiated numerically. It takes no
+// scratch memory.
 
 #include "phalanx/ops/backend.h"
 

@@ -1,0 +1,88 @@
+#include "phalanx/checkpoint/info.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "phalanx/base/numeric.h"
+#include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/checkpoint/hash.h"
+
+namespace phalanx {
+namespace {
+
+std::int64_t parameter_count(const Manifest& manifest) {
+  std::int64_t count = 0;
+  for (const auto& entry : manifest.tensors) {
+    if (entry.file == kModelFileName) count += entry.shape.count();
+  }
+  return count;
+}
+
+std::int64_t file_bytes(const Manifest& manifest) {
+  std::int64_t bytes = 0;
+  for (const auto& file : manifest.files) bytes += file.bytes;
+  return bytes;
+}
+
+}  // namespace
+
+std::string info_json(const CheckpointReader& reader) {
+  const Manifest& manifest = reader.manifest();
+  nlohmann::ordered_json json;
+  json["directory"] = reader.directory().string();
+  json["iteration"] = manifest.iteration;
+  json["consumed_train_samples"] = manifest.consumed_train_samples;
+  json["consumed_valid_samples"] = manifest.consumed_valid_samples;
+  json["phalanx_version"] = manifest.phalanx_version;
+  json["parameters"] = parameter_count(manifest);
+  json["tensors"] = manifest.tensors.size();
+  json["bytes"] = file_bytes(manifest);
+  json["has_optimizer"] = reader.has_optimizer();
+  json["adam_step"] = manifest.optimizer.adam_step;
+  json["loss_scale"] = manifest.optimizer.loss_scale;
+  json["matmul_precision"] = manifest.matmul_precision;
+  json["threads_per_rank"] = manifest.threads_per_rank;
+  json["seed"] = manifest.seed;
+  json["requested_samples"] = {{"train", manifest.requested_samples.train},
+                               {"valid", manifest.requested_samples.valid},
+                               {"test", manifest.requested_samples.test}};
+  json["arguments"] = manifest.arguments;
+  json["files"] = nlohmann::ordered_json::array();
+  for (const auto& file : manifest.files) {
+    json["files"].push_back(
+        {{"name", file.name}, {"bytes", file.bytes}, {"xxh3", digest_to_text(file.xxh3)}});
+  }
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string info_text(const CheckpointReader& reader) {
+  const Manifest& manifest = reader.manifest();
+  std::string text = fmt::format(
+      "{}\n"
+      "  iteration         {}\n"
+      "  consumed samples  {} train, {} valid\n"
+      "  parameters        {} in {} tensors\n"
+      "  optimizer state   {}\n"
+      "  computed with     {} products, {} threads per rank, seed {}\n"
+      "  written by        phalanx {}\n",
+      reader.directory().string(), format_count(manifest.iteration),
+      format_count(manifest.consumed_train_samples), format_count(manifest.consumed_valid_samples),
+      format_count(parameter_count(manifest)), manifest.tensors.size(),
+      reader.has_optimizer() ? fmt::format("after {} updates", manifest.optimizer.adam_step)
+                             : "none (weights only)",
+      manifest.matmul_precision, manifest.threads_per_rank, manifest.seed,
+      manifest.phalanx_version);
+  for (const auto& file : manifest.files) {
+    text += fmt::format("  file              {}, {}\n", file.name, format_bytes(file.bytes));
+  }
+  for (const auto& file : manifest.input_files) {
+    text += fmt::format("  {:<17} {} ({})\n", file.flag, file.path, digest_to_text(file.xxh3));
+  }
+  for (const auto& [flag, value] : manifest.arguments) {
+    text += fmt::format("  {} {}\n", flag, value);
+  }
+  return text;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,73 @@
+#pragma once
+// `phalanx import llmc`: the files of llm.c (github.com/karpathy/llm.c) as a checkpoint and a token
+// dataset. With llm.c and its PyTorch twin as oracles, every step of a GPT-2 can be checked against
+// two other programs.
+//
+// Model file: 256 int32 (magic 20240326, version 3: f32 or 5: bf16, longest sequence, vocabulary,
+// layers, heads, channels, padded vocabulary), then 16 tensors, those of the layers stacked: wte
+// wpe ln1w ln1b qkvw qkvb attprojw attprojb ln2w ln2b fcw fcb fcprojw fcprojb lnfw lnfb; weights
+// [out, in], QKV rows [3, heads, head size]. Token file: 256 int32 (magic 20240520, version 1,
+// number of tokens), then uint16 ids.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/file.h"
+#include "phalanx/checkpoint/global_tensor.h"
+#include "phalanx/tensor/arena.h"
+
+namespace phalanx {
+
+struct LlmcConfig {
+  DType dtype = DType::kF32;
+  std::int64_t max_sequence = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t channels = 0;
+  std::int64_t padded_vocabulary = 0;
+};
+
+// A model file, its parameters seen as Megatron-core's: names, one tensor for each layer, QKV rows
+// grouped by head (megatron-core's order [heads, 3, head size]), no padded rows. The boxes do the
+// work; nothing is rearranged here.
+class LlmcModel {
+ public:
+  // DataError names the header field that is wrong, or the size the file should have.
+  explicit LlmcModel(const std::filesystem::path& path);
+
+  const LlmcConfig& config() const { return config_; }
+  const std::vector<GlobalTensor>& tensors() const { return tensors_; }
+  // The model as Megatron's flags would say it; the tokenizer takes ids as they are.
+  std::map<std::string, std::string> arguments() const;
+
+ private:
+  LlmcConfig config_;
+  std::unique_ptr<Arena> arena_;
+  std::vector<GlobalTensor> tensors_;
+};
+
+// A token file; every id is below `vocabulary` (DataError).
+class LlmcTokens {
+ public:
+  LlmcTokens(const std::filesystem::path& path, std::int64_t vocabulary);
+  std::span<const std::uint16_t> tokens() const;
+
+ private:
+  MappedFile file_;
+};
+
+// Reads and checks both files, calls write_tokens (which makes OUTPUT/tokens.{bin,idx}), then
+// writes OUTPUT/checkpoint, a weights-only checkpoint at iteration 0, and returns its path.
+std::filesystem::path import_llmc(
+    const std::filesystem::path& model_file, const std::filesystem::path& token_file,
+    const std::filesystem::path& output,
+    const std::function<void(std::span<const std::uint16_t>)>& write_tokens);
+
+}  // namespace phalanx

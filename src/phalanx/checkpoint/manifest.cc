@@ -1,0 +1,273 @@
+#include "phalanx/checkpoint/manifest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
+#include "phalanx/checkpoint/checked.h"
+#include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/checkpoint/hash.h"
+#include "phalanx/checkpoint/safetensors.h"
+#include "phalanx/checkpoint/strict_json.h"
+
+namespace phalanx {
+namespace {
+
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+constexpr std::size_t kLongestManifest = std::size_t{64} << 20;
+constexpr std::size_t kLongestText = 65536;
+constexpr std::string_view kSealKey = "\n  \"manifest_xxh3\": ";
+
+// Where the seal starts; npos where there is none. It covers every byte before.
+std::size_t seal_position(std::string_view text) { return text.rfind(kSealKey); }
+
+std::string seal_of(std::string_view sealed) {
+  return fmt::format("{}\"{}\"\n}}\n", kSealKey, digest_to_text(xxh3(sealed)));
+}
+
+// Items of a list or object, one a line.
+template <typename Items, typename ToText>
+std::string lines(const Items& items, ToText to_text) {
+  std::string text;
+  for (const auto& item : items) {
+    text += text.empty() ? "\n    " : ",\n    ";
+    text += to_text(item);
+  }
+  return text.empty() ? text : text + "\n  ";
+}
+
+Manifest::Optimizer read_optimizer(JsonObject object) {
+  Manifest::Optimizer state;
+  state.adam_step = object.integer("adam_step", 0, kMax);
+  state.loss_scale = object.number("loss_scale");
+  if (state.loss_scale <= 0) throw DataError("{}: 'loss_scale' must be positive", object.where());
+  state.clean_steps = object.integer("clean_steps", 0, kMax);
+  state.hysteresis = object.integer("hysteresis", std::numeric_limits<std::int64_t>::min(), kMax);
+  state.schedule_steps = object.integer("schedule_steps", 0, kMax);
+  object.finish();
+  return state;
+}
+
+Manifest::SampleCounts read_sample_counts(JsonObject object) {
+  Manifest::SampleCounts counts;
+  counts.train = object.integer("train", 0, kMax);
+  counts.valid = object.integer("valid", 0, kMax);
+  counts.test = object.integer("test", 0, kMax);
+  object.finish();
+  return counts;
+}
+
+std::map<std::string, std::string> read_arguments(const nlohmann::json& json, JsonObject object) {
+  std::map<std::string, std::string> arguments;
+  for (const auto& item : json.items()) {
+    arguments[item.key()] = object.text(item.key(), kLongestText);
+  }
+  return arguments;
+}
+
+Manifest::InputFile read_input_file(JsonObject object) {
+  Manifest::InputFile file;
+  file.flag = object.text("flag", kLongestText);
+  file.path = object.text("path", kLongestText);
+  file.bytes = object.integer("bytes", 0, kMax);
+  file.xxh3 = object.digest("xxh3");
+  object.finish();
+  return file;
+}
+
+Manifest::File read_file_entry(JsonObject object) {
+  Manifest::File file;
+  file.name = object.text("name", kLongestText);
+  // The name becomes a path: only those that are written here.
+  if (file.name != kModelFileName && file.name != kOptimizerFileName) {
+    throw DataError("{}: 'name' must be {} or {}", object.where(), kModelFileName,
+                    kOptimizerFileName);
+  }
+  file.bytes = object.integer("bytes", 0, kMax);
+  file.xxh3 = object.digest("xxh3");
+  object.finish();
+  return file;
+}
+
+Manifest::Entry read_tensor_entry(JsonObject object) {
+  Manifest::Entry entry;
+  entry.name = object.text("name", kLongestText);
+  if (!is_tensor_name(entry.name)) {
+    throw DataError("{}: 'name' is not a tensor's name", object.where());
+  }
+  const std::string dtype_name = object.text("dtype", 16);
+  const auto dtype = dtype_from_name(dtype_name);
+  if (!dtype) {
+    throw DataError("{}: 'dtype' {} is unknown", object.where(), json_string(dtype_name));
+  }
+  entry.dtype = *dtype;
+  entry.shape = object.shape("shape");
+  if (!checked_bytes(entry.dtype, entry.shape)) {
+    throw DataError("{}: 'shape' does not fit in 64 bits", object.where());
+  }
+  entry.file = object.text("file", kLongestText);
+  entry.xxh3 = object.digest("xxh3");
+  object.finish();
+  return entry;
+}
+
+// The objects of a list, each with the place it has in messages.
+template <typename Read>
+auto read_list(JsonObject& object, const std::string& key, Read read) {
+  std::vector<decltype(read(object))> items;
+  for (const auto& value : object.array(key)) {
+    items.push_back(
+        read(JsonObject(value, fmt::format("{}: {}[{}]", object.where(), key, items.size()))));
+  }
+  return items;
+}
+
+void check_consistency(const Manifest& manifest, const std::string& path) {
+  std::set<std::string_view> files;
+  for (const auto& file : manifest.files) {
+    if (!files.insert(file.name).second) {
+      throw DataError("{}: the file {} comes twice", path, file.name);
+    }
+  }
+  if (!files.contains(kModelFileName)) {
+    throw DataError("{}: 'files' does not have {}", path, kModelFileName);
+  }
+  std::set<std::string_view> names;
+  for (const auto& entry : manifest.tensors) {
+    if (!names.insert(entry.name).second) {
+      throw DataError("{}: the tensor {} comes twice", path, entry.name);
+    }
+    if (!files.contains(entry.file)) {
+      throw DataError("{}: the tensor {} is in {}, which 'files' does not have", path, entry.name,
+                      json_string(entry.file));
+    }
+  }
+  const std::string& precision = manifest.matmul_precision;
+  if (precision != "auto" && precision != "fp32" && precision != "bf16") {
+    throw DataError("{}: 'matmul_precision' must be auto, fp32 or bf16", path);
+  }
+}
+
+// Before anything else is believed: is this a manifest, of a version that is known here?
+void check_version(JsonObject& object) {
+  if (object.text("format", kLongestText) != kManifestFormat) {
+    throw DataError("{}: 'format' must be {}", object.where(), kManifestFormat);
+  }
+  const auto version = object.integer("format_version", 1, kMax);
+  if (version != kManifestVersion) {
+    throw ConfigError(
+        "{}: format version {}; this program reads version {}, a newer one may read it",
+        object.where(), version, kManifestVersion);
+  }
+}
+
+void check_seal(std::string_view text, const std::string& path) {
+  const auto position = seal_position(text);
+  if (position == std::string_view::npos ||
+      text.substr(position) != seal_of(text.substr(0, position))) {
+    throw DataError("{}: damaged: its digest is not the one of its text", path);
+  }
+}
+
+}  // namespace
+
+Manifest::InputFile describe_input_file(std::string flag, const std::filesystem::path& path) {
+  const FileDigest digest = digest_file(path);
+  return {
+      .flag = std::move(flag), .path = path.string(), .bytes = digest.bytes, .xxh3 = digest.xxh3};
+}
+
+std::string manifest_to_json(const Manifest& manifest) {
+  const auto& optimizer = manifest.optimizer;
+  PHALANX_CHECK(std::isfinite(optimizer.loss_scale), "loss scale {}", optimizer.loss_scale);
+  std::string text;
+  const auto out = std::back_inserter(text);
+  fmt::format_to(
+      out,
+      "{{\n  \"format\": \"{}\",\n  \"format_version\": {},\n  \"phalanx_version\": {},\n"
+      "  \"iteration\": {},\n  \"consumed_train_samples\": {},\n"
+      "  \"consumed_valid_samples\": {},\n",
+      kManifestFormat, kManifestVersion, json_string(manifest.phalanx_version), manifest.iteration,
+      manifest.consumed_train_samples, manifest.consumed_valid_samples);
+  fmt::format_to(out,
+                 "  \"optimizer\": {{\"adam_step\": {}, \"loss_scale\": {}, \"clean_steps\": {}, "
+                 "\"hysteresis\": {}, \"schedule_steps\": {}}},\n",
+                 optimizer.adam_step, optimizer.loss_scale, optimizer.clean_steps,
+                 optimizer.hysteresis, optimizer.schedule_steps);
+  fmt::format_to(out, "  \"requested_samples\": {{\"train\": {}, \"valid\": {}, \"test\": {}}},\n",
+                 manifest.requested_samples.train, manifest.requested_samples.valid,
+                 manifest.requested_samples.test);
+  fmt::format_to(out, "  \"matmul_precision\": {},\n  \"threads_per_rank\": {},\n  \"seed\": {},\n",
+                 json_string(manifest.matmul_precision), manifest.threads_per_rank, manifest.seed);
+  fmt::format_to(out, "  \"arguments\": {{{}}},\n", lines(manifest.arguments, [](const auto& item) {
+                   return fmt::format("{}: {}", json_string(item.first), json_string(item.second));
+                 }));
+  fmt::format_to(out, "  \"input_files\": [{}],\n",
+                 lines(manifest.input_files, [](const auto& file) {
+                   return fmt::format(R"({{"flag": {}, "path": {}, "bytes": {}, "xxh3": "{}"}})",
+                                      json_string(file.flag), json_string(file.path), file.bytes,
+                                      digest_to_text(file.xxh3));
+                 }));
+  fmt::format_to(out, "  \"files\": [{}],\n", lines(manifest.files, [](const auto& file) {
+                   return fmt::format(R"({{"name": {}, "bytes": {}, "xxh3": "{}"}})",
+                                      json_string(file.name), file.bytes,
+                                      digest_to_text(file.xxh3));
+                 }));
+  fmt::format_to(out, "  \"tensors\": [{}],", lines(manifest.tensors, [](const auto& entry) {
+                   return fmt::format(
+                       R"({{"name": {}, "dtype": "{}", "shape": [{}], "file": {}, "xxh3": "{}"}})",
+                       json_string(entry.name), name_of(entry.dtype), fmt::join(entry.shape, ", "),
+                       json_string(entry.file), digest_to_text(entry.xxh3));
+                 }));
+  return text + seal_of(text);
+}
+
+std::string seal_manifest(std::string_view text) {
+  const auto body = text.substr(0, seal_position(text));
+  return std::string(body) + seal_of(body);
+}
+
+Manifest parse_manifest(std::string_view text, const std::string& path) {
+  if (text.size() > kLongestManifest) {
+    throw DataError("{}: {} bytes are more than a manifest may have", path, text.size());
+  }
+  const nlohmann::json json = parse_strict_json(text, path);
+  JsonObject object(json, path);
+  check_version(object);
+  check_seal(text, path);
+  object.digest("manifest_xxh3");
+
+  Manifest manifest;
+  manifest.phalanx_version = object.text("phalanx_version", kLongestText);
+  manifest.iteration = object.integer("iteration", 0, kMax);
+  manifest.consumed_train_samples = object.integer("consumed_train_samples", 0, kMax);
+  manifest.consumed_valid_samples = object.integer("consumed_valid_samples", 0, kMax);
+  manifest.optimizer = read_optimizer(object.object("optimizer"));
+  manifest.requested_samples = read_sample_counts(object.object("requested_samples"));
+  manifest.matmul_precision = object.text("matmul_precision", kLongestText);
+  manifest.threads_per_rank =
+      object.integer("threads_per_rank", 0, std::numeric_limits<std::int32_t>::max());
+  manifest.seed = object.unsigned_integer("seed");
+  JsonObject arguments = object.object("arguments");
+  manifest.arguments = read_arguments(json.at("arguments"), std::move(arguments));
+  manifest.input_files = read_list(object, "input_files", read_input_file);
+  manifest.files = read_list(object, "files", read_file_entry);
+  manifest.tensors = read_list(object, "tensors", read_tensor_entry);
+  object.finish();
+  check_consistency(manifest, path);
+  return manifest;
+}
+
+Manifest read_manifest(const std::filesystem::path& path) {
+  return parse_manifest(read_file(path), path.string());
+}
+
+}  // namespace phalanx

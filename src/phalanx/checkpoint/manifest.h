@@ -1,0 +1,92 @@
+#pragma once
+// The manifest of a checkpoint: what the run knew beyond its tensors, and the digests of everything
+// beside it. It is written last and sealed by a digest of its own, so a checkpoint that can be read
+// is the one that was written.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/base/dtype.h"
+#include "phalanx/base/shape.h"
+
+namespace phalanx {
+
+inline constexpr std::string_view kManifestFormat = "phalanx-checkpoint";
+inline constexpr std::int64_t kManifestVersion = 1;
+
+struct Manifest {
+  // Updates that have happened, and the loss scaler (float16; 1 elsewhere).
+  struct Optimizer {
+    std::int64_t adam_step = 0;
+    double loss_scale = 1;
+    std::int64_t clean_steps = 0;     // since the scale last changed
+    std::int64_t hysteresis = 0;      // overflows left before the scale is halved
+    std::int64_t schedule_steps = 0;  // of the learning-rate and weight-decay schedules, in samples
+    friend bool operator==(const Optimizer&, const Optimizer&) = default;
+  };
+  // What the dataset indices were built for: other counts shuffle differently.
+  struct SampleCounts {
+    std::int64_t train = 0;
+    std::int64_t valid = 0;
+    std::int64_t test = 0;
+    friend bool operator==(const SampleCounts&, const SampleCounts&) = default;
+  };
+  // A file that the run read and that must not change: tokenizer files, a dataset's index.
+  struct InputFile {
+    std::string flag;  // "--vocab-file"
+    std::string path;
+    std::int64_t bytes = 0;
+    std::uint64_t xxh3 = 0;
+    friend bool operator==(const InputFile&, const InputFile&) = default;
+  };
+  struct File {
+    std::string name;
+    std::int64_t bytes = 0;
+    std::uint64_t xxh3 = 0;
+    friend bool operator==(const File&, const File&) = default;
+  };
+  struct Entry {
+    std::string name;
+    DType dtype = DType::kF32;
+    Shape shape;  // global, without padding
+    std::string file;
+    std::uint64_t xxh3 = 0;  // of the row-major little-endian bytes
+    friend bool operator==(const Entry&, const Entry&) = default;
+  };
+
+  std::string phalanx_version;
+  std::int64_t iteration = 0;
+  std::int64_t consumed_train_samples = 0;
+  std::int64_t consumed_valid_samples = 0;
+  Optimizer optimizer;
+  SampleCounts requested_samples;
+  std::string matmul_precision = "auto";  // "fp32", "bf16"; "auto": nothing was computed yet
+  std::int64_t threads_per_rank = 0;      // 0: nothing was computed yet
+  std::uint64_t seed = 0;
+  std::map<std::string, std::string> arguments;  // flag -> value
+  std::vector<InputFile> input_files;
+  // The writer fills in these.
+  std::vector<File> files;
+  std::vector<Entry> tensors;
+
+  friend bool operator==(const Manifest&, const Manifest&) = default;
+};
+
+// The entry of an input file as it is now.
+Manifest::InputFile describe_input_file(std::string flag, const std::filesystem::path& path);
+
+std::string manifest_to_json(const Manifest& manifest);
+
+// Checks everything: DataError names `path` and the field; ConfigError for a format version that
+// this program does not know.
+Manifest parse_manifest(std::string_view text, const std::string& path);
+Manifest read_manifest(const std::filesystem::path& path);
+
+// `text` with the seal of what stands before it renewed: for tools that edit a manifest.
+std::string seal_manifest(std::string_view text);
+
+}  // namespace phalanx

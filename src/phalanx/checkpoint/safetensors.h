@@ -1,0 +1,87 @@
+#pragma once
+// safetensors files: eight bytes of header length (little-endian), a JSON header that names every
+// tensor's dtype, shape and byte range, then the data. Format: github.com/huggingface/safetensors.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/base/dtype.h"
+#include "phalanx/base/file.h"
+#include "phalanx/base/shape.h"
+#include "phalanx/checkpoint/hash.h"
+
+namespace phalanx {
+
+struct SafetensorsEntry {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape;
+  std::int64_t offset = 0;  // from the start of the data
+  std::int64_t bytes = 0;
+};
+
+// A file mapped read-only. Everything the header says is checked when it is opened: the ranges are
+// inside the file, do not overlap and leave no hole, each is as long as its dtype and shape ask,
+// and no name comes twice.
+class SafetensorsFile {
+ public:
+  // InputMissingError where there is no such file, DataError where it is malformed.
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  // In the order of their data.
+  const std::vector<SafetensorsEntry>& entries() const { return entries_; }
+  const SafetensorsEntry* find(std::string_view name) const;
+  // Not aligned to the element.
+  std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::filesystem::path& path() const { return file_.path(); }
+  std::int64_t file_bytes() const { return static_cast<std::int64_t>(file_.bytes().size()); }
+
+ private:
+  void read_header(std::string_view header);
+  void check_ranges() const;
+
+  MappedFile file_;
+  std::span<const std::byte> data_;
+  std::vector<SafetensorsEntry> entries_;
+  std::map<std::string, std::size_t, std::less<>> index_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// Writes a file durably (base/file.h) while the data streams through: nothing is held in memory.
+class SafetensorsWriter {
+ public:
+  struct Item {
+    std::string name;  // printable ASCII
+    DType dtype = DType::kF32;
+    Shape shape;
+  };
+
+  // The data will come in the order of the items. OutputError where the file cannot be created.
+  SafetensorsWriter(const std::filesystem::path& path, std::span<const Item> items,
+                    const std::map<std::string, std::string>& metadata = {});
+
+  void write(std::span<const std::byte> bytes);
+  // All the data must be there.
+  FileDigest commit();
+
+ private:
+  void put(std::span<const std::byte> bytes);
+
+  DurableFile file_;
+  Xxh3 hash_;
+  std::int64_t written_ = 0;
+  std::int64_t size_ = 0;  // of the whole file
+};
+
+// A name that the writers accept: 1 to 1,024 printable ASCII characters, not the reserved
+// "__metadata__".
+bool is_tensor_name(std::string_view name);
+
+}  // namespace phalanx

@@ -1,0 +1,44 @@
+#include <fmt/core.h>
+
+#include "phalanx/base/error.h"
+#include "phalanx/checkpoint/diff.h"
+#include "phalanx/checkpoint/digest.h"
+#include "phalanx/checkpoint/info.h"
+#include "phalanx/cli/commands.h"
+#include "phalanx/cli/flags.h"
+
+namespace phalanx {
+
+int run_checkpoint(const Arguments& arguments) {
+  const std::string verb = arguments.empty() ? "" : arguments[0];
+  if (verb != "info" && verb != "digest" && verb != "diff") {
+    throw UsageError("phalanx checkpoint: say info, digest or diff{}",
+                     verb.empty() ? "" : ", not " + verb);
+  }
+  std::vector<std::string> directories;
+  bool json = false;
+  const int count = verb == "diff" ? 2 : 1;
+  Flags flags("phalanx checkpoint " + verb,
+              "A save directory means its latest checkpoint; or name one iter_NNNNNNN.");
+  flags.add_positional("DIR", directories, count, count, "Checkpoint directory");
+  flags.add_switch("--json", json, "One JSON document");
+  flags.parse({arguments.begin() + 1, arguments.end()});
+
+  const auto first = CheckpointReader::open(directories[0]);
+  if (verb == "info") {
+    fmt::print("{}", json ? info_json(first) : info_text(first));
+    return 0;
+  }
+  if (verb == "digest") {
+    const CheckpointDigest digest = digest_checkpoint(first);
+    fmt::print("{}", json ? to_json(digest) : to_text(digest));
+    return 0;
+  }
+  const auto second = CheckpointReader::open(directories[1]);
+  const CheckpointDifference difference = diff_checkpoints(first, second);
+  fmt::print("{}", json ? to_json(difference) : to_text(difference));
+  // As diff(1): 1 says that they differ.
+  return difference.tensors_equal() ? 0 : 1;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,23 @@
+#pragma once
+// The commands of the program. Each takes the words behind its name and returns the exit status;
+// errors are thrown.
+
+#include <string>
+#include <vector>
+
+namespace phalanx {
+
+using Arguments = std::vector<std::string>;
+
+int run_pretrain(const Arguments& arguments);
+int run_plan(const Arguments& arguments);
+int run_generate(const Arguments& arguments);
+int run_preprocess_data(const Arguments& arguments);
+int run_train_tokenizer(const Arguments& arguments);
+int run_tokenize(const Arguments& arguments);
+int run_dataset(const Arguments& arguments);
+int run_checkpoint(const Arguments& arguments);
+int run_import(const Arguments& arguments);
+int run_version(const Arguments& arguments);
+
+}  // namespace phalanx

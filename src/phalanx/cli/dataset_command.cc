@@ -1,0 +1,184 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/base/numeric.h"
+#include "phalanx/cli/commands.h"
+#include "phalanx/cli/flags.h"
+#include "phalanx/cli/tokenizer_flags.h"
+#include "phalanx/data/dataset_info.h"
+#include "phalanx/data/gpt_dataset.h"
+#include "phalanx/data/indexed_dataset_writer.h"
+
+namespace phalanx {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+IndexedDataset open_dataset(const std::string& prefix) {
+  if (prefix.empty()) throw UsageError("phalanx dataset: --data-path PREFIX must be given");
+  return IndexedDataset(prefix);
+}
+
+int info(const Arguments& arguments) {
+  std::string path;
+  bool json = false;
+  Flags flags("phalanx dataset info", "What is in a dataset.");
+  flags.add("--data-path", path, "Prefix of the .bin and .idx files (required)");
+  flags.add_switch("--json", json, "One JSON document");
+  flags.parse(arguments);
+  const DatasetInfo info = dataset_info(open_dataset(path));
+  const Json document = {{"sequences", info.sequences},
+                         {"documents", info.documents},
+                         {"empty_documents", info.empty_documents},
+                         {"tokens", info.tokens},
+                         {"dtype", name_of(info.type)},
+                         {"bin_bytes", info.bin_bytes},
+                         {"idx_bytes", info.idx_bytes},
+                         {"shortest_sequence", info.shortest_sequence},
+                         {"longest_sequence", info.longest_sequence}};
+  if (json) {
+    fmt::print("{}\n", document.dump(2));
+    return 0;
+  }
+  for (const auto& [key, value] : document.items()) {
+    fmt::print(
+        "  {:<18} {:>16}\n", key,
+        value.is_number() ? format_count(value.get<std::int64_t>()) : value.get<std::string>());
+  }
+  return 0;
+}
+
+int check(const Arguments& arguments) {
+  std::string path;
+  std::int64_t vocabulary = 0;
+  Flags flags("phalanx dataset check", "Reads every token and checks its range.");
+  flags.add("--data-path", path, "Prefix of the .bin and .idx files (required)");
+  flags.add("--vocab-size", vocabulary, "Ids must be below this (0: print the range only)");
+  flags.parse(arguments);
+  const IndexedDataset data = open_dataset(path);
+  if (vocabulary > 0) check_token_ids(data, vocabulary);
+  const TokenIdRange range = token_id_range(data);
+  fmt::print("{} tokens, ids {} to {}\n", format_count(data.tokens()), range.smallest,
+             range.largest);
+  return 0;
+}
+
+int head(const Arguments& arguments) {
+  std::string path;
+  std::int64_t count = 1;
+  std::int64_t tokens = 64;
+  TokenizerFlags tokenizer_flags;
+  Flags flags("phalanx dataset head", "The first tokens of the first sequences.");
+  flags.add("--data-path", path, "Prefix of the .bin and .idx files (required)");
+  flags.add("--count", count, "Sequences");
+  flags.add("--tokens", tokens, "Tokens of each");
+  tokenizer_flags.add_to(flags);
+  flags.parse(arguments);
+  const IndexedDataset data = open_dataset(path);
+  const bool as_text = flags.given("--vocab-file");
+  const auto tokenizer = as_text ? tokenizer_flags.make() : nullptr;
+  for (std::int64_t i = 0; i < std::min(count, data.sequences()); ++i) {
+    std::vector<std::int32_t> ids(
+        static_cast<std::size_t>(std::min<std::int64_t>(tokens, data.length(i))));
+    data.get(i, 0, ids);
+    fmt::print("{}\n", as_text ? tokenizer->decode(ids) : Json(ids).dump());
+  }
+  return 0;
+}
+
+int merge(const Arguments& arguments) {
+  std::vector<std::string> inputs;
+  std::string output;
+  Flags flags("phalanx dataset merge", "Several datasets, one after the other, as one.");
+  flags.add("--input", inputs, "Prefixes (required)");
+  flags.add("--output-prefix", output, "Prefix of the new dataset (required)");
+  flags.parse(arguments);
+  if (inputs.empty() || output.empty()) {
+    throw UsageError("phalanx dataset merge: give --input PREFIX... and --output-prefix PREFIX");
+  }
+  merge_datasets(inputs, output);
+  log_info("{}.bin, {}.idx", output, output);
+  return 0;
+}
+
+struct SamplesOptions {
+  std::string path, split = "969, 30, 1", of = "train", order = "megatron";
+  std::int64_t seq_length = 0, seed = 1234, first = 1;
+  SampleCounts counts;
+  bool json = false;
+};
+
+const GptDataset& part(const GptDatasets& datasets, const SamplesOptions& o) {
+  const auto& found = o.of == "train"   ? datasets.train
+                      : o.of == "valid" ? datasets.valid
+                                        : datasets.test;
+  if (!found) {
+    throw ConfigError("--of {}: this part is empty; see --split and --{}-samples", o.of, o.of);
+  }
+  return *found;
+}
+
+int samples(const Arguments& arguments) {
+  SamplesOptions o;
+  Flags flags("phalanx dataset samples", "What the model will see, in order.");
+  flags.add("--data-path", o.path, "Prefix of the .bin and .idx files (required)");
+  flags.add("--split", o.split, "Shares of training, validation and test data");
+  flags.add("--seq-length", o.seq_length, "Tokens of a sample, labels aside (required)");
+  flags.add("--seed", o.seed, "Seed of the order");
+  flags.add("--train-samples", o.counts.train, "Samples that training asks for");
+  flags.add("--valid-samples", o.counts.valid, "Samples that validation asks for");
+  flags.add("--test-samples", o.counts.test, "Samples that the test asks for");
+  flags.add("--of", o.of, "train, valid or test");
+  flags.add("--first", o.first, "How many samples to print");
+  flags.add("--data-order", o.order, "megatron or sequential");
+  flags.add_switch("--json", o.json, "One JSON document: {\"length\", \"samples\"}");
+  flags.parse(arguments);
+  if (o.seq_length <= 0) throw ConfigError("--seq-length must be given and above 0");
+  if (o.of != "train" && o.of != "valid" && o.of != "test") {
+    throw ConfigError("--of {}: choose train, valid or test", o.of);
+  }
+  if (o.order != "megatron" && o.order != "sequential") {
+    throw ConfigError("--data-order {}: choose megatron or sequential", o.order);
+  }
+  const auto data = std::make_shared<const IndexedDataset>(open_dataset(o.path));
+  const GptDatasets datasets = build_gpt_datasets(
+      data, Split(o.split), o.counts,
+      {.sequence_length = o.seq_length,
+       .vocabulary_size = INT32_MAX,
+       .seed = static_cast<std::uint32_t>(o.seed),
+       .order = o.order == "sequential" ? DataOrder::kSequential : DataOrder::kMegatron});
+  const GptDataset& dataset = part(datasets, o);
+  Json list = Json::array();
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(o.seq_length) + 1);
+  for (std::int64_t i = 0; i < std::min(o.first, dataset.size()); ++i) {
+    dataset.sample(i, tokens);
+    list.push_back(tokens);
+  }
+  if (o.json) {
+    fmt::print("{}\n", Json{{"length", dataset.size()}, {"samples", list}}.dump());
+    return 0;
+  }
+  fmt::print("{} samples\n", format_count(dataset.size()));
+  for (const auto& sample : list) fmt::print("{}\n", sample.dump());
+  return 0;
+}
+
+}  // namespace
+
+int run_dataset(const Arguments& arguments) {
+  const std::string verb = arguments.empty() ? "" : arguments[0];
+  const Arguments rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
+  if (verb == "info") return info(rest);
+  if (verb == "check") return check(rest);
+  if (verb == "head") return head(rest);
+  if (verb == "merge") return merge(rest);
+  if (verb == "samples") return samples(rest);
+  throw UsageError("phalanx dataset: say info, check, head, merge or samples{}",
+                   verb.empty() ? "" : ", not " + verb);
+}
+
+}  // namespace phalanx

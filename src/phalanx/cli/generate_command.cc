@@ -1,0 +1,143 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/cli/commands.h"
+#include "phalanx/cli/train_flags.h"
+#include "phalanx/ops/cpu/precision.h"
+#include "phalanx/train/generation.h"
+#include "phalanx/train/run_checkpoint.h"
+#include "phalanx/train/run_data.h"
+
+namespace phalanx {
+namespace {
+
+struct GenerateOptions {
+  std::string load;
+  std::string prompt;
+  std::int64_t max_tokens = 128;
+  double temperature = 1.0;
+  std::int64_t top_k = 0;
+  double top_p = 0.0;
+  std::int64_t seed = 1234;
+  std::int64_t threads = 0;
+  std::string vocab_file, merge_file, matmul_precision = "auto";
+  bool json = false;
+};
+
+// The training configuration that a checkpoint was made with.
+TrainConfig checkpoint_config(const CheckpointReader& checkpoint) {
+  TrainConfig config;
+  Flags flags("the checkpoint's arguments", "");
+  add_train_flags(flags, config);
+  const auto& stored = checkpoint.manifest().arguments;
+  flags.parse(flags.arguments_from({stored.begin(), stored.end()}));
+  return config;
+}
+
+TrainConfig generation_config(const GenerateOptions& options, const CheckpointReader& checkpoint) {
+  TrainConfig config = checkpoint_config(checkpoint);
+  if (!options.vocab_file.empty()) config.vocab_file = options.vocab_file;
+  if (!options.merge_file.empty()) config.merge_file = options.merge_file;
+  config.matmul_precision = options.matmul_precision;
+  config.threads_per_rank = options.threads;
+  config.micro_batch_size = 1;
+  config.global_batch_size = 1;
+  resolve(config, false);
+  return config;
+}
+
+void add_flags(Flags& flags, GenerateOptions& o) {
+  flags.add("--load", o.load, "Save directory or one iteration's (required)");
+  flags.add("--prompt", o.prompt, "The beginning of the text");
+  flags.add("--max-tokens", o.max_tokens, "Tokens to generate at most");
+  flags.add("--temperature", o.temperature, "0: always the most likely token");
+  flags.add("--top-k", o.top_k, "Choose among the k most likely tokens (0: all)");
+  flags.add("--top-p", o.top_p, "Choose among the most likely tokens of this mass (0: all)");
+  flags.add("--seed", o.seed, "Seed of the choices");
+  flags.add("--threads-per-rank", o.threads, "CPU threads (0: all cores)");
+  flags.add("--matmul-precision", o.matmul_precision, "auto, fp32 or bf16");
+  flags.add("--vocab-file", o.vocab_file, "Instead of the checkpoint's");
+  flags.add("--merge-file", o.merge_file, "Instead of the checkpoint's");
+  flags.add_switch("--json", o.json, "One JSON document: the prompt's and the new token ids");
+}
+
+std::string json_list(const std::vector<std::int32_t>& ids) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(ids[i]);
+  }
+  return text + "]";
+}
+
+}  // namespace
+
+int run_generate(const Arguments& arguments) {
+  GenerateOptions options;
+  Flags flags("phalanx generate", "Text from a checkpoint.");
+  add_flags(flags, options);
+  flags.parse(arguments);
+  if (options.load.empty()) throw UsageError("phalanx generate: --load DIR must be given");
+  if (options.max_tokens < 0) {
+    throw ConfigError("--max-tokens {} must not be negative", options.max_tokens);
+  }
+  const SamplingOptions sampling{.temperature = options.temperature,
+                                 .top_k = options.top_k,
+                                 .top_p = options.top_p,
+                                 .seed = static_cast<std::uint64_t>(options.seed)};
+  check(sampling);
+
+  const auto checkpoint = CheckpointReader::open(options.load);
+  const TrainConfig config = generation_config(options, checkpoint);
+  const auto tokenizer = run_tokenizer(config);
+  const GptConfig model = gpt_config(config, tokenizer->vocab_size());
+  const auto products = cpu::choose_products(config.matmul_precision, config.bf16,
+                                             static_cast<int>(config.threads_per_rank));
+
+  std::vector<std::int32_t> prompt = tokenizer->encode(options.prompt);
+  // Without a prompt the text begins where documents do.
+  if (prompt.empty()) prompt.push_back(tokenizer->end_of_document());
+  const auto length = static_cast<std::int64_t>(prompt.size());
+  if (length > model.max_positions) {
+    throw ConfigError("--prompt has {} tokens, the model has {} positions: shorten it", length,
+                      model.max_positions);
+  }
+  const std::int64_t capacity = std::min(model.max_positions, length + options.max_tokens);
+  if (length + options.max_tokens > model.max_positions + 1) {
+    log_warning("the model has {} positions: at most {} tokens follow the prompt",
+                model.max_positions, model.max_positions + 1 - length);
+  }
+  Generator generator(config, model, checkpoint, products.products, length, capacity);
+
+  // Bytes of a character may be spread over tokens: what is printed is the growth of the decoded
+  // whole.
+  std::vector<std::int32_t> answer;
+  std::size_t printed = 0;
+  if (!options.json) {
+    fmt::print("{}", options.prompt);
+    std::fflush(stdout);
+  }
+  generator.generate(prompt, options.max_tokens, sampling, [&](std::int32_t id) {
+    if (id == tokenizer->end_of_document()) return false;
+    answer.push_back(id);
+    if (!options.json) {
+      const std::string text = tokenizer->decode(answer);
+      fmt::print("{}", text.substr(printed));
+      std::fflush(stdout);
+      printed = text.size();
+    }
+    return true;
+  });
+  if (options.json) {
+    fmt::print("{{\"prompt\": {}, \"tokens\": {}}}\n", json_list(prompt), json_list(answer));
+  } else {
+    fmt::print("\n");
+  }
+  return 0;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,22 @@
+#include <fmt/core.h>
+
+#include "phalanx/base/error.h"
+#include "phalanx/cli/commands.h"
+#include "phalanx/cli/model_name.h"
+#include "phalanx/cli/train_flags.h"
+#include "phalanx/train/trainer.h"
+
+namespace phalanx {
+
+int run_pretrain(const Arguments& arguments) {
+  TrainConfig config;
+  Flags flags("phalanx pretrain gpt", "Trains a GPT.");
+  add_train_flags(flags, config);
+  flags.parse(behind_model_name("phalanx pretrain", arguments));
+  config.arguments = flags.values();
+  return pretrain_gpt(std::move(config)) == RunEnd::kPreempted
+             ? static_cast<int>(ErrorCode::kPreempted)
+             : 0;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,130 @@
+#include "phalanx/cli/train_flags.h"
+
+namespace phalanx {
+namespace {
+
+void add_network(Flags& flags, TrainConfig& c) {
+  flags.section("Network size");
+  flags.add("--num-layers", c.num_layers, "Transformer layers (required)");
+  flags.add("--hidden-size", c.hidden_size, "Width of the residual stream (required)");
+  flags.add("--ffn-hidden-size", c.ffn_hidden_size, "Width of the MLP (0: 4 x hidden size)");
+  flags.add("--num-attention-heads", c.num_attention_heads, "Attention heads (required)");
+  flags.add("--kv-channels", c.kv_channels, "Size of a head (0: hidden size / heads)");
+  flags.add_switch("--group-query-attention", c.group_query_attention,
+                   "Several query heads share a key/value head: see --num-query-groups");
+  flags.add("--num-query-groups", c.num_query_groups, "Key/value heads");
+  flags.add("--max-position-embeddings", c.max_position_embeddings,
+            "Rows of the position table (required; at least the sequence length)");
+  flags.add("--make-vocab-size-divisible-by", c.make_vocab_size_divisible_by,
+            "The vocabulary is padded to a multiple of this");
+  flags.add("--norm-epsilon", c.norm_epsilon, "Epsilon of the norms");
+  flags.add_switch("--untie-embeddings-and-output-weights", c.untie_embeddings_and_output_weights,
+                   "The output layer has a matrix of its own");
+  flags.add_switch("--no-bias-gelu-fusion", c.no_bias_gelu_fusion,
+                   "Exact (erf) GeLU instead of the tanh form, as in Megatron");
+  flags.add("--init-method-std", c.init_method_std, "Deviation of the initial weights");
+}
+
+void add_regularisation(Flags& flags, TrainConfig& c) {
+  flags.section("Regularisation");
+  flags.add("--attention-dropout", c.attention_dropout, "Dropout of attention probabilities");
+  flags.add("--hidden-dropout", c.hidden_dropout, "Dropout of embedding and sub-layer outputs");
+  flags.add("--weight-decay", c.weight_decay, "Decoupled weight decay");
+  flags.add("--start-weight-decay", c.start_weight_decay, "First value of a growing weight decay");
+  flags.add("--end-weight-decay", c.end_weight_decay, "Last value of a growing weight decay");
+  flags.add("--weight-decay-incr-style", c.weight_decay_incr_style, "constant, linear, cosine");
+  flags.add("--clip-grad", c.clip_grad, "Clip gradients by global norm (0: off)");
+  flags.add("--adam-beta1", c.adam_beta1, "Adam's first decay rate");
+  flags.add("--adam-beta2", c.adam_beta2, "Adam's second decay rate");
+  flags.add("--adam-eps", c.adam_eps, "Adam's epsilon");
+}
+
+void add_training(Flags& flags, TrainConfig& c) {
+  flags.section("Training");
+  flags.add("--micro-batch-size", c.micro_batch_size, "Samples of a microbatch (required)");
+  flags.add("--global-batch-size", c.global_batch_size,
+            "Samples of an iteration (0: one microbatch)");
+  flags.add("--train-iters", c.train_iters, "Iterations to train for");
+  flags.add("--train-samples", c.train_samples, "Samples to train for, instead of --train-iters");
+  flags.add("--exit-interval", c.exit_interval, "Save and exit at a multiple of this iteration");
+  flags.add("--exit-duration-in-mins", c.exit_duration_in_mins, "Save and exit after this time");
+  flags.add("--seed", c.seed, "Seed of initialisation, dropout and data order");
+  flags.add_switch("--bf16", c.bf16, "bf16 parameters and activations, fp32 main parameters");
+  flags.section("Learning rate");
+  flags.add("--lr", c.lr, "Largest learning rate (required for training)");
+  flags.add("--min-lr", c.min_lr, "Smallest learning rate");
+  flags.add("--lr-decay-style", c.lr_decay_style, "constant, linear, cosine, inverse-square-root");
+  flags.add("--lr-decay-iters", c.lr_decay_iters, "Iterations of the decay (0: the whole run)");
+  flags.add("--lr-decay-samples", c.lr_decay_samples, "Samples of the decay");
+  flags.add("--lr-warmup-fraction", c.lr_warmup_fraction, "Share of the decay to warm up for");
+  flags.add("--lr-warmup-iters", c.lr_warmup_iters, "Iterations to warm up for");
+  flags.add("--lr-warmup-samples", c.lr_warmup_samples, "Samples to warm up for");
+  flags.add("--lr-warmup-init", c.lr_warmup_init, "Learning rate at the start of the warm-up");
+  flags.add_switch("--override-opt_param-scheduler", c.override_opt_param_scheduler,
+                   "On resume, use the flags' schedules");
+  flags.add_switch("--use-checkpoint-opt_param-scheduler", c.use_checkpoint_opt_param_scheduler,
+                   "On resume, use the checkpoint's schedules");
+}
+
+void add_checkpoints(Flags& flags, TrainConfig& c) {
+  flags.section("Checkpoints");
+  flags.add("--save", c.save, "Directory for checkpoints and metrics.jsonl");
+  flags.add("--save-interval", c.save_interval, "Iterations between checkpoints");
+  flags.add("--load", c.load, "Directory to resume from");
+  flags.add("--ckpt-step", c.ckpt_step, "Iteration to load instead of the latest");
+  flags.add_switch("--no-save-optim", c.no_save_optim, "Save weights only");
+  flags.add_switch("--no-load-optim", c.no_load_optim, "Load weights only");
+  flags.add_switch("--finetune", c.finetune,
+                   "Start a new run from the weights: iteration 0, no optimizer state");
+  flags.add_switch("--exit-on-missing-checkpoint", c.exit_on_missing_checkpoint,
+                   "Fail where --load has no checkpoint, instead of starting from random");
+  flags.add("--keep-last", c.keep_last, "Checkpoints to keep");
+}
+
+void add_data(Flags& flags, TrainConfig& c) {
+  flags.section("Data and validation");
+  flags.add("--data-path", c.data_path, "Prefix of a .bin/.idx dataset (required for training)");
+  flags.add("--split", c.split, "Shares of training, validation and test data");
+  flags.add("--seq-length", c.seq_length, "Tokens of a sample (required)");
+  flags.add("--data-order", c.data_order, "megatron: shuffled; sequential: windows in file order");
+  flags.add("--tokenizer-type", c.tokenizer_type, "GPT2BPETokenizer (default) or NullTokenizer");
+  flags.add("--vocab-file", c.vocab_file, "vocab.json");
+  flags.add("--merge-file", c.merge_file, "merges.txt");
+  flags.add("--vocab-size", c.vocab_size, "Ids of a NullTokenizer, end-of-document not counted");
+  flags.add_switch("--eod-mask-loss", c.eod_mask_loss, "No loss on end-of-document tokens");
+  flags.add_switch("--reset-position-ids", c.reset_position_ids,
+                   "Positions restart after end-of-document");
+  flags.add_switch("--reset-attention-mask", c.reset_attention_mask,
+                   "Attention stays within a document");
+  flags.add("--eval-iters", c.eval_iters, "Iterations of an evaluation (0: none)");
+  flags.add("--eval-interval", c.eval_interval, "Iterations between evaluations (0: at the end)");
+  flags.section("Logging");
+  flags.add("--log-interval", c.log_interval, "Iterations between log lines");
+  flags.add_switch("--log-throughput", c.log_throughput, "TFLOP/s in the log line");
+}
+
+void add_own(Flags& flags, TrainConfig& c) {
+  flags.section("Phalanx's own");
+  flags.add("--threads-per-rank", c.threads_per_rank,
+            "CPU threads; they decide bits (0: all cores)");
+  flags.add_switch("--allow-different-threads", c.allow_different_threads,
+                   "Resume although the checkpoint was made with other threads");
+  flags.add("--matmul-precision", c.matmul_precision,
+            "How bf16 matrices are multiplied: auto, fp32, bf16");
+  flags.add("--attention-backend", c.attention_backend, "fused or unfused");
+  flags.add("--loss-average", c.loss_average,
+            "token: over the global batch; microbatch: Megatron's mean of means");
+}
+
+}  // namespace
+
+void add_train_flags(Flags& flags, TrainConfig& config) {
+  add_network(flags, config);
+  add_regularisation(flags, config);
+  add_training(flags, config);
+  add_checkpoints(flags, config);
+  add_data(flags, config);
+  add_own(flags, config);
+}
+
+}  // namespace phalanx

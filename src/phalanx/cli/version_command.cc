@@ -1,0 +1,35 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "phalanx/cli/commands.h"
+#include "phalanx/cli/flags.h"
+#include "phalanx/ops/cpu/precision.h"
+
+namespace phalanx {
+
+int run_version(const Arguments& arguments) {
+  bool json = false;
+  Flags flags("phalanx version", "Version, compiler, backends, processor.");
+  flags.add_switch("--json", json, "One JSON document");
+  flags.parse(arguments);
+  const nlohmann::ordered_json document = {
+      {"version", PHALANX_VERSION},
+      {"compiler", "g++ " __VERSION__},
+      {"backends", {"cpu", "meta", "ref"}},
+      {"transports", nlohmann::ordered_json::array()},
+      {"processor", cpu::processor_features()},
+      {"threads", std::max(1U, std::thread::hardware_concurrency())}};
+  if (json) {
+    fmt::print("{}\n", document.dump(2));
+    return 0;
+  }
+  for (const auto& [key, value] : document.items()) {
+    fmt::print("{:<11} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return 0;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,130 @@
+#include "phalanx/data/gpt_dataset.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/base/numeric.h"
+
+namespace phalanx {
+namespace {
+
+// A copy, for the lengths in the file are not aligned and the index looks each up many times.
+std::vector<std::int32_t> lengths_of(const IndexedDataset& data, IndexRange range) {
+  std::vector<std::int32_t> lengths(static_cast<std::size_t>(range.size()));
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    lengths[i] = data.length(range.begin + static_cast<std::int64_t>(i));
+  }
+  return lengths;
+}
+
+// Sequential order begins again at the start of the file.
+std::int64_t size_of(const GptIndex& index, const GptIndexOptions& options) {
+  if (options.order == DataOrder::kMegatron || index.samples() == 0) return index.samples();
+  return std::max<std::int64_t>(1, ceil_div(options.samples.value_or(0), index.samples())) *
+         index.samples();
+}
+
+}  // namespace
+
+GptDataset::GptDataset(std::shared_ptr<const IndexedDataset> data, IndexRange range,
+                       std::int64_t vocabulary_size, const GptIndexOptions& options)
+    : data_(std::move(data)),
+      range_(range),
+      vocabulary_size_(vocabulary_size),
+      sequence_length_(options.sequence_length),
+      index_(build_gpt_index(lengths_of(*data_, range), options)),
+      size_(size_of(index_, options)) {}
+
+std::int64_t GptDataset::sample(std::int64_t i, std::span<std::int32_t> tokens) const {
+  PHALANX_CHECK(i >= 0 && i < size_, "sample {} of {}", i, size_);
+  PHALANX_CHECK(static_cast<std::int64_t>(tokens.size()) == sequence_length_ + 1,
+                "a sample has {} tokens, not {}", sequence_length_ + 1, tokens.size());
+  const auto row =
+      static_cast<std::size_t>(index_.shuffle.empty() ? i % index_.samples() : index_.shuffle[i]);
+  const SampleStart first = index_.starts[row];
+  const SampleStart last = index_.starts[row + 1];
+  std::size_t filled = 0;
+  for (std::int64_t visit = first.document; visit <= last.document; ++visit) {
+    const std::int64_t document = index_.documents.empty() ? visit : index_.documents[visit];
+    const std::int64_t sequence = range_.begin + document;
+    const std::int64_t begin = visit == first.document ? first.offset : 0;
+    const std::int64_t end =
+        visit == last.document ? last.offset + std::int64_t{1} : data_->length(sequence);
+    const auto count = static_cast<std::size_t>(end - begin);
+    if (end < begin || count > tokens.size() - filled) {
+      throw DataError("{}: sequence {} changed while it was open", idx_path(data_->prefix()),
+                      sequence);
+    }
+    read(sequence, begin, tokens.subspan(filled, count));
+    filled += count;
+  }
+  std::fill(tokens.begin() + static_cast<std::ptrdiff_t>(filled), tokens.end(), 0);
+  return static_cast<std::int64_t>(filled);
+}
+
+void GptDataset::read(std::int64_t sequence, std::int64_t offset,
+                      std::span<std::int32_t> out) const {
+  data_->get(sequence, offset, out);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (out[i] < 0 || out[i] >= vocabulary_size_) {
+      throw DataError(
+          "{}: token {} of sequence {} is {}, outside the vocabulary of {} ids: was "
+          "the file made with another tokenizer?",
+          bin_path(data_->prefix()), offset + static_cast<std::int64_t>(i), sequence, out[i],
+          vocabulary_size_);
+    }
+  }
+}
+
+GptDatasets build_gpt_datasets(const std::shared_ptr<const IndexedDataset>& data,
+                               const Split& split, const SampleCounts& counts,
+                               const GptDataOptions& options) {
+  const auto build = [&](SplitKind kind) -> std::optional<GptDataset> {
+    const std::int64_t samples = counts.of(kind);
+    if (samples == 0) return std::nullopt;
+    const IndexRange range = split.range(kind, data->sequences());
+    if (range.size() == 0) {
+      if (kind == SplitKind::kTrain) {
+        throw ConfigError(
+            "{}: --split leaves no training data of {} sequences; give more documents "
+            "or a larger first share",
+            data->prefix(), data->sequences());
+      }
+      if (split.share(kind) > 0) {
+        log_warning(
+            "{}: {} sequences are too few for the {} share of --split ({:.4g}): there is no {} "
+            "data. Preprocess the text into more documents, or give a larger share",
+            data->prefix(), data->sequences(), name_of(kind), split.share(kind), name_of(kind));
+      }
+      return std::nullopt;
+    }
+    try {
+      return GptDataset(
+          data, range, options.vocabulary_size,
+          {.sequence_length = options.sequence_length,
+           .samples = samples,
+           .seed = options.seed,
+           .keep_partial_tail = kind == SplitKind::kValid && options.keep_partial_validation_tail,
+           .order = options.order});
+    } catch (const ConfigError& error) {
+      throw ConfigError("{}, {} split (sequences {} to {}): {}", data->prefix(), name_of(kind),
+                        range.begin, range.end, error.what());
+    }
+  };
+  return {.train = build(SplitKind::kTrain),
+          .valid = build(SplitKind::kValid),
+          .test = build(SplitKind::kTest)};
+}
+
+void check_samples_suffice(const GptDataset& dataset, SplitKind kind, std::int64_t needed) {
+  if (needed <= dataset.size()) return;
+  throw ConfigError(
+      "the flags need {} {} samples, but the order that this run began with ends after {}; more "
+      "samples would reshuffle the data. Ask for at most {}, or begin a new run from these weights",
+      needed, name_of(kind), dataset.size(), dataset.size());
+}
+
+}  // namespace phalanx

@@ -1,0 +1,72 @@
+#pragma once
+// Samples of s + 1 token ids cut from an indexed dataset: what a GPT is trained on. Which tokens
+// make sample i is a pure function of the data, s, the requested samples and the seed
+// (gpt_index.h); nothing is cached on disk.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "phalanx/data/gpt_index.h"
+#include "phalanx/data/indexed_dataset.h"
+#include "phalanx/data/sample_counts.h"
+#include "phalanx/data/split.h"
+
+namespace phalanx {
+
+class GptDataset {
+ public:
+  // Over the sequences in `range`. Ids must be below `vocabulary_size` (the tokenizer's, not the
+  // padded one). ConfigError as build_gpt_index says it.
+  GptDataset(std::shared_ptr<const IndexedDataset> data, IndexRange range,
+             std::int64_t vocabulary_size, const GptIndexOptions& options);
+
+  // Samples there are: at least the requested ones, up to the end of the last epoch.
+  std::int64_t size() const { return size_; }
+  std::int64_t sequence_length() const { return sequence_length_; }
+  const GptIndex& index() const { return index_; }
+
+  // The s + 1 token ids of sample i in [0, size()). Returns how many are real: fewer than s + 1
+  // only for a partial tail, whose rest is 0. DataError, naming file, sequence and id, for an id
+  // outside the vocabulary.
+  std::int64_t sample(std::int64_t i, std::span<std::int32_t> tokens) const;
+
+ private:
+  void read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const;
+
+  std::shared_ptr<const IndexedDataset> data_;
+  IndexRange range_;
+  std::int64_t vocabulary_size_;
+  std::int64_t sequence_length_;
+  GptIndex index_;
+  std::int64_t size_;
+};
+
+struct GptDataOptions {
+  std::int64_t sequence_length = 0;
+  std::int64_t vocabulary_size = 0;
+  std::uint32_t seed = 1234;
+  DataOrder order = DataOrder::kMegatron;
+  bool keep_partial_validation_tail = false;
+};
+
+// The datasets of one run. Absent: no samples were requested, or the split has no sequences.
+struct GptDatasets {
+  std::optional<GptDataset> train;
+  std::optional<GptDataset> valid;
+  std::optional<GptDataset> test;
+};
+
+// All three parts of one file, each from the same seed (as in Megatron). An empty training part is
+// a ConfigError; an empty validation or test part that --split asks for is a warning.
+GptDatasets build_gpt_datasets(const std::shared_ptr<const IndexedDataset>& data,
+                               const Split& split, const SampleCounts& counts,
+                               const GptDataOptions& options);
+
+// For a resumed run whose flags now ask for more samples than the dataset was built for: the order
+// stays as it was while the dataset still has enough, otherwise ConfigError saying what to do.
+void check_samples_suffice(const GptDataset& dataset, SplitKind kind, std::int64_t needed);
+
+}  // namespace phalanx

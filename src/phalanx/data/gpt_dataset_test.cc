@@ -1,0 +1,149 @@
+#include "phalanx/data/gpt_dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "phalanx/data/test_files.h"
+
+namespace phalanx {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::error_of;
+using ::testing::HasSubstr;
+using testing::kGoldenLengths;
+using testing::TemporaryDirectory;
+
+class GptDatasetTest : public ::testing::Test {
+ protected:
+  GptDatasetTest() {
+    testing::write_counting_dataset(directory_ / "d", kGoldenLengths);
+    data_ = std::make_shared<const IndexedDataset>(directory_ / "d");
+  }
+  static std::vector<std::int32_t> sample(const GptDataset& dataset, std::int64_t i) {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(dataset.sequence_length()) + 1);
+    EXPECT_EQ(dataset.sample(i, tokens), dataset.sequence_length() + 1);
+    return tokens;
+  }
+  TemporaryDirectory directory_;
+  std::shared_ptr<const IndexedDataset> data_;
+};
+
+// Document order 7 2 9 1 0 8 4 5 6 3: every sample must be a window of those documents' tokens in a
+// row.
+TEST_F(GptDatasetTest, SamplesAreWindowsOfTheShuffledDocuments) {
+  const GptDataset dataset(data_, {0, 10}, 70, {.sequence_length = 8, .samples = 20});
+  std::vector<std::int32_t> begins{0};
+  for (const auto length : kGoldenLengths) begins.push_back(begins.back() + length);
+  std::vector<std::int32_t> stream;
+  for (const auto document : dataset.index().documents) {
+    for (auto id = begins[document]; id < begins[document + 1]; ++id) stream.push_back(id);
+  }
+  ASSERT_EQ(stream.size(), 210U);
+  EXPECT_EQ(dataset.size(), 26);
+  for (std::int64_t i = 0; i < dataset.size(); ++i) {
+    const auto begin = stream.begin() + dataset.index().shuffle[i] * 8;
+    EXPECT_EQ(sample(dataset, i), std::vector<std::int32_t>(begin, begin + 9)) << i;
+  }
+}
+
+TEST_F(GptDatasetTest, ARangeHasItsOwnDocumentsOnly) {
+  const GptDataset dataset(data_, {2, 4}, 70, {.sequence_length = 4, .samples = 50});
+  for (std::int64_t i = 0; i < dataset.size(); ++i) {
+    for (const auto id : sample(dataset, i)) {
+      EXPECT_GE(id, 10);
+      EXPECT_LT(id, 27);
+    }
+  }
+}
+
+TEST_F(GptDatasetTest, SequentialOrderBeginsAgain) {
+  const GptDataset dataset(data_, {0, 10}, 70,
+                           {.sequence_length = 8, .samples = 20, .order = DataOrder::kSequential});
+  EXPECT_EQ(dataset.size(), 24);
+  for (std::int32_t i = 0; i < 24; ++i) {
+    std::vector<std::int32_t> expected(9);
+    std::iota(expected.begin(), expected.end(), i % 8 * 8);
+    EXPECT_EQ(sample(dataset, i), expected) << i;
+  }
+}
+
+TEST_F(GptDatasetTest, ThePartialTailIsPadded) {
+  const GptDataset dataset(
+      data_, {0, 10}, 70,
+      {.sequence_length = 8, .keep_partial_tail = true, .order = DataOrder::kSequential});
+  EXPECT_EQ(dataset.size(), 9);
+  std::vector<std::int32_t> tokens(9, -7);
+  EXPECT_EQ(dataset.sample(8, tokens), 6);
+  EXPECT_THAT(tokens, ElementsAre(64, 65, 66, 67, 68, 69, 0, 0, 0));
+}
+
+TEST_F(GptDatasetTest, IdsOutsideTheVocabularyAreNamed) {
+  const GptDataset dataset(data_, {0, 10}, 69,
+                           {.sequence_length = 69, .order = DataOrder::kSequential});
+  std::vector<std::int32_t> tokens(70);
+  const auto message = error_of(ErrorCode::kBadData, [&] { dataset.sample(0, tokens); });
+  EXPECT_THAT(message, HasSubstr("d.bin: token 4 of sequence 9 is 69"));
+  EXPECT_THAT(message, HasSubstr("vocabulary of 69"));
+}
+
+TEST_F(GptDatasetTest, NegativeIdsAreNamed) {
+  IndexedDatasetWriter writer(directory_ / "n", TokenType::kI32);
+  writer.add_sequence(std::vector<std::int32_t>{1, -5, 3});
+  writer.end_document();
+  writer.commit();
+  const GptDataset dataset(std::make_shared<const IndexedDataset>(directory_ / "n"), {0, 1}, 69,
+                           {.sequence_length = 2});
+  std::vector<std::int32_t> tokens(3);
+  EXPECT_THAT(error_of(ErrorCode::kBadData, [&] { dataset.sample(0, tokens); }),
+              HasSubstr("token 1 of sequence 0 is -5"));
+}
+
+TEST_F(GptDatasetTest, SamplesOutsideAreAProgrammersError) {
+  const GptDataset dataset(data_, {0, 10}, 70, {.sequence_length = 8});
+  std::vector<std::int32_t> tokens(9);
+  error_of(ErrorCode::kInternal, [&] { dataset.sample(8, tokens); });
+  error_of(ErrorCode::kInternal, [&] { dataset.sample(-1, tokens); });
+}
+
+TEST_F(GptDatasetTest, SplitsShareTheFile) {
+  const GptDataOptions options{.sequence_length = 4, .vocabulary_size = 70};
+  const auto datasets = build_gpt_datasets(data_, Split("6,3,1"), {30, 10, 0}, options);
+  ASSERT_TRUE(datasets.train && datasets.valid);
+  EXPECT_FALSE(datasets.test);
+  EXPECT_GE(datasets.train->size(), 30);
+  EXPECT_GE(datasets.valid->size(), 10);
+  const GptDataset train(data_, {0, 6}, 70, {.sequence_length = 4, .samples = 30});
+  for (std::int64_t i = 0; i < train.size(); ++i) {
+    EXPECT_EQ(sample(*datasets.train, i), sample(train, i));
+  }
+  // 10 documents leave nothing for a share of 1 %.
+  EXPECT_FALSE(build_gpt_datasets(data_, Split("99,0,1"), {30, 0, 10}, options).test);
+  EXPECT_THAT(error_of(ErrorCode::kConfiguration,
+                       [&] {
+                         build_gpt_datasets(data_, Split("0,1"), {30, 0, 0}, options);
+                       }),
+              HasSubstr("no training data"));
+}
+
+TEST_F(GptDatasetTest, TooSmallASplitIsNamed) {
+  testing::write_counting_dataset(directory_ / "t", {20, 1});
+  const auto data = std::make_shared<const IndexedDataset>(directory_ / "t");
+  EXPECT_THAT(error_of(ErrorCode::kConfiguration,
+                       [&] {
+                         build_gpt_datasets(data, Split("1,1"), {5, 5, 0},
+                                            {.sequence_length = 4, .vocabulary_size = 70});
+                       }),
+              HasSubstr("valid split (sequences 1 to 2): 1 tokens are too few"));
+}
+
+TEST_F(GptDatasetTest, AResumedRunKeepsItsOrderWhileItLasts) {
+  const GptDataset dataset(data_, {0, 10}, 70, {.sequence_length = 8, .samples = 20});
+  check_samples_suffice(dataset, SplitKind::kTrain, 26);
+  EXPECT_THAT(error_of(ErrorCode::kConfiguration,
+                       [&] { check_samples_suffice(dataset, SplitKind::kTrain, 27); }),
+              HasSubstr("27 train samples"));
+}
+
+}  // namespace
+}  // namespace phalanx

@@ -1,0 +1,253 @@
+#include "phalanx/data/indexed_dataset.h"
+
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "phalanx/base/error.h"
+
+namespace phalanx {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the files are read in place");
+
+constexpr std::uint64_t kLengthBytes = sizeof(std::int32_t);
+constexpr std::uint64_t kOffsetBytes = sizeof(std::int64_t);
+constexpr std::uint64_t kBoundaryBytes = sizeof(std::int64_t);
+
+// The arrays of the index are not aligned; callers have checked that the value lies inside.
+template <typename T>
+T load(std::span<const std::byte> bytes, std::uint64_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
+MappedFile map_part(const std::string& path) {
+  std::error_code unreadable;  // is reported by the mapping
+  if (!std::filesystem::exists(path, unreadable) && !unreadable) {
+    throw InputMissingError(
+        "{}: no such file (a data path is what PREFIX.bin and PREFIX.idx have in common)", path);
+  }
+  return MappedFile(path);
+}
+
+TokenType token_type_from_code(const std::string& path, std::uint8_t code) {
+  switch (code) {
+    case 1:
+    case 2:
+    case 3:
+    case 4:
+    case 5:
+    case 8:
+      return static_cast<TokenType>(code);
+    case 6:
+    case 7:
+      throw DataError("{}: dtype code {} is floating point; token ids are integers", path, code);
+    default:
+      throw DataError("{}: unknown dtype code {} (known: 1 u8, 2 i8, 3 i16, 4 i32, 5 i64, 8 u16)",
+                      path, code);
+  }
+}
+
+// Calls visit(T{}) with the stored type.
+template <typename Visit>
+void with_token_type(TokenType type, Visit visit) {
+  switch (type) {
+    case TokenType::kU8:
+      return visit(std::uint8_t{});
+    case TokenType::kI8:
+      return visit(std::int8_t{});
+    case TokenType::kI16:
+      return visit(std::int16_t{});
+    case TokenType::kI32:
+      return visit(std::int32_t{});
+    case TokenType::kI64:
+      return visit(std::int64_t{});
+    case TokenType::kU16:
+      return visit(std::uint16_t{});
+  }
+}
+
+}  // namespace
+
+std::int64_t size_of(TokenType type) {
+  std::int64_t bytes = 0;
+  with_token_type(type, [&](auto value) { bytes = sizeof(value); });
+  return bytes;
+}
+
+std::string_view name_of(TokenType type) {
+  switch (type) {
+    case TokenType::kU8:
+      return "u8";
+    case TokenType::kI8:
+      return "i8";
+    case TokenType::kI16:
+      return "i16";
+    case TokenType::kI32:
+      return "i32";
+    case TokenType::kI64:
+      return "i64";
+    case TokenType::kU16:
+      return "u16";
+  }
+  return "?";
+}
+
+TokenType token_type_for_vocabulary(std::int64_t vocabulary_size) {
+  return vocabulary_size < 65500 ? TokenType::kU16 : TokenType::kI32;
+}
+
+std::string bin_path(std::string_view prefix) { return std::string(prefix) + ".bin"; }
+std::string idx_path(std::string_view prefix) { return std::string(prefix) + ".idx"; }
+
+IndexedDataset::IndexedDataset(std::string prefix)
+    : prefix_(std::move(prefix)),
+      idx_(map_part(idx_path(prefix_))),
+      bin_(map_part(bin_path(prefix_))) {
+  read_header();
+  check_sequences();
+  check_boundaries();
+}
+
+void IndexedDataset::read_header() {
+  const auto bytes = idx_.bytes();
+  const auto path = idx_path(prefix_);
+  if (bytes.size() < kIndexHeaderBytes) {
+    throw DataError("{}: the header ends after {} of {} bytes", path, bytes.size(),
+                    kIndexHeaderBytes);
+  }
+  if (std::memcmp(bytes.data(), kIndexMagic.data(), kIndexMagic.size()) != 0) {
+    throw DataError("{}: not an index of an indexed dataset (it does not begin with MMIDIDX)",
+                    path);
+  }
+  if (const auto version = load<std::uint64_t>(bytes, 9); version != kIndexVersion) {
+    throw DataError("{}: index version {}, only version {} is known", path, version, kIndexVersion);
+  }
+  type_ = token_type_from_code(path, load<std::uint8_t>(bytes, 17));
+
+  // Counts are compared by division: a product with a lying count could overflow.
+  const auto sequences = load<std::uint64_t>(bytes, 18);
+  const auto boundaries = load<std::uint64_t>(bytes, 26);
+  std::uint64_t rest = bytes.size() - kIndexHeaderBytes;
+  if (sequences > rest / (kLengthBytes + kOffsetBytes)) {
+    throw DataError("{}: the header counts {} sequences, too many for a file of {} bytes", path,
+                    sequences, bytes.size());
+  }
+  rest -= sequences * (kLengthBytes + kOffsetBytes);
+  if (boundaries < 1 || boundaries > rest / kBoundaryBytes) {
+    throw DataError("{}: the header counts {} document boundaries; this file can hold 1 to {}",
+                    path, boundaries, rest / kBoundaryBytes);
+  }
+  rest -= boundaries * kBoundaryBytes;
+  if (rest != 0 && rest != sequences) {
+    throw DataError("{}: {} bytes follow the document boundaries; there may be 0, or {} modes",
+                    path, rest, sequences);
+  }
+  has_modes_ = rest != 0;
+  sequences_ = static_cast<std::int64_t>(sequences);
+  boundaries_ = static_cast<std::int64_t>(boundaries);
+}
+
+void IndexedDataset::check_sequences() {
+  const std::int64_t size = bin_bytes();
+  const std::int64_t width = size_of(type_);
+  for (std::int64_t i = 0; i < sequences_; ++i) {
+    const std::int64_t tokens = length(i);
+    const std::int64_t offset = byte_offset(i);
+    if (tokens < 0) {
+      throw DataError("{}: sequence {} has length {}", idx_path(prefix_), i, tokens);
+    }
+    if (offset < 0 || offset > size || tokens > (size - offset) / width) {
+      throw DataError("{}: sequence {} ({} tokens of {} bytes at byte {}) is outside {} ({} bytes)",
+                      idx_path(prefix_), i, tokens, width, offset, bin_path(prefix_), size);
+    }
+    tokens_ += tokens;
+  }
+}
+
+void IndexedDataset::check_boundaries() const {
+  const auto path = idx_path(prefix_);
+  std::int64_t previous = 0;
+  for (std::int64_t d = 0; d < boundaries_; ++d) {
+    const std::int64_t boundary = document_begin(d);
+    if (d == 0 && boundary != 0) {
+      throw DataError("{}: the first document boundary is {}, not 0", path, boundary);
+    }
+    if (boundary < previous) {
+      throw DataError("{}: document boundary {} is {}, below the one before ({})", path, d,
+                      boundary, previous);
+    }
+    previous = boundary;
+  }
+  if (previous != sequences_) {
+    throw DataError("{}: the last document boundary is {}, but there are {} sequences", path,
+                    previous, sequences_);
+  }
+}
+
+std::int32_t IndexedDataset::length(std::int64_t sequence) const {
+  PHALANX_CHECK(sequence >= 0 && sequence < sequences_, "sequence {} of {}", sequence, sequences_);
+  return load<std::int32_t>(idx_.bytes(), kIndexHeaderBytes + sequence * kLengthBytes);
+}
+
+std::int64_t IndexedDataset::byte_offset(std::int64_t sequence) const {
+  return load<std::int64_t>(
+      idx_.bytes(), kIndexHeaderBytes + sequences_ * kLengthBytes + sequence * kOffsetBytes);
+}
+
+std::int64_t IndexedDataset::document_begin(std::int64_t document) const {
+  PHALANX_CHECK(document >= 0 && document < boundaries_, "document {} of {}", document,
+                documents());
+  return load<std::int64_t>(
+      idx_.bytes(),
+      kIndexHeaderBytes + sequences_ * (kLengthBytes + kOffsetBytes) + document * kBoundaryBytes);
+}
+
+std::span<const std::byte> IndexedDataset::raw(std::int64_t sequence, std::int64_t offset,
+                                               std::int64_t length) const {
+  const std::int64_t tokens = this->length(sequence);
+  PHALANX_CHECK(offset >= 0 && length >= 0 && offset <= tokens && length <= tokens - offset,
+                "tokens {} + {} of sequence {} with {} tokens", offset, length, sequence, tokens);
+  // Checked again, for the mapped index may have been overwritten since it was opened.
+  const std::int64_t width = size_of(type_);
+  const std::int64_t begin = byte_offset(sequence);
+  if (begin < 0 || begin > bin_bytes() || tokens > (bin_bytes() - begin) / width) {
+    throw DataError("{}: sequence {} changed while it was open", idx_path(prefix_), sequence);
+  }
+  return bin_.bytes().subspan(begin + offset * width, length * width);
+}
+
+template <typename Out>
+void IndexedDataset::get_as(std::int64_t sequence, std::int64_t offset, std::span<Out> out) const {
+  const auto bytes = raw(sequence, offset, static_cast<std::int64_t>(out.size()));
+  with_token_type(type_, [&](auto stored) {
+    using Stored = decltype(stored);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const auto id = load<Stored>(bytes, i * sizeof(Stored));
+      if constexpr (sizeof(Stored) > sizeof(Out)) {
+        if (!std::in_range<Out>(id)) {
+          throw DataError("{}: token {} of sequence {} is {}, which is no 32-bit token id",
+                          bin_path(prefix_), offset + static_cast<std::int64_t>(i), sequence, id);
+        }
+      }
+      out[i] = static_cast<Out>(id);
+    }
+  });
+}
+
+void IndexedDataset::get(std::int64_t sequence, std::int64_t offset,
+                         std::span<std::int32_t> out) const {
+  get_as(sequence, offset, out);
+}
+
+void IndexedDataset::get(std::int64_t sequence, std::int64_t offset,
+                         std::span<std::int64_t> out) const {
+  get_as(sequence, offset, out);
+}
+
+}  // namespace phalanx

@@ -1,0 +1,72 @@
+#include "phalanx/data/numpy_random.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+namespace phalanx {
+namespace {
+
+using ::testing::ElementsAre;
+
+// Known outputs of NumPy.
+TEST(NumpyRandom, RawDraws) {
+  NumpyRandom random(1234);
+  EXPECT_EQ(random.next_u32(), 822569775U);
+  EXPECT_EQ(random.next_u32(), 2137449171U);
+  EXPECT_EQ(random.next_u32(), 2671936806U);
+  EXPECT_EQ(random.next_u32(), 3512589365U);
+}
+
+TEST(NumpyRandom, RandomSample) {
+  NumpyRandom random(1234);
+  EXPECT_EQ(random.random_sample(), 0.1915194503788923);
+  EXPECT_EQ(random.random_sample(), 0.6221087710398319);
+  EXPECT_EQ(random.random_sample(), 0.4377277390071145);
+}
+
+template <typename T>
+std::vector<T> permutation(std::uint32_t seed, std::size_t count) {
+  std::vector<T> values(count);
+  std::iota(values.begin(), values.end(), T{0});
+  NumpyRandom(seed).shuffle(std::span(values));
+  return values;
+}
+
+TEST(NumpyRandom, ShuffleOfEveryWidth) {
+  const auto expected = ElementsAre(8, 1, 5, 0, 7, 2, 9, 4, 3, 6);
+  EXPECT_THAT(permutation<std::int32_t>(42, 10), expected);
+  EXPECT_THAT(permutation<std::uint32_t>(42, 10), expected);
+  EXPECT_THAT(permutation<std::int64_t>(42, 10), expected);
+  EXPECT_THAT(permutation<std::int32_t>(42, 1), ElementsAre(0));
+  EXPECT_THAT(permutation<std::int32_t>(42, 0), ElementsAre());
+}
+
+TEST(NumpyRandom, Randint) {
+  NumpyRandom random(42);
+  std::vector<std::int64_t> draws;
+  for (int i = 0; i < 5; ++i) draws.push_back(random.randint(0, 100));
+  EXPECT_THAT(draws, ElementsAre(51, 92, 14, 71, 60));
+  NumpyRandom shifted(42);
+  EXPECT_EQ(shifted.randint(-50, 50), 1);
+}
+
+TEST(NumpyRandom, AnIntervalOfOneNumberDrawsNothing) {
+  NumpyRandom random(1234);
+  EXPECT_EQ(random.interval(0), 0U);
+  EXPECT_EQ(random.randint(7, 8), 7);
+  EXPECT_EQ(random.next_u32(), 822569775U);
+}
+
+TEST(NumpyRandom, WideIntervalsTakeTwoDrawsHighFirst) {
+  NumpyRandom random(1234);
+  EXPECT_EQ(random.interval(std::numeric_limits<std::uint64_t>::max()),
+            822569775ULL << 32 | 2137449171ULL);
+}
+
+}  // namespace
+}  // namespace phalanx

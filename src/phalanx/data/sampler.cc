@@ -1,0 +1,42 @@
+#include "phalanx/data/sampler.h"
+
+#include <numeric>
+#include <utility>
+
+#include "phalanx/base/error.h"
+
+namespace phalanx {
+
+SequentialSampler::SequentialSampler(SamplerOptions options) : options_(std::move(options)) {
+  const auto& o = options_;
+  std::int64_t step = 0;
+  if (o.total_samples < 0 || o.consumed_samples < 0 || o.micro_batch_size < 1 ||
+      o.data_parallel_size < 1 || o.data_parallel_rank < 0 ||
+      o.data_parallel_rank >= o.data_parallel_size ||
+      __builtin_mul_overflow(o.micro_batch_size, o.data_parallel_size, &step)) {
+    throw ConfigError(
+        "{} sampler: {} of {} samples consumed, micro batch {}, data-parallel rank {} "
+        "of {}: these do not fit together",
+        o.name, o.consumed_samples, o.total_samples, o.micro_batch_size, o.data_parallel_rank,
+        o.data_parallel_size);
+  }
+}
+
+std::vector<std::int64_t> SequentialSampler::next() {
+  auto& o = options_;
+  const std::int64_t step = o.micro_batch_size * o.data_parallel_size;
+  if (step > o.total_samples - o.consumed_samples) {
+    throw DataError(
+        "the {} data is exhausted: {} of {} samples are consumed and the next microbatch "
+        "needs {} (micro batch {} x {} data-parallel ranks)",
+        o.name, o.consumed_samples, o.total_samples, step, o.micro_batch_size,
+        o.data_parallel_size);
+  }
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(o.micro_batch_size));
+  std::iota(samples.begin(), samples.end(),
+            o.consumed_samples + o.data_parallel_rank * o.micro_batch_size);
+  o.consumed_samples += step;
+  return samples;
+}
+
+}  // namespace phalanx

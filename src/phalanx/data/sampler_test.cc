@@ -1,0 +1,117 @@
+#include "phalanx/data/sampler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "phalanx/data/sample_counts.h"
+#include "phalanx/data/test_files.h"
+
+namespace phalanx {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using testing::error_of;
+using ::testing::HasSubstr;
+
+TEST(SequentialSampler, RanksTakeConsecutiveParts) {
+  for (std::int64_t rank = 0; rank < 3; ++rank) {
+    SequentialSampler sampler({.total_samples = 12,
+                               .consumed_samples = 0,
+                               .micro_batch_size = 2,
+                               .data_parallel_rank = rank,
+                               .data_parallel_size = 3});
+    EXPECT_THAT(sampler.next(), ElementsAre(2 * rank, 2 * rank + 1));
+    EXPECT_THAT(sampler.next(), ElementsAre(6 + 2 * rank, 7 + 2 * rank));
+    EXPECT_EQ(sampler.consumed_samples(), 12);
+  }
+}
+
+TEST(SequentialSampler, ResumesExactly) {
+  SamplerOptions options{.total_samples = 40,
+                         .consumed_samples = 0,
+                         .micro_batch_size = 3,
+                         .data_parallel_rank = 1,
+                         .data_parallel_size = 2};
+  SequentialSampler whole(options);
+  for (int step = 0; step < 6; ++step) {
+    options.consumed_samples = whole.consumed_samples();
+    SequentialSampler resumed(options);
+    EXPECT_EQ(resumed.next(), whole.next()) << step;
+    EXPECT_EQ(resumed.consumed_samples(), whole.consumed_samples());
+  }
+}
+
+// Which samples make an iteration does not depend on the layout, and a run can resume with another
+// one.
+TEST(SequentialSampler, AnotherLayoutContinuesTheStream) {
+  SequentialSampler one({.total_samples = 24, .consumed_samples = 12, .micro_batch_size = 4});
+  EXPECT_THAT(one.next(), ElementsAre(12, 13, 14, 15));
+  SequentialSampler other({.total_samples = 24,
+                           .consumed_samples = one.consumed_samples(),
+                           .micro_batch_size = 1,
+                           .data_parallel_rank = 1,
+                           .data_parallel_size = 2});
+  EXPECT_THAT(other.next(), ElementsAre(17));
+}
+
+TEST(SequentialSampler, ExhaustionNamesTheCounts) {
+  SequentialSampler sampler({.total_samples = 11,
+                             .consumed_samples = 4,
+                             .micro_batch_size = 2,
+                             .data_parallel_rank = 0,
+                             .data_parallel_size = 2,
+                             .name = "valid"});
+  EXPECT_THAT(sampler.next(), ElementsAre(4, 5));
+  EXPECT_THAT(error_of(ErrorCode::kBadData, [&] { sampler.next(); }),
+              AllOf(HasSubstr("valid"), HasSubstr("8 of 11"), HasSubstr("needs 4")));
+  EXPECT_EQ(sampler.consumed_samples(), 8);
+}
+
+TEST(SequentialSampler, ConsumedMoreThanThereIs) {
+  SequentialSampler sampler({.total_samples = 10, .consumed_samples = 20});
+  error_of(ErrorCode::kBadData, [&] { sampler.next(); });
+}
+
+TEST(SequentialSampler, RefusesNonsense) {
+  const std::vector<SamplerOptions> bad{
+      {.total_samples = -1},
+      {.total_samples = 9, .consumed_samples = -1},
+      {.total_samples = 9, .micro_batch_size = 0},
+      {.total_samples = 9, .data_parallel_rank = 1},
+      {.total_samples = 9, .micro_batch_size = 1LL << 40, .data_parallel_size = 1LL << 40}};
+  for (const auto& options : bad) {
+    error_of(ErrorCode::kConfiguration, [&] { SequentialSampler{options}; });
+  }
+}
+
+TEST(RequestedSamples, FollowsTheIterations) {
+  EXPECT_EQ(requested_samples(
+                {.train_iters = 1000, .global_batch = 8, .eval_interval = 100, .eval_iters = 10}),
+            (SampleCounts{8000, 11 * 10 * 8, 80}));
+  EXPECT_EQ(requested_samples(
+                {.train_iters = 99, .global_batch = 8, .eval_interval = 100, .eval_iters = 10}),
+            (SampleCounts{792, 80, 80}));
+  EXPECT_EQ(requested_samples({.train_iters = 99, .global_batch = 8, .eval_iters = 10}),
+            (SampleCounts{792, 80, 80}));
+  EXPECT_EQ(requested_samples({.train_iters = 10, .global_batch = 8, .train_samples = 77}),
+            (SampleCounts{77, 0, 0}));
+  EXPECT_EQ((SampleCounts{1, 2, 3}.of(SplitKind::kTest)), 3);
+}
+
+TEST(RequestedSamples, RefusesNonsense) {
+  error_of(ErrorCode::kConfiguration,
+           [] { requested_samples({.train_iters = 5, .global_batch = 0}); });
+  error_of(ErrorCode::kConfiguration,
+           [] { requested_samples({.train_iters = -5, .global_batch = 1}); });
+  error_of(ErrorCode::kConfiguration,
+           [] { requested_samples({.train_iters = 5, .global_batch = 1, .eval_interval = 0}); });
+  error_of(ErrorCode::kConfiguration, [] {
+    requested_samples({.train_iters = std::numeric_limits<std::int64_t>::max(), .global_batch = 2});
+  });
+}
+
+}  // namespace
+}  // namespace phalanx

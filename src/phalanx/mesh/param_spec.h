@@ -1,0 +1,69 @@
+#pragma once
+// What a parameter is, free of any layout: its global name and shape, how it starts, how it decays,
+// and which boxes of it a rank holds. Initialisation, checkpoints, digests, ZeRO cuts and norms
+// read only this.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/dtype.h"
+#include "phalanx/base/shape.h"
+
+namespace phalanx {
+
+// Equal parts of a global and a local tensor: rows [global_row, global_row + rows) of the global
+// matrix are rows [local_row, ...) of the local one, columns likewise. A vector is a matrix of one
+// row. A fused QKV or gate/up shard is several boxes; on one rank there is one that covers
+// everything.
+struct ParamBox {
+  std::int64_t global_row = 0, global_column = 0;
+  std::int64_t local_row = 0, local_column = 0;
+  std::int64_t rows = 0, columns = 0;
+};
+
+struct Initialiser {
+  enum class Kind { kConstant, kNormal };
+  Kind kind = Kind::kConstant;
+  double value = 0.0;  // the constant, or the deviation of the normal distribution
+};
+
+// Which ranks' gradients are summed beyond data parallelism.
+enum class GradientReduction {
+  kNone,             // complete or cut on every rank of the tensor-parallel group
+  kSequencePartial,  // replicated, but each rank saw its share of the sequence (norms, row-parallel
+                     // biases)
+};
+
+struct ParamSpec {
+  std::string name;    // Megatron-core's, with the global layer number
+  Shape global_shape;  // without vocabulary padding
+  Shape local_shape;   // what this rank holds, padding included
+  DType dtype = DType::kF32;
+  std::vector<ParamBox> boxes;
+  Initialiser initialiser;
+  bool decays = true;  // weight decay applies (matrices and embeddings; not biases and norms)
+  GradientReduction reduction = GradientReduction::kNone;
+  bool tied_embedding = false;  // its input side has a gradient accumulator of its own (design 2.9)
+};
+
+// The number of a parameter within a model, in global parameter order.
+using ParamId = int;
+
+// Elements that exist in the global tensor among those this rank holds (padding excluded).
+std::int64_t true_count(const ParamSpec& spec);
+
+// rows x columns as boxes see it: a vector is one row.
+std::int64_t matrix_rows(const Shape& shape);
+std::int64_t matrix_columns(const Shape& shape);
+
+// The whole tensor on one rank, with `padded_rows` local rows where the vocabulary is padded (0:
+// none).
+ParamSpec whole_parameter(std::string name, Shape global_shape, DType dtype,
+                          Initialiser initialiser, std::int64_t padded_rows = 0);
+
+// Vocabulary rounded up to a multiple of divisor * tensor_parallel_size, as Megatron pads it.
+std::int64_t padded_vocabulary(std::int64_t vocabulary, std::int64_t divisor,
+                               std::int64_t tensor_parallel_size);
+
+}  // namespace phalanx

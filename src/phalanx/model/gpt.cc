@@ -1,0 +1,51 @@
+#include "phalanx/model/gpt.h"
+
+#include "phalanx/nn/embedding.h"
+#include "phalanx/nn/language_model_head.h"
+#include "phalanx/nn/transformer_layer.h"
+
+namespace phalanx {
+
+Chunk build_gpt_chunk(const GptConfig& config, const ChunkRange& range, nn::ParamTable& table) {
+  std::vector<std::unique_ptr<nn::Unit>> units;
+  ParamId word_table = -1;
+  if (range.embedding) {
+    auto embedding = std::make_unique<nn::Embedding>(table, config.vocabulary,
+                                                     config.padded_vocabulary, config.max_positions,
+                                                     config.tied_embedding, config.transformer);
+    if (config.tied_embedding) word_table = embedding->word_table();
+    units.push_back(std::move(embedding));
+  }
+  for (std::int64_t i = 0; i < range.num_layers; ++i) {
+    units.push_back(std::make_unique<nn::TransformerLayer>(table, range.first_layer + i, i,
+                                                           config.transformer));
+  }
+  if (range.head) {
+    PHALANX_CHECK(range.embedding || !config.tied_embedding,
+                  "a head without the embedding it is tied to");
+    units.push_back(std::make_unique<nn::LanguageModelHead>(
+        table, word_table, config.vocabulary, config.padded_vocabulary, config.transformer));
+  }
+  return Chunk(std::move(units));
+}
+
+std::int64_t gpt_parameters(const GptConfig& config) {
+  nn::ParamTable table;
+  build_gpt_chunk(config, {0, config.transformer.num_layers, true, true}, table);
+  std::int64_t count = 0;
+  for (const auto& spec : table.specs()) count += spec.global_shape.count();
+  return count;
+}
+
+double gpt_flops_per_token(const GptConfig& config, std::int64_t sequence) {
+  const auto& t = config.transformer;
+  const auto context = static_cast<double>(t.heads * t.head_size);
+  const auto qkv = static_cast<double>((t.heads + 2 * t.query_groups) * t.head_size);
+  const auto h = static_cast<double>(t.hidden);
+  const double layer = h * qkv + h * context + 2.0 * h * static_cast<double>(t.ffn_hidden);
+  const auto layers = static_cast<double>(t.num_layers);
+  return 6.0 * (layers * layer + h * static_cast<double>(config.padded_vocabulary)) +
+         12.0 * layers * static_cast<double>(sequence) * context;
+}
+
+}  // namespace phalanx

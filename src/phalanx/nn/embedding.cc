@@ -1,0 +1,68 @@
+#include "phalanx/nn/embedding.h"
+
+namespace phalanx::nn {
+
+Embedding::Embedding(ParamTable& table, std::int64_t vocabulary, std::int64_t padded_vocabulary,
+                     std::int64_t max_positions, bool tied, const TransformerConfig& config)
+    : Unit("embedding"), config_(config), tied_(tied) {
+  const Initialiser normal{Initialiser::Kind::kNormal, config.init_deviation};
+  ParamSpec word = whole_parameter("embedding.word_embeddings.weight", {vocabulary, config.hidden},
+                                   config.dtype, normal, padded_vocabulary);
+  word.tied_embedding = tied;
+  word_ = table.add(std::move(word));
+  position_ = table.add(whole_parameter("embedding.position_embeddings.weight",
+                                        {max_positions, config.hidden}, config.dtype, normal));
+  parameters_ = {word_, position_};
+  outputs_ = {{"hidden states", config.dtype, config.hidden}};
+  dsum_ = slots_.add_rows("embedding gradient", config.dtype, config.hidden, Born::kInputGradient,
+                          LastReader::kWeightGradient);
+}
+
+Dropout Embedding::dropout(const Pass& pass) const {
+  return {.probability = pass.training ? config_.hidden_dropout : 0.0,
+          .key = config_.dropout_key,
+          .site = dropout_site(kEmbeddingLayer, DropoutPlace::kEmbedding)};
+}
+
+void Embedding::forward(Pass& pass, std::span<const Tensor> /*inputs*/,
+                        std::span<const Tensor> outputs, const Saved& /*saved*/) const {
+  ops::embedding_forward(pass.ops,
+                         {.y = outputs[0], .table = pass.weights[word_], .ids = pass.batch.tokens});
+  ops::add_positions(pass.ops, {.out = outputs[0],
+                                .x = outputs[0],
+                                .table = pass.weights[position_],
+                                .ids = pass.batch.position_ids,
+                                .dropout = dropout(pass),
+                                .rows = pass.batch.rows});
+}
+
+void Embedding::backward_input(Pass& pass, std::span<const Tensor> /*inputs*/,
+                               std::span<const Tensor> output_gradients,
+                               std::span<const Tensor> /*input_gradients*/,
+                               const Saved& saved) const {
+  ops::dropout_backward(pass.ops, {.dx = saved[dsum_],
+                                   .dout = output_gradients[0],
+                                   .dropout = dropout(pass),
+                                   .rows = pass.batch.rows});
+}
+
+void Embedding::backward_weight(Pass& pass, std::span<const Tensor> /*inputs*/, const Saved& saved,
+                                const Gradients& gradients) const {
+  if (tied_) {
+    const SparseGradient& sparse = gradients.embedding;
+    ops::sparse_embedding_gradient(pass.ops, {.slots = sparse.slots,
+                                              .rows = sparse.rows,
+                                              .count = sparse.count,
+                                              .values = sparse.values,
+                                              .ids = pass.batch.tokens,
+                                              .dy = saved[dsum_]});
+  } else {
+    ops::embedding_gradient(
+        pass.ops, {.dtable = gradients[word_], .ids = pass.batch.tokens, .dy = saved[dsum_]});
+  }
+  ops::embedding_gradient(
+      pass.ops,
+      {.dtable = gradients[position_], .ids = pass.batch.position_ids, .dy = saved[dsum_]});
+}
+
+}  // namespace phalanx::nn

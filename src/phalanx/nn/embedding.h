@@ -1,0 +1,36 @@
+#pragma once
+// Word and learned position embeddings with dropout: the first unit of a model.
+
+#include "phalanx/nn/config.h"
+#include "phalanx/nn/unit.h"
+
+namespace phalanx::nn {
+
+class Embedding final : public Unit {
+ public:
+  // Adds embedding.word_embeddings.weight [vocabulary, h], padded to `padded_vocabulary` rows of
+  // zeros, and embedding.position_embeddings.weight [max_positions, h]. A tied word table is also
+  // the head's.
+  Embedding(ParamTable& table, std::int64_t vocabulary, std::int64_t padded_vocabulary,
+            std::int64_t max_positions, bool tied, const TransformerConfig& config);
+
+  ParamId word_table() const { return word_; }
+
+  void forward(Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+               const Saved& saved) const override;
+  void backward_input(Pass& pass, std::span<const Tensor> inputs,
+                      std::span<const Tensor> output_gradients,
+                      std::span<const Tensor> input_gradients, const Saved& saved) const override;
+  void backward_weight(Pass& pass, std::span<const Tensor> inputs, const Saved& saved,
+                       const Gradients& gradients) const override;
+
+ private:
+  Dropout dropout(const Pass& pass) const;
+
+  const TransformerConfig config_;
+  bool tied_;
+  ParamId word_, position_;
+  SavedId dsum_;
+};
+
+}  // namespace phalanx::nn

@@ -1,0 +1,115 @@
+#include "phalanx/nn/language_model_head.h"
+
+#include <algorithm>
+
+namespace phalanx::nn {
+namespace {
+
+// Rows of fp32 logits at a time, where they are not the saved tensor itself: 256 x 50,304 x 4 B =
+// 49 MiB.
+constexpr std::int64_t kLogitRows = 256;
+
+ParamId output_parameter(ParamTable& table, ParamId word_table, std::int64_t vocabulary,
+                         std::int64_t padded_vocabulary, const TransformerConfig& config) {
+  if (word_table >= 0) return word_table;
+  return table.add(whole_parameter("output_layer.weight", {vocabulary, config.hidden}, config.dtype,
+                                   {Initialiser::Kind::kNormal, config.init_deviation},
+                                   padded_vocabulary));
+}
+
+}  // namespace
+
+LanguageModelHead::LanguageModelHead(ParamTable& table, ParamId word_table, std::int64_t vocabulary,
+                                     std::int64_t padded_vocabulary,
+                                     const TransformerConfig& config)
+    : Unit("head"),
+      config_(config),
+      vocabulary_(vocabulary),
+      padded_vocabulary_(padded_vocabulary),
+      norm_(table, parameters_, slots_, "decoder.final_layernorm", config.hidden, config.dtype,
+            config.norm_epsilon),
+      output_(output_parameter(table, word_table, vocabulary, padded_vocabulary, config)) {
+  parameters_.push_back(output_);
+  inputs_ = {{"hidden states", config.dtype, config.hidden}};
+  dlogits_ = slots_.add_rows("logit gradient", config.dtype, padded_vocabulary, Born::kForward,
+                             LastReader::kWeightGradient);
+}
+
+void LanguageModelHead::forward(Pass& pass, std::span<const Tensor> inputs,
+                                std::span<const Tensor> /*outputs*/, const Saved& saved) const {
+  if (pass.logits) {
+    last_logits(pass, inputs[0], saved);
+    return;
+  }
+  const WorkspaceScope scope(pass.ops.workspace);
+  const DType full = full_precision(config_.dtype);
+  const std::int64_t rows = pass.shape.rows();
+  const Tensor normed = pass.scratch_rows(config_.dtype, config_.hidden);
+  norm_.forward(pass, normed, inputs[0], saved);
+  const Tensor loss = pass.scratch(full, {rows});
+  const Tensor seed = pass.scratch(full, {1});
+  const Tensor mask = pass.batch.loss_mask.reshape({rows});
+  const Tensor labels = pass.batch.labels.reshape({rows});
+  if (pass.training) {
+    ops::loss_seed(pass.ops, {.seed = seed,
+                              .loss_scale = pass.loss_settings.loss_scale,
+                              .mask = pass.loss_settings.mean_of_microbatch ? mask : Tensor{},
+                              .factor = pass.loss_settings.factor});
+  }
+  const bool in_place = config_.dtype == full;
+  const Tensor dlogits = saved[dlogits_].rows();
+  const std::int64_t step = in_place ? rows : std::min(rows, kLogitRows);
+  const Tensor chunk = in_place ? dlogits : pass.scratch(full, {step, padded_vocabulary_});
+  for (std::int64_t begin = 0; begin < rows; begin += step) {
+    const std::int64_t count = std::min(step, rows - begin);
+    const Tensor logits = chunk.slice(0, 0, count);
+    ops::linear_forward(pass.ops, {.y = logits,
+                                   .x = normed.rows().slice(0, begin, count),
+                                   .weight = pass.weights[output_],
+                                   .bias = {}});
+    ops::cross_entropy(pass.ops,
+                       {.loss = loss.slice(0, begin, count),
+                        .dlogits = pass.training ? dlogits.slice(0, begin, count) : Tensor{},
+                        .logits = logits,
+                        .targets = labels.slice(0, begin, count),
+                        .mask = mask.slice(0, begin, count),
+                        .seed = seed,
+                        .vocabulary = vocabulary_});
+  }
+  ops::loss_accumulate(
+      pass.ops, {.sum = pass.losses.sum, .count = pass.losses.count, .loss = loss, .mask = mask});
+}
+
+void LanguageModelHead::last_logits(Pass& pass, const Tensor& x, const Saved& saved) const {
+  const WorkspaceScope scope(pass.ops.workspace);
+  const Tensor normed = pass.scratch_rows(config_.dtype, config_.hidden);
+  norm_.forward(pass, normed, x, saved);
+  ops::linear_forward(pass.ops, {.y = pass.logits,
+                                 .x = normed.select(0, pass.shape.sequence - 1),
+                                 .weight = pass.weights[output_],
+                                 .bias = {}});
+}
+
+void LanguageModelHead::backward_input(Pass& pass, std::span<const Tensor> inputs,
+                                       std::span<const Tensor> /*output_gradients*/,
+                                       std::span<const Tensor> input_gradients,
+                                       const Saved& saved) const {
+  const WorkspaceScope scope(pass.ops.workspace);
+  const Tensor dnorm = pass.scratch_rows(config_.dtype, config_.hidden);
+  ops::linear_input_gradient(
+      pass.ops,
+      {.dx = dnorm.rows(), .dy = saved[dlogits_].rows(), .weight = pass.weights[output_]});
+  norm_.backward_input(pass, input_gradients[0], dnorm, inputs[0], {}, saved);
+}
+
+void LanguageModelHead::backward_weight(Pass& pass, std::span<const Tensor> inputs,
+                                        const Saved& saved, const Gradients& gradients) const {
+  const WorkspaceScope scope(pass.ops.workspace);
+  const Tensor normed = pass.scratch_rows(config_.dtype, config_.hidden);
+  norm_.apply(pass, normed, inputs[0], saved);
+  ops::linear_weight_gradient(
+      pass.ops, {.dweight = gradients[output_], .dy = saved[dlogits_].rows(), .x = normed.rows()});
+  norm_.backward_weight(pass, saved, gradients);
+}
+
+}  // namespace phalanx::nn

@@ -1,0 +1,63 @@
+#include "phalanx/nn/norm.h"
+
+#include "phalanx/nn/config.h"
+
+namespace phalanx::nn {
+
+LayerNorm::LayerNorm(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
+                     const std::string& name, std::int64_t hidden, DType dtype, double epsilon)
+    : epsilon_(epsilon),
+      weight_(table.add(
+          whole_parameter(name + ".weight", {hidden}, dtype, {Initialiser::Kind::kConstant, 1.0}))),
+      bias_(table.add(whole_parameter(name + ".bias", {hidden}, dtype, {}))) {
+  owned.push_back(weight_);
+  owned.push_back(bias_);
+  const DType full = full_precision(dtype);
+  const auto per_row = [](const BatchShape& batch) { return Shape{batch.rows()}; };
+  const auto per_feature = [hidden](const BatchShape& /*batch*/) { return Shape{hidden}; };
+  mean_ = slots.add({name + ".mean", full, Born::kForward, LastReader::kWeightGradient, per_row});
+  rstd_ = slots.add({name + ".rstd", full, Born::kForward, LastReader::kWeightGradient, per_row});
+  dweight_ = slots.add(
+      {name + ".dweight", full, Born::kInputGradient, LastReader::kWeightGradient, per_feature});
+  dbias_ = slots.add(
+      {name + ".dbias", full, Born::kInputGradient, LastReader::kWeightGradient, per_feature});
+}
+
+void LayerNorm::forward(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const {
+  ops::layer_norm_forward(pass.ops, {.y = y.rows(),
+                                     .mean = saved[mean_],
+                                     .rstd = saved[rstd_],
+                                     .x = x.rows(),
+                                     .weight = pass.weights[weight_],
+                                     .bias = pass.weights[bias_],
+                                     .epsilon = epsilon_});
+}
+
+void LayerNorm::apply(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const {
+  ops::layer_norm_apply(pass.ops, {.y = y.rows(),
+                                   .x = x.rows(),
+                                   .mean = saved[mean_],
+                                   .rstd = saved[rstd_],
+                                   .weight = pass.weights[weight_],
+                                   .bias = pass.weights[bias_]});
+}
+
+void LayerNorm::backward_input(Pass& pass, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                               const Tensor& residual, const Saved& saved) const {
+  ops::layer_norm_backward(pass.ops, {.dx = dx.rows(),
+                                      .dweight = saved[dweight_],
+                                      .dbias = saved[dbias_],
+                                      .dy = dy.rows(),
+                                      .x = x.rows(),
+                                      .mean = saved[mean_],
+                                      .rstd = saved[rstd_],
+                                      .weight = pass.weights[weight_],
+                                      .residual = residual ? residual.rows() : Tensor{}});
+}
+
+void LayerNorm::backward_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const {
+  ops::accumulate(pass.ops, {.destination = gradients[weight_], .source = saved[dweight_]});
+  ops::accumulate(pass.ops, {.destination = gradients[bias_], .source = saved[dbias_]});
+}
+
+}  // namespace phalanx::nn

@@ -1,0 +1,34 @@
+#pragma once
+// Layer normalisation as a layer. Its output is not saved: the weight pass of the linear behind it
+// asks for it again (apply). The sums over rows for its own parameters are taken in the input pass,
+// while the data is at hand, and added to the main gradients in the weight pass.
+
+#include <string>
+#include <vector>
+
+#include "phalanx/nn/param_table.h"
+#include "phalanx/nn/pass.h"
+
+namespace phalanx::nn {
+
+class LayerNorm {
+ public:
+  // Parameters NAME.weight [h], ones, and NAME.bias [h], zeros; saved: the statistics and this
+  // microbatch's sums.
+  LayerNorm(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
+            const std::string& name, std::int64_t hidden, DType dtype, double epsilon);
+
+  void forward(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const;
+  void apply(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const;
+  // dx = gradient + residual (optional).
+  void backward_input(Pass& pass, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                      const Tensor& residual, const Saved& saved) const;
+  void backward_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const;
+
+ private:
+  double epsilon_;
+  ParamId weight_, bias_;
+  SavedId mean_, rstd_, dweight_, dbias_;
+};
+
+}  // namespace phalanx::nn

@@ -1,0 +1,75 @@
+#pragma once
+// A unit is what a pipeline stage owns a list of: the embedding, each layer, the head. Three
+// passes, written by hand:
+//
+//   forward          reads input, parameters             writes output and what backward needs
+//   (saved) backward_input   reads output gradient, saved        writes input gradient and, into
+//   saved, the output gradients of
+//                                                        its linears that backward_weight will read
+//   backward_weight  reads saved                         adds into the fp32 main gradients
+//
+// Units are immutable: all state of a microbatch is in what they are handed.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/nn/param_table.h"
+#include "phalanx/nn/pass.h"
+
+namespace phalanx::nn {
+
+// What flows between units: a list, for some models pass two streams.
+struct StreamSpec {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::int64_t width = 0;  // [s, b, width]
+};
+
+class Unit {
+ public:
+  virtual ~Unit() = default;
+
+  const std::string& name() const { return name_; }
+  const std::vector<SavedSlot>& saved_slots() const { return slots_.slots(); }
+  // Parameters whose gradients backward_weight adds to.
+  const std::vector<ParamId>& parameters() const { return parameters_; }
+  // Streams into and out of the unit; the embedding has no input, the head no output.
+  const std::vector<StreamSpec>& inputs() const { return inputs_; }
+  const std::vector<StreamSpec>& outputs() const { return outputs_; }
+  // Until when the unit needs its input again.
+  LastReader input_last_reader() const { return input_last_reader_; }
+
+  virtual void forward(Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                       const Saved& saved) const = 0;
+  virtual void backward_input(Pass& pass, std::span<const Tensor> inputs,
+                              std::span<const Tensor> output_gradients,
+                              std::span<const Tensor> input_gradients,
+                              const Saved& saved) const = 0;
+  virtual void backward_weight(Pass& pass, std::span<const Tensor> inputs, const Saved& saved,
+                               const Gradients& gradients) const = 0;
+
+ protected:
+  explicit Unit(std::string name) : name_(std::move(name)) {}
+
+  std::string name_;
+  SavedSlots slots_;
+  std::vector<ParamId> parameters_;
+  std::vector<StreamSpec> inputs_, outputs_;
+  LastReader input_last_reader_ = LastReader::kWeightGradient;
+};
+
+enum class PassKind : std::uint8_t { kForward, kBackwardInput, kBackwardWeight };
+
+// Called by the chunk around every unit and pass: data parallelism, offload, tracing and the NaN
+// finder implement it.
+class UnitHooks {
+ public:
+  virtual ~UnitHooks() = default;
+  virtual void before(const Unit& /*unit*/, PassKind /*pass*/, int /*microbatch*/) {}
+  virtual void after(const Unit& /*unit*/, PassKind /*pass*/, int /*microbatch*/) {}
+  // The parameter's gradient of this microbatch has been added.
+  virtual void grad_ready(ParamId /*id*/, int /*microbatch*/) {}
+};
+
+}  // namespace phalanx::nn

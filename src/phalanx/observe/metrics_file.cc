@@ -1,0 +1,108 @@
+#include "phalanx/observe/metrics_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
+#include "phalanx/observe/training_log.h"
+
+namespace phalanx {
+namespace {
+
+template <typename Float>
+std::string number(Float value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "null";
+}
+
+std::optional<std::int64_t> iteration_of(std::string_view line) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  const auto found = json.find("iteration");
+  if (found == json.end() || !found->is_number_integer()) return std::nullopt;
+  return found->get<std::int64_t>();
+}
+
+// Bytes of the lines to keep. Lines are in order of iteration, so what is cut is a tail.
+std::size_t kept_bytes(const std::filesystem::path& path, std::int64_t loaded_iteration) {
+  if (loaded_iteration == 0 || !std::filesystem::exists(path)) return 0;
+  const MappedFile file(path);
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
+                              file.bytes().size());
+  std::size_t begin = 0;
+  for (int number = 1; begin < text.size(); ++number) {
+    const auto end = text.find('\n', begin);
+    if (end == std::string_view::npos) break;  // torn
+    const auto iteration = iteration_of(text.substr(begin, end - begin));
+    if (!iteration && end + 1 == text.size()) break;  // torn, and filled up by the file system
+    if (!iteration) {
+      throw DataError(
+          "{}:{}: not a metrics line (a JSON object with an \"iteration\"); repair the line or "
+          "move the "
+          "file away to resume without it",
+          path.string(), number);
+    }
+    if (*iteration > loaded_iteration) break;
+    begin = end + 1;
+  }
+  return begin;
+}
+
+}  // namespace
+
+std::string to_json_line(const IterationMetrics& metrics) {
+  return fmt::format(
+      R"({{"iteration": {}, "consumed_samples": {}, "lm_loss": {}, "learning_rate": {}, )"
+      R"("grad_norm": {}, "loss_scale": {}, "skipped": {}, "elapsed_s": {}, )"
+      R"("tokens_per_second": {}, "model_flops_per_second": {}, "peak_bytes": {}, )"
+      R"("rss_bytes": {}}})",
+      metrics.iteration, metrics.consumed_samples, number(metrics.lm_loss),
+      number(metrics.learning_rate), number(metrics.grad_norm), number(metrics.loss_scale),
+      metrics.skipped, number(metrics.elapsed_s), number(metrics.tokens_per_second),
+      number(metrics.model_flops_per_second), metrics.peak_bytes, metrics.rss_bytes);
+}
+
+std::string to_json_line(const EvaluationMetrics& metrics) {
+  return fmt::format(
+      R"({{"iteration": {}, "consumed_samples": {}, "eval": "{}", "lm_loss": {}, "ppl": {}}})",
+      metrics.iteration, metrics.consumed_samples, metrics.eval, number(metrics.lm_loss),
+      number(perplexity(metrics.lm_loss)));
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t loaded_iteration)
+    : path_(path) {
+  const auto kept = static_cast<off_t>(kept_bytes(path, loaded_iteration));
+  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) {
+    throw OutputError("{}: cannot create: {}", path.string(), std::strerror(errno));
+  }
+  if (::ftruncate(descriptor_, kept) != 0) {
+    const int error = errno;
+    ::close(descriptor_);
+    throw OutputError("{}: cannot cut to {} bytes: {}", path.string(), kept, std::strerror(error));
+  }
+}
+
+MetricsFile::~MetricsFile() { ::close(descriptor_); }
+
+void MetricsFile::write_line(std::string line) {
+  line += '\n';
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const auto put = ::write(descriptor_, rest.data(), rest.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) {
+      throw OutputError("{}: cannot write: {}", path_.string(), std::strerror(errno));
+    }
+    rest.remove_prefix(static_cast<std::size_t>(put));
+  }
+}
+
+}  // namespace phalanx

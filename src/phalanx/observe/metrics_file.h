@@ -1,0 +1,61 @@
+#pragma once
+// metrics.jsonl: one JSON object per training iteration or evaluation, for people's scripts.
+// Numbers have the fewest digits that read back as the same value; losses are the fp32 values
+// themselves, so two runs with equal bits have equal bytes. A number that is not finite is written
+// as null, for JSON has no word for it.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace phalanx {
+
+struct IterationMetrics {
+  std::int64_t iteration = 0;
+  std::int64_t consumed_samples = 0;
+  float lm_loss = 0;
+  double learning_rate = 0;
+  double grad_norm = 0;  // before clipping; NaN where none was computed
+  double loss_scale = 1;
+  bool skipped = false;
+  double elapsed_s = 0;  // of this iteration
+  double tokens_per_second = 0;
+  double model_flops_per_second = 0;
+  std::int64_t peak_bytes = 0;  // the arenas' high-water mark
+  std::int64_t rss_bytes = 0;   // the process's resident peak
+};
+
+struct EvaluationMetrics {
+  std::int64_t iteration = 0;
+  std::int64_t consumed_samples = 0;
+  std::string_view eval;  // "valid" or "test"
+  float lm_loss = 0;
+};
+
+// One line without its newline.
+std::string to_json_line(const IterationMetrics& metrics);
+std::string to_json_line(const EvaluationMetrics& metrics);
+
+// The open file. Every write is one whole line, handed to the system at once.
+class MetricsFile {
+ public:
+  // Creates the file, or resumes it: lines beyond `loaded_iteration` (0: a fresh start) and a torn
+  // last line are cut. Throws DataError where an earlier line is no metrics line, OutputError where
+  // the file cannot be written.
+  MetricsFile(const std::filesystem::path& path, std::int64_t loaded_iteration);
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+  ~MetricsFile();
+
+  void write(const IterationMetrics& metrics) { write_line(to_json_line(metrics)); }
+  void write(const EvaluationMetrics& metrics) { write_line(to_json_line(metrics)); }
+
+ private:
+  void write_line(std::string line);
+
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace phalanx

@@ -1,0 +1,149 @@
+#include "phalanx/observe/metrics_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
+
+namespace phalanx {
+namespace {
+
+IterationMetrics example(std::int64_t iteration) {
+  return {.iteration = iteration,
+          .consumed_samples = 16 * iteration,
+          .lm_loss = 9.012345F,
+          .learning_rate = 1e-4,
+          .grad_norm = 1.5,
+          .loss_scale = 1,
+          .skipped = false,
+          .elapsed_s = 0.25,
+          .tokens_per_second = 16384,
+          .model_flops_per_second = 1.25e11,
+          .peak_bytes = 1LL << 33,
+          .rss_bytes = 123};
+}
+
+class MetricsFileTest : public testing::Test {
+ protected:
+  MetricsFileTest()
+      : path_(std::filesystem::temp_directory_path() /
+              ("phalanx_metrics_" + std::to_string(::getpid()) + ".jsonl")) {
+    std::filesystem::remove(path_);
+  }
+  ~MetricsFileTest() override { std::filesystem::remove(path_); }
+
+  void put(std::string_view text) const { std::ofstream(path_) << text; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST(MetricsLine, HasTheDocumentedKeysInOrder) {
+  EXPECT_EQ(
+      to_json_line(example(3)),
+      R"({"iteration": 3, "consumed_samples": 48, "lm_loss": 9.012345, "learning_rate": 0.0001, )"
+      R"("grad_norm": 1.5, "loss_scale": 1, "skipped": false, "elapsed_s": 0.25, )"
+      R"("tokens_per_second": 16384, "model_flops_per_second": 125000000000, )"
+      R"("peak_bytes": 8589934592, "rss_bytes": 123})");
+  EXPECT_EQ(to_json_line(EvaluationMetrics{
+                .iteration = 3, .consumed_samples = 48, .eval = "valid", .lm_loss = 0}),
+            R"({"iteration": 3, "consumed_samples": 48, "eval": "valid", "lm_loss": 0, "ppl": 1})");
+}
+
+TEST(MetricsLine, LossesReadBackAsTheSameFloat) {
+  auto metrics = example(1);
+  for (const float loss : {9.0123453F, 0.1F, 1e-30F, 3.4e38F, 16777216.0F, 5e-45F}) {
+    metrics.lm_loss = loss;
+    const auto json = nlohmann::json::parse(to_json_line(metrics));
+    EXPECT_EQ(json["lm_loss"].get<float>(), loss);
+  }
+}
+
+TEST(MetricsLine, StaysJsonWhereANumberIsNotFinite) {
+  auto metrics = example(1);
+  metrics.lm_loss = std::numeric_limits<float>::quiet_NaN();
+  metrics.grad_norm = -std::numeric_limits<double>::infinity();
+  const auto json = nlohmann::json::parse(to_json_line(metrics));
+  EXPECT_TRUE(json["lm_loss"].is_null());
+  EXPECT_TRUE(json["grad_norm"].is_null());
+  const EvaluationMetrics evaluation{.eval = "test", .lm_loss = metrics.lm_loss};
+  EXPECT_TRUE(nlohmann::json::parse(to_json_line(evaluation))["ppl"].is_null());
+}
+
+TEST_F(MetricsFileTest, LinesAreThereAtOnce) {
+  MetricsFile file(path(), 0);
+  file.write(example(1));
+  EXPECT_EQ(read_file(path()), to_json_line(example(1)) + "\n");
+  file.write(EvaluationMetrics{.iteration = 1, .eval = "valid"});
+  EXPECT_THAT(read_file(path()), testing::EndsWith("\"ppl\": 1}\n"));
+}
+
+TEST_F(MetricsFileTest, AFreshStartEmptiesTheFile) {
+  put("anything\nat\nall");
+  const MetricsFile file(path(), 0);
+  EXPECT_EQ(read_file(path()), "");
+}
+
+TEST_F(MetricsFileTest, ResumeCutsWhatIsBeyondTheLoadedIteration) {
+  {
+    MetricsFile file(path(), 0);
+    for (int i = 1; i <= 4; ++i) {
+      file.write(example(i));
+      if (i % 2 == 0) file.write(EvaluationMetrics{.iteration = i, .eval = "valid"});
+    }
+  }
+  const std::string whole = read_file(path());
+  {
+    MetricsFile file(path(), 2);
+    file.write(example(3));
+    file.write(example(4));
+    file.write(EvaluationMetrics{.iteration = 4, .eval = "valid"});
+  }
+  EXPECT_EQ(read_file(path()), whole);
+}
+
+TEST_F(MetricsFileTest, ResumeCutsATornLastLine) {
+  for (const std::string tail : {"{\"iteration\": 2", "{\"iteration\": 2\n", "\n", "{}\n"}) {
+    put("{\"iteration\": 1}\n" + tail);
+    const MetricsFile file(path(), 5);
+    EXPECT_EQ(read_file(path()), "{\"iteration\": 1}\n") << tail;
+  }
+  put("{\"iteration\": 1}\n" + std::string(100, '\0'));
+  const MetricsFile file(path(), 5);
+  EXPECT_EQ(read_file(path()), "{\"iteration\": 1}\n");
+}
+
+TEST_F(MetricsFileTest, ResumeNamesALineThatIsNoMetrics) {
+  for (const std::string line : {"[1]", "{\"iteration\": 1.5}", "{\"lm_loss\": 1}", "loss 3", ""}) {
+    const std::string text = "{\"iteration\": 1}\n" + line + "\n{\"iteration\": 2}\n";
+    put(text);
+    try {
+      const MetricsFile file(path(), 2);
+      ADD_FAILURE() << "accepted: " << line;
+    } catch (const DataError& error) {
+      EXPECT_THAT(error.what(), testing::StartsWith(path().string() + ":2: "));
+    }
+    EXPECT_EQ(read_file(path()), text) << "a refused file is left as it was";
+  }
+}
+
+TEST_F(MetricsFileTest, ResumeWithoutAFileStartsOne) {
+  MetricsFile file(path(), 7);
+  file.write(example(8));
+  EXPECT_EQ(read_file(path()), to_json_line(example(8)) + "\n");
+}
+
+TEST_F(MetricsFileTest, NamesAPathThatCannotBeWritten) {
+  EXPECT_THROW(MetricsFile("/nonexistent/metrics.jsonl", 0), OutputError);
+}
+
+}  // namespace
+}  // namespace phalanx

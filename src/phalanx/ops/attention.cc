@@ -1,0 +1,115 @@
+#include "phalanx/ops/attention.h"
+
+#include "phalanx/ops/backend.h"
+#include "phalanx/ops/check.h"
+
+namespace phalanx::ops {
+namespace {
+
+struct Extents {
+  std::int64_t sq, sk, b, heads, groups, d;
+};
+
+Extents expect_inputs(std::string_view op, const AttentionInputs& in) {
+  const Extents e{.sq = in.query.shape[0],
+                  .sk = in.key.shape[0],
+                  .b = in.query.shape[1],
+                  .heads = in.query.shape[2],
+                  .groups = in.key.shape[2],
+                  .d = in.query.shape[3]};
+  PHALANX_CHECK(e.groups > 0 && e.heads % e.groups == 0, "{}: {} heads in {} groups", op, e.heads,
+                e.groups);
+  expect_shape(op, "key", in.key, {e.sk, e.b, e.groups, e.d});
+  expect_shape(op, "value", in.value, {e.sk, e.b, e.groups, e.d});
+  if (in.bias) expect_shape(op, "bias", in.bias, {e.heads, e.sq, e.sk});
+  expect_rows(op, in.query_rows, e.sq, e.b);
+  expect_rows(op, in.key_rows, e.sk, e.b);
+  return e;
+}
+
+void expect_gradients(std::string_view op, const AttentionInputs& in, const Tensor& dquery,
+                      const Tensor& dkey, const Tensor& dvalue, const Tensor& dbias) {
+  expect_shape(op, "dquery", dquery, in.query.shape);
+  expect_shape(op, "dkey", dkey, in.key.shape);
+  expect_shape(op, "dvalue", dvalue, in.value.shape);
+  if (dbias) expect_shape(op, "dbias", dbias, in.bias.shape);
+}
+
+// One product of [sq, d] with [d, sk] for every head and sample. A causal mask over equal lengths
+// needs about half.
+std::int64_t product_flops(const AttentionInputs& in) {
+  const std::int64_t full = 2 * in.query.count() * in.key.shape[0];
+  const bool half = in.mask.causal && in.query.shape[0] == in.key.shape[0];
+  return half ? full / 2 : full;
+}
+
+std::int64_t input_bytes(const AttentionInputs& in) {
+  return bytes_of(in.query, in.key, in.value, in.bias);
+}
+
+}  // namespace
+
+OpCost cost(const AttentionForward& op) {
+  return {"attention_forward", 2 * product_flops(op.in), input_bytes(op.in),
+          bytes_of(op.out, op.lse)};
+}
+OpCost cost(const AttentionDelta& op) {
+  return {"attention_delta", 0, bytes_of(op.out, op.dout), bytes_of(op.delta)};
+}
+OpCost cost(const AttentionBackward& op) {
+  return {"attention_backward", 5 * product_flops(op.in),
+          input_bytes(op.in) + bytes_of(op.dout, op.lse, op.delta),
+          bytes_of(op.dquery, op.dkey, op.dvalue)};
+}
+OpCost cost(const UnfusedAttentionForward& op) {
+  return {"unfused_attention_forward", 2 * product_flops(op.in), input_bytes(op.in),
+          bytes_of(op.out, op.probabilities)};
+}
+OpCost cost(const UnfusedAttentionBackward& op) {
+  return {"unfused_attention_backward", 4 * product_flops(op.in),
+          input_bytes(op.in) + bytes_of(op.dout, op.probabilities),
+          bytes_of(op.dquery, op.dkey, op.dvalue)};
+}
+
+void attention_forward(Context& context, const AttentionForward& op) {
+  const Extents e = expect_inputs("attention_forward", op.in);
+  expect_shape("attention_forward", "out", op.out, {e.sq, e.b, e.heads, e.d});
+  expect_shape("attention_forward", "lse", op.lse, {e.b, e.heads, e.sq});
+  expect_full_precision("attention_forward", "lse", op.lse);
+  enqueue(context, op);
+}
+
+void attention_delta(Context& context, const AttentionDelta& op) {
+  expect_shape("attention_delta", "dout", op.dout, op.out.shape);
+  expect_shape("attention_delta", "delta", op.delta,
+               {op.out.shape[1], op.out.shape[2], op.out.shape[0]});
+  enqueue(context, op);
+}
+
+void attention_backward(Context& context, const AttentionBackward& op) {
+  const Extents e = expect_inputs("attention_backward", op.in);
+  expect_gradients("attention_backward", op.in, op.dquery, op.dkey, op.dvalue, op.dbias);
+  expect_shape("attention_backward", "dout", op.dout, {e.sq, e.b, e.heads, e.d});
+  expect_shape("attention_backward", "lse", op.lse, {e.b, e.heads, e.sq});
+  expect_shape("attention_backward", "delta", op.delta, {e.b, e.heads, e.sq});
+  enqueue(context, op);
+}
+
+void unfused_attention_forward(Context& context, const UnfusedAttentionForward& op) {
+  const Extents e = expect_inputs("unfused_attention_forward", op.in);
+  expect_shape("unfused_attention_forward", "out", op.out, {e.sq, e.b, e.heads, e.d});
+  expect_shape("unfused_attention_forward", "probabilities", op.probabilities,
+               {e.b, e.heads, e.sq, e.sk});
+  enqueue(context, op);
+}
+
+void unfused_attention_backward(Context& context, const UnfusedAttentionBackward& op) {
+  const Extents e = expect_inputs("unfused_attention_backward", op.in);
+  expect_gradients("unfused_attention_backward", op.in, op.dquery, op.dkey, op.dvalue, op.dbias);
+  expect_shape("unfused_attention_backward", "dout", op.dout, {e.sq, e.b, e.heads, e.d});
+  expect_shape("unfused_attention_backward", "probabilities", op.probabilities,
+               {e.b, e.heads, e.sq, e.sk});
+  enqueue(context, op);
+}
+
+}  // namespace phalanx::ops

@@ -1,0 +1,64 @@
+// The case table in its test mode: every op of the CPU backend against the reference.
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "phalanx/ops/cases/compare.h"
+#include "phalanx/ops/cpu/cpu_backend.h"
+
+namespace phalanx::ops {
+namespace {
+
+class CpuBackend : public testing::TestWithParam<std::string> {
+ protected:
+  // Calls check(row, storage type) for every row of this op.
+  template <typename Check>
+  void for_each_row(const Check& check) {
+    int rows = 0;
+    for (const Case& row : make_case_table().tests) {
+      if (row.op != GetParam()) continue;
+      for (const DType storage : row.storage) {
+        check(row, storage);
+        ++rows;
+      }
+    }
+    EXPECT_GT(rows, 0);
+  }
+};
+
+TEST_P(CpuBackend, MatchesTheReference) {
+  const auto backend = make_cpu_backend(2, cpu::ProductPrecision::kFp32);
+  for_each_row([&](const Case& row, DType storage) {
+    EXPECT_EQ(compare_with_reference(row, storage, *backend), "");
+  });
+}
+
+TEST_P(CpuBackend, HasTheSameBitsWithOneThreadAndTwo) {
+  const auto one = make_cpu_backend(1, cpu::ProductPrecision::kFp32);
+  const auto two = make_cpu_backend(2, cpu::ProductPrecision::kFp32);
+  for_each_row([&](const Case& row, DType storage) {
+    if (row.library_product) return;
+    EXPECT_EQ(compare_bits(row, storage, *one, *two), "");
+  });
+}
+
+std::vector<std::string> tested_ops() {
+  std::set<std::string> ops;
+  for (const Case& row : make_case_table().tests) ops.insert(row.op);
+  return {ops.begin(), ops.end()};
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, CpuBackend, testing::ValuesIn(tested_ops()),
+                         [](const auto& instance) { return instance.param; });
+
+TEST(CpuBackendBf16Products, MatchTheReference) {
+  const auto backend = make_cpu_backend(2, cpu::ProductPrecision::kBf16);
+  for (const Case& row : make_case_table().tests) {
+    if (!row.library_product) continue;
+    EXPECT_EQ(compare_with_reference(row, DType::kBF16, *backend), "");
+  }
+}
+
+}  // namespace
+}  // namespace phalanx::ops

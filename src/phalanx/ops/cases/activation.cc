@@ -1,0 +1,106 @@
+#include "phalanx/ops/activation.h"
+
+#include "phalanx/ops/cases/case.h"
+
+namespace phalanx::ops {
+namespace {
+
+struct Size {
+  std::int64_t rows, n;
+};
+
+// Wide enough for both tails.
+constexpr double kRange = 6.0;
+
+std::string name(const Size& size, Gelu kind, bool bias) {
+  return fmt::format("{}x{}, {}{}", size.rows, size.n, kind == Gelu::kTanh ? "tanh" : "erf",
+                     bias ? ", bias" : "");
+}
+
+Job forward(Operands& operands, const Size& size, Gelu kind, bool bias, double range = kRange) {
+  BiasGeluForward op;
+  op.kind = kind;
+  op.y = operands.output({size.rows, size.n});
+  op.x = operands.uniform(operands.storage(), {size.rows, size.n}, -range, range);
+  if (bias) op.bias = operands.uniform({size.n});
+  return make_job(op, bias_gelu_forward, {near(op.y, 8)});
+}
+
+Job backward(Operands& operands, const Size& size, Gelu kind, bool bias, bool in_place,
+             double range = kRange) {
+  const Shape shape{size.rows, size.n};
+  BiasGeluBackward op;
+  op.kind = kind;
+  op.dy = operands.uniform(shape);
+  op.dx = in_place ? op.dy : operands.output(shape);
+  op.x = operands.uniform(operands.storage(), shape, -range, range);
+  if (bias) op.bias = operands.uniform({size.n});
+  return make_job(op, bias_gelu_backward, {near(op.dx, 12)});
+}
+
+// The bias enters like x, so its derivative is the column sums of dx.
+GradientJob gradients(Operands& operands, const Size& size, Gelu kind) {
+  const Shape shape{size.rows, size.n};
+  const BiasGeluForward op{.y = operands.output(shape),
+                           .x = operands.uniform(DType::kF64, shape, -3.0, 3.0),
+                           .bias = operands.uniform({size.n}),
+                           .kind = kind};
+  const BiasGeluBackward back{.dx = operands.output(shape),
+                              .dy = operands.uniform(shape),
+                              .x = op.x,
+                              .bias = op.bias,
+                              .kind = kind};
+  const BiasGradient sums{.dbias = operands.filled(DType::kF64, {size.n}, 0.0), .dy = back.dx};
+  GradientJob job;
+  job.forward = [op](Context& context) { bias_gelu_forward(context, op); };
+  job.backward = [back, sums](Context& context) {
+    bias_gelu_backward(context, back);
+    bias_gradient(context, sums);
+  };
+  job.outputs = {{op.y, back.dy}};
+  job.operands = {{op.x, back.dx}, {op.bias, sums.dbias}};
+  return job;
+}
+
+}  // namespace
+
+void add_activation_cases(CaseTable& table) {
+  for (const Gelu kind : {Gelu::kTanh, Gelu::kErf}) {
+    for (const Size& size : {Size{1, 1}, Size{3, 17}, Size{65, 257}, Size{257, 64}}) {
+      for (const bool bias : {false, true}) {
+        table.tests.push_back(
+            {"bias_gelu_forward", name(size, kind, bias), kStorageTypes,
+             [=](Operands& operands) { return forward(operands, size, kind, bias); }});
+        table.tests.push_back(
+            {"bias_gelu_backward", name(size, kind, bias), kStorageTypes,
+             [=](Operands& operands) { return backward(operands, size, kind, bias, false); }});
+      }
+      table.tests.push_back(
+          {"bias_gelu_backward", name(size, kind, true) + ", in place", kStorageTypes,
+           [=](Operands& operands) { return backward(operands, size, kind, true, true); }});
+    }
+    // Far tails: x or 0, never NaN.
+    const Size tails{4, 33};
+    table.tests.push_back(
+        {"bias_gelu_forward", name(tails, kind, false) + ", |x| to 3e4", kStorageTypes,
+         [=](Operands& operands) { return forward(operands, tails, kind, false, 3e4); }});
+    table.tests.push_back(
+        {"bias_gelu_backward", name(tails, kind, false) + ", |x| to 3e4", kStorageTypes,
+         [=](Operands& operands) { return backward(operands, tails, kind, false, false, 3e4); }});
+    table.gradients.push_back({"bias_gelu", name({7, 5}, kind, true), [kind](Operands& operands) {
+                                 return gradients(operands, {7, 5}, kind);
+                               }});
+  }
+
+  for (const Gelu kind : {Gelu::kTanh, Gelu::kErf}) {
+    const Size large{1024, 3072};
+    table.performance.push_back(
+        {"bias_gelu_forward", name(large, kind, true), kTimedTypes,
+         [=](Operands& operands) { return forward(operands, large, kind, true); }});
+    table.performance.push_back(
+        {"bias_gelu_backward", name(large, kind, true), kTimedTypes,
+         [=](Operands& operands) { return backward(operands, large, kind, true, true); }});
+  }
+}
+
+}  // namespace phalanx::ops

@@ -1,0 +1,311 @@
+#include "phalanx/ops/attention.h"
+
+#include <cmath>
+
+#include "phalanx/ops/cases/case.h"
+
+namespace phalanx::ops {
+namespace {
+
+// Where query and key rows stand.
+enum class Rows {
+  kPlain,    // consecutive, one document
+  kCache,    // the queries are the last of the keys; positions start at an odd place
+  kPacked,   // three documents in a row
+  kPadding,  // the last quarter of the keys (half of them for the second sample) is padding
+  kBlind,    // the first sample has nothing but padding
+  kZigzag,   // positions 0, n-1, 1, n-2, ...
+};
+
+// Where query, key and value lie.
+enum class Layout {
+  kDense,        // three tensors
+  kInterleaved,  // [s, b, heads, 3, d]
+  kBlocks,       // [s, b, heads + 2 groups, d]: queries, then keys, then values
+};
+
+struct Spec {
+  std::int64_t sq, sk, b, heads, groups, d;
+  AttentionMask mask = {};
+  Rows rows = Rows::kPlain;
+  double probability = 0.0;
+  bool bias = false;
+  Layout layout = Layout::kDense;
+};
+
+std::string name(const Spec& spec) {
+  constexpr const char* kRows[] = {"",          ", cache", ", packed documents",
+                                   ", padding", ", blind", ", zigzag"};
+  constexpr const char* kLayouts[] = {"", ", interleaved", ", blocks"};
+  return fmt::format("{}x{}, b {}, heads {}/{}, d {}{}{}{}{}{}{}", spec.sq, spec.sk, spec.b,
+                     spec.heads, spec.groups, spec.d, spec.mask.causal ? ", causal" : "",
+                     spec.mask.documents ? ", documents" : "",
+                     kRows[static_cast<std::size_t>(spec.rows)],
+                     spec.probability > 0.0 ? fmt::format(", p = {}", spec.probability) : "",
+                     spec.bias ? ", bias" : "", kLayouts[static_cast<std::size_t>(spec.layout)]);
+}
+
+// Coordinates of `n` rows from place `first` on.
+RowCoordinates make_rows(Operands& operands, const Spec& spec, std::int64_t n, std::int64_t first) {
+  RowCoordinates rows = operands.rows(n, spec.b, first);
+  std::vector<double> position, document;
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t b = 0; b < spec.b; ++b) {
+      const std::int64_t zigzag = i % 2 == 0 ? i / 2 : n - 1 - i / 2;
+      position.push_back(static_cast<double>(spec.rows == Rows::kZigzag ? zigzag : first + i));
+      const bool padding =
+          (spec.rows == Rows::kPadding && i >= n - std::max(1L, n * (b + 1) / 4)) ||
+          (spec.rows == Rows::kBlind && b == 0);
+      const std::int64_t packed = spec.rows == Rows::kPacked ? 3 * i / n : 0;
+      document.push_back(padding ? -1.0 : static_cast<double>(packed));
+    }
+  }
+  rows.position = operands.values(DType::kI32, {n, spec.b}, position);
+  rows.document = operands.values(DType::kI32, {n, spec.b}, document);
+  return rows;
+}
+
+// Query, key and value, or their gradients.
+struct Triple {
+  Tensor query, key, value;
+};
+
+template <typename Allocate>
+Triple make_triple(const Spec& spec, const Allocate& allocate) {
+  const auto& [sq, sk, b, heads, groups, d, mask, rows, probability, bias, layout] = spec;
+  switch (layout) {
+    case Layout::kInterleaved: {
+      const Tensor fused = allocate(Shape{sq, b, heads, 3, d});
+      return {fused.select(3, 0), fused.select(3, 1), fused.select(3, 2)};
+    }
+    case Layout::kBlocks: {
+      const Tensor fused = allocate(Shape{sq, b, heads + 2 * groups, d});
+      return {fused.slice(2, 0, heads), fused.slice(2, heads, groups),
+              fused.slice(2, heads + groups, groups)};
+    }
+    case Layout::kDense:
+      break;
+  }
+  const Tensor query = allocate(Shape{sq, b, heads, d});
+  const Tensor key = allocate(Shape{sk, b, groups, d});
+  return {query, key, allocate(Shape{sk, b, groups, d})};
+}
+
+AttentionInputs make_inputs(Operands& operands, const Spec& spec) {
+  // Keys and queries large enough that the probabilities are far from equal.
+  const Triple triple = make_triple(spec, [&](const Shape& shape) {
+    return operands.uniform(operands.storage(), shape, -2.0, 2.0);
+  });
+  AttentionInputs in;
+  in.query = triple.query;
+  in.key = triple.key;
+  in.value = triple.value;
+  if (spec.bias) in.bias = operands.uniform(operands.full(), {spec.heads, spec.sq, spec.sk});
+  in.mask = spec.mask;
+  const std::int64_t first = spec.rows == Rows::kCache ? 3 : 0;
+  in.key_rows = make_rows(operands, spec, spec.sk, first);
+  in.query_rows = spec.rows == Rows::kCache
+                      ? make_rows(operands, spec, spec.sq, first + spec.sk - spec.sq)
+                      : make_rows(operands, spec, spec.sq, 0);
+  in.scale = 1.0 / std::sqrt(static_cast<double>(spec.d));
+  in.dropout = case_dropout(spec.probability);
+  return in;
+}
+
+AttentionForward forward_op(Operands& operands, const Spec& spec) {
+  AttentionForward op;
+  op.in = make_inputs(operands, spec);
+  op.out = operands.output({spec.sq, spec.b, spec.heads, spec.d});
+  op.lse = operands.output(operands.full(), {spec.b, spec.heads, spec.sq});
+  return op;
+}
+
+UnfusedAttentionForward unfused_forward_op(Operands& operands, const Spec& spec) {
+  UnfusedAttentionForward op;
+  op.in = make_inputs(operands, spec);
+  op.out = operands.output({spec.sq, spec.b, spec.heads, spec.d});
+  op.probabilities = operands.output({spec.b, spec.heads, spec.sq, spec.sk});
+  return op;
+}
+
+// The part of a backward op that both attentions share.
+template <typename Op>
+void set_gradients(Operands& operands, const Spec& spec, Op& op) {
+  const Triple triple =
+      make_triple(spec, [&](const Shape& shape) { return operands.output(shape); });
+  op.dquery = triple.query;
+  op.dkey = triple.key;
+  op.dvalue = triple.value;
+  op.dout = operands.uniform({spec.sq, spec.b, spec.heads, spec.d});
+  // Accumulated; from 0 where it is compared with differences.
+  if (spec.bias) {
+    const double start = operands.storage() == DType::kF64 ? 0.0 : 0.25;
+    op.dbias = operands.filled(operands.full(), {spec.heads, spec.sq, spec.sk}, start);
+  }
+}
+
+AttentionBackward backward_op(Operands& operands, const Spec& spec,
+                              const AttentionForward& forward) {
+  AttentionBackward op;
+  set_gradients(operands, spec, op);
+  op.lse = forward.lse;
+  op.delta = operands.output(operands.full(), {spec.b, spec.heads, spec.sq});
+  op.in = forward.in;
+  return op;
+}
+
+// Probabilities may be kept in 16 bits between the two products.
+constexpr double kUnits = 32.0;
+constexpr double kStorageUnits = 3.0;
+
+template <typename Op>
+std::vector<Output> gradient_outputs(const Op& op) {
+  // A row that sees one key has probability 1 and gradient 0.
+  constexpr double kFloor = 1.0;
+  std::vector<Output> outputs = {near(op.dquery, kUnits, kStorageUnits, kFloor),
+                                 near(op.dkey, kUnits, kStorageUnits, kFloor),
+                                 near(op.dvalue, kUnits, kStorageUnits)};
+  if (op.dbias) outputs.push_back(near(op.dbias, kUnits, 1, kFloor));
+  return outputs;
+}
+
+Job forward(Operands& operands, const Spec& spec) {
+  const AttentionForward op = forward_op(operands, spec);
+  return make_job(op, attention_forward,
+                  {near(op.out, kUnits, kStorageUnits), near(op.lse, kUnits)});
+}
+
+Job delta(Operands& operands, const Spec& spec) {
+  const Shape shape{spec.sq, spec.b, spec.heads, spec.d};
+  const AttentionDelta op{.delta = operands.output(operands.full(), {spec.b, spec.heads, spec.sq}),
+                          .out = operands.uniform(shape),
+                          .dout = operands.uniform(shape)};
+  return make_job(op, attention_delta, {near(op.delta, 16)});
+}
+
+Job backward(Operands& operands, const Spec& spec) {
+  const AttentionForward forward = forward_op(operands, spec);
+  const AttentionBackward op = backward_op(operands, spec, forward);
+  attention_forward(operands.preparation(), forward);
+  attention_delta(operands.preparation(), {op.delta, forward.out, op.dout});
+  return make_job(op, attention_backward, gradient_outputs(op));
+}
+
+Job unfused_forward(Operands& operands, const Spec& spec) {
+  const UnfusedAttentionForward op = unfused_forward_op(operands, spec);
+  return make_job(op, unfused_attention_forward,
+                  {near(op.out, kUnits, kStorageUnits), near(op.probabilities, kUnits)});
+}
+
+UnfusedAttentionBackward unfused_backward_op(Operands& operands, const Spec& spec,
+                                             const UnfusedAttentionForward& forward) {
+  UnfusedAttentionBackward op;
+  set_gradients(operands, spec, op);
+  op.probabilities = forward.probabilities;
+  op.in = forward.in;
+  return op;
+}
+
+Job unfused_backward(Operands& operands, const Spec& spec) {
+  const UnfusedAttentionForward forward = unfused_forward_op(operands, spec);
+  const UnfusedAttentionBackward op = unfused_backward_op(operands, spec, forward);
+  unfused_attention_forward(operands.preparation(), forward);
+  return make_job(op, unfused_attention_backward, gradient_outputs(op));
+}
+
+template <typename Forward, typename Backward>
+void set_pairs(GradientJob& job, const Forward& op, const Backward& back) {
+  job.outputs = {{op.out, back.dout}};
+  job.operands = {{op.in.query, back.dquery}, {op.in.key, back.dkey}, {op.in.value, back.dvalue}};
+  if (op.in.bias) job.operands.push_back({op.in.bias, back.dbias});
+}
+
+GradientJob gradients(Operands& operands, const Spec& spec) {
+  const AttentionForward op = forward_op(operands, spec);
+  const AttentionBackward back = backward_op(operands, spec, op);
+  GradientJob job;
+  job.forward = [op](Context& context) { attention_forward(context, op); };
+  job.backward = [op, back](Context& context) {
+    attention_delta(context, {back.delta, op.out, back.dout});
+    attention_backward(context, back);
+  };
+  set_pairs(job, op, back);
+  return job;
+}
+
+GradientJob unfused_gradients(Operands& operands, const Spec& spec) {
+  const UnfusedAttentionForward op = unfused_forward_op(operands, spec);
+  const UnfusedAttentionBackward back = unfused_backward_op(operands, spec, op);
+  GradientJob job;
+  job.forward = [op](Context& context) { unfused_attention_forward(context, op); };
+  job.backward = [back](Context& context) { unfused_attention_backward(context, back); };
+  set_pairs(job, op, back);
+  return job;
+}
+
+constexpr AttentionMask kFull{};
+constexpr AttentionMask kCausal{.causal = true};
+constexpr AttentionMask kDocuments{.documents = true};
+constexpr AttentionMask kCausalDocuments{.causal = true, .documents = true};
+
+const Spec kTested[] = {
+    {1, 1, 1, 1, 1, 1, kCausal},
+    {17, 17, 2, 3, 3, 8, kCausal},
+    {65, 65, 1, 2, 2, 64, kCausal, Rows::kPlain, 0.1},
+    {257, 257, 1, 1, 1, 64, kCausal, Rows::kPlain, 0.1, false, Layout::kInterleaved},
+    {3, 65, 2, 4, 2, 16, kCausal, Rows::kCache, 0.1},
+    {1, 129, 2, 2, 2, 32, kCausal, Rows::kCache},
+    {65, 17, 1, 4, 1, 32, kFull},
+    {20, 33, 2, 2, 1, 17, kFull, Rows::kPlain, 0.5},
+    {33, 33, 2, 2, 2, 24, kFull, Rows::kPadding},
+    {33, 33, 2, 2, 2, 24, kDocuments, Rows::kPadding, 0.1},
+    {40, 40, 2, 2, 1, 16, kDocuments, Rows::kPacked},
+    {67, 67, 2, 2, 1, 16, kCausalDocuments, Rows::kPacked, 0.1, false, Layout::kBlocks},
+    {19, 19, 2, 2, 2, 16, kCausal, Rows::kBlind},
+    {31, 31, 1, 2, 2, 20, kCausal, Rows::kZigzag, 0.2},
+    {17, 17, 2, 4, 2, 16, kFull, Rows::kPlain, 0.0, true},
+    {130, 130, 1, 1, 1, 80, kCausal, Rows::kPlain, 0.1, true},
+    {20, 20, 1, 2, 2, 128, kCausal, Rows::kPlain, 0.0, false, Layout::kInterleaved},
+    {33, 33, 3, 4, 2, 16, kCausal, Rows::kPlain, 0.1, true, Layout::kBlocks},
+};
+
+const Spec kDifferentiated[] = {
+    {5, 5, 2, 4, 2, 3, kCausalDocuments, Rows::kPacked, 0.2, true, Layout::kBlocks},
+    {5, 5, 1, 2, 2, 3, kCausal, Rows::kZigzag, 0.2, false, Layout::kInterleaved},
+    {4, 6, 2, 2, 1, 3, kFull, Rows::kPadding, 0.0, true},
+    {2, 6, 1, 2, 1, 3, kCausal, Rows::kCache, 0.3},
+    {3, 3, 2, 1, 1, 2, kCausal, Rows::kBlind},
+};
+
+}  // namespace
+
+void add_attention_cases(CaseTable& table) {
+  using Build = Job (*)(Operands&, const Spec&);
+  constexpr std::pair<const char*, Build> kOps[] = {
+      {"attention_forward", forward},
+      {"attention_delta", delta},
+      {"attention_backward", backward},
+      {"unfused_attention_forward", unfused_forward},
+      {"unfused_attention_backward", unfused_backward}};
+  for (const auto& [op, build] : kOps) {
+    const auto row = [op = op, build = build](const Spec& spec, std::span<const DType> types) {
+      return Case{op, name(spec), types,
+                  [build, spec](Operands& operands) { return build(operands, spec); }};
+    };
+    for (const Spec& spec : kTested) table.tests.push_back(row(spec, kStorageTypes));
+    for (const double probability : {0.0, 0.1}) {
+      const Spec gpt2{
+          256, 256, 4, 12, 12, 64, kCausal, Rows::kPlain, probability, false, Layout::kInterleaved};
+      table.performance.push_back(row(gpt2, kTimedTypes));
+    }
+  }
+  for (const Spec& spec : kDifferentiated) {
+    table.gradients.push_back({"attention", name(spec),
+                               [spec](Operands& operands) { return gradients(operands, spec); }});
+    table.gradients.push_back({"unfused_attention", name(spec), [spec](Operands& operands) {
+                                 return unfused_gradients(operands, spec);
+                               }});
+  }
+}
+
+}  // namespace phalanx::ops

@@ -1,0 +1,137 @@
+#include "phalanx/ops/cases/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "phalanx/ops/ref/access.h"
+#include "phalanx/ops/ref/ref_backend.h"
+
+namespace phalanx::ops {
+namespace {
+
+constexpr std::int64_t kOperandBytes = 256 << 20;
+constexpr std::int64_t kWorkspaceBytes = 256 << 20;
+constexpr std::int64_t kGuardBytes = 4096;
+// As much scratch is garbage before a run, so that a kernel that counts on zeros is seen.
+constexpr std::int64_t kPoisonedBytes = 256 << 10;
+constexpr int kPoison = 0xff;
+
+std::vector<std::byte> used_bytes(const Arena& arena) {
+  return {arena.base(), arena.base() + arena.high_water() + kGuardBytes};
+}
+
+// One backend's copy of a case, run once.
+class Run {
+ public:
+  Run(const Case& row, DType storage, Backend& backend)
+      : operands_("operands", kOperandBytes), workspace_("workspace", kWorkspaceBytes) {
+    const auto reference = make_ref_backend();
+    Context preparation{.backend = *reference, .workspace = workspace_};
+    Operands operands(operands_, storage, preparation);
+    job_ = row.build(operands);
+    before_ = used_bytes(operands_);
+    std::memset(workspace_.base(), kPoison, kPoisonedBytes);
+    Context context{.backend = backend, .workspace = workspace_};
+    job_.run(context);
+  }
+
+  const std::vector<Output>& outputs() const { return job_.outputs; }
+
+  // The first byte outside the outputs that is not what it was, or what happened to the scratch
+  // memory.
+  std::string trespass() const {
+    std::vector<bool> writable(before_.size(), false);
+    for (const Output& output : job_.outputs) {
+      ref::for_each_element(output.tensor, [&](const std::byte* at, std::size_t /*i*/) {
+        const std::int64_t first = at - operands_.base();
+        std::fill_n(writable.begin() + first, size_of(output.tensor.dtype), true);
+      });
+    }
+    for (std::size_t i = 0; i < before_.size(); ++i) {
+      if (!writable[i] && operands_.base()[i] != before_[i]) {
+        return fmt::format("byte {} of the operands is not an output's but changed", i);
+      }
+    }
+    const std::int64_t scratch = workspace_.high_water();
+    for (std::int64_t i = scratch; i < std::min(scratch + kGuardBytes, kPoisonedBytes); ++i) {
+      if (workspace_.base()[i] != std::byte{kPoison}) {
+        return fmt::format("wrote byte {} of {} bytes of workspace", i, scratch);
+      }
+    }
+    return {};
+  }
+
+ private:
+  Arena operands_;
+  Arena workspace_;
+  Job job_;
+  std::vector<std::byte> before_;
+};
+
+double largest_finite(const ref::Array& array) {
+  double largest = 0.0;
+  for (const double value : array.values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  }
+  return largest;
+}
+
+std::string compare_output(const Output& output, const Tensor& reference) {
+  if (std::isinf(output.tolerance)) return {};
+  const ref::Array got = ref::read(output.tensor);
+  const ref::Array expected = ref::read(reference);
+  const double bound = output.tolerance * std::max(output.floor, largest_finite(expected));
+  for (std::size_t i = 0; i < got.values.size(); ++i) {
+    const double a = got.values[i];
+    const double b = expected.values[i];
+    if (a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= bound) continue;
+    return fmt::format("element {} of {} {} is {}, expected {}: |difference| {} > {}", i,
+                       name_of(output.tensor.dtype), output.tensor.shape.to_string(), a, b,
+                       std::abs(a - b), bound);
+  }
+  return {};
+}
+
+std::vector<std::byte> output_bytes(const Tensor& tensor) {
+  std::vector<std::byte> bytes;
+  ref::for_each_element(tensor, [&](const std::byte* at, std::size_t /*i*/) {
+    bytes.insert(bytes.end(), at, at + size_of(tensor.dtype));
+  });
+  return bytes;
+}
+
+std::string at_output(const Case& row, DType storage, std::size_t output,
+                      const std::string& message) {
+  return fmt::format("{} {} ({}), output {}: {}", row.op, row.description, name_of(storage), output,
+                     message);
+}
+
+}  // namespace
+
+std::string compare_with_reference(const Case& row, DType storage, Backend& backend) {
+  const auto reference = make_ref_backend();
+  const Run expected(row, storage, *reference);
+  const Run got(row, storage, backend);
+  for (std::size_t i = 0; i < got.outputs().size(); ++i) {
+    const auto message = compare_output(got.outputs()[i], expected.outputs()[i].tensor);
+    if (!message.empty()) return at_output(row, storage, i, message);
+  }
+  const auto message = got.trespass();
+  if (message.empty()) return {};
+  return fmt::format("{} {} ({}): {}", row.op, row.description, name_of(storage), message);
+}
+
+std::string compare_bits(const Case& row, DType storage, Backend& a, Backend& b) {
+  const Run first(row, storage, a);
+  const Run second(row, storage, b);
+  for (std::size_t i = 0; i < first.outputs().size(); ++i) {
+    if (output_bytes(first.outputs()[i].tensor) != output_bytes(second.outputs()[i].tensor)) {
+      return at_output(row, storage, i, "bits differ");
+    }
+  }
+  return {};
+}
+
+}  // namespace phalanx::ops

@@ -1,0 +1,98 @@
+#include "phalanx/ops/dropout.h"
+
+#include "phalanx/ops/cases/case.h"
+
+namespace phalanx::ops {
+namespace {
+
+struct Size {
+  std::int64_t s, b, h;
+};
+
+std::string name(const Size& size, double probability, const char* more = "") {
+  return fmt::format("{}x{}x{}, p = {}{}", size.s, size.b, size.h, probability, more);
+}
+
+// Every rounding of the fusion is defined, so nothing may differ.
+Job forward(Operands& operands, const Size& size, double probability, bool bias, bool in_place) {
+  const Shape shape{size.s, size.b, size.h};
+  BiasDropoutResidual op;
+  op.residual = operands.uniform(shape);
+  op.out = in_place ? op.residual : operands.output(shape);
+  op.x = operands.uniform(shape);
+  if (bias) op.bias = operands.uniform({size.h});
+  op.dropout = case_dropout(probability);
+  op.rows = operands.rows(size.s, size.b, 5);
+  return make_job(op, bias_dropout_residual, {{op.out, 0.0}});
+}
+
+Job backward(Operands& operands, const Size& size, double probability, bool in_place) {
+  const Shape shape{size.s, size.b, size.h};
+  DropoutBackward op;
+  op.dout = operands.uniform(shape);
+  op.dx = in_place ? op.dout : operands.output(shape);
+  op.dropout = case_dropout(probability);
+  op.rows = operands.rows(size.s, size.b, 5);
+  return make_job(op, dropout_backward, {{op.dx, 0.0}});
+}
+
+// The residual's derivative is the cotangent itself, and the bias enters like x.
+GradientJob gradients(Operands& operands, const Size& size) {
+  const Shape shape{size.s, size.b, size.h};
+  const RowCoordinates rows = operands.rows(size.s, size.b);
+  const BiasDropoutResidual op{.out = operands.output(shape),
+                               .x = operands.uniform(shape),
+                               .bias = operands.uniform({size.h}),
+                               .residual = operands.uniform(shape),
+                               .dropout = case_dropout(0.3),
+                               .rows = rows};
+  const DropoutBackward back{.dx = operands.output(shape),
+                             .dout = operands.uniform(shape),
+                             .dropout = op.dropout,
+                             .rows = rows};
+  const BiasGradient sums{.dbias = operands.filled(DType::kF64, {size.h}, 0.0),
+                          .dy = back.dx.rows()};
+  GradientJob job;
+  job.forward = [op](Context& context) { bias_dropout_residual(context, op); };
+  job.backward = [back, sums](Context& context) {
+    dropout_backward(context, back);
+    bias_gradient(context, sums);
+  };
+  job.outputs = {{op.out, back.dout}};
+  job.operands = {{op.x, back.dx}, {op.bias, sums.dbias}, {op.residual, back.dout}};
+  return job;
+}
+
+}  // namespace
+
+void add_dropout_cases(CaseTable& table) {
+  for (const double probability : {0.0, 0.1, 0.5}) {
+    for (const Size& size : {Size{1, 1, 1}, Size{3, 2, 17}, Size{17, 1, 65}, Size{9, 3, 257}}) {
+      const auto add = [&](const char* op, const char* more, auto build) {
+        table.tests.push_back({op, name(size, probability, more), kStorageTypes, build});
+      };
+      add("bias_dropout_residual", "",
+          [=](Operands& operands) { return forward(operands, size, probability, false, false); });
+      add("bias_dropout_residual", ", bias",
+          [=](Operands& operands) { return forward(operands, size, probability, true, false); });
+      add("bias_dropout_residual", ", bias, in place",
+          [=](Operands& operands) { return forward(operands, size, probability, true, true); });
+      add("dropout_backward", "",
+          [=](Operands& operands) { return backward(operands, size, probability, false); });
+      add("dropout_backward", ", in place",
+          [=](Operands& operands) { return backward(operands, size, probability, true); });
+    }
+    const Size large{256, 4, 768};
+    table.performance.push_back(
+        {"bias_dropout_residual", name(large, probability), kTimedTypes,
+         [=](Operands& operands) { return forward(operands, large, probability, true, true); }});
+    table.performance.push_back(
+        {"dropout_backward", name(large, probability), kTimedTypes,
+         [=](Operands& operands) { return backward(operands, large, probability, false); }});
+  }
+  table.gradients.push_back({"bias_dropout_residual", name({5, 2, 7}, 0.3), [](Operands& operands) {
+                               return gradients(operands, {5, 2, 7});
+                             }});
+}
+
+}  // namespace phalanx::ops

@@ -1,0 +1,122 @@
+#include "phalanx/ops/layer_norm.h"
+
+#include "phalanx/ops/cases/case.h"
+
+namespace phalanx::ops {
+namespace {
+
+struct Size {
+  std::int64_t rows, h;
+};
+
+std::string name(const Size& size) { return fmt::format("{}x{}", size.rows, size.h); }
+
+LayerNormForward inputs(Operands& operands, const Size& size, double offset) {
+  LayerNormForward op;
+  op.y = operands.output({size.rows, size.h});
+  op.mean = operands.output(operands.full(), {size.rows});
+  op.rstd = operands.output(operands.full(), {size.rows});
+  op.x = operands.uniform(operands.storage(), {size.rows, size.h}, offset - 2.0, offset + 2.0);
+  op.weight = operands.uniform({size.h});
+  op.bias = operands.uniform({size.h});
+  return op;
+}
+
+// offset: the rows' mean. A mean far from 0 costs digits, units of them.
+Job forward(Operands& operands, const Size& size, double offset, double units_of_y) {
+  const LayerNormForward op = inputs(operands, size, offset);
+  return make_job(op, layer_norm_forward,
+                  {near(op.y, units_of_y), near(op.mean, 4), near(op.rstd, units_of_y)});
+}
+
+Job apply(Operands& operands, const Size& size) {
+  const LayerNormForward forward = inputs(operands, size, 0.5);
+  layer_norm_forward(operands.preparation(), forward);
+  const LayerNormApply op{.y = operands.output({size.rows, size.h}),
+                          .x = forward.x,
+                          .mean = forward.mean,
+                          .rstd = forward.rstd,
+                          .weight = forward.weight,
+                          .bias = forward.bias};
+  return make_job(op, layer_norm_apply, {near(op.y, 8)});
+}
+
+enum class Residual { kNone, kSeparate, kInPlace };
+
+LayerNormBackward backward_op(Operands& operands, const LayerNormForward& forward,
+                              Residual residual) {
+  const Shape shape = forward.x.shape;
+  LayerNormBackward op;
+  op.dx = residual == Residual::kInPlace ? operands.uniform(shape) : operands.output(shape);
+  op.dweight = operands.output(operands.full(), {shape[1]});
+  op.dbias = operands.output(operands.full(), {shape[1]});
+  op.dy = operands.uniform(shape);
+  op.x = forward.x;
+  op.mean = forward.mean;
+  op.rstd = forward.rstd;
+  op.weight = forward.weight;
+  if (residual == Residual::kSeparate) op.residual = operands.uniform(shape);
+  if (residual == Residual::kInPlace) op.residual = op.dx;
+  return op;
+}
+
+Job backward(Operands& operands, const Size& size, Residual residual) {
+  const LayerNormForward forward = inputs(operands, size, 0.5);
+  layer_norm_forward(operands.preparation(), forward);
+  const LayerNormBackward op = backward_op(operands, forward, residual);
+  return make_job(op, layer_norm_backward,
+                  {near(op.dx, 16, 1, 1.0), near(op.dweight, 24), near(op.dbias, 24)});
+}
+
+GradientJob gradients(Operands& operands, const Size& size) {
+  const LayerNormForward op = inputs(operands, size, 0.5);
+  const LayerNormBackward back = backward_op(operands, op, Residual::kNone);
+  GradientJob job;
+  job.forward = [op](Context& context) { layer_norm_forward(context, op); };
+  job.backward = [back](Context& context) { layer_norm_backward(context, back); };
+  job.outputs = {{op.y, back.dy}};
+  job.operands = {{op.x, back.dx}, {op.weight, back.dweight}, {op.bias, back.dbias}};
+  return job;
+}
+
+}  // namespace
+
+void add_layer_norm_cases(CaseTable& table) {
+  for (const Size& size : {Size{1, 1}, Size{3, 2}, Size{1, 17}, Size{17, 65}, Size{65, 257},
+                           Size{257, 64}, Size{5, 768}}) {
+    const auto add = [&](const char* op, const std::string& description, auto build) {
+      table.tests.push_back({op, description, kStorageTypes, build});
+    };
+    add("layer_norm_forward", name(size),
+        [size](Operands& operands) { return forward(operands, size, 0.5, 8); });
+    add("layer_norm_apply", name(size),
+        [size](Operands& operands) { return apply(operands, size); });
+    add("layer_norm_backward", name(size),
+        [size](Operands& operands) { return backward(operands, size, Residual::kNone); });
+    add("layer_norm_backward", name(size) + ", residual",
+        [size](Operands& operands) { return backward(operands, size, Residual::kSeparate); });
+    add("layer_norm_backward", name(size) + ", residual in place",
+        [size](Operands& operands) { return backward(operands, size, Residual::kInPlace); });
+  }
+  // The variance must not be the difference of two large numbers: that would cost another factor of
+  // 200.
+  table.tests.push_back(
+      {"layer_norm_forward", "9x257, mean 200", kFullPrecision, [](Operands& operands) {
+         return forward(operands, {9, 257}, 200.0, 1000);
+       }});
+  table.gradients.push_back({"layer_norm", "5x17", [](Operands& operands) {
+                               return gradients(operands, {5, 17});
+                             }});
+
+  const Size large{1024, 768};
+  const auto add = [&](const char* op, auto build) {
+    table.performance.push_back({op, name(large), kTimedTypes, build});
+  };
+  add("layer_norm_forward",
+      [large](Operands& operands) { return forward(operands, large, 0.5, 8); });
+  add("layer_norm_apply", [large](Operands& operands) { return apply(operands, large); });
+  add("layer_norm_backward",
+      [large](Operands& operands) { return backward(operands, large, Residual::kSeparate); });
+}
+
+}  // namespace phalanx::ops

@@ -1,0 +1,124 @@
+#include "phalanx/ops/linear.h"
+
+#include <cmath>
+
+#include "phalanx/ops/cases/case.h"
+
+namespace phalanx::ops {
+namespace {
+
+struct Size {
+  std::int64_t rows, n, k;
+};
+
+std::string name(const Size& size) { return fmt::format("{}x{}x{}", size.rows, size.n, size.k); }
+
+// The error of a sum of products grows with the square root of their number.
+double sum_units(std::int64_t terms) { return 8.0 + std::sqrt(static_cast<double>(terms)); }
+
+// y_dtype: f32 for logits, else the storage type.
+Job forward(Operands& operands, const Size& size, bool bias, bool full_output) {
+  LinearForward op;
+  op.y = operands.output(full_output ? operands.full() : operands.storage(), {size.rows, size.n});
+  op.x = operands.uniform({size.rows, size.k});
+  op.weight = operands.uniform({size.n, size.k});
+  if (bias) op.bias = operands.uniform({size.n});
+  return make_job(op, linear_forward, {near(op.y, sum_units(size.k))});
+}
+
+Job input_gradient(Operands& operands, const Size& size) {
+  LinearInputGradient op;
+  op.dx = operands.output({size.rows, size.k});
+  op.dy = operands.uniform({size.rows, size.n});
+  op.weight = operands.uniform({size.n, size.k});
+  return make_job(op, linear_input_gradient, {near(op.dx, sum_units(size.n))});
+}
+
+Job weight_gradient(Operands& operands, const Size& size, bool accumulate) {
+  LinearWeightGradient op;
+  op.accumulate = accumulate;
+  op.dweight = accumulate ? operands.uniform(operands.full(), {size.n, size.k})
+                          : operands.output(operands.full(), {size.n, size.k});
+  op.dy = operands.uniform({size.rows, size.n});
+  op.x = operands.uniform({size.rows, size.k});
+  return make_job(op, linear_weight_gradient, {near(op.dweight, sum_units(size.rows))});
+}
+
+Job bias_sum(Operands& operands, const Size& size) {
+  BiasGradient op;
+  op.dbias = operands.uniform(operands.full(), {size.n});
+  op.dy = operands.uniform({size.rows, size.n});
+  return make_job(op, bias_gradient, {near(op.dbias, sum_units(size.rows))});
+}
+
+void add_products(std::vector<Case>& cases, std::span<const DType> types, const Size& size) {
+  const auto add = [&](const char* op, const std::string& description, auto build) {
+    cases.push_back({op, description, types, build, /*library_product=*/true});
+  };
+  add("linear_forward", name(size) + ", bias",
+      [size](Operands& operands) { return forward(operands, size, true, false); });
+  add("linear_input_gradient", name(size),
+      [size](Operands& operands) { return input_gradient(operands, size); });
+  add("linear_weight_gradient", name(size) + ", accumulate",
+      [size](Operands& operands) { return weight_gradient(operands, size, true); });
+}
+
+GradientJob all_gradients(Operands& operands, const Size& size) {
+  const LinearForward op{.y = operands.output({size.rows, size.n}),
+                         .x = operands.uniform({size.rows, size.k}),
+                         .weight = operands.uniform({size.n, size.k}),
+                         .bias = operands.uniform({size.n})};
+  const Tensor dy = operands.uniform({size.rows, size.n});
+  const LinearInputGradient input{
+      .dx = operands.output({size.rows, size.k}), .dy = dy, .weight = op.weight};
+  const LinearWeightGradient weight{
+      .dweight = operands.output({size.n, size.k}), .dy = dy, .x = op.x, .accumulate = false};
+  const BiasGradient bias{.dbias = operands.filled(DType::kF64, {size.n}, 0.0), .dy = dy};
+  GradientJob job;
+  job.forward = [op](Context& context) { linear_forward(context, op); };
+  job.backward = [input, weight, bias](Context& context) {
+    linear_input_gradient(context, input);
+    linear_weight_gradient(context, weight);
+    bias_gradient(context, bias);
+  };
+  job.outputs = {{op.y, dy}};
+  job.operands = {{op.x, input.dx}, {op.weight, weight.dweight}, {op.bias, bias.dbias}};
+  return job;
+}
+
+}  // namespace
+
+void add_linear_cases(CaseTable& table) {
+  const Size sizes[] = {{1, 1, 1},    {3, 17, 5},    {17, 1, 65},   {1, 65, 257}, {65, 257, 17},
+                        {257, 3, 65}, {64, 96, 128}, {5, 3072, 24}, {7, 24, 3072}};
+  for (const Size& size : sizes) {
+    add_products(table.tests, kStorageTypes, size);
+    table.tests.push_back({"bias_gradient", name(size), kStorageTypes,
+                           [size](Operands& operands) { return bias_sum(operands, size); }});
+  }
+  const Size odd{33, 65, 19};
+  const auto add = [&](const char* op, const char* description, auto build) {
+    table.tests.push_back({op, description, kStorageTypes, build, true});
+  };
+  add("linear_forward", "33x65x19",
+      [odd](Operands& operands) { return forward(operands, odd, false, false); });
+  add("linear_forward", "33x65x19, f32 output",
+      [odd](Operands& operands) { return forward(operands, odd, false, true); });
+  add("linear_forward", "33x65x19, bias, f32 output",
+      [odd](Operands& operands) { return forward(operands, odd, true, true); });
+  add("linear_weight_gradient", "33x65x19, overwrite",
+      [odd](Operands& operands) { return weight_gradient(operands, odd, false); });
+  table.gradients.push_back({"linear", "7x5x3", [](Operands& operands) {
+                               return all_gradients(operands, {7, 5, 3});
+                             }});
+
+  for (const Size& size : {Size{1024, 2304, 768}, Size{1024, 768, 768}, Size{1024, 3072, 768},
+                           Size{1024, 768, 3072}, Size{1024, 50304, 768}}) {
+    add_products(table.performance, kTimedTypes, size);
+  }
+  table.performance.push_back({"bias_gradient", "1024x3072", kTimedTypes, [](Operands& operands) {
+                                 return bias_sum(operands, {1024, 3072, 1});
+                               }});
+}
+
+}  // namespace phalanx::ops

@@ -1,0 +1,55 @@
+#pragma once
+// Builds the operands of a case in an arena: inputs with deterministic pseudo-random contents,
+// outputs full of garbage. The same sequence of calls gives the same bytes in any arena, so two
+// backends get the same case.
+
+#include <cstdint>
+#include <span>
+
+#include "phalanx/ops/backend.h"
+
+namespace phalanx::ops {
+
+class Operands {
+ public:
+  // `preparation` is where a case computes those of its inputs that other ops produce.
+  Operands(Arena& arena, DType storage, Context& preparation)
+      : arena_(arena), storage_(storage), preparation_(preparation) {}
+
+  DType storage() const { return storage_; }
+  // Of statistics and main gradients: f32, or f64 when the whole case is f64.
+  DType full() const { return storage_ == DType::kF64 ? DType::kF64 : DType::kF32; }
+  Context& preparation() { return preparation_; }
+
+  // Uniform in [low, high); without a dtype, of the storage type.
+  Tensor uniform(DType dtype, const Shape& shape, double low = -1.0, double high = 1.0);
+  Tensor uniform(const Shape& shape) { return uniform(storage_, shape); }
+  // Integers in [low, high).
+  Tensor integers(const Shape& shape, std::int64_t low, std::int64_t high);
+  Tensor filled(DType dtype, const Shape& shape, double value);
+  Tensor values(DType dtype, const Shape& shape, std::span<const double> contents);
+  // Garbage: every byte is 0xff, which is NaN in every floating type.
+  Tensor output(DType dtype, const Shape& shape);
+  Tensor output(const Shape& shape) { return output(storage_, shape); }
+
+  // Makes garbage of the elements of a view.
+  void poison(const Tensor& view);
+
+  // Rows of consecutive positions in samples whose numbers need more than 32 bits.
+  RowCoordinates rows(std::int64_t s, std::int64_t b, std::int64_t first_position = 0);
+  // 0 for about one row in four, 1 for the others.
+  Tensor loss_mask(std::int64_t rows);
+
+ private:
+  double random();
+
+  Arena& arena_;
+  DType storage_;
+  Context& preparation_;
+  std::uint64_t state_ = 0;
+};
+
+// Dropout under a fixed key at a site whose head bits are free.
+Dropout case_dropout(double probability);
+
+}  // namespace phalanx::ops

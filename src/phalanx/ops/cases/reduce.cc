@@ -1,0 +1,69 @@
+#include "phalanx/ops/reduce.h"
+
+#include <limits>
+
+#include "phalanx/ops/cases/case.h"
+
+namespace phalanx::ops {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Job squares(Operands& operands, std::int64_t n) {
+  const SquareSum op{.sum = operands.output(DType::kF64, {1}),
+                     .x = operands.uniform(DType::kF32, {n})};
+  return make_job(op, square_sum, {{op.sum, 1e-12}});
+}
+
+struct Factor {
+  const char* description;
+  double clip;
+  double tokens;     // negative: absent
+  double first_sum;  // of the squares
+};
+
+constexpr Factor kFactors[] = {{"no clipping", 0.0, 1000.0, 1.0},
+                               {"clipped", 0.01, 1000.0, 1.0},
+                               {"below the clip", 100.0, 1000.0, 1.0},
+                               {"no token count", 0.01, -1.0, 1.0},
+                               {"no token", 1.0, 0.0, 1.0},
+                               {"infinite", 1.0, 1000.0, kInfinity},
+                               {"infinite, no clipping", 0.0, 1000.0, kInfinity},
+                               {"not a number", 1.0, 1000.0, -kInfinity}};
+
+Job factor(Operands& operands, std::int64_t n, const Factor& which) {
+  GradientFactor op;
+  op.norm = operands.output(DType::kF32, {1});
+  op.factor = operands.output(DType::kF32, {1});
+  op.skip = operands.output(DType::kF32, {1});
+  op.square_sums = operands.uniform(DType::kF64, {n}, 0.0, 4.0);
+  op.square_sums.as<double>()[0] = which.first_sum;
+  if (which.tokens >= 0.0) op.tokens = operands.filled(DType::kF64, {1}, which.tokens);
+  op.loss_scale = operands.filled(DType::kF32, {1}, 8.0);
+  op.expected_tokens = 1024.0;
+  op.clip = which.clip;
+  // With a norm that is not a number the step is skipped, and the factor is nobody's.
+  const double of_factor = which.first_sum < 0.0 ? kInfinity : 0x1p-21;
+  return make_job(op, gradient_factor, {near(op.norm, 4), {op.factor, of_factor}, {op.skip, 0.0}});
+}
+
+}  // namespace
+
+void add_reduce_cases(CaseTable& table) {
+  for (const std::int64_t n : {1, 3, 17, 65, 257, 4099, 100003}) {
+    table.tests.push_back({"square_sum", fmt::format("{}", n), kFullPrecision,
+                           [=](Operands& operands) { return squares(operands, n); }});
+  }
+  for (const std::int64_t n : {1, 17, 148}) {
+    for (const Factor& which : kFactors) {
+      table.tests.push_back({"gradient_factor", fmt::format("{} sums, {}", n, which.description),
+                             kFullPrecision,
+                             [=](Operands& operands) { return factor(operands, n, which); }});
+    }
+  }
+  // One layer of GPT-2 124M.
+  table.performance.push_back({"square_sum", "7087872", kFullPrecision,
+                               [](Operands& operands) { return squares(operands, 7087872); }});
+}
+
+}  // namespace phalanx::ops

@@ -1,0 +1,46 @@
+#pragma once
+// Shape checks shared by the op families: programmer errors, so InternalError with the op's name.
+
+#include <string_view>
+
+#include "phalanx/ops/rows.h"
+
+namespace phalanx::ops {
+
+inline void expect_shape(std::string_view op, std::string_view operand, const Tensor& tensor,
+                         const Shape& shape) {
+  PHALANX_CHECK(tensor.defined() && tensor.shape == shape, "{}: {} is {}, expected {}", op, operand,
+                tensor.defined() ? tensor.shape.to_string() : "absent", shape.to_string());
+}
+
+inline void expect_dtype(std::string_view op, std::string_view operand, const Tensor& tensor,
+                         DType dtype) {
+  PHALANX_CHECK(tensor.dtype == dtype, "{}: {} holds {}, expected {}", op, operand,
+                name_of(tensor.dtype), name_of(dtype));
+}
+
+// Main gradients and statistics: f32, or f64 where the reference is differentiated numerically.
+inline void expect_full_precision(std::string_view op, std::string_view operand,
+                                  const Tensor& tensor) {
+  PHALANX_CHECK(tensor.dtype == DType::kF32 || tensor.dtype == DType::kF64,
+                "{}: {} holds {}, expected f32", op, operand, name_of(tensor.dtype));
+}
+
+inline void expect_contiguous(std::string_view op, std::string_view operand, const Tensor& tensor) {
+  PHALANX_CHECK(tensor.contiguous(), "{}: {} must be dense", op, operand);
+}
+
+inline void expect_rows(std::string_view op, const RowCoordinates& rows, std::int64_t s,
+                        std::int64_t b) {
+  expect_shape(op, "rows.sample", rows.sample, {s, b});
+  expect_shape(op, "rows.position", rows.position, {s, b});
+  expect_shape(op, "rows.document", rows.document, {s, b});
+}
+
+// Bytes of the operands that are present.
+template <typename... Tensors>
+std::int64_t bytes_of(const Tensors&... tensors) {
+  return ((tensors.defined() ? tensors.bytes() : 0) + ...);
+}
+
+}  // namespace phalanx::ops

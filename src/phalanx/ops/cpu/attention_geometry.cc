@@ -1,0 +1,153 @@
+#include "phalanx/ops/cpu/attention_geometry.h"
+
+#include <algorithm>
+
+namespace phalanx::cpu {
+namespace {
+
+enum class Sight { kNone, kSome, kAll };
+
+// What the queries of one range see of the keys of another.
+Sight sight(const ops::AttentionMask& mask, const CoordinateRange& queries,
+            const CoordinateRange& keys, bool padding) {
+  if (keys.position_low > keys.position_high) return Sight::kNone;
+  Sight result = padding ? Sight::kSome : Sight::kAll;
+  if (mask.causal) {
+    if (keys.position_low > queries.position_high) return Sight::kNone;
+    if (keys.position_high > queries.position_low) result = Sight::kSome;
+  }
+  if (mask.documents) {
+    if (keys.document_low > queries.document_high || keys.document_high < queries.document_low) {
+      return Sight::kNone;
+    }
+    const bool one_document =
+        keys.document_low == keys.document_high && queries.document_low == queries.document_high;
+    if (!one_document) result = Sight::kSome;
+  }
+  return result;
+}
+
+// An element of a [s, b] tensor.
+template <typename T>
+T coordinate(const Tensor& tensor, std::int64_t row, std::int64_t sample) {
+  return tensor.as<T>()[row * tensor.strides[0] + sample * tensor.strides[1]];
+}
+
+}  // namespace
+
+AttentionShape::AttentionShape(const ops::AttentionInputs& in)
+    : queries(in.query.shape[0]),
+      keys(in.key.shape[0]),
+      batch(in.query.shape[1]),
+      heads(in.query.shape[2]),
+      groups(in.key.shape[2]),
+      width(in.query.shape[3]),
+      heads_per_group(heads / groups),
+      stride(round_up(width, 16)) {}
+
+HeadRows::HeadRows(const Tensor& tensor, int row_dim, int sample_dim, int head_dim)
+    : data_(tensor.data()),
+      row_bytes_(tensor.strides[row_dim] * size_of(tensor.dtype)),
+      sample_bytes_(sample_dim < 0 ? 0 : tensor.strides[sample_dim] * size_of(tensor.dtype)),
+      head_bytes_(tensor.strides[head_dim] * size_of(tensor.dtype)),
+      dtype_(tensor.dtype) {
+  PHALANX_CHECK(tensor.strides.back() == 1 || tensor.shape.back() == 1,
+                "attention: the last dimension of {} has stride {}, not 1",
+                tensor.shape.to_string(), tensor.strides.back());
+  PHALANX_CHECK(dtype_ == DType::kF32 || dtype_ == DType::kBF16 || dtype_ == DType::kF16,
+                "attention on the CPU takes f32, bf16 and f16, not {}", name_of(dtype_));
+}
+
+AttentionOperands::AttentionOperands(const ops::AttentionInputs& in)
+    : op(in),
+      shape(in),
+      query(HeadRows::of_heads(in.query)),
+      key(HeadRows::of_heads(in.key)),
+      value(HeadRows::of_heads(in.value)),
+      kept_factor(static_cast<float>(1.0 / (1.0 - in.dropout.probability))) {
+  if (in.bias) bias = HeadRows::of_bias(in.bias);
+}
+
+void CoordinateRange::include(std::int32_t position, std::int32_t document) {
+  position_low = std::min(position_low, position);
+  position_high = std::max(position_high, position);
+  document_low = std::min(document_low, document);
+  document_high = std::max(document_high, document);
+}
+
+void expect_statistic(const char* name, const Tensor& tensor) {
+  PHALANX_CHECK(tensor.dtype == DType::kF32, "attention on the CPU: {} holds {}, expected f32",
+                name, name_of(tensor.dtype));
+}
+
+QueryBlock load_query_block(const ops::AttentionInputs& in, const AttentionShape& shape,
+                            std::int64_t sample, std::int64_t group, std::int64_t block) {
+  QueryBlock result{};
+  result.sample = sample;
+  result.group = group;
+  const std::int64_t first = block * kBlockRows;
+  result.count = static_cast<int>(std::min<std::int64_t>(kBlockRows, shape.rows() - first));
+  for (std::size_t lane = 0; lane < static_cast<std::size_t>(result.count); ++lane) {
+    const std::int64_t row = first + static_cast<std::int64_t>(lane);
+    const std::int64_t query = row % shape.queries;
+    const std::int64_t head = group * shape.heads_per_group + row / shape.queries;
+    const auto consumed =
+        static_cast<std::uint64_t>(coordinate<std::int64_t>(in.query_rows.sample, query, sample));
+    result.query[lane] = static_cast<std::int32_t>(query);
+    result.head[lane] = static_cast<std::int32_t>(head);
+    result.position[lane] = coordinate<std::int32_t>(in.query_rows.position, query, sample);
+    result.document[lane] = coordinate<std::int32_t>(in.query_rows.document, query, sample);
+    result.site[lane] = in.dropout.site | static_cast<std::uint32_t>(head);
+    result.sample_low[lane] = static_cast<std::uint32_t>(consumed);
+    result.key_high[lane] = dropout_sample_key(in.dropout.key, consumed).high;
+    result.range.include(result.position[lane], result.document[lane]);
+  }
+  return result;
+}
+
+KeyTile load_key_tile(const ops::AttentionInputs& in, const AttentionShape& shape,
+                      std::int64_t sample, std::int64_t tile) {
+  KeyTile result{};
+  result.first = tile * kKeyTile;
+  result.count = static_cast<int>(std::min<std::int64_t>(kKeyTile, shape.keys - result.first));
+  for (std::size_t i = 0; i < kKeyTile; ++i) {
+    std::int32_t position = 0;
+    std::int32_t document = -1;
+    if (i < static_cast<std::size_t>(result.count)) {
+      const std::int64_t row = result.first + static_cast<std::int64_t>(i);
+      position = coordinate<std::int32_t>(in.key_rows.position, row, sample);
+      document = coordinate<std::int32_t>(in.key_rows.document, row, sample);
+    }
+    result.position[i] = position;
+    result.document[i] = document;
+    if (document < 0) {
+      result.padding[i / kKeyGroup] = true;
+    } else {
+      result.ranges[i / kKeyGroup].include(position, document);
+    }
+  }
+  return result;
+}
+
+KeySpan visible_span(const ops::AttentionMask& mask, const CoordinateRange& queries,
+                     const KeyTile& tile) {
+  KeySpan span;
+  bool gap = false;
+  for (int group = 0; group < kKeyGroups; ++group) {
+    const auto index = static_cast<std::size_t>(group);
+    const Sight seen = sight(mask, queries, tile.ranges[index], tile.padding[index]);
+    if (seen == Sight::kNone) {
+      gap = true;
+      continue;
+    }
+    if (span.empty()) {
+      span.first = group * kKeyGroup;
+      gap = false;
+    }
+    span.last = (group + 1) * kKeyGroup;
+    span.masked = span.masked || gap || seen == Sight::kSome;
+  }
+  return span;
+}
+
+}  // namespace phalanx::cpu

@@ -1,0 +1,186 @@
+#pragma once
+// How attention on the CPU is cut. The rows that read one key/value head (of all heads of its
+// group, head-major) form blocks of 32; a block's rows are the SIMD lanes of every score tile,
+// [keys][lanes]. So the softmax over keys is element-wise in the lanes, grouped heads share the
+// keys they load, and no product needs a transposed key or value.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "phalanx/base/numeric.h"
+#include "phalanx/ops/attention.h"
+
+namespace phalanx::cpu {
+
+inline constexpr int kBlockRows = 32;  // query rows of a block
+inline constexpr int kKeyTile = 64;    // keys of a score tile
+inline constexpr int kKeyGroup = 8;    // within a tile, keys are skipped in groups of this many
+inline constexpr int kKeyGroups = kKeyTile / kKeyGroup;
+
+struct AttentionShape {
+  explicit AttentionShape(const ops::AttentionInputs& in);
+
+  std::int64_t rows() const { return heads_per_group * queries; }  // that read one key/value head
+  std::int64_t blocks() const { return ceil_div(rows(), kBlockRows); }
+  std::int64_t tiles() const { return ceil_div(keys, kKeyTile); }
+
+  std::int64_t queries, keys, batch, heads, groups, width;
+  std::int64_t heads_per_group;
+  std::int64_t stride;  // floats from row to row of packed tiles: the width in whole vectors
+};
+
+// Where rows (query or key, sample, head) of an operand lie; they must be dense.
+class HeadRows {
+ public:
+  static HeadRows of_heads(const Tensor& tensor) { return {tensor, 0, 1, 2}; }  // [s, b, heads, d]
+  static HeadRows of_probabilities(const Tensor& tensor) {
+    return {tensor, 2, 0, 1};
+  }  // [b, heads, sq, sk]
+  static HeadRows of_bias(const Tensor& tensor) { return {tensor, 1, -1, 0}; }  // [heads, sq, sk]
+
+  std::byte* at(std::int64_t row, std::int64_t sample, std::int64_t head) const {
+    return data_ + row * row_bytes_ + sample * sample_bytes_ + head * head_bytes_;
+  }
+  DType dtype() const { return dtype_; }
+
+ private:
+  HeadRows(const Tensor& tensor, int row_dim, int sample_dim, int head_dim);
+
+  std::byte* data_;
+  std::int64_t row_bytes_, sample_bytes_, head_bytes_;
+  DType dtype_;
+};
+
+// The inputs of an op, checked and ready for its tasks.
+struct AttentionOperands {
+  explicit AttentionOperands(const ops::AttentionInputs& in);
+
+  bool drops() const { return op.dropout.probability > 0.0; }
+
+  const ops::AttentionInputs& op;
+  AttentionShape shape;
+  HeadRows query, key, value;
+  std::optional<HeadRows> bias;
+  float kept_factor;  // what dropout multiplies kept probabilities by
+};
+
+void expect_statistic(const char* name, const Tensor& tensor);
+// An element of a [b, heads, sq] tensor of row statistics.
+inline float& row_statistic(const Tensor& tensor, std::int64_t sample, std::int64_t head,
+                            std::int64_t query) {
+  return tensor.as<float>()[sample * tensor.strides[0] + head * tensor.strides[1] +
+                            query * tensor.strides[2]];
+}
+
+// The coordinates that occur among some rows; empty while low > high.
+struct CoordinateRange {
+  std::int32_t position_low = std::numeric_limits<std::int32_t>::max();
+  std::int32_t position_high = std::numeric_limits<std::int32_t>::min();
+  std::int32_t document_low = std::numeric_limits<std::int32_t>::max();
+  std::int32_t document_high = std::numeric_limits<std::int32_t>::min();
+
+  void include(std::int32_t position, std::int32_t document);
+};
+
+// Up to 32 query rows that read the same key/value head. Lanes past `count` hold zeros.
+struct QueryBlock {
+  std::int64_t sample;  // of the batch
+  std::int64_t group;
+  int count;
+  std::array<std::int32_t, kBlockRows> query;
+  std::array<std::int32_t, kBlockRows> head;
+  CoordinateRange range;
+  alignas(64) std::array<std::int32_t, kBlockRows> position;
+  alignas(64) std::array<std::int32_t, kBlockRows> document;
+  // Of philox.h: the site with the head, and what the sample puts into counter and key.
+  alignas(64) std::array<std::uint32_t, kBlockRows> site;
+  alignas(64) std::array<std::uint32_t, kBlockRows> sample_low;
+  alignas(64) std::array<std::uint32_t, kBlockRows> key_high;
+
+  std::byte* row(const HeadRows& rows, int lane) const {
+    return rows.at(query[static_cast<std::size_t>(lane)], sample,
+                   head[static_cast<std::size_t>(lane)]);
+  }
+};
+
+QueryBlock load_query_block(const ops::AttentionInputs& in, const AttentionShape& shape,
+                            std::int64_t sample, std::int64_t group, std::int64_t block);
+
+// Up to 64 consecutive rows of the keys. Rows past `count` are padding (document -1).
+struct KeyTile {
+  std::int64_t first;
+  int count;
+  std::array<std::int32_t, kKeyTile> position;
+  std::array<std::int32_t, kKeyTile> document;
+  std::array<CoordinateRange, kKeyGroups> ranges;  // of the rows that are not padding
+  std::array<bool, kKeyGroups> padding;            // has padding rows
+};
+
+KeyTile load_key_tile(const ops::AttentionInputs& in, const AttentionShape& shape,
+                      std::int64_t sample, std::int64_t tile);
+
+// The keys [first, last) of a tile, whole groups, outside which no query of a block sees any.
+struct KeySpan {
+  int first = 0;
+  int last = 0;
+  bool masked = false;  // some query does not see some key of the span
+
+  bool empty() const { return first == last; }
+  int count() const { return last - first; }
+};
+
+KeySpan visible_span(const ops::AttentionMask& mask, const CoordinateRange& queries,
+                     const KeyTile& tile);
+
+// Index i of n, outermost first (0, n-1, 1, n-2, ...): contiguous shares of causal work then weigh
+// about the same.
+constexpr std::int64_t folded(std::int64_t i, std::int64_t n) {
+  return i % 2 == 0 ? i / 2 : n - 1 - i / 2;
+}
+
+// Cuts scratch into pieces that start at whole cache lines; without memory it only counts.
+class FloatArena {
+ public:
+  explicit FloatArena(float* base) : base_(base) {}
+  float* take(std::int64_t count) {
+    float* piece = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += round_up(count, 16);
+    return piece;
+  }
+  std::int64_t used() const { return used_; }
+
+ private:
+  float* base_;
+  std::int64_t used_ = 0;
+};
+
+// Where a piece of a matrix of keys in columns, such as the bias, becomes a score tile.
+struct ColumnScratch {
+  float* rows;   // [32][64]
+  float* lanes;  // [64][32]
+
+  void take(FloatArena& arena) {
+    rows = arena.take(kBlockRows * kKeyTile);
+    lanes = arena.take(kBlockRows * kKeyTile);
+  }
+};
+
+// What softmax knows of the rows of a block so far.
+struct SoftmaxState {
+  float* maximum;  // of the scores
+  float* sum;      // of the exponentials relative to the maximum
+
+  void take(FloatArena& arena) {
+    maximum = arena.take(kBlockRows);
+    sum = arena.take(kBlockRows);
+  }
+  void reset() const {
+    std::fill(maximum, maximum + kBlockRows, -std::numeric_limits<float>::infinity());
+    std::fill(sum, sum + kBlockRows, 0.0F);
+  }
+};
+
+}  // namespace phalanx::cpu

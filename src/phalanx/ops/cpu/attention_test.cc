@@ -1,0 +1,259 @@
+// What the case table does not reach: long keys (several chunks and phases), numbers at the edge,
+// generation, and agreement of the two attentions.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/ops/ref/ref_backend.h"
+
+namespace phalanx::cpu {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+struct Extents {
+  std::int64_t sq = 1, sk = 1, b = 1, heads = 1, groups = 1, d = 16;
+};
+
+// Operands and results in f32; results are NaN before a run.
+class Attention {
+ public:
+  explicit Attention(const Extents& extents)
+      : e_(extents), arena_("operands", 64 << 20), workspace_("workspace", 256 << 20) {
+    in.query = random({e_.sq, e_.b, e_.heads, e_.d});
+    in.key = random({e_.sk, e_.b, e_.groups, e_.d});
+    in.value = random({e_.sk, e_.b, e_.groups, e_.d});
+    in.query_rows = rows(e_.sq, e_.sk - e_.sq);
+    in.key_rows = rows(e_.sk, 0);
+    in.mask.causal = true;
+    in.scale = 1.0 / std::sqrt(static_cast<double>(e_.d));
+    dout = random({e_.sq, e_.b, e_.heads, e_.d});
+    out = poisoned(dout.shape);
+    lse = poisoned({e_.b, e_.heads, e_.sq});
+    delta = poisoned(lse.shape);
+    dquery = poisoned(in.query.shape);
+    dkey = poisoned(in.key.shape);
+    dvalue = poisoned(in.value.shape);
+  }
+
+  void add_bias() {
+    in.bias = random({e_.heads, e_.sq, e_.sk});
+    dbias = random(in.bias.shape);
+  }
+
+  void run_forward(Backend& backend) {
+    Context context{.backend = backend, .workspace = workspace_};
+    ops::attention_forward(context, {out, lse, in});
+  }
+  void run(Backend& backend) {
+    run_forward(backend);
+    Context context{.backend = backend, .workspace = workspace_};
+    ops::attention_delta(context, {delta, out, dout});
+    ops::attention_backward(context, {dquery, dkey, dvalue, dbias, dout, lse, delta, in});
+  }
+  void run_unfused(Backend& backend) {
+    Context context{.backend = backend, .workspace = workspace_};
+    const Tensor probabilities = poisoned({e_.b, e_.heads, e_.sq, e_.sk});
+    ops::unfused_attention_forward(context, {out, probabilities, in});
+    ops::unfused_attention_backward(context,
+                                    {dquery, dkey, dvalue, dbias, dout, probabilities, in});
+  }
+
+  // Output and gradients, one after the other.
+  std::vector<float> results() const {
+    std::vector<float> all;
+    for (const Tensor& tensor : {out, dquery, dkey, dvalue, dbias}) {
+      if (!tensor) continue;
+      all.insert(all.end(), tensor.span<float>().begin(), tensor.span<float>().end());
+    }
+    return all;
+  }
+
+  ops::AttentionInputs in;
+  Tensor dout, out, lse, delta, dquery, dkey, dvalue, dbias;
+
+ private:
+  Tensor random(const Shape& shape) {
+    const Tensor tensor = arena_.allocate(DType::kF32, shape);
+    for (float& x : tensor.span<float>()) {
+      x = static_cast<float>(4.0 * uniform_double(philox4x32({1, 2}, {counter_++, 0, 0, 0})[0], 0) -
+                             2.0);
+    }
+    return tensor;
+  }
+  Tensor poisoned(const Shape& shape) {
+    const Tensor tensor = arena_.allocate(DType::kF32, shape);
+    for (float& x : tensor.span<float>()) x = kNan;
+    return tensor;
+  }
+  RowCoordinates rows(std::int64_t s, std::int64_t first) {
+    const RowCoordinates result{arena_.allocate(DType::kI64, {s, e_.b}),
+                                arena_.allocate(DType::kI32, {s, e_.b}),
+                                arena_.allocate(DType::kI32, {s, e_.b})};
+    for (std::int64_t i = 0; i < s * e_.b; ++i) {
+      result.sample.as<std::int64_t>()[i] = (std::int64_t{5} << 32) + i % e_.b;
+      result.position.as<std::int32_t>()[i] = static_cast<std::int32_t>(first + i / e_.b);
+      result.document.as<std::int32_t>()[i] = 0;
+    }
+    return result;
+  }
+
+  Extents e_;
+  Arena arena_;
+  Arena workspace_;
+  std::uint32_t counter_ = 0;
+};
+
+std::unique_ptr<Backend> cpu_backend(int threads) {
+  return make_cpu_backend(threads, ProductPrecision::kFp32);
+}
+
+void expect_near(const std::vector<float>& got, const std::vector<float>& expected, double bound) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_NEAR(got[i], expected[i], bound) << "element " << i;
+  }
+}
+
+// Few heads and many keys, so that the backward works in chunks and phases; with a bias gradient
+// also one sample after the other.
+struct LongCase {
+  Extents extents;
+  bool causal, bias;
+};
+class LongAttention : public testing::TestWithParam<LongCase> {
+ protected:
+  static void prepare(Attention& attention) {
+    attention.in.mask.causal = GetParam().causal;
+    attention.in.dropout = {.probability = 0.1, .key = {3, 4}, .site = 7 << 16};
+    if (GetParam().bias) attention.add_bias();
+  }
+};
+
+TEST_P(LongAttention, MatchesTheReference) {
+  Attention got(GetParam().extents);
+  prepare(got);
+  got.run(*cpu_backend(2));
+  Attention expected(GetParam().extents);
+  prepare(expected);
+  expected.run(*make_ref_backend());
+  expect_near(got.results(), expected.results(), 5e-5);
+}
+
+TEST_P(LongAttention, UnfusedAgreesWithFused) {
+  Attention fused(GetParam().extents);
+  prepare(fused);
+  fused.run(*cpu_backend(2));
+  Attention unfused(GetParam().extents);
+  prepare(unfused);
+  unfused.run_unfused(*cpu_backend(2));
+  expect_near(unfused.results(), fused.results(), 5e-5);
+}
+
+TEST_P(LongAttention, BitsDoNotDependOnThreads) {
+  std::vector<std::vector<float>> results;
+  for (const int threads : {1, 2, 3}) {
+    Attention attention(GetParam().extents);
+    prepare(attention);
+    attention.run(*cpu_backend(threads));
+    results.push_back(attention.results());
+    ASSERT_EQ(
+        std::memcmp(results[0].data(), results.back().data(), results[0].size() * sizeof(float)), 0)
+        << threads << " threads";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, LongAttention,
+    testing::Values(
+        LongCase{{.sq = 520, .sk = 520, .heads = 1, .d = 24}, true, false},
+        LongCase{{.sq = 300, .sk = 1100, .b = 2, .heads = 3, .groups = 1, .d = 8}, true, false},
+        LongCase{{.sq = 5, .sk = 777, .heads = 2, .d = 20}, false, false},
+        LongCase{{.sq = 70, .sk = 530, .b = 3, .heads = 2, .groups = 2, .d = 8}, false, true}));
+
+TEST(CpuAttention, OneQueryAtATimeGivesTheRowsOfAll) {
+  const Extents all{.sq = 150, .sk = 150, .b = 2, .heads = 4, .groups = 2, .d = 32};
+  const auto backend = cpu_backend(1);
+  Attention whole(all);
+  whole.run_forward(*backend);
+  for (const std::int64_t query : {0, 1, 63, 64, 149}) {
+    Attention one(all);
+    one.in.query = one.in.query.slice(0, query, 1);
+    one.out = one.out.slice(0, query, 1);
+    one.lse = one.lse.slice(2, query, 1);
+    for (Tensor* rows :
+         {&one.in.query_rows.sample, &one.in.query_rows.position, &one.in.query_rows.document}) {
+      *rows = rows->slice(0, query, 1);
+    }
+    one.run_forward(*backend);
+    const Tensor expected = whole.out.slice(0, query, 1);
+    for (std::int64_t i = 0; i < expected.count(); ++i) {
+      ASSERT_NEAR(one.out.as<float>()[i], expected.as<float>()[i], 2e-6) << "query " << query;
+    }
+  }
+}
+
+TEST(CpuAttention, LargeScoresStayFinite) {
+  Attention attention({.sq = 70, .sk = 70, .heads = 2, .d = 16});
+  attention.in.scale = 1e4;
+  attention.run(*cpu_backend(2));
+  EXPECT_THAT(attention.results(),
+              testing::Each(testing::Truly([](float x) { return std::isfinite(x); })));
+}
+
+TEST(CpuAttention, WhatPaddingHoldsDoesNotMatter) {
+  const Extents extents{.sq = 40, .sk = 90, .heads = 2, .d = 16};
+  Attention clean(extents);
+  Attention dirty(extents);
+  for (Attention* attention : {&clean, &dirty}) {
+    for (std::int64_t key = 60; key < 90; ++key) {
+      attention->in.key_rows.document.as<std::int32_t>()[key] = -1;
+    }
+  }
+  for (const Tensor& tensor : {dirty.in.key, dirty.in.value}) {
+    for (float& x : tensor.span<float>().subspan(60 * 2 * 16)) x = kNan;
+  }
+  clean.run(*cpu_backend(2));
+  dirty.run(*cpu_backend(2));
+  EXPECT_EQ(clean.results(), dirty.results());
+}
+
+TEST(CpuAttention, AnInfiniteBiasHidesKeys) {
+  const Extents extents{.sq = 33, .sk = 33, .heads = 1, .d = 8};
+  Attention attention(extents);
+  attention.in.mask.causal = false;
+  attention.add_bias();
+  for (float& x : attention.in.bias.span<float>().subspan(4 * 33, 33)) x = -kInfinity;
+  attention.run(*cpu_backend(1));
+  EXPECT_EQ(attention.lse.as<float>()[4], -kInfinity);
+  for (std::int64_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(attention.out.as<float>()[4 * 8 + i], 0.0F);
+    EXPECT_EQ(attention.dquery.as<float>()[4 * 8 + i], 0.0F);
+  }
+}
+
+TEST(CpuAttention, NanReachesTheOutput) {
+  Attention attention({.sq = 33, .sk = 33, .heads = 1, .d = 8});
+  attention.in.key.as<float>()[20 * 8] = kNan;
+  attention.run_forward(*cpu_backend(1));
+  EXPECT_TRUE(std::isfinite(attention.out.as<float>()[19 * 8]));
+  EXPECT_TRUE(std::isnan(attention.out.as<float>()[20 * 8]));
+  EXPECT_TRUE(std::isnan(attention.out.as<float>()[32 * 8]));
+}
+
+TEST(CpuAttention, RefusesRowsThatAreNotDense) {
+  Attention attention({.sq = 2, .sk = 2, .heads = 1, .d = 8});
+  attention.in.query.strides[3] = 2;
+  EXPECT_THROW(attention.run_forward(*cpu_backend(1)), InternalError);
+}
+
+}  // namespace
+}  // namespace phalanx::cpu

@@ -1,0 +1,179 @@
+// Softmax cross entropy, a row at a time: one pass over the logits in blocks that fit the
+// first-level cache (the largest and the sum of exponentials so far), then one over the row, now in
+// the second-level cache, for the gradient.
+
+// clang-format off
+#include "phalanx/ops/cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "phalanx/ops/cpu/cross_entropy.cc"
+#include "hwy/foreach_target.h"
+// clang-format on
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "phalanx/ops/cpu/execute.h"
+#include "phalanx/ops/cpu/exponential-inl.h"
+#include "phalanx/ops/cpu/operands.h"
+#include "phalanx/ops/cpu/parallel.h"
+#include "phalanx/ops/cpu/storage-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phalanx::cpu::HWY_NAMESPACE {
+
+constexpr std::int64_t kColumnBlock = 2048;
+
+// NaN if an element is NaN.
+template <typename T>
+HWY_INLINE float largest_of(const T* x, std::int64_t begin, std::int64_t end) {
+  const FloatTag d;
+  const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  auto largest = lowest;
+  auto not_a_number = hn::IsNaN(lowest);
+  for_vectors(begin, end, [&](std::int64_t i, auto lanes) HWY_ATTR {
+    const auto value = lanes.valid_or(lanes.load(x + i), lowest);
+    not_a_number = hn::Or(not_a_number, hn::IsNaN(value));
+    largest = hn::Max(largest, value);
+  });
+  if (!hn::AllFalse(d, not_a_number)) return std::numeric_limits<float>::quiet_NaN();
+  return hn::GetLane(hn::MaxOfLanes(d, largest));
+}
+
+template <typename T>
+HWY_INLINE float sum_of_exponentials(const T* x, float largest, std::int64_t begin,
+                                     std::int64_t end) {
+  const FloatTag d;
+  const auto shift = hn::Set(d, largest);
+  FloatSums sums;
+  for_vectors_by_four(begin, end, [&](std::int64_t i, auto lanes, auto k) HWY_ATTR {
+    auto& sum = sums.at<decltype(k)::value>();
+    sum = hn::Add(sum, lanes.valid(exponential_or_zero(hn::Sub(lanes.load(x + i), shift))));
+  });
+  return sums.total();
+}
+
+struct RowStatistics {
+  float largest = -std::numeric_limits<float>::infinity();
+  double sum = 0.0;  // of exp(x - largest); NaN where that has no meaning
+};
+
+template <typename T>
+HWY_INLINE RowStatistics row_statistics(const T* x, std::int64_t vocabulary) {
+  RowStatistics row;
+  for (std::int64_t begin = 0; begin < vocabulary; begin += kColumnBlock) {
+    const std::int64_t end = std::min(begin + kColumnBlock, vocabulary);
+    const float largest = largest_of(x, begin, end);
+    // exponential_or_zero(NaN) is 0, so NaN and infinity are taken care of here.
+    if (!(largest < std::numeric_limits<float>::infinity())) {
+      return {largest, std::numeric_limits<double>::quiet_NaN()};
+    }
+    if (largest > row.largest) {
+      row.sum *= std::exp(static_cast<double>(row.largest) - largest);
+      row.largest = largest;
+    }
+    if (row.largest > -std::numeric_limits<float>::infinity()) {
+      row.sum += sum_of_exponentials(x, row.largest, begin, end);
+    }
+  }
+  return row;
+}
+
+// dlogits = factor * (exp(x - largest) / sum - onehot(target)); x may be dlogits.
+template <typename From, typename To>
+HWY_INLINE void row_gradient(const From* x, const RowStatistics& row, double factor,
+                             std::int64_t target, std::int64_t vocabulary, std::int64_t columns,
+                             To* dlogits) {
+  const FloatTag d;
+  const double probability =
+      std::exp(static_cast<double>(hn::GetLane(load_first(x + target, 1))) - row.largest) / row.sum;
+  const auto shift = hn::Set(d, row.largest);
+  const auto scale = hn::Set(d, static_cast<float>(factor / row.sum));
+  for_vectors(0, vocabulary, [&](std::int64_t i, auto lanes) HWY_ATTR {
+    const auto exponential = exponential_or_zero(hn::Sub(lanes.load(x + i), shift));
+    lanes.store(hn::Mul(exponential, scale), dlogits + i);
+  });
+  store_first(hn::Set(d, static_cast<float>(factor * (probability - 1.0))), dlogits + target, 1);
+  std::fill(dlogits + vocabulary, dlogits + columns, To());
+}
+
+template <typename From, typename To>
+void rows(const CpuDevice& device, const ops::CrossEntropy& op) {
+  const std::int64_t columns = op.logits.shape[1];
+  const auto logits = rows_of<From>(op.logits);
+  const auto dlogits = rows_of<To>(op.dlogits);
+  float* loss = dense<float>(op.loss);
+  const auto* targets = dense<std::int32_t>(op.targets);
+  const float* mask = op.dlogits ? dense<float>(op.mask) : nullptr;
+  const float seed = op.dlogits ? *dense<float>(op.seed) : 0.0F;
+  const Blocks blocks = row_blocks(op.logits.shape[0], columns);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
+      const From* x = logits[r];
+      const RowStatistics row = row_statistics(x, op.vocabulary);
+      const double at_target = hn::GetLane(load_first(x + targets[r], 1));
+      loss[r] = static_cast<float>(std::log(row.sum) + row.largest - at_target);
+      if (dlogits.data == nullptr) continue;
+      const double factor = static_cast<double>(seed) * mask[r];
+      if (factor == 0.0) {
+        std::fill_n(dlogits[r], columns, To());
+      } else {
+        row_gradient(x, row, factor, targets[r], op.vocabulary, columns, dlogits[r]);
+      }
+    }
+  });
+}
+
+void cross_entropy(const CpuDevice& device, const ops::CrossEntropy& op) {
+  with_storage(op.logits.dtype, [&](auto from) HWY_ATTR {
+    with_storage(op.dlogits ? op.dlogits.dtype : op.logits.dtype,
+                 [&](auto to) HWY_ATTR { rows<decltype(from), decltype(to)>(device, op); });
+  });
+}
+
+}  // namespace phalanx::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phalanx::cpu {
+
+HWY_EXPORT(cross_entropy);
+
+void execute(CpuDevice& device, const ops::CrossEntropy& op, const Tensor& /*scratch*/) {
+  for (const std::int32_t target : op.targets.span<std::int32_t>()) {
+    PHALANX_CHECK(target >= 0 && target < op.vocabulary,
+                  "cross_entropy: target {} of a vocabulary of {}", target, op.vocabulary);
+  }
+  HWY_DYNAMIC_DISPATCH(cross_entropy)(device, op);
+}
+
+void execute(CpuDevice& /*device*/, const ops::LossSeed& op, const Tensor& /*scratch*/) {
+  double seed = *dense<float>(op.loss_scale) * op.factor;
+  if (op.mask) {
+    double count = 0.0;
+    for (const float value : op.mask.span<float>()) count += value;
+    seed = count == 0.0 ? 0.0 : seed / count;
+  }
+  *dense<float>(op.seed) = static_cast<float>(seed);
+}
+
+// In order, which is what makes the sum independent of how rows are cut into microbatches.
+void execute(CpuDevice& /*device*/, const ops::LossAccumulate& op, const Tensor& /*scratch*/) {
+  const auto loss = op.loss.span<float>();
+  const auto mask = op.mask.span<float>();
+  double sum = *dense<double>(op.sum);
+  double count = *dense<double>(op.count);
+  for (std::size_t r = 0; r < loss.size(); ++r) {
+    sum += static_cast<double>(loss[r]) * mask[r];
+    count += mask[r];
+  }
+  *dense<double>(op.sum) = sum;
+  *dense<double>(op.count) = count;
+}
+
+std::int64_t workspace_bytes_of(const CpuDevice& /*device*/, const ops::LossAccumulate& /*op*/) {
+  return 0;
+}
+
+}  // namespace phalanx::cpu
+#endif  // HWY_ONCE

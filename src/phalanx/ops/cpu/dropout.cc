@@ -1,0 +1,82 @@
+// Dropout at the end of a sub-layer, a chunk of a row at a time: first what the elements are
+// multiplied by, then the sum.
+
+// clang-format off
+#include "phalanx/ops/cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "phalanx/ops/cpu/dropout.cc"
+#include "hwy/foreach_target.h"
+// clang-format on
+
+#include <algorithm>
+
+#include "phalanx/ops/cpu/execute.h"
+#include "phalanx/ops/cpu/operands.h"
+#include "phalanx/ops/cpu/parallel.h"
+#include "phalanx/ops/cpu/philox-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phalanx::cpu::HWY_NAMESPACE {
+
+template <typename T>
+void add_dropped(const CpuDevice& device, const ops::BiasDropoutResidual& op) {
+  const std::int64_t columns = op.x.shape[2];
+  const auto x = rows_of<T>(op.x);
+  const auto residual = rows_of<T>(op.residual);
+  const auto out = rows_of<T>(op.out);
+  const T* bias = dense<T>(op.bias);
+  const HiddenDropout dropout(op.dropout, op.rows);
+  const Blocks blocks = row_blocks(op.x.shape[0] * op.x.shape[1], columns);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
+      dropout.for_row(r, columns, [&](std::int64_t i, auto lanes, auto drop) HWY_ATTR {
+        auto value = lanes.load(x[r] + i);
+        if (bias != nullptr) value = round_to<T>(hn::Add(value, lanes.load(bias + i)));
+        value = round_to<T>(drop(value));
+        lanes.store(hn::Add(lanes.load(residual[r] + i), value), out[r] + i);
+      });
+    }
+  });
+}
+
+template <typename T>
+void backward(const CpuDevice& device, const ops::DropoutBackward& op) {
+  const std::int64_t columns = op.dout.shape[2];
+  const auto dout = rows_of<T>(op.dout);
+  const auto dx = rows_of<T>(op.dx);
+  const HiddenDropout dropout(op.dropout, op.rows);
+  const Blocks blocks = row_blocks(op.dout.shape[0] * op.dout.shape[1], columns);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
+      dropout.for_row(r, columns, [&](std::int64_t i, auto lanes, auto drop) HWY_ATTR {
+        lanes.store(drop(lanes.load(dout[r] + i)), dx[r] + i);
+      });
+    }
+  });
+}
+
+void bias_dropout_residual(const CpuDevice& device, const ops::BiasDropoutResidual& op) {
+  with_storage(op.x.dtype, [&](auto type) HWY_ATTR { add_dropped<decltype(type)>(device, op); });
+}
+void dropout_backward(const CpuDevice& device, const ops::DropoutBackward& op) {
+  with_storage(op.dout.dtype, [&](auto type) HWY_ATTR { backward<decltype(type)>(device, op); });
+}
+
+}  // namespace phalanx::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phalanx::cpu {
+
+HWY_EXPORT(bias_dropout_residual);
+HWY_EXPORT(dropout_backward);
+
+void execute(CpuDevice& device, const ops::BiasDropoutResidual& op, const Tensor& /*scratch*/) {
+  HWY_DYNAMIC_DISPATCH(bias_dropout_residual)(device, op);
+}
+void execute(CpuDevice& device, const ops::DropoutBackward& op, const Tensor& /*scratch*/) {
+  HWY_DYNAMIC_DISPATCH(dropout_backward)(device, op);
+}
+
+}  // namespace phalanx::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,212 @@
+// Table look-up and its gradients. Gradients of the same row must be added in order, so threads
+// share columns, not rows.
+
+// clang-format off
+#include "phalanx/ops/cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "phalanx/ops/cpu/embedding.cc"
+#include "hwy/foreach_target.h"
+// clang-format on
+
+#include <algorithm>
+
+#include "phalanx/ops/cpu/execute.h"
+#include "phalanx/ops/cpu/operands.h"
+#include "phalanx/ops/cpu/parallel.h"
+#include "phalanx/ops/cpu/philox-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phalanx::cpu::HWY_NAMESPACE {
+
+// The row of a table of `rows` rows from first_row on, or -1 for an id outside.
+HWY_INLINE std::int64_t table_row(std::int64_t id, std::int64_t first_row, std::int64_t rows) {
+  const std::int64_t row = id - first_row;
+  return row >= 0 && row < rows ? row : -1;
+}
+
+template <typename From, typename To>
+void look_up(const CpuDevice& device, const ops::EmbeddingForward& op) {
+  const std::int64_t columns = op.y.shape[2];
+  const auto table = rows_of<From>(op.table);
+  const auto y = rows_of<To>(op.y);
+  const auto* ids = dense<std::int32_t>(op.ids);
+  const Blocks blocks = row_blocks(op.ids.count(), columns);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
+      const std::int64_t row = table_row(ids[r], op.first_row, op.table.shape[0]);
+      if (row < 0) {
+        std::fill_n(y[r], columns, To());
+      } else {
+        convert(table[row], y[r], columns);
+      }
+    }
+  });
+}
+
+template <typename From, typename To>
+void add_rows(const CpuDevice& device, const ops::AddPositions& op) {
+  const std::int64_t columns = op.x.shape[2];
+  const auto table = rows_of<From>(op.table);
+  const auto x = rows_of<To>(op.x);
+  const auto out = rows_of<To>(op.out);
+  const auto* ids = dense<std::int32_t>(op.ids);
+  const HiddenDropout dropout(op.dropout, op.rows);
+  const Blocks blocks = row_blocks(op.ids.count(), columns);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
+      const From* position = table[ids[r]];
+      dropout.for_row(r, columns, [&](std::int64_t i, auto lanes, auto drop) HWY_ATTR {
+        const auto sum = hn::Add(lanes.load(x[r] + i), lanes.load(position + i));
+        lanes.store(drop(round_to<To>(sum)), out[r] + i);
+      });
+    }
+  });
+}
+
+// to += from.
+template <typename T>
+HWY_INLINE void add_to(float* to, const T* from, std::int64_t count) {
+  for_vectors(0, count, [=](std::int64_t i, auto lanes) HWY_ATTR {
+    lanes.store(hn::Add(lanes.load(to + i), lanes.load(from + i)), to + i);
+  });
+}
+
+template <typename T>
+void gradient(const CpuDevice& device, const ops::EmbeddingGradient& op) {
+  const auto dtable = rows_of<float>(op.dtable);
+  const auto dy = rows_of<T>(op.dy);
+  const auto* ids = dense<std::int32_t>(op.ids);
+  const std::int64_t rows = op.ids.count();
+  const Blocks blocks = column_blocks(op.dy.shape[2]);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    const std::int64_t begin = blocks.begin(block);
+    const std::int64_t count = blocks.end(block) - begin;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int64_t row = table_row(ids[r], op.first_row, op.dtable.shape[0]);
+      if (row >= 0) add_to(dtable[row] + begin, dy[r] + begin, count);
+    }
+  });
+}
+
+// Slots are given already; those from first_new_slot on came into use with these rows, in order.
+template <typename T>
+void sparse_gradient(const CpuDevice& device, const ops::SparseEmbeddingGradient& op,
+                     std::int64_t first_new_slot) {
+  const auto values = rows_of<float>(op.values);
+  const auto dy = rows_of<T>(op.dy);
+  const auto* ids = dense<std::int32_t>(op.ids);
+  const auto* slots = dense<std::int32_t>(op.slots);
+  const std::int64_t rows = op.ids.count();
+  const Blocks blocks = column_blocks(op.dy.shape[2]);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    const std::int64_t begin = blocks.begin(block);
+    const std::int64_t count = blocks.end(block) - begin;
+    std::int64_t next_new_slot = first_new_slot;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int64_t row = table_row(ids[r], op.first_row, op.slots.shape[0]);
+      if (row < 0) continue;
+      float* value = values[slots[row]] + begin;
+      if (slots[row] == next_new_slot) {
+        convert(dy[r] + begin, value, count);
+        ++next_new_slot;
+      } else {
+        add_to(value, dy[r] + begin, count);
+      }
+    }
+  });
+}
+
+void embedding_forward(const CpuDevice& device, const ops::EmbeddingForward& op) {
+  with_storage(op.table.dtype, [&](auto from) HWY_ATTR {
+    with_storage(op.y.dtype,
+                 [&](auto to) HWY_ATTR { look_up<decltype(from), decltype(to)>(device, op); });
+  });
+}
+void add_positions(const CpuDevice& device, const ops::AddPositions& op) {
+  with_storage(op.table.dtype, [&](auto from) HWY_ATTR {
+    with_storage(op.x.dtype,
+                 [&](auto to) HWY_ATTR { add_rows<decltype(from), decltype(to)>(device, op); });
+  });
+}
+void embedding_gradient(const CpuDevice& device, const ops::EmbeddingGradient& op) {
+  with_storage(op.dy.dtype, [&](auto type) HWY_ATTR { gradient<decltype(type)>(device, op); });
+}
+void sparse_embedding_gradient(const CpuDevice& device, const ops::SparseEmbeddingGradient& op,
+                               std::int64_t first_new_slot) {
+  with_storage(op.dy.dtype, [&](auto type) HWY_ATTR {
+    sparse_gradient<decltype(type)>(device, op, first_new_slot);
+  });
+}
+void sparse_embedding_join(const CpuDevice& device, const ops::SparseEmbeddingJoin& op) {
+  const std::int64_t columns = op.dtable.shape[1];
+  const auto dtable = rows_of<float>(op.dtable);
+  const auto values = rows_of<float>(op.values);
+  const auto* rows = dense<std::int32_t>(op.rows);
+  // The rows of slots differ, so slots need no order.
+  const Blocks blocks = row_blocks(*dense<std::int32_t>(op.count), columns);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    for (std::int64_t slot = blocks.begin(block); slot < blocks.end(block); ++slot) {
+      add_to(dtable[rows[slot]], values[slot], columns);
+    }
+  });
+}
+
+}  // namespace phalanx::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phalanx::cpu {
+
+HWY_EXPORT(embedding_forward);
+HWY_EXPORT(add_positions);
+HWY_EXPORT(embedding_gradient);
+HWY_EXPORT(sparse_embedding_gradient);
+HWY_EXPORT(sparse_embedding_join);
+
+void execute(CpuDevice& device, const ops::EmbeddingForward& op, const Tensor& /*scratch*/) {
+  HWY_DYNAMIC_DISPATCH(embedding_forward)(device, op);
+}
+
+void execute(CpuDevice& device, const ops::AddPositions& op, const Tensor& /*scratch*/) {
+  for (const std::int32_t id : op.ids.span<std::int32_t>()) {
+    PHALANX_CHECK(id >= 0 && id < op.table.shape[0], "add_positions: position {} of a table of {}",
+                  id, op.table.shape[0]);
+  }
+  HWY_DYNAMIC_DISPATCH(add_positions)(device, op);
+}
+
+void execute(CpuDevice& device, const ops::EmbeddingGradient& op, const Tensor& /*scratch*/) {
+  HWY_DYNAMIC_DISPATCH(embedding_gradient)(device, op);
+}
+
+void execute(CpuDevice& device, const ops::SparseEmbeddingGradient& op, const Tensor& /*scratch*/) {
+  const auto slots = op.slots.span<std::int32_t>();
+  const auto rows = op.rows.span<std::int32_t>();
+  std::int32_t& count = *dense<std::int32_t>(op.count);
+  const std::int32_t first_new_slot = count;
+  for (const std::int32_t id : op.ids.span<std::int32_t>()) {
+    const std::int64_t row = id - op.first_row;
+    if (row < 0 || row >= op.slots.shape[0]) continue;
+    std::int32_t& slot = slots[static_cast<std::size_t>(row)];
+    if (slot >= 0) continue;
+    PHALANX_CHECK(count < op.rows.shape[0], "sparse_embedding_gradient: more than {} distinct rows",
+                  op.rows.shape[0]);
+    rows[static_cast<std::size_t>(count)] = static_cast<std::int32_t>(row);
+    slot = count++;
+  }
+  HWY_DYNAMIC_DISPATCH(sparse_embedding_gradient)(device, op, first_new_slot);
+}
+
+void execute(CpuDevice& device, const ops::SparseEmbeddingJoin& op, const Tensor& /*scratch*/) {
+  HWY_DYNAMIC_DISPATCH(sparse_embedding_join)(device, op);
+  const auto slots = op.slots.span<std::int32_t>();
+  std::int32_t& count = *dense<std::int32_t>(op.count);
+  for (const std::int32_t row :
+       op.rows.span<std::int32_t>().first(static_cast<std::size_t>(count))) {
+    slots[static_cast<std::size_t>(row)] = -1;
+  }
+  count = 0;
+}
+
+}  // namespace phalanx::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,244 @@
+// Layer normalisation. Rows are independent and stay in the first-level cache between the passes
+// over them; sums over rows go through partial sums per block of rows.
+
+// clang-format off
+#include "phalanx/ops/cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "phalanx/ops/cpu/layer_norm.cc"
+#include "hwy/foreach_target.h"
+// clang-format on
+
+#include <algorithm>
+#include <cmath>
+
+#include "phalanx/ops/cpu/execute.h"
+#include "phalanx/ops/cpu/operands.h"
+#include "phalanx/ops/cpu/parallel.h"
+#include "phalanx/ops/cpu/storage-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phalanx::cpu::HWY_NAMESPACE {
+
+// One expression for forward and apply: their results are equal to the bit.
+template <typename T>
+HWY_INLINE void normalise_row(const T* x, float mean, float rstd, const T* weight, const T* bias,
+                              T* y, std::int64_t columns) {
+  const auto means = hn::Set(FloatTag(), mean);
+  const auto rstds = hn::Set(FloatTag(), rstd);
+  for_vectors(0, columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
+    const auto normalised = hn::Mul(hn::Sub(lanes.load(x + i), means), rstds);
+    lanes.store(hn::MulAdd(normalised, lanes.load(weight + i), lanes.load(bias + i)), y + i);
+  });
+}
+
+template <typename T>
+HWY_INLINE float row_sum(const T* x, std::int64_t columns) {
+  FloatSums sums;
+  for_vectors_by_four(0, columns, [&](std::int64_t i, auto lanes, auto k) HWY_ATTR {
+    auto& sum = sums.at<decltype(k)::value>();
+    sum = hn::Add(sum, lanes.load(x + i));
+  });
+  return sums.total();
+}
+
+template <typename T>
+HWY_INLINE float row_squared_deviations(const T* x, float mean, std::int64_t columns) {
+  const auto means = hn::Set(FloatTag(), mean);
+  FloatSums sums;
+  for_vectors_by_four(0, columns, [&](std::int64_t i, auto lanes, auto k) HWY_ATTR {
+    auto& sum = sums.at<decltype(k)::value>();
+    const auto deviation = lanes.valid(hn::Sub(lanes.load(x + i), means));
+    sum = hn::MulAdd(deviation, deviation, sum);
+  });
+  return sums.total();
+}
+
+template <typename T>
+void forward(const CpuDevice& device, const ops::LayerNormForward& op) {
+  const std::int64_t columns = op.x.shape[1];
+  const auto x = rows_of<T>(op.x);
+  const auto y = rows_of<T>(op.y);
+  const T* weight = dense<T>(op.weight);
+  const T* bias = dense<T>(op.bias);
+  float* mean = dense<float>(op.mean);
+  float* rstd = dense<float>(op.rstd);
+  const auto count = static_cast<float>(columns);
+  const Blocks blocks = row_blocks(op.x.shape[0], columns);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
+      mean[r] = row_sum(x[r], columns) / count;
+      const double variance = row_squared_deviations(x[r], mean[r], columns) / count;
+      rstd[r] = static_cast<float>(1.0 / std::sqrt(variance + op.epsilon));
+      normalise_row(x[r], mean[r], rstd[r], weight, bias, y[r], columns);
+    }
+  });
+}
+
+template <typename T>
+void apply(const CpuDevice& device, const ops::LayerNormApply& op) {
+  const std::int64_t columns = op.x.shape[1];
+  const auto x = rows_of<T>(op.x);
+  const auto y = rows_of<T>(op.y);
+  const T* weight = dense<T>(op.weight);
+  const T* bias = dense<T>(op.bias);
+  const float* mean = dense<float>(op.mean);
+  const float* rstd = dense<float>(op.rstd);
+  const Blocks blocks = row_blocks(op.x.shape[0], columns);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
+      normalise_row(x[r], mean[r], rstd[r], weight, bias, y[r], columns);
+    }
+  });
+}
+
+template <typename T>
+struct BackwardOperands {
+  std::int64_t columns;
+  Rows<T> dx, dy, x, residual;
+  const T* weight;
+  const float* mean;
+  const float* rstd;
+
+  explicit BackwardOperands(const ops::LayerNormBackward& op)
+      : columns(op.x.shape[1]),
+        dx(rows_of<T>(op.dx)),
+        dy(rows_of<T>(op.dy)),
+        x(rows_of<T>(op.x)),
+        residual(rows_of<T>(op.residual)),
+        weight(dense<T>(op.weight)),
+        mean(dense<float>(op.mean)),
+        rstd(dense<float>(op.rstd)) {}
+};
+
+// With g = dy weight and n the normalised row: the sums of g and of g n.
+struct RowSums {
+  FloatVector gradient, product;
+
+  HWY_INLINE RowSums() : gradient(hn::Zero(FloatTag())), product(gradient) {}
+};
+
+// dx of one row from its sums.
+template <typename T>
+HWY_INLINE void backward_row(const BackwardOperands<T>& in, std::int64_t r, const RowSums& sums) {
+  const FloatTag d;
+  const auto mean = hn::Set(d, in.mean[r]);
+  const auto rstd = hn::Set(d, in.rstd[r]);
+  const auto inverse_count = hn::Set(d, 1.0F / static_cast<float>(in.columns));
+  const auto mean_gradient = hn::Mul(hn::SumOfLanes(d, sums.gradient), inverse_count);
+  const auto mean_product = hn::Mul(hn::SumOfLanes(d, sums.product), inverse_count);
+  const T* x = in.x[r];
+  const T* dy = in.dy[r];
+  const T* residual = in.residual.data == nullptr ? nullptr : in.residual[r];
+  T* dx = in.dx[r];
+  for_vectors(0, in.columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
+    const auto normalised = hn::Mul(hn::Sub(lanes.load(x + i), mean), rstd);
+    // As in the sums: with a single column nothing must remain.
+    const auto scaled = hn::Mul(lanes.load(dy + i), lanes.load(in.weight + i));
+    const auto centred = hn::Sub(scaled, mean_gradient);
+    const auto gradient = hn::Mul(rstd, hn::NegMulAdd(normalised, mean_product, centred));
+    if (residual == nullptr) {
+      lanes.store(gradient, dx + i);
+    } else {
+      lanes.store(hn::Add(round_to<T>(gradient), lanes.load(residual + i)), dx + i);
+    }
+  });
+}
+
+// kRows rows from r on: one pass for the sums of every row and of every column (added to dweight
+// and dbias), then dx.
+template <int kRows, typename T>
+HWY_INLINE void backward_rows(const BackwardOperands<T>& in, std::int64_t r, float* dweight,
+                              float* dbias) {
+  const FloatTag d;
+  RowSums sums[kRows];
+  for_vectors(0, in.columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
+    const auto weight = lanes.load(in.weight + i);
+    auto weight_sum = lanes.load(dweight + i);
+    auto bias_sum = lanes.load(dbias + i);
+    HWY_UNROLL(4)
+    for (int k = 0; k < kRows; ++k) {
+      const auto centred = hn::Sub(lanes.load(in.x[r + k] + i), hn::Set(d, in.mean[r + k]));
+      const auto normalised = hn::Mul(centred, hn::Set(d, in.rstd[r + k]));
+      const auto dy = lanes.load(in.dy[r + k] + i);  // zero beyond the row, and so are the products
+      const auto gradient = hn::Mul(dy, weight);
+      weight_sum = hn::MulAdd(dy, normalised, weight_sum);
+      bias_sum = hn::Add(bias_sum, dy);
+      sums[k].gradient = hn::Add(sums[k].gradient, gradient);
+      sums[k].product = hn::MulAdd(gradient, normalised, sums[k].product);
+    }
+    lanes.store(weight_sum, dweight + i);
+    lanes.store(bias_sum, dbias + i);
+  });
+  for (int k = 0; k < kRows; ++k) backward_row(in, r + k, sums[k]);
+}
+
+template <typename T>
+void backward(const CpuDevice& device, const ops::LayerNormBackward& op, float* partial) {
+  const BackwardOperands<T> in(op);
+  const std::int64_t columns = in.columns;
+  const Blocks blocks = partial_sum_blocks(op.x.shape[0]);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    float* dweight = partial + block * 2 * columns;
+    float* dbias = dweight + columns;
+    std::fill(dweight, dweight + 2 * columns, 0.0F);
+    std::int64_t r = blocks.begin(block);
+    for (; r + 4 <= blocks.end(block); r += 4) backward_rows<4>(in, r, dweight, dbias);
+    for (; r < blocks.end(block); ++r) backward_rows<1>(in, r, dweight, dbias);
+  });
+  float* dweight = dense<float>(op.dweight);
+  float* dbias = dense<float>(op.dbias);
+  const Blocks column_groups = column_blocks(columns);
+  parallel_for(device.threads, column_groups.count(), [&](std::int64_t group) HWY_ATTR {
+    for_vectors(column_groups.begin(group), column_groups.end(group),
+                [&](std::int64_t i, auto lanes) HWY_ATTR {
+                  auto weight_sum = hn::Zero(FloatTag());
+                  auto bias_sum = hn::Zero(FloatTag());
+                  for (std::int64_t block = 0; block < blocks.count(); ++block) {
+                    const float* from = partial + block * 2 * columns + i;
+                    weight_sum = hn::Add(weight_sum, lanes.load(from));
+                    bias_sum = hn::Add(bias_sum, lanes.load(from + columns));
+                  }
+                  lanes.store(weight_sum, dweight + i);
+                  lanes.store(bias_sum, dbias + i);
+                });
+  });
+}
+
+void layer_norm_forward(const CpuDevice& device, const ops::LayerNormForward& op) {
+  with_storage(op.x.dtype, [&](auto type) HWY_ATTR { forward<decltype(type)>(device, op); });
+}
+void layer_norm_apply(const CpuDevice& device, const ops::LayerNormApply& op) {
+  with_storage(op.x.dtype, [&](auto type) HWY_ATTR { apply<decltype(type)>(device, op); });
+}
+void layer_norm_backward(const CpuDevice& device, const ops::LayerNormBackward& op,
+                         float* partial) {
+  with_storage(op.x.dtype,
+               [&](auto type) HWY_ATTR { backward<decltype(type)>(device, op, partial); });
+}
+
+}  // namespace phalanx::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phalanx::cpu {
+
+HWY_EXPORT(layer_norm_forward);
+HWY_EXPORT(layer_norm_apply);
+HWY_EXPORT(layer_norm_backward);
+
+std::int64_t workspace_bytes_of(const CpuDevice& /*device*/, const ops::LayerNormBackward& op) {
+  return partial_sum_blocks(op.x.shape[0]).count() * 2 * op.x.shape[1] * size_of(DType::kF32);
+}
+
+void execute(CpuDevice& device, const ops::LayerNormForward& op, const Tensor& /*scratch*/) {
+  HWY_DYNAMIC_DISPATCH(layer_norm_forward)(device, op);
+}
+void execute(CpuDevice& device, const ops::LayerNormApply& op, const Tensor& /*scratch*/) {
+  HWY_DYNAMIC_DISPATCH(layer_norm_apply)(device, op);
+}
+void execute(CpuDevice& device, const ops::LayerNormBackward& op, const Tensor& scratch) {
+  HWY_DYNAMIC_DISPATCH(layer_norm_backward)(device, op, reinterpret_cast<float*>(scratch.data()));
+}
+
+}  // namespace phalanx::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,67 @@
+#pragma once
+// How kernels see their operands, and how they cut work into tasks.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "phalanx/base/numeric.h"
+#include "phalanx/tensor/tensor.h"
+
+namespace phalanx::cpu {
+
+// The elements of a dense tensor; null for an absent one.
+template <typename T>
+T* dense(const Tensor& tensor) {
+  return tensor ? tensor.span<T>().data() : nullptr;
+}
+
+// Rows that are dense in themselves and `stride` elements apart.
+template <typename T>
+struct Rows {
+  T* data = nullptr;
+  std::int64_t stride = 0;
+
+  T* operator[](std::int64_t row) const { return data + row * stride; }
+};
+
+// A matrix [rows, columns] as rows; a tensor of higher rank must be dense. No data for an absent
+// tensor.
+template <typename T>
+Rows<T> rows_of(const Tensor& tensor) {
+  if (!tensor) return {};
+  const std::int64_t columns = tensor.shape.back();
+  if (tensor.shape.rank() != 2) return {dense<T>(tensor), columns};
+  PHALANX_CHECK(columns == 1 || tensor.strides[1] == 1, "the rows of {} are not dense",
+                tensor.shape.to_string());
+  return {tensor.as<T>(), tensor.strides[0]};
+}
+
+// [0, total) in blocks of `size`, the last of which may be shorter.
+struct Blocks {
+  std::int64_t total = 0;
+  std::int64_t size = 1;
+
+  std::int64_t count() const { return ceil_div(total, size); }
+  std::int64_t begin(std::int64_t block) const { return block * size; }
+  std::int64_t end(std::int64_t block) const { return std::min(total, (block + 1) * size); }
+};
+
+// Enough elements for one task that handing it to a thread costs nothing beside them.
+inline constexpr std::int64_t kTaskElements = 16384;
+
+inline Blocks element_blocks(std::int64_t count) { return {count, kTaskElements}; }
+
+// Rows for elementwise work and reductions within rows.
+inline Blocks row_blocks(std::int64_t rows, std::int64_t columns) {
+  return {rows, std::max<std::int64_t>(1, kTaskElements / std::max<std::int64_t>(1, columns))};
+}
+
+// Rows for sums over rows: every block has a partial sum in scratch, so there are at most 64.
+inline Blocks partial_sum_blocks(std::int64_t rows) {
+  return {rows, std::max<std::int64_t>(32, ceil_div(rows, 64))};
+}
+
+// Columns, for work whose rows have an order: a multiple of every vector length, whole cache lines.
+inline Blocks column_blocks(std::int64_t columns) { return {columns, 128}; }
+
+}  // namespace phalanx::cpu

@@ -1,0 +1,164 @@
+// Dropout with the coordinates of base/philox.h, many elements at a time. Included once per target.
+
+#include <cstdint>
+
+#include "phalanx/base/philox.h"
+#include "phalanx/ops/cpu/operands.h"
+#include "phalanx/ops/cpu/storage-inl.h"
+#include "phalanx/ops/rows.h"
+
+#if defined(PHALANX_OPS_CPU_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PHALANX_OPS_CPU_PHILOX_INL_H_
+#undef PHALANX_OPS_CPU_PHILOX_INL_H_
+#else
+#define PHALANX_OPS_CPU_PHILOX_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace phalanx::cpu::HWY_NAMESPACE {
+
+// One row of dropout coordinates: everything but `inner` is fixed (a hidden row: outer = position;
+// a row of attention probabilities: outer = query position, the head in the site).
+struct DropoutRow {
+  PhiloxKey key;        // of the sample
+  PhiloxWords counter;  // with inner = 0
+  std::uint32_t threshold;
+  float scale;  // of kept elements
+
+  DropoutRow(const Dropout& dropout, std::uint64_t sample, std::uint32_t site, std::uint32_t outer)
+      : key(dropout_sample_key(dropout.key, sample)),
+        counter(dropout_counter(sample, site, outer, 0)),
+        threshold(dropout_threshold(dropout.probability)),
+        scale(static_cast<float>(1.0 / (1.0 - dropout.probability))) {}
+
+  // What element `inner` is multiplied by: scale, or 0 where it is dropped. One at a time.
+  float factor(std::uint32_t inner) const {
+    PhiloxWords at = counter;
+    at[0] = inner / 4;
+    return philox4x32(key, at)[inner % 4] < threshold ? 0.0F : scale;
+  }
+};
+
+#if HWY_TARGET != HWY_SCALAR
+// The words of 2 * lanes neighbouring elements from 4 * block on, in order: `low` has the first
+// half.
+HWY_INLINE void philox_words(const DropoutRow& row, std::uint32_t block, BitsVector& low,
+                             BitsVector& high) {
+  // Every 64-bit lane holds one word of one block in its low half; the high halves are garbage that
+  // a widening multiplication ignores. Even lanes take the first half of the blocks and odd lanes
+  // the second, which is the order that interleaving within 128 bits leaves.
+  const hn::RepartitionToWide<BitsTag> wide;
+  const BitsTag narrow;
+  const std::uint64_t half = hn::Lanes(wide) / 2;
+  const auto lane = hn::Iota(wide, 0);
+  const auto odd = hn::And(lane, hn::Set(wide, 1));
+  const auto blocks =
+      hn::Add(hn::ShiftRight<1>(lane),
+              hn::IfThenElseZero(hn::Eq(odd, hn::Set(wide, 1)), hn::Set(wide, half)));
+  auto word0 = hn::Add(blocks, hn::Set(wide, block));
+  auto word1 = hn::Set(wide, row.counter[1]);
+  auto word2 = hn::Set(wide, row.counter[2]);
+  auto word3 = hn::Set(wide, row.counter[3]);
+  const auto multiplier0 = hn::Set(narrow, kPhiloxMultiplier0);
+  const auto multiplier1 = hn::Set(narrow, kPhiloxMultiplier1);
+  PhiloxKey key = row.key;
+  for (int round = 0; round < 10; ++round) {
+    const auto product0 = hn::MulEven(hn::BitCast(narrow, word0), multiplier0);
+    const auto product1 = hn::MulEven(hn::BitCast(narrow, word2), multiplier1);
+    word0 = hn::Xor3(hn::ShiftRight<32>(product1), word1, hn::Set(wide, key.low));
+    word1 = product1;
+    word2 = hn::Xor3(hn::ShiftRight<32>(product0), word3, hn::Set(wide, key.high));
+    word3 = product0;
+    key.low += kPhiloxWeyl0;
+    key.high += kPhiloxWeyl1;
+  }
+  const auto low_half = hn::Set(wide, 0xffffffffU);
+  const auto pair01 = hn::Or(hn::And(word0, low_half), hn::ShiftLeft<32>(word1));
+  const auto pair23 = hn::Or(hn::And(word2, low_half), hn::ShiftLeft<32>(word3));
+  low = hn::BitCast(narrow, hn::InterleaveLower(wide, pair01, pair23));
+  high = hn::BitCast(narrow, hn::InterleaveUpper(wide, pair01, pair23));
+}
+#endif
+
+// Factors are made in whole pairs of vectors: a buffer needs this much room for `count` of them.
+inline constexpr std::int64_t kDropoutGranularity = 32;
+constexpr std::int64_t dropout_buffer_size(std::int64_t count) {
+  return (count + kDropoutGranularity - 1) / kDropoutGranularity * kDropoutGranularity;
+}
+
+// factors[i] = what element first + i is multiplied by (scale or 0). first is a multiple of 4;
+// factors has room for dropout_buffer_size(count) floats.
+HWY_INLINE void dropout_factors(const DropoutRow& row, std::int64_t first, std::int64_t count,
+                                float* HWY_RESTRICT factors) {
+#if HWY_TARGET == HWY_SCALAR
+  for (std::int64_t i = 0; i < count; i += 4) {
+    PhiloxWords at = row.counter;
+    at[0] = static_cast<std::uint32_t>((first + i) / 4);
+    for (const std::uint32_t word : philox4x32(row.key, at)) {
+      *factors++ = word < row.threshold ? 0.0F : row.scale;
+    }
+  }
+#else
+  const FloatTag d;
+  const std::int64_t step = lane_count();
+  const auto threshold = hn::Set(BitsTag(), row.threshold);
+  const auto scale = hn::Set(d, row.scale);
+  for (std::int64_t i = 0; i < count; i += 2 * step) {
+    BitsVector low, high;
+    philox_words(row, static_cast<std::uint32_t>((first + i) / 4), low, high);
+    store(hn::IfThenZeroElse(hn::RebindMask(d, hn::Lt(low, threshold)), scale), factors + i);
+    store(hn::IfThenZeroElse(hn::RebindMask(d, hn::Lt(high, threshold)), scale),
+          factors + i + step);
+  }
+#endif
+}
+
+// value * factor, and exactly 0 where it is dropped, whatever the value.
+HWY_INLINE FloatVector apply_dropout(FloatVector value, FloatVector factor) {
+  return hn::IfThenElseZero(hn::Ne(factor, hn::Zero(FloatTag())), hn::Mul(value, factor));
+}
+
+// Dropout of hidden activations [s, b, h] by the coordinates of their rows.
+class HiddenDropout {
+ public:
+  HiddenDropout(const Dropout& dropout, const RowCoordinates& rows)
+      : dropout_(dropout),
+        sample_(dropout.probability > 0.0 ? dense<std::int64_t>(rows.sample) : nullptr),
+        position_(dropout.probability > 0.0 ? dense<std::int32_t>(rows.position) : nullptr) {}
+
+  // for_vectors over a row: body(index, lanes, drop), where drop(value) is the vector after
+  // dropout.
+  template <typename Body>
+  HWY_INLINE void for_row(std::int64_t r, std::int64_t columns, const Body& body) const {
+    if (dropout_.probability <= 0.0) {
+      const auto keep = [](FloatVector value) HWY_ATTR { return value; };
+      for_vectors(0, columns, [&](std::int64_t i, auto lanes) HWY_ATTR { body(i, lanes, keep); });
+      return;
+    }
+    const DropoutRow row(dropout_, static_cast<std::uint64_t>(sample_[r]), dropout_.site,
+                         static_cast<std::uint32_t>(position_[r]));
+    HWY_ALIGN float factors[kChunk];
+    for (std::int64_t begin = 0; begin < columns; begin += kChunk) {
+      const std::int64_t end = begin + kChunk < columns ? begin + kChunk : columns;
+      dropout_factors(row, begin, end - begin, factors);
+      for_vectors(begin, end, [&](std::int64_t i, auto lanes) HWY_ATTR {
+        const auto factor = HWY_NAMESPACE::load(factors + (i - begin));
+        const auto drop = [factor](FloatVector value)
+                              HWY_ATTR { return apply_dropout(value, factor); };
+        body(i, lanes, drop);
+      });
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kChunk = 512;  // of kDropoutGranularity
+
+  const Dropout& dropout_;
+  const std::int64_t* sample_;
+  const std::int32_t* position_;
+};
+
+}  // namespace phalanx::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target toggle

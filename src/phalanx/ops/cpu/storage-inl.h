@@ -1,0 +1,284 @@
+// Vectors of floats in memory of f32, bf16 or f16: loads widen exactly, stores round to nearest
+// even as base/dtype.h does. Included once per target (Highway's foreach_target.h), so it has a
+// toggle instead of #pragma once.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "phalanx/ops/cpu/targets.h"
+
+// Highway after targets.h, which configures it.
+#include "hwy/highway.h"
+#include "phalanx/base/dtype.h"
+#include "phalanx/base/error.h"
+
+#if defined(PHALANX_OPS_CPU_STORAGE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PHALANX_OPS_CPU_STORAGE_INL_H_
+#undef PHALANX_OPS_CPU_STORAGE_INL_H_
+#else
+#define PHALANX_OPS_CPU_STORAGE_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace phalanx::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::ScalableTag<float>;
+using FloatVector = hn::Vec<FloatTag>;
+using BitsTag = hn::RebindToUnsigned<FloatTag>;
+using BitsVector = hn::Vec<BitsTag>;
+using HalfBitsTag = hn::Rebind<std::uint16_t, FloatTag>;
+
+inline constexpr std::size_t kMaxLanes = hn::MaxLanes(FloatTag());
+// Lanes of a FloatVector: 16 with AVX-512, 8 with AVX2; the x86-64 baseline is scalar (Highway, GCC
+// bug 106322).
+HWY_INLINE std::int64_t lane_count() { return static_cast<std::int64_t>(hn::Lanes(FloatTag())); }
+
+// ---- 16-bit patterns in the low half of 32-bit lanes
+
+HWY_INLINE BitsVector load_bits(const void* from) {
+  return hn::PromoteTo(BitsTag(),
+                       hn::LoadU(HalfBitsTag(), static_cast<const std::uint16_t*>(from)));
+}
+HWY_INLINE void store_bits(BitsVector bits, void* to) {
+  const hn::RebindToSigned<BitsTag> signed_tag;  // the narrowing from int32 saturates: bits < 2^16
+  hn::StoreU(hn::DemoteTo(HalfBitsTag(), hn::BitCast(signed_tag, bits)), HalfBitsTag(),
+             static_cast<std::uint16_t*>(to));
+}
+
+HWY_INLINE FloatVector bf16_to_float(BitsVector bits) {
+  return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(bits));
+}
+HWY_INLINE BitsVector float_to_bf16(FloatVector value) {
+  const BitsTag tag;
+  const auto bits = hn::BitCast(tag, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(tag, 1));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(tag, 0x7fff)));
+  const auto quiet = hn::Or(bits, hn::Set(tag, 0x400000));
+  return hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(tag, hn::IsNaN(value)), quiet, rounded));
+}
+
+// The same steps as to_float(float16) and to_float16(float), for targets without conversion
+// instructions.
+HWY_INLINE FloatVector f16_to_float(BitsVector bits) {
+  const BitsTag tag;
+  const FloatTag d;
+  const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(tag, 0x8000)));
+  const auto magnitude = hn::And(bits, hn::Set(tag, 0x7fff));
+  const auto normal = hn::Add(hn::ShiftLeft<13>(magnitude), hn::Set(tag, 112U << 23));
+  const auto special = hn::Or(hn::ShiftLeft<13>(magnitude), hn::Set(tag, 0x7f800000));
+  const hn::RebindToSigned<BitsTag> signed_tag;
+  const auto subnormal = hn::BitCast(
+      tag, hn::Mul(hn::ConvertTo(d, hn::BitCast(signed_tag, magnitude)), hn::Set(d, 0x1p-24F)));
+  const auto finite = hn::IfThenElse(hn::Lt(magnitude, hn::Set(tag, 0x400)), subnormal, normal);
+  return hn::BitCast(
+      d, hn::Or(sign, hn::IfThenElse(hn::Gt(magnitude, hn::Set(tag, 0x7bff)), special, finite)));
+}
+HWY_INLINE BitsVector float_to_f16(FloatVector value) {
+  const BitsTag tag;
+  const FloatTag d;
+  const auto bits = hn::BitCast(tag, value);
+  const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(tag, 0x8000));
+  const auto magnitude = hn::And(bits, hn::Set(tag, 0x7fffffff));
+  const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(tag, 1));
+  const auto rounded = hn::Add(magnitude, hn::Add(odd, hn::Set(tag, 0xfff)));
+  const auto normal = hn::ShiftRight<13>(hn::Sub(rounded, hn::Set(tag, 0x38000000)));
+  // Adding 0.5 lines the bits of a subnormal result up at the bottom.
+  const auto shifted = hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5F));
+  const auto subnormal = hn::Sub(hn::BitCast(tag, shifted), hn::Set(tag, 0x3f000000));
+  const auto finite =
+      hn::IfThenElse(hn::Lt(magnitude, hn::Set(tag, 0x38800000)), subnormal, normal);
+  const auto bounded =
+      hn::IfThenElse(hn::Gt(magnitude, hn::Set(tag, 0x477fefff)), hn::Set(tag, 0x7c00), finite);
+  return hn::Or(sign, hn::IfThenElse(hn::Gt(magnitude, hn::Set(tag, 0x7f800000)),
+                                     hn::Set(tag, 0x7e00), bounded));
+}
+
+// ---- Whole vectors; no alignment is needed
+
+HWY_INLINE FloatVector load(const float* from) { return hn::LoadU(FloatTag(), from); }
+HWY_INLINE FloatVector load(const bfloat16* from) { return bf16_to_float(load_bits(from)); }
+HWY_INLINE void store(FloatVector value, float* to) { hn::StoreU(value, FloatTag(), to); }
+HWY_INLINE void store(FloatVector value, bfloat16* to) { store_bits(float_to_bf16(value), to); }
+
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+using HalfTag = hn::Rebind<hwy::float16_t, FloatTag>;
+HWY_INLINE FloatVector load(const float16* from) {
+  return hn::PromoteTo(FloatTag(),
+                       hn::LoadU(HalfTag(), reinterpret_cast<const hwy::float16_t*>(from)));
+}
+HWY_INLINE void store(FloatVector value, float16* to) {
+  hn::StoreU(hn::DemoteTo(HalfTag(), value), HalfTag(), reinterpret_cast<hwy::float16_t*>(to));
+}
+#else
+HWY_INLINE FloatVector load(const float16* from) { return f16_to_float(load_bits(from)); }
+HWY_INLINE void store(FloatVector value, float16* to) { store_bits(float_to_f16(value), to); }
+#endif
+
+// ---- The first `count` lanes (0 <= count <= lanes): the others are read as zero and not written
+
+template <typename T>
+HWY_INLINE FloatVector load_first(const T* from, std::int64_t count) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(T) == sizeof(float)) {  // masked loads do not fault here
+    return hn::MaskedLoad(hn::FirstN(FloatTag(), static_cast<std::size_t>(count)), FloatTag(),
+                          from);
+  }
+#endif
+  HWY_ALIGN T lanes[kMaxLanes] = {};
+  std::memcpy(lanes, from, static_cast<std::size_t>(count) * sizeof(T));
+  return load(lanes);
+}
+template <typename T>
+HWY_INLINE void store_first(FloatVector value, T* to, std::int64_t count) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(T) == sizeof(float)) {
+    hn::BlendedStore(value, hn::FirstN(FloatTag(), static_cast<std::size_t>(count)), FloatTag(),
+                     to);
+    return;
+  }
+#endif
+  HWY_ALIGN T lanes[kMaxLanes];
+  store(value, lanes);
+  std::memcpy(to, lanes, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+// What a value becomes in storage of type T.
+template <typename T>
+HWY_INLINE FloatVector round_to(FloatVector value) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return value;
+  } else {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+    if constexpr (kDTypeOf<T> == DType::kF16) {
+      return hn::PromoteTo(FloatTag(), hn::DemoteTo(HalfTag(), value));
+    }
+#endif
+    if constexpr (kDTypeOf<T> == DType::kF16) {
+      return f16_to_float(float_to_f16(value));
+    } else {
+      return bf16_to_float(float_to_bf16(value));
+    }
+  }
+}
+
+// ---- Loops over a dense row. The body says what happens to one vector and is compiled twice, for
+// whole vectors and for the last, partial one: body(index, lanes) with lanes.load(pointer) and
+// lanes.store(value, pointer).
+
+struct WholeVector {
+  template <typename T>
+  HWY_INLINE FloatVector load(const T* from) const {
+    return HWY_NAMESPACE::load(from);
+  }
+  template <typename T>
+  HWY_INLINE void store(FloatVector value, T* to) const {
+    HWY_NAMESPACE::store(value, to);
+  }
+  // The value in the lanes of the row, zero in others.
+  HWY_INLINE FloatVector valid(FloatVector value) const { return value; }
+  HWY_INLINE FloatVector valid_or(FloatVector value, FloatVector /*other*/) const { return value; }
+};
+
+struct FirstLanes {
+  std::int64_t count;
+
+  template <typename T>
+  HWY_INLINE FloatVector load(const T* from) const {
+    return load_first(from, count);
+  }
+  template <typename T>
+  HWY_INLINE void store(FloatVector value, T* to) const {
+    store_first(value, to, count);
+  }
+  HWY_INLINE FloatVector valid(FloatVector value) const {
+    return hn::IfThenElseZero(hn::FirstN(FloatTag(), static_cast<std::size_t>(count)), value);
+  }
+  HWY_INLINE FloatVector valid_or(FloatVector value, FloatVector other) const {
+    return hn::IfThenElse(hn::FirstN(FloatTag(), static_cast<std::size_t>(count)), value, other);
+  }
+};
+
+template <typename Body>
+HWY_INLINE void for_vectors(std::int64_t begin, std::int64_t end, const Body& body) {
+  const std::int64_t step = lane_count();
+  std::int64_t i = begin;
+  for (; i + step <= end; i += step) body(i, WholeVector());
+  if (kMaxLanes > 1 && i < end) body(i, FirstLanes{end - i});
+}
+
+// Four sums that do not wait for each other: body(index, lanes, k) may add to sum k of a FloatSums.
+struct FloatSums {
+  FloatVector sum0, sum1, sum2, sum3;
+
+  // Written out, for an implicit constructor would not be compiled for the target.
+  HWY_INLINE FloatSums() : sum0(hn::Zero(FloatTag())), sum1(sum0), sum2(sum0), sum3(sum0) {}
+
+  template <int k>
+  HWY_INLINE FloatVector& at() {
+    static_assert(k >= 0 && k < 4);
+    if constexpr (k == 0) return sum0;
+    if constexpr (k == 1) return sum1;
+    if constexpr (k == 2) return sum2;
+    if constexpr (k == 3) return sum3;
+  }
+  HWY_INLINE float total() const {
+    const auto all = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
+    return hn::GetLane(hn::SumOfLanes(FloatTag(), all));
+  }
+};
+
+template <int k>
+struct Index {
+  static constexpr int value = k;
+};
+
+// As for_vectors, with the number of one of four accumulators: body(index, lanes, Index<k>).
+template <typename Body>
+HWY_INLINE void for_vectors_by_four(std::int64_t begin, std::int64_t end, const Body& body) {
+  const std::int64_t step = lane_count();
+  std::int64_t i = begin;
+  for (; i + 4 * step <= end; i += 4 * step) {
+    body(i, WholeVector(), Index<0>());
+    body(i + step, WholeVector(), Index<1>());
+    body(i + 2 * step, WholeVector(), Index<2>());
+    body(i + 3 * step, WholeVector(), Index<3>());
+  }
+  for (; i + step <= end; i += step) body(i, WholeVector(), Index<0>());
+  if (kMaxLanes > 1 && i < end) body(i, FirstLanes{end - i}, Index<1>());
+}
+
+// body(T()) with the storage type of a tensor.
+template <typename Body>
+HWY_INLINE void with_storage(DType dtype, const Body& body) {
+  switch (dtype) {
+    case DType::kF32:
+      return body(float());
+    case DType::kBF16:
+      return body(bfloat16());
+    case DType::kF16:
+      return body(float16());
+    default:
+      PHALANX_CHECK(false, "the CPU kernels compute on f32, bf16 and f16, not on {}",
+                    name_of(dtype));
+  }
+}
+
+// to[i] = from[i], rounded where T is narrower.
+template <typename From, typename T>
+HWY_INLINE void convert(const From* from, T* to, std::int64_t count) {
+  for_vectors(0, count, [=](std::int64_t i, auto lanes) HWY_ATTR {
+    lanes.store(lanes.load(from + i), to + i);
+  });
+}
+template <typename T>
+HWY_INLINE void convert(const T* from, T* to, std::int64_t count) {
+  std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+}  // namespace phalanx::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target toggle

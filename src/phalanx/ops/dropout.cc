@@ -1,0 +1,29 @@
+#include "phalanx/ops/dropout.h"
+
+#include "phalanx/ops/backend.h"
+#include "phalanx/ops/check.h"
+
+namespace phalanx::ops {
+
+OpCost cost(const BiasDropoutResidual& op) {
+  return {"bias_dropout_residual", 0, bytes_of(op.x, op.bias, op.residual), bytes_of(op.out)};
+}
+OpCost cost(const DropoutBackward& op) {
+  return {"dropout_backward", 0, bytes_of(op.dout), bytes_of(op.dx)};
+}
+
+void bias_dropout_residual(Context& context, const BiasDropoutResidual& op) {
+  expect_shape("bias_dropout_residual", "out", op.out, op.x.shape);
+  expect_shape("bias_dropout_residual", "residual", op.residual, op.x.shape);
+  if (op.bias) expect_shape("bias_dropout_residual", "bias", op.bias, {op.x.shape[2]});
+  expect_rows("bias_dropout_residual", op.rows, op.x.shape[0], op.x.shape[1]);
+  enqueue(context, op);
+}
+
+void dropout_backward(Context& context, const DropoutBackward& op) {
+  expect_shape("dropout_backward", "dx", op.dx, op.dout.shape);
+  expect_rows("dropout_backward", op.rows, op.dout.shape[0], op.dout.shape[1]);
+  enqueue(context, op);
+}
+
+}  // namespace phalanx::ops

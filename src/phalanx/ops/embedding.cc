@@ -1,0 +1,70 @@
+#include "phalanx/ops/embedding.h"
+
+#include "phalanx/ops/backend.h"
+#include "phalanx/ops/check.h"
+
+namespace phalanx::ops {
+namespace {
+
+void expect_ids(std::string_view op, const Tensor& ids, const Tensor& rows) {
+  expect_shape(op, "ids", ids, {rows.shape[0], rows.shape[1]});
+  expect_dtype(op, "ids", ids, DType::kI32);
+}
+
+}  // namespace
+
+OpCost cost(const EmbeddingForward& op) {
+  return {"embedding_forward", 0, bytes_of(op.ids, op.y), bytes_of(op.y)};
+}
+OpCost cost(const AddPositions& op) {
+  return {"add_positions", 0, bytes_of(op.x, op.x, op.ids), bytes_of(op.out)};
+}
+OpCost cost(const EmbeddingGradient& op) {
+  return {"embedding_gradient", 0, bytes_of(op.ids, op.dy, op.dy), bytes_of(op.dy)};
+}
+OpCost cost(const SparseEmbeddingGradient& op) {
+  return {"sparse_embedding_gradient", 0, bytes_of(op.ids, op.dy, op.dy), bytes_of(op.dy)};
+}
+OpCost cost(const SparseEmbeddingJoin& op) {
+  return {"sparse_embedding_join", 0, bytes_of(op.values, op.values), bytes_of(op.values)};
+}
+
+void embedding_forward(Context& context, const EmbeddingForward& op) {
+  expect_ids("embedding_forward", op.ids, op.y);
+  expect_shape("embedding_forward", "table", op.table, {op.table.shape[0], op.y.shape[2]});
+  enqueue(context, op);
+}
+
+void add_positions(Context& context, const AddPositions& op) {
+  expect_shape("add_positions", "out", op.out, op.x.shape);
+  expect_ids("add_positions", op.ids, op.x);
+  expect_shape("add_positions", "table", op.table, {op.table.shape[0], op.x.shape[2]});
+  expect_rows("add_positions", op.rows, op.x.shape[0], op.x.shape[1]);
+  enqueue(context, op);
+}
+
+void embedding_gradient(Context& context, const EmbeddingGradient& op) {
+  expect_ids("embedding_gradient", op.ids, op.dy);
+  expect_shape("embedding_gradient", "dtable", op.dtable, {op.dtable.shape[0], op.dy.shape[2]});
+  expect_full_precision("embedding_gradient", "dtable", op.dtable);
+  enqueue(context, op);
+}
+
+void sparse_embedding_gradient(Context& context, const SparseEmbeddingGradient& op) {
+  expect_ids("sparse_embedding_gradient", op.ids, op.dy);
+  expect_shape("sparse_embedding_gradient", "values", op.values,
+               {op.rows.shape[0], op.dy.shape[2]});
+  expect_shape("sparse_embedding_gradient", "count", op.count, {1});
+  expect_full_precision("sparse_embedding_gradient", "values", op.values);
+  enqueue(context, op);
+}
+
+void sparse_embedding_join(Context& context, const SparseEmbeddingJoin& op) {
+  expect_shape("sparse_embedding_join", "slots", op.slots, {op.dtable.shape[0]});
+  expect_shape("sparse_embedding_join", "values", op.values,
+               {op.rows.shape[0], op.dtable.shape[1]});
+  expect_full_precision("sparse_embedding_join", "dtable", op.dtable);
+  enqueue(context, op);
+}
+
+}  // namespace phalanx::ops

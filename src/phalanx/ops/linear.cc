@@ -1,0 +1,55 @@
+#include "phalanx/ops/linear.h"
+
+#include "phalanx/ops/backend.h"
+#include "phalanx/ops/check.h"
+
+namespace phalanx::ops {
+
+OpCost cost(const LinearForward& op) {
+  return {"linear_forward", 2 * op.y.count() * op.x.shape[1], bytes_of(op.x, op.weight, op.bias),
+          bytes_of(op.y)};
+}
+OpCost cost(const LinearInputGradient& op) {
+  return {"linear_input_gradient", 2 * op.dx.count() * op.dy.shape[1], bytes_of(op.dy, op.weight),
+          bytes_of(op.dx)};
+}
+OpCost cost(const LinearWeightGradient& op) {
+  return {"linear_weight_gradient", 2 * op.dweight.count() * op.x.shape[0],
+          bytes_of(op.dy, op.x) + (op.accumulate ? op.dweight.bytes() : 0), bytes_of(op.dweight)};
+}
+OpCost cost(const BiasGradient& op) {
+  return {"bias_gradient", 0, bytes_of(op.dy, op.dbias), bytes_of(op.dbias)};
+}
+
+void linear_forward(Context& context, const LinearForward& op) {
+  const auto rows = op.x.shape[0];
+  const auto n = op.weight.shape[0];
+  expect_shape("linear_forward", "weight", op.weight, {n, op.x.shape[1]});
+  expect_shape("linear_forward", "y", op.y, {rows, n});
+  if (op.bias) expect_shape("linear_forward", "bias", op.bias, {n});
+  enqueue(context, op);
+}
+
+void linear_input_gradient(Context& context, const LinearInputGradient& op) {
+  const auto rows = op.dy.shape[0];
+  const auto n = op.dy.shape[1];
+  expect_shape("linear_input_gradient", "weight", op.weight, {n, op.dx.shape[1]});
+  expect_shape("linear_input_gradient", "dx", op.dx, {rows, op.dx.shape[1]});
+  enqueue(context, op);
+}
+
+void linear_weight_gradient(Context& context, const LinearWeightGradient& op) {
+  const auto rows = op.dy.shape[0];
+  expect_shape("linear_weight_gradient", "x", op.x, {rows, op.x.shape[1]});
+  expect_shape("linear_weight_gradient", "dweight", op.dweight, {op.dy.shape[1], op.x.shape[1]});
+  expect_full_precision("linear_weight_gradient", "dweight", op.dweight);
+  enqueue(context, op);
+}
+
+void bias_gradient(Context& context, const BiasGradient& op) {
+  expect_shape("bias_gradient", "dbias", op.dbias, {op.dy.shape[1]});
+  expect_full_precision("bias_gradient", "dbias", op.dbias);
+  enqueue(context, op);
+}
+
+}  // namespace phalanx::ops

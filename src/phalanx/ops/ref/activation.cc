@@ -1,0 +1,55 @@
+#include <cmath>
+#include <numbers>
+
+#include "phalanx/ops/ref/access.h"
+#include "phalanx/ops/ref/execute.h"
+
+namespace phalanx::ref {
+namespace {
+
+constexpr double kCubic = 0.044715;
+const double kTanhScale = std::sqrt(2.0 / std::numbers::pi);
+
+double gelu(ops::Gelu kind, double x) {
+  if (kind == ops::Gelu::kErf) return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
+  return 0.5 * x * (1.0 + std::tanh(kTanhScale * (x + kCubic * x * x * x)));
+}
+
+double gelu_derivative(ops::Gelu kind, double x) {
+  if (kind == ops::Gelu::kErf) {
+    const double density = std::exp(-0.5 * x * x) / std::sqrt(2.0 * std::numbers::pi);
+    return 0.5 * std::erfc(-x / std::numbers::sqrt2) + x * density;
+  }
+  const double tanh = std::tanh(kTanhScale * (x + kCubic * x * x * x));
+  const double inner = kTanhScale * (1.0 + 3.0 * kCubic * x * x);
+  return 0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - tanh * tanh) * inner;
+}
+
+}  // namespace
+
+void execute(RefDevice& /*device*/, const ops::BiasGeluForward& op, const Tensor& /*scratch*/) {
+  const Array x = read(op.x);
+  const Array bias = read(op.bias);
+  Array y(x.shape);
+  for (std::int64_t r = 0; r < x.shape[0]; ++r) {
+    for (std::int64_t i = 0; i < x.shape[1]; ++i) {
+      y(r, i) = gelu(op.kind, op.bias ? x(r, i) + bias(i) : x(r, i));
+    }
+  }
+  write(op.y, y);
+}
+
+void execute(RefDevice& /*device*/, const ops::BiasGeluBackward& op, const Tensor& /*scratch*/) {
+  const Array dy = read(op.dy);
+  const Array x = read(op.x);
+  const Array bias = read(op.bias);
+  Array dx(x.shape);
+  for (std::int64_t r = 0; r < x.shape[0]; ++r) {
+    for (std::int64_t i = 0; i < x.shape[1]; ++i) {
+      dx(r, i) = dy(r, i) * gelu_derivative(op.kind, op.bias ? x(r, i) + bias(i) : x(r, i));
+    }
+  }
+  write(op.dx, dx);
+}
+
+}  // namespace phalanx::ref

@@ -1,0 +1,48 @@
+#include "phalanx/ops/ref/access.h"
+#include "phalanx/ops/ref/execute.h"
+
+namespace phalanx::ref {
+namespace {
+
+double multiplier(const Dropout& dropout, const Coordinates& rows, std::int64_t s, std::int64_t b,
+                  std::int64_t feature) {
+  if (dropout.probability == 0.0) return 1.0;
+  return dropout_multiplier(dropout, dropout.site, rows.sample(s, b), rows.position(s, b), feature);
+}
+
+}  // namespace
+
+void execute(RefDevice& /*device*/, const ops::BiasDropoutResidual& op, const Tensor& /*scratch*/) {
+  const Array x = read(op.x);
+  const Array bias = read(op.bias);
+  const Array residual = read(op.residual);
+  const Coordinates rows(op.rows);
+  Array out(x.shape);
+  for (std::int64_t s = 0; s < x.shape[0]; ++s) {
+    for (std::int64_t b = 0; b < x.shape[1]; ++b) {
+      for (std::int64_t i = 0; i < x.shape[2]; ++i) {
+        const double biased = op.bias ? round_to(op.out.dtype, x(s, b, i) + bias(i)) : x(s, b, i);
+        const double dropped =
+            round_to(op.out.dtype, biased * multiplier(op.dropout, rows, s, b, i));
+        out(s, b, i) = residual(s, b, i) + dropped;
+      }
+    }
+  }
+  write(op.out, out);
+}
+
+void execute(RefDevice& /*device*/, const ops::DropoutBackward& op, const Tensor& /*scratch*/) {
+  const Array dout = read(op.dout);
+  const Coordinates rows(op.rows);
+  Array dx(dout.shape);
+  for (std::int64_t s = 0; s < dx.shape[0]; ++s) {
+    for (std::int64_t b = 0; b < dx.shape[1]; ++b) {
+      for (std::int64_t i = 0; i < dx.shape[2]; ++i) {
+        dx(s, b, i) = dout(s, b, i) * multiplier(op.dropout, rows, s, b, i);
+      }
+    }
+  }
+  write(op.dx, dx);
+}
+
+}  // namespace phalanx::ref

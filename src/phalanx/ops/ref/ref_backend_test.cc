@@ -1,0 +1,205 @@
+// Ops that no finite difference checks, against values worked out by hand.
+
+#include "phalanx/ops/ref/ref_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "phalanx/ops/cases/operands.h"
+#include "phalanx/ops/ref/access.h"
+
+namespace phalanx::ops {
+namespace {
+
+class RefBackend : public testing::Test {
+ protected:
+  Tensor vector(DType dtype, const std::vector<double>& values) {
+    return operands_.values(dtype, {static_cast<std::int64_t>(values.size())}, values);
+  }
+  Tensor full(const std::vector<double>& values) { return vector(DType::kF64, values); }
+  Tensor one(double value) { return full({value}); }
+  static void expect_near(const Tensor& tensor, const std::vector<double>& expected,
+                          double tolerance = 1e-14) {
+    const auto got = ref::read(tensor).values;
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], tolerance) << i;
+  }
+
+  Arena memory_{"operands", 1 << 20};
+  Arena workspace_{"workspace", 1 << 20};
+  std::unique_ptr<Backend> backend_ = make_ref_backend();
+  Context context_{.backend = *backend_, .workspace = workspace_};
+  Operands operands_{memory_, DType::kF64, context_};
+};
+
+TEST_F(RefBackend, LossSeed) {
+  const LossSeed constant{.seed = one(9), .loss_scale = one(1024), .mask = {}, .factor = 1.0 / 8};
+  loss_seed(context_, constant);
+  expect_near(constant.seed, {128});
+  const LossSeed mean{one(9), one(1024), full({1, 0, 1, 1, 1}), 1.0 / 8};
+  loss_seed(context_, mean);
+  expect_near(mean.seed, {32});
+  const LossSeed nothing{one(9), one(1024), full({0, 0}), 1.0 / 8};
+  loss_seed(context_, nothing);
+  expect_near(nothing.seed, {0});
+}
+
+TEST_F(RefBackend, LossAccumulateAdds) {
+  const LossAccumulate op{one(10), one(2), full({1.5, 2.5, 4}), full({1, 0, 0.5})};
+  loss_accumulate(context_, op);
+  expect_near(op.sum, {13.5});
+  expect_near(op.count, {3.5});
+}
+
+// Two tokens of probability 3/4 and 1/4, and one column of padding.
+TEST_F(RefBackend, CrossEntropy) {
+  const CrossEntropy op{
+      .loss = full({9, 9}),
+      .dlogits = operands_.output({2, 3}),
+      .logits = operands_.values(DType::kF64, {2, 3},
+                                 std::vector{std::log(3.0), 0.0, 1e9, 7.0, 7.0, 1e9}),
+      .targets = vector(DType::kI32, {0, 1}),
+      .mask = full({1, 0.5}),
+      .seed = one(8),
+      .vocabulary = 2};
+  cross_entropy(context_, op);
+  expect_near(op.loss, {std::log(4.0 / 3.0), std::numbers::ln2});
+  expect_near(op.dlogits, {-2, 2, 0, 2, -2, 0});
+}
+
+TEST_F(RefBackend, AdamTakesTwoSteps) {
+  Adam op{.weight = full({1, -2}),
+          .storage = vector(DType::kBF16, {0, 0}),
+          .gradient = full({4, -8}),
+          .exp_avg = full({0, 0}),
+          .exp_avg_sq = full({0, 0}),
+          .factor = one(0.5),
+          .skip = one(0),
+          .lr = 0.1,
+          .beta1 = 0.5,
+          .beta2 = 0.75,
+          .epsilon = 0.0,
+          .weight_decay = 0.25,
+          .step = 1};
+  // g = (2, -4); the first corrected update is the sign of g.
+  adam(context_, op);
+  expect_near(op.exp_avg, {1, -2});
+  expect_near(op.exp_avg_sq, {1, 4});
+  expect_near(op.weight, {1 - 0.1 * 1.25, -2 + 0.1 * 1.5});
+  expect_near(op.storage, {0.875, -1.8515625});
+  // g = (-2, 0): m = (-0.5, -1), v = (1.75, 3); corrections 1 - 0.25 and 1 - 0.5625.
+  op.gradient = full({-4, 0});
+  op.step = 2;
+  adam(context_, op);
+  expect_near(op.exp_avg, {-0.5, -1});
+  expect_near(op.exp_avg_sq, {1.75, 3});
+  const double first = (-0.5 / 0.75) / std::sqrt(1.75 / 0.4375);
+  const double second = (-1 / 0.75) / std::sqrt(3 / 0.4375);
+  expect_near(op.weight,
+              {0.875 - 0.1 * (first + 0.25 * 0.875), -1.85 - 0.1 * (second - 0.25 * 1.85)});
+}
+
+TEST_F(RefBackend, AdamAddsEpsilonAfterTheRoot) {
+  const Adam op{.weight = one(0),
+                .storage = {},
+                .gradient = one(1e-3),
+                .exp_avg = one(0),
+                .exp_avg_sq = one(0),
+                .factor = one(1),
+                .skip = one(0),
+                .lr = 1,
+                .epsilon = 1e-3};
+  adam(context_, op);
+  expect_near(op.weight, {-0.5}, 1e-12);
+}
+
+TEST_F(RefBackend, SquareSum) {
+  const SquareSum op{.sum = one(9), .x = full({3, -4, 12})};
+  square_sum(context_, op);
+  expect_near(op.sum, {169});
+}
+
+TEST_F(RefBackend, GradientFactor) {
+  GradientFactor op{.norm = one(9),
+                    .factor = one(9),
+                    .skip = one(9),
+                    .square_sums = full({900, 1600}),
+                    .tokens = one(50),
+                    .loss_scale = one(4),
+                    .expected_tokens = 100,
+                    .clip = 0};
+  // average = 100 / 50 / 4 = 1/2, norm = 50 / 2.
+  gradient_factor(context_, op);
+  expect_near(op.norm, {25});
+  expect_near(op.factor, {0.5});
+  expect_near(op.skip, {0});
+  op.clip = 5;
+  gradient_factor(context_, op);
+  expect_near(op.norm, {25});
+  expect_near(op.factor, {0.5 * 5 / (25 + 1e-6)});
+  op.clip = 30;
+  gradient_factor(context_, op);
+  expect_near(op.factor, {0.5});
+  op.tokens = {};
+  gradient_factor(context_, op);
+  expect_near(op.norm, {12.5});
+  expect_near(op.factor, {0.25});
+  op.tokens = one(0);
+  gradient_factor(context_, op);
+  expect_near(op.norm, {0});
+  expect_near(op.factor, {0});
+  for (const double sum :
+       {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    op.square_sums = full({900, sum});
+    op.tokens = one(50);
+    gradient_factor(context_, op);
+    expect_near(op.skip, {1});
+  }
+}
+
+TEST_F(RefBackend, AccumulatingOpsAdd) {
+  const Tensor x = operands_.values(DType::kF64, {2, 1}, std::vector{2.0, 3.0});
+  const Tensor dy = operands_.values(DType::kF64, {2, 1}, std::vector{5.0, 7.0});
+  LinearWeightGradient weight{operands_.filled(DType::kF64, {1, 1}, 100), dy, x};
+  linear_weight_gradient(context_, weight);
+  expect_near(weight.dweight, {131});
+  weight.accumulate = false;
+  linear_weight_gradient(context_, weight);
+  expect_near(weight.dweight, {31});
+  const BiasGradient bias{one(100), dy};
+  bias_gradient(context_, bias);
+  expect_near(bias.dbias, {112});
+}
+
+// The probability of 1/2 drops about half, and what is kept is exactly doubled; the mask of a row
+// depends on its coordinates alone.
+TEST_F(RefBackend, DropoutFollowsTheCoordinates) {
+  const auto mask = [&](const RowCoordinates& rows, std::int64_t s, std::int64_t b) {
+    const DropoutBackward op{.dx = operands_.output({s, b, 256}),
+                             .dout = operands_.filled(DType::kF64, {s, b, 256}, 1.0),
+                             .dropout = case_dropout(0.5),
+                             .rows = rows};
+    dropout_backward(context_, op);
+    return ref::read(op.dx);
+  };
+  const RowCoordinates rows = operands_.rows(4, 2);
+  const ref::Array whole = mask(rows, 4, 2);
+  int kept = 0;
+  for (const double value : whole.values) {
+    EXPECT_TRUE(value == 0.0 || value == 2.0);
+    kept += value == 2.0 ? 1 : 0;
+  }
+  EXPECT_NEAR(kept, 1024, 100);
+  const auto last_column = [](const Tensor& tensor) {
+    return tensor.slice(0, 3, 1).slice(1, 1, 1);
+  };
+  const ref::Array part = mask(
+      {last_column(rows.sample), last_column(rows.position), last_column(rows.document)}, 1, 1);
+  for (std::int64_t i = 0; i < 256; ++i) EXPECT_EQ(part(0, 0, i), whole(3, 1, i));
+}
+
+}  // namespace
+}  // namespace phalanx::ops

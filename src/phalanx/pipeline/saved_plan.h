@@ -1,0 +1,47 @@
+#pragma once
+// Where every saved tensor of a program lies in the rank's one pool. The list of actions says when
+// each block is born and dies (unit by unit within an action), so a fixed offset is packed for each
+// before the first byte moves.
+
+#include <span>
+#include <vector>
+
+#include "phalanx/model/chunk.h"
+#include "phalanx/pipeline/action.h"
+
+namespace phalanx {
+
+class SavedPlan {
+ public:
+  // `blocks[chunk]` are the chunk's saved blocks, the same for every microbatch. The program must
+  // have been verified.
+  SavedPlan(const Program& program, const std::vector<std::vector<SavedBlock>>& blocks);
+
+  // The pool's size.
+  std::int64_t bytes() const { return bytes_; }
+  // Byte offsets of the blocks of one microbatch on one chunk.
+  std::span<const std::int64_t> offsets(int chunk, int microbatch) const;
+  // What a microbatch holds between its forward and its backward pass.
+  std::int64_t bytes_per_microbatch(int chunk) const {
+    return bytes_per_microbatch_[static_cast<std::size_t>(chunk)];
+  }
+  // The most microbatches of a chunk that hold saved tensors at once.
+  int microbatches_in_flight(int chunk) const {
+    return in_flight_[static_cast<std::size_t>(chunk)];
+  }
+
+ private:
+  std::size_t index(int chunk, int microbatch) const {
+    return static_cast<std::size_t>(chunk) * static_cast<std::size_t>(microbatches_) +
+           static_cast<std::size_t>(microbatch);
+  }
+
+  int microbatches_;
+  std::int64_t bytes_ = 0;
+  std::vector<std::int64_t> bytes_per_microbatch_;
+  std::vector<int> in_flight_;
+  std::vector<std::vector<std::int64_t>> layouts_;  // distinct offset tables
+  std::vector<std::size_t> layout_of_;              // by index()
+};
+
+}  // namespace phalanx

@@ -1,0 +1,83 @@
+#pragma once
+// For this folder's tests: a directory of its own, small vocabularies on disk, and the message of
+// an expected error.
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/tokenizer/bpe_files.h"
+#include "phalanx/tokenizer/byte_symbols.h"
+
+namespace phalanx::tokenizer_test {
+
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string name = testing::TempDir() + "phalanx_tokenizer_XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) throw SystemError("cannot make {}", name);
+    path_ = name;
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+
+  std::filesystem::path file(std::string_view name) const { return path_ / name; }
+  std::filesystem::path write(std::string_view name, std::string_view text) const {
+    std::ofstream(file(name), std::ios::binary) << text;  // not durable: tests write much
+    return file(name);
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// What the function throws; fails where it throws nothing or another class.
+template <typename Expected, typename Function>
+std::string message_of(Function&& function) {
+  try {
+    function();
+  } catch (const Expected& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "another class of error: " << error.what();
+    return {};
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+// 256 byte symbols, the results of the merges (pairs of byte strings) in order, the end of text
+// last.
+inline BpeTables make_tables(const std::vector<std::pair<std::string, std::string>>& merges) {
+  BpeTables tables;
+  for (int id = 0; id < kByteSymbols; ++id) {
+    tables.tokens.emplace_back(1, static_cast<char>(byte_of_symbol(id)));
+  }
+  for (const auto& [left, right] : merges) tables.tokens.push_back(left + right);
+  const auto id_of = [&tables](const std::string& token) {
+    const auto found = std::find(tables.tokens.begin(), tables.tokens.end(), token);
+    return static_cast<std::int32_t>(found - tables.tokens.begin());
+  };
+  for (const auto& [left, right] : merges) {
+    tables.merges.push_back({id_of(left), id_of(right), id_of(left + right)});
+  }
+  tables.end_of_text = static_cast<std::int32_t>(tables.tokens.size());
+  tables.tokens.emplace_back(kEndOfText);
+  return tables;
+}
+
+}  // namespace phalanx::tokenizer_test

@@ -1,0 +1,95 @@
+#include "phalanx/tokenizer/tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "phalanx/base/error.h"
+#include "phalanx/tokenizer/null_tokenizer.h"
+#include "phalanx/tokenizer/test_files.h"
+
+namespace phalanx {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using tokenizer_test::make_tables;
+using tokenizer_test::message_of;
+using tokenizer_test::TemporaryDirectory;
+
+using Ids = std::vector<std::int32_t>;
+
+TEST(NullTokenizer, TextIsIds) {
+  const NullTokenizer tokenizer(100);
+  EXPECT_EQ(tokenizer.vocab_size(), 101);
+  EXPECT_EQ(tokenizer.end_of_document(), 100);
+  EXPECT_THAT(tokenizer.encode(" 0 7\t99\r\n100  "), ElementsAre(0, 7, 99, 100));
+  EXPECT_THAT(tokenizer.encode(" \n"), IsEmpty());
+  EXPECT_EQ(tokenizer.decode(Ids{0, 7, 100}), "0 7 100");
+  EXPECT_EQ(tokenizer.decode({}), "");
+}
+
+TEST(NullTokenizer, WhatIsNoIdIsAnError) {
+  const NullTokenizer tokenizer(100);
+  for (const std::string word :
+       {"101", "-1", "+1", "x", "1.5", "1x", "99999999999999999999", "0x1", "\xff"}) {
+    EXPECT_THAT(message_of<DataError>([&] { tokenizer.encode("5 " + word + " 6"); }),
+                AllOf(HasSubstr("'" + word + "' (word 2, byte 2)"), HasSubstr("from 0 to 100")));
+  }
+  for (const std::int32_t id : {-1, 101}) {
+    EXPECT_THAT(message_of<DataError>([&] {
+                  tokenizer.decode({&id, 1});
+                }),
+                HasSubstr("token id " + std::to_string(id) + " is outside 0 to 100"));
+  }
+}
+
+TEST(NullTokenizer, VocabSizeOutOfRange) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
+  for (const std::int64_t size : {std::int64_t{-5}, std::int64_t{0}, kMax}) {
+    EXPECT_THAT(message_of<ConfigError>([&] { NullTokenizer{size}; }),
+                HasSubstr("--vocab-size " + std::to_string(size) + " is out of range"));
+  }
+  EXPECT_EQ(NullTokenizer(kMax - 1).vocab_size(), kMax);
+}
+
+TEST(MakeTokenizer, EachType) {
+  const auto null = make_tokenizer({"NullTokenizer", {}, {}, 10});
+  EXPECT_EQ(null->name(), "NullTokenizer");
+  EXPECT_EQ(null->vocab_size(), 11);
+
+  const TemporaryDirectory directory;
+  const auto vocab = directory.file("vocab.json");
+  const auto merges = directory.file("merges.txt");
+  write_bpe_files(make_tables({{"a", "b"}}), vocab, merges);
+  const auto bpe = make_tokenizer({"GPT2BPETokenizer", vocab, merges, 0});
+  EXPECT_EQ(bpe->name(), "GPT2BPETokenizer");
+  EXPECT_THAT(bpe->encode("ab"), ElementsAre(256));
+  EXPECT_EQ(make_tokenizer({"GPT2BPETokenizer", vocab, merges, 258})->vocab_size(), 258);
+  EXPECT_THAT(message_of<ConfigError>([&] {
+                make_tokenizer({"GPT2BPETokenizer", vocab, merges, 300});
+              }),
+              AllOf(HasSubstr("--vocab-size 300"), HasSubstr("258 tokens")));
+}
+
+TEST(MakeTokenizer, NamesTheFlag) {
+  const auto error = [](const TokenizerOptions& options) {
+    return message_of<ConfigError>([&] { make_tokenizer(options); });
+  };
+  for (const std::string type : {"", "gpt2", "SentencePieceTokenizer"}) {
+    EXPECT_THAT(
+        error({type, {}, {}, 0}),
+        HasSubstr("--tokenizer-type '" + type + "' is not one of GPT2BPETokenizer, NullTokenizer"));
+  }
+  EXPECT_THAT(error({"GPT2BPETokenizer", {}, "m", 0}), HasSubstr("--vocab-file is missing"));
+  EXPECT_THAT(error({"GPT2BPETokenizer", "v", {}, 0}), HasSubstr("--merge-file is missing"));
+  EXPECT_THAT(error({"NullTokenizer", {}, {}, 0}), HasSubstr("--vocab-size is missing"));
+  EXPECT_THAT(error({"NullTokenizer", "v", {}, 5}), HasSubstr("--vocab-file does not belong"));
+  EXPECT_THAT(error({"NullTokenizer", {}, "m", 5}), HasSubstr("--merge-file does not belong"));
+}
+
+}  // namespace
+}  // namespace phalanx

@@ -1,0 +1,101 @@
+#include "phalanx/tokenizer/word_splitter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace phalanx {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::vector<std::string> split(std::string_view text) {
+  const WordSplitter splitter;
+  WordCursor cursor(splitter, text);
+  std::vector<std::string> words;
+  for (auto word = cursor.next(); !word.empty(); word = cursor.next()) words.emplace_back(word);
+  return words;
+}
+
+TEST(WordSplitter, SplitsAsGpt2) {
+  EXPECT_THAT(split("Hello world"), ElementsAre("Hello", " world"));
+  EXPECT_THAT(split("In 1611, King James's men"),
+              ElementsAre("In", " 1611", ",", " King", " James", "'s", " men"));
+  EXPECT_THAT(split("abc123def"), ElementsAre("abc", "123", "def"));
+  EXPECT_THAT(split("#include <x.h>"), ElementsAre("#", "include", " <", "x", ".", "h", ">"));
+  EXPECT_THAT(split("<|endoftext|>"), ElementsAre("<|", "endoftext", "|>"));
+  EXPECT_THAT(split(""), IsEmpty());
+}
+
+TEST(WordSplitter, ContractionsAreLowerCaseOnly) {
+  EXPECT_THAT(split("I'm you've we're he'd it'll don't that's"),
+              ElementsAre("I", "'m", " you", "'ve", " we", "'re", " he", "'d", " it", "'ll", " don",
+                          "'t", " that", "'s"));
+  EXPECT_THAT(split("IT'S 'LL"), ElementsAre("IT", "'", "S", " '", "LL"));
+  EXPECT_THAT(split("x'sy 's"), ElementsAre("x", "'s", "y", " '", "s"));
+}
+
+TEST(WordSplitter, TheLastSpaceOfARunJoinsTheNextWord) {
+  EXPECT_THAT(split("a   b"), ElementsAre("a", "  ", " b"));
+  EXPECT_THAT(split("a\n\nb"), ElementsAre("a", "\n", "\n", "b"));
+  EXPECT_THAT(split("a \t b"), ElementsAre("a", " \t", " b"));
+  EXPECT_THAT(split("a  \n"), ElementsAre("a", "  \n"));
+  EXPECT_THAT(split("  "), ElementsAre("  "));
+}
+
+TEST(WordSplitter, KnowsUnicode) {
+  // Letters, numbers of all kinds (Nd, Nl, No), combining marks (neither), ideographic spaces.
+  EXPECT_THAT(split("caf\u00e9 \u4e16\u754c \u03b1\u03b2"),
+              ElementsAre("caf\u00e9", " \u4e16\u754c", " \u03b1\u03b2"));
+  EXPECT_THAT(split("a\u00bd\u21602\u00b2"), ElementsAre("a", "\u00bd\u21602\u00b2"));
+  EXPECT_THAT(split("e\u0301x"), ElementsAre("e", "\u0301", "x"));
+  EXPECT_THAT(split("a\u3000\u3000b"), ElementsAre("a", "\u3000", "\u3000", "b"));
+  EXPECT_THAT(split("\U0001f600\U0001f601 \U0001d400"),
+              ElementsAre("\U0001f600\U0001f601", " \U0001d400"));
+}
+
+TEST(WordSplitter, WhiteSpaceIsUnicodesProperty) {
+  const std::vector<std::string> spaces = {
+      "\t",     "\n",     "\v",     "\f",     "\r",     " ",      "\u0085", "\u00a0",
+      "\u1680", "\u2000", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
+  for (const auto& space : spaces) {
+    EXPECT_THAT(split("a" + space + space + "\n"), ElementsAre("a", space + space + "\n"));
+  }
+  const std::vector<std::string> others = {"\u180e", "\u200b", "\ufeff",
+                                           "\x1c",   "\x1f",   std::string(1, '\0')};
+  for (const auto& other : others) {
+    EXPECT_THAT(split("a" + other + other + "\n"), ElementsAre("a", other + other, "\n"));
+  }
+}
+
+TEST(WordSplitter, ARunOfInvalidBytesIsAWord) {
+  EXPECT_THAT(split("ab\xff\xfe cd"), ElementsAre("ab", "\xff\xfe", " cd"));
+  EXPECT_THAT(split("ab \x80"), ElementsAre("ab", " ", "\x80"));
+  EXPECT_THAT(split("\xe4\xb8"), ElementsAre("\xe4\xb8"));  // cut short
+  EXPECT_THAT(split("\xe4\xb8"
+                    "a"),
+              ElementsAre("\xe4\xb8", "a"));
+  // What a lax decoder would read as a character would join the "!".
+  const std::vector<std::string> forbidden = {
+      "\xc0\xaf",         "\xc1\xbf",        "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf",  // overlong
+      "\xed\xa0\x80",     "\xed\xbf\xbf",                                         // surrogates
+      "\xf4\x90\x80\x80", "\xf5\x80\x80\x80"};                                    // above U+10FFFF
+  for (const auto& bytes : forbidden) EXPECT_THAT(split("!" + bytes), ElementsAre("!", bytes));
+  EXPECT_THAT(split("\xf4\x8f\xbf\xbf"
+                    "\xff"),
+              ElementsAre("\xf4\x8f\xbf\xbf", "\xff"));  // U+10FFFF itself is a character
+}
+
+TEST(WordSplitter, LongRunsNeedNoStack) {
+  const std::string letters(1 << 20, 'a');
+  const std::string spaces(1 << 20, ' ');
+  EXPECT_THAT(split(letters), ElementsAre(letters));
+  EXPECT_THAT(split(spaces + "b"), ElementsAre(spaces.substr(1), " b"));
+}
+
+}  // namespace
+}  // namespace phalanx

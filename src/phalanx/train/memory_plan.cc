@@ -1,0 +1,66 @@
+#include "phalanx/train/memory_plan.h"
+
+#include <numeric>
+
+#include "phalanx/base/error.h"
+#include "phalanx/ops/meta/meta_backend.h"
+
+namespace phalanx {
+namespace {
+
+// The program and its libraries, oneDNN's generated code, and a stack and allocator arena per
+// thread.
+constexpr std::int64_t kLibraryBytes = 160LL << 20;
+constexpr std::int64_t kLibraryBytesPerThread = 16LL << 20;
+
+std::vector<std::int64_t> planned(const MemoryPlan& plan) {
+  return {plan.parameters, plan.main_parameters, plan.gradients,    plan.optimizer,
+          plan.saved,      plan.workspace,       plan.communication};
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
+                       cpu::ProductPrecision products) {
+  RankArenas arenas = RankArenas::planning();
+  const auto backend = make_meta_backend(static_cast<int>(config.threads_per_rank), products);
+  Rank rank(config, model, *backend, arenas);
+  const Rank::Rehearsal rehearsal = rank.rehearse();
+  const auto marks = arenas.high_water();
+  MemoryPlan plan{.parameters = marks[0],
+                  .main_parameters = marks[1],
+                  .gradients = marks[2],
+                  .optimizer = marks[3],
+                  .saved = marks[4],
+                  .workspace = marks[5],
+                  .communication = marks[6],
+                  .total = std::accumulate(marks.begin(), marks.end(), std::int64_t{0}),
+                  .library_bound = kLibraryBytes + config.threads_per_rank * kLibraryBytesPerThread,
+                  .saved_per_microbatch = rehearsal.saved_per_microbatch,
+                  .microbatches_in_flight = rehearsal.microbatches_in_flight,
+                  .flops_per_step = rehearsal.flops_per_step};
+  for (const ParamSpec& spec : rank.table().specs()) plan.model_parameters += true_count(spec);
+  return plan;
+}
+
+RankArenas allocate_arenas(const MemoryPlan& plan) {
+  return {.parameters = Arena("parameters", plan.parameters),
+          .main_parameters = Arena("main parameters", plan.main_parameters),
+          .gradients = Arena("gradients", plan.gradients),
+          .optimizer = Arena("optimizer", plan.optimizer),
+          .saved = Arena("saved", plan.saved),
+          .workspace = Arena("workspace", plan.workspace),
+          .communication = Arena("communication", plan.communication)};
+}
+
+void check_high_water(const MemoryPlan& plan, const RankArenas& arenas) {
+  const auto expected = planned(plan);
+  const auto used = arenas.all();
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    PHALANX_CHECK(used[i]->high_water() == expected[i],
+                  "the {} arena was planned with {} bytes and used {}", used[i]->name(),
+                  expected[i], used[i]->high_water());
+  }
+}
+
+}  // namespace phalanx

@@ -1,0 +1,41 @@
+#pragma once
+// The memory of a rank before its first byte moves: a rehearsal on the planning backend, and the
+// comparison with what a run really used.
+
+#include <cstdint>
+
+#include "phalanx/ops/cpu/device.h"
+#include "phalanx/train/rank.h"
+
+namespace phalanx {
+
+struct MemoryPlan {
+  // Bytes, by arena.
+  std::int64_t parameters = 0;
+  std::int64_t main_parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer = 0;
+  std::int64_t saved = 0;
+  std::int64_t workspace = 0;
+  std::int64_t communication = 0;
+  std::int64_t total = 0;
+  // What libraries and the program itself may take beside the arenas: a bound, not a measurement.
+  std::int64_t library_bound = 0;
+
+  std::int64_t saved_per_microbatch = 0;
+  int microbatches_in_flight = 0;
+  std::int64_t model_parameters = 0;  // of this rank, without vocabulary padding
+  std::int64_t flops_per_step = 0;    // of matrix products and attention as they are computed
+};
+
+// Nothing of the model's size is allocated.
+MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
+                       cpu::ProductPrecision products);
+
+// Arenas of exactly the planned sizes. SystemError where the system has not that much memory.
+RankArenas allocate_arenas(const MemoryPlan& plan);
+
+// InternalError naming the arena whose high-water mark is not the planned one.
+void check_high_water(const MemoryPlan& plan, const RankArenas& arenas);
+
+}  // namespace phalanx

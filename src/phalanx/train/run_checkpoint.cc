@@ -1,0 +1,255 @@
+#include "phalanx/train/run_checkpoint.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <charconv>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/checkpoint/checkpoint_writer.h"
+
+namespace phalanx {
+namespace {
+
+// Flags that make another model or other bits.
+constexpr std::array<std::string_view, 16> kFixedFlags = {"--num-layers",
+                                                          "--hidden-size",
+                                                          "--ffn-hidden-size",
+                                                          "--num-attention-heads",
+                                                          "--kv-channels",
+                                                          "--num-query-groups",
+                                                          "--max-position-embeddings",
+                                                          "--norm-epsilon",
+                                                          "--untie-embeddings-and-output-weights",
+                                                          "--no-bias-gelu-fusion",
+                                                          "--seq-length",
+                                                          "--bf16",
+                                                          "--seed",
+                                                          "--data-order",
+                                                          "--tokenizer-type",
+                                                          "--split"};
+
+std::string exact(double value) { return fmt::format("{}", value); }
+
+// The schedule as the manifest keeps it, beside the flags.
+std::map<std::string, std::string> schedule_arguments(const ParameterSchedule& s) {
+  return {{"schedule.max_lr", exact(s.max_lr)},
+          {"schedule.min_lr", exact(s.min_lr)},
+          {"schedule.warmup_init_lr", exact(s.warmup_init_lr)},
+          {"schedule.warmup_samples", std::to_string(s.warmup_samples)},
+          {"schedule.decay_samples", std::to_string(s.decay_samples)},
+          {"schedule.decay_style", std::string(name_of(s.decay_style))},
+          {"schedule.start_weight_decay", exact(s.start_weight_decay)},
+          {"schedule.end_weight_decay", exact(s.end_weight_decay)},
+          {"schedule.weight_decay_samples", std::to_string(s.weight_decay_samples)},
+          {"schedule.weight_decay_style", std::string(name_of(s.weight_decay_style))}};
+}
+
+const std::string& stored(const Manifest& manifest, const std::string& key) {
+  const auto found = manifest.arguments.find(key);
+  if (found == manifest.arguments.end()) {
+    throw ConfigError(
+        "the checkpoint of iteration {} does not say {}: give --override-opt_param-scheduler to "
+        "use the flags' schedule",
+        manifest.iteration, key);
+  }
+  return found->second;
+}
+
+template <typename Number>
+Number stored_number(const Manifest& manifest, const std::string& key) {
+  const std::string& text = stored(manifest, key);
+  Number value{};
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (fault != std::errc{} || end != text.data() + text.size()) {
+    throw DataError("the checkpoint's {} is not a number: {}", key, text);
+  }
+  return value;
+}
+
+ParameterSchedule stored_schedule(const Manifest& manifest) {
+  const auto decay = decay_style_from_name(stored(manifest, "schedule.decay_style"));
+  const auto weight_decay =
+      weight_decay_style_from_name(stored(manifest, "schedule.weight_decay_style"));
+  if (!decay || !weight_decay) throw DataError("the checkpoint's schedule has an unknown style");
+  return {.max_lr = stored_number<double>(manifest, "schedule.max_lr"),
+          .min_lr = stored_number<double>(manifest, "schedule.min_lr"),
+          .warmup_init_lr = stored_number<double>(manifest, "schedule.warmup_init_lr"),
+          .warmup_samples = stored_number<std::int64_t>(manifest, "schedule.warmup_samples"),
+          .decay_samples = stored_number<std::int64_t>(manifest, "schedule.decay_samples"),
+          .decay_style = *decay,
+          .start_weight_decay = stored_number<double>(manifest, "schedule.start_weight_decay"),
+          .end_weight_decay = stored_number<double>(manifest, "schedule.end_weight_decay"),
+          .weight_decay_samples =
+              stored_number<std::int64_t>(manifest, "schedule.weight_decay_samples"),
+          .weight_decay_style = *weight_decay};
+}
+
+// Whether a field can change a learning rate or a decay at all under these styles.
+bool matters(std::string_view key, const ParameterSchedule& s) {
+  if (key == "schedule.weight_decay_samples") {
+    return s.weight_decay_style != WeightDecayStyle::kConstant;
+  }
+  if (key == "schedule.decay_samples" || key == "schedule.min_lr") {
+    return s.decay_style != DecayStyle::kConstant;
+  }
+  return true;
+}
+
+void check_flags(const TrainConfig& config, const Manifest& manifest) {
+  for (const auto& [flag, value] : config.arguments) {
+    bool fixed = false;
+    for (const auto name : kFixedFlags) fixed = fixed || name == flag;
+    const auto found = manifest.arguments.find(flag);
+    if (!fixed || found == manifest.arguments.end() || found->second == value) continue;
+    throw ConfigError(
+        "{} is {}, but the checkpoint of iteration {} was made with {}: give the same value, or "
+        "--finetune to start a new run from its weights",
+        flag, value, manifest.iteration, found->second);
+  }
+}
+
+std::vector<GlobalTensor> run_tensors(const Rank& rank, bool with_optimizer) {
+  std::vector<GlobalTensor> tensors;
+  const nn::ParamTable& table = rank.table();
+  for (ParamId id = 0; id < table.size(); ++id) {
+    tensors.push_back(global_tensor(table[id], rank.parameters().weight(id)));
+  }
+  if (!with_optimizer) return tensors;
+  for (ParamId id = 0; id < table.size(); ++id) {
+    tensors.push_back(global_tensor(table[id], rank.optimizer().exp_avg(id), kExpAvgPrefix));
+    tensors.push_back(global_tensor(table[id], rank.optimizer().exp_avg_sq(id), kExpAvgSqPrefix));
+    if (rank.parameters().has_main_parameters()) {
+      tensors.push_back(global_tensor(table[id], rank.parameters().main(id), kMainParamPrefix));
+    }
+  }
+  return tensors;
+}
+
+}  // namespace
+
+std::optional<CheckpointReader> open_checkpoint(const TrainConfig& config) {
+  if (config.load.empty()) return std::nullopt;
+  if (config.ckpt_step > 0) {
+    return CheckpointReader(std::filesystem::path(config.load) /
+                            iteration_directory_name(config.ckpt_step));
+  }
+  auto reader = CheckpointReader::open_if_any(config.load);
+  if (!reader) {
+    if (config.exit_on_missing_checkpoint) {
+      throw InputMissingError("--load {}: there is no checkpoint (--exit-on-missing-checkpoint)",
+                              config.load);
+    }
+    log_warning("{}", missing_tracker_message(config.load));
+  }
+  return reader;
+}
+
+ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manifest) {
+  const ParameterSchedule asked = parameter_schedule(config);
+  if (config.finetune) return asked;
+  check_flags(config, manifest);
+  if (manifest.threads_per_rank > 0 && manifest.threads_per_rank != config.threads_per_rank &&
+      !config.allow_different_threads) {
+    throw ConfigError(
+        "the checkpoint was made with --threads-per-rank {}, this run has {}: other threads make "
+        "other bits. Give --threads-per-rank {} or --allow-different-threads",
+        manifest.threads_per_rank, config.threads_per_rank, manifest.threads_per_rank);
+  }
+  // An imported model has no schedule to continue.
+  if (manifest.iteration == 0 || config.override_opt_param_scheduler) return asked;
+  if (config.use_checkpoint_opt_param_scheduler) return stored_schedule(manifest);
+  for (const auto& [key, value] : schedule_arguments(asked)) {
+    if (!matters(key, asked) || stored(manifest, key) == value) continue;
+    throw ConfigError(
+        "{} is {} by the flags and {} in the checkpoint: give --override-opt_param-scheduler to "
+        "use the flags' value or --use-checkpoint-opt_param-scheduler to keep the checkpoint's",
+        key, value, stored(manifest, key));
+  }
+  return asked;
+}
+
+std::string resumed_precision(const TrainConfig& config, const Manifest& manifest) {
+  if (!config.bf16 || config.finetune || manifest.matmul_precision == "auto") {
+    return config.matmul_precision;
+  }
+  if (config.matmul_precision != "auto" && config.matmul_precision != manifest.matmul_precision) {
+    log_warning("--matmul-precision {} instead of the checkpoint's {}: the bits of the run change",
+                config.matmul_precision, manifest.matmul_precision);
+    return config.matmul_precision;
+  }
+  return manifest.matmul_precision;
+}
+
+RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Rank& rank) {
+  const Manifest& manifest = reader.manifest();
+  log_info(" loading checkpoint from {} at iteration {}", config.load, manifest.iteration);
+  const bool with_optimizer = reader.has_optimizer() && !config.finetune && !config.no_load_optim;
+  rank.initialise_gradients();
+  if (!with_optimizer) rank.initialise_optimizer();
+  const nn::ParamTable& table = rank.table();
+  for (ParamId id = 0; id < table.size(); ++id) {
+    const ParamSpec& spec = table[id];
+    reader.read(global_tensor(spec, rank.parameters().weight(id)), DTypeMatch::kConvert);
+    if (rank.parameters().has_main_parameters()) {
+      // Without the optimizer's copy the main parameters start from the rounded ones.
+      GlobalTensor main = global_tensor(spec, rank.parameters().main(id),
+                                        with_optimizer ? kMainParamPrefix : std::string_view());
+      reader.read(main, with_optimizer ? DTypeMatch::kExact : DTypeMatch::kConvert);
+    }
+    if (!with_optimizer) continue;
+    reader.read(global_tensor(spec, rank.optimizer().exp_avg(id), kExpAvgPrefix));
+    reader.read(global_tensor(spec, rank.optimizer().exp_avg_sq(id), kExpAvgSqPrefix));
+  }
+  log_info("  successfully loaded checkpoint from {} at iteration {}", config.load,
+           manifest.iteration);
+  if (config.finetune) return {};
+  RunState state{.iteration = manifest.iteration,
+                 .consumed_train_samples = manifest.consumed_train_samples,
+                 .consumed_valid_samples = manifest.consumed_valid_samples,
+                 .requested = {.train = manifest.requested_samples.train,
+                               .valid = manifest.requested_samples.valid,
+                               .test = manifest.requested_samples.test}};
+  if (!config.no_load_optim) {
+    state.schedule_samples = manifest.optimizer.schedule_steps;
+    state.adam_step = manifest.optimizer.adam_step;
+  }
+  return state;
+}
+
+void save_run(const TrainConfig& config, const ParameterSchedule& schedule, const RunState& state,
+              const std::string& precision, const Rank& rank) {
+  log_info("saving checkpoint at iteration {:7d} to {}", state.iteration, config.save);
+  Manifest manifest;
+  manifest.iteration = state.iteration;
+  manifest.consumed_train_samples = state.consumed_train_samples;
+  manifest.consumed_valid_samples = state.consumed_valid_samples;
+  manifest.optimizer.adam_step = state.adam_step;
+  manifest.optimizer.schedule_steps = state.schedule_samples;
+  manifest.requested_samples = {
+      .train = state.requested.train, .valid = state.requested.valid, .test = state.requested.test};
+  manifest.matmul_precision = precision;
+  manifest.threads_per_rank = config.threads_per_rank;
+  manifest.seed = static_cast<std::uint64_t>(config.seed);
+  manifest.arguments = schedule_arguments(schedule);
+  for (const auto& [flag, value] : config.arguments) manifest.arguments[flag] = value;
+  if (!config.vocab_file.empty()) {
+    manifest.input_files.push_back(describe_input_file("--vocab-file", config.vocab_file));
+  }
+  if (!config.merge_file.empty()) {
+    manifest.input_files.push_back(describe_input_file("--merge-file", config.merge_file));
+  }
+  const auto tensors = run_tensors(rank, !config.no_save_optim);
+  save_checkpoint({.directory = config.save,
+                   .keep_last = static_cast<int>(config.keep_last),
+                   .before_step = nullptr},
+                  std::move(manifest), tensors);
+  log_info("  successfully saved checkpoint at iteration {:7d} to {}", state.iteration,
+           config.save);
+}
+
+}  // namespace phalanx

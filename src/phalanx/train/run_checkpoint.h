@@ -1,0 +1,46 @@
+#pragma once
+// What of a run goes into a checkpoint and comes out of it again.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/data/sample_counts.h"
+#include "phalanx/train/config.h"
+#include "phalanx/train/rank.h"
+
+namespace phalanx {
+
+// The counters of a run beside its tensors.
+struct RunState {
+  std::int64_t iteration = 0;
+  std::int64_t consumed_train_samples = 0;
+  std::int64_t consumed_valid_samples = 0;
+  std::int64_t schedule_samples = 0;  // consumed by successful updates
+  std::int64_t adam_step = 0;         // successful updates
+  SampleCounts requested;             // what the datasets were built for
+};
+
+// The checkpoint that --load names (or its --ckpt-step); empty, with a warning, where nothing was
+// saved there yet.
+std::optional<CheckpointReader> open_checkpoint(const TrainConfig& config);
+
+// ConfigError (78) where the checkpoint is of another model or its bits could not be continued:
+// network size, seed, threads, batch. Schedules: equal, or --override-opt_param-scheduler, or
+// --use-checkpoint-opt_param-scheduler, which returns the checkpoint's.
+ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manifest);
+
+// The product precision that a resumed run keeps: the recorded one unless --matmul-precision says
+// otherwise.
+std::string resumed_precision(const TrainConfig& config, const Manifest& manifest);
+
+// Fills weights (and moments, unless they are absent or not wanted) and returns the counters.
+RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Rank& rank);
+
+// Saves under config.save, durably, and removes all but the last --keep-last.
+void save_run(const TrainConfig& config, const ParameterSchedule& schedule, const RunState& state,
+              const std::string& precision, const Rank& rank);
+
+}  // namespace phalanx

@@ -1,0 +1,67 @@
+#include "phalanx/train/run_data.h"
+
+#include "phalanx/base/error.h"
+#include "phalanx/data/indexed_dataset.h"
+
+namespace phalanx {
+
+std::unique_ptr<Tokenizer> run_tokenizer(const TrainConfig& config) {
+  return make_tokenizer(
+      {.type = config.tokenizer_type.empty() ? "GPT2BPETokenizer" : config.tokenizer_type,
+       .vocab_file = config.vocab_file,
+       .merge_file = config.merge_file,
+       .vocab_size = config.vocab_size});
+}
+
+SampleCounts requested_samples(const TrainConfig& config) {
+  SampleRequest request{.train_iters = train_iterations(config),
+                        .global_batch = config.global_batch_size,
+                        .eval_iters = config.eval_iters};
+  if (config.eval_interval > 0) request.eval_interval = config.eval_interval;
+  if (config.train_samples > 0) request.train_samples = config.train_samples;
+  return requested_samples(request);
+}
+
+RunData::RunData(const TrainConfig& config, const Tokenizer& tokenizer, const SampleCounts& counts)
+    : config_(config),
+      batch_options_{.eod = tokenizer.end_of_document(),
+                     .eod_mask_loss = config.eod_mask_loss,
+                     .reset_position_ids = config.reset_position_ids,
+                     .reset_attention_mask = config.reset_attention_mask},
+      datasets_(build_gpt_datasets(
+          std::make_shared<const IndexedDataset>(config.data_path), Split(config.split), counts,
+          {.sequence_length = config.seq_length,
+           .vocabulary_size = tokenizer.vocab_size(),
+           .seed = static_cast<std::uint32_t>(config.seed),
+           .order = config.data_order == "sequential" ? DataOrder::kSequential
+                                                      : DataOrder::kMegatron})) {}
+
+void RunData::check_suffices(const SampleCounts& needed) const {
+  for (const SplitKind kind : kSplitKinds) {
+    if (has(kind)) check_samples_suffice(*dataset(kind), kind, needed.of(kind));
+  }
+}
+
+const GptDataset* RunData::dataset(SplitKind kind) const {
+  const auto& found = kind == SplitKind::kTrain   ? datasets_.train
+                      : kind == SplitKind::kValid ? datasets_.valid
+                                                  : datasets_.test;
+  return found ? &*found : nullptr;
+}
+
+RunData::Stream::Stream(const RunData& data, SplitKind kind, std::int64_t consumed)
+    : data_(&data),
+      dataset_(data.dataset(kind)),
+      sampler_({.total_samples = dataset_->size(),
+                .consumed_samples = consumed,
+                .micro_batch_size = data.config_.micro_batch_size,
+                .name = std::string(name_of(kind))}) {}
+
+BatchSource RunData::Stream::source() {
+  return [this](int /*microbatch*/) -> const GptBatch& {
+    make_gpt_batch(*dataset_, sampler_.next(), data_->batch_options_, batch_);
+    return batch_;
+  };
+}
+
+}  // namespace phalanx

@@ -1,0 +1,55 @@
+#pragma once
+// The data of a run: tokenizer, datasets of the three splits, and the order in which samples are
+// consumed.
+
+#include <memory>
+
+#include "phalanx/data/gpt_batch.h"
+#include "phalanx/data/gpt_dataset.h"
+#include "phalanx/data/sample_counts.h"
+#include "phalanx/data/sampler.h"
+#include "phalanx/tokenizer/tokenizer.h"
+#include "phalanx/train/config.h"
+#include "phalanx/train/rank.h"
+
+namespace phalanx {
+
+// The tokenizer of --tokenizer-type (GPT2BPETokenizer if none is named).
+std::unique_ptr<Tokenizer> run_tokenizer(const TrainConfig& config);
+
+// What the flags ask of each split.
+SampleCounts requested_samples(const TrainConfig& config);
+
+class RunData {
+ public:
+  // `counts` decide the shuffle: those of the flags, or, in a resumed run, those of the checkpoint.
+  RunData(const TrainConfig& config, const Tokenizer& tokenizer, const SampleCounts& counts);
+
+  // ConfigError where a resumed run asks for more samples than `counts` gave.
+  void check_suffices(const SampleCounts& needed) const;
+  bool has(SplitKind kind) const { return dataset(kind) != nullptr; }
+
+  // Microbatches of one split from a consumed-sample count on; asked for in order.
+  class Stream {
+   public:
+    Stream(const RunData& data, SplitKind kind, std::int64_t consumed);
+    // The microbatches of the next global batch.
+    BatchSource source();
+    std::int64_t consumed_samples() const { return sampler_.consumed_samples(); }
+
+   private:
+    const RunData* data_;
+    const GptDataset* dataset_;
+    SequentialSampler sampler_;
+    GptBatch batch_;
+  };
+
+ private:
+  const GptDataset* dataset(SplitKind kind) const;
+
+  TrainConfig config_;
+  GptBatchOptions batch_options_;
+  GptDatasets datasets_;
+};
+
+}  // namespace phalanx

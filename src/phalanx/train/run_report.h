@@ -1,0 +1,50 @@
+#pragma once
+// What a run tells people and scripts: the start-up table, Megatron's log lines, the progress bar,
+// metrics.jsonl.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "phalanx/data/split.h"
+#include "phalanx/observe/metrics_file.h"
+#include "phalanx/observe/progress.h"
+#include "phalanx/observe/training_log.h"
+#include "phalanx/ops/cpu/precision.h"
+#include "phalanx/tokenizer/tokenizer.h"
+#include "phalanx/train/memory_plan.h"
+#include "phalanx/train/run_checkpoint.h"
+
+namespace phalanx {
+
+class RunReport {
+ public:
+  // Prints what the run is made of; opens SAVE/metrics.jsonl and cuts it after the loaded
+  // iteration.
+  RunReport(const TrainConfig& config, const GptConfig& model, const MemoryPlan& plan,
+            const cpu::ProductChoice& products, const Tokenizer& tokenizer,
+            std::int64_t loaded_iteration);
+
+  // After a step: `next_lr` is the schedule's next value, as Megatron prints it.
+  void iteration(const RunState& state, const StepResult& step, double next_lr, double seconds,
+                 const RankArenas& arenas);
+  void evaluation(const RunState& state, SplitKind kind, const std::string& place, double loss);
+  // Takes the progress bar away before other lines.
+  void pause();
+
+ private:
+  void print_line(const RunState& state, const StepResult& step, double next_lr);
+
+  TrainConfig config_;
+  double model_flops_per_step_;
+  double peak_flops_;
+  LogInterval interval_;
+  std::optional<MetricsFile> metrics_;
+  ProgressBar progress_;
+};
+
+// The rows of the plan, for people.
+std::string memory_table(const MemoryPlan& plan);
+
+}  // namespace phalanx

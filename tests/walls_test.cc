@@ -1,0 +1,102 @@
+#include "walls.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string_view>
+
+namespace phalanx::walls {
+namespace {
+
+// A small source tree in the temporary directory, removed at the end.
+class WallsOfTree : public testing::Test {
+ protected:
+  WallsOfTree()
+      : root_(std::filesystem::temp_directory_path() /
+              ("phalanx_walls_" + std::to_string(::getpid()))) {
+    std::filesystem::remove_all(root_);
+    write("walls.txt", "# a comment\nlow:\nmiddle: low\nhigh: middle\n\nvendor lib/: low/deep\n");
+  }
+  ~WallsOfTree() override { std::filesystem::remove_all(root_); }
+
+  void write(std::string_view name, std::string_view text) {
+    const auto path = root_ / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+
+  std::vector<std::string> violations() const {
+    std::vector<std::string> lines;
+    for (const auto& violation : check(root_)) lines.push_back(violation.to_string());
+    return lines;
+  }
+
+ private:
+  std::filesystem::path root_;
+};
+
+TEST(Walls, OfThisProjectStand) {
+  for (const auto& violation : check(std::filesystem::path(PHALANX_SOURCE_DIR) / "src/phalanx")) {
+    ADD_FAILURE() << "src/phalanx/" << violation.to_string();
+  }
+}
+
+TEST_F(WallsOfTree, AllowItselfDownwardsAndTheVendorsRoom) {
+  write("low/deep/a.cc", "#include <lib/x.h>\n#include \"lib/y.h\"\n#include <vector>\n");
+  write("high/b.cc", "#include \"phalanx/high/b.h\"\n  #  include \"phalanx/low/a.h\"\n");
+  write("high/b.h", "// #include \"phalanx/nowhere/a.h\"\n");
+  EXPECT_THAT(violations(), testing::IsEmpty());
+}
+
+TEST_F(WallsOfTree, RefuseAnIncludeUpwards) {
+  write("low/a.cc", "\n#include \"phalanx/middle/b.h\"\n");
+  EXPECT_THAT(violations(),
+              testing::ElementsAre("low/a.cc:2: low may not include phalanx/middle/b.h"));
+}
+
+TEST_F(WallsOfTree, RefuseAnUnknownFolder) {
+  write("attic/a.cc", "int a;\n");
+  write("high/b.h", "#include \"phalanx/attic/a.h\"\n");
+  EXPECT_THAT(violations(),
+              testing::ElementsAre("attic/a.cc:1: is in no folder that walls.txt knows",
+                                   "high/b.h:1: high may not include phalanx/attic/a.h"));
+}
+
+TEST_F(WallsOfTree, RefuseAVendorOutsideItsRoom) {
+  write("low/a.cc", "#include <vector>\n#include <lib/x.h>\n");
+  write("low/deeper/a.cc", "#include \"lib/x.h\"\n");
+  EXPECT_THAT(violations(),
+              testing::ElementsAre("low/a.cc:2: vendor header lib/x.h outside its room",
+                                   "low/deeper/a.cc:1: vendor header lib/x.h outside its room"));
+}
+
+TEST_F(WallsOfTree, RefuseARelativeInclude) {
+  write("low/a.cc", "#include \"a.h\"\n#include \"../middle/b.h\"\n");
+  write("low/a.h", "");
+  write("middle/b.h", "");
+  EXPECT_THAT(violations(), testing::ElementsAre(
+                                "low/a.cc:1: include a.h by its full name, phalanx/...",
+                                "low/a.cc:2: include ../middle/b.h by its full name, phalanx/..."));
+}
+
+TEST_F(WallsOfTree, RefuseACircle) {
+  write("walls.txt", "low: high\nmiddle: low\nhigh: middle\nother: high\n");
+  EXPECT_THAT(violations(), testing::ElementsAre("walls.txt:1: low uses itself in a circle",
+                                                 "walls.txt:2: middle uses itself in a circle",
+                                                 "walls.txt:3: high uses itself in a circle"));
+}
+
+TEST_F(WallsOfTree, RefuseATableThatCannotBeRead) {
+  write("walls.txt", "low:\nlow: low2\nno colon\nmiddle: nowhere\nvendors lib/: low\n");
+  EXPECT_THAT(
+      violations(),
+      testing::ElementsAre("walls.txt:2: a second line for low",
+                           "walls.txt:3: neither 'folder: folders' nor 'vendor PREFIX: folders'",
+                           "walls.txt:4: middle names the unknown folder nowhere",
+                           "walls.txt:5: neither 'folder: folders' nor 'vendor PREFIX: folders'"));
+}
+
+}  // namespace
+}  // namespace phalanx::walls
