@@ -32,6 +32,7 @@ std::vector<std::int64_t> candidates(const fs::path& save) {
     log_warning("{}; taking the newest checkpoint that can be read", error.what());
     return iterations;
   }
+  if (!tracked) return iterations;
   std::erase_if(iterations, [&](std::int64_t iteration) { return iteration >= *tracked; });
   iterations.insert(iterations.begin(), *tracked);
   return iterations;

@@ -21,7 +21,7 @@ std::vector<float> global_values(const GlobalTensor& tensor) {
     bytes += as_text(piece);
   });
   std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 
@@ -54,6 +54,13 @@ TEST(GlobalTensor, BoxesPermuteRowsAndColumns) {
                                  {.global_column = 2, .rows = 2, .columns = 1}}};
   check_boxes(columns, Coverage::kWhole);
   EXPECT_THAT(global_values(columns), ElementsAre(1, 2, 0, 4, 5, 3));
+  // A narrow tensor at the left of a wide local one.
+  GlobalTensor narrow{.name = "narrow",
+                      .global_shape = {2, 2},
+                      .local = filled(arena, {2, 3}, 0),
+                      .boxes = {{.rows = 2, .columns = 2}}};
+  check_boxes(narrow, Coverage::kWhole);
+  EXPECT_THAT(global_values(narrow), ElementsAre(0, 1, 3, 4));
   GlobalTensor vector{.name = "vector",
                       .global_shape = {3},
                       .local = filled(arena, {3}, 0),

@@ -72,7 +72,7 @@ std::vector<float> values_of(const CheckpointReader& reader, std::string_view na
   if (entry == nullptr) return {};
   const auto bytes = reader.bytes(*entry);
   std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 

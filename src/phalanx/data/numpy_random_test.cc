@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace phalanx {
@@ -44,6 +45,18 @@ TEST(NumpyRandom, ShuffleOfEveryWidth) {
   EXPECT_THAT(permutation<std::int64_t>(42, 10), expected);
   EXPECT_THAT(permutation<std::int32_t>(42, 1), ElementsAre(0));
   EXPECT_THAT(permutation<std::int32_t>(42, 0), ElementsAre());
+}
+
+// The shuffle draws ahead; it must end as the plain one does, whatever the size.
+TEST(NumpyRandom, ShuffleAheadIsThePlainShuffle) {
+  for (std::size_t count = 2; count < 200; ++count) {
+    std::vector<std::int32_t> expected(count);
+    std::iota(expected.begin(), expected.end(), 0);
+    NumpyRandom random(9);
+    for (std::size_t i = count - 1; i > 0; --i)
+      std::swap(expected[i], expected[random.interval(i)]);
+    EXPECT_EQ(permutation<std::int32_t>(9, count), expected) << count;
+  }
 }
 
 TEST(NumpyRandom, Randint) {

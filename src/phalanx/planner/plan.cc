@@ -9,8 +9,8 @@
 
 namespace phalanx {
 
-RunPlan plan_run(TrainConfig config, std::int64_t vocabulary, cpu::ProductPrecision products) {
-  resolve(config, false);
+RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary,
+                 cpu::ProductPrecision products) {
   RunPlan plan{.config = config,
                .model = gpt_config(config, vocabulary),
                .products = products,

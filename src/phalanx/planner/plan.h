@@ -15,8 +15,9 @@ struct RunPlan {
   MemoryPlan memory;
 };
 
-// `vocabulary` is the tokenizer's size.
-RunPlan plan_run(TrainConfig config, std::int64_t vocabulary, cpu::ProductPrecision products);
+// `config` is resolved; `vocabulary` is the tokenizer's size.
+RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary,
+                 cpu::ProductPrecision products);
 
 // One JSON document with a newline: {"model", "flops_per_step", "ranks": [{"rank", "coordinates",
 // "parameters", "bytes", "microbatches_in_flight", "messages"}]}.

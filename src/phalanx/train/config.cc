@@ -90,7 +90,10 @@ void resolve_regularisation(TrainConfig& c) {
                       c.weight_decay_incr_style);
   }
   if (*style == WeightDecayStyle::kConstant) {
-    if (c.start_weight_decay || c.end_weight_decay) {
+    const auto differs = [&](const std::optional<double>& given) {
+      return given && *given != c.weight_decay;
+    };
+    if (differs(c.start_weight_decay) || differs(c.end_weight_decay)) {
       throw ConfigError(
           "--start-weight-decay and --end-weight-decay need --weight-decay-incr-style linear or "
           "cosine");

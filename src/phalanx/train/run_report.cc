@@ -14,14 +14,14 @@
 namespace phalanx {
 namespace {
 
-std::optional<MetricsFile> open_metrics(const TrainConfig& config, std::int64_t loaded_iteration) {
-  if (config.save.empty()) return std::nullopt;
+std::unique_ptr<MetricsFile> open_metrics(const TrainConfig& config,
+                                          std::int64_t loaded_iteration) {
+  if (config.save.empty()) return nullptr;
   std::error_code fault;
   std::filesystem::create_directories(config.save, fault);
   if (fault) throw OutputError("--save {}: cannot create: {}", config.save, fault.message());
-  std::optional<MetricsFile> metrics;
-  metrics.emplace(std::filesystem::path(config.save) / "metrics.jsonl", loaded_iteration);
-  return metrics;
+  return std::make_unique<MetricsFile>(std::filesystem::path(config.save) / "metrics.jsonl",
+                                       loaded_iteration);
 }
 
 }  // namespace
@@ -108,18 +108,19 @@ void RunReport::iteration(const RunState& state, const StepResult& step, double 
 void RunReport::print_line(const RunState& state, const StepResult& step, double next_lr) {
   const LogInterval::Summary summary = interval_.take();
   const double seconds = summary.milliseconds_per_iteration / 1e3;
-  TrainingLine line{.time = std::chrono::system_clock::now(),
-                    .iteration = state.iteration,
-                    .train_iterations = train_iterations(config_),
-                    .consumed_samples = state.consumed_train_samples,
-                    .milliseconds_per_iteration = summary.milliseconds_per_iteration,
-                    .learning_rate = next_lr,
-                    .global_batch_size = config_.global_batch_size,
-                    .losses = summary.losses,
-                    .loss_scale = 1.0,
-                    .grad_norm = step.grad_norm,
-                    .skipped_iterations = summary.skipped_iterations,
-                    .nan_iterations = summary.nan_iterations};
+  TrainingLine line;
+  line.time = std::chrono::system_clock::now();
+  line.iteration = state.iteration;
+  line.train_iterations = train_iterations(config_);
+  line.consumed_samples = state.consumed_train_samples;
+  line.milliseconds_per_iteration = summary.milliseconds_per_iteration;
+  line.learning_rate = next_lr;
+  line.global_batch_size = config_.global_batch_size;
+  line.losses = summary.losses;
+  line.loss_scale = 1.0;
+  line.grad_norm = step.grad_norm;
+  line.skipped_iterations = summary.skipped_iterations;
+  line.nan_iterations = summary.nan_iterations;
   if (config_.log_throughput) line.tera_flops_per_second = model_flops_per_step_ / seconds / 1e12;
   log_info("{}", format_training_line(line));
   const double flops = model_flops_per_step_ / seconds;

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "phalanx/data/split.h"
@@ -40,7 +39,7 @@ class RunReport {
   double model_flops_per_step_;
   double peak_flops_;
   LogInterval interval_;
-  std::optional<MetricsFile> metrics_;
+  std::unique_ptr<MetricsFile> metrics_;
   ProgressBar progress_;
 };
 

@@ -171,7 +171,7 @@ void Trainer::final_evaluation() {
 void Trainer::save() {
   if (config_.save.empty() || saved_iteration_ == state_.iteration) return;
   report_->pause();
-  save_run(config_, schedule_, state_, products_.name(), rank_);
+  save_run(config_, schedule_, state_, std::string(products_.name()), rank_);
   saved_iteration_ = state_.iteration;
 }
 

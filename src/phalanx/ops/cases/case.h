@@ -65,6 +65,9 @@ struct GradientCase {
   std::function<GradientJob(Operands&)> build;
 };
 
+// Operands of the largest performance row fit.
+inline constexpr std::int64_t kPerformanceArenaBytes = std::int64_t{1} << 30;
+
 struct CaseTable {
   std::vector<Case> tests;
   std::vector<Case> performance;

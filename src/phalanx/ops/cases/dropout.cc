@@ -82,6 +82,7 @@ void add_dropout_cases(CaseTable& table) {
       add("dropout_backward", ", in place",
           [=](Operands& operands) { return backward(operands, size, probability, true); });
     }
+    if (probability == 0.5) continue;
     const Size large{256, 4, 768};
     table.performance.push_back(
         {"bias_dropout_residual", name(large, probability), kTimedTypes,

@@ -153,6 +153,7 @@ void add_performance(CaseTable& table) {
       [=](Operands& operands) { return positions(operands, places, 0.1, true); });
   add("embedding_gradient", name(words),
       [=](Operands& operands) { return gradient(operands, words); });
+  // Not the join: it has nothing to do when it runs again.
   add("sparse_embedding_gradient", name(words),
       [=](Operands& operands) { return sparse(operands, words); });
 }

@@ -16,7 +16,7 @@ std::string name(const Size& size) { return fmt::format("{}x{}x{}", size.rows, s
 // The error of a sum of products grows with the square root of their number.
 double sum_units(std::int64_t terms) { return 8.0 + std::sqrt(static_cast<double>(terms)); }
 
-// y_dtype: f32 for logits, else the storage type.
+// full_output: f32 whatever the storage type, as logits may be.
 Job forward(Operands& operands, const Size& size, bool bias, bool full_output) {
   LinearForward op;
   op.y = operands.output(full_output ? operands.full() : operands.storage(), {size.rows, size.n});
@@ -112,6 +112,7 @@ void add_linear_cases(CaseTable& table) {
                                return all_gradients(operands, {7, 5, 3});
                              }});
 
+  // QKV, attention output, the two of the MLP, and the logits.
   for (const Size& size : {Size{1024, 2304, 768}, Size{1024, 768, 768}, Size{1024, 3072, 768},
                            Size{1024, 768, 3072}, Size{1024, 50304, 768}}) {
     add_products(table.performance, kTimedTypes, size);

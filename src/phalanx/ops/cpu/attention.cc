@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 
 #undef HWY_TARGET_INCLUDE
@@ -34,7 +33,14 @@ struct ForwardBlock {
   float* query;  // lanes [width][32], with the scale
   float* out;    // lanes [width][32], relative to the maximum
   SoftmaxState softmax;
+  bool started;  // at the first tile it sees
 };
+
+inline void prefetch_block(const QueryBlock& rows, const AttentionOperands& in) {
+  for (int lane = 0; lane < rows.count; ++lane) {
+    prefetch_row(rows.row(in.query, lane), in.shape.width * size_of(in.query.dtype()));
+  }
+}
 
 struct ForwardScratch {
   explicit ForwardScratch(const AttentionShape& shape, float* base) {
@@ -89,6 +95,7 @@ void start_block(const AttentionOperands& in, const ForwardScratch& scratch, For
                 static_cast<float>(in.op.scale) * kLog2E, block.query);
   fill(block.out, stride * kBlockRows, 0.0F);
   block.softmax.reset();
+  block.started = true;
 }
 
 void add_tile(const AttentionOperands& in, const KeyTile& tile, const KeySpan& span,
@@ -110,16 +117,7 @@ void finish_block(const ForwardProblem& problem, const ForwardScratch& scratch,
   const AttentionShape& shape = problem.in.shape;
   const std::int64_t lanes = lanes_of(block.rows);
   alignas(64) float lse[kBlockRows];
-  const FloatTag d;
-  for (std::int64_t lane = 0; lane < lanes; lane += lane_count()) {
-    const auto sum = load(block.softmax.sum + lane);
-    const auto nothing = hn::Eq(sum, hn::Zero(d));
-    const auto kept = hn::Set(d, problem.in.kept_factor);
-    store(hn::IfThenZeroElse(nothing, hn::Div(kept, sum)), scratch.factor + lane);
-  }
-  for (int lane = 0; lane < block.rows.count; ++lane) {
-    lse[lane] = (block.softmax.maximum[lane] + std::log2(block.softmax.sum[lane])) * kLn2;
-  }
+  finish_softmax(block.softmax, lanes, problem.in.kept_factor, lse, scratch.factor);
   lanes_to_rows(block.out, shape.stride, lanes, scratch.factor, scratch.rows, shape.stride);
   store_block_rows(scratch.rows, shape.stride, block.rows, problem.out, shape.width);
   for (int lane = 0; lane < block.rows.count; ++lane) {
@@ -141,13 +139,15 @@ void forward_task(const ForwardProblem& problem, std::int64_t task, float* base)
   for (std::int64_t i = 0; i < count; ++i) {
     ForwardBlock& block = scratch.blocks[static_cast<std::size_t>(i)];
     block.rows = load_query_block(in.op, shape, sample, group, first + i);
-    start_block(in, scratch, block);
+    block.started = false;
   }
+  KeyPrefetch prefetch(in, sample, group);
   for (std::int64_t t = 0; t < shape.tiles(); ++t) {
     const KeyTile tile = load_key_tile(in.op, shape, sample, t);
     bool packed = false;
+    prefetch.start(t + 1);
     for (std::int64_t i = 0; i < count; ++i) {
-      const ForwardBlock& block = scratch.blocks[static_cast<std::size_t>(i)];
+      ForwardBlock& block = scratch.blocks[static_cast<std::size_t>(i)];
       const KeySpan span = visible_span(in.op.mask, block.rows.range, tile);
       if (span.empty()) continue;
       if (!packed) {
@@ -155,11 +155,18 @@ void forward_task(const ForwardProblem& problem, std::int64_t task, float* base)
         load_tile_rows(tile, in.value, sample, group, shape.width, scratch.values, shape.stride);
         packed = true;
       }
+      if (!block.started) {
+        start_block(in, scratch, block);
+        if (i + 1 < count) prefetch_block(scratch.blocks[static_cast<std::size_t>(i + 1)].rows, in);
+      }
+      prefetch.step();
       add_tile(in, tile, span, scratch, block);
     }
   }
   for (std::int64_t i = 0; i < count; ++i) {
-    finish_block(problem, scratch, scratch.blocks[static_cast<std::size_t>(i)]);
+    ForwardBlock& block = scratch.blocks[static_cast<std::size_t>(i)];
+    if (!block.started) start_block(in, scratch, block);  // it sees no key
+    finish_block(problem, scratch, block);
   }
 }
 

@@ -1,11 +1,6 @@
 // Backward of attention in tiles: probabilities are made again from log-sum-exp (or read), then
 // dv = p' dout, dp = dout v', ds = p (dp - delta), dk = ds' q, dq = ds k. Products are of fp32
 // tiles.
-//
-// A task owns a range of keys of one key/value head and visits the blocks of query rows. Where
-// heads are few, keys and rows are cut into equally many chunks; in phase p, key chunk c meets row
-// chunk (c + p) mod chunks, so that no two tasks of a phase touch the same row of any gradient and
-// every sum has an order fixed by the shape.
 
 #include "phalanx/ops/cpu/attention_backward.h"
 
@@ -13,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <new>
 #include <optional>
 
 #undef HWY_TARGET_INCLUDE
@@ -21,119 +17,9 @@
 // Highway's order: targets, then foreach_target.
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "phalanx/ops/cpu/attention_backward_cut.h"
 #include "phalanx/ops/cpu/attention_scores-inl.h"
 #include "phalanx/ops/cpu/parallel.h"
-
-#ifndef PHALANX_OPS_CPU_ATTENTION_BACKWARD_ONCE
-#define PHALANX_OPS_CPU_ATTENTION_BACKWARD_ONCE
-namespace phalanx::cpu {
-
-// Tasks of a phase that suffice to keep the threads of a rank busy, and keys that make a chunk
-// worth its phase.
-inline constexpr std::int64_t kEnoughTasks = 16;
-inline constexpr std::int64_t kChunkKeys = 256;
-
-// How the work is cut.
-struct BackwardCut {
-  BackwardCut(const AttentionShape& shape, bool bias_gradient)
-      // Samples add into the same dbias, so with it they are phases instead of tasks.
-      : samples_at_once(bias_gradient ? 1 : shape.batch),
-        chunks(std::clamp<std::int64_t>(
-            ceil_div(kEnoughTasks, std::max<std::int64_t>(1, samples_at_once * shape.groups)), 1,
-            std::max<std::int64_t>(1, shape.keys / kChunkKeys))),
-        tasks(samples_at_once * shape.groups * chunks) {}
-
-  std::int64_t samples_at_once;
-  std::int64_t chunks;  // of the keys and of the rows
-  std::int64_t tasks;   // of a phase
-};
-
-// The tiles of a task: temporary, so one set per thread.
-struct BackwardTiles {
-  BackwardTiles(const AttentionShape& shape, const BackwardCut& cut, float* base) {
-    FloatArena arena(base);
-    const std::int64_t keys = ceil_div(shape.tiles(), cut.chunks) * kKeyTile;
-    packed_keys = arena.take(keys * shape.stride);
-    packed_values = arena.take(keys * shape.stride);
-    query_rows = arena.take(kBlockRows * shape.stride);
-    query_lanes = arena.take(kBlockRows * shape.stride);
-    dout_rows = arena.take(kBlockRows * shape.stride);
-    dout_lanes = arena.take(kBlockRows * shape.stride);
-    result_rows = arena.take(kBlockRows * shape.stride);
-    scores = arena.take(kKeyTile * kBlockRows);
-    dscores = arena.take(kKeyTile * kBlockRows);
-    lse = arena.take(kBlockRows);
-    delta = arena.take(kBlockRows);
-    scale = arena.take(kBlockRows);
-    columns.take(arena);
-    size = arena.used();
-  }
-
-  float *packed_keys, *packed_values;           // [keys of a chunk][stride]
-  float *query_rows, *dout_rows, *result_rows;  // [32][stride]
-  float *query_lanes, *dout_lanes;              // [width][32]; the query with the scale
-  float *scores, *dscores;                      // [64][32]
-  float *lse, *delta, *scale;                   // [32]
-  ColumnScratch columns;
-  std::int64_t size;
-};
-
-// Sums over phases, which live as long as their task's chunks do: with one chunk a set per thread,
-// else one per task.
-struct BackwardSums {
-  BackwardSums(const AttentionShape& shape, const BackwardCut& cut, float* base) {
-    FloatArena arena(base);
-    const std::int64_t keys = ceil_div(shape.tiles(), cut.chunks) * kKeyTile;
-    const std::int64_t blocks = cut.chunks == 1 ? 1 : ceil_div(shape.blocks(), cut.chunks);
-    dkeys = arena.take(keys * shape.stride);
-    dvalues = arena.take(keys * shape.stride);
-    dquery = arena.take(blocks * shape.stride * kBlockRows);
-    size = arena.used();
-  }
-
-  float *dkeys, *dvalues;  // [keys of a chunk][stride]
-  float* dquery;           // lanes of the blocks of a chunk
-  std::int64_t size;
-};
-
-struct BackwardProblem {
-  explicit BackwardProblem(const AttentionGradients& gradients)
-      : op(gradients),
-        in(gradients.in),
-        cut(in.shape, gradients.dbias.defined()),
-        dquery(HeadRows::of_heads(gradients.dquery)),
-        dkey(HeadRows::of_heads(gradients.dkey)),
-        dvalue(HeadRows::of_heads(gradients.dvalue)),
-        dout(HeadRows::of_heads(gradients.dout)) {
-    expect_statistic("delta", op.delta);
-    if (op.lse) expect_statistic("lse", op.lse);
-    if (op.probabilities) probabilities = HeadRows::of_probabilities(op.probabilities);
-    if (op.dbias) {
-      expect_statistic("dbias", op.dbias);
-      dbias = HeadRows::of_bias(op.dbias);
-    }
-  }
-
-  const AttentionGradients& op;
-  AttentionOperands in;
-  BackwardCut cut;
-  HeadRows dquery, dkey, dvalue, dout;
-  std::optional<HeadRows> probabilities, dbias;
-};
-
-// One meeting of a key chunk and a row chunk.
-struct BackwardTask {
-  std::int64_t sample, group;
-  std::int64_t first_tile, last_tile;
-  std::int64_t first_block, last_block;
-  bool first_phase, last_phase;
-  BackwardTiles tiles;
-  BackwardSums sums;      // of the key chunk
-  BackwardSums row_sums;  // of the task that owns dquery of the row chunk
-};
-
-}  // namespace phalanx::cpu
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
@@ -249,21 +135,51 @@ void add_tile(const BackwardProblem& problem, const BackwardTask& task, const Qu
   if (problem.dbias) add_bias_gradient(*problem.dbias, block, tile, span, tiles);
 }
 
-void pack_keys(const BackwardProblem& problem, const BackwardTask& task) {
-  const AttentionShape& shape = problem.in.shape;
-  const std::int64_t tile_floats = kKeyTile * shape.stride;
-  for (std::int64_t t = task.first_tile; t < task.last_tile; ++t) {
-    const KeyTile tile = load_key_tile(problem.in.op, shape, task.sample, t);
-    const std::int64_t at = (t - task.first_tile) * tile_floats;
-    load_tile_rows(tile, problem.in.key, task.sample, task.group, shape.width,
-                   task.tiles.packed_keys + at, shape.stride);
-    load_tile_rows(tile, problem.in.value, task.sample, task.group, shape.width,
-                   task.tiles.packed_values + at, shape.stride);
+// Makes the packed tiles of a chunk as the blocks come to need them.
+class ChunkTiles {
+ public:
+  ChunkTiles(const BackwardProblem& problem, const BackwardTask& task)
+      : in_(problem.in), task_(task), prefetch_(problem.in, task.sample, task.group) {
+    for (std::int64_t i = 0; i < count(); ++i) {
+      new (task.tiles.key_tiles + i)
+          KeyTile(load_key_tile(in_.op, in_.shape, task.sample, task.first_tile + i));
+    }
+    prefetch_.start(task.first_tile);
+    prefetch_.step();
   }
-  if (task.first_phase) {
-    const std::int64_t floats = (task.last_tile - task.first_tile) * tile_floats;
-    fill(task.sums.dkeys, floats, 0.0F);
-    fill(task.sums.dvalues, floats, 0.0F);
+
+  std::int64_t count() const { return task_.last_tile - task_.first_tile; }
+  const KeyTile& operator[](std::int64_t index) const { return task_.tiles.key_tiles[index]; }
+
+  // Call before using the packed rows of a tile.
+  void need(std::int64_t index) {
+    const std::int64_t floats = kKeyTile * in_.shape.stride;
+    for (; packed_ <= index; ++packed_) {
+      const KeyTile& tile = (*this)[packed_];
+      load_tile_rows(tile, in_.key, task_.sample, task_.group, in_.shape.width,
+                     task_.tiles.packed_keys + packed_ * floats, in_.shape.stride);
+      load_tile_rows(tile, in_.value, task_.sample, task_.group, in_.shape.width,
+                     task_.tiles.packed_values + packed_ * floats, in_.shape.stride);
+      prefetch_.start(task_.first_tile + packed_ + 1);
+    }
+    if (packed_ < count()) prefetch_.step();
+  }
+
+ private:
+  const AttentionOperands& in_;
+  const BackwardTask& task_;
+  KeyPrefetch prefetch_;
+  std::int64_t packed_ = 0;
+};
+
+void prefetch_block(const BackwardProblem& problem, const BackwardTask& task, std::int64_t b) {
+  const AttentionShape& shape = problem.in.shape;
+  const std::int64_t bytes = shape.width * size_of(problem.in.query.dtype());
+  const std::int64_t last = std::min(shape.rows(), (b + 1) * kBlockRows);
+  for (std::int64_t row = b * kBlockRows; row < last; ++row) {
+    const std::int64_t head = task.group * shape.heads_per_group + row / shape.queries;
+    prefetch_row(problem.in.query.at(row % shape.queries, task.sample, head), bytes);
+    prefetch_row(problem.dout.at(row % shape.queries, task.sample, head), bytes);
   }
 }
 
@@ -288,18 +204,24 @@ void store_key_gradients(const BackwardProblem& problem, const BackwardTask& tas
 void backward_task(const BackwardProblem& problem, const BackwardTask& task) {
   const AttentionShape& shape = problem.in.shape;
   const std::int64_t block_floats = shape.stride * kBlockRows;
-  pack_keys(problem, task);
+  ChunkTiles chunk(problem, task);
+  if (task.first_phase) {
+    const std::int64_t floats = chunk.count() * kKeyTile * shape.stride;
+    fill(task.sums.dkeys, floats, 0.0F);
+    fill(task.sums.dvalues, floats, 0.0F);
+  }
   for (std::int64_t b = task.first_block; b < task.last_block; ++b) {
     const QueryBlock block = load_query_block(problem.in.op, shape, task.sample, task.group, b);
     float* dquery = task.row_sums.dquery;
     if (problem.cut.chunks > 1) dquery += (b - task.first_block) * block_floats;
     if (task.first_phase) fill(dquery, block_floats, 0.0F);
     load_block(problem, block, task.tiles);
-    for (std::int64_t t = task.first_tile; t < task.last_tile; ++t) {
-      const KeyTile tile = load_key_tile(problem.in.op, shape, task.sample, t);
-      const KeySpan span = visible_span(problem.in.op.mask, block.range, tile);
+    if (b + 1 < task.last_block) prefetch_block(problem, task, b + 1);
+    for (std::int64_t t = 0; t < chunk.count(); ++t) {
+      const KeySpan span = visible_span(problem.in.op.mask, block.range, chunk[t]);
       if (span.empty()) continue;
-      add_tile(problem, task, block, tile, span, t - task.first_tile, dquery);
+      chunk.need(t);
+      add_tile(problem, task, block, chunk[t], span, t, dquery);
     }
     if (!task.last_phase) continue;
     lanes_to_rows(dquery, shape.stride, lanes_of(block), task.tiles.scale, task.tiles.result_rows,

@@ -27,11 +27,18 @@ Sight sight(const ops::AttentionMask& mask, const CoordinateRange& queries,
   return result;
 }
 
-// An element of a [s, b] tensor.
+// One column of a [s, b] tensor.
 template <typename T>
-T coordinate(const Tensor& tensor, std::int64_t row, std::int64_t sample) {
-  return tensor.as<T>()[row * tensor.strides[0] + sample * tensor.strides[1]];
-}
+class Column {
+ public:
+  Column(const Tensor& tensor, std::int64_t sample)
+      : data_(tensor.as<T>() + sample * tensor.strides[1]), stride_(tensor.strides[0]) {}
+  T operator[](std::int64_t row) const { return data_[row * stride_]; }
+
+ private:
+  const T* data_;
+  std::int64_t stride_;
+};
 
 }  // namespace
 
@@ -68,13 +75,6 @@ AttentionOperands::AttentionOperands(const ops::AttentionInputs& in)
   if (in.bias) bias = HeadRows::of_bias(in.bias);
 }
 
-void CoordinateRange::include(std::int32_t position, std::int32_t document) {
-  position_low = std::min(position_low, position);
-  position_high = std::max(position_high, position);
-  document_low = std::min(document_low, document);
-  document_high = std::max(document_high, document);
-}
-
 void expect_statistic(const char* name, const Tensor& tensor) {
   PHALANX_CHECK(tensor.dtype == DType::kF32, "attention on the CPU: {} holds {}, expected f32",
                 name, name_of(tensor.dtype));
@@ -85,22 +85,27 @@ QueryBlock load_query_block(const ops::AttentionInputs& in, const AttentionShape
   QueryBlock result{};
   result.sample = sample;
   result.group = group;
+  const Column<std::int64_t> samples(in.query_rows.sample, sample);
+  const Column<std::int32_t> positions(in.query_rows.position, sample);
+  const Column<std::int32_t> documents(in.query_rows.document, sample);
   const std::int64_t first = block * kBlockRows;
   result.count = static_cast<int>(std::min<std::int64_t>(kBlockRows, shape.rows() - first));
+  std::int64_t query = first % shape.queries;
+  std::int64_t head = group * shape.heads_per_group + first / shape.queries;
   for (std::size_t lane = 0; lane < static_cast<std::size_t>(result.count); ++lane) {
-    const std::int64_t row = first + static_cast<std::int64_t>(lane);
-    const std::int64_t query = row % shape.queries;
-    const std::int64_t head = group * shape.heads_per_group + row / shape.queries;
-    const auto consumed =
-        static_cast<std::uint64_t>(coordinate<std::int64_t>(in.query_rows.sample, query, sample));
+    const auto consumed = static_cast<std::uint64_t>(samples[query]);
     result.query[lane] = static_cast<std::int32_t>(query);
     result.head[lane] = static_cast<std::int32_t>(head);
-    result.position[lane] = coordinate<std::int32_t>(in.query_rows.position, query, sample);
-    result.document[lane] = coordinate<std::int32_t>(in.query_rows.document, query, sample);
+    result.position[lane] = positions[query];
+    result.document[lane] = documents[query];
     result.site[lane] = in.dropout.site | static_cast<std::uint32_t>(head);
     result.sample_low[lane] = static_cast<std::uint32_t>(consumed);
     result.key_high[lane] = dropout_sample_key(in.dropout.key, consumed).high;
     result.range.include(result.position[lane], result.document[lane]);
+    if (++query == shape.queries) {
+      query = 0;
+      ++head;
+    }
   }
   return result;
 }
@@ -110,13 +115,15 @@ KeyTile load_key_tile(const ops::AttentionInputs& in, const AttentionShape& shap
   KeyTile result{};
   result.first = tile * kKeyTile;
   result.count = static_cast<int>(std::min<std::int64_t>(kKeyTile, shape.keys - result.first));
+  const Column<std::int32_t> positions(in.key_rows.position, sample);
+  const Column<std::int32_t> documents(in.key_rows.document, sample);
   for (std::size_t i = 0; i < kKeyTile; ++i) {
     std::int32_t position = 0;
     std::int32_t document = -1;
     if (i < static_cast<std::size_t>(result.count)) {
       const std::int64_t row = result.first + static_cast<std::int64_t>(i);
-      position = coordinate<std::int32_t>(in.key_rows.position, row, sample);
-      document = coordinate<std::int32_t>(in.key_rows.document, row, sample);
+      position = positions[row];
+      document = documents[row];
     }
     result.position[i] = position;
     result.document[i] = document;

@@ -54,6 +54,10 @@ class HeadRows {
   DType dtype_;
 };
 
+inline void prefetch_row(const std::byte* row, std::int64_t bytes) {
+  for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at, 0, 2);
+}
+
 // The inputs of an op, checked and ready for its tasks.
 struct AttentionOperands {
   explicit AttentionOperands(const ops::AttentionInputs& in);
@@ -82,7 +86,12 @@ struct CoordinateRange {
   std::int32_t document_low = std::numeric_limits<std::int32_t>::max();
   std::int32_t document_high = std::numeric_limits<std::int32_t>::min();
 
-  void include(std::int32_t position, std::int32_t document);
+  void include(std::int32_t position, std::int32_t document) {
+    position_low = std::min(position_low, position);
+    position_high = std::max(position_high, position);
+    document_low = std::min(document_low, document);
+    document_high = std::max(document_high, document);
+  }
 };
 
 // Up to 32 query rows that read the same key/value head. Lanes past `count` hold zeros.
@@ -134,6 +143,32 @@ struct KeySpan {
 
 KeySpan visible_span(const ops::AttentionMask& mask, const CoordinateRange& queries,
                      const KeyTile& tile);
+
+// Fetches the keys and values of the next tile a few rows at a time while this one is worked on:
+// strided rows come too late without it.
+class KeyPrefetch {
+ public:
+  KeyPrefetch(const AttentionOperands& in, std::int64_t sample, std::int64_t group)
+      : in_(in), sample_(sample), group_(group) {}
+
+  void start(std::int64_t tile) {
+    next_ = tile * kKeyTile;
+    last_ = std::min(in_.shape.keys, next_ + kKeyTile);
+  }
+  void step() {
+    const std::int64_t bytes = in_.shape.width * size_of(in_.key.dtype());
+    for (const std::int64_t stop = std::min(last_, next_ + 16); next_ < stop; ++next_) {
+      prefetch_row(in_.key.at(next_, sample_, group_), bytes);
+      prefetch_row(in_.value.at(next_, sample_, group_), bytes);
+    }
+  }
+
+ private:
+  const AttentionOperands& in_;
+  std::int64_t sample_, group_;
+  std::int64_t next_ = 0;
+  std::int64_t last_ = 0;
+};
 
 // Index i of n, outermost first (0, n-1, 1, n-2, ...): contiguous shares of causal work then weigh
 // about the same.

@@ -4,6 +4,7 @@
 // Scores are in base 2, log2(e) (scale q k + bias): the query lanes carry the factor, and
 // exponentials need none.
 
+#include "hwy/contrib/math/math-inl.h"
 #include "phalanx/ops/cpu/attention_tiles-inl.h"
 
 #if defined(PHALANX_OPS_CPU_ATTENTION_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -28,7 +29,7 @@ HWY_INLINE void for_keys(const KeySpan& span, const Body& body) {
 
 // -infinity where the query does not see the key.
 inline void mask_scores(const ops::AttentionMask& mask, const QueryBlock& block,
-                              const KeyTile& tile, const KeySpan& span, float* scores) {
+                        const KeyTile& tile, const KeySpan& span, float* scores) {
   const FloatTag d;
   const SignedTag coordinates;
   const std::int64_t lanes = lanes_of(block);
@@ -54,8 +55,8 @@ inline void mask_scores(const ops::AttentionMask& mask, const QueryBlock& block,
 
 // A [32][64] piece of a matrix whose rows are (head, query) and whose columns are keys, such as the
 // bias: where it lies and how it becomes a score tile.
-inline void load_key_columns(const QueryBlock& block, const KeyTile& tile,
-                                   const HeadRows& from, float factor, float* rows, float* lanes) {
+inline void load_key_columns(const QueryBlock& block, const KeyTile& tile, const HeadRows& from,
+                             float factor, float* rows, float* lanes) {
   for (int lane = 0; lane < block.count; ++lane) {
     load_row(from.dtype(), block.row(from, lane) + tile.first * size_of(from.dtype()), tile.count,
              rows + lane * kKeyTile, kKeyTile);
@@ -100,7 +101,7 @@ HWY_INLINE FloatVector column_maximum(const float* scores, const KeySpan& span, 
 // calculation for softmax, 2018); `factor` says by what results that were relative to the old one
 // shrink.
 inline void softmax_step(const KeySpan& span, std::int64_t lanes, const SoftmaxState& state,
-                               float* scores, float* factor) {
+                         float* scores, float* factor) {
   for (std::int64_t lane = 0; lane < lanes; lane += lane_count()) {
     const auto old = load(state.maximum + lane);
     const auto maximum = column_maximum(scores + lane, span, old);
@@ -119,6 +120,21 @@ inline void softmax_step(const KeySpan& span, std::int64_t lanes, const SoftmaxS
     store(maximum, state.maximum + lane);
     store(hn::Add(sums[0], sums[1]), state.sum + lane);
     store(shrink, factor + lane);
+  }
+}
+
+// log-sum-exp from what softmax knows, and the factors that make outputs of sums.
+inline void finish_softmax(const SoftmaxState& softmax, std::int64_t lanes, float kept_factor,
+                           float* lse, float* factor) {
+  const FloatTag d;
+  for (std::int64_t lane = 0; lane < lanes; lane += lane_count()) {
+    const auto sum = load(softmax.sum + lane);
+    const auto nothing = hn::Eq(sum, hn::Zero(d));
+    const auto logarithm =
+        hn::MulAdd(load(softmax.maximum + lane), hn::Set(d, kLn2), hn::Log(d, sum));
+    const auto finite = hn::IfThenElse(hn::IsNaN(sum), sum, logarithm);
+    store(hn::IfThenElse(nothing, hn::Set(d, -kInfinity), finite), lse + lane);
+    store(hn::IfThenZeroElse(nothing, hn::Div(hn::Set(d, kept_factor), sum)), factor + lane);
   }
 }
 
@@ -218,7 +234,7 @@ class LaneDropout {
 
 // Zeros where dropped. What is kept is not scaled here: that factor goes into the results.
 inline void drop(const Dropout& dropout, const QueryBlock& block, const KeyTile& tile,
-                       const KeySpan& span, float* probabilities) {
+                 const KeySpan& span, float* probabilities) {
   LaneDropout lanes(dropout, block);
   for_keys(span, [&](std::size_t key, std::int64_t at) HWY_ATTR {
     const std::uint32_t* words = lanes.words(tile.position[key]);

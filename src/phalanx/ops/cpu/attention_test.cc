@@ -219,7 +219,7 @@ TEST(CpuAttention, WhatPaddingHoldsDoesNotMatter) {
     }
   }
   for (const Tensor& tensor : {dirty.in.key, dirty.in.value}) {
-    for (float& x : tensor.span<float>().subspan(60 * 2 * 16)) x = kNan;
+    for (float& x : tensor.span<float>().subspan(60 * 16)) x = kNan;
   }
   clean.run(*cpu_backend(2));
   dirty.run(*cpu_backend(2));

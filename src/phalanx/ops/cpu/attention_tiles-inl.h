@@ -155,7 +155,7 @@ HWY_INLINE void transpose_blocks(FloatVector (&v)[4]) {
 // lanes[i][lane] = factor * rows[lane][i] for i < width, a multiple of 4, and the first `count`
 // lanes, in vectors.
 inline void rows_to_lanes(const float* rows, std::int64_t stride, std::int64_t width,
-                                std::int64_t count, float factor, float* lanes) {
+                          std::int64_t count, float factor, float* lanes) {
 #if HWY_TARGET == HWY_SCALAR
   for (std::int64_t i = 0; i < width; ++i) {
     for (std::int64_t lane = 0; lane < count; ++lane) {
@@ -179,7 +179,7 @@ inline void rows_to_lanes(const float* rows, std::int64_t stride, std::int64_t w
 
 // rows[lane][i] = factor[lane] * lanes[i][lane].
 inline void lanes_to_rows(const float* lanes, std::int64_t width, std::int64_t count,
-                                const float* factor, float* rows, std::int64_t stride) {
+                          const float* factor, float* rows, std::int64_t stride) {
 #if HWY_TARGET == HWY_SCALAR
   for (std::int64_t lane = 0; lane < count; ++lane) {
     for (std::int64_t i = 0; i < width; ++i) {
@@ -213,13 +213,20 @@ HWY_INLINE void fill(float* to, std::int64_t count, float value) {
 HWY_INLINE void load_row(DType dtype, const std::byte* from, std::int64_t width, float* to,
                          std::int64_t stride) {
   with_storage(dtype, [=](auto type) HWY_ATTR {
-    convert(reinterpret_cast<const decltype(type)*>(from), to, width);
+    const auto* row = reinterpret_cast<const decltype(type)*>(from);
+    for_vectors(0, width, [=](std::int64_t i, auto lanes) HWY_ATTR {
+      store(lanes.load(row + i), to + i);  // the stride has room for a whole vector
+    });
   });
-  fill(to + width, stride - width, 0.0F);
+  for (std::int64_t i = round_up(width, lane_count()); i < stride; i += lane_count()) {
+    store(hn::Zero(FloatTag()), to + i);
+  }
 }
 HWY_INLINE void store_row(const float* from, std::int64_t width, DType dtype, std::byte* to) {
   with_storage(dtype, [=](auto type) HWY_ATTR {
-    convert(from, reinterpret_cast<decltype(type)*>(to), width);
+    auto* row = reinterpret_cast<decltype(type)*>(to);
+    for_vectors(0, width,
+                [=](std::int64_t i, auto lanes) HWY_ATTR { lanes.store(load(from + i), row + i); });
   });
 }
 

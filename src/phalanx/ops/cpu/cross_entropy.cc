@@ -22,62 +22,84 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-constexpr std::int64_t kColumnBlock = 2048;
+// Lane sums go into a double after so many columns.
+constexpr std::int64_t kColumnBlock = 4096;
 
-// NaN if an element is NaN.
-template <typename T>
-HWY_INLINE float largest_of(const T* x, std::int64_t begin, std::int64_t end) {
-  const FloatTag d;
-  const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
-  auto largest = lowest;
-  auto not_a_number = hn::IsNaN(lowest);
-  for_vectors(begin, end, [&](std::int64_t i, auto lanes) HWY_ATTR {
-    const auto value = lanes.valid_or(lanes.load(x + i), lowest);
-    not_a_number = hn::Or(not_a_number, hn::IsNaN(value));
-    largest = hn::Max(largest, value);
-  });
-  if (!hn::AllFalse(d, not_a_number)) return std::numeric_limits<float>::quiet_NaN();
-  return hn::GetLane(hn::MaxOfLanes(d, largest));
-}
-
-template <typename T>
-HWY_INLINE float sum_of_exponentials(const T* x, float largest, std::int64_t begin,
-                                     std::int64_t end) {
-  const FloatTag d;
-  const auto shift = hn::Set(d, largest);
-  FloatSums sums;
-  for_vectors_by_four(begin, end, [&](std::int64_t i, auto lanes, auto k) HWY_ATTR {
-    auto& sum = sums.at<decltype(k)::value>();
-    sum = hn::Add(sum, lanes.valid(exponential_or_zero(hn::Sub(lanes.load(x + i), shift))));
-  });
-  return sums.total();
-}
-
+// The largest logit so far and the sum of exp(x - largest), NaN where that has no meaning.
 struct RowStatistics {
   float largest = -std::numeric_limits<float>::infinity();
-  double sum = 0.0;  // of exp(x - largest); NaN where that has no meaning
+  double sum = 0.0;
 };
 
+// One pass over a row. The largest of the logits grows a handful of times only; then the sums
+// shrink.
 template <typename T>
-HWY_INLINE RowStatistics row_statistics(const T* x, std::int64_t vocabulary) {
-  RowStatistics row;
-  for (std::int64_t begin = 0; begin < vocabulary; begin += kColumnBlock) {
-    const std::int64_t end = std::min(begin + kColumnBlock, vocabulary);
-    const float largest = largest_of(x, begin, end);
-    // exponential_or_zero(NaN) is 0, so NaN and infinity are taken care of here.
-    if (!(largest < std::numeric_limits<float>::infinity())) {
-      return {largest, std::numeric_limits<double>::quiet_NaN()};
+class RowPass {
+ public:
+  explicit HWY_INLINE RowPass(const T* x) : x_(x), largest_(hn::Set(FloatTag(), row_.largest)) {}
+
+  HWY_INLINE RowStatistics run(std::int64_t vocabulary) {
+    for (std::int64_t begin = 0; begin < vocabulary; begin += kColumnBlock) {
+      const std::int64_t end = std::min(begin + kColumnBlock, vocabulary);
+      sums_ = FloatSums();
+      const std::int64_t group = 4 * lane_count();
+      std::int64_t i = begin;
+      for (; i + group <= end; i += group) add_group(i);
+      for_vectors(i, end, [&](std::int64_t k, auto lanes) HWY_ATTR {
+        const auto lowest = hn::Set(FloatTag(), -std::numeric_limits<float>::infinity());
+        add_rest(lanes.valid_or(lanes.load(x_ + k), lowest));
+      });
+      row_.sum += sums_.total();
     }
-    if (largest > row.largest) {
-      row.sum *= std::exp(static_cast<double>(row.largest) - largest);
-      row.largest = largest;
-    }
-    if (row.largest > -std::numeric_limits<float>::infinity()) {
-      row.sum += sum_of_exponentials(x, row.largest, begin, end);
-    }
+    // Infinity less infinity: exponential_or_zero says 0.
+    if (!std::isfinite(row_.largest)) row_.sum = std::numeric_limits<double>::quiet_NaN();
+    return row_;
   }
-  return row;
-}
+
+ private:
+  HWY_INLINE void add_group(std::int64_t i) {
+    const FloatTag d;
+    const std::int64_t step = lane_count();
+    const auto x0 = load(x_ + i);
+    const auto x1 = load(x_ + i + step);
+    const auto x2 = load(x_ + i + 2 * step);
+    const auto x3 = load(x_ + i + 3 * step);
+    const auto bounded = hn::And(hn::And(hn::Le(x0, largest_), hn::Le(x1, largest_)),
+                                 hn::And(hn::Le(x2, largest_), hn::Le(x3, largest_)));
+    if (!hn::AllTrue(d, bounded)) [[unlikely]] {
+      for (const auto& x : {x0, x1, x2, x3}) raise(x);
+    }
+    sums_.sum0 = hn::Add(sums_.sum0, exponential_or_zero(hn::Sub(x0, largest_)));
+    sums_.sum1 = hn::Add(sums_.sum1, exponential_or_zero(hn::Sub(x1, largest_)));
+    sums_.sum2 = hn::Add(sums_.sum2, exponential_or_zero(hn::Sub(x2, largest_)));
+    sums_.sum3 = hn::Add(sums_.sum3, exponential_or_zero(hn::Sub(x3, largest_)));
+  }
+  HWY_INLINE void add_rest(FloatVector x) {
+    if (!hn::AllTrue(FloatTag(), hn::Le(x, largest_))) raise(x);
+    sums_.sum0 = hn::Add(sums_.sum0, exponential_or_zero(hn::Sub(x, largest_)));
+  }
+  // Takes the elements of x into the largest; NaN stays there for good.
+  HWY_NOINLINE void raise(FloatVector x) {
+    const FloatTag d;
+    const float candidate = hn::AllFalse(d, hn::IsNaN(x)) ? hn::GetLane(hn::MaxOfLanes(d, x))
+                                                          : std::numeric_limits<float>::quiet_NaN();
+    if (candidate <= row_.largest || std::isnan(row_.largest)) return;
+    const double shrink = std::exp(static_cast<double>(row_.largest) - candidate);
+    row_.largest = candidate;
+    row_.sum *= shrink;
+    largest_ = hn::Set(d, candidate);
+    const auto factor = hn::Set(d, static_cast<float>(shrink));
+    sums_.sum0 = hn::Mul(sums_.sum0, factor);
+    sums_.sum1 = hn::Mul(sums_.sum1, factor);
+    sums_.sum2 = hn::Mul(sums_.sum2, factor);
+    sums_.sum3 = hn::Mul(sums_.sum3, factor);
+  }
+
+  const T* x_;
+  RowStatistics row_;
+  FloatVector largest_;  // row_.largest in all lanes
+  FloatSums sums_;
+};
 
 // dlogits = factor * (exp(x - largest) / sum - onehot(target)); x may be dlogits.
 template <typename From, typename To>
@@ -110,7 +132,7 @@ void rows(const CpuDevice& device, const ops::CrossEntropy& op) {
   parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
     for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
       const From* x = logits[r];
-      const RowStatistics row = row_statistics(x, op.vocabulary);
+      const RowStatistics row = RowPass<From>(x).run(op.vocabulary);
       const double at_target = hn::GetLane(load_first(x + targets[r], 1));
       loss[r] = static_cast<float>(std::log(row.sum) + row.largest - at_target);
       if (dlogits.data == nullptr) continue;

@@ -61,13 +61,17 @@ HWY_INLINE void philox_words(const DropoutRow& row, std::uint32_t block, BitsVec
   auto word3 = hn::Set(wide, row.counter[3]);
   const auto multiplier0 = hn::Set(narrow, kPhiloxMultiplier0);
   const auto multiplier1 = hn::Set(narrow, kPhiloxMultiplier1);
+  // A shuffle, for the shift's port is busy with the products.
+  const auto upper = [&](auto product) HWY_ATTR {
+    return hn::BitCast(wide, hn::Shuffle2301(hn::BitCast(narrow, product)));
+  };
   PhiloxKey key = row.key;
   for (int round = 0; round < 10; ++round) {
     const auto product0 = hn::MulEven(hn::BitCast(narrow, word0), multiplier0);
     const auto product1 = hn::MulEven(hn::BitCast(narrow, word2), multiplier1);
-    word0 = hn::Xor3(hn::ShiftRight<32>(product1), word1, hn::Set(wide, key.low));
+    word0 = hn::Xor3(upper(product1), word1, hn::Set(wide, key.low));
     word1 = product1;
-    word2 = hn::Xor3(hn::ShiftRight<32>(product0), word3, hn::Set(wide, key.high));
+    word2 = hn::Xor3(upper(product0), word3, hn::Set(wide, key.high));
     word3 = product0;
     key.low += kPhiloxWeyl0;
     key.high += kPhiloxWeyl1;

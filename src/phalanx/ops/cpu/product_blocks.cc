@@ -12,6 +12,8 @@ constexpr std::int64_t kWholeK = 4096;
 constexpr std::int64_t kChunkK = 3072;
 // Elements of A staged at once: 32 MiB of fp32.
 constexpr std::int64_t kStagedElements = std::int64_t{1} << 23;
+// Sums kept beside C: 128 MiB.
+constexpr std::int64_t kApartElements = std::int64_t{1} << 25;
 // What making a panel ready costs, in rows of A multiplied by it.
 constexpr double kPanelRows = 32.0;
 
@@ -23,14 +25,20 @@ constexpr PanelWidth kPanelWidths[] = {{384, 1.0}, {256, 1.01}, {192, 1.015}, {1
 
 }  // namespace
 
+std::int64_t chunk_of(std::int64_t k) {
+  return k <= kWholeK ? k : round_up(ceil_div(k, ceil_div(k, kChunkK)), 64);
+}
+
 ProductBlocks choose_blocks(std::int64_t m, std::int64_t n, std::int64_t k, int threads,
-                            bool staged_a, bool staged_c) {
+                            bool staged_a, bool staged_c, bool sums_apart) {
   ProductBlocks blocks;
-  blocks.k_chunk = k <= kWholeK ? k : round_up(ceil_div(k, ceil_div(k, kChunkK)), 64);
+  blocks.k_chunk = chunk_of(k);
+  const auto limit_rows = [&](std::int64_t rows) {
+    return std::min(blocks.m_block, std::max<std::int64_t>(256, rows / 256 * 256));
+  };
   blocks.m_block = m;
-  if (staged_a) {
-    blocks.m_block = std::min(m, std::max<std::int64_t>(256, kStagedElements / blocks.k_chunk / 256 * 256));
-  }
+  if (staged_a) blocks.m_block = limit_rows(kStagedElements / blocks.k_chunk);
+  if (sums_apart) blocks.m_block = limit_rows(kApartElements / n);
 
   // The cut with the least work for the busiest thread.
   double least = 0.0;

@@ -124,7 +124,8 @@ struct ProductCache::State {
     const OneThreadedLibrary guard;
     const auto type = type_of(shape.dtype);
     const memory::desc a({shape.m, shape.k}, type, memory::dims{shape.a_stride, 1});
-    const memory::desc c({shape.m, shape.n}, memory::data_type::f32, memory::dims{shape.c_stride, 1});
+    const memory::desc c({shape.m, shape.n}, memory::data_type::f32,
+                         memory::dims{shape.c_stride, 1});
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (shape.accumulate) {

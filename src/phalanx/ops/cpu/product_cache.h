@@ -1,7 +1,7 @@
 #pragma once
-// oneDNN's matrix products and reorders for blocks of a product, created at first use and kept by shape. Every
-// primitive runs on the thread that calls it: linear.cc cuts the work, so bits do not depend on how many threads a
-// library would have used.
+// oneDNN's matrix products and reorders for blocks of a product, created at first use and kept by
+// shape. Every primitive runs on the thread that calls it: linear.cc cuts the work, so bits do not
+// depend on how many threads a library would have used.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace phalanx::cpu {
 
-// C[m, n] = A[m, k] B[k, n], or += with `accumulate`; A and B hold `dtype` (f32 or bf16), C f32. Strides in elements.
+// C[m, n] = A[m, k] B[k, n], or += with `accumulate`; A and B hold `dtype` (f32 or bf16), C f32.
+// Strides in elements.
 struct BlockProduct {
   std::int64_t m = 0, n = 0, k = 0;
   DType dtype = DType::kF32;
@@ -40,7 +41,8 @@ class ProductCache {
   class Kernel {
    public:
     virtual ~Kernel() = default;
-    // Operands as named at the function that made the kernel. False when oneDNN fails; never throws.
+    // Operands as named at the function that made the kernel. False when oneDNN fails; never
+    // throws.
     virtual bool run(const void* a, const void* b, void* c, void* scratch) const noexcept = 0;
   };
 
@@ -55,8 +57,10 @@ class ProductCache {
 
   // run(a, b, c, scratch).
   const Kernel& product(const BlockProduct& shape);
-  // run(b, nullptr, packed, nullptr): B from these strides into oneDNN's own layout for the product `shape`.
-  const Kernel& pack(const BlockProduct& shape, std::int64_t row_stride, std::int64_t column_stride);
+  // run(b, nullptr, packed, nullptr): B from these strides into oneDNN's own layout for the product
+  // `shape`.
+  const Kernel& pack(const BlockProduct& shape, std::int64_t row_stride,
+                     std::int64_t column_stride);
   // run(from, nullptr, to, nullptr).
   const Kernel& copy(const BlockCopy& shape);
 
@@ -65,7 +69,8 @@ class ProductCache {
   std::unique_ptr<State> state_;
 };
 
-// While it lives, oneDNN makes and runs primitives on the calling thread alone (in a parallel region it always does).
+// While it lives, oneDNN makes and runs primitives on the calling thread alone (in a parallel
+// region it always does).
 class OneThreadedLibrary {
  public:
   OneThreadedLibrary();

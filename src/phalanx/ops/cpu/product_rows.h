@@ -1,5 +1,6 @@
 #pragma once
-// What happens to the rows of a product's operands before oneDNN reads them and after it wrote them.
+// What happens to the rows of a product's operands before oneDNN reads them and after it wrote
+// them.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +20,8 @@ struct RowView {
 void widen_rows(const RowView& from, std::int64_t rows, std::int64_t columns, float* to,
                 std::int64_t to_stride);
 
-// to[r, c] = tile[r, c] + addend[r, c] + bias[c], rounded to the dtype of `to`. Without data, addend or bias count as
-// zero; the addend is fp32, and both it and the tile may be `to` itself.
+// to[r, c] = tile[r, c] + addend[r, c] + bias[c], rounded to the dtype of `to`. Without data,
+// addend or bias count as zero; the addend is fp32, and both it and the tile may be `to` itself.
 struct FinishedRows {
   const float* tile = nullptr;
   std::int64_t tile_stride = 0;

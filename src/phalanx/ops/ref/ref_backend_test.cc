@@ -174,6 +174,56 @@ TEST_F(RefBackend, AccumulatingOpsAdd) {
   expect_near(bias.dbias, {112});
 }
 
+// Rows 10, 11 and 12 of a larger table; id 9 and 13 are others' business.
+TEST_F(RefBackend, EmbeddingKnowsItsRows) {
+  const Tensor ids = operands_.values(DType::kI32, {5, 1}, std::vector<double>{12, 9, 10, 12, 13});
+  const EmbeddingForward forward{
+      .y = operands_.output({5, 1, 1}),
+      .table = operands_.values(DType::kF64, {3, 1}, std::vector<double>{1, 2, 3}),
+      .ids = ids,
+      .first_row = 10};
+  embedding_forward(context_, forward);
+  expect_near(forward.y, {3, 0, 1, 3, 0});
+  const EmbeddingGradient gradient{
+      .dtable = operands_.filled(DType::kF64, {3, 1}, 100),
+      .ids = ids,
+      .dy = operands_.values(DType::kF64, {5, 1, 1}, std::vector<double>{1, 2, 4, 8, 16}),
+      .first_row = 10};
+  embedding_gradient(context_, gradient);
+  expect_near(gradient.dtable, {104, 100, 109});
+}
+
+// Two steps of two microbatches: slots come into use in order of occurrence, and are free after the
+// join.
+TEST_F(RefBackend, SparseEmbeddingGradientStartsAgainAfterTheJoin) {
+  SparseEmbeddingGradient op{.slots = operands_.filled(DType::kI32, {3}, -1),
+                             .rows = operands_.output(DType::kI32, {3}),
+                             .count = operands_.filled(DType::kI32, {1}, 0),
+                             .values = operands_.output({3, 1}),
+                             .ids = operands_.output(DType::kI32, {2, 1}),
+                             .dy = operands_.values(DType::kF64, {2, 1, 1}, std::vector{1.0, 2.0}),
+                             .first_row = 10};
+  const SparseEmbeddingJoin join{.dtable = operands_.filled(DType::kF64, {3, 1}, 100),
+                                 .slots = op.slots,
+                                 .rows = op.rows,
+                                 .count = op.count,
+                                 .values = op.values};
+  for (const double step : {1.0, 2.0}) {
+    op.ids = operands_.values(DType::kI32, {2, 1}, std::vector<double>{12, 10});
+    sparse_embedding_gradient(context_, op);
+    op.ids = operands_.values(DType::kI32, {2, 1}, std::vector<double>{10, 99});
+    sparse_embedding_gradient(context_, op);
+    expect_near(op.slots, {1, -1, 0});
+    expect_near(op.rows.slice(0, 0, 2), {2, 0});
+    expect_near(op.count, {2});
+    expect_near(op.values.slice(0, 0, 2), {1, 3});
+    sparse_embedding_join(context_, join);
+    expect_near(op.slots, {-1, -1, -1});
+    expect_near(op.count, {0});
+    expect_near(join.dtable, {100 + 3 * step, 100, 100 + step});
+  }
+}
+
 // The probability of 1/2 drops about half, and what is kept is exactly doubled; the mask of a row
 // depends on its coordinates alone.
 TEST_F(RefBackend, DropoutFollowsTheCoordinates) {

@@ -1,0 +1,258 @@
+// Every op at the shapes of GPT-2 124M with 4 x 256 tokens (ops/cases), against its limit measured
+// in the same run: the multiply-add peak for matrix products, memory bandwidth for the rest. Prints
+// one table; docs/performance.md says how to read it.
+
+#include <fmt/core.h>
+#include <time.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/ops/cases/case.h"
+#include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/ops/cpu/parallel.h"
+#include "phalanx/ops/cpu/precision.h"
+#include "phalanx/ops/ref/ref_backend.h"
+
+namespace phalanx {
+namespace {
+
+constexpr double kGoal = 0.88;  // of the peak, for every matrix product in fp32
+constexpr std::int64_t kOperandBytes = std::int64_t{3} << 30;
+constexpr std::int64_t kWorkspaceBytes = std::int64_t{1} << 30;
+constexpr std::int64_t kStreamBytes = std::int64_t{256} << 20;
+
+struct Options {
+  int threads = 2;
+  std::string dtype = "f32";
+  std::string filter;
+  std::string matmul_precision = "auto";
+  double seconds = 0.5;  // per row
+  bool cpu_time = false;
+};
+
+double seconds_of(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+struct Timing {
+  double median = 0.0;
+  double best = 0.0;
+  int undisturbed = 0;  // repetitions that count
+};
+
+// Repeats for about options.seconds. A repetition counts when the calling thread was on its core
+// for 97 % of it; when fewer than three do, all count. On a machine that is never quiet, CPU time
+// shared out over the threads says more than the clock on the wall (with threads that sleep while
+// they wait: OMP_WAIT_POLICY=passive).
+Timing time_it(const Options& options, const std::function<void()>& body) {
+  constexpr double kOnCore = 0.97;
+  constexpr std::size_t kFewest = 5, kMost = 1000;
+  body();
+  std::vector<double> all, clean;
+  const double end = seconds_of(CLOCK_MONOTONIC) + options.seconds;
+  while (all.size() < kFewest || (seconds_of(CLOCK_MONOTONIC) < end && all.size() < kMost)) {
+    const double on_core = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    const double cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+    const double wall = seconds_of(CLOCK_MONOTONIC);
+    body();
+    const double wall_took = seconds_of(CLOCK_MONOTONIC) - wall;
+    const double cpu_took = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    const double took = options.cpu_time ? cpu_took / options.threads : wall_took;
+    all.push_back(took);
+    if (seconds_of(CLOCK_THREAD_CPUTIME_ID) - on_core >= kOnCore * wall_took) clean.push_back(took);
+  }
+  const int undisturbed = static_cast<int>(clean.size());
+  std::vector<double>& sample = clean.size() >= 3 ? clean : all;
+  std::sort(sample.begin(), sample.end());
+  return {sample[sample.size() / 2], sample.front(), undisturbed};
+}
+
+// Bytes per second, counting every operand once.
+struct Bandwidth {
+  double read = 0.0, copy = 0.0, triad = 0.0;
+};
+
+Bandwidth measure_bandwidth(const Options& options) {
+  Arena arena("streams", 3 * kStreamBytes);
+  const std::int64_t count = kStreamBytes / size_of(DType::kF32);
+  const auto array = [&] { return arena.allocate(DType::kF32, {count}).span<float>(); };
+  const auto a = array(), b = array(), c = array();
+  constexpr std::int64_t kTask = 1 << 16;
+  const std::int64_t tasks = count / kTask;
+  const auto streams = [&](const auto& body) {
+    return time_it(options, [&] {
+      cpu::parallel_for(options.threads, tasks,
+                        [&](std::int64_t task) { body(task * kTask, (task + 1) * kTask); });
+    });
+  };
+  streams([&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) a[i] = b[i] = c[i] = 1.0F;
+  });
+  std::vector<float> sums(static_cast<std::size_t>(tasks));
+  const Timing read = streams([&](std::int64_t begin, std::int64_t end) {
+    constexpr int kLanes = 64;
+    float lanes[kLanes] = {};
+    for (std::int64_t i = begin; i < end; i += kLanes) {
+      for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += a[i + lane];
+    }
+    float sum = 0.0F;
+    for (const float lane : lanes) sum += lane;
+    sums[static_cast<std::size_t>(begin / kTask)] = sum;
+  });
+  const Timing copy = streams([&](std::int64_t begin, std::int64_t end) {
+    std::memcpy(&b[begin], &a[begin], static_cast<std::size_t>(end - begin) * sizeof(float));
+  });
+  const Timing triad = streams([&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) c[i] = a[i] + 3.0F * b[i];
+  });
+  const double bytes = static_cast<double>(kStreamBytes);
+  return {bytes / read.median, 2 * bytes / copy.median, 3 * bytes / triad.median};
+}
+
+class Bench {
+ public:
+  explicit Bench(const Options& options)
+      : options_(options),
+        storage_(*dtype_from_name(options.dtype)),
+        choice_(cpu::choose_products(options.matmul_precision, storage_ == DType::kBF16,
+                                     options.threads)),
+        peak_(cpu::measure_peak(options.threads)),
+        bandwidth_(measure_bandwidth(options)),
+        backend_(make_cpu_backend(options.threads, choice_.products)),
+        reference_(make_ref_backend()) {
+    fmt::print("{} threads, storage {}, products {} ({})\n", options.threads, options.dtype,
+               choice_.name(), choice_.reason);
+    fmt::print("peak: {:.0f} GFLOP/s fp32", peak_.fp32_gflops);
+    if (peak_.bf16_gflops > 0.0) fmt::print(", {:.0f} GFLOP/s bf16", peak_.bf16_gflops);
+    fmt::print("\nmemory: read {:.1f}, copy {:.1f}, triad {:.1f} GB/s\n\n", bandwidth_.read * 1e-9,
+               bandwidth_.copy * 1e-9, bandwidth_.triad * 1e-9);
+    fmt::print("{:<26} {:<38} {:>10} {:>10} {:>16} {:>9} {:>9} {:>6}\n", "op", "shape", "median ms",
+               "best ms", "rate", "of limit", "at best", "clean");
+  }
+
+  void run(const ops::Case& row) {
+    Arena operands("operands", kOperandBytes);
+    Arena workspace("workspace", kWorkspaceBytes);
+    Context preparation{.backend = *reference_, .workspace = workspace};
+    ops::Operands builder(operands, storage_, preparation);
+    const ops::Job job = row.build(builder);
+    Context context{.backend = *backend_, .workspace = workspace};
+    const Timing timing = time_it(options_, [&] { job.run(context); });
+    print(row, job.cost, timing);
+  }
+
+ private:
+  void print(const ops::Case& row, const OpCost& cost, const Timing& timing) const {
+    const bool product = cost.name.substr(0, 6) == "linear";
+    const bool native = choice_.products == cpu::ProductPrecision::kBf16;
+    const double flops = static_cast<double>(cost.flops) / timing.median;
+    const double bytes = static_cast<double>(cost.bytes_read + cost.bytes_written) / timing.median;
+    const double flop_limit = 1e9 * (product && native ? peak_.bf16_gflops : peak_.fp32_gflops);
+    // Ops with products inside are held against the peak, the others against what memory moves.
+    const double share =
+        cost.flops > 0 ? flops / flop_limit : bytes / std::max(bandwidth_.copy, bandwidth_.triad);
+    const char* goal = !product || native ? "" : share >= kGoal ? "  goal 88% met" : "  goal 88%";
+    const std::string rate = cost.flops > 0 ? fmt::format("{:.1f} GFLOP/s", flops * 1e-9)
+                                            : fmt::format("{:.1f} GB/s", bytes * 1e-9);
+    fmt::print("{:<26} {:<38} {:>10.3f} {:>10.3f} {:>16} {:>8.1f}% {:>8.1f}% {:>6}{}\n", row.op,
+               row.description, timing.median * 1e3, timing.best * 1e3, rate, share * 100,
+               share * 100 * timing.median / timing.best, timing.undisturbed, goal);
+    std::fflush(stdout);
+  }
+
+  Options options_;
+  DType storage_;
+  cpu::ProductChoice choice_;
+  cpu::Peak peak_;
+  Bandwidth bandwidth_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> reference_;
+};
+
+struct ProductSize {
+  std::int64_t rows, n, k;
+};
+// Beside those of the case table: the small model (d 256, vocabulary 8192), more tokens, and a wide
+// layer.
+constexpr ProductSize kMoreProducts[] = {{1024, 256, 256},  {1024, 768, 256},   {1024, 1024, 256},
+                                         {1024, 256, 1024}, {1024, 8192, 256},  {4096, 3072, 768},
+                                         {4096, 768, 3072}, {2048, 12288, 4096}};
+
+void add_more_products(std::vector<ops::Case>& rows) {
+  for (const ProductSize& size : kMoreProducts) {
+    const auto add = [&](const char* op, auto build) {
+      rows.push_back(
+          {op, fmt::format("{}x{}x{}", size.rows, size.n, size.k), ops::kTimedTypes, build, true});
+    };
+    add("linear_forward", [size](ops::Operands& operands) {
+      const ops::LinearForward op{.y = operands.output({size.rows, size.n}),
+                                  .x = operands.uniform({size.rows, size.k}),
+                                  .weight = operands.uniform({size.n, size.k}),
+                                  .bias = {}};
+      return ops::make_job(op, ops::linear_forward, {});
+    });
+    add("linear_input_gradient", [size](ops::Operands& operands) {
+      const ops::LinearInputGradient op{.dx = operands.output({size.rows, size.k}),
+                                        .dy = operands.uniform({size.rows, size.n}),
+                                        .weight = operands.uniform({size.n, size.k})};
+      return ops::make_job(op, ops::linear_input_gradient, {});
+    });
+    add("linear_weight_gradient", [size](ops::Operands& operands) {
+      const ops::LinearWeightGradient op{
+          .dweight = operands.uniform(operands.full(), {size.n, size.k}),
+          .dy = operands.uniform({size.rows, size.n}),
+          .x = operands.uniform({size.rows, size.k})};
+      return ops::make_job(op, ops::linear_weight_gradient, {});
+    });
+  }
+}
+
+bool holds(std::span<const DType> types, DType dtype) {
+  return std::find(types.begin(), types.end(), dtype) != types.end();
+}
+
+void run(const Options& options) {
+  Bench bench(options);
+  ops::CaseTable table = ops::make_case_table();
+  add_more_products(table.performance);
+  const DType storage = *dtype_from_name(options.dtype);
+  for (const ops::Case& row : table.performance) {
+    const std::string name = row.op + " " + row.description;
+    if (name.find(options.filter) == std::string::npos || !holds(row.storage, storage)) continue;
+    bench.run(row);
+  }
+}
+
+}  // namespace
+}  // namespace phalanx
+
+int main(int count, char** arguments) {
+  phalanx::Options options;
+  CLI::App app("Every op against its limit, measured in the same run");
+  app.add_option("--threads", options.threads, "Threads of the CPU backend")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--dtype", options.dtype, "Storage type")->check(CLI::IsMember({"f32", "bf16"}));
+  app.add_option("--filter", options.filter, "Only rows whose op and shape contain this");
+  app.add_option("--matmul-precision", options.matmul_precision, "auto, fp32 or bf16");
+  app.add_option("--seconds", options.seconds, "Time per row")->check(CLI::PositiveNumber);
+  app.add_flag("--cpu-time", options.cpu_time,
+               "Time by CPU time per thread: for a busy machine, with OMP_WAIT_POLICY=passive");
+  CLI11_PARSE(app, count, arguments);
+  try {
+    phalanx::run(options);
+  } catch (const phalanx::Error& error) {
+    fmt::print(stderr, "bench_ops: {}\n", error.what());
+    return error.exit_status();
+  }
+  return 0;
+}

@@ -1,0 +1,139 @@
+// Whole training steps: tokens per second, the share of the processor's peak, and where the time
+// went. docs/performance.md says how to read it.
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/cli/flags.h"
+#include "step_report.h"
+#include "step_run.h"
+
+namespace phalanx::bench {
+namespace {
+
+struct Options {
+  StepSetting setting;
+  std::vector<std::string> models = {"gpt2-124m", "small"};
+  std::vector<std::string> dtypes = {"f32", "bf16"};
+  bool profile = false;
+  bool markdown = false;
+  bool json = false;
+};
+
+Options parse(const std::vector<std::string>& arguments) {
+  Options o;
+  StepSetting& s = o.setting;
+  Flags flags("bench_step", "Times whole training steps on random tokens.");
+  flags.add("--model", o.models, "One or more of gpt2-124m, small");
+  flags.add("--dtype", o.dtypes, "One or more of f32, bf16");
+  flags.add("--threads", s.threads, "Threads; 0: all cores");
+  flags.add("--steps", s.steps, "Timed steps, after 2 of warm-up; 0: by the model");
+  flags.add("--micro-batch", s.micro_batch, "Sequences in a microbatch");
+  flags.add("--global-batch", s.global_batch, "Sequences in a step; 0: one microbatch");
+  flags.add("--seq-length", s.sequence, "Tokens in a sequence");
+  flags.add("--attention", s.attention, "fused, unfused");
+  flags.add("--matmul-precision", s.matmul_precision, "auto, fp32, bf16");
+  flags.add_switch("--profile", o.profile, "The operations of a step, longest first");
+  flags.add_switch("--markdown", o.markdown, "A table for docs/performance.md");
+  flags.add_switch("--json", o.json, "A line of JSON for each model and dtype");
+  flags.parse(arguments);
+  return o;
+}
+
+std::string read_all(int descriptor) {
+  std::string text;
+  std::array<char, 4096> buffer;
+  for (ssize_t n = 0; (n = read(descriptor, buffer.data(), buffer.size())) > 0;) {
+    text.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  return text;
+}
+
+int report_error(const Error& error) {
+  fmt::print(stderr, "bench_step: {}\n", error.what());
+  return error.exit_status();
+}
+
+[[noreturn]] void run_child(const StepSetting& setting, bool bandwidth, int descriptor) {
+  int status = 0;
+  try {
+    const std::string text = to_json(run_steps(setting, bandwidth));
+    std::FILE* out = fdopen(descriptor, "w");
+    std::fputs(text.c_str(), out);
+    std::fclose(out);
+  } catch (const Error& error) {
+    status = report_error(error);
+  }
+  std::fflush(nullptr);
+  _exit(status);
+}
+
+// Each run has a process of its own, so that one's memory is not another's.
+StepReport run_in_child(const StepSetting& setting, bool bandwidth) {
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) throw SystemError("bench_step: pipe failed");
+  const pid_t child = fork();
+  if (child < 0) throw SystemError("bench_step: fork failed");
+  if (child == 0) {
+    close(ends[0]);
+    run_child(setting, bandwidth, ends[1]);
+  }
+  close(ends[1]);
+  const std::string text = read_all(ends[0]);
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (!WIFEXITED(status))
+    throw SystemError("bench_step: the run died of signal {}", WTERMSIG(status));
+  if (WEXITSTATUS(status) != 0) _exit(WEXITSTATUS(status));  // it has said why
+  return report_from_json(text);
+}
+
+void print(const Options& options, const StepReport& report) {
+  if (options.json) {
+    fmt::print("{}", to_json(report));
+  } else if (options.markdown) {
+    fmt::print("{}", markdown_row(report));
+  } else {
+    fmt::print("{}", to_text(report));
+    if (options.profile) fmt::print("{}", profile_text(report));
+    fmt::print("\n");
+  }
+  std::fflush(stdout);
+}
+
+void run(const Options& options) {
+  if (options.markdown) fmt::print("{}", markdown_header());
+  std::fflush(stdout);  // the children must not inherit what is not yet written
+  for (const std::string& model : options.models) {
+    for (const std::string& dtype : options.dtypes) {
+      StepSetting setting = options.setting;
+      setting.model = model;
+      setting.dtype = dtype;
+      print(options, run_in_child(setting, options.profile));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace phalanx::bench
+
+int main(int argc, char** argv) {
+  try {
+    phalanx::bench::run(phalanx::bench::parse({argv + 1, argv + argc}));
+    return 0;
+  } catch (const phalanx::HelpRequested& help) {
+    fmt::print("{}", help.text);
+    return 0;
+  } catch (const phalanx::Error& error) {
+    return phalanx::bench::report_error(error);
+  }
+}

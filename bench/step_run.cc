@@ -1,0 +1,256 @@
+#include "step_run.h"
+
+#include <fmt/core.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include "memory_bandwidth.h"
+#include "phalanx/base/error.h"
+#include "phalanx/observe/process_memory.h"
+#include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/ops/cpu/precision.h"
+#include "phalanx/train/memory_plan.h"
+
+namespace phalanx::bench {
+namespace {
+
+constexpr int kWarmUpSteps = 2;
+// A step during which a thread waited for a core longer than this share of the time is unclean.
+constexpr double kWaitingAllowed = 0.03;
+
+struct Model {
+  std::int64_t layers, hidden, heads, vocabulary, steps;
+};
+
+Model model_named(const std::string& name) {
+  if (name == "gpt2-124m") return {12, 768, 12, 50257, 8};
+  if (name == "small") return {4, 256, 8, 8192, 60};
+  throw ConfigError("--model {}: choose of gpt2-124m, small", name);
+}
+
+TrainConfig train_config(const StepSetting& setting, const Model& model) {
+  if (setting.dtype != "f32" && setting.dtype != "bf16") {
+    throw ConfigError("--dtype {}: choose of f32, bf16", setting.dtype);
+  }
+  TrainConfig config;
+  config.num_layers = model.layers;
+  config.hidden_size = model.hidden;
+  config.num_attention_heads = model.heads;
+  config.seq_length = setting.sequence;
+  config.max_position_embeddings = setting.sequence;
+  config.attention_dropout = 0.0;
+  config.hidden_dropout = 0.0;
+  config.micro_batch_size = setting.micro_batch;
+  config.global_batch_size = setting.global_batch;
+  config.threads_per_rank = setting.threads;
+  config.bf16 = setting.dtype == "bf16";
+  config.attention_backend = setting.attention;
+  config.matmul_precision = setting.matmul_precision;
+  resolve(config, false);
+  return config;
+}
+
+// The token at a place of an endless stream: SplitMix64's output function (Steele, Lea and Flood
+// 2014).
+std::int32_t random_token(std::int64_t sample, std::int64_t position, std::int64_t vocabulary) {
+  auto x = static_cast<std::uint64_t>(sample) << 20 ^ static_cast<std::uint64_t>(position);
+  x += 0x9e3779b97f4a7c15U;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebU;
+  return static_cast<std::int32_t>((x ^ x >> 31) % static_cast<std::uint64_t>(vocabulary));
+}
+
+GptBatch random_batch(std::int64_t first_sample, std::int64_t samples, std::int64_t sequence,
+                      std::int64_t vocabulary) {
+  GptBatch batch;
+  batch.sequence_length = sequence;
+  batch.batch_size = samples;
+  for (std::int64_t position = 0; position < sequence; ++position) {
+    for (std::int64_t i = 0; i < samples; ++i) {
+      const std::int64_t sample = first_sample + i;
+      batch.tokens.push_back(random_token(sample, position, vocabulary));
+      batch.labels.push_back(random_token(sample, position + 1, vocabulary));
+      batch.loss_mask.push_back(1.0F);
+      batch.position_ids.push_back(static_cast<std::int32_t>(position));
+      batch.sample.push_back(sample);
+      batch.position.push_back(static_cast<std::int32_t>(position));
+      batch.document.push_back(0);
+    }
+  }
+  return batch;
+}
+
+double cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// Seconds for which this process's threads were ready to run but had no core (the second number
+// of Linux's schedstat).
+double waiting_seconds() {
+  double nanoseconds = 0.0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream file(task.path() / "schedstat");
+    double ran = 0.0;
+    double waited = 0.0;
+    if (file >> ran >> waited) nanoseconds += waited;
+  }
+  return 1e-9 * nanoseconds;
+}
+
+struct Sample {
+  double seconds = 0.0;
+  double busy = 0.0;
+  double waiting = 0.0;
+  std::vector<Recorder::Record> records;
+};
+
+class Stopwatch {
+ public:
+  Sample stop(std::int64_t threads) const {
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin_;
+    const double available = wall.count() * static_cast<double>(threads);
+    return {.seconds = wall.count(),
+            .busy = (cpu_seconds() - cpu_) / available,
+            .waiting = (waiting_seconds() - waiting_) / available,
+            .records = {}};
+  }
+
+ private:
+  double waiting_ = waiting_seconds();
+  double cpu_ = cpu_seconds();
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2.0;
+}
+
+template <typename Get>
+double median_of(const std::vector<Sample>& samples, const Get& get) {
+  std::vector<double> values;
+  values.reserve(samples.size());
+  for (const Sample& sample : samples) values.push_back(get(sample));
+  return median(std::move(values));
+}
+
+// Means per step, by operation and size; the longest first.
+std::vector<ProfileRow> profile_of(const std::vector<Sample>& samples) {
+  std::map<std::tuple<std::string_view, std::int64_t, std::int64_t, std::int64_t>, ProfileRow> rows;
+  const double share = 1.0 / static_cast<double>(samples.size());
+  for (const Sample& sample : samples) {
+    for (const auto& [stream, cost, seconds] : sample.records) {
+      ProfileRow& row = rows[{cost.name, cost.flops, cost.bytes_read, cost.bytes_written}];
+      row.op = cost.name;
+      row.flops = static_cast<double>(cost.flops);
+      row.bytes = static_cast<double>(cost.bytes_read + cost.bytes_written);
+      row.calls += share;
+      row.seconds += share * seconds;
+    }
+  }
+  std::vector<ProfileRow> sorted;
+  for (auto& [key, row] : rows) sorted.push_back(std::move(row));
+  std::ranges::sort(sorted, std::greater{}, &ProfileRow::seconds);
+  return sorted;
+}
+
+// The steps after the warm-up; `loss` gets the last one's.
+std::vector<Sample> timed_steps(Rank& rank, const TrainConfig& config, std::int64_t vocabulary,
+                                std::int64_t steps, double& loss) {
+  std::vector<Sample> samples;
+  Recorder recorder;
+  std::vector<GptBatch> batches(static_cast<std::size_t>(num_microbatches(config)));
+  for (std::int64_t step = 0; step < kWarmUpSteps + steps; ++step) {
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      const auto first =
+          step * config.global_batch_size + static_cast<std::int64_t>(i) * config.micro_batch_size;
+      batches[i] = random_batch(first, config.micro_batch_size, config.seq_length, vocabulary);
+    }
+    if (step == kWarmUpSteps) rank.record_to(&recorder);
+    recorder.clear();
+    const Stopwatch stopwatch;
+    const StepResult result =
+        rank.train_step({.lr = 1e-4, .weight_decay = 0.01, .adam_step = step + 1},
+                        [&batches](int microbatch) -> const GptBatch& {
+                          return batches[static_cast<std::size_t>(microbatch)];
+                        });
+    Sample sample = stopwatch.stop(config.threads_per_rank);
+    loss = result.loss;
+    if (step < kWarmUpSteps) continue;
+    sample.records = recorder.records();
+    samples.push_back(std::move(sample));
+  }
+  rank.record_to(nullptr);
+  return samples;
+}
+
+double peak_flops(std::int64_t threads, cpu::ProductPrecision products) {
+  const cpu::Peak peak = cpu::measure_peak(static_cast<int>(threads));
+  return 1e9 * (products == cpu::ProductPrecision::kBf16 ? peak.bf16_gflops : peak.fp32_gflops);
+}
+
+}  // namespace
+
+StepReport run_steps(StepSetting setting, bool measure_memory_bandwidth) {
+  const Model size = model_named(setting.model);
+  if (setting.global_batch == 0) setting.global_batch = setting.micro_batch;
+  if (setting.steps == 0) setting.steps = size.steps;
+  if (setting.steps < 0) throw ConfigError("--steps {} must be above 0", setting.steps);
+  const TrainConfig config = train_config(setting, size);
+  setting.threads = config.threads_per_rank;
+  const auto threads = static_cast<int>(config.threads_per_rank);
+  const GptConfig model = gpt_config(config, size.vocabulary);
+  const auto products = cpu::choose_products(config.matmul_precision, config.bf16, threads);
+
+  StepReport report;
+  report.setting = setting;
+  report.products = products.name();
+  report.steps = setting.steps;
+  report.flops_per_token = gpt_flops_per_token(model, config.seq_length);
+  report.peak_before = peak_flops(threads, products.products);
+
+  const MemoryPlan plan = plan_memory(config, model, products.products);
+  RankArenas arenas = allocate_arenas(plan);
+  const auto backend = make_cpu_backend(threads, products.products);
+  Rank rank(config, model, *backend, arenas);
+  rank.initialise();
+  std::vector<Sample> samples =
+      timed_steps(rank, config, size.vocabulary, setting.steps, report.loss);
+  report.resident_bytes = peak_resident_bytes();
+  check_high_water(plan, arenas);
+  report.plan_bytes = plan.total;
+  report.library_bound = plan.library_bound;
+  report.peak_after = peak_flops(threads, products.products);
+  if (measure_memory_bandwidth) report.bandwidth = measure_bandwidth(threads);
+
+  const auto unclean = [](const Sample& sample) { return sample.waiting > kWaitingAllowed; };
+  report.unclean = std::ranges::count_if(samples, unclean);
+  // Where no step was left alone, all of them are better than none; the report says so.
+  if (report.unclean < report.steps) std::erase_if(samples, unclean);
+  const auto tokens = static_cast<double>(config.global_batch_size * config.seq_length);
+  const auto [shortest, longest] = std::ranges::minmax(samples, std::less{}, &Sample::seconds);
+  report.step_seconds = median_of(samples, [](const Sample& s) { return s.seconds; });
+  report.tokens_per_second = tokens / report.step_seconds;
+  report.slowest = tokens / longest.seconds;
+  report.fastest = tokens / shortest.seconds;
+  report.busy = median_of(samples, [](const Sample& s) { return s.busy; });
+  report.waiting = median_of(samples, [](const Sample& s) { return s.waiting; });
+  for (const Sample& sample : samples) {
+    report.mean_seconds += sample.seconds / static_cast<double>(samples.size());
+  }
+  report.profile = profile_of(samples);
+  return report;
+}
+
+}  // namespace phalanx::bench

@@ -1,0 +1,157 @@
+#include "phalanx/model/chunk.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "phalanx/model/test_support.h"
+#include "phalanx/ops/ref/ref_backend.h"
+
+namespace phalanx {
+namespace {
+
+using nn::PassKind;
+
+class Chunks : public testing::Test {
+ protected:
+  std::unique_ptr<Backend> backend_ = make_ref_backend();
+  Arena memory_{"operands", 8 << 20};
+  Arena workspace_{"workspace", 1 << 20};
+  Context context_{.backend = *backend_, .workspace = workspace_};
+};
+
+std::vector<std::vector<double>> contents(const std::vector<Tensor>& tensors) {
+  std::vector<std::vector<double>> result;
+  for (const auto& tensor : tensors) result.push_back(nn::values_of(tensor));
+  return result;
+}
+
+TEST_F(Chunks, FusedBackwardIsInputThenWeightBitForBit) {
+  std::vector<std::vector<double>> gradients[2];
+  for (const bool fused : {false, true}) {
+    Arena memory("operands", 8 << 20);
+    ops::Operands operands(memory, DType::kF64, context_);
+    GptFixture gpt(operands, test_gpt_config(true));
+    gpt.forward(context_);
+    if (fused) {
+      gpt.backward(context_);
+    } else {
+      nn::Pass pass = gpt.all.pass(context_);
+      gpt.chunk.backward_input(pass, gpt.blocks, gpt.hooks, 0);
+      gpt.chunk.backward_weight(pass, gpt.blocks, gpt.all.gradients, gpt.hooks, 0);
+    }
+    gpt.join(context_);
+    gradients[fused ? 1 : 0] = contents(gpt.all.gradient_tensors);
+  }
+  EXPECT_EQ(gradients[0], gradients[1]);
+}
+
+// A model cut in two chunks, the stream and its gradient carried over, is the whole model bit for
+// bit: what a pipeline relies on.
+TEST_F(Chunks, TwoStagesAreTheWhole) {
+  ops::Operands operands(memory_, DType::kF64, context_);
+  GptFixture gpt(operands, test_gpt_config(false));
+  gpt.forward(context_);
+  gpt.backward(context_);
+  const auto whole = contents(gpt.all.gradient_tensors);
+  const double loss = nn::values_of(gpt.all.losses.sum)[0];
+
+  nn::ParamTable table;
+  const Chunk first = build_gpt_chunk(gpt.config, {0, 1, true, false}, table);
+  const Chunk second = build_gpt_chunk(gpt.config, {1, 1, false, true}, table);
+  for (const auto& gradient : gpt.all.gradient_tensors) {
+    ops::fill(context_, {.x = gradient, .value = 0.0});
+  }
+  ops::fill(context_, {.x = gpt.all.losses.sum, .value = 0.0});
+  const auto allocate = [&](const Chunk& chunk) {
+    std::map<std::string, Tensor> by_name;
+    std::vector<Tensor> blocks;
+    for (const auto& block : chunk.saved_blocks(gpt.all.shape, false)) {
+      blocks.push_back(operands.output(block.dtype, block.shape));
+    }
+    return blocks;
+  };
+  const auto first_blocks = allocate(first);
+  const auto second_blocks = allocate(second);
+  // The output stream and its gradient are the last blocks; the input and its gradient the first.
+  const Tensor sent = first_blocks[first_blocks.size() - 2];
+  const Tensor gradient_received = first_blocks.back();
+  nn::Pass pass = gpt.all.pass(context_);
+  first.forward(pass, first_blocks, gpt.hooks, 0);
+  ops::copy(context_, {.destination = second_blocks[0], .source = sent});
+  second.forward(pass, second_blocks, gpt.hooks, 0);
+  second.backward(pass, second_blocks, gpt.all.gradients, gpt.hooks, 0);
+  ops::copy(context_, {.destination = gradient_received, .source = second_blocks[1]});
+  first.backward(pass, first_blocks, gpt.all.gradients, gpt.hooks, 0);
+  EXPECT_EQ(nn::values_of(gpt.all.losses.sum)[0], loss);
+  EXPECT_EQ(contents(gpt.all.gradient_tensors), whole);
+}
+
+class Recording final : public nn::UnitHooks {
+ public:
+  void before(const nn::Unit& unit, PassKind pass, int microbatch) override {
+    log += fmt::format("<{} {} {}\n", unit.name(), static_cast<int>(pass), microbatch);
+  }
+  void after(const nn::Unit& unit, PassKind pass, int microbatch) override {
+    log += fmt::format(">{} {} {}\n", unit.name(), static_cast<int>(pass), microbatch);
+  }
+  void grad_ready(ParamId id, int microbatch) override {
+    ++ready[id];
+    EXPECT_EQ(microbatch, 3);
+  }
+  std::string log;
+  std::map<ParamId, int> ready;
+};
+
+TEST_F(Chunks, HooksAroundEveryUnit) {
+  ops::Operands operands(memory_, DType::kF64, context_);
+  GptConfig config = test_gpt_config(false);
+  config.transformer.num_layers = 1;
+  GptFixture gpt(operands, config);
+  Recording hooks;
+  nn::Pass pass = gpt.all.pass(context_);
+  gpt.chunk.forward(pass, gpt.blocks, hooks, 3);
+  EXPECT_EQ(hooks.log,
+            "<embedding 0 3\n>embedding 0 3\n<layer 0 0 3\n>layer 0 0 3\n<head 0 3\n>head 0 3\n");
+  EXPECT_TRUE(hooks.ready.empty());
+  hooks.log.clear();
+  gpt.chunk.backward(pass, gpt.blocks, gpt.all.gradients, hooks, 3);
+  EXPECT_EQ(hooks.log,
+            "<head 1 3\n>head 1 3\n<head 2 3\n>head 2 3\n"
+            "<layer 0 1 3\n>layer 0 1 3\n<layer 0 2 3\n>layer 0 2 3\n"
+            "<embedding 1 3\n>embedding 1 3\n<embedding 2 3\n>embedding 2 3\n");
+  EXPECT_EQ(static_cast<ParamId>(hooks.ready.size()), gpt.all.table.size());
+  for (const auto& [id, times] : hooks.ready) EXPECT_EQ(times, 1) << id;
+}
+
+// A tied word table is ready twice: behind the head, and behind the embedding.
+TEST_F(Chunks, TiedTableIsReadyTwice) {
+  ops::Operands operands(memory_, DType::kF64, context_);
+  GptFixture gpt(operands, test_gpt_config(true));
+  Recording hooks;
+  nn::Pass pass = gpt.all.pass(context_);
+  gpt.chunk.forward(pass, gpt.blocks, hooks, 3);
+  gpt.chunk.backward(pass, gpt.blocks, gpt.all.gradients, hooks, 3);
+  EXPECT_EQ(hooks.ready[0], 2);
+  EXPECT_EQ(hooks.ready[1], 1);
+}
+
+// Evaluation holds nothing beyond its forward pass and has no gradients.
+TEST_F(Chunks, ForwardOnlyBlocks) {
+  nn::ParamTable table;
+  const Chunk chunk = build_gpt_chunk(test_gpt_config(true), {0, 2, true, true}, table);
+  const nn::BatchShape shape{.sequence = 5, .micro_batch = 2};
+  const auto training = chunk.saved_blocks(shape, false);
+  const auto evaluation = chunk.saved_blocks(shape, true);
+  ASSERT_EQ(training.size(), evaluation.size());
+  for (std::size_t i = 0; i < training.size(); ++i) {
+    EXPECT_EQ(evaluation[i].born.pass, PassKind::kForward) << evaluation[i].name;
+    EXPECT_EQ(evaluation[i].last.pass, PassKind::kForward) << evaluation[i].name;
+    EXPECT_LE(evaluation[i].born.unit, evaluation[i].last.unit) << evaluation[i].name;
+    const bool gradient = training[i].born.pass != PassKind::kForward;
+    EXPECT_EQ(evaluation[i].bytes(), gradient ? 0 : training[i].bytes()) << evaluation[i].name;
+  }
+}
+
+}  // namespace
+}  // namespace phalanx

@@ -1,0 +1,236 @@
+// Every layer's backward passes against finite differences of its forward, in double on the
+// reference, dropout on.
+
+#include <gtest/gtest.h>
+
+#include "phalanx/nn/embedding.h"
+#include "phalanx/nn/language_model_head.h"
+#include "phalanx/nn/test_support.h"
+#include "phalanx/nn/transformer_layer.h"
+#include "phalanx/ops/cases/differentiate.h"
+
+namespace phalanx::nn {
+namespace {
+
+using ops::GradientCase;
+using ops::GradientJob;
+using ops::Operands;
+using Fixture = std::shared_ptr<LayerFixture>;
+
+// The passes of a sub-layer x -> out of the same shape (SelfAttention, Mlp).
+template <typename Layer>
+GradientJob sublayer_job(Operands& operands, const Fixture& all,
+                         const std::shared_ptr<Layer>& layer, std::int64_t hidden) {
+  const Tensor x = all->stream(operands, hidden);
+  const Tensor dx = all->empty_stream(operands, hidden);
+  const Tensor out = all->empty_stream(operands, hidden);
+  const Tensor dout = all->stream(operands, hidden);
+  GradientJob job{.forward =
+                      [=](Context& context) {
+                        Pass pass = all->pass(context);
+                        layer->forward(pass, out, x, all->saved());
+                      },
+                  .backward =
+                      [=](Context& context) {
+                        Pass pass = all->pass(context);
+                        layer->backward_input(pass, dx, dout, x, all->saved());
+                        layer->backward_weight(pass, x, all->saved(), all->gradients);
+                      },
+                  .outputs = {{out, dout}},
+                  .operands = {{x, dx}}};
+  for (const auto& pair : all->parameter_pairs()) job.operands.push_back(pair);
+  return job;
+}
+
+GradientCase linear_case(Linear::Bias bias) {
+  return {"linear", bias == Linear::Bias::kInProduct ? "bias" : "bias by the caller",
+          [bias](Operands& operands) {
+            const auto all = std::make_shared<LayerFixture>();
+            const auto layer = std::make_shared<Linear>(all->table, all->owned, "linear", 7, 5,
+                                                        DType::kF64, 1.0, bias);
+            all->allocate(operands, {});
+            const Tensor x = all->stream(operands, 5);
+            const Tensor dx = all->empty_stream(operands, 5);
+            const Tensor y = all->empty_stream(operands, 7);
+            const Tensor dy = all->stream(operands, 7);
+            GradientJob job{.forward =
+                                [=](Context& context) {
+                                  Pass pass = all->pass(context);
+                                  layer->forward(pass, y, x);
+                                  // The fused operation behind it adds the bias.
+                                  if (bias == Linear::Bias::kInProduct) return;
+                                  for (std::int64_t r = 0; r < all->shape.rows(); ++r) {
+                                    ops::accumulate(context, {.destination = y.rows().select(0, r),
+                                                              .source = all->parameters[1]});
+                                  }
+                                },
+                            .backward =
+                                [=](Context& context) {
+                                  Pass pass = all->pass(context);
+                                  layer->backward_input(pass, dx, dy);
+                                  layer->backward_weight(pass, dy, x, all->gradients);
+                                },
+                            .outputs = {{y, dy}},
+                            .operands = {{x, dx}}};
+            for (const auto& pair : all->parameter_pairs()) job.operands.push_back(pair);
+            return job;
+          }};
+}
+
+// With a residual the loss also reads x itself: sum(residual's gradient * x).
+GradientCase norm_case(bool with_residual) {
+  return {"layer_norm", with_residual ? "residual" : "alone", [with_residual](Operands& operands) {
+            const auto all = std::make_shared<LayerFixture>();
+            const auto layer = std::make_shared<LayerNorm>(all->table, all->owned, all->slots,
+                                                           "norm", 6, DType::kF64, 1e-5);
+            all->allocate(operands, all->slots.slots());
+            const Tensor x = all->stream(operands, 6);
+            const Tensor dx = all->empty_stream(operands, 6);
+            const Tensor y = all->empty_stream(operands, 6);
+            const Tensor dy = all->stream(operands, 6);
+            const Tensor residual = with_residual ? all->stream(operands, 6) : Tensor{};
+            GradientJob job{.forward =
+                                [=](Context& context) {
+                                  Pass pass = all->pass(context);
+                                  layer->forward(pass, y, x, all->saved());
+                                },
+                            .backward =
+                                [=](Context& context) {
+                                  Pass pass = all->pass(context);
+                                  layer->backward_input(pass, dx, dy, x, residual, all->saved());
+                                  layer->backward_weight(pass, all->saved(), all->gradients);
+                                },
+                            .outputs = {{y, dy}},
+                            .operands = {{x, dx}}};
+            if (with_residual) job.outputs.push_back({x, residual});
+            for (const auto& pair : all->parameter_pairs()) job.operands.push_back(pair);
+            return job;
+          }};
+}
+
+TransformerConfig attention_config(std::int64_t groups, AttentionKernel kernel, bool documents) {
+  TransformerConfig config = test_config();
+  config.query_groups = groups;
+  config.attention = kernel;
+  config.mask_documents = documents;
+  return config;
+}
+
+std::string describe(const TransformerConfig& config) {
+  return fmt::format("{} heads in {} groups, {}{}", config.heads, config.query_groups,
+                     config.attention == AttentionKernel::kFused ? "fused" : "unfused",
+                     config.mask_documents ? ", documents" : "");
+}
+
+GradientCase attention_case(const TransformerConfig& config) {
+  return {"self_attention", describe(config), [config](Operands& operands) {
+            const auto all = std::make_shared<LayerFixture>();
+            const auto layer = std::make_shared<SelfAttention>(all->table, all->owned, all->slots,
+                                                               "decoder.layers.1", 1, 0, config);
+            all->allocate(operands, all->slots.slots());
+            return sublayer_job(operands, all, layer, config.hidden);
+          }};
+}
+
+GradientCase mlp_case(ops::Gelu gelu) {
+  return {"mlp", gelu == ops::Gelu::kTanh ? "tanh" : "erf", [gelu](Operands& operands) {
+            TransformerConfig config = test_config();
+            config.gelu = gelu;
+            const auto all = std::make_shared<LayerFixture>();
+            const auto layer = std::make_shared<Mlp>(all->table, all->owned, all->slots,
+                                                     "decoder.layers.0", 0, config);
+            all->allocate(operands, all->slots.slots());
+            return sublayer_job(operands, all, layer, config.hidden);
+          }};
+}
+
+GradientCase layer_case(const TransformerConfig& config) {
+  return {"transformer_layer", describe(config), [config](Operands& operands) {
+            const auto all = std::make_shared<LayerFixture>();
+            const auto layer = std::make_shared<TransformerLayer>(all->table, 1, 1, config);
+            all->allocate(operands, layer->saved_slots());
+            return unit_job(operands, all, layer);
+          }};
+}
+
+constexpr std::int64_t kVocabulary = 13;
+constexpr std::int64_t kPaddedVocabulary = 16;
+
+GradientCase embedding_case(bool tied) {
+  return {"embedding", tied ? "tied" : "untied", [tied](Operands& operands) {
+            const TransformerConfig config = test_config();
+            const auto all = std::make_shared<LayerFixture>();
+            const auto unit = std::make_shared<Embedding>(all->table, kVocabulary,
+                                                          kPaddedVocabulary, 5, tied, config);
+            all->allocate(operands, unit->saved_slots(), kVocabulary);
+            all->gradients.embedding =
+                empty_sparse_gradient(operands, kPaddedVocabulary, 10, config.hidden);
+            GradientJob job = unit_job(operands, all, unit);
+            if (!tied) return job;
+            job.backward = [all, backward = job.backward](Context& context) {
+              backward(context);
+              const SparseGradient& sparse = all->gradients.embedding;
+              ops::sparse_embedding_join(context, {.dtable = all->gradient_tensors[0],
+                                                   .slots = sparse.slots,
+                                                   .rows = sparse.rows,
+                                                   .count = sparse.count,
+                                                   .values = sparse.values});
+            };
+            return job;
+          }};
+}
+
+GradientCase head_case() {
+  return {"language_model_head", "untied", [](Operands& operands) {
+            const auto all = std::make_shared<LayerFixture>();
+            const auto unit = std::make_shared<LanguageModelHead>(all->table, -1, kVocabulary,
+                                                                  kPaddedVocabulary, test_config());
+            all->allocate(operands, unit->saved_slots(), kVocabulary);
+            return unit_job(operands, all, unit);
+          }};
+}
+
+std::vector<GradientCase> layer_cases() {
+  std::vector<GradientCase> cases = {linear_case(Linear::Bias::kInProduct),
+                                     linear_case(Linear::Bias::kByCaller),
+                                     norm_case(false),
+                                     norm_case(true),
+                                     mlp_case(ops::Gelu::kTanh),
+                                     mlp_case(ops::Gelu::kErf),
+                                     embedding_case(true),
+                                     embedding_case(false),
+                                     head_case()};
+  for (const auto kernel : {AttentionKernel::kFused, AttentionKernel::kUnfused}) {
+    for (const std::int64_t groups : {4, 2, 1}) {
+      cases.push_back(attention_case(attention_config(groups, kernel, groups == 2)));
+    }
+    cases.push_back(layer_case(attention_config(2, kernel, true)));
+  }
+  return cases;
+}
+
+TEST(LayerGradients, MatchDifferences) {
+  for (const GradientCase& row : layer_cases()) {
+    EXPECT_EQ(ops::compare_with_differences(row), "");
+  }
+}
+
+// A mean per microbatch: the seed is divided by the microbatch's unmasked tokens, eight of ten.
+TEST(LanguageModelHead, MeanOfMicrobatch) {
+  GradientCase row = head_case();
+  row.build = [](Operands& operands) {
+    const auto all = std::make_shared<LayerFixture>();
+    const auto unit = std::make_shared<LanguageModelHead>(all->table, -1, kVocabulary,
+                                                          kPaddedVocabulary, test_config());
+    all->allocate(operands, unit->saved_slots(), kVocabulary);
+    all->loss_settings.factor = 0.5;
+    all->loss_settings.mean_of_microbatch = true;
+    GradientJob job = unit_job(operands, all, unit);
+    job.outputs[0].gradient = operands.filled(DType::kF64, {1}, 8.0 * 0.5 / 8.0);
+    return job;
+  };
+  EXPECT_EQ(ops::compare_with_differences(row), "");
+}
+
+}  // namespace
+}  // namespace phalanx::nn

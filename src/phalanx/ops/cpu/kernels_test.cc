@@ -1,0 +1,241 @@
+// What the case table does not ask of the kernels: every SIMD target, fusions against their parts,
+// what is not a number, large operands, and operands that the ops' checks cannot see.
+
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "phalanx/ops/cases/compare.h"
+#include "phalanx/ops/cpu/cpu_backend.h"
+
+namespace phalanx::cpu {
+namespace {
+
+using ops::Operands;
+
+// A small machine with two threads.
+class Machine {
+ public:
+  Tensor uniform(const Shape& shape) { return operands_.uniform(shape); }
+  Operands& operands() { return operands_; }
+  Context& context() { return context_; }
+
+  explicit Machine(DType storage = DType::kF32, std::int64_t bytes = std::int64_t{1} << 20)
+      : arena_("operands", bytes), operands_(arena_, storage, context_) {}
+
+ private:
+  std::unique_ptr<Backend> backend_ = make_cpu_backend(2, ProductPrecision::kFp32);
+  Arena arena_;
+  Arena workspace_{"workspace", std::int64_t{1} << 20};
+  Context context_{.backend = *backend_, .workspace = workspace_};
+  Operands operands_;
+};
+
+std::vector<std::byte> bytes_of(const Tensor& tensor) {
+  return {tensor.data(), tensor.data() + tensor.bytes()};
+}
+
+// The table runs on the best target elsewhere; here on the others that this processor has.
+class OtherTargets : public testing::TestWithParam<std::int64_t> {
+ protected:
+  void SetUp() override {
+    if ((hwy::SupportedTargets() & GetParam()) == 0) GTEST_SKIP() << "not on this processor";
+    hwy::SetSupportedTargetsForTest(GetParam());
+  }
+  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+};
+
+TEST_P(OtherTargets, MatchTheReference) {
+  const auto backend = make_cpu_backend(1, ProductPrecision::kFp32);
+  for (const ops::Case& row : ops::make_case_table().tests) {
+    const bool vectors = !row.op.starts_with("linear") && !row.op.starts_with("unfused") &&
+                         !row.op.starts_with("attention");
+    if (!vectors) continue;  // these have their own tests
+    for (const DType storage : row.storage) {
+      if (storage == DType::kF16) continue;  // differs from bf16 in the conversions alone
+      EXPECT_EQ(ops::compare_with_reference(row, storage, *backend), "");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Highway, OtherTargets, testing::Values(HWY_AVX2, HWY_SCALAR),
+                         [](const auto& instance) {
+                           return std::string(hwy::TargetName(instance.param));
+                         });
+
+class Fusions : public testing::TestWithParam<DType> {};
+
+// dx = gradient + residual has the bits of the gradient, stored, and an addition.
+TEST_P(Fusions, LayerNormBackwardAddsTheRoundedGradient) {
+  Machine machine(GetParam());
+  const Shape shape{37, 129};
+  ops::LayerNormBackward op;
+  op.x = machine.uniform(shape);
+  op.dy = machine.uniform(shape);
+  op.weight = machine.uniform({129});
+  op.mean = machine.operands().uniform(DType::kF32, {37});
+  op.rstd = machine.operands().uniform(DType::kF32, {37}, 0.5, 2.0);
+  op.dweight = machine.operands().output(DType::kF32, {129});
+  op.dbias = machine.operands().output(DType::kF32, {129});
+  op.dx = machine.operands().output(shape);
+  const Tensor parts = op.dx;
+  layer_norm_backward(machine.context(), op);
+  op.residual = machine.uniform(shape);
+  accumulate(machine.context(), ops::Accumulate{.destination = parts, .source = op.residual});
+  op.dx = machine.operands().output(shape);
+  layer_norm_backward(machine.context(), op);
+  EXPECT_EQ(bytes_of(op.dx), bytes_of(parts));
+}
+
+TEST_P(Fusions, LayerNormApplyRepeatsForward) {
+  Machine machine(GetParam());
+  const Shape shape{37, 129};
+  ops::LayerNormForward forward;
+  forward.x = machine.uniform(shape);
+  forward.weight = machine.uniform({129});
+  forward.bias = machine.uniform({129});
+  forward.mean = machine.operands().output(DType::kF32, {37});
+  forward.rstd = machine.operands().output(DType::kF32, {37});
+  forward.y = machine.operands().output(shape);
+  layer_norm_forward(machine.context(), forward);
+  const ops::LayerNormApply apply{.y = machine.operands().output(shape),
+                                  .x = forward.x,
+                                  .mean = forward.mean,
+                                  .rstd = forward.rstd,
+                                  .weight = forward.weight,
+                                  .bias = forward.bias};
+  layer_norm_apply(machine.context(), apply);
+  EXPECT_EQ(bytes_of(apply.y), bytes_of(forward.y));
+}
+
+// residual + dropout(x + bias) against: x += bias of every row, dropout, residual += x.
+TEST_P(Fusions, DropoutRoundsWhereItsPartsWould) {
+  for (const double probability : {0.0, 0.3}) {
+    Machine machine(GetParam());
+    const Shape shape{5, 3, 129};
+    const Tensor x = machine.uniform(shape);
+    const Tensor bias = machine.uniform({129});
+    const Tensor residual = machine.uniform(shape);
+    const Tensor out = machine.operands().output(shape);
+    const Dropout dropout = ops::case_dropout(probability);
+    const RowCoordinates rows = machine.operands().rows(5, 3);
+    ops::BiasDropoutResidual fused;
+    fused.out = out;
+    fused.x = x;
+    fused.bias = bias;
+    fused.residual = residual;
+    fused.dropout = dropout;
+    fused.rows = rows;
+    bias_dropout_residual(machine.context(), fused);
+    for (std::int64_t r = 0; r < 15; ++r) {
+      const Tensor row = x.rows().slice(0, r, 1).reshape({129});
+      accumulate(machine.context(), ops::Accumulate{.destination = row, .source = bias});
+    }
+    dropout_backward(machine.context(),
+                     ops::DropoutBackward{.dx = x, .dout = x, .dropout = dropout, .rows = rows});
+    accumulate(machine.context(), ops::Accumulate{.destination = residual, .source = x});
+    EXPECT_EQ(bytes_of(out), bytes_of(residual)) << probability;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Storage, Fusions, testing::ValuesIn(ops::kStorageTypes),
+                         [](const auto& instance) { return std::string(name_of(instance.param)); });
+
+ops::CrossEntropy three_rows(Machine& machine, std::int64_t vocabulary) {
+  ops::CrossEntropy op;
+  op.logits = machine.uniform({3, vocabulary});
+  op.dlogits = machine.operands().output({3, vocabulary});
+  op.loss = machine.operands().output(DType::kF32, {3});
+  op.targets = machine.operands().filled(DType::kI32, {3}, 1.0);
+  op.mask = machine.operands().filled(DType::kF32, {3}, 1.0);
+  op.seed = machine.operands().filled(DType::kF32, {1}, 1.0);
+  op.vocabulary = vocabulary;
+  return op;
+}
+
+TEST(CrossEntropyKernel, KeepsWhatIsNotANumber) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const std::int64_t vocabulary : {2, 67, 5003}) {
+    for (const float poison : {std::nanf(""), -std::nanf("0xff"), kInfinity}) {
+      for (const std::int64_t place : {std::int64_t{0}, vocabulary / 2, vocabulary - 1}) {
+        Machine machine;
+        const ops::CrossEntropy op = three_rows(machine, vocabulary);
+        op.logits.as<float>()[vocabulary + place] = poison;
+        cross_entropy(machine.context(), op);
+        EXPECT_TRUE(std::isfinite(op.loss.as<float>()[0]));
+        EXPECT_TRUE(std::isnan(op.loss.as<float>()[1])) << vocabulary << " at " << place;
+        EXPECT_TRUE(std::isnan(op.dlogits.as<float>()[vocabulary]));
+        EXPECT_TRUE(std::isfinite(op.loss.as<float>()[2]));
+      }
+    }
+  }
+}
+
+// Logits that rise all the time, far beyond what exp can do, and some of probability 0.
+TEST(CrossEntropyKernel, FollowsARisingMaximum) {
+  Machine machine;
+  constexpr std::int64_t kVocabulary = 10007;
+  const ops::CrossEntropy op = three_rows(machine, kVocabulary);
+  for (std::int64_t row = 0; row < 3; ++row) {
+    double sum = 0.0;
+    float* logits = op.logits.as<float>() + row * kVocabulary;
+    for (std::int64_t i = 0; i < kVocabulary; ++i) {
+      logits[i] = static_cast<float>(row - 1) * 0.1F * static_cast<float>(i);
+      if (i % 3 == 0) logits[i] = -std::numeric_limits<float>::infinity();
+    }
+    const double largest = *std::max_element(logits, logits + kVocabulary);
+    for (std::int64_t i = 0; i < kVocabulary; ++i) sum += std::exp(logits[i] - largest);
+    cross_entropy(machine.context(), op);
+    const double expected = largest + std::log(sum) - logits[1];
+    EXPECT_NEAR(op.loss.as<float>()[row], expected, 1e-6 * std::abs(expected) + 1e-6) << row;
+  }
+}
+
+TEST(Kernels, RefuseWhatLiesOutside) {
+  Machine machine;
+  const ops::CrossEntropy op = three_rows(machine, 5);
+  op.targets.as<std::int32_t>()[2] = 5;
+  EXPECT_THROW(cross_entropy(machine.context(), op), InternalError);
+  ops::AddPositions positions;
+  positions.out = machine.operands().output({1, 2, 8});
+  positions.x = machine.uniform({1, 2, 8});
+  positions.table = machine.uniform({4, 8});
+  positions.ids = machine.operands().filled(DType::kI32, {1, 2}, 4.0);
+  positions.rows = machine.operands().rows(1, 2);
+  EXPECT_THROW(add_positions(machine.context(), positions), InternalError);
+  const Tensor doubles = machine.operands().uniform(DType::kF64, {2, 8});
+  ops::BiasGeluForward gelu;
+  gelu.y = gelu.x = doubles;
+  EXPECT_THROW(bias_gelu_forward(machine.context(), gelu), InternalError);
+}
+
+TEST(Kernels, FillPastTheCaches) {
+  constexpr std::int64_t kBytes = (std::int64_t{17} << 20) + 13;
+  Machine machine(DType::kU8, kBytes + 4096);
+  const Tensor all = machine.operands().output(DType::kU8, {kBytes});
+  for (const std::int64_t begin : {0, 1}) {  // aligned and not
+    const Tensor x = all.slice(0, begin, kBytes - 2);
+    fill(machine.context(), ops::Fill{.x = x, .value = 7.0 + static_cast<double>(begin)});
+    const auto* data = all.as<std::uint8_t>();
+    EXPECT_EQ(std::count(data, data + kBytes, 7 + begin), kBytes - 2);
+  }
+}
+
+TEST(Kernels, HandleTensorsWithoutElements) {
+  Machine machine;
+  const Tensor none = machine.uniform({0, 8});
+  copy(machine.context(), ops::Copy{.destination = none, .source = none});
+  fill(machine.context(), ops::Fill{.x = none, .value = 1.0});
+  const Tensor sum = machine.operands().output(DType::kF64, {1});
+  square_sum(machine.context(), ops::SquareSum{.sum = sum, .x = machine.uniform({0})});
+  EXPECT_EQ(sum.as<double>()[0], 0.0);
+}
+
+}  // namespace
+}  // namespace phalanx::cpu

@@ -1,0 +1,239 @@
+// What the op case table does not cover: long sums, many rows, strided operands, every cut's tails,
+// one or many threads, and the policy. The oracle is a plain double loop.
+
+#include "phalanx/ops/linear.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "phalanx/base/numeric.h"
+#include "phalanx/ops/cpu/execute.h"
+#include "phalanx/ops/cpu/precision.h"
+#include "phalanx/ops/cpu/product_blocks.h"
+
+namespace phalanx::cpu {
+namespace {
+
+bool has_bf16_products() {
+  const auto features = processor_features();
+  return std::find(features.begin(), features.end(), "avx512_bf16") != features.end();
+}
+
+double value(const Tensor& t, std::int64_t i, std::int64_t j) {
+  const auto at = i * t.strides[0] + j * t.strides[1];
+  switch (t.dtype) {
+    case DType::kBF16:
+      return to_float(t.as<bfloat16>()[at]);
+    case DType::kF16:
+      return to_float(t.as<float16>()[at]);
+    default:
+      return t.as<float>()[at];
+  }
+}
+
+class Products : public testing::Test {
+ protected:
+  // A matrix whose rows lie `gap` elements farther apart than they are long.
+  Tensor matrix(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t gap = 0) {
+    const Tensor whole = arena_.allocate(dtype, {rows, columns + gap});
+    for (std::int64_t i = 0; i < whole.count(); ++i) {
+      const float x = std::uniform_real_distribution<float>(-1.0F, 1.0F)(random_);
+      if (dtype == DType::kF32) whole.as<float>()[i] = x;
+      if (dtype == DType::kBF16) whole.as<bfloat16>()[i] = to_bfloat16(x);
+      if (dtype == DType::kF16) whole.as<float16>()[i] = to_float16(x);
+    }
+    return whole.slice(1, 0, columns);
+  }
+
+  template <typename Op>
+  void run(CpuDevice& device, const Op& op) {
+    const WorkspaceScope scope(workspace_);
+    const std::int64_t bytes = workspace_bytes_of(device, op);
+    const Tensor scratch = workspace_.allocate(DType::kU8, {bytes + 64});
+    std::memset(scratch.data(), 0xff, static_cast<std::size_t>(bytes + 64));
+    execute(device, op, scratch);
+    for (std::int64_t i = bytes; i < bytes + 64; ++i) {
+      ASSERT_EQ(scratch.data()[i], std::byte{0xff}) << "wrote beyond its workspace";
+    }
+  }
+
+  // Some elements of c against sums of a(i, p) * b(p, j) plus start(i, j).
+  template <typename A, typename B, typename Start>
+  void expect_product(const Tensor& c, std::int64_t k, double tolerance, const A& a, const B& b,
+                      const Start& start) {
+    const std::int64_t rows = c.shape[0], columns = c.shape[1];
+    for (int sample = 0; sample < 300; ++sample) {
+      // The corners, and then anywhere.
+      const std::int64_t i = sample < 4 ? (sample & 1) * (rows - 1) : pick(rows);
+      const std::int64_t j = sample < 4 ? (sample >> 1) * (columns - 1) : pick(columns);
+      double sum = start(i, j);
+      for (std::int64_t p = 0; p < k; ++p) sum += a(i, p) * b(p, j);
+      ASSERT_NEAR(value(c, i, j), sum, tolerance * std::sqrt(static_cast<double>(k)))
+          << "at " << i << ", " << j;
+    }
+  }
+  std::int64_t pick(std::int64_t below) {
+    return std::uniform_int_distribution<std::int64_t>(0, below - 1)(random_);
+  }
+
+  void check_forward(CpuDevice& device, DType dtype, std::int64_t rows, std::int64_t n,
+                     std::int64_t k, double tolerance, std::int64_t gap = 0) {
+    const ops::LinearForward op{.y = matrix(dtype, rows, n, gap),
+                                .x = matrix(dtype, rows, k, gap),
+                                .weight = matrix(dtype, n, k, gap),
+                                .bias = {}};
+    run(device, op);
+    expect_product(
+        op.y, k, tolerance, [&](auto i, auto p) { return value(op.x, i, p); },
+        [&](auto p, auto j) { return value(op.weight, j, p); }, [](auto, auto) { return 0.0; });
+  }
+  void check_input_gradient(CpuDevice& device, DType dtype, std::int64_t rows, std::int64_t n,
+                            std::int64_t k, double tolerance, std::int64_t gap = 0) {
+    const ops::LinearInputGradient op{.dx = matrix(dtype, rows, k, gap),
+                                      .dy = matrix(dtype, rows, n, gap),
+                                      .weight = matrix(dtype, n, k, gap)};
+    run(device, op);
+    expect_product(
+        op.dx, n, tolerance, [&](auto i, auto p) { return value(op.dy, i, p); },
+        [&](auto p, auto j) { return value(op.weight, p, j); }, [](auto, auto) { return 0.0; });
+  }
+  void check_weight_gradient(CpuDevice& device, DType dtype, std::int64_t rows, std::int64_t n,
+                             std::int64_t k, double tolerance, std::int64_t gap = 0) {
+    const ops::LinearWeightGradient op{.dweight = matrix(DType::kF32, n, k, gap),
+                                       .dy = matrix(dtype, rows, n, gap),
+                                       .x = matrix(dtype, rows, k, gap)};
+    std::vector<float> before;
+    for (std::int64_t i = 0; i < n; ++i) {
+      for (std::int64_t j = 0; j < k; ++j) {
+        before.push_back(static_cast<float>(value(op.dweight, i, j)));
+      }
+    }
+    run(device, op);
+    expect_product(
+        op.dweight, rows, tolerance, [&](auto i, auto p) { return value(op.dy, p, i); },
+        [&](auto p, auto j) { return value(op.x, p, j); },
+        [&](auto i, auto j) { return before[static_cast<std::size_t>(i * k + j)]; });
+  }
+  void check_all(CpuDevice& device, DType dtype, std::int64_t rows, std::int64_t n, std::int64_t k,
+                 double tolerance, std::int64_t gap = 0) {
+    SCOPED_TRACE(
+        fmt::format("{} {}x{}x{}, {} threads", name_of(dtype), rows, n, k, device.threads));
+    check_forward(device, dtype, rows, n, k, tolerance, gap);
+    check_input_gradient(device, dtype, rows, n, k, tolerance, gap);
+    check_weight_gradient(device, dtype, rows, n, k, tolerance, gap);
+  }
+
+  Arena arena_{"operands", std::int64_t{256} << 20};
+  Arena workspace_{"workspace", std::int64_t{256} << 20};
+  std::mt19937 random_{1};
+};
+
+constexpr double kF32 = 3e-6, kBf16 = 8e-3, kF16 = 1e-3;
+
+TEST_F(Products, TailsOfEveryCut) {
+  for (const int threads : {1, 2, 3}) {
+    CpuDevice device = make_device(threads, ProductPrecision::kFp32);
+    check_all(device, DType::kF32, 1100, 390, 70, kF32);
+    check_all(device, DType::kF32, 67, 1157, 33, kF32);
+    check_all(device, DType::kF32, 47, 100, 777, kF32);
+    check_all(device, DType::kBF16, 260, 390, 70, kBf16);
+    check_all(device, DType::kF16, 67, 129, 385, kF16);
+  }
+}
+
+TEST_F(Products, LongSumsAreCutAndAdded) {
+  CpuDevice device = make_device(2, ProductPrecision::kFp32);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const double tolerance = dtype == DType::kF32 ? kF32 : kBf16;
+    check_forward(device, dtype, 70, 65, 4900, tolerance);
+    check_input_gradient(device, dtype, 70, 9001, 33, tolerance);
+    check_weight_gradient(device, dtype, 4900, 20, 65, kF32);
+  }
+}
+
+TEST_F(Products, RowsNeedNotBeDense) {
+  CpuDevice device = make_device(2, ProductPrecision::kFp32);
+  check_all(device, DType::kF32, 300, 200, 100, kF32, 7);
+  check_all(device, DType::kF32, 5, 200, 100, kF32, 7);
+  check_all(device, DType::kBF16, 300, 200, 100, kBf16, 7);
+  check_all(device, DType::kBF16, 5, 200, 100, kBf16, 7);
+}
+
+TEST_F(Products, OfBf16) {
+  if (!has_bf16_products()) GTEST_SKIP() << "no bf16 products on this processor";
+  for (const int threads : {1, 2}) {
+    CpuDevice device = make_device(threads, ProductPrecision::kBf16);
+    check_all(device, DType::kBF16, 300, 390, 70, kBf16);
+    check_all(device, DType::kBF16, 5, 200, 100, kBf16, 7);
+    check_all(device, DType::kBF16, 70, 4900, 33, kBf16);
+    check_all(device, DType::kF32, 70, 80, 33, kF32);
+  }
+}
+
+TEST_F(Products, BitsDependNeitherOnThreadsNorOnTheRun) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const Tensor x = matrix(dtype, 400, 300), dy = matrix(dtype, 400, 900);
+    const Tensor weight = matrix(dtype, 900, 300);
+    std::vector<std::vector<std::byte>> results;
+    for (const int threads : {1, 2, 2, 5}) {
+      CpuDevice device = make_device(threads, ProductPrecision::kFp32);
+      const ops::LinearForward forward{
+          .y = matrix(dtype, 400, 900), .x = x, .weight = weight, .bias = {}};
+      const ops::LinearWeightGradient gradient{
+          .dweight = matrix(DType::kF32, 900, 300), .dy = dy, .x = x, .accumulate = false};
+      run(device, forward);
+      run(device, gradient);
+      auto& bytes = results.emplace_back();
+      for (const Tensor& t : {forward.y, gradient.dweight}) {
+        bytes.insert(bytes.end(), t.data(), t.data() + t.bytes());
+      }
+    }
+    for (const auto& result : results) EXPECT_TRUE(result == results.front());
+  }
+}
+
+TEST(ProductBlocks, CoverEveryShapeWithinBounds) {
+  for (const std::int64_t m : {1, 63, 1024, 50304}) {
+    for (const std::int64_t n : {1, 100, 768, 50304}) {
+      for (const std::int64_t k : {1, 3072, 4097, 50304}) {
+        for (const int threads : {1, 2, 64}) {
+          const ProductBlocks blocks = choose_blocks(m, n, k, threads, true, false, true);
+          EXPECT_GE(blocks.m_tile, 1);
+          EXPECT_LE(blocks.m_tile, blocks.m_part);
+          EXPECT_LE(blocks.m_part, blocks.m_block);
+          EXPECT_LE(blocks.m_block, m);
+          EXPECT_LE(blocks.n_panel, std::min<std::int64_t>(n, 384));
+          EXPECT_LE(blocks.k_chunk, std::min<std::int64_t>(k, 4096));
+          EXPECT_LE(blocks.m_block * blocks.k_chunk, std::int64_t{1} << 23);
+          EXPECT_LE(blocks.m_block * n, std::int64_t{1} << 25);
+        }
+      }
+    }
+  }
+}
+
+TEST(Precision, FollowsTheRequestAndTheStorage) {
+  EXPECT_EQ(choose_products("fp32", true, 1).products, ProductPrecision::kFp32);
+  EXPECT_EQ(choose_products("auto", false, 1).products, ProductPrecision::kFp32);
+  EXPECT_FALSE(choose_products("auto", true, 1).reason.empty());
+  EXPECT_THROW(choose_products("fp8", true, 1), ConfigError);
+  EXPECT_THROW(choose_products("bf16", false, 1), ConfigError);
+  if (has_bf16_products()) {
+    EXPECT_EQ(choose_products("bf16", true, 1).name(), "bf16");
+  } else {
+    EXPECT_THROW(choose_products("bf16", true, 1), ConfigError);
+  }
+}
+
+TEST(Precision, PeaksAreMeasured) {
+  const Peak peak = measure_peak(1);
+  EXPECT_GT(peak.fp32_gflops, 0.1);
+  EXPECT_EQ(peak.bf16_gflops > 0.0, has_bf16_products());
+}
+
+}  // namespace
+}  // namespace phalanx::cpu

@@ -1,0 +1,79 @@
+#include "phalanx/ops/cpu/multiply_add.h"
+
+// clang-format off
+#include "phalanx/ops/cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "phalanx/ops/cpu/multiply_add.cc"
+#include "hwy/foreach_target.h"
+// clang-format on
+
+#include "hwy/highway.h"
+
+#ifndef PHALANX_OPS_CPU_MULTIPLY_ADD_CC_
+#define PHALANX_OPS_CPU_MULTIPLY_ADD_CC_
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+#include "phalanx/base/error.h"
+namespace phalanx::cpu {
+// So many sums that do not wait for each other keep two units of four cycles' latency busy.
+inline constexpr int kSums = 12;
+inline constexpr int kRounds = 20000;
+}  // namespace phalanx::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace phalanx::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+double run_f32() {
+  const hn::ScalableTag<float> tag;
+  const auto factor = hn::Set(tag, 0.999F);
+  const auto term = hn::Set(tag, 0.001F);
+  hn::Vec<decltype(tag)> sums[kSums];
+  // Different ones, for equal sums would be computed once.
+  for (int i = 0; i < kSums; ++i) sums[i] = hn::Set(tag, 0.1F * static_cast<float>(i));
+  for (int round = 0; round < kRounds; ++round) {
+#pragma GCC unroll 12
+    for (auto& sum : sums) sum = hn::MulAdd(sum, factor, term);
+  }
+  auto total = sums[0];
+  for (int i = 1; i < kSums; ++i) total = hn::Add(total, sums[i]);
+  [[maybe_unused]] const volatile float kept = hn::GetLane(hn::SumOfLanes(tag, total));
+  return 2.0 * kSums * kRounds * static_cast<double>(hn::Lanes(tag));
+}
+
+}  // namespace phalanx::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phalanx::cpu {
+
+HWY_EXPORT(run_f32);
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f,avx512bf16"))) double multiply_adds_bf16() {
+  const auto factor = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3f00));
+  __m512 sums[kSums];
+  for (int i = 0; i < kSums; ++i) sums[i] = _mm512_set1_ps(0.1F * static_cast<float>(i));
+  for (int round = 0; round < kRounds; ++round) {
+#pragma GCC unroll 12
+    for (auto& sum : sums) sum = _mm512_dpbf16_ps(sum, factor, factor);
+  }
+  __m512 total = sums[0];
+  for (int i = 1; i < kSums; ++i) total = _mm512_add_ps(total, sums[i]);
+  [[maybe_unused]] const volatile float kept = _mm512_cvtss_f32(total);
+  return 64.0 * kSums * kRounds;
+}
+#else
+double multiply_adds_bf16() {
+  PHALANX_CHECK(false, "this machine has no bf16 dot product");
+  return 0.0;
+}
+#endif
+
+double multiply_adds_f32() { return HWY_DYNAMIC_DISPATCH(run_f32)(); }
+
+}  // namespace phalanx::cpu
+#endif  // HWY_ONCE

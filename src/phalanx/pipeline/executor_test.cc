@@ -1,0 +1,195 @@
+#include "phalanx/pipeline/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "phalanx/model/test_support.h"
+#include "phalanx/ops/ref/ref_backend.h"
+#include "phalanx/pipeline/schedules/no_pipelining.h"
+#include "phalanx/pipeline/test_support.h"
+
+namespace phalanx {
+namespace {
+
+using nn::PassKind;
+
+class Services final : public StepServices {
+ public:
+  explicit Services(std::vector<nn::Batch> batches) : batches_(std::move(batches)) {}
+  const nn::Batch& load(int microbatch) override {
+    log += fmt::format("load{} ", microbatch);
+    return loaded(microbatch);
+  }
+  const nn::Batch& loaded(int microbatch) override {
+    return batches_.at(static_cast<std::size_t>(microbatch));
+  }
+  void reduce_gradients(int chunk) override { log += fmt::format("reduce{} ", chunk); }
+  void optimizer_step() override { log += "step "; }
+
+  std::string log;
+
+ private:
+  std::vector<nn::Batch> batches_;
+};
+
+// Counts calls; passes nothing on.
+class CountingUnit final : public nn::Unit {
+ public:
+  CountingUnit(std::string name, bool first, bool last, std::string& log)
+      : Unit(std::move(name)), log_(log) {
+    if (!first) inputs_ = {{"stream", DType::kF32, 3}};
+    if (!last) outputs_ = {{"stream", DType::kF32, 3}};
+    parameters_ = {0};
+  }
+  void forward(nn::Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+               const nn::Saved& /*saved*/) const override {
+    EXPECT_EQ(inputs.size(), inputs_.size());
+    EXPECT_EQ(outputs.size(), outputs_.size());
+    EXPECT_TRUE(pass.training);
+    log_ += "F" + name() + " ";
+  }
+  void backward_input(nn::Pass& /*pass*/, std::span<const Tensor> inputs,
+                      std::span<const Tensor> output_gradients,
+                      std::span<const Tensor> input_gradients,
+                      const nn::Saved& /*saved*/) const override {
+    EXPECT_EQ(inputs.size(), input_gradients.size());
+    EXPECT_EQ(output_gradients.size(), outputs_.size());
+    log_ += "b" + name() + " ";
+  }
+  void backward_weight(nn::Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
+                       const nn::Saved& /*saved*/,
+                       const nn::Gradients& /*gradients*/) const override {
+    log_ += "w" + name() + " ";
+  }
+
+ private:
+  std::string& log_;
+};
+
+Chunk counting_chunk(const std::string& names, std::string& log) {
+  std::vector<std::unique_ptr<nn::Unit>> units;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    units.push_back(std::make_unique<CountingUnit>(std::string(1, names[i]), i == 0,
+                                                   i + 1 == names.size(), log));
+  }
+  return Chunk(std::move(units));
+}
+
+class Executors : public testing::Test {
+ protected:
+  std::unique_ptr<Backend> backend_ = make_ref_backend();
+  Arena workspace_{"workspace", 1 << 20};
+  Context context_{.backend = *backend_, .workspace = workspace_};
+  nn::UnitHooks hooks_;
+};
+
+TEST_F(Executors, RunsTheProgramInItsOrder) {
+  Services services(std::vector<nn::Batch>(2));
+  const Chunk first = counting_chunk("xy", services.log);
+  const Chunk second = counting_chunk("z", services.log);
+  const nn::BatchShape shape{.sequence = 2, .micro_batch = 1};
+  Executor executor(
+      program_of("F0.0 F0.1 b0.1 F1.0 B0.0 w0.1 F1.1 B1.1 reduce.1 B1.0 reduce.0 step", 2, 2),
+      {{&first, {}, {}}, {&second, {}, {}}}, shape);
+  Arena saved("saved", executor.saved_plan().bytes());
+  executor.run(context_, saved, {.shape = shape, .training = true, .loss = {}, .sums = {}},
+               services, hooks_);
+  EXPECT_EQ(services.log,
+            "load0 Fx Fy load0 Fz bz load1 Fx Fy by wy bx wx wz load1 Fz bz wz reduce1 "
+            "by wy bx wx reduce0 step ");
+}
+
+TEST_F(Executors, RefusesABadProgram) {
+  std::string log;
+  const Chunk chunk = counting_chunk("x", log);
+  EXPECT_THROW(Executor(program_of("F0.0 reduce.0 step", 1, 1), {{&chunk, {}, {}}},
+                        {.sequence = 2, .micro_batch = 1}),
+               InternalError);
+}
+
+constexpr int kMicrobatches = 3;
+
+struct StepOutcome {
+  std::vector<std::vector<double>> gradients;
+  double loss = 0.0;
+  std::int64_t saved_bytes = 0;
+};
+
+// One step's gradients of a tiny GPT under a program, in memory full of garbage.
+StepOutcome outcome_of(const std::string& text, Context& context) {
+  Arena memory("operands", 8 << 20);
+  ops::Operands operands(memory, DType::kF64, context);
+  GptFixture gpt(operands, test_gpt_config(true));
+  std::vector<nn::Batch> batches;
+  for (int m = 0; m < kMicrobatches; ++m) {
+    batches.push_back(nn::test_batch(operands, gpt.all.shape, gpt.config.vocabulary));
+    for (auto& sample : batches.back().rows.sample.span<std::int64_t>()) sample += 2 * m;
+  }
+  Services services(batches);
+  Executor executor(program_of(text, 1, kMicrobatches),
+                    {{&gpt.chunk, gpt.all.weights, gpt.all.gradients}}, gpt.all.shape);
+  Arena saved("saved", executor.saved_plan().bytes());
+  std::memset(saved.base(), 0xff, static_cast<std::size_t>(saved.capacity()));
+  nn::UnitHooks hooks;
+  executor.run(context, saved,
+               {.shape = gpt.all.shape,
+                .training = true,
+                .loss = gpt.all.loss_settings,
+                .sums = gpt.all.losses},
+               services, hooks);
+  gpt.join(context);
+  StepOutcome outcome;
+  for (const auto& gradient : gpt.all.gradient_tensors) {
+    outcome.gradients.push_back(nn::values_of(gradient));
+  }
+  outcome.loss = nn::values_of(gpt.all.losses.sum)[0];
+  outcome.saved_bytes = saved.high_water();
+  EXPECT_EQ(saved.high_water(), executor.saved_plan().bytes()) << text;
+  return outcome;
+}
+
+TEST_F(Executors, EveryScheduleGivesTheSameBits) {
+  const auto expected = outcome_of("F0.0 B0.0 F1.0 B1.0 F2.0 B2.0 reduce.0 step", context_);
+  EXPECT_TRUE(std::isfinite(expected.loss));
+  for (const char* text : {
+           "F0.0 b0.0 w0.0 F1.0 b1.0 w1.0 F2.0 b2.0 w2.0 reduce.0 step",
+           "F0.0 F1.0 F2.0 B0.0 B1.0 B2.0 reduce.0 step",
+           "F0.0 F1.0 b0.0 w0.0 F2.0 b1.0 b2.0 w1.0 w2.0 reduce.0 step",
+           "F0.0 F1.0 F2.0 b2.0 b1.0 b0.0 w0.0 w1.0 w2.0 reduce.0 step",
+       }) {
+    const auto outcome = outcome_of(text, context_);
+    EXPECT_EQ(outcome.loss, expected.loss) << text;
+    EXPECT_EQ(outcome.gradients, expected.gradients) << text;
+    EXPECT_GE(outcome.saved_bytes, expected.saved_bytes) << text;
+  }
+}
+
+// A rehearsal runs one action of each kind and counts what the whole program would.
+TEST_F(Executors, RehearsalCountsTheWholeProgram) {
+  Arena memory("operands", 8 << 20);
+  ops::Operands operands(memory, DType::kF64, context_);
+  GptFixture gpt(operands, test_gpt_config(false));
+  const std::vector<nn::Batch> batches(4, gpt.all.batch);
+  Executor executor(no_pipelining(4), {{&gpt.chunk, gpt.all.weights, gpt.all.gradients}},
+                    gpt.all.shape);
+  Arena saved("saved", executor.saved_plan().bytes());
+  const StepSettings settings{.shape = gpt.all.shape,
+                              .training = true,
+                              .loss = gpt.all.loss_settings,
+                              .sums = gpt.all.losses};
+  Recorder recorder;
+  Context recorded{
+      .backend = *backend_, .workspace = workspace_, .stream = {}, .recorder = &recorder};
+  Services services(batches);
+  executor.run(recorded, saved, settings, services, hooks_);
+  const std::int64_t run_flops = recorder.flops();
+  Services rehearsed(batches);
+  EXPECT_EQ(executor.rehearse(recorded, saved, settings, rehearsed, hooks_), run_flops);
+  EXPECT_GT(run_flops, 0);
+  EXPECT_EQ(rehearsed.log, "load0 reduce0 step ");
+}
+
+}  // namespace
+}  // namespace phalanx

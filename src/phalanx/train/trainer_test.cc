@@ -1,0 +1,316 @@
+#include "phalanx/train/trainer.h"
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
+#include "phalanx/checkpoint/diff.h"
+#include "phalanx/data/indexed_dataset_writer.h"
+#include "phalanx/train/generation.h"
+#include "phalanx/train/run_data.h"
+
+namespace phalanx {
+namespace {
+
+// Runs of a tiny model on a made-up text of 48 ids, in a directory of their own.
+class TrainerTest : public testing::Test {
+ protected:
+  TrainerTest() {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    directory_ = std::filesystem::temp_directory_path() /
+                 fmt::format("phalanx_trainer_{}_{}", info->name(), ::getpid());
+    std::filesystem::remove_all(directory_);
+    std::filesystem::create_directories(directory_);
+    IndexedDatasetWriter writer(path("data"), TokenType::kU16);
+    std::uint32_t state = 1;
+    for (int document = 0; document < 30; ++document) {
+      std::vector<std::int32_t> tokens;
+      for (int i = 0; i < 40 + document; ++i) {
+        state = state * 1664525U + 1013904223U;
+        // A ramp with noise: something to learn.
+        tokens.push_back(static_cast<std::int32_t>((state >> 28) < 12 ? (i + document) % 47
+                                                                      : (state >> 8) % 47));
+      }
+      tokens.push_back(48);
+      writer.add_sequence(tokens);
+      writer.end_document();
+    }
+    writer.commit();
+  }
+  ~TrainerTest() override { std::filesystem::remove_all(directory_); }
+
+  std::string path(const std::string& name) const { return (directory_ / name).string(); }
+
+  TrainConfig config(const std::string& save) const {
+    TrainConfig c;
+    c.num_layers = 2;
+    c.hidden_size = 32;
+    c.num_attention_heads = 4;
+    c.max_position_embeddings = 24;
+    c.seq_length = 24;
+    c.make_vocab_size_divisible_by = 32;
+    c.micro_batch_size = 2;
+    c.global_batch_size = 4;
+    c.train_iters = 6;
+    c.lr = 1e-2;
+    c.min_lr = 1e-3;
+    c.lr_decay_style = "cosine";
+    c.lr_warmup_iters = 2;
+    c.data_path = path("data");
+    c.split = "90,5,5";
+    c.tokenizer_type = "NullTokenizer";
+    c.vocab_size = 48;
+    c.eval_interval = 2;
+    c.eval_iters = 1;
+    c.log_interval = 1000;
+    c.threads_per_rank = 2;
+    if (!save.empty()) {
+      c.save = path(save);
+      c.save_interval = 1000;
+    }
+    return c;
+  }
+
+  bool equal(const std::string& a, const std::string& b) const {
+    return diff_checkpoints(CheckpointReader::open(path(a)), CheckpointReader::open(path(b)))
+        .tensors_equal();
+  }
+
+  // The values of one key over the training lines of a run's metrics.
+  std::vector<std::string> metric(const std::string& save, const std::string& key) const {
+    std::vector<std::string> values;
+    const std::string text = read_file(std::filesystem::path(path(save)) / "metrics.jsonl");
+    std::size_t begin = 0;
+    while (begin < text.size()) {
+      const auto end = text.find('\n', begin);
+      const std::string line = text.substr(begin, end - begin);
+      begin = end + 1;
+      const auto at = line.find("\"" + key + "\":");
+      if (at == std::string::npos || line.find("\"eval\"") != std::string::npos) continue;
+      const auto first = at + key.size() + 3;
+      values.push_back(line.substr(first, line.find_first_of(",}", first) - first));
+    }
+    return values;
+  }
+
+  std::vector<double> losses(const std::string& save) const {
+    std::vector<double> values;
+    for (const auto& text : metric(save, "lm_loss")) values.push_back(std::stod(text));
+    return values;
+  }
+
+  void expect_resume_is_bitwise(const TrainConfig& straight) {
+    TrainConfig parts = straight;
+    EXPECT_EQ(pretrain_gpt(straight), RunEnd::kFinished);
+    parts.save = path("parts");
+    parts.load = path("parts");
+    parts.exit_interval = 3;
+    EXPECT_EQ(pretrain_gpt(parts), RunEnd::kFinished);
+    EXPECT_EQ(CheckpointReader::open(path("parts")).manifest().iteration, 3);
+    parts.exit_interval = 0;
+    EXPECT_EQ(pretrain_gpt(parts), RunEnd::kFinished);
+    EXPECT_TRUE(equal("straight", "parts"));
+    for (const char* key : {"iteration", "lm_loss", "learning_rate", "grad_norm"}) {
+      EXPECT_EQ(metric("straight", key), metric("parts", key)) << key;
+    }
+  }
+
+  std::filesystem::path directory_;
+};
+
+TEST_F(TrainerTest, LearnsAndResumesBitwise) {
+  TrainConfig c = config("straight");
+  expect_resume_is_bitwise(c);
+  const auto values = losses("straight");
+  ASSERT_EQ(values.size(), 6U);
+  EXPECT_LT(values.back(), values.front());
+}
+
+TEST_F(TrainerTest, Bf16ResumesBitwiseAndFollowsFp32) {
+  TrainConfig c = config("straight");
+  c.bf16 = true;
+  c.hidden_dropout = 0.0;
+  c.attention_dropout = 0.0;
+  expect_resume_is_bitwise(c);
+  c.bf16 = false;
+  c.save = path("fp32");
+  pretrain_gpt(c);
+  const auto narrow = losses("straight");
+  const auto wide = losses("fp32");
+  for (std::size_t i = 0; i < wide.size(); ++i) {
+    EXPECT_NEAR(narrow[i], wide[i], 2e-3 * wide[i]) << "iteration " << i + 1;
+  }
+}
+
+// Dropout on: the masks are functions of the sample, not of the microbatch it came in.
+TEST_F(TrainerTest, AccumulationDoesNotChangeTheRun) {
+  pretrain_gpt(config("two"));
+  TrainConfig one = config("one");
+  one.micro_batch_size = 1;
+  pretrain_gpt(one);
+  TrainConfig four = config("four");
+  four.micro_batch_size = 4;
+  pretrain_gpt(four);
+  const auto expected = losses("two");
+  for (const char* other : {"one", "four"}) {
+    const auto found = losses(other);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]) << other << " iteration " << i + 1;
+    }
+  }
+}
+
+TEST_F(TrainerTest, UnfusedAttentionAgrees) {
+  pretrain_gpt(config("fused"));
+  TrainConfig c = config("unfused");
+  c.attention_backend = "unfused";
+  pretrain_gpt(c);
+  const auto fused = losses("fused");
+  const auto unfused = losses("unfused");
+  for (std::size_t i = 0; i < fused.size(); ++i) {
+    EXPECT_NEAR(unfused[i], fused[i], 1e-5 * fused[i]) << "iteration " << i + 1;
+  }
+}
+
+// Padding takes no part: a vocabulary padded further gives the same losses.
+TEST_F(TrainerTest, PaddingDoesNotChangeTheLoss) {
+  pretrain_gpt(config("little"));
+  TrainConfig c = config("much");
+  c.make_vocab_size_divisible_by = 128;
+  pretrain_gpt(c);
+  const auto little = losses("little");
+  const auto much = losses("much");
+  for (std::size_t i = 0; i < little.size(); ++i) {
+    EXPECT_NEAR(much[i], little[i], 1e-5 * little[i]) << "iteration " << i + 1;
+  }
+}
+
+// Masked tokens: the mean over all tokens of the batch and the mean of means differ, and both
+// train.
+TEST_F(TrainerTest, LossAverages) {
+  TrainConfig c = config("token");
+  c.eod_mask_loss = true;
+  c.reset_position_ids = true;
+  c.reset_attention_mask = true;
+  pretrain_gpt(c);
+  c.save = path("microbatch");
+  c.loss_average = "microbatch";
+  pretrain_gpt(c);
+  const auto token = losses("token");
+  const auto microbatch = losses("microbatch");
+  EXPECT_EQ(token[0], microbatch[0]);
+  EXPECT_NE(token[5], microbatch[5]);
+  EXPECT_NEAR(token[5], microbatch[5], 0.1);
+}
+
+TEST_F(TrainerTest, ASignalSavesAndTheRunGoesOnBitwise) {
+  pretrain_gpt(config("straight"));
+  TrainConfig c = config("parts");
+  c.load = c.save;
+  // The signal comes while the run writes its first evaluation line: from the log's own thread, as
+  // a user's would.
+  struct sigaction before {};
+  ::sigaction(SIGALRM, nullptr, &before);
+  std::signal(SIGALRM, [](int) { std::raise(SIGTERM); });
+  c.train_iters = 100000;
+  c.lr_decay_iters = 6;
+  ::ualarm(300000, 0);
+  EXPECT_EQ(pretrain_gpt(c), RunEnd::kPreempted);
+  ::sigaction(SIGALRM, &before, nullptr);
+  const auto stopped = CheckpointReader::open(path("parts")).manifest().iteration;
+  EXPECT_GT(stopped, 0);
+  EXPECT_LT(stopped, 100000);
+}
+
+TEST_F(TrainerTest, RefusesToResumeWhatItCannotContinue) {
+  TrainConfig c = config("run");
+  c.arguments = {{"--hidden-size", "32"}, {"--seed", "1234"}};
+  pretrain_gpt(c);
+  c.load = c.save;
+  c.arguments = {{"--hidden-size", "64"}};
+  EXPECT_THROW(pretrain_gpt(c), ConfigError);
+  c.arguments = {};
+  c.threads_per_rank = 1;
+  EXPECT_THROW(pretrain_gpt(c), ConfigError);
+  c.threads_per_rank = 2;
+  c.lr = 2e-2;
+  EXPECT_THROW(pretrain_gpt(c), ConfigError);
+  c.use_checkpoint_opt_param_scheduler = true;
+  EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished);
+}
+
+// A longer run keeps the order it began with while the samples last, and says what to do when they
+// do not.
+TEST_F(TrainerTest, ALongerRunKeepsItsOrderWhileTheSamplesLast) {
+  TrainConfig c = config("run");
+  c.lr_decay_iters = 6;
+  pretrain_gpt(c);
+  c.load = c.save;
+  c.train_iters = 7;
+  EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished);
+  const auto manifest = CheckpointReader::open(path("run")).manifest();
+  EXPECT_EQ(manifest.iteration, 7);
+  EXPECT_EQ(manifest.requested_samples.train, 24);
+  c.train_iters = 400;
+  EXPECT_THROW(pretrain_gpt(c), ConfigError);
+}
+
+TEST_F(TrainerTest, StopsWhereTheGradientIsNotFinite) {
+  TrainConfig c = config("run");
+  c.lr = 1e30;
+  c.min_lr = 0.0;
+  c.lr_warmup_iters = 0;
+  c.clip_grad = 0.0;
+  try {
+    pretrain_gpt(c);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDoNotRestart);
+  }
+}
+
+// The key/value cache gives what the whole sequence gives.
+TEST_F(TrainerTest, GenerationThroughTheCacheEqualsTheWholeSequence) {
+  for (const char* attention : {"fused", "unfused"}) {
+    TrainConfig c = config(attention);
+    c.attention_backend = attention;
+    pretrain_gpt(c);
+    resolve(c, false);
+    const GptConfig model = gpt_config(c, run_tokenizer(c)->vocab_size());
+    const auto checkpoint = CheckpointReader::open(c.save);
+    const std::vector<std::int32_t> tokens = {3, 4, 5, 6, 7, 8, 9, 10, 48, 11, 12};
+    Generator whole(c, model, checkpoint, cpu::ProductPrecision::kFp32,
+                    static_cast<std::int64_t>(tokens.size()), 24);
+    const auto expected = whole.logits(tokens, 0);
+    Generator cached(c, model, checkpoint, cpu::ProductPrecision::kFp32, 4, 24);
+    auto found = cached.logits(std::span(tokens).first(4), 0);
+    for (std::size_t n = 5; n <= tokens.size(); ++n) {
+      found = cached.logits(std::span(tokens).first(n), static_cast<std::int64_t>(n) - 1);
+    }
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 2e-5);
+
+    std::vector<std::int32_t> once;
+    std::vector<std::int32_t> again;
+    for (auto* out : {&once, &again}) {
+      Generator generator(c, model, checkpoint, cpu::ProductPrecision::kFp32, 2, 24);
+      generator.generate(std::span(tokens).first(2), 30, {.seed = 7}, [&](std::int32_t id) {
+        out->push_back(id);
+        return true;
+      });
+    }
+    EXPECT_EQ(once, again);
+    EXPECT_EQ(once.size(), 23U);  // the last is chosen at the last position
+  }
+}
+
+}  // namespace
+}  // namespace phalanx
