@@ -130,11 +130,12 @@ std::string profile_text(const StepReport& r) {
 }
 
 std::string markdown_header() {
-  return "| model | storage | products | tokens/s: median (slowest-fastest) | GFLOP/s | peak | "
+  return "| model | storage | products | tokens/s: median (slowest-fastest) | clean steps | "
+         "GFLOP/s | peak | "
          "share "
          "| linear: of the step, of peak | attention: of the step, of peak | resident | plan + "
          "libraries at most |\n"
-         "|---|---|---|---|---|---|---|---|---|---|---|\n";
+         "|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 }
 
 std::string markdown_row(const StepReport& r) {
@@ -144,13 +145,14 @@ std::string markdown_row(const StepReport& r) {
   };
   const StepSetting& s = r.setting;
   return fmt::format(
-      "| {}, {} x {} | {} | {} | **{:.0f}** ({:.0f}-{:.0f}) | {:.0f} | {:.0f} | **{:.1f} %** | {} "
+      "| {}, {} x {} | {} | {} | **{:.0f}** ({:.0f}-{:.0f}) | {} of {} | {:.0f} | {:.0f} | "
+      "**{:.1f} %** | {} "
       "| "
       "{} | {} | {} + {} |\n",
       s.model, s.global_batch, s.sequence, s.dtype, r.products, r.tokens_per_second, r.slowest,
-      r.fastest, r.flops_per_second() / 1e9, r.peak() / 1e9, 100.0 * r.share_of_peak(),
-      products(linear_total(r)), products(attention_total(r)), format_bytes(r.resident_bytes),
-      format_bytes(r.plan_bytes), format_bytes(r.library_bound));
+      r.fastest, r.steps - r.unclean, r.steps, r.flops_per_second() / 1e9, r.peak() / 1e9,
+      100.0 * r.share_of_peak(), products(linear_total(r)), products(attention_total(r)),
+      format_bytes(r.resident_bytes), format_bytes(r.plan_bytes), format_bytes(r.library_bound));
 }
 
 std::string to_json(const StepReport& report) {

@@ -32,11 +32,11 @@ struct EmbeddingGradient {
 };
 
 // The gradient of a tied embedding's input side: only rows that occurred, in order of first
-// occurrence in the step. slots[v] is -1 for a row that has not occurred; rows[slot] is its id and
+// occurrence in the step. slots[v] is -1 for a row that has not occurred; rows[slot] is it and
 // values[slot] its sum.
 struct SparseEmbeddingGradient {
   Tensor slots;   // [v], i32
-  Tensor rows;    // [n], i32, n = min(v, tokens per step)
+  Tensor rows;    // [n], i32, n = min(v, tokens per step): rows of the table (id - first_row)
   Tensor count;   // [1], i32: slots in use
   Tensor values;  // [n, h], f32; a slot is overwritten when it comes into use
   Tensor ids;     // [s, b], i32

@@ -1,0 +1,224 @@
+// The program as people and scripts use it: exit codes, messages, JSON documents.
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace {
+
+using Json = nlohmann::json;
+
+struct Output {
+  int status = 0;
+  std::string out;
+  std::string err;
+};
+
+class ProgramTest : public testing::Test {
+ protected:
+  ProgramTest()
+      : directory_(std::filesystem::temp_directory_path() /
+                   fmt::format("phalanx_program_{}_{}",
+                               testing::UnitTest::GetInstance()->current_test_info()->name(),
+                               ::getpid())) {
+    std::filesystem::remove_all(directory_);
+    std::filesystem::create_directories(directory_);
+  }
+  ~ProgramTest() override { std::filesystem::remove_all(directory_); }
+
+  // `words` go through the shell, in the test's directory.
+  Output run(const std::string& words, const std::string& input = "") const {
+    write("stdin", input);
+    const std::string command = fmt::format("cd '{}' && '{}' {} <stdin >stdout 2>stderr",
+                                            directory_.string(), PHALANX_PROGRAM, words);
+    const int status = std::system(command.c_str());
+    return {WEXITSTATUS(status), read("stdout"), read("stderr")};
+  }
+  Json run_json(const std::string& words) const {
+    const Output output = run(words);
+    EXPECT_EQ(output.status, 0) << output.err;
+    return Json::parse(output.out);
+  }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(directory_ / name, std::ios::binary) << text;
+  }
+  std::string read(const std::string& name) const {
+    std::ifstream file(directory_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+
+  void expect_error(const std::string& words, int status, const std::string& mention) const {
+    const Output output = run(words);
+    EXPECT_EQ(output.status, status) << words << "\n" << output.err;
+    EXPECT_NE(output.err.find(mention), std::string::npos) << words << "\n" << output.err;
+    EXPECT_EQ(output.out, "") << words;
+    EXPECT_EQ(std::count(output.err.begin(), output.err.end(), '\n'), 1) << output.err;
+  }
+
+  // A tokenizer and a dataset of a small repetitive text.
+  void prepare() const {
+    std::string text;
+    for (int i = 0; i < 400; ++i) {
+      text += fmt::format("And the {} said unto the {}, behold.\n\n", i % 7, i % 5);
+    }
+    write("text.txt", text);
+    ASSERT_EQ(run("train-tokenizer --input text.txt --vocab-size 300 --output tok").status, 0);
+    ASSERT_EQ(run("preprocess-data --input text.txt --split-on-blank-lines --append-eod "
+                  "--output-prefix data " +
+                  tokenizer())
+                  .status,
+              0);
+  }
+  static std::string tokenizer() {
+    return "--vocab-file tok/vocab.json --merge-file tok/merges.txt ";
+  }
+  static std::string training() {
+    return "--num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 32 "
+           "--max-position-embeddings 32 --micro-batch-size 2 --global-batch-size 4 --lr 1e-2 "
+           "--train-iters 8 --lr-decay-iters 8 --lr-warmup-iters 2 --data-path data_text_document "
+           "--split 90,5,5 --eval-iters 1 --eval-interval 4 --log-interval 4 --threads-per-rank "
+           "2 " +
+           tokenizer();
+  }
+
+  std::filesystem::path directory_;
+};
+
+TEST_F(ProgramTest, HelpAndVersion) {
+  EXPECT_EQ(run("--help").status, 0);
+  EXPECT_EQ(run("").status, 64);
+  for (const char* command :
+       {"pretrain", "plan", "generate", "preprocess-data", "train-tokenizer", "tokenize",
+        "dataset info", "checkpoint info", "import llmc", "version"}) {
+    const Output output = run(std::string(command) + " --help");
+    EXPECT_EQ(output.status, 0) << command;
+    EXPECT_NE(output.out.find("--help"), std::string::npos) << command;
+  }
+  const Json version = run_json("version --json");
+  EXPECT_TRUE(version.at("version").is_string());
+  EXPECT_GE(version.at("threads").get<int>(), 1);
+}
+
+TEST_F(ProgramTest, WrongUsageNamesTheNearest) {
+  expect_error("pretain gpt", 64, "did you mean pretrain?");
+  expect_error("pretrain gtp", 64, "unknown model gtp");
+  expect_error("pretrain", 64, "name the model");
+  expect_error("pretrain gpt --hiden-size 4", 64, "did you mean --hidden-size?");
+  expect_error("pretrain gpt --zzzzzzzzzz", 64, "unknown flag --zzzzzzzzzz");
+  expect_error("pretrain gpt --tensor-model-parallel-size 2", 64, "not available");
+  expect_error("pretrain gpt --num-layers two", 64, "--num-layers");
+  expect_error("pretrain gpt 12", 64, "12");
+  expect_error("checkpoint show x", 64, "info, digest or diff");
+  expect_error("generate", 64, "--load");
+}
+
+TEST_F(ProgramTest, BadSettingsNameTheFlags) {
+  const std::string size =
+      "--num-layers 1 --hidden-size 10 --num-attention-heads 4 --seq-length 8 "
+      "--max-position-embeddings 8 --micro-batch-size 1 --vocab-size 10";
+  expect_error("plan gpt " + size, 78, "--num-attention-heads");
+  expect_error("plan gpt " + size + " --hidden-size 12 --matmul-precision bf16", 78, "--bf16");
+  expect_error("plan gpt " + size + " --hidden-size 12 --device cuda", 78, "--device");
+  expect_error("dataset info --data-path nothing", 66, "nothing.idx");
+  expect_error("checkpoint info nothing", 66, "nothing");
+  expect_error("tokenize --vocab-file a.json --merge-file b.txt", 66, "a.json");
+}
+
+TEST_F(ProgramTest, PlansWithoutAllocating) {
+  // 96 (12 h^2 + 13 h) + (51,200 + 2,048 + 2) h with h = 12,288.
+  constexpr std::int64_t kGpt3 = 174615846912;
+  const Json plan = run_json(
+      "plan gpt --num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 "
+      "--max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 1536 "
+      "--vocab-size 51200 --bf16 --matmul-precision fp32 --json");
+  EXPECT_EQ(plan.at("model").at("parameters").get<std::int64_t>(), kGpt3);
+  const Json& bytes = plan.at("ranks").at(0).at("bytes");
+  std::int64_t total = 0;
+  for (const char* part : {"parameters", "main_parameters", "gradients", "optimizer", "saved",
+                           "workspace", "communication"}) {
+    total += bytes.at(part).get<std::int64_t>();
+  }
+  EXPECT_EQ(bytes.at("total").get<std::int64_t>(), total);
+  EXPECT_GE(bytes.at("parameters").get<std::int64_t>(), 2 * kGpt3);
+  EXPECT_GE(bytes.at("optimizer").get<std::int64_t>(), 8 * kGpt3);
+  // 6 operations a parameter and token, and attention on top.
+  EXPECT_GT(plan.at("flops_per_step").get<double>(), 6.0 * 174e9 * 1536 * 2048);
+  EXPECT_EQ(plan.at("ranks").at(0).at("microbatches_in_flight").at(0).get<int>(), 1);
+}
+
+TEST_F(ProgramTest, TokenizesAndBack) {
+  prepare();
+  const Output ids = run("tokenize " + tokenizer(), "And the 3 said\n\xff");
+  ASSERT_EQ(ids.status, 0) << ids.err;
+  EXPECT_TRUE(Json::parse(ids.out).is_array());
+  EXPECT_EQ(run("tokenize --decode " + tokenizer(), ids.out).out, "And the 3 said\n\xff");
+  EXPECT_EQ(run("tokenize --decode " + tokenizer(), "999999").status, 65);
+  EXPECT_EQ(run("tokenize --decode " + tokenizer(), "[1,").status, 65);
+}
+
+TEST_F(ProgramTest, FromTextToText) {
+  prepare();
+  const Json info = run_json("dataset info --data-path data_text_document --json");
+  EXPECT_EQ(info.at("documents").get<int>(), 400);
+  const Json samples = run_json(
+      "dataset samples --data-path data_text_document --split 90,5,5 --seq-length 32 --seed 1234 "
+      "--train-samples 32 --valid-samples 12 --test-samples 4 --of train --first 3 --json");
+  EXPECT_GE(samples.at("length").get<int>(), 32);
+  EXPECT_EQ(samples.at("samples").size(), 3U);
+  EXPECT_EQ(samples.at("samples").at(0).size(), 33U);
+
+  const Output first =
+      run("pretrain gpt " + training() + "--save one --save-interval 4 --keep-last 1");
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_EQ(first.out, "");
+  EXPECT_NE(first.err.find(" iteration        8/       8 |"), std::string::npos) << first.err;
+  EXPECT_NE(first.err.find("validation loss at iteration 8 on test set"), std::string::npos);
+  EXPECT_EQ(read("one/latest_checkpointed_iteration.txt").substr(0, 1), "8");
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "one/iter_0000004"));
+
+  // In two parts: the same digests.
+  ASSERT_EQ(run("pretrain gpt " + training() +
+                "--save two --load two --save-interval 4 "
+                "--exit-interval 4")
+                .status,
+            0);
+  ASSERT_EQ(run("pretrain gpt " + training() + "--save two --load two --save-interval 4").status,
+            0);
+  const Json one = run_json("checkpoint digest one --json");
+  EXPECT_EQ(one, run_json("checkpoint digest two --json"));
+  EXPECT_EQ(one.at("iteration").get<int>(), 8);
+  EXPECT_TRUE(one.at("tensors").contains("decoder.layers.0.mlp.linear_fc1.weight"));
+  EXPECT_TRUE(one.at("tensors").contains("optimizer.exp_avg.decoder.layers.1.mlp.linear_fc2.bias"));
+  EXPECT_EQ(run("checkpoint diff one two").status, 0);
+  EXPECT_EQ(run("checkpoint diff one two/iter_0000004").status, 1);
+  EXPECT_GT(run_json("checkpoint info one --json").at("parameters").get<int>(), 0);
+
+  const std::string words = "generate --load one --prompt 'And the' --max-tokens 12 --seed 3";
+  const Output text = run(words);
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_EQ(text.out.substr(0, 7), "And the");
+  EXPECT_EQ(text.out, run(words).out);
+  EXPECT_EQ(run_json(words + " --json").at("tokens").size(), 12U);
+}
+
+TEST_F(ProgramTest, DamagedCheckpointsAreRefused) {
+  prepare();
+  ASSERT_EQ(run("pretrain gpt " + training() + "--save one --save-interval 8").status, 0);
+  std::string weights = read("one/iter_0000008/model.safetensors");
+  weights[weights.size() / 2] = static_cast<char>(weights[weights.size() / 2] ^ 1);
+  write("one/iter_0000008/model.safetensors", weights);
+  const Output output = run("generate --load one --prompt x");
+  EXPECT_EQ(output.status, 65) << output.err;
+  EXPECT_NE(output.err.find("model.safetensors"), std::string::npos) << output.err;
+}
+
+}  // namespace
