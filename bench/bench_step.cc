@@ -32,8 +32,8 @@ Options parse(const std::vector<std::string>& arguments) {
   Options o;
   StepSetting& s = o.setting;
   Flags flags("bench_step", "Times whole training steps on random tokens.");
-  flags.add("--model", o.models, "One or more of gpt2-124m, small");
-  flags.add("--dtype", o.dtypes, "One or more of f32, bf16");
+  flags.add("--model", o.models, "Some of gpt2-124m, small; else both");
+  flags.add("--dtype", o.dtypes, "Some of f32, bf16; else both");
   flags.add("--threads", s.threads, "Threads; 0: all cores");
   flags.add("--steps", s.steps, "Timed steps, after 2 of warm-up; 0: by the model");
   flags.add("--micro-batch", s.micro_batch, "Sequences in a microbatch");

@@ -130,11 +130,10 @@ std::string profile_text(const StepReport& r) {
 }
 
 std::string markdown_header() {
-  return "| model | storage | products | tokens/s: median (slowest-fastest) | clean steps | "
-         "GFLOP/s | peak | "
-         "share "
-         "| linear: of the step, of peak | attention: of the step, of peak | resident | plan + "
-         "libraries at most |\n"
+  return "| model | storage | products | tokens/s: median (slowest-fastest) | clean steps "
+         "| GFLOP/s | peak | share | linear: of the step, of peak | attention: of the step, of "
+         "peak "
+         "| resident | plan + libraries at most |\n"
          "|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 }
 
@@ -144,15 +143,16 @@ std::string markdown_row(const StepReport& r) {
                        percent(sum.flops, sum.seconds * r.peak()));
   };
   const StepSetting& s = r.setting;
-  return fmt::format(
-      "| {}, {} x {} | {} | {} | **{:.0f}** ({:.0f}-{:.0f}) | {} of {} | {:.0f} | {:.0f} | "
-      "**{:.1f} %** | {} "
-      "| "
-      "{} | {} | {} + {} |\n",
-      s.model, s.global_batch, s.sequence, s.dtype, r.products, r.tokens_per_second, r.slowest,
-      r.fastest, r.steps - r.unclean, r.steps, r.flops_per_second() / 1e9, r.peak() / 1e9,
-      100.0 * r.share_of_peak(), products(linear_total(r)), products(attention_total(r)),
-      format_bytes(r.resident_bytes), format_bytes(r.plan_bytes), format_bytes(r.library_bound));
+  std::string row =
+      fmt::format("| {}, {} x {} | {} | {} | **{:.0f}** ({:.0f}-{:.0f}) | {} of {} ", s.model,
+                  s.global_batch, s.sequence, s.dtype, r.products, r.tokens_per_second, r.slowest,
+                  r.fastest, r.steps - r.unclean, r.steps);
+  row += fmt::format("| {:.0f} | {:.0f} | **{:.1f} %** | {} | {} ", r.flops_per_second() / 1e9,
+                     r.peak() / 1e9, 100.0 * r.share_of_peak(), products(linear_total(r)),
+                     products(attention_total(r)));
+  row += fmt::format("| {} | {} + {} |\n", format_bytes(r.resident_bytes),
+                     format_bytes(r.plan_bytes), format_bytes(r.library_bound));
+  return row;
 }
 
 std::string to_json(const StepReport& report) {

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Writes tiny_gpt.json: losses, gradients and AdamW steps of tiny GPTs by PyTorch in double.
 
-Only needed to make the file anew (python3 make_tiny_gpt.py > tiny_gpt.json; made with
-PyTorch 2.15);
-the tests read the file. The model is written with tensor operations alone, so that nothing but
-autograd, softmax and layer_norm is PyTorch's.
+Only needed to make the file anew: python3 make_tiny_gpt.py > tiny_gpt.json (made with PyTorch
+2.15); the tests read the file. The model is written with tensor operations alone, so that nothing
+but autograd, softmax and layer_norm is PyTorch's, and the optimizer torch.optim.AdamW.
 
 Initial parameters and the vectors of `dots` are noise(stream, index), an integer hash that both
 sides compute exactly: parameter number p (in global order) is noise(p, e) / 2 by row-major element
