@@ -210,6 +210,22 @@ TEST_F(ProgramTest, FromTextToText) {
   EXPECT_EQ(run_json(words + " --json").at("tokens").size(), 12U);
 }
 
+// The process takes what the plan says, and beside it no more than the printed bound.
+TEST_F(ProgramTest, ResidentSizeIsWithinThePlan) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's shadow memory is not in the plan";
+#endif
+  prepare();
+  const Json plan = run_json("plan gpt " + training() + "--json");
+  const Json& bytes = plan.at("ranks").at(0).at("bytes");
+  ASSERT_EQ(run("pretrain gpt " + training() + "--save one --save-interval 8").status, 0);
+  const std::string metrics = read("one/metrics.jsonl");
+  const Json first = Json::parse(metrics.substr(0, metrics.find('\n')));
+  EXPECT_EQ(first.at("peak_bytes").get<std::int64_t>(), bytes.at("total").get<std::int64_t>());
+  EXPECT_LE(first.at("rss_bytes").get<std::int64_t>(),
+            bytes.at("total").get<std::int64_t>() + bytes.at("library_bound").get<std::int64_t>());
+}
+
 TEST_F(ProgramTest, DamagedCheckpointsAreRefused) {
   prepare();
   ASSERT_EQ(run("pretrain gpt " + training() + "--save one --save-interval 8").status, 0);

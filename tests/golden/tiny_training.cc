@@ -119,7 +119,8 @@ const nn::Batch& TinyTraining::load(int microbatch) {
     const std::int64_t first_sample =
         ((settings_.adam_step - 1) * run_.microbatches + microbatch) * run_.shape.micro_batch;
     samples.push_back(static_cast<double>(first_sample + i % run_.shape.micro_batch));
-    positions.push_back(static_cast<double>(i / run_.shape.micro_batch));
+    const std::int64_t position = i / run_.shape.micro_batch;
+    positions.push_back(static_cast<double>(position));
   }
   set_all(batch_.rows.sample, samples);
   set_all(batch_.rows.position, positions);

@@ -81,7 +81,7 @@ CheckpointReader CheckpointReader::open(const fs::path& directory, Verify verify
   return std::move(*reader);
 }
 
-CheckpointReader::CheckpointReader(fs::path directory, Verify verify)
+CheckpointReader::CheckpointReader(const fs::path& directory, Verify verify)
     : directory_(without_trailing_slash(directory)), verify_(verify) {
   std::error_code error;
   if (!fs::is_directory(directory_, error)) {

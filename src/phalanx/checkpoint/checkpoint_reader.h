@@ -36,7 +36,7 @@ class CheckpointReader {
                                Verify verify = Verify::kYes);
 
   // One iteration's directory. The manifest and the headers of the files must agree.
-  explicit CheckpointReader(std::filesystem::path directory, Verify verify = Verify::kYes);
+  explicit CheckpointReader(const std::filesystem::path& directory, Verify verify = Verify::kYes);
 
   const std::filesystem::path& directory() const { return directory_; }
   const Manifest& manifest() const { return manifest_; }

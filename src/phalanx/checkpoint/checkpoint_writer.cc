@@ -1,10 +1,10 @@
 #include "phalanx/checkpoint/checkpoint_writer.h"
 
 #include <fcntl.h>
-#include <stdio.h>  // renameat2
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>  // renameat2
 #include <cstring>
 #include <set>
 #include <system_error>
@@ -170,6 +170,7 @@ class Saver {
   void write_tensors(const fs::path& staging, std::string_view file_name,
                      const std::vector<const GlobalTensor*>& tensors) {
     std::vector<SafetensorsWriter::Item> items;
+    items.reserve(tensors.size());
     for (const auto* tensor : tensors) {
       items.push_back({tensor->name, tensor->local.dtype, tensor->global_shape});
     }

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -69,6 +70,8 @@ int run(const std::vector<std::string>& words) {
 }  // namespace phalanx
 
 int main(int argc, char** argv) {
+  // A file-size limit then arrives as a failed write, which has a message.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return phalanx::run({argv + 1, argv + argc});
   } catch (const phalanx::HelpRequested& help) {

@@ -13,6 +13,8 @@ int run_pretrain(const Arguments& arguments) {
   Flags flags("phalanx pretrain gpt", "Trains a GPT.");
   add_train_flags(flags, config);
   flags.parse(behind_model_name("phalanx pretrain", arguments));
+  // The checkpoint keeps what the flags came to, not what was typed.
+  resolve(config, true);
   config.arguments = flags.values();
   return pretrain_gpt(std::move(config)) == RunEnd::kPreempted
              ? static_cast<int>(ErrorCode::kPreempted)

@@ -78,7 +78,7 @@ class Verifier {
     }
   }
 
-  void input_gradient(Progress& p, const Action& action) {
+  void input_gradient(Progress& p, const Action& action) const {
     require(!program_.forward_only, action, "in a forward-only program");
     require(p.forward, action, "before its forward pass");
     require(!p.input_gradient, action, "runs twice");

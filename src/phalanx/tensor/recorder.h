@@ -1,6 +1,6 @@
 #pragma once
-// What a program did, operation by operation: names, floating-point operations, bytes and time. Ops (and
-// later messages) write here while they are enqueued; the planner and the benchmarks read it.
+// What a program did, operation by operation: names, floating-point operations, bytes and time. Ops
+// (and later messages) write here while they are enqueued; the planner and the benchmarks read it.
 
 #include <cstdint>
 #include <string_view>

@@ -69,9 +69,11 @@ RowCoordinates Operands::rows(std::int64_t s, std::int64_t b, std::int64_t first
   return {.sample = fill_each(
               arena_.allocate(DType::kI64, {s, b}),
               [&](std::int64_t i) { return static_cast<double>(kFirstSample + column(i)); }),
-          .position = fill_each(
-              arena_.allocate(DType::kI32, {s, b}),
-              [&](std::int64_t i) { return static_cast<double>(first_position + i / b); }),
+          .position = fill_each(arena_.allocate(DType::kI32, {s, b}),
+                                [&](std::int64_t i) {
+                                  const std::int64_t row = i / b;
+                                  return static_cast<double>(first_position + row);
+                                }),
           .document = filled(DType::kI32, {s, b}, 0.0)};
 }
 
