@@ -16,9 +16,15 @@ int run_pretrain(const Arguments& arguments) {
   // The checkpoint keeps what the flags came to, not what was typed.
   resolve(config, true);
   config.arguments = flags.values();
-  return pretrain_gpt(std::move(config)) == RunEnd::kPreempted
-             ? static_cast<int>(ErrorCode::kPreempted)
-             : 0;
+  switch (pretrain_gpt(std::move(config))) {
+    case RunEnd::kFinished:
+      return 0;
+    case RunEnd::kPreempted:
+      return static_cast<int>(ErrorCode::kPreempted);
+    case RunEnd::kStopped:
+      return static_cast<int>(ErrorCode::kTemporary);
+  }
+  return static_cast<int>(ErrorCode::kInternal);
 }
 
 }  // namespace phalanx

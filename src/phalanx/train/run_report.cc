@@ -16,7 +16,8 @@ namespace {
 
 std::unique_ptr<MetricsFile> open_metrics(const TrainConfig& config,
                                           std::int64_t loaded_iteration) {
-  if (config.save.empty()) return nullptr;
+  // A run that was finished before evaluates again, but its lines are in the file.
+  if (config.save.empty() || loaded_iteration >= train_iterations(config)) return nullptr;
   std::error_code fault;
   std::filesystem::create_directories(config.save, fault);
   if (fault) throw OutputError("--save {}: cannot create: {}", config.save, fault.message());

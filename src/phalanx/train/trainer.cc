@@ -180,7 +180,9 @@ std::optional<RunEnd> Trainer::exit_condition() {
     report_->pause();
     log_info("exiting program after receiving {}.",
              signals_.received() == SIGINT ? "SIGINT" : "SIGTERM");
-    return RunEnd::kPreempted;
+    if (!config_.save.empty()) return RunEnd::kPreempted;
+    log_warning("nothing is saved: --save was not given");
+    return RunEnd::kStopped;
   }
   const double minutes = seconds_since(start_) / 60.0;
   if (config_.exit_duration_in_mins > 0.0 && minutes > config_.exit_duration_in_mins) {

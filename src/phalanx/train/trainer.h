@@ -8,6 +8,7 @@ namespace phalanx {
 enum class RunEnd {
   kFinished,   // all iterations are done, or an exit condition was met
   kPreempted,  // a signal came: the state is saved
+  kStopped,    // a signal came, and there is no --save
 };
 
 // Trains GPT as the (unresolved) configuration says.
