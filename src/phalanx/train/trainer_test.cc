@@ -93,9 +93,9 @@ class TrainerTest : public testing::Test {
       const auto end = text.find('\n', begin);
       const std::string line = text.substr(begin, end - begin);
       begin = end + 1;
-      const auto at = line.find("\"" + key + "\":");
+      const auto at = line.find("\"" + key + "\": ");
       if (at == std::string::npos || line.find("\"eval\"") != std::string::npos) continue;
-      const auto first = at + key.size() + 3;
+      const auto first = at + key.size() + 4;
       values.push_back(line.substr(first, line.find_first_of(",}", first) - first));
     }
     return values;
