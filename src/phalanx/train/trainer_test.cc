@@ -193,6 +193,20 @@ TEST_F(TrainerTest, PaddingDoesNotChangeTheLoss) {
   }
 }
 
+// Without masked tokens the two averages are one. Adam and clipping hide the gradient's scale from
+// the losses; its norm shows it.
+TEST_F(TrainerTest, LossAveragesAgreeWhereNothingIsMasked) {
+  TrainConfig c = config("token");
+  pretrain_gpt(c);
+  c.save = path("microbatch");
+  c.loss_average = "microbatch";
+  pretrain_gpt(c);
+  const auto token = metric("token", "grad_norm");
+  const auto microbatch = metric("microbatch", "grad_norm");
+  ASSERT_EQ(token.size(), 6U);
+  EXPECT_NEAR(std::stod(microbatch[0]), std::stod(token[0]), 1e-5 * std::stod(token[0]));
+}
+
 // Masked tokens: the mean over all tokens of the batch and the mean of means differ, and both
 // train.
 TEST_F(TrainerTest, LossAverages) {
