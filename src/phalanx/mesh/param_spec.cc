@@ -1,9 +1,36 @@
 #include "phalanx/mesh/param_spec.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
 
 namespace phalanx {
+namespace {
+
+// The extent of each of `size` equal parts.
+std::int64_t part_of(const std::string& name, std::int64_t extent, int rank, int size) {
+  PHALANX_CHECK(size >= 1 && rank >= 0 && rank < size, "{}: part {} of {}", name, rank, size);
+  PHALANX_CHECK(extent % size == 0, "{}: {} cannot be cut into {} equal parts", name, extent, size);
+  return extent / size;
+}
+
+// Everything but the cut itself.
+ParamSpec uncut(std::string name, Shape global_shape, DType dtype, Initialiser initialiser,
+                int size) {
+  return {.name = std::move(name),
+          .global_shape = global_shape,
+          .local_shape = global_shape,
+          .dtype = dtype,
+          .boxes = {},
+          .initialiser = initialiser,
+          // Biases and norms are vectors; they do not decay.
+          .decays = global_shape.rank() >= 2,
+          .tensor_parallel = size > 1};
+}
+
+}  // namespace
 
 std::int64_t true_count(const ParamSpec& spec) {
   std::int64_t count = 0;
@@ -19,21 +46,37 @@ std::int64_t matrix_columns(const Shape& shape) {
 
 ParamSpec whole_parameter(std::string name, Shape global_shape, DType dtype,
                           Initialiser initialiser, std::int64_t padded_rows) {
-  ParamSpec spec{.name = std::move(name),
-                 .global_shape = global_shape,
-                 .local_shape = global_shape,
-                 .dtype = dtype,
-                 .boxes = {},
-                 .initialiser = initialiser};
-  if (padded_rows > 0) {
-    PHALANX_CHECK(global_shape.rank() == 2 && padded_rows >= global_shape[0],
-                  "{}: {} padded to {} rows", spec.name, global_shape.to_string(), padded_rows);
-    spec.local_shape[0] = padded_rows;
+  return row_cut_parameter(std::move(name), global_shape, dtype, initialiser, 0, 1, padded_rows);
+}
+
+ParamSpec row_cut_parameter(std::string name, Shape global_shape, DType dtype,
+                            Initialiser initialiser, int rank, int size, std::int64_t padded_rows) {
+  PHALANX_CHECK(global_shape.rank() >= 1, "{}: rows of a scalar", name);
+  const std::int64_t existing = global_shape[0];
+  PHALANX_CHECK(padded_rows == 0 || padded_rows >= existing, "{}: {} padded to {} rows", name,
+                global_shape.to_string(), padded_rows);
+  const std::int64_t part = part_of(name, std::max(existing, padded_rows), rank, size);
+  ParamSpec spec = uncut(std::move(name), global_shape, dtype, initialiser, size);
+  spec.local_shape[0] = part;
+
+  const std::int64_t first = part * rank;
+  const std::int64_t count = std::clamp<std::int64_t>(existing - first, 0, part);
+  if (count == 0) return spec;
+  if (global_shape.rank() >= 2) {
+    spec.boxes = {{.global_row = first, .rows = count, .columns = matrix_columns(global_shape)}};
+  } else {
+    spec.boxes = {{.global_column = first, .rows = 1, .columns = count}};
   }
-  spec.boxes.push_back(
-      {.rows = matrix_rows(global_shape), .columns = matrix_columns(global_shape)});
-  // Biases and norms are vectors; they do not decay.
-  spec.decays = global_shape.rank() >= 2;
+  return spec;
+}
+
+ParamSpec column_cut_parameter(std::string name, Shape global_shape, DType dtype,
+                               Initialiser initialiser, int rank, int size) {
+  PHALANX_CHECK(global_shape.rank() == 2, "{}: columns of {}", name, global_shape.to_string());
+  const std::int64_t part = part_of(name, global_shape[1], rank, size);
+  ParamSpec spec = uncut(std::move(name), global_shape, dtype, initialiser, size);
+  spec.local_shape[1] = part;
+  spec.boxes = {{.global_column = part * rank, .rows = global_shape[0], .columns = part}};
   return spec;
 }
 

@@ -43,6 +43,8 @@ struct ParamSpec {
   std::vector<ParamBox> boxes;
   Initialiser initialiser;
   bool decays = true;  // weight decay applies (matrices and embeddings; not biases and norms)
+  bool tensor_parallel = false;  // cut over the tensor-parallel group; else every rank of it holds
+                                 // the whole
   GradientReduction reduction = GradientReduction::kNone;
   bool tied_embedding = false;  // its input side has a gradient accumulator of its own (design 2.9)
 };
@@ -61,6 +63,17 @@ std::int64_t matrix_columns(const Shape& shape);
 // none).
 ParamSpec whole_parameter(std::string name, Shape global_shape, DType dtype,
                           Initialiser initialiser, std::int64_t padded_rows = 0);
+
+// Part `rank` of `size` equal parts along dimension 0: rows of a matrix, elements of a vector.
+// Where padded_rows is above 0, that many are cut, and the box has those rows of the part that
+// exist globally; a part of padding alone has no box. Of one part it is whole_parameter.
+ParamSpec row_cut_parameter(std::string name, Shape global_shape, DType dtype,
+                            Initialiser initialiser, int rank, int size,
+                            std::int64_t padded_rows = 0);
+
+// Likewise along dimension 1 of a matrix.
+ParamSpec column_cut_parameter(std::string name, Shape global_shape, DType dtype,
+                               Initialiser initialiser, int rank, int size);
 
 // Vocabulary rounded up to a multiple of divisor * tensor_parallel_size, as Megatron pads it.
 std::int64_t padded_vocabulary(std::int64_t vocabulary, std::int64_t divisor,

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+
+#include "phalanx/base/error.h"
+
 namespace phalanx {
 namespace {
 
@@ -20,6 +25,152 @@ TEST(ParamSpec, PaddingIsNotPartOfTheTensor) {
   EXPECT_EQ(true_count(spec), 20);
   EXPECT_TRUE(spec.decays);
   EXPECT_FALSE(whole_parameter("b", {4}, DType::kF32, {}).decays);
+}
+
+constexpr Initialiser kNormal = {Initialiser::Kind::kNormal, 0.02};
+
+void expect_equal(const ParamSpec& a, const ParamSpec& b) {
+  EXPECT_EQ(a.name, b.name);
+  EXPECT_EQ(a.global_shape, b.global_shape);
+  EXPECT_EQ(a.local_shape, b.local_shape);
+  EXPECT_EQ(a.dtype, b.dtype);
+  EXPECT_EQ(a.initialiser.kind, b.initialiser.kind);
+  EXPECT_EQ(a.initialiser.value, b.initialiser.value);
+  EXPECT_EQ(a.decays, b.decays);
+  EXPECT_EQ(a.tensor_parallel, b.tensor_parallel);
+  EXPECT_EQ(a.reduction, b.reduction);
+  EXPECT_EQ(a.tied_embedding, b.tied_embedding);
+  ASSERT_EQ(a.boxes.size(), b.boxes.size());
+  for (std::size_t i = 0; i < a.boxes.size(); ++i) {
+    EXPECT_EQ(a.boxes[i].global_row, b.boxes[i].global_row);
+    EXPECT_EQ(a.boxes[i].global_column, b.boxes[i].global_column);
+    EXPECT_EQ(a.boxes[i].local_row, b.boxes[i].local_row);
+    EXPECT_EQ(a.boxes[i].local_column, b.boxes[i].local_column);
+    EXPECT_EQ(a.boxes[i].rows, b.boxes[i].rows);
+    EXPECT_EQ(a.boxes[i].columns, b.boxes[i].columns);
+  }
+}
+
+TEST(ParamCut, OfOnePartIsTheWhole) {
+  for (const Shape& shape : {Shape{6, 4}, Shape{6}, Shape{6, 2, 3}}) {
+    for (const std::int64_t padded : {0, 6, 8}) {
+      expect_equal(row_cut_parameter("w", shape, DType::kBF16, kNormal, 0, 1, padded),
+                   whole_parameter("w", shape, DType::kBF16, kNormal, padded));
+    }
+  }
+  const auto whole = whole_parameter("w", {6, 4}, DType::kBF16, kNormal);
+  expect_equal(column_cut_parameter("w", {6, 4}, DType::kBF16, kNormal, 0, 1), whole);
+  EXPECT_FALSE(whole.tensor_parallel);
+  ASSERT_EQ(whole.boxes.size(), 1U);
+  EXPECT_EQ(whole.boxes[0].rows, 6);
+  EXPECT_EQ(whole.boxes[0].columns, 4);
+}
+
+TEST(ParamCut, RowsOfAMatrixAndElementsOfAVector) {
+  const auto matrix = row_cut_parameter("w", {8, 3}, DType::kBF16, kNormal, 1, 4);
+  EXPECT_EQ(matrix.global_shape, (Shape{8, 3}));
+  EXPECT_EQ(matrix.local_shape, (Shape{2, 3}));
+  EXPECT_TRUE(matrix.tensor_parallel);
+  EXPECT_TRUE(matrix.decays);
+  EXPECT_EQ(matrix.boxes.at(0).global_row, 2);
+  EXPECT_EQ(matrix.boxes.at(0).global_column, 0);
+
+  const auto vector = row_cut_parameter("b", {8}, DType::kBF16, {}, 1, 4);
+  EXPECT_EQ(vector.local_shape, (Shape{2}));
+  EXPECT_TRUE(vector.tensor_parallel);
+  EXPECT_FALSE(vector.decays);
+  EXPECT_EQ(vector.boxes.at(0).global_row, 0);
+  EXPECT_EQ(vector.boxes.at(0).global_column, 2);
+}
+
+// 50,257 words padded to 50,688 in four parts of 12,672: the last one has 431 rows of padding.
+TEST(ParamCut, PaddedVocabulary) {
+  const std::int64_t padded = padded_vocabulary(50257, 128, 4);
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto spec = row_cut_parameter("w", {50257, 2}, DType::kF32, kNormal, rank, 4, padded);
+    EXPECT_EQ(spec.local_shape, (Shape{12672, 2}));
+    EXPECT_EQ(spec.boxes.at(0).rows, rank < 3 ? 12672 : 12241);
+    EXPECT_EQ(spec.boxes.at(0).local_row, 0);
+  }
+  // Padding alone.
+  const auto spec = row_cut_parameter("w", {5, 2}, DType::kF32, kNormal, 3, 4, 8);
+  EXPECT_EQ(spec.local_shape, (Shape{2, 2}));
+  EXPECT_TRUE(spec.boxes.empty());
+  EXPECT_EQ(true_count(spec), 0);
+}
+
+// The boxes of all parts lie in their local tensors and have every global element once.
+void expect_partition(const std::function<ParamSpec(int)>& part, int size) {
+  const Shape shape = part(0).global_shape;
+  const std::int64_t columns = matrix_columns(shape);
+  std::vector<int> seen(static_cast<std::size_t>(shape.count()));
+  for (int rank = 0; rank < size; ++rank) {
+    const ParamSpec spec = part(rank);
+    std::vector<int> local(static_cast<std::size_t>(spec.local_shape.count()));
+    for (const ParamBox& box : spec.boxes) {
+      ASSERT_GT(box.rows * box.columns, 0);
+      ASSERT_LE(box.local_row + box.rows, matrix_rows(spec.local_shape));
+      ASSERT_LE(box.local_column + box.columns, matrix_columns(spec.local_shape));
+      for (std::int64_t i = 0; i < box.rows; ++i) {
+        for (std::int64_t j = 0; j < box.columns; ++j) {
+          ++seen.at(
+              static_cast<std::size_t>((box.global_row + i) * columns + box.global_column + j));
+          ++local.at(static_cast<std::size_t>(
+              (box.local_row + i) * matrix_columns(spec.local_shape) + box.local_column + j));
+        }
+      }
+    }
+    EXPECT_TRUE(std::all_of(local.begin(), local.end(), [](int n) { return n <= 1; }));
+  }
+  EXPECT_TRUE(std::all_of(seen.begin(), seen.end(), [](int n) { return n == 1; }))
+      << shape.to_string() << " in " << size;
+}
+
+TEST(ParamCut, PartsAreDisjointAndCoverTheTensor) {
+  for (const int size : {1, 2, 3, 4, 8}) {
+    for (std::int64_t rows = 1; rows <= 24; ++rows) {
+      const std::int64_t padded = padded_vocabulary(rows, 2, size);
+      for (const Shape& shape : {Shape{rows}, Shape{rows, 5}, Shape{rows, 2, 3}}) {
+        expect_partition(
+            [&](int rank) {
+              return row_cut_parameter("w", shape, DType::kF32, kNormal, rank, size, padded);
+            },
+            size);
+      }
+      if (rows % size != 0) continue;
+      for (const Shape& shape : {Shape{rows}, Shape{rows, 5}}) {
+        expect_partition(
+            [&](int rank) {
+              return row_cut_parameter("w", shape, DType::kF32, kNormal, rank, size);
+            },
+            size);
+      }
+      expect_partition(
+          [&](int rank) {
+            return column_cut_parameter("w", {5, rows}, DType::kF32, kNormal, rank, size);
+          },
+          size);
+    }
+  }
+}
+
+TEST(ParamCut, RefusesWhatCannotBeCut) {
+  const auto rows = [](Shape shape, int rank, int size, std::int64_t padded = 0) {
+    return row_cut_parameter("w", shape, DType::kF32, {}, rank, size, padded);
+  };
+  EXPECT_THROW(rows({7, 2}, 0, 2), InternalError);
+  EXPECT_THROW(rows({7, 2}, 0, 2, 9), InternalError);
+  EXPECT_THROW(rows({8, 2}, 0, 2, 6), InternalError);
+  EXPECT_THROW(rows({8, 2}, 2, 2), InternalError);
+  EXPECT_THROW(rows({8, 2}, -1, 2), InternalError);
+  EXPECT_THROW(rows({8, 2}, 0, 0), InternalError);
+  EXPECT_THROW(rows({}, 0, 1), InternalError);
+  const auto columns = [](Shape shape, int size) {
+    return column_cut_parameter("w", shape, DType::kF32, {}, 0, size);
+  };
+  EXPECT_THROW(columns({2, 7}, 2), InternalError);
+  EXPECT_THROW(columns({8}, 2), InternalError);
+  EXPECT_THROW(columns({2, 8, 2}, 2), InternalError);
 }
 
 }  // namespace
