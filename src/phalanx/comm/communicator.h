@@ -1,0 +1,146 @@
+#pragma once
+// How ranks talk. A communicator is one rank's end of a group of ranks: collectives, keyed
+// point-to-point messages, and splits into smaller groups. Its transports (local/: threads of one
+// process; meta/: nobody, it counts) keep the same promises:
+//
+// - Every rank of a group calls the same collectives in the same order, with the same counts,
+//   dtypes and roots; a transport that can see a difference throws CommError naming it.
+// - A call is enqueued and returns a Work; its tensors belong to the transport until that has been
+//   waited for. Nothing assumes that a peer's memory is visible, nor that progress is made between
+//   calls.
+// - Sums of 16-bit floating-point data accumulate in fp32, in rank order, and are rounded once.
+// - The k-th send from one rank to another meets its k-th receive; the key says what is in it.
+// - A rank that fails calls abort(): every wait of every peer throws CommError within a second.
+//
+// Tensors are contiguous. Counts are in elements.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/ops/backend.h"
+
+namespace phalanx {
+
+enum class Reduction : std::uint8_t { kSum, kMax, kMin };
+std::string_view name_of(Reduction reduction);
+
+// A message under way. Copies share it; a default one is done.
+class Work {
+ public:
+  using Clock = std::chrono::steady_clock;
+  class State {
+   public:
+    virtual ~State() = default;
+    virtual void wait(Stream stream) = 0;
+    virtual void wait_host(Clock::time_point deadline) = 0;
+    virtual bool done() = 0;
+  };
+
+  Work() = default;
+  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  // What is enqueued on `stream` from here on sees the result; the host need not wait.
+  void wait(Stream stream) const {
+    if (state_) state_->wait(stream);
+  }
+  // Returns when the result is there. CommError at the deadline.
+  void wait_host(Clock::time_point deadline) const {
+    if (state_) state_->wait_host(deadline);
+  }
+  bool done() const { return !state_ || state_->done(); }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// What is in a point-to-point message.
+enum class MessageKind : std::uint8_t { kOther, kActivation, kGradient };
+constexpr std::uint64_t message_key(MessageKind kind, std::uint32_t source_stage,
+                                    std::uint32_t microbatch) {
+  return (std::uint64_t{static_cast<std::uint8_t>(kind)} << 56) |
+         (std::uint64_t{source_stage & 0xffffffU} << 32) | microbatch;
+}
+
+// One of a group of messages that start together, in whatever order they are written.
+struct PointToPoint {
+  enum class Direction : std::uint8_t { kSend, kReceive };
+  Direction direction = Direction::kSend;
+  int peer = 0;
+  std::uint64_t key = 0;
+  Tensor tensor;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  // What the group is for: "world", "tp", "dp".
+  const std::string& name() const { return name_; }
+
+  // tensor = the reduction of all ranks' tensors, the same bits everywhere.
+  Work all_reduce(Context& context, const Tensor& tensor, Reduction reduction);
+  // output = this rank's part of the reduction; input is `size` parts, in rank order. output may be
+  // this rank's part of input; the rest of input is then undefined.
+  Work reduce_scatter(Context& context, const Tensor& output, const Tensor& input,
+                      Reduction reduction);
+  // output = the inputs of all ranks, in rank order. input may be this rank's part of output.
+  Work all_gather(Context& context, const Tensor& output, const Tensor& input);
+  Work broadcast(Context& context, const Tensor& tensor, int root);
+  // Part r of input goes to rank r; part r of output comes from it. Equal parts.
+  Work all_to_all(Context& context, const Tensor& output, const Tensor& input);
+  // Parts of these counts, one after the other.
+  Work all_to_all(Context& context, const Tensor& output, std::span<const std::int64_t> from,
+                  const Tensor& input, std::span<const std::int64_t> to);
+  // Returns when all ranks have come here.
+  void barrier(Context& context);
+
+  Work send(Context& context, const Tensor& tensor, int peer, std::uint64_t key);
+  Work receive(Context& context, const Tensor& tensor, int peer, std::uint64_t key);
+  // All at once: a rank may send to and receive from the same peer without either waiting for the
+  // other. Done when all are.
+  Work exchange(Context& context, std::span<const PointToPoint> messages);
+
+  // The group of this rank among disjoint `groups` of ranks (in this communicator's numbering), its
+  // members numbered in the order given; null where it is in none. Every rank passes the same
+  // groups, and all splits happen in one order on all ranks.
+  virtual std::unique_ptr<Communicator> split(std::span<const std::vector<int>> groups,
+                                              std::string name) = 0;
+
+  // This rank fails: all waits of all ranks of the world, in any group, end with a CommError that
+  // names it and the reason. The first abort counts.
+  virtual void abort(std::string_view reason) noexcept = 0;
+
+ protected:
+  Communicator(int rank, int size, std::string name)
+      : rank_(rank), size_(size), name_(std::move(name)) {}
+
+  // What a transport implements; operands have been checked and recorded.
+  virtual Work start_all_reduce(Context& context, const Tensor& tensor, Reduction reduction) = 0;
+  virtual Work start_reduce_scatter(Context& context, const Tensor& output, const Tensor& input,
+                                    Reduction reduction) = 0;
+  virtual Work start_all_gather(Context& context, const Tensor& output, const Tensor& input) = 0;
+  virtual Work start_broadcast(Context& context, const Tensor& tensor, int root) = 0;
+  virtual Work start_all_to_all(Context& context, const Tensor& output,
+                                std::span<const std::int64_t> from, const Tensor& input,
+                                std::span<const std::int64_t> to) = 0;
+  virtual void start_barrier(Context& context) = 0;
+  virtual Work start_exchange(Context& context, std::span<const PointToPoint> messages) = 0;
+
+ private:
+  void note(Context& context, std::string_view op, std::int64_t bytes) const;
+
+  int rank_;
+  int size_;
+  std::string name_;
+};
+
+}  // namespace phalanx

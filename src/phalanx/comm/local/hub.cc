@@ -1,0 +1,284 @@
+#include "phalanx/comm/local/hub.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace phalanx::local {
+namespace {
+
+// An operation that reads no more than this is done at once by the rank that comes last: waking
+// another would take longer.
+constexpr std::int64_t kSmallBytes = 64 << 10;
+
+// How long a rank with a core of its own looks for news before it sleeps.
+constexpr std::chrono::microseconds kSpin{30};
+constexpr int kLooks = 200;
+
+// A timeout that no clock can reach would overflow it.
+constexpr std::chrono::hours kLongestTimeout{24 * 365};
+
+bool is_small(const Operation& operation) { return operation.bytes() <= kSmallBytes; }
+
+Contribution contribution_of(const PointToPoint& message) {
+  if (message.direction == PointToPoint::Direction::kSend) {
+    return {.input = message.tensor.data(), .output = nullptr};
+  }
+  return {.input = nullptr, .output = message.tensor.data()};
+}
+
+}  // namespace
+
+Hub::Hub(int size, const LocalOptions& options)
+    : threads_(options.threads_per_rank),
+      timeout_(std::min<Clock::duration>(options.timeout, kLongestTimeout)),
+      spins_(static_cast<unsigned>(size * options.threads_per_rank) <=
+             std::thread::hardware_concurrency()),
+      bytes_read_(static_cast<std::size_t>(size)) {}
+
+OperationPointer Hub::post(const std::shared_ptr<const Group>& group, int member,
+                           std::uint64_t number, const Call& call, Contribution contribution) {
+  throw_if_failed();
+  OperationPointer operation;
+  try {
+    const std::lock_guard lock(mutex_);
+    const auto place = gathering_.try_emplace({group->id, number}).first;
+    if (!place->second) place->second = std::make_shared<Operation>(group, number, call);
+    operation = place->second;
+    operation->arrive(static_cast<std::size_t>(member), call, std::move(contribution));
+    if (operation->all_arrived()) {
+      gathering_.erase(place);
+      make_ready(operation);
+    }
+  } catch (const CommError& error) {
+    fail(group->ranks[static_cast<std::size_t>(member)], error.what());
+    throw;
+  }
+  do_if_small(*operation);
+  return operation;
+}
+
+std::vector<OperationPointer> Hub::post_messages(const Group& group, int member,
+                                                 std::span<const PointToPoint> messages) {
+  throw_if_failed();
+  std::vector<OperationPointer> operations;
+  operations.reserve(messages.size());
+  try {
+    const std::lock_guard lock(mutex_);
+    for (const auto& message : messages) {
+      operations.push_back(post_message(group, member, message));
+    }
+  } catch (const CommError& error) {
+    fail(group.ranks[static_cast<std::size_t>(member)], error.what());
+    throw;
+  }
+  for (const auto& operation : operations) do_if_small(*operation);
+  return operations;
+}
+
+OperationPointer Hub::post_message(const Group& group, int member, const PointToPoint& message) {
+  const bool sends = message.direction == PointToPoint::Direction::kSend;
+  const int source = sends ? member : message.peer;
+  const int destination = sends ? message.peer : member;
+  const Call call{.kind = OperationKind::kMessage,
+                  .dtype = message.tensor.dtype,
+                  .count = message.tensor.count(),
+                  .key = message.key};
+  Channel& channel = channels_[{group.id, source, destination}];
+  const std::uint64_t number = sends ? channel.sends++ : channel.receives++;
+  std::deque<OperationPointer>& from_peer = sends ? channel.expected : channel.sent;
+  OperationPointer operation;
+  if (from_peer.empty()) {
+    const auto rank_of = [&](int r) { return group.ranks[static_cast<std::size_t>(r)]; };
+    auto pair = std::make_shared<const Group>(
+        Group{group.id, group.name, {rank_of(source), rank_of(destination)}});
+    operation = std::make_shared<Operation>(std::move(pair), number, call);
+    (sends ? channel.sent : channel.expected).push_back(operation);
+  } else {
+    operation = from_peer.front();
+    from_peer.pop_front();
+  }
+  operation->arrive(sends ? 0 : 1, call, contribution_of(message));
+  if (operation->all_arrived()) make_ready(operation);
+  return operation;
+}
+
+void Hub::make_ready(const OperationPointer& operation) {
+  if (operation->kind() == OperationKind::kSplit) {
+    operation->set_first_group(next_group_);
+    next_group_ += operation->groups();
+  }
+  operation->make_ready();
+  if (operation->done()) {
+    wake_for(*operation, 0);
+  } else if (!is_small(*operation)) {
+    ready_.push_back(operation);
+    wake_for(*operation, operation->pieces());
+  }
+}
+
+OperationPointer Hub::any_ready_operation() {
+  std::erase_if(ready_, [](const auto& operation) { return !operation->has_unclaimed_pieces(); });
+  return ready_.empty() ? nullptr : ready_.front();
+}
+
+// All that wait for the operation, and others until `count` are awake to do its pieces.
+void Hub::wake_for(const Operation& operation, std::int64_t count) {
+  news_.fetch_add(1, std::memory_order_release);
+  const auto wake = [&count](Sleeper& sleeper) {
+    --count;
+    sleeper.woken = true;
+    sleeper.wake.notify_one();
+  };
+  for (Sleeper* sleeper : sleepers_) {
+    if (sleeper->waits_for == &operation) wake(*sleeper);
+  }
+  for (Sleeper* sleeper : sleepers_) {
+    if (count <= 0) break;
+    if (!sleeper->woken) wake(*sleeper);
+  }
+}
+
+void Hub::do_if_small(Operation& operation) {
+  if (operation.has_unclaimed_pieces() && is_small(operation)) work(operation, kNoLimit);
+}
+
+void Hub::work(Operation& operation, std::int64_t limit) {
+  bool finished = false;
+  // Announced before failed_ is looked at: see rest().
+  working_.fetch_add(1, std::memory_order_seq_cst);
+  if (threads_ == 1 || is_small(operation)) {
+    finished = operation.do_pieces(limit, failed_, bytes_read_);
+  } else {
+#pragma omp parallel num_threads(threads_) reduction(|| : finished)
+    finished = operation.do_pieces(limit, failed_, bytes_read_);
+  }
+  working_.fetch_sub(1, std::memory_order_seq_cst);
+  if (finished) {
+    const std::lock_guard lock(mutex_);
+    wake_for(operation, 0);
+  }
+}
+
+bool Hub::help_anyone() {
+  OperationPointer operation;
+  {
+    const std::lock_guard lock(mutex_);
+    operation = any_ready_operation();
+  }
+  if (operation) work(*operation, 1);
+  return operation != nullptr;
+}
+
+bool Hub::test(Operation& operation) {
+  throw_if_failed();
+  if (operation.has_unclaimed_pieces()) work(operation, 1);
+  return operation.done();
+}
+
+void Hub::wait(int rank, std::span<const OperationPointer> operations, Clock::time_point deadline) {
+  const auto begin = Clock::now();
+  const bool times_out = begin + timeout_ <= deadline;
+  const auto end = times_out ? begin + timeout_ : deadline;
+  for (const auto& operation : operations) {
+    if (!wait_for(*operation, end)) give_up(rank, *operation, begin, times_out);
+  }
+}
+
+bool Hub::wait_for(Operation& operation, Clock::time_point end) {
+  for (;;) {
+    const std::uint64_t news = news_.load(std::memory_order_acquire);
+    throw_if_failed();
+    if (operation.done()) return true;
+    if (operation.has_unclaimed_pieces()) {
+      work(operation, kNoLimit);
+      continue;
+    }
+    if (help_anyone() || (spins_ && comes_news_after(news))) continue;
+    if (!sleep_until_woken(operation, end)) return operation.done();
+  }
+}
+
+bool Hub::comes_news_after(std::uint64_t news) const {
+  const auto end = Clock::now() + kSpin;
+  do {
+    for (int i = 0; i < kLooks; ++i) {
+      if (news_.load(std::memory_order_acquire) != news) return true;
+    }
+    // The peer may be waiting for this very core.
+    std::this_thread::yield();
+  } while (Clock::now() < end);
+  return false;
+}
+
+// False at `end`.
+bool Hub::sleep_until_woken(const Operation& operation, Clock::time_point end) {
+  std::unique_lock lock(mutex_);
+  if (failed_ || operation.done() || operation.has_unclaimed_pieces() || any_ready_operation()) {
+    return true;
+  }
+  Sleeper sleeper{.waits_for = &operation};
+  sleepers_.push_back(&sleeper);
+  const bool woken = sleeper.wake.wait_until(lock, end, [&] { return sleeper.woken; });
+  std::erase(sleepers_, &sleeper);
+  return woken;
+}
+
+void Hub::give_up(int rank, const Operation& operation, Clock::time_point begin, bool timed_out) {
+  const std::chrono::duration<double> waited = Clock::now() - begin;
+  std::string missing;
+  {
+    const std::lock_guard lock(mutex_);
+    missing = operation.missing();
+  }
+  const std::string text =
+      fmt::format("{}: waited {:.3g} s{}", operation.label(), waited.count(),
+                  missing.empty() ? "" : " for " + missing + ", not come so far");
+  // Its tensors are about to go: no peer may read them later.
+  if (timed_out) fail(rank, text);
+  throw CommError("rank {}: {}", rank, text);
+}
+
+void Hub::fail(int rank, std::string_view reason) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failed_) {
+      failed_rank_ = rank;
+      failure_ = fmt::format("rank {} failed: {}", rank, reason);
+      failed_.store(true, std::memory_order_seq_cst);
+      news_.fetch_add(1, std::memory_order_release);
+      for (Sleeper* sleeper : sleepers_) {
+        sleeper->woken = true;
+        sleeper->wake.notify_one();
+      }
+    }
+  }
+  rest();
+}
+
+// Whoever leaves with an error frees its tensors: until no piece is under way, nobody may. A thread
+// that announces itself in working_ later sees failed_ and does none.
+void Hub::rest() const {
+  while (working_.load(std::memory_order_seq_cst) > 0) std::this_thread::yield();
+}
+
+std::optional<int> Hub::failed_rank() const {
+  const std::lock_guard lock(mutex_);
+  return failed_rank_;
+}
+
+void Hub::throw_if_failed() const {
+  if (!failed_.load(std::memory_order_seq_cst)) return;
+  rest();
+  const std::lock_guard lock(mutex_);
+  throw CommError("{}", failure_);
+}
+
+std::vector<std::int64_t> Hub::bytes_read() const {
+  std::vector<std::int64_t> bytes;
+  for (const auto& counter : bytes_read_) bytes.push_back(counter.load());
+  return bytes;
+}
+
+}  // namespace phalanx::local

@@ -1,0 +1,109 @@
+#pragma once
+// Where the ranks of a local world meet: it matches their calls, lets whoever waits do the pieces,
+// and wakes all when one of them fails.
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "phalanx/comm/local/local_world.h"
+#include "phalanx/comm/local/operation.h"
+
+namespace phalanx::local {
+
+using OperationPointer = std::shared_ptr<Operation>;
+
+class Hub {
+ public:
+  using Clock = Work::Clock;
+
+  Hub(int size, const LocalOptions& options);
+
+  // This member's part of call `number` of a group. CommError, and the end of the world, where the
+  // members' calls differ.
+  OperationPointer post(const std::shared_ptr<const Group>& group, int member, std::uint64_t number,
+                        const Call& call, Contribution contribution);
+  // All at once. Likewise.
+  std::vector<OperationPointer> post_messages(const Group& group, int member,
+                                              std::span<const PointToPoint> messages);
+
+  // Returns when the operations are done; meanwhile does pieces of them and, while peers are
+  // missing, of any other. CommError when a rank fails, at `deadline`, or - and then this rank
+  // fails - after the world's timeout.
+  void wait(int rank, std::span<const OperationPointer> operations,
+            Clock::time_point deadline = Clock::time_point::max());
+  // Does a piece if there is one. CommError when a rank has failed.
+  bool test(Operation& operation);
+
+  // Ends the world; the first reason counts. No tensor is touched any more when this returns.
+  void fail(int rank, std::string_view reason) noexcept;
+
+  // Who failed first, if anybody did.
+  std::optional<int> failed_rank() const;
+
+  std::vector<std::int64_t> bytes_read() const;
+
+ private:
+  static constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+
+  struct Sleeper {
+    const Operation* waits_for;
+    bool woken = false;
+    std::condition_variable wake{};
+  };
+  // Messages between two ranks of a group: those that only one of them has posted.
+  struct Channel {
+    std::deque<OperationPointer> sent, expected;
+    std::uint64_t sends = 0, receives = 0;
+  };
+
+  // With the lock.
+  OperationPointer post_message(const Group& group, int member, const PointToPoint& message);
+  void make_ready(const OperationPointer& operation);
+  OperationPointer any_ready_operation();
+  void wake_for(const Operation& operation, std::int64_t count);
+
+  // Without.
+  void do_if_small(Operation& operation);
+  void work(Operation& operation, std::int64_t limit);
+  bool help_anyone();
+  bool wait_for(Operation& operation, Clock::time_point end);
+  bool comes_news_after(std::uint64_t news) const;
+  bool sleep_until_woken(const Operation& operation, Clock::time_point end);
+  [[noreturn]] void give_up(int rank, const Operation& operation, Clock::time_point begin,
+                            bool timed_out);
+  void throw_if_failed() const;
+  void rest() const;
+
+  const int threads_;
+  const Clock::duration timeout_;
+  const bool spins_;
+  std::vector<std::atomic<std::int64_t>> bytes_read_;
+
+  std::atomic<bool> failed_ = false;
+  std::atomic<int> working_ = 0;         // threads that may be touching tensors
+  std::atomic<std::uint64_t> news_ = 0;  // counts what a spinning rank may want to know
+
+  mutable std::mutex mutex_;  // guards all below
+  std::optional<int> failed_rank_;
+  std::string failure_;
+  std::int64_t next_group_ = 1;  // the world is 0
+  std::map<std::pair<std::int64_t, std::uint64_t>, OperationPointer> gathering_;
+  std::map<std::tuple<std::int64_t, int, int>, Channel> channels_;
+  std::vector<OperationPointer> ready_;  // whose pieces anyone may do
+  std::vector<Sleeper*> sleepers_;
+};
+
+}  // namespace phalanx::local

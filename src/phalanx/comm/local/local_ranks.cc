@@ -1,0 +1,35 @@
+#include "phalanx/comm/local/local_ranks.h"
+
+#include <exception>
+#include <thread>
+
+namespace phalanx {
+
+void run_local_ranks(int size, const LocalOptions& options,
+                     const std::function<void(Communicator& world)>& body) {
+  const auto world = make_local_world(size, options);
+  if (size == 1) return body(*world[0]);
+  std::vector<std::exception_ptr> failures(world.size());
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t rank = 0; rank < world.size(); ++rank) {
+      threads.emplace_back([&body, &end = *world[rank], &failure = failures[rank]] {
+        try {
+          body(end);
+        } catch (const std::exception& error) {
+          failure = std::current_exception();
+          end.abort(error.what());
+        } catch (...) {
+          failure = std::current_exception();
+          end.abort("an unknown exception");
+        }
+      });
+    }
+  }
+  // What the other ranks threw only follows from the first failure.
+  if (const auto failed = local_failed_rank(*world[0])) {
+    std::rethrow_exception(failures[static_cast<std::size_t>(*failed)]);
+  }
+}
+
+}  // namespace phalanx

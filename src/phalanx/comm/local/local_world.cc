@@ -1,0 +1,173 @@
+#include "phalanx/comm/local/local_world.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <utility>
+
+#include "phalanx/comm/groups.h"
+#include "phalanx/comm/local/hub.h"
+
+namespace phalanx {
+namespace local {
+namespace {
+
+class LocalWork final : public Work::State {
+ public:
+  LocalWork(std::shared_ptr<Hub> hub, int rank, std::vector<OperationPointer> operations)
+      : hub_(std::move(hub)), rank_(rank), operations_(std::move(operations)) {}
+
+  // What is enqueued on the CPU runs at once.
+  void wait(Stream /*stream*/) override { hub_->wait(rank_, operations_); }
+  void wait_host(Work::Clock::time_point deadline) override {
+    hub_->wait(rank_, operations_, deadline);
+  }
+  bool done() override {
+    bool all = true;
+    for (const auto& operation : operations_) all = hub_->test(*operation) && all;
+    return all;
+  }
+
+ private:
+  std::shared_ptr<Hub> hub_;
+  int rank_;  // of the world
+  std::vector<OperationPointer> operations_;
+};
+
+void expect_memory(const Tensor& tensor) {
+  PHALANX_CHECK(tensor.space == MemorySpace::kHost, "local: {} {} is not in host memory",
+                name_of(tensor.dtype), tensor.shape.to_string());
+}
+
+class LocalCommunicator final : public Communicator {
+ public:
+  LocalCommunicator(std::shared_ptr<Hub> hub, std::shared_ptr<const Group> group, int rank)
+      : Communicator(rank, static_cast<int>(group->ranks.size()), group->name),
+        hub_(std::move(hub)),
+        group_(std::move(group)) {}
+
+  std::unique_ptr<Communicator> split(std::span<const std::vector<int>> groups,
+                                      std::string name) override {
+    const auto found = find_membership(groups, rank(), size());
+    std::string spelled = name + ":";
+    for (const auto& members : groups) spelled += fmt::format(" [{}]", fmt::join(members, " "));
+    const Call call{.kind = OperationKind::kSplit, .count = std::ssize(groups), .split = spelled};
+    const OperationPointer operation = post(call, {});
+    hub_->wait(world_rank(), std::span(&operation, 1));
+    if (!found) return nullptr;
+    Group group{
+        operation->first_group() + static_cast<std::int64_t>(found->group), std::move(name), {}};
+    for (const int member : groups[found->group]) {
+      group.ranks.push_back(group_->ranks[static_cast<std::size_t>(member)]);
+    }
+    return std::make_unique<LocalCommunicator>(
+        hub_, std::make_shared<const Group>(std::move(group)), found->rank);
+  }
+
+  void abort(std::string_view reason) noexcept override { hub_->fail(world_rank(), reason); }
+
+  std::vector<std::int64_t> bytes_read() const { return hub_->bytes_read(); }
+  std::optional<int> failed_rank() const { return hub_->failed_rank(); }
+
+ protected:
+  Work start_all_reduce(Context& /*context*/, const Tensor& tensor, Reduction reduction) override {
+    return start({.kind = OperationKind::kAllReduce,
+                  .dtype = tensor.dtype,
+                  .count = tensor.count(),
+                  .reduction = reduction},
+                 tensor, tensor);
+  }
+  Work start_reduce_scatter(Context& /*context*/, const Tensor& output, const Tensor& input,
+                            Reduction reduction) override {
+    return start({.kind = OperationKind::kReduceScatter,
+                  .dtype = input.dtype,
+                  .count = output.count(),
+                  .reduction = reduction},
+                 output, input);
+  }
+  Work start_all_gather(Context& /*context*/, const Tensor& output, const Tensor& input) override {
+    return start({.kind = OperationKind::kAllGather, .dtype = input.dtype, .count = input.count()},
+                 output, input);
+  }
+  Work start_broadcast(Context& /*context*/, const Tensor& tensor, int root) override {
+    return start({.kind = OperationKind::kBroadcast,
+                  .dtype = tensor.dtype,
+                  .count = tensor.count(),
+                  .root = root},
+                 tensor, tensor);
+  }
+  Work start_all_to_all(Context& /*context*/, const Tensor& output,
+                        std::span<const std::int64_t> from, const Tensor& input,
+                        std::span<const std::int64_t> to) override {
+    return start({.kind = OperationKind::kAllToAll, .dtype = input.dtype}, output, input,
+                 {to.begin(), to.end()}, {from.begin(), from.end()});
+  }
+  void start_barrier(Context& /*context*/) override {
+    const OperationPointer operation = post({.kind = OperationKind::kBarrier}, {});
+    hub_->wait(world_rank(), std::span(&operation, 1));
+  }
+  Work start_exchange(Context& /*context*/, std::span<const PointToPoint> messages) override {
+    for (const auto& message : messages) expect_memory(message.tensor);
+    return work(hub_->post_messages(*group_, rank(), messages));
+  }
+
+ private:
+  int world_rank() const { return group_->ranks[static_cast<std::size_t>(rank())]; }
+
+  OperationPointer post(const Call& call, Contribution contribution) {
+    return hub_->post(group_, rank(), next_call_++, call, std::move(contribution));
+  }
+  Work start(const Call& call, const Tensor& output, const Tensor& input,
+             std::vector<std::int64_t> to = {}, std::vector<std::int64_t> from = {}) {
+    expect_memory(output);
+    expect_memory(input);
+    return work({post(call, {.input = input.data(),
+                             .output = output.data(),
+                             .to = std::move(to),
+                             .from = std::move(from)})});
+  }
+  Work work(std::vector<OperationPointer> operations) const {
+    return Work(std::make_shared<LocalWork>(hub_, world_rank(), std::move(operations)));
+  }
+
+  std::shared_ptr<Hub> hub_;
+  std::shared_ptr<const Group> group_;
+  std::uint64_t next_call_ = 0;
+};
+
+}  // namespace
+}  // namespace local
+
+std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const LocalOptions& options) {
+  PHALANX_CHECK(size > 0 && options.threads_per_rank > 0, "{} ranks of {} threads", size,
+                options.threads_per_rank);
+  const auto hub = std::make_shared<local::Hub>(size, options);
+  local::Group group{0, "world", std::vector<int>(static_cast<std::size_t>(size))};
+  std::iota(group.ranks.begin(), group.ranks.end(), 0);
+  const auto world = std::make_shared<const local::Group>(std::move(group));
+  std::vector<std::unique_ptr<Communicator>> ends;
+  for (int rank = 0; rank < size; ++rank) {
+    ends.push_back(std::make_unique<local::LocalCommunicator>(hub, world, rank));
+  }
+  return ends;
+}
+
+namespace {
+
+const local::LocalCommunicator& local_end(const Communicator& member) {
+  const auto* end = dynamic_cast<const local::LocalCommunicator*>(&member);
+  PHALANX_CHECK(end != nullptr, "{} is not a group of a local world", member.name());
+  return *end;
+}
+
+}  // namespace
+
+std::optional<int> local_failed_rank(const Communicator& member) {
+  return local_end(member).failed_rank();
+}
+
+std::vector<std::int64_t> local_bytes_read(const Communicator& member) {
+  return local_end(member).bytes_read();
+}
+
+}  // namespace phalanx

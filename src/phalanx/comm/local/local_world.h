@@ -1,0 +1,35 @@
+#pragma once
+// The local transport: ranks are threads of this process, and a collective is a set of independent
+// pieces (this range of the result from that range of everyone's input). Once the last rank has
+// posted its part, any rank that waits does pieces until none is left; so a message needs no thread
+// of its own, a wait never depends on what its peers do next, and who did which piece cannot be
+// seen in the bits.
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "phalanx/comm/communicator.h"
+
+namespace phalanx {
+
+struct LocalOptions {
+  int threads_per_rank = 1;  // that work on a message's pieces
+  // A wait that lasts longer ends with a CommError that names the ranks that have not come, and is
+  // this rank's failure, as by abort().
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
+};
+
+// The ends of a world of `size` ranks, by rank. Each is used by one thread at a time.
+std::vector<std::unique_ptr<Communicator>> make_local_world(int size,
+                                                            const LocalOptions& options = {});
+
+// The rank whose failure ended the world, of which `member` is an end; empty where none did.
+std::optional<int> local_failed_rank(const Communicator& member);
+
+// Bytes that the pieces of all messages so far have read from each rank's tensors, over all groups:
+// what was really moved, for tests to compare with what was recorded.
+std::vector<std::int64_t> local_bytes_read(const Communicator& member);
+
+}  // namespace phalanx

@@ -1,0 +1,213 @@
+// Point-to-point messages, works under way at the same time, and split groups.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <utility>
+
+#include "phalanx/comm/local/local_world.h"
+#include "phalanx/comm/local/test_support.h"
+
+namespace phalanx::local {
+namespace {
+
+using enum PointToPoint::Direction;
+// More than one piece, and more than a message that is copied where it is posted.
+constexpr std::int64_t kLong = 100003;
+
+std::vector<double> constant(double value, std::int64_t count = kLong) {
+  return std::vector<double>(static_cast<std::size_t>(count), value);
+}
+
+void wait(Rank& rank, const Work& work) { work.wait(rank.context.stream); }
+
+void all_reduce(Rank& rank, Communicator& group, const Tensor& tensor) {
+  wait(rank, group.all_reduce(rank.context, tensor, Reduction::kSum));
+}
+
+TEST(LocalMessagesTest, TheKthSendMeetsTheKthReceive) {
+  run_ranks(2, [](Rank& rank) {
+    Communicator& world = rank.world;
+    std::vector<Tensor> tensors;
+    std::vector<Work> works;
+    for (int i = 0; i < 5; ++i) {
+      const std::uint64_t key = message_key(MessageKind::kActivation, 3, static_cast<unsigned>(i));
+      if (rank.rank() == 0) {
+        tensors.push_back(rank.tensor(DType::kF32, constant(i, i % 2 == 0 ? kLong : 3)));
+        works.push_back(world.send(rank.context, tensors.back(), 1, key));
+      } else {
+        tensors.push_back(rank.empty(DType::kF32, i % 2 == 0 ? kLong : 3));
+        works.push_back(world.receive(rank.context, tensors.back(), 0, key));
+      }
+    }
+    // Backwards: no message may depend on an earlier one being waited for.
+    for (std::size_t i = works.size(); i-- > 0;) wait(rank, works[i]);
+    for (std::size_t i = 0; i < works.size(); ++i) {
+      EXPECT_EQ(read_values(tensors[i]), constant(static_cast<double>(i), tensors[i].count()));
+    }
+  });
+}
+
+TEST(LocalMessagesTest, ARingOfExchangesDoesNotDeadlock) {
+  constexpr int kRanks = 5;
+  run_ranks(kRanks, [](Rank& rank) {
+    const int next = (rank.rank() + 1) % kRanks, last = (rank.rank() + kRanks - 1) % kRanks;
+    Tensor mine = rank.tensor(DType::kF32, constant(rank.rank()));
+    Tensor other = rank.empty(DType::kF32, kLong);
+    for (int step = 1; step <= kRanks; ++step) {
+      const PointToPoint ring[] = {{kSend, next, 9, mine}, {kReceive, last, 9, other}};
+      wait(rank, rank.world.exchange(rank.context, ring));
+      std::swap(mine, other);
+      EXPECT_EQ(read_values(mine), constant((rank.rank() - step + kRanks) % kRanks));
+    }
+  });
+}
+
+TEST(LocalMessagesTest, ARankMaySendToItself) {
+  for (const int ranks : {1, 2}) {
+    run_ranks(ranks, [](Rank& rank) {
+      const Tensor a = rank.tensor(DType::kI64, {1, 2}), b = rank.tensor(DType::kI64, {3});
+      const Tensor c = rank.empty(DType::kI64, 2), d = rank.empty(DType::kI64, 1);
+      const int me = rank.rank();
+      const PointToPoint messages[] = {
+          {kReceive, me, 1, c}, {kSend, me, 1, a}, {kSend, me, 2, b}, {kReceive, me, 2, d}};
+      wait(rank, rank.world.exchange(rank.context, messages));
+      EXPECT_EQ(read_values(c), (std::vector<double>{1, 2}));
+      EXPECT_EQ(read_values(d), (std::vector<double>{3}));
+    });
+  }
+}
+
+TEST(LocalOverlapTest, WorksAreWaitedForInAnyOrder) {
+  constexpr int kRanks = 4, kWorks = 6;
+  run_ranks(kRanks, [](Rank& rank) {
+    std::vector<Tensor> tensors;
+    std::vector<Work> works;
+    for (int i = 0; i < kWorks; ++i) {
+      tensors.push_back(
+          rank.tensor(DType::kF32, constant(rank.rank() + i, i % 3 == 0 ? 5 : kLong)));
+      works.push_back(rank.world.all_reduce(rank.context, tensors.back(), Reduction::kSum));
+    }
+    for (int i = 0; i < kWorks; ++i) {
+      const int place = rank.rank() % 2 == 0 ? kWorks - 1 - i : (i + rank.rank()) % kWorks;
+      wait(rank, works[static_cast<std::size_t>(place)]);
+      EXPECT_TRUE(works[static_cast<std::size_t>(place)].done());
+      const Tensor& tensor = tensors[static_cast<std::size_t>(place)];
+      EXPECT_EQ(read_values(tensor), constant(6 + kRanks * place, tensor.count()));
+    }
+  });
+}
+
+// Rank 0 posts and goes on to something that needs rank 1, which waits for the first: it must be
+// able to finish that alone.
+TEST(LocalOverlapTest, OneWaiterFinishesAnOperation) {
+  run_ranks(3, [](Rank& rank) {
+    const Tensor sum = rank.tensor(DType::kF32, constant(1));
+    const Tensor token = rank.tensor(DType::kF32, {5});
+    const Work work = rank.world.all_reduce(rank.context, sum, Reduction::kSum);
+    if (rank.rank() == 0) {
+      wait(rank, rank.world.receive(rank.context, token, 1, 0));
+      EXPECT_EQ(read_values(token), (std::vector<double>{6}));
+      EXPECT_TRUE(work.done());
+    } else {
+      wait(rank, work);
+      if (rank.rank() == 1) {
+        write_values(token, {6});
+        wait(rank, rank.world.send(rank.context, token, 0, 0));
+      }
+    }
+    wait(rank, work);
+    EXPECT_EQ(read_values(sum), constant(3));
+  });
+}
+
+// Rank 2 waits for a message and meanwhile does the pieces of an operation that it is no part of;
+// nobody else waits until they are done.
+TEST(LocalOverlapTest, AWaiterDoesThePiecesOfOthers) {
+  std::atomic<bool> finished = false;
+  run_ranks(3, [&](Rank& rank) {
+    const auto pair = rank.world.split(std::vector<std::vector<int>>{{0, 1}}, "pair");
+    const Tensor token = rank.tensor(DType::kF32, {1});
+    if (rank.rank() == 2) {
+      wait(rank, rank.world.receive(rank.context, token, 0, 0));
+      return;
+    }
+    const Tensor sum = rank.tensor(DType::kF32, constant(1));
+    const Work work = pair->all_reduce(rank.context, sum, Reduction::kSum);
+    if (rank.rank() == 0) {
+      while (local_bytes_read(rank.world)[1] < sum.bytes()) std::this_thread::yield();
+      finished = true;
+      wait(rank, rank.world.send(rank.context, token, 2, 0));
+    }
+    while (!finished) std::this_thread::yield();
+    wait(rank, work);
+    EXPECT_EQ(read_values(sum), constant(2));
+  });
+}
+
+TEST(LocalOverlapTest, AskingIsProgress) {
+  run_ranks(2, [](Rank& rank) {
+    const Tensor sum = rank.tensor(DType::kF32, constant(1));
+    const Work work = rank.world.all_reduce(rank.context, sum, Reduction::kSum);
+    while (!work.done()) std::this_thread::yield();
+    EXPECT_EQ(read_values(sum), constant(2));
+  });
+}
+
+TEST(LocalOverlapTest, ADroppedWorkIsFinishedByOthers) {
+  run_ranks(2, [](Rank& rank) {
+    const Tensor sum = rank.tensor(DType::kF32, constant(1));
+    if (rank.rank() == 0) {
+      wait(rank, rank.world.all_reduce(rank.context, sum, Reduction::kSum));
+    } else {
+      rank.world.all_reduce(rank.context, sum, Reduction::kSum);
+    }
+    rank.world.barrier(rank.context);
+    EXPECT_EQ(read_values(sum), constant(2));
+  });
+}
+
+TEST(LocalSplitTest, RowsAndColumnsWorkAtTheSameTime) {
+  // 2 x 3, rows fastest; members of the columns in descending order.
+  const std::vector<std::vector<int>> rows = {{0, 1, 2}, {3, 4, 5}};
+  const std::vector<std::vector<int>> columns = {{3, 0}, {4, 1}, {5, 2}};
+  run_ranks(6, [&](Rank& rank) {
+    const auto row = rank.world.split(rows, "row");
+    const auto column = rank.world.split(columns, "column");
+    const int r = rank.rank() / 3, c = rank.rank() % 3;
+    EXPECT_EQ(row->name(), "row");
+    EXPECT_EQ(row->rank(), c);
+    EXPECT_EQ(column->rank(), 1 - r);
+    EXPECT_EQ(column->size(), 2);
+    for (int round = 0; round < 3; ++round) {
+      const Tensor a = rank.tensor(DType::kF32, constant(rank.rank()));
+      const Tensor b = rank.tensor(DType::kF32, constant(rank.rank()));
+      const Work in_row = row->all_reduce(rank.context, a, Reduction::kSum);
+      const Work in_column = column->broadcast(rank.context, b, 0);
+      if (r == 0) wait(rank, in_row);
+      wait(rank, in_column);
+      wait(rank, in_row);
+      EXPECT_EQ(read_values(a), constant(9 * r + 3));
+      EXPECT_EQ(read_values(b), constant(3 + c));
+    }
+  });
+}
+
+TEST(LocalSplitTest, ARankMayBeInNoGroupAndGroupsMaySplitAgain) {
+  run_ranks(5, [](Rank& rank) {
+    const auto four = rank.world.split(std::vector<std::vector<int>>{{4, 3, 2, 1}}, "four");
+    EXPECT_EQ(four == nullptr, rank.rank() == 0);
+    if (four == nullptr) return;
+    const auto two = four->split(std::vector<std::vector<int>>{{0, 1}, {2, 3}}, "two");
+    const Tensor tensor = rank.tensor(DType::kI32, {rank.rank() * 1.0});
+    all_reduce(rank, *two, tensor);
+    EXPECT_EQ(read_values(tensor)[0], rank.rank() >= 3 ? 7 : 3);
+    const auto alone = two->split(std::vector<std::vector<int>>{{0}, {1}}, "one");
+    alone->barrier(rank.context);
+    all_reduce(rank, *alone, tensor);
+    EXPECT_EQ(read_values(tensor)[0], rank.rank() >= 3 ? 7 : 3);
+  });
+}
+
+}  // namespace
+}  // namespace phalanx::local

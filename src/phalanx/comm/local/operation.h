@@ -1,0 +1,135 @@
+#pragma once
+// One collective, or one point-to-point message, of the local transport: what its ranks called,
+// what they brought, and the pieces it is made of.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "phalanx/comm/communicator.h"
+
+namespace phalanx::local {
+
+// Ranks of the world that talk under one name.
+struct Group {
+  std::int64_t id = 0;
+  std::string name;
+  std::vector<int> ranks;  // of the world, by rank of the group
+};
+
+enum class OperationKind : std::uint8_t {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kAllToAll,
+  kBarrier,
+  kSplit,
+  kMessage,  // two members: the sender, the receiver
+};
+
+// What all ranks must say alike.
+struct Call {
+  OperationKind kind = OperationKind::kBarrier;
+  DType dtype = DType::kU8;
+  // Elements: of the tensor; of one part (reduce-scatter, all-gather); groups of a split.
+  std::int64_t count = 0;
+  Reduction reduction = Reduction::kSum;
+  int root = 0;
+  std::uint64_t key = 0;
+  std::string split{};  // the new groups and their name, spelled out
+
+  friend bool operator==(const Call&, const Call&) = default;
+};
+// "all_reduce(sum, f32 x 100)"; a message as its member 0 or 1 calls it.
+std::string describe(const Call& call, std::size_t member);
+
+// What one rank brings.
+struct Contribution {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::vector<std::int64_t> to{}, from{};  // all-to-all: elements for and from each rank
+};
+
+// Bytes read from each rank's tensors, by rank of the world.
+using ReadCounters = std::span<std::atomic<std::int64_t>>;
+
+class Operation {
+ public:
+  // `number` counts the group's collectives, or the messages between two ranks, from 0.
+  Operation(std::shared_ptr<const Group> group, std::uint64_t number, Call first_call);
+
+  // Under the hub's lock, until all have arrived. ---------------------------------------------
+  // CommError, naming both, where `member` calls something else than those who came before it.
+  void arrive(std::size_t member, const Call& call, Contribution contribution);
+  bool all_arrived() const { return arrived_count_ == group_->ranks.size(); }
+  // "ranks 4, 7" of the world; empty where all have arrived.
+  std::string missing() const;
+  // Cuts the pieces; then they may be done.
+  void make_ready();
+
+  // From then on, by any thread. --------------------------------------------------------------
+  bool ready() const { return ready_.load(std::memory_order_acquire); }
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  bool has_unclaimed_pieces() const {
+    return ready() && next_.load(std::memory_order_relaxed) < pieces_;
+  }
+  std::int64_t pieces() const { return pieces_; }
+  std::int64_t bytes() const { return bytes_; }  // that are read
+  // Claims and does pieces: at most `limit`, until none is left or `stop` is set. True where this
+  // finished the operation: the others that wait for it are to be woken.
+  bool do_pieces(std::int64_t limit, const std::atomic<bool>& stop, ReadCounters bytes_read);
+
+  OperationKind kind() const { return first_call_.kind; }
+  // "tp: all_reduce(sum, f32 x 100), call 17"; "pp: message 3 (f32 x 8, key 0x5) from rank 0 to
+  // rank 1".
+  std::string label() const;
+  // kSplit: how many groups, and where their ids begin (set before make_ready).
+  std::int64_t groups() const { return first_call_.count; }
+  void set_first_group(std::int64_t id) { first_group_ = id; }
+  std::int64_t first_group() const { return first_group_; }
+
+ private:
+  // Destinations that become the same bytes: the reduction of several sources, or a copy of one.
+  struct Segment {
+    std::size_t first_source = 0, sources = 0;
+    std::size_t first_destination = 0, destinations = 0;
+    std::int64_t bytes = 0;
+    std::int64_t first_piece = 0;
+  };
+
+  void expect_matching_parts(std::size_t member) const;
+  [[noreturn]] void mismatch(std::size_t member, const std::string& theirs, std::size_t other,
+                             const std::string& others) const;
+  void begin_segment(std::int64_t bytes);
+  void add_source(std::size_t member, std::int64_t offset);
+  void add_destination(std::size_t member, std::int64_t offset);
+  void cut_all_to_all();
+  void do_piece(std::int64_t piece, ReadCounters bytes_read) const;
+
+  std::shared_ptr<const Group> group_;
+  std::uint64_t number_;
+  Call first_call_;
+  std::vector<std::optional<Contribution>> contributions_;
+  std::size_t arrived_count_ = 0;
+  std::int64_t first_group_ = 0;
+
+  std::vector<Segment> segments_;
+  std::vector<const std::byte*> sources_;
+  std::vector<int> source_ranks_;  // of the world
+  std::vector<std::byte*> destinations_;
+  std::int64_t pieces_ = 0;
+  std::int64_t bytes_ = 0;
+
+  std::atomic<bool> ready_ = false;
+  std::atomic<bool> done_ = false;
+  std::atomic<std::int64_t> next_ = 0;      // piece to claim
+  std::atomic<std::int64_t> finished_ = 0;  // pieces
+};
+
+}  // namespace phalanx::local

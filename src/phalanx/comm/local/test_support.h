@@ -1,0 +1,126 @@
+#pragma once
+// What tests of ranks share: a program run by every rank of a local world, each on its own thread
+// with its own arena, context and recorder, and tensors as vectors of doubles.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "phalanx/comm/local/local_world.h"
+#include "phalanx/ops/ref/ref_backend.h"
+
+namespace phalanx::local {
+
+// Calls f(T{}) with the C++ type of a dtype.
+template <typename F>
+void with_type(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::kF64:
+      return f(double{});
+    case DType::kF32:
+      return f(float{});
+    case DType::kBF16:
+      return f(bfloat16{});
+    case DType::kF16:
+      return f(float16{});
+    case DType::kI64:
+      return f(std::int64_t{});
+    case DType::kI32:
+      return f(std::int32_t{});
+    case DType::kU8:
+      return f(std::uint8_t{});
+  }
+}
+
+inline void write_values(const Tensor& tensor, const std::vector<double>& values) {
+  with_type(tensor.dtype, [&]<typename T>(T /*type*/) {
+    auto* elements = reinterpret_cast<T*>(tensor.data());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if constexpr (std::is_same_v<T, bfloat16>) {
+        elements[i] = to_bfloat16(static_cast<float>(values[i]));
+      } else if constexpr (std::is_same_v<T, float16>) {
+        elements[i] = to_float16(static_cast<float>(values[i]));
+      } else {
+        elements[i] = static_cast<T>(values[i]);
+      }
+    }
+  });
+}
+
+inline std::vector<double> read_values(const Tensor& tensor) {
+  std::vector<double> values;
+  with_type(tensor.dtype, [&]<typename T>(T /*type*/) {
+    const auto* elements = reinterpret_cast<const T*>(tensor.data());
+    for (std::int64_t i = 0; i < tensor.count(); ++i) {
+      if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) {
+        values.push_back(static_cast<double>(to_float(elements[i])));
+      } else {
+        values.push_back(static_cast<double>(elements[i]));
+      }
+    }
+  });
+  return values;
+}
+
+inline std::vector<std::byte> bytes_of(const Tensor& tensor) {
+  return {tensor.data(), tensor.data() + tensor.bytes()};
+}
+
+// One rank of a world.
+struct Rank {
+  Rank(Communicator& world_end, std::int64_t arena_bytes)
+      : world(world_end), arena("test", arena_bytes) {}
+
+  int rank() const { return world.rank(); }
+  Tensor empty(DType dtype, std::int64_t count) { return arena.allocate(dtype, {count}); }
+  Tensor tensor(DType dtype, const std::vector<double>& values) {
+    const Tensor result = empty(dtype, std::ssize(values));
+    write_values(result, values);
+    return result;
+  }
+
+  Communicator& world;
+  std::unique_ptr<Backend> backend = make_ref_backend();
+  Arena arena;
+  Arena workspace{"workspace", 1 << 12};
+  Recorder recorder;
+  Context context{.backend = *backend, .workspace = workspace, .recorder = &recorder};
+};
+
+using Program = std::function<void(Rank&)>;
+
+// How every rank's program ended: its CommError, or nothing. A rank that throws aborts the world
+// before its memory goes, as a training run does.
+inline std::vector<std::string> errors_of(int size, const Program& program,
+                                          const LocalOptions& options = {},
+                                          std::int64_t arena_bytes = 1 << 22) {
+  const auto world = make_local_world(size, options);
+  std::vector<std::string> errors(static_cast<std::size_t>(size));
+  std::vector<std::jthread> threads;
+  for (std::size_t r = 0; r < world.size(); ++r) {
+    threads.emplace_back([&, r] {
+      Rank rank(*world[r], arena_bytes);
+      try {
+        program(rank);
+      } catch (const std::exception& error) {
+        errors[r] = error.what();
+        world[r]->abort(error.what());
+      }
+    });
+  }
+  threads.clear();
+  return errors;
+}
+
+inline void run_ranks(int size, const Program& program, const LocalOptions& options = {},
+                      std::int64_t arena_bytes = 1 << 22) {
+  for (const auto& error : errors_of(size, program, options, arena_bytes)) EXPECT_EQ(error, "");
+}
+
+}  // namespace phalanx::local
