@@ -55,20 +55,27 @@ class Staging {
   bool released_ = false;
 };
 
+std::int64_t bytes_of(const TensorSource::Info& info) {
+  return info.global_shape.count() * size_of(info.dtype);
+}
+
 class Saver {
  public:
-  Saver(const SaveOptions& options, Manifest manifest, std::span<const GlobalTensor> tensors)
+  Saver(const SaveOptions& options, Manifest manifest, TensorSource& source)
       : options_(options),
         save_(options.directory),
         manifest_(std::move(manifest)),
-        tensors_(tensors),
+        source_(source),
         target_(save_ / iteration_directory_name(manifest_.iteration)) {
     PHALANX_CHECK(manifest_.iteration >= 0 && options.keep_last >= 0,
                   "iteration {}, {} checkpoints to keep", manifest_.iteration, options.keep_last);
     std::set<std::string_view> names;
-    for (const auto& tensor : tensors_) {
-      check_boxes(tensor, Coverage::kWhole);
-      PHALANX_CHECK(names.insert(tensor.name).second, "{} comes twice", tensor.name);
+    for (int i = 0; i < source.size(); ++i) {
+      const std::string& name = source.info(i).name;
+      PHALANX_CHECK(names.insert(name).second, "{} comes twice", name);
+      const bool of_model = !name.starts_with(kOptimizerPrefix);
+      PHALANX_CHECK(!of_model || model_tensors_ == i, "{} comes after optimizer tensors", name);
+      if (of_model) ++model_tensors_;
     }
   }
 
@@ -136,9 +143,7 @@ class Saver {
   void require_space() const {
     constexpr std::int64_t kHeaders = std::int64_t{1} << 20;
     std::int64_t needed = kHeaders;
-    for (const auto& tensor : tensors_) {
-      needed += tensor.global_shape.count() * size_of(tensor.local.dtype);
-    }
+    for (int i = 0; i < source_.size(); ++i) needed += bytes_of(source_.info(i));
     std::error_code error;
     const auto space = fs::space(save_, error);
     if (error || static_cast<std::uintmax_t>(needed) <= space.available) return;
@@ -151,15 +156,12 @@ class Saver {
     manifest_.phalanx_version = PHALANX_VERSION;
     manifest_.files.clear();
     manifest_.tensors.clear();
-    std::vector<const GlobalTensor*> model;
-    std::vector<const GlobalTensor*> optimizer;
-    for (const auto& tensor : tensors_) {
-      (tensor.name.starts_with(kOptimizerPrefix) ? optimizer : model).push_back(&tensor);
-    }
     step("model");
-    write_tensors(staging, kModelFileName, model);
+    write_tensors(staging, kModelFileName, 0, model_tensors_);
     step("optimizer");
-    if (!optimizer.empty()) write_tensors(staging, kOptimizerFileName, optimizer);
+    if (model_tensors_ < source_.size()) {
+      write_tensors(staging, kOptimizerFileName, model_tensors_, source_.size());
+    }
     step("manifest");
     const std::string text = manifest_to_json(manifest_);
     // What could not be read again must not count as saved.
@@ -167,23 +169,28 @@ class Saver {
     write_file_durably(staging / kManifestName, text);
   }
 
-  void write_tensors(const fs::path& staging, std::string_view file_name,
-                     const std::vector<const GlobalTensor*>& tensors) {
+  // The source's tensors [begin, end).
+  void write_tensors(const fs::path& staging, std::string_view file_name, int begin, int end) {
     std::vector<SafetensorsWriter::Item> items;
-    items.reserve(tensors.size());
-    for (const auto* tensor : tensors) {
-      items.push_back({tensor->name, tensor->local.dtype, tensor->global_shape});
+    for (int i = begin; i < end; ++i) {
+      const auto& info = source_.info(i);
+      items.push_back({info.name, info.dtype, info.global_shape});
     }
     SafetensorsWriter writer(staging / file_name, items, {{"format", "phalanx"}});
-    for (const auto* tensor : tensors) {
+    for (int i = begin; i < end; ++i) {
+      const auto& info = source_.info(i);
       Xxh3 hash;
-      visit_global_bytes(*tensor, [&](std::span<const std::byte> bytes) {
+      std::int64_t written = 0;
+      source_.visit(i, [&](std::span<const std::byte> bytes) {
         hash.update(bytes);
         writer.write(bytes);
+        written += std::ssize(bytes);
       });
-      manifest_.tensors.push_back({.name = tensor->name,
-                                   .dtype = tensor->local.dtype,
-                                   .shape = tensor->global_shape,
+      PHALANX_CHECK(written == bytes_of(info), "{}: {} bytes came, its size is {}", info.name,
+                    written, bytes_of(info));
+      manifest_.tensors.push_back({.name = info.name,
+                                   .dtype = info.dtype,
+                                   .shape = info.global_shape,
                                    .file = std::string(file_name),
                                    .xxh3 = hash.digest()});
     }
@@ -237,15 +244,21 @@ class Saver {
   const SaveOptions& options_;
   const fs::path& save_;
   Manifest manifest_;
-  std::span<const GlobalTensor> tensors_;
+  TensorSource& source_;
+  int model_tensors_ = 0;  // the source's first; the optimizer's follow
   fs::path target_;
 };
 
 }  // namespace
 
+fs::path save_checkpoint(const SaveOptions& options, Manifest manifest, TensorSource& source) {
+  return Saver(options, std::move(manifest), source).run();
+}
+
 fs::path save_checkpoint(const SaveOptions& options, Manifest manifest,
                          std::span<const GlobalTensor> tensors) {
-  return Saver(options, std::move(manifest), tensors).run();
+  LocalTensorSource source(tensors);
+  return save_checkpoint(options, std::move(manifest), source);
 }
 
 }  // namespace phalanx

@@ -10,11 +10,10 @@
 
 #include "phalanx/checkpoint/global_tensor.h"
 #include "phalanx/checkpoint/manifest.h"
+#include "phalanx/checkpoint/tensor_source.h"
 
 namespace phalanx {
 
-// Tensors whose names start so go to optimizer.safetensors, the others to model.safetensors.
-inline constexpr std::string_view kOptimizerPrefix = "optimizer.";
 inline constexpr std::string_view kExpAvgPrefix = "optimizer.exp_avg.";
 inline constexpr std::string_view kExpAvgSqPrefix = "optimizer.exp_avg_sq.";
 inline constexpr std::string_view kMainParamPrefix = "optimizer.main_param.";
@@ -28,9 +27,13 @@ struct SaveOptions {
 
 // Writes SAVE/iter_NNNNNNN of manifest.iteration, in place of one that is there, and returns its
 // path. The manifest's version, files and tensors are filled in. Without optimizer tensors it is a
-// weights-only checkpoint. The tensors must cover their global tensors (InternalError). OutputError
+// weights-only checkpoint. InternalError where the source breaks its contract: optimizer tensors
+// before the model's, a name twice, another number of bytes than dtype and shape ask. OutputError
 // where it cannot be written; then what is there of it is removed and the checkpoint before stays
-// the latest.
+// the latest; tensors that come later may not have been visited.
+std::filesystem::path save_checkpoint(const SaveOptions& options, Manifest manifest,
+                                      TensorSource& source);
+// Of tensors that are whole on this rank, in any order.
 std::filesystem::path save_checkpoint(const SaveOptions& options, Manifest manifest,
                                       std::span<const GlobalTensor> tensors);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "phalanx/base/error.h"
 
@@ -25,7 +26,7 @@ class Layout {
   explicit Layout(const GlobalTensor& tensor)
       : tensor_(tensor),
         global_columns_(matrix_columns(tensor.global_shape)),
-        local_columns_(matrix_columns(tensor.local.shape)) {}
+        local_columns_(tensor.row_length()) {}
 
   // A box that is as wide as both tensors is one run, another one has a run for each row.
   std::int64_t rows_per_run(const ParamBox& box) const {
@@ -33,7 +34,7 @@ class Layout {
   }
   Run run_at_row(const ParamBox& box, std::int64_t row) const {
     return {.global_begin = (box.global_row + row) * global_columns_ + box.global_column,
-            .local_begin = (box.local_row + row) * local_columns_ + box.local_column,
+            .local_begin = tensor_.local_element(box, row),
             .length = rows_per_run(box) * box.columns};
   }
 
@@ -92,7 +93,55 @@ void store_as(DType dtype, double value, std::byte* to) {
   }
 }
 
+ParamBox part_of(const ParamBox& box, std::int64_t row, std::int64_t rows, std::int64_t column,
+                 std::int64_t columns) {
+  return {.global_row = box.global_row + row,
+          .global_column = box.global_column + column,
+          .local_row = box.local_row + row,
+          .local_column = box.local_column + column,
+          .rows = rows,
+          .columns = columns};
+}
+
+// Appends the part of one box that lies in elements [begin, end) of a matrix with rows of `length`.
+void clip(const ParamBox& box, std::int64_t length, std::int64_t begin, std::int64_t end,
+          std::vector<ParamBox>& boxes) {
+  // Only the first and the last row that the range touches can be cut.
+  std::int64_t first = std::max<std::int64_t>(begin / length - box.local_row, 0);
+  std::int64_t last = std::min((end - 1) / length - box.local_row, box.rows - 1);
+  if (first > last) return;
+  const auto columns_of = [&](std::int64_t row) {
+    const std::int64_t start = (box.local_row + row) * length + box.local_column;
+    return std::pair(std::clamp<std::int64_t>(begin - start, 0, box.columns),
+                     std::clamp<std::int64_t>(end - start, 0, box.columns));
+  };
+  const auto is_cut = [&](std::int64_t row) {
+    return columns_of(row) != std::pair(std::int64_t{0}, box.columns);
+  };
+  const auto append_row = [&](std::int64_t row) {
+    const auto [from, to] = columns_of(row);
+    if (from < to) boxes.push_back(part_of(box, row, 1, from, to - from));
+  };
+  if (is_cut(first)) append_row(first++);
+  const bool tail = first <= last && is_cut(last);
+  if (tail) --last;
+  if (first <= last) boxes.push_back(part_of(box, first, last - first + 1, 0, box.columns));
+  if (tail) append_row(last + 1);
+}
+
 }  // namespace
+
+std::vector<ParamBox> boxes_of_range(const ParamSpec& spec, std::int64_t begin,
+                                     std::int64_t count) {
+  PHALANX_CHECK(begin >= 0 && count >= 0 && begin <= spec.local_shape.count() - count,
+                "{}: elements {} to {} of a local {}", spec.name, begin, begin + count,
+                spec.local_shape.to_string());
+  std::vector<ParamBox> boxes;
+  if (count == 0) return boxes;
+  const std::int64_t length = matrix_columns(spec.local_shape);
+  for (const auto& box : spec.boxes) clip(box, length, begin, begin + count, boxes);
+  return boxes;
+}
 
 GlobalTensor global_tensor(const ParamSpec& spec, const Tensor& local, std::string_view prefix) {
   PHALANX_CHECK(local.count() == spec.local_shape.count(), "{}: {} elements for a local {}",
@@ -101,6 +150,16 @@ GlobalTensor global_tensor(const ParamSpec& spec, const Tensor& local, std::stri
           .global_shape = spec.global_shape,
           .local = local.reshape(spec.local_shape),
           .boxes = spec.boxes};
+}
+
+GlobalTensor shard_tensor(const ParamSpec& spec, const Tensor& local, std::int64_t begin,
+                          std::string_view prefix) {
+  return {.name = std::string(prefix) + spec.name,
+          .global_shape = spec.global_shape,
+          .local = local,
+          .boxes = boxes_of_range(spec, begin, local.count()),
+          .local_columns = matrix_columns(spec.local_shape),
+          .local_begin = begin};
 }
 
 GlobalTensor whole_tensor(std::string name, const Tensor& local) {
@@ -115,14 +174,28 @@ void check_boxes(const GlobalTensor& tensor, Coverage coverage) {
                 "{}: not a contiguous tensor on the host", tensor.name);
   const Shape& global = tensor.global_shape;
   const Shape& local = tensor.local.shape;
+  const std::int64_t columns = tensor.row_length();
+  PHALANX_CHECK(tensor.local_begin >= 0 && (tensor.local_columns > 0 || tensor.local_begin == 0),
+                "{}: begins at element {} of rows of {}", tensor.name, tensor.local_begin,
+                tensor.local_columns);
+  // Of the local matrix, up to where `local` ends.
+  const std::int64_t rows =
+      tensor.local_columns > 0 ? (tensor.local_begin + tensor.local.count() + columns - 1) / columns
+                               : matrix_rows(local);
   std::int64_t covered = 0;
   for (const auto& box : tensor.boxes) {
     PHALANX_CHECK(inside(box.global_row, box.rows, matrix_rows(global)) &&
                       inside(box.global_column, box.columns, matrix_columns(global)) &&
-                      inside(box.local_row, box.rows, matrix_rows(local)) &&
-                      inside(box.local_column, box.columns, matrix_columns(local)),
+                      inside(box.local_row, box.rows, rows) &&
+                      inside(box.local_column, box.columns, columns),
                   "{}: a box leaves the global {} or the local {}", tensor.name, global.to_string(),
                   local.to_string());
+    PHALANX_CHECK(
+        box.rows == 0 || box.columns == 0 ||
+            (tensor.local_element(box, 0) >= 0 &&
+             tensor.local_element(box, box.rows - 1) + box.columns <= tensor.local.count()),
+        "{}: a box leaves elements {} to {} of the local parameter", tensor.name,
+        tensor.local_begin, tensor.local_begin + tensor.local.count());
     covered += box.rows * box.columns;
   }
   if (coverage == Coverage::kPartial) return;

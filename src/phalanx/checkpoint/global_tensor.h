@@ -15,17 +15,41 @@
 
 namespace phalanx {
 
+// `local` is a matrix, or a range of one: the elements of a [rows, local_columns] matrix from
+// local_begin on, as many as `local` has. So a shard of a parameter that was cut as a flat range
+// keeps the coordinates of the parameter it was cut from: its boxes are those of the whole
+// parameter, clipped to the range (boxes_of_range), and start and end amid rows.
 struct GlobalTensor {
   std::string name;
   Shape global_shape;  // without padding
   Tensor local;        // contiguous, on the host; seen as matrix_rows x matrix_columns
   std::vector<ParamBox> boxes;
+  // Of the matrix that `local` is a range of; 0: `local` is the matrix.
+  std::int64_t local_columns = 0;
+  std::int64_t local_begin = 0;
+
+  // How long rows of the local matrix are, and which element of `local` a row of a box starts at.
+  std::int64_t row_length() const {
+    return local_columns > 0 ? local_columns : matrix_columns(local.shape);
+  }
+  std::int64_t local_element(const ParamBox& box, std::int64_t row) const {
+    return (box.local_row + row) * row_length() + box.local_column - local_begin;
+  }
 };
+
+// What a rank holds of a parameter if it keeps but the elements [begin, begin + count) of its local
+// part, as a ZeRO shard does: the boxes of `spec` clipped to them. A box becomes at most three: the
+// rest of a row, whole rows, the beginning of a row. Padding has none. Local coordinates stay those
+// of the whole local part (see GlobalTensor). InternalError where the range leaves it.
+std::vector<ParamBox> boxes_of_range(const ParamSpec& spec, std::int64_t begin, std::int64_t count);
 
 // A parameter, or with a prefix ("optimizer.exp_avg.") what belongs to it and is cut like it:
 // `local` may be a vector or anything else with the count of spec.local_shape, and of any dtype.
 GlobalTensor global_tensor(const ParamSpec& spec, const Tensor& local,
                            std::string_view prefix = "");
+// A shard of it: the elements [begin, begin + local.count()) of the local parameter.
+GlobalTensor shard_tensor(const ParamSpec& spec, const Tensor& local, std::int64_t begin,
+                          std::string_view prefix = "");
 // A tensor that is local as a whole.
 GlobalTensor whole_tensor(std::string name, const Tensor& local);
 

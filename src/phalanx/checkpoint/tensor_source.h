@@ -1,0 +1,58 @@
+#pragma once
+// Where the writer takes a checkpoint's tensors from: this rank's memory, or, one after another,
+// the memories of many ranks. Nothing has to hold a whole tensor.
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/base/dtype.h"
+#include "phalanx/base/shape.h"
+#include "phalanx/checkpoint/global_tensor.h"
+
+namespace phalanx {
+
+// Tensors whose names start so go to optimizer.safetensors, the others to model.safetensors.
+inline constexpr std::string_view kOptimizerPrefix = "optimizer.";
+
+class TensorSource {
+ public:
+  struct Info {
+    std::string name;
+    DType dtype = DType::kF32;
+    Shape global_shape;  // without padding
+  };
+  using Visitor = std::function<void(std::span<const std::byte>)>;
+
+  TensorSource() = default;
+  TensorSource(const TensorSource&) = delete;
+  TensorSource& operator=(const TensorSource&) = delete;
+  virtual ~TensorSource() = default;
+
+  // The model's tensors come first, then the optimizer's.
+  virtual int size() const = 0;
+  virtual const Info& info(int index) const = 0;
+  // The bytes of the global tensor, row-major and little-endian, in pieces. The writer visits each
+  // tensor once, in ascending order; so a source may gather with messages here.
+  virtual void visit(int index, const Visitor& visitor) = 0;
+};
+
+// Tensors that are whole on this rank, taken in the order that a source must have. InternalError
+// where boxes do not cover their tensor. The tensors must outlive the source.
+class LocalTensorSource final : public TensorSource {
+ public:
+  explicit LocalTensorSource(std::span<const GlobalTensor> tensors);
+
+  int size() const override { return static_cast<int>(tensors_.size()); }
+  const Info& info(int index) const override { return infos_[static_cast<std::size_t>(index)]; }
+  void visit(int index, const Visitor& visitor) override;
+
+ private:
+  std::vector<const GlobalTensor*> tensors_;
+  std::vector<Info> infos_;
+};
+
+}  // namespace phalanx
