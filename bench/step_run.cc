@@ -13,10 +13,12 @@
 
 #include "memory_bandwidth.h"
 #include "phalanx/base/error.h"
+#include "phalanx/comm/local/local_world.h"
 #include "phalanx/observe/process_memory.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/train/memory_plan.h"
+#include "random_batch.h"
 
 namespace phalanx::bench {
 namespace {
@@ -55,36 +57,6 @@ TrainConfig train_config(const StepSetting& setting, const Model& model) {
   config.matmul_precision = setting.matmul_precision;
   resolve(config, false);
   return config;
-}
-
-// The token at a place of an endless stream: SplitMix64's output function (Steele, Lea and Flood
-// 2014).
-std::int32_t random_token(std::int64_t sample, std::int64_t position, std::int64_t vocabulary) {
-  auto x = static_cast<std::uint64_t>(sample) << 20 ^ static_cast<std::uint64_t>(position);
-  x += 0x9e3779b97f4a7c15U;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebU;
-  return static_cast<std::int32_t>((x ^ x >> 31) % static_cast<std::uint64_t>(vocabulary));
-}
-
-GptBatch random_batch(std::int64_t first_sample, std::int64_t samples, std::int64_t sequence,
-                      std::int64_t vocabulary) {
-  GptBatch batch;
-  batch.sequence_length = sequence;
-  batch.batch_size = samples;
-  for (std::int64_t position = 0; position < sequence; ++position) {
-    for (std::int64_t i = 0; i < samples; ++i) {
-      const std::int64_t sample = first_sample + i;
-      batch.tokens.push_back(random_token(sample, position, vocabulary));
-      batch.labels.push_back(random_token(sample, position + 1, vocabulary));
-      batch.loss_mask.push_back(1.0F);
-      batch.position_ids.push_back(static_cast<std::int32_t>(position));
-      batch.sample.push_back(sample);
-      batch.position.push_back(static_cast<std::int32_t>(position));
-      batch.document.push_back(0);
-    }
-  }
-  return batch;
 }
 
 double cpu_seconds() {
@@ -220,10 +192,12 @@ StepReport run_steps(StepSetting setting, bool measure_memory_bandwidth) {
   report.flops_per_token = gpt_flops_per_token(model, config.seq_length);
   report.peak_before = peak_flops(threads, products.products);
 
-  const MemoryPlan plan = plan_memory(config, model, products.products);
+  const auto world = make_local_world(1);
+  const RankCommunicators ranks(rank_grid(config), *world[0]);
+  const MemoryPlan plan = plan_memory(config, model, 0, products.products);
   RankArenas arenas = allocate_arenas(plan);
   const auto backend = make_cpu_backend(threads, products.products);
-  Rank rank(config, model, *backend, arenas);
+  Rank rank(config, model, ranks, *backend, arenas);
   rank.initialise();
   std::vector<Sample> samples =
       timed_steps(rank, config, size.vocabulary, setting.steps, report.loss);

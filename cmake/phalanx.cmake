@@ -10,6 +10,10 @@ if(PHALANX_SANITIZE)
   add_link_options(-fsanitize=${PHALANX_SANITIZE})
   # GCC's own manual: sanitizers make this warning report what is initialised.
   target_compile_options(phalanx_options INTERFACE -Wno-maybe-uninitialized)
+  # Races do not depend on the width of vectors: one target instead of three builds in a third of the time.
+  if(PHALANX_SANITIZE STREQUAL "thread")
+    add_compile_definitions(HWY_COMPILE_ONLY_STATIC)
+  endif()
 endif()
 find_program(PHALANX_LINKER mold)
 if(PHALANX_LINKER)

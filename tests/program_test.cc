@@ -11,7 +11,9 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -37,9 +39,15 @@ class ProgramTest : public testing::Test {
 
   // `words` go through the shell, in the test's directory.
   Output run(const std::string& words, const std::string& input = "") const {
+    return run_between("", words, "", input);
+  }
+  // With commands of the shell before and after.
+  Output run_between(const std::string& before, const std::string& words, const std::string& after,
+                     const std::string& input = "") const {
     write("stdin", input);
-    const std::string command = fmt::format("cd '{}' && '{}' {} <stdin >stdout 2>stderr",
-                                            directory_.string(), PHALANX_PROGRAM, words);
+    const std::string command =
+        fmt::format("cd '{}' || exit 1\n{}\n'{}' {} <stdin >stdout 2>stderr {}",
+                    directory_.string(), before, PHALANX_PROGRAM, words, after);
     const int status = std::system(command.c_str());
     return {WEXITSTATUS(status), read("stdout"), read("stderr")};
   }
@@ -90,6 +98,17 @@ class ProgramTest : public testing::Test {
            tokenizer();
   }
 
+  // The training lines of a run.
+  std::vector<Json> metrics(const std::string& save) const {
+    std::vector<Json> lines;
+    std::istringstream text(read(save + "/metrics.jsonl"));
+    for (std::string line; std::getline(text, line);) {
+      Json json = Json::parse(line);
+      if (!json.contains("eval")) lines.push_back(std::move(json));
+    }
+    return lines;
+  }
+
   std::filesystem::path directory_;
 };
 
@@ -114,7 +133,7 @@ TEST_F(ProgramTest, WrongUsageNamesTheNearest) {
   expect_error("pretrain", 64, "name the model");
   expect_error("pretrain gpt --hiden-size 4", 64, "did you mean --hidden-size?");
   expect_error("pretrain gpt --zzzzzzzzzz", 64, "unknown flag --zzzzzzzzzz");
-  expect_error("pretrain gpt --tensor-model-parallel-size 2", 64, "not available");
+  expect_error("pretrain gpt --num-experts 8", 64, "not available");
   expect_error("pretrain gpt --num-layers two", 64, "--num-layers");
   expect_error("pretrain gpt 12", 64, "12");
   expect_error("checkpoint show x", 64, "info, digest or diff");
@@ -153,6 +172,46 @@ TEST_F(ProgramTest, PlansWithoutAllocating) {
   // 6 operations a parameter and token, and attention on top.
   EXPECT_GT(plan.at("flops_per_step").get<double>(), 6.0 * 174e9 * 1536 * 2048);
   EXPECT_EQ(plan.at("ranks").at(0).at("microbatches_in_flight").at(0).get<int>(), 1);
+}
+
+TEST_F(ProgramTest, PlansForManyRanks) {
+  const std::string words =
+      "plan gpt --num-layers 4 --hidden-size 64 --num-attention-heads 8 --seq-length 32 "
+      "--max-position-embeddings 32 --micro-batch-size 1 --vocab-size 1000 --fp16 "
+      "--tensor-model-parallel-size 4 --sequence-parallel --use-distributed-optimizer ";
+  const Json small = run_json(words + "--world-size 8 --json");
+  EXPECT_EQ(small.at("ranks").size(), 8U);
+  EXPECT_EQ(small.at("model").at("dtype"), "f16");
+  const Json large = run_json(words + "--world-size 128 --json");
+  EXPECT_EQ(large.at("ranks").size(), 4U);
+  EXPECT_EQ(large.at("ranks").at(2).at("same_as").size(), 31U);
+  EXPECT_EQ(large.at("ranks").at(2).at("coordinates").at("tp"), 2);
+  EXPECT_EQ(run_json(words + "--world-size 128 --all-ranks --json").at("ranks").size(), 128U);
+  const Output text = run(words + "--world-size 8");
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_NE(text.out.find("8 ranks: tensor parallel 4 with sequence parallelism, data parallel 2"),
+            std::string::npos)
+      << text.out;
+}
+
+TEST_F(ProgramTest, BadLayoutsNameTheFlags) {
+  const std::string words = "pretrain gpt " + training();
+  expect_error(words + "--nproc 3 --tensor-model-parallel-size 2", 78,
+               "--tensor-model-parallel-size 2");
+  expect_error(words + "--nproc 4 --tensor-model-parallel-size 4", 78, "--num-attention-heads 2");
+  expect_error(words + "--nproc 2 --global-batch-size 6", 78, "--global-batch-size 6");
+  expect_error(words + "--nproc 2 --pipeline-model-parallel-size 2", 78,
+               "--pipeline-model-parallel-size 2");
+  expect_error(words +
+                   "--nproc 2 --seq-length 31 --tensor-model-parallel-size 2 "
+                   "--sequence-parallel",
+               78, "--seq-length 31");
+  expect_error(words + "--nproc 2 --overlap-param-gather", 78, "--use-distributed-optimizer");
+  expect_error(words + "--recompute-granularity full", 78, "--recompute-method");
+  expect_error(words + "--fp16 --bf16", 78, "--fp16");
+  expect_error(words + "--nproc two", 64, "--nproc");
+  expect_error(words + "--world-size 2", 64, "--world-size");
+  expect_error("plan gpt --nproc 2", 64, "--nproc");
 }
 
 TEST_F(ProgramTest, TokenizesAndBack) {
@@ -208,6 +267,76 @@ TEST_F(ProgramTest, FromTextToText) {
   EXPECT_EQ(text.out.substr(0, 7), "And the");
   EXPECT_EQ(text.out, run(words).out);
   EXPECT_EQ(run_json(words + " --json").at("tokens").size(), 12U);
+}
+
+TEST_F(ProgramTest, TrainsOnTwoRanks) {
+  prepare();
+  const std::string words = "pretrain gpt " + training() + "--threads-per-rank 1 ";
+  ASSERT_EQ(run(words + "--save one --save-interval 8").status, 0);
+  const Output tensor = run(words +
+                            "--nproc 2 --tensor-model-parallel-size 2 --sequence-parallel "
+                            "--save two --save-interval 8");
+  ASSERT_EQ(tensor.status, 0) << tensor.err;
+  EXPECT_NE(tensor.err.find("world size 2, 1 threads per rank"), std::string::npos) << tensor.err;
+  EXPECT_NE(tensor.err.find("> tensor-model-parallel size 2 with sequence parallelism"),
+            std::string::npos)
+      << tensor.err;
+  const auto one = metrics("one");
+  const auto two = metrics("two");
+  ASSERT_EQ(one.size(), 8U);
+  ASSERT_EQ(two.size(), 8U);
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    const double loss = one[i].at("lm_loss");
+    EXPECT_NEAR(two[i].at("lm_loss").get<double>(), loss, 1e-5 * loss) << i;
+  }
+  // One rank writes on with what two have trained.
+  const std::string prompt = "generate --prompt 'And the' --max-tokens 8 --seed 3 --load ";
+  const Output text = run(prompt + "two");
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_EQ(text.out, run(prompt + "one").out);
+
+  const Output data =
+      run(words +
+          "--nproc 2 --use-distributed-optimizer --overlap-grad-reduce "
+          "--overlap-param-gather --fp16 --loss-scale-window 2 --initial-loss-scale 1e15 "
+          "--recompute-granularity full --recompute-method uniform "
+          "--log-num-zeros-in-grad --save three --save-interval 8");
+  ASSERT_EQ(data.status, 0) << data.err;
+  EXPECT_NE(data.err.find("data-parallel size 2 with a distributed optimizer"), std::string::npos)
+      << data.err;
+  EXPECT_NE(data.err.find("number of skipped iterations:   4"), std::string::npos) << data.err;
+  EXPECT_TRUE(metrics("three").front().at("skipped").get<bool>());
+}
+
+TEST_F(ProgramTest, ASignalToManyRanksSavesThem) {
+  prepare();
+  const Output output = run_between(
+      "",
+      "pretrain gpt " + training() +
+          "--threads-per-rank 1 --nproc 2 --train-iters 100000 --save run --save-interval "
+          "100000",
+      "&\npid=$!\n"
+      "while [ ! -s run/metrics.jsonl ] && kill -0 $pid; do sleep 0.05; done\n"
+      "kill -TERM $pid\nwait $pid");
+  EXPECT_EQ(output.status, 85) << output.err;
+  EXPECT_NE(output.err.find("exiting program after receiving SIGTERM."), std::string::npos)
+      << output.err;
+  const Json digest = run_json("checkpoint digest run --json");
+  EXPECT_GT(digest.at("iteration").get<int>(), 0);
+  EXPECT_EQ(metrics("run").back().at("iteration"), digest.at("iteration"));
+}
+
+// The first rank writes and fails; the second waits to send, and ends too.
+TEST_F(ProgramTest, AFullDiskEndsAllRanks) {
+  prepare();
+  const Output output =
+      run_between("ulimit -f 64",
+                  "pretrain gpt " + training() +
+                      "--threads-per-rank 1 --nproc 2 --tensor-model-parallel-size 2 --save run "
+                      "--save-interval 4",
+                  "");
+  EXPECT_EQ(output.status, 73) << output.err;
+  EXPECT_NE(output.err.find("run/"), std::string::npos) << output.err;
 }
 
 // The process takes what the plan says, and beside it no more than the printed bound.

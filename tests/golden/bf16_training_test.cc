@@ -22,12 +22,14 @@ TinyRun run_in(DType dtype) {
                                           .hidden_dropout = 0.1,
                                           .attention_dropout = 0.1,
                                           .dtype = dtype,
+                                          .tensor = {},
                                           .init_key = random_key(3, RandomPurpose::kInitialisation),
                                           .dropout_key = random_key(3, RandomPurpose::kDropout)};
   return {.model = {.transformer = transformer,
                     .vocabulary = 61,
                     .padded_vocabulary = 64,
-                    .max_positions = 16},
+                    .max_positions = 16,
+                    .recompute = {}},
           .shape = {.sequence = 16, .micro_batch = 2},
           .microbatches = 2,
           .adam = {}};

@@ -37,7 +37,7 @@ TinyTraining::TinyTraining(const TinyRun& run, Backend& backend)
       parameters_(table_, memory_, memory_),
       gradients_(table_, parameters_.layout(), nn::full_precision(run.model.transformer.dtype),
                  run.microbatches * run.shape.rows(), memory_),
-      optimizer_(parameters_, gradients_, run.adam, memory_, memory_),
+      optimizer_(parameters_, gradients_, run.adam, {}, memory_, memory_),
       executor_(no_pipelining(run.microbatches),
                 {{&chunk_, parameters_.weights(), gradients_.gradients()}}, run.shape) {
   const Shape extents{run.shape.sequence, run.shape.micro_batch};
@@ -54,7 +54,7 @@ TinyTraining::TinyTraining(const TinyRun& run, Backend& backend)
 }
 
 void TinyTraining::initialise() {
-  parameters_.initialise(context_, run_.model.transformer.init_key);
+  parameters_.initialise(context_, run_.model.transformer.init_key, gradients_.flat());
   gradients_.initialise(context_);
   optimizer_.initialise(context_);
   ops::fill(context_, {.x = loss_scale_, .value = kLossScale});
@@ -76,6 +76,7 @@ double TinyTraining::step(const Settings& settings, std::span<const TinyBatch> b
   const double rows = static_cast<double>(run_.microbatches * run_.shape.rows());
   executor_.run(context_, saved_,
                 {.shape = run_.shape,
+                 .region = {},
                  .training = true,
                  .loss = {.loss_scale = loss_scale_, .factor = 1.0 / rows},
                  .sums = sums_},
@@ -96,9 +97,10 @@ std::vector<double> TinyTraining::gradient(ParamId id) const {
 
 std::vector<double> TinyTraining::padding(ParamId id) const {
   std::vector<double> result;
+  const Segment& segment = parameters_.segments()[static_cast<std::size_t>(id)];
   for (const Tensor& tensor :
        {parameters_.main(id), parameters_.weight(id), gradients_.gradient(id),
-        optimizer_.exp_avg(id), optimizer_.exp_avg_sq(id)}) {
+        optimizer_.exp_avg(segment), optimizer_.exp_avg_sq(segment)}) {
     const auto values = ref::read(tensor).values;
     result.insert(result.end(), values.begin() + true_count(table_[id]), values.end());
   }

@@ -45,8 +45,7 @@ TrainConfig generation_config(const GenerateOptions& options, const CheckpointRe
   if (!options.merge_file.empty()) config.merge_file = options.merge_file;
   config.matmul_precision = options.matmul_precision;
   config.threads_per_rank = options.threads;
-  config.micro_batch_size = 1;
-  config.global_batch_size = 1;
+  forget_layout(config);
   resolve(config, false);
   return config;
 }

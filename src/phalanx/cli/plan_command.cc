@@ -28,11 +28,15 @@ std::int64_t vocabulary_of(const TrainConfig& config) {
 int run_plan(const Arguments& arguments) {
   TrainConfig config;
   bool json = false;
+  bool all_ranks = false;
   std::string device = "cpu";
   Flags flags("phalanx plan gpt", "The memory plan of a training run, nothing allocated.");
   add_train_flags(flags, config);
   flags.section("Plan");
   flags.add_switch("--json", json, "One JSON document on standard output");
+  flags.add_switch("--all-ranks", all_ranks, "JSON lists every rank also of worlds above 64");
+  flags.add("--world-size", config.world_size,
+            "Ranks to plan for; they need not fit on this machine");
   flags.add("--device", device, "The kind of machine to plan for: cpu");
   flags.parse(behind_model_name("phalanx plan", arguments));
   if (device != "cpu") {
@@ -43,7 +47,8 @@ int run_plan(const Arguments& arguments) {
   const auto choice = cpu::choose_products(config.matmul_precision, config.bf16,
                                            static_cast<int>(config.threads_per_rank));
   const RunPlan plan = plan_run(config, vocabulary, choice.products);
-  fmt::print("{}", json ? to_json(plan) : to_text(plan));
+  const auto listed = all_ranks ? ListedRanks::kAll : ListedRanks::kAsManyAsReadable;
+  fmt::print("{}", json ? to_json(plan, listed) : to_text(plan));
   return 0;
 }
 

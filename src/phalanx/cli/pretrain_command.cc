@@ -12,6 +12,8 @@ int run_pretrain(const Arguments& arguments) {
   TrainConfig config;
   Flags flags("phalanx pretrain gpt", "Trains a GPT.");
   add_train_flags(flags, config);
+  flags.section("Start");
+  flags.add("--nproc", config.world_size, "Ranks: the run starts this many on this machine");
   flags.parse(behind_model_name("phalanx pretrain", arguments));
   // The checkpoint keeps what the flags came to, not what was typed.
   resolve(config, true);

@@ -43,13 +43,14 @@ void add_training(Flags& flags, TrainConfig& c) {
   flags.section("Training");
   flags.add("--micro-batch-size", c.micro_batch_size, "Samples of a microbatch (required)");
   flags.add("--global-batch-size", c.global_batch_size,
-            "Samples of an iteration (0: one microbatch)");
+            "Samples of an iteration (0: one microbatch for each data-parallel rank)");
   flags.add("--train-iters", c.train_iters, "Iterations to train for");
   flags.add("--train-samples", c.train_samples, "Samples to train for, instead of --train-iters");
   flags.add("--exit-interval", c.exit_interval, "Save and exit at a multiple of this iteration");
   flags.add("--exit-duration-in-mins", c.exit_duration_in_mins, "Save and exit after this time");
   flags.add("--seed", c.seed, "Seed of initialisation, dropout and data order");
-  flags.add_switch("--bf16", c.bf16, "bf16 parameters and activations, fp32 main parameters");
+  flags.add_switch("--calculate-per-token-loss", c.calculate_per_token_loss,
+                   "Megatron's name of --loss-average token");
   flags.section("Learning rate");
   flags.add("--lr", c.lr, "Largest learning rate (required for training)");
   flags.add("--min-lr", c.min_lr, "Smallest learning rate");
@@ -64,6 +65,64 @@ void add_training(Flags& flags, TrainConfig& c) {
                    "On resume, use the flags' schedules");
   flags.add_switch("--use-checkpoint-opt_param-scheduler", c.use_checkpoint_opt_param_scheduler,
                    "On resume, use the checkpoint's schedules");
+}
+
+void add_ranks(Flags& flags, TrainConfig& c) {
+  flags.section("Ranks");
+  flags.add("--tensor-model-parallel-size", c.tensor_model_parallel_size,
+            "Ranks that share every layer");
+  flags.add("--pipeline-model-parallel-size", c.pipeline_model_parallel_size,
+            "1: pipeline parallelism is not available in this version");
+  flags.add("--context-parallel-size", c.context_parallel_size,
+            "1: context parallelism is not available in this version");
+  flags.add_switch("--sequence-parallel", c.sequence_parallel,
+                   "Tensor-parallel ranks also share the sequence between the layers");
+  flags.add_switch(
+      "--no-async-tensor-model-parallel-allreduce", c.no_async_tensor_model_parallel_allreduce,
+      "Input gradients are reduced before weight gradients are computed, not meanwhile");
+  flags.add_switch("--use-tp-pp-dp-mapping", c.use_tp_pp_dp_mapping,
+                   "Ranks of a pipeline are nearer to each other than data-parallel ones");
+  flags.add("--distributed-timeout-minutes", c.distributed_timeout_minutes,
+            "How long a rank waits for the others before the run ends");
+  flags.section("Data parallelism");
+  flags.add_switch("--use-distributed-optimizer", c.use_distributed_optimizer,
+                   "Data-parallel ranks share the optimizer state (ZeRO 1)");
+  flags.add_switch("--overlap-grad-reduce", c.overlap_grad_reduce,
+                   "Gradients are reduced while backward goes on");
+  flags.add_switch("--overlap-param-gather", c.overlap_param_gather,
+                   "Parameters are gathered while the next forward begins; needs the two above");
+  flags.add("--ddp-bucket-size", c.ddp_bucket_size,
+            "Parameters that are reduced together (0: 40 million or 1 million for each rank)");
+  flags.add_switch("--accumulate-allreduce-grads-in-fp32", c.accumulate_allreduce_grads_in_fp32,
+                   "Accepted; main gradients always are fp32");
+}
+
+void add_recomputation(Flags& flags, TrainConfig& c) {
+  flags.section("Recomputation of activations");
+  flags.add_switch("--recompute-activations", c.recompute_activations,
+                   "The same as --recompute-granularity selective");
+  flags.add("--recompute-granularity", c.recompute_granularity,
+            "selective: core attention; full: whole layers, see --recompute-method");
+  flags.add("--recompute-method", c.recompute_method,
+            "uniform: groups of --recompute-num-layers; block: the first --recompute-num-layers");
+  flags.add("--recompute-num-layers", c.recompute_num_layers,
+            "Layers of a group or block (0: 1); the last group may have fewer");
+  flags.add_switch("--distribute-saved-activations", c.distribute_saved_activations,
+                   "Tensor-parallel ranks share the saved layer inputs; needs full recomputation");
+}
+
+void add_precision(Flags& flags, TrainConfig& c) {
+  flags.section("Precision");
+  flags.add_switch("--bf16", c.bf16, "bf16 parameters and activations, fp32 main parameters");
+  flags.add_switch("--fp16", c.fp16, "fp16 parameters and activations, fp32 main parameters");
+  flags.add("--loss-scale", c.loss_scale, "Constant loss scale; without it --fp16 scales itself");
+  flags.add("--initial-loss-scale", c.initial_loss_scale, "Where dynamic scaling starts");
+  flags.add("--min-loss-scale", c.min_loss_scale, "Dynamic scaling does not go below");
+  flags.add("--loss-scale-window", c.loss_scale_window,
+            "Steps without overflow that double the scale");
+  flags.add("--hysteresis", c.hysteresis, "Overflows that halve the scale");
+  flags.add_switch("--fp32-residual-connection", c.fp32_residual_connection,
+                   "The residual stream stays fp32");
 }
 
 void add_checkpoints(Flags& flags, TrainConfig& c) {
@@ -101,12 +160,14 @@ void add_data(Flags& flags, TrainConfig& c) {
   flags.section("Logging");
   flags.add("--log-interval", c.log_interval, "Iterations between log lines");
   flags.add_switch("--log-throughput", c.log_throughput, "TFLOP/s in the log line");
+  flags.add_switch("--log-num-zeros-in-grad", c.log_num_zeros_in_grad,
+                   "The number of gradients that are 0 in the log line");
 }
 
 void add_own(Flags& flags, TrainConfig& c) {
   flags.section("Phalanx's own");
   flags.add("--threads-per-rank", c.threads_per_rank,
-            "CPU threads; they decide bits (0: all cores)");
+            "CPU threads of each rank; they decide bits (0: cores / ranks)");
   flags.add_switch("--allow-different-threads", c.allow_different_threads,
                    "Resume although the checkpoint was made with other threads");
   flags.add("--matmul-precision", c.matmul_precision,
@@ -122,6 +183,9 @@ void add_train_flags(Flags& flags, TrainConfig& config) {
   add_network(flags, config);
   add_regularisation(flags, config);
   add_training(flags, config);
+  add_precision(flags, config);
+  add_ranks(flags, config);
+  add_recomputation(flags, config);
   add_checkpoints(flags, config);
   add_data(flags, config);
   add_own(flags, config);

@@ -6,7 +6,7 @@
 
 namespace phalanx {
 
-// All flags of `pretrain gpt`; `plan gpt` takes the same.
+// The flags that `pretrain gpt` and `plan gpt` share. Each adds its own for the size of the world.
 void add_train_flags(Flags& flags, TrainConfig& config);
 
 }  // namespace phalanx

@@ -8,16 +8,14 @@
 namespace phalanx {
 namespace {
 
-constexpr std::int64_t kParameterAlignment = 64;  // elements
-
-// Views of one flat allocation, by ParamId.
-std::vector<Tensor> carve(const nn::ParamTable& table, const FlatLayout& layout, DType dtype,
+// Views of one flat buffer, by ParamId.
+std::vector<Tensor> carve(const nn::ParamTable& table, const FlatLayout& layout,
                           const Tensor& flat) {
   std::vector<Tensor> views;
   for (ParamId id = 0; id < table.size(); ++id) {
-    const auto i = static_cast<std::size_t>(id);
-    views.push_back(dense_tensor(*flat.arena, flat.offset + layout.offsets[i] * size_of(dtype),
-                                 dtype, table[id].local_shape));
+    const Shape& shape = table[id].local_shape;
+    const std::int64_t offset = layout.offsets[static_cast<std::size_t>(id)];
+    views.push_back(flat.slice(0, offset, shape.count()).reshape(shape));
   }
   return views;
 }
@@ -33,38 +31,49 @@ DType storage_type(const nn::ParamTable& table) {
 
 }  // namespace
 
-FlatLayout flat_layout(const nn::ParamTable& table) {
-  FlatLayout layout;
-  layout.offsets.resize(table.specs().size());
-  for (ParamId id = table.size(); id-- > 0;) {
-    layout.offsets[static_cast<std::size_t>(id)] = layout.elements;
-    layout.elements =
-        round_up(layout.elements + table[id].local_shape.count(), kParameterAlignment);
-  }
-  return layout;
-}
-
 ParameterStore::ParameterStore(const nn::ParamTable& table, Arena& parameters,
-                               Arena& main_parameters)
-    : table_(&table), layout_(flat_layout(table)) {
+                               Arena& main_parameters, const OptimizerShard& shard)
+    : table_(&table),
+      layout_(flat_layout(table, shard.ranks)),
+      buckets_(cut_buckets(layout_, shard.bucket_size, shard.ranks)),
+      shard_(shard_of(buckets_, shard.rank, shard.ranks)),
+      segments_(segments_of(table, layout_, shard_)),
+      is_sharded_(shard.ranks > 1) {
   const DType storage = storage_type(table);
   const DType full = nn::full_precision(storage);
   has_main_parameters_ = storage != full;
-  weights_ = carve(table, layout_, storage, parameters.allocate(storage, {layout_.elements}));
-  mains_ = has_main_parameters_
-               ? carve(table, layout_, full, main_parameters.allocate(full, {layout_.elements}))
-               : weights_;
+  flat_ = parameters.allocate(storage, {layout_.elements});
+  weights_ = carve(table, layout_, flat_);
+  if (has_main_parameters_) mains_ = main_parameters.allocate(full, {total_count(shard_)});
 }
 
-void ParameterStore::initialise(Context& context, PhiloxKey key) const {
+Tensor ParameterStore::weight(const Segment& segment) const {
+  return flat_.slice(0, segment.flat, segment.count);
+}
+
+Tensor ParameterStore::main(const Segment& segment) const {
+  return has_main_parameters_ ? mains_.slice(0, segment.local, segment.count) : weight(segment);
+}
+
+Tensor ParameterStore::main(ParamId id) const {
+  if (!has_main_parameters_) return weight(id);
+  PHALANX_CHECK(!is_sharded_, "{} is spread over ranks", (*table_)[id].name);
+  const Shape& shape = (*table_)[id].local_shape;
+  const std::int64_t offset = layout_.offsets[static_cast<std::size_t>(id)];
+  return mains_.slice(0, offset, shape.count()).reshape(shape);
+}
+
+void ParameterStore::initialise(Context& context, PhiloxKey key, const Tensor& scratch) const {
+  const auto drawn = has_main_parameters_ ? carve(*table_, layout_, scratch) : weights_;
   for (ParamId id = 0; id < table_->size(); ++id) {
     const ParamSpec& spec = (*table_)[id];
+    const Tensor& parameter = drawn[static_cast<std::size_t>(id)];
     if (spec.initialiser.kind == Initialiser::Kind::kConstant) {
-      ops::fill(context, {.x = main(id), .value = spec.initialiser.value});
+      ops::fill(context, {.x = parameter, .value = spec.initialiser.value});
       continue;
     }
     const Tensor matrix =
-        main(id).reshape({matrix_rows(spec.local_shape), matrix_columns(spec.local_shape)});
+        parameter.reshape({matrix_rows(spec.local_shape), matrix_columns(spec.local_shape)});
     if (true_count(spec) < matrix.count()) ops::fill(context, {.x = matrix, .value = 0.0});
     for (const ParamBox& box : spec.boxes) {
       ops::normal(
@@ -78,20 +87,26 @@ void ParameterStore::initialise(Context& context, PhiloxKey key) const {
            .first_column = box.global_column});
     }
   }
-  round_to_storage(context);
+  if (!has_main_parameters_) return;
+  for (ParamId id = 0; id < table_->size(); ++id) {
+    ops::copy(context, {.destination = weight(id), .source = drawn[static_cast<std::size_t>(id)]});
+  }
+  for (const Segment& segment : segments_) {
+    ops::copy(context, {.destination = main(segment),
+                        .source = scratch.slice(0, segment.flat, segment.count)});
+  }
 }
 
 void ParameterStore::round_to_storage(Context& context) const {
   if (!has_main_parameters_) return;
-  for (ParamId id = 0; id < table_->size(); ++id) {
-    ops::copy(context, {.destination = weight(id), .source = main(id)});
+  for (const Segment& segment : segments_) {
+    ops::copy(context, {.destination = weight(segment), .source = main(segment)});
   }
 }
 
 GradientStore::GradientStore(const nn::ParamTable& table, const FlatLayout& layout, DType dtype,
                              std::int64_t tokens_per_step, Arena& arena)
-    : flat_(arena.allocate(dtype, {layout.elements})),
-      gradients_(carve(table, layout, dtype, flat_)) {
+    : flat_(arena.allocate(dtype, {layout.elements})), gradients_(carve(table, layout, flat_)) {
   for (ParamId id = 0; id < table.size(); ++id) {
     if (table[id].tied_embedding) tied_ = id;
   }

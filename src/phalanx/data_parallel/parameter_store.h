@@ -1,46 +1,65 @@
 #pragma once
-// Parameters and their main gradients as dense ranges of flat buffers. Parameters lie in reverse
-// order of registration, about the order in which their gradients become ready, each at a multiple
-// of 64 elements; so buckets and ZeRO shards are plain ranges.
+// Parameters and their main gradients as dense ranges of flat buffers (flat_layout.h). With a
+// distributed optimizer (ZeRO stage 1: Rajbhandari et al., ZeRO, 2020) a rank keeps fp32 main
+// parameters and optimizer states for its shard alone.
 
 #include <vector>
 
+#include "phalanx/data_parallel/flat_layout.h"
 #include "phalanx/nn/param_table.h"
 #include "phalanx/nn/pass.h"
 
 namespace phalanx {
 
-// Offsets in elements.
-struct FlatLayout {
-  std::vector<std::int64_t> offsets;  // by ParamId
-  std::int64_t elements = 0;
+// How the optimizer's share of a rank is cut out of the flat buffers.
+struct OptimizerShard {
+  int rank = 0;
+  int ranks = 1;
+  std::int64_t bucket_size = 0;  // elements; 0: one bucket
 };
-FlatLayout flat_layout(const nn::ParamTable& table);
 
 class ParameterStore {
  public:
-  // Parameters in their storage type; fp32 main parameters only where that is a 16-bit type.
-  ParameterStore(const nn::ParamTable& table, Arena& parameters, Arena& main_parameters);
+  // Parameters in their storage type; fp32 main parameters, of the shard, only where that is a
+  // 16-bit type.
+  ParameterStore(const nn::ParamTable& table, Arena& parameters, Arena& main_parameters,
+                 const OptimizerShard& shard = {});
 
   const nn::ParamTable& table() const { return *table_; }
   const FlatLayout& layout() const { return layout_; }
+  const std::vector<FlatRange>& buckets() const { return buckets_; }
+  // What this rank's optimizer updates: everything, or a part of every bucket.
+  const std::vector<FlatRange>& shard() const { return shard_; }
+  const std::vector<Segment>& segments() const { return segments_; }
+  bool is_sharded() const { return is_sharded_; }
+
   nn::Weights weights() const { return {weights_}; }
-  // The parameter in storage type and in full precision; the same tensor where the storage is full.
+  const Tensor& flat() const { return flat_; }
   const Tensor& weight(ParamId id) const { return weights_[static_cast<std::size_t>(id)]; }
-  const Tensor& main(ParamId id) const { return mains_[static_cast<std::size_t>(id)]; }
   bool has_main_parameters() const { return has_main_parameters_; }
+  // The segment in storage type and in full precision; the same tensor where the storage is full.
+  Tensor weight(const Segment& segment) const;
+  Tensor main(const Segment& segment) const;
+  // The whole parameter in full precision, where nothing is sharded.
+  Tensor main(ParamId id) const;
 
   // Draws every parameter from its specification: global coordinates, so any layout starts from the
-  // same numbers.
-  void initialise(Context& context, PhiloxKey key) const;
-  // Rounds main parameters into the storage type.
+  // same numbers. `scratch` (fp32, of the layout's size; the gradients before the first step) is
+  // where they are drawn if main parameters exist.
+  void initialise(Context& context, PhiloxKey key, const Tensor& scratch) const;
+  // Rounds main parameters into the storage type. Of a shard, other ranks' parts are theirs to
+  // round.
   void round_to_storage(Context& context) const;
 
  private:
   const nn::ParamTable* table_;
   FlatLayout layout_;
+  std::vector<FlatRange> buckets_, shard_;
+  std::vector<Segment> segments_;
+  bool is_sharded_;
   bool has_main_parameters_;
-  std::vector<Tensor> weights_, mains_;
+  Tensor flat_, mains_;
+  std::vector<Tensor> weights_;
 };
 
 class GradientStore {
@@ -52,6 +71,12 @@ class GradientStore {
 
   nn::Gradients gradients() const { return {gradients_, sparse_}; }
   const Tensor& gradient(ParamId id) const { return gradients_[static_cast<std::size_t>(id)]; }
+  const Tensor& flat() const { return flat_; }
+  Tensor gradient(const Segment& segment) const {
+    return flat_.slice(0, segment.flat, segment.count);
+  }
+  // The parameter with a second accumulator, or -1.
+  ParamId tied_embedding() const { return tied_; }
 
   // Once, before the first step: no slot of the sparse accumulator is in use.
   void initialise(Context& context) const;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "phalanx/data_parallel/test_support.h"
 #include "phalanx/nn/embedding.h"
 #include "phalanx/nn/test_support.h"
 #include "phalanx/ops/ref/ref_backend.h"
@@ -19,19 +20,13 @@ class Stores : public testing::Test {
   Arena memory_{"memory", 4 << 20};
   Arena workspace_{"workspace", 1 << 20};
   Context context_{.backend = *backend_, .workspace = workspace_};
+
+  // Where values are drawn: the gradients before the first step.
+  Tensor scratch_of(const ParameterStore& store) {
+    return memory_.allocate(nn::full_precision(store.flat().dtype), {store.layout().elements});
+  }
   PhiloxKey key_ = random_key(5, RandomPurpose::kInitialisation);
 };
-
-TEST(FlatLayout, LastParameterFirstAtMultiplesOf64) {
-  nn::ParamTable table;
-  table.add(whole_parameter("a", {10, 10}, DType::kF32, kNormal));
-  table.add(whole_parameter("b", {7}, DType::kF32, {}));
-  table.add(whole_parameter("c", {5, 13}, DType::kF32, kNormal, 8));
-  table.add(whole_parameter("d", {64}, DType::kF32, {}));
-  const FlatLayout layout = flat_layout(table);
-  EXPECT_EQ(layout.offsets, (std::vector<std::int64_t>{256, 192, 64, 0}));
-  EXPECT_EQ(layout.elements, 384);
-}
 
 TEST_F(Stores, OneStorageType) {
   nn::ParamTable table;
@@ -54,7 +49,7 @@ TEST_F(Stores, StorageIsTheRoundedMainParameter) {
   table.add(whole_parameter("b", {5}, DType::kBF16, {Initialiser::Kind::kConstant, 1.0}));
   const ParameterStore store(table, memory_, memory_);
   EXPECT_TRUE(store.has_main_parameters());
-  store.initialise(context_, key_);
+  store.initialise(context_, key_, scratch_of(store));
   const auto main = values_of(store.main(0));
   const auto stored = values_of(store.weight(0));
   EXPECT_NE(main, stored);
@@ -71,17 +66,17 @@ TEST_F(Stores, InitialValuesBelongToNames) {
   table.add(whole_parameter("a", {6, 8}, DType::kF64, kNormal));
   table.add(whole_parameter("b", {6, 8}, DType::kF64, kNormal));
   const ParameterStore store(table, memory_, memory_);
-  store.initialise(context_, key_);
+  store.initialise(context_, key_, scratch_of(store));
   nn::ParamTable swapped;
   swapped.add(whole_parameter("b", {6, 8}, DType::kF64, kNormal));
   swapped.add(whole_parameter("c", {3}, DType::kF64, {}));
   swapped.add(whole_parameter("a", {6, 8}, DType::kF64, kNormal));
   const ParameterStore other(swapped, memory_, memory_);
-  other.initialise(context_, key_);
+  other.initialise(context_, key_, scratch_of(other));
   EXPECT_EQ(values_of(store.main(0)), values_of(other.main(2)));
   EXPECT_EQ(values_of(store.main(1)), values_of(other.main(0)));
   EXPECT_NE(values_of(store.main(0)), values_of(store.main(1)));
-  other.initialise(context_, random_key(6, RandomPurpose::kInitialisation));
+  other.initialise(context_, random_key(6, RandomPurpose::kInitialisation), scratch_of(other));
   EXPECT_NE(values_of(store.main(0)), values_of(other.main(2)));
   // Box-Muller of the first block of the parameter's coordinate (base/philox.h).
   const auto block = normal_block(key_, parameter_coordinate("a"), 0);
@@ -102,13 +97,13 @@ TEST_F(Stores, ACutParameterStartsAsItsPartOfTheWhole) {
   nn::ParamTable whole_table;
   whole_table.add(whole_parameter("a", {6, 8}, DType::kF64, kNormal));
   const ParameterStore whole(whole_table, memory_, memory_);
-  whole.initialise(context_, key_);
+  whole.initialise(context_, key_, scratch_of(whole));
   const ref::Array expected = ref::read(whole.main(0));
   for (const ParamSpec& spec : {rows, columns}) {
     nn::ParamTable table;
     table.add(spec);
     const ParameterStore store(table, memory_, memory_);
-    store.initialise(context_, key_);
+    store.initialise(context_, key_, scratch_of(store));
     const ref::Array actual = ref::read(store.main(0));
     for (const ParamBox& box : spec.boxes) {
       for (std::int64_t r = 0; r < box.rows; ++r) {
@@ -126,10 +121,35 @@ TEST_F(Stores, PaddedRowsAreZero) {
   table.add(whole_parameter("a", {5, 4}, DType::kBF16, kNormal, 8));
   const ParameterStore store(table, memory_, memory_);
   ops::fill(context_, {.x = store.main(0), .value = 3.0});
-  store.initialise(context_, key_);
+  store.initialise(context_, key_, scratch_of(store));
   for (const Tensor& tensor : {store.main(0), store.weight(0)}) {
     for (const double value : values_of(tensor.slice(0, 0, 5))) EXPECT_NE(value, 0.0);
     for (const double value : values_of(tensor.slice(0, 5, 3))) EXPECT_EQ(value, 0.0);
+  }
+}
+
+// A rank's main parameters are its part of the whole's, and it has all weights.
+TEST_F(Stores, AShardStartsAsItsPartOfTheWhole) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const StoreRank whole(uneven_table(dtype));
+    for (int rank = 0; rank < 3; ++rank) {
+      const StoreRank part(uneven_table(dtype), {.rank = rank, .ranks = 3, .bucket_size = 20000});
+      EXPECT_TRUE(part.parameters.is_sharded());
+      EXPECT_EQ(part.parameters.has_main_parameters(), dtype == DType::kBF16);
+      for (ParamId id = 0; id < part.table.size(); ++id) {
+        EXPECT_EQ(values_of(part.parameters.weight(id)), values_of(whole.parameters.weight(id)));
+      }
+      for (const Segment& segment : part.parameters.segments()) {
+        const Tensor parameter = whole.parameters.main(segment.id);
+        EXPECT_EQ(
+            values_of(part.parameters.main(segment)),
+            values_of(
+                parameter.reshape({parameter.count()}).slice(0, segment.begin, segment.count)));
+      }
+      if (dtype == DType::kBF16) {
+        EXPECT_THROW(part.parameters.main(0), InternalError);
+      }
+    }
   }
 }
 

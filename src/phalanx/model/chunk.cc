@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "phalanx/base/error.h"
+#include "phalanx/ops/elementwise.h"
+
 namespace phalanx {
 namespace {
 
@@ -24,75 +27,160 @@ std::span<const Tensor> part(std::span<const Tensor> blocks, std::size_t begin, 
   return blocks.subspan(begin, count);
 }
 
+Shape empty_shape(const nn::BatchShape& /*batch*/) { return {0}; }
+
+std::function<Shape(const nn::BatchShape&)> stream_shape(std::int64_t width) {
+  return [width](const nn::BatchShape& batch) {
+    return Shape{batch.stream_sequence(), batch.micro_batch, width};
+  };
+}
+
 }  // namespace
 
-Chunk::Chunk(std::vector<std::unique_ptr<nn::Unit>> units) : units_(std::move(units)) {
+Chunk::Chunk(std::vector<std::unique_ptr<nn::Unit>> units, const RecomputePlan& recompute)
+    : units_(std::move(units)), recompute_(recompute), places_(units_.size()) {
   PHALANX_CHECK(!units_.empty(), "a chunk needs a unit");
-  std::size_t next = 0;
-  std::size_t inputs = next;
-  std::size_t input_gradients = next + units_.front()->inputs().size();
-  next = input_gradients + units_.front()->inputs().size();
-  for (const auto& unit : units_) {
-    const std::size_t slots = next;
-    const std::size_t outputs = slots + unit->saved_slots().size();
-    const std::size_t output_gradients = outputs + unit->outputs().size();
-    places_.push_back({inputs, input_gradients, slots, outputs, output_gradients});
-    inputs = outputs;
-    input_gradients = output_gradients;
-    next = output_gradients + unit->outputs().size();
-  }
   for (std::size_t u = 1; u < units_.size(); ++u) {
     PHALANX_CHECK(units_[u]->inputs().size() == units_[u - 1]->outputs().size(),
                   "{} does not fit behind {}", units_[u]->name(), units_[u - 1]->name());
   }
+  form_groups();
+  add_stream(0);
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    add_slots(u);
+    add_stream(u + 1);
+  }
+}
+
+void Chunk::form_groups() {
+  if (recompute_.method == RecomputePlan::Method::kNone) return;
+  const bool uniform = recompute_.method == RecomputePlan::Method::kUniform;
+  const auto longest = uniform ? static_cast<std::size_t>(recompute_.num_layers) : 1;
+  std::int64_t left = uniform ? num_units() : recompute_.num_layers;
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    if (!units_[u]->recomputable() || left-- <= 0) continue;
+    const bool joins = !groups_.empty() && groups_.back().last + 1 == u &&
+                       groups_.back().last - groups_.back().first + 1 < longest;
+    if (joins) {
+      groups_.back().last = u;
+    } else {
+      groups_.push_back({u, u});
+    }
+    places_[u].group = static_cast<int>(groups_.size()) - 1;
+  }
+}
+
+bool Chunk::begins_group(std::size_t u) const {
+  const int group = places_[u].group;
+  return group >= 0 && groups_[static_cast<std::size_t>(group)].first == u;
+}
+
+std::size_t Chunk::add(Entry entry) {
+  entries_.push_back(std::move(entry));
+  return entries_.size() - 1;
+}
+
+// The streams between unit u - 1 and unit u, and their gradients; u runs from 0 (chunk input) to
+// num_units (chunk output).
+void Chunk::add_stream(std::size_t u) {
+  const bool has_consumer = u < units_.size();
+  const std::size_t producer = u == 0 ? 0 : u - 1;
+  const std::size_t consumer = has_consumer ? u : u - 1;
+  const auto& streams = has_consumer ? units_[u]->inputs() : units_[u - 1]->outputs();
+  const PassPoint made{PassKind::kForward, static_cast<int>(producer)};
+  const PassPoint used{PassKind::kForward, static_cast<int>(consumer)};
+  const PassPoint read{has_consumer ? pass_of(units_[u]->input_last_reader()) : PassKind::kForward,
+                       static_cast<int>(consumer)};
+  const bool recomputed_consumer = has_consumer && places_[u].group >= 0;
+  const bool is_group_input = has_consumer && begins_group(u);
+  const bool is_shared = is_group_input && recompute_.input_shards > 1;
+  const bool lives_twice = recomputed_consumer && (!is_group_input || is_shared);
+
+  std::size_t forward = entries_.size();
+  for (const auto& stream : streams) {
+    add({stream.name, stream.dtype, stream_shape(stream.width), made, lives_twice ? used : read,
+         used.unit});
+  }
+  std::size_t backward = forward;
+  if (lives_twice) {
+    const Group& group = groups_[static_cast<std::size_t>(places_[u].group)];
+    const PassPoint recomputed{PassKind::kBackwardInput, static_cast<int>(group.last)};
+    if (is_shared) {
+      places_[u].input_share = entries_.size();
+      for (const auto& stream : streams) {
+        add({stream.name + " (share)", stream.dtype,
+             [width = stream.width, shards = recompute_.input_shards](const nn::BatchShape& batch) {
+               return Shape{batch.rows() * width / shards};
+             },
+             used, recomputed, used.unit});
+      }
+    }
+    backward = entries_.size();
+    for (const auto& stream : streams) {
+      add({stream.name + " (recomputed)", stream.dtype, stream_shape(stream.width), recomputed,
+           read});
+    }
+  }
+  const std::size_t gradients = entries_.size();
+  for (const auto& stream : streams) {
+    add({stream.name + " gradient",
+         stream.dtype,
+         stream_shape(stream.width),
+         {PassKind::kBackwardInput, used.unit},
+         {PassKind::kBackwardInput, made.unit}});
+  }
+  if (has_consumer) {
+    places_[u].forward.inputs = forward;
+    places_[u].backward.inputs = backward;
+    places_[u].input_gradients = gradients;
+  }
+  if (u > 0) {
+    places_[u - 1].forward.outputs = forward;
+    places_[u - 1].backward.outputs = backward;
+    places_[u - 1].output_gradients = gradients;
+  }
+}
+
+void Chunk::add_slots(std::size_t u) {
+  const nn::Unit& unit = *units_[u];
+  UnitBlocks& at = places_[u];
+  const PassPoint here{PassKind::kForward, static_cast<int>(u)};
+  const bool recomputed = at.group >= 0;
+  at.forward.slots = entries_.size();
+  if (recomputed) {
+    // What only backward writes does not exist before it.
+    for (const auto& slot : unit.saved_slots()) {
+      const bool forward = slot.born == nn::Born::kForward;
+      add({unit.name() + ": " + slot.name, slot.dtype,
+           forward ? slot.shape : Entry::ShapeOf(empty_shape), here, here, here.unit});
+    }
+  }
+  at.backward.slots = entries_.size();
+  for (const auto& slot : unit.saved_slots()) {
+    const std::string name = unit.name() + ": " + slot.name + (recomputed ? " (recomputed)" : "");
+    PassPoint born{PassKind::kBackwardInput, here.unit};
+    if (slot.born == nn::Born::kForward) {
+      born = recomputed
+                 ? PassPoint{PassKind::kBackwardInput,
+                             static_cast<int>(groups_[static_cast<std::size_t>(at.group)].last)}
+                 : here;
+    }
+    add({name, slot.dtype, slot.shape, born, {pass_of(slot.last_reader), here.unit}, here.unit});
+  }
+  if (!recomputed) at.forward.slots = at.backward.slots;
 }
 
 std::vector<SavedBlock> Chunk::saved_blocks(const nn::BatchShape& shape, bool forward_only) const {
   std::vector<SavedBlock> blocks;
-  const int last_unit = num_units() - 1;
-  // A stream between unit u - 1 and unit u, and its gradient; u runs from 0 (chunk input) to
-  // num_units (chunk output).
-  const auto add_streams = [&](const std::vector<nn::StreamSpec>& streams, int u) {
-    const int producer = std::max(u - 1, 0);
-    const int consumer = std::min(u, last_unit);
-    const bool has_consumer = u <= last_unit;
-    const LastReader reader = has_consumer && !forward_only
-                                  ? units_[static_cast<std::size_t>(u)]->input_last_reader()
-                                  : LastReader::kForward;
-    for (const auto& stream : streams) {
-      const Shape extents{shape.sequence, shape.micro_batch, stream.width};
-      blocks.push_back({stream.name,
-                        stream.dtype,
-                        extents,
-                        {PassKind::kForward, producer},
-                        {pass_of(reader), consumer}});
+  for (const Entry& entry : entries_) {
+    SavedBlock block{entry.name, entry.dtype, entry.shape(shape), entry.born, entry.last};
+    if (forward_only) {
+      const bool exists = entry.born.pass == PassKind::kForward;
+      if (!exists) block.shape[0] = 0;
+      block.born = {PassKind::kForward, exists ? entry.born.unit : 0};
+      block.last = {PassKind::kForward, exists ? entry.forward_last : 0};
     }
-    for (const auto& stream : streams) {
-      const Shape extents{forward_only ? 0 : shape.sequence, shape.micro_batch, stream.width};
-      const PassKind pass = forward_only ? PassKind::kForward : PassKind::kBackwardInput;
-      blocks.push_back({stream.name + " gradient",
-                        stream.dtype,
-                        extents,
-                        {pass, forward_only ? producer : consumer},
-                        {pass, forward_only ? consumer : producer}});
-    }
-  };
-  add_streams(inputs(), 0);
-  for (int u = 0; u <= last_unit; ++u) {
-    const auto& unit = *units_[static_cast<std::size_t>(u)];
-    for (const auto& slot : unit.saved_slots()) {
-      Shape extents = slot.shape(shape);
-      PassKind born =
-          slot.born == nn::Born::kForward ? PassKind::kForward : PassKind::kBackwardInput;
-      PassKind last = pass_of(slot.last_reader);
-      if (forward_only) {
-        if (born != PassKind::kForward) extents[0] = 0;
-        born = PassKind::kForward;
-        last = PassKind::kForward;
-      }
-      blocks.push_back({unit.name() + ": " + slot.name, slot.dtype, extents, {born, u}, {last, u}});
-    }
-    add_streams(unit.outputs(), u + 1);
+    blocks.push_back(std::move(block));
   }
   return blocks;
 }
@@ -102,21 +190,61 @@ void Chunk::forward_unit(nn::Pass& pass, std::span<const Tensor> blocks, nn::Uni
   const nn::Unit& unit = *units_[u];
   const UnitBlocks& at = places_[u];
   hooks.before(unit, PassKind::kForward, microbatch);
-  unit.forward(pass, part(blocks, at.inputs, unit.inputs().size()),
-               part(blocks, at.outputs, unit.outputs().size()),
-               nn::Saved(part(blocks, at.slots, unit.saved_slots().size())));
+  const auto inputs = part(blocks, at.forward.inputs, unit.inputs().size());
+  if (begins_group(u) && recompute_.input_shards > 1) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor& share = blocks[at.input_share + i];
+      const std::int64_t begin = pass.region.layout().rank * share.count();
+      ops::copy(pass.ops,
+                {.destination = share,
+                 .source = inputs[i].reshape({inputs[i].count()}).slice(0, begin, share.count())});
+    }
+  }
+  unit.forward(pass, inputs, part(blocks, at.forward.outputs, unit.outputs().size()),
+               nn::Saved(part(blocks, at.forward.slots, unit.saved_slots().size())));
   hooks.after(unit, PassKind::kForward, microbatch);
+}
+
+void Chunk::recompute(nn::Pass& pass, std::span<const Tensor> blocks, const Group& group) const {
+  const std::size_t num_inputs = units_[group.first]->inputs().size();
+  if (recompute_.input_shards > 1) {
+    const UnitBlocks& at = places_[group.first];
+    for (std::size_t i = 0; i < num_inputs; ++i) {
+      const Tensor& input = blocks[at.backward.inputs + i];
+      pass.finish(pass.region.group().all_gather(pass.ops, input.reshape({input.count()}),
+                                                 blocks[at.input_share + i]));
+    }
+  }
+  for (std::size_t u = group.first; u <= group.last; ++u) {
+    const nn::Unit& unit = *units_[u];
+    const PassBlocks& at = places_[u].backward;
+    const auto inputs = part(blocks, at.inputs, unit.inputs().size());
+    const nn::Saved saved(part(blocks, at.slots, unit.saved_slots().size()));
+    if (u == group.last) {
+      unit.recompute(pass, inputs, saved);
+    } else {
+      unit.forward(pass, inputs, part(blocks, at.outputs, unit.outputs().size()), saved);
+    }
+  }
+}
+
+Chunk::BackwardTensors Chunk::backward_tensors(std::span<const Tensor> blocks,
+                                               std::size_t u) const {
+  const nn::Unit& unit = *units_[u];
+  const UnitBlocks& at = places_[u];
+  return {.inputs = part(blocks, at.backward.inputs, unit.inputs().size()),
+          .output_gradients = part(blocks, at.output_gradients, unit.outputs().size()),
+          .input_gradients = part(blocks, at.input_gradients, unit.inputs().size()),
+          .slots = part(blocks, at.backward.slots, unit.saved_slots().size())};
 }
 
 void Chunk::backward_input_unit(nn::Pass& pass, std::span<const Tensor> blocks,
                                 nn::UnitHooks& hooks, int microbatch, std::size_t u) const {
   const nn::Unit& unit = *units_[u];
-  const UnitBlocks& at = places_[u];
   hooks.before(unit, PassKind::kBackwardInput, microbatch);
-  unit.backward_input(pass, part(blocks, at.inputs, unit.inputs().size()),
-                      part(blocks, at.output_gradients, unit.outputs().size()),
-                      part(blocks, at.input_gradients, unit.inputs().size()),
-                      nn::Saved(part(blocks, at.slots, unit.saved_slots().size())));
+  const BackwardTensors at = backward_tensors(blocks, u);
+  unit.backward_input(pass, at.inputs, at.output_gradients, at.input_gradients,
+                      nn::Saved(at.slots));
   hooks.after(unit, PassKind::kBackwardInput, microbatch);
 }
 
@@ -124,12 +252,25 @@ void Chunk::backward_weight_unit(nn::Pass& pass, std::span<const Tensor> blocks,
                                  const nn::Gradients& gradients, nn::UnitHooks& hooks,
                                  int microbatch, std::size_t u) const {
   const nn::Unit& unit = *units_[u];
-  const UnitBlocks& at = places_[u];
   hooks.before(unit, PassKind::kBackwardWeight, microbatch);
-  unit.backward_weight(pass, part(blocks, at.inputs, unit.inputs().size()),
-                       nn::Saved(part(blocks, at.slots, unit.saved_slots().size())), gradients);
+  const BackwardTensors at = backward_tensors(blocks, u);
+  unit.backward_weight(pass, at.inputs, nn::Saved(at.slots), gradients);
   for (const ParamId id : unit.parameters()) hooks.grad_ready(id, microbatch);
   hooks.after(unit, PassKind::kBackwardWeight, microbatch);
+}
+
+void Chunk::backward_unit(nn::Pass& pass, std::span<const Tensor> blocks,
+                          const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch,
+                          std::size_t u) const {
+  const nn::Unit& unit = *units_[u];
+  hooks.before(unit, PassKind::kBackwardInput, microbatch);
+  hooks.before(unit, PassKind::kBackwardWeight, microbatch);
+  const BackwardTensors at = backward_tensors(blocks, u);
+  unit.backward(pass, at.inputs, at.output_gradients, at.input_gradients, nn::Saved(at.slots),
+                gradients);
+  for (const ParamId id : unit.parameters()) hooks.grad_ready(id, microbatch);
+  hooks.after(unit, PassKind::kBackwardWeight, microbatch);
+  hooks.after(unit, PassKind::kBackwardInput, microbatch);
 }
 
 void Chunk::forward(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
@@ -137,9 +278,17 @@ void Chunk::forward(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHook
   for (std::size_t u = 0; u < units_.size(); ++u) forward_unit(pass, blocks, hooks, microbatch, u);
 }
 
+void Chunk::recompute_before(nn::Pass& pass, std::span<const Tensor> blocks, std::size_t u) const {
+  const int group = places_[u].group;
+  if (group < 0) return;
+  const Group& units = groups_[static_cast<std::size_t>(group)];
+  if (units.last == u) recompute(pass, blocks, units);
+}
+
 void Chunk::backward_input(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
                            int microbatch) const {
   for (std::size_t u = units_.size(); u-- > 0;) {
+    recompute_before(pass, blocks, u);
     backward_input_unit(pass, blocks, hooks, microbatch, u);
   }
 }
@@ -155,8 +304,8 @@ void Chunk::backward_weight(nn::Pass& pass, std::span<const Tensor> blocks,
 void Chunk::backward(nn::Pass& pass, std::span<const Tensor> blocks, const nn::Gradients& gradients,
                      nn::UnitHooks& hooks, int microbatch) const {
   for (std::size_t u = units_.size(); u-- > 0;) {
-    backward_input_unit(pass, blocks, hooks, microbatch, u);
-    backward_weight_unit(pass, blocks, gradients, hooks, microbatch, u);
+    recompute_before(pass, blocks, u);
+    backward_unit(pass, blocks, gradients, hooks, microbatch, u);
   }
 }
 

@@ -28,9 +28,25 @@ struct SavedBlock {
   std::int64_t bytes() const { return shape.count() * size_of(dtype); }
 };
 
+// Full activation recomputation: of a group of layers only the input is kept, and the group runs
+// forward once more before its backward.
+struct RecomputePlan {
+  enum class Method : std::uint8_t {
+    kNone,
+    kUniform,  // all layers, in groups of num_layers
+    kBlock,    // the chunk's first num_layers layers, one by one
+  };
+  Method method = Method::kNone;
+  std::int64_t num_layers = 1;
+  // Ranks of the tensor-parallel group that keep a share of a group's input each, and gather it
+  // again
+  // (--distribute-saved-activations). The input is the same on all of them.
+  int input_shards = 1;
+};
+
 class Chunk {
  public:
-  explicit Chunk(std::vector<std::unique_ptr<nn::Unit>> units);
+  explicit Chunk(std::vector<std::unique_ptr<nn::Unit>> units, const RecomputePlan& recompute = {});
 
   const std::vector<std::unique_ptr<nn::Unit>>& units() const { return units_; }
   int num_units() const { return static_cast<int>(units_.size()); }
@@ -53,10 +69,39 @@ class Chunk {
                 nn::UnitHooks& hooks, int microbatch) const;
 
  private:
-  // Where a unit's tensors lie in the blocks: inputs, their gradients, then its own slots.
-  struct UnitBlocks {
-    std::size_t inputs, input_gradients, slots, outputs, output_gradients;
+  // A block before the batch's shape is known.
+  struct Entry {
+    std::string name;
+    DType dtype;
+    using ShapeOf = std::function<Shape(const nn::BatchShape&)>;
+    ShapeOf shape;
+    PassPoint born, last;
+    int forward_last = 0;  // the last unit whose forward pass touches it, where it is born there
   };
+  // Where the tensors of a unit lie in the blocks. What is recomputed lives twice: during the
+  // forward pass, and from the recomputation on.
+  struct PassBlocks {
+    std::size_t inputs, outputs, slots;
+  };
+  struct UnitBlocks {
+    PassBlocks forward, backward;
+    std::size_t input_gradients, output_gradients;
+    std::size_t input_share;  // of a group's first unit, where inputs are distributed
+    int group = -1;
+  };
+  // Units [first, last] that are recomputed together.
+  struct Group {
+    std::size_t first, last;
+  };
+  void form_groups();
+  void add_stream(std::size_t u);
+  void add_slots(std::size_t u);
+  bool begins_group(std::size_t u) const;
+  std::size_t add(Entry entry);
+  void recompute(nn::Pass& pass, std::span<const Tensor> blocks, const Group& group) const;
+  // Where backward comes to the last unit of a group.
+  void recompute_before(nn::Pass& pass, std::span<const Tensor> blocks, std::size_t unit) const;
+
   void forward_unit(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
                     int microbatch, std::size_t unit) const;
   void backward_input_unit(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
@@ -64,9 +109,19 @@ class Chunk {
   void backward_weight_unit(nn::Pass& pass, std::span<const Tensor> blocks,
                             const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch,
                             std::size_t unit) const;
+  void backward_unit(nn::Pass& pass, std::span<const Tensor> blocks, const nn::Gradients& gradients,
+                     nn::UnitHooks& hooks, int microbatch, std::size_t unit) const;
+  // What a unit's backward passes are given.
+  struct BackwardTensors {
+    std::span<const Tensor> inputs, output_gradients, input_gradients, slots;
+  };
+  BackwardTensors backward_tensors(std::span<const Tensor> blocks, std::size_t unit) const;
 
   std::vector<std::unique_ptr<nn::Unit>> units_;
+  RecomputePlan recompute_;
+  std::vector<Group> groups_;
   std::vector<UnitBlocks> places_;
+  std::vector<Entry> entries_;
 };
 
 }  // namespace phalanx

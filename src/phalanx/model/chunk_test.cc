@@ -40,7 +40,7 @@ TEST_F(Chunks, FusedBackwardIsInputThenWeightBitForBit) {
       gpt.chunk.backward_input(pass, gpt.blocks, gpt.hooks, 0);
       gpt.chunk.backward_weight(pass, gpt.blocks, gpt.all.gradients, gpt.hooks, 0);
     }
-    gpt.join(context_);
+    gpt.all.join(context_);
     gradients[fused ? 1 : 0] = contents(gpt.all.gradient_tensors);
   }
   EXPECT_EQ(gradients[0], gradients[1]);
@@ -117,9 +117,9 @@ TEST_F(Chunks, HooksAroundEveryUnit) {
   hooks.log.clear();
   gpt.chunk.backward(pass, gpt.blocks, gpt.all.gradients, hooks, 3);
   EXPECT_EQ(hooks.log,
-            "<head 1 3\n>head 1 3\n<head 2 3\n>head 2 3\n"
-            "<layer 0 1 3\n>layer 0 1 3\n<layer 0 2 3\n>layer 0 2 3\n"
-            "<embedding 1 3\n>embedding 1 3\n<embedding 2 3\n>embedding 2 3\n");
+            "<head 1 3\n<head 2 3\n>head 2 3\n>head 1 3\n"
+            "<layer 0 1 3\n<layer 0 2 3\n>layer 0 2 3\n>layer 0 1 3\n"
+            "<embedding 1 3\n<embedding 2 3\n>embedding 2 3\n>embedding 1 3\n");
   EXPECT_EQ(static_cast<ParamId>(hooks.ready.size()), gpt.all.table.size());
   for (const auto& [id, times] : hooks.ready) EXPECT_EQ(times, 1) << id;
 }

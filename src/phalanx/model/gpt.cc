@@ -26,7 +26,7 @@ Chunk build_gpt_chunk(const GptConfig& config, const ChunkRange& range, nn::Para
     units.push_back(std::make_unique<nn::LanguageModelHead>(
         table, word_table, config.vocabulary, config.padded_vocabulary, config.transformer));
   }
-  return Chunk(std::move(units));
+  return Chunk(std::move(units), config.recompute);
 }
 
 std::int64_t gpt_parameters(const GptConfig& config) {

@@ -15,6 +15,7 @@ struct GptConfig {
   std::int64_t padded_vocabulary = 0;
   std::int64_t max_positions = 0;
   bool tied_embedding = true;
+  RecomputePlan recompute;
 };
 
 // A chunk of layers [first_layer, first_layer + num_layers), with the embedding in front and the

@@ -74,7 +74,8 @@ GptConfig gpt_config(std::int64_t layers, std::int64_t hidden, std::int64_t head
   return {.transformer = transformer,
           .vocabulary = 50257,
           .padded_vocabulary = padded_vocabulary,
-          .max_positions = 1024};
+          .max_positions = 1024,
+          .recompute = {}};
 }
 
 // GPT-2 124M and GPT-3 175B (Narayanan et al., 2021, equation 2 with untied positions counted).
@@ -121,7 +122,7 @@ ops::GradientCase gpt_case(bool tied, nn::AttentionKernel kernel) {
                 .backward =
                     [gpt](Context& context) {
                       gpt->backward(context);
-                      gpt->join(context);
+                      gpt->all.join(context);
                     },
                 .outputs = {{gpt->all.losses.sum, operands.filled(DType::kF64, {1}, seed)}},
                 .operands = gpt->all.parameter_pairs()};

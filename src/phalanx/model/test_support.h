@@ -18,19 +18,21 @@ inline GptConfig test_gpt_config(bool tied) {
           .vocabulary = 11,
           .padded_vocabulary = 12,
           .max_positions = 7,
-          .tied_embedding = tied};
+          .tied_embedding = tied,
+          .recompute = {}};
 }
 
 // Its parameters, gradients and saved blocks lie in the operands' arena.
 struct GptFixture {
-  GptFixture(ops::Operands& operands, const GptConfig& gpt)
+  // `group` is null for one rank.
+  GptFixture(ops::Operands& operands, const GptConfig& gpt, Communicator* group = nullptr)
       : config(gpt),
         chunk(build_gpt_chunk(gpt, {0, gpt.transformer.num_layers, true, true}, all.table)) {
+    const TensorParallel& tensor = gpt.transformer.tensor;
+    all.region = TensorRegion(tensor, group);
+    if (group != nullptr) all.shape.sequence = 8;
+    all.shape.sequence_shards = tensor.sequence_shards();
     all.allocate(operands, {}, config.vocabulary);
-    if (config.tied_embedding) {
-      all.gradients.embedding = nn::empty_sparse_gradient(
-          operands, config.padded_vocabulary, 2 * all.shape.rows(), config.transformer.hidden);
-    }
     for (const auto& block : chunk.saved_blocks(all.shape, false)) {
       blocks.push_back(operands.output(block.dtype, block.shape));
     }
@@ -46,16 +48,6 @@ struct GptFixture {
     nn::Pass pass = all.pass(context);
     chunk.backward(pass, blocks, all.gradients, hooks, 0);
   }
-  void join(Context& context) const {
-    if (!config.tied_embedding) return;
-    const nn::SparseGradient& sparse = all.gradients.embedding;
-    ops::sparse_embedding_join(context, {.dtable = all.gradient_tensors[0],
-                                         .slots = sparse.slots,
-                                         .rows = sparse.rows,
-                                         .count = sparse.count,
-                                         .values = sparse.values});
-  }
-
   GptConfig config;
   nn::LayerFixture all;
   Chunk chunk;

@@ -6,16 +6,21 @@ Embedding::Embedding(ParamTable& table, std::int64_t vocabulary, std::int64_t pa
                      std::int64_t max_positions, bool tied, const TransformerConfig& config)
     : Unit("embedding"), config_(config), tied_(tied) {
   const Initialiser normal{Initialiser::Kind::kNormal, config.init_deviation};
-  ParamSpec word = whole_parameter("embedding.word_embeddings.weight", {vocabulary, config.hidden},
-                                   config.dtype, normal, padded_vocabulary);
+  ParamSpec word = row_cut_parameter("embedding.word_embeddings.weight",
+                                     {vocabulary, config.hidden}, config.dtype, normal,
+                                     config.tensor.rank, config.tensor.size, padded_vocabulary);
   word.tied_embedding = tied;
   word_ = table.add(std::move(word));
   position_ = table.add(whole_parameter("embedding.position_embeddings.weight",
                                         {max_positions, config.hidden}, config.dtype, normal));
   parameters_ = {word_, position_};
-  outputs_ = {{"hidden states", config.dtype, config.hidden}};
+  outputs_ = {{"hidden states", config.stream_dtype(), config.hidden}};
   dsum_ = slots_.add_rows("embedding gradient", config.dtype, config.hidden, Born::kInputGradient,
                           LastReader::kWeightGradient);
+}
+
+std::int64_t Embedding::first_row(const Pass& pass) const {
+  return config_.tensor.rank * pass.weights[word_].shape[0];
 }
 
 Dropout Embedding::dropout(const Pass& pass) const {
@@ -26,24 +31,33 @@ Dropout Embedding::dropout(const Pass& pass) const {
 
 void Embedding::forward(Pass& pass, std::span<const Tensor> /*inputs*/,
                         std::span<const Tensor> outputs, const Saved& /*saved*/) const {
-  ops::embedding_forward(pass.ops,
-                         {.y = outputs[0], .table = pass.weights[word_], .ids = pass.batch.tokens});
+  const WorkspaceScope scope(pass.ops.workspace);
+  const Tensor words = config_.tensor.sequence
+                           ? pass.scratch_rows(config_.stream_dtype(), config_.hidden)
+                           : outputs[0];
+  ops::embedding_forward(pass.ops, {.y = words,
+                                    .table = pass.weights[word_],
+                                    .ids = pass.batch.tokens,
+                                    .first_row = first_row(pass)});
+  pass.finish(pass.region.leave(pass.ops, words));
   ops::add_positions(pass.ops, {.out = outputs[0],
-                                .x = outputs[0],
+                                .x = pass.region.own(words),
                                 .table = pass.weights[position_],
-                                .ids = pass.batch.position_ids,
+                                .ids = pass.region.own(pass.batch.position_ids),
                                 .dropout = dropout(pass),
-                                .rows = pass.batch.rows});
+                                .rows = pass.stream_rows()});
 }
 
 void Embedding::backward_input(Pass& pass, std::span<const Tensor> /*inputs*/,
                                std::span<const Tensor> output_gradients,
                                std::span<const Tensor> /*input_gradients*/,
                                const Saved& saved) const {
-  ops::dropout_backward(pass.ops, {.dx = saved[dsum_],
+  ops::dropout_backward(pass.ops, {.dx = pass.region.own(saved[dsum_]),
                                    .dout = output_gradients[0],
                                    .dropout = dropout(pass),
-                                   .rows = pass.batch.rows});
+                                   .rows = pass.stream_rows()});
+  // All rows also serve the positions: their gradient is whole on every rank, without a sum.
+  pass.finish(pass.region.enter(pass.ops, saved[dsum_]));
 }
 
 void Embedding::backward_weight(Pass& pass, std::span<const Tensor> /*inputs*/, const Saved& saved,
@@ -55,10 +69,13 @@ void Embedding::backward_weight(Pass& pass, std::span<const Tensor> /*inputs*/, 
                                               .count = sparse.count,
                                               .values = sparse.values,
                                               .ids = pass.batch.tokens,
-                                              .dy = saved[dsum_]});
+                                              .dy = saved[dsum_],
+                                              .first_row = first_row(pass)});
   } else {
-    ops::embedding_gradient(
-        pass.ops, {.dtable = gradients[word_], .ids = pass.batch.tokens, .dy = saved[dsum_]});
+    ops::embedding_gradient(pass.ops, {.dtable = gradients[word_],
+                                       .ids = pass.batch.tokens,
+                                       .dy = saved[dsum_],
+                                       .first_row = first_row(pass)});
   }
   ops::embedding_gradient(
       pass.ops,

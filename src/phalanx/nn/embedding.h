@@ -1,5 +1,7 @@
 #pragma once
-// Word and learned position embeddings with dropout: the first unit of a model.
+// Word and learned position embeddings with dropout: the first unit of a model. The word table is
+// cut over the tensor-parallel group by rows (vocabulary-parallel): a rank looks up the words it
+// has, and leaving the region adds the rows up. Positions are added to the stream.
 
 #include "phalanx/nn/config.h"
 #include "phalanx/nn/unit.h"
@@ -25,6 +27,8 @@ class Embedding final : public Unit {
                        const Gradients& gradients) const override;
 
  private:
+  // The word of this rank's first row.
+  std::int64_t first_row(const Pass& pass) const;
   Dropout dropout(const Pass& pass) const;
 
   const TransformerConfig config_;

@@ -46,8 +46,9 @@ GradientCase linear_case(Linear::Bias bias) {
   return {"linear", bias == Linear::Bias::kInProduct ? "bias" : "bias by the caller",
           [bias](Operands& operands) {
             const auto all = std::make_shared<LayerFixture>();
-            const auto layer = std::make_shared<Linear>(all->table, all->owned, "linear", 7, 5,
-                                                        DType::kF64, 1.0, bias);
+            const auto layer =
+                std::make_shared<Linear>(all->table, all->owned, "linear", 7, 5, test_config(), 1.0,
+                                         Linear::Cut::kColumn, bias);
             all->allocate(operands, {});
             const Tensor x = all->stream(operands, 5);
             const Tensor dx = all->empty_stream(operands, 5);
@@ -81,8 +82,10 @@ GradientCase linear_case(Linear::Bias bias) {
 GradientCase norm_case(bool with_residual) {
   return {"layer_norm", with_residual ? "residual" : "alone", [with_residual](Operands& operands) {
             const auto all = std::make_shared<LayerFixture>();
-            const auto layer = std::make_shared<LayerNorm>(all->table, all->owned, all->slots,
-                                                           "norm", 6, DType::kF64, 1e-5);
+            TransformerConfig config = test_config();
+            config.hidden = 6;
+            const auto layer =
+                std::make_shared<LayerNorm>(all->table, all->owned, all->slots, "norm", config);
             all->allocate(operands, all->slots.slots());
             const Tensor x = all->stream(operands, 6);
             const Tensor dx = all->empty_stream(operands, 6);
@@ -163,18 +166,11 @@ GradientCase embedding_case(bool tied) {
             const auto unit = std::make_shared<Embedding>(all->table, kVocabulary,
                                                           kPaddedVocabulary, 5, tied, config);
             all->allocate(operands, unit->saved_slots(), kVocabulary);
-            all->gradients.embedding =
-                empty_sparse_gradient(operands, kPaddedVocabulary, 10, config.hidden);
             GradientJob job = unit_job(operands, all, unit);
             if (!tied) return job;
             job.backward = [all, backward = job.backward](Context& context) {
               backward(context);
-              const SparseGradient& sparse = all->gradients.embedding;
-              ops::sparse_embedding_join(context, {.dtable = all->gradient_tensors[0],
-                                                   .slots = sparse.slots,
-                                                   .rows = sparse.rows,
-                                                   .count = sparse.count,
-                                                   .values = sparse.values});
+              all->join(context);
             };
             return job;
           }};

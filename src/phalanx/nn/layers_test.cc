@@ -21,7 +21,9 @@ class Layers : public testing::Test {
 
 TEST_F(Layers, NormAppliedAgainIsTheForwardBitForBit) {
   LayerFixture all;
-  const LayerNorm norm(all.table, all.owned, all.slots, "norm", 6, DType::kF64, 1e-5);
+  TransformerConfig config = test_config();
+  config.hidden = 6;
+  const LayerNorm norm(all.table, all.owned, all.slots, "norm", config);
   all.allocate(operands_, all.slots.slots());
   const Tensor x = all.stream(operands_, 6);
   const Tensor y = all.empty_stream(operands_, 6);
@@ -133,6 +135,7 @@ TEST_F(Layers, CachedAttentionIsTheWholePass) {
                 .weights = all.weights,
                 .batch = batch,
                 .shape = shape,
+                .region = {},
                 .training = false,
                 .loss_settings = {},
                 .losses = {},

@@ -1,14 +1,42 @@
 #include "phalanx/nn/linear.h"
 
+#include "phalanx/ops/linear.h"
+
 namespace phalanx::nn {
+namespace {
+
+// Output features are rows of W: what is column-parallel in y = x W^T is cut by rows here.
+ParamSpec weight_spec(const std::string& name, const Shape& shape, const TransformerConfig& config,
+                      double deviation, Linear::Cut cut) {
+  const Initialiser normal{Initialiser::Kind::kNormal, deviation};
+  const auto [rank, size] = std::pair(config.tensor.rank, config.tensor.size);
+  return cut == Linear::Cut::kColumn
+             ? row_cut_parameter(name + ".weight", shape, config.dtype, normal, rank, size)
+             : column_cut_parameter(name + ".weight", shape, config.dtype, normal, rank, size);
+}
+
+ParamSpec bias_spec(const std::string& name, std::int64_t out, const TransformerConfig& config,
+                    Linear::Cut cut) {
+  if (cut == Linear::Cut::kColumn) {
+    return row_cut_parameter(name + ".bias", {out}, config.dtype, {}, config.tensor.rank,
+                             config.tensor.size);
+  }
+  ParamSpec spec = whole_parameter(name + ".bias", {out}, config.dtype, {});
+  spec.reduction = reduction_of_stream(config.tensor);
+  return spec;
+}
+
+}  // namespace
 
 Linear::Linear(ParamTable& table, std::vector<ParamId>& owned, const std::string& name,
-               std::int64_t out, std::int64_t in, DType dtype, double deviation, Bias bias)
-    : out_(out),
+               std::int64_t out, std::int64_t in, const TransformerConfig& config, double deviation,
+               Cut cut, Bias bias)
+    : cut_(cut),
       bias_place_(bias),
-      weight_(table.add(whole_parameter(name + ".weight", {out, in}, dtype,
-                                        {Initialiser::Kind::kNormal, deviation}))),
-      bias_(table.add(whole_parameter(name + ".bias", {out}, dtype, {}))) {
+      weight_(table.add(weight_spec(name, {out, in}, config, deviation, cut))),
+      bias_(table.add(bias_spec(name, out, config, cut))) {
+  PHALANX_CHECK(cut == Cut::kColumn || bias == Bias::kByCaller,
+                "{}: the bias of a row-parallel linear is added once, outside the region", name);
   owned.push_back(weight_);
   owned.push_back(bias_);
 }
@@ -30,7 +58,9 @@ void Linear::backward_weight(Pass& pass, const Tensor& dy, const Tensor& x,
                              const Gradients& gradients) const {
   ops::linear_weight_gradient(pass.ops,
                               {.dweight = gradients[weight_], .dy = dy.rows(), .x = x.rows()});
-  ops::bias_gradient(pass.ops, {.dbias = gradients[bias_], .dy = dy.rows()});
+  // A row-parallel bias was added to this rank's rows of the stream.
+  const Tensor rows = cut_ == Cut::kRow ? pass.region.own(dy) : dy;
+  ops::bias_gradient(pass.ops, {.dbias = gradients[bias_], .dy = rows.rows()});
 }
 
 }  // namespace phalanx::nn

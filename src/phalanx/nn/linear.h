@@ -1,10 +1,13 @@
 #pragma once
-// y = x W^T + b: the layer behind every projection. Its output gradient is kept by the caller for
-// the weight pass.
+// y = x W^T + b: the layer behind every projection, cut over the tensor-parallel group by output
+// features (column-parallel: y is this rank's features) or by input features (row-parallel: x is,
+// and y is a partial sum). The messages that go with it are the caller's, who enters and leaves the
+// region. Its output gradient is kept by the caller for the weight pass.
 
 #include <string>
 #include <vector>
 
+#include "phalanx/nn/config.h"
 #include "phalanx/nn/param_table.h"
 #include "phalanx/nn/pass.h"
 
@@ -14,12 +17,13 @@ class Linear {
  public:
   // Where the bias is added: by the product, or by the fused operation that follows it.
   enum class Bias { kInProduct, kByCaller };
+  enum class Cut { kColumn, kRow };
 
-  // Parameters NAME.weight [out, in], normal with `deviation`, and NAME.bias [out], zero.
+  // Parameters NAME.weight [out, in], normal with `deviation`, and NAME.bias [out], zero: sizes are
+  // global. A row-parallel bias is whole, and added by the caller outside the region.
   Linear(ParamTable& table, std::vector<ParamId>& owned, const std::string& name, std::int64_t out,
-         std::int64_t in, DType dtype, double deviation, Bias bias);
+         std::int64_t in, const TransformerConfig& config, double deviation, Cut cut, Bias bias);
 
-  std::int64_t out_features() const { return out_; }
   ParamId bias() const { return bias_; }
 
   void forward(Pass& pass, const Tensor& y, const Tensor& x) const;
@@ -28,7 +32,7 @@ class Linear {
                        const Gradients& gradients) const;
 
  private:
-  std::int64_t out_;
+  Cut cut_;
   Bias bias_place_;
   ParamId weight_;
   ParamId bias_;

@@ -1,5 +1,6 @@
 #pragma once
 // The MLP sub-layer with its norm and residual: out = x + dropout(fc2(gelu(fc1(norm(x)))) + bias).
+// One tensor-parallel region: fc1 is column-parallel, fc2 row-parallel, GeLU needs no message.
 // Saved: fc1's output; norm and GeLU outputs are computed again where the weight pass needs them.
 
 #include <string>
@@ -18,12 +19,19 @@ class Mlp {
       std::int64_t layer, const TransformerConfig& config);
 
   void forward(Pass& pass, const Tensor& out, const Tensor& x, const Saved& saved) const;
+  // What backward reads of forward, once more: everything up to fc1's output.
+  void recompute(Pass& pass, const Tensor& x, const Saved& saved) const;
   void backward_input(Pass& pass, const Tensor& dx, const Tensor& dout, const Tensor& x,
                       const Saved& saved) const;
   void backward_weight(Pass& pass, const Tensor& x, const Saved& saved,
                        const Gradients& gradients) const;
+  // Both; the weight gradients are computed while the messages of the input gradient are under way.
+  void backward(Pass& pass, const Tensor& dx, const Tensor& dout, const Tensor& x,
+                const Saved& saved, const Gradients& gradients) const;
 
  private:
+  void backward_to_fc1(Pass& pass, const Tensor& dout, const Saved& saved) const;
+  void backward_fc2_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const;
   Dropout dropout(const Pass& pass) const;
   void activation(Pass& pass, const Tensor& y, const Saved& saved) const;
 

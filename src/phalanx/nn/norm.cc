@@ -1,19 +1,27 @@
 #include "phalanx/nn/norm.h"
 
-#include "phalanx/nn/config.h"
-
 namespace phalanx::nn {
+namespace {
+
+ParamSpec stream_vector(std::string name, const TransformerConfig& config, double value) {
+  ParamSpec spec = whole_parameter(std::move(name), {config.hidden}, config.dtype,
+                                   {Initialiser::Kind::kConstant, value});
+  spec.reduction = reduction_of_stream(config.tensor);
+  return spec;
+}
+
+}  // namespace
 
 LayerNorm::LayerNorm(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
-                     const std::string& name, std::int64_t hidden, DType dtype, double epsilon)
-    : epsilon_(epsilon),
-      weight_(table.add(
-          whole_parameter(name + ".weight", {hidden}, dtype, {Initialiser::Kind::kConstant, 1.0}))),
-      bias_(table.add(whole_parameter(name + ".bias", {hidden}, dtype, {}))) {
+                     const std::string& name, const TransformerConfig& config)
+    : epsilon_(config.norm_epsilon),
+      weight_(table.add(stream_vector(name + ".weight", config, 1.0))),
+      bias_(table.add(stream_vector(name + ".bias", config, 0.0))) {
   owned.push_back(weight_);
   owned.push_back(bias_);
-  const DType full = full_precision(dtype);
-  const auto per_row = [](const BatchShape& batch) { return Shape{batch.rows()}; };
+  const DType full = full_precision(config.dtype);
+  const std::int64_t hidden = config.hidden;
+  const auto per_row = [](const BatchShape& batch) { return Shape{batch.stream_rows()}; };
   const auto per_feature = [hidden](const BatchShape& /*batch*/) { return Shape{hidden}; };
   mean_ = slots.add({name + ".mean", full, Born::kForward, LastReader::kWeightGradient, per_row});
   rstd_ = slots.add({name + ".rstd", full, Born::kForward, LastReader::kWeightGradient, per_row});

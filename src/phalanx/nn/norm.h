@@ -1,11 +1,13 @@
 #pragma once
-// Layer normalisation as a layer. Its output is not saved: the weight pass of the linear behind it
-// asks for it again (apply). The sums over rows for its own parameters are taken in the input pass,
-// while the data is at hand, and added to the main gradients in the weight pass.
+// Layer normalisation of the residual stream as a layer. Its output is not saved: the weight pass
+// of the linear behind it asks for it again (apply). The sums over rows for its own parameters are
+// taken in the input pass, while the data is at hand, and added to the main gradients in the weight
+// pass.
 
 #include <string>
 #include <vector>
 
+#include "phalanx/nn/config.h"
 #include "phalanx/nn/param_table.h"
 #include "phalanx/nn/pass.h"
 
@@ -16,7 +18,7 @@ class LayerNorm {
   // Parameters NAME.weight [h], ones, and NAME.bias [h], zeros; saved: the statistics and this
   // microbatch's sums.
   LayerNorm(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
-            const std::string& name, std::int64_t hidden, DType dtype, double epsilon);
+            const std::string& name, const TransformerConfig& config);
 
   void forward(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const;
   void apply(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const;

@@ -8,6 +8,7 @@
 #include "phalanx/mesh/param_spec.h"
 #include "phalanx/nn/saved.h"
 #include "phalanx/ops/backend.h"
+#include "phalanx/parallel/tensor_region.h"
 
 namespace phalanx::nn {
 
@@ -65,11 +66,21 @@ struct Pass {
   const Weights& weights;
   const Batch& batch;
   BatchShape shape;
+  TensorRegion region;
   bool training = true;  // dropout; gradients of the loss
   LossSettings loss_settings;
   LossSums losses;
   KeyValueCache* cache = nullptr;  // generation only
   Tensor logits;                   // generation only: [b, V] f32, of the last position
+
+  // The coordinates of the residual stream's rows.
+  RowCoordinates stream_rows() const {
+    return {.sample = region.own(batch.rows.sample),
+            .position = region.own(batch.rows.position),
+            .document = region.own(batch.rows.document)};
+  }
+  // Runs a message to its end.
+  void finish(const Work& work) const { work.wait(ops.stream); }
 
   // Scratch until the enclosing WorkspaceScope ends.
   Tensor scratch(DType dtype, const Shape& extents) const {
@@ -77,6 +88,9 @@ struct Pass {
   }
   Tensor scratch_rows(DType dtype, std::int64_t width) const {
     return scratch(dtype, {shape.sequence, shape.micro_batch, width});
+  }
+  Tensor scratch_stream(DType dtype, std::int64_t width) const {
+    return scratch(dtype, {shape.stream_sequence(), shape.micro_batch, width});
   }
 };
 

@@ -13,11 +13,14 @@
 namespace phalanx::nn {
 
 // One microbatch: `sequence` positions of `micro_batch` samples; activations are [sequence,
-// micro_batch, h].
+// micro_batch, h]. Of the residual stream a rank holds one of `sequence_shards` equal parts.
 struct BatchShape {
   std::int64_t sequence = 0;
   std::int64_t micro_batch = 0;
+  std::int64_t sequence_shards = 1;
   std::int64_t rows() const { return sequence * micro_batch; }
+  std::int64_t stream_sequence() const { return sequence / sequence_shards; }
+  std::int64_t stream_rows() const { return stream_sequence() * micro_batch; }
 };
 
 enum class Born : std::uint8_t { kForward, kInputGradient };
@@ -39,10 +42,17 @@ class SavedSlots {
     slots_.push_back(std::move(slot));
     return static_cast<SavedId>(slots_.size()) - 1;
   }
-  // [s, b, width], the usual shape.
+  // [s, b, width]: within a tensor-parallel region.
   SavedId add_rows(std::string name, DType dtype, std::int64_t width, Born born, LastReader last) {
     return add({std::move(name), dtype, born, last, [width](const BatchShape& batch) {
                   return Shape{batch.sequence, batch.micro_batch, width};
+                }});
+  }
+  // The same of the residual stream.
+  SavedId add_stream(std::string name, DType dtype, std::int64_t width, Born born,
+                     LastReader last) {
+    return add({std::move(name), dtype, born, last, [width](const BatchShape& batch) {
+                  return Shape{batch.stream_sequence(), batch.micro_batch, width};
                 }});
   }
   const std::vector<SavedSlot>& slots() const { return slots_; }

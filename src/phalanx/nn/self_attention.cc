@@ -17,33 +17,39 @@ SelfAttention::SelfAttention(ParamTable& table, std::vector<ParamId>& owned, Sav
     : config_(config),
       layer_(layer),
       local_layer_(local_layer),
-      norm_(table, owned, slots, prefix + ".input_layernorm", config.hidden, config.dtype,
-            config.norm_epsilon),
+      norm_(table, owned, slots, prefix + ".input_layernorm", config),
       qkv_(table, owned, prefix + ".self_attention.linear_qkv", qkv_width(config), config.hidden,
-           config.dtype, config.init_deviation, Linear::Bias::kInProduct),
+           config, config.init_deviation, Linear::Cut::kColumn, Linear::Bias::kInProduct),
       projection_(table, owned, prefix + ".self_attention.linear_proj", config.hidden,
-                  config.heads * config.head_size, config.dtype,
+                  config.heads * config.head_size, config,
                   config.init_deviation / std::sqrt(2.0 * static_cast<double>(config.num_layers)),
-                  Linear::Bias::kByCaller) {
-  const std::int64_t heads = config.heads;
+                  Linear::Cut::kRow, Linear::Bias::kByCaller) {
+  PHALANX_CHECK(config.query_groups % config.tensor.size == 0,
+                "{} query groups on {} tensor-parallel ranks", config.query_groups,
+                config.tensor.size);
+  const std::int64_t heads = config.local_heads();
   const std::int64_t context_width = heads * config.head_size;
-  qkv_output_ = slots.add_rows("qkv", config.dtype, qkv_width(config), Born::kForward,
+  const std::int64_t local_qkv_width = qkv_width(config) / config.tensor.size;
+  qkv_output_ = slots.add_rows("qkv", config.dtype, local_qkv_width, Born::kForward,
                                LastReader::kInputGradient);
   context_ = slots.add_rows("attention context", config.dtype, context_width, Born::kForward,
                             LastReader::kWeightGradient);
+  // One of the two is empty: what the kernel in use needs again. Probabilities that are computed
+  // again are nowhere saved.
   const bool fused = config.attention == AttentionKernel::kFused;
-  // One of the two is empty: what the kernel in use needs again.
+  const bool saves_probabilities = !fused && !config.recompute_core_attention;
   lse_ = slots.add({"attention lse", full_precision(config.dtype), Born::kForward,
                     LastReader::kInputGradient, [heads, fused](const BatchShape& batch) {
                       return Shape{fused ? batch.micro_batch : 0, heads, batch.sequence};
                     }});
-  probabilities_ = slots.add(
-      {"attention probabilities", config.dtype, Born::kForward, LastReader::kInputGradient,
-       [heads, fused](const BatchShape& batch) {
-         return Shape{fused ? 0 : batch.micro_batch, heads, batch.sequence, batch.sequence};
-       }});
-  dqkv_output_ = slots.add_rows("qkv gradient", config.dtype, qkv_width(config),
-                                Born::kInputGradient, LastReader::kWeightGradient);
+  probabilities_ =
+      slots.add({"attention probabilities", config.dtype, Born::kForward,
+                 LastReader::kInputGradient, [heads, saves_probabilities](const BatchShape& batch) {
+                   return Shape{saves_probabilities ? batch.micro_batch : 0, heads, batch.sequence,
+                                batch.sequence};
+                 }});
+  dqkv_output_ = slots.add_rows("qkv gradient", config.dtype, local_qkv_width, Born::kInputGradient,
+                                LastReader::kWeightGradient);
   dprojection_output_ = slots.add_rows("attention projection gradient", config.dtype, config.hidden,
                                        Born::kInputGradient, LastReader::kWeightGradient);
 }
@@ -52,7 +58,7 @@ SelfAttention::Heads SelfAttention::split(Pass& pass, const Tensor& qkv) const {
   const std::int64_t d = config_.head_size;
   const std::int64_t per_group = config_.heads / config_.query_groups;
   const Tensor grouped =
-      qkv.reshape({qkv.shape[0], qkv.shape[1], config_.query_groups, per_group + 2, d});
+      qkv.reshape({qkv.shape[0], qkv.shape[1], config_.local_query_groups(), per_group + 2, d});
   Heads heads{.query = {},
               .key = grouped.select(3, per_group),
               .value = grouped.select(3, per_group + 1),
@@ -61,7 +67,7 @@ SelfAttention::Heads SelfAttention::split(Pass& pass, const Tensor& qkv) const {
     heads.query = grouped.select(3, 0);
   } else {
     heads.fused_query = grouped.slice(3, 0, per_group);
-    heads.query = pass.scratch(qkv.dtype, {qkv.shape[0], qkv.shape[1], config_.heads, d});
+    heads.query = pass.scratch(qkv.dtype, {qkv.shape[0], qkv.shape[1], config_.local_heads(), d});
   }
   return heads;
 }
@@ -76,7 +82,8 @@ SelfAttention::Heads SelfAttention::split_filled(Pass& pass, const Tensor& qkv) 
 }
 
 Tensor SelfAttention::as_heads(const Tensor& context) const {
-  return context.reshape({context.shape[0], context.shape[1], config_.heads, config_.head_size});
+  return context.reshape(
+      {context.shape[0], context.shape[1], config_.local_heads(), config_.head_size});
 }
 
 ops::AttentionInputs SelfAttention::inputs(const Pass& pass, const Heads& heads) const {
@@ -87,18 +94,20 @@ ops::AttentionInputs SelfAttention::inputs(const Pass& pass, const Heads& heads)
                 .position = pass.cache->rows.position.slice(0, 0, keys),
                 .document = pass.cache->rows.document.slice(0, 0, keys)};
   }
-  return {.query = heads.query,
-          .key = heads.key,
-          .value = heads.value,
-          .bias = {},
-          .mask = {.causal = config_.causal, .documents = config_.mask_documents},
-          .query_rows = pass.batch.rows,
-          .key_rows = key_rows,
-          .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_size)),
-          .dropout = {
-              .probability = pass.training ? config_.attention_dropout : 0.0,
-              .key = config_.dropout_key,
-              .site = dropout_site(static_cast<std::uint32_t>(layer_), DropoutPlace::kAttention)}};
+  return {
+      .query = heads.query,
+      .key = heads.key,
+      .value = heads.value,
+      .bias = {},
+      .mask = {.causal = config_.causal, .documents = config_.mask_documents},
+      .query_rows = pass.batch.rows,
+      .key_rows = key_rows,
+      .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_size)),
+      .dropout = {.probability = pass.training ? config_.attention_dropout : 0.0,
+                  .key = config_.dropout_key,
+                  .site = dropout_site(static_cast<std::uint32_t>(layer_), DropoutPlace::kAttention,
+                                       static_cast<std::uint32_t>(config_.tensor.rank) *
+                                           static_cast<std::uint32_t>(config_.local_heads()))}};
 }
 
 Dropout SelfAttention::hidden_dropout(const Pass& pass) const {
@@ -128,11 +137,11 @@ void SelfAttention::core_forward(Pass& pass, const Saved& saved) const {
     ops::attention_forward(pass.ops, {.out = out, .lse = saved[lse_], .in = inputs(pass, heads)});
   } else {
     // A cache makes more keys than the saved tensor was declared for; nothing reads it then.
+    const bool is_saved = pass.cache == nullptr && !config_.recompute_core_attention;
     const Tensor probabilities =
-        pass.cache == nullptr
-            ? saved[probabilities_]
-            : pass.scratch(config_.dtype, {pass.shape.micro_batch, config_.heads,
-                                           pass.shape.sequence, heads.key.shape[0]});
+        is_saved ? saved[probabilities_]
+                 : pass.scratch(config_.dtype, {pass.shape.micro_batch, config_.local_heads(),
+                                                pass.shape.sequence, heads.key.shape[0]});
     ops::unfused_attention_forward(
         pass.ops, {.out = out, .probabilities = probabilities, .in = inputs(pass, heads)});
   }
@@ -157,12 +166,20 @@ void SelfAttention::core_backward(Pass& pass, const Tensor& dcontext, const Save
                                        .delta = delta,
                                        .in = inputs(pass, heads)});
   } else {
+    Tensor probabilities = saved[probabilities_];
+    if (config_.recompute_core_attention) {
+      probabilities = pass.scratch(config_.dtype, {pass.shape.micro_batch, config_.local_heads(),
+                                                   pass.shape.sequence, pass.shape.sequence});
+      const Tensor out = pass.scratch(config_.dtype, dout.shape);
+      ops::unfused_attention_forward(
+          pass.ops, {.out = out, .probabilities = probabilities, .in = inputs(pass, heads)});
+    }
     ops::unfused_attention_backward(pass.ops, {.dquery = gradients.query,
                                                .dkey = gradients.key,
                                                .dvalue = gradients.value,
                                                .dbias = {},
                                                .dout = dout,
-                                               .probabilities = saved[probabilities_],
+                                               .probabilities = probabilities,
                                                .in = inputs(pass, heads)});
   }
   if (gradients.fused_query) {
@@ -175,31 +192,42 @@ void SelfAttention::forward(Pass& pass, const Tensor& out, const Tensor& x,
                             const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor y = pass.scratch_rows(config_.dtype, config_.hidden);
-  norm_.forward(pass, y, x, saved);
+  norm_.forward(pass, pass.region.own(y), x, saved);
+  pass.finish(pass.region.enter(pass.ops, y));
   qkv_.forward(pass, saved[qkv_output_], y);
   core_forward(pass, saved);
   projection_.forward(pass, y, saved[context_]);
+  pass.finish(pass.region.leave(pass.ops, y));
   ops::bias_dropout_residual(pass.ops, {.out = out,
-                                        .x = y,
+                                        .x = pass.region.own(y),
                                         .bias = pass.weights[projection_.bias()],
                                         .residual = x,
                                         .dropout = hidden_dropout(pass),
-                                        .rows = pass.batch.rows});
+                                        .rows = pass.stream_rows()});
+}
+
+void SelfAttention::backward_to_qkv(Pass& pass, const Tensor& dout, const Saved& saved) const {
+  const Tensor dprojection = saved[dprojection_output_];
+  ops::dropout_backward(pass.ops, {.dx = pass.region.own(dprojection),
+                                   .dout = dout,
+                                   .dropout = hidden_dropout(pass),
+                                   .rows = pass.stream_rows()});
+  pass.finish(pass.region.enter(pass.ops, dprojection));
+  const WorkspaceScope scope(pass.ops.workspace);
+  const Tensor dcontext =
+      pass.scratch_rows(config_.dtype, config_.local_heads() * config_.head_size);
+  projection_.backward_input(pass, dcontext, dprojection);
+  core_backward(pass, dcontext, saved);
 }
 
 void SelfAttention::backward_input(Pass& pass, const Tensor& dx, const Tensor& dout,
                                    const Tensor& x, const Saved& saved) const {
+  backward_to_qkv(pass, dout, saved);
   const WorkspaceScope scope(pass.ops.workspace);
-  ops::dropout_backward(pass.ops, {.dx = saved[dprojection_output_],
-                                   .dout = dout,
-                                   .dropout = hidden_dropout(pass),
-                                   .rows = pass.batch.rows});
-  const Tensor dcontext = pass.scratch_rows(config_.dtype, config_.heads * config_.head_size);
-  projection_.backward_input(pass, dcontext, saved[dprojection_output_]);
-  core_backward(pass, dcontext, saved);
   const Tensor dnorm = pass.scratch_rows(config_.dtype, config_.hidden);
   qkv_.backward_input(pass, dnorm, saved[dqkv_output_]);
-  norm_.backward_input(pass, dx, dnorm, x, dout, saved);
+  pass.finish(pass.region.leave(pass.ops, dnorm));
+  norm_.backward_input(pass, dx, pass.region.own(dnorm), x, dout, saved);
 }
 
 void SelfAttention::backward_weight(Pass& pass, const Tensor& x, const Saved& saved,
@@ -207,8 +235,27 @@ void SelfAttention::backward_weight(Pass& pass, const Tensor& x, const Saved& sa
   projection_.backward_weight(pass, saved[dprojection_output_], saved[context_], gradients);
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor normed = pass.scratch_rows(config_.dtype, config_.hidden);
-  norm_.apply(pass, normed, x, saved);
+  norm_.apply(pass, pass.region.own(normed), x, saved);
+  pass.finish(pass.region.enter(pass.ops, normed));
   qkv_.backward_weight(pass, saved[dqkv_output_], normed, gradients);
+  norm_.backward_weight(pass, saved, gradients);
+}
+
+void SelfAttention::backward(Pass& pass, const Tensor& dx, const Tensor& dout, const Tensor& x,
+                             const Saved& saved, const Gradients& gradients) const {
+  backward_to_qkv(pass, dout, saved);
+  const WorkspaceScope scope(pass.ops.workspace);
+  const Tensor normed = pass.scratch_rows(config_.dtype, config_.hidden);
+  norm_.apply(pass, pass.region.own(normed), x, saved);
+  const Work gathering = pass.region.enter(pass.ops, normed);
+  const Tensor dnorm = pass.scratch_rows(config_.dtype, config_.hidden);
+  qkv_.backward_input(pass, dnorm, saved[dqkv_output_]);
+  const Work reducing = pass.region.leave(pass.ops, dnorm);
+  projection_.backward_weight(pass, saved[dprojection_output_], saved[context_], gradients);
+  pass.finish(gathering);
+  qkv_.backward_weight(pass, saved[dqkv_output_], normed, gradients);
+  pass.finish(reducing);
+  norm_.backward_input(pass, dx, pass.region.own(dnorm), x, dout, saved);
   norm_.backward_weight(pass, saved, gradients);
 }
 

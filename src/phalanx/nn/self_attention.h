@@ -1,7 +1,8 @@
 #pragma once
 // The attention sub-layer with its norm and residual: out = x +
 // dropout(proj(attention(qkv(norm(x)))) + bias). The fused QKV weight has Megatron's row order: for
-// each query group its query heads, then its key, then its value.
+// each query group its query heads, then its key, then its value; a rank of the tensor-parallel
+// group has whole query groups.
 
 #include <string>
 #include <vector>
@@ -24,6 +25,9 @@ class SelfAttention {
                       const Saved& saved) const;
   void backward_weight(Pass& pass, const Tensor& x, const Saved& saved,
                        const Gradients& gradients) const;
+  // Both; the weight gradients are computed while the messages of the input gradient are under way.
+  void backward(Pass& pass, const Tensor& dx, const Tensor& dout, const Tensor& x,
+                const Saved& saved, const Gradients& gradients) const;
 
  private:
   // Query, key and value [s, b, heads, d]: views of a fused [s, b, qkv] tensor, or of its gradient.
@@ -39,6 +43,7 @@ class SelfAttention {
   ops::AttentionInputs inputs(const Pass& pass, const Heads& heads) const;
   Dropout hidden_dropout(const Pass& pass) const;
   void core_forward(Pass& pass, const Saved& saved) const;
+  void backward_to_qkv(Pass& pass, const Tensor& dout, const Saved& saved) const;
   void core_backward(Pass& pass, const Tensor& dcontext, const Saved& saved) const;
   void append_to_cache(Pass& pass, Heads& heads) const;
 

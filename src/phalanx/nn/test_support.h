@@ -24,6 +24,7 @@ inline TransformerConfig test_config() {
           .hidden_dropout = 0.25,
           .attention_dropout = 0.2,
           .dtype = DType::kF64,
+          .tensor = {},
           .init_key = random_key(11, RandomPurpose::kInitialisation),
           .dropout_key = random_key(11, RandomPurpose::kDropout)};
 }
@@ -86,6 +87,7 @@ struct LayerFixture {
   std::vector<ParamId> owned;
   SavedSlots slots;
   BatchShape shape{.sequence = 5, .micro_batch = 2};
+  TensorRegion region;
 
   Batch batch;
   std::vector<Tensor> parameters, gradient_tensors, saved_tensors;
@@ -104,6 +106,11 @@ struct LayerFixture {
     }
     weights = {parameters};
     gradients = {gradient_tensors, {}};
+    for (const auto& spec : table.specs()) {
+      if (!spec.tied_embedding) continue;
+      gradients.embedding = empty_sparse_gradient(operands, spec.local_shape[0], 2 * shape.rows(),
+                                                  spec.local_shape[1]);
+    }
     loss_settings = {.loss_scale = operands.filled(operands.full(), {1}, 8.0),
                      .factor = 1.0 / static_cast<double>(shape.rows())};
     losses = {.sum = operands.filled(DType::kF64, {1}, 0.0),
@@ -117,6 +124,7 @@ struct LayerFixture {
             .weights = weights,
             .batch = batch,
             .shape = shape,
+            .region = region,
             .training = true,
             .loss_settings = loss_settings,
             .losses = losses,
@@ -129,6 +137,19 @@ struct LayerFixture {
   }
   Tensor empty_stream(ops::Operands& operands, std::int64_t width) const {
     return operands.output({shape.sequence, shape.micro_batch, width});
+  }
+
+  // Adds the second accumulator of a tied embedding to the gradient of its table.
+  void join(Context& context) const {
+    const SparseGradient& sparse = gradients.embedding;
+    for (ParamId id = 0; id < table.size(); ++id) {
+      if (!table[id].tied_embedding) continue;
+      ops::sparse_embedding_join(context, {.dtable = gradients[id],
+                                           .slots = sparse.slots,
+                                           .rows = sparse.rows,
+                                           .count = sparse.count,
+                                           .values = sparse.values});
+    }
   }
 
   // Every parameter with its gradient.

@@ -20,6 +20,11 @@ class TransformerLayer final : public Unit {
                       std::span<const Tensor> input_gradients, const Saved& saved) const override;
   void backward_weight(Pass& pass, std::span<const Tensor> inputs, const Saved& saved,
                        const Gradients& gradients) const override;
+  void backward(Pass& pass, std::span<const Tensor> inputs,
+                std::span<const Tensor> output_gradients, std::span<const Tensor> input_gradients,
+                const Saved& saved, const Gradients& gradients) const override;
+  bool recomputable() const override { return true; }
+  void recompute(Pass& pass, std::span<const Tensor> inputs, const Saved& saved) const override;
 
  private:
   const TransformerConfig config_;

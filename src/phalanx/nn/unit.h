@@ -49,6 +49,23 @@ class Unit {
   virtual void backward_weight(Pass& pass, std::span<const Tensor> inputs, const Saved& saved,
                                const Gradients& gradients) const = 0;
 
+  // Both backward passes, in an order that hides messages; the same bits.
+  virtual void backward(Pass& pass, std::span<const Tensor> inputs,
+                        std::span<const Tensor> output_gradients,
+                        std::span<const Tensor> input_gradients, const Saved& saved,
+                        const Gradients& gradients) const {
+    backward_input(pass, inputs, output_gradients, input_gradients, saved);
+    backward_weight(pass, inputs, saved, gradients);
+  }
+
+  // Whether activation recomputation is about this unit: it can write again what backward reads
+  // from `saved`, bit for bit, without its outputs.
+  virtual bool recomputable() const { return false; }
+  virtual void recompute(Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
+                         const Saved& /*saved*/) const {
+    PHALANX_CHECK(recomputable(), "{} is not recomputed", name_);
+  }
+
  protected:
   explicit Unit(std::string name) : name_(std::move(name)) {}
 

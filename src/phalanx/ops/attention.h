@@ -31,7 +31,7 @@ struct AttentionInputs {
   RowCoordinates query_rows;  // [sq, b]
   RowCoordinates key_rows;    // [sk, b]
   double scale = 1.0;
-  Dropout dropout;  // of the probabilities; head h uses site | h
+  Dropout dropout;  // of the probabilities; head h uses site + h
 };
 
 struct AttentionForward {

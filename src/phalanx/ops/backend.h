@@ -55,7 +55,8 @@ using OpList =
              BiasDropoutResidual, DropoutBackward, EmbeddingForward, AddPositions,
              EmbeddingGradient, SparseEmbeddingGradient, SparseEmbeddingJoin, AttentionForward,
              AttentionDelta, AttentionBackward, UnfusedAttentionForward, UnfusedAttentionBackward,
-             CrossEntropy, LossSeed, LossAccumulate, Adam, SquareSum, GradientFactor, Fill, Copy,
+             CrossEntropy, CrossEntropyStatistics, VocabularyParallelCrossEntropy, LossSeed,
+             LossAccumulate, Adam, SquareSum, ZeroCount, Total, GradientFactor, Fill, Copy,
              Accumulate, Normal>;
 
 template <typename List>

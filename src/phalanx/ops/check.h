@@ -26,6 +26,14 @@ inline void expect_full_precision(std::string_view op, std::string_view operand,
                 "{}: {} holds {}, expected f32", op, operand, name_of(tensor.dtype));
 }
 
+// The residual stream beside operands of a storage type: of that type, or f32.
+inline void expect_stream(std::string_view op, std::string_view operand, const Tensor& tensor,
+                          DType storage) {
+  PHALANX_CHECK(tensor.dtype == storage || tensor.dtype == DType::kF32,
+                "{}: {} holds {}, expected {} or f32", op, operand, name_of(tensor.dtype),
+                name_of(storage));
+}
+
 inline void expect_contiguous(std::string_view op, std::string_view operand, const Tensor& tensor) {
   PHALANX_CHECK(tensor.contiguous(), "{}: {} must be dense", op, operand);
 }

@@ -4,9 +4,37 @@
 #include "phalanx/ops/check.h"
 
 namespace phalanx::ops {
+namespace {
+
+void expect_targets(std::string_view op, const Tensor& targets, std::int64_t rows) {
+  expect_shape(op, "targets", targets, {rows});
+  expect_dtype(op, "targets", targets, DType::kI32);
+}
+
+void expect_columns(std::string_view op, std::int64_t first_column, std::int64_t vocabulary) {
+  PHALANX_CHECK(first_column >= 0 && vocabulary >= 1,
+                "{}: columns from {} on of a vocabulary of {}", op, first_column, vocabulary);
+}
+
+template <typename Op>
+void expect_gradient_operands(std::string_view name, const Op& op) {
+  expect_shape(name, "dlogits", op.dlogits, op.logits.shape);
+  expect_shape(name, "mask", op.mask, {op.logits.shape[0]});
+  expect_shape(name, "seed", op.seed, {1});
+}
+
+}  // namespace
 
 OpCost cost(const CrossEntropy& op) {
   return {"cross_entropy", 0, bytes_of(op.logits, op.targets), bytes_of(op.loss, op.dlogits)};
+}
+OpCost cost(const CrossEntropyStatistics& op) {
+  return {"cross_entropy_statistics", 0, bytes_of(op.logits, op.targets), bytes_of(op.statistics)};
+}
+OpCost cost(const VocabularyParallelCrossEntropy& op) {
+  const std::int64_t logits = op.dlogits ? bytes_of(op.logits) : 0;
+  return {"vocabulary_parallel_cross_entropy", 0, logits + bytes_of(op.statistics, op.targets),
+          bytes_of(op.loss, op.dlogits)};
 }
 OpCost cost(const LossSeed& op) {
   return {"loss_seed", 0, bytes_of(op.loss_scale, op.mask), bytes_of(op.seed)};
@@ -18,15 +46,34 @@ OpCost cost(const LossAccumulate& op) {
 void cross_entropy(Context& context, const CrossEntropy& op) {
   const auto rows = op.logits.shape[0];
   expect_shape("cross_entropy", "loss", op.loss, {rows});
-  expect_shape("cross_entropy", "targets", op.targets, {rows});
-  expect_dtype("cross_entropy", "targets", op.targets, DType::kI32);
+  expect_targets("cross_entropy", op.targets, rows);
   PHALANX_CHECK(op.vocabulary >= 1 && op.vocabulary <= op.logits.shape[1],
                 "cross_entropy: vocabulary {} of {} columns", op.vocabulary, op.logits.shape[1]);
-  if (op.dlogits) {
-    expect_shape("cross_entropy", "dlogits", op.dlogits, op.logits.shape);
-    expect_shape("cross_entropy", "mask", op.mask, {rows});
-    expect_shape("cross_entropy", "seed", op.seed, {1});
-  }
+  if (op.dlogits) expect_gradient_operands("cross_entropy", op);
+  enqueue(context, op);
+}
+
+void cross_entropy_statistics(Context& context, const CrossEntropyStatistics& op) {
+  constexpr std::string_view kName = "cross_entropy_statistics";
+  const auto rows = op.logits.shape[0];
+  expect_shape(kName, "statistics", op.statistics, {3, rows});
+  expect_full_precision(kName, "statistics", op.statistics);
+  expect_contiguous(kName, "statistics", op.statistics);
+  expect_columns(kName, op.first_column, op.vocabulary);
+  expect_targets(kName, op.targets, rows);
+  enqueue(context, op);
+}
+
+void vocabulary_parallel_cross_entropy(Context& context, const VocabularyParallelCrossEntropy& op) {
+  constexpr std::string_view kName = "vocabulary_parallel_cross_entropy";
+  const auto rows = op.logits.shape[0];
+  expect_shape(kName, "statistics", op.statistics, {op.statistics.shape[0], 3, rows});
+  expect_full_precision(kName, "statistics", op.statistics);
+  expect_contiguous(kName, "statistics", op.statistics);
+  expect_columns(kName, op.first_column, op.vocabulary);
+  expect_shape(kName, "loss", op.loss, {rows});
+  expect_targets(kName, op.targets, rows);
+  if (op.dlogits) expect_gradient_operands(kName, op);
   enqueue(context, op);
 }
 

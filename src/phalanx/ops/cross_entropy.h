@@ -19,6 +19,32 @@ struct CrossEntropy {
   std::int64_t vocabulary = 0;
 };
 
+// Vocabulary parallelism, first half: what the columns that this rank has say about each row.
+// Column c is token first_column + c; those from `vocabulary` on are padding.
+struct CrossEntropyStatistics {
+  Tensor statistics;  // [3, rows], f32: the largest logit, the sum of exp(logit - largest)
+                      // (-infinity and 0 where all columns are padding), the logit of the target (0
+                      // where it is another rank's)
+  Tensor logits;      // [rows, v], f32 or storage type
+  Tensor targets;     // [rows], i32
+  std::int64_t first_column = 0;
+  std::int64_t vocabulary = 0;  // of all ranks
+};
+
+// Second half: CrossEntropy for the columns of this rank, given the statistics of all ranks, which
+// are combined in rank order.
+struct VocabularyParallelCrossEntropy {
+  Tensor loss;        // [rows], f32: the same on all ranks
+  Tensor dlogits;     // [rows, v], optional; may be logits itself when the dtypes agree
+  Tensor logits;      // [rows, v]
+  Tensor statistics;  // [ranks, 3, rows], f32
+  Tensor targets;     // [rows], i32
+  Tensor mask;        // [rows], f32 (with dlogits)
+  Tensor seed;        // [1], f32 (with dlogits)
+  std::int64_t first_column = 0;
+  std::int64_t vocabulary = 0;
+};
+
 // Where backward starts: seed = loss_scale * factor, or, for a mean per microbatch, loss_scale *
 // factor / sum(mask) (0 where the mask is all zero).
 struct LossSeed {
@@ -37,10 +63,14 @@ struct LossAccumulate {
 };
 
 OpCost cost(const CrossEntropy& op);
+OpCost cost(const CrossEntropyStatistics& op);
+OpCost cost(const VocabularyParallelCrossEntropy& op);
 OpCost cost(const LossSeed& op);
 OpCost cost(const LossAccumulate& op);
 
 void cross_entropy(Context& context, const CrossEntropy& op);
+void cross_entropy_statistics(Context& context, const CrossEntropyStatistics& op);
+void vocabulary_parallel_cross_entropy(Context& context, const VocabularyParallelCrossEntropy& op);
 void loss_seed(Context& context, const LossSeed& op);
 void loss_accumulate(Context& context, const LossAccumulate& op);
 

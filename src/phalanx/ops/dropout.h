@@ -11,17 +11,17 @@ namespace phalanx::ops {
 
 struct BiasDropoutResidual {
   Tensor out;       // [s, b, h]; may be residual
-  Tensor x;         // [s, b, h]
-  Tensor bias;      // [h], optional
-  Tensor residual;  // [s, b, h]
+  Tensor x;         // [s, b, h], storage type
+  Tensor bias;      // [h], optional, as x
+  Tensor residual;  // [s, b, h], as out: the storage type, or f32 (an fp32 residual stream)
   Dropout dropout;
   RowCoordinates rows;
 };
 
 // dx = mask * dout / (1 - p). With probability 0 a copy.
 struct DropoutBackward {
-  Tensor dx;    // [s, b, h]; may be dout
-  Tensor dout;  // [s, b, h]
+  Tensor dx;    // [s, b, h], storage type; may be dout
+  Tensor dout;  // [s, b, h], storage type or f32
   Dropout dropout;
   RowCoordinates rows;
 };

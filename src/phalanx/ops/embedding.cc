@@ -32,6 +32,7 @@ OpCost cost(const SparseEmbeddingJoin& op) {
 void embedding_forward(Context& context, const EmbeddingForward& op) {
   expect_ids("embedding_forward", op.ids, op.y);
   expect_shape("embedding_forward", "table", op.table, {op.table.shape[0], op.y.shape[2]});
+  expect_stream("embedding_forward", "y", op.y, op.table.dtype);
   enqueue(context, op);
 }
 
@@ -39,6 +40,8 @@ void add_positions(Context& context, const AddPositions& op) {
   expect_shape("add_positions", "out", op.out, op.x.shape);
   expect_ids("add_positions", op.ids, op.x);
   expect_shape("add_positions", "table", op.table, {op.table.shape[0], op.x.shape[2]});
+  expect_stream("add_positions", "out", op.out, op.table.dtype);
+  expect_dtype("add_positions", "x", op.x, op.out.dtype);
   expect_rows("add_positions", op.rows, op.x.shape[0], op.x.shape[1]);
   enqueue(context, op);
 }

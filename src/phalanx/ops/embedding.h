@@ -1,6 +1,7 @@
 #pragma once
 // Table look-up and its gradients. A table may be rows [first_row, first_row + v) of a larger one:
-// ids outside give zero rows and no gradient (vocabulary parallelism).
+// ids outside give zero rows and no gradient (vocabulary parallelism). The stream (y; out and x of
+// AddPositions; dy) has the table's type or is f32.
 
 #include "phalanx/ops/rows.h"
 

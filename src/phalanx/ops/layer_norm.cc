@@ -14,6 +14,12 @@ void expect_statistics(std::string_view op, const Tensor& x, const Tensor& mean,
   expect_full_precision(op, "rstd", rstd);
 }
 
+// x beside the vectors and the normalised rows, which have one type.
+void expect_types(std::string_view op, const Tensor& x, const Tensor& y, const Tensor& weight) {
+  expect_stream(op, "x", x, y.dtype);
+  expect_dtype(op, "weight", weight, y.dtype);
+}
+
 }  // namespace
 
 OpCost cost(const LayerNormForward& op) {
@@ -34,6 +40,8 @@ void layer_norm_forward(Context& context, const LayerNormForward& op) {
   expect_shape("layer_norm_forward", "y", op.y, op.x.shape);
   expect_shape("layer_norm_forward", "weight", op.weight, vector);
   expect_shape("layer_norm_forward", "bias", op.bias, vector);
+  expect_types("layer_norm_forward", op.x, op.y, op.weight);
+  expect_dtype("layer_norm_forward", "bias", op.bias, op.y.dtype);
   expect_statistics("layer_norm_forward", op.x, op.mean, op.rstd);
   enqueue(context, op);
 }
@@ -43,6 +51,8 @@ void layer_norm_apply(Context& context, const LayerNormApply& op) {
   expect_shape("layer_norm_apply", "y", op.y, op.x.shape);
   expect_shape("layer_norm_apply", "weight", op.weight, vector);
   expect_shape("layer_norm_apply", "bias", op.bias, vector);
+  expect_types("layer_norm_apply", op.x, op.y, op.weight);
+  expect_dtype("layer_norm_apply", "bias", op.bias, op.y.dtype);
   expect_statistics("layer_norm_apply", op.x, op.mean, op.rstd);
   enqueue(context, op);
 }
@@ -54,7 +64,12 @@ void layer_norm_backward(Context& context, const LayerNormBackward& op) {
   expect_shape("layer_norm_backward", "weight", op.weight, vector);
   expect_shape("layer_norm_backward", "dweight", op.dweight, vector);
   expect_shape("layer_norm_backward", "dbias", op.dbias, vector);
-  if (op.residual) expect_shape("layer_norm_backward", "residual", op.residual, op.x.shape);
+  expect_types("layer_norm_backward", op.x, op.dy, op.weight);
+  expect_dtype("layer_norm_backward", "dx", op.dx, op.x.dtype);
+  if (op.residual) {
+    expect_shape("layer_norm_backward", "residual", op.residual, op.x.shape);
+    expect_dtype("layer_norm_backward", "residual", op.residual, op.x.dtype);
+  }
   expect_statistics("layer_norm_backward", op.x, op.mean, op.rstd);
   enqueue(context, op);
 }

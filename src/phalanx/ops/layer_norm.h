@@ -1,6 +1,8 @@
 #pragma once
 // Layer normalisation over the last dimension with fp32 statistics: y = (x - mean) rstd weight +
-// bias, rstd = 1 / sqrt(variance + epsilon) with the biased variance (Ba et al., 2016).
+// bias, rstd = 1 / sqrt(variance + epsilon) with the biased variance (Ba et al., 2016). The stream
+// that is normalised (x, and in backward dx and residual) has the storage type of y and dy, or is
+// f32.
 
 #include "phalanx/ops/rows.h"
 

@@ -5,16 +5,46 @@
 
 namespace phalanx::ops {
 
-OpCost cost(const SquareSum& op) { return {"square_sum", 0, bytes_of(op.x), bytes_of(op.sum)}; }
+namespace {
+
+void expect_block_grid(std::string_view op, const Tensor& blocks, const Tensor& x,
+                       std::int64_t lead) {
+  PHALANX_CHECK(lead >= 0 && lead < kSumBlock, "{}: lead {} is not within a block of {}", op, lead,
+                kSumBlock);
+  PHALANX_CHECK(x.shape.rank() == 1, "{}: x is {}, expected one dimension", op,
+                x.shape.to_string());
+  expect_full_precision(op, "x", x);
+  expect_contiguous(op, "x", x);
+  expect_shape(op, "the blocks", blocks, {sum_blocks(lead, x.count())});
+  expect_dtype(op, "the blocks", blocks, DType::kF64);
+  expect_contiguous(op, "the blocks", blocks);
+}
+
+}  // namespace
+
+OpCost cost(const SquareSum& op) { return {"square_sum", 0, bytes_of(op.x), bytes_of(op.sums)}; }
+OpCost cost(const ZeroCount& op) { return {"zero_count", 0, bytes_of(op.x), bytes_of(op.counts)}; }
+OpCost cost(const Total& op) { return {"total", 0, bytes_of(op.x), bytes_of(op.sum)}; }
 OpCost cost(const GradientFactor& op) {
   return {"gradient_factor", 0, bytes_of(op.square_sums, op.tokens, op.loss_scale),
           bytes_of(op.norm, op.factor, op.skip)};
 }
 
 void square_sum(Context& context, const SquareSum& op) {
-  expect_shape("square_sum", "sum", op.sum, {1});
-  expect_dtype("square_sum", "sum", op.sum, DType::kF64);
-  expect_contiguous("square_sum", "x", op.x);
+  expect_block_grid("square_sum", op.sums, op.x, op.lead);
+  enqueue(context, op);
+}
+
+void zero_count(Context& context, const ZeroCount& op) {
+  expect_block_grid("zero_count", op.counts, op.x, op.lead);
+  enqueue(context, op);
+}
+
+void total(Context& context, const Total& op) {
+  expect_shape("total", "sum", op.sum, {1});
+  expect_dtype("total", "sum", op.sum, DType::kF64);
+  expect_dtype("total", "x", op.x, DType::kF64);
+  expect_contiguous("total", "x", op.x);
   enqueue(context, op);
 }
 

@@ -6,10 +6,33 @@
 
 namespace phalanx::ops {
 
-// sum = sum of x^2 in fp64, in blocks fixed by the shape.
+// Sums over a range of a flat buffer are taken block by block, on a grid of the buffer: however the
+// buffer is cut at multiples of this many elements, the blocks of one parameter have the same sums.
+inline constexpr std::int64_t kSumBlock = 4096;
+
+// The blocks that `n` elements touch when the first is `lead` elements into its block.
+constexpr std::int64_t sum_blocks(std::int64_t lead, std::int64_t n) {
+  return (lead + n + kSumBlock - 1) / kSumBlock;
+}
+
+// sums[i] = sum of x^2 in fp64 over the elements of the i-th block that x touches.
 struct SquareSum {
+  Tensor sums;            // [sum_blocks(lead, n)], f64
+  Tensor x;               // [n], f32
+  std::int64_t lead = 0;  // x begins so many elements into its first block; below kSumBlock
+};
+
+// counts[i] = elements of the i-th block that are exactly zero.
+struct ZeroCount {
+  Tensor counts;  // [sum_blocks(lead, n)], f64
+  Tensor x;       // [n], f32
+  std::int64_t lead = 0;
+};
+
+// sum = x[0] + x[1] + ..., in this order.
+struct Total {
   Tensor sum;  // [1], f64
-  Tensor x;    // [n], f32
+  Tensor x;    // [n], f64
 };
 
 // From the square sums of all parameters (in global parameter order) to what the optimizer
@@ -30,9 +53,13 @@ struct GradientFactor {
 };
 
 OpCost cost(const SquareSum& op);
+OpCost cost(const ZeroCount& op);
+OpCost cost(const Total& op);
 OpCost cost(const GradientFactor& op);
 
 void square_sum(Context& context, const SquareSum& op);
+void zero_count(Context& context, const ZeroCount& op);
+void total(Context& context, const Total& op);
 void gradient_factor(Context& context, const GradientFactor& op);
 
 }  // namespace phalanx::ops

@@ -1,6 +1,11 @@
 #pragma once
-// Adam over all parameters of a rank: norm, clipping and update without asking the host. Two
-// numbers come back when the step is read: the gradient norm and whether the step was skipped.
+// Adam over the parameters of a rank, or with a distributed optimizer over its shard: norm,
+// clipping and update without asking the host. What comes back when the step is read: the gradient
+// norm, whether the step was skipped, and how many gradients were zero.
+//
+// The norm is that of the whole model, each parameter counted once over all groups: sums of fixed
+// blocks in fp64, each block by the rank that has it, combined by parameter and then in parameter
+// order.
 
 #include "phalanx/data_parallel/parameter_store.h"
 
@@ -11,6 +16,13 @@ struct AdamSettings {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double clip_grad = 1.0;  // 0: no clipping
+  bool count_zeros = false;
+};
+
+// Who else has parts of the model: null where nobody.
+struct OptimizerGroups {
+  Communicator* data = nullptr;    // of a distributed optimizer: the other shards
+  Communicator* tensor = nullptr;  // other parts of cut parameters, copies of the others
 };
 
 // What one step needs beyond the gradients.
@@ -28,23 +40,36 @@ class AdamOptimizer {
  public:
   // Moments go to `states`, the one-element tensors to `scalars`.
   AdamOptimizer(const ParameterStore& parameters, const GradientStore& gradients,
-                const AdamSettings& settings, Arena& states, Arena& scalars);
+                const AdamSettings& settings, const OptimizerGroups& groups, Arena& states,
+                Arena& scalars);
 
   // Zero moments.
   void initialise(Context& context) const;
   void step(Context& context, const StepInputs& inputs) const;
 
-  const Tensor& exp_avg(ParamId id) const { return exp_avgs_[static_cast<std::size_t>(id)]; }
-  const Tensor& exp_avg_sq(ParamId id) const { return exp_avg_sqs_[static_cast<std::size_t>(id)]; }
-  const Tensor& norm() const { return norm_; }  // [1], of the averaged, unscaled gradient
-  const Tensor& skip() const { return skip_; }  // [1], 1 where the norm was not finite
+  // The moments of a segment of the shard.
+  Tensor exp_avg(const Segment& segment) const {
+    return exp_avg_.slice(0, segment.local, segment.count);
+  }
+  Tensor exp_avg_sq(const Segment& segment) const {
+    return exp_avg_sq_.slice(0, segment.local, segment.count);
+  }
+  const Tensor& norm() const { return norm_; }    // [1], of the averaged, unscaled gradient
+  const Tensor& skip() const { return skip_; }    // [1], 1 where the norm was not finite
+  const Tensor& zeros() const { return zeros_; }  // [1] f64, with count_zeros: padding included
 
  private:
+  enum class Statistic : std::uint8_t { kSquares, kZeros };
+  // The statistic of every parameter of the model, in by_parameter_.
+  void reduce_blocks(Context& context, Statistic statistic) const;
+
   const ParameterStore* parameters_;
   const GradientStore* gradients_;
   AdamSettings settings_;
-  std::vector<Tensor> exp_avgs_, exp_avg_sqs_;
-  Tensor square_sums_, norm_, factor_, skip_;
+  OptimizerGroups groups_;
+  std::vector<FlatRange> blocks_;  // by ParamId: its blocks in block_sums_
+  Tensor exp_avg_, exp_avg_sq_;
+  Tensor block_sums_, by_parameter_, norm_, factor_, skip_, zeros_;
 };
 
 }  // namespace phalanx

@@ -31,7 +31,8 @@ class Optimizer : public testing::Test {
  protected:
   explicit Optimizer(DType dtype = DType::kF64)
       : full_(nn::full_precision(dtype)), table_(make_table(dtype)) {
-    parameters_.initialise(context_, random_key(1, RandomPurpose::kInitialisation));
+    parameters_.initialise(context_, random_key(1, RandomPurpose::kInitialisation),
+                           gradients_.flat());
     ops::fill(context_, {.x = loss_scale_, .value = 1.0});
     gradients_.initialise(context_);
     gradients_.clear(context_);
@@ -45,9 +46,13 @@ class Optimizer : public testing::Test {
   }
 
   AdamOptimizer make(const AdamSettings& settings) {
-    AdamOptimizer optimizer(parameters_, gradients_, settings, memory_, memory_);
+    AdamOptimizer optimizer(parameters_, gradients_, settings, {}, memory_, memory_);
     optimizer.initialise(context_);
     return optimizer;
+  }
+  // Nothing is cut: a parameter is one segment.
+  const Segment& segment_of(ParamId id) const {
+    return parameters_.segments().at(static_cast<std::size_t>(id));
   }
   // The first `values` elements; the padded row keeps its zeros.
   void set(const Tensor& tensor, const Values& values) {
@@ -71,8 +76,9 @@ class Optimizer : public testing::Test {
   Values everything(const AdamOptimizer& optimizer) const {
     Values all;
     for (ParamId id = 0; id < 2; ++id) {
-      for (const Tensor& tensor : {parameters_.main(id), parameters_.weight(id),
-                                   optimizer.exp_avg(id), optimizer.exp_avg_sq(id)}) {
+      for (const Tensor& tensor :
+           {parameters_.main(id), parameters_.weight(id), optimizer.exp_avg(segment_of(id)),
+            optimizer.exp_avg_sq(segment_of(id))}) {
         const auto values = values_of(tensor);
         all.insert(all.end(), values.begin(), values.end());
       }
@@ -113,8 +119,8 @@ TEST_F(Optimizer, StepsAsThePaper) {
     for (std::size_t i = 0; i < 3; ++i) vector[i].step(dvector[i], lr, 0.0, t, settings);
     for (std::size_t i = 0; i < 4; ++i) {
       EXPECT_NEAR(values_of(parameters_.main(0))[i], matrix[i].weight, 1e-14);
-      EXPECT_NEAR(values_of(optimizer.exp_avg(0))[i], matrix[i].m, 1e-15);
-      EXPECT_NEAR(values_of(optimizer.exp_avg_sq(0))[i], matrix[i].v, 1e-15);
+      EXPECT_NEAR(values_of(optimizer.exp_avg(segment_of(0)))[i], matrix[i].m, 1e-15);
+      EXPECT_NEAR(values_of(optimizer.exp_avg_sq(segment_of(0)))[i], matrix[i].v, 1e-15);
     }
     for (std::size_t i = 0; i < 3; ++i) {
       EXPECT_NEAR(values_of(parameters_.main(1))[i], vector[i].weight, 1e-14);
@@ -123,7 +129,7 @@ TEST_F(Optimizer, StepsAsThePaper) {
     for (const Tensor& tensor : {parameters_.main(0), parameters_.weight(0)}) {
       EXPECT_EQ(values_of(tensor.slice(0, 2, 1)), Values(2, 0.0));
     }
-    EXPECT_EQ(values_of(optimizer.exp_avg(0).slice(0, 4, 2)), Values(2, 0.0));
+    EXPECT_EQ(values_of(optimizer.exp_avg(segment_of(0)).slice(0, 4, 2)), Values(2, 0.0));
   }
 }
 
@@ -143,7 +149,7 @@ TEST_F(Optimizer, ClipsByTheNormOfAllParameters) {
     optimizer.step(context_, inputs(0.01));
     EXPECT_NEAR(values_of(optimizer.norm())[0], norm, 1e-15) << clip;
     const double factor = clip == 0.1 ? 0.1 / (norm + 1e-6) : 1.0;
-    EXPECT_NEAR(values_of(optimizer.exp_avg(1))[2], 0.5 * 0.4 * factor, 1e-15) << clip;
+    EXPECT_NEAR(values_of(optimizer.exp_avg(segment_of(1)))[2], 0.5 * 0.4 * factor, 1e-15) << clip;
     EXPECT_EQ(values_of(optimizer.skip())[0], 0.0);
   }
 }
@@ -161,7 +167,7 @@ TEST_F(Optimizer, AveragesOverUnmaskedTokensAndUnscales) {
   optimizer.step(context_, step);
   const double average = 8.0 / 5.0 / 4.0;
   EXPECT_NEAR(values_of(optimizer.norm())[0], average * norm_of(kMatrix, kVector), 1e-15);
-  EXPECT_NEAR(values_of(optimizer.exp_avg(1))[2], 0.5 * 0.4 * average, 1e-15);
+  EXPECT_NEAR(values_of(optimizer.exp_avg(segment_of(1)))[2], 0.5 * 0.4 * average, 1e-15);
 }
 
 // With no token unmasked there is nothing to learn, and nothing breaks.

@@ -47,20 +47,26 @@ void Executor::run(Context& context, Arena& saved, const StepSettings& settings,
   }
 }
 
-std::int64_t Executor::rehearse(Context& context, Arena& saved, const StepSettings& settings,
-                                StepServices& services, nn::UnitHooks& hooks) {
+Executor::Rehearsal Executor::rehearse(Context& context, Arena& saved, const StepSettings& settings,
+                                       StepServices& services, nn::UnitHooks& hooks) {
   PHALANX_CHECK(context.recorder != nullptr, "a rehearsal needs a recorder");
   saved.place(0, DType::kU8, {plan_.bytes()});
-  std::map<std::pair<ActionKind, int>, std::int64_t> flops_of;
-  std::int64_t total = 0;
+  struct Seen {
+    std::int64_t flops = 0;
+    std::vector<Message> messages;
+  };
+  std::map<std::tuple<ActionKind, int, bool>, Seen> seen;
+  Rehearsal total;
   for (const Action& action : program_.actions) {
-    const auto [known, is_new] = flops_of.try_emplace({action.kind, action.chunk}, 0);
+    const bool last = action.microbatch == program_.microbatches - 1;
+    const auto [known, is_new] = seen.try_emplace({action.kind, action.chunk, last});
     if (is_new) {
       context.recorder->clear();
       execute(action, context, saved, settings, services, hooks);
-      known->second = context.recorder->flops();
+      known->second = {context.recorder->flops(), context.recorder->messages()};
     }
-    total += known->second;
+    total.flops += known->second.flops;
+    total.messages.add(known->second.messages);
   }
   return total;
 }
@@ -82,6 +88,7 @@ void Executor::execute(const Action& action, Context& context, Arena& saved,
                 .weights = tables.weights,
                 .batch = batch,
                 .shape = settings.shape,
+                .region = settings.region,
                 .training = settings.training,
                 .loss_settings = settings.loss,
                 .losses = settings.sums,

@@ -31,6 +31,7 @@ struct ChunkTables {
 // What holds for all passes of one run.
 struct StepSettings {
   nn::BatchShape shape;
+  TensorRegion region;
   bool training = true;
   nn::LossSettings loss;
   nn::LossSums sums;
@@ -47,11 +48,16 @@ class Executor {
   void run(Context& context, Arena& saved, const StepSettings& settings, StepServices& services,
            nn::UnitHooks& hooks);
 
-  // Runs each distinct action (kind and chunk) once and answers for the whole program: the
-  // floating-point operations that context.recorder (required) would have counted. On the planning
-  // backend this marks all memory a run takes.
-  std::int64_t rehearse(Context& context, Arena& saved, const StepSettings& settings,
-                        StepServices& services, nn::UnitHooks& hooks);
+  // What context.recorder (required) would have counted of the whole program.
+  struct Rehearsal {
+    std::int64_t flops = 0;
+    MessageTotals messages;
+  };
+  // Runs each distinct action once (kind and chunk; the last microbatch, whose gradients are
+  // reduced while they come, is a case of its own) and answers for all. On the planning backend
+  // this marks all memory a run takes.
+  Rehearsal rehearse(Context& context, Arena& saved, const StepSettings& settings,
+                     StepServices& services, nn::UnitHooks& hooks);
 
  private:
   void execute(const Action& action, Context& context, Arena& saved, const StepSettings& settings,

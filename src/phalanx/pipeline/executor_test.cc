@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/model/test_support.h"
 #include "phalanx/ops/ref/ref_backend.h"
 #include "phalanx/pipeline/schedules/no_pipelining.h"
@@ -94,8 +95,9 @@ TEST_F(Executors, RunsTheProgramInItsOrder) {
       program_of("F0.0 F0.1 b0.1 F1.0 B0.0 w0.1 F1.1 B1.1 reduce.1 B1.0 reduce.0 step", 2, 2),
       {{&first, {}, {}}, {&second, {}, {}}}, shape);
   Arena saved("saved", executor.saved_plan().bytes());
-  executor.run(context_, saved, {.shape = shape, .training = true, .loss = {}, .sums = {}},
-               services, hooks_);
+  executor.run(context_, saved,
+               {.shape = shape, .region = {}, .training = true, .loss = {}, .sums = {}}, services,
+               hooks_);
   EXPECT_EQ(services.log,
             "load0 Fx Fy load0 Fz bz load1 Fx Fy by wy bx wx wz load1 Fz bz wz reduce1 "
             "by wy bx wx reduce0 step ");
@@ -118,10 +120,14 @@ struct StepOutcome {
 };
 
 // One step's gradients of a tiny GPT under a program, in memory full of garbage.
-StepOutcome outcome_of(const std::string& text, Context& context) {
+StepOutcome outcome_of(const std::string& text, Context& context,
+                       const RecomputePlan& recompute = {}) {
   Arena memory("operands", 8 << 20);
   ops::Operands operands(memory, DType::kF64, context);
-  GptFixture gpt(operands, test_gpt_config(true));
+  GptConfig config = test_gpt_config(true);
+  config.transformer.num_layers = 3;
+  config.recompute = recompute;
+  GptFixture gpt(operands, config);
   std::vector<nn::Batch> batches;
   for (int m = 0; m < kMicrobatches; ++m) {
     batches.push_back(nn::test_batch(operands, gpt.all.shape, gpt.config.vocabulary));
@@ -135,11 +141,12 @@ StepOutcome outcome_of(const std::string& text, Context& context) {
   nn::UnitHooks hooks;
   executor.run(context, saved,
                {.shape = gpt.all.shape,
+                .region = {},
                 .training = true,
                 .loss = gpt.all.loss_settings,
                 .sums = gpt.all.losses},
                services, hooks);
-  gpt.join(context);
+  gpt.all.join(context);
   StepOutcome outcome;
   for (const auto& gradient : gpt.all.gradient_tensors) {
     outcome.gradients.push_back(nn::values_of(gradient));
@@ -166,29 +173,72 @@ TEST_F(Executors, EveryScheduleGivesTheSameBits) {
   }
 }
 
-// A rehearsal runs one action of each kind and counts what the whole program would.
-TEST_F(Executors, RehearsalCountsTheWholeProgram) {
+// Recomputed tensors live twice, each time where the plan has room.
+TEST_F(Executors, RecomputationGivesTheSameBitsInLessMemory) {
+  using Method = RecomputePlan::Method;
+  const char* const gpipe = "F0.0 F1.0 F2.0 B0.0 B1.0 B2.0 reduce.0 step";
+  for (const char* text : {"F0.0 B0.0 F1.0 B1.0 F2.0 B2.0 reduce.0 step", gpipe,
+                           "F0.0 F1.0 b0.0 w0.0 F2.0 b1.0 b2.0 w1.0 w2.0 reduce.0 step"}) {
+    const auto expected = outcome_of(text, context_);
+    for (const RecomputePlan& plan : {RecomputePlan{.method = Method::kUniform, .num_layers = 1},
+                                      RecomputePlan{.method = Method::kUniform, .num_layers = 2},
+                                      RecomputePlan{.method = Method::kBlock, .num_layers = 2}}) {
+      const auto outcome = outcome_of(text, context_, plan);
+      EXPECT_EQ(outcome.loss, expected.loss) << text;
+      EXPECT_EQ(outcome.gradients, expected.gradients) << text;
+      if (text == gpipe) {
+        EXPECT_LT(outcome.saved_bytes, expected.saved_bytes);
+      }
+    }
+  }
+}
+
+// A rehearsal runs one action of each kind, and the last microbatch's, and counts what the whole
+// program would.
+void expect_rehearsal_counts_the_program(const GptConfig& config, Communicator* group) {
+  const auto backend = make_ref_backend();
   Arena memory("operands", 8 << 20);
-  ops::Operands operands(memory, DType::kF64, context_);
-  GptFixture gpt(operands, test_gpt_config(false));
+  Arena workspace("workspace", 1 << 20);
+  Recorder recorder;
+  Context context{.backend = *backend, .workspace = workspace, .stream = {}, .recorder = &recorder};
+  ops::Operands operands(memory, DType::kF64, context);
+  GptFixture gpt(operands, config, group);
   const std::vector<nn::Batch> batches(4, gpt.all.batch);
   Executor executor(no_pipelining(4), {{&gpt.chunk, gpt.all.weights, gpt.all.gradients}},
                     gpt.all.shape);
   Arena saved("saved", executor.saved_plan().bytes());
   const StepSettings settings{.shape = gpt.all.shape,
+                              .region = gpt.all.region,
                               .training = true,
                               .loss = gpt.all.loss_settings,
                               .sums = gpt.all.losses};
-  Recorder recorder;
-  Context recorded{
-      .backend = *backend_, .workspace = workspace_, .stream = {}, .recorder = &recorder};
+  nn::UnitHooks hooks;
+  recorder.clear();
   Services services(batches);
-  executor.run(recorded, saved, settings, services, hooks_);
-  const std::int64_t run_flops = recorder.flops();
+  executor.run(context, saved, settings, services, hooks);
+  const std::int64_t flops = recorder.flops();
+  MessageTotals messages;
+  messages.add(recorder.messages());
   Services rehearsed(batches);
-  EXPECT_EQ(executor.rehearse(recorded, saved, settings, rehearsed, hooks_), run_flops);
-  EXPECT_GT(run_flops, 0);
-  EXPECT_EQ(rehearsed.log, "load0 reduce0 step ");
+  const auto rehearsal = executor.rehearse(context, saved, settings, rehearsed, hooks);
+  EXPECT_EQ(rehearsal.flops, flops);
+  EXPECT_EQ(rehearsal.messages, messages);
+  EXPECT_GT(flops, 0);
+  EXPECT_EQ(messages.by_key().empty(), group == nullptr);
+  EXPECT_EQ(rehearsed.log, "load0 load3 reduce0 step ");
+}
+
+TEST_F(Executors, RehearsalCountsTheWholeProgram) {
+  expect_rehearsal_counts_the_program(test_gpt_config(false), nullptr);
+}
+
+TEST_F(Executors, RehearsalCountsMessages) {
+  run_local_ranks(2, {}, [](Communicator& world) {
+    GptConfig config = test_gpt_config(true);
+    config.transformer.tensor = {.rank = world.rank(), .size = 2, .sequence = true};
+    config.recompute = {.method = RecomputePlan::Method::kUniform, .num_layers = 1};
+    expect_rehearsal_counts_the_program(config, &world);
+  });
 }
 
 }  // namespace

@@ -2,44 +2,95 @@
 
 #include <fmt/core.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "phalanx/base/numeric.h"
 #include "phalanx/train/run_report.h"
 
 namespace phalanx {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kReadableRanks = 64;
+
+Json rank_json(const RunPlan& plan, const MemoryPlan& memory, int rank) {
+  const GridCoordinates at = plan.grid.coordinates(rank);
+  Json messages = Json::array();
+  for (const auto& [key, total] : memory.messages.by_key()) {
+    messages.push_back(
+        {{"group", key.first}, {"op", key.second}, {"count", total.count}, {"bytes", total.bytes}});
+  }
+  return {{"rank", rank},
+          {"coordinates",
+           {{"tp", at.tensor}, {"cp", at.context}, {"dp", at.data}, {"pp", at.pipeline}}},
+          {"parameters", memory.model_parameters},
+          {"bytes",
+           {{"parameters", memory.parameters},
+            {"main_parameters", memory.main_parameters},
+            {"gradients", memory.gradients},
+            {"optimizer", memory.optimizer},
+            {"saved", memory.saved},
+            {"saved_per_microbatch", Json::array({memory.saved_per_microbatch})},
+            {"workspace", memory.workspace},
+            {"communication", memory.communication},
+            {"total", memory.total},
+            {"library_bound", memory.library_bound}}},
+          {"microbatches_in_flight", Json::array({memory.microbatches_in_flight})},
+          {"messages", std::move(messages)}};
+}
+
+std::string message_table(const MemoryPlan& memory) {
+  std::string text;
+  for (const auto& [key, total] : memory.messages.by_key()) {
+    text += fmt::format("  {:<4} {:<15} {:>8} {:>12} {:>20} B\n", key.first, key.second,
+                        format_count(total.count), format_bytes(total.bytes),
+                        format_count(total.bytes));
+  }
+  return text;
+}
+
+}  // namespace
 
 RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary,
                  cpu::ProductPrecision products) {
   RunPlan plan{.config = config,
+               .grid = rank_grid(config),
                .model = gpt_config(config, vocabulary),
                .products = products,
                .model_parameters = 0,
-               .memory = {}};
+               .groups = {}};
   plan.model_parameters = gpt_parameters(plan.model);
-  plan.memory = plan_memory(config, plan.model, products);
+  // A plan is that of a place in the model; data-parallel copies share it.
+  std::map<int, std::size_t> group_of_tensor_rank;
+  for (int rank = 0; rank < plan.grid.world_size(); ++rank) {
+    const int tensor = plan.grid.coordinates(rank).tensor;
+    const auto [found, is_new] = group_of_tensor_rank.try_emplace(tensor, plan.groups.size());
+    if (is_new) {
+      plan.groups.push_back({plan_memory(config, plan.model, rank, products), {}});
+    }
+    plan.groups[found->second].ranks.push_back(rank);
+  }
   return plan;
 }
 
-std::string to_json(const RunPlan& plan) {
-  using Json = nlohmann::ordered_json;
-  const MemoryPlan& memory = plan.memory;
-  const Json rank = {{"rank", 0},
-                     {"coordinates", {{"tp", 0}, {"cp", 0}, {"dp", 0}, {"pp", 0}}},
-                     {"parameters", memory.model_parameters},
-                     {"bytes",
-                      {{"parameters", memory.parameters},
-                       {"main_parameters", memory.main_parameters},
-                       {"gradients", memory.gradients},
-                       {"optimizer", memory.optimizer},
-                       {"saved", memory.saved},
-                       {"saved_per_microbatch", Json::array({memory.saved_per_microbatch})},
-                       {"workspace", memory.workspace},
-                       {"communication", memory.communication},
-                       {"total", memory.total},
-                       {"library_bound", memory.library_bound}}},
-                     {"microbatches_in_flight", Json::array({memory.microbatches_in_flight})},
-                     {"messages", Json::array()}};
+std::string to_json(const RunPlan& plan, ListedRanks listed) {
+  std::map<int, Json> ranks;
+  std::int64_t flops_per_step = 0;
+  const bool all = listed == ListedRanks::kAll || plan.grid.world_size() <= kReadableRanks;
+  for (const RunPlan::Group& group : plan.groups) {
+    flops_per_step += group.memory.flops_per_step * std::ssize(group.ranks);
+    if (all) {
+      for (const int rank : group.ranks) ranks[rank] = rank_json(plan, group.memory, rank);
+      continue;
+    }
+    const int first = group.ranks.front();
+    ranks[first] = rank_json(plan, group.memory, first);
+    ranks[first]["same_as"] = std::vector<int>(group.ranks.begin() + 1, group.ranks.end());
+  }
+  Json list = Json::array();
+  for (auto& [rank, json] : ranks) list.push_back(std::move(json));
   const Json document = {{"model",
                           {{"parameters", plan.model_parameters},
                            {"layers", plan.config.num_layers},
@@ -49,25 +100,42 @@ std::string to_json(const RunPlan& plan) {
                            {"padded_vocabulary", plan.model.padded_vocabulary},
                            {"sequence_length", plan.config.seq_length},
                            {"dtype", name_of(plan.model.transformer.dtype)}}},
-                         {"flops_per_step", memory.flops_per_step},
-                         {"ranks", Json::array({rank})}};
+                         {"flops_per_step", flops_per_step},
+                         {"ranks", std::move(list)}};
   return document.dump(2) + "\n";
 }
 
 std::string to_text(const RunPlan& plan) {
   const TrainConfig& c = plan.config;
+  std::int64_t flops = 0;
+  for (const auto& group : plan.groups) {
+    flops += group.memory.flops_per_step * std::ssize(group.ranks);
+  }
   std::string text = fmt::format(
       "GPT: {} layers, hidden {}, {} heads, sequence {}, vocabulary {} (padded {}), {}\n",
       c.num_layers, c.hidden_size, c.num_attention_heads, c.seq_length, plan.model.vocabulary,
       plan.model.padded_vocabulary, name_of(plan.model.transformer.dtype));
   text += fmt::format("{} parameters; {:.4g} floating-point operations a step\n",
-                      format_count(plan.model_parameters),
-                      static_cast<double>(plan.memory.flops_per_step));
-  text +=
-      fmt::format("global batch {} = {} microbatches of {}; {} threads, {} products\n",
-                  c.global_batch_size, num_microbatches(c), c.micro_batch_size, c.threads_per_rank,
-                  plan.products == cpu::ProductPrecision::kBf16 ? "bf16" : "fp32");
-  return text + "memory of rank 0:\n" + memory_table(plan.memory) + "\n";
+                      format_count(plan.model_parameters), static_cast<double>(flops));
+  text += fmt::format(
+      "global batch {} = {} microbatches of {} on each of {} data-parallel ranks; {} threads per "
+      "rank, {} products\n",
+      c.global_batch_size, num_microbatches(c), c.micro_batch_size, data_parallel_size(c),
+      c.threads_per_rank, plan.products == cpu::ProductPrecision::kBf16 ? "bf16" : "fp32");
+  if (plan.grid.world_size() > 1) {
+    text +=
+        fmt::format("{} ranks: tensor parallel {}{}, data parallel {}\n", plan.grid.world_size(),
+                    c.tensor_model_parallel_size,
+                    c.sequence_parallel ? " with sequence parallelism" : "", data_parallel_size(c));
+  }
+  // Tensor-parallel ranks differ in a few parameters at most: the first stands for them.
+  const MemoryPlan& memory = plan.groups.front().memory;
+  text += "memory of rank 0:\n" + memory_table(memory) + "\n";
+  if (!memory.messages.by_key().empty()) {
+    text += "messages of rank 0 in a step (group, operation, count, payload it contributes):\n" +
+            message_table(memory);
+  }
+  return text;
 }
 
 }  // namespace phalanx

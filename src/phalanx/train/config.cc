@@ -1,11 +1,13 @@
 #include "phalanx/train/config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <string_view>
 #include <thread>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
 
 namespace phalanx {
 namespace {
@@ -112,27 +114,181 @@ void resolve_regularisation(TrainConfig& c) {
   }
 }
 
-void resolve_batch(TrainConfig& c) {
-  require_positive("--micro-batch-size", c.micro_batch_size);
-  require_not_negative("--global-batch-size", c.global_batch_size);
-  if (c.global_batch_size == 0) c.global_batch_size = c.micro_batch_size;
-  if (c.global_batch_size % c.micro_batch_size != 0) {
-    throw ConfigError("--global-batch-size {} is not a multiple of --micro-batch-size {}",
-                      c.global_batch_size, c.micro_batch_size);
+// Larger worlds and sizes are typing errors; below, no product of three leaves int64.
+constexpr std::int64_t kMaxRanks = std::int64_t{1} << 20;
+
+void require_ranks(std::string_view flag, std::int64_t value) {
+  require_positive(flag, value);
+  if (value > kMaxRanks) throw ConfigError("{} {} is above {}", flag, value, kMaxRanks);
+}
+
+void resolve_ranks(TrainConfig& c) {
+  const std::int64_t tensor = c.tensor_model_parallel_size;
+  require_ranks("--nproc (--world-size of a plan)", c.world_size);
+  require_ranks("--tensor-model-parallel-size", tensor);
+  require_positive("--pipeline-model-parallel-size", c.pipeline_model_parallel_size);
+  require_positive("--context-parallel-size", c.context_parallel_size);
+  if (c.pipeline_model_parallel_size > 1) {
+    throw ConfigError(
+        "--pipeline-model-parallel-size {}: pipeline parallelism is not available in this version "
+        "of Phalanx; give 1",
+        c.pipeline_model_parallel_size);
+  }
+  if (c.context_parallel_size > 1) {
+    throw ConfigError(
+        "--context-parallel-size {}: context parallelism is not available in this version of "
+        "Phalanx; give 1",
+        c.context_parallel_size);
+  }
+  const std::int64_t model_ranks =
+      tensor * c.pipeline_model_parallel_size * c.context_parallel_size;
+  if (c.world_size % model_ranks != 0) {
+    throw ConfigError(
+        "{} ranks (--nproc, or --world-size of a plan) are not a multiple of the {} that one copy "
+        "of the model takes: --tensor-model-parallel-size {} x --pipeline-model-parallel-size {} x "
+        "--context-parallel-size {}",
+        c.world_size, model_ranks, tensor, c.pipeline_model_parallel_size, c.context_parallel_size);
+  }
+  if (!(c.distributed_timeout_minutes > 0.0)) {
+    throw ConfigError("--distributed-timeout-minutes {} must be above 0",
+                      c.distributed_timeout_minutes);
   }
   require_not_negative("--threads-per-rank", c.threads_per_rank);
   if (c.threads_per_rank == 0) {
-    c.threads_per_rank = std::max(1U, std::thread::hardware_concurrency());
+    const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+    c.threads_per_rank = std::max<std::int64_t>(1, cores / c.world_size);
   }
   if (c.threads_per_rank > 1024) {
     throw ConfigError("--threads-per-rank {} is above 1024", c.threads_per_rank);
   }
+}
+
+// What tensor parallelism cuts must come out even.
+void resolve_tensor_parallelism(TrainConfig& c) {
+  const std::int64_t size = c.tensor_model_parallel_size;
+  const auto require_even = [size](std::string_view flag, std::int64_t value) {
+    if (value % size == 0) return;
+    throw ConfigError("{} {} is not a multiple of --tensor-model-parallel-size {}", flag, value,
+                      size);
+  };
+  require_even("--num-attention-heads", c.num_attention_heads);
+  require_even("--num-query-groups", c.num_query_groups);
+  require_even("--ffn-hidden-size", c.ffn_hidden_size);
+  if (c.sequence_parallel && size == 1) {
+    log_info("--sequence-parallel is off: --tensor-model-parallel-size is 1");
+    c.sequence_parallel = false;
+  }
+  if (c.sequence_parallel && c.seq_length % size != 0) {
+    throw ConfigError(
+        "--seq-length {} is not a multiple of --tensor-model-parallel-size {}: "
+        "--sequence-parallel cuts it",
+        c.seq_length, size);
+  }
+}
+
+void resolve_data_parallelism(const TrainConfig& c) {
+  require_not_negative("--ddp-bucket-size", c.ddp_bucket_size);
+  if (c.overlap_param_gather && !(c.use_distributed_optimizer && c.overlap_grad_reduce)) {
+    throw ConfigError(
+        "--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce");
+  }
+}
+
+void resolve_recomputation(TrainConfig& c) {
+  if (c.recompute_activations) {
+    if (c.recompute_granularity == "full") {
+      throw ConfigError(
+          "--recompute-activations means --recompute-granularity selective; it contradicts "
+          "--recompute-granularity full");
+    }
+    c.recompute_granularity = "selective";
+  }
+  if (!c.recompute_granularity.empty()) {
+    require_one_of("--recompute-granularity", c.recompute_granularity, {"selective", "full"});
+  }
+  require_not_negative("--recompute-num-layers", c.recompute_num_layers);
+  if (c.recompute_granularity == "full") {
+    if (c.recompute_method.empty()) {
+      throw ConfigError(
+          "--recompute-granularity full needs --recompute-method uniform or --recompute-method "
+          "block");
+    }
+    require_one_of("--recompute-method", c.recompute_method, {"uniform", "block"});
+    if (c.recompute_num_layers == 0) c.recompute_num_layers = 1;
+    if (c.recompute_num_layers > c.num_layers) {
+      throw ConfigError("--recompute-num-layers {} is above --num-layers {}",
+                        c.recompute_num_layers, c.num_layers);
+    }
+  } else if (!c.recompute_method.empty() || c.recompute_num_layers != 0) {
+    throw ConfigError(
+        "--recompute-method and --recompute-num-layers go with --recompute-granularity full{}",
+        c.recompute_granularity.empty() ? "" : ": selective recomputes in every layer");
+  }
+  if (!c.distribute_saved_activations) return;
+  if (c.recompute_granularity != "full") {
+    throw ConfigError("--distribute-saved-activations needs --recompute-granularity full");
+  }
+  if (c.tensor_model_parallel_size == 1) {
+    throw ConfigError(
+        "--distribute-saved-activations needs --tensor-model-parallel-size above 1: it spreads "
+        "them over these ranks");
+  }
+  if (c.sequence_parallel) {
+    throw ConfigError(
+        "--distribute-saved-activations and --sequence-parallel exclude each other: with the "
+        "second they are spread already");
+  }
+  if (c.micro_batch_size * c.seq_length * c.hidden_size % c.tensor_model_parallel_size != 0) {
+    throw ConfigError(
+        "--distribute-saved-activations: --micro-batch-size {} x --seq-length {} x --hidden-size "
+        "{} values cannot be cut into --tensor-model-parallel-size {} equal parts",
+        c.micro_batch_size, c.seq_length, c.hidden_size, c.tensor_model_parallel_size);
+  }
+}
+
+void resolve_precision(const TrainConfig& c) {
+  if (c.fp16 && c.bf16) throw ConfigError("--fp16 and --bf16 exclude each other: give one");
   require_one_of("--matmul-precision", c.matmul_precision, {"auto", "fp32", "bf16"});
   if (c.matmul_precision == "bf16" && !c.bf16) {
-    throw ConfigError("--matmul-precision bf16 needs 16-bit parameters: add --bf16");
+    throw ConfigError("--matmul-precision bf16 needs bf16 parameters: add --bf16");
+  }
+  if (c.fp32_residual_connection && !c.fp16 && !c.bf16) {
+    throw ConfigError("--fp32-residual-connection needs --fp16 or --bf16");
+  }
+  const auto require_scale = [](std::string_view flag, double value) {
+    if (value > 0.0 && std::isfinite(value)) return;
+    throw ConfigError("{} {} must be above 0 and finite", flag, value);
+  };
+  if (c.loss_scale) require_scale("--loss-scale", *c.loss_scale);
+  require_scale("--initial-loss-scale", c.initial_loss_scale);
+  require_scale("--min-loss-scale", c.min_loss_scale);
+  if (c.initial_loss_scale < c.min_loss_scale) {
+    throw ConfigError("--initial-loss-scale {} is below --min-loss-scale {}", c.initial_loss_scale,
+                      c.min_loss_scale);
+  }
+  require_positive("--loss-scale-window", c.loss_scale_window);
+  require_positive("--hysteresis", c.hysteresis);
+}
+
+void resolve_batch(TrainConfig& c) {
+  require_positive("--micro-batch-size", c.micro_batch_size);
+  require_not_negative("--global-batch-size", c.global_batch_size);
+  const std::int64_t ranks = data_parallel_size(c);
+  const std::int64_t together = c.micro_batch_size * ranks;
+  if (c.global_batch_size == 0) c.global_batch_size = together;
+  if (c.global_batch_size % together != 0) {
+    throw ConfigError(
+        "--global-batch-size {} is not a multiple of {}: --micro-batch-size {} x {} data-parallel "
+        "ranks",
+        c.global_batch_size, together, c.micro_batch_size, ranks);
   }
   require_one_of("--attention-backend", c.attention_backend, {"fused", "unfused"});
   require_one_of("--loss-average", c.loss_average, {"token", "microbatch"});
+  if (c.calculate_per_token_loss && c.loss_average == "microbatch") {
+    throw ConfigError(
+        "--calculate-per-token-loss means --loss-average token; it contradicts --loss-average "
+        "microbatch");
+  }
   require_one_of("--data-order", c.data_order, {"megatron", "sequential"});
   if (c.seed <= 0) throw ConfigError("--seed {} must be above 0", c.seed);
 }
@@ -205,75 +361,32 @@ void resolve_run(TrainConfig& c) {
 void resolve(TrainConfig& config, bool for_training) {
   resolve_network(config);
   resolve_regularisation(config);
+  resolve_ranks(config);
+  resolve_tensor_parallelism(config);
+  resolve_data_parallelism(config);
+  resolve_recomputation(config);
+  resolve_precision(config);
   resolve_batch(config);
   if (for_training) resolve_run(config);
 }
 
-GptConfig gpt_config(const TrainConfig& c, std::int64_t vocabulary) {
-  const auto seed = static_cast<std::uint64_t>(c.seed);
-  return {
-      .transformer = {.num_layers = c.num_layers,
-                      .hidden = c.hidden_size,
-                      .ffn_hidden = c.ffn_hidden_size,
-                      .heads = c.num_attention_heads,
-                      .query_groups = c.num_query_groups,
-                      .head_size = c.kv_channels,
-                      .norm_epsilon = c.norm_epsilon,
-                      .hidden_dropout = c.hidden_dropout,
-                      .attention_dropout = c.attention_dropout,
-                      .init_deviation = c.init_method_std,
-                      .gelu = c.no_bias_gelu_fusion ? ops::Gelu::kErf : ops::Gelu::kTanh,
-                      .attention = c.attention_backend == "fused" ? nn::AttentionKernel::kFused
-                                                                  : nn::AttentionKernel::kUnfused,
-                      .causal = true,
-                      .mask_documents = c.reset_attention_mask,
-                      .dtype = c.bf16 ? DType::kBF16 : DType::kF32,
-                      .init_key = random_key(seed, RandomPurpose::kInitialisation),
-                      .dropout_key = random_key(seed, RandomPurpose::kDropout)},
-      .vocabulary = vocabulary,
-      .padded_vocabulary = padded_vocabulary(vocabulary, c.make_vocab_size_divisible_by, 1),
-      .max_positions = c.max_position_embeddings,
-      .tied_embedding = !c.untie_embeddings_and_output_weights};
-}
-
-AdamSettings adam_settings(const TrainConfig& c) {
-  return {.beta1 = c.adam_beta1,
-          .beta2 = c.adam_beta2,
-          .epsilon = c.adam_eps,
-          .clip_grad = c.clip_grad};
-}
-
-ParameterSchedule parameter_schedule(const TrainConfig& c) {
-  const bool by_samples = c.train_samples > 0;
-  const std::int64_t batch = c.global_batch_size;
-  const std::int64_t total = by_samples ? c.train_samples : c.train_iters * batch;
-  const std::int64_t given_decay = by_samples ? c.lr_decay_samples : c.lr_decay_iters * batch;
-  ParameterSchedule schedule{
-      .max_lr = *c.lr,
-      .min_lr = c.min_lr,
-      .warmup_init_lr = c.lr_warmup_init,
-      .warmup_samples = 0,
-      .decay_samples = given_decay > 0 ? given_decay : total,
-      .decay_style = *decay_style_from_name(c.lr_decay_style),
-      .start_weight_decay = *c.start_weight_decay,
-      .end_weight_decay = *c.end_weight_decay,
-      .weight_decay_samples = total,
-      .weight_decay_style = *weight_decay_style_from_name(c.weight_decay_incr_style)};
-  if (c.lr_warmup_fraction) {
-    schedule.warmup_samples = static_cast<std::int64_t>(
-        *c.lr_warmup_fraction * static_cast<double>(schedule.decay_samples));
-  } else {
-    schedule.warmup_samples = by_samples ? c.lr_warmup_samples : c.lr_warmup_iters * batch;
-  }
-  return schedule;
-}
-
-std::int64_t num_microbatches(const TrainConfig& c) {
-  return c.global_batch_size / c.micro_batch_size;
-}
-
-std::int64_t train_iterations(const TrainConfig& c) {
-  return c.train_iters > 0 ? c.train_iters : c.train_samples / c.global_batch_size;
+void forget_layout(TrainConfig& config) {
+  const TrainConfig plain;
+  config.world_size = plain.world_size;
+  config.tensor_model_parallel_size = plain.tensor_model_parallel_size;
+  config.pipeline_model_parallel_size = plain.pipeline_model_parallel_size;
+  config.context_parallel_size = plain.context_parallel_size;
+  config.sequence_parallel = plain.sequence_parallel;
+  config.use_distributed_optimizer = plain.use_distributed_optimizer;
+  config.overlap_grad_reduce = plain.overlap_grad_reduce;
+  config.overlap_param_gather = plain.overlap_param_gather;
+  config.recompute_activations = plain.recompute_activations;
+  config.recompute_granularity = plain.recompute_granularity;
+  config.recompute_method = plain.recompute_method;
+  config.recompute_num_layers = plain.recompute_num_layers;
+  config.distribute_saved_activations = plain.distribute_saved_activations;
+  config.micro_batch_size = 1;
+  config.global_batch_size = 1;
 }
 
 }  // namespace phalanx

@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "phalanx/mesh/rank_grid.h"
 #include "phalanx/model/gpt.h"
 #include "phalanx/optim/adam_optimizer.h"
+#include "phalanx/optim/loss_scaler.h"
 #include "phalanx/optim/parameter_schedule.h"
 
 namespace phalanx {
@@ -76,8 +78,42 @@ struct TrainConfig {
   bool exit_on_missing_checkpoint = false;
   std::int64_t keep_last = 3;
 
+  // Ranks. The world of a run is --nproc, that of a plan --world-size; data parallelism is what
+  // tensor, pipeline and context parallelism leave of it.
+  std::int64_t world_size = 1;
+  std::int64_t tensor_model_parallel_size = 1;
+  std::int64_t pipeline_model_parallel_size = 1;
+  std::int64_t context_parallel_size = 1;
+  bool sequence_parallel = false;
+  bool use_tp_pp_dp_mapping = false;
+  // Reductions of input gradients are awaited at once.
+  bool no_async_tensor_model_parallel_allreduce = false;
+  double distributed_timeout_minutes = 10.0;
+
+  // Data parallelism.
+  bool use_distributed_optimizer = false;
+  bool overlap_grad_reduce = false;
+  bool overlap_param_gather = false;
+  std::int64_t ddp_bucket_size = 0;                 // elements; 0: Megatron's default
+  bool accumulate_allreduce_grads_in_fp32 = false;  // main gradients always are fp32
+  bool log_num_zeros_in_grad = false;
+
+  // Recomputation of activations.
+  bool recompute_activations = false;     // --recompute-granularity selective
+  std::string recompute_granularity;      // "", selective, full
+  std::string recompute_method;           // "", uniform, block
+  std::int64_t recompute_num_layers = 0;  // 0: not given, 1
+  bool distribute_saved_activations = false;
+
   // Precision.
   bool bf16 = false;
+  bool fp16 = false;
+  std::optional<double> loss_scale;  // constant; without it fp16 scales dynamically
+  double initial_loss_scale = 4294967296.0;
+  double min_loss_scale = 1.0;
+  std::int64_t loss_scale_window = 1000;
+  std::int64_t hysteresis = 2;
+  bool fp32_residual_connection = false;
   std::string matmul_precision = "auto";  // auto, fp32, bf16
 
   // Validation.
@@ -102,10 +138,11 @@ struct TrainConfig {
   bool log_throughput = false;
 
   // Phalanx's own.
-  std::int64_t threads_per_rank = 0;        // 0: all cores
+  std::int64_t threads_per_rank = 0;        // 0: the cores shared out among the ranks
   bool allow_different_threads = false;     // resume although another thread count makes other bits
   std::string attention_backend = "fused";  // fused, unfused
   std::string loss_average = "token";       // token, microbatch
+  bool calculate_per_token_loss = false;    // Megatron's name of --loss-average token
 
   // Every flag with its value as text, for the checkpoint; filled by the command line.
   std::vector<std::pair<std::string, std::string>> arguments;
@@ -116,11 +153,19 @@ struct TrainConfig {
 // data, length).
 void resolve(TrainConfig& config, bool for_training);
 
-// Views of a resolved configuration. `vocabulary` is the tokenizer's size, `data_parallel_size` how
-// many ranks share a global batch.
-GptConfig gpt_config(const TrainConfig& config, std::int64_t vocabulary);
+// The same model on one rank that computes forward alone: what a trained model's configuration is
+// to inference. Layout, recomputation and batch sizes are put back; resolve() follows.
+void forget_layout(TrainConfig& config);
+
+// Views of a resolved configuration. `vocabulary` is the tokenizer's size, `tensor_rank` the rank's
+// place in its tensor-parallel group.
+RankGrid rank_grid(const TrainConfig& config);
+std::int64_t data_parallel_size(const TrainConfig& config);
+GptConfig gpt_config(const TrainConfig& config, std::int64_t vocabulary, int tensor_rank = 0);
+LossScaler loss_scaler(const TrainConfig& config);
 AdamSettings adam_settings(const TrainConfig& config);
 ParameterSchedule parameter_schedule(const TrainConfig& config);
+// Of one data-parallel rank.
 std::int64_t num_microbatches(const TrainConfig& config);
 // The length of the run in iterations, also where it was given in samples.
 std::int64_t train_iterations(const TrainConfig& config);

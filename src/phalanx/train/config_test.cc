@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <limits>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "phalanx/base/error.h"
 
@@ -25,16 +29,31 @@ TrainConfig valid() {
   return c;
 }
 
-// The message must name the flags to blame.
-void expect_refused(const std::function<void(TrainConfig&)>& spoil, const std::string& flag) {
+using Change = std::function<void(TrainConfig&)>;
+
+// The message must name the flags to blame, and the numbers where they matter.
+void expect_refused(const Change& spoil, const std::vector<std::string>& parts) {
   TrainConfig c = valid();
   spoil(c);
   try {
     resolve(c, true);
-    FAIL() << flag << " was accepted";
+    FAIL() << parts.front() << " was accepted";
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find(flag), std::string::npos) << error.what();
+    for (const auto& part : parts) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
+          << part << " is not in: " << error.what();
+    }
   }
+}
+void expect_refused(const Change& spoil, const char* flag) {
+  expect_refused(spoil, std::vector<std::string>{flag});
+}
+
+TrainConfig resolved(const Change& change) {
+  TrainConfig c = valid();
+  change(c);
+  resolve(c, true);
+  return c;
 }
 
 TEST(TrainConfig, DerivesWhatIsOpen) {
@@ -74,6 +93,10 @@ TEST(TrainConfig, RefusesWithTheFlagsName) {
   expect_refused([](TrainConfig& c) { c.hidden_size = 65; }, "--num-attention-heads");
   expect_refused([](TrainConfig& c) { c.max_position_embeddings = 8; }, "--seq-length");
   expect_refused([](TrainConfig& c) { c.global_batch_size = 7; }, "--micro-batch-size");
+  expect_refused([](TrainConfig& c) { c.micro_batch_size = 0; }, "--micro-batch-size");
+  expect_refused([](TrainConfig& c) { c.global_batch_size = -8; }, "--global-batch-size");
+  expect_refused([](TrainConfig& c) { c.loss_average = "sample"; }, "--loss-average sample");
+  expect_refused([](TrainConfig& c) { c.data_order = "random"; }, "--data-order random");
   expect_refused([](TrainConfig& c) { c.hidden_dropout = 1.0; }, "--hidden-dropout");
   expect_refused([](TrainConfig& c) { c.attention_dropout = -0.1; }, "--attention-dropout");
   expect_refused([](TrainConfig& c) { c.lr.reset(); }, "--lr");
@@ -95,6 +118,339 @@ TEST(TrainConfig, RefusesWithTheFlagsName) {
         c.num_query_groups = 3;
       },
       "--num-query-groups");
+}
+
+TEST(TrainConfig, LeavesTheRestOfTheWorldToDataParallelism) {
+  const TrainConfig c = resolved([](TrainConfig& r) {
+    r.world_size = 8;
+    r.tensor_model_parallel_size = 2;
+    r.global_batch_size = 0;
+  });
+  EXPECT_EQ(data_parallel_size(c), 4);
+  EXPECT_EQ(c.global_batch_size, 8);
+  EXPECT_EQ(num_microbatches(c), 1);
+  const RankGrid grid = rank_grid(c);
+  EXPECT_EQ(grid.sizes(), (GridSizes{.tensor = 2, .data = 4}));
+  EXPECT_EQ(grid.order(), "tp-cp-ep-dp-pp");
+
+  const TrainConfig accumulates = resolved([](TrainConfig& r) {
+    r.world_size = 8;
+    r.tensor_model_parallel_size = 4;
+    r.global_batch_size = 24;
+    r.use_tp_pp_dp_mapping = true;
+  });
+  EXPECT_EQ(num_microbatches(accumulates), 6);
+  EXPECT_EQ(rank_grid(accumulates).order(), "tp-cp-ep-pp-dp");
+}
+
+TEST(TrainConfig, SharesTheCoresOutAmongTheRanks) {
+  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  const auto threads = [](std::int64_t world, std::int64_t given) {
+    return resolved([&](TrainConfig& c) {
+             c.world_size = world;
+             c.global_batch_size = 0;
+             c.threads_per_rank = given;
+           })
+        .threads_per_rank;
+  };
+  EXPECT_EQ(threads(1, 0), std::max<std::int64_t>(1, cores));
+  EXPECT_EQ(threads(2, 0), std::max<std::int64_t>(1, cores / 2));
+  EXPECT_EQ(threads(4096, 0), 1);
+  EXPECT_EQ(threads(2, 5), 5);
+}
+
+TEST(TrainConfig, RefusesWorldsThatDoNotDivide) {
+  expect_refused(
+      [](TrainConfig& c) {
+        c.world_size = 6;
+        c.tensor_model_parallel_size = 4;
+      },
+      {"6 ranks", "--nproc", "--world-size", "--tensor-model-parallel-size 4"});
+  expect_refused([](TrainConfig& c) { c.world_size = 0; }, "--nproc");
+  expect_refused([](TrainConfig& c) { c.world_size = 1 << 21; }, "--nproc");
+  expect_refused([](TrainConfig& c) { c.tensor_model_parallel_size = 0; },
+                 "--tensor-model-parallel-size");
+  expect_refused([](TrainConfig& c) { c.pipeline_model_parallel_size = 2; },
+                 {"--pipeline-model-parallel-size 2",
+                  "pipeline parallelism is not available in this version"});
+  expect_refused([](TrainConfig& c) { c.context_parallel_size = 2; },
+                 {"--context-parallel-size 2", "not available in this version"});
+  expect_refused([](TrainConfig& c) { c.world_size = 3; },  // 8 samples on 3 ranks of 2
+                 {"--global-batch-size 8", "6", "--micro-batch-size 2", "3 data-parallel"});
+  expect_refused([](TrainConfig& c) { c.distributed_timeout_minutes = 0; },
+                 "--distributed-timeout-minutes");
+  expect_refused([](TrainConfig& c) { c.threads_per_rank = -1; }, "--threads-per-rank");
+  expect_refused([](TrainConfig& c) { c.threads_per_rank = 2000; }, "--threads-per-rank");
+  expect_refused([](TrainConfig& c) { c.pipeline_model_parallel_size = 0; },
+                 "--pipeline-model-parallel-size");
+  expect_refused([](TrainConfig& c) { c.context_parallel_size = 0; }, "--context-parallel-size");
+}
+
+void two_tensor_ranks(TrainConfig& c) {
+  c.world_size = 2;
+  c.tensor_model_parallel_size = 2;
+}
+
+TEST(TrainConfig, TensorParallelismCutsEvenly) {
+  const auto refused = [](const Change& change, const std::vector<std::string>& parts) {
+    expect_refused(
+        [&](TrainConfig& c) {
+          two_tensor_ranks(c);
+          change(c);
+        },
+        parts);
+  };
+  const std::string size = "--tensor-model-parallel-size 2";
+  refused(
+      [](TrainConfig& c) {
+        c.num_attention_heads = 1;
+        c.hidden_size = 64;
+      },
+      {"--num-attention-heads 1", size});
+  refused(
+      [](TrainConfig& c) {
+        c.group_query_attention = true;
+        c.num_query_groups = 1;
+      },
+      {"--num-query-groups 1", size});
+  refused([](TrainConfig& c) { c.ffn_hidden_size = 129; }, {"--ffn-hidden-size 129", size});
+  refused(
+      [](TrainConfig& c) {
+        c.seq_length = 31;
+        c.sequence_parallel = true;
+      },
+      {"--seq-length 31", size, "--sequence-parallel"});
+  resolved([](TrainConfig& c) {
+    two_tensor_ranks(c);
+    c.seq_length = 31;
+  });
+}
+
+TEST(TrainConfig, SequenceParallelismNeedsTensorParallelism) {
+  const auto sequence = [](TrainConfig& c) { c.sequence_parallel = true; };
+  EXPECT_FALSE(resolved(sequence).sequence_parallel);
+  EXPECT_TRUE(resolved([&](TrainConfig& c) {
+                two_tensor_ranks(c);
+                sequence(c);
+              }).sequence_parallel);
+}
+
+TEST(TrainConfig, OverlapsParameterGatheringOnlyWithItsNeeds) {
+  expect_refused([](TrainConfig& c) { c.overlap_param_gather = true; },
+                 {"--overlap-param-gather", "--use-distributed-optimizer"});
+  expect_refused(
+      [](TrainConfig& c) {
+        c.overlap_param_gather = true;
+        c.use_distributed_optimizer = true;
+      },
+      {"--overlap-param-gather", "--overlap-grad-reduce"});
+  resolved([](TrainConfig& c) {
+    c.overlap_param_gather = true;
+    c.use_distributed_optimizer = true;
+    c.overlap_grad_reduce = true;
+  });
+  expect_refused([](TrainConfig& c) { c.ddp_bucket_size = -1; }, "--ddp-bucket-size");
+}
+
+TEST(TrainConfig, RecomputesWhatWasAskedFor) {
+  const TrainConfig selective = resolved([](TrainConfig& c) { c.recompute_activations = true; });
+  EXPECT_EQ(selective.recompute_granularity, "selective");
+  EXPECT_EQ(selective.recompute_num_layers, 0);
+  EXPECT_TRUE(gpt_config(selective, 100).transformer.recompute_core_attention);
+  TrainConfig full = resolved([](TrainConfig& c) {
+    c.recompute_granularity = "full";
+    c.recompute_method = "uniform";
+  });
+  EXPECT_EQ(full.recompute_num_layers, 1);
+  EXPECT_FALSE(gpt_config(full, 100).transformer.recompute_core_attention);
+  EXPECT_EQ(gpt_config(full, 100).recompute.method, RecomputePlan::Method::kUniform);
+  EXPECT_EQ(gpt_config(full, 100).recompute.num_layers, 1);
+  EXPECT_EQ(gpt_config(selective, 100).recompute.method, RecomputePlan::Method::kNone);
+  resolve(full, true);
+  const TrainConfig uneven = resolved([](TrainConfig& c) {
+    c.num_layers = 3;  // the last group has one layer
+    c.recompute_granularity = "full";
+    c.recompute_method = "uniform";
+    c.recompute_num_layers = 2;
+  });
+  EXPECT_EQ(gpt_config(uneven, 100).recompute.num_layers, 2);
+}
+
+TEST(TrainConfig, RefusesContradictoryRecomputation) {
+  const auto refused = [](const std::string& granularity, const std::string& method,
+                          std::int64_t layers, const std::vector<std::string>& parts) {
+    expect_refused(
+        [&](TrainConfig& c) {
+          c.recompute_granularity = granularity;
+          c.recompute_method = method;
+          c.recompute_num_layers = layers;
+        },
+        parts);
+  };
+  refused("some", "", 0, {"--recompute-granularity some", "selective"});
+  refused("full", "", 0, {"--recompute-granularity full", "--recompute-method uniform", "block"});
+  refused("full", "blocks", 0, {"--recompute-method blocks"});
+  refused("full", "block", 3, {"--recompute-num-layers 3", "--num-layers 2"});
+  refused("full", "block", -1, {"--recompute-num-layers"});
+  refused("selective", "block", 0, {"--recompute-method", "--recompute-granularity full"});
+  refused("selective", "", 1, {"--recompute-num-layers", "--recompute-granularity full"});
+  refused("", "uniform", 0, {"--recompute-method", "--recompute-granularity full"});
+  refused("", "", 1, {"--recompute-num-layers", "--recompute-granularity full"});
+  expect_refused(
+      [](TrainConfig& c) {
+        c.recompute_activations = true;
+        c.recompute_granularity = "full";
+        c.recompute_method = "block";
+      },
+      {"--recompute-activations", "--recompute-granularity full"});
+}
+
+TEST(TrainConfig, DistributesSavedActivationsOnlyWithTheirNeeds) {
+  const auto full = [](TrainConfig& c) {
+    two_tensor_ranks(c);
+    c.recompute_granularity = "full";
+    c.recompute_method = "block";
+    c.distribute_saved_activations = true;
+  };
+  const GptConfig model = gpt_config(resolved(full), 100);
+  EXPECT_EQ(model.recompute.method, RecomputePlan::Method::kBlock);
+  EXPECT_EQ(model.recompute.input_shards, 2);
+  const std::string flag = "--distribute-saved-activations";
+  expect_refused(
+      [](TrainConfig& c) {
+        two_tensor_ranks(c);
+        c.distribute_saved_activations = true;
+      },
+      {flag, "--recompute-granularity full"});
+  expect_refused(
+      [&](TrainConfig& c) {
+        full(c);
+        c.tensor_model_parallel_size = 1;
+      },
+      {flag, "--tensor-model-parallel-size"});
+  expect_refused(
+      [&](TrainConfig& c) {
+        full(c);
+        c.sequence_parallel = true;
+      },
+      {flag, "--sequence-parallel"});
+  expect_refused(
+      [&](TrainConfig& c) {
+        full(c);
+        c.micro_batch_size = 1;
+        c.seq_length = 31;
+        c.hidden_size = 63;
+        c.kv_channels = 16;
+      },
+      {flag, "--micro-batch-size 1", "--seq-length 31", "--hidden-size 63",
+       "--tensor-model-parallel-size 2"});
+}
+
+TEST(TrainConfig, RefusesContradictoryPrecision) {
+  expect_refused(
+      [](TrainConfig& c) {
+        c.fp16 = true;
+        c.bf16 = true;
+      },
+      {"--fp16", "--bf16"});
+  expect_refused(
+      [](TrainConfig& c) {
+        c.fp16 = true;
+        c.matmul_precision = "bf16";
+      },
+      {"--matmul-precision bf16", "--bf16"});
+  expect_refused([](TrainConfig& c) { c.fp32_residual_connection = true; },
+                 {"--fp32-residual-connection", "--fp16", "--bf16"});
+  expect_refused([](TrainConfig& c) { c.loss_scale = 0; }, "--loss-scale");
+  expect_refused([](TrainConfig& c) { c.initial_loss_scale = 0.5; },
+                 {"--initial-loss-scale 0.5", "--min-loss-scale 1"});
+  expect_refused(
+      [](TrainConfig& c) { c.initial_loss_scale = std::numeric_limits<double>::infinity(); },
+      "--initial-loss-scale");
+  expect_refused([](TrainConfig& c) { c.min_loss_scale = 0; }, "--min-loss-scale");
+  expect_refused([](TrainConfig& c) { c.loss_scale_window = 0; }, "--loss-scale-window");
+  expect_refused([](TrainConfig& c) { c.hysteresis = 0; }, "--hysteresis");
+  expect_refused(
+      [](TrainConfig& c) {
+        c.calculate_per_token_loss = true;
+        c.loss_average = "microbatch";
+      },
+      {"--calculate-per-token-loss", "--loss-average microbatch"});
+  EXPECT_EQ(resolved([](TrainConfig& c) { c.calculate_per_token_loss = true; }).loss_average,
+            "token");
+}
+
+TEST(TrainConfig, ScalesTheLossDynamicallyInFp16Alone) {
+  for (const bool bf16 : {false, true}) {
+    const LossScaler none = loss_scaler(resolved([&](TrainConfig& c) { c.bf16 = bf16; }));
+    EXPECT_FALSE(none.is_dynamic());
+    EXPECT_EQ(none.scale(), 1.0);
+  }
+  LossScaler dynamic = loss_scaler(resolved([](TrainConfig& c) {
+    c.fp16 = true;
+    c.initial_loss_scale = 64;
+    c.min_loss_scale = 24;
+    c.loss_scale_window = 3;
+    c.hysteresis = 1;
+  }));
+  EXPECT_TRUE(dynamic.is_dynamic());
+  EXPECT_EQ(dynamic.scale(), 64.0);
+  for (int i = 0; i < 2; ++i) dynamic.update(true);
+  EXPECT_EQ(dynamic.scale(), 24.0);
+  for (int i = 0; i < 3; ++i) dynamic.update(false);
+  EXPECT_EQ(dynamic.scale(), 48.0);
+  const LossScaler constant = loss_scaler(resolved([](TrainConfig& c) {
+    c.fp16 = true;
+    c.loss_scale = 128;
+  }));
+  EXPECT_FALSE(constant.is_dynamic());
+  EXPECT_EQ(constant.scale(), 128.0);
+}
+
+TEST(TrainConfig, BuildsTheModelOfARank) {
+  const TrainConfig c = resolved([](TrainConfig& r) {
+    two_tensor_ranks(r);
+    r.fp16 = true;
+    r.fp32_residual_connection = true;
+    r.sequence_parallel = true;
+    r.no_async_tensor_model_parallel_allreduce = true;
+  });
+  const GptConfig model = gpt_config(c, 50257, 1);
+  EXPECT_EQ(model.padded_vocabulary, 50432);
+  EXPECT_EQ(model.transformer.dtype, DType::kF16);
+  EXPECT_TRUE(model.transformer.fp32_residual);
+  EXPECT_EQ(model.transformer.tensor.rank, 1);
+  EXPECT_EQ(model.transformer.tensor.size, 2);
+  EXPECT_TRUE(model.transformer.tensor.sequence);
+  EXPECT_FALSE(model.transformer.tensor.async_reduce);
+  EXPECT_EQ(gpt_config(resolved([](TrainConfig& r) { r.bf16 = true; }), 10).transformer.dtype,
+            DType::kBF16);
+  const GptConfig plain = gpt_config(resolved([](TrainConfig&) {}), 10);
+  EXPECT_EQ(plain.transformer.dtype, DType::kF32);
+  EXPECT_FALSE(plain.transformer.fp32_residual);
+  EXPECT_EQ(plain.transformer.tensor.size, 1);
+  EXPECT_TRUE(plain.transformer.tensor.async_reduce);
+}
+
+TEST(TrainConfig, ForgetsTheLayout) {
+  TrainConfig c = resolved([](TrainConfig& r) {
+    two_tensor_ranks(r);
+    r.sequence_parallel = true;
+    r.fp16 = true;
+    r.use_distributed_optimizer = true;
+    r.overlap_grad_reduce = true;
+    r.overlap_param_gather = true;
+    r.recompute_granularity = "full";
+    r.recompute_method = "block";
+  });
+  forget_layout(c);
+  resolve(c, false);
+  EXPECT_EQ(rank_grid(c).world_size(), 1);
+  EXPECT_EQ(c.global_batch_size, 1);
+  const GptConfig model = gpt_config(c, 50257);
+  EXPECT_EQ(model.padded_vocabulary, 50304);
+  EXPECT_FALSE(model.transformer.tensor.sequence);
+  EXPECT_EQ(model.transformer.dtype, DType::kF16);
 }
 
 }  // namespace

@@ -94,6 +94,7 @@ struct Generator::Engine {
                   .weights = weights,
                   .batch = batch,
                   .shape = shape,
+                  .region = {},
                   .training = false,
                   .loss_settings = {},
                   .losses = {},

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "phalanx/base/error.h"
+#include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/ops/meta/meta_backend.h"
 
 namespace phalanx {
@@ -20,11 +21,14 @@ std::vector<std::int64_t> planned(const MemoryPlan& plan) {
 
 }  // namespace
 
-MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
+MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model, int number,
                        cpu::ProductPrecision products) {
+  const RankGrid grid = rank_grid(config);
+  const auto world = make_meta_world(number, grid.world_size());
+  const RankCommunicators ranks(grid, *world);
   RankArenas arenas = RankArenas::planning();
   const auto backend = make_meta_backend(static_cast<int>(config.threads_per_rank), products);
-  Rank rank(config, model, *backend, arenas);
+  Rank rank(config, model, ranks, *backend, arenas);
   const Rank::Rehearsal rehearsal = rank.rehearse();
   const auto marks = arenas.high_water();
   MemoryPlan plan{.parameters = marks[0],
@@ -38,7 +42,8 @@ MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
                   .library_bound = kLibraryBytes + config.threads_per_rank * kLibraryBytesPerThread,
                   .saved_per_microbatch = rehearsal.saved_per_microbatch,
                   .microbatches_in_flight = rehearsal.microbatches_in_flight,
-                  .flops_per_step = rehearsal.flops_per_step};
+                  .flops_per_step = rehearsal.flops_per_step,
+                  .messages = rehearsal.messages};
   for (const ParamSpec& spec : rank.table().specs()) plan.model_parameters += true_count(spec);
   return plan;
 }

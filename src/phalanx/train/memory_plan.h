@@ -26,10 +26,13 @@ struct MemoryPlan {
   int microbatches_in_flight = 0;
   std::int64_t model_parameters = 0;  // of this rank, without vocabulary padding
   std::int64_t flops_per_step = 0;    // of matrix products and attention as they are computed
+  MessageTotals messages;             // of a training step
+
+  friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
 };
 
-// Nothing of the model's size is allocated.
-MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
+// Of one rank of the world of `config`. Nothing of the model's size is allocated.
+MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model, int rank,
                        cpu::ProductPrecision products);
 
 // Arenas of exactly the planned sizes. SystemError where the system has not that much memory.

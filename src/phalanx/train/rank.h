@@ -3,13 +3,16 @@
 // The same object is built twice: on the planning backend, where a rehearsal leaves the arenas'
 // high-water marks (the plan), and on the real one, in arenas of exactly that size.
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "phalanx/data/gpt_batch.h"
+#include "phalanx/data_parallel/data_parallel.h"
 #include "phalanx/optim/adam_optimizer.h"
 #include "phalanx/pipeline/executor.h"
+#include "phalanx/train/communicators.h"
 #include "phalanx/train/config.h"
 
 namespace phalanx {
@@ -29,24 +32,29 @@ struct StepResult {
   double loss = 0.0;    // mean over the unmasked tokens of the global batch
   double tokens = 0.0;  // unmasked
   double grad_norm = 0.0;
-  bool skipped = false;  // the gradient was not finite: nothing was updated
+  double zeros_in_grad = 0.0;  // with --log-num-zeros-in-grad
+  bool skipped = false;        // the gradient was not finite: nothing was updated
 };
 
 struct StepSchedule {
   double lr = 0.0;
   double weight_decay = 0.0;
   std::int64_t adam_step = 1;
+  double loss_scale = 1.0;
 };
 
-// The microbatches of a step, in order.
+// The microbatches of a step, in order. Of a tensor-parallel group only the first rank asks.
 using BatchSource = std::function<const GptBatch&(int microbatch)>;
 
 class Rank final : private StepServices {
  public:
-  // The arenas must outlive the rank.
-  Rank(const TrainConfig& config, const GptConfig& model, Backend& backend, RankArenas& arenas);
+  // Communicators and arenas must outlive the rank.
+  Rank(const TrainConfig& config, const GptConfig& any_rank, const RankCommunicators& ranks,
+       Backend& backend, RankArenas& arenas);
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
+  // Where it leaves with an exception the world ends: peers may not read its arenas any more.
+  ~Rank() override;
 
   // Draws the weights, zeros the moments.
   void initialise();
@@ -56,21 +64,30 @@ class Rank final : private StepServices {
   void initialise_gradients();
 
   StepResult train_step(const StepSchedule& schedule, const BatchSource& source);
+  // Parameters that other ranks updated may still be on their way after a step; after this they are
+  // there.
+  void finish_gather() { data_parallel_->finish_gather(); }
   // Mean loss over the unmasked tokens of one forward-only global batch.
   StepResult evaluate(const BatchSource& source);
 
   // Runs every distinct pass of every program once, recording; for planning.
   struct Rehearsal {
     std::int64_t flops_per_step = 0;
+    MessageTotals messages;  // of a training step
     std::int64_t saved_per_microbatch = 0;
     int microbatches_in_flight = 0;
   };
   Rehearsal rehearse();
 
+  const RankCommunicators& ranks() const { return ranks_; }
+  Context& context() { return context_; }
   const nn::ParamTable& table() const { return table_; }
   const ParameterStore& parameters() const { return *parameters_; }
   const GradientStore& gradients() const { return *gradients_; }
   const AdamOptimizer& optimizer() const { return *optimizer_; }
+  // The largest of all ranks' values; every rank asks at the same time.
+  int largest_of_all(int value);
+
   // For benchmarks: every op of the next steps writes here; null ends it.
   void record_to(Recorder* recorder) { context_.recorder = recorder; }
 
@@ -80,24 +97,38 @@ class Rank final : private StepServices {
   void reduce_gradients(int chunk) override;
   void optimizer_step() override;
 
+  std::vector<int> gradient_uses() const;
+  void sum_losses();
+  double padding_elements() const;
   StepSettings settings(bool training) const;
   void begin(const BatchSource* source);
-  nn::Batch& slot(int microbatch);
+  // One microbatch on the device, in one piece for its broadcast.
+  struct BatchSlot {
+    Tensor bytes;
+    nn::Batch batch;
+  };
+  static BatchSlot allocate_batch(Arena& arena, const nn::BatchShape& shape, DType full);
+  BatchSlot& slot(int microbatch);
   StepResult read_loss();
 
   const TrainConfig config_;
+  const int exceptions_at_birth_ = std::uncaught_exceptions();
+  const RankCommunicators& ranks_;
+  TensorRegion region_;
   Context context_;
   RankArenas& arenas_;
   nn::ParamTable table_;
   std::vector<Chunk> chunks_;
   std::unique_ptr<ParameterStore> parameters_;
   std::unique_ptr<GradientStore> gradients_;
+  std::unique_ptr<DataParallel> data_parallel_;
   std::unique_ptr<AdamOptimizer> optimizer_;
   std::unique_ptr<Executor> training_, evaluation_;
-  std::vector<nn::Batch> batches_;  // one for each microbatch in flight
+  std::vector<BatchSlot> batches_;  // one for each microbatch in flight
+  Tensor losses_;                   // [2]: sum and count
   nn::LossSums sums_;
   Tensor loss_scale_;
-  nn::UnitHooks hooks_;
+  Tensor agreement_;  // [1] i32, where there are other ranks
   const BatchSource* source_ = nullptr;
   StepSchedule schedule_;
 };

@@ -11,12 +11,13 @@
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
+#include "phalanx/train/gathered_tensors.h"
 
 namespace phalanx {
 namespace {
 
 // Flags that make another model or other bits.
-constexpr std::array<std::string_view, 16> kFixedFlags = {"--num-layers",
+constexpr std::array<std::string_view, 17> kFixedFlags = {"--num-layers",
                                                           "--hidden-size",
                                                           "--ffn-hidden-size",
                                                           "--num-attention-heads",
@@ -28,6 +29,7 @@ constexpr std::array<std::string_view, 16> kFixedFlags = {"--num-layers",
                                                           "--no-bias-gelu-fusion",
                                                           "--seq-length",
                                                           "--bf16",
+                                                          "--fp16",
                                                           "--seed",
                                                           "--data-order",
                                                           "--tokenizer-type",
@@ -113,21 +115,57 @@ void check_flags(const TrainConfig& config, const Manifest& manifest) {
   }
 }
 
-std::vector<GlobalTensor> run_tensors(const Rank& rank, bool with_optimizer) {
-  std::vector<GlobalTensor> tensors;
+void load_weights(const CheckpointReader& reader, const Rank& rank) {
   const nn::ParamTable& table = rank.table();
   for (ParamId id = 0; id < table.size(); ++id) {
-    tensors.push_back(global_tensor(table[id], rank.parameters().weight(id)));
+    reader.read(global_tensor(table[id], rank.parameters().weight(id)), DTypeMatch::kConvert);
   }
-  if (!with_optimizer) return tensors;
-  for (ParamId id = 0; id < table.size(); ++id) {
-    tensors.push_back(global_tensor(table[id], rank.optimizer().exp_avg(id), kExpAvgPrefix));
-    tensors.push_back(global_tensor(table[id], rank.optimizer().exp_avg_sq(id), kExpAvgSqPrefix));
-    if (rank.parameters().has_main_parameters()) {
-      tensors.push_back(global_tensor(table[id], rank.parameters().main(id), kMainParamPrefix));
+}
+
+// The parts of main parameters and moments that this rank updates.
+void load_states(const CheckpointReader& reader, const Rank& rank, bool with_optimizer) {
+  const ParameterStore& parameters = rank.parameters();
+  for (const Segment& segment : parameters.segments()) {
+    const ParamSpec& spec = parameters.table()[segment.id];
+    const auto read = [&](const Tensor& tensor, std::string_view prefix, DTypeMatch match) {
+      reader.read(shard_tensor(spec, tensor, segment.begin, prefix), match);
+    };
+    if (parameters.has_main_parameters()) {
+      // Without the optimizer's copy the main parameters start from the rounded ones.
+      read(parameters.main(segment), with_optimizer ? kMainParamPrefix : std::string_view(),
+           with_optimizer ? DTypeMatch::kExact : DTypeMatch::kConvert);
     }
+    if (!with_optimizer) continue;
+    read(rank.optimizer().exp_avg(segment), kExpAvgPrefix, DTypeMatch::kExact);
+    read(rank.optimizer().exp_avg_sq(segment), kExpAvgSqPrefix, DTypeMatch::kExact);
   }
-  return tensors;
+}
+
+Manifest manifest_of(const TrainConfig& config, const ParameterSchedule& schedule,
+                     const RunState& state, const std::string& precision) {
+  Manifest manifest;
+  manifest.iteration = state.iteration;
+  manifest.consumed_train_samples = state.consumed_train_samples;
+  manifest.consumed_valid_samples = state.consumed_valid_samples;
+  manifest.optimizer = {.adam_step = state.adam_step,
+                        .loss_scale = state.loss_scaler.scale,
+                        .clean_steps = state.loss_scaler.clean_steps,
+                        .hysteresis = state.loss_scaler.hysteresis,
+                        .schedule_steps = state.schedule_samples};
+  manifest.requested_samples = {
+      .train = state.requested.train, .valid = state.requested.valid, .test = state.requested.test};
+  manifest.matmul_precision = precision;
+  manifest.threads_per_rank = config.threads_per_rank;
+  manifest.seed = static_cast<std::uint64_t>(config.seed);
+  manifest.arguments = schedule_arguments(schedule);
+  for (const auto& [flag, value] : config.arguments) manifest.arguments[flag] = value;
+  if (!config.vocab_file.empty()) {
+    manifest.input_files.push_back(describe_input_file("--vocab-file", config.vocab_file));
+  }
+  if (!config.merge_file.empty()) {
+    manifest.input_files.push_back(describe_input_file("--merge-file", config.merge_file));
+  }
+  return manifest;
 }
 
 }  // namespace
@@ -187,67 +225,52 @@ std::string resumed_precision(const TrainConfig& config, const Manifest& manifes
 
 RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Rank& rank) {
   const Manifest& manifest = reader.manifest();
-  log_info(" loading checkpoint from {} at iteration {}", config.load, manifest.iteration);
+  const bool speaks = rank.ranks().world->rank() == 0;
+  if (speaks) {
+    log_info(" loading checkpoint from {} at iteration {}", config.load, manifest.iteration);
+  }
   const bool with_optimizer = reader.has_optimizer() && !config.finetune && !config.no_load_optim;
   rank.initialise_gradients();
   if (!with_optimizer) rank.initialise_optimizer();
-  const nn::ParamTable& table = rank.table();
-  for (ParamId id = 0; id < table.size(); ++id) {
-    const ParamSpec& spec = table[id];
-    reader.read(global_tensor(spec, rank.parameters().weight(id)), DTypeMatch::kConvert);
-    if (rank.parameters().has_main_parameters()) {
-      // Without the optimizer's copy the main parameters start from the rounded ones.
-      GlobalTensor main = global_tensor(spec, rank.parameters().main(id),
-                                        with_optimizer ? kMainParamPrefix : std::string_view());
-      reader.read(main, with_optimizer ? DTypeMatch::kExact : DTypeMatch::kConvert);
-    }
-    if (!with_optimizer) continue;
-    reader.read(global_tensor(spec, rank.optimizer().exp_avg(id), kExpAvgPrefix));
-    reader.read(global_tensor(spec, rank.optimizer().exp_avg_sq(id), kExpAvgSqPrefix));
+  load_weights(reader, rank);
+  load_states(reader, rank, with_optimizer);
+  if (speaks) {
+    log_info("  successfully loaded checkpoint from {} at iteration {}", config.load,
+             manifest.iteration);
   }
-  log_info("  successfully loaded checkpoint from {} at iteration {}", config.load,
-           manifest.iteration);
-  if (config.finetune) return {};
+  const LossScaler::State fresh = loss_scaler(config).state();
+  if (config.finetune) return {.loss_scaler = fresh, .requested = {}};
   RunState state{.iteration = manifest.iteration,
                  .consumed_train_samples = manifest.consumed_train_samples,
                  .consumed_valid_samples = manifest.consumed_valid_samples,
+                 .loss_scaler = fresh,
                  .requested = {.train = manifest.requested_samples.train,
                                .valid = manifest.requested_samples.valid,
                                .test = manifest.requested_samples.test}};
   if (!config.no_load_optim) {
     state.schedule_samples = manifest.optimizer.schedule_steps;
     state.adam_step = manifest.optimizer.adam_step;
+    state.loss_scaler = {.scale = manifest.optimizer.loss_scale,
+                         .clean_steps = manifest.optimizer.clean_steps,
+                         .hysteresis = manifest.optimizer.hysteresis};
   }
   return state;
 }
 
 void save_run(const TrainConfig& config, const ParameterSchedule& schedule, const RunState& state,
-              const std::string& precision, const Rank& rank) {
+              const std::string& precision, Rank& rank) {
+  rank.finish_gather();
+  Communicator& world = *rank.ranks().world;
+  GatheredTensors tensors(contributed_tensors(rank, !config.no_save_optim), world, rank.context());
+  if (world.rank() > 0) {
+    tensors.serve();
+    return;
+  }
   log_info("saving checkpoint at iteration {:7d} to {}", state.iteration, config.save);
-  Manifest manifest;
-  manifest.iteration = state.iteration;
-  manifest.consumed_train_samples = state.consumed_train_samples;
-  manifest.consumed_valid_samples = state.consumed_valid_samples;
-  manifest.optimizer.adam_step = state.adam_step;
-  manifest.optimizer.schedule_steps = state.schedule_samples;
-  manifest.requested_samples = {
-      .train = state.requested.train, .valid = state.requested.valid, .test = state.requested.test};
-  manifest.matmul_precision = precision;
-  manifest.threads_per_rank = config.threads_per_rank;
-  manifest.seed = static_cast<std::uint64_t>(config.seed);
-  manifest.arguments = schedule_arguments(schedule);
-  for (const auto& [flag, value] : config.arguments) manifest.arguments[flag] = value;
-  if (!config.vocab_file.empty()) {
-    manifest.input_files.push_back(describe_input_file("--vocab-file", config.vocab_file));
-  }
-  if (!config.merge_file.empty()) {
-    manifest.input_files.push_back(describe_input_file("--merge-file", config.merge_file));
-  }
-  const auto tensors = run_tensors(rank, !config.no_save_optim);
   save_checkpoint({.directory = config.save,
                    .keep_last = static_cast<int>(config.keep_last),
                    .before_step = nullptr},
-                  std::move(manifest), tensors);
+                  manifest_of(config, schedule, state, precision), tensors);
   log_info("  successfully saved checkpoint at iteration {:7d} to {}", state.iteration,
            config.save);
 }

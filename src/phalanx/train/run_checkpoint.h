@@ -20,7 +20,8 @@ struct RunState {
   std::int64_t consumed_valid_samples = 0;
   std::int64_t schedule_samples = 0;  // consumed by successful updates
   std::int64_t adam_step = 0;         // successful updates
-  SampleCounts requested;             // what the datasets were built for
+  LossScaler::State loss_scaler;
+  SampleCounts requested;  // what the datasets were built for
 };
 
 // The checkpoint that --load names (or its --ckpt-step); empty, with a warning, where nothing was
@@ -36,11 +37,13 @@ ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manife
 // otherwise.
 std::string resumed_precision(const TrainConfig& config, const Manifest& manifest);
 
-// Fills weights (and moments, unless they are absent or not wanted) and returns the counters.
+// Fills the rank's parts of weights (and of moments, unless they are absent or not wanted) and
+// returns the counters.
 RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Rank& rank);
 
-// Saves under config.save, durably, and removes all but the last --keep-last.
+// Saves under config.save, durably, and removes all but the last --keep-last. All ranks at the same
+// time; the first one writes.
 void save_run(const TrainConfig& config, const ParameterSchedule& schedule, const RunState& state,
-              const std::string& precision, const Rank& rank);
+              const std::string& precision, Rank& rank);
 
 }  // namespace phalanx

@@ -24,6 +24,7 @@ SampleCounts requested_samples(const TrainConfig& config) {
 
 RunData::RunData(const TrainConfig& config, const Tokenizer& tokenizer, const SampleCounts& counts)
     : config_(config),
+      counts_(counts),
       batch_options_{.eod = tokenizer.end_of_document(),
                      .eod_mask_loss = config.eod_mask_loss,
                      .reset_position_ids = config.reset_position_ids,
@@ -49,12 +50,14 @@ const GptDataset* RunData::dataset(SplitKind kind) const {
   return found ? &*found : nullptr;
 }
 
-RunData::Stream::Stream(const RunData& data, SplitKind kind, std::int64_t consumed)
+RunData::Stream::Stream(const RunData& data, SplitKind kind, std::int64_t consumed, int data_rank)
     : data_(&data),
       dataset_(data.dataset(kind)),
       sampler_({.total_samples = dataset_->size(),
                 .consumed_samples = consumed,
                 .micro_batch_size = data.config_.micro_batch_size,
+                .data_parallel_rank = data_rank,
+                .data_parallel_size = data_parallel_size(data.config_),
                 .name = std::string(name_of(kind))}) {}
 
 BatchSource RunData::Stream::source() {

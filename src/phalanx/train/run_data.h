@@ -28,14 +28,15 @@ class RunData {
   // ConfigError where a resumed run asks for more samples than `counts` gave.
   void check_suffices(const SampleCounts& needed) const;
   bool has(SplitKind kind) const { return dataset(kind) != nullptr; }
+  const SampleCounts& counts() const { return counts_; }
 
-  // Microbatches of one split from a consumed-sample count on; asked for in order.
+  // A data-parallel rank's microbatches of one split, from a count of samples that all ranks have
+  // consumed on; asked for in order.
   class Stream {
    public:
-    Stream(const RunData& data, SplitKind kind, std::int64_t consumed);
+    Stream(const RunData& data, SplitKind kind, std::int64_t consumed, int data_rank = 0);
     // The microbatches of the next global batch.
     BatchSource source();
-    std::int64_t consumed_samples() const { return sampler_.consumed_samples(); }
 
    private:
     const RunData* data_;
@@ -48,6 +49,7 @@ class RunData {
   const GptDataset* dataset(SplitKind kind) const;
 
   TrainConfig config_;
+  SampleCounts counts_;
   GptBatchOptions batch_options_;
   GptDatasets datasets_;
 };

@@ -51,34 +51,55 @@ std::string memory_table(const MemoryPlan& plan) {
   return text;
 }
 
-RunReport::RunReport(const TrainConfig& config, const GptConfig& model, const MemoryPlan& plan,
-                     const cpu::ProductChoice& products, const Tokenizer& tokenizer,
+RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, int rank,
                      std::int64_t loaded_iteration)
-    : config_(config),
-      model_flops_per_step_(gpt_flops_per_token(model, config.seq_length) *
-                            static_cast<double>(config.global_batch_size * config.seq_length)),
-      metrics_(open_metrics(config, loaded_iteration)),
-      progress_(train_iterations(config)) {
-  const auto threads = static_cast<int>(config.threads_per_rank);
-  const cpu::Peak peak = cpu::measure_peak(threads);
-  peak_flops_ = 1e9 * (products.products == cpu::ProductPrecision::kBf16 ? peak.bf16_gflops
-                                                                         : peak.fp32_gflops);
-  log_info("phalanx {}: world size 1, {} threads", PHALANX_VERSION, threads);
-  log_info("> number of parameters: {}", format_count(plan.model_parameters));
-  log_info(" > padded vocab (size: {}) with {} dummy tokens (new size: {})", tokenizer.vocab_size(),
-           model.padded_vocabulary - tokenizer.vocab_size(), model.padded_vocabulary);
-  log_info("> learning rate decay style: {}", config.lr_decay_style);
-  log_info("> loss average: {}, attention: {}, data order: {}", config.loss_average,
-           config.attention_backend, config.data_order);
-  log_info("> matrix products: {} ({})", products.name(), products.reason);
-  log_info("> peak: {:.0f} GFLOP/s fp32{}", peak.fp32_gflops,
-           peak.bf16_gflops > 0.0 ? fmt::format(", {:.0f} GFLOP/s bf16", peak.bf16_gflops) : "");
-  log_info("> memory plan:\n{}", memory_table(plan));
-  log_info("training from iteration {} to {} ...", loaded_iteration, train_iterations(config));
+    : config_(setup.config),
+      speaks_(rank == setup.grid.world_size() - 1),
+      model_flops_per_step_(gpt_flops_per_token(setup.model, config_.seq_length) *
+                            static_cast<double>(config_.global_batch_size * config_.seq_length)),
+      peak_flops_(1e9 * (setup.products.products == cpu::ProductPrecision::kBf16
+                             ? setup.peak.bf16_gflops
+                             : setup.peak.fp32_gflops)),
+      metrics_(speaks_ ? open_metrics(config_, loaded_iteration) : nullptr),
+      progress_(train_iterations(config_)) {
+  if (rank == 0) print_start(setup, plan, loaded_iteration);
+}
+
+void RunReport::print_start(const RunSetup& setup, const MemoryPlan& plan,
+                            std::int64_t loaded_iteration) const {
+  const GridSizes& sizes = setup.grid.sizes();
+  const std::int64_t vocabulary = setup.tokenizer->vocab_size();
+  log_info("phalanx {}: world size {}, {} threads per rank", PHALANX_VERSION,
+           setup.grid.world_size(), config_.threads_per_rank);
+  if (setup.grid.world_size() > 1) {
+    log_info("> tensor-model-parallel size {}{}, data-parallel size {}{}", sizes.tensor,
+             config_.sequence_parallel ? " with sequence parallelism" : "", sizes.data,
+             config_.use_distributed_optimizer ? " with a distributed optimizer" : "");
+  }
+  log_info("> number of parameters: {}", format_count(gpt_parameters(setup.model)));
+  log_info(" > padded vocab (size: {}) with {} dummy tokens (new size: {})", vocabulary,
+           setup.model.padded_vocabulary - vocabulary, setup.model.padded_vocabulary);
+  log_info("> learning rate decay style: {}", config_.lr_decay_style);
+  log_info("> loss average: {}, attention: {}, data order: {}", config_.loss_average,
+           config_.attention_backend, config_.data_order);
+  if (config_.recompute_granularity == "selective" && config_.attention_backend == "fused") {
+    log_info(
+        "> --recompute-granularity selective: fused attention stores nothing that could be "
+        "computed again; it matters with --attention-backend unfused");
+  }
+  log_info("> matrix products: {} ({})", setup.products.name(), setup.products.reason);
+  log_info("> peak: {:.0f} GFLOP/s fp32{}", setup.peak.fp32_gflops,
+           setup.peak.bf16_gflops > 0.0
+               ? fmt::format(", {:.0f} GFLOP/s bf16", setup.peak.bf16_gflops)
+               : "");
+  log_info("> memory plan{}:\n{}", setup.grid.world_size() > 1 ? " of rank 0" : "",
+           memory_table(plan));
+  log_info("training from iteration {} to {} ...", loaded_iteration, train_iterations(config_));
 }
 
 void RunReport::iteration(const RunState& state, const StepResult& step, double next_lr,
                           double seconds, const RankArenas& arenas) {
+  if (!speaks_) return;
   const std::array<NamedLoss, 1> losses = {{{"lm loss", step.loss}}};
   interval_.add(losses, seconds, step.skipped);
   const std::int64_t tokens = config_.global_batch_size * config_.seq_length;
@@ -91,7 +112,7 @@ void RunReport::iteration(const RunState& state, const StepResult& step, double 
                      .lm_loss = static_cast<float>(step.loss),
                      .learning_rate = next_lr,
                      .grad_norm = step.grad_norm,
-                     .loss_scale = 1.0,
+                     .loss_scale = state.loss_scaler.scale,
                      .skipped = step.skipped,
                      .elapsed_s = seconds,
                      .tokens_per_second = static_cast<double>(tokens) / seconds,
@@ -118,11 +139,18 @@ void RunReport::print_line(const RunState& state, const StepResult& step, double
   line.learning_rate = next_lr;
   line.global_batch_size = config_.global_batch_size;
   line.losses = summary.losses;
-  line.loss_scale = 1.0;
-  line.grad_norm = step.grad_norm;
+  line.loss_scale = state.loss_scaler.scale;
+  // As Megatron: what was skipped has neither.
+  if (!step.skipped) line.grad_norm = step.grad_norm;
+  if (!step.skipped && config_.log_num_zeros_in_grad) {
+    line.zeros_in_gradients = step.zeros_in_grad;
+  }
   line.skipped_iterations = summary.skipped_iterations;
   line.nan_iterations = summary.nan_iterations;
-  if (config_.log_throughput) line.tera_flops_per_second = model_flops_per_step_ / seconds / 1e12;
+  if (config_.log_throughput) {
+    line.tera_flops_per_second =
+        model_flops_per_step_ / seconds / 1e12 / static_cast<double>(config_.world_size);
+  }
   log_info("{}", format_training_line(line));
   const double flops = model_flops_per_step_ / seconds;
   log_info("   {:.0f} tokens/s, {:.1f} GFLOP/s of {:.0f} ({:.0f} % of the peak)",
@@ -132,6 +160,7 @@ void RunReport::print_line(const RunState& state, const StepResult& step, double
 
 void RunReport::evaluation(const RunState& state, SplitKind kind, const std::string& place,
                            double loss) {
+  if (!speaks_) return;
   pause();
   const std::array<NamedLoss, 1> losses = {{{"lm loss", loss}}};
   log_info("{}", format_evaluation_block(place, losses));
@@ -143,6 +172,8 @@ void RunReport::evaluation(const RunState& state, SplitKind kind, const std::str
   }
 }
 
-void RunReport::pause() { progress_.clear(); }
+void RunReport::pause() {
+  if (speaks_) progress_.clear();
+}
 
 }  // namespace phalanx

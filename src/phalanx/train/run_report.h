@@ -10,20 +10,15 @@
 #include "phalanx/observe/metrics_file.h"
 #include "phalanx/observe/progress.h"
 #include "phalanx/observe/training_log.h"
-#include "phalanx/ops/cpu/precision.h"
-#include "phalanx/tokenizer/tokenizer.h"
-#include "phalanx/train/memory_plan.h"
-#include "phalanx/train/run_checkpoint.h"
+#include "phalanx/train/run_setup.h"
 
 namespace phalanx {
 
 class RunReport {
  public:
-  // Prints what the run is made of; opens SAVE/metrics.jsonl and cuts it after the loaded
-  // iteration.
-  RunReport(const TrainConfig& config, const GptConfig& model, const MemoryPlan& plan,
-            const cpu::ProductChoice& products, const Tokenizer& tokenizer,
-            std::int64_t loaded_iteration);
+  // The first rank prints what the run is made of; the last rank prints what happens, and opens
+  // SAVE/metrics.jsonl and cuts it after the loaded iteration. Others are silent.
+  RunReport(const RunSetup& setup, const MemoryPlan& plan, int rank, std::int64_t loaded_iteration);
 
   // After a step: `next_lr` is the schedule's next value, as Megatron prints it.
   void iteration(const RunState& state, const StepResult& step, double next_lr, double seconds,
@@ -33,9 +28,12 @@ class RunReport {
   void pause();
 
  private:
+  void print_start(const RunSetup& setup, const MemoryPlan& plan,
+                   std::int64_t loaded_iteration) const;
   void print_line(const RunState& state, const StepResult& step, double next_lr);
 
-  TrainConfig config_;
+  const TrainConfig& config_;
+  bool speaks_;  // the last rank
   double model_flops_per_step_;
   double peak_flops_;
   LogInterval interval_;

@@ -11,16 +11,17 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
-#include "phalanx/ops/cpu/precision.h"
-#include "phalanx/train/memory_plan.h"
-#include "phalanx/train/run_checkpoint.h"
-#include "phalanx/train/run_data.h"
 #include "phalanx/train/run_report.h"
+#include "phalanx/train/run_setup.h"
 #include "phalanx/train/signals.h"
 
 namespace phalanx {
 namespace {
+
+// Whether an overflow is the loss scale's, which goes down, and not the run's.
+bool scales_loss(const TrainConfig& config) { return config.fp16 || config.loss_scale; }
 
 using Clock = std::chrono::steady_clock;
 
@@ -28,86 +29,89 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The run and everything it is made of, in the order in which it comes to be.
+// One rank's run and everything it is made of, in the order in which it comes to be.
 class Trainer {
  public:
-  explicit Trainer(TrainConfig config);
+  Trainer(const RunSetup& setup, const StopSignals& signals, Communicator& world);
+  // The world ends where this throws.
   RunEnd run();
 
  private:
+  RunEnd loop();
+  RunEnd train();
   StepResult train_step();
   void evaluate(SplitKind kind, const std::string& place);
   void final_evaluation();
   void save();
-  // The reason to leave after this iteration, if there is one.
+  // The reason to leave after this iteration, if there is one: the same on all ranks.
   std::optional<RunEnd> exit_condition();
 
-  TrainConfig config_;
+  const RunSetup& setup_;
+  const TrainConfig& config_;
+  const StopSignals& signals_;
   Clock::time_point start_ = Clock::now();
-  StopSignals signals_;
-  std::unique_ptr<Tokenizer> tokenizer_;
-  std::optional<CheckpointReader> checkpoint_;
-  ParameterSchedule schedule_;
-  cpu::ProductChoice products_;
-  GptConfig model_;
-  MemoryPlan plan_;
+  RankCommunicators ranks_;
+  const MemoryPlan& plan_;
   RankArenas arenas_;
   std::unique_ptr<Backend> backend_;
   Rank rank_;
+  LossScaler scaler_;
   RunState state_;
-  std::optional<RunData> data_;
   std::optional<RunData::Stream> train_stream_, valid_stream_;
-  std::optional<RunReport> report_;
+  RunReport report_;
   std::int64_t saved_iteration_ = -1;
 };
 
-TrainConfig resolved(TrainConfig config) {
-  resolve(config, true);
-  return config;
+RunState start_state(const RunSetup& setup, Rank& rank) {
+  if (setup.checkpoint) return load_run(setup.config, *setup.checkpoint, rank);
+  rank.initialise();
+  return {.loss_scaler = loss_scaler(setup.config).state(), .requested = {}};
 }
 
-Trainer::Trainer(TrainConfig config)
-    : config_(resolved(std::move(config))),
-      tokenizer_(run_tokenizer(config_)),
-      checkpoint_(open_checkpoint(config_)),
-      schedule_(checkpoint_ ? check_resume(config_, checkpoint_->manifest())
-                            : parameter_schedule(config_)),
-      products_(cpu::choose_products(checkpoint_
-                                         ? resumed_precision(config_, checkpoint_->manifest())
-                                         : config_.matmul_precision,
-                                     config_.bf16, static_cast<int>(config_.threads_per_rank))),
-      model_(gpt_config(config_, tokenizer_->vocab_size())),
-      plan_(plan_memory(config_, model_, products_.products)),
+Trainer::Trainer(const RunSetup& setup, const StopSignals& signals, Communicator& world)
+    : setup_(setup),
+      config_(setup.config),
+      signals_(signals),
+      ranks_(setup.grid, world),
+      plan_(setup.plan_of(world.rank())),
       arenas_(allocate_arenas(plan_)),
-      backend_(make_cpu_backend(static_cast<int>(config_.threads_per_rank), products_.products)),
-      rank_(config_, model_, *backend_, arenas_) {
-  if (checkpoint_) {
-    state_ = load_run(config_, *checkpoint_, rank_);
-    saved_iteration_ = config_.load == config_.save ? state_.iteration : -1;
-    checkpoint_.reset();
-  } else {
-    rank_.initialise();
+      backend_(
+          make_cpu_backend(static_cast<int>(config_.threads_per_rank), setup.products.products)),
+      rank_(config_, setup.model, ranks_, *backend_, arenas_),
+      scaler_(loss_scaler(config_)),
+      state_(start_state(setup, rank_)),
+      report_(setup, plan_, world.rank(), state_.iteration) {
+  if (setup.checkpoint && config_.load == config_.save) saved_iteration_ = state_.iteration;
+  scaler_.restore(state_.loss_scaler);
+  state_.requested = setup.data->counts();
+  train_stream_.emplace(*setup.data, SplitKind::kTrain, state_.consumed_train_samples,
+                        ranks_.at.data);
+  if (setup.data->has(SplitKind::kValid)) {
+    valid_stream_.emplace(*setup.data, SplitKind::kValid, state_.consumed_valid_samples,
+                          ranks_.at.data);
   }
-  const SampleCounts needed = requested_samples(config_);
-  // A resumed run keeps the order it began with.
-  if (state_.requested == SampleCounts{}) state_.requested = needed;
-  data_.emplace(config_, *tokenizer_, state_.requested);
-  data_->check_suffices(needed);
-  train_stream_.emplace(*data_, SplitKind::kTrain, state_.consumed_train_samples);
-  if (data_->has(SplitKind::kValid)) {
-    valid_stream_.emplace(*data_, SplitKind::kValid, state_.consumed_valid_samples);
+}
+
+RunEnd Trainer::run() {
+  try {
+    const RunEnd end = loop();
+    // Peers may read this rank's parameters until all of the last step have come in.
+    rank_.finish_gather();
+    return end;
+  } catch (const std::exception& error) {
+    ranks_.world->abort(error.what());
+    throw;
   }
-  report_.emplace(config_, model_, plan_, products_, *tokenizer_, state_.iteration);
 }
 
 // A training run.
-RunEnd Trainer::run() {
+RunEnd Trainer::loop() {
   const std::int64_t iterations = train_iterations(config_);
   while (state_.iteration < iterations) {
     const auto begin = Clock::now();
     const StepResult step = train_step();
-    report_->iteration(state_, step, schedule_.learning_rate(state_.schedule_samples),
-                       seconds_since(begin), arenas_);
+    report_.iteration(state_, step, setup_.schedule.learning_rate(state_.schedule_samples),
+                      seconds_since(begin), arenas_);
 
     if (config_.eval_interval > 0 && state_.iteration % config_.eval_interval == 0 &&
         state_.iteration < iterations) {
@@ -125,11 +129,13 @@ RunEnd Trainer::run() {
 }
 
 StepResult Trainer::train_step() {
-  const StepSchedule schedule{.lr = schedule_.learning_rate(state_.schedule_samples),
-                              .weight_decay = schedule_.weight_decay(state_.schedule_samples),
-                              .adam_step = state_.adam_step + 1};
+  const ParameterSchedule& parameters = setup_.schedule;
+  const StepSchedule schedule{.lr = parameters.learning_rate(state_.schedule_samples),
+                              .weight_decay = parameters.weight_decay(state_.schedule_samples),
+                              .adam_step = state_.adam_step + 1,
+                              .loss_scale = scaler_.scale()};
   const StepResult step = rank_.train_step(schedule, train_stream_->source());
-  if (step.skipped) {
+  if (step.skipped && !scales_loss(config_)) {
     // Without a loss scale nothing can be lowered, and the same inputs give the same bits again.
     throw ErrorOf<ErrorCode::kDoNotRestart>(
         "iteration {}: the gradient norm is {} (loss {}); the weights of iteration {} stand, "
@@ -138,18 +144,23 @@ StepResult Trainer::train_step() {
         "last checkpoint",
         state_.iteration + 1, step.grad_norm, step.loss, state_.iteration);
   }
+  scaler_.update(step.skipped);
+  state_.loss_scaler = scaler_.state();
   state_.iteration += 1;
-  state_.adam_step += 1;
-  state_.schedule_samples += config_.global_batch_size;
-  state_.consumed_train_samples = train_stream_->consumed_samples();
+  state_.consumed_train_samples += config_.global_batch_size;
+  // A skipped iteration has consumed its samples; the schedules and Adam's count stand still.
+  if (!step.skipped) {
+    state_.adam_step += 1;
+    state_.schedule_samples += config_.global_batch_size;
+  }
   check_high_water(plan_, arenas_);
   return step;
 }
 
 void Trainer::evaluate(SplitKind kind, const std::string& place) {
-  if (config_.eval_iters == 0 || !data_->has(kind)) return;
+  if (config_.eval_iters == 0 || !setup_.data->has(kind)) return;
   std::optional<RunData::Stream> test_stream;
-  if (kind == SplitKind::kTest) test_stream.emplace(*data_, kind, 0);
+  if (kind == SplitKind::kTest) test_stream.emplace(*setup_.data, kind, 0, ranks_.at.data);
   RunData::Stream& stream = kind == SplitKind::kTest ? *test_stream : *valid_stream_;
   double sum = 0.0;
   double tokens = 0.0;
@@ -158,8 +169,10 @@ void Trainer::evaluate(SplitKind kind, const std::string& place) {
     sum += step.loss * step.tokens;
     tokens += step.tokens;
   }
-  if (kind == SplitKind::kValid) state_.consumed_valid_samples = stream.consumed_samples();
-  report_->evaluation(state_, kind, place, tokens > 0.0 ? sum / tokens : 0.0);
+  if (kind == SplitKind::kValid) {
+    state_.consumed_valid_samples += config_.eval_iters * config_.global_batch_size;
+  }
+  report_.evaluation(state_, kind, place, tokens > 0.0 ? sum / tokens : 0.0);
 }
 
 void Trainer::final_evaluation() {
@@ -170,36 +183,55 @@ void Trainer::final_evaluation() {
 
 void Trainer::save() {
   if (config_.save.empty() || saved_iteration_ == state_.iteration) return;
-  report_->pause();
-  save_run(config_, schedule_, state_, std::string(products_.name()), rank_);
+  report_.pause();
+  save_run(config_, setup_.schedule, state_, std::string(setup_.products.name()), rank_);
   saved_iteration_ = state_.iteration;
 }
 
 std::optional<RunEnd> Trainer::exit_condition() {
-  if (signals_.received() != 0) {
-    report_->pause();
-    log_info("exiting program after receiving {}.",
-             signals_.received() == SIGINT ? "SIGINT" : "SIGTERM");
+  // Signals and clocks reach ranks at different moments; the largest reason is everybody's.
+  enum Reason : int { kNone, kDuration, kTerminated, kInterrupted };
+  const double minutes = seconds_since(start_) / 60.0;
+  Reason reason = kNone;
+  if (config_.exit_duration_in_mins > 0.0 && minutes > config_.exit_duration_in_mins) {
+    reason = kDuration;
+  }
+  if (signals_.received() != 0) reason = signals_.received() == SIGINT ? kInterrupted : kTerminated;
+  reason = static_cast<Reason>(rank_.largest_of_all(reason));
+  const bool at_interval =
+      config_.exit_interval > 0 && state_.iteration % config_.exit_interval == 0;
+  if (reason == kNone && !at_interval) return std::nullopt;
+  report_.pause();
+  const bool speaks = ranks_.world->rank() == 0;
+  if (reason == kInterrupted || reason == kTerminated) {
+    if (speaks) {
+      log_info("exiting program after receiving {}.",
+               reason == kInterrupted ? "SIGINT" : "SIGTERM");
+    }
     if (!config_.save.empty()) return RunEnd::kPreempted;
-    log_warning("nothing is saved: --save was not given");
+    if (speaks) log_warning("nothing is saved: --save was not given");
     return RunEnd::kStopped;
   }
-  const double minutes = seconds_since(start_) / 60.0;
-  if (config_.exit_duration_in_mins > 0.0 && minutes > config_.exit_duration_in_mins) {
-    report_->pause();
-    log_info("exiting program after {} minutes", minutes);
-    return RunEnd::kFinished;
-  }
-  if (config_.exit_interval > 0 && state_.iteration % config_.exit_interval == 0) {
-    report_->pause();
-    log_info("exiting program at iteration {}", state_.iteration);
-    return RunEnd::kFinished;
-  }
-  return std::nullopt;
+  if (speaks && reason == kDuration) log_info("exiting program after {} minutes", minutes);
+  if (speaks && reason == kNone) log_info("exiting program at iteration {}", state_.iteration);
+  return RunEnd::kFinished;
 }
 
 }  // namespace
 
-RunEnd pretrain_gpt(TrainConfig config) { return Trainer(std::move(config)).run(); }
+RunEnd pretrain_gpt(TrainConfig config) {
+  const StopSignals signals;
+  const RunSetup setup(std::move(config));
+  const LocalOptions options{.threads_per_rank = static_cast<int>(setup.config.threads_per_rank),
+                             .timeout = std::chrono::milliseconds(static_cast<std::int64_t>(
+                                 setup.config.distributed_timeout_minutes * 60e3))};
+  // All ranks end for the same reason.
+  RunEnd end = RunEnd::kFinished;
+  run_local_ranks(setup.grid.world_size(), options, [&](Communicator& world) {
+    const RunEnd mine = Trainer(setup, signals, world).run();
+    if (world.rank() == 0) end = mine;
+  });
+  return end;
+}
 
 }  // namespace phalanx

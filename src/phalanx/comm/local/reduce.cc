@@ -58,13 +58,13 @@ bool is_nan(T value) {
 struct Max {
   template <typename T>
   T operator()(T a, T b) const {
-    return (b > a) | is_nan(b) ? b : a;
+    return ((b > a) | is_nan(b)) ? b : a;
   }
 };
 struct Min {
   template <typename T>
   T operator()(T a, T b) const {
-    return (b < a) | is_nan(b) ? b : a;
+    return ((b < a) | is_nan(b)) ? b : a;
   }
 };
 

@@ -91,6 +91,8 @@ void add_random_cases(CaseTable& table);
 
 inline constexpr std::array kStorageTypes = {DType::kF32, DType::kBF16, DType::kF16};
 inline constexpr std::array kFullPrecision = {DType::kF32};
+// Of rows with an f32 residual stream beside 16-bit operands.
+inline constexpr std::array k16BitTypes = {DType::kBF16, DType::kF16};
 // Of performance rows.
 inline constexpr std::array kTimedTypes = {DType::kF32, DType::kBF16};
 

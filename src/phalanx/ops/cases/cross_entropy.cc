@@ -1,5 +1,7 @@
 #include "phalanx/ops/cross_entropy.h"
 
+#include <algorithm>
+
 #include "phalanx/ops/cases/case.h"
 
 namespace phalanx::ops {
@@ -16,10 +18,12 @@ enum class Kind {
   kEvaluation,  // no gradient
 };
 
-std::string name(const Size& size, Kind kind) {
+const char* name(Kind kind) {
   constexpr const char* kKinds[] = {"in place", "separate", "f32 logits", "evaluation"};
-  return fmt::format("{}x{} of {}, {}", size.rows, size.vocabulary, size.columns,
-                     kKinds[static_cast<std::size_t>(kind)]);
+  return kKinds[static_cast<std::size_t>(kind)];
+}
+std::string name(const Size& size, Kind kind) {
+  return fmt::format("{}x{} of {}, {}", size.rows, size.vocabulary, size.columns, name(kind));
 }
 
 // The padding holds garbage: nobody may look at it.
@@ -62,6 +66,122 @@ GradientJob gradients(Operands& operands, const Size& size) {
   return job;
 }
 
+// One rank's columns of a vocabulary that `ranks` ranks share; the last ones have padding.
+struct Part {
+  std::int64_t rows, columns, vocabulary, ranks, rank;
+
+  std::int64_t first_column() const { return rank * columns; }
+};
+
+std::string name(const Part& part) {
+  return fmt::format("{}x{} of {}, rank {} of {}", part.rows, part.columns, part.vocabulary,
+                     part.rank, part.ranks);
+}
+
+Tensor make_logits(Operands& operands, const Part& part, DType dtype, double range) {
+  const Tensor logits = operands.uniform(dtype, {part.rows, part.columns}, -range, range);
+  const std::int64_t tokens =
+      std::clamp<std::int64_t>(part.vocabulary - part.first_column(), 0, part.columns);
+  operands.poison(logits.slice(1, tokens, part.columns - tokens));
+  return logits;
+}
+
+CrossEntropyStatistics statistics_op(Operands& operands, const Part& part, DType dtype,
+                                     double range) {
+  return {.statistics = operands.output(operands.full(), {3, part.rows}),
+          .logits = make_logits(operands, part, dtype, range),
+          .targets = operands.integers({part.rows}, 0, part.vocabulary),
+          .first_column = part.first_column(),
+          .vocabulary = part.vocabulary};
+}
+
+Job statistics(Operands& operands, const Part& part, bool full, double range) {
+  const DType dtype = full ? operands.full() : operands.storage();
+  const CrossEntropyStatistics op = statistics_op(operands, part, dtype, range);
+  return make_job(op, cross_entropy_statistics,
+                  {{op.statistics.select(0, 0), 0.0},
+                   near(op.statistics.select(0, 1), 16),
+                   {op.statistics.select(0, 2), 0.0}});
+}
+
+// The statistics of all ranks, computed on logits of their own but for those of `own`.
+Tensor gather_statistics(Operands& operands, const Part& part, const CrossEntropyStatistics& own,
+                         double range) {
+  const Tensor all = operands.output(operands.full(), {part.ranks, 3, part.rows});
+  for (std::int64_t rank = 0; rank < part.ranks; ++rank) {
+    CrossEntropyStatistics op = own;
+    if (rank != part.rank) {
+      const Part other{part.rows, part.columns, part.vocabulary, part.ranks, rank};
+      op.logits = make_logits(operands, other, operands.full(), range);
+      op.first_column = other.first_column();
+    }
+    op.statistics = all.select(0, rank);
+    cross_entropy_statistics(operands.preparation(), op);
+  }
+  return all;
+}
+
+Job parallel_loss(Operands& operands, const Part& part, Kind kind, double range) {
+  const DType dtype = kind == Kind::kFullLogits ? operands.full() : operands.storage();
+  const CrossEntropyStatistics own = statistics_op(operands, part, dtype, range);
+  VocabularyParallelCrossEntropy op;
+  op.loss = operands.output(operands.full(), {part.rows});
+  op.logits = own.logits;
+  op.statistics = gather_statistics(operands, part, own, range);
+  op.targets = own.targets;
+  op.first_column = own.first_column;
+  op.vocabulary = own.vocabulary;
+  std::vector<Output> outputs = {near(op.loss, 16)};
+  if (kind != Kind::kEvaluation) {
+    op.dlogits = kind == Kind::kInPlace ? op.logits : operands.output(op.logits.shape);
+    op.mask = operands.loss_mask(part.rows);
+    op.seed = operands.filled(operands.full(), {1}, 0.37);
+    outputs.push_back(near(op.dlogits, 32));
+  }
+  return make_job(op, vocabulary_parallel_cross_entropy, outputs);
+}
+
+// Two ranks and the gradient of both.
+GradientJob parallel_gradients(Operands& operands, const Part& first) {
+  const Tensor mask = operands.loss_mask(first.rows);
+  const Tensor seed = operands.filled(DType::kF64, {1}, 0.37);
+  const Tensor loss = operands.output(DType::kF64, {first.rows});
+  const Tensor all = operands.output(DType::kF64, {first.ranks, 3, first.rows});
+  const Tensor targets = operands.integers({first.rows}, 0, first.vocabulary);
+  std::vector<CrossEntropyStatistics> statistics;
+  std::vector<VocabularyParallelCrossEntropy> losses;
+  GradientJob job;
+  for (Part part = first; part.rank < part.ranks; ++part.rank) {
+    CrossEntropyStatistics own = statistics_op(operands, part, DType::kF64, 2.0);
+    own.statistics = all.select(0, part.rank);
+    own.targets = targets;
+    statistics.push_back(own);
+    losses.push_back({.loss = loss,
+                      .dlogits = operands.output(own.logits.shape),
+                      .logits = own.logits,
+                      .statistics = all,
+                      .targets = targets,
+                      .mask = mask,
+                      .seed = seed,
+                      .first_column = own.first_column,
+                      .vocabulary = own.vocabulary});
+    const std::int64_t tokens = std::min(part.columns, part.vocabulary - own.first_column);
+    job.operands.push_back(
+        {own.logits.slice(1, 0, tokens), losses.back().dlogits.slice(1, 0, tokens)});
+  }
+  const Tensor cotangent = operands.filled(DType::kF64, {first.rows}, 0.0);
+  for (std::int64_t r = 0; r < first.rows; ++r) {
+    cotangent.as<double>()[r] = seed.as<double>()[0] * mask.as<float>()[r];
+  }
+  job.forward = [=](Context& context) {
+    for (const auto& op : statistics) cross_entropy_statistics(context, op);
+    for (const auto& op : losses) vocabulary_parallel_cross_entropy(context, op);
+  };
+  job.backward = job.forward;
+  job.outputs = {{loss, cotangent}};
+  return job;
+}
+
 enum class Mask { kNone, kSome, kAllZero };
 
 Job seed(Operands& operands, std::int64_t rows, Mask kind) {
@@ -80,6 +200,40 @@ Job sums(Operands& operands, std::int64_t rows) {
                           .loss = operands.uniform(DType::kF32, {rows}, 0.0, 11.0),
                           .mask = operands.loss_mask(rows)};
   return make_job(op, loss_accumulate, {{op.sum, 1e-13}, {op.count, 0.0}});
+}
+
+void add_vocabulary_parallel_cases(CaseTable& table) {
+  const auto add = [&](const char* op, const std::string& description, auto build) {
+    table.tests.push_back({op, description, kStorageTypes, build});
+  };
+  // The columns of the last two are all padding.
+  for (const Part& part :
+       {Part{1, 1, 1, 1, 0}, Part{3, 9, 17, 2, 1}, Part{17, 65, 130, 3, 0},
+        Part{9, 1024, 2001, 2, 1}, Part{17, 65, 130, 3, 2}, Part{5, 8, 3, 4, 3}}) {
+    for (const double range : {4.0, 3e4}) {
+      const std::string description = name(part) + (range > 4.0 ? ", |logits| to 3e4" : "");
+      for (const bool full : {false, true}) {
+        add("cross_entropy_statistics", description + (full ? ", f32 logits" : ""),
+            [=](Operands& operands) { return statistics(operands, part, full, range); });
+      }
+      for (const Kind kind :
+           {Kind::kInPlace, Kind::kSeparate, Kind::kFullLogits, Kind::kEvaluation}) {
+        add("vocabulary_parallel_cross_entropy", description + ", " + name(kind),
+            [=](Operands& operands) { return parallel_loss(operands, part, kind, range); });
+      }
+    }
+  }
+  table.gradients.push_back(
+      {"vocabulary_parallel_cross_entropy", "5x4 of 7, 2 ranks", [](Operands& operands) {
+         return parallel_gradients(operands, {5, 4, 7, 2, 0});
+       }});
+  const Part half{1024, 25152, 50257, 2, 1};
+  table.performance.push_back(
+      {"cross_entropy_statistics", name(half), kTimedTypes,
+       [=](Operands& operands) { return statistics(operands, half, false, 4.0); }});
+  table.performance.push_back(
+      {"vocabulary_parallel_cross_entropy", name(half) + ", in place", kTimedTypes,
+       [=](Operands& operands) { return parallel_loss(operands, half, Kind::kInPlace, 4.0); }});
 }
 
 }  // namespace
@@ -108,6 +262,8 @@ void add_cross_entropy_cases(CaseTable& table) {
   table.gradients.push_back({"cross_entropy", "5x7 of 9", [](Operands& operands) {
                                return gradients(operands, {5, 9, 7});
                              }});
+
+  add_vocabulary_parallel_cases(table);
 
   const Size large{1024, 50304, 50257};
   for (const Kind kind : {Kind::kInPlace, Kind::kEvaluation}) {

@@ -14,11 +14,13 @@ std::string name(const Size& size, double probability, const char* more = "") {
 }
 
 // Every rounding of the fusion is defined, so nothing may differ.
-Job forward(Operands& operands, const Size& size, double probability, bool bias, bool in_place) {
+Job forward(Operands& operands, const Size& size, double probability, bool bias, bool in_place,
+            bool fp32_residual = false) {
   const Shape shape{size.s, size.b, size.h};
+  const DType stream = operands.stream(fp32_residual);
   BiasDropoutResidual op;
-  op.residual = operands.uniform(shape);
-  op.out = in_place ? op.residual : operands.output(shape);
+  op.residual = operands.uniform(stream, shape);
+  op.out = in_place ? op.residual : operands.output(stream, shape);
   op.x = operands.uniform(shape);
   if (bias) op.bias = operands.uniform({size.h});
   op.dropout = case_dropout(probability);
@@ -26,10 +28,11 @@ Job forward(Operands& operands, const Size& size, double probability, bool bias,
   return make_job(op, bias_dropout_residual, {{op.out, 0.0}});
 }
 
-Job backward(Operands& operands, const Size& size, double probability, bool in_place) {
+Job backward(Operands& operands, const Size& size, double probability, bool in_place,
+             bool fp32_residual = false) {
   const Shape shape{size.s, size.b, size.h};
   DropoutBackward op;
-  op.dout = operands.uniform(shape);
+  op.dout = operands.uniform(operands.stream(fp32_residual), shape);
   op.dx = in_place ? op.dout : operands.output(shape);
   op.dropout = case_dropout(probability);
   op.rows = operands.rows(size.s, size.b, 5);
@@ -81,6 +84,19 @@ void add_dropout_cases(CaseTable& table) {
           [=](Operands& operands) { return backward(operands, size, probability, false); });
       add("dropout_backward", ", in place",
           [=](Operands& operands) { return backward(operands, size, probability, true); });
+      const auto add_fp32 = [&](const char* op, const char* more, auto build) {
+        table.tests.push_back({op, name(size, probability, more), k16BitTypes, build});
+      };
+      for (const bool bias : {false, true}) {
+        add_fp32("bias_dropout_residual",
+                 bias ? ", bias, fp32 residual in place" : ", fp32 residual",
+                 [=](Operands& operands) {
+                   return forward(operands, size, probability, bias, bias, true);
+                 });
+      }
+      add_fp32("dropout_backward", ", fp32 residual", [=](Operands& operands) {
+        return backward(operands, size, probability, false, true);
+      });
     }
     if (probability == 0.5) continue;
     const Size large{256, 4, 768};
@@ -90,6 +106,11 @@ void add_dropout_cases(CaseTable& table) {
     table.performance.push_back(
         {"dropout_backward", name(large, probability), kTimedTypes,
          [=](Operands& operands) { return backward(operands, large, probability, false); }});
+    table.performance.push_back({"bias_dropout_residual",
+                                 name(large, probability, ", fp32 residual"), k16BitTypes,
+                                 [=](Operands& operands) {
+                                   return forward(operands, large, probability, true, true, true);
+                                 }});
   }
   table.gradients.push_back({"bias_dropout_residual", name({5, 2, 7}, 0.3), [](Operands& operands) {
                                return gradients(operands, {5, 2, 7});

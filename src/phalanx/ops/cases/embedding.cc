@@ -22,19 +22,22 @@ Tensor make_ids(Operands& operands, const Size& size) {
   return operands.integers({size.s, size.b}, 0, last);
 }
 
-Job forward(Operands& operands, const Size& size) {
-  const EmbeddingForward op{.y = operands.output({size.s, size.b, size.h}),
+Job forward(Operands& operands, const Size& size, bool fp32_residual = false) {
+  const Shape shape{size.s, size.b, size.h};
+  const EmbeddingForward op{.y = operands.output(operands.stream(fp32_residual), shape),
                             .table = operands.uniform({size.v, size.h}),
                             .ids = make_ids(operands, size),
                             .first_row = size.first_row};
   return make_job(op, embedding_forward, {{op.y, 0.0}});
 }
 
-Job positions(Operands& operands, const Size& size, double probability, bool in_place) {
+Job positions(Operands& operands, const Size& size, double probability, bool in_place,
+              bool fp32_residual = false) {
   const Shape shape{size.s, size.b, size.h};
+  const DType stream = operands.stream(fp32_residual);
   AddPositions op;
-  op.x = operands.uniform(shape);
-  op.out = in_place ? op.x : operands.output(shape);
+  op.x = operands.uniform(stream, shape);
+  op.out = in_place ? op.x : operands.output(stream, shape);
   op.table = operands.uniform({size.v, size.h});
   op.ids = operands.integers({size.s, size.b}, 0, size.v);
   op.dropout = case_dropout(probability);
@@ -168,6 +171,8 @@ void add_embedding_cases(CaseTable& table) {
     };
     add("embedding_forward", name(size),
         [=](Operands& operands) { return forward(operands, size); });
+    table.tests.push_back({"embedding_forward", name(size) + ", fp32 residual", k16BitTypes,
+                           [=](Operands& operands) { return forward(operands, size, true); }});
     add("embedding_gradient", name(size),
         [=](Operands& operands) { return gradient(operands, size); });
     add("sparse_embedding_gradient", name(size),
@@ -180,6 +185,9 @@ void add_embedding_cases(CaseTable& table) {
           [=](Operands& operands) { return positions(operands, size, probability, false); });
       add("add_positions", description + ", in place",
           [=](Operands& operands) { return positions(operands, size, probability, true); });
+      table.tests.push_back(
+          {"add_positions", description + ", fp32 residual", k16BitTypes,
+           [=](Operands& operands) { return positions(operands, size, probability, true, true); }});
     }
   }
   const Size small{5, 2, 3, 4, 2};

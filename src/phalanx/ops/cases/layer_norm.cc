@@ -11,26 +11,29 @@ struct Size {
 
 std::string name(const Size& size) { return fmt::format("{}x{}", size.rows, size.h); }
 
-LayerNormForward inputs(Operands& operands, const Size& size, double offset) {
+LayerNormForward inputs(Operands& operands, const Size& size, double offset,
+                        bool fp32_residual = false) {
   LayerNormForward op;
   op.y = operands.output({size.rows, size.h});
   op.mean = operands.output(operands.full(), {size.rows});
   op.rstd = operands.output(operands.full(), {size.rows});
-  op.x = operands.uniform(operands.storage(), {size.rows, size.h}, offset - 2.0, offset + 2.0);
+  op.x = operands.uniform(operands.stream(fp32_residual), {size.rows, size.h}, offset - 2.0,
+                          offset + 2.0);
   op.weight = operands.uniform({size.h});
   op.bias = operands.uniform({size.h});
   return op;
 }
 
 // offset: the rows' mean. A mean far from 0 costs digits, units of them.
-Job forward(Operands& operands, const Size& size, double offset, double units_of_y) {
-  const LayerNormForward op = inputs(operands, size, offset);
+Job forward(Operands& operands, const Size& size, double offset, double units_of_y,
+            bool fp32_residual = false) {
+  const LayerNormForward op = inputs(operands, size, offset, fp32_residual);
   return make_job(op, layer_norm_forward,
                   {near(op.y, units_of_y), near(op.mean, 4), near(op.rstd, units_of_y)});
 }
 
-Job apply(Operands& operands, const Size& size) {
-  const LayerNormForward forward = inputs(operands, size, 0.5);
+Job apply(Operands& operands, const Size& size, bool fp32_residual = false) {
+  const LayerNormForward forward = inputs(operands, size, 0.5, fp32_residual);
   layer_norm_forward(operands.preparation(), forward);
   const LayerNormApply op{.y = operands.output({size.rows, size.h}),
                           .x = forward.x,
@@ -46,8 +49,10 @@ enum class Residual { kNone, kSeparate, kInPlace };
 LayerNormBackward backward_op(Operands& operands, const LayerNormForward& forward,
                               Residual residual) {
   const Shape shape = forward.x.shape;
+  const DType stream = forward.x.dtype;
   LayerNormBackward op;
-  op.dx = residual == Residual::kInPlace ? operands.uniform(shape) : operands.output(shape);
+  op.dx = residual == Residual::kInPlace ? operands.uniform(stream, shape)
+                                         : operands.output(stream, shape);
   op.dweight = operands.output(operands.full(), {shape[1]});
   op.dbias = operands.output(operands.full(), {shape[1]});
   op.dy = operands.uniform(shape);
@@ -55,13 +60,13 @@ LayerNormBackward backward_op(Operands& operands, const LayerNormForward& forwar
   op.mean = forward.mean;
   op.rstd = forward.rstd;
   op.weight = forward.weight;
-  if (residual == Residual::kSeparate) op.residual = operands.uniform(shape);
+  if (residual == Residual::kSeparate) op.residual = operands.uniform(stream, shape);
   if (residual == Residual::kInPlace) op.residual = op.dx;
   return op;
 }
 
-Job backward(Operands& operands, const Size& size, Residual residual) {
-  const LayerNormForward forward = inputs(operands, size, 0.5);
+Job backward(Operands& operands, const Size& size, Residual residual, bool fp32_residual = false) {
+  const LayerNormForward forward = inputs(operands, size, 0.5, fp32_residual);
   layer_norm_forward(operands.preparation(), forward);
   const LayerNormBackward op = backward_op(operands, forward, residual);
   return make_job(op, layer_norm_backward,
@@ -97,6 +102,19 @@ void add_layer_norm_cases(CaseTable& table) {
         [size](Operands& operands) { return backward(operands, size, Residual::kSeparate); });
     add("layer_norm_backward", name(size) + ", residual in place",
         [size](Operands& operands) { return backward(operands, size, Residual::kInPlace); });
+    const auto add_fp32 = [&](const char* op, const std::string& more, auto build) {
+      table.tests.push_back({op, name(size) + ", fp32 residual" + more, k16BitTypes, build});
+    };
+    add_fp32("layer_norm_forward", "",
+             [size](Operands& operands) { return forward(operands, size, 0.5, 8, true); });
+    add_fp32("layer_norm_apply", "",
+             [size](Operands& operands) { return apply(operands, size, true); });
+    add_fp32("layer_norm_backward", "", [size](Operands& operands) {
+      return backward(operands, size, Residual::kSeparate, true);
+    });
+    add_fp32("layer_norm_backward", " in place", [size](Operands& operands) {
+      return backward(operands, size, Residual::kInPlace, true);
+    });
   }
   // The variance must not be the difference of two large numbers: that would cost another factor of
   // 200.
@@ -117,6 +135,14 @@ void add_layer_norm_cases(CaseTable& table) {
   add("layer_norm_apply", [large](Operands& operands) { return apply(operands, large); });
   add("layer_norm_backward",
       [large](Operands& operands) { return backward(operands, large, Residual::kSeparate); });
+  const auto add_fp32 = [&](const char* op, auto build) {
+    table.performance.push_back({op, name(large) + ", fp32 residual", k16BitTypes, build});
+  };
+  add_fp32("layer_norm_forward",
+           [large](Operands& operands) { return forward(operands, large, 0.5, 8, true); });
+  add_fp32("layer_norm_backward", [large](Operands& operands) {
+    return backward(operands, large, Residual::kSeparate, true);
+  });
 }
 
 }  // namespace phalanx::ops

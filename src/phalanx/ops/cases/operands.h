@@ -19,6 +19,8 @@ class Operands {
   DType storage() const { return storage_; }
   // Of statistics and main gradients: f32, or f64 when the whole case is f64.
   DType full() const { return storage_ == DType::kF64 ? DType::kF64 : DType::kF32; }
+  // Of the residual stream: f32 whatever the storage type, or as it.
+  DType stream(bool fp32_residual) const { return fp32_residual ? full() : storage_; }
   Context& preparation() { return preparation_; }
 
   // Uniform in [low, high); without a dtype, of the storage type.

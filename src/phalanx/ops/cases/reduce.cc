@@ -1,5 +1,6 @@
 #include "phalanx/ops/reduce.h"
 
+#include <cmath>
 #include <limits>
 
 #include "phalanx/ops/cases/case.h"
@@ -9,10 +10,26 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-Job squares(Operands& operands, std::int64_t n) {
-  const SquareSum op{.sum = operands.output(DType::kF64, {1}),
-                     .x = operands.uniform(DType::kF32, {n})};
-  return make_job(op, square_sum, {{op.sum, 1e-12}});
+Job squares(Operands& operands, std::int64_t lead, std::int64_t n) {
+  const SquareSum op{.sums = operands.output(DType::kF64, {sum_blocks(lead, n)}),
+                     .x = operands.uniform(DType::kF32, {n}),
+                     .lead = lead};
+  return make_job(op, square_sum, {{op.sums, 1e-12}});
+}
+
+// About two of three elements are zero.
+Job zeros(Operands& operands, std::int64_t lead, std::int64_t n) {
+  const ZeroCount op{.counts = operands.output(DType::kF64, {sum_blocks(lead, n)}),
+                     .x = operands.uniform(DType::kF32, {n}),
+                     .lead = lead};
+  for (float& x : op.x.span<float>()) x = std::trunc(1.5F * x);
+  return make_job(op, zero_count, {{op.counts, 0.0}});
+}
+
+// In order: nothing may differ.
+Job sum_of(Operands& operands, std::int64_t n) {
+  const Total op{.sum = operands.output(DType::kF64, {1}), .x = operands.uniform(DType::kF64, {n})};
+  return make_job(op, total, {{op.sum, 0.0}});
 }
 
 struct Factor {
@@ -50,9 +67,16 @@ Job factor(Operands& operands, std::int64_t n, const Factor& which) {
 }  // namespace
 
 void add_reduce_cases(CaseTable& table) {
-  for (const std::int64_t n : {1, 3, 17, 65, 257, 4099, 100003}) {
-    table.tests.push_back({"square_sum", fmt::format("{}", n), kFullPrecision,
-                           [=](Operands& operands) { return squares(operands, n); }});
+  for (const std::int64_t n : {1, 3, 17, 65, 257, 4096, 4099, 100003}) {
+    for (const std::int64_t lead : {0, 1, 4090, 4095}) {
+      const std::string name = fmt::format("{} from {}", n, lead);
+      table.tests.push_back({"square_sum", name, kFullPrecision,
+                             [=](Operands& operands) { return squares(operands, lead, n); }});
+      table.tests.push_back({"zero_count", name, kFullPrecision,
+                             [=](Operands& operands) { return zeros(operands, lead, n); }});
+    }
+    table.tests.push_back({"total", fmt::format("{}", n), kFullPrecision,
+                           [=](Operands& operands) { return sum_of(operands, n); }});
   }
   for (const std::int64_t n : {1, 17, 148}) {
     for (const Factor& which : kFactors) {
@@ -61,9 +85,17 @@ void add_reduce_cases(CaseTable& table) {
                              [=](Operands& operands) { return factor(operands, n, which); }});
     }
   }
-  // One layer of GPT-2 124M.
-  table.performance.push_back({"square_sum", "7087872", kFullPrecision,
-                               [](Operands& operands) { return squares(operands, 7087872); }});
+  // One layer of GPT-2 124M, its table of words, and the blocks of the model.
+  constexpr std::int64_t kLayer = 7087872;
+  constexpr std::int64_t kWords = 50304 * 768;
+  constexpr std::int64_t kModelBlocks = 30382;
+  const auto add = [&](const char* op, std::int64_t n, auto build) {
+    table.performance.push_back({op, fmt::format("{}", n), kFullPrecision, build});
+  };
+  add("square_sum", kLayer, [](Operands& operands) { return squares(operands, 0, kLayer); });
+  add("square_sum", kWords, [](Operands& operands) { return squares(operands, 0, kWords); });
+  add("zero_count", kLayer, [](Operands& operands) { return zeros(operands, 0, kLayer); });
+  add("total", kModelBlocks, [](Operands& operands) { return sum_of(operands, kModelBlocks); });
 }
 
 }  // namespace phalanx::ops

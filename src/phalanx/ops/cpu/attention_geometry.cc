@@ -98,7 +98,7 @@ QueryBlock load_query_block(const ops::AttentionInputs& in, const AttentionShape
     result.head[lane] = static_cast<std::int32_t>(head);
     result.position[lane] = positions[query];
     result.document[lane] = documents[query];
-    result.site[lane] = in.dropout.site | static_cast<std::uint32_t>(head);
+    result.site[lane] = in.dropout.site + static_cast<std::uint32_t>(head);
     result.sample_low[lane] = static_cast<std::uint32_t>(consumed);
     result.key_high[lane] = dropout_sample_key(in.dropout.key, consumed).high;
     result.range.include(result.position[lane], result.document[lane]);

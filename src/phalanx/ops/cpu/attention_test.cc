@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/ops/ref/access.h"
 #include "phalanx/ops/ref/ref_backend.h"
 
 namespace phalanx::cpu {
@@ -200,6 +201,57 @@ TEST(CpuAttention, OneQueryAtATimeGivesTheRowsOfAll) {
     }
   }
 }
+
+// Tensor parallelism: a rank has the heads from its first on.
+class SomeHeads : public testing::TestWithParam<std::int64_t> {
+ protected:
+  static constexpr std::int64_t kHeads = 4;
+
+  static Extents extents(std::int64_t heads) {
+    return {.sq = 70, .sk = 90, .b = 2, .heads = heads, .groups = heads, .d = 24};
+  }
+  static Tensor heads_of(const Tensor& tensor) {
+    return tensor.slice(2, GetParam(), kHeads - GetParam());
+  }
+  static void expect_equal(const Attention& part, const Attention& whole) {
+    const auto same = [](const Tensor& got, const Tensor& all) {
+      EXPECT_EQ(ref::read(got).values, ref::read(heads_of(all)).values);
+    };
+    same(part.out, whole.out);
+    same(part.dquery, whole.dquery);
+    same(part.dkey, whole.dkey);
+    same(part.dvalue, whole.dvalue);
+  }
+
+  SomeHeads() : whole(extents(kHeads)), part(extents(kHeads - GetParam())) {
+    whole.in.dropout = {.probability = 0.3, .key = {3, 4}, .site = 7 << 16};
+    part.in = whole.in;
+    part.in.query = heads_of(whole.in.query);
+    part.in.key = heads_of(whole.in.key);
+    part.in.value = heads_of(whole.in.value);
+    part.dout = heads_of(whole.dout);
+    part.in.dropout.site += static_cast<std::uint32_t>(GetParam());
+  }
+
+  Attention whole, part;
+};
+
+TEST_P(SomeHeads, HaveTheBitsOfAllHeads) {
+  const auto backend = cpu_backend(2);
+  whole.run(*backend);
+  part.run(*backend);
+  expect_equal(part, whole);
+}
+
+TEST_P(SomeHeads, HaveTheBitsOfAllHeadsUnfused) {
+  for (const auto& backend : {cpu_backend(1), make_ref_backend()}) {
+    whole.run_unfused(*backend);
+    part.run_unfused(*backend);
+    expect_equal(part, whole);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(First, SomeHeads, testing::Values(1, 2));
 
 TEST(CpuAttention, LargeScoresStayFinite) {
   Attention attention({.sq = 70, .sk = 70, .heads = 2, .d = 16});

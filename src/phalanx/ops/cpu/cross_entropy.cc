@@ -101,22 +101,37 @@ class RowPass {
   FloatSums sums_;
 };
 
-// dlogits = factor * (exp(x - largest) / sum - onehot(target)); x may be dlogits.
+// dlogits = factor * (exp(x - largest) / sum - onehot(target)); a target below 0 is in no column.
+// x may be dlogits.
 template <typename From, typename To>
 HWY_INLINE void row_gradient(const From* x, const RowStatistics& row, double factor,
                              std::int64_t target, std::int64_t vocabulary, std::int64_t columns,
                              To* dlogits) {
   const FloatTag d;
-  const double probability =
-      std::exp(static_cast<double>(hn::GetLane(load_first(x + target, 1))) - row.largest) / row.sum;
+  const double at_target = target < 0 ? 0.0 : hn::GetLane(load_first(x + target, 1));
   const auto shift = hn::Set(d, row.largest);
   const auto scale = hn::Set(d, static_cast<float>(factor / row.sum));
   for_vectors(0, vocabulary, [&](std::int64_t i, auto lanes) HWY_ATTR {
     const auto exponential = exponential_or_zero(hn::Sub(lanes.load(x + i), shift));
     lanes.store(hn::Mul(exponential, scale), dlogits + i);
   });
-  store_first(hn::Set(d, static_cast<float>(factor * (probability - 1.0))), dlogits + target, 1);
+  if (target >= 0) {
+    const double probability = std::exp(at_target - row.largest) / row.sum;
+    store_first(hn::Set(d, static_cast<float>(factor * (probability - 1.0))), dlogits + target, 1);
+  }
   std::fill(dlogits + vocabulary, dlogits + columns, To());
+}
+
+// The same of a row without loss: zeros.
+template <typename From, typename To>
+HWY_INLINE void row_gradient_or_zero(const From* x, const RowStatistics& row, double factor,
+                                     std::int64_t target, std::int64_t vocabulary,
+                                     std::int64_t columns, To* dlogits) {
+  if (factor == 0.0) {
+    std::fill_n(dlogits, columns, To());
+  } else {
+    row_gradient(x, row, factor, target, vocabulary, columns, dlogits);
+  }
 }
 
 template <typename From, typename To>
@@ -137,20 +152,115 @@ void rows(const CpuDevice& device, const ops::CrossEntropy& op) {
       loss[r] = static_cast<float>(std::log(row.sum) + row.largest - at_target);
       if (dlogits.data == nullptr) continue;
       const double factor = static_cast<double>(seed) * mask[r];
-      if (factor == 0.0) {
-        std::fill_n(dlogits[r], columns, To());
-      } else {
-        row_gradient(x, row, factor, targets[r], op.vocabulary, columns, dlogits[r]);
-      }
+      row_gradient_or_zero(x, row, factor, targets[r], op.vocabulary, columns, dlogits[r]);
     }
   });
 }
 
-void cross_entropy(const CpuDevice& device, const ops::CrossEntropy& op) {
+// The columns of this rank that are tokens, and where among them a target is: -1 for none.
+struct TokenColumns {
+  std::int64_t first, count;
+
+  template <typename Op>
+  explicit TokenColumns(const Op& op)
+      : first(op.first_column),
+        count(std::clamp<std::int64_t>(op.vocabulary - first, 0, op.logits.shape[1])) {}
+
+  std::int64_t of(std::int64_t target) const {
+    const std::int64_t column = target - first;
+    return column >= 0 && column < count ? column : -1;
+  }
+};
+
+template <typename T>
+void statistics(const CpuDevice& device, const ops::CrossEntropyStatistics& op) {
+  const std::int64_t count = op.logits.shape[0];
+  const TokenColumns tokens(op);
+  const auto logits = rows_of<T>(op.logits);
+  const auto* targets = dense<std::int32_t>(op.targets);
+  float* largest = dense<float>(op.statistics);
+  float* sum = largest + count;
+  float* at_target = sum + count;
+  const Blocks blocks = row_blocks(count, op.logits.shape[1]);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
+      const RowStatistics row = RowPass<T>(logits[r]).run(tokens.count);
+      const bool none = row.largest == -std::numeric_limits<float>::infinity();
+      largest[r] = row.largest;
+      sum[r] = none ? 0.0F : static_cast<float>(row.sum);
+      const std::int64_t target = tokens.of(targets[r]);
+      at_target[r] = target < 0 ? 0.0F : hn::GetLane(load_first(logits[r] + target, 1));
+    }
+  });
+}
+
+// A row of the whole vocabulary from the statistics of its parts.
+struct JoinedRow {
+  RowStatistics row;
+  double at_target = 0.0;
+
+  // of: [ranks, 3, rows].
+  JoinedRow(const float* of, std::int64_t ranks, std::int64_t rows, std::int64_t r) {
+    const auto at = [&](std::int64_t rank, std::int64_t which) {
+      return of[(3 * rank + which) * rows + r];
+    };
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      row.largest = std::max(row.largest, at(rank, 0));
+    }
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      // Infinity less infinity, and what no comparison found, make the sum NaN.
+      row.sum += at(rank, 1) * std::exp(static_cast<double>(at(rank, 0)) - row.largest);
+      at_target += at(rank, 2);
+    }
+  }
+};
+
+template <typename From, typename To>
+void parallel_rows(const CpuDevice& device, const ops::VocabularyParallelCrossEntropy& op) {
+  const std::int64_t count = op.logits.shape[0];
+  const std::int64_t columns = op.logits.shape[1];
+  const TokenColumns tokens(op);
+  const auto logits = rows_of<From>(op.logits);
+  const auto dlogits = rows_of<To>(op.dlogits);
+  const float* parts = dense<float>(op.statistics);
+  float* loss = dense<float>(op.loss);
+  const auto* targets = dense<std::int32_t>(op.targets);
+  const float* mask = op.dlogits ? dense<float>(op.mask) : nullptr;
+  const float seed = op.dlogits ? *dense<float>(op.seed) : 0.0F;
+  const Blocks blocks = row_blocks(count, columns);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
+      const JoinedRow joined(parts, op.statistics.shape[0], count, r);
+      loss[r] =
+          static_cast<float>(std::log(joined.row.sum) + joined.row.largest - joined.at_target);
+      if (dlogits.data == nullptr) continue;
+      row_gradient_or_zero(logits[r], joined.row, static_cast<double>(seed) * mask[r],
+                           tokens.of(targets[r]), tokens.count, columns, dlogits[r]);
+    }
+  });
+}
+
+// body(From(), To()) with the types of logits and dlogits.
+template <typename Op, typename Body>
+void with_logits(const Op& op, const Body& body) {
   with_storage(op.logits.dtype, [&](auto from) HWY_ATTR {
     with_storage(op.dlogits ? op.dlogits.dtype : op.logits.dtype,
-                 [&](auto to) HWY_ATTR { rows<decltype(from), decltype(to)>(device, op); });
+                 [&](auto to) HWY_ATTR { body(from, to); });
   });
+}
+
+void cross_entropy(const CpuDevice& device, const ops::CrossEntropy& op) {
+  with_logits(op,
+              [&](auto from, auto to) HWY_ATTR { rows<decltype(from), decltype(to)>(device, op); });
+}
+void cross_entropy_statistics(const CpuDevice& device, const ops::CrossEntropyStatistics& op) {
+  with_storage(op.logits.dtype,
+               [&](auto type) HWY_ATTR { statistics<decltype(type)>(device, op); });
+}
+void vocabulary_parallel_cross_entropy(const CpuDevice& device,
+                                       const ops::VocabularyParallelCrossEntropy& op) {
+  with_logits(op, [&](auto from, auto to)
+                      HWY_ATTR { parallel_rows<decltype(from), decltype(to)>(device, op); });
 }
 
 }  // namespace phalanx::cpu::HWY_NAMESPACE
@@ -160,13 +270,34 @@ HWY_AFTER_NAMESPACE();
 namespace phalanx::cpu {
 
 HWY_EXPORT(cross_entropy);
+HWY_EXPORT(cross_entropy_statistics);
+HWY_EXPORT(vocabulary_parallel_cross_entropy);
+
+namespace {
+
+void expect_tokens(const Tensor& targets, std::int64_t vocabulary) {
+  for (const std::int32_t target : targets.span<std::int32_t>()) {
+    PHALANX_CHECK(target >= 0 && target < vocabulary,
+                  "cross_entropy: target {} of a vocabulary of {}", target, vocabulary);
+  }
+}
+
+}  // namespace
 
 void execute(CpuDevice& device, const ops::CrossEntropy& op, const Tensor& /*scratch*/) {
-  for (const std::int32_t target : op.targets.span<std::int32_t>()) {
-    PHALANX_CHECK(target >= 0 && target < op.vocabulary,
-                  "cross_entropy: target {} of a vocabulary of {}", target, op.vocabulary);
-  }
+  expect_tokens(op.targets, op.vocabulary);
   HWY_DYNAMIC_DISPATCH(cross_entropy)(device, op);
+}
+
+void execute(CpuDevice& device, const ops::CrossEntropyStatistics& op, const Tensor& /*scratch*/) {
+  expect_tokens(op.targets, op.vocabulary);
+  HWY_DYNAMIC_DISPATCH(cross_entropy_statistics)(device, op);
+}
+
+void execute(CpuDevice& device, const ops::VocabularyParallelCrossEntropy& op,
+             const Tensor& /*scratch*/) {
+  expect_tokens(op.targets, op.vocabulary);
+  HWY_DYNAMIC_DISPATCH(vocabulary_parallel_cross_entropy)(device, op);
 }
 
 void execute(CpuDevice& /*device*/, const ops::LossSeed& op, const Tensor& /*scratch*/) {

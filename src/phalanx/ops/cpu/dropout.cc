@@ -18,12 +18,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-template <typename T>
+template <typename T, typename Stream>
 void add_dropped(const CpuDevice& device, const ops::BiasDropoutResidual& op) {
   const std::int64_t columns = op.x.shape[2];
   const auto x = rows_of<T>(op.x);
-  const auto residual = rows_of<T>(op.residual);
-  const auto out = rows_of<T>(op.out);
+  const auto residual = rows_of<Stream>(op.residual);
+  const auto out = rows_of<Stream>(op.out);
   const T* bias = dense<T>(op.bias);
   const HiddenDropout dropout(op.dropout, op.rows);
   const Blocks blocks = row_blocks(op.x.shape[0] * op.x.shape[1], columns);
@@ -39,10 +39,10 @@ void add_dropped(const CpuDevice& device, const ops::BiasDropoutResidual& op) {
   });
 }
 
-template <typename T>
+template <typename T, typename Stream>
 void backward(const CpuDevice& device, const ops::DropoutBackward& op) {
   const std::int64_t columns = op.dout.shape[2];
-  const auto dout = rows_of<T>(op.dout);
+  const auto dout = rows_of<Stream>(op.dout);
   const auto dx = rows_of<T>(op.dx);
   const HiddenDropout dropout(op.dropout, op.rows);
   const Blocks blocks = row_blocks(op.dout.shape[0] * op.dout.shape[1], columns);
@@ -56,10 +56,14 @@ void backward(const CpuDevice& device, const ops::DropoutBackward& op) {
 }
 
 void bias_dropout_residual(const CpuDevice& device, const ops::BiasDropoutResidual& op) {
-  with_storage(op.x.dtype, [&](auto type) HWY_ATTR { add_dropped<decltype(type)>(device, op); });
+  with_stream(op.x.dtype, op.out.dtype, [&](auto type, auto stream) HWY_ATTR {
+    add_dropped<decltype(type), decltype(stream)>(device, op);
+  });
 }
 void dropout_backward(const CpuDevice& device, const ops::DropoutBackward& op) {
-  with_storage(op.dout.dtype, [&](auto type) HWY_ATTR { backward<decltype(type)>(device, op); });
+  with_stream(op.dx.dtype, op.dout.dtype, [&](auto type, auto stream) HWY_ATTR {
+    backward<decltype(type), decltype(stream)>(device, op);
+  });
 }
 
 }  // namespace phalanx::cpu::HWY_NAMESPACE

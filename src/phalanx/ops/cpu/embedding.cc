@@ -24,18 +24,18 @@ HWY_INLINE std::int64_t table_row(std::int64_t id, std::int64_t first_row, std::
   return row >= 0 && row < rows ? row : -1;
 }
 
-template <typename From, typename To>
+template <typename T, typename Stream>
 void look_up(const CpuDevice& device, const ops::EmbeddingForward& op) {
   const std::int64_t columns = op.y.shape[2];
-  const auto table = rows_of<From>(op.table);
-  const auto y = rows_of<To>(op.y);
+  const auto table = rows_of<T>(op.table);
+  const auto y = rows_of<Stream>(op.y);
   const auto* ids = dense<std::int32_t>(op.ids);
   const Blocks blocks = row_blocks(op.ids.count(), columns);
   parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
     for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
       const std::int64_t row = table_row(ids[r], op.first_row, op.table.shape[0]);
       if (row < 0) {
-        std::fill_n(y[r], columns, To());
+        std::fill_n(y[r], columns, Stream());
       } else {
         convert(table[row], y[r], columns);
       }
@@ -43,21 +43,21 @@ void look_up(const CpuDevice& device, const ops::EmbeddingForward& op) {
   });
 }
 
-template <typename From, typename To>
+template <typename T, typename Stream>
 void add_rows(const CpuDevice& device, const ops::AddPositions& op) {
   const std::int64_t columns = op.x.shape[2];
-  const auto table = rows_of<From>(op.table);
-  const auto x = rows_of<To>(op.x);
-  const auto out = rows_of<To>(op.out);
+  const auto table = rows_of<T>(op.table);
+  const auto x = rows_of<Stream>(op.x);
+  const auto out = rows_of<Stream>(op.out);
   const auto* ids = dense<std::int32_t>(op.ids);
   const HiddenDropout dropout(op.dropout, op.rows);
   const Blocks blocks = row_blocks(op.ids.count(), columns);
   parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
     for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
-      const From* position = table[ids[r]];
+      const T* position = table[ids[r]];
       dropout.for_row(r, columns, [&](std::int64_t i, auto lanes, auto drop) HWY_ATTR {
         const auto sum = hn::Add(lanes.load(x[r] + i), lanes.load(position + i));
-        lanes.store(drop(round_to<To>(sum)), out[r] + i);
+        lanes.store(drop(round_to<Stream>(sum)), out[r] + i);
       });
     }
   });
@@ -117,15 +117,13 @@ void sparse_gradient(const CpuDevice& device, const ops::SparseEmbeddingGradient
 }
 
 void embedding_forward(const CpuDevice& device, const ops::EmbeddingForward& op) {
-  with_storage(op.table.dtype, [&](auto from) HWY_ATTR {
-    with_storage(op.y.dtype,
-                 [&](auto to) HWY_ATTR { look_up<decltype(from), decltype(to)>(device, op); });
+  with_stream(op.table.dtype, op.y.dtype, [&](auto type, auto stream) HWY_ATTR {
+    look_up<decltype(type), decltype(stream)>(device, op);
   });
 }
 void add_positions(const CpuDevice& device, const ops::AddPositions& op) {
-  with_storage(op.table.dtype, [&](auto from) HWY_ATTR {
-    with_storage(op.x.dtype,
-                 [&](auto to) HWY_ATTR { add_rows<decltype(from), decltype(to)>(device, op); });
+  with_stream(op.table.dtype, op.out.dtype, [&](auto type, auto stream) HWY_ATTR {
+    add_rows<decltype(type), decltype(stream)>(device, op);
   });
 }
 void embedding_gradient(const CpuDevice& device, const ops::EmbeddingGradient& op) {

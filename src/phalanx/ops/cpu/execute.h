@@ -21,7 +21,6 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::AttentionBac
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::UnfusedAttentionForward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::UnfusedAttentionBackward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LossAccumulate& op);
-std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::SquareSum& op);
 
 // linear.cc
 void execute(CpuDevice& device, const ops::LinearForward& op, const Tensor& scratch);
@@ -58,6 +57,9 @@ void execute(CpuDevice& device, const ops::UnfusedAttentionBackward& op, const T
 
 // cross_entropy.cc
 void execute(CpuDevice& device, const ops::CrossEntropy& op, const Tensor& scratch);
+void execute(CpuDevice& device, const ops::CrossEntropyStatistics& op, const Tensor& scratch);
+void execute(CpuDevice& device, const ops::VocabularyParallelCrossEntropy& op,
+             const Tensor& scratch);
 void execute(CpuDevice& device, const ops::LossSeed& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::LossAccumulate& op, const Tensor& scratch);
 
@@ -66,6 +68,8 @@ void execute(CpuDevice& device, const ops::Adam& op, const Tensor& scratch);
 
 // reduce.cc
 void execute(CpuDevice& device, const ops::SquareSum& op, const Tensor& scratch);
+void execute(CpuDevice& device, const ops::ZeroCount& op, const Tensor& scratch);
+void execute(CpuDevice& device, const ops::Total& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::GradientFactor& op, const Tensor& scratch);
 
 // elementwise.cc

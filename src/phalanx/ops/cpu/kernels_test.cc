@@ -202,6 +202,22 @@ TEST(Kernels, RefuseWhatLiesOutside) {
   const ops::CrossEntropy op = three_rows(machine, 5);
   op.targets.as<std::int32_t>()[2] = 5;
   EXPECT_THROW(cross_entropy(machine.context(), op), InternalError);
+  const ops::CrossEntropyStatistics part{.statistics = machine.uniform({3, 3}),
+                                         .logits = op.logits,
+                                         .targets = op.targets,
+                                         .first_column = 0,
+                                         .vocabulary = 5};
+  EXPECT_THROW(cross_entropy_statistics(machine.context(), part), InternalError);
+  const ops::VocabularyParallelCrossEntropy joined{.loss = op.loss,
+                                                   .dlogits = {},
+                                                   .logits = op.logits,
+                                                   .statistics = machine.uniform({2, 3, 3}),
+                                                   .targets = op.targets,
+                                                   .mask = {},
+                                                   .seed = {},
+                                                   .first_column = 0,
+                                                   .vocabulary = 5};
+  EXPECT_THROW(vocabulary_parallel_cross_entropy(machine.context(), joined), InternalError);
   ops::AddPositions positions;
   positions.out = machine.operands().output({1, 2, 8});
   positions.x = machine.uniform({1, 2, 8});
@@ -233,7 +249,7 @@ TEST(Kernels, HandleTensorsWithoutElements) {
   copy(machine.context(), ops::Copy{.destination = none, .source = none});
   fill(machine.context(), ops::Fill{.x = none, .value = 1.0});
   const Tensor sum = machine.operands().output(DType::kF64, {1});
-  square_sum(machine.context(), ops::SquareSum{.sum = sum, .x = machine.uniform({0})});
+  square_sum(machine.context(), ops::SquareSum{.sums = sum, .x = machine.uniform({0}), .lead = 17});
   EXPECT_EQ(sum.as<double>()[0], 0.0);
 }
 

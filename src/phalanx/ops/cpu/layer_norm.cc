@@ -1,5 +1,6 @@
-// Layer normalisation. Rows are independent and stay in the first-level cache between the passes
-// over them; sums over rows go through partial sums per block of rows.
+// Layer normalisation. T is the storage type, Stream that of what is normalised. Rows are
+// independent and stay in the first-level cache between the passes over them; sums over rows go
+// through partial sums per block of rows.
 
 // clang-format off
 #include "phalanx/ops/cpu/targets.h"
@@ -20,9 +21,9 @@ HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
 // One expression for forward and apply: their results are equal to the bit.
-template <typename T>
-HWY_INLINE void normalise_row(const T* x, float mean, float rstd, const T* weight, const T* bias,
-                              T* y, std::int64_t columns) {
+template <typename T, typename Stream>
+HWY_INLINE void normalise_row(const Stream* x, float mean, float rstd, const T* weight,
+                              const T* bias, T* y, std::int64_t columns) {
   const auto means = hn::Set(FloatTag(), mean);
   const auto rstds = hn::Set(FloatTag(), rstd);
   for_vectors(0, columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
@@ -53,10 +54,10 @@ HWY_INLINE float row_squared_deviations(const T* x, float mean, std::int64_t col
   return sums.total();
 }
 
-template <typename T>
+template <typename T, typename Stream>
 void forward(const CpuDevice& device, const ops::LayerNormForward& op) {
   const std::int64_t columns = op.x.shape[1];
-  const auto x = rows_of<T>(op.x);
+  const auto x = rows_of<Stream>(op.x);
   const auto y = rows_of<T>(op.y);
   const T* weight = dense<T>(op.weight);
   const T* bias = dense<T>(op.bias);
@@ -74,10 +75,10 @@ void forward(const CpuDevice& device, const ops::LayerNormForward& op) {
   });
 }
 
-template <typename T>
+template <typename T, typename Stream>
 void apply(const CpuDevice& device, const ops::LayerNormApply& op) {
   const std::int64_t columns = op.x.shape[1];
-  const auto x = rows_of<T>(op.x);
+  const auto x = rows_of<Stream>(op.x);
   const auto y = rows_of<T>(op.y);
   const T* weight = dense<T>(op.weight);
   const T* bias = dense<T>(op.bias);
@@ -91,20 +92,21 @@ void apply(const CpuDevice& device, const ops::LayerNormApply& op) {
   });
 }
 
-template <typename T>
+template <typename T, typename Stream>
 struct BackwardOperands {
   std::int64_t columns;
-  Rows<T> dx, dy, x, residual;
+  Rows<T> dy;
+  Rows<Stream> dx, x, residual;
   const T* weight;
   const float* mean;
   const float* rstd;
 
   explicit BackwardOperands(const ops::LayerNormBackward& op)
       : columns(op.x.shape[1]),
-        dx(rows_of<T>(op.dx)),
         dy(rows_of<T>(op.dy)),
-        x(rows_of<T>(op.x)),
-        residual(rows_of<T>(op.residual)),
+        dx(rows_of<Stream>(op.dx)),
+        x(rows_of<Stream>(op.x)),
+        residual(rows_of<Stream>(op.residual)),
         weight(dense<T>(op.weight)),
         mean(dense<float>(op.mean)),
         rstd(dense<float>(op.rstd)) {}
@@ -118,18 +120,19 @@ struct RowSums {
 };
 
 // dx of one row from its sums.
-template <typename T>
-HWY_INLINE void backward_row(const BackwardOperands<T>& in, std::int64_t r, const RowSums& sums) {
+template <typename T, typename Stream>
+HWY_INLINE void backward_row(const BackwardOperands<T, Stream>& in, std::int64_t r,
+                             const RowSums& sums) {
   const FloatTag d;
   const auto mean = hn::Set(d, in.mean[r]);
   const auto rstd = hn::Set(d, in.rstd[r]);
   const auto inverse_count = hn::Set(d, 1.0F / static_cast<float>(in.columns));
   const auto mean_gradient = hn::Mul(hn::SumOfLanes(d, sums.gradient), inverse_count);
   const auto mean_product = hn::Mul(hn::SumOfLanes(d, sums.product), inverse_count);
-  const T* x = in.x[r];
+  const Stream* x = in.x[r];
   const T* dy = in.dy[r];
-  const T* residual = in.residual.data == nullptr ? nullptr : in.residual[r];
-  T* dx = in.dx[r];
+  const Stream* residual = in.residual.data == nullptr ? nullptr : in.residual[r];
+  Stream* dx = in.dx[r];
   for_vectors(0, in.columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
     const auto normalised = hn::Mul(hn::Sub(lanes.load(x + i), mean), rstd);
     // As in the sums: with a single column nothing must remain.
@@ -139,15 +142,15 @@ HWY_INLINE void backward_row(const BackwardOperands<T>& in, std::int64_t r, cons
     if (residual == nullptr) {
       lanes.store(gradient, dx + i);
     } else {
-      lanes.store(hn::Add(round_to<T>(gradient), lanes.load(residual + i)), dx + i);
+      lanes.store(hn::Add(round_to<Stream>(gradient), lanes.load(residual + i)), dx + i);
     }
   });
 }
 
 // kRows rows from r on: one pass for the sums of every row and of every column (added to dweight
 // and dbias), then dx.
-template <int kRows, typename T>
-HWY_INLINE void backward_rows(const BackwardOperands<T>& in, std::int64_t r, float* dweight,
+template <int kRows, typename T, typename Stream>
+HWY_INLINE void backward_rows(const BackwardOperands<T, Stream>& in, std::int64_t r, float* dweight,
                               float* dbias) {
   const FloatTag d;
   RowSums sums[kRows];
@@ -172,9 +175,9 @@ HWY_INLINE void backward_rows(const BackwardOperands<T>& in, std::int64_t r, flo
   for (int k = 0; k < kRows; ++k) backward_row(in, r + k, sums[k]);
 }
 
-template <typename T>
+template <typename T, typename Stream>
 void backward(const CpuDevice& device, const ops::LayerNormBackward& op, float* partial) {
-  const BackwardOperands<T> in(op);
+  const BackwardOperands<T, Stream> in(op);
   const std::int64_t columns = in.columns;
   const Blocks blocks = partial_sum_blocks(op.x.shape[0]);
   parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
@@ -205,15 +208,20 @@ void backward(const CpuDevice& device, const ops::LayerNormBackward& op, float* 
 }
 
 void layer_norm_forward(const CpuDevice& device, const ops::LayerNormForward& op) {
-  with_storage(op.x.dtype, [&](auto type) HWY_ATTR { forward<decltype(type)>(device, op); });
+  with_stream(op.y.dtype, op.x.dtype, [&](auto type, auto stream) HWY_ATTR {
+    forward<decltype(type), decltype(stream)>(device, op);
+  });
 }
 void layer_norm_apply(const CpuDevice& device, const ops::LayerNormApply& op) {
-  with_storage(op.x.dtype, [&](auto type) HWY_ATTR { apply<decltype(type)>(device, op); });
+  with_stream(op.y.dtype, op.x.dtype, [&](auto type, auto stream) HWY_ATTR {
+    apply<decltype(type), decltype(stream)>(device, op);
+  });
 }
 void layer_norm_backward(const CpuDevice& device, const ops::LayerNormBackward& op,
                          float* partial) {
-  with_storage(op.x.dtype,
-               [&](auto type) HWY_ATTR { backward<decltype(type)>(device, op, partial); });
+  with_stream(op.dy.dtype, op.x.dtype, [&](auto type, auto stream) HWY_ATTR {
+    backward<decltype(type), decltype(stream)>(device, op, partial);
+  });
 }
 
 }  // namespace phalanx::cpu::HWY_NAMESPACE

@@ -73,7 +73,7 @@ ProductChoice choose_products(std::string_view requested, bool stores_bf16, int 
   if (requested != "auto") {
     throw ConfigError("--matmul-precision {}: use auto, fp32 or bf16", requested);
   }
-  if (!stores_bf16) return {ProductPrecision::kFp32, "operands are fp32"};
+  if (!stores_bf16) return {ProductPrecision::kFp32, "nothing is stored as bf16"};
   if (unit == Bf16Unit::kAmx) return {ProductPrecision::kBf16, "the processor has AMX"};
   if (unit == Bf16Unit::kNone) {
     return {ProductPrecision::kFp32, "the processor has no bf16 dot product"};

@@ -1,4 +1,4 @@
-// Sums of squares in double, and the few numbers that follow from them.
+// Sums in double by the blocks of a grid, and the few numbers that follow from them.
 
 // clang-format off
 #include "phalanx/ops/cpu/targets.h"
@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-HWY_INLINE double block_square_sum(const float* x, std::int64_t begin, std::int64_t end) {
+HWY_INLINE double square_sum_of(const float* x, std::int64_t count) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> narrow;
   const auto step = static_cast<std::int64_t>(hn::Lanes(d));
@@ -28,8 +28,8 @@ HWY_INLINE double block_square_sum(const float* x, std::int64_t begin, std::int6
   auto sum1 = sum0;
   auto sum2 = sum0;
   auto sum3 = sum0;
-  std::int64_t i = begin;
-  for (; i + 4 * step <= end; i += 4 * step) {
+  std::int64_t i = 0;
+  for (; i + 4 * step <= count; i += 4 * step) {
     const auto x0 = at(i);
     const auto x1 = at(i + step);
     const auto x2 = at(i + 2 * step);
@@ -41,19 +41,45 @@ HWY_INLINE double block_square_sum(const float* x, std::int64_t begin, std::int6
   }
   const auto all = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
   double sum = hn::GetLane(hn::SumOfLanes(d, all));
-  for (; i < end; ++i) sum += static_cast<double>(x[i]) * x[i];
+  for (; i < count; ++i) sum += static_cast<double>(x[i]) * x[i];
   return sum;
 }
 
-void square_sum(const CpuDevice& device, const ops::SquareSum& op, double* partial) {
-  const float* x = dense<float>(op.x);
-  const Blocks blocks = element_blocks(op.x.count());
-  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
-    partial[block] = block_square_sum(x, blocks.begin(block), blocks.end(block));
+HWY_INLINE double zeros_of(const float* x, std::int64_t count) {
+  const FloatTag d;
+  std::size_t zeros = 0;
+  for_vectors(0, count, [&](std::int64_t i, auto lanes) HWY_ATTR {
+    const auto value = lanes.valid_or(lanes.load(x + i), hn::Set(d, 1.0F));
+    zeros += hn::CountTrue(d, hn::Eq(value, hn::Zero(d)));
   });
-  double sum = 0.0;
-  for (std::int64_t block = 0; block < blocks.count(); ++block) sum += partial[block];
-  *dense<double>(op.sum) = sum;
+  return static_cast<double>(zeros);
+}
+
+// results[i] = reduce(elements of the i-th block, their count). What a block gives depends on its
+// elements alone, so neither threads nor cuts at block borders change it.
+template <typename Reduce>
+void for_each_block(const CpuDevice& device, const Tensor& results, const Tensor& x,
+                    std::int64_t lead, const Reduce& reduce) {
+  const float* from = dense<float>(x);
+  double* to = dense<double>(results);
+  const Blocks tasks{results.count(), kTaskElements / ops::kSumBlock};
+  parallel_for(device.threads, tasks.count(), [&](std::int64_t task) HWY_ATTR {
+    for (std::int64_t block = tasks.begin(task); block < tasks.end(task); ++block) {
+      const std::int64_t begin = std::max<std::int64_t>(0, block * ops::kSumBlock - lead);
+      const std::int64_t end = std::min(x.count(), (block + 1) * ops::kSumBlock - lead);
+      to[block] = reduce(from + begin, end - begin);
+    }
+  });
+}
+
+void square_sum(const CpuDevice& device, const ops::SquareSum& op) {
+  for_each_block(device, op.sums, op.x, op.lead, [](const float* x, std::int64_t count) HWY_ATTR {
+    return square_sum_of(x, count);
+  });
+}
+void zero_count(const CpuDevice& device, const ops::ZeroCount& op) {
+  for_each_block(device, op.counts, op.x, op.lead,
+                 [](const float* x, std::int64_t count) HWY_ATTR { return zeros_of(x, count); });
 }
 
 }  // namespace phalanx::cpu::HWY_NAMESPACE
@@ -63,13 +89,19 @@ HWY_AFTER_NAMESPACE();
 namespace phalanx::cpu {
 
 HWY_EXPORT(square_sum);
+HWY_EXPORT(zero_count);
 
-std::int64_t workspace_bytes_of(const CpuDevice& /*device*/, const ops::SquareSum& op) {
-  return element_blocks(op.x.count()).count() * size_of(DType::kF64);
+void execute(CpuDevice& device, const ops::SquareSum& op, const Tensor& /*scratch*/) {
+  HWY_DYNAMIC_DISPATCH(square_sum)(device, op);
+}
+void execute(CpuDevice& device, const ops::ZeroCount& op, const Tensor& /*scratch*/) {
+  HWY_DYNAMIC_DISPATCH(zero_count)(device, op);
 }
 
-void execute(CpuDevice& device, const ops::SquareSum& op, const Tensor& scratch) {
-  HWY_DYNAMIC_DISPATCH(square_sum)(device, op, reinterpret_cast<double*>(scratch.data()));
+void execute(CpuDevice& /*device*/, const ops::Total& op, const Tensor& /*scratch*/) {
+  double sum = 0.0;
+  for (const double value : op.x.span<double>()) sum += value;
+  *dense<double>(op.sum) = sum;
 }
 
 void execute(CpuDevice& /*device*/, const ops::GradientFactor& op, const Tensor& /*scratch*/) {

@@ -266,6 +266,21 @@ HWY_INLINE void with_storage(DType dtype, const Body& body) {
   }
 }
 
+// body(T(), S()) with a storage type and the type of the residual stream beside it: the same, or
+// float.
+template <typename Body>
+HWY_INLINE void with_stream(DType storage, DType stream, const Body& body) {
+  PHALANX_CHECK(stream == storage || stream == DType::kF32, "a stream of {} beside {}",
+                name_of(stream), name_of(storage));
+  with_storage(storage, [&](auto type) HWY_ATTR {
+    if (stream == storage) {
+      body(type, type);
+    } else {
+      body(type, float());
+    }
+  });
+}
+
 // to[i] = from[i], rounded where T is narrower.
 template <typename From, typename T>
 HWY_INLINE void convert(const From* from, T* to, std::int64_t count) {

@@ -49,7 +49,7 @@ struct Inputs {
 
   double multiplier(std::int64_t i, std::int64_t j, std::int64_t b, std::int64_t h) const {
     if (op.dropout.probability == 0.0) return 1.0;
-    return dropout_multiplier(op.dropout, op.dropout.site | static_cast<std::uint32_t>(h),
+    return dropout_multiplier(op.dropout, op.dropout.site + static_cast<std::uint32_t>(h),
                               query_rows.sample(i, b), query_rows.position(i, b),
                               key_rows.position(j, b));
   }

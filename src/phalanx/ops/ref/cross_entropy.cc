@@ -6,6 +6,22 @@
 #include "phalanx/ops/ref/execute.h"
 
 namespace phalanx::ref {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+void expect_token(std::int64_t target, std::int64_t vocabulary) {
+  PHALANX_CHECK(target >= 0 && target < vocabulary, "target {} of a vocabulary of {}", target,
+                vocabulary);
+}
+
+// How many of `columns` columns from first_column on are tokens.
+std::int64_t token_columns(std::int64_t first_column, std::int64_t columns,
+                           std::int64_t vocabulary) {
+  return std::clamp<std::int64_t>(vocabulary - first_column, 0, columns);
+}
+
+}  // namespace
 
 void execute(RefDevice& /*device*/, const ops::CrossEntropy& op, const Tensor& /*scratch*/) {
   const Array logits = read(op.logits);
@@ -15,9 +31,8 @@ void execute(RefDevice& /*device*/, const ops::CrossEntropy& op, const Tensor& /
   Array loss(op.loss.shape);
   Array dlogits(logits.shape);
   for (std::int64_t r = 0; r < logits.shape[0]; ++r) {
-    PHALANX_CHECK(targets(r) >= 0 && targets(r) < op.vocabulary, "target {} of a vocabulary of {}",
-                  targets(r), op.vocabulary);
-    double largest = -std::numeric_limits<double>::infinity();
+    expect_token(targets(r), op.vocabulary);
+    double largest = -kInfinity;
     for (std::int64_t v = 0; v < op.vocabulary; ++v) largest = std::max(largest, logits(r, v));
     double sum = 0.0;
     for (std::int64_t v = 0; v < op.vocabulary; ++v) sum += std::exp(logits(r, v) - largest);
@@ -26,6 +41,59 @@ void execute(RefDevice& /*device*/, const ops::CrossEntropy& op, const Tensor& /
     if (!op.dlogits) continue;
     for (std::int64_t v = 0; v < op.vocabulary; ++v) {
       const double onehot = v == targets(r) ? 1.0 : 0.0;
+      dlogits(r, v) = seed * mask(r) * (std::exp(logits(r, v) - log_sum) - onehot);
+    }
+  }
+  write(op.loss, loss);
+  if (op.dlogits) write(op.dlogits, dlogits);
+}
+
+void execute(RefDevice& /*device*/, const ops::CrossEntropyStatistics& op,
+             const Tensor& /*scratch*/) {
+  const Array logits = read(op.logits);
+  const Integers targets = read_integers(op.targets);
+  const std::int64_t tokens = token_columns(op.first_column, logits.shape[1], op.vocabulary);
+  Array statistics(op.statistics.shape);
+  for (std::int64_t r = 0; r < logits.shape[0]; ++r) {
+    expect_token(targets(r), op.vocabulary);
+    double& largest = statistics(0, r);
+    largest = -kInfinity;
+    for (std::int64_t v = 0; v < tokens; ++v) largest = std::max(largest, logits(r, v));
+    for (std::int64_t v = 0; v < tokens; ++v) {
+      // Without any logit the difference would have no value.
+      if (logits(r, v) != -kInfinity) statistics(1, r) += std::exp(logits(r, v) - largest);
+    }
+    const std::int64_t target = targets(r) - op.first_column;
+    if (target >= 0 && target < tokens) statistics(2, r) = logits(r, target);
+  }
+  write(op.statistics, statistics);
+}
+
+void execute(RefDevice& /*device*/, const ops::VocabularyParallelCrossEntropy& op,
+             const Tensor& /*scratch*/) {
+  const Array logits = read(op.logits);
+  const Array statistics = read(op.statistics);
+  const Integers targets = read_integers(op.targets);
+  const Array mask = read(op.mask);
+  const double seed = op.dlogits ? read_scalar(op.seed) : 0.0;
+  const std::int64_t ranks = statistics.shape[0];
+  const std::int64_t tokens = token_columns(op.first_column, logits.shape[1], op.vocabulary);
+  Array loss(op.loss.shape);
+  Array dlogits(logits.shape);
+  for (std::int64_t r = 0; r < logits.shape[0]; ++r) {
+    expect_token(targets(r), op.vocabulary);
+    double largest = -kInfinity;
+    for (std::int64_t k = 0; k < ranks; ++k) largest = std::max(largest, statistics(k, 0, r));
+    double sum = 0.0;
+    double at_target = 0.0;
+    for (std::int64_t k = 0; k < ranks; ++k) {
+      sum += statistics(k, 1, r) * std::exp(statistics(k, 0, r) - largest);
+      at_target += statistics(k, 2, r);
+    }
+    const double log_sum = largest + std::log(sum);
+    loss(r) = log_sum - at_target;
+    for (std::int64_t v = 0; op.dlogits && v < tokens; ++v) {
+      const double onehot = op.first_column + v == targets(r) ? 1.0 : 0.0;
       dlogits(r, v) = seed * mask(r) * (std::exp(logits(r, v) - log_sum) - onehot);
     }
   }

@@ -21,9 +21,8 @@ void execute(RefDevice& /*device*/, const ops::BiasDropoutResidual& op, const Te
   for (std::int64_t s = 0; s < x.shape[0]; ++s) {
     for (std::int64_t b = 0; b < x.shape[1]; ++b) {
       for (std::int64_t i = 0; i < x.shape[2]; ++i) {
-        const double biased = op.bias ? round_to(op.out.dtype, x(s, b, i) + bias(i)) : x(s, b, i);
-        const double dropped =
-            round_to(op.out.dtype, biased * multiplier(op.dropout, rows, s, b, i));
+        const double biased = op.bias ? round_to(op.x.dtype, x(s, b, i) + bias(i)) : x(s, b, i);
+        const double dropped = round_to(op.x.dtype, biased * multiplier(op.dropout, rows, s, b, i));
         out(s, b, i) = residual(s, b, i) + dropped;
       }
     }

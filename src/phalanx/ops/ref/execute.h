@@ -49,6 +49,9 @@ void execute(RefDevice& device, const ops::UnfusedAttentionBackward& op, const T
 
 // cross_entropy.cc
 void execute(RefDevice& device, const ops::CrossEntropy& op, const Tensor& scratch);
+void execute(RefDevice& device, const ops::CrossEntropyStatistics& op, const Tensor& scratch);
+void execute(RefDevice& device, const ops::VocabularyParallelCrossEntropy& op,
+             const Tensor& scratch);
 void execute(RefDevice& device, const ops::LossSeed& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::LossAccumulate& op, const Tensor& scratch);
 
@@ -57,6 +60,8 @@ void execute(RefDevice& device, const ops::Adam& op, const Tensor& scratch);
 
 // reduce.cc
 void execute(RefDevice& device, const ops::SquareSum& op, const Tensor& scratch);
+void execute(RefDevice& device, const ops::ZeroCount& op, const Tensor& scratch);
+void execute(RefDevice& device, const ops::Total& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::GradientFactor& op, const Tensor& scratch);
 
 // elementwise.cc

@@ -6,9 +6,30 @@
 
 namespace phalanx::ref {
 
+namespace {
+
+// blocks[i] = the sum of term(x) over the elements of the i-th block.
+template <typename Term>
+void sum_by_block(const Tensor& blocks, const Tensor& x, std::int64_t lead, const Term& term) {
+  Array sums(blocks.shape);
+  std::int64_t place = lead;
+  for (const double value : read(x).values) sums(place++ / ops::kSumBlock) += term(value);
+  write(blocks, sums);
+}
+
+}  // namespace
+
 void execute(RefDevice& /*device*/, const ops::SquareSum& op, const Tensor& /*scratch*/) {
+  sum_by_block(op.sums, op.x, op.lead, [](double value) { return value * value; });
+}
+
+void execute(RefDevice& /*device*/, const ops::ZeroCount& op, const Tensor& /*scratch*/) {
+  sum_by_block(op.counts, op.x, op.lead, [](double value) { return value == 0.0 ? 1.0 : 0.0; });
+}
+
+void execute(RefDevice& /*device*/, const ops::Total& op, const Tensor& /*scratch*/) {
   double sum = 0.0;
-  for (const double value : read(op.x).values) sum += value * value;
+  for (const double value : read(op.x).values) sum += value;
   write_scalar(op.sum, sum);
 }
 

@@ -96,9 +96,10 @@ TEST_F(RefAttention, NeighbouringHeadsShareAGroup) {
   expect_results(attend({}, one, one, {3, 7}, 4, 2), {3, 3, 7, 7}, {1, 1, 1, 1});
 }
 
-// Dropout of head h is that of site | h, by (query position, key position).
+// Dropout of head h is that of site + h, by (query position, key position).
 TEST_F(RefAttention, DropoutFollowsTheCoordinates) {
-  const Dropout dropout = case_dropout(0.5);
+  Dropout dropout = case_dropout(0.5);
+  dropout.site += 3;  // the first head
   AttentionInputs in;
   in.query = operands_.filled(DType::kF64, {1, 1, 2, 1}, 0.0);
   in.key = operands_.uniform({1, 1, 1, 1});
@@ -112,7 +113,7 @@ TEST_F(RefAttention, DropoutFollowsTheCoordinates) {
     attention_forward(context_, op);
     for (std::uint32_t head = 0; head < 2; ++head) {
       const double expected =
-          ref::dropout_multiplier(dropout, dropout.site | head, 1, 100 + position, 7 + position);
+          ref::dropout_multiplier(dropout, dropout.site + head, 1, 100 + position, 7 + position);
       EXPECT_EQ(ref::read(op.out).values[head], expected) << position;
     }
   }

@@ -117,9 +117,22 @@ TEST_F(RefBackend, AdamAddsEpsilonAfterTheRoot) {
 }
 
 TEST_F(RefBackend, SquareSum) {
-  const SquareSum op{.sum = one(9), .x = full({3, -4, 12})};
+  const SquareSum op{.sums = full({9, 9}), .x = full({3, -4, 12}), .lead = kSumBlock - 2};
   square_sum(context_, op);
-  expect_near(op.sum, {169});
+  expect_near(op.sums, {25, 144});
+}
+
+TEST_F(RefBackend, ZeroCount) {
+  const ZeroCount op{
+      .counts = full({9, 9}), .x = full({0, -0.0, 1e-300, 0}), .lead = kSumBlock - 1};
+  zero_count(context_, op);
+  expect_near(op.counts, {1, 2});
+}
+
+TEST_F(RefBackend, TotalAddsInOrder) {
+  const Total op{.sum = one(9), .x = full({1, 1e16, -1e16})};
+  total(context_, op);
+  expect_near(op.sum, {0});
 }
 
 TEST_F(RefBackend, GradientFactor) {

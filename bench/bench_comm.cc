@@ -1,0 +1,174 @@
+// Messages of the local transport: latency of small ones and bandwidth of large ones, beside what
+// memcpy reaches in the same run. bench/peers/mpi_bandwidth.cc prints the same rows for MPI.
+//
+// GB/s is the payload of one rank (its input; for a message, the message) over the median time, by
+// rank 0's clock, of calls that follow each other; a message's time is half of there and back.
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/comm/local/local_world.h"
+#include "phalanx/ops/ref/ref_backend.h"
+
+namespace phalanx {
+namespace {
+
+struct Options {
+  int ranks = 2;
+  int threads = 1;  // of each rank
+  std::string dtype = "f32";
+  std::int64_t most_bytes = std::int64_t{64} << 20;
+};
+
+constexpr std::int64_t kFewestBytes = 8;
+constexpr std::int64_t kRowBytes = std::int64_t{1} << 30;  // that a row moves, roughly
+
+int repetitions(std::int64_t bytes) {
+  return static_cast<int>(std::clamp<std::int64_t>(kRowBytes / bytes, 11, 2001));
+}
+
+// Median seconds of a call.
+double time_it(int count, const std::function<void()>& body) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kWarmUp = 3;
+  std::vector<double> times;
+  for (int i = -kWarmUp; i < count; ++i) {
+    const auto begin = Clock::now();
+    body();
+    if (i >= 0) times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  std::nth_element(times.begin(), times.begin() + count / 2, times.end());
+  return times[static_cast<std::size_t>(count / 2)];
+}
+
+// Bytes copied per second, by one thread.
+double memcpy_bandwidth(std::int64_t bytes) {
+  Arena arena("memcpy", 2 * bytes);
+  const Tensor a = arena.allocate(DType::kU8, {bytes}), b = arena.allocate(DType::kU8, {bytes});
+  std::memset(a.data(), 1, static_cast<std::size_t>(bytes));
+  const double seconds = time_it(repetitions(bytes), [&] {
+    std::memcpy(b.data(), a.data(), static_cast<std::size_t>(bytes));
+  });
+  return static_cast<double>(bytes) / seconds;
+}
+
+// One rank's side of all rows.
+class Side {
+ public:
+  Side(Communicator& world, const Options& options, double memcpy_rate)
+      : world_(world),
+        options_(options),
+        memcpy_rate_(memcpy_rate),
+        arena_("tensors", (world.size() + 1) * (options.most_bytes + kArenaAlignment)) {
+    input_ = arena_.allocate(DType::kU8, {options.most_bytes});
+    output_ = arena_.allocate(DType::kU8, {world.size() * options.most_bytes});
+    std::memset(input_.data(), 0, static_cast<std::size_t>(input_.bytes()));
+    std::memset(output_.data(), 0, static_cast<std::size_t>(output_.bytes()));
+  }
+
+  void run() {
+    for (std::int64_t bytes = kFewestBytes; bytes <= options_.most_bytes;
+         bytes = bytes == kFewestBytes ? 1024 : bytes * 4) {
+      // A multiple of every element size.
+      const std::int64_t part = std::max<std::int64_t>(bytes / world_.size() / 8 * 8, 8);
+      row("all_reduce", bytes, 1,
+          [&] { return world_.all_reduce(context_, typed(input_, bytes), Reduction::kSum); });
+      row("reduce_scatter", part * world_.size(), 1, [&] {
+        return world_.reduce_scatter(context_, typed(output_, part),
+                                     typed(input_, part * world_.size()), Reduction::kSum);
+      });
+      row("all_gather", bytes, 1, [&] {
+        return world_.all_gather(context_, typed(output_, bytes * world_.size()),
+                                 typed(input_, bytes));
+      });
+      row("send/receive", bytes, 2, [&] { return ping_pong(bytes); });
+    }
+  }
+
+ private:
+  static Tensor first(const Tensor& tensor, std::int64_t bytes) {
+    return tensor.slice(0, 0, bytes);
+  }
+  Tensor typed(const Tensor& tensor, std::int64_t bytes) const {
+    const DType dtype = *dtype_from_name(options_.dtype);
+    return dense_tensor(*tensor.arena, tensor.offset, dtype, {bytes / size_of(dtype)});
+  }
+
+  Work ping_pong(std::int64_t bytes) {
+    const Tensor tensor = first(input_, bytes), answer = first(output_, bytes);
+    if (world_.rank() == 0) {
+      world_.send(context_, tensor, 1, 0).wait(context_.stream);
+      return world_.receive(context_, answer, 1, 0);
+    }
+    if (world_.rank() > 1) return {};
+    world_.receive(context_, answer, 0, 0).wait(context_.stream);
+    return world_.send(context_, tensor, 0, 0);
+  }
+
+  void row(const char* op, std::int64_t bytes, int messages, const std::function<Work()>& start) {
+    const double seconds =
+        time_it(repetitions(bytes), [&] { start().wait(context_.stream); }) / messages;
+    world_.barrier(context_);
+    if (world_.rank() != 0) return;
+    const double rate = static_cast<double>(bytes) / seconds;
+    fmt::print("{:<16} {:>12} {:>12.2f} {:>10.3f} {:>12.2f}\n", op, bytes, seconds * 1e6,
+               rate * 1e-9, rate / memcpy_rate_);
+    std::fflush(stdout);
+  }
+
+  Communicator& world_;
+  const Options& options_;
+  double memcpy_rate_;
+  Arena arena_;
+  Arena workspace_{"workspace", 1 << 12};
+  std::unique_ptr<Backend> backend_ = make_ref_backend();
+  Context context_{.backend = *backend_, .workspace = workspace_};
+  Tensor input_, output_;
+};
+
+void run(const Options& options) {
+  const double memcpy_rate = memcpy_bandwidth(options.most_bytes);
+  fmt::print("local transport, {} ranks of {} threads, {}; memcpy {:.2f} GB/s\n", options.ranks,
+             options.threads, options.dtype, memcpy_rate * 1e-9);
+  fmt::print("{:<16} {:>12} {:>12} {:>10} {:>12}\n", "op", "bytes", "median us", "GB/s",
+             "of memcpy");
+  const auto world = make_local_world(options.ranks, {.threads_per_rank = options.threads});
+  std::vector<std::jthread> threads;
+  for (const auto& end : world) {
+    threads.emplace_back([&options, &end, memcpy_rate] {
+      try {
+        Side(*end, options, memcpy_rate).run();
+      } catch (const Error& error) {
+        fmt::print(stderr, "bench_comm: rank {}: {}\n", end->rank(), error.what());
+        end->abort(error.what());
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace phalanx
+
+int main(int count, char** arguments) {
+  phalanx::Options options;
+  CLI::App app("Latency and bandwidth of messages between ranks of one process");
+  app.add_option("--ranks", options.ranks, "Ranks, each a thread")->check(CLI::Range(2, 1024));
+  app.add_option("--threads", options.threads, "Threads of each rank")->check(CLI::PositiveNumber);
+  app.add_option("--dtype", options.dtype, "Type of what is reduced")
+      ->check(CLI::IsMember({"f64", "f32", "bf16", "f16"}));
+  app.add_option("--most-bytes", options.most_bytes, "Largest payload")
+      ->check(CLI::Range(std::int64_t{65536}, std::int64_t{1} << 32));
+  CLI11_PARSE(app, count, arguments);
+  phalanx::run(options);
+  return 0;
+}

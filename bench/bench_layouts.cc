@@ -1,0 +1,208 @@
+// The same model and global batch under several layouts, in turns: how long a training step takes
+// against one rank with all the threads.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/cli/flags.h"
+#include "phalanx/comm/local/local_ranks.h"
+#include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/ops/cpu/precision.h"
+#include "phalanx/train/memory_plan.h"
+#include "random_batch.h"
+
+namespace phalanx::bench {
+namespace {
+
+struct Options {
+  std::int64_t layers = 4;
+  std::int64_t hidden = 512;
+  std::int64_t heads = 8;
+  std::int64_t sequence = 256;
+  std::int64_t vocabulary = 8192;
+  std::int64_t micro_batch = 4;
+  std::int64_t global_batch = 8;
+  std::int64_t ranks = 2;
+  std::int64_t rounds = 5;
+  std::int64_t steps = 3;
+  bool bf16 = false;
+};
+
+Options parse(const std::vector<std::string>& arguments) {
+  Options o;
+  Flags flags("bench_layouts",
+              "Times training steps of one model under several layouts, in turns.");
+  flags.add("--num-layers", o.layers, "Layers");
+  flags.add("--hidden-size", o.hidden, "Hidden size");
+  flags.add("--num-attention-heads", o.heads, "Heads");
+  flags.add("--seq-length", o.sequence, "Tokens of a sample");
+  flags.add("--vocab-size", o.vocabulary, "Vocabulary");
+  flags.add("--micro-batch-size", o.micro_batch, "Samples of a microbatch");
+  flags.add("--global-batch-size", o.global_batch, "Samples of a step");
+  flags.add("--ranks", o.ranks, "Ranks of the parallel layouts, one thread each");
+  flags.add("--rounds", o.rounds, "Turns of each layout");
+  flags.add("--steps", o.steps, "Timed steps in a turn, after one of warm-up");
+  flags.add_switch("--bf16", o.bf16, "bf16 instead of fp32");
+  flags.parse(arguments);
+  return o;
+}
+
+struct Layout {
+  std::string name;
+  std::function<void(TrainConfig&)> apply;
+  std::vector<double> seconds;  // of the timed steps
+};
+
+std::vector<Layout> layouts_of(const Options& o) {
+  const auto tensor = [&o](TrainConfig& c) {
+    c.world_size = o.ranks;
+    c.tensor_model_parallel_size = o.ranks;
+  };
+  const auto data = [&o](TrainConfig& c) { c.world_size = o.ranks; };
+  const std::string n = std::to_string(o.ranks);
+  return {
+      {"one rank, " + n + " threads", [&o](TrainConfig& c) { c.threads_per_rank = o.ranks; }, {}},
+      {"tensor " + n, tensor, {}},
+      {"tensor " + n + ", no overlap",
+       [tensor](TrainConfig& c) {
+         tensor(c);
+         c.no_async_tensor_model_parallel_allreduce = true;
+       },
+       {}},
+      {"tensor " + n + " + sequence",
+       [tensor](TrainConfig& c) {
+         tensor(c);
+         c.sequence_parallel = true;
+       },
+       {}},
+      {"tensor " + n + " + sequence, no overlap",
+       [tensor](TrainConfig& c) {
+         tensor(c);
+         c.sequence_parallel = true;
+         c.no_async_tensor_model_parallel_allreduce = true;
+       },
+       {}},
+      {"data " + n, data, {}},
+      {"data " + n + ", overlap",
+       [data](TrainConfig& c) {
+         data(c);
+         c.overlap_grad_reduce = true;
+         c.ddp_bucket_size = 1'000'000;
+       },
+       {}},
+      {"data " + n + ", distributed optimizer",
+       [data](TrainConfig& c) {
+         data(c);
+         c.use_distributed_optimizer = true;
+       },
+       {}},
+      {"data " + n + ", distributed optimizer, overlap",
+       [data](TrainConfig& c) {
+         data(c);
+         c.use_distributed_optimizer = true;
+         c.overlap_grad_reduce = true;
+         c.overlap_param_gather = true;
+         c.ddp_bucket_size = 1'000'000;
+       },
+       {}},
+  };
+}
+
+TrainConfig config_of(const Options& o, const Layout& layout) {
+  TrainConfig c;
+  c.num_layers = o.layers;
+  c.hidden_size = o.hidden;
+  c.num_attention_heads = o.heads;
+  c.seq_length = o.sequence;
+  c.max_position_embeddings = o.sequence;
+  c.attention_dropout = 0.0;
+  c.hidden_dropout = 0.0;
+  c.micro_batch_size = o.micro_batch;
+  c.global_batch_size = o.global_batch;
+  c.threads_per_rank = 1;
+  c.bf16 = o.bf16;
+  layout.apply(c);
+  // A data-parallel rank takes its share of what one rank takes at a time.
+  c.micro_batch_size /= c.world_size / c.tensor_model_parallel_size;
+  resolve(c, false);
+  return c;
+}
+
+void run_turn(const Options& o, Layout& layout) {
+  const TrainConfig config = config_of(o, layout);
+  const GptConfig model = gpt_config(config, o.vocabulary);
+  const auto threads = static_cast<int>(config.threads_per_rank);
+  const auto products =
+      cpu::choose_products(config.matmul_precision, config.bf16, threads).products;
+  const RankGrid grid = rank_grid(config);
+  run_local_ranks(grid.world_size(), {.threads_per_rank = threads}, [&](Communicator& world) {
+    const RankCommunicators ranks(grid, world);
+    RankArenas arenas = allocate_arenas(plan_memory(config, model, world.rank(), products));
+    const auto backend = make_cpu_backend(threads, products);
+    Rank rank(config, model, ranks, *backend, arenas);
+    rank.initialise();
+    const auto per_step = num_microbatches(config);
+    for (std::int64_t step = 0; step <= o.steps; ++step) {
+      std::vector<GptBatch> batches;
+      for (std::int64_t m = 0; m < per_step; ++m) {
+        const std::int64_t first =
+            step * config.global_batch_size +
+            (m * data_parallel_size(config) + ranks.at.data) * config.micro_batch_size;
+        batches.push_back(
+            random_batch(first, config.micro_batch_size, config.seq_length, o.vocabulary));
+      }
+      rank.largest_of_all(0);  // everybody starts together
+      const auto begin = std::chrono::steady_clock::now();
+      rank.train_step({.lr = 1e-4, .weight_decay = 0.01, .adam_step = step + 1},
+                      [&batches](int microbatch) -> const GptBatch& {
+                        return batches[static_cast<std::size_t>(microbatch)];
+                      });
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+      if (world.rank() == 0 && step > 0) layout.seconds.push_back(seconds.count());
+    }
+    rank.finish_gather();  // peers read this rank's parameters
+  });
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void run(const Options& o) {
+  std::vector<Layout> layouts = layouts_of(o);
+  for (std::int64_t round = 0; round < o.rounds; ++round) {
+    for (Layout& layout : layouts) run_turn(o, layout);
+  }
+  fmt::print("{} layers, hidden {}, sequence {}, vocabulary {}, global batch {}, {}: {} rounds\n",
+             o.layers, o.hidden, o.sequence, o.vocabulary, o.global_batch, o.bf16 ? "bf16" : "fp32",
+             o.rounds);
+  fmt::print("| layout | step, median | best | speed against the first |\n|---|---|---|---|\n");
+  const double first = median(layouts.front().seconds);
+  for (const Layout& layout : layouts) {
+    const double middle = median(layout.seconds);
+    fmt::print("| {} | {:.1f} ms | {:.1f} ms | {:.3f} |\n", layout.name, 1e3 * middle,
+               1e3 * *std::ranges::min_element(layout.seconds), first / middle);
+  }
+}
+
+}  // namespace
+}  // namespace phalanx::bench
+
+int main(int argc, char** argv) {
+  using namespace phalanx;
+  try {
+    bench::run(bench::parse({argv + 1, argv + argc}));
+    return 0;
+  } catch (const Error& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return error.exit_status();
+  }
+}

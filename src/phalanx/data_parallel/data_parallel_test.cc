@@ -1,0 +1,303 @@
+#include "phalanx/data_parallel/data_parallel.h"
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "phalanx/comm/local/local_ranks.h"
+#include "phalanx/data_parallel/test_support.h"
+#include "phalanx/ops/elementwise.h"
+
+namespace phalanx {
+namespace {
+
+using nn::values_of;
+
+constexpr int kMicrobatches = 3;
+
+// The gradients of one step become ready as backward would make them, from the last parameter to
+// the first, with `after_each` behind each of the last microbatch's.
+void backward(DataParallel& data_parallel, const std::function<void(ParamId)>& after_each) {
+  for (int microbatch = 0; microbatch < kMicrobatches; ++microbatch) {
+    for (const ParamId id : {4, 3, 2, 1, 3, 0}) {
+      data_parallel.grad_ready(id, microbatch);
+      if (microbatch == kMicrobatches - 1) after_each(id);
+    }
+  }
+}
+
+struct Layout {
+  int ranks = 2;
+  bool sharded = false;
+  std::int64_t bucket_size = 0;
+  bool overlap = false;
+};
+
+OptimizerShard shard_of_rank(const Layout& layout, int rank) {
+  if (!layout.sharded) return {};
+  return {.rank = rank, .ranks = layout.ranks, .bucket_size = layout.bucket_size};
+}
+
+DataParallelOptions options_of(const Layout& layout) {
+  return {.overlap_grad_reduce = layout.overlap,
+          .overlap_param_gather = false,
+          .bucket_size = layout.bucket_size};
+}
+
+// By parameter, put together from the ranks' shards; without shards all ranks must agree.
+std::vector<Values> reduced_gradients(const Layout& layout) {
+  std::vector<std::vector<std::pair<Segment, Values>>> parts(
+      static_cast<std::size_t>(layout.ranks));
+  run_local_ranks(layout.ranks, {}, [&](Communicator& world) {
+    StoreRank rank(uneven_table(DType::kF32), shard_of_rank(layout, world.rank()));
+    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, &world, {},
+                               options_of(layout), rank.memory);
+    data_parallel.begin(rank.context, kMicrobatches - 1);
+    rank.set_gradients(static_cast<std::uint64_t>(world.rank()));
+    backward(data_parallel, [](ParamId) {});
+    data_parallel.reduce();
+    for (const Segment& segment : rank.parameters.segments()) {
+      parts[static_cast<std::size_t>(world.rank())].emplace_back(
+          segment, values_of(rank.gradients.gradient(segment)));
+    }
+  });
+  const nn::ParamTable table = uneven_table(DType::kF32);
+  std::vector<Values> whole;
+  for (const ParamSpec& spec : table.specs()) {
+    whole.emplace_back(static_cast<std::size_t>(spec.local_shape.count()), -1.0);
+  }
+  for (std::size_t r = 0; r < parts.size(); ++r) {
+    const auto same_values = [](const auto& a, const auto& b) { return a.second == b.second; };
+    if (!layout.sharded) {
+      EXPECT_TRUE(std::ranges::equal(parts[r], parts[0], same_values)) << "rank " << r;
+    }
+    for (const auto& [segment, values] : parts[r]) {
+      std::ranges::copy(values,
+                        whole[static_cast<std::size_t>(segment.id)].begin() + segment.begin);
+    }
+  }
+  return whole;
+}
+
+TEST(DataParallelGradients, AreTheSameBitsUnderEveryLayout) {
+  for (const int ranks : {2, 3, 4}) {
+    const auto expected = reduced_gradients({.ranks = ranks});
+    // Plain sums over ranks.
+    for (ParamId id = 0; id < 5; ++id) {
+      const Values& values = expected[static_cast<std::size_t>(id)];
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        double sum = 0.0;
+        for (int r = 0; r < ranks; ++r) sum += noise(static_cast<std::uint64_t>(100 * r + id), i);
+        ASSERT_NEAR(values[i], sum, 1e-6) << id << " " << i;
+      }
+    }
+    for (const bool sharded : {false, true}) {
+      for (const std::int64_t size : {0, 1, 20000}) {
+        for (const bool overlap : {false, true}) {
+          EXPECT_EQ(reduced_gradients({ranks, sharded, size, overlap}), expected) << fmt::format(
+              "{} ranks, sharded {}, buckets of {}, overlap {}", ranks, sharded, size, overlap);
+        }
+      }
+    }
+  }
+}
+
+// A bucket's message starts behind the last gradient of the last microbatch that lies in it, no
+// sooner and no later.
+TEST(DataParallelMessages, StartWhenABucketIsComplete) {
+  for (const bool sharded : {false, true}) {
+    for (const std::int64_t size : {0, 1, 20000}) {
+      SCOPED_TRACE(fmt::format("sharded {}, buckets of {}", sharded, size));
+      const Layout layout{.ranks = 2, .sharded = sharded, .bucket_size = size, .overlap = true};
+      run_local_ranks(2, {}, [&](Communicator& world) {
+        StoreRank rank(uneven_table(DType::kF32), shard_of_rank(layout, world.rank()));
+        const auto buckets =
+            sharded ? rank.parameters.buckets() : cut_buckets(rank.parameters.layout(), size, 1);
+        const auto contents = contents_of(rank, buckets);
+        DataParallel data_parallel(rank.parameters, rank.gradients, kUses, &world, {},
+                                   options_of(layout), rank.memory);
+        for (int step = 0; step < 2; ++step) {
+          data_parallel.begin(rank.context, kMicrobatches - 1);
+          rank.recorder.clear();
+          std::vector<int> times(5, 0);
+          std::vector<std::int64_t> started;  // bytes
+          std::set<std::size_t> done;
+          backward(data_parallel, [&](ParamId id) {
+            ++times[static_cast<std::size_t>(id)];
+            for (std::size_t b = 0; b < buckets.size(); ++b) {
+              const bool complete =
+                  !contents[b].empty() && std::ranges::all_of(contents[b], [&](ParamId part) {
+                    return times[static_cast<std::size_t>(part)] ==
+                           kUses[static_cast<std::size_t>(part)];
+                  });
+              if (complete && done.insert(b).second) started.push_back(buckets[b].count * 4);
+            }
+            std::vector<std::int64_t> sent;
+            for (const Message& message : rank.recorder.messages()) {
+              EXPECT_EQ(message.op, sharded ? "reduce_scatter" : "all_reduce");
+              sent.push_back(message.bytes);
+            }
+            EXPECT_EQ(sent, started) << "behind parameter " << id;
+          });
+          data_parallel.reduce();
+          EXPECT_EQ(rank.recorder.messages().size(), buckets.size());
+        }
+      });
+    }
+  }
+}
+
+TEST(DataParallelMessages, WaitForReduceWithoutOverlap) {
+  run_local_ranks(2, {}, [](Communicator& world) {
+    const Layout layout{.ranks = 2, .sharded = true, .bucket_size = 20000};
+    StoreRank rank(uneven_table(DType::kF32), shard_of_rank(layout, world.rank()));
+    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, &world, {},
+                               options_of(layout), rank.memory);
+    data_parallel.begin(rank.context, kMicrobatches - 1);
+    backward(data_parallel, [](ParamId) {});
+    EXPECT_TRUE(rank.recorder.messages().empty());
+    data_parallel.reduce();
+    EXPECT_EQ(rank.recorder.messages().size(), rank.parameters.buckets().size());
+  });
+}
+
+TEST(DataParallelMessages, EvaluationSendsNone) {
+  run_local_ranks(2, {}, [](Communicator& world) {
+    StoreRank rank(uneven_table(DType::kF32));
+    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, &world, {},
+                               {.overlap_grad_reduce = true, .bucket_size = 1}, rank.memory);
+    data_parallel.begin(rank.context, -1);
+    backward(data_parallel, [](ParamId) {});
+    EXPECT_TRUE(rank.recorder.messages().empty());
+  });
+}
+
+TEST(DataParallelGradients, OfOneRankStayAsTheyAre) {
+  StoreRank rank(uneven_table(DType::kF32));
+  DataParallel data_parallel(rank.parameters, rank.gradients, kUses, nullptr, {},
+                             {.overlap_grad_reduce = true, .bucket_size = 1}, rank.memory);
+  data_parallel.begin(rank.context, kMicrobatches - 1);
+  rank.set_gradients(7);
+  const Values before = values_of(rank.gradients.flat());
+  backward(data_parallel, [](ParamId) {});
+  data_parallel.reduce();
+  data_parallel.gather();
+  data_parallel.finish_gather();
+  EXPECT_EQ(values_of(rank.gradients.flat()), before);
+  EXPECT_TRUE(rank.recorder.messages().empty());
+}
+
+// The two accumulators of a tied word table are one before the sum over ranks begins.
+TEST(DataParallelGradients, JoinTheTiedEmbeddingFirst) {
+  for (const bool overlap : {false, true}) {
+    run_local_ranks(2, {}, [&](Communicator& world) {
+      nn::ParamTable table;
+      ParamSpec words =
+          whole_parameter("words", {6, 3}, DType::kF32, {Initialiser::Kind::kNormal, 1.0});
+      words.tied_embedding = true;
+      table.add(words);
+      StoreRank rank(table);
+      DataParallel data_parallel(rank.parameters, rank.gradients, {2}, &world, {},
+                                 {.overlap_grad_reduce = overlap}, rank.memory);
+      const Tensor ids = rank.memory.allocate(DType::kI32, {2, 1});
+      set_each(ids, [](std::int64_t) { return 0.0; });
+      ids.span<std::int32_t>()[0] = 1 + world.rank();
+      ids.span<std::int32_t>()[1] = 5;
+      const Tensor dy = rank.memory.allocate(DType::kF32, {2, 1, 3});
+      set_each(dy, [](std::int64_t i) { return static_cast<double>(1 + i); });
+      for (int step = 0; step < 2; ++step) {
+        rank.gradients.clear(rank.context);
+        data_parallel.begin(rank.context, 0);
+        ops::fill(rank.context, {.x = rank.gradients.gradient(0), .value = 0.25});
+        data_parallel.grad_ready(0, 0);
+        const nn::SparseGradient sparse = rank.gradients.gradients().embedding;
+        ops::sparse_embedding_gradient(rank.context, {.slots = sparse.slots,
+                                                      .rows = sparse.rows,
+                                                      .count = sparse.count,
+                                                      .values = sparse.values,
+                                                      .ids = ids,
+                                                      .dy = dy});
+        data_parallel.grad_ready(0, 0);
+        data_parallel.reduce();
+        EXPECT_EQ(values_of(rank.gradients.gradient(0)),
+                  (Values{0.5, 0.5, 0.5, 1.5, 2.5, 3.5, 1.5, 2.5, 3.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5,
+                          8.5, 10.5, 12.5}));
+      }
+    });
+  }
+}
+
+// Two tensor-parallel ranks in each of two (or one) data-parallel ones: gradients of what acts on
+// the sequence-parallel stream are summed over all four, others over data parallelism alone.
+void sum_over_sequence(int data_size, bool sharded, std::int64_t bucket_size) {
+  SCOPED_TRACE(fmt::format("{} data-parallel ranks, sharded {}, buckets of {}", data_size, sharded,
+                           bucket_size));
+  run_local_ranks(2 * data_size, {}, [&](Communicator& world) {
+    std::vector<std::vector<int>> tensor_groups, data_groups(2);
+    for (int d = 0; d < data_size; ++d) {
+      tensor_groups.push_back({2 * d, 2 * d + 1});
+      data_groups[0].push_back(2 * d);
+      data_groups[1].push_back(2 * d + 1);
+    }
+    const auto tensor = world.split(tensor_groups, "tp");
+    const auto data = world.split(data_groups, "dp");
+    const nn::ParamTable plain = uneven_table(DType::kF64);
+    nn::ParamTable table;
+    for (ParamId id = 0; id < plain.size(); ++id) {
+      ParamSpec spec = plain[id];
+      if (id == 1 || id == 2 || id == 3) spec.reduction = GradientReduction::kSequencePartial;
+      table.add(spec);
+    }
+    OptimizerShard shard;
+    if (sharded) shard = {.rank = data->rank(), .ranks = data_size, .bucket_size = bucket_size};
+    StoreRank rank(table, shard);
+    const TensorRegion region({.rank = tensor->rank(), .size = 2, .sequence = true}, tensor.get());
+    DataParallel data_parallel(
+        rank.parameters, rank.gradients, kUses, data_size > 1 ? data.get() : nullptr, region,
+        {.overlap_grad_reduce = true, .bucket_size = bucket_size}, rank.memory);
+    data_parallel.begin(rank.context, kMicrobatches - 1);
+    rank.set_gradients(static_cast<std::uint64_t>(world.rank()));
+    backward(data_parallel, [](ParamId) {});
+    data_parallel.reduce();
+    std::set<ParamId> seen;
+    for (const Segment& segment : rank.parameters.segments()) {
+      const bool partial = segment.id >= 1 && segment.id <= 3;
+      seen.insert(segment.id);
+      const Values sums = values_of(rank.gradients.gradient(segment));
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        double expected = 0.0;
+        for (int r = 0; r < world.size(); ++r) {
+          if (!partial && r % 2 != tensor->rank()) continue;
+          expected += noise(static_cast<std::uint64_t>(100 * r + segment.id),
+                            static_cast<std::uint64_t>(segment.begin) + i);
+        }
+        ASSERT_NEAR(sums[i], expected, 1e-13) << segment.id << " " << segment.begin + i;
+      }
+    }
+    if (!sharded) {
+      EXPECT_EQ(seen.size(), 5U);
+    }
+    // One message for all of them, of the same size on every rank.
+    std::int64_t partial_bytes = 0;
+    for (const ParamId id : {1, 2, 3}) partial_bytes += table[id].local_shape.count() * 8;
+    std::vector<Message> over_sequence;
+    for (const Message& message : rank.recorder.messages()) {
+      if (message.group == "tp") over_sequence.push_back(message);
+    }
+    EXPECT_EQ(over_sequence, (std::vector<Message>{{"tp", "all_reduce", partial_bytes}}));
+  });
+}
+
+TEST(DataParallelGradients, OfTheStreamAreSummedOverTheSequence) {
+  sum_over_sequence(1, false, 0);
+  sum_over_sequence(2, false, 20000);
+  sum_over_sequence(2, true, 0);
+  // A shard with several segments of a parameter.
+  sum_over_sequence(2, true, 1);
+  sum_over_sequence(2, true, 20000);
+}
+
+}  // namespace
+}  // namespace phalanx

@@ -1,0 +1,59 @@
+#pragma once
+// Where the parameters of a rank lie in its flat buffers, and how these are cut for data
+// parallelism. Parameters lie in reverse order of registration, about the order in which their
+// gradients become ready, each at a multiple of 64 elements; so buckets and the shards of a
+// distributed optimizer are plain ranges, which ignore where one parameter ends and the next
+// begins.
+//
+// All cuts are on the grid of ops::kSumBlock elements, so the sums of a parameter's blocks, and
+// with them the gradient norm, have the same bits under any cut.
+
+#include <cstdint>
+#include <vector>
+
+#include "phalanx/nn/param_table.h"
+
+namespace phalanx {
+
+// Elements [begin, begin + count) of a flat buffer.
+struct FlatRange {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+  std::int64_t end() const { return begin + count; }
+};
+
+struct FlatLayout {
+  std::vector<std::int64_t> offsets;  // by ParamId
+  std::int64_t elements = 0;          // padding at the end included
+};
+
+// With `shards` > 1 the end is padded so that the buffer can be cut into that many equal parts.
+FlatLayout flat_layout(const nn::ParamTable& table, int shards = 1);
+
+// Consecutive ranges of about `bucket_size` elements (0: one bucket), each to be cut into `shards`
+// equal parts.
+std::vector<FlatRange> cut_buckets(const FlatLayout& layout, std::int64_t bucket_size, int shards);
+
+// Megatron's default: 40 million elements, more where many ranks share a reduction.
+std::int64_t default_bucket_size(int data_parallel_size);
+
+// Of every bucket the part of one rank, in order.
+std::vector<FlatRange> shard_of(const std::vector<FlatRange>& buckets, int rank, int shards);
+
+// A part of one parameter within a rank's shard, which is kept without the gaps between its ranges.
+struct Segment {
+  ParamId id = 0;
+  std::int64_t begin = 0;  // within the parameter
+  std::int64_t count = 0;
+  std::int64_t flat = 0;   // within the flat buffers
+  std::int64_t local = 0;  // within the shard
+};
+
+// In ParamId order, then by position.
+std::vector<Segment> segments_of(const nn::ParamTable& table, const FlatLayout& layout,
+                                 const std::vector<FlatRange>& shard);
+
+// The sum of the ranges' counts.
+std::int64_t total_count(const std::vector<FlatRange>& ranges);
+
+}  // namespace phalanx

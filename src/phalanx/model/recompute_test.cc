@@ -1,0 +1,268 @@
+// Activation recomputation: the same bits from fewer saved tensors.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "phalanx/comm/local/local_ranks.h"
+#include "phalanx/model/test_support.h"
+#include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/ops/ref/ref_backend.h"
+
+namespace phalanx {
+namespace {
+
+using nn::PassKind;
+using Method = RecomputePlan::Method;
+using Values = std::vector<double>;
+
+constexpr std::int64_t kLayers = 4;
+constexpr RecomputePlan kNothing{};
+constexpr RecomputePlan kPlans[] = {
+    {.method = Method::kUniform, .num_layers = 1}, {.method = Method::kUniform, .num_layers = 2},
+    {.method = Method::kUniform, .num_layers = 3}, {.method = Method::kUniform, .num_layers = 9},
+    {.method = Method::kBlock, .num_layers = 1},   {.method = Method::kBlock, .num_layers = 2},
+    {.method = Method::kBlock, .num_layers = 9}};
+
+std::string describe(const RecomputePlan& plan) {
+  return fmt::format("{} {}, input in {} parts",
+                     plan.method == Method::kUniform ? "uniform" : "block", plan.num_layers,
+                     plan.input_shards);
+}
+
+GptConfig config_with(const RecomputePlan& plan) {
+  GptConfig config = test_gpt_config(true);
+  config.transformer.num_layers = kLayers;
+  config.recompute = plan;
+  return config;
+}
+
+struct Outcome {
+  Values loss;
+  std::vector<Values> gradients;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+// Two microbatches, each in blocks that are garbage before and after their lives: what is read
+// beyond the life that a block declares is NaN.
+class Steps {
+ public:
+  Steps(const GptConfig& config, Communicator* group,
+        std::unique_ptr<Backend> backend = make_ref_backend())
+      : backend_(std::move(backend)),
+        operands_(memory_, config.transformer.dtype, context_),
+        gpt_(operands_, config, group),
+        blocks_(gpt_.chunk.saved_blocks(gpt_.all.shape, false)) {}
+
+  Outcome run(bool split) {
+    for (int microbatch = 0; microbatch < 2; ++microbatch) {
+      for (const Tensor& block : gpt_.blocks) operands_.poison(block);
+      nn::Pass pass = gpt_.all.pass(context_);
+      gpt_.chunk.forward(pass, gpt_.blocks, gpt_.hooks, microbatch);
+      poison_all_but_held();
+      if (split) {
+        gpt_.chunk.backward_input(pass, gpt_.blocks, gpt_.hooks, microbatch);
+        poison_last_read_in(PassKind::kBackwardInput);
+        gpt_.chunk.backward_weight(pass, gpt_.blocks, gpt_.all.gradients, gpt_.hooks, microbatch);
+      } else {
+        gpt_.chunk.backward(pass, gpt_.blocks, gpt_.all.gradients, gpt_.hooks, microbatch);
+      }
+    }
+    gpt_.all.join(context_);
+    Outcome outcome{.loss = nn::values_of(gpt_.all.losses.sum), .gradients = {}};
+    for (const Tensor& gradient : gpt_.all.gradient_tensors) {
+      outcome.gradients.push_back(nn::values_of(gradient));
+    }
+    return outcome;
+  }
+
+ private:
+  void poison_all_but_held() {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const bool held =
+          blocks_[i].born.pass == PassKind::kForward && blocks_[i].last.pass != PassKind::kForward;
+      if (!held) operands_.poison(gpt_.blocks[i]);
+    }
+  }
+  void poison_last_read_in(PassKind pass) {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      if (blocks_[i].last.pass == pass) operands_.poison(gpt_.blocks[i]);
+    }
+  }
+
+  std::unique_ptr<Backend> backend_;
+  Arena memory_{"operands", 16 << 20};
+  Arena workspace_{"workspace", 4 << 20};
+  Context context_{.backend = *backend_, .workspace = workspace_};
+  ops::Operands operands_;
+  GptFixture gpt_;
+  std::vector<SavedBlock> blocks_;
+};
+
+Outcome outcome_of(const RecomputePlan& plan, bool split) {
+  return Steps(config_with(plan), nullptr).run(split);
+}
+
+TEST(Recomputation, GivesTheSameBits) {
+  for (const bool split : {false, true}) {
+    const Outcome expected = outcome_of(kNothing, split);
+    EXPECT_TRUE(std::isfinite(expected.loss[0]));
+    for (const RecomputePlan& plan : kPlans) {
+      EXPECT_EQ(outcome_of(plan, split), expected) << describe(plan) << ", split " << split;
+    }
+  }
+}
+
+TEST(Recomputation, GivesTheSameBitsOnTheCpu) {
+  const auto outcome = [](const RecomputePlan& plan, DType dtype, bool fp32_residual) {
+    GptConfig config = config_with(plan);
+    config.transformer.dtype = dtype;
+    config.transformer.fp32_residual = fp32_residual;
+    return Steps(config, nullptr, make_cpu_backend(1, cpu::ProductPrecision::kFp32)).run(false);
+  };
+  for (const auto& [dtype, fp32_residual] :
+       {std::pair{DType::kF32, false}, {DType::kBF16, false}, {DType::kBF16, true}}) {
+    const Outcome expected = outcome(kNothing, dtype, fp32_residual);
+    EXPECT_TRUE(std::isfinite(expected.loss[0]));
+    for (const RecomputePlan& plan : kPlans) {
+      EXPECT_EQ(outcome(plan, dtype, fp32_residual), expected) << describe(plan);
+    }
+  }
+}
+
+// On two tensor-parallel ranks; also where each keeps half of every group's input.
+TEST(Recomputation, GivesTheSameBitsOnTwoRanks) {
+  run_local_ranks(2, {}, [](Communicator& world) {
+    const auto outcome = [&](const RecomputePlan& plan, bool sequence, bool split) {
+      GptConfig config = config_with(plan);
+      config.transformer.tensor = {.rank = world.rank(), .size = 2, .sequence = sequence};
+      return Steps(config, &world).run(split);
+    };
+    for (const bool split : {false, true}) {
+      for (const bool sequence : {false, true}) {
+        const Outcome expected = outcome(kNothing, sequence, split);
+        EXPECT_TRUE(std::isfinite(expected.loss[0]));
+        for (RecomputePlan plan : kPlans) {
+          EXPECT_EQ(outcome(plan, sequence, split), expected) << describe(plan);
+          if (sequence) continue;
+          plan.input_shards = 2;
+          EXPECT_EQ(outcome(plan, sequence, split), expected) << describe(plan);
+        }
+      }
+    }
+  });
+}
+
+// The blocks that wait between the forward and the backward pass: names and bytes, sorted.
+using Held = std::vector<std::pair<std::string, std::int64_t>>;
+constexpr nn::BatchShape kShape{.sequence = 6, .micro_batch = 2};
+
+std::vector<SavedBlock> blocks_of(const RecomputePlan& plan, bool forward_only) {
+  nn::ParamTable table;
+  return build_gpt_chunk(config_with(plan), {0, kLayers, true, true}, table)
+      .saved_blocks(kShape, forward_only);
+}
+
+Held held_by(const RecomputePlan& plan) {
+  Held held;
+  for (const SavedBlock& block : blocks_of(plan, false)) {
+    if (block.born.pass != PassKind::kForward || block.last.pass == PassKind::kForward) continue;
+    if (block.bytes() > 0) held.emplace_back(block.name, block.bytes());
+  }
+  std::ranges::sort(held);
+  return held;
+}
+
+// Of `all` without recomputation: what is not of the layers 0 ... recomputed - 1, and of these the
+// inputs of the groups.
+Held expected_of(Held all, std::int64_t recomputed, std::int64_t groups, int input_shards) {
+  for (std::int64_t layer = 0; layer < recomputed; ++layer) {
+    std::erase_if(all, [&](const auto& block) {
+      return block.first.starts_with(fmt::format("layer {}: ", layer));
+    });
+    all.erase(std::ranges::find(all, std::string("hidden states"), &Held::value_type::first));
+  }
+  const std::int64_t bytes = kShape.rows() * 6 * size_of(DType::kF64);
+  for (std::int64_t group = 0; group < groups; ++group) {
+    all.emplace_back(input_shards > 1 ? "hidden states (share)" : "hidden states",
+                     bytes / input_shards);
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
+TEST(Recomputation, HoldsTheInputsOfGroups) {
+  const Held all = held_by(kNothing);
+  // Every layer's input and the head's.
+  EXPECT_EQ(std::ranges::count(all, std::string("hidden states"), &Held::value_type::first),
+            kLayers + 1);
+  for (RecomputePlan plan : kPlans) {
+    for (const int shards : {1, 2}) {
+      plan.input_shards = shards;
+      const bool uniform = plan.method == Method::kUniform;
+      const std::int64_t recomputed = uniform ? kLayers : std::min(kLayers, plan.num_layers);
+      const std::int64_t groups =
+          uniform ? (kLayers + plan.num_layers - 1) / plan.num_layers : recomputed;
+      EXPECT_EQ(held_by(plan), expected_of(all, recomputed, groups, shards)) << describe(plan);
+    }
+  }
+}
+
+// Evaluation recomputes nothing.
+TEST(Recomputation, LeavesForwardOnlyBlocksAsTheyAre) {
+  const auto lives = [](const RecomputePlan& plan) {
+    std::string text;
+    for (const SavedBlock& block : blocks_of(plan, true)) {
+      if (block.bytes() == 0) continue;
+      EXPECT_EQ(block.born.pass, PassKind::kForward) << block.name;
+      EXPECT_EQ(block.last.pass, PassKind::kForward) << block.name;
+      text += fmt::format("{} {} units {} to {}\n", block.name, block.bytes(), block.born.unit,
+                          block.last.unit);
+    }
+    return text;
+  };
+  const std::string expected = lives(kNothing);
+  EXPECT_NE(expected.find("layer 3: qkv"), std::string::npos);
+  for (const RecomputePlan& plan : kPlans) EXPECT_EQ(lives(plan), expected) << describe(plan);
+}
+
+TEST(Recomputation, EvaluationGivesTheSameLoss) {
+  const auto loss = [](const RecomputePlan& plan) {
+    const auto backend = make_ref_backend();
+    Arena memory("operands", 16 << 20);
+    Arena workspace("workspace", 4 << 20);
+    Context context{.backend = *backend, .workspace = workspace};
+    ops::Operands operands(memory, DType::kF64, context);
+    GptFixture gpt(operands, config_with(plan));
+    std::vector<Tensor> blocks;
+    for (const SavedBlock& block : gpt.chunk.saved_blocks(gpt.all.shape, true)) {
+      blocks.push_back(operands.output(block.dtype, block.shape));
+    }
+    nn::Pass pass = gpt.all.pass(context);
+    pass.training = false;
+    gpt.chunk.forward(pass, blocks, gpt.hooks, 0);
+    return nn::values_of(gpt.all.losses.sum)[0];
+  };
+  const double expected = loss(kNothing);
+  EXPECT_TRUE(std::isfinite(expected));
+  for (const RecomputePlan& plan : kPlans) EXPECT_EQ(loss(plan), expected) << describe(plan);
+}
+
+// A chunk of layers alone, as of a stage in the middle: the first of its groups begins at its
+// input.
+TEST(Recomputation, OfAChunkWithoutEmbeddingAndHead) {
+  nn::ParamTable table;
+  const RecomputePlan plan{.method = Method::kUniform, .num_layers = 2};
+  const auto blocks =
+      build_gpt_chunk(config_with(plan), {0, 3, false, false}, table).saved_blocks(kShape, false);
+  Held held;
+  for (const SavedBlock& block : blocks) {
+    if (block.born.pass != PassKind::kForward || block.last.pass == PassKind::kForward) continue;
+    if (block.bytes() > 0) held.emplace_back(block.name, block.last.unit);
+  }
+  EXPECT_EQ(held, (Held{{"hidden states", 0}, {"hidden states", 2}}));
+}
+
+}  // namespace
+}  // namespace phalanx

@@ -1,0 +1,221 @@
+// Every layer cut over 2 and 4 tensor-parallel ranks against itself on one rank, with and without
+// sequence parallelism, dropout on: in double on the reference.
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "phalanx/nn/embedding.h"
+#include "phalanx/nn/language_model_head.h"
+#include "phalanx/nn/parallel_test_support.h"
+#include "phalanx/nn/transformer_layer.h"
+
+namespace phalanx::nn {
+namespace {
+
+constexpr std::int64_t kVocabulary = 11;
+constexpr std::int64_t kPaddedVocabulary = 16;  // of four ranks the last has padding alone
+
+// A sub-layer x -> out of the same shape (Mlp, SelfAttention) as a unit.
+template <typename Layer>
+class Sublayer final : public Unit {
+ public:
+  template <typename... Numbers>
+  Sublayer(ParamTable& table, const TransformerConfig& config, Numbers... numbers)
+      : Unit("sub-layer"),
+        layer_(table, parameters_, slots_, "decoder.layers.1", numbers..., config) {
+    inputs_ = {{"hidden states", config.stream_dtype(), config.hidden}};
+    outputs_ = inputs_;
+  }
+  void forward(Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+               const Saved& saved) const override {
+    layer_.forward(pass, outputs[0], inputs[0], saved);
+  }
+  void backward_input(Pass& pass, std::span<const Tensor> inputs,
+                      std::span<const Tensor> output_gradients,
+                      std::span<const Tensor> input_gradients, const Saved& saved) const override {
+    layer_.backward_input(pass, input_gradients[0], output_gradients[0], inputs[0], saved);
+  }
+  void backward_weight(Pass& pass, std::span<const Tensor> inputs, const Saved& saved,
+                       const Gradients& gradients) const override {
+    layer_.backward_weight(pass, inputs[0], saved, gradients);
+  }
+  void backward(Pass& pass, std::span<const Tensor> inputs,
+                std::span<const Tensor> output_gradients, std::span<const Tensor> input_gradients,
+                const Saved& saved, const Gradients& gradients) const override {
+    layer_.backward(pass, input_gradients[0], output_gradients[0], inputs[0], saved, gradients);
+  }
+
+ private:
+  Layer layer_;
+};
+
+std::unique_ptr<Unit> make_attention(ParamTable& table, const TransformerConfig& config) {
+  return std::make_unique<Sublayer<SelfAttention>>(table, config, 1, 0);
+}
+
+std::unique_ptr<Unit> make_mlp(ParamTable& table, const TransformerConfig& config) {
+  return std::make_unique<Sublayer<Mlp>>(table, config, 1);
+}
+
+std::unique_ptr<Unit> make_layer(ParamTable& table, const TransformerConfig& config) {
+  return std::make_unique<TransformerLayer>(table, 1, 0, config);
+}
+
+template <bool tied>
+std::unique_ptr<Unit> make_embedding(ParamTable& table, const TransformerConfig& config) {
+  return std::make_unique<Embedding>(table, kVocabulary, kPaddedVocabulary, 8, tied, config);
+}
+
+std::unique_ptr<Unit> make_head(ParamTable& table, const TransformerConfig& config) {
+  return std::make_unique<LanguageModelHead>(table, -1, kVocabulary, kPaddedVocabulary, config);
+}
+
+// Tied to a word table that another unit owns.
+std::unique_ptr<Unit> make_tied_head(ParamTable& table, const TransformerConfig& config) {
+  const ParamId words =
+      table.add(row_cut_parameter("embedding.word_embeddings.weight", {kVocabulary, config.hidden},
+                                  config.dtype, {Initialiser::Kind::kNormal, 1.0},
+                                  config.tensor.rank, config.tensor.size, kPaddedVocabulary));
+  return std::make_unique<LanguageModelHead>(table, words, kVocabulary, kPaddedVocabulary, config);
+}
+
+TransformerConfig parallel_config(std::int64_t heads = 4, std::int64_t groups = 4,
+                                  AttentionKernel kernel = AttentionKernel::kFused) {
+  TransformerConfig config = test_config();
+  config.ffn_hidden = 16;
+  config.heads = heads;
+  config.query_groups = groups;
+  config.attention = kernel;
+  return config;
+}
+
+struct LayerCase {
+  std::string name;
+  MakeUnit make;
+  TransformerConfig config;
+  double tolerance = 1e-12;
+};
+
+std::vector<LayerCase> layer_cases() {
+  const auto unfused = AttentionKernel::kUnfused;
+  return {{"attention", make_attention, parallel_config()},
+          {"attention_unfused", make_attention, parallel_config(4, 4, unfused)},
+          {"attention_grouped", make_attention, parallel_config(8, 4)},
+          {"attention_grouped_unfused", make_attention, parallel_config(8, 4, unfused)},
+          {"mlp", make_mlp, parallel_config()},
+          {"layer", make_layer, parallel_config(8, 4)},
+          // Every row is one rank's: nothing is rounded otherwise.
+          {"embedding_tied", make_embedding<true>, parallel_config(), 0.0},
+          {"embedding_untied", make_embedding<false>, parallel_config(), 0.0},
+          {"head_untied", make_head, parallel_config()},
+          {"head_tied", make_tied_head, parallel_config()}};
+}
+
+class ParallelLayers : public testing::TestWithParam<LayerCase> {};
+
+UnitResult result_on(const LayerCase& layer, const TensorParallel& tensor, bool fused_backward) {
+  TransformerConfig config = layer.config;
+  config.tensor = tensor;
+  return result_of({.make = layer.make,
+                    .config = config,
+                    .vocabulary = kVocabulary,
+                    .fused_backward = fused_backward});
+}
+
+TEST_P(ParallelLayers, AreTheLayerOfOneRank) {
+  const UnitResult expected = result_on(GetParam(), {}, false);
+  ASSERT_FALSE(expected.gradients.empty());
+  EXPECT_EQ(result_on(GetParam(), {}, true), expected);
+  for (const int size : {2, 4}) {
+    for (const bool sequence : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} ranks, sequence parallel {}", size, sequence));
+      const UnitResult separate =
+          result_on(GetParam(), {.size = size, .sequence = sequence}, false);
+      expect_near(separate, expected, GetParam().tolerance);
+      for (const bool async : {true, false}) {
+        EXPECT_EQ(result_on(GetParam(), {.size = size, .sequence = sequence, .async_reduce = async},
+                            true),
+                  separate)
+            << "fused backward, asynchronous reduction " << async;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, ParallelLayers, testing::ValuesIn(layer_cases()),
+                         [](const auto& instance) { return instance.param.name; });
+
+// Dropout is on indeed: without it the numbers are others.
+TEST(ParallelDropout, IsOn) {
+  for (const LayerCase& layer : layer_cases()) {
+    if (layer.name.starts_with("head")) continue;
+    UnitRun run{.make = layer.make, .config = layer.config};
+    const UnitResult trained = result_of(run);
+    run.training = false;
+    EXPECT_NE(result_of(run).output, trained.output) << layer.name;
+  }
+}
+
+// The mean of a microbatch is over all its unmasked tokens, wherever their rows are.
+TEST(ParallelHead, MeanOfMicrobatch) {
+  UnitRun run{.make = make_head, .config = parallel_config()};
+  const UnitResult plain = result_of(run);
+  run.mean_of_microbatch = true;
+  const UnitResult expected = result_of(run);
+  EXPECT_NE(expected.input_gradient, plain.input_gradient);
+  for (const int size : {2, 4}) {
+    for (const bool sequence : {false, true}) {
+      run.config.tensor = {.size = size, .sequence = sequence};
+      expect_near(result_of(run), expected, 1e-12);
+    }
+  }
+}
+
+// The residual stream and what belongs to it is shared out by rows, the rest by features.
+TEST(ParallelLayer, SavesItsShare) {
+  TransformerConfig config = parallel_config();
+  config.tensor = {.rank = 1, .size = 2, .sequence = true};
+  const BatchShape shape{.sequence = 8, .micro_batch = 2, .sequence_shards = 2};
+  ParamTable table;
+  const TransformerLayer layer(table, 0, 0, config);
+  std::map<std::string, Shape> shapes;
+  for (const auto& slot : layer.saved_slots()) shapes[slot.name] = slot.shape(shape);
+  EXPECT_EQ(shapes.at("attention output"), (Shape{4, 2, config.hidden}));
+  EXPECT_EQ(shapes.at("qkv"), (Shape{8, 2, 12 * config.head_size / 2}));
+  EXPECT_EQ(shapes.at("fc1 output"), (Shape{8, 2, config.ffn_hidden / 2}));
+  EXPECT_EQ(shapes.at("decoder.layers.0.pre_mlp_layernorm.mean"), (Shape{8}));
+}
+
+// Which gradients are partial sums over the sequence, and which are cut.
+TEST(ParallelLayer, SaysHowGradientsComeTogether) {
+  for (const bool sequence : {false, true}) {
+    TransformerConfig config = parallel_config();
+    config.tensor = {.rank = 0, .size = 2, .sequence = sequence};
+    ParamTable table;
+    const TransformerLayer layer(table, 0, 0, config);
+    const LanguageModelHead head(table, -1, kVocabulary, kPaddedVocabulary, config);
+    std::vector<std::string> partial, cut;
+    for (const ParamSpec& spec : table.specs()) {
+      if (spec.reduction == GradientReduction::kSequencePartial) partial.push_back(spec.name);
+      if (spec.tensor_parallel) cut.push_back(spec.name);
+    }
+    const std::string prefix = "decoder.layers.0.";
+    const std::vector<std::string> of_the_stream = {
+        prefix + "input_layernorm.weight",          prefix + "input_layernorm.bias",
+        prefix + "self_attention.linear_proj.bias", prefix + "pre_mlp_layernorm.weight",
+        prefix + "pre_mlp_layernorm.bias",          prefix + "mlp.linear_fc2.bias",
+        "decoder.final_layernorm.weight",           "decoder.final_layernorm.bias"};
+    EXPECT_EQ(partial, sequence ? of_the_stream : std::vector<std::string>{});
+    const std::vector<std::string> in_the_region = {prefix + "self_attention.linear_qkv.weight",
+                                                    prefix + "self_attention.linear_qkv.bias",
+                                                    prefix + "self_attention.linear_proj.weight",
+                                                    prefix + "mlp.linear_fc1.weight",
+                                                    prefix + "mlp.linear_fc1.bias",
+                                                    prefix + "mlp.linear_fc2.weight",
+                                                    "output_layer.weight"};
+    EXPECT_EQ(cut, in_the_region);
+  }
+}
+
+}  // namespace
+}  // namespace phalanx::nn

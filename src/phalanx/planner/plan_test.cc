@@ -1,0 +1,225 @@
+#include "phalanx/planner/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace phalanx {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kLayers = 4, kHidden = 64, kPositions = 32, kVocabulary = 1000;
+
+TrainConfig config(std::int64_t world, std::int64_t tensor) {
+  TrainConfig c;
+  c.num_layers = kLayers;
+  c.hidden_size = kHidden;
+  c.num_attention_heads = 8;
+  c.max_position_embeddings = kPositions;
+  c.seq_length = kPositions;
+  c.micro_batch_size = 2;
+  c.threads_per_rank = 1;
+  c.world_size = world;
+  c.tensor_model_parallel_size = tensor;
+  return c;
+}
+
+RunPlan plan(TrainConfig c, std::int64_t vocabulary = kVocabulary) {
+  resolve(c, false);
+  return plan_run(c, vocabulary, cpu::ProductPrecision::kFp32);
+}
+
+Json json_of(const RunPlan& found, ListedRanks listed = ListedRanks::kAsManyAsReadable) {
+  const std::string text = to_json(found, listed);
+  EXPECT_EQ(text.back(), '\n');
+  return Json::parse(text);
+}
+
+std::vector<std::string> keys(const Json& object) {
+  std::vector<std::string> names;
+  for (const auto& item : object.items()) names.push_back(item.key());
+  return names;
+}
+
+// "group op": {count, bytes}.
+std::map<std::string, std::pair<std::int64_t, std::int64_t>> messages(const Json& rank) {
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> found;
+  for (const Json& message : rank.at("messages")) {
+    EXPECT_EQ(keys(message), (std::vector<std::string>{"group", "op", "count", "bytes"}));
+    found[message.at("group").get<std::string>() + " " + message.at("op").get<std::string>()] = {
+        message.at("count"), message.at("bytes")};
+  }
+  return found;
+}
+
+TEST(Plan, DocumentListsEveryRankOfASmallWorld) {
+  TrainConfig c = config(8, 2);
+  c.use_distributed_optimizer = true;
+  const Json document = json_of(plan(c));
+  EXPECT_EQ(keys(document), (std::vector<std::string>{"model", "flops_per_step", "ranks"}));
+  const Json& ranks = document.at("ranks");
+  ASSERT_EQ(ranks.size(), 8U);
+  for (int number = 0; number < 8; ++number) {
+    const Json& rank = ranks.at(static_cast<std::size_t>(number));
+    EXPECT_EQ(keys(rank), (std::vector<std::string>{"rank", "coordinates", "parameters", "bytes",
+                                                    "microbatches_in_flight", "messages"}));
+    EXPECT_EQ(rank.at("rank"), number);
+    EXPECT_EQ(rank.at("coordinates"),
+              Json({{"tp", number % 2}, {"cp", 0}, {"dp", number / 2}, {"pp", 0}}));
+    const Json& bytes = rank.at("bytes");
+    EXPECT_EQ(keys(bytes),
+              (std::vector<std::string>{"parameters", "main_parameters", "gradients", "optimizer",
+                                        "saved", "saved_per_microbatch", "workspace",
+                                        "communication", "total", "library_bound"}));
+    std::int64_t total = 0;
+    for (const char* part : {"parameters", "main_parameters", "gradients", "optimizer", "saved",
+                             "workspace", "communication"}) {
+      total += bytes.at(part).get<std::int64_t>();
+    }
+    EXPECT_EQ(bytes.at("total"), total);
+    EXPECT_EQ(bytes, ranks.at(0).at("bytes"));  // so one rank's peak is the largest
+    EXPECT_EQ(rank.at("microbatches_in_flight").size(), 1U);
+  }
+  EXPECT_EQ(
+      document.at("model").at("parameters"),
+      kLayers * (12 * kHidden * kHidden + 13 * kHidden) + (kVocabulary + kPositions + 2) * kHidden);
+}
+
+TEST(Plan, LargeWorldsNameTheSame) {
+  const RunPlan found = plan(config(128, 4));
+  const Json document = json_of(found);
+  ASSERT_EQ(document.at("ranks").size(), 4U);
+  std::vector<bool> seen(128, false);
+  for (const Json& rank : document.at("ranks")) {
+    std::vector<int> numbers = rank.at("same_as").get<std::vector<int>>();
+    EXPECT_EQ(numbers.size(), 31U);
+    numbers.push_back(rank.at("rank").get<int>());
+    for (const int number : numbers) {
+      EXPECT_EQ(number % 4, rank.at("coordinates").at("tp"));
+      EXPECT_FALSE(seen[static_cast<std::size_t>(number)]);
+      seen[static_cast<std::size_t>(number)] = true;
+    }
+  }
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), true), 128);
+  const Json all = json_of(found, ListedRanks::kAll);
+  ASSERT_EQ(all.at("ranks").size(), 128U);
+  for (const Json& rank : all.at("ranks")) EXPECT_FALSE(rank.contains("same_as"));
+  EXPECT_EQ(all.at("ranks").at(101).at("bytes"), document.at("ranks").at(1).at("bytes"));
+  EXPECT_EQ(all.at("flops_per_step"), document.at("flops_per_step"));
+  EXPECT_EQ(json_of(plan(config(64, 4))).at("ranks").size(), 64U);
+}
+
+// Positions, norms and row-parallel biases are on every tensor-parallel rank.
+TEST(Plan, TensorParallelRanksShareTheParameters) {
+  const std::int64_t replicated = kLayers * 6 * kHidden + (kPositions + 2) * kHidden;
+  for (const std::int64_t tensor : {1, 2, 4, 8}) {
+    const Json document = json_of(plan(config(tensor, tensor)));
+    std::int64_t sum = 0;
+    for (const Json& rank : document.at("ranks")) {
+      sum += rank.at("parameters").get<std::int64_t>();
+      EXPECT_GE(rank.at("bytes").at("parameters").get<std::int64_t>(),
+                4 * rank.at("parameters").get<std::int64_t>());
+    }
+    EXPECT_EQ(
+        sum, document.at("model").at("parameters").get<std::int64_t>() + (tensor - 1) * replicated);
+  }
+}
+
+TEST(Plan, ShardsShareTheOptimizer) {
+  TrainConfig c = config(8, 1);
+  c.bf16 = true;
+  const Json whole = json_of(plan(c)).at("ranks").at(3).at("bytes");
+  c.use_distributed_optimizer = true;
+  const Json part = json_of(plan(c)).at("ranks").at(3).at("bytes");
+  for (const char* shared : {"optimizer", "main_parameters"}) {
+    const auto before = whole.at(shared).get<double>();
+    EXPECT_GE(part.at(shared).get<double>(), before / 8) << shared;
+    EXPECT_LE(part.at(shared).get<double>(), before / 8 + 64e3) << shared;  // whole blocks
+  }
+  EXPECT_EQ(part.at("saved"), whole.at("saved"));
+}
+
+// Of a step with two microbatches: what each layer sends, and the gradients once.
+TEST(Plan, CountsTheMessagesOfAStep) {
+  TrainConfig c = config(4, 2);
+  c.global_batch_size = 8;
+  const auto plain = messages(json_of(plan(c)).at("ranks").at(0));
+  ASSERT_TRUE(plain.contains("tp all_reduce"));
+  ASSERT_TRUE(plain.contains("dp all_reduce"));
+  EXPECT_FALSE(plain.contains("tp reduce_scatter"));
+  // Two in forward and two in backward of every layer, and the embedding's: all of one stream.
+  const std::int64_t stream = kPositions * 2 * kHidden * 4;
+  EXPECT_GE(plain.at("tp all_reduce").first, 2 * (4 * kLayers + 1));
+  EXPECT_GE(plain.at("tp all_reduce").second, 2 * (4 * kLayers + 1) * stream);
+  EXPECT_LE(plain.at("tp all_reduce").second, 2 * (4 * kLayers + 3) * stream);
+
+  c.sequence_parallel = true;
+  c.use_distributed_optimizer = true;
+  const Json rank = json_of(plan(c)).at("ranks").at(0);
+  const auto sharded = messages(rank);
+  EXPECT_TRUE(sharded.contains("tp all_gather"));
+  EXPECT_TRUE(sharded.contains("tp reduce_scatter"));
+  ASSERT_TRUE(sharded.contains("dp reduce_scatter"));
+  ASSERT_TRUE(sharded.contains("dp all_gather"));
+  // All gradients of the flat buffer, and this rank's half of the parameters.
+  const auto parameters = rank.at("bytes").at("parameters").get<std::int64_t>();
+  EXPECT_EQ(sharded.at("dp reduce_scatter").first, 1);
+  EXPECT_EQ(sharded.at("dp reduce_scatter").second, parameters);
+  EXPECT_EQ(sharded.at("dp all_gather").second, parameters / 2);
+
+  EXPECT_TRUE(messages(json_of(plan(config(1, 1))).at("ranks").at(0)).empty());
+}
+
+// GPT-3 (175 billion parameters) on 1,024 ranks; 96 (12 h^2 + 13 h) + (51,200 + 2,048 + 2) h.
+TEST(Plan, LargeModelsOnManyRanks) {
+  TrainConfig c;
+  c.num_layers = 96;
+  c.hidden_size = 12288;
+  c.num_attention_heads = 96;
+  c.max_position_embeddings = 2048;
+  c.seq_length = 2048;
+  c.micro_batch_size = 1;
+  c.global_batch_size = 1536;
+  c.threads_per_rank = 1;
+  c.world_size = 1024;
+  c.tensor_model_parallel_size = 8;
+  c.sequence_parallel = true;
+  c.bf16 = true;
+  c.use_distributed_optimizer = true;
+  c.overlap_grad_reduce = true;
+  c.overlap_param_gather = true;
+  c.recompute_activations = true;
+  c.attention_backend = "unfused";
+  const RunPlan found = plan(c, 51200);
+  const Json document = json_of(found);
+  constexpr std::int64_t kParameters = 174615846912;
+  EXPECT_EQ(document.at("model").at("parameters"), kParameters);
+  EXPECT_GT(document.at("flops_per_step").get<double>(), 6.0 * 174e9 * 1536 * 2048);
+  ASSERT_EQ(document.at("ranks").size(), 8U);
+  for (const Json& rank : document.at("ranks")) {
+    EXPECT_EQ(rank.at("same_as").size(), 127U);
+    const Json& bytes = rank.at("bytes");
+    // 2 bytes a parameter and 4 of gradients, an eighth each; 12 of states, an eighth of 1/128.
+    EXPECT_NEAR(bytes.at("parameters").get<double>(), 2.0 * kParameters / 8, 0.01 * kParameters);
+    EXPECT_NEAR(bytes.at("optimizer").get<double>() + bytes.at("main_parameters").get<double>(),
+                12.0 * kParameters / 1024, 0.01 * 12 * kParameters / 1024);
+    // s b h (10 + 24)/t bytes a layer with selective recomputation (Korthikanti et al., 2022);
+    // norm and GeLU outputs are computed again, masks are not stored.
+    const double layer = 2048.0 * 12288 * 34 / 8;
+    EXPECT_LE(bytes.at("saved_per_microbatch").at(0).get<double>(), 1.05 * 96 * layer);
+    EXPECT_GE(bytes.at("saved_per_microbatch").at(0).get<double>(), 0.4 * 96 * layer);
+  }
+  const std::string text = to_text(found);
+  EXPECT_NE(text.find("1024 ranks: tensor parallel 8 with sequence parallelism, data parallel 128"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("reduce_scatter"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace phalanx

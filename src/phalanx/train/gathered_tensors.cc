@@ -1,0 +1,189 @@
+#include "phalanx/train/gathered_tensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "phalanx/checkpoint/checkpoint_writer.h"
+
+namespace phalanx {
+namespace {
+
+// Of global rows at a time; a row that is longer comes alone.
+constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
+constexpr std::int64_t kNumbersPerBox = 6;
+constexpr std::uint64_t kKey = message_key(MessageKind::kOther, 0, 0);
+
+bool contributes(const Rank& rank, const ParamSpec& spec, bool is_sharded) {
+  const bool first_copy = spec.tensor_parallel || rank.ranks().at.tensor == 0;
+  return first_copy && (is_sharded || rank.ranks().at.data == 0);
+}
+
+std::vector<ParamBox> boxes_of(const std::vector<GlobalTensor>& parts) {
+  std::vector<ParamBox> boxes;
+  for (const GlobalTensor& part : parts) {
+    boxes.insert(boxes.end(), part.boxes.begin(), part.boxes.end());
+  }
+  return boxes;
+}
+
+std::int64_t row_bytes(const TensorSource::Info& info) {
+  return matrix_columns(info.global_shape) * size_of(info.dtype);
+}
+
+// body(begin, end) for some rows at a time.
+template <typename Body>
+void for_pieces(const TensorSource::Info& info, const Body& body) {
+  const std::int64_t rows = matrix_rows(info.global_shape);
+  const std::int64_t step =
+      std::max<std::int64_t>(1, kPieceBytes / std::max<std::int64_t>(1, row_bytes(info)));
+  for (std::int64_t begin = 0; begin < rows; begin += step) {
+    body(begin, std::min(begin + step, rows));
+  }
+}
+
+// A piece of rows, and of it what one rank sends.
+std::int64_t staging_bytes(const std::vector<ContributedTensor>& tensors) {
+  std::int64_t largest = kPieceBytes;
+  for (const auto& tensor : tensors) largest = std::max(largest, row_bytes(tensor.info));
+  return 2 * (largest + kArenaAlignment);
+}
+
+}  // namespace
+
+std::vector<ContributedTensor> contributed_tensors(const Rank& rank, bool with_optimizer) {
+  const nn::ParamTable& table = rank.table();
+  const ParameterStore& parameters = rank.parameters();
+  std::vector<ContributedTensor> tensors;
+  for (ParamId id = 0; id < table.size(); ++id) {
+    const ParamSpec& spec = table[id];
+    ContributedTensor weight{{spec.name, spec.dtype, spec.global_shape}, {}};
+    if (contributes(rank, spec, false)) {
+      weight.parts.push_back(global_tensor(spec, parameters.weight(id)));
+    }
+    tensors.push_back(std::move(weight));
+  }
+  if (!with_optimizer) return tensors;
+  const auto add_states = [&](std::string_view prefix, const auto& state_of) {
+    for (ParamId id = 0; id < table.size(); ++id) {
+      const ParamSpec& spec = table[id];
+      ContributedTensor state{
+          {std::string(prefix) + spec.name, nn::full_precision(spec.dtype), spec.global_shape}, {}};
+      for (const Segment& segment : parameters.segments()) {
+        if (segment.id != id || !contributes(rank, spec, parameters.is_sharded())) continue;
+        state.parts.push_back(shard_tensor(spec, state_of(segment), segment.begin, prefix));
+      }
+      tensors.push_back(std::move(state));
+    }
+  };
+  const AdamOptimizer& optimizer = rank.optimizer();
+  add_states(kExpAvgPrefix, [&](const Segment& s) { return optimizer.exp_avg(s); });
+  add_states(kExpAvgSqPrefix, [&](const Segment& s) { return optimizer.exp_avg_sq(s); });
+  if (parameters.has_main_parameters()) {
+    add_states(kMainParamPrefix, [&](const Segment& s) { return parameters.main(s); });
+  }
+  return tensors;
+}
+
+GatheredTensors::GatheredTensors(std::vector<ContributedTensor> tensors, Communicator& world,
+                                 Context& context)
+    : tensors_(std::move(tensors)),
+      world_(world),
+      context_(context),
+      arena_("checkpoint staging", staging_bytes(tensors_)) {}
+
+void GatheredTensors::send(const Tensor& tensor) {
+  world_.send(context_, tensor, 0, kKey).wait(context_.stream);
+}
+
+void GatheredTensors::receive(const Tensor& tensor, int peer) {
+  world_.receive(context_, tensor, peer, kKey).wait(context_.stream);
+}
+
+void GatheredTensors::send_boxes(const Boxes& boxes) {
+  const WorkspaceScope scope(arena_);
+  const Tensor count = arena_.allocate(DType::kI64, {1});
+  count.as<std::int64_t>()[0] = std::ssize(boxes);
+  send(count);
+  if (boxes.empty()) return;
+  const Tensor numbers = arena_.allocate(DType::kI64, {std::ssize(boxes), kNumbersPerBox});
+  std::int64_t* to = numbers.as<std::int64_t>();
+  for (const ParamBox& b : boxes) {
+    for (const std::int64_t number :
+         {b.global_row, b.global_column, b.local_row, b.local_column, b.rows, b.columns}) {
+      *to++ = number;
+    }
+  }
+  send(numbers);
+}
+
+GatheredTensors::Boxes GatheredTensors::receive_boxes(int peer) {
+  const WorkspaceScope scope(arena_);
+  const Tensor count = arena_.allocate(DType::kI64, {1});
+  receive(count, peer);
+  Boxes boxes(static_cast<std::size_t>(count.as<std::int64_t>()[0]));
+  if (boxes.empty()) return boxes;
+  const Tensor numbers = arena_.allocate(DType::kI64, {std::ssize(boxes), kNumbersPerBox});
+  receive(numbers, peer);
+  const std::int64_t* from = numbers.as<std::int64_t>();
+  for (ParamBox& b : boxes) {
+    b = {from[0], from[1], from[2], from[3], from[4], from[5]};
+    from += kNumbersPerBox;
+  }
+  return boxes;
+}
+
+void GatheredTensors::visit(int index, const Visitor& visitor) {
+  const ContributedTensor& tensor = at(index);
+  const DType dtype = tensor.info.dtype;
+  const std::int64_t columns = matrix_columns(tensor.info.global_shape);
+  std::vector<Boxes> boxes(static_cast<std::size_t>(world_.size()));
+  for (int peer = 1; peer < world_.size(); ++peer) {
+    boxes[static_cast<std::size_t>(peer)] = receive_boxes(peer);
+  }
+  for_pieces(tensor.info, [&](std::int64_t begin, std::int64_t end) {
+    const WorkspaceScope scope(arena_);
+    const Tensor rows = arena_.allocate(dtype, {end - begin, columns});
+    const Tensor packed = arena_.allocate(DType::kU8, {rows.bytes()});
+    const auto unpack = [&](std::span<const ParamBox> held, std::int64_t bytes) {
+      unpack_rows(held, dtype, columns, begin, end,
+                  {packed.data(), static_cast<std::size_t>(bytes)}, rows.data());
+    };
+    for (const GlobalTensor& part : tensor.parts) {
+      pack_rows(part, begin, end, packed.data());
+      unpack(part.boxes, packed_bytes(part.boxes, dtype, begin, end));
+    }
+    for (int peer = 1; peer < world_.size(); ++peer) {
+      const Boxes& held = boxes[static_cast<std::size_t>(peer)];
+      const std::int64_t bytes = packed_bytes(held, dtype, begin, end);
+      if (bytes == 0) continue;
+      receive(packed.slice(0, 0, bytes), peer);
+      unpack(held, bytes);
+    }
+    visitor({rows.data(), static_cast<std::size_t>(rows.bytes())});
+  });
+}
+
+void GatheredTensors::serve() {
+  for (const ContributedTensor& tensor : tensors_) {
+    const DType dtype = tensor.info.dtype;
+    send_boxes(boxes_of(tensor.parts));
+    for_pieces(tensor.info, [&](std::int64_t begin, std::int64_t end) {
+      const WorkspaceScope scope(arena_);
+      std::int64_t bytes = 0;
+      for (const GlobalTensor& part : tensor.parts) {
+        bytes += packed_bytes(part.boxes, dtype, begin, end);
+      }
+      if (bytes == 0) return;
+      const Tensor packed = arena_.allocate(DType::kU8, {bytes});
+      std::byte* to = packed.data();
+      for (const GlobalTensor& part : tensor.parts) {
+        pack_rows(part, begin, end, to);
+        to += packed_bytes(part.boxes, dtype, begin, end);
+      }
+      send(packed);
+    });
+  }
+}
+
+}  // namespace phalanx

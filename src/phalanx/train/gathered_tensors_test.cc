@@ -1,0 +1,160 @@
+#include "phalanx/train/gathered_tensors.h"
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/train/test_support.h"
+
+namespace phalanx {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// The bytes of a global tensor: a pattern that tells every element and tensor from its neighbours.
+Bytes pattern(const TensorSource::Info& info, int index) {
+  const auto size = static_cast<std::size_t>(size_of(info.dtype));
+  Bytes bytes(static_cast<std::size_t>(info.global_shape.count()) * size);
+  for (std::size_t i = 0; i * size < bytes.size(); ++i) {
+    const auto value = static_cast<std::uint32_t>(i * 40503U + static_cast<std::size_t>(index));
+    std::memcpy(bytes.data() + i * size, &value, size);
+  }
+  return bytes;
+}
+
+// What lies between and beside the parts: padding that must not be seen.
+void poison(const Rank& rank) {
+  const Tensor& weights = rank.parameters().flat();
+  std::memset(weights.data(), 0xee, static_cast<std::size_t>(weights.bytes()));
+}
+
+TrainConfig resolved(const Layout& layout, std::int64_t bucket_size, bool bf16) {
+  TrainConfig c;
+  c.num_layers = 2;
+  c.hidden_size = 32;
+  c.num_attention_heads = 4;
+  c.max_position_embeddings = 24;
+  c.seq_length = 24;
+  c.make_vocab_size_divisible_by = 32;
+  c.micro_batch_size = 1;
+  c.threads_per_rank = 1;
+  c.bf16 = bf16;
+  c = with_layout(c, layout);
+  c.ddp_bucket_size = bucket_size;
+  resolve(c, false);
+  return c;
+}
+
+// Each rank fills what it has of every tensor; the first one visits them whole.
+void expect_gathered(const TrainConfig& config, std::int64_t vocabulary) {
+  const GptConfig model = gpt_config(config, vocabulary);
+  const std::string label =
+      fmt::format("t {}, world {}, sharded {}, bf16 {}", config.tensor_model_parallel_size,
+                  config.world_size, config.use_distributed_optimizer, config.bf16);
+  run_ranks(config, model, [&](Rank& rank) {
+    poison(rank);
+    auto tensors = contributed_tensors(rank, true);
+    const auto size = static_cast<int>(tensors.size());
+    const ParamId parameters = rank.table().size();
+    EXPECT_EQ(size, (config.bf16 ? 4 : 3) * parameters);
+    for (int i = 0; i < size; ++i) {
+      const auto& [info, parts] = tensors[static_cast<std::size_t>(i)];
+      const Bytes bytes = pattern(info, i);
+      for (const GlobalTensor& part : parts) fill_from_global_bytes(part, info.dtype, bytes);
+    }
+    Communicator& world = *rank.ranks().world;
+    GatheredTensors gathered(std::move(tensors), world, rank.context());
+    if (world.rank() > 0) return gathered.serve();
+    for (int i = 0; i < size; ++i) {
+      Bytes found;
+      gathered.visit(i, [&](std::span<const std::byte> piece) {
+        found.insert(found.end(), piece.begin(), piece.end());
+      });
+      EXPECT_TRUE(found == pattern(gathered.info(i), i)) << label << ": " << gathered.info(i).name;
+    }
+  });
+}
+
+TEST(GatheredTensors, AreWholeInEveryLayout) {
+  for (const bool bf16 : {false, true}) {
+    for (const std::int64_t tensor : {1, 2, 4}) {
+      for (const std::int64_t data : {1, 2, 3}) {
+        for (const bool sharded : {false, true}) {
+          if (sharded && data == 1) continue;
+          const Layout layout{.tensor = tensor, .data = data, .sharded = sharded};
+          // Buckets of blocks: shards begin and end amid parameters and rows.
+          expect_gathered(resolved(layout, sharded ? 5000 : 0, bf16), 49);
+        }
+      }
+    }
+  }
+}
+
+TEST(GatheredTensors, ComeInPiecesWhereTheyAreLarge) {
+  for (const bool sharded : {false, true}) {
+    const Layout layout{.tensor = 2, .data = 2, .sharded = sharded};
+    expect_gathered(resolved(layout, 0, false), 70001);  // 8.5 MiB
+  }
+}
+
+TEST(GatheredTensors, AreThoseOfOneRank) {
+  const auto infos = [](const Layout& layout, bool with_optimizer) {
+    std::vector<TensorSource::Info> found;
+    const TrainConfig config = resolved(layout, 0, true);
+    run_ranks(config, gpt_config(config, 49), [&](Rank& rank) {
+      const auto tensors = contributed_tensors(rank, with_optimizer);
+      if (rank.ranks().world->rank() != 1 && config.world_size > 1) return;
+      for (const auto& tensor : tensors) found.push_back(tensor.info);
+    });
+    return found;
+  };
+  for (const bool with_optimizer : {false, true}) {
+    const auto expected = infos({}, with_optimizer);
+    const auto found = infos({.tensor = 2, .data = 2, .sharded = true}, with_optimizer);
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].name, expected[i].name);
+      EXPECT_EQ(found[i].dtype, expected[i].dtype) << found[i].name;
+      EXPECT_TRUE(found[i].global_shape == expected[i].global_shape) << found[i].name;
+      EXPECT_EQ(found[i].name.starts_with(kOptimizerPrefix),
+                i >= found.size() / (with_optimizer ? 4 : 1));
+    }
+  }
+}
+
+// A disk that is full while the others send, or a rank that fails while it is waited for: nobody is
+// left waiting, and the first failure comes out.
+TEST(GatheredTensors, AFailureEndsAll) {
+  const TrainConfig config = resolved({.tensor = 2, .data = 2, .sharded = true}, 0, false);
+  const GptConfig model = gpt_config(config, 49);
+  EXPECT_THROW(run_ranks(config, model,
+                         [&](Rank& rank) {
+                           Communicator& world = *rank.ranks().world;
+                           GatheredTensors gathered(contributed_tensors(rank, true), world,
+                                                    rank.context());
+                           if (world.rank() > 0) return gathered.serve();
+                           for (int i = 0; i < gathered.size(); ++i) {
+                             gathered.visit(i, [&](std::span<const std::byte> /*piece*/) {
+                               if (i == 7) throw OutputError("the disk is full");
+                             });
+                           }
+                         }),
+               OutputError);
+  EXPECT_THROW(run_ranks(config, model,
+                         [&](Rank& rank) {
+                           Communicator& world = *rank.ranks().world;
+                           GatheredTensors gathered(contributed_tensors(rank, true), world,
+                                                    rank.context());
+                           if (world.rank() == 2) throw IoError("it cannot be read");
+                           if (world.rank() > 0) return gathered.serve();
+                           for (int i = 0; i < gathered.size(); ++i) {
+                             gathered.visit(i, [](std::span<const std::byte> /*piece*/) {});
+                           }
+                         }),
+               IoError);
+}
+
+}  // namespace
+}  // namespace phalanx

@@ -1,0 +1,203 @@
+#include "phalanx/train/rank.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/train/run_setup.h"
+#include "phalanx/train/test_support.h"
+
+namespace phalanx {
+namespace {
+
+class RankTest : public RunTest {
+ protected:
+  TrainConfig resolved(const Layout& layout) const {
+    TrainConfig c = config("");
+    c.micro_batch_size = 1;
+    c = with_layout(std::move(c), layout);
+    resolve(c, true);
+    return c;
+  }
+
+  // One training step of the run's first global batch; what every rank got, by rank.
+  static std::vector<StepResult> first_step(const TrainConfig& config) {
+    const RunSetup setup(config);
+    std::vector<StepResult> results(static_cast<std::size_t>(config.world_size));
+    run_ranks(setup.config, setup.model, [&](Rank& rank) {
+      rank.initialise();
+      RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
+      results[static_cast<std::size_t>(rank.ranks().world->rank())] =
+          rank.train_step({.lr = 1e-3}, stream.source());
+    });
+    return results;
+  }
+};
+
+TEST_F(RankTest, EveryRankKnowsTheStepsNumbers) {
+  const StepResult expected = first_step(resolved({})).front();
+  EXPECT_EQ(expected.tokens, 96.0);
+  EXPECT_GT(expected.grad_norm, 0.1);
+  for (const Layout& layout :
+       {Layout{.tensor = 2, .sequence = true}, Layout{.data = 4},
+        Layout{.tensor = 2, .data = 2, .sequence = true, .sharded = true, .overlaps = true}}) {
+    const auto results = first_step(resolved(layout));
+    for (const StepResult& result : results) {
+      EXPECT_EQ(result.tokens, expected.tokens);
+      EXPECT_NEAR(result.loss, expected.loss, 1e-6 * expected.loss);
+      EXPECT_NEAR(result.grad_norm, expected.grad_norm, 1e-5 * expected.grad_norm);
+      EXPECT_FALSE(result.skipped);
+      EXPECT_EQ(result.loss, results[0].loss);
+      EXPECT_EQ(result.grad_norm, results[0].grad_norm);
+    }
+  }
+}
+
+// Of one microbatch the mean over all tokens and the mean of means are one, masked tokens or not.
+TEST_F(RankTest, AveragesOfOneMicrobatchAgree) {
+  TrainConfig c = config("");
+  c.micro_batch_size = 4;
+  c.eod_mask_loss = true;
+  resolve(c, true);
+  const StepResult token = first_step(c).front();
+  c.loss_average = "microbatch";
+  const StepResult microbatch = first_step(c).front();
+  ASSERT_LT(token.tokens, 96.0);
+  EXPECT_EQ(token.tokens, microbatch.tokens);
+  EXPECT_EQ(token.loss, microbatch.loss);
+  EXPECT_NEAR(token.grad_norm, microbatch.grad_norm, 1e-5 * token.grad_norm);
+}
+
+// Without tied embeddings the rows of ids and positions that do not occur have no gradient. Those
+// of the key biases are sums of roundings around zero: some may be just that.
+TEST_F(RankTest, CountsZeroGradients) {
+  const auto counted = [&](const Layout& layout) {
+    TrainConfig c = config("");
+    c.micro_batch_size = 1;
+    c.untie_embeddings_and_output_weights = true;
+    c.max_position_embeddings = 40;
+    c.log_num_zeros_in_grad = true;
+    c = with_layout(std::move(c), layout);
+    resolve(c, true);
+    return c;
+  };
+  const RunSetup setup(counted({}));
+  std::set<std::int32_t> ids;
+  RunData::Stream stream(*setup.data, SplitKind::kTrain, 0);
+  const BatchSource source = stream.source();
+  for (int microbatch = 0; microbatch < 4; ++microbatch) {
+    const GptBatch& batch = source(microbatch);
+    ids.insert(batch.tokens.begin(), batch.tokens.end());
+  }
+  ASSERT_LT(ids.size(), 49U);
+  const auto zeros = static_cast<double>((49 - std::ssize(ids)) * 32 + (40 - 24) * 32);
+  constexpr double kKeyBiases = 2 * 32;
+  for (const Layout& layout :
+       {Layout{}, Layout{.tensor = 4}, Layout{.tensor = 2, .sequence = true}, Layout{.data = 2},
+        Layout{.tensor = 2, .data = 2, .sharded = true, .overlaps = true}}) {
+    for (const StepResult& result : first_step(counted(layout))) {
+      EXPECT_GE(result.zeros_in_grad, zeros) << layout.tensor << " x " << layout.data;
+      EXPECT_LE(result.zeros_in_grad, zeros + kKeyBiases) << layout.tensor << " x " << layout.data;
+    }
+  }
+  const auto plain = first_step(counted({.tensor = 2, .data = 2}));
+  const auto sharded = first_step(counted({.tensor = 2, .data = 2, .sharded = true}));
+  EXPECT_EQ(plain[0].zeros_in_grad, sharded[3].zeros_in_grad);
+}
+
+// A data-parallel rank has samples of its own; of a tensor-parallel group the first rank reads.
+TEST_F(RankTest, ReadsItsOwnSamplesOnce) {
+  const TrainConfig config = resolved({.tensor = 2, .data = 2});
+  const RunSetup setup(config);
+  std::mutex mutex;
+  std::map<int, std::vector<std::int64_t>> samples;  // by rank
+  run_ranks(setup.config, setup.model, [&](Rank& rank) {
+    rank.initialise();
+    const int number = rank.ranks().world->rank();
+    RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
+    for (int step = 0; step < 2; ++step) {
+      const BatchSource inner = stream.source();
+      rank.train_step({.lr = 1e-3}, [&](int microbatch) -> const GptBatch& {
+        const GptBatch& batch = inner(microbatch);
+        const std::lock_guard lock(mutex);
+        samples[number].push_back(batch.sample.front());
+        return batch;
+      });
+    }
+  });
+  // Ranks 0 and 2 are the first of their tensor-parallel groups.
+  EXPECT_EQ(samples,
+            (std::map<int, std::vector<std::int64_t>>{{0, {0, 2, 4, 6}}, {2, {1, 3, 5, 7}}}));
+}
+
+// The source is not asked again, and nobody waits for what the failed rank would have sent.
+TEST_F(RankTest, AFaultOfOneSourceEndsAll) {
+  for (const Layout& layout :
+       {Layout{.tensor = 2, .data = 2},
+        Layout{.tensor = 2, .data = 2, .sequence = true, .sharded = true, .overlaps = true}}) {
+    const TrainConfig config = resolved(layout);
+    const RunSetup setup(config);
+    try {
+      run_ranks(setup.config, setup.model, [&](Rank& rank) {
+        rank.initialise();
+        RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
+        for (int step = 0; step < 3; ++step) {
+          const BatchSource inner = stream.source();
+          rank.train_step({.lr = 1e-3}, [&](int microbatch) -> const GptBatch& {
+            if (step == 1 && microbatch == 1 && rank.ranks().at.data == 1) {
+              throw IoError("the file is gone");
+            }
+            return inner(microbatch);
+          });
+        }
+      });
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kIo);
+      EXPECT_EQ(std::string(error.what()), "the file is gone");
+    }
+  }
+}
+
+// The same weights on every rank after a step whose update each made for itself.
+TEST_F(RankTest, CopiesStayEqual) {
+  const TrainConfig config = resolved({.tensor = 2, .data = 2, .sequence = true, .sharded = true});
+  const RunSetup setup(config);
+  std::array<std::vector<float>, 4> weights;
+  run_ranks(setup.config, setup.model, [&](Rank& rank) {
+    rank.initialise();
+    RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
+    for (int step = 1; step <= 3; ++step) {
+      rank.train_step({.lr = 1e-2, .adam_step = step}, stream.source());
+    }
+    const auto values = rank.parameters().flat().span<float>();
+    weights[static_cast<std::size_t>(rank.ranks().world->rank())].assign(values.begin(),
+                                                                         values.end());
+    const nn::ParamTable& table = rank.table();
+    for (ParamId id = 0; id < table.size(); ++id) {
+      if (table[id].tensor_parallel) continue;
+      // Norms, positions and row-parallel biases: the sum over the group finds no difference.
+      const Tensor& weight = rank.parameters().weight(id);
+      std::vector<float> copy(weight.span<float>().begin(), weight.span<float>().end());
+      const Tensor other = rank.gradients().flat().slice(0, 0, weight.count());
+      std::memcpy(other.data(), copy.data(), copy.size() * sizeof(float));
+      rank.ranks()
+          .tensor->all_reduce(rank.context(), other, Reduction::kMax)
+          .wait(rank.context().stream);
+      EXPECT_TRUE(std::equal(copy.begin(), copy.end(), other.span<float>().begin()))
+          << table[id].name;
+    }
+  });
+  EXPECT_EQ(weights[0], weights[2]);  // data-parallel copies
+  EXPECT_EQ(weights[1], weights[3]);
+  EXPECT_NE(weights[0], weights[1]);
+}
+
+}  // namespace
+}  // namespace phalanx

@@ -1,0 +1,57 @@
+#include "phalanx/train/run_setup.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace phalanx {
+namespace {
+
+TrainConfig resolved(TrainConfig config) {
+  resolve(config, true);
+  return config;
+}
+
+int busy_threads(const TrainConfig& config) {
+  const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  return static_cast<int>(std::min(config.threads_per_rank * config.world_size,
+                                   std::max(cores, config.threads_per_rank)));
+}
+
+std::vector<MemoryPlan> plans_of(const TrainConfig& config, const RankGrid& grid,
+                                 const GptConfig& model, cpu::ProductPrecision products) {
+  std::vector<MemoryPlan> plans;
+  for (int tensor = 0; tensor < grid.sizes().tensor; ++tensor) {
+    plans.push_back(plan_memory(config, model, grid.rank_of({.tensor = tensor}), products));
+  }
+  return plans;
+}
+
+// What the data order was built for: a resumed run keeps the order it began with.
+SampleCounts counts_of(const RunSetup& setup) {
+  if (!setup.checkpoint || setup.config.finetune) return setup.needed;
+  const auto& stored = setup.checkpoint->manifest().requested_samples;
+  const SampleCounts counts{.train = stored.train, .valid = stored.valid, .test = stored.test};
+  return counts == SampleCounts{} ? setup.needed : counts;
+}
+
+}  // namespace
+
+RunSetup::RunSetup(TrainConfig given)
+    : config(resolved(std::move(given))),
+      grid(rank_grid(config)),
+      tokenizer(run_tokenizer(config)),
+      checkpoint(open_checkpoint(config)),
+      schedule(checkpoint ? check_resume(config, checkpoint->manifest())
+                          : parameter_schedule(config)),
+      products(cpu::choose_products(
+          checkpoint ? resumed_precision(config, checkpoint->manifest()) : config.matmul_precision,
+          config.bf16, static_cast<int>(config.threads_per_rank))),
+      peak(cpu::measure_peak(busy_threads(config))),
+      model(gpt_config(config, tokenizer->vocab_size())),
+      plans(plans_of(config, grid, model, products.products)),
+      needed(requested_samples(config)) {
+  data.emplace(config, *tokenizer, counts_of(*this));
+  data->check_suffices(needed);
+}
+
+}  // namespace phalanx

@@ -1,0 +1,38 @@
+#pragma once
+// What all ranks of a run share, and nobody changes: settings, tokenizer, the checkpoint to resume
+// from, data, and the plan that says whether it fits.
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "phalanx/ops/cpu/precision.h"
+#include "phalanx/train/memory_plan.h"
+#include "phalanx/train/run_checkpoint.h"
+#include "phalanx/train/run_data.h"
+
+namespace phalanx {
+
+struct RunSetup {
+  // Resolves the configuration, opens the inputs, plans; throws where any of it is wrong, before
+  // anything large is allocated.
+  explicit RunSetup(TrainConfig config);
+
+  TrainConfig config;
+  RankGrid grid;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::optional<CheckpointReader> checkpoint;
+  ParameterSchedule schedule;
+  cpu::ProductChoice products;
+  cpu::Peak peak;  // of the threads of all ranks, as many as there are cores
+  GptConfig model;
+  std::vector<MemoryPlan> plans;  // by place in the tensor-parallel group
+  SampleCounts needed;            // by the flags
+  std::optional<RunData> data;
+
+  const MemoryPlan& plan_of(int rank) const {
+    return plans[static_cast<std::size_t>(grid.coordinates(rank).tensor)];
+  }
+};
+
+}  // namespace phalanx

@@ -1,0 +1,214 @@
+#pragma once
+// What tests of whole runs share: a tiny model on a made-up text of 48 ids, in a directory of its
+// own, and what a run left there; and the ranks of a run without its loop.
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/file.h"
+#include "phalanx/checkpoint/diff.h"
+#include "phalanx/comm/local/local_ranks.h"
+#include "phalanx/data/indexed_dataset_writer.h"
+#include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/train/memory_plan.h"
+#include "phalanx/train/trainer.h"
+
+namespace phalanx {
+
+// How a run lies on its ranks.
+struct Layout {
+  const char* name = "one";
+  std::int64_t tensor = 1, data = 1;
+  bool sequence = false;  // --sequence-parallel
+  bool sharded = false;   // --use-distributed-optimizer
+  bool overlaps = false;  // gradients' reduction, and of shards also the parameters' gathering
+};
+
+// The command line's values for it.
+inline TrainConfig with_layout(TrainConfig c, const Layout& layout) {
+  c.world_size = layout.tensor * layout.data;
+  c.tensor_model_parallel_size = layout.tensor;
+  c.sequence_parallel = layout.sequence;
+  c.use_distributed_optimizer = layout.sharded;
+  c.overlap_grad_reduce = layout.overlaps;
+  c.overlap_param_gather = layout.overlaps && layout.sharded;
+  c.ddp_bucket_size = layout.overlaps ? 5000 : 0;
+  return c;
+}
+
+// One rank with what it is made of, as a run makes it.
+struct PlannedRank {
+  PlannedRank(const TrainConfig& config, const GptConfig& model, Communicator& world)
+      : ranks(rank_grid(config), world),
+        arenas(allocate_arenas(
+            plan_memory(config, model, world.rank(), cpu::ProductPrecision::kFp32))),
+        backend(make_cpu_backend(static_cast<int>(config.threads_per_rank),
+                                 cpu::ProductPrecision::kFp32)),
+        rank(config, model, ranks, *backend, arenas) {}
+
+  RankCommunicators ranks;
+  RankArenas arenas;
+  std::unique_ptr<Backend> backend;
+  Rank rank;
+};
+
+// All ranks of the resolved configuration, each on its thread.
+inline void run_ranks(const TrainConfig& config, const GptConfig& model,
+                      const std::function<void(Rank&)>& body) {
+  run_local_ranks(static_cast<int>(config.world_size), {}, [&](Communicator& world) {
+    PlannedRank planned(config, model, world);
+    body(planned.rank);
+    planned.rank.finish_gather();
+  });
+}
+
+class RunTest : public testing::Test {
+ protected:
+  using Json = nlohmann::ordered_json;
+
+  RunTest() {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    directory_ = std::filesystem::temp_directory_path() /
+                 fmt::format("phalanx_{}_{}_{}", info->test_suite_name(), info->name(), ::getpid());
+    std::filesystem::remove_all(directory_);
+    std::filesystem::create_directories(directory_);
+    write_dataset("data", -1);
+  }
+  ~RunTest() override { std::filesystem::remove_all(directory_); }
+
+  std::string path(const std::string& name) const { return (directory_ / name).string(); }
+
+  // 30 documents; a ramp with noise, so there is something to learn. Where `spoilt_document` is not
+  // negative, that one has a token outside the vocabulary.
+  void write_dataset(const std::string& name, int spoilt_document) const {
+    IndexedDatasetWriter writer(path(name), TokenType::kU16);
+    std::uint32_t state = 1;
+    for (int document = 0; document < 30; ++document) {
+      std::vector<std::int32_t> tokens;
+      for (int i = 0; i < 40 + document; ++i) {
+        state = state * 1664525U + 1013904223U;
+        tokens.push_back(static_cast<std::int32_t>((state >> 28) < 12 ? (i + document) % 47
+                                                                      : (state >> 8) % 47));
+      }
+      if (document == spoilt_document) tokens[20] = 60000;
+      tokens.push_back(48);
+      writer.add_sequence(tokens);
+      writer.end_document();
+    }
+    writer.commit();
+  }
+
+  // One thread per rank: ranks share the machine with whatever else runs there.
+  TrainConfig config(const std::string& save) const {
+    TrainConfig c;
+    c.num_layers = 2;
+    c.hidden_size = 32;
+    c.num_attention_heads = 4;
+    c.max_position_embeddings = 24;
+    c.seq_length = 24;
+    c.make_vocab_size_divisible_by = 32;
+    c.micro_batch_size = 2;
+    c.global_batch_size = 4;
+    c.train_iters = 6;
+    c.lr = 1e-2;
+    c.min_lr = 1e-3;
+    c.lr_decay_style = "cosine";
+    c.lr_warmup_iters = 2;
+    c.data_path = path("data");
+    c.split = "90,5,5";
+    c.tokenizer_type = "NullTokenizer";
+    c.vocab_size = 48;
+    c.eval_interval = 2;
+    c.eval_iters = 1;
+    c.log_interval = 1000;
+    c.threads_per_rank = 1;
+    if (!save.empty()) {
+      c.save = path(save);
+      c.save_interval = 1000;
+    }
+    return c;
+  }
+
+  CheckpointDifference difference(const std::string& a, const std::string& b) const {
+    return diff_checkpoints(CheckpointReader::open(path(a)), CheckpointReader::open(path(b)));
+  }
+  bool equal(const std::string& a, const std::string& b) const {
+    return difference(a, b).tensors_equal();
+  }
+
+  // The lines of a run's metrics, in order.
+  std::vector<Json> metrics(const std::string& save) const {
+    std::vector<Json> lines;
+    const std::string text = read_file(std::filesystem::path(path(save)) / "metrics.jsonl");
+    for (std::size_t begin = 0; begin < text.size();) {
+      const auto end = text.find('\n', begin);
+      lines.push_back(Json::parse(text.substr(begin, end - begin)));
+      begin = end + 1;
+    }
+    return lines;
+  }
+  std::vector<Json> training_metrics(const std::string& save) const {
+    std::vector<Json> lines = metrics(save);
+    std::erase_if(lines, [](const Json& line) { return line.contains("eval"); });
+    return lines;
+  }
+  // The values of one key over the training lines; a loss that is not finite is null.
+  std::vector<Json> metric(const std::string& save, const std::string& key) const {
+    std::vector<Json> values;
+    for (const Json& line : training_metrics(save)) values.push_back(line.at(key));
+    return values;
+  }
+  std::vector<double> numbers(const std::string& save, const std::string& key) const {
+    std::vector<double> values;
+    for (const Json& value : metric(save, key)) {
+      values.push_back(value.is_null() ? std::nan("") : value.get<double>());
+    }
+    return values;
+  }
+  std::vector<double> losses(const std::string& save) const { return numbers(save, "lm_loss"); }
+
+  void expect_near(const std::string& found, const std::string& expected, const std::string& key,
+                   double relative) const {
+    const auto a = numbers(found, key);
+    const auto b = numbers(expected, key);
+    ASSERT_EQ(a.size(), b.size()) << found;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      EXPECT_NEAR(a[i], b[i], relative * std::abs(b[i]))
+          << key << " of " << found << ", iteration " << i + 1;
+    }
+  }
+
+  // The run in one part and in two that meet after `at` iterations: equal bits.
+  void expect_resume_is_bitwise(const TrainConfig& straight, std::int64_t at = 3) {
+    TrainConfig parts = straight;
+    EXPECT_EQ(pretrain_gpt(straight), RunEnd::kFinished);
+    parts.save = path("parts");
+    parts.load = path("parts");
+    parts.exit_interval = at;
+    EXPECT_EQ(pretrain_gpt(parts), RunEnd::kFinished);
+    EXPECT_EQ(CheckpointReader::open(path("parts")).manifest().iteration, at);
+    parts.exit_interval = 0;
+    EXPECT_EQ(pretrain_gpt(parts), RunEnd::kFinished);
+    const std::string whole = std::filesystem::path(straight.save).filename().string();
+    const auto found = difference(whole, "parts");
+    EXPECT_TRUE(found.tensors_equal()) << to_text(found);
+    for (const char* key :
+         {"iteration", "lm_loss", "learning_rate", "grad_norm", "loss_scale", "skipped"}) {
+      EXPECT_EQ(metric(whole, key), metric("parts", key)) << key;
+    }
+  }
+
+  std::filesystem::path directory_;
+};
+
+}  // namespace phalanx

@@ -1,0 +1,117 @@
+#include "activation_formulas.h"
+
+#include "phalanx/base/error.h"
+#include "phalanx/model/gpt.h"
+
+namespace phalanx {
+namespace {
+
+constexpr std::int64_t kVocabulary = 50257;
+
+bool is_full(const LayerCase& c) {
+  return c.scheme == SavingScheme::kFull || c.scheme == SavingScheme::kDistributed;
+}
+
+// Ranks that the residual stream is cut over.
+std::int64_t stream_shards(const LayerCase& c) { return c.sequence_parallel ? c.t : 1; }
+
+}  // namespace
+
+PublishedBytes published_bytes(const LayerCase& c) {
+  const std::int64_t sbh = c.s * c.b * c.h;
+  const std::int64_t scores = c.a * c.s * c.s * c.b;
+  if (is_full(c)) {
+    const bool cut = c.sequence_parallel || c.scheme == SavingScheme::kDistributed;
+    return cut && c.t > 1 ? PublishedBytes{"2sbh/t", 2 * sbh / c.t}
+                          : PublishedBytes{"2sbh", 2 * sbh};
+  }
+  const bool core = c.scheme == SavingScheme::kEverything;
+  const std::int64_t core_bytes = core ? 5 * scores / c.t : 0;
+  if (c.t == 1) return {core ? "sbh(34 + 5as/h)" : "34sbh", 34 * sbh + core_bytes};
+  if (c.sequence_parallel) {
+    return {core ? "sbh(34/t + 5as/ht)" : "34sbh/t", 34 * sbh / c.t + core_bytes};
+  }
+  return {core ? "sbh(10 + 24/t + 5as/ht)" : "sbh(10 + 24/t)",
+          10 * sbh + 24 * sbh / c.t + core_bytes};
+}
+
+std::vector<SavingTerm> saving_terms(const LayerCase& c) {
+  const std::int64_t sb = c.s * c.b;
+  const std::int64_t stream = sb * c.h / stream_shards(c);
+  const std::int64_t scores = c.a * c.s * c.s * c.b / c.t;
+  const bool core = c.scheme == SavingScheme::kEverything;
+  const bool fused = c.scheme == SavingScheme::kFused;
+  const auto unless_full = [&](std::int64_t bytes) { return is_full(c) ? 0 : bytes; };
+  return {{"norm outputs", unless_full(4 * stream)},
+          {"masks of hidden dropout", unless_full(2 * stream)},
+          {"GeLU output", unless_full(8 * sb * c.h / c.t)},
+          {"mask of attention dropout", core ? scores : 0},
+          {"probabilities after dropout", core ? 2 * scores : 0},
+          {"norm statistics", unless_full(-16 * sb / stream_shards(c))},
+          {"log-sum-exp", fused ? -4 * c.a * sb / c.t : 0}};
+}
+
+std::string name_of(const LayerCase& c) {
+  std::string name = c.t == 1              ? "one rank"
+                     : c.sequence_parallel ? "tensor and sequence parallel"
+                                           : "tensor parallel";
+  switch (c.scheme) {
+    case SavingScheme::kEverything:
+      return name + ", unfused attention";
+    case SavingScheme::kFused:
+      return name + ", fused attention";
+    case SavingScheme::kSelective:
+      return name + ", selective recomputation";
+    case SavingScheme::kFull:
+      return name + ", full recomputation";
+    case SavingScheme::kDistributed:
+      return name + ", full recomputation, inputs distributed";
+  }
+  return name;
+}
+
+TrainConfig config_of(const LayerCase& c) {
+  TrainConfig config;
+  config.num_layers = 2;
+  config.hidden_size = c.h;
+  config.num_attention_heads = c.a;
+  config.seq_length = c.s;
+  config.max_position_embeddings = c.s;
+  config.micro_batch_size = c.b;
+  config.bf16 = true;
+  config.threads_per_rank = 1;
+  config.world_size = c.t;
+  config.tensor_model_parallel_size = c.t;
+  config.sequence_parallel = c.sequence_parallel;
+  config.attention_backend =
+      c.scheme == SavingScheme::kEverything || c.scheme == SavingScheme::kSelective ? "unfused"
+                                                                                    : "fused";
+  if (c.scheme == SavingScheme::kSelective) config.recompute_granularity = "selective";
+  if (is_full(c)) {
+    config.recompute_granularity = "full";
+    config.recompute_method = "uniform";
+    config.distribute_saved_activations = c.scheme == SavingScheme::kDistributed;
+  }
+  resolve(config, false);
+  return config;
+}
+
+std::int64_t saved_bytes(const LayerCase& c) {
+  const TrainConfig config = config_of(c);
+  nn::ParamTable table;
+  const Chunk chunk =
+      build_gpt_chunk(gpt_config(config, kVocabulary), {0, config.num_layers, true, true}, table);
+  // Units: the embedding, two layers, the head.
+  std::vector<std::int64_t> of_unit(4, 0);
+  const nn::BatchShape shape{
+      .sequence = c.s, .micro_batch = c.b, .sequence_shards = stream_shards(c)};
+  for (const SavedBlock& block : chunk.saved_blocks(shape, false)) {
+    const bool is_held =
+        block.born.pass == nn::PassKind::kForward && block.last.pass != nn::PassKind::kForward;
+    if (is_held) of_unit[static_cast<std::size_t>(block.last.unit)] += block.bytes();
+  }
+  PHALANX_CHECK(of_unit[1] == of_unit[2], "layers save {} and {} bytes", of_unit[1], of_unit[2]);
+  return of_unit[1];
+}
+
+}  // namespace phalanx

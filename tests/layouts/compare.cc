@@ -1,0 +1,119 @@
+#include "compare.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+namespace phalanx {
+namespace {
+
+std::string difference(const std::string& what, const GlobalValues& a, const GlobalValues& b) {
+  for (const auto& [name, values] : b) {
+    const auto other = a.find(name);
+    if (other == a.end() || other->second.size() != values.size()) return what + " of " + name;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float x = other->second[i];
+      if (std::bit_cast<std::uint32_t>(x) != std::bit_cast<std::uint32_t>(values[i])) {
+        return fmt::format("{} of {}, element {}: {} and {}", what, name, i, x, values[i]);
+      }
+    }
+  }
+  return "";
+}
+
+std::string difference(const std::string& what, const std::vector<double>& a,
+                       const std::vector<double>& b) {
+  if (a.size() != b.size()) return "number of steps";
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::bit_cast<std::uint64_t>(a[i]) != std::bit_cast<std::uint64_t>(b[i])) {
+      return fmt::format("{} of step {}: {:.9g} and {:.9g}", what, i + 1, a[i], b[i]);
+    }
+  }
+  return "";
+}
+
+// Square sums, without the elements for which skip(i) holds.
+template <typename Skip>
+double square_distance(const std::vector<float>& a, const std::vector<float>& b, const Skip& skip) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    if (!skip(i)) sum += d * d;
+  }
+  return sum;
+}
+
+double square_distance(const std::vector<float>& a, const std::vector<float>& b) {
+  return square_distance(a, b, [](std::size_t) { return false; });
+}
+
+double square_norm(const std::vector<float>& a) {
+  return square_distance(a, std::vector<float>(a.size(), 0.0F));
+}
+
+double relative(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0.0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    const double error = std::abs(a[i] - b[i]) / std::abs(b[i]);
+    largest = std::isfinite(error) ? std::max(largest, error) : HUGE_VAL;
+  }
+  return largest;
+}
+
+void note(double error, const std::string& name, double& largest, std::string& of) {
+  if (error <= largest) return;
+  largest = std::isfinite(error) ? error : HUGE_VAL;
+  of = name;
+}
+
+// |a - b| / max(|b|, 1e-3 |all of b|) of every tensor.
+void compare_norms(const GlobalValues& a, const GlobalValues& b, double& largest, std::string& of) {
+  double all = 0.0;
+  for (const auto& [name, values] : b) all += square_norm(values);
+  for (const auto& [name, values] : b) {
+    const double size = std::max(square_norm(values), 1e-6 * all);
+    note(std::sqrt(square_distance(a.at(name), values) / size), name, largest, of);
+  }
+}
+
+constexpr std::size_t kHeadSize = 8;
+
+}  // namespace
+
+std::string first_difference(const TrainingResult& a, const TrainingResult& b) {
+  for (const std::string& found :
+       {difference("initial weight", a.initial_weights, b.initial_weights),
+        difference("gradient", a.first_gradients, b.first_gradients),
+        difference("loss", a.losses, b.losses),
+        difference("gradient norm", a.grad_norms, b.grad_norms),
+        difference("weight", a.weights, b.weights),
+        difference("stored weight", a.stored_weights, b.stored_weights),
+        difference("first moment", a.exp_avg, b.exp_avg),
+        difference("second moment", a.exp_avg_sq, b.exp_avg_sq)}) {
+    if (!found.empty()) return found;
+  }
+  return "";
+}
+
+Distance distance(const TrainingResult& a, const TrainingResult& b) {
+  Distance result{.loss = relative(a.losses, b.losses),
+                  .grad_norm = relative(a.grad_norms, b.grad_norms),
+                  .gradient_of = {},
+                  .weight_of = {},
+                  .moment_of = {}};
+  compare_norms(a.first_gradients, b.first_gradients, result.gradient, result.gradient_of);
+  compare_norms(a.exp_avg_sq, b.exp_avg_sq, result.moment, result.moment_of);
+  for (const auto& [name, values] : b.weights) {
+    const bool is_qkv_bias = name.ends_with("linear_qkv.bias");
+    const auto is_key = [&](std::size_t i) { return is_qkv_bias && i / kHeadSize % 3 == 1; };
+    const double moved = square_distance(values, b.initial_weights.at(name), is_key);
+    const double apart = square_distance(a.weights.at(name), values, is_key);
+    note(std::sqrt(apart / moved), name, result.weight, result.weight_of);
+  }
+  return result;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,297 @@
+#include "harness.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <mutex>
+
+#include "phalanx/checkpoint/global_tensor.h"
+#include "phalanx/comm/local/local_ranks.h"
+#include "phalanx/ops/cpu/cpu_backend.h"
+
+namespace phalanx {
+namespace {
+
+constexpr double kLearningRate = 5e-3;
+constexpr double kWeightDecay = 0.1;
+constexpr int kMeasuredStep = 1;  // the second: the first one's gathers are behind it
+constexpr auto kProducts = cpu::ProductPrecision::kFp32;
+
+// A sentence to learn, and a mask that leaves between 2 and 13 tokens of a sample.
+void fill_sample(std::int64_t sample, std::int64_t element, GptBatch& batch) {
+  const std::int64_t stride = 1 + sample % 3;
+  for (std::int64_t p = 0; p < batch.sequence_length; ++p) {
+    const auto row = static_cast<std::size_t>(p * batch.batch_size + element);
+    const std::int64_t token = 11 * sample + stride * p;
+    batch.tokens[row] = static_cast<std::int32_t>(token % kVocabulary);
+    batch.labels[row] = static_cast<std::int32_t>((token + stride) % kVocabulary);
+    batch.loss_mask[row] = p < sample * 7 % 13 || (p + sample) % 5 == 0 ? 0.0F : 1.0F;
+    batch.position_ids[row] = static_cast<std::int32_t>(p);
+    batch.position[row] = static_cast<std::int32_t>(p);
+    batch.document[row] = 0;
+    batch.sample[row] = sample;
+  }
+}
+
+GptBatch make_batch(const TrainConfig& config, std::int64_t first_sample) {
+  GptBatch batch;
+  batch.sequence_length = config.seq_length;
+  batch.batch_size = config.micro_batch_size;
+  const auto rows = static_cast<std::size_t>(batch.sequence_length * batch.batch_size);
+  batch.tokens.resize(rows);
+  batch.labels.resize(rows);
+  batch.loss_mask.resize(rows);
+  batch.position_ids.resize(rows);
+  batch.sample.resize(rows);
+  batch.position.resize(rows);
+  batch.document.resize(rows);
+  for (std::int64_t b = 0; b < batch.batch_size; ++b) fill_sample(first_sample + b, b, batch);
+  return batch;
+}
+
+// Which elements of a parameter's local part the global one has.
+std::vector<bool> elements_that_exist(const ParamSpec& spec) {
+  const std::int64_t columns = matrix_columns(spec.local_shape);
+  std::vector<bool> exists(static_cast<std::size_t>(spec.local_shape.count()), false);
+  for (const ParamBox& box : spec.boxes) {
+    for (std::int64_t r = 0; r < box.rows; ++r) {
+      for (std::int64_t c = 0; c < box.columns; ++c) {
+        exists[static_cast<std::size_t>((box.local_row + r) * columns + box.local_column + c)] =
+            true;
+      }
+    }
+  }
+  return exists;
+}
+
+float element(const Tensor& tensor, std::int64_t index) {
+  return static_cast<float>(
+      element_as_double(tensor.dtype, tensor.data() + index * size_of(tensor.dtype)));
+}
+
+// Faults of all ranks.
+class Faults {
+ public:
+  void add(std::string fault) {
+    const std::lock_guard lock(mutex_);
+    faults_.push_back(std::move(fault));
+  }
+  std::vector<std::string> take() { return std::move(faults_); }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> faults_;
+};
+
+// Global tensors, put together from parts that many ranks bring. What several bring must have the
+// same bits.
+class Assembly {
+ public:
+  Assembly(std::string what, Faults& faults) : what_(std::move(what)), faults_(faults) {}
+
+  // The elements of `spec` from `begin` on.
+  void add(const ParamSpec& spec, const Tensor& local, std::int64_t begin = 0) {
+    const GlobalTensor part = shard_tensor(spec, local, begin);
+    const std::lock_guard lock(mutex_);
+    Entry& entry = entries_[spec.name];
+    const auto size = static_cast<std::size_t>(spec.global_shape.count());
+    entry.values.resize(size);
+    entry.present.resize(size, false);
+    for (const ParamBox& box : part.boxes) add_box(part, box, entry);
+    check_padding(spec, local, begin);
+  }
+
+  GlobalValues take() {
+    GlobalValues values;
+    for (auto& [name, entry] : entries_) {
+      const auto missing = std::ranges::count(entry.present, false);
+      if (missing > 0) faults_.add(fmt::format("{} of {}: {} are missing", what_, name, missing));
+      values[name] = std::move(entry.values);
+    }
+    return values;
+  }
+
+ private:
+  struct Entry {
+    std::vector<float> values;
+    std::vector<bool> present;
+  };
+
+  void add_box(const GlobalTensor& part, const ParamBox& box, Entry& entry) {
+    const std::int64_t columns = matrix_columns(part.global_shape);
+    std::int64_t different = 0;
+    for (std::int64_t r = 0; r < box.rows; ++r) {
+      for (std::int64_t c = 0; c < box.columns; ++c) {
+        const auto to =
+            static_cast<std::size_t>((box.global_row + r) * columns + box.global_column + c);
+        const float value = element(part.local, part.local_element(box, r) + c);
+        if (entry.present[to] &&
+            std::bit_cast<std::uint32_t>(entry.values[to]) != std::bit_cast<std::uint32_t>(value)) {
+          ++different;
+        }
+        entry.values[to] = value;
+        entry.present[to] = true;
+      }
+    }
+    if (different > 0) {
+      faults_.add(
+          fmt::format("{} of {}: ranks disagree about {} elements", what_, part.name, different));
+    }
+  }
+
+  void check_padding(const ParamSpec& spec, const Tensor& local, std::int64_t begin) {
+    const auto exists = elements_that_exist(spec);
+    for (std::int64_t i = 0; i < local.count(); ++i) {
+      if (exists[static_cast<std::size_t>(begin + i)] || element(local, i) == 0.0F) continue;
+      faults_.add(fmt::format("{} of {}: the padding is not zero", what_, spec.name));
+      return;
+    }
+  }
+
+  std::string what_;
+  Faults& faults_;
+  std::mutex mutex_;
+  std::map<std::string, Entry> entries_;
+};
+
+// What all ranks of a run fill in.
+class Training {
+ public:
+  Training(const TrainConfig& config, int steps)
+      : config_(config),
+        steps_(steps),
+        grid_(rank_grid(config)),
+        model_(gpt_config(config, kVocabulary)),
+        results_(static_cast<std::size_t>(grid_.world_size())),
+        measured_(results_.size()) {
+    for (int rank = 0; rank < grid_.world_size(); ++rank) {
+      plans_.push_back(plan_memory(config, model_, rank, kProducts));
+    }
+  }
+
+  TrainingResult run() {
+    run_local_ranks(grid_.world_size(), {.threads_per_rank = 1, .timeout = std::chrono::minutes(5)},
+                    [&](Communicator& world) { run_rank(world); });
+    return result();
+  }
+
+ private:
+  void run_rank(Communicator& world);
+  StepResult train_step(Rank& rank, int step) const;
+  StepResult measured_step(Rank& rank, int step);
+  TrainingResult result();
+
+  const TrainConfig& config_;
+  int steps_;
+  RankGrid grid_;
+  GptConfig model_;
+  std::vector<MemoryPlan> plans_;
+  std::vector<std::vector<StepResult>> results_;  // by rank, by step
+  std::vector<MeasuredStep> measured_;
+  Faults faults_;
+  Assembly initial_{"initial weights", faults_}, gradients_{"gradients", faults_},
+      weights_{"weights", faults_}, stored_{"stored weights", faults_},
+      exp_avg_{"first moments", faults_}, exp_avg_sq_{"second moments", faults_};
+};
+
+void Training::run_rank(Communicator& world) {
+  const auto me = static_cast<std::size_t>(world.rank());
+  const RankCommunicators ranks(grid_, world);
+  RankArenas arenas = allocate_arenas(plans_[me]);
+  const auto backend = make_cpu_backend(1, kProducts);
+  Rank rank(config_, model_, ranks, *backend, arenas);
+  rank.initialise();
+  const ParameterStore& parameters = rank.parameters();
+  const nn::ParamTable& table = rank.table();
+  for (const Segment& s : parameters.segments()) {
+    initial_.add(table[s.id], parameters.main(s), s.begin);
+  }
+  for (int step = 0; step < steps_; ++step) {
+    results_[me].push_back(step == kMeasuredStep ? measured_step(rank, step)
+                                                 : train_step(rank, step));
+    check_high_water(plans_[me], arenas);
+    if (step > 0) continue;
+    for (const Segment& s : parameters.segments()) {
+      gradients_.add(table[s.id], rank.gradients().gradient(s), s.begin);
+    }
+  }
+  rank.finish_gather();
+  for (ParamId id = 0; id < table.size(); ++id) stored_.add(table[id], parameters.weight(id));
+  for (const Segment& s : parameters.segments()) {
+    weights_.add(table[s.id], parameters.main(s), s.begin);
+    exp_avg_.add(table[s.id], rank.optimizer().exp_avg(s), s.begin);
+    exp_avg_sq_.add(table[s.id], rank.optimizer().exp_avg_sq(s), s.begin);
+  }
+}
+
+StepResult Training::train_step(Rank& rank, int step) const {
+  const std::int64_t first = step * config_.global_batch_size;
+  GptBatch batch;
+  const auto source = [&](int microbatch) -> const GptBatch& {
+    // As the sampler hands them out: the ranks of a microbatch follow each other.
+    const std::int64_t index = microbatch * data_parallel_size(config_) + rank.ranks().at.data;
+    batch = make_batch(config_, first + index * config_.micro_batch_size);
+    return batch;
+  };
+  return rank.train_step({.lr = kLearningRate,
+                          .weight_decay = kWeightDecay,
+                          .adam_step = step + 1,
+                          .loss_scale = loss_scaler(config_).scale()},
+                         source);
+}
+
+StepResult Training::measured_step(Rank& rank, int step) {
+  Communicator& world = *rank.ranks().world;
+  const auto me = static_cast<std::size_t>(world.rank());
+  const auto bytes_read = [&] {
+    rank.finish_gather();
+    world.barrier(rank.context());
+    const std::int64_t bytes = local_bytes_read(world)[me];
+    world.barrier(rank.context());
+    return bytes;
+  };
+  const std::int64_t before = bytes_read();
+  Recorder recorder;
+  rank.record_to(&recorder);
+  const StepResult result = train_step(rank, step);
+  rank.record_to(nullptr);
+  measured_[me] = {.planned = plans_[me].messages, .recorded = {}, .bytes_moved = 0};
+  measured_[me].recorded.add(recorder.messages());
+  measured_[me].bytes_moved = bytes_read() - before;
+  return result;
+}
+
+TrainingResult Training::result() {
+  TrainingResult result;
+  for (int step = 0; step < steps_; ++step) {
+    const auto s = static_cast<std::size_t>(step);
+    const StepResult& first = results_[0][s];
+    result.losses.push_back(first.loss);
+    result.grad_norms.push_back(first.grad_norm);
+    for (const auto& results : results_) {
+      const StepResult& other = results[s];
+      if (other.skipped) faults_.add(fmt::format("step {} was skipped", step + 1));
+      if (other.loss != first.loss || other.grad_norm != first.grad_norm ||
+          other.tokens != first.tokens) {
+        faults_.add(fmt::format("step {}: ranks disagree about loss or norm", step + 1));
+      }
+    }
+  }
+  result.initial_weights = initial_.take();
+  result.first_gradients = gradients_.take();
+  result.weights = weights_.take();
+  result.stored_weights = stored_.take();
+  result.exp_avg = exp_avg_.take();
+  result.exp_avg_sq = exp_avg_sq_.take();
+  result.measured = std::move(measured_);
+  result.faults = faults_.take();
+  return result;
+}
+
+}  // namespace
+
+TrainingResult train(const TrainConfig& config, int steps) { return Training(config, steps).run(); }
+
+}  // namespace phalanx

@@ -1,0 +1,43 @@
+#pragma once
+// Trains a tiny GPT on a layout, one thread for every rank, without files: batches are functions of
+// the sample's number. What comes back is free of the layout: global tensors, put together from
+// what the ranks hold.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "layout.h"
+#include "phalanx/train/memory_plan.h"
+
+namespace phalanx {
+
+// Values of whole parameters, or of what belongs to them, by name; row-major, without padding.
+using GlobalValues = std::map<std::string, std::vector<float>>;
+
+// One rank in the step that is measured, with everything that it began.
+struct MeasuredStep {
+  MessageTotals planned, recorded;
+  std::int64_t bytes_moved = 0;  // that the transport read from the rank's tensors
+};
+
+struct TrainingResult {
+  std::vector<double> losses, grad_norms;  // by step
+  GlobalValues initial_weights;
+  GlobalValues first_gradients;  // of step 1: sums, before the factor that makes them an average
+  GlobalValues weights;          // at the end, in full precision
+  GlobalValues stored_weights;   // as forward reads them
+  GlobalValues exp_avg, exp_avg_sq;
+  std::vector<MeasuredStep> measured;  // by rank
+  // What must not be: ranks that disagree about a number all have, elements that nobody has,
+  // padding that is not zero, skipped steps.
+  std::vector<std::string> faults;
+};
+
+inline constexpr int kTrainingSteps = 10;
+
+// `config` must be resolved. Checks every arena's high-water mark: InternalError where one is not
+// the plan's.
+TrainingResult train(const TrainConfig& config, int steps = kTrainingSteps);
+
+}  // namespace phalanx

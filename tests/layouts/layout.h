@@ -1,0 +1,64 @@
+#pragma once
+// What the matrix varies: how a tiny GPT is laid out over ranks, and which GPT it is.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "phalanx/train/config.h"
+
+namespace phalanx {
+
+enum class Overlap : std::uint8_t { kNone, kReduce, kReduceAndGather };
+enum class Recompute : std::uint8_t {
+  kNone,
+  kSelective,
+  kUniform1,
+  kUniform2,
+  kBlock2,
+  kDistributed,  // uniform groups of 2, their inputs distributed
+};
+enum class Storage : std::uint8_t { kF32, kBF16, kBF16ResidualF32, kF16, kF16ResidualF32 };
+
+struct Layout {
+  // Over ranks.
+  int tensor = 1;
+  int data = 1;
+  bool sequence_parallel = false;
+  bool distributed_optimizer = false;
+  Overlap overlap = Overlap::kNone;
+  bool small_buckets = false;
+  Recompute recompute = Recompute::kNone;
+  bool async_reduce = true;
+  // The model and its batches: what the run on one rank has too.
+  int micro_batch = 1;
+  bool fused_attention = true;
+  Storage storage = Storage::kF32;
+  bool tied = true;
+  bool mean_of_means = false;  // --loss-average microbatch
+};
+
+// "t2 sp d4 zero1 ... b2 fused bf16 tied".
+std::string name_of(const Layout& layout);
+
+// The same model and batches on one rank, with nothing else turned on.
+Layout on_one_rank(const Layout& layout);
+// The same ranks; of what must not change a bit, nothing.
+Layout without_bitwise_features(const Layout& layout);
+
+// 72, 80 or 96 with padding: of four ranks one has nothing else.
+inline constexpr std::int64_t kVocabulary = 67;
+inline constexpr std::int64_t kGlobalBatch = 16;
+
+// The settings, as given on a command line.
+TrainConfig config_of(const Layout& layout);
+// Resolved; nothing where resolve() refuses the combination or turns a part of it off.
+std::optional<TrainConfig> legal_config(const Layout& layout);
+
+// Layouts of one world: a pairwise covering set of everything, or, at night, the product of what is
+// laid out over ranks, each with the next of the models.
+std::vector<Layout> layouts_of_world(int tensor, int data, bool nightly);
+// What layouts_of_world() chooses from by day.
+std::vector<Layout> covering_layouts();
+
+}  // namespace phalanx

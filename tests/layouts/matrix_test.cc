@@ -1,0 +1,181 @@
+// The same tiny model, trained on many layouts: bitwise equal where that is promised, equal to
+// rounding elsewhere. With PHALANX_SHOW_DISTANCES=1 the distances are printed, one layout a line.
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <ostream>
+
+#include "compare.h"
+#include "message_formulas.h"
+
+namespace phalanx {
+namespace {
+
+struct Tolerance {
+  double loss, grad_norm, gradient, weight, moment;
+};
+
+// A 16-bit step rounds its activations and stored weights, and another order of a sum flips some of
+// these roundings: 2^-9 each in bf16, 2^-12 in fp16. Adam divides by the size of the gradient, so
+// where that is small, weights move apart faster than losses do; hence their wide tolerance beside
+// the narrow one of the gradient.
+Tolerance tolerance_of(Storage storage) {
+  switch (storage) {
+    case Storage::kF32:
+      return {.loss = 1e-5, .grad_norm = 5e-5, .gradient = 1e-5, .weight = 5e-4, .moment = 3e-4};
+    case Storage::kBF16:
+    case Storage::kBF16ResidualF32:
+      return {.loss = 2e-3, .grad_norm = 3e-2, .gradient = 5e-2, .weight = 0.4, .moment = 0.1};
+    case Storage::kF16:
+    case Storage::kF16ResidualF32:
+      break;
+  }
+  return {.loss = 1e-3, .grad_norm = 1e-2, .gradient = 8e-3, .weight = 0.3, .moment = 0.05};
+}
+
+// Trainings that several layouts are compared with are run once.
+class Trainings {
+ public:
+  const TrainingResult& of(const Layout& layout) {
+    const std::string name = name_of(layout);
+    const auto found = results_.find(name);
+    if (found != results_.end()) return found->second;
+    const auto config = legal_config(layout);
+    PHALANX_CHECK(config.has_value(), "{} is not a layout", name);
+    return results_.emplace(name, train(*config)).first->second;
+  }
+
+ private:
+  std::map<std::string, TrainingResult> results_;  // by the layout's name
+};
+
+void expect_close(const TrainingResult& result, const TrainingResult& one_rank, Storage storage) {
+  const Distance d = distance(result, one_rank);
+  const Tolerance t = tolerance_of(storage);
+  EXPECT_EQ(result.initial_weights, one_rank.initial_weights);
+  EXPECT_LE(d.loss, t.loss);
+  EXPECT_LE(d.grad_norm, t.grad_norm);
+  EXPECT_LE(d.gradient, t.gradient) << d.gradient_of;
+  EXPECT_LE(d.weight, t.weight) << d.weight_of;
+  EXPECT_LE(d.moment, t.moment) << d.moment_of;
+  if (std::getenv("PHALANX_SHOW_DISTANCES") != nullptr) {
+    fmt::print("{:.1e} {:.1e} {:.1e} {:.1e} {:.1e}\n", d.loss, d.grad_norm, d.gradient, d.weight,
+               d.moment);
+  }
+}
+
+// What every rank began in a step: as planned, as the formulas say, and as much as really moved.
+void expect_messages(const TrainingResult& result, const TrainConfig& config) {
+  for (std::size_t rank = 0; rank < result.measured.size(); ++rank) {
+    SCOPED_TRACE(fmt::format("rank {}", rank));
+    const MeasuredStep& step = result.measured[rank];
+    EXPECT_EQ(describe(step.recorded), describe(step.planned));
+    EXPECT_EQ(describe(step.recorded),
+              describe(step_messages(config, kVocabulary, static_cast<int>(rank))));
+    EXPECT_EQ(step.bytes_moved, payload(step.recorded));
+  }
+}
+
+// Sanitizers are slow and look for something else than rounding: the covering set suffices them.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+bool is_nightly() { return !kSanitized && std::getenv("PHALANX_NIGHTLY") != nullptr; }
+
+struct World {
+  int tensor, data;
+  friend std::ostream& operator<<(std::ostream& out, const World& world) {
+    return out << "t" << world.tensor << " d" << world.data;
+  }
+};
+
+class LayoutMatrix : public testing::TestWithParam<World> {};
+
+TEST_P(LayoutMatrix, TrainsAsOneRankDoes) {
+  const auto layouts = layouts_of_world(GetParam().tensor, GetParam().data, is_nightly());
+  ASSERT_FALSE(layouts.empty());
+  Trainings trainings;
+  for (const Layout& layout : layouts) {
+    SCOPED_TRACE(name_of(layout));
+    const auto config = legal_config(layout);
+    const TrainingResult result = train(*config);
+    EXPECT_EQ(result.faults, std::vector<std::string>{});
+    expect_messages(result, *config);
+    EXPECT_EQ(first_difference(result, trainings.of(without_bitwise_features(layout))), "");
+    expect_close(result, trainings.of(on_one_rank(layout)), layout.storage);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, LayoutMatrix,
+                         testing::Values(World{1, 1}, World{1, 2}, World{1, 4}, World{1, 8},
+                                         World{2, 1}, World{2, 2}, World{2, 4}, World{4, 1},
+                                         World{4, 2}),
+                         [](const auto& world) {
+                           return fmt::format("t{}d{}", world.param.tensor, world.param.data);
+                         });
+
+TEST(LayoutMatrix, HasEveryWorldAndEveryKindOfStorage) {
+  std::map<std::pair<int, int>, int> worlds;
+  std::map<Storage, int> storages;
+  for (const Layout& layout : covering_layouts()) {
+    ++worlds[{layout.tensor, layout.data}];
+    ++storages[layout.storage];
+  }
+  EXPECT_EQ(worlds.size(), 9U);
+  EXPECT_EQ(storages.size(), 5U);
+}
+
+// A run plans once for each place in the tensor-parallel group.
+TEST(LayoutMatrix, RanksThatDifferInDataAloneHaveOnePlan) {
+  for (const Layout& layout : covering_layouts()) {
+    SCOPED_TRACE(name_of(layout));
+    const auto config = legal_config(layout);
+    const GptConfig model = gpt_config(*config, kVocabulary);
+    const auto plan = [&](int rank) {
+      return plan_memory(*config, model, rank, cpu::ProductPrecision::kFp32);
+    };
+    const RankGrid grid = rank_grid(*config);
+    for (int rank = 0; rank < grid.world_size(); ++rank) {
+      const int first = grid.rank_of({.tensor = grid.coordinates(rank).tensor});
+      EXPECT_TRUE(plan(rank) == plan(first)) << "rank " << rank;
+    }
+  }
+}
+
+// What the comparisons rest on: the run clips, moves its weights and learns.
+TEST(LayoutMatrix, TheRunOnOneRankIsWorthComparing) {
+  const TrainingResult run = train(*legal_config({}));
+  for (const double norm : run.grad_norms) EXPECT_GT(norm, 2 * config_of({}).clip_grad);
+  EXPECT_LT(run.losses.back(), 0.9 * run.losses.front());
+  for (const auto& [name, weights] : run.weights) {
+    EXPECT_NE(weights, run.initial_weights.at(name)) << name;
+  }
+}
+
+TEST(LayoutMatrix, TwiceTheSameLayoutGivesTheSameBits) {
+  for (const Layout& layout :
+       {Layout{.tensor = 4,
+       .data = 2,
+       .sequence_parallel = true,
+       .distributed_optimizer = true,
+       .overlap = Overlap::kReduceAndGather,
+       .small_buckets = true,
+       .recompute = Recompute::kUniform2,
+       .storage = Storage::kBF16},
+        Layout{.data = 8, .overlap = Overlap::kReduce, .small_buckets = true},
+        Layout{.tensor = 2, .data = 4, .distributed_optimizer = true, .fused_attention = false}}) {
+    SCOPED_TRACE(name_of(layout));
+    const auto config = legal_config(layout);
+    ASSERT_TRUE(config.has_value());
+    EXPECT_EQ(first_difference(train(*config), train(*config)), "");
+  }
+}
+
+}  // namespace
+}  // namespace phalanx

@@ -1,0 +1,228 @@
+// Planned memory against the published formulas, to the byte, and docs/memory.md against both.
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "activation_formulas.h"
+#include "message_formulas.h"
+#include "phalanx/base/file.h"
+#include "phalanx/base/numeric.h"
+#include "phalanx/train/memory_plan.h"
+
+namespace phalanx {
+namespace {
+
+// What makes sense of one layer on t ranks.
+std::vector<LayerCase> schemes_of(const LayerCase& layer) {
+  std::vector<LayerCase> cases;
+  const auto add = [&](std::int64_t t, bool sequence, SavingScheme scheme) {
+    LayerCase c = layer;
+    c.t = t;
+    c.sequence_parallel = sequence;
+    c.scheme = scheme;
+    cases.push_back(c);
+  };
+  using enum SavingScheme;
+  for (const auto scheme : {kEverything, kFused, kSelective, kFull}) add(1, false, scheme);
+  for (const auto scheme : {kEverything, kFused, kSelective, kFull, kDistributed}) {
+    add(layer.t, false, scheme);
+  }
+  for (const auto scheme : {kEverything, kFused, kSelective, kFull}) add(layer.t, true, scheme);
+  return cases;
+}
+
+constexpr LayerCase kGpt3Like{.s = 2048, .b = 1, .h = 12288, .a = 96, .t = 8};
+constexpr LayerCase kSmall{.s = 1024, .b = 4, .h = 768, .a = 12, .t = 4};
+
+TEST(ActivationMemory, IsThePublishedFormulaButForTheNamedTerms) {
+  for (const LayerCase& layer :
+       {kGpt3Like, kSmall, LayerCase{.s = 64, .b = 3, .h = 40, .a = 8, .t = 2}}) {
+    for (const LayerCase& c : schemes_of(layer)) {
+      SCOPED_TRACE(fmt::format("{} (h {})", name_of(c), c.h));
+      std::int64_t expected = published_bytes(c).bytes;
+      for (const SavingTerm& term : saving_terms(c)) expected -= term.bytes;
+      EXPECT_EQ(saved_bytes(c), expected);
+    }
+  }
+}
+
+// The paper's own example, in GB.
+TEST(ActivationMemory, PublishedFormulasGiveThePublishedNumbers) {
+  LayerCase c = kGpt3Like;
+  EXPECT_NEAR(static_cast<double>(published_bytes(c).bytes), 0.579e9, 1e6);
+  c.sequence_parallel = true;
+  EXPECT_NEAR(static_cast<double>(published_bytes(c).bytes), 0.359e9, 1e6);
+  c.scheme = SavingScheme::kSelective;
+  EXPECT_NEAR(static_cast<double>(published_bytes(c).bytes), 0.107e9, 1e6);
+  c = kGpt3Like;
+  c.t = 1;
+  EXPECT_NEAR(static_cast<double>(published_bytes(c).bytes), 2.87e9, 1e7);
+  c.scheme = SavingScheme::kFull;
+  EXPECT_NEAR(static_cast<double>(published_bytes(c).bytes), 0.050e9, 1e6);
+}
+
+TEST(ActivationMemory, AMicrobatchIsItsLayersAndTheHead) {
+  constexpr std::int64_t kVocabulary = 5000;
+  for (const LayerCase& c : schemes_of({.s = 64, .b = 3, .h = 64, .a = 8, .t = 4})) {
+    SCOPED_TRACE(name_of(c));
+    const TrainConfig config = config_of(c);
+    const GptConfig model = gpt_config(config, kVocabulary);
+    const std::int64_t rows = c.s * c.b;
+    const std::int64_t shards = c.sequence_parallel ? c.t : 1;
+    // The final norm's input and statistics, the gradient of the logits.
+    const std::int64_t head =
+        (2 * rows * c.h + 8 * rows) / shards + 2 * rows * model.padded_vocabulary / c.t;
+    EXPECT_EQ(plan_memory(config, model, 0, cpu::ProductPrecision::kFp32).saved_per_microbatch,
+              2 * saved_bytes(c) + head);
+  }
+}
+
+struct StateCase {
+  bool bf16 = false;
+  std::int64_t data = 1;
+  bool distributed_optimizer = false;
+};
+
+TrainConfig config_of(const StateCase& c, bool tied) {
+  TrainConfig config;
+  config.num_layers = 3;
+  config.hidden_size = 96;
+  config.num_attention_heads = 4;
+  config.seq_length = 32;
+  config.max_position_embeddings = 32;
+  config.micro_batch_size = 1;
+  config.threads_per_rank = 1;
+  config.untie_embeddings_and_output_weights = !tied;
+  config.bf16 = c.bf16;
+  config.world_size = c.data;
+  config.use_distributed_optimizer = c.distributed_optimizer;
+  resolve(config, false);
+  return config;
+}
+
+constexpr std::int64_t kStateVocabulary = 500;
+
+MemoryPlan planned(const TrainConfig& config) {
+  return plan_memory(config, gpt_config(config, kStateVocabulary), 0, cpu::ProductPrecision::kFp32);
+}
+
+std::int64_t allocated(std::int64_t bytes) { return round_up(bytes, kArenaAlignment); }
+
+TEST(ModelStateMemory, IsThePublishedBytesPerParameterWithThePadding) {
+  for (const StateCase& c :
+       {StateCase{}, StateCase{.data = 8}, StateCase{.data = 8, .distributed_optimizer = true},
+        StateCase{.bf16 = true}, StateCase{.bf16 = true, .data = 3},
+        StateCase{.bf16 = true, .data = 3, .distributed_optimizer = true},
+        StateCase{.bf16 = true, .data = 64, .distributed_optimizer = true}}) {
+    const TrainConfig config = config_of(c, false);
+    const MemoryPlan plan = planned(config);
+    const FlatSizes flat = flat_sizes(config, kStateVocabulary);
+    SCOPED_TRACE(fmt::format("bf16 {} d {} zero {}", c.bf16, c.data, c.distributed_optimizer));
+    const std::int64_t shards = c.distributed_optimizer ? c.data : 1;
+    const std::int64_t shard = flat.elements / shards;
+    EXPECT_EQ(plan.parameters, allocated((c.bf16 ? 2 : 4) * flat.elements));
+    EXPECT_EQ(plan.main_parameters, c.bf16 ? allocated(4 * shard) : 0);
+    EXPECT_EQ(plan.gradients, allocated(4 * flat.elements));
+    EXPECT_EQ(plan.optimizer, 2 * allocated(4 * shard));
+
+    // The same as one number: 16, 18, 8 + 8/d, 6 + 12/d.
+    const double published =
+        c.bf16 ? (c.distributed_optimizer ? 6.0 + 12.0 / static_cast<double>(c.data) : 18.0)
+               : (c.distributed_optimizer ? 8.0 + 8.0 / static_cast<double>(c.data) : 16.0);
+    const auto bytes = static_cast<double>(plan.parameters + plan.main_parameters + plan.gradients +
+                                           plan.optimizer);
+    EXPECT_NEAR(bytes, published * static_cast<double>(flat.elements), 5.0 * kArenaAlignment);
+    // Padding: each parameter to 64 elements, the vocabulary, the end to d blocks of 4096.
+    const std::int64_t padding = flat.elements - plan.model_parameters;
+    EXPECT_GE(padding, 0);
+    EXPECT_LT(padding, 64 * flat.parameters + 2 * 128 * 96 + shards * 4096);
+  }
+}
+
+TEST(ModelStateMemory, ATiedEmbeddingHasRowsForItsInputSide) {
+  const TrainConfig config = config_of(StateCase{}, true);
+  const std::int64_t table = padded_vocabulary(kStateVocabulary, 128, 1);
+  const std::int64_t rows = std::min<std::int64_t>(table, config.seq_length);
+  EXPECT_EQ(planned(config).gradients,
+            allocated(4 * flat_sizes(config, kStateVocabulary).elements) + allocated(4 * table) +
+                allocated(4 * rows) + allocated(4) + allocated(4 * rows * 96));
+}
+
+TEST(ModelStateMemory, SequenceParallelismHasABufferForItsGradientSum) {
+  TrainConfig config = config_of(StateCase{}, true);
+  config.world_size = 4;
+  config.tensor_model_parallel_size = 4;
+  config.sequence_parallel = true;
+  resolve(config, false);
+  EXPECT_EQ(planned(config).communication, allocated(4 * (6 * 96 * 3 + 2 * 96)));
+  config.sequence_parallel = false;
+  EXPECT_EQ(planned(config).communication, 0);
+}
+
+// docs/memory.md --------------------------------------------------------------------------------
+
+constexpr const char* kDocument = PHALANX_SOURCE_DIR "/docs/memory.md";
+
+std::string grouped(std::int64_t number) {
+  std::string digits = std::to_string(number < 0 ? -number : number);
+  for (std::ptrdiff_t i = std::ssize(digits) - 3; i > 0; i -= 3) {
+    digits.insert(static_cast<std::size_t>(i), ",");
+  }
+  return number < 0 ? "-" + digits : digits;
+}
+
+std::string tables_of(const LayerCase& layer) {
+  const auto cases = schemes_of(layer);
+  std::string bytes =
+      "| layout | published formula | published | Phalanx | difference |\n"
+      "|---|---|--:|--:|--:|\n";
+  std::string terms = "| layout |";
+  std::string rule = "|---|";
+  for (const SavingTerm& term : saving_terms(layer)) {
+    terms += " " + term.name + " |";
+    rule += "--:|";
+  }
+  terms += "\n" + rule + "\n";
+  for (const LayerCase& c : cases) {
+    const PublishedBytes published = published_bytes(c);
+    const std::int64_t ours = saved_bytes(c);
+    bytes += fmt::format("| {} | {} | {} | {} | {} |\n", name_of(c), published.formula,
+                         grouped(published.bytes), grouped(ours), grouped(published.bytes - ours));
+    terms += "| " + name_of(c) + " |";
+    for (const SavingTerm& term : saving_terms(c)) {
+      terms += (term.bytes == 0 ? " " : " " + grouped(term.bytes) + " ") + "|";
+    }
+    terms += "\n";
+  }
+  return fmt::format(
+      "s = {}, b = {}, h = {}, a = {}, t = {}. Bytes of one layer on one rank:\n\n{}\n"
+      "The difference, term by term:\n\n{}",
+      layer.s, layer.b, layer.h, layer.a, layer.t, bytes, terms);
+}
+
+// The document with its generated parts made anew: each lies between its marker and the next
+// "<!-- end -->".
+std::string with_tables(std::string text, const std::string& name, const std::string& tables) {
+  const std::string begin = "<!-- generated: " + name + " -->\n", end = "<!-- end -->";
+  const auto from = text.find(begin);
+  const auto to = text.find(end, from);
+  if (from == std::string::npos || to == std::string::npos) return "no marker " + begin;
+  return text.replace(from + begin.size(), to - from - begin.size(), tables);
+}
+
+TEST(MemoryDocument, HasTheNumbersOfTheProgram) {
+  const std::string text = read_file(kDocument);
+  const std::string expected =
+      with_tables(with_tables(text, "gpt3", tables_of(kGpt3Like)), "small", tables_of(kSmall));
+  if (std::getenv("PHALANX_UPDATE_DOCS") != nullptr) {
+    write_file_durably(kDocument, expected);
+    return;
+  }
+  EXPECT_EQ(text, expected) << "write the tables of docs/memory.md anew: PHALANX_UPDATE_DOCS=1 "
+                               "layouts_test --gtest_filter='MemoryDocument.*'";
+}
+
+}  // namespace
+}  // namespace phalanx

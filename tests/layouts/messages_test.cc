@@ -1,0 +1,181 @@
+// The plan's messages against the closed forms, at sizes that nobody trains here. (That a step
+// really begins the planned messages and moves their bytes is checked for every layout of the
+// matrix.)
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "message_formulas.h"
+#include "phalanx/train/memory_plan.h"
+
+namespace phalanx {
+namespace {
+
+constexpr std::int64_t kVocabulary = 1000;
+
+struct Case {
+  int tensor = 1;
+  bool sequence = false;
+  int data = 1;
+  bool zero = false;
+  const char* recompute = "";  // "", "selective", "uniform", "block", "distributed"
+  std::int64_t group = 0;
+  std::int64_t microbatches = 1;
+  bool bf16 = false;
+  bool fp32_residual = false;
+  std::int64_t bucket = 0;
+  std::int64_t layers = 6;
+};
+
+TrainConfig config_of(const Case& c) {
+  TrainConfig config;
+  config.num_layers = c.layers;
+  config.hidden_size = 128;
+  config.num_attention_heads = 8;
+  config.max_position_embeddings = 160;
+  config.seq_length = 160;
+  config.micro_batch_size = 2;
+  config.global_batch_size = 2 * c.data * c.microbatches;
+  config.threads_per_rank = 1;
+  config.world_size = c.tensor * c.data;
+  config.tensor_model_parallel_size = c.tensor;
+  config.sequence_parallel = c.sequence;
+  config.use_distributed_optimizer = c.zero;
+  config.ddp_bucket_size = c.bucket;
+  config.bf16 = c.bf16;
+  config.fp32_residual_connection = c.fp32_residual;
+  const std::string recompute = c.recompute;
+  if (recompute == "selective") {
+    config.recompute_granularity = recompute;
+  } else if (!recompute.empty()) {
+    config.recompute_granularity = "full";
+    config.recompute_method = recompute == "block" ? recompute : "uniform";
+    config.recompute_num_layers = c.group;
+    config.distribute_saved_activations = recompute == "distributed";
+  }
+  resolve(config, false);
+  return config;
+}
+
+MessageTotals planned(const Case& c, int rank = 0) {
+  const TrainConfig config = config_of(c);
+  return plan_memory(config, gpt_config(config, kVocabulary), rank, cpu::ProductPrecision::kFp32)
+      .messages;
+}
+
+TEST(Messages, ThePlanIsTheClosedForm) {
+  for (const Case& c : {
+           Case{},
+           Case{.microbatches = 7},
+           Case{.tensor = 2, .microbatches = 3},
+           Case{.tensor = 4, .data = 3, .microbatches = 2, .bf16 = true},
+           Case{.tensor = 8, .sequence = true, .microbatches = 2},
+           Case{.tensor = 8, .sequence = true, .data = 16, .bf16 = true, .fp32_residual = true},
+           Case{.tensor = 2, .bf16 = true, .fp32_residual = true},
+           Case{.data = 64, .microbatches = 4},
+           Case{.data = 64, .zero = true, .bucket = 300000},
+           Case{.data = 5, .zero = true, .bf16 = true, .bucket = 100000},
+           Case{.data = 6, .bucket = 100000},
+           Case{.tensor = 4, .sequence = true, .data = 8, .zero = true, .microbatches = 5},
+           Case{.tensor = 4, .recompute = "selective"},
+           Case{.tensor = 4, .recompute = "uniform", .group = 1, .microbatches = 3},
+           Case{.tensor = 4, .recompute = "uniform", .group = 4, .bf16 = true},
+           Case{.tensor = 4, .sequence = true, .recompute = "uniform", .group = 2},
+           Case{.tensor = 2, .sequence = true, .recompute = "block", .group = 5, .bf16 = true},
+           Case{.tensor = 8, .recompute = "distributed", .group = 3, .microbatches = 2},
+           Case{.tensor = 8,
+           .recompute = "distributed",
+           .group = 1,
+           .bf16 = true,
+           .fp32_residual = true},
+       }) {
+    const TrainConfig config = config_of(c);
+    SCOPED_TRACE(fmt::format("t{} sp{} d{} zero{} {}{} m{}", c.tensor, c.sequence, c.data, c.zero,
+                             c.recompute, c.group, c.microbatches));
+    for (const int rank : {0, static_cast<int>(config.world_size) - 1}) {
+      EXPECT_EQ(describe(planned(c, rank)), describe(step_messages(config, kVocabulary, rank)));
+    }
+  }
+}
+
+// What one more layer adds to one microbatch of a plan.
+std::map<MessageTotals::Key, MessageTotals::Total> of_a_layer(Case c) {
+  const MessageTotals with = planned(c);
+  --c.layers;
+  std::map<MessageTotals::Key, MessageTotals::Total> difference;
+  const MessageTotals without = planned(c);
+  for (const auto& [key, total] : with.by_key()) {
+    const auto& less = without.by_key().at(key);
+    difference[key] = {total.count - less.count, total.bytes - less.bytes};
+  }
+  return difference;
+}
+
+constexpr std::int64_t kActivation = 160 * 2 * 128 * 4;  // s b h, fp32
+const MessageTotals::Key kAllReduce{"tp", "all_reduce"}, kAllGather{"tp", "all_gather"},
+    kReduceScatter{"tp", "reduce_scatter"};
+// What the norm adds: 8 bytes for each of a layer's 12 parameters.
+constexpr std::int64_t kNorm = 12 * 8;
+
+TEST(Messages, ALayerAllReducesFourActivations) {
+  const auto layer = of_a_layer({.tensor = 4});
+  EXPECT_EQ(layer.at(kAllReduce).count, 4);
+  EXPECT_EQ(layer.at(kAllReduce).bytes, 4 * kActivation + kNorm);
+  EXPECT_EQ(layer.at(kAllGather).count, 0);
+}
+
+TEST(Messages, WithSequenceParallelismItGathersSixAndScattersFour) {
+  const auto layer = of_a_layer({.tensor = 4, .sequence = true});
+  EXPECT_EQ(layer.at(kAllGather).count, 6);
+  EXPECT_EQ(layer.at(kAllGather).bytes, 6 * kActivation / 4);
+  EXPECT_EQ(layer.at(kReduceScatter).count, 4);
+  EXPECT_EQ(layer.at(kReduceScatter).bytes, 4 * kActivation);
+  EXPECT_EQ(layer.at(kAllReduce).bytes, 4 * 6 * 128 + kNorm);
+}
+
+TEST(Messages, RecomputationRepeatsTheForwardButTheLastReduction) {
+  const auto plain = of_a_layer({.tensor = 4, .sequence = true});
+  const auto again =
+      of_a_layer({.tensor = 4, .sequence = true, .recompute = "uniform", .group = 1});
+  EXPECT_EQ(again.at(kAllGather).count - plain.at(kAllGather).count, 2);
+  EXPECT_EQ(again.at(kReduceScatter).count - plain.at(kReduceScatter).count, 1);
+  EXPECT_EQ(of_a_layer({.tensor = 4, .recompute = "uniform", .group = 1}).at(kAllReduce).count, 5);
+  EXPECT_EQ(describe(planned({.tensor = 4, .recompute = "selective"})),
+            describe(planned({.tensor = 4})));
+}
+
+// The volumes of the literature, in bytes that a rank sends.
+TEST(Messages, RingVolumesAreThePublishedOnes) {
+  const int t = 4;
+  const auto ring = [](const auto& layer, const MessageTotals::Key& key, int size) {
+    return ring_bytes(key.second, static_cast<double>(layer.at(key).bytes), size);
+  };
+  const double published = 8.0 * kActivation * (t - 1) / t;
+  const double norm = ring_bytes("all_reduce", kNorm, t);
+  const auto tensor = of_a_layer({.tensor = t});
+  EXPECT_DOUBLE_EQ(ring(tensor, kAllReduce, t), published + norm);
+  const auto sequence = of_a_layer({.tensor = t, .sequence = true});
+  const double gathered_again = 2.0 * kActivation * (t - 1) / t;
+  EXPECT_DOUBLE_EQ(ring(sequence, kAllGather, t) + ring(sequence, kReduceScatter, t),
+                   published + gathered_again);
+
+  // Data parallelism: 2 P (d - 1) / d elements, sharded or not.
+  const int d = 8;
+  const TrainConfig config = config_of({.data = d, .zero = true});
+  const auto elements = static_cast<double>(flat_sizes(config, kVocabulary).elements);
+  const double volume = 4.0 * 2.0 * elements * (d - 1) / d;
+  const auto sharded = planned({.data = d, .zero = true}).by_key();
+  const auto bytes = [&](const char* op) {
+    return ring_bytes(op, static_cast<double>(sharded.at({"dp", op}).bytes), d);
+  };
+  EXPECT_DOUBLE_EQ(bytes("reduce_scatter") + bytes("all_gather"), volume);
+  const auto plain_elements =
+      static_cast<double>(flat_sizes(config_of({.data = d}), kVocabulary).elements);
+  const auto plain = planned({.data = d}).by_key();
+  EXPECT_DOUBLE_EQ(
+      ring_bytes("all_reduce", static_cast<double>(plain.at({"dp", "all_reduce"}).bytes) - 16.0, d),
+      4.0 * 2.0 * plain_elements * (d - 1) / d);
+}
+
+}  // namespace
+}  // namespace phalanx
