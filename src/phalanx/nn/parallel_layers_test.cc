@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/nn/embedding.h"
 #include "phalanx/nn/language_model_head.h"
 #include "phalanx/nn/parallel_test_support.h"
@@ -184,6 +185,47 @@ TEST(ParallelLayer, SavesItsShare) {
   EXPECT_EQ(shapes.at("qkv"), (Shape{8, 2, 12 * config.head_size / 2}));
   EXPECT_EQ(shapes.at("fc1 output"), (Shape{8, 2, config.ffn_hidden / 2}));
   EXPECT_EQ(shapes.at("decoder.layers.0.pre_mlp_layernorm.mean"), (Shape{8}));
+}
+
+// Between the start of an input gradient's reduction and the norm that needs it, the weight
+// gradients of the sub-layer's two linears are computed; without overlap, none.
+TEST(ParallelLayer, ReducesWhileWeightGradientsAreComputed) {
+  for (const bool async : {true, false}) {
+    TransformerConfig config = parallel_config();
+    config.tensor = {.rank = 0, .size = 2, .sequence = true, .async_reduce = async};
+    const auto world = make_meta_world(0, 2);
+    const auto backend = make_ref_backend();
+    Arena memory("operands", 8 << 20);
+    Arena workspace("workspace", 1 << 20);
+    Recorder recorder;
+    Context context{.backend = *backend, .workspace = workspace};
+    ops::Operands operands(memory, DType::kF64, context);
+    LayerFixture all;
+    all.shape = {.sequence = 8, .micro_batch = 2, .sequence_shards = 2};
+    all.region = TensorRegion(config.tensor, world.get());
+    const TransformerLayer layer(all.table, 0, 0, config);
+    all.allocate(operands, layer.saved_slots());
+    const auto stream = [&] { return operands.uniform({4, 2, config.hidden}); };
+    const std::vector<Tensor> in = {stream()}, out = {stream()}, dout = {stream()},
+                              din = {stream()};
+    Pass pass = all.pass(context);
+    layer.forward(pass, in, out, all.saved());
+    context.recorder = &recorder;
+    layer.backward(pass, in, dout, din, all.saved(), all.gradients);
+
+    std::vector<int> meanwhile;
+    for (std::size_t m = 0; m < recorder.messages().size(); ++m) {
+      if (recorder.messages()[m].op != "reduce_scatter") continue;
+      int weight_gradients = 0;
+      for (std::size_t i = recorder.ops_before(m); i < recorder.records().size(); ++i) {
+        const std::string_view op = recorder.records()[i].cost.name;
+        if (op == "layer_norm_backward") break;
+        weight_gradients += op == "linear_weight_gradient" ? 1 : 0;
+      }
+      meanwhile.push_back(weight_gradients);
+    }
+    EXPECT_EQ(meanwhile, (async ? std::vector<int>{2, 2} : std::vector<int>{0, 0}));
+  }
 }
 
 // Which gradients are partial sums over the sequence, and which are cut.

@@ -65,9 +65,14 @@ class Recorder {
   void record(int stream, const OpCost& cost, double seconds) {
     records_.push_back({stream, cost, seconds});
   }
-  void record(Message message) { messages_.push_back(std::move(message)); }
+  void record(Message message) {
+    messages_.push_back(std::move(message));
+    ops_before_.push_back(records_.size());
+  }
   const std::vector<Record>& records() const { return records_; }
   const std::vector<Message>& messages() const { return messages_; }
+  // How many operations were enqueued before a message started.
+  std::size_t ops_before(std::size_t message) const { return ops_before_[message]; }
   std::int64_t flops() const {
     std::int64_t sum = 0;
     for (const auto& record : records_) sum += record.cost.flops;
@@ -76,11 +81,13 @@ class Recorder {
   void clear() {
     records_.clear();
     messages_.clear();
+    ops_before_.clear();
   }
 
  private:
   std::vector<Record> records_;
   std::vector<Message> messages_;
+  std::vector<std::size_t> ops_before_;  // by message
 };
 
 }  // namespace phalanx
