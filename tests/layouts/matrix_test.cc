@@ -120,6 +120,30 @@ INSTANTIATE_TEST_SUITE_P(Worlds, LayoutMatrix,
                            return fmt::format("t{}d{}", world.param.tensor, world.param.data);
                          });
 
+// Everything that ranks do for each other at once; what ./test runs under the thread sanitizer, for
+// which the matrix takes too long.
+TEST(LayoutMatrix, FourRanksDoAllTheyCan) {
+  const Layout sharded{.tensor = 2,
+                       .data = 2,
+                       .sequence_parallel = true,
+                       .distributed_optimizer = true,
+                       .overlap = Overlap::kReduceAndGather,
+                       .small_buckets = true,
+                       .recompute = Recompute::kUniform1};
+  const Layout distributed{.tensor = 2,
+                           .data = 2,
+                           .overlap = Overlap::kReduce,
+                           .small_buckets = true,
+                           .recompute = Recompute::kDistributed,
+                           .storage = Storage::kF16ResidualF32};
+  for (const Layout& layout : {sharded, distributed}) {
+    SCOPED_TRACE(name_of(layout));
+    const auto config = legal_config(layout);
+    ASSERT_TRUE(config.has_value());
+    EXPECT_EQ(train(*config, 3).faults, std::vector<std::string>{});
+  }
+}
+
 TEST(LayoutMatrix, HasEveryWorldAndEveryKindOfStorage) {
   std::map<std::pair<int, int>, int> worlds;
   std::map<Storage, int> storages;
