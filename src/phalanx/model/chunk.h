@@ -39,8 +39,7 @@ struct RecomputePlan {
   Method method = Method::kNone;
   std::int64_t num_layers = 1;
   // Ranks of the tensor-parallel group that keep a share of a group's input each, and gather it
-  // again
-  // (--distribute-saved-activations). The input is the same on all of them.
+  // again (--distribute-saved-activations). The input is the same on all of them.
   int input_shards = 1;
 };
 

@@ -157,11 +157,11 @@ void resolve(TrainConfig& config, bool for_training);
 // to inference. Layout, recomputation and batch sizes are put back; resolve() follows.
 void forget_layout(TrainConfig& config);
 
-// Views of a resolved configuration. `vocabulary` is the tokenizer's size, `tensor_rank` the rank's
-// place in its tensor-parallel group.
+// Views of a resolved configuration. `vocabulary` is the tokenizer's size; the model is that of the
+// first rank of a tensor-parallel group, and a Rank puts it in its own place.
 RankGrid rank_grid(const TrainConfig& config);
 std::int64_t data_parallel_size(const TrainConfig& config);
-GptConfig gpt_config(const TrainConfig& config, std::int64_t vocabulary, int tensor_rank = 0);
+GptConfig gpt_config(const TrainConfig& config, std::int64_t vocabulary);
 LossScaler loss_scaler(const TrainConfig& config);
 AdamSettings adam_settings(const TrainConfig& config);
 ParameterSchedule parameter_schedule(const TrainConfig& config);

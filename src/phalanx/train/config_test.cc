@@ -415,11 +415,11 @@ TEST(TrainConfig, BuildsTheModelOfARank) {
     r.sequence_parallel = true;
     r.no_async_tensor_model_parallel_allreduce = true;
   });
-  const GptConfig model = gpt_config(c, 50257, 1);
+  const GptConfig model = gpt_config(c, 50257);
   EXPECT_EQ(model.padded_vocabulary, 50432);
   EXPECT_EQ(model.transformer.dtype, DType::kF16);
   EXPECT_TRUE(model.transformer.fp32_residual);
-  EXPECT_EQ(model.transformer.tensor.rank, 1);
+  EXPECT_EQ(model.transformer.tensor.rank, 0);
   EXPECT_EQ(model.transformer.tensor.size, 2);
   EXPECT_TRUE(model.transformer.tensor.sequence);
   EXPECT_FALSE(model.transformer.tensor.async_reduce);

@@ -32,10 +32,10 @@ RankGrid rank_grid(const TrainConfig& c) {
                    .context = static_cast<int>(c.context_parallel_size),
                    .data = static_cast<int>(data_parallel_size(c)),
                    .pipeline = static_cast<int>(c.pipeline_model_parallel_size)},
-                  c.use_tp_pp_dp_mapping ? "tp-cp-ep-pp-dp" : kDefaultOrder);
+                  c.use_tp_pp_dp_mapping ? kDataOutermostOrder : kDefaultOrder);
 }
 
-GptConfig gpt_config(const TrainConfig& c, std::int64_t vocabulary, int tensor_rank) {
+GptConfig gpt_config(const TrainConfig& c, std::int64_t vocabulary) {
   const auto seed = static_cast<std::uint64_t>(c.seed);
   return {
       .transformer = {.num_layers = c.num_layers,
@@ -56,7 +56,7 @@ GptConfig gpt_config(const TrainConfig& c, std::int64_t vocabulary, int tensor_r
                       .dtype = parameter_dtype(c),
                       .fp32_residual = c.fp32_residual_connection,
                       .recompute_core_attention = c.recompute_granularity == "selective",
-                      .tensor = {.rank = tensor_rank,
+                      .tensor = {.rank = 0,
                                  .size = static_cast<int>(c.tensor_model_parallel_size),
                                  .sequence = c.sequence_parallel,
                                  .async_reduce = !c.no_async_tensor_model_parallel_allreduce},
