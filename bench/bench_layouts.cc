@@ -141,11 +141,13 @@ void run_turn(const Options& o, Layout& layout) {
   const auto products =
       cpu::choose_products(config.matmul_precision, config.bf16, threads).products;
   const RankGrid grid = rank_grid(config);
+  const StepPrograms programs = step_programs(config);
   run_local_ranks(grid.world_size(), {.threads_per_rank = threads}, [&](Communicator& world) {
     const RankCommunicators ranks(grid, world);
-    RankArenas arenas = allocate_arenas(plan_memory(config, model, world.rank(), products));
+    RankArenas arenas =
+        allocate_arenas(plan_memory(config, model, programs, world.rank(), products));
     const auto backend = make_cpu_backend(threads, products);
-    Rank rank(config, model, ranks, *backend, arenas);
+    Rank rank(config, model, programs, ranks, *backend, arenas);
     rank.initialise();
     const auto per_step = num_microbatches(config);
     for (std::int64_t step = 0; step <= o.steps; ++step) {

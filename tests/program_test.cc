@@ -116,8 +116,8 @@ TEST_F(ProgramTest, HelpAndVersion) {
   EXPECT_EQ(run("--help").status, 0);
   EXPECT_EQ(run("").status, 64);
   for (const char* command :
-       {"pretrain", "plan", "generate", "preprocess-data", "train-tokenizer", "tokenize",
-        "dataset info", "checkpoint info", "import llmc", "version"}) {
+       {"pretrain", "plan", "schedule", "grid", "generate", "preprocess-data", "train-tokenizer",
+        "tokenize", "dataset info", "checkpoint info", "import llmc", "version"}) {
     const Output output = run(std::string(command) + " --help");
     EXPECT_EQ(output.status, 0) << command;
     EXPECT_NE(output.out.find("--help"), std::string::npos) << command;
@@ -200,8 +200,11 @@ TEST_F(ProgramTest, BadLayoutsNameTheFlags) {
                "--tensor-model-parallel-size 2");
   expect_error(words + "--nproc 4 --tensor-model-parallel-size 4", 78, "--num-attention-heads 2");
   expect_error(words + "--nproc 2 --global-batch-size 6", 78, "--global-batch-size 6");
-  expect_error(words + "--nproc 2 --pipeline-model-parallel-size 2", 78,
+  expect_error(words + "--nproc 3 --pipeline-model-parallel-size 2", 78,
                "--pipeline-model-parallel-size 2");
+  expect_error(words + "--nproc 4 --pipeline-model-parallel-size 4", 78, "--num-layers 2");
+  expect_error(words + "--nproc 2 --pipeline-model-parallel-size 2 --pipeline-schedule pipedream",
+               78, "--clip-grad");
   expect_error(words +
                    "--nproc 2 --seq-length 31 --tensor-model-parallel-size 2 "
                    "--sequence-parallel",

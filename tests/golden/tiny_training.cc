@@ -78,8 +78,7 @@ double TinyTraining::step(const Settings& settings, std::span<const TinyBatch> b
                 {.shape = run_.shape,
                  .region = {},
                  .training = true,
-                 .loss = {.loss_scale = loss_scale_, .factor = 1.0 / rows},
-                 .sums = sums_},
+                 .loss = {.loss_scale = loss_scale_, .factor = 1.0 / rows}},
                 *this, hooks_);
   return ref::read_scalar(sums_.sum) / ref::read_scalar(sums_.count);
 }
@@ -133,7 +132,7 @@ const nn::Batch& TinyTraining::loaded(int /*microbatch*/) { return batch_; }
 
 void TinyTraining::reduce_gradients(int /*chunk*/) { gradients_.join_tied_embedding(context_); }
 
-void TinyTraining::optimizer_step() {
+void TinyTraining::optimizer_step(int /*version*/) {
   optimizer_.step(context_,
                   {.lr = settings_.lr,
                    .weight_decay = settings_.weight_decay,

@@ -54,7 +54,9 @@ class TinyTraining final : private StepServices {
   const nn::Batch& load(int microbatch) override;
   const nn::Batch& loaded(int microbatch) override;
   void reduce_gradients(int chunk) override;
-  void optimizer_step() override;
+  nn::LossSums losses(int /*microbatch*/) override { return sums_; }
+  void optimizer_step(int version) override;
+  void gather_parameters() override {}
 
   TinyRun run_;
   Arena memory_, saved_, workspace_;

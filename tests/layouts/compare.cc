@@ -84,6 +84,7 @@ constexpr std::size_t kHeadSize = 8;
 }  // namespace
 
 std::string first_difference(const TrainingResult& a, const TrainingResult& b) {
+  if (a.skipped != b.skipped) return "steps that were skipped";
   for (const std::string& found :
        {difference("initial weight", a.initial_weights, b.initial_weights),
         difference("gradient", a.first_gradients, b.first_gradients),

@@ -71,6 +71,14 @@ float element(const Tensor& tensor, std::int64_t index) {
       element_as_double(tensor.dtype, tensor.data() + index * size_of(tensor.dtype)));
 }
 
+bool agree(const StepResult& a, const StepResult& b) {
+  const auto same = [](double x, double y) {
+    return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
+  };
+  return same(a.loss, b.loss) && same(a.grad_norm, b.grad_norm) && same(a.tokens, b.tokens) &&
+         a.skipped == b.skipped;
+}
+
 // Faults of all ranks.
 class Faults {
  public:
@@ -164,10 +172,11 @@ class Training {
         steps_(steps),
         grid_(rank_grid(config)),
         model_(gpt_config(config, kVocabulary)),
+        programs_(step_programs(config)),
         results_(static_cast<std::size_t>(grid_.world_size())),
         measured_(results_.size()) {
     for (int rank = 0; rank < grid_.world_size(); ++rank) {
-      plans_.push_back(plan_memory(config, model_, rank, kProducts));
+      plans_.push_back(plan_memory(config, model_, programs_, rank, kProducts));
     }
   }
 
@@ -187,6 +196,7 @@ class Training {
   int steps_;
   RankGrid grid_;
   GptConfig model_;
+  StepPrograms programs_;
   std::vector<MemoryPlan> plans_;
   std::vector<std::vector<StepResult>> results_;  // by rank, by step
   std::vector<MeasuredStep> measured_;
@@ -201,7 +211,7 @@ void Training::run_rank(Communicator& world) {
   const RankCommunicators ranks(grid_, world);
   RankArenas arenas = allocate_arenas(plans_[me]);
   const auto backend = make_cpu_backend(1, kProducts);
-  Rank rank(config_, model_, ranks, *backend, arenas);
+  Rank rank(config_, model_, programs_, ranks, *backend, arenas);
   rank.initialise();
   const ParameterStore& parameters = rank.parameters();
   const nn::ParamTable& table = rank.table();
@@ -270,11 +280,9 @@ TrainingResult Training::result() {
     const StepResult& first = results_[0][s];
     result.losses.push_back(first.loss);
     result.grad_norms.push_back(first.grad_norm);
+    result.skipped.push_back(first.skipped);
     for (const auto& results : results_) {
-      const StepResult& other = results[s];
-      if (other.skipped) faults_.add(fmt::format("step {} was skipped", step + 1));
-      if (other.loss != first.loss || other.grad_norm != first.grad_norm ||
-          other.tokens != first.tokens) {
+      if (!agree(results[s], first)) {
         faults_.add(fmt::format("step {}: ranks disagree about loss or norm", step + 1));
       }
     }

@@ -23,6 +23,7 @@ struct MeasuredStep {
 
 struct TrainingResult {
   std::vector<double> losses, grad_norms;  // by step
+  std::vector<bool> skipped;               // likewise: a gradient was not finite
   GlobalValues initial_weights;
   GlobalValues first_gradients;  // of step 1: sums, before the factor that makes them an average
   GlobalValues weights;          // at the end, in full precision
@@ -30,7 +31,7 @@ struct TrainingResult {
   GlobalValues exp_avg, exp_avg_sq;
   std::vector<MeasuredStep> measured;  // by rank
   // What must not be: ranks that disagree about a number all have, elements that nobody has,
-  // padding that is not zero, skipped steps.
+  // padding that is not zero.
   std::vector<std::string> faults;
 };
 

@@ -9,48 +9,143 @@
 
 #include "pairwise.h"
 #include "phalanx/base/error.h"
+#include "phalanx/train/step_programs.h"
 
 namespace phalanx {
 namespace {
 
-constexpr std::array<std::pair<int, int>, 9> kWorlds = {
+constexpr int kMostRanks = 8;
+
+// Tensor- and data-parallel ranks: of layouts without a pipeline, and of each stage of those with
+// one.
+using Replicas = std::pair<int, int>;
+constexpr std::array<Replicas, 9> kReplicas = {
     {{1, 1}, {1, 2}, {1, 4}, {1, 8}, {2, 1}, {2, 2}, {2, 4}, {4, 1}, {4, 2}}};
+constexpr std::array<Replicas, 6> kStageReplicas = {
+    {{1, 1}, {1, 2}, {1, 4}, {2, 1}, {2, 2}, {4, 1}}};
+constexpr std::array<int, 4> kPipelines = {2, 3, 4, 8};
 
-// The axes, those of the ranks first.
-const std::vector<int> kRankAxes = {static_cast<int>(kWorlds.size()), 2, 2, 3, 2, 6, 2};
-const std::vector<int> kModelAxes = {2, 2, 5, 2, 2};
+// One of each family, and how many chunks of a rank it has.
+using PipelineKind = std::pair<const char*, int>;
+constexpr std::array<PipelineKind, 10> kPipelineKinds = {{{"1f1b", 1},
+                                                          {"gpipe", 1},
+                                                          {"eager-1f1b", 1},
+                                                          {"zb-h1", 1},
+                                                          {"interleaved", 2},
+                                                          {"zb-interleaved", 2},
+                                                          {"looped-bfs", 2},
+                                                          {"zb-v", 2},
+                                                          {"dualpipe-v", 2},
+                                                          {"hanayo", 2}}};
+// Numbers of layers that numbers of stages divide, and that they do not.
+constexpr std::array<int, 4> kEvenLayers = {4, 6, 8, 16};
+constexpr std::array<int, 4> kUnevenLayers = {3, 5, 9, 17};
 
-void set_ranks(Layout& layout, const int* value) {
-  std::tie(layout.tensor, layout.data) = kWorlds[static_cast<std::size_t>(value[0])];
-  layout.sequence_parallel = value[1] != 0;
-  layout.distributed_optimizer = value[2] != 0;
-  layout.overlap = static_cast<Overlap>(value[3]);
-  layout.small_buckets = value[4] != 0;
-  layout.recompute = static_cast<Recompute>(value[5]);
-  layout.async_reduce = value[6] == 0;
+// The axes: ranks without a pipeline or with one, what they do, and the model.
+const std::vector<int> kFlatAxes = {static_cast<int>(kReplicas.size())};
+const std::vector<int> kPipelineAxes = {static_cast<int>(kStageReplicas.size()),
+                                        static_cast<int>(kPipelines.size()),
+                                        static_cast<int>(kPipelineKinds.size())};
+const std::vector<int> kFeatureAxes = {2, 2, 3, 2, 6, 2};
+const std::vector<int> kModelAxes = {2, 2, 2, 5, 2, 2};
+
+template <typename Values>
+auto at(const Values& values, int index) {
+  return values[static_cast<std::size_t>(index)];
+}
+
+void set_flat(Layout& layout, const int* value) {
+  std::tie(layout.tensor, layout.data) = at(kReplicas, value[0]);
+}
+
+void set_pipeline(Layout& layout, const int* value) {
+  std::tie(layout.tensor, layout.data) = at(kStageReplicas, value[0]);
+  layout.pipeline = at(kPipelines, value[1]);
+  std::tie(layout.schedule, layout.chunks) = at(kPipelineKinds, value[2]);
+}
+
+void set_features(Layout& layout, const int* value) {
+  layout.sequence_parallel = value[0] != 0;
+  layout.distributed_optimizer = value[1] != 0;
+  layout.overlap = static_cast<Overlap>(value[2]);
+  layout.small_buckets = value[3] != 0;
+  layout.recompute = static_cast<Recompute>(value[4]);
+  layout.async_reduce = value[5] == 0;
+}
+
+// The fewest layers of which each stage has one.
+int fewest_layers(int stages, bool even) {
+  for (const int layers : even ? kEvenLayers : kUnevenLayers) {
+    if (layers >= stages && (stages == 1 || (layers % stages == 0) == even)) return layers;
+  }
+  PHALANX_CHECK(false, "no number of layers for {} stages", stages);
+  return 0;
 }
 
 void set_model(Layout& layout, const int* value) {
-  layout.micro_batch = 1 + value[0];
-  layout.fused_attention = value[1] == 0;
-  layout.storage = static_cast<Storage>(value[2]);
-  layout.tied = value[3] == 0;
-  layout.mean_of_means = value[4] != 0;
+  layout.layers = fewest_layers(layout.pipeline * std::max(layout.chunks, 1), value[0] != 0);
+  layout.micro_batch = 1 + value[1];
+  layout.fused_attention = value[2] == 0;
+  layout.storage = static_cast<Storage>(value[3]);
+  layout.tied = value[4] == 0;
+  layout.mean_of_means = value[5] != 0;
 }
 
-std::vector<Layout> nightly_layouts() {
-  const IsLegal any = [](const Combination&) { return true; };
-  const auto models = pairwise_cover(kModelAxes, any);
-  std::vector<Layout> layouts;
-  std::size_t next = 0;
-  const auto visit = [&](const Combination& ranks) {
+// Layouts of a kind, with the axes of their ranks.
+struct Family {
+  const std::vector<int>& ranks;
+  void (*set_ranks)(Layout& layout, const int* value);
+  std::size_t nightly_features;  // of which the product is taken at night
+
+  // The axes of ranks, features and the model, from one of them to another.
+  std::vector<int> axes(std::size_t begin, std::size_t end) const {
+    std::vector<int> all = ranks;
+    all.insert(all.end(), kFeatureAxes.begin(), kFeatureAxes.end());
+    all.insert(all.end(), kModelAxes.begin(), kModelAxes.end());
+    return {all.begin() + static_cast<std::ptrdiff_t>(begin),
+            all.begin() + static_cast<std::ptrdiff_t>(end)};
+  }
+  std::size_t num_axes() const { return ranks.size() + kFeatureAxes.size() + kModelAxes.size(); }
+  std::size_t num_nightly_axes() const { return ranks.size() + nightly_features; }
+
+  Layout layout_of(const Combination& values) const {
     Layout layout;
-    set_ranks(layout, ranks.data());
-    set_model(layout, models[next++ % models.size()].data());
-    if (legal_config(layout)) layouts.push_back(layout);
+    set_ranks(layout, values.data());
+    set_features(layout, values.data() + ranks.size());
+    set_model(layout, values.data() + ranks.size() + kFeatureAxes.size());
+    return layout;
+  }
+};
+// With a pipeline the product of everything would take a day.
+const std::array<Family, 2> kFamilies = {
+    {{kFlatAxes, set_flat, kFeatureAxes.size()}, {kPipelineAxes, set_pipeline, 3}}};
+
+void add_nightly_layouts(const Family& family, std::vector<Layout>& layouts) {
+  const IsLegal any = [](const Combination&) { return true; };
+  const auto rests = pairwise_cover(family.axes(family.num_nightly_axes(), family.num_axes()), any);
+  std::size_t next = 0;
+  const auto visit = [&](const Combination& product) {
+    // The next rest that makes it legal.
+    for (std::size_t tried = 0; tried < rests.size(); ++tried) {
+      const Combination& rest = rests[next++ % rests.size()];
+      Combination values = product;
+      values.insert(values.end(), rest.begin(), rest.end());
+      const Layout layout = family.layout_of(values);
+      if (!legal_config(layout)) continue;
+      layouts.push_back(layout);
+      return;
+    }
   };
-  for_product(kRankAxes, any, visit);
-  return layouts;
+  for_product(family.axes(0, family.num_nightly_axes()), any, visit);
+}
+
+void add_covering_layouts(const Family& family, std::vector<Layout>& layouts) {
+  const auto is_legal = [&](const Combination& values) {
+    return legal_config(family.layout_of(values)).has_value();
+  };
+  for (const auto& values : pairwise_cover(family.axes(0, family.num_axes()), is_legal)) {
+    layouts.push_back(family.layout_of(values));
+  }
 }
 
 void set_recomputation(Recompute recompute, TrainConfig& c) {
@@ -73,17 +168,21 @@ std::string name_of(const Layout& l) {
       "", " selective", " uniform1", " uniform2", " block2", " distributed"};
   static constexpr std::array<const char*, 5> kStorages = {"fp32", "bf16", "bf16+fp32-residual",
                                                            "fp16", "fp16+fp32-residual"};
+  const std::string pipeline =
+      l.pipeline == 1 ? "" : fmt::format(" p{} {} v{}", l.pipeline, l.schedule, l.chunks);
   return fmt::format(
-      "t{}{} d{}{}{}{}{}{} b{} {} {} {}{}", l.tensor, l.sequence_parallel ? " sp" : "", l.data,
-      l.distributed_optimizer ? " zero1" : "", kOverlaps[static_cast<std::size_t>(l.overlap)],
-      l.small_buckets ? " small-buckets" : "", kRecomputes[static_cast<std::size_t>(l.recompute)],
-      l.async_reduce ? "" : " no-async", l.micro_batch, l.fused_attention ? "fused" : "unfused",
+      "t{}{}{} d{}{}{}{}{}{} L{} b{} {} {} {}{}", l.tensor, l.sequence_parallel ? " sp" : "",
+      pipeline, l.data, l.distributed_optimizer ? " zero1" : "",
+      kOverlaps[static_cast<std::size_t>(l.overlap)], l.small_buckets ? " small-buckets" : "",
+      kRecomputes[static_cast<std::size_t>(l.recompute)], l.async_reduce ? "" : " no-async",
+      l.layers, l.micro_batch, l.fused_attention ? "fused" : "unfused",
       kStorages[static_cast<std::size_t>(l.storage)], l.tied ? "tied" : "untied",
       l.mean_of_means ? " mean-of-means" : "");
 }
 
 Layout on_one_rank(const Layout& layout) {
-  return {.micro_batch = layout.micro_batch,
+  return {.layers = layout.layers,
+          .micro_batch = layout.micro_batch,
           .fused_attention = layout.fused_attention,
           .storage = layout.storage,
           .tied = layout.tied,
@@ -100,7 +199,7 @@ Layout without_bitwise_features(const Layout& layout) {
 
 TrainConfig config_of(const Layout& layout) {
   TrainConfig c;
-  c.num_layers = 3;
+  c.num_layers = layout.layers;
   c.hidden_size = 32;
   c.ffn_hidden_size = 96;
   c.num_attention_heads = 4;
@@ -122,7 +221,10 @@ TrainConfig config_of(const Layout& layout) {
       layout.storage == Storage::kBF16ResidualF32 || layout.storage == Storage::kF16ResidualF32;
   if (c.fp16) c.loss_scale = 1024.0;
 
-  c.world_size = std::int64_t{layout.tensor} * layout.data;
+  c.world_size = std::int64_t{layout.tensor} * layout.data * layout.pipeline;
+  c.pipeline_model_parallel_size = layout.pipeline;
+  c.pipeline_schedule = layout.schedule;
+  c.num_virtual_stages_per_pipeline_rank = layout.chunks;
   c.tensor_model_parallel_size = layout.tensor;
   c.sequence_parallel = layout.sequence_parallel;
   c.no_async_tensor_model_parallel_allreduce = !layout.async_reduce;
@@ -135,11 +237,13 @@ TrainConfig config_of(const Layout& layout) {
 }
 
 std::optional<TrainConfig> legal_config(const Layout& layout) {
+  if (layout.tensor * layout.data * layout.pipeline > kMostRanks) return {};
   // What means nothing on one rank of a group is not a layout of its own.
   if (layout.tensor == 1 && (layout.sequence_parallel || !layout.async_reduce)) return {};
   TrainConfig config = config_of(layout);
   try {
     resolve(config, false);
+    if (layout.pipeline > 1) step_programs(config);
   } catch (const ConfigError&) {
     return {};
   }
@@ -147,24 +251,18 @@ std::optional<TrainConfig> legal_config(const Layout& layout) {
 }
 
 std::vector<Layout> covering_layouts() {
-  std::vector<int> axes = kRankAxes;
-  axes.insert(axes.end(), kModelAxes.begin(), kModelAxes.end());
-  const auto layout_of = [](const Combination& values) {
-    Layout layout;
-    set_ranks(layout, values.data());
-    set_model(layout, values.data() + kRankAxes.size());
-    return layout;
-  };
   std::vector<Layout> layouts;
-  const auto is_legal = [&](const Combination& values) {
-    return legal_config(layout_of(values)).has_value();
-  };
-  for (const auto& values : pairwise_cover(axes, is_legal)) layouts.push_back(layout_of(values));
+  for (const Family& family : kFamilies) add_covering_layouts(family, layouts);
   return layouts;
 }
 
 std::vector<Layout> layouts_of_world(int tensor, int data, bool nightly) {
-  std::vector<Layout> layouts = nightly ? nightly_layouts() : covering_layouts();
+  std::vector<Layout> layouts;
+  if (nightly) {
+    for (const Family& family : kFamilies) add_nightly_layouts(family, layouts);
+  } else {
+    layouts = covering_layouts();
+  }
   std::erase_if(layouts, [&](const Layout& layout) {
     return layout.tensor != tensor || layout.data != data;
   });

@@ -24,6 +24,9 @@ struct Layout {
   // Over ranks.
   int tensor = 1;
   int data = 1;
+  int pipeline = 1;
+  std::string schedule = {};  // empty: the default
+  int chunks = 0;             // of a rank; 0: as the schedule wants
   bool sequence_parallel = false;
   bool distributed_optimizer = false;
   Overlap overlap = Overlap::kNone;
@@ -31,6 +34,7 @@ struct Layout {
   Recompute recompute = Recompute::kNone;
   bool async_reduce = true;
   // The model and its batches: what the run on one rank has too.
+  int layers = 3;
   int micro_batch = 1;
   bool fused_attention = true;
   Storage storage = Storage::kF32;
@@ -55,8 +59,9 @@ TrainConfig config_of(const Layout& layout);
 // Resolved; nothing where resolve() refuses the combination or turns a part of it off.
 std::optional<TrainConfig> legal_config(const Layout& layout);
 
-// Layouts of one world: a pairwise covering set of everything, or, at night, the product of what is
-// laid out over ranks, each with the next of the models.
+// Layouts of this many tensor- and data-parallel ranks, with and without a pipeline, of up to eight
+// ranks together: pairwise covering sets of everything, or, at night, products of what is laid out
+// over ranks, each with the next of the models.
 std::vector<Layout> layouts_of_world(int tensor, int data, bool nightly);
 // What layouts_of_world() chooses from by day.
 std::vector<Layout> covering_layouts();

@@ -7,6 +7,10 @@
 #include <cstdlib>
 #include <map>
 #include <ostream>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
 
 #include "compare.h"
 #include "message_formulas.h"
@@ -106,8 +110,11 @@ TEST_P(LayoutMatrix, TrainsAsOneRankDoes) {
     const auto config = legal_config(layout);
     const TrainingResult result = train(*config);
     EXPECT_EQ(result.faults, std::vector<std::string>{});
+    EXPECT_EQ(result.skipped, std::vector<bool>(kTrainingSteps, false));
     expect_messages(result, *config);
     EXPECT_EQ(first_difference(result, trainings.of(without_bitwise_features(layout))), "");
+    // The bits of no pipeline: how near these are is the flat layouts' business.
+    if (layout.pipeline > 1) continue;
     expect_close(result, trainings.of(on_one_rank(layout)), layout.storage);
   }
 }
@@ -136,7 +143,24 @@ TEST(LayoutMatrix, FourRanksDoAllTheyCan) {
                            .small_buckets = true,
                            .recompute = Recompute::kDistributed,
                            .storage = Storage::kF16ResidualF32};
-  for (const Layout& layout : {sharded, distributed}) {
+  const Layout interleaved{.data = 2,
+                           .pipeline = 2,
+                           .schedule = "interleaved",
+                           .chunks = 2,
+                           .distributed_optimizer = true,
+                           .overlap = Overlap::kReduceAndGather,
+                           .small_buckets = true,
+                           .layers = 5,
+                           .storage = Storage::kBF16};
+  const Layout wave{.tensor = 2,
+                    .pipeline = 2,
+                    .schedule = "zb-v",
+                    .chunks = 2,
+                    .sequence_parallel = true,
+                    .recompute = Recompute::kUniform1,
+                    .layers = 4,
+                    .storage = Storage::kF16};
+  for (const Layout& layout : {sharded, distributed, interleaved, wave}) {
     SCOPED_TRACE(name_of(layout));
     const auto config = legal_config(layout);
     ASSERT_TRUE(config.has_value());
@@ -144,29 +168,38 @@ TEST(LayoutMatrix, FourRanksDoAllTheyCan) {
   }
 }
 
-TEST(LayoutMatrix, HasEveryWorldAndEveryKindOfStorage) {
-  std::map<std::pair<int, int>, int> worlds;
+TEST(LayoutMatrix, HasEveryWorldScheduleAndKindOfStorage) {
+  std::set<std::tuple<int, int, int>> worlds;
+  std::set<std::pair<std::string, int>> schedules;  // with the number of stages
+  std::set<std::pair<std::string, bool>> even;      // and with whether it divides the layers
   std::map<Storage, int> storages;
   for (const Layout& layout : covering_layouts()) {
-    ++worlds[{layout.tensor, layout.data}];
+    worlds.insert({layout.tensor, layout.pipeline, layout.data});
     ++storages[layout.storage];
+    if (layout.pipeline == 1) continue;
+    schedules.insert({layout.schedule, layout.pipeline});
+    even.insert({layout.schedule, layout.layers % (layout.pipeline * layout.chunks) == 0});
   }
-  EXPECT_EQ(worlds.size(), 9U);
+  EXPECT_EQ(worlds.size(), 9U + 13U);
+  EXPECT_EQ(schedules.size(), 10U * 4U);
+  EXPECT_EQ(even.size(), 10U * 2U);
   EXPECT_EQ(storages.size(), 5U);
 }
 
-// A run plans once for each place in the tensor-parallel group.
+// A run plans once for each place in the model: tensor-parallel rank and stage.
 TEST(LayoutMatrix, RanksThatDifferInDataAloneHaveOnePlan) {
   for (const Layout& layout : covering_layouts()) {
     SCOPED_TRACE(name_of(layout));
     const auto config = legal_config(layout);
     const GptConfig model = gpt_config(*config, kVocabulary);
+    const StepPrograms programs = step_programs(*config);
     const auto plan = [&](int rank) {
-      return plan_memory(*config, model, rank, cpu::ProductPrecision::kFp32);
+      return plan_memory(*config, model, programs, rank, cpu::ProductPrecision::kFp32);
     };
     const RankGrid grid = rank_grid(*config);
     for (int rank = 0; rank < grid.world_size(); ++rank) {
-      const int first = grid.rank_of({.tensor = grid.coordinates(rank).tensor});
+      const int first = grid.rank_of(
+          {.tensor = grid.coordinates(rank).tensor, .pipeline = grid.coordinates(rank).pipeline});
       EXPECT_TRUE(plan(rank) == plan(first)) << "rank " << rank;
     }
   }

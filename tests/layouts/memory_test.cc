@@ -3,12 +3,14 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "activation_formulas.h"
 #include "message_formulas.h"
 #include "phalanx/base/file.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/pipeline/simulator.h"
 #include "phalanx/train/memory_plan.h"
 
 namespace phalanx {
@@ -74,7 +76,8 @@ TEST(ActivationMemory, AMicrobatchIsItsLayersAndTheHead) {
     // The final norm's input and statistics, the gradient of the logits.
     const std::int64_t head =
         (2 * rows * c.h + 8 * rows) / shards + 2 * rows * model.padded_vocabulary / c.t;
-    EXPECT_EQ(plan_memory(config, model, 0, cpu::ProductPrecision::kFp32).saved_per_microbatch,
+    EXPECT_EQ(plan_memory(config, model, step_programs(config), 0, cpu::ProductPrecision::kFp32)
+                  .saved_per_microbatch.front(),
               2 * saved_bytes(c) + head);
   }
 }
@@ -105,7 +108,8 @@ TrainConfig config_of(const StateCase& c, bool tied) {
 constexpr std::int64_t kStateVocabulary = 500;
 
 MemoryPlan planned(const TrainConfig& config) {
-  return plan_memory(config, gpt_config(config, kStateVocabulary), 0, cpu::ProductPrecision::kFp32);
+  return plan_memory(config, gpt_config(config, kStateVocabulary), step_programs(config), 0,
+                     cpu::ProductPrecision::kFp32);
 }
 
 std::int64_t allocated(std::int64_t bytes) { return round_up(bytes, kArenaAlignment); }
@@ -159,6 +163,121 @@ TEST(ModelStateMemory, SequenceParallelismHasABufferForItsGradientSum) {
   EXPECT_EQ(planned(config).communication, allocated(4 * (6 * 96 * 3 + 2 * 96)));
   config.sequence_parallel = false;
   EXPECT_EQ(planned(config).communication, 0);
+}
+
+// Pipelines -------------------------------------------------------------------------------------
+
+struct PipelineCase {
+  const char* schedule;
+  std::int64_t pipeline = 4;
+  std::int64_t microbatches = 8;
+  std::int64_t chunks = 0;
+};
+
+TrainConfig config_of(const PipelineCase& c) {
+  TrainConfig config = config_of(StateCase{}, true);
+  config.num_layers = 24;
+  config.world_size = c.pipeline;
+  config.pipeline_model_parallel_size = c.pipeline;
+  config.pipeline_schedule = c.schedule;
+  config.num_virtual_stages_per_pipeline_rank = c.chunks;
+  config.global_batch_size = c.microbatches;
+  resolve(config, false);
+  return config;
+}
+
+std::vector<MemoryPlan> plans_by_rank(const TrainConfig& config, const StepPrograms& programs) {
+  std::vector<MemoryPlan> plans;
+  for (int rank = 0; rank < config.world_size; ++rank) {
+    plans.push_back(plan_memory(config, gpt_config(config, kStateVocabulary), programs, rank,
+                                cpu::ProductPrecision::kFp32));
+  }
+  return plans;
+}
+
+// What a weight gradient that is computed alone waits with, over what its forward pass left: inputs
+// of layers and gradients of their outputs.
+double share_kept_for_weight_gradients(const TrainConfig& config) {
+  nn::ParamTable table;
+  const Chunk layers = build_gpt_chunk(
+      gpt_config(config, kStateVocabulary),
+      {.first_layer = 0, .num_layers = 2, .embedding = false, .head = false}, table);
+  const nn::BatchShape shape{.sequence = config.seq_length, .micro_batch = config.micro_batch_size};
+  double before = 0.0, behind = 0.0;  // the pass that makes the input gradient
+  for (const SavedBlock& block : layers.saved_blocks(shape, false)) {
+    const auto bytes = static_cast<double>(block.bytes());
+    const bool waits = block.last.pass == nn::PassKind::kBackwardWeight;
+    if (block.born.pass == nn::PassKind::kForward && block.last.pass != nn::PassKind::kForward) {
+      before += bytes;
+    }
+    if (waits && block.born.pass != nn::PassKind::kBackwardWeight) behind += bytes;
+  }
+  return behind / before;
+}
+
+// What is beside whole microbatches - of the pass in progress, of messages - is less than one.
+TEST(PipelineMemory, IsThePeakOfTheSimulatedSchedule) {
+  for (const PipelineCase& c :
+       {PipelineCase{"1f1b"}, PipelineCase{"1f1b", 4, 2}, PipelineCase{"gpipe"},
+        PipelineCase{"eager-1f1b"}, PipelineCase{"interleaved", 4, 8, 2},
+        PipelineCase{"interleaved", 4, 8, 3}, PipelineCase{"looped-bfs", 4, 8, 2},
+        PipelineCase{"hanayo", 4, 8, 2}, PipelineCase{"dualpipe-v"}, PipelineCase{"zb-h1"},
+        PipelineCase{"zb-h2", 4, 12}, PipelineCase{"zb-v"},
+        PipelineCase{"zb-interleaved", 4, 8, 2}}) {
+    const TrainConfig config = config_of(c);
+    const StepPrograms programs = step_programs(config);
+    const auto peaks =
+        peak_activations(programs.training.at(1).schedule, share_kept_for_weight_gradients(config));
+    const auto plans = plans_by_rank(config, programs);
+    // Of a chunk: with embedding or head it is more than layers alone.
+    std::vector<std::int64_t> chunks;
+    for (const MemoryPlan& plan : plans) {
+      chunks.insert(chunks.end(), plan.saved_per_microbatch.begin(),
+                    plan.saved_per_microbatch.end());
+    }
+    const auto [least, most] = std::ranges::minmax(chunks);
+    for (std::size_t rank = 0; rank < plans.size(); ++rank) {
+      const MemoryPlan& plan = plans[rank];
+      SCOPED_TRACE(fmt::format("{} m{} v{} rank {}: {} bytes, {} x {}", c.schedule, c.microbatches,
+                               c.chunks, rank, plan.saved, peaks[rank],
+                               plan.saved_per_microbatch.front()));
+      EXPECT_GE(static_cast<double>(plan.saved), peaks[rank] * static_cast<double>(least));
+      EXPECT_LT(static_cast<double>(plan.saved), (peaks[rank] + 1) * static_cast<double>(most));
+    }
+  }
+}
+
+TEST(PipelineMemory, OneForwardOneBackwardHoldsAMicrobatchForEachStageFromItsOwnOn) {
+  for (const std::int64_t microbatches : {2, 3, 8}) {
+    const TrainConfig config = config_of(PipelineCase{"1f1b", 4, microbatches});
+    const auto plans = plans_by_rank(config, step_programs(config));
+    for (std::int64_t rank = 0; rank < 4; ++rank) {
+      SCOPED_TRACE(fmt::format("rank {} of 4, {} microbatches", rank, microbatches));
+      const MemoryPlan& plan = plans[static_cast<std::size_t>(rank)];
+      EXPECT_EQ(plan.saved / plan.saved_per_microbatch.front(), std::min(4 - rank, microbatches));
+      EXPECT_EQ(plan.microbatches_in_flight.front(), std::min(4 - rank, microbatches));
+    }
+  }
+}
+
+// Each stage has its layers' parameters, the first and the last a word table too.
+TEST(PipelineMemory, StagesShareTheModelState) {
+  for (const bool tied : {true, false}) {
+    TrainConfig config = config_of(PipelineCase{"1f1b"});
+    config.untie_embeddings_and_output_weights = !tied;
+    const auto plans = plans_by_rank(config, step_programs(config));
+    std::int64_t parameters = 0;
+    for (std::size_t rank = 0; rank < plans.size(); ++rank) {
+      const FlatSizes flat = flat_sizes(config, kStateVocabulary, static_cast<int>(rank));
+      EXPECT_EQ(plans[rank].parameters, allocated(4 * flat.elements)) << rank;
+      EXPECT_EQ(plans[rank].optimizer, 2 * allocated(4 * flat.elements)) << rank;
+      parameters += plans[rank].model_parameters;
+    }
+    config.pipeline_model_parallel_size = 1;
+    config.world_size = 1;
+    const std::int64_t copies = tied ? kStateVocabulary * config.hidden_size : 0;
+    EXPECT_EQ(parameters, planned(config).model_parameters + copies);
+  }
 }
 
 // docs/memory.md --------------------------------------------------------------------------------

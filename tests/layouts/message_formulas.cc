@@ -3,9 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/pipeline/schedule.h"
 #include "phalanx/tensor/recorder.h"
 
 namespace phalanx {
@@ -17,12 +19,55 @@ constexpr std::int64_t kLogitRows = 256;  // at a time
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Local sizes of all parameters, in order.
+Placement placement_of(const TrainConfig& c) {
+  return schedule_kind(c.pipeline_schedule).placement(schedule_request(c, num_microbatches(c)));
+}
+
+// What a chunk of a rank is of the model.
+struct ChunkPart {
+  std::int64_t first_layer = 0, layers = 0;
+  bool embedding = false, head = false;
+  int before = 0, behind = 0;  // the pipeline ranks with the neighbouring stages; -1: there is none
+};
+
+std::vector<ChunkPart> chunks_of(const TrainConfig& c, int pipeline_rank) {
+  const Placement placement = placement_of(c);
+  const std::vector<std::int64_t> layers = stage_layers(c, placement);
+  std::vector<ChunkPart> parts;
+  for (int chunk = 0; chunk < placement.chunks(); ++chunk) {
+    const int stage = placement.stage(pipeline_rank, chunk);
+    const bool embedding = stage == 0, head = stage == placement.stages() - 1;
+    parts.push_back(
+        {.first_layer = std::accumulate(layers.begin(), layers.begin() + stage, std::int64_t{0}),
+         .layers = layers[static_cast<std::size_t>(stage)],
+         .embedding = embedding,
+         .head = head,
+         .before = embedding ? -1 : placement.rank(stage - 1),
+         .behind = head ? -1 : placement.rank(stage + 1)});
+  }
+  return parts;
+}
+
+// Whether embedding and head are tied over two ranks of a pipeline.
+bool has_copies(const TrainConfig& c) {
+  const Placement placement = placement_of(c);
+  return !c.untie_embeddings_and_output_weights &&
+         placement.rank(0) != placement.rank(placement.stages() - 1);
+}
+
+std::int64_t word_table_size(const TrainConfig& c, std::int64_t vocabulary) {
+  const std::int64_t t = c.tensor_model_parallel_size;
+  return round_up(vocabulary, c.make_vocab_size_divisible_by * t) / t * c.hidden_size;
+}
+
+constexpr std::int64_t kLayerParameters = 12;
+
+// Local sizes of all parameters of the model, in order.
 std::vector<std::int64_t> parameter_sizes(const TrainConfig& c, std::int64_t vocabulary) {
   const std::int64_t t = c.tensor_model_parallel_size;
   const std::int64_t h = c.hidden_size;
   const std::int64_t f = c.ffn_hidden_size;
-  const std::int64_t table = round_up(vocabulary, c.make_vocab_size_divisible_by * t) / t * h;
+  const std::int64_t table = word_table_size(c, vocabulary);
   std::vector<std::int64_t> sizes = {table, c.max_position_embeddings * h};
   for (std::int64_t layer = 0; layer < c.num_layers; ++layer) {
     sizes.insert(sizes.end(), {h, h, 3 * h * h / t, 3 * h / t, h * h / t, h, h, h, f * h / t, f / t,
@@ -31,6 +76,26 @@ std::vector<std::int64_t> parameter_sizes(const TrainConfig& c, std::int64_t voc
   sizes.insert(sizes.end(), {h, h});
   if (c.untie_embeddings_and_output_weights) sizes.push_back(table);
   return sizes;
+}
+
+// A parameter of a chunk: its number among those of the model.
+struct ChunkParameter {
+  std::size_t number = 0;
+  bool is_copy = false;  // of a word table that another rank has
+};
+
+std::vector<ChunkParameter> parameters_of(const TrainConfig& c, const ChunkPart& part,
+                                          std::size_t parameters_of_model) {
+  std::vector<ChunkParameter> found;
+  const auto add = [&](std::int64_t from, std::int64_t to) {
+    for (; from < to; ++from) found.push_back({static_cast<std::size_t>(from)});
+  };
+  const auto of_layer = [](std::int64_t layer) { return 2 + kLayerParameters * layer; };
+  if (part.embedding) add(0, 2);
+  add(of_layer(part.first_layer), of_layer(part.first_layer + part.layers));
+  if (part.head && has_copies(c)) found.push_back({.number = 0, .is_copy = true});
+  if (part.head) add(of_layer(c.num_layers), static_cast<std::int64_t>(parameters_of_model));
+  return found;
 }
 
 bool is_sharded(const TrainConfig& c) {
@@ -52,73 +117,127 @@ class Adder {
   MessageTotals& totals_;
 };
 
-// Layers of each group that is recomputed together.
-std::vector<std::int64_t> recompute_groups(const TrainConfig& c) {
+// Layers of each group of a chunk that is recomputed together.
+std::vector<std::int64_t> recompute_groups(const TrainConfig& c, std::int64_t layers) {
   std::vector<std::int64_t> groups;
   if (c.recompute_granularity != "full") return groups;
   if (c.recompute_method == "block") {
-    groups.assign(static_cast<std::size_t>(c.recompute_num_layers), 1);
+    groups.assign(static_cast<std::size_t>(std::min(layers, c.recompute_num_layers)), 1);
     return groups;
   }
-  for (std::int64_t left = c.num_layers; left > 0; left -= c.recompute_num_layers) {
+  for (std::int64_t left = layers; left > 0; left -= c.recompute_num_layers) {
     groups.push_back(std::min(left, c.recompute_num_layers));
   }
   return groups;
 }
 
-void add_microbatch(const TrainConfig& c, bool is_first, Adder& add) {
+// Bytes of an activation and of the residual stream, both of whole sequences.
+struct StreamBytes {
+  explicit StreamBytes(const TrainConfig& c)
+      : activation(storage_size(c) * c.seq_length * c.micro_batch_size * c.hidden_size),
+        residual(c.fp32_residual_connection ? activation / storage_size(c) * 4 : activation) {}
+  std::int64_t activation, residual;
+};
+
+// A microbatch on a chunk.
+void add_tensor_parallel(const TrainConfig& c, const ChunkPart& part, Adder& add) {
   const std::int64_t t = c.tensor_model_parallel_size;
   const std::int64_t rows = c.seq_length * c.micro_batch_size;
-  const std::int64_t e = storage_size(c) * rows * c.hidden_size;
-  const std::int64_t r = (c.fp32_residual_connection ? 4 : storage_size(c)) * rows * c.hidden_size;
+  const auto [e, r] = StreamBytes(c);
   const bool sequence = c.sequence_parallel;
   const char* leave = sequence ? "reduce_scatter" : "all_reduce";
 
-  add("tp", "broadcast", is_first ? 32 * rows : 0);
-  const std::int64_t piece = storage_size(c) == 4 ? rows : kLogitRows;
-  add("tp", "all_gather", 12 * piece, rows / piece);
-  if (rows % piece > 0) add("tp", "all_gather", 12 * (rows % piece));
-
-  add("tp", leave, r);
-  add("tp", leave, e, 4 * c.num_layers + 1);
-  if (sequence) add("tp", "all_gather", e / t, 6 * c.num_layers + 3);
-  for (const std::int64_t layers : recompute_groups(c)) {
+  if (part.embedding) {
+    add("tp", leave, r);
+    if (sequence) add("tp", "all_gather", e / t);
+  }
+  add("tp", leave, e, 4 * part.layers);
+  if (sequence) add("tp", "all_gather", e / t, 6 * part.layers);
+  if (part.head) {
+    add("tp", leave, e);
+    if (sequence) add("tp", "all_gather", e / t, 2);
+    const std::int64_t piece = storage_size(c) == 4 ? rows : kLogitRows;
+    add("tp", "all_gather", 12 * piece, rows / piece);
+    if (rows % piece > 0) add("tp", "all_gather", 12 * (rows % piece));
+  }
+  for (const std::int64_t layers : recompute_groups(c, part.layers)) {
     add("tp", leave, e, 2 * layers - 1);
     if (sequence) add("tp", "all_gather", e / t, 2 * layers);
     if (c.distribute_saved_activations) add("tp", "all_gather", r / t);
   }
 }
 
+// A microbatch on a chunk: activations forward, gradients back, over either of its ends.
+void add_pipeline(const TrainConfig& c, const ChunkPart& part, int pipeline_rank, Adder& add) {
+  const std::int64_t shards = c.sequence_parallel ? c.tensor_model_parallel_size : 1;
+  for (const int neighbour : {part.before, part.behind}) {
+    if (neighbour < 0 || neighbour == pipeline_rank) continue;
+    add("pp", "send", StreamBytes(c).residual / shards);
+    add("pp", "receive", 0);
+  }
+}
+
 void add_data_parallel(const TrainConfig& c, const FlatSizes& flat, Adder& add) {
   const std::int64_t d = data_parallel_size(c);
   const std::int64_t grain = is_sharded(c) ? d * kBlock : kBlock;
-  const std::int64_t bucket =
-      c.ddp_bucket_size > 0 ? round_up(c.ddp_bucket_size, grain) : flat.elements;
-  std::int64_t left = flat.elements;
-  for (; left > 0; left -= std::min(bucket, left)) {
-    const std::int64_t elements = std::min(bucket, left);
-    if (is_sharded(c)) {
-      add("dp", "reduce_scatter", 4 * elements);
-      add("dp", "all_gather", storage_size(c) * elements / d);
-    } else {
-      add("dp", "all_reduce", 4 * elements);
+  for (std::int64_t left : flat.regions) {
+    const std::int64_t bucket = c.ddp_bucket_size > 0 ? round_up(c.ddp_bucket_size, grain) : left;
+    for (; left > 0; left -= std::min(bucket, left)) {
+      const std::int64_t elements = std::min(bucket, left);
+      if (is_sharded(c)) {
+        add("dp", "reduce_scatter", 4 * elements);
+        add("dp", "all_gather", storage_size(c) * elements / d);
+      } else {
+        add("dp", "all_reduce", 4 * elements);
+      }
     }
   }
   add("dp", "all_reduce", 16);
   if (is_sharded(c)) add("dp", "all_reduce", 8 * flat.blocks);
 }
 
+// Once a step, over the ranks of one copy of the model.
+void add_model_parallel(const TrainConfig& c, const std::vector<ChunkPart>& chunks,
+                        std::int64_t parameters, std::int64_t word_table, Adder& add) {
+  std::int64_t sequence_partial = 0;
+  bool has_end = false;
+  for (const ChunkPart& part : chunks) {
+    sequence_partial += c.hidden_size * (6 * part.layers + (part.head ? 2 : 0));
+    has_end = has_end || part.embedding || part.head;
+  }
+  if (c.sequence_parallel) add("tp", "all_reduce", 4 * sequence_partial);
+  const bool is_pipeline = c.pipeline_model_parallel_size > 1;
+  if (is_pipeline) add("pp", "all_reduce", 16);
+  if (has_end && has_copies(c)) add("embd", "all_reduce", 4 * word_table);
+  if (is_pipeline || c.tensor_model_parallel_size > 1) {
+    add(is_pipeline ? "mp" : "tp", "all_reduce", 8 * parameters);
+  }
+}
+
 }  // namespace
 
-FlatSizes flat_sizes(const TrainConfig& config, std::int64_t vocabulary) {
+FlatSizes flat_sizes(const TrainConfig& config, std::int64_t vocabulary, int rank) {
   const auto sizes = parameter_sizes(config, vocabulary);
-  FlatSizes flat{.parameters = std::ssize(sizes)};
-  for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) {
-    flat.blocks += ceil_divide(flat.elements % kBlock + *size, kBlock);
-    flat.elements = round_up(flat.elements + *size, kAlignment);
+  FlatSizes flat{.parameters = std::ssize(sizes), .regions = {}};
+  // In the layout of the whole model.
+  std::vector<std::int64_t> offsets(sizes.size(), 0);
+  for (std::size_t i = sizes.size() - 1; i > 0; --i) {
+    offsets[i - 1] = round_up(offsets[i] + sizes[i], kAlignment);
   }
-  if (is_sharded(config)) {
-    flat.elements = round_up(flat.elements, data_parallel_size(config) * kBlock);
+  const std::int64_t shards = is_sharded(config) ? data_parallel_size(config) : 1;
+  const auto chunks = chunks_of(config, rank_grid(config).coordinates(rank).pipeline);
+  for (auto part = chunks.rbegin(); part != chunks.rend(); ++part) {
+    const std::int64_t begin = flat.elements;
+    const auto parameters = parameters_of(config, *part, sizes.size());
+    for (auto p = parameters.rbegin(); p != parameters.rend(); ++p) {
+      const std::int64_t place = offsets[p->number] % kBlock;
+      const std::int64_t gap = (place - flat.elements % kBlock + kBlock) % kBlock;
+      if (!p->is_copy) flat.blocks += ceil_divide(place + sizes[p->number], kBlock);
+      flat.elements = round_up(flat.elements + gap + sizes[p->number], kAlignment);
+    }
+    const bool is_last = part + 1 == chunks.rend();
+    if (!is_last || shards > 1) flat.elements = round_up(flat.elements, shards * kBlock);
+    flat.regions.push_back(flat.elements - begin);
   }
   return flat;
 }
@@ -126,18 +245,18 @@ FlatSizes flat_sizes(const TrainConfig& config, std::int64_t vocabulary) {
 MessageTotals step_messages(const TrainConfig& config, std::int64_t vocabulary, int rank) {
   MessageTotals totals;
   Adder add(totals);
-  const FlatSizes flat = flat_sizes(config, vocabulary);
-  const std::int64_t h = config.hidden_size;
-  if (config.tensor_model_parallel_size > 1) {
-    const bool is_first = rank % config.tensor_model_parallel_size == 0;
-    for (std::int64_t m = 0; m < num_microbatches(config); ++m) {
-      add_microbatch(config, is_first, add);
+  const FlatSizes flat = flat_sizes(config, vocabulary, rank);
+  const GridCoordinates at = rank_grid(config).coordinates(rank);
+  const auto chunks = chunks_of(config, at.pipeline);
+  const std::int64_t rows = config.seq_length * config.micro_batch_size;
+  for (std::int64_t m = 0; m < num_microbatches(config); ++m) {
+    if (config.tensor_model_parallel_size > 1) {
+      add("tp", "broadcast", at.tensor == 0 ? 32 * rows : 0);
+      for (const ChunkPart& part : chunks) add_tensor_parallel(config, part, add);
     }
-    add("tp", "all_reduce", 8 * flat.parameters);
-    if (config.sequence_parallel) {
-      add("tp", "all_reduce", 4 * (6 * h * config.num_layers + 2 * h));
-    }
+    for (const ChunkPart& part : chunks) add_pipeline(config, part, at.pipeline, add);
   }
+  add_model_parallel(config, chunks, flat.parameters, word_table_size(config, vocabulary), add);
   if (data_parallel_size(config) > 1) add_data_parallel(config, flat, add);
   return totals;
 }

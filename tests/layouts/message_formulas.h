@@ -1,29 +1,38 @@
 #pragma once
 // The messages of a training step in closed form. Symbols: s sequence, b microbatch, h hidden, L
-// layers, t tensor- and d data-parallel ranks, e bytes of an activation, r of an element of the
-// residual stream. Payloads are what the rank contributes (comm/communicator.h).
+// layers, t tensor- and d data-parallel ranks, p pipeline ranks, e bytes of an activation, r of an
+// element of the residual stream. Payloads are what the rank contributes (comm/communicator.h).
 //
-// Every microbatch, over tp:
+// Every microbatch, over tp; of layers, embedding and head each rank has those of its stages:
 //   broadcast         32 s b, from the first rank: tokens, labels, positions, mask and coordinates
-//   all_gather        3 numbers of 4 bytes for each of s b rows: maximum, sum and target of the
-//                     vocabulary's part (in pieces of 256 rows where logits are not stored in fp32)
 //   without sequence parallelism
 //     all_reduce      r s b h behind the embedding; e s b h: 4 of each layer, 1 into the head
 //   with it
 //     reduce_scatter  r s b h behind the embedding; e s b h: 4 of each layer, 1 into the head
 //     all_gather      e s b h / t: 4 of each layer and 2 of its inputs again for weight gradients;
-//     2
-//                     of the head, 1 of the embedding
-//   recomputation of a group of layers: its forward once more, without the last reduction; and
-//     r s b h / t all-gathered where inputs are distributed
+//                     2 of the head, 1 of the embedding
+//   of the head
+//     all_gather      3 numbers of 4 bytes for each of s b rows: maximum, sum and target of the
+//                     vocabulary's part (in pieces of 256 rows where logits are not stored in fp32)
+//   recomputation of a group of layers of one chunk: its forward once more, without the last
+//     reduction; and r s b h / t all-gathered where inputs are distributed
+// and over pp, for each end of a chunk that is another rank's business:
+//   send              r s b h (/ t with sequence parallelism), activation or gradient
+//   receive           as often; the payload is the sender's
 // Every step, over dp:
-//   sums of gradients: all_reduce of 4 bytes for each element; with a distributed optimizer
-//     reduce_scatter of as much, and all_gather of e bytes for each element of the shard
+//   sums of gradients: all_reduce of 4 bytes for each element, in buckets of one chunk each; with a
+//     distributed optimizer reduce_scatter of as much, and all_gather of e bytes for each element
+//     of the shard
 //   all_reduce        16: the loss, two numbers of 8 bytes; with a distributed optimizer 8 for each
 //                     block of the norm
-// and over tp:
-//   all_reduce        8 for each parameter: the norm; with sequence parallelism 4 (6 h L + 2 h):
-//                     gradients of norms and row-parallel biases
+// over pp:
+//   all_reduce        16: the loss
+// over embd, where the embedding is tied to a head on another rank, on these two:
+//   all_reduce        4 bytes for each element of the word table
+// over mp, the ranks of one copy of the model (without a pipeline: over tp):
+//   all_reduce        8 for each parameter of the whole model: the norm
+// and over tp with sequence parallelism:
+//   all_reduce        4 (6 h L + 2 h): gradients of norms and row-parallel biases
 
 #include <string>
 #include <vector>
@@ -34,13 +43,14 @@ namespace phalanx {
 
 MessageTotals step_messages(const TrainConfig& config, std::int64_t vocabulary, int rank);
 
-// Elements of the flat parameter buffer of a rank, padding included, and blocks of the norm.
+// Of the flat parameter buffer of a rank.
 struct FlatSizes {
-  std::int64_t parameters = 0;  // tensors
-  std::int64_t elements = 0;
-  std::int64_t blocks = 0;
+  std::int64_t parameters = 0;        // tensors of the whole model
+  std::int64_t elements = 0;          // gaps and padding included
+  std::vector<std::int64_t> regions;  // likewise, of each chunk, the last one first
+  std::int64_t blocks = 0;            // of the norm
 };
-FlatSizes flat_sizes(const TrainConfig& config, std::int64_t vocabulary);
+FlatSizes flat_sizes(const TrainConfig& config, std::int64_t vocabulary, int rank = 0);
 
 // Bytes that a rank of `size` sends for one message of a payload by the ring algorithms: what
 // published volumes count.

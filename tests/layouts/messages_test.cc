@@ -25,6 +25,11 @@ struct Case {
   bool fp32_residual = false;
   std::int64_t bucket = 0;
   std::int64_t layers = 6;
+  int pipeline = 1;
+  const char* schedule = "";
+  int chunks = 0;
+  bool untied = false;
+  std::int64_t first_layers = 0, last_layers = 0;  // of these ranks of a pipeline; 0: as others
 };
 
 TrainConfig config_of(const Case& c) {
@@ -37,7 +42,13 @@ TrainConfig config_of(const Case& c) {
   config.micro_batch_size = 2;
   config.global_batch_size = 2 * c.data * c.microbatches;
   config.threads_per_rank = 1;
-  config.world_size = c.tensor * c.data;
+  config.world_size = c.tensor * c.data * c.pipeline;
+  config.pipeline_model_parallel_size = c.pipeline;
+  config.pipeline_schedule = c.schedule;
+  config.num_virtual_stages_per_pipeline_rank = c.chunks;
+  config.untie_embeddings_and_output_weights = c.untied;
+  config.decoder_first_pipeline_num_layers = c.first_layers;
+  config.decoder_last_pipeline_num_layers = c.last_layers;
   config.tensor_model_parallel_size = c.tensor;
   config.sequence_parallel = c.sequence;
   config.use_distributed_optimizer = c.zero;
@@ -59,8 +70,19 @@ TrainConfig config_of(const Case& c) {
 
 MessageTotals planned(const Case& c, int rank = 0) {
   const TrainConfig config = config_of(c);
-  return plan_memory(config, gpt_config(config, kVocabulary), rank, cpu::ProductPrecision::kFp32)
+  return plan_memory(config, gpt_config(config, kVocabulary), step_programs(config), rank,
+                     cpu::ProductPrecision::kFp32)
       .messages;
+}
+
+void expect_closed_form(const Case& c, const std::vector<int>& ranks) {
+  const TrainConfig config = config_of(c);
+  for (const int rank : ranks) {
+    SCOPED_TRACE(fmt::format("t{} sp{} p{} {} d{} zero{} {}{} m{}, rank {}", c.tensor, c.sequence,
+                             c.pipeline, c.schedule, c.data, c.zero, c.recompute, c.group,
+                             c.microbatches, rank));
+    EXPECT_EQ(describe(planned(c, rank)), describe(step_messages(config, kVocabulary, rank)));
+  }
 }
 
 TEST(Messages, ThePlanIsTheClosedForm) {
@@ -89,13 +111,100 @@ TEST(Messages, ThePlanIsTheClosedForm) {
            .bf16 = true,
            .fp32_residual = true},
        }) {
-    const TrainConfig config = config_of(c);
-    SCOPED_TRACE(fmt::format("t{} sp{} d{} zero{} {}{} m{}", c.tensor, c.sequence, c.data, c.zero,
-                             c.recompute, c.group, c.microbatches));
-    for (const int rank : {0, static_cast<int>(config.world_size) - 1}) {
-      EXPECT_EQ(describe(planned(c, rank)), describe(step_messages(config, kVocabulary, rank)));
-    }
+    expect_closed_form(c, {0, c.tensor * c.data - 1});
   }
+}
+
+TEST(Messages, ThePlanOfAPipelineIsTheClosedForm) {
+  for (const Case& c : {
+           Case{.microbatches = 7, .pipeline = 3, .schedule = "1f1b"},
+           Case{.tensor = 2,
+           .microbatches = 4,
+           .layers = 8,
+           .pipeline = 4,
+           .schedule = "1f1b",
+           .first_layers = 1,
+           .last_layers = 3},
+           Case{.microbatches = 12, .layers = 13, .pipeline = 6, .schedule = "zb-h1"},
+           Case{.data = 4,
+           .microbatches = 8,
+           .layers = 9,
+           .pipeline = 4,
+           .schedule = "gpipe",
+           .untied = true},
+           Case{.tensor = 4,
+           .sequence = true,
+           .data = 3,
+           .zero = true,
+           .microbatches = 16,
+           .bf16 = true,
+           .bucket = 100000,
+           .layers = 19,
+           .pipeline = 8,
+           .schedule = "zb-v"},
+           Case{.tensor = 2,
+           .data = 2,
+           .recompute = "uniform",
+           .group = 2,
+           .microbatches = 8,
+           .bf16 = true,
+           .fp32_residual = true,
+           .layers = 13,
+           .pipeline = 4,
+           .schedule = "interleaved",
+           .chunks = 2},
+           Case{.tensor = 2,
+           .sequence = true,
+           .recompute = "block",
+           .group = 2,
+           .microbatches = 8,
+           .layers = 21,
+           .pipeline = 4,
+           .schedule = "zb-interleaved",
+           .chunks = 3},
+           Case{.tensor = 8,
+           .recompute = "distributed",
+           .group = 2,
+           .microbatches = 4,
+           .layers = 7,
+           .pipeline = 2,
+           .schedule = "dualpipe-v"},
+           Case{.data = 64,
+           .zero = true,
+           .microbatches = 16,
+           .bucket = 300000,
+           .layers = 96,
+           .pipeline = 16,
+           .schedule = "hanayo",
+           .chunks = 4},
+       }) {
+    std::vector<int> ranks;
+    // One of each stage, and of each the last but for its stage.
+    const int of_a_stage = c.tensor * c.data;
+    for (int stage = 0; stage < c.pipeline; ++stage) {
+      ranks.push_back(stage * of_a_stage);
+      ranks.push_back(stage * of_a_stage + of_a_stage - 1);
+    }
+    expect_closed_form(c, ranks);
+  }
+}
+
+// Chunks cost messages: each stage hands an activation on and a gradient back.
+TEST(Messages, APipelineSendsAnActivationAndAGradientForEachCut) {
+  const auto sent = [](Case c) {
+    std::int64_t bytes = 0;
+    for (int rank = 0; rank < c.pipeline; ++rank) {
+      bytes += planned(c, rank).by_key().at({"pp", "send"}).bytes;
+    }
+    return bytes / c.microbatches;
+  };
+  constexpr std::int64_t kBytes = 160 * 2 * 128 * 4;
+  EXPECT_EQ(sent({.microbatches = 8, .pipeline = 3, .schedule = "1f1b"}), 2 * 2 * kBytes);
+  EXPECT_EQ(sent({.microbatches = 8, .pipeline = 3, .schedule = "interleaved", .chunks = 2}),
+            2 * 5 * kBytes);
+  // A V turns at the last rank without a message.
+  EXPECT_EQ(sent({.microbatches = 8, .pipeline = 3, .schedule = "zb-v"}), 2 * 4 * kBytes);
+  EXPECT_EQ(sent({.microbatches = 8, .bf16 = true, .pipeline = 3, .schedule = "1f1b"}), 2 * kBytes);
 }
 
 // What one more layer adds to one microbatch of a plan.

@@ -11,6 +11,7 @@ using Arguments = std::vector<std::string>;
 
 int run_pretrain(const Arguments& arguments);
 int run_plan(const Arguments& arguments);
+int run_schedule(const Arguments& arguments);
 int run_grid(const Arguments& arguments);
 int run_generate(const Arguments& arguments);
 int run_preprocess_data(const Arguments& arguments);

@@ -22,10 +22,13 @@ struct Command {
   int (*run)(const Arguments&);
 };
 
-constexpr std::array<Command, 11> kCommands = {{
+constexpr std::array<Command, 12> kCommands = {{
     {"pretrain", "train a model: pretrain gpt FLAGS (Megatron's flag names)", run_pretrain},
     {"plan", "the memory plan of the same flags, nothing allocated: plan gpt FLAGS [--json]",
      run_plan},
+    {"schedule",
+     "a pipeline schedule, verified, simulated, drawn: schedule --kind zb-v FLAGS [--json]",
+     run_schedule},
     {"grid", "which rank sits where, and all groups: grid --world-size N FLAGS [--json]", run_grid},
     {"generate", "text from a checkpoint", run_generate},
     {"preprocess-data", "text or JSON lines into a .bin/.idx dataset", run_preprocess_data},

@@ -72,7 +72,7 @@ void add_ranks(Flags& flags, TrainConfig& c) {
   flags.add("--tensor-model-parallel-size", c.tensor_model_parallel_size,
             "Ranks that share every layer");
   flags.add("--pipeline-model-parallel-size", c.pipeline_model_parallel_size,
-            "1: pipeline parallelism is not available in this version");
+            "Ranks that the layers are cut over");
   flags.add("--context-parallel-size", c.context_parallel_size,
             "1: context parallelism is not available in this version");
   flags.add_switch("--sequence-parallel", c.sequence_parallel,
@@ -84,6 +84,26 @@ void add_ranks(Flags& flags, TrainConfig& c) {
                    "Ranks of a pipeline are nearer to each other than data-parallel ones");
   flags.add("--distributed-timeout-minutes", c.distributed_timeout_minutes,
             "How long a rank waits for the others before the run ends");
+  flags.section("Pipelines");
+  flags.add(
+      "--pipeline-schedule", c.pipeline_schedule,
+      "Order of the passes (phalanx schedule --list-kinds; default 1f1b, or interleaved where "
+      "ranks have several virtual stages)");
+  flags.add("--num-layers-per-virtual-pipeline-stage", c.num_layers_per_virtual_pipeline_stage,
+            "Layers of a virtual stage: ranks have several (0: as the schedule wants)");
+  flags.add("--num-virtual-stages-per-pipeline-rank", c.num_virtual_stages_per_pipeline_rank,
+            "The same as a number of virtual stages (0: as the schedule wants)");
+  flags.add("--microbatch-group-size-per-virtual-pipeline-stage",
+            c.microbatch_group_size_per_virtual_pipeline_stage,
+            "Microbatches that go through a virtual stage together, interleaved (0: as many as "
+            "ranks, where that fits)");
+  flags.add("--decoder-first-pipeline-num-layers", c.decoder_first_pipeline_num_layers,
+            "Layers of the first rank of a pipeline (0: shared out evenly)");
+  flags.add("--decoder-last-pipeline-num-layers", c.decoder_last_pipeline_num_layers,
+            "Layers of the last rank of a pipeline, which has the head (0: shared out evenly)");
+  flags.add("--pipeline-drain-interval", c.pipeline_drain_interval,
+            "Asynchronous schedules (pipedream, pipedream-2bw): the pipeline runs empty at least "
+            "every so many iterations; signals are obeyed then");
   flags.section("Data parallelism");
   flags.add_switch("--use-distributed-optimizer", c.use_distributed_optimizer,
                    "Data-parallel ranks share the optimizer state (ZeRO 1)");
@@ -160,6 +180,9 @@ void add_data(Flags& flags, TrainConfig& c) {
   flags.section("Logging");
   flags.add("--log-interval", c.log_interval, "Iterations between log lines");
   flags.add_switch("--log-throughput", c.log_throughput, "TFLOP/s in the log line");
+  flags.add("--trace", c.trace,
+            "The timeline of the last iteration: FILE.json for Perfetto, beside it FILE.svg and "
+            "FILE.txt, measured under simulated");
   flags.add_switch("--log-num-zeros-in-grad", c.log_num_zeros_in_grad,
                    "The number of gradients that are 0 in the log line");
 }

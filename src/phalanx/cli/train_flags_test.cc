@@ -58,6 +58,15 @@ TEST(TrainFlags, EveryValueIsBoundToItsField) {
       {"--tensor-model-parallel-size", &TrainConfig::tensor_model_parallel_size},
       {"--pipeline-model-parallel-size", &TrainConfig::pipeline_model_parallel_size},
       {"--context-parallel-size", &TrainConfig::context_parallel_size},
+      {"--num-layers-per-virtual-pipeline-stage",
+       &TrainConfig::num_layers_per_virtual_pipeline_stage},
+      {"--num-virtual-stages-per-pipeline-rank",
+       &TrainConfig::num_virtual_stages_per_pipeline_rank},
+      {"--microbatch-group-size-per-virtual-pipeline-stage",
+       &TrainConfig::microbatch_group_size_per_virtual_pipeline_stage},
+      {"--decoder-first-pipeline-num-layers", &TrainConfig::decoder_first_pipeline_num_layers},
+      {"--decoder-last-pipeline-num-layers", &TrainConfig::decoder_last_pipeline_num_layers},
+      {"--pipeline-drain-interval", &TrainConfig::pipeline_drain_interval},
       {"--ddp-bucket-size", &TrainConfig::ddp_bucket_size},
       {"--recompute-num-layers", &TrainConfig::recompute_num_layers},
       {"--loss-scale-window", &TrainConfig::loss_scale_window},
@@ -72,6 +81,8 @@ TEST(TrainFlags, EveryValueIsBoundToItsField) {
   EXPECT_FALSE(parsed({}).loss_scale);
   EXPECT_EQ(parsed({"--recompute-granularity", "full"}).recompute_granularity, "full");
   EXPECT_EQ(parsed({"--recompute-method", "block"}).recompute_method, "block");
+  EXPECT_EQ(parsed({"--pipeline-schedule", "zb-v"}).pipeline_schedule, "zb-v");
+  EXPECT_EQ(parsed({"--trace", "steps.json"}).trace, "steps.json");
 }
 
 TEST(TrainFlags, WhatIsNotThereYetIsSaidSo) {

@@ -19,6 +19,13 @@ std::vector<std::vector<std::size_t>> bucket_index(const ParameterStore& paramet
   return index;
 }
 
+// The copy of a word table, or -1.
+ParamId copy_in(const nn::ParamTable& table) {
+  const auto found = std::ranges::find_if(
+      table.specs(), [](const ParamSpec& spec) { return spec.copy != EmbeddingCopy::kOnly; });
+  return found == table.specs().end() ? -1 : static_cast<ParamId>(found - table.specs().begin());
+}
+
 bool is_sequence_partial(const ParamSpec& spec) {
   return spec.reduction == GradientReduction::kSequencePartial;
 }
@@ -26,21 +33,24 @@ bool is_sequence_partial(const ParamSpec& spec) {
 }  // namespace
 
 DataParallel::DataParallel(const ParameterStore& parameters, const GradientStore& gradients,
-                           std::vector<int> uses, Communicator* group, const TensorRegion& region,
-                           const DataParallelOptions& options, Arena& communication)
+                           std::vector<int> uses, const ReductionGroups& groups,
+                           const TensorRegion& region, const DataParallelOptions& options,
+                           Arena& communication)
     : parameters_(&parameters),
       gradients_(&gradients),
       uses_(std::move(uses)),
-      group_(group),
+      groups_(groups),
       region_(region),
       options_(options),
       buckets_(parameters.is_sharded() ? parameters.buckets()
                                        : cut_buckets(parameters.layout(), options.bucket_size, 1)),
       buckets_of_(bucket_index(parameters, buckets_)),
+      copy_(copy_in(parameters.table())),
       reductions_(buckets_.size()),
       started_(buckets_.size()),
       gathers_(buckets_.size()) {
-  PHALANX_CHECK(!parameters.is_sharded() || group != nullptr, "a shard of one rank");
+  PHALANX_CHECK(!parameters.is_sharded() || groups.data != nullptr, "a shard of one rank");
+  PHALANX_CHECK(copy_ < 0 || groups.embedding != nullptr, "a copy of nobody's word table");
   const nn::ParamTable& table = parameters.table();
   std::vector<std::int64_t> places(table.specs().size(), 0);
   std::int64_t count = 0;
@@ -61,11 +71,15 @@ void DataParallel::begin(Context& context, int last_microbatch) {
   context_ = &context;
   last_microbatch_ = last_microbatch;
   uses_left_ = uses_;
-  parameters_left_.assign(buckets_.size(), 0);
+  missing_.assign(buckets_.size(), 0);
   for (const auto& buckets : buckets_of_) {
-    for (const std::size_t b : buckets) ++parameters_left_[b];
+    for (const std::size_t b : buckets) ++missing_[b];
+  }
+  if (copy_ >= 0) {
+    for (const std::size_t b : buckets_of_[static_cast<std::size_t>(copy_)]) ++missing_[b];
   }
   started_.assign(buckets_.size(), false);
+  copy_sum_started_ = false;
 }
 
 void DataParallel::grad_ready(ParamId id, int microbatch) {
@@ -76,27 +90,53 @@ void DataParallel::grad_ready(ParamId id, int microbatch) {
 void DataParallel::complete(ParamId id) {
   // The two accumulators of a tied embedding become one before any sum over ranks.
   if (id == gradients_->tied_embedding()) gradients_->join_tied_embedding(*context_);
-  if (!options_.overlap_grad_reduce) return;
+  if (id == copy_ && options_.overlap_grad_reduce) start_copy_sum();
   for (const std::size_t b : buckets_of_[static_cast<std::size_t>(id)]) {
-    if (--parameters_left_[b] == 0) start_reduction(b);
+    --missing_[b];
+    if (options_.overlap_grad_reduce) start_if_complete(b);
   }
+}
+
+void DataParallel::start_copy_sum() {
+  if (copy_sum_started_) return;
+  copy_sum_started_ = true;
+  copy_sum_ =
+      groups_.embedding->all_reduce(*context_, gradients_->gradient(copy_), Reduction::kSum);
+}
+
+void DataParallel::start_if_complete(std::size_t bucket) {
+  if (missing_[bucket] == 0 && !started_[bucket]) start_reduction(bucket);
 }
 
 void DataParallel::start_reduction(std::size_t bucket) {
   started_[bucket] = true;
-  if (group_ == nullptr) return;
+  if (groups_.data == nullptr) return;
   const FlatRange& range = buckets_[bucket];
   const Tensor sums = gradients_->flat().slice(0, range.begin, range.count);
   if (parameters_->is_sharded()) {
     const FlatRange& own = parameters_->shard()[bucket];
-    reductions_[bucket] = group_->reduce_scatter(
+    reductions_[bucket] = groups_.data->reduce_scatter(
         *context_, gradients_->flat().slice(0, own.begin, own.count), sums, Reduction::kSum);
   } else {
-    reductions_[bucket] = group_->all_reduce(*context_, sums, Reduction::kSum);
+    reductions_[bucket] = groups_.data->all_reduce(*context_, sums, Reduction::kSum);
   }
 }
 
-void DataParallel::reduce() {
+void DataParallel::reduce(int chunk) {
+  if (copy_ >= 0 && parameters_->table().chunk(copy_) == chunk) start_copy_sum();
+  const FlatRange& region = parameters_->layout().regions[static_cast<std::size_t>(chunk)];
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const bool is_of_chunk = buckets_[b].begin >= region.begin && buckets_[b].end() <= region.end();
+    if (is_of_chunk) start_if_complete(b);
+  }
+}
+
+void DataParallel::finish_reduction() {
+  if (copy_ >= 0) {
+    start_copy_sum();
+    copy_sum_.wait(context_->stream);
+    copy_sum_ = {};
+  }
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     if (!started_[b]) start_reduction(b);
   }
@@ -129,8 +169,8 @@ void DataParallel::gather() {
     const FlatRange& range = buckets_[b];
     const FlatRange& own = parameters_->shard()[b];
     gathers_[b] =
-        group_->all_gather(*context_, parameters_->flat().slice(0, range.begin, range.count),
-                           parameters_->flat().slice(0, own.begin, own.count));
+        groups_.data->all_gather(*context_, parameters_->flat().slice(0, range.begin, range.count),
+                                 parameters_->flat().slice(0, own.begin, own.count));
   }
   if (!options_.overlap_param_gather) finish_gather();
 }

@@ -4,6 +4,10 @@
 // every rank receives the sum of its shard alone, updates it, and the parameters are gathered, each
 // bucket before the first unit that reads it.
 //
+// Where embedding and head are tied over two ranks of a pipeline, the gradients of the two copies
+// of the word table are summed first, and the buckets with the table come last: so each
+// data-parallel rank adds to the sum what one rank with the whole model would.
+//
 // At the end the gradients of what acts on a sequence-parallel stream are summed over the
 // tensor-parallel group.
 
@@ -18,20 +22,30 @@ struct DataParallelOptions {
   std::int64_t bucket_size = 0;       // elements, where nothing is sharded; 0: one bucket
 };
 
+// Who takes part in the sums: null where nobody else does.
+struct ReductionGroups {
+  Communicator* data = nullptr;
+  Communicator* embedding = nullptr;  // the two ranks with a copy of the word table
+};
+
 class DataParallel final : public nn::UnitHooks {
  public:
-  // `group` is null for one rank. `uses` says of each parameter how many units of a microbatch add
-  // to its gradient. The stores must outlive this.
+  // `uses` says of each parameter how many units of a microbatch add to its gradient. The stores
+  // must outlive this.
   DataParallel(const ParameterStore& parameters, const GradientStore& gradients,
-               std::vector<int> uses, Communicator* group, const TensorRegion& region,
+               std::vector<int> uses, const ReductionGroups& groups, const TensorRegion& region,
                const DataParallelOptions& options, Arena& communication);
 
   // Before the passes of a step whose last microbatch is `last_microbatch`; during evaluation, with
   // gradients nobody wants, -1.
   void begin(Context& context, int last_microbatch);
-  // After the last weight gradient: the gradients of the shard (of everything, without one) are the
-  // sums over all ranks.
-  void reduce();
+  // After the last weight gradient of a chunk: the sums of its buckets that have not begun begin,
+  // and nothing is waited for. A bucket that needs more, of another chunk or another stage, begins
+  // later.
+  void reduce(int chunk);
+  // After the last weight gradient of all chunks: the gradients of the shard (of everything,
+  // without one) are the sums over all ranks.
+  void finish_reduction();
   // After the update: the other ranks' parts of the parameters come in.
   void gather();
   // Until all have come in.
@@ -42,18 +56,21 @@ class DataParallel final : public nn::UnitHooks {
 
  private:
   void complete(ParamId id);
+  void start_if_complete(std::size_t bucket);
   void start_reduction(std::size_t bucket);
+  void start_copy_sum();
   void sum_over_sequence();
   void wait_for(std::size_t bucket);
 
   const ParameterStore* parameters_;
   const GradientStore* gradients_;
   std::vector<int> uses_;
-  Communicator* group_;
+  ReductionGroups groups_;
   TensorRegion region_;
   DataParallelOptions options_;
   std::vector<FlatRange> buckets_;
   std::vector<std::vector<std::size_t>> buckets_of_;  // by ParamId
+  ParamId copy_;  // a copy of a word table with another rank's, or -1
   // Own segments of sequence-partial parameters, with their places in the buffer that is summed: it
   // has room for all such parameters, so that its message is the same on every rank.
   struct Coalesced {
@@ -65,10 +82,12 @@ class DataParallel final : public nn::UnitHooks {
 
   Context* context_ = nullptr;
   int last_microbatch_ = -1;
-  std::vector<int> uses_left_;        // by ParamId, in the last microbatch
-  std::vector<int> parameters_left_;  // by bucket
-  std::vector<Work> reductions_;      // by bucket
+  std::vector<int> uses_left_;  // by ParamId, in the last microbatch
+  std::vector<int> missing_;    // by bucket: its parameters that are not complete, and a copy's sum
+  std::vector<Work> reductions_;  // by bucket
   std::vector<bool> started_;
+  Work copy_sum_;
+  bool copy_sum_started_ = false;
   std::vector<Work> gathers_;  // by bucket
 };
 

@@ -52,12 +52,13 @@ std::vector<Values> reduced_gradients(const Layout& layout) {
       static_cast<std::size_t>(layout.ranks));
   run_local_ranks(layout.ranks, {}, [&](Communicator& world) {
     StoreRank rank(uneven_table(DType::kF32), shard_of_rank(layout, world.rank()));
-    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, &world, {},
+    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &world}, {},
                                options_of(layout), rank.memory);
     data_parallel.begin(rank.context, kMicrobatches - 1);
     rank.set_gradients(static_cast<std::uint64_t>(world.rank()));
     backward(data_parallel, [](ParamId) {});
-    data_parallel.reduce();
+    data_parallel.reduce(0);
+    data_parallel.finish_reduction();
     for (const Segment& segment : rank.parameters.segments()) {
       parts[static_cast<std::size_t>(world.rank())].emplace_back(
           segment, values_of(rank.gradients.gradient(segment)));
@@ -116,7 +117,7 @@ TEST(DataParallelMessages, StartWhenABucketIsComplete) {
         const auto buckets =
             sharded ? rank.parameters.buckets() : cut_buckets(rank.parameters.layout(), size, 1);
         const auto contents = contents_of(rank, buckets);
-        DataParallel data_parallel(rank.parameters, rank.gradients, kUses, &world, {},
+        DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &world}, {},
                                    options_of(layout), rank.memory);
         for (int step = 0; step < 2; ++step) {
           data_parallel.begin(rank.context, kMicrobatches - 1);
@@ -141,7 +142,8 @@ TEST(DataParallelMessages, StartWhenABucketIsComplete) {
             }
             EXPECT_EQ(sent, started) << "behind parameter " << id;
           });
-          data_parallel.reduce();
+          data_parallel.reduce(0);
+          data_parallel.finish_reduction();
           EXPECT_EQ(rank.recorder.messages().size(), buckets.size());
         }
       });
@@ -153,12 +155,13 @@ TEST(DataParallelMessages, WaitForReduceWithoutOverlap) {
   run_local_ranks(2, {}, [](Communicator& world) {
     const Layout layout{.ranks = 2, .sharded = true, .bucket_size = 20000};
     StoreRank rank(uneven_table(DType::kF32), shard_of_rank(layout, world.rank()));
-    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, &world, {},
+    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &world}, {},
                                options_of(layout), rank.memory);
     data_parallel.begin(rank.context, kMicrobatches - 1);
     backward(data_parallel, [](ParamId) {});
     EXPECT_TRUE(rank.recorder.messages().empty());
-    data_parallel.reduce();
+    data_parallel.reduce(0);
+    data_parallel.finish_reduction();
     EXPECT_EQ(rank.recorder.messages().size(), rank.parameters.buckets().size());
   });
 }
@@ -166,7 +169,7 @@ TEST(DataParallelMessages, WaitForReduceWithoutOverlap) {
 TEST(DataParallelMessages, EvaluationSendsNone) {
   run_local_ranks(2, {}, [](Communicator& world) {
     StoreRank rank(uneven_table(DType::kF32));
-    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, &world, {},
+    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &world}, {},
                                {.overlap_grad_reduce = true, .bucket_size = 1}, rank.memory);
     data_parallel.begin(rank.context, -1);
     backward(data_parallel, [](ParamId) {});
@@ -176,13 +179,14 @@ TEST(DataParallelMessages, EvaluationSendsNone) {
 
 TEST(DataParallelGradients, OfOneRankStayAsTheyAre) {
   StoreRank rank(uneven_table(DType::kF32));
-  DataParallel data_parallel(rank.parameters, rank.gradients, kUses, nullptr, {},
+  DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {}, {},
                              {.overlap_grad_reduce = true, .bucket_size = 1}, rank.memory);
   data_parallel.begin(rank.context, kMicrobatches - 1);
   rank.set_gradients(7);
   const Values before = values_of(rank.gradients.flat());
   backward(data_parallel, [](ParamId) {});
-  data_parallel.reduce();
+  data_parallel.reduce(0);
+  data_parallel.finish_reduction();
   data_parallel.gather();
   data_parallel.finish_gather();
   EXPECT_EQ(values_of(rank.gradients.flat()), before);
@@ -199,7 +203,7 @@ TEST(DataParallelGradients, JoinTheTiedEmbeddingFirst) {
       words.tied_embedding = true;
       table.add(words);
       StoreRank rank(table);
-      DataParallel data_parallel(rank.parameters, rank.gradients, {2}, &world, {},
+      DataParallel data_parallel(rank.parameters, rank.gradients, {2}, {.data = &world}, {},
                                  {.overlap_grad_reduce = overlap}, rank.memory);
       const Tensor ids = rank.memory.allocate(DType::kI32, {2, 1});
       set_each(ids, [](std::int64_t) { return 0.0; });
@@ -220,7 +224,8 @@ TEST(DataParallelGradients, JoinTheTiedEmbeddingFirst) {
                                                       .ids = ids,
                                                       .dy = dy});
         data_parallel.grad_ready(0, 0);
-        data_parallel.reduce();
+        data_parallel.reduce(0);
+        data_parallel.finish_reduction();
         EXPECT_EQ(values_of(rank.gradients.gradient(0)),
                   (Values{0.5, 0.5, 0.5, 1.5, 2.5, 3.5, 1.5, 2.5, 3.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5,
                           8.5, 10.5, 12.5}));
@@ -255,12 +260,13 @@ void sum_over_sequence(int data_size, bool sharded, std::int64_t bucket_size) {
     StoreRank rank(table, shard);
     const TensorRegion region({.rank = tensor->rank(), .size = 2, .sequence = true}, tensor.get());
     DataParallel data_parallel(
-        rank.parameters, rank.gradients, kUses, data_size > 1 ? data.get() : nullptr, region,
-        {.overlap_grad_reduce = true, .bucket_size = bucket_size}, rank.memory);
+        rank.parameters, rank.gradients, kUses, {.data = data_size > 1 ? data.get() : nullptr},
+        region, {.overlap_grad_reduce = true, .bucket_size = bucket_size}, rank.memory);
     data_parallel.begin(rank.context, kMicrobatches - 1);
     rank.set_gradients(static_cast<std::uint64_t>(world.rank()));
     backward(data_parallel, [](ParamId) {});
-    data_parallel.reduce();
+    data_parallel.reduce(0);
+    data_parallel.finish_reduction();
     std::set<ParamId> seen;
     for (const Segment& segment : rank.parameters.segments()) {
       const bool partial = segment.id >= 1 && segment.id <= 3;

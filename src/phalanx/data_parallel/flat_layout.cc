@@ -9,28 +9,52 @@
 namespace phalanx {
 namespace {
 
-constexpr std::int64_t kParameterAlignment = 64;  // elements
+// The first offset from `begin` on that lies in its block as `place` does.
+std::int64_t next_alike(std::int64_t begin, std::int64_t place) {
+  const std::int64_t distance = (place - begin) % ops::kSumBlock;
+  return begin + (distance < 0 ? distance + ops::kSumBlock : distance);
+}
 
 }  // namespace
 
-FlatLayout flat_layout(const nn::ParamTable& table, int shards) {
+FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places, int shards) {
+  const std::int64_t grid = shards * ops::kSumBlock;
   FlatLayout layout;
   layout.offsets.resize(table.specs().size());
-  for (ParamId id = table.size(); id-- > 0;) {
-    layout.offsets[static_cast<std::size_t>(id)] = layout.elements;
-    layout.elements =
-        round_up(layout.elements + table[id].local_shape.count(), kParameterAlignment);
+  layout.regions.resize(static_cast<std::size_t>(table.num_chunks()));
+  ParamId id = table.size() - 1;
+  for (int chunk = table.num_chunks(); chunk-- > 0;) {
+    layout.elements = round_up(layout.elements, grid);
+    layout.regions[static_cast<std::size_t>(chunk)].begin = layout.elements;
+    for (; id >= 0 && table.chunk(id) == chunk; --id) {
+      const auto i = static_cast<std::size_t>(id);
+      layout.offsets[i] = next_alike(layout.elements, places.offsets[i]);
+      layout.elements =
+          round_up(layout.offsets[i] + table[id].local_shape.count(), kParameterAlignment);
+    }
   }
-  if (shards > 1) layout.elements = round_up(layout.elements, shards * ops::kSumBlock);
+  if (shards > 1) layout.elements = round_up(layout.elements, grid);
+  std::int64_t end = layout.elements;
+  for (FlatRange& region : layout.regions) {
+    region.count = end - region.begin;
+    end = region.begin;
+  }
   return layout;
 }
 
+FlatLayout flat_layout(const nn::ParamTable& table, int shards) {
+  return flat_layout(table, whole_model_places(table), shards);
+}
+
 std::vector<FlatRange> cut_buckets(const FlatLayout& layout, std::int64_t bucket_size, int shards) {
-  if (bucket_size == 0) return {{0, layout.elements}};
-  const std::int64_t size = round_up(bucket_size, shards * ops::kSumBlock);
   std::vector<FlatRange> buckets;
-  for (std::int64_t begin = 0; begin < layout.elements; begin += size) {
-    buckets.push_back({begin, std::min(size, layout.elements - begin)});
+  for (std::size_t chunk = layout.regions.size(); chunk-- > 0;) {
+    const FlatRange& region = layout.regions[chunk];
+    const std::int64_t size =
+        bucket_size == 0 ? region.count : round_up(bucket_size, shards * ops::kSumBlock);
+    for (std::int64_t begin = region.begin; begin < region.end(); begin += size) {
+      buckets.push_back({begin, std::min(size, region.end() - begin)});
+    }
   }
   return buckets;
 }

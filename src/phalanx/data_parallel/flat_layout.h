@@ -3,14 +3,19 @@
 // parallelism. Parameters lie in reverse order of registration, about the order in which their
 // gradients become ready, each at a multiple of 64 elements; so buckets and the shards of a
 // distributed optimizer are plain ranges, which ignore where one parameter ends and the next
-// begins.
+// begins. Every chunk of a pipeline rank has a region of its own, the last chunk's first, and no
+// bucket lies in two: the gradients of a chunk are complete at a time of their own.
 //
-// All cuts are on the grid of ops::kSumBlock elements, so the sums of a parameter's blocks, and
-// with them the gradient norm, have the same bits under any cut.
+// All cuts are on the grid of ops::kSumBlock elements, and a parameter lies on that grid as it does
+// in the layout of the whole model; so the sums of its blocks, and with them the gradient norm,
+// have the same bits under any cut and in any pipeline. The gaps that this needs are of less than a
+// block each: in front of a region's first parameter, and around a copy of the word table, which is
+// out of the whole model's order.
 
 #include <cstdint>
 #include <vector>
 
+#include "phalanx/data_parallel/model_places.h"
 #include "phalanx/nn/param_table.h"
 
 namespace phalanx {
@@ -24,14 +29,18 @@ struct FlatRange {
 
 struct FlatLayout {
   std::vector<std::int64_t> offsets;  // by ParamId
+  std::vector<FlatRange> regions;     // by chunk; consecutive, the last chunk's first
   std::int64_t elements = 0;          // padding at the end included
 };
 
-// With `shards` > 1 the end is padded so that the buffer can be cut into that many equal parts.
+// Regions begin at multiples of shards * ops::kSumBlock elements; with `shards` > 1 the end is
+// padded likewise, so that each can be cut into that many equal parts.
+FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places, int shards = 1);
+// Of a table that is the whole model.
 FlatLayout flat_layout(const nn::ParamTable& table, int shards = 1);
 
-// Consecutive ranges of about `bucket_size` elements (0: one bucket), each to be cut into `shards`
-// equal parts.
+// Consecutive ranges of about `bucket_size` elements of one region each (0: one bucket a region),
+// to be cut into `shards` equal parts.
 std::vector<FlatRange> cut_buckets(const FlatLayout& layout, std::int64_t bucket_size, int shards);
 
 // Megatron's default: 40 million elements, more where many ranks share a reduction.

@@ -132,7 +132,7 @@ TEST(DataParallelParameters, AreGatheredAtOnce) {
       run_local_ranks(ranks, {}, [&](Communicator& world) {
         StoreRank rank(uneven_table(DType::kBF16),
                        {.rank = world.rank(), .ranks = ranks, .bucket_size = size});
-        DataParallel data_parallel(rank.parameters, rank.gradients, kUses, &world, {}, {},
+        DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &world}, {}, {},
                                    rank.memory);
         data_parallel.begin(rank.context, 0);
         update_shard(rank);
@@ -152,7 +152,7 @@ TEST(DataParallelParameters, AreThereForTheFirstUnitThatReads) {
     StoreRank rank(uneven_table(DType::kF32), {.rank = world.rank(), .ranks = 2, .bucket_size = 1});
     const auto contents = contents_of(rank, rank.parameters.buckets());
     const int buckets = static_cast<int>(contents.size());
-    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, &watched, {},
+    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &watched}, {},
                                {.overlap_param_gather = true}, rank.memory);
     const Reader first("first", {0, 1}), second("second", {2, 4}), third("third", {0, 3});
     data_parallel.begin(rank.context, 0);
@@ -189,7 +189,8 @@ TEST(DataParallelParameters, AreThereForTheFirstUnitThatReads) {
 TEST(DataParallelParameters, WithoutShardsNeedNoGather) {
   run_local_ranks(2, {}, [](Communicator& world) {
     StoreRank rank(uneven_table(DType::kF32));
-    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, &world, {}, {}, rank.memory);
+    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &world}, {}, {},
+                               rank.memory);
     data_parallel.begin(rank.context, 0);
     data_parallel.gather();
     EXPECT_TRUE(rank.recorder.messages().empty());
@@ -198,7 +199,7 @@ TEST(DataParallelParameters, WithoutShardsNeedNoGather) {
 
 TEST(DataParallelParameters, AShardNeedsAGroup) {
   StoreRank rank(uneven_table(DType::kF32), {.rank = 0, .ranks = 2});
-  EXPECT_THROW(DataParallel(rank.parameters, rank.gradients, kUses, nullptr, {}, {}, rank.memory),
+  EXPECT_THROW(DataParallel(rank.parameters, rank.gradients, kUses, {}, {}, {}, rank.memory),
                InternalError);
 }
 

@@ -1,6 +1,7 @@
 #include "phalanx/data_parallel/parameter_store.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "phalanx/base/numeric.h"
 #include "phalanx/nn/config.h"
@@ -33,8 +34,13 @@ DType storage_type(const nn::ParamTable& table) {
 
 ParameterStore::ParameterStore(const nn::ParamTable& table, Arena& parameters,
                                Arena& main_parameters, const OptimizerShard& shard)
+    : ParameterStore(table, whole_model_places(table), parameters, main_parameters, shard) {}
+
+ParameterStore::ParameterStore(const nn::ParamTable& table, ModelPlaces places, Arena& parameters,
+                               Arena& main_parameters, const OptimizerShard& shard)
     : table_(&table),
-      layout_(flat_layout(table, shard.ranks)),
+      places_(std::move(places)),
+      layout_(flat_layout(table, places_, shard.ranks)),
       buckets_(cut_buckets(layout_, shard.bucket_size, shard.ranks)),
       shard_(shard_of(buckets_, shard.rank, shard.ranks)),
       segments_(segments_of(table, layout_, shard_)),

@@ -21,11 +21,15 @@ struct OptimizerShard {
 class ParameterStore {
  public:
   // Parameters in their storage type; fp32 main parameters, of the shard, only where that is a
-  // 16-bit type.
+  // 16-bit type. The table is the whole model.
   ParameterStore(const nn::ParamTable& table, Arena& parameters, Arena& main_parameters,
                  const OptimizerShard& shard = {});
+  // Of a part of a model: `places` in the whole.
+  ParameterStore(const nn::ParamTable& table, ModelPlaces places, Arena& parameters,
+                 Arena& main_parameters, const OptimizerShard& shard = {});
 
   const nn::ParamTable& table() const { return *table_; }
+  const ModelPlaces& places() const { return places_; }
   const FlatLayout& layout() const { return layout_; }
   const std::vector<FlatRange>& buckets() const { return buckets_; }
   // What this rank's optimizer updates: everything, or a part of every bucket.
@@ -53,6 +57,7 @@ class ParameterStore {
 
  private:
   const nn::ParamTable* table_;
+  ModelPlaces places_;
   FlatLayout layout_;
   std::vector<FlatRange> buckets_, shard_;
   std::vector<Segment> segments_;

@@ -45,9 +45,14 @@ inline void set_each(const Tensor& tensor, const std::function<double(std::int64
 struct StoreRank {
   explicit StoreRank(const nn::ParamTable& parameter_table, const OptimizerShard& shard = {},
                      std::unique_ptr<Backend> machine = make_ref_backend())
+      : StoreRank(parameter_table, whole_model_places(parameter_table), shard, std::move(machine)) {
+  }
+  // Of a part of a model.
+  StoreRank(const nn::ParamTable& parameter_table, ModelPlaces places,
+            const OptimizerShard& shard = {}, std::unique_ptr<Backend> machine = make_ref_backend())
       : backend(std::move(machine)),
         table(parameter_table),
-        parameters(table, memory, memory, shard),
+        parameters(table, std::move(places), memory, memory, shard),
         gradients(table, parameters.layout(), nn::full_precision(table[0].dtype), 64, memory) {
     parameters.initialise(context, random_key(5, RandomPurpose::kInitialisation), gradients.flat());
     gradients.initialise(context);

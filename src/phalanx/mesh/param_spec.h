@@ -35,6 +35,15 @@ enum class GradientReduction {
                      // biases)
 };
 
+// A word table that the embedding and a tied head share, where these are on different ranks of a
+// pipeline: each has a copy, of the same name and the same numbers. The gradients of the two are
+// summed, and whatever counts parameters counts the first.
+enum class EmbeddingCopy {
+  kOnly,   // no copy: any other parameter, and a table that one rank uses alone
+  kFirst,  // the embedding's
+  kLast,   // the head's
+};
+
 struct ParamSpec {
   std::string name;    // Megatron-core's, with the global layer number
   Shape global_shape;  // without vocabulary padding
@@ -47,6 +56,7 @@ struct ParamSpec {
                                  // the whole
   GradientReduction reduction = GradientReduction::kNone;
   bool tied_embedding = false;  // its input side has a gradient accumulator of its own (design 2.9)
+  EmbeddingCopy copy = EmbeddingCopy::kOnly;
 };
 
 // The number of a parameter within a model, in global parameter order.

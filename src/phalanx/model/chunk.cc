@@ -81,16 +81,16 @@ std::size_t Chunk::add(Entry entry) {
 }
 
 // The streams between unit u - 1 and unit u, and their gradients; u runs from 0 (chunk input) to
-// num_units (chunk output).
+// num_units (chunk output). The points outside the units are where the chunk's ends are exchanged.
 void Chunk::add_stream(std::size_t u) {
   const bool has_consumer = u < units_.size();
-  const std::size_t producer = u == 0 ? 0 : u - 1;
-  const std::size_t consumer = has_consumer ? u : u - 1;
+  const int consumer = static_cast<int>(u);
+  const int producer = consumer - 1;
   const auto& streams = has_consumer ? units_[u]->inputs() : units_[u - 1]->outputs();
-  const PassPoint made{PassKind::kForward, static_cast<int>(producer)};
-  const PassPoint used{PassKind::kForward, static_cast<int>(consumer)};
+  const PassPoint made{PassKind::kForward, producer};
+  const PassPoint used{PassKind::kForward, consumer};
   const PassPoint read{has_consumer ? pass_of(units_[u]->input_last_reader()) : PassKind::kForward,
-                       static_cast<int>(consumer)};
+                       consumer};
   const bool recomputed_consumer = has_consumer && places_[u].group >= 0;
   const bool is_group_input = has_consumer && begins_group(u);
   const bool is_shared = is_group_input && recompute_.input_shards > 1;
@@ -99,7 +99,7 @@ void Chunk::add_stream(std::size_t u) {
   std::size_t forward = entries_.size();
   for (const auto& stream : streams) {
     add({stream.name, stream.dtype, stream_shape(stream.width), made, lives_twice ? used : read,
-         used.unit});
+         consumer});
   }
   std::size_t backward = forward;
   if (lives_twice) {
@@ -112,7 +112,7 @@ void Chunk::add_stream(std::size_t u) {
              [width = stream.width, shards = recompute_.input_shards](const nn::BatchShape& batch) {
                return Shape{batch.rows() * width / shards};
              },
-             used, recomputed, used.unit});
+             used, recomputed, consumer});
       }
     }
     backward = entries_.size();
@@ -126,8 +126,8 @@ void Chunk::add_stream(std::size_t u) {
     add({stream.name + " gradient",
          stream.dtype,
          stream_shape(stream.width),
-         {PassKind::kBackwardInput, used.unit},
-         {PassKind::kBackwardInput, made.unit}});
+         {PassKind::kBackwardInput, consumer},
+         {PassKind::kBackwardInput, producer}});
   }
   if (has_consumer) {
     places_[u].forward.inputs = forward;
@@ -183,6 +183,19 @@ std::vector<SavedBlock> Chunk::saved_blocks(const nn::BatchShape& shape, bool fo
     blocks.push_back(std::move(block));
   }
   return blocks;
+}
+
+std::span<const Tensor> Chunk::input_streams(std::span<const Tensor> blocks) const {
+  return part(blocks, places_.front().forward.inputs, inputs().size());
+}
+std::span<const Tensor> Chunk::output_streams(std::span<const Tensor> blocks) const {
+  return part(blocks, places_.back().forward.outputs, outputs().size());
+}
+std::span<const Tensor> Chunk::input_gradients(std::span<const Tensor> blocks) const {
+  return part(blocks, places_.front().input_gradients, inputs().size());
+}
+std::span<const Tensor> Chunk::output_gradients(std::span<const Tensor> blocks) const {
+  return part(blocks, places_.back().output_gradients, outputs().size());
 }
 
 void Chunk::forward_unit(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,

@@ -12,7 +12,9 @@
 
 namespace phalanx {
 
-// A point in a microbatch's life on this chunk.
+// A point in a microbatch's life on this chunk. Outside the units are its ends: at forward -1 it
+// has its input, at forward num_units its output is handed on; at backward num_units it has the
+// gradient of its output, at backward -1 that of its input is handed on.
 struct PassPoint {
   nn::PassKind pass = nn::PassKind::kForward;
   int unit = 0;
@@ -49,12 +51,19 @@ class Chunk {
 
   const std::vector<std::unique_ptr<nn::Unit>>& units() const { return units_; }
   int num_units() const { return static_cast<int>(units_.size()); }
+  // What the chunk reads of the stage before it, and what it hands to the next.
   const std::vector<nn::StreamSpec>& inputs() const { return units_.front()->inputs(); }
   const std::vector<nn::StreamSpec>& outputs() const { return units_.back()->outputs(); }
 
   // In the order the passes expect them. A forward-only microbatch needs nothing beyond its own
   // forward pass.
   std::vector<SavedBlock> saved_blocks(const nn::BatchShape& shape, bool forward_only) const;
+
+  // The chunk's ends among the tensors of saved_blocks(), one for each of inputs() or outputs().
+  std::span<const Tensor> input_streams(std::span<const Tensor> blocks) const;
+  std::span<const Tensor> output_streams(std::span<const Tensor> blocks) const;
+  std::span<const Tensor> input_gradients(std::span<const Tensor> blocks) const;
+  std::span<const Tensor> output_gradients(std::span<const Tensor> blocks) const;
 
   // `blocks` are the tensors of saved_blocks(). Hooks are called around every unit.
   void forward(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,

@@ -64,7 +64,6 @@ TEST_F(Chunks, TwoStagesAreTheWhole) {
   }
   ops::fill(context_, {.x = gpt.all.losses.sum, .value = 0.0});
   const auto allocate = [&](const Chunk& chunk) {
-    std::map<std::string, Tensor> by_name;
     std::vector<Tensor> blocks;
     for (const auto& block : chunk.saved_blocks(gpt.all.shape, false)) {
       blocks.push_back(operands.output(block.dtype, block.shape));
@@ -73,15 +72,14 @@ TEST_F(Chunks, TwoStagesAreTheWhole) {
   };
   const auto first_blocks = allocate(first);
   const auto second_blocks = allocate(second);
-  // The output stream and its gradient are the last blocks; the input and its gradient the first.
-  const Tensor sent = first_blocks[first_blocks.size() - 2];
-  const Tensor gradient_received = first_blocks.back();
   nn::Pass pass = gpt.all.pass(context_);
   first.forward(pass, first_blocks, gpt.hooks, 0);
-  ops::copy(context_, {.destination = second_blocks[0], .source = sent});
+  ops::copy(context_, {.destination = second.input_streams(second_blocks)[0],
+                       .source = first.output_streams(first_blocks)[0]});
   second.forward(pass, second_blocks, gpt.hooks, 0);
   second.backward(pass, second_blocks, gpt.all.gradients, gpt.hooks, 0);
-  ops::copy(context_, {.destination = gradient_received, .source = second_blocks[1]});
+  ops::copy(context_, {.destination = first.output_gradients(first_blocks)[0],
+                       .source = second.input_gradients(second_blocks)[0]});
   first.backward(pass, first_blocks, gpt.all.gradients, gpt.hooks, 0);
   EXPECT_EQ(nn::values_of(gpt.all.losses.sum)[0], loss);
   EXPECT_EQ(contents(gpt.all.gradient_tensors), whole);
@@ -151,6 +149,84 @@ TEST_F(Chunks, ForwardOnlyBlocks) {
     const bool gradient = training[i].born.pass != PassKind::kForward;
     EXPECT_EQ(evaluation[i].bytes(), gradient ? 0 : training[i].bytes()) << evaluation[i].name;
   }
+}
+
+// What a chunk exchanges with its neighbours lives from or until a point outside its units; within
+// them a stage in the middle is like any other.
+TEST_F(Chunks, EndsLiveBeyondTheUnits) {
+  using Point = std::pair<PassKind, int>;
+  const auto point = [](const PassPoint& at) { return Point(at.pass, at.unit); };
+  for (const RecomputePlan& recompute :
+       {RecomputePlan{}, RecomputePlan{.method = RecomputePlan::Method::kUniform, .num_layers = 2},
+        RecomputePlan{
+            .method = RecomputePlan::Method::kUniform, .num_layers = 1, .input_shards = 2}}) {
+    GptConfig config = test_gpt_config(false);
+    config.transformer.num_layers = 4;
+    config.recompute = recompute;
+    nn::ParamTable table;
+    const Chunk chunk = build_gpt_chunk(config, {1, 2, false, false}, table);
+    ASSERT_EQ(chunk.inputs().size(), 1U);
+    ASSERT_EQ(chunk.outputs().size(), 1U);
+    for (const bool forward_only : {false, true}) {
+      const auto blocks = chunk.saved_blocks({.sequence = 4, .micro_batch = 2}, forward_only);
+      // Where each accessor finds its stream: tensors told apart by their place.
+      ops::Operands operands(memory_, DType::kF64, context_);
+      std::vector<Tensor> tensors;
+      for (const auto& block : blocks) {
+        tensors.push_back(operands.output(block.dtype, block.shape));
+      }
+      const auto block_of = [&](std::span<const Tensor> streams) {
+        EXPECT_EQ(streams.size(), 1U);
+        return blocks[static_cast<std::size_t>(streams.data() - tensors.data())];
+      };
+      const SavedBlock input = block_of(chunk.input_streams(tensors));
+      const SavedBlock output = block_of(chunk.output_streams(tensors));
+      const SavedBlock input_gradient = block_of(chunk.input_gradients(tensors));
+      const SavedBlock output_gradient = block_of(chunk.output_gradients(tensors));
+      EXPECT_EQ(input.shape, Shape({4, 2, 6}));
+      EXPECT_EQ(output.shape, Shape({4, 2, 6}));
+      EXPECT_EQ(point(input.born), Point(PassKind::kForward, -1));
+      EXPECT_EQ(point(output.born), Point(PassKind::kForward, 1));
+      EXPECT_EQ(point(output.last), Point(PassKind::kForward, 2));
+      const bool held = !forward_only && recompute.input_shards == 1;
+      EXPECT_EQ(input.last.pass == PassKind::kForward, !held);
+      EXPECT_EQ(input.last.unit, 0);
+      int outside = 0;
+      for (const SavedBlock& block : blocks) {
+        outside += block.born.unit == -1 || block.born.unit == 2;
+        outside += block.last.unit == -1 || block.last.unit == 2;
+      }
+      if (forward_only) {
+        EXPECT_EQ(outside, 2);
+        EXPECT_EQ(input_gradient.bytes(), 0);
+        EXPECT_EQ(output_gradient.bytes(), 0);
+        continue;
+      }
+      EXPECT_EQ(outside, 4);
+      EXPECT_EQ(point(output_gradient.born), Point(PassKind::kBackwardInput, 2));
+      EXPECT_EQ(point(output_gradient.last), Point(PassKind::kBackwardInput, 1));
+      EXPECT_EQ(point(input_gradient.born), Point(PassKind::kBackwardInput, 0));
+      EXPECT_EQ(point(input_gradient.last), Point(PassKind::kBackwardInput, -1));
+    }
+  }
+}
+
+// The whole model has no ends: nothing of it lives outside the units.
+TEST_F(Chunks, TheWholeModelHasNoEnds) {
+  nn::ParamTable table;
+  const Chunk chunk = build_gpt_chunk(test_gpt_config(true), {0, 2, true, true}, table);
+  const auto blocks = chunk.saved_blocks({.sequence = 5, .micro_batch = 2}, false);
+  for (const SavedBlock& block : blocks) {
+    for (const PassPoint& at : {block.born, block.last}) {
+      EXPECT_GE(at.unit, 0) << block.name;
+      EXPECT_LT(at.unit, chunk.num_units()) << block.name;
+    }
+  }
+  const std::vector<Tensor> tensors(blocks.size());
+  EXPECT_TRUE(chunk.input_streams(tensors).empty());
+  EXPECT_TRUE(chunk.output_streams(tensors).empty());
+  EXPECT_TRUE(chunk.input_gradients(tensors).empty());
+  EXPECT_TRUE(chunk.output_gradients(tensors).empty());
 }
 
 }  // namespace

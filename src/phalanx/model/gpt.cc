@@ -5,27 +5,47 @@
 #include "phalanx/nn/transformer_layer.h"
 
 namespace phalanx {
+namespace {
+
+std::unique_ptr<nn::Unit> make_embedding(const GptConfig& config, const ChunkRange& range,
+                                         nn::ParamTable& table) {
+  return std::make_unique<nn::Embedding>(
+      table, config.vocabulary, config.padded_vocabulary, config.max_positions,
+      config.tied_embedding, config.transformer,
+      range.tied_elsewhere ? EmbeddingCopy::kFirst : EmbeddingCopy::kOnly);
+}
+
+// The word table of a tied head: the one that this rank has, or a copy of another rank's.
+ParamId word_table_of_head(const GptConfig& config, nn::ParamTable& table) {
+  for (ParamId id = 0; id < table.size(); ++id) {
+    if (!table[id].tied_embedding) continue;
+    PHALANX_CHECK(table[id].copy == EmbeddingCopy::kOnly, "{} is tied to two heads",
+                  table[id].name);
+    return id;
+  }
+  ParamSpec copy =
+      nn::word_table_parameter(config.vocabulary, config.padded_vocabulary, config.transformer);
+  copy.copy = EmbeddingCopy::kLast;
+  return table.add(std::move(copy));
+}
+
+std::unique_ptr<nn::Unit> make_head(const GptConfig& config, nn::ParamTable& table) {
+  const ParamId word_table = config.tied_embedding ? word_table_of_head(config, table) : -1;
+  return std::make_unique<nn::LanguageModelHead>(table, word_table, config.vocabulary,
+                                                 config.padded_vocabulary, config.transformer);
+}
+
+}  // namespace
 
 Chunk build_gpt_chunk(const GptConfig& config, const ChunkRange& range, nn::ParamTable& table) {
+  table.begin_chunk();
   std::vector<std::unique_ptr<nn::Unit>> units;
-  ParamId word_table = -1;
-  if (range.embedding) {
-    auto embedding = std::make_unique<nn::Embedding>(table, config.vocabulary,
-                                                     config.padded_vocabulary, config.max_positions,
-                                                     config.tied_embedding, config.transformer);
-    if (config.tied_embedding) word_table = embedding->word_table();
-    units.push_back(std::move(embedding));
-  }
+  if (range.embedding) units.push_back(make_embedding(config, range, table));
   for (std::int64_t i = 0; i < range.num_layers; ++i) {
     units.push_back(std::make_unique<nn::TransformerLayer>(table, range.first_layer + i, i,
                                                            config.transformer));
   }
-  if (range.head) {
-    PHALANX_CHECK(range.embedding || !config.tied_embedding,
-                  "a head without the embedding it is tied to");
-    units.push_back(std::make_unique<nn::LanguageModelHead>(
-        table, word_table, config.vocabulary, config.padded_vocabulary, config.transformer));
-  }
+  if (range.head) units.push_back(make_head(config, table));
   return Chunk(std::move(units), config.recompute);
 }
 

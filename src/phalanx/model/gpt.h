@@ -19,14 +19,18 @@ struct GptConfig {
 };
 
 // A chunk of layers [first_layer, first_layer + num_layers), with the embedding in front and the
-// head behind on demand. Its parameters are appended to `table` in global parameter order.
+// head behind on demand.
 struct ChunkRange {
   std::int64_t first_layer = 0;
   std::int64_t num_layers = 0;
   bool embedding = false;
   bool head = false;
+  bool tied_elsewhere = false;  // of an embedding: the head that it is tied to is on another rank
 };
 
+// The next chunk of the rank whose parameters are in `table`: the chunk's are appended in global
+// parameter order. A tied head uses the word table of this rank, in this or an earlier chunk; where
+// there is none it has a copy of its own (EmbeddingCopy::kLast).
 Chunk build_gpt_chunk(const GptConfig& config, const ChunkRange& range, nn::ParamTable& table);
 
 // Parameters without vocabulary padding: 12 L h^2 (1 + 13 / (12 h)) + (V + P) h + 2 h for f = 4 h.

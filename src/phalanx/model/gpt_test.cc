@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <string>
 
 #include "phalanx/model/test_support.h"
 #include "phalanx/ops/cases/differentiate.h"
+#include "phalanx/ops/ref/ref_backend.h"
 
 namespace phalanx {
 namespace {
@@ -102,9 +105,165 @@ TEST(Gpt, FlopsPerToken) {
               1.0, 1e-12);
 }
 
-TEST(Gpt, TiedHeadNeedsItsEmbedding) {
+std::vector<std::string> names_in(const nn::ParamTable& table) {
+  std::vector<std::string> names;
+  for (const auto& spec : table.specs()) names.push_back(spec.name);
+  return names;
+}
+
+// The stages of a pipeline, one table each, have the parameters of the whole in the same order.
+TEST(Gpt, StagesHaveTheParametersOfTheWhole) {
+  const GptConfig config = test_gpt_config(false);
+  nn::ParamTable whole, first, last;
+  build_gpt_chunk(config, {0, 2, true, true}, whole);
+  build_gpt_chunk(config, {0, 1, true, false}, first);
+  build_gpt_chunk(config, {1, 1, false, true}, last);
+  std::vector<std::string> names = names_in(first);
+  for (const std::string& name : names_in(last)) names.push_back(name);
+  EXPECT_EQ(names, names_in(whole));
+}
+
+TEST(Gpt, ChunksOfARankShareItsTable) {
   nn::ParamTable table;
-  EXPECT_THROW(build_gpt_chunk(test_gpt_config(true), {0, 1, false, true}, table), InternalError);
+  const GptConfig config = test_gpt_config(false);
+  EXPECT_EQ(table.num_chunks(), 1);
+  build_gpt_chunk(config, {0, 1, true, false}, table);
+  EXPECT_EQ(table.num_chunks(), 1);
+  const ParamId first_of_second = table.size();
+  build_gpt_chunk(config, {1, 1, false, true}, table);
+  EXPECT_EQ(table.num_chunks(), 2);
+  for (ParamId id = 0; id < table.size(); ++id) {
+    EXPECT_EQ(table.chunk(id), id < first_of_second ? 0 : 1) << table[id].name;
+  }
+  nn::ParamTable other;
+  other.add(whole_parameter("outside", {3}, DType::kF32, {}));
+  EXPECT_EQ(other.chunk(0), 0);
+  EXPECT_THROW(other.begin_chunk(), InternalError);
+}
+
+ParamId word_table_in(const nn::ParamTable& table) {
+  const auto names = names_in(table);
+  const auto word = std::ranges::find(names, "embedding.word_embeddings.weight");
+  return static_cast<ParamId>(word - names.begin());
+}
+
+TEST(Gpt, ATiedHeadUsesTheWordTableOfItsRank) {
+  nn::ParamTable table;
+  const GptConfig config = test_gpt_config(true);
+  build_gpt_chunk(config, {0, 1, true, false}, table);
+  const Chunk last = build_gpt_chunk(config, {1, 1, false, true}, table);
+  const auto names = names_in(table);
+  EXPECT_EQ(std::ranges::count(names, "embedding.word_embeddings.weight"), 1);
+  const auto& used = last.units().back()->parameters();
+  EXPECT_EQ(std::ranges::count(used, word_table_in(table)), 1);
+  EXPECT_EQ(table[word_table_in(table)].copy, EmbeddingCopy::kOnly);
+  EXPECT_EQ(table.chunk(word_table_in(table)), 0);
+}
+
+TEST(Gpt, ATiedHeadOfAnotherRankHasACopy) {
+  GptConfig config = test_gpt_config(true);
+  config.transformer.tensor = {.rank = 1, .size = 2};
+  nn::ParamTable whole, first, last;
+  build_gpt_chunk(config, {0, 2, true, true}, whole);
+  build_gpt_chunk(config, {0, 1, true, false, true}, first);
+  const Chunk head = build_gpt_chunk(config, {1, 1, false, true}, last);
+  const ParamSpec& expected = whole[word_table_in(whole)];
+  const ParamSpec& of_embedding = first[word_table_in(first)];
+  const ParamSpec& of_head = last[word_table_in(last)];
+  EXPECT_EQ(expected.copy, EmbeddingCopy::kOnly);
+  EXPECT_EQ(of_embedding.copy, EmbeddingCopy::kFirst);
+  EXPECT_TRUE(of_embedding.tied_embedding);
+  EXPECT_EQ(of_head.copy, EmbeddingCopy::kLast);
+  EXPECT_FALSE(of_head.tied_embedding);
+  for (const ParamSpec* copy : {&of_embedding, &of_head}) {
+    EXPECT_EQ(copy->global_shape, expected.global_shape);
+    EXPECT_EQ(copy->local_shape, expected.local_shape);
+    EXPECT_EQ(true_count(*copy), true_count(expected));
+    EXPECT_EQ(copy->boxes.at(0).global_row, expected.boxes.at(0).global_row);
+    EXPECT_EQ(copy->initialiser.kind, expected.initialiser.kind);
+    EXPECT_EQ(copy->initialiser.value, expected.initialiser.value);
+    EXPECT_EQ(copy->decays, expected.decays);
+    EXPECT_EQ(copy->tensor_parallel, expected.tensor_parallel);
+  }
+  EXPECT_EQ(std::ranges::count(head.units().back()->parameters(), word_table_in(last)), 1);
+}
+
+TEST(Gpt, AWordTableIsTiedToOneHead) {
+  nn::ParamTable table;
+  const GptConfig config = test_gpt_config(true);
+  build_gpt_chunk(config, {0, 1, true, false, true}, table);
+  EXPECT_THROW(build_gpt_chunk(config, {1, 1, false, true}, table), InternalError);
+  nn::ParamTable untied;
+  EXPECT_THROW(build_gpt_chunk(test_gpt_config(false), {0, 1, true, false, true}, untied),
+               InternalError);
+}
+
+// A stage on a rank of its own that reads the weights and the batch of a whole model.
+struct Stage {
+  Stage(ops::Operands& operands, const GptFixture& gpt, const ChunkRange& range)
+      : chunk(build_gpt_chunk(gpt.config, range, all.table)) {
+    all.allocate(operands, {}, gpt.config.vocabulary);
+    all.batch = gpt.all.batch;
+    all.loss_settings = gpt.all.loss_settings;
+    all.losses = gpt.all.losses;
+    const auto names = names_in(gpt.all.table);
+    for (ParamId id = 0; id < all.table.size(); ++id) {
+      const auto place = std::ranges::find(names, all.table[id].name) - names.begin();
+      whole_ids.push_back(static_cast<std::size_t>(place));
+      all.parameters[static_cast<std::size_t>(id)] = gpt.all.parameters[whole_ids.back()];
+    }
+    for (const auto& block : chunk.saved_blocks(all.shape, false)) {
+      blocks.push_back(operands.output(block.dtype, block.shape));
+    }
+  }
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+
+  nn::LayerFixture all;
+  Chunk chunk;
+  std::vector<std::size_t> whole_ids;
+  std::vector<Tensor> blocks;
+};
+
+// What the two ranks of a tied table have in their copies is, summed, the table's gradient bit for
+// bit.
+TEST(Gpt, CopiesHaveTheGradientOfTheTiedTable) {
+  const auto backend = make_ref_backend();
+  Arena memory("operands", 8 << 20);
+  Arena workspace("workspace", 1 << 20);
+  Context context{.backend = *backend, .workspace = workspace};
+  ops::Operands operands(memory, DType::kF64, context);
+  GptFixture gpt(operands, test_gpt_config(true));
+  gpt.forward(context);
+  gpt.backward(context);
+  gpt.all.join(context);
+
+  Stage first(operands, gpt, {0, 1, true, false, true});
+  Stage last(operands, gpt, {1, 1, false, true});
+  nn::Pass first_pass = first.all.pass(context);
+  nn::Pass last_pass = last.all.pass(context);
+  first.chunk.forward(first_pass, first.blocks, gpt.hooks, 0);
+  ops::copy(context, {.destination = last.chunk.input_streams(last.blocks)[0],
+                      .source = first.chunk.output_streams(first.blocks)[0]});
+  last.chunk.forward(last_pass, last.blocks, gpt.hooks, 0);
+  last.chunk.backward(last_pass, last.blocks, last.all.gradients, gpt.hooks, 0);
+  ops::copy(context, {.destination = first.chunk.output_gradients(first.blocks)[0],
+                      .source = last.chunk.input_gradients(last.blocks)[0]});
+  first.chunk.backward(first_pass, first.blocks, first.all.gradients, gpt.hooks, 0);
+  first.all.join(context);
+
+  std::vector<std::vector<double>> sums(gpt.all.gradient_tensors.size());
+  for (const Stage* stage : {&first, &last}) {
+    for (std::size_t i = 0; i < stage->whole_ids.size(); ++i) {
+      const auto values = nn::values_of(stage->all.gradient_tensors[i]);
+      auto& sum = sums[stage->whole_ids[i]];
+      sum.resize(values.size(), 0.0);
+      std::ranges::transform(sum, values, sum.begin(), std::plus());
+    }
+  }
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    EXPECT_EQ(sums[i], nn::values_of(gpt.all.gradient_tensors[i])) << gpt.all.table.specs()[i].name;
+  }
 }
 
 ops::GradientCase gpt_case(bool tied, nn::AttentionKernel kernel) {

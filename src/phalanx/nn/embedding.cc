@@ -2,17 +2,25 @@
 
 namespace phalanx::nn {
 
+ParamSpec word_table_parameter(std::int64_t vocabulary, std::int64_t padded_vocabulary,
+                               const TransformerConfig& config) {
+  return row_cut_parameter("embedding.word_embeddings.weight", {vocabulary, config.hidden},
+                           config.dtype, {Initialiser::Kind::kNormal, config.init_deviation},
+                           config.tensor.rank, config.tensor.size, padded_vocabulary);
+}
+
 Embedding::Embedding(ParamTable& table, std::int64_t vocabulary, std::int64_t padded_vocabulary,
-                     std::int64_t max_positions, bool tied, const TransformerConfig& config)
+                     std::int64_t max_positions, bool tied, const TransformerConfig& config,
+                     EmbeddingCopy copy)
     : Unit("embedding"), config_(config), tied_(tied) {
-  const Initialiser normal{Initialiser::Kind::kNormal, config.init_deviation};
-  ParamSpec word = row_cut_parameter("embedding.word_embeddings.weight",
-                                     {vocabulary, config.hidden}, config.dtype, normal,
-                                     config.tensor.rank, config.tensor.size, padded_vocabulary);
+  PHALANX_CHECK(tied || copy == EmbeddingCopy::kOnly, "a copy of a word table that is not tied");
+  ParamSpec word = word_table_parameter(vocabulary, padded_vocabulary, config);
   word.tied_embedding = tied;
+  word.copy = copy;
   word_ = table.add(std::move(word));
   position_ = table.add(whole_parameter("embedding.position_embeddings.weight",
-                                        {max_positions, config.hidden}, config.dtype, normal));
+                                        {max_positions, config.hidden}, config.dtype,
+                                        {Initialiser::Kind::kNormal, config.init_deviation}));
   parameters_ = {word_, position_};
   outputs_ = {{"hidden states", config.stream_dtype(), config.hidden}};
   dsum_ = slots_.add_rows("embedding gradient", config.dtype, config.hidden, Born::kInputGradient,

@@ -8,15 +8,17 @@
 
 namespace phalanx::nn {
 
+// embedding.word_embeddings.weight [vocabulary, h], padded to `padded_vocabulary` rows of zeros.
+ParamSpec word_table_parameter(std::int64_t vocabulary, std::int64_t padded_vocabulary,
+                               const TransformerConfig& config);
+
 class Embedding final : public Unit {
  public:
-  // Adds embedding.word_embeddings.weight [vocabulary, h], padded to `padded_vocabulary` rows of
-  // zeros, and embedding.position_embeddings.weight [max_positions, h]. A tied word table is also
-  // the head's.
+  // Adds the word table and embedding.position_embeddings.weight [max_positions, h]. A tied word
+  // table is also the head's, which has a copy where that is on another rank of the pipeline.
   Embedding(ParamTable& table, std::int64_t vocabulary, std::int64_t padded_vocabulary,
-            std::int64_t max_positions, bool tied, const TransformerConfig& config);
-
-  ParamId word_table() const { return word_; }
+            std::int64_t max_positions, bool tied, const TransformerConfig& config,
+            EmbeddingCopy copy = EmbeddingCopy::kOnly);
 
   void forward(Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                const Saved& saved) const override;

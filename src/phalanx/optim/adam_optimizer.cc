@@ -10,6 +10,10 @@ AdamOptimizer::AdamOptimizer(const ParameterStore& parameters, const GradientSto
     : parameters_(&parameters), gradients_(&gradients), settings_(settings), groups_(groups) {
   PHALANX_CHECK((groups.data != nullptr) == parameters.is_sharded(),
                 "a group of shards goes with a sharded store");
+  const ParamId parameters_of_model = parameters.places().parameters;
+  PHALANX_CHECK(groups.model != nullptr || groups.is_stage_alone ||
+                    (groups.first_tensor_rank && parameters_of_model == parameters.table().size()),
+                "a part of a model without the other parts");
   const nn::ParamTable& table = parameters.table();
   const DType full = nn::full_precision(table[0].dtype);
   const Shape shard{total_count(parameters.shard())};
@@ -19,12 +23,14 @@ AdamOptimizer::AdamOptimizer(const ParameterStore& parameters, const GradientSto
   for (ParamId id = 0; id < table.size(); ++id) {
     const std::int64_t offset = parameters.layout().offsets[static_cast<std::size_t>(id)];
     const std::int64_t count =
-        ops::sum_blocks(offset % ops::kSumBlock, table[id].local_shape.count());
+        table[id].copy == EmbeddingCopy::kLast
+            ? 0
+            : ops::sum_blocks(offset % ops::kSumBlock, table[id].local_shape.count());
     blocks_.push_back({blocks, count});
     blocks += count;
   }
   block_sums_ = scalars.allocate(DType::kF64, {blocks});
-  by_parameter_ = scalars.allocate(DType::kF64, {table.size()});
+  by_parameter_ = scalars.allocate(DType::kF64, {parameters_of_model});
   norm_ = scalars.allocate(full, {1});
   factor_ = scalars.allocate(full, {1});
   skip_ = scalars.allocate(full, {1});
@@ -36,11 +42,16 @@ void AdamOptimizer::initialise(Context& context) const {
   ops::fill(context, {.x = exp_avg_sq_, .value = 0.0});
 }
 
-void AdamOptimizer::reduce_blocks(Context& context, Statistic statistic) const {
-  const nn::ParamTable& table = parameters_->table();
+bool AdamOptimizer::counts(ParamId id) const {
+  const bool has_blocks = blocks_[static_cast<std::size_t>(id)].count > 0;
+  return has_blocks && (parameters_->table()[id].tensor_parallel || groups_.first_tensor_rank);
+}
+
+void AdamOptimizer::sum_by_block(Context& context, Statistic statistic) const {
   if (groups_.data != nullptr) ops::fill(context, {.x = block_sums_, .value = 0.0});
   for (const Segment& segment : parameters_->segments()) {
     const auto id = static_cast<std::size_t>(segment.id);
+    if (blocks_[id].count == 0) continue;
     const std::int64_t lead = segment.flat % ops::kSumBlock;
     const std::int64_t first_block =
         segment.flat / ops::kSumBlock - parameters_->layout().offsets[id] / ops::kSumBlock;
@@ -57,29 +68,31 @@ void AdamOptimizer::reduce_blocks(Context& context, Statistic statistic) const {
   if (groups_.data != nullptr) {
     groups_.data->all_reduce(context, block_sums_, Reduction::kSum).wait(context.stream);
   }
-  for (ParamId id = 0; id < table.size(); ++id) {
-    const FlatRange& blocks = blocks_[static_cast<std::size_t>(id)];
-    const Tensor sum = by_parameter_.slice(0, id, 1);
-    // Of copies the first rank's counts.
-    const bool counts =
-        groups_.tensor == nullptr || table[id].tensor_parallel || groups_.tensor->rank() == 0;
-    if (counts) {
-      ops::total(context, {.sum = sum, .x = block_sums_.slice(0, blocks.begin, blocks.count)});
-    } else {
-      ops::fill(context, {.x = sum, .value = 0.0});
-    }
+}
+
+void AdamOptimizer::sum_by_parameter(Context& context, Statistic statistic) const {
+  sum_by_block(context, statistic);
+  if (groups_.model != nullptr || groups_.is_stage_alone) {
+    ops::fill(context, {.x = by_parameter_, .value = 0.0});
   }
-  if (groups_.tensor != nullptr) {
-    groups_.tensor->all_reduce(context, by_parameter_, Reduction::kSum).wait(context.stream);
+  for (ParamId id = 0; id < parameters_->table().size(); ++id) {
+    if (!counts(id)) continue;
+    const auto i = static_cast<std::size_t>(id);
+    ops::total(context, {.sum = by_parameter_.slice(0, parameters_->places().global[i], 1),
+                         .x = block_sums_.slice(0, blocks_[i].begin, blocks_[i].count)});
+  }
+  // A parameter is one stage's, the others add zeros: exact.
+  if (groups_.model != nullptr) {
+    groups_.model->all_reduce(context, by_parameter_, Reduction::kSum).wait(context.stream);
   }
 }
 
 void AdamOptimizer::step(Context& context, const StepInputs& inputs) const {
   if (settings_.count_zeros) {
-    reduce_blocks(context, Statistic::kZeros);
+    sum_by_parameter(context, Statistic::kZeros);
     ops::total(context, {.sum = zeros_, .x = by_parameter_});
   }
-  reduce_blocks(context, Statistic::kSquares);
+  sum_by_parameter(context, Statistic::kSquares);
   ops::gradient_factor(context, {.norm = norm_,
                                  .factor = factor_,
                                  .skip = skip_,

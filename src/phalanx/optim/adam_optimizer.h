@@ -4,8 +4,8 @@
 // norm, whether the step was skipped, and how many gradients were zero.
 //
 // The norm is that of the whole model, each parameter counted once over all groups: sums of fixed
-// blocks in fp64, each block by the rank that has it, combined by parameter and then in parameter
-// order.
+// blocks in fp64, each block by the rank that has it, combined by parameter and then in the
+// parameter order of the whole model. So it has the bits of one rank in any pipeline.
 
 #include "phalanx/data_parallel/parameter_store.h"
 
@@ -21,8 +21,15 @@ struct AdamSettings {
 
 // Who else has parts of the model: null where nobody.
 struct OptimizerGroups {
-  Communicator* data = nullptr;    // of a distributed optimizer: the other shards
-  Communicator* tensor = nullptr;  // other parts of cut parameters, copies of the others
+  Communicator* data = nullptr;  // of a distributed optimizer: the other shards
+  // All ranks with a part of one copy of the model: tensor-parallel parts and pipeline stages, the
+  // tensor-parallel rank fastest.
+  Communicator* model = nullptr;
+  // Of what a tensor-parallel group has copies of, its first rank's counts.
+  bool first_tensor_rank = true;
+  // A stage of a pipeline whose stages update at different times: `model` is its tensor-parallel
+  // group, and norm and zeros are those of the stage.
+  bool is_stage_alone = false;
 };
 
 // What one step needs beyond the gradients.
@@ -60,14 +67,18 @@ class AdamOptimizer {
 
  private:
   enum class Statistic : std::uint8_t { kSquares, kZeros };
-  // The statistic of every parameter of the model, in by_parameter_.
-  void reduce_blocks(Context& context, Statistic statistic) const;
+  // The statistic of every parameter of the whole model, in by_parameter_.
+  void sum_by_parameter(Context& context, Statistic statistic) const;
+  // Of the blocks of this rank's parameters, in block_sums_.
+  void sum_by_block(Context& context, Statistic statistic) const;
+  // Whether this rank adds a parameter to what is counted over the model.
+  bool counts(ParamId id) const;
 
   const ParameterStore* parameters_;
   const GradientStore* gradients_;
   AdamSettings settings_;
   OptimizerGroups groups_;
-  std::vector<FlatRange> blocks_;  // by ParamId: its blocks in block_sums_
+  std::vector<FlatRange> blocks_;  // by ParamId: its blocks in block_sums_; a last copy has none
   Tensor exp_avg_, exp_avg_sq_;
   Tensor block_sums_, by_parameter_, norm_, factor_, skip_, zeros_;
 };

@@ -8,46 +8,13 @@
 #include <limits>
 
 #include "phalanx/comm/local/local_ranks.h"
-#include "phalanx/data_parallel/test_support.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
-#include "phalanx/optim/adam_optimizer.h"
+#include "phalanx/optim/test_support.h"
 
 namespace phalanx {
 namespace {
 
 using nn::values_of;
-
-constexpr AdamSettings kSettings{
-    .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6, .clip_grad = 1.0, .count_zeros = true};
-
-// A rank with its optimizer.
-struct OptimizerRank {
-  OptimizerRank(const nn::ParamTable& table, const OptimizerShard& shard,
-                const OptimizerGroups& groups, std::unique_ptr<Backend> machine,
-                const AdamSettings& settings = kSettings)
-      : stores(table, shard, std::move(machine)),
-        optimizer(stores.parameters, stores.gradients, settings, groups, stores.memory,
-                  stores.memory),
-        loss_scale(stores.memory.allocate(stores.gradients.flat().dtype, {1})),
-        tokens(stores.memory.allocate(DType::kF64, {1})) {
-    optimizer.initialise(stores.context);
-    ops::fill(stores.context, {.x = loss_scale, .value = 2.0});
-    ops::fill(stores.context, {.x = tokens, .value = 7.0});
-  }
-
-  void step(std::int64_t number, double lr = 0.01) {
-    optimizer.step(stores.context, {.lr = lr,
-                                    .weight_decay = 0.1,
-                                    .step = number,
-                                    .tokens = tokens,
-                                    .expected_tokens = 8.0,
-                                    .loss_scale = loss_scale});
-  }
-
-  StoreRank stores;
-  AdamOptimizer optimizer;
-  Tensor loss_scale, tokens;
-};
 
 // What a step leaves behind, by parameter where it is cut.
 struct Outcome {
@@ -103,7 +70,7 @@ Outcome outcome_of(const Run& run) {
                        {.rank = world.rank(), .ranks = run.ranks, .bucket_size = run.bucket_size},
                        {.data = group}, run.backend());
     DataParallel data_parallel(rank.stores.parameters, rank.stores.gradients, {1, 1, 1, 1, 1},
-                               group, {}, {}, rank.stores.memory);
+                               {.data = group}, {}, {}, rank.stores.memory);
     data_parallel.begin(rank.stores.context, 0);
     for (int step = 1; step <= kSteps; ++step) {
       set_step_gradients(rank.stores, step);
@@ -230,8 +197,9 @@ TEST(TensorParallelOptimizer, CountsEveryParameterOnce) {
     run_local_ranks(2, {}, [&](Communicator& world) {
       AdamSettings settings = kSettings;
       settings.clip_grad = clip;
-      OptimizerRank rank(cut_table(world.rank()), {}, {.tensor = &world}, make_ref_backend(),
-                         settings);
+      OptimizerRank rank(cut_table(world.rank()), {},
+                         {.model = &world, .first_tensor_rank = world.rank() == 0},
+                         make_ref_backend(), settings);
       set_cut_gradients(rank.stores, world.rank());
       rank.step(1);
       EXPECT_NEAR(values_of(rank.optimizer.norm())[0], kCutNorm, 1e-15);
@@ -252,8 +220,10 @@ TEST(TensorParallelOptimizer, WithShards) {
   run_local_ranks(4, {}, [&](Communicator& world) {
     const auto tensor = world.split(std::vector<std::vector<int>>{{0, 1}, {2, 3}}, "tp");
     const auto data = world.split(std::vector<std::vector<int>>{{0, 2}, {1, 3}}, "dp");
-    OptimizerRank rank(cut_table(tensor->rank()), {.rank = data->rank(), .ranks = 2},
-                       {.data = data.get(), .tensor = tensor.get()}, make_ref_backend());
+    OptimizerRank rank(
+        cut_table(tensor->rank()), {.rank = data->rank(), .ranks = 2},
+        {.data = data.get(), .model = tensor.get(), .first_tensor_rank = tensor->rank() == 0},
+        make_ref_backend());
     set_cut_gradients(rank.stores, tensor->rank());
     rank.step(1);
     EXPECT_NEAR(values_of(rank.optimizer.norm())[0], kCutNorm, 1e-15);
@@ -307,8 +277,8 @@ TEST(OptimizerOverflow, OnOneRankSkipsOnAll) {
         expect_all_skip({.data = &world}, uneven_table(DType::kBF16),
                         {.rank = world.rank(), .ranks = 2}, world.rank() == rank, bad,
                         rank == 0 ? 3 : 0);
-        expect_all_skip({.tensor = &world}, cut_table(world.rank()), {}, world.rank() == rank, bad,
-                        0);
+        expect_all_skip({.model = &world, .first_tensor_rank = world.rank() == 0},
+                        cut_table(world.rank()), {}, world.rank() == rank, bad, 0);
       });
     }
   }

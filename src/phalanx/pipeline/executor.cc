@@ -1,9 +1,9 @@
 #include "phalanx/pipeline/executor.h"
 
-#include <map>
 #include <utility>
 
-#include "phalanx/pipeline/verifier.h"
+#include "phalanx/base/error.h"
+#include "phalanx/ops/elementwise.h"
 
 namespace phalanx {
 namespace {
@@ -17,34 +17,72 @@ std::vector<std::vector<SavedBlock>> blocks_of(const std::vector<ChunkTables>& c
   return blocks;
 }
 
-Program verified(Program program) {
-  verify(program);
-  return program;
+std::uint64_t key_of(const Action& action) {
+  const auto kind =
+      action.payload == Payload::kActivation ? MessageKind::kActivation : MessageKind::kGradient;
+  return message_key(kind, static_cast<std::uint32_t>(action.source_stage),
+                     static_cast<std::uint32_t>(action.microbatch));
+}
+
+// Waits for a message and forgets it.
+template <typename Messages, typename Id>
+void finish(Messages& messages, const Id& id, Stream stream) {
+  const auto found = messages.find(id);
+  if (found == messages.end()) return;
+  found->second.wait(stream);
+  messages.erase(found);
 }
 
 }  // namespace
 
-Executor::Executor(Program program, std::vector<ChunkTables> chunks, const nn::BatchShape& shape)
-    : program_(verified(std::move(program))),
+nn::Weights StepServices::stale_weights(int version) {
+  PHALANX_CHECK(false, "weights of version {} were not kept", version);
+  return {};
+}
+
+Executor::Executor(Program program, std::vector<ChunkTables> chunks, const nn::BatchShape& shape,
+                   Communicator* pipeline)
+    : program_(std::move(program)),
       chunks_(std::move(chunks)),
       blocks_(blocks_of(chunks_, shape, program_.forward_only)),
-      plan_(program_, blocks_) {}
+      plan_(program_, blocks_),
+      batch_slots_(program_),
+      pipeline_(pipeline) {}
 
-std::span<const Tensor> Executor::place(const Action& action, Arena& saved) {
-  const auto& blocks = blocks_[static_cast<std::size_t>(action.chunk)];
-  const auto offsets = plan_.offsets(action.chunk, action.microbatch);
-  placed_.clear();
+std::vector<Tensor> Executor::place(int chunk, int microbatch, Arena& saved) const {
+  const auto& blocks = blocks_[static_cast<std::size_t>(chunk)];
+  const auto offsets = plan_.offsets(chunk, microbatch);
+  std::vector<Tensor> placed;
+  placed.reserve(blocks.size());
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    placed_.push_back(saved.place(offsets[i], blocks[i].dtype, blocks[i].shape));
+    placed.push_back(saved.place(offsets[i], blocks[i].dtype, blocks[i].shape));
   }
-  return placed_;
+  return placed;
 }
 
 void Executor::run(Context& context, Arena& saved, const StepSettings& settings,
-                   StepServices& services, nn::UnitHooks& hooks) {
-  for (const Action& action : program_.actions) {
-    execute(action, context, saved, settings, services, hooks);
+                   StepServices& services, nn::UnitHooks& hooks, PassObserver* observer) {
+  Run run{.context = context,
+          .saved = saved,
+          .settings = settings,
+          .services = services,
+          .hooks = hooks,
+          .observer = observer};
+  for (std::size_t i = 0; i < program_.actions.size(); ++i) execute(i, run);
+}
+
+std::vector<bool> Executor::completing_actions() const {
+  std::vector<bool> completing(program_.actions.size(), false);
+  std::vector<bool> reduces_next(chunks_.size(), false);
+  for (std::size_t i = program_.actions.size(); i-- > 0;) {
+    const Action& action = program_.actions[i];
+    const auto chunk = static_cast<std::size_t>(action.chunk);
+    if (action.kind == ActionKind::kReduceGradients) reduces_next[chunk] = true;
+    if (!adds_weight_gradient(action.kind)) continue;
+    completing[i] = reduces_next[chunk];
+    reduces_next[chunk] = false;
   }
+  return completing;
 }
 
 Executor::Rehearsal Executor::rehearse(Context& context, Arena& saved, const StepSettings& settings,
@@ -55,59 +93,148 @@ Executor::Rehearsal Executor::rehearse(Context& context, Arena& saved, const Ste
     std::int64_t flops = 0;
     std::vector<Message> messages;
   };
-  std::map<std::tuple<ActionKind, int, bool>, Seen> seen;
+  const std::vector<bool> completing = completing_actions();
+  std::map<std::tuple<ActionKind, Payload, int, bool, bool>, Seen> seen;
+  Run run{.context = context,
+          .saved = saved,
+          .settings = settings,
+          .services = services,
+          .hooks = hooks};
   Rehearsal total;
-  for (const Action& action : program_.actions) {
-    const bool last = action.microbatch == program_.microbatches - 1;
-    const auto [known, is_new] = seen.try_emplace({action.kind, action.chunk, last});
+  for (std::size_t i = 0; i < program_.actions.size(); ++i) {
+    const Action& action = program_.actions[i];
+    const bool loads = is_pass(action.kind) && batch_slots_.is_first_pass(i, action.microbatch);
+    const auto [known, is_new] =
+        seen.try_emplace({action.kind, action.payload, action.chunk, loads, completing[i]});
     if (is_new) {
       context.recorder->clear();
-      execute(action, context, saved, settings, services, hooks);
+      run.version = action.version;  // older weights would be recorded alike
+      execute(i, run);
       known->second = {context.recorder->flops(), context.recorder->messages()};
     }
     total.flops += known->second.flops;
     total.messages.add(known->second.messages);
   }
+  sends_.clear();
+  receives_.clear();
   return total;
 }
 
-void Executor::execute(const Action& action, Context& context, Arena& saved,
-                       const StepSettings& settings, StepServices& services, nn::UnitHooks& hooks) {
-  if (action.kind == ActionKind::kReduceGradients) {
-    services.reduce_gradients(action.chunk);
-    return;
-  }
-  if (action.kind == ActionKind::kOptimizerStep) {
-    services.optimizer_step();
-    return;
-  }
-  const ChunkTables& tables = chunks_[static_cast<std::size_t>(action.chunk)];
-  const nn::Batch& batch = action.kind == ActionKind::kForward ? services.load(action.microbatch)
-                                                               : services.loaded(action.microbatch);
-  nn::Pass pass{.ops = context,
-                .weights = tables.weights,
-                .batch = batch,
-                .shape = settings.shape,
-                .region = settings.region,
-                .training = settings.training,
-                .loss_settings = settings.loss,
-                .losses = settings.sums,
-                .cache = nullptr,
-                .logits = {}};
-  const auto blocks = place(action, saved);
+void Executor::execute(std::size_t index, Run& run) {
+  const Action& action = program_.actions[index];
   switch (action.kind) {
     case ActionKind::kForward:
-      return tables.chunk->forward(pass, blocks, hooks, action.microbatch);
     case ActionKind::kBackward:
-      return tables.chunk->backward(pass, blocks, tables.gradients, hooks, action.microbatch);
     case ActionKind::kBackwardInput:
-      return tables.chunk->backward_input(pass, blocks, hooks, action.microbatch);
     case ActionKind::kBackwardWeight:
-      return tables.chunk->backward_weight(pass, blocks, tables.gradients, hooks,
-                                           action.microbatch);
+      return execute_pass(index, run);
+    case ActionKind::kSend:
+      return send(action, run);
+    case ActionKind::kAwaitSend:
+      return finish(sends_, MessageId(action.payload, action.chunk, action.microbatch),
+                    run.context.stream);
+    case ActionKind::kReceive:
+      return receive(action, run);
+    case ActionKind::kHandOver:
+      return hand_over(action, run);
     case ActionKind::kReduceGradients:
+      return run.services.reduce_gradients(action.chunk);
     case ActionKind::kOptimizerStep:
+      run.services.optimizer_step(action.version);
+      run.version = action.version;
       return;
+    case ActionKind::kGatherParameters:
+      return run.services.gather_parameters();
+  }
+}
+
+void Executor::await_input(const Action& action, Run& run) {
+  if (action.kind == ActionKind::kBackwardWeight) return;
+  const bool forward = action.kind == ActionKind::kForward;
+  const Payload payload = forward ? Payload::kActivation : Payload::kGradient;
+  finish(receives_, MessageId(payload, action.chunk, action.microbatch), run.context.stream);
+}
+
+void Executor::execute_pass(std::size_t index, Run& run) {
+  const Action& action = program_.actions[index];
+  await_input(action, run);
+  if (run.observer != nullptr) run.observer->begin(action);
+  const bool loads = batch_slots_.is_first_pass(index, action.microbatch);
+  const nn::Batch& batch =
+      loads ? run.services.load(action.microbatch) : run.services.loaded(action.microbatch);
+  const nn::Weights weights = action.version == run.version
+                                  ? chunks_[static_cast<std::size_t>(action.chunk)].weights
+                                  : run.services.stale_weights(action.version);
+  nn::Pass pass{.ops = run.context,
+                .weights = weights,
+                .batch = batch,
+                .shape = run.settings.shape,
+                .region = run.settings.region,
+                .training = run.settings.training,
+                .loss_settings = run.settings.loss,
+                .losses = run.services.losses(action.microbatch),
+                .cache = nullptr,
+                .logits = {}};
+  compute(action, pass, run);
+  if (run.observer != nullptr) run.observer->end(action);
+}
+
+void Executor::compute(const Action& action, nn::Pass& pass, Run& run) const {
+  const ChunkTables& tables = chunks_[static_cast<std::size_t>(action.chunk)];
+  const auto blocks = place(action.chunk, action.microbatch, run.saved);
+  const int microbatch = action.microbatch;
+  switch (action.kind) {
+    case ActionKind::kForward:
+      return tables.chunk->forward(pass, blocks, run.hooks, microbatch);
+    case ActionKind::kBackward:
+      return tables.chunk->backward(pass, blocks, tables.gradients, run.hooks, microbatch);
+    case ActionKind::kBackwardInput:
+      return tables.chunk->backward_input(pass, blocks, run.hooks, microbatch);
+    case ActionKind::kBackwardWeight:
+      return tables.chunk->backward_weight(pass, blocks, tables.gradients, run.hooks, microbatch);
+    default:
+      PHALANX_CHECK(false, "{} is not a pass", to_string(action));
+  }
+}
+
+void Executor::send(const Action& action, Run& run) {
+  const auto blocks = place(action.chunk, action.microbatch, run.saved);
+  const Chunk& from = chunk(action.chunk);
+  std::vector<PointToPoint> messages;
+  for (const Tensor& tensor : action.payload == Payload::kActivation
+                                  ? from.output_streams(blocks)
+                                  : from.input_gradients(blocks)) {
+    messages.push_back({PointToPoint::Direction::kSend, action.peer, key_of(action), tensor});
+  }
+  sends_.insert_or_assign({action.payload, action.chunk, action.microbatch},
+                          pipeline_->exchange(run.context, messages));
+}
+
+void Executor::receive(const Action& action, Run& run) {
+  const auto blocks = place(action.chunk, action.microbatch, run.saved);
+  const Chunk& to = chunk(action.chunk);
+  std::vector<PointToPoint> messages;
+  for (const Tensor& tensor : action.payload == Payload::kActivation
+                                  ? to.input_streams(blocks)
+                                  : to.output_gradients(blocks)) {
+    messages.push_back({PointToPoint::Direction::kReceive, action.peer, key_of(action), tensor});
+  }
+  receives_.insert_or_assign({action.payload, action.chunk, action.microbatch},
+                             pipeline_->exchange(run.context, messages));
+}
+
+void Executor::hand_over(const Action& action, Run& run) {
+  const auto source_blocks = place(action.chunk, action.microbatch, run.saved);
+  const auto destination_blocks = place(action.peer, action.microbatch, run.saved);
+  const bool forward = action.payload == Payload::kActivation;
+  const auto source = forward ? chunk(action.chunk).output_streams(source_blocks)
+                              : chunk(action.chunk).input_gradients(source_blocks);
+  const auto destination = forward ? chunk(action.peer).input_streams(destination_blocks)
+                                   : chunk(action.peer).output_gradients(destination_blocks);
+  PHALANX_CHECK(source.size() == destination.size(), "{} streams do not fit {}", source.size(),
+                destination.size());
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    ops::copy(run.context, {.destination = destination[i], .source = source[i]});
   }
 }
 

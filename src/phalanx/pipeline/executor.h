@@ -1,11 +1,17 @@
 #pragma once
-// Runs a program: calls chunks for passes, and its services for everything that is not the model's.
-// Knows no schedule.
+// Runs a rank's program: calls chunks for passes, the pipeline's communicator for messages, and its
+// services for everything that is neither. Knows no schedule.
+//
+// A message moves while passes run: a receive begins at its place in the program and is waited for
+// by the pass that reads it, a send is waited for where the program says so.
 
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "phalanx/model/chunk.h"
 #include "phalanx/pipeline/action.h"
+#include "phalanx/pipeline/batch_slots.h"
 #include "phalanx/pipeline/saved_plan.h"
 
 namespace phalanx {
@@ -14,17 +20,31 @@ namespace phalanx {
 class StepServices {
  public:
   virtual ~StepServices() = default;
-  // Brings the microbatch to the device; it stays valid until its last pass.
+  // Brings the microbatch to the device, before its first pass; it stays valid until its last.
   virtual const nn::Batch& load(int microbatch) = 0;
   virtual const nn::Batch& loaded(int microbatch) = 0;
+  // Where the microbatch's loss is added.
+  virtual nn::LossSums losses(int microbatch) = 0;
+  // Weights as they were when `version` steps had been made.
+  virtual nn::Weights stale_weights(int version);
   virtual void reduce_gradients(int chunk) = 0;
-  virtual void optimizer_step() = 0;
+  // Makes this version of the weights.
+  virtual void optimizer_step(int version) = 0;
+  virtual void gather_parameters() = 0;
+};
+
+// Is told when a pass begins on the host, with everything there that it reads, and when it ends.
+class PassObserver {
+ public:
+  virtual ~PassObserver() = default;
+  virtual void begin(const Action& pass) = 0;
+  virtual void end(const Action& pass) = 0;
 };
 
 // A chunk with the tables resolved for it.
 struct ChunkTables {
   const Chunk* chunk = nullptr;
-  nn::Weights weights;
+  nn::Weights weights;  // the newest
   nn::Gradients gradients;
 };
 
@@ -34,42 +54,66 @@ struct StepSettings {
   TensorRegion region;
   bool training = true;
   nn::LossSettings loss;
-  nn::LossSums sums;
 };
 
 class Executor {
  public:
-  // Verifies the program and packs its saved tensors.
-  Executor(Program program, std::vector<ChunkTables> chunks, const nn::BatchShape& shape);
+  // The program must have been verified with those of the other ranks of `pipeline`, which is null
+  // where there are none. Packs its saved tensors.
+  Executor(Program program, std::vector<ChunkTables> chunks, const nn::BatchShape& shape,
+           Communicator* pipeline = nullptr);
 
   const Program& program() const { return program_; }
   const SavedPlan& saved_plan() const { return plan_; }
+  const BatchSlots& batch_slots() const { return batch_slots_; }
 
   void run(Context& context, Arena& saved, const StepSettings& settings, StepServices& services,
-           nn::UnitHooks& hooks);
+           nn::UnitHooks& hooks, PassObserver* observer = nullptr);
 
   // What context.recorder (required) would have counted of the whole program.
   struct Rehearsal {
     std::int64_t flops = 0;
     MessageTotals messages;
   };
-  // Runs each distinct action once (kind and chunk; the last microbatch, whose gradients are
-  // reduced while they come, is a case of its own) and answers for all. On the planning backend
-  // this marks all memory a run takes.
+  // Runs each distinct pass once (kind and chunk; whether it loads its microbatch; whether it is
+  // the last before the chunk's gradients are reduced, which then begins while they come) and
+  // answers for all. On the planning backend this marks all memory a run takes.
   Rehearsal rehearse(Context& context, Arena& saved, const StepSettings& settings,
                      StepServices& services, nn::UnitHooks& hooks);
 
  private:
-  void execute(const Action& action, Context& context, Arena& saved, const StepSettings& settings,
-               StepServices& services, nn::UnitHooks& hooks);
-  // The saved tensors of an action's microbatch.
-  std::span<const Tensor> place(const Action& action, Arena& saved);
+  // What the actions of one run share.
+  struct Run {
+    Context& context;
+    Arena& saved;
+    const StepSettings& settings;
+    StepServices& services;
+    nn::UnitHooks& hooks;
+    PassObserver* observer = nullptr;
+    int version = 0;  // of the newest weights
+  };
+  void execute(std::size_t index, Run& run);
+  void execute_pass(std::size_t index, Run& run);
+  void compute(const Action& action, nn::Pass& pass, Run& run) const;
+  void await_input(const Action& action, Run& run);
+  void send(const Action& action, Run& run);
+  void receive(const Action& action, Run& run);
+  void hand_over(const Action& action, Run& run);
+  // The saved tensors of a microbatch on a chunk.
+  std::vector<Tensor> place(int chunk, int microbatch, Arena& saved) const;
+  const Chunk& chunk(int index) const { return *chunks_[static_cast<std::size_t>(index)].chunk; }
+  // By action: whether it is the last weight gradient of its chunk before a reduction.
+  std::vector<bool> completing_actions() const;
 
   Program program_;
   std::vector<ChunkTables> chunks_;
   std::vector<std::vector<SavedBlock>> blocks_;
   SavedPlan plan_;
-  std::vector<Tensor> placed_;
+  BatchSlots batch_slots_;
+  Communicator* pipeline_;
+  // Under way, by payload, chunk and microbatch.
+  using MessageId = std::tuple<Payload, int, int>;
+  std::map<MessageId, Work> sends_, receives_;
 };
 
 }  // namespace phalanx

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "phalanx/base/error.h"
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/model/test_support.h"
 #include "phalanx/ops/ref/ref_backend.h"
@@ -14,11 +15,10 @@
 namespace phalanx {
 namespace {
 
-using nn::PassKind;
-
 class Services final : public StepServices {
  public:
-  explicit Services(std::vector<nn::Batch> batches) : batches_(std::move(batches)) {}
+  explicit Services(std::vector<nn::Batch> batches, const nn::LossSums& sums = {})
+      : batches_(std::move(batches)), sums_(sums) {}
   const nn::Batch& load(int microbatch) override {
     log += fmt::format("load{} ", microbatch);
     return loaded(microbatch);
@@ -26,13 +26,16 @@ class Services final : public StepServices {
   const nn::Batch& loaded(int microbatch) override {
     return batches_.at(static_cast<std::size_t>(microbatch));
   }
+  nn::LossSums losses(int /*microbatch*/) override { return sums_; }
   void reduce_gradients(int chunk) override { log += fmt::format("reduce{} ", chunk); }
-  void optimizer_step() override { log += "step "; }
+  void optimizer_step(int /*version*/) override { log += "step "; }
+  void gather_parameters() override { log += "gather "; }
 
   std::string log;
 
  private:
   std::vector<nn::Batch> batches_;
+  nn::LossSums sums_;
 };
 
 // Counts calls; passes nothing on.
@@ -95,20 +98,91 @@ TEST_F(Executors, RunsTheProgramInItsOrder) {
       program_of("F0.0 F0.1 b0.1 F1.0 B0.0 w0.1 F1.1 B1.1 reduce.1 B1.0 reduce.0 step", 2, 2),
       {{&first, {}, {}}, {&second, {}, {}}}, shape);
   Arena saved("saved", executor.saved_plan().bytes());
-  executor.run(context_, saved,
-               {.shape = shape, .region = {}, .training = true, .loss = {}, .sums = {}}, services,
-               hooks_);
+  executor.run(context_, saved, {.shape = shape, .region = {}, .training = true, .loss = {}},
+               services, hooks_);
   EXPECT_EQ(services.log,
-            "load0 Fx Fy load0 Fz bz load1 Fx Fy by wy bx wx wz load1 Fz bz wz reduce1 "
+            "load0 Fx Fy Fz bz load1 Fx Fy by wy bx wx wz Fz bz wz reduce1 "
             "by wy bx wx reduce0 step ");
 }
 
-TEST_F(Executors, RefusesABadProgram) {
-  std::string log;
-  const Chunk chunk = counting_chunk("x", log);
-  EXPECT_THROW(Executor(program_of("F0.0 reduce.0 step", 1, 1), {{&chunk, {}, {}}},
-                        {.sequence = 2, .micro_batch = 1}),
-               InternalError);
+// Says which weights its passes read.
+class ReadingUnit final : public nn::Unit {
+ public:
+  explicit ReadingUnit(std::vector<double>& read) : Unit("reader"), read_(read) {
+    parameters_ = {0};
+  }
+  void forward(nn::Pass& pass, std::span<const Tensor> /*inputs*/,
+               std::span<const Tensor> /*outputs*/, const nn::Saved& /*saved*/) const override {
+    note(pass);
+  }
+  void backward_input(nn::Pass& pass, std::span<const Tensor> /*inputs*/,
+                      std::span<const Tensor> /*output_gradients*/,
+                      std::span<const Tensor> /*input_gradients*/,
+                      const nn::Saved& /*saved*/) const override {
+    note(pass);
+  }
+  void backward_weight(nn::Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
+                       const nn::Saved& /*saved*/,
+                       const nn::Gradients& /*gradients*/) const override {}
+
+ private:
+  void note(const nn::Pass& pass) const { read_.push_back(nn::values_of(pass.weights[0])[0]); }
+  std::vector<double>& read_;
+};
+
+// Three microbatches, each an update; the second reads what the first has not changed.
+Program stale_program() {
+  Program program =
+      program_of("F0.0 F1.0 B0.0 reduce.0 step F2.0 B1.0 reduce.0 step B2.0 reduce.0 step", 1, 3);
+  for (const std::size_t reads_version_1 : {5U, 9U}) program.actions[reads_version_1].version = 1;
+  return program;
+}
+
+// Weight version v is the number v; the newest weights are -1.
+class StaleServices final : public StepServices {
+ public:
+  explicit StaleServices(ops::Operands& operands) {
+    for (int v = 0; v < 3; ++v) versions_.push_back(operands.filled(DType::kF64, {1}, v));
+  }
+  const nn::Batch& load(int /*microbatch*/) override { return batch_; }
+  const nn::Batch& loaded(int /*microbatch*/) override { return batch_; }
+  nn::LossSums losses(int /*microbatch*/) override { return {}; }
+  nn::Weights stale_weights(int version) override {
+    return {std::span(versions_).subspan(static_cast<std::size_t>(version), 1)};
+  }
+  void reduce_gradients(int /*chunk*/) override {}
+  void optimizer_step(int version) override { steps.push_back(version); }
+  void gather_parameters() override {}
+
+  std::vector<int> steps;
+
+ private:
+  std::vector<Tensor> versions_;
+  nn::Batch batch_;
+};
+
+TEST_F(Executors, ReadsTheWeightVersionsOfTheProgram) {
+  Arena memory("operands", 1 << 16);
+  ops::Operands operands(memory, DType::kF64, context_);
+  const std::vector<Tensor> newest = {operands.filled(DType::kF64, {1}, -1.0)};
+  std::vector<double> read;
+  std::vector<std::unique_ptr<nn::Unit>> units;
+  units.push_back(std::make_unique<ReadingUnit>(read));
+  const Chunk chunk(std::move(units));
+  const nn::BatchShape shape{.sequence = 2, .micro_batch = 1};
+  Executor executor(stale_program(), {{&chunk, {newest}, {}}}, shape);
+  Arena saved("saved", executor.saved_plan().bytes());
+  const StepSettings settings{.shape = shape, .region = {}, .training = true, .loss = {}};
+  StaleServices services(operands);
+  for (int run = 0; run < 2; ++run) {  // the versions of each begin at 0
+    read.clear();
+    executor.run(context_, saved, settings, services, hooks_);
+    EXPECT_EQ(read, (std::vector<double>{-1, -1, -1, -1, 0, 1}));
+  }
+  EXPECT_EQ(services.steps, (std::vector<int>{1, 2, 3, 1, 2, 3}));
+
+  Services forgetful(std::vector<nn::Batch>(3));
+  EXPECT_THROW(executor.run(context_, saved, settings, forgetful, hooks_), InternalError);
 }
 
 constexpr int kMicrobatches = 3;
@@ -133,19 +207,16 @@ StepOutcome outcome_of(const std::string& text, Context& context,
     batches.push_back(nn::test_batch(operands, gpt.all.shape, gpt.config.vocabulary));
     for (auto& sample : batches.back().rows.sample.span<std::int64_t>()) sample += 2 * m;
   }
-  Services services(batches);
+  Services services(batches, gpt.all.losses);
   Executor executor(program_of(text, 1, kMicrobatches),
                     {{&gpt.chunk, gpt.all.weights, gpt.all.gradients}}, gpt.all.shape);
   Arena saved("saved", executor.saved_plan().bytes());
   std::memset(saved.base(), 0xff, static_cast<std::size_t>(saved.capacity()));
   nn::UnitHooks hooks;
-  executor.run(context, saved,
-               {.shape = gpt.all.shape,
-                .region = {},
-                .training = true,
-                .loss = gpt.all.loss_settings,
-                .sums = gpt.all.losses},
-               services, hooks);
+  executor.run(
+      context, saved,
+      {.shape = gpt.all.shape, .region = {}, .training = true, .loss = gpt.all.loss_settings},
+      services, hooks);
   gpt.all.join(context);
   StepOutcome outcome;
   for (const auto& gradient : gpt.all.gradient_tensors) {
@@ -193,7 +264,7 @@ TEST_F(Executors, RecomputationGivesTheSameBitsInLessMemory) {
   }
 }
 
-// A rehearsal runs one action of each kind, and the last microbatch's, and counts what the whole
+// A rehearsal runs one action of each kind, and the last backward pass, and counts what the whole
 // program would.
 void expect_rehearsal_counts_the_program(const GptConfig& config, Communicator* group) {
   const auto backend = make_ref_backend();
@@ -210,22 +281,21 @@ void expect_rehearsal_counts_the_program(const GptConfig& config, Communicator* 
   const StepSettings settings{.shape = gpt.all.shape,
                               .region = gpt.all.region,
                               .training = true,
-                              .loss = gpt.all.loss_settings,
-                              .sums = gpt.all.losses};
+                              .loss = gpt.all.loss_settings};
   nn::UnitHooks hooks;
   recorder.clear();
-  Services services(batches);
+  Services services(batches, gpt.all.losses);
   executor.run(context, saved, settings, services, hooks);
   const std::int64_t flops = recorder.flops();
   MessageTotals messages;
   messages.add(recorder.messages());
-  Services rehearsed(batches);
+  Services rehearsed(batches, gpt.all.losses);
   const auto rehearsal = executor.rehearse(context, saved, settings, rehearsed, hooks);
   EXPECT_EQ(rehearsal.flops, flops);
   EXPECT_EQ(rehearsal.messages, messages);
   EXPECT_GT(flops, 0);
   EXPECT_EQ(messages.by_key().empty(), group == nullptr);
-  EXPECT_EQ(rehearsed.log, "load0 load3 reduce0 step ");
+  EXPECT_EQ(rehearsed.log, "load0 reduce0 step gather ");
 }
 
 TEST_F(Executors, RehearsalCountsTheWholeProgram) {

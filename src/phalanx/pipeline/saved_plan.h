@@ -1,7 +1,8 @@
 #pragma once
 // Where every saved tensor of a program lies in the rank's one pool. The list of actions says when
-// each block is born and dies (unit by unit within an action), so a fixed offset is packed for each
-// before the first byte moves.
+// each block is born and dies (unit by unit within a pass; what chunks exchange, with the
+// messages), so a fixed offset is packed for each before the first byte moves. However many
+// microbatches there are, a steady state is packed once.
 
 #include <span>
 #include <vector>
@@ -13,19 +14,20 @@ namespace phalanx {
 
 class SavedPlan {
  public:
-  // `blocks[chunk]` are the chunk's saved blocks, the same for every microbatch. The program must
-  // have been verified.
+  // `blocks[chunk]` are the chunk's saved blocks, the same for every microbatch. The program has
+  // its messages, and its schedule must have been verified.
   SavedPlan(const Program& program, const std::vector<std::vector<SavedBlock>>& blocks);
 
   // The pool's size.
   std::int64_t bytes() const { return bytes_; }
   // Byte offsets of the blocks of one microbatch on one chunk.
   std::span<const std::int64_t> offsets(int chunk, int microbatch) const;
-  // What a microbatch holds between its forward and its backward pass.
+  // What a microbatch holds between its forward and its backward pass, with a received input that
+  // backward reads.
   std::int64_t bytes_per_microbatch(int chunk) const {
     return bytes_per_microbatch_[static_cast<std::size_t>(chunk)];
   }
-  // The most microbatches of a chunk that hold saved tensors at once.
+  // The most microbatches that are at once between their forward and their last backward pass.
   int microbatches_in_flight(int chunk) const {
     return in_flight_[static_cast<std::size_t>(chunk)];
   }

@@ -1,6 +1,7 @@
 #include "phalanx/planner/plan.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
@@ -32,12 +33,12 @@ Json rank_json(const RunPlan& plan, const MemoryPlan& memory, int rank) {
             {"gradients", memory.gradients},
             {"optimizer", memory.optimizer},
             {"saved", memory.saved},
-            {"saved_per_microbatch", Json::array({memory.saved_per_microbatch})},
+            {"saved_per_microbatch", memory.saved_per_microbatch},
             {"workspace", memory.workspace},
             {"communication", memory.communication},
             {"total", memory.total},
             {"library_bound", memory.library_bound}}},
-          {"microbatches_in_flight", Json::array({memory.microbatches_in_flight})},
+          {"microbatches_in_flight", memory.microbatches_in_flight},
           {"messages", std::move(messages)}};
 }
 
@@ -47,6 +48,49 @@ std::string message_table(const MemoryPlan& memory) {
     text += fmt::format("  {:<4} {:<15} {:>8} {:>12} {:>20} B\n", key.first, key.second,
                         format_count(total.count), format_bytes(total.bytes),
                         format_count(total.bytes));
+  }
+  return text;
+}
+
+// Of all ranks; the largest runs have more than 64 bits of them.
+double flops_per_step(const RunPlan& plan) {
+  double flops = 0.0;
+  for (const RankPlan& group : plan.groups) {
+    flops += static_cast<double>(group.memory.flops_per_step) *
+             static_cast<double>(std::ssize(group.ranks));
+  }
+  return flops;
+}
+
+// An integer where 64 bits are enough.
+Json flops_json(const RunPlan& plan) {
+  if (flops_per_step(plan) > 9e18) return flops_per_step(plan);
+  std::int64_t flops = 0;
+  for (const RankPlan& group : plan.groups) {
+    flops += group.memory.flops_per_step * std::ssize(group.ranks);
+  }
+  return flops;
+}
+
+std::string pipeline_text(const TrainConfig& c) {
+  if (c.pipeline_model_parallel_size == 1) return "";
+  return fmt::format("pipeline parallel {} ({}), ", c.pipeline_model_parallel_size,
+                     c.pipeline_schedule);
+}
+
+// The first rank of every stage.
+std::string stage_table(const RunPlan& plan) {
+  std::string text =
+      fmt::format("{:>8} {:>6} {:>16} {:>12} {:>12} {:>12}  {}\n", "pipeline", "rank", "parameters",
+                  "saved", "workspace", "total", "microbatches in flight");
+  for (const RankPlan& group : plan.groups) {
+    const GridCoordinates at = plan.grid.coordinates(group.ranks.front());
+    if (at.tensor > 0) continue;
+    const MemoryPlan& memory = group.memory;
+    text += fmt::format("{:>8} {:>6} {:>16} {:>12} {:>12} {:>12}  {}\n", at.pipeline,
+                        group.ranks.front(), format_count(memory.model_parameters),
+                        format_bytes(memory.saved), format_bytes(memory.workspace),
+                        format_bytes(memory.total), fmt::join(memory.microbatches_in_flight, ", "));
   }
   return text;
 }
@@ -62,25 +106,14 @@ RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary,
                .model_parameters = 0,
                .groups = {}};
   plan.model_parameters = gpt_parameters(plan.model);
-  // A plan is that of a place in the model; data-parallel copies share it.
-  std::map<int, std::size_t> group_of_tensor_rank;
-  for (int rank = 0; rank < plan.grid.world_size(); ++rank) {
-    const int tensor = plan.grid.coordinates(rank).tensor;
-    const auto [found, is_new] = group_of_tensor_rank.try_emplace(tensor, plan.groups.size());
-    if (is_new) {
-      plan.groups.push_back({plan_memory(config, plan.model, rank, products), {}});
-    }
-    plan.groups[found->second].ranks.push_back(rank);
-  }
+  plan.groups = plan_ranks(config, plan.model, step_programs(config), products);
   return plan;
 }
 
 std::string to_json(const RunPlan& plan, ListedRanks listed) {
   std::map<int, Json> ranks;
-  std::int64_t flops_per_step = 0;
   const bool all = listed == ListedRanks::kAll || plan.grid.world_size() <= kReadableRanks;
-  for (const RunPlan::Group& group : plan.groups) {
-    flops_per_step += group.memory.flops_per_step * std::ssize(group.ranks);
+  for (const RankPlan& group : plan.groups) {
     if (all) {
       for (const int rank : group.ranks) ranks[rank] = rank_json(plan, group.memory, rank);
       continue;
@@ -100,37 +133,34 @@ std::string to_json(const RunPlan& plan, ListedRanks listed) {
                            {"padded_vocabulary", plan.model.padded_vocabulary},
                            {"sequence_length", plan.config.seq_length},
                            {"dtype", name_of(plan.model.transformer.dtype)}}},
-                         {"flops_per_step", flops_per_step},
+                         {"flops_per_step", flops_json(plan)},
                          {"ranks", std::move(list)}};
   return document.dump(2) + "\n";
 }
 
 std::string to_text(const RunPlan& plan) {
   const TrainConfig& c = plan.config;
-  std::int64_t flops = 0;
-  for (const auto& group : plan.groups) {
-    flops += group.memory.flops_per_step * std::ssize(group.ranks);
-  }
   std::string text = fmt::format(
       "GPT: {} layers, hidden {}, {} heads, sequence {}, vocabulary {} (padded {}), {}\n",
       c.num_layers, c.hidden_size, c.num_attention_heads, c.seq_length, plan.model.vocabulary,
       plan.model.padded_vocabulary, name_of(plan.model.transformer.dtype));
   text += fmt::format("{} parameters; {:.4g} floating-point operations a step\n",
-                      format_count(plan.model_parameters), static_cast<double>(flops));
+                      format_count(plan.model_parameters), flops_per_step(plan));
   text += fmt::format(
       "global batch {} = {} microbatches of {} on each of {} data-parallel ranks; {} threads per "
       "rank, {} products\n",
       c.global_batch_size, num_microbatches(c), c.micro_batch_size, data_parallel_size(c),
       c.threads_per_rank, plan.products == cpu::ProductPrecision::kBf16 ? "bf16" : "fp32");
   if (plan.grid.world_size() > 1) {
-    text +=
-        fmt::format("{} ranks: tensor parallel {}{}, data parallel {}\n", plan.grid.world_size(),
-                    c.tensor_model_parallel_size,
-                    c.sequence_parallel ? " with sequence parallelism" : "", data_parallel_size(c));
+    text += fmt::format("{} ranks: tensor parallel {}{}, {}data parallel {}\n",
+                        plan.grid.world_size(), c.tensor_model_parallel_size,
+                        c.sequence_parallel ? " with sequence parallelism" : "", pipeline_text(c),
+                        data_parallel_size(c));
   }
   // Tensor-parallel ranks differ in a few parameters at most: the first stands for them.
   const MemoryPlan& memory = plan.groups.front().memory;
   text += "memory of rank 0:\n" + memory_table(memory) + "\n";
+  if (c.pipeline_model_parallel_size > 1) text += stage_table(plan);
   if (!memory.messages.by_key().empty()) {
     text += "messages of rank 0 in a step (group, operation, count, payload it contributes):\n" +
             message_table(memory);

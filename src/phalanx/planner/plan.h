@@ -11,18 +11,12 @@
 namespace phalanx {
 
 struct RunPlan {
-  // Ranks with one plan: data-parallel ranks do the same.
-  struct Group {
-    MemoryPlan memory;
-    std::vector<int> ranks;
-  };
-
   TrainConfig config;  // resolved
   RankGrid grid;
   GptConfig model;
   cpu::ProductPrecision products = cpu::ProductPrecision::kFp32;
   std::int64_t model_parameters = 0;  // global, without vocabulary padding
-  std::vector<Group> groups;          // by their first ranks
+  std::vector<RankPlan> groups;       // data-parallel ranks do the same
 };
 
 // `config` is resolved; `vocabulary` is the tokenizer's size.

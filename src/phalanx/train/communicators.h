@@ -10,11 +10,20 @@ namespace phalanx {
 
 struct RankCommunicators {
   GridCoordinates at;
-  Communicator* world;                         // the caller's
-  std::unique_ptr<Communicator> tensor, data;  // null where the group has one rank
+  Communicator* world;  // the caller's
+  // Null where the group has one rank.
+  std::unique_ptr<Communicator> tensor, data, pipeline;
+  std::unique_ptr<Communicator> embedding;  // first and last rank of a pipeline; null between them
+
+  // Those that hold one copy of the model, tensor-parallel neighbours next to each other; null for
+  // one.
+  Communicator* model() const { return model_ ? model_.get() : tensor.get(); }
 
   // Splits the world by the grid; every rank at the same time.
   RankCommunicators(const RankGrid& grid, Communicator& world);
+
+ private:
+  std::unique_ptr<Communicator> model_;  // of a pipeline
 };
 
 }  // namespace phalanx

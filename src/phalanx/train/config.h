@@ -14,6 +14,7 @@
 #include "phalanx/optim/adam_optimizer.h"
 #include "phalanx/optim/loss_scaler.h"
 #include "phalanx/optim/parameter_schedule.h"
+#include "phalanx/pipeline/schedule.h"
 
 namespace phalanx {
 
@@ -90,6 +91,15 @@ struct TrainConfig {
   bool no_async_tensor_model_parallel_allreduce = false;
   double distributed_timeout_minutes = 10.0;
 
+  // Pipelines.
+  std::string pipeline_schedule;  // "": 1f1b, or interleaved where ranks have several chunks
+  std::int64_t num_layers_per_virtual_pipeline_stage = 0;             // 0: not given
+  std::int64_t num_virtual_stages_per_pipeline_rank = 0;              // 0: not given
+  std::int64_t microbatch_group_size_per_virtual_pipeline_stage = 0;  // 0: the schedule's choice
+  std::int64_t decoder_first_pipeline_num_layers = 0;  // of the first rank; 0: not given
+  std::int64_t decoder_last_pipeline_num_layers = 0;   // of the last
+  std::int64_t pipeline_drain_interval = 10;           // asynchronous schedules: iterations
+
   // Data parallelism.
   bool use_distributed_optimizer = false;
   bool overlap_grad_reduce = false;
@@ -136,6 +146,7 @@ struct TrainConfig {
   // Logging.
   std::int64_t log_interval = 100;
   bool log_throughput = false;
+  std::string trace;  // where the last iteration's timeline goes
 
   // Phalanx's own.
   std::int64_t threads_per_rank = 0;        // 0: the cores shared out among the ranks
@@ -160,6 +171,13 @@ void forget_layout(TrainConfig& config);
 // Views of a resolved configuration. `vocabulary` is the tokenizer's size; the model is that of the
 // first rank of a tensor-parallel group, and a Rank puts it in its own place.
 RankGrid rank_grid(const TrainConfig& config);
+// Whether weights are stale in a run of the configuration's schedule.
+bool is_asynchronous(const TrainConfig& config);
+// The layers of every stage: as the flags say for the first and the last rank of a pipeline, and
+// of equal numbers elsewhere, or one less on some. A rank's chunks share its layers out evenly.
+std::vector<std::int64_t> stage_layers(const TrainConfig& config, const Placement& placement);
+// What the schedule is asked for, with this many microbatches.
+ScheduleRequest schedule_request(const TrainConfig& config, std::int64_t microbatches);
 std::int64_t data_parallel_size(const TrainConfig& config);
 GptConfig gpt_config(const TrainConfig& config, std::int64_t vocabulary);
 LossScaler loss_scaler(const TrainConfig& config);

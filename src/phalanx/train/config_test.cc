@@ -170,9 +170,12 @@ TEST(TrainConfig, RefusesWorldsThatDoNotDivide) {
   expect_refused([](TrainConfig& c) { c.world_size = 1 << 21; }, "--nproc");
   expect_refused([](TrainConfig& c) { c.tensor_model_parallel_size = 0; },
                  "--tensor-model-parallel-size");
-  expect_refused([](TrainConfig& c) { c.pipeline_model_parallel_size = 2; },
-                 {"--pipeline-model-parallel-size 2",
-                  "pipeline parallelism is not available in this version"});
+  expect_refused(
+      [](TrainConfig& c) {
+        c.world_size = 6;
+        c.pipeline_model_parallel_size = 4;
+      },
+      {"6 ranks", "--nproc", "--pipeline-model-parallel-size 4"});
   expect_refused([](TrainConfig& c) { c.context_parallel_size = 2; },
                  {"--context-parallel-size 2", "not available in this version"});
   expect_refused([](TrainConfig& c) { c.world_size = 3; },  // 8 samples on 3 ranks of 2

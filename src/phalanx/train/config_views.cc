@@ -35,6 +35,42 @@ RankGrid rank_grid(const TrainConfig& c) {
                   c.use_tp_pp_dp_mapping ? kDataOutermostOrder : kDefaultOrder);
 }
 
+bool is_asynchronous(const TrainConfig& c) {
+  return schedule_kind(c.pipeline_schedule).update != UpdateRule::kFlush;
+}
+
+ScheduleRequest schedule_request(const TrainConfig& c, std::int64_t microbatches) {
+  return {.ranks = static_cast<int>(c.pipeline_model_parallel_size),
+          .microbatches = static_cast<int>(microbatches),
+          .chunks = static_cast<int>(c.num_virtual_stages_per_pipeline_rank),
+          .group_size = static_cast<int>(c.microbatch_group_size_per_virtual_pipeline_stage),
+          .microbatches_per_update = static_cast<int>(num_microbatches(c)),
+          .costs = {},
+          .memory_limit = std::nullopt};
+}
+
+std::vector<std::int64_t> stage_layers(const TrainConfig& c, const Placement& placement) {
+  const int stages = placement.stages();
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(stages));
+  const std::int64_t first = c.decoder_first_pipeline_num_layers;
+  const std::int64_t last = c.decoder_last_pipeline_num_layers;
+  const std::int64_t ends = (first > 0 ? 1 : 0) + (last > 0 ? 1 : 0);
+  for (int stage = 0; stage < stages; ++stage) {
+    const int rank = placement.rank(stage);
+    std::int64_t& of_stage = layers[static_cast<std::size_t>(stage)];
+    if (rank == 0 && first > 0) {
+      of_stage = first / placement.chunks();
+    } else if (rank == placement.ranks() - 1 && last > 0) {
+      of_stage = last / placement.chunks();
+    } else if (ends > 0) {
+      of_stage = (c.num_layers - first - last) / ((placement.ranks() - ends) * placement.chunks());
+    } else {
+      of_stage = c.num_layers * (stage + 1) / stages - c.num_layers * stage / stages;
+    }
+  }
+  return layers;
+}
+
 GptConfig gpt_config(const TrainConfig& c, std::int64_t vocabulary) {
   const auto seed = static_cast<std::uint64_t>(c.seed);
   return {

@@ -15,8 +15,17 @@ constexpr std::int64_t kNumbersPerBox = 6;
 constexpr std::uint64_t kKey = message_key(MessageKind::kOther, 0, 0);
 
 bool contributes(const Rank& rank, const ParamSpec& spec, bool is_sharded) {
-  const bool first_copy = spec.tensor_parallel || rank.ranks().at.tensor == 0;
+  const bool first_copy =
+      (spec.tensor_parallel || rank.ranks().at.tensor == 0) && spec.copy != EmbeddingCopy::kLast;
   return first_copy && (is_sharded || rank.ranks().at.data == 0);
+}
+
+// Where this rank's table has a parameter of the model; -1 where it has not.
+ParamId id_in(const nn::ParamTable& table, const std::string& name) {
+  for (ParamId id = 0; id < table.size(); ++id) {
+    if (table[id].name == name) return id;
+  }
+  return -1;
 }
 
 std::vector<ParamBox> boxes_of(const std::vector<GlobalTensor>& parts) {
@@ -55,23 +64,24 @@ std::vector<ContributedTensor> contributed_tensors(const Rank& rank, bool with_o
   const nn::ParamTable& table = rank.table();
   const ParameterStore& parameters = rank.parameters();
   std::vector<ContributedTensor> tensors;
-  for (ParamId id = 0; id < table.size(); ++id) {
-    const ParamSpec& spec = table[id];
-    ContributedTensor weight{{spec.name, spec.dtype, spec.global_shape}, {}};
-    if (contributes(rank, spec, false)) {
-      weight.parts.push_back(global_tensor(spec, parameters.weight(id)));
+  for (const ParamSpec& whole : rank.whole_table().specs()) {
+    ContributedTensor weight{{whole.name, whole.dtype, whole.global_shape}, {}};
+    const ParamId id = id_in(table, whole.name);
+    if (id >= 0 && contributes(rank, table[id], false)) {
+      weight.parts.push_back(global_tensor(table[id], parameters.weight(id)));
     }
     tensors.push_back(std::move(weight));
   }
   if (!with_optimizer) return tensors;
   const auto add_states = [&](std::string_view prefix, const auto& state_of) {
-    for (ParamId id = 0; id < table.size(); ++id) {
-      const ParamSpec& spec = table[id];
+    for (const ParamSpec& whole : rank.whole_table().specs()) {
       ContributedTensor state{
-          {std::string(prefix) + spec.name, nn::full_precision(spec.dtype), spec.global_shape}, {}};
+          {std::string(prefix) + whole.name, nn::full_precision(whole.dtype), whole.global_shape},
+          {}};
+      const ParamId id = id_in(table, whole.name);
       for (const Segment& segment : parameters.segments()) {
-        if (segment.id != id || !contributes(rank, spec, parameters.is_sharded())) continue;
-        state.parts.push_back(shard_tensor(spec, state_of(segment), segment.begin, prefix));
+        if (segment.id != id || !contributes(rank, table[id], parameters.is_sharded())) continue;
+        state.parts.push_back(shard_tensor(table[id], state_of(segment), segment.begin, prefix));
       }
       tensors.push_back(std::move(state));
     }

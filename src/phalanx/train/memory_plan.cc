@@ -1,6 +1,8 @@
 #include "phalanx/train/memory_plan.h"
 
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "phalanx/base/error.h"
 #include "phalanx/comm/meta/meta_communicator.h"
@@ -21,14 +23,14 @@ std::vector<std::int64_t> planned(const MemoryPlan& plan) {
 
 }  // namespace
 
-MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model, int number,
-                       cpu::ProductPrecision products) {
+MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
+                       const StepPrograms& programs, int number, cpu::ProductPrecision products) {
   const RankGrid grid = rank_grid(config);
   const auto world = make_meta_world(number, grid.world_size());
   const RankCommunicators ranks(grid, *world);
   RankArenas arenas = RankArenas::planning();
   const auto backend = make_meta_backend(static_cast<int>(config.threads_per_rank), products);
-  Rank rank(config, model, ranks, *backend, arenas);
+  Rank rank(config, model, programs, ranks, *backend, arenas);
   const Rank::Rehearsal rehearsal = rank.rehearse();
   const auto marks = arenas.high_water();
   MemoryPlan plan{.parameters = marks[0],
@@ -46,6 +48,20 @@ MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model, int nu
                   .messages = rehearsal.messages};
   for (const ParamSpec& spec : rank.table().specs()) plan.model_parameters += true_count(spec);
   return plan;
+}
+
+std::vector<RankPlan> plan_ranks(const TrainConfig& config, const GptConfig& model,
+                                 const StepPrograms& programs, cpu::ProductPrecision products) {
+  const RankGrid grid = rank_grid(config);
+  std::vector<RankPlan> plans;
+  std::map<std::pair<int, int>, std::size_t> plan_of_place;
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    const GridCoordinates at = grid.coordinates(rank);
+    const auto [found, is_new] = plan_of_place.try_emplace({at.pipeline, at.tensor}, plans.size());
+    if (is_new) plans.push_back({plan_memory(config, model, programs, rank, products), {}});
+    plans[found->second].ranks.push_back(rank);
+  }
+  return plans;
 }
 
 RankArenas allocate_arenas(const MemoryPlan& plan) {

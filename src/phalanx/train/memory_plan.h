@@ -3,6 +3,7 @@
 // comparison with what a run really used.
 
 #include <cstdint>
+#include <vector>
 
 #include "phalanx/ops/cpu/device.h"
 #include "phalanx/train/rank.h"
@@ -22,18 +23,27 @@ struct MemoryPlan {
   // What libraries and the program itself may take beside the arenas: a bound, not a measurement.
   std::int64_t library_bound = 0;
 
-  std::int64_t saved_per_microbatch = 0;
-  int microbatches_in_flight = 0;
-  std::int64_t model_parameters = 0;  // of this rank, without vocabulary padding
-  std::int64_t flops_per_step = 0;    // of matrix products and attention as they are computed
-  MessageTotals messages;             // of a training step
+  std::vector<std::int64_t> saved_per_microbatch;  // by chunk
+  std::vector<int> microbatches_in_flight;         // likewise
+  std::int64_t model_parameters = 0;               // of this rank, without vocabulary padding
+  std::int64_t flops_per_step = 0;  // of matrix products and attention as they are computed
+  MessageTotals messages;           // of a training step
 
   friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
 };
 
 // Of one rank of the world of `config`. Nothing of the model's size is allocated.
-MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model, int rank,
-                       cpu::ProductPrecision products);
+MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
+                       const StepPrograms& programs, int rank, cpu::ProductPrecision products);
+
+// Ranks with one plan: those of one place in the model, which is all that a plan depends on.
+struct RankPlan {
+  MemoryPlan memory;
+  std::vector<int> ranks;
+};
+// Of all ranks; by their first ranks.
+std::vector<RankPlan> plan_ranks(const TrainConfig& config, const GptConfig& model,
+                                 const StepPrograms& programs, cpu::ProductPrecision products);
 
 // Arenas of exactly the planned sizes. SystemError where the system has not that much memory.
 RankArenas allocate_arenas(const MemoryPlan& plan);

@@ -1,9 +1,10 @@
 #include "phalanx/train/rank.h"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 
-#include "phalanx/pipeline/schedules/no_pipelining.h"
+#include "phalanx/ops/cross_entropy.h"
 
 namespace phalanx {
 namespace {
@@ -30,6 +31,17 @@ std::int64_t reduction_bucket_size(const TrainConfig& config) {
 template <typename T>
 void upload(Context& context, const Tensor& destination, const std::vector<T>& source) {
   context.backend.upload(context.stream, destination, std::as_bytes(std::span(source)));
+}
+
+// How far back the passes of a rank's list read weights, the newest version included.
+int weight_versions_back(const std::vector<Action>& actions) {
+  int newest = 0;
+  int most = 1;
+  for (const Action& action : actions) {
+    if (action.kind == ActionKind::kOptimizerStep) newest = action.version;
+    if (is_pass(action.kind)) most = std::max(most, newest - action.version + 1);
+  }
+  return most;
 }
 
 double read_scalar(Context& context, const Tensor& scalar) {
@@ -66,29 +78,34 @@ std::vector<std::int64_t> RankArenas::high_water() const {
   return marks;
 }
 
-Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const RankCommunicators& ranks,
-           Backend& backend, RankArenas& arenas)
+Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const StepPrograms& programs,
+           const RankCommunicators& ranks, Backend& backend, RankArenas& arenas)
     : config_(config),
       ranks_(ranks),
+      is_asynchronous_(is_asynchronous(config)),
+      microbatches_per_update_(programs.training.begin()->second.schedule.microbatches_per_update),
       region_(placed(any_rank, ranks).transformer.tensor, ranks.tensor.get()),
       context_{
           .backend = backend, .workspace = arenas.workspace, .stream = {}, .recorder = nullptr},
-      arenas_(arenas) {
-  const GptConfig model = placed(any_rank, ranks);
-  chunks_.push_back(build_gpt_chunk(model, {0, model.transformer.num_layers, true, true}, table_));
+      arenas_(arenas),
+      model_(placed(any_rank, ranks), programs.placement(),
+             stage_layers(config, programs.placement()), ranks.at.pipeline) {
   Communicator* data = ranks.data.get();
   const bool is_sharded = config.use_distributed_optimizer && data != nullptr;
   const std::int64_t bucket_size = reduction_bucket_size(config);
   parameters_ = std::make_unique<ParameterStore>(
-      table_, arenas.parameters, arenas.main_parameters,
+      model_.table, model_.places, arenas.parameters, arenas.main_parameters,
       is_sharded ? OptimizerShard{data->rank(), data->size(), bucket_size} : OptimizerShard{});
   const nn::BatchShape shape = batch_shape(config, region_.layout());
-  const DType full = nn::full_precision(model.transformer.dtype);
+  const DType full = nn::full_precision(any_rank.transformer.dtype);
   const std::int64_t tokens = num_microbatches(config) * shape.rows();
-  gradients_ = std::make_unique<GradientStore>(table_, parameters_->layout(), full, tokens,
+  gradients_ = std::make_unique<GradientStore>(model_.table, parameters_->layout(), full, tokens,
                                                arenas.gradients);
   data_parallel_ = std::make_unique<DataParallel>(
-      *parameters_, *gradients_, gradient_uses(), data, region_,
+      *parameters_, *gradients_, gradient_uses(),
+      ReductionGroups{.data = data,
+                      .embedding = model_.shares_embedding ? ranks.embedding.get() : nullptr},
+      region_,
       DataParallelOptions{.overlap_grad_reduce = config.overlap_grad_reduce,
                           .overlap_param_gather = config.overlap_param_gather,
                           .bucket_size = bucket_size},
@@ -96,23 +113,52 @@ Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const RankCommu
   // What lives as long as the run lies at the bottom of the workspace.
   optimizer_ = std::make_unique<AdamOptimizer>(
       *parameters_, *gradients_, adam_settings(config),
-      OptimizerGroups{.data = is_sharded ? data : nullptr, .tensor = ranks.tensor.get()},
+      OptimizerGroups{.data = is_sharded ? data : nullptr,
+                      .model = is_asynchronous_ ? ranks.tensor.get() : ranks.model(),
+                      .first_tensor_rank = ranks.at.tensor == 0,
+                      .is_stage_alone = is_asynchronous_},
       arenas.optimizer, arenas.workspace);
-  losses_ = arenas.workspace.allocate(DType::kF64, {2});
-  sums_ = {.sum = losses_.slice(0, 0, 1), .count = losses_.slice(0, 1, 1)};
+
+  std::vector<ChunkTables> tables;
+  for (const Chunk& chunk : model_.chunks) {
+    tables.push_back({&chunk, parameters_->weights(), gradients_->gradients()});
+  }
+  const auto at = static_cast<std::size_t>(ranks.at.pipeline);
+  const auto executor = [&](const PipelinePrograms& pipeline) {
+    return std::make_unique<Executor>(pipeline.ranks[at], tables, shape, ranks.pipeline.get());
+  };
+  int versions = 1;
+  for (const auto& [iterations, pipeline] : programs.training) {
+    training_.emplace(iterations, executor(pipeline));
+    versions = std::max(versions, weight_versions_back(pipeline.schedule.ranks[at]));
+  }
+  evaluation_ = executor(programs.evaluation);
+  if (is_asynchronous_) {
+    stash_ = std::make_unique<WeightStash>(*parameters_, versions, arenas.parameters);
+  }
+
+  const std::int64_t updates = training_.rbegin()->first * updates_per_iteration();
+  losses_ = arenas.workspace.allocate(DType::kF64, {2 * updates});
+  loss_sums_ = losses_.slice(0, 0, updates);
+  token_counts_ = losses_.slice(0, updates, updates);
+  if (is_asynchronous_) unused_sum_ = arenas.workspace.allocate(DType::kF64, {1});
   loss_scale_ = arenas.workspace.allocate(full, {1});
   if (ranks.world->size() > 1) agreement_ = arenas.workspace.allocate(DType::kI32, {1});
+  allocate_batches(shape, full);
+}
 
-  const auto microbatches = static_cast<int>(num_microbatches(config));
-  const std::vector<ChunkTables> tables = {
-      {&chunks_[0], parameters_->weights(), gradients_->gradients()}};
-  training_ = std::make_unique<Executor>(no_pipelining(microbatches), tables, shape);
-  evaluation_ = std::make_unique<Executor>(forward_only(microbatches), tables, shape);
-  const int in_flight = std::max(training_->saved_plan().microbatches_in_flight(0),
-                                 evaluation_->saved_plan().microbatches_in_flight(0));
-  for (int i = 0; i < in_flight; ++i) {
-    batches_.push_back(allocate_batch(arenas.workspace, shape, full));
+void Rank::allocate_batches(const nn::BatchShape& shape, DType full) {
+  int needed = evaluation_->batch_slots().count();
+  for (const auto& [iterations, executor] : training_) {
+    needed = std::max(needed, executor->batch_slots().count());
   }
+  for (int i = 0; i < needed; ++i) {
+    batches_.push_back(allocate_batch(arenas_.workspace, shape, full));
+  }
+}
+
+std::int64_t Rank::updates_per_iteration() const {
+  return num_microbatches(config_) / microbatches_per_update_;
 }
 
 Rank::~Rank() {
@@ -122,8 +168,8 @@ Rank::~Rank() {
 }
 
 std::vector<int> Rank::gradient_uses() const {
-  std::vector<int> uses(table_.specs().size(), 0);
-  for (const Chunk& chunk : chunks_) {
+  std::vector<int> uses(model_.table.specs().size(), 0);
+  for (const Chunk& chunk : model_.chunks) {
     for (const auto& unit : chunk.units()) {
       for (const ParamId id : unit->parameters()) ++uses[static_cast<std::size_t>(id)];
     }
@@ -170,51 +216,75 @@ void Rank::initialise_gradients() { gradients_->initialise(context_); }
 
 StepSettings Rank::settings(bool training) const {
   const bool per_microbatch = config_.loss_average == "microbatch";
-  const auto tokens = static_cast<double>(config_.global_batch_size * config_.seq_length);
-  const auto microbatches =
-      static_cast<double>(num_microbatches(config_) * data_parallel_size(config_));
+  const double microbatches =
+      static_cast<double>(microbatches_per_update_ * data_parallel_size(config_));
   return {.shape = batch_shape(config_, region_.layout()),
           .region = region_,
           .training = training,
           .loss = {.loss_scale = loss_scale_,
-                   .factor = 1.0 / (per_microbatch ? microbatches : tokens),
-                   .mean_of_microbatch = per_microbatch},
-          .sums = sums_};
+                   .factor = 1.0 / (per_microbatch ? microbatches : tokens_per_update()),
+                   .mean_of_microbatch = per_microbatch}};
 }
 
-void Rank::begin(const BatchSource* source) {
+double Rank::tokens_per_update() const {
+  return static_cast<double>(microbatches_per_update_ * data_parallel_size(config_) *
+                             config_.micro_batch_size * config_.seq_length);
+}
+
+void Rank::begin(const BatchSource* source, const Executor& executor) {
   source_ = source;
+  running_ = &executor;
+  overflowed_ = false;
   ops::fill(context_, {.x = losses_, .value = 0.0});
 }
 
-StepResult Rank::train_step(const StepSchedule& schedule, const BatchSource& source) {
-  schedule_ = schedule;
-  begin(&source);
-  ops::fill(context_, {.x = loss_scale_, .value = schedule.loss_scale});
+void Rank::begin_update(int update) {
   gradients_->clear(context_);
-  data_parallel_->begin(context_, training_->program().microbatches - 1);
-  training_->run(context_, arenas_.saved, settings(true), *this, *data_parallel_);
-  StepResult result = read_loss();
-  result.grad_norm = read_scalar(context_, optimizer_->norm());
-  result.skipped = read_scalar(context_, optimizer_->skip()) != 0.0;
-  if (config_.log_num_zeros_in_grad) {
-    result.zeros_in_grad = read_scalar(context_, optimizer_->zeros()) - padding_elements();
+  data_parallel_->begin(context_, (update + 1) * microbatches_per_update_ - 1);
+}
+
+std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
+                                    const BatchSource& source, PassObserver* observer) {
+  Executor& executor = training(static_cast<int>(iterations.size()));
+  iterations_ = iterations;
+  begin(&source, executor);
+  ops::fill(context_, {.x = loss_scale_, .value = iterations.front().loss_scale});
+  if (stash_) stash_->begin();
+  begin_update(0);
+  executor.run(context_, arenas_.saved, settings(true), *this, *data_parallel_, observer);
+  if (is_asynchronous_) {
+    sum_over_data(loss_sums_);
+    if (ranks_.pipeline) {
+      ranks_.pipeline->all_reduce(context_, loss_sums_, Reduction::kSum).wait(context_.stream);
+    }
   }
-  return result;
+  std::vector<StepResult> results;
+  for (std::size_t i = 0; i < iterations.size(); ++i) {
+    StepResult result =
+        read_loss(static_cast<std::int64_t>(i) * updates_per_iteration(), updates_per_iteration());
+    result.skipped = overflowed_;
+    result.grad_norm = is_asynchronous_ ? std::numeric_limits<double>::quiet_NaN()
+                                        : read_scalar(context_, optimizer_->norm());
+    if (config_.log_num_zeros_in_grad) {
+      result.zeros_in_grad = read_scalar(context_, optimizer_->zeros()) - padding_elements();
+    }
+    results.push_back(result);
+  }
+  return results;
 }
 
 StepResult Rank::evaluate(const BatchSource& source) {
-  begin(&source);
+  begin(&source, *evaluation_);
   data_parallel_->begin(context_, -1);
   evaluation_->run(context_, arenas_.saved, settings(false), *this, *data_parallel_);
   sum_losses();
-  return read_loss();
+  return read_loss(0, 1);
 }
 
 // The padding of vocabulary-sized parameters has zero gradients that are nobody's.
 double Rank::padding_elements() const {
   std::int64_t count = 0;
-  for (const ParamSpec& spec : table_.specs()) {
+  for (const ParamSpec& spec : model_.whole.specs()) {
     const auto parts = spec.tensor_parallel ? region_.layout().size : 1;
     count += parts * spec.local_shape.count() - spec.global_shape.count();
   }
@@ -231,14 +301,27 @@ int Rank::largest_of_all(int value) {
   return largest;
 }
 
-void Rank::sum_losses() {
+void Rank::sum_over_data(const Tensor& tensor) {
   if (!ranks_.data) return;
-  ranks_.data->all_reduce(context_, losses_, Reduction::kSum).wait(context_.stream);
+  ranks_.data->all_reduce(context_, tensor, Reduction::kSum).wait(context_.stream);
 }
 
-StepResult Rank::read_loss() {
-  const double sum = read_scalar(context_, sums_.sum);
-  const double tokens = read_scalar(context_, sums_.count);
+// The stage that has the head knows loss and tokens, the others add zeros.
+void Rank::sum_losses() {
+  const auto sum = [&](const std::unique_ptr<Communicator>& group) {
+    if (group) group->all_reduce(context_, losses_, Reduction::kSum).wait(context_.stream);
+  };
+  sum(ranks_.data);
+  sum(ranks_.pipeline);
+}
+
+StepResult Rank::read_loss(std::int64_t first_update, std::int64_t updates) {
+  double sum = 0.0;
+  double tokens = 0.0;
+  for (std::int64_t u = first_update; u < first_update + updates; ++u) {
+    sum += read_scalar(context_, loss_sums_.slice(0, u, 1));
+    tokens += read_scalar(context_, token_counts_.slice(0, u, 1));
+  }
   return {.loss = tokens > 0.0 ? sum / tokens : 0.0, .tokens = tokens};
 }
 
@@ -246,26 +329,33 @@ Rank::Rehearsal Rank::rehearse() {
   Recorder recorder;
   context_.recorder = &recorder;
   initialise();
-  begin(nullptr);
-  gradients_->clear(context_);
-  recorder.clear();
-  data_parallel_->begin(context_, training_->program().microbatches - 1);
-  auto step = training_->rehearse(context_, arenas_.saved, settings(true), *this, *data_parallel_);
+  Rehearsal result;
+  for (const auto& [iterations, executor] : training_) {
+    const std::vector<StepSchedule> schedules(static_cast<std::size_t>(iterations));
+    iterations_ = schedules;
+    begin(nullptr, *executor);
+    if (stash_) stash_->begin();
+    begin_update(0);
+    recorder.clear();
+    auto run = executor->rehearse(context_, arenas_.saved, settings(true), *this, *data_parallel_);
+    result.flops_per_step = run.flops / iterations;
+    if (iterations == training_.begin()->first) result.messages = std::move(run.messages);
+  }
+  begin(nullptr, *evaluation_);
   data_parallel_->begin(context_, -1);
   evaluation_->rehearse(context_, arenas_.saved, settings(false), *this, *data_parallel_);
   context_.recorder = nullptr;
-  return {.flops_per_step = step.flops,
-          .messages = std::move(step.messages),
-          .saved_per_microbatch = training_->saved_plan().bytes_per_microbatch(0),
-          .microbatches_in_flight = training_->saved_plan().microbatches_in_flight(0)};
-}
-
-Rank::BatchSlot& Rank::slot(int microbatch) {
-  return batches_[static_cast<std::size_t>(microbatch) % batches_.size()];
+  const SavedPlan& saved = training_.rbegin()->second->saved_plan();
+  for (int c = 0; c < std::ssize(model_.chunks); ++c) {
+    result.saved_per_microbatch.push_back(saved.bytes_per_microbatch(c));
+    result.microbatches_in_flight.push_back(saved.microbatches_in_flight(c));
+  }
+  return result;
 }
 
 const nn::Batch& Rank::load(int microbatch) {
-  auto& [bytes, batch] = slot(microbatch);
+  auto& [bytes, batch] =
+      batches_[static_cast<std::size_t>(running_->batch_slots().slot(microbatch))];
   const bool reads = !ranks_.tensor || ranks_.tensor->rank() == 0;
   if (source_ != nullptr && reads) {
     const GptBatch& host = (*source_)(microbatch);
@@ -278,24 +368,56 @@ const nn::Batch& Rank::load(int microbatch) {
     upload(context_, batch.rows.document, host.document);
   }
   if (ranks_.tensor) ranks_.tensor->broadcast(context_, bytes, 0).wait(context_.stream);
+  // A stage that updates for itself must know by how many tokens to divide.
+  const bool trains = !running_->program().forward_only;
+  if (is_asynchronous_ && trains && !model_.has_head) {
+    const Tensor mask = batch.loss_mask.reshape({batch.loss_mask.count()});
+    ops::loss_accumulate(
+        context_,
+        {.sum = unused_sum_, .count = losses(microbatch).count, .loss = mask, .mask = mask});
+  }
   return batch;
 }
 
-const nn::Batch& Rank::loaded(int microbatch) { return slot(microbatch).batch; }
-
-void Rank::reduce_gradients(int /*chunk*/) { data_parallel_->reduce(); }
-
-void Rank::optimizer_step() {
-  sum_losses();
-  const bool per_microbatch = config_.loss_average == "microbatch";
-  optimizer_->step(context_, {.lr = schedule_.lr,
-                              .weight_decay = schedule_.weight_decay,
-                              .step = schedule_.adam_step,
-                              .tokens = per_microbatch ? Tensor{} : sums_.count,
-                              .expected_tokens = static_cast<double>(config_.global_batch_size *
-                                                                     config_.seq_length),
-                              .loss_scale = loss_scale_});
-  data_parallel_->gather();
+const nn::Batch& Rank::loaded(int microbatch) {
+  return batches_[static_cast<std::size_t>(running_->batch_slots().slot(microbatch))].batch;
 }
+
+nn::LossSums Rank::losses(int microbatch) {
+  // An evaluation is one sum.
+  const std::int64_t update =
+      running_->program().forward_only ? 0 : microbatch / microbatches_per_update_;
+  return {.sum = loss_sums_.slice(0, update, 1), .count = token_counts_.slice(0, update, 1)};
+}
+
+nn::Weights Rank::stale_weights(int version) { return stash_->weights(version); }
+
+void Rank::reduce_gradients(int chunk) { data_parallel_->reduce(chunk); }
+
+void Rank::optimizer_step(int version) {
+  data_parallel_->finish_reduction();
+  const std::int64_t update = version - 1;
+  const auto iteration = static_cast<std::size_t>(update / updates_per_iteration());
+  const StepSchedule& schedule = iterations_[iteration];
+  const Tensor tokens = token_counts_.slice(0, update, 1);
+  if (is_asynchronous_) {
+    sum_over_data(tokens);
+    stash_->keep(context_);
+  } else {
+    sum_losses();
+  }
+  const bool per_microbatch = config_.loss_average == "microbatch";
+  optimizer_->step(context_, {.lr = schedule.lr,
+                              .weight_decay = schedule.weight_decay,
+                              .step = schedule.adam_step + update % updates_per_iteration(),
+                              .tokens = per_microbatch ? Tensor{} : tokens,
+                              .expected_tokens = tokens_per_update(),
+                              .loss_scale = loss_scale_});
+  overflowed_ = overflowed_ || read_scalar(context_, optimizer_->skip()) != 0.0;
+  const bool is_last = version == running_->program().microbatches / microbatches_per_update_;
+  if (!is_last) begin_update(version);
+}
+
+void Rank::gather_parameters() { data_parallel_->gather(); }
 
 }  // namespace phalanx

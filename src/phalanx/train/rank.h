@@ -5,15 +5,20 @@
 
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "phalanx/data/gpt_batch.h"
 #include "phalanx/data_parallel/data_parallel.h"
+#include "phalanx/data_parallel/weight_stash.h"
 #include "phalanx/optim/adam_optimizer.h"
 #include "phalanx/pipeline/executor.h"
 #include "phalanx/train/communicators.h"
 #include "phalanx/train/config.h"
+#include "phalanx/train/rank_model.h"
+#include "phalanx/train/step_programs.h"
 
 namespace phalanx {
 
@@ -27,30 +32,32 @@ struct RankArenas {
   std::vector<const Arena*> all() const;
 };
 
-// What a training step brought back to the host.
+// What an iteration brought back to the host.
 struct StepResult {
   double loss = 0.0;    // mean over the unmasked tokens of the global batch
   double tokens = 0.0;  // unmasked
+  // Of the whole model; of an asynchronous schedule, where stages update at different times, NaN.
   double grad_norm = 0.0;
   double zeros_in_grad = 0.0;  // with --log-num-zeros-in-grad
-  bool skipped = false;        // the gradient was not finite: nothing was updated
+  bool skipped = false;        // a gradient was not finite: nothing was updated
 };
 
 struct StepSchedule {
   double lr = 0.0;
   double weight_decay = 0.0;
-  std::int64_t adam_step = 1;
+  std::int64_t adam_step = 1;  // of the iteration's first update
   double loss_scale = 1.0;
 };
 
-// The microbatches of a step, in order. Of a tensor-parallel group only the first rank asks.
+// The microbatches of the iterations of a program, in order. Of a tensor-parallel group only the
+// first rank asks.
 using BatchSource = std::function<const GptBatch&(int microbatch)>;
 
 class Rank final : private StepServices {
  public:
-  // Communicators and arenas must outlive the rank.
-  Rank(const TrainConfig& config, const GptConfig& any_rank, const RankCommunicators& ranks,
-       Backend& backend, RankArenas& arenas);
+  // Programs, communicators and arenas must outlive the rank.
+  Rank(const TrainConfig& config, const GptConfig& any_rank, const StepPrograms& programs,
+       const RankCommunicators& ranks, Backend& backend, RankArenas& arenas);
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
   // Where it leaves with an exception the world ends: peers may not read its arenas any more.
@@ -63,7 +70,15 @@ class Rank final : private StepServices {
   void initialise_optimizer();
   void initialise_gradients();
 
-  StepResult train_step(const StepSchedule& schedule, const BatchSource& source);
+  // Iterations until the pipeline is empty again: as many as there are schedules, which must be one
+  // of the programs' lengths.
+  std::vector<StepResult> train(std::span<const StepSchedule> iterations, const BatchSource& source,
+                                PassObserver* observer = nullptr);
+  StepResult train_step(const StepSchedule& schedule, const BatchSource& source) {
+    return train({&schedule, 1}, source).front();
+  }
+  // Updates that an iteration is.
+  std::int64_t updates_per_iteration() const;
   // Parameters that other ranks updated may still be on their way after a step; after this they are
   // there.
   void finish_gather() { data_parallel_->finish_gather(); }
@@ -73,15 +88,17 @@ class Rank final : private StepServices {
   // Runs every distinct pass of every program once, recording; for planning.
   struct Rehearsal {
     std::int64_t flops_per_step = 0;
-    MessageTotals messages;  // of a training step
-    std::int64_t saved_per_microbatch = 0;
-    int microbatches_in_flight = 0;
+    MessageTotals messages;  // of the shortest program: an iteration, unless weights are stale
+    std::vector<std::int64_t> saved_per_microbatch;  // by chunk
+    std::vector<int> microbatches_in_flight;         // likewise
   };
   Rehearsal rehearse();
 
   const RankCommunicators& ranks() const { return ranks_; }
   Context& context() { return context_; }
-  const nn::ParamTable& table() const { return table_; }
+  const nn::ParamTable& table() const { return model_.table; }
+  // All of the model, as one pipeline rank would have it.
+  const nn::ParamTable& whole_table() const { return model_.whole; }
   const ParameterStore& parameters() const { return *parameters_; }
   const GradientStore& gradients() const { return *gradients_; }
   const AdamOptimizer& optimizer() const { return *optimizer_; }
@@ -94,43 +111,58 @@ class Rank final : private StepServices {
  private:
   const nn::Batch& load(int microbatch) override;
   const nn::Batch& loaded(int microbatch) override;
+  nn::LossSums losses(int microbatch) override;
+  nn::Weights stale_weights(int version) override;
   void reduce_gradients(int chunk) override;
-  void optimizer_step() override;
+  void optimizer_step(int version) override;
+  void gather_parameters() override;
 
+  void allocate_batches(const nn::BatchShape& shape, DType full);
   std::vector<int> gradient_uses() const;
+  void sum_over_data(const Tensor& tensor);
   void sum_losses();
+  double tokens_per_update() const;
   double padding_elements() const;
   StepSettings settings(bool training) const;
-  void begin(const BatchSource* source);
+  void begin(const BatchSource* source, const Executor& executor);
+  void begin_update(int update);
   // One microbatch on the device, in one piece for its broadcast.
   struct BatchSlot {
     Tensor bytes;
     nn::Batch batch;
   };
   static BatchSlot allocate_batch(Arena& arena, const nn::BatchShape& shape, DType full);
-  BatchSlot& slot(int microbatch);
-  StepResult read_loss();
+  // Loss and tokens of updates, on every rank of the pipeline.
+  StepResult read_loss(std::int64_t first_update, std::int64_t updates);
+  Executor& training(int iterations) { return *training_.at(iterations); }
 
   const TrainConfig config_;
   const int exceptions_at_birth_ = std::uncaught_exceptions();
   const RankCommunicators& ranks_;
+  const bool is_asynchronous_;
+  const int microbatches_per_update_;
   TensorRegion region_;
   Context context_;
   RankArenas& arenas_;
-  nn::ParamTable table_;
-  std::vector<Chunk> chunks_;
+  RankModel model_;
   std::unique_ptr<ParameterStore> parameters_;
   std::unique_ptr<GradientStore> gradients_;
   std::unique_ptr<DataParallel> data_parallel_;
   std::unique_ptr<AdamOptimizer> optimizer_;
-  std::unique_ptr<Executor> training_, evaluation_;
-  std::vector<BatchSlot> batches_;  // one for each microbatch in flight
-  Tensor losses_;                   // [2]: sum and count
-  nn::LossSums sums_;
+  std::map<int, std::unique_ptr<Executor>> training_;  // by iterations
+  std::unique_ptr<Executor> evaluation_;
+  std::unique_ptr<WeightStash> stash_;  // of an asynchronous schedule
+  std::vector<BatchSlot> batches_;      // one for each microbatch in flight
+  Tensor losses_;                       // f64, of a program's updates:
+  Tensor loss_sums_, token_counts_;     // its halves
+  Tensor unused_sum_;                   // [1] f64, of an asynchronous schedule
   Tensor loss_scale_;
   Tensor agreement_;  // [1] i32, where there are other ranks
+  // Of the run in progress.
+  const Executor* running_ = nullptr;
   const BatchSource* source_ = nullptr;
-  StepSchedule schedule_;
+  std::span<const StepSchedule> iterations_;
+  bool overflowed_ = false;
 };
 
 }  // namespace phalanx

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -26,17 +28,41 @@ class RankTest : public RunTest {
     return c;
   }
 
-  // One training step of the run's first global batch; what every rank got, by rank.
-  static std::vector<StepResult> first_step(const TrainConfig& config) {
+  // Layers on four stages; drained every two iterations.
+  TrainConfig asynchronous(const Layout& layout) const {
+    TrainConfig c = config("");
+    c.num_layers = 4;
+    c.micro_batch_size = 1;
+    c.untie_embeddings_and_output_weights = true;
+    c.clip_grad = 0.0;
+    c.pipeline_drain_interval = 2;
+    c.eval_interval = 0;
+    c.train_iters = 3;
+    c = with_layout(std::move(c), layout);
+    resolve(c, true);
+    return c;
+  }
+
+  // What every rank got of the run's first global batch, by rank.
+  using Work = std::function<StepResult(Rank&, const BatchSource&)>;
+  static std::vector<StepResult> first_batch(const TrainConfig& config, const Work& work) {
     const RunSetup setup(config);
     std::vector<StepResult> results(static_cast<std::size_t>(config.world_size));
     run_ranks(setup.config, setup.model, [&](Rank& rank) {
       rank.initialise();
       RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
-      results[static_cast<std::size_t>(rank.ranks().world->rank())] =
-          rank.train_step({.lr = 1e-3}, stream.source());
+      results[static_cast<std::size_t>(rank.ranks().world->rank())] = work(rank, stream.source());
     });
     return results;
+  }
+  static std::vector<StepResult> first_step(const TrainConfig& config) {
+    return first_batch(config, [](Rank& rank, const BatchSource& source) {
+      return rank.train_step({.lr = 1e-3}, source);
+    });
+  }
+  static std::vector<StepResult> first_evaluation(const TrainConfig& config) {
+    return first_batch(config,
+                       [](Rank& rank, const BatchSource& source) { return rank.evaluate(source); });
   }
 };
 
@@ -56,6 +82,78 @@ TEST_F(RankTest, EveryRankKnowsTheStepsNumbers) {
       EXPECT_EQ(result.loss, results[0].loss);
       EXPECT_EQ(result.grad_norm, results[0].grad_norm);
     }
+  }
+}
+
+// Every stage knows what only the one with the head has seen, and the norm and the zeros of all:
+// the bits of one rank.
+TEST_F(RankTest, EveryStageKnowsTheStepsNumbers) {
+  const auto first = [&](const Layout& layout) {
+    TrainConfig c = config("");
+    c.num_layers = 4;
+    c.micro_batch_size = 1;
+    c.log_num_zeros_in_grad = true;
+    c = with_layout(std::move(c), layout);
+    resolve(c, true);
+    return first_step(c);
+  };
+  const StepResult expected = first({}).front();
+  for (const Layout& layout : {Layout{.pipeline = 2}, Layout{.pipeline = 4, .schedule = "zb-h1"},
+                               Layout{.pipeline = 2, .schedule = "interleaved"},
+                               Layout{.pipeline = 2, .schedule = "zb-v"}}) {
+    for (const StepResult& result : first(layout)) {
+      EXPECT_EQ(result.loss, expected.loss) << layout.schedule;
+      EXPECT_EQ(result.tokens, expected.tokens) << layout.schedule;
+      EXPECT_EQ(result.grad_norm, expected.grad_norm) << layout.schedule;
+      EXPECT_EQ(result.zeros_in_grad, expected.zeros_in_grad) << layout.schedule;
+    }
+  }
+}
+
+// Stages that update for themselves know the loss, and have no norm of the whole gradient.
+TEST_F(RankTest, EveryAsynchronousStageKnowsTheLoss) {
+  for (const char* schedule : {"pipedream", "pipedream-2bw"}) {
+    for (const std::int64_t data : {1, 2}) {
+      const TrainConfig c = asynchronous({.data = data, .pipeline = 2, .schedule = schedule});
+      const auto results = first_step(c);
+      for (const StepResult& result : results) {
+        EXPECT_EQ(result.loss, results.back().loss) << schedule;
+        EXPECT_EQ(result.tokens, 4.0 * 24.0) << schedule;
+        EXPECT_TRUE(std::isnan(result.grad_norm)) << schedule;
+        EXPECT_FALSE(result.skipped) << schedule;
+      }
+      EXPECT_GT(results.back().loss, 1.0);
+    }
+  }
+}
+
+TEST_F(RankTest, EveryStageKnowsAnEvaluation) {
+  const StepResult expected = first_evaluation(asynchronous({})).front();
+  EXPECT_GT(expected.loss, 1.0);
+  EXPECT_EQ(expected.tokens, 4.0 * 24.0);
+  for (const Layout& layout : {Layout{.pipeline = 4}, Layout{.pipeline = 2, .schedule = "zb-v"},
+                               Layout{.pipeline = 2, .schedule = "looped-bfs"},
+                               Layout{.pipeline = 4, .schedule = "pipedream"},
+                               Layout{.pipeline = 4, .schedule = "pipedream-2bw"}}) {
+    for (const StepResult& result : first_evaluation(asynchronous(layout))) {
+      EXPECT_EQ(result.loss, expected.loss) << layout.schedule;
+      EXPECT_EQ(result.tokens, expected.tokens) << layout.schedule;
+    }
+  }
+}
+
+// A rank keeps the weights that its passes read and no more: of p stages the r-th p - r versions,
+// double-buffered two.
+TEST_F(RankTest, KeepsTheWeightsThatAreRead) {
+  const auto parameters = [&](const char* schedule, int rank) {
+    const TrainConfig c = asynchronous({.pipeline = 4, .schedule = schedule});
+    return plan_memory(c, gpt_config(c, 49), step_programs(c), rank, cpu::ProductPrecision::kFp32)
+        .parameters;
+  };
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::int64_t once = parameters("1f1b", rank);
+    EXPECT_EQ(parameters("pipedream", rank), (4 - rank) * once);
+    EXPECT_EQ(parameters("pipedream-2bw", rank), 2 * once);
   }
 }
 

@@ -1,10 +1,12 @@
 #include "phalanx/train/run_report.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 
 #include "phalanx/base/log.h"
@@ -46,8 +48,10 @@ std::string memory_table(const MemoryPlan& plan) {
                       format_count(plan.total));
   text += fmt::format("  {:<20} {:>12} {:>20} B\n", "libraries, at most",
                       format_bytes(plan.library_bound), format_count(plan.library_bound));
+  std::vector<std::string> saved;
+  for (const std::int64_t bytes : plan.saved_per_microbatch) saved.push_back(format_bytes(bytes));
   text += fmt::format("  saved per microbatch {}, microbatches in flight {}",
-                      format_bytes(plan.saved_per_microbatch), plan.microbatches_in_flight);
+                      fmt::join(saved, " and "), fmt::join(plan.microbatches_in_flight, " and "));
   return text;
 }
 
@@ -55,6 +59,7 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, int rank,
                      std::int64_t loaded_iteration)
     : config_(setup.config),
       speaks_(rank == setup.grid.world_size() - 1),
+      peak_bytes_(setup.peak_bytes()),
       model_flops_per_step_(gpt_flops_per_token(setup.model, config_.seq_length) *
                             static_cast<double>(config_.global_batch_size * config_.seq_length)),
       peak_flops_(1e9 * (setup.products.products == cpu::ProductPrecision::kBf16
@@ -72,9 +77,16 @@ void RunReport::print_start(const RunSetup& setup, const MemoryPlan& plan,
   log_info("phalanx {}: world size {}, {} threads per rank", PHALANX_VERSION,
            setup.grid.world_size(), config_.threads_per_rank);
   if (setup.grid.world_size() > 1) {
-    log_info("> tensor-model-parallel size {}{}, data-parallel size {}{}", sizes.tensor,
-             config_.sequence_parallel ? " with sequence parallelism" : "", sizes.data,
-             config_.use_distributed_optimizer ? " with a distributed optimizer" : "");
+    log_info(
+        "> tensor-model-parallel size {}{}, pipeline-model-parallel size {}, data-parallel "
+        "size {}{}",
+        sizes.tensor, config_.sequence_parallel ? " with sequence parallelism" : "", sizes.pipeline,
+        sizes.data, config_.use_distributed_optimizer ? " with a distributed optimizer" : "");
+  }
+  if (sizes.pipeline > 1) {
+    const Placement& placement = setup.programs.placement();
+    log_info("> pipeline schedule: {}, {} stages of {} ranks ({})", config_.pipeline_schedule,
+             placement.stages(), placement.ranks(), name_of(placement.shape()));
   }
   log_info("> number of parameters: {}", format_count(gpt_parameters(setup.model)));
   log_info(" > padded vocab (size: {}) with {} dummy tokens (new size: {})", vocabulary,
@@ -98,15 +110,12 @@ void RunReport::print_start(const RunSetup& setup, const MemoryPlan& plan,
 }
 
 void RunReport::iteration(const RunState& state, const StepResult& step, double next_lr,
-                          double seconds, const RankArenas& arenas) {
+                          double seconds) {
   if (!speaks_) return;
   const std::array<NamedLoss, 1> losses = {{{"lm loss", step.loss}}};
   interval_.add(losses, seconds, step.skipped);
   const std::int64_t tokens = config_.global_batch_size * config_.seq_length;
   if (metrics_) {
-    const auto marks = arenas.high_water();
-    std::int64_t peak_bytes = 0;
-    for (const auto mark : marks) peak_bytes += mark;
     metrics_->write({.iteration = state.iteration,
                      .consumed_samples = state.consumed_train_samples,
                      .lm_loss = static_cast<float>(step.loss),
@@ -117,7 +126,7 @@ void RunReport::iteration(const RunState& state, const StepResult& step, double 
                      .elapsed_s = seconds,
                      .tokens_per_second = static_cast<double>(tokens) / seconds,
                      .model_flops_per_second = model_flops_per_step_ / seconds,
-                     .peak_bytes = peak_bytes,
+                     .peak_bytes = peak_bytes_,
                      .rss_bytes = peak_resident_bytes()});
   }
   if (state.iteration % config_.log_interval == 0) {
@@ -141,7 +150,7 @@ void RunReport::print_line(const RunState& state, const StepResult& step, double
   line.losses = summary.losses;
   line.loss_scale = state.loss_scaler.scale;
   // As Megatron: what was skipped has neither.
-  if (!step.skipped) line.grad_norm = step.grad_norm;
+  if (!step.skipped && !std::isnan(step.grad_norm)) line.grad_norm = step.grad_norm;
   if (!step.skipped && config_.log_num_zeros_in_grad) {
     line.zeros_in_gradients = step.zeros_in_grad;
   }

@@ -21,8 +21,7 @@ class RunReport {
   RunReport(const RunSetup& setup, const MemoryPlan& plan, int rank, std::int64_t loaded_iteration);
 
   // After a step: `next_lr` is the schedule's next value, as Megatron prints it.
-  void iteration(const RunState& state, const StepResult& step, double next_lr, double seconds,
-                 const RankArenas& arenas);
+  void iteration(const RunState& state, const StepResult& step, double next_lr, double seconds);
   void evaluation(const RunState& state, SplitKind kind, const std::string& place, double loss);
   // Takes the progress bar away before other lines.
   void pause();
@@ -33,7 +32,8 @@ class RunReport {
   void print_line(const RunState& state, const StepResult& step, double next_lr);
 
   const TrainConfig& config_;
-  bool speaks_;  // the last rank
+  bool speaks_;              // the last rank
+  std::int64_t peak_bytes_;  // of the arenas, the most of any rank
   double model_flops_per_step_;
   double peak_flops_;
   LogInterval interval_;

@@ -17,13 +17,10 @@ int busy_threads(const TrainConfig& config) {
                                    std::max(cores, config.threads_per_rank)));
 }
 
-std::vector<MemoryPlan> plans_of(const TrainConfig& config, const RankGrid& grid,
-                                 const GptConfig& model, cpu::ProductPrecision products) {
-  std::vector<MemoryPlan> plans;
-  for (int tensor = 0; tensor < grid.sizes().tensor; ++tensor) {
-    plans.push_back(plan_memory(config, model, grid.rank_of({.tensor = tensor}), products));
-  }
-  return plans;
+// Where the run begins, as far as the checkpoint says.
+std::int64_t first_iteration(const TrainConfig& config,
+                             const std::optional<CheckpointReader>& checkpoint) {
+  return checkpoint && !config.finetune ? checkpoint->manifest().iteration : 0;
 }
 
 // What the data order was built for: a resumed run keeps the order it began with.
@@ -48,10 +45,24 @@ RunSetup::RunSetup(TrainConfig given)
           config.bf16, static_cast<int>(config.threads_per_rank))),
       peak(cpu::measure_peak(busy_threads(config))),
       model(gpt_config(config, tokenizer->vocab_size())),
-      plans(plans_of(config, grid, model, products.products)),
+      programs(step_programs(config, first_iteration(config, checkpoint))),
+      plans(plan_ranks(config, model, programs, products.products)),
       needed(requested_samples(config)) {
   data.emplace(config, *tokenizer, counts_of(*this));
   data->check_suffices(needed);
+}
+
+const MemoryPlan& RunSetup::plan_of(int rank) const {
+  const auto holds = [rank](const RankPlan& plan) {
+    return std::ranges::find(plan.ranks, rank) != plan.ranks.end();
+  };
+  return std::ranges::find_if(plans, holds)->memory;
+}
+
+std::int64_t RunSetup::peak_bytes() const {
+  std::int64_t most = 0;
+  for (const RankPlan& plan : plans) most = std::max(most, plan.memory.total);
+  return most;
 }
 
 }  // namespace phalanx

@@ -26,13 +26,14 @@ struct RunSetup {
   cpu::ProductChoice products;
   cpu::Peak peak;  // of the threads of all ranks, as many as there are cores
   GptConfig model;
-  std::vector<MemoryPlan> plans;  // by place in the tensor-parallel group
-  SampleCounts needed;            // by the flags
+  StepPrograms programs;
+  std::vector<RankPlan> plans;
+  SampleCounts needed;  // by the flags
   std::optional<RunData> data;
 
-  const MemoryPlan& plan_of(int rank) const {
-    return plans[static_cast<std::size_t>(grid.coordinates(rank).tensor)];
-  }
+  const MemoryPlan& plan_of(int rank) const;
+  // The most that the arenas of any rank hold.
+  std::int64_t peak_bytes() const;
 };
 
 }  // namespace phalanx

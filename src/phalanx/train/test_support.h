@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -32,17 +33,23 @@ struct Layout {
   bool sequence = false;  // --sequence-parallel
   bool sharded = false;   // --use-distributed-optimizer
   bool overlaps = false;  // gradients' reduction, and of shards also the parameters' gathering
+  std::int64_t pipeline = 1;
+  const char* schedule = "";  // the default one
+  std::int64_t chunks = 0;    // of a pipeline rank; 0: as the schedule wants
 };
 
 // The command line's values for it.
 inline TrainConfig with_layout(TrainConfig c, const Layout& layout) {
-  c.world_size = layout.tensor * layout.data;
+  c.world_size = layout.tensor * layout.pipeline * layout.data;
   c.tensor_model_parallel_size = layout.tensor;
   c.sequence_parallel = layout.sequence;
   c.use_distributed_optimizer = layout.sharded;
   c.overlap_grad_reduce = layout.overlaps;
   c.overlap_param_gather = layout.overlaps && layout.sharded;
   c.ddp_bucket_size = layout.overlaps ? 5000 : 0;
+  c.pipeline_model_parallel_size = layout.pipeline;
+  c.pipeline_schedule = layout.schedule;
+  c.num_virtual_stages_per_pipeline_rank = layout.chunks;
   return c;
 }
 
@@ -50,13 +57,15 @@ inline TrainConfig with_layout(TrainConfig c, const Layout& layout) {
 struct PlannedRank {
   PlannedRank(const TrainConfig& config, const GptConfig& model, Communicator& world)
       : ranks(rank_grid(config), world),
+        programs(step_programs(config)),
         arenas(allocate_arenas(
-            plan_memory(config, model, world.rank(), cpu::ProductPrecision::kFp32))),
+            plan_memory(config, model, programs, world.rank(), cpu::ProductPrecision::kFp32))),
         backend(make_cpu_backend(static_cast<int>(config.threads_per_rank),
                                  cpu::ProductPrecision::kFp32)),
-        rank(config, model, ranks, *backend, arenas) {}
+        rank(config, model, programs, ranks, *backend, arenas) {}
 
   RankCommunicators ranks;
+  StepPrograms programs;
   RankArenas arenas;
   std::unique_ptr<Backend> backend;
   Rank rank;
@@ -78,8 +87,10 @@ class RunTest : public testing::Test {
 
   RunTest() {
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    directory_ = std::filesystem::temp_directory_path() /
-                 fmt::format("phalanx_{}_{}_{}", info->test_suite_name(), info->name(), ::getpid());
+    std::string name =
+        fmt::format("phalanx_{}_{}_{}", info->test_suite_name(), info->name(), ::getpid());
+    std::ranges::replace(name, '/', '_');  // of tests with parameters
+    directory_ = std::filesystem::temp_directory_path() / name;
     std::filesystem::remove_all(directory_);
     std::filesystem::create_directories(directory_);
     write_dataset("data", -1);

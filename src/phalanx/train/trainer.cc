@@ -16,6 +16,7 @@
 #include "phalanx/train/run_report.h"
 #include "phalanx/train/run_setup.h"
 #include "phalanx/train/signals.h"
+#include "phalanx/train/step_trace.h"
 
 namespace phalanx {
 namespace {
@@ -39,7 +40,9 @@ class Trainer {
  private:
   RunEnd loop();
   RunEnd train();
-  StepResult train_step();
+  std::vector<StepSchedule> next_schedules() const;
+  void train_until_drained();
+  void count(const StepResult& step);
   void evaluate(SplitKind kind, const std::string& place);
   void final_evaluation();
   void save();
@@ -59,6 +62,7 @@ class Trainer {
   RunState state_;
   std::optional<RunData::Stream> train_stream_, valid_stream_;
   RunReport report_;
+  StepTrace trace_;
   std::int64_t saved_iteration_ = -1;
 };
 
@@ -77,7 +81,7 @@ Trainer::Trainer(const RunSetup& setup, const StopSignals& signals, Communicator
       arenas_(allocate_arenas(plan_)),
       backend_(
           make_cpu_backend(static_cast<int>(config_.threads_per_rank), setup.products.products)),
-      rank_(config_, setup.model, ranks_, *backend_, arenas_),
+      rank_(config_, setup.model, setup.programs, ranks_, *backend_, arenas_),
       scaler_(loss_scaler(config_)),
       state_(start_state(setup, rank_)),
       report_(setup, plan_, world.rank(), state_.iteration) {
@@ -97,6 +101,7 @@ RunEnd Trainer::run() {
     const RunEnd end = loop();
     // Peers may read this rank's parameters until all of the last step have come in.
     rank_.finish_gather();
+    if (!config_.trace.empty()) write_step_trace(setup_, trace_, ranks_, rank_.context());
     return end;
   } catch (const std::exception& error) {
     ranks_.world->abort(error.what());
@@ -108,10 +113,7 @@ RunEnd Trainer::run() {
 RunEnd Trainer::loop() {
   const std::int64_t iterations = train_iterations(config_);
   while (state_.iteration < iterations) {
-    const auto begin = Clock::now();
-    const StepResult step = train_step();
-    report_.iteration(state_, step, setup_.schedule.learning_rate(state_.schedule_samples),
-                      seconds_since(begin), arenas_);
+    train_until_drained();
 
     if (config_.eval_interval > 0 && state_.iteration % config_.eval_interval == 0 &&
         state_.iteration < iterations) {
@@ -128,33 +130,52 @@ RunEnd Trainer::loop() {
   return RunEnd::kFinished;
 }
 
-StepResult Trainer::train_step() {
+// What the iterations until the pipeline is empty again are scheduled to be, if none is skipped.
+std::vector<StepSchedule> Trainer::next_schedules() const {
   const ParameterSchedule& parameters = setup_.schedule;
-  const StepSchedule schedule{.lr = parameters.learning_rate(state_.schedule_samples),
-                              .weight_decay = parameters.weight_decay(state_.schedule_samples),
-                              .adam_step = state_.adam_step + 1,
-                              .loss_scale = scaler_.scale()};
-  const StepResult step = rank_.train_step(schedule, train_stream_->source());
+  std::vector<StepSchedule> schedules;
+  const int iterations = iterations_until_drained(config_, state_.iteration);
+  for (int i = 0; i < iterations; ++i) {
+    const std::int64_t samples = state_.schedule_samples + i * config_.global_batch_size;
+    schedules.push_back({.lr = parameters.learning_rate(samples),
+                         .weight_decay = parameters.weight_decay(samples),
+                         .adam_step = state_.adam_step + 1 + i * rank_.updates_per_iteration(),
+                         .loss_scale = scaler_.scale()});
+  }
+  return schedules;
+}
+
+void Trainer::train_until_drained() {
+  const auto begin = Clock::now();
+  const std::vector<StepSchedule> schedules = next_schedules();
+  trace_.clear();
+  const std::vector<StepResult> steps =
+      rank_.train(schedules, train_stream_->source(), config_.trace.empty() ? nullptr : &trace_);
+  const double seconds = seconds_since(begin) / static_cast<double>(steps.size());
+  for (const StepResult& step : steps) {
+    count(step);
+    report_.iteration(state_, step, setup_.schedule.learning_rate(state_.schedule_samples),
+                      seconds);
+  }
+  check_high_water(plan_, arenas_);
+}
+
+void Trainer::count(const StepResult& step) {
   if (step.skipped && !scales_loss(config_)) {
     // Without a loss scale nothing can be lowered, and the same inputs give the same bits again.
     throw ErrorOf<ErrorCode::kDoNotRestart>(
-        "iteration {}: the gradient norm is {} (loss {}); the weights of iteration {} stand, "
-        "nothing was saved. Lower --lr, raise the warm-up or lower --clip-grad, and resume from "
-        "the "
-        "last checkpoint",
-        state_.iteration + 1, step.grad_norm, step.loss, state_.iteration);
+        "iteration {}: the gradient is not finite (loss {}); nothing was saved. Lower --lr, raise "
+        "the warm-up or lower --clip-grad, and resume from the last checkpoint",
+        state_.iteration + 1, step.loss);
   }
   scaler_.update(step.skipped);
   state_.loss_scaler = scaler_.state();
   state_.iteration += 1;
   state_.consumed_train_samples += config_.global_batch_size;
   // A skipped iteration has consumed its samples; the schedules and Adam's count stand still.
-  if (!step.skipped) {
-    state_.adam_step += 1;
-    state_.schedule_samples += config_.global_batch_size;
-  }
-  check_high_water(plan_, arenas_);
-  return step;
+  if (step.skipped) return;
+  state_.adam_step += rank_.updates_per_iteration();
+  state_.schedule_samples += config_.global_batch_size;
 }
 
 void Trainer::evaluate(SplitKind kind, const std::string& place) {

@@ -1,6 +1,6 @@
 #pragma once
-// One stage: every microbatch goes forward and backward before the next begins, then gradients are
-// reduced and the optimizer steps. Evaluation is the same with the forward passes alone.
+// One rank alone: every microbatch goes forward and backward before the next begins, then gradients
+// are reduced and the optimizer steps. Evaluation is the same with the forward passes alone.
 
 #include "phalanx/pipeline/action.h"
 

@@ -1,0 +1,213 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
+#include "phalanx/cli/commands.h"
+#include "phalanx/cli/flags.h"
+#include "phalanx/cli/schedule_report.h"
+
+namespace phalanx {
+namespace {
+
+// Viewers of traces show times: a unit of cost is a millisecond to them.
+constexpr double kSecondsPerUnit = 1e-3;
+
+struct ScheduleFlags {
+  std::string kind;
+  std::int64_t ranks = 0;
+  std::int64_t microbatches = 0;
+  std::int64_t chunks = 0;
+  std::int64_t waves = 0;
+  std::int64_t group_size = 0;
+  std::int64_t microbatches_per_update = 0;
+  std::string costs = "1,1,1";
+  double latency = 0.0;
+  std::optional<double> memory_limit;
+  std::string svg;
+  std::string trace;
+  bool text = false;
+  bool json = false;
+  bool lowered = false;
+  bool check_only = false;
+  bool parallelogram = false;
+  bool list_kinds = false;
+};
+
+void add_flags(Flags& flags, ScheduleFlags& values) {
+  flags.add("--kind", values.kind, "The schedule: --list-kinds lists the names (required)");
+  flags.add("--pipeline-size", values.ranks, "Ranks of the pipeline (required)");
+  flags.add("--microbatches", values.microbatches, "Microbatches of a step (required)");
+  flags.add("--chunks", values.chunks,
+            "Chunks of the model on every rank (0: as many as the kind has, else 2)");
+  flags.add("--waves", values.waves, "hanayo: waves, half as many as chunks");
+  flags.add("--microbatch-group-size-per-virtual-pipeline-stage", values.group_size,
+            "interleaved, zb-interleaved: microbatches that go through a chunk together "
+            "(0: what fits)");
+  flags.add("--microbatches-per-update", values.microbatches_per_update,
+            "pipedream-2bw: microbatches between two updates (0: one for each rank)");
+  flags.section("Simulation");
+  flags.add("--costs", values.costs,
+            "F,B,W: the times of a chunk's forward, input gradient and weight gradient");
+  flags.add("--latency", values.latency, "The time of a message from rank to rank");
+  flags.add("--memory-limit", values.memory_limit,
+            "Activations, of one chunk and microbatch, that a rank can hold; half of one is kept "
+            "for its weight gradient");
+  flags.section("Output");
+  flags.add_switch("--text", values.text,
+                   "A drawing in letters (default if nothing else is asked)");
+  flags.add("--svg", values.svg, "A picture is written to this file");
+  flags.add("--trace", values.trace,
+            "A trace in Chrome's format is written to this file; a unit of time is a millisecond");
+  flags.add_switch("--json", values.json, "One JSON document on standard output");
+  flags.add_switch("--lowered", values.lowered,
+                   "The whole program of every rank: messages, reductions and updates too");
+  flags.add_switch("--check-only", values.check_only, "One line: whether the schedule is sound");
+  flags.add_switch("--parallelogram", values.parallelogram,
+                   "Pictures show every rank from its own first pass");
+  flags.add_switch("--list-kinds", values.list_kinds, "The names of all schedules");
+}
+
+std::vector<double> numbers_of(std::string_view text) {
+  std::vector<double> numbers;
+  while (true) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    double value = std::numeric_limits<double>::quiet_NaN();
+    const auto [end, error] = std::from_chars(text.data(), text.data() + comma, value);
+    if (error != std::errc() || end != text.data() + comma) return {};
+    numbers.push_back(value);
+    if (comma == text.size()) return numbers;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Costs costs_of(const ScheduleFlags& values) {
+  const std::vector<double> numbers = numbers_of(values.costs);
+  const auto is_time = [](double value) { return std::isfinite(value) && value >= 0.0; };
+  if (numbers.size() != 3 || !std::all_of(numbers.begin(), numbers.end(), is_time) ||
+      numbers[0] <= 0.0 || numbers[1] <= 0.0) {
+    throw UsageError(
+        "phalanx schedule: --costs {}: give three times F,B,W, of which F and B are above 0",
+        values.costs);
+  }
+  if (!is_time(values.latency)) {
+    throw UsageError("phalanx schedule: --latency {}: a time is 0 or more", values.latency);
+  }
+  return {.stages = {{numbers[0], numbers[1], numbers[2]}}, .latency = values.latency};
+}
+
+// A count of something; more than the limit is no pipeline but a typing error.
+int positive(std::string_view flag, std::int64_t value) {
+  constexpr std::int64_t kMost = 1'000'000;
+  if (value < 1 || value > kMost) {
+    throw UsageError("phalanx schedule: {} {} must be from 1 to {}", flag, value, kMost);
+  }
+  return static_cast<int>(value);
+}
+
+void check_size(const ScheduleRequest& request) {
+  constexpr std::int64_t kMost = 100'000'000;
+  const std::int64_t chunks = std::int64_t{request.ranks} * std::max(request.chunks, 1);
+  if (chunks * request.microbatches > kMost || chunks > kMost) {
+    throw UsageError(
+        "phalanx schedule: {} chunks and {} microbatches: more than {} forward passes are too many",
+        chunks, request.microbatches, kMost);
+  }
+}
+
+// Flags that would be read by no other schedule.
+void check_kind_of_flags(const Flags& flags, const ScheduleFlags& values) {
+  struct Special {
+    std::string_view flag;
+    std::vector<std::string_view> kinds;
+  };
+  const std::array<Special, 3> specials = {{
+      {"--waves", {"hanayo"}},
+      {"--microbatch-group-size-per-virtual-pipeline-stage", {"interleaved", "zb-interleaved"}},
+      {"--microbatches-per-update", {"pipedream-2bw"}},
+  }};
+  for (const auto& [flag, kinds] : specials) {
+    if (!flags.given(flag)) continue;
+    if (std::find(kinds.begin(), kinds.end(), values.kind) == kinds.end()) {
+      throw UsageError("phalanx schedule: {} is for {} alone, not for {}", flag,
+                       fmt::join(kinds, " and "), values.kind);
+    }
+  }
+  if (flags.given("--waves") && flags.given("--chunks")) {
+    throw UsageError("phalanx schedule: --waves and --chunks say the same thing; give one");
+  }
+}
+
+ScheduleRequest request_of(const Flags& flags, const ScheduleFlags& values) {
+  for (const char* flag : {"--kind", "--pipeline-size", "--microbatches"}) {
+    if (!flags.given(flag)) throw UsageError("phalanx schedule: {} must be given", flag);
+  }
+  schedule_kind(values.kind);  // an unknown name is told before what does not fit it
+  check_kind_of_flags(flags, values);
+  ScheduleRequest request{.ranks = positive("--pipeline-size", values.ranks),
+                          .microbatches = positive("--microbatches", values.microbatches),
+                          .costs = costs_of(values),
+                          .memory_limit = values.memory_limit};
+  if (values.chunks != 0) request.chunks = positive("--chunks", values.chunks);
+  if (flags.given("--waves")) {
+    request.chunks = 2 * positive("--waves", values.waves);
+  }
+  if (values.group_size != 0) {
+    request.group_size =
+        positive("--microbatch-group-size-per-virtual-pipeline-stage", values.group_size);
+  }
+  if (values.microbatches_per_update != 0) {
+    request.microbatches_per_update =
+        positive("--microbatches-per-update", values.microbatches_per_update);
+  }
+  check_size(request);
+  return request;
+}
+
+void write_pictures(const ScheduleFlags& values, const TimelinePicture& picture) {
+  if (!values.svg.empty()) write_file_durably(values.svg, to_svg({&picture, 1}));
+  if (!values.trace.empty()) {
+    write_file_durably(values.trace, to_chrome_trace({&picture, 1}, kSecondsPerUnit));
+  }
+}
+
+}  // namespace
+
+int run_schedule(const Arguments& arguments) {
+  ScheduleFlags values;
+  Flags flags("phalanx schedule", "One pipeline schedule: generated, verified, simulated, drawn.");
+  add_flags(flags, values);
+  flags.parse(arguments);
+  if (values.list_kinds) {
+    fmt::print("{}", values.json ? kinds_json() : kinds_text());
+    return 0;
+  }
+  const int documents = int{values.json} + int{values.check_only} + int{values.text};
+  if (documents > 1 || (values.check_only && values.lowered)) {
+    throw UsageError("phalanx schedule: --json, --text and --check-only exclude each other");
+  }
+  const ScheduleReport report = report_on_schedule(values.kind, request_of(flags, values));
+  const TimelinePicture picture = picture_of(report, values.parallelogram);
+  write_pictures(values, picture);
+  if (values.json) {
+    fmt::print("{}", to_json(report, values.lowered));
+    return 0;
+  }
+  if (values.check_only) fmt::print("{}", check_text(report));
+  const bool asks_for_other =
+      values.check_only || values.lowered || !values.svg.empty() || !values.trace.empty();
+  if (values.text || !asks_for_other) fmt::print("{}", to_text(picture));
+  if (values.lowered) fmt::print("{}", programs_text(report));
+  return 0;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,41 @@
+#include "phalanx/data_parallel/model_places.h"
+
+#include <string_view>
+#include <unordered_map>
+
+#include "phalanx/base/numeric.h"
+
+namespace phalanx {
+
+ModelPlaces whole_model_places(const nn::ParamTable& whole) {
+  ModelPlaces places{.global = std::vector<ParamId>(whole.specs().size()),
+                     .parameters = whole.size(),
+                     .offsets = std::vector<std::int64_t>(whole.specs().size())};
+  std::int64_t end = 0;
+  for (ParamId id = whole.size(); id-- > 0;) {
+    const auto i = static_cast<std::size_t>(id);
+    places.global[i] = id;
+    places.offsets[i] = end;
+    end = round_up(end + whole[id].local_shape.count(), kParameterAlignment);
+  }
+  return places;
+}
+
+ModelPlaces model_places(const nn::ParamTable& part, const nn::ParamTable& whole) {
+  std::unordered_map<std::string_view, ParamId> numbers;
+  for (ParamId id = 0; id < whole.size(); ++id) numbers.emplace(whole[id].name, id);
+  const ModelPlaces all = whole_model_places(whole);
+  ModelPlaces places{.global = {}, .parameters = whole.size(), .offsets = {}};
+  for (const ParamSpec& spec : part.specs()) {
+    const auto found = numbers.find(spec.name);
+    PHALANX_CHECK(found != numbers.end(), "{} is not in the whole model", spec.name);
+    const ParamId id = found->second;
+    PHALANX_CHECK(whole[id].local_shape == spec.local_shape, "{} is {}, in the whole model {}",
+                  spec.name, spec.local_shape.to_string(), whole[id].local_shape.to_string());
+    places.global.push_back(id);
+    places.offsets.push_back(all.offsets[static_cast<std::size_t>(id)]);
+  }
+  return places;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,27 @@
+#pragma once
+// Where the parameters of a rank are in the whole model, as one rank of a pipeline would have it:
+// what is summed over the model is summed in the order of one rank, whatever the stages.
+
+#include <cstdint>
+#include <vector>
+
+#include "phalanx/nn/param_table.h"
+
+namespace phalanx {
+
+inline constexpr std::int64_t kParameterAlignment = 64;  // elements, in every flat layout
+
+struct ModelPlaces {
+  std::vector<ParamId> global;        // by local ParamId: the number in the whole model's table
+  ParamId parameters = 0;             // of the whole model
+  std::vector<std::int64_t> offsets;  // by local ParamId: in the whole model's flat layout
+};
+
+// The places of `part` in `whole`, by name: the table of the whole model of the same
+// tensor-parallel rank. A copy of a word table has the places of the table.
+ModelPlaces model_places(const nn::ParamTable& part, const nn::ParamTable& whole);
+
+// Of a table that is the whole model.
+ModelPlaces whole_model_places(const nn::ParamTable& whole);
+
+}  // namespace phalanx

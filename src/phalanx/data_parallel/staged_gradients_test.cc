@@ -1,0 +1,280 @@
+// Sums of gradients in a pipeline: each chunk's by itself, and a word table that embedding and head
+// share over two ranks.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "phalanx/data_parallel/staged_rank_test_support.h"
+
+namespace phalanx {
+namespace {
+
+using nn::values_of;
+
+// A rank that waits for what cannot come is found out soon.
+const LocalOptions kImpatient{.threads_per_rank = 1, .timeout = std::chrono::seconds(5)};
+
+// The gradients of a model after a step, by parameter, and that of the word table's last copy.
+struct Sums {
+  std::vector<Values> gradients;
+  Values last_copy;
+};
+
+// What a rank does between begin() and finish_reduction().
+using Step = void (*)(StagedRank&);
+
+void last_chunk_first(StagedRank& rank) {
+  for (int chunk = rank.num_chunks(); chunk-- > 0;) {
+    rank.backward(chunk);
+    rank.data_parallel.reduce(chunk);
+  }
+}
+
+// As schedules do that put weight gradients off.
+void first_chunk_first(StagedRank& rank) {
+  for (int chunk = 0; chunk < rank.num_chunks(); ++chunk) {
+    rank.backward(chunk);
+    rank.data_parallel.reduce(chunk);
+  }
+}
+
+Sums sums_of(const Staged& staged, Step step = last_chunk_first) {
+  Sums sums;
+  const StagePart model = stage_part(whole_model(), 0);
+  for (const ParamSpec& spec : model.table.specs()) {
+    sums.gradients.emplace_back(static_cast<std::size_t>(spec.local_shape.count()), -1.0);
+  }
+  sums.last_copy = sums.gradients[0];
+  run_local_ranks(staged.world_size(), kImpatient, [&](Communicator& world) {
+    StagedRank rank(world, staged);
+    // The second step has the same gradients as the first.
+    for (int i = 0; i < 2; ++i) {
+      rank.begin();
+      step(rank);
+      rank.data_parallel.finish_reduction();
+    }
+    if (!staged.sharded && rank.data->rank() > 0) return;
+    for (const Segment& segment : rank.stores.parameters.segments()) {
+      const bool is_last_copy = rank.part.table[segment.id].copy == EmbeddingCopy::kLast;
+      Values& whole = is_last_copy
+                          ? sums.last_copy
+                          : sums.gradients[static_cast<std::size_t>(rank.global(segment.id))];
+      std::ranges::copy(values_of(rank.stores.gradients.gradient(segment)),
+                        whole.begin() + segment.begin);
+    }
+  });
+  return sums;
+}
+
+template <typename Check>
+void for_each_way(const StageCut& cut, const Check& check) {
+  for (const int data : {1, 2}) {
+    for (const bool sharded : {false, true}) {
+      if (sharded && data == 1) continue;
+      for (const std::int64_t size : {0, 1, 20000}) {
+        for (const bool overlap : {false, true}) {
+          const Staged staged{cut, data, sharded, size, overlap};
+          SCOPED_TRACE(staged.name());
+          check(staged);
+        }
+      }
+    }
+  }
+}
+
+// What one rank has in the word table: head and rows of the embedding, then the sum over
+// data-parallel ranks.
+TEST(StagedGradients, OfOneRankAreSumsOfTheUnits) {
+  const Sums sums = sums_of({.data = 2});
+  for (std::int64_t i = 0; i < 104 * 97; ++i) {
+    double expected = rich_noise(0, i) + rich_noise(1000, i);
+    for (int d = 0; d < 2; ++d) {
+      for (int m = 0; m < 2; ++m) {
+        if (i / 97 == 3 * d + m) expected += rich_noise(5000 + 10 * d + m, i % 97);
+        if (i / 97 == 77) expected += rich_noise(5000 + 10 * d + m, 97 + i % 97);
+      }
+    }
+    ASSERT_NEAR(sums.gradients[0][static_cast<std::size_t>(i)], expected, 2e-14) << i;
+  }
+}
+
+TEST(StagedGradients, HaveTheBitsOfOneRank) {
+  const Sums expected[] = {sums_of({.data = 1}), sums_of({.data = 2})};
+  for (const StageCut& cut : all_cuts()) {
+    for_each_way(cut, [&](const Staged& staged) {
+      const Sums& one_rank = expected[staged.data - 1];
+      std::vector<Step> steps = {last_chunk_first};
+      if (cut.of(0).size() > 1) steps.push_back(first_chunk_first);
+      for (const Step step : steps) {
+        const Sums sums = sums_of(staged, step);
+        EXPECT_TRUE(sums.gradients == one_rank.gradients);
+        const bool has_copies = cut.of(0).back() != cut.stages - 1;
+        if (has_copies) {
+          EXPECT_TRUE(sums.last_copy == one_rank.gradients[0]);
+        }
+      }
+    });
+  }
+}
+
+// The last stage is through with its gradients before the first can begin with them.
+TEST(StagedGradients, OfTheLastStageWaitForNobody) {
+  for_each_way(contiguous_cut(2), [](const Staged& staged) {
+    sums_of(staged, [](StagedRank& rank) {
+      const Tensor token = rank.stores.memory.allocate(DType::kF64, {1});
+      Context& context = rank.stores.context;
+      if (rank.is_last()) {
+        rank.backward(0);
+        rank.data_parallel.reduce(0);
+        rank.embedding->send(context, token, 0, 0).wait(context.stream);
+      } else {
+        rank.embedding->receive(context, token, 1, 0).wait(context.stream);
+        rank.backward(0);
+        rank.data_parallel.reduce(0);
+      }
+    });
+  });
+}
+
+// Bytes of the messages so far in one group.
+std::vector<std::int64_t> sent(const StagedRank& rank, std::string_view group) {
+  std::vector<std::int64_t> bytes;
+  for (const Message& message : rank.stores.recorder.messages()) {
+    if (message.group == group) bytes.push_back(message.bytes);
+  }
+  return bytes;
+}
+
+// The messages of a chunk's buckets: those that need no other rank's word table, or those that do.
+std::vector<std::int64_t> buckets_of(const StagedRank& rank, const Staged& staged, int chunk,
+                                     bool with_copy) {
+  const FlatLayout& layout = rank.stores.parameters.layout();
+  const auto buckets = staged.sharded ? rank.stores.parameters.buckets()
+                                      : cut_buckets(layout, staged.bucket_size, 1);
+  const auto contents = contents_of(rank.stores, buckets);
+  const FlatRange& region = layout.regions[static_cast<std::size_t>(chunk)];
+  std::vector<std::int64_t> bytes;
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    if (buckets[b].begin < region.begin || buckets[b].begin >= region.end()) continue;
+    const bool has_copy = std::ranges::any_of(
+        contents[b], [&](ParamId id) { return rank.part.table[id].copy != EmbeddingCopy::kOnly; });
+    if (has_copy == with_copy) bytes.push_back(buckets[b].count * 8);
+  }
+  return bytes;
+}
+
+void append(std::vector<std::int64_t>& all, const std::vector<std::int64_t>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+constexpr std::int64_t kWordTableBytes = std::int64_t{104} * 97 * 8;
+
+TEST(StagedMessages, WaitForTheReductionOfTheirChunkWithoutOverlap) {
+  for (const bool sharded : {false, true}) {
+    for (const std::int64_t size : {0, 1, 20000}) {
+      const Staged staged{looped_cut(2), 2, sharded, size, false};
+      SCOPED_TRACE(staged.name());
+      run_local_ranks(staged.world_size(), kImpatient, [&](Communicator& world) {
+        StagedRank rank(world, staged);
+        rank.begin();
+        rank.stores.recorder.clear();
+        std::vector<std::int64_t> data, words;
+        const auto expect_sent = [&](std::string_view when) {
+          EXPECT_EQ(sent(rank, "dp"), data) << when;
+          EXPECT_EQ(sent(rank, "embedding"), words) << when;
+        };
+        for (const int chunk : {1, 0}) {
+          rank.backward(chunk);
+          expect_sent("behind the chunk's gradients");
+          rank.data_parallel.reduce(chunk);
+          append(data, buckets_of(rank, staged, chunk, false));
+          const bool has_copy = rank.is_last() ? chunk == 1 : rank.is_first() && chunk == 0;
+          if (has_copy) words.push_back(kWordTableBytes);
+          expect_sent("behind the reduction");
+        }
+        rank.data_parallel.finish_reduction();
+        for (const int chunk : {1, 0}) append(data, buckets_of(rank, staged, chunk, true));
+        expect_sent("at the end");
+      });
+    }
+  }
+}
+
+// With one bucket a chunk: it is sent behind the chunk's last gradient, whether the rank's other
+// chunk has come there or not; with a copy of the word table, in the end.
+TEST(StagedMessages, BeginBehindTheLastGradientOfTheirChunk) {
+  for (const bool sharded : {false, true}) {
+    const Staged staged{looped_cut(2), 2, sharded, 0, true};
+    SCOPED_TRACE(staged.name());
+    run_local_ranks(staged.world_size(), kImpatient, [&](Communicator& world) {
+      StagedRank rank(world, staged);
+      rank.begin();
+      rank.stores.recorder.clear();
+      std::vector<std::int64_t> data, words;
+      constexpr int kLast = StagedRank::kMicrobatches - 1;
+      for (int microbatch = 0; microbatch < kLast; ++microbatch) {
+        for (const int chunk : {1, 0}) {
+          for (const auto& use : rank.uses(chunk)) rank.add(use, microbatch);
+        }
+      }
+      // The other chunk has begun and is not complete.
+      rank.add(rank.uses(1).back(), kLast);
+      for (const int chunk : {0, 1}) {
+        auto uses = rank.uses(chunk);
+        if (chunk == 1) uses.pop_back();
+        for (const auto& use : uses) {
+          EXPECT_EQ(sent(rank, "dp"), data) << "in front of " << rank.part.table[use.id].name;
+          EXPECT_EQ(sent(rank, "embedding"), words);
+          rank.add(use, kLast);
+          if (rank.part.table[use.id].copy != EmbeddingCopy::kOnly) {
+            words.push_back(kWordTableBytes);
+          }
+        }
+        append(data, buckets_of(rank, staged, chunk, false));
+        EXPECT_EQ(sent(rank, "dp"), data) << "behind chunk " << chunk;
+      }
+      for (const int chunk : {1, 0}) rank.data_parallel.reduce(chunk);
+      EXPECT_EQ(sent(rank, "dp"), data);
+      rank.data_parallel.finish_reduction();
+      for (const int chunk : {1, 0}) append(data, buckets_of(rank, staged, chunk, true));
+      EXPECT_EQ(sent(rank, "dp"), data);
+      EXPECT_EQ(sent(rank, "embedding"), words);
+    });
+  }
+}
+
+// On a rank with both ends of the model the word table's buckets wait for the last of its two uses.
+TEST(StagedMessages, OfAWordTableWaitForBothItsUses) {
+  for (const bool overlap : {false, true}) {
+    const Staged staged{v_cut(2), 2, false, 0, overlap};
+    SCOPED_TRACE(staged.name());
+    run_local_ranks(staged.world_size(), kImpatient, [&](Communicator& world) {
+      StagedRank rank(world, staged);
+      rank.begin();
+      rank.stores.recorder.clear();
+      rank.backward(0);
+      rank.data_parallel.reduce(0);
+      EXPECT_EQ(sent(rank, "dp").size(), rank.is_first() ? 0U : 1U);
+      rank.backward(1);
+      rank.data_parallel.reduce(1);
+      const std::size_t behind_both = rank.is_first() && !overlap ? 1U : 2U;
+      EXPECT_EQ(sent(rank, "dp").size(), behind_both);
+      rank.data_parallel.finish_reduction();
+      EXPECT_EQ(sent(rank, "dp").size(), 2U);
+      EXPECT_TRUE(sent(rank, "embedding").empty());
+    });
+  }
+}
+
+TEST(StagedGradients, OfACopyNeedTheOtherRank) {
+  const StagePart part = stage_part(contiguous_cut(2), 0);
+  StoreRank stores(part.table, places_of(part));
+  EXPECT_THROW(
+      DataParallel(stores.parameters, stores.gradients, uses_of(part), {}, {}, {}, stores.memory),
+      InternalError);
+}
+
+}  // namespace
+}  // namespace phalanx

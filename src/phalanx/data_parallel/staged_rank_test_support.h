@@ -1,0 +1,151 @@
+#pragma once
+// One rank of a pipeline with data parallelism whose gradients are functions of (parameter, place,
+// data-parallel rank), for tests of their sums.
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "phalanx/comm/local/local_ranks.h"
+#include "phalanx/data_parallel/stages_test_support.h"
+#include "phalanx/ops/embedding.h"
+
+namespace phalanx {
+
+// Ranks are numbered with the data-parallel rank fastest.
+struct Staged {
+  StageCut cut = whole_model();
+  int data = 1;
+  bool sharded = false;
+  std::int64_t bucket_size = 0;
+  bool overlap = false;
+
+  int world_size() const { return data * cut.size(); }
+  std::string name() const {
+    return fmt::format("{}, {} data-parallel ranks, sharded {}, buckets of {}, overlap {}",
+                       cut.name, data, sharded, bucket_size, overlap);
+  }
+};
+
+// The full 53 bits, so that another order of sums has other bits.
+inline double rich_noise(int stream, std::int64_t index) {
+  return noise(static_cast<std::uint64_t>(stream), static_cast<std::uint64_t>(index)) * 1.1;
+}
+
+struct StagedRank {
+  static constexpr int kMicrobatches = 2;
+
+  StagedRank(Communicator& world, const Staged& layout)
+      : staged(layout),
+        part(stage_part(staged.cut, world.rank() / staged.data)),
+        data(world.split(data_groups(), "dp")),
+        embedding(world.split(embedding_groups(), "embedding")),
+        stores(part.table, places_of(part), shard()),
+        data_parallel(
+            stores.parameters, stores.gradients, uses_of(part),
+            {.data = staged.data > 1 ? data.get() : nullptr, .embedding = embedding.get()}, {},
+            {.overlap_grad_reduce = staged.overlap,
+             .overlap_param_gather = false,
+             .bucket_size = staged.bucket_size},
+            stores.memory) {}
+
+  bool is_first() const { return part.embedding >= 0; }
+  bool is_last() const { return part.head >= 0; }
+  int num_chunks() const { return part.table.num_chunks(); }
+
+  // Nothing is complete yet, and what is in the dense gradients is no sum of anything.
+  void begin() {
+    stores.gradients.clear(stores.context);
+    for (ParamId id = 0; id < part.table.size(); ++id) {
+      const bool is_sum_of_rows = id == part.embedding && id != part.head;
+      if (!is_sum_of_rows) ops::fill(stores.context, {.x = gradient(id), .value = 1e9});
+    }
+    data_parallel.begin(stores.context, kMicrobatches - 1);
+  }
+
+  // A unit's addition to a gradient.
+  struct Use {
+    ParamId id;
+    bool by_embedding;
+  };
+  // In the order of a backward pass.
+  std::vector<Use> uses(int chunk) const {
+    std::vector<Use> uses;
+    if (is_last() && chunk == num_chunks() - 1) uses.push_back({part.head, false});
+    for (ParamId id = part.table.size(); id-- > 0;) {
+      if (part.table.chunk(id) != chunk) continue;
+      const bool by_embedding = id == part.embedding;
+      if (id != part.head || by_embedding) uses.push_back({id, by_embedding});
+    }
+    return uses;
+  }
+  // A dense gradient becomes what it is with the last microbatch.
+  void add(const Use& use, int microbatch) {
+    if (use.by_embedding) {
+      add_rows(microbatch);
+    } else if (microbatch == kMicrobatches - 1) {
+      const int stream = 1000 * data->rank() + global(use.id);
+      set_each(gradient(use.id), [&](std::int64_t i) { return rich_noise(stream, i); });
+    }
+    data_parallel.grad_ready(use.id, microbatch);
+  }
+  void backward(int chunk) {
+    for (int microbatch = 0; microbatch < kMicrobatches; ++microbatch) {
+      for (const Use& use : uses(chunk)) add(use, microbatch);
+    }
+  }
+
+  ParamId global(ParamId id) const {
+    return stores.parameters.places().global[static_cast<std::size_t>(id)];
+  }
+  const Tensor& gradient(ParamId id) const { return stores.gradients.gradient(id); }
+
+  std::vector<std::vector<int>> data_groups() const {
+    std::vector<std::vector<int>> groups(static_cast<std::size_t>(staged.cut.size()));
+    for (int rank = 0; rank < staged.world_size(); ++rank) {
+      groups[static_cast<std::size_t>(rank / staged.data)].push_back(rank);
+    }
+    return groups;
+  }
+  // None where one rank has both ends of the model.
+  std::vector<std::vector<int>> embedding_groups() const {
+    int last = 0;
+    while (staged.cut.of(last).back() != staged.cut.stages - 1) ++last;
+    std::vector<std::vector<int>> groups;
+    for (int d = 0; last > 0 && d < staged.data; ++d) {
+      groups.push_back({d, last * staged.data + d});
+    }
+    return groups;
+  }
+  OptimizerShard shard() const {
+    if (!staged.sharded) return {};
+    return {.rank = data->rank(), .ranks = staged.data, .bucket_size = staged.bucket_size};
+  }
+
+  // Two tokens of the microbatch, one of them in both microbatches and on all ranks.
+  void add_rows(int microbatch) {
+    const WorkspaceScope scope(stores.workspace);
+    const Tensor ids = stores.workspace.allocate(DType::kI32, {2, 1});
+    ids.span<std::int32_t>()[0] = 3 * data->rank() + microbatch;
+    ids.span<std::int32_t>()[1] = 77;
+    const Tensor dy = stores.workspace.allocate(DType::kF64, {2, 1, 97});
+    const int stream = 5000 + 10 * data->rank() + microbatch;
+    set_each(dy, [&](std::int64_t i) { return rich_noise(stream, i); });
+    const nn::SparseGradient sparse = stores.gradients.gradients().embedding;
+    ops::sparse_embedding_gradient(stores.context, {.slots = sparse.slots,
+                                                    .rows = sparse.rows,
+                                                    .count = sparse.count,
+                                                    .values = sparse.values,
+                                                    .ids = ids,
+                                                    .dy = dy});
+  }
+
+  const Staged staged;
+  const StagePart part;
+  const std::unique_ptr<Communicator> data, embedding;
+  StoreRank stores;
+  DataParallel data_parallel;
+};
+
+}  // namespace phalanx

@@ -1,0 +1,118 @@
+#pragma once
+// A small model with a tied word table, cut into the stages of a pipeline in several ways, for
+// tests of what must not depend on the cut.
+
+#include <fmt/core.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "phalanx/data_parallel/test_support.h"
+
+namespace phalanx {
+
+inline constexpr int kModelLayers = 8;
+
+// A part of a tensor-parallel group.
+struct TensorPart {
+  int rank = 0;
+  int size = 1;
+};
+
+inline ParamSpec word_table(const TensorPart& part) {
+  return row_cut_parameter("word", {101, 97}, DType::kF64, {Initialiser::Kind::kNormal, 0.5},
+                           part.rank, part.size, 104);
+}
+
+// Which stages each rank of a pipeline has, in increasing order.
+struct StageCut {
+  std::string name;
+  int stages = 1;
+  std::vector<std::vector<int>> ranks;
+
+  int size() const { return static_cast<int>(ranks.size()); }
+  const std::vector<int>& of(int rank) const { return ranks[static_cast<std::size_t>(rank)]; }
+};
+
+inline StageCut whole_model() { return {"whole", 1, {{0}}}; }
+
+inline StageCut contiguous_cut(int ranks) {
+  StageCut cut{fmt::format("contiguous {}", ranks), ranks, {}};
+  for (int r = 0; r < ranks; ++r) cut.ranks.push_back({r});
+  return cut;
+}
+
+inline StageCut looped_cut(int ranks) {
+  StageCut cut{fmt::format("looped {}", ranks), 2 * ranks, {}};
+  for (int r = 0; r < ranks; ++r) cut.ranks.push_back({r, r + ranks});
+  return cut;
+}
+
+// The first rank has embedding and head.
+inline StageCut v_cut(int ranks) {
+  StageCut cut{fmt::format("v {}", ranks), 2 * ranks, {}};
+  for (int r = 0; r < ranks; ++r) cut.ranks.push_back({r, 2 * ranks - 1 - r});
+  return cut;
+}
+
+inline std::vector<StageCut> all_cuts() {
+  return {contiguous_cut(2), contiguous_cut(4), looped_cut(2), v_cut(2), looped_cut(1)};
+}
+
+// The parameters of one rank. Sizes are multiples of nothing, so that blocks of sums are cut
+// everywhere.
+struct StagePart {
+  nn::ParamTable table;
+  ParamId embedding = -1, head = -1;  // the word table as either uses it
+};
+
+inline StagePart stage_part(const StageCut& cut, int rank, const TensorPart& tensor = {}) {
+  constexpr Initialiser kNormal{Initialiser::Kind::kNormal, 0.5};
+  constexpr Initialiser kOne{Initialiser::Kind::kConstant, 1.0};
+  const std::vector<int>& stages = cut.of(rank);
+  const bool has_head = stages.back() == cut.stages - 1;
+  StagePart part;
+  for (const int stage : stages) {
+    part.table.begin_chunk();
+    if (stage == 0) {
+      ParamSpec word = word_table(tensor);
+      word.tied_embedding = true;
+      if (!has_head) word.copy = EmbeddingCopy::kFirst;
+      part.embedding = part.table.add(word);
+      part.table.add(whole_parameter("position", {50, 97}, DType::kF64, kNormal));
+    }
+    const int layers = kModelLayers / cut.stages;
+    for (int layer = stage * layers; layer < (stage + 1) * layers; ++layer) {
+      part.table.add(whole_parameter(fmt::format("{}.norm", layer), {97}, DType::kF64, kOne));
+      part.table.add(row_cut_parameter(fmt::format("{}.weight", layer), {70, 131}, DType::kF64,
+                                       kNormal, tensor.rank, tensor.size));
+      part.table.add(whole_parameter(fmt::format("{}.bias", layer), {131}, DType::kF64, kOne));
+    }
+    if (stage == cut.stages - 1) {
+      part.head = part.embedding;
+      if (part.head < 0) {
+        ParamSpec word = word_table(tensor);
+        word.copy = EmbeddingCopy::kLast;
+        part.head = part.table.add(word);
+      }
+      part.table.add(whole_parameter("norm", {97}, DType::kF64, kOne));
+    }
+  }
+  return part;
+}
+
+inline ModelPlaces places_of(const StagePart& part, const TensorPart& tensor = {}) {
+  return model_places(part.table, stage_part(whole_model(), 0, tensor).table);
+}
+
+// How many units of a microbatch add to each gradient.
+inline std::vector<int> uses_of(const StagePart& part) {
+  std::vector<int> uses(part.table.specs().size(), 1);
+  if (part.embedding >= 0 && part.embedding == part.head) {
+    uses[static_cast<std::size_t>(part.head)] = 2;
+  }
+  return uses;
+}
+
+}  // namespace phalanx

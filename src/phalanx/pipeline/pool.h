@@ -1,0 +1,104 @@
+#pragma once
+// Hands out offsets in a pool that grows as needed. Neighbouring holes are joined, so its state is
+// what lives in it and how far it has grown.
+
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "phalanx/base/numeric.h"
+#include "phalanx/tensor/arena.h"
+
+namespace phalanx {
+
+class Pool {
+ public:
+  // An offset for `bytes`, rounded up to the arena's alignment: in the smallest hole that fits, the
+  // first of equal ones.
+  std::int64_t allocate(std::int64_t bytes) {
+    bytes = round_up(bytes, kArenaAlignment);
+    if (bytes == 0) return 0;
+    const auto best = by_size_.lower_bound({bytes, 0});
+    if (best == by_size_.end()) return extend(bytes);
+    const std::int64_t offset = best->second;
+    take(holes_.find(offset), offset, bytes);
+    return offset;
+  }
+
+  // Whether `bytes` were free at this offset; then they are taken.
+  bool allocate_at(std::int64_t offset, std::int64_t bytes) {
+    bytes = round_up(bytes, kArenaAlignment);
+    if (bytes == 0) return true;
+    const auto behind = holes_.upper_bound(offset);
+    if (behind == holes_.begin()) return false;
+    const auto hole = std::prev(behind);
+    if (offset + bytes > hole->first + hole->second) return false;
+    take(hole, offset, bytes);
+    return true;
+  }
+
+  // What was allocated as so many bytes.
+  void free(std::int64_t offset, std::int64_t bytes) {
+    bytes = round_up(bytes, kArenaAlignment);
+    if (bytes == 0) return;
+    const auto next = holes_.lower_bound(offset);
+    if (next != holes_.begin()) {
+      const auto previous = std::prev(next);
+      if (previous->first + previous->second == offset) {
+        offset = previous->first;
+        bytes += previous->second;
+        remove_hole(previous);
+      }
+    }
+    if (next != holes_.end() && offset + bytes == next->first) {
+      bytes += next->second;
+      remove_hole(next);
+    }
+    add_hole(offset, bytes);
+  }
+
+  std::int64_t size() const { return size_; }
+
+ private:
+  using Holes = std::map<std::int64_t, std::int64_t>;  // offset -> bytes
+
+  void add_hole(std::int64_t offset, std::int64_t bytes) {
+    holes_.emplace(offset, bytes);
+    by_size_.emplace(bytes, offset);
+  }
+  void remove_hole(Holes::iterator hole) {
+    by_size_.erase({hole->second, hole->first});
+    holes_.erase(hole);
+  }
+
+  // A part of a hole.
+  void take(Holes::iterator hole, std::int64_t offset, std::int64_t bytes) {
+    const auto [begin, size] = *hole;
+    remove_hole(hole);
+    if (offset > begin) add_hole(begin, offset - begin);
+    const std::int64_t left = begin + size - (offset + bytes);
+    if (left > 0) add_hole(offset + bytes, left);
+  }
+
+  // A hole at the very end is widened rather than left behind.
+  std::int64_t extend(std::int64_t bytes) {
+    std::int64_t offset = size_;
+    if (!holes_.empty()) {
+      const auto last = std::prev(holes_.end());
+      if (last->first + last->second == size_) {
+        offset = last->first;
+        remove_hole(last);
+      }
+    }
+    size_ = offset + bytes;
+    return offset;
+  }
+
+  Holes holes_;
+  std::set<std::pair<std::int64_t, std::int64_t>> by_size_;  // (bytes, offset) of the holes
+  std::int64_t size_ = 0;
+};
+
+}  // namespace phalanx

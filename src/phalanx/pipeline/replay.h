@@ -1,0 +1,231 @@
+#pragma once
+// Runs the lists of a schedule in simulated time, each pass as soon as its rank and what it reads
+// are there: what the simulator, the verifier and the lowering have in common. Linear in the number
+// of passes: a rank that must wait is taken up again when what it waits for is made.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "phalanx/pipeline/schedule.h"
+
+namespace phalanx {
+
+// What one pass makes for others: an activation or an input gradient.
+struct PassResult {
+  Payload payload = Payload::kActivation;
+  int direction = 0;
+  int stage = 0;
+  int microbatch = 0;
+};
+
+class Replay {
+ public:
+  // A pair of a forward and a backward pass may be one piece of work: it begins when what either
+  // reads is there, and what either makes is there at its end.
+  enum class Pairs : std::uint8_t { kApart, kAtomic };
+
+  // The schedule, which must outlive this, has no pass outside its chunks and microbatches.
+  Replay(const Schedule& schedule, const Costs& costs, Pairs pairs = Pairs::kApart)
+      : schedule_(schedule),
+        pairs_(pairs),
+        message_(costs.message()),
+        microbatches_(static_cast<std::size_t>(schedule.microbatches_of(0))),
+        results_(2 * static_cast<std::size_t>(schedule.placement.directions()) *
+                     static_cast<std::size_t>(schedule.placement.stages()) * microbatches_,
+                 kMissing),
+        waiting_(results_.size(), kNobody),
+        ranks_(schedule.ranks.size()) {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) add_chunks(rank, costs);
+  }
+
+  // Calls on_pass(rank, index in its list, begin, end) for every pass, those of one rank in order
+  // and none before those it reads from. Whether all lists came to their end.
+  template <typename OnPass>
+  bool run(OnPass on_pass) {
+    std::vector<std::size_t> ready(ranks_.size());
+    for (std::size_t i = 0; i < ready.size(); ++i) ready[i] = ready.size() - 1 - i;
+    while (!ready.empty()) {
+      const std::size_t rank = ready.back();
+      ready.pop_back();
+      run_rank(rank, ready, on_pass);
+    }
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (position(rank) < schedule_.ranks[rank].size()) return false;
+    }
+    return true;
+  }
+
+  // After run(): where a rank stopped, and what the pass there waits for.
+  std::size_t position(std::size_t rank) const { return ranks_[rank].position; }
+  std::optional<PassResult> awaited(std::size_t rank) const {
+    const auto& list = schedule_.ranks[rank];
+    const std::span<const Action> work = work_at(list, position(rank));
+    for (const Action& action : work) {
+      for (const Input& input : inputs(rank, action)) {
+        if (input.exists && results_[input.result] == kMissing) return named(input.result);
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr double kMissing = -1.0;  // no result is there before time 0
+  static constexpr int kNobody = -1;
+
+  struct Input {
+    bool exists = false;
+    std::size_t result = 0;
+    double delay = 0.0;
+  };
+  struct ChunkState {
+    StageCosts costs;
+    std::size_t first_result = 0;  // the activation of microbatch 0
+    bool is_first = false;
+    bool is_last = false;
+    double from_previous = 0.0;  // what a message from the neighbouring stage takes
+    double from_next = 0.0;
+  };
+  struct RankState {
+    std::vector<ChunkState> chunks;
+    std::size_t position = 0;
+    double free_at = 0.0;
+  };
+
+  void add_chunks(std::size_t rank, const Costs& costs) {
+    const Placement& placement = schedule_.placement;
+    for (int chunk = 0; chunk < placement.chunks(); ++chunk) {
+      const int stage = placement.stage(static_cast<int>(rank), chunk);
+      const int direction = placement.direction(chunk);
+      const auto message_from = [&](int other) {
+        return placement.rank(other, direction) == static_cast<int>(rank) ? 0.0 : message_;
+      };
+      ChunkState state{
+          .costs = costs.stage(stage),
+          .first_result =
+              static_cast<std::size_t>(direction * placement.stages() + stage) * microbatches_,
+          .is_first = stage == 0,
+          .is_last = stage + 1 == placement.stages()};
+      if (!state.is_first) state.from_previous = message_from(stage - 1);
+      if (!state.is_last) state.from_next = message_from(stage + 1);
+      ranks_[rank].chunks.push_back(state);
+    }
+  }
+
+  std::size_t gradients() const { return results_.size() / 2; }
+  PassResult named(std::size_t result) const {
+    const bool gradient = result >= gradients();
+    const std::size_t rest = gradient ? result - gradients() : result;
+    const auto column = static_cast<int>(rest / microbatches_);
+    const int stages = schedule_.placement.stages();
+    return {gradient ? Payload::kGradient : Payload::kActivation, column / stages, column % stages,
+            static_cast<int>(rest % microbatches_)};
+  }
+
+  const ChunkState& chunk_of(std::size_t rank, const Action& action) const {
+    return ranks_[rank].chunks[static_cast<std::size_t>(action.chunk)];
+  }
+
+  std::array<Input, 2> inputs(std::size_t rank, const Action& action) const {
+    const ChunkState& chunk = chunk_of(rank, action);
+    const std::size_t own = chunk.first_result + static_cast<std::size_t>(action.microbatch);
+    switch (action.kind) {
+      case ActionKind::kForward:
+        return {Input{!chunk.is_first, own - microbatches_, chunk.from_previous}, Input{}};
+      case ActionKind::kBackward:
+      case ActionKind::kBackwardInput:
+        return {Input{true, own, 0.0},
+                Input{!chunk.is_last, gradients() + own + microbatches_, chunk.from_next}};
+      case ActionKind::kBackwardWeight:
+        return {Input{true, gradients() + own, 0.0}, Input{}};
+      default:
+        return {};
+    }
+  }
+
+  double duration(std::size_t rank, const Action& action) const {
+    const StageCosts& costs = chunk_of(rank, action).costs;
+    switch (action.kind) {
+      case ActionKind::kForward:
+        return costs.forward;
+      case ActionKind::kBackward:
+        return costs.backward();
+      case ActionKind::kBackwardInput:
+        return costs.backward_input;
+      case ActionKind::kBackwardWeight:
+        return costs.backward_weight;
+      default:
+        return 0.0;
+    }
+  }
+
+  // The actions that begin together: one, or a pair.
+  std::span<const Action> work_at(const std::vector<Action>& list, std::size_t position) const {
+    const bool pair = pairs_ == Pairs::kAtomic && list[position].paired;
+    return {list.data() + position, pair ? 2U : 1U};
+  }
+
+  // When the actions can begin; nothing where an input is missing, for which the rank then waits.
+  std::optional<double> begin_of(std::size_t rank, std::span<const Action> work) {
+    double begin = ranks_[rank].free_at;
+    for (const Action& action : work) {
+      for (const Input& input : inputs(rank, action)) {
+        if (!input.exists) continue;
+        if (results_[input.result] == kMissing) {
+          waiting_[input.result] = static_cast<int>(rank);
+          return std::nullopt;
+        }
+        begin = std::max(begin, results_[input.result] + input.delay);
+      }
+    }
+    return begin;
+  }
+
+  void publish(std::size_t rank, const Action& action, double end,
+               std::vector<std::size_t>& ready) {
+    if (action.kind == ActionKind::kBackwardWeight) return;
+    std::size_t result =
+        chunk_of(rank, action).first_result + static_cast<std::size_t>(action.microbatch);
+    if (action.kind != ActionKind::kForward) result += gradients();
+    results_[result] = end;
+    // A rank that waits for what is further down in its own list does so for ever.
+    if (waiting_[result] != kNobody && waiting_[result] != static_cast<int>(rank)) {
+      ready.push_back(static_cast<std::size_t>(waiting_[result]));
+    }
+  }
+
+  template <typename OnPass>
+  void run_rank(std::size_t rank, std::vector<std::size_t>& ready, OnPass& on_pass) {
+    const std::vector<Action>& list = schedule_.ranks[rank];
+    RankState& state = ranks_[rank];
+    while (state.position < list.size()) {
+      if (!is_pass(list[state.position].kind)) {
+        ++state.position;
+        continue;
+      }
+      const std::span<const Action> work = work_at(list, state.position);
+      const std::optional<double> begin = begin_of(rank, work);
+      if (!begin) return;
+      double end = *begin;
+      for (const Action& action : work) end += duration(rank, action);
+      for (const Action& action : work) {
+        on_pass(rank, state.position++, *begin, end);
+        publish(rank, action, end, ready);
+      }
+      state.free_at = end;
+    }
+  }
+
+  const Schedule& schedule_;
+  Pairs pairs_;
+  double message_;
+  std::size_t microbatches_;
+  std::vector<double> results_;  // by (payload, direction, stage, microbatch): when it is there
+  std::vector<int> waiting_;     // the rank that waits for it
+  std::vector<RankState> ranks_;
+};
+
+}  // namespace phalanx

@@ -1,0 +1,82 @@
+#include "phalanx/pipeline/schedule.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "phalanx/base/error.h"
+
+namespace phalanx {
+namespace {
+
+// Behind the last weight gradient of a chunk before an update its reduction, and behind the last of
+// the rank the update.
+std::vector<Action> with_updates(const std::vector<Action>& passes, const Placement& placement,
+                                 const Schedule& schedule) {
+  const auto chunks = static_cast<std::size_t>(placement.chunks());
+  std::vector<int> gradients(chunks, 0);
+  const auto batch_of = [&](int chunk) {
+    return schedule.update == UpdateRule::kFlush
+               ? schedule.microbatches_of(placement.direction(chunk))
+               : schedule.microbatches_per_update;
+  };
+  std::vector<Action> actions;
+  // Of most kinds few actions come to the passes; PipeDream has three behind every backward pass.
+  actions.reserve(passes.size() * (schedule.update == UpdateRule::kPerMicrobatch ? 3 : 1) + chunks +
+                  2);
+  std::size_t reduced = 0;
+  int version = 0;
+  for (const Action& action : passes) {
+    actions.push_back(action);
+    if (!adds_weight_gradient(action.kind)) continue;
+    if (++gradients[static_cast<std::size_t>(action.chunk)] % batch_of(action.chunk) != 0) continue;
+    actions.push_back({.kind = ActionKind::kReduceGradients, .chunk = action.chunk});
+    if (++reduced < chunks) continue;
+    reduced = 0;
+    actions.push_back({.kind = ActionKind::kOptimizerStep, .version = ++version});
+    actions.push_back({.kind = ActionKind::kGatherParameters});
+  }
+  return actions;
+}
+
+}  // namespace
+
+std::string pass_name(const Action& action, const Placement& placement) {
+  if (placement.directions() == 1) return to_string(action);
+  Action shown = action;
+  shown.chunk = 0;
+  return to_string(shown) + (placement.direction(action.chunk) == 0 ? "d" : "u");
+}
+
+const ScheduleKind& schedule_kind(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const ScheduleKind& kind : schedule_kinds()) {
+    if (kind.name == name) return kind;
+    names.push_back(kind.name);
+  }
+  throw ConfigError("there is no schedule \"{}\": choose one of {}", name, fmt::join(names, ", "));
+}
+
+Schedule make_schedule(std::string_view name, const ScheduleRequest& request) {
+  const ScheduleKind& kind = schedule_kind(name);
+  if (request.ranks < 1 || request.microbatches < 1) {
+    throw ConfigError("schedule {}: {} ranks and {} microbatches must be at least 1", name,
+                      request.ranks, request.microbatches);
+  }
+  Schedule schedule{.kind = std::string(name),
+                    .placement = kind.placement(request),
+                    .microbatches = request.microbatches,
+                    .update = kind.update,
+                    .microbatches_per_update = request.microbatches,
+                    .ranks = {}};
+  if (kind.update == UpdateRule::kPerMicrobatch) schedule.microbatches_per_update = 1;
+  if (kind.update == UpdateRule::kDoubleBuffered) {
+    schedule.microbatches_per_update =
+        request.microbatches_per_update > 0 ? request.microbatches_per_update : request.ranks;
+  }
+  for (const auto& passes : kind.passes(request, schedule.placement)) {
+    schedule.ranks.push_back(with_updates(passes, schedule.placement, schedule));
+  }
+  return schedule;
+}
+
+}  // namespace phalanx

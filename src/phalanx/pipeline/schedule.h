@@ -1,0 +1,80 @@
+#pragma once
+// A schedule: for every rank of a pipeline the list of its passes, and where gradients are reduced
+// and weights updated. What makes one is in schedules/, a file for each family; the table of kinds
+// is in schedules/kinds.cc.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/pipeline/action.h"
+#include "phalanx/pipeline/costs.h"
+#include "phalanx/pipeline/placement.h"
+
+namespace phalanx {
+
+// When weights change.
+enum class UpdateRule : std::uint8_t {
+  kFlush,           // once, when all gradients of all microbatches are there: no weight is stale
+  kPerMicrobatch,   // after every backward pass of a rank (PipeDream)
+  kDoubleBuffered,  // after every batch of microbatches, and read one batch later (PipeDream-2BW)
+};
+
+// By rank.
+using ActionLists = std::vector<std::vector<Action>>;
+
+struct Schedule {
+  std::string kind;  // "zb-v"
+  Placement placement;
+  int microbatches = 1;  // of all directions together
+  bool forward_only = false;
+  UpdateRule update = UpdateRule::kFlush;
+  int microbatches_per_update = 1;  // of the stream; kFlush: all
+  ActionLists ranks;                // no messages
+
+  int microbatches_of(int direction) const {
+    return (microbatches + placement.directions() - 1 - direction) / placement.directions();
+  }
+};
+
+// "F3.0"; of a bidirectional placement "F3.0d" or "F3.0u".
+std::string pass_name(const Action& action, const Placement& placement);
+
+// What a schedule is asked for.
+struct ScheduleRequest {
+  int ranks = 1;
+  int microbatches = 1;
+  int chunks = 0;      // of a rank; 0: as many as the kind has, or 2 where it can have any number
+  int group_size = 0;  // microbatches that go through a chunk together, where chunks are
+                       // interleaved; 0: the kind's own choice
+  int microbatches_per_update = 0;  // kDoubleBuffered; 0: one for each rank
+  Costs costs = {};                 // auto: what it is the best schedule for
+  // auto: in activations of one chunk and microbatch
+  std::optional<double> memory_limit = std::nullopt;
+};
+
+struct ScheduleKind {
+  std::string_view name;
+  std::string_view summary;  // a line for people
+  UpdateRule update = UpdateRule::kFlush;
+  // ConfigError where the request makes no sense for the kind.
+  Placement (*placement)(const ScheduleRequest& request);
+  // Passes alone, with the weight versions they read where weights are stale.
+  ActionLists (*passes)(const ScheduleRequest& request, const Placement& placement);
+};
+
+// In the order in which people are told of them.
+std::span<const ScheduleKind> schedule_kinds();
+// ConfigError that lists the names.
+const ScheduleKind& schedule_kind(std::string_view name);
+
+// Passes by the kind's rule, and behind them reductions and updates: of a chunk behind its last
+// weight gradient before an update. Not verified.
+Schedule make_schedule(std::string_view kind, const ScheduleRequest& request);
+// Evaluation: forward passes alone, each as soon as it can, the deepest stage first.
+Schedule forward_only_schedule(const Placement& placement, int microbatches);
+
+}  // namespace phalanx

@@ -1,0 +1,32 @@
+#pragma once
+// By what "auto" judges orders of passes.
+
+#include <optional>
+#include <vector>
+
+#include "phalanx/pipeline/schedule.h"
+
+namespace phalanx {
+
+// The share of an activation that lives until its weight gradient, where memory is limited.
+inline constexpr double kKeptForWeightGradient = 0.5;
+
+// The less the better, the span before the makespan (simulator.h).
+struct OrderCost {
+  double span = 0.0;
+  double makespan = 0.0;
+};
+// By more than the rounding of sums.
+bool is_less(const OrderCost& a, const OrderCost& b);
+
+// Nothing where the ranks wait for each other.
+std::optional<OrderCost> cost_of(const Schedule& schedule, const Costs& costs);
+
+// The most that a rank holds, in activations of one chunk and microbatch.
+double peak_of(const std::vector<Action>& list);
+
+// Whether each chunk takes microbatches in order, forward and backward, and every pass comes behind
+// those of the same chunk and microbatch that it reads from.
+bool is_in_order(const std::vector<Action>& list, int chunks);
+
+}  // namespace phalanx

@@ -1,0 +1,73 @@
+#include "phalanx/train/step_programs.h"
+
+#include <algorithm>
+
+#include "phalanx/base/error.h"
+#include "phalanx/pipeline/lowering.h"
+#include "phalanx/pipeline/message_verifier.h"
+#include "phalanx/pipeline/verifier.h"
+
+namespace phalanx {
+namespace {
+
+PipelinePrograms lowered(Schedule schedule) {
+  verify(schedule);
+  std::vector<Program> programs = lower(schedule);
+  // What runs with rendezvous runs with any transport.
+  const auto fault = message_fault(programs, Transport::kRendezvous);
+  PHALANX_CHECK(!fault, "schedule {}: {}", schedule.kind, *fault);
+  return {std::move(schedule), std::move(programs)};
+}
+
+PipelinePrograms training_programs(const TrainConfig& config, int iterations) {
+  Schedule schedule = make_schedule(
+      config.pipeline_schedule, schedule_request(config, iterations * num_microbatches(config)));
+  if (const auto obstacle = training_obstacle(schedule)) {
+    throw ConfigError("--pipeline-schedule {} cannot be trained with: {}", config.pipeline_schedule,
+                      *obstacle);
+  }
+  return lowered(std::move(schedule));
+}
+
+// How often a program of each length is needed does not matter: the lengths.
+std::vector<int> lengths(const TrainConfig& config, std::int64_t iteration) {
+  std::vector<int> found;
+  const std::int64_t end = train_iterations(config);
+  while (iteration < end) {
+    const int length = iterations_until_drained(config, iteration);
+    if (std::find(found.begin(), found.end(), length) == found.end()) found.push_back(length);
+    iteration += length;
+  }
+  return found;
+}
+
+}  // namespace
+
+int iterations_until_drained(const TrainConfig& config, std::int64_t iteration) {
+  if (!is_asynchronous(config)) return 1;
+  std::int64_t next = train_iterations(config);
+  for (const std::int64_t interval : {config.pipeline_drain_interval, config.eval_interval,
+                                      config.save_interval, config.exit_interval}) {
+    if (interval > 0) next = std::min(next, (iteration / interval + 1) * interval);
+  }
+  return static_cast<int>(std::max<std::int64_t>(1, next - iteration));
+}
+
+StepPrograms step_programs(const TrainConfig& config, std::int64_t iteration) {
+  StepPrograms programs{.training = {},
+                        .evaluation = lowered(forward_only_schedule(
+                            schedule_kind(config.pipeline_schedule)
+                                .placement(schedule_request(config, num_microbatches(config))),
+                            static_cast<int>(num_microbatches(config))))};
+  // A plan needs no length of a run.
+  const bool is_plan = config.train_iters == 0 && config.train_samples == 0;
+  std::vector<int> needed =
+      is_asynchronous(config) && !is_plan ? lengths(config, iteration) : std::vector<int>{};
+  if (needed.empty()) needed.push_back(1);
+  for (const int length : needed) {
+    programs.training.emplace(length, training_programs(config, length));
+  }
+  return programs;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,177 @@
+#include "phalanx/train/step_programs.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/error.h"
+
+namespace phalanx {
+namespace {
+
+TrainConfig config(const std::string& schedule, int stages = 4) {
+  TrainConfig c;
+  c.world_size = stages;
+  c.pipeline_model_parallel_size = stages;
+  c.pipeline_schedule = schedule;
+  c.num_layers = 16;
+  c.hidden_size = 32;
+  c.num_attention_heads = 4;
+  c.max_position_embeddings = 16;
+  c.seq_length = 16;
+  c.micro_batch_size = 1;
+  c.global_batch_size = 8;
+  c.train_iters = 20;
+  c.lr = 1e-3;
+  c.clip_grad = 0.0;
+  c.untie_embeddings_and_output_weights = true;
+  c.data_path = "data";
+  // Nothing to stop for but the drains.
+  c.eval_interval = 0;
+  c.exit_interval = 0;
+  c.save_interval = 0;
+  return c;
+}
+
+TrainConfig resolved(TrainConfig c) {
+  resolve(c, true);
+  return c;
+}
+
+// What the run does from an iteration on.
+std::vector<int> lengths(const TrainConfig& c, std::int64_t iteration = 0) {
+  std::vector<int> found;
+  while (iteration < train_iterations(c)) {
+    found.push_back(iterations_until_drained(c, iteration));
+    iteration += found.back();
+  }
+  return found;
+}
+
+TEST(StepPrograms, AFlushAfterEveryIteration) {
+  const TrainConfig c = resolved(config("1f1b"));
+  EXPECT_EQ(lengths(c), std::vector<int>(20, 1));
+  EXPECT_EQ(step_programs(c).training.size(), 1U);
+}
+
+TEST(StepPrograms, AsynchronousRunsDrainWhereTheyMust) {
+  const auto drained = [](auto change) {
+    TrainConfig c = config("pipedream");
+    c.pipeline_drain_interval = 8;
+    change(c);
+    return lengths(resolved(c));
+  };
+  using V = std::vector<int>;
+  EXPECT_EQ(drained([](TrainConfig&) {}), (V{8, 8, 4}));
+  EXPECT_EQ(drained([](TrainConfig& c) { c.pipeline_drain_interval = 100; }), (V{20}));
+  EXPECT_EQ(drained([](TrainConfig& c) { c.pipeline_drain_interval = 1; }), V(20, 1));
+  EXPECT_EQ(drained([](TrainConfig& c) { c.eval_interval = 6; }), (V{6, 2, 4, 4, 2, 2}));
+  EXPECT_EQ(drained([](TrainConfig& c) { c.exit_interval = 5; }), (V{5, 3, 2, 5, 1, 4}));
+  EXPECT_EQ(drained([](TrainConfig& c) {
+              c.save = "save";
+              c.save_interval = 10;
+            }),
+            (V{8, 2, 6, 4}));
+}
+
+// Drains are at multiples of the intervals, so a run that resumes at one goes on as it would have.
+TEST(StepPrograms, AResumedRunDrainsAtTheSameIterations) {
+  TrainConfig c = config("pipedream");
+  c.pipeline_drain_interval = 6;
+  c.eval_interval = 4;
+  c = resolved(c);
+  EXPECT_EQ(lengths(c), (std::vector<int>{4, 2, 2, 4, 4, 2, 2}));
+  EXPECT_EQ(lengths(c, 6), (std::vector<int>{2, 4, 4, 2, 2}));
+  EXPECT_EQ(iterations_until_drained(c, 5), 1);
+}
+
+TEST(StepPrograms, OneProgramForEachLength) {
+  TrainConfig c = config("pipedream-2bw");
+  c.pipeline_drain_interval = 8;
+  c = resolved(c);
+  const auto lengths_from = [&](std::int64_t iteration) {
+    std::vector<int> found;
+    for (const auto& [length, programs] : step_programs(c, iteration).training) {
+      found.push_back(length);
+      EXPECT_EQ(programs.schedule.microbatches, 8 * length);
+      EXPECT_EQ(programs.schedule.microbatches_per_update, 8);
+      EXPECT_EQ(programs.ranks.size(), 4U);
+    }
+    return found;
+  };
+  EXPECT_EQ(lengths_from(0), (std::vector<int>{4, 8}));
+  EXPECT_EQ(lengths_from(16), (std::vector<int>{4}));
+  EXPECT_EQ(lengths_from(20), (std::vector<int>{1}));  // the run is over
+  EXPECT_EQ(lengths_from(3), (std::vector<int>{4, 5, 8}));
+  c.pipeline_schedule = "pipedream";
+  EXPECT_EQ(step_programs(c).training.at(8).schedule.microbatches_per_update, 1);
+}
+
+// Evaluation is a program of the same placement.
+TEST(StepPrograms, EvaluationHasForwardPassesAlone) {
+  TrainConfig c = config("interleaved");
+  c.num_virtual_stages_per_pipeline_rank = 4;
+  const StepPrograms programs = step_programs(resolved(c));
+  EXPECT_EQ(programs.placement(), Placement::looped(4, 4));
+  EXPECT_EQ(programs.training.at(1).schedule.placement, programs.placement());
+  for (const Program& program : programs.evaluation.ranks) {
+    EXPECT_TRUE(program.forward_only);
+    EXPECT_EQ(program.microbatches, 8);
+    const auto passes = std::ranges::count_if(
+        program.actions, [](const Action& action) { return is_pass(action.kind); });
+    EXPECT_EQ(passes, 4 * 8);
+  }
+}
+
+std::string refusal(const TrainConfig& c) {
+  try {
+    step_programs(resolved(c));
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(StepPrograms, WhatCannotBeTrainedWithSaysWhy) {
+  for (const std::string schedule : {"chimera", "dualpipe"}) {
+    const std::string text = refusal(config(schedule));
+    EXPECT_NE(text.find("--pipeline-schedule " + schedule), std::string::npos) << text;
+    EXPECT_NE(text.find("it has two copies of the model"), std::string::npos) << text;
+  }
+  for (const char* schedule :
+       {"naive", "gpipe", "eager-1f1b", "zb-h1", "zb-h2", "zb-v", "zb-interleaved", "looped-bfs",
+        "hanayo", "dualpipe-v", "backward-first", "pipedream", "pipedream-2bw"}) {
+    EXPECT_EQ(refusal(config(schedule)), "accepted") << schedule;
+  }
+}
+
+// Ranks that would wait for each other are found before anything runs.
+TEST(StepPrograms, AGroupSizeThatDeadlocksIsRefused) {
+  TrainConfig c = config("interleaved", 3);
+  c.num_layers = 6;
+  c.global_batch_size = 3;
+  c.num_virtual_stages_per_pipeline_rank = 2;
+  EXPECT_EQ(refusal(c), "accepted");
+  c.microbatch_group_size_per_virtual_pipeline_stage = 1;
+  const std::string text = refusal(c);
+  EXPECT_NE(text.find("schedule interleaved"), std::string::npos) << text;
+  EXPECT_NE(text.find("is stuck at"), std::string::npos) << text;
+  EXPECT_NE(text.find("waits for"), std::string::npos) << text;
+}
+
+// Updates of fewer microbatches than the pipeline holds need versions that are not there yet, or
+// more than two.
+TEST(StepPrograms, DoubleBufferingNeedsLargeBatches) {
+  TrainConfig c = config("pipedream-2bw");
+  c.global_batch_size = 2;
+  EXPECT_NE(refusal(c).find("reads weight version 1 after 0 updates"), std::string::npos);
+  c.global_batch_size = 3;
+  EXPECT_NE(refusal(c).find("3 per update"), std::string::npos) << refusal(c);
+  c.global_batch_size = 4;
+  EXPECT_EQ(refusal(c), "accepted");
+}
+
+}  // namespace
+}  // namespace phalanx

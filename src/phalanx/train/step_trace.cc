@@ -1,0 +1,187 @@
+#include "phalanx/train/step_trace.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <span>
+
+#include "phalanx/base/file.h"
+#include "phalanx/base/log.h"
+#include "phalanx/pipeline/timeline_drawing.h"
+#include "phalanx/train/run_setup.h"
+
+namespace phalanx {
+namespace {
+
+// A pass as numbers: kind, chunk, microbatch, version, begin, end.
+constexpr std::int64_t kNumbersPerPass = 6;
+constexpr std::uint64_t kKey = message_key(MessageKind::kOther, 0, 0);
+
+double milliseconds_now() {
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::vector<double> numbers_of(const std::vector<TimedAction>& passes) {
+  std::vector<double> numbers;
+  for (const TimedAction& pass : passes) {
+    for (const double number :
+         {static_cast<double>(pass.action.kind), static_cast<double>(pass.action.chunk),
+          static_cast<double>(pass.action.microbatch), static_cast<double>(pass.action.version),
+          pass.begin, pass.end}) {
+      numbers.push_back(number);
+    }
+  }
+  return numbers;
+}
+
+std::vector<TimedAction> passes_of(std::span<const double> numbers) {
+  std::vector<TimedAction> passes;
+  for (std::size_t i = 0; i < numbers.size(); i += kNumbersPerPass) {
+    const auto integer = [&](std::size_t k) { return static_cast<int>(numbers[i + k]); };
+    passes.push_back(
+        {.action = pass(static_cast<ActionKind>(integer(0)), integer(1), integer(2), integer(3)),
+         .begin = numbers[i + 4],
+         .end = numbers[i + 5]});
+  }
+  return passes;
+}
+
+std::vector<TimedAction> received(Communicator& world, int peer, Context& context) {
+  Arena arena("trace", 2 * kArenaAlignment);
+  const Tensor count = arena.allocate(DType::kI64, {1});
+  world.receive(context, count, peer, kKey).wait(context.stream);
+  const std::int64_t numbers = count.as<std::int64_t>()[0];
+  Arena storage("trace", numbers * size_of(DType::kF64) + kArenaAlignment);
+  const Tensor all = storage.allocate(DType::kF64, {numbers});
+  world.receive(context, all, peer, kKey).wait(context.stream);
+  return passes_of(all.span<double>());
+}
+
+void send(const std::vector<TimedAction>& passes, Communicator& world, Context& context) {
+  const std::vector<double> numbers = numbers_of(passes);
+  Arena arena("trace", std::ssize(numbers) * size_of(DType::kF64) + 2 * kArenaAlignment);
+  const Tensor count = arena.allocate(DType::kI64, {1});
+  count.as<std::int64_t>()[0] = std::ssize(numbers);
+  world.send(context, count, 0, kKey).wait(context.stream);
+  const Tensor all = arena.allocate(DType::kF64, {std::ssize(numbers)});
+  std::ranges::copy(numbers, all.as<double>());
+  world.send(context, all, 0, kKey).wait(context.stream);
+}
+
+std::string footer_of(const TimelineMeasures& measures) {
+  return fmt::format("makespan {:.1f} ms, work {:.1f} ms, idle {:.1f} %, bubble / ideal {:.1f} %",
+                     measures.makespan, measures.ideal, 100 * measures.idle_fraction,
+                     100 * measures.bubble_over_ideal);
+}
+
+void write_pictures(const TrainConfig& config, const Schedule& schedule, const Timeline& measured) {
+  const Simulation simulation = simulate(schedule, measured_costs(measured, schedule.placement));
+  const std::string what = fmt::format("{}, {} ranks, {} microbatches", schedule.kind,
+                                       schedule.placement.ranks(), schedule.microbatches);
+  const std::array<TimelinePicture, 2> pictures = {
+      {{.title = "simulated with the mean measured costs: " + what,
+        .placement = schedule.placement,
+        .timeline = simulation.timeline,
+        .unit = "ms",
+        .footer = footer_of(simulation.measures)},
+       {.title = "measured: " + what,
+        .placement = schedule.placement,
+        .timeline = measured,
+        .unit = "ms",
+        .footer = footer_of(measure(measured))}}};
+  const std::filesystem::path json(config.trace);
+  const auto beside = [&](const char* extension) {
+    return std::filesystem::path(json).replace_extension(extension);
+  };
+  write_file_durably(json, to_chrome_trace(pictures, 1e-3));
+  write_file_durably(beside(".svg"), to_svg(pictures));
+  write_file_durably(beside(".txt"), to_text(pictures[0]) + "\n" + to_text(pictures[1]));
+  log_info("timeline of the last steps: {}, .svg and .txt", json.string());
+}
+
+}  // namespace
+
+void StepTrace::begin(const Action& pass) {
+  passes_.push_back({.action = pass, .begin = milliseconds_now(), .end = 0.0});
+}
+
+void StepTrace::end(const Action& /*pass*/) { passes_.back().end = milliseconds_now(); }
+
+Costs measured_costs(const Timeline& timeline, const Placement& placement) {
+  struct Mean {
+    double sum = 0.0;
+    int count = 0;
+    void add(double value) {
+      sum += value;
+      ++count;
+    }
+    double value() const { return count > 0 ? sum / count : 0.0; }
+  };
+  struct Means {
+    Mean forward, backward, input, weight;
+  };
+  std::vector<Means> means(static_cast<std::size_t>(placement.stages()));
+  for (int rank = 0; rank < placement.ranks(); ++rank) {
+    for (const TimedAction& timed : timeline[static_cast<std::size_t>(rank)]) {
+      Means& of = means[static_cast<std::size_t>(placement.stage(rank, timed.action.chunk))];
+      const double cost = timed.end - timed.begin;
+      switch (timed.action.kind) {
+        case ActionKind::kForward:
+          of.forward.add(cost);
+          break;
+        case ActionKind::kBackward:
+          of.backward.add(cost);
+          break;
+        case ActionKind::kBackwardInput:
+          of.input.add(cost);
+          break;
+        case ActionKind::kBackwardWeight:
+          of.weight.add(cost);
+          break;
+        default:
+          break;
+      }
+    }
+  }
+  Costs costs{.stages = {}};
+  for (const Means& of : means) {
+    // A fused pass is the sum of two; how it is shared between them is seen where it is split.
+    const bool split = of.input.count > 0;
+    costs.stages.push_back(
+        {.forward = of.forward.value(),
+         .backward_input = split ? of.input.value() : of.backward.value() / 2,
+         .backward_weight = split ? of.weight.value() : of.backward.value() / 2});
+  }
+  return costs;
+}
+
+void write_step_trace(const RunSetup& setup, const StepTrace& trace, const RankCommunicators& ranks,
+                      Context& context) {
+  const bool is_drawn = ranks.at.tensor == 0 && ranks.at.data == 0;
+  Communicator& world = *ranks.world;
+  if (world.rank() > 0) {
+    if (is_drawn) send(trace.passes(), world, context);
+    return;
+  }
+  const StepPrograms& programs = setup.programs;
+  Timeline timeline = {trace.passes()};
+  for (int stage = 1; stage < programs.placement().ranks(); ++stage) {
+    timeline.push_back(received(world, setup.grid.rank_of({.pipeline = stage}), context));
+  }
+  if (timeline.front().empty()) return;  // the run was over before it began
+  // The program that ran last is the one with as many passes.
+  for (const auto& [iterations, pipeline] : programs.training) {
+    const auto passes = std::ranges::count_if(
+        pipeline.schedule.ranks.front(), [](const Action& action) { return is_pass(action.kind); });
+    if (passes == std::ssize(timeline.front())) {
+      write_pictures(setup.config, pipeline.schedule, timeline);
+      return;
+    }
+  }
+}
+
+}  // namespace phalanx

@@ -1,0 +1,36 @@
+#pragma once
+// The measured timeline of a run's last steps: when each pass of this rank ran, and the pictures of
+// all ranks of a pipeline, measured under simulated.
+
+#include <chrono>
+#include <vector>
+
+#include "phalanx/pipeline/executor.h"
+#include "phalanx/pipeline/simulator.h"
+#include "phalanx/train/communicators.h"
+
+namespace phalanx {
+
+struct RunSetup;
+
+class StepTrace final : public PassObserver {
+ public:
+  void clear() { passes_.clear(); }
+  void begin(const Action& pass) override;
+  void end(const Action& pass) override;
+  // In milliseconds of a clock that all ranks of a process share.
+  const std::vector<TimedAction>& passes() const { return passes_; }
+
+ private:
+  std::vector<TimedAction> passes_;
+};
+
+// At the same time on all ranks: those of the first pipeline send their timelines to the first rank
+// of the world, which writes --trace FILE.json (Chrome's format), FILE.svg and FILE.txt.
+void write_step_trace(const RunSetup& setup, const StepTrace& trace, const RankCommunicators& ranks,
+                      Context& context);
+
+// The mean cost of each stage's measured passes; messages cost nothing.
+Costs measured_costs(const Timeline& timeline, const Placement& placement);
+
+}  // namespace phalanx

@@ -1,0 +1,65 @@
+// Gradients that overflow on one stage of a pipeline: no stage updates.
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "compare.h"
+
+namespace phalanx {
+namespace {
+
+std::vector<Layout> pipelines() {
+  return {{.pipeline = 2, .schedule = "1f1b", .layers = 4, .storage = Storage::kF16},
+          {.pipeline = 4, .schedule = "zb-h1", .layers = 4, .storage = Storage::kF16},
+          {.data = 2,
+           .pipeline = 2,
+           .schedule = "zb-v",
+           .distributed_optimizer = true,
+           .overlap = Overlap::kReduceAndGather,
+           .layers = 4,
+           .storage = Storage::kF16}};
+}
+
+TrainConfig with_scale(const Layout& layout, double scale) {
+  TrainConfig config = config_of(layout);
+  config.loss_scale = scale;
+  resolve(config, false);
+  return config;
+}
+
+TEST(Overflow, NoStageUpdatesWhereOneOverflows) {
+  for (const Layout& layout : pipelines()) {
+    SCOPED_TRACE(name_of(layout));
+    const TrainingResult result = train(with_scale(layout, std::ldexp(1.0, 60)));
+    EXPECT_EQ(result.faults, std::vector<std::string>{});
+    EXPECT_EQ(result.skipped, std::vector<bool>(kTrainingSteps, true));
+    EXPECT_EQ(result.weights, result.initial_weights);
+    for (const auto& [name, moments] : result.exp_avg) {
+      EXPECT_EQ(moments, std::vector<float>(moments.size(), 0.0F)) << name;
+    }
+  }
+}
+
+// With a scale at the edge some steps overflow, and on few elements.
+TEST(Overflow, TheSameStepsAreSkippedAsWithoutAPipeline) {
+  for (const Layout& layout : pipelines()) {
+    std::int64_t mixed = 0;
+    for (const int exponent : {18, 19, 20, 21, 22}) {
+      SCOPED_TRACE(fmt::format("{}, scale 2^{}", name_of(layout), exponent));
+      const double scale = std::ldexp(1.0, exponent);
+      const TrainingResult result = train(with_scale(layout, scale));
+      EXPECT_EQ(result.faults, std::vector<std::string>{});
+      EXPECT_EQ(
+          first_difference(result, train(with_scale(without_bitwise_features(layout), scale))), "");
+      const auto skips = std::ranges::count(result.skipped, true);
+      if (skips > 0 && skips < kTrainingSteps) ++mixed;
+    }
+    EXPECT_GT(mixed, 0) << name_of(layout);
+  }
+}
+
+}  // namespace
+}  // namespace phalanx

@@ -1,0 +1,167 @@
+// `phalanx schedule` as people and scripts use it, and docs/schedules.md, which it draws.
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace {
+
+using Json = nlohmann::json;
+
+struct Output {
+  int status = 0;
+  std::string out;
+  std::string err;
+};
+
+class ScheduleTest : public testing::Test {
+ protected:
+  ScheduleTest()
+      : directory_(std::filesystem::temp_directory_path() /
+                   fmt::format("phalanx_schedule_{}_{}", ::getpid(),
+                               testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    std::filesystem::create_directories(directory_);
+  }
+  ~ScheduleTest() override { std::filesystem::remove_all(directory_); }
+
+  std::string path(const std::string& name) const { return (directory_ / name).string(); }
+  std::string read(const std::string& name) const {
+    std::ifstream file(directory_ / name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  Output run(const std::string& words) const {
+    return run_command("'" PHALANX_PROGRAM "' schedule " + words);
+  }
+  Output run_command(const std::string& command) const {
+    const int status =
+        std::system((command + " >'" + path("out") + "' 2>'" + path("err") + "'").c_str());
+    return {.status = WEXITSTATUS(status), .out = read("out"), .err = read("err")};
+  }
+  Json run_json(const std::string& words) const {
+    const Output output = run(words + " --json");
+    EXPECT_EQ(output.status, 0) << words << ": " << output.err;
+    return Json::parse(output.out);
+  }
+  void expect_error(const std::string& words, int status, const std::string& part) const {
+    const Output output = run(words);
+    EXPECT_EQ(output.status, status) << words << ": " << output.err;
+    EXPECT_EQ(output.out, "") << words;
+    EXPECT_NE(output.err.find(part), std::string::npos) << words << ": " << output.err;
+  }
+
+  std::filesystem::path directory_;
+};
+
+constexpr const char* kSize = " --pipeline-size 4 --microbatches 8 ";
+
+TEST_F(ScheduleTest, OneDocument) {
+  const Json schedule = run_json(std::string("--kind zb-v") + kSize);
+  EXPECT_EQ(schedule.at("makespan"), 51);
+  EXPECT_EQ(schedule.at("span"), 48);
+  EXPECT_EQ(schedule.at("ranks").at(3).at(2), "F1.0");
+  EXPECT_FALSE(schedule.contains("programs"));
+  const Json lowered = run_json(std::string("--kind zb-v --lowered") + kSize);
+  EXPECT_EQ(lowered.at("programs").size(), 4U);
+  EXPECT_EQ(lowered.at("programs").at(3).at(0), "receive act 0.0 from 2");
+}
+
+TEST_F(ScheduleTest, FlagsReachTheSchedule) {
+  EXPECT_EQ(run_json(std::string("--kind hanayo --waves 2") + kSize).at("chunks"), 4);
+  EXPECT_EQ(run_json(std::string("--kind interleaved --chunks 3") + kSize).at("chunks"), 3);
+  EXPECT_EQ(run_json("--kind interleaved --pipeline-size 4 --microbatches 10 "
+                     "--microbatch-group-size-per-virtual-pipeline-stage 4")
+                .at("makespan"),
+            79);
+  EXPECT_EQ(run_json("--kind interleaved --pipeline-size 4 --microbatches 10").at("makespan"), 69);
+  EXPECT_EQ(run_json(std::string("--kind zb-h1 --costs 2,3,1") + kSize).at("ideal"), 48);
+  EXPECT_EQ(run_json(std::string("--kind eager-1f1b --latency 1") + kSize).at("makespan"), 39);
+  EXPECT_EQ(run_json(std::string("--kind pipedream-2bw --microbatches-per-update 8") + kSize)
+                .at("update"),
+            "double-buffered");
+}
+
+TEST_F(ScheduleTest, TextIsTheDefault) {
+  const Output text = run(std::string("--kind 1f1b") + kSize);
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_NE(text.out.find("rank 3  ...FB-FB-"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("makespan 33,"), std::string::npos) << text.out;
+  const Output check = run(std::string("--kind 1f1b --check-only") + kSize);
+  EXPECT_EQ(check.out.find('\n'), check.out.size() - 1) << check.out;
+  const Output lowered = run(std::string("--kind 1f1b --lowered") + kSize);
+  EXPECT_EQ(lowered.out.substr(0, 8), "rank 0:\n");
+  const Output kinds = run("--list-kinds");
+  EXPECT_NE(kinds.out.find("zb-interleaved"), std::string::npos) << kinds.out;
+  EXPECT_GE(run_json("--list-kinds").at("kinds").size(), 17U);
+}
+
+TEST_F(ScheduleTest, WritesAPictureAndATrace) {
+  const Output output = run(std::string("--kind dualpipe --svg '") + path("a.svg") + "' --trace '" +
+                            path("a.json") + "'" + kSize);
+  EXPECT_EQ(output.status, 0) << output.err;
+  EXPECT_EQ(output.out, "");
+  EXPECT_EQ(read("a.svg").substr(0, 5), "<svg ");
+  const Json events = Json::parse(read("a.json")).at("traceEvents");
+  double last = 0.0;
+  int passes = 0;
+  for (const Json& event : events) {
+    if (event.at("ph") != "X") continue;
+    ++passes;
+    last = std::max(last, event.at("ts").get<double>() + event.at("dur").get<double>());
+  }
+  EXPECT_EQ(last, 25e3) << "a unit of time is a millisecond";
+  std::size_t expected = 0;
+  const Json schedule = run_json(std::string("--kind dualpipe") + kSize);
+  for (const Json& rank : schedule.at("ranks")) expected += rank.size();
+  EXPECT_EQ(static_cast<std::size_t>(passes), expected);
+  run(std::string("--kind zb-h2 --parallelogram --svg '") + path("b.svg") + "'" + kSize);
+  EXPECT_NE(read("b.svg").find("from its own first pass"), std::string::npos);
+}
+
+TEST_F(ScheduleTest, WrongWordsAreOneClearError) {
+  expect_error("--pipeline-size 4 --microbatches 8", 64, "--kind");
+  expect_error("--kind 1f1b --microbatches 8", 64, "--pipeline-size");
+  expect_error(std::string("--kind 2f2b") + kSize, 78, "zb-interleaved");
+  expect_error("--kind 1f1b --pipeline-size 0 --microbatches 8", 64, "--pipeline-size 0");
+  expect_error("--kind dualpipe --pipeline-size 3 --microbatches 8", 78, "even");
+  expect_error(std::string("--kind zb-v --chunks 3") + kSize, 78, "2 chunks");
+  expect_error(std::string("--kind zb-v --waves 1") + kSize, 64, "hanayo");
+  expect_error(std::string("--kind hanayo --waves 1 --chunks 2") + kSize, 64, "--chunks");
+  expect_error(std::string("--kind gpipe --microbatches-per-update 2") + kSize, 64,
+               "pipedream-2bw");
+  expect_error(std::string("--kind 1f1b --costs 1,x,1") + kSize, 64, "--costs 1,x,1");
+  expect_error(std::string("--kind 1f1b --costs 1,0,1") + kSize, 64, "--costs 1,0,1");
+  expect_error(std::string("--kind 1f1b --latency -1") + kSize, 64, "--latency");
+  expect_error(std::string("--kind 1f1b --json --text") + kSize, 64, "--json");
+  expect_error("--kind 1f1b --pipeline-size 100000 --microbatches 100000", 64, "too many");
+  expect_error(std::string("--kind 1f1b --svg nowhere/a.svg") + kSize, 73, "nowhere/a.svg");
+}
+
+TEST_F(ScheduleTest, UnsoundSchedulesAreRefused) {
+  expect_error(std::string("--kind 1f1b --memory-limit 3") + kSize, 78, "limit");
+  expect_error(
+      "--kind interleaved --pipeline-size 3 --microbatches 3 "
+      "--microbatch-group-size-per-virtual-pipeline-stage 1",
+      78, "waits for");
+  expect_error(std::string("--kind pipedream-2bw --microbatches-per-update 2") + kSize, 78,
+               "version");
+}
+
+// Every number and picture of the page is what this program says.
+TEST_F(ScheduleTest, TheDocumentIsUpToDate) {
+  const Output output =
+      run_command("'" PHALANX_SOURCE_DIR "/tools/draw-schedules' --check '" PHALANX_PROGRAM "'");
+  EXPECT_EQ(output.status, 0) << output.out << output.err
+                              << "run tools/draw-schedules and look at what it changed";
+}
+
+}  // namespace
