@@ -64,6 +64,10 @@ std::vector<Layout> layouts_of(const Options& o) {
     c.world_size = o.ranks;
     c.tensor_model_parallel_size = o.ranks;
   };
+  const auto pipeline = [&o](TrainConfig& c) {
+    c.world_size = o.ranks;
+    c.pipeline_model_parallel_size = o.ranks;
+  };
   const auto data = [&o](TrainConfig& c) { c.world_size = o.ranks; };
   const std::string n = std::to_string(o.ranks);
   return {
@@ -86,6 +90,20 @@ std::vector<Layout> layouts_of(const Options& o) {
          tensor(c);
          c.sequence_parallel = true;
          c.no_async_tensor_model_parallel_allreduce = true;
+       },
+       {}},
+      {"pipeline " + n, pipeline, {}},
+      {"pipeline " + n + ", zb-h1",
+       [pipeline](TrainConfig& c) {
+         pipeline(c);
+         c.pipeline_schedule = "zb-h1";
+       },
+       {}},
+      {"pipeline " + n + ", zb-h1, one layer less beside the head",
+       [pipeline, &o](TrainConfig& c) {
+         pipeline(c);
+         c.pipeline_schedule = "zb-h1";
+         c.decoder_last_pipeline_num_layers = o.ranks == 2 ? o.layers / 2 - 1 : 0;
        },
        {}},
       {"data " + n, data, {}},
@@ -128,7 +146,8 @@ TrainConfig config_of(const Options& o, const Layout& layout) {
   c.threads_per_rank = 1;
   c.bf16 = o.bf16;
   layout.apply(c);
-  // A data-parallel rank takes its share of what one rank takes at a time.
+  // A data-parallel rank takes its share of what one rank takes at a time; a pipeline takes as many
+  // more microbatches.
   c.micro_batch_size /= c.world_size / c.tensor_model_parallel_size;
   resolve(c, false);
   return c;

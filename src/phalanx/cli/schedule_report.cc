@@ -216,8 +216,10 @@ std::string check_text(const ScheduleReport& report) {
   for (const auto& row : report.simulation.timeline) passes += row.size();
   const auto most = std::max_element(report.peak_freed_at_w.begin(), report.peak_freed_at_w.end());
   return fmt::format(
-      "{}: {}: {} passes verified, {} messages, at most {:g} activations on a rank\n",
-      report.schedule.kind, sizes_text(report.schedule), passes, messages_of(report), *most);
+      "{}: {}: {} passes verified, {} messages, at most {:g} activations on a rank, makespan {:g}, "
+      "{:.2f} % idle\n",
+      report.schedule.kind, sizes_text(report.schedule), passes, messages_of(report), *most,
+      report.simulation.measures.makespan, 100.0 * report.simulation.measures.idle_fraction);
 }
 
 std::string programs_text(const ScheduleReport& report) {

@@ -114,7 +114,7 @@ TEST(ScheduleReportTest, MeasuresForPeople) {
   EXPECT_NE(many.find("activations held at most: 1 to 24, by rank\n"), std::string::npos) << many;
   EXPECT_EQ(check_text(report_of("zb-v", 2, 4)),
             "zb-v: 2 ranks, 4 microbatches, 2 chunks of every rank: 48 passes verified, 16 "
-            "messages, at most 4 activations on a rank\n");
+            "messages, at most 4 activations on a rank, makespan 25, 4.00 % idle\n");
 }
 
 TEST(ScheduleReportTest, TheMemoryLimitCountsHalfOfWhatWaitsForW) {

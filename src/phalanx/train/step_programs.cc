@@ -45,9 +45,11 @@ std::vector<int> lengths(const TrainConfig& config, std::int64_t iteration) {
 
 int iterations_until_drained(const TrainConfig& config, std::int64_t iteration) {
   if (!is_asynchronous(config)) return 1;
+  const std::int64_t evaluation = config.eval_iters > 0 ? config.eval_interval : 0;
+  const std::int64_t save = config.save.empty() ? 0 : config.save_interval;
   std::int64_t next = train_iterations(config);
-  for (const std::int64_t interval : {config.pipeline_drain_interval, config.eval_interval,
-                                      config.save_interval, config.exit_interval}) {
+  for (const std::int64_t interval :
+       {config.pipeline_drain_interval, evaluation, save, config.exit_interval}) {
     if (interval > 0) next = std::min(next, (iteration / interval + 1) * interval);
   }
   return static_cast<int>(std::max<std::int64_t>(1, next - iteration));

@@ -74,6 +74,13 @@ TEST(StepPrograms, AsynchronousRunsDrainWhereTheyMust) {
               c.save_interval = 10;
             }),
             (V{8, 2, 6, 4}));
+  // Nothing is evaluated, nowhere to save.
+  EXPECT_EQ(drained([](TrainConfig& c) {
+              c.eval_interval = 6;
+              c.eval_iters = 0;
+              c.save_interval = 10;
+            }),
+            (V{8, 8, 4}));
 }
 
 // Drains are at multiples of the intervals, so a run that resumes at one goes on as it would have.
