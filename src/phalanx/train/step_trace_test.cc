@@ -121,6 +121,7 @@ TEST_F(StepTraceTest, IsOfTheLastSteps) {
     c.train_iters = iterations;
     c.pipeline_drain_interval = 2;
     c.eval_interval = 3;
+    c.eval_iters = 1;
     pretrain_gpt(c);
     TrainConfig run = c;
     resolve(run, true);
