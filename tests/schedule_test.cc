@@ -84,6 +84,12 @@ TEST_F(ScheduleTest, FlagsReachTheSchedule) {
             79);
   EXPECT_EQ(run_json("--kind interleaved --pipeline-size 4 --microbatches 10").at("makespan"), 69);
   EXPECT_EQ(run_json(std::string("--kind zb-h1 --costs 2,3,1") + kSize).at("ideal"), 48);
+  // The second stage takes twice as long: 1, then 4 x 6, then 2.
+  const Json uneven =
+      run_json("--kind 1f1b --pipeline-size 2 --microbatches 4 --costs 1,1,1/2,2,2");
+  EXPECT_EQ(uneven.at("makespan"), 27);
+  EXPECT_EQ(uneven.at("costs").at("f"), 1.5);
+  EXPECT_EQ(uneven.at("costs").at("stages").at(1).at("w"), 2);
   EXPECT_EQ(run_json(std::string("--kind eager-1f1b --latency 1") + kSize).at("makespan"), 39);
   EXPECT_EQ(run_json(std::string("--kind pipedream-2bw --microbatches-per-update 8") + kSize)
                 .at("update"),
@@ -139,6 +145,9 @@ TEST_F(ScheduleTest, WrongWordsAreOneClearError) {
   expect_error(std::string("--kind gpipe --microbatches-per-update 2") + kSize, 64,
                "pipedream-2bw");
   expect_error(std::string("--kind 1f1b --costs 1,x,1") + kSize, 64, "--costs 1,x,1");
+  expect_error(std::string("--kind 1f1b --costs 1,1,1/2,2,2") + kSize, 64,
+               "--costs has the times of 2 stages, the pipeline has 4");
+  expect_error(std::string("--kind 1f1b --costs 1,1,1/2,2") + kSize, 64, "give three times");
   expect_error(std::string("--kind 1f1b --costs 1,0,1") + kSize, 64, "--costs 1,0,1");
   expect_error(std::string("--kind 1f1b --latency -1") + kSize, 64, "--latency");
   expect_error(std::string("--kind 1f1b --json --text") + kSize, 64, "--json");

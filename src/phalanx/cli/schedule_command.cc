@@ -56,8 +56,10 @@ void add_flags(Flags& flags, ScheduleFlags& values) {
   flags.add("--microbatches-per-update", values.microbatches_per_update,
             "pipedream-2bw: microbatches between two updates (0: one for each rank)");
   flags.section("Simulation");
-  flags.add("--costs", values.costs,
-            "F,B,W: the times of a chunk's forward, input gradient and weight gradient");
+  flags.add(
+      "--costs", values.costs,
+      "F,B,W: the times of a chunk's forward, input gradient and weight gradient; or those of "
+      "every stage, as F,B,W/F,B,W/...");
   flags.add("--latency", values.latency, "The time of a message from rank to rank");
   flags.add("--memory-limit", values.memory_limit,
             "Activations, of one chunk and microbatch, that a rank can hold; half of one is kept "
@@ -90,19 +92,39 @@ std::vector<double> numbers_of(std::string_view text) {
   }
 }
 
-Costs costs_of(const ScheduleFlags& values) {
-  const std::vector<double> numbers = numbers_of(values.costs);
-  const auto is_time = [](double value) { return std::isfinite(value) && value >= 0.0; };
+bool is_time(double value) { return std::isfinite(value) && value >= 0.0; }
+
+StageCosts stage_costs_of(const ScheduleFlags& values, std::string_view text) {
+  const std::vector<double> numbers = numbers_of(text);
   if (numbers.size() != 3 || !std::all_of(numbers.begin(), numbers.end(), is_time) ||
       numbers[0] <= 0.0 || numbers[1] <= 0.0) {
     throw UsageError(
         "phalanx schedule: --costs {}: give three times F,B,W, of which F and B are above 0",
         values.costs);
   }
+  return {numbers[0], numbers[1], numbers[2]};
+}
+
+Costs costs_of(const ScheduleFlags& values) {
   if (!is_time(values.latency)) {
     throw UsageError("phalanx schedule: --latency {}: a time is 0 or more", values.latency);
   }
-  return {.stages = {{numbers[0], numbers[1], numbers[2]}}, .latency = values.latency};
+  Costs costs{.stages = {}, .latency = values.latency};
+  std::string_view text = values.costs;
+  while (true) {
+    const std::size_t end = text.find('/');
+    costs.stages.push_back(stage_costs_of(values, text.substr(0, end)));
+    if (end == std::string_view::npos) return costs;
+    text.remove_prefix(end + 1);
+  }
+}
+
+// One cost for all stages, or one for each.
+void check_costs(const ScheduleRequest& request, const Placement& placement) {
+  const auto given = static_cast<int>(request.costs.stages.size());
+  if (given == 1 || given == placement.stages()) return;
+  throw UsageError("phalanx schedule: --costs has the times of {} stages, the pipeline has {}",
+                   given, placement.stages());
 }
 
 // A count of something; more than the limit is no pipeline but a typing error.
@@ -170,6 +192,7 @@ ScheduleRequest request_of(const Flags& flags, const ScheduleFlags& values) {
         positive("--microbatches-per-update", values.microbatches_per_update);
   }
   check_size(request);
+  check_costs(request, schedule_kind(values.kind).placement(request));
   return request;
 }
 

@@ -108,10 +108,33 @@ std::string sizes_text(const Schedule& schedule) {
   return text;
 }
 
+// Of uneven stages the mean, and each.
+Json costs_json(const Costs& costs) {
+  StageCosts mean{.forward = 0.0, .backward_input = 0.0, .backward_weight = 0.0};
+  Json stages = Json::array();
+  const auto count = static_cast<double>(costs.stages.size());
+  for (const StageCosts& stage : costs.stages) {
+    mean.forward += stage.forward / count;
+    mean.backward_input += stage.backward_input / count;
+    mean.backward_weight += stage.backward_weight / count;
+    stages.push_back({{"f", number(stage.forward)},
+                      {"b", number(stage.backward_input)},
+                      {"w", number(stage.backward_weight)}});
+  }
+  Json json = {{"f", number(mean.forward)},
+               {"b", number(mean.backward_input)},
+               {"w", number(mean.backward_weight)},
+               {"latency", number(costs.latency)}};
+  if (costs.stages.size() > 1) json["stages"] = std::move(stages);
+  return json;
+}
+
 std::string costs_text(const Costs& costs) {
-  const StageCosts& stage = costs.stages.front();
-  std::string text = fmt::format("F {:g}, B {:g}, W {:g}", stage.forward, stage.backward_input,
-                                 stage.backward_weight);
+  std::string text;
+  for (const StageCosts& stage : costs.stages) {
+    text += fmt::format("{}F {:g}, B {:g}, W {:g}", text.empty() ? "" : "; ", stage.forward,
+                        stage.backward_input, stage.backward_weight);
+  }
   if (costs.latency > 0.0) text += fmt::format(", latency {:g}", costs.latency);
   return text;
 }
@@ -148,17 +171,12 @@ std::size_t messages_of(const ScheduleReport& report) {
 std::string to_json(const ScheduleReport& report, bool with_programs) {
   const Schedule& schedule = report.schedule;
   const Placement& placement = schedule.placement;
-  const StageCosts& stage = report.costs.stages.front();
   const TimelineMeasures& measures = report.simulation.measures;
   Json document = {{"kind", schedule.kind},
                    {"pipeline_size", placement.ranks()},
                    {"microbatches", schedule.microbatches},
                    {"chunks", visible_chunks(placement)},
-                   {"costs",
-                    {{"f", number(stage.forward)},
-                     {"b", number(stage.backward_input)},
-                     {"w", number(stage.backward_weight)},
-                     {"latency", number(report.costs.latency)}}},
+                   {"costs", costs_json(report.costs)},
                    {"makespan", number(measures.makespan)},
                    {"span", number(measures.span)},
                    {"ideal", number(measures.ideal)},
