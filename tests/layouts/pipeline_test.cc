@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <ostream>
 #include <set>
 #include <string>
 #include <vector>
@@ -31,6 +32,9 @@ struct PipelineCase {
   int pipeline;
   int layers;
   std::vector<int> chunks;  // that a rank may have
+  friend std::ostream& operator<<(std::ostream& out, const PipelineCase& c) {
+    return out << "p" << c.pipeline << ", " << c.layers << " layers";
+  }
 };
 
 class Pipelines : public testing::TestWithParam<PipelineCase> {};
