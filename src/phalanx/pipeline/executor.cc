@@ -197,30 +197,31 @@ void Executor::compute(const Action& action, nn::Pass& pass, Run& run) const {
   }
 }
 
+void Executor::begin_message(const Action& action, PointToPoint::Direction direction,
+                             std::span<const Tensor> streams, Run& run) {
+  std::vector<PointToPoint> messages;
+  for (const Tensor& stream : streams) {
+    messages.push_back({direction, action.peer, key_of(action), stream});
+  }
+  auto& under_way = direction == PointToPoint::Direction::kSend ? sends_ : receives_;
+  under_way.insert_or_assign({action.payload, action.chunk, action.microbatch},
+                             pipeline_->exchange(run.context, messages));
+}
+
 void Executor::send(const Action& action, Run& run) {
   const auto blocks = place(action.chunk, action.microbatch, run.saved);
   const Chunk& from = chunk(action.chunk);
-  std::vector<PointToPoint> messages;
-  for (const Tensor& tensor : action.payload == Payload::kActivation
-                                  ? from.output_streams(blocks)
-                                  : from.input_gradients(blocks)) {
-    messages.push_back({PointToPoint::Direction::kSend, action.peer, key_of(action), tensor});
-  }
-  sends_.insert_or_assign({action.payload, action.chunk, action.microbatch},
-                          pipeline_->exchange(run.context, messages));
+  const bool forward = action.payload == Payload::kActivation;
+  begin_message(action, PointToPoint::Direction::kSend,
+                forward ? from.output_streams(blocks) : from.input_gradients(blocks), run);
 }
 
 void Executor::receive(const Action& action, Run& run) {
   const auto blocks = place(action.chunk, action.microbatch, run.saved);
   const Chunk& to = chunk(action.chunk);
-  std::vector<PointToPoint> messages;
-  for (const Tensor& tensor : action.payload == Payload::kActivation
-                                  ? to.input_streams(blocks)
-                                  : to.output_gradients(blocks)) {
-    messages.push_back({PointToPoint::Direction::kReceive, action.peer, key_of(action), tensor});
-  }
-  receives_.insert_or_assign({action.payload, action.chunk, action.microbatch},
-                             pipeline_->exchange(run.context, messages));
+  const bool forward = action.payload == Payload::kActivation;
+  begin_message(action, PointToPoint::Direction::kReceive,
+                forward ? to.input_streams(blocks) : to.output_gradients(blocks), run);
 }
 
 void Executor::hand_over(const Action& action, Run& run) {

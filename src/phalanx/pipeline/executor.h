@@ -6,9 +6,11 @@
 // by the pass that reads it, a send is waited for where the program says so.
 
 #include <map>
+#include <span>
 #include <tuple>
 #include <vector>
 
+#include "phalanx/comm/communicator.h"
 #include "phalanx/model/chunk.h"
 #include "phalanx/pipeline/action.h"
 #include "phalanx/pipeline/batch_slots.h"
@@ -96,6 +98,8 @@ class Executor {
   void execute_pass(std::size_t index, Run& run);
   void compute(const Action& action, nn::Pass& pass, Run& run) const;
   void await_input(const Action& action, Run& run);
+  void begin_message(const Action& action, PointToPoint::Direction direction,
+                     std::span<const Tensor> streams, Run& run);
   void send(const Action& action, Run& run);
   void receive(const Action& action, Run& run);
   void hand_over(const Action& action, Run& run);
