@@ -9,18 +9,6 @@
 namespace phalanx {
 namespace {
 
-// Views of one flat buffer, by ParamId.
-std::vector<Tensor> carve(const nn::ParamTable& table, const FlatLayout& layout,
-                          const Tensor& flat) {
-  std::vector<Tensor> views;
-  for (ParamId id = 0; id < table.size(); ++id) {
-    const Shape& shape = table[id].local_shape;
-    const std::int64_t offset = layout.offsets[static_cast<std::size_t>(id)];
-    views.push_back(flat.slice(0, offset, shape.count()).reshape(shape));
-  }
-  return views;
-}
-
 DType storage_type(const nn::ParamTable& table) {
   const DType dtype = table[0].dtype;
   for (const auto& spec : table.specs()) {
@@ -31,6 +19,17 @@ DType storage_type(const nn::ParamTable& table) {
 }
 
 }  // namespace
+
+std::vector<Tensor> parameter_views(const nn::ParamTable& table, const FlatLayout& layout,
+                                    const Tensor& flat) {
+  std::vector<Tensor> views;
+  for (ParamId id = 0; id < table.size(); ++id) {
+    const Shape& shape = table[id].local_shape;
+    const std::int64_t offset = layout.offsets[static_cast<std::size_t>(id)];
+    views.push_back(flat.slice(0, offset, shape.count()).reshape(shape));
+  }
+  return views;
+}
 
 ParameterStore::ParameterStore(const nn::ParamTable& table, Arena& parameters,
                                Arena& main_parameters, const OptimizerShard& shard)
@@ -49,7 +48,7 @@ ParameterStore::ParameterStore(const nn::ParamTable& table, ModelPlaces places, 
   const DType full = nn::full_precision(storage);
   has_main_parameters_ = storage != full;
   flat_ = parameters.allocate(storage, {layout_.elements});
-  weights_ = carve(table, layout_, flat_);
+  weights_ = parameter_views(table, layout_, flat_);
   if (has_main_parameters_) mains_ = main_parameters.allocate(full, {total_count(shard_)});
 }
 
@@ -70,7 +69,7 @@ Tensor ParameterStore::main(ParamId id) const {
 }
 
 void ParameterStore::initialise(Context& context, PhiloxKey key, const Tensor& scratch) const {
-  const auto drawn = has_main_parameters_ ? carve(*table_, layout_, scratch) : weights_;
+  const auto drawn = has_main_parameters_ ? parameter_views(*table_, layout_, scratch) : weights_;
   for (ParamId id = 0; id < table_->size(); ++id) {
     const ParamSpec& spec = (*table_)[id];
     const Tensor& parameter = drawn[static_cast<std::size_t>(id)];
@@ -112,7 +111,8 @@ void ParameterStore::round_to_storage(Context& context) const {
 
 GradientStore::GradientStore(const nn::ParamTable& table, const FlatLayout& layout, DType dtype,
                              std::int64_t tokens_per_step, Arena& arena)
-    : flat_(arena.allocate(dtype, {layout.elements})), gradients_(carve(table, layout, flat_)) {
+    : flat_(arena.allocate(dtype, {layout.elements})),
+      gradients_(parameter_views(table, layout, flat_)) {
   for (ParamId id = 0; id < table.size(); ++id) {
     if (table[id].tied_embedding) tied_ = id;
   }

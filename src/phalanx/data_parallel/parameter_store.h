@@ -11,6 +11,10 @@
 
 namespace phalanx {
 
+// What a flat buffer of the layout holds, by ParamId.
+std::vector<Tensor> parameter_views(const nn::ParamTable& table, const FlatLayout& layout,
+                                    const Tensor& flat);
+
 // How the optimizer's share of a rank is cut out of the flat buffers.
 struct OptimizerShard {
   int rank = 0;

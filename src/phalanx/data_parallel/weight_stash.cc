@@ -8,15 +8,9 @@ namespace phalanx {
 WeightStash::WeightStash(const ParameterStore& parameters, int versions, Arena& arena)
     : parameters_(&parameters) {
   const Tensor& newest = parameters.flat();
-  const nn::ParamTable& table = parameters.table();
   for (int i = 1; i < versions; ++i) {
-    Slot kept{.flat = arena.allocate(newest.dtype, newest.shape), .weights = {}};
-    for (ParamId id = 0; id < table.size(); ++id) {
-      const Shape& shape = table[id].local_shape;
-      const std::int64_t offset = parameters.layout().offsets[static_cast<std::size_t>(id)];
-      kept.weights.push_back(kept.flat.slice(0, offset, shape.count()).reshape(shape));
-    }
-    slots_.push_back(std::move(kept));
+    const Tensor flat = arena.allocate(newest.dtype, newest.shape);
+    slots_.push_back({flat, parameter_views(parameters.table(), parameters.layout(), flat)});
   }
 }
 

@@ -124,25 +124,29 @@ Simulation simulate(const Schedule& schedule, const Costs& costs) {
   return simulation;
 }
 
+double peak_activations(const std::vector<Action>& list, double kept) {
+  // Counted apart, so that whole numbers stay whole.
+  int whole = 0;
+  int remainders = 0;  // what the weight gradient still needs
+  double peak = 0.0;
+  for (const Action& action : list) {
+    if (action.kind == ActionKind::kForward) {
+      ++whole;
+    } else if (makes_input_gradient(action.kind)) {
+      --whole;
+      if (action.kind == ActionKind::kBackwardInput) ++remainders;
+    } else if (action.kind == ActionKind::kBackwardWeight) {
+      --remainders;
+    }
+    peak = std::max(peak, whole + kept * remainders);
+  }
+  return peak;
+}
+
 std::vector<double> peak_activations(const Schedule& schedule, double kept) {
   std::vector<double> peaks;
   for (const std::vector<Action>& list : schedule.ranks) {
-    // Counted apart, so that whole numbers stay whole.
-    int whole = 0;
-    int remainders = 0;  // what the weight gradient still needs
-    double peak = 0.0;
-    for (const Action& action : list) {
-      if (action.kind == ActionKind::kForward) {
-        ++whole;
-      } else if (makes_input_gradient(action.kind)) {
-        --whole;
-        if (action.kind == ActionKind::kBackwardInput) ++remainders;
-      } else if (action.kind == ActionKind::kBackwardWeight) {
-        --remainders;
-      }
-      peak = std::max(peak, whole + kept * remainders);
-    }
-    peaks.push_back(peak);
+    peaks.push_back(peak_activations(list, kept));
   }
   return peaks;
 }

@@ -49,5 +49,6 @@ Simulation simulate(const Schedule& schedule, const Costs& costs);
 // `kept` 0: all is freed at the (input) gradient; 1: where the weight gradient is computed alone,
 // at that.
 std::vector<double> peak_activations(const Schedule& schedule, double kept);
+double peak_activations(const std::vector<Action>& list, double kept);
 
 }  // namespace phalanx

@@ -51,7 +51,6 @@ class ManyRanksTest : public RunTest {
     if (c.ddp_bucket_size > 0) c.ddp_bucket_size = 40000;
     return c;
   }
-  void train(const TrainConfig& c) const { EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished); }
 };
 
 // Dropout is on: masks are functions of the global coordinates.
@@ -104,13 +103,7 @@ TEST_F(ManyRanksTest, ResumeInAnother) {
       {kOne, kEverything}, {kSequence, kSharded}, {kEverything, kOne}, {kSharded, kTensor}};
   for (const auto& [first, second] : changes) {
     const std::string save = fmt::format("{}-to-{}", first.name, second.name);
-    TrainConfig c = config(first, save);
-    c.load = c.save;
-    c.exit_interval = 3;
-    train(c);
-    c = with_layout(c, second);
-    c.exit_interval = 0;
-    train(c);
+    train_and_change(config(first, save), second);
     expect_near(save, "one", "lm_loss", 1e-5);
     EXPECT_EQ(CheckpointReader::open(path(save)).manifest().iteration, 6);
   }

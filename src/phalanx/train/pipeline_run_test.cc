@@ -37,7 +37,6 @@ class PipelineRunTest : public RunTest {
     c.eval_interval = 0;
     return c;
   }
-  void train(const TrainConfig& c) const { EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished); }
 
   // All that two runs say about training and evaluation, and what they saved.
   void expect_same_run(const std::string& found, const std::string& expected) const {
@@ -111,13 +110,7 @@ TEST_F(PipelineRunTest, ResumesOnOtherStages) {
        {std::pair{kTwoStages, kOne}, std::pair{kTwoStages, kFourStages},
         std::pair{kOne, kZeroBubble}, std::pair{kInterleaved, kTwoStages}}) {
     const std::string save = fmt::format("{}-to-{}", first.name, second.name);
-    TrainConfig c = config(first, save);
-    c.load = c.save;
-    c.exit_interval = 3;
-    train(c);
-    c = with_layout(c, second);
-    c.exit_interval = 0;
-    train(c);
+    train_and_change(config(first, save), second);
     expect_same_run(save, "one");
   }
 }
@@ -135,13 +128,7 @@ TEST_F(PipelineRunTest, ResumesOnOtherRanks) {
        {std::pair{kTwoStages, Layout{.name = "t2", .tensor = 2}}, std::pair{kTwoStages, everything},
         std::pair{everything, kZeroBubble}}) {
     const std::string save = fmt::format("{}-to-{}", first.name, second.name);
-    TrainConfig c = config(first, save);
-    c.load = c.save;
-    c.exit_interval = 3;
-    train(c);
-    c = with_layout(c, second);
-    c.exit_interval = 0;
-    train(c);
+    train_and_change(config(first, save), second);
     expect_near(save, "one", "lm_loss", 1e-5);
     expect_near(save, "one", "grad_norm", 1e-4);
   }

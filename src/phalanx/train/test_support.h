@@ -188,6 +188,17 @@ class RunTest : public testing::Test {
   }
   std::vector<double> losses(const std::string& save) const { return numbers(save, "lm_loss"); }
 
+  static void train(const TrainConfig& c) { EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished); }
+  // The first three iterations as `c` says, which saves; the others in another layout, resumed.
+  static void train_and_change(TrainConfig c, const Layout& then) {
+    c.load = c.save;
+    c.exit_interval = 3;
+    train(c);
+    c = with_layout(c, then);
+    c.exit_interval = 0;
+    train(c);
+  }
+
   void expect_near(const std::string& found, const std::string& expected, const std::string& key,
                    double relative) const {
     const auto a = numbers(found, key);

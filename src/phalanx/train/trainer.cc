@@ -152,12 +152,12 @@ void Trainer::train_until_drained() {
   const std::vector<StepResult> steps =
       rank_.train(schedules, train_stream_->source(), config_.trace.empty() ? nullptr : &trace_);
   const double seconds = seconds_since(begin) / static_cast<double>(steps.size());
+  check_high_water(plan_, arenas_);
   for (const StepResult& step : steps) {
     count(step);
     report_.iteration(state_, step, setup_.schedule.learning_rate(state_.schedule_samples),
                       seconds);
   }
-  check_high_water(plan_, arenas_);
 }
 
 void Trainer::count(const StepResult& step) {

@@ -13,6 +13,7 @@
 #include "phalanx/pipeline/schedules/generators.h"
 #include "phalanx/pipeline/schedules/order_cost.h"
 #include "phalanx/pipeline/schedules/order_search.h"
+#include "phalanx/pipeline/simulator.h"
 
 namespace phalanx {
 namespace {
@@ -38,7 +39,7 @@ class Portfolio {
     for (const std::vector<Action>& list : lists) {
       PHALANX_CHECK(is_in_order(list, placement_.chunks()),
                     "auto is offered microbatches out of order");
-      peak = std::max(peak, peak_of(list));
+      peak = std::max(peak, peak_activations(list, kKeptForWeightGradient));
     }
     least_peak_ = std::min(least_peak_, peak);
     if (peak > memory_limit_) return;

@@ -136,9 +136,9 @@ TEST(OrderCost, OfAList) {
   const Action b0 = pass(ActionKind::kBackwardInput, 0, 0);
   const Action w0 = pass(ActionKind::kBackwardWeight, 0, 0);
   const Action both1 = pass(ActionKind::kBackward, 0, 1);
-  EXPECT_EQ(peak_of({f0, b0, f1, w0, both1}), 1.5);
-  EXPECT_EQ(peak_of({f0, b0, w0, f1, both1}), 1.0);
-  EXPECT_EQ(peak_of({f0, f1, both1}), 2.0);
+  EXPECT_EQ(peak_activations({f0, b0, f1, w0, both1}, kKeptForWeightGradient), 1.5);
+  EXPECT_EQ(peak_activations({f0, b0, w0, f1, both1}, kKeptForWeightGradient), 1.0);
+  EXPECT_EQ(peak_activations({f0, f1, both1}, kKeptForWeightGradient), 2.0);
   EXPECT_TRUE(is_in_order({f0, b0, f1, w0, both1}, 1));
   EXPECT_FALSE(is_in_order({f1, f0}, 1));
   EXPECT_FALSE(is_in_order({f0, f1, b0, both1}, 1));

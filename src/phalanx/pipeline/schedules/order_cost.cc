@@ -41,18 +41,6 @@ std::optional<OrderCost> cost_of(const Schedule& schedule, const Costs& costs) {
   return cost;
 }
 
-double peak_of(const std::vector<Action>& list) {
-  double held = 0.0;
-  double peak = 0.0;
-  for (const Action& action : list) {
-    if (action.kind == ActionKind::kForward) held += 1.0;
-    if (makes_input_gradient(action.kind)) held -= 1.0 - kKeptForWeightGradient;
-    if (adds_weight_gradient(action.kind)) held -= kKeptForWeightGradient;
-    peak = std::max(peak, held);
-  }
-  return peak;
-}
-
 bool is_in_order(const std::vector<Action>& list, int chunks) {
   struct Next {
     int forward = 0;

@@ -22,9 +22,6 @@ bool is_less(const OrderCost& a, const OrderCost& b);
 // Nothing where the ranks wait for each other.
 std::optional<OrderCost> cost_of(const Schedule& schedule, const Costs& costs);
 
-// The most that a rank holds, in activations of one chunk and microbatch.
-double peak_of(const std::vector<Action>& list);
-
 // Whether each chunk takes microbatches in order, forward and backward, and every pass comes behind
 // those of the same chunk and microbatch that it reads from.
 bool is_in_order(const std::vector<Action>& list, int chunks);

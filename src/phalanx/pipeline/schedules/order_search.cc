@@ -4,6 +4,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/pipeline/schedules/order_cost.h"
+#include "phalanx/pipeline/simulator.h"
 
 namespace phalanx {
 namespace {
@@ -59,7 +60,8 @@ class OrderSearch {
   }
 
   bool is_allowed(const std::vector<Action>& list) const {
-    return is_in_order(list, schedule_.placement.chunks()) && peak_of(list) <= memory_limit_;
+    return is_in_order(list, schedule_.placement.chunks()) &&
+           peak_activations(list, kKeptForWeightGradient) <= memory_limit_;
   }
 
   bool is_no_slower() {

@@ -1,6 +1,6 @@
 // ZB-V: zero bubble with two chunks on every rank, stages down the ranks and up again, and on every
-// rank the memory of 1F1B's first. Chunk 1 of a rank is fed by its chunk 0 through all ranks below;
-// each (chunk, pass) takes microbatches in order. Rank r of p:
+// rank as many activations as on 1F1B's first. Chunk 1 of a rank is fed by its chunk 0 through all
+// ranks below; each (chunk, pass) takes microbatches in order. Rank r of p:
 //   1. F.0 x (2 (p - r) - 1)
 //   2. (F.1 F.0) x r
 //   3. (F.1 b.1 w.1) x (p - r)
