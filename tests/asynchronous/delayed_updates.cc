@@ -88,7 +88,7 @@ void DelayedUpdates::train() {
                          replicas_.front().gradients.flat());
   for (const Replica& replica : replicas_) replica.gradients.initialise(context_);
   optimizer_->initialise(context_);
-  for (std::int64_t i = 0; i < train_iterations(setup_.config); ++i) iteration(i);
+  for (std::int64_t i = 0; i < setup_.length.last_iteration(); ++i) iteration(i);
 }
 
 void DelayedUpdates::iteration(std::int64_t iteration) {

@@ -28,6 +28,9 @@ struct SampleRequest {
   std::optional<std::int64_t> train_samples = std::nullopt;
 };
 
+// ConfigError beyond 64 bits.
+std::int64_t samples_of(std::int64_t batches, std::int64_t batch);
+
 // train = iterations * batch; valid = (iterations / interval + 1) * eval_iters * batch; test =
 // eval_iters * batch. ConfigError for a negative number, an interval below 1, or counts beyond 64
 // bits.

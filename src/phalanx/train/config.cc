@@ -303,7 +303,7 @@ void resolve_length(TrainConfig& c) {
         "--lr-decay-iters and --lr-warmup-iters go with --train-iters; with --train-samples use "
         "--lr-decay-samples and --lr-warmup-samples");
   }
-  if (train_iterations(c) <= 0) {
+  if (c.train_samples > 0 && c.train_samples < c.global_batch_size) {
     throw ConfigError("--train-samples {} is less than one --global-batch-size {}", c.train_samples,
                       c.global_batch_size);
   }

@@ -185,7 +185,5 @@ AdamSettings adam_settings(const TrainConfig& config);
 ParameterSchedule parameter_schedule(const TrainConfig& config);
 // Of one data-parallel rank.
 std::int64_t num_microbatches(const TrainConfig& config);
-// The length of the run in iterations, also where it was given in samples.
-std::int64_t train_iterations(const TrainConfig& config);
 
 }  // namespace phalanx

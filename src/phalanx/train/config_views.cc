@@ -152,8 +152,4 @@ std::int64_t num_microbatches(const TrainConfig& c) {
   return c.global_batch_size / (c.micro_batch_size * data_parallel_size(c));
 }
 
-std::int64_t train_iterations(const TrainConfig& c) {
-  return c.train_iters > 0 ? c.train_iters : c.train_samples / c.global_batch_size;
-}
-
 }  // namespace phalanx

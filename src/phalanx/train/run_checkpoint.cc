@@ -187,6 +187,12 @@ std::optional<CheckpointReader> open_checkpoint(const TrainConfig& config) {
   return reader;
 }
 
+RunPosition position_of(const Manifest& manifest) {
+  return {.iteration = manifest.iteration,
+          .consumed_train_samples = manifest.consumed_train_samples,
+          .consumed_valid_samples = manifest.consumed_valid_samples};
+}
+
 ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manifest) {
   const ParameterSchedule asked = parameter_schedule(config);
   if (config.finetune) return asked;
@@ -238,15 +244,13 @@ RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Ran
     log_info("  successfully loaded checkpoint from {} at iteration {}", config.load,
              manifest.iteration);
   }
-  const LossScaler::State fresh = loss_scaler(config).state();
-  if (config.finetune) return {.loss_scaler = fresh, .requested = {}};
-  RunState state{.iteration = manifest.iteration,
-                 .consumed_train_samples = manifest.consumed_train_samples,
-                 .consumed_valid_samples = manifest.consumed_valid_samples,
-                 .loss_scaler = fresh,
-                 .requested = {.train = manifest.requested_samples.train,
-                               .valid = manifest.requested_samples.valid,
-                               .test = manifest.requested_samples.test}};
+  RunState state;
+  state.loss_scaler = loss_scaler(config).state();
+  if (config.finetune) return state;
+  static_cast<RunPosition&>(state) = position_of(manifest);
+  state.requested = {.train = manifest.requested_samples.train,
+                     .valid = manifest.requested_samples.valid,
+                     .test = manifest.requested_samples.test};
   if (!config.no_load_optim) {
     state.schedule_samples = manifest.optimizer.schedule_steps;
     state.adam_step = manifest.optimizer.adam_step;

@@ -10,14 +10,12 @@
 #include "phalanx/data/sample_counts.h"
 #include "phalanx/train/config.h"
 #include "phalanx/train/rank.h"
+#include "phalanx/train/run_length.h"
 
 namespace phalanx {
 
 // The counters of a run beside its tensors.
-struct RunState {
-  std::int64_t iteration = 0;
-  std::int64_t consumed_train_samples = 0;
-  std::int64_t consumed_valid_samples = 0;
+struct RunState : RunPosition {
   std::int64_t schedule_samples = 0;  // consumed by successful updates
   std::int64_t adam_step = 0;         // successful updates
   LossScaler::State loss_scaler;
@@ -27,6 +25,9 @@ struct RunState {
 // The checkpoint that --load names (or its --ckpt-step); empty, with a warning, where nothing was
 // saved there yet.
 std::optional<CheckpointReader> open_checkpoint(const TrainConfig& config);
+
+// Where a run that resumes from the checkpoint begins.
+RunPosition position_of(const Manifest& manifest);
 
 // ConfigError (78) where the checkpoint is of another model or its bits could not be continued:
 // network size, seed, threads, batch. Schedules: equal, or --override-opt_param-scheduler, or

@@ -13,15 +13,6 @@ std::unique_ptr<Tokenizer> run_tokenizer(const TrainConfig& config) {
        .vocab_size = config.vocab_size});
 }
 
-SampleCounts requested_samples(const TrainConfig& config) {
-  SampleRequest request{.train_iters = train_iterations(config),
-                        .global_batch = config.global_batch_size,
-                        .eval_iters = config.eval_iters};
-  if (config.eval_interval > 0) request.eval_interval = config.eval_interval;
-  if (config.train_samples > 0) request.train_samples = config.train_samples;
-  return requested_samples(request);
-}
-
 RunData::RunData(const TrainConfig& config, const Tokenizer& tokenizer, const SampleCounts& counts)
     : config_(config),
       counts_(counts),

@@ -17,9 +17,6 @@ namespace phalanx {
 // The tokenizer of --tokenizer-type (GPT2BPETokenizer if none is named).
 std::unique_ptr<Tokenizer> run_tokenizer(const TrainConfig& config);
 
-// What the flags ask of each split.
-SampleCounts requested_samples(const TrainConfig& config);
-
 class RunData {
  public:
   // `counts` decide the shuffle: those of the flags, or, in a resumed run, those of the checkpoint.

@@ -16,10 +16,10 @@
 namespace phalanx {
 namespace {
 
-std::unique_ptr<MetricsFile> open_metrics(const TrainConfig& config,
+std::unique_ptr<MetricsFile> open_metrics(const TrainConfig& config, const RunLength& length,
                                           std::int64_t loaded_iteration) {
   // A run that was finished before evaluates again, but its lines are in the file.
-  if (config.save.empty() || loaded_iteration >= train_iterations(config)) return nullptr;
+  if (config.save.empty() || loaded_iteration >= length.last_iteration()) return nullptr;
   std::error_code fault;
   std::filesystem::create_directories(config.save, fault);
   if (fault) throw OutputError("--save {}: cannot create: {}", config.save, fault.message());
@@ -58,15 +58,15 @@ std::string memory_table(const MemoryPlan& plan) {
 RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, int rank,
                      std::int64_t loaded_iteration)
     : config_(setup.config),
+      length_(setup.length),
       speaks_(rank == setup.grid.world_size() - 1),
       peak_bytes_(setup.peak_bytes()),
-      model_flops_per_step_(gpt_flops_per_token(setup.model, config_.seq_length) *
-                            static_cast<double>(config_.global_batch_size * config_.seq_length)),
+      model_flops_per_token_(gpt_flops_per_token(setup.model, config_.seq_length)),
       peak_flops_(1e9 * (setup.products.products == cpu::ProductPrecision::kBf16
                              ? setup.peak.bf16_gflops
                              : setup.peak.fp32_gflops)),
-      metrics_(speaks_ ? open_metrics(config_, loaded_iteration) : nullptr),
-      progress_(train_iterations(config_)) {
+      metrics_(speaks_ ? open_metrics(config_, length_, loaded_iteration) : nullptr),
+      progress_(length_.last_iteration()) {
   if (rank == 0) print_start(setup, plan, loaded_iteration);
 }
 
@@ -106,15 +106,24 @@ void RunReport::print_start(const RunSetup& setup, const MemoryPlan& plan,
                : "");
   log_info("> memory plan{}:\n{}", setup.grid.world_size() > 1 ? " of rank 0" : "",
            memory_table(plan));
-  log_info("training from iteration {} to {} ...", loaded_iteration, train_iterations(config_));
+  if (length_.left_over() > 0) {
+    log_info("> {} of {} samples are left over: only whole global batches of {} are trained",
+             length_.left_over(), config_.train_samples, config_.global_batch_size);
+  }
+  if (loaded_iteration < length_.last_iteration()) {
+    log_info("training from iteration {} to {} ...", loaded_iteration, length_.last_iteration());
+  } else {
+    log_info("nothing is left to train after iteration {}", loaded_iteration);
+  }
 }
 
-void RunReport::iteration(const RunState& state, const StepResult& step, double next_lr,
-                          double seconds) {
+void RunReport::iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,
+                          double next_lr, double seconds) {
   if (!speaks_) return;
   const std::array<NamedLoss, 1> losses = {{{"lm loss", step.loss}}};
   interval_.add(losses, seconds, step.skipped);
-  const std::int64_t tokens = config_.global_batch_size * config_.seq_length;
+  const std::int64_t tokens = global_batch * config_.seq_length;
+  const double tokens_per_second = static_cast<double>(tokens) / seconds;
   if (metrics_) {
     metrics_->write({.iteration = state.iteration,
                      .consumed_samples = state.consumed_train_samples,
@@ -124,29 +133,32 @@ void RunReport::iteration(const RunState& state, const StepResult& step, double 
                      .loss_scale = state.loss_scaler.scale,
                      .skipped = step.skipped,
                      .elapsed_s = seconds,
-                     .tokens_per_second = static_cast<double>(tokens) / seconds,
-                     .model_flops_per_second = model_flops_per_step_ / seconds,
+                     .tokens_per_second = tokens_per_second,
+                     .model_flops_per_second = model_flops_per_token_ * tokens_per_second,
                      .peak_bytes = peak_bytes_,
                      .rss_bytes = peak_resident_bytes()});
   }
   if (state.iteration % config_.log_interval == 0) {
     pause();
-    print_line(state, step, next_lr);
+    print_line(state, step, global_batch, next_lr);
   }
   progress_.advance(state.iteration, step.loss, tokens, seconds);
 }
 
-void RunReport::print_line(const RunState& state, const StepResult& step, double next_lr) {
+void RunReport::print_line(const RunState& state, const StepResult& step, std::int64_t global_batch,
+                           double next_lr) {
   const LogInterval::Summary summary = interval_.take();
-  const double seconds = summary.milliseconds_per_iteration / 1e3;
+  const double tokens_per_second = static_cast<double>(global_batch * config_.seq_length) * 1e3 /
+                                   summary.milliseconds_per_iteration;
+  const double flops = model_flops_per_token_ * tokens_per_second;
   TrainingLine line;
   line.time = std::chrono::system_clock::now();
   line.iteration = state.iteration;
-  line.train_iterations = train_iterations(config_);
+  line.train_iterations = length_.last_iteration();
   line.consumed_samples = state.consumed_train_samples;
   line.milliseconds_per_iteration = summary.milliseconds_per_iteration;
   line.learning_rate = next_lr;
-  line.global_batch_size = config_.global_batch_size;
+  line.global_batch_size = global_batch;
   line.losses = summary.losses;
   line.loss_scale = state.loss_scaler.scale;
   // As Megatron: what was skipped has neither.
@@ -157,13 +169,10 @@ void RunReport::print_line(const RunState& state, const StepResult& step, double
   line.skipped_iterations = summary.skipped_iterations;
   line.nan_iterations = summary.nan_iterations;
   if (config_.log_throughput) {
-    line.tera_flops_per_second =
-        model_flops_per_step_ / seconds / 1e12 / static_cast<double>(config_.world_size);
+    line.tera_flops_per_second = flops / 1e12 / static_cast<double>(config_.world_size);
   }
   log_info("{}", format_training_line(line));
-  const double flops = model_flops_per_step_ / seconds;
-  log_info("   {:.0f} tokens/s, {:.1f} GFLOP/s of {:.0f} ({:.0f} % of the peak)",
-           static_cast<double>(config_.global_batch_size * config_.seq_length) / seconds,
+  log_info("   {:.0f} tokens/s, {:.1f} GFLOP/s of {:.0f} ({:.0f} % of the peak)", tokens_per_second,
            flops / 1e9, peak_flops_ / 1e9, 100.0 * flops / peak_flops_);
 }
 

@@ -21,7 +21,8 @@ class RunReport {
   RunReport(const RunSetup& setup, const MemoryPlan& plan, int rank, std::int64_t loaded_iteration);
 
   // After a step: `next_lr` is the schedule's next value, as Megatron prints it.
-  void iteration(const RunState& state, const StepResult& step, double next_lr, double seconds);
+  void iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,
+                 double next_lr, double seconds);
   void evaluation(const RunState& state, SplitKind kind, const std::string& place, double loss);
   // Takes the progress bar away before other lines.
   void pause();
@@ -29,12 +30,14 @@ class RunReport {
  private:
   void print_start(const RunSetup& setup, const MemoryPlan& plan,
                    std::int64_t loaded_iteration) const;
-  void print_line(const RunState& state, const StepResult& step, double next_lr);
+  void print_line(const RunState& state, const StepResult& step, std::int64_t global_batch,
+                  double next_lr);
 
   const TrainConfig& config_;
+  const RunLength& length_;
   bool speaks_;              // the last rank
   std::int64_t peak_bytes_;  // of the arenas, the most of any rank
-  double model_flops_per_step_;
+  double model_flops_per_token_;
   double peak_flops_;
   LogInterval interval_;
   std::unique_ptr<MetricsFile> metrics_;

@@ -17,18 +17,17 @@ int busy_threads(const TrainConfig& config) {
                                    std::max(cores, config.threads_per_rank)));
 }
 
-// Where the run begins, as far as the checkpoint says.
-std::int64_t first_iteration(const TrainConfig& config,
-                             const std::optional<CheckpointReader>& checkpoint) {
-  return checkpoint && !config.finetune ? checkpoint->manifest().iteration : 0;
+// A run from another's weights begins anew.
+RunPosition begin_of(const TrainConfig& config, const std::optional<CheckpointReader>& checkpoint) {
+  return checkpoint && !config.finetune ? position_of(checkpoint->manifest()) : RunPosition{};
 }
 
 // What the data order was built for: a resumed run keeps the order it began with.
 SampleCounts counts_of(const RunSetup& setup) {
-  if (!setup.checkpoint || setup.config.finetune) return setup.needed;
+  if (!setup.checkpoint || setup.config.finetune) return setup.length.requested();
   const auto& stored = setup.checkpoint->manifest().requested_samples;
   const SampleCounts counts{.train = stored.train, .valid = stored.valid, .test = stored.test};
-  return counts == SampleCounts{} ? setup.needed : counts;
+  return counts == SampleCounts{} ? setup.length.requested() : counts;
 }
 
 }  // namespace
@@ -38,6 +37,7 @@ RunSetup::RunSetup(TrainConfig given)
       grid(rank_grid(config)),
       tokenizer(run_tokenizer(config)),
       checkpoint(open_checkpoint(config)),
+      length(config, begin_of(config, checkpoint)),
       schedule(checkpoint ? check_resume(config, checkpoint->manifest())
                           : parameter_schedule(config)),
       products(cpu::choose_products(
@@ -45,11 +45,10 @@ RunSetup::RunSetup(TrainConfig given)
           config.bf16, static_cast<int>(config.threads_per_rank))),
       peak(cpu::measure_peak(busy_threads(config))),
       model(gpt_config(config, tokenizer->vocab_size())),
-      programs(step_programs(config, first_iteration(config, checkpoint))),
-      plans(plan_ranks(config, model, programs, products.products)),
-      needed(requested_samples(config)) {
+      programs(step_programs(config, length)),
+      plans(plan_ranks(config, model, programs, products.products)) {
   data.emplace(config, *tokenizer, counts_of(*this));
-  data->check_suffices(needed);
+  data->check_suffices(length.needed());
 }
 
 const MemoryPlan& RunSetup::plan_of(int rank) const {

@@ -10,6 +10,7 @@
 #include "phalanx/train/memory_plan.h"
 #include "phalanx/train/run_checkpoint.h"
 #include "phalanx/train/run_data.h"
+#include "phalanx/train/run_length.h"
 
 namespace phalanx {
 
@@ -22,13 +23,13 @@ struct RunSetup {
   RankGrid grid;
   std::unique_ptr<Tokenizer> tokenizer;
   std::optional<CheckpointReader> checkpoint;
+  RunLength length;
   ParameterSchedule schedule;
   cpu::ProductChoice products;
   cpu::Peak peak;  // of the threads of all ranks, as many as there are cores
   GptConfig model;
   StepPrograms programs;
   std::vector<RankPlan> plans;
-  SampleCounts needed;  // by the flags
   std::optional<RunData> data;
 
   const MemoryPlan& plan_of(int rank) const;

@@ -30,11 +30,11 @@ PipelinePrograms training_programs(const TrainConfig& config, int iterations) {
 }
 
 // How often a program of each length is needed does not matter: the lengths.
-std::vector<int> lengths(const TrainConfig& config, std::int64_t iteration) {
+std::vector<int> lengths(const TrainConfig& config, const RunLength& run) {
   std::vector<int> found;
-  const std::int64_t end = train_iterations(config);
-  while (iteration < end) {
-    const int length = iterations_until_drained(config, iteration);
+  std::int64_t iteration = run.begin().iteration;
+  while (iteration < run.last_iteration()) {
+    const int length = iterations_until_drained(config, run, iteration);
     if (std::find(found.begin(), found.end(), length) == found.end()) found.push_back(length);
     iteration += length;
   }
@@ -43,11 +43,12 @@ std::vector<int> lengths(const TrainConfig& config, std::int64_t iteration) {
 
 }  // namespace
 
-int iterations_until_drained(const TrainConfig& config, std::int64_t iteration) {
+int iterations_until_drained(const TrainConfig& config, const RunLength& length,
+                             std::int64_t iteration) {
   if (!is_asynchronous(config)) return 1;
   const std::int64_t evaluation = config.eval_iters > 0 ? config.eval_interval : 0;
   const std::int64_t save = config.save.empty() ? 0 : config.save_interval;
-  std::int64_t next = train_iterations(config);
+  std::int64_t next = length.last_iteration();
   for (const std::int64_t interval :
        {config.pipeline_drain_interval, evaluation, save, config.exit_interval}) {
     if (interval > 0) next = std::min(next, (iteration / interval + 1) * interval);
@@ -55,19 +56,21 @@ int iterations_until_drained(const TrainConfig& config, std::int64_t iteration) 
   return static_cast<int>(std::max<std::int64_t>(1, next - iteration));
 }
 
-StepPrograms step_programs(const TrainConfig& config, std::int64_t iteration) {
+StepPrograms step_programs(const TrainConfig& config) {
+  return step_programs(config, RunLength(config));
+}
+
+StepPrograms step_programs(const TrainConfig& config, const RunLength& length) {
   StepPrograms programs{.training = {},
                         .evaluation = lowered(forward_only_schedule(
                             schedule_kind(config.pipeline_schedule)
                                 .placement(schedule_request(config, num_microbatches(config))),
                             static_cast<int>(num_microbatches(config))))};
-  // A plan needs no length of a run.
-  const bool is_plan = config.train_iters == 0 && config.train_samples == 0;
-  std::vector<int> needed =
-      is_asynchronous(config) && !is_plan ? lengths(config, iteration) : std::vector<int>{};
+  std::vector<int> needed = is_asynchronous(config) ? lengths(config, length) : std::vector<int>{};
+  // A plan has no iterations, nor has a run that was finished before.
   if (needed.empty()) needed.push_back(1);
-  for (const int length : needed) {
-    programs.training.emplace(length, training_programs(config, length));
+  for (const int iterations : needed) {
+    programs.training.emplace(iterations, training_programs(config, iterations));
   }
   return programs;
 }

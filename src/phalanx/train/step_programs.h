@@ -8,6 +8,7 @@
 
 #include "phalanx/pipeline/schedule.h"
 #include "phalanx/train/config.h"
+#include "phalanx/train/run_length.h"
 
 namespace phalanx {
 
@@ -26,12 +27,15 @@ struct StepPrograms {
   const Placement& placement() const { return evaluation.schedule.placement; }
 };
 
-// Of a run from `iteration` on. ConfigError where the schedule cannot run with these sizes, or
-// cannot be trained with.
-StepPrograms step_programs(const TrainConfig& config, std::int64_t iteration = 0);
+// Of a run of this length. ConfigError where the schedule cannot run with these sizes, or cannot be
+// trained with.
+StepPrograms step_programs(const TrainConfig& config, const RunLength& length);
+// Of a run from its beginning.
+StepPrograms step_programs(const TrainConfig& config);
 
 // How many iterations the pipeline runs from here until it is empty: one, or as an asynchronous
 // schedule does until it must be (to evaluate, save, exit, and at --pipeline-drain-interval).
-int iterations_until_drained(const TrainConfig& config, std::int64_t iteration);
+int iterations_until_drained(const TrainConfig& config, const RunLength& length,
+                             std::int64_t iteration);
 
 }  // namespace phalanx

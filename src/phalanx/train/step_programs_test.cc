@@ -43,8 +43,9 @@ TrainConfig resolved(TrainConfig c) {
 // What the run does from an iteration on.
 std::vector<int> lengths(const TrainConfig& c, std::int64_t iteration = 0) {
   std::vector<int> found;
-  while (iteration < train_iterations(c)) {
-    found.push_back(iterations_until_drained(c, iteration));
+  const RunLength length(c);
+  while (iteration < length.last_iteration()) {
+    found.push_back(iterations_until_drained(c, length, iteration));
     iteration += found.back();
   }
   return found;
@@ -91,7 +92,7 @@ TEST(StepPrograms, AResumedRunDrainsAtTheSameIterations) {
   c = resolved(c);
   EXPECT_EQ(lengths(c), (std::vector<int>{4, 2, 2, 4, 4, 2, 2}));
   EXPECT_EQ(lengths(c, 6), (std::vector<int>{2, 4, 4, 2, 2}));
-  EXPECT_EQ(iterations_until_drained(c, 5), 1);
+  EXPECT_EQ(iterations_until_drained(c, RunLength(c), 5), 1);
 }
 
 TEST(StepPrograms, OneProgramForEachLength) {
@@ -100,7 +101,8 @@ TEST(StepPrograms, OneProgramForEachLength) {
   c = resolved(c);
   const auto lengths_from = [&](std::int64_t iteration) {
     std::vector<int> found;
-    for (const auto& [length, programs] : step_programs(c, iteration).training) {
+    for (const auto& [length, programs] :
+         step_programs(c, RunLength(c, {.iteration = iteration})).training) {
       found.push_back(length);
       EXPECT_EQ(programs.schedule.microbatches, 8 * length);
       EXPECT_EQ(programs.schedule.microbatches_per_update, 8);

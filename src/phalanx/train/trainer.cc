@@ -42,7 +42,7 @@ class Trainer {
   RunEnd train();
   std::vector<StepSchedule> next_schedules() const;
   void train_until_drained();
-  void count(const StepResult& step);
+  void count(const StepResult& step, std::int64_t global_batch);
   void evaluate(SplitKind kind, const std::string& place);
   void final_evaluation();
   void save();
@@ -69,7 +69,9 @@ class Trainer {
 RunState start_state(const RunSetup& setup, Rank& rank) {
   if (setup.checkpoint) return load_run(setup.config, *setup.checkpoint, rank);
   rank.initialise();
-  return {.loss_scaler = loss_scaler(setup.config).state(), .requested = {}};
+  RunState fresh;
+  fresh.loss_scaler = loss_scaler(setup.config).state();
+  return fresh;
 }
 
 Trainer::Trainer(const RunSetup& setup, const StopSignals& signals, Communicator& world)
@@ -111,7 +113,7 @@ RunEnd Trainer::run() {
 
 // A training run.
 RunEnd Trainer::loop() {
-  const std::int64_t iterations = train_iterations(config_);
+  const std::int64_t iterations = setup_.length.last_iteration();
   while (state_.iteration < iterations) {
     train_until_drained();
 
@@ -134,9 +136,11 @@ RunEnd Trainer::loop() {
 std::vector<StepSchedule> Trainer::next_schedules() const {
   const ParameterSchedule& parameters = setup_.schedule;
   std::vector<StepSchedule> schedules;
-  const int iterations = iterations_until_drained(config_, state_.iteration);
+  const int iterations = iterations_until_drained(config_, setup_.length, state_.iteration);
+  std::int64_t planned = 0;  // samples
   for (int i = 0; i < iterations; ++i) {
-    const std::int64_t samples = state_.schedule_samples + i * config_.global_batch_size;
+    const std::int64_t samples = state_.schedule_samples + planned;
+    planned += setup_.length.global_batch(state_.consumed_train_samples + planned);
     schedules.push_back({.lr = parameters.learning_rate(samples),
                          .weight_decay = parameters.weight_decay(samples),
                          .adam_step = state_.adam_step + 1 + i * rank_.updates_per_iteration(),
@@ -154,13 +158,14 @@ void Trainer::train_until_drained() {
   const double seconds = seconds_since(begin) / static_cast<double>(steps.size());
   check_high_water(plan_, arenas_);
   for (const StepResult& step : steps) {
-    count(step);
-    report_.iteration(state_, step, setup_.schedule.learning_rate(state_.schedule_samples),
+    const std::int64_t batch = setup_.length.global_batch(state_.consumed_train_samples);
+    count(step, batch);
+    report_.iteration(state_, step, batch, setup_.schedule.learning_rate(state_.schedule_samples),
                       seconds);
   }
 }
 
-void Trainer::count(const StepResult& step) {
+void Trainer::count(const StepResult& step, std::int64_t global_batch) {
   if (step.skipped && !scales_loss(config_)) {
     // Without a loss scale nothing can be lowered, and the same inputs give the same bits again.
     throw ErrorOf<ErrorCode::kDoNotRestart>(
@@ -171,11 +176,11 @@ void Trainer::count(const StepResult& step) {
   scaler_.update(step.skipped);
   state_.loss_scaler = scaler_.state();
   state_.iteration += 1;
-  state_.consumed_train_samples += config_.global_batch_size;
+  state_.consumed_train_samples += global_batch;
   // A skipped iteration has consumed its samples; the schedules and Adam's count stand still.
   if (step.skipped) return;
   state_.adam_step += rank_.updates_per_iteration();
-  state_.schedule_samples += config_.global_batch_size;
+  state_.schedule_samples += global_batch;
 }
 
 void Trainer::evaluate(SplitKind kind, const std::string& place) {
@@ -183,15 +188,17 @@ void Trainer::evaluate(SplitKind kind, const std::string& place) {
   std::optional<RunData::Stream> test_stream;
   if (kind == SplitKind::kTest) test_stream.emplace(*setup_.data, kind, 0, ranks_.at.data);
   RunData::Stream& stream = kind == SplitKind::kTest ? *test_stream : *valid_stream_;
+  std::int64_t samples = 0;
   double sum = 0.0;
   double tokens = 0.0;
   for (std::int64_t i = 0; i < config_.eval_iters; ++i) {
     const StepResult step = rank_.evaluate(stream.source());
+    samples += setup_.length.global_batch(state_.consumed_train_samples);
     sum += step.loss * step.tokens;
     tokens += step.tokens;
   }
   if (kind == SplitKind::kValid) {
-    state_.consumed_valid_samples += config_.eval_iters * config_.global_batch_size;
+    state_.consumed_valid_samples += samples;
   }
   report_.evaluation(state_, kind, place, tokens > 0.0 ? sum / tokens : 0.0);
 }

@@ -166,6 +166,37 @@ TEST_F(TrainerTest, ALongerRunKeepsItsOrderWhileTheSamplesLast) {
   EXPECT_THROW(pretrain_gpt(c), ConfigError);
 }
 
+// What is left is counted in samples, whatever batches the others came in; so is the schedule.
+TEST_F(TrainerTest, AnotherBatchTrainsTheSamplesThatAreLeft) {
+  TrainConfig c = config("run");
+  c.train_iters = 0;
+  c.train_samples = 48;
+  c.lr_warmup_iters = 0;
+  c.lr_warmup_samples = 8;
+  c.load = c.save;
+  c.exit_interval = 3;
+  train(c);
+  c.exit_interval = 0;
+  c.global_batch_size = 8;
+  train(c);
+  EXPECT_EQ(CheckpointReader::open(c.save).manifest().consumed_train_samples, 44);
+  c.global_batch_size = 2;
+  train(c);
+  EXPECT_EQ(metric("run", "consumed_samples"),
+            (std::vector<Json>{4, 8, 12, 20, 28, 36, 44, 46, 48}));
+  resolve(c, true);
+  const ParameterSchedule schedule = parameter_schedule(c);
+  for (const Json& line : training_metrics("run")) {
+    EXPECT_EQ(line.at("learning_rate").get<double>(),
+              schedule.learning_rate(line.at("consumed_samples").get<std::int64_t>()));
+  }
+  // Nothing is left.
+  const std::string before = read_file(std::filesystem::path(c.save) / "metrics.jsonl");
+  c.global_batch_size = 4;
+  train(c);
+  EXPECT_EQ(read_file(std::filesystem::path(c.save) / "metrics.jsonl"), before);
+}
+
 TEST_F(TrainerTest, StopsWhereTheGradientIsNotFinite) {
   TrainConfig c = config("run");
   c.lr = 1e30;
