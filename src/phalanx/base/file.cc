@@ -7,12 +7,22 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/file_lock.h"
+#include "phalanx/base/log.h"
+#include "phalanx/base/unique_name.h"
 
 namespace phalanx {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTemporaryMark = ".tmp.";
+constexpr int kAttempts = 16;  // names are random: one is enough
 
 // An open descriptor and its size; the errors of opening an input, in one place.
 class InputDescriptor {
@@ -43,6 +53,49 @@ class InputDescriptor {
   int descriptor_;
   std::size_t size_ = 0;
 };
+
+// False where somebody else has the lock that a living writer has on its temporary file.
+bool hold(int descriptor) { return try_lock(descriptor, 0) != FileLock::kHeld; }
+
+bool has_name(int descriptor) {
+  struct stat status {};
+  return ::fstat(descriptor, &status) == 0 && status.st_nlink > 0;
+}
+
+// A file that no writer holds any more; one of a file system without locks stays.
+void remove_if_abandoned(const fs::path& temporary) {
+  const int descriptor = ::open(temporary.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return;
+  if (try_lock(descriptor, 0) == FileLock::kTaken && ::unlink(temporary.c_str()) != 0) {
+    log_warning("{}: the rest of a writer that was killed stays: {}", temporary.string(),
+                std::strerror(errno));
+  }
+  ::close(descriptor);
+}
+
+void remove_abandoned_temporaries(const fs::path& path) {
+  const std::string stem = path.filename().string().append(kTemporaryMark);
+  const fs::path directory = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::vector<fs::path> temporaries;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code unknown;
+    if (is_unique_name(entry->path().filename().string(), stem) &&
+        entry->symlink_status(unknown).type() == fs::file_type::regular) {
+      temporaries.push_back(entry->path());
+    }
+  }
+  for (const auto& temporary : temporaries) remove_if_abandoned(temporary);
+}
+
+// A directory that this program did not make: it may not be readable.
+void sync_if_possible(const fs::path& directory) {
+  try {
+    sync_directory(directory);
+  } catch (const OutputError&) {
+  }
+}
 
 }  // namespace
 
@@ -89,18 +142,26 @@ std::string read_file(const std::filesystem::path& path) {
   return text;
 }
 
-DurableFile::DurableFile(std::filesystem::path path)
-    : path_(std::move(path)), temporary_(path_.string() + ".tmp") {
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) {
-    throw OutputError("{}: cannot create: {}", temporary_.string(), std::strerror(errno));
+DurableFile::DurableFile(std::filesystem::path path) : path_(std::move(path)) {
+  remove_abandoned_temporaries(path_);
+  for (int attempt = 0; descriptor_ < 0; ++attempt) {
+    temporary_ = path_.string().append(kTemporaryMark).append(random_digits(kUniqueDigits));
+    descriptor_ =
+        ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (descriptor_ < 0 && (errno != EEXIST || attempt == kAttempts)) {
+      throw OutputError("{}: cannot create: {}", temporary_.string(), std::strerror(errno));
+    }
+    // Before it was locked, another writer of this path may have taken it for a dead one's.
+    if (descriptor_ >= 0 && (!hold(descriptor_) || !has_name(descriptor_))) {
+      ::close(std::exchange(descriptor_, -1));
+    }
   }
 }
 
 DurableFile::~DurableFile() {
   if (descriptor_ >= 0) {
-    ::close(descriptor_);
     ::unlink(temporary_.c_str());
+    ::close(descriptor_);
   }
 }
 
@@ -124,10 +185,11 @@ void DurableFile::commit() {
   if (::fsync(descriptor_) != 0) {
     throw OutputError("{}: cannot sync: {}", temporary_.string(), std::strerror(errno));
   }
-  const int closed = ::close(std::exchange(descriptor_, -1));
-  if (closed != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     throw OutputError("{}: cannot put in place: {}", path_.string(), std::strerror(errno));
   }
+  // Only now, for the lock goes with it. What it could still report, fsync has reported.
+  ::close(std::exchange(descriptor_, -1));
   sync_directory(path_.parent_path());
 }
 
@@ -144,11 +206,35 @@ void sync_directory(const std::filesystem::path& path) {
     throw OutputError("{}: cannot open the directory: {}", directory.string(),
                       std::strerror(errno));
   }
-  const int synced = ::fsync(descriptor);
+  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
-  if (synced != 0) {
+  if (error != 0 && error != EINVAL) {
     throw OutputError("{}: cannot sync the directory: {}", directory.string(),
-                      std::strerror(errno));
+                      std::strerror(error));
+  }
+}
+
+void create_directories_durably(const fs::path& path) {
+  const fs::path whole = path.has_filename() ? path : path.parent_path();
+  std::vector<fs::path> missing;
+  std::error_code error;
+  for (fs::path at = fs::absolute(whole); !fs::exists(at, error) && at.has_relative_path();
+       at = at.parent_path()) {
+    missing.push_back(at);
+  }
+  // A process that was killed may have made the last one and not synced it.
+  if (missing.empty()) sync_if_possible(fs::absolute(whole).parent_path());
+  for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
+    fs::create_directory(*at, error);
+    if (error && fs::is_symlink(*at)) {
+      throw OutputError("{}: is a link to {}, which is not there: make that or remove the link",
+                        at->string(), fs::read_symlink(*at).string());
+    }
+    if (error) throw OutputError("{}: cannot create: {}", at->string(), error.message());
+    sync_directory(at->parent_path());
+  }
+  if (!fs::is_directory(whole, error)) {
+    throw OutputError("{}: is not a directory", path.string());
   }
 }
 

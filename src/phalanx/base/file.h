@@ -34,9 +34,11 @@ class MappedFile {
 
 std::string read_file(const std::filesystem::path& path);
 
-// A file that appears under its name only when it is complete and on disk. Bytes go to `path` +
-// ".tmp"; commit() syncs, renames and syncs the directory. Destroyed without commit, the temporary
-// file is removed.
+// A file that appears under its name only when it is complete and on disk. Bytes go to a temporary
+// file beside it that nobody else has: `path` + ".tmp." and 16 random digits. commit() syncs,
+// renames and syncs the directory. Destroyed without commit, the temporary file is removed; one
+// whose writer was killed is removed by the next writer of the same path. (A writer that lives
+// holds a lock on its own.)
 class DurableFile {
  public:
   explicit DurableFile(std::filesystem::path path);
@@ -55,6 +57,11 @@ class DurableFile {
 };
 
 void write_file_durably(const std::filesystem::path& path, std::string_view text);
+// What a directory lists is on disk. A file system that cannot sync directories is not an error.
 void sync_directory(const std::filesystem::path& path);
+
+// `path` and what is missing of its parents. Every directory that is made is on disk, in its
+// parent's list, before the next one is. OutputError where something else is in its place.
+void create_directories_durably(const std::filesystem::path& path);
 
 }  // namespace phalanx
