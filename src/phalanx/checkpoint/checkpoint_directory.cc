@@ -4,10 +4,16 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ranges>
+#include <set>
 #include <system_error>
+#include <tuple>
+#include <utility>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/unique_name.h"
+#include "phalanx/checkpoint/manifest.h"
 
 namespace phalanx {
 namespace {
@@ -15,7 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "iter_";
-constexpr std::string_view kStagingSuffix = ".tmp";
+constexpr std::string_view kAbandonedPrefix = "abandoned-";
+constexpr std::string_view kStagingMark = ".tmp";
+constexpr std::string_view kAsideMark = ".old";
 
 // A number without sign that fills all of `text`.
 std::optional<std::int64_t> whole_number(std::string_view text) {
@@ -23,6 +31,40 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size() || number < 0) return std::nullopt;
   return number;
+}
+
+std::string unique_name(std::int64_t iteration, std::string_view mark) {
+  return fmt::format("{}{}.{}", iteration_directory_name(iteration), mark,
+                     random_digits(kUniqueDigits));
+}
+
+std::optional<std::int64_t> iteration_of_unique_name(std::string_view name, std::string_view mark) {
+  const auto iteration = iteration_of_directory_name(name.substr(0, name.find('.')));
+  if (!iteration ||
+      !is_unique_name(name, fmt::format("{}{}.", iteration_directory_name(*iteration), mark))) {
+    return std::nullopt;
+  }
+  return iteration;
+}
+
+std::pair<std::int64_t, std::int64_t> order(const SavedCheckpoint& checkpoint) {
+  return {checkpoint.start, checkpoint.iteration};
+}
+
+// Puts one entry of a save directory where it belongs.
+void add(SaveContents& contents, const fs::path& path, std::int64_t iteration) {
+  try {
+    const Manifest manifest = read_manifest_of(path);
+    contents.complete.push_back({.directory = path,
+                                 .start = manifest.start,
+                                 .iteration = iteration,
+                                 .run_id = manifest.run_id});
+  } catch (const Error& error) {
+    contents.broken.push_back({.directory = path,
+                               .iteration = iteration,
+                               .reason = error.what(),
+                               .newer_format = error.code() == ErrorCode::kConfiguration});
+  }
 }
 
 }  // namespace
@@ -40,28 +82,127 @@ std::optional<std::int64_t> iteration_of_directory_name(std::string_view name) {
 }
 
 std::string staging_directory_name(std::int64_t iteration) {
-  return iteration_directory_name(iteration).append(kStagingSuffix);
+  return unique_name(iteration, kStagingMark);
 }
 
 bool is_staging_directory_name(std::string_view name) {
-  if (!name.ends_with(kStagingSuffix)) return false;
-  name.remove_suffix(kStagingSuffix.size());
-  return iteration_of_directory_name(name).has_value();
+  // As programs before random names have it.
+  const bool plain = name.ends_with(kStagingMark) &&
+                     iteration_of_directory_name(name.substr(0, name.size() - kStagingMark.size()));
+  return plain || iteration_of_unique_name(name, kStagingMark);
 }
 
-std::vector<std::int64_t> saved_iterations(const fs::path& save) {
-  std::vector<std::int64_t> iterations;
+std::string aside_directory_name(std::int64_t iteration) {
+  return unique_name(iteration, kAsideMark);
+}
+
+std::optional<std::int64_t> iteration_of_aside_name(std::string_view name) {
+  return iteration_of_unique_name(name, kAsideMark);
+}
+
+Manifest read_manifest_of(const fs::path& directory) {
+  std::error_code error;
+  if (!fs::is_directory(directory, error)) {
+    throw InputMissingError("{}: no such checkpoint directory", directory.string());
+  }
+  const fs::path path = directory / kManifestName;
+  if (!fs::exists(path, error)) {
+    throw DataError("{}: has no {}: not a checkpoint of Phalanx", directory.string(),
+                    kManifestName);
+  }
+  Manifest manifest = read_manifest(path);
+  const std::string name = directory.filename().string();
+  const auto named = iteration_of_aside_name(name) ? iteration_of_aside_name(name)
+                                                   : iteration_of_directory_name(name);
+  if (named && *named != manifest.iteration) {
+    throw DataError("{}: is of iteration {}, not of the directory's", path.string(),
+                    manifest.iteration);
+  }
+  return manifest;
+}
+
+SaveContents save_contents(const fs::path& save) {
+  SaveContents contents;
+  std::vector<std::pair<std::int64_t, fs::path>> aside;
   std::error_code error;
   for (fs::directory_iterator entry(save, error), end; !error && entry != end;
        entry.increment(error)) {
-    const auto iteration = iteration_of_directory_name(entry->path().filename().string());
-    std::error_code unreadable;
-    if (iteration && fs::exists(entry->path() / kManifestName, unreadable)) {
-      iterations.push_back(*iteration);
+    const std::string name = entry->path().filename().string();
+    if (const auto iteration = iteration_of_directory_name(name)) {
+      add(contents, entry->path(), *iteration);
+    } else if (const auto replaced = iteration_of_aside_name(name)) {
+      aside.emplace_back(*replaced, entry->path());
     }
   }
-  std::sort(iterations.begin(), iterations.end());
-  return iterations;
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw IoError("{}: cannot be listed: {}", save.string(), error.message());
+  }
+  std::set<std::int64_t> whole;
+  for (const auto& checkpoint : contents.complete) whole.insert(checkpoint.iteration);
+  for (const auto& [iteration, path] : aside) {
+    if (whole.contains(iteration)) {
+      contents.replaced.push_back(path);
+    } else {
+      add(contents, path, iteration);
+    }
+  }
+  std::ranges::sort(contents.complete, {}, [](const auto& checkpoint) {
+    return std::tuple(checkpoint.start, checkpoint.iteration, checkpoint.directory);
+  });
+  std::ranges::sort(contents.broken, {}, [](const auto& broken) {
+    return std::pair(broken.iteration, broken.directory);
+  });
+  std::ranges::sort(contents.replaced);
+  return contents;
+}
+
+std::vector<SavedCheckpoint> saved_checkpoints(const fs::path& save) {
+  return save_contents(save).complete;
+}
+
+std::vector<fs::path> checkpoints_after(const fs::path& save, std::int64_t start,
+                                        std::int64_t iteration) {
+  const SaveContents contents = save_contents(save);
+  std::vector<fs::path> after;
+  for (const auto& broken : contents.broken) {
+    if (broken.iteration > iteration) after.push_back(broken.directory);
+  }
+  for (const auto& path : contents.replaced) {
+    if (iteration_of_aside_name(path.filename().string()) > iteration) after.push_back(path);
+  }
+  for (const auto& checkpoint : contents.complete) {
+    if (order(checkpoint) > std::pair(start, iteration)) after.push_back(checkpoint.directory);
+  }
+  return after;
+}
+
+fs::path make_abandoned_directory(const fs::path& save) {
+  for (std::int64_t n = 1;; ++n) {
+    const fs::path path = save / fmt::format("{}{}", kAbandonedPrefix, n);
+    std::error_code error;
+    if (fs::create_directory(path, error)) {
+      sync_directory(save);
+      return path;
+    }
+    // Whatever has the name, the next number may be free.
+    if (error && !fs::exists(fs::symlink_status(path))) {
+      throw OutputError("{}: cannot create: {}", path.string(), error.message());
+    }
+  }
+}
+
+void move_into(const fs::path& abandoned, std::span<const fs::path> paths) {
+  // The last first: a crash on the way leaves a history without its end.
+  for (const auto& path : paths | std::views::reverse) {
+    std::error_code error;
+    fs::rename(path, abandoned / path.filename(), error);
+    if (error) {
+      throw OutputError("{}: cannot move into {}: {}", path.string(), abandoned.string(),
+                        error.message());
+    }
+    sync_directory(abandoned);
+    sync_directory(path.parent_path());
+  }
 }
 
 std::optional<std::int64_t> read_tracker(const fs::path& save) {

@@ -1,14 +1,18 @@
 #pragma once
 // Where checkpoints lie, with Megatron's names: SAVE/iter_0001000/ and
 // SAVE/latest_checkpointed_iteration.txt. An iteration's directory appears under its name only when
-// it is complete and on disk, and does not change afterwards.
+// it is complete and on disk, and does not change afterwards. The latest is found by looking: the
+// tracker is a hint for people and for Megatron's tools.
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "phalanx/checkpoint/manifest.h"
 
 namespace phalanx {
 
@@ -21,13 +25,62 @@ inline constexpr std::string_view kOptimizerFileName = "optimizer.safetensors";
 std::string iteration_directory_name(std::int64_t iteration);
 std::optional<std::int64_t> iteration_of_directory_name(std::string_view name);
 
-// While it is written: "iter_0001000.tmp". One that is found is the rest of a run that was killed.
+// While it is written: "iter_0001000.tmp." and 16 random digits, another name with each call. One
+// that is found ("iter_0001000.tmp" too, as older programs have it) is the rest of a run that was
+// killed.
 std::string staging_directory_name(std::int64_t iteration);
 bool is_staging_directory_name(std::string_view name);
 
-// The iterations that have a directory with a manifest in `save`, ascending; empty where there is
-// no such directory.
-std::vector<std::int64_t> saved_iterations(const std::filesystem::path& save);
+// While another takes its place, where they cannot change places in one step: "iter_0001000.old."
+// and 16 random digits. Until the other is there it is the checkpoint of its iteration.
+std::string aside_directory_name(std::int64_t iteration);
+std::optional<std::int64_t> iteration_of_aside_name(std::string_view name);
+
+// The manifest of one checkpoint's directory. InputMissingError where there is no such directory;
+// DataError where it has no manifest, a damaged one or that of another iteration than its name
+// says; ConfigError for a format version that is not known.
+Manifest read_manifest_of(const std::filesystem::path& directory);
+
+struct SavedCheckpoint {
+  std::filesystem::path directory;
+  std::int64_t start = 0;
+  std::int64_t iteration = 0;
+  std::string run_id;
+};
+
+// An entry of a save directory that has a checkpoint's name and cannot be read as one.
+struct BrokenCheckpoint {
+  std::filesystem::path directory;
+  std::int64_t iteration = 0;  // by its name
+  std::string reason;          // names file and fault
+  bool newer_format = false;   // of a version that is not known: it may be the latest
+};
+
+// What a save directory holds. The manifests are read, no tensor data. Empty where there is no such
+// directory.
+struct SaveContents {
+  std::vector<SavedCheckpoint> complete;  // ascending by (start, iteration): the last is the latest
+  std::vector<BrokenCheckpoint> broken;   // ascending by iteration
+  // Aside copies of checkpoints that are there under their own name: to be removed.
+  std::vector<std::filesystem::path> replaced;
+};
+// IoError where it cannot be listed.
+SaveContents save_contents(const std::filesystem::path& save);
+
+// Those of `save` that are complete.
+std::vector<SavedCheckpoint> saved_checkpoints(const std::filesystem::path& save);
+
+// What a run that goes on from that checkpoint leaves behind: whatever comes after it; what cannot
+// be read, or has no manifest, and whose iteration is larger; copies of these that an interrupted
+// replacement left.
+std::vector<std::filesystem::path> checkpoints_after(const std::filesystem::path& save,
+                                                     std::int64_t start, std::int64_t iteration);
+
+// SAVE/abandoned-N with the smallest free N from 1, made durably. OutputError where it cannot be.
+std::filesystem::path make_abandoned_directory(const std::filesystem::path& save);
+// Renames `paths` into `abandoned`, the last first, and syncs both directories. OutputError.
+void move_into(const std::filesystem::path& abandoned,
+               std::span<const std::filesystem::path> paths);
 
 // What the tracker says; empty where there is none. DataError where it is not an iteration number.
 std::optional<std::int64_t> read_tracker(const std::filesystem::path& save);

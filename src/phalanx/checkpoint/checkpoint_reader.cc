@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/hash.h"
+#include "phalanx/checkpoint/input_file.h"
 
 namespace phalanx {
 namespace {
@@ -19,23 +21,17 @@ fs::path without_trailing_slash(const fs::path& path) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-// The checkpoints of `save` that may be taken, best first: the tracker's, then the ones before it.
-// One after it is of a run that went on from somewhere else.
-std::vector<std::int64_t> candidates(const fs::path& save) {
-  std::vector<std::int64_t> iterations = saved_iterations(save);
-  std::reverse(iterations.begin(), iterations.end());
-  std::optional<std::int64_t> tracked;
+// A tracker that says something else than what is there: whoever wrote it may want to know.
+void compare_with_tracker(const fs::path& save, std::int64_t latest) {
   try {
-    tracked = read_tracker(save);
-  } catch (const DataError& error) {
-    if (iterations.empty()) throw;
-    log_warning("{}; taking the newest checkpoint that can be read", error.what());
-    return iterations;
+    const auto tracked = read_tracker(save);
+    if (tracked && *tracked != latest) {
+      log_warning("{} says {}, the latest checkpoint is of iteration {}: --ckpt-step {} goes back",
+                  (save / kTrackerName).string(), *tracked, latest, *tracked);
+    }
+  } catch (const Error& error) {
+    log_warning("{}; the latest checkpoint is of iteration {}", error.what(), latest);
   }
-  if (!tracked) return iterations;
-  std::erase_if(iterations, [&](std::int64_t iteration) { return iteration >= *tracked; });
-  iterations.insert(iterations.begin(), *tracked);
-  return iterations;
 }
 
 bool means_another_checkpoint_may_do(const Error& error) {
@@ -49,26 +45,39 @@ std::optional<CheckpointReader> CheckpointReader::open_if_any(const fs::path& di
                                                               Verify verify) {
   const fs::path save = without_trailing_slash(directory);
   std::error_code error;
-  if (iteration_of_directory_name(save.filename().string()) ||
+  const std::string name = save.filename().string();
+  if (iteration_of_directory_name(name) || iteration_of_aside_name(name) ||
       fs::exists(save / kManifestName, error)) {
     return CheckpointReader(save, verify);
   }
-  if (!fs::exists(save / kTrackerName, error)) return std::nullopt;
-
-  std::optional<Error> first_failure;
-  for (const auto iteration : candidates(save)) {
+  const SaveContents contents = save_contents(save);
+  if (contents.complete.empty() && contents.broken.empty()) {
+    if (const auto tracked = read_tracker(save)) {
+      throw DataError("{} says {}, but no checkpoint of Phalanx is there",
+                      (save / kTrackerName).string(), *tracked);
+    }
+    return std::nullopt;
+  }
+  const std::int64_t latest = contents.complete.empty() ? -1 : contents.complete.back().iteration;
+  std::vector<std::string> failures;
+  for (const auto& broken : contents.broken) {
+    if (broken.newer_format) throw ConfigError("{}", broken.reason);
+    if (broken.iteration > latest) failures.push_back(broken.reason);
+  }
+  for (const auto& candidate : contents.complete | std::views::reverse) {
     try {
-      CheckpointReader reader(save / iteration_directory_name(iteration), verify);
-      if (first_failure) {
-        log_warning("{}; taking {}", first_failure->what(), reader.directory().string());
+      CheckpointReader reader(candidate.directory, verify);
+      for (const auto& failure : failures) {
+        log_warning("{}; taking {}", failure, reader.directory().string());
       }
+      if (failures.empty()) compare_with_tracker(save, candidate.iteration);
       return reader;
     } catch (const Error& failure) {
       if (!means_another_checkpoint_may_do(failure)) throw;
-      if (!first_failure) first_failure = failure;
+      failures.emplace_back(failure.what());
     }
   }
-  throw DataError("{}; no older checkpoint in {} can be read", first_failure->what(),
+  throw DataError("{}; no older checkpoint in {} can be read", fmt::join(failures, "; "),
                   save.string());
 }
 
@@ -76,32 +85,23 @@ CheckpointReader CheckpointReader::open(const fs::path& directory, Verify verify
   auto reader = open_if_any(directory, verify);
   if (!reader) {
     throw InputMissingError("{}: no checkpoint: neither {} nor {} is there", directory.string(),
-                            kTrackerName, kManifestName);
+                            iteration_directory_name(1), kManifestName);
   }
   return std::move(*reader);
 }
 
 CheckpointReader::CheckpointReader(const fs::path& directory, Verify verify)
-    : directory_(without_trailing_slash(directory)), verify_(verify) {
-  std::error_code error;
-  if (!fs::is_directory(directory_, error)) {
-    throw InputMissingError("{}: no such checkpoint directory", directory_.string());
-  }
-  const fs::path path = directory_ / kManifestName;
-  if (!fs::exists(path, error)) {
-    throw DataError("{}: has no {}: not a checkpoint of Phalanx", directory_.string(),
-                    kManifestName);
-  }
-  manifest_ = read_manifest(path);
-  const auto named = iteration_of_directory_name(directory_.filename().string());
-  if (named && *named != manifest_.iteration) {
-    throw DataError("{}: is of iteration {}, not of the directory's", path.string(),
-                    manifest_.iteration);
-  }
-  for (const auto& file : manifest_.files) open_file(file);
+    : directory_(without_trailing_slash(directory)),
+      verify_(verify),
+      manifest_(read_manifest_of(directory_)) {
   for (std::size_t i = 0; i < manifest_.tensors.size(); ++i) {
-    check_entry(manifest_.tensors[i]);
     index_[manifest_.tensors[i].name] = i;
+  }
+  for (const auto& file : manifest_.files) {
+    if (wants(file.name)) open_file(file);
+  }
+  for (const auto& entry : manifest_.tensors) {
+    if (wants(entry.file)) check_entry(entry);
   }
   for (const auto& [name, file] : files_) {
     for (const auto& stored : file.entries()) {
@@ -111,19 +111,50 @@ CheckpointReader::CheckpointReader(const fs::path& directory, Verify verify)
       }
     }
   }
+  // Only now, for it reads all of them: what is cheap to find is found before.
+  for (const auto& file : manifest_.files) {
+    if (verify_ != Verify::kNo && wants(file.name)) compare_digest(file);
+  }
+}
+
+bool CheckpointReader::wants(std::string_view file_name) const {
+  return verify_ != Verify::kWeights || file_name != kOptimizerFileName;
 }
 
 void CheckpointReader::open_file(const Manifest::File& file) {
-  SafetensorsFile opened(directory_ / file.name);
-  if (opened.file_bytes() != file.bytes) {
-    throw DataError("{}: has {} bytes, the manifest says {}", opened.path().string(),
-                    opened.file_bytes(), file.bytes);
+  const fs::path path = directory_ / file.name;
+  const std::int64_t bytes = describe_input_length("", path).bytes;
+  if (bytes != file.bytes) {
+    throw DataError("{}: has {} bytes, the manifest says {}", path.string(), bytes, file.bytes);
   }
-  files_.emplace(file.name, std::move(opened));
+  if (!is_copy_name(file.name)) files_.emplace(file.name, SafetensorsFile(path));
+}
+
+void CheckpointReader::compare_digest(const Manifest::File& file) const {
+  const fs::path path = directory_ / file.name;
+  const auto opened = files_.find(file.name);
+  if (opened == files_.end()) {
+    if (digest_file(path).xxh3 == file.xxh3) return;
+    throw DataError("{}: damaged: its digest is not the manifest's", path.string());
+  }
+  if (xxh3(opened->second.all_bytes()) == file.xxh3) return;
+  // A second pass, to say where.
+  for (const auto& entry : manifest_.tensors) {
+    if (entry.file == file.name) compare_digest(entry);
+  }
+  throw DataError("{}: damaged: its digest is not the manifest's", path.string());
+}
+
+void CheckpointReader::compare_digest(const Manifest::Entry& entry) const {
+  const std::uint64_t digest = xxh3(bytes(entry));
+  if (digest == entry.xxh3) return;
+  throw DataError("{}: tensor {} is damaged: its digest is {}, the manifest says {}",
+                  (directory_ / entry.file).string(), entry.name, digest_to_text(digest),
+                  digest_to_text(entry.xxh3));
 }
 
 void CheckpointReader::check_entry(const Manifest::Entry& entry) const {
-  const SafetensorsFile& file = files_.find(entry.file)->second;
+  const SafetensorsFile& file = opened(entry.file);
   const auto* stored = file.find(entry.name);
   if (stored == nullptr) {
     throw DataError("{}: tensor {} of the manifest is missing", file.path().string(), entry.name);
@@ -135,21 +166,25 @@ void CheckpointReader::check_entry(const Manifest::Entry& entry) const {
   }
 }
 
+bool CheckpointReader::has_optimizer() const {
+  return std::ranges::any_of(manifest_.files,
+                             [](const auto& file) { return file.name == kOptimizerFileName; });
+}
+
 const Manifest::Entry* CheckpointReader::find(std::string_view name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &manifest_.tensors[found->second];
 }
 
+const SafetensorsFile& CheckpointReader::opened(std::string_view file_name) const {
+  const auto found = files_.find(file_name);
+  PHALANX_CHECK(found != files_.end(), "{}: {} is not open", directory_.string(), file_name);
+  return found->second;
+}
+
 std::span<const std::byte> CheckpointReader::bytes(const Manifest::Entry& entry) const {
-  const SafetensorsFile& file = files_.find(entry.file)->second;
-  const auto bytes = file.bytes(*file.find(entry.name));
-  if (verify_ == Verify::kYes && xxh3(bytes) != entry.xxh3) {
-    throw DataError(
-        "{}: tensor {} is damaged: its digest is {}, the manifest says {}; name an older "
-        "checkpoint",
-        file.path().string(), entry.name, digest_to_text(xxh3(bytes)), digest_to_text(entry.xxh3));
-  }
-  return bytes;
+  const SafetensorsFile& file = opened(entry.file);
+  return file.bytes(*file.find(entry.name));
 }
 
 void CheckpointReader::read(const GlobalTensor& target, DTypeMatch match) const {
@@ -173,19 +208,25 @@ void CheckpointReader::read(const GlobalTensor& target, DTypeMatch match) const 
   fill_from_global_bytes(target, entry->dtype, bytes(*entry));
 }
 
+std::optional<fs::path> CheckpointReader::copy_of(std::string_view flag) const {
+  for (const auto& file : manifest_.input_files) {
+    if (file.flag == flag && !file.copy.empty()) return directory_ / file.copy;
+  }
+  return std::nullopt;
+}
+
 void CheckpointReader::verify_all() const {
-  for (const auto& entry : manifest_.tensors) bytes(entry);
-  for (const auto& file : manifest_.files) {
-    const fs::path path = directory_ / file.name;
-    if (digest_file(path) != FileDigest{.bytes = file.bytes, .xxh3 = file.xxh3}) {
-      throw DataError("{}: damaged: its digest is not the manifest's", path.string());
-    }
+  for (const auto& file : manifest_.files) compare_digest(file);
+  for (const auto& entry : manifest_.tensors) {
+    if (wants(entry.file)) compare_digest(entry);
   }
 }
 
-std::string missing_tracker_message(const fs::path& directory) {
-  return fmt::format("could not find {}: no checkpoint is loaded, the run starts from random",
-                     (directory / kTrackerName).string());
+void CheckpointReader::close() { files_.clear(); }
+
+std::string no_checkpoint_message(const fs::path& directory) {
+  return fmt::format("{}: has no checkpoint: none is loaded, the run starts from random",
+                     directory.string());
 }
 
 }  // namespace phalanx

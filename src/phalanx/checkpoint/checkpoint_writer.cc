@@ -16,6 +16,8 @@
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/checkpoint/hash.h"
+#include "phalanx/checkpoint/housekeeping.h"
 #include "phalanx/checkpoint/safetensors.h"
 
 namespace phalanx {
@@ -27,18 +29,15 @@ void require(const std::error_code& error, const fs::path& path, std::string_vie
   if (error) throw OutputError("{}: cannot {}: {}", path.string(), what, error.message());
 }
 
-void remove_tree(const fs::path& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  require(error, path, "remove");
-}
-
 // The directory of a checkpoint that is not complete yet; goes away unless it is released.
 class Staging {
  public:
-  explicit Staging(fs::path path) : path_(std::move(path)) {
+  Staging(const fs::path& save, std::int64_t iteration) {
     std::error_code error;
-    fs::create_directory(path_, error);
+    // Not one that is there: it is another's.
+    do {
+      path_ = save / staging_directory_name(iteration);
+    } while (!fs::create_directory(path_, error) && !error);
     require(error, path_, "create");
   }
   Staging(const Staging&) = delete;
@@ -77,14 +76,15 @@ class Saver {
       PHALANX_CHECK(!of_model || model_tensors_ == i, "{} comes after optimizer tensors", name);
       if (of_model) ++model_tensors_;
     }
+    check_copies();
   }
 
   fs::path run() {
     make_save_directory();
-    remove_leftovers();
+    tidy_up(save_);
     require_space();
     step("create staging");
-    Staging staging(save_ / staging_directory_name(manifest_.iteration));
+    Staging staging(save_, manifest_.iteration);
     write_files(staging.path());
     step("rename");
     put_in_place(staging.path());
@@ -92,9 +92,10 @@ class Saver {
     step("sync directory");
     sync_directory(save_);
     step("tracker");
-    write_file_durably(save_ / kTrackerName, std::to_string(manifest_.iteration));
+    write_tracker();
     step("prune");
-    prune();
+    tidy_up(save_);
+    prune(save_, manifest_.start, manifest_.iteration, options_.keep_last);
     return target_;
   }
 
@@ -103,47 +104,35 @@ class Saver {
     if (options_.before_step) options_.before_step(name);
   }
 
+  // A mistake of the caller: what the manifest calls a copy must be one.
+  void check_copies() const {
+    std::set<std::string_view> names;
+    for (const auto& copy : options_.copies) {
+      PHALANX_CHECK(is_copy_name(copy.name) && names.insert(copy.name).second,
+                    "a copy cannot be named {}, or two are", copy.name);
+    }
+    for (const auto& input : manifest_.input_files) {
+      PHALANX_CHECK(input.copy.empty() || names.contains(input.copy), "{}: no copy {}", input.flag,
+                    input.copy);
+    }
+  }
+
   void make_save_directory() const {
+    create_directories_durably(save_);
     std::error_code error;
-    // Every directory that is made must be on disk before what lies in it counts as saved.
-    std::vector<fs::path> missing;
-    for (fs::path path = fs::absolute(save_); !fs::exists(path, error) && path.has_relative_path();
-         path = path.parent_path()) {
-      missing.push_back(path);
-    }
-    std::reverse(missing.begin(), missing.end());
-    for (const auto& path : missing) {
-      fs::create_directory(path, error);
-      require(error, path, "create");
-      sync_directory(path.parent_path());
-    }
-    if (!fs::is_directory(save_, error)) {
-      throw OutputError("{}: is not a directory (--save)", save_.string());
-    }
-    if (fs::exists(target_, error) && !fs::exists(target_ / kManifestName, error)) {
+    if (fs::exists(fs::symlink_status(target_, error)) &&
+        !fs::exists(target_ / kManifestName, error)) {
       throw OutputError(
           "{}: is there and not a checkpoint of Phalanx: move it away, or --save elsewhere",
           target_.string());
     }
   }
 
-  void remove_leftovers() const {
-    std::error_code error;
-    std::vector<fs::path> leftovers;
-    for (fs::directory_iterator entry(save_, error), end; !error && entry != end;
-         entry.increment(error)) {
-      if (is_staging_directory_name(entry->path().filename().string())) {
-        leftovers.push_back(entry->path());
-      }
-    }
-    require(error, save_, "list");
-    for (const auto& path : leftovers) remove_tree(path);
-  }
-
   void require_space() const {
     constexpr std::int64_t kHeaders = std::int64_t{1} << 20;
     std::int64_t needed = kHeaders;
     for (int i = 0; i < source_.size(); ++i) needed += bytes_of(source_.info(i));
+    for (const auto& copy : options_.copies) needed += std::ssize(copy.bytes);
     std::error_code error;
     const auto space = fs::space(save_, error);
     if (error || static_cast<std::uintmax_t>(needed) <= space.available) return;
@@ -161,6 +150,12 @@ class Saver {
     step("optimizer");
     if (model_tensors_ < source_.size()) {
       write_tensors(staging, kOptimizerFileName, model_tensors_, source_.size());
+    }
+    step("copies");
+    for (const auto& copy : options_.copies) {
+      write_file_durably(staging / copy.name, copy.bytes);
+      manifest_.files.push_back(
+          {.name = copy.name, .bytes = std::ssize(copy.bytes), .xxh3 = xxh3(copy.bytes)});
     }
     step("manifest");
     const std::string text = manifest_to_json(manifest_);
@@ -200,44 +195,49 @@ class Saver {
   }
 
   // A checkpoint of the same iteration (a run that went back) changes places with the new one in
-  // one step; the old one is then the leftover that prune() removes.
+  // one step; the old one is then the leftover that tidy_up() removes.
   void put_in_place(const fs::path& staging) const {
+    if (fs::exists(target_)) {
+      if (exchange(staging)) return;
+      replace(staging);
+      return;
+    }
     std::error_code error;
-    if (!fs::exists(target_, error)) {
-      fs::rename(staging, target_, error);
-      require(error, target_, "rename into place");
-      return;
-    }
-    if (::renameat2(AT_FDCWD, staging.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
-      return;
-    }
-    if (errno != EINVAL && errno != ENOSYS) {
-      throw OutputError("{}: cannot replace: {}", target_.string(), std::strerror(errno));
-    }
-    // A file system without exchange: for a moment only older checkpoints are there.
-    remove_tree(target_);
     fs::rename(staging, target_, error);
     require(error, target_, "rename into place");
   }
 
+  // False where the file system cannot do that.
+  bool exchange(const fs::path& staging) const {
+    if (!options_.may_exchange) return false;
+    if (::renameat2(AT_FDCWD, staging.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
+      return true;
+    }
+    if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) return false;
+    throw OutputError("{}: cannot replace: {}", target_.string(), std::strerror(errno));
+  }
+
+  // In two steps. Between them the old one is found under its other name.
+  void replace(const fs::path& staging) const {
+    const fs::path aside = save_ / aside_directory_name(manifest_.iteration);
+    std::error_code error;
+    fs::rename(target_, aside, error);
+    require(error, target_, "rename");
+    sync_directory(save_);
+    step("replace");
+    fs::rename(staging, target_, error);
+    if (!error) return;
+    std::error_code ignored;
+    fs::rename(aside, target_, ignored);
+    require(error, target_, "rename into place");
+  }
+
   // The new checkpoint is durable: what fails from here on is no reason to stop.
-  void prune() const {
+  void write_tracker() const {
     try {
-      remove_leftovers();
-      if (options_.keep_last == 0) return;
-      std::vector<std::int64_t> saved = saved_iterations(save_);
-      // Later iterations belong to a run that went further before it was taken back; they are not
-      // ours to judge.
-      std::erase_if(saved, [&](std::int64_t iteration) { return iteration > manifest_.iteration; });
-      for (std::ptrdiff_t i = 0; i < std::ssize(saved) - options_.keep_last; ++i) {
-        const std::int64_t iteration = saved[static_cast<std::size_t>(i)];
-        // Half removed, it must not look like a checkpoint.
-        const fs::path doomed = save_ / staging_directory_name(iteration);
-        fs::rename(save_ / iteration_directory_name(iteration), doomed);
-        remove_tree(doomed);
-      }
-    } catch (const std::exception& error) {
-      log_warning("an old checkpoint stays: {}", error.what());
+      write_file_durably(save_ / kTrackerName, std::to_string(manifest_.iteration));
+    } catch (const Error& error) {
+      log_warning("{}; the checkpoint itself is saved", error.what());
     }
   }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "phalanx/base/numeric.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
@@ -25,12 +26,19 @@ std::int64_t file_bytes(const Manifest& manifest) {
   return bytes;
 }
 
+std::string run_text(const Manifest& manifest) {
+  if (manifest.run_id.empty()) return "not recorded";
+  return fmt::format("{}, start {}", manifest.run_id, manifest.start);
+}
+
 }  // namespace
 
 std::string info_json(const CheckpointReader& reader) {
   const Manifest& manifest = reader.manifest();
   nlohmann::ordered_json json;
   json["directory"] = reader.directory().string();
+  json["run_id"] = manifest.run_id;
+  json["start"] = manifest.start;
   json["iteration"] = manifest.iteration;
   json["consumed_train_samples"] = manifest.consumed_train_samples;
   json["consumed_valid_samples"] = manifest.consumed_valid_samples;
@@ -53,6 +61,14 @@ std::string info_json(const CheckpointReader& reader) {
     json["files"].push_back(
         {{"name", file.name}, {"bytes", file.bytes}, {"xxh3", digest_to_text(file.xxh3)}});
   }
+  json["input_files"] = nlohmann::ordered_json::array();
+  for (const auto& file : manifest.input_files) {
+    nlohmann::ordered_json item = {{"flag", file.flag}, {"path", file.path}, {"bytes", file.bytes}};
+    // Null: by its length only, or not copied.
+    item["xxh3"] = file.xxh3 ? nlohmann::json(digest_to_text(*file.xxh3)) : nlohmann::json();
+    item["copy"] = file.copy.empty() ? nlohmann::json() : nlohmann::json(file.copy);
+    json["input_files"].push_back(std::move(item));
+  }
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -60,13 +76,14 @@ std::string info_text(const CheckpointReader& reader) {
   const Manifest& manifest = reader.manifest();
   std::string text = fmt::format(
       "{}\n"
+      "  run               {}\n"
       "  iteration         {}\n"
       "  consumed samples  {} train, {} valid\n"
       "  parameters        {} in {} tensors\n"
       "  optimizer state   {}\n"
       "  computed with     {} products, {} threads per rank, seed {}\n"
       "  written by        phalanx {}\n",
-      reader.directory().string(), format_count(manifest.iteration),
+      reader.directory().string(), run_text(manifest), format_count(manifest.iteration),
       format_count(manifest.consumed_train_samples), format_count(manifest.consumed_valid_samples),
       format_count(parameter_count(manifest)), manifest.tensors.size(),
       reader.has_optimizer() ? fmt::format("after {} updates", manifest.optimizer.adam_step)
@@ -77,7 +94,9 @@ std::string info_text(const CheckpointReader& reader) {
     text += fmt::format("  file              {}, {}\n", file.name, format_bytes(file.bytes));
   }
   for (const auto& file : manifest.input_files) {
-    text += fmt::format("  {:<17} {} ({})\n", file.flag, file.path, digest_to_text(file.xxh3));
+    text += fmt::format("  {:<17} {} ({}{})\n", file.flag, file.path,
+                        file.xxh3 ? digest_to_text(*file.xxh3) : format_bytes(file.bytes),
+                        file.copy.empty() ? "" : ", kept as " + file.copy);
   }
   for (const auto& [flag, value] : manifest.arguments) {
     text += fmt::format("  {} {}\n", flag, value);

@@ -13,6 +13,7 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/checkpoint/checked.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
+#include "phalanx/checkpoint/directory_lock.h"
 
 namespace phalanx {
 namespace {
@@ -246,9 +247,7 @@ fs::path import_llmc(const fs::path& model_file, const fs::path& token_file, con
                      const std::function<void(std::span<const std::uint16_t>)>& write_tokens) {
   const LlmcModel model(model_file);
   const LlmcTokens tokens(token_file, model.config().vocabulary);
-  std::error_code error;
-  fs::create_directories(output, error);
-  if (error) throw OutputError("{}: cannot create: {}", output.string(), error.message());
+  const DirectoryLock lock(output / "checkpoint", "--output");
   write_tokens(tokens.tokens());
 
   Manifest manifest;

@@ -15,6 +15,7 @@
 #include "phalanx/checkpoint/checked.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/hash.h"
+#include "phalanx/checkpoint/input_file.h"
 #include "phalanx/checkpoint/safetensors.h"
 #include "phalanx/checkpoint/strict_json.h"
 
@@ -22,8 +23,11 @@ namespace phalanx {
 namespace {
 
 constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-constexpr std::size_t kLongestManifest = std::size_t{64} << 20;
-constexpr std::size_t kLongestText = 65536;
+// A mixture of thousands of experts has some ten MiB; more is an attack on memory.
+constexpr std::size_t kLongestManifest = std::size_t{256} << 20;
+constexpr std::size_t kLongestText = kLongestManifest;
+constexpr std::size_t kRunIdDigits = 32;
+constexpr std::string_view kHexadecimal = "0123456789abcdef";
 constexpr std::string_view kSealKey = "\n  \"manifest_xxh3\": ";
 
 // Where the seal starts; npos where there is none. It covers every byte before.
@@ -73,12 +77,13 @@ std::map<std::string, std::string> read_arguments(const nlohmann::json& json, Js
   return arguments;
 }
 
-Manifest::InputFile read_input_file(JsonObject object) {
+Manifest::InputFile read_input_file(JsonObject object, std::int64_t version) {
   Manifest::InputFile file;
   file.flag = object.text("flag", kLongestText);
   file.path = object.text("path", kLongestText);
   file.bytes = object.integer("bytes", 0, kMax);
-  file.xxh3 = object.digest("xxh3");
+  file.xxh3 = version == 1 ? object.digest("xxh3") : object.digest_or_null("xxh3");
+  if (version > 1) file.copy = object.text("copy", kLongestText);
   object.finish();
   return file;
 }
@@ -87,9 +92,9 @@ Manifest::File read_file_entry(JsonObject object) {
   Manifest::File file;
   file.name = object.text("name", kLongestText);
   // The name becomes a path: only those that are written here.
-  if (file.name != kModelFileName && file.name != kOptimizerFileName) {
-    throw DataError("{}: 'name' must be {} or {}", object.where(), kModelFileName,
-                    kOptimizerFileName);
+  if (file.name != kModelFileName && file.name != kOptimizerFileName && !is_copy_name(file.name)) {
+    throw DataError("{}: 'name' must be {}, {} or a plain name, not {}", object.where(),
+                    kModelFileName, kOptimizerFileName, json_string(file.name));
   }
   file.bytes = object.integer("bytes", 0, kMax);
   file.xxh3 = object.digest("xxh3");
@@ -130,7 +135,18 @@ auto read_list(JsonObject& object, const std::string& key, Read read) {
   return items;
 }
 
+void check_run(const Manifest& manifest, const std::string& path) {
+  const std::string& id = manifest.run_id;
+  if (id.empty() ||
+      (id.size() == kRunIdDigits && id.find_first_not_of(kHexadecimal) == std::string::npos)) {
+    return;
+  }
+  throw DataError("{}: 'run_id' must be {} hexadecimal digits or empty, not {}", path, kRunIdDigits,
+                  json_string(id));
+}
+
 void check_consistency(const Manifest& manifest, const std::string& path) {
+  check_run(manifest, path);
   std::set<std::string_view> files;
   for (const auto& file : manifest.files) {
     if (!files.insert(file.name).second) {
@@ -140,12 +156,18 @@ void check_consistency(const Manifest& manifest, const std::string& path) {
   if (!files.contains(kModelFileName)) {
     throw DataError("{}: 'files' does not have {}", path, kModelFileName);
   }
+  for (const auto& input : manifest.input_files) {
+    if (!input.copy.empty() && (!is_copy_name(input.copy) || !files.contains(input.copy))) {
+      throw DataError("{}: the copy of {} is {}, which 'files' does not have", path, input.flag,
+                      json_string(input.copy));
+    }
+  }
   std::set<std::string_view> names;
   for (const auto& entry : manifest.tensors) {
     if (!names.insert(entry.name).second) {
       throw DataError("{}: the tensor {} comes twice", path, entry.name);
     }
-    if (!files.contains(entry.file)) {
+    if (!files.contains(entry.file) || is_copy_name(entry.file)) {
       throw DataError("{}: the tensor {} is in {}, which 'files' does not have", path, entry.name,
                       json_string(entry.file));
     }
@@ -156,17 +178,24 @@ void check_consistency(const Manifest& manifest, const std::string& path) {
   }
 }
 
+void check_length(std::int64_t bytes, const std::string& path) {
+  if (bytes > static_cast<std::int64_t>(kLongestManifest)) {
+    throw DataError("{}: {} bytes are more than a manifest may have", path, bytes);
+  }
+}
+
 // Before anything else is believed: is this a manifest, of a version that is known here?
-void check_version(JsonObject& object) {
+std::int64_t read_version(JsonObject& object) {
   if (object.text("format", kLongestText) != kManifestFormat) {
     throw DataError("{}: 'format' must be {}", object.where(), kManifestFormat);
   }
   const auto version = object.integer("format_version", 1, kMax);
-  if (version != kManifestVersion) {
+  if (version > kManifestVersion) {
     throw ConfigError(
-        "{}: format version {}; this program reads version {}, a newer one may read it",
+        "{}: format version {}; this program reads versions up to {}, a newer one may read it",
         object.where(), version, kManifestVersion);
   }
+  return version;
 }
 
 void check_seal(std::string_view text, const std::string& path) {
@@ -179,12 +208,6 @@ void check_seal(std::string_view text, const std::string& path) {
 
 }  // namespace
 
-Manifest::InputFile describe_input_file(std::string flag, const std::filesystem::path& path) {
-  const FileDigest digest = digest_file(path);
-  return {
-      .flag = std::move(flag), .path = path.string(), .bytes = digest.bytes, .xxh3 = digest.xxh3};
-}
-
 std::string manifest_to_json(const Manifest& manifest) {
   const auto& optimizer = manifest.optimizer;
   PHALANX_CHECK(std::isfinite(optimizer.loss_scale), "loss scale {}", optimizer.loss_scale);
@@ -193,9 +216,11 @@ std::string manifest_to_json(const Manifest& manifest) {
   fmt::format_to(
       out,
       "{{\n  \"format\": \"{}\",\n  \"format_version\": {},\n  \"phalanx_version\": {},\n"
-      "  \"iteration\": {},\n  \"consumed_train_samples\": {},\n"
+      "  \"run_id\": {},\n  \"start\": {},\n  \"iteration\": {},\n  \"consumed_train_samples\": "
+      "{},\n"
       "  \"consumed_valid_samples\": {},\n",
-      kManifestFormat, kManifestVersion, json_string(manifest.phalanx_version), manifest.iteration,
+      kManifestFormat, kManifestVersion, json_string(manifest.phalanx_version),
+      json_string(manifest.run_id), manifest.start, manifest.iteration,
       manifest.consumed_train_samples, manifest.consumed_valid_samples);
   fmt::format_to(out,
                  "  \"optimizer\": {{\"adam_step\": {}, \"loss_scale\": {}, \"clean_steps\": {}, "
@@ -210,12 +235,13 @@ std::string manifest_to_json(const Manifest& manifest) {
   fmt::format_to(out, "  \"arguments\": {{{}}},\n", lines(manifest.arguments, [](const auto& item) {
                    return fmt::format("{}: {}", json_string(item.first), json_string(item.second));
                  }));
-  fmt::format_to(out, "  \"input_files\": [{}],\n",
-                 lines(manifest.input_files, [](const auto& file) {
-                   return fmt::format(R"({{"flag": {}, "path": {}, "bytes": {}, "xxh3": "{}"}})",
-                                      json_string(file.flag), json_string(file.path), file.bytes,
-                                      digest_to_text(file.xxh3));
-                 }));
+  fmt::format_to(
+      out, "  \"input_files\": [{}],\n", lines(manifest.input_files, [](const auto& file) {
+        return fmt::format(R"({{"flag": {}, "path": {}, "bytes": {}, "xxh3": {}, "copy": {}}})",
+                           json_string(file.flag), json_string(file.path), file.bytes,
+                           file.xxh3 ? json_string(digest_to_text(*file.xxh3)) : "null",
+                           json_string(file.copy));
+      }));
   fmt::format_to(out, "  \"files\": [{}],\n", lines(manifest.files, [](const auto& file) {
                    return fmt::format(R"({{"name": {}, "bytes": {}, "xxh3": "{}"}})",
                                       json_string(file.name), file.bytes,
@@ -236,17 +262,19 @@ std::string seal_manifest(std::string_view text) {
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& path) {
-  if (text.size() > kLongestManifest) {
-    throw DataError("{}: {} bytes are more than a manifest may have", path, text.size());
-  }
+  check_length(std::ssize(text), path);
   const nlohmann::json json = parse_strict_json(text, path);
   JsonObject object(json, path);
-  check_version(object);
+  const std::int64_t version = read_version(object);
   check_seal(text, path);
   object.digest("manifest_xxh3");
 
   Manifest manifest;
   manifest.phalanx_version = object.text("phalanx_version", kLongestText);
+  if (version > 1) {
+    manifest.run_id = object.text("run_id", kLongestText);
+    manifest.start = object.integer("start", 0, kMax);
+  }
   manifest.iteration = object.integer("iteration", 0, kMax);
   manifest.consumed_train_samples = object.integer("consumed_train_samples", 0, kMax);
   manifest.consumed_valid_samples = object.integer("consumed_valid_samples", 0, kMax);
@@ -258,7 +286,9 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   manifest.seed = object.unsigned_integer("seed");
   JsonObject arguments = object.object("arguments");
   manifest.arguments = read_arguments(json.at("arguments"), std::move(arguments));
-  manifest.input_files = read_list(object, "input_files", read_input_file);
+  manifest.input_files = read_list(object, "input_files", [version](JsonObject item) {
+    return read_input_file(std::move(item), version);
+  });
   manifest.files = read_list(object, "files", read_file_entry);
   manifest.tensors = read_list(object, "tensors", read_tensor_entry);
   object.finish();
@@ -267,6 +297,8 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
 }
 
 Manifest read_manifest(const std::filesystem::path& path) {
+  // Before there is memory for it.
+  check_length(describe_input_length("", path).bytes, path.string());
   return parse_manifest(read_file(path), path.string());
 }
 

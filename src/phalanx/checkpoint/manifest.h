@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +17,8 @@
 namespace phalanx {
 
 inline constexpr std::string_view kManifestFormat = "phalanx-checkpoint";
-inline constexpr std::int64_t kManifestVersion = 1;
+// Version 1 has no run, no start and no copies of input files; it is still read.
+inline constexpr std::int64_t kManifestVersion = 2;
 
 struct Manifest {
   // Updates that have happened, and the loss scaler (float16; 1 elsewhere).
@@ -35,12 +37,13 @@ struct Manifest {
     std::int64_t test = 0;
     friend bool operator==(const SampleCounts&, const SampleCounts&) = default;
   };
-  // A file that the run read and that must not change: tokenizer files, a dataset's index.
+  // A file that the run read and that must not change: tokenizer files, a dataset.
   struct InputFile {
     std::string flag;  // "--vocab-file"
     std::string path;
     std::int64_t bytes = 0;
-    std::uint64_t xxh3 = 0;
+    std::optional<std::uint64_t> xxh3;  // empty: too large to be read as a whole (a .bin)
+    std::string copy;  // its name in this checkpoint ("vocab.json"); "" where it is not copied
     friend bool operator==(const InputFile&, const InputFile&) = default;
   };
   struct File {
@@ -59,6 +62,10 @@ struct Manifest {
   };
 
   std::string phalanx_version;
+  // Which run wrote it, and in which of its starts. A start's number is higher than those of all
+  // checkpoints that its save directory has, so (start, iteration) orders them by time.
+  std::string run_id;      // 32 hexadecimal digits; "" in version 1 and for imported models
+  std::int64_t start = 0;  // from 1; 0 in version 1 and for imported models
   std::int64_t iteration = 0;
   std::int64_t consumed_train_samples = 0;
   std::int64_t consumed_valid_samples = 0;
@@ -75,9 +82,6 @@ struct Manifest {
 
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
-
-// The entry of an input file as it is now.
-Manifest::InputFile describe_input_file(std::string flag, const std::filesystem::path& path);
 
 std::string manifest_to_json(const Manifest& manifest);
 

@@ -8,6 +8,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/hash.h"
+#include "phalanx/checkpoint/input_file.h"
 #include "phalanx/checkpoint/test_support.h"
 
 namespace phalanx {
@@ -19,8 +20,10 @@ using testing::HasSubstr;
 Manifest example() {
   Manifest manifest = example_manifest(12);
   manifest.phalanx_version = "0.1.0";
+  manifest.input_files[0].copy = "vocab.json";
   manifest.files = {{"model.safetensors", 1024, 0xabcdef0123456789U},
-                    {"optimizer.safetensors", 9007199254740993, 1}};
+                    {"optimizer.safetensors", 9007199254740993, 1},
+                    {"vocab.json", 12, 0xfeedU}};
   manifest.tensors = {
       {"decoder.layers.0.mlp.linear_fc1.weight", DType::kBF16, {8, 2}, "model.safetensors", 5},
       {"optimizer.exp_avg.x", DType::kF32, {}, "optimizer.safetensors", 6}};
@@ -81,6 +84,8 @@ TEST(Manifest, EveryFieldIsChecked) {
       {"/format", {"other", 3, nullptr}},
       {"/format_version", {0, -1, "1", 1.5}},
       {"/phalanx_version", {1, nullptr}},
+      {"/run_id", {"x", "0123456789abcdef", "0123456789ABCDEF0123456789ABCDEF", 1, nullptr}},
+      {"/start", {-1, 0.5, "1"}},
       {"/iteration", {-1, 1.0, "12", 9223372036854775808U, nullptr}},
       {"/consumed_train_samples", {-1, "x"}},
       {"/consumed_valid_samples", {-1, 0.5}},
@@ -107,9 +112,11 @@ TEST(Manifest, EveryFieldIsChecked) {
       {"/input_files/0/path", {nullptr}},
       {"/input_files/0/bytes", {-1}},
       {"/input_files/0/xxh3", {"feed", 1, "000000000000FEED"}},
+      {"/input_files/0/copy", {"other.json", "../vocab.json", "model.safetensors", nullptr}},
       {"/files", {Json::object(), Json::array()}},
       {"/files/0/name",
        {"../model.safetensors", "/etc/passwd", "", "manifest.json", "optimizer.safetensors", 1}},
+      {"/files/2/name", {"../vocab.json", "a/b", ".vocab", "..", "Manifest.JSON", "x.SafeTensors"}},
       {"/files/0/bytes", {-1, "x"}},
       {"/files/0/xxh3", {"", 7}},
       {"/files/0/unknown", {1}},
@@ -120,7 +127,7 @@ TEST(Manifest, EveryFieldIsChecked) {
       {"/tensors/0/shape",
        {1, Json::array({-1}), Json::array({1.5}), Json::array({1, 1, 1, 1, 1, 1, 1}),
         Json::array({4294967296, 4294967296})}},
-      {"/tensors/0/file", {"x.safetensors", "../model.safetensors", 1}},
+      {"/tensors/0/file", {"x.safetensors", "../model.safetensors", "vocab.json", 1}},
       {"/tensors/0/xxh3", {"0"}},
       {"/tensors/0/unknown", {1}},
       {"/unknown", {1}},
@@ -157,11 +164,59 @@ TEST(Manifest, MessagesNameThePlace) {
 
 TEST(Manifest, AnotherVersionIsNamed) {
   try {
-    parse_manifest(changed("/format_version", 2), "m");
+    parse_manifest(changed("/format_version", 3), "m");
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("format version 2"));
+    EXPECT_THAT(error.what(), HasSubstr("format version 3"));
   }
+}
+
+// What programs before runs had numbers wrote.
+TEST(Manifest, VersionOneIsRead) {
+  auto json = nlohmann::json::parse(manifest_to_json(example()));
+  json.erase("manifest_xxh3");
+  json.erase("run_id");
+  json.erase("start");
+  json["format_version"] = 1;
+  json["files"].erase(2);
+  json["input_files"].erase(1);
+  json["input_files"][0].erase("copy");
+  const auto text = [&] {
+    std::string body = json.dump(2);
+    body.erase(body.rfind("\n}"));
+    return seal_manifest(body + ",");
+  };
+  Manifest expected = example();
+  expected.run_id = "";
+  expected.start = 0;
+  expected.files.pop_back();
+  expected.input_files.pop_back();
+  expected.input_files[0].copy = "";
+  EXPECT_EQ(parse_manifest(text(), "m"), expected);
+  // It knew nothing of these.
+  json["start"] = 3;
+  EXPECT_THROW(parse_manifest(text(), "m"), DataError);
+}
+
+// A blend of many datasets is one argument.
+TEST(Manifest, ArgumentsMayBeLong) {
+  Manifest manifest = example();
+  manifest.arguments["--data-path"] = std::string(1 << 20, 'x');
+  EXPECT_EQ(parse_manifest(manifest_to_json(manifest), "m"), manifest);
+}
+
+TEST(Manifest, NamesOfCopies) {
+  for (const auto* name : {"vocab.json", "merges.txt", "a", "A_b-c.9", "tokenizer.model"}) {
+    EXPECT_TRUE(is_copy_name(name)) << name;
+  }
+  for (const auto* name :
+       {"", ".", "..", ".hidden", "a/b", "/a", "a\\b", "a b", "a\nb", "\xc3\xa4", "manifest.json",
+        "MANIFEST.json", "model.safetensors", "x.SAFETENSORS", "a.tmp", "a.tmp.0123456789abcdef"}) {
+    EXPECT_FALSE(is_copy_name(name)) << name;
+  }
+  EXPECT_FALSE(is_copy_name(std::string_view("a\0b", 3)));
+  EXPECT_TRUE(is_copy_name(std::string(100, 'a')));
+  EXPECT_FALSE(is_copy_name(std::string(101, 'a')));
 }
 
 TEST(Manifest, EveryFlippedBitIsFound) {
@@ -210,7 +265,13 @@ TEST(Manifest, InputFilesAreDescribed) {
   const auto path = directory.path() / "vocab.json";
   put_file(path, "abc");
   EXPECT_EQ(describe_input_file("--vocab-file", path),
-            (Manifest::InputFile{"--vocab-file", path.string(), 3, 0x78af5f94892f3950U}));
+            (Manifest::InputFile{"--vocab-file", path.string(), 3, 0x78af5f94892f3950U, ""}));
+  EXPECT_EQ(describe_input_length("--data-path", path),
+            (Manifest::InputFile{"--data-path", path.string(), 3, std::nullopt, ""}));
+  EXPECT_EQ(describe_input_copy("--vocab-file", path, {.name = "v", .bytes = "abc"}),
+            (Manifest::InputFile{"--vocab-file", path.string(), 3, 0x78af5f94892f3950U, "v"}));
+  EXPECT_THROW(describe_input_length("--data-path", directory.path() / "none"), InputMissingError);
+  EXPECT_THROW(describe_input_length("--data-path", directory.path()), IoError);
   EXPECT_THROW(describe_input_file("--vocab-file", directory.path() / "none"), InputMissingError);
 }
 

@@ -39,6 +39,8 @@ class SafetensorsFile {
   const SafetensorsEntry* find(std::string_view name) const;
   // Not aligned to the element.
   std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
+  // Of the whole file, header included.
+  std::span<const std::byte> all_bytes() const { return file_.bytes(); }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::filesystem::path& path() const { return file_.path(); }
   std::int64_t file_bytes() const { return static_cast<std::int64_t>(file_.bytes().size()); }

@@ -140,6 +140,11 @@ std::uint64_t JsonObject::digest(const std::string& key) {
   return *digest;
 }
 
+std::optional<std::uint64_t> JsonObject::digest_or_null(const std::string& key) {
+  if (field(key).is_null()) return std::nullopt;
+  return digest(key);
+}
+
 const Json& JsonObject::array(const std::string& key) {
   const Json& value = field(key);
   if (!value.is_array()) throw DataError("{}: '{}' must be a list", where_, key);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -33,6 +34,7 @@ class JsonObject {
   double number(const std::string& key);  // finite: JSON has no other
   std::string text(const std::string& key, std::size_t longest);
   std::uint64_t digest(const std::string& key);
+  std::optional<std::uint64_t> digest_or_null(const std::string& key);
   const nlohmann::json& array(const std::string& key);
   std::vector<std::int64_t> integers(const std::string& key, std::int64_t low, std::int64_t high);
   Shape shape(const std::string& key);  // at most kMaxRank extents, none negative

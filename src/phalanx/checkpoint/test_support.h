@@ -93,6 +93,8 @@ class TinyModel {
 
 inline Manifest example_manifest(std::int64_t iteration) {
   Manifest manifest;
+  manifest.run_id = "0123456789abcdef0123456789abcdef";
+  manifest.start = 1;
   manifest.iteration = iteration;
   manifest.consumed_train_samples = 16 * iteration;
   manifest.consumed_valid_samples = 3;
@@ -106,7 +108,8 @@ inline Manifest example_manifest(std::int64_t iteration) {
   manifest.threads_per_rank = 2;
   manifest.seed = 18446744073709551615U;
   manifest.arguments = {{"--num-layers", "2"}, {"--data-path", "a \"b\"\\c\n"}};
-  manifest.input_files = {{"--vocab-file", "/data/vocab.json", 12, 0xfeedU}};
+  manifest.input_files = {{"--vocab-file", "/data/vocab.json", 12, 0xfeedU, ""},
+                          {"--data-path", "/data/corpus.bin", 1 << 20, std::nullopt, ""}};
   return manifest;
 }
 

@@ -90,7 +90,7 @@ int run_generate(const Arguments& arguments) {
                                  .seed = static_cast<std::uint64_t>(options.seed)};
   check(sampling);
 
-  const auto checkpoint = CheckpointReader::open(options.load);
+  const auto checkpoint = CheckpointReader::open(options.load, Verify::kWeights);
   const TrainConfig config = generation_config(options, checkpoint);
   const auto tokenizer = run_tokenizer(config);
   const GptConfig model = gpt_config(config, tokenizer->vocab_size());

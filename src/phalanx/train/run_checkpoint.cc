@@ -182,7 +182,7 @@ std::optional<CheckpointReader> open_checkpoint(const TrainConfig& config) {
       throw InputMissingError("--load {}: there is no checkpoint (--exit-on-missing-checkpoint)",
                               config.load);
     }
-    log_warning("{}", missing_tracker_message(config.load));
+    log_warning("{}", no_checkpoint_message(config.load));
   }
   return reader;
 }

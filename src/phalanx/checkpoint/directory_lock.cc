@@ -1,0 +1,130 @@
+#include "phalanx/checkpoint/directory_lock.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "phalanx/base/file.h"
+#include "phalanx/base/file_lock.h"
+#include "phalanx/base/log.h"
+#include "phalanx/checkpoint/strict_json.h"
+
+namespace phalanx {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Locked bytes of the file, which may lie beyond its end: the directory is in use; the text is its
+// user's. Between the two the text is still that of a run before.
+constexpr std::int64_t kInUse = 0;
+constexpr std::int64_t kTextIsTrue = 1;
+
+constexpr std::size_t kLongestText = 4096;
+constexpr int kAttempts = 100;
+constexpr std::chrono::milliseconds kPause{10};
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+std::string holder_text() {
+  return fmt::format("{{\"host\": {}, \"pid\": {}, \"started\": \"{:%Y-%m-%dT%H:%M:%SZ}\"}}\n",
+                     json_string(host_name()), ::getpid(), fmt::gmtime(std::time(nullptr)));
+}
+
+// The text is only for messages: a disk that is full does not keep a run from its directory.
+bool write_holder(int descriptor) {
+  const std::string text = holder_text();
+  return ::ftruncate(descriptor, 0) == 0 &&
+         ::pwrite(descriptor, text.data(), text.size(), 0) == std::ssize(text);
+}
+
+std::string holder_of(int descriptor) {
+  std::string text(kLongestText, '\0');
+  const auto got = ::pread(descriptor, text.data(), text.size(), 0);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  try {
+    const nlohmann::json json = parse_strict_json(text, kLockName);
+    JsonObject object(json, std::string(kLockName));
+    // A terminal must not obey what somebody put there.
+    const auto quoted = [&](const char* key) {
+      return json_string(object.text(key, kLongestText));
+    };
+    return fmt::format("process {} on host {} since {}",
+                       object.integer("pid", 1, std::numeric_limits<std::int32_t>::max()),
+                       quoted("host"), quoted("started"));
+  } catch (const DataError&) {
+    return "a process that does not say which";
+  }
+}
+
+int open_lock_file(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (descriptor < 0) {
+    throw OutputError("{}: cannot open the lock file: {}", path.string(),
+                      errno == ELOOP ? "it is a link; remove it" : std::strerror(errno));
+  }
+  return descriptor;
+}
+
+}  // namespace
+
+DirectoryLock::DirectoryLock(const fs::path& directory, std::string_view flag) {
+  create_directories_durably(directory);
+  const fs::path path = directory / kLockName;
+  descriptor_ = open_lock_file(path);
+  FileLock lock = try_lock(descriptor_, kInUse);
+  for (int attempt = 0; lock == FileLock::kHeld; ++attempt) {
+    const bool known = is_locked(descriptor_, kTextIsTrue);
+    if (known || attempt == kAttempts) {
+      const std::string holder = known ? holder_of(descriptor_) : "a process that just began";
+      ::close(std::exchange(descriptor_, -1));
+      throw DirectoryInUseError(
+          "{} {} is in use by {}: wait until that ends, or name another directory", flag,
+          directory.string(), holder);
+    }
+    std::this_thread::sleep_for(kPause);
+    lock = try_lock(descriptor_, kInUse);
+  }
+  if (lock == FileLock::kFailed) {
+    const int error = errno;
+    ::close(std::exchange(descriptor_, -1));
+    throw OutputError("{}: cannot lock: {}", path.string(), std::strerror(error));
+  }
+  if (lock == FileLock::kUnsupported) {
+    log_warning("{}: the file system has no locks: nothing keeps another run with the same {} out",
+                directory.string(), flag);
+    return;
+  }
+  if (write_holder(descriptor_)) try_lock(descriptor_, kTextIsTrue);
+}
+
+DirectoryLock::DirectoryLock(DirectoryLock&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+DirectoryLock& DirectoryLock::operator=(DirectoryLock&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+DirectoryLock::~DirectoryLock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+}  // namespace phalanx

@@ -1,0 +1,99 @@
+#include "phalanx/checkpoint/housekeeping.h"
+
+#include <exception>
+#include <ranges>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "phalanx/base/log.h"
+#include "phalanx/checkpoint/checkpoint_directory.h"
+
+namespace phalanx {
+namespace {
+
+namespace fs = std::filesystem;
+
+void remove_leftover(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) log_warning("{}: cannot be removed and stays: {}", path.string(), error.message());
+}
+
+// Entries of `save` that a killed run left unfinished.
+std::vector<fs::path> leftovers(const fs::path& save) {
+  // As programs before random names have it; newer ones are removed by the next that writes one.
+  const std::string old_tracker = std::string(kTrackerName).append(".tmp");
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(save, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (is_staging_directory_name(name) || name == old_tracker) found.push_back(entry->path());
+  }
+  if (error) log_warning("{}: cannot be listed: {}", save.string(), error.message());
+  return found;
+}
+
+// An aside copy that nothing has replaced gets its name back.
+void put_back(const fs::path& save, const fs::path& aside) {
+  const auto iteration = iteration_of_aside_name(aside.filename().string());
+  const fs::path target = save / iteration_directory_name(*iteration);
+  std::error_code error;
+  // Something broken under that name is for a person to look at.
+  if (fs::exists(fs::symlink_status(target, error))) return;
+  fs::rename(aside, target, error);
+  if (error) log_warning("{}: cannot get its name back: {}", aside.string(), error.message());
+}
+
+void try_to_tidy_up(const fs::path& save) {
+  for (const auto& path : leftovers(save)) remove_leftover(path);
+  const SaveContents contents = save_contents(save);
+  for (const auto& path : contents.replaced) remove_leftover(path);
+  // The latest first: of two copies of one iteration it gets the name.
+  for (const auto& checkpoint : contents.complete | std::views::reverse) {
+    if (iteration_of_aside_name(checkpoint.directory.filename().string())) {
+      put_back(save, checkpoint.directory);
+    }
+  }
+}
+
+void try_to_prune(const fs::path& save, std::int64_t start, std::int64_t iteration, int keep_last) {
+  std::vector<SavedCheckpoint> saved = saved_checkpoints(save);
+  std::erase_if(saved, [&](const SavedCheckpoint& checkpoint) {
+    return std::pair(checkpoint.start, checkpoint.iteration) > std::pair(start, iteration);
+  });
+  for (std::ptrdiff_t i = 0; i < std::ssize(saved) - keep_last; ++i) {
+    const SavedCheckpoint& old = saved[static_cast<std::size_t>(i)];
+    // Half removed, it must not look like a checkpoint.
+    const fs::path doomed = save / staging_directory_name(old.iteration);
+    std::error_code error;
+    fs::rename(old.directory, doomed, error);
+    if (error) {
+      log_warning("{}: cannot be removed and stays: {}", old.directory.string(), error.message());
+    } else {
+      remove_leftover(doomed);
+    }
+  }
+}
+
+}  // namespace
+
+void tidy_up(const fs::path& save) {
+  try {
+    try_to_tidy_up(save);
+  } catch (const std::exception& error) {
+    log_warning("what killed runs left stays: {}", error.what());
+  }
+}
+
+void prune(const fs::path& save, std::int64_t start, std::int64_t iteration, int keep_last) {
+  try {
+    if (keep_last > 0) try_to_prune(save, start, iteration, keep_last);
+  } catch (const std::exception& error) {
+    log_warning("older checkpoints stay: {}", error.what());
+  }
+}
+
+}  // namespace phalanx
