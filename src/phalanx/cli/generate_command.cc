@@ -12,6 +12,7 @@
 #include "phalanx/train/generation.h"
 #include "phalanx/train/run_checkpoint.h"
 #include "phalanx/train/run_data.h"
+#include "phalanx/train/run_inputs.h"
 
 namespace phalanx {
 namespace {
@@ -41,6 +42,7 @@ TrainConfig checkpoint_config(const CheckpointReader& checkpoint) {
 
 TrainConfig generation_config(const GenerateOptions& options, const CheckpointReader& checkpoint) {
   TrainConfig config = checkpoint_config(checkpoint);
+  use_kept_tokenizer(config, checkpoint);
   if (!options.vocab_file.empty()) config.vocab_file = options.vocab_file;
   if (!options.merge_file.empty()) config.merge_file = options.merge_file;
   config.matmul_precision = options.matmul_precision;

@@ -1,5 +1,10 @@
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
 #include "phalanx/base/error.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/model_name.h"
@@ -7,6 +12,26 @@
 #include "phalanx/train/trainer.h"
 
 namespace phalanx {
+namespace {
+
+// torchrun and Slurm count how often they have started a job again.
+std::int64_t restarts_from_environment() {
+  std::int64_t most = 0;
+  for (const char* name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"}) {
+    const char* const text = std::getenv(name);
+    if (text == nullptr || *text == '\0') continue;
+    std::int64_t count = 0;
+    const std::string_view digits(text);
+    const auto [end, fault] = std::from_chars(digits.begin(), digits.end(), count);
+    if (fault != std::errc{} || end != digits.end() || count < 0) {
+      throw UsageError("the environment's {} is {}, not a count", name, text);
+    }
+    most = std::max(most, count);
+  }
+  return most;
+}
+
+}  // namespace
 
 int run_pretrain(const Arguments& arguments) {
   TrainConfig config;
@@ -18,6 +43,7 @@ int run_pretrain(const Arguments& arguments) {
   // The checkpoint keeps what the flags came to, not what was typed.
   resolve(config, true);
   config.arguments = flags.values();
+  config.restarts = restarts_from_environment();
   switch (pretrain_gpt(std::move(config))) {
     case RunEnd::kFinished:
       return 0;

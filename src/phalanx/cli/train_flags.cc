@@ -158,6 +158,8 @@ void add_checkpoints(Flags& flags, TrainConfig& c) {
   flags.add_switch("--exit-on-missing-checkpoint", c.exit_on_missing_checkpoint,
                    "Fail where --load has no checkpoint, instead of starting from random");
   flags.add("--keep-last", c.keep_last, "Checkpoints to keep");
+  flags.add_switch("--overwrite", c.overwrite,
+                   "Move another run, or later checkpoints, in --save to abandoned-N");
 }
 
 void add_data(Flags& flags, TrainConfig& c) {

@@ -31,11 +31,9 @@ std::optional<std::int64_t> iteration_of(std::string_view line) {
 }
 
 // Bytes of the lines to keep. Lines are in order of iteration, so what is cut is a tail.
-std::size_t kept_bytes(const std::filesystem::path& path, std::int64_t loaded_iteration) {
-  if (loaded_iteration == 0 || !std::filesystem::exists(path)) return 0;
-  const MappedFile file(path);
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
-                              file.bytes().size());
+std::size_t kept_bytes(std::string_view text, const std::string& path,
+                       std::int64_t loaded_iteration) {
+  if (loaded_iteration == 0) return 0;
   std::size_t begin = 0;
   for (int number = 1; begin < text.size(); ++number) {
     const auto end = text.find('\n', begin);
@@ -45,9 +43,8 @@ std::size_t kept_bytes(const std::filesystem::path& path, std::int64_t loaded_it
     if (!iteration) {
       throw DataError(
           "{}:{}: not a metrics line (a JSON object with an \"iteration\"); repair the line or "
-          "move the "
-          "file away to resume without it",
-          path.string(), number);
+          "move the file away to resume without it",
+          path, number);
     }
     if (*iteration > loaded_iteration) break;
     begin = end + 1;
@@ -76,17 +73,27 @@ std::string to_json_line(const EvaluationMetrics& metrics) {
       number(perplexity(metrics.lm_loss)));
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t loaded_iteration)
-    : path_(path) {
-  const auto kept = static_cast<off_t>(kept_bytes(path, loaded_iteration));
+std::string metrics_after(const std::filesystem::path& path, std::int64_t loaded_iteration) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return {};
+  std::string text = read_file(path);
+  text.erase(0, kept_bytes(text, path.string(), loaded_iteration));
+  return text;
+}
+
+void cut_metrics(const std::filesystem::path& path, std::int64_t loaded_iteration) {
+  const std::string cut = metrics_after(path, loaded_iteration);
+  if (cut.empty()) return;
+  const auto kept = std::filesystem::file_size(path) - cut.size();
+  if (::truncate(path.c_str(), static_cast<off_t>(kept)) != 0) {
+    throw OutputError("{}: cannot cut to {} bytes: {}", path.string(), kept, std::strerror(errno));
+  }
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& path) : path_(path) {
   descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (descriptor_ < 0) {
     throw OutputError("{}: cannot create: {}", path.string(), std::strerror(errno));
-  }
-  if (::ftruncate(descriptor_, kept) != 0) {
-    const int error = errno;
-    ::close(descriptor_);
-    throw OutputError("{}: cannot cut to {} bytes: {}", path.string(), kept, std::strerror(error));
   }
 }
 

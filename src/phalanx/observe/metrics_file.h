@@ -37,13 +37,20 @@ struct EvaluationMetrics {
 std::string to_json_line(const IterationMetrics& metrics);
 std::string to_json_line(const EvaluationMetrics& metrics);
 
+inline constexpr std::string_view kMetricsName = "metrics.jsonl";  // in the save directory
+
+// What a run will write again when it goes on after `loaded_iteration` (0: from the start): the
+// lines beyond it, and a torn last line; empty where there is no file. DataError where a line that
+// would stay is no metrics line.
+std::string metrics_after(const std::filesystem::path& path, std::int64_t loaded_iteration);
+// Cuts them off. OutputError where the file cannot be written.
+void cut_metrics(const std::filesystem::path& path, std::int64_t loaded_iteration);
+
 // The open file. Every write is one whole line, handed to the system at once.
 class MetricsFile {
  public:
-  // Creates the file, or resumes it: lines beyond `loaded_iteration` (0: a fresh start) and a torn
-  // last line are cut. Throws DataError where an earlier line is no metrics line, OutputError where
-  // the file cannot be written.
-  MetricsFile(const std::filesystem::path& path, std::int64_t loaded_iteration);
+  // Appends; makes the file where it is not there. OutputError where it cannot be written.
+  explicit MetricsFile(const std::filesystem::path& path);
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
   ~MetricsFile();

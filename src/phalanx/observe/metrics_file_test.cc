@@ -79,7 +79,7 @@ TEST(MetricsLine, StaysJsonWhereANumberIsNotFinite) {
 }
 
 TEST_F(MetricsFileTest, LinesAreThereAtOnce) {
-  MetricsFile file(path(), 0);
+  MetricsFile file(path());
   file.write(example(1));
   EXPECT_EQ(read_file(path()), to_json_line(example(1)) + "\n");
   file.write(EvaluationMetrics{.iteration = 1, .eval = "valid"});
@@ -88,21 +88,22 @@ TEST_F(MetricsFileTest, LinesAreThereAtOnce) {
 
 TEST_F(MetricsFileTest, AFreshStartEmptiesTheFile) {
   put("anything\nat\nall");
-  const MetricsFile file(path(), 0);
+  cut_metrics(path(), 0);
   EXPECT_EQ(read_file(path()), "");
 }
 
 TEST_F(MetricsFileTest, ResumeCutsWhatIsBeyondTheLoadedIteration) {
   {
-    MetricsFile file(path(), 0);
+    MetricsFile file(path());
     for (int i = 1; i <= 4; ++i) {
       file.write(example(i));
       if (i % 2 == 0) file.write(EvaluationMetrics{.iteration = i, .eval = "valid"});
     }
   }
   const std::string whole = read_file(path());
+  cut_metrics(path(), 2);
   {
-    MetricsFile file(path(), 2);
+    MetricsFile file(path());
     file.write(example(3));
     file.write(example(4));
     file.write(EvaluationMetrics{.iteration = 4, .eval = "valid"});
@@ -113,11 +114,11 @@ TEST_F(MetricsFileTest, ResumeCutsWhatIsBeyondTheLoadedIteration) {
 TEST_F(MetricsFileTest, ResumeCutsATornLastLine) {
   for (const std::string tail : {"{\"iteration\": 2", "{\"iteration\": 2\n", "\n", "{}\n"}) {
     put("{\"iteration\": 1}\n" + tail);
-    const MetricsFile file(path(), 5);
+    cut_metrics(path(), 5);
     EXPECT_EQ(read_file(path()), "{\"iteration\": 1}\n") << tail;
   }
   put("{\"iteration\": 1}\n" + std::string(100, '\0'));
-  const MetricsFile file(path(), 5);
+  cut_metrics(path(), 5);
   EXPECT_EQ(read_file(path()), "{\"iteration\": 1}\n");
 }
 
@@ -126,7 +127,7 @@ TEST_F(MetricsFileTest, ResumeNamesALineThatIsNoMetrics) {
     const std::string text = "{\"iteration\": 1}\n" + line + "\n{\"iteration\": 2}\n";
     put(text);
     try {
-      const MetricsFile file(path(), 2);
+      cut_metrics(path(), 2);
       ADD_FAILURE() << "accepted: " << line;
     } catch (const DataError& error) {
       EXPECT_THAT(error.what(), testing::StartsWith(path().string() + ":2: "));
@@ -136,13 +137,27 @@ TEST_F(MetricsFileTest, ResumeNamesALineThatIsNoMetrics) {
 }
 
 TEST_F(MetricsFileTest, ResumeWithoutAFileStartsOne) {
-  MetricsFile file(path(), 7);
+  cut_metrics(path(), 7);
+  MetricsFile file(path());
   file.write(example(8));
   EXPECT_EQ(read_file(path()), to_json_line(example(8)) + "\n");
 }
 
+TEST_F(MetricsFileTest, WhatWillBeCutCanBeAskedBefore) {
+  const std::string kept = "{\"iteration\": 1}\n";
+  const std::string cut = "{\"iteration\": 2}\n{\"iteration\": 2, \"eval\": \"valid\"}\n{\"itera";
+  put(kept + cut);
+  EXPECT_EQ(metrics_after(path(), 1), cut);
+  EXPECT_EQ(metrics_after(path(), 0), kept + cut);
+  EXPECT_EQ(read_file(path()), kept + cut);
+  cut_metrics(path(), 1);
+  EXPECT_EQ(read_file(path()), kept);
+  EXPECT_EQ(metrics_after(path(), 1), "");
+  EXPECT_EQ(metrics_after("/nonexistent/metrics.jsonl", 1), "");
+}
+
 TEST_F(MetricsFileTest, NamesAPathThatCannotBeWritten) {
-  EXPECT_THROW(MetricsFile("/nonexistent/metrics.jsonl", 0), OutputError);
+  EXPECT_THROW(MetricsFile("/nonexistent/metrics.jsonl"), OutputError);
 }
 
 }  // namespace

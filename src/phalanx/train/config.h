@@ -78,6 +78,9 @@ struct TrainConfig {
   bool finetune = false;
   bool exit_on_missing_checkpoint = false;
   std::int64_t keep_last = 3;
+  bool overwrite = false;  // what --save holds beyond the loaded checkpoint is moved aside
+  // How often a launcher has started this job again: its environment says so, no flag.
+  std::int64_t restarts = 0;
 
   // Ranks. The world of a run is --nproc, that of a plan --world-size; data parallelism is what
   // tensor, pipeline and context parallelism leave of it.

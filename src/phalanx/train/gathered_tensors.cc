@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "phalanx/checkpoint/checkpoint_writer.h"
@@ -147,6 +148,8 @@ void GatheredTensors::visit(int index, const Visitor& visitor) {
   const ContributedTensor& tensor = at(index);
   const DType dtype = tensor.info.dtype;
   const std::int64_t columns = matrix_columns(tensor.info.global_shape);
+  next_ = index + 1;
+  std::exception_ptr failure;
   std::vector<Boxes> boxes(static_cast<std::size_t>(world_.size()));
   for (int peer = 1; peer < world_.size(); ++peer) {
     boxes[static_cast<std::size_t>(peer)] = receive_boxes(peer);
@@ -170,8 +173,20 @@ void GatheredTensors::visit(int index, const Visitor& visitor) {
       receive(packed.slice(0, 0, bytes), peer);
       unpack(held, bytes);
     }
-    visitor({rows.data(), static_cast<std::size_t>(rows.bytes())});
+    if (failure) return;
+    try {
+      visitor({rows.data(), static_cast<std::size_t>(rows.bytes())});
+    } catch (...) {
+      failure = std::current_exception();
+    }
   });
+  if (failure) std::rethrow_exception(failure);
+}
+
+void GatheredTensors::skip_rest() {
+  // Alone there is nobody who sends.
+  if (world_.size() == 1) return;
+  while (next_ < size()) visit(next_, [](std::span<const std::byte> /*bytes*/) {});
 }
 
 void GatheredTensors::serve() {

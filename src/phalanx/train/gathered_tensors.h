@@ -29,8 +29,11 @@ class GatheredTensors final : public TensorSource {
 
   int size() const override { return static_cast<int>(tensors_.size()); }
   const Info& info(int index) const override { return at(index).info; }
-  // On the first rank.
+  // On the first rank. The others send the whole tensor whatever the visitor does: what it throws
+  // comes out when they have.
   void visit(int index, const Visitor& visitor) override;
+  // On the first rank, where a save failed: takes what it has not visited, for the others send it.
+  void skip_rest();
   // On all others: sends what the first rank visits, until it has visited everything.
   void serve();
 
@@ -47,6 +50,7 @@ class GatheredTensors final : public TensorSource {
   Communicator& world_;
   Context& context_;
   Arena arena_;
+  int next_ = 0;  // to visit
 };
 
 }  // namespace phalanx

@@ -10,8 +10,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
-#include "phalanx/checkpoint/checkpoint_writer.h"
-#include "phalanx/train/gathered_tensors.h"
+#include "phalanx/checkpoint/checkpoint_writer.h"  // names of optimizer tensors
 
 namespace phalanx {
 namespace {
@@ -36,20 +35,6 @@ constexpr std::array<std::string_view, 17> kFixedFlags = {"--num-layers",
                                                           "--split"};
 
 std::string exact(double value) { return fmt::format("{}", value); }
-
-// The schedule as the manifest keeps it, beside the flags.
-std::map<std::string, std::string> schedule_arguments(const ParameterSchedule& s) {
-  return {{"schedule.max_lr", exact(s.max_lr)},
-          {"schedule.min_lr", exact(s.min_lr)},
-          {"schedule.warmup_init_lr", exact(s.warmup_init_lr)},
-          {"schedule.warmup_samples", std::to_string(s.warmup_samples)},
-          {"schedule.decay_samples", std::to_string(s.decay_samples)},
-          {"schedule.decay_style", std::string(name_of(s.decay_style))},
-          {"schedule.start_weight_decay", exact(s.start_weight_decay)},
-          {"schedule.end_weight_decay", exact(s.end_weight_decay)},
-          {"schedule.weight_decay_samples", std::to_string(s.weight_decay_samples)},
-          {"schedule.weight_decay_style", std::string(name_of(s.weight_decay_style))}};
-}
 
 const std::string& stored(const Manifest& manifest, const std::string& key) {
   const auto found = manifest.arguments.find(key);
@@ -141,50 +126,37 @@ void load_states(const CheckpointReader& reader, const Rank& rank, bool with_opt
   }
 }
 
-Manifest manifest_of(const TrainConfig& config, const ParameterSchedule& schedule,
-                     const RunState& state, const std::string& precision) {
-  Manifest manifest;
-  manifest.iteration = state.iteration;
-  manifest.consumed_train_samples = state.consumed_train_samples;
-  manifest.consumed_valid_samples = state.consumed_valid_samples;
-  manifest.optimizer = {.adam_step = state.adam_step,
-                        .loss_scale = state.loss_scaler.scale,
-                        .clean_steps = state.loss_scaler.clean_steps,
-                        .hysteresis = state.loss_scaler.hysteresis,
-                        .schedule_steps = state.schedule_samples};
-  manifest.requested_samples = {
-      .train = state.requested.train, .valid = state.requested.valid, .test = state.requested.test};
-  manifest.matmul_precision = precision;
-  manifest.threads_per_rank = config.threads_per_rank;
-  manifest.seed = static_cast<std::uint64_t>(config.seed);
-  manifest.arguments = schedule_arguments(schedule);
-  for (const auto& [flag, value] : config.arguments) manifest.arguments[flag] = value;
-  if (!config.vocab_file.empty()) {
-    manifest.input_files.push_back(describe_input_file("--vocab-file", config.vocab_file));
-  }
-  if (!config.merge_file.empty()) {
-    manifest.input_files.push_back(describe_input_file("--merge-file", config.merge_file));
-  }
-  return manifest;
-}
-
 }  // namespace
 
-std::optional<CheckpointReader> open_checkpoint(const TrainConfig& config) {
-  if (config.load.empty()) return std::nullopt;
+std::map<std::string, std::string> schedule_arguments(const ParameterSchedule& s) {
+  return {{"schedule.max_lr", exact(s.max_lr)},
+          {"schedule.min_lr", exact(s.min_lr)},
+          {"schedule.warmup_init_lr", exact(s.warmup_init_lr)},
+          {"schedule.warmup_samples", std::to_string(s.warmup_samples)},
+          {"schedule.decay_samples", std::to_string(s.decay_samples)},
+          {"schedule.decay_style", std::string(name_of(s.decay_style))},
+          {"schedule.start_weight_decay", exact(s.start_weight_decay)},
+          {"schedule.end_weight_decay", exact(s.end_weight_decay)},
+          {"schedule.weight_decay_samples", std::to_string(s.weight_decay_samples)},
+          {"schedule.weight_decay_style", std::string(name_of(s.weight_decay_style))}};
+}
+
+std::shared_ptr<const CheckpointReader> open_checkpoint(const TrainConfig& config) {
+  if (config.load.empty()) return nullptr;
+  // What is not read is not verified.
+  const Verify verify = config.finetune || config.no_load_optim ? Verify::kWeights : Verify::kYes;
   if (config.ckpt_step > 0) {
-    return CheckpointReader(std::filesystem::path(config.load) /
-                            iteration_directory_name(config.ckpt_step));
+    return std::make_shared<const CheckpointReader>(
+        std::filesystem::path(config.load) / iteration_directory_name(config.ckpt_step), verify);
   }
-  auto reader = CheckpointReader::open_if_any(config.load);
-  if (!reader) {
-    if (config.exit_on_missing_checkpoint) {
-      throw InputMissingError("--load {}: there is no checkpoint (--exit-on-missing-checkpoint)",
-                              config.load);
-    }
-    log_warning("{}", no_checkpoint_message(config.load));
+  auto reader = CheckpointReader::open_if_any(config.load, verify);
+  if (reader) return std::make_shared<const CheckpointReader>(std::move(*reader));
+  if (config.exit_on_missing_checkpoint) {
+    throw InputMissingError("--load {}: there is no checkpoint (--exit-on-missing-checkpoint)",
+                            config.load);
   }
-  return reader;
+  log_warning("{}", no_checkpoint_message(config.load));
+  return nullptr;
 }
 
 RunPosition position_of(const Manifest& manifest) {
@@ -259,24 +231,6 @@ RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Ran
                          .hysteresis = manifest.optimizer.hysteresis};
   }
   return state;
-}
-
-void save_run(const TrainConfig& config, const ParameterSchedule& schedule, const RunState& state,
-              const std::string& precision, Rank& rank) {
-  rank.finish_gather();
-  Communicator& world = *rank.ranks().world;
-  GatheredTensors tensors(contributed_tensors(rank, !config.no_save_optim), world, rank.context());
-  if (world.rank() > 0) {
-    tensors.serve();
-    return;
-  }
-  log_info("saving checkpoint at iteration {:7d} to {}", state.iteration, config.save);
-  save_checkpoint({.directory = config.save,
-                   .keep_last = static_cast<int>(config.keep_last),
-                   .before_step = nullptr},
-                  manifest_of(config, schedule, state, precision), tensors);
-  log_info("  successfully saved checkpoint at iteration {:7d} to {}", state.iteration,
-           config.save);
 }
 
 }  // namespace phalanx

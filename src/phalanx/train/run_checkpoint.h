@@ -1,9 +1,9 @@
 #pragma once
-// What of a run goes into a checkpoint and comes out of it again.
+// What a run takes from a checkpoint, and whether it may go on with it.
 
 #include <cstdint>
 #include <map>
-#include <optional>
+#include <memory>
 #include <string>
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
@@ -22,9 +22,12 @@ struct RunState : RunPosition {
   SampleCounts requested;  // what the datasets were built for
 };
 
-// The checkpoint that --load names (or its --ckpt-step); empty, with a warning, where nothing was
-// saved there yet.
-std::optional<CheckpointReader> open_checkpoint(const TrainConfig& config);
+// The checkpoint that --load names (or its --ckpt-step), its files verified; null, with a warning,
+// where nothing was saved there yet.
+std::shared_ptr<const CheckpointReader> open_checkpoint(const TrainConfig& config);
+
+// The schedule as a manifest keeps it, beside the flags.
+std::map<std::string, std::string> schedule_arguments(const ParameterSchedule& schedule);
 
 // Where a run that resumes from the checkpoint begins.
 RunPosition position_of(const Manifest& manifest);
@@ -41,10 +44,5 @@ std::string resumed_precision(const TrainConfig& config, const Manifest& manifes
 // Fills the rank's parts of weights (and of moments, unless they are absent or not wanted) and
 // returns the counters.
 RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Rank& rank);
-
-// Saves under config.save, durably, and removes all but the last --keep-last. All ranks at the same
-// time; the first one writes.
-void save_run(const TrainConfig& config, const ParameterSchedule& schedule, const RunState& state,
-              const std::string& precision, Rank& rank);
 
 }  // namespace phalanx

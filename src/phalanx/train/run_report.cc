@@ -20,11 +20,12 @@ std::unique_ptr<MetricsFile> open_metrics(const TrainConfig& config, const RunLe
                                           std::int64_t loaded_iteration) {
   // A run that was finished before evaluates again, but its lines are in the file.
   if (config.save.empty() || loaded_iteration >= length.last_iteration()) return nullptr;
-  std::error_code fault;
-  std::filesystem::create_directories(config.save, fault);
-  if (fault) throw OutputError("--save {}: cannot create: {}", config.save, fault.message());
-  return std::make_unique<MetricsFile>(std::filesystem::path(config.save) / "metrics.jsonl",
-                                       loaded_iteration);
+  try {
+    return std::make_unique<MetricsFile>(std::filesystem::path(config.save) / kMetricsName);
+  } catch (const OutputError& error) {
+    log_warning("{}; the run goes on without metrics", error.what());
+    return nullptr;
+  }
 }
 
 }  // namespace
@@ -124,20 +125,19 @@ void RunReport::iteration(const RunState& state, const StepResult& step, std::in
   interval_.add(losses, seconds, step.skipped);
   const std::int64_t tokens = global_batch * config_.seq_length;
   const double tokens_per_second = static_cast<double>(tokens) / seconds;
-  if (metrics_) {
-    metrics_->write({.iteration = state.iteration,
-                     .consumed_samples = state.consumed_train_samples,
-                     .lm_loss = static_cast<float>(step.loss),
-                     .learning_rate = next_lr,
-                     .grad_norm = step.grad_norm,
-                     .loss_scale = state.loss_scaler.scale,
-                     .skipped = step.skipped,
-                     .elapsed_s = seconds,
-                     .tokens_per_second = tokens_per_second,
-                     .model_flops_per_second = model_flops_per_token_ * tokens_per_second,
-                     .peak_bytes = peak_bytes_,
-                     .rss_bytes = peak_resident_bytes()});
-  }
+  write_metrics(
+      IterationMetrics{.iteration = state.iteration,
+                       .consumed_samples = state.consumed_train_samples,
+                       .lm_loss = static_cast<float>(step.loss),
+                       .learning_rate = next_lr,
+                       .grad_norm = step.grad_norm,
+                       .loss_scale = state.loss_scaler.scale,
+                       .skipped = step.skipped,
+                       .elapsed_s = seconds,
+                       .tokens_per_second = tokens_per_second,
+                       .model_flops_per_second = model_flops_per_token_ * tokens_per_second,
+                       .peak_bytes = peak_bytes_,
+                       .rss_bytes = peak_resident_bytes()});
   if (state.iteration % config_.log_interval == 0) {
     pause();
     print_line(state, step, global_batch, next_lr);
@@ -182,11 +182,22 @@ void RunReport::evaluation(const RunState& state, SplitKind kind, const std::str
   pause();
   const std::array<NamedLoss, 1> losses = {{{"lm loss", loss}}};
   log_info("{}", format_evaluation_block(place, losses));
-  if (metrics_) {
-    metrics_->write(EvaluationMetrics{.iteration = state.iteration,
-                                      .consumed_samples = state.consumed_train_samples,
-                                      .eval = name_of(kind),
-                                      .lm_loss = static_cast<float>(loss)});
+  write_metrics(EvaluationMetrics{.iteration = state.iteration,
+                                  .consumed_samples = state.consumed_train_samples,
+                                  .eval = name_of(kind),
+                                  .lm_loss = static_cast<float>(loss)});
+}
+
+template <typename Metrics>
+void RunReport::write_metrics(const Metrics& metrics) {
+  if (!metrics_) return;
+  try {
+    metrics_->write(metrics);
+  } catch (const OutputError& error) {
+    // The run is worth more than its diary.
+    pause();
+    log_warning("{}; the run goes on without metrics", error.what());
+    metrics_.reset();
   }
 }
 

@@ -16,8 +16,8 @@ namespace phalanx {
 
 class RunReport {
  public:
-  // The first rank prints what the run is made of; the last rank prints what happens, and opens
-  // SAVE/metrics.jsonl and cuts it after the loaded iteration. Others are silent.
+  // The first rank prints what the run is made of; the last rank prints what happens, and appends
+  // to SAVE/metrics.jsonl as long as that can be written. Others are silent.
   RunReport(const RunSetup& setup, const MemoryPlan& plan, int rank, std::int64_t loaded_iteration);
 
   // After a step: `next_lr` is the schedule's next value, as Megatron prints it.
@@ -32,6 +32,8 @@ class RunReport {
                    std::int64_t loaded_iteration) const;
   void print_line(const RunState& state, const StepResult& step, std::int64_t global_batch,
                   double next_lr);
+  template <typename Metrics>
+  void write_metrics(const Metrics& metrics);
 
   const TrainConfig& config_;
   const RunLength& length_;

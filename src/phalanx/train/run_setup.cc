@@ -8,7 +8,7 @@ namespace {
 
 TrainConfig resolved(TrainConfig config) {
   resolve(config, true);
-  return config;
+  return as_restarted(std::move(config));
 }
 
 int busy_threads(const TrainConfig& config) {
@@ -18,14 +18,14 @@ int busy_threads(const TrainConfig& config) {
 }
 
 // A run from another's weights begins anew.
-RunPosition begin_of(const TrainConfig& config, const std::optional<CheckpointReader>& checkpoint) {
-  return checkpoint && !config.finetune ? position_of(checkpoint->manifest()) : RunPosition{};
+RunPosition begin_of(const TrainConfig& config, const std::optional<Manifest>& loaded) {
+  return loaded && !config.finetune ? position_of(*loaded) : RunPosition{};
 }
 
 // What the data order was built for: a resumed run keeps the order it began with.
 SampleCounts counts_of(const RunSetup& setup) {
-  if (!setup.checkpoint || setup.config.finetune) return setup.length.requested();
-  const auto& stored = setup.checkpoint->manifest().requested_samples;
+  if (!setup.loaded || setup.config.finetune) return setup.length.requested();
+  const auto& stored = setup.loaded->requested_samples;
   const SampleCounts counts{.train = stored.train, .valid = stored.valid, .test = stored.test};
   return counts == SampleCounts{} ? setup.length.requested() : counts;
 }
@@ -34,19 +34,23 @@ SampleCounts counts_of(const RunSetup& setup) {
 
 RunSetup::RunSetup(TrainConfig given)
     : config(resolved(std::move(given))),
+      lock(lock_save_directory(config)),
       grid(rank_grid(config)),
       tokenizer(run_tokenizer(config)),
       checkpoint(open_checkpoint(config)),
-      length(config, begin_of(config, checkpoint)),
-      schedule(checkpoint ? check_resume(config, checkpoint->manifest())
-                          : parameter_schedule(config)),
+      loaded(checkpoint ? std::optional(checkpoint->manifest()) : std::nullopt),
+      directory(config, checkpoint.get()),
+      inputs(run_inputs(config)),
+      length(config, begin_of(config, loaded)),
+      schedule(loaded ? check_resume(config, *loaded) : parameter_schedule(config)),
       products(cpu::choose_products(
-          checkpoint ? resumed_precision(config, checkpoint->manifest()) : config.matmul_precision,
-          config.bf16, static_cast<int>(config.threads_per_rank))),
+          loaded ? resumed_precision(config, *loaded) : config.matmul_precision, config.bf16,
+          static_cast<int>(config.threads_per_rank))),
       peak(cpu::measure_peak(busy_threads(config))),
       model(gpt_config(config, tokenizer->vocab_size())),
       programs(step_programs(config, length)),
       plans(plan_ranks(config, model, programs, products.products)) {
+  if (loaded && !config.finetune) check_inputs(inputs, *loaded);
   data.emplace(config, *tokenizer, counts_of(*this));
   data->check_suffices(length.needed());
 }

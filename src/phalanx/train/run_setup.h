@@ -10,6 +10,8 @@
 #include "phalanx/train/memory_plan.h"
 #include "phalanx/train/run_checkpoint.h"
 #include "phalanx/train/run_data.h"
+#include "phalanx/train/run_directory.h"
+#include "phalanx/train/run_inputs.h"
 #include "phalanx/train/run_length.h"
 
 namespace phalanx {
@@ -20,9 +22,15 @@ struct RunSetup {
   explicit RunSetup(TrainConfig config);
 
   TrainConfig config;
+  std::optional<DirectoryLock> lock;  // on --save, as long as the run
   RankGrid grid;
   std::unique_ptr<Tokenizer> tokenizer;
-  std::optional<CheckpointReader> checkpoint;
+  // What the run begins with, or null. Whoever has read it lets go of it: files that are removed
+  // later give their space back then.
+  std::shared_ptr<const CheckpointReader> checkpoint;
+  std::optional<Manifest> loaded;  // the checkpoint's
+  RunDirectory directory;
+  RunInputs inputs;
   RunLength length;
   ParameterSchedule schedule;
   cpu::ProductChoice products;

@@ -146,6 +146,7 @@ class RunTest : public testing::Test {
     if (!save.empty()) {
       c.save = path(save);
       c.save_interval = 1000;
+      c.overwrite = true;  // tests begin anew where another run was
     }
     return c;
   }

@@ -14,6 +14,7 @@
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/train/run_report.h"
+#include "phalanx/train/run_saver.h"
 #include "phalanx/train/run_setup.h"
 #include "phalanx/train/signals.h"
 #include "phalanx/train/step_trace.h"
@@ -33,7 +34,9 @@ double seconds_since(Clock::time_point start) {
 // One rank's run and everything it is made of, in the order in which it comes to be.
 class Trainer {
  public:
-  Trainer(const RunSetup& setup, const StopSignals& signals, Communicator& world);
+  // `checkpoint` is what the run begins with, or null; it is not needed any more after this.
+  Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, const StopSignals& signals,
+          Communicator& world);
   // The world ends where this throws.
   RunEnd run();
 
@@ -45,7 +48,7 @@ class Trainer {
   void count(const StepResult& step, std::int64_t global_batch);
   void evaluate(SplitKind kind, const std::string& place);
   void final_evaluation();
-  void save();
+  void save(RunSaver::Occasion occasion);
   // The reason to leave after this iteration, if there is one: the same on all ranks.
   std::optional<RunEnd> exit_condition();
 
@@ -63,18 +66,19 @@ class Trainer {
   std::optional<RunData::Stream> train_stream_, valid_stream_;
   RunReport report_;
   StepTrace trace_;
-  std::int64_t saved_iteration_ = -1;
+  RunSaver saver_;
 };
 
-RunState start_state(const RunSetup& setup, Rank& rank) {
-  if (setup.checkpoint) return load_run(setup.config, *setup.checkpoint, rank);
+RunState start_state(const RunSetup& setup, const CheckpointReader* checkpoint, Rank& rank) {
+  if (checkpoint != nullptr) return load_run(setup.config, *checkpoint, rank);
   rank.initialise();
   RunState fresh;
   fresh.loss_scaler = loss_scaler(setup.config).state();
   return fresh;
 }
 
-Trainer::Trainer(const RunSetup& setup, const StopSignals& signals, Communicator& world)
+Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint,
+                 const StopSignals& signals, Communicator& world)
     : setup_(setup),
       config_(setup.config),
       signals_(signals),
@@ -85,9 +89,9 @@ Trainer::Trainer(const RunSetup& setup, const StopSignals& signals, Communicator
           make_cpu_backend(static_cast<int>(config_.threads_per_rank), setup.products.products)),
       rank_(config_, setup.model, setup.programs, ranks_, *backend_, arenas_),
       scaler_(loss_scaler(config_)),
-      state_(start_state(setup, rank_)),
-      report_(setup, plan_, world.rank(), state_.iteration) {
-  if (setup.checkpoint && config_.load == config_.save) saved_iteration_ = state_.iteration;
+      state_(start_state(setup, checkpoint, rank_)),
+      report_(setup, plan_, world.rank(), state_.iteration),
+      saver_(setup, rank_) {
   scaler_.restore(state_.loss_scaler);
   state_.requested = setup.data->counts();
   train_stream_.emplace(*setup.data, SplitKind::kTrain, state_.consumed_train_samples,
@@ -122,12 +126,14 @@ RunEnd Trainer::loop() {
       evaluate(SplitKind::kValid, fmt::format("iteration {}", state_.iteration));
     }
     if (const auto end = exit_condition()) {
-      save();
+      save(RunSaver::Occasion::kLeaving);
       return *end;
     }
-    if (config_.save_interval > 0 && state_.iteration % config_.save_interval == 0) save();
+    if (config_.save_interval > 0 && state_.iteration % config_.save_interval == 0) {
+      save(RunSaver::Occasion::kPeriodic);
+    }
   }
-  save();
+  save(RunSaver::Occasion::kLeaving);
   final_evaluation();
   return RunEnd::kFinished;
 }
@@ -209,11 +215,9 @@ void Trainer::final_evaluation() {
   evaluate(SplitKind::kTest, place + "test set");
 }
 
-void Trainer::save() {
-  if (config_.save.empty() || saved_iteration_ == state_.iteration) return;
+void Trainer::save(RunSaver::Occasion occasion) {
   report_.pause();
-  save_run(config_, setup_.schedule, state_, std::string(setup_.products.name()), rank_);
-  saved_iteration_ = state_.iteration;
+  saver_.save(state_, occasion);
 }
 
 std::optional<RunEnd> Trainer::exit_condition() {
@@ -249,14 +253,21 @@ std::optional<RunEnd> Trainer::exit_condition() {
 
 RunEnd pretrain_gpt(TrainConfig config) {
   const StopSignals signals;
-  const RunSetup setup(std::move(config));
+  RunSetup setup(std::move(config));
+  setup.directory.claim();
   const LocalOptions options{.threads_per_rank = static_cast<int>(setup.config.threads_per_rank),
                              .timeout = std::chrono::milliseconds(static_cast<std::int64_t>(
                                  setup.config.distributed_timeout_minutes * 60e3))};
   // All ranks end for the same reason.
   RunEnd end = RunEnd::kFinished;
+  using SharedReader = std::shared_ptr<const CheckpointReader>;
+  std::vector<SharedReader> checkpoints(static_cast<std::size_t>(setup.grid.world_size()),
+                                        std::exchange(setup.checkpoint, nullptr));
   run_local_ranks(setup.grid.world_size(), options, [&](Communicator& world) {
-    const RunEnd mine = Trainer(setup, signals, world).run();
+    SharedReader& checkpoint = checkpoints[static_cast<std::size_t>(world.rank())];
+    Trainer trainer(setup, checkpoint.get(), signals, world);
+    checkpoint.reset();
+    const RunEnd mine = trainer.run();
     if (world.rank() == 0) end = mine;
   });
   return end;

@@ -1,0 +1,132 @@
+#include "phalanx/train/run_directory.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <random>
+#include <system_error>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
+#include "phalanx/base/log.h"
+#include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/observe/metrics_file.h"
+
+namespace phalanx {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_same_directory(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  return !a.empty() && !b.empty() && fs::equivalent(a, b, error);
+}
+
+std::string new_run_id() {
+  std::random_device device;
+  std::string id;
+  for (int i = 0; i < 4; ++i) id += fmt::format("{:08x}", static_cast<std::uint32_t>(device()));
+  return id;
+}
+
+}  // namespace
+
+TrainConfig as_restarted(TrainConfig config) {
+  if (config.restarts == 0 || config.save.empty() || saved_checkpoints(config.save).empty()) {
+    return config;
+  }
+  // The flags that say how the first attempt began.
+  config.load = config.save;
+  config.ckpt_step = 0;
+  config.finetune = false;
+  config.no_load_optim = false;
+  config.overwrite = false;
+  log_info("> attempt {} of this job: goes on from --save {}", config.restarts + 1, config.save);
+  return config;
+}
+
+std::optional<DirectoryLock> lock_save_directory(const TrainConfig& config) {
+  if (config.save.empty()) return std::nullopt;
+  return std::optional<DirectoryLock>(std::in_place, config.save);
+}
+
+RunDirectory::RunDirectory(const TrainConfig& config, const CheckpointReader* loaded)
+    : save_(config.save), loads_own_directory_(is_same_directory(config.load, config.save)) {
+  if (save_.empty()) return;
+  // --load may also name one iteration of it.
+  is_resumed_ = loaded != nullptr && !config.finetune &&
+                is_same_directory(fs::absolute(loaded->directory()).parent_path(), save_);
+  run_id_ = is_resumed_ ? loaded->manifest().run_id : std::string();
+  if (run_id_.empty()) run_id_ = new_run_id();
+  if (is_resumed_) {
+    const Manifest& manifest = loaded->manifest();
+    iteration_ = manifest.iteration;
+    abandoned_ = checkpoints_after(save_, manifest.start, manifest.iteration);
+    start_ = manifest.start + 1;
+  } else {
+    abandoned_ = checkpoints_after(save_, -1, -1);
+  }
+  // What is moved aside keeps its number to itself, should the move be interrupted.
+  for (const SavedCheckpoint& saved : saved_checkpoints(save_)) {
+    start_ = std::max(start_, saved.start + 1);
+  }
+  refuse_to_lose(config, loaded);
+}
+
+void RunDirectory::refuse_to_lose(const TrainConfig& config, const CheckpointReader* loaded) const {
+  const std::vector<SavedCheckpoint> saved = saved_checkpoints(save_);
+  if (saved.empty() || config.overwrite) return;
+  const SavedCheckpoint& newest = saved.back();
+  if (is_resumed_) {
+    // A fall-back from a damaged checkpoint was not asked for; going back was.
+    const bool asked = config.ckpt_step > 0 || !loads_own_directory_;
+    if (!asked || newest.directory.filename() == loaded->directory().filename()) return;
+    throw ConfigError(
+        "{}: --save {} holds newer checkpoints, up to iteration {}: give --overwrite to go back to "
+        "iteration {} (they are moved aside), or --save elsewhere",
+        config.ckpt_step > 0 ? fmt::format("--ckpt-step {}", config.ckpt_step)
+                             : fmt::format("--load {}", config.load),
+        save_.string(), newest.iteration, iteration_);
+  }
+  if (loads_own_directory_ && config.finetune) {
+    throw ConfigError(
+        "--finetune starts a new run, and --save {} holds the one it starts from, at iteration {}: "
+        "--save elsewhere, leave --finetune out to go on with that run, or give --overwrite to "
+        "move it aside",
+        save_.string(), newest.iteration);
+  }
+  throw ConfigError(
+      "--save {} holds a run at iteration {}: add --load {} to go on with it, --save elsewhere, or "
+      "give --overwrite to move it aside",
+      save_.string(), newest.iteration, save_.string());
+}
+
+void RunDirectory::claim() const {
+  if (save_.empty()) return;
+  const fs::path metrics = save_ / kMetricsName;
+  const std::string lines = metrics_after(metrics, iteration_);
+  // Lines beyond the last checkpoint of a run that goes on are about to be written again.
+  const bool goes_on = is_resumed_ || (loads_own_directory_ && abandoned_.empty());
+  if (abandoned_.empty() && (goes_on || lines.empty())) return cut_metrics(metrics, iteration_);
+
+  const fs::path aside = make_abandoned_directory(save_);
+  const std::string checkpoints =
+      fmt::format("{} checkpoint{}", abandoned_.size(), abandoned_.size() == 1 ? "" : "s");
+  const std::string metrics_moved = fmt::format("the metrics after iteration {}", iteration_);
+  log_warning("{}: moved to {}: {}", save_.string(), aside.filename().string(),
+              abandoned_.empty() ? metrics_moved
+              : lines.empty()    ? checkpoints
+                                 : checkpoints + " and " + metrics_moved);
+  // The lines are cut last: killed in between, they are there twice and not lost.
+  if (!lines.empty()) write_file_durably(aside / kMetricsName, lines);
+  move_into(aside, abandoned_);
+  if (is_resumed_) {
+    write_file_durably(save_ / kTrackerName, std::to_string(iteration_));
+  } else {
+    std::error_code ignored;  // a hint
+    fs::remove(save_ / kTrackerName, ignored);
+  }
+  cut_metrics(metrics, iteration_);
+}
+
+}  // namespace phalanx

@@ -1,0 +1,77 @@
+#include "phalanx/train/run_inputs.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
+#include "phalanx/base/numeric.h"
+#include "phalanx/checkpoint/hash.h"
+
+namespace phalanx {
+namespace {
+
+constexpr std::string_view kVocabFlag = "--vocab-file";
+constexpr std::string_view kMergeFlag = "--merge-file";
+constexpr std::string_view kDataFlag = "--data-path";
+
+void add_copied(RunInputs& inputs, std::string_view flag, const std::string& path,
+                std::string_view name) {
+  if (path.empty()) return;
+  InputCopy copy{.name = std::string(name), .bytes = read_file(path)};
+  inputs.files.push_back(describe_input_copy(std::string(flag), path, copy));
+  inputs.copies.push_back(std::move(copy));
+}
+
+// An entry's place among those of its flag: a dataset is two files.
+std::string role(const Manifest::InputFile& file) {
+  return file.flag == kDataFlag ? file.flag + std::filesystem::path(file.path).extension().string()
+                                : file.flag;
+}
+
+std::string identity(const Manifest::InputFile& file) {
+  std::string text = fmt::format("{} bytes", format_count(file.bytes));
+  if (file.xxh3) text += fmt::format(" with digest {}", digest_to_text(*file.xxh3));
+  return text;
+}
+
+}  // namespace
+
+RunInputs run_inputs(const TrainConfig& config) {
+  RunInputs inputs;
+  add_copied(inputs, kVocabFlag, config.vocab_file, "vocab.json");
+  add_copied(inputs, kMergeFlag, config.merge_file, "merges.txt");
+  if (!config.data_path.empty()) {
+    inputs.files.push_back(describe_input_file(std::string(kDataFlag), config.data_path + ".idx"));
+    // The tokens may be terabytes: the index says where each document lies in them.
+    inputs.files.push_back(
+        describe_input_length(std::string(kDataFlag), config.data_path + ".bin"));
+  }
+  return inputs;
+}
+
+void check_inputs(const RunInputs& inputs, const Manifest& manifest) {
+  for (const Manifest::InputFile& now : inputs.files) {
+    for (const Manifest::InputFile& then : manifest.input_files) {
+      if (role(now) != role(then) || (now.bytes == then.bytes && now.xxh3 == then.xxh3)) continue;
+      throw ConfigError(
+          "{} {}: this file has {}, but the checkpoint of iteration {} was made with {}, which had "
+          "{}: give that file, or --finetune to start a new run from the checkpoint's weights",
+          now.flag, now.path, identity(now), manifest.iteration, then.path, identity(then));
+    }
+  }
+}
+
+void use_kept_tokenizer(TrainConfig& config, const CheckpointReader& checkpoint) {
+  const auto take = [&](std::string& path, std::string_view flag) {
+    if (const auto kept = checkpoint.copy_of(flag)) path = kept->string();
+  };
+  take(config.vocab_file, kVocabFlag);
+  take(config.merge_file, kMergeFlag);
+}
+
+}  // namespace phalanx

@@ -1,0 +1,29 @@
+#pragma once
+// The files that decide what a run computes: its tokenizer's and its dataset's. A checkpoint says
+// which they were, and holds the tokenizer's itself.
+
+#include <string>
+#include <vector>
+
+#include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/checkpoint/checkpoint_writer.h"
+#include "phalanx/train/config.h"
+
+namespace phalanx {
+
+struct RunInputs {
+  std::vector<Manifest::InputFile> files;
+  std::vector<InputCopy> copies;  // of the tokenizer's files, as they were when the run began
+};
+
+// As they are now. InputMissingError where one is not there.
+RunInputs run_inputs(const TrainConfig& config);
+
+// ConfigError where the checkpoint was made with another tokenizer or dataset: names the flag, the
+// file and what differs. Where a file lies does not matter, nor what the checkpoint does not say.
+void check_inputs(const RunInputs& inputs, const Manifest& manifest);
+
+// Takes the tokenizer's files from the checkpoint where it holds them.
+void use_kept_tokenizer(TrainConfig& config, const CheckpointReader& checkpoint);
+
+}  // namespace phalanx

@@ -1,0 +1,83 @@
+#include "phalanx/train/run_inputs.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "phalanx/base/error.h"
+#include "phalanx/train/test_support.h"
+
+namespace phalanx {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+using RunInputsTest = RunTest;
+
+TEST_F(RunInputsTest, ARunGoesOnWithTheDataItBeganWith) {
+  TrainConfig c = config("run");
+  c.load = c.save;
+  c.exit_interval = 3;
+  train(c);
+  c.exit_interval = 0;
+  // Another dataset under the old name: one document differs by a token's value, then by one more
+  // token.
+  write_dataset("data", 3);
+  const auto bin = [&] { return fs::file_size(path("data.bin")); };
+  const auto length = bin();
+  std::ofstream(path("data.bin"), std::ios::app | std::ios::binary) << "xx";
+  ASSERT_EQ(bin(), length + 2);
+  try {
+    pretrain_gpt(c);
+    FAIL() << "another dataset was accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("--data-path"), HasSubstr("data.bin"),
+                                             HasSubstr("iteration 3")));
+  }
+  // The same data elsewhere is the same data.
+  write_dataset("moved", -1);
+  c.data_path = path("moved");
+  train(c);
+}
+
+TEST_F(RunInputsTest, AnIndexIsComparedByItsBytes) {
+  const TrainConfig c = config("run");
+  const RunInputs inputs = run_inputs(c);
+  ASSERT_EQ(inputs.files.size(), 2U);
+  EXPECT_TRUE(inputs.files[0].xxh3);
+  EXPECT_FALSE(inputs.files[1].xxh3);
+  Manifest manifest;
+  manifest.input_files = inputs.files;
+  check_inputs(inputs, manifest);
+  *manifest.input_files[0].xxh3 ^= 1;
+  EXPECT_THROW(check_inputs(inputs, manifest), ConfigError);
+  // What an older checkpoint does not say is not compared.
+  manifest.input_files.clear();
+  check_inputs(inputs, manifest);
+}
+
+TEST_F(RunInputsTest, TokenizerFilesAreKeptAndCompared) {
+  std::ofstream(path("vocab")) << "{}";
+  std::ofstream(path("merges")) << "a b\n";
+  TrainConfig c = config("");
+  c.data_path.clear();
+  c.vocab_file = path("vocab");
+  c.merge_file = path("merges");
+  const RunInputs inputs = run_inputs(c);
+  ASSERT_EQ(inputs.copies.size(), 2U);
+  EXPECT_EQ(inputs.copies[0].name, "vocab.json");
+  EXPECT_EQ(inputs.copies[1].bytes, "a b\n");
+  Manifest manifest;
+  manifest.input_files = inputs.files;
+  std::ofstream(path("merges")) << "a c\n";
+  try {
+    check_inputs(run_inputs(c), manifest);
+    FAIL() << "other merges were accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--merge-file"));
+  }
+}
+
+}  // namespace
+}  // namespace phalanx

@@ -1,0 +1,117 @@
+#include "phalanx/train/run_saver.h"
+
+#include <fmt/core.h>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/checkpoint/checkpoint_writer.h"
+#include "phalanx/train/gathered_tensors.h"
+
+namespace phalanx {
+namespace {
+
+// Of the world outside: another time it may succeed.
+bool may_pass(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::kCannotCreate:
+    case ErrorCode::kIo:
+    case ErrorCode::kInputMissing:
+    case ErrorCode::kNotPermitted:
+    case ErrorCode::kSystem:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+RunSaver::RunSaver(const RunSetup& setup, Rank& rank) : setup_(setup), rank_(rank) {
+  if (setup.directory.is_resumed()) saved_iteration_ = setup.loaded->iteration;
+}
+
+void RunSaver::save(const RunState& state, Occasion occasion) {
+  const TrainConfig& config = setup_.config;
+  if (config.save.empty() || saved_iteration_ == state.iteration) return;
+  const std::string reason = try_to_save(state);
+  if (rank_.largest_of_all(reason.empty() ? 0 : 1) == 0) {
+    saved_iteration_ = state.iteration;
+    failures_ = 0;
+    return;
+  }
+  ++failures_;
+  const bool ends = occasion == Occasion::kLeaving || failures_ == kFailuresInARow;
+  Communicator& world = *rank_.ranks().world;
+  if (world.rank() > 0) {
+    // The first rank says why.
+    if (ends) world.barrier(rank_.context());
+    return;
+  }
+  const std::string last_good = saved_iteration_ < 0
+                                    ? std::string("there is no checkpoint of this run")
+                                    : fmt::format("the last good one is {}/{}", config.save,
+                                                  iteration_directory_name(saved_iteration_));
+  if (!ends) {
+    log_warning("the checkpoint of iteration {} could not be saved: {}; {}; the run goes on",
+                state.iteration, reason, last_good);
+    return;
+  }
+  throw IoError("the checkpoint of iteration {} could not be saved{}: {}; {}", state.iteration,
+                occasion == Occasion::kPeriodic
+                    ? fmt::format(", nor the {} before it", kFailuresInARow - 1)
+                    : std::string(),
+                reason, last_good);
+}
+
+std::string RunSaver::try_to_save(const RunState& state) {
+  const TrainConfig& config = setup_.config;
+  rank_.finish_gather();
+  Communicator& world = *rank_.ranks().world;
+  GatheredTensors tensors(contributed_tensors(rank_, !config.no_save_optim), world,
+                          rank_.context());
+  if (world.rank() > 0) {
+    tensors.serve();
+    return {};
+  }
+  log_info("saving checkpoint at iteration {:7d} to {}", state.iteration, config.save);
+  try {
+    save_checkpoint({.directory = config.save,
+                     .keep_last = static_cast<int>(config.keep_last),
+                     .copies = setup_.inputs.copies},
+                    manifest_of(state), tensors);
+  } catch (const Error& error) {
+    if (!may_pass(error)) throw;
+    tensors.skip_rest();
+    return error.what();
+  }
+  log_info("  successfully saved checkpoint at iteration {:7d} to {}", state.iteration,
+           config.save);
+  return {};
+}
+
+Manifest RunSaver::manifest_of(const RunState& state) const {
+  const TrainConfig& config = setup_.config;
+  Manifest manifest;
+  manifest.run_id = setup_.directory.run_id();
+  manifest.start = setup_.directory.start();
+  manifest.iteration = state.iteration;
+  manifest.consumed_train_samples = state.consumed_train_samples;
+  manifest.consumed_valid_samples = state.consumed_valid_samples;
+  manifest.optimizer = {.adam_step = state.adam_step,
+                        .loss_scale = state.loss_scaler.scale,
+                        .clean_steps = state.loss_scaler.clean_steps,
+                        .hysteresis = state.loss_scaler.hysteresis,
+                        .schedule_steps = state.schedule_samples};
+  manifest.requested_samples = {
+      .train = state.requested.train, .valid = state.requested.valid, .test = state.requested.test};
+  manifest.matmul_precision = std::string(setup_.products.name());
+  manifest.threads_per_rank = config.threads_per_rank;
+  manifest.seed = static_cast<std::uint64_t>(config.seed);
+  manifest.arguments = schedule_arguments(setup_.schedule);
+  for (const auto& [flag, value] : config.arguments) manifest.arguments[flag] = value;
+  manifest.input_files = setup_.inputs.files;
+  return manifest;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,40 @@
+#pragma once
+// Saves a run, and decides what it means when that fails: the disk may be full for an hour, and the
+// run is worth more than one of its checkpoints.
+
+#include <cstdint>
+#include <string>
+
+#include "phalanx/train/run_setup.h"
+
+namespace phalanx {
+
+class RunSaver {
+ public:
+  enum class Occasion {
+    kPeriodic,  // a failure warns, the third in a row ends the run
+    kLeaving,   // a failure ends the run
+  };
+  // What failed that often will not get better by itself.
+  static constexpr int kFailuresInARow = 3;
+
+  // Both must outlive the saver.
+  RunSaver(const RunSetup& setup, Rank& rank);
+
+  // SAVE/iter_NNNNNNN, durably, and removes all but the last --keep-last; nothing without --save or
+  // where the iteration is saved. All ranks at the same time; the first one writes, and all of them
+  // learn how it went. IoError, naming the reason and the last good checkpoint, where the run ends.
+  void save(const RunState& state, Occasion occasion);
+
+ private:
+  // The reason where it failed; empty otherwise, and on all ranks but the first.
+  std::string try_to_save(const RunState& state);
+  Manifest manifest_of(const RunState& state) const;
+
+  const RunSetup& setup_;
+  Rank& rank_;
+  std::int64_t saved_iteration_ = -1;  // -1: none
+  int failures_ = 0;                   // in a row
+};
+
+}  // namespace phalanx

@@ -1,0 +1,133 @@
+#include "phalanx/train/run_saver.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "phalanx/base/error.h"
+#include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/train/test_support.h"
+
+namespace phalanx {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// One rank, and two that gather what the first one writes.
+class RunSaverTest : public RunTest, public testing::WithParamInterface<Layout> {
+ protected:
+  TrainConfig saving(int train_iterations) const {
+    TrainConfig c = with_layout(config("run"), GetParam());
+    c.save_interval = 1;
+    c.train_iters = train_iterations;
+    c.keep_last = 100;
+    c.overwrite = false;
+    c.eval_iters = 0;
+    return c;
+  }
+  // Where something else lies under a checkpoint's name, it cannot be saved.
+  void block(int iteration) const {
+    fs::create_directories(fs::path(path("run")) / iteration_directory_name(iteration));
+  }
+  std::vector<std::int64_t> iterations() const {
+    std::vector<std::int64_t> found;
+    for (const auto& saved : saved_checkpoints(path("run"))) found.push_back(saved.iteration);
+    return found;
+  }
+  static std::string failure(const TrainConfig& c) {
+    try {
+      pretrain_gpt(c);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kIo) << error.what();
+      return error.what();
+    }
+    ADD_FAILURE() << "the run did not end";
+    return {};
+  }
+};
+
+TEST_P(RunSaverTest, AFailedCheckpointDoesNotEndTheRun) {
+  TrainConfig c = saving(6);
+  for (const int iteration : {2, 3, 5}) block(iteration);
+  train(c);
+  EXPECT_THAT(iterations(), ElementsAre(1, 4, 6));
+  const auto run = losses("run");
+  fs::remove_all(c.save);
+  train(c);
+  EXPECT_EQ(losses("run"), run);
+}
+
+TEST_P(RunSaverTest, ThreeFailuresInARowEndIt) {
+  for (const int iteration : {3, 4, 5}) block(iteration);
+  EXPECT_THAT(failure(saving(9)),
+              testing::AllOf(HasSubstr("iteration 5"), HasSubstr("iter_0000005"),
+                             HasSubstr("last good one"), HasSubstr("iter_0000002")));
+  EXPECT_THAT(iterations(), ElementsAre(1, 2));
+  EXPECT_EQ(metric("run", "iteration").size(), 5U);
+}
+
+TEST_P(RunSaverTest, TheLastOneMustSucceed) {
+  TrainConfig c = saving(3);
+  block(3);
+  EXPECT_THAT(failure(c), HasSubstr("iter_0000002"));
+  EXPECT_THAT(iterations(), ElementsAre(1, 2));
+  fs::remove_all(c.save);
+  c.save_interval = 1000;
+  block(3);
+  EXPECT_THAT(failure(c), HasSubstr("there is no checkpoint of this run"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, RunSaverTest,
+                         testing::Values(Layout{.name = "one"},
+                                         Layout{.name = "tensor", .tensor = 2},
+                                         Layout{.name = "pipeline", .pipeline = 2}),
+                         [](const auto& layout) { return std::string(layout.param.name); });
+
+using RunSaverOneTest = RunTest;
+
+// A disk that is full for metrics.jsonl.
+TEST_F(RunSaverOneTest, MetricsThatCannotBeWrittenAreLeftOut) {
+  for (const bool is_open : {true, false}) {
+    TrainConfig c = config(is_open ? "open" : "closed");
+    fs::create_directories(c.save);
+    const fs::path metrics = fs::path(c.save) / "metrics.jsonl";
+    if (is_open) {
+      fs::create_symlink("/dev/full", metrics);
+    } else {
+      fs::create_directory(metrics);
+    }
+    c.load = c.save;
+    train(c);
+    EXPECT_EQ(CheckpointReader::open(c.save).manifest().iteration, 6);
+  }
+}
+
+// What is removed while the run goes on gives its space back: nothing keeps the files.
+TEST_F(RunSaverOneTest, TheLoadedCheckpointIsLetGo) {
+  TrainConfig c = config("run");
+  c.exit_interval = 2;
+  c.train_iters = 100000;
+  train(c);
+  c.load = c.save;
+  c.exit_interval = 0;
+  std::thread run([&c] { EXPECT_EQ(pretrain_gpt(c), RunEnd::kPreempted); });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (training_metrics("run").size() < 4 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  const std::string maps = [] {
+    std::ifstream file("/proc/self/maps");
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }();
+  EXPECT_THAT(maps, testing::Not(HasSubstr("safetensors")));
+  std::raise(SIGTERM);
+  run.join();
+}
+
+}  // namespace
+}  // namespace phalanx
