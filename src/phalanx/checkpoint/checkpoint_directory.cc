@@ -222,4 +222,8 @@ std::optional<std::int64_t> read_tracker(const fs::path& save) {
   return iteration;
 }
 
+void write_tracker(const fs::path& save, std::int64_t iteration) {
+  write_file_durably(save / kTrackerName, std::to_string(iteration));
+}
+
 }  // namespace phalanx

@@ -84,5 +84,6 @@ void move_into(const std::filesystem::path& abandoned,
 
 // What the tracker says; empty where there is none. DataError where it is not an iteration number.
 std::optional<std::int64_t> read_tracker(const std::filesystem::path& save);
+void write_tracker(const std::filesystem::path& save, std::int64_t iteration);
 
 }  // namespace phalanx

@@ -22,15 +22,15 @@ fs::path without_trailing_slash(const fs::path& path) {
 }
 
 // A tracker that says something else than what is there: whoever wrote it may want to know.
-void compare_with_tracker(const fs::path& save, std::int64_t latest) {
+void compare_with_tracker(const fs::path& save, const SavedCheckpoint& taken) {
   try {
     const auto tracked = read_tracker(save);
-    if (tracked && *tracked != latest) {
-      log_warning("{} says {}, the latest checkpoint is of iteration {}: --ckpt-step {} goes back",
-                  (save / kTrackerName).string(), *tracked, latest, *tracked);
-    }
+    if (!tracked || *tracked == taken.iteration) return;
+    log_warning("{} says {}; it is only a hint, the latest checkpoint is {}",
+                (save / kTrackerName).string(), *tracked, taken.directory.string());
   } catch (const Error& error) {
-    log_warning("{}; the latest checkpoint is of iteration {}", error.what(), latest);
+    log_warning("{}; it is only a hint, the latest checkpoint is {}", error.what(),
+                taken.directory.string());
   }
 }
 
@@ -70,7 +70,7 @@ std::optional<CheckpointReader> CheckpointReader::open_if_any(const fs::path& di
       for (const auto& failure : failures) {
         log_warning("{}; taking {}", failure, reader.directory().string());
       }
-      if (failures.empty()) compare_with_tracker(save, candidate.iteration);
+      if (failures.empty()) compare_with_tracker(save, candidate);
       return reader;
     } catch (const Error& failure) {
       if (!means_another_checkpoint_may_do(failure)) throw;

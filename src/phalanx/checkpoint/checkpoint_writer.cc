@@ -92,7 +92,7 @@ class Saver {
     step("sync directory");
     sync_directory(save_);
     step("tracker");
-    write_tracker();
+    hint_in_tracker();
     step("prune");
     tidy_up(save_);
     prune(save_, manifest_.start, manifest_.iteration, options_.keep_last);
@@ -233,9 +233,9 @@ class Saver {
   }
 
   // The new checkpoint is durable: what fails from here on is no reason to stop.
-  void write_tracker() const {
+  void hint_in_tracker() const {
     try {
-      write_file_durably(save_ / kTrackerName, std::to_string(manifest_.iteration));
+      write_tracker(save_, manifest_.iteration);
     } catch (const Error& error) {
       log_warning("{}; the checkpoint itself is saved", error.what());
     }

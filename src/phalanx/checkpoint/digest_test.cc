@@ -135,9 +135,31 @@ TEST_F(DigestTest, DiffSeesTheSignOfZero) {
   EXPECT_EQ(difference.tensors[0].max_absolute_difference, 0);
 }
 
+TEST_F(DigestTest, InfoOfInputFiles) {
+  Manifest manifest = example_manifest(4);
+  manifest.input_files[0].copy = "vocab.json";
+  const auto path =
+      save_checkpoint({.directory = directory() / "copies", .copies = {{"vocab.json", "{}"}}},
+                      manifest, TinyModel().all());
+  const CheckpointReader reader(path);
+  const Json files = Json::parse(info_json(reader)).at("input_files");
+  EXPECT_EQ(files[0], Json({{"flag", "--vocab-file"},
+                            {"path", "/data/vocab.json"},
+                            {"bytes", 12},
+                            {"xxh3", "000000000000feed"},
+                            {"copy", "vocab.json"}}));
+  EXPECT_EQ(files[1].at("xxh3"), nullptr);
+  EXPECT_EQ(files[1].at("copy"), nullptr);
+  EXPECT_THAT(info_text(reader),
+              HasSubstr("/data/vocab.json (000000000000feed, kept as vocab.json)\n"));
+  EXPECT_THAT(info_text(reader), HasSubstr("/data/corpus.bin (1.00 MiB)\n"));
+}
+
 TEST_F(DigestTest, Info) {
   const auto reader = save("a", 4, TinyModel(5).all());
   const Json json = Json::parse(info_json(reader));
+  EXPECT_EQ(json.at("run_id"), "0123456789abcdef0123456789abcdef");
+  EXPECT_EQ(json.at("start"), 1);
   EXPECT_EQ(json.at("iteration"), 4);
   EXPECT_EQ(json.at("parameters"), 24);
   EXPECT_EQ(json.at("has_optimizer"), true);
@@ -145,6 +167,7 @@ TEST_F(DigestTest, Info) {
   EXPECT_EQ(json.at("files").size(), 2U);
   EXPECT_EQ(json.at("seed").get<std::uint64_t>(), 18446744073709551615U);
   const auto text = info_text(reader);
+  EXPECT_THAT(text, HasSubstr("run               0123456789abcdef0123456789abcdef, start 1\n"));
   EXPECT_THAT(text, HasSubstr("iteration         4\n"));
   EXPECT_THAT(text, HasSubstr("parameters        24 in 6 tensors\n"));
   EXPECT_THAT(text, HasSubstr("after 3 updates"));

@@ -23,8 +23,8 @@ static_assert(std::endian::native == std::endian::little, "the files are read in
 
 constexpr std::int64_t kLengthBytes = 8;
 constexpr std::int64_t kAlignment = 8;
-// A header of the largest models has some hundred KiB; more is an attack on memory.
-constexpr std::uint64_t kLongestHeader = std::uint64_t{16} << 20;
+// The format's own limit.
+constexpr std::uint64_t kLongestHeader = 100'000'000;
 constexpr std::size_t kLongestName = 1024;
 constexpr std::size_t kLongestMetadata = std::size_t{1} << 20;
 constexpr std::string_view kMetadataKey = "__metadata__";
@@ -205,6 +205,11 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::spa
   }
   header += '}';
   header.resize(static_cast<std::size_t>(round_up(std::ssize(header), kAlignment)), ' ');
+  // What could not be read again must not be written.
+  if (header.size() > kLongestHeader) {
+    throw OutputError("{}: {} tensors need a header of {} bytes, longer than the limit of {}",
+                      path.string(), items.size(), header.size(), kLongestHeader);
+  }
 
   const std::uint64_t length = header.size();
   put(std::as_bytes(std::span(&length, 1)));
