@@ -52,6 +52,8 @@ void refuse_with_stale_weights(const TrainConfig& c) {
          "stages update at different times, so there is no norm of the whole gradient; give "
          "--clip-grad 0");
   refuse(c.fp16, "--fp16", "stages cannot skip a step together; use --bf16");
+  refuse(c.loss_scale.has_value(), "--loss-scale",
+         "stages cannot skip a step together; leave it out");
   refuse(c.use_distributed_optimizer, "--use-distributed-optimizer",
          "other versions of the weights are whole on every rank");
   refuse(c.log_num_zeros_in_grad, "--log-num-zeros-in-grad",

@@ -238,6 +238,10 @@ TEST(PipelineConfig, WhatStaleWeightsExclude) {
     EXPECT_EQ(refusal_of(from, [](TrainConfig& c) { c.bf16 = true; }), "accepted") << schedule;
     expect_refused(from, [](TrainConfig& c) { c.clip_grad = 1.0; }, {name, "--clip-grad"});
     expect_refused(from, [](TrainConfig& c) { c.fp16 = true; }, {name, "--fp16"});
+    // One stage would skip its update alone, whatever the scale.
+    for (const double scale : {1.0, 1024.0}) {
+      expect_refused(from, [&](TrainConfig& c) { c.loss_scale = scale; }, {name, "--loss-scale"});
+    }
     expect_refused(from, [](TrainConfig& c) { c.use_distributed_optimizer = true; },
                    {name, "--use-distributed-optimizer"});
     expect_refused(from, [](TrainConfig& c) { c.log_num_zeros_in_grad = true; },
