@@ -102,6 +102,11 @@ void ParameterStore::initialise(Context& context, PhiloxKey key, const Tensor& s
   }
 }
 
+void ParameterStore::clear(Context& context) const {
+  ops::fill(context, {.x = flat_, .value = 0.0});
+  if (has_main_parameters_) ops::fill(context, {.x = mains_, .value = 0.0});
+}
+
 void ParameterStore::round_to_storage(Context& context) const {
   if (!has_main_parameters_) return;
   for (const Segment& segment : segments_) {

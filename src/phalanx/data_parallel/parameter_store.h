@@ -55,6 +55,8 @@ class ParameterStore {
   // same numbers. `scratch` (fp32, of the layout's size; the gradients before the first step) is
   // where they are drawn if main parameters exist.
   void initialise(Context& context, PhiloxKey key, const Tensor& scratch) const;
+  // Zeros weights and main parameters, before they come from a file that has no padding.
+  void clear(Context& context) const;
   // Rounds main parameters into the storage type. Of a shard, other ranks' parts are theirs to
   // round.
   void round_to_storage(Context& context) const;

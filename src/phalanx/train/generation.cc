@@ -133,6 +133,7 @@ Generator::Generator(const TrainConfig& config, const GptConfig& model,
 
   engine_ = std::make_unique<Engine>(model, make_cpu_backend(threads, products),
                                      rehearsal.arenas.sized(), capacity_);
+  engine_->parameters.clear(engine_->context);
   for (ParamId id = 0; id < engine_->table.size(); ++id) {
     checkpoint.read(global_tensor(engine_->table[id], engine_->parameters.weight(id)),
                     DTypeMatch::kConvert);

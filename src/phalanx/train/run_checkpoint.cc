@@ -209,7 +209,9 @@ RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Ran
   }
   const bool with_optimizer = reader.has_optimizer() && !config.finetune && !config.no_load_optim;
   rank.initialise_gradients();
-  if (!with_optimizer) rank.initialise_optimizer();
+  // A checkpoint has no padding: what it does not fill is zero because it is made so here.
+  rank.parameters().clear(rank.context());
+  rank.initialise_optimizer();
   load_weights(reader, rank);
   load_states(reader, rank, with_optimizer);
   if (speaks) {
