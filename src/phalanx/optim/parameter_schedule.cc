@@ -47,8 +47,8 @@ std::string_view name_of(WeightDecayStyle style) {
 
 double ParameterSchedule::learning_rate(std::int64_t samples) const {
   const auto n = static_cast<double>(samples);
-  const auto warmup = static_cast<double>(warmup_samples);
-  if (warmup_samples > 0 && samples <= warmup_samples) {
+  const double warmup = warmup_samples;
+  if (warmup > 0.0 && n <= warmup) {
     return warmup_init_lr + (max_lr - warmup_init_lr) * n / warmup;
   }
   if (decay_style == DecayStyle::kConstant) return max_lr;
@@ -57,7 +57,7 @@ double ParameterSchedule::learning_rate(std::int64_t samples) const {
     return std::max(min_lr,
                     max_lr * std::sqrt(std::max(warmup, 1.0)) / std::sqrt(std::max(n, 1.0)));
   }
-  const double ratio = (n - warmup) / static_cast<double>(decay_samples - warmup_samples);
+  const double ratio = (n - warmup) / (static_cast<double>(decay_samples) - warmup);
   const double coefficient = decay_style == DecayStyle::kLinear
                                  ? 1.0 - ratio
                                  : 0.5 * (std::cos(std::numbers::pi * ratio) + 1.0);

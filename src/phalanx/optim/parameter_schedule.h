@@ -22,7 +22,7 @@ struct ParameterSchedule {
   double max_lr = 0.0;
   double min_lr = 0.0;
   double warmup_init_lr = 0.0;
-  std::int64_t warmup_samples = 0;
+  double warmup_samples = 0.0;  // not whole where it is a share of the decay
   std::int64_t decay_samples = 1;
   DecayStyle decay_style = DecayStyle::kLinear;
   double start_weight_decay = 0.0;

@@ -44,6 +44,24 @@ TEST(ParameterSchedule, MegatronLogValue) {
   EXPECT_NEAR(s.learning_rate(800), 4.6875e-06, 1e-12);
 }
 
+// A warm-up of 1 % of 1,234 samples is 12.34 of them; values by decimal arithmetic.
+TEST(ParameterSchedule, AWarmupNeedNotBeWhole) {
+  ParameterSchedule s{.max_lr = 1e-3,
+                      .min_lr = 1e-4,
+                      .warmup_samples = 12.34,
+                      .decay_samples = 1234,
+                      .decay_style = DecayStyle::kLinear};
+  EXPECT_DOUBLE_EQ(s.learning_rate(4), 0.00032414910858995135);
+  EXPECT_DOUBLE_EQ(s.learning_rate(12), 0.0009724473257698541);
+  EXPECT_DOUBLE_EQ(s.learning_rate(13), 0.000999513776337115);
+  EXPECT_DOUBLE_EQ(s.learning_rate(100), 0.0009354206571386474);
+  s.decay_style = DecayStyle::kCosine;
+  EXPECT_DOUBLE_EQ(s.learning_rate(13), 0.0009999993518592582);
+  EXPECT_DOUBLE_EQ(s.learning_rate(100), 0.000988614696571815);
+  s.decay_style = DecayStyle::kInverseSquareRoot;
+  EXPECT_DOUBLE_EQ(s.learning_rate(100), 0.00035128336140500594);
+}
+
 TEST(ParameterSchedule, WeightDecayGrows) {
   ParameterSchedule s{.start_weight_decay = 0.0,
                       .end_weight_decay = 0.1,

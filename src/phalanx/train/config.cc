@@ -283,7 +283,8 @@ void resolve_learning_rate(TrainConfig& c) {
   }
   if (c.lr_warmup_fraction) require_range("--lr-warmup-fraction", *c.lr_warmup_fraction, 0.0, 1.0);
   const ParameterSchedule schedule = parameter_schedule(c);
-  if (schedule.decay_samples <= 0 || schedule.warmup_samples >= schedule.decay_samples) {
+  if (schedule.decay_samples <= 0 ||
+      schedule.warmup_samples >= static_cast<double>(schedule.decay_samples)) {
     throw ConfigError("the warm-up ({} samples) must end before the decay does ({} samples)",
                       schedule.warmup_samples, schedule.decay_samples);
   }

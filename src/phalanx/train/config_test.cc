@@ -84,6 +84,11 @@ TEST(TrainConfig, CountsSamplesOfSchedules) {
   resolve(s, true);
   EXPECT_EQ(parameter_schedule(s).decay_samples, 1004);
   EXPECT_EQ(parameter_schedule(s).warmup_samples, 10);
+  // A share of the decay is as it comes, and no whole number of samples or iterations.
+  s.lr_warmup_samples = 0;
+  s.lr_warmup_fraction = 0.01;
+  resolve(s, true);
+  EXPECT_DOUBLE_EQ(parameter_schedule(s).warmup_samples, 10.04);
 }
 
 TEST(TrainConfig, RefusesWithTheFlagsName) {

@@ -132,7 +132,7 @@ ParameterSchedule parameter_schedule(const TrainConfig& c) {
       .max_lr = *c.lr,
       .min_lr = c.min_lr,
       .warmup_init_lr = c.lr_warmup_init,
-      .warmup_samples = 0,
+      .warmup_samples = 0.0,
       .decay_samples = given_decay > 0 ? given_decay : total,
       .decay_style = *decay_style_from_name(c.lr_decay_style),
       .start_weight_decay = *c.start_weight_decay,
@@ -140,10 +140,10 @@ ParameterSchedule parameter_schedule(const TrainConfig& c) {
       .weight_decay_samples = total,
       .weight_decay_style = *weight_decay_style_from_name(c.weight_decay_incr_style)};
   if (c.lr_warmup_fraction) {
-    schedule.warmup_samples = static_cast<std::int64_t>(
-        *c.lr_warmup_fraction * static_cast<double>(schedule.decay_samples));
+    schedule.warmup_samples = *c.lr_warmup_fraction * static_cast<double>(schedule.decay_samples);
   } else {
-    schedule.warmup_samples = by_samples ? c.lr_warmup_samples : c.lr_warmup_iters * batch;
+    schedule.warmup_samples =
+        static_cast<double>(by_samples ? c.lr_warmup_samples : c.lr_warmup_iters * batch);
   }
   return schedule;
 }

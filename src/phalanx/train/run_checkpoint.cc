@@ -4,6 +4,7 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <string_view>
 #include <vector>
 
@@ -36,6 +37,13 @@ constexpr std::array<std::string_view, 17> kFixedFlags = {"--num-layers",
 
 std::string exact(double value) { return fmt::format("{}", value); }
 
+// A whole number without a point or an exponent, as counts are written.
+std::string samples_text(double samples) {
+  constexpr double kExactIntegers = 9007199254740992.0;
+  const bool is_whole = std::floor(samples) == samples && std::abs(samples) < kExactIntegers;
+  return is_whole ? std::to_string(static_cast<std::int64_t>(samples)) : exact(samples);
+}
+
 const std::string& stored(const Manifest& manifest, const std::string& key) {
   const auto found = manifest.arguments.find(key);
   if (found == manifest.arguments.end()) {
@@ -66,7 +74,7 @@ ParameterSchedule stored_schedule(const Manifest& manifest) {
   return {.max_lr = stored_number<double>(manifest, "schedule.max_lr"),
           .min_lr = stored_number<double>(manifest, "schedule.min_lr"),
           .warmup_init_lr = stored_number<double>(manifest, "schedule.warmup_init_lr"),
-          .warmup_samples = stored_number<std::int64_t>(manifest, "schedule.warmup_samples"),
+          .warmup_samples = stored_number<double>(manifest, "schedule.warmup_samples"),
           .decay_samples = stored_number<std::int64_t>(manifest, "schedule.decay_samples"),
           .decay_style = *decay,
           .start_weight_decay = stored_number<double>(manifest, "schedule.start_weight_decay"),
@@ -132,7 +140,7 @@ std::map<std::string, std::string> schedule_arguments(const ParameterSchedule& s
   return {{"schedule.max_lr", exact(s.max_lr)},
           {"schedule.min_lr", exact(s.min_lr)},
           {"schedule.warmup_init_lr", exact(s.warmup_init_lr)},
-          {"schedule.warmup_samples", std::to_string(s.warmup_samples)},
+          {"schedule.warmup_samples", samples_text(s.warmup_samples)},
           {"schedule.decay_samples", std::to_string(s.decay_samples)},
           {"schedule.decay_style", std::string(name_of(s.decay_style))},
           {"schedule.start_weight_decay", exact(s.start_weight_decay)},
