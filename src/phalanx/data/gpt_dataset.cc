@@ -108,7 +108,8 @@ GptDatasets build_gpt_datasets(const std::shared_ptr<const IndexedDataset>& data
            .samples = samples,
            .seed = options.seed,
            .keep_partial_tail = kind == SplitKind::kValid && options.keep_partial_validation_tail,
-           .order = options.order});
+           .order = options.order,
+           .poll = options.poll});
     } catch (const ConfigError& error) {
       throw ConfigError("{}, {} split (sequences {} to {}): {}", data->prefix(), name_of(kind),
                         range.begin, range.end, error.what());

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -50,6 +51,7 @@ struct GptDataOptions {
   std::uint32_t seed = 1234;
   DataOrder order = DataOrder::kMegatron;
   bool keep_partial_validation_tail = false;
+  std::function<void()> poll = nullptr;  // GptIndexOptions
 };
 
 // The datasets of one run. Absent: no samples were requested, or the split has no sequences.

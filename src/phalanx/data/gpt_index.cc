@@ -78,7 +78,8 @@ std::int64_t count_samples(const Epochs& epochs, const GptIndexOptions& options)
 }
 
 std::vector<std::int32_t> shuffled_documents(std::size_t documents, const Epochs& epochs,
-                                             NumpyRandom& random) {
+                                             NumpyRandom& random,
+                                             const std::function<void()>& poll) {
   std::vector<std::int32_t> order(documents * static_cast<std::size_t>(epochs.count));
   for (auto block = order.begin(); block != order.end();
        block += static_cast<std::ptrdiff_t>(documents)) {
@@ -86,10 +87,10 @@ std::vector<std::int32_t> shuffled_documents(std::size_t documents, const Epochs
   }
   const std::span all(order);
   if (epochs.separate_last) {
-    random.shuffle(all.first(all.size() - documents));
-    random.shuffle(all.last(documents));
+    random.shuffle(all.first(all.size() - documents), poll);
+    random.shuffle(all.last(documents), poll);
   } else {
-    random.shuffle(all);
+    random.shuffle(all, poll);
   }
   return order;
 }
@@ -98,15 +99,18 @@ std::vector<std::int32_t> shuffled_documents(std::size_t documents, const Epochs
 // `visits`.
 template <typename DocumentAt>
 std::vector<SampleStart> sample_starts(std::span<const std::int32_t> lengths, std::int64_t visits,
-                                       std::int64_t samples, std::int64_t s,
+                                       std::int64_t samples, const GptIndexOptions& options,
                                        DocumentAt document_at) {
+  const std::int64_t s = options.sequence_length;
   std::vector<SampleStart> starts;
   starts.reserve(static_cast<std::size_t>(samples) + 1);
   starts.push_back({0, 0});
+  constexpr std::int64_t kSamplesBetweenPolls = 1 << 14;
   constexpr std::int64_t kAhead = 16;  // shuffled documents have their lengths far apart in memory
   std::int64_t visit = 0;
   std::int64_t offset = 0;
   for (std::int64_t m = 0; m < samples; ++m) {
+    if (options.poll && m % kSamplesBetweenPolls == 0) options.poll();
     std::int64_t remaining = s + 1;
     while (true) {
       const std::int64_t length = lengths[document_at(visit)];
@@ -130,16 +134,17 @@ std::vector<SampleStart> sample_starts(std::span<const std::int32_t> lengths, st
 }
 
 std::vector<std::uint32_t> shuffled_samples(std::int64_t samples, const Epochs& epochs,
-                                            NumpyRandom& random) {
+                                            NumpyRandom& random,
+                                            const std::function<void()>& poll) {
   std::vector<std::uint32_t> order(static_cast<std::size_t>(samples));
   std::iota(order.begin(), order.end(), 0U);
   const std::span all(order);
   if (epochs.separate_last) {
     const auto before = static_cast<std::size_t>(epochs.before_last);
-    random.shuffle(all.first(before));
-    random.shuffle(all.subspan(before));
+    random.shuffle(all.first(before), poll);
+    random.shuffle(all.subspan(before), poll);
   } else {
-    random.shuffle(all);
+    random.shuffle(all, poll);
   }
   return order;
 }
@@ -162,16 +167,15 @@ GptIndex build_gpt_index(std::span<const std::int32_t> lengths, const GptIndexOp
 
   GptIndex index{.epochs = epochs.count, .documents = {}, .starts = {}, .shuffle = {}};
   if (options.order == DataOrder::kSequential) {
-    index.starts = sample_starts(lengths, documents, samples, options.sequence_length,
+    index.starts = sample_starts(lengths, documents, samples, options,
                                  [](std::int64_t visit) { return visit; });
     return index;
   }
   NumpyRandom random(options.seed);
-  index.documents = shuffled_documents(lengths.size(), epochs, random);
+  index.documents = shuffled_documents(lengths.size(), epochs, random, options.poll);
   index.starts = sample_starts(lengths, static_cast<std::int64_t>(index.documents.size()), samples,
-                               options.sequence_length,
-                               [&](std::int64_t visit) { return index.documents[visit]; });
-  index.shuffle = shuffled_samples(samples, epochs, random);
+                               options, [&](std::int64_t visit) { return index.documents[visit]; });
+  index.shuffle = shuffled_samples(samples, epochs, random, options.poll);
   return index;
 }
 

@@ -6,6 +6,7 @@
 // sample.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -24,6 +25,8 @@ struct GptIndexOptions {
   // Also count the last, shorter sample (Megatron: validation data only).
   bool keep_partial_tail = false;
   DataOrder order = DataOrder::kMegatron;
+  // Called every so often, for a large index takes minutes; what it throws ends the building.
+  std::function<void()> poll = nullptr;
 };
 
 // Where a sample begins: an element of the document index, and a token of that document.

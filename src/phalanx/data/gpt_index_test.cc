@@ -114,6 +114,16 @@ TEST(GptIndex, EveryRequestIsServed) {
   }
 }
 
+TEST(GptIndex, BuildingIsPolled) {
+  int polls = 0;
+  GptIndexOptions options{.sequence_length = 8, .samples = 50000, .poll = [&] { ++polls; }};
+  const auto polled = build_gpt_index(kGoldenLengths, options);
+  EXPECT_GE(polls, 4);
+  EXPECT_EQ(polled.shuffle, golden(50000).shuffle);
+  options.poll = [] { throw 1; };
+  EXPECT_THROW(build_gpt_index(kGoldenLengths, options), int);
+}
+
 TEST(GptIndex, TooLittleData) {
   const auto message = [](std::vector<std::int32_t> lengths, const GptIndexOptions& options) {
     return error_of(ErrorCode::kConfiguration, [&] { build_gpt_index(lengths, options); });

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <span>
 #include <utility>
@@ -28,13 +29,16 @@ class NumpyRandom {
   // Uniform in [low, high) (`randint` of the default dtype). Needs low < high.
   std::int64_t randint(std::int64_t low, std::int64_t high);
 
-  // Permutes in place (`shuffle` of a one-dimensional array): Fisher-Yates from the end.
+  // Permutes in place (`shuffle` of a one-dimensional array): Fisher-Yates from the end. `poll` is
+  // called every million values or so; what it throws ends the shuffle.
   template <typename T>
-  void shuffle(std::span<T> values) {
+  void shuffle(std::span<T> values, const std::function<void()>& poll = nullptr) {
     // The draws do not depend on the values: a few are made ahead, and memory fetches what they
     // will swap.
     std::array<std::size_t, 32> partners;
+    std::uint32_t rounds = 0;
     for (std::size_t left = values.size(); left > 1;) {
+      if (poll && ++rounds % kRoundsBetweenPolls == 0) poll();
       const std::size_t count = std::min(partners.size(), left - 1);
       for (std::size_t k = 0; k < count; ++k) {
         partners[k] = interval(left - 1 - k);
@@ -46,6 +50,8 @@ class NumpyRandom {
   }
 
  private:
+  static constexpr std::uint32_t kRoundsBetweenPolls = 1U << 15;
+
   std::mt19937 engine_;
 };
 

@@ -59,6 +59,19 @@ TEST(NumpyRandom, ShuffleAheadIsThePlainShuffle) {
   }
 }
 
+TEST(NumpyRandom, ALongShuffleIsPolled) {
+  constexpr std::size_t kCount = 5 << 20;
+  std::vector<std::int32_t> values(kCount);
+  std::iota(values.begin(), values.end(), 0);
+  int polls = 0;
+  NumpyRandom(9).shuffle(std::span(values), [&] { ++polls; });
+  EXPECT_GE(polls, 4);
+  EXPECT_LE(polls, 5);
+  EXPECT_EQ(values, permutation<std::int32_t>(9, kCount));
+  const auto fail = [] { throw 1; };
+  EXPECT_THROW(NumpyRandom(9).shuffle(std::span(values), fail), int);
+}
+
 TEST(NumpyRandom, Randint) {
   NumpyRandom random(42);
   std::vector<std::int64_t> draws;

@@ -10,7 +10,7 @@ namespace phalanx {
 SequentialSampler::SequentialSampler(SamplerOptions options) : options_(std::move(options)) {
   const auto& o = options_;
   std::int64_t step = 0;
-  if (o.total_samples < 0 || o.consumed_samples < 0 || o.micro_batch_size < 1 ||
+  if (o.total_samples < (o.repeats ? 1 : 0) || o.consumed_samples < 0 || o.micro_batch_size < 1 ||
       o.data_parallel_size < 1 || o.data_parallel_rank < 0 ||
       o.data_parallel_rank >= o.data_parallel_size ||
       __builtin_mul_overflow(o.micro_batch_size, o.data_parallel_size, &step)) {
@@ -25,7 +25,7 @@ SequentialSampler::SequentialSampler(SamplerOptions options) : options_(std::mov
 std::vector<std::int64_t> SequentialSampler::next() {
   auto& o = options_;
   const std::int64_t step = o.micro_batch_size * o.data_parallel_size;
-  if (step > o.total_samples - o.consumed_samples) {
+  if (!o.repeats && step > o.total_samples - o.consumed_samples) {
     throw DataError(
         "the {} data is exhausted: {} of {} samples are consumed and the next microbatch "
         "needs {} (micro batch {} x {} data-parallel ranks)",
@@ -35,6 +35,9 @@ std::vector<std::int64_t> SequentialSampler::next() {
   std::vector<std::int64_t> samples(static_cast<std::size_t>(o.micro_batch_size));
   std::iota(samples.begin(), samples.end(),
             o.consumed_samples + o.data_parallel_rank * o.micro_batch_size);
+  if (o.repeats) {
+    for (std::int64_t& sample : samples) sample %= o.total_samples;
+  }
   o.consumed_samples += step;
   return samples;
 }

@@ -15,6 +15,7 @@ struct SamplerOptions {
   std::int64_t data_parallel_rank = 0;
   std::int64_t data_parallel_size = 1;
   std::string name = "train";  // for messages
+  bool repeats = false;        // after the last sample comes the first again
 };
 
 class SequentialSampler {
@@ -23,8 +24,8 @@ class SequentialSampler {
   explicit SequentialSampler(SamplerOptions options);
 
   // The samples of this rank's next microbatch: of the next micro_batch * data_parallel_size
-  // samples of the stream the rank's own micro_batch consecutive ones. DataError, naming the
-  // counts, where fewer are left (a rest is dropped).
+  // samples of the stream the rank's own micro_batch consecutive ones. Where fewer are left,
+  // samples repeat or it is a DataError naming the counts (a rest is dropped).
   std::vector<std::int64_t> next();
 
   // Samples that all ranks have consumed: a checkpoint records it after a whole global batch.

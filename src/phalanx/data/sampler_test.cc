@@ -70,6 +70,19 @@ TEST(SequentialSampler, ExhaustionNamesTheCounts) {
   EXPECT_EQ(sampler.consumed_samples(), 8);
 }
 
+TEST(SequentialSampler, RepeatsFromTheFirst) {
+  SequentialSampler sampler({.total_samples = 5,
+                             .consumed_samples = 2,
+                             .micro_batch_size = 2,
+                             .data_parallel_rank = 1,
+                             .data_parallel_size = 2,
+                             .repeats = true});
+  EXPECT_THAT(sampler.next(), ElementsAre(4, 0));
+  EXPECT_THAT(sampler.next(), ElementsAre(3, 4));
+  EXPECT_EQ(sampler.consumed_samples(), 10);
+  error_of(ErrorCode::kConfiguration, [] { SequentialSampler({.repeats = true}); });
+}
+
 TEST(SequentialSampler, ConsumedMoreThanThereIs) {
   SequentialSampler sampler({.total_samples = 10, .consumed_samples = 20});
   error_of(ErrorCode::kBadData, [&] { sampler.next(); });

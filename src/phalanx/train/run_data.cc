@@ -1,6 +1,6 @@
 #include "phalanx/train/run_data.h"
 
-#include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
 #include "phalanx/data/indexed_dataset.h"
 
 namespace phalanx {
@@ -13,7 +13,8 @@ std::unique_ptr<Tokenizer> run_tokenizer(const TrainConfig& config) {
        .vocab_size = config.vocab_size});
 }
 
-RunData::RunData(const TrainConfig& config, const Tokenizer& tokenizer, const SampleCounts& counts)
+RunData::RunData(const TrainConfig& config, const Tokenizer& tokenizer, const SampleCounts& counts,
+                 const std::function<void()>& poll)
     : config_(config),
       counts_(counts),
       batch_options_{.eod = tokenizer.end_of_document(),
@@ -25,12 +26,23 @@ RunData::RunData(const TrainConfig& config, const Tokenizer& tokenizer, const Sa
           {.sequence_length = config.seq_length,
            .vocabulary_size = tokenizer.vocab_size(),
            .seed = static_cast<std::uint32_t>(config.seed),
-           .order = config.data_order == "sequential" ? DataOrder::kSequential
-                                                      : DataOrder::kMegatron})) {}
+           .order =
+               config.data_order == "sequential" ? DataOrder::kSequential : DataOrder::kMegatron,
+           .keep_partial_validation_tail = false,
+           .poll = poll})) {}
 
 void RunData::check_suffices(const SampleCounts& needed) const {
   for (const SplitKind kind : kSplitKinds) {
-    if (has(kind)) check_samples_suffice(*dataset(kind), kind, needed.of(kind));
+    if (!has(kind)) continue;
+    const std::int64_t size = dataset(kind)->size();
+    if (kind == SplitKind::kTrain) {
+      check_samples_suffice(*dataset(kind), kind, needed.train);
+    } else if (needed.of(kind) > size) {
+      log_info(
+          "> {} {} samples will be read, but the order that this run began with ends after {}: it "
+          "begins again from the first",
+          needed.of(kind), name_of(kind), size);
+    }
   }
 }
 
@@ -49,7 +61,8 @@ RunData::Stream::Stream(const RunData& data, SplitKind kind, std::int64_t consum
                 .micro_batch_size = data.config_.micro_batch_size,
                 .data_parallel_rank = data_rank,
                 .data_parallel_size = data_parallel_size(data.config_),
-                .name = std::string(name_of(kind))}) {}
+                .name = std::string(name_of(kind)),
+                .repeats = kind != SplitKind::kTrain}) {}
 
 BatchSource RunData::Stream::source() {
   return [this](int /*microbatch*/) -> const GptBatch& {

@@ -2,6 +2,7 @@
 // The data of a run: tokenizer, datasets of the three splits, and the order in which samples are
 // consumed.
 
+#include <functional>
 #include <memory>
 
 #include "phalanx/data/gpt_batch.h"
@@ -20,9 +21,12 @@ std::unique_ptr<Tokenizer> run_tokenizer(const TrainConfig& config);
 class RunData {
  public:
   // `counts` decide the shuffle: those of the flags, or, in a resumed run, those of the checkpoint.
-  RunData(const TrainConfig& config, const Tokenizer& tokenizer, const SampleCounts& counts);
+  // `poll` is called every so often meanwhile; what it throws ends the building.
+  RunData(const TrainConfig& config, const Tokenizer& tokenizer, const SampleCounts& counts,
+          const std::function<void()>& poll = nullptr);
 
-  // ConfigError where a resumed run asks for more samples than `counts` gave.
+  // Where a resumed run needs more samples than `counts` gave: ConfigError for training data; what
+  // is evaluated begins again from its first sample, and a line says so.
   void check_suffices(const SampleCounts& needed) const;
   bool has(SplitKind kind) const { return dataset(kind) != nullptr; }
   const SampleCounts& counts() const { return counts_; }
