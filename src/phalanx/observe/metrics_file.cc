@@ -22,31 +22,37 @@ std::string number(Float value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
 }
 
-std::optional<std::int64_t> iteration_of(std::string_view line) {
+struct Line {
+  std::int64_t iteration = 0;
+  bool is_evaluation = false;
+};
+
+std::optional<Line> parse(std::string_view line) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
   const auto found = json.find("iteration");
   if (found == json.end() || !found->is_number_integer()) return std::nullopt;
-  return found->get<std::int64_t>();
+  return Line{found->get<std::int64_t>(), json.contains("eval")};
 }
 
 // Bytes of the lines to keep. Lines are in order of iteration, so what is cut is a tail.
-std::size_t kept_bytes(std::string_view text, const std::string& path,
-                       std::int64_t loaded_iteration) {
-  if (loaded_iteration == 0) return 0;
+std::size_t kept_bytes(std::string_view text, const std::string& path, const MetricsPosition& last) {
+  if (last.iteration == 0) return 0;
   std::size_t begin = 0;
   for (int number = 1; begin < text.size(); ++number) {
     const auto end = text.find('\n', begin);
     if (end == std::string_view::npos) break;  // torn
-    const auto iteration = iteration_of(text.substr(begin, end - begin));
-    if (!iteration && end + 1 == text.size()) break;  // torn, and filled up by the file system
-    if (!iteration) {
+    const auto line = parse(text.substr(begin, end - begin));
+    if (!line && end + 1 == text.size()) break;  // torn, and filled up by the file system
+    if (!line) {
       throw DataError(
           "{}:{}: not a metrics line (a JSON object with an \"iteration\"); repair the line or "
           "move the file away to resume without it",
           path, number);
     }
-    if (*iteration > loaded_iteration) break;
+    const bool comes_again =
+        last.evaluates_again && line->iteration == last.iteration && line->is_evaluation;
+    if (line->iteration > last.iteration || comes_again) break;
     begin = end + 1;
   }
   return begin;
@@ -73,16 +79,16 @@ std::string to_json_line(const EvaluationMetrics& metrics) {
       number(perplexity(metrics.lm_loss)));
 }
 
-std::string metrics_after(const std::filesystem::path& path, std::int64_t loaded_iteration) {
+std::string metrics_after(const std::filesystem::path& path, const MetricsPosition& last) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return {};
   std::string text = read_file(path);
-  text.erase(0, kept_bytes(text, path.string(), loaded_iteration));
+  text.erase(0, kept_bytes(text, path.string(), last));
   return text;
 }
 
-void cut_metrics(const std::filesystem::path& path, std::int64_t loaded_iteration) {
-  const std::string cut = metrics_after(path, loaded_iteration);
+void cut_metrics(const std::filesystem::path& path, const MetricsPosition& last) {
+  const std::string cut = metrics_after(path, last);
   if (cut.empty()) return;
   const auto kept = std::filesystem::file_size(path) - cut.size();
   if (::truncate(path.c_str(), static_cast<off_t>(kept)) != 0) {

@@ -39,12 +39,16 @@ std::string to_json_line(const EvaluationMetrics& metrics);
 
 inline constexpr std::string_view kMetricsName = "metrics.jsonl";  // in the save directory
 
-// What a run will write again when it goes on after `loaded_iteration` (0: from the start): the
-// lines beyond it, and a torn last line; empty where there is no file. DataError where a line that
-// would stay is no metrics line.
-std::string metrics_after(const std::filesystem::path& path, std::int64_t loaded_iteration);
+// What a run goes on after.
+struct MetricsPosition {
+  std::int64_t iteration = 0;    // 0: a run from the start
+  bool evaluates_again = false;  // also this iteration's evaluations will be made again
+};
+// What a run will write again when it goes on from there: the lines beyond, and a torn last line;
+// empty where there is no file. DataError where a line that would stay is no metrics line.
+std::string metrics_after(const std::filesystem::path& path, const MetricsPosition& last);
 // Cuts them off. OutputError where the file cannot be written.
-void cut_metrics(const std::filesystem::path& path, std::int64_t loaded_iteration);
+void cut_metrics(const std::filesystem::path& path, const MetricsPosition& last);
 
 // The open file. Every write is one whole line, handed to the system at once.
 class MetricsFile {

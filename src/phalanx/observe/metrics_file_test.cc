@@ -88,7 +88,7 @@ TEST_F(MetricsFileTest, LinesAreThereAtOnce) {
 
 TEST_F(MetricsFileTest, AFreshStartEmptiesTheFile) {
   put("anything\nat\nall");
-  cut_metrics(path(), 0);
+  cut_metrics(path(), {.iteration = 0});
   EXPECT_EQ(read_file(path()), "");
 }
 
@@ -101,7 +101,7 @@ TEST_F(MetricsFileTest, ResumeCutsWhatIsBeyondTheLoadedIteration) {
     }
   }
   const std::string whole = read_file(path());
-  cut_metrics(path(), 2);
+  cut_metrics(path(), {.iteration = 2});
   {
     MetricsFile file(path());
     file.write(example(3));
@@ -111,14 +111,28 @@ TEST_F(MetricsFileTest, ResumeCutsWhatIsBeyondTheLoadedIteration) {
   EXPECT_EQ(read_file(path()), whole);
 }
 
+TEST_F(MetricsFileTest, EvaluationsThatAreMadeAgainAreCut) {
+  const auto line = [](int i, const char* rest) {
+    return fmt::format("{{\"iteration\": {}{}}}\n", i, rest);
+  };
+  const std::string evaluation = ", \"eval\": \"valid\"";
+  const std::string trained = line(1, "") + line(1, evaluation.c_str()) + line(2, "");
+  const std::string whole = trained + line(2, evaluation.c_str()) + line(2, evaluation.c_str());
+  put(whole);
+  cut_metrics(path(), {.iteration = 2});
+  EXPECT_EQ(read_file(path()), whole);
+  cut_metrics(path(), {.iteration = 2, .evaluates_again = true});
+  EXPECT_EQ(read_file(path()), trained);
+}
+
 TEST_F(MetricsFileTest, ResumeCutsATornLastLine) {
   for (const std::string tail : {"{\"iteration\": 2", "{\"iteration\": 2\n", "\n", "{}\n"}) {
     put("{\"iteration\": 1}\n" + tail);
-    cut_metrics(path(), 5);
+    cut_metrics(path(), {.iteration = 5});
     EXPECT_EQ(read_file(path()), "{\"iteration\": 1}\n") << tail;
   }
   put("{\"iteration\": 1}\n" + std::string(100, '\0'));
-  cut_metrics(path(), 5);
+  cut_metrics(path(), {.iteration = 5});
   EXPECT_EQ(read_file(path()), "{\"iteration\": 1}\n");
 }
 
@@ -127,7 +141,7 @@ TEST_F(MetricsFileTest, ResumeNamesALineThatIsNoMetrics) {
     const std::string text = "{\"iteration\": 1}\n" + line + "\n{\"iteration\": 2}\n";
     put(text);
     try {
-      cut_metrics(path(), 2);
+      cut_metrics(path(), {.iteration = 2});
       ADD_FAILURE() << "accepted: " << line;
     } catch (const DataError& error) {
       EXPECT_THAT(error.what(), testing::StartsWith(path().string() + ":2: "));
@@ -137,7 +151,7 @@ TEST_F(MetricsFileTest, ResumeNamesALineThatIsNoMetrics) {
 }
 
 TEST_F(MetricsFileTest, ResumeWithoutAFileStartsOne) {
-  cut_metrics(path(), 7);
+  cut_metrics(path(), {.iteration = 7});
   MetricsFile file(path());
   file.write(example(8));
   EXPECT_EQ(read_file(path()), to_json_line(example(8)) + "\n");
@@ -147,13 +161,13 @@ TEST_F(MetricsFileTest, WhatWillBeCutCanBeAskedBefore) {
   const std::string kept = "{\"iteration\": 1}\n";
   const std::string cut = "{\"iteration\": 2}\n{\"iteration\": 2, \"eval\": \"valid\"}\n{\"itera";
   put(kept + cut);
-  EXPECT_EQ(metrics_after(path(), 1), cut);
-  EXPECT_EQ(metrics_after(path(), 0), kept + cut);
+  EXPECT_EQ(metrics_after(path(), {.iteration = 1}), cut);
+  EXPECT_EQ(metrics_after(path(), {.iteration = 0}), kept + cut);
   EXPECT_EQ(read_file(path()), kept + cut);
-  cut_metrics(path(), 1);
+  cut_metrics(path(), {.iteration = 1});
   EXPECT_EQ(read_file(path()), kept);
-  EXPECT_EQ(metrics_after(path(), 1), "");
-  EXPECT_EQ(metrics_after("/nonexistent/metrics.jsonl", 1), "");
+  EXPECT_EQ(metrics_after(path(), {.iteration = 1}), "");
+  EXPECT_EQ(metrics_after("/nonexistent/metrics.jsonl", {.iteration = 1}), "");
 }
 
 TEST_F(MetricsFileTest, NamesAPathThatCannotBeWritten) {

@@ -68,7 +68,10 @@ void Executor::run(Context& context, Arena& saved, const StepSettings& settings,
           .services = services,
           .hooks = hooks,
           .observer = observer};
-  for (std::size_t i = 0; i < program_.actions.size(); ++i) execute(i, run);
+  for (std::size_t i = 0; i < program_.actions.size(); ++i) {
+    if (program_.forward_only && services.is_given_up(program_.actions[i].microbatch)) continue;
+    execute(i, run);
+  }
 }
 
 std::vector<bool> Executor::completing_actions() const {

@@ -33,6 +33,8 @@ class StepServices {
   // Makes this version of the weights.
   virtual void optimizer_step(int version) = 0;
   virtual void gather_parameters() = 0;
+  // Of an evaluation: whether this microbatch and all behind it are left out.
+  virtual bool is_given_up(int /*microbatch*/) { return false; }
 };
 
 // Is told when a pass begins on the host, with everything there that it reads, and when it ends.

@@ -64,7 +64,7 @@ class PipelineRunTest : public RunTest {
 // With evaluations in between, which are pipelines of forward passes.
 TEST_F(PipelineRunTest, TrainsAsOneRankDoes) {
   train(config(kOne));
-  EXPECT_EQ(metrics("one").size(), 6U + 4U);
+  EXPECT_EQ(metrics("one").size(), 6U + 5U);
   for (const Layout& layout : {kTwoStages, kFourStages, kInterleaved, kZeroBubble,
                                Layout{.name = "p4-zb-h1", .pipeline = 4, .schedule = "zb-h1"}}) {
     train(config(layout));

@@ -143,7 +143,11 @@ Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const StepProgr
   token_counts_ = losses_.slice(0, updates, updates);
   if (is_asynchronous_) unused_sum_ = arenas.workspace.allocate(DType::kF64, {1});
   loss_scale_ = arenas.workspace.allocate(full, {1});
-  if (ranks.world->size() > 1) agreement_ = arenas.workspace.allocate(DType::kI32, {1});
+  if (ranks.world->size() > 1) {
+    const auto pipeline = static_cast<int>(config.pipeline_model_parallel_size);
+    agreement_ = arenas.workspace.allocate(DType::kI32, {StopAgreement::delay(pipeline)});
+  }
+  stop_ = std::make_unique<StopAgreement>(*ranks.world, agreement_);
   allocate_batches(shape, full);
 }
 
@@ -274,12 +278,27 @@ std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
 }
 
 StepResult Rank::evaluate(const BatchSource& source) {
-  begin(&source, *evaluation_);
-  data_parallel_->begin(context_, -1);
-  evaluation_->run(context_, arenas_.saved, settings(false), *this, *data_parallel_);
+  forward_only(source);
   sum_losses();
   return read_loss(0, 1);
 }
+
+std::optional<StepResult> Rank::evaluate_unless(const std::function<bool()>& stop,
+                                                const BatchSource& source) {
+  stop_->begin(&stop);
+  forward_only(source);
+  if (stop_->end(context_)) return std::nullopt;
+  sum_losses();
+  return read_loss(0, 1);
+}
+
+void Rank::forward_only(const BatchSource& source) {
+  begin(&source, *evaluation_);
+  data_parallel_->begin(context_, -1);
+  evaluation_->run(context_, arenas_.saved, settings(false), *this, *data_parallel_);
+}
+
+bool Rank::is_given_up(int microbatch) { return stop_->is_given_up(context_, microbatch); }
 
 // The padding of vocabulary-sized parameters has zero gradients that are nobody's.
 double Rank::padding_elements() const {
@@ -293,11 +312,11 @@ double Rank::padding_elements() const {
 
 int Rank::largest_of_all(int value) {
   if (!agreement_) return value;
-  upload(context_, agreement_, std::vector<std::int32_t>{value});
-  ranks_.world->all_reduce(context_, agreement_, Reduction::kMax).wait(context_.stream);
+  const Tensor slot = agreement_.slice(0, 0, 1);
+  upload(context_, slot, std::vector<std::int32_t>{value});
+  ranks_.world->all_reduce(context_, slot, Reduction::kMax).wait(context_.stream);
   std::int32_t largest = 0;
-  context_.backend.read_back(context_.stream, agreement_,
-                             std::as_writable_bytes(std::span(&largest, 1)));
+  context_.backend.read_back(context_.stream, slot, std::as_writable_bytes(std::span(&largest, 1)));
   return largest;
 }
 

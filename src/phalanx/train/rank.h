@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "phalanx/train/config.h"
 #include "phalanx/train/rank_model.h"
 #include "phalanx/train/step_programs.h"
+#include "phalanx/train/stop_agreement.h"
 
 namespace phalanx {
 
@@ -84,6 +86,10 @@ class Rank final : private StepServices {
   void finish_gather() { data_parallel_->finish_gather(); }
   // Mean loss over the unmasked tokens of one forward-only global batch.
   StepResult evaluate(const BatchSource& source);
+  // Likewise, unless any rank's `stop` says between two microbatches to give it up: then nothing,
+  // on all ranks.
+  std::optional<StepResult> evaluate_unless(const std::function<bool()>& stop,
+                                            const BatchSource& source);
 
   // Runs every distinct pass of every program once, recording; for planning.
   struct Rehearsal {
@@ -116,11 +122,13 @@ class Rank final : private StepServices {
   void reduce_gradients(int chunk) override;
   void optimizer_step(int version) override;
   void gather_parameters() override;
+  bool is_given_up(int microbatch) override;
 
   void allocate_batches(const nn::BatchShape& shape, DType full);
   std::vector<int> gradient_uses() const;
   void sum_over_data(const Tensor& tensor);
   void sum_losses();
+  void forward_only(const BatchSource& source);
   double tokens_per_update() const;
   double padding_elements() const;
   StepSettings settings(bool training) const;
@@ -157,7 +165,8 @@ class Rank final : private StepServices {
   Tensor loss_sums_, token_counts_;     // its halves
   Tensor unused_sum_;                   // [1] f64, of an asynchronous schedule
   Tensor loss_scale_;
-  Tensor agreement_;  // [1] i32, where there are other ranks
+  Tensor agreement_;  // i32, where there are other ranks
+  std::unique_ptr<StopAgreement> stop_;
   // Of the run in progress.
   const Executor* running_ = nullptr;
   const BatchSource* source_ = nullptr;

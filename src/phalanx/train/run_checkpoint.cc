@@ -170,7 +170,8 @@ std::shared_ptr<const CheckpointReader> open_checkpoint(const TrainConfig& confi
 RunPosition position_of(const Manifest& manifest) {
   return {.iteration = manifest.iteration,
           .consumed_train_samples = manifest.consumed_train_samples,
-          .consumed_valid_samples = manifest.consumed_valid_samples};
+          .consumed_valid_samples = manifest.consumed_valid_samples,
+          .evaluation_is_due = manifest.arguments.contains(std::string(kDueEvaluation))};
 }
 
 ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manifest) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/data/sample_counts.h"
@@ -25,6 +26,9 @@ struct RunState : RunPosition {
 // The checkpoint that --load names (or its --ckpt-step), its files verified; null, with a warning,
 // where nothing was saved there yet.
 std::shared_ptr<const CheckpointReader> open_checkpoint(const TrainConfig& config);
+
+// Stands among a manifest's arguments where the evaluation of its iteration was given up.
+inline constexpr std::string_view kDueEvaluation = "run.evaluation_is_due";
 
 // The schedule as a manifest keeps it, beside the flags.
 std::map<std::string, std::string> schedule_arguments(const ParameterSchedule& schedule);

@@ -10,7 +10,7 @@
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
-#include "phalanx/observe/metrics_file.h"
+#include "phalanx/train/run_checkpoint.h"
 
 namespace phalanx {
 namespace {
@@ -60,7 +60,8 @@ RunDirectory::RunDirectory(const TrainConfig& config, const CheckpointReader* lo
   if (run_id_.empty()) run_id_ = new_run_id();
   if (is_resumed_) {
     const Manifest& manifest = loaded->manifest();
-    iteration_ = manifest.iteration;
+    last_ = {.iteration = manifest.iteration,
+             .evaluates_again = position_of(manifest).evaluation_is_due};
     abandoned_ = checkpoints_after(save_, manifest.start, manifest.iteration);
     start_ = manifest.start + 1;
   } else {
@@ -86,7 +87,7 @@ void RunDirectory::refuse_to_lose(const TrainConfig& config, const CheckpointRea
         "iteration {} (they are moved aside), or --save elsewhere",
         config.ckpt_step > 0 ? fmt::format("--ckpt-step {}", config.ckpt_step)
                              : fmt::format("--load {}", config.load),
-        save_.string(), newest.iteration, iteration_);
+        save_.string(), newest.iteration, last_.iteration);
   }
   if (loads_own_directory_ && config.finetune) {
     throw ConfigError(
@@ -104,15 +105,15 @@ void RunDirectory::refuse_to_lose(const TrainConfig& config, const CheckpointRea
 void RunDirectory::claim() const {
   if (save_.empty()) return;
   const fs::path metrics = save_ / kMetricsName;
-  const std::string lines = metrics_after(metrics, iteration_);
+  const std::string lines = metrics_after(metrics, last_);
   // Lines beyond the last checkpoint of a run that goes on are about to be written again.
   const bool goes_on = is_resumed_ || (loads_own_directory_ && abandoned_.empty());
-  if (abandoned_.empty() && (goes_on || lines.empty())) return cut_metrics(metrics, iteration_);
+  if (abandoned_.empty() && (goes_on || lines.empty())) return cut_metrics(metrics, last_);
 
   const fs::path aside = make_abandoned_directory(save_);
   const std::string checkpoints =
       fmt::format("{} checkpoint{}", abandoned_.size(), abandoned_.size() == 1 ? "" : "s");
-  const std::string metrics_moved = fmt::format("the metrics after iteration {}", iteration_);
+  const std::string metrics_moved = fmt::format("the metrics after iteration {}", last_.iteration);
   log_warning("{}: moved to {}: {}", save_.string(), aside.filename().string(),
               abandoned_.empty() ? metrics_moved
               : lines.empty()    ? checkpoints
@@ -121,12 +122,12 @@ void RunDirectory::claim() const {
   if (!lines.empty()) write_file_durably(aside / kMetricsName, lines);
   move_into(aside, abandoned_);
   if (is_resumed_) {
-    write_file_durably(save_ / kTrackerName, std::to_string(iteration_));
+    write_file_durably(save_ / kTrackerName, std::to_string(last_.iteration));
   } else {
     std::error_code ignored;  // a hint
     fs::remove(save_ / kTrackerName, ignored);
   }
-  cut_metrics(metrics, iteration_);
+  cut_metrics(metrics, last_);
 }
 
 }  // namespace phalanx

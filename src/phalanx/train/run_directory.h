@@ -11,6 +11,7 @@
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/checkpoint/directory_lock.h"
+#include "phalanx/observe/metrics_file.h"
 #include "phalanx/train/config.h"
 
 namespace phalanx {
@@ -47,7 +48,7 @@ class RunDirectory {
   bool loads_own_directory_ = false;  // --load is --save
   std::string run_id_;
   std::int64_t start_ = 1;
-  std::int64_t iteration_ = 0;                    // that the run goes on after
+  MetricsPosition last_;                          // that the run goes on after
   std::vector<std::filesystem::path> abandoned_;  // checkpoints to move aside
 };
 

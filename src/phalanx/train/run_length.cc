@@ -11,6 +11,7 @@ RunLength::RunLength(const TrainConfig& config, const RunPosition& begin)
       train_samples_(config.train_samples),
       eval_interval_(config.eval_interval),
       eval_iters_(config.eval_iters) {
+  begin_.evaluation_is_due = begin.evaluation_is_due && evaluates_after(begin.iteration);
   if (train_samples_ > 0) {
     const std::int64_t left =
         std::max<std::int64_t>(0, train_samples_ - begin.consumed_train_samples);
@@ -22,6 +23,10 @@ RunLength::RunLength(const TrainConfig& config, const RunPosition& begin)
 }
 
 std::int64_t RunLength::global_batch(std::int64_t /*consumed_samples*/) const { return batch_; }
+
+bool RunLength::evaluates_after(std::int64_t iteration) const {
+  return eval_iters_ > 0 && eval_interval_ > 0 && iteration % eval_interval_ == 0;
+}
 
 SampleCounts RunLength::requested() const {
   SampleRequest request{.train_iters = train_samples_ > 0 ? train_samples_ / batch_ : train_iters_,

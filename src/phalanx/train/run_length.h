@@ -29,6 +29,8 @@ class RunLength {
   std::int64_t last_iteration() const { return last_; }
   // Of --train-samples, what is too little for another global batch and is not trained.
   std::int64_t left_over() const { return left_over_; }
+  // Whether the validation data is evaluated after this iteration, the last evaluation apart.
+  bool evaluates_after(std::int64_t iteration) const;
   // Samples of the iteration that begins when this many have been consumed.
   std::int64_t global_batch(std::int64_t consumed_samples) const;
 

@@ -19,7 +19,9 @@ namespace {
 std::unique_ptr<MetricsFile> open_metrics(const TrainConfig& config, const RunLength& length,
                                           std::int64_t loaded_iteration) {
   // A run that was finished before evaluates again, but its lines are in the file.
-  if (config.save.empty() || loaded_iteration >= length.last_iteration()) return nullptr;
+  const bool is_finished =
+      loaded_iteration >= length.last_iteration() && !length.begin().evaluation_is_due;
+  if (config.save.empty() || is_finished) return nullptr;
   try {
     return std::make_unique<MetricsFile>(std::filesystem::path(config.save) / kMetricsName);
   } catch (const OutputError& error) {

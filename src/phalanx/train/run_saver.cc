@@ -110,6 +110,7 @@ Manifest RunSaver::manifest_of(const RunState& state) const {
   manifest.seed = static_cast<std::uint64_t>(config.seed);
   manifest.arguments = schedule_arguments(setup_.schedule);
   for (const auto& [flag, value] : config.arguments) manifest.arguments[flag] = value;
+  if (state.evaluation_is_due) manifest.arguments[std::string(kDueEvaluation)] = "true";
   manifest.input_files = setup_.inputs.files;
   return manifest;
 }

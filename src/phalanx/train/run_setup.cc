@@ -32,7 +32,7 @@ SampleCounts counts_of(const RunSetup& setup) {
 
 }  // namespace
 
-RunSetup::RunSetup(TrainConfig given)
+RunSetup::RunSetup(TrainConfig given, const std::function<bool()>& stop)
     : config(resolved(std::move(given))),
       lock(lock_save_directory(config)),
       grid(rank_grid(config)),
@@ -51,8 +51,12 @@ RunSetup::RunSetup(TrainConfig given)
       programs(step_programs(config, length)),
       plans(plan_ranks(config, model, programs, products.products)) {
   if (loaded && !config.finetune) check_inputs(inputs, *loaded);
-  data.emplace(config, *tokenizer, counts_of(*this));
+  const auto poll = [&] {
+    if (stop && stop()) throw StoppedEarly{.is_saved = directory.is_resumed()};
+  };
+  data.emplace(config, *tokenizer, counts_of(*this), poll);
   data->check_suffices(length.needed());
+  poll();
 }
 
 const MemoryPlan& RunSetup::plan_of(int rank) const {

@@ -2,6 +2,7 @@
 // What all ranks of a run share, and nobody changes: settings, tokenizer, the checkpoint to resume
 // from, data, and the plan that says whether it fits.
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -16,10 +17,16 @@
 
 namespace phalanx {
 
+// Thrown where the run was asked to stop before its ranks had begun.
+struct StoppedEarly {
+  bool is_saved = false;  // all there is of the run is in its --save
+};
+
 struct RunSetup {
   // Resolves the configuration, opens the inputs, plans; throws where any of it is wrong, before
-  // anything large is allocated.
-  explicit RunSetup(TrainConfig config);
+  // anything large is allocated. `stop` is asked while the data's order is made, which can take
+  // minutes.
+  explicit RunSetup(TrainConfig config, const std::function<bool()>& stop = nullptr);
 
   TrainConfig config;
   std::optional<DirectoryLock> lock;  // on --save, as long as the run

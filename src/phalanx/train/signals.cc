@@ -1,31 +1,102 @@
 #include "phalanx/train/signals.h"
 
+#include <unistd.h>
+
 #include <atomic>
-#include <csignal>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string_view>
 
 namespace phalanx {
 namespace {
 
+constexpr std::array kSignals = {SIGINT, SIGTERM};
+constexpr int kEndedAtOnce = 130;
+constexpr std::int64_t kSecond = 1'000'000'000;  // ns
+
+constexpr const char* kSaving =
+    "SIGINT: finishing this step, saving, then leaving; press Ctrl-C again to end at once (the "
+    "state since the last checkpoint is lost)\n";
+constexpr const char* kNotSaving =
+    "SIGINT: finishing this step, then leaving; nothing is saved, for --save was not given; press "
+    "Ctrl-C again to end at once\n";
+constexpr const char* kLaunchedSaving =
+    "SIGINT: finishing this step, saving, then leaving; whoever started the ranks ends them at "
+    "once\n";
+constexpr const char* kLaunchedNotSaving =
+    "SIGINT: finishing this step, then leaving; nothing is saved, for --save was not given\n";
+constexpr const char* kAgain = "SIGINT again: ended at once\n";
+
 // A handler can reach nothing but static storage.
 std::atomic<int> received_signal{0};
+std::atomic<std::int64_t> first_interrupt{0};  // ns; 0: none came
+std::atomic<const char*> first_line{nullptr};  // what it says; null: nothing
+std::atomic<bool> second_ends{false};
 static_assert(std::atomic<int>::is_always_lock_free);
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+static_assert(std::atomic<const char*>::is_always_lock_free);
+static_assert(std::atomic<bool>::is_always_lock_free);
 
+void write_line(const char* line) {
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, std::strlen(line));
+}
+
+void on_interrupt() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  const std::int64_t now = time.tv_sec * kSecond + time.tv_nsec + 1;  // never 0
+  std::int64_t first = 0;
+  if (first_interrupt.compare_exchange_strong(first, now)) {
+    if (const char* line = first_line.load()) write_line(line);
+    return;
+  }
+  if (!second_ends.load() || now - first < kSecond) return;
+  write_line(kAgain);
+  ::_exit(kEndedAtOnce);
+}
+
+// Calls nothing but what POSIX allows in a handler.
 void on_signal(int number) {
-  received_signal.store(number);
-  std::signal(number, SIG_DFL);
+  const int error = errno;
+  int none = 0;
+  received_signal.compare_exchange_strong(none, number);
+  if (number == SIGINT) on_interrupt();
+  errno = error;
+}
+
+// This process's number among those that a launcher started; null: there is no launcher.
+const char* launched_rank() {
+  const char* rank = std::getenv("RANK");
+  return rank != nullptr ? rank : std::getenv("SLURM_PROCID");
 }
 
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(bool saves) {
+  const char* rank = launched_rank();
+  const bool speaks = rank == nullptr || std::string_view(rank) == "0";
+  const char* alone = saves ? kSaving : kNotSaving;
+  const char* launched = saves ? kLaunchedSaving : kLaunchedNotSaving;
   received_signal.store(0);
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+  first_interrupt.store(0);
+  first_line.store(!speaks ? nullptr : rank == nullptr ? alone : launched);
+  second_ends.store(rank == nullptr);
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  ::sigemptyset(&action.sa_mask);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    ::sigaction(kSignals[i], &action, &before_[i]);
+  }
 }
 
 StopSignals::~StopSignals() {
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    ::sigaction(kSignals[i], &before_[i], nullptr);
+  }
 }
 
 int StopSignals::received() const { return received_signal.load(); }

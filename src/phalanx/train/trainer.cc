@@ -7,6 +7,7 @@
 #include <csignal>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
@@ -24,6 +25,8 @@ namespace {
 
 // Whether an overflow is the loss scale's, which goes down, and not the run's.
 bool scales_loss(const TrainConfig& config) { return config.fp16 || config.loss_scale; }
+
+std::string_view name_of_signal(int number) { return number == SIGINT ? "SIGINT" : "SIGTERM"; }
 
 using Clock = std::chrono::steady_clock;
 
@@ -46,11 +49,14 @@ class Trainer {
   std::vector<StepSchedule> next_schedules() const;
   void train_until_drained();
   void count(const StepResult& step, std::int64_t global_batch);
-  void evaluate(SplitKind kind, const std::string& place);
-  void final_evaluation();
+  // False where a signal gave the evaluation up: it leaves no trace.
+  bool evaluate(SplitKind kind, const std::string& place);
+  bool evaluate_at_interval();
+  bool final_evaluation();
   void save(RunSaver::Occasion occasion);
   // The reason to leave after this iteration, if there is one: the same on all ranks.
   std::optional<RunEnd> exit_condition();
+  RunEnd stopped();
 
   const RunSetup& setup_;
   const TrainConfig& config_;
@@ -93,6 +99,7 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint,
       report_(setup, plan_, world.rank(), state_.iteration),
       saver_(setup, rank_) {
   scaler_.restore(state_.loss_scaler);
+  state_.evaluation_is_due = setup.length.begin().evaluation_is_due;
   state_.requested = setup.data->counts();
   train_stream_.emplace(*setup.data, SplitKind::kTrain, state_.consumed_train_samples,
                         ranks_.at.data);
@@ -117,14 +124,11 @@ RunEnd Trainer::run() {
 
 // A training run.
 RunEnd Trainer::loop() {
-  const std::int64_t iterations = setup_.length.last_iteration();
-  while (state_.iteration < iterations) {
+  if (state_.evaluation_is_due && !evaluate_at_interval()) return stopped();
+  while (state_.iteration < setup_.length.last_iteration()) {
     train_until_drained();
 
-    if (config_.eval_interval > 0 && state_.iteration % config_.eval_interval == 0 &&
-        state_.iteration < iterations) {
-      evaluate(SplitKind::kValid, fmt::format("iteration {}", state_.iteration));
-    }
+    if (setup_.length.evaluates_after(state_.iteration)) evaluate_at_interval();
     if (const auto end = exit_condition()) {
       save(RunSaver::Occasion::kLeaving);
       return *end;
@@ -134,8 +138,16 @@ RunEnd Trainer::loop() {
     }
   }
   save(RunSaver::Occasion::kLeaving);
-  final_evaluation();
+  if (!final_evaluation()) return stopped();
   return RunEnd::kFinished;
+}
+
+// After an evaluation was given up.
+RunEnd Trainer::stopped() {
+  const auto end = exit_condition();
+  PHALANX_CHECK(end, "an evaluation was given up without a signal");
+  save(RunSaver::Occasion::kLeaving);
+  return *end;
 }
 
 // What the iterations until the pipeline is empty again are scheduled to be, if none is skipped.
@@ -189,8 +201,8 @@ void Trainer::count(const StepResult& step, std::int64_t global_batch) {
   state_.schedule_samples += global_batch;
 }
 
-void Trainer::evaluate(SplitKind kind, const std::string& place) {
-  if (config_.eval_iters == 0 || !setup_.data->has(kind)) return;
+bool Trainer::evaluate(SplitKind kind, const std::string& place) {
+  if (config_.eval_iters == 0 || !setup_.data->has(kind)) return true;
   std::optional<RunData::Stream> test_stream;
   if (kind == SplitKind::kTest) test_stream.emplace(*setup_.data, kind, 0, ranks_.at.data);
   RunData::Stream& stream = kind == SplitKind::kTest ? *test_stream : *valid_stream_;
@@ -198,21 +210,31 @@ void Trainer::evaluate(SplitKind kind, const std::string& place) {
   double sum = 0.0;
   double tokens = 0.0;
   for (std::int64_t i = 0; i < config_.eval_iters; ++i) {
-    const StepResult step = rank_.evaluate(stream.source());
+    const auto step =
+        rank_.evaluate_unless([this] { return signals_.received() != 0; }, stream.source());
+    if (!step) return false;
     samples += setup_.length.global_batch(state_.consumed_train_samples);
-    sum += step.loss * step.tokens;
-    tokens += step.tokens;
+    sum += step->loss * step->tokens;
+    tokens += step->tokens;
   }
   if (kind == SplitKind::kValid) {
     state_.consumed_valid_samples += samples;
   }
   report_.evaluation(state_, kind, place, tokens > 0.0 ? sum / tokens : 0.0);
+  return true;
 }
 
-void Trainer::final_evaluation() {
+// One that is given up comes first when the run goes on.
+bool Trainer::evaluate_at_interval() {
+  const bool is_done = evaluate(SplitKind::kValid, fmt::format("iteration {}", state_.iteration));
+  state_.evaluation_is_due = !is_done;
+  return is_done;
+}
+
+bool Trainer::final_evaluation() {
   const std::string place = fmt::format("iteration {} on ", state_.iteration);
-  evaluate(SplitKind::kValid, place + "validation set");
-  evaluate(SplitKind::kTest, place + "test set");
+  return evaluate(SplitKind::kValid, place + "validation set") &&
+         evaluate(SplitKind::kTest, place + "test set");
 }
 
 void Trainer::save(RunSaver::Occasion occasion) {
@@ -238,7 +260,7 @@ std::optional<RunEnd> Trainer::exit_condition() {
   if (reason == kInterrupted || reason == kTerminated) {
     if (speaks) {
       log_info("exiting program after receiving {}.",
-               reason == kInterrupted ? "SIGINT" : "SIGTERM");
+               name_of_signal(reason == kInterrupted ? SIGINT : SIGTERM));
     }
     if (!config_.save.empty()) return RunEnd::kPreempted;
     if (speaks) log_warning("nothing is saved: --save was not given");
@@ -249,28 +271,40 @@ std::optional<RunEnd> Trainer::exit_condition() {
   return RunEnd::kFinished;
 }
 
-}  // namespace
-
-RunEnd pretrain_gpt(TrainConfig config) {
-  const StopSignals signals;
-  RunSetup setup(std::move(config));
-  setup.directory.claim();
+RunEnd train_on_ranks(const RunSetup& setup, std::shared_ptr<const CheckpointReader> checkpoint,
+                      const StopSignals& signals) {
   const LocalOptions options{.threads_per_rank = static_cast<int>(setup.config.threads_per_rank),
                              .timeout = std::chrono::milliseconds(static_cast<std::int64_t>(
                                  setup.config.distributed_timeout_minutes * 60e3))};
   // All ranks end for the same reason.
   RunEnd end = RunEnd::kFinished;
-  using SharedReader = std::shared_ptr<const CheckpointReader>;
-  std::vector<SharedReader> checkpoints(static_cast<std::size_t>(setup.grid.world_size()),
-                                        std::exchange(setup.checkpoint, nullptr));
+  // Every rank lets go of it when it has loaded.
+  std::vector readers(static_cast<std::size_t>(setup.grid.world_size()), checkpoint);
+  checkpoint.reset();
   run_local_ranks(setup.grid.world_size(), options, [&](Communicator& world) {
-    SharedReader& checkpoint = checkpoints[static_cast<std::size_t>(world.rank())];
-    Trainer trainer(setup, checkpoint.get(), signals, world);
-    checkpoint.reset();
+    auto& reader = readers[static_cast<std::size_t>(world.rank())];
+    Trainer trainer(setup, reader.get(), signals, world);
+    reader.reset();
     const RunEnd mine = trainer.run();
     if (world.rank() == 0) end = mine;
   });
   return end;
+}
+
+}  // namespace
+
+RunEnd pretrain_gpt(TrainConfig config) {
+  const StopSignals signals(!config.save.empty());
+  try {
+    RunSetup setup(std::move(config), [&] { return signals.received() != 0; });
+    setup.directory.claim();
+    return train_on_ranks(setup, std::move(setup.checkpoint), signals);
+  } catch (const StoppedEarly& stopped) {
+    log_info("exiting program after receiving {}.", name_of_signal(signals.received()));
+    if (stopped.is_saved) return RunEnd::kPreempted;
+    log_warning("nothing is saved: training had not begun");
+    return RunEnd::kStopped;
+  }
 }
 
 }  // namespace phalanx

@@ -150,6 +150,49 @@ TEST_F(TrainerTest, RefusesToResumeWhatItCannotContinue) {
   EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished);
 }
 
+// As in Megatron: where the interval divides the last iteration, that is evaluated like the others,
+// and the evaluation that ends the run reads what comes next.
+TEST_F(TrainerTest, TheLastIterationIsEvaluatedTwice) {
+  train(config("run"));
+  std::vector<std::string> evaluated;
+  std::vector<double> found;
+  for (const Json& line : metrics("run")) {
+    if (!line.contains("eval")) continue;
+    evaluated.push_back(
+        fmt::format("{} {}", line.at("iteration").get<int>(), line.at("eval").get<std::string>()));
+    found.push_back(line.at("lm_loss").get<double>());
+  }
+  EXPECT_EQ(evaluated,
+            (std::vector<std::string>{"2 valid", "4 valid", "6 valid", "6 valid", "6 test"}));
+  EXPECT_NE(found[2], found[3]);
+  const Manifest manifest = CheckpointReader::open(path("run")).manifest();
+  EXPECT_EQ(manifest.consumed_valid_samples, 3 * 4);
+  EXPECT_EQ(manifest.requested_samples.valid, 4 * 4);
+}
+
+// A checkpoint that was written with a whole number of warm-up samples says the same.
+TEST_F(TrainerTest, AWarmupInSamplesIsAWholeNumberInTheCheckpoint) {
+  train(config("run"));
+  const auto arguments = CheckpointReader::open(path("run")).manifest().arguments;
+  EXPECT_EQ(arguments.at("schedule.warmup_samples"), "8");
+  TrainConfig c = config("share");
+  c.eval_iters = 0;
+  c.load = c.save;
+  c.lr_warmup_iters = 0;
+  c.lr_warmup_fraction = 0.3;
+  train(c);
+  EXPECT_EQ(CheckpointReader::open(c.save).manifest().arguments.at("schedule.warmup_samples"),
+            fmt::format("{}", 0.3 * 24));
+  c.train_iters = 7;
+  c.lr_decay_iters = 6;
+  train(c);
+  c.train_iters = 8;
+  c.lr_warmup_fraction = 0.31;
+  EXPECT_THROW(pretrain_gpt(c), ConfigError);
+  c.use_checkpoint_opt_param_scheduler = true;
+  train(c);
+}
+
 // A longer run keeps the order it began with while the samples last, and says what to do when they
 // do not.
 TEST_F(TrainerTest, ALongerRunKeepsItsOrderWhileTheSamplesLast) {

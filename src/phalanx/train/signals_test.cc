@@ -1,0 +1,94 @@
+#include "phalanx/train/signals.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+namespace phalanx {
+namespace {
+
+// Whoever runs the tests may have been launched.
+class StopSignalsTest : public testing::Test {
+ protected:
+  StopSignalsTest() {
+    ::unsetenv("RANK");
+    ::unsetenv("SLURM_PROCID");
+  }
+  ~StopSignalsTest() override {
+    ::unsetenv("RANK");
+    ::unsetenv("SLURM_PROCID");
+  }
+
+  static std::string said_of_two_interrupts(bool saves) {
+    testing::internal::CaptureStderr();
+    const StopSignals signals(saves);
+    EXPECT_EQ(signals.received(), 0);
+    std::raise(SIGINT);
+    // Within a second it is the same one, doubled.
+    std::raise(SIGINT);
+    EXPECT_EQ(signals.received(), SIGINT);
+    return testing::internal::GetCapturedStderr();
+  }
+  static void interrupt_twice() {
+    const StopSignals signals(true);
+    std::raise(SIGINT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1010));
+    std::raise(SIGINT);
+    std::_Exit(7);
+  }
+};
+using StopSignalsDeathTest = StopSignalsTest;
+
+TEST_F(StopSignalsTest, TheFirstInterruptSaysWhatHappens) {
+  const std::string text = said_of_two_interrupts(true);
+  EXPECT_TRUE(text.starts_with("SIGINT: finishing this step, saving")) << text;
+  EXPECT_NE(text.find("press Ctrl-C again"), std::string::npos) << text;
+  EXPECT_EQ(text.find('\n'), text.size() - 1) << text;
+  EXPECT_NE(said_of_two_interrupts(false).find("nothing is saved"), std::string::npos);
+}
+
+// Of many processes the first speaks, and none promises what only the launcher can do.
+TEST_F(StopSignalsTest, OneOfManyProcessesSpeaks) {
+  for (const char* variable : {"RANK", "SLURM_PROCID"}) {
+    ::setenv(variable, "0", 1);
+    const std::string text = said_of_two_interrupts(true);
+    EXPECT_TRUE(text.starts_with("SIGINT: finishing this step, saving")) << text;
+    EXPECT_EQ(text.find("press Ctrl-C"), std::string::npos) << text;
+    ::setenv(variable, "3", 1);
+    EXPECT_EQ(said_of_two_interrupts(true), "");
+    ::unsetenv(variable);
+  }
+}
+
+TEST_F(StopSignalsTest, FurtherTerminationsChangeNothing) {
+  testing::internal::CaptureStderr();
+  const StopSignals signals(true);
+  for (int i = 0; i < 3; ++i) std::raise(SIGTERM);
+  EXPECT_EQ(signals.received(), SIGTERM);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(StopSignalsTest, HandlersLiveAsLongAsTheObject) {
+  struct sigaction before {};
+  ::sigaction(SIGTERM, nullptr, &before);
+  { const StopSignals signals(true); }
+  struct sigaction after {};
+  ::sigaction(SIGTERM, nullptr, &after);
+  EXPECT_EQ(before.sa_handler, after.sa_handler);
+}
+
+TEST_F(StopSignalsDeathTest, ALaterInterruptEndsAtOnce) {
+  EXPECT_EXIT(interrupt_twice(), testing::ExitedWithCode(130), "ended at once");
+}
+
+// There it is the launcher that ends ranks.
+TEST_F(StopSignalsDeathTest, ALaunchedProcessGoesOn) {
+  ::setenv("RANK", "0", 1);
+  EXPECT_EXIT(interrupt_twice(), testing::ExitedWithCode(7), "");
+}
+
+}  // namespace
+}  // namespace phalanx

@@ -1,0 +1,180 @@
+// Signals outside of training steps: evaluations are given up between two microbatches, on all
+// ranks at the same one, and so is the making of the data's order.
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "phalanx/train/run_setup.h"
+#include "phalanx/train/test_support.h"
+
+namespace phalanx {
+namespace {
+
+constexpr Layout kOne{};
+constexpr Layout kTensor{.name = "t2", .tensor = 2};
+constexpr Layout kPipeline{.name = "p2", .pipeline = 2};
+constexpr Layout kBoth{.name = "t2-d2-p2", .tensor = 2, .data = 2, .pipeline = 2};
+
+// Evaluations that would take minutes: one that ends has not listened.
+constexpr std::int64_t kEndless = 100000;
+
+class StoppingTest : public RunTest {
+ protected:
+  // In the order of the file, which does not depend on how much is evaluated.
+  TrainConfig config(const Layout& layout, const std::string& save) const {
+    TrainConfig c = RunTest::config(save);
+    c.micro_batch_size = 1;
+    c.num_layers = 4;
+    c.train_iters = 4;
+    c.data_order = "sequential";
+    return with_layout(std::move(c), layout);
+  }
+
+  // A run that is terminated as soon as its metrics have this line; whatever it is doing then.
+  RunEnd stop_after(const TrainConfig& c, const std::string& line) const {
+    const auto file = std::filesystem::path(c.save) / "metrics.jsonl";
+    const std::jthread user([&](const std::stop_token& token) {
+      while (!token.stop_requested()) {
+        if (std::filesystem::exists(file) && read_file(file).find(line) != std::string::npos) {
+          ::kill(::getpid(), SIGTERM);
+          return;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+    return pretrain_gpt(c);
+  }
+
+  // What evaluations and iterations came to, in order.
+  std::vector<std::string> story(const std::string& save) const {
+    std::vector<std::string> lines;
+    for (const Json& line : metrics(save)) {
+      lines.push_back(fmt::format("{} {} {}", line.at("iteration").dump(), line.value("eval", ""),
+                                  line.at("lm_loss").dump()));
+    }
+    return lines;
+  }
+};
+
+// The evaluation that was given up comes first when the run goes on, which then is the
+// uninterrupted one.
+TEST_F(StoppingTest, AnEvaluationIsGivenUpAndMadeUpFor) {
+  for (const Layout& layout : {kOne, kTensor, kPipeline, kBoth}) {
+    const std::string whole = layout.name;
+    train(config(layout, whole));
+    TrainConfig c = config(layout, whole + "-parts");
+    c.load = c.save;
+    c.eval_iters = kEndless;
+    EXPECT_EQ(stop_after(c, "\"iteration\": 2"), RunEnd::kPreempted) << whole;
+    const Manifest stopped = CheckpointReader::open(c.save).manifest();
+    EXPECT_EQ(stopped.iteration, 2);
+    EXPECT_EQ(stopped.consumed_valid_samples, 0);
+    EXPECT_EQ(story(whole + "-parts").size(), 2U);
+    c.eval_iters = 1;
+    train(c);
+    EXPECT_EQ(story(whole + "-parts"), story(whole));
+    EXPECT_TRUE(equal(whole + "-parts", whole));
+    EXPECT_EQ(CheckpointReader::open(c.save).manifest().consumed_valid_samples, 2 * 4);
+  }
+}
+
+// Also where nothing is left but the evaluation.
+TEST_F(StoppingTest, TheLastIterationsEvaluationIsMadeUpFor) {
+  train(config(kOne, "whole"));
+  TrainConfig c = config(kOne, "parts");
+  c.load = c.save;
+  c.eval_interval = 4;
+  c.eval_iters = kEndless;
+  EXPECT_EQ(stop_after(c, "\"iteration\": 4"), RunEnd::kPreempted);
+  c.eval_iters = 1;
+  train(c);
+  EXPECT_EQ(story("parts").size(), 4U + 3U);
+  EXPECT_TRUE(equal("parts", "whole"));
+  // But for once.
+  const auto told = story("parts");
+  train(c);
+  EXPECT_EQ(story("parts"), told);
+}
+
+TEST_F(StoppingTest, TheFinalEvaluationIsGivenUp) {
+  TrainConfig c = config(kPipeline, "run");
+  c.eval_interval = 0;
+  c.eval_iters = kEndless;
+  EXPECT_EQ(stop_after(c, "\"iteration\": 4"), RunEnd::kPreempted);
+  EXPECT_EQ(CheckpointReader::open(c.save).manifest().iteration, 4);
+  EXPECT_EQ(story("run").size(), 4U);
+}
+
+// Ranks are stopped at the same microbatch wherever they are when one of them is asked: here one
+// alone, at every microbatch of a global batch in turn.
+TEST_F(StoppingTest, AllRanksLeaveOutTheSameMicrobatches) {
+  const std::vector<Layout> layouts = {
+      kOne,
+      kTensor,
+      kPipeline,
+      kBoth,
+      Layout{.name = "p4", .pipeline = 4},
+      Layout{.name = "p2-interleaved", .pipeline = 2, .chunks = 2},
+      Layout{.name = "p2-zb-v", .pipeline = 2, .schedule = "zb-v"}};
+  for (const Layout& layout : layouts) {
+    TrainConfig c = config(layout, "");
+    c.global_batch_size = 24 * layout.data;
+    c.distributed_timeout_minutes = 0.5;
+    const RunSetup setup(c);
+    const auto world_size = static_cast<int>(setup.config.world_size);
+    for (int asking = 0; asking < world_size; ++asking) {
+      std::vector<int> outcomes(static_cast<std::size_t>(world_size));
+      run_ranks(setup.config, setup.model, [&](Rank& rank) {
+        rank.initialise();
+        int& given_up = outcomes[static_cast<std::size_t>(rank.ranks().world->rank())];
+        for (int at = 0; at < 25; ++at) {
+          RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
+          int asked = 0;
+          const auto stop = [&] { return rank.ranks().world->rank() == asking && asked++ == at; };
+          const auto result = rank.evaluate_unless(stop, stream.source());
+          if (!result) ++given_up;
+          // Nothing is left behind that the next could trip over.
+          EXPECT_GT(rank.largest_of_all(at + 1), at);
+        }
+        RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
+        RunData::Stream same(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
+        const auto listening = rank.evaluate_unless([] { return false; }, stream.source());
+        ASSERT_TRUE(listening);
+        EXPECT_EQ(listening->loss, rank.evaluate(same.source()).loss);
+      });
+      // All but the one that would have been asked once more than there are microbatches.
+      EXPECT_EQ(outcomes, std::vector<int>(outcomes.size(), 24)) << layout.name;
+    }
+  }
+}
+
+// The signal comes while the data's order is made: no rank has begun.
+TEST_F(StoppingTest, MakingTheOrderListens) {
+  const auto stops_after = [](const TrainConfig& c, int asked) -> std::string {
+    int times = 0;
+    try {
+      const RunSetup setup(c, [&] { return ++times > asked; });
+    } catch (const StoppedEarly& stopped) {
+      return stopped.is_saved ? "saved" : "not saved";
+    }
+    return "made";
+  };
+  TrainConfig c = RunTest::config("run");
+  EXPECT_EQ(stops_after(c, 1000), "made");
+  for (const int asked : {0, 1, 2}) EXPECT_EQ(stops_after(c, asked), "not saved");
+  c.load = c.save;
+  EXPECT_EQ(stops_after(c, 0), "not saved");  // nothing is there yet
+  train(c);
+  EXPECT_EQ(stops_after(c, 0), "saved");
+  c.save = path("elsewhere");
+  EXPECT_EQ(stops_after(c, 0), "not saved");
+}
+
+}  // namespace
+}  // namespace phalanx
