@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
 
 #include "phalanx/ops/elementwise.h"
 
@@ -218,6 +219,11 @@ Work Communicator::exchange(Context& context, std::span<const PointToPoint> mess
     note(context, sends ? "send" : "receive", sends ? message.tensor.bytes() : 0);
   }
   return start_exchange(context, messages);
+}
+
+Communicator::Busy Communicator::busy(std::string what) {
+  begin_busy(std::move(what));
+  return Busy(*this);
 }
 
 }  // namespace phalanx

@@ -11,6 +11,8 @@
 // - Sums of 16-bit floating-point data accumulate in fp32, in rank order, and are rounded once.
 // - The k-th send from one rank to another meets its k-th receive; the key says what is in it.
 // - A rank that fails calls abort(): every wait of every peer throws CommError within a second.
+// - Limits of time count silence: a rank that does something long beside the messages says so with
+//   busy(), and those that wait for it, or for one that waits for it, do not count that time.
 //
 // Tensors are contiguous. Counts are in elements.
 
@@ -20,6 +22,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "phalanx/ops/backend.h"
@@ -119,6 +122,28 @@ class Communicator {
   // names it and the reason. The first abort counts.
   virtual void abort(std::string_view reason) noexcept = 0;
 
+  // While it lives, its rank is busy. Outlived by the communicator; ended by the thread that uses
+  // it.
+  class Busy {
+   public:
+    Busy(Busy&& other) noexcept : communicator_(std::exchange(other.communicator_, nullptr)) {}
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+    Busy& operator=(Busy&&) = delete;
+    ~Busy() {
+      if (communicator_ != nullptr) communicator_->end_busy();
+    }
+
+   private:
+    friend class Communicator;
+    explicit Busy(Communicator& communicator) : communicator_(&communicator) {}
+    Communicator* communicator_;
+  };
+  // This rank does something long beside the messages: waits of others, in any group, do not time
+  // out for its sake meanwhile, and their limit of time begins anew when it ends. `what` completes
+  // "waiting for rank 0, which has been ...": "saving the checkpoint of iteration 100". May nest.
+  [[nodiscard]] Busy busy(std::string what);
+
  protected:
   Communicator(int rank, int size, std::string name)
       : rank_(rank), size_(size), name_(std::move(name)) {}
@@ -134,6 +159,8 @@ class Communicator {
                                 std::span<const std::int64_t> to) = 0;
   virtual void start_barrier(Context& context) = 0;
   virtual Work start_exchange(Context& context, std::span<const PointToPoint> messages) = 0;
+  virtual void begin_busy(std::string what) = 0;
+  virtual void end_busy() noexcept = 0;
 
  private:
   void note(Context& context, std::string_view op, std::int64_t bytes) const;

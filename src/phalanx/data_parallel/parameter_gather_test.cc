@@ -82,6 +82,8 @@ class Watched final : public Communicator {
     Context inner = silent(context);
     return watch(inner_.exchange(inner, messages));
   }
+  void begin_busy(std::string /*what*/) override {}
+  void end_busy() noexcept override {}
 
   Communicator& inner_;
   std::vector<int>& waits_;

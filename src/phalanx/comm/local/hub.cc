@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "phalanx/base/log.h"
+
 namespace phalanx::local {
 namespace {
 
@@ -35,7 +37,8 @@ Hub::Hub(int size, const LocalOptions& options)
       timeout_(std::min<Clock::duration>(options.timeout, kLongestTimeout)),
       spins_(static_cast<unsigned>(size * options.threads_per_rank) <=
              std::thread::hardware_concurrency()),
-      bytes_read_(static_cast<std::size_t>(size)) {}
+      bytes_read_(static_cast<std::size_t>(size)),
+      busy_(size) {}
 
 OperationPointer Hub::post(const std::shared_ptr<const Group>& group, int member,
                            std::uint64_t number, const Call& call, Contribution contribution) {
@@ -43,6 +46,7 @@ OperationPointer Hub::post(const std::shared_ptr<const Group>& group, int member
   OperationPointer operation;
   try {
     const std::lock_guard lock(mutex_);
+    act(group->ranks[static_cast<std::size_t>(member)]);
     const auto place = gathering_.try_emplace({group->id, number}).first;
     if (!place->second) place->second = std::make_shared<Operation>(group, number, call);
     operation = place->second;
@@ -66,6 +70,7 @@ std::vector<OperationPointer> Hub::post_messages(const Group& group, int member,
   operations.reserve(messages.size());
   try {
     const std::lock_guard lock(mutex_);
+    act(group.ranks[static_cast<std::size_t>(member)]);
     for (const auto& message : messages) {
       operations.push_back(post_message(group, member, message));
     }
@@ -179,14 +184,21 @@ bool Hub::test(Operation& operation) {
 
 void Hub::wait(int rank, std::span<const OperationPointer> operations, Clock::time_point deadline) {
   const auto begin = Clock::now();
-  const bool times_out = begin + timeout_ <= deadline;
-  const auto end = times_out ? begin + timeout_ : deadline;
+  auto limit = begin + timeout_;
+  if (activities_.load(std::memory_order_relaxed) > 0) {
+    const std::lock_guard lock(mutex_);
+    act(rank);
+  }
   for (const auto& operation : operations) {
-    if (!wait_for(*operation, end)) give_up(rank, *operation, begin, times_out);
+    if (!wait_for(rank, *operation, limit, deadline)) {
+      give_up(rank, *operation, begin, limit <= deadline);
+    }
   }
 }
 
-bool Hub::wait_for(Operation& operation, Clock::time_point end) {
+// False at the deadline, and at the limit unless it is extended.
+bool Hub::wait_for(int rank, Operation& operation, Clock::time_point& limit,
+                   Clock::time_point deadline) {
   for (;;) {
     const std::uint64_t news = news_.load(std::memory_order_acquire);
     throw_if_failed();
@@ -196,8 +208,55 @@ bool Hub::wait_for(Operation& operation, Clock::time_point end) {
       continue;
     }
     if (help_anyone() || (spins_ && comes_news_after(news))) continue;
-    if (!sleep_until_woken(operation, end)) return operation.done();
+    if (sleep_until_woken(rank, operation, std::min(limit, deadline))) continue;
+    if (limit <= deadline && extend(rank, operation, limit)) continue;
+    return operation.done();
   }
+}
+
+// Where a missing rank has been busy since the limit was set, the limit begins anew from then.
+bool Hub::extend(int rank, const Operation& operation, Clock::time_point& limit) {
+  const auto now = Clock::now();
+  std::string warning;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::vector<int> missing = operation.missing_ranks();
+    std::vector<PendingWait> waits = pending_waits();
+    waits.push_back({rank, missing});
+    const BusyRanks::Excuse excuse = busy_.excuse(missing, waits, now);
+    if (excuse.until + timeout_ <= now) return false;
+    limit = excuse.until + timeout_;
+    if (!excuse.reason.empty() && now >= next_warning_) {
+      warning = fmt::format("waiting for {}", excuse.reason);
+      next_warning_ = now + timeout_;
+    }
+  }
+  if (!warning.empty()) log_warning("{}", warning);
+  return true;
+}
+
+void Hub::begin_busy(int rank, std::string what) {
+  const std::lock_guard lock(mutex_);
+  busy_.begin(rank, std::move(what), Clock::now());
+  activities_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Hub::end_busy(int rank) noexcept {
+  const std::lock_guard lock(mutex_);
+  busy_.end(rank, pending_waits(), Clock::now());
+  activities_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Hub::act(int rank) {
+  if (busy_.is_busy(rank)) busy_.act(rank, pending_waits(), Clock::now());
+}
+
+std::vector<PendingWait> Hub::pending_waits() const {
+  std::vector<PendingWait> waits;
+  for (const Sleeper* sleeper : sleepers_) {
+    waits.push_back({sleeper->rank, sleeper->waits_for->missing_ranks()});
+  }
+  return waits;
 }
 
 bool Hub::comes_news_after(std::uint64_t news) const {
@@ -213,12 +272,12 @@ bool Hub::comes_news_after(std::uint64_t news) const {
 }
 
 // False at `end`.
-bool Hub::sleep_until_woken(const Operation& operation, Clock::time_point end) {
+bool Hub::sleep_until_woken(int rank, const Operation& operation, Clock::time_point end) {
   std::unique_lock lock(mutex_);
   if (failed_ || operation.done() || operation.has_unclaimed_pieces() || any_ready_operation()) {
     return true;
   }
-  Sleeper sleeper{.waits_for = &operation};
+  Sleeper sleeper{.rank = rank, .waits_for = &operation};
   sleepers_.push_back(&sleeper);
   const bool woken = sleeper.wake.wait_until(lock, end, [&] { return sleeper.woken; });
   std::erase(sleepers_, &sleeper);

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "phalanx/comm/local/busy_ranks.h"
 #include "phalanx/comm/local/local_world.h"
 #include "phalanx/comm/local/operation.h"
 
@@ -41,7 +42,8 @@ class Hub {
 
   // Returns when the operations are done; meanwhile does pieces of them and, while peers are
   // missing, of any other. CommError when a rank fails, at `deadline`, or - and then this rank
-  // fails - after the world's timeout.
+  // fails - after the world's timeout in which no missing rank was busy, nor waited for one that
+  // was. A warning once per timeout says what is waited for.
   void wait(int rank, std::span<const OperationPointer> operations,
             Clock::time_point deadline = Clock::time_point::max());
   // Does a piece if there is one. CommError when a rank has failed.
@@ -49,6 +51,9 @@ class Hub {
 
   // Ends the world; the first reason counts. No tensor is touched any more when this returns.
   void fail(int rank, std::string_view reason) noexcept;
+
+  void begin_busy(int rank, std::string what);
+  void end_busy(int rank) noexcept;
 
   // Who failed first, if anybody did.
   std::optional<int> failed_rank() const;
@@ -59,6 +64,7 @@ class Hub {
   static constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
   struct Sleeper {
+    int rank;
     const Operation* waits_for;
     bool woken = false;
     std::condition_variable wake{};
@@ -74,14 +80,18 @@ class Hub {
   void make_ready(const OperationPointer& operation);
   OperationPointer any_ready_operation();
   void wake_for(const Operation& operation, std::int64_t count);
+  std::vector<PendingWait> pending_waits() const;
+  void act(int rank);
 
   // Without.
   void do_if_small(Operation& operation);
   void work(Operation& operation, std::int64_t limit);
   bool help_anyone();
-  bool wait_for(Operation& operation, Clock::time_point end);
+  bool wait_for(int rank, Operation& operation, Clock::time_point& limit,
+                Clock::time_point deadline);
   bool comes_news_after(std::uint64_t news) const;
-  bool sleep_until_woken(const Operation& operation, Clock::time_point end);
+  bool sleep_until_woken(int rank, const Operation& operation, Clock::time_point end);
+  bool extend(int rank, const Operation& operation, Clock::time_point& limit);
   [[noreturn]] void give_up(int rank, const Operation& operation, Clock::time_point begin,
                             bool timed_out);
   void throw_if_failed() const;
@@ -96,6 +106,8 @@ class Hub {
   std::atomic<int> working_ = 0;         // threads that may be touching tensors
   std::atomic<std::uint64_t> news_ = 0;  // counts what a spinning rank may want to know
 
+  std::atomic<int> activities_ = 0;  // that ranks are busy with
+
   mutable std::mutex mutex_;  // guards all below
   std::optional<int> failed_rank_;
   std::string failure_;
@@ -104,6 +116,8 @@ class Hub {
   std::map<std::tuple<std::int64_t, int, int>, Channel> channels_;
   std::vector<OperationPointer> ready_;  // whose pieces anyone may do
   std::vector<Sleeper*> sleepers_;
+  BusyRanks busy_;
+  Clock::time_point next_warning_ = Clock::time_point::min();
 };
 
 }  // namespace phalanx::local

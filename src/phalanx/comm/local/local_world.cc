@@ -110,6 +110,8 @@ class LocalCommunicator final : public Communicator {
     for (const auto& message : messages) expect_memory(message.tensor);
     return work(hub_->post_messages(*group_, rank(), messages));
   }
+  void begin_busy(std::string what) override { hub_->begin_busy(world_rank(), std::move(what)); }
+  void end_busy() noexcept override { hub_->end_busy(world_rank()); }
 
  private:
   int world_rank() const { return group_->ranks[static_cast<std::size_t>(rank())]; }

@@ -17,7 +17,7 @@ namespace phalanx {
 struct LocalOptions {
   int threads_per_rank = 1;  // that work on a message's pieces
   // A wait that lasts longer ends with a CommError that names the ranks that have not come, and is
-  // this rank's failure, as by abort().
+  // this rank's failure, as by abort(). Time in which one of them was busy() does not count.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 

@@ -54,11 +54,16 @@ std::string Operation::label() const {
   return fmt::format("{}: {}, call {}", group_->name, describe(first_call_, 0), number_);
 }
 
-std::string Operation::missing() const {
+std::vector<int> Operation::missing_ranks() const {
   std::vector<int> ranks;
   for (std::size_t member = 0; member < contributions_.size(); ++member) {
     if (!contributions_[member]) ranks.push_back(group_->ranks[member]);
   }
+  return ranks;
+}
+
+std::string Operation::missing() const {
+  const std::vector<int> ranks = missing_ranks();
   if (ranks.empty()) return {};
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }

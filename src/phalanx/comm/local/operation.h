@@ -68,7 +68,9 @@ class Operation {
   // CommError, naming both, where `member` calls something else than those who came before it.
   void arrive(std::size_t member, const Call& call, Contribution contribution);
   bool all_arrived() const { return arrived_count_ == group_->ranks.size(); }
-  // "ranks 4, 7" of the world; empty where all have arrived.
+  // Of the world; none where all have arrived.
+  std::vector<int> missing_ranks() const;
+  // "ranks 4, 7"; empty where all have arrived.
   std::string missing() const;
   // Cuts the pieces; then they may be done.
   void make_ready();

@@ -34,6 +34,8 @@ class MetaCommunicator final : public Communicator {
   }
   void start_barrier(Context&) override {}
   Work start_exchange(Context&, std::span<const PointToPoint>) override { return {}; }
+  void begin_busy(std::string /*what*/) override {}
+  void end_busy() noexcept override {}
 };
 
 }  // namespace
