@@ -60,7 +60,7 @@ void add_flags(Flags& flags, GenerateOptions& o) {
   flags.add("--top-k", o.top_k, "Choose among the k most likely tokens (0: all)");
   flags.add("--top-p", o.top_p, "Choose among the most likely tokens of this mass (0: all)");
   flags.add("--seed", o.seed, "Seed of the choices");
-  flags.add("--threads-per-rank", o.threads, "CPU threads (0: all cores)");
+  flags.add("--threads-per-rank", o.threads, "CPU threads (0: all usable cores)");
   flags.add("--matmul-precision", o.matmul_precision, "auto, fp32 or bf16");
   flags.add("--vocab-file", o.vocab_file, "Instead of the checkpoint's");
   flags.add("--merge-file", o.merge_file, "Instead of the checkpoint's");

@@ -1,9 +1,8 @@
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <thread>
 
+#include "phalanx/base/machine.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/flags.h"
 #include "phalanx/ops/cpu/precision.h"
@@ -15,13 +14,12 @@ int run_version(const Arguments& arguments) {
   Flags flags("phalanx version", "Version, compiler, backends, processor.");
   flags.add_switch("--json", json, "One JSON document");
   flags.parse(arguments);
-  const nlohmann::ordered_json document = {
-      {"version", PHALANX_VERSION},
-      {"compiler", "g++ " __VERSION__},
-      {"backends", {"cpu", "meta", "ref"}},
-      {"transports", nlohmann::ordered_json::array()},
-      {"processor", cpu::processor_features()},
-      {"threads", std::max(1U, std::thread::hardware_concurrency())}};
+  const nlohmann::ordered_json document = {{"version", PHALANX_VERSION},
+                                           {"compiler", "g++ " __VERSION__},
+                                           {"backends", {"cpu", "meta", "ref"}},
+                                           {"transports", nlohmann::ordered_json::array()},
+                                           {"processor", cpu::processor_features()},
+                                           {"threads", usable_cores().count}};
   if (json) {
     fmt::print("{}\n", document.dump(2));
     return 0;

@@ -1,12 +1,14 @@
 #include "phalanx/train/config.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string_view>
-#include <thread>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/machine.h"
 #include "phalanx/train/config_rules.h"
 
 namespace phalanx {
@@ -98,6 +100,19 @@ void require_ranks(std::string_view flag, std::int64_t value) {
   if (value > kMaxRanks) throw ConfigError("{} {} is above {}", flag, value, kMaxRanks);
 }
 
+// Those that can really run at once, unless the flag says otherwise.
+void resolve_threads(TrainConfig& c) {
+  const UsableCores cores = usable_cores();
+  if (c.threads_per_rank == 0) {
+    c.threads_per_rank = std::max<std::int64_t>(1, cores.count / c.world_size);
+    c.threads_reason = c.world_size == 1
+                           ? cores.reason
+                           : fmt::format("{}, shared by {} ranks", cores.reason, c.world_size);
+  } else if (c.threads_per_rank > cores.count / c.world_size) {
+    c.threads_reason = fmt::format("as given; there are {}", cores.reason);
+  }
+}
+
 void resolve_ranks(TrainConfig& c) {
   const std::int64_t tensor = c.tensor_model_parallel_size;
   require_ranks("--nproc (--world-size of a plan)", c.world_size);
@@ -124,10 +139,7 @@ void resolve_ranks(TrainConfig& c) {
                       c.distributed_timeout_minutes);
   }
   require_not_negative("--threads-per-rank", c.threads_per_rank);
-  if (c.threads_per_rank == 0) {
-    const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-    c.threads_per_rank = std::max<std::int64_t>(1, cores / c.world_size);
-  }
+  resolve_threads(c);
   if (c.threads_per_rank > 1024) {
     throw ConfigError("--threads-per-rank {} is above 1024", c.threads_per_rank);
   }

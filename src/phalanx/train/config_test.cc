@@ -6,10 +6,10 @@
 #include <functional>
 #include <limits>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/machine.h"
 
 namespace phalanx {
 namespace {
@@ -147,7 +147,7 @@ TEST(TrainConfig, LeavesTheRestOfTheWorldToDataParallelism) {
 }
 
 TEST(TrainConfig, SharesTheCoresOutAmongTheRanks) {
-  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  const std::int64_t cores = usable_cores().count;
   const auto threads = [](std::int64_t world, std::int64_t given) {
     return resolved([&](TrainConfig& c) {
              c.world_size = world;
@@ -160,6 +160,22 @@ TEST(TrainConfig, SharesTheCoresOutAmongTheRanks) {
   EXPECT_EQ(threads(2, 0), std::max<std::int64_t>(1, cores / 2));
   EXPECT_EQ(threads(4096, 0), 1);
   EXPECT_EQ(threads(2, 5), 5);
+}
+
+TEST(TrainConfig, SaysWhereTheThreadsComeFrom) {
+  const auto reason = [](std::int64_t world, std::int64_t given) {
+    return resolved([&](TrainConfig& c) {
+             c.world_size = world;
+             c.global_batch_size = 0;
+             c.threads_per_rank = given;
+           })
+        .threads_reason;
+  };
+  const std::string cores = usable_cores().reason;
+  EXPECT_EQ(reason(1, 0), cores);
+  EXPECT_EQ(reason(2, 0), cores + ", shared by 2 ranks");
+  EXPECT_EQ(reason(1, 1), "");
+  EXPECT_EQ(reason(2, 1000), "as given; there are " + cores);
 }
 
 TEST(TrainConfig, RefusesWorldsThatDoNotDivide) {

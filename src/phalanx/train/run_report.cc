@@ -77,8 +77,9 @@ void RunReport::print_start(const RunSetup& setup, const MemoryPlan& plan,
                             std::int64_t loaded_iteration) const {
   const GridSizes& sizes = setup.grid.sizes();
   const std::int64_t vocabulary = setup.tokenizer->vocab_size();
-  log_info("phalanx {}: world size {}, {} threads per rank", PHALANX_VERSION,
-           setup.grid.world_size(), config_.threads_per_rank);
+  log_info("phalanx {}: world size {}, {} threads per rank{}", PHALANX_VERSION,
+           setup.grid.world_size(), config_.threads_per_rank,
+           config_.threads_reason.empty() ? "" : fmt::format(" ({})", config_.threads_reason));
   if (setup.grid.world_size() > 1) {
     log_info(
         "> tensor-model-parallel size {}{}, pipeline-model-parallel size {}, data-parallel "

@@ -1,7 +1,8 @@
 #include "phalanx/train/run_setup.h"
 
 #include <algorithm>
-#include <thread>
+
+#include "phalanx/base/machine.h"
 
 namespace phalanx {
 namespace {
@@ -12,7 +13,7 @@ TrainConfig resolved(TrainConfig config) {
 }
 
 int busy_threads(const TrainConfig& config) {
-  const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  const std::int64_t cores = usable_cores().count;
   return static_cast<int>(std::min(config.threads_per_rank * config.world_size,
                                    std::max(cores, config.threads_per_rank)));
 }

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "phalanx/base/log.h"
+#include "phalanx/base/machine.h"
 
 namespace phalanx::local {
 namespace {
@@ -35,8 +36,7 @@ Contribution contribution_of(const PointToPoint& message) {
 Hub::Hub(int size, const LocalOptions& options)
     : threads_(options.threads_per_rank),
       timeout_(std::min<Clock::duration>(options.timeout, kLongestTimeout)),
-      spins_(static_cast<unsigned>(size * options.threads_per_rank) <=
-             std::thread::hardware_concurrency()),
+      spins_(size * options.threads_per_rank <= usable_cores().count),
       bytes_read_(static_cast<std::size_t>(size)),
       busy_(size) {}
 

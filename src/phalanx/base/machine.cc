@@ -1,0 +1,106 @@
+#include "phalanx/base/machine.h"
+
+#include <fmt/core.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "phalanx/base/control_groups.h"
+
+namespace phalanx {
+namespace {
+
+// Of the calling thread; none where the system does not say.
+std::optional<int> cores_by_affinity() {
+  // As large as the kernel's mask, which nothing tells.
+  for (std::size_t cores = 1024; cores <= (1U << 20); cores *= 2) {
+    const std::size_t sets = cores / (8 * sizeof(cpu_set_t));
+    std::vector<cpu_set_t> mask(sets);
+    if (sched_getaffinity(0, sets * sizeof(cpu_set_t), mask.data()) != 0) continue;
+    return CPU_COUNT_S(sets * sizeof(cpu_set_t), mask.data());
+  }
+  return std::nullopt;
+}
+
+// In cores; none where there is no limit.
+std::optional<double> quota_of(const ControlGroup& group) {
+  if (group.version == 2) {
+    // "50000 100000", "max 100000"
+    const std::string text = group.read("cpu.max");
+    double quota = 0.0, period = 0.0;
+    if (std::sscanf(text.c_str(), "%lf %lf", &quota, &period) != 2 || period <= 0.0) return {};
+    return quota / period;
+  }
+  const auto quota = group.number("cpu.cfs_quota_us");
+  const auto period = group.number("cpu.cfs_period_us");
+  if (!quota || !period || *quota <= 0 || *period <= 0) return {};
+  return static_cast<double>(*quota) / static_cast<double>(*period);
+}
+
+std::string cores_text(int count) { return fmt::format("{} core{}", count, count == 1 ? "" : "s"); }
+
+// What of the group's memory the kernel gives back before it ends a process.
+std::int64_t page_cache(const ControlGroup& group) {
+  const bool unified = group.version == 2;
+  const auto of = [&](const char* key) { return group.number("memory.stat", key).value_or(0); };
+  return unified ? of("inactive_file") + of("active_file")
+                 : of("total_inactive_file") + of("total_active_file");
+}
+
+std::optional<std::int64_t> memory_left(const ControlGroup& group) {
+  const bool unified = group.version == 2;
+  const auto limit = group.number(unified ? "memory.max" : "memory.limit_in_bytes");
+  const auto used = group.number(unified ? "memory.current" : "memory.usage_in_bytes");
+  if (!limit || !used) return std::nullopt;
+  return std::max<std::int64_t>(0, *limit - std::max<std::int64_t>(0, *used - page_cache(group)));
+}
+
+// "MemAvailable:   23456 kB"
+std::optional<std::int64_t> memory_of_machine(const std::filesystem::path& root) {
+  std::ifstream file(root / "proc/meminfo");
+  for (std::string key; file >> key;) {
+    std::int64_t kibibytes = 0;
+    if (key == "MemAvailable:" && file >> kibibytes) return kibibytes << 10;
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+UsableCores usable_cores(const std::filesystem::path& root) {
+  const int machine = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  UsableCores cores{machine, cores_text(machine)};
+  const auto affinity = cores_by_affinity();
+  if (affinity && *affinity < machine) {
+    cores = {std::max(1, *affinity), cores_text(std::max(1, *affinity)) + " by affinity"};
+  }
+  for (const ControlGroup& group : control_groups("cpu", root)) {
+    const auto quota = quota_of(group);
+    if (!quota || *quota >= cores.count) continue;
+    const int count = std::max(1, static_cast<int>(*quota));
+    cores = {count, fmt::format("{} by {} of cgroup {}", cores_text(count),
+                                group.version == 2 ? "cpu.max" : "cpu.cfs_quota_us", group.name)};
+  }
+  return cores;
+}
+
+AvailableMemory available_memory(const std::filesystem::path& root) {
+  AvailableMemory memory{std::numeric_limits<std::int64_t>::max(), "nothing"};
+  if (const auto bytes = memory_of_machine(root)) memory = {*bytes, "MemAvailable"};
+  for (const ControlGroup& group : control_groups("memory", root)) {
+    const auto bytes = memory_left(group);
+    if (!bytes || *bytes >= memory.bytes) continue;
+    memory = {*bytes,
+              fmt::format("{} of cgroup {}",
+                          group.version == 2 ? "memory.max" : "memory.limit_in_bytes", group.name)};
+  }
+  return memory;
+}
+
+}  // namespace phalanx
