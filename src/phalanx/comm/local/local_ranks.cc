@@ -8,12 +8,15 @@ namespace phalanx {
 void run_local_ranks(int size, const LocalOptions& options,
                      const std::function<void(Communicator& world)>& body) {
   const auto world = make_local_world(size, options);
+  // The calling thread is a rank or, with several, waits for them.
+  expect_threads(size * options.threads_per_rank - (size == 1 ? 1 : 0), options.start_thread);
   if (size == 1) return body(*world[0]);
   std::vector<std::exception_ptr> failures(world.size());
   {
     std::vector<std::jthread> threads;
     for (std::size_t rank = 0; rank < world.size(); ++rank) {
-      threads.emplace_back([&body, &end = *world[rank], &failure = failures[rank]] {
+      Communicator& end = *world[rank];
+      const auto run = [&body, &end, &failure = failures[rank]] {
         try {
           body(end);
         } catch (const std::exception& error) {
@@ -23,7 +26,15 @@ void run_local_ranks(int size, const LocalOptions& options,
           failure = std::current_exception();
           end.abort("an unknown exception");
         }
-      });
+      };
+      try {
+        threads.push_back(options.start_thread(run));
+      } catch (const std::system_error& error) {
+        // The others wait for this rank.
+        end.abort("its thread could not be started");
+        threads.clear();
+        throw_threads_refused(static_cast<int>(rank), size, error);
+      }
     }
   }
   // What the other ranks threw only follows from the first failure.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "phalanx/base/threads.h"
 #include "phalanx/comm/communicator.h"
 
 namespace phalanx {
@@ -19,6 +20,7 @@ struct LocalOptions {
   // A wait that lasts longer ends with a CommError that names the ranks that have not come, and is
   // this rank's failure, as by abort(). Time in which one of them was busy() does not count.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  ThreadStarter start_thread = phalanx::start_thread;  // of run_local_ranks
 };
 
 // The ends of a world of `size` ranks, by rank. Each is used by one thread at a time.

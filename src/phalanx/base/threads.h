@@ -1,0 +1,28 @@
+#pragma once
+// Threads that the system may refuse to start.
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <system_error>
+#include <thread>
+
+namespace phalanx {
+
+// Starts a thread that runs `body`; std::system_error where the system refuses. Tests bring their
+// own.
+using ThreadStarter = std::function<std::jthread(std::function<void()> body)>;
+std::jthread start_thread(std::function<void()> body);
+
+// What limits the threads of this process, as far as it can be read: "RLIMIT_NPROC 4096, pids.max
+// of cgroup /job 64 (60 in use), kernel.threads-max 95000". `root` as for control_groups().
+std::string thread_limits(const std::filesystem::path& root = "/");
+
+// SystemError unless `count` threads can run beside the calling one: starts them, idle, and lets
+// them go. OpenMP ends the process without a word to say where its own cannot be started.
+void expect_threads(int count, const ThreadStarter& start = start_thread);
+
+// What is thrown where a thread was refused: how many there were, and the limits.
+[[noreturn]] void throw_threads_refused(int started, int wanted, const std::system_error& reason);
+
+}  // namespace phalanx
