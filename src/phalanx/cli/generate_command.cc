@@ -27,6 +27,7 @@ struct GenerateOptions {
   std::int64_t seed = 1234;
   std::int64_t threads = 0;
   std::string vocab_file, merge_file, matmul_precision = "auto";
+  bool allow_overcommit = false;
   bool json = false;
 };
 
@@ -47,6 +48,7 @@ TrainConfig generation_config(const GenerateOptions& options, const CheckpointRe
   if (!options.merge_file.empty()) config.merge_file = options.merge_file;
   config.matmul_precision = options.matmul_precision;
   config.threads_per_rank = options.threads;
+  config.allow_overcommit = options.allow_overcommit;
   forget_layout(config);
   resolve(config, false);
   return config;
@@ -64,6 +66,8 @@ void add_flags(Flags& flags, GenerateOptions& o) {
   flags.add("--matmul-precision", o.matmul_precision, "auto, fp32 or bf16");
   flags.add("--vocab-file", o.vocab_file, "Instead of the checkpoint's");
   flags.add("--merge-file", o.merge_file, "Instead of the checkpoint's");
+  flags.add_switch("--allow-overcommit", o.allow_overcommit,
+                   "Begin although the memory is above what this machine has available");
   flags.add_switch("--json", o.json, "One JSON document: the prompt's and the new token ids");
 }
 

@@ -193,6 +193,8 @@ void add_own(Flags& flags, TrainConfig& c) {
   flags.section("Phalanx's own");
   flags.add("--threads-per-rank", c.threads_per_rank,
             "CPU threads of each rank; they decide bits (0: usable cores / ranks)");
+  flags.add_switch("--allow-overcommit", c.allow_overcommit,
+                   "Begin although the memory plan is above what this machine has available");
   flags.add_switch("--allow-different-threads", c.allow_different_threads,
                    "Resume although the checkpoint was made with other threads");
   flags.add("--matmul-precision", c.matmul_precision,

@@ -154,6 +154,7 @@ struct TrainConfig {
   // Phalanx's own.
   std::int64_t threads_per_rank = 0;        // 0: the cores shared out among the ranks
   std::string threads_reason;               // where resolve() has them from, for people
+  bool allow_overcommit = false;            // begin although the memory plan does not fit
   bool allow_different_threads = false;     // resume although another thread count makes other bits
   std::string attention_backend = "fused";  // fused, unfused
   std::string loss_average = "token";       // token, microbatch

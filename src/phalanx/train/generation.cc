@@ -2,12 +2,15 @@
 
 #include <algorithm>
 
+#include "phalanx/base/machine.h"
+#include "phalanx/base/threads.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/data_parallel/parameter_store.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/meta/meta_backend.h"
 #include "phalanx/pipeline/saved_plan.h"
 #include "phalanx/pipeline/schedules/no_pipelining.h"
+#include "phalanx/train/memory_check.h"
 
 namespace phalanx {
 namespace {
@@ -19,6 +22,10 @@ struct GenerationArenas {
     return {Arena::planning("parameters"), Arena::planning("main parameters"),
             Arena::planning("key/value cache"), Arena::planning("transient"),
             Arena::planning("workspace")};
+  }
+  std::int64_t bytes() const {
+    return parameters.high_water() + unused.high_water() + cache.high_water() +
+           transient.high_water() + workspace.high_water();
   }
   GenerationArenas sized() const {
     const auto like = [](const Arena& arena) { return Arena(arena.name(), arena.high_water()); };
@@ -131,6 +138,8 @@ Generator::Generator(const TrainConfig& config, const GptConfig& model,
   rehearsal.forward(prompt, 0, none);
   rehearsal.forward(std::span(prompt).first(1), capacity_ - 1, none);
 
+  check_memory(config.allow_overcommit, rehearsal.arenas.bytes(), available_memory());
+  expect_threads(threads - 1);
   engine_ = std::make_unique<Engine>(model, make_cpu_backend(threads, products),
                                      rehearsal.arenas.sized(), capacity_);
   engine_->parameters.clear(engine_->context);

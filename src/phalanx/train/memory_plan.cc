@@ -1,5 +1,6 @@
 #include "phalanx/train/memory_plan.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -42,6 +43,7 @@ MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
                   .communication = marks[6],
                   .total = std::accumulate(marks.begin(), marks.end(), std::int64_t{0}),
                   .library_bound = kLibraryBytes + config.threads_per_rank * kLibraryBytesPerThread,
+                  .process_bound = kLibraryBytes,
                   .saved_per_microbatch = rehearsal.saved_per_microbatch,
                   .microbatches_in_flight = rehearsal.microbatches_in_flight,
                   .flops_per_step = rehearsal.flops_per_step,
@@ -62,6 +64,17 @@ std::vector<RankPlan> plan_ranks(const TrainConfig& config, const GptConfig& mod
     plans[found->second].ranks.push_back(rank);
   }
   return plans;
+}
+
+std::int64_t process_bytes(std::span<const RankPlan> plans) {
+  std::int64_t bytes = 0;
+  std::int64_t once = 0;
+  for (const RankPlan& plan : plans) {
+    const MemoryPlan& memory = plan.memory;
+    bytes += (memory.total + memory.library_bound - memory.process_bound) * std::ssize(plan.ranks);
+    once = std::max(once, memory.process_bound);
+  }
+  return bytes + once;
 }
 
 RankArenas allocate_arenas(const MemoryPlan& plan) {

@@ -3,6 +3,7 @@
 // comparison with what a run really used.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "phalanx/ops/cpu/device.h"
@@ -22,6 +23,7 @@ struct MemoryPlan {
   std::int64_t total = 0;
   // What libraries and the program itself may take beside the arenas: a bound, not a measurement.
   std::int64_t library_bound = 0;
+  std::int64_t process_bound = 0;  // of it, what all ranks of a process take together once
 
   std::vector<std::int64_t> saved_per_microbatch;  // by chunk
   std::vector<int> microbatches_in_flight;         // likewise
@@ -44,6 +46,9 @@ struct RankPlan {
 // Of all ranks; by their first ranks.
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const GptConfig& model,
                                  const StepPrograms& programs, cpu::ProductPrecision products);
+
+// Of all ranks in one process, with what it needs for itself, at most.
+std::int64_t process_bytes(std::span<const RankPlan> plans);
 
 // Arenas of exactly the planned sizes. SystemError where the system has not that much memory.
 RankArenas allocate_arenas(const MemoryPlan& plan);

@@ -122,7 +122,7 @@ void RunDirectory::claim() const {
   if (!lines.empty()) write_file_durably(aside / kMetricsName, lines);
   move_into(aside, abandoned_);
   if (is_resumed_) {
-    write_file_durably(save_ / kTrackerName, std::to_string(last_.iteration));
+    write_tracker(save_, last_.iteration);
   } else {
     std::error_code ignored;  // a hint
     fs::remove(save_ / kTrackerName, ignored);

@@ -74,6 +74,8 @@ std::string RunSaver::try_to_save(const RunState& state) {
     tensors.serve();
     return {};
   }
+  const auto busy =
+      world.busy(fmt::format("saving the checkpoint of iteration {}", state.iteration));
   log_info("saving checkpoint at iteration {:7d} to {}", state.iteration, config.save);
   try {
     save_checkpoint({.directory = config.save,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "phalanx/base/machine.h"
+#include "phalanx/train/memory_check.h"
 
 namespace phalanx {
 namespace {
@@ -51,6 +52,7 @@ RunSetup::RunSetup(TrainConfig given, const std::function<bool()>& stop)
       model(gpt_config(config, tokenizer->vocab_size())),
       programs(step_programs(config, length)),
       plans(plan_ranks(config, model, programs, products.products)) {
+  check_memory(config, plans, available_memory());
   if (loaded && !config.finetune) check_inputs(inputs, *loaded);
   const auto poll = [&] {
     if (stop && stop()) throw StoppedEarly{.is_saved = directory.is_resumed()};

@@ -1,0 +1,21 @@
+#pragma once
+// Whether a plan fits into the machine, before anything is allocated: arenas are reserved without
+// memory behind them, and the kernel would end the process where it runs out.
+
+#include <cstdint>
+#include <span>
+
+#include "phalanx/base/machine.h"
+#include "phalanx/train/memory_plan.h"
+
+namespace phalanx {
+
+// ConfigError where the ranks, threads of one process, need more than is available: both numbers,
+// what limits, the table of the largest rank and what to do. A warning with --allow-overcommit.
+void check_memory(const TrainConfig& config, std::span<const RankPlan> plans,
+                  const AvailableMemory& available);
+// Likewise of text generation, whose arenas have these bytes.
+void check_memory(bool allow_overcommit, std::int64_t arena_bytes,
+                  const AvailableMemory& available);
+
+}  // namespace phalanx
