@@ -36,7 +36,8 @@ std::optional<Line> parse(std::string_view line) {
 }
 
 // Bytes of the lines to keep. Lines are in order of iteration, so what is cut is a tail.
-std::size_t kept_bytes(std::string_view text, const std::string& path, const MetricsPosition& last) {
+std::size_t kept_bytes(std::string_view text, const std::string& path,
+                       const MetricsPosition& last) {
   if (last.iteration == 0) return 0;
   std::size_t begin = 0;
   for (int number = 1; begin < text.size(); ++number) {

@@ -76,7 +76,14 @@ RunDirectory::RunDirectory(const TrainConfig& config, const CheckpointReader* lo
 
 void RunDirectory::refuse_to_lose(const TrainConfig& config, const CheckpointReader* loaded) const {
   const std::vector<SavedCheckpoint> saved = saved_checkpoints(save_);
-  if (saved.empty() || config.overwrite) return;
+  if (abandoned_.empty() || config.overwrite) return;
+  if (!is_resumed_ && saved.empty()) {
+    throw ConfigError(
+        "--save {} holds {}, which is not a checkpoint that can be read: --save elsewhere, or give "
+        "--overwrite to move it aside",
+        save_.string(), abandoned_.back().filename().string());
+  }
+  if (saved.empty()) return;
   const SavedCheckpoint& newest = saved.back();
   if (is_resumed_) {
     // A fall-back from a damaged checkpoint was not asked for; going back was.

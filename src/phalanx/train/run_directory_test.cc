@@ -165,6 +165,18 @@ TEST_F(RunDirectoryTest, AnotherRunIsNotOverwritten) {
             CheckpointReader::open(path("run/abandoned-1")).manifest().run_id);
 }
 
+// A directory of another program's, or all that is left of a checkpoint.
+TEST_F(RunDirectoryTest, WhatCannotBeReadIsNotMovedUnasked) {
+  fs::create_directories(path("run/iter_0000003/mp_rank_00"));
+  EXPECT_THAT(refusal(saving("run")),
+              testing::AllOf(HasSubstr("iter_0000003"), HasSubstr("--overwrite")));
+  EXPECT_TRUE(fs::exists(path("run/iter_0000003/mp_rank_00")));
+  TrainConfig c = saving("run");
+  c.overwrite = true;
+  train(c);
+  EXPECT_TRUE(fs::exists(path("run/abandoned-1/iter_0000003/mp_rank_00")));
+}
+
 // Its own weights may be where a new run begins, if that is said.
 TEST_F(RunDirectoryTest, AFinetunedRunMayTakeTheDirectory) {
   train(saving("run"));
