@@ -62,13 +62,14 @@ std::string holder_of(int descriptor) {
   try {
     const nlohmann::json json = parse_strict_json(text, kLockName);
     JsonObject object(json, std::string(kLockName));
-    // A terminal must not obey what somebody put there.
-    const auto quoted = [&](const char* key) {
-      return json_string(object.text(key, kLongestText));
+    // Escaped as JSON has it: a terminal must not obey what somebody put there.
+    const auto plain = [&](const char* key) {
+      const std::string quoted = json_string(object.text(key, kLongestText));
+      return quoted.substr(1, quoted.size() - 2);
     };
     return fmt::format("process {} on host {} since {}",
                        object.integer("pid", 1, std::numeric_limits<std::int32_t>::max()),
-                       quoted("host"), quoted("started"));
+                       plain("host"), plain("started"));
   } catch (const DataError&) {
     return "a process that does not say which";
   }

@@ -49,10 +49,10 @@ std::string this_host() {
 
 TEST_F(DirectoryLockTest, TwoRunsOfOneProcess) {
   std::optional<DirectoryLock> lock(save());
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("--save " + save().string() + " is in use by process " +
-                                         std::to_string(::getpid()) + " on host \"" + this_host() +
-                                         "\" since"),
-                               MatchesRegex(".*\"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z\".*")));
+  EXPECT_THAT(refusal(),
+              AllOf(HasSubstr("--save " + save().string() + " is in use by process " +
+                              std::to_string(::getpid()) + " on host " + this_host() + " since"),
+                    MatchesRegex(".* since [0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z: wait.*")));
   // Neither the refused one nor a reader of the file has let go of it.
   read_file(save() / kLockName);
   EXPECT_THAT(refusal(), HasSubstr("in use"));
@@ -138,7 +138,7 @@ TEST_F(DirectoryLockTest, AnyTextIsRefusedClearly) {
     EXPECT_THAT(refusal(), HasSubstr("a process that does not say which")) << text;
   }
   std::ofstream(save() / kLockName) << R"({"host": "a\u001b[2J\nb", "pid": 7, "started": "now"})";
-  EXPECT_THAT(refusal(), HasSubstr(R"(process 7 on host "a\u001b[2J\nb" since "now")"));
+  EXPECT_THAT(refusal(), HasSubstr(R"(process 7 on host a\u001b[2J\nb since now)"));
 }
 
 TEST_F(DirectoryLockTest, WhatCannotBeLockedIsNamed) {
