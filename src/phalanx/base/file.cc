@@ -226,11 +226,13 @@ void create_directories_durably(const fs::path& path) {
   if (missing.empty()) sync_if_possible(fs::absolute(whole).parent_path());
   for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
     fs::create_directory(*at, error);
-    if (error && fs::is_symlink(*at)) {
+    if (error) {
+      std::error_code no_link;
+      const fs::path goal = fs::read_symlink(*at, no_link);
+      if (no_link) throw OutputError("{}: cannot create: {}", at->string(), error.message());
       throw OutputError("{}: is a link to {}, which is not there: make that or remove the link",
-                        at->string(), fs::read_symlink(*at).string());
+                        at->string(), goal.string());
     }
-    if (error) throw OutputError("{}: cannot create: {}", at->string(), error.message());
     sync_directory(at->parent_path());
   }
   if (!fs::is_directory(whole, error)) {

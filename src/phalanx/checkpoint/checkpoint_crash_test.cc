@@ -134,6 +134,9 @@ TEST_F(CheckpointTest, AnAsideCopyIsACheckpointUntilItIsReplaced) {
   EXPECT_EQ(CheckpointReader::open(save()).directory(), aside);
   EXPECT_EQ(CheckpointReader::open(aside).manifest().iteration, 2);
   EXPECT_THAT(iterations(), ElementsAre(1, 2));
+  EXPECT_EQ(directory_of_iteration(save(), 1), save() / "iter_0000001");
+  EXPECT_EQ(directory_of_iteration(save(), 2), aside);
+  EXPECT_EQ(directory_of_iteration(save(), 3), save() / "iter_0000003");
   // What broke under its name does not replace it, and is left for a person.
   fs::create_directories(save() / "iter_0000002");
   EXPECT_EQ(latest_base(), 20);

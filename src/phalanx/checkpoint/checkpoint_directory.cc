@@ -160,6 +160,16 @@ std::vector<SavedCheckpoint> saved_checkpoints(const fs::path& save) {
   return save_contents(save).complete;
 }
 
+fs::path directory_of_iteration(const fs::path& save, std::int64_t iteration) {
+  const fs::path path = save / iteration_directory_name(iteration);
+  std::error_code error;
+  if (fs::exists(path, error)) return path;
+  for (const auto& checkpoint : saved_checkpoints(save) | std::views::reverse) {
+    if (checkpoint.iteration == iteration) return checkpoint.directory;
+  }
+  return path;
+}
+
 std::vector<fs::path> checkpoints_after(const fs::path& save, std::int64_t start,
                                         std::int64_t iteration) {
   const SaveContents contents = save_contents(save);
@@ -185,7 +195,8 @@ fs::path make_abandoned_directory(const fs::path& save) {
       return path;
     }
     // Whatever has the name, the next number may be free.
-    if (error && !fs::exists(fs::symlink_status(path))) {
+    std::error_code unknown;
+    if (error && !fs::exists(fs::symlink_status(path, unknown))) {
       throw OutputError("{}: cannot create: {}", path.string(), error.message());
     }
   }

@@ -70,6 +70,11 @@ SaveContents save_contents(const std::filesystem::path& save);
 // Those of `save` that are complete.
 std::vector<SavedCheckpoint> saved_checkpoints(const std::filesystem::path& save);
 
+// Where the checkpoint of that iteration is or would be: SAVE/iter_NNNNNNN, or the copy of it that
+// is set aside while that is not there.
+std::filesystem::path directory_of_iteration(const std::filesystem::path& save,
+                                             std::int64_t iteration);
+
 // What a run that goes on from that checkpoint leaves behind: whatever comes after it; what cannot
 // be read, or has no manifest, and whose iteration is larger; copies of these that an interrupted
 // replacement left.

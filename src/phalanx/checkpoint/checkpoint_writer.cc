@@ -197,14 +197,13 @@ class Saver {
   // A checkpoint of the same iteration (a run that went back) changes places with the new one in
   // one step; the old one is then the leftover that tidy_up() removes.
   void put_in_place(const fs::path& staging) const {
-    if (fs::exists(target_)) {
-      if (exchange(staging)) return;
-      replace(staging);
-      return;
-    }
     std::error_code error;
-    fs::rename(staging, target_, error);
-    require(error, target_, "rename into place");
+    if (!fs::exists(target_, error)) {
+      fs::rename(staging, target_, error);
+      require(error, target_, "rename into place");
+    } else if (!exchange(staging)) {
+      replace(staging);
+    }
   }
 
   // False where the file system cannot do that.

@@ -225,6 +225,17 @@ TEST_F(SafetensorsTest, HugeHeaderLengths) {
   EXPECT_NO_THROW(open_bytes(raw(std::vector<std::uint64_t>{102}) + rest));
 }
 
+// A mixture of thousands of experts: what is written can be read again.
+TEST_F(SafetensorsTest, LongHeaders) {
+  std::vector<SafetensorsWriter::Item> items;
+  for (int i = 0; i < 18000; ++i) {
+    items.push_back({std::to_string(i) + std::string(960, 'x'), DType::kU8, {0}});
+  }
+  SafetensorsWriter(path(), items).commit();
+  EXPECT_GT(std::filesystem::file_size(path()), 17 << 20);
+  EXPECT_EQ(SafetensorsFile(path()).entries().size(), items.size());
+}
+
 // Whatever is in a file: it is read, every tensor inside it, or there is one clear error.
 TEST_F(SafetensorsTest, RandomDamage) {
   std::mt19937 random(1);  // NOLINT: the same damage each time
