@@ -329,6 +329,54 @@ TEST_F(ProgramTest, ASignalToManyRanksSavesThem) {
   EXPECT_EQ(metrics("run").back().at("iteration"), digest.at("iteration"));
 }
 
+// A long step: the first Ctrl-C says that it waits for its end, the next does not.
+TEST_F(ProgramTest, ASecondInterruptEndsAtOnce) {
+  prepare();
+  const std::string step =
+      "pretrain gpt " + training() +
+      "--threads-per-rank 1 --train-iters 4 --global-batch-size 200000 --eval-iters 0 --save run "
+      "--save-interval 4";
+  const std::string begin =
+      "&\npid=$!\n"
+      "while ! grep -q 'training from' stderr && kill -0 $pid; do sleep 0.05; done\n"
+      "kill -INT $pid\n";
+  const Output ended = run_between("unset RANK SLURM_PROCID", step,
+                                   begin + "kill -TERM $pid\nsleep 1.1\nkill -INT $pid\nwait $pid");
+  EXPECT_EQ(ended.status, 130) << ended.err;
+  EXPECT_NE(ended.err.find("SIGINT: finishing this step, saving"), std::string::npos) << ended.err;
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "run/latest_checkpointed_iteration.txt"));
+  // Of a process that a launcher started only the launcher makes an end.
+  const Output launched =
+      run_between("export RANK=0", step,
+                  begin + "sleep 1.1\nkill -INT $pid\nsleep 0.3\nkill -KILL $pid\nwait $pid");
+  EXPECT_EQ(launched.status, 137) << launched.err;
+  EXPECT_EQ(launched.err.find("press Ctrl-C"), std::string::npos) << launched.err;
+}
+
+// Evaluations that would take minutes.
+TEST_F(ProgramTest, ASignalGivesUpAnEvaluation) {
+  prepare();
+  const std::string words = "pretrain gpt " + training() +
+                            "--threads-per-rank 1 --train-iters 2 --eval-interval 2 --eval-iters "
+                            "200000 ";
+  const std::string terminate = "kill -TERM $pid\nwait $pid";
+  const Output periodic = run_between(
+      "", words + "--nproc 2 --pipeline-model-parallel-size 2 --save run --save-interval 2",
+      "&\npid=$!\n"
+      "while ! grep -qs 'iteration\": 2' run/metrics.jsonl && kill -0 $pid; do sleep 0.05; done\n" +
+          terminate);
+  EXPECT_EQ(periodic.status, 85) << periodic.err;
+  EXPECT_EQ(periodic.err.find("validation loss"), std::string::npos) << periodic.err;
+  EXPECT_EQ(run_json("checkpoint digest run --json").at("iteration").get<int>(), 2);
+  // The one that ends the run has nothing to save.
+  const Output last = run_between(
+      "", words + "--eval-interval 0 --log-interval 2",
+      "&\npid=$!\n"
+      "while ! grep -q 'iteration        2/' stderr && kill -0 $pid; do sleep 0.05; done\n" +
+          terminate);
+  EXPECT_EQ(last.status, 75) << last.err;
+}
+
 // The first rank writes and fails; the second waits to send, and ends too.
 TEST_F(ProgramTest, AFullDiskEndsAllRanks) {
   prepare();

@@ -30,8 +30,10 @@ class Services final : public StepServices {
   void reduce_gradients(int chunk) override { log += fmt::format("reduce{} ", chunk); }
   void optimizer_step(int /*version*/) override { log += "step "; }
   void gather_parameters() override { log += "gather "; }
+  bool is_given_up(int microbatch) override { return microbatch >= given_up_from; }
 
   std::string log;
+  int given_up_from = 1 << 20;
 
  private:
   std::vector<nn::Batch> batches_;
@@ -103,6 +105,24 @@ TEST_F(Executors, RunsTheProgramInItsOrder) {
   EXPECT_EQ(services.log,
             "load0 Fx Fy Fz bz load1 Fx Fy by wy bx wx wz Fz bz wz reduce1 "
             "by wy bx wx reduce0 step ");
+}
+
+// What has begun comes to its end, behind it nothing begins; a step is never cut short.
+TEST_F(Executors, AnEvaluationIsGivenUpFromAMicrobatchOn) {
+  for (const bool forward_only : {true, false}) {
+    Services services(std::vector<nn::Batch>(3));
+    services.given_up_from = 1;
+    const Chunk first = counting_chunk("x", services.log);
+    const Chunk second = counting_chunk("y", services.log);
+    const nn::BatchShape shape{.sequence = 2, .micro_batch = 1};
+    Program program = program_of("F0.0 F1.0 F2.0 F0.1 F1.1 F2.1", 2, 3);
+    program.forward_only = forward_only;
+    Executor executor(std::move(program), {{&first, {}, {}}, {&second, {}, {}}}, shape);
+    Arena saved("saved", executor.saved_plan().bytes());
+    executor.run(context_, saved, {.shape = shape, .region = {}, .training = true, .loss = {}},
+                 services, hooks_);
+    EXPECT_EQ(services.log, forward_only ? "load0 Fx Fy " : "load0 Fx load1 Fx load2 Fx Fy Fy Fy ");
+  }
 }
 
 // Says which weights its passes read.

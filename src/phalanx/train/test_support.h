@@ -7,13 +7,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "phalanx/base/file.h"
@@ -198,6 +201,21 @@ class RunTest : public testing::Test {
     c = with_layout(c, then);
     c.exit_interval = 0;
     train(c);
+  }
+
+  // A run that is terminated as soon as its metrics have this text; whatever it is doing then.
+  static RunEnd stop_after(const TrainConfig& c, const std::string& text) {
+    const auto file = std::filesystem::path(c.save) / "metrics.jsonl";
+    const std::jthread user([&](const std::stop_token& token) {
+      while (!token.stop_requested()) {
+        if (std::filesystem::exists(file) && read_file(file).find(text) != std::string::npos) {
+          ::kill(::getpid(), SIGTERM);
+          return;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+    return pretrain_gpt(c);
   }
 
   void expect_near(const std::string& found, const std::string& expected, const std::string& key,

@@ -45,7 +45,6 @@ class Trainer {
 
  private:
   RunEnd loop();
-  RunEnd train();
   std::vector<StepSchedule> next_schedules() const;
   void train_until_drained();
   void count(const StepResult& step, std::int64_t global_batch);

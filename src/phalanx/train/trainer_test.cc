@@ -1,8 +1,5 @@
 #include "phalanx/train/trainer.h"
 
-#include <unistd.h>
-
-#include <csignal>
 #include <string>
 #include <vector>
 
@@ -14,7 +11,15 @@
 namespace phalanx {
 namespace {
 
-using TrainerTest = RunTest;
+class TrainerTest : public RunTest {
+ protected:
+  // What the run tells people.
+  static std::string said_by(const TrainConfig& c) {
+    testing::internal::CaptureStderr();
+    train(c);
+    return testing::internal::GetCapturedStderr();
+  }
+};
 
 TEST_F(TrainerTest, LearnsAndResumesBitwise) {
   expect_resume_is_bitwise(config("straight"));
@@ -109,15 +114,9 @@ TEST_F(TrainerTest, LossAverages) {
 TEST_F(TrainerTest, ASignalSavesTheStepItFinishes) {
   TrainConfig c = config("parts");
   c.load = c.save;
-  // An alarm in the middle of the run stands for the user.
-  struct sigaction before {};
-  ::sigaction(SIGALRM, nullptr, &before);
-  std::signal(SIGALRM, [](int) { std::raise(SIGTERM); });
   c.train_iters = 100000;
   c.lr_decay_iters = 6;
-  ::ualarm(300000, 0);
-  EXPECT_EQ(pretrain_gpt(c), RunEnd::kPreempted);
-  ::sigaction(SIGALRM, &before, nullptr);
+  EXPECT_EQ(stop_after(c, "\"iteration\": 3"), RunEnd::kPreempted);
   const auto stopped = CheckpointReader::open(path("parts")).manifest().iteration;
   EXPECT_GT(stopped, 0);
   EXPECT_LT(stopped, 100000);
@@ -221,7 +220,7 @@ TEST_F(TrainerTest, AnotherBatchTrainsTheSamplesThatAreLeft) {
   train(c);
   c.exit_interval = 0;
   c.global_batch_size = 8;
-  train(c);
+  EXPECT_NE(said_by(c).find("4 of 48 samples are left over"), std::string::npos);
   EXPECT_EQ(CheckpointReader::open(c.save).manifest().consumed_train_samples, 44);
   c.global_batch_size = 2;
   train(c);
@@ -236,8 +235,22 @@ TEST_F(TrainerTest, AnotherBatchTrainsTheSamplesThatAreLeft) {
   // Nothing is left.
   const std::string before = read_file(std::filesystem::path(c.save) / "metrics.jsonl");
   c.global_batch_size = 4;
-  train(c);
+  EXPECT_NE(said_by(c).find("nothing is left to train after iteration 9"), std::string::npos);
   EXPECT_EQ(read_file(std::filesystem::path(c.save) / "metrics.jsonl"), before);
+}
+
+// In iterations another batch makes another schedule.
+TEST_F(TrainerTest, AnotherBatchOfARunInIterationsIsAskedFor) {
+  TrainConfig c = config("run");
+  c.load = c.save;
+  c.exit_interval = 3;
+  train(c);
+  c.exit_interval = 0;
+  c.global_batch_size = 8;
+  EXPECT_THROW(pretrain_gpt(c), ConfigError);
+  c.override_opt_param_scheduler = true;
+  train(c);
+  EXPECT_EQ(metric("run", "consumed_samples"), (std::vector<Json>{4, 8, 12, 20, 28, 36}));
 }
 
 TEST_F(TrainerTest, StopsWhereTheGradientIsNotFinite) {
