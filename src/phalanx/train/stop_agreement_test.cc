@@ -97,8 +97,8 @@ TEST(StopAgreement, NobodyWaitsForever) {
       }
     }
   }
-  // A pipeline that is asked about the microbatch before cannot fill.
-  EXPECT_FALSE(WaitingPipeline(Placement::contiguous(4), 8, 1).ends());
+  // Who must hear all about the very microbatch it comes to waits for itself.
+  EXPECT_FALSE(WaitingPipeline(Placement::contiguous(4), 8, 0).ends());
 }
 
 // What each of three ranks hears of 12 microbatches where one is asked at its own time.
