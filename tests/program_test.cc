@@ -11,8 +11,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -112,19 +114,89 @@ class ProgramTest : public testing::Test {
   std::filesystem::path directory_;
 };
 
-TEST_F(ProgramTest, HelpAndVersion) {
-  EXPECT_EQ(run("--help").status, 0);
-  EXPECT_EQ(run("").status, 64);
-  for (const char* command :
-       {"pretrain", "plan", "schedule", "grid", "generate", "preprocess-data", "train-tokenizer",
-        "tokenize", "dataset info", "checkpoint info", "import llmc", "version"}) {
-    const Output output = run(std::string(command) + " --help");
-    EXPECT_EQ(output.status, 0) << command;
-    EXPECT_NE(output.out.find("--help"), std::string::npos) << command;
+// Help is an answer: on standard output, alone.
+TEST_F(ProgramTest, HelpIsThereForEveryCommand) {
+  const Output usage = run("--help");
+  EXPECT_EQ(usage.status, 0) << usage.err;
+  EXPECT_EQ(usage.err, "");
+  EXPECT_EQ(run("help").out, usage.out);
+  EXPECT_EQ(run("-h").out, usage.out);
+  const auto expect_help = [&](const std::string& words, const std::string& mention) {
+    const Output output = run(words);
+    EXPECT_EQ(output.status, 0) << words << "\n" << output.err;
+    EXPECT_EQ(output.err, "") << words;
+    EXPECT_NE(output.out.find(mention), std::string::npos) << words << "\n" << output.out;
+    EXPECT_NE(output.out, usage.out) << words;
+  };
+  // Whatever commands there are: an indented line each.
+  std::set<std::string> commands;
+  std::istringstream lines(usage.out);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("  ")) commands.insert(line.substr(2, line.find(' ', 2) - 2));
   }
+  EXPECT_TRUE(commands.contains("pretrain") && commands.contains("import")) << usage.out;
+  for (const std::string& command : commands) {
+    for (const std::string& words : {command + " --help", command + " -h", "help " + command}) {
+      expect_help(words, "--help");
+    }
+  }
+  for (const auto& [verb, flag] : {std::pair{"dataset info", "--data-path"},
+                                   {"dataset check", "--data-path"},
+                                   {"dataset head", "--data-path"},
+                                   {"dataset merge", "--output-prefix"},
+                                   {"dataset samples", "--seq-length"},
+                                   {"checkpoint info", "--json"},
+                                   {"checkpoint digest", "--json"},
+                                   {"checkpoint diff", "--json"},
+                                   {"import llmc", "--tokens"},
+                                   {"pretrain gpt", "--hidden-size"},
+                                   {"plan gpt", "--hidden-size"},
+                                   {"grid", "--tensor-model-parallel-size"},
+                                   {"schedule", "--kind"},
+                                   {"generate", "--max-tokens"}}) {
+    expect_help(verb + std::string(" --help"), flag);
+    EXPECT_NE(run(verb).status, 0) << verb << " lacks what its help says is required";
+  }
+}
+
+TEST_F(ProgramTest, HelpForWhatIsNotThereIsAnError) {
+  expect_error("pretain --help", 64, "did you mean pretrain?");
+  expect_error("help pretain", 64, "did you mean pretrain?");
+  expect_error("pretrain gtp --help", 64, "unknown model gtp");
+  expect_error("dataset infos --help", 64, "info, check, head, merge or samples, not infos");
+  expect_error("checkpoint show --help", 64, "info, digest or diff, not show");
+  expect_error("import pytorch --help", 64, "llmc, not pytorch");
+}
+
+TEST_F(ProgramTest, WithoutACommandTheUsageIsAnError) {
+  const Output output = run("");
+  EXPECT_EQ(output.status, 64);
+  EXPECT_EQ(output.out, "");
+  EXPECT_EQ(output.err, run("--help").out);
+  expect_error("dataset", 64, "info, check, head, merge or samples");
+  expect_error("checkpoint", 64, "info, digest or diff");
+  expect_error("import", 64, "llmc");
+}
+
+TEST_F(ProgramTest, Version) {
   const Json version = run_json("version --json");
-  EXPECT_TRUE(version.at("version").is_string());
   EXPECT_GE(version.at("threads").get<int>(), 1);
+  const std::string number = version.at("version");
+  EXPECT_NE(run("--version").out.find(number), std::string::npos);
+  EXPECT_NE(run("--help").out.find(number), std::string::npos);
+  expect_error("version 2", 64, "2 belongs to no flag");
+}
+
+TEST_F(ProgramTest, WordsThatAreMissingOrTooManyAreNamed) {
+  expect_error("pretrain gpt --hidden-size", 64, "--hidden-size");
+  expect_error("generate --load", 64, "--load");
+  expect_error("grid --world-size", 64, "--world-size");
+  expect_error("grid --world-size 8 9", 64, "9 belongs to no flag");
+  expect_error("tokenize text", 64, "text belongs to no flag");
+  expect_error("schedule --kind 1f1b --microbatches 2.5", 64, "2.5");
+  expect_error("checkpoint diff one", 64, "DIR");
+  expect_error("checkpoint info one two", 64, "received 2");
+  expect_error("checkpoint info --jsn one", 64, "did you mean --json?");
 }
 
 TEST_F(ProgramTest, WrongUsageNamesTheNearest) {

@@ -1,20 +1,21 @@
 #include <fmt/core.h>
 
+#include <array>
+#include <string_view>
+
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/diff.h"
 #include "phalanx/checkpoint/digest.h"
 #include "phalanx/checkpoint/info.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/flags.h"
+#include "phalanx/cli/verb.h"
 
 namespace phalanx {
 
 int run_checkpoint(const Arguments& arguments) {
-  const std::string verb = arguments.empty() ? "" : arguments[0];
-  if (verb != "info" && verb != "digest" && verb != "diff") {
-    throw UsageError("phalanx checkpoint: say info, digest or diff{}",
-                     verb.empty() ? "" : ", not " + verb);
-  }
+  constexpr std::array<std::string_view, 3> kVerbs = {"info", "digest", "diff"};
+  const std::string verb = verb_of("phalanx checkpoint", kVerbs, arguments);
   std::vector<std::string> directories;
   bool json = false;
   const int count = verb == "diff" ? 2 : 1;

@@ -1,7 +1,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
@@ -9,6 +11,7 @@
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/flags.h"
 #include "phalanx/cli/tokenizer_flags.h"
+#include "phalanx/cli/verb.h"
 #include "phalanx/data/dataset_info.h"
 #include "phalanx/data/gpt_dataset.h"
 #include "phalanx/data/indexed_dataset_writer.h"
@@ -170,15 +173,14 @@ int samples(const Arguments& arguments) {
 }  // namespace
 
 int run_dataset(const Arguments& arguments) {
-  const std::string verb = arguments.empty() ? "" : arguments[0];
-  const Arguments rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
+  constexpr std::array<std::string_view, 5> kVerbs = {"info", "check", "head", "merge", "samples"};
+  const std::string verb = verb_of("phalanx dataset", kVerbs, arguments);
+  const Arguments rest(arguments.begin() + 1, arguments.end());
   if (verb == "info") return info(rest);
   if (verb == "check") return check(rest);
   if (verb == "head") return head(rest);
   if (verb == "merge") return merge(rest);
-  if (verb == "samples") return samples(rest);
-  throw UsageError("phalanx dataset: say info, check, head, merge or samples{}",
-                   verb.empty() ? "" : ", not " + verb);
+  return samples(rest);
 }
 
 }  // namespace phalanx

@@ -1,18 +1,21 @@
 #include <fmt/core.h>
 
+#include <array>
+#include <string_view>
+
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/llmc_import.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/flags.h"
+#include "phalanx/cli/verb.h"
 #include "phalanx/data/indexed_dataset_writer.h"
 
 namespace phalanx {
 
 int run_import(const Arguments& arguments) {
-  if (arguments.empty() || arguments[0] != "llmc") {
-    throw UsageError("phalanx import: say what from: phalanx import llmc FLAGS");
-  }
+  constexpr std::array<std::string_view, 1> kVerbs = {"llmc"};
+  verb_of("phalanx import", kVerbs, arguments);
   std::string checkpoint;
   std::string tokens;
   std::string output;

@@ -55,6 +55,11 @@ int run(const std::vector<std::string>& words) {
     print_usage(stderr);
     return static_cast<int>(ErrorCode::kUsage);
   }
+  if (words[0] == "help" && words.size() > 1) {
+    std::vector<std::string> asks(words.begin() + 1, words.end());
+    asks.emplace_back("--help");
+    return run(asks);
+  }
   if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     print_usage(stdout);
     return 0;

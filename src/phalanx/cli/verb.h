@@ -1,0 +1,17 @@
+#pragma once
+// The word behind a command that is several: `dataset info`, `checkpoint diff`.
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "phalanx/cli/commands.h"
+
+namespace phalanx {
+
+// The first argument, which must be one of `verbs`. HelpRequested where it asks for help;
+// UsageError that names the verbs where it is none of them or missing.
+std::string verb_of(std::string_view command, std::span<const std::string_view> verbs,
+                    const Arguments& arguments);
+
+}  // namespace phalanx
