@@ -81,6 +81,11 @@ void compare_norms(const GlobalValues& a, const GlobalValues& b, double& largest
 
 constexpr std::size_t kHeadSize = 8;
 
+// What weight decay applies to.
+bool is_matrix(const std::string& name) {
+  return !name.ends_with("bias") && name.find("norm") == std::string::npos;
+}
+
 }  // namespace
 
 std::string first_difference(const TrainingResult& a, const TrainingResult& b) {
@@ -107,14 +112,56 @@ Distance distance(const TrainingResult& a, const TrainingResult& b) {
                   .moment_of = {}};
   compare_norms(a.first_gradients, b.first_gradients, result.gradient, result.gradient_of);
   compare_norms(a.exp_avg_sq, b.exp_avg_sq, result.moment, result.moment_of);
+  double all_moved = 0.0, all_apart = 0.0;
   for (const auto& [name, values] : b.weights) {
     const bool is_qkv_bias = name.ends_with("linear_qkv.bias");
     const auto is_key = [&](std::size_t i) { return is_qkv_bias && i / kHeadSize % 3 == 1; };
     const double moved = square_distance(values, b.initial_weights.at(name), is_key);
     const double apart = square_distance(a.weights.at(name), values, is_key);
     note(std::sqrt(apart / moved), name, result.weight, result.weight_of);
+    all_moved += moved;
+    all_apart += apart;
   }
+  result.all_weights = std::sqrt(all_apart / all_moved);
   return result;
+}
+
+StepError error_of_first_step(const TrainingResult& result, const TrainConfig& config) {
+  const AdamSettings adam = adam_settings(config);
+  // What the sums become an average by; a mean of means is one already.
+  const auto tokens = static_cast<double>(config.global_batch_size * config.seq_length);
+  const double by_tokens = config.loss_average == "microbatch" ? 1.0 : tokens / result.first_tokens;
+  const double average = by_tokens / loss_scaler(config).scale();
+  double squares = 0.0;
+  for (const auto& [name, gradient] : result.first_gradients) squares += square_norm(gradient);
+  const double norm = average * std::sqrt(squares);
+  const double factor = average * std::min(1.0, adam.clip_grad / (norm + 1e-6));
+
+  StepError error{.grad_norm = std::abs(result.grad_norms.front() / norm - 1.0),
+                  .moment_of = {},
+                  .weight_of = {}};
+  for (const auto& [name, gradient] : result.first_gradients) {
+    const auto& before = result.initial_weights.at(name);
+    const auto& after = result.first_weights.at(name);
+    const auto& moment = result.first_exp_avg.at(name);
+    const double decay = is_matrix(name) ? kWeightDecay : 0.0;
+    double apart = 0.0;
+    double size = 0.0;
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      const double g = factor * static_cast<double>(gradient[i]);
+      const double expected = (1.0 - adam.beta1) * g;
+      const double moment_off = static_cast<double>(moment[i]) - expected;
+      apart += moment_off * moment_off;
+      size += expected * expected;
+      const double moved =
+          g / (std::abs(g) + adam.epsilon) + decay * static_cast<double>(before[i]);
+      const double has_moved =
+          (static_cast<double>(before[i]) - static_cast<double>(after[i])) / kLearningRate;
+      note(std::abs(has_moved - moved), name, error.weight, error.weight_of);
+    }
+    note(std::sqrt(apart / size), name, error.moment, error.moment_of);
+  }
+  return error;
 }
 
 }  // namespace phalanx

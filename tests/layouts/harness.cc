@@ -14,8 +14,6 @@
 namespace phalanx {
 namespace {
 
-constexpr double kLearningRate = 5e-3;
-constexpr double kWeightDecay = 0.1;
 constexpr int kMeasuredStep = 1;  // the second: the first one's gathers are behind it
 constexpr auto kProducts = cpu::ProductPrecision::kFp32;
 
@@ -201,7 +199,8 @@ class Training {
   std::vector<std::vector<StepResult>> results_;  // by rank, by step
   std::vector<MeasuredStep> measured_;
   Faults faults_;
-  Assembly initial_{"initial weights", faults_}, gradients_{"gradients", faults_},
+  Assembly initial_{"initial weights", faults_}, first_gradients_{"gradients", faults_},
+      first_weights_{"weights of step 1", faults_}, first_exp_avg_{"moments of step 1", faults_},
       weights_{"weights", faults_}, stored_{"stored weights", faults_},
       exp_avg_{"first moments", faults_}, exp_avg_sq_{"second moments", faults_};
 };
@@ -224,7 +223,9 @@ void Training::run_rank(Communicator& world) {
     check_high_water(plans_[me], arenas);
     if (step > 0) continue;
     for (const Segment& s : parameters.segments()) {
-      gradients_.add(table[s.id], rank.gradients().gradient(s), s.begin);
+      first_gradients_.add(table[s.id], rank.gradients().gradient(s), s.begin);
+      first_weights_.add(table[s.id], parameters.main(s), s.begin);
+      first_exp_avg_.add(table[s.id], rank.optimizer().exp_avg(s), s.begin);
     }
   }
   rank.finish_gather();
@@ -288,7 +289,10 @@ TrainingResult Training::result() {
     }
   }
   result.initial_weights = initial_.take();
-  result.first_gradients = gradients_.take();
+  result.first_tokens = results_[0].front().tokens;
+  result.first_gradients = first_gradients_.take();
+  result.first_weights = first_weights_.take();
+  result.first_exp_avg = first_exp_avg_.take();
   result.weights = weights_.take();
   result.stored_weights = stored_.take();
   result.exp_avg = exp_avg_.take();

@@ -25,9 +25,12 @@ struct TrainingResult {
   std::vector<double> losses, grad_norms;  // by step
   std::vector<bool> skipped;               // likewise: a gradient was not finite
   GlobalValues initial_weights;
-  GlobalValues first_gradients;  // of step 1: sums, before the factor that makes them an average
-  GlobalValues weights;          // at the end, in full precision
-  GlobalValues stored_weights;   // as forward reads them
+  // Step 1:
+  GlobalValues first_gradients;               // sums, before the factor that makes them an average
+  double first_tokens = 0.0;                  // that count in the global batch
+  GlobalValues first_weights, first_exp_avg;  // behind it, in full precision
+  GlobalValues weights;                       // at the end, in full precision
+  GlobalValues stored_weights;                // as forward reads them
   GlobalValues exp_avg, exp_avg_sq;
   std::vector<MeasuredStep> measured;  // by rank
   // What must not be: ranks that disagree about a number all have, elements that nobody has,
@@ -36,6 +39,8 @@ struct TrainingResult {
 };
 
 inline constexpr int kTrainingSteps = 10;
+inline constexpr double kLearningRate = 5e-3;
+inline constexpr double kWeightDecay = 0.1;
 
 // `config` must be resolved. Checks every arena's high-water mark: InternalError where one is not
 // the plan's.
