@@ -169,11 +169,12 @@ void add_tensor_parallel(const TrainConfig& c, const ChunkPart& part, Adder& add
 
 // A microbatch on a chunk: activations forward, gradients back, over either of its ends.
 void add_pipeline(const TrainConfig& c, const ChunkPart& part, int pipeline_rank, Adder& add) {
-  const std::int64_t shards = c.sequence_parallel ? c.tensor_model_parallel_size : 1;
+  const std::int64_t share = StreamBytes(c).residual / c.tensor_model_parallel_size;
   for (const int neighbour : {part.before, part.behind}) {
     if (neighbour < 0 || neighbour == pipeline_rank) continue;
-    add("pp", "send", StreamBytes(c).residual / shards);
+    add("pp", "send", share);
     add("pp", "receive", 0);
+    if (c.tensor_model_parallel_size > 1 && !c.sequence_parallel) add("tp", "all_gather", share);
   }
 }
 

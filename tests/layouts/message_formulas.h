@@ -17,8 +17,11 @@
 //   recomputation of a group of layers of one chunk: its forward once more, without the last
 //     reduction; and r s b h / t all-gathered where inputs are distributed
 // and over pp, for each end of a chunk that is another rank's business:
-//   send              r s b h (/ t with sequence parallelism), activation or gradient
+//   send              r s b h / t, activation or gradient: with sequence parallelism what the rank
+//                     has, without it the rank's share of what all ranks have
 //   receive           as often; the payload is the sender's
+// and then over tp without sequence parallelism:
+//   all_gather        r s b h / t: the shares of what was received
 // Every step, over dp:
 //   sums of gradients: all_reduce of 4 bytes for each element, in buckets of one chunk each; with a
 //     distributed optimizer reduce_scatter of as much, and all_gather of e bytes for each element

@@ -207,6 +207,34 @@ TEST(Messages, APipelineSendsAnActivationAndAGradientForEachCut) {
   EXPECT_EQ(sent({.microbatches = 8, .bf16 = true, .pipeline = 3, .schedule = "1f1b"}), 2 * kBytes);
 }
 
+// Of t ranks that hold the same each sends a t-th, whether or not the stream is cut, so that t
+// ranks together send it once; where it is not cut, the receivers gather.
+TEST(Messages, TensorParallelRanksSendSharesThatTheirReceiversGather) {
+  constexpr std::int64_t kStream = 160 * 2 * 128 * 4;
+  constexpr int kMicrobatches = 8;
+  const auto of_middle_stage = [](int tensor, bool sequence, int pipeline) {
+    // A stage of two layers with a neighbour on either side.
+    const Case c{.tensor = tensor,
+                 .sequence = sequence,
+                 .microbatches = kMicrobatches,
+                 .layers = 2 * pipeline,
+                 .pipeline = pipeline,
+                 .schedule = "1f1b"};
+    return planned(c, tensor).by_key();
+  };
+  for (const int tensor : {2, 4, 8}) {
+    for (const bool sequence : {false, true}) {
+      const auto messages = of_middle_stage(tensor, sequence, 3);
+      EXPECT_EQ(messages.at({"pp", "send"}).count, 2 * kMicrobatches);
+      EXPECT_EQ(messages.at({"pp", "send"}).bytes, 2 * kMicrobatches * kStream / tensor);
+    }
+    // Two layers, no head: all that is gathered has been received.
+    const auto gathered = of_middle_stage(tensor, false, 3).at({"tp", "all_gather"});
+    EXPECT_EQ(gathered.count, 2 * kMicrobatches);
+    EXPECT_EQ(gathered.bytes, 2 * kMicrobatches * kStream / tensor);
+  }
+}
+
 // What one more layer adds to one microbatch of a plan.
 std::map<MessageTotals::Key, MessageTotals::Total> of_a_layer(Case c) {
   const MessageTotals with = planned(c);

@@ -206,11 +206,8 @@ void Chunk::forward_unit(nn::Pass& pass, std::span<const Tensor> blocks, nn::Uni
   const auto inputs = part(blocks, at.forward.inputs, unit.inputs().size());
   if (begins_group(u) && recompute_.input_shards > 1) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const Tensor& share = blocks[at.input_share + i];
-      const std::int64_t begin = pass.region.layout().rank * share.count();
-      ops::copy(pass.ops,
-                {.destination = share,
-                 .source = inputs[i].reshape({inputs[i].count()}).slice(0, begin, share.count())});
+      ops::copy(pass.ops, {.destination = blocks[at.input_share + i],
+                           .source = pass.region.share(inputs[i])});
     }
   }
   unit.forward(pass, inputs, part(blocks, at.forward.outputs, unit.outputs().size()),

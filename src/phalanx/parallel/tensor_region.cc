@@ -33,4 +33,15 @@ Work TensorRegion::leave(Context& context, const Tensor& inside) const {
   return group().reduce_scatter(context, own(inside), inside, Reduction::kSum);
 }
 
+Tensor TensorRegion::share(const Tensor& stream) const {
+  PHALANX_CHECK(has_shares(stream.count()), "{} has no equal shares for {} ranks",
+                stream.shape.to_string(), layout_.size);
+  const std::int64_t count = stream.count() / layout_.size;
+  return stream.reshape({stream.count()}).slice(0, layout_.rank * count, count);
+}
+
+Work TensorRegion::gather_shares(Context& context, const Tensor& stream) const {
+  return group().all_gather(context, stream, share(stream));
+}
+
 }  // namespace phalanx

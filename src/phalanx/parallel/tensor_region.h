@@ -13,6 +13,9 @@
 //
 // The backward of entering is leaving, and the other way round. Both work in place on a tensor
 // [s, b, h] with the region's rows; the stream's part of it is own().
+//
+// A stream that is whole on every rank can still be kept or moved in shares, an equal run of its
+// elements for each rank, that the group gathers where it is read.
 
 #include "phalanx/comm/communicator.h"
 
@@ -50,6 +53,15 @@ class TensorRegion {
   // Before: inside is this rank's partial sum. After: own(inside) is the stream; other rows are
   // undefined.
   Work leave(Context& context, const Tensor& inside) const;
+
+  // Whether a stream of `count` elements is whole on every rank and can be cut into equal shares.
+  bool has_shares(std::int64_t count) const {
+    return is_parallel() && !layout_.sequence && count % layout_.size == 0;
+  }
+  // This rank's share of such a stream, flat.
+  Tensor share(const Tensor& stream) const;
+  // Before: share(stream) is there. After: all of it.
+  Work gather_shares(Context& context, const Tensor& stream) const;
 
  private:
   TensorParallel layout_;

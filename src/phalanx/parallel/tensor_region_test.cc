@@ -113,6 +113,35 @@ TEST(TensorRegion, StreamCutAlongTheSequence) {
   }
 }
 
+// A stream that all ranks hold moves in shares, and is gathered in its place.
+TEST(TensorRegion, SharesOfAWholeStream) {
+  for (const int size : {2, 4}) {
+    run_local_ranks(size, {}, [&](Communicator& group) {
+      RegionRank rank(&group, false);
+      EXPECT_TRUE(rank.region.has_shares(kInside.count()));
+      EXPECT_FALSE(rank.region.has_shares(kInside.count() + 1));
+      EXPECT_THROW(rank.region.share(rank.inside.slice(0, 0, 1).slice(1, 0, 1).slice(2, 0, 1)),
+                   InternalError);
+      const Tensor share = rank.region.share(rank.inside);
+      EXPECT_EQ(share.shape, Shape{kInside.count() / size});
+      rank.set([](std::int64_t) { return -1.0; });
+      std::ranges::copy(rows_of(whole(), group.rank(), size), share.span<double>().begin());
+      rank.region.gather_shares(rank.context, rank.inside).wait({});
+      EXPECT_EQ(rank.all(), whole());
+      EXPECT_EQ(rank.recorder.messages(),
+                (std::vector<Message>{{group.name(), "all_gather", kInside.count() * 8 / size}}));
+    });
+  }
+}
+
+// One rank has the whole, and a stream that is cut is a share already.
+TEST(TensorRegion, HasNoSharesOfAnythingElse) {
+  EXPECT_FALSE(TensorRegion().has_shares(kInside.count()));
+  run_local_ranks(2, {}, [](Communicator& group) {
+    EXPECT_FALSE(RegionRank(&group, true).region.has_shares(kInside.count()));
+  });
+}
+
 // Overlap is worth it where there are messages and nobody has switched it off.
 TEST(TensorRegion, Overlaps) {
   run_local_ranks(2, {}, [](Communicator& group) {

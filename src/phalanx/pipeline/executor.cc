@@ -1,5 +1,7 @@
 #include "phalanx/pipeline/executor.h"
 
+#include <map>
+#include <tuple>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -17,22 +19,6 @@ std::vector<std::vector<SavedBlock>> blocks_of(const std::vector<ChunkTables>& c
   return blocks;
 }
 
-std::uint64_t key_of(const Action& action) {
-  const auto kind =
-      action.payload == Payload::kActivation ? MessageKind::kActivation : MessageKind::kGradient;
-  return message_key(kind, static_cast<std::uint32_t>(action.source_stage),
-                     static_cast<std::uint32_t>(action.microbatch));
-}
-
-// Waits for a message and forgets it.
-template <typename Messages, typename Id>
-void finish(Messages& messages, const Id& id, Stream stream) {
-  const auto found = messages.find(id);
-  if (found == messages.end()) return;
-  found->second.wait(stream);
-  messages.erase(found);
-}
-
 }  // namespace
 
 nn::Weights StepServices::stale_weights(int version) {
@@ -47,15 +33,16 @@ Executor::Executor(Program program, std::vector<ChunkTables> chunks, const nn::B
       blocks_(blocks_of(chunks_, shape, program_.forward_only)),
       plan_(program_, blocks_),
       batch_slots_(program_),
-      pipeline_(pipeline) {}
+      messages_(pipeline) {
+  for (const auto& blocks : blocks_) placed_.emplace_back(blocks.size());
+}
 
-std::vector<Tensor> Executor::place(int chunk, int microbatch, Arena& saved) const {
+std::span<const Tensor> Executor::place(int chunk, int microbatch, Arena& saved) {
   const auto& blocks = blocks_[static_cast<std::size_t>(chunk)];
+  auto& placed = placed_[static_cast<std::size_t>(chunk)];
   const auto offsets = plan_.offsets(chunk, microbatch);
-  std::vector<Tensor> placed;
-  placed.reserve(blocks.size());
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    placed.push_back(saved.place(offsets[i], blocks[i].dtype, blocks[i].shape));
+    placed[i] = saved.place(offsets[i], blocks[i].dtype, blocks[i].shape);
   }
   return placed;
 }
@@ -113,13 +100,16 @@ Executor::Rehearsal Executor::rehearse(Context& context, Arena& saved, const Ste
       context.recorder->clear();
       run.version = action.version;  // older weights would be recorded alike
       execute(i, run);
+      // Not every pass that would wait for it runs, so it is over where it begins.
+      if (action.kind == ActionKind::kReceive) {
+        messages_.await_receive(context, settings.region, action);
+      }
       known->second = {context.recorder->flops(), context.recorder->messages()};
     }
     total.flops += known->second.flops;
     total.messages.add(known->second.messages);
   }
-  sends_.clear();
-  receives_.clear();
+  messages_.forget();
   return total;
 }
 
@@ -134,8 +124,7 @@ void Executor::execute(std::size_t index, Run& run) {
     case ActionKind::kSend:
       return send(action, run);
     case ActionKind::kAwaitSend:
-      return finish(sends_, MessageId(action.payload, action.chunk, action.microbatch),
-                    run.context.stream);
+      return messages_.await_send(run.context, action);
     case ActionKind::kReceive:
       return receive(action, run);
     case ActionKind::kHandOver:
@@ -151,16 +140,9 @@ void Executor::execute(std::size_t index, Run& run) {
   }
 }
 
-void Executor::await_input(const Action& action, Run& run) {
-  if (action.kind == ActionKind::kBackwardWeight) return;
-  const bool forward = action.kind == ActionKind::kForward;
-  const Payload payload = forward ? Payload::kActivation : Payload::kGradient;
-  finish(receives_, MessageId(payload, action.chunk, action.microbatch), run.context.stream);
-}
-
 void Executor::execute_pass(std::size_t index, Run& run) {
   const Action& action = program_.actions[index];
-  await_input(action, run);
+  messages_.await_input(run.context, run.settings.region, action);
   if (run.observer != nullptr) run.observer->begin(action);
   const bool loads = batch_slots_.is_first_pass(index, action.microbatch);
   const nn::Batch& batch =
@@ -182,7 +164,7 @@ void Executor::execute_pass(std::size_t index, Run& run) {
   if (run.observer != nullptr) run.observer->end(action);
 }
 
-void Executor::compute(const Action& action, nn::Pass& pass, Run& run) const {
+void Executor::compute(const Action& action, nn::Pass& pass, Run& run) {
   const ChunkTables& tables = chunks_[static_cast<std::size_t>(action.chunk)];
   const auto blocks = place(action.chunk, action.microbatch, run.saved);
   const int microbatch = action.microbatch;
@@ -200,31 +182,20 @@ void Executor::compute(const Action& action, nn::Pass& pass, Run& run) const {
   }
 }
 
-void Executor::begin_message(const Action& action, PointToPoint::Direction direction,
-                             std::span<const Tensor> streams, Run& run) {
-  std::vector<PointToPoint> messages;
-  for (const Tensor& stream : streams) {
-    messages.push_back({direction, action.peer, key_of(action), stream});
-  }
-  auto& under_way = direction == PointToPoint::Direction::kSend ? sends_ : receives_;
-  under_way.insert_or_assign({action.payload, action.chunk, action.microbatch},
-                             pipeline_->exchange(run.context, messages));
-}
-
 void Executor::send(const Action& action, Run& run) {
   const auto blocks = place(action.chunk, action.microbatch, run.saved);
   const Chunk& from = chunk(action.chunk);
   const bool forward = action.payload == Payload::kActivation;
-  begin_message(action, PointToPoint::Direction::kSend,
-                forward ? from.output_streams(blocks) : from.input_gradients(blocks), run);
+  messages_.send(run.context, run.settings.region, action,
+                 forward ? from.output_streams(blocks) : from.input_gradients(blocks));
 }
 
 void Executor::receive(const Action& action, Run& run) {
   const auto blocks = place(action.chunk, action.microbatch, run.saved);
   const Chunk& to = chunk(action.chunk);
   const bool forward = action.payload == Payload::kActivation;
-  begin_message(action, PointToPoint::Direction::kReceive,
-                forward ? to.input_streams(blocks) : to.output_gradients(blocks), run);
+  messages_.receive(run.context, run.settings.region, action,
+                    forward ? to.input_streams(blocks) : to.output_gradients(blocks));
 }
 
 void Executor::hand_over(const Action& action, Run& run) {

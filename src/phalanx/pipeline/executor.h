@@ -5,9 +5,7 @@
 // A message moves while passes run: a receive begins at its place in the program and is waited for
 // by the pass that reads it, a send is waited for where the program says so.
 
-#include <map>
 #include <span>
-#include <tuple>
 #include <vector>
 
 #include "phalanx/comm/communicator.h"
@@ -15,6 +13,7 @@
 #include "phalanx/pipeline/action.h"
 #include "phalanx/pipeline/batch_slots.h"
 #include "phalanx/pipeline/saved_plan.h"
+#include "phalanx/pipeline/stage_messages.h"
 
 namespace phalanx {
 
@@ -98,15 +97,12 @@ class Executor {
   };
   void execute(std::size_t index, Run& run);
   void execute_pass(std::size_t index, Run& run);
-  void compute(const Action& action, nn::Pass& pass, Run& run) const;
-  void await_input(const Action& action, Run& run);
-  void begin_message(const Action& action, PointToPoint::Direction direction,
-                     std::span<const Tensor> streams, Run& run);
+  void compute(const Action& action, nn::Pass& pass, Run& run);
   void send(const Action& action, Run& run);
   void receive(const Action& action, Run& run);
   void hand_over(const Action& action, Run& run);
-  // The saved tensors of a microbatch on a chunk.
-  std::vector<Tensor> place(int chunk, int microbatch, Arena& saved) const;
+  // The saved tensors of a microbatch on a chunk, until the next are asked for.
+  std::span<const Tensor> place(int chunk, int microbatch, Arena& saved);
   const Chunk& chunk(int index) const { return *chunks_[static_cast<std::size_t>(index)].chunk; }
   // By action: whether it is the last weight gradient of its chunk before a reduction.
   std::vector<bool> completing_actions() const;
@@ -116,10 +112,9 @@ class Executor {
   std::vector<std::vector<SavedBlock>> blocks_;
   SavedPlan plan_;
   BatchSlots batch_slots_;
-  Communicator* pipeline_;
-  // Under way, by payload, chunk and microbatch.
-  using MessageId = std::tuple<Payload, int, int>;
-  std::map<MessageId, Work> sends_, receives_;
+  StageMessages messages_;
+  // By chunk: what place() fills again for every pass. In a deep model these are many.
+  std::vector<std::vector<Tensor>> placed_;
 };
 
 }  // namespace phalanx

@@ -1,0 +1,128 @@
+// After its first step a run allocates no large memory: all tensors lie in arenas, and what is not
+// a tensor is made once and used again.
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "large_allocations.h"
+#include "phalanx/train/test_support.h"
+
+namespace phalanx {
+namespace {
+
+constexpr std::int64_t kVocabulary = 50;
+
+// Very deep and narrow: what grows with the layers alone is large, every tensor is small.
+TrainConfig deep(const Layout& layout) {
+  TrainConfig c;
+  c.num_layers = 128;
+  c.hidden_size = 8;
+  c.num_attention_heads = 4;
+  c.seq_length = 8;
+  c.max_position_embeddings = 8;
+  c.micro_batch_size = 1;
+  c.global_batch_size = 4;
+  c.threads_per_rank = 1;
+  c.attention_dropout = 0.1;
+  c.hidden_dropout = 0.1;
+  c = with_layout(std::move(c), layout);
+  return c;
+}
+
+GptBatch batch_of(const TrainConfig& c) {
+  GptBatch batch;
+  batch.sequence_length = c.seq_length;
+  batch.batch_size = c.micro_batch_size;
+  const auto rows = static_cast<std::size_t>(c.seq_length * c.micro_batch_size);
+  for (std::size_t row = 0; row < rows; ++row) {
+    const auto position = static_cast<std::int32_t>(row);
+    batch.tokens.push_back(position);
+    batch.labels.push_back(position + 1);
+    batch.position_ids.push_back(position);
+    batch.position.push_back(position);
+  }
+  batch.loss_mask.assign(rows, 1.0F);
+  batch.sample.assign(rows, 0);
+  batch.document.assign(rows, 0);
+  return batch;
+}
+
+// The ranks' training steps and evaluations after the first of each.
+class Allocations : public testing::TestWithParam<Layout> {};
+
+TEST_P(Allocations, StepsAfterTheFirstMakeNoLargeOnes) {
+  TrainConfig config = deep(GetParam());
+  resolve(config, false);
+  const GptBatch batch = batch_of(config);
+  run_ranks(config, gpt_config(config, kVocabulary), [&](Rank& rank) {
+    Communicator& world = *rank.ranks().world;
+    const auto source = [&](int /*microbatch*/) -> const GptBatch& { return batch; };
+    const auto step = [&](int number) {
+      rank.train_step({.lr = 1e-3, .adam_step = number}, source);
+      rank.evaluate(source);
+    };
+    rank.initialise();
+    step(1);
+    world.barrier(rank.context());
+    if (world.rank() == 0) forget_allocations();
+    world.barrier(rank.context());
+    for (const int number : {2, 3}) step(number);
+    world.barrier(rank.context());
+    EXPECT_EQ(large_allocations(), 0) << "the largest had " << largest_allocation() << " bytes";
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, Allocations,
+    testing::Values(
+        Layout{.name = "one"}, Layout{.name = "tensor", .tensor = 2, .sequence = true},
+        Layout{.name = "data", .data = 2, .sharded = true, .overlaps = true},
+        Layout{.name = "pipeline", .tensor = 2, .pipeline = 2, .schedule = "1f1b"},
+        Layout{.name = "interleaved", .pipeline = 2, .schedule = "interleaved", .chunks = 2},
+        Layout{.name = "wave", .pipeline = 2, .schedule = "zb-v"}),
+    [](const auto& layout) { return std::string(layout.param.name); });
+
+// A whole run with its data, of microbatches whose every column is large: iterations and
+// evaluations behind the first add nothing.
+class RunAllocations : public RunTest {
+ protected:
+  std::int64_t count(std::int64_t iterations) const {
+    TrainConfig c = config("");
+    c.num_layers = 1;
+    c.hidden_size = 8;
+    c.micro_batch_size = 1024;
+    c.global_batch_size = 2048;
+    c.train_iters = 8;
+    c.exit_interval = iterations;
+    c.eval_interval = 1;
+    forget_allocations();
+    EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished);
+    return large_allocations();
+  }
+};
+
+TEST_F(RunAllocations, AreThoseOfItsFirstIteration) {
+  const std::int64_t first = count(2);
+  EXPECT_GT(first, 0);
+  EXPECT_EQ(count(6), first);
+}
+
+// The count itself, of all threads.
+TEST(LargeAllocations, AreCounted) {
+  forget_allocations();
+  const std::vector<char> small(kLargeAllocation - 1);
+  EXPECT_EQ(large_allocations(), 0);
+  EXPECT_EQ(largest_allocation(), small.size());
+  std::thread([] { EXPECT_NE(std::vector<char>(kLargeAllocation).data(), nullptr); }).join();
+  EXPECT_EQ(large_allocations(), 1);
+  EXPECT_EQ(largest_allocation(), kLargeAllocation);
+}
+
+}  // namespace
+}  // namespace phalanx
