@@ -1,0 +1,49 @@
+#include "phalanx/cli/verb.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "phalanx/base/error.h"
+#include "phalanx/cli/flags.h"
+
+namespace phalanx {
+namespace {
+
+constexpr std::array<std::string_view, 3> kVerbs = {"info", "check", "head"};
+
+std::string complaint(std::span<const std::string_view> verbs, const Arguments& arguments) {
+  try {
+    return "none about " + verb_of("phalanx x", verbs, arguments);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+TEST(Verb, IsTheFirstWord) {
+  EXPECT_EQ(verb_of("phalanx x", kVerbs, {"check"}), "check");
+  EXPECT_EQ(verb_of("phalanx x", kVerbs, {"head", "info", "--help"}), "head");
+}
+
+TEST(Verb, IsOneOfThoseThereAre) {
+  EXPECT_EQ(complaint(kVerbs, {}), "phalanx x: say info, check or head");
+  EXPECT_EQ(complaint(kVerbs, {"chek"}), "phalanx x: say info, check or head, not chek");
+  EXPECT_EQ(complaint(kVerbs, {"--json", "info"}),
+            "phalanx x: say info, check or head, not --json");
+  EXPECT_EQ(complaint(std::span(kVerbs).first(1), {"x"}), "phalanx x: say info, not x");
+}
+
+TEST(Verb, HelpNamesThem) {
+  for (const std::string word : {"--help", "-h"}) {
+    try {
+      verb_of("phalanx x", kVerbs, {word, "info"});
+      ADD_FAILURE() << "no help";
+    } catch (const HelpRequested& help) {
+      EXPECT_EQ(help.text,
+                "usage: phalanx x info|check|head ...\n\nphalanx x info --help lists its flags.\n");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace phalanx
