@@ -21,7 +21,7 @@ std::string choice_of(std::span<const std::string_view> verbs) {
 
 std::string verb_of(std::string_view command, std::span<const std::string_view> verbs,
                     const Arguments& arguments) {
-  const std::string word = arguments.empty() ? "" : arguments[0];
+  std::string word = arguments.empty() ? "" : arguments[0];
   if (word == "--help" || word == "-h") {
     throw HelpRequested{fmt::format("usage: {} {} ...\n\n{} {} --help lists its flags.\n", command,
                                     fmt::join(verbs, "|"), command, verbs.front())};
