@@ -462,6 +462,22 @@ TEST_F(ProgramTest, AFullDiskEndsAllRanks) {
   EXPECT_NE(output.err.find("run/"), std::string::npos) << output.err;
 }
 
+TEST_F(ProgramTest, ADatasetThatIsTruncatedIsNamedAndWhatWasSavedStays) {
+  prepare();
+  const Output output = run_between(
+      "",
+      "pretrain gpt " + training() +
+          "--threads-per-rank 1 --nproc 2 --train-iters 100000 --save run --save-interval 4",
+      "&\npid=$!\n"
+      "while [ ! -s run/latest_checkpointed_iteration.txt ] && kill -0 $pid; do sleep 0.05; done\n"
+      ": > data_text_document.bin\nwait $pid");
+  EXPECT_EQ(output.status, 74) << output.err;
+  EXPECT_NE(output.err.find("error: data_text_document.bin: cannot be read beyond byte"),
+            std::string::npos)
+      << output.err;
+  EXPECT_GE(run_json("checkpoint digest run --json").at("iteration").get<int>(), 4);
+}
+
 // The process takes what the plan says, and beside it no more than the printed bound.
 TEST_F(ProgramTest, ResidentSizeIsWithinThePlan) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

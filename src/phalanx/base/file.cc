@@ -1,7 +1,6 @@
 #include "phalanx/base/file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file_lock.h"
+#include "phalanx/base/input_descriptor.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/unique_name.h"
 
@@ -23,36 +23,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporaryMark = ".tmp.";
 constexpr int kAttempts = 16;  // names are random: one is enough
-
-// An open descriptor and its size; the errors of opening an input, in one place.
-class InputDescriptor {
- public:
-  explicit InputDescriptor(const std::filesystem::path& path)
-      : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (descriptor_ < 0) {
-      if (errno == ENOENT || errno == ENOTDIR) {
-        throw InputMissingError("{}: no such file", path.string());
-      }
-      throw IoError("{}: cannot open: {}", path.string(), std::strerror(errno));
-    }
-    struct stat status {};
-    if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
-      ::close(descriptor_);
-      throw IoError("{}: not a regular file", path.string());
-    }
-    size_ = static_cast<std::size_t>(status.st_size);
-  }
-  InputDescriptor(const InputDescriptor&) = delete;
-  InputDescriptor& operator=(const InputDescriptor&) = delete;
-  ~InputDescriptor() { ::close(descriptor_); }
-
-  int get() const { return descriptor_; }
-  std::size_t size() const { return size_; }
-
- private:
-  int descriptor_;
-  std::size_t size_ = 0;
-};
 
 // False where somebody else has the lock that a living writer has on its temporary file.
 bool hold(int descriptor) { return try_lock(descriptor, 0) != FileLock::kHeld; }
@@ -98,33 +68,6 @@ void sync_if_possible(const fs::path& directory) {
 }
 
 }  // namespace
-
-MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
-  const InputDescriptor file(path);
-  size_ = file.size();
-  if (size_ == 0) return;
-  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (address == MAP_FAILED) {
-    throw SystemError("{}: cannot map {} bytes: {}", path.string(), size_, std::strerror(errno));
-  }
-  data_ = static_cast<const std::byte*>(address);
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)),
-      path_(std::move(other.path_)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  std::swap(path_, other.path_);
-  return *this;
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
-}
 
 std::string read_file(const std::filesystem::path& path) {
   const InputDescriptor file(path);

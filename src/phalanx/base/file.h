@@ -1,7 +1,7 @@
 #pragma once
-// Files: read-only memory maps, whole reads, and durable writes (write, fsync, rename, fsync of the
-// directory). Errors name the path: InputMissingError where the file is not there, IoError and
-// OutputError otherwise.
+// Files: memory maps (mapped_file.h), whole reads, and durable writes (write, fsync, rename, fsync
+// of the directory). Errors name the path: InputMissingError where the file is not there, IoError
+// and OutputError otherwise.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,27 +10,9 @@
 #include <string>
 #include <string_view>
 
+#include "phalanx/base/mapped_file.h"
+
 namespace phalanx {
-
-// A whole file mapped read-only. Movable; an empty file maps to an empty span.
-class MappedFile {
- public:
-  MappedFile() = default;
-  explicit MappedFile(const std::filesystem::path& path);
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile();
-
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  const std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
-  std::filesystem::path path_;
-};
 
 std::string read_file(const std::filesystem::path& path);
 

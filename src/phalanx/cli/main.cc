@@ -10,6 +10,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/mapped_file.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/flags.h"
 
@@ -81,6 +82,7 @@ int run(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   // A file-size limit then arrives as a failed write, which has a message.
   std::signal(SIGXFSZ, SIG_IGN);
+  phalanx::report_unreadable_maps();
   try {
     return phalanx::run({argv + 1, argv + argc});
   } catch (const phalanx::HelpRequested& help) {

@@ -1,0 +1,151 @@
+#include "phalanx/base/mapped_file.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/input_descriptor.h"
+
+namespace phalanx {
+namespace {
+
+// A map, for the handler. Its path is a copy at a fixed place.
+struct Entry {
+  std::atomic<std::uintptr_t> begin = 0;  // 0: free
+  std::atomic<std::uintptr_t> end = 0;
+  std::array<std::atomic<char>, 512> path{};
+};
+
+// A handler can reach nothing but static storage, and may wait for nobody. Maps beyond the table
+// are reported without a name.
+constexpr std::size_t kEntries = 1024;
+std::array<Entry, kEntries> entries;
+std::mutex entries_mutex;  // of those that change the table
+static_assert(std::atomic<std::uintptr_t>::is_always_lock_free);
+static_assert(std::atomic<char>::is_always_lock_free);
+
+void enter(const std::byte* data, std::size_t size, const std::string& path) {
+  const std::lock_guard lock(entries_mutex);
+  const auto free = std::ranges::find_if(entries, [](const Entry& e) { return e.begin == 0; });
+  if (free == entries.end()) return;
+  const std::size_t length = std::min(path.size(), free->path.size() - 1);
+  for (std::size_t i = 0; i < length; ++i) free->path[i] = path[i];
+  free->path[length] = '\0';
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  free->end = begin + size;
+  free->begin = begin;
+}
+
+void leave(const std::byte* data) {
+  const std::lock_guard lock(entries_mutex);
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  const auto found =
+      std::ranges::find_if(entries, [=](const Entry& e) { return e.begin == begin; });
+  if (found != entries.end()) found->begin = 0;
+}
+
+// Only what a handler may call.
+class Line {
+ public:
+  void add(std::string_view text) {
+    for (const char c : text) add(c);
+  }
+  void add(char c) {
+    if (length_ < text_.size()) text_[length_++] = c;
+  }
+  void add(std::uintptr_t number) {
+    if (number >= 10) add(number / 10);
+    add(static_cast<char>('0' + number % 10));
+  }
+  void write() const {
+    const char* from = text_.data();
+    for (std::size_t left = length_; left > 0;) {
+      const auto put = ::write(STDERR_FILENO, from, left);
+      if (put < 0 && errno != EINTR) return;
+      if (put < 0) continue;
+      from += put;
+      left -= static_cast<std::size_t>(put);
+    }
+  }
+
+ private:
+  std::array<char, 1024> text_{};
+  std::size_t length_ = 0;
+};
+
+void on_bus_error(int number, siginfo_t* info, void* /*context*/) {
+  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  for (const Entry& entry : entries) {
+    const std::uintptr_t begin = entry.begin, end = entry.end;
+    if (begin == 0 || address < begin || address >= end) continue;
+    Line line;
+    line.add("error: ");
+    for (const auto& c : entry.path) {
+      if (c == '\0') break;
+      line.add(c.load());
+    }
+    line.add(": cannot be read beyond byte ");
+    line.add(address - begin);
+    line.add(" of ");
+    line.add(end - begin);
+    line.add(
+        ": it became shorter while it was in use, or its disk failed. Checkpoints saved so far are "
+        "whole: put the file back and resume from the last\n");
+    line.write();
+    ::_exit(static_cast<int>(ErrorCode::kIo));
+  }
+  // Not of a map: the instruction runs again and the signal does what it does by default.
+  std::signal(number, SIG_DFL);
+}
+
+}  // namespace
+
+void report_unreadable_maps() {
+  struct sigaction action {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+  const InputDescriptor file(path);
+  size_ = file.size();
+  if (size_ == 0) return;
+  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (address == MAP_FAILED) {
+    throw SystemError("{}: cannot map {} bytes: {}", path.string(), size_, std::strerror(errno));
+  }
+  data_ = static_cast<const std::byte*>(address);
+  enter(data_, size_, path_.string());
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      path_(std::move(other.path_)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ == nullptr) return;
+  leave(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+}  // namespace phalanx
