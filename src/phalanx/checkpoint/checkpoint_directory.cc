@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <ranges>
 #include <set>
 #include <system_error>
 #include <tuple>
@@ -161,11 +160,12 @@ std::vector<SavedCheckpoint> saved_checkpoints(const fs::path& save) {
 }
 
 fs::path directory_of_iteration(const fs::path& save, std::int64_t iteration) {
-  const fs::path path = save / iteration_directory_name(iteration);
+  fs::path path = save / iteration_directory_name(iteration);
   std::error_code error;
   if (fs::exists(path, error)) return path;
-  for (const auto& checkpoint : saved_checkpoints(save) | std::views::reverse) {
-    if (checkpoint.iteration == iteration) return checkpoint.directory;
+  for (auto& checkpoint : saved_checkpoints(save)) {
+    // Of two copies the later one.
+    if (checkpoint.iteration == iteration) path = std::move(checkpoint.directory);
   }
   return path;
 }
@@ -188,7 +188,7 @@ std::vector<fs::path> checkpoints_after(const fs::path& save, std::int64_t start
 
 fs::path make_abandoned_directory(const fs::path& save) {
   for (std::int64_t n = 1;; ++n) {
-    const fs::path path = save / fmt::format("{}{}", kAbandonedPrefix, n);
+    fs::path path = save / fmt::format("{}{}", kAbandonedPrefix, n);
     std::error_code error;
     if (fs::create_directory(path, error)) {
       sync_directory(save);
@@ -204,7 +204,8 @@ fs::path make_abandoned_directory(const fs::path& save) {
 
 void move_into(const fs::path& abandoned, std::span<const fs::path> paths) {
   // The last first: a crash on the way leaves a history without its end.
-  for (const auto& path : paths | std::views::reverse) {
+  for (auto next = paths.rbegin(); next != paths.rend(); ++next) {
+    const fs::path& path = *next;
     std::error_code error;
     fs::rename(path, abandoned / path.filename(), error);
     if (error) {

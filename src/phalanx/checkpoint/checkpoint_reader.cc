@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -64,13 +63,14 @@ std::optional<CheckpointReader> CheckpointReader::open_if_any(const fs::path& di
     if (broken.newer_format) throw ConfigError("{}", broken.reason);
     if (broken.iteration > latest) failures.push_back(broken.reason);
   }
-  for (const auto& candidate : contents.complete | std::views::reverse) {
+  for (auto candidate = contents.complete.rbegin(); candidate != contents.complete.rend();
+       ++candidate) {
     try {
-      CheckpointReader reader(candidate.directory, verify);
+      CheckpointReader reader(candidate->directory, verify);
       for (const auto& failure : failures) {
         log_warning("{}; taking {}", failure, reader.directory().string());
       }
-      if (failures.empty()) compare_with_tracker(save, candidate);
+      if (failures.empty()) compare_with_tracker(save, *candidate);
       return reader;
     } catch (const Error& failure) {
       if (!means_another_checkpoint_may_do(failure)) throw;

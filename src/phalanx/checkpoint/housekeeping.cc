@@ -1,7 +1,6 @@
 #include "phalanx/checkpoint/housekeeping.h"
 
 #include <exception>
-#include <ranges>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -52,9 +51,9 @@ void try_to_tidy_up(const fs::path& save) {
   const SaveContents contents = save_contents(save);
   for (const auto& path : contents.replaced) remove_leftover(path);
   // The latest first: of two copies of one iteration it gets the name.
-  for (const auto& checkpoint : contents.complete | std::views::reverse) {
-    if (iteration_of_aside_name(checkpoint.directory.filename().string())) {
-      put_back(save, checkpoint.directory);
+  for (auto next = contents.complete.rbegin(); next != contents.complete.rend(); ++next) {
+    if (iteration_of_aside_name(next->directory.filename().string())) {
+      put_back(save, next->directory);
     }
   }
 }
