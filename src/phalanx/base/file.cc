@@ -97,6 +97,7 @@ DurableFile::DurableFile(std::filesystem::path path) : path_(std::move(path)) {
     // Before it was locked, another writer of this path may have taken it for a dead one's.
     if (descriptor_ >= 0 && (!hold(descriptor_) || !has_name(descriptor_))) {
       ::close(std::exchange(descriptor_, -1));
+      if (attempt == kAttempts) throw OutputError("{}: others remove it", temporary_.string());
     }
   }
 }
