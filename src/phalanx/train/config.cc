@@ -108,8 +108,8 @@ void resolve_threads(TrainConfig& c) {
     c.threads_reason = c.world_size == 1
                            ? cores.reason
                            : fmt::format("{}, shared by {} ranks", cores.reason, c.world_size);
-  } else if (c.threads_per_rank > cores.count / c.world_size) {
-    c.threads_reason = fmt::format("as given; there are {}", cores.reason);
+  } else if (c.threads_reason.empty() && c.threads_per_rank > cores.count / c.world_size) {
+    c.threads_reason = fmt::format("as given; usable: {}", cores.reason);
   }
 }
 

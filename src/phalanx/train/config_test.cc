@@ -175,7 +175,11 @@ TEST(TrainConfig, SaysWhereTheThreadsComeFrom) {
   EXPECT_EQ(reason(1, 0), cores);
   EXPECT_EQ(reason(2, 0), cores + ", shared by 2 ranks");
   EXPECT_EQ(reason(1, 1), "");
-  EXPECT_EQ(reason(2, 1000), "as given; there are " + cores);
+  EXPECT_EQ(reason(2, 1000), "as given; usable: " + cores);
+
+  TrainConfig twice = resolved([](TrainConfig& c) { c.world_size = 1000; });
+  resolve(twice, true);
+  EXPECT_EQ(twice.threads_reason, cores + ", shared by 1000 ranks");
 }
 
 TEST(TrainConfig, RefusesWorldsThatDoNotDivide) {
