@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -299,6 +301,29 @@ TEST(CpuAttention, NanReachesTheOutput) {
   EXPECT_TRUE(std::isfinite(attention.out.as<float>()[19 * 8]));
   EXPECT_TRUE(std::isnan(attention.out.as<float>()[20 * 8]));
   EXPECT_TRUE(std::isnan(attention.out.as<float>()[32 * 8]));
+}
+
+// Every second query row, so every second lane, with every bit that a payload may have.
+TEST(CpuAttention, NanReachesItsRowsWhateverItsPayload) {
+  constexpr std::int64_t kRows = 96, kWidth = 8;
+  Attention attention({.sq = kRows, .sk = kRows, .heads = 1, .d = kWidth});
+  for (std::int64_t row = 1; row < kRows; row += 2) {
+    const auto payload = 1U << (row / 4 % 23);
+    const auto sign = row % 4 == 1 ? 0x7f800000U : 0xff800000U;
+    attention.in.query.as<float>()[row * kWidth] = std::bit_cast<float>(sign | payload);
+  }
+  const auto expect_rows = [](const Tensor& tensor) {
+    for (std::int64_t i = 0; i < tensor.count(); ++i) {
+      ASSERT_EQ(std::isnan(tensor.as<float>()[i]), i / kWidth % 2 == 1) << "row " << i / kWidth;
+    }
+  };
+  attention.run(*cpu_backend(2));
+  expect_rows(attention.out);
+  expect_rows(attention.dquery);
+  std::ranges::fill(attention.dquery.span<float>(), 0.0F);
+  attention.run_unfused(*cpu_backend(2));
+  expect_rows(attention.out);
+  expect_rows(attention.dquery);
 }
 
 TEST(CpuAttention, RefusesRowsThatAreNotDense) {

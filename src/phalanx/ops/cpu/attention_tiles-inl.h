@@ -269,7 +269,8 @@ HWY_INLINE void load_tile_rows(const KeyTile& tile, const HeadRows& from, std::i
 inline constexpr float kExpTwo[7] = {1.0F,           0.693147207F,   0.240226509F,   0.0555032723F,
                                      0.00961805668F, 0.00134004282F, 0.000154614447F};
 
-// 2^x to 1e-7 for x <= 0; exactly 0 below -126 (and at -infinity). NaN stays NaN.
+// 2^x to 1e-7 for x <= 0; exactly 0 below -126 (and at -infinity). NaN stays NaN: its payload makes
+// any number of the exponent, but times a NaN.
 HWY_INLINE FloatVector exp_two(FloatVector x) {
   const FloatTag d;
   const BitsTag bits;
@@ -285,7 +286,8 @@ HWY_INLINE FloatVector exp_two(FloatVector x) {
   power = hn::MulAdd(power, fraction, hn::Set(d, kExpTwo[1]));
   power = hn::MulAdd(power, fraction, hn::Set(d, kExpTwo[0]));
   const auto exponent = hn::ShiftLeft<23>(hn::BitCast(bits, shifted));
-  const auto result = hn::BitCast(d, hn::Add(hn::BitCast(bits, power), exponent));
+  const auto scale = hn::BitCast(d, hn::Add(hn::BitCast(bits, hn::Set(d, 1.0F)), exponent));
+  const auto result = hn::Mul(power, scale);
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0F)), result);
 }
 

@@ -235,5 +235,16 @@ TEST(Precision, PeaksAreMeasured) {
   EXPECT_EQ(peak.bf16_gflops > 0.0, has_bf16_products());
 }
 
+// oneDNN's levels as its numbers: AVX-512 without and with more, and what a later release may say.
+TEST(ProductPolicy, KnowsTheUnitOfLaterLevelsToo) {
+  for (const unsigned level : {0x7U, 0x27U, 0x67U, 0x407U}) {
+    EXPECT_EQ(bf16_unit_of(level), Bf16Unit::kNone) << level;
+  }
+  EXPECT_EQ(bf16_unit_of(0xe7), Bf16Unit::kAvx512);
+  EXPECT_EQ(bf16_unit_of(0x1e7), Bf16Unit::kAvx512);
+  EXPECT_EQ(bf16_unit_of(0x3e7), Bf16Unit::kAmx);
+  EXPECT_EQ(bf16_unit_of(0xfe7), Bf16Unit::kAmx);
+}
+
 }  // namespace
 }  // namespace phalanx::cpu

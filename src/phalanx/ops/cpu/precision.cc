@@ -15,18 +15,12 @@ namespace {
 // The measured ratios lie at 0.5 and 1.8.
 constexpr double kWorthwhileRatio = 1.2;
 
-enum class Bf16Unit { kNone, kAvx512, kAmx };
-
 // What oneDNN will use, which also respects its own limit on instruction sets.
-Bf16Unit bf16_unit() {
-  switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::avx512_core_amx:
-      return Bf16Unit::kAmx;
-    case dnnl::cpu_isa::avx512_core_bf16:
-      return Bf16Unit::kAvx512;
-    default:
-      return Bf16Unit::kNone;
-  }
+Bf16Unit bf16_unit() { return bf16_unit_of(static_cast<unsigned>(dnnl::get_effective_cpu_isa())); }
+
+// Levels are sets of instructions, a bit each.
+bool includes(unsigned level, dnnl::cpu_isa known) {
+  return (level & static_cast<unsigned>(known)) == static_cast<unsigned>(known);
 }
 
 // Best rate of `threads` threads at once, each in its own best slice.
@@ -49,6 +43,13 @@ double best_rate(int threads, double (*flops_of_slice)()) {
 }
 
 }  // namespace
+
+// A level that oneDNN learns later holds those that it knows today.
+Bf16Unit bf16_unit_of(unsigned level) {
+  if (includes(level, dnnl::cpu_isa::avx512_core_amx)) return Bf16Unit::kAmx;
+  if (includes(level, dnnl::cpu_isa::avx512_core_bf16)) return Bf16Unit::kAvx512;
+  return Bf16Unit::kNone;
+}
 
 Peak measure_peak(int threads) {
   Peak peak{.fp32_gflops = best_rate(threads, multiply_adds_f32)};

@@ -25,6 +25,10 @@ struct ProductChoice {
 // bf16 products.
 ProductChoice choose_products(std::string_view requested, bool stores_bf16, int threads);
 
+// What multiplies bf16, among the instructions of a level of oneDNN's (a dnnl::cpu_isa).
+enum class Bf16Unit { kNone, kAvx512, kAmx };
+Bf16Unit bf16_unit_of(unsigned level);
+
 // GFLOP/s of multiply-adds on registers; 0 where there is no such instruction.
 struct Peak {
   double fp32_gflops = 0.0;
