@@ -4,6 +4,16 @@
 #include "phalanx/ops/check.h"
 
 namespace phalanx::ops {
+namespace {
+
+void expect_types(std::string_view op, const Tensor& x, const Tensor& bias) {
+  expect_floating(op, "x", x);
+  if (!bias) return;
+  expect_shape(op, "bias", bias, {x.shape[1]});
+  expect_dtype(op, "bias", bias, x.dtype);
+}
+
+}  // namespace
 
 OpCost cost(const BiasGeluForward& op) {
   return {"bias_gelu_forward", 0, bytes_of(op.x, op.bias), bytes_of(op.y)};
@@ -14,14 +24,17 @@ OpCost cost(const BiasGeluBackward& op) {
 
 void bias_gelu_forward(Context& context, const BiasGeluForward& op) {
   expect_shape("bias_gelu_forward", "y", op.y, op.x.shape);
-  if (op.bias) expect_shape("bias_gelu_forward", "bias", op.bias, {op.x.shape[1]});
+  expect_types("bias_gelu_forward", op.x, op.bias);
+  expect_dtype("bias_gelu_forward", "y", op.y, op.x.dtype);
   enqueue(context, op);
 }
 
 void bias_gelu_backward(Context& context, const BiasGeluBackward& op) {
   expect_shape("bias_gelu_backward", "dx", op.dx, op.x.shape);
   expect_shape("bias_gelu_backward", "dy", op.dy, op.x.shape);
-  if (op.bias) expect_shape("bias_gelu_backward", "bias", op.bias, {op.x.shape[1]});
+  expect_types("bias_gelu_backward", op.x, op.bias);
+  expect_dtype("bias_gelu_backward", "dx", op.dx, op.x.dtype);
+  expect_dtype("bias_gelu_backward", "dy", op.dy, op.x.dtype);
   enqueue(context, op);
 }
 

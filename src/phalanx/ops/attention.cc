@@ -21,7 +21,13 @@ Extents expect_inputs(std::string_view op, const AttentionInputs& in) {
                 e.groups);
   expect_shape(op, "key", in.key, {e.sk, e.b, e.groups, e.d});
   expect_shape(op, "value", in.value, {e.sk, e.b, e.groups, e.d});
-  if (in.bias) expect_shape(op, "bias", in.bias, {e.heads, e.sq, e.sk});
+  expect_floating(op, "query", in.query);
+  expect_dtype(op, "key", in.key, in.query.dtype);
+  expect_dtype(op, "value", in.value, in.query.dtype);
+  if (in.bias) {
+    expect_shape(op, "bias", in.bias, {e.heads, e.sq, e.sk});
+    expect_full_precision(op, "bias", in.bias);
+  }
   expect_rows(op, in.query_rows, e.sq, e.b);
   expect_rows(op, in.key_rows, e.sk, e.b);
   return e;
@@ -32,7 +38,12 @@ void expect_gradients(std::string_view op, const AttentionInputs& in, const Tens
   expect_shape(op, "dquery", dquery, in.query.shape);
   expect_shape(op, "dkey", dkey, in.key.shape);
   expect_shape(op, "dvalue", dvalue, in.value.shape);
-  if (dbias) expect_shape(op, "dbias", dbias, in.bias.shape);
+  for (const Tensor* gradient : {&dquery, &dkey, &dvalue}) {
+    expect_dtype(op, "a gradient", *gradient, in.query.dtype);
+  }
+  if (!dbias) return;
+  expect_shape(op, "dbias", dbias, in.bias.shape);
+  expect_full_precision(op, "dbias", dbias);
 }
 
 // One product of [sq, d] with [d, sk] for every head and sample. A causal mask over equal lengths
@@ -75,6 +86,7 @@ void attention_forward(Context& context, const AttentionForward& op) {
   const Extents e = expect_inputs("attention_forward", op.in);
   expect_shape("attention_forward", "out", op.out, {e.sq, e.b, e.heads, e.d});
   expect_shape("attention_forward", "lse", op.lse, {e.b, e.heads, e.sq});
+  expect_dtype("attention_forward", "out", op.out, op.in.query.dtype);
   expect_full_precision("attention_forward", "lse", op.lse);
   enqueue(context, op);
 }
@@ -83,6 +95,9 @@ void attention_delta(Context& context, const AttentionDelta& op) {
   expect_shape("attention_delta", "dout", op.dout, op.out.shape);
   expect_shape("attention_delta", "delta", op.delta,
                {op.out.shape[1], op.out.shape[2], op.out.shape[0]});
+  expect_floating("attention_delta", "out", op.out);
+  expect_dtype("attention_delta", "dout", op.dout, op.out.dtype);
+  expect_full_precision("attention_delta", "delta", op.delta);
   enqueue(context, op);
 }
 
@@ -92,6 +107,9 @@ void attention_backward(Context& context, const AttentionBackward& op) {
   expect_shape("attention_backward", "dout", op.dout, {e.sq, e.b, e.heads, e.d});
   expect_shape("attention_backward", "lse", op.lse, {e.b, e.heads, e.sq});
   expect_shape("attention_backward", "delta", op.delta, {e.b, e.heads, e.sq});
+  expect_dtype("attention_backward", "dout", op.dout, op.in.query.dtype);
+  expect_full_precision("attention_backward", "lse", op.lse);
+  expect_full_precision("attention_backward", "delta", op.delta);
   enqueue(context, op);
 }
 
@@ -100,6 +118,8 @@ void unfused_attention_forward(Context& context, const UnfusedAttentionForward& 
   expect_shape("unfused_attention_forward", "out", op.out, {e.sq, e.b, e.heads, e.d});
   expect_shape("unfused_attention_forward", "probabilities", op.probabilities,
                {e.b, e.heads, e.sq, e.sk});
+  expect_dtype("unfused_attention_forward", "out", op.out, op.in.query.dtype);
+  expect_dtype("unfused_attention_forward", "probabilities", op.probabilities, op.in.query.dtype);
   enqueue(context, op);
 }
 
@@ -109,6 +129,8 @@ void unfused_attention_backward(Context& context, const UnfusedAttentionBackward
   expect_shape("unfused_attention_backward", "dout", op.dout, {e.sq, e.b, e.heads, e.d});
   expect_shape("unfused_attention_backward", "probabilities", op.probabilities,
                {e.b, e.heads, e.sq, e.sk});
+  expect_dtype("unfused_attention_backward", "dout", op.dout, op.in.query.dtype);
+  expect_dtype("unfused_attention_backward", "probabilities", op.probabilities, op.in.query.dtype);
   enqueue(context, op);
 }
 

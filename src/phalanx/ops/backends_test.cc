@@ -43,6 +43,29 @@ TEST_P(CpuBackend, HasTheSameBitsWithOneThreadAndTwo) {
   });
 }
 
+// Every operand in its turn (a fill takes any type). Not by std::terminate: kernels look at types
+// in the middle of parallel regions.
+TEST_P(CpuBackend, RefusesOperandsOfAnotherType) {
+  const auto backend = make_cpu_backend(2, cpu::ProductPrecision::kFp32);
+  for_each_row([&](const Case& row, DType storage) {
+    if (storage != DType::kF32 || row.op == "fill") return;
+    for (int operand = 0;; ++operand) {
+      const auto refused = refuses_disguised(row, storage, operand, *backend);
+      if (!refused) break;
+      EXPECT_TRUE(*refused) << row.op << " " << row.description << ", " << name_of(storage)
+                            << ": operand " << operand;
+    }
+  });
+}
+
+// f64 is the reference's: the CPU's kernels take it or refuse it.
+TEST_P(CpuBackend, SurvivesDoubles) {
+  const auto backend = make_cpu_backend(2, cpu::ProductPrecision::kFp32);
+  for_each_row([&](const Case& row, DType /*storage*/) {
+    EXPECT_TRUE(refuses_disguised(row, DType::kF64, -1, *backend).value_or(true));
+  });
+}
+
 std::vector<std::string> tested_ops() {
   std::set<std::string> ops;
   for (const Case& row : make_case_table().tests) ops.insert(row.op);

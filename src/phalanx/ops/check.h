@@ -19,6 +19,12 @@ inline void expect_dtype(std::string_view op, std::string_view operand, const Te
                 name_of(tensor.dtype), name_of(dtype));
 }
 
+// Operands of a storage type; f64 where the reference is differentiated numerically.
+inline void expect_floating(std::string_view op, std::string_view operand, const Tensor& tensor) {
+  PHALANX_CHECK(is_floating(tensor.dtype), "{}: {} holds {}, expected f32, bf16 or f16", op,
+                operand, name_of(tensor.dtype));
+}
+
 // Main gradients and statistics: f32, or f64 where the reference is differentiated numerically.
 inline void expect_full_precision(std::string_view op, std::string_view operand,
                                   const Tensor& tensor) {
@@ -43,6 +49,9 @@ inline void expect_rows(std::string_view op, const RowCoordinates& rows, std::in
   expect_shape(op, "rows.sample", rows.sample, {s, b});
   expect_shape(op, "rows.position", rows.position, {s, b});
   expect_shape(op, "rows.document", rows.document, {s, b});
+  expect_dtype(op, "rows.sample", rows.sample, DType::kI64);
+  expect_dtype(op, "rows.position", rows.position, DType::kI32);
+  expect_dtype(op, "rows.document", rows.document, DType::kI32);
 }
 
 // Bytes of the operands that are present.

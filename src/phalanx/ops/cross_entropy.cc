@@ -21,6 +21,9 @@ void expect_gradient_operands(std::string_view name, const Op& op) {
   expect_shape(name, "dlogits", op.dlogits, op.logits.shape);
   expect_shape(name, "mask", op.mask, {op.logits.shape[0]});
   expect_shape(name, "seed", op.seed, {1});
+  expect_floating(name, "dlogits", op.dlogits);
+  expect_full_precision(name, "mask", op.mask);
+  expect_full_precision(name, "seed", op.seed);
 }
 
 }  // namespace
@@ -46,6 +49,8 @@ OpCost cost(const LossAccumulate& op) {
 void cross_entropy(Context& context, const CrossEntropy& op) {
   const auto rows = op.logits.shape[0];
   expect_shape("cross_entropy", "loss", op.loss, {rows});
+  expect_floating("cross_entropy", "logits", op.logits);
+  expect_full_precision("cross_entropy", "loss", op.loss);
   expect_targets("cross_entropy", op.targets, rows);
   PHALANX_CHECK(op.vocabulary >= 1 && op.vocabulary <= op.logits.shape[1],
                 "cross_entropy: vocabulary {} of {} columns", op.vocabulary, op.logits.shape[1]);
@@ -56,6 +61,7 @@ void cross_entropy(Context& context, const CrossEntropy& op) {
 void cross_entropy_statistics(Context& context, const CrossEntropyStatistics& op) {
   constexpr std::string_view kName = "cross_entropy_statistics";
   const auto rows = op.logits.shape[0];
+  expect_floating(kName, "logits", op.logits);
   expect_shape(kName, "statistics", op.statistics, {3, rows});
   expect_full_precision(kName, "statistics", op.statistics);
   expect_contiguous(kName, "statistics", op.statistics);
@@ -71,7 +77,9 @@ void vocabulary_parallel_cross_entropy(Context& context, const VocabularyParalle
   expect_full_precision(kName, "statistics", op.statistics);
   expect_contiguous(kName, "statistics", op.statistics);
   expect_columns(kName, op.first_column, op.vocabulary);
+  expect_floating(kName, "logits", op.logits);
   expect_shape(kName, "loss", op.loss, {rows});
+  expect_full_precision(kName, "loss", op.loss);
   expect_targets(kName, op.targets, rows);
   if (op.dlogits) expect_gradient_operands(kName, op);
   enqueue(context, op);
@@ -80,6 +88,9 @@ void vocabulary_parallel_cross_entropy(Context& context, const VocabularyParalle
 void loss_seed(Context& context, const LossSeed& op) {
   expect_shape("loss_seed", "seed", op.seed, {1});
   expect_shape("loss_seed", "loss_scale", op.loss_scale, {1});
+  expect_full_precision("loss_seed", "seed", op.seed);
+  expect_full_precision("loss_seed", "loss_scale", op.loss_scale);
+  if (op.mask) expect_full_precision("loss_seed", "mask", op.mask);
   enqueue(context, op);
 }
 
@@ -89,6 +100,8 @@ void loss_accumulate(Context& context, const LossAccumulate& op) {
   expect_shape("loss_accumulate", "mask", op.mask, op.loss.shape);
   expect_dtype("loss_accumulate", "sum", op.sum, DType::kF64);
   expect_dtype("loss_accumulate", "count", op.count, DType::kF64);
+  expect_full_precision("loss_accumulate", "loss", op.loss);
+  expect_full_precision("loss_accumulate", "mask", op.mask);
   enqueue(context, op);
 }
 

@@ -15,6 +15,7 @@ OpCost cost(const DropoutBackward& op) {
 void bias_dropout_residual(Context& context, const BiasDropoutResidual& op) {
   expect_shape("bias_dropout_residual", "out", op.out, op.x.shape);
   expect_shape("bias_dropout_residual", "residual", op.residual, op.x.shape);
+  expect_floating("bias_dropout_residual", "x", op.x);
   expect_stream("bias_dropout_residual", "out", op.out, op.x.dtype);
   expect_dtype("bias_dropout_residual", "residual", op.residual, op.out.dtype);
   if (op.bias) {
@@ -27,6 +28,7 @@ void bias_dropout_residual(Context& context, const BiasDropoutResidual& op) {
 
 void dropout_backward(Context& context, const DropoutBackward& op) {
   expect_shape("dropout_backward", "dx", op.dx, op.dout.shape);
+  expect_floating("dropout_backward", "dx", op.dx);
   expect_stream("dropout_backward", "dout", op.dout, op.dx.dtype);
   expect_rows("dropout_backward", op.rows, op.dout.shape[0], op.dout.shape[1]);
   enqueue(context, op);

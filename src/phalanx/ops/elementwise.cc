@@ -4,6 +4,14 @@
 #include "phalanx/ops/check.h"
 
 namespace phalanx::ops {
+namespace {
+
+void expect_convertible(std::string_view op, const Tensor& from, const Tensor& to) {
+  PHALANX_CHECK(to.dtype == from.dtype || (is_floating(to.dtype) && is_floating(from.dtype)),
+                "{}: {} to {}", op, name_of(from.dtype), name_of(to.dtype));
+}
+
+}  // namespace
 
 OpCost cost(const Fill& op) { return {"fill", 0, 0, bytes_of(op.x)}; }
 OpCost cost(const Copy& op) { return {"copy", 0, bytes_of(op.source), bytes_of(op.destination)}; }
@@ -18,9 +26,7 @@ void fill(Context& context, const Fill& op) {
 
 void copy(Context& context, const Copy& op) {
   expect_shape("copy", "destination", op.destination, op.source.shape);
-  PHALANX_CHECK(op.destination.dtype == op.source.dtype ||
-                    (is_floating(op.destination.dtype) && is_floating(op.source.dtype)),
-                "copy: {} to {}", name_of(op.source.dtype), name_of(op.destination.dtype));
+  expect_convertible("copy", op.source, op.destination);
   enqueue(context, op);
 }
 
@@ -28,6 +34,7 @@ void accumulate(Context& context, const Accumulate& op) {
   expect_shape("accumulate", "destination", op.destination, op.source.shape);
   expect_contiguous("accumulate", "destination", op.destination);
   expect_contiguous("accumulate", "source", op.source);
+  expect_convertible("accumulate", op.source, op.destination);
   enqueue(context, op);
 }
 

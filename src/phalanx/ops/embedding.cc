@@ -11,6 +11,13 @@ void expect_ids(std::string_view op, const Tensor& ids, const Tensor& rows) {
   expect_dtype(op, "ids", ids, DType::kI32);
 }
 
+void expect_slots(std::string_view op, const Tensor& slots, const Tensor& rows,
+                  const Tensor& count) {
+  expect_dtype(op, "slots", slots, DType::kI32);
+  expect_dtype(op, "rows", rows, DType::kI32);
+  expect_dtype(op, "count", count, DType::kI32);
+}
+
 }  // namespace
 
 OpCost cost(const EmbeddingForward& op) {
@@ -32,6 +39,7 @@ OpCost cost(const SparseEmbeddingJoin& op) {
 void embedding_forward(Context& context, const EmbeddingForward& op) {
   expect_ids("embedding_forward", op.ids, op.y);
   expect_shape("embedding_forward", "table", op.table, {op.table.shape[0], op.y.shape[2]});
+  expect_floating("embedding_forward", "table", op.table);
   expect_stream("embedding_forward", "y", op.y, op.table.dtype);
   enqueue(context, op);
 }
@@ -40,6 +48,7 @@ void add_positions(Context& context, const AddPositions& op) {
   expect_shape("add_positions", "out", op.out, op.x.shape);
   expect_ids("add_positions", op.ids, op.x);
   expect_shape("add_positions", "table", op.table, {op.table.shape[0], op.x.shape[2]});
+  expect_floating("add_positions", "table", op.table);
   expect_stream("add_positions", "out", op.out, op.table.dtype);
   expect_dtype("add_positions", "x", op.x, op.out.dtype);
   expect_rows("add_positions", op.rows, op.x.shape[0], op.x.shape[1]);
@@ -50,6 +59,7 @@ void embedding_gradient(Context& context, const EmbeddingGradient& op) {
   expect_ids("embedding_gradient", op.ids, op.dy);
   expect_shape("embedding_gradient", "dtable", op.dtable, {op.dtable.shape[0], op.dy.shape[2]});
   expect_full_precision("embedding_gradient", "dtable", op.dtable);
+  expect_floating("embedding_gradient", "dy", op.dy);
   enqueue(context, op);
 }
 
@@ -59,6 +69,8 @@ void sparse_embedding_gradient(Context& context, const SparseEmbeddingGradient& 
                {op.rows.shape[0], op.dy.shape[2]});
   expect_shape("sparse_embedding_gradient", "count", op.count, {1});
   expect_full_precision("sparse_embedding_gradient", "values", op.values);
+  expect_floating("sparse_embedding_gradient", "dy", op.dy);
+  expect_slots("sparse_embedding_gradient", op.slots, op.rows, op.count);
   enqueue(context, op);
 }
 
@@ -67,6 +79,8 @@ void sparse_embedding_join(Context& context, const SparseEmbeddingJoin& op) {
   expect_shape("sparse_embedding_join", "values", op.values,
                {op.rows.shape[0], op.dtable.shape[1]});
   expect_full_precision("sparse_embedding_join", "dtable", op.dtable);
+  expect_dtype("sparse_embedding_join", "values", op.values, op.dtable.dtype);
+  expect_slots("sparse_embedding_join", op.slots, op.rows, op.count);
   enqueue(context, op);
 }
 

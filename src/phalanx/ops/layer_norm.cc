@@ -16,6 +16,7 @@ void expect_statistics(std::string_view op, const Tensor& x, const Tensor& mean,
 
 // x beside the vectors and the normalised rows, which have one type.
 void expect_types(std::string_view op, const Tensor& x, const Tensor& y, const Tensor& weight) {
+  expect_floating(op, "y", y);
   expect_stream(op, "x", x, y.dtype);
   expect_dtype(op, "weight", weight, y.dtype);
 }
@@ -64,6 +65,8 @@ void layer_norm_backward(Context& context, const LayerNormBackward& op) {
   expect_shape("layer_norm_backward", "weight", op.weight, vector);
   expect_shape("layer_norm_backward", "dweight", op.dweight, vector);
   expect_shape("layer_norm_backward", "dbias", op.dbias, vector);
+  expect_full_precision("layer_norm_backward", "dweight", op.dweight);
+  expect_full_precision("layer_norm_backward", "dbias", op.dbias);
   expect_types("layer_norm_backward", op.x, op.dy, op.weight);
   expect_dtype("layer_norm_backward", "dx", op.dx, op.x.dtype);
   if (op.residual) {

@@ -5,6 +5,17 @@
 
 namespace phalanx::ops {
 
+namespace {
+
+// The factors of a product have one storage type.
+void expect_types(std::string_view op, std::string_view a_name, const Tensor& a,
+                  std::string_view b_name, const Tensor& b) {
+  expect_floating(op, a_name, a);
+  expect_dtype(op, b_name, b, a.dtype);
+}
+
+}  // namespace
+
 OpCost cost(const LinearForward& op) {
   return {"linear_forward", 2 * op.y.count() * op.x.shape[1], bytes_of(op.x, op.weight, op.bias),
           bytes_of(op.y)};
@@ -26,7 +37,12 @@ void linear_forward(Context& context, const LinearForward& op) {
   const auto n = op.weight.shape[0];
   expect_shape("linear_forward", "weight", op.weight, {n, op.x.shape[1]});
   expect_shape("linear_forward", "y", op.y, {rows, n});
-  if (op.bias) expect_shape("linear_forward", "bias", op.bias, {n});
+  expect_types("linear_forward", "x", op.x, "weight", op.weight);
+  expect_stream("linear_forward", "y", op.y, op.x.dtype);
+  if (op.bias) {
+    expect_shape("linear_forward", "bias", op.bias, {n});
+    expect_dtype("linear_forward", "bias", op.bias, op.x.dtype);
+  }
   enqueue(context, op);
 }
 
@@ -35,6 +51,8 @@ void linear_input_gradient(Context& context, const LinearInputGradient& op) {
   const auto n = op.dy.shape[1];
   expect_shape("linear_input_gradient", "weight", op.weight, {n, op.dx.shape[1]});
   expect_shape("linear_input_gradient", "dx", op.dx, {rows, op.dx.shape[1]});
+  expect_types("linear_input_gradient", "dy", op.dy, "weight", op.weight);
+  expect_stream("linear_input_gradient", "dx", op.dx, op.dy.dtype);
   enqueue(context, op);
 }
 
@@ -42,12 +60,14 @@ void linear_weight_gradient(Context& context, const LinearWeightGradient& op) {
   const auto rows = op.dy.shape[0];
   expect_shape("linear_weight_gradient", "x", op.x, {rows, op.x.shape[1]});
   expect_shape("linear_weight_gradient", "dweight", op.dweight, {op.dy.shape[1], op.x.shape[1]});
+  expect_types("linear_weight_gradient", "dy", op.dy, "x", op.x);
   expect_full_precision("linear_weight_gradient", "dweight", op.dweight);
   enqueue(context, op);
 }
 
 void bias_gradient(Context& context, const BiasGradient& op) {
   expect_shape("bias_gradient", "dbias", op.dbias, {op.dy.shape[1]});
+  expect_floating("bias_gradient", "dy", op.dy);
   expect_full_precision("bias_gradient", "dbias", op.dbias);
   enqueue(context, op);
 }

@@ -16,9 +16,14 @@ void adam(Context& context, const Adam& op) {
     expect_full_precision("adam", "a state", *operand);
   }
   expect_full_precision("adam", "weight", op.weight);
-  if (op.storage) expect_shape("adam", "storage", op.storage, op.weight.shape);
-  expect_shape("adam", "factor", op.factor, {1});
-  expect_shape("adam", "skip", op.skip, {1});
+  if (op.storage) {
+    expect_shape("adam", "storage", op.storage, op.weight.shape);
+    expect_floating("adam", "storage", op.storage);
+  }
+  for (const Tensor* one : {&op.factor, &op.skip}) {
+    expect_shape("adam", "a scalar", *one, {1});
+    expect_full_precision("adam", "a scalar", *one);
+  }
   PHALANX_CHECK(op.step >= 1, "adam: step {}", op.step);
   enqueue(context, op);
 }

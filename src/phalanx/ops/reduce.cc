@@ -51,6 +51,7 @@ void total(Context& context, const Total& op) {
 void gradient_factor(Context& context, const GradientFactor& op) {
   for (const Tensor* one : {&op.norm, &op.factor, &op.skip, &op.loss_scale}) {
     expect_shape("gradient_factor", "a scalar", *one, {1});
+    expect_full_precision("gradient_factor", "a scalar", *one);
   }
   expect_dtype("gradient_factor", "square_sums", op.square_sums, DType::kF64);
   enqueue(context, op);

@@ -25,12 +25,14 @@ std::vector<std::byte> used_bytes(const Arena& arena) {
 // One backend's copy of a case, run once.
 class Run {
  public:
-  Run(const Case& row, DType storage, Backend& backend)
+  Run(const Case& row, DType storage, Backend& backend, int disguise = -1)
       : operands_("operands", kOperandBytes), workspace_("workspace", kWorkspaceBytes) {
     const auto reference = make_ref_backend();
     Context preparation{.backend = *reference, .workspace = workspace_};
     Operands operands(operands_, storage, preparation);
+    operands.disguise(disguise);
     job_ = row.build(operands);
+    disguised_ = operands.disguised();
     before_ = used_bytes(operands_);
     std::memset(workspace_.base(), kPoison, kPoisonedBytes);
     Context context{.backend = backend, .workspace = workspace_};
@@ -38,6 +40,7 @@ class Run {
   }
 
   const std::vector<Output>& outputs() const { return job_.outputs; }
+  bool disguised() const { return disguised_; }
 
   // The first byte outside the outputs that is not what it was, or what happened to the scratch
   // memory.
@@ -68,6 +71,7 @@ class Run {
   Arena workspace_;
   Job job_;
   std::vector<std::byte> before_;
+  bool disguised_ = false;
 };
 
 double largest_finite(const ref::Array& array) {
@@ -121,6 +125,23 @@ std::string compare_with_reference(const Case& row, DType storage, Backend& back
   const auto message = got.trespass();
   if (message.empty()) return {};
   return fmt::format("{} {} ({}): {}", row.op, row.description, name_of(storage), message);
+}
+
+std::optional<bool> refuses_disguised(const Case& row, DType storage, int operand,
+                                      Backend& backend) {
+  try {
+    const Run run(row, storage, backend, operand);
+    if (!run.disguised()) return std::nullopt;
+    const Run expected(row, storage, backend);
+    for (std::size_t i = 0; i < run.outputs().size(); ++i) {
+      if (output_bytes(run.outputs()[i].tensor) != output_bytes(expected.outputs()[i].tensor)) {
+        return false;
+      }
+    }
+  } catch (const InternalError&) {
+    return true;
+  }
+  return true;
 }
 
 std::string compare_bits(const Case& row, DType storage, Backend& a, Backend& b) {

@@ -1,6 +1,7 @@
 #pragma once
 // The test mode of the case table: one case on two backends, from the same operands.
 
+#include <optional>
 #include <string>
 
 #include "phalanx/ops/cases/case.h"
@@ -11,6 +12,11 @@ namespace phalanx::ops {
 // tolerance, a byte outside the outputs that changed, or scratch memory used beyond what
 // workspace_bytes asked for.
 std::string compare_with_reference(const Case& row, DType storage, Backend& backend);
+
+// Whether the op's check refuses the case with this operand, by number, of another type, or makes
+// no use of it: the outputs are the same. Nothing where there are fewer operands.
+std::optional<bool> refuses_disguised(const Case& row, DType storage, int operand,
+                                      Backend& backend);
 
 // Empty when both backends give the same bits.
 std::string compare_bits(const Case& row, DType storage, Backend& a, Backend& b);

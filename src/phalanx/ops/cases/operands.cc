@@ -30,32 +30,57 @@ double Operands::random() {
   return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
+Tensor Operands::given(Tensor tensor) {
+  if (left_-- != 0) return tensor;
+  disguised_ = true;
+  switch (tensor.dtype) {
+    case DType::kF32:
+      tensor.dtype = DType::kI32;
+      break;
+    case DType::kI32:
+      tensor.dtype = DType::kF32;
+      break;
+    case DType::kF64:
+      tensor.dtype = DType::kI64;
+      break;
+    case DType::kI64:
+      tensor.dtype = DType::kF64;
+      break;
+    case DType::kBF16:
+    case DType::kF16:
+    case DType::kU8:
+      break;
+  }
+  return tensor;
+}
+
 Tensor Operands::uniform(DType dtype, const Shape& shape, double low, double high) {
-  return fill_each(arena_.allocate(dtype, shape),
-                   [&](std::int64_t /*i*/) { return low + (high - low) * random(); });
+  return given(fill_each(arena_.allocate(dtype, shape),
+                         [&](std::int64_t /*i*/) { return low + (high - low) * random(); }));
 }
 
 Tensor Operands::integers(const Shape& shape, std::int64_t low, std::int64_t high) {
   const auto extent = static_cast<double>(high - low);
-  return fill_each(arena_.allocate(DType::kI32, shape), [&](std::int64_t /*i*/) {
+  return given(fill_each(arena_.allocate(DType::kI32, shape), [&](std::int64_t /*i*/) {
     return static_cast<double>(low) + std::floor(extent * random());
-  });
+  }));
 }
 
 Tensor Operands::filled(DType dtype, const Shape& shape, double value) {
-  return fill_each(arena_.allocate(dtype, shape), [&](std::int64_t /*i*/) { return value; });
+  return given(fill_each(arena_.allocate(dtype, shape), [&](std::int64_t /*i*/) { return value; }));
 }
 
 Tensor Operands::values(DType dtype, const Shape& shape, std::span<const double> contents) {
   PHALANX_CHECK(shape.count() == static_cast<std::int64_t>(contents.size()), "{} values for {}",
                 contents.size(), shape.to_string());
-  return fill_each(arena_.allocate(dtype, shape), [&](std::int64_t i) { return contents[i]; });
+  return given(
+      fill_each(arena_.allocate(dtype, shape), [&](std::int64_t i) { return contents[i]; }));
 }
 
 Tensor Operands::output(DType dtype, const Shape& shape) {
   const Tensor tensor = arena_.allocate(dtype, shape);
   poison(tensor);
-  return tensor;
+  return given(tensor);
 }
 
 void Operands::poison(const Tensor& view) {
@@ -66,20 +91,20 @@ void Operands::poison(const Tensor& view) {
 
 RowCoordinates Operands::rows(std::int64_t s, std::int64_t b, std::int64_t first_position) {
   const auto column = [b](std::int64_t i) { return i % b; };
-  return {.sample = fill_each(
+  return {.sample = given(fill_each(
               arena_.allocate(DType::kI64, {s, b}),
-              [&](std::int64_t i) { return static_cast<double>(kFirstSample + column(i)); }),
-          .position = fill_each(arena_.allocate(DType::kI32, {s, b}),
-                                [&](std::int64_t i) {
-                                  const std::int64_t row = i / b;
-                                  return static_cast<double>(first_position + row);
-                                }),
+              [&](std::int64_t i) { return static_cast<double>(kFirstSample + column(i)); })),
+          .position = given(fill_each(arena_.allocate(DType::kI32, {s, b}),
+                                      [&](std::int64_t i) {
+                                        const std::int64_t row = i / b;
+                                        return static_cast<double>(first_position + row);
+                                      })),
           .document = filled(DType::kI32, {s, b}, 0.0)};
 }
 
 Tensor Operands::loss_mask(std::int64_t rows) {
-  return fill_each(arena_.allocate(DType::kF32, {rows}),
-                   [&](std::int64_t /*i*/) { return random() < 0.25 ? 0.0 : 1.0; });
+  return given(fill_each(arena_.allocate(DType::kF32, {rows}),
+                         [&](std::int64_t /*i*/) { return random() < 0.25 ? 0.0 : 1.0; }));
 }
 
 Dropout case_dropout(double probability) {

@@ -34,6 +34,12 @@ class Operands {
   Tensor output(DType dtype, const Shape& shape);
   Tensor output(const Shape& shape) { return output(storage_, shape); }
 
+  // From here on the tensor number `number`, from 0, says that it holds another type of its size,
+  // an integer for a float and the other way round, if there is one; disguised() tells whether
+  // there has been such a tensor.
+  void disguise(int number) { left_ = number; }
+  bool disguised() const { return disguised_; }
+
   // Makes garbage of the elements of a view.
   void poison(const Tensor& view);
 
@@ -44,11 +50,14 @@ class Operands {
 
  private:
   double random();
+  Tensor given(Tensor tensor);
 
   Arena& arena_;
   DType storage_;
   Context& preparation_;
   std::uint64_t state_ = 0;
+  int left_ = -1;
+  bool disguised_ = false;
 };
 
 // Dropout under a fixed key at a site whose head bits are free.

@@ -3,6 +3,7 @@
 #include "phalanx/ops/linear.h"
 
 #include "phalanx/ops/cpu/execute.h"
+#include "phalanx/ops/cpu/kernel_type.h"
 #include "phalanx/ops/cpu/matrix_product.h"
 
 namespace phalanx::cpu {
@@ -12,6 +13,7 @@ Matrix matrix(const Tensor& tensor) {
   PHALANX_CHECK(tensor.shape.rank() == 2 && (tensor.strides[1] == 1 || tensor.shape[1] == 1),
                 "a product's operand must be a matrix of dense rows, not {}",
                 tensor.shape.to_string());
+  expect_kernel_type(tensor);
   const std::int64_t stride = tensor.shape[0] == 1 ? tensor.shape[1] : tensor.strides[0];
   return {.data = tensor.data(), .dtype = tensor.dtype, .stride = stride};
 }
