@@ -331,5 +331,23 @@ TEST(LocalWorldStressTest, BytesReadAreBytesRecorded) {
   EXPECT_EQ(recorded[2], 4 * 50000 * (1 + 3 + 1 + 0 + 3 + 1 + 1));
 }
 
+#if defined(__x86_64__)
+// Whichever thread of whichever rank does a piece: the sum is subnormal.
+TEST(LocalNumericsTest, SubnormalSumsAreZeroOnAllRanks) {
+  const LocalOptions options{.threads_per_rank = 2};
+  run_ranks(
+      3,
+      [](Rank& rank) {
+        const double smallest = std::numeric_limits<float>::min();
+        const std::vector<double> parts = {1.5 * smallest, -smallest, 0.0};
+        const std::vector<double> part(300000, parts[static_cast<std::size_t>(rank.rank())]);
+        const Tensor tensor = rank.tensor(DType::kF32, part);
+        wait(rank, rank.world.all_reduce(rank.context, tensor, Reduction::kSum));
+        for (const double sum : read_values(tensor)) ASSERT_EQ(sum, 0.0);
+      },
+      options);
+}
+#endif
+
 }  // namespace
 }  // namespace phalanx::local

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "phalanx/ops/cpu/convert.h"
+#include "phalanx/ops/cpu/flush_to_zero.h"
 
 namespace phalanx::local {
 namespace {
@@ -115,6 +116,8 @@ void reduce_as(Reduction reduction, std::span<const std::byte* const> sources,
 
 void reduce(DType dtype, Reduction reduction, std::span<const std::byte* const> sources,
             std::span<std::byte* const> destinations, std::int64_t begin, std::int64_t bytes) {
+  // Whichever thread does this piece: one of any rank.
+  const cpu::FlushToZero mode;
   switch (dtype) {
     case DType::kF64:
       return reduce_as<double>(reduction, sources, destinations, begin, bytes);

@@ -1,12 +1,35 @@
 #include "phalanx/ops/cpu/cpu_backend.h"
 
 #include "phalanx/ops/cpu/execute.h"
+#include "phalanx/ops/cpu/flush_to_zero.h"
 #include "phalanx/ops/host_backend.h"
 
 namespace phalanx {
+namespace cpu {
+namespace {
+
+// The device, with subnormal numbers as zeros also in what the calling thread does alone.
+struct FlushingDevice {
+  CpuDevice device;
+};
+
+template <typename Op>
+std::int64_t workspace_bytes_of(const FlushingDevice& flushing, const Op& op) {
+  return workspace_bytes_of(flushing.device, op);
+}
+
+template <typename Op>
+void execute(FlushingDevice& flushing, const Op& op, const Tensor& scratch) {
+  const FlushToZero mode;
+  execute(flushing.device, op, scratch);
+}
+
+}  // namespace
+}  // namespace cpu
 
 std::unique_ptr<Backend> make_cpu_backend(int threads, cpu::ProductPrecision products) {
-  return std::make_unique<ops::HostBackend<cpu::CpuDevice>>(cpu::make_device(threads, products));
+  return std::make_unique<ops::HostBackend<cpu::FlushingDevice>>(
+      cpu::FlushingDevice{cpu::make_device(threads, products)});
 }
 
 }  // namespace phalanx

@@ -8,6 +8,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/ops/cpu/flush_to_zero.h"
 #include "phalanx/ops/cpu/product_blocks.h"
 #include "phalanx/ops/cpu/product_cache.h"
 #include "phalanx/ops/cpu/product_rows.h"
@@ -212,6 +213,7 @@ void Multiplication::run(int threads) {
       depth_ = std::min(blocks.k_chunk, p_.k - depth_begin_);
 #pragma omp parallel num_threads(threads)
       {
+        const FlushToZero mode;
         const Scratch scratch = scratch_of(omp_get_thread_num());
         if (method_.staged_a) {
 #pragma omp for schedule(dynamic)

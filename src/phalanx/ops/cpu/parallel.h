@@ -5,18 +5,26 @@
 
 #include <cstdint>
 
+#include "phalanx/ops/cpu/flush_to_zero.h"
+
 namespace phalanx::cpu {
 
-// Calls body(task) for every task in [0, tasks) on `threads` threads. An exception must not leave
+// Calls body(task) for every task in [0, tasks) on `threads` threads, where subnormal numbers are
+// zeros. An exception must not leave
 // body.
 template <typename Body>
 void parallel_for(int threads, std::int64_t tasks, const Body& body) {
   if (threads == 1 || tasks == 1) {
+    const FlushToZero mode;
     for (std::int64_t task = 0; task < tasks; ++task) body(task);
     return;
   }
-#pragma omp parallel for schedule(static) num_threads(threads)
-  for (std::int64_t task = 0; task < tasks; ++task) body(task);
+#pragma omp parallel num_threads(threads)
+  {
+    const FlushToZero mode;
+#pragma omp for schedule(static) nowait
+    for (std::int64_t task = 0; task < tasks; ++task) body(task);
+  }
 }
 
 }  // namespace phalanx::cpu
