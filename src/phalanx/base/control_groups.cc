@@ -78,7 +78,7 @@ std::optional<Membership> find_membership(const std::filesystem::path& root,
 
 // Where the group is below what is mounted. A container may see its own group as the whole.
 std::filesystem::path inside(const std::string& name, const std::string& mounted) {
-  const std::filesystem::path relative =
+  std::filesystem::path relative =
       std::filesystem::path(name).lexically_relative(mounted).lexically_normal();
   if (relative.empty() || *relative.begin() == ".." || *relative.begin() == ".") return {};
   return relative;
