@@ -55,7 +55,8 @@ struct ParamSpec {
   bool tensor_parallel = false;  // cut over the tensor-parallel group; else every rank of it holds
                                  // the whole
   GradientReduction reduction = GradientReduction::kNone;
-  bool tied_embedding = false;  // its input side has a gradient accumulator of its own (design 2.9)
+  bool tied_embedding = false;  // its input side has a gradient accumulator of its own: sums come
+                                // in the same order where the two sides lie on different stages
   EmbeddingCopy copy = EmbeddingCopy::kOnly;
 };
 

@@ -1,9 +1,9 @@
 #pragma once
 // The last unit: final norm, logits against the (tied) word table, cross entropy. Forward already
-// knows what backward starts from (a constant, design 2.10), so it leaves the gradient of the
-// logits, in storage type, where the logits were: b*s*V exists once. The vocabulary is cut over the
-// tensor-parallel group: each rank has the logits of its words, and three numbers of every row are
-// gathered (vocabulary-parallel cross entropy), never the logits.
+// knows what backward starts from (loss scale / tokens of the global batch, a constant), so it
+// leaves the gradient of the logits, in storage type, where the logits were: b*s*V exists once. The
+// vocabulary is cut over the tensor-parallel group: each rank has the logits of its words, and
+// three numbers of every row are gathered (vocabulary-parallel cross entropy), never the logits.
 
 #include "phalanx/nn/config.h"
 #include "phalanx/nn/norm.h"
