@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
+#include <utility>
 
 #include "phalanx/ops/activation.h"
 #include "phalanx/ops/attention.h"
@@ -38,14 +40,6 @@ struct Event {
 
 namespace ops {
 
-template <typename Op>
-class OpInterface {
- public:
-  virtual ~OpInterface() = default;
-  virtual std::int64_t workspace_bytes(const Op& op) const = 0;
-  virtual void run(Stream stream, const Op& op, const Tensor& scratch) = 0;
-};
-
 template <typename... Ops>
 struct OpListOf {};
 
@@ -59,19 +53,32 @@ using OpList =
              LossAccumulate, Adam, SquareSum, ZeroCount, Total, GradientFactor, Fill, Copy,
              Accumulate, Normal>;
 
-template <typename List>
-class OpInterfaces;
-template <typename... Ops>
-class OpInterfaces<OpListOf<Ops...>> : public OpInterface<Ops>... {
- public:
-  using OpInterface<Ops>::workspace_bytes...;
-  using OpInterface<Ops>::run...;
-};
+// Where an op stands in the list; the compiler refuses one that does not.
+template <typename Op, typename... Ops>
+consteval std::size_t number_in(OpListOf<Ops...> /*list*/) {
+  static_assert((std::is_same_v<Op, Ops> || ...), "the op is not in OpList");
+  std::size_t number = 0;
+  (void)((std::is_same_v<Op, Ops> || (++number, false)) || ...);
+  return number;
+}
 
 }  // namespace ops
 
-class Backend : public ops::OpInterfaces<ops::OpList> {
+class Backend {
  public:
+  virtual ~Backend() = default;
+
+  // Ops go through one virtual function each, by number: a virtual function for every op and
+  // backend takes the compiler many times longer.
+  template <typename Op>
+  std::int64_t workspace_bytes(const Op& op) const {
+    return workspace_bytes_of_op(ops::number_in<Op>(ops::OpList()), &op);
+  }
+  template <typename Op>
+  void run(Stream stream, const Op& op, const Tensor& scratch) {
+    run_op(stream, ops::number_in<Op>(ops::OpList()), &op, scratch);
+  }
+
   virtual MemorySpace space() const = 0;
 
   // Bytes from the host into a tensor, in stream order.
@@ -83,6 +90,11 @@ class Backend : public ops::OpInterfaces<ops::OpList> {
 
   virtual Event record(Stream stream) = 0;
   virtual void wait(Stream stream, Event event) = 0;
+
+ private:
+  // `op` is the op of that number.
+  virtual std::int64_t workspace_bytes_of_op(std::size_t number, const void* op) const = 0;
+  virtual void run_op(Stream stream, std::size_t number, const void* op, const Tensor& scratch) = 0;
 };
 
 // Where an op is enqueued.
@@ -116,28 +128,29 @@ void enqueue(Context& context, const Op& op) {
 //   const Tensor& scratch);
 template <typename Device, typename List>
 class DispatchTo;
-template <typename Device>
-class DispatchTo<Device, OpListOf<>> : public Backend {
+template <typename Device, typename... Ops>
+class DispatchTo<Device, OpListOf<Ops...>> : public Backend {
  protected:
   explicit DispatchTo(Device device) : device_(std::move(device)) {}
+
+ private:
+  std::int64_t workspace_bytes_of_op(std::size_t number, const void* op) const final {
+    using Function = std::int64_t (*)(const Device&, const void*);
+    static constexpr Function kFunctions[] = {[](const Device& device, const void* operands) {
+      return workspace_bytes_of(device, *static_cast<const Ops*>(operands));
+    }...};
+    return kFunctions[number](device_, op);
+  }
+  void run_op(Stream /*stream*/, std::size_t number, const void* op, const Tensor& scratch) final {
+    using Function = void (*)(Device&, const void*, const Tensor&);
+    static constexpr Function kFunctions[] = {
+        [](Device& device, const void* operands, const Tensor& memory) {
+          execute(device, *static_cast<const Ops*>(operands), memory);
+        }...};
+    kFunctions[number](device_, op, scratch);
+  }
+
   Device device_;
-};
-template <typename Device, typename Op, typename... Rest>
-class DispatchTo<Device, OpListOf<Op, Rest...>> : public DispatchTo<Device, OpListOf<Rest...>> {
-  using Base = DispatchTo<Device, OpListOf<Rest...>>;
-
- public:
-  using Base::run;
-  using Base::workspace_bytes;
-  std::int64_t workspace_bytes(const Op& op) const final {
-    return workspace_bytes_of(this->device_, op);
-  }
-  void run(Stream /*stream*/, const Op& op, const Tensor& scratch) final {
-    execute(this->device_, op, scratch);
-  }
-
- protected:
-  using Base::Base;
 };
 
 }  // namespace ops
