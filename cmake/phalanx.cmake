@@ -3,7 +3,13 @@
 add_library(phalanx_options INTERFACE)
 # -Wrestrict: g++ 12 reports libstdc++'s own std::string (GCC bug 105651).
 target_compile_options(phalanx_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-                       -Wno-sign-conversion -Wno-restrict -Werror)
+                       -Wno-sign-conversion -Wno-restrict)
+# Another compiler has other warnings: they stop our builds (the presets), not those of who only uses the code.
+option(PHALANX_WERROR "Warnings are errors" OFF)
+if(PHALANX_WERROR)
+  target_compile_options(phalanx_options INTERFACE -Werror)
+endif()
+option(PHALANX_PCH "Precompile the standard library, fmt and GoogleTest: a third less to compile" OFF)
 set(PHALANX_SANITIZE "" CACHE STRING "Sanitizers for -fsanitize= (address,undefined or thread)")
 if(PHALANX_SANITIZE)
   add_compile_options(-fsanitize=${PHALANX_SANITIZE} -fno-omit-frame-pointer)
@@ -19,9 +25,47 @@ find_program(PHALANX_LINKER mold)
 if(PHALANX_LINKER)
   add_link_options(-fuse-ld=mold)
 endif()
+# ccache takes what a file includes from the compiler's dependency file, not from a run of the preprocessor for each file
+# it does not know; what it is told to be sloppy about is what a precompiled header needs.
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+endif()
+
+# phalanx_precompiled(OWNER HEADER... [LIBS target...] [OPTIONS option...]): headers that targets with the same
+# options precompile once. They hide a missing #include from the build: headers are also compiled alone, without
+# (target phalanx_headers), and clang-tidy reads files without.
+function(phalanx_precompiled owner)
+  cmake_parse_arguments(arg "" "" "LIBS;OPTIONS" ${ARGN})
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${owner}.cc CONTENT "")
+  add_library(${owner} OBJECT EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/${owner}.cc)
+  target_link_libraries(${owner} PRIVATE fmt::fmt phalanx_options ${arg_LIBS})
+  target_compile_options(${owner} PRIVATE ${arg_OPTIONS})
+  target_precompile_headers(
+    ${owner} PRIVATE ${arg_UNPARSED_ARGUMENTS} <algorithm> <array> <chrono> <cmath> <cstdint> <cstring>
+    <filesystem> <functional> <limits> <map> <memory> <mutex> <optional> <set> <span> <string> <string_view> <tuple>
+    <utility> <vector> ${PROJECT_SOURCE_DIR}/cmake/precompiled_fmt.h)
+endfunction()
+
+function(phalanx_reuse_precompiled target)
+  set(owner phalanx_precompiled)
+  if(target MATCHES "_test$")
+    string(APPEND owner _tests)
+  elseif(target MATCHES "^phalanx_ops")
+    string(APPEND owner _ops)
+  endif()
+  if(PHALANX_PCH)
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+    # After a precompiled header g++ 12 reports libstdc++'s own std::string with these two as well.
+    target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)
+  endif()
+endfunction()
+
+# What takes time when it runs is in the libraries: optimising the tests more doubles the time of compiling them.
+if(PHALANX_SANITIZE)
+  set(phalanx_test_options -O0)
+else()
+  set(phalanx_test_options $<$<CONFIG:Release>:-O1>)
 endif()
 
 # phalanx_test(NAME SOURCE... [LIBS target...]): one GoogleTest program, its cases listed in ctest.
@@ -31,18 +75,18 @@ function(phalanx_test name)
   target_link_libraries(${name} PRIVATE ${arg_LIBS} phalanx_options GTest::gtest_main GTest::gmock)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_compile_definitions(${name} PRIVATE PHALANX_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  # Optimising instrumented tests takes twice the time of compiling them.
-  if(PHALANX_SANITIZE MATCHES "address")
-    target_compile_options(${name} PRIVATE -O0)
-  endif()
+  target_compile_options(${name} PRIVATE ${phalanx_test_options})
+  phalanx_reuse_precompiled(${name})
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
 endfunction()
 
 # phalanx_folders(TABLE): reads the walls table; for each folder makes the library phalanx_<folder> of its .cc
-# files (recursively) and the test program <folder>_test of its *_test.cc files.
+# files (recursively) and the test program <folder>_test of its *_test.cc files. What judges the ops (ref/ and
+# cases/) is the library phalanx_ops_reference: tests need it, the program does not.
 function(phalanx_folders table)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${table})
   file(STRINGS ${table} lines REGEX "^[a-z_]+:")
+  set(above_ops ops)
   foreach(line ${lines})
     string(REGEX MATCH "^([a-z_]+):(.*)$" _ "${line}")
     set(folder ${CMAKE_MATCH_1})
@@ -52,31 +96,61 @@ function(phalanx_folders table)
     set(tests ${sources})
     list(FILTER tests INCLUDE REGEX "_test\\.cc$")
     list(FILTER sources EXCLUDE REGEX "(_test|/cli/main)\\.cc$")
-    set(kind STATIC)
-    set(scope PUBLIC)
-    if(NOT sources)
-      set(kind INTERFACE)
-      set(scope INTERFACE)
-    endif()
-    add_library(phalanx_${folder} ${kind} ${sources})
-    target_include_directories(phalanx_${folder} ${scope} ${PROJECT_SOURCE_DIR}/src)
-    # Target all_verify_interface_header_sets compiles every header alone.
-    file(GLOB_RECURSE headers CONFIGURE_DEPENDS src/phalanx/${folder}/*.h)
-    if(headers)
-      target_sources(phalanx_${folder} ${scope} FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src
-                     FILES ${headers})
-      set_target_properties(phalanx_${folder} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
-    endif()
-    if(sources)
-      target_link_libraries(phalanx_${folder} PRIVATE phalanx_options)
-    endif()
+    set(reference ${sources})
+    list(FILTER reference INCLUDE REGEX "/ops/(ref|cases)/")
+    list(FILTER sources EXCLUDE REGEX "/ops/(ref|cases)/")
+    set(test_libraries phalanx_${folder})
     foreach(use ${uses})
-      target_link_libraries(phalanx_${folder} ${scope} phalanx_${use})
+      if(use IN_LIST above_ops)
+        list(APPEND above_ops ${folder})
+      endif()
     endforeach()
+    if(folder IN_LIST above_ops)
+      list(APPEND test_libraries phalanx_ops_reference)
+    endif()
+    phalanx_folder(${folder} ${sources})
+    if(reference)
+      add_library(phalanx_${folder}_reference STATIC ${reference})
+      target_link_libraries(phalanx_${folder}_reference PUBLIC phalanx_${folder} PRIVATE phalanx_options)
+      phalanx_reuse_precompiled(phalanx_${folder}_reference)
+    endif()
     if(PHALANX_TESTS AND tests)
-      phalanx_test(${folder}_test ${tests} LIBS phalanx_${folder})
+      phalanx_test(${folder}_test ${tests} LIBS ${test_libraries})
     endif()
   endforeach()
+endfunction()
+
+# The library of a folder. Reads `uses`.
+function(phalanx_folder folder)
+  set(kind STATIC)
+  set(scope PUBLIC)
+  if(NOT ARGN)
+    set(kind INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  add_library(phalanx_${folder} ${kind} ${ARGN})
+  target_include_directories(phalanx_${folder} ${scope} ${PROJECT_SOURCE_DIR}/src)
+  if(ARGN)
+    target_link_libraries(phalanx_${folder} PRIVATE phalanx_options)
+    phalanx_reuse_precompiled(phalanx_${folder})
+  endif()
+  foreach(use ${uses})
+    target_link_libraries(phalanx_${folder} ${scope} phalanx_${use})
+  endforeach()
+endfunction()
+
+# Target phalanx_headers compiles every header alone: without what others include before it, without optimising,
+# for nothing runs.
+function(phalanx_headers)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src src/*.h)
+  foreach(header ${headers})
+    set(source ${CMAKE_BINARY_DIR}/headers/${header}.cc)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include \"@header@\"\n" @ONLY)
+    list(APPEND sources ${source})
+  endforeach()
+  add_library(phalanx_headers OBJECT EXCLUDE_FROM_ALL ${sources})
+  target_link_libraries(phalanx_headers PRIVATE ${ARGN} phalanx_options)
+  target_compile_options(phalanx_headers PRIVATE -O0 ${OpenMP_CXX_FLAGS})
 endfunction()
 
 # phalanx_vendor(FOLDER TARGET...): vendor libraries that stay inside one folder.
