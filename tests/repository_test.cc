@@ -1,0 +1,154 @@
+// What stands beside the code: comments, scripts and build files, as those who have nothing but the
+// repository meet them. Scripts run on a copy, with programs that only say that they were called.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+const std::filesystem::path kSource = PHALANX_SOURCE_DIR;
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// "design 2.9" and the like.
+bool cites_a_section(const std::string& line) {
+  for (const std::string_view page : {"design ", "section ", "spec "}) {
+    for (auto at = line.find(page); at != std::string::npos; at = line.find(page, at + 1)) {
+      const char next = (line + "\n")[at + page.size()];
+      if (next >= '0' && next <= '9') return true;
+    }
+  }
+  return false;
+}
+
+TEST(Repository, CommentsCiteNoPageThatAReaderDoesNotHave) {
+  EXPECT_TRUE(cites_a_section("by design, see design 2.9"));
+  EXPECT_FALSE(cites_a_section("the design"));
+  for (const char* folder : {"src", "bench", "cmake", "tools", "docs"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(kSource / folder)) {
+      if (!entry.is_regular_file() || entry.path().extension() == ".svg") continue;
+      for (const std::string& line : lines_of(text_of(entry.path()))) {
+        EXPECT_FALSE(cites_a_section(line)) << entry.path() << ": " << line;
+      }
+    }
+  }
+}
+
+class Scripts : public testing::Test {
+ protected:
+  Scripts()
+      : root_(std::filesystem::temp_directory_path() /
+              ("phalanx_scripts_" + std::to_string(::getpid()))) {
+    std::filesystem::remove_all(root_);
+    std::filesystem::create_directories(root_ / "programs");
+    std::filesystem::create_directories(root_ / "tools");
+    for (const char* name :
+         {"test", "quickstart", "tools/install-packages", "tools/packages.txt"}) {
+      std::filesystem::copy_file(kSource / name, root_ / name);
+    }
+    // No package is installed. What stands in standard error when apt-get runs is kept.
+    program("programs/dpkg-query", "exit 1");
+    program("programs/apt-get", "cat stderr >stderr_before_apt");
+    program("programs/sudo", "exec \"$@\"");
+    program("programs/cmake", "exit 0");
+    program("programs/ctest", "exit 0");
+    program("tools/check-format", "exit 0");
+    program("tools/check-tidy", "exit 0");
+  }
+  ~Scripts() override { std::filesystem::remove_all(root_); }
+
+  void program(const std::string& name, const std::string& command) const {
+    std::ofstream(root_ / name) << "#!/bin/sh\n" << command << "\n";
+    std::filesystem::permissions(root_ / name, std::filesystem::perms::owner_all);
+  }
+  // The exit status; output is in the files stdout and stderr.
+  int run(const std::string& command) const {
+    const int status =
+        std::system(("cd '" + root_.string() +
+                     "' && env -u PHALANX_SKIP_PACKAGES PATH=\"$PWD/programs:$PATH\" " + command +
+                     " >stdout 2>stderr </dev/null")
+                        .c_str());
+    return WEXITSTATUS(status);
+  }
+  std::string read(const std::string& name) const { return text_of(root_ / name); }
+
+  std::filesystem::path root_;
+};
+
+TEST_F(Scripts, WhatAptIsAboutToInstallIsSaidBefore) {
+  for (const char* command : {"tools/install-packages text", "./quickstart", "./test -R none"}) {
+    run(command);
+    EXPECT_THAT(read("stderr_before_apt"), HasSubstr("apt-get installs")) << command;
+    const bool only_text = std::string_view(command).ends_with("text");
+    EXPECT_THAT(read("stderr_before_apt"), HasSubstr(only_text ? "bible-kjv" : "libdnnl-dev"))
+        << command;
+    program("stderr_before_apt", "");  // not the next command's
+  }
+}
+
+TEST_F(Scripts, TestTellsItsFiveSlowestPartsBeforeTheCount) {
+  program("tools/check-tidy", "i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done");
+  EXPECT_EQ(run("./test"), 1);  // nothing was built
+  const std::vector<std::string> lines = lines_of(read("stdout"));
+  ASSERT_GT(lines.size(), 7U) << read("stdout");
+  EXPECT_THAT(lines.back(), testing::MatchesRegex("[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped"));
+  EXPECT_THAT(lines[lines.size() - 7], testing::StartsWith("slowest parts"));
+  EXPECT_THAT(lines[lines.size() - 6], testing::StartsWith("  tidy "));
+  for (std::size_t i = lines.size() - 6; i + 1 < lines.size(); ++i) {
+    EXPECT_THAT(lines[i], testing::MatchesRegex("  [a-z]+ +[0-9]+ s, +[0-9]+ s of processor time"));
+  }
+}
+
+TEST_F(Scripts, EveryStepOfQuickstartTellsWhatItTook) {
+  std::filesystem::create_directories(root_ / "build/release");
+  program("programs/bible", "echo 'gen1:1 In the beginning'");
+  program("build/release/phalanx", "echo drawing >runs/quickstart/timeline.txt");
+  EXPECT_EQ(run("./quickstart"), 0) << read("stderr");
+  const std::vector<std::string> lines = lines_of(read("stdout"));
+  for (int step = 1; step <= 9; ++step) {
+    const std::string number = "[" + std::to_string(step) + "/9] ";
+    const auto starts = [&](const std::string& text) {
+      return std::find_if(lines.begin(), lines.end(),
+                          [&](const std::string& line) { return line.starts_with(number + text); });
+    };
+    ASSERT_NE(starts("took "), lines.end()) << number << "\n" << read("stdout");
+    EXPECT_LT(starts(""), starts("took ")) << number;
+  }
+}
+
+TEST_F(Scripts, WarningsAreErrorsInThePresetsOnly) {
+  const std::string configure = "cmake -S '" + kSource.string() +
+                                "' -B by_hand -G Ninja -DCMAKE_BUILD_TYPE=Release "
+                                "-DPHALANX_TESTS=OFF -DPHALANX_BENCH=OFF";
+  ASSERT_EQ(run("PATH=\"$PATH\" " + configure), 0) << read("stderr");  // the true program
+  EXPECT_THAT(read("by_hand/compile_commands.json"), HasSubstr("-Wconversion"));
+  EXPECT_THAT(read("by_hand/compile_commands.json"), Not(HasSubstr("-Werror")));
+  EXPECT_THAT(text_of(kSource / "CMakePresets.json"), HasSubstr("\"PHALANX_WERROR\": \"ON\""));
+}
+
+}  // namespace
