@@ -449,8 +449,9 @@ TEST_F(ProgramTest, ASignalGivesUpAnEvaluation) {
   EXPECT_EQ(last.status, 75) << last.err;
 }
 
-// The first rank writes and fails; the second waits to send, and ends too.
-TEST_F(ProgramTest, AFullDiskEndsAllRanks) {
+// The first rank writes and fails, and the second learns it: the run goes on, until its last
+// checkpoint cannot be written either.
+TEST_F(ProgramTest, AFullDiskIsAWarningUntilTheLastCheckpoint) {
   prepare();
   const Output output =
       run_between("ulimit -f 64",
@@ -458,8 +459,62 @@ TEST_F(ProgramTest, AFullDiskEndsAllRanks) {
                       "--threads-per-rank 1 --nproc 2 --tensor-model-parallel-size 2 --save run "
                       "--save-interval 4",
                   "");
-  EXPECT_EQ(output.status, 73) << output.err;
-  EXPECT_NE(output.err.find("run/"), std::string::npos) << output.err;
+  EXPECT_EQ(output.status, 74) << output.err;
+  const auto warning = output.err.find("warning: the checkpoint of iteration 4 could not be saved");
+  const auto error = output.err.find("error: the checkpoint of iteration 8 could not be saved");
+  EXPECT_LT(warning, error) << output.err;
+  EXPECT_NE(error, std::string::npos) << output.err;
+  EXPECT_EQ(metrics("run").size(), 8U);
+}
+
+TEST_F(ProgramTest, ARunIsNotLostByAnother) {
+  prepare();
+  const std::string saves = "pretrain gpt " + training() + "--save run --save-interval 4 ";
+  ASSERT_EQ(run(saves + "--exit-interval 4").status, 0);
+  const Json first = run_json("checkpoint digest run --json");
+  expect_error(saves, 78, "--overwrite");
+  expect_error(saves + "--finetune --load run", 78, "--finetune");
+  EXPECT_EQ(first, run_json("checkpoint digest run --json"));
+  EXPECT_EQ(metrics("run").size(), 4U);
+
+  // What a launcher starts again goes on.
+  const Output bad = run_between("export TORCHELASTIC_RESTART_COUNT=one", saves, "");
+  EXPECT_EQ(bad.status, 64) << bad.err;
+  const Output again = run_between("export SLURM_RESTART_COUNT=1", saves, "");
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(metrics("run").size(), 8U);
+
+  expect_error(saves + "--load run --ckpt-step 4", 78, "--ckpt-step 4");
+  ASSERT_EQ(run(saves + "--load run --ckpt-step 4 --overwrite").status, 0);
+  EXPECT_EQ(metrics("run").size(), 8U);
+  EXPECT_EQ(metrics("run/abandoned-1").size(), 4U);
+  EXPECT_EQ(run("checkpoint diff run run/abandoned-1").status, 0);
+}
+
+TEST_F(ProgramTest, ADirectoryHasOneWriter) {
+  prepare();
+  const std::string saves = "pretrain gpt " + training() + "--save run --save-interval 4 ";
+  const Output output = run_between(
+      fmt::format("'{}' {} --train-iters 100000 2>first &\npid=$!\n"
+                  "while [ ! -s run/metrics.jsonl ] && kill -0 $pid; do sleep 0.05; done",
+                  PHALANX_PROGRAM, saves),
+      saves, "\nstatus=$?\necho $pid >first-pid\nkill $pid\nwait $pid\nexit $status");
+  EXPECT_EQ(output.status, 75) << output.err << read("first");
+  std::string pid = read("first-pid");
+  pid.pop_back();
+  EXPECT_NE(output.err.find("process " + pid), std::string::npos) << output.err;
+}
+
+// A checkpoint has all that text needs, wherever it goes.
+TEST_F(ProgramTest, ACheckpointKeepsItsTokenizer) {
+  prepare();
+  ASSERT_EQ(run("pretrain gpt " + training() + "--save one --save-interval 8").status, 0);
+  const std::string words = "--prompt 'And the' --max-tokens 12 --seed 3";
+  const Output before = run("generate --load one " + words);
+  ASSERT_EQ(before.status, 0) << before.err;
+  const Output after = run_between("rm -r tok\nmv one two", "generate --load two " + words, "");
+  EXPECT_EQ(after.status, 0) << after.err;
+  EXPECT_EQ(after.out, before.out);
 }
 
 TEST_F(ProgramTest, ADatasetThatIsTruncatedIsNamedAndWhatWasSavedStays) {

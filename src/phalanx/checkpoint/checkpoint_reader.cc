@@ -222,8 +222,6 @@ void CheckpointReader::verify_all() const {
   }
 }
 
-void CheckpointReader::close() { files_.clear(); }
-
 std::string no_checkpoint_message(const fs::path& directory) {
   return fmt::format("{}: has no checkpoint: none is loaded, the run starts from random",
                      directory.string());

@@ -65,10 +65,6 @@ class CheckpointReader {
   // Every byte of every file against the manifest, whatever was verified before.
   void verify_all() const;
 
-  // Lets go of the files, so that a checkpoint that is removed frees its space. What the manifest
-  // says stays; bytes() and read() must not be asked any more.
-  void close();
-
  private:
   bool wants(std::string_view file_name) const;
   void open_file(const Manifest::File& file);

@@ -290,15 +290,12 @@ bool is_mapped(const fs::path& path) {
 }
 
 // Else a run holds the disk space of the checkpoint it began with after that was pruned.
-TEST_F(CheckpointTest, ClosedFilesAreLetGo) {
+TEST_F(CheckpointTest, AReadersFilesAreLetGoWithIt) {
   const auto latest = fs::canonical(save_at(1));
-  auto reader = CheckpointReader::open(save());
+  std::optional<CheckpointReader> reader = CheckpointReader::open(save());
   EXPECT_TRUE(is_mapped(latest));
-  reader.close();
+  reader.reset();
   EXPECT_FALSE(is_mapped(latest));
-  EXPECT_EQ(reader.manifest().iteration, 1);
-  EXPECT_TRUE(reader.has_optimizer());
-  EXPECT_THROW(reader.bytes(reader.manifest().tensors[0]), InternalError);
 }
 
 // --- Copies of input files

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/tokenizer_flags.h"
@@ -67,9 +68,7 @@ int run_train_tokenizer(const Arguments& arguments) {
   }
   const BpeTables tables =
       train_bpe(std::vector<std::filesystem::path>(inputs.begin(), inputs.end()), options);
-  std::error_code fault;
-  std::filesystem::create_directories(output, fault);
-  if (fault) throw OutputError("--output {}: cannot create: {}", output, fault.message());
+  create_directories_durably(output);
   const auto directory = std::filesystem::path(output);
   write_bpe_files(tables, directory / "vocab.json", directory / "merges.txt");
   log_info("{} ids: {} and {}", tables.tokens.size(), (directory / "vocab.json").string(),

@@ -155,7 +155,7 @@ std::shared_ptr<const CheckpointReader> open_checkpoint(const TrainConfig& confi
   const Verify verify = config.finetune || config.no_load_optim ? Verify::kWeights : Verify::kYes;
   if (config.ckpt_step > 0) {
     return std::make_shared<const CheckpointReader>(
-        std::filesystem::path(config.load) / iteration_directory_name(config.ckpt_step), verify);
+        directory_of_iteration(config.load, config.ckpt_step), verify);
   }
   auto reader = CheckpointReader::open_if_any(config.load, verify);
   if (reader) return std::make_shared<const CheckpointReader>(std::move(*reader));

@@ -3,12 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <random>
 #include <system_error>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/unique_name.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/train/run_checkpoint.h"
 
@@ -20,13 +20,6 @@ namespace fs = std::filesystem;
 bool is_same_directory(const fs::path& a, const fs::path& b) {
   std::error_code error;
   return !a.empty() && !b.empty() && fs::equivalent(a, b, error);
-}
-
-std::string new_run_id() {
-  std::random_device device;
-  std::string id;
-  for (int i = 0; i < 4; ++i) id += fmt::format("{:08x}", static_cast<std::uint32_t>(device()));
-  return id;
 }
 
 }  // namespace
@@ -57,7 +50,7 @@ RunDirectory::RunDirectory(const TrainConfig& config, const CheckpointReader* lo
   is_resumed_ = loaded != nullptr && !config.finetune &&
                 is_same_directory(fs::absolute(loaded->directory()).parent_path(), save_);
   run_id_ = is_resumed_ ? loaded->manifest().run_id : std::string();
-  if (run_id_.empty()) run_id_ = new_run_id();
+  if (run_id_.empty()) run_id_ = random_digits(32);
   if (is_resumed_) {
     const Manifest& manifest = loaded->manifest();
     last_ = {.iteration = manifest.iteration,
