@@ -177,7 +177,10 @@ TEST(TrainConfig, SaysWhereTheThreadsComeFrom) {
   EXPECT_EQ(reason(1, 1), "");
   EXPECT_EQ(reason(2, 1000), "as given; usable: " + cores);
 
-  TrainConfig twice = resolved([](TrainConfig& c) { c.world_size = 1000; });
+  TrainConfig twice = resolved([](TrainConfig& c) {
+    c.world_size = 1000;
+    c.global_batch_size = 0;
+  });
   resolve(twice, true);
   EXPECT_EQ(twice.threads_reason, cores + ", shared by 1000 ranks");
 }

@@ -74,7 +74,7 @@ AttentionOperands::AttentionOperands(const ops::AttentionInputs& in)
       key(HeadRows::of_heads(in.key)),
       value(HeadRows::of_heads(in.value)),
       kept_factor(static_cast<float>(1.0 / (1.0 - in.dropout.probability))) {
-  expect_kernel_type(in.query);
+  expect_kernel_type(in.query.dtype);
   if (in.bias) bias = HeadRows::of_bias(in.bias);
 }
 

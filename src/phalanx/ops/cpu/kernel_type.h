@@ -1,13 +1,14 @@
 #pragma once
 // What the CPU's kernels compute on, asked before a parallel region, which no exception must leave.
 
-#include "phalanx/tensor/tensor.h"
+#include "phalanx/base/dtype.h"
+#include "phalanx/base/error.h"
 
 namespace phalanx::cpu {
 
-inline void expect_kernel_type(const Tensor& tensor) {
-  PHALANX_CHECK(is_floating(tensor.dtype) && tensor.dtype != DType::kF64,
-                "the CPU kernels compute on f32, bf16 and f16, not on {}", name_of(tensor.dtype));
+inline void expect_kernel_type(DType dtype) {
+  PHALANX_CHECK(is_floating(dtype) && dtype != DType::kF64,
+                "the CPU kernels compute on f32, bf16 and f16, not on {}", name_of(dtype));
 }
 
 }  // namespace phalanx::cpu

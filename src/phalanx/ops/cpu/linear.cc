@@ -13,7 +13,6 @@ Matrix matrix(const Tensor& tensor) {
   PHALANX_CHECK(tensor.shape.rank() == 2 && (tensor.strides[1] == 1 || tensor.shape[1] == 1),
                 "a product's operand must be a matrix of dense rows, not {}",
                 tensor.shape.to_string());
-  expect_kernel_type(tensor);
   const std::int64_t stride = tensor.shape[0] == 1 ? tensor.shape[1] : tensor.strides[0];
   return {.data = tensor.data(), .dtype = tensor.dtype, .stride = stride};
 }
@@ -59,6 +58,12 @@ MatrixProduct product_of(const ops::LinearWeightGradient& op) {
           .accumulate = op.accumulate};
 }
 
+// A plan may ask for the workspace of a product in f64; no kernel computes it.
+void compute(CpuDevice& device, const MatrixProduct& product, const Tensor& scratch) {
+  for (const Matrix& matrix : {product.a, product.b, product.c}) expect_kernel_type(matrix.dtype);
+  multiply(device, product, scratch.data());
+}
+
 }  // namespace
 
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LinearForward& op) {
@@ -72,13 +77,13 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LinearWeight
 }
 
 void execute(CpuDevice& device, const ops::LinearForward& op, const Tensor& scratch) {
-  multiply(device, product_of(op), scratch.data());
+  compute(device, product_of(op), scratch);
 }
 void execute(CpuDevice& device, const ops::LinearInputGradient& op, const Tensor& scratch) {
-  multiply(device, product_of(op), scratch.data());
+  compute(device, product_of(op), scratch);
 }
 void execute(CpuDevice& device, const ops::LinearWeightGradient& op, const Tensor& scratch) {
-  multiply(device, product_of(op), scratch.data());
+  compute(device, product_of(op), scratch);
 }
 
 }  // namespace phalanx::cpu
