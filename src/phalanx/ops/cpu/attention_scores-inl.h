@@ -4,6 +4,9 @@
 // Scores are in base 2, log2(e) (scale q k + bias): the query lanes carry the factor, and
 // exponentials need none.
 
+#include "phalanx/ops/cpu/targets.h"
+
+// Highway after targets.h, which configures it.
 #include "hwy/contrib/math/math-inl.h"
 #include "phalanx/ops/cpu/attention_tiles-inl.h"
 

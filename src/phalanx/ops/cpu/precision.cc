@@ -7,6 +7,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/threads.h"
 #include "phalanx/ops/cpu/multiply_add.h"
 
 namespace phalanx::cpu {
@@ -26,6 +27,8 @@ bool includes(unsigned level, dnnl::cpu_isa known) {
 // Best rate of `threads` threads at once, each in its own best slice.
 double best_rate(int threads, double (*flops_of_slice)()) {
   constexpr int kSlices = 24;
+  // The first threads that a run wants: OpenMP would end the process where they are refused.
+  expect_threads(threads - 1);
   double sum = 0.0;
 #pragma omp parallel num_threads(threads) reduction(+ : sum)
   {
