@@ -333,7 +333,7 @@ TEST(LocalWorldStressTest, BytesReadAreBytesRecorded) {
 
 #if defined(__x86_64__)
 // Whichever thread of whichever rank does a piece: the sum is subnormal.
-TEST(LocalNumericsTest, SubnormalSumsAreZeroOnAllRanks) {
+TEST(LocalNumericsTest, SubnormalSumsAreZeroOnAllRanksOpenMp) {
   const LocalOptions options{.threads_per_rank = 2};
   run_ranks(
       3,
