@@ -19,6 +19,7 @@ struct Palette {
 
 const Palette& palette_of(ActionKind pass) {
   // Black digits stand out on the first two (contrast 5 and more), white ones on the third.
+  PHALANX_CHECK(is_pass(pass), "action {} is no pass", static_cast<int>(pass));
   static constexpr Palette kForward = {
       'f', {0x5b, 0x92, 0xe5}, {0xcf, 0xdf, 0xfa}, {0x23, 0x53, 0xa0}};
   static constexpr Palette kBackward = {
@@ -31,10 +32,8 @@ const Palette& palette_of(ActionKind pass) {
     case ActionKind::kBackward:
     case ActionKind::kBackwardInput:
       return kBackward;
-    case ActionKind::kBackwardWeight:
-      return kWeight;
     default:
-      PHALANX_CHECK(false, "action {} is no pass", static_cast<int>(pass));
+      return kWeight;
   }
 }
 

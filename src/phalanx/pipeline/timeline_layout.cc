@@ -111,6 +111,7 @@ HeldActivations most_held(const std::vector<HeldActivations>& held) {
 }
 
 std::string_view description_of(ActionKind pass) {
+  PHALANX_CHECK(is_pass(pass), "action {} is no pass", static_cast<int>(pass));
   switch (pass) {
     case ActionKind::kForward:
       return "F forward";
@@ -118,10 +119,8 @@ std::string_view description_of(ActionKind pass) {
       return "B backward";
     case ActionKind::kBackwardInput:
       return "b input gradient";
-    case ActionKind::kBackwardWeight:
-      return "w weight gradient";
     default:
-      PHALANX_CHECK(false, "action {} is no pass", static_cast<int>(pass));
+      return "w weight gradient";
   }
 }
 
