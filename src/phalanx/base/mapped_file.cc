@@ -28,7 +28,7 @@ struct Entry {
 };
 
 // A handler can reach nothing but static storage, and may wait for nobody. Maps beyond the table
-// are reported without a name.
+// are nobody's to it: the signal does there what it does by default.
 constexpr std::size_t kEntries = 1024;
 std::array<Entry, kEntries> entries;
 std::mutex entries_mutex;  // of those that change the table
