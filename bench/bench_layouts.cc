@@ -14,6 +14,7 @@
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/cpu/precision.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/memory_plan.h"
 #include "random_batch.h"
 
@@ -61,72 +62,74 @@ struct Layout {
 
 std::vector<Layout> layouts_of(const Options& o) {
   const auto tensor = [&o](TrainConfig& c) {
-    c.world_size = o.ranks;
-    c.tensor_model_parallel_size = o.ranks;
+    c.layout.world_size = o.ranks;
+    c.layout.tensor_model_parallel_size = o.ranks;
   };
   const auto pipeline = [&o](TrainConfig& c) {
-    c.world_size = o.ranks;
-    c.pipeline_model_parallel_size = o.ranks;
+    c.layout.world_size = o.ranks;
+    c.layout.pipeline_model_parallel_size = o.ranks;
   };
-  const auto data = [&o](TrainConfig& c) { c.world_size = o.ranks; };
+  const auto data = [&o](TrainConfig& c) { c.layout.world_size = o.ranks; };
   const std::string n = std::to_string(o.ranks);
   return {
-      {"one rank, " + n + " threads", [&o](TrainConfig& c) { c.threads_per_rank = o.ranks; }, {}},
+      {"one rank, " + n + " threads",
+       [&o](TrainConfig& c) { c.layout.threads_per_rank = o.ranks; },
+       {}},
       {"tensor " + n, tensor, {}},
       {"tensor " + n + ", no overlap",
        [tensor](TrainConfig& c) {
          tensor(c);
-         c.no_async_tensor_model_parallel_allreduce = true;
+         c.layout.no_async_tensor_model_parallel_allreduce = true;
        },
        {}},
       {"tensor " + n + " + sequence",
        [tensor](TrainConfig& c) {
          tensor(c);
-         c.sequence_parallel = true;
+         c.layout.sequence_parallel = true;
        },
        {}},
       {"tensor " + n + " + sequence, no overlap",
        [tensor](TrainConfig& c) {
          tensor(c);
-         c.sequence_parallel = true;
-         c.no_async_tensor_model_parallel_allreduce = true;
+         c.layout.sequence_parallel = true;
+         c.layout.no_async_tensor_model_parallel_allreduce = true;
        },
        {}},
       {"pipeline " + n, pipeline, {}},
       {"pipeline " + n + ", zb-h1",
        [pipeline](TrainConfig& c) {
          pipeline(c);
-         c.pipeline_schedule = "zb-h1";
+         c.layout.pipeline_schedule = "zb-h1";
        },
        {}},
       {"pipeline " + n + ", zb-h1, one layer less beside the head",
        [pipeline, &o](TrainConfig& c) {
          pipeline(c);
-         c.pipeline_schedule = "zb-h1";
-         c.decoder_last_pipeline_num_layers = o.ranks == 2 ? o.layers / 2 - 1 : 0;
+         c.layout.pipeline_schedule = "zb-h1";
+         c.layout.decoder_last_pipeline_num_layers = o.ranks == 2 ? o.layers / 2 - 1 : 0;
        },
        {}},
       {"data " + n, data, {}},
       {"data " + n + ", overlap",
        [data](TrainConfig& c) {
          data(c);
-         c.overlap_grad_reduce = true;
-         c.ddp_bucket_size = 1'000'000;
+         c.layout.overlap_grad_reduce = true;
+         c.layout.ddp_bucket_size = 1'000'000;
        },
        {}},
       {"data " + n + ", distributed optimizer",
        [data](TrainConfig& c) {
          data(c);
-         c.use_distributed_optimizer = true;
+         c.layout.use_distributed_optimizer = true;
        },
        {}},
       {"data " + n + ", distributed optimizer, overlap",
        [data](TrainConfig& c) {
          data(c);
-         c.use_distributed_optimizer = true;
-         c.overlap_grad_reduce = true;
-         c.overlap_param_gather = true;
-         c.ddp_bucket_size = 1'000'000;
+         c.layout.use_distributed_optimizer = true;
+         c.layout.overlap_grad_reduce = true;
+         c.layout.overlap_param_gather = true;
+         c.layout.ddp_bucket_size = 1'000'000;
        },
        {}},
   };
@@ -134,21 +137,21 @@ std::vector<Layout> layouts_of(const Options& o) {
 
 TrainConfig config_of(const Options& o, const Layout& layout) {
   TrainConfig c;
-  c.num_layers = o.layers;
-  c.hidden_size = o.hidden;
-  c.num_attention_heads = o.heads;
-  c.seq_length = o.sequence;
-  c.max_position_embeddings = o.sequence;
-  c.attention_dropout = 0.0;
-  c.hidden_dropout = 0.0;
-  c.micro_batch_size = o.micro_batch;
-  c.global_batch_size = o.global_batch;
-  c.threads_per_rank = 1;
-  c.bf16 = o.bf16;
+  c.model.num_layers = o.layers;
+  c.model.hidden_size = o.hidden;
+  c.model.num_attention_heads = o.heads;
+  c.data.seq_length = o.sequence;
+  c.model.max_position_embeddings = o.sequence;
+  c.model.attention_dropout = 0.0;
+  c.model.hidden_dropout = 0.0;
+  c.layout.micro_batch_size = o.micro_batch;
+  c.layout.global_batch_size = o.global_batch;
+  c.layout.threads_per_rank = 1;
+  c.model.bf16 = o.bf16;
   layout.apply(c);
   // A data-parallel rank takes its share of what one rank takes at a time; a pipeline takes as many
   // more microbatches.
-  c.micro_batch_size /= c.world_size / c.tensor_model_parallel_size;
+  c.layout.micro_batch_size /= c.layout.world_size / c.layout.tensor_model_parallel_size;
   resolve(c, false);
   return c;
 }
@@ -156,10 +159,10 @@ TrainConfig config_of(const Options& o, const Layout& layout) {
 void run_turn(const Options& o, Layout& layout) {
   const TrainConfig config = config_of(o, layout);
   const GptConfig model = gpt_config(config, o.vocabulary);
-  const auto threads = static_cast<int>(config.threads_per_rank);
+  const auto threads = static_cast<int>(config.layout.threads_per_rank);
   const auto products =
-      cpu::choose_products(config.matmul_precision, config.bf16, threads).products;
-  const RankGrid grid = rank_grid(config);
+      cpu::choose_products(config.model.matmul_precision, config.model.bf16, threads).products;
+  const RankGrid grid = rank_grid(config.layout);
   const StepPrograms programs = step_programs(config);
   run_local_ranks(grid.world_size(), {.threads_per_rank = threads}, [&](Communicator& world) {
     const RankCommunicators ranks(grid, world);
@@ -168,15 +171,15 @@ void run_turn(const Options& o, Layout& layout) {
     const auto backend = make_cpu_backend(threads, products);
     Rank rank(config, model, programs, ranks, *backend, arenas);
     rank.initialise();
-    const auto per_step = num_microbatches(config);
+    const auto per_step = num_microbatches(config.layout);
     for (std::int64_t step = 0; step <= o.steps; ++step) {
       std::vector<GptBatch> batches;
       for (std::int64_t m = 0; m < per_step; ++m) {
-        const std::int64_t first =
-            step * config.global_batch_size +
-            (m * data_parallel_size(config) + ranks.at.data) * config.micro_batch_size;
-        batches.push_back(
-            random_batch(first, config.micro_batch_size, config.seq_length, o.vocabulary));
+        const std::int64_t first = step * config.layout.global_batch_size +
+                                   (m * data_parallel_size(config.layout) + ranks.at.data) *
+                                       config.layout.micro_batch_size;
+        batches.push_back(random_batch(first, config.layout.micro_batch_size,
+                                       config.data.seq_length, o.vocabulary));
       }
       rank.largest_of_all(0);  // everybody starts together
       const auto begin = std::chrono::steady_clock::now();

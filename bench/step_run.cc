@@ -17,6 +17,7 @@
 #include "phalanx/observe/process_memory.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/cpu/precision.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/memory_plan.h"
 #include "random_batch.h"
 
@@ -42,19 +43,19 @@ TrainConfig train_config(const StepSetting& setting, const Model& model) {
     throw ConfigError("--dtype {}: choose of f32, bf16", setting.dtype);
   }
   TrainConfig config;
-  config.num_layers = model.layers;
-  config.hidden_size = model.hidden;
-  config.num_attention_heads = model.heads;
-  config.seq_length = setting.sequence;
-  config.max_position_embeddings = setting.sequence;
-  config.attention_dropout = 0.0;
-  config.hidden_dropout = 0.0;
-  config.micro_batch_size = setting.micro_batch;
-  config.global_batch_size = setting.global_batch;
-  config.threads_per_rank = setting.threads;
-  config.bf16 = setting.dtype == "bf16";
-  config.attention_backend = setting.attention;
-  config.matmul_precision = setting.matmul_precision;
+  config.model.num_layers = model.layers;
+  config.model.hidden_size = model.hidden;
+  config.model.num_attention_heads = model.heads;
+  config.data.seq_length = setting.sequence;
+  config.model.max_position_embeddings = setting.sequence;
+  config.model.attention_dropout = 0.0;
+  config.model.hidden_dropout = 0.0;
+  config.layout.micro_batch_size = setting.micro_batch;
+  config.layout.global_batch_size = setting.global_batch;
+  config.layout.threads_per_rank = setting.threads;
+  config.model.bf16 = setting.dtype == "bf16";
+  config.model.attention_backend = setting.attention;
+  config.model.matmul_precision = setting.matmul_precision;
   resolve(config, false);
   return config;
 }
@@ -142,12 +143,13 @@ std::vector<Sample> timed_steps(Rank& rank, const TrainConfig& config, std::int6
                                 std::int64_t steps, double& loss) {
   std::vector<Sample> samples;
   Recorder recorder;
-  std::vector<GptBatch> batches(static_cast<std::size_t>(num_microbatches(config)));
+  std::vector<GptBatch> batches(static_cast<std::size_t>(num_microbatches(config.layout)));
   for (std::int64_t step = 0; step < kWarmUpSteps + steps; ++step) {
     for (std::size_t i = 0; i < batches.size(); ++i) {
-      const auto first =
-          step * config.global_batch_size + static_cast<std::int64_t>(i) * config.micro_batch_size;
-      batches[i] = random_batch(first, config.micro_batch_size, config.seq_length, vocabulary);
+      const auto first = step * config.layout.global_batch_size +
+                         static_cast<std::int64_t>(i) * config.layout.micro_batch_size;
+      batches[i] =
+          random_batch(first, config.layout.micro_batch_size, config.data.seq_length, vocabulary);
     }
     if (step == kWarmUpSteps) rank.record_to(&recorder);
     recorder.clear();
@@ -157,7 +159,7 @@ std::vector<Sample> timed_steps(Rank& rank, const TrainConfig& config, std::int6
                         [&batches](int microbatch) -> const GptBatch& {
                           return batches[static_cast<std::size_t>(microbatch)];
                         });
-    Sample sample = stopwatch.stop(config.threads_per_rank);
+    Sample sample = stopwatch.stop(config.layout.threads_per_rank);
     loss = result.loss;
     if (step < kWarmUpSteps) continue;
     sample.records = recorder.records();
@@ -180,20 +182,21 @@ StepReport run_steps(StepSetting setting, bool measure_memory_bandwidth) {
   if (setting.steps == 0) setting.steps = size.steps;
   if (setting.steps < 0) throw ConfigError("--steps {} must be above 0", setting.steps);
   const TrainConfig config = train_config(setting, size);
-  setting.threads = config.threads_per_rank;
-  const auto threads = static_cast<int>(config.threads_per_rank);
+  setting.threads = config.layout.threads_per_rank;
+  const auto threads = static_cast<int>(config.layout.threads_per_rank);
   const GptConfig model = gpt_config(config, size.vocabulary);
-  const auto products = cpu::choose_products(config.matmul_precision, config.bf16, threads);
+  const auto products =
+      cpu::choose_products(config.model.matmul_precision, config.model.bf16, threads);
 
   StepReport report;
   report.setting = setting;
   report.products = products.name();
   report.steps = setting.steps;
-  report.flops_per_token = gpt_flops_per_token(model, config.seq_length);
+  report.flops_per_token = gpt_flops_per_token(model, config.data.seq_length);
   report.peak_before = peak_flops(threads, products.products);
 
   const auto world = make_local_world(1);
-  const RankCommunicators ranks(rank_grid(config), *world[0]);
+  const RankCommunicators ranks(rank_grid(config.layout), *world[0]);
   const StepPrograms programs = step_programs(config);
   const MemoryPlan plan = plan_memory(config, model, programs, 0, products.products);
   RankArenas arenas = allocate_arenas(plan);
@@ -213,7 +216,7 @@ StepReport run_steps(StepSetting setting, bool measure_memory_bandwidth) {
   report.unclean = std::ranges::count_if(samples, unclean);
   // Where no step was left alone, all of them are better than none; the report says so.
   if (report.unclean < report.steps) std::erase_if(samples, unclean);
-  const auto tokens = static_cast<double>(config.global_batch_size * config.seq_length);
+  const auto tokens = static_cast<double>(config.layout.global_batch_size * config.data.seq_length);
   const auto [shortest, longest] = std::ranges::minmax(samples, std::less{}, &Sample::seconds);
   report.step_seconds = median_of(samples, [](const Sample& s) { return s.seconds; });
   report.tokens_per_second = tokens / report.step_seconds;

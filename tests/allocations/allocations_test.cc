@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "large_allocations.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {
@@ -21,25 +22,25 @@ constexpr std::int64_t kVocabulary = 50;
 // Very deep and narrow: what grows with the layers alone is large, every tensor is small.
 TrainConfig deep(const Layout& layout) {
   TrainConfig c;
-  c.num_layers = 128;
-  c.hidden_size = 8;
-  c.num_attention_heads = 4;
-  c.seq_length = 8;
-  c.max_position_embeddings = 8;
-  c.micro_batch_size = 1;
-  c.global_batch_size = 4;
-  c.threads_per_rank = 1;
-  c.attention_dropout = 0.1;
-  c.hidden_dropout = 0.1;
+  c.model.num_layers = 128;
+  c.model.hidden_size = 8;
+  c.model.num_attention_heads = 4;
+  c.data.seq_length = 8;
+  c.model.max_position_embeddings = 8;
+  c.layout.micro_batch_size = 1;
+  c.layout.global_batch_size = 4;
+  c.layout.threads_per_rank = 1;
+  c.model.attention_dropout = 0.1;
+  c.model.hidden_dropout = 0.1;
   c = with_layout(std::move(c), layout);
   return c;
 }
 
 GptBatch batch_of(const TrainConfig& c) {
   GptBatch batch;
-  batch.sequence_length = c.seq_length;
-  batch.batch_size = c.micro_batch_size;
-  const auto rows = static_cast<std::size_t>(c.seq_length * c.micro_batch_size);
+  batch.sequence_length = c.data.seq_length;
+  batch.batch_size = c.layout.micro_batch_size;
+  const auto rows = static_cast<std::size_t>(c.data.seq_length * c.layout.micro_batch_size);
   for (std::size_t row = 0; row < rows; ++row) {
     const auto position = static_cast<std::int32_t>(row);
     batch.tokens.push_back(position);
@@ -94,13 +95,13 @@ class RunAllocations : public RunTest {
  protected:
   std::int64_t count(std::int64_t iterations) const {
     TrainConfig c = config("");
-    c.num_layers = 1;
-    c.hidden_size = 8;
-    c.micro_batch_size = 1024;
-    c.global_batch_size = 2048;
-    c.train_iters = 8;
-    c.exit_interval = iterations;
-    c.eval_interval = 1;
+    c.model.num_layers = 1;
+    c.model.hidden_size = 8;
+    c.layout.micro_batch_size = 1024;
+    c.layout.global_batch_size = 2048;
+    c.run.train_iters = 8;
+    c.run.exit_interval = iterations;
+    c.run.eval_interval = 1;
     forget_allocations();
     EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished);
     return large_allocations();

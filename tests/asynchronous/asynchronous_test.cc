@@ -62,31 +62,31 @@ class AsynchronousTest : public RunTest, public testing::WithParamInterface<Asyn
   // every microbatch; dropout is on.
   TrainConfig config(const std::string& save, int data, bool bf16) const {
     TrainConfig c = RunTest::config(save);
-    c.num_layers = 4;
-    c.micro_batch_size = 1;
-    c.global_batch_size = std::int64_t{kMicrobatches} * data;
-    c.world_size = data;
-    c.bf16 = bf16;
-    c.eod_mask_loss = true;
-    c.untie_embeddings_and_output_weights = true;
-    c.clip_grad = 0.0;
-    c.start_weight_decay = 0.0;
-    c.end_weight_decay = 0.3;
-    c.weight_decay_incr_style = "linear";
-    c.eval_iters = 0;
-    c.eval_interval = 0;
+    c.model.num_layers = 4;
+    c.layout.micro_batch_size = 1;
+    c.layout.global_batch_size = std::int64_t{kMicrobatches} * data;
+    c.layout.world_size = data;
+    c.model.bf16 = bf16;
+    c.data.eod_mask_loss = true;
+    c.model.untie_embeddings_and_output_weights = true;
+    c.optimizer.clip_grad = 0.0;
+    c.optimizer.start_weight_decay = 0.0;
+    c.optimizer.end_weight_decay = 0.3;
+    c.optimizer.weight_decay_incr_style = "linear";
+    c.run.eval_iters = 0;
+    c.run.eval_interval = 0;
     return c;
   }
   static TrainConfig with_pipeline(TrainConfig c, const AsynchronousCase& p) {
-    c.world_size *= p.stages;
-    c.pipeline_model_parallel_size = p.stages;
-    c.pipeline_schedule = p.schedule;
-    c.pipeline_drain_interval = p.drain_interval;
-    c.overlap_grad_reduce = p.overlaps;
-    c.ddp_bucket_size = p.overlaps ? 5000 : 0;
+    c.layout.world_size *= p.stages;
+    c.layout.pipeline_model_parallel_size = p.stages;
+    c.layout.pipeline_schedule = p.schedule;
+    c.layout.pipeline_drain_interval = p.drain_interval;
+    c.layout.overlap_grad_reduce = p.overlaps;
+    c.layout.ddp_bucket_size = p.overlaps ? 5000 : 0;
     if (p.recomputes) {
-      c.recompute_granularity = "full";
-      c.recompute_method = "uniform";
+      c.layout.recompute_granularity = "full";
+      c.layout.recompute_method = "uniform";
     }
     return c;
   }

@@ -11,6 +11,7 @@
 #include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/elementwise.h"
+#include "phalanx/train/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -32,17 +33,18 @@ bool equals_stored(const CheckpointReader& checkpoint, const ParamSpec& spec, co
 DelayedUpdates::DelayedUpdates(const RunSetup& setup, DelayRule rule)
     : setup_(setup),
       rule_(std::move(rule)),
-      shape_{.sequence = setup.config.seq_length, .micro_batch = setup.config.micro_batch_size},
+      shape_{.sequence = setup.config.data.seq_length,
+             .micro_batch = setup.config.layout.micro_batch_size},
       memory_("memory", kArenaBytes),
       workspace_("workspace", kArenaBytes),
-      backend_(make_cpu_backend(static_cast<int>(setup.config.threads_per_rank),
+      backend_(make_cpu_backend(static_cast<int>(setup.config.layout.threads_per_rank),
                                 setup.products.products)),
       context_{.backend = *backend_, .workspace = workspace_, .stream = {}, .recorder = nullptr},
       chunk_(build_gpt_chunk(setup.model, {0, setup.model.transformer.num_layers, true, true},
                              table_)),
       parameters_(table_, memory_, memory_) {
   const DType full = nn::full_precision(setup.model.transformer.dtype);
-  for (int r = 0; r < data_parallel_size(setup.config); ++r) {
+  for (int r = 0; r < data_parallel_size(setup.config.layout); ++r) {
     replicas_.push_back(
         {.stream = RunData::Stream(*setup.data, SplitKind::kTrain, 0, r),
          .gradients = GradientStore(table_, parameters_.layout(), full, shape_.rows(), memory_),
@@ -50,8 +52,8 @@ DelayedUpdates::DelayedUpdates(const RunSetup& setup, DelayRule rule)
                     .count = memory_.allocate(DType::kF64, {1})}});
   }
   optimizer_ = std::make_unique<AdamOptimizer>(parameters_, replicas_.front().gradients,
-                                               adam_settings(setup.config), OptimizerGroups{},
-                                               memory_, memory_);
+                                               adam_settings(setup.config.optimizer),
+                                               OptimizerGroups{}, memory_, memory_);
   for (const SavedBlock& block : chunk_.saved_blocks(shape_, false)) {
     saved_.push_back(memory_.allocate(block.dtype, block.shape));
   }
@@ -98,8 +100,8 @@ void DelayedUpdates::iteration(std::int64_t iteration) {
     microbatches_ = 0;
   }
   const TrainConfig& config = setup_.config;
-  const std::int64_t updates = num_microbatches(config) / rule_.microbatches_per_update;
-  const std::int64_t samples = iteration * config.global_batch_size;
+  const std::int64_t updates = num_microbatches(config.layout) / rule_.microbatches_per_update;
+  const std::int64_t samples = iteration * config.layout.global_batch_size;
   const auto replicas = static_cast<std::int64_t>(replicas_.size());
   double loss = 0.0;
   double tokens = 0.0;

@@ -2,6 +2,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/model/gpt.h"
+#include "phalanx/train/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -72,25 +73,25 @@ std::string name_of(const LayerCase& c) {
 
 TrainConfig config_of(const LayerCase& c) {
   TrainConfig config;
-  config.num_layers = 2;
-  config.hidden_size = c.h;
-  config.num_attention_heads = c.a;
-  config.seq_length = c.s;
-  config.max_position_embeddings = c.s;
-  config.micro_batch_size = c.b;
-  config.bf16 = true;
-  config.threads_per_rank = 1;
-  config.world_size = c.t;
-  config.tensor_model_parallel_size = c.t;
-  config.sequence_parallel = c.sequence_parallel;
-  config.attention_backend =
+  config.model.num_layers = 2;
+  config.model.hidden_size = c.h;
+  config.model.num_attention_heads = c.a;
+  config.data.seq_length = c.s;
+  config.model.max_position_embeddings = c.s;
+  config.layout.micro_batch_size = c.b;
+  config.model.bf16 = true;
+  config.layout.threads_per_rank = 1;
+  config.layout.world_size = c.t;
+  config.layout.tensor_model_parallel_size = c.t;
+  config.layout.sequence_parallel = c.sequence_parallel;
+  config.model.attention_backend =
       c.scheme == SavingScheme::kEverything || c.scheme == SavingScheme::kSelective ? "unfused"
                                                                                     : "fused";
-  if (c.scheme == SavingScheme::kSelective) config.recompute_granularity = "selective";
+  if (c.scheme == SavingScheme::kSelective) config.layout.recompute_granularity = "selective";
   if (is_full(c)) {
-    config.recompute_granularity = "full";
-    config.recompute_method = "uniform";
-    config.distribute_saved_activations = c.scheme == SavingScheme::kDistributed;
+    config.layout.recompute_granularity = "full";
+    config.layout.recompute_method = "uniform";
+    config.layout.distribute_saved_activations = c.scheme == SavingScheme::kDistributed;
   }
   resolve(config, false);
   return config;
@@ -99,8 +100,8 @@ TrainConfig config_of(const LayerCase& c) {
 std::int64_t saved_bytes(const LayerCase& c) {
   const TrainConfig config = config_of(c);
   nn::ParamTable table;
-  const Chunk chunk =
-      build_gpt_chunk(gpt_config(config, kVocabulary), {0, config.num_layers, true, true}, table);
+  const Chunk chunk = build_gpt_chunk(gpt_config(config, kVocabulary),
+                                      {0, config.model.num_layers, true, true}, table);
   // Units: the embedding, two layers, the head.
   std::vector<std::int64_t> of_unit(4, 0);
   const nn::BatchShape shape{

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <vector>
 
+#include "phalanx/train/config_views.h"
+
 namespace phalanx {
 namespace {
 
@@ -127,10 +129,11 @@ Distance distance(const TrainingResult& a, const TrainingResult& b) {
 }
 
 StepError error_of_first_step(const TrainingResult& result, const TrainConfig& config) {
-  const AdamSettings adam = adam_settings(config);
+  const AdamSettings adam = adam_settings(config.optimizer);
   // What the sums become an average by; a mean of means is one already.
-  const auto tokens = static_cast<double>(config.global_batch_size * config.seq_length);
-  const double by_tokens = config.loss_average == "microbatch" ? 1.0 : tokens / result.first_tokens;
+  const auto tokens = static_cast<double>(config.layout.global_batch_size * config.data.seq_length);
+  const double by_tokens =
+      config.optimizer.loss_average == "microbatch" ? 1.0 : tokens / result.first_tokens;
   const double average = by_tokens / loss_scaler(config).scale();
   double squares = 0.0;
   for (const auto& [name, gradient] : result.first_gradients) squares += square_norm(gradient);

@@ -11,7 +11,7 @@ namespace {
 
 TrainingResult train_grouped(const Layout& layout, std::int64_t micro_batch) {
   TrainConfig config = config_of(layout);
-  config.micro_batch_size = micro_batch;
+  config.layout.micro_batch_size = micro_batch;
   resolve(config, false);
   TrainingResult result = train(config);
   EXPECT_EQ(result.faults, std::vector<std::string>{});

@@ -10,6 +10,7 @@
 #include "phalanx/checkpoint/global_tensor.h"
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/train/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -35,8 +36,8 @@ void fill_sample(std::int64_t sample, std::int64_t element, GptBatch& batch) {
 
 GptBatch make_batch(const TrainConfig& config, std::int64_t first_sample) {
   GptBatch batch;
-  batch.sequence_length = config.seq_length;
-  batch.batch_size = config.micro_batch_size;
+  batch.sequence_length = config.data.seq_length;
+  batch.batch_size = config.layout.micro_batch_size;
   const auto rows = static_cast<std::size_t>(batch.sequence_length * batch.batch_size);
   batch.tokens.resize(rows);
   batch.labels.resize(rows);
@@ -168,7 +169,7 @@ class Training {
   Training(const TrainConfig& config, int steps)
       : config_(config),
         steps_(steps),
-        grid_(rank_grid(config)),
+        grid_(rank_grid(config.layout)),
         model_(gpt_config(config, kVocabulary)),
         programs_(step_programs(config)),
         results_(static_cast<std::size_t>(grid_.world_size())),
@@ -238,12 +239,13 @@ void Training::run_rank(Communicator& world) {
 }
 
 StepResult Training::train_step(Rank& rank, int step) const {
-  const std::int64_t first = step * config_.global_batch_size;
+  const std::int64_t first = step * config_.layout.global_batch_size;
   GptBatch batch;
   const auto source = [&](int microbatch) -> const GptBatch& {
     // As the sampler hands them out: the ranks of a microbatch follow each other.
-    const std::int64_t index = microbatch * data_parallel_size(config_) + rank.ranks().at.data;
-    batch = make_batch(config_, first + index * config_.micro_batch_size);
+    const std::int64_t index =
+        microbatch * data_parallel_size(config_.layout) + rank.ranks().at.data;
+    batch = make_batch(config_, first + index * config_.layout.micro_batch_size);
     return batch;
   };
   return rank.train_step({.lr = kLearningRate,

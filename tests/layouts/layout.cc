@@ -151,13 +151,13 @@ void add_covering_layouts(const Family& family, std::vector<Layout>& layouts) {
 void set_recomputation(Recompute recompute, TrainConfig& c) {
   if (recompute == Recompute::kNone) return;
   if (recompute == Recompute::kSelective) {
-    c.recompute_granularity = "selective";
+    c.layout.recompute_granularity = "selective";
     return;
   }
-  c.recompute_granularity = "full";
-  c.recompute_method = recompute == Recompute::kBlock2 ? "block" : "uniform";
-  c.recompute_num_layers = recompute == Recompute::kUniform1 ? 1 : 2;
-  c.distribute_saved_activations = recompute == Recompute::kDistributed;
+  c.layout.recompute_granularity = "full";
+  c.layout.recompute_method = recompute == Recompute::kBlock2 ? "block" : "uniform";
+  c.layout.recompute_num_layers = recompute == Recompute::kUniform1 ? 1 : 2;
+  c.layout.distribute_saved_activations = recompute == Recompute::kDistributed;
 }
 
 }  // namespace
@@ -199,39 +199,39 @@ Layout without_bitwise_features(const Layout& layout) {
 
 TrainConfig config_of(const Layout& layout) {
   TrainConfig c;
-  c.num_layers = layout.layers;
-  c.hidden_size = 32;
-  c.ffn_hidden_size = 96;
-  c.num_attention_heads = 4;
-  c.max_position_embeddings = 20;
-  c.seq_length = 16;
-  c.make_vocab_size_divisible_by = 8;
-  c.init_method_std = 0.1;
-  c.weight_decay = 0.1;
-  c.clip_grad = 0.2;
-  c.global_batch_size = kGlobalBatch;
-  c.threads_per_rank = 1;
-  c.micro_batch_size = layout.micro_batch;
-  c.untie_embeddings_and_output_weights = !layout.tied;
-  c.attention_backend = layout.fused_attention ? "fused" : "unfused";
-  c.loss_average = layout.mean_of_means ? "microbatch" : "token";
-  c.bf16 = layout.storage == Storage::kBF16 || layout.storage == Storage::kBF16ResidualF32;
-  c.fp16 = layout.storage == Storage::kF16 || layout.storage == Storage::kF16ResidualF32;
-  c.fp32_residual_connection =
+  c.model.num_layers = layout.layers;
+  c.model.hidden_size = 32;
+  c.model.ffn_hidden_size = 96;
+  c.model.num_attention_heads = 4;
+  c.model.max_position_embeddings = 20;
+  c.data.seq_length = 16;
+  c.model.make_vocab_size_divisible_by = 8;
+  c.model.init_method_std = 0.1;
+  c.optimizer.weight_decay = 0.1;
+  c.optimizer.clip_grad = 0.2;
+  c.layout.global_batch_size = kGlobalBatch;
+  c.layout.threads_per_rank = 1;
+  c.layout.micro_batch_size = layout.micro_batch;
+  c.model.untie_embeddings_and_output_weights = !layout.tied;
+  c.model.attention_backend = layout.fused_attention ? "fused" : "unfused";
+  c.optimizer.loss_average = layout.mean_of_means ? "microbatch" : "token";
+  c.model.bf16 = layout.storage == Storage::kBF16 || layout.storage == Storage::kBF16ResidualF32;
+  c.model.fp16 = layout.storage == Storage::kF16 || layout.storage == Storage::kF16ResidualF32;
+  c.model.fp32_residual_connection =
       layout.storage == Storage::kBF16ResidualF32 || layout.storage == Storage::kF16ResidualF32;
-  if (c.fp16) c.loss_scale = 1024.0;
+  if (c.model.fp16) c.optimizer.loss_scale = 1024.0;
 
-  c.world_size = std::int64_t{layout.tensor} * layout.data * layout.pipeline;
-  c.pipeline_model_parallel_size = layout.pipeline;
-  c.pipeline_schedule = layout.schedule;
-  c.num_virtual_stages_per_pipeline_rank = layout.chunks;
-  c.tensor_model_parallel_size = layout.tensor;
-  c.sequence_parallel = layout.sequence_parallel;
-  c.no_async_tensor_model_parallel_allreduce = !layout.async_reduce;
-  c.use_distributed_optimizer = layout.distributed_optimizer;
-  c.overlap_grad_reduce = layout.overlap != Overlap::kNone;
-  c.overlap_param_gather = layout.overlap == Overlap::kReduceAndGather;
-  c.ddp_bucket_size = layout.small_buckets ? 1 : 0;
+  c.layout.world_size = std::int64_t{layout.tensor} * layout.data * layout.pipeline;
+  c.layout.pipeline_model_parallel_size = layout.pipeline;
+  c.layout.pipeline_schedule = layout.schedule;
+  c.layout.num_virtual_stages_per_pipeline_rank = layout.chunks;
+  c.layout.tensor_model_parallel_size = layout.tensor;
+  c.layout.sequence_parallel = layout.sequence_parallel;
+  c.layout.no_async_tensor_model_parallel_allreduce = !layout.async_reduce;
+  c.layout.use_distributed_optimizer = layout.distributed_optimizer;
+  c.layout.overlap_grad_reduce = layout.overlap != Overlap::kNone;
+  c.layout.overlap_param_gather = layout.overlap == Overlap::kReduceAndGather;
+  c.layout.ddp_bucket_size = layout.small_buckets ? 1 : 0;
   set_recomputation(layout.recompute, c);
   return c;
 }

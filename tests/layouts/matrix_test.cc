@@ -15,6 +15,7 @@
 
 #include "compare.h"
 #include "message_formulas.h"
+#include "phalanx/train/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -250,7 +251,7 @@ TEST(LayoutMatrix, RanksThatDifferInDataAloneHaveOnePlan) {
     const auto plan = [&](int rank) {
       return plan_memory(*config, model, programs, rank, cpu::ProductPrecision::kFp32);
     };
-    const RankGrid grid = rank_grid(*config);
+    const RankGrid grid = rank_grid(config->layout);
     for (int rank = 0; rank < grid.world_size(); ++rank) {
       const int first = grid.rank_of(
           {.tensor = grid.coordinates(rank).tensor, .pipeline = grid.coordinates(rank).pipeline});
@@ -262,7 +263,7 @@ TEST(LayoutMatrix, RanksThatDifferInDataAloneHaveOnePlan) {
 // What the comparisons rest on: the run clips, moves its weights and learns.
 TEST(LayoutMatrix, TheRunOnOneRankIsWorthComparing) {
   const TrainingResult run = train(*legal_config({}));
-  for (const double norm : run.grad_norms) EXPECT_GT(norm, 2 * config_of({}).clip_grad);
+  for (const double norm : run.grad_norms) EXPECT_GT(norm, 2 * config_of({}).optimizer.clip_grad);
   EXPECT_LT(run.losses.back(), 0.9 * run.losses.front());
   for (const auto& [name, weights] : run.weights) {
     EXPECT_NE(weights, run.initial_weights.at(name)) << name;

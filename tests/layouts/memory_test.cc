@@ -11,6 +11,7 @@
 #include "phalanx/base/file.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/pipeline/simulator.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/memory_plan.h"
 
 namespace phalanx {
@@ -90,17 +91,17 @@ struct StateCase {
 
 TrainConfig config_of(const StateCase& c, bool tied) {
   TrainConfig config;
-  config.num_layers = 3;
-  config.hidden_size = 96;
-  config.num_attention_heads = 4;
-  config.seq_length = 32;
-  config.max_position_embeddings = 32;
-  config.micro_batch_size = 1;
-  config.threads_per_rank = 1;
-  config.untie_embeddings_and_output_weights = !tied;
-  config.bf16 = c.bf16;
-  config.world_size = c.data;
-  config.use_distributed_optimizer = c.distributed_optimizer;
+  config.model.num_layers = 3;
+  config.model.hidden_size = 96;
+  config.model.num_attention_heads = 4;
+  config.data.seq_length = 32;
+  config.model.max_position_embeddings = 32;
+  config.layout.micro_batch_size = 1;
+  config.layout.threads_per_rank = 1;
+  config.model.untie_embeddings_and_output_weights = !tied;
+  config.model.bf16 = c.bf16;
+  config.layout.world_size = c.data;
+  config.layout.use_distributed_optimizer = c.distributed_optimizer;
   resolve(config, false);
   return config;
 }
@@ -148,7 +149,7 @@ TEST(ModelStateMemory, IsThePublishedBytesPerParameterWithThePadding) {
 TEST(ModelStateMemory, ATiedEmbeddingHasRowsForItsInputSide) {
   const TrainConfig config = config_of(StateCase{}, true);
   const std::int64_t table = padded_vocabulary(kStateVocabulary, 128, 1);
-  const std::int64_t rows = std::min<std::int64_t>(table, config.seq_length);
+  const std::int64_t rows = std::min<std::int64_t>(table, config.data.seq_length);
   EXPECT_EQ(planned(config).gradients,
             allocated(4 * flat_sizes(config, kStateVocabulary).elements) + allocated(4 * table) +
                 allocated(4 * rows) + allocated(4) + allocated(4 * rows * 96));
@@ -156,12 +157,12 @@ TEST(ModelStateMemory, ATiedEmbeddingHasRowsForItsInputSide) {
 
 TEST(ModelStateMemory, SequenceParallelismHasABufferForItsGradientSum) {
   TrainConfig config = config_of(StateCase{}, true);
-  config.world_size = 4;
-  config.tensor_model_parallel_size = 4;
-  config.sequence_parallel = true;
+  config.layout.world_size = 4;
+  config.layout.tensor_model_parallel_size = 4;
+  config.layout.sequence_parallel = true;
   resolve(config, false);
   EXPECT_EQ(planned(config).communication, allocated(4 * (6 * 96 * 3 + 2 * 96)));
-  config.sequence_parallel = false;
+  config.layout.sequence_parallel = false;
   EXPECT_EQ(planned(config).communication, 0);
 }
 
@@ -176,19 +177,19 @@ struct PipelineCase {
 
 TrainConfig config_of(const PipelineCase& c) {
   TrainConfig config = config_of(StateCase{}, true);
-  config.num_layers = 24;
-  config.world_size = c.pipeline;
-  config.pipeline_model_parallel_size = c.pipeline;
-  config.pipeline_schedule = c.schedule;
-  config.num_virtual_stages_per_pipeline_rank = c.chunks;
-  config.global_batch_size = c.microbatches;
+  config.model.num_layers = 24;
+  config.layout.world_size = c.pipeline;
+  config.layout.pipeline_model_parallel_size = c.pipeline;
+  config.layout.pipeline_schedule = c.schedule;
+  config.layout.num_virtual_stages_per_pipeline_rank = c.chunks;
+  config.layout.global_batch_size = c.microbatches;
   resolve(config, false);
   return config;
 }
 
 std::vector<MemoryPlan> plans_by_rank(const TrainConfig& config, const StepPrograms& programs) {
   std::vector<MemoryPlan> plans;
-  for (int rank = 0; rank < config.world_size; ++rank) {
+  for (int rank = 0; rank < config.layout.world_size; ++rank) {
     plans.push_back(plan_memory(config, gpt_config(config, kStateVocabulary), programs, rank,
                                 cpu::ProductPrecision::kFp32));
   }
@@ -202,7 +203,8 @@ double share_kept_for_weight_gradients(const TrainConfig& config) {
   const Chunk layers = build_gpt_chunk(
       gpt_config(config, kStateVocabulary),
       {.first_layer = 0, .num_layers = 2, .embedding = false, .head = false}, table);
-  const nn::BatchShape shape{.sequence = config.seq_length, .micro_batch = config.micro_batch_size};
+  const nn::BatchShape shape{.sequence = config.data.seq_length,
+                             .micro_batch = config.layout.micro_batch_size};
   double before = 0.0, behind = 0.0;  // the pass that makes the input gradient
   for (const SavedBlock& block : layers.saved_blocks(shape, false)) {
     const auto bytes = static_cast<double>(block.bytes());
@@ -264,7 +266,7 @@ TEST(PipelineMemory, OneForwardOneBackwardHoldsAMicrobatchForEachStageFromItsOwn
 TEST(PipelineMemory, StagesShareTheModelState) {
   for (const bool tied : {true, false}) {
     TrainConfig config = config_of(PipelineCase{"1f1b"});
-    config.untie_embeddings_and_output_weights = !tied;
+    config.model.untie_embeddings_and_output_weights = !tied;
     const auto plans = plans_by_rank(config, step_programs(config));
     std::int64_t parameters = 0;
     for (std::size_t rank = 0; rank < plans.size(); ++rank) {
@@ -273,9 +275,9 @@ TEST(PipelineMemory, StagesShareTheModelState) {
       EXPECT_EQ(plans[rank].optimizer, 2 * allocated(4 * flat.elements)) << rank;
       parameters += plans[rank].model_parameters;
     }
-    config.pipeline_model_parallel_size = 1;
-    config.world_size = 1;
-    const std::int64_t copies = tied ? kStateVocabulary * config.hidden_size : 0;
+    config.layout.pipeline_model_parallel_size = 1;
+    config.layout.world_size = 1;
+    const std::int64_t copies = tied ? kStateVocabulary * config.model.hidden_size : 0;
     EXPECT_EQ(parameters, planned(config).model_parameters + copies);
   }
 }

@@ -8,7 +8,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/pipeline/schedule.h"
-#include "phalanx/tensor/recorder.h"
+#include "phalanx/train/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -20,7 +20,8 @@ constexpr std::int64_t kLogitRows = 256;  // at a time
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 Placement placement_of(const TrainConfig& c) {
-  return schedule_kind(c.pipeline_schedule).placement(schedule_request(c, num_microbatches(c)));
+  return schedule_kind(c.layout.pipeline_schedule)
+      .placement(schedule_request(c.layout, num_microbatches(c.layout)));
 }
 
 // What a chunk of a rank is of the model.
@@ -51,30 +52,30 @@ std::vector<ChunkPart> chunks_of(const TrainConfig& c, int pipeline_rank) {
 // Whether embedding and head are tied over two ranks of a pipeline.
 bool has_copies(const TrainConfig& c) {
   const Placement placement = placement_of(c);
-  return !c.untie_embeddings_and_output_weights &&
+  return !c.model.untie_embeddings_and_output_weights &&
          placement.rank(0) != placement.rank(placement.stages() - 1);
 }
 
 std::int64_t word_table_size(const TrainConfig& c, std::int64_t vocabulary) {
-  const std::int64_t t = c.tensor_model_parallel_size;
-  return round_up(vocabulary, c.make_vocab_size_divisible_by * t) / t * c.hidden_size;
+  const std::int64_t t = c.layout.tensor_model_parallel_size;
+  return round_up(vocabulary, c.model.make_vocab_size_divisible_by * t) / t * c.model.hidden_size;
 }
 
 constexpr std::int64_t kLayerParameters = 12;
 
 // Local sizes of all parameters of the model, in order.
 std::vector<std::int64_t> parameter_sizes(const TrainConfig& c, std::int64_t vocabulary) {
-  const std::int64_t t = c.tensor_model_parallel_size;
-  const std::int64_t h = c.hidden_size;
-  const std::int64_t f = c.ffn_hidden_size;
+  const std::int64_t t = c.layout.tensor_model_parallel_size;
+  const std::int64_t h = c.model.hidden_size;
+  const std::int64_t f = c.model.ffn_hidden_size;
   const std::int64_t table = word_table_size(c, vocabulary);
-  std::vector<std::int64_t> sizes = {table, c.max_position_embeddings * h};
-  for (std::int64_t layer = 0; layer < c.num_layers; ++layer) {
+  std::vector<std::int64_t> sizes = {table, c.model.max_position_embeddings * h};
+  for (std::int64_t layer = 0; layer < c.model.num_layers; ++layer) {
     sizes.insert(sizes.end(), {h, h, 3 * h * h / t, 3 * h / t, h * h / t, h, h, h, f * h / t, f / t,
                                h * f / t, h});
   }
   sizes.insert(sizes.end(), {h, h});
-  if (c.untie_embeddings_and_output_weights) sizes.push_back(table);
+  if (c.model.untie_embeddings_and_output_weights) sizes.push_back(table);
   return sizes;
 }
 
@@ -94,15 +95,15 @@ std::vector<ChunkParameter> parameters_of(const TrainConfig& c, const ChunkPart&
   if (part.embedding) add(0, 2);
   add(of_layer(part.first_layer), of_layer(part.first_layer + part.layers));
   if (part.head && has_copies(c)) found.push_back({.number = 0, .is_copy = true});
-  if (part.head) add(of_layer(c.num_layers), static_cast<std::int64_t>(parameters_of_model));
+  if (part.head) add(of_layer(c.model.num_layers), static_cast<std::int64_t>(parameters_of_model));
   return found;
 }
 
 bool is_sharded(const TrainConfig& c) {
-  return c.use_distributed_optimizer && data_parallel_size(c) > 1;
+  return c.layout.use_distributed_optimizer && data_parallel_size(c.layout) > 1;
 }
 
-std::int64_t storage_size(const TrainConfig& c) { return c.bf16 || c.fp16 ? 2 : 4; }
+std::int64_t storage_size(const TrainConfig& c) { return c.model.bf16 || c.model.fp16 ? 2 : 4; }
 
 // Adds up messages.
 class Adder {
@@ -120,13 +121,13 @@ class Adder {
 // Layers of each group of a chunk that is recomputed together.
 std::vector<std::int64_t> recompute_groups(const TrainConfig& c, std::int64_t layers) {
   std::vector<std::int64_t> groups;
-  if (c.recompute_granularity != "full") return groups;
-  if (c.recompute_method == "block") {
-    groups.assign(static_cast<std::size_t>(std::min(layers, c.recompute_num_layers)), 1);
+  if (c.layout.recompute_granularity != "full") return groups;
+  if (c.layout.recompute_method == "block") {
+    groups.assign(static_cast<std::size_t>(std::min(layers, c.layout.recompute_num_layers)), 1);
     return groups;
   }
-  for (std::int64_t left = layers; left > 0; left -= c.recompute_num_layers) {
-    groups.push_back(std::min(left, c.recompute_num_layers));
+  for (std::int64_t left = layers; left > 0; left -= c.layout.recompute_num_layers) {
+    groups.push_back(std::min(left, c.layout.recompute_num_layers));
   }
   return groups;
 }
@@ -134,17 +135,19 @@ std::vector<std::int64_t> recompute_groups(const TrainConfig& c, std::int64_t la
 // Bytes of an activation and of the residual stream, both of whole sequences.
 struct StreamBytes {
   explicit StreamBytes(const TrainConfig& c)
-      : activation(storage_size(c) * c.seq_length * c.micro_batch_size * c.hidden_size),
-        residual(c.fp32_residual_connection ? activation / storage_size(c) * 4 : activation) {}
+      : activation(storage_size(c) * c.data.seq_length * c.layout.micro_batch_size *
+                   c.model.hidden_size),
+        residual(c.model.fp32_residual_connection ? activation / storage_size(c) * 4 : activation) {
+  }
   std::int64_t activation, residual;
 };
 
 // A microbatch on a chunk.
 void add_tensor_parallel(const TrainConfig& c, const ChunkPart& part, Adder& add) {
-  const std::int64_t t = c.tensor_model_parallel_size;
-  const std::int64_t rows = c.seq_length * c.micro_batch_size;
+  const std::int64_t t = c.layout.tensor_model_parallel_size;
+  const std::int64_t rows = c.data.seq_length * c.layout.micro_batch_size;
   const auto [e, r] = StreamBytes(c);
-  const bool sequence = c.sequence_parallel;
+  const bool sequence = c.layout.sequence_parallel;
   const char* leave = sequence ? "reduce_scatter" : "all_reduce";
 
   if (part.embedding) {
@@ -163,26 +166,28 @@ void add_tensor_parallel(const TrainConfig& c, const ChunkPart& part, Adder& add
   for (const std::int64_t layers : recompute_groups(c, part.layers)) {
     add("tp", leave, e, 2 * layers - 1);
     if (sequence) add("tp", "all_gather", e / t, 2 * layers);
-    if (c.distribute_saved_activations) add("tp", "all_gather", r / t);
+    if (c.layout.distribute_saved_activations) add("tp", "all_gather", r / t);
   }
 }
 
 // A microbatch on a chunk: activations forward, gradients back, over either of its ends.
 void add_pipeline(const TrainConfig& c, const ChunkPart& part, int pipeline_rank, Adder& add) {
-  const std::int64_t share = StreamBytes(c).residual / c.tensor_model_parallel_size;
+  const std::int64_t share = StreamBytes(c).residual / c.layout.tensor_model_parallel_size;
   for (const int neighbour : {part.before, part.behind}) {
     if (neighbour < 0 || neighbour == pipeline_rank) continue;
     add("pp", "send", share);
     add("pp", "receive", 0);
-    if (c.tensor_model_parallel_size > 1 && !c.sequence_parallel) add("tp", "all_gather", share);
+    if (c.layout.tensor_model_parallel_size > 1 && !c.layout.sequence_parallel)
+      add("tp", "all_gather", share);
   }
 }
 
 void add_data_parallel(const TrainConfig& c, const FlatSizes& flat, Adder& add) {
-  const std::int64_t d = data_parallel_size(c);
+  const std::int64_t d = data_parallel_size(c.layout);
   const std::int64_t grain = is_sharded(c) ? d * kBlock : kBlock;
   for (std::int64_t left : flat.regions) {
-    const std::int64_t bucket = c.ddp_bucket_size > 0 ? round_up(c.ddp_bucket_size, grain) : left;
+    const std::int64_t bucket =
+        c.layout.ddp_bucket_size > 0 ? round_up(c.layout.ddp_bucket_size, grain) : left;
     for (; left > 0; left -= std::min(bucket, left)) {
       const std::int64_t elements = std::min(bucket, left);
       if (is_sharded(c)) {
@@ -203,14 +208,14 @@ void add_model_parallel(const TrainConfig& c, const std::vector<ChunkPart>& chun
   std::int64_t sequence_partial = 0;
   bool has_end = false;
   for (const ChunkPart& part : chunks) {
-    sequence_partial += c.hidden_size * (6 * part.layers + (part.head ? 2 : 0));
+    sequence_partial += c.model.hidden_size * (6 * part.layers + (part.head ? 2 : 0));
     has_end = has_end || part.embedding || part.head;
   }
-  if (c.sequence_parallel) add("tp", "all_reduce", 4 * sequence_partial);
-  const bool is_pipeline = c.pipeline_model_parallel_size > 1;
+  if (c.layout.sequence_parallel) add("tp", "all_reduce", 4 * sequence_partial);
+  const bool is_pipeline = c.layout.pipeline_model_parallel_size > 1;
   if (is_pipeline) add("pp", "all_reduce", 16);
   if (has_end && has_copies(c)) add("embd", "all_reduce", 4 * word_table);
-  if (is_pipeline || c.tensor_model_parallel_size > 1) {
+  if (is_pipeline || c.layout.tensor_model_parallel_size > 1) {
     add(is_pipeline ? "mp" : "tp", "all_reduce", 8 * parameters);
   }
 }
@@ -225,8 +230,8 @@ FlatSizes flat_sizes(const TrainConfig& config, std::int64_t vocabulary, int ran
   for (std::size_t i = sizes.size() - 1; i > 0; --i) {
     offsets[i - 1] = round_up(offsets[i] + sizes[i], kAlignment);
   }
-  const std::int64_t shards = is_sharded(config) ? data_parallel_size(config) : 1;
-  const auto chunks = chunks_of(config, rank_grid(config).coordinates(rank).pipeline);
+  const std::int64_t shards = is_sharded(config) ? data_parallel_size(config.layout) : 1;
+  const auto chunks = chunks_of(config, rank_grid(config.layout).coordinates(rank).pipeline);
   for (auto part = chunks.rbegin(); part != chunks.rend(); ++part) {
     const std::int64_t begin = flat.elements;
     const auto parameters = parameters_of(config, *part, sizes.size());
@@ -247,18 +252,18 @@ MessageTotals step_messages(const TrainConfig& config, std::int64_t vocabulary, 
   MessageTotals totals;
   Adder add(totals);
   const FlatSizes flat = flat_sizes(config, vocabulary, rank);
-  const GridCoordinates at = rank_grid(config).coordinates(rank);
+  const GridCoordinates at = rank_grid(config.layout).coordinates(rank);
   const auto chunks = chunks_of(config, at.pipeline);
-  const std::int64_t rows = config.seq_length * config.micro_batch_size;
-  for (std::int64_t m = 0; m < num_microbatches(config); ++m) {
-    if (config.tensor_model_parallel_size > 1) {
+  const std::int64_t rows = config.data.seq_length * config.layout.micro_batch_size;
+  for (std::int64_t m = 0; m < num_microbatches(config.layout); ++m) {
+    if (config.layout.tensor_model_parallel_size > 1) {
       add("tp", "broadcast", at.tensor == 0 ? 32 * rows : 0);
       for (const ChunkPart& part : chunks) add_tensor_parallel(config, part, add);
     }
     for (const ChunkPart& part : chunks) add_pipeline(config, part, at.pipeline, add);
   }
   add_model_parallel(config, chunks, flat.parameters, word_table_size(config, vocabulary), add);
-  if (data_parallel_size(config) > 1) add_data_parallel(config, flat, add);
+  if (data_parallel_size(config.layout) > 1) add_data_parallel(config, flat, add);
   return totals;
 }
 

@@ -40,6 +40,7 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/tensor/recorder.h"
 #include "phalanx/train/config.h"
 
 namespace phalanx {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "message_formulas.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/memory_plan.h"
 
 namespace phalanx {
@@ -34,35 +35,35 @@ struct Case {
 
 TrainConfig config_of(const Case& c) {
   TrainConfig config;
-  config.num_layers = c.layers;
-  config.hidden_size = 128;
-  config.num_attention_heads = 8;
-  config.max_position_embeddings = 160;
-  config.seq_length = 160;
-  config.micro_batch_size = 2;
-  config.global_batch_size = 2 * c.data * c.microbatches;
-  config.threads_per_rank = 1;
-  config.world_size = c.tensor * c.data * c.pipeline;
-  config.pipeline_model_parallel_size = c.pipeline;
-  config.pipeline_schedule = c.schedule;
-  config.num_virtual_stages_per_pipeline_rank = c.chunks;
-  config.untie_embeddings_and_output_weights = c.untied;
-  config.decoder_first_pipeline_num_layers = c.first_layers;
-  config.decoder_last_pipeline_num_layers = c.last_layers;
-  config.tensor_model_parallel_size = c.tensor;
-  config.sequence_parallel = c.sequence;
-  config.use_distributed_optimizer = c.zero;
-  config.ddp_bucket_size = c.bucket;
-  config.bf16 = c.bf16;
-  config.fp32_residual_connection = c.fp32_residual;
+  config.model.num_layers = c.layers;
+  config.model.hidden_size = 128;
+  config.model.num_attention_heads = 8;
+  config.model.max_position_embeddings = 160;
+  config.data.seq_length = 160;
+  config.layout.micro_batch_size = 2;
+  config.layout.global_batch_size = 2 * c.data * c.microbatches;
+  config.layout.threads_per_rank = 1;
+  config.layout.world_size = c.tensor * c.data * c.pipeline;
+  config.layout.pipeline_model_parallel_size = c.pipeline;
+  config.layout.pipeline_schedule = c.schedule;
+  config.layout.num_virtual_stages_per_pipeline_rank = c.chunks;
+  config.model.untie_embeddings_and_output_weights = c.untied;
+  config.layout.decoder_first_pipeline_num_layers = c.first_layers;
+  config.layout.decoder_last_pipeline_num_layers = c.last_layers;
+  config.layout.tensor_model_parallel_size = c.tensor;
+  config.layout.sequence_parallel = c.sequence;
+  config.layout.use_distributed_optimizer = c.zero;
+  config.layout.ddp_bucket_size = c.bucket;
+  config.model.bf16 = c.bf16;
+  config.model.fp32_residual_connection = c.fp32_residual;
   const std::string recompute = c.recompute;
   if (recompute == "selective") {
-    config.recompute_granularity = recompute;
+    config.layout.recompute_granularity = recompute;
   } else if (!recompute.empty()) {
-    config.recompute_granularity = "full";
-    config.recompute_method = recompute == "block" ? recompute : "uniform";
-    config.recompute_num_layers = c.group;
-    config.distribute_saved_activations = recompute == "distributed";
+    config.layout.recompute_granularity = "full";
+    config.layout.recompute_method = recompute == "block" ? recompute : "uniform";
+    config.layout.recompute_num_layers = c.group;
+    config.layout.distribute_saved_activations = recompute == "distributed";
   }
   resolve(config, false);
   return config;

@@ -25,7 +25,7 @@ std::vector<Layout> pipelines() {
 
 TrainConfig with_scale(const Layout& layout, double scale) {
   TrainConfig config = config_of(layout);
-  config.loss_scale = scale;
+  config.optimizer.loss_scale = scale;
   resolve(config, false);
   return config;
 }

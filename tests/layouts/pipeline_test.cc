@@ -81,7 +81,7 @@ TEST(PipelineOptions, MayHaveDataParallelRanksOutermost) {
                       .distributed_optimizer = true,
                       .layers = 5};
   TrainConfig config = config_of(layout);
-  config.use_tp_pp_dp_mapping = true;
+  config.layout.use_tp_pp_dp_mapping = true;
   resolve(config, false);
   const TrainingResult result = train(config);
   EXPECT_EQ(result.faults, std::vector<std::string>{});
@@ -91,8 +91,8 @@ TEST(PipelineOptions, MayHaveDataParallelRanksOutermost) {
 TEST(PipelineOptions, MayHaveOtherNumbersOfLayersAtTheirEnds) {
   const Layout layout{.pipeline = 2, .schedule = "interleaved", .chunks = 2, .layers = 6};
   TrainConfig config = config_of(layout);
-  config.decoder_first_pipeline_num_layers = 2;
-  config.decoder_last_pipeline_num_layers = 4;
+  config.layout.decoder_first_pipeline_num_layers = 2;
+  config.layout.decoder_last_pipeline_num_layers = 4;
   resolve(config, false);
   const TrainingResult result = train(config);
   EXPECT_EQ(result.faults, std::vector<std::string>{});
@@ -104,7 +104,7 @@ TEST(PipelineOptions, MayHaveMicrobatchesInLargerGroups) {
   const TrainingResult plain = train(*legal_config(on_one_rank(layout)));
   for (const std::int64_t group : {3, 5, 16}) {
     TrainConfig config = config_of(layout);
-    config.microbatch_group_size_per_virtual_pipeline_stage = group;
+    config.layout.microbatch_group_size_per_virtual_pipeline_stage = group;
     resolve(config, false);
     const TrainingResult result = train(config);
     EXPECT_EQ(result.faults, std::vector<std::string>{});

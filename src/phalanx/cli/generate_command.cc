@@ -9,6 +9,7 @@
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/train_flags.h"
 #include "phalanx/ops/cpu/precision.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/generation.h"
 #include "phalanx/train/run_checkpoint.h"
 #include "phalanx/train/run_data.h"
@@ -42,14 +43,13 @@ TrainConfig checkpoint_config(const CheckpointReader& checkpoint) {
 }
 
 TrainConfig generation_config(const GenerateOptions& options, const CheckpointReader& checkpoint) {
-  TrainConfig config = checkpoint_config(checkpoint);
+  TrainConfig config = for_inference(checkpoint_config(checkpoint));
   use_kept_tokenizer(config, checkpoint);
-  if (!options.vocab_file.empty()) config.vocab_file = options.vocab_file;
-  if (!options.merge_file.empty()) config.merge_file = options.merge_file;
-  config.matmul_precision = options.matmul_precision;
-  config.threads_per_rank = options.threads;
-  config.allow_overcommit = options.allow_overcommit;
-  forget_layout(config);
+  if (!options.vocab_file.empty()) config.data.vocab_file = options.vocab_file;
+  if (!options.merge_file.empty()) config.data.merge_file = options.merge_file;
+  config.model.matmul_precision = options.matmul_precision;
+  config.layout.threads_per_rank = options.threads;
+  config.run.allow_overcommit = options.allow_overcommit;
   resolve(config, false);
   return config;
 }
@@ -100,8 +100,8 @@ int run_generate(const Arguments& arguments) {
   const TrainConfig config = generation_config(options, checkpoint);
   const auto tokenizer = run_tokenizer(config);
   const GptConfig model = gpt_config(config, tokenizer->vocab_size());
-  const auto products = cpu::choose_products(config.matmul_precision, config.bf16,
-                                             static_cast<int>(config.threads_per_rank));
+  const auto products = cpu::choose_products(config.model.matmul_precision, config.model.bf16,
+                                             static_cast<int>(config.layout.threads_per_rank));
 
   std::vector<std::int32_t> prompt = tokenizer->encode(options.prompt);
   // Without a prompt the text begins where documents do.

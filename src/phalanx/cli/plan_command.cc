@@ -13,14 +13,14 @@ namespace {
 
 // A plan needs the size of the vocabulary, not the tokenizer: --vocab-size alone will do.
 std::int64_t vocabulary_of(const TrainConfig& config) {
-  const bool has_tokenizer =
-      !config.vocab_file.empty() || !config.merge_file.empty() || !config.tokenizer_type.empty();
+  const bool has_tokenizer = !config.data.vocab_file.empty() || !config.data.merge_file.empty() ||
+                             !config.data.tokenizer_type.empty();
   if (has_tokenizer) return run_tokenizer(config)->vocab_size();
-  if (config.vocab_size <= 0) {
+  if (config.data.vocab_size <= 0) {
     throw ConfigError(
         "the plan needs the vocabulary: give --vocab-size N or the tokenizer's files");
   }
-  return config.vocab_size;
+  return config.data.vocab_size;
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ int run_plan(const Arguments& arguments) {
   flags.section("Plan");
   flags.add_switch("--json", json, "One JSON document on standard output");
   flags.add_switch("--all-ranks", all_ranks, "JSON lists every rank also of worlds above 64");
-  flags.add("--world-size", config.world_size,
+  flags.add("--world-size", config.layout.world_size,
             "Ranks to plan for; they need not fit on this machine");
   flags.add("--device", device, "The kind of machine to plan for: cpu");
   flags.parse(behind_model_name("phalanx plan", arguments));
@@ -44,8 +44,8 @@ int run_plan(const Arguments& arguments) {
   }
   const std::int64_t vocabulary = vocabulary_of(config);
   resolve(config, false);
-  const auto choice = cpu::choose_products(config.matmul_precision, config.bf16,
-                                           static_cast<int>(config.threads_per_rank));
+  const auto choice = cpu::choose_products(config.model.matmul_precision, config.model.bf16,
+                                           static_cast<int>(config.layout.threads_per_rank));
   const RunPlan plan = plan_run(config, vocabulary, choice.products);
   const auto listed = all_ranks ? ListedRanks::kAll : ListedRanks::kAsManyAsReadable;
   fmt::print("{}", json ? to_json(plan, listed) : to_text(plan));

@@ -38,12 +38,12 @@ int run_pretrain(const Arguments& arguments) {
   Flags flags("phalanx pretrain gpt", "Trains a GPT.");
   add_train_flags(flags, config);
   flags.section("Start");
-  flags.add("--nproc", config.world_size, "Ranks: the run starts this many on this machine");
+  flags.add("--nproc", config.layout.world_size, "Ranks: the run starts this many on this machine");
   flags.parse(behind_model_name("phalanx pretrain", arguments));
   // The checkpoint keeps what the flags came to, not what was typed.
   resolve(config, true);
-  config.arguments = flags.values();
-  config.restarts = restarts_from_environment();
+  config.run.arguments = flags.values();
+  config.run.restarts = restarts_from_environment();
   switch (pretrain_gpt(std::move(config))) {
     case RunEnd::kFinished:
       return 0;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "phalanx/base/numeric.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/run_report.h"
 
 namespace phalanx {
@@ -73,9 +74,9 @@ Json flops_json(const RunPlan& plan) {
 }
 
 std::string pipeline_text(const TrainConfig& c) {
-  if (c.pipeline_model_parallel_size == 1) return "";
-  return fmt::format("pipeline parallel {} ({}), ", c.pipeline_model_parallel_size,
-                     c.pipeline_schedule);
+  if (c.layout.pipeline_model_parallel_size == 1) return "";
+  return fmt::format("pipeline parallel {} ({}), ", c.layout.pipeline_model_parallel_size,
+                     c.layout.pipeline_schedule);
 }
 
 // The first rank of every stage.
@@ -100,7 +101,7 @@ std::string stage_table(const RunPlan& plan) {
 RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary,
                  cpu::ProductPrecision products) {
   RunPlan plan{.config = config,
-               .grid = rank_grid(config),
+               .grid = rank_grid(config.layout),
                .model = gpt_config(config, vocabulary),
                .products = products,
                .model_parameters = 0,
@@ -126,12 +127,12 @@ std::string to_json(const RunPlan& plan, ListedRanks listed) {
   for (auto& [rank, json] : ranks) list.push_back(std::move(json));
   const Json document = {{"model",
                           {{"parameters", plan.model_parameters},
-                           {"layers", plan.config.num_layers},
-                           {"hidden_size", plan.config.hidden_size},
-                           {"attention_heads", plan.config.num_attention_heads},
+                           {"layers", plan.config.model.num_layers},
+                           {"hidden_size", plan.config.model.hidden_size},
+                           {"attention_heads", plan.config.model.num_attention_heads},
                            {"vocabulary", plan.model.vocabulary},
                            {"padded_vocabulary", plan.model.padded_vocabulary},
-                           {"sequence_length", plan.config.seq_length},
+                           {"sequence_length", plan.config.data.seq_length},
                            {"dtype", name_of(plan.model.transformer.dtype)}}},
                          {"flops_per_step", flops_json(plan)},
                          {"ranks", std::move(list)}};
@@ -142,25 +143,26 @@ std::string to_text(const RunPlan& plan) {
   const TrainConfig& c = plan.config;
   std::string text = fmt::format(
       "GPT: {} layers, hidden {}, {} heads, sequence {}, vocabulary {} (padded {}), {}\n",
-      c.num_layers, c.hidden_size, c.num_attention_heads, c.seq_length, plan.model.vocabulary,
-      plan.model.padded_vocabulary, name_of(plan.model.transformer.dtype));
+      c.model.num_layers, c.model.hidden_size, c.model.num_attention_heads, c.data.seq_length,
+      plan.model.vocabulary, plan.model.padded_vocabulary, name_of(plan.model.transformer.dtype));
   text += fmt::format("{} parameters; {:.4g} floating-point operations a step\n",
                       format_count(plan.model_parameters), flops_per_step(plan));
   text += fmt::format(
       "global batch {} = {} microbatches of {} on each of {} data-parallel ranks; {} threads per "
       "rank, {} products\n",
-      c.global_batch_size, num_microbatches(c), c.micro_batch_size, data_parallel_size(c),
-      c.threads_per_rank, plan.products == cpu::ProductPrecision::kBf16 ? "bf16" : "fp32");
+      c.layout.global_batch_size, num_microbatches(c.layout), c.layout.micro_batch_size,
+      data_parallel_size(c.layout), c.layout.threads_per_rank,
+      plan.products == cpu::ProductPrecision::kBf16 ? "bf16" : "fp32");
   if (plan.grid.world_size() > 1) {
     text += fmt::format("{} ranks: tensor parallel {}{}, {}data parallel {}\n",
-                        plan.grid.world_size(), c.tensor_model_parallel_size,
-                        c.sequence_parallel ? " with sequence parallelism" : "", pipeline_text(c),
-                        data_parallel_size(c));
+                        plan.grid.world_size(), c.layout.tensor_model_parallel_size,
+                        c.layout.sequence_parallel ? " with sequence parallelism" : "",
+                        pipeline_text(c), data_parallel_size(c.layout));
   }
   // Tensor-parallel ranks differ in a few parameters at most: the first stands for them.
   const MemoryPlan& memory = plan.groups.front().memory;
   text += "memory of rank 0:\n" + memory_table(memory) + "\n";
-  if (c.pipeline_model_parallel_size > 1) text += stage_table(plan);
+  if (c.layout.pipeline_model_parallel_size > 1) text += stage_table(plan);
   if (!memory.messages.by_key().empty()) {
     text += "messages of rank 0 in a step (group, operation, count, payload it contributes):\n" +
             message_table(memory);

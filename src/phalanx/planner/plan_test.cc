@@ -17,15 +17,15 @@ constexpr std::int64_t kLayers = 4, kHidden = 64, kPositions = 32, kVocabulary =
 
 TrainConfig config(std::int64_t world, std::int64_t tensor) {
   TrainConfig c;
-  c.num_layers = kLayers;
-  c.hidden_size = kHidden;
-  c.num_attention_heads = 8;
-  c.max_position_embeddings = kPositions;
-  c.seq_length = kPositions;
-  c.micro_batch_size = 2;
-  c.threads_per_rank = 1;
-  c.world_size = world;
-  c.tensor_model_parallel_size = tensor;
+  c.model.num_layers = kLayers;
+  c.model.hidden_size = kHidden;
+  c.model.num_attention_heads = 8;
+  c.model.max_position_embeddings = kPositions;
+  c.data.seq_length = kPositions;
+  c.layout.micro_batch_size = 2;
+  c.layout.threads_per_rank = 1;
+  c.layout.world_size = world;
+  c.layout.tensor_model_parallel_size = tensor;
   return c;
 }
 
@@ -59,7 +59,7 @@ std::map<std::string, std::pair<std::int64_t, std::int64_t>> messages(const Json
 
 TEST(Plan, DocumentListsEveryRankOfASmallWorld) {
   TrainConfig c = config(8, 2);
-  c.use_distributed_optimizer = true;
+  c.layout.use_distributed_optimizer = true;
   const Json document = json_of(plan(c));
   EXPECT_EQ(keys(document), (std::vector<std::string>{"model", "flops_per_step", "ranks"}));
   const Json& ranks = document.at("ranks");
@@ -132,9 +132,9 @@ TEST(Plan, TensorParallelRanksShareTheParameters) {
 
 TEST(Plan, ShardsShareTheOptimizer) {
   TrainConfig c = config(8, 1);
-  c.bf16 = true;
+  c.model.bf16 = true;
   const Json whole = json_of(plan(c)).at("ranks").at(3).at("bytes");
-  c.use_distributed_optimizer = true;
+  c.layout.use_distributed_optimizer = true;
   const Json part = json_of(plan(c)).at("ranks").at(3).at("bytes");
   for (const char* shared : {"optimizer", "main_parameters"}) {
     const auto before = whole.at(shared).get<double>();
@@ -147,7 +147,7 @@ TEST(Plan, ShardsShareTheOptimizer) {
 // Of a step with two microbatches: what each layer sends, and the gradients once.
 TEST(Plan, CountsTheMessagesOfAStep) {
   TrainConfig c = config(4, 2);
-  c.global_batch_size = 8;
+  c.layout.global_batch_size = 8;
   const auto plain = messages(json_of(plan(c)).at("ranks").at(0));
   ASSERT_TRUE(plain.contains("tp all_reduce"));
   ASSERT_TRUE(plain.contains("dp all_reduce"));
@@ -158,8 +158,8 @@ TEST(Plan, CountsTheMessagesOfAStep) {
   EXPECT_GE(plain.at("tp all_reduce").second, 2 * (4 * kLayers + 1) * stream);
   EXPECT_LE(plain.at("tp all_reduce").second, 2 * (4 * kLayers + 3) * stream);
 
-  c.sequence_parallel = true;
-  c.use_distributed_optimizer = true;
+  c.layout.sequence_parallel = true;
+  c.layout.use_distributed_optimizer = true;
   const Json rank = json_of(plan(c)).at("ranks").at(0);
   const auto sharded = messages(rank);
   EXPECT_TRUE(sharded.contains("tp all_gather"));
@@ -178,23 +178,23 @@ TEST(Plan, CountsTheMessagesOfAStep) {
 // GPT-3 (175 billion parameters) on 1,024 ranks; 96 (12 h^2 + 13 h) + (51,200 + 2,048 + 2) h.
 TEST(Plan, LargeModelsOnManyRanks) {
   TrainConfig c;
-  c.num_layers = 96;
-  c.hidden_size = 12288;
-  c.num_attention_heads = 96;
-  c.max_position_embeddings = 2048;
-  c.seq_length = 2048;
-  c.micro_batch_size = 1;
-  c.global_batch_size = 1536;
-  c.threads_per_rank = 1;
-  c.world_size = 1024;
-  c.tensor_model_parallel_size = 8;
-  c.sequence_parallel = true;
-  c.bf16 = true;
-  c.use_distributed_optimizer = true;
-  c.overlap_grad_reduce = true;
-  c.overlap_param_gather = true;
-  c.recompute_activations = true;
-  c.attention_backend = "unfused";
+  c.model.num_layers = 96;
+  c.model.hidden_size = 12288;
+  c.model.num_attention_heads = 96;
+  c.model.max_position_embeddings = 2048;
+  c.data.seq_length = 2048;
+  c.layout.micro_batch_size = 1;
+  c.layout.global_batch_size = 1536;
+  c.layout.threads_per_rank = 1;
+  c.layout.world_size = 1024;
+  c.layout.tensor_model_parallel_size = 8;
+  c.layout.sequence_parallel = true;
+  c.model.bf16 = true;
+  c.layout.use_distributed_optimizer = true;
+  c.layout.overlap_grad_reduce = true;
+  c.layout.overlap_param_gather = true;
+  c.layout.recompute_activations = true;
+  c.model.attention_backend = "unfused";
   const RunPlan found = plan(c, 51200);
   const Json document = json_of(found);
   constexpr std::int64_t kParameters = 174615846912;

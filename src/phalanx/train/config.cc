@@ -10,85 +10,89 @@
 #include "phalanx/base/log.h"
 #include "phalanx/base/machine.h"
 #include "phalanx/train/config_rules.h"
+#include "phalanx/train/config_views.h"
 
 namespace phalanx {
 namespace {
 
 void resolve_network(TrainConfig& c) {
-  require_positive("--num-layers", c.num_layers);
-  require_positive("--hidden-size", c.hidden_size);
-  require_positive("--num-attention-heads", c.num_attention_heads);
-  require_positive("--seq-length", c.seq_length);
-  require_positive("--max-position-embeddings", c.max_position_embeddings);
-  require_positive("--make-vocab-size-divisible-by", c.make_vocab_size_divisible_by);
-  if (c.max_position_embeddings < c.seq_length) {
+  require_positive("--num-layers", c.model.num_layers);
+  require_positive("--hidden-size", c.model.hidden_size);
+  require_positive("--num-attention-heads", c.model.num_attention_heads);
+  require_positive("--seq-length", c.data.seq_length);
+  require_positive("--max-position-embeddings", c.model.max_position_embeddings);
+  require_positive("--make-vocab-size-divisible-by", c.model.make_vocab_size_divisible_by);
+  if (c.model.max_position_embeddings < c.data.seq_length) {
     throw ConfigError("--max-position-embeddings {} is below --seq-length {}: raise the first",
-                      c.max_position_embeddings, c.seq_length);
+                      c.model.max_position_embeddings, c.data.seq_length);
   }
-  require_not_negative("--ffn-hidden-size", c.ffn_hidden_size);
-  if (c.ffn_hidden_size == 0) c.ffn_hidden_size = 4 * c.hidden_size;
-  require_not_negative("--kv-channels", c.kv_channels);
-  if (c.kv_channels == 0) {
-    if (c.hidden_size % c.num_attention_heads != 0) {
+  require_not_negative("--ffn-hidden-size", c.model.ffn_hidden_size);
+  if (c.model.ffn_hidden_size == 0) c.model.ffn_hidden_size = 4 * c.model.hidden_size;
+  require_not_negative("--kv-channels", c.model.kv_channels);
+  if (c.model.kv_channels == 0) {
+    if (c.model.hidden_size % c.model.num_attention_heads != 0) {
       throw ConfigError(
           "--hidden-size {} is not a multiple of --num-attention-heads {}: change one or give "
           "--kv-channels",
-          c.hidden_size, c.num_attention_heads);
+          c.model.hidden_size, c.model.num_attention_heads);
     }
-    c.kv_channels = c.hidden_size / c.num_attention_heads;
+    c.model.kv_channels = c.model.hidden_size / c.model.num_attention_heads;
   }
-  if (!c.group_query_attention) {
-    c.num_query_groups = c.num_attention_heads;
-  } else if (c.num_query_groups <= 0 || c.num_attention_heads % c.num_query_groups != 0) {
+  if (!c.model.group_query_attention) {
+    c.model.num_query_groups = c.model.num_attention_heads;
+  } else if (c.model.num_query_groups <= 0 ||
+             c.model.num_attention_heads % c.model.num_query_groups != 0) {
     throw ConfigError("--num-attention-heads {} is not a multiple of --num-query-groups {}",
-                      c.num_attention_heads, c.num_query_groups);
+                      c.model.num_attention_heads, c.model.num_query_groups);
   }
   // The dropout coordinates (base/philox.h) give a layer 16 bits and a head 12.
-  if (c.num_layers >= kEmbeddingLayer) {
-    throw ConfigError("--num-layers {} must be below {}", c.num_layers, kEmbeddingLayer);
+  if (c.model.num_layers >= kEmbeddingLayer) {
+    throw ConfigError("--num-layers {} must be below {}", c.model.num_layers, kEmbeddingLayer);
   }
-  if (c.num_attention_heads > 4096) {
-    throw ConfigError("--num-attention-heads {} is above 4096", c.num_attention_heads);
+  if (c.model.num_attention_heads > 4096) {
+    throw ConfigError("--num-attention-heads {} is above 4096", c.model.num_attention_heads);
   }
-  if (!(c.init_method_std >= 0.0)) {
-    throw ConfigError("--init-method-std {} is negative", c.init_method_std);
+  if (!(c.model.init_method_std >= 0.0)) {
+    throw ConfigError("--init-method-std {} is negative", c.model.init_method_std);
   }
 }
 
 void resolve_regularisation(TrainConfig& c) {
-  require_range("--attention-dropout", c.attention_dropout, 0.0, 1.0);
-  require_range("--hidden-dropout", c.hidden_dropout, 0.0, 1.0);
-  require_range("--adam-beta1", c.adam_beta1, 0.0, 1.0);
-  require_range("--adam-beta2", c.adam_beta2, 0.0, 1.0);
-  if (!(c.adam_eps > 0.0)) throw ConfigError("--adam-eps {} must be above 0", c.adam_eps);
-  if (!(c.clip_grad >= 0.0)) {
-    throw ConfigError("--clip-grad {} is negative; 0 turns clipping off", c.clip_grad);
+  require_range("--attention-dropout", c.model.attention_dropout, 0.0, 1.0);
+  require_range("--hidden-dropout", c.model.hidden_dropout, 0.0, 1.0);
+  require_range("--adam-beta1", c.optimizer.adam_beta1, 0.0, 1.0);
+  require_range("--adam-beta2", c.optimizer.adam_beta2, 0.0, 1.0);
+  if (!(c.optimizer.adam_eps > 0.0))
+    throw ConfigError("--adam-eps {} must be above 0", c.optimizer.adam_eps);
+  if (!(c.optimizer.clip_grad >= 0.0)) {
+    throw ConfigError("--clip-grad {} is negative; 0 turns clipping off", c.optimizer.clip_grad);
   }
-  const auto style = weight_decay_style_from_name(c.weight_decay_incr_style);
+  const auto style = weight_decay_style_from_name(c.optimizer.weight_decay_incr_style);
   if (!style) {
     throw ConfigError("--weight-decay-incr-style {}: choose one of constant, linear, cosine",
-                      c.weight_decay_incr_style);
+                      c.optimizer.weight_decay_incr_style);
   }
   if (*style == WeightDecayStyle::kConstant) {
     const auto differs = [&](const std::optional<double>& given) {
-      return given && *given != c.weight_decay;
+      return given && *given != c.optimizer.weight_decay;
     };
-    if (differs(c.start_weight_decay) || differs(c.end_weight_decay)) {
+    if (differs(c.optimizer.start_weight_decay) || differs(c.optimizer.end_weight_decay)) {
       throw ConfigError(
           "--start-weight-decay and --end-weight-decay need --weight-decay-incr-style linear or "
           "cosine");
     }
-    c.start_weight_decay = c.weight_decay;
-    c.end_weight_decay = c.weight_decay;
+    c.optimizer.start_weight_decay = c.optimizer.weight_decay;
+    c.optimizer.end_weight_decay = c.optimizer.weight_decay;
   }
-  if (!c.start_weight_decay || !c.end_weight_decay) {
+  if (!c.optimizer.start_weight_decay || !c.optimizer.end_weight_decay) {
     throw ConfigError(
         "--weight-decay-incr-style {} needs both --start-weight-decay and --end-weight-decay",
-        c.weight_decay_incr_style);
+        c.optimizer.weight_decay_incr_style);
   }
-  if (*c.start_weight_decay < 0.0 || *c.end_weight_decay < *c.start_weight_decay) {
+  if (*c.optimizer.start_weight_decay < 0.0 ||
+      *c.optimizer.end_weight_decay < *c.optimizer.start_weight_decay) {
     throw ConfigError("weight decay from {} to {}: it must be at least 0 and must not fall",
-                      *c.start_weight_decay, *c.end_weight_decay);
+                      *c.optimizer.start_weight_decay, *c.optimizer.end_weight_decay);
   }
 }
 
@@ -103,197 +107,211 @@ void require_ranks(std::string_view flag, std::int64_t value) {
 // Those that can really run at once, unless the flag says otherwise.
 void resolve_threads(TrainConfig& c) {
   const UsableCores cores = usable_cores();
-  if (c.threads_per_rank == 0) {
-    c.threads_per_rank = std::max<std::int64_t>(1, cores.count / c.world_size);
-    c.threads_reason = c.world_size == 1
-                           ? cores.reason
-                           : fmt::format("{}, shared by {} ranks", cores.reason, c.world_size);
-  } else if (c.threads_reason.empty() && c.threads_per_rank > cores.count / c.world_size) {
-    c.threads_reason = fmt::format("as given; usable: {}", cores.reason);
+  if (c.layout.threads_per_rank == 0) {
+    c.layout.threads_per_rank = std::max<std::int64_t>(1, cores.count / c.layout.world_size);
+    c.layout.threads_reason =
+        c.layout.world_size == 1
+            ? cores.reason
+            : fmt::format("{}, shared by {} ranks", cores.reason, c.layout.world_size);
+  } else if (c.layout.threads_reason.empty() &&
+             c.layout.threads_per_rank > cores.count / c.layout.world_size) {
+    c.layout.threads_reason = fmt::format("as given; usable: {}", cores.reason);
   }
 }
 
 void resolve_ranks(TrainConfig& c) {
-  const std::int64_t tensor = c.tensor_model_parallel_size;
-  require_ranks("--nproc (--world-size of a plan)", c.world_size);
+  const std::int64_t tensor = c.layout.tensor_model_parallel_size;
+  require_ranks("--nproc (--world-size of a plan)", c.layout.world_size);
   require_ranks("--tensor-model-parallel-size", tensor);
-  require_ranks("--pipeline-model-parallel-size", c.pipeline_model_parallel_size);
-  require_positive("--context-parallel-size", c.context_parallel_size);
-  if (c.context_parallel_size > 1) {
+  require_ranks("--pipeline-model-parallel-size", c.layout.pipeline_model_parallel_size);
+  require_positive("--context-parallel-size", c.layout.context_parallel_size);
+  if (c.layout.context_parallel_size > 1) {
     throw ConfigError(
         "--context-parallel-size {}: context parallelism is not available in this version of "
         "Phalanx; give 1",
-        c.context_parallel_size);
+        c.layout.context_parallel_size);
   }
   const std::int64_t model_ranks =
-      tensor * c.pipeline_model_parallel_size * c.context_parallel_size;
-  if (c.world_size % model_ranks != 0) {
+      tensor * c.layout.pipeline_model_parallel_size * c.layout.context_parallel_size;
+  if (c.layout.world_size % model_ranks != 0) {
     throw ConfigError(
         "{} ranks (--nproc, or --world-size of a plan) are not a multiple of the {} that one copy "
         "of the model takes: --tensor-model-parallel-size {} x --pipeline-model-parallel-size {} x "
         "--context-parallel-size {}",
-        c.world_size, model_ranks, tensor, c.pipeline_model_parallel_size, c.context_parallel_size);
+        c.layout.world_size, model_ranks, tensor, c.layout.pipeline_model_parallel_size,
+        c.layout.context_parallel_size);
   }
-  if (!(c.distributed_timeout_minutes > 0.0)) {
+  if (!(c.run.distributed_timeout_minutes > 0.0)) {
     throw ConfigError("--distributed-timeout-minutes {} must be above 0",
-                      c.distributed_timeout_minutes);
+                      c.run.distributed_timeout_minutes);
   }
-  require_not_negative("--threads-per-rank", c.threads_per_rank);
+  require_not_negative("--threads-per-rank", c.layout.threads_per_rank);
   resolve_threads(c);
-  if (c.threads_per_rank > 1024) {
-    throw ConfigError("--threads-per-rank {} is above 1024", c.threads_per_rank);
+  if (c.layout.threads_per_rank > 1024) {
+    throw ConfigError("--threads-per-rank {} is above 1024", c.layout.threads_per_rank);
   }
 }
 
 // What tensor parallelism cuts must come out even.
 void resolve_tensor_parallelism(TrainConfig& c) {
-  const std::int64_t size = c.tensor_model_parallel_size;
+  const std::int64_t size = c.layout.tensor_model_parallel_size;
   const auto require_even = [size](std::string_view flag, std::int64_t value) {
     if (value % size == 0) return;
     throw ConfigError("{} {} is not a multiple of --tensor-model-parallel-size {}", flag, value,
                       size);
   };
-  require_even("--num-attention-heads", c.num_attention_heads);
-  require_even("--num-query-groups", c.num_query_groups);
-  require_even("--ffn-hidden-size", c.ffn_hidden_size);
-  if (c.sequence_parallel && size == 1) {
+  require_even("--num-attention-heads", c.model.num_attention_heads);
+  require_even("--num-query-groups", c.model.num_query_groups);
+  require_even("--ffn-hidden-size", c.model.ffn_hidden_size);
+  if (c.layout.sequence_parallel && size == 1) {
     log_info("--sequence-parallel is off: --tensor-model-parallel-size is 1");
-    c.sequence_parallel = false;
+    c.layout.sequence_parallel = false;
   }
-  if (c.sequence_parallel && c.seq_length % size != 0) {
+  if (c.layout.sequence_parallel && c.data.seq_length % size != 0) {
     throw ConfigError(
         "--seq-length {} is not a multiple of --tensor-model-parallel-size {}: "
         "--sequence-parallel cuts it",
-        c.seq_length, size);
+        c.data.seq_length, size);
   }
 }
 
 void resolve_data_parallelism(const TrainConfig& c) {
-  require_not_negative("--ddp-bucket-size", c.ddp_bucket_size);
-  if (c.overlap_param_gather && !(c.use_distributed_optimizer && c.overlap_grad_reduce)) {
+  require_not_negative("--ddp-bucket-size", c.layout.ddp_bucket_size);
+  if (c.layout.overlap_param_gather &&
+      !(c.layout.use_distributed_optimizer && c.layout.overlap_grad_reduce)) {
     throw ConfigError(
         "--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce");
   }
 }
 
 void resolve_recomputation(TrainConfig& c) {
-  if (c.recompute_activations) {
-    if (c.recompute_granularity == "full") {
+  if (c.layout.recompute_activations) {
+    if (c.layout.recompute_granularity == "full") {
       throw ConfigError(
           "--recompute-activations means --recompute-granularity selective; it contradicts "
           "--recompute-granularity full");
     }
-    c.recompute_granularity = "selective";
+    c.layout.recompute_granularity = "selective";
   }
-  if (!c.recompute_granularity.empty()) {
-    require_one_of("--recompute-granularity", c.recompute_granularity, {"selective", "full"});
+  if (!c.layout.recompute_granularity.empty()) {
+    require_one_of("--recompute-granularity", c.layout.recompute_granularity,
+                   {"selective", "full"});
   }
-  require_not_negative("--recompute-num-layers", c.recompute_num_layers);
-  if (c.recompute_granularity == "full") {
-    if (c.recompute_method.empty()) {
+  require_not_negative("--recompute-num-layers", c.layout.recompute_num_layers);
+  if (c.layout.recompute_granularity == "full") {
+    if (c.layout.recompute_method.empty()) {
       throw ConfigError(
           "--recompute-granularity full needs --recompute-method uniform or --recompute-method "
           "block");
     }
-    require_one_of("--recompute-method", c.recompute_method, {"uniform", "block"});
-    if (c.recompute_num_layers == 0) c.recompute_num_layers = 1;
-    if (c.recompute_num_layers > c.num_layers) {
+    require_one_of("--recompute-method", c.layout.recompute_method, {"uniform", "block"});
+    if (c.layout.recompute_num_layers == 0) c.layout.recompute_num_layers = 1;
+    if (c.layout.recompute_num_layers > c.model.num_layers) {
       throw ConfigError("--recompute-num-layers {} is above --num-layers {}",
-                        c.recompute_num_layers, c.num_layers);
+                        c.layout.recompute_num_layers, c.model.num_layers);
     }
-  } else if (!c.recompute_method.empty() || c.recompute_num_layers != 0) {
+  } else if (!c.layout.recompute_method.empty() || c.layout.recompute_num_layers != 0) {
     throw ConfigError(
         "--recompute-method and --recompute-num-layers go with --recompute-granularity full{}",
-        c.recompute_granularity.empty() ? "" : ": selective recomputes in every layer");
+        c.layout.recompute_granularity.empty() ? "" : ": selective recomputes in every layer");
   }
-  if (!c.distribute_saved_activations) return;
-  if (c.recompute_granularity != "full") {
+  if (!c.layout.distribute_saved_activations) return;
+  if (c.layout.recompute_granularity != "full") {
     throw ConfigError("--distribute-saved-activations needs --recompute-granularity full");
   }
-  if (c.tensor_model_parallel_size == 1) {
+  if (c.layout.tensor_model_parallel_size == 1) {
     throw ConfigError(
         "--distribute-saved-activations needs --tensor-model-parallel-size above 1: it spreads "
         "them over these ranks");
   }
-  if (c.sequence_parallel) {
+  if (c.layout.sequence_parallel) {
     throw ConfigError(
         "--distribute-saved-activations and --sequence-parallel exclude each other: with the "
         "second they are spread already");
   }
-  if (c.micro_batch_size * c.seq_length * c.hidden_size % c.tensor_model_parallel_size != 0) {
+  if (c.layout.micro_batch_size * c.data.seq_length * c.model.hidden_size %
+          c.layout.tensor_model_parallel_size !=
+      0) {
     throw ConfigError(
         "--distribute-saved-activations: --micro-batch-size {} x --seq-length {} x --hidden-size "
         "{} values cannot be cut into --tensor-model-parallel-size {} equal parts",
-        c.micro_batch_size, c.seq_length, c.hidden_size, c.tensor_model_parallel_size);
+        c.layout.micro_batch_size, c.data.seq_length, c.model.hidden_size,
+        c.layout.tensor_model_parallel_size);
   }
 }
 
 void resolve_precision(const TrainConfig& c) {
-  if (c.fp16 && c.bf16) throw ConfigError("--fp16 and --bf16 exclude each other: give one");
-  require_one_of("--matmul-precision", c.matmul_precision, {"auto", "fp32", "bf16"});
-  if (c.matmul_precision == "bf16" && !c.bf16) {
+  if (c.model.fp16 && c.model.bf16)
+    throw ConfigError("--fp16 and --bf16 exclude each other: give one");
+  require_one_of("--matmul-precision", c.model.matmul_precision, {"auto", "fp32", "bf16"});
+  if (c.model.matmul_precision == "bf16" && !c.model.bf16) {
     throw ConfigError("--matmul-precision bf16 needs bf16 parameters: add --bf16");
   }
-  if (c.fp32_residual_connection && !c.fp16 && !c.bf16) {
+  if (c.model.fp32_residual_connection && !c.model.fp16 && !c.model.bf16) {
     throw ConfigError("--fp32-residual-connection needs --fp16 or --bf16");
   }
   const auto require_scale = [](std::string_view flag, double value) {
     if (value > 0.0 && std::isfinite(value)) return;
     throw ConfigError("{} {} must be above 0 and finite", flag, value);
   };
-  if (c.loss_scale) require_scale("--loss-scale", *c.loss_scale);
-  require_scale("--initial-loss-scale", c.initial_loss_scale);
-  require_scale("--min-loss-scale", c.min_loss_scale);
-  if (c.initial_loss_scale < c.min_loss_scale) {
-    throw ConfigError("--initial-loss-scale {} is below --min-loss-scale {}", c.initial_loss_scale,
-                      c.min_loss_scale);
+  if (c.optimizer.loss_scale) require_scale("--loss-scale", *c.optimizer.loss_scale);
+  require_scale("--initial-loss-scale", c.optimizer.initial_loss_scale);
+  require_scale("--min-loss-scale", c.optimizer.min_loss_scale);
+  if (c.optimizer.initial_loss_scale < c.optimizer.min_loss_scale) {
+    throw ConfigError("--initial-loss-scale {} is below --min-loss-scale {}",
+                      c.optimizer.initial_loss_scale, c.optimizer.min_loss_scale);
   }
-  require_positive("--loss-scale-window", c.loss_scale_window);
-  require_positive("--hysteresis", c.hysteresis);
+  require_positive("--loss-scale-window", c.optimizer.loss_scale_window);
+  require_positive("--hysteresis", c.optimizer.hysteresis);
 }
 
 void resolve_batch(TrainConfig& c) {
-  require_positive("--micro-batch-size", c.micro_batch_size);
-  require_not_negative("--global-batch-size", c.global_batch_size);
-  const std::int64_t ranks = data_parallel_size(c);
-  const std::int64_t together = c.micro_batch_size * ranks;
-  if (c.global_batch_size == 0) c.global_batch_size = together;
-  if (c.global_batch_size % together != 0) {
+  require_positive("--micro-batch-size", c.layout.micro_batch_size);
+  require_not_negative("--global-batch-size", c.layout.global_batch_size);
+  const std::int64_t ranks = data_parallel_size(c.layout);
+  const std::int64_t together = c.layout.micro_batch_size * ranks;
+  if (c.layout.global_batch_size == 0) c.layout.global_batch_size = together;
+  if (c.layout.global_batch_size % together != 0) {
     throw ConfigError(
         "--global-batch-size {} is not a multiple of {}: --micro-batch-size {} x {} data-parallel "
         "ranks",
-        c.global_batch_size, together, c.micro_batch_size, ranks);
+        c.layout.global_batch_size, together, c.layout.micro_batch_size, ranks);
   }
-  require_one_of("--attention-backend", c.attention_backend, {"fused", "unfused"});
-  require_one_of("--loss-average", c.loss_average, {"token", "microbatch"});
-  if (c.calculate_per_token_loss && c.loss_average == "microbatch") {
+  require_one_of("--attention-backend", c.model.attention_backend, {"fused", "unfused"});
+  require_one_of("--loss-average", c.optimizer.loss_average, {"token", "microbatch"});
+  if (c.optimizer.calculate_per_token_loss && c.optimizer.loss_average == "microbatch") {
     throw ConfigError(
         "--calculate-per-token-loss means --loss-average token; it contradicts --loss-average "
         "microbatch");
   }
-  require_one_of("--data-order", c.data_order, {"megatron", "sequential"});
-  if (c.seed <= 0) throw ConfigError("--seed {} must be above 0", c.seed);
+  require_one_of("--data-order", c.data.data_order, {"megatron", "sequential"});
+  if (c.run.seed <= 0) throw ConfigError("--seed {} must be above 0", c.run.seed);
 }
 
 void resolve_learning_rate(TrainConfig& c) {
-  if (!c.lr) throw ConfigError("--lr must be given");
-  if (!(*c.lr >= 0.0) || !(c.min_lr >= 0.0)) {
-    throw ConfigError("--lr {} and --min-lr {} must not be negative", *c.lr, c.min_lr);
+  if (!c.optimizer.lr) throw ConfigError("--lr must be given");
+  if (!(*c.optimizer.lr >= 0.0) || !(c.optimizer.min_lr >= 0.0)) {
+    throw ConfigError("--lr {} and --min-lr {} must not be negative", *c.optimizer.lr,
+                      c.optimizer.min_lr);
   }
-  if (c.min_lr > *c.lr) throw ConfigError("--min-lr {} is above --lr {}", c.min_lr, *c.lr);
-  if (c.lr_warmup_init > *c.lr) {
-    throw ConfigError("--lr-warmup-init {} is above --lr {}", c.lr_warmup_init, *c.lr);
+  if (c.optimizer.min_lr > *c.optimizer.lr)
+    throw ConfigError("--min-lr {} is above --lr {}", c.optimizer.min_lr, *c.optimizer.lr);
+  if (c.optimizer.lr_warmup_init > *c.optimizer.lr) {
+    throw ConfigError("--lr-warmup-init {} is above --lr {}", c.optimizer.lr_warmup_init,
+                      *c.optimizer.lr);
   }
-  if (!decay_style_from_name(c.lr_decay_style)) {
+  if (!decay_style_from_name(c.optimizer.lr_decay_style)) {
     throw ConfigError(
         "--lr-decay-style {}: choose one of constant, linear, cosine, inverse-square-root",
-        c.lr_decay_style);
+        c.optimizer.lr_decay_style);
   }
-  if (c.lr_warmup_fraction && (c.lr_warmup_iters != 0 || c.lr_warmup_samples != 0)) {
+  if (c.optimizer.lr_warmup_fraction &&
+      (c.optimizer.lr_warmup_iters != 0 || c.optimizer.lr_warmup_samples != 0)) {
     throw ConfigError(
         "--lr-warmup-fraction excludes --lr-warmup-iters and --lr-warmup-samples: give one");
   }
-  if (c.lr_warmup_fraction) require_range("--lr-warmup-fraction", *c.lr_warmup_fraction, 0.0, 1.0);
+  if (c.optimizer.lr_warmup_fraction)
+    require_range("--lr-warmup-fraction", *c.optimizer.lr_warmup_fraction, 0.0, 1.0);
   const ParameterSchedule schedule = parameter_schedule(c);
   if (schedule.decay_samples <= 0 ||
       schedule.warmup_samples >= static_cast<double>(schedule.decay_samples)) {
@@ -303,40 +321,42 @@ void resolve_learning_rate(TrainConfig& c) {
 }
 
 void resolve_length(TrainConfig& c) {
-  if ((c.train_iters > 0) == (c.train_samples > 0)) {
+  if ((c.run.train_iters > 0) == (c.run.train_samples > 0)) {
     throw ConfigError("give one of --train-iters and --train-samples");
   }
-  if (c.train_iters > 0 && (c.lr_decay_samples != 0 || c.lr_warmup_samples != 0)) {
+  if (c.run.train_iters > 0 &&
+      (c.optimizer.lr_decay_samples != 0 || c.optimizer.lr_warmup_samples != 0)) {
     throw ConfigError(
         "--lr-decay-samples and --lr-warmup-samples go with --train-samples; with --train-iters "
         "use --lr-decay-iters and --lr-warmup-iters");
   }
-  if (c.train_samples > 0 && (c.lr_decay_iters != 0 || c.lr_warmup_iters != 0)) {
+  if (c.run.train_samples > 0 &&
+      (c.optimizer.lr_decay_iters != 0 || c.optimizer.lr_warmup_iters != 0)) {
     throw ConfigError(
         "--lr-decay-iters and --lr-warmup-iters go with --train-iters; with --train-samples use "
         "--lr-decay-samples and --lr-warmup-samples");
   }
-  if (c.train_samples > 0 && c.train_samples < c.global_batch_size) {
-    throw ConfigError("--train-samples {} is less than one --global-batch-size {}", c.train_samples,
-                      c.global_batch_size);
+  if (c.run.train_samples > 0 && c.run.train_samples < c.layout.global_batch_size) {
+    throw ConfigError("--train-samples {} is less than one --global-batch-size {}",
+                      c.run.train_samples, c.layout.global_batch_size);
   }
 }
 
 void resolve_run(TrainConfig& c) {
   resolve_length(c);
   resolve_learning_rate(c);
-  if (c.data_path.empty()) throw ConfigError("--data-path must be given");
-  if (!c.save.empty()) require_positive("--save-interval (with --save)", c.save_interval);
-  require_positive("--log-interval", c.log_interval);
-  if (!c.trace.empty() && !c.trace.ends_with(".json")) {
+  if (c.data.data_path.empty()) throw ConfigError("--data-path must be given");
+  if (!c.run.save.empty()) require_positive("--save-interval (with --save)", c.run.save_interval);
+  require_positive("--log-interval", c.run.log_interval);
+  if (!c.run.trace.empty() && !c.run.trace.ends_with(".json")) {
     throw ConfigError("--trace {}: the name must end with .json; a picture goes beside it as .svg",
-                      c.trace);
+                      c.run.trace);
   }
-  require_positive("--keep-last", c.keep_last);
-  require_not_negative("--eval-iters", c.eval_iters);
-  require_not_negative("--eval-interval", c.eval_interval);
-  require_not_negative("--exit-interval", c.exit_interval);
-  if (c.override_opt_param_scheduler && c.use_checkpoint_opt_param_scheduler) {
+  require_positive("--keep-last", c.run.keep_last);
+  require_not_negative("--eval-iters", c.run.eval_iters);
+  require_not_negative("--eval-interval", c.run.eval_interval);
+  require_not_negative("--exit-interval", c.run.exit_interval);
+  if (c.optimizer.override_opt_param_scheduler && c.optimizer.use_checkpoint_opt_param_scheduler) {
     throw ConfigError(
         "--override-opt_param-scheduler and --use-checkpoint-opt_param-scheduler contradict each "
         "other");
@@ -358,30 +378,11 @@ void resolve(TrainConfig& config, bool for_training) {
   if (for_training) resolve_run(config);
 }
 
-void forget_layout(TrainConfig& config) {
-  const TrainConfig plain;
-  config.world_size = plain.world_size;
-  config.tensor_model_parallel_size = plain.tensor_model_parallel_size;
-  config.pipeline_model_parallel_size = plain.pipeline_model_parallel_size;
-  config.pipeline_schedule = plain.pipeline_schedule;
-  config.num_layers_per_virtual_pipeline_stage = plain.num_layers_per_virtual_pipeline_stage;
-  config.num_virtual_stages_per_pipeline_rank = plain.num_virtual_stages_per_pipeline_rank;
-  config.microbatch_group_size_per_virtual_pipeline_stage =
-      plain.microbatch_group_size_per_virtual_pipeline_stage;
-  config.decoder_first_pipeline_num_layers = plain.decoder_first_pipeline_num_layers;
-  config.decoder_last_pipeline_num_layers = plain.decoder_last_pipeline_num_layers;
-  config.context_parallel_size = plain.context_parallel_size;
-  config.sequence_parallel = plain.sequence_parallel;
-  config.use_distributed_optimizer = plain.use_distributed_optimizer;
-  config.overlap_grad_reduce = plain.overlap_grad_reduce;
-  config.overlap_param_gather = plain.overlap_param_gather;
-  config.recompute_activations = plain.recompute_activations;
-  config.recompute_granularity = plain.recompute_granularity;
-  config.recompute_method = plain.recompute_method;
-  config.recompute_num_layers = plain.recompute_num_layers;
-  config.distribute_saved_activations = plain.distribute_saved_activations;
-  config.micro_batch_size = 1;
-  config.global_batch_size = 1;
+TrainConfig for_inference(const TrainConfig& trained) {
+  TrainConfig config{
+      .model = trained.model, .layout = {}, .data = trained.data, .optimizer = {}, .run = {}};
+  config.layout.micro_batch_size = 1;
+  return config;
 }
 
 }  // namespace phalanx

@@ -1,7 +1,10 @@
 #pragma once
-// The settings of a training run, named after Megatron's flags (--num-layers is num_layers), with
-// Megatron's defaults; and what follows from them. Sizes a flag leaves open are derived by
-// resolve(), which also refuses contradictions.
+// The settings of a training run, in five parts: what is computed, how it lies on ranks, what it
+// reads, how weights are updated, and how the run goes. Fields are named after Megatron's flags
+// (--num-layers is num_layers) and have Megatron's defaults. A room is handed the parts it uses;
+// who needs a trained model without its run takes the model and the data and leaves the rest out.
+// Sizes that a flag leaves open are derived by resolve(), which also refuses contradictions. What
+// follows from the settings is in config_views.h.
 
 #include <cstdint>
 #include <optional>
@@ -9,17 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "phalanx/mesh/rank_grid.h"
-#include "phalanx/model/gpt.h"
-#include "phalanx/optim/adam_optimizer.h"
-#include "phalanx/optim/loss_scaler.h"
-#include "phalanx/optim/parameter_schedule.h"
-#include "phalanx/pipeline/schedule.h"
-
 namespace phalanx {
 
-struct TrainConfig {
-  // Network size. 0 means not given.
+// What is computed. 0 means not given.
+struct ModelConfig {
   std::int64_t num_layers = 0;
   std::int64_t hidden_size = 0;
   std::int64_t ffn_hidden_size = 0;
@@ -33,28 +29,75 @@ struct TrainConfig {
   bool untie_embeddings_and_output_weights = false;
   bool no_bias_gelu_fusion = false;  // exact erf GeLU instead of the tanh form
   double init_method_std = 0.02;
-
-  // Regularisation.
   double attention_dropout = 0.1;
   double hidden_dropout = 0.1;
-  double weight_decay = 0.01;
-  std::optional<double> start_weight_decay;
-  std::optional<double> end_weight_decay;
-  std::string weight_decay_incr_style = "constant";
-  double clip_grad = 1.0;
-  double adam_beta1 = 0.9;
-  double adam_beta2 = 0.999;
-  double adam_eps = 1e-8;
 
-  // Training.
+  bool bf16 = false;
+  bool fp16 = false;
+  bool fp32_residual_connection = false;
+  std::string matmul_precision = "auto";    // auto, fp32, bf16
+  std::string attention_backend = "fused";  // fused, unfused
+};
+
+// How it lies on ranks. The world of a run is --nproc, that of a plan --world-size; data
+// parallelism is what tensor, pipeline and context parallelism leave of it.
+struct LayoutConfig {
+  std::int64_t world_size = 1;
+  std::int64_t tensor_model_parallel_size = 1;
+  std::int64_t pipeline_model_parallel_size = 1;
+  std::int64_t context_parallel_size = 1;
+  bool sequence_parallel = false;
+  bool use_tp_pp_dp_mapping = false;
+  // Reductions of input gradients are awaited at once.
+  bool no_async_tensor_model_parallel_allreduce = false;
+
+  std::int64_t threads_per_rank = 0;  // 0: the cores shared out among the ranks
+  std::string threads_reason;         // where resolve() has them from, for people
+
   std::int64_t micro_batch_size = 0;
   std::int64_t global_batch_size = 0;
-  std::int64_t train_iters = 0;
-  std::int64_t train_samples = 0;
-  std::int64_t exit_interval = 0;
-  double exit_duration_in_mins = 0.0;
-  std::int64_t seed = 1234;
 
+  // Pipelines.
+  std::string pipeline_schedule;  // "": 1f1b, or interleaved where ranks have several chunks
+  std::int64_t num_layers_per_virtual_pipeline_stage = 0;             // 0: not given
+  std::int64_t num_virtual_stages_per_pipeline_rank = 0;              // 0: not given
+  std::int64_t microbatch_group_size_per_virtual_pipeline_stage = 0;  // 0: the schedule's choice
+  std::int64_t decoder_first_pipeline_num_layers = 0;  // of the first rank; 0: not given
+  std::int64_t decoder_last_pipeline_num_layers = 0;   // of the last
+  std::int64_t pipeline_drain_interval = 10;           // asynchronous schedules: iterations
+
+  // Data parallelism.
+  bool use_distributed_optimizer = false;
+  bool overlap_grad_reduce = false;
+  bool overlap_param_gather = false;
+  std::int64_t ddp_bucket_size = 0;  // elements; 0: Megatron's default
+
+  // Recomputation of activations.
+  bool recompute_activations = false;     // --recompute-granularity selective
+  std::string recompute_granularity;      // "", selective, full
+  std::string recompute_method;           // "", uniform, block
+  std::int64_t recompute_num_layers = 0;  // 0: not given, 1
+  bool distribute_saved_activations = false;
+};
+
+// What it reads.
+struct DataConfig {
+  std::string data_path;
+  std::string split = "969, 30, 1";
+  std::int64_t seq_length = 0;
+  std::string data_order = "megatron";  // megatron, sequential
+  bool eod_mask_loss = false;
+  bool reset_position_ids = false;
+  bool reset_attention_mask = false;
+
+  std::string tokenizer_type;
+  std::string vocab_file;
+  std::string merge_file;
+  std::int64_t vocab_size = 0;
+};
+
+// How weights are updated.
+struct OptimizerConfig {
   // Learning rate. Iterations, or samples in sample mode (--train-samples).
   std::optional<double> lr;
   double min_lr = 0.0;
@@ -67,6 +110,35 @@ struct TrainConfig {
   double lr_warmup_init = 0.0;
   bool override_opt_param_scheduler = false;
   bool use_checkpoint_opt_param_scheduler = false;
+
+  double weight_decay = 0.01;
+  std::optional<double> start_weight_decay;
+  std::optional<double> end_weight_decay;
+  std::string weight_decay_incr_style = "constant";
+  double clip_grad = 1.0;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_eps = 1e-8;
+
+  std::string loss_average = "token";     // token, microbatch
+  bool calculate_per_token_loss = false;  // Megatron's name of --loss-average token
+  bool log_num_zeros_in_grad = false;
+
+  std::optional<double> loss_scale;  // constant; without it fp16 scales dynamically
+  double initial_loss_scale = 4294967296.0;
+  double min_loss_scale = 1.0;
+  std::int64_t loss_scale_window = 1000;
+  std::int64_t hysteresis = 2;
+};
+
+// How the run goes.
+struct RunConfig {
+  std::int64_t train_iters = 0;
+  std::int64_t train_samples = 0;
+  std::int64_t exit_interval = 0;
+  double exit_duration_in_mins = 0.0;
+  std::int64_t seed = 1234;
+  double distributed_timeout_minutes = 10.0;
 
   // Checkpoints.
   std::string save;
@@ -82,86 +154,28 @@ struct TrainConfig {
   // How often a launcher has started this job again: its environment says so, no flag.
   std::int64_t restarts = 0;
 
-  // Ranks. The world of a run is --nproc, that of a plan --world-size; data parallelism is what
-  // tensor, pipeline and context parallelism leave of it.
-  std::int64_t world_size = 1;
-  std::int64_t tensor_model_parallel_size = 1;
-  std::int64_t pipeline_model_parallel_size = 1;
-  std::int64_t context_parallel_size = 1;
-  bool sequence_parallel = false;
-  bool use_tp_pp_dp_mapping = false;
-  // Reductions of input gradients are awaited at once.
-  bool no_async_tensor_model_parallel_allreduce = false;
-  double distributed_timeout_minutes = 10.0;
-
-  // Pipelines.
-  std::string pipeline_schedule;  // "": 1f1b, or interleaved where ranks have several chunks
-  std::int64_t num_layers_per_virtual_pipeline_stage = 0;             // 0: not given
-  std::int64_t num_virtual_stages_per_pipeline_rank = 0;              // 0: not given
-  std::int64_t microbatch_group_size_per_virtual_pipeline_stage = 0;  // 0: the schedule's choice
-  std::int64_t decoder_first_pipeline_num_layers = 0;  // of the first rank; 0: not given
-  std::int64_t decoder_last_pipeline_num_layers = 0;   // of the last
-  std::int64_t pipeline_drain_interval = 10;           // asynchronous schedules: iterations
-
-  // Data parallelism.
-  bool use_distributed_optimizer = false;
-  bool overlap_grad_reduce = false;
-  bool overlap_param_gather = false;
-  std::int64_t ddp_bucket_size = 0;                 // elements; 0: Megatron's default
-  bool accumulate_allreduce_grads_in_fp32 = false;  // main gradients always are fp32
-  bool log_num_zeros_in_grad = false;
-
-  // Recomputation of activations.
-  bool recompute_activations = false;     // --recompute-granularity selective
-  std::string recompute_granularity;      // "", selective, full
-  std::string recompute_method;           // "", uniform, block
-  std::int64_t recompute_num_layers = 0;  // 0: not given, 1
-  bool distribute_saved_activations = false;
-
-  // Precision.
-  bool bf16 = false;
-  bool fp16 = false;
-  std::optional<double> loss_scale;  // constant; without it fp16 scales dynamically
-  double initial_loss_scale = 4294967296.0;
-  double min_loss_scale = 1.0;
-  std::int64_t loss_scale_window = 1000;
-  std::int64_t hysteresis = 2;
-  bool fp32_residual_connection = false;
-  std::string matmul_precision = "auto";  // auto, fp32, bf16
-
   // Validation.
   std::int64_t eval_iters = 100;
   std::int64_t eval_interval = 1000;
-
-  // Data.
-  std::string data_path;
-  std::string split = "969, 30, 1";
-  std::int64_t seq_length = 0;
-  std::string data_order = "megatron";  // megatron, sequential
-  std::string tokenizer_type;
-  std::string vocab_file;
-  std::string merge_file;
-  std::int64_t vocab_size = 0;
-  bool eod_mask_loss = false;
-  bool reset_position_ids = false;
-  bool reset_attention_mask = false;
 
   // Logging.
   std::int64_t log_interval = 100;
   bool log_throughput = false;
   std::string trace;  // where the last iteration's timeline goes
 
-  // Phalanx's own.
-  std::int64_t threads_per_rank = 0;        // 0: the cores shared out among the ranks
-  std::string threads_reason;               // where resolve() has them from, for people
-  bool allow_overcommit = false;            // begin although the memory plan does not fit
-  bool allow_different_threads = false;     // resume although another thread count makes other bits
-  std::string attention_backend = "fused";  // fused, unfused
-  std::string loss_average = "token";       // token, microbatch
-  bool calculate_per_token_loss = false;    // Megatron's name of --loss-average token
+  bool allow_overcommit = false;         // begin although the memory plan does not fit
+  bool allow_different_threads = false;  // resume although another thread count makes other bits
 
   // Every flag with its value as text, for the checkpoint; filled by the command line.
   std::vector<std::pair<std::string, std::string>> arguments;
+};
+
+struct TrainConfig {
+  ModelConfig model;
+  LayoutConfig layout;
+  DataConfig data;
+  OptimizerConfig optimizer;
+  RunConfig run;
 };
 
 // Derives what was left open and refuses what is missing, out of range or contradictory:
@@ -169,26 +183,8 @@ struct TrainConfig {
 // data, length).
 void resolve(TrainConfig& config, bool for_training);
 
-// The same model on one rank that computes forward alone: what a trained model's configuration is
-// to inference. Layout, recomputation and batch sizes are put back; resolve() follows.
-void forget_layout(TrainConfig& config);
-
-// Views of a resolved configuration. `vocabulary` is the tokenizer's size; the model is that of the
-// first rank of a tensor-parallel group, and a Rank puts it in its own place.
-RankGrid rank_grid(const TrainConfig& config);
-// Whether weights are stale in a run of the configuration's schedule.
-bool is_asynchronous(const TrainConfig& config);
-// The layers of every stage: as the flags say for the first and the last rank of a pipeline, and
-// of equal numbers elsewhere, or one less on some. A rank's chunks share its layers out evenly.
-std::vector<std::int64_t> stage_layers(const TrainConfig& config, const Placement& placement);
-// What the schedule is asked for, with this many microbatches.
-ScheduleRequest schedule_request(const TrainConfig& config, std::int64_t microbatches);
-std::int64_t data_parallel_size(const TrainConfig& config);
-GptConfig gpt_config(const TrainConfig& config, std::int64_t vocabulary);
-LossScaler loss_scaler(const TrainConfig& config);
-AdamSettings adam_settings(const TrainConfig& config);
-ParameterSchedule parameter_schedule(const TrainConfig& config);
-// Of one data-parallel rank.
-std::int64_t num_microbatches(const TrainConfig& config);
+// The trained model on one rank that computes forward alone: what inference takes of a run's
+// configuration; resolve() follows.
+TrainConfig for_inference(const TrainConfig& trained);
 
 }  // namespace phalanx

@@ -6,6 +6,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/train/config_rules.h"
+#include "phalanx/train/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -14,24 +15,26 @@ constexpr const char* kDefaultSchedule = "1f1b";
 
 // How many chunks a rank has, where a flag says so.
 void resolve_virtual_stages(TrainConfig& c) {
-  const std::int64_t ranks = c.pipeline_model_parallel_size;
-  const std::int64_t layers = c.num_layers_per_virtual_pipeline_stage;
+  const std::int64_t ranks = c.layout.pipeline_model_parallel_size;
+  const std::int64_t layers = c.layout.num_layers_per_virtual_pipeline_stage;
   require_not_negative("--num-layers-per-virtual-pipeline-stage", layers);
   require_not_negative("--num-virtual-stages-per-pipeline-rank",
-                       c.num_virtual_stages_per_pipeline_rank);
-  require_not_negative("--decoder-first-pipeline-num-layers", c.decoder_first_pipeline_num_layers);
-  require_not_negative("--decoder-last-pipeline-num-layers", c.decoder_last_pipeline_num_layers);
+                       c.layout.num_virtual_stages_per_pipeline_rank);
+  require_not_negative("--decoder-first-pipeline-num-layers",
+                       c.layout.decoder_first_pipeline_num_layers);
+  require_not_negative("--decoder-last-pipeline-num-layers",
+                       c.layout.decoder_last_pipeline_num_layers);
   require_not_negative("--microbatch-group-size-per-virtual-pipeline-stage",
-                       c.microbatch_group_size_per_virtual_pipeline_stage);
+                       c.layout.microbatch_group_size_per_virtual_pipeline_stage);
   if (layers == 0) return;
-  if (c.num_layers % (ranks * layers) != 0) {
+  if (c.model.num_layers % (ranks * layers) != 0) {
     throw ConfigError(
         "--num-layers {} is not a multiple of --pipeline-model-parallel-size {} x "
         "--num-layers-per-virtual-pipeline-stage {}",
-        c.num_layers, ranks, layers);
+        c.model.num_layers, ranks, layers);
   }
-  const std::int64_t stages = c.num_layers / (ranks * layers);
-  std::int64_t& given = c.num_virtual_stages_per_pipeline_rank;
+  const std::int64_t stages = c.model.num_layers / (ranks * layers);
+  std::int64_t& given = c.layout.num_virtual_stages_per_pipeline_rank;
   if (given != 0 && given != stages) {
     throw ConfigError(
         "--num-layers-per-virtual-pipeline-stage {} makes {} virtual stages of a rank, "
@@ -45,77 +48,81 @@ void resolve_virtual_stages(TrainConfig& c) {
 void refuse_with_stale_weights(const TrainConfig& c) {
   const auto refuse = [&](bool is_given, std::string_view flag, std::string_view reason) {
     if (!is_given) return;
-    throw ConfigError("--pipeline-schedule {} and {} exclude each other: {}", c.pipeline_schedule,
-                      flag, reason);
+    throw ConfigError("--pipeline-schedule {} and {} exclude each other: {}",
+                      c.layout.pipeline_schedule, flag, reason);
   };
-  refuse(c.clip_grad > 0.0, "--clip-grad above 0",
+  refuse(c.optimizer.clip_grad > 0.0, "--clip-grad above 0",
          "stages update at different times, so there is no norm of the whole gradient; give "
          "--clip-grad 0");
-  refuse(c.fp16, "--fp16", "stages cannot skip a step together; use --bf16");
-  refuse(c.loss_scale.has_value(), "--loss-scale",
+  refuse(c.model.fp16, "--fp16", "stages cannot skip a step together; use --bf16");
+  refuse(c.optimizer.loss_scale.has_value(), "--loss-scale",
          "stages cannot skip a step together; leave it out");
-  refuse(c.use_distributed_optimizer, "--use-distributed-optimizer",
+  refuse(c.layout.use_distributed_optimizer, "--use-distributed-optimizer",
          "other versions of the weights are whole on every rank");
-  refuse(c.log_num_zeros_in_grad, "--log-num-zeros-in-grad",
+  refuse(c.optimizer.log_num_zeros_in_grad, "--log-num-zeros-in-grad",
          "stages update at different times, so there is no moment to count at");
-  refuse(!c.untie_embeddings_and_output_weights, "a tied embedding",
+  refuse(!c.model.untie_embeddings_and_output_weights, "a tied embedding",
          "its two copies would be of different versions; add "
          "--untie-embeddings-and-output-weights");
-  require_positive("--pipeline-drain-interval", c.pipeline_drain_interval);
+  require_positive("--pipeline-drain-interval", c.layout.pipeline_drain_interval);
 }
 
 void check_stage_layers(const TrainConfig& c, const Placement& placement) {
   const std::vector<std::int64_t> layers = stage_layers(c, placement);
   const bool all_placed =
-      std::accumulate(layers.begin(), layers.end(), std::int64_t{0}) == c.num_layers;
+      std::accumulate(layers.begin(), layers.end(), std::int64_t{0}) == c.model.num_layers;
   if (all_placed && std::ranges::min(layers) > 0) return;
   throw ConfigError(
       "--num-layers {} cannot be shared out over {} ranks with {} stages each, with "
       "--decoder-first-pipeline-num-layers {} and --decoder-last-pipeline-num-layers {} (0: not "
       "given): all stages of a rank must have the same number of layers, at least 1, and the other "
       "ranks must all have the same",
-      c.num_layers, placement.ranks(), placement.chunks(), c.decoder_first_pipeline_num_layers,
-      c.decoder_last_pipeline_num_layers);
+      c.model.num_layers, placement.ranks(), placement.chunks(),
+      c.layout.decoder_first_pipeline_num_layers, c.layout.decoder_last_pipeline_num_layers);
 }
 
 }  // namespace
 
 void resolve_pipeline(TrainConfig& c) {
-  if (c.pipeline_model_parallel_size == 1) {
+  if (c.layout.pipeline_model_parallel_size == 1) {
     const auto refuse = [](bool is_given, std::string_view flag) {
       if (is_given) throw ConfigError("{} needs --pipeline-model-parallel-size above 1", flag);
     };
-    refuse(!c.pipeline_schedule.empty() && c.pipeline_schedule != kDefaultSchedule,
+    refuse(!c.layout.pipeline_schedule.empty() && c.layout.pipeline_schedule != kDefaultSchedule,
            "--pipeline-schedule");
-    refuse(c.num_layers_per_virtual_pipeline_stage > 0, "--num-layers-per-virtual-pipeline-stage");
-    refuse(c.num_virtual_stages_per_pipeline_rank > 1, "--num-virtual-stages-per-pipeline-rank");
-    refuse(c.microbatch_group_size_per_virtual_pipeline_stage > 0,
+    refuse(c.layout.num_layers_per_virtual_pipeline_stage > 0,
+           "--num-layers-per-virtual-pipeline-stage");
+    refuse(c.layout.num_virtual_stages_per_pipeline_rank > 1,
+           "--num-virtual-stages-per-pipeline-rank");
+    refuse(c.layout.microbatch_group_size_per_virtual_pipeline_stage > 0,
            "--microbatch-group-size-per-virtual-pipeline-stage");
-    refuse(c.decoder_first_pipeline_num_layers > 0, "--decoder-first-pipeline-num-layers");
-    refuse(c.decoder_last_pipeline_num_layers > 0, "--decoder-last-pipeline-num-layers");
-    c.pipeline_schedule = kDefaultSchedule;
+    refuse(c.layout.decoder_first_pipeline_num_layers > 0, "--decoder-first-pipeline-num-layers");
+    refuse(c.layout.decoder_last_pipeline_num_layers > 0, "--decoder-last-pipeline-num-layers");
+    c.layout.pipeline_schedule = kDefaultSchedule;
     return;
   }
   resolve_virtual_stages(c);
-  if (c.pipeline_schedule.empty()) {
-    c.pipeline_schedule =
-        c.num_virtual_stages_per_pipeline_rank > 1 ? "interleaved" : kDefaultSchedule;
+  if (c.layout.pipeline_schedule.empty()) {
+    c.layout.pipeline_schedule =
+        c.layout.num_virtual_stages_per_pipeline_rank > 1 ? "interleaved" : kDefaultSchedule;
   }
-  const ScheduleKind& kind = schedule_kind(c.pipeline_schedule);
-  if (c.microbatch_group_size_per_virtual_pipeline_stage > 0 &&
-      c.pipeline_schedule.find("interleaved") == std::string::npos) {
+  const ScheduleKind& kind = schedule_kind(c.layout.pipeline_schedule);
+  if (c.layout.microbatch_group_size_per_virtual_pipeline_stage > 0 &&
+      c.layout.pipeline_schedule.find("interleaved") == std::string::npos) {
     throw ConfigError(
         "--microbatch-group-size-per-virtual-pipeline-stage goes with the interleaved schedules, "
         "not with --pipeline-schedule {}",
-        c.pipeline_schedule);
+        c.layout.pipeline_schedule);
   }
-  const Placement placement = kind.placement(schedule_request(c, num_microbatches(c)));
-  if (c.num_layers < placement.stages()) {
+  const Placement placement =
+      kind.placement(schedule_request(c.layout, num_microbatches(c.layout)));
+  if (c.model.num_layers < placement.stages()) {
     throw ConfigError("--num-layers {} is less than the {} stages of the pipeline: {} ranks x {}",
-                      c.num_layers, placement.stages(), placement.ranks(), placement.chunks());
+                      c.model.num_layers, placement.stages(), placement.ranks(),
+                      placement.chunks());
   }
   check_stage_layers(c, placement);
-  if (is_asynchronous(c)) refuse_with_stale_weights(c);
+  if (is_asynchronous(c.layout)) refuse_with_stale_weights(c);
 }
 
 }  // namespace phalanx

@@ -10,22 +10,23 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/machine.h"
+#include "phalanx/train/config_views.h"
 
 namespace phalanx {
 namespace {
 
 TrainConfig valid() {
   TrainConfig c;
-  c.num_layers = 2;
-  c.hidden_size = 64;
-  c.num_attention_heads = 4;
-  c.max_position_embeddings = 32;
-  c.seq_length = 32;
-  c.micro_batch_size = 2;
-  c.global_batch_size = 8;
-  c.train_iters = 100;
-  c.lr = 1e-3;
-  c.data_path = "data";
+  c.model.num_layers = 2;
+  c.model.hidden_size = 64;
+  c.model.num_attention_heads = 4;
+  c.model.max_position_embeddings = 32;
+  c.data.seq_length = 32;
+  c.layout.micro_batch_size = 2;
+  c.layout.global_batch_size = 8;
+  c.run.train_iters = 100;
+  c.optimizer.lr = 1e-3;
+  c.data.data_path = "data";
   return c;
 }
 
@@ -59,102 +60,105 @@ TrainConfig resolved(const Change& change) {
 TEST(TrainConfig, DerivesWhatIsOpen) {
   TrainConfig c = valid();
   resolve(c, true);
-  EXPECT_EQ(c.ffn_hidden_size, 256);
-  EXPECT_EQ(c.kv_channels, 16);
-  EXPECT_EQ(c.num_query_groups, 4);
-  EXPECT_GE(c.threads_per_rank, 1);
-  EXPECT_EQ(num_microbatches(c), 4);
+  EXPECT_EQ(c.model.ffn_hidden_size, 256);
+  EXPECT_EQ(c.model.kv_channels, 16);
+  EXPECT_EQ(c.model.num_query_groups, 4);
+  EXPECT_GE(c.layout.threads_per_rank, 1);
+  EXPECT_EQ(num_microbatches(c.layout), 4);
   const GptConfig model = gpt_config(c, 50257);
   EXPECT_EQ(model.padded_vocabulary, 50304);
   resolve(c, true);  // resolving twice changes nothing
-  EXPECT_EQ(c.ffn_hidden_size, 256);
+  EXPECT_EQ(c.model.ffn_hidden_size, 256);
 }
 
 TEST(TrainConfig, CountsSamplesOfSchedules) {
   TrainConfig c = valid();
-  c.lr_decay_iters = 50;
-  c.lr_warmup_fraction = 0.1;
+  c.optimizer.lr_decay_iters = 50;
+  c.optimizer.lr_warmup_fraction = 0.1;
   resolve(c, true);
   EXPECT_EQ(parameter_schedule(c).decay_samples, 400);
   EXPECT_EQ(parameter_schedule(c).warmup_samples, 40);
   TrainConfig s = valid();
-  s.train_iters = 0;
-  s.train_samples = 1004;
-  s.lr_warmup_samples = 10;
+  s.run.train_iters = 0;
+  s.run.train_samples = 1004;
+  s.optimizer.lr_warmup_samples = 10;
   resolve(s, true);
   EXPECT_EQ(parameter_schedule(s).decay_samples, 1004);
   EXPECT_EQ(parameter_schedule(s).warmup_samples, 10);
   // A share of the decay is as it comes, and no whole number of samples or iterations.
-  s.lr_warmup_samples = 0;
-  s.lr_warmup_fraction = 0.01;
+  s.optimizer.lr_warmup_samples = 0;
+  s.optimizer.lr_warmup_fraction = 0.01;
   resolve(s, true);
   EXPECT_DOUBLE_EQ(parameter_schedule(s).warmup_samples, 10.04);
 }
 
 TEST(TrainConfig, RefusesWithTheFlagsName) {
-  expect_refused([](TrainConfig& c) { c.num_layers = 0; }, "--num-layers");
-  expect_refused([](TrainConfig& c) { c.hidden_size = 65; }, "--num-attention-heads");
-  expect_refused([](TrainConfig& c) { c.max_position_embeddings = 8; }, "--seq-length");
-  expect_refused([](TrainConfig& c) { c.global_batch_size = 7; }, "--micro-batch-size");
-  expect_refused([](TrainConfig& c) { c.micro_batch_size = 0; }, "--micro-batch-size");
-  expect_refused([](TrainConfig& c) { c.global_batch_size = -8; }, "--global-batch-size");
-  expect_refused([](TrainConfig& c) { c.loss_average = "sample"; }, "--loss-average sample");
-  expect_refused([](TrainConfig& c) { c.data_order = "random"; }, "--data-order random");
-  expect_refused([](TrainConfig& c) { c.hidden_dropout = 1.0; }, "--hidden-dropout");
-  expect_refused([](TrainConfig& c) { c.attention_dropout = -0.1; }, "--attention-dropout");
-  expect_refused([](TrainConfig& c) { c.lr.reset(); }, "--lr");
-  expect_refused([](TrainConfig& c) { c.min_lr = 1.0; }, "--min-lr");
-  expect_refused([](TrainConfig& c) { c.train_samples = 5; }, "--train-samples");
-  expect_refused([](TrainConfig& c) { c.lr_warmup_samples = 5; }, "--lr-warmup-samples");
-  expect_refused([](TrainConfig& c) { c.lr_warmup_iters = 100; }, "warm-up");
-  expect_refused([](TrainConfig& c) { c.lr_decay_style = "cosin"; }, "--lr-decay-style");
-  expect_refused([](TrainConfig& c) { c.matmul_precision = "bf16"; }, "--bf16");
-  expect_refused([](TrainConfig& c) { c.matmul_precision = "fp8"; }, "--matmul-precision");
-  expect_refused([](TrainConfig& c) { c.attention_backend = "flash"; }, "--attention-backend");
-  expect_refused([](TrainConfig& c) { c.data_path.clear(); }, "--data-path");
-  expect_refused([](TrainConfig& c) { c.save = "x"; }, "--save-interval");
-  expect_refused([](TrainConfig& c) { c.seed = 0; }, "--seed");
-  expect_refused([](TrainConfig& c) { c.start_weight_decay = 0.0; }, "--weight-decay-incr-style");
+  expect_refused([](TrainConfig& c) { c.model.num_layers = 0; }, "--num-layers");
+  expect_refused([](TrainConfig& c) { c.model.hidden_size = 65; }, "--num-attention-heads");
+  expect_refused([](TrainConfig& c) { c.model.max_position_embeddings = 8; }, "--seq-length");
+  expect_refused([](TrainConfig& c) { c.layout.global_batch_size = 7; }, "--micro-batch-size");
+  expect_refused([](TrainConfig& c) { c.layout.micro_batch_size = 0; }, "--micro-batch-size");
+  expect_refused([](TrainConfig& c) { c.layout.global_batch_size = -8; }, "--global-batch-size");
+  expect_refused([](TrainConfig& c) { c.optimizer.loss_average = "sample"; },
+                 "--loss-average sample");
+  expect_refused([](TrainConfig& c) { c.data.data_order = "random"; }, "--data-order random");
+  expect_refused([](TrainConfig& c) { c.model.hidden_dropout = 1.0; }, "--hidden-dropout");
+  expect_refused([](TrainConfig& c) { c.model.attention_dropout = -0.1; }, "--attention-dropout");
+  expect_refused([](TrainConfig& c) { c.optimizer.lr.reset(); }, "--lr");
+  expect_refused([](TrainConfig& c) { c.optimizer.min_lr = 1.0; }, "--min-lr");
+  expect_refused([](TrainConfig& c) { c.run.train_samples = 5; }, "--train-samples");
+  expect_refused([](TrainConfig& c) { c.optimizer.lr_warmup_samples = 5; }, "--lr-warmup-samples");
+  expect_refused([](TrainConfig& c) { c.optimizer.lr_warmup_iters = 100; }, "warm-up");
+  expect_refused([](TrainConfig& c) { c.optimizer.lr_decay_style = "cosin"; }, "--lr-decay-style");
+  expect_refused([](TrainConfig& c) { c.model.matmul_precision = "bf16"; }, "--bf16");
+  expect_refused([](TrainConfig& c) { c.model.matmul_precision = "fp8"; }, "--matmul-precision");
+  expect_refused([](TrainConfig& c) { c.model.attention_backend = "flash"; },
+                 "--attention-backend");
+  expect_refused([](TrainConfig& c) { c.data.data_path.clear(); }, "--data-path");
+  expect_refused([](TrainConfig& c) { c.run.save = "x"; }, "--save-interval");
+  expect_refused([](TrainConfig& c) { c.run.seed = 0; }, "--seed");
+  expect_refused([](TrainConfig& c) { c.optimizer.start_weight_decay = 0.0; },
+                 "--weight-decay-incr-style");
   expect_refused(
       [](TrainConfig& c) {
-        c.group_query_attention = true;
-        c.num_query_groups = 3;
+        c.model.group_query_attention = true;
+        c.model.num_query_groups = 3;
       },
       "--num-query-groups");
 }
 
 TEST(TrainConfig, LeavesTheRestOfTheWorldToDataParallelism) {
   const TrainConfig c = resolved([](TrainConfig& r) {
-    r.world_size = 8;
-    r.tensor_model_parallel_size = 2;
-    r.global_batch_size = 0;
+    r.layout.world_size = 8;
+    r.layout.tensor_model_parallel_size = 2;
+    r.layout.global_batch_size = 0;
   });
-  EXPECT_EQ(data_parallel_size(c), 4);
-  EXPECT_EQ(c.global_batch_size, 8);
-  EXPECT_EQ(num_microbatches(c), 1);
-  const RankGrid grid = rank_grid(c);
+  EXPECT_EQ(data_parallel_size(c.layout), 4);
+  EXPECT_EQ(c.layout.global_batch_size, 8);
+  EXPECT_EQ(num_microbatches(c.layout), 1);
+  const RankGrid grid = rank_grid(c.layout);
   EXPECT_EQ(grid.sizes(), (GridSizes{.tensor = 2, .data = 4}));
   EXPECT_EQ(grid.order(), "tp-cp-ep-dp-pp");
 
   const TrainConfig accumulates = resolved([](TrainConfig& r) {
-    r.world_size = 8;
-    r.tensor_model_parallel_size = 4;
-    r.global_batch_size = 24;
-    r.use_tp_pp_dp_mapping = true;
+    r.layout.world_size = 8;
+    r.layout.tensor_model_parallel_size = 4;
+    r.layout.global_batch_size = 24;
+    r.layout.use_tp_pp_dp_mapping = true;
   });
-  EXPECT_EQ(num_microbatches(accumulates), 6);
-  EXPECT_EQ(rank_grid(accumulates).order(), "tp-cp-ep-pp-dp");
+  EXPECT_EQ(num_microbatches(accumulates.layout), 6);
+  EXPECT_EQ(rank_grid(accumulates.layout).order(), "tp-cp-ep-pp-dp");
 }
 
 TEST(TrainConfig, SharesTheCoresOutAmongTheRanks) {
   const std::int64_t cores = usable_cores().count;
   const auto threads = [](std::int64_t world, std::int64_t given) {
     return resolved([&](TrainConfig& c) {
-             c.world_size = world;
-             c.global_batch_size = 0;
-             c.threads_per_rank = given;
+             c.layout.world_size = world;
+             c.layout.global_batch_size = 0;
+             c.layout.threads_per_rank = given;
            })
-        .threads_per_rank;
+        .layout.threads_per_rank;
   };
   EXPECT_EQ(threads(1, 0), std::max<std::int64_t>(1, cores));
   EXPECT_EQ(threads(2, 0), std::max<std::int64_t>(1, cores / 2));
@@ -165,11 +169,11 @@ TEST(TrainConfig, SharesTheCoresOutAmongTheRanks) {
 TEST(TrainConfig, SaysWhereTheThreadsComeFrom) {
   const auto reason = [](std::int64_t world, std::int64_t given) {
     return resolved([&](TrainConfig& c) {
-             c.world_size = world;
-             c.global_batch_size = 0;
-             c.threads_per_rank = given;
+             c.layout.world_size = world;
+             c.layout.global_batch_size = 0;
+             c.layout.threads_per_rank = given;
            })
-        .threads_reason;
+        .layout.threads_reason;
   };
   const std::string cores = usable_cores().reason;
   EXPECT_EQ(reason(1, 0), cores);
@@ -178,46 +182,47 @@ TEST(TrainConfig, SaysWhereTheThreadsComeFrom) {
   EXPECT_EQ(reason(2, 1000), "as given; usable: " + cores);
 
   TrainConfig twice = resolved([](TrainConfig& c) {
-    c.world_size = 1000;
-    c.global_batch_size = 0;
+    c.layout.world_size = 1000;
+    c.layout.global_batch_size = 0;
   });
   resolve(twice, true);
-  EXPECT_EQ(twice.threads_reason, cores + ", shared by 1000 ranks");
+  EXPECT_EQ(twice.layout.threads_reason, cores + ", shared by 1000 ranks");
 }
 
 TEST(TrainConfig, RefusesWorldsThatDoNotDivide) {
   expect_refused(
       [](TrainConfig& c) {
-        c.world_size = 6;
-        c.tensor_model_parallel_size = 4;
+        c.layout.world_size = 6;
+        c.layout.tensor_model_parallel_size = 4;
       },
       {"6 ranks", "--nproc", "--world-size", "--tensor-model-parallel-size 4"});
-  expect_refused([](TrainConfig& c) { c.world_size = 0; }, "--nproc");
-  expect_refused([](TrainConfig& c) { c.world_size = 1 << 21; }, "--nproc");
-  expect_refused([](TrainConfig& c) { c.tensor_model_parallel_size = 0; },
+  expect_refused([](TrainConfig& c) { c.layout.world_size = 0; }, "--nproc");
+  expect_refused([](TrainConfig& c) { c.layout.world_size = 1 << 21; }, "--nproc");
+  expect_refused([](TrainConfig& c) { c.layout.tensor_model_parallel_size = 0; },
                  "--tensor-model-parallel-size");
   expect_refused(
       [](TrainConfig& c) {
-        c.world_size = 6;
-        c.pipeline_model_parallel_size = 4;
+        c.layout.world_size = 6;
+        c.layout.pipeline_model_parallel_size = 4;
       },
       {"6 ranks", "--nproc", "--pipeline-model-parallel-size 4"});
-  expect_refused([](TrainConfig& c) { c.context_parallel_size = 2; },
+  expect_refused([](TrainConfig& c) { c.layout.context_parallel_size = 2; },
                  {"--context-parallel-size 2", "not available in this version"});
-  expect_refused([](TrainConfig& c) { c.world_size = 3; },  // 8 samples on 3 ranks of 2
+  expect_refused([](TrainConfig& c) { c.layout.world_size = 3; },  // 8 samples on 3 ranks of 2
                  {"--global-batch-size 8", "6", "--micro-batch-size 2", "3 data-parallel"});
-  expect_refused([](TrainConfig& c) { c.distributed_timeout_minutes = 0; },
+  expect_refused([](TrainConfig& c) { c.run.distributed_timeout_minutes = 0; },
                  "--distributed-timeout-minutes");
-  expect_refused([](TrainConfig& c) { c.threads_per_rank = -1; }, "--threads-per-rank");
-  expect_refused([](TrainConfig& c) { c.threads_per_rank = 2000; }, "--threads-per-rank");
-  expect_refused([](TrainConfig& c) { c.pipeline_model_parallel_size = 0; },
+  expect_refused([](TrainConfig& c) { c.layout.threads_per_rank = -1; }, "--threads-per-rank");
+  expect_refused([](TrainConfig& c) { c.layout.threads_per_rank = 2000; }, "--threads-per-rank");
+  expect_refused([](TrainConfig& c) { c.layout.pipeline_model_parallel_size = 0; },
                  "--pipeline-model-parallel-size");
-  expect_refused([](TrainConfig& c) { c.context_parallel_size = 0; }, "--context-parallel-size");
+  expect_refused([](TrainConfig& c) { c.layout.context_parallel_size = 0; },
+                 "--context-parallel-size");
 }
 
 void two_tensor_ranks(TrainConfig& c) {
-  c.world_size = 2;
-  c.tensor_model_parallel_size = 2;
+  c.layout.world_size = 2;
+  c.layout.tensor_model_parallel_size = 2;
 }
 
 TEST(TrainConfig, TensorParallelismCutsEvenly) {
@@ -232,75 +237,76 @@ TEST(TrainConfig, TensorParallelismCutsEvenly) {
   const std::string size = "--tensor-model-parallel-size 2";
   refused(
       [](TrainConfig& c) {
-        c.num_attention_heads = 1;
-        c.hidden_size = 64;
+        c.model.num_attention_heads = 1;
+        c.model.hidden_size = 64;
       },
       {"--num-attention-heads 1", size});
   refused(
       [](TrainConfig& c) {
-        c.group_query_attention = true;
-        c.num_query_groups = 1;
+        c.model.group_query_attention = true;
+        c.model.num_query_groups = 1;
       },
       {"--num-query-groups 1", size});
-  refused([](TrainConfig& c) { c.ffn_hidden_size = 129; }, {"--ffn-hidden-size 129", size});
+  refused([](TrainConfig& c) { c.model.ffn_hidden_size = 129; }, {"--ffn-hidden-size 129", size});
   refused(
       [](TrainConfig& c) {
-        c.seq_length = 31;
-        c.sequence_parallel = true;
+        c.data.seq_length = 31;
+        c.layout.sequence_parallel = true;
       },
       {"--seq-length 31", size, "--sequence-parallel"});
   resolved([](TrainConfig& c) {
     two_tensor_ranks(c);
-    c.seq_length = 31;
+    c.data.seq_length = 31;
   });
 }
 
 TEST(TrainConfig, SequenceParallelismNeedsTensorParallelism) {
-  const auto sequence = [](TrainConfig& c) { c.sequence_parallel = true; };
-  EXPECT_FALSE(resolved(sequence).sequence_parallel);
+  const auto sequence = [](TrainConfig& c) { c.layout.sequence_parallel = true; };
+  EXPECT_FALSE(resolved(sequence).layout.sequence_parallel);
   EXPECT_TRUE(resolved([&](TrainConfig& c) {
                 two_tensor_ranks(c);
                 sequence(c);
-              }).sequence_parallel);
+              }).layout.sequence_parallel);
 }
 
 TEST(TrainConfig, OverlapsParameterGatheringOnlyWithItsNeeds) {
-  expect_refused([](TrainConfig& c) { c.overlap_param_gather = true; },
+  expect_refused([](TrainConfig& c) { c.layout.overlap_param_gather = true; },
                  {"--overlap-param-gather", "--use-distributed-optimizer"});
   expect_refused(
       [](TrainConfig& c) {
-        c.overlap_param_gather = true;
-        c.use_distributed_optimizer = true;
+        c.layout.overlap_param_gather = true;
+        c.layout.use_distributed_optimizer = true;
       },
       {"--overlap-param-gather", "--overlap-grad-reduce"});
   resolved([](TrainConfig& c) {
-    c.overlap_param_gather = true;
-    c.use_distributed_optimizer = true;
-    c.overlap_grad_reduce = true;
+    c.layout.overlap_param_gather = true;
+    c.layout.use_distributed_optimizer = true;
+    c.layout.overlap_grad_reduce = true;
   });
-  expect_refused([](TrainConfig& c) { c.ddp_bucket_size = -1; }, "--ddp-bucket-size");
+  expect_refused([](TrainConfig& c) { c.layout.ddp_bucket_size = -1; }, "--ddp-bucket-size");
 }
 
 TEST(TrainConfig, RecomputesWhatWasAskedFor) {
-  const TrainConfig selective = resolved([](TrainConfig& c) { c.recompute_activations = true; });
-  EXPECT_EQ(selective.recompute_granularity, "selective");
-  EXPECT_EQ(selective.recompute_num_layers, 0);
+  const TrainConfig selective =
+      resolved([](TrainConfig& c) { c.layout.recompute_activations = true; });
+  EXPECT_EQ(selective.layout.recompute_granularity, "selective");
+  EXPECT_EQ(selective.layout.recompute_num_layers, 0);
   EXPECT_TRUE(gpt_config(selective, 100).transformer.recompute_core_attention);
   TrainConfig full = resolved([](TrainConfig& c) {
-    c.recompute_granularity = "full";
-    c.recompute_method = "uniform";
+    c.layout.recompute_granularity = "full";
+    c.layout.recompute_method = "uniform";
   });
-  EXPECT_EQ(full.recompute_num_layers, 1);
+  EXPECT_EQ(full.layout.recompute_num_layers, 1);
   EXPECT_FALSE(gpt_config(full, 100).transformer.recompute_core_attention);
   EXPECT_EQ(gpt_config(full, 100).recompute.method, RecomputePlan::Method::kUniform);
   EXPECT_EQ(gpt_config(full, 100).recompute.num_layers, 1);
   EXPECT_EQ(gpt_config(selective, 100).recompute.method, RecomputePlan::Method::kNone);
   resolve(full, true);
   const TrainConfig uneven = resolved([](TrainConfig& c) {
-    c.num_layers = 3;  // the last group has one layer
-    c.recompute_granularity = "full";
-    c.recompute_method = "uniform";
-    c.recompute_num_layers = 2;
+    c.model.num_layers = 3;  // the last group has one layer
+    c.layout.recompute_granularity = "full";
+    c.layout.recompute_method = "uniform";
+    c.layout.recompute_num_layers = 2;
   });
   EXPECT_EQ(gpt_config(uneven, 100).recompute.num_layers, 2);
 }
@@ -310,9 +316,9 @@ TEST(TrainConfig, RefusesContradictoryRecomputation) {
                           std::int64_t layers, const std::vector<std::string>& parts) {
     expect_refused(
         [&](TrainConfig& c) {
-          c.recompute_granularity = granularity;
-          c.recompute_method = method;
-          c.recompute_num_layers = layers;
+          c.layout.recompute_granularity = granularity;
+          c.layout.recompute_method = method;
+          c.layout.recompute_num_layers = layers;
         },
         parts);
   };
@@ -327,9 +333,9 @@ TEST(TrainConfig, RefusesContradictoryRecomputation) {
   refused("", "", 1, {"--recompute-num-layers", "--recompute-granularity full"});
   expect_refused(
       [](TrainConfig& c) {
-        c.recompute_activations = true;
-        c.recompute_granularity = "full";
-        c.recompute_method = "block";
+        c.layout.recompute_activations = true;
+        c.layout.recompute_granularity = "full";
+        c.layout.recompute_method = "block";
       },
       {"--recompute-activations", "--recompute-granularity full"});
 }
@@ -337,9 +343,9 @@ TEST(TrainConfig, RefusesContradictoryRecomputation) {
 TEST(TrainConfig, DistributesSavedActivationsOnlyWithTheirNeeds) {
   const auto full = [](TrainConfig& c) {
     two_tensor_ranks(c);
-    c.recompute_granularity = "full";
-    c.recompute_method = "block";
-    c.distribute_saved_activations = true;
+    c.layout.recompute_granularity = "full";
+    c.layout.recompute_method = "block";
+    c.layout.distribute_saved_activations = true;
   };
   const GptConfig model = gpt_config(resolved(full), 100);
   EXPECT_EQ(model.recompute.method, RecomputePlan::Method::kBlock);
@@ -348,28 +354,28 @@ TEST(TrainConfig, DistributesSavedActivationsOnlyWithTheirNeeds) {
   expect_refused(
       [](TrainConfig& c) {
         two_tensor_ranks(c);
-        c.distribute_saved_activations = true;
+        c.layout.distribute_saved_activations = true;
       },
       {flag, "--recompute-granularity full"});
   expect_refused(
       [&](TrainConfig& c) {
         full(c);
-        c.tensor_model_parallel_size = 1;
+        c.layout.tensor_model_parallel_size = 1;
       },
       {flag, "--tensor-model-parallel-size"});
   expect_refused(
       [&](TrainConfig& c) {
         full(c);
-        c.sequence_parallel = true;
+        c.layout.sequence_parallel = true;
       },
       {flag, "--sequence-parallel"});
   expect_refused(
       [&](TrainConfig& c) {
         full(c);
-        c.micro_batch_size = 1;
-        c.seq_length = 31;
-        c.hidden_size = 63;
-        c.kv_channels = 16;
+        c.layout.micro_batch_size = 1;
+        c.data.seq_length = 31;
+        c.model.hidden_size = 63;
+        c.model.kv_channels = 16;
       },
       {flag, "--micro-batch-size 1", "--seq-length 31", "--hidden-size 63",
        "--tensor-model-parallel-size 2"});
@@ -378,49 +384,53 @@ TEST(TrainConfig, DistributesSavedActivationsOnlyWithTheirNeeds) {
 TEST(TrainConfig, RefusesContradictoryPrecision) {
   expect_refused(
       [](TrainConfig& c) {
-        c.fp16 = true;
-        c.bf16 = true;
+        c.model.fp16 = true;
+        c.model.bf16 = true;
       },
       {"--fp16", "--bf16"});
   expect_refused(
       [](TrainConfig& c) {
-        c.fp16 = true;
-        c.matmul_precision = "bf16";
+        c.model.fp16 = true;
+        c.model.matmul_precision = "bf16";
       },
       {"--matmul-precision bf16", "--bf16"});
-  expect_refused([](TrainConfig& c) { c.fp32_residual_connection = true; },
+  expect_refused([](TrainConfig& c) { c.model.fp32_residual_connection = true; },
                  {"--fp32-residual-connection", "--fp16", "--bf16"});
-  expect_refused([](TrainConfig& c) { c.loss_scale = 0; }, "--loss-scale");
-  expect_refused([](TrainConfig& c) { c.initial_loss_scale = 0.5; },
+  expect_refused([](TrainConfig& c) { c.optimizer.loss_scale = 0; }, "--loss-scale");
+  expect_refused([](TrainConfig& c) { c.optimizer.initial_loss_scale = 0.5; },
                  {"--initial-loss-scale 0.5", "--min-loss-scale 1"});
   expect_refused(
-      [](TrainConfig& c) { c.initial_loss_scale = std::numeric_limits<double>::infinity(); },
+      [](TrainConfig& c) {
+        c.optimizer.initial_loss_scale = std::numeric_limits<double>::infinity();
+      },
       "--initial-loss-scale");
-  expect_refused([](TrainConfig& c) { c.min_loss_scale = 0; }, "--min-loss-scale");
-  expect_refused([](TrainConfig& c) { c.loss_scale_window = 0; }, "--loss-scale-window");
-  expect_refused([](TrainConfig& c) { c.hysteresis = 0; }, "--hysteresis");
+  expect_refused([](TrainConfig& c) { c.optimizer.min_loss_scale = 0; }, "--min-loss-scale");
+  expect_refused([](TrainConfig& c) { c.optimizer.loss_scale_window = 0; }, "--loss-scale-window");
+  expect_refused([](TrainConfig& c) { c.optimizer.hysteresis = 0; }, "--hysteresis");
   expect_refused(
       [](TrainConfig& c) {
-        c.calculate_per_token_loss = true;
-        c.loss_average = "microbatch";
+        c.optimizer.calculate_per_token_loss = true;
+        c.optimizer.loss_average = "microbatch";
       },
       {"--calculate-per-token-loss", "--loss-average microbatch"});
-  EXPECT_EQ(resolved([](TrainConfig& c) { c.calculate_per_token_loss = true; }).loss_average,
+  EXPECT_EQ(resolved([](TrainConfig& c) {
+              c.optimizer.calculate_per_token_loss = true;
+            }).optimizer.loss_average,
             "token");
 }
 
 TEST(TrainConfig, ScalesTheLossDynamicallyInFp16Alone) {
   for (const bool bf16 : {false, true}) {
-    const LossScaler none = loss_scaler(resolved([&](TrainConfig& c) { c.bf16 = bf16; }));
+    const LossScaler none = loss_scaler(resolved([&](TrainConfig& c) { c.model.bf16 = bf16; }));
     EXPECT_FALSE(none.is_dynamic());
     EXPECT_EQ(none.scale(), 1.0);
   }
   LossScaler dynamic = loss_scaler(resolved([](TrainConfig& c) {
-    c.fp16 = true;
-    c.initial_loss_scale = 64;
-    c.min_loss_scale = 24;
-    c.loss_scale_window = 3;
-    c.hysteresis = 1;
+    c.model.fp16 = true;
+    c.optimizer.initial_loss_scale = 64;
+    c.optimizer.min_loss_scale = 24;
+    c.optimizer.loss_scale_window = 3;
+    c.optimizer.hysteresis = 1;
   }));
   EXPECT_TRUE(dynamic.is_dynamic());
   EXPECT_EQ(dynamic.scale(), 64.0);
@@ -429,8 +439,8 @@ TEST(TrainConfig, ScalesTheLossDynamicallyInFp16Alone) {
   for (int i = 0; i < 3; ++i) dynamic.update(false);
   EXPECT_EQ(dynamic.scale(), 48.0);
   const LossScaler constant = loss_scaler(resolved([](TrainConfig& c) {
-    c.fp16 = true;
-    c.loss_scale = 128;
+    c.model.fp16 = true;
+    c.optimizer.loss_scale = 128;
   }));
   EXPECT_FALSE(constant.is_dynamic());
   EXPECT_EQ(constant.scale(), 128.0);
@@ -439,10 +449,10 @@ TEST(TrainConfig, ScalesTheLossDynamicallyInFp16Alone) {
 TEST(TrainConfig, BuildsTheModelOfARank) {
   const TrainConfig c = resolved([](TrainConfig& r) {
     two_tensor_ranks(r);
-    r.fp16 = true;
-    r.fp32_residual_connection = true;
-    r.sequence_parallel = true;
-    r.no_async_tensor_model_parallel_allreduce = true;
+    r.model.fp16 = true;
+    r.model.fp32_residual_connection = true;
+    r.layout.sequence_parallel = true;
+    r.layout.no_async_tensor_model_parallel_allreduce = true;
   });
   const GptConfig model = gpt_config(c, 50257);
   EXPECT_EQ(model.padded_vocabulary, 50432);
@@ -452,7 +462,7 @@ TEST(TrainConfig, BuildsTheModelOfARank) {
   EXPECT_EQ(model.transformer.tensor.size, 2);
   EXPECT_TRUE(model.transformer.tensor.sequence);
   EXPECT_FALSE(model.transformer.tensor.async_reduce);
-  EXPECT_EQ(gpt_config(resolved([](TrainConfig& r) { r.bf16 = true; }), 10).transformer.dtype,
+  EXPECT_EQ(gpt_config(resolved([](TrainConfig& r) { r.model.bf16 = true; }), 10).transformer.dtype,
             DType::kBF16);
   const GptConfig plain = gpt_config(resolved([](TrainConfig&) {}), 10);
   EXPECT_EQ(plain.transformer.dtype, DType::kF32);
@@ -461,21 +471,20 @@ TEST(TrainConfig, BuildsTheModelOfARank) {
   EXPECT_TRUE(plain.transformer.tensor.async_reduce);
 }
 
-TEST(TrainConfig, ForgetsTheLayout) {
-  TrainConfig c = resolved([](TrainConfig& r) {
+TEST(TrainConfig, InferenceTakesTheModelAndTheData) {
+  TrainConfig c = for_inference(resolved([](TrainConfig& r) {
     two_tensor_ranks(r);
-    r.sequence_parallel = true;
-    r.fp16 = true;
-    r.use_distributed_optimizer = true;
-    r.overlap_grad_reduce = true;
-    r.overlap_param_gather = true;
-    r.recompute_granularity = "full";
-    r.recompute_method = "block";
-  });
-  forget_layout(c);
+    r.layout.sequence_parallel = true;
+    r.model.fp16 = true;
+    r.layout.use_distributed_optimizer = true;
+    r.layout.overlap_grad_reduce = true;
+    r.layout.overlap_param_gather = true;
+    r.layout.recompute_granularity = "full";
+    r.layout.recompute_method = "block";
+  }));
   resolve(c, false);
-  EXPECT_EQ(rank_grid(c).world_size(), 1);
-  EXPECT_EQ(c.global_batch_size, 1);
+  EXPECT_EQ(rank_grid(c.layout).world_size(), 1);
+  EXPECT_EQ(c.layout.global_batch_size, 1);
   const GptConfig model = gpt_config(c, 50257);
   EXPECT_EQ(model.padded_vocabulary, 50304);
   EXPECT_FALSE(model.transformer.tensor.sequence);

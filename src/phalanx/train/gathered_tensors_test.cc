@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {
@@ -32,17 +33,17 @@ void poison(const Rank& rank) {
 
 TrainConfig resolved(const Layout& layout, std::int64_t bucket_size, bool bf16) {
   TrainConfig c;
-  c.num_layers = 2;
-  c.hidden_size = 32;
-  c.num_attention_heads = 4;
-  c.max_position_embeddings = 24;
-  c.seq_length = 24;
-  c.make_vocab_size_divisible_by = 32;
-  c.micro_batch_size = 1;
-  c.threads_per_rank = 1;
-  c.bf16 = bf16;
+  c.model.num_layers = 2;
+  c.model.hidden_size = 32;
+  c.model.num_attention_heads = 4;
+  c.model.max_position_embeddings = 24;
+  c.data.seq_length = 24;
+  c.model.make_vocab_size_divisible_by = 32;
+  c.layout.micro_batch_size = 1;
+  c.layout.threads_per_rank = 1;
+  c.model.bf16 = bf16;
   c = with_layout(c, layout);
-  c.ddp_bucket_size = bucket_size;
+  c.layout.ddp_bucket_size = bucket_size;
   resolve(c, false);
   return c;
 }
@@ -50,15 +51,15 @@ TrainConfig resolved(const Layout& layout, std::int64_t bucket_size, bool bf16) 
 // Each rank fills what it has of every tensor; the first one visits them whole.
 void expect_gathered(const TrainConfig& config, std::int64_t vocabulary) {
   const GptConfig model = gpt_config(config, vocabulary);
-  const std::string label =
-      fmt::format("t {}, world {}, sharded {}, bf16 {}", config.tensor_model_parallel_size,
-                  config.world_size, config.use_distributed_optimizer, config.bf16);
+  const std::string label = fmt::format(
+      "t {}, world {}, sharded {}, bf16 {}", config.layout.tensor_model_parallel_size,
+      config.layout.world_size, config.layout.use_distributed_optimizer, config.model.bf16);
   run_ranks(config, model, [&](Rank& rank) {
     poison(rank);
     auto tensors = contributed_tensors(rank, true);
     const auto size = static_cast<int>(tensors.size());
     const ParamId parameters = rank.table().size();
-    EXPECT_EQ(size, (config.bf16 ? 4 : 3) * parameters);
+    EXPECT_EQ(size, (config.model.bf16 ? 4 : 3) * parameters);
     for (int i = 0; i < size; ++i) {
       const auto& [info, parts] = tensors[static_cast<std::size_t>(i)];
       const Bytes bytes = pattern(info, i);
@@ -105,7 +106,7 @@ TEST(GatheredTensors, AreThoseOfOneRank) {
     const TrainConfig config = resolved(layout, 0, true);
     run_ranks(config, gpt_config(config, 49), [&](Rank& rank) {
       const auto tensors = contributed_tensors(rank, with_optimizer);
-      if (rank.ranks().world->rank() != 1 && config.world_size > 1) return;
+      if (rank.ranks().world->rank() != 1 && config.layout.world_size > 1) return;
       for (const auto& tensor : tensors) found.push_back(tensor.info);
     });
     return found;

@@ -129,7 +129,7 @@ Generator::Generator(const TrainConfig& config, const GptConfig& model,
     : vocabulary_(model.vocabulary), capacity_(std::min(capacity, model.max_positions)) {
   PHALANX_CHECK(prompt_length > 0 && prompt_length <= capacity_,
                 "a generator for {} tokens in {} positions", prompt_length, capacity_);
-  const auto threads = static_cast<int>(config.threads_per_rank);
+  const auto threads = static_cast<int>(config.layout.threads_per_rank);
   Engine rehearsal(model, make_meta_backend(threads, products), GenerationArenas::planning(),
                    capacity_);
   // The prompt, and one token with a full cache.
@@ -138,7 +138,7 @@ Generator::Generator(const TrainConfig& config, const GptConfig& model,
   rehearsal.forward(prompt, 0, none);
   rehearsal.forward(std::span(prompt).first(1), capacity_ - 1, none);
 
-  check_memory(config.allow_overcommit, rehearsal.arenas.bytes(), available_memory());
+  check_memory(config.run.allow_overcommit, rehearsal.arenas.bytes(), available_memory());
   expect_threads(threads - 1);
   engine_ = std::make_unique<Engine>(model, make_cpu_backend(threads, products),
                                      rehearsal.arenas.sized(), capacity_);

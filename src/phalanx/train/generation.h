@@ -11,6 +11,7 @@
 #include "phalanx/nn/pass.h"
 #include "phalanx/ops/cpu/device.h"
 #include "phalanx/train/config.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/sampling.h"
 
 namespace phalanx {

@@ -25,14 +25,14 @@ class LossScaleTest : public RunTest {
   // From a scale that overflows down to one that does not, and up again every two clean steps.
   TrainConfig fp16(const std::string& save) const {
     TrainConfig c = config(save);
-    c.micro_batch_size = 1;
-    c.fp16 = true;
-    c.train_iters = 14;
-    c.eval_iters = 0;
-    c.lr = 1e-3;
-    c.initial_loss_scale = std::ldexp(1.0, 40);
-    c.loss_scale_window = 2;
-    c.hysteresis = 2;
+    c.layout.micro_batch_size = 1;
+    c.model.fp16 = true;
+    c.run.train_iters = 14;
+    c.run.eval_iters = 0;
+    c.optimizer.lr = 1e-3;
+    c.optimizer.initial_loss_scale = std::ldexp(1.0, 40);
+    c.optimizer.loss_scale_window = 2;
+    c.optimizer.hysteresis = 2;
     return c;
   }
   std::vector<bool> skipped(const std::string& save) const {
@@ -47,8 +47,8 @@ TEST_F(LossScaleTest, AConstantPowerOfTwoChangesNoBit) {
   for (const Layout& layout : {Layout{}, kSequence, kSharded}) {
     TrainConfig c = with_layout(config("without"), layout);
     pretrain_gpt(c);
-    c.save = path("with");
-    c.loss_scale = 1024.0;
+    c.run.save = path("with");
+    c.optimizer.loss_scale = 1024.0;
     pretrain_gpt(c);
     EXPECT_TRUE(equal("without", "with")) << layout.name;
     for (const char* key : {"lm_loss", "grad_norm", "learning_rate"}) {
@@ -61,9 +61,9 @@ TEST_F(LossScaleTest, AConstantPowerOfTwoChangesNoBit) {
 TEST_F(LossScaleTest, Fp16FollowsFp32) {
   TrainConfig c = config("wide");
   pretrain_gpt(c);
-  c.fp16 = true;
-  c.initial_loss_scale = 1024.0;
-  c.save = path("narrow");
+  c.model.fp16 = true;
+  c.optimizer.initial_loss_scale = 1024.0;
+  c.run.save = path("narrow");
   pretrain_gpt(c);
   EXPECT_EQ(skipped("narrow"), std::vector<bool>(6, false));
   expect_near("narrow", "wide", "lm_loss", 2e-3);
@@ -75,11 +75,11 @@ TEST_F(LossScaleTest, Fp16FollowsFp32) {
 TEST_F(LossScaleTest, NothingButSamplesMovesInASkippedIteration) {
   for (const Layout& layout : {Layout{}, kSequence, kSharded}) {
     TrainConfig c = with_layout(fp16("run"), layout);
-    c.train_iters = 6;
-    c.lr_warmup_iters = 2;
-    c.initial_loss_scale = std::ldexp(1.0, 60);
-    c.min_loss_scale = std::ldexp(1.0, 58);
-    c.hysteresis = 3;
+    c.run.train_iters = 6;
+    c.optimizer.lr_warmup_iters = 2;
+    c.optimizer.initial_loss_scale = std::ldexp(1.0, 60);
+    c.optimizer.min_loss_scale = std::ldexp(1.0, 58);
+    c.optimizer.hysteresis = 3;
     pretrain_gpt(c);
     EXPECT_EQ(skipped("run"), std::vector<bool>(6, true));
     const auto power = [](int n) { return std::ldexp(1.0, n); };
@@ -96,12 +96,12 @@ TEST_F(LossScaleTest, NothingButSamplesMovesInASkippedIteration) {
     EXPECT_EQ(manifest.optimizer.clean_steps, 0);
     EXPECT_EQ(manifest.optimizer.hysteresis, -3);
     // The weights are those that were drawn.
-    c.save = path("start");
-    c.loss_scale = 1.0;
-    c.train_iters = 1;
-    c.lr = 0.0;
-    c.min_lr = 0.0;
-    c.lr_warmup_iters = 0;
+    c.run.save = path("start");
+    c.optimizer.loss_scale = 1.0;
+    c.run.train_iters = 1;
+    c.optimizer.lr = 0.0;
+    c.optimizer.min_lr = 0.0;
+    c.optimizer.lr_warmup_iters = 0;
     pretrain_gpt(c);
     auto found = difference("start", "run");
     std::erase_if(found.tensors, [](const TensorDifference& d) {
@@ -114,13 +114,13 @@ TEST_F(LossScaleTest, NothingButSamplesMovesInASkippedIteration) {
 // Megatron's rule, applied to the iterations that were skipped.
 TEST_F(LossScaleTest, FollowsTheRuleDownAndUp) {
   TrainConfig c = fp16("run");
-  c.initial_loss_scale = std::ldexp(1.0, 30);
-  c.train_iters = 24;
+  c.optimizer.initial_loss_scale = std::ldexp(1.0, 30);
+  c.run.train_iters = 24;
   pretrain_gpt(c);
   const auto overflows = skipped("run");
   const auto scales = numbers("run", "loss_scale");
   const auto rates = numbers("run", "learning_rate");
-  double scale = c.initial_loss_scale;
+  double scale = c.optimizer.initial_loss_scale;
   int clean = 0, hysteresis = 2, skips = 0;
   for (std::size_t i = 0; i < overflows.size(); ++i) {
     if (overflows[i]) {
@@ -155,14 +155,14 @@ TEST_F(LossScaleTest, FollowsTheRuleDownAndUp) {
 // One rank's overflow is everybody's.
 TEST_F(LossScaleTest, AllRanksSkipAlike) {
   TrainConfig c = fp16("one");
-  c.initial_loss_scale = std::ldexp(1.0, 30);
-  c.train_iters = 20;
+  c.optimizer.initial_loss_scale = std::ldexp(1.0, 30);
+  c.run.train_iters = 20;
   pretrain_gpt(c);
   for (const Layout& layout :
        {kSequence, Layout{.name = "d2", .data = 2}, kSharded,
         Layout{.name = "all", .tensor = 2, .data = 2, .sequence = true, .sharded = true}}) {
     TrainConfig ranks = with_layout(c, layout);
-    ranks.save = path(layout.name);
+    ranks.run.save = path(layout.name);
     pretrain_gpt(ranks);
     EXPECT_EQ(skipped(layout.name), skipped("one")) << layout.name;
     EXPECT_EQ(metric(layout.name, "loss_scale"), metric("one", "loss_scale")) << layout.name;
@@ -173,7 +173,7 @@ TEST_F(LossScaleTest, AllRanksSkipAlike) {
 TEST_F(LossScaleTest, ResumesInTheMiddleOfATrajectory) {
   for (const Layout& layout : {Layout{}, kSequence, kSharded}) {
     TrainConfig c = with_layout(fp16("straight"), layout);
-    c.initial_loss_scale = std::ldexp(1.0, 28);
+    c.optimizer.initial_loss_scale = std::ldexp(1.0, 28);
     std::filesystem::remove_all(path("parts"));
     expect_resume_is_bitwise(c, 5);
     const auto overflows = skipped("straight");
@@ -184,10 +184,10 @@ TEST_F(LossScaleTest, ResumesInTheMiddleOfATrajectory) {
 
 TEST_F(LossScaleTest, TheLogCountsSkippedIterations) {
   TrainConfig c = with_layout(fp16(""), kSharded);
-  c.train_iters = 4;
-  c.log_interval = 2;
-  c.log_num_zeros_in_grad = true;
-  c.initial_loss_scale = std::ldexp(1.0, 60);
+  c.run.train_iters = 4;
+  c.run.log_interval = 2;
+  c.optimizer.log_num_zeros_in_grad = true;
+  c.optimizer.initial_loss_scale = std::ldexp(1.0, 60);
   testing::internal::CaptureStderr();
   pretrain_gpt(c);
   const std::string log = testing::internal::GetCapturedStderr();
@@ -204,7 +204,7 @@ TEST_F(LossScaleTest, TheLogCountsSkippedIterations) {
   for (const char* absent : {"grad norm", "num zeros", "lm loss"}) {
     EXPECT_THAT(line(4), Not(HasSubstr(absent)));
   }
-  c.loss_scale = 64.0;
+  c.optimizer.loss_scale = 64.0;
   testing::internal::CaptureStderr();
   pretrain_gpt(c);
   const std::string clean = testing::internal::GetCapturedStderr();
@@ -217,12 +217,12 @@ TEST_F(LossScaleTest, TheLogCountsSkippedIterations) {
 // Without a loss scale there is nothing to lower.
 TEST_F(LossScaleTest, Bf16EndsWhereTheGradientIsNotFinite) {
   TrainConfig c = with_layout(config("run"), kSharded);
-  c.micro_batch_size = 1;
-  c.bf16 = true;
-  c.lr = 1e30;
-  c.min_lr = 0.0;
-  c.lr_warmup_iters = 0;
-  c.clip_grad = 0.0;
+  c.layout.micro_batch_size = 1;
+  c.model.bf16 = true;
+  c.optimizer.lr = 1e30;
+  c.optimizer.min_lr = 0.0;
+  c.optimizer.lr_warmup_iters = 0;
+  c.optimizer.clip_grad = 0.0;
   try {
     pretrain_gpt(c);
     ADD_FAILURE() << "the run went on";

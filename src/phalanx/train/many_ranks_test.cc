@@ -41,14 +41,14 @@ class ManyRanksTest : public RunTest {
   TrainConfig config(const Layout& layout) const { return config(layout, layout.name); }
   TrainConfig config(const Layout& layout, const std::string& save) const {
     TrainConfig c = RunTest::config(save);
-    c.micro_batch_size = 1;
+    c.layout.micro_batch_size = 1;
     return with_layout(std::move(c), layout);
   }
   // Messages that are done in pieces by whoever waits, and not at once by who comes last.
   static TrainConfig with_large_messages(TrainConfig c) {
-    c.hidden_size = 64;
-    c.vocab_size = 4096;
-    if (c.ddp_bucket_size > 0) c.ddp_bucket_size = 40000;
+    c.model.hidden_size = 64;
+    c.data.vocab_size = 4096;
+    if (c.layout.ddp_bucket_size > 0) c.layout.ddp_bucket_size = 40000;
     return c;
   }
 };
@@ -113,9 +113,9 @@ TEST_F(ManyRanksTest, ResumeInTheSameIsBitwise) { expect_resume_is_bitwise(confi
 
 TEST_F(ManyRanksTest, ResumeInTheSameIsBitwiseInBf16) {
   TrainConfig c = config(kEverything);
-  c.bf16 = true;
-  c.recompute_granularity = "full";
-  c.recompute_method = "uniform";
+  c.model.bf16 = true;
+  c.layout.recompute_granularity = "full";
+  c.layout.recompute_method = "uniform";
   expect_resume_is_bitwise(c);
 }
 
@@ -125,14 +125,14 @@ TEST_F(ManyRanksTest, ShardsAndBucketsDoNotChangeABit) {
     for (const std::int64_t tensor : {1, 2}) {
       Layout layout{.name = "plain", .tensor = tensor, .data = 2, .sequence = tensor > 1};
       TrainConfig plain = config(layout);
-      plain.bf16 = bf16;
+      plain.model.bf16 = bf16;
       train(plain);
       layout.name = "sharded";
       layout.sharded = true;
       for (const bool overlaps : {false, true}) {
         layout.overlaps = overlaps;
         TrainConfig sharded = config(layout);
-        sharded.bf16 = bf16;
+        sharded.model.bf16 = bf16;
         train(sharded);
         const auto found = difference("plain", "sharded");
         EXPECT_TRUE(found.tensors_equal()) << to_text(found);
@@ -146,13 +146,13 @@ TEST_F(ManyRanksTest, ShardsAndBucketsDoNotChangeABit) {
 TEST_F(ManyRanksTest, StartFromTheSameWeights) {
   const auto start = [&](Layout layout, bool bf16) {
     TrainConfig c = config(layout, fmt::format("{}-{}", layout.name, bf16 ? "bf16" : "fp32"));
-    c.bf16 = bf16;
-    c.train_iters = 1;
-    c.lr_warmup_iters = 0;
-    c.lr = 0.0;
-    c.min_lr = 0.0;
-    c.eval_iters = 0;
-    c.no_save_optim = !bf16;  // with main parameters, but moments differ
+    c.model.bf16 = bf16;
+    c.run.train_iters = 1;
+    c.optimizer.lr_warmup_iters = 0;
+    c.optimizer.lr = 0.0;
+    c.optimizer.min_lr = 0.0;
+    c.run.eval_iters = 0;
+    c.run.no_save_optim = !bf16;  // with main parameters, but moments differ
     train(c);
   };
   for (const bool bf16 : {false, true}) {
@@ -175,11 +175,11 @@ TEST_F(ManyRanksTest, StartFromTheSameWeights) {
 TEST_F(ManyRanksTest, LossAveragesOfMaskedTokens) {
   const auto averaged = [&](Layout layout, const std::string& average) {
     TrainConfig c = config(layout, fmt::format("{}-{}", layout.name, average));
-    c.eod_mask_loss = true;
+    c.data.eod_mask_loss = true;
     if (average == "flag") {
-      c.calculate_per_token_loss = true;
+      c.optimizer.calculate_per_token_loss = true;
     } else {
-      c.loss_average = average;
+      c.optimizer.loss_average = average;
     }
     train(c);
   };
@@ -201,7 +201,7 @@ TEST_F(ManyRanksTest, LossAveragesOfMaskedTokens) {
 TEST_F(ManyRanksTest, ClippingByTheNormOfTheWholeModel) {
   const auto clipped = [&](const Layout& layout, const std::string& name, double clip) {
     TrainConfig c = config(layout, name);
-    c.clip_grad = clip;
+    c.optimizer.clip_grad = clip;
     train(c);
   };
   clipped(kOne, "one-little", 0.05);
@@ -220,11 +220,11 @@ TEST_F(ManyRanksTest, AFinishedRunIsSavedElsewhere) {
   train(config(kOne));
   for (const Layout& layout : {kOne, kSharded, kEverything}) {
     TrainConfig c = config(layout, "copy");
-    c.load = path("one");
-    c.eval_iters = 0;
+    c.run.load = path("one");
+    c.run.eval_iters = 0;
     train(c);
     EXPECT_TRUE(equal("one", "copy")) << layout.name;
-    std::filesystem::remove_all(c.save);
+    std::filesystem::remove_all(c.run.save);
   }
 }
 
@@ -232,10 +232,10 @@ TEST_F(ManyRanksTest, AFinishedRunIsSavedElsewhere) {
 TEST_F(ManyRanksTest, EndWithParametersUnderWay) {
   for (int round = 0; round < 5; ++round) {
     TrainConfig c = config(kEverything, "");
-    c.ddp_bucket_size = 1000;
-    c.eval_iters = 0;
-    c.train_iters = 2;
-    c.lr_warmup_iters = 0;
+    c.layout.ddp_bucket_size = 1000;
+    c.run.eval_iters = 0;
+    c.run.train_iters = 2;
+    c.optimizer.lr_warmup_iters = 0;
     train(c);
   }
 }
@@ -245,12 +245,12 @@ TEST_F(ManyRanksTest, EndWithParametersUnderWay) {
 TEST_F(ManyRanksTest, MemoryLivesWhileMessagesAreUnderWay) {
   write_dataset("spoilt", 3);
   TrainConfig c = with_large_messages(config({.data = 4, .sharded = true, .overlaps = true}, ""));
-  c.eval_iters = 0;
-  c.train_iters = 1;
-  c.lr_warmup_iters = 0;
+  c.run.eval_iters = 0;
+  c.run.train_iters = 1;
+  c.optimizer.lr_warmup_iters = 0;
   for (int round = 0; round < 12; ++round) train(c);
-  c.data_path = path("spoilt");
-  c.train_iters = 40;
+  c.data.data_path = path("spoilt");
+  c.run.train_iters = 40;
   for (int round = 0; round < 3; ++round) EXPECT_THROW(pretrain_gpt(c), DataError);
 }
 
@@ -260,10 +260,10 @@ TEST_F(ManyRanksTest, ACheckpointWaitsForParametersUnderWay) {
     layout.overlaps = overlaps;
     if (overlaps) layout.name = "under-way";
     TrainConfig c = with_large_messages(config(layout));
-    c.train_iters = 2;
-    c.lr_warmup_iters = 0;
-    c.eval_iters = 0;
-    c.save_interval = 1;
+    c.run.train_iters = 2;
+    c.optimizer.lr_warmup_iters = 0;
+    c.run.eval_iters = 0;
+    c.run.save_interval = 1;
     train(c);
   }
   for (const char* iteration : {"/iter_0000001", "/iter_0000002"}) {
@@ -279,8 +279,8 @@ TEST_F(ManyRanksTest, AFaultOnOneRankEndsAll) {
   for (const Layout& layout :
        {kTensor, kData, kSharded, Layout{.name = "t2-d2", .tensor = 2, .data = 2}, kEverything}) {
     TrainConfig c = config(layout);
-    c.data_path = path("spoilt");
-    c.train_iters = 40;
+    c.data.data_path = path("spoilt");
+    c.run.train_iters = 40;
     try {
       pretrain_gpt(c);
       ADD_FAILURE() << layout.name << " did not end";
@@ -295,11 +295,11 @@ TEST_F(ManyRanksTest, AFaultOnOneRankEndsAll) {
 TEST_F(ManyRanksTest, AGradientThatIsNotFiniteEndsAll) {
   for (const Layout& layout : {kSequence, kEverything}) {
     TrainConfig c = config(layout);
-    c.lr = 1e30;
-    c.min_lr = 0.0;
-    c.lr_warmup_iters = 0;
-    c.clip_grad = 0.0;
-    c.save_interval = 1;
+    c.optimizer.lr = 1e30;
+    c.optimizer.min_lr = 0.0;
+    c.optimizer.lr_warmup_iters = 0;
+    c.optimizer.clip_grad = 0.0;
+    c.run.save_interval = 1;
     try {
       pretrain_gpt(c);
       ADD_FAILURE() << layout.name << " did not end";
@@ -307,7 +307,7 @@ TEST_F(ManyRanksTest, AGradientThatIsNotFiniteEndsAll) {
       EXPECT_EQ(error.code(), ErrorCode::kDoNotRestart) << error.what();
     }
     EXPECT_EQ(metrics(layout.name).back().at("iteration"),
-              CheckpointReader::open(c.save).manifest().iteration);
+              CheckpointReader::open(c.run.save).manifest().iteration);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/run_report.h"
 
 namespace phalanx {
@@ -26,11 +27,11 @@ struct Row {
 std::vector<Row> largest_rows(const MemoryPlan& plan, const TrainConfig& config) {
   const std::string_view smaller_model = "a smaller model";
   const std::string_view spread =
-      data_parallel_size(config) > 1 && !config.use_distributed_optimizer
+      data_parallel_size(config.layout) > 1 && !config.layout.use_distributed_optimizer
           ? "--use-distributed-optimizer"
           : smaller_model;
   const std::string_view recompute =
-      config.recompute_granularity == "full"
+      config.layout.recompute_granularity == "full"
           ? "a smaller --micro-batch-size or --seq-length"
           : "--recompute-granularity full, a smaller --micro-batch-size or --seq-length";
   std::vector<Row> rows = {{"parameters", plan.parameters, smaller_model},
@@ -54,7 +55,8 @@ std::string what_to_do(const std::vector<Row>& rows, const TrainConfig& config) 
   for (const Row& row : rows) {
     if (std::ranges::find(advice, row.advice) == advice.end()) advice.push_back(row.advice);
   }
-  if (data_parallel_size(config) > 1) advice.emplace_back("fewer data-parallel ranks (--nproc)");
+  if (data_parallel_size(config.layout) > 1)
+    advice.emplace_back("fewer data-parallel ranks (--nproc)");
   return fmt::format("{}", fmt::join(advice, "; "));
 }
 
@@ -85,11 +87,12 @@ void check_memory(const TrainConfig& config, std::span<const RankPlan> plans,
     names.push_back(fmt::format("{} ({})", row.name, format_bytes(row.bytes)));
   }
   report(
-      config.allow_overcommit,
+      config.run.allow_overcommit,
       fmt::format("the run does not fit into this machine's memory: {} for {} rank{}. Memory "
                   "plan of rank {}, {}:\n{}\nMost of it: {}. Choose {}",
-                  both(needed, available), config.world_size, config.world_size == 1 ? "" : "s",
-                  largest.ranks.front(), config.world_size == 1 ? "the only one" : "the largest",
+                  both(needed, available), config.layout.world_size,
+                  config.layout.world_size == 1 ? "" : "s", largest.ranks.front(),
+                  config.layout.world_size == 1 ? "the only one" : "the largest",
                   memory_table(largest.memory), fmt::join(names, ", "), what_to_do(rows, config)));
 }
 

@@ -27,7 +27,7 @@ MemoryPlan plan_of(std::int64_t optimizer, std::int64_t saved) {
 
 TrainConfig config_of(std::int64_t world) {
   TrainConfig config;
-  config.world_size = world;
+  config.layout.world_size = world;
   return config;
 }
 
@@ -68,7 +68,7 @@ TEST(MemoryCheck, OvercommitIsAllowedWithAWarning) {
   TrainConfig config = config_of(1);
   EXPECT_THAT(refusal(config, plans, kGiB),
               AllOf(HasSubstr("optimizer (9.00 GiB)"), HasSubstr("a smaller model")));
-  config.allow_overcommit = true;
+  config.run.allow_overcommit = true;
   testing::internal::CaptureStderr();
   EXPECT_EQ(refusal(config, plans, kGiB), "");
   EXPECT_THAT(testing::internal::GetCapturedStderr(),

@@ -8,6 +8,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/ops/meta/meta_backend.h"
+#include "phalanx/train/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -26,35 +27,37 @@ std::vector<std::int64_t> planned(const MemoryPlan& plan) {
 
 MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
                        const StepPrograms& programs, int number, cpu::ProductPrecision products) {
-  const RankGrid grid = rank_grid(config);
+  const RankGrid grid = rank_grid(config.layout);
   const auto world = make_meta_world(number, grid.world_size());
   const RankCommunicators ranks(grid, *world);
   RankArenas arenas = RankArenas::planning();
-  const auto backend = make_meta_backend(static_cast<int>(config.threads_per_rank), products);
+  const auto backend =
+      make_meta_backend(static_cast<int>(config.layout.threads_per_rank), products);
   Rank rank(config, model, programs, ranks, *backend, arenas);
   const Rank::Rehearsal rehearsal = rank.rehearse();
   const auto marks = arenas.high_water();
-  MemoryPlan plan{.parameters = marks[0],
-                  .main_parameters = marks[1],
-                  .gradients = marks[2],
-                  .optimizer = marks[3],
-                  .saved = marks[4],
-                  .workspace = marks[5],
-                  .communication = marks[6],
-                  .total = std::accumulate(marks.begin(), marks.end(), std::int64_t{0}),
-                  .library_bound = kLibraryBytes + config.threads_per_rank * kLibraryBytesPerThread,
-                  .process_bound = kLibraryBytes,
-                  .saved_per_microbatch = rehearsal.saved_per_microbatch,
-                  .microbatches_in_flight = rehearsal.microbatches_in_flight,
-                  .flops_per_step = rehearsal.flops_per_step,
-                  .messages = rehearsal.messages};
+  MemoryPlan plan{
+      .parameters = marks[0],
+      .main_parameters = marks[1],
+      .gradients = marks[2],
+      .optimizer = marks[3],
+      .saved = marks[4],
+      .workspace = marks[5],
+      .communication = marks[6],
+      .total = std::accumulate(marks.begin(), marks.end(), std::int64_t{0}),
+      .library_bound = kLibraryBytes + config.layout.threads_per_rank * kLibraryBytesPerThread,
+      .process_bound = kLibraryBytes,
+      .saved_per_microbatch = rehearsal.saved_per_microbatch,
+      .microbatches_in_flight = rehearsal.microbatches_in_flight,
+      .flops_per_step = rehearsal.flops_per_step,
+      .messages = rehearsal.messages};
   for (const ParamSpec& spec : rank.table().specs()) plan.model_parameters += true_count(spec);
   return plan;
 }
 
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const GptConfig& model,
                                  const StepPrograms& programs, cpu::ProductPrecision products) {
-  const RankGrid grid = rank_grid(config);
+  const RankGrid grid = rank_grid(config.layout);
   std::vector<RankPlan> plans;
   std::map<std::pair<int, int>, std::size_t> plan_of_place;
   for (int rank = 0; rank < grid.world_size(); ++rank) {

@@ -24,17 +24,17 @@ class PipelineRunTest : public RunTest {
   // Four layers, four microbatches of a sample.
   TrainConfig config(const Layout& layout, const std::string& save) const {
     TrainConfig c = RunTest::config(save);
-    c.num_layers = 4;
-    c.micro_batch_size = 1;
+    c.model.num_layers = 4;
+    c.layout.micro_batch_size = 1;
     return with_layout(std::move(c), layout);
   }
   TrainConfig config(const Layout& layout) const { return config(layout, layout.name); }
   TrainConfig asynchronous(const Layout& layout, const std::string& save) const {
     TrainConfig c = config(layout, save);
-    c.untie_embeddings_and_output_weights = true;
-    c.clip_grad = 0.0;
-    c.pipeline_drain_interval = 2;
-    c.eval_interval = 0;
+    c.model.untie_embeddings_and_output_weights = true;
+    c.optimizer.clip_grad = 0.0;
+    c.layout.pipeline_drain_interval = 2;
+    c.run.eval_interval = 0;
     return c;
   }
 
@@ -76,7 +76,7 @@ TEST_F(PipelineRunTest, TrainsAsOneRankDoes) {
 TEST_F(PipelineRunTest, StagesOfOtherSizesTrainAsOneRankDoes) {
   train(config(kOne));
   TrainConfig uneven = config(kTwoStages);
-  uneven.decoder_first_pipeline_num_layers = 3;
+  uneven.layout.decoder_first_pipeline_num_layers = 3;
   train(uneven);
   expect_same_run("p2", "one");
 }
@@ -85,12 +85,12 @@ TEST_F(PipelineRunTest, StagesOfOtherSizesTrainAsOneRankDoes) {
 TEST_F(PipelineRunTest, SkipsAndScalesAsOneRankDoes) {
   const auto scaled = [&](const Layout& layout) {
     TrainConfig c = config(layout);
-    c.fp16 = true;
-    c.initial_loss_scale = std::ldexp(1.0, 30);
-    c.loss_scale_window = 2;
-    c.hysteresis = 1;
-    c.train_iters = 16;
-    c.eval_iters = 0;
+    c.model.fp16 = true;
+    c.optimizer.initial_loss_scale = std::ldexp(1.0, 30);
+    c.optimizer.loss_scale_window = 2;
+    c.optimizer.hysteresis = 1;
+    c.run.train_iters = 16;
+    c.run.eval_iters = 0;
     train(c);
   };
   scaled(kOne);
@@ -170,13 +170,13 @@ TEST_F(PipelineRunTest, AnEvaluationDrains) {
   for (const Layout& layout : {kPipeDream, kDoubleBuffered}) {
     TrainConfig c = asynchronous(layout, "drained");
     train(c);
-    c.save = path("evaluated");
-    c.pipeline_drain_interval = 100;
-    c.eval_interval = 2;
+    c.run.save = path("evaluated");
+    c.layout.pipeline_drain_interval = 100;
+    c.run.eval_interval = 2;
     train(c);
     EXPECT_TRUE(equal("drained", "evaluated")) << layout.name;
-    c.save = path("filled");
-    c.eval_interval = 0;
+    c.run.save = path("filled");
+    c.run.eval_interval = 0;
     train(c);
     EXPECT_FALSE(equal("drained", "filled")) << layout.name;
     for (const char* save : {"drained", "evaluated", "filled"}) {
@@ -189,8 +189,8 @@ TEST_F(PipelineRunTest, AFaultOnOneRankEndsAll) {
   write_dataset("spoilt", 3);
   for (const Layout& layout : {kFourStages, kZeroBubble}) {
     TrainConfig c = config(layout);
-    c.data_path = path("spoilt");
-    c.train_iters = 40;
+    c.data.data_path = path("spoilt");
+    c.run.train_iters = 40;
     EXPECT_THROW(pretrain_gpt(c), DataError) << layout.name;
   }
 }
@@ -199,9 +199,9 @@ TEST_F(PipelineRunTest, AFaultOnOneRankEndsAll) {
 TEST_F(PipelineRunTest, AGradientThatIsNotFiniteEndsAll) {
   for (const Layout& layout : {kTwoStages, kPipeDream}) {
     TrainConfig c = asynchronous(layout, "");
-    c.lr = 1e30;
-    c.min_lr = 0.0;
-    c.lr_warmup_iters = 0;
+    c.optimizer.lr = 1e30;
+    c.optimizer.min_lr = 0.0;
+    c.optimizer.lr_warmup_iters = 0;
     try {
       pretrain_gpt(c);
       ADD_FAILURE() << layout.name << " did not end";

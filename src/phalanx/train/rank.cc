@@ -5,13 +5,14 @@
 #include <span>
 
 #include "phalanx/ops/cross_entropy.h"
+#include "phalanx/train/config_views.h"
 
 namespace phalanx {
 namespace {
 
 nn::BatchShape batch_shape(const TrainConfig& config, const TensorParallel& layout) {
-  return {.sequence = config.seq_length,
-          .micro_batch = config.micro_batch_size,
+  return {.sequence = config.data.seq_length,
+          .micro_batch = config.layout.micro_batch_size,
           .sequence_shards = layout.sequence_shards()};
 }
 
@@ -22,9 +23,9 @@ GptConfig placed(GptConfig model, const RankCommunicators& ranks) {
 }
 
 std::int64_t reduction_bucket_size(const TrainConfig& config) {
-  if (config.ddp_bucket_size > 0) return config.ddp_bucket_size;
-  return config.overlap_grad_reduce
-             ? default_bucket_size(static_cast<int>(data_parallel_size(config)))
+  if (config.layout.ddp_bucket_size > 0) return config.layout.ddp_bucket_size;
+  return config.layout.overlap_grad_reduce
+             ? default_bucket_size(static_cast<int>(data_parallel_size(config.layout)))
              : 0;
 }
 
@@ -82,7 +83,7 @@ Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const StepProgr
            const RankCommunicators& ranks, Backend& backend, RankArenas& arenas)
     : config_(config),
       ranks_(ranks),
-      is_asynchronous_(is_asynchronous(config)),
+      is_asynchronous_(is_asynchronous(config.layout)),
       microbatches_per_update_(programs.training.begin()->second.schedule.microbatches_per_update),
       region_(placed(any_rank, ranks).transformer.tensor, ranks.tensor.get()),
       context_{
@@ -91,14 +92,14 @@ Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const StepProgr
       model_(placed(any_rank, ranks), programs.placement(),
              stage_layers(config, programs.placement()), ranks.at.pipeline) {
   Communicator* data = ranks.data.get();
-  const bool is_sharded = config.use_distributed_optimizer && data != nullptr;
+  const bool is_sharded = config.layout.use_distributed_optimizer && data != nullptr;
   const std::int64_t bucket_size = reduction_bucket_size(config);
   parameters_ = std::make_unique<ParameterStore>(
       model_.table, model_.places, arenas.parameters, arenas.main_parameters,
       is_sharded ? OptimizerShard{data->rank(), data->size(), bucket_size} : OptimizerShard{});
   const nn::BatchShape shape = batch_shape(config, region_.layout());
   const DType full = nn::full_precision(any_rank.transformer.dtype);
-  const std::int64_t tokens = num_microbatches(config) * shape.rows();
+  const std::int64_t tokens = num_microbatches(config.layout) * shape.rows();
   gradients_ = std::make_unique<GradientStore>(model_.table, parameters_->layout(), full, tokens,
                                                arenas.gradients);
   data_parallel_ = std::make_unique<DataParallel>(
@@ -106,13 +107,13 @@ Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const StepProgr
       ReductionGroups{.data = data,
                       .embedding = model_.shares_embedding ? ranks.embedding.get() : nullptr},
       region_,
-      DataParallelOptions{.overlap_grad_reduce = config.overlap_grad_reduce,
-                          .overlap_param_gather = config.overlap_param_gather,
+      DataParallelOptions{.overlap_grad_reduce = config.layout.overlap_grad_reduce,
+                          .overlap_param_gather = config.layout.overlap_param_gather,
                           .bucket_size = bucket_size},
       arenas.communication);
   // What lives as long as the run lies at the bottom of the workspace.
   optimizer_ = std::make_unique<AdamOptimizer>(
-      *parameters_, *gradients_, adam_settings(config),
+      *parameters_, *gradients_, adam_settings(config.optimizer),
       OptimizerGroups{.data = is_sharded ? data : nullptr,
                       .model = is_asynchronous_ ? ranks.tensor.get() : ranks.model(),
                       .first_tensor_rank = ranks.at.tensor == 0,
@@ -144,7 +145,7 @@ Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const StepProgr
   if (is_asynchronous_) unused_sum_ = arenas.workspace.allocate(DType::kF64, {1});
   loss_scale_ = arenas.workspace.allocate(full, {1});
   if (ranks.world->size() > 1) {
-    const auto pipeline = static_cast<int>(config.pipeline_model_parallel_size);
+    const auto pipeline = static_cast<int>(config.layout.pipeline_model_parallel_size);
     agreement_ = arenas.workspace.allocate(DType::kI32, {StopAgreement::delay(pipeline)});
   }
   stop_ = std::make_unique<StopAgreement>(*ranks.world, agreement_);
@@ -162,7 +163,7 @@ void Rank::allocate_batches(const nn::BatchShape& shape, DType full) {
 }
 
 std::int64_t Rank::updates_per_iteration() const {
-  return num_microbatches(config_) / microbatches_per_update_;
+  return num_microbatches(config_.layout) / microbatches_per_update_;
 }
 
 Rank::~Rank() {
@@ -208,7 +209,7 @@ Rank::BatchSlot Rank::allocate_batch(Arena& arena, const nn::BatchShape& shape, 
 void Rank::initialise() {
   parameters_->initialise(
       context_,
-      random_key(static_cast<std::uint64_t>(config_.seed), RandomPurpose::kInitialisation),
+      random_key(static_cast<std::uint64_t>(config_.run.seed), RandomPurpose::kInitialisation),
       gradients_->flat());
   initialise_optimizer();
   initialise_gradients();
@@ -219,9 +220,9 @@ void Rank::initialise_optimizer() { optimizer_->initialise(context_); }
 void Rank::initialise_gradients() { gradients_->initialise(context_); }
 
 StepSettings Rank::settings(bool training) const {
-  const bool per_microbatch = config_.loss_average == "microbatch";
+  const bool per_microbatch = config_.optimizer.loss_average == "microbatch";
   const double microbatches =
-      static_cast<double>(microbatches_per_update_ * data_parallel_size(config_));
+      static_cast<double>(microbatches_per_update_ * data_parallel_size(config_.layout));
   return {.shape = batch_shape(config_, region_.layout()),
           .region = region_,
           .training = training,
@@ -231,8 +232,8 @@ StepSettings Rank::settings(bool training) const {
 }
 
 double Rank::tokens_per_update() const {
-  return static_cast<double>(microbatches_per_update_ * data_parallel_size(config_) *
-                             config_.micro_batch_size * config_.seq_length);
+  return static_cast<double>(microbatches_per_update_ * data_parallel_size(config_.layout) *
+                             config_.layout.micro_batch_size * config_.data.seq_length);
 }
 
 void Rank::begin(const BatchSource* source, const Executor& executor) {
@@ -269,7 +270,7 @@ std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
     result.skipped = overflowed_;
     result.grad_norm = is_asynchronous_ ? std::numeric_limits<double>::quiet_NaN()
                                         : read_scalar(context_, optimizer_->norm());
-    if (config_.log_num_zeros_in_grad) {
+    if (config_.optimizer.log_num_zeros_in_grad) {
       result.zeros_in_grad = read_scalar(context_, optimizer_->zeros()) - padding_elements();
     }
     results.push_back(result);
@@ -425,7 +426,7 @@ void Rank::optimizer_step(int version) {
   } else {
     sum_losses();
   }
-  const bool per_microbatch = config_.loss_average == "microbatch";
+  const bool per_microbatch = config_.optimizer.loss_average == "microbatch";
   optimizer_->step(context_, {.lr = schedule.lr,
                               .weight_decay = schedule.weight_decay,
                               .step = schedule.adam_step + update % updates_per_iteration(),

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/run_setup.h"
 #include "phalanx/train/test_support.h"
 
@@ -22,7 +23,7 @@ class RankTest : public RunTest {
  protected:
   TrainConfig resolved(const Layout& layout) const {
     TrainConfig c = config("");
-    c.micro_batch_size = 1;
+    c.layout.micro_batch_size = 1;
     c = with_layout(std::move(c), layout);
     resolve(c, true);
     return c;
@@ -31,13 +32,13 @@ class RankTest : public RunTest {
   // Layers on four stages; drained every two iterations.
   TrainConfig asynchronous(const Layout& layout) const {
     TrainConfig c = config("");
-    c.num_layers = 4;
-    c.micro_batch_size = 1;
-    c.untie_embeddings_and_output_weights = true;
-    c.clip_grad = 0.0;
-    c.pipeline_drain_interval = 2;
-    c.eval_interval = 0;
-    c.train_iters = 3;
+    c.model.num_layers = 4;
+    c.layout.micro_batch_size = 1;
+    c.model.untie_embeddings_and_output_weights = true;
+    c.optimizer.clip_grad = 0.0;
+    c.layout.pipeline_drain_interval = 2;
+    c.run.eval_interval = 0;
+    c.run.train_iters = 3;
     c = with_layout(std::move(c), layout);
     resolve(c, true);
     return c;
@@ -47,7 +48,7 @@ class RankTest : public RunTest {
   using Work = std::function<StepResult(Rank&, const BatchSource&)>;
   static std::vector<StepResult> first_batch(const TrainConfig& config, const Work& work) {
     const RunSetup setup(config);
-    std::vector<StepResult> results(static_cast<std::size_t>(config.world_size));
+    std::vector<StepResult> results(static_cast<std::size_t>(config.layout.world_size));
     run_ranks(setup.config, setup.model, [&](Rank& rank) {
       rank.initialise();
       RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
@@ -90,9 +91,9 @@ TEST_F(RankTest, EveryRankKnowsTheStepsNumbers) {
 TEST_F(RankTest, EveryStageKnowsTheStepsNumbers) {
   const auto first = [&](const Layout& layout) {
     TrainConfig c = config("");
-    c.num_layers = 4;
-    c.micro_batch_size = 1;
-    c.log_num_zeros_in_grad = true;
+    c.model.num_layers = 4;
+    c.layout.micro_batch_size = 1;
+    c.optimizer.log_num_zeros_in_grad = true;
     c = with_layout(std::move(c), layout);
     resolve(c, true);
     return first_step(c);
@@ -160,11 +161,11 @@ TEST_F(RankTest, KeepsTheWeightsThatAreRead) {
 // Of one microbatch the mean over all tokens and the mean of means are one, masked tokens or not.
 TEST_F(RankTest, AveragesOfOneMicrobatchAgree) {
   TrainConfig c = config("");
-  c.micro_batch_size = 4;
-  c.eod_mask_loss = true;
+  c.layout.micro_batch_size = 4;
+  c.data.eod_mask_loss = true;
   resolve(c, true);
   const StepResult token = first_step(c).front();
-  c.loss_average = "microbatch";
+  c.optimizer.loss_average = "microbatch";
   const StepResult microbatch = first_step(c).front();
   ASSERT_LT(token.tokens, 96.0);
   EXPECT_EQ(token.tokens, microbatch.tokens);
@@ -177,10 +178,10 @@ TEST_F(RankTest, AveragesOfOneMicrobatchAgree) {
 TEST_F(RankTest, CountsZeroGradients) {
   const auto counted = [&](const Layout& layout) {
     TrainConfig c = config("");
-    c.micro_batch_size = 1;
-    c.untie_embeddings_and_output_weights = true;
-    c.max_position_embeddings = 40;
-    c.log_num_zeros_in_grad = true;
+    c.layout.micro_batch_size = 1;
+    c.model.untie_embeddings_and_output_weights = true;
+    c.model.max_position_embeddings = 40;
+    c.optimizer.log_num_zeros_in_grad = true;
     c = with_layout(std::move(c), layout);
     resolve(c, true);
     return c;

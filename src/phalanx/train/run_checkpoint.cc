@@ -12,6 +12,7 @@
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"  // names of optimizer tensors
+#include "phalanx/train/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -96,7 +97,7 @@ bool matters(std::string_view key, const ParameterSchedule& s) {
 }
 
 void check_flags(const TrainConfig& config, const Manifest& manifest) {
-  for (const auto& [flag, value] : config.arguments) {
+  for (const auto& [flag, value] : config.run.arguments) {
     bool fixed = false;
     for (const auto name : kFixedFlags) fixed = fixed || name == flag;
     const auto found = manifest.arguments.find(flag);
@@ -150,20 +151,21 @@ std::map<std::string, std::string> schedule_arguments(const ParameterSchedule& s
 }
 
 std::shared_ptr<const CheckpointReader> open_checkpoint(const TrainConfig& config) {
-  if (config.load.empty()) return nullptr;
+  if (config.run.load.empty()) return nullptr;
   // What is not read is not verified.
-  const Verify verify = config.finetune || config.no_load_optim ? Verify::kWeights : Verify::kYes;
-  if (config.ckpt_step > 0) {
+  const Verify verify =
+      config.run.finetune || config.run.no_load_optim ? Verify::kWeights : Verify::kYes;
+  if (config.run.ckpt_step > 0) {
     return std::make_shared<const CheckpointReader>(
-        directory_of_iteration(config.load, config.ckpt_step), verify);
+        directory_of_iteration(config.run.load, config.run.ckpt_step), verify);
   }
-  auto reader = CheckpointReader::open_if_any(config.load, verify);
+  auto reader = CheckpointReader::open_if_any(config.run.load, verify);
   if (reader) return std::make_shared<const CheckpointReader>(std::move(*reader));
-  if (config.exit_on_missing_checkpoint) {
+  if (config.run.exit_on_missing_checkpoint) {
     throw InputMissingError("--load {}: there is no checkpoint (--exit-on-missing-checkpoint)",
-                            config.load);
+                            config.run.load);
   }
-  log_warning("{}", no_checkpoint_message(config.load));
+  log_warning("{}", no_checkpoint_message(config.run.load));
   return nullptr;
 }
 
@@ -176,18 +178,19 @@ RunPosition position_of(const Manifest& manifest) {
 
 ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manifest) {
   const ParameterSchedule asked = parameter_schedule(config);
-  if (config.finetune) return asked;
+  if (config.run.finetune) return asked;
   check_flags(config, manifest);
-  if (manifest.threads_per_rank > 0 && manifest.threads_per_rank != config.threads_per_rank &&
-      !config.allow_different_threads) {
+  if (manifest.threads_per_rank > 0 &&
+      manifest.threads_per_rank != config.layout.threads_per_rank &&
+      !config.run.allow_different_threads) {
     throw ConfigError(
         "the checkpoint was made with --threads-per-rank {}, this run has {}: other threads make "
         "other bits. Give --threads-per-rank {} or --allow-different-threads",
-        manifest.threads_per_rank, config.threads_per_rank, manifest.threads_per_rank);
+        manifest.threads_per_rank, config.layout.threads_per_rank, manifest.threads_per_rank);
   }
   // An imported model has no schedule to continue.
-  if (manifest.iteration == 0 || config.override_opt_param_scheduler) return asked;
-  if (config.use_checkpoint_opt_param_scheduler) return stored_schedule(manifest);
+  if (manifest.iteration == 0 || config.optimizer.override_opt_param_scheduler) return asked;
+  if (config.optimizer.use_checkpoint_opt_param_scheduler) return stored_schedule(manifest);
   for (const auto& [key, value] : schedule_arguments(asked)) {
     if (!matters(key, asked) || stored(manifest, key) == value) continue;
     throw ConfigError(
@@ -199,13 +202,14 @@ ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manife
 }
 
 std::string resumed_precision(const TrainConfig& config, const Manifest& manifest) {
-  if (!config.bf16 || config.finetune || manifest.matmul_precision == "auto") {
-    return config.matmul_precision;
+  if (!config.model.bf16 || config.run.finetune || manifest.matmul_precision == "auto") {
+    return config.model.matmul_precision;
   }
-  if (config.matmul_precision != "auto" && config.matmul_precision != manifest.matmul_precision) {
+  if (config.model.matmul_precision != "auto" &&
+      config.model.matmul_precision != manifest.matmul_precision) {
     log_warning("--matmul-precision {} instead of the checkpoint's {}: the bits of the run change",
-                config.matmul_precision, manifest.matmul_precision);
-    return config.matmul_precision;
+                config.model.matmul_precision, manifest.matmul_precision);
+    return config.model.matmul_precision;
   }
   return manifest.matmul_precision;
 }
@@ -214,9 +218,10 @@ RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Ran
   const Manifest& manifest = reader.manifest();
   const bool speaks = rank.ranks().world->rank() == 0;
   if (speaks) {
-    log_info(" loading checkpoint from {} at iteration {}", config.load, manifest.iteration);
+    log_info(" loading checkpoint from {} at iteration {}", config.run.load, manifest.iteration);
   }
-  const bool with_optimizer = reader.has_optimizer() && !config.finetune && !config.no_load_optim;
+  const bool with_optimizer =
+      reader.has_optimizer() && !config.run.finetune && !config.run.no_load_optim;
   rank.initialise_gradients();
   // A checkpoint has no padding: what it does not fill is zero because it is made so here.
   rank.parameters().clear(rank.context());
@@ -224,17 +229,17 @@ RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Ran
   load_weights(reader, rank);
   load_states(reader, rank, with_optimizer);
   if (speaks) {
-    log_info("  successfully loaded checkpoint from {} at iteration {}", config.load,
+    log_info("  successfully loaded checkpoint from {} at iteration {}", config.run.load,
              manifest.iteration);
   }
   RunState state;
   state.loss_scaler = loss_scaler(config).state();
-  if (config.finetune) return state;
+  if (config.run.finetune) return state;
   static_cast<RunPosition&>(state) = position_of(manifest);
   state.requested = {.train = manifest.requested_samples.train,
                      .valid = manifest.requested_samples.valid,
                      .test = manifest.requested_samples.test};
-  if (!config.no_load_optim) {
+  if (!config.run.no_load_optim) {
     state.schedule_samples = manifest.optimizer.schedule_steps;
     state.adam_step = manifest.optimizer.adam_step;
     state.loss_scaler = {.scale = manifest.optimizer.loss_scale,

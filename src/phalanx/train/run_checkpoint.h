@@ -10,6 +10,7 @@
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/data/sample_counts.h"
 #include "phalanx/train/config.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/rank.h"
 #include "phalanx/train/run_length.h"
 

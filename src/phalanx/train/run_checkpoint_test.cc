@@ -41,15 +41,15 @@ TEST_F(RunCheckpointTest, ALoadLeavesTheVocabularysPaddingZero) {
   for (const bool bf16 : {false, true}) {
     const std::string save = bf16 ? "bf16" : "fp32";
     TrainConfig c = config(save);
-    c.micro_batch_size = 1;
-    c.bf16 = bf16;
-    c.eval_iters = 0;
+    c.layout.micro_batch_size = 1;
+    c.model.bf16 = bf16;
+    c.run.eval_iters = 0;
     train(c);
-    c.load = c.save;
+    c.run.load = c.run.save;
     for (const Layout& layout : {Layout{}, Layout{.tensor = 2, .sequence = true},
                                  Layout{.data = 2, .sharded = true}, Layout{.pipeline = 2}}) {
       for (const bool with_optimizer : {true, false}) {
-        c.no_load_optim = !with_optimizer;
+        c.run.no_load_optim = !with_optimizer;
         const RunSetup setup(with_layout(c, layout));
         run_ranks(setup.config, setup.model, [&](Rank& rank) {
           const ParameterStore& parameters = rank.parameters();

@@ -2,15 +2,16 @@
 
 #include "phalanx/base/log.h"
 #include "phalanx/data/indexed_dataset.h"
+#include "phalanx/train/config_views.h"
 
 namespace phalanx {
 
 std::unique_ptr<Tokenizer> run_tokenizer(const TrainConfig& config) {
   return make_tokenizer(
-      {.type = config.tokenizer_type.empty() ? "GPT2BPETokenizer" : config.tokenizer_type,
-       .vocab_file = config.vocab_file,
-       .merge_file = config.merge_file,
-       .vocab_size = config.vocab_size});
+      {.type = config.data.tokenizer_type.empty() ? "GPT2BPETokenizer" : config.data.tokenizer_type,
+       .vocab_file = config.data.vocab_file,
+       .merge_file = config.data.merge_file,
+       .vocab_size = config.data.vocab_size});
 }
 
 RunData::RunData(const TrainConfig& config, const Tokenizer& tokenizer, const SampleCounts& counts,
@@ -18,16 +19,17 @@ RunData::RunData(const TrainConfig& config, const Tokenizer& tokenizer, const Sa
     : config_(config),
       counts_(counts),
       batch_options_{.eod = tokenizer.end_of_document(),
-                     .eod_mask_loss = config.eod_mask_loss,
-                     .reset_position_ids = config.reset_position_ids,
-                     .reset_attention_mask = config.reset_attention_mask},
+                     .eod_mask_loss = config.data.eod_mask_loss,
+                     .reset_position_ids = config.data.reset_position_ids,
+                     .reset_attention_mask = config.data.reset_attention_mask},
       datasets_(build_gpt_datasets(
-          std::make_shared<const IndexedDataset>(config.data_path), Split(config.split), counts,
-          {.sequence_length = config.seq_length,
+          std::make_shared<const IndexedDataset>(config.data.data_path), Split(config.data.split),
+          counts,
+          {.sequence_length = config.data.seq_length,
            .vocabulary_size = tokenizer.vocab_size(),
-           .seed = static_cast<std::uint32_t>(config.seed),
-           .order =
-               config.data_order == "sequential" ? DataOrder::kSequential : DataOrder::kMegatron,
+           .seed = static_cast<std::uint32_t>(config.run.seed),
+           .order = config.data.data_order == "sequential" ? DataOrder::kSequential
+                                                           : DataOrder::kMegatron,
            .keep_partial_validation_tail = false,
            .poll = poll})) {}
 
@@ -58,9 +60,9 @@ RunData::Stream::Stream(const RunData& data, SplitKind kind, std::int64_t consum
       dataset_(data.dataset(kind)),
       sampler_({.total_samples = dataset_->size(),
                 .consumed_samples = consumed,
-                .micro_batch_size = data.config_.micro_batch_size,
+                .micro_batch_size = data.config_.layout.micro_batch_size,
                 .data_parallel_rank = data_rank,
-                .data_parallel_size = data_parallel_size(data.config_),
+                .data_parallel_size = data_parallel_size(data.config_.layout),
                 .name = std::string(name_of(kind)),
                 .repeats = kind != SplitKind::kTrain}) {}
 

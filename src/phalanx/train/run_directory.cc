@@ -25,29 +25,32 @@ bool is_same_directory(const fs::path& a, const fs::path& b) {
 }  // namespace
 
 TrainConfig as_restarted(TrainConfig config) {
-  if (config.restarts == 0 || config.save.empty() || saved_checkpoints(config.save).empty()) {
+  if (config.run.restarts == 0 || config.run.save.empty() ||
+      saved_checkpoints(config.run.save).empty()) {
     return config;
   }
   // The flags that say how the first attempt began.
-  config.load = config.save;
-  config.ckpt_step = 0;
-  config.finetune = false;
-  config.no_load_optim = false;
-  config.overwrite = false;
-  log_info("> attempt {} of this job: goes on from --save {}", config.restarts + 1, config.save);
+  config.run.load = config.run.save;
+  config.run.ckpt_step = 0;
+  config.run.finetune = false;
+  config.run.no_load_optim = false;
+  config.run.overwrite = false;
+  log_info("> attempt {} of this job: goes on from --save {}", config.run.restarts + 1,
+           config.run.save);
   return config;
 }
 
 std::optional<DirectoryLock> lock_save_directory(const TrainConfig& config) {
-  if (config.save.empty()) return std::nullopt;
-  return std::optional<DirectoryLock>(std::in_place, config.save);
+  if (config.run.save.empty()) return std::nullopt;
+  return std::optional<DirectoryLock>(std::in_place, config.run.save);
 }
 
 RunDirectory::RunDirectory(const TrainConfig& config, const CheckpointReader* loaded)
-    : save_(config.save), loads_own_directory_(is_same_directory(config.load, config.save)) {
+    : save_(config.run.save),
+      loads_own_directory_(is_same_directory(config.run.load, config.run.save)) {
   if (save_.empty()) return;
   // --load may also name one iteration of it.
-  is_resumed_ = loaded != nullptr && !config.finetune &&
+  is_resumed_ = loaded != nullptr && !config.run.finetune &&
                 is_same_directory(fs::absolute(loaded->directory()).parent_path(), save_);
   run_id_ = is_resumed_ ? loaded->manifest().run_id : std::string();
   if (run_id_.empty()) run_id_ = random_digits(32);
@@ -69,7 +72,7 @@ RunDirectory::RunDirectory(const TrainConfig& config, const CheckpointReader* lo
 
 void RunDirectory::refuse_to_lose(const TrainConfig& config, const CheckpointReader* loaded) const {
   const std::vector<SavedCheckpoint> saved = saved_checkpoints(save_);
-  if (abandoned_.empty() || config.overwrite) return;
+  if (abandoned_.empty() || config.run.overwrite) return;
   if (!is_resumed_ && saved.empty()) {
     throw ConfigError(
         "--save {} holds {}, which is not a checkpoint that can be read: --save elsewhere, or give "
@@ -80,16 +83,16 @@ void RunDirectory::refuse_to_lose(const TrainConfig& config, const CheckpointRea
   const SavedCheckpoint& newest = saved.back();
   if (is_resumed_) {
     // A fall-back from a damaged checkpoint was not asked for; going back was.
-    const bool asked = config.ckpt_step > 0 || !loads_own_directory_;
+    const bool asked = config.run.ckpt_step > 0 || !loads_own_directory_;
     if (!asked || newest.directory.filename() == loaded->directory().filename()) return;
     throw ConfigError(
         "{}: --save {} holds newer checkpoints, up to iteration {}: give --overwrite to go back to "
         "iteration {} (they are moved aside), or --save elsewhere",
-        config.ckpt_step > 0 ? fmt::format("--ckpt-step {}", config.ckpt_step)
-                             : fmt::format("--load {}", config.load),
+        config.run.ckpt_step > 0 ? fmt::format("--ckpt-step {}", config.run.ckpt_step)
+                                 : fmt::format("--load {}", config.run.load),
         save_.string(), newest.iteration, last_.iteration);
   }
-  if (loads_own_directory_ && config.finetune) {
+  if (loads_own_directory_ && config.run.finetune) {
     throw ConfigError(
         "--finetune starts a new run, and --save {} holds the one it starts from, at iteration {}: "
         "--save elsewhere, leave --finetune out to go on with that run, or give --overwrite to "

@@ -20,13 +20,13 @@ class RunDirectoryTest : public RunTest {
   // A run of six iterations with a checkpoint after every second one.
   TrainConfig saving(const std::string& save) const {
     TrainConfig c = config(save);
-    c.save_interval = 2;
-    c.overwrite = false;
+    c.run.save_interval = 2;
+    c.run.overwrite = false;
     return c;
   }
   TrainConfig resuming(const std::string& save) const {
     TrainConfig c = saving(save);
-    c.load = c.save;
+    c.run.load = c.run.save;
     return c;
   }
   std::vector<std::int64_t> iterations(const std::string& save) const {
@@ -60,10 +60,10 @@ TEST_F(RunDirectoryTest, ALostTrackerLosesNothing) {
   TrainConfig straight = saving("straight");
   train(straight);
   TrainConfig c = resuming("parts");
-  c.exit_interval = 4;
+  c.run.exit_interval = 4;
   train(c);
-  fs::remove(fs::path(c.save) / kTrackerName);
-  c.exit_interval = 0;
+  fs::remove(fs::path(c.run.save) / kTrackerName);
+  c.run.exit_interval = 0;
   train(c);
   EXPECT_TRUE(equal("straight", "parts"));
   EXPECT_EQ(losses("straight"), losses("parts"));
@@ -71,14 +71,14 @@ TEST_F(RunDirectoryTest, ALostTrackerLosesNothing) {
 
 TEST_F(RunDirectoryTest, AStartHasANumberAndTheRunAName) {
   TrainConfig c = resuming("run");
-  c.exit_interval = 2;
+  c.run.exit_interval = 2;
   train(c);
-  const Manifest first = CheckpointReader::open(c.save).manifest();
-  c.exit_interval = 4;
+  const Manifest first = CheckpointReader::open(c.run.save).manifest();
+  c.run.exit_interval = 4;
   train(c);
-  c.exit_interval = 0;
+  c.run.exit_interval = 0;
   train(c);
-  const Manifest third = CheckpointReader::open(c.save).manifest();
+  const Manifest third = CheckpointReader::open(c.run.save).manifest();
   EXPECT_EQ(first.run_id.size(), 32U);
   EXPECT_EQ(third.run_id, first.run_id);
   EXPECT_EQ(first.start, 1);
@@ -89,24 +89,24 @@ TEST_F(RunDirectoryTest, GoingBackIsAskedForTwice) {
   train(saving("run"));
   const std::string before = metrics_text("run");
   TrainConfig c = resuming("run");
-  c.ckpt_step = 2;
+  c.run.ckpt_step = 2;
   EXPECT_THAT(refusal(c), testing::AllOf(HasSubstr("--ckpt-step 2"), HasSubstr("iteration 6"),
                                          HasSubstr("--overwrite")));
   EXPECT_EQ(metrics_text("run"), before);
   EXPECT_THAT(iterations("run"), ElementsAre(2, 4, 6));
   // An iteration of the directory that is named as a path is the same.
   TrainConfig named = resuming("run");
-  named.load = (fs::path(named.save) / iteration_directory_name(2)).string();
+  named.run.load = (fs::path(named.run.save) / iteration_directory_name(2)).string();
   EXPECT_THAT(refusal(named), HasSubstr("--overwrite"));
 
-  c.overwrite = true;
-  c.exit_interval = 3;
+  c.run.overwrite = true;
+  c.run.exit_interval = 3;
   train(c);
   EXPECT_THAT(iterations("run"), ElementsAre(2, 3));
   EXPECT_THAT(iterations("run/abandoned-1"), ElementsAre(4, 6));
   EXPECT_THAT(metric("run", "iteration"), ElementsAre(1, 2, 3));
   EXPECT_THAT(metric("run/abandoned-1", "iteration"), ElementsAre(3, 4, 5, 6));
-  EXPECT_EQ(read_tracker(c.save), 3);
+  EXPECT_EQ(read_tracker(c.run.save), 3);
 
   // From here on it is a run like another one, and has the bits of the first.
   const auto first = numbers("run/abandoned-1", "lm_loss");
@@ -118,10 +118,10 @@ TEST_F(RunDirectoryTest, GoingBackIsAskedForTwice) {
 
 TEST_F(RunDirectoryTest, TheNewestMayBeNamed) {
   TrainConfig c = resuming("run");
-  c.exit_interval = 4;
+  c.run.exit_interval = 4;
   train(c);
-  c.exit_interval = 0;
-  c.ckpt_step = 4;
+  c.run.exit_interval = 0;
+  c.run.ckpt_step = 4;
   train(c);
   EXPECT_THAT(iterations("run"), ElementsAre(2, 4, 6));
   EXPECT_FALSE(fs::exists(path("run/abandoned-1")));
@@ -130,10 +130,10 @@ TEST_F(RunDirectoryTest, TheNewestMayBeNamed) {
 TEST_F(RunDirectoryTest, ADamagedCheckpointIsMovedAsideUnasked) {
   train(saving("straight"));
   TrainConfig c = resuming("run");
-  c.exit_interval = 4;
+  c.run.exit_interval = 4;
   train(c);
   damage("run/iter_0000004/model.safetensors");
-  c.exit_interval = 0;
+  c.run.exit_interval = 0;
   train(c);
   EXPECT_TRUE(equal("straight", "run"));
   EXPECT_EQ(losses("straight"), losses("run"));
@@ -147,15 +147,15 @@ TEST_F(RunDirectoryTest, AnotherRunIsNotOverwritten) {
               testing::AllOf(HasSubstr("holds a run at iteration 6"), HasSubstr("--load"),
                              HasSubstr("--overwrite")));
   TrainConfig finetune = resuming("run");
-  finetune.finetune = true;
+  finetune.run.finetune = true;
   EXPECT_THAT(refusal(finetune), HasSubstr("--finetune"));
   EXPECT_EQ(metrics_text("run"), before);
   EXPECT_THAT(iterations("run"), ElementsAre(2, 4, 6));
 
   TrainConfig again = saving("run");
-  again.overwrite = true;
-  again.train_iters = 2;
-  again.lr_warmup_iters = 1;
+  again.run.overwrite = true;
+  again.run.train_iters = 2;
+  again.optimizer.lr_warmup_iters = 1;
   train(again);
   EXPECT_THAT(iterations("run"), ElementsAre(2));
   EXPECT_THAT(metric("run", "iteration"), ElementsAre(1, 2));
@@ -172,7 +172,7 @@ TEST_F(RunDirectoryTest, WhatCannotBeReadIsNotMovedUnasked) {
               testing::AllOf(HasSubstr("iter_0000003"), HasSubstr("--overwrite")));
   EXPECT_TRUE(fs::exists(path("run/iter_0000003/mp_rank_00")));
   TrainConfig c = saving("run");
-  c.overwrite = true;
+  c.run.overwrite = true;
   train(c);
   EXPECT_TRUE(fs::exists(path("run/abandoned-1/iter_0000003/mp_rank_00")));
 }
@@ -181,8 +181,8 @@ TEST_F(RunDirectoryTest, WhatCannotBeReadIsNotMovedUnasked) {
 TEST_F(RunDirectoryTest, AFinetunedRunMayTakeTheDirectory) {
   train(saving("run"));
   TrainConfig c = resuming("run");
-  c.finetune = true;
-  c.overwrite = true;
+  c.run.finetune = true;
+  c.run.overwrite = true;
   train(c);
   EXPECT_THAT(metric("run", "iteration"), ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_LT(losses("run").front(), losses("run/abandoned-1").front());
@@ -191,8 +191,8 @@ TEST_F(RunDirectoryTest, AFinetunedRunMayTakeTheDirectory) {
 TEST_F(RunDirectoryTest, AFailedStartMovesNothing) {
   train(saving("run"));
   TrainConfig c = saving("run");
-  c.overwrite = true;
-  c.data_path = path("no-such-data");
+  c.run.overwrite = true;
+  c.data.data_path = path("no-such-data");
   EXPECT_THROW(pretrain_gpt(c), InputMissingError);
   EXPECT_THAT(iterations("run"), ElementsAre(2, 4, 6));
   EXPECT_FALSE(fs::exists(path("run/abandoned-1")));
@@ -206,15 +206,15 @@ TEST_F(RunDirectoryTest, ARestartedAttemptGoesOn) {
     const std::string parts = fmt::format("parts{}", finetune);
     TrainConfig c = saving(straight);
     if (finetune) {
-      c.finetune = true;
-      c.load = path("base");
+      c.run.finetune = true;
+      c.run.load = path("base");
     }
     train(c);
-    c.save = path(parts);
-    c.exit_interval = 3;
+    c.run.save = path(parts);
+    c.run.exit_interval = 3;
     train(c);
-    c.restarts = 1;
-    c.exit_interval = 0;
+    c.run.restarts = 1;
+    c.run.exit_interval = 0;
     train(c);
     EXPECT_TRUE(equal(straight, parts)) << finetune;
     EXPECT_EQ(losses(straight), losses(parts)) << finetune;

@@ -43,13 +43,14 @@ std::string identity(const Manifest::InputFile& file) {
 
 RunInputs run_inputs(const TrainConfig& config) {
   RunInputs inputs;
-  add_copied(inputs, kVocabFlag, config.vocab_file, "vocab.json");
-  add_copied(inputs, kMergeFlag, config.merge_file, "merges.txt");
-  if (!config.data_path.empty()) {
-    inputs.files.push_back(describe_input_file(std::string(kDataFlag), config.data_path + ".idx"));
+  add_copied(inputs, kVocabFlag, config.data.vocab_file, "vocab.json");
+  add_copied(inputs, kMergeFlag, config.data.merge_file, "merges.txt");
+  if (!config.data.data_path.empty()) {
+    inputs.files.push_back(
+        describe_input_file(std::string(kDataFlag), config.data.data_path + ".idx"));
     // The tokens may be terabytes: the index says where each document lies in them.
     inputs.files.push_back(
-        describe_input_length(std::string(kDataFlag), config.data_path + ".bin"));
+        describe_input_length(std::string(kDataFlag), config.data.data_path + ".bin"));
   }
   return inputs;
 }
@@ -70,8 +71,8 @@ void use_kept_tokenizer(TrainConfig& config, const CheckpointReader& checkpoint)
   const auto take = [&](std::string& path, std::string_view flag) {
     if (const auto kept = checkpoint.copy_of(flag)) path = kept->string();
   };
-  take(config.vocab_file, kVocabFlag);
-  take(config.merge_file, kMergeFlag);
+  take(config.data.vocab_file, kVocabFlag);
+  take(config.data.merge_file, kMergeFlag);
 }
 
 }  // namespace phalanx

@@ -17,10 +17,10 @@ using RunInputsTest = RunTest;
 
 TEST_F(RunInputsTest, ARunGoesOnWithTheDataItBeganWith) {
   TrainConfig c = config("run");
-  c.load = c.save;
-  c.exit_interval = 3;
+  c.run.load = c.run.save;
+  c.run.exit_interval = 3;
   train(c);
-  c.exit_interval = 0;
+  c.run.exit_interval = 0;
   // Another dataset under the old name: one document differs by a token's value, then by one more
   // token.
   write_dataset("data", 3);
@@ -37,7 +37,7 @@ TEST_F(RunInputsTest, ARunGoesOnWithTheDataItBeganWith) {
   }
   // The same data elsewhere is the same data.
   write_dataset("moved", -1);
-  c.data_path = path("moved");
+  c.data.data_path = path("moved");
   train(c);
 }
 
@@ -61,9 +61,9 @@ TEST_F(RunInputsTest, TokenizerFilesAreKeptAndCompared) {
   std::ofstream(path("vocab")) << "{}";
   std::ofstream(path("merges")) << "a b\n";
   TrainConfig c = config("");
-  c.data_path.clear();
-  c.vocab_file = path("vocab");
-  c.merge_file = path("merges");
+  c.data.data_path.clear();
+  c.data.vocab_file = path("vocab");
+  c.data.merge_file = path("merges");
   const RunInputs inputs = run_inputs(c);
   ASSERT_EQ(inputs.copies.size(), 2U);
   EXPECT_EQ(inputs.copies[0].name, "vocab.json");

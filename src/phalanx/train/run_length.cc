@@ -6,11 +6,11 @@ namespace phalanx {
 
 RunLength::RunLength(const TrainConfig& config, const RunPosition& begin)
     : begin_(begin),
-      batch_(config.global_batch_size),
-      train_iters_(config.train_iters),
-      train_samples_(config.train_samples),
-      eval_interval_(config.eval_interval),
-      eval_iters_(config.eval_iters) {
+      batch_(config.layout.global_batch_size),
+      train_iters_(config.run.train_iters),
+      train_samples_(config.run.train_samples),
+      eval_interval_(config.run.eval_interval),
+      eval_iters_(config.run.eval_iters) {
   begin_.evaluation_is_due = begin.evaluation_is_due && evaluates_after(begin.iteration);
   if (train_samples_ > 0) {
     const std::int64_t left =

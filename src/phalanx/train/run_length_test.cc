@@ -7,16 +7,16 @@ namespace {
 
 TrainConfig by_iterations(std::int64_t batch, std::int64_t iterations) {
   TrainConfig c;
-  c.global_batch_size = batch;
-  c.train_iters = iterations;
-  c.eval_interval = 4;
-  c.eval_iters = 2;
+  c.layout.global_batch_size = batch;
+  c.run.train_iters = iterations;
+  c.run.eval_interval = 4;
+  c.run.eval_iters = 2;
   return c;
 }
 
 TrainConfig by_samples(std::int64_t batch, std::int64_t samples) {
   TrainConfig c = by_iterations(batch, 0);
-  c.train_samples = samples;
+  c.run.train_samples = samples;
   return c;
 }
 

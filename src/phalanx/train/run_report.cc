@@ -21,9 +21,9 @@ std::unique_ptr<MetricsFile> open_metrics(const TrainConfig& config, const RunLe
   // A run that was finished before evaluates again, but its lines are in the file.
   const bool is_finished =
       loaded_iteration >= length.last_iteration() && !length.begin().evaluation_is_due;
-  if (config.save.empty() || is_finished) return nullptr;
+  if (config.run.save.empty() || is_finished) return nullptr;
   try {
-    return std::make_unique<MetricsFile>(std::filesystem::path(config.save) / kMetricsName);
+    return std::make_unique<MetricsFile>(std::filesystem::path(config.run.save) / kMetricsName);
   } catch (const OutputError& error) {
     log_warning("{}; the run goes on without metrics", error.what());
     return nullptr;
@@ -64,7 +64,7 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, int rank,
       length_(setup.length),
       speaks_(rank == setup.grid.world_size() - 1),
       peak_bytes_(setup.peak_bytes()),
-      model_flops_per_token_(gpt_flops_per_token(setup.model, config_.seq_length)),
+      model_flops_per_token_(gpt_flops_per_token(setup.model, config_.data.seq_length)),
       peak_flops_(1e9 * (setup.products.products == cpu::ProductPrecision::kBf16
                              ? setup.peak.bf16_gflops
                              : setup.peak.fp32_gflops)),
@@ -78,27 +78,32 @@ void RunReport::print_start(const RunSetup& setup, const MemoryPlan& plan,
   const GridSizes& sizes = setup.grid.sizes();
   const std::int64_t vocabulary = setup.tokenizer->vocab_size();
   log_info("phalanx {}: world size {}, {} threads per rank{}", PHALANX_VERSION,
-           setup.grid.world_size(), config_.threads_per_rank,
-           config_.threads_reason.empty() ? "" : fmt::format(" ({})", config_.threads_reason));
+           setup.grid.world_size(), config_.layout.threads_per_rank,
+           config_.layout.threads_reason.empty()
+               ? ""
+               : fmt::format(" ({})", config_.layout.threads_reason));
   if (setup.grid.world_size() > 1) {
     log_info(
         "> tensor-model-parallel size {}{}, pipeline-model-parallel size {}, data-parallel "
         "size {}{}",
-        sizes.tensor, config_.sequence_parallel ? " with sequence parallelism" : "", sizes.pipeline,
-        sizes.data, config_.use_distributed_optimizer ? " with a distributed optimizer" : "");
+        sizes.tensor, config_.layout.sequence_parallel ? " with sequence parallelism" : "",
+        sizes.pipeline, sizes.data,
+        config_.layout.use_distributed_optimizer ? " with a distributed optimizer" : "");
   }
   if (sizes.pipeline > 1) {
     const Placement& placement = setup.programs.placement();
-    log_info("> pipeline schedule: {}, {} stages of {} ranks ({})", config_.pipeline_schedule,
-             placement.stages(), placement.ranks(), name_of(placement.shape()));
+    log_info("> pipeline schedule: {}, {} stages of {} ranks ({})",
+             config_.layout.pipeline_schedule, placement.stages(), placement.ranks(),
+             name_of(placement.shape()));
   }
   log_info("> number of parameters: {}", format_count(gpt_parameters(setup.model)));
   log_info(" > padded vocab (size: {}) with {} dummy tokens (new size: {})", vocabulary,
            setup.model.padded_vocabulary - vocabulary, setup.model.padded_vocabulary);
-  log_info("> learning rate decay style: {}", config_.lr_decay_style);
-  log_info("> loss average: {}, attention: {}, data order: {}", config_.loss_average,
-           config_.attention_backend, config_.data_order);
-  if (config_.recompute_granularity == "selective" && config_.attention_backend == "fused") {
+  log_info("> learning rate decay style: {}", config_.optimizer.lr_decay_style);
+  log_info("> loss average: {}, attention: {}, data order: {}", config_.optimizer.loss_average,
+           config_.model.attention_backend, config_.data.data_order);
+  if (config_.layout.recompute_granularity == "selective" &&
+      config_.model.attention_backend == "fused") {
     log_info(
         "> --recompute-granularity selective: fused attention stores nothing that could be "
         "computed again; it matters with --attention-backend unfused");
@@ -112,7 +117,7 @@ void RunReport::print_start(const RunSetup& setup, const MemoryPlan& plan,
            memory_table(plan));
   if (length_.left_over() > 0) {
     log_info("> {} of {} samples are left over: only whole global batches of {} are trained",
-             length_.left_over(), config_.train_samples, config_.global_batch_size);
+             length_.left_over(), config_.run.train_samples, config_.layout.global_batch_size);
   }
   if (loaded_iteration < length_.last_iteration()) {
     log_info("training from iteration {} to {} ...", loaded_iteration, length_.last_iteration());
@@ -126,7 +131,7 @@ void RunReport::iteration(const RunState& state, const StepResult& step, std::in
   if (!speaks_) return;
   const std::array<NamedLoss, 1> losses = {{{"lm loss", step.loss}}};
   interval_.add(losses, seconds, step.skipped);
-  const std::int64_t tokens = global_batch * config_.seq_length;
+  const std::int64_t tokens = global_batch * config_.data.seq_length;
   const double tokens_per_second = static_cast<double>(tokens) / seconds;
   write_metrics(
       IterationMetrics{.iteration = state.iteration,
@@ -141,7 +146,7 @@ void RunReport::iteration(const RunState& state, const StepResult& step, std::in
                        .model_flops_per_second = model_flops_per_token_ * tokens_per_second,
                        .peak_bytes = peak_bytes_,
                        .rss_bytes = peak_resident_bytes()});
-  if (state.iteration % config_.log_interval == 0) {
+  if (state.iteration % config_.run.log_interval == 0) {
     pause();
     print_line(state, step, global_batch, next_lr);
   }
@@ -151,8 +156,8 @@ void RunReport::iteration(const RunState& state, const StepResult& step, std::in
 void RunReport::print_line(const RunState& state, const StepResult& step, std::int64_t global_batch,
                            double next_lr) {
   const LogInterval::Summary summary = interval_.take();
-  const double tokens_per_second = static_cast<double>(global_batch * config_.seq_length) * 1e3 /
-                                   summary.milliseconds_per_iteration;
+  const double tokens_per_second = static_cast<double>(global_batch * config_.data.seq_length) *
+                                   1e3 / summary.milliseconds_per_iteration;
   const double flops = model_flops_per_token_ * tokens_per_second;
   TrainingLine line;
   line.time = std::chrono::system_clock::now();
@@ -166,13 +171,13 @@ void RunReport::print_line(const RunState& state, const StepResult& step, std::i
   line.loss_scale = state.loss_scaler.scale;
   // As Megatron: what was skipped has neither.
   if (!step.skipped && !std::isnan(step.grad_norm)) line.grad_norm = step.grad_norm;
-  if (!step.skipped && config_.log_num_zeros_in_grad) {
+  if (!step.skipped && config_.optimizer.log_num_zeros_in_grad) {
     line.zeros_in_gradients = step.zeros_in_grad;
   }
   line.skipped_iterations = summary.skipped_iterations;
   line.nan_iterations = summary.nan_iterations;
-  if (config_.log_throughput) {
-    line.tera_flops_per_second = flops / 1e12 / static_cast<double>(config_.world_size);
+  if (config_.run.log_throughput) {
+    line.tera_flops_per_second = flops / 1e12 / static_cast<double>(config_.layout.world_size);
   }
   log_info("{}", format_training_line(line));
   log_info("   {:.0f} tokens/s, {:.1f} GFLOP/s of {:.0f} ({:.0f} % of the peak)", tokens_per_second,

@@ -33,7 +33,7 @@ RunSaver::RunSaver(const RunSetup& setup, Rank& rank) : setup_(setup), rank_(ran
 
 void RunSaver::save(const RunState& state, Occasion occasion) {
   const TrainConfig& config = setup_.config;
-  if (config.save.empty() || saved_iteration_ == state.iteration) return;
+  if (config.run.save.empty() || saved_iteration_ == state.iteration) return;
   const std::string reason = try_to_save(state);
   if (rank_.largest_of_all(reason.empty() ? 0 : 1) == 0) {
     saved_iteration_ = state.iteration;
@@ -50,7 +50,7 @@ void RunSaver::save(const RunState& state, Occasion occasion) {
   }
   const std::string last_good = saved_iteration_ < 0
                                     ? std::string("there is no checkpoint of this run")
-                                    : fmt::format("the last good one is {}/{}", config.save,
+                                    : fmt::format("the last good one is {}/{}", config.run.save,
                                                   iteration_directory_name(saved_iteration_));
   if (!ends) {
     log_warning("the checkpoint of iteration {} could not be saved: {}; {}; the run goes on",
@@ -68,7 +68,7 @@ std::string RunSaver::try_to_save(const RunState& state) {
   const TrainConfig& config = setup_.config;
   rank_.finish_gather();
   Communicator& world = *rank_.ranks().world;
-  GatheredTensors tensors(contributed_tensors(rank_, !config.no_save_optim), world,
+  GatheredTensors tensors(contributed_tensors(rank_, !config.run.no_save_optim), world,
                           rank_.context());
   if (world.rank() > 0) {
     tensors.serve();
@@ -76,10 +76,10 @@ std::string RunSaver::try_to_save(const RunState& state) {
   }
   const auto busy =
       world.busy(fmt::format("saving the checkpoint of iteration {}", state.iteration));
-  log_info("saving checkpoint at iteration {:7d} to {}", state.iteration, config.save);
+  log_info("saving checkpoint at iteration {:7d} to {}", state.iteration, config.run.save);
   try {
-    save_checkpoint({.directory = config.save,
-                     .keep_last = static_cast<int>(config.keep_last),
+    save_checkpoint({.directory = config.run.save,
+                     .keep_last = static_cast<int>(config.run.keep_last),
                      .copies = setup_.inputs.copies},
                     manifest_of(state), tensors);
   } catch (const Error& error) {
@@ -88,7 +88,7 @@ std::string RunSaver::try_to_save(const RunState& state) {
     return error.what();
   }
   log_info("  successfully saved checkpoint at iteration {:7d} to {}", state.iteration,
-           config.save);
+           config.run.save);
   return {};
 }
 
@@ -108,10 +108,10 @@ Manifest RunSaver::manifest_of(const RunState& state) const {
   manifest.requested_samples = {
       .train = state.requested.train, .valid = state.requested.valid, .test = state.requested.test};
   manifest.matmul_precision = std::string(setup_.products.name());
-  manifest.threads_per_rank = config.threads_per_rank;
-  manifest.seed = static_cast<std::uint64_t>(config.seed);
+  manifest.threads_per_rank = config.layout.threads_per_rank;
+  manifest.seed = static_cast<std::uint64_t>(config.run.seed);
   manifest.arguments = schedule_arguments(setup_.schedule);
-  for (const auto& [flag, value] : config.arguments) manifest.arguments[flag] = value;
+  for (const auto& [flag, value] : config.run.arguments) manifest.arguments[flag] = value;
   if (state.evaluation_is_due) manifest.arguments[std::string(kDueEvaluation)] = "true";
   manifest.input_files = setup_.inputs.files;
   return manifest;

@@ -25,12 +25,12 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<Layout> 
   // the run. All ranks end the same way.
   void save_iterations(std::int64_t last) {
     TrainConfig c = with_layout(config("run"), GetParam());
-    c.keep_last = 100;
+    c.run.keep_last = 100;
     const RunSetup setup(c);
     setup.directory.claim();
     for (const int iteration : blocked_) {
       // Where something else lies under a checkpoint's name, it cannot be saved.
-      fs::create_directories(fs::path(c.save) / iteration_directory_name(iteration));
+      fs::create_directories(fs::path(c.run.save) / iteration_directory_name(iteration));
     }
     run_local_ranks(setup.grid.world_size(), {}, [&](Communicator& world) {
       const RankCommunicators ranks(setup.grid, world);
@@ -99,27 +99,27 @@ using RunSaverOneTest = RunTest;
 TEST_F(RunSaverOneTest, MetricsThatCannotBeWrittenAreLeftOut) {
   for (const bool is_open : {true, false}) {
     TrainConfig c = config(is_open ? "open" : "closed");
-    fs::create_directories(c.save);
-    const fs::path metrics = fs::path(c.save) / "metrics.jsonl";
+    fs::create_directories(c.run.save);
+    const fs::path metrics = fs::path(c.run.save) / "metrics.jsonl";
     if (is_open) {
       fs::create_symlink("/dev/full", metrics);
     } else {
       fs::create_directory(metrics);
     }
-    c.load = c.save;
+    c.run.load = c.run.save;
     train(c);
-    EXPECT_EQ(CheckpointReader::open(c.save).manifest().iteration, 6);
+    EXPECT_EQ(CheckpointReader::open(c.run.save).manifest().iteration, 6);
   }
 }
 
 // What is removed while the run goes on gives its space back: nothing keeps the files.
 TEST_F(RunSaverOneTest, TheLoadedCheckpointIsLetGo) {
   TrainConfig c = config("run");
-  c.exit_interval = 2;
-  c.train_iters = 100000;
+  c.run.exit_interval = 2;
+  c.run.train_iters = 100000;
   train(c);
-  c.load = c.save;
-  c.exit_interval = 0;
+  c.run.load = c.run.save;
+  c.run.exit_interval = 0;
   std::thread run([&c] { EXPECT_EQ(pretrain_gpt(c), RunEnd::kPreempted); });
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (training_metrics("run").size() < 4 && std::chrono::steady_clock::now() < deadline) {

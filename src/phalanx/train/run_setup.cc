@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "phalanx/base/machine.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/memory_check.h"
 
 namespace phalanx {
@@ -15,18 +16,18 @@ TrainConfig resolved(TrainConfig config) {
 
 int busy_threads(const TrainConfig& config) {
   const std::int64_t cores = usable_cores().count;
-  return static_cast<int>(std::min(config.threads_per_rank * config.world_size,
-                                   std::max(cores, config.threads_per_rank)));
+  return static_cast<int>(std::min(config.layout.threads_per_rank * config.layout.world_size,
+                                   std::max(cores, config.layout.threads_per_rank)));
 }
 
 // A run from another's weights begins anew.
 RunPosition begin_of(const TrainConfig& config, const std::optional<Manifest>& loaded) {
-  return loaded && !config.finetune ? position_of(*loaded) : RunPosition{};
+  return loaded && !config.run.finetune ? position_of(*loaded) : RunPosition{};
 }
 
 // What the data order was built for: a resumed run keeps the order it began with.
 SampleCounts counts_of(const RunSetup& setup) {
-  if (!setup.loaded || setup.config.finetune) return setup.length.requested();
+  if (!setup.loaded || setup.config.run.finetune) return setup.length.requested();
   const auto& stored = setup.loaded->requested_samples;
   const SampleCounts counts{.train = stored.train, .valid = stored.valid, .test = stored.test};
   return counts == SampleCounts{} ? setup.length.requested() : counts;
@@ -37,7 +38,7 @@ SampleCounts counts_of(const RunSetup& setup) {
 RunSetup::RunSetup(TrainConfig given, const std::function<bool()>& stop)
     : config(resolved(std::move(given))),
       lock(lock_save_directory(config)),
-      grid(rank_grid(config)),
+      grid(rank_grid(config.layout)),
       tokenizer(run_tokenizer(config)),
       checkpoint(open_checkpoint(config)),
       loaded(checkpoint ? std::optional(checkpoint->manifest()) : std::nullopt),
@@ -46,14 +47,14 @@ RunSetup::RunSetup(TrainConfig given, const std::function<bool()>& stop)
       length(config, begin_of(config, loaded)),
       schedule(loaded ? check_resume(config, *loaded) : parameter_schedule(config)),
       products(cpu::choose_products(
-          loaded ? resumed_precision(config, *loaded) : config.matmul_precision, config.bf16,
-          static_cast<int>(config.threads_per_rank))),
+          loaded ? resumed_precision(config, *loaded) : config.model.matmul_precision,
+          config.model.bf16, static_cast<int>(config.layout.threads_per_rank))),
       peak(cpu::measure_peak(busy_threads(config))),
       model(gpt_config(config, tokenizer->vocab_size())),
       programs(step_programs(config, length)),
       plans(plan_ranks(config, model, programs, products.products)) {
   check_memory(config, plans, available_memory());
-  if (loaded && !config.finetune) check_inputs(inputs, *loaded);
+  if (loaded && !config.run.finetune) check_inputs(inputs, *loaded);
   const auto poll = [&] {
     if (stop && stop()) throw StoppedEarly{.is_saved = directory.is_resumed()};
   };

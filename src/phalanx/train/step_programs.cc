@@ -6,6 +6,7 @@
 #include "phalanx/pipeline/lowering.h"
 #include "phalanx/pipeline/message_verifier.h"
 #include "phalanx/pipeline/verifier.h"
+#include "phalanx/train/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -20,11 +21,12 @@ PipelinePrograms lowered(Schedule schedule) {
 }
 
 PipelinePrograms training_programs(const TrainConfig& config, int iterations) {
-  Schedule schedule = make_schedule(
-      config.pipeline_schedule, schedule_request(config, iterations * num_microbatches(config)));
+  Schedule schedule =
+      make_schedule(config.layout.pipeline_schedule,
+                    schedule_request(config.layout, iterations * num_microbatches(config.layout)));
   if (const auto obstacle = training_obstacle(schedule)) {
-    throw ConfigError("--pipeline-schedule {} cannot be trained with: {}", config.pipeline_schedule,
-                      *obstacle);
+    throw ConfigError("--pipeline-schedule {} cannot be trained with: {}",
+                      config.layout.pipeline_schedule, *obstacle);
   }
   return lowered(std::move(schedule));
 }
@@ -45,12 +47,12 @@ std::vector<int> lengths(const TrainConfig& config, const RunLength& run) {
 
 int iterations_until_drained(const TrainConfig& config, const RunLength& length,
                              std::int64_t iteration) {
-  if (!is_asynchronous(config)) return 1;
-  const std::int64_t evaluation = config.eval_iters > 0 ? config.eval_interval : 0;
-  const std::int64_t save = config.save.empty() ? 0 : config.save_interval;
+  if (!is_asynchronous(config.layout)) return 1;
+  const std::int64_t evaluation = config.run.eval_iters > 0 ? config.run.eval_interval : 0;
+  const std::int64_t save = config.run.save.empty() ? 0 : config.run.save_interval;
   std::int64_t next = length.last_iteration();
   for (const std::int64_t interval :
-       {config.pipeline_drain_interval, evaluation, save, config.exit_interval}) {
+       {config.layout.pipeline_drain_interval, evaluation, save, config.run.exit_interval}) {
     if (interval > 0) next = std::min(next, (iteration / interval + 1) * interval);
   }
   return static_cast<int>(std::max<std::int64_t>(1, next - iteration));
@@ -61,12 +63,14 @@ StepPrograms step_programs(const TrainConfig& config) {
 }
 
 StepPrograms step_programs(const TrainConfig& config, const RunLength& length) {
-  StepPrograms programs{.training = {},
-                        .evaluation = lowered(forward_only_schedule(
-                            schedule_kind(config.pipeline_schedule)
-                                .placement(schedule_request(config, num_microbatches(config))),
-                            static_cast<int>(num_microbatches(config))))};
-  std::vector<int> needed = is_asynchronous(config) ? lengths(config, length) : std::vector<int>{};
+  StepPrograms programs{
+      .training = {},
+      .evaluation = lowered(forward_only_schedule(
+          schedule_kind(config.layout.pipeline_schedule)
+              .placement(schedule_request(config.layout, num_microbatches(config.layout))),
+          static_cast<int>(num_microbatches(config.layout))))};
+  std::vector<int> needed =
+      is_asynchronous(config.layout) ? lengths(config, length) : std::vector<int>{};
   // A plan has no iterations, nor has a run that was finished before.
   if (needed.empty()) needed.push_back(1);
   for (const int iterations : needed) {

@@ -13,25 +13,25 @@ namespace {
 
 TrainConfig config(const std::string& schedule, int stages = 4) {
   TrainConfig c;
-  c.world_size = stages;
-  c.pipeline_model_parallel_size = stages;
-  c.pipeline_schedule = schedule;
-  c.num_layers = 16;
-  c.hidden_size = 32;
-  c.num_attention_heads = 4;
-  c.max_position_embeddings = 16;
-  c.seq_length = 16;
-  c.micro_batch_size = 1;
-  c.global_batch_size = 8;
-  c.train_iters = 20;
-  c.lr = 1e-3;
-  c.clip_grad = 0.0;
-  c.untie_embeddings_and_output_weights = true;
-  c.data_path = "data";
+  c.layout.world_size = stages;
+  c.layout.pipeline_model_parallel_size = stages;
+  c.layout.pipeline_schedule = schedule;
+  c.model.num_layers = 16;
+  c.model.hidden_size = 32;
+  c.model.num_attention_heads = 4;
+  c.model.max_position_embeddings = 16;
+  c.data.seq_length = 16;
+  c.layout.micro_batch_size = 1;
+  c.layout.global_batch_size = 8;
+  c.run.train_iters = 20;
+  c.optimizer.lr = 1e-3;
+  c.optimizer.clip_grad = 0.0;
+  c.model.untie_embeddings_and_output_weights = true;
+  c.data.data_path = "data";
   // Nothing to stop for but the drains.
-  c.eval_interval = 0;
-  c.exit_interval = 0;
-  c.save_interval = 0;
+  c.run.eval_interval = 0;
+  c.run.exit_interval = 0;
+  c.run.save_interval = 0;
   return c;
 }
 
@@ -60,26 +60,26 @@ TEST(StepPrograms, AFlushAfterEveryIteration) {
 TEST(StepPrograms, AsynchronousRunsDrainWhereTheyMust) {
   const auto drained = [](auto change) {
     TrainConfig c = config("pipedream");
-    c.pipeline_drain_interval = 8;
+    c.layout.pipeline_drain_interval = 8;
     change(c);
     return lengths(resolved(c));
   };
   using V = std::vector<int>;
   EXPECT_EQ(drained([](TrainConfig&) {}), (V{8, 8, 4}));
-  EXPECT_EQ(drained([](TrainConfig& c) { c.pipeline_drain_interval = 100; }), (V{20}));
-  EXPECT_EQ(drained([](TrainConfig& c) { c.pipeline_drain_interval = 1; }), V(20, 1));
-  EXPECT_EQ(drained([](TrainConfig& c) { c.eval_interval = 6; }), (V{6, 2, 4, 4, 2, 2}));
-  EXPECT_EQ(drained([](TrainConfig& c) { c.exit_interval = 5; }), (V{5, 3, 2, 5, 1, 4}));
+  EXPECT_EQ(drained([](TrainConfig& c) { c.layout.pipeline_drain_interval = 100; }), (V{20}));
+  EXPECT_EQ(drained([](TrainConfig& c) { c.layout.pipeline_drain_interval = 1; }), V(20, 1));
+  EXPECT_EQ(drained([](TrainConfig& c) { c.run.eval_interval = 6; }), (V{6, 2, 4, 4, 2, 2}));
+  EXPECT_EQ(drained([](TrainConfig& c) { c.run.exit_interval = 5; }), (V{5, 3, 2, 5, 1, 4}));
   EXPECT_EQ(drained([](TrainConfig& c) {
-              c.save = "save";
-              c.save_interval = 10;
+              c.run.save = "save";
+              c.run.save_interval = 10;
             }),
             (V{8, 2, 6, 4}));
   // Nothing is evaluated, nowhere to save.
   EXPECT_EQ(drained([](TrainConfig& c) {
-              c.eval_interval = 6;
-              c.eval_iters = 0;
-              c.save_interval = 10;
+              c.run.eval_interval = 6;
+              c.run.eval_iters = 0;
+              c.run.save_interval = 10;
             }),
             (V{8, 8, 4}));
 }
@@ -87,8 +87,8 @@ TEST(StepPrograms, AsynchronousRunsDrainWhereTheyMust) {
 // Drains are at multiples of the intervals, so a run that resumes at one goes on as it would have.
 TEST(StepPrograms, AResumedRunDrainsAtTheSameIterations) {
   TrainConfig c = config("pipedream");
-  c.pipeline_drain_interval = 6;
-  c.eval_interval = 4;
+  c.layout.pipeline_drain_interval = 6;
+  c.run.eval_interval = 4;
   c = resolved(c);
   EXPECT_EQ(lengths(c), (std::vector<int>{4, 2, 2, 4, 4, 2, 2}));
   EXPECT_EQ(lengths(c, 6), (std::vector<int>{2, 4, 4, 2, 2}));
@@ -97,7 +97,7 @@ TEST(StepPrograms, AResumedRunDrainsAtTheSameIterations) {
 
 TEST(StepPrograms, OneProgramForEachLength) {
   TrainConfig c = config("pipedream-2bw");
-  c.pipeline_drain_interval = 8;
+  c.layout.pipeline_drain_interval = 8;
   c = resolved(c);
   const auto lengths_from = [&](std::int64_t iteration) {
     std::vector<int> found;
@@ -114,14 +114,14 @@ TEST(StepPrograms, OneProgramForEachLength) {
   EXPECT_EQ(lengths_from(16), (std::vector<int>{4}));
   EXPECT_EQ(lengths_from(20), (std::vector<int>{1}));  // the run is over
   EXPECT_EQ(lengths_from(3), (std::vector<int>{4, 5, 8}));
-  c.pipeline_schedule = "pipedream";
+  c.layout.pipeline_schedule = "pipedream";
   EXPECT_EQ(step_programs(c).training.at(8).schedule.microbatches_per_update, 1);
 }
 
 // Evaluation is a program of the same placement.
 TEST(StepPrograms, EvaluationHasForwardPassesAlone) {
   TrainConfig c = config("interleaved");
-  c.num_virtual_stages_per_pipeline_rank = 4;
+  c.layout.num_virtual_stages_per_pipeline_rank = 4;
   const StepPrograms programs = step_programs(resolved(c));
   EXPECT_EQ(programs.placement(), Placement::looped(4, 4));
   EXPECT_EQ(programs.training.at(1).schedule.placement, programs.placement());
@@ -159,11 +159,11 @@ TEST(StepPrograms, WhatCannotBeTrainedWithSaysWhy) {
 // Ranks that would wait for each other are found before anything runs.
 TEST(StepPrograms, AGroupSizeThatDeadlocksIsRefused) {
   TrainConfig c = config("interleaved", 3);
-  c.num_layers = 6;
-  c.global_batch_size = 3;
-  c.num_virtual_stages_per_pipeline_rank = 2;
+  c.model.num_layers = 6;
+  c.layout.global_batch_size = 3;
+  c.layout.num_virtual_stages_per_pipeline_rank = 2;
   EXPECT_EQ(refusal(c), "accepted");
-  c.microbatch_group_size_per_virtual_pipeline_stage = 1;
+  c.layout.microbatch_group_size_per_virtual_pipeline_stage = 1;
   const std::string text = refusal(c);
   EXPECT_NE(text.find("schedule interleaved"), std::string::npos) << text;
   EXPECT_NE(text.find("is stuck at"), std::string::npos) << text;
@@ -174,11 +174,11 @@ TEST(StepPrograms, AGroupSizeThatDeadlocksIsRefused) {
 // more than two.
 TEST(StepPrograms, DoubleBufferingNeedsLargeBatches) {
   TrainConfig c = config("pipedream-2bw");
-  c.global_batch_size = 2;
+  c.layout.global_batch_size = 2;
   EXPECT_NE(refusal(c).find("reads weight version 1 after 0 updates"), std::string::npos);
-  c.global_batch_size = 3;
+  c.layout.global_batch_size = 3;
   EXPECT_NE(refusal(c).find("3 per update"), std::string::npos) << refusal(c);
-  c.global_batch_size = 4;
+  c.layout.global_batch_size = 4;
   EXPECT_EQ(refusal(c), "accepted");
 }
 

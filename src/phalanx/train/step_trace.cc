@@ -93,7 +93,7 @@ void write_pictures(const TrainConfig& config, const Schedule& schedule, const T
         .timeline = measured,
         .unit = "ms",
         .footer = footer_of(measure(measured))}}};
-  const std::filesystem::path json(config.trace);
+  const std::filesystem::path json(config.run.trace);
   const auto beside = [&](const char* extension) {
     return std::filesystem::path(json).replace_extension(extension);
   };

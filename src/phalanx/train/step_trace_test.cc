@@ -42,13 +42,13 @@ class StepTraceTest : public RunTest {
  protected:
   TrainConfig config(const Layout& layout) const {
     TrainConfig c = RunTest::config("");
-    c.num_layers = 4;
-    c.micro_batch_size = 1;
-    c.global_batch_size = 8;
-    c.train_iters = 3;
-    c.eval_iters = 0;
-    c.eval_interval = 0;
-    c.trace = path(fmt::format("{}.json", layout.name));
+    c.model.num_layers = 4;
+    c.layout.micro_batch_size = 1;
+    c.layout.global_batch_size = 8;
+    c.run.train_iters = 3;
+    c.run.eval_iters = 0;
+    c.run.eval_interval = 0;
+    c.run.trace = path(fmt::format("{}.json", layout.name));
     return with_layout(std::move(c), layout);
   }
 
@@ -60,7 +60,7 @@ class StepTraceTest : public RunTest {
   using Spans = std::map<std::pair<int, int>, std::vector<Span>>;
   static Spans read(const TrainConfig& config) {
     Spans spans;
-    const Json trace = Json::parse(read_file(config.trace));
+    const Json trace = Json::parse(read_file(config.run.trace));
     for (const Json& event : trace.at("traceEvents")) {
       if (event.at("ph") != "X") continue;
       const double begin = event.at("ts").get<double>();
@@ -115,13 +115,13 @@ TEST_F(StepTraceTest, HasThePassesOfAllRanksOfAPipeline) {
 TEST_F(StepTraceTest, IsOfTheLastSteps) {
   const Layout layout{.name = "pipedream", .pipeline = 2, .schedule = "pipedream"};
   TrainConfig c = config(layout);
-  c.untie_embeddings_and_output_weights = true;
-  c.clip_grad = 0.0;
+  c.model.untie_embeddings_and_output_weights = true;
+  c.optimizer.clip_grad = 0.0;
   for (const auto& [iterations, last] : {std::pair{3, 1}, std::pair{6, 2}}) {
-    c.train_iters = iterations;
-    c.pipeline_drain_interval = 2;
-    c.eval_interval = 3;
-    c.eval_iters = 1;
+    c.run.train_iters = iterations;
+    c.layout.pipeline_drain_interval = 2;
+    c.run.eval_interval = 3;
+    c.run.eval_iters = 1;
     pretrain_gpt(c);
     TrainConfig run = c;
     resolve(run, true);
@@ -135,13 +135,13 @@ TEST_F(StepTraceTest, IsOfTheLastSteps) {
 TEST_F(StepTraceTest, NothingIsWrittenOfNothing) {
   const Layout layout{.name = "done", .pipeline = 2};
   TrainConfig c = config(layout);
-  c.save = path("save");
-  c.save_interval = 3;
+  c.run.save = path("save");
+  c.run.save_interval = 3;
   pretrain_gpt(c);
-  std::filesystem::remove(c.trace);
-  c.load = c.save;
+  std::filesystem::remove(c.run.trace);
+  c.run.load = c.run.save;
   pretrain_gpt(c);
-  EXPECT_FALSE(std::filesystem::exists(c.trace));
+  EXPECT_FALSE(std::filesystem::exists(c.run.trace));
 }
 
 }  // namespace

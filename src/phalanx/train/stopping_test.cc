@@ -24,10 +24,10 @@ class StoppingTest : public RunTest {
   // In the order of the file, which does not depend on how much is evaluated.
   TrainConfig config(const Layout& layout, const std::string& save) const {
     TrainConfig c = RunTest::config(save);
-    c.micro_batch_size = 1;
-    c.num_layers = 4;
-    c.train_iters = 4;
-    c.data_order = "sequential";
+    c.layout.micro_batch_size = 1;
+    c.model.num_layers = 4;
+    c.run.train_iters = 4;
+    c.data.data_order = "sequential";
     return with_layout(std::move(c), layout);
   }
 
@@ -49,18 +49,18 @@ TEST_F(StoppingTest, AnEvaluationIsGivenUpAndMadeUpFor) {
     const std::string whole = layout.name;
     train(config(layout, whole));
     TrainConfig c = config(layout, whole + "-parts");
-    c.load = c.save;
-    c.eval_iters = kEndless;
+    c.run.load = c.run.save;
+    c.run.eval_iters = kEndless;
     EXPECT_EQ(stop_after(c, "\"iteration\": 2"), RunEnd::kPreempted) << whole;
-    const Manifest stopped = CheckpointReader::open(c.save).manifest();
+    const Manifest stopped = CheckpointReader::open(c.run.save).manifest();
     EXPECT_EQ(stopped.iteration, 2);
     EXPECT_EQ(stopped.consumed_valid_samples, 0);
     EXPECT_EQ(story(whole + "-parts").size(), 2U);
-    c.eval_iters = 1;
+    c.run.eval_iters = 1;
     train(c);
     EXPECT_EQ(story(whole + "-parts"), story(whole));
     EXPECT_TRUE(equal(whole + "-parts", whole));
-    EXPECT_EQ(CheckpointReader::open(c.save).manifest().consumed_valid_samples, 2 * 4);
+    EXPECT_EQ(CheckpointReader::open(c.run.save).manifest().consumed_valid_samples, 2 * 4);
   }
 }
 
@@ -68,11 +68,11 @@ TEST_F(StoppingTest, AnEvaluationIsGivenUpAndMadeUpFor) {
 TEST_F(StoppingTest, TheLastIterationsEvaluationIsMadeUpFor) {
   train(config(kOne, "whole"));
   TrainConfig c = config(kOne, "parts");
-  c.load = c.save;
-  c.eval_interval = 4;
-  c.eval_iters = kEndless;
+  c.run.load = c.run.save;
+  c.run.eval_interval = 4;
+  c.run.eval_iters = kEndless;
   EXPECT_EQ(stop_after(c, "\"iteration\": 4"), RunEnd::kPreempted);
-  c.eval_iters = 1;
+  c.run.eval_iters = 1;
   train(c);
   EXPECT_EQ(story("parts").size(), 4U + 3U);
   EXPECT_TRUE(equal("parts", "whole"));
@@ -84,10 +84,10 @@ TEST_F(StoppingTest, TheLastIterationsEvaluationIsMadeUpFor) {
 
 TEST_F(StoppingTest, TheFinalEvaluationIsGivenUp) {
   TrainConfig c = config(kPipeline, "run");
-  c.eval_interval = 0;
-  c.eval_iters = kEndless;
+  c.run.eval_interval = 0;
+  c.run.eval_iters = kEndless;
   EXPECT_EQ(stop_after(c, "\"iteration\": 4"), RunEnd::kPreempted);
-  EXPECT_EQ(CheckpointReader::open(c.save).manifest().iteration, 4);
+  EXPECT_EQ(CheckpointReader::open(c.run.save).manifest().iteration, 4);
   EXPECT_EQ(story("run").size(), 4U);
 }
 
@@ -104,10 +104,10 @@ TEST_F(StoppingTest, AllRanksLeaveOutTheSameMicrobatches) {
       Layout{.name = "p2-zb-v", .pipeline = 2, .schedule = "zb-v"}};
   for (const Layout& layout : layouts) {
     TrainConfig c = config(layout, "");
-    c.global_batch_size = 24 * layout.data;
-    c.distributed_timeout_minutes = 0.5;
+    c.layout.global_batch_size = 24 * layout.data;
+    c.run.distributed_timeout_minutes = 0.5;
     const RunSetup setup(c);
-    const auto world_size = static_cast<int>(setup.config.world_size);
+    const auto world_size = static_cast<int>(setup.config.layout.world_size);
     for (const int asking : std::set<int>{0, world_size - 1}) {
       std::vector<int> outcomes(static_cast<std::size_t>(world_size));
       run_ranks(setup.config, setup.model, [&](Rank& rank) {
@@ -148,11 +148,11 @@ TEST_F(StoppingTest, MakingTheOrderListens) {
   TrainConfig c = RunTest::config("run");
   EXPECT_EQ(stops_after(c, 1000), "made");
   for (const int asked : {0, 1, 2}) EXPECT_EQ(stops_after(c, asked), "not saved");
-  c.load = c.save;
+  c.run.load = c.run.save;
   EXPECT_EQ(stops_after(c, 0), "not saved");  // nothing is there yet
   train(c);
   EXPECT_EQ(stops_after(c, 0), "saved");
-  c.save = path("elsewhere");
+  c.run.save = path("elsewhere");
   EXPECT_EQ(stops_after(c, 0), "not saved");
 }
 

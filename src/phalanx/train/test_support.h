@@ -24,6 +24,7 @@
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/data/indexed_dataset_writer.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/memory_plan.h"
 #include "phalanx/train/trainer.h"
 
@@ -43,27 +44,27 @@ struct Layout {
 
 // The command line's values for it.
 inline TrainConfig with_layout(TrainConfig c, const Layout& layout) {
-  c.world_size = layout.tensor * layout.pipeline * layout.data;
-  c.tensor_model_parallel_size = layout.tensor;
-  c.sequence_parallel = layout.sequence;
-  c.use_distributed_optimizer = layout.sharded;
-  c.overlap_grad_reduce = layout.overlaps;
-  c.overlap_param_gather = layout.overlaps && layout.sharded;
-  c.ddp_bucket_size = layout.overlaps ? 5000 : 0;
-  c.pipeline_model_parallel_size = layout.pipeline;
-  c.pipeline_schedule = layout.schedule;
-  c.num_virtual_stages_per_pipeline_rank = layout.chunks;
+  c.layout.world_size = layout.tensor * layout.pipeline * layout.data;
+  c.layout.tensor_model_parallel_size = layout.tensor;
+  c.layout.sequence_parallel = layout.sequence;
+  c.layout.use_distributed_optimizer = layout.sharded;
+  c.layout.overlap_grad_reduce = layout.overlaps;
+  c.layout.overlap_param_gather = layout.overlaps && layout.sharded;
+  c.layout.ddp_bucket_size = layout.overlaps ? 5000 : 0;
+  c.layout.pipeline_model_parallel_size = layout.pipeline;
+  c.layout.pipeline_schedule = layout.schedule;
+  c.layout.num_virtual_stages_per_pipeline_rank = layout.chunks;
   return c;
 }
 
 // One rank with what it is made of, as a run makes it.
 struct PlannedRank {
   PlannedRank(const TrainConfig& config, const GptConfig& model, Communicator& world)
-      : ranks(rank_grid(config), world),
+      : ranks(rank_grid(config.layout), world),
         programs(step_programs(config)),
         arenas(allocate_arenas(
             plan_memory(config, model, programs, world.rank(), cpu::ProductPrecision::kFp32))),
-        backend(make_cpu_backend(static_cast<int>(config.threads_per_rank),
+        backend(make_cpu_backend(static_cast<int>(config.layout.threads_per_rank),
                                  cpu::ProductPrecision::kFp32)),
         rank(config, model, programs, ranks, *backend, arenas) {}
 
@@ -77,7 +78,7 @@ struct PlannedRank {
 // All ranks of the resolved configuration, each on its thread.
 inline void run_ranks(const TrainConfig& config, const GptConfig& model,
                       const std::function<void(Rank&)>& body) {
-  run_local_ranks(static_cast<int>(config.world_size), {}, [&](Communicator& world) {
+  run_local_ranks(static_cast<int>(config.layout.world_size), {}, [&](Communicator& world) {
     PlannedRank planned(config, model, world);
     body(planned.rank);
     planned.rank.finish_gather();
@@ -125,31 +126,31 @@ class RunTest : public testing::Test {
   // One thread per rank: ranks share the machine with whatever else runs there.
   TrainConfig config(const std::string& save) const {
     TrainConfig c;
-    c.num_layers = 2;
-    c.hidden_size = 32;
-    c.num_attention_heads = 4;
-    c.max_position_embeddings = 24;
-    c.seq_length = 24;
-    c.make_vocab_size_divisible_by = 32;
-    c.micro_batch_size = 2;
-    c.global_batch_size = 4;
-    c.train_iters = 6;
-    c.lr = 1e-2;
-    c.min_lr = 1e-3;
-    c.lr_decay_style = "cosine";
-    c.lr_warmup_iters = 2;
-    c.data_path = path("data");
-    c.split = "90,5,5";
-    c.tokenizer_type = "NullTokenizer";
-    c.vocab_size = 48;
-    c.eval_interval = 2;
-    c.eval_iters = 1;
-    c.log_interval = 1000;
-    c.threads_per_rank = 1;
+    c.model.num_layers = 2;
+    c.model.hidden_size = 32;
+    c.model.num_attention_heads = 4;
+    c.model.max_position_embeddings = 24;
+    c.data.seq_length = 24;
+    c.model.make_vocab_size_divisible_by = 32;
+    c.layout.micro_batch_size = 2;
+    c.layout.global_batch_size = 4;
+    c.run.train_iters = 6;
+    c.optimizer.lr = 1e-2;
+    c.optimizer.min_lr = 1e-3;
+    c.optimizer.lr_decay_style = "cosine";
+    c.optimizer.lr_warmup_iters = 2;
+    c.data.data_path = path("data");
+    c.data.split = "90,5,5";
+    c.data.tokenizer_type = "NullTokenizer";
+    c.data.vocab_size = 48;
+    c.run.eval_interval = 2;
+    c.run.eval_iters = 1;
+    c.run.log_interval = 1000;
+    c.layout.threads_per_rank = 1;
     if (!save.empty()) {
-      c.save = path(save);
-      c.save_interval = 1000;
-      c.overwrite = true;  // tests begin anew where another run was
+      c.run.save = path(save);
+      c.run.save_interval = 1000;
+      c.run.overwrite = true;  // tests begin anew where another run was
     }
     return c;
   }
@@ -195,17 +196,17 @@ class RunTest : public testing::Test {
   static void train(const TrainConfig& c) { EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished); }
   // The first three iterations as `c` says, which saves; the others in another layout, resumed.
   static void train_and_change(TrainConfig c, const Layout& then) {
-    c.load = c.save;
-    c.exit_interval = 3;
+    c.run.load = c.run.save;
+    c.run.exit_interval = 3;
     train(c);
     c = with_layout(c, then);
-    c.exit_interval = 0;
+    c.run.exit_interval = 0;
     train(c);
   }
 
   // A run that is terminated as soon as its metrics have this text; whatever it is doing then.
   static RunEnd stop_after(const TrainConfig& c, const std::string& text) {
-    const auto file = std::filesystem::path(c.save) / "metrics.jsonl";
+    const auto file = std::filesystem::path(c.run.save) / "metrics.jsonl";
     const std::jthread user([&](const std::stop_token& token) {
       while (!token.stop_requested()) {
         if (std::filesystem::exists(file) && read_file(file).find(text) != std::string::npos) {
@@ -233,14 +234,14 @@ class RunTest : public testing::Test {
   void expect_resume_is_bitwise(const TrainConfig& straight, std::int64_t at = 3) {
     TrainConfig parts = straight;
     EXPECT_EQ(pretrain_gpt(straight), RunEnd::kFinished);
-    parts.save = path("parts");
-    parts.load = path("parts");
-    parts.exit_interval = at;
+    parts.run.save = path("parts");
+    parts.run.load = path("parts");
+    parts.run.exit_interval = at;
     EXPECT_EQ(pretrain_gpt(parts), RunEnd::kFinished);
     EXPECT_EQ(CheckpointReader::open(path("parts")).manifest().iteration, at);
-    parts.exit_interval = 0;
+    parts.run.exit_interval = 0;
     EXPECT_EQ(pretrain_gpt(parts), RunEnd::kFinished);
-    const std::string whole = std::filesystem::path(straight.save).filename().string();
+    const std::string whole = std::filesystem::path(straight.run.save).filename().string();
     const auto found = difference(whole, "parts");
     EXPECT_TRUE(found.tensors_equal()) << to_text(found);
     for (const char* key :

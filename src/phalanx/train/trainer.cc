@@ -14,6 +14,7 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/run_report.h"
 #include "phalanx/train/run_saver.h"
 #include "phalanx/train/run_setup.h"
@@ -24,7 +25,9 @@ namespace phalanx {
 namespace {
 
 // Whether an overflow is the loss scale's, which goes down, and not the run's.
-bool scales_loss(const TrainConfig& config) { return config.fp16 || config.loss_scale; }
+bool scales_loss(const TrainConfig& config) {
+  return config.model.fp16 || config.optimizer.loss_scale;
+}
 
 std::string_view name_of_signal(int number) { return number == SIGINT ? "SIGINT" : "SIGTERM"; }
 
@@ -90,8 +93,8 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint,
       ranks_(setup.grid, world),
       plan_(setup.plan_of(world.rank())),
       arenas_(allocate_arenas(plan_)),
-      backend_(
-          make_cpu_backend(static_cast<int>(config_.threads_per_rank), setup.products.products)),
+      backend_(make_cpu_backend(static_cast<int>(config_.layout.threads_per_rank),
+                                setup.products.products)),
       rank_(config_, setup.model, setup.programs, ranks_, *backend_, arenas_),
       scaler_(loss_scaler(config_)),
       state_(start_state(setup, checkpoint, rank_)),
@@ -113,7 +116,7 @@ RunEnd Trainer::run() {
     const RunEnd end = loop();
     // Peers may read this rank's parameters until all of the last step have come in.
     rank_.finish_gather();
-    if (!config_.trace.empty()) write_step_trace(setup_, trace_, ranks_, rank_.context());
+    if (!config_.run.trace.empty()) write_step_trace(setup_, trace_, ranks_, rank_.context());
     return end;
   } catch (const std::exception& error) {
     ranks_.world->abort(error.what());
@@ -132,7 +135,7 @@ RunEnd Trainer::loop() {
       save(RunSaver::Occasion::kLeaving);
       return *end;
     }
-    if (config_.save_interval > 0 && state_.iteration % config_.save_interval == 0) {
+    if (config_.run.save_interval > 0 && state_.iteration % config_.run.save_interval == 0) {
       save(RunSaver::Occasion::kPeriodic);
     }
   }
@@ -170,8 +173,8 @@ void Trainer::train_until_drained() {
   const auto begin = Clock::now();
   const std::vector<StepSchedule> schedules = next_schedules();
   trace_.clear();
-  const std::vector<StepResult> steps =
-      rank_.train(schedules, train_stream_->source(), config_.trace.empty() ? nullptr : &trace_);
+  const std::vector<StepResult> steps = rank_.train(schedules, train_stream_->source(),
+                                                    config_.run.trace.empty() ? nullptr : &trace_);
   const double seconds = seconds_since(begin) / static_cast<double>(steps.size());
   check_high_water(plan_, arenas_);
   for (const StepResult& step : steps) {
@@ -201,14 +204,14 @@ void Trainer::count(const StepResult& step, std::int64_t global_batch) {
 }
 
 bool Trainer::evaluate(SplitKind kind, const std::string& place) {
-  if (config_.eval_iters == 0 || !setup_.data->has(kind)) return true;
+  if (config_.run.eval_iters == 0 || !setup_.data->has(kind)) return true;
   std::optional<RunData::Stream> test_stream;
   if (kind == SplitKind::kTest) test_stream.emplace(*setup_.data, kind, 0, ranks_.at.data);
   RunData::Stream& stream = kind == SplitKind::kTest ? *test_stream : *valid_stream_;
   std::int64_t samples = 0;
   double sum = 0.0;
   double tokens = 0.0;
-  for (std::int64_t i = 0; i < config_.eval_iters; ++i) {
+  for (std::int64_t i = 0; i < config_.run.eval_iters; ++i) {
     const auto step =
         rank_.evaluate_unless([this] { return signals_.received() != 0; }, stream.source());
     if (!step) return false;
@@ -246,13 +249,13 @@ std::optional<RunEnd> Trainer::exit_condition() {
   enum Reason : int { kNone, kDuration, kTerminated, kInterrupted };
   const double minutes = seconds_since(start_) / 60.0;
   Reason reason = kNone;
-  if (config_.exit_duration_in_mins > 0.0 && minutes > config_.exit_duration_in_mins) {
+  if (config_.run.exit_duration_in_mins > 0.0 && minutes > config_.run.exit_duration_in_mins) {
     reason = kDuration;
   }
   if (signals_.received() != 0) reason = signals_.received() == SIGINT ? kInterrupted : kTerminated;
   reason = static_cast<Reason>(rank_.largest_of_all(reason));
   const bool at_interval =
-      config_.exit_interval > 0 && state_.iteration % config_.exit_interval == 0;
+      config_.run.exit_interval > 0 && state_.iteration % config_.run.exit_interval == 0;
   if (reason == kNone && !at_interval) return std::nullopt;
   report_.pause();
   const bool speaks = ranks_.world->rank() == 0;
@@ -261,7 +264,7 @@ std::optional<RunEnd> Trainer::exit_condition() {
       log_info("exiting program after receiving {}.",
                name_of_signal(reason == kInterrupted ? SIGINT : SIGTERM));
     }
-    if (!config_.save.empty()) return RunEnd::kPreempted;
+    if (!config_.run.save.empty()) return RunEnd::kPreempted;
     if (speaks) log_warning("nothing is saved: --save was not given");
     return RunEnd::kStopped;
   }
@@ -272,9 +275,10 @@ std::optional<RunEnd> Trainer::exit_condition() {
 
 RunEnd train_on_ranks(const RunSetup& setup, std::shared_ptr<const CheckpointReader> checkpoint,
                       const StopSignals& signals) {
-  const LocalOptions options{.threads_per_rank = static_cast<int>(setup.config.threads_per_rank),
-                             .timeout = std::chrono::milliseconds(static_cast<std::int64_t>(
-                                 setup.config.distributed_timeout_minutes * 60e3))};
+  const LocalOptions options{
+      .threads_per_rank = static_cast<int>(setup.config.layout.threads_per_rank),
+      .timeout = std::chrono::milliseconds(
+          static_cast<std::int64_t>(setup.config.run.distributed_timeout_minutes * 60e3))};
   // All ranks end for the same reason.
   RunEnd end = RunEnd::kFinished;
   // Every rank lets go of it when it has loaded.
@@ -293,7 +297,7 @@ RunEnd train_on_ranks(const RunSetup& setup, std::shared_ptr<const CheckpointRea
 }  // namespace
 
 RunEnd pretrain_gpt(TrainConfig config) {
-  const StopSignals signals(!config.save.empty());
+  const StopSignals signals(!config.run.save.empty());
   try {
     RunSetup setup(std::move(config), [&] { return signals.received() != 0; });
     setup.directory.claim();

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/generation.h"
 #include "phalanx/train/run_data.h"
 #include "phalanx/train/test_support.h"
@@ -30,22 +31,22 @@ TEST_F(TrainerTest, LearnsAndResumesBitwise) {
 
 TEST_F(TrainerTest, TwoThreadsResumeBitwise) {
   TrainConfig c = config("straight");
-  c.num_layers = 1;
-  c.threads_per_rank = 2;
-  c.train_iters = 2;
-  c.lr_warmup_iters = 0;
-  c.eval_iters = 0;
+  c.model.num_layers = 1;
+  c.layout.threads_per_rank = 2;
+  c.run.train_iters = 2;
+  c.optimizer.lr_warmup_iters = 0;
+  c.run.eval_iters = 0;
   expect_resume_is_bitwise(c, 1);
 }
 
 TEST_F(TrainerTest, Bf16ResumesBitwiseAndFollowsFp32) {
   TrainConfig c = config("straight");
-  c.bf16 = true;
-  c.hidden_dropout = 0.0;
-  c.attention_dropout = 0.0;
+  c.model.bf16 = true;
+  c.model.hidden_dropout = 0.0;
+  c.model.attention_dropout = 0.0;
   expect_resume_is_bitwise(c);
-  c.bf16 = false;
-  c.save = path("fp32");
+  c.model.bf16 = false;
+  c.run.save = path("fp32");
   pretrain_gpt(c);
   expect_near("straight", "fp32", "lm_loss", 2e-3);
 }
@@ -54,10 +55,10 @@ TEST_F(TrainerTest, Bf16ResumesBitwiseAndFollowsFp32) {
 TEST_F(TrainerTest, AccumulationDoesNotChangeTheRun) {
   pretrain_gpt(config("two"));
   TrainConfig one = config("one");
-  one.micro_batch_size = 1;
+  one.layout.micro_batch_size = 1;
   pretrain_gpt(one);
   TrainConfig four = config("four");
-  four.micro_batch_size = 4;
+  four.layout.micro_batch_size = 4;
   pretrain_gpt(four);
   for (const char* other : {"one", "four"}) expect_near(other, "two", "lm_loss", 1e-5);
 }
@@ -65,7 +66,7 @@ TEST_F(TrainerTest, AccumulationDoesNotChangeTheRun) {
 TEST_F(TrainerTest, UnfusedAttentionAgrees) {
   pretrain_gpt(config("fused"));
   TrainConfig c = config("unfused");
-  c.attention_backend = "unfused";
+  c.model.attention_backend = "unfused";
   pretrain_gpt(c);
   expect_near("unfused", "fused", "lm_loss", 1e-5);
 }
@@ -74,7 +75,7 @@ TEST_F(TrainerTest, UnfusedAttentionAgrees) {
 TEST_F(TrainerTest, PaddingDoesNotChangeTheLoss) {
   pretrain_gpt(config("little"));
   TrainConfig c = config("much");
-  c.make_vocab_size_divisible_by = 128;
+  c.model.make_vocab_size_divisible_by = 128;
   pretrain_gpt(c);
   expect_near("much", "little", "lm_loss", 1e-5);
 }
@@ -84,8 +85,8 @@ TEST_F(TrainerTest, PaddingDoesNotChangeTheLoss) {
 TEST_F(TrainerTest, LossAveragesAgreeWhereNothingIsMasked) {
   TrainConfig c = config("token");
   pretrain_gpt(c);
-  c.save = path("microbatch");
-  c.loss_average = "microbatch";
+  c.run.save = path("microbatch");
+  c.optimizer.loss_average = "microbatch";
   pretrain_gpt(c);
   const auto token = numbers("token", "grad_norm");
   const auto microbatch = numbers("microbatch", "grad_norm");
@@ -97,12 +98,12 @@ TEST_F(TrainerTest, LossAveragesAgreeWhereNothingIsMasked) {
 // train.
 TEST_F(TrainerTest, LossAverages) {
   TrainConfig c = config("token");
-  c.eod_mask_loss = true;
-  c.reset_position_ids = true;
-  c.reset_attention_mask = true;
+  c.data.eod_mask_loss = true;
+  c.data.reset_position_ids = true;
+  c.data.reset_attention_mask = true;
   pretrain_gpt(c);
-  c.save = path("microbatch");
-  c.loss_average = "microbatch";
+  c.run.save = path("microbatch");
+  c.optimizer.loss_average = "microbatch";
   pretrain_gpt(c);
   const auto token = losses("token");
   const auto microbatch = losses("microbatch");
@@ -113,9 +114,9 @@ TEST_F(TrainerTest, LossAverages) {
 
 TEST_F(TrainerTest, ASignalSavesTheStepItFinishes) {
   TrainConfig c = config("parts");
-  c.load = c.save;
-  c.train_iters = 100000;
-  c.lr_decay_iters = 6;
+  c.run.load = c.run.save;
+  c.run.train_iters = 100000;
+  c.optimizer.lr_decay_iters = 6;
   EXPECT_EQ(stop_after(c, "\"iteration\": 3"), RunEnd::kPreempted);
   const auto stopped = CheckpointReader::open(path("parts")).manifest().iteration;
   EXPECT_GT(stopped, 0);
@@ -126,26 +127,26 @@ TEST_F(TrainerTest, ASignalSavesTheStepItFinishes) {
 TEST_F(TrainerTest, AFinishedRunAddsNoLines) {
   TrainConfig c = config("run");
   pretrain_gpt(c);
-  const std::string before = read_file(std::filesystem::path(c.save) / "metrics.jsonl");
-  c.load = c.save;
+  const std::string before = read_file(std::filesystem::path(c.run.save) / "metrics.jsonl");
+  c.run.load = c.run.save;
   EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished);
-  EXPECT_EQ(read_file(std::filesystem::path(c.save) / "metrics.jsonl"), before);
+  EXPECT_EQ(read_file(std::filesystem::path(c.run.save) / "metrics.jsonl"), before);
 }
 
 TEST_F(TrainerTest, RefusesToResumeWhatItCannotContinue) {
   TrainConfig c = config("run");
-  c.arguments = {{"--hidden-size", "32"}, {"--seed", "1234"}};
+  c.run.arguments = {{"--hidden-size", "32"}, {"--seed", "1234"}};
   pretrain_gpt(c);
-  c.load = c.save;
-  c.arguments = {{"--hidden-size", "64"}};
+  c.run.load = c.run.save;
+  c.run.arguments = {{"--hidden-size", "64"}};
   EXPECT_THROW(pretrain_gpt(c), ConfigError);
-  c.arguments = {};
-  c.threads_per_rank = 2;
+  c.run.arguments = {};
+  c.layout.threads_per_rank = 2;
   EXPECT_THROW(pretrain_gpt(c), ConfigError);
-  c.threads_per_rank = 1;
-  c.lr = 2e-2;
+  c.layout.threads_per_rank = 1;
+  c.optimizer.lr = 2e-2;
   EXPECT_THROW(pretrain_gpt(c), ConfigError);
-  c.use_checkpoint_opt_param_scheduler = true;
+  c.optimizer.use_checkpoint_opt_param_scheduler = true;
   EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished);
 }
 
@@ -175,20 +176,20 @@ TEST_F(TrainerTest, AWarmupInSamplesIsAWholeNumberInTheCheckpoint) {
   const auto arguments = CheckpointReader::open(path("run")).manifest().arguments;
   EXPECT_EQ(arguments.at("schedule.warmup_samples"), "8");
   TrainConfig c = config("share");
-  c.eval_iters = 0;
-  c.load = c.save;
-  c.lr_warmup_iters = 0;
-  c.lr_warmup_fraction = 0.3;
+  c.run.eval_iters = 0;
+  c.run.load = c.run.save;
+  c.optimizer.lr_warmup_iters = 0;
+  c.optimizer.lr_warmup_fraction = 0.3;
   train(c);
-  EXPECT_EQ(CheckpointReader::open(c.save).manifest().arguments.at("schedule.warmup_samples"),
+  EXPECT_EQ(CheckpointReader::open(c.run.save).manifest().arguments.at("schedule.warmup_samples"),
             fmt::format("{}", 0.3 * 24));
-  c.train_iters = 7;
-  c.lr_decay_iters = 6;
+  c.run.train_iters = 7;
+  c.optimizer.lr_decay_iters = 6;
   train(c);
-  c.train_iters = 8;
-  c.lr_warmup_fraction = 0.31;
+  c.run.train_iters = 8;
+  c.optimizer.lr_warmup_fraction = 0.31;
   EXPECT_THROW(pretrain_gpt(c), ConfigError);
-  c.use_checkpoint_opt_param_scheduler = true;
+  c.optimizer.use_checkpoint_opt_param_scheduler = true;
   train(c);
 }
 
@@ -196,33 +197,33 @@ TEST_F(TrainerTest, AWarmupInSamplesIsAWholeNumberInTheCheckpoint) {
 // do not.
 TEST_F(TrainerTest, ALongerRunKeepsItsOrderWhileTheSamplesLast) {
   TrainConfig c = config("run");
-  c.lr_decay_iters = 6;
+  c.optimizer.lr_decay_iters = 6;
   pretrain_gpt(c);
-  c.load = c.save;
-  c.train_iters = 7;
+  c.run.load = c.run.save;
+  c.run.train_iters = 7;
   EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished);
   const auto manifest = CheckpointReader::open(path("run")).manifest();
   EXPECT_EQ(manifest.iteration, 7);
   EXPECT_EQ(manifest.requested_samples.train, 24);
-  c.train_iters = 400;
+  c.run.train_iters = 400;
   EXPECT_THROW(pretrain_gpt(c), ConfigError);
 }
 
 // What is left is counted in samples, whatever batches the others came in; so is the schedule.
 TEST_F(TrainerTest, AnotherBatchTrainsTheSamplesThatAreLeft) {
   TrainConfig c = config("run");
-  c.train_iters = 0;
-  c.train_samples = 48;
-  c.lr_warmup_iters = 0;
-  c.lr_warmup_samples = 8;
-  c.load = c.save;
-  c.exit_interval = 3;
+  c.run.train_iters = 0;
+  c.run.train_samples = 48;
+  c.optimizer.lr_warmup_iters = 0;
+  c.optimizer.lr_warmup_samples = 8;
+  c.run.load = c.run.save;
+  c.run.exit_interval = 3;
   train(c);
-  c.exit_interval = 0;
-  c.global_batch_size = 8;
+  c.run.exit_interval = 0;
+  c.layout.global_batch_size = 8;
   EXPECT_NE(said_by(c).find("4 of 48 samples are left over"), std::string::npos);
-  EXPECT_EQ(CheckpointReader::open(c.save).manifest().consumed_train_samples, 44);
-  c.global_batch_size = 2;
+  EXPECT_EQ(CheckpointReader::open(c.run.save).manifest().consumed_train_samples, 44);
+  c.layout.global_batch_size = 2;
   train(c);
   EXPECT_EQ(metric("run", "consumed_samples"),
             (std::vector<Json>{4, 8, 12, 20, 28, 36, 44, 46, 48}));
@@ -233,32 +234,32 @@ TEST_F(TrainerTest, AnotherBatchTrainsTheSamplesThatAreLeft) {
               schedule.learning_rate(line.at("consumed_samples").get<std::int64_t>()));
   }
   // Nothing is left.
-  const std::string before = read_file(std::filesystem::path(c.save) / "metrics.jsonl");
-  c.global_batch_size = 4;
+  const std::string before = read_file(std::filesystem::path(c.run.save) / "metrics.jsonl");
+  c.layout.global_batch_size = 4;
   EXPECT_NE(said_by(c).find("nothing is left to train after iteration 9"), std::string::npos);
-  EXPECT_EQ(read_file(std::filesystem::path(c.save) / "metrics.jsonl"), before);
+  EXPECT_EQ(read_file(std::filesystem::path(c.run.save) / "metrics.jsonl"), before);
 }
 
 // In iterations another batch makes another schedule.
 TEST_F(TrainerTest, AnotherBatchOfARunInIterationsIsAskedFor) {
   TrainConfig c = config("run");
-  c.load = c.save;
-  c.exit_interval = 3;
+  c.run.load = c.run.save;
+  c.run.exit_interval = 3;
   train(c);
-  c.exit_interval = 0;
-  c.global_batch_size = 8;
+  c.run.exit_interval = 0;
+  c.layout.global_batch_size = 8;
   EXPECT_THROW(pretrain_gpt(c), ConfigError);
-  c.override_opt_param_scheduler = true;
+  c.optimizer.override_opt_param_scheduler = true;
   train(c);
   EXPECT_EQ(metric("run", "consumed_samples"), (std::vector<Json>{4, 8, 12, 20, 28, 36}));
 }
 
 TEST_F(TrainerTest, StopsWhereTheGradientIsNotFinite) {
   TrainConfig c = config("run");
-  c.lr = 1e30;
-  c.min_lr = 0.0;
-  c.lr_warmup_iters = 0;
-  c.clip_grad = 0.0;
+  c.optimizer.lr = 1e30;
+  c.optimizer.min_lr = 0.0;
+  c.optimizer.lr_warmup_iters = 0;
+  c.optimizer.clip_grad = 0.0;
   try {
     pretrain_gpt(c);
     FAIL();
@@ -271,11 +272,11 @@ TEST_F(TrainerTest, StopsWhereTheGradientIsNotFinite) {
 TEST_F(TrainerTest, GenerationThroughTheCacheEqualsTheWholeSequence) {
   for (const char* attention : {"fused", "unfused"}) {
     TrainConfig c = config(attention);
-    c.attention_backend = attention;
+    c.model.attention_backend = attention;
     pretrain_gpt(c);
     resolve(c, false);
     const GptConfig model = gpt_config(c, run_tokenizer(c)->vocab_size());
-    const auto checkpoint = CheckpointReader::open(c.save);
+    const auto checkpoint = CheckpointReader::open(c.run.save);
     const std::vector<std::int32_t> tokens = {3, 4, 5, 6, 7, 8, 9, 10, 48, 11, 12};
     Generator whole(c, model, checkpoint, cpu::ProductPrecision::kFp32,
                     static_cast<std::int64_t>(tokens.size()), 24);

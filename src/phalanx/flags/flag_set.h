@@ -1,0 +1,105 @@
+#pragma once
+// The flags of one command: rows bound to variables, read from a command line and from YAML files.
+// A flag given twice: the last wins; the command line wins over files. Whatever is wrong with a call
+// is told at once, not the first fault alone.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "phalanx/flags/flag_spec.h"
+
+namespace phalanx {
+
+// A row of a set, and what became of it.
+struct FlagRow {
+  FlagSpec spec;
+  FlagType type = FlagType::kSwitch;
+  FlagTarget target;
+  std::string section;
+  std::string default_text;  // before anything was read; empty: none
+  std::string source;        // where it was given: as it was typed, or FILE:LINE:COLUMN
+  std::vector<std::string> words;  // that were given
+  bool is_given() const { return !source.empty(); }
+};
+
+// A word without dashes behind the command.
+struct Positional {
+  std::string name;
+  std::string help;
+  std::vector<std::string>* values = nullptr;
+  int least = 0;
+  int most = 0;
+};
+
+class FlagSet;
+
+// Thrown by parse() for --help: the text for standard output, and the rows it was made of.
+struct HelpRequested {
+  std::string text;
+  std::vector<FlagRow> rows = {};
+};
+
+class FlagSet {
+ public:
+  // `command` as it is typed: "phalanx pretrain gpt".
+  FlagSet(std::string command, std::string description);
+
+  // The heading of the flags that follow.
+  void section(std::string title) { section_ = std::move(title); }
+  // The variable's value is the default, and it must outlive the set.
+  void add(const FlagSpec& spec, FlagTarget target = {});
+  void add_positional(Positional positional) { positionals_.push_back(std::move(positional)); }
+  // A call with what it does, for the end of --help.
+  void add_example(std::string call, std::string meaning);
+  // Adds --yaml-cfg, --yaml-env and --print-yaml.
+  void add_yaml();
+  // The command only plans: flags whose rows say what is planned are taken although they are refused.
+  void plan_only() { plans_ = true; }
+
+  // UsageError (64) with every fault of the call, a line each; HelpRequested.
+  void parse(const std::vector<std::string>& arguments);
+
+  bool given(std::string_view name) const;
+  // What to say at the start: flags that are satisfied, old names, what a plan does with a flag.
+  const std::vector<std::string>& notes() const { return notes_; }
+  // --print-yaml: the call is to be printed, not obeyed.
+  bool prints_yaml() const { return print_yaml_; }
+  // The call as a YAML file that makes it again.
+  std::string to_yaml() const;
+
+  // Every flag that has a variable with its value as text, in order (text_of).
+  std::vector<std::pair<std::string, std::string>> values() const;
+  // Sets a flag to what values() said of it, as if it were its default; does nothing where the name
+  // is no flag's or the flag is given. UsageError where the text is no value of it.
+  void set_default(std::string_view name, const std::string& text);
+
+  const std::string& command() const { return command_; }
+  const std::string& description() const { return description_; }
+  const std::vector<FlagRow>& rows() const { return rows_; }
+  const std::vector<Positional>& positionals() const { return positionals_; }
+  const std::vector<std::pair<std::string, std::string>>& examples() const { return examples_; }
+
+ private:
+  FlagRow* find(std::string_view name);
+  const FlagRow* find(std::string_view name) const;
+
+  std::string command_, description_;
+  std::string section_ = "Flags";
+  std::vector<FlagRow> rows_;
+  std::vector<Positional> positionals_;
+  std::vector<std::pair<std::string, std::string>> examples_;
+  std::vector<std::string> notes_;
+  std::string yaml_file_;
+  bool yaml_env_ = false;
+  bool print_yaml_ = false;
+  bool plans_ = false;
+};
+
+// The candidate with the fewest edits to `word`, if it is near enough to be meant.
+std::optional<std::string> nearest(std::string_view word,
+                                   const std::vector<std::string>& candidates);
+
+}  // namespace phalanx

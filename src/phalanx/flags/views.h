@@ -1,0 +1,35 @@
+#pragma once
+// What people and shells see of the flags of a command.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/flags/flag_set.h"
+
+namespace phalanx {
+
+// --help: the call, the flags by section - one line each, required ones marked, refused ones left
+// out -, examples at the end. No line is wider than 100 columns where its words allow it.
+std::string help_text(const FlagSet& flags);
+
+// The list of Megatron's start: every flag that has a value or could have one, sorted without regard
+// to case, between its two lines; names with underscores, values as Python prints them (True, None).
+std::string arguments_text(const std::vector<FlagRow>& rows);
+
+// A command for shells: its words ("pretrain gpt", "dataset info"), what it does, its flags.
+struct CommandFlags {
+  std::string words;
+  std::string help;
+  std::vector<FlagRow> rows;
+};
+
+// A completion script for bash, zsh or fish: commands, the words behind them, their flags, choices
+// of flags, files where a flag takes text. UsageError for another shell.
+std::string completion_script(std::string_view shell, const std::vector<CommandFlags>& commands);
+
+// The page of all flags (docs/flags.md): a table for each section of the training flags, by state,
+// then the flags of the other commands.
+std::string flags_page(const std::vector<CommandFlags>& commands);
+
+}  // namespace phalanx

@@ -1,0 +1,52 @@
+#pragma once
+// Flags in YAML files: keys are the names of flags with underscores, flat or below any headings.
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace phalanx {
+
+// A key that is no heading.
+struct YamlEntry {
+  std::string key;
+  std::vector<std::string> words;  // a scalar is one word
+  bool is_list = false;
+  std::string place;  // FILE:LINE:COLUMN of the key, counted from 1
+};
+
+// The value of an environment variable, if it is set.
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+std::optional<std::string> process_environment(const std::string& name);
+
+// The entries in the order of the file; keys without a value (empty, ~, null) are left out. With an
+// environment, ${NAME} in a value is replaced; without one it is an error that names --yaml-env.
+// DataError (65) with FILE:LINE:COLUMN for what is no YAML, keys that occur twice (whatever heading
+// they are below), anchors, aliases, tags, several documents, a list of anything but scalars, more
+// than kMostYamlDepth headings, files above kMostYamlBytes.
+std::vector<YamlEntry> parse_yaml(std::string_view text, std::string_view file,
+                                  const Environment& environment = nullptr);
+// The same of a file: InputMissingError where it is not there.
+std::vector<YamlEntry> read_yaml(const std::string& path, const Environment& environment = nullptr);
+
+inline constexpr std::size_t kMostYamlBytes = std::size_t{1} << 20;
+inline constexpr int kMostYamlDepth = 8;
+
+// What is printed below a heading. Words are as on the command line; parse_yaml() gives them back.
+struct YamlValue {
+  std::string key;
+  std::vector<std::string> words;
+  bool is_list = false;
+  bool is_text = false;  // quoted wherever it could be read as anything but text
+};
+struct YamlSection {
+  std::string heading;  // of lower-case letters, digits and underscores
+  std::vector<YamlValue> values;
+};
+// Block style, a key a line.
+std::string yaml_text(const std::vector<YamlSection>& sections);
+
+}  // namespace phalanx

@@ -1,0 +1,35 @@
+#pragma once
+// What follows from a resolved configuration: the values that other rooms are built from.
+
+#include <cstdint>
+#include <vector>
+
+#include "phalanx/mesh/rank_grid.h"
+#include "phalanx/model/gpt.h"
+#include "phalanx/optim/adam_optimizer.h"
+#include "phalanx/optim/loss_scaler.h"
+#include "phalanx/optim/parameter_schedule.h"
+#include "phalanx/pipeline/schedule.h"
+#include "phalanx/train/config.h"
+
+namespace phalanx {
+
+RankGrid rank_grid(const LayoutConfig& layout);
+std::int64_t data_parallel_size(const LayoutConfig& layout);
+// Of one data-parallel rank.
+std::int64_t num_microbatches(const LayoutConfig& layout);
+// Whether weights are stale in a run of the layout's schedule.
+bool is_asynchronous(const LayoutConfig& layout);
+// What the schedule is asked for, with this many microbatches.
+ScheduleRequest schedule_request(const LayoutConfig& layout, std::int64_t microbatches);
+// The layers of every stage: as the flags say for the first and the last rank of a pipeline, and
+// of equal numbers elsewhere, or one less on some. A rank's chunks share its layers out evenly.
+std::vector<std::int64_t> stage_layers(const TrainConfig& config, const Placement& placement);
+// `vocabulary` is the tokenizer's size; the model is that of the first rank of a tensor-parallel
+// group, and a Rank puts it in its own place.
+GptConfig gpt_config(const TrainConfig& config, std::int64_t vocabulary);
+LossScaler loss_scaler(const TrainConfig& config);
+AdamSettings adam_settings(const OptimizerConfig& optimizer);
+ParameterSchedule parameter_schedule(const TrainConfig& config);
+
+}  // namespace phalanx
