@@ -1,7 +1,7 @@
 #pragma once
 // The flags of one command: rows bound to variables, read from a command line and from YAML files.
-// A flag given twice: the last wins; the command line wins over files. Whatever is wrong with a call
-// is told at once, not the first fault alone.
+// A flag given twice: the last wins; the command line wins over files. Whatever is wrong with a
+// call is told at once, not the first fault alone.
 
 #include <cstdint>
 #include <string>
@@ -19,8 +19,8 @@ struct FlagRow {
   FlagType type = FlagType::kSwitch;
   FlagTarget target;
   std::string section;
-  std::string default_text;  // before anything was read; empty: none
-  std::string source;        // where it was given: as it was typed, or FILE:LINE:COLUMN
+  std::string default_text;        // before anything was read; empty: none
+  std::string source;              // where it was given: as it was typed, or FILE:LINE:COLUMN
   std::vector<std::string> words;  // that were given
   bool is_given() const { return !source.empty(); }
 };
@@ -56,7 +56,8 @@ class FlagSet {
   void add_example(std::string call, std::string meaning);
   // Adds --yaml-cfg, --yaml-env and --print-yaml.
   void add_yaml();
-  // The command only plans: flags whose rows say what is planned are taken although they are refused.
+  // The command only plans: flags whose rows say what is planned are taken although they are
+  // refused.
   void plan_only() { plans_ = true; }
 
   // UsageError (64) with every fault of the call, a line each; HelpRequested.

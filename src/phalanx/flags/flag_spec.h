@@ -1,7 +1,7 @@
 #pragma once
-// What a program can be told: flags, as rows of tables. A row says everything there is to know about
-// a flag - names, type, bounds, what it goes with, what becomes of it, what a resumed run may do
-// with it. The parser, YAML files, --help, the list of arguments at the start of a run, shell
+// What a program can be told: flags, as rows of tables. A row says everything there is to know
+// about a flag - names, type, bounds, what it goes with, what becomes of it, what a resumed run may
+// do with it. The parser, YAML files, --help, the list of arguments at the start of a run, shell
 // completion and docs/flags.md are views of the rows.
 //
 // Lists within a row are words between blanks ("--bf16 --fp16"), so that a row is a constant.
@@ -65,6 +65,9 @@ struct FlagSpec {
   FlagType type = FlagType::kSwitch;  // of a bound flag: the variable's
   std::string_view help = {};         // a line
   std::string_view value_name = {};   // in --help: N, X, TEXT by the type where empty
+  // A flag that means others and has no variable of its own: "--recompute-granularity full", where
+  // @ is the given value. They count where they are not given themselves.
+  std::string_view stands_for = {};
   bool required = false;
   FlagRange range = {};
   std::string_view choices = {};   // the only values there are

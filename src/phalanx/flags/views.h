@@ -13,8 +13,9 @@ namespace phalanx {
 // out -, examples at the end. No line is wider than 100 columns where its words allow it.
 std::string help_text(const FlagSet& flags);
 
-// The list of Megatron's start: every flag that has a value or could have one, sorted without regard
-// to case, between its two lines; names with underscores, values as Python prints them (True, None).
+// The list of Megatron's start: every flag that has a value or could have one, sorted without
+// regard to case, between its two lines; names with underscores, values as Python prints them
+// (True, None).
 std::string arguments_text(const std::vector<FlagRow>& rows);
 
 // A command for shells: its words ("pretrain gpt", "dataset info"), what it does, its flags.
