@@ -69,6 +69,7 @@ struct FlagSpec {
   // @ is the given value. They count where they are not given themselves.
   std::string_view stands_for = {};
   bool required = false;
+  bool required_to_train = false;  // a plan does without
   FlagRange range = {};
   std::string_view choices = {};   // the only values there are
   std::string_view needs = {};     // flags of which one must be given (or switched on) too

@@ -73,7 +73,6 @@ struct LayoutConfig {
   std::int64_t ddp_bucket_size = 0;  // elements; 0: Megatron's default
 
   // Recomputation of activations.
-  bool recompute_activations = false;     // --recompute-granularity selective
   std::string recompute_granularity;      // "", selective, full
   std::string recompute_method;           // "", uniform, block
   std::int64_t recompute_num_layers = 0;  // 0: not given, 1
@@ -82,7 +81,7 @@ struct LayoutConfig {
 
 // What it reads.
 struct DataConfig {
-  std::string data_path;
+  std::vector<std::string> data_path;
   std::string split = "969, 30, 1";
   std::int64_t seq_length = 0;
   std::string data_order = "megatron";  // megatron, sequential
@@ -120,8 +119,7 @@ struct OptimizerConfig {
   double adam_beta2 = 0.999;
   double adam_eps = 1e-8;
 
-  std::string loss_average = "token";     // token, microbatch
-  bool calculate_per_token_loss = false;  // Megatron's name of --loss-average token
+  std::string loss_average = "token";  // token, microbatch
   bool log_num_zeros_in_grad = false;
 
   std::optional<double> loss_scale;  // constant; without it fp16 scales dynamically
@@ -148,8 +146,10 @@ struct RunConfig {
   bool no_save_optim = false;
   bool no_load_optim = false;
   bool finetune = false;
+  bool use_checkpoint_args = false;
   bool exit_on_missing_checkpoint = false;
   std::int64_t keep_last = 3;
+  std::vector<std::string> allow_changed;  // flags that may differ from the checkpoint's
   bool overwrite = false;  // what --save holds beyond the loaded checkpoint is moved aside
   // How often a launcher has started this job again: its environment says so, no flag.
   std::int64_t restarts = 0;

@@ -1,0 +1,57 @@
+#include "phalanx/train/flags/bound.h"
+#include "phalanx/train/flags/sections.h"
+
+namespace phalanx {
+namespace {
+
+constexpr TrainFlag kRows[] = {
+    works<&DataConfig::data_path>(kData, {.name = "--data-path",
+                                          .help = "Prefix of a .bin/.idx dataset",
+                                          .value_name = "PREFIX",
+                                          .required_to_train = true}),
+    works<&DataConfig::split>(kData, {.name = "--split",
+                                      .type = FlagType::kNumbers,
+                                      .help = "Shares of training, validation and test data",
+                                      .resume = ResumeClass::kFixed}),
+    works<&DataConfig::seq_length>(kData, {.name = "--seq-length",
+                                           .aliases = "--encoder-seq-length",
+                                           .help = "Tokens of a sample",
+                                           .required = true,
+                                           .range = from_to(1, kMostInt32),
+                                           .resume = ResumeClass::kFixed}),
+    works<&DataConfig::data_order>(kData, {.name = "--data-order",
+                                           .help = "Shuffled, or windows in file order",
+                                           .choices = "megatron sequential",
+                                           .resume = ResumeClass::kFixed}),
+    works<&DataConfig::eod_mask_loss>(kData, {.name = "--eod-mask-loss",
+                                              .help = "No loss on end-of-document tokens",
+                                              .resume = ResumeClass::kFixed}),
+    works<&DataConfig::reset_position_ids>(kData,
+                                           {.name = "--reset-position-ids",
+                                            .help = "Positions restart after end-of-document",
+                                            .resume = ResumeClass::kFixed}),
+    works<&DataConfig::reset_attention_mask>(kData, {.name = "--reset-attention-mask",
+                                                     .help = "Attention stays within a document",
+                                                     .resume = ResumeClass::kFixed}),
+
+    works<&DataConfig::tokenizer_type>(
+        kTokenizer, {.name = "--tokenizer-type",
+                     .help = "Default: GPT2BPETokenizer, which needs the two files",
+                     .choices = "GPT2BPETokenizer NullTokenizer",
+                     .resume = ResumeClass::kShape}),
+    works<&DataConfig::vocab_file>(
+        kTokenizer, {.name = "--vocab-file", .help = "vocab.json", .value_name = "FILE"}),
+    works<&DataConfig::merge_file>(
+        kTokenizer, {.name = "--merge-file", .help = "merges.txt", .value_name = "FILE"}),
+    works<&DataConfig::vocab_size>(kTokenizer,
+                                   {.name = "--vocab-size",
+                                    .help = "Ids of a NullTokenizer, end-of-document not counted",
+                                    .range = from_to(0, kMostInt32 - 1),
+                                    .resume = ResumeClass::kShape}),
+};
+
+}  // namespace
+
+std::span<const TrainFlag> data_flags() { return kRows; }
+
+}  // namespace phalanx

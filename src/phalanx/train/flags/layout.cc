@@ -1,0 +1,130 @@
+#include "phalanx/train/flags/bound.h"
+#include "phalanx/train/flags/sections.h"
+
+namespace phalanx {
+namespace {
+
+// More ranks on an axis are a typing error.
+constexpr double kMostRanks = 1048576.0;
+
+constexpr TrainFlag kRows[] = {
+    works<&LayoutConfig::micro_batch_size>(kTraining, {.name = "--micro-batch-size",
+                                                       .old_names = "--batch-size",
+                                                       .help = "Samples of a microbatch",
+                                                       .required_to_train = true,
+                                                       .range = from_to(1, kMostInt32),
+                                                       .resume = ResumeClass::kWarned}),
+    works<&LayoutConfig::global_batch_size>(
+        kTraining, {.name = "--global-batch-size",
+                    .help = "Samples of an iteration (0: a microbatch for each data-parallel rank)",
+                    .range = from_to(0, kMostInt32),
+                    .resume = ResumeClass::kWarned}),
+
+    works<&LayoutConfig::tensor_model_parallel_size>(kRanks,
+                                                     {.name = "--tensor-model-parallel-size",
+                                                      .old_names = "--model-parallel-size",
+                                                      .help = "Ranks that share every layer",
+                                                      .range = from_to(1, kMostRanks)}),
+    works<&LayoutConfig::pipeline_model_parallel_size>(
+        kRanks, {.name = "--pipeline-model-parallel-size",
+                 .help = "Ranks that the layers are cut over",
+                 .range = from_to(1, kMostRanks)}),
+    works<&LayoutConfig::context_parallel_size>(
+        kRanks, {.name = "--context-parallel-size",
+                 .help = "1: context parallelism is not available in this version",
+                 .range = from_to(1, kMostRanks)}),
+    works<&LayoutConfig::sequence_parallel>(
+        kRanks, {.name = "--sequence-parallel",
+                 .help = "Tensor-parallel ranks also share the sequence between the layers"}),
+    works<&LayoutConfig::no_async_tensor_model_parallel_allreduce>(
+        kRanks, {.name = "--no-async-tensor-model-parallel-allreduce",
+                 .help = "Input gradients are reduced before weight gradients are computed, not "
+                         "meanwhile"}),
+    works<&LayoutConfig::use_tp_pp_dp_mapping>(
+        kRanks, {.name = "--use-tp-pp-dp-mapping",
+                 .help = "Ranks of a pipeline are nearer to each other than data-parallel ones"}),
+
+    works<&LayoutConfig::pipeline_schedule>(
+        kPipelines, {.name = "--pipeline-schedule",
+                     .help = "Order of the passes (phalanx schedule --list-kinds; 1f1b, or "
+                             "interleaved with several virtual stages)",
+                     .value_name = "KIND"}),
+    works<&LayoutConfig::num_layers_per_virtual_pipeline_stage>(
+        kPipelines, {.name = "--num-layers-per-virtual-pipeline-stage",
+                     .help = "Layers of a virtual stage: ranks have several (0: as the schedule "
+                             "wants)",
+                     .range = from_to(0, kMostInt32)}),
+    works<&LayoutConfig::num_virtual_stages_per_pipeline_rank>(
+        kPipelines, {.name = "--num-virtual-stages-per-pipeline-rank",
+                     .help = "The same as a number of virtual stages (0: as the schedule wants)",
+                     .range = from_to(0, kMostInt32)}),
+    works<&LayoutConfig::microbatch_group_size_per_virtual_pipeline_stage>(
+        kPipelines, {.name = "--microbatch-group-size-per-virtual-pipeline-stage",
+                     .help = "Microbatches that go through a virtual stage together, interleaved "
+                             "(0: as many as ranks, where that fits)",
+                     .range = from_to(0, kMostInt32)}),
+    works<&LayoutConfig::decoder_first_pipeline_num_layers>(
+        kPipelines, {.name = "--decoder-first-pipeline-num-layers",
+                     .help = "Layers of the first rank of a pipeline (0: shared out evenly)",
+                     .range = from_to(0, kMostInt32)}),
+    works<&LayoutConfig::decoder_last_pipeline_num_layers>(
+        kPipelines, {.name = "--decoder-last-pipeline-num-layers",
+                     .help = "Layers of the last rank, which has the head (0: shared out evenly)",
+                     .range = from_to(0, kMostInt32)}),
+    works<&LayoutConfig::pipeline_drain_interval>(
+        kPipelines, {.name = "--pipeline-drain-interval",
+                     .help = "Asynchronous schedules: the pipeline runs empty at least every so "
+                             "many iterations; signals are obeyed then",
+                     .range = from_to(1, kMostInt32),
+                     .needs = "--pipeline-schedule"}),
+
+    works<&LayoutConfig::use_distributed_optimizer>(
+        kDataParallelism, {.name = "--use-distributed-optimizer",
+                           .help = "Data-parallel ranks share the optimizer state (ZeRO 1)"}),
+    works<&LayoutConfig::overlap_grad_reduce>(
+        kDataParallelism,
+        {.name = "--overlap-grad-reduce", .help = "Gradients are reduced while backward goes on"}),
+    works<&LayoutConfig::overlap_param_gather>(
+        kDataParallelism, {.name = "--overlap-param-gather",
+                           .help = "Parameters are gathered while the next forward begins; needs "
+                                   "the two above"}),
+    works<&LayoutConfig::ddp_bucket_size>(
+        kDataParallelism, {.name = "--ddp-bucket-size",
+                           .help = "Parameters that are reduced together (0: 40 million, or 1 "
+                                   "million for each rank)",
+                           .range = from_to(0, kMostExact)}),
+
+    {.section = kRecomputation,
+     .spec = {.name = "--recompute-activations",
+              .help = "The same as --recompute-granularity selective",
+              .stands_for = "--recompute-granularity selective"}},
+    works<&LayoutConfig::recompute_granularity>(
+        kRecomputation, {.name = "--recompute-granularity",
+                         .help = "Core attention, or whole layers (see --recompute-method)",
+                         .choices = "selective full"}),
+    works<&LayoutConfig::recompute_method>(
+        kRecomputation, {.name = "--recompute-method",
+                         .help = "Groups of --recompute-num-layers, or the first so many layers of "
+                                 "each stage",
+                         .choices = "uniform block"}),
+    works<&LayoutConfig::recompute_num_layers>(
+        kRecomputation, {.name = "--recompute-num-layers",
+                         .help = "Layers of a group or block (0: 1); the last group may have fewer",
+                         .range = from_to(0, kMostInt32)}),
+    works<&LayoutConfig::distribute_saved_activations>(
+        kRecomputation, {.name = "--distribute-saved-activations",
+                         .help = "Tensor-parallel ranks share the saved layer inputs; needs full "
+                                 "recomputation"}),
+
+    works<&LayoutConfig::threads_per_rank>(
+        kOwn, {.name = "--threads-per-rank",
+               .help = "CPU threads of each rank; they decide bits (0: usable cores / ranks)",
+               .range = from_to(0, 1024),
+               .resume = ResumeClass::kFixed}),
+};
+
+}  // namespace
+
+std::span<const TrainFlag> layout_flags() { return kRows; }
+
+}  // namespace phalanx

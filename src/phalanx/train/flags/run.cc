@@ -1,0 +1,112 @@
+#include "phalanx/train/flags/bound.h"
+#include "phalanx/train/flags/sections.h"
+
+namespace phalanx {
+namespace {
+
+constexpr TrainFlag kRows[] = {
+    works<&RunConfig::train_iters>(kTraining, {.name = "--train-iters",
+                                               .help = "Iterations to train for",
+                                               .range = from_to(0, kMostExact),
+                                               .resume = ResumeClass::kWarned}),
+    works<&RunConfig::train_samples>(kTraining,
+                                     {.name = "--train-samples",
+                                      .help = "Samples to train for, instead of --train-iters",
+                                      .range = from_to(0, kMostExact),
+                                      .resume = ResumeClass::kWarned}),
+    works<&RunConfig::exit_interval>(kTraining,
+                                     {.name = "--exit-interval",
+                                      .help = "Save and exit at a multiple of this iteration",
+                                      .range = from_to(0, kMostExact)}),
+    works<&RunConfig::exit_duration_in_mins>(kTraining, {.name = "--exit-duration-in-mins",
+                                                         .help = "Save and exit after this time",
+                                                         .range = at_least(0)}),
+    // NumPy's generators, which order the data, take 32 bits.
+    works<&RunConfig::seed>(kTraining, {.name = "--seed",
+                                        .help = "Seed of initialisation, dropout and data order",
+                                        .range = from_to(1, 4294967295.0),
+                                        .resume = ResumeClass::kFixed}),
+
+    works<&RunConfig::distributed_timeout_minutes>(
+        kRanks, {.name = "--distributed-timeout-minutes",
+                 .help = "How long a rank waits for the others before the run ends",
+                 .range = above(0)}),
+
+    works<&RunConfig::save>(kCheckpoints, {.name = "--save",
+                                           .help = "Directory for checkpoints and metrics.jsonl",
+                                           .value_name = "DIR"}),
+    works<&RunConfig::save_interval>(kCheckpoints, {.name = "--save-interval",
+                                                    .help = "Iterations between checkpoints",
+                                                    .range = from_to(1, kMostExact),
+                                                    .needs = "--save"}),
+    works<&RunConfig::load>(
+        kCheckpoints, {.name = "--load", .help = "Directory to resume from", .value_name = "DIR"}),
+    works<&RunConfig::ckpt_step>(kCheckpoints,
+                                 {.name = "--ckpt-step",
+                                  .help = "Iteration to load instead of the latest (0: the latest)",
+                                  .range = from_to(0, kMostExact),
+                                  .needs = "--load"}),
+    works<&RunConfig::no_save_optim>(
+        kCheckpoints, {.name = "--no-save-optim", .help = "Save weights only", .needs = "--save"}),
+    works<&RunConfig::no_load_optim>(
+        kCheckpoints, {.name = "--no-load-optim", .help = "Load weights only", .needs = "--load"}),
+    works<&RunConfig::finetune>(
+        kCheckpoints, {.name = "--finetune",
+                       .help = "Start a new run from the weights: iteration 0, no optimizer state",
+                       .needs = "--load"}),
+    works<&RunConfig::use_checkpoint_args>(
+        kCheckpoints, {.name = "--use-checkpoint-args",
+                       .help = "The checkpoint's model flags apply where none are given",
+                       .needs = "--load"}),
+    works<&RunConfig::exit_on_missing_checkpoint>(
+        kCheckpoints,
+        {.name = "--exit-on-missing-checkpoint",
+         .help = "Fail where --load has no checkpoint, instead of starting from random",
+         .needs = "--load"}),
+    works<&RunConfig::keep_last>(kCheckpoints, {.name = "--keep-last",
+                                                .help = "Checkpoints to keep",
+                                                .range = from_to(1, kMostExact),
+                                                .needs = "--save"}),
+    works<&RunConfig::overwrite>(
+        kCheckpoints, {.name = "--overwrite",
+                       .help = "Move another run, or later checkpoints, in --save to abandoned-N",
+                       .needs = "--save"}),
+    works<&RunConfig::allow_changed>(
+        kCheckpoints, {.name = "--allow-changed",
+                       .help = "Flags that may differ from the checkpoint's although that changes "
+                               "the run: A,B",
+                       .value_name = "FLAG",
+                       .needs = "--load",
+                       .accumulates = true}),
+
+    works<&RunConfig::eval_iters>(kValidation, {.name = "--eval-iters",
+                                                .help = "Iterations of an evaluation (0: none)",
+                                                .range = from_to(0, kMostExact)}),
+    works<&RunConfig::eval_interval>(kValidation,
+                                     {.name = "--eval-interval",
+                                      .help = "Iterations between evaluations (0: at the end)",
+                                      .range = from_to(0, kMostExact)}),
+
+    works<&RunConfig::log_interval>(kLogging, {.name = "--log-interval",
+                                               .help = "Iterations between log lines",
+                                               .range = from_to(1, kMostExact)}),
+    works<&RunConfig::log_throughput>(
+        kLogging, {.name = "--log-throughput", .help = "TFLOP/s in the log line"}),
+    works<&RunConfig::trace>(kLogging, {.name = "--trace",
+                                        .help = "The timeline of the last iteration: FILE.json for "
+                                                "Perfetto, beside it FILE.svg and FILE.txt",
+                                        .value_name = "FILE.json"}),
+
+    works<&RunConfig::allow_overcommit>(
+        kOwn, {.name = "--allow-overcommit",
+               .help = "Begin although the memory plan is above what this machine has available"}),
+    works<&RunConfig::allow_different_threads>(
+        kOwn, {.name = "--allow-different-threads",
+               .help = "Resume although the checkpoint was made with other threads"}),
+};
+
+}  // namespace
+
+std::span<const TrainFlag> run_flags() { return kRows; }
+
+}  // namespace phalanx
