@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
-#include "phalanx/cli/flags.h"
 #include "phalanx/comm/local/local_ranks.h"
+#include "phalanx/flags/flag_set.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/train/config_views.h"
@@ -37,19 +37,20 @@ struct Options {
 
 Options parse(const std::vector<std::string>& arguments) {
   Options o;
-  Flags flags("bench_layouts",
-              "Times training steps of one model under several layouts, in turns.");
-  flags.add("--num-layers", o.layers, "Layers");
-  flags.add("--hidden-size", o.hidden, "Hidden size");
-  flags.add("--num-attention-heads", o.heads, "Heads");
-  flags.add("--seq-length", o.sequence, "Tokens of a sample");
-  flags.add("--vocab-size", o.vocabulary, "Vocabulary");
-  flags.add("--micro-batch-size", o.micro_batch, "Samples of a microbatch");
-  flags.add("--global-batch-size", o.global_batch, "Samples of a step");
-  flags.add("--ranks", o.ranks, "Ranks of the parallel layouts, one thread each");
-  flags.add("--rounds", o.rounds, "Turns of each layout");
-  flags.add("--steps", o.steps, "Timed steps in a turn, after one of warm-up");
-  flags.add_switch("--bf16", o.bf16, "bf16 instead of fp32");
+  FlagSet flags("bench_layouts",
+                "Times training steps of one model under several layouts, in turns.");
+  flags.add({.name = "--num-layers", .help = "Layers"}, &o.layers);
+  flags.add({.name = "--hidden-size", .help = "Hidden size"}, &o.hidden);
+  flags.add({.name = "--num-attention-heads", .help = "Heads"}, &o.heads);
+  flags.add({.name = "--seq-length", .help = "Tokens of a sample"}, &o.sequence);
+  flags.add({.name = "--vocab-size", .help = "Vocabulary"}, &o.vocabulary);
+  flags.add({.name = "--micro-batch-size", .help = "Samples of a microbatch"}, &o.micro_batch);
+  flags.add({.name = "--global-batch-size", .help = "Samples of a step"}, &o.global_batch);
+  flags.add({.name = "--ranks", .help = "Ranks of the parallel layouts, one thread each"},
+            &o.ranks);
+  flags.add({.name = "--rounds", .help = "Turns of each layout"}, &o.rounds);
+  flags.add({.name = "--steps", .help = "Timed steps in a turn, after one of warm-up"}, &o.steps);
+  flags.add({.name = "--bf16", .help = "bf16 instead of fp32"}, &o.bf16);
   flags.parse(arguments);
   return o;
 }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
-#include "phalanx/cli/flags.h"
+#include "phalanx/flags/flag_set.h"
 #include "step_report.h"
 #include "step_run.h"
 
@@ -31,19 +31,21 @@ struct Options {
 Options parse(const std::vector<std::string>& arguments) {
   Options o;
   StepSetting& s = o.setting;
-  Flags flags("bench_step", "Times whole training steps on random tokens.");
-  flags.add("--model", o.models, "Some of gpt2-124m, small; else both");
-  flags.add("--dtype", o.dtypes, "Some of f32, bf16; else both");
-  flags.add("--threads", s.threads, "Threads; 0: all cores");
-  flags.add("--steps", s.steps, "Timed steps, after 2 of warm-up; 0: by the model");
-  flags.add("--micro-batch", s.micro_batch, "Sequences in a microbatch");
-  flags.add("--global-batch", s.global_batch, "Sequences in a step; 0: one microbatch");
-  flags.add("--seq-length", s.sequence, "Tokens in a sequence");
-  flags.add("--attention", s.attention, "fused, unfused");
-  flags.add("--matmul-precision", s.matmul_precision, "auto, fp32, bf16");
-  flags.add_switch("--profile", o.profile, "The operations of a step, longest first");
-  flags.add_switch("--markdown", o.markdown, "A table for docs/performance.md");
-  flags.add_switch("--json", o.json, "A line of JSON for each model and dtype");
+  FlagSet flags("bench_step", "Times whole training steps on random tokens.");
+  flags.add({.name = "--model", .help = "Some of gpt2-124m, small; else both"}, &o.models);
+  flags.add({.name = "--dtype", .help = "Some of f32, bf16; else both"}, &o.dtypes);
+  flags.add({.name = "--threads", .help = "Threads; 0: all cores"}, &s.threads);
+  flags.add({.name = "--steps", .help = "Timed steps, after 2 of warm-up; 0: by the model"},
+            &s.steps);
+  flags.add({.name = "--micro-batch", .help = "Sequences in a microbatch"}, &s.micro_batch);
+  flags.add({.name = "--global-batch", .help = "Sequences in a step; 0: one microbatch"},
+            &s.global_batch);
+  flags.add({.name = "--seq-length", .help = "Tokens in a sequence"}, &s.sequence);
+  flags.add({.name = "--attention", .help = "fused, unfused"}, &s.attention);
+  flags.add({.name = "--matmul-precision", .help = "auto, fp32, bf16"}, &s.matmul_precision);
+  flags.add({.name = "--profile", .help = "The operations of a step, longest first"}, &o.profile);
+  flags.add({.name = "--markdown", .help = "A table for docs/performance.md"}, &o.markdown);
+  flags.add({.name = "--json", .help = "A line of JSON for each model and dtype"}, &o.json);
   flags.parse(arguments);
   return o;
 }

@@ -8,8 +8,8 @@
 #include "phalanx/checkpoint/digest.h"
 #include "phalanx/checkpoint/info.h"
 #include "phalanx/cli/commands.h"
-#include "phalanx/cli/flags.h"
 #include "phalanx/cli/verb.h"
+#include "phalanx/flags/flag_set.h"
 
 namespace phalanx {
 
@@ -19,10 +19,14 @@ int run_checkpoint(const Arguments& arguments) {
   std::vector<std::string> directories;
   bool json = false;
   const int count = verb == "diff" ? 2 : 1;
-  Flags flags("phalanx checkpoint " + verb,
-              "A save directory means its latest checkpoint; or name one iter_NNNNNNN.");
-  flags.add_positional("DIR", directories, count, count, "Checkpoint directory");
-  flags.add_switch("--json", json, "One JSON document");
+  FlagSet flags("phalanx checkpoint " + verb,
+                "A save directory means its latest checkpoint; or name one iter_NNNNNNN.");
+  flags.add_positional({.name = "DIR",
+                        .help = "Checkpoint directory",
+                        .values = &directories,
+                        .least = count,
+                        .most = count});
+  flags.add({.name = "--json", .help = "One JSON document"}, &json);
   flags.parse({arguments.begin() + 1, arguments.end()});
 
   // What a manifest says needs no pass over the tensors.

@@ -9,29 +9,27 @@
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/cli/commands.h"
-#include "phalanx/cli/flags.h"
 #include "phalanx/cli/tokenizer_flags.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/data/dataset_info.h"
 #include "phalanx/data/gpt_dataset.h"
 #include "phalanx/data/indexed_dataset_writer.h"
+#include "phalanx/flags/flag_set.h"
 
 namespace phalanx {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-IndexedDataset open_dataset(const std::string& prefix) {
-  if (prefix.empty()) throw UsageError("phalanx dataset: --data-path PREFIX must be given");
-  return IndexedDataset(prefix);
-}
+IndexedDataset open_dataset(const std::string& prefix) { return IndexedDataset(prefix); }
 
 int info(const Arguments& arguments) {
   std::string path;
   bool json = false;
-  Flags flags("phalanx dataset info", "What is in a dataset.");
-  flags.add("--data-path", path, "Prefix of the .bin and .idx files (required)");
-  flags.add_switch("--json", json, "One JSON document");
+  FlagSet flags("phalanx dataset info", "What is in a dataset.");
+  flags.add({.name = "--data-path", .help = "Prefix of the .bin and .idx files", .required = true},
+            &path);
+  flags.add({.name = "--json", .help = "One JSON document"}, &json);
   flags.parse(arguments);
   const DatasetInfo info = dataset_info(open_dataset(path));
   const Json document = {{"sequences", info.sequences},
@@ -58,9 +56,13 @@ int info(const Arguments& arguments) {
 int check(const Arguments& arguments) {
   std::string path;
   std::int64_t vocabulary = 0;
-  Flags flags("phalanx dataset check", "Reads every token and checks its range.");
-  flags.add("--data-path", path, "Prefix of the .bin and .idx files (required)");
-  flags.add("--vocab-size", vocabulary, "Ids must be below this (0: print the range only)");
+  FlagSet flags("phalanx dataset check", "Reads every token and checks its range.");
+  flags.add({.name = "--data-path", .help = "Prefix of the .bin and .idx files", .required = true},
+            &path);
+  flags.add({.name = "--vocab-size",
+             .help = "Ids must be below this (0: print the range only)",
+             .range = at_least(0)},
+            &vocabulary);
   flags.parse(arguments);
   const IndexedDataset data = open_dataset(path);
   if (vocabulary > 0) check_token_ids(data, vocabulary);
@@ -75,10 +77,11 @@ int head(const Arguments& arguments) {
   std::int64_t count = 1;
   std::int64_t tokens = 64;
   TokenizerFlags tokenizer_flags;
-  Flags flags("phalanx dataset head", "The first tokens of the first sequences.");
-  flags.add("--data-path", path, "Prefix of the .bin and .idx files (required)");
-  flags.add("--count", count, "Sequences");
-  flags.add("--tokens", tokens, "Tokens of each");
+  FlagSet flags("phalanx dataset head", "The first tokens of the first sequences.");
+  flags.add({.name = "--data-path", .help = "Prefix of the .bin and .idx files", .required = true},
+            &path);
+  flags.add({.name = "--count", .help = "Sequences", .range = at_least(0)}, &count);
+  flags.add({.name = "--tokens", .help = "Tokens of each", .range = at_least(0)}, &tokens);
   tokenizer_flags.add_to(flags);
   flags.parse(arguments);
   const IndexedDataset data = open_dataset(path);
@@ -96,13 +99,11 @@ int head(const Arguments& arguments) {
 int merge(const Arguments& arguments) {
   std::vector<std::string> inputs;
   std::string output;
-  Flags flags("phalanx dataset merge", "Several datasets, one after the other, as one.");
-  flags.add("--input", inputs, "Prefixes (required)");
-  flags.add("--output-prefix", output, "Prefix of the new dataset (required)");
+  FlagSet flags("phalanx dataset merge", "Several datasets, one after the other, as one.");
+  flags.add({.name = "--input", .help = "Prefixes", .required = true}, &inputs);
+  flags.add({.name = "--output-prefix", .help = "Prefix of the new dataset", .required = true},
+            &output);
   flags.parse(arguments);
-  if (inputs.empty() || output.empty()) {
-    throw UsageError("phalanx dataset merge: give --input PREFIX... and --output-prefix PREFIX");
-  }
   merge_datasets(inputs, output);
   log_info("{}.bin, {}.idx", output, output);
   return 0;
@@ -127,26 +128,38 @@ const GptDataset& part(const GptDatasets& datasets, const SamplesOptions& o) {
 
 int samples(const Arguments& arguments) {
   SamplesOptions o;
-  Flags flags("phalanx dataset samples", "What the model will see, in order.");
-  flags.add("--data-path", o.path, "Prefix of the .bin and .idx files (required)");
-  flags.add("--split", o.split, "Shares of training, validation and test data");
-  flags.add("--seq-length", o.seq_length, "Tokens of a sample, labels aside (required)");
-  flags.add("--seed", o.seed, "Seed of the order");
-  flags.add("--train-samples", o.counts.train, "Samples that training asks for");
-  flags.add("--valid-samples", o.counts.valid, "Samples that validation asks for");
-  flags.add("--test-samples", o.counts.test, "Samples that the test asks for");
-  flags.add("--of", o.of, "train, valid or test");
-  flags.add("--first", o.first, "How many samples to print");
-  flags.add("--data-order", o.order, "megatron or sequential");
-  flags.add_switch("--json", o.json, "One JSON document: {\"length\", \"samples\"}");
+  FlagSet flags("phalanx dataset samples", "What the model will see, in order.");
+  flags.add({.name = "--data-path", .help = "Prefix of the .bin and .idx files", .required = true},
+            &o.path);
+  flags.add({.name = "--split",
+             .type = FlagType::kNumbers,
+             .help = "Shares of training, validation and test data"},
+            &o.split);
+  flags.add({.name = "--seq-length",
+             .help = "Tokens of a sample, labels aside",
+             .required = true,
+             .range = from_to(1, INT32_MAX)},
+            &o.seq_length);
+  flags.add({.name = "--seed", .help = "Seed of the order", .range = from_to(1, UINT32_MAX)},
+            &o.seed);
+  flags.add(
+      {.name = "--train-samples", .help = "Samples that training asks for", .range = at_least(0)},
+      &o.counts.train);
+  flags.add(
+      {.name = "--valid-samples", .help = "Samples that validation asks for", .range = at_least(0)},
+      &o.counts.valid);
+  flags.add(
+      {.name = "--test-samples", .help = "Samples that the test asks for", .range = at_least(0)},
+      &o.counts.test);
+  flags.add({.name = "--of", .help = "Which part", .choices = "train valid test"}, &o.of);
+  flags.add({.name = "--first", .help = "How many samples to print", .range = at_least(0)},
+            &o.first);
+  flags.add({.name = "--data-order",
+             .help = "Shuffled, or windows in file order",
+             .choices = "megatron sequential"},
+            &o.order);
+  flags.add({.name = "--json", .help = "One JSON document: {\"length\", \"samples\"}"}, &o.json);
   flags.parse(arguments);
-  if (o.seq_length <= 0) throw ConfigError("--seq-length must be given and above 0");
-  if (o.of != "train" && o.of != "valid" && o.of != "test") {
-    throw ConfigError("--of {}: choose train, valid or test", o.of);
-  }
-  if (o.order != "megatron" && o.order != "sequential") {
-    throw ConfigError("--data-order {}: choose megatron or sequential", o.order);
-  }
   const auto data = std::make_shared<const IndexedDataset>(open_dataset(o.path));
   const GptDatasets datasets = build_gpt_datasets(
       data, Split(o.split), o.counts,

@@ -7,9 +7,10 @@
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/cli/commands.h"
-#include "phalanx/cli/train_flags.h"
+#include "phalanx/flags/flag_set.h"
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/flags.h"
 #include "phalanx/train/generation.h"
 #include "phalanx/train/run_checkpoint.h"
 #include "phalanx/train/run_data.h"
@@ -35,10 +36,9 @@ struct GenerateOptions {
 // The training configuration that a checkpoint was made with.
 TrainConfig checkpoint_config(const CheckpointReader& checkpoint) {
   TrainConfig config;
-  Flags flags("the checkpoint's arguments", "");
+  FlagSet flags("the checkpoint's arguments", "");
   add_train_flags(flags, config);
-  const auto& stored = checkpoint.manifest().arguments;
-  flags.parse(flags.arguments_from({stored.begin(), stored.end()}));
+  for (const auto& [name, value] : checkpoint.manifest().arguments) flags.set_default(name, value);
   return config;
 }
 
@@ -54,21 +54,40 @@ TrainConfig generation_config(const GenerateOptions& options, const CheckpointRe
   return config;
 }
 
-void add_flags(Flags& flags, GenerateOptions& o) {
-  flags.add("--load", o.load, "Save directory or one iteration's (required)");
-  flags.add("--prompt", o.prompt, "The beginning of the text");
-  flags.add("--max-tokens", o.max_tokens, "Tokens to generate at most");
-  flags.add("--temperature", o.temperature, "0: always the most likely token");
-  flags.add("--top-k", o.top_k, "Choose among the k most likely tokens (0: all)");
-  flags.add("--top-p", o.top_p, "Choose among the most likely tokens of this mass (0: all)");
-  flags.add("--seed", o.seed, "Seed of the choices");
-  flags.add("--threads-per-rank", o.threads, "CPU threads (0: all usable cores)");
-  flags.add("--matmul-precision", o.matmul_precision, "auto, fp32 or bf16");
-  flags.add("--vocab-file", o.vocab_file, "Instead of the checkpoint's");
-  flags.add("--merge-file", o.merge_file, "Instead of the checkpoint's");
-  flags.add_switch("--allow-overcommit", o.allow_overcommit,
-                   "Begin although the memory is above what this machine has available");
-  flags.add_switch("--json", o.json, "One JSON document: the prompt's and the new token ids");
+void add_flags(FlagSet& flags, GenerateOptions& o) {
+  flags.add({.name = "--load", .help = "Save directory or one iteration's", .required = true},
+            &o.load);
+  flags.add({.name = "--prompt", .help = "The beginning of the text", .may_be_empty = true},
+            &o.prompt);
+  flags.add({.name = "--max-tokens", .help = "Tokens to generate at most", .range = at_least(0)},
+            &o.max_tokens);
+  flags.add(
+      {.name = "--temperature", .help = "0: always the most likely token", .range = at_least(0)},
+      &o.temperature);
+  flags.add({.name = "--top-k",
+             .help = "Choose among the k most likely tokens (0: all)",
+             .range = at_least(0)},
+            &o.top_k);
+  flags.add({.name = "--top-p",
+             .help = "Choose among the most likely tokens of this mass (0: all)",
+             .range = from_to(0, 1)},
+            &o.top_p);
+  flags.add({.name = "--seed", .help = "Seed of the choices", .range = at_least(0)}, &o.seed);
+  flags.add({.name = "--threads-per-rank",
+             .help = "CPU threads (0: all usable cores)",
+             .range = from_to(0, 1024)},
+            &o.threads);
+  flags.add({.name = "--matmul-precision",
+             .help = "How bf16 matrices are multiplied",
+             .choices = "auto fp32 bf16"},
+            &o.matmul_precision);
+  flags.add({.name = "--vocab-file", .help = "Instead of the checkpoint's"}, &o.vocab_file);
+  flags.add({.name = "--merge-file", .help = "Instead of the checkpoint's"}, &o.merge_file);
+  flags.add({.name = "--allow-overcommit",
+             .help = "Begin although the memory is above what this machine has available"},
+            &o.allow_overcommit);
+  flags.add({.name = "--json", .help = "One JSON document: the prompt's and the new token ids"},
+            &o.json);
 }
 
 std::string json_list(const std::vector<std::int32_t>& ids) {
@@ -83,13 +102,9 @@ std::string json_list(const std::vector<std::int32_t>& ids) {
 
 int run_generate(const Arguments& arguments) {
   GenerateOptions options;
-  Flags flags("phalanx generate", "Text from a checkpoint.");
+  FlagSet flags("phalanx generate", "Text from a checkpoint.");
   add_flags(flags, options);
   flags.parse(arguments);
-  if (options.load.empty()) throw UsageError("phalanx generate: --load DIR must be given");
-  if (options.max_tokens < 0) {
-    throw ConfigError("--max-tokens {} must not be negative", options.max_tokens);
-  }
   const SamplingOptions sampling{.temperature = options.temperature,
                                  .top_k = options.top_k,
                                  .top_p = options.top_p,
@@ -98,7 +113,7 @@ int run_generate(const Arguments& arguments) {
 
   const auto checkpoint = CheckpointReader::open(options.load, Verify::kWeights);
   const TrainConfig config = generation_config(options, checkpoint);
-  const auto tokenizer = run_tokenizer(config);
+  const auto tokenizer = run_tokenizer(config.data);
   const GptConfig model = gpt_config(config, tokenizer->vocab_size());
   const auto products = cpu::choose_products(config.model.matmul_precision, config.model.bf16,
                                              static_cast<int>(config.layout.threads_per_rank));

@@ -7,9 +7,9 @@
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/llmc_import.h"
 #include "phalanx/cli/commands.h"
-#include "phalanx/cli/flags.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/data/indexed_dataset_writer.h"
+#include "phalanx/flags/flag_set.h"
 
 namespace phalanx {
 
@@ -19,14 +19,16 @@ int run_import(const Arguments& arguments) {
   std::string checkpoint;
   std::string tokens;
   std::string output;
-  Flags flags("phalanx import llmc", "llm.c's model and token files into DIR.");
-  flags.add("--checkpoint", checkpoint, "Model file, for example gpt2_124M.bin (required)");
-  flags.add("--tokens", tokens, "Token file (required)");
-  flags.add("--output", output, "DIR: gets DIR/checkpoint and DIR/tokens.{bin,idx} (required)");
+  FlagSet flags("phalanx import llmc", "llm.c's model and token files into DIR.");
+  flags.add(
+      {.name = "--checkpoint", .help = "Model file, for example gpt2_124M.bin", .required = true},
+      &checkpoint);
+  flags.add({.name = "--tokens", .help = "Token file", .required = true}, &tokens);
+  flags.add({.name = "--output",
+             .help = "DIR: gets DIR/checkpoint and DIR/tokens.{bin,idx}",
+             .required = true},
+            &output);
   flags.parse({arguments.begin() + 1, arguments.end()});
-  if (checkpoint.empty() || tokens.empty() || output.empty()) {
-    throw UsageError("phalanx import llmc: give --checkpoint X.bin, --tokens Y.bin, --output DIR");
-  }
   const auto written =
       import_llmc(checkpoint, tokens, output, [&](std::span<const std::uint16_t> ids) {
         IndexedDatasetWriter writer(output + "/tokens", TokenType::kU16);

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -12,7 +13,7 @@
 #include "phalanx/base/log.h"
 #include "phalanx/base/mapped_file.h"
 #include "phalanx/cli/commands.h"
-#include "phalanx/cli/flags.h"
+#include "phalanx/flags/flag_set.h"
 
 namespace phalanx {
 namespace {
@@ -72,8 +73,28 @@ int run(const std::vector<std::string>& words) {
     names.emplace_back(command.name);
   }
   const auto meant = nearest(words[0], names);
-  throw UsageError("phalanx: unknown command {}{} (phalanx --help lists the commands)", words[0],
+  throw UsageError("unknown command{} (phalanx --help lists the commands)",
                    meant ? "; did you mean " + *meant + "?" : "");
+}
+
+// What was typed up to its first flag: messages begin with it.
+std::string typed_command(const std::vector<std::string>& words) {
+  std::string typed = "phalanx";
+  for (const std::string& word : words) {
+    if (word.starts_with("-") || std::ranges::count(typed, ' ') == 2) break;
+    typed += " " + word;
+  }
+  return typed;
+}
+
+// A line for each fault, each with the command that was typed.
+void print_error(const std::vector<std::string>& words, std::string_view message) {
+  const std::string typed = typed_command(words);
+  while (!message.empty()) {
+    const std::size_t end = std::min(message.find('\n'), message.size());
+    log_line(LogLevel::kError, fmt::format("{}: {}", typed, message.substr(0, end)));
+    message.remove_prefix(std::min(end + 1, message.size()));
+  }
 }
 
 }  // namespace
@@ -83,19 +104,20 @@ int main(int argc, char** argv) {
   // A file-size limit then arrives as a failed write, which has a message.
   std::signal(SIGXFSZ, SIG_IGN);
   phalanx::report_unreadable_maps();
+  const std::vector<std::string> words(argv + 1, argv + argc);
   try {
-    return phalanx::run({argv + 1, argv + argc});
+    return phalanx::run(words);
   } catch (const phalanx::HelpRequested& help) {
     fmt::print("{}", help.text);
     return 0;
   } catch (const phalanx::Error& error) {
-    phalanx::log_line(phalanx::LogLevel::kError, error.what());
+    phalanx::print_error(words, error.what());
     return error.exit_status();
   } catch (const std::bad_alloc&) {
-    phalanx::log_line(phalanx::LogLevel::kError, "out of memory");
+    phalanx::print_error(words, "out of memory");
     return static_cast<int>(phalanx::ErrorCode::kSystem);
   } catch (const std::exception& error) {
-    phalanx::log_line(phalanx::LogLevel::kError, fmt::format("internal error: {}", error.what()));
+    phalanx::print_error(words, fmt::format("internal error: {}", error.what()));
     return static_cast<int>(phalanx::ErrorCode::kInternal);
   }
 }

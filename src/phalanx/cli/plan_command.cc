@@ -1,26 +1,53 @@
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/model_name.h"
-#include "phalanx/cli/train_flags.h"
+#include "phalanx/flags/flag_set.h"
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/planner/plan.h"
+#include "phalanx/train/flags.h"
 #include "phalanx/train/run_data.h"
 
 namespace phalanx {
 namespace {
 
-// A plan needs the size of the vocabulary, not the tokenizer: --vocab-size alone will do.
-std::int64_t vocabulary_of(const TrainConfig& config) {
-  const bool has_tokenizer = !config.data.vocab_file.empty() || !config.data.merge_file.empty() ||
-                             !config.data.tokenizer_type.empty();
-  if (has_tokenizer) return run_tokenizer(config)->vocab_size();
-  if (config.data.vocab_size <= 0) {
-    throw ConfigError(
-        "the plan needs the vocabulary: give --vocab-size N or the tokenizer's files");
+// Of GPT-2's vocabulary, the default tokenizer's.
+constexpr std::int64_t kGpt2Vocabulary = 50257;
+
+// A plan needs the size of the vocabulary, not the tokenizer: no file need be there.
+std::int64_t vocabulary_of(const DataConfig& data) {
+  const bool is_null = data.tokenizer_type == "NullTokenizer";
+  const bool has_files =
+      std::filesystem::exists(data.vocab_file) && std::filesystem::exists(data.merge_file);
+  if (is_null || has_files) return run_tokenizer(data)->vocab_size();
+  if (data.vocab_size > 0) return data.vocab_size;
+  log_info("the plan is of GPT-2's {} ids: {}", kGpt2Vocabulary,
+           data.vocab_file.empty() && data.merge_file.empty()
+               ? "give --vocab-size N or the tokenizer's files for another vocabulary"
+               : "the tokenizer's files are not there");
+  return kGpt2Vocabulary;
+}
+
+// What a run needs and a plan can do without.
+void fill_in(TrainConfig& config, const FlagSet& flags) {
+  LayoutConfig& layout = config.layout;
+  if (!flags.given("--micro-batch-size")) {
+    layout.micro_batch_size = 1;
+    log_info("the plan is of microbatches of 1 sample: --micro-batch-size is not given");
   }
-  return config.data.vocab_size;
+  if (flags.given("--world-size")) return;
+  const std::int64_t one_copy = layout.tensor_model_parallel_size *
+                                layout.pipeline_model_parallel_size * layout.context_parallel_size;
+  if (one_copy == 1) return;
+  layout.world_size = one_copy;
+  log_info("the plan is of the {} ranks of one copy of the model: --world-size is not given",
+           one_copy);
 }
 
 }  // namespace
@@ -30,20 +57,36 @@ int run_plan(const Arguments& arguments) {
   bool json = false;
   bool all_ranks = false;
   std::string device = "cpu";
-  Flags flags("phalanx plan gpt", "The memory plan of a training run, nothing allocated.");
+  FlagSet flags("phalanx plan gpt", "The memory plan of a training run, nothing allocated.");
+  flags.plan_only();
   add_train_flags(flags, config);
   flags.section("Plan");
-  flags.add_switch("--json", json, "One JSON document on standard output");
-  flags.add_switch("--all-ranks", all_ranks, "JSON lists every rank also of worlds above 64");
-  flags.add("--world-size", config.layout.world_size,
-            "Ranks to plan for; they need not fit on this machine");
-  flags.add("--device", device, "The kind of machine to plan for: cpu");
-  flags.parse(behind_model_name("phalanx plan", arguments));
-  if (device != "cpu") {
-    throw ConfigError("--device {}: this build plans for cpu alone", device);
+  flags.add({.name = "--json", .help = "One JSON document on standard output"}, &json);
+  flags.add({.name = "--all-ranks", .help = "JSON lists every rank also of worlds above 64"},
+            &all_ranks);
+  flags.add({.name = "--world-size",
+             .aliases = "--nproc",
+             .help = "Ranks to plan for; they need not fit on this machine",
+             .range = from_to(1, 1048576)},
+            &config.layout.world_size);
+  flags.add({.name = "--device", .help = "The kind of machine to plan for", .choices = "cpu"},
+            &device);
+  flags.add_yaml();
+  flags.add_example(
+      "phalanx plan gpt --num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length "
+      "2048 --max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 1536 "
+      "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 --world-size 1024 --bf16",
+      "GPT-3 on 1,024 ranks");
+  flags.parse(behind_model_name("phalanx plan", arguments),
+              [&] { use_checkpoint_arguments(flags, config.run); });
+  if (flags.prints_yaml()) {
+    fmt::print("{}", flags.to_yaml());
+    return 0;
   }
-  const std::int64_t vocabulary = vocabulary_of(config);
+  for (const std::string& note : flags.notes()) log_info("{}", note);
+  fill_in(config, flags);
   resolve(config, false);
+  const std::int64_t vocabulary = vocabulary_of(config.data);
   const auto choice = cpu::choose_products(config.model.matmul_precision, config.model.bf16,
                                            static_cast<int>(config.layout.threads_per_rank));
   const RunPlan plan = plan_run(config, vocabulary, choice.products);

@@ -15,30 +15,32 @@ int run_preprocess_data(const Arguments& arguments) {
   std::vector<std::string> inputs;
   std::vector<std::string> keys;
   std::string format;
-  Flags flags("phalanx preprocess-data", "Text or JSON lines into PREFIX_KEY_document.{bin,idx}.");
+  FlagSet flags("phalanx preprocess-data",
+                "Text or JSON lines into PREFIX_KEY_document.{bin,idx}.");
   flags.section("Input and output");
-  flags.add("--input", inputs, "Files (required)");
-  flags.add("--output-prefix", options.output_prefix, "PREFIX of the output (required)");
-  flags.add("--format", format, "text or jsonl (default: by the file's name)");
-  flags.add("--json-keys", keys, "Keys of a JSON line (default: text)");
-  flags.add_switch("--append-eod", options.append_eod, "End every document with end-of-document");
-  flags.add_switch("--split-on-blank-lines", options.split_on_blank_lines,
-                   "Text: a document ends at a blank line (default: with its file)");
-  flags.add("--document-separator", options.document_separator,
-            "Text: a document ends at this string");
-  flags.add("--log-interval", options.progress_interval, "Documents between progress lines");
+  flags.add({.name = "--input", .help = "Files", .required = true}, &inputs);
+  flags.add({.name = "--output-prefix", .help = "PREFIX of the output", .required = true},
+            &options.output_prefix);
+  flags.add({.name = "--format", .help = "Default: by the file's name", .choices = "text jsonl"},
+            &format);
+  flags.add({.name = "--json-keys", .help = "Keys of a JSON line (default: text)"}, &keys);
+  flags.add({.name = "--append-eod", .help = "End every document with end-of-document"},
+            &options.append_eod);
+  flags.add({.name = "--split-on-blank-lines",
+             .help = "Text: a document ends at a blank line (default: with its file)"},
+            &options.split_on_blank_lines);
+  flags.add({.name = "--document-separator", .help = "Text: a document ends at this string"},
+            &options.document_separator);
+  flags.add(
+      {.name = "--log-interval", .help = "Documents between progress lines", .range = at_least(1)},
+      &options.progress_interval);
   flags.section("Tokenizer");
   tokenizer_flags.add_to(flags);
   flags.parse(arguments);
-  if (inputs.empty() || options.output_prefix.empty()) {
-    throw UsageError("phalanx preprocess-data: give --input FILE... and --output-prefix PREFIX");
-  }
   if (format == "text") {
     options.format = CorpusFormat::kText;
   } else if (format == "jsonl") {
     options.format = CorpusFormat::kJsonLines;
-  } else if (!format.empty()) {
-    throw ConfigError("--format {}: choose text or jsonl", format);
   }
   options.inputs.assign(inputs.begin(), inputs.end());
   if (!keys.empty()) options.json_keys = keys;

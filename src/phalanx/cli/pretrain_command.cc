@@ -6,9 +6,13 @@
 #include <string_view>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/model_name.h"
-#include "phalanx/cli/train_flags.h"
+#include "phalanx/flags/flag_set.h"
+#include "phalanx/flags/views.h"
+#include "phalanx/train/flags.h"
 #include "phalanx/train/trainer.h"
 
 namespace phalanx {
@@ -31,19 +35,40 @@ std::int64_t restarts_from_environment() {
   return most;
 }
 
+void add_examples(FlagSet& flags) {
+  flags.add_example(
+      "phalanx pretrain gpt --num-layers 4 --hidden-size 128 --num-attention-heads 4 --seq-length "
+      "128 --max-position-embeddings 128 --micro-batch-size 4 --train-iters 100 --lr 1e-3 "
+      "--data-path DATA --vocab-file vocab.json --merge-file merges.txt --save RUN --save-interval "
+      "50",
+      "a small model on one rank");
+  flags.add_example("phalanx pretrain gpt --yaml-cfg run.yaml --nproc 4", "flags from a file");
+  flags.add_example("phalanx pretrain gpt FLAGS --print-yaml > run.yaml", "flags into a file");
+}
+
 }  // namespace
 
 int run_pretrain(const Arguments& arguments) {
   TrainConfig config;
-  Flags flags("phalanx pretrain gpt", "Trains a GPT.");
+  FlagSet flags("phalanx pretrain gpt", "Trains a GPT.");
   add_train_flags(flags, config);
   flags.section("Start");
-  flags.add("--nproc", config.layout.world_size, "Ranks: the run starts this many on this machine");
-  flags.parse(behind_model_name("phalanx pretrain", arguments));
-  // The checkpoint keeps what the flags came to, not what was typed.
+  flags.add({.name = "--nproc",
+             .help = "Ranks: the run starts this many on this machine",
+             .range = from_to(1, 1048576)},
+            &config.layout.world_size);
+  flags.add_yaml();
+  add_examples(flags);
+  flags.parse(behind_model_name("phalanx pretrain", arguments),
+              [&] { use_checkpoint_arguments(flags, config.run); });
+  if (flags.prints_yaml()) {
+    fmt::print("{}", flags.to_yaml());
+    return 0;
+  }
+  for (const std::string& note : flags.notes()) log_info("{}", note);
   resolve(config, true);
-  config.run.arguments = flags.values();
   config.run.restarts = restarts_from_environment();
+  log_info("{}", arguments_text(flags.rows()));
   switch (pretrain_gpt(std::move(config))) {
     case RunEnd::kFinished:
       return 0;

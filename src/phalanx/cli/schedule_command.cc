@@ -13,8 +13,8 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/cli/commands.h"
-#include "phalanx/cli/flags.h"
 #include "phalanx/cli/schedule_report.h"
+#include "phalanx/flags/flag_set.h"
 
 namespace phalanx {
 namespace {
@@ -43,40 +43,79 @@ struct ScheduleFlags {
   bool list_kinds = false;
 };
 
-void add_flags(Flags& flags, ScheduleFlags& values) {
-  flags.add("--kind", values.kind, "The schedule: --list-kinds lists the names (required)");
-  flags.add("--pipeline-size", values.ranks, "Ranks of the pipeline (required)");
-  flags.add("--microbatches", values.microbatches, "Microbatches of a step (required)");
-  flags.add("--chunks", values.chunks,
-            "Chunks of the model on every rank (0: as many as the kind has, else 2)");
-  flags.add("--waves", values.waves, "hanayo: waves, half as many as chunks");
-  flags.add("--microbatch-group-size-per-virtual-pipeline-stage", values.group_size,
-            "interleaved, zb-interleaved: microbatches that go through a chunk together "
-            "(0: what fits)");
-  flags.add("--microbatches-per-update", values.microbatches_per_update,
-            "pipedream-2bw: microbatches between two updates (0: one for each rank)");
+void add_flags(FlagSet& flags, ScheduleFlags& values) {
+  // More is no pipeline but a typing error.
+  const FlagRange count = from_to(1, 1'000'000);
+  const FlagRange count_or_0 = from_to(0, 1'000'000);
+  flags.add({.name = "--kind",
+             .help = "The schedule: --list-kinds lists the names",
+             .value_name = "KIND",
+             .required_unless = "--list-kinds"},
+            &values.kind);
+  flags.add({.name = "--pipeline-size",
+             .help = "Ranks of the pipeline",
+             .required_unless = "--list-kinds",
+             .range = count},
+            &values.ranks);
+  flags.add({.name = "--microbatches",
+             .help = "Microbatches of a step",
+             .required_unless = "--list-kinds",
+             .range = count},
+            &values.microbatches);
+  flags.add({.name = "--chunks",
+             .help = "Chunks of the model on every rank (0: as many as the kind has, else 2)",
+             .range = count_or_0},
+            &values.chunks);
+  flags.add({.name = "--waves",
+             .help = "hanayo: waves, half as many as chunks",
+             .range = count,
+             .excludes = "--chunks"},
+            &values.waves);
+  flags.add({.name = "--microbatch-group-size-per-virtual-pipeline-stage",
+             .help = "interleaved, zb-interleaved: microbatches that go through a chunk together "
+                     "(0: what fits)",
+             .range = count_or_0},
+            &values.group_size);
+  flags.add({.name = "--microbatches-per-update",
+             .help = "pipedream-2bw: microbatches between two updates (0: one for each rank)",
+             .range = count_or_0},
+            &values.microbatches_per_update);
   flags.section("Simulation");
   flags.add(
-      "--costs", values.costs,
-      "F,B,W: the times of a chunk's forward, input gradient and weight gradient; or those of "
-      "every stage, as F,B,W/F,B,W/...");
-  flags.add("--latency", values.latency, "The time of a message from rank to rank");
-  flags.add("--memory-limit", values.memory_limit,
-            "Activations, of one chunk and microbatch, that a rank can hold; half of one is kept "
-            "for its weight gradient");
+      {.name = "--costs",
+       .help =
+           "F,B,W: the times of a chunk's forward, input gradient and weight gradient; or those of "
+           "every stage, as F,B,W/F,B,W/..."},
+      &values.costs);
+  flags.add({.name = "--latency",
+             .help = "The time of a message from rank to rank",
+             .range = at_least(0)},
+            &values.latency);
+  flags.add(
+      {.name = "--memory-limit",
+       .help =
+           "Activations, of one chunk and microbatch, that a rank can hold; half of one is kept "
+           "for its weight gradient",
+       .range = at_least(0)},
+      &values.memory_limit);
   flags.section("Output");
-  flags.add_switch("--text", values.text,
-                   "A drawing in letters (default if nothing else is asked)");
-  flags.add("--svg", values.svg, "A picture is written to this file");
-  flags.add("--trace", values.trace,
-            "A trace in Chrome's format is written to this file; a unit of time is a millisecond");
-  flags.add_switch("--json", values.json, "One JSON document on standard output");
-  flags.add_switch("--lowered", values.lowered,
-                   "The whole program of every rank: messages, reductions and updates too");
-  flags.add_switch("--check-only", values.check_only, "One line: whether the schedule is sound");
-  flags.add_switch("--parallelogram", values.parallelogram,
-                   "Pictures show every rank from its own first pass");
-  flags.add_switch("--list-kinds", values.list_kinds, "The names of all schedules");
+  flags.add({.name = "--text", .help = "A drawing in letters (default if nothing else is asked)"},
+            &values.text);
+  flags.add({.name = "--svg", .help = "A picture is written to this file"}, &values.svg);
+  flags.add(
+      {.name = "--trace",
+       .help =
+           "A trace in Chrome's format is written to this file; a unit of time is a millisecond"},
+      &values.trace);
+  flags.add({.name = "--json", .help = "One JSON document on standard output"}, &values.json);
+  flags.add({.name = "--lowered",
+             .help = "The whole program of every rank: messages, reductions and updates too"},
+            &values.lowered);
+  flags.add({.name = "--check-only", .help = "One line: whether the schedule is sound"},
+            &values.check_only);
+  flags.add({.name = "--parallelogram", .help = "Pictures show every rank from its own first pass"},
+            &values.parallelogram);
+  flags.add({.name = "--list-kinds", .help = "The names of all schedules"}, &values.list_kinds);
 }
 
 std::vector<double> numbers_of(std::string_view text) {
@@ -98,17 +137,13 @@ StageCosts stage_costs_of(const ScheduleFlags& values, std::string_view text) {
   const std::vector<double> numbers = numbers_of(text);
   if (numbers.size() != 3 || !std::all_of(numbers.begin(), numbers.end(), is_time) ||
       numbers[0] <= 0.0 || numbers[1] <= 0.0) {
-    throw UsageError(
-        "phalanx schedule: --costs {}: give three times F,B,W, of which F and B are above 0",
-        values.costs);
+    throw UsageError("--costs {}: give three times F,B,W, of which F and B are above 0",
+                     values.costs);
   }
   return {numbers[0], numbers[1], numbers[2]};
 }
 
 Costs costs_of(const ScheduleFlags& values) {
-  if (!is_time(values.latency)) {
-    throw UsageError("phalanx schedule: --latency {}: a time is 0 or more", values.latency);
-  }
   Costs costs{.stages = {}, .latency = values.latency};
   std::string_view text = values.costs;
   while (true) {
@@ -123,31 +158,21 @@ Costs costs_of(const ScheduleFlags& values) {
 void check_costs(const ScheduleRequest& request, const Placement& placement) {
   const auto given = static_cast<int>(request.costs.stages.size());
   if (given == 1 || given == placement.stages()) return;
-  throw UsageError("phalanx schedule: --costs has the times of {} stages, the pipeline has {}",
-                   given, placement.stages());
-}
-
-// A count of something; more than the limit is no pipeline but a typing error.
-int positive(std::string_view flag, std::int64_t value) {
-  constexpr std::int64_t kMost = 1'000'000;
-  if (value < 1 || value > kMost) {
-    throw UsageError("phalanx schedule: {} {} must be from 1 to {}", flag, value, kMost);
-  }
-  return static_cast<int>(value);
+  throw UsageError("--costs has the times of {} stages, the pipeline has {}", given,
+                   placement.stages());
 }
 
 void check_size(const ScheduleRequest& request) {
   constexpr std::int64_t kMost = 100'000'000;
   const std::int64_t chunks = std::int64_t{request.ranks} * std::max(request.chunks, 1);
   if (chunks * request.microbatches > kMost || chunks > kMost) {
-    throw UsageError(
-        "phalanx schedule: {} chunks and {} microbatches: more than {} forward passes are too many",
-        chunks, request.microbatches, kMost);
+    throw UsageError("{} chunks and {} microbatches: more than {} forward passes are too many",
+                     chunks, request.microbatches, kMost);
   }
 }
 
 // Flags that would be read by no other schedule.
-void check_kind_of_flags(const Flags& flags, const ScheduleFlags& values) {
+void check_kind_of_flags(const FlagSet& flags, const ScheduleFlags& values) {
   struct Special {
     std::string_view flag;
     std::vector<std::string_view> kinds;
@@ -160,36 +185,28 @@ void check_kind_of_flags(const Flags& flags, const ScheduleFlags& values) {
   for (const auto& [flag, kinds] : specials) {
     if (!flags.given(flag)) continue;
     if (std::find(kinds.begin(), kinds.end(), values.kind) == kinds.end()) {
-      throw UsageError("phalanx schedule: {} is for {} alone, not for {}", flag,
-                       fmt::join(kinds, " and "), values.kind);
+      throw UsageError("{} is for {} alone, not for {}", flag, fmt::join(kinds, " and "),
+                       values.kind);
     }
-  }
-  if (flags.given("--waves") && flags.given("--chunks")) {
-    throw UsageError("phalanx schedule: --waves and --chunks say the same thing; give one");
   }
 }
 
-ScheduleRequest request_of(const Flags& flags, const ScheduleFlags& values) {
-  for (const char* flag : {"--kind", "--pipeline-size", "--microbatches"}) {
-    if (!flags.given(flag)) throw UsageError("phalanx schedule: {} must be given", flag);
-  }
+ScheduleRequest request_of(const FlagSet& flags, const ScheduleFlags& values) {
   schedule_kind(values.kind);  // an unknown name is told before what does not fit it
   check_kind_of_flags(flags, values);
-  ScheduleRequest request{.ranks = positive("--pipeline-size", values.ranks),
-                          .microbatches = positive("--microbatches", values.microbatches),
+  ScheduleRequest request{.ranks = static_cast<int>(values.ranks),
+                          .microbatches = static_cast<int>(values.microbatches),
                           .costs = costs_of(values),
                           .memory_limit = values.memory_limit};
-  if (values.chunks != 0) request.chunks = positive("--chunks", values.chunks);
+  if (values.chunks != 0) request.chunks = static_cast<int>(values.chunks);
   if (flags.given("--waves")) {
-    request.chunks = 2 * positive("--waves", values.waves);
+    request.chunks = 2 * static_cast<int>(values.waves);
   }
   if (values.group_size != 0) {
-    request.group_size =
-        positive("--microbatch-group-size-per-virtual-pipeline-stage", values.group_size);
+    request.group_size = static_cast<int>(values.group_size);
   }
   if (values.microbatches_per_update != 0) {
-    request.microbatches_per_update =
-        positive("--microbatches-per-update", values.microbatches_per_update);
+    request.microbatches_per_update = static_cast<int>(values.microbatches_per_update);
   }
   check_size(request);
   check_costs(request, schedule_kind(values.kind).placement(request));
@@ -207,7 +224,8 @@ void write_pictures(const ScheduleFlags& values, const TimelinePicture& picture)
 
 int run_schedule(const Arguments& arguments) {
   ScheduleFlags values;
-  Flags flags("phalanx schedule", "One pipeline schedule: generated, verified, simulated, drawn.");
+  FlagSet flags("phalanx schedule",
+                "One pipeline schedule: generated, verified, simulated, drawn.");
   add_flags(flags, values);
   flags.parse(arguments);
   if (values.list_kinds) {
@@ -216,7 +234,7 @@ int run_schedule(const Arguments& arguments) {
   }
   const int documents = int{values.json} + int{values.check_only} + int{values.text};
   if (documents > 1 || (values.check_only && values.lowered)) {
-    throw UsageError("phalanx schedule: --json, --text and --check-only exclude each other");
+    throw UsageError("--json, --text and --check-only exclude each other");
   }
   const ScheduleReport report = report_on_schedule(values.kind, request_of(flags, values));
   const TimelinePicture picture = picture_of(report, values.parallelogram);

@@ -57,15 +57,16 @@ int run_train_tokenizer(const Arguments& arguments) {
   std::vector<std::string> inputs;
   std::string output;
   BpeTrainerOptions options;
-  Flags flags("phalanx train-tokenizer", "Learns a byte-level BPE vocabulary from text.");
-  flags.add("--input", inputs, "Text files (required)");
-  flags.add("--vocab-size", options.vocab_size, "Ids, <|endoftext|> included (required)");
-  flags.add("--output", output, "Directory for vocab.json and merges.txt (required)");
-  flags.add("--min-frequency", options.min_frequency, "Pairs that occur less often do not merge");
+  FlagSet flags("phalanx train-tokenizer", "Learns a byte-level BPE vocabulary from text.");
+  flags.add({.name = "--input", .help = "Text files", .required = true}, &inputs);
+  flags.add({.name = "--vocab-size", .help = "Ids, <|endoftext|> included", .required = true},
+            &options.vocab_size);
+  flags.add(
+      {.name = "--output", .help = "Directory for vocab.json and merges.txt", .required = true},
+      &output);
+  flags.add({.name = "--min-frequency", .help = "Pairs that occur less often do not merge"},
+            &options.min_frequency);
   flags.parse(arguments);
-  if (inputs.empty() || output.empty() || options.vocab_size == 0) {
-    throw UsageError("phalanx train-tokenizer: give --input FILE..., --vocab-size N, --output DIR");
-  }
   const BpeTables tables =
       train_bpe(std::vector<std::filesystem::path>(inputs.begin(), inputs.end()), options);
   create_directories_durably(output);
@@ -80,10 +81,10 @@ int run_tokenize(const Arguments& arguments) {
   TokenizerFlags tokenizer_flags;
   bool decode = false;
   bool json = false;
-  Flags flags("phalanx tokenize", "Standard input into token ids (a JSON list), or back.");
+  FlagSet flags("phalanx tokenize", "Standard input into token ids (a JSON list), or back.");
   tokenizer_flags.add_to(flags);
-  flags.add_switch("--decode", decode, "Ids into text");
-  flags.add_switch("--json", json, "With --decode: the text as a JSON string");
+  flags.add({.name = "--decode", .help = "Ids into text"}, &decode);
+  flags.add({.name = "--json", .help = "With --decode: the text as a JSON string"}, &json);
   flags.parse(arguments);
   const auto tokenizer = tokenizer_flags.make();
   const std::string input = standard_input();

@@ -2,11 +2,17 @@
 
 namespace phalanx {
 
-void TokenizerFlags::add_to(Flags& flags) {
-  flags.add("--tokenizer-type", type_, "GPT2BPETokenizer or NullTokenizer");
-  flags.add("--vocab-file", vocab_file_, "vocab.json");
-  flags.add("--merge-file", merge_file_, "merges.txt");
-  flags.add("--vocab-size", vocab_size_, "Ids of a NullTokenizer, end-of-document not counted");
+void TokenizerFlags::add_to(FlagSet& flags) {
+  flags.add({.name = "--tokenizer-type",
+             .help = "What makes ids of text",
+             .choices = "GPT2BPETokenizer NullTokenizer"},
+            &type_);
+  flags.add({.name = "--vocab-file", .help = "vocab.json"}, &vocab_file_);
+  flags.add({.name = "--merge-file", .help = "merges.txt"}, &merge_file_);
+  flags.add({.name = "--vocab-size",
+             .help = "Ids of a NullTokenizer, end-of-document not counted",
+             .range = from_to(0, INT32_MAX - 1)},
+            &vocab_size_);
 }
 
 std::unique_ptr<Tokenizer> TokenizerFlags::make() const {

@@ -3,14 +3,14 @@
 
 #include <memory>
 
-#include "phalanx/cli/flags.h"
+#include "phalanx/flags/flag_set.h"
 #include "phalanx/tokenizer/tokenizer.h"
 
 namespace phalanx {
 
 class TokenizerFlags {
  public:
-  void add_to(Flags& flags);
+  void add_to(FlagSet& flags);
   // GPT2BPETokenizer unless a type is named.
   std::unique_ptr<Tokenizer> make() const;
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "phalanx/base/error.h"
-#include "phalanx/cli/flags.h"
+#include "phalanx/flags/flag_set.h"
 
 namespace phalanx {
 namespace {
@@ -27,8 +27,7 @@ std::string verb_of(std::string_view command, std::span<const std::string_view> 
                                     fmt::join(verbs, "|"), command, verbs.front())};
   }
   if (std::ranges::find(verbs, word) == verbs.end()) {
-    throw UsageError("{}: say {}{}", command, choice_of(verbs),
-                     word.empty() ? "" : ", not " + word);
+    throw UsageError("say {}{}", choice_of(verbs), word.empty() ? "" : ", not " + word);
   }
   return word;
 }

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "phalanx/base/error.h"
-#include "phalanx/cli/flags.h"
+#include "phalanx/flags/flag_set.h"
 
 namespace phalanx {
 namespace {
@@ -26,11 +26,10 @@ TEST(Verb, IsTheFirstWord) {
 }
 
 TEST(Verb, IsOneOfThoseThereAre) {
-  EXPECT_EQ(complaint(kVerbs, {}), "phalanx x: say info, check or head");
-  EXPECT_EQ(complaint(kVerbs, {"chek"}), "phalanx x: say info, check or head, not chek");
-  EXPECT_EQ(complaint(kVerbs, {"--json", "info"}),
-            "phalanx x: say info, check or head, not --json");
-  EXPECT_EQ(complaint(std::span(kVerbs).first(1), {"x"}), "phalanx x: say info, not x");
+  EXPECT_EQ(complaint(kVerbs, {}), "say info, check or head");
+  EXPECT_EQ(complaint(kVerbs, {"chek"}), "say info, check or head, not chek");
+  EXPECT_EQ(complaint(kVerbs, {"--json", "info"}), "say info, check or head, not --json");
+  EXPECT_EQ(complaint(std::span(kVerbs).first(1), {"x"}), "say info, not x");
 }
 
 TEST(Verb, HelpNamesThem) {

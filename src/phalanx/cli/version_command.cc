@@ -4,15 +4,15 @@
 
 #include "phalanx/base/machine.h"
 #include "phalanx/cli/commands.h"
-#include "phalanx/cli/flags.h"
+#include "phalanx/flags/flag_set.h"
 #include "phalanx/ops/cpu/precision.h"
 
 namespace phalanx {
 
 int run_version(const Arguments& arguments) {
   bool json = false;
-  Flags flags("phalanx version", "Version, compiler, backends, processor.");
-  flags.add_switch("--json", json, "One JSON document");
+  FlagSet flags("phalanx version", "Version, compiler, backends, processor.");
+  flags.add({.name = "--json", .help = "One JSON document"}, &json);
   flags.parse(arguments);
   const nlohmann::ordered_json document = {{"version", PHALANX_VERSION},
                                            {"compiler", "g++ " __VERSION__},

@@ -3,7 +3,8 @@
 // A flag given twice: the last wins; the command line wins over files. Whatever is wrong with a
 // call is told at once, not the first fault alone.
 
-#include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,10 +61,15 @@ class FlagSet {
   // refused.
   void plan_only() { plans_ = true; }
 
-  // UsageError (64) with every fault of the call, a line each; HelpRequested.
-  void parse(const std::vector<std::string>& arguments);
+  // UsageError (64) with every fault of the call, a line each; HelpRequested. `complete` is called
+  // when the values are there, before it is judged what is missing or does not go together: it may
+  // set_default().
+  void parse(const std::vector<std::string>& arguments,
+             const std::function<void()>& complete = nullptr);
 
   bool given(std::string_view name) const;
+  // Whether a call must give it.
+  bool is_required(const FlagRow& row) const;
   // What to say at the start: flags that are satisfied, old names, what a plan does with a flag.
   const std::vector<std::string>& notes() const { return notes_; }
   // --print-yaml: the call is to be printed, not obeyed.
@@ -84,8 +90,19 @@ class FlagSet {
   const std::vector<std::pair<std::string, std::string>>& examples() const { return examples_; }
 
  private:
+  struct Occurrence;
+  struct Reading;
+
   FlagRow* find(std::string_view name);
   const FlagRow* find(std::string_view name) const;
+  bool is_on(std::string_view name) const;
+
+  void scan(const std::vector<std::string>& arguments, Reading& reading);
+  void read_yaml_file(Reading& reading);
+  void apply(const Occurrence& occurrence, Reading& reading);
+  void replace(const FlagRow& row, Reading& reading);
+  void answer(const FlagRow& row, Reading& reading);
+  void check_together(Reading& reading) const;
 
   std::string command_, description_;
   std::string section_ = "Flags";

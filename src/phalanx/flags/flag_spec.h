@@ -22,7 +22,7 @@ enum class FlagType : std::uint8_t {
   kInteger,  // decimal digits
   kReal,     // a finite number
   kText,
-  kNumbers,  // numbers between commas and blanks, one argument: "969, 30, 1"
+  kNumbers,  // numbers between commas or slashes, one argument: "969, 30, 1"
   kList,     // one argument or more
 };
 
@@ -69,7 +69,8 @@ struct FlagSpec {
   // @ is the given value. They count where they are not given themselves.
   std::string_view stands_for = {};
   bool required = false;
-  bool required_to_train = false;  // a plan does without
+  bool required_to_train = false;         // a plan does without
+  std::string_view required_unless = {};  // required, but not together with this flag
   FlagRange range = {};
   std::string_view choices = {};   // the only values there are
   std::string_view needs = {};     // flags of which one must be given (or switched on) too
@@ -95,6 +96,9 @@ using FlagTarget = std::variant<std::monostate, bool*, std::int64_t*, double*,
 // The one spelling of a name: --num-layers of "--num_layers" and of "num_layers".
 std::string canonical_name(std::string_view spelling);
 
+// Whether the flag has this name, in whatever spelling; old names count.
+bool answers_to(const FlagSpec& spec, std::string_view name);
+
 // The words of a row's list.
 std::vector<std::string_view> words_of(std::string_view list);
 
@@ -103,6 +107,9 @@ FlagType type_of(const FlagTarget& target, FlagType declared);
 
 // A value as text, the same for equal values: what checkpoints keep. Empty where there is none.
 std::string text_of(const FlagTarget& target);
+
+// What text_of() said, as it is given on the command line: the words of a list, else one.
+std::vector<std::string> words_of_text(FlagType type, std::string_view text);
 
 // The text in the one form that equal values share ("90, 10,0" is "90,10,0" and 010 is 10); as it
 // is where it is no value of the type.

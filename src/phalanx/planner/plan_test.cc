@@ -193,7 +193,7 @@ TEST(Plan, LargeModelsOnManyRanks) {
   c.layout.use_distributed_optimizer = true;
   c.layout.overlap_grad_reduce = true;
   c.layout.overlap_param_gather = true;
-  c.layout.recompute_activations = true;
+  c.layout.recompute_granularity = "selective";
   c.model.attention_backend = "unfused";
   const RunPlan found = plan(c, 51200);
   const Json document = json_of(found);

@@ -17,15 +17,6 @@ constexpr const char* kDefaultSchedule = "1f1b";
 void resolve_virtual_stages(TrainConfig& c) {
   const std::int64_t ranks = c.layout.pipeline_model_parallel_size;
   const std::int64_t layers = c.layout.num_layers_per_virtual_pipeline_stage;
-  require_not_negative("--num-layers-per-virtual-pipeline-stage", layers);
-  require_not_negative("--num-virtual-stages-per-pipeline-rank",
-                       c.layout.num_virtual_stages_per_pipeline_rank);
-  require_not_negative("--decoder-first-pipeline-num-layers",
-                       c.layout.decoder_first_pipeline_num_layers);
-  require_not_negative("--decoder-last-pipeline-num-layers",
-                       c.layout.decoder_last_pipeline_num_layers);
-  require_not_negative("--microbatch-group-size-per-virtual-pipeline-stage",
-                       c.layout.microbatch_group_size_per_virtual_pipeline_stage);
   if (layers == 0) return;
   if (c.model.num_layers % (ranks * layers) != 0) {
     throw ConfigError(
@@ -64,7 +55,6 @@ void refuse_with_stale_weights(const TrainConfig& c) {
   refuse(!c.model.untie_embeddings_and_output_weights, "a tied embedding",
          "its two copies would be of different versions; add "
          "--untie-embeddings-and-output-weights");
-  require_positive("--pipeline-drain-interval", c.layout.pipeline_drain_interval);
 }
 
 void check_stage_layers(const TrainConfig& c, const Placement& placement) {

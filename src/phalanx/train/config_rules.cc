@@ -1,31 +1,33 @@
 #include "phalanx/train/config_rules.h"
 
-#include "phalanx/base/error.h"
+#include <fmt/ranges.h>
+
+#include "phalanx/train/flags.h"
 
 namespace phalanx {
 
-void require_positive(std::string_view flag, std::int64_t value) {
-  if (value <= 0) throw ConfigError("{} must be given and above 0 (it is {})", flag, value);
+void Faults::raise() const {
+  if (!messages_.empty()) throw ConfigError("{}", fmt::join(messages_, "\n"));
 }
 
-void require_not_negative(std::string_view flag, std::int64_t value) {
-  if (value < 0) throw ConfigError("{} must not be negative (it is {})", flag, value);
-}
-
-void require_range(std::string_view flag, double value, double low, double high) {
-  if (!(value >= low && value < high)) {
-    throw ConfigError("{} must be at least {} and below {} (it is {})", flag, low, high, value);
+void check_values(const TrainConfig& config, bool for_training, Faults& faults) {
+  // Targets are variables; these are read alone.
+  TrainConfig values = config;
+  TrainConfig plain;
+  for (const TrainFlag& flag : train_flags()) {
+    if (flag.target == nullptr) continue;
+    const FlagType type = type_of(flag.target(values), flag.spec.type);
+    const std::string text = text_of(flag.target(values));
+    const bool is_required = flag.spec.required || (flag.spec.required_to_train && for_training);
+    if (text == text_of(flag.target(plain))) {
+      if (is_required) faults.add(fmt::format("{} must be given", flag.spec.name));
+      continue;
+    }
+    for (const std::string& word : words_of_text(type, text)) {
+      const auto fault = fault_of(flag.spec, type, word);
+      if (fault) faults.add(fmt::format("{} {}: {}", flag.spec.name, word, *fault));
+    }
   }
-}
-
-void require_one_of(std::string_view flag, const std::string& value,
-                    std::initializer_list<std::string_view> allowed) {
-  std::string list;
-  for (const auto name : allowed) {
-    if (value == name) return;
-    list += list.empty() ? std::string(name) : ", " + std::string(name);
-  }
-  throw ConfigError("{} {}: choose one of {}", flag, value, list);
 }
 
 }  // namespace phalanx

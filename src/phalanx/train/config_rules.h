@@ -1,24 +1,56 @@
 #pragma once
-// What the parts of resolve() have in common: rules for one flag, ConfigError where a value breaks
-// one.
+// The parts of resolve(), each about one part of the configuration: they derive what was left open
+// and judge what contradicts. What a value may be by itself stands in the table of flags.
 
-#include <cstdint>
-#include <initializer_list>
 #include <string>
-#include <string_view>
+#include <vector>
 
+#include "phalanx/base/error.h"
 #include "phalanx/train/config.h"
 
 namespace phalanx {
 
-void require_positive(std::string_view flag, std::int64_t value);
-void require_not_negative(std::string_view flag, std::int64_t value);
-// At least `low` and below `high`.
-void require_range(std::string_view flag, double value, double low, double high);
-void require_one_of(std::string_view flag, const std::string& value,
-                    std::initializer_list<std::string_view> allowed);
+// What is wrong with a configuration, all of it.
+class Faults {
+ public:
+  // Whether the rules hold; what they throw as a ConfigError is kept.
+  template <typename Rules>
+  bool hold(const Rules& rules) {
+    try {
+      rules();
+      return true;
+    } catch (const ConfigError& error) {
+      messages_.emplace_back(error.what());
+      return false;
+    }
+  }
+  void add(std::string message) { messages_.push_back(std::move(message)); }
+  bool empty() const { return messages_.empty(); }
+  // ConfigError with a line for each, if there are any.
+  void raise() const;
 
+ private:
+  std::vector<std::string> messages_;
+};
+
+// Every value is one that its flag may have, and what must be given is.
+void check_values(const TrainConfig& config, bool for_training, Faults& faults);
+
+void resolve_ranks(TrainConfig& config);
+// With the ranks resolved.
+void resolve_batch(TrainConfig& config);
+// With model and ranks resolved.
+void resolve_tensor_parallelism(TrainConfig& config);
+void check_data_parallelism(const LayoutConfig& layout);
+void resolve_recomputation(TrainConfig& config);
 // The schedule, its virtual stages and their layers; with the batch and the ranks resolved.
 void resolve_pipeline(TrainConfig& config);
+
+void resolve_weight_decay(OptimizerConfig& optimizer);
+void check_loss_scale(const OptimizerConfig& optimizer);
+// With the batch resolved.
+void check_length(const TrainConfig& config, bool for_training);
+// With length and weight decay resolved.
+void check_learning_rate(const TrainConfig& config);
 
 }  // namespace phalanx

@@ -3,7 +3,9 @@
 // becomes of it; a row that works names the member of the configuration that it sets.
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "phalanx/flags/flag_set.h"
@@ -26,7 +28,15 @@ std::span<const TrainFlag> data_flags();
 std::span<const TrainFlag> optimizer_flags();
 std::span<const TrainFlag> run_flags();
 // All of them, in the order of --help.
-std::vector<TrainFlag> train_flags();
+const std::vector<TrainFlag>& train_flags();
+// Whether it says what the model is: its shape, its numerics, its tokenizer's size. With
+// --use-checkpoint-args the checkpoint's value stands in for one that is not given.
+bool describes_model(const TrainFlag& flag);
+// By any of its names, or null.
+const TrainFlag* find_train_flag(std::string_view name);
+
+// Every flag that works with the configuration's value as text: what a checkpoint keeps of it.
+std::vector<std::pair<std::string, std::string>> argument_values(const TrainConfig& config);
 
 void add_train_flags(FlagSet& flags, TrainConfig& config);
 

@@ -249,7 +249,7 @@ TEST_F(ManyRanksTest, MemoryLivesWhileMessagesAreUnderWay) {
   c.run.train_iters = 1;
   c.optimizer.lr_warmup_iters = 0;
   for (int round = 0; round < 12; ++round) train(c);
-  c.data.data_path = path("spoilt");
+  c.data.data_path = {path("spoilt")};
   c.run.train_iters = 40;
   for (int round = 0; round < 3; ++round) EXPECT_THROW(pretrain_gpt(c), DataError);
 }
@@ -279,7 +279,7 @@ TEST_F(ManyRanksTest, AFaultOnOneRankEndsAll) {
   for (const Layout& layout :
        {kTensor, kData, kSharded, Layout{.name = "t2-d2", .tensor = 2, .data = 2}, kEverything}) {
     TrainConfig c = config(layout);
-    c.data.data_path = path("spoilt");
+    c.data.data_path = {path("spoilt")};
     c.run.train_iters = 40;
     try {
       pretrain_gpt(c);

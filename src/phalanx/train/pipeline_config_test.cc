@@ -27,7 +27,7 @@ TrainConfig valid() {
   c.layout.global_batch_size = 8;
   c.run.train_iters = 100;
   c.optimizer.lr = 1e-3;
-  c.data.data_path = "data";
+  c.data.data_path = {"data"};
   return c;
 }
 

@@ -189,7 +189,7 @@ TEST_F(PipelineRunTest, AFaultOnOneRankEndsAll) {
   write_dataset("spoilt", 3);
   for (const Layout& layout : {kFourStages, kZeroBubble}) {
     TrainConfig c = config(layout);
-    c.data.data_path = path("spoilt");
+    c.data.data_path = {path("spoilt")};
     c.run.train_iters = 40;
     EXPECT_THROW(pretrain_gpt(c), DataError) << layout.name;
   }

@@ -2,7 +2,6 @@
 // What a run takes from a checkpoint, and whether it may go on with it.
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -31,20 +30,8 @@ std::shared_ptr<const CheckpointReader> open_checkpoint(const TrainConfig& confi
 // Stands among a manifest's arguments where the evaluation of its iteration was given up.
 inline constexpr std::string_view kDueEvaluation = "run.evaluation_is_due";
 
-// The schedule as a manifest keeps it, beside the flags.
-std::map<std::string, std::string> schedule_arguments(const ParameterSchedule& schedule);
-
 // Where a run that resumes from the checkpoint begins.
 RunPosition position_of(const Manifest& manifest);
-
-// ConfigError (78) where the checkpoint is of another model or its bits could not be continued:
-// network size, seed, threads, batch. Schedules: equal, or --override-opt_param-scheduler, or
-// --use-checkpoint-opt_param-scheduler, which returns the checkpoint's.
-ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manifest);
-
-// The product precision that a resumed run keeps: the recorded one unless --matmul-precision says
-// otherwise.
-std::string resumed_precision(const TrainConfig& config, const Manifest& manifest);
 
 // Fills the rank's parts of weights (and of moments, unless they are absent or not wanted) and
 // returns the counters.

@@ -6,12 +6,12 @@
 
 namespace phalanx {
 
-std::unique_ptr<Tokenizer> run_tokenizer(const TrainConfig& config) {
+std::unique_ptr<Tokenizer> run_tokenizer(const DataConfig& data) {
   return make_tokenizer(
-      {.type = config.data.tokenizer_type.empty() ? "GPT2BPETokenizer" : config.data.tokenizer_type,
-       .vocab_file = config.data.vocab_file,
-       .merge_file = config.data.merge_file,
-       .vocab_size = config.data.vocab_size});
+      {.type = data.tokenizer_type.empty() ? "GPT2BPETokenizer" : data.tokenizer_type,
+       .vocab_file = data.vocab_file,
+       .merge_file = data.merge_file,
+       .vocab_size = data.vocab_size});
 }
 
 RunData::RunData(const TrainConfig& config, const Tokenizer& tokenizer, const SampleCounts& counts,
@@ -23,8 +23,8 @@ RunData::RunData(const TrainConfig& config, const Tokenizer& tokenizer, const Sa
                      .reset_position_ids = config.data.reset_position_ids,
                      .reset_attention_mask = config.data.reset_attention_mask},
       datasets_(build_gpt_datasets(
-          std::make_shared<const IndexedDataset>(config.data.data_path), Split(config.data.split),
-          counts,
+          std::make_shared<const IndexedDataset>(config.data.data_path.at(0)),
+          Split(config.data.split), counts,
           {.sequence_length = config.data.seq_length,
            .vocabulary_size = tokenizer.vocab_size(),
            .seed = static_cast<std::uint32_t>(config.run.seed),

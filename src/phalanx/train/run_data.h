@@ -16,7 +16,7 @@
 namespace phalanx {
 
 // The tokenizer of --tokenizer-type (GPT2BPETokenizer if none is named).
-std::unique_ptr<Tokenizer> run_tokenizer(const TrainConfig& config);
+std::unique_ptr<Tokenizer> run_tokenizer(const DataConfig& data);
 
 class RunData {
  public:

@@ -192,7 +192,7 @@ TEST_F(RunDirectoryTest, AFailedStartMovesNothing) {
   train(saving("run"));
   TrainConfig c = saving("run");
   c.run.overwrite = true;
-  c.data.data_path = path("no-such-data");
+  c.data.data_path = {path("no-such-data")};
   EXPECT_THROW(pretrain_gpt(c), InputMissingError);
   EXPECT_THAT(iterations("run"), ElementsAre(2, 4, 6));
   EXPECT_FALSE(fs::exists(path("run/abandoned-1")));

@@ -11,6 +11,7 @@
 #include "phalanx/base/file.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/checkpoint/hash.h"
+#include "phalanx/train/resume.h"
 
 namespace phalanx {
 namespace {
@@ -41,28 +42,32 @@ std::string identity(const Manifest::InputFile& file) {
 
 }  // namespace
 
-RunInputs run_inputs(const TrainConfig& config) {
+RunInputs run_inputs(const DataConfig& data) {
   RunInputs inputs;
-  add_copied(inputs, kVocabFlag, config.data.vocab_file, "vocab.json");
-  add_copied(inputs, kMergeFlag, config.data.merge_file, "merges.txt");
-  if (!config.data.data_path.empty()) {
-    inputs.files.push_back(
-        describe_input_file(std::string(kDataFlag), config.data.data_path + ".idx"));
+  add_copied(inputs, kVocabFlag, data.vocab_file, "vocab.json");
+  add_copied(inputs, kMergeFlag, data.merge_file, "merges.txt");
+  for (const std::string& prefix : data.data_path) {
+    inputs.files.push_back(describe_input_file(std::string(kDataFlag), prefix + ".idx"));
     // The tokens may be terabytes: the index says where each document lies in them.
-    inputs.files.push_back(
-        describe_input_length(std::string(kDataFlag), config.data.data_path + ".bin"));
+    inputs.files.push_back(describe_input_length(std::string(kDataFlag), prefix + ".bin"));
   }
   return inputs;
 }
 
-void check_inputs(const RunInputs& inputs, const Manifest& manifest) {
+void check_inputs(const RunInputs& inputs, const Manifest& manifest, const RunConfig& run) {
   for (const Manifest::InputFile& now : inputs.files) {
+    // A new run from the weights has their tokenizer, and data of its own.
+    const bool is_free = run.finetune && now.flag == kDataFlag;
+    if (is_free || is_allowed_to_change(run, now.flag)) continue;
     for (const Manifest::InputFile& then : manifest.input_files) {
       if (role(now) != role(then) || (now.bytes == then.bytes && now.xxh3 == then.xxh3)) continue;
       throw ConfigError(
           "{} {}: this file has {}, but the checkpoint of iteration {} was made with {}, which had "
-          "{}: give that file, or --finetune to start a new run from the checkpoint's weights",
-          now.flag, now.path, identity(now), manifest.iteration, then.path, identity(then));
+          "{}: give that file{}, or --allow-changed {}",
+          now.flag, now.path, identity(now), manifest.iteration, then.path, identity(then),
+          now.flag == kDataFlag ? ", --finetune to start a new run from the checkpoint's weights"
+                                : "",
+          now.flag);
     }
   }
 }

@@ -17,11 +17,12 @@ struct RunInputs {
 };
 
 // As they are now. InputMissingError where one is not there.
-RunInputs run_inputs(const TrainConfig& config);
+RunInputs run_inputs(const DataConfig& data);
 
 // ConfigError where the checkpoint was made with another tokenizer or dataset: names the flag, the
-// file and what differs. Where a file lies does not matter, nor what the checkpoint does not say.
-void check_inputs(const RunInputs& inputs, const Manifest& manifest);
+// file and what differs. Where a file lies does not matter, nor what the checkpoint does not say,
+// nor, with --finetune, the dataset.
+void check_inputs(const RunInputs& inputs, const Manifest& manifest, const RunConfig& run);
 
 // Takes the tokenizer's files from the checkpoint where it holds them.
 void use_kept_tokenizer(TrainConfig& config, const CheckpointReader& checkpoint);

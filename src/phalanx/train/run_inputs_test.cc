@@ -37,24 +37,24 @@ TEST_F(RunInputsTest, ARunGoesOnWithTheDataItBeganWith) {
   }
   // The same data elsewhere is the same data.
   write_dataset("moved", -1);
-  c.data.data_path = path("moved");
+  c.data.data_path = {path("moved")};
   train(c);
 }
 
 TEST_F(RunInputsTest, AnIndexIsComparedByItsBytes) {
   const TrainConfig c = config("run");
-  const RunInputs inputs = run_inputs(c);
+  const RunInputs inputs = run_inputs(c.data);
   ASSERT_EQ(inputs.files.size(), 2U);
   EXPECT_TRUE(inputs.files[0].xxh3);
   EXPECT_FALSE(inputs.files[1].xxh3);
   Manifest manifest;
   manifest.input_files = inputs.files;
-  check_inputs(inputs, manifest);
+  check_inputs(inputs, manifest, c.run);
   *manifest.input_files[0].xxh3 ^= 1;
-  EXPECT_THROW(check_inputs(inputs, manifest), ConfigError);
+  EXPECT_THROW(check_inputs(inputs, manifest, c.run), ConfigError);
   // What an older checkpoint does not say is not compared.
   manifest.input_files.clear();
-  check_inputs(inputs, manifest);
+  check_inputs(inputs, manifest, c.run);
 }
 
 TEST_F(RunInputsTest, TokenizerFilesAreKeptAndCompared) {
@@ -64,7 +64,7 @@ TEST_F(RunInputsTest, TokenizerFilesAreKeptAndCompared) {
   c.data.data_path.clear();
   c.data.vocab_file = path("vocab");
   c.data.merge_file = path("merges");
-  const RunInputs inputs = run_inputs(c);
+  const RunInputs inputs = run_inputs(c.data);
   ASSERT_EQ(inputs.copies.size(), 2U);
   EXPECT_EQ(inputs.copies[0].name, "vocab.json");
   EXPECT_EQ(inputs.copies[1].bytes, "a b\n");
@@ -72,7 +72,7 @@ TEST_F(RunInputsTest, TokenizerFilesAreKeptAndCompared) {
   manifest.input_files = inputs.files;
   std::ofstream(path("merges")) << "a c\n";
   try {
-    check_inputs(run_inputs(c), manifest);
+    check_inputs(run_inputs(c.data), manifest, c.run);
     FAIL() << "other merges were accepted";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("--merge-file"));

@@ -6,7 +6,9 @@
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
+#include "phalanx/train/flags.h"
 #include "phalanx/train/gathered_tensors.h"
+#include "phalanx/train/resume.h"
 
 namespace phalanx {
 namespace {
@@ -111,7 +113,8 @@ Manifest RunSaver::manifest_of(const RunState& state) const {
   manifest.threads_per_rank = config.layout.threads_per_rank;
   manifest.seed = static_cast<std::uint64_t>(config.run.seed);
   manifest.arguments = schedule_arguments(setup_.schedule);
-  for (const auto& [flag, value] : config.run.arguments) manifest.arguments[flag] = value;
+  for (const auto& [flag, value] : argument_values(config)) manifest.arguments[flag] = value;
+  manifest.arguments["--nproc"] = std::to_string(config.layout.world_size);
   if (state.evaluation_is_due) manifest.arguments[std::string(kDueEvaluation)] = "true";
   manifest.input_files = setup_.inputs.files;
   return manifest;

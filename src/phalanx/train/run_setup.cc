@@ -5,6 +5,7 @@
 #include "phalanx/base/machine.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/memory_check.h"
+#include "phalanx/train/resume.h"
 
 namespace phalanx {
 namespace {
@@ -39,11 +40,11 @@ RunSetup::RunSetup(TrainConfig given, const std::function<bool()>& stop)
     : config(resolved(std::move(given))),
       lock(lock_save_directory(config)),
       grid(rank_grid(config.layout)),
-      tokenizer(run_tokenizer(config)),
+      tokenizer(run_tokenizer(config.data)),
       checkpoint(open_checkpoint(config)),
       loaded(checkpoint ? std::optional(checkpoint->manifest()) : std::nullopt),
       directory(config, checkpoint.get()),
-      inputs(run_inputs(config)),
+      inputs(run_inputs(config.data)),
       length(config, begin_of(config, loaded)),
       schedule(loaded ? check_resume(config, *loaded) : parameter_schedule(config)),
       products(cpu::choose_products(
@@ -54,7 +55,7 @@ RunSetup::RunSetup(TrainConfig given, const std::function<bool()>& stop)
       programs(step_programs(config, length)),
       plans(plan_ranks(config, model, programs, products.products)) {
   check_memory(config, plans, available_memory());
-  if (loaded && !config.run.finetune) check_inputs(inputs, *loaded);
+  if (loaded) check_inputs(inputs, *loaded, config.run);
   const auto poll = [&] {
     if (stop && stop()) throw StoppedEarly{.is_saved = directory.is_resumed()};
   };

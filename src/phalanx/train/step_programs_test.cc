@@ -27,7 +27,7 @@ TrainConfig config(const std::string& schedule, int stages = 4) {
   c.optimizer.lr = 1e-3;
   c.optimizer.clip_grad = 0.0;
   c.model.untie_embeddings_and_output_weights = true;
-  c.data.data_path = "data";
+  c.data.data_path = {"data"};
   // Nothing to stop for but the drains.
   c.run.eval_interval = 0;
   c.run.exit_interval = 0;

@@ -139,7 +139,7 @@ class RunTest : public testing::Test {
     c.optimizer.min_lr = 1e-3;
     c.optimizer.lr_decay_style = "cosine";
     c.optimizer.lr_warmup_iters = 2;
-    c.data.data_path = path("data");
+    c.data.data_path = {path("data")};
     c.data.split = "90,5,5";
     c.data.tokenizer_type = "NullTokenizer";
     c.data.vocab_size = 48;

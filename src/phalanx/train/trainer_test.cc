@@ -135,12 +135,11 @@ TEST_F(TrainerTest, AFinishedRunAddsNoLines) {
 
 TEST_F(TrainerTest, RefusesToResumeWhatItCannotContinue) {
   TrainConfig c = config("run");
-  c.run.arguments = {{"--hidden-size", "32"}, {"--seed", "1234"}};
   pretrain_gpt(c);
   c.run.load = c.run.save;
-  c.run.arguments = {{"--hidden-size", "64"}};
+  c.model.hidden_size = 64;
   EXPECT_THROW(pretrain_gpt(c), ConfigError);
-  c.run.arguments = {};
+  c.model.hidden_size = 32;
   c.layout.threads_per_rank = 2;
   EXPECT_THROW(pretrain_gpt(c), ConfigError);
   c.layout.threads_per_rank = 1;
@@ -275,7 +274,7 @@ TEST_F(TrainerTest, GenerationThroughTheCacheEqualsTheWholeSequence) {
     c.model.attention_backend = attention;
     pretrain_gpt(c);
     resolve(c, false);
-    const GptConfig model = gpt_config(c, run_tokenizer(c)->vocab_size());
+    const GptConfig model = gpt_config(c, run_tokenizer(c.data)->vocab_size());
     const auto checkpoint = CheckpointReader::open(c.run.save);
     const std::vector<std::int32_t> tokens = {3, 4, 5, 6, 7, 8, 9, 10, 48, 11, 12};
     Generator whole(c, model, checkpoint, cpu::ProductPrecision::kFp32,

@@ -5,7 +5,9 @@
 
 namespace phalanx {
 
-std::vector<TrainFlag> train_flags() {
+namespace {
+
+std::vector<TrainFlag> all_flags() {
   std::vector<TrainFlag> all;
   for (const auto part :
        {model_flags(), optimizer_flags(), layout_flags(), run_flags(), data_flags()}) {
@@ -16,6 +18,38 @@ std::vector<TrainFlag> train_flags() {
   };
   std::ranges::stable_sort(all, {}, place);
   return all;
+}
+
+}  // namespace
+
+const std::vector<TrainFlag>& train_flags() {
+  static const std::vector<TrainFlag> all = all_flags();
+  return all;
+}
+
+bool describes_model(const TrainFlag& flag) {
+  const auto of_model = model_flags();
+  const bool is_of_model = std::ranges::any_of(
+      of_model, [&](const TrainFlag& known) { return known.spec.name == flag.spec.name; });
+  return flag.target != nullptr && (is_of_model || flag.spec.resume == ResumeClass::kShape ||
+                                    flag.spec.name == "--seq-length");
+}
+
+const TrainFlag* find_train_flag(std::string_view name) {
+  const auto& all = train_flags();
+  const auto found =
+      std::ranges::find_if(all, [&](const TrainFlag& flag) { return answers_to(flag.spec, name); });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::vector<std::pair<std::string, std::string>> argument_values(const TrainConfig& config) {
+  TrainConfig values = config;  // targets are variables; these are read alone
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const TrainFlag& flag : train_flags()) {
+    if (flag.target == nullptr) continue;
+    result.emplace_back(flag.spec.name, text_of(flag.target(values)));
+  }
+  return result;
 }
 
 void add_train_flags(FlagSet& flags, TrainConfig& config) {

@@ -1,0 +1,425 @@
+#include "phalanx/flags/flag_set.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "phalanx/base/error.h"
+#include "phalanx/flags/views.h"
+#include "phalanx/flags/yaml_file.h"
+
+namespace phalanx {
+namespace {
+
+constexpr std::string_view kYamlFile = "--yaml-cfg";
+constexpr std::string_view kYamlSection = "YAML";
+
+bool is_old_name(const FlagSpec& spec, std::string_view typed) {
+  const std::string canonical = canonical_name(typed);
+  return std::ranges::any_of(words_of(spec.old_names),
+                             [&](auto name) { return canonical_name(name) == canonical; });
+}
+
+bool begins_flag(std::string_view word) { return word.size() > 2 && word.starts_with("--"); }
+
+// Whether a word can be a value of the type: -5 can, --seed cannot.
+bool is_value(FlagType type, std::string_view word) {
+  if (word.size() < 2 || word[0] != '-') return true;
+  if (type == FlagType::kText) return !begins_flag(word);
+  return word[1] == '.' || std::isdigit(static_cast<unsigned char>(word[1])) != 0;
+}
+
+// "--split 969,30,1", as it was typed.
+std::string call_of(const FlagRow& row) {
+  if (row.type == FlagType::kSwitch) return row.source;
+  return fmt::format("{} {}", row.source, fmt::join(row.words, " "));
+}
+
+std::string heading_of(std::string_view section) {
+  std::string heading;
+  for (const char c : section) {
+    const auto letter = static_cast<unsigned char>(c);
+    if (std::isalnum(letter) != 0) {
+      heading += static_cast<char>(std::tolower(letter));
+    } else if (c != '\'' && !heading.ends_with('_')) {
+      heading += '_';
+    }
+  }
+  return heading;
+}
+
+std::string key_of(std::string_view name) {
+  std::string key(name.substr(2));
+  std::ranges::replace(key, '-', '_');
+  return key;
+}
+
+std::vector<std::string> words_between_commas(const std::vector<std::string>& words) {
+  std::vector<std::string> result;
+  for (const auto& word : words) {
+    std::size_t begin = 0;
+    while (begin <= word.size()) {
+      const std::size_t end = std::min(word.find(',', begin), word.size());
+      if (end > begin) result.push_back(word.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+// A flag as it was found, on the command line or in a file.
+struct FlagSet::Occurrence {
+  FlagRow* row = nullptr;
+  std::string source;
+  std::vector<std::string> words;
+};
+
+// What is known of a call while it is read.
+struct FlagSet::Reading {
+  std::vector<Occurrence> found;  // files first, then the command line
+  std::vector<std::string> positionals;
+  std::vector<std::string> faults;
+  std::vector<const FlagRow*> unreadable;  // rows that were given, in vain
+
+  bool is_unreadable(const FlagRow& row) const {
+    return std::ranges::find(unreadable, &row) != unreadable.end();
+  }
+
+  template <typename... Args>
+  void fault(fmt::format_string<Args...> format, Args&&... args) {
+    faults.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+};
+
+FlagSet::FlagSet(std::string command, std::string description)
+    : command_(std::move(command)), description_(std::move(description)) {}
+
+void FlagSet::add(const FlagSpec& spec, FlagTarget target) {
+  PHALANX_CHECK(find(spec.name) == nullptr, "{} is there already", spec.name);
+  rows_.push_back({.spec = spec,
+                   .type = type_of(target, spec.type),
+                   .target = target,
+                   .section = section_,
+                   .default_text = text_of(target),
+                   .source = {},
+                   .words = {}});
+}
+
+void FlagSet::add_example(std::string call, std::string meaning) {
+  examples_.emplace_back(std::move(call), std::move(meaning));
+}
+
+void FlagSet::add_yaml() {
+  section(std::string(kYamlSection));
+  add({.name = kYamlFile,
+       .help = "Flags from a YAML file, under their names with underscores",
+       .value_name = "FILE"},
+      &yaml_file_);
+  add({.name = "--yaml-env",
+       .help = "${NAME} in the file is the environment's",
+       .needs = kYamlFile},
+      &yaml_env_);
+  add({.name = "--print-yaml", .help = "Print the call as a YAML file and do nothing else"},
+      &print_yaml_);
+}
+
+const FlagRow* FlagSet::find(std::string_view name) const {
+  const auto row = std::ranges::find_if(
+      rows_, [&](const FlagRow& known) { return answers_to(known.spec, name); });
+  return row == rows_.end() ? nullptr : &*row;
+}
+
+FlagRow* FlagSet::find(std::string_view name) {
+  return const_cast<FlagRow*>(std::as_const(*this).find(name));
+}
+
+bool FlagSet::given(std::string_view name) const {
+  const FlagRow* row = find(name);
+  PHALANX_CHECK(row != nullptr, "{} has no flag {}", command_, name);
+  return row->is_given();
+}
+
+bool FlagSet::is_required(const FlagRow& row) const {
+  const FlagSpec& spec = row.spec;
+  return spec.required || (spec.required_to_train && !plans_) || !spec.required_unless.empty();
+}
+
+// Given, or switched on or named by what stands in for the command line.
+bool FlagSet::is_on(std::string_view name) const {
+  const FlagRow* row = find(name);
+  if (row == nullptr) return false;
+  if (row->type == FlagType::kSwitch && !std::holds_alternative<std::monostate>(row->target)) {
+    return text_of(row->target) == "true";
+  }
+  if (row->is_given()) return row->type != FlagType::kSwitch || row->words[0] == "true";
+  return row->type == FlagType::kText && text_of(row->target) != row->default_text;
+}
+
+// Splits the command line as argparse does; the words of unknown flags are left out with them.
+void FlagSet::scan(const std::vector<std::string>& arguments, Reading& reading) {
+  std::size_t at = 0;
+  const auto next_is_value = [&](FlagType type) {
+    return at < arguments.size() && is_value(type, arguments[at]);
+  };
+  while (at < arguments.size()) {
+    const std::string& word = arguments[at++];
+    if (word == "--help" || word == "-h") throw HelpRequested{help_text(*this), rows_};
+    if (is_value(FlagType::kList, word) || word == "--") {
+      if (word == "--") continue;
+      reading.positionals.push_back(word);
+      continue;
+    }
+    const std::size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    FlagRow* row = begins_flag(name) ? find(name) : nullptr;
+    if (row == nullptr) {
+      std::vector<std::string> names;
+      for (const FlagRow& known : rows_) {
+        if (known.spec.state != FlagState::kRefused) names.emplace_back(known.spec.name);
+      }
+      const auto meant = nearest(canonical_name(name), names);
+      reading.fault("{}: unknown flag{}", name, meant ? "; did you mean " + *meant + "?" : "");
+      while (next_is_value(FlagType::kList)) ++at;
+      continue;
+    }
+    Occurrence found{.row = row, .source = name, .words = {}};
+    if (equals != std::string::npos) {
+      found.words.push_back(word.substr(equals + 1));
+    } else if (row->type == FlagType::kSwitch) {
+      found.words.emplace_back("true");
+    } else if (row->type == FlagType::kList) {
+      while (next_is_value(row->type)) found.words.push_back(arguments[at++]);
+    } else if (next_is_value(row->type)) {
+      found.words.push_back(arguments[at++]);
+    }
+    if (found.words.empty()) {
+      reading.fault("{}: a value must follow, {}", name, value_name(row->spec, row->type));
+      reading.unreadable.push_back(row);
+      continue;
+    }
+    reading.found.push_back(std::move(found));
+  }
+}
+
+void FlagSet::read_yaml_file(Reading& reading) {
+  std::string file;
+  bool with_environment = false;
+  for (const Occurrence& found : reading.found) {
+    if (found.row->spec.name == kYamlFile) file = found.words[0];
+    if (found.row->spec.name == "--yaml-env") with_environment = found.words[0] == "true";
+  }
+  if (file.empty()) return;
+  std::vector<Occurrence> in_file;
+  std::vector<std::string> keys;
+  for (const FlagRow& row : rows_) keys.push_back(key_of(row.spec.name));
+  for (YamlEntry& entry : read_yaml(file, with_environment ? process_environment : nullptr)) {
+    FlagRow* row = find(entry.key);
+    bool is_negated = false;
+    for (FlagRow& known : rows_) {
+      for (const auto alias : words_of(known.spec.yaml_keys)) {
+        const bool negates = alias.starts_with('!');
+        if (canonical_name(alias.substr(negates ? 1 : 0)) != canonical_name(entry.key)) continue;
+        row = &known;
+        is_negated = negates;
+      }
+    }
+    if (row == nullptr || row->section == kYamlSection) {
+      const auto meant = nearest(entry.key, keys);
+      reading.fault("{}: {}: {}{}", entry.place, entry.key,
+                    row == nullptr ? "no flag has this name" : "does not belong in a file",
+                    meant && row == nullptr ? "; did you mean " + *meant + "?" : "");
+      continue;
+    }
+    if (entry.is_list && row->type == FlagType::kNumbers) {
+      entry.words = {fmt::format("{}", fmt::join(entry.words, ","))};
+    } else if (entry.is_list && row->type != FlagType::kList) {
+      reading.fault("{}: {} takes one value, not a list", entry.place, entry.key);
+      continue;
+    }
+    if (row->type == FlagType::kSwitch) {
+      entry.words[0] = canonical_value(row->type, entry.words[0]);
+      if (is_negated && entry.words[0] == "true") {
+        entry.words[0] = "false";
+      } else if (is_negated && entry.words[0] == "false") {
+        entry.words[0] = "true";
+      }
+    }
+    in_file.push_back({.row = row,
+                       .source = fmt::format("{}: {}", entry.place, entry.key),
+                       .words = std::move(entry.words)});
+  }
+  reading.found.insert(reading.found.begin(), in_file.begin(), in_file.end());
+}
+
+void FlagSet::apply(const Occurrence& found, Reading& reading) {
+  FlagRow& row = *found.row;
+  std::vector<std::string> words =
+      row.spec.accumulates ? words_between_commas(found.words) : found.words;
+  if (words.empty() && row.type == FlagType::kList) {
+    reading.fault("{}: a value must follow, {}", found.source, value_name(row.spec, row.type));
+    return;
+  }
+  for (const std::string& word : words) {
+    if (const auto fault = fault_of(row.spec, row.type, word)) {
+      reading.fault("{} {}: {}", found.source, word, *fault);
+      reading.unreadable.push_back(&row);
+      return;
+    }
+  }
+  if (row.spec.accumulates) words.insert(words.begin(), row.words.begin(), row.words.end());
+  if (row.type == FlagType::kSwitch) words[0] = canonical_value(row.type, words[0]);
+  if (const auto fault = assign(row.target, row.type, words)) {
+    reading.fault("{}: {}", found.source, *fault);
+    return;
+  }
+  row.source = found.source;
+  row.words = std::move(words);
+}
+
+// Sets the flags that a given one stands for.
+void FlagSet::replace(const FlagRow& row, Reading& reading) {
+  const auto parts = words_of(row.spec.stands_for);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    FlagRow* meant = find(parts[i]);
+    PHALANX_CHECK(meant != nullptr, "{} stands for {}, which is no flag", row.spec.name, parts[i]);
+    std::string value = "true";
+    if (meant->type != FlagType::kSwitch) value = parts.at(++i);
+    if (value == "@") value = row.words[0];
+    if (meant->is_given()) {
+      if (canonical_value(meant->type, meant->words[0]) == canonical_value(meant->type, value)) {
+        continue;
+      }
+      reading.fault("{} means {} {} and contradicts {}: give one", call_of(row), meant->spec.name,
+                    value, call_of(*meant));
+      continue;
+    }
+    apply({.row = meant,
+           .source = row.source + ": " + std::string(meant->spec.name),
+           .words = {value}},
+          reading);
+  }
+}
+
+// What becomes of a flag that does not simply work.
+void FlagSet::answer(const FlagRow& row, Reading& reading) {
+  const FlagSpec& spec = row.spec;
+  if (row.type == FlagType::kSwitch && row.words[0] == "false") return;
+  if (is_old_name(spec, row.source)) {
+    notes_.push_back(fmt::format("{} is now called {}", row.source, spec.name));
+  }
+  if (spec.state == FlagState::kWorks) return;
+  const auto values = words_of(spec.satisfied_by);
+  const bool is_satisfied =
+      spec.state == FlagState::kSatisfied &&
+      (values.empty() || std::ranges::all_of(row.words, [&](const std::string& word) {
+         return std::ranges::find(values, canonical_value(row.type, word)) != values.end();
+       }));
+  if (is_satisfied) {
+    notes_.push_back(fmt::format("{}: {}", call_of(row), spec.reason));
+  } else if (plans_ && !spec.planned.empty()) {
+    notes_.push_back(fmt::format("{}: {}", call_of(row), spec.planned));
+  } else {
+    reading.fault("{}: {}", call_of(row), spec.otherwise.empty() ? spec.reason : spec.otherwise);
+  }
+}
+
+void FlagSet::check_together(Reading& reading) const {
+  std::vector<std::string_view> missing;
+  for (const FlagRow& row : rows_) {
+    const bool is_missing = !row.is_given() && text_of(row.target) == row.default_text;
+    const bool is_excused = !row.spec.required_unless.empty() && is_on(row.spec.required_unless);
+    if (is_required(row) && is_missing && !is_excused && !reading.is_unreadable(row)) {
+      missing.push_back(row.spec.name);
+    }
+    if (!row.is_given() || !is_on(row.spec.name)) continue;
+    const auto needs = words_of(row.spec.needs);
+    const auto is_there = [&](std::string_view name) {
+      return is_on(name) || reading.is_unreadable(*find(name));
+    };
+    if (!needs.empty() && std::ranges::none_of(needs, is_there)) {
+      reading.fault("{} needs {}", call_of(row), fmt::join(needs, " or "));
+    }
+    for (const auto other : words_of(row.spec.excludes)) {
+      if (is_on(other)) reading.fault("{} and {} exclude each other: give one", row.source, other);
+    }
+  }
+  if (!missing.empty()) reading.fault("{} must be given", fmt::join(missing, ", "));
+}
+
+void FlagSet::parse(const std::vector<std::string>& arguments,
+                    const std::function<void()>& complete) {
+  Reading reading;
+  scan(arguments, reading);
+  read_yaml_file(reading);
+  for (const Occurrence& found : reading.found) apply(found, reading);
+  for (const FlagRow& row : rows_) {
+    if (!row.is_given()) continue;
+    answer(row, reading);
+    if (!row.spec.stands_for.empty() && row.words[0] != "false") replace(row, reading);
+  }
+  std::size_t taken = 0;
+  for (const Positional& positional : positionals_) {
+    const auto most = static_cast<std::size_t>(positional.most);
+    while (taken < reading.positionals.size() && positional.values->size() < most) {
+      positional.values->push_back(reading.positionals[taken++]);
+    }
+    if (positional.values->size() < static_cast<std::size_t>(positional.least)) {
+      reading.fault("{} must be given{}", positional.name,
+                    positional.least > 1 ? fmt::format(" {} times", positional.least) : "");
+    }
+  }
+  for (; taken < reading.positionals.size(); ++taken) {
+    reading.fault("{} belongs to no flag", reading.positionals[taken]);
+  }
+  try {
+    if (complete) complete();
+  } catch (const Error& error) {
+    if (reading.faults.empty()) throw;
+    reading.fault("{}", error.what());
+  }
+  check_together(reading);
+  if (reading.faults.empty()) return;
+  throw UsageError("{}\n({} --help lists the flags)", fmt::join(reading.faults, "\n"), command_);
+}
+
+std::string FlagSet::to_yaml() const {
+  std::vector<YamlSection> sections;
+  for (const FlagRow& row : rows_) {
+    // What another flag has set comes back with that one.
+    const bool is_implied = row.source.find(": --") != std::string::npos;
+    if (!row.is_given() || is_implied || row.section == kYamlSection) continue;
+    const std::string heading = heading_of(row.section);
+    if (sections.empty() || sections.back().heading != heading) {
+      sections.push_back({.heading = heading, .values = {}});
+    }
+    sections.back().values.push_back(
+        {.key = key_of(row.spec.name),
+         .words = row.words,
+         .is_list = row.type == FlagType::kList,
+         .is_text = row.type == FlagType::kText || row.type == FlagType::kList});
+  }
+  return yaml_text(sections);
+}
+
+std::vector<std::pair<std::string, std::string>> FlagSet::values() const {
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const FlagRow& row : rows_) {
+    if (std::holds_alternative<std::monostate>(row.target)) continue;
+    result.emplace_back(row.spec.name, text_of(row.target));
+  }
+  return result;
+}
+
+void FlagSet::set_default(std::string_view name, const std::string& text) {
+  const FlagRow* row = find(name);
+  if (row == nullptr || row->is_given() || text.empty()) return;
+  if (const auto fault = assign(row->target, row->type, words_of_text(row->type, text))) {
+    throw UsageError("{} {}: {}", name, text, *fault);
+  }
+}
+
+}  // namespace phalanx

@@ -1,0 +1,152 @@
+// The part of resolve() that is about ranks, the batch and what is recomputed; pipelines are in
+// config_pipeline.cc.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "phalanx/base/log.h"
+#include "phalanx/base/machine.h"
+#include "phalanx/train/config_rules.h"
+#include "phalanx/train/config_views.h"
+
+namespace phalanx {
+namespace {
+
+// More are a typing error; below, no product of three sizes leaves 64 bits.
+constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
+// A step is a list of actions: several for each microbatch.
+constexpr std::int64_t kMostMicrobatches = 1'000'000;
+
+// Those that can really run at once, unless the flag says otherwise.
+void resolve_threads(LayoutConfig& l) {
+  const UsableCores cores = usable_cores();
+  if (l.threads_per_rank == 0) {
+    l.threads_per_rank = std::max<std::int64_t>(1, cores.count / l.world_size);
+    l.threads_reason = l.world_size == 1
+                           ? cores.reason
+                           : fmt::format("{}, shared by {} ranks", cores.reason, l.world_size);
+  } else if (l.threads_reason.empty() && l.threads_per_rank > cores.count / l.world_size) {
+    l.threads_reason = fmt::format("as given; usable: {}", cores.reason);
+  }
+}
+
+}  // namespace
+
+void resolve_ranks(TrainConfig& c) {
+  LayoutConfig& l = c.layout;
+  if (l.world_size < 1 || l.world_size > kMostRanks) {
+    throw ConfigError("--nproc (--world-size of a plan) {} must be from 1 to {}", l.world_size,
+                      kMostRanks);
+  }
+  if (l.context_parallel_size > 1) {
+    throw ConfigError(
+        "--context-parallel-size {}: context parallelism is not available in this version of "
+        "Phalanx; give 1",
+        l.context_parallel_size);
+  }
+  const std::int64_t model_ranks =
+      l.tensor_model_parallel_size * l.pipeline_model_parallel_size * l.context_parallel_size;
+  if (l.world_size % model_ranks != 0) {
+    throw ConfigError(
+        "{} ranks (--nproc, or --world-size of a plan) are not a multiple of the {} that one copy "
+        "of the model takes: --tensor-model-parallel-size {} x --pipeline-model-parallel-size {} x "
+        "--context-parallel-size {}",
+        l.world_size, model_ranks, l.tensor_model_parallel_size, l.pipeline_model_parallel_size,
+        l.context_parallel_size);
+  }
+  resolve_threads(l);
+}
+
+// What tensor parallelism cuts must come out even.
+void resolve_tensor_parallelism(TrainConfig& c) {
+  LayoutConfig& l = c.layout;
+  const std::int64_t size = l.tensor_model_parallel_size;
+  const auto require_even = [size](std::string_view flag, std::int64_t value) {
+    if (value % size == 0) return;
+    throw ConfigError("{} {} is not a multiple of --tensor-model-parallel-size {}", flag, value,
+                      size);
+  };
+  require_even("--num-attention-heads", c.model.num_attention_heads);
+  require_even("--num-query-groups", c.model.num_query_groups);
+  require_even("--ffn-hidden-size", c.model.ffn_hidden_size);
+  if (l.sequence_parallel && size == 1) {
+    log_info("--sequence-parallel is off: --tensor-model-parallel-size is 1");
+    l.sequence_parallel = false;
+  }
+  if (l.sequence_parallel && c.data.seq_length % size != 0) {
+    throw ConfigError(
+        "--seq-length {} is not a multiple of --tensor-model-parallel-size {}: "
+        "--sequence-parallel cuts it",
+        c.data.seq_length, size);
+  }
+}
+
+void check_data_parallelism(const LayoutConfig& l) {
+  if (l.overlap_param_gather && !(l.use_distributed_optimizer && l.overlap_grad_reduce)) {
+    throw ConfigError(
+        "--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce");
+  }
+}
+
+void resolve_recomputation(TrainConfig& c) {
+  LayoutConfig& l = c.layout;
+  if (l.recompute_granularity == "full") {
+    if (l.recompute_method.empty()) {
+      throw ConfigError(
+          "--recompute-granularity full needs --recompute-method uniform or --recompute-method "
+          "block");
+    }
+    if (l.recompute_num_layers == 0) l.recompute_num_layers = 1;
+    if (l.recompute_num_layers > c.model.num_layers) {
+      throw ConfigError("--recompute-num-layers {} is above --num-layers {}",
+                        l.recompute_num_layers, c.model.num_layers);
+    }
+  } else if (!l.recompute_method.empty() || l.recompute_num_layers != 0) {
+    throw ConfigError(
+        "--recompute-method and --recompute-num-layers go with --recompute-granularity full{}",
+        l.recompute_granularity.empty() ? "" : ": selective recomputes in every layer");
+  }
+  if (!l.distribute_saved_activations) return;
+  if (l.recompute_granularity != "full") {
+    throw ConfigError("--distribute-saved-activations needs --recompute-granularity full");
+  }
+  if (l.tensor_model_parallel_size == 1) {
+    throw ConfigError(
+        "--distribute-saved-activations needs --tensor-model-parallel-size above 1: it spreads "
+        "them over these ranks");
+  }
+  if (l.sequence_parallel) {
+    throw ConfigError(
+        "--distribute-saved-activations and --sequence-parallel exclude each other: with the "
+        "second they are spread already");
+  }
+  if (l.micro_batch_size * c.data.seq_length * c.model.hidden_size % l.tensor_model_parallel_size !=
+      0) {
+    throw ConfigError(
+        "--distribute-saved-activations: --micro-batch-size {} x --seq-length {} x --hidden-size "
+        "{} values cannot be cut into --tensor-model-parallel-size {} equal parts",
+        l.micro_batch_size, c.data.seq_length, c.model.hidden_size, l.tensor_model_parallel_size);
+  }
+}
+
+void resolve_batch(TrainConfig& c) {
+  LayoutConfig& l = c.layout;
+  const std::int64_t ranks = data_parallel_size(l);
+  const std::int64_t together = l.micro_batch_size * ranks;
+  if (l.global_batch_size == 0) l.global_batch_size = together;
+  if (l.global_batch_size % together != 0) {
+    throw ConfigError(
+        "--global-batch-size {} is not a multiple of {}: --micro-batch-size {} x {} data-parallel "
+        "ranks",
+        l.global_batch_size, together, l.micro_batch_size, ranks);
+  }
+  if (num_microbatches(l) > kMostMicrobatches) {
+    throw ConfigError(
+        "--global-batch-size {} is {} microbatches a step of each data-parallel rank, more than "
+        "{}: raise --micro-batch-size",
+        l.global_batch_size, num_microbatches(l), kMostMicrobatches);
+  }
+}
+
+}  // namespace phalanx

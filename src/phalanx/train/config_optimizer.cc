@@ -1,0 +1,105 @@
+// The part of resolve() that is about weight decay, loss scales, the run's length and the learning
+// rate.
+
+#include <cmath>
+
+#include "phalanx/train/config_rules.h"
+#include "phalanx/train/config_views.h"
+
+namespace phalanx {
+namespace {
+
+// Samples are counted in 64 bits, and sums of such counts are made.
+void require_countable(std::string_view flag, std::int64_t times, std::int64_t batch) {
+  if (static_cast<double>(times) * static_cast<double>(batch) < std::exp2(61)) return;
+  throw ConfigError("{} {} x --global-batch-size {} are more samples than 64 bits count", flag,
+                    times, batch);
+}
+
+}  // namespace
+
+void resolve_weight_decay(OptimizerConfig& o) {
+  const WeightDecayStyle style = *weight_decay_style_from_name(o.weight_decay_incr_style);
+  if (style == WeightDecayStyle::kConstant) {
+    const auto differs = [&](const std::optional<double>& given) {
+      return given && *given != o.weight_decay;
+    };
+    if (differs(o.start_weight_decay) || differs(o.end_weight_decay)) {
+      throw ConfigError(
+          "--start-weight-decay and --end-weight-decay need --weight-decay-incr-style linear or "
+          "cosine");
+    }
+    o.start_weight_decay = o.weight_decay;
+    o.end_weight_decay = o.weight_decay;
+  }
+  if (!o.start_weight_decay || !o.end_weight_decay) {
+    throw ConfigError(
+        "--weight-decay-incr-style {} needs both --start-weight-decay and --end-weight-decay",
+        o.weight_decay_incr_style);
+  }
+  if (*o.end_weight_decay < *o.start_weight_decay) {
+    throw ConfigError("weight decay from {} to {}: it must not fall", *o.start_weight_decay,
+                      *o.end_weight_decay);
+  }
+}
+
+void check_loss_scale(const OptimizerConfig& o) {
+  if (o.initial_loss_scale < o.min_loss_scale) {
+    throw ConfigError("--initial-loss-scale {} is below --min-loss-scale {}", o.initial_loss_scale,
+                      o.min_loss_scale);
+  }
+}
+
+void check_length(const TrainConfig& c, bool for_training) {
+  const RunConfig& r = c.run;
+  const OptimizerConfig& o = c.optimizer;
+  const std::int64_t batch = c.layout.global_batch_size;
+  const bool by_iterations = r.train_iters > 0;
+  const bool by_samples = r.train_samples > 0;
+  if ((by_iterations && by_samples) || (for_training && !by_iterations && !by_samples)) {
+    throw ConfigError("give one of --train-iters and --train-samples");
+  }
+  if (by_iterations && (o.lr_decay_samples != 0 || o.lr_warmup_samples != 0)) {
+    throw ConfigError(
+        "--lr-decay-samples and --lr-warmup-samples go with --train-samples; with --train-iters "
+        "use --lr-decay-iters and --lr-warmup-iters");
+  }
+  if (by_samples && (o.lr_decay_iters != 0 || o.lr_warmup_iters != 0)) {
+    throw ConfigError(
+        "--lr-decay-iters and --lr-warmup-iters go with --train-iters; with --train-samples use "
+        "--lr-decay-samples and --lr-warmup-samples");
+  }
+  if (by_samples && r.train_samples < batch) {
+    throw ConfigError("--train-samples {} is less than one --global-batch-size {}", r.train_samples,
+                      batch);
+  }
+  require_countable("--train-iters", r.train_iters, batch);
+  require_countable("--lr-decay-iters", o.lr_decay_iters, batch);
+  require_countable("--lr-warmup-iters", o.lr_warmup_iters, batch);
+  const std::int64_t iterations = by_samples ? r.train_samples / batch : r.train_iters;
+  const std::int64_t evaluations = r.eval_interval > 0 ? iterations / r.eval_interval + 1 : 1;
+  require_countable("--eval-iters", r.eval_iters, batch);
+  require_countable("--eval-iters of all evaluations,", evaluations, r.eval_iters * batch);
+}
+
+void check_learning_rate(const TrainConfig& c) {
+  const OptimizerConfig& o = c.optimizer;
+  if (o.lr_warmup_fraction && (o.lr_warmup_iters != 0 || o.lr_warmup_samples != 0)) {
+    throw ConfigError(
+        "--lr-warmup-fraction excludes --lr-warmup-iters and --lr-warmup-samples: give one");
+  }
+  if (!o.lr) return;  // a plan's
+  if (o.min_lr > *o.lr) throw ConfigError("--min-lr {} is above --lr {}", o.min_lr, *o.lr);
+  if (o.lr_warmup_init > *o.lr) {
+    throw ConfigError("--lr-warmup-init {} is above --lr {}", o.lr_warmup_init, *o.lr);
+  }
+  if (c.run.train_iters == 0 && c.run.train_samples == 0) return;
+  const ParameterSchedule schedule = parameter_schedule(c);
+  if (schedule.decay_samples <= 0 ||
+      schedule.warmup_samples >= static_cast<double>(schedule.decay_samples)) {
+    throw ConfigError("the warm-up ({} samples) must end before the decay does ({} samples)",
+                      schedule.warmup_samples, schedule.decay_samples);
+  }
+}
+
+}  // namespace phalanx

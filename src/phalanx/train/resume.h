@@ -1,0 +1,31 @@
+#pragma once
+// Whether a run may go on with a checkpoint, by what both say of their flags.
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "phalanx/checkpoint/manifest.h"
+#include "phalanx/optim/parameter_schedule.h"
+#include "phalanx/train/config.h"
+
+namespace phalanx {
+
+// The schedule as a manifest keeps it, beside the flags.
+std::map<std::string, std::string> schedule_arguments(const ParameterSchedule& schedule);
+
+// Whether --allow-changed permits another value than the checkpoint's.
+bool is_allowed_to_change(const RunConfig& run, std::string_view flag);
+
+// ConfigError (78), a line for each flag whose value the checkpoint contradicts, with both values;
+// warnings for those that may change (ResumeClass; values are compared, not their spelling). Of
+// schedules what the flags come to is compared: equal, or --override-opt_param-scheduler, or
+// --use-checkpoint-opt_param-scheduler, which returns the checkpoint's. A new run from the weights
+// (--finetune) must have their shape and tokenizer alone.
+ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manifest);
+
+// The product precision that a resumed run keeps: the recorded one unless --matmul-precision says
+// otherwise.
+std::string resumed_precision(const TrainConfig& config, const Manifest& manifest);
+
+}  // namespace phalanx
