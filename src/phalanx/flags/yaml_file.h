@@ -13,7 +13,7 @@ namespace phalanx {
 // A key that is no heading.
 struct YamlEntry {
   std::string key;
-  std::vector<std::string> words;  // a scalar is one word
+  std::vector<std::string> words = {};  // a scalar is one word
   bool is_list = false;
   std::string place;  // FILE:LINE:COLUMN of the key, counted from 1
 };
@@ -24,9 +24,10 @@ std::optional<std::string> process_environment(const std::string& name);
 
 // The entries in the order of the file; keys without a value (empty, ~, null) are left out. With an
 // environment, ${NAME} in a value is replaced; without one it is an error that names --yaml-env.
-// DataError (65) with FILE:LINE:COLUMN for what is no YAML, keys that occur twice (whatever heading
-// they are below), anchors, aliases, tags, several documents, a list of anything but scalars, more
-// than kMostYamlDepth headings, files above kMostYamlBytes.
+// $${ is the text ${ in either case. DataError (65) with FILE:LINE:COLUMN (in bytes, from 1) for
+// what is no YAML or no UTF-8, keys that occur twice (whatever heading they are below; dashes are
+// underscores), anchors, aliases, tags, several documents, a list of anything but scalars, more
+// than kMostYamlDepth headings within each other, files above kMostYamlBytes.
 std::vector<YamlEntry> parse_yaml(std::string_view text, std::string_view file,
                                   const Environment& environment = nullptr);
 // The same of a file: InputMissingError where it is not there.
@@ -38,7 +39,7 @@ inline constexpr int kMostYamlDepth = 8;
 // What is printed below a heading. Words are as on the command line; parse_yaml() gives them back.
 struct YamlValue {
   std::string key;
-  std::vector<std::string> words;
+  std::vector<std::string> words = {};
   bool is_list = false;
   bool is_text = false;  // quoted wherever it could be read as anything but text
 };
@@ -46,7 +47,8 @@ struct YamlSection {
   std::string heading;  // of lower-case letters, digits and underscores
   std::vector<YamlValue> values;
 };
-// Block style, a key a line.
+// Block style, a key a line; a section without values is left out. UsageError for a word that is no
+// UTF-8, which YAML cannot hold.
 std::string yaml_text(const std::vector<YamlSection>& sections);
 
 }  // namespace phalanx
