@@ -23,6 +23,7 @@ struct CommandFlags {
   std::string words;
   std::string help;
   std::vector<FlagRow> rows;
+  bool takes_files = false;  // words without dashes follow: names of files
 };
 
 // A completion script for bash, zsh or fish: commands, the words behind them, their flags, choices

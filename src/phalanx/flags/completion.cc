@@ -1,0 +1,408 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+
+#include "phalanx/base/error.h"
+#include "phalanx/flags/row_text.h"
+#include "phalanx/flags/views.h"
+
+// The scripts have the same steps: which command is typed, which flag stands before the cursor,
+// what that flag takes. What differs between commands is a branch of a case for bash and zsh, and
+// conditions of fish.
+
+namespace phalanx {
+namespace {
+
+// What is completed behind a flag.
+enum class Takes : std::uint8_t { kNothing, kNumber, kChoice, kFile };
+
+Takes takes(const FlagRow& row) {
+  if (row.type == FlagType::kSwitch) return Takes::kNothing;
+  if (!allowed_values(row.spec).empty()) return Takes::kChoice;
+  const bool is_text = row.type == FlagType::kText || row.type == FlagType::kList;
+  return is_text ? Takes::kFile : Takes::kNumber;
+}
+
+bool is_offered(const FlagRow& row) { return row.spec.state != FlagState::kRefused; }
+
+// Descriptions are a line.
+std::string on_one_line(std::string_view text) {
+  std::string line(text);
+  std::ranges::replace(line, '\n', ' ');
+  return line;
+}
+
+std::string meaning(const FlagRow& row) {
+  return on_one_line(row.spec.help.empty() ? row.spec.reason : row.spec.help);
+}
+
+// A word that bash and zsh take as it is.
+std::string shell_quoted(std::string_view text) {
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
+  return result + "'";
+}
+
+// A backslash before each of some characters.
+std::string escaped(std::string_view text, std::string_view characters) {
+  std::string result;
+  for (const char c : text) {
+    if (characters.find(c) != std::string_view::npos) result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+// A word that fish takes as it is: backslashes count between its quotes.
+std::string fish_quoted(std::string_view text) { return fmt::format("'{}'", escaped(text, "'\\")); }
+
+// An element of zsh's _describe: the first colon ends the word.
+std::string zsh_described(std::string_view word, std::string_view description) {
+  std::string text = escaped(word, ":\\");
+  if (!description.empty()) text += fmt::format(":{}", description);
+  return shell_quoted(text);
+}
+
+// Commands as a tree of their words.
+struct Node {
+  std::string path;                       // " dataset info"; empty at the root
+  std::vector<std::string> words;         // that may come next
+  const CommandFlags* command = nullptr;  // that these words are
+};
+
+std::string help_of(const std::vector<Node>& nodes, const std::string& path) {
+  const auto node = std::ranges::find(nodes, path, &Node::path);
+  return node->command == nullptr ? "" : on_one_line(node->command->help);
+}
+
+std::vector<Node> tree_of(const std::vector<CommandFlags>& commands) {
+  std::vector<Node> nodes(1);
+  for (const CommandFlags& command : commands) {
+    std::size_t at = 0;
+    for (const std::string_view word : words_of(command.words)) {
+      const std::string path = fmt::format("{} {}", nodes[at].path, word);
+      const auto next = std::ranges::find(nodes, path, &Node::path);
+      const auto index = static_cast<std::size_t>(next - nodes.begin());
+      if (next == nodes.end()) {
+        nodes[at].words.emplace_back(word);
+        nodes.push_back({path, {}, nullptr});
+      }
+      at = index;
+    }
+    nodes[at].command = &command;
+  }
+  return nodes;
+}
+
+// The flags of a command, in alternatives of a pattern: '--a' | '--b'. Every spelling counts, with
+// dashes.
+std::string pattern_of(const std::vector<const FlagRow*>& rows) {
+  std::vector<std::string> words;
+  for (const FlagRow* row : rows) {
+    words.push_back(shell_quoted(canonical_name(row->spec.name)));
+    for (const std::string_view alias : words_of(row->spec.aliases)) {
+      words.push_back(shell_quoted(canonical_name(alias)));
+    }
+  }
+  return fmt::format("{}", fmt::join(words, " | "));
+}
+
+std::string quoted_words(const std::vector<std::string_view>& words) {
+  std::string text;
+  for (const std::string_view word : words) text += (text.empty() ? "" : " ") + shell_quoted(word);
+  return text;
+}
+
+// What the branch of a flag sets; nothing for switches.
+std::string settings_of(const FlagRow& row) {
+  const std::string many = row.type == FlagType::kList ? " many=1" : "";
+  switch (takes(row)) {
+    case Takes::kNothing:
+      break;
+    case Takes::kNumber:
+      return "takes=number" + many;
+    case Takes::kFile:
+      return "takes=file" + many;
+    case Takes::kChoice:
+      return fmt::format("takes=choice choices=({}){}", quoted_words(allowed_values(row.spec)),
+                         many);
+  }
+  return "";
+}
+
+// The branches on the flag before the cursor: flags that take the same share one.
+std::string value_branches(const CommandFlags& command) {
+  std::vector<std::pair<std::string, std::vector<const FlagRow*>>> branches;  // by settings
+  for (const FlagRow& row : command.rows) {
+    const std::string settings = settings_of(row);
+    if (!is_offered(row) || settings.empty()) continue;
+    auto branch =
+        std::ranges::find_if(branches, [&](const auto& known) { return known.first == settings; });
+    if (branch == branches.end()) branch = branches.insert(branch, {settings, {}});
+    branch->second.push_back(&row);
+  }
+  std::string text;
+  for (const auto& [settings, rows] : branches) {
+    text += fmt::format("        {}) {} ;;\n", pattern_of(rows), settings);
+  }
+  return text;
+}
+
+// The branches on the command: what may come next, then what the flags take. `element` writes a
+// word and its description for the shell.
+using Element = std::function<std::string(std::string_view word, std::string_view description)>;
+
+std::string command_branches(const std::vector<Node>& nodes, const Element& element) {
+  std::string text;
+  for (const Node& node : nodes) {
+    text += fmt::format("    {})\n", shell_quoted(node.path));
+    if (!node.words.empty()) {
+      text += "      next_words=(\n";
+      for (const auto& word : node.words) {
+        text += fmt::format("        {}\n", element(word, help_of(nodes, node.path + " " + word)));
+      }
+      text += "      )\n";
+    }
+    text += "      next_flags=(\n";
+    if (node.command != nullptr) {
+      for (const FlagRow& row : node.command->rows) {
+        if (!is_offered(row)) continue;
+        text += fmt::format("        {}\n", element(row.spec.name, meaning(row)));
+      }
+    }
+    text += fmt::format("        {}\n      )\n", element("--help", "What the flags are"));
+    if (node.command != nullptr && node.command->takes_files) text += "      files=1\n";
+    const std::string values = node.command == nullptr ? "" : value_branches(*node.command);
+    if (!values.empty()) text += fmt::format("      case \"$flag\" in\n{}      esac\n", values);
+    text += "      ;;\n";
+  }
+  return text;
+}
+
+// The pattern of every command and beginning of one.
+std::string known_paths(const std::vector<Node>& nodes) {
+  std::vector<std::string> paths;
+  for (const Node& node : nodes) {
+    if (!node.path.empty()) paths.push_back(shell_quoted(node.path));
+  }
+  return paths.empty() ? "''" : fmt::format("{}", fmt::join(paths, " | "));
+}
+
+// {0}: known paths, {1}: the branches on the command.
+constexpr std::string_view kBash = R"(# Completion of phalanx in bash.
+# In this shell: source <(phalanx completion bash)
+# In every one: phalanx completion bash > ~/.local/share/bash-completion/completions/phalanx
+
+_phalanx() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} typed='' flag='' takes='' many='' files='' behind=0 i
+  local -a next_words=() next_flags=() choices=() candidates=()
+  COMPREPLY=()
+
+  for ((i = 1; i < COMP_CWORD; ++i)); do
+    case "$typed ${{COMP_WORDS[i]}}" in
+      {0}) typed+=" ${{COMP_WORDS[i]}}" ;;
+      *) break ;;
+    esac
+  done
+  # The last flag, and how many words stand behind it. --flag=value is three words here.
+  for ((; i < COMP_CWORD; ++i)); do
+    case "${{COMP_WORDS[i]}}" in
+      --*) flag=${{COMP_WORDS[i]//_/-}} behind=0 ;;
+      =) ;;
+      *) behind=$((behind + 1)) ;;
+    esac
+  done
+  if [[ $word == '=' ]]; then word=''; fi
+
+  case "$typed" in
+{1}  esac
+
+  if [[ $behind -gt 0 && ( -z $many || $word == -* ) ]]; then takes=''; fi
+  case "$takes" in
+    number) return ;;
+    file) compopt -o default; return ;;
+    choice) candidates=("${{choices[@]}}") ;;
+    *)
+      if [[ -n $files && $word != -* ]]; then compopt -o default; return; fi
+      if [[ ${{#next_words[@]}} -gt 0 && $word != -* ]]; then
+        candidates=("${{next_words[@]}}")
+      else
+        candidates=("${{next_flags[@]}}")
+      fi
+      ;;
+  esac
+  for i in "${{candidates[@]}}"; do
+    if [[ $i == "$word"* ]]; then COMPREPLY+=("$i"); fi
+  done
+}}
+
+complete -F _phalanx phalanx
+)";
+
+constexpr std::string_view kZsh = R"(#compdef phalanx
+# Completion of phalanx in zsh.
+# In this shell, after compinit: source <(phalanx completion zsh)
+# In every one: phalanx completion zsh > a directory of $fpath/_phalanx
+
+_phalanx() {{
+  local typed='' flag='' takes='' many='' files='' behind=0 i
+  local -a next_words=() next_flags=() choices=()
+
+  for ((i = 2; i < CURRENT; ++i)); do
+    case "$typed ${{words[i]}}" in
+      {0}) typed+=" ${{words[i]}}" ;;
+      *) break ;;
+    esac
+  done
+  # The last flag, and how many words stand behind it.
+  for ((; i < CURRENT; ++i)); do
+    case "${{words[i]}}" in
+      --*=*) flag='' behind=0 ;;
+      --*) flag=${{words[i]//_/-}} behind=0 ;;
+      *) behind=$((behind + 1)) ;;
+    esac
+  done
+  if [[ $PREFIX == --*=* ]]; then
+    flag=${{${{PREFIX%%=*}}//_/-}} behind=0
+    compset -P 1 '*='
+  fi
+
+  case "$typed" in
+{1}  esac
+
+  if [[ $behind -gt 0 && ( -z $many || $PREFIX == -* ) ]]; then takes=''; fi
+  case "$takes" in
+    number) _message 'a number' ;;
+    file) _files ;;
+    choice) compadd -- "${{choices[@]}}" ;;
+    *)
+      if [[ $PREFIX == -* ]]; then
+        _describe -o 'flag' next_flags
+      elif [[ -n $files ]]; then
+        _files
+      elif [[ ${{#next_words}} -gt 0 ]]; then
+        _describe 'command' next_words
+      else
+        _describe -o 'flag' next_flags
+      fi
+      ;;
+  esac
+}}
+
+if [[ ${{funcstack[1]}} == _phalanx ]]; then
+  _phalanx "$@"
+else
+  compdef _phalanx phalanx
+fi
+)";
+
+constexpr std::string_view kFish = R"(# Completion of phalanx in fish.
+# phalanx completion fish > ~/.config/fish/completions/phalanx.fish
+
+# The words before the cursor are these.
+function __phalanx_typed
+    set -l typed (commandline -opc)
+    test "$typed[2..-1]" = "$argv"
+end
+
+# They begin with these: the command is this one.
+function __phalanx_in
+    set -l typed (commandline -opc)
+    set -l last (math (count $argv) + 1)
+    test (count $typed) -ge $last; and test "$typed[2..$last]" = "$argv"
+end
+
+# The last flag is one of these.
+function __phalanx_behind
+    set -l flags (string match -- '--*' (commandline -opc))
+    set -q flags[1]; and contains -- $flags[-1] $argv
+end
+
+complete -c phalanx -f
+)";
+
+std::string fish_command_words(const std::vector<Node>& nodes) {
+  std::string text;
+  for (const Node& node : nodes) {
+    const std::string condition = fish_quoted("__phalanx_typed" + node.path);
+    for (const auto& word : node.words) {
+      text += fmt::format("complete -c phalanx -n {} -a {} -d {}\n", condition, fish_quoted(word),
+                          fish_quoted(help_of(nodes, node.path + " " + word)));
+    }
+  }
+  return text;
+}
+
+// fish reads the choices once more when it completes.
+std::string fish_choices(const FlagRow& row) {
+  std::string words;
+  for (const std::string_view word : allowed_values(row.spec)) {
+    words += (words.empty() ? "" : " ") + fish_quoted(word);
+  }
+  return "-a " + fish_quoted(words);
+}
+
+std::string fish_flag(const FlagRow& row, const std::string& in_command) {
+  const std::string_view name = row.spec.name.substr(row.spec.name.find_first_not_of('-'));
+  std::string value;
+  switch (takes(row)) {
+    case Takes::kNothing:
+      break;
+    case Takes::kNumber:
+      value = " -x";
+      break;
+    case Takes::kFile:
+      value = " -r -F";
+      break;
+    case Takes::kChoice:
+      value = " -x " + fish_choices(row);
+      break;
+  }
+  std::string text = fmt::format("complete -c phalanx -n {} -l {}{} -d {}\n",
+                                 fish_quoted(in_command), name, value, fish_quoted(meaning(row)));
+  // Behind the first value of a list there are more.
+  if (row.type == FlagType::kList) {
+    text += fmt::format(
+        "complete -c phalanx -n {} {}\n",
+        fish_quoted(fmt::format("{}; and __phalanx_behind {}", in_command, row.spec.name)),
+        takes(row) == Takes::kChoice ? fish_choices(row) : "-F");
+  }
+  return text;
+}
+
+std::string fish_script(const std::vector<Node>& nodes) {
+  std::string text = std::string(kFish) + "complete -c phalanx -l help -d 'What the flags are'\n" +
+                     fish_command_words(nodes);
+  for (const Node& node : nodes) {
+    if (node.command == nullptr) continue;
+    const std::string in_command = "__phalanx_in" + node.path;
+    if (node.command->takes_files) {
+      text += fmt::format("complete -c phalanx -n {} -F\n", fish_quoted(in_command));
+    }
+    for (const FlagRow& row : node.command->rows) {
+      if (is_offered(row)) text += fish_flag(row, in_command);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string completion_script(std::string_view shell, const std::vector<CommandFlags>& commands) {
+  const std::vector<Node> nodes = tree_of(commands);
+  if (shell == "bash") {
+    const auto word_alone = [](std::string_view word, std::string_view) {
+      return shell_quoted(word);
+    };
+    return fmt::format(kBash, known_paths(nodes), command_branches(nodes, word_alone));
+  }
+  if (shell == "zsh") {
+    return fmt::format(kZsh, known_paths(nodes), command_branches(nodes, zsh_described));
+  }
+  if (shell == "fish") return fish_script(nodes);
+  throw UsageError("phalanx completion: say bash, zsh or fish, not {}", shell);
+}
+
+}  // namespace phalanx
