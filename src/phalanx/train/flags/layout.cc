@@ -38,6 +38,7 @@ constexpr TrainFlag kRows[] = {
                  .help = "Tensor-parallel ranks also share the sequence between the layers"}),
     works<&LayoutConfig::no_async_tensor_model_parallel_allreduce>(
         kRanks, {.name = "--no-async-tensor-model-parallel-allreduce",
+                 .yaml_keys = "!async_tensor_model_parallel_allreduce",
                  .help = "Input gradients are reduced before weight gradients are computed, not "
                          "meanwhile"}),
     works<&LayoutConfig::use_tp_pp_dp_mapping>(
@@ -56,6 +57,7 @@ constexpr TrainFlag kRows[] = {
                      .range = from_to(0, kMostInt32)}),
     works<&LayoutConfig::num_virtual_stages_per_pipeline_rank>(
         kPipelines, {.name = "--num-virtual-stages-per-pipeline-rank",
+                     .yaml_keys = "virtual_pipeline_model_parallel_size",
                      .help = "The same as a number of virtual stages (0: as the schedule wants)",
                      .range = from_to(0, kMostInt32)}),
     works<&LayoutConfig::microbatch_group_size_per_virtual_pipeline_stage>(
@@ -109,10 +111,12 @@ constexpr TrainFlag kRows[] = {
                          .choices = "uniform block"}),
     works<&LayoutConfig::recompute_num_layers>(
         kRecomputation, {.name = "--recompute-num-layers",
+                         .old_names = "--checkpoint-num-layers --activations-checkpoint-num-layers",
                          .help = "Layers of a group or block (0: 1); the last group may have fewer",
                          .range = from_to(0, kMostInt32)}),
     works<&LayoutConfig::distribute_saved_activations>(
         kRecomputation, {.name = "--distribute-saved-activations",
+                         .old_names = "--distribute-checkpointed-activations",
                          .help = "Tensor-parallel ranks share the saved layer inputs; needs full "
                                  "recomputation"}),
 

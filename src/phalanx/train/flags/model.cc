@@ -55,6 +55,7 @@ constexpr TrainFlag kRows[] = {
                            "size",
                    .range = from_to(1, kMostWidth)}),
     works<&ModelConfig::norm_epsilon>(kNetwork, {.name = "--norm-epsilon",
+                                                 .old_names = "--layernorm-epsilon",
                                                  .help = "Epsilon of the norms",
                                                  .range = at_least(0),
                                                  .resume = ResumeClass::kShape}),
@@ -64,6 +65,7 @@ constexpr TrainFlag kRows[] = {
                    .resume = ResumeClass::kShape}),
     works<&ModelConfig::no_bias_gelu_fusion>(
         kNetwork, {.name = "--no-bias-gelu-fusion",
+                   .yaml_keys = "!bias_activation_fusion !bias_gelu_fusion",
                    .help = "Exact (erf) GeLU instead of the tanh form, as in Megatron",
                    .resume = ResumeClass::kShape}),
     works<&ModelConfig::init_method_std>(kNetwork, {.name = "--init-method-std",

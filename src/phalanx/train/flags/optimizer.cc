@@ -30,6 +30,7 @@ constexpr TrainFlag kRows[] = {
                                                               .resume = ResumeClass::kSchedule}),
     works<&OptimizerConfig::lr_warmup_fraction>(kLearningRate,
                                                 {.name = "--lr-warmup-fraction",
+                                                 .old_names = "--warmup",
                                                  .help = "Share of the decay to warm up for",
                                                  .range = share_below_one(),
                                                  .resume = ResumeClass::kSchedule}),

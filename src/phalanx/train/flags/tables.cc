@@ -2,6 +2,7 @@
 
 #include "phalanx/train/flags.h"
 #include "phalanx/train/flags/sections.h"
+#include "phalanx/train/flags/unbound.h"
 
 namespace phalanx {
 
@@ -10,7 +11,9 @@ namespace {
 std::vector<TrainFlag> all_flags() {
   std::vector<TrainFlag> all;
   for (const auto part :
-       {model_flags(), optimizer_flags(), layout_flags(), run_flags(), data_flags()}) {
+       {model_flags(), optimizer_flags(), layout_flags(), run_flags(), data_flags(),
+        unbound_model_flags(), unbound_optimizer_flags(), unbound_layout_flags(),
+        unbound_run_flags(), unbound_data_flags(), unbound_program_flags()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   const auto place = [](const TrainFlag& flag) {

@@ -1,0 +1,83 @@
+#include "phalanx/train/flags/sections.h"
+#include "phalanx/train/flags/unbound.h"
+
+namespace phalanx {
+namespace {
+
+using enum FlagType;
+
+constexpr Refusal kOneDataset = {
+    "data of several files, or of its own for each split, is not available in this version of "
+    "Phalanx; join the files (phalanx preprocess-data) and give --data-path with --split",
+    kSamePlan};
+constexpr Absence kMasked = {"nothing depends on it without masked tokens",
+                             {"BERT and T5, which mask tokens, are not available in this version "
+                              "of Phalanx; leave the flag out"}};
+constexpr Absence kRetriever = {"nothing depends on it without a retriever",
+                                {"retrievers are not trained by Phalanx; leave the flag out"}};
+constexpr Refusal kModelFiles = {
+    "SentencePiece models and tiktoken files are not available in this version of Phalanx; "
+    "GPT2BPETokenizer reads --vocab-file and --merge-file",
+    "the plan takes the vocabulary from --vocab-size"};
+constexpr Absence kTiktoken = {"nothing depends on it without a tiktoken file", kModelFiles};
+constexpr Refusal kMapped = {
+    "dataset files are always mapped into memory, and no number depends on it; leave the flag out",
+    kSamePlan};
+
+constexpr TrainFlag kRows[] = {
+    refused(kData, "--train-data-path", kList, kOneDataset),
+    refused(kData, "--valid-data-path", kList, kOneDataset),
+    refused(kData, "--test-data-path", kList, kOneDataset),
+    refused(kData, "--data-args-path", kText, kOneDataset),
+    refused(kData, "--per-split-data-args-path", kText, kOneDataset),
+    refused(kData, "--data-cache-path", kText,
+            {"the order of samples is made in memory at every start in this version of Phalanx; "
+             "leave the flag out",
+             kSamePlan}),
+    refused(kData, "--mock-data", kSwitch,
+            {"made-up data is not available in this version of Phalanx; phalanx preprocess-data "
+             "makes a dataset of any text",
+             "the plan reads no data"}),
+    with_yaml_keys("!mmap_bin_files", refused(kData, "--no-mmap-bin-files", kSwitch, kMapped)),
+    satisfied_by("mmap infer", kData, "--data-impl", kText,
+                 "dataset files are always mapped into memory", kMapped),
+    refused(kData, "--mmap-warmup", kSwitch,
+            {"dataset files are not read ahead; cat FILE.bin > /dev/null before the run does that",
+             kSamePlan}),
+    satisfied_by("single", kData, "--dataloader-type", kText,
+                 "samples are consumed in one order, from the first on",
+                 {"cyclic and external data loaders are not available in this version of Phalanx; "
+                  "single is",
+                  kSamePlan}),
+    satisfied(kData, "--num-workers", kInteger,
+              "every rank reads its samples from mapped files itself, so there are no workers"),
+    satisfied_by("1", kData, "--num-dataset-builder-threads", kInteger,
+                 "the order of samples is made by one thread",
+                 {"the order of samples is made by one thread; give 1", kSamePlan}),
+    with_yaml_keys("!create_attention_mask_in_dataloader",
+                   satisfied(kData, "--no-create-attention-mask-in-dataloader", kSwitch,
+                             "no mask is ever stored: attention knows the positions and documents "
+                             "of its rows")),
+    refused(kData, "--decoder-seq-length", kInteger,
+            {"T5 is not available in this version of Phalanx; a GPT has one --seq-length"}),
+    only_default("0.15", kData, "--mask-prob", kReal, kMasked),
+    only_default("0.1", kData, "--short-seq-prob", kReal, kMasked),
+    satisfied_by("1", kData, "--sample-rate", kReal, "all samples of the training split are used",
+                 {"samples are not drawn by chance; leave some out with --split", kSamePlan}),
+    only_default("256", kData, "--retriever-seq-length", kInteger, kRetriever),
+
+    satisfied_by("0", kTokenizer, "--vocab-extra-ids", kInteger,
+                 "the vocabulary is the tokenizer's",
+                 {"further ids are for T5, which is not available in this version of Phalanx; give "
+                  "0"}),
+    refused(kTokenizer, "--tokenizer-model", kText, kModelFiles),
+    refused(kTokenizer, "--tiktoken-pattern", kText, kModelFiles),
+    only_default("1000", kTokenizer, "--tiktoken-num-special-tokens", kInteger, kTiktoken),
+    refused(kTokenizer, "--tiktoken-special-tokens", kList, kModelFiles),
+};
+
+}  // namespace
+
+std::span<const TrainFlag> unbound_data_flags() { return kRows; }
+
+}  // namespace phalanx

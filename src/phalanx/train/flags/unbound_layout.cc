@@ -1,0 +1,196 @@
+#include "phalanx/train/flags/sections.h"
+#include "phalanx/train/flags/unbound.h"
+
+namespace phalanx {
+namespace {
+
+using enum FlagType;
+
+constexpr Refusal kT5 = {
+    "T5 is not available in this version of Phalanx; the stages of a GPT all have layers of one "
+    "kind"};
+constexpr Absence kEncoder = {"nothing depends on it without an encoder", kT5};
+constexpr Absence kExperts = {"nothing depends on it without experts",
+                              {"experts are not available in this version of Phalanx; give 1"}};
+constexpr Absence kContext = {
+    "nothing depends on it without context parallelism",
+    {"context parallelism is not available in this version of Phalanx; leave the flag out"}};
+constexpr Refusal kFewerLayers = {
+    "layers are counted alone when they are shared out; give the rank with the embedding or the "
+    "head fewer by --decoder-first-pipeline-num-layers or --decoder-last-pipeline-num-layers"};
+constexpr Refusal kLateWeightGradients = {
+    "some schedules put weight gradients off, each by a rule of its own: --pipeline-schedule "
+    "zb-h1, "
+    "zb-h2 or zb-v"};
+constexpr std::string_view kStagesOverlap = "messages between stages always move while passes run";
+constexpr std::string_view kVerifiedMessages =
+    "messages between stages have an order in which none waits for itself, and are awaited before "
+    "they are read";
+constexpr std::string_view kReducesAtOnce =
+    "every rank reduces its gradients as soon as they are complete, whatever other stages do";
+constexpr std::string_view kGathersAtOnce =
+    "every rank gathers parameters as soon as they are updated, whatever other stages do";
+constexpr std::string_view kWholeProducts =
+    "a product and its tensor-parallel message are never cut into pieces";
+constexpr Refusal kNoNccl = {"messages do not go through NCCL; leave the flag out", kSamePlan};
+constexpr Refusal kSharded = {
+    "gradients and parameters are not sharded in this version of Phalanx; "
+    "--use-distributed-optimizer shards main parameters and moments"};
+constexpr std::string_view kInHostMemory =
+    "weights and activations lie in the host's memory anyway";
+
+constexpr TrainFlag kRows[] = {
+    refused(kTraining, "--rampup-batch-size", kList,
+            {"ramp-up is not available in this version of Phalanx; train with --global-batch-size "
+             "from the start",
+             "the plan is of the final batch, --global-batch-size"}),
+    refused(kTraining, "--step-batch-size-schedule", kList,
+            {"a schedule of batch sizes is not available in this version of Phalanx; give one "
+             "--global-batch-size",
+             "the plan is of --global-batch-size; give the largest batch of the schedule there"}),
+    refused(kTraining, "--decrease-batch-size-if-needed", kSwitch,
+            {"a batch is never decreased; give a --global-batch-size that is a multiple of "
+             "--micro-batch-size x the data-parallel ranks",
+             "the plan is of --global-batch-size as it is"}),
+    satisfied_by("0 1 2", kTraining, "--empty-unused-memory-level", kInteger,
+                 "memory is planned before the first step, so no allocator keeps any unused",
+                 {"the levels are 0, 1 and 2"}),
+
+    satisfied(kRanks, "--local-rank", kInteger,
+              "the program knows the place of every rank that it starts"),
+    satisfied_by("nccl gloo mpi ucc", kRanks, "--distributed-backend", kText,
+                 "ranks are threads of one process and pass messages through its memory",
+                 {"no such backend; leave the flag out: ranks are threads of one process"}),
+    refused(kRanks, "--lazy-mpu-init", kSwitch,
+            {"the program starts its ranks itself, at once; leave the flag out", kSamePlan}),
+    refused(kRanks, "--nccl-communicator-config-path", kText, kNoNccl),
+    refused(kRanks, "--use-nccl-ub", kSwitch, kNoNccl),
+    satisfied(kRanks, "--disable-gloo-process-groups", kSwitch,
+              "there are no groups of processes beside those that train"),
+    only_default("p2p", kRanks, "--cp-comm-type", kList, kContext),
+    refused(kRanks, "--hierarchical-context-parallel-sizes", kList, kContext.refusal),
+    only_default("1", kRanks, "--expert-model-parallel-size", kInteger, kExperts),
+    only_default("1", kRanks, "--expert-tensor-parallel-size", kInteger, kExperts),
+    only_default("0", kRanks, "--encoder-tensor-model-parallel-size", kInteger, kEncoder),
+    refused(kRanks, "--tp-comm-overlap", kSwitch,
+            {"tensor-parallel messages move while weight gradients are computed, not within a "
+             "product; leave the flag out",
+             kSamePlan}),
+    refused(kRanks, "--tp-comm-overlap-cfg", kText,
+            {"a product and its message are never cut into pieces; leave the flag out", kSamePlan}),
+    with_yaml_keys("!tp_comm_overlap_ag",
+                   satisfied(kRanks, "--disable-tp-comm-overlap-ag", kSwitch, kWholeProducts)),
+    with_yaml_keys("!tp_comm_overlap_rs",
+                   satisfied(kRanks, "--disable-tp-comm-overlap-rs", kSwitch, kWholeProducts)),
+    with_yaml_keys("!tp_comm_split_ag !tp_comm_atomic_ag",
+                   satisfied(kRanks, "--disable-tp-comm-split-ag", kSwitch, kWholeProducts)),
+    with_yaml_keys("!tp_comm_split_rs !tp_comm_atomic_rs",
+                   satisfied(kRanks, "--disable-tp-comm-split-rs", kSwitch, kWholeProducts)),
+    with_yaml_keys("!tp_comm_bulk_dgrad",
+                   satisfied(kRanks, "--disable-tp-comm-bulk-dgrad", kSwitch, kWholeProducts)),
+    with_yaml_keys("!tp_comm_bulk_wgrad",
+                   satisfied(kRanks, "--disable-tp-comm-bulk-wgrad", kSwitch, kWholeProducts)),
+
+    refused(kPipelines, "--pipeline-model-parallel-split-rank", kInteger, kT5),
+    only_default("0", kPipelines, "--encoder-pipeline-model-parallel-size", kInteger, kEncoder),
+    refused(kPipelines, "--pipeline-model-parallel-layout", kText,
+            {"layers are shared out evenly but for the first and the last rank: "
+             "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers"}),
+    refused(kPipelines, "--account-for-embedding-in-pipeline-split", kSwitch, kFewerLayers),
+    refused(kPipelines, "--account-for-loss-in-pipeline-split", kSwitch, kFewerLayers),
+    refused(kPipelines, "--standalone-embedding-stage", kSwitch,
+            {"every stage has layers; give the first rank fewer by "
+             "--decoder-first-pipeline-num-layers"}),
+    refused(kPipelines, "--no-overlap-p2p-communication", kSwitch,
+            {"messages between stages always move while passes run, and no number depends on it; "
+             "leave the flag out",
+             kStagesOverlap}),
+    satisfied(kPipelines, "--overlap-p2p-comm", kSwitch, kStagesOverlap),
+    satisfied(kPipelines, "--overlap-p2p-communication-warmup-flush", kSwitch, kStagesOverlap),
+    with_yaml_keys("!scatter_gather_tensors_in_pipeline",
+                   refused(kPipelines, "--no-scatter-gather-tensors-in-pipeline", kSwitch,
+                           {"between stages every tensor-parallel rank always sends its share, and "
+                            "no number depends on it; leave the flag out",
+                            "between stages every tensor-parallel rank sends its share"})),
+    satisfied(kPipelines, "--batch-p2p-comm", kSwitch, kVerifiedMessages),
+    satisfied(kPipelines, "--batch-p2p-sync", kSwitch, kVerifiedMessages),
+    satisfied(kPipelines, "--deallocate-pipeline-outputs", kSwitch,
+              "the output of a stage lives until its send is over, no longer"),
+    refused(kPipelines, "--variable-seq-lengths", kSwitch,
+            {"all samples have --seq-length tokens; leave the flag out"}),
+    refused(kPipelines, "--use-ring-exchange-p2p", kSwitch,
+            {"messages between stages are sent one by one, and no number depends on it; leave the "
+             "flag out",
+             kSamePlan}),
+    refused(kPipelines, "--defer-embedding-wgrad-compute", kSwitch, kLateWeightGradients),
+    refused(kPipelines, "--delay-wgrad-compute", kSwitch, kLateWeightGradients),
+
+    refused(
+        kDataParallelism, "--data-parallel-random-init", kSwitch,
+        {"data-parallel ranks always begin with the same weights; leave the flag out", kSamePlan}),
+    with_old_names("--no-delay-grad-reduce",
+                   with_yaml_keys("!align_grad_reduce !delay_grad_reduce",
+                                  satisfied(kDataParallelism, "--no-align-grad-reduce", kSwitch,
+                                            kReducesAtOnce))),
+    with_yaml_keys("!align_param_gather",
+                   satisfied(kDataParallelism, "--no-align-param-gather", kSwitch, kGathersAtOnce)),
+    refused(kDataParallelism, "--delay-param-gather", kSwitch, {kGathersAtOnce, kSamePlan}),
+    refused(kDataParallelism, "--overlap-param-gather-with-optimizer-step", kSwitch,
+            {"parameters are gathered when the whole step is done; --overlap-param-gather does so "
+             "while the next forward begins",
+             kSamePlan}),
+    refused(kDataParallelism, "--ddp-num-buckets", kInteger,
+            {"buckets are cut by their size; give --ddp-bucket-size"}),
+    refused(kDataParallelism, "--ddp-average-in-collective", kSwitch,
+            {"the number that backward begins with has the average in it, so gradients are only "
+             "summed; leave the flag out",
+             kSamePlan}),
+    refused(kDataParallelism, "--ddp-pad-buckets-for-high-nccl-busbw", kSwitch,
+            {"messages do not go through NCCL; leave the flag out",
+             "the buckets of the plan are not padded"}),
+    satisfied(kDataParallelism, "--ddp-reduce-scatter-with-fp32-accumulation", kSwitch,
+              "gradients are always summed in fp32"),
+    satisfied_by("1", kDataParallelism, "--num-distributed-optimizer-instances", kInteger,
+                 "all data-parallel ranks share one optimizer state",
+                 {"several copies of the distributed optimizer's state are not available in this "
+                  "version of Phalanx; give 1"}),
+    satisfied_by("local torch", kDataParallelism, "--DDP-impl", kText,
+                 "gradients are reduced from contiguous fp32 buffers", {"give local or torch"}),
+    satisfied(kDataParallelism, "--use-contiguous-buffers-in-ddp", kSwitch,
+              "gradients always lie in contiguous buffers"),
+    refused(kDataParallelism, "--no-contiguous-buffers-in-local-ddp", kSwitch,
+            {"gradients always lie in contiguous buffers, and no number depends on it; leave the "
+             "flag out",
+             "gradients lie in contiguous buffers"}),
+    refused(kDataParallelism, "--use-torch-fsdp2", kSwitch, kSharded),
+    refused(kDataParallelism, "--use-custom-fsdp", kSwitch, kSharded),
+    refused(kDataParallelism, "--use-megatron-fsdp", kSwitch, kSharded),
+    satisfied_by("no_shard", kDataParallelism, "--data-parallel-sharding-strategy", kText,
+                 "every rank has all gradients and parameters", kSharded),
+
+    {.section = kRecomputation,
+     .spec = {.name = "--checkpoint-activations",
+              .help = "Earlier name of --recompute-granularity full --recompute-method uniform",
+              .stands_for = "--recompute-granularity full --recompute-method uniform"}},
+    {.section = kRecomputation,
+     .spec = {.name = "--activations-checkpoint-method",
+              .type = kText,
+              .help = "Earlier name of --recompute-granularity full --recompute-method",
+              .stands_for = "--recompute-granularity full --recompute-method @",
+              .choices = "uniform block"}},
+    satisfied_by("core_attn", kRecomputation, "--recompute-modules", kList,
+                 "selective recomputation is of the core attention",
+                 {"the core attention alone is recomputed selectively; --recompute-granularity "
+                  "full recomputes whole layers"}),
+    satisfied(kRecomputation, "--cpu-offloading-num-layers", kInteger, kInHostMemory),
+    satisfied(kRecomputation, "--cpu-offloading", kSwitch, kInHostMemory),
+    satisfied(kRecomputation, "--cpu-offloading-activations", kSwitch, kInHostMemory),
+    satisfied(kRecomputation, "--cpu-offloading-weights", kSwitch, kInHostMemory),
+    satisfied(kRecomputation, "--fine-grained-activation-offloading", kSwitch, kInHostMemory),
+};
+
+}  // namespace
+
+std::span<const TrainFlag> unbound_layout_flags() { return kRows; }
+
+}  // namespace phalanx
