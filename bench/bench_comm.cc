@@ -6,7 +6,6 @@
 
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -16,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench_main.h"
 #include "phalanx/base/error.h"
 #include "phalanx/comm/local/local_world.h"
 #include "phalanx/ops/ref/ref_backend.h"
@@ -159,16 +159,29 @@ void run(const Options& options) {
 }  // namespace
 }  // namespace phalanx
 
-int main(int count, char** arguments) {
+int main(int argc, char** argv) {
   phalanx::Options options;
-  CLI::App app("Latency and bandwidth of messages between ranks of one process");
-  app.add_option("--ranks", options.ranks, "Ranks, each a thread")->check(CLI::Range(2, 1024));
-  app.add_option("--threads", options.threads, "Threads of each rank")->check(CLI::PositiveNumber);
-  app.add_option("--dtype", options.dtype, "Type of what is reduced")
-      ->check(CLI::IsMember({"f64", "f32", "bf16", "f16"}));
-  app.add_option("--most-bytes", options.most_bytes, "Largest payload")
-      ->check(CLI::Range(std::int64_t{65536}, std::int64_t{1} << 32));
-  CLI11_PARSE(app, count, arguments);
-  phalanx::run(options);
-  return 0;
+  std::int64_t ranks = options.ranks;
+  std::int64_t threads = options.threads;
+  const auto add = [&](phalanx::FlagSet& flags) {
+    flags.add(
+        {.name = "--ranks", .help = "Ranks, each a thread", .range = phalanx::from_to(2, 1024)},
+        &ranks);
+    flags.add(
+        {.name = "--threads", .help = "Threads of each rank", .range = phalanx::from_to(1, 1024)},
+        &threads);
+    flags.add({.name = "--dtype", .help = "Type of what is reduced", .choices = "f64 f32 bf16 f16"},
+              &options.dtype);
+    flags.add({.name = "--most-bytes",
+               .help = "Largest payload",
+               .range = phalanx::from_to(65536, 4294967296.0)},
+              &options.most_bytes);
+  };
+  return phalanx::bench::bench_main(
+      argc, argv, "bench_comm", "Latency and bandwidth of messages between ranks of one process.",
+      add, [&] {
+        options.ranks = static_cast<int>(ranks);
+        options.threads = static_cast<int>(threads);
+        phalanx::run(options);
+      });
 }

@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 #include <time.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -14,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bench_main.h"
 #include "phalanx/base/error.h"
 #include "phalanx/ops/cases/case.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
@@ -236,23 +236,31 @@ void run(const Options& options) {
 }  // namespace
 }  // namespace phalanx
 
-int main(int count, char** arguments) {
+int main(int argc, char** argv) {
   phalanx::Options options;
-  CLI::App app("Every op against its limit, measured in the same run");
-  app.add_option("--threads", options.threads, "Threads of the CPU backend")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--dtype", options.dtype, "Storage type")->check(CLI::IsMember({"f32", "bf16"}));
-  app.add_option("--filter", options.filter, "Only rows whose op and shape contain this");
-  app.add_option("--matmul-precision", options.matmul_precision, "auto, fp32 or bf16");
-  app.add_option("--seconds", options.seconds, "Time per row")->check(CLI::PositiveNumber);
-  app.add_flag("--cpu-time", options.cpu_time,
-               "Time by CPU time per thread: for a busy machine, with OMP_WAIT_POLICY=passive");
-  CLI11_PARSE(app, count, arguments);
-  try {
-    phalanx::run(options);
-  } catch (const phalanx::Error& error) {
-    fmt::print(stderr, "bench_ops: {}\n", error.what());
-    return error.exit_status();
-  }
-  return 0;
+  std::int64_t threads = options.threads;
+  const auto add = [&](phalanx::FlagSet& flags) {
+    flags.add({.name = "--threads",
+               .help = "Threads of the CPU backend",
+               .range = phalanx::from_to(1, 1024)},
+              &threads);
+    flags.add({.name = "--dtype", .help = "Storage type", .choices = "f32 bf16"}, &options.dtype);
+    flags.add({.name = "--filter", .help = "Only rows whose op and shape contain this"},
+              &options.filter);
+    flags.add({.name = "--matmul-precision",
+               .help = "How bf16 matrices are multiplied",
+               .choices = "auto fp32 bf16"},
+              &options.matmul_precision);
+    flags.add({.name = "--seconds", .help = "Time per row", .range = phalanx::above(0)},
+              &options.seconds);
+    flags.add(
+        {.name = "--cpu-time",
+         .help = "Time by CPU time per thread: for a busy machine, with OMP_WAIT_POLICY=passive"},
+        &options.cpu_time);
+  };
+  return phalanx::bench::bench_main(
+      argc, argv, "bench_ops", "Every op against its limit, measured in the same run.", add, [&] {
+        options.threads = static_cast<int>(threads);
+        phalanx::run(options);
+      });
 }

@@ -4,7 +4,6 @@
 
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -12,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench_main.h"
 #include "phalanx/base/error.h"
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
@@ -155,19 +155,26 @@ void run(const Options& o) {
 
 int main(int argc, char** argv) {
   phalanx::bench::Options options;
-  CLI::App app("Measured against simulated makespans of pipeline schedules");
-  app.add_option("--ranks", options.ranks, "Ranks of the pipeline")->check(CLI::PositiveNumber);
-  app.add_option("--microbatches", options.microbatches, "Microbatches")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--unit", options.unit_milliseconds, "Milliseconds of a pass")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--rounds", options.rounds, "Rounds")->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
-  try {
-    phalanx::bench::run(options);
-    return 0;
-  } catch (const phalanx::Error& error) {
-    fmt::print(stderr, "bench_pipeline: {}\n", error.what());
-    return error.exit_status();
-  }
+  std::int64_t ranks = options.ranks;
+  std::int64_t microbatches = options.microbatches;
+  std::int64_t rounds = options.rounds;
+  const auto add = [&](phalanx::FlagSet& flags) {
+    flags.add(
+        {.name = "--ranks", .help = "Ranks of the pipeline", .range = phalanx::from_to(1, 1024)},
+        &ranks);
+    flags.add(
+        {.name = "--microbatches", .help = "Microbatches", .range = phalanx::from_to(1, 1000000)},
+        &microbatches);
+    flags.add({.name = "--unit", .help = "Milliseconds of a pass", .range = phalanx::above(0)},
+              &options.unit_milliseconds);
+    flags.add({.name = "--rounds", .help = "Rounds", .range = phalanx::from_to(1, 1024)}, &rounds);
+  };
+  return phalanx::bench::bench_main(argc, argv, "bench_pipeline",
+                                    "Measured against simulated makespans of pipeline schedules.",
+                                    add, [&] {
+                                      options.ranks = static_cast<int>(ranks);
+                                      options.microbatches = static_cast<int>(microbatches);
+                                      options.rounds = static_cast<int>(rounds);
+                                      phalanx::bench::run(options);
+                                    });
 }

@@ -163,23 +163,24 @@ struct RunConfig {
   std::string trace;  // where the last iteration's timeline goes
 
   bool allow_overcommit = false;         // begin although the memory plan does not fit
-  bool allow_different_threads = false;  // resume although another thread count makes other bits};
+  bool allow_different_threads = false;  // resume although another thread count makes other bits
+};
 
-  struct TrainConfig {
-    ModelConfig model;
-    LayoutConfig layout;
-    DataConfig data;
-    OptimizerConfig optimizer;
-    RunConfig run;
-  };
+struct TrainConfig {
+  ModelConfig model;
+  LayoutConfig layout;
+  DataConfig data;
+  OptimizerConfig optimizer;
+  RunConfig run;
+};
 
-  // Derives what was left open and refuses what is missing, out of range or contradictory:
-  // ConfigError naming the flags. `for_training` also asks for what only a run needs (learning
-  // rate, data, length).
-  void resolve(TrainConfig& config, bool for_training);
+// Derives what was left open and refuses what is missing, out of range or contradictory:
+// ConfigError naming the flags. `for_training` also asks for what only a run needs (learning
+// rate, data, length).
+void resolve(TrainConfig& config, bool for_training);
 
-  // The trained model on one rank that computes forward alone: what inference takes of a run's
-  // configuration; resolve() follows.
-  TrainConfig for_inference(const TrainConfig& trained);
+// The trained model on one rank that computes forward alone: what inference takes of a run's
+// configuration; resolve() follows.
+TrainConfig for_inference(const TrainConfig& trained);
 
 }  // namespace phalanx

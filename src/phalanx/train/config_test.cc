@@ -288,7 +288,7 @@ TEST(TrainConfig, OverlapsParameterGatheringOnlyWithItsNeeds) {
 
 TEST(TrainConfig, RecomputesWhatWasAskedFor) {
   const TrainConfig selective =
-      resolved([](TrainConfig& c) { c.layout.recompute_activations = true; });
+      resolved([](TrainConfig& c) { c.layout.recompute_granularity = "selective"; });
   EXPECT_EQ(selective.layout.recompute_granularity, "selective");
   EXPECT_EQ(selective.layout.recompute_num_layers, 0);
   EXPECT_TRUE(gpt_config(selective, 100).transformer.recompute_core_attention);
@@ -331,13 +331,6 @@ TEST(TrainConfig, RefusesContradictoryRecomputation) {
   refused("selective", "", 1, {"--recompute-num-layers", "--recompute-granularity full"});
   refused("", "uniform", 0, {"--recompute-method", "--recompute-granularity full"});
   refused("", "", 1, {"--recompute-num-layers", "--recompute-granularity full"});
-  expect_refused(
-      [](TrainConfig& c) {
-        c.layout.recompute_activations = true;
-        c.layout.recompute_granularity = "full";
-        c.layout.recompute_method = "block";
-      },
-      {"--recompute-activations", "--recompute-granularity full"});
 }
 
 TEST(TrainConfig, DistributesSavedActivationsOnlyWithTheirNeeds) {
@@ -407,16 +400,6 @@ TEST(TrainConfig, RefusesContradictoryPrecision) {
   expect_refused([](TrainConfig& c) { c.optimizer.min_loss_scale = 0; }, "--min-loss-scale");
   expect_refused([](TrainConfig& c) { c.optimizer.loss_scale_window = 0; }, "--loss-scale-window");
   expect_refused([](TrainConfig& c) { c.optimizer.hysteresis = 0; }, "--hysteresis");
-  expect_refused(
-      [](TrainConfig& c) {
-        c.optimizer.calculate_per_token_loss = true;
-        c.optimizer.loss_average = "microbatch";
-      },
-      {"--calculate-per-token-loss", "--loss-average microbatch"});
-  EXPECT_EQ(resolved([](TrainConfig& c) {
-              c.optimizer.calculate_per_token_loss = true;
-            }).optimizer.loss_average,
-            "token");
 }
 
 TEST(TrainConfig, ScalesTheLossDynamicallyInFp16Alone) {

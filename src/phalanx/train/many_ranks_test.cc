@@ -176,11 +176,7 @@ TEST_F(ManyRanksTest, LossAveragesOfMaskedTokens) {
   const auto averaged = [&](Layout layout, const std::string& average) {
     TrainConfig c = config(layout, fmt::format("{}-{}", layout.name, average));
     c.data.eod_mask_loss = true;
-    if (average == "flag") {
-      c.optimizer.calculate_per_token_loss = true;
-    } else {
-      c.optimizer.loss_average = average;
-    }
+    c.optimizer.loss_average = average;
     train(c);
   };
   for (const char* average : {"token", "microbatch"}) {
