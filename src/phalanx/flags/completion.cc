@@ -278,14 +278,12 @@ _phalanx() {{
     file) _files ;;
     choice) compadd -- "${{choices[@]}}" ;;
     *)
-      if [[ $PREFIX == -* ]]; then
-        _describe -o 'flag' next_flags
-      elif [[ -n $files ]]; then
+      if [[ -n $files && $PREFIX != -* ]]; then
         _files
-      elif [[ ${{#next_words}} -gt 0 ]]; then
+      elif [[ ${{#next_words}} -gt 0 && $PREFIX != -* ]]; then
         _describe 'command' next_words
       else
-        _describe -o 'flag' next_flags
+        _describe 'flag' next_flags
       fi
       ;;
   esac

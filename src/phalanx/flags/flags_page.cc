@@ -56,6 +56,13 @@ std::string sentence(std::string_view text) {
   return result;
 }
 
+std::string capitalized(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') {
+    text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  }
+  return text;
+}
+
 std::string joined(std::string_view list, std::string_view between) {
   return cell(fmt::format("{}", fmt::join(words_of(list), between)));
 }
@@ -69,15 +76,16 @@ std::string range_sentence(const FlagRange& range) {
   if (has_least && has_most && !range.excludes_least && !range.excludes_most) {
     return fmt::format(" From {} to {}.", range.least, range.most);
   }
-  std::string text;
+  std::vector<std::string> bounds;
   if (has_least) {
-    text += fmt::format(" {} {}", range.excludes_least ? "Above" : "At least", range.least);
+    bounds.push_back(
+        fmt::format("{} {}", range.excludes_least ? "above" : "at least", range.least));
   }
   if (has_most) {
-    text += has_least ? ", " : " ";
-    text += fmt::format("{} {}", range.excludes_most ? "below" : "at most", range.most);
+    bounds.push_back(fmt::format("{} {}", range.excludes_most ? "below" : "at most", range.most));
   }
-  return text.empty() ? "" : text + '.';
+  if (bounds.empty()) return "";
+  return fmt::format(" {}.", capitalized(fmt::format("{}", fmt::join(bounds, ", "))));
 }
 
 std::string yaml_sentence(std::string_view keys) {
@@ -106,6 +114,9 @@ std::string meaning(const FlagSpec& spec) {
   std::string text = sentence(spec.help);
   if (spec.required) text += " Required.";
   if (spec.required_to_train) text += " Required to train.";
+  if (!spec.required_unless.empty()) {
+    text += fmt::format(" Required, or {}.", cell(spec.required_unless));
+  }
   text += range_sentence(spec.range);
   if (!spec.needs.empty()) text += fmt::format(" Needs {}.", joined(spec.needs, " or "));
   if (!spec.excludes.empty()) text += fmt::format(" Not with {}.", joined(spec.excludes, ", "));
@@ -236,7 +247,8 @@ std::string shared_flags(const CommandFlags& command, const CommandFlags& first)
 }
 
 std::string other_command(const CommandFlags& command, const CommandFlags& first) {
-  std::string text = fmt::format("\n## {}\n\n{}\n", command.words, sentence(command.help));
+  std::string text =
+      fmt::format("\n## {}\n\n{}\n", command.words, capitalized(sentence(command.help)));
   text += shared_flags(command, first);
   const auto own = [&](FlagState state) {
     Rows rows = rows_in_state(command.rows, state);

@@ -47,13 +47,16 @@ std::string head_of(const FlagRow& row) {
   return fmt::format("{} {}{}", row.spec.name, value, row.type == FlagType::kList ? "..." : "");
 }
 
-std::string meaning_of(const FlagRow& row) {
+std::string meaning_of(const FlagSet& flags, const FlagRow& row) {
   std::string text(row.spec.help);
   if (!row.spec.choices.empty() && !shows_choices_as_value(row)) {
     text += fmt::format(" ({})", either_of(words_of(row.spec.choices)));
   }
-  if (row.spec.required) text += " (required)";
-  if (row.spec.required_to_train) text += " (required to train)";
+  if (!row.spec.required_unless.empty()) {
+    text += fmt::format(" (required, or {})", row.spec.required_unless);
+  } else if (flags.is_required(row)) {
+    text += " (required)";
+  }
   if (const std::string value = telling_default(row); !value.empty()) {
     text += fmt::format(" [default: {}]", value);
   }
@@ -73,9 +76,9 @@ std::string entry(const std::string& head, const std::string& meaning, std::size
   return least > column ? line + '\n' + lines : line + lines.substr(line.size());
 }
 
-std::string flag_entry(const FlagRow& row, std::size_t column) {
+std::string flag_entry(const FlagSet& flags, const FlagRow& row, std::size_t column) {
   const std::string head = head_of(row);
-  const std::string meaning = meaning_of(row);
+  const std::string meaning = meaning_of(flags, row);
   std::string aliases;
   for (const std::string_view alias : words_of(row.spec.aliases)) {
     aliases += fmt::format(" [also {}]", alias);
@@ -91,13 +94,13 @@ std::size_t column_behind(const std::vector<std::string>& heads) {
   for (const auto& head : heads) {
     if (head.size() + 4 <= kMeaningColumn) column = std::max(column, head.size() + 4);
   }
-  return column;
+  return column == 0 ? kMeaningColumn : column;
 }
 
 std::string usage_line(const FlagSet& flags, bool has_flags) {
   std::string text = "usage: " + flags.command();
   bool requires_flags = false;
-  for (const FlagRow& row : flags.rows()) requires_flags |= row.spec.required;
+  for (const FlagRow& row : flags.rows()) requires_flags |= flags.is_required(row);
   for (const Positional& word : flags.positionals()) {
     for (int i = 0; i < word.least; ++i) text += " " + word.name;
     if (word.most == word.least + 1) {
@@ -134,7 +137,7 @@ std::string help_text(const FlagSet& flags) {
   for (const Positional& word : flags.positionals()) text += entry(word.name, word.help, column);
   for (const FlagSection& section : sections_of(shown)) {
     text += fmt::format("\n{}:\n", section.title);
-    for (const FlagRow* row : section.rows) text += flag_entry(*row, column);
+    for (const FlagRow* row : section.rows) text += flag_entry(flags, *row, column);
   }
   if (const std::size_t others = flags.rows().size() - shown.size(); others > 0) {
     text += fmt::format(
