@@ -1,0 +1,255 @@
+// The table as a whole: every spelling that a user of Megatron-LM may give has one answer, and the
+// answer is worth reading.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/flags/flag_set.h"
+#include "phalanx/train/flags.h"
+#include "phalanx/train/flags/spellings_test_support.h"
+
+namespace phalanx {
+namespace {
+
+std::vector<std::string> words_between_blanks(std::string_view text) {
+  std::istringstream stream{std::string(text)};
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+std::vector<std::string_view> spellings_of(const FlagSpec& spec) {
+  std::vector<std::string_view> all = {spec.name};
+  for (const auto list : {spec.aliases, spec.old_names}) {
+    for (const auto other : words_of(list)) all.push_back(other);
+  }
+  return all;
+}
+
+const TrainFlag* find_row(const std::vector<TrainFlag>& table, std::string_view spelling) {
+  const std::string canonical = canonical_name(spelling);
+  for (const TrainFlag& row : table) {
+    for (const auto known : spellings_of(row.spec)) {
+      if (canonical_name(known) == canonical) return &row;
+    }
+  }
+  return nullptr;
+}
+
+bool is_negation(std::string_view yaml_key) { return yaml_key.starts_with('!'); }
+std::string canonical_key(std::string_view yaml_key) {
+  return canonical_name(yaml_key.substr(is_negation(yaml_key) ? 1 : 0));
+}
+
+// Whether a YAML key sets a flag: under its name or as one of the row's keys.
+bool answers_key(const std::vector<TrainFlag>& table, std::string_view key) {
+  if (find_row(table, key) != nullptr) return true;
+  return std::ranges::any_of(table, [&](const TrainFlag& row) {
+    return std::ranges::any_of(words_of(row.spec.yaml_keys), [&](std::string_view other) {
+      return canonical_key(other) == canonical_name(key);
+    });
+  });
+}
+
+// "--num-layers 2 --hidden-size 8 ..." as `phalanx pretrain gpt` reads it, or as a plan does.
+struct Parsed {
+  std::string error;
+  std::string notes;
+};
+Parsed parse(const std::string& flags, bool plans = false) {
+  TrainConfig config;
+  FlagSet set("phalanx pretrain gpt", "Trains a GPT.");
+  add_train_flags(set, config);
+  if (plans) set.plan_only();
+  Parsed result;
+  try {
+    set.parse(words_between_blanks(
+        "--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 "
+        "--max-position-embeddings 8 --micro-batch-size 1 --lr 1 --data-path d " +
+        flags));
+  } catch (const UsageError& error) {
+    result.error = error.what();
+  }
+  for (const std::string& note : set.notes()) result.notes += note + "\n";
+  return result;
+}
+
+TEST(Answers, EverySpellingHasOne) {
+  const auto table = train_flags();
+  const auto spellings = words_between_blanks(kSpellings);
+  EXPECT_GE(spellings.size(), 290U);
+  for (const std::string& spelling : spellings) {
+    EXPECT_NE(find_row(table, spelling), nullptr) << spelling;
+  }
+}
+
+TEST(Answers, EveryKeyOfAYamlFileHasOne) {
+  const auto table = train_flags();
+  for (const std::string& key : words_between_blanks(kYamlKeys)) {
+    EXPECT_TRUE(answers_key(table, key)) << key;
+  }
+}
+
+TEST(Answers, NoSpellingHasTwo) {
+  std::map<std::string, std::string_view> owners;
+  for (const TrainFlag& row : train_flags()) {
+    for (const auto spelling : spellings_of(row.spec)) {
+      const auto [owner, is_new] = owners.emplace(canonical_name(spelling), row.spec.name);
+      EXPECT_TRUE(is_new) << spelling << " of " << row.spec.name << " and " << owner->second;
+    }
+  }
+}
+
+// A key may be a flag's name only where that flag, switched on, asks for nothing.
+TEST(Answers, NoYamlKeyHasTwo) {
+  const auto table = train_flags();
+  std::set<std::string> keys;
+  for (const TrainFlag& row : table) {
+    for (const auto key : words_of(row.spec.yaml_keys)) {
+      EXPECT_TRUE(keys.insert(canonical_key(key)).second) << key;
+      EXPECT_TRUE(!is_negation(key) || row.spec.type == FlagType::kSwitch) << key;
+      const TrainFlag* named = find_row(table, canonical_key(key));
+      EXPECT_TRUE(named == nullptr ||
+                  (is_negation(key) && named->spec.state == FlagState::kSatisfied))
+          << key;
+    }
+  }
+}
+
+// A clause that follows the flag and a colon.
+void expect_clause(std::string_view flag, std::string_view text) {
+  EXPECT_GE(words_of(text).size(), 4U) << flag << ": " << text;
+  EXPECT_FALSE(text.ends_with('.')) << flag << ": " << text;
+  EXPECT_EQ(text.find("Megatron"), std::string_view::npos) << flag << ": " << text;
+  EXPECT_EQ(text.find("refused"), std::string_view::npos) << flag << ": " << text;
+}
+
+TEST(Answers, EachSaysWhy) {
+  for (const TrainFlag& row : train_flags()) {
+    const FlagSpec& spec = row.spec;
+    if (spec.state == FlagState::kWorks) {
+      EXPECT_FALSE(spec.help.empty()) << spec.name;
+      EXPECT_NE(row.target == nullptr, spec.stands_for.empty()) << spec.name;
+      EXPECT_EQ(spec.reason, "") << spec.name;
+      continue;
+    }
+    EXPECT_EQ(row.target, nullptr) << spec.name;
+    expect_clause(spec.name, spec.reason);
+    EXPECT_EQ(spec.satisfied_by.empty(), spec.otherwise.empty()) << spec.name;
+    if (!spec.otherwise.empty()) expect_clause(spec.name, spec.otherwise);
+    if (!spec.planned.empty()) expect_clause(spec.name, spec.planned);
+    if (spec.state == FlagState::kRefused) EXPECT_EQ(spec.satisfied_by, "") << spec.name;
+  }
+}
+
+// What a message sends people to is there and works.
+TEST(Answers, NameFlagsThatThereAre) {
+  const auto table = train_flags();
+  for (const TrainFlag& row : table) {
+    const FlagSpec& spec = row.spec;
+    for (const auto list : {spec.needs, spec.excludes, spec.stands_for}) {
+      for (const auto word : words_of(list)) {
+        if (word.starts_with("--")) EXPECT_NE(find_row(table, word), nullptr) << spec.name;
+      }
+    }
+    for (const auto text : {spec.help, spec.reason, spec.otherwise, spec.planned}) {
+      for (std::string_view word : words_of(text)) {
+        const std::size_t begin = word.find("--");
+        if (begin == std::string_view::npos) continue;
+        word = word.substr(begin);
+        word = word.substr(0, word.find_first_not_of("-_abcdefghijklmnopqrstuvwxyz0123456789"));
+        const TrainFlag* named = find_row(table, word);
+        ASSERT_NE(named, nullptr) << spec.name << ": " << word;
+        const bool is_of_a_group = spec.state != FlagState::kWorks && text == spec.reason;
+        EXPECT_TRUE(named->spec.state == FlagState::kWorks || is_of_a_group)
+            << spec.name << ": " << word;
+      }
+    }
+  }
+}
+
+TEST(Answers, ValuesAreOnesThatTheFlagCanHave) {
+  const auto table = train_flags();
+  TrainConfig config;
+  for (const TrainFlag& row : table) {
+    const FlagSpec& spec = row.spec;
+    const auto type = type_of(row.target == nullptr ? FlagTarget{} : row.target(config), spec.type);
+    for (const auto value : words_of(spec.satisfied_by)) {
+      EXPECT_EQ(canonical_value(type, value), value) << spec.name;
+      EXPECT_EQ(fault_of(spec, type, value), std::nullopt) << spec.name << " " << value;
+    }
+    const auto words = words_of(spec.stands_for);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const TrainFlag* meant = find_row(table, words[i]);
+      ASSERT_NE(meant, nullptr) << spec.name;
+      const auto meant_type = type_of(meant->target(config), meant->spec.type);
+      if (meant_type == FlagType::kSwitch) continue;
+      ASSERT_LT(++i, words.size()) << spec.name;
+      const auto values =
+          words[i] == "@" ? words_of(spec.choices) : std::vector<std::string_view>{words[i]};
+      EXPECT_FALSE(values.empty()) << spec.name;
+      for (const auto value : values) {
+        EXPECT_EQ(fault_of(meant->spec, meant_type, value), std::nullopt) << spec.name;
+      }
+    }
+  }
+}
+
+// Who asks for what is the default anyway is never refused.
+TEST(Answers, DefaultsAreTaken) {
+  std::istringstream lines{std::string(kDefaults)};
+  for (std::string line; std::getline(lines, line);) EXPECT_EQ(parse(line).error, "") << line;
+}
+
+TEST(Answers, AFlagThatIsNotThereYetIsRefusedByARunAndToldByAPlan) {
+  const std::string flag = "--rampup-batch-size 16 16 5859375";
+  EXPECT_EQ(parse(flag).error,
+            "--rampup-batch-size 16 16 5859375: ramp-up is not available in this version of "
+            "Phalanx; train with --global-batch-size from the start\n"
+            "(phalanx pretrain gpt --help lists the flags)");
+  EXPECT_EQ(parse(flag, true).error, "");
+  EXPECT_EQ(parse(flag, true).notes,
+            "--rampup-batch-size 16 16 5859375: the plan is of the final batch, "
+            "--global-batch-size\n");
+}
+
+TEST(Answers, AFlagOfAnotherModelIsRefusedByAPlanToo) {
+  EXPECT_NE(parse("--swiglu", true).error.find("GeLU is the only activation"), std::string::npos);
+}
+
+TEST(Answers, AFlagIsSatisfiedByItsValuesAlone) {
+  EXPECT_EQ(parse("--rotary-base 10000.0").notes,
+            "--rotary-base 10000.0: nothing depends on it without rotary positions\n");
+  EXPECT_NE(parse("--rotary-base 500000").error.find("--rotary-base 500000: rotary, relative"),
+            std::string::npos);
+  EXPECT_EQ(parse("--DDP-impl torch --local_rank 3").error, "");
+  EXPECT_NE(parse("--DDP-impl horovod").error.find("local or torch"), std::string::npos);
+}
+
+TEST(Answers, OldNamesWork) {
+  const Parsed old =
+      parse("--checkpoint-activations --checkpoint-num-layers 2 --warmup 0.01 --batch-size 2");
+  EXPECT_EQ(old.error, "");
+  EXPECT_NE(old.notes.find("--checkpoint-num-layers is now called --recompute-num-layers"),
+            std::string::npos);
+  EXPECT_NE(old.notes.find("--warmup is now called --lr-warmup-fraction"), std::string::npos);
+  EXPECT_EQ(parse("--activations-checkpoint-method block").error, "");
+  EXPECT_NE(parse("--activations-checkpoint-method none").error.find("uniform, block"),
+            std::string::npos);
+}
+
+TEST(Answers, TheTanhFormOfGeluIsNotTheExactOne) {
+  EXPECT_EQ(parse("--openai-gelu").error, "");
+  EXPECT_NE(parse("--openai-gelu --no-bias-gelu-fusion").error.find("exclude each other"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace phalanx
