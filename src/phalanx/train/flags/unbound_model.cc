@@ -64,7 +64,7 @@ constexpr TrainFlag kRows[] = {
             {"the vocabulary is padded to a multiple of --make-vocab-size-divisible-by x "
              "--tensor-model-parallel-size; choose these"}),
 
-    satisfied_by("LayerNorm", kNetwork, "--normalization", kText, "norms are LayerNorm",
+    satisfied_by("LayerNorm", kNetwork, "--normalization", kText, "all norms are LayerNorm",
                  {"RMSNorm is not available in this version of Phalanx; LayerNorm is"}),
     with_yaml_keys("layernorm_zero_centered_gamma",
                    refused(kNetwork, "--apply-layernorm-1p", kSwitch,
@@ -86,7 +86,8 @@ constexpr TrainFlag kRows[] = {
     refused(kNetwork, "--squared-relu", kSwitch, kActivation),
     with_yaml_keys("gated_linear_unit", refused(kNetwork, "--swiglu", kSwitch, kActivation)),
     refused(kNetwork, "--quick-geglu", kSwitch, kActivation),
-    satisfied_by("gelu", kNetwork, "--activation-func", kText, "activations are GeLU", kActivation),
+    satisfied_by("gelu", kNetwork, "--activation-func", kText, "all activations are GeLU",
+                 kActivation),
     with_yaml_keys("!add_bias_linear",
                    refused(kNetwork, "--disable-bias-linear", kSwitch,
                            {"every linear layer has a bias in this version of Phalanx; leave the "
