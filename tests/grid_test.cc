@@ -174,7 +174,7 @@ TEST(GridCommand, ErrorsNameTheFlags) {
                "--expert-model-parallel-size 3");
   expect_error("--world-size 16 --rank-order tp-up", 78, "--rank-order tp-up: \"up\" is no axis");
   expect_error("--world-size 16 --rank-order tp-pp", 78, "dp is missing, and its size is 16");
-  expect_error("--world-size 16 --rank-order tp-dp-pp --use-tp-pp-dp-mapping", 64,
+  expect_error("--world-size 16 --rank-order tp-dp-pp --use-tp-pp-dp-mapping", 78,
                "--use-tp-pp-dp-mapping and --rank-order tp-dp-pp");
   expect_error(
       "--world-size 16 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 "

@@ -83,12 +83,20 @@ struct FlagSet::Reading {
   std::vector<Occurrence> found;  // files first, then the command line
   std::vector<std::string> positionals;
   std::vector<std::string> faults;
+  bool is_misused = false;  // a fault is of the words themselves, not of what the values say
   std::vector<const FlagRow*> unreadable;  // rows that were given, in vain
 
   bool is_unreadable(const FlagRow& row) const {
     return std::ranges::find(unreadable, &row) != unreadable.end();
   }
 
+  // Words that cannot be read.
+  template <typename... Args>
+  void misuse(fmt::format_string<Args...> format, Args&&... args) {
+    faults.push_back(fmt::format(format, std::forward<Args>(args)...));
+    is_misused = true;
+  }
+  // Values that are not possible or contradict each other.
   template <typename... Args>
   void fault(fmt::format_string<Args...> format, Args&&... args) {
     faults.push_back(fmt::format(format, std::forward<Args>(args)...));
@@ -182,7 +190,7 @@ void FlagSet::scan(const std::vector<std::string>& arguments, Reading& reading) 
         if (known.spec.state != FlagState::kRefused) names.emplace_back(known.spec.name);
       }
       const auto meant = nearest(canonical_name(name), names);
-      reading.fault("{}: unknown flag{}", name, meant ? "; did you mean " + *meant + "?" : "");
+      reading.misuse("{}: unknown flag{}", name, meant ? "; did you mean " + *meant + "?" : "");
       while (next_is_value(FlagType::kList)) ++at;
       continue;
     }
@@ -197,7 +205,7 @@ void FlagSet::scan(const std::vector<std::string>& arguments, Reading& reading) 
       found.words.push_back(arguments[at++]);
     }
     if (found.words.empty()) {
-      reading.fault("{}: a value must follow, {}", name, value_name(row->spec, row->type));
+      reading.misuse("{}: a value must follow, {}", name, value_name(row->spec, row->type));
       reading.unreadable.push_back(row);
       continue;
     }
@@ -229,7 +237,7 @@ void FlagSet::read_yaml_file(Reading& reading) {
     }
     if (row == nullptr || row->section == kYamlSection) {
       const auto meant = nearest(entry.key, keys);
-      reading.fault("{}: {}: {}{}", entry.place, entry.key,
+      reading.misuse("{}: {}: {}{}", entry.place, entry.key,
                     row == nullptr ? "no flag has this name" : "does not belong in a file",
                     meant && row == nullptr ? "; did you mean " + *meant + "?" : "");
       continue;
@@ -237,7 +245,7 @@ void FlagSet::read_yaml_file(Reading& reading) {
     if (entry.is_list && row->type == FlagType::kNumbers) {
       entry.words = {fmt::format("{}", fmt::join(entry.words, ","))};
     } else if (entry.is_list && row->type != FlagType::kList) {
-      reading.fault("{}: {} takes one value, not a list", entry.place, entry.key);
+      reading.misuse("{}: {} takes one value, not a list", entry.place, entry.key);
       continue;
     }
     if (row->type == FlagType::kSwitch) {
@@ -260,20 +268,21 @@ void FlagSet::apply(const Occurrence& found, Reading& reading) {
   std::vector<std::string> words =
       row.spec.accumulates ? words_between_commas(found.words) : found.words;
   if (words.empty() && row.type == FlagType::kList) {
-    reading.fault("{}: a value must follow, {}", found.source, value_name(row.spec, row.type));
+    reading.misuse("{}: a value must follow, {}", found.source, value_name(row.spec, row.type));
     return;
   }
   for (const std::string& word : words) {
-    if (const auto fault = fault_of(row.spec, row.type, word)) {
-      reading.fault("{} {}: {}", found.source, word, *fault);
-      reading.unreadable.push_back(&row);
-      return;
-    }
+    const auto fault = fault_of(row.spec, row.type, word);
+    if (!fault) continue;
+    reading.fault("{} {}: {}", found.source, word, *fault);
+    reading.is_misused = reading.is_misused || word.empty() || type_fault(row.type, word);
+    reading.unreadable.push_back(&row);
+    return;
   }
   if (row.spec.accumulates) words.insert(words.begin(), row.words.begin(), row.words.end());
   if (row.type == FlagType::kSwitch) words[0] = canonical_value(row.type, words[0]);
   if (const auto fault = assign(row.target, row.type, words)) {
-    reading.fault("{}: {}", found.source, *fault);
+    reading.misuse("{}: {}", found.source, *fault);
     return;
   }
   row.source = found.source;
@@ -323,7 +332,7 @@ void FlagSet::answer(const FlagRow& row, Reading& reading) {
   } else if (plans_ && !spec.planned.empty()) {
     notes_.push_back(fmt::format("{}: {}", call_of(row), spec.planned));
   } else {
-    reading.fault("{}: {}", call_of(row), spec.otherwise.empty() ? spec.reason : spec.otherwise);
+    reading.misuse("{}: {}", call_of(row), spec.otherwise.empty() ? spec.reason : spec.otherwise);
   }
 }
 
@@ -347,7 +356,7 @@ void FlagSet::check_together(Reading& reading) const {
       if (is_on(other)) reading.fault("{} and {} exclude each other: give one", row.source, other);
     }
   }
-  if (!missing.empty()) reading.fault("{} must be given", fmt::join(missing, ", "));
+  if (!missing.empty()) reading.misuse("{} must be given", fmt::join(missing, ", "));
 }
 
 void FlagSet::parse(const std::vector<std::string>& arguments,
@@ -368,12 +377,12 @@ void FlagSet::parse(const std::vector<std::string>& arguments,
       positional.values->push_back(reading.positionals[taken++]);
     }
     if (positional.values->size() < static_cast<std::size_t>(positional.least)) {
-      reading.fault("{} must be given{}", positional.name,
+      reading.misuse("{} must be given{}", positional.name,
                     positional.least > 1 ? fmt::format(" {} times", positional.least) : "");
     }
   }
   for (; taken < reading.positionals.size(); ++taken) {
-    reading.fault("{} belongs to no flag", reading.positionals[taken]);
+    reading.misuse("{} belongs to no flag", reading.positionals[taken]);
   }
   try {
     if (complete) complete();
@@ -383,7 +392,9 @@ void FlagSet::parse(const std::vector<std::string>& arguments,
   }
   check_together(reading);
   if (reading.faults.empty()) return;
-  throw UsageError("{}\n({} --help lists the flags)", fmt::join(reading.faults, "\n"), command_);
+  const std::string message = fmt::format("{}", fmt::join(reading.faults, "\n"));
+  if (!reading.is_misused) throw ConfigError("{}", message);
+  throw UsageError("{} ({} --help lists the flags)", message, command_);
 }
 
 std::string FlagSet::to_yaml() const {

@@ -61,7 +61,8 @@ class FlagSet {
   // refused.
   void plan_only() { plans_ = true; }
 
-  // UsageError (64) with every fault of the call, a line each; HelpRequested. `complete` is called
+  // Every fault of the call, a line each: UsageError (64), or ConfigError (78) where all of it could
+  // be read and the values are not possible or contradict each other. HelpRequested. `complete` is called
   // when the values are there, before it is judged what is missing or does not go together: it may
   // set_default().
   void parse(const std::vector<std::string>& arguments,

@@ -105,30 +105,6 @@ std::optional<std::string> range_fault(const FlagRange& range, double value) {
   return text;
 }
 
-std::optional<std::string> type_fault(FlagType type, std::string_view value) {
-  switch (type) {
-    case FlagType::kSwitch:
-      if (switch_of(value)) return std::nullopt;
-      return "is a switch: true or false";
-    case FlagType::kInteger:
-      if (number_of<std::int64_t>(value)) return std::nullopt;
-      if (const auto real = finite_of(value); real && std::abs(*real) >= 9.2e18) {
-        return "does not fit into 64 bits";
-      }
-      return "is not a whole number";
-    case FlagType::kReal:
-      if (finite_of(value)) return std::nullopt;
-      return number_of<double>(value) ? "must be finite" : "is not a number";
-    case FlagType::kNumbers:
-      if (numbers_of(value)) return std::nullopt;
-      return "is no list of numbers: give them between commas";
-    case FlagType::kText:
-    case FlagType::kList:
-      return std::nullopt;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::string canonical_name(std::string_view spelling) {
@@ -233,8 +209,32 @@ std::string canonical_value(FlagType type, std::string_view text) {
   return std::string(text);
 }
 
+std::optional<std::string> type_fault(FlagType type, std::string_view value) {
+  switch (type) {
+    case FlagType::kSwitch:
+      if (switch_of(value)) return std::nullopt;
+      return "is a switch: true or false";
+    case FlagType::kInteger:
+      if (number_of<std::int64_t>(value)) return std::nullopt;
+      if (const auto real = finite_of(value); real && std::abs(*real) >= 9.2e18) {
+        return "does not fit into 64 bits";
+      }
+      return "is not a whole number";
+    case FlagType::kReal:
+      if (finite_of(value)) return std::nullopt;
+      return number_of<double>(value) ? "must be finite" : "is not a number";
+    case FlagType::kNumbers:
+      if (numbers_of(value)) return std::nullopt;
+      return "is no list of numbers: give them between commas";
+    case FlagType::kText:
+    case FlagType::kList:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> fault_of(const FlagSpec& spec, FlagType type, std::string_view value) {
-  if (value.empty() && !spec.may_be_empty) return "is empty (a variable that is not set?)";
+  if (value.empty() && !spec.may_be_empty) return "is empty: is a variable of the script not set?";
   if (auto fault = type_fault(type, value)) return fault;
   if (!spec.choices.empty()) {
     const auto choices = words_of(spec.choices);

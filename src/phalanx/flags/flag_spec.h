@@ -115,6 +115,9 @@ std::vector<std::string> words_of_text(FlagType type, std::string_view text);
 // is where it is no value of the type.
 std::string canonical_value(FlagType type, std::string_view text);
 
+// Why the text is no value of the type, nothing if it is one: "is not a number".
+std::optional<std::string> type_fault(FlagType type, std::string_view value);
+
 // What is wrong with a value as the row sees it, nothing if all is well: "must be at least 1".
 std::optional<std::string> fault_of(const FlagSpec& spec, FlagType type, std::string_view value);
 
