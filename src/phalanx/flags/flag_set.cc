@@ -76,6 +76,7 @@ struct FlagSet::Occurrence {
   FlagRow* row = nullptr;
   std::string source;
   std::vector<std::string> words;
+  bool is_implied = false;
 };
 
 // What is known of a call while it is read.
@@ -287,6 +288,7 @@ void FlagSet::apply(const Occurrence& found, Reading& reading) {
   }
   row.source = found.source;
   row.words = std::move(words);
+  row.is_implied = found.is_implied;
 }
 
 // Sets the flags that a given one stands for.
@@ -308,7 +310,8 @@ void FlagSet::replace(const FlagRow& row, Reading& reading) {
     }
     apply({.row = meant,
            .source = row.source + ": " + std::string(meant->spec.name),
-           .words = {value}},
+           .words = {value},
+           .is_implied = true},
           reading);
   }
 }
@@ -401,13 +404,13 @@ std::string FlagSet::to_yaml() const {
   std::vector<YamlSection> sections;
   for (const FlagRow& row : rows_) {
     // What another flag has set comes back with that one.
-    const bool is_implied = row.source.find(": --") != std::string::npos;
-    if (!row.is_given() || is_implied || row.section == kYamlSection) continue;
+    if (!row.is_given() || row.is_implied || row.section == kYamlSection) continue;
     const std::string heading = heading_of(row.section);
-    if (sections.empty() || sections.back().heading != heading) {
-      sections.push_back({.heading = heading, .values = {}});
+    auto section = std::ranges::find(sections, heading, &YamlSection::heading);
+    if (section == sections.end()) {
+      section = sections.insert(section, {.heading = heading, .values = {}});
     }
-    sections.back().values.push_back(
+    section->values.push_back(
         {.key = key_of(row.spec.name),
          .words = row.words,
          .is_list = row.type == FlagType::kList,

@@ -23,6 +23,7 @@ struct FlagRow {
   std::string default_text;        // before anything was read; empty: none
   std::string source;              // where it was given: as it was typed, or FILE:LINE:COLUMN
   std::vector<std::string> words;  // that were given
+  bool is_implied = false;         // by a flag that stands for others
   bool is_given() const { return !source.empty(); }
 };
 
