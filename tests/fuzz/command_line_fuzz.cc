@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -179,6 +180,7 @@ void check(std::string_view text) {
 }  // namespace
 }  // namespace phalanx
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   phalanx::check({reinterpret_cast<const char*>(data), size});
   return 0;

@@ -3,6 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "phalanx/base/error.h"
 #include "phalanx/flags/yaml_file.h"
@@ -52,6 +56,7 @@ void check_that_it_comes_back(std::vector<YamlEntry> entries, bool is_text) {
 }  // namespace
 }  // namespace phalanx
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   for (const bool with_environment : {false, true}) {

@@ -220,8 +220,8 @@ TEST(YamlFile, HeadingsWithinEachOther) {
 TEST(YamlFile, DeepFilesAreRefusedSoon) {
   for (const char* piece : {"[", "{", "- ", "? ", "a: {", "a: [", "{a: ", "[[]", "? [", "-\n", ": ",
                             "!a ", "&a ", "*a ", "'", "\"", "[?", "[a: "}) {
-    EXPECT_FALSE(error_of(repeated(piece, kMostYamlBytes / 4)).empty()) << piece;
-    EXPECT_FALSE(error_of("a: [" + repeated(piece, kMostYamlBytes / 4)).empty()) << piece;
+    EXPECT_FALSE(error_of(repeated(piece, kMostYamlBytes / 8)).empty()) << piece;
+    EXPECT_FALSE(error_of("a: [" + repeated(piece, kMostYamlBytes / 8)).empty()) << piece;
   }
 }
 
