@@ -39,7 +39,7 @@ TEST(Utf8, WhatIsNoCharacter) {
 
 TEST(Utf8, ControlCharactersAreNotPrintable) {
   for (const char32_t code :
-       {U'\t', U'\n', U'\r', U' ', U'~', U'\u00a0', U'\u2028', U'\U0010fffd'}) {
+       {U'\t', U'\n', U'\r', U' ', U'~', U'\u0085', U'\u00a0', U'\u2028', U'\U0010fffd'}) {
     EXPECT_TRUE(is_printable(code)) << static_cast<unsigned>(code);
   }
   for (const char32_t code : {0x00U, 0x04U, 0x1bU, 0x7fU, 0x80U, 0x9fU, 0xfffeU, 0xffffU}) {
