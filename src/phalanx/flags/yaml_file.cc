@@ -53,8 +53,7 @@ class EntryReader : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t /*anchor*/) override {
     if (mappings_.empty()) return;  // an empty file
-    if (in_list_)
-      fail(mark, "an item of a list has no value: remove it, or quote it if it is text");
+    if (in_list_) fail(mark, "an item has no value: remove it, or quote it if it is text");
     if (!entry_) fail(mark, "the key is missing before the colon");
     // A key without a colon has the place of its value.
     if (mark.pos == key_position_) {
