@@ -20,6 +20,8 @@ int run_tokenize(const Arguments& arguments);
 int run_dataset(const Arguments& arguments);
 int run_checkpoint(const Arguments& arguments);
 int run_import(const Arguments& arguments);
+int run_completion(const Arguments& arguments);
+int run_help(const Arguments& arguments);
 int run_version(const Arguments& arguments);
 
 }  // namespace phalanx

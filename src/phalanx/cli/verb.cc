@@ -23,8 +23,10 @@ std::string verb_of(std::string_view command, std::span<const std::string_view> 
                     const Arguments& arguments) {
   std::string word = arguments.empty() ? "" : arguments[0];
   if (word == "--help" || word == "-h") {
-    throw HelpRequested{fmt::format("usage: {} {} ...\n\n{} {} --help lists its flags.\n", command,
-                                    fmt::join(verbs, "|"), command, verbs.front())};
+    throw HelpRequested{.text = fmt::format("usage: {} {} ...\n\n{} {} --help lists its flags.\n",
+                                            command, fmt::join(verbs, "|"), command, verbs.front()),
+                        .command = std::string(command),
+                        .verbs = {verbs.begin(), verbs.end()}};
   }
   if (std::ranges::find(verbs, word) == verbs.end()) {
     throw UsageError("say {}{}", choice_of(verbs), word.empty() ? "" : ", not " + word);

@@ -40,6 +40,8 @@ TEST(Verb, HelpNamesThem) {
     } catch (const HelpRequested& help) {
       EXPECT_EQ(help.text,
                 "usage: phalanx x info|check|head ...\n\nphalanx x info --help lists its flags.\n");
+      EXPECT_EQ(help.command, "phalanx x");
+      EXPECT_EQ(help.verbs, (std::vector<std::string>{"info", "check", "head"}));
     }
   }
 }

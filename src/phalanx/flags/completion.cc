@@ -400,7 +400,7 @@ std::string completion_script(std::string_view shell, const std::vector<CommandF
     return fmt::format(kZsh, known_paths(nodes), command_branches(nodes, zsh_described));
   }
   if (shell == "fish") return fish_script(nodes);
-  throw UsageError("phalanx completion: say bash, zsh or fish, not {}", shell);
+  throw UsageError("say bash, zsh or fish, not {}", shell);
 }
 
 }  // namespace phalanx

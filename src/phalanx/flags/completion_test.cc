@@ -301,7 +301,7 @@ TEST(Completion, KnowsThreeShells) {
     completion_script("tcsh", commands());
     ADD_FAILURE() << "a script for tcsh";
   } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(), "phalanx completion: say bash, zsh or fish, not tcsh");
+    EXPECT_STREQ(error.what(), "say bash, zsh or fish, not tcsh");
   }
 }
 

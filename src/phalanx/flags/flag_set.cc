@@ -176,7 +176,13 @@ void FlagSet::scan(const std::vector<std::string>& arguments, Reading& reading) 
   };
   while (at < arguments.size()) {
     const std::string& word = arguments[at++];
-    if (word == "--help" || word == "-h") throw HelpRequested{help_text(*this), rows_};
+    if (word == "--help" || word == "-h") {
+      throw HelpRequested{.text = help_text(*this),
+                          .command = command_,
+                          .description = description_,
+                          .rows = rows_,
+                          .takes_words = !positionals_.empty()};
+    }
     if (is_value(FlagType::kList, word) || word == "--") {
       if (word == "--") continue;
       reading.positionals.push_back(word);

@@ -38,10 +38,14 @@ struct Positional {
 
 class FlagSet;
 
-// Thrown by parse() for --help: the text for standard output, and the rows it was made of.
+// Thrown by parse() for --help: the text for standard output, and what it was made of.
 struct HelpRequested {
   std::string text;
+  std::string command = {};  // as it is typed
+  std::string description = {};
   std::vector<FlagRow> rows = {};
+  bool takes_words = false;             // without dashes
+  std::vector<std::string> verbs = {};  // of a command that is several: one of these follows
 };
 
 class FlagSet {

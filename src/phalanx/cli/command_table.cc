@@ -1,0 +1,115 @@
+#include "phalanx/cli/command_table.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "phalanx/base/error.h"
+#include "phalanx/flags/flag_set.h"
+
+namespace phalanx {
+namespace {
+
+constexpr std::string_view kTraining = "Train and use models";
+constexpr std::string_view kPlanning = "Plan";
+constexpr std::string_view kData = "Data";
+constexpr std::string_view kCheckpoints = "Checkpoints";
+constexpr std::string_view kOther = "Other";
+
+constexpr Command kCommands[] = {
+    {kTraining, "pretrain", "train a model: pretrain gpt FLAGS, with Megatron's flag names",
+     run_pretrain},
+    {kTraining, "generate", "text from a checkpoint", run_generate},
+    {kPlanning, "plan",
+     "the memory and messages of a training run, nothing allocated: plan gpt FLAGS", run_plan},
+    {kPlanning, "schedule", "a pipeline schedule: verified, simulated, drawn", run_schedule},
+    {kPlanning, "grid", "which rank sits where, and all groups", run_grid},
+    {kData, "preprocess-data", "text or JSON lines into a .bin/.idx dataset", run_preprocess_data},
+    {kData, "train-tokenizer", "a byte-level BPE vocabulary from text", run_train_tokenizer},
+    {kData, "tokenize", "standard input into token ids, or back", run_tokenize},
+    {kData, "dataset", "what is in a dataset: info, check, head, merge, samples", run_dataset},
+    {kCheckpoints, "checkpoint", "what is in a checkpoint: info, digest, diff", run_checkpoint},
+    {kCheckpoints, "import", "other programs' files into a checkpoint and a dataset: llmc",
+     run_import},
+    {kOther, "completion", "a script that completes commands and flags: bash, zsh, fish",
+     run_completion},
+    {kOther, "help", "the flags of a command: help COMMAND", run_help},
+    {kOther, "version", "version, compiler, backends, processor", run_version},
+};
+
+// What the command says when it is asked for help.
+HelpRequested help_of(const Command& command, const Arguments& arguments) {
+  try {
+    command.run(arguments);
+  } catch (const HelpRequested& help) {
+    return help;
+  }
+  throw InternalError("{} has no --help", command.name);
+}
+
+CommandFlags flags_of(const HelpRequested& help, std::string_view meaning) {
+  constexpr std::string_view kProgram = "phalanx ";
+  PHALANX_CHECK(help.command.starts_with(kProgram), "the command is called {}", help.command);
+  return {help.command.substr(kProgram.size()), std::string(meaning), help.rows, help.takes_words};
+}
+
+}  // namespace
+
+std::span<const Command> command_table() { return kCommands; }
+
+std::string usage_text() {
+  std::string text =
+      fmt::format("phalanx {}: trains Transformer language models\n\nusage: phalanx COMMAND ...\n",
+                  PHALANX_VERSION);
+  std::string_view group;
+  for (const Command& command : kCommands) {
+    if (command.group != group) text += fmt::format("\n{}:\n", command.group);
+    group = command.group;
+    text += fmt::format("  {:<16} {}\n", command.name, command.help);
+  }
+  return text + R"(
+phalanx COMMAND --help lists the flags of a command.
+
+Examples:
+    phalanx pretrain gpt --yaml-cfg run.yaml --nproc 4      train on four ranks
+    phalanx plan gpt --yaml-cfg run.yaml --world-size 64    what that takes on 64
+    phalanx generate --load RUN --prompt "In the"           let the model go on
+)";
+}
+
+int run_command(const std::vector<std::string>& words) {
+  PHALANX_CHECK(!words.empty(), "no command");
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) {
+    if (command.name == words[0]) return command.run({words.begin() + 1, words.end()});
+    names.emplace_back(command.name);
+  }
+  const auto meant = nearest(words[0], names);
+  throw UsageError("unknown command{} (phalanx --help lists the commands)",
+                   meant ? "; did you mean " + *meant + "?" : "");
+}
+
+std::vector<CommandFlags> all_command_flags() {
+  std::vector<CommandFlags> commands;
+  for (const Command& command : kCommands) {
+    const HelpRequested help = help_of(command, {"--help"});
+    CommandFlags flags = flags_of(help, command.help);
+    // Of a model: the word alone is a command of shells, too.
+    if (flags.words != command.name) {
+      commands.push_back({std::string(command.name), std::string(command.help), {}});
+    }
+    commands.push_back(std::move(flags));
+    for (const auto& verb : help.verbs) {
+      const HelpRequested verb_help = help_of(command, {verb, "--help"});
+      commands.push_back(flags_of(verb_help, verb_help.description));
+    }
+  }
+  const auto place = [](const CommandFlags& command) {
+    if (command.words.starts_with("pretrain")) return 0;
+    return command.words.starts_with("plan") ? 1 : 2;
+  };
+  std::ranges::stable_sort(commands, {}, place);
+  return commands;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,32 @@
+#pragma once
+// The commands of the program: what each is for, and how they are found.
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/cli/commands.h"
+#include "phalanx/flags/views.h"
+
+namespace phalanx {
+
+struct Command {
+  std::string_view group;  // its heading in phalanx --help
+  std::string_view name;
+  std::string_view help;  // a line
+  int (*run)(const Arguments&);
+};
+std::span<const Command> command_table();
+
+// phalanx --help.
+std::string usage_text();
+
+// Runs the command that the first word names; UsageError where there is none.
+int run_command(const std::vector<std::string>& words);
+
+// The flags of every command and its verbs, as their --help has them; training first, then the
+// plan of it.
+std::vector<CommandFlags> all_command_flags();
+
+}  // namespace phalanx

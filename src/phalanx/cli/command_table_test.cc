@@ -1,0 +1,80 @@
+#include "phalanx/cli/command_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "phalanx/base/error.h"
+
+namespace phalanx {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(CommandTable, HasEachNameOnceAndGroupsTogether) {
+  std::set<std::string_view> names, groups;
+  std::string_view group;
+  for (const Command& command : command_table()) {
+    EXPECT_TRUE(names.insert(command.name).second) << command.name;
+    if (command.group != group) EXPECT_TRUE(groups.insert(command.group).second) << command.group;
+    group = command.group;
+    EXPECT_LE(command.help.size() + 19, 100U) << command.name;
+  }
+}
+
+TEST(CommandTable, UsageHasALineForEachCommand) {
+  const std::string text = usage_text();
+  for (const Command& command : command_table()) {
+    EXPECT_THAT(text, HasSubstr("\n  " + std::string(command.name) + " ")) << command.name;
+  }
+  EXPECT_THAT(text, HasSubstr("\nTrain and use models:\n  pretrain "));
+}
+
+TEST(CommandTable, NamesTheNearestCommand) {
+  try {
+    run_command({"pretain", "gpt"});
+    ADD_FAILURE() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("did you mean pretrain?"));
+  }
+}
+
+// What shells and the page of flags are made of.
+TEST(CommandTable, KnowsTheFlagsOfCommandsAndVerbs) {
+  const auto commands = all_command_flags();
+  const auto find = [&](std::string_view words) {
+    const auto found = std::ranges::find(commands, words, &CommandFlags::words);
+    EXPECT_NE(found, commands.end()) << words;
+    return found == commands.end() ? CommandFlags{} : *found;
+  };
+  const auto has = [](const CommandFlags& command, std::string_view flag) {
+    return std::ranges::any_of(command.rows,
+                               [&](const FlagRow& row) { return row.spec.name == flag; });
+  };
+  EXPECT_TRUE(has(find("pretrain gpt"), "--num-layers"));
+  EXPECT_TRUE(has(find("plan gpt"), "--world-size"));
+  EXPECT_TRUE(has(find("dataset samples"), "--of"));
+  EXPECT_TRUE(find("checkpoint diff").takes_files);
+  EXPECT_FALSE(find("dataset info").takes_files);
+  EXPECT_EQ(find("import llmc").help, "llm.c's model and token files into DIR.");
+  EXPECT_TRUE(find("dataset").rows.empty());
+  EXPECT_TRUE(find("pretrain").rows.empty());
+}
+
+TEST(CommandTable, FlagsPageIsWhatDocsHave) {
+  std::ifstream file(PHALANX_SOURCE_DIR "/docs/flags.md", std::ios::binary);
+  const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string made = flags_page(all_command_flags());
+  const auto [old_end, new_end] = std::ranges::mismatch(page, made);
+  EXPECT_TRUE(page == made)
+      << "docs/flags.md is not what the table says; make it anew:\n"
+         "  build/release/phalanx help --markdown > docs/flags.md\nThe first difference is in line "
+      << std::count(made.begin(), new_end, '\n') + 1;
+}
+
+}  // namespace
+}  // namespace phalanx
