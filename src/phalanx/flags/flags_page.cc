@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "phalanx/base/error.h"
 #include "phalanx/flags/row_text.h"
 #include "phalanx/flags/views.h"
 
@@ -56,10 +55,13 @@ std::string sentence(std::string_view text) {
   return result;
 }
 
+// With a capital letter, where it begins with a word.
 std::string capitalized(std::string text) {
-  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') {
-    text[0] = static_cast<char>(text[0] - 'a' + 'A');
-  }
+  const auto is_small = [](char c) { return c >= 'a' && c <= 'z'; };
+  const auto is_inside = [&](char c) { return is_small(c) || c == '-'; };
+  const auto word = std::string_view(text).substr(0, text.find_first_of(" ,:;"));
+  if (word.empty() || !is_small(word[0]) || !std::ranges::all_of(word, is_inside)) return text;
+  text[0] = static_cast<char>(text[0] - 'a' + 'A');
   return text;
 }
 
@@ -88,26 +90,19 @@ std::string range_sentence(const FlagRange& range) {
   return fmt::format(" {}.", capitalized(fmt::format("{}", fmt::join(bounds, ", "))));
 }
 
-std::string yaml_sentence(std::string_view keys) {
-  std::string text;
-  for (const std::string_view key : words_of(keys)) {
-    if (key.starts_with('!')) {
-      text += fmt::format(" In YAML also {}, reversed.", cell(key.substr(1)));
-    } else {
-      text += fmt::format(" In YAML also {}.", cell(key));
-    }
+// Its other names, and since when it is as it is.
+std::vector<std::string> remarks_on(const FlagSpec& spec) {
+  std::vector<std::string> remarks;
+  if (!spec.aliases.empty()) remarks.push_back("also " + joined(spec.aliases, ", "));
+  if (!spec.old_names.empty()) remarks.push_back("formerly " + joined(spec.old_names, ", "));
+  std::vector<std::string> keys;
+  for (const std::string_view key : words_of(spec.yaml_keys)) {
+    const bool is_negation = key.starts_with('!');
+    keys.push_back(is_negation ? cell(key.substr(1)) + ": false" : cell(key));
   }
-  return text;
-}
-
-// Names, and since when it is so.
-std::string names_and_version(const FlagSpec& spec) {
-  std::string text;
-  if (!spec.aliases.empty()) text += fmt::format(" Also {}.", joined(spec.aliases, ", "));
-  if (!spec.old_names.empty()) text += fmt::format(" Formerly {}.", joined(spec.old_names, ", "));
-  text += yaml_sentence(spec.yaml_keys);
-  if (spec.since != kFirstVersion) text += fmt::format(" Since version {}.", spec.since);
-  return text;
+  if (!keys.empty()) remarks.push_back(fmt::format("in YAML also {}", fmt::join(keys, ", ")));
+  if (spec.since != kFirstVersion) remarks.push_back(fmt::format("since version {}", spec.since));
+  return remarks;
 }
 
 std::string meaning(const FlagSpec& spec) {
@@ -122,7 +117,8 @@ std::string meaning(const FlagSpec& spec) {
   if (!spec.excludes.empty()) text += fmt::format(" Not with {}.", joined(spec.excludes, ", "));
   if (!spec.stands_for.empty()) text += fmt::format(" Stands for {}.", cell(spec.stands_for));
   if (spec.accumulates) text += " Given twice, both count.";
-  return text + names_and_version(spec);
+  for (const auto& remark : remarks_on(spec)) text += fmt::format(" {}.", capitalized(remark));
+  return text;
 }
 
 std::string value_of(const FlagRow& row) {
@@ -173,29 +169,55 @@ std::string working_table(const Rows& rows, bool resumes) {
   return text;
 }
 
-std::string satisfied_table(const Rows& rows) {
-  std::string text = heading_of({"flag", "value", "why it needs nothing"});
+// "--optimizer adam (also --optim)".
+std::string flag_with_remarks(const FlagRow& row) {
+  std::string text = cell(row.spec.name);
+  if (!row.spec.satisfied_by.empty()) {
+    text += ' ' + cell(either_of(words_of(row.spec.satisfied_by)));
+  }
+  const auto remarks = remarks_on(row.spec);
+  if (!remarks.empty()) text += fmt::format(" ({})", fmt::join(remarks, "; "));
+  return text;
+}
+
+// A line for all flags of which the same is said.
+std::string shared_lines(const Rows& rows, std::vector<std::string> (*cells_of)(const FlagSpec&)) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> lines;  // flags, what is said
   for (const FlagRow* row : rows) {
-    const FlagSpec& spec = row->spec;
-    std::string why = sentence(spec.reason);
-    if (!spec.otherwise.empty()) {
-      why += fmt::format(" Other values are refused: {}", sentence(spec.otherwise));
+    auto cells = cells_of(row->spec);
+    const auto line =
+        std::ranges::find_if(lines, [&](const auto& known) { return known.second == cells; });
+    if (line == lines.end()) {
+      lines.emplace_back(flag_with_remarks(*row), std::move(cells));
+    } else {
+      line->first += ", " + flag_with_remarks(*row);
     }
-    const std::string value =
-        spec.satisfied_by.empty() ? value_of(*row) : joined(spec.satisfied_by, ", ");
-    text += line_of({cell(spec.name), value, why + names_and_version(spec)});
+  }
+  std::string text;
+  for (auto& [flags, cells] : lines) {
+    cells.insert(cells.begin(), std::move(flags));
+    text += line_of(cells);
   }
   return text;
 }
 
+std::string satisfied_table(const Rows& rows) {
+  return heading_of({"flags", "why they need nothing"}) +
+         shared_lines(rows, [](const FlagSpec& spec) {
+           std::string why = capitalized(sentence(spec.reason));
+           if (!spec.otherwise.empty()) {
+             why += " Other values are refused: " + sentence(spec.otherwise);
+           }
+           return std::vector{why};
+         });
+}
+
 std::string refused_table(const Rows& rows) {
-  std::string text = heading_of({"flag", "why, and what to use instead", "a plan"});
-  for (const FlagRow* row : rows) {
-    const FlagSpec& spec = row->spec;
-    text += line_of({cell(spec.name), sentence(spec.reason) + names_and_version(spec),
-                     spec.planned.empty() ? "refuses it too" : cell(spec.planned)});
-  }
-  return text;
+  return heading_of({"flags", "why, and what to use instead", "a plan"}) +
+         shared_lines(rows, [](const FlagSpec& spec) {
+           return std::vector{capitalized(sentence(spec.reason)),
+                              spec.planned.empty() ? "refuses it too" : cell(spec.planned)};
+         });
 }
 
 std::string other_states(const Rows& satisfied, const Rows& refused, std::string_view level) {
@@ -264,11 +286,16 @@ std::string other_command(const CommandFlags& command, const CommandFlags& first
 }  // namespace
 
 std::string flags_page(const std::vector<CommandFlags>& commands) {
-  PHALANX_CHECK(!commands.empty(), "a page of no command");
-  std::string text = "# Flags\n\n" + fmt::format(kIntroduction, commands[0].words);
-  text += first_command(commands[0]);
-  for (std::size_t i = 1; i < commands.size(); ++i) {
-    if (!commands[i].rows.empty()) text += other_command(commands[i], commands[0]);
+  std::string text = "# Flags\n";
+  const CommandFlags* first = nullptr;
+  for (const CommandFlags& command : commands) {
+    if (command.rows.empty()) continue;
+    if (first == nullptr) {
+      text += "\n" + fmt::format(kIntroduction, command.words) + first_command(command);
+      first = &command;
+    } else {
+      text += other_command(command, *first);
+    }
   }
   return text;
 }

@@ -63,13 +63,18 @@ struct Page {
       flags->add({.name = "--optimizer",
                   .type = FlagType::kText,
                   .state = FlagState::kSatisfied,
-                  .reason = "it is Adam",
+                  .reason = "all-in-all it is Adam",
                   .satisfied_by = "adam adamw",
                   .otherwise = "sgd comes later"});
-      flags->add({.name = "--fp8", .state = FlagState::kRefused, .reason = "use --bf16"});
+      flags->add({.name = "--fp8", .state = FlagState::kRefused, .reason = "--bf16: |it| works"});
+      flags->add({.name = "--no-fused",
+                  .yaml_keys = "!fusion",
+                  .state = FlagState::kSatisfied,
+                  .reason = "kernels are always fused"});
+      flags->add({.name = "--fp4", .state = FlagState::kRefused, .reason = "--bf16: |it| works"});
       flags->add({.name = "--ramp-up",
                   .state = FlagState::kRefused,
-                  .reason = "comes later",
+                  .reason = "fp32.txt comes later",
                   .planned = "the final batch"});
     }
     plan.add({.name = "--world-size", .help = "Ranks", .range = at_least(1)}, &layers);
@@ -79,10 +84,11 @@ struct Page {
   }
 
   std::string text() const {
-    return flags_page({{"train gpt", "train a model", train.rows()},
+    return flags_page({{"train", "commands that train", {}},
+                       {"train gpt", "train a model", train.rows()},
                        {"plan gpt", "what that takes", plan.rows()},
                        {"data", "what is in data", {}},
-                       {"data info", "what is there", info.rows()}});
+                       {"data info", "llm.c's data", info.rows()}});
   }
 };
 
@@ -96,7 +102,7 @@ TEST(FlagsPage, HasATableForEachSectionAndState) {
 
 | flag | value | default | what it does | on resume |
 |---|---|---|---|---|
-| --num-layers | N | | Transformer layers. Required. From 1 to 100. Also --encoder-num-layers. Formerly --depth, --height. In YAML also layers. In YAML also shallow, reversed. | shape |
+| --num-layers | N | | Transformer layers. Required. From 1 to 100. Also --encoder-num-layers. Formerly --depth, --height. In YAML also layers, shallow: false. | shape |
 
 ### Training
 
@@ -110,17 +116,17 @@ TEST(FlagsPage, HasATableForEachSectionAndState) {
 
 ## Satisfied flags
 
-| flag | value | why it needs nothing |
-|---|---|---|
-| --fused | | kernels are always fused. Also --fuse. |
-| --optimizer | adam, adamw | it is Adam. Other values are refused: sgd comes later. |
+| flags | why they need nothing |
+|---|---|
+| --fused (also --fuse), --no-fused (in YAML also fusion: false) | Kernels are always fused. |
+| --optimizer adam or adamw | All-in-all it is Adam. Other values are refused: sgd comes later. |
 
 ## Refused flags
 
-| flag | why, and what to use instead | a plan |
+| flags | why, and what to use instead | a plan |
 |---|---|---|
-| --fp8 | use --bf16. | refuses it too |
-| --ramp-up | comes later. | the final batch |
+| --fp8, --fp4 | --bf16: \|it\| works. | refuses it too |
+| --ramp-up | fp32.txt comes later. | the final batch |
 
 ## plan gpt
 
@@ -134,7 +140,7 @@ Takes the flags of train gpt.
 
 ## data info
 
-What is there.
+llm.c's data.
 
 As train gpt: --fast.
 
@@ -157,8 +163,8 @@ TEST(FlagsPage, HasOtherStatesOfOtherCommands) {
   page.info.add({.name = "--lazy", .state = FlagState::kSatisfied, .reason = "it always is"});
   page.info.add({.name = "--fp8", .state = FlagState::kRefused, .reason = "use --bf16"});
   const std::string text = page.text();
-  EXPECT_THAT(text, HasSubstr("\n### Satisfied flags\n\n| flag | value | why it needs nothing |\n"
-                              "|---|---|---|\n| --lazy | | it always is. |\n"));
+  EXPECT_THAT(text, HasSubstr("\n### Satisfied flags\n\n| flags | why they need nothing |\n"
+                              "|---|---|\n| --lazy | It always is. |\n"));
   EXPECT_THAT(text, Not(HasSubstr("### Refused flags")));
 }
 

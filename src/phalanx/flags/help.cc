@@ -113,11 +113,28 @@ std::string usage_line(const FlagSet& flags, bool has_flags) {
   return text + '\n';
 }
 
+// A call that is too long goes on behind a backslash, before a flag.
+std::string call_text(std::string_view call) {
+  std::string text, line = "   ";
+  for (std::size_t at = 0; at < call.size();) {
+    const std::size_t end = std::min(call.find(" --", at), call.size());
+    const std::string_view piece = call.substr(at, end - at);
+    at = std::min(end + 1, call.size());
+    if (line.size() + 1 + piece.size() + 2 > kLineWidth) {
+      text += line + " \\\n";
+      line = "       ";
+    }
+    line += ' ';
+    line += piece;
+  }
+  return text + line + '\n';
+}
+
 std::string examples_text(const FlagSet& flags) {
   std::string text;
   for (const auto& [call, meaning] : flags.examples()) {
     text += text.empty() ? "\nExamples:\n" : "";
-    text += wrapped(meaning + ":", 2) + "    " + call + '\n';
+    text += wrapped(meaning + ":", 2) + call_text(call);
   }
   return text;
 }

@@ -135,6 +135,19 @@ TEST(Help, NamesManyChoicesBehindTheMeaning) {
                         "inverse-square-root)\n"));
 }
 
+TEST(Help, ContinuesLongCallsBeforeAFlag) {
+  FlagSet flags("phalanx x", "X.");
+  flags.add_example(
+      "phalanx x --first-flag 'some words' --second-flag 123456789 --third-flag 123456789 -v "
+      "--fourth-flag 1 2 --fifth-flag",
+      "all of them");
+  EXPECT_THAT(help_text(flags),
+              HasSubstr("\nExamples:\n  all of them:\n"
+                        "    phalanx x --first-flag 'some words' --second-flag 123456789 "
+                        "--third-flag 123456789 -v \\\n"
+                        "        --fourth-flag 1 2 --fifth-flag\n"));
+}
+
 // "usage: phalanx x ..." with one word that may be said `least` to `most` times.
 std::string usage(int least, int most) {
   FlagSet flags("phalanx x", "X.");
