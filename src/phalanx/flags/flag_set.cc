@@ -37,6 +37,14 @@ std::string call_of(const FlagRow& row) {
   return fmt::format("{} {}", row.source, fmt::join(row.words, " "));
 }
 
+// The flags that a given one stands for, with its value.
+std::string meant_by(const FlagRow& row) {
+  std::string flags(row.spec.stands_for);
+  const std::size_t place = flags.find('@');
+  if (place != std::string::npos) flags.replace(place, 1, row.words[0]);
+  return flags;
+}
+
 std::string heading_of(std::string_view section) {
   std::string heading;
   for (const char c : section) {
@@ -329,6 +337,7 @@ void FlagSet::answer(const FlagRow& row, Reading& reading) {
   if (is_old_name(spec, row.source)) {
     notes_.push_back(fmt::format("{} is now called {}", row.source, spec.name));
   }
+  if (spec.is_old) notes_.push_back(fmt::format("{} is now {}", call_of(row), meant_by(row)));
   if (spec.state == FlagState::kWorks) return;
   const auto values = words_of(spec.satisfied_by);
   const bool is_satisfied =

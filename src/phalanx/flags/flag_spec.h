@@ -68,6 +68,7 @@ struct FlagSpec {
   // A flag that means others and has no variable of its own: "--recompute-granularity full", where
   // @ is the given value. They count where they are not given themselves.
   std::string_view stands_for = {};
+  bool is_old = false;  // an earlier version's, which people are told
   bool required = false;
   bool required_to_train = false;         // a plan does without
   std::string_view required_unless = {};  // required, but not together with this flag

@@ -227,7 +227,14 @@ TEST(Answers, OldNamesWork) {
   EXPECT_NE(old.notes.find("--checkpoint-num-layers is now called --recompute-num-layers"),
             std::string::npos);
   EXPECT_NE(old.notes.find("--warmup is now called --lr-warmup-fraction"), std::string::npos);
+  EXPECT_NE(old.notes.find("--checkpoint-activations is now --recompute-granularity full "
+                           "--recompute-method uniform\n"),
+            std::string::npos);
   EXPECT_EQ(parse("--activations-checkpoint-method block").error, "");
+  EXPECT_EQ(parse("--activations-checkpoint-method block").notes,
+            "--activations-checkpoint-method block is now --recompute-granularity full "
+            "--recompute-method block\n");
+  EXPECT_EQ(parse("--recompute-activations").notes, "");
   EXPECT_NE(parse("--activations-checkpoint-method none").error.find("uniform, block"),
             std::string::npos);
 }

@@ -119,7 +119,8 @@ constexpr TrainFlag kRows[] = {
     {.section = kNetwork,
      .spec = {.name = "--use-flash-attn",
               .help = "The same as --attention-backend fused",
-              .stands_for = "--attention-backend fused"}},
+              .stands_for = "--attention-backend fused",
+              .is_old = true}},
 
     with_yaml_keys(
         "!masked_softmax_fusion",
