@@ -1,0 +1,192 @@
+// The launch scripts in examples/, as people start them: from another directory, with the program
+// that was built.
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+const std::filesystem::path kExamples = std::filesystem::path(PHALANX_SOURCE_DIR) / "examples";
+
+constexpr const char* kMapped = "--data-impl mmap: dataset files are always mapped into memory\n";
+constexpr const char* kOldMethod =
+    "--activations-checkpoint-method uniform is now --recompute-granularity full "
+    "--recompute-method uniform\n";
+constexpr const char* kOldSwitch =
+    "--checkpoint-activations is now --recompute-granularity full --recompute-method uniform\n";
+constexpr const char* kBackend =
+    "--distributed-backend nccl: ranks are threads of one process and pass messages through its "
+    "memory\n";
+constexpr const char* kBuffers = ": gradients are reduced from contiguous fp32 buffers\n";
+constexpr const char* kVocabulary =
+    "the plan is of GPT-2's 50257 ids: the tokenizer's files are not there\n";
+
+// What a script comes to.
+struct Example {
+  const char* settings;  // of the environment
+  const char* script;
+  std::int64_t parameters;         // without the padding of the vocabulary
+  std::int64_t padded_vocabulary;  // a multiple of 128 x the tensor-parallel size
+  int ranks;
+  std::string notes;  // on standard error, in the order of --help
+};
+
+const std::vector<Example>& all_examples() {
+  constexpr std::int64_t k345m = 354'823'168;
+  constexpr std::int64_t k175b = 174'604'259'328;
+  constexpr std::int64_t k5b9 = 5'864'766'720;
+  const std::string local = std::string("--DDP-impl local") + kBuffers;
+  const auto case_of = [](int ranks, int tensor, int pipeline, int microbatch, int batch) {
+    return fmt::format(
+        "{} ranks: tensor {} x pipeline {} x data {}, microbatch {}, global batch {}\n", ranks,
+        tensor, pipeline, ranks / tensor / pipeline, microbatch, batch);
+  };
+  static const std::vector<Example> all = {
+      {"", "pretrain_gpt_345m.sh", k345m, 50304, 1,
+       std::string(kBackend) + kOldSwitch + kMapped + kVocabulary},
+      {"", "pretrain_gpt_345m_distributed.sh", k345m, 50304, 8,
+       std::string(kBackend) + "--DDP-impl torch" + kBuffers + kOldSwitch + kMapped + kVocabulary},
+      {"", "pretrain_gpt_345m_distributed_with_mp.sh", k345m, 50432, 8,
+       std::string(kBackend) + local + kOldMethod + kMapped + kVocabulary},
+      {"", "pretrain_gpt3_175b.sh", k175b, 51200, 128,
+       std::string("--rampup-batch-size 16 16 5859375: the plan is of the final batch, "
+                   "--global-batch-size\n") +
+           kOldSwitch +
+           "--tensorboard-dir tensorboard/gpt3_175b: the plan does not depend on it\n" +
+           kVocabulary},
+      {"", "sc21/run_figure_12.sh", k175b, 51200, 96,
+       case_of(96, 8, 12, 1, 12) + local + kOldMethod + kVocabulary},
+      {"INTERLEAVED=NO GBS=60", "sc21/run_figure_12.sh", k175b, 51200, 96,
+       case_of(96, 8, 12, 1, 60) + local + kOldMethod + kVocabulary},
+      {"PP=32 GBS=128", "sc21/run_figure_13.sh", 162'141'040'640, 50432, 64,
+       case_of(64, 2, 32, 1, 128) + local + kOldMethod + kVocabulary},
+      {"PP=32 GBS=512", "sc21/run_figure_14.sh", k5b9, 50304, 64,
+       case_of(64, 1, 32, 1, 512) + local + kOldMethod + kVocabulary},
+      {"TP=32", "sc21/run_figure_15.sh", k5b9, 53248, 64,
+       case_of(64, 32, 1, 1, 32) + local + kOldMethod + kVocabulary},
+      {"", "sc21/run_figure_17.sh", 145'610'674'176, 51200, 128,
+       case_of(128, 8, 16, 1, 1) + local + kOldMethod + kVocabulary},
+      {"ACTIVATION_RECOMPUTATION=NO GBS=4", "sc21/run_figure_17.sh", 145'610'674'176, 51200, 128,
+       case_of(128, 8, 16, 1, 4) + local + kVocabulary},
+  };
+  return all;
+}
+
+class Examples : public testing::Test {
+ protected:
+  Examples()
+      : directory_(std::filesystem::temp_directory_path() /
+                   fmt::format("phalanx_examples_{}_{}",
+                               testing::UnitTest::GetInstance()->current_test_info()->name(),
+                               ::getpid())) {
+    std::filesystem::remove_all(directory_);
+    std::filesystem::create_directories(directory_);
+  }
+  ~Examples() override { std::filesystem::remove_all(directory_); }
+
+  // The exit status; output is in the files stdout and stderr.
+  int run(const std::string& settings, const std::string& command) const {
+    const int status =
+        std::system(fmt::format("cd '{}' && env PHALANX='{}' {} {} >stdout 2>stderr </dev/null",
+                                directory_.string(), PHALANX_PROGRAM, settings, command)
+                        .c_str());
+    return WEXITSTATUS(status);
+  }
+  int run_example(const std::string& settings, const std::string& script,
+                  const std::string& words) const {
+    return run(settings, fmt::format("'{}' {}", (kExamples / script).string(), words));
+  }
+  std::string read(const std::string& name) const {
+    std::ifstream file(directory_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+
+  std::filesystem::path directory_;
+};
+
+TEST_F(Examples, PlanAsTheyAre) {
+  for (const Example& example : all_examples()) {
+    SCOPED_TRACE(fmt::format("{} {}", example.settings, example.script));
+    ASSERT_EQ(run_example(example.settings, example.script, "plan --json"), 0) << read("stderr");
+    EXPECT_EQ(read("stderr"), example.notes);
+    const Json plan = Json::parse(read("stdout"));
+    EXPECT_EQ(plan["model"]["parameters"], example.parameters);
+    EXPECT_EQ(plan["model"]["padded_vocabulary"], example.padded_vocabulary);
+    std::size_t ranks = 0;
+    for (const Json& rank : plan["ranks"]) ranks += 1 + rank.value("same_as", Json::array()).size();
+    EXPECT_EQ(ranks, static_cast<std::size_t>(example.ranks));
+  }
+}
+
+// Megatron counts the padding of the vocabulary too.
+TEST_F(Examples, HaveTheParametersThatAreKnownOfThem) {
+  const auto known = [](const Example& example, std::int64_t hidden) {
+    return example.parameters + (example.padded_vocabulary - 50257) * hidden;
+  };
+  EXPECT_EQ(known(all_examples()[0], 1024), 354'871'296);
+  EXPECT_EQ(known(all_examples()[3], 12288) / 1'000'000, 174'615);  // 174.6 billion
+}
+
+TEST_F(Examples, AreAllTried) {
+  std::set<std::string> tried;
+  for (const Example& example : all_examples()) tried.insert(example.script);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(kExamples)) {
+    const auto name = std::filesystem::relative(entry.path(), kExamples).string();
+    if (entry.path().extension() != ".sh" || name == "sc21/common.sh") continue;
+    EXPECT_TRUE(tried.contains(name)) << name;
+  }
+}
+
+// What follows a script's flags wins over them; without a first word it trains.
+TEST_F(Examples, HandFlagsOn) {
+  ASSERT_EQ(run_example("", "pretrain_gpt_345m.sh", "plan --json --num-layers 2"), 0);
+  EXPECT_EQ(Json::parse(read("stdout"))["model"]["layers"], 2);
+  EXPECT_EQ(run_example("", "pretrain_gpt_345m.sh", "--print-yaml --lr 2e-4"), 0) << read("stderr");
+  EXPECT_THAT(read("stdout"), HasSubstr("\n  lr: 2e-4\n"));
+  EXPECT_EQ(run_example("DATA_PATH=my.data", "pretrain_gpt_345m.sh", ""), 66);
+  EXPECT_THAT(read("stderr"), HasSubstr("gpt2-vocab.json"));
+}
+
+TEST_F(Examples, AreTheSameAsTheirYamlFiles) {
+  const std::string from_file = fmt::format("'{}' plan gpt --yaml-cfg run.yaml ", PHALANX_PROGRAM);
+  for (const Example& example : all_examples()) {
+    SCOPED_TRACE(fmt::format("{} {}", example.settings, example.script));
+    ASSERT_EQ(run_example(example.settings, example.script, "plan --print-yaml"), 0)
+        << read("stderr");
+    const std::string yaml = read("stdout");
+    std::filesystem::rename(directory_ / "stdout", directory_ / "run.yaml");
+    ASSERT_EQ(run("", from_file + "--print-yaml"), 0) << read("stderr");
+    EXPECT_EQ(read("stdout"), yaml);
+  }
+  const char* const script = "pretrain_gpt_345m_distributed_with_mp.sh";
+  ASSERT_EQ(run_example("", script, "plan --print-yaml"), 0) << read("stderr");
+  std::filesystem::rename(directory_ / "stdout", directory_ / "run.yaml");
+  ASSERT_EQ(run("", from_file + "--json"), 0) << read("stderr");
+  const std::string plan = read("stdout");
+  ASSERT_EQ(run_example("", script, "plan --json"), 0) << read("stderr");
+  EXPECT_EQ(read("stdout"), plan);
+}
+
+TEST_F(Examples, ARunRefusesByNameWhatItCannotDo) {
+  EXPECT_EQ(run_example("", "pretrain_gpt3_175b.sh", "pretrain"), 64);
+  EXPECT_THAT(read("stderr"), HasSubstr("--rampup-batch-size 16 16 5859375: ramp-up is not "));
+  EXPECT_THAT(read("stderr"), HasSubstr("--tensorboard-dir tensorboard/gpt3_175b: TensorBoard "));
+}
+
+}  // namespace
