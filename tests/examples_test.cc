@@ -183,6 +183,17 @@ TEST_F(Examples, AreTheSameAsTheirYamlFiles) {
   EXPECT_EQ(read("stdout"), plan);
 }
 
+// With keys as Megatron's files have them.
+TEST_F(Examples, AFileIsTheSameRunAsItsScript) {
+  ASSERT_EQ(run_example("", "pretrain_gpt_345m.sh", "plan --json"), 0) << read("stderr");
+  const std::string plan = read("stdout");
+  ASSERT_EQ(run("", fmt::format("'{}' plan gpt --json --yaml-cfg '{}'", PHALANX_PROGRAM,
+                                (kExamples / "pretrain_gpt_345m.yaml").string())),
+            0)
+      << read("stderr");
+  EXPECT_EQ(read("stdout"), plan);
+}
+
 TEST_F(Examples, ARunRefusesByNameWhatItCannotDo) {
   EXPECT_EQ(run_example("", "pretrain_gpt3_175b.sh", "pretrain"), 64);
   EXPECT_THAT(read("stderr"), HasSubstr("--rampup-batch-size 16 16 5859375: ramp-up is not "));

@@ -45,6 +45,12 @@ std::string meant_by(const FlagRow& row) {
   return flags;
 }
 
+// Who gives a variable the value that it has anyway asks for nothing that could not go together.
+bool asks_for_nothing(const FlagRow& row) {
+  return !row.spec.needs_always && !std::holds_alternative<std::monostate>(row.target) &&
+         text_of(row.target) == row.default_text;
+}
+
 std::string heading_of(std::string_view section) {
   std::string heading;
   for (const char c : section) {
@@ -362,7 +368,7 @@ void FlagSet::check_together(Reading& reading) const {
     if (is_required(row) && is_missing && !is_excused && !reading.is_unreadable(row)) {
       missing.push_back(row.spec.name);
     }
-    if (!row.is_given() || !is_on(row.spec.name)) continue;
+    if (!row.is_given() || !is_on(row.spec.name) || asks_for_nothing(row)) continue;
     const auto needs = words_of(row.spec.needs);
     const auto is_there = [&](std::string_view name) {
       return is_on(name) || reading.is_unreadable(*find(name));

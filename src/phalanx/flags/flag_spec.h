@@ -75,6 +75,7 @@ struct FlagSpec {
   FlagRange range = {};
   std::string_view choices = {};   // the only values there are
   std::string_view needs = {};     // flags of which one must be given (or switched on) too
+  bool needs_always = false;       // also with the value that it has where it is not given
   std::string_view excludes = {};  // flags that must not be given too
   bool may_be_empty = false;       // texts: "" is a value, not a script's unset variable
   bool accumulates = false;        // lists: given twice, both count; an argument may be A,B

@@ -195,6 +195,13 @@ TEST(Answers, DefaultsAreTaken) {
   for (std::string line; std::getline(lines, line);) EXPECT_EQ(parse(line).error, "") << line;
 }
 
+// One group is what --group-query-attention alone means; without it there are as many as heads.
+TEST(Answers, ADefaultThatNeedsASwitchIsNotIgnored) {
+  EXPECT_NE(parse("--num-query-groups 1").error.find("needs --group-query-attention"),
+            std::string::npos);
+  EXPECT_NE(parse("--hysteresis 3").error.find("needs --fp16"), std::string::npos);
+}
+
 TEST(Answers, AFlagThatIsNotThereYetIsRefusedByARunAndToldByAPlan) {
   const std::string flag = "--rampup-batch-size 16 16 5859375";
   EXPECT_EQ(parse(flag).error,

@@ -42,6 +42,7 @@ constexpr TrainFlag kRows[] = {
                                                      .help = "Key/value heads",
                                                      .range = from_to(1, 4096),
                                                      .needs = "--group-query-attention",
+                                                     .needs_always = true,
                                                      .resume = ResumeClass::kShape}),
     works<&ModelConfig::max_position_embeddings>(
         kNetwork, {.name = "--max-position-embeddings",

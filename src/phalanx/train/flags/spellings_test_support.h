@@ -337,6 +337,10 @@ inline constexpr std::string_view kDefaults = R"(
 --transformer-impl local
 --init-method-std 0.02
 --seed 1234
+--initial-loss-scale 4294967296
+--min-loss-scale 1.0
+--loss-scale-window 1000
+--hysteresis 2
 --lr-decay-style linear
 --lr-wsd-decay-style exponential
 --lr-warmup-iters 0
