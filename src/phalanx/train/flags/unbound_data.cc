@@ -8,7 +8,7 @@ using enum FlagType;
 
 constexpr Refusal kOneDataset = {
     "data of several files, or of its own for each split, is not available in this version of "
-    "Phalanx; join the files (phalanx preprocess-data) and give --data-path with --split",
+    "Phalanx; join the files (phalanx dataset merge) and give --data-path with --split",
     kSamePlan};
 constexpr Absence kMasked = {"nothing depends on it without masked tokens",
                              {"BERT and T5, which mask tokens, are not available in this version "
