@@ -1,42 +1,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <functional>
 
 #include "phalanx/base/error.h"
+#include "phalanx/flags/completion_parts.h"
 #include "phalanx/flags/row_text.h"
 #include "phalanx/flags/views.h"
 
-// The scripts have the same steps: which command is typed, which flag stands before the cursor,
-// what that flag takes. What differs between commands is a branch of a case for bash and zsh, and
-// conditions of fish.
+// The scripts of bash and zsh have the same steps: which command is typed, which flag stands before
+// the cursor, what that flag takes. What differs between commands is a branch of a case.
 
 namespace phalanx {
 namespace {
-
-// What is completed behind a flag.
-enum class Takes : std::uint8_t { kNothing, kNumber, kChoice, kFile };
-
-Takes takes(const FlagRow& row) {
-  if (row.type == FlagType::kSwitch) return Takes::kNothing;
-  if (!allowed_values(row.spec).empty()) return Takes::kChoice;
-  const bool is_text = row.type == FlagType::kText || row.type == FlagType::kList;
-  return is_text ? Takes::kFile : Takes::kNumber;
-}
-
-bool is_offered(const FlagRow& row) { return row.spec.state != FlagState::kRefused; }
-
-// Descriptions are a line.
-std::string on_one_line(std::string_view text) {
-  std::string line(text);
-  std::ranges::replace(line, '\n', ' ');
-  return line;
-}
-
-std::string meaning(const FlagRow& row) {
-  return on_one_line(row.spec.help.empty() ? row.spec.reason : row.spec.help);
-}
 
 // A word that bash and zsh take as it is.
 std::string shell_quoted(std::string_view text) {
@@ -45,55 +21,11 @@ std::string shell_quoted(std::string_view text) {
   return result + "'";
 }
 
-// A backslash before each of some characters.
-std::string escaped(std::string_view text, std::string_view characters) {
-  std::string result;
-  for (const char c : text) {
-    if (characters.find(c) != std::string_view::npos) result += '\\';
-    result += c;
-  }
-  return result;
-}
-
-// A word that fish takes as it is: backslashes count between its quotes.
-std::string fish_quoted(std::string_view text) { return fmt::format("'{}'", escaped(text, "'\\")); }
-
 // An element of zsh's _describe: the first colon ends the word.
 std::string zsh_described(std::string_view word, std::string_view description) {
   std::string text = escaped(word, ":\\");
   if (!description.empty()) text += fmt::format(":{}", description);
   return shell_quoted(text);
-}
-
-// Commands as a tree of their words.
-struct Node {
-  std::string path;                       // " dataset info"; empty at the root
-  std::vector<std::string> words;         // that may come next
-  const CommandFlags* command = nullptr;  // that these words are
-};
-
-std::string help_of(const std::vector<Node>& nodes, const std::string& path) {
-  const auto node = std::ranges::find(nodes, path, &Node::path);
-  return node->command == nullptr ? "" : on_one_line(node->command->help);
-}
-
-std::vector<Node> tree_of(const std::vector<CommandFlags>& commands) {
-  std::vector<Node> nodes(1);
-  for (const CommandFlags& command : commands) {
-    std::size_t at = 0;
-    for (const std::string_view word : words_of(command.words)) {
-      const std::string path = fmt::format("{} {}", nodes[at].path, word);
-      const auto next = std::ranges::find(nodes, path, &Node::path);
-      const auto index = static_cast<std::size_t>(next - nodes.begin());
-      if (next == nodes.end()) {
-        nodes[at].words.emplace_back(word);
-        nodes.push_back({path, {}, nullptr});
-      }
-      at = index;
-    }
-    nodes[at].command = &command;
-  }
-  return nodes;
 }
 
 // The flags of a command, in alternatives of a pattern: '--a' | '--b'. Every spelling counts, with
@@ -154,14 +86,15 @@ std::string value_branches(const CommandFlags& command) {
 // word and its description for the shell.
 using Element = std::function<std::string(std::string_view word, std::string_view description)>;
 
-std::string command_branches(const std::vector<Node>& nodes, const Element& element) {
+std::string command_branches(const std::vector<CommandNode>& nodes, const Element& element) {
   std::string text;
-  for (const Node& node : nodes) {
+  for (const CommandNode& node : nodes) {
     text += fmt::format("    {})\n", shell_quoted(node.path));
     if (!node.words.empty()) {
       text += "      next_words=(\n";
       for (const auto& word : node.words) {
-        text += fmt::format("        {}\n", element(word, help_of(nodes, node.path + " " + word)));
+        text += fmt::format("        {}\n",
+                            element(word, description_of(nodes, node.path + " " + word)));
       }
       text += "      )\n";
     }
@@ -169,7 +102,7 @@ std::string command_branches(const std::vector<Node>& nodes, const Element& elem
     if (node.command != nullptr) {
       for (const FlagRow& row : node.command->rows) {
         if (!is_offered(row)) continue;
-        text += fmt::format("        {}\n", element(row.spec.name, meaning(row)));
+        text += fmt::format("        {}\n", element(row.spec.name, description_of(row)));
       }
     }
     text += fmt::format("        {}\n      )\n", element("--help", "What the flags are"));
@@ -182,9 +115,9 @@ std::string command_branches(const std::vector<Node>& nodes, const Element& elem
 }
 
 // The pattern of every command and beginning of one.
-std::string known_paths(const std::vector<Node>& nodes) {
+std::string known_paths(const std::vector<CommandNode>& nodes) {
   std::vector<std::string> paths;
-  for (const Node& node : nodes) {
+  for (const CommandNode& node : nodes) {
     if (!node.path.empty()) paths.push_back(shell_quoted(node.path));
   }
   return paths.empty() ? "''" : fmt::format("{}", fmt::join(paths, " | "));
@@ -244,7 +177,7 @@ complete -F _phalanx phalanx
 constexpr std::string_view kZsh = R"(#compdef phalanx
 # Completion of phalanx in zsh.
 # In this shell, after compinit: source <(phalanx completion zsh)
-# In every one: phalanx completion zsh > a directory of $fpath/_phalanx
+# In every one: phalanx completion zsh > "${{fpath[1]}}/_phalanx"
 
 _phalanx() {{
   local typed='' flag='' takes='' many='' files='' behind=0 i
@@ -296,100 +229,10 @@ else
 fi
 )";
 
-constexpr std::string_view kFish = R"(# Completion of phalanx in fish.
-# phalanx completion fish > ~/.config/fish/completions/phalanx.fish
-
-# The words before the cursor are these.
-function __phalanx_typed
-    set -l typed (commandline -opc)
-    test "$typed[2..-1]" = "$argv"
-end
-
-# They begin with these: the command is this one.
-function __phalanx_in
-    set -l typed (commandline -opc)
-    set -l last (math (count $argv) + 1)
-    test (count $typed) -ge $last; and test "$typed[2..$last]" = "$argv"
-end
-
-# The last flag is one of these.
-function __phalanx_behind
-    set -l flags (string match -- '--*' (commandline -opc))
-    set -q flags[1]; and contains -- $flags[-1] $argv
-end
-
-complete -c phalanx -f
-)";
-
-std::string fish_command_words(const std::vector<Node>& nodes) {
-  std::string text;
-  for (const Node& node : nodes) {
-    const std::string condition = fish_quoted("__phalanx_typed" + node.path);
-    for (const auto& word : node.words) {
-      text += fmt::format("complete -c phalanx -n {} -a {} -d {}\n", condition, fish_quoted(word),
-                          fish_quoted(help_of(nodes, node.path + " " + word)));
-    }
-  }
-  return text;
-}
-
-// fish reads the choices once more when it completes.
-std::string fish_choices(const FlagRow& row) {
-  std::string words;
-  for (const std::string_view word : allowed_values(row.spec)) {
-    words += (words.empty() ? "" : " ") + fish_quoted(word);
-  }
-  return "-a " + fish_quoted(words);
-}
-
-std::string fish_flag(const FlagRow& row, const std::string& in_command) {
-  const std::string_view name = row.spec.name.substr(row.spec.name.find_first_not_of('-'));
-  std::string value;
-  switch (takes(row)) {
-    case Takes::kNothing:
-      break;
-    case Takes::kNumber:
-      value = " -x";
-      break;
-    case Takes::kFile:
-      value = " -r -F";
-      break;
-    case Takes::kChoice:
-      value = " -x " + fish_choices(row);
-      break;
-  }
-  std::string text = fmt::format("complete -c phalanx -n {} -l {}{} -d {}\n",
-                                 fish_quoted(in_command), name, value, fish_quoted(meaning(row)));
-  // Behind the first value of a list there are more.
-  if (row.type == FlagType::kList) {
-    text += fmt::format(
-        "complete -c phalanx -n {} {}\n",
-        fish_quoted(fmt::format("{}; and __phalanx_behind {}", in_command, row.spec.name)),
-        takes(row) == Takes::kChoice ? fish_choices(row) : "-F");
-  }
-  return text;
-}
-
-std::string fish_script(const std::vector<Node>& nodes) {
-  std::string text = std::string(kFish) + "complete -c phalanx -l help -d 'What the flags are'\n" +
-                     fish_command_words(nodes);
-  for (const Node& node : nodes) {
-    if (node.command == nullptr) continue;
-    const std::string in_command = "__phalanx_in" + node.path;
-    if (node.command->takes_files) {
-      text += fmt::format("complete -c phalanx -n {} -F\n", fish_quoted(in_command));
-    }
-    for (const FlagRow& row : node.command->rows) {
-      if (is_offered(row)) text += fish_flag(row, in_command);
-    }
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string completion_script(std::string_view shell, const std::vector<CommandFlags>& commands) {
-  const std::vector<Node> nodes = tree_of(commands);
+  const std::vector<CommandNode> nodes = tree_of(commands);
   if (shell == "bash") {
     const auto word_alone = [](std::string_view word, std::string_view) {
       return shell_quoted(word);
