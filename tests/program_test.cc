@@ -467,7 +467,8 @@ TEST_F(ProgramTest, AFullDiskIsAWarningUntilTheLastCheckpoint) {
                   "");
   EXPECT_EQ(output.status, 74) << output.err;
   const auto warning = output.err.find("warning: the checkpoint of iteration 4 could not be saved");
-  const auto error = output.err.find("error: the checkpoint of iteration 8 could not be saved");
+  const auto error = output.err.find(
+      "error: phalanx pretrain gpt: the checkpoint of iteration 8 could not be saved");
   EXPECT_LT(warning, error) << output.err;
   EXPECT_NE(error, std::string::npos) << output.err;
   EXPECT_EQ(metrics("run").size(), 8U);

@@ -137,11 +137,11 @@ TEST_F(ScheduleTest, WrongWordsAreOneClearError) {
   expect_error("--pipeline-size 4 --microbatches 8", 64, "--kind");
   expect_error("--kind 1f1b --microbatches 8", 64, "--pipeline-size");
   expect_error(std::string("--kind 2f2b") + kSize, 78, "zb-interleaved");
-  expect_error("--kind 1f1b --pipeline-size 0 --microbatches 8", 64, "--pipeline-size 0");
+  expect_error("--kind 1f1b --pipeline-size 0 --microbatches 8", 78, "--pipeline-size 0");
   expect_error("--kind dualpipe --pipeline-size 3 --microbatches 8", 78, "even");
   expect_error(std::string("--kind zb-v --chunks 3") + kSize, 78, "2 chunks");
   expect_error(std::string("--kind zb-v --waves 1") + kSize, 64, "hanayo");
-  expect_error(std::string("--kind hanayo --waves 1 --chunks 2") + kSize, 64, "--chunks");
+  expect_error(std::string("--kind hanayo --waves 1 --chunks 2") + kSize, 78, "--chunks");
   expect_error(std::string("--kind gpipe --microbatches-per-update 2") + kSize, 64,
                "pipedream-2bw");
   expect_error(std::string("--kind 1f1b --costs 1,x,1") + kSize, 64, "--costs 1,x,1");
@@ -149,7 +149,7 @@ TEST_F(ScheduleTest, WrongWordsAreOneClearError) {
                "--costs has the times of 2 stages, the pipeline has 4");
   expect_error(std::string("--kind 1f1b --costs 1,1,1/2,2") + kSize, 64, "give three times");
   expect_error(std::string("--kind 1f1b --costs 1,0,1") + kSize, 64, "--costs 1,0,1");
-  expect_error(std::string("--kind 1f1b --latency -1") + kSize, 64, "--latency");
+  expect_error(std::string("--kind 1f1b --latency -1") + kSize, 78, "--latency");
   expect_error(std::string("--kind 1f1b --json --text") + kSize, 64, "--json");
   expect_error("--kind 1f1b --pipeline-size 100000 --microbatches 100000", 64, "too many");
   expect_error(std::string("--kind 1f1b --svg nowhere/a.svg") + kSize, 73, "nowhere/a.svg");

@@ -11,7 +11,6 @@
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/model_name.h"
 #include "phalanx/flags/flag_set.h"
-#include "phalanx/flags/views.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/trainer.h"
 
@@ -68,7 +67,6 @@ int run_pretrain(const Arguments& arguments) {
   for (const std::string& note : flags.notes()) log_info("{}", note);
   resolve(config, true);
   config.run.restarts = restarts_from_environment();
-  log_info("{}", arguments_text(flags.rows()));
   switch (pretrain_gpt(std::move(config))) {
     case RunEnd::kFinished:
       return 0;

@@ -70,6 +70,15 @@ std::string key_of(std::string_view name) {
   return key;
 }
 
+// The value that a word stands for: "auto=fused" makes fused of auto.
+std::string meant_by(const FlagSpec& spec, const std::string& word) {
+  for (const auto pair : words_of(spec.same_values)) {
+    const std::size_t equals = pair.find('=');
+    if (pair.substr(0, equals) == word) return std::string(pair.substr(equals + 1));
+  }
+  return word;
+}
+
 std::vector<std::string> words_between_commas(const std::vector<std::string>& words) {
   std::vector<std::string> result;
   for (const auto& word : words) {
@@ -89,6 +98,7 @@ std::vector<std::string> words_between_commas(const std::vector<std::string>& wo
 struct FlagSet::Occurrence {
   FlagRow* row = nullptr;
   std::string source;
+  std::string spelling;
   std::vector<std::string> words;
   bool is_implied = false;
 };
@@ -215,7 +225,7 @@ void FlagSet::scan(const std::vector<std::string>& arguments, Reading& reading) 
       while (next_is_value(FlagType::kList)) ++at;
       continue;
     }
-    Occurrence found{.row = row, .source = name, .words = {}};
+    Occurrence found{.row = row, .source = name, .spelling = name, .words = {}};
     if (equals != std::string::npos) {
       found.words.push_back(word.substr(equals + 1));
     } else if (row->type == FlagType::kSwitch) {
@@ -259,10 +269,16 @@ void FlagSet::read_yaml_file(Reading& reading) {
     if (row == nullptr || row->section == kYamlSection) {
       const auto meant = nearest(entry.key, keys);
       reading.misuse("{}: {}: {}{}", entry.place, entry.key,
-                    row == nullptr ? "no flag has this name" : "does not belong in a file",
-                    meant && row == nullptr ? "; did you mean " + *meant + "?" : "");
+                     row == nullptr ? "no flag has this name" : "does not belong in a file",
+                     meant && row == nullptr ? "; did you mean " + *meant + "?" : "");
       continue;
     }
+    // The command line wins, and empty texts are how files say nothing.
+    const bool is_overruled =
+        !row->spec.accumulates &&
+        std::ranges::any_of(reading.found, [&](const auto& typed) { return typed.row == row; });
+    const bool is_empty = entry.words == std::vector<std::string>{""} && !row->spec.may_be_empty;
+    if (is_overruled || is_empty) continue;
     if (entry.is_list && row->type == FlagType::kNumbers) {
       entry.words = {fmt::format("{}", fmt::join(entry.words, ","))};
     } else if (entry.is_list && row->type != FlagType::kList) {
@@ -279,6 +295,7 @@ void FlagSet::read_yaml_file(Reading& reading) {
     }
     in_file.push_back({.row = row,
                        .source = fmt::format("{}: {}", entry.place, entry.key),
+                       .spelling = entry.key,
                        .words = std::move(entry.words)});
   }
   reading.found.insert(reading.found.begin(), in_file.begin(), in_file.end());
@@ -292,7 +309,8 @@ void FlagSet::apply(const Occurrence& found, Reading& reading) {
     reading.misuse("{}: a value must follow, {}", found.source, value_name(row.spec, row.type));
     return;
   }
-  for (const std::string& word : words) {
+  for (std::string& word : words) {
+    word = meant_by(row.spec, word);
     const auto fault = fault_of(row.spec, row.type, word);
     if (!fault) continue;
     reading.fault("{} {}: {}", found.source, word, *fault);
@@ -307,6 +325,7 @@ void FlagSet::apply(const Occurrence& found, Reading& reading) {
     return;
   }
   row.source = found.source;
+  row.spelling = found.spelling;
   row.words = std::move(words);
   row.is_implied = found.is_implied;
 }
@@ -330,6 +349,7 @@ void FlagSet::replace(const FlagRow& row, Reading& reading) {
     }
     apply({.row = meant,
            .source = row.source + ": " + std::string(meant->spec.name),
+           .spelling = std::string(meant->spec.name),
            .words = {value},
            .is_implied = true},
           reading);
@@ -340,7 +360,7 @@ void FlagSet::replace(const FlagRow& row, Reading& reading) {
 void FlagSet::answer(const FlagRow& row, Reading& reading) {
   const FlagSpec& spec = row.spec;
   if (row.type == FlagType::kSwitch && row.words[0] == "false") return;
-  if (is_old_name(spec, row.source)) {
+  if (is_old_name(spec, row.spelling)) {
     notes_.push_back(fmt::format("{} is now called {}", row.source, spec.name));
   }
   if (spec.is_old) notes_.push_back(fmt::format("{} is now {}", call_of(row), meant_by(row)));
@@ -376,8 +396,10 @@ void FlagSet::check_together(Reading& reading) const {
     if (!needs.empty() && std::ranges::none_of(needs, is_there)) {
       reading.fault("{} needs {}", call_of(row), fmt::join(needs, " or "));
     }
-    for (const auto other : words_of(row.spec.excludes)) {
-      if (is_on(other)) reading.fault("{} and {} exclude each other: give one", row.source, other);
+    for (const auto name : words_of(row.spec.excludes)) {
+      const FlagRow* other = find(name);
+      if (!is_on(name) || !other->is_given()) continue;
+      reading.fault("{} and {} exclude each other: give one", call_of(row), call_of(*other));
     }
   }
   if (!missing.empty()) reading.misuse("{} must be given", fmt::join(missing, ", "));
@@ -402,7 +424,7 @@ void FlagSet::parse(const std::vector<std::string>& arguments,
     }
     if (positional.values->size() < static_cast<std::size_t>(positional.least)) {
       reading.misuse("{} must be given{}", positional.name,
-                    positional.least > 1 ? fmt::format(" {} times", positional.least) : "");
+                     positional.least > 1 ? fmt::format(" {} times", positional.least) : "");
     }
   }
   for (; taken < reading.positionals.size(); ++taken) {

@@ -22,6 +22,7 @@ struct FlagRow {
   std::string section;
   std::string default_text;        // before anything was read; empty: none
   std::string source;              // where it was given: as it was typed, or FILE:LINE:COLUMN
+  std::string spelling;            // the name that was given
   std::vector<std::string> words;  // that were given
   bool is_implied = false;         // by a flag that stands for others
   bool is_given() const { return !source.empty(); }
@@ -66,10 +67,10 @@ class FlagSet {
   // refused.
   void plan_only() { plans_ = true; }
 
-  // Every fault of the call, a line each: UsageError (64), or ConfigError (78) where all of it could
-  // be read and the values are not possible or contradict each other. HelpRequested. `complete` is called
-  // when the values are there, before it is judged what is missing or does not go together: it may
-  // set_default().
+  // Every fault of the call, a line each: UsageError (64), or ConfigError (78) where all of it
+  // could be read and the values are not possible or contradict each other. HelpRequested.
+  // `complete` is called when the values are there, before it is judged what is missing or does not
+  // go together: it may set_default().
   void parse(const std::vector<std::string>& arguments,
              const std::function<void()>& complete = nullptr);
 

@@ -73,12 +73,13 @@ struct FlagSpec {
   bool required_to_train = false;         // a plan does without
   std::string_view required_unless = {};  // required, but not together with this flag
   FlagRange range = {};
-  std::string_view choices = {};   // the only values there are
-  std::string_view needs = {};     // flags of which one must be given (or switched on) too
-  bool needs_always = false;       // also with the value that it has where it is not given
-  std::string_view excludes = {};  // flags that must not be given too
-  bool may_be_empty = false;       // texts: "" is a value, not a script's unset variable
-  bool accumulates = false;        // lists: given twice, both count; an argument may be A,B
+  std::string_view choices = {};      // the only values there are
+  std::string_view same_values = {};  // other words for some of them: "auto=fused flash=fused"
+  std::string_view needs = {};        // flags of which one must be given (or switched on) too
+  bool needs_always = false;          // also with the value that it has where it is not given
+  std::string_view excludes = {};     // flags that must not be given too
+  bool may_be_empty = false;          // texts: "" is a value, not a script's unset variable
+  bool accumulates = false;           // lists: given twice, both count; an argument may be A,B
   ResumeClass resume = ResumeClass::kFree;
   FlagState state = FlagState::kWorks;
   // Of a satisfied flag: why it needs nothing; of a refused one: why, and what to use instead.

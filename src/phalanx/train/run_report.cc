@@ -11,7 +11,9 @@
 
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/flags/views.h"
 #include "phalanx/observe/process_memory.h"
+#include "phalanx/train/flags.h"
 
 namespace phalanx {
 namespace {
@@ -28,6 +30,14 @@ std::unique_ptr<MetricsFile> open_metrics(const TrainConfig& config, const RunLe
     log_warning("{}; the run goes on without metrics", error.what());
     return nullptr;
   }
+}
+
+// Megatron's list of what the flags have come to.
+std::string arguments_of(TrainConfig config) {
+  FlagSet flags("", "");
+  add_train_flags(flags, config);
+  flags.add({.name = "--nproc"}, &config.layout.world_size);
+  return arguments_text(flags.rows());
 }
 
 }  // namespace
@@ -75,6 +85,7 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, int rank,
 
 void RunReport::print_start(const RunSetup& setup, const MemoryPlan& plan,
                             std::int64_t loaded_iteration) const {
+  log_info("{}", arguments_of(setup.config));
   const GridSizes& sizes = setup.grid.sizes();
   const std::int64_t vocabulary = setup.tokenizer->vocab_size();
   log_info("phalanx {}: world size {}, {} threads per rank{}", PHALANX_VERSION,

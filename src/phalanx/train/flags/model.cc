@@ -106,6 +106,7 @@ constexpr TrainFlag kRows[] = {
         kOwn, {.name = "--attention-backend",
                .help = "Attention as one kernel, or as products and a softmax",
                .choices = "fused unfused",
+               .same_values = "auto=fused flash=fused local=unfused",
                .resume = ResumeClass::kFixed}),
 };
 

@@ -107,7 +107,7 @@ constexpr TrainFlag kRows[] = {
                    satisfied(kNetwork, "--no-initialization", kSwitch,
                              "weights that come from a checkpoint are not drawn first")),
 
-    satisfied_by("local", kNetwork, "--transformer-impl", kText,
+    satisfied_by("local transformer_engine", kNetwork, "--transformer-impl", kText,
                  "layers run on Phalanx's own kernels",
                  {"layers run on Phalanx's own kernels, not on another library; leave the flag out",
                   kSamePlan}),
