@@ -30,7 +30,6 @@ std::string description_of(const FlagRow& row) {
   return on_one_line(row.spec.help.empty() ? row.spec.reason : row.spec.help);
 }
 
-// A backslash before each of some characters.
 std::string escaped(std::string_view text, std::string_view characters) {
   std::string result;
   for (const char c : text) {
