@@ -132,13 +132,19 @@ FlagSet::FlagSet(std::string command, std::string description)
     : command_(std::move(command)), description_(std::move(description)) {}
 
 void FlagSet::add(const FlagSpec& spec, FlagTarget target) {
-  PHALANX_CHECK(find(spec.name) == nullptr, "{} is there already", spec.name);
+  for (const auto list : {spec.name, spec.aliases, spec.old_names}) {
+    for (const auto name : words_of(list)) {
+      const bool is_new = places_.emplace(canonical_name(name), rows_.size()).second;
+      PHALANX_CHECK(is_new, "{} is there already", name);
+    }
+  }
   rows_.push_back({.spec = spec,
                    .type = type_of(target, spec.type),
                    .target = target,
                    .section = section_,
                    .default_text = text_of(target),
                    .source = {},
+                   .spelling = {},
                    .words = {}});
 }
 
@@ -161,9 +167,8 @@ void FlagSet::add_yaml() {
 }
 
 const FlagRow* FlagSet::find(std::string_view name) const {
-  const auto row = std::ranges::find_if(
-      rows_, [&](const FlagRow& known) { return answers_to(known.spec, name); });
-  return row == rows_.end() ? nullptr : &*row;
+  const auto place = places_.find(canonical_name(name));
+  return place == places_.end() ? nullptr : &rows_[place->second];
 }
 
 FlagRow* FlagSet::find(std::string_view name) {

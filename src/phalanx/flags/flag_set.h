@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -114,6 +115,7 @@ class FlagSet {
   std::string command_, description_;
   std::string section_ = "Flags";
   std::vector<FlagRow> rows_;
+  std::unordered_map<std::string, std::size_t> places_;  // of rows, by canonical names
   std::vector<Positional> positionals_;
   std::vector<std::pair<std::string, std::string>> examples_;
   std::vector<std::string> notes_;
