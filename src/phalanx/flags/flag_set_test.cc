@@ -1,0 +1,331 @@
+#include "phalanx/flags/flag_set.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/error.h"
+
+namespace phalanx {
+namespace {
+
+using testing::ElementsAre;
+
+// A flag of every type, state and relation.
+struct Values {
+  std::int64_t layers = 0;
+  std::int64_t heads = 1;
+  double rate = 0.5;
+  std::optional<double> scale;
+  std::string split = "9,1";
+  std::string style = "linear";
+  std::string save;
+  std::string prompt;
+  std::int64_t interval = 0;
+  bool half = false;
+  bool brain = false;
+  std::vector<std::string> paths;
+  std::vector<std::string> allowed;
+};
+
+void add_flags(FlagSet& flags, Values& v) {
+  flags.section("Shape");
+  flags.add({.name = "--num-layers",
+             .aliases = "--encoder-num-layers",
+             .old_names = "--layers",
+             .yaml_keys = "n_layer",
+             .required = true,
+             .range = from_to(1, 100)},
+            &v.layers);
+  flags.add({.name = "--heads"}, &v.heads);
+  flags.section("Rates");
+  flags.add({.name = "--rate", .range = share_below_one()}, &v.rate);
+  flags.add({.name = "--style",
+             .required_to_train = true,
+             .choices = "linear cosine",
+             .same_values = "cos=cosine"},
+            &v.style);
+  flags.add({.name = "--scale", .needs = "--half --brain"}, &v.scale);
+  flags.add({.name = "--split", .type = FlagType::kNumbers}, &v.split);
+  flags.section("Files");
+  flags.add({.name = "--save"}, &v.save);
+  flags.add({.name = "--prompt", .may_be_empty = true}, &v.prompt);
+  flags.add({.name = "--interval", .needs = "--save"}, &v.interval);
+  flags.add({.name = "--paths"}, &v.paths);
+  flags.add({.name = "--allow-changed", .accumulates = true}, &v.allowed);
+  flags.section("Shape");
+  flags.add({.name = "--half", .yaml_keys = "!full", .excludes = "--brain"}, &v.half);
+  flags.add({.name = "--brain"}, &v.brain);
+  flags.add({.name = "--all", .stands_for = "--style cosine --half"});
+  flags.add({.name = "--styled", .type = FlagType::kText, .stands_for = "--style @"});
+  flags.section("Others");
+  flags.add(
+      {.name = "--main-fp32", .state = FlagState::kSatisfied, .reason = "sums always are fp32"});
+  flags.add({.name = "--optimizer",
+             .type = FlagType::kText,
+             .state = FlagState::kSatisfied,
+             .reason = "Adam is the optimizer",
+             .satisfied_by = "adam",
+             .otherwise = "Adam is the only optimizer"});
+  flags.add({.name = "--experts",
+             .type = FlagType::kInteger,
+             .state = FlagState::kRefused,
+             .reason = "there are no experts"});
+  flags.add({.name = "--ramp",
+             .type = FlagType::kList,
+             .state = FlagState::kRefused,
+             .reason = "the batch is constant",
+             .planned = "the plan is of the final batch"});
+  flags.add_yaml();
+}
+
+class FlagSetTest : public testing::Test {
+ protected:
+  FlagSetTest() {
+    directory_ =
+        std::filesystem::temp_directory_path() / ("phalanx_flag_set_" + std::to_string(::getpid()));
+    std::filesystem::create_directories(directory_);
+    begin();
+  }
+  ~FlagSetTest() override { std::filesystem::remove_all(directory_); }
+
+  void begin(bool plans = false) {
+    values_ = {};
+    flags_ = std::make_unique<FlagSet>("phalanx x", "");
+    if (plans) flags_->plan_only();
+    add_flags(*flags_, values_);
+  }
+
+  const Values& parse(const std::vector<std::string>& words, bool plans = false) {
+    begin(plans);
+    std::vector<std::string> all = {"--num-layers", "2", "--style", "linear"};
+    all.insert(all.end(), words.begin(), words.end());
+    flags_->parse(all);
+    return values_;
+  }
+
+  // The message of a call as it stands, and its code.
+  std::string refusal(const std::vector<std::string>& words, bool plans = false) {
+    begin(plans);
+    try {
+      flags_->parse(words);
+    } catch (const Error& error) {
+      return std::to_string(error.exit_status()) + " " + error.what();
+    }
+    return "accepted";
+  }
+  // Of one with what must be given.
+  std::string fault(std::vector<std::string> words, bool plans = false) {
+    words.insert(words.begin(), {"--num-layers=2", "--style=linear"});
+    return refusal(words, plans);
+  }
+
+  std::string file(const std::string& text) const {
+    const auto path = directory_ / "f.yaml";
+    std::ofstream(path) << text;
+    return path.string();
+  }
+
+  std::filesystem::path directory_;
+  Values values_;
+  std::unique_ptr<FlagSet> flags_;
+};
+
+constexpr const char* kHint = " (phalanx x --help lists the flags)";
+
+TEST_F(FlagSetTest, ReadsEveryType) {
+  const Values& v =
+      parse({"--num_layers", "010", "--rate=.25", "--scale", "-1e3", "--half", "--split", "90, 10",
+             "--paths", "a", "-1", "b c", "--prompt", "", "--save", "-x", "--interval", "-5"});
+  EXPECT_EQ(v.layers, 10);
+  EXPECT_EQ(v.rate, 0.25);
+  EXPECT_EQ(v.scale, -1000.0);
+  EXPECT_TRUE(v.half);
+  EXPECT_EQ(v.split, "90, 10");
+  EXPECT_THAT(v.paths, ElementsAre("a", "-1", "b c"));
+  EXPECT_EQ(v.save, "-x");
+  EXPECT_EQ(v.interval, -5);
+  EXPECT_TRUE(flags_->given("--half"));
+  EXPECT_FALSE(flags_->given("--brain"));
+  EXPECT_FALSE(parse({"--half", "--half=false"}).half);
+}
+
+TEST_F(FlagSetTest, TheLastOneWinsAndListsAreWhole) {
+  const Values& v = parse({"--rate", "0.1", "--rate", "0.2", "--paths", "a", "b", "--paths", "c",
+                           "--encoder-num-layers", "7"});
+  EXPECT_EQ(v.rate, 0.2);
+  EXPECT_EQ(v.layers, 7);
+  EXPECT_THAT(v.paths, ElementsAre("c"));
+  EXPECT_THAT(parse({"--allow-changed", "a,b", "--allow-changed", "c", "d,"}).allowed,
+              ElementsAre("a", "b", "c", "d"));
+}
+
+// A golden message for each kind of fault.
+TEST_F(FlagSetTest, FaultsOfWords) {
+  const auto usage = [](const std::string& text) { return "64 " + text + kHint; };
+  EXPECT_EQ(fault({"--num-layrs", "3", "4"}),
+            usage("--num-layrs: unknown flag; did you mean --num-layers?"));
+  EXPECT_EQ(fault({"--zzz"}), usage("--zzz: unknown flag"));
+  EXPECT_EQ(fault({"-s", "1"}), usage("-s: unknown flag"));
+  EXPECT_EQ(fault({"word"}), usage("word belongs to no flag"));
+  EXPECT_EQ(fault({"--rate"}), usage("--rate: a value must follow, X"));
+  EXPECT_EQ(fault({"--heads", "--half"}), usage("--heads: a value must follow, N"));
+  EXPECT_EQ(fault({"--paths", "--half"}), usage("--paths: a value must follow, TEXT"));
+  EXPECT_EQ(fault({"--heads", "two"}), usage("--heads two: is not a whole number"));
+  EXPECT_EQ(fault({"--half=2"}), usage("--half 2: is a switch: true or false"));
+  EXPECT_EQ(fault({"--split", "a,b"}),
+            usage("--split a,b: is no list of numbers: give them between commas"));
+  EXPECT_EQ(fault({"--save", ""}),
+            usage("--save : is empty: is a variable of the script not set?"));
+  EXPECT_EQ(refusal({}), usage("--num-layers, --style must be given"));
+  EXPECT_EQ(refusal({}, true), usage("--num-layers must be given"));
+}
+
+TEST_F(FlagSetTest, FaultsOfValues) {
+  EXPECT_EQ(fault({"--num-layers", "0"}), "78 --num-layers 0: must be from 1 to 100");
+  EXPECT_EQ(fault({"--rate", "1"}), "78 --rate 1: must be at least 0 and below 1");
+  EXPECT_EQ(fault({"--style", "sine"}), "78 --style sine: choose one of linear, cosine");
+  EXPECT_EQ(fault({"--scale", "2"}), "78 --scale 2 needs --half or --brain");
+  EXPECT_EQ(fault({"--scale", "2", "--half=false"}), "78 --scale 2 needs --half or --brain");
+  EXPECT_EQ(fault({"--scale", "2", "--brain"}), "accepted");
+  EXPECT_EQ(fault({"--interval", "5"}), "78 --interval 5 needs --save");
+  EXPECT_EQ(fault({"--interval", "5", "--save", "d"}), "accepted");
+  EXPECT_EQ(fault({"--brain", "--half"}), "78 --half and --brain exclude each other: give one");
+}
+
+// One for each state.
+TEST_F(FlagSetTest, StatesAreAnswered) {
+  parse({"--main-fp32", "--optimizer", "adam", "--layers", "3", "--half=false"});
+  EXPECT_THAT(flags_->notes(), ElementsAre("--layers is now called --num-layers",
+                                           "--main-fp32: sums always are fp32",
+                                           "--optimizer adam: Adam is the optimizer"));
+  EXPECT_EQ(fault({"--optimizer", "sgd"}),
+            std::string("64 --optimizer sgd: Adam is the only optimizer") + kHint);
+  EXPECT_EQ(fault({"--experts", "4"}), std::string("64 --experts 4: there are no experts") + kHint);
+  EXPECT_EQ(fault({"--experts", "4"}, true),
+            std::string("64 --experts 4: there are no experts") + kHint);
+  EXPECT_EQ(fault({"--ramp", "1", "2"}),
+            std::string("64 --ramp 1 2: the batch is constant") + kHint);
+  parse({"--ramp", "1", "2"}, true);
+  EXPECT_THAT(flags_->notes(), ElementsAre("--ramp 1 2: the plan is of the final batch"));
+}
+
+TEST_F(FlagSetTest, AllFaultsAreToldAtOnce) {
+  EXPECT_EQ(refusal({"--nm-layers", "3", "--rate", "2", "--scale", "x", "w", "--brain", "--half"}),
+            std::string("64 --nm-layers: unknown flag; did you mean --num-layers?\n"
+                        "--rate 2: must be at least 0 and below 1\n"
+                        "--scale x: is not a number\n"
+                        "w belongs to no flag\n"
+                        "--half and --brain exclude each other: give one\n"
+                        "--num-layers, --style must be given") +
+                kHint);
+}
+
+// What could not be read is neither missing nor absent.
+TEST_F(FlagSetTest, AFaultHasNoEcho) {
+  EXPECT_EQ(refusal({"--num-layers", "x", "--style", "linear"}),
+            std::string("64 --num-layers x: is not a whole number") + kHint);
+  EXPECT_EQ(fault({"--save", "", "--interval", "2"}),
+            std::string("64 --save : is empty: is a variable of the script not set?") + kHint);
+}
+
+TEST_F(FlagSetTest, FlagsStandForOthers) {
+  EXPECT_EQ(parse({"--all", "--style", "cosine"}).style, "cosine");
+  EXPECT_TRUE(values_.half);
+  begin();
+  flags_->parse({"--num-layers", "1", "--styled", "cos"});
+  EXPECT_EQ(values_.style, "cosine");
+  EXPECT_EQ(fault({"--all"}),
+            "78 --all means --style cosine and contradicts --style linear: give one");
+}
+
+TEST_F(FlagSetTest, WhatIsMissingCanBeCompleted) {
+  flags_->parse({"--style", "linear"}, [&] {
+    flags_->set_default("--num-layers", "12");
+    flags_->set_default("--style", "cosine");  // given: stays
+    flags_->set_default("--unknown", "1");
+  });
+  EXPECT_EQ(values_.layers, 12);
+  EXPECT_EQ(values_.style, "linear");
+  EXPECT_FALSE(flags_->given("--num-layers"));
+}
+
+TEST_F(FlagSetTest, ValuesMakeTheSameAgain) {
+  parse({"--paths", "a b", "c", "--rate", "0.125", "--half", "--scale", "3"});
+  const auto values = flags_->values();
+  Values again;
+  FlagSet other("phalanx x", "");
+  add_flags(other, again);
+  for (const auto& [name, value] : values) other.set_default(name, value);
+  EXPECT_EQ(other.values(), values);
+  EXPECT_THAT(again.paths, ElementsAre("a b", "c"));
+}
+
+TEST_F(FlagSetTest, FilesGiveWayToTheCommandLine) {
+  const std::string path = file(
+      "shape:\n  num_layers: 010\n  full: false\nrates:\n  deep:\n    rate: 0.75\n"
+      "split: [90, 10]\npaths: [x, y]\nsave: ''\nallow_changed: [a, b]\nstyle: wrong\n");
+  begin();
+  flags_->parse({"--allow-changed", "c", "--style", "cosine", "--yaml-cfg", path, "--paths", "z"});
+  EXPECT_EQ(values_.layers, 10);
+  EXPECT_TRUE(values_.half);  // "full" is its negation
+  EXPECT_EQ(values_.rate, 0.75);
+  EXPECT_EQ(values_.split, "90,10");
+  EXPECT_THAT(values_.paths, ElementsAre("z"));
+  EXPECT_THAT(values_.allowed, ElementsAre("a", "b", "c"));
+  EXPECT_FALSE(flags_->given("--save"));
+}
+
+TEST_F(FlagSetTest, FaultsInFilesHaveAPlace) {
+  const std::string path =
+      file("n_layer: 3\nstyle: linear\nrat: 1\nheads: [1, 2]\nyaml_env: true\nrate: x\n");
+  EXPECT_EQ(refusal({"--yaml-cfg", path}),
+            "64 " + path + ":3:1: rat: no flag has this name; did you mean rate?\n" + path +
+                ":4:1: heads takes one value, not a list\n" + path +
+                ":5:1: yaml_env: does not belong in a file\n" + path +
+                ":6:1: rate x: is not a number" + kHint);
+  begin();
+  flags_->parse({"--yaml-cfg", file("layers: 3\nstyle: linear\n")});
+  EXPECT_THAT(flags_->notes(), ElementsAre(testing::HasSubstr("layers is now called")));
+}
+
+TEST_F(FlagSetTest, TheEnvironmentIsAskedForOnlyIfWanted) {
+  ::setenv("PHALANX_FLAG_SET_TEST", "7", 1);
+  const std::string path = file("num_layers: ${PHALANX_FLAG_SET_TEST}\nstyle: linear\n");
+  EXPECT_THAT(refusal({"--yaml-cfg", path}), testing::HasSubstr("--yaml-env"));
+  begin();
+  flags_->parse({"--yaml-cfg", path, "--yaml-env"});
+  EXPECT_EQ(values_.layers, 7);
+}
+
+TEST_F(FlagSetTest, PrintsTheCallAsAFile) {
+  parse({"--layers", "3", "--all", "--style", "cos", "--paths", "a: b", "--optimizer", "adam",
+         "--half=true", "--print-yaml"});
+  EXPECT_TRUE(flags_->prints_yaml());
+  const std::string text = flags_->to_yaml();
+  EXPECT_EQ(text,
+            "shape:\n  num_layers: 3\n  half: true\n  all: true\nrates:\n  style: cosine\n"
+            "files:\n  paths:\n    - \"a: b\"\nothers:\n  optimizer: adam\n");
+  const auto values = flags_->values();
+  begin();
+  flags_->parse({"--yaml-cfg", file(text), "--print-yaml"});
+  EXPECT_EQ(flags_->to_yaml(), text);
+}
+
+TEST(Nearest, SlipsAreMeantAndOtherWordsAreNot) {
+  const std::vector<std::string> names = {"--num-layers", "--hidden-size", "--lr"};
+  EXPECT_EQ(nearest("--num-layer", names), "--num-layers");
+  EXPECT_EQ(nearest("--hiden-sise", names), "--hidden-size");
+  EXPECT_EQ(nearest("--num-workers", names), std::nullopt);
+  EXPECT_EQ(nearest("--ls", names), "--lr");
+  EXPECT_EQ(nearest("", names), std::nullopt);
+}
+
+}  // namespace
+}  // namespace phalanx
