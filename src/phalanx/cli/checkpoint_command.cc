@@ -14,7 +14,9 @@
 namespace phalanx {
 
 int run_checkpoint(const Arguments& arguments) {
-  constexpr std::array<std::string_view, 3> kVerbs = {"info", "digest", "diff"};
+  constexpr std::array<Verb, 3> kVerbs = {{{"info", "what it holds and how it was made"},
+                                           {"digest", "one digest for each global tensor"},
+                                           {"diff", "the first tensor in which two differ"}}};
   const std::string verb = verb_of("phalanx checkpoint", kVerbs, arguments);
   std::vector<std::string> directories;
   bool json = false;

@@ -37,7 +37,8 @@ void add_examples(FlagSet& flags, std::string_view shell) {
 }  // namespace
 
 int run_completion(const Arguments& arguments) {
-  constexpr std::array<std::string_view, 3> kShells = {"bash", "zsh", "fish"};
+  constexpr std::array<Verb, 3> kShells = {
+      {{"bash", "for bash 4 and later"}, {"zsh", "for zsh"}, {"fish", "for fish"}}};
   const std::string shell = verb_of("phalanx completion", kShells, arguments);
   FlagSet flags("phalanx completion " + shell,
                 fmt::format("A script for {} that completes commands, flags and values.", shell));

@@ -27,7 +27,10 @@ int info(const Arguments& arguments) {
   std::string path;
   bool json = false;
   FlagSet flags("phalanx dataset info", "What is in a dataset.");
-  flags.add({.name = "--data-path", .help = "Prefix of the .bin and .idx files", .required = true},
+  flags.add({.name = "--data-path",
+             .help = "Prefix of the .bin and .idx files",
+             .value_name = "PREFIX",
+             .required = true},
             &path);
   flags.add({.name = "--json", .help = "One JSON document"}, &json);
   flags.parse(arguments);
@@ -57,7 +60,10 @@ int check(const Arguments& arguments) {
   std::string path;
   std::int64_t vocabulary = 0;
   FlagSet flags("phalanx dataset check", "Reads every token and checks its range.");
-  flags.add({.name = "--data-path", .help = "Prefix of the .bin and .idx files", .required = true},
+  flags.add({.name = "--data-path",
+             .help = "Prefix of the .bin and .idx files",
+             .value_name = "PREFIX",
+             .required = true},
             &path);
   flags.add({.name = "--vocab-size",
              .help = "Ids must be below this (0: print the range only)",
@@ -78,7 +84,10 @@ int head(const Arguments& arguments) {
   std::int64_t tokens = 64;
   TokenizerFlags tokenizer_flags;
   FlagSet flags("phalanx dataset head", "The first tokens of the first sequences.");
-  flags.add({.name = "--data-path", .help = "Prefix of the .bin and .idx files", .required = true},
+  flags.add({.name = "--data-path",
+             .help = "Prefix of the .bin and .idx files",
+             .value_name = "PREFIX",
+             .required = true},
             &path);
   flags.add({.name = "--count", .help = "Sequences", .range = at_least(0)}, &count);
   flags.add({.name = "--tokens", .help = "Tokens of each", .range = at_least(0)}, &tokens);
@@ -100,8 +109,12 @@ int merge(const Arguments& arguments) {
   std::vector<std::string> inputs;
   std::string output;
   FlagSet flags("phalanx dataset merge", "Several datasets, one after the other, as one.");
-  flags.add({.name = "--input", .help = "Prefixes", .required = true}, &inputs);
-  flags.add({.name = "--output-prefix", .help = "Prefix of the new dataset", .required = true},
+  flags.add({.name = "--input", .help = "Prefixes", .value_name = "PREFIX", .required = true},
+            &inputs);
+  flags.add({.name = "--output-prefix",
+             .help = "Prefix of the new dataset",
+             .value_name = "PREFIX",
+             .required = true},
             &output);
   flags.parse(arguments);
   merge_datasets(inputs, output);
@@ -129,7 +142,10 @@ const GptDataset& part(const GptDatasets& datasets, const SamplesOptions& o) {
 int samples(const Arguments& arguments) {
   SamplesOptions o;
   FlagSet flags("phalanx dataset samples", "What the model will see, in order.");
-  flags.add({.name = "--data-path", .help = "Prefix of the .bin and .idx files", .required = true},
+  flags.add({.name = "--data-path",
+             .help = "Prefix of the .bin and .idx files",
+             .value_name = "PREFIX",
+             .required = true},
             &o.path);
   flags.add({.name = "--split",
              .type = FlagType::kNumbers,
@@ -186,7 +202,11 @@ int samples(const Arguments& arguments) {
 }  // namespace
 
 int run_dataset(const Arguments& arguments) {
-  constexpr std::array<std::string_view, 5> kVerbs = {"info", "check", "head", "merge", "samples"};
+  constexpr std::array<Verb, 5> kVerbs = {{{"info", "how many sequences, documents and tokens"},
+                                           {"check", "whether every token is in range"},
+                                           {"head", "the first tokens"},
+                                           {"merge", "several datasets as one"},
+                                           {"samples", "what the model will see, in order"}}};
   const std::string verb = verb_of("phalanx dataset", kVerbs, arguments);
   const Arguments rest(arguments.begin() + 1, arguments.end());
   if (verb == "info") return info(rest);

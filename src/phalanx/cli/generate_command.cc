@@ -55,7 +55,10 @@ TrainConfig generation_config(const GenerateOptions& options, const CheckpointRe
 }
 
 void add_flags(FlagSet& flags, GenerateOptions& o) {
-  flags.add({.name = "--load", .help = "Save directory or one iteration's", .required = true},
+  flags.add({.name = "--load",
+             .help = "Save directory or one iteration's",
+             .value_name = "DIR",
+             .required = true},
             &o.load);
   flags.add({.name = "--prompt", .help = "The beginning of the text", .may_be_empty = true},
             &o.prompt);
@@ -81,8 +84,10 @@ void add_flags(FlagSet& flags, GenerateOptions& o) {
              .help = "How bf16 matrices are multiplied",
              .choices = "auto fp32 bf16"},
             &o.matmul_precision);
-  flags.add({.name = "--vocab-file", .help = "Instead of the checkpoint's"}, &o.vocab_file);
-  flags.add({.name = "--merge-file", .help = "Instead of the checkpoint's"}, &o.merge_file);
+  flags.add({.name = "--vocab-file", .help = "Instead of the checkpoint's", .value_name = "FILE"},
+            &o.vocab_file);
+  flags.add({.name = "--merge-file", .help = "Instead of the checkpoint's", .value_name = "FILE"},
+            &o.merge_file);
   flags.add({.name = "--allow-overcommit",
              .help = "Begin although the memory is above what this machine has available"},
             &o.allow_overcommit);

@@ -29,7 +29,9 @@ int run_grid(const Arguments& arguments) {
              .help = "Rank order tp-cp-ep-pp-dp: pipelines inside data parallelism",
              .excludes = "--rank-order"},
             &data_outermost);
-  flags.add({.name = "--rank-order", .help = "The axes tp, cp, ep, dp and pp, the fastest first"},
+  flags.add({.name = "--rank-order",
+             .help = "The axes tp, cp, ep, dp and pp, the fastest first",
+             .value_name = "AXES"},
             &order);
   flags.add({.name = "--json", .help = "One JSON document on standard output"}, &json);
   flags.parse(arguments);

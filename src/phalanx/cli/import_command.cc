@@ -14,18 +14,22 @@
 namespace phalanx {
 
 int run_import(const Arguments& arguments) {
-  constexpr std::array<std::string_view, 1> kVerbs = {"llmc"};
+  constexpr std::array<Verb, 1> kVerbs = {{{"llmc", "llm.c's model and token files"}}};
   verb_of("phalanx import", kVerbs, arguments);
   std::string checkpoint;
   std::string tokens;
   std::string output;
   FlagSet flags("phalanx import llmc", "llm.c's model and token files into DIR.");
-  flags.add(
-      {.name = "--checkpoint", .help = "Model file, for example gpt2_124M.bin", .required = true},
-      &checkpoint);
-  flags.add({.name = "--tokens", .help = "Token file", .required = true}, &tokens);
+  flags.add({.name = "--checkpoint",
+             .help = "Model file, for example gpt2_124M.bin",
+             .value_name = "FILE",
+             .required = true},
+            &checkpoint);
+  flags.add({.name = "--tokens", .help = "Token file", .value_name = "FILE", .required = true},
+            &tokens);
   flags.add({.name = "--output",
              .help = "DIR: gets DIR/checkpoint and DIR/tokens.{bin,idx}",
+             .value_name = "DIR",
              .required = true},
             &output);
   flags.parse({arguments.begin() + 1, arguments.end()});

@@ -1,7 +1,8 @@
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
@@ -17,37 +18,40 @@
 namespace phalanx {
 namespace {
 
+using Notes = std::vector<std::string>;
+
 // Of GPT-2's vocabulary, the default tokenizer's.
 constexpr std::int64_t kGpt2Vocabulary = 50257;
 
 // A plan needs the size of the vocabulary, not the tokenizer: no file need be there.
-std::int64_t vocabulary_of(const DataConfig& data) {
+std::int64_t vocabulary_of(const DataConfig& data, Notes& notes) {
   const bool is_null = data.tokenizer_type == "NullTokenizer";
   const bool has_files =
       std::filesystem::exists(data.vocab_file) && std::filesystem::exists(data.merge_file);
   if (is_null || has_files) return run_tokenizer(data)->vocab_size();
   if (data.vocab_size > 0) return data.vocab_size;
-  log_info("the plan is of GPT-2's {} ids: {}", kGpt2Vocabulary,
-           data.vocab_file.empty() && data.merge_file.empty()
-               ? "give --vocab-size N or the tokenizer's files for another vocabulary"
-               : "the tokenizer's files are not there");
+  notes.push_back(
+      fmt::format("the plan is of GPT-2's {} ids: {}", kGpt2Vocabulary,
+                  data.vocab_file.empty() && data.merge_file.empty()
+                      ? "give --vocab-size N or the tokenizer's files for another vocabulary"
+                      : "the tokenizer's files are not there"));
   return kGpt2Vocabulary;
 }
 
 // What a run needs and a plan can do without.
-void fill_in(TrainConfig& config, const FlagSet& flags) {
+void fill_in(TrainConfig& config, const FlagSet& flags, Notes& notes) {
   LayoutConfig& layout = config.layout;
   if (!flags.given("--micro-batch-size")) {
     layout.micro_batch_size = 1;
-    log_info("the plan is of microbatches of 1 sample: --micro-batch-size is not given");
+    notes.emplace_back("the plan is of microbatches of 1 sample: --micro-batch-size is not given");
   }
   if (flags.given("--world-size")) return;
   const std::int64_t one_copy = layout.tensor_model_parallel_size *
                                 layout.pipeline_model_parallel_size * layout.context_parallel_size;
   if (one_copy == 1) return;
   layout.world_size = one_copy;
-  log_info("the plan is of the {} ranks of one copy of the model: --world-size is not given",
-           one_copy);
+  notes.push_back(fmt::format(
+      "the plan is of the {} ranks of one copy of the model: --world-size is not given", one_copy));
 }
 
 }  // namespace
@@ -83,10 +87,11 @@ int run_plan(const Arguments& arguments) {
     fmt::print("{}", flags.to_yaml());
     return 0;
   }
-  for (const std::string& note : flags.notes()) log_info("{}", note);
-  fill_in(config, flags);
+  Notes notes = flags.notes();
+  fill_in(config, flags, notes);
   resolve(config, false);
-  const std::int64_t vocabulary = vocabulary_of(config.data);
+  const std::int64_t vocabulary = vocabulary_of(config.data, notes);
+  for (const std::string& note : notes) log_info("{}", note);
   const auto choice = cpu::choose_products(config.model.matmul_precision, config.model.bf16,
                                            static_cast<int>(config.layout.threads_per_rank));
   const RunPlan plan = plan_run(config, vocabulary, choice.products);

@@ -18,12 +18,17 @@ int run_preprocess_data(const Arguments& arguments) {
   FlagSet flags("phalanx preprocess-data",
                 "Text or JSON lines into PREFIX_KEY_document.{bin,idx}.");
   flags.section("Input and output");
-  flags.add({.name = "--input", .help = "Files", .required = true}, &inputs);
-  flags.add({.name = "--output-prefix", .help = "PREFIX of the output", .required = true},
+  flags.add({.name = "--input", .help = "Files", .value_name = "FILE", .required = true}, &inputs);
+  flags.add({.name = "--output-prefix",
+             .help = "PREFIX of the output",
+             .value_name = "PREFIX",
+             .required = true},
             &options.output_prefix);
   flags.add({.name = "--format", .help = "Default: by the file's name", .choices = "text jsonl"},
             &format);
-  flags.add({.name = "--json-keys", .help = "Keys of a JSON line (default: text)"}, &keys);
+  flags.add(
+      {.name = "--json-keys", .help = "Keys of a JSON line (default: text)", .value_name = "KEY"},
+      &keys);
   flags.add({.name = "--append-eod", .help = "End every document with end-of-document"},
             &options.append_eod);
   flags.add({.name = "--split-on-blank-lines",

@@ -64,8 +64,8 @@ int run_pretrain(const Arguments& arguments) {
     fmt::print("{}", flags.to_yaml());
     return 0;
   }
-  for (const std::string& note : flags.notes()) log_info("{}", note);
   resolve(config, true);
+  for (const std::string& note : flags.notes()) log_info("{}", note);
   config.run.restarts = restarts_from_environment();
   switch (pretrain_gpt(std::move(config))) {
     case RunEnd::kFinished:

@@ -101,7 +101,8 @@ void add_flags(FlagSet& flags, ScheduleFlags& values) {
   flags.section("Output");
   flags.add({.name = "--text", .help = "A drawing in letters (default if nothing else is asked)"},
             &values.text);
-  flags.add({.name = "--svg", .help = "A picture is written to this file"}, &values.svg);
+  flags.add({.name = "--svg", .help = "A picture is written to this file", .value_name = "FILE"},
+            &values.svg);
   flags.add(
       {.name = "--trace",
        .help =

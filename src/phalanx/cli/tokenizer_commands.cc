@@ -58,12 +58,15 @@ int run_train_tokenizer(const Arguments& arguments) {
   std::string output;
   BpeTrainerOptions options;
   FlagSet flags("phalanx train-tokenizer", "Learns a byte-level BPE vocabulary from text.");
-  flags.add({.name = "--input", .help = "Text files", .required = true}, &inputs);
+  flags.add({.name = "--input", .help = "Text files", .value_name = "FILE", .required = true},
+            &inputs);
   flags.add({.name = "--vocab-size", .help = "Ids, <|endoftext|> included", .required = true},
             &options.vocab_size);
-  flags.add(
-      {.name = "--output", .help = "Directory for vocab.json and merges.txt", .required = true},
-      &output);
+  flags.add({.name = "--output",
+             .help = "Directory for vocab.json and merges.txt",
+             .value_name = "DIR",
+             .required = true},
+            &output);
   flags.add({.name = "--min-frequency", .help = "Pairs that occur less often do not merge"},
             &options.min_frequency);
   flags.parse(arguments);

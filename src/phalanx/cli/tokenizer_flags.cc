@@ -7,8 +7,8 @@ void TokenizerFlags::add_to(FlagSet& flags) {
              .help = "What makes ids of text",
              .choices = "GPT2BPETokenizer NullTokenizer"},
             &type_);
-  flags.add({.name = "--vocab-file", .help = "vocab.json"}, &vocab_file_);
-  flags.add({.name = "--merge-file", .help = "merges.txt"}, &merge_file_);
+  flags.add({.name = "--vocab-file", .help = "vocab.json", .value_name = "FILE"}, &vocab_file_);
+  flags.add({.name = "--merge-file", .help = "merges.txt", .value_name = "FILE"}, &merge_file_);
   flags.add({.name = "--vocab-size",
              .help = "Ids of a NullTokenizer, end-of-document not counted",
              .range = from_to(0, INT32_MAX - 1)},

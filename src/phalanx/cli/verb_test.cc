@@ -10,9 +10,10 @@
 namespace phalanx {
 namespace {
 
-constexpr std::array<std::string_view, 3> kVerbs = {"info", "check", "head"};
+constexpr std::array<Verb, 3> kVerbs = {
+    {{"info", "what it is"}, {"check", "whether it is"}, {"head", "how it begins"}}};
 
-std::string complaint(std::span<const std::string_view> verbs, const Arguments& arguments) {
+std::string complaint(std::span<const Verb> verbs, const Arguments& arguments) {
   try {
     return "none about " + verb_of("phalanx x", verbs, arguments);
   } catch (const UsageError& error) {
@@ -39,7 +40,8 @@ TEST(Verb, HelpNamesThem) {
       ADD_FAILURE() << "no help";
     } catch (const HelpRequested& help) {
       EXPECT_EQ(help.text,
-                "usage: phalanx x info|check|head ...\n\nphalanx x info --help lists its flags.\n");
+                "usage: phalanx x VERB ...\n\n  info       what it is\n  check      whether it is\n"
+                "  head       how it begins\n\nphalanx x VERB --help lists the flags of one.\n");
       EXPECT_EQ(help.command, "phalanx x");
       EXPECT_EQ(help.verbs, (std::vector<std::string>{"info", "check", "head"}));
     }

@@ -56,8 +56,7 @@ std::string meaning_of(const FlagSet& flags, const FlagRow& row) {
     text += fmt::format(" (required, or {})", row.spec.required_unless);
   } else if (flags.is_required(row)) {
     text += " (required)";
-  }
-  if (const std::string value = telling_default(row); !value.empty()) {
+  } else if (const std::string value = telling_default(row); !value.empty()) {
     text += fmt::format(" [default: {}]", value);
   }
   return text;
