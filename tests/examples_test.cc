@@ -195,7 +195,7 @@ TEST_F(Examples, AFileIsTheSameRunAsItsScript) {
 }
 
 TEST_F(Examples, ARunRefusesByNameWhatItCannotDo) {
-  EXPECT_EQ(run_example("", "pretrain_gpt3_175b.sh", "pretrain"), 64);
+  EXPECT_EQ(run_example("", "pretrain_gpt3_175b.sh", "pretrain"), 78);
   EXPECT_THAT(read("stderr"), HasSubstr("--rampup-batch-size 16 16 5859375: ramp-up is not "));
   EXPECT_THAT(read("stderr"), HasSubstr("--tensorboard-dir tensorboard/gpt3_175b: TensorBoard "));
 }

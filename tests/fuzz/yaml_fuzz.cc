@@ -26,7 +26,7 @@ std::optional<std::string> some_variables(const std::string& name) {
 // Nothing where the file is refused.
 std::optional<std::vector<YamlEntry>> read(std::string_view text, const Environment& environment) {
   try {
-    return parse_yaml(text, kFile, environment);
+    return parse_yaml(text, kFile, environment).entries;
   } catch (const DataError& error) {
     require(std::string_view(error.what()).starts_with(kFile), "without a place: {}", error.what());
     return {};
@@ -43,7 +43,7 @@ void check_that_it_comes_back(std::vector<YamlEntry> entries, bool is_text) {
         {.key = entry.key, .words = entry.words, .is_list = entry.is_list, .is_text = is_text});
   }
   const std::string text = yaml_text({section});
-  const auto again = parse_yaml(text, kFile);
+  const auto again = parse_yaml(text, kFile).entries;
   require(again.size() == entries.size(), "{} entries, then {}:\n{}", entries.size(), again.size(),
           text);
   for (std::size_t i = 0; i < entries.size(); ++i) {

@@ -2,24 +2,33 @@
 
 #include <filesystem>
 
+#include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/train/flags.h"
 
 namespace phalanx {
 
-void use_checkpoint_arguments(FlagSet& flags, const RunConfig& run) {
+void use_checkpoint_arguments(FlagSet& flags, const TrainConfig& config) {
+  const RunConfig& run = config.run;
   if (!run.use_checkpoint_args || run.load.empty()) return;
   const auto directory = run.ckpt_step > 0 ? directory_of_iteration(run.load, run.ckpt_step)
                                            : std::filesystem::path(run.load);
   const auto checkpoint = CheckpointReader::open_if_any(directory, Verify::kNo);
-  if (!checkpoint) return;
+  if (!checkpoint) {
+    if (flags.given("--num-layers")) return;
+    throw InputMissingError("--use-checkpoint-args: --load {} has no checkpoint", run.load);
+  }
   const auto& arguments = checkpoint->manifest().arguments;
   for (const TrainFlag& flag : train_flags()) {
     const auto said = arguments.find(std::string(flag.spec.name));
     if (describes_model(flag) && said != arguments.end()) {
       flags.set_default(flag.spec.name, said->second);
     }
+  }
+  if (config.data.tokenizer_type == "NullTokenizer") return;
+  for (const char* flag : {"--vocab-file", "--merge-file"}) {
+    if (const auto kept = checkpoint->copy_of(flag)) flags.set_default(flag, kept->string());
   }
 }
 

@@ -6,8 +6,9 @@
 
 namespace phalanx {
 
-// What the checkpoint of --load says of its model becomes the default of flags that are not given;
-// nothing where --use-checkpoint-args is not given or there is no checkpoint yet.
-void use_checkpoint_arguments(FlagSet& flags, const RunConfig& run);
+// Where --use-checkpoint-args is given: what the checkpoint of --load says of its model, and the
+// tokenizer's files that it keeps, become the defaults of flags that are not given. Where there is
+// no checkpoint yet the call must say it all: InputMissingError where it does not.
+void use_checkpoint_arguments(FlagSet& flags, const TrainConfig& config);
 
 }  // namespace phalanx

@@ -85,7 +85,7 @@ int run_command(const std::vector<std::string>& words) {
     names.emplace_back(command.name);
   }
   const auto meant = nearest(words[0], names);
-  throw UsageError("unknown command{} (phalanx --help lists the commands)",
+  throw UsageError("unknown command {}{} (phalanx --help lists the commands)", words[0],
                    meant ? "; did you mean " + *meant + "?" : "");
 }
 

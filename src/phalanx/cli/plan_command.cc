@@ -45,6 +45,9 @@ void fill_in(TrainConfig& config, const FlagSet& flags, Notes& notes) {
     layout.micro_batch_size = 1;
     notes.emplace_back("the plan is of microbatches of 1 sample: --micro-batch-size is not given");
   }
+  if (config.data.data_path.size() > 1) {
+    notes.emplace_back("the plan does not depend on the datasets of --data-path");
+  }
   if (flags.given("--world-size")) return;
   const std::int64_t one_copy = layout.tensor_model_parallel_size *
                                 layout.pipeline_model_parallel_size * layout.context_parallel_size;
@@ -61,6 +64,7 @@ int run_plan(const Arguments& arguments) {
   bool json = false;
   bool all_ranks = false;
   std::string device = "cpu";
+  Notes notes;
   FlagSet flags("phalanx plan gpt", "The memory plan of a training run, nothing allocated.");
   flags.plan_only();
   add_train_flags(flags, config);
@@ -81,17 +85,21 @@ int run_plan(const Arguments& arguments) {
       "2048 --max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 1536 "
       "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 --world-size 1024 --bf16",
       "GPT-3 on 1,024 ranks");
-  flags.parse(behind_model_name("phalanx plan", arguments),
-              [&] { use_checkpoint_arguments(flags, config.run); });
+  flags.parse(
+      behind_model_name("phalanx plan", arguments),
+      [&] { use_checkpoint_arguments(flags, config); },
+      [&] {
+        fill_in(config, flags, notes);
+        resolve(config, false);
+      });
   if (flags.prints_yaml()) {
     fmt::print("{}", flags.to_yaml());
     return 0;
   }
-  Notes notes = flags.notes();
-  fill_in(config, flags, notes);
-  resolve(config, false);
   const std::int64_t vocabulary = vocabulary_of(config.data, notes);
-  for (const std::string& note : notes) log_info("{}", note);
+  for (const Notes& some : {flags.notes(), notes}) {
+    for (const std::string& note : some) log_info("{}", note);
+  }
   const auto choice = cpu::choose_products(config.model.matmul_precision, config.model.bf16,
                                            static_cast<int>(config.layout.threads_per_rank));
   const RunPlan plan = plan_run(config, vocabulary, choice.products);

@@ -58,13 +58,13 @@ int run_pretrain(const Arguments& arguments) {
             &config.layout.world_size);
   flags.add_yaml();
   add_examples(flags);
-  flags.parse(behind_model_name("phalanx pretrain", arguments),
-              [&] { use_checkpoint_arguments(flags, config.run); });
+  flags.parse(
+      behind_model_name("phalanx pretrain", arguments),
+      [&] { use_checkpoint_arguments(flags, config); }, [&] { resolve(config, true); });
   if (flags.prints_yaml()) {
     fmt::print("{}", flags.to_yaml());
     return 0;
   }
-  resolve(config, true);
   for (const std::string& note : flags.notes()) log_info("{}", note);
   config.run.restarts = restarts_from_environment();
   switch (pretrain_gpt(std::move(config))) {

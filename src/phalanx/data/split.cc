@@ -45,7 +45,7 @@ Split::Split(std::string_view text) {
                                                 std::chars_format::fixed);
     if (parts == shares_.size() || status != std::errc() || stop != number.data() + number.size() ||
         !std::isfinite(value) || value < 0) {
-      throw UsageError(
+      throw ConfigError(
           "--split {}: give up to three numbers that are not negative, such as "
           "969,30,1 (train, valid, test)",
           text);
@@ -54,8 +54,8 @@ Split::Split(std::string_view text) {
   }
   const double sum = shares_[0] + shares_[1] + shares_[2];
   if (!(sum > 0) || !std::isfinite(sum)) {
-    throw UsageError("--split {}: the numbers add up to {}; at least one must be positive", text,
-                     sum);
+    throw ConfigError("--split {}: the numbers add up to {}; at least one must be positive", text,
+                      sum);
   }
   for (double& share : shares_) share /= sum;
 }

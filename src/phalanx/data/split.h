@@ -24,7 +24,7 @@ struct IndexRange {
 class Split {
  public:
   // One to three non-negative decimal numbers between commas or slashes, not all zero; missing ones
-  // are 0, and they need not add up to anything. UsageError naming --split otherwise.
+  // are 0, and they need not add up to anything. ConfigError naming --split otherwise.
   explicit Split(std::string_view text);
 
   // The fraction of one part; they add up to 1.

@@ -46,7 +46,7 @@ TEST(Split, MissingNumbersAreZero) {
 TEST(Split, RefusesWhatItCannotRead) {
   for (const char* text : {"", ",", "1,2,3,4", "a", "1,,2", "-1,2", "0,0,0", "nan,1", "inf", "1e9",
                            "1;2", "1 2", "1,2,", "0x1"}) {
-    const auto message = error_of(ErrorCode::kUsage, [&] { Split{text}; });
+    const auto message = error_of(ErrorCode::kConfiguration, [&] { Split{text}; });
     EXPECT_NE(message.find("--split"), std::string::npos) << message;
   }
 }

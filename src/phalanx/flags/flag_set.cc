@@ -22,19 +22,43 @@ bool is_old_name(const FlagSpec& spec, std::string_view typed) {
                              [&](auto name) { return canonical_name(name) == canonical; });
 }
 
-bool begins_flag(std::string_view word) { return word.size() > 2 && word.starts_with("--"); }
+bool begins_flag(std::string_view word) {
+  return word.size() > 2 && word.starts_with("--") && word[2] != '-';
+}
 
 // Whether a word can be a value of the type: -5 can, --seed cannot.
 bool is_value(FlagType type, std::string_view word) {
   if (word.size() < 2 || word[0] != '-') return true;
   if (type == FlagType::kText) return !begins_flag(word);
-  return word[1] == '.' || std::isdigit(static_cast<unsigned char>(word[1])) != 0;
+  const bool is_word = word == "-inf" || word == "-nan";  // told to be none that is possible
+  return is_word || word[1] == '.' || std::isdigit(static_cast<unsigned char>(word[1])) != 0;
+}
+
+// A word as messages show it: on one line, of a readable length, in quotes where its ends cannot be
+// seen.
+std::string shown(std::string_view word) {
+  constexpr std::size_t kMost = 120;
+  std::string text;
+  bool needs_quotes = word.empty();
+  for (const char c : word.substr(0, kMost)) {
+    const auto byte = static_cast<unsigned char>(c);
+    needs_quotes = needs_quotes || byte <= ' ';
+    text += byte < ' ' || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  if (word.size() > kMost) text += "...";
+  return needs_quotes ? "'" + text + "'" : text;
+}
+
+std::string shown(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + shown(word);
+  return text;
 }
 
 // "--split 969,30,1", as it was typed.
 std::string call_of(const FlagRow& row) {
   if (row.type == FlagType::kSwitch) return row.source;
-  return fmt::format("{} {}", row.source, fmt::join(row.words, " "));
+  return fmt::format("{} {}", row.source, shown(row.words));
 }
 
 // The flags that a given one stands for, with its value.
@@ -53,11 +77,15 @@ bool asks_for_nothing(const FlagRow& row) {
 
 std::string heading_of(std::string_view section) {
   std::string heading;
+  const std::size_t genitive = section.find("'s");  // "Phalanx's own" is phalanx_own
+  if (genitive != std::string_view::npos) {
+    return heading_of(section.substr(0, genitive)) + heading_of(section.substr(genitive + 2));
+  }
   for (const char c : section) {
     const auto letter = static_cast<unsigned char>(c);
     if (std::isalnum(letter) != 0) {
       heading += static_cast<char>(std::tolower(letter));
-    } else if (c != '\'' && !heading.ends_with('_')) {
+    } else if (!heading.ends_with('_')) {
       heading += '_';
     }
   }
@@ -85,7 +113,11 @@ std::vector<std::string> words_between_commas(const std::vector<std::string>& wo
     std::size_t begin = 0;
     while (begin <= word.size()) {
       const std::size_t end = std::min(word.find(',', begin), word.size());
-      if (end > begin) result.push_back(word.substr(begin, end - begin));
+      const std::size_t first = word.find_first_not_of(" \t", begin);
+      if (first < end) {
+        const std::size_t last = word.find_last_not_of(" \t", end - 1);
+        result.push_back(word.substr(first, last - first + 1));
+      }
       begin = end + 1;
     }
   }
@@ -108,6 +140,7 @@ struct FlagSet::Reading {
   std::vector<Occurrence> found;  // files first, then the command line
   std::vector<std::string> positionals;
   std::vector<std::string> faults;
+  std::size_t count = 0;    // of faults
   bool is_misused = false;  // a fault is of the words themselves, not of what the values say
   std::vector<const FlagRow*> unreadable;  // rows that were given, in vain
 
@@ -118,14 +151,17 @@ struct FlagSet::Reading {
   // Words that cannot be read.
   template <typename... Args>
   void misuse(fmt::format_string<Args...> format, Args&&... args) {
-    faults.push_back(fmt::format(format, std::forward<Args>(args)...));
+    fault(format, std::forward<Args>(args)...);
     is_misused = true;
   }
   // Values that are not possible or contradict each other.
   template <typename... Args>
   void fault(fmt::format_string<Args...> format, Args&&... args) {
-    faults.push_back(fmt::format(format, std::forward<Args>(args)...));
+    if (!is_long()) faults.push_back(fmt::format(format, std::forward<Args>(args)...));
+    ++count;
   }
+  // More faults than anybody reads: of the others the number is told.
+  bool is_long() const { return faults.size() >= 20; }
 };
 
 FlagSet::FlagSet(std::string command, std::string description)
@@ -197,6 +233,14 @@ bool FlagSet::is_on(std::string_view name) const {
   return row->type == FlagType::kText && text_of(row->target) != row->default_text;
 }
 
+std::optional<std::string> FlagSet::nearest_flag(std::string_view name) const {
+  std::vector<std::string> names;
+  for (const FlagRow& known : rows_) {
+    if (known.spec.state != FlagState::kRefused) names.emplace_back(known.spec.name);
+  }
+  return nearest(canonical_name(name), names);
+}
+
 // Splits the command line as argparse does; the words of unknown flags are left out with them.
 void FlagSet::scan(const std::vector<std::string>& arguments, Reading& reading) {
   std::size_t at = 0;
@@ -212,8 +256,13 @@ void FlagSet::scan(const std::vector<std::string>& arguments, Reading& reading) 
                           .rows = rows_,
                           .takes_words = !positionals_.empty()};
     }
-    if (is_value(FlagType::kList, word) || word == "--") {
-      if (word == "--") continue;
+    if (word == "--") {  // what follows is no flag
+      reading.positionals.insert(reading.positionals.end(),
+                                 arguments.begin() + static_cast<std::ptrdiff_t>(at),
+                                 arguments.end());
+      return;
+    }
+    if (is_value(FlagType::kList, word)) {
       reading.positionals.push_back(word);
       continue;
     }
@@ -221,13 +270,11 @@ void FlagSet::scan(const std::vector<std::string>& arguments, Reading& reading) 
     const std::string name = word.substr(0, equals);
     FlagRow* row = begins_flag(name) ? find(name) : nullptr;
     if (row == nullptr) {
-      std::vector<std::string> names;
-      for (const FlagRow& known : rows_) {
-        if (known.spec.state != FlagState::kRefused) names.emplace_back(known.spec.name);
-      }
-      const auto meant = nearest(canonical_name(name), names);
-      reading.misuse("{}: unknown flag{}", name, meant ? "; did you mean " + *meant + "?" : "");
-      while (next_is_value(FlagType::kList)) ++at;
+      const auto meant = reading.is_long() ? std::nullopt : nearest_flag(name);
+      reading.misuse("{}: unknown flag{}", shown(name),
+                     meant ? "; did you mean " + *meant + "?" : "");
+      // Its values; or the command's own words.
+      while (positionals_.empty() && next_is_value(FlagType::kList)) ++at;
       continue;
     }
     Occurrence found{.row = row, .source = name, .spelling = name, .words = {}};
@@ -260,7 +307,13 @@ void FlagSet::read_yaml_file(Reading& reading) {
   std::vector<Occurrence> in_file;
   std::vector<std::string> keys;
   for (const FlagRow& row : rows_) keys.push_back(key_of(row.spec.name));
-  for (YamlEntry& entry : read_yaml(file, with_environment ? process_environment : nullptr)) {
+  YamlContents contents = read_yaml(file, with_environment ? process_environment : nullptr);
+  for (const YamlEntry& heading : contents.headings) {
+    if (find(heading.key) == nullptr) continue;
+    reading.misuse("{}: {} is a flag: give it a value, or call the heading otherwise",
+                   heading.place, heading.key);
+  }
+  for (YamlEntry& entry : contents.entries) {
     FlagRow* row = find(entry.key);
     bool is_negated = false;
     for (FlagRow& known : rows_) {
@@ -278,11 +331,18 @@ void FlagSet::read_yaml_file(Reading& reading) {
                      meant && row == nullptr ? "; did you mean " + *meant + "?" : "");
       continue;
     }
-    // The command line wins, and empty texts are how files say nothing.
+    const auto before = std::ranges::find(in_file, row, &Occurrence::row);
+    if (before != in_file.end() && !row->spec.accumulates) {
+      reading.misuse("{}: {} means {}, which {} says already: keep one of them", entry.place,
+                     entry.key, row->spec.name, before->source);
+      continue;
+    }
+    // The command line wins. Of flags that set nothing, an empty text asks for nothing.
     const bool is_overruled =
         !row->spec.accumulates &&
         std::ranges::any_of(reading.found, [&](const auto& typed) { return typed.row == row; });
-    const bool is_empty = entry.words == std::vector<std::string>{""} && !row->spec.may_be_empty;
+    const bool is_empty = entry.words == std::vector<std::string>{""} &&
+                          std::holds_alternative<std::monostate>(row->target);
     if (is_overruled || is_empty) continue;
     if (entry.is_list && row->type == FlagType::kNumbers) {
       entry.words = {fmt::format("{}", fmt::join(entry.words, ","))};
@@ -318,7 +378,7 @@ void FlagSet::apply(const Occurrence& found, Reading& reading) {
     word = meant_by(row.spec, word);
     const auto fault = fault_of(row.spec, row.type, word);
     if (!fault) continue;
-    reading.fault("{} {}: {}", found.source, word, *fault);
+    reading.fault("{} {}: {}", found.source, shown(word), *fault);
     reading.is_misused = reading.is_misused || word.empty() || type_fault(row.type, word);
     reading.unreadable.push_back(&row);
     return;
@@ -381,7 +441,7 @@ void FlagSet::answer(const FlagRow& row, Reading& reading) {
   } else if (plans_ && !spec.planned.empty()) {
     notes_.push_back(fmt::format("{}: {}", call_of(row), spec.planned));
   } else {
-    reading.misuse("{}: {}", call_of(row), spec.otherwise.empty() ? spec.reason : spec.otherwise);
+    reading.fault("{}: {}", call_of(row), spec.otherwise.empty() ? spec.reason : spec.otherwise);
   }
 }
 
@@ -411,7 +471,7 @@ void FlagSet::check_together(Reading& reading) const {
 }
 
 void FlagSet::parse(const std::vector<std::string>& arguments,
-                    const std::function<void()>& complete) {
+                    const std::function<void()>& complete, const std::function<void()>& judge) {
   Reading reading;
   scan(arguments, reading);
   read_yaml_file(reading);
@@ -433,7 +493,7 @@ void FlagSet::parse(const std::vector<std::string>& arguments,
     }
   }
   for (; taken < reading.positionals.size(); ++taken) {
-    reading.misuse("{} belongs to no flag", reading.positionals[taken]);
+    reading.misuse("{} belongs to no flag", shown(reading.positionals[taken]));
   }
   try {
     if (complete) complete();
@@ -442,8 +502,16 @@ void FlagSet::parse(const std::vector<std::string>& arguments,
     reading.fault("{}", error.what());
   }
   check_together(reading);
+  try {
+    if (judge && !reading.is_misused && reading.unreadable.empty()) judge();
+  } catch (const ConfigError& error) {
+    reading.fault("{}", error.what());
+  }
   if (reading.faults.empty()) return;
-  const std::string message = fmt::format("{}", fmt::join(reading.faults, "\n"));
+  std::string message = fmt::format("{}", fmt::join(reading.faults, "\n"));
+  if (reading.count > reading.faults.size()) {
+    message += fmt::format("\nand {} more", reading.count - reading.faults.size());
+  }
   if (!reading.is_misused) throw ConfigError("{}", message);
   throw UsageError("{} ({} --help lists the flags)", message, command_);
 }

@@ -71,9 +71,11 @@ class FlagSet {
   // Every fault of the call, a line each: UsageError (64), or ConfigError (78) where all of it
   // could be read and the values are not possible or contradict each other. HelpRequested.
   // `complete` is called when the values are there, before it is judged what is missing or does not
-  // go together: it may set_default().
+  // go together: it may set_default(). `judge` is called where all words could be read and nothing
+  // is missing: the lines of a ConfigError that it throws are faults of the call like the others.
   void parse(const std::vector<std::string>& arguments,
-             const std::function<void()>& complete = nullptr);
+             const std::function<void()>& complete = nullptr,
+             const std::function<void()>& judge = nullptr);
 
   bool given(std::string_view name) const;
   // Whether a call must give it.
@@ -104,6 +106,7 @@ class FlagSet {
   FlagRow* find(std::string_view name);
   const FlagRow* find(std::string_view name) const;
   bool is_on(std::string_view name) const;
+  std::optional<std::string> nearest_flag(std::string_view name) const;
 
   void scan(const std::vector<std::string>& arguments, Reading& reading);
   void read_yaml_file(Reading& reading);

@@ -182,7 +182,7 @@ TEST_F(FlagSetTest, FaultsOfWords) {
   EXPECT_EQ(fault({"--split", "a,b"}),
             usage("--split a,b: is no list of numbers: give them between commas"));
   EXPECT_EQ(fault({"--save", ""}),
-            usage("--save : is empty: is a variable of the script not set?"));
+            usage("--save '': is empty: is a variable of the script not set?"));
   EXPECT_EQ(refusal({}), usage("--num-layers, --style must be given"));
   EXPECT_EQ(refusal({}, true), usage("--num-layers must be given"));
 }
@@ -205,13 +205,10 @@ TEST_F(FlagSetTest, StatesAreAnswered) {
   EXPECT_THAT(flags_->notes(), ElementsAre("--layers is now called --num-layers",
                                            "--main-fp32: sums always are fp32",
                                            "--optimizer adam: Adam is the optimizer"));
-  EXPECT_EQ(fault({"--optimizer", "sgd"}),
-            std::string("64 --optimizer sgd: Adam is the only optimizer") + kHint);
-  EXPECT_EQ(fault({"--experts", "4"}), std::string("64 --experts 4: there are no experts") + kHint);
-  EXPECT_EQ(fault({"--experts", "4"}, true),
-            std::string("64 --experts 4: there are no experts") + kHint);
-  EXPECT_EQ(fault({"--ramp", "1", "2"}),
-            std::string("64 --ramp 1 2: the batch is constant") + kHint);
+  EXPECT_EQ(fault({"--optimizer", "sgd"}), "78 --optimizer sgd: Adam is the only optimizer");
+  EXPECT_EQ(fault({"--experts", "4"}), "78 --experts 4: there are no experts");
+  EXPECT_EQ(fault({"--experts", "4"}, true), "78 --experts 4: there are no experts");
+  EXPECT_EQ(fault({"--ramp", "1", "2"}), "78 --ramp 1 2: the batch is constant");
   parse({"--ramp", "1", "2"}, true);
   EXPECT_THAT(flags_->notes(), ElementsAre("--ramp 1 2: the plan is of the final batch"));
 }
@@ -232,7 +229,7 @@ TEST_F(FlagSetTest, AFaultHasNoEcho) {
   EXPECT_EQ(refusal({"--num-layers", "x", "--style", "linear"}),
             std::string("64 --num-layers x: is not a whole number") + kHint);
   EXPECT_EQ(fault({"--save", "", "--interval", "2"}),
-            std::string("64 --save : is empty: is a variable of the script not set?") + kHint);
+            std::string("64 --save '': is empty: is a variable of the script not set?") + kHint);
 }
 
 TEST_F(FlagSetTest, FlagsStandForOthers) {
@@ -270,7 +267,7 @@ TEST_F(FlagSetTest, ValuesMakeTheSameAgain) {
 TEST_F(FlagSetTest, FilesGiveWayToTheCommandLine) {
   const std::string path = file(
       "shape:\n  num_layers: 010\n  full: false\nrates:\n  deep:\n    rate: 0.75\n"
-      "split: [90, 10]\npaths: [x, y]\nsave: ''\nallow_changed: [a, b]\nstyle: wrong\n");
+      "split: [90, 10]\npaths: [x, y]\noptimizer: ''\nallow_changed: [a, b]\nstyle: wrong\n");
   begin();
   flags_->parse({"--allow-changed", "c", "--style", "cosine", "--yaml-cfg", path, "--paths", "z"});
   EXPECT_EQ(values_.layers, 10);
@@ -279,7 +276,7 @@ TEST_F(FlagSetTest, FilesGiveWayToTheCommandLine) {
   EXPECT_EQ(values_.split, "90,10");
   EXPECT_THAT(values_.paths, ElementsAre("z"));
   EXPECT_THAT(values_.allowed, ElementsAre("a", "b", "c"));
-  EXPECT_FALSE(flags_->given("--save"));
+  EXPECT_FALSE(flags_->given("--optimizer"));
 }
 
 TEST_F(FlagSetTest, FaultsInFilesHaveAPlace) {
@@ -293,6 +290,66 @@ TEST_F(FlagSetTest, FaultsInFilesHaveAPlace) {
   begin();
   flags_->parse({"--yaml-cfg", file("layers: 3\nstyle: linear\n")});
   EXPECT_THAT(flags_->notes(), ElementsAre(testing::HasSubstr("layers is now called")));
+}
+
+// What would be lost without a word.
+TEST_F(FlagSetTest, AFileSaysAThingOnce) {
+  const auto in_file = [&](const std::string& text) {
+    const std::string path = file("style: linear\n" + text);
+    std::string message = refusal({"--yaml-cfg", path});
+    for (auto at = message.find(path); at != std::string::npos; at = message.find(path)) {
+      message.replace(at, path.size(), "F");
+    }
+    return message;
+  };
+  EXPECT_EQ(in_file("num_layers: 3\nlayers: 4\n"),
+            std::string("64 F:3:1: layers means --num-layers, which F:2:1: num_layers says "
+                        "already: keep one of them") +
+                kHint);
+  EXPECT_EQ(
+      in_file("num_layers: 3\nhalf:\n  rate: 0.1\n"),
+      std::string("64 F:3:1: half is a flag: give it a value, or call the heading otherwise") +
+          kHint);
+  EXPECT_EQ(
+      in_file("num_layers: 3\nsave: ''\n"),
+      std::string("64 F:3:1: save '': is empty: is a variable of the script not set?") + kHint);
+}
+
+TEST_F(FlagSetTest, MessagesStayReadable) {
+  std::vector<std::string> many(1000, "--zzz");
+  const std::string message = fault(many);
+  EXPECT_THAT(message, testing::HasSubstr("--zzz: unknown flag\nand 980 more"));
+  EXPECT_EQ(fault({"--heads", "3 "}),
+            std::string("64 --heads '3 ': is not a whole number") + kHint);
+  EXPECT_EQ(fault({"--heads", "3\n4"}),
+            std::string("64 --heads '3\\x0a4': is not a whole number") + kHint);
+  EXPECT_LT(fault({"--heads", std::string(100000, 'x')}).size(), 300U);
+  EXPECT_EQ(fault({"--rate", "-inf"}), std::string("64 --rate -inf: must be finite") + kHint);
+  EXPECT_EQ(fault({"--rate", "1e400"}),
+            std::string("64 --rate 1e400: is too large or too small for a number") + kHint);
+}
+
+TEST_F(FlagSetTest, BehindTwoDashesThereAreNoFlags) {
+  EXPECT_EQ(fault({"--", "--heads"}), std::string("64 --heads belongs to no flag") + kHint);
+  EXPECT_EQ(parse({"--save", "---"}).save, "---");
+}
+
+// The rules of the configuration are told beside those of the rows.
+TEST_F(FlagSetTest, AJudgeAddsFaults) {
+  const auto judge = [&] { throw ConfigError("{}", "of the judge"); };
+  try {
+    flags_->parse({"--num-layers", "2", "--style", "linear", "--interval", "3"}, nullptr, judge);
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "--interval 3 needs --save\nof the judge");
+  }
+  begin();
+  try {
+    flags_->parse({"--style", "linear"}, nullptr, judge);
+    FAIL() << "accepted";
+  } catch (const UsageError& error) {
+    EXPECT_EQ(std::string(error.what()).find("judge"), std::string::npos);
+  }
 }
 
 TEST_F(FlagSetTest, TheEnvironmentIsAskedForOnlyIfWanted) {
@@ -324,6 +381,9 @@ TEST(Nearest, SlipsAreMeantAndOtherWordsAreNot) {
   EXPECT_EQ(nearest("--hiden-sise", names), "--hidden-size");
   EXPECT_EQ(nearest("--num-workers", names), std::nullopt);
   EXPECT_EQ(nearest("--ls", names), "--lr");
+  EXPECT_EQ(nearest("--NUM-LAYERS", names), "--num-layers");
+  EXPECT_EQ(nearest("--hidden", names), "--hidden-size");
+  EXPECT_EQ(nearest("pretrian", {"pretrain", "plan"}), "pretrain");
   EXPECT_EQ(nearest("", names), std::nullopt);
 }
 

@@ -60,6 +60,15 @@ std::optional<std::vector<double>> numbers_of(std::string_view text) {
   }
 }
 
+// Why a text is no finite number.
+std::string number_fault(std::string_view text) {
+  double value = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end != text.data() + text.size()) return "is not a number";
+  if (fault == std::errc::result_out_of_range) return "is too large or too small for a number";
+  return fault == std::errc{} ? "must be finite" : "is not a number";
+}
+
 std::string real_text(double value) { return fmt::format("{}", value); }
 
 // A word of a list as text: in quotes where it would not come back as it is.
@@ -222,7 +231,7 @@ std::optional<std::string> type_fault(FlagType type, std::string_view value) {
       return "is not a whole number";
     case FlagType::kReal:
       if (finite_of(value)) return std::nullopt;
-      return number_of<double>(value) ? "must be finite" : "is not a number";
+      return number_fault(value);
     case FlagType::kNumbers:
       if (numbers_of(value)) return std::nullopt;
       return "is no list of numbers: give them between commas";

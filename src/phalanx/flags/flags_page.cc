@@ -17,7 +17,7 @@ constexpr std::string_view kIntroduction =
     R"(The flags of `phalanx {}`, then those of the other commands. This page is made from the
 program's own table: `phalanx help --markdown > docs/flags.md`.
 
-Every flag of Megatron-LM's has an answer:
+Every flag of Megatron-LM's releases 2.5 to core 0.8, and most of later ones, has an answer:
 
 * It *works*: the tables by section. Names may be spelt with underscores. Of a flag given twice the
   last one counts.
@@ -34,7 +34,8 @@ The last column says what a run that resumes from a checkpoint may do with a fla
 * fixed: another value is refused, unless `--finetune` begins a new run from the weights;
 * shape: another value is refused even then, for the weights depend on it.
 
-`--allow-changed FLAG` permits a change that would be refused.
+`--allow-changed FLAG` permits a change of a fixed flag, and of a shape that the weights fit
+nevertheless (an epsilon, say).
 )";
 
 // Text in a cell of a table: on one line, and nothing in it is markup.
@@ -116,6 +117,7 @@ std::string meaning(const FlagSpec& spec) {
   if (!spec.needs.empty()) text += fmt::format(" Needs {}.", joined(spec.needs, " or "));
   if (!spec.excludes.empty()) text += fmt::format(" Not with {}.", joined(spec.excludes, ", "));
   if (!spec.stands_for.empty()) text += fmt::format(" Stands for {}.", cell(spec.stands_for));
+  if (!spec.same_values.empty()) text += fmt::format(" Also {}.", joined(spec.same_values, ", "));
   if (spec.accumulates) text += " Given twice, both count.";
   for (const auto& remark : remarks_on(spec)) text += fmt::format(" {}.", capitalized(remark));
   return text;
@@ -243,8 +245,11 @@ std::string first_command(const CommandFlags& command) {
 // A command has a row of the first if it has it under the same name and with the same meaning.
 bool has(const std::vector<FlagRow>& rows, const FlagRow& row) {
   return std::ranges::any_of(rows, [&](const FlagRow& other) {
-    return other.spec.name == row.spec.name && other.spec.help == row.spec.help &&
-           other.spec.state == row.spec.state;
+    // Under another name, as --nproc of plan, it is a flag of its own that is listed.
+    const bool is_renamed =
+        other.spec.name != row.spec.name && answers_to(other.spec, row.spec.name);
+    return is_renamed || (other.spec.name == row.spec.name && other.spec.help == row.spec.help &&
+                          other.spec.state == row.spec.state);
   });
 }
 

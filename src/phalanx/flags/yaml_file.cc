@@ -42,7 +42,7 @@ class EntryReader : public YAML::EventHandler {
   EntryReader(std::string_view file, const Environment& environment)
       : file_(file), environment_(environment) {}
 
-  std::vector<YamlEntry> take() { return std::move(entries_); }
+  YamlContents take() { return std::move(contents_); }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ > 1) {
@@ -97,7 +97,8 @@ class EntryReader : public YAML::EventHandler {
     if (mappings_.size() > kMostYamlDepth) {
       fail(mark, fmt::format("more than {} headings within each other", kMostYamlDepth));
     }
-    entry_.reset();  // it was a heading
+    if (entry_) contents_.headings.push_back(std::move(*entry_));
+    entry_.reset();
     mappings_.emplace_back();
   }
   void OnMapEnd() override { mappings_.pop_back(); }
@@ -135,13 +136,14 @@ class EntryReader : public YAML::EventHandler {
 
   void begin(const YAML::Mark& mark, const std::string& key) {
     if (key.empty()) fail(mark, "the key is empty: keys are names of flags");
+    if (key == "<<") fail(mark, "a merge of keys: write the values out");
     entry_ = YamlEntry{.key = key, .place = place_of(file_, mark)};
     key_position_ = mark.pos;
     add(mappings_.back(), *entry_);
   }
   void finish() {
     remember(*entry_);
-    entries_.push_back(std::move(*entry_));
+    contents_.entries.push_back(std::move(*entry_));
     entry_.reset();
   }
 
@@ -150,7 +152,7 @@ class EntryReader : public YAML::EventHandler {
 
   std::string_view file_;
   const Environment& environment_;
-  std::vector<YamlEntry> entries_;
+  YamlContents contents_;
   Places keys_;
   std::vector<Places> mappings_;    // that are open; the keys and headings of each
   std::optional<YamlEntry> entry_;  // whose key was read
@@ -253,8 +255,8 @@ std::optional<std::string> process_environment(const std::string& name) {
   return value;
 }
 
-std::vector<YamlEntry> parse_yaml(std::string_view text, std::string_view file,
-                                  const Environment& environment) {
+YamlContents parse_yaml(std::string_view text, std::string_view file,
+                        const Environment& environment) {
   check_size(text.size(), file);
   check_characters(text, file);
   EntryReader reader(file, environment);
@@ -270,9 +272,14 @@ std::vector<YamlEntry> parse_yaml(std::string_view text, std::string_view file,
   return reader.take();
 }
 
-std::vector<YamlEntry> read_yaml(const std::string& path, const Environment& environment) {
-  // Asked before it is read: a checkpoint, say, would first fill the memory.
+YamlContents read_yaml(const std::string& path, const Environment& environment) {
+  // Asked before it is read: a checkpoint, say, would first fill the memory, and a pipe may never
+  // end.
   std::error_code unknown;
+  const auto status = std::filesystem::status(path, unknown);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw DataError("{}: this is no regular file", path);
+  }
   const auto bytes = std::filesystem::file_size(path, unknown);
   if (!unknown) check_size(bytes, path);
   return parse_yaml(read_file(path), path, environment);

@@ -10,7 +10,7 @@
 
 namespace phalanx {
 
-// A key that is no heading.
+// A key with its value, or a heading, which has no words.
 struct YamlEntry {
   std::string key;
   std::vector<std::string> words = {};  // a scalar is one word
@@ -18,20 +18,26 @@ struct YamlEntry {
   std::string place;  // FILE:LINE:COLUMN of the key, counted from 1
 };
 
+struct YamlContents {
+  std::vector<YamlEntry> entries;
+  std::vector<YamlEntry> headings;
+};
+
 // The value of an environment variable, if it is set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 std::optional<std::string> process_environment(const std::string& name);
 
-// The entries in the order of the file; keys without a value (empty, ~, null) are left out. With an
-// environment, ${NAME} in a value is replaced; without one it is an error that names --yaml-env.
+// Entries and headings in the order of the file; keys without a value (empty, ~, null) are left
+// out. With an environment, ${NAME} in a value is replaced; without one it is an error that names
+// --yaml-env.
 // $${ is the text ${ in either case. DataError (65) with FILE:LINE:COLUMN (in bytes, from 1) for
 // what is no YAML or no UTF-8, keys that occur twice (whatever heading they are below; dashes are
 // underscores), anchors, aliases, tags, several documents, a list of anything but scalars, more
 // than kMostYamlDepth headings within each other, files above kMostYamlBytes.
-std::vector<YamlEntry> parse_yaml(std::string_view text, std::string_view file,
-                                  const Environment& environment = nullptr);
-// The same of a file: InputMissingError where it is not there.
-std::vector<YamlEntry> read_yaml(const std::string& path, const Environment& environment = nullptr);
+YamlContents parse_yaml(std::string_view text, std::string_view file,
+                        const Environment& environment = nullptr);
+// The same of a regular file: InputMissingError where it is not there.
+YamlContents read_yaml(const std::string& path, const Environment& environment = nullptr);
 
 inline constexpr std::size_t kMostYamlBytes = std::size_t{1} << 20;
 inline constexpr int kMostYamlDepth = 8;

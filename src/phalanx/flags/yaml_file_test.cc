@@ -23,7 +23,7 @@ using testing::StartsWith;
 std::vector<std::string> entries_of(std::string_view text,
                                     const Environment& environment = nullptr) {
   std::vector<std::string> result;
-  for (const YamlEntry& entry : parse_yaml(text, "run.yaml", environment)) {
+  for (const YamlEntry& entry : parse_yaml(text, "run.yaml", environment).entries) {
     const std::string words = fmt::format("{}", fmt::join(entry.words, "|"));
     result.push_back(entry.key + "=" + (entry.is_list ? "[" + words + "]" : words));
   }
@@ -103,7 +103,7 @@ TEST(YamlFile, KeysWithoutAValueAreLeftOut) {
 
 TEST(YamlFile, APlaceIsTheLineAndColumnOfTheKey) {
   const auto entries =
-      parse_yaml("a: 1\nmodel:\n  b: 2\n  c: {d: 3, ünd: 4, e: 5}\n", "x/run.yaml");
+      parse_yaml("a: 1\nmodel:\n  b: 2\n  c: {d: 3, ünd: 4, e: 5}\n", "x/run.yaml").entries;
   std::vector<std::string> places;
   for (const YamlEntry& entry : entries) places.push_back(entry.place);
   EXPECT_THAT(places, ElementsAre("x/run.yaml:1:1", "x/run.yaml:3:3", "x/run.yaml:4:7",
@@ -291,7 +291,7 @@ class YamlFiles : public testing::Test {
 TEST_F(YamlFiles, AFileIsReadAndNamed) {
   const std::string path = folder_ / "run.yaml";
   std::ofstream(path) << "a: ${_n1}\n";
-  const auto entries = read_yaml(path, two_variables);
+  const auto entries = read_yaml(path, two_variables).entries;
   ASSERT_EQ(entries.size(), 1U);
   EXPECT_EQ(entries[0].place, path + ":1:1");
   EXPECT_THROW(read_yaml(path), DataError);
@@ -299,7 +299,7 @@ TEST_F(YamlFiles, AFileIsReadAndNamed) {
 
 TEST_F(YamlFiles, WhatIsNoFile) {
   EXPECT_THROW(read_yaml(folder_ / "none.yaml"), InputMissingError);
-  EXPECT_THROW(read_yaml(folder_), IoError);
+  EXPECT_THROW(read_yaml(folder_), DataError);
   EXPECT_THROW(read_yaml(""), InputMissingError);
   const std::string path = folder_ / "large.yaml";
   std::ofstream(path) << "a: 1\n";

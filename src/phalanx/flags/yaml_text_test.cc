@@ -137,7 +137,7 @@ TEST(YamlText, WhatWasWrittenIsReadAgain) {
     for (const auto& section : written) {
       values.insert(values.end(), section.values.begin(), section.values.end());
     }
-    const auto read = parse_yaml(text, "run.yaml");
+    const auto read = parse_yaml(text, "run.yaml").entries;
     ASSERT_EQ(read.size(), values.size()) << text;
     for (std::size_t k = 0; k < read.size(); ++k) {
       ASSERT_EQ(read[k].key, values[k].key) << text;
@@ -151,7 +151,7 @@ TEST(YamlText, WhatWasWrittenIsReadAgain) {
 TEST(YamlText, KeysAreQuotedWhereTheyNeedIt) {
   for (const char* key : {"no", "null", "1", "a b", "a: b", "-", "é"}) {
     const auto read =
-        parse_yaml(yaml_text({{.heading = key, .values = {value(key, "x", true)}}}), "");
+        parse_yaml(yaml_text({{.heading = key, .values = {value(key, "x", true)}}}), "").entries;
     ASSERT_EQ(read.size(), 1U) << key;
     EXPECT_EQ(read[0].key, key);
   }

@@ -60,23 +60,21 @@ void check_size(const TrainConfig& c) {
       24.0 * (real(m.num_layers) * layer + tables) + 8.0 * real(m.num_layers) * activations;
   if (bytes < std::exp2(62)) return;
   throw ConfigError(
-      "--num-layers {}, --hidden-size {}, --ffn-hidden-size {}, --seq-length {} and "
-      "--micro-batch-size {} make sizes beyond 64 bits: one of them is mistyped",
-      m.num_layers, m.hidden_size, m.ffn_hidden_size, c.data.seq_length, c.layout.micro_batch_size);
+      "--num-layers {}, --hidden-size {}, --ffn-hidden-size {}, --num-attention-heads {}, "
+      "--kv-channels {}, --seq-length {} and --micro-batch-size {} make sizes beyond 64 bits: one "
+      "of them is mistyped",
+      m.num_layers, m.hidden_size, m.ffn_hidden_size, m.num_attention_heads, m.kv_channels,
+      c.data.seq_length, c.layout.micro_batch_size);
 }
 
-void check_data(const DataConfig& d) {
-  if (d.data_path.size() > 1) {
+void check_data(const DataConfig& d, bool for_training) {
+  if (for_training && d.data_path.size() > 1) {
     throw ConfigError(
         "--data-path has {} words: this version reads one dataset and does not blend (phalanx "
         "dataset merge joins several)",
         d.data_path.size());
   }
-  try {
-    Split{d.split};
-  } catch (const UsageError& error) {
-    throw ConfigError("{}", error.what());
-  }
+  Split{d.split};  // throws where it is none
 }
 
 void check_run(const RunConfig& r) {
@@ -89,7 +87,15 @@ void check_run(const RunConfig& r) {
   }
   for (const std::string& name : r.allow_changed) {
     const TrainFlag* flag = find_train_flag(name);
-    if (flag == nullptr) throw ConfigError("--allow-changed {}: there is no such flag", name);
+    if (flag == nullptr || flag->target == nullptr) {
+      std::vector<std::string> names;
+      for (const TrainFlag& known : train_flags()) {
+        if (known.target != nullptr) names.emplace_back(known.spec.name);
+      }
+      const auto meant = nearest(canonical_name(name), names);
+      throw ConfigError("--allow-changed {}: no flag that a checkpoint keeps{}", name,
+                        meant ? "; did you mean " + meant->substr(2) + "?" : "");
+    }
     if (flag->spec.resume == ResumeClass::kSchedule) {
       throw ConfigError("--allow-changed {}: schedules change with --override-opt_param-scheduler",
                         name);
@@ -109,7 +115,7 @@ void resolve(TrainConfig& config, bool for_training) {
   const bool has_batch = has_ranks && faults.hold([&] { resolve_batch(config); });
   faults.hold([&] { check_precision(config.model); });
   faults.hold([&] { check_data_parallelism(config.layout); });
-  faults.hold([&] { check_data(config.data); });
+  faults.hold([&] { check_data(config.data, for_training); });
   faults.hold([&] { check_loss_scale(config.optimizer); });
   faults.hold([&] { check_run(config.run); });
   const bool has_decay = faults.hold([&] { resolve_weight_decay(config.optimizer); });

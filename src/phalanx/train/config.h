@@ -88,7 +88,7 @@ struct DataConfig {
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
 
-  std::string tokenizer_type;
+  std::string tokenizer_type = "GPT2BPETokenizer";
   std::string vocab_file;
   std::string merge_file;
   std::int64_t vocab_size = 0;

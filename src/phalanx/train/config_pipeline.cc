@@ -74,6 +74,8 @@ void check_stage_layers(const TrainConfig& c, const Placement& placement) {
 }  // namespace
 
 void resolve_pipeline(TrainConfig& c) {
+  // An unknown name is told before what does not fit it.
+  if (!c.layout.pipeline_schedule.empty()) schedule_kind(c.layout.pipeline_schedule);
   if (c.layout.pipeline_model_parallel_size == 1) {
     const auto refuse = [](bool is_given, std::string_view flag) {
       if (is_given) throw ConfigError("{} needs --pipeline-model-parallel-size above 1", flag);

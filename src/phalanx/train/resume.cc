@@ -1,10 +1,13 @@
 #include "phalanx/train/resume.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
@@ -91,20 +94,23 @@ void check_flags(const TrainConfig& config, const Manifest& manifest, Faults& fa
     const FlagType type = type_of(target, flag.spec.type);
     const std::string now = canonical_value(type, text_of(target));
     const std::string then = canonical_value(type, found->second);
-    if (now == then) continue;
+    // An older checkpoint says nothing of a text that is not given.
+    if (now == then || (type == FlagType::kText && then.empty())) continue;
     const bool is_refused = resume == ResumeClass::kFixed || resume == ResumeClass::kShape;
     // A schedule's values are compared as what they come to, unless the flags' are wanted.
     const bool is_said =
         resume == ResumeClass::kWarned ||
         (resume == ResumeClass::kSchedule && config.optimizer.override_opt_param_scheduler);
     if (is_refused && !is_allowed_to_change(config.run, flag.spec.name)) {
-      faults.add(fmt::format(
-          "{} is {}, but the checkpoint of iteration {} was made with {}: give the same value, "
-          "{}or "
-          "--allow-changed {}",
-          flag.spec.name, or_none(now), manifest.iteration, or_none(then),
-          resume == ResumeClass::kShape ? "" : "--finetune to start a new run from its weights, ",
-          flag.spec.name));
+      const std::string_view advice =
+          resume == ResumeClass::kShape
+              ? "the same value (--use-checkpoint-args takes it from the checkpoint)"
+              : "the same value, --finetune to start a new run from its weights";
+      faults.add(
+          fmt::format("{} is {}, but the checkpoint of iteration {} was made with {}: give {}, or "
+                      "--allow-changed {}",
+                      flag.spec.name, or_none(now), manifest.iteration, or_none(then), advice,
+                      flag.spec.name.substr(2)));
     } else if (is_refused || is_said) {
       log_warning("{} is {}, the checkpoint of iteration {} was made with {}", flag.spec.name,
                   or_none(now), manifest.iteration, or_none(then));
@@ -112,14 +118,35 @@ void check_flags(const TrainConfig& config, const Manifest& manifest, Faults& fa
   }
 }
 
-void check_schedule(const ParameterSchedule& asked, const Manifest& manifest, Faults& faults) {
+// A field of the schedule as people set it.
+std::string_view flags_of(std::string_view key) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kFlags = {{
+      {"schedule.max_lr", "--lr"},
+      {"schedule.min_lr", "--min-lr"},
+      {"schedule.warmup_init_lr", "--lr-warmup-init"},
+      {"schedule.warmup_samples", "the warm-up in samples"},
+      {"schedule.decay_samples", "the decay of the learning rate in samples"},
+      {"schedule.decay_style", "--lr-decay-style"},
+      {"schedule.start_weight_decay", "the first weight decay"},
+      {"schedule.end_weight_decay", "the last weight decay"},
+      {"schedule.weight_decay_samples", "the growth of the weight decay in samples"},
+      {"schedule.weight_decay_style", "--weight-decay-incr-style"},
+  }};
+  const auto found =
+      std::ranges::find(kFlags, key, &std::pair<std::string_view, std::string_view>::first);
+  return found == kFlags.end() ? key : found->second;
+}
+
+// "--lr is 0.1 (0.2 in the checkpoint)" for every field that differs.
+std::vector<std::string> schedule_differences(const ParameterSchedule& asked,
+                                              const Manifest& manifest) {
+  std::vector<std::string> differences;
   for (const auto& [key, value] : schedule_arguments(asked)) {
     if (!matters(key, asked) || stored(manifest, key) == value) continue;
-    faults.add(fmt::format(
-        "{} is {} by the flags and {} in the checkpoint: give --override-opt_param-scheduler to "
-        "use the flags' value or --use-checkpoint-opt_param-scheduler to keep the checkpoint's",
-        key, value, stored(manifest, key)));
+    differences.push_back(fmt::format("{} is {} ({} in the checkpoint)", flags_of(key), value,
+                                      stored(manifest, key)));
   }
+  return differences;
 }
 
 }  // namespace
@@ -139,7 +166,8 @@ std::map<std::string, std::string> schedule_arguments(const ParameterSchedule& s
 
 bool is_allowed_to_change(const RunConfig& run, std::string_view flag) {
   const auto is_it = [&](const std::string& name) {
-    return canonical_name(name) == canonical_name(flag);
+    const TrainFlag* named = find_train_flag(name);
+    return named != nullptr && named->spec.name == flag;
   };
   return std::ranges::any_of(run.allow_changed, is_it) ||
          (flag == "--threads-per-rank" && run.allow_different_threads);
@@ -152,8 +180,17 @@ ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manife
   // A new run and an imported model have no schedule to continue.
   const bool has_schedule = !config.run.finetune && manifest.iteration > 0;
   const bool keeps_schedule = has_schedule && config.optimizer.use_checkpoint_opt_param_scheduler;
-  if (has_schedule && !keeps_schedule && !config.optimizer.override_opt_param_scheduler) {
-    check_schedule(asked, manifest, faults);
+  if (has_schedule && !config.optimizer.override_opt_param_scheduler) {
+    const auto differences = schedule_differences(asked, manifest);
+    if (keeps_schedule) {
+      for (const auto& difference : differences)
+        log_info("the checkpoint's counts: {}", difference);
+    } else if (!differences.empty()) {
+      faults.add(
+          fmt::format("{}: give --override-opt_param-scheduler to use the flags' schedules or "
+                      "--use-checkpoint-opt_param-scheduler to keep the checkpoint's",
+                      fmt::join(differences, ", ")));
+    }
   }
   faults.raise();
   return keeps_schedule ? stored_schedule(manifest) : asked;

@@ -144,7 +144,7 @@ TEST(Resume, AllDifferencesAreTold) {
     FAIL() << "accepted";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("--num-layers is 2"), HasSubstr("--seed is 1234"),
-                                    HasSubstr("schedule.max_lr is 0.001")));
+                                    HasSubstr("--lr is 0.001 (0.5 in the checkpoint)")));
   }
 }
 

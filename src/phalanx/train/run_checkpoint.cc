@@ -1,11 +1,13 @@
 #include "phalanx/train/run_checkpoint.h"
 
+#include <set>
 #include <string_view>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"  // names of optimizer tensors
+#include "phalanx/checkpoint/tensor_source.h"
 #include "phalanx/train/config_views.h"
 
 namespace phalanx {
@@ -63,6 +65,20 @@ RunPosition position_of(const Manifest& manifest) {
           .consumed_train_samples = manifest.consumed_train_samples,
           .consumed_valid_samples = manifest.consumed_valid_samples,
           .evaluation_is_due = manifest.arguments.contains(std::string(kDueEvaluation))};
+}
+
+void check_tensors(const GptConfig& model, const Manifest& manifest) {
+  nn::ParamTable table;
+  build_gpt_chunk(model, {0, model.transformer.num_layers, true, true}, table);
+  std::set<std::string_view> names;
+  for (ParamId id = 0; id < table.size(); ++id) names.insert(table[id].name);
+  for (const Manifest::Entry& entry : manifest.tensors) {
+    if (entry.name.starts_with(kOptimizerPrefix) || names.contains(entry.name)) continue;
+    throw ConfigError(
+        "the checkpoint of iteration {} has the tensor {}, and this model has none of that name: "
+        "give the flags of the checkpoint's model",
+        manifest.iteration, entry.name);
+  }
 }
 
 RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Rank& rank) {

@@ -33,6 +33,9 @@ inline constexpr std::string_view kDueEvaluation = "run.evaluation_is_due";
 // Where a run that resumes from the checkpoint begins.
 RunPosition position_of(const Manifest& manifest);
 
+// ConfigError where the checkpoint has weights that the model has not: they would be lost.
+void check_tensors(const GptConfig& model, const Manifest& manifest);
+
 // Fills the rank's parts of weights (and of moments, unless they are absent or not wanted) and
 // returns the counters.
 RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Rank& rank);

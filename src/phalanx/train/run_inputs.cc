@@ -1,6 +1,6 @@
 #include "phalanx/train/run_inputs.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <optional>
@@ -42,6 +42,26 @@ std::string identity(const Manifest::InputFile& file) {
 
 }  // namespace
 
+void check_files(const TrainConfig& config) {
+  std::vector<std::string> missing;
+  const auto look = [&](std::string_view flag, const std::string& path) {
+    std::error_code unknown;
+    if (path.empty() || std::filesystem::exists(path, unknown)) return;
+    missing.push_back(fmt::format("{}: {}: no such file", flag, path));
+  };
+  look(kVocabFlag, config.data.vocab_file);
+  look(kMergeFlag, config.data.merge_file);
+  for (const std::string& prefix : config.data.data_path) {
+    look(kDataFlag, prefix + ".idx");
+    look(kDataFlag, prefix + ".bin");
+  }
+  if (!missing.empty()) throw InputMissingError("{}", fmt::join(missing, "\n"));
+  const auto pictures = std::filesystem::path(config.run.trace).parent_path();
+  if (!pictures.empty() && !std::filesystem::is_directory(pictures)) {
+    throw OutputError("--trace {}: there is no directory {}", config.run.trace, pictures.string());
+  }
+}
+
 RunInputs run_inputs(const DataConfig& data) {
   RunInputs inputs;
   add_copied(inputs, kVocabFlag, data.vocab_file, "vocab.json");
@@ -67,7 +87,7 @@ void check_inputs(const RunInputs& inputs, const Manifest& manifest, const RunCo
           now.flag, now.path, identity(now), manifest.iteration, then.path, identity(then),
           now.flag == kDataFlag ? ", --finetune to start a new run from the checkpoint's weights"
                                 : "",
-          now.flag);
+          now.flag.substr(2));
     }
   }
 }

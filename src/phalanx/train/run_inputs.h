@@ -16,7 +16,11 @@ struct RunInputs {
   std::vector<InputCopy> copies;  // of the tokenizer's files, as they were when the run began
 };
 
-// As they are now. InputMissingError where one is not there.
+// InputMissingError (66) that names each file the flags speak of and that is not there, OutputError
+// (73) where the trace has no directory to go to.
+void check_files(const TrainConfig& config);
+
+// As they are now.
 RunInputs run_inputs(const DataConfig& data);
 
 // ConfigError where the checkpoint was made with another tokenizer or dataset: names the flag, the

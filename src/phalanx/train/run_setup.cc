@@ -12,6 +12,7 @@ namespace {
 
 TrainConfig resolved(TrainConfig config) {
   resolve(config, true);
+  check_files(config);
   return as_restarted(std::move(config));
 }
 
@@ -55,7 +56,10 @@ RunSetup::RunSetup(TrainConfig given, const std::function<bool()>& stop)
       programs(step_programs(config, length)),
       plans(plan_ranks(config, model, programs, products.products)) {
   check_memory(config, plans, available_memory());
-  if (loaded) check_inputs(inputs, *loaded, config.run);
+  if (loaded) {
+    check_tensors(model, *loaded);
+    check_inputs(inputs, *loaded, config.run);
+  }
   const auto poll = [&] {
     if (stop && stop()) throw StoppedEarly{.is_saved = directory.is_resumed()};
   };

@@ -15,25 +15,25 @@ template <typename Part, typename Value>
 Part* part_with(Value Part::*);
 
 // "num_layers" of &ModelConfig::num_layers, as the compiler spells it.
-template <auto Member>
+template <auto kMember>
 constexpr std::string_view member_name() {
   const std::string_view function = __PRETTY_FUNCTION__;
-  const std::size_t begin = function.find("Member = ");
+  const std::size_t begin = function.find("kMember = ");
   const std::size_t end = function.find_first_of(";]", begin);
   const std::string_view member = function.substr(begin, end - begin);
   return member.substr(member.rfind(':') + 1);
 }
 
 // The row of a flag that sets the member.
-template <auto Member>
+template <auto kMember>
 constexpr TrainFlag works(std::string_view section, const FlagSpec& spec) {
-  using Part = decltype(part_with(Member));
+  using Part = decltype(part_with(kMember));
   return {.section = section,
           .spec = spec,
           .target = [](TrainConfig& config) -> FlagTarget {
-            return &(part_of(config, Part{nullptr}).*Member);
+            return &(part_of(config, Part{nullptr}).*kMember);
           },
-          .member = member_name<Member>()};
+          .member = member_name<kMember>()};
 }
 
 // The most that a count may be which is kept in 32 bits somewhere.

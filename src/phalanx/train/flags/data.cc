@@ -5,10 +5,11 @@ namespace phalanx {
 namespace {
 
 constexpr TrainFlag kRows[] = {
-    works<&DataConfig::data_path>(kData, {.name = "--data-path",
-                                          .help = "Prefix of a .bin/.idx dataset",
-                                          .value_name = "PREFIX",
-                                          .required_to_train = true}),
+    works<&DataConfig::data_path>(kData,
+                                  {.name = "--data-path",
+                                   .help = "Prefix of a .bin/.idx dataset, the same one on resume",
+                                   .value_name = "PREFIX",
+                                   .required_to_train = true}),
     works<&DataConfig::split>(kData, {.name = "--split",
                                       .type = FlagType::kNumbers,
                                       .help = "Shares of training, validation and test data",
@@ -36,13 +37,15 @@ constexpr TrainFlag kRows[] = {
 
     works<&DataConfig::tokenizer_type>(
         kTokenizer, {.name = "--tokenizer-type",
-                     .help = "Default: GPT2BPETokenizer, which needs the two files",
+                     .help = "What makes ids of text; GPT2BPETokenizer needs the two files",
                      .choices = "GPT2BPETokenizer NullTokenizer",
                      .resume = ResumeClass::kShape}),
-    works<&DataConfig::vocab_file>(
-        kTokenizer, {.name = "--vocab-file", .help = "vocab.json", .value_name = "FILE"}),
-    works<&DataConfig::merge_file>(
-        kTokenizer, {.name = "--merge-file", .help = "merges.txt", .value_name = "FILE"}),
+    works<&DataConfig::vocab_file>(kTokenizer, {.name = "--vocab-file",
+                                                .help = "vocab.json, the same one on resume",
+                                                .value_name = "FILE"}),
+    works<&DataConfig::merge_file>(kTokenizer, {.name = "--merge-file",
+                                                .help = "merges.txt, the same one on resume",
+                                                .value_name = "FILE"}),
     works<&DataConfig::vocab_size>(kTokenizer,
                                    {.name = "--vocab-size",
                                     .help = "Ids of a NullTokenizer, end-of-document not counted",

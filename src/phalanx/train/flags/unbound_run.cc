@@ -76,7 +76,7 @@ constexpr TrainFlag kRows[] = {
              kSamePlan}),
     refused(kTraining, "--adlr-autoresume", kSwitch,
             {"it loads a module of one site's cluster; --exit-duration-in-mins saves in time, and "
-             "a job that is started again goes on from --save",
+             "with --load a job that is started again goes on",
              kSamePlan}),
     only_default("1000", kTraining, "--adlr-autoresume-interval", kInteger,
                  {"nothing depends on it without --adlr-autoresume",
