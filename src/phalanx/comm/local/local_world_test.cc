@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <random>
 
 #include "phalanx/comm/local/test_support.h"
@@ -67,19 +68,27 @@ std::vector<double> serial_reduction(const std::vector<std::vector<double>>& inp
   return result;
 }
 
-std::vector<std::vector<double>> all_inputs(int ranks, DType dtype, std::int64_t count) {
-  std::vector<std::vector<double>> inputs;
+using Values = std::vector<double>;
+
+// What each rank brings. Made once, before the ranks run.
+std::vector<Values> all_inputs(int ranks, DType dtype, std::int64_t count) {
+  std::vector<Values> inputs;
   for (int rank = 0; rank < ranks; ++rank) inputs.push_back(values_of(rank, dtype, count));
   return inputs;
 }
 
-std::vector<double> part_of(const std::vector<double>& values, int part, std::int64_t count) {
+Values part_of(const Values& values, int part, std::int64_t count) {
   const auto begin = values.begin() + part * count;
   return {begin, begin + count};
 }
 
-std::vector<double> rounded(DType dtype, std::vector<double> values) {
+Values rounded(DType dtype, Values values) {
   for (double& value : values) value = rounded(dtype, value);
+  return values;
+}
+
+std::vector<Values> rounded(DType dtype, std::vector<Values> values) {
+  for (Values& of_rank : values) of_rank = rounded(dtype, std::move(of_rank));
   return values;
 }
 
@@ -92,39 +101,49 @@ class LocalWorldTest : public testing::TestWithParam<int> {
 
 TEST_P(LocalWorldTest, AllReduceEqualsTheSerialReduction) {
   for (const DType dtype : kAllTypes) {
-    for (const Reduction reduction : kAllReductions) {
-      for (const std::int64_t count : kCounts) {
-        const auto expected = serial_reduction(all_inputs(ranks(), dtype, count), dtype, reduction);
-        run_ranks(ranks(), [&](Rank& rank) {
-          const Tensor tensor = rank.tensor(dtype, values_of(rank.rank(), dtype, count));
-          wait(rank, rank.world.all_reduce(rank.context, tensor, reduction));
-          EXPECT_EQ(read_values(tensor), expected) << name_of(dtype) << " " << name_of(reduction);
-        });
+    for (const std::int64_t count : kCounts) {
+      const auto inputs = all_inputs(ranks(), dtype, count);
+      std::map<Reduction, Values> expected;
+      for (const Reduction reduction : kAllReductions) {
+        expected[reduction] = serial_reduction(inputs, dtype, reduction);
       }
+      run_ranks(ranks(), [&](Rank& rank) {
+        const Tensor tensor = rank.empty(dtype, count);
+        for (const Reduction reduction : kAllReductions) {
+          write_values(tensor, inputs[rank.index()]);
+          wait(rank, rank.world.all_reduce(rank.context, tensor, reduction));
+          EXPECT_EQ(read_values(tensor), expected.at(reduction))
+              << name_of(dtype) << " " << name_of(reduction);
+        }
+      });
     }
   }
 }
 
 TEST_P(LocalWorldTest, ReduceScatterGivesEachRankItsPart) {
   for (const DType dtype : kAllTypes) {
-    for (const Reduction reduction : kAllReductions) {
-      for (const std::int64_t count : {std::int64_t{0}, std::int64_t{5}, std::int64_t{9001}}) {
-        const auto whole =
-            serial_reduction(all_inputs(ranks(), dtype, count * ranks()), dtype, reduction);
-        run_ranks(ranks(), [&](Rank& rank) {
-          const auto mine = values_of(rank.rank(), dtype, count * ranks());
-          const auto expected = part_of(whole, rank.rank(), count);
-          const Tensor input = rank.tensor(dtype, mine);
-          const Tensor output = rank.empty(dtype, count);
+    for (const std::int64_t count : {std::int64_t{0}, std::int64_t{5}, std::int64_t{9001}}) {
+      const auto inputs = all_inputs(ranks(), dtype, count * ranks());
+      const auto stored = rounded(dtype, inputs);
+      std::map<Reduction, Values> whole;
+      for (const Reduction reduction : kAllReductions) {
+        whole[reduction] = serial_reduction(inputs, dtype, reduction);
+      }
+      run_ranks(ranks(), [&](Rank& rank) {
+        const Tensor input = rank.empty(dtype, count * ranks());
+        const Tensor output = rank.empty(dtype, count);
+        for (const Reduction reduction : kAllReductions) {
+          const auto expected = part_of(whole.at(reduction), rank.rank(), count);
+          write_values(input, inputs[rank.index()]);
           wait(rank, rank.world.reduce_scatter(rank.context, output, input, reduction));
           EXPECT_EQ(read_values(output), expected);
-          EXPECT_EQ(read_values(input), rounded(dtype, mine));
+          EXPECT_EQ(read_values(input), stored[rank.index()]);
 
           const Tensor own = input.slice(0, rank.rank() * count, count);
           wait(rank, rank.world.reduce_scatter(rank.context, own, input, reduction));
           EXPECT_EQ(read_values(own), expected) << "in place";
-        });
-      }
+        }
+      });
     }
   }
 }
@@ -132,12 +151,13 @@ TEST_P(LocalWorldTest, ReduceScatterGivesEachRankItsPart) {
 TEST_P(LocalWorldTest, AllGatherPutsTheInputsInRankOrder) {
   for (const DType dtype : kAllTypes) {
     for (const std::int64_t count : kCounts) {
-      std::vector<double> expected;
-      for (const auto& input : all_inputs(ranks(), dtype, count)) {
-        for (const double value : input) expected.push_back(rounded(dtype, value));
+      const auto inputs = all_inputs(ranks(), dtype, count);
+      Values expected;
+      for (const Values& stored : rounded(dtype, inputs)) {
+        expected.insert(expected.end(), stored.begin(), stored.end());
       }
       const auto program = [&](Rank& rank) {
-        const auto mine = values_of(rank.rank(), dtype, count);
+        const Values& mine = inputs[rank.index()];
         const Tensor output = rank.empty(dtype, count * ranks());
         wait(rank, rank.world.all_gather(rank.context, output, rank.tensor(dtype, mine)));
         EXPECT_EQ(read_values(output), expected);
@@ -156,12 +176,14 @@ TEST_P(LocalWorldTest, AllGatherPutsTheInputsInRankOrder) {
 TEST_P(LocalWorldTest, BroadcastComesFromEveryRoot) {
   for (const DType dtype : kAllTypes) {
     for (const std::int64_t count : kCounts) {
+      const auto inputs = all_inputs(ranks(), dtype, count);
+      const auto expected = rounded(dtype, inputs);
       run_ranks(ranks(), [&](Rank& rank) {
         const Tensor tensor = rank.empty(dtype, count);
         for (int root = 0; root < ranks(); ++root) {
-          write_values(tensor, values_of(rank.rank(), dtype, count));
+          write_values(tensor, inputs[rank.index()]);
           wait(rank, rank.world.broadcast(rank.context, tensor, root));
-          EXPECT_EQ(read_values(tensor), rounded(dtype, values_of(root, dtype, count)));
+          EXPECT_EQ(read_values(tensor), expected[static_cast<std::size_t>(root)]);
         }
       });
     }
@@ -171,14 +193,16 @@ TEST_P(LocalWorldTest, BroadcastComesFromEveryRoot) {
 TEST_P(LocalWorldTest, AllToAllTransposesTheParts) {
   for (const DType dtype : kAllTypes) {
     for (const std::int64_t count : {std::int64_t{0}, std::int64_t{3}, std::int64_t{9001}}) {
+      const std::int64_t all = count * ranks();
+      const auto inputs = all_inputs(ranks(), dtype, all);
+      const auto stored = rounded(dtype, inputs);
       run_ranks(ranks(), [&](Rank& rank) {
-        const std::int64_t all = count * ranks();
-        const Tensor input = rank.tensor(dtype, values_of(rank.rank(), dtype, all));
+        const Tensor input = rank.tensor(dtype, inputs[rank.index()]);
         const Tensor output = rank.empty(dtype, all);
         wait(rank, rank.world.all_to_all(rank.context, output, input));
         for (int source = 0; source < ranks(); ++source) {
           EXPECT_EQ(read_values(output.slice(0, source * count, count)),
-                    rounded(dtype, part_of(values_of(source, dtype, all), rank.rank(), count)));
+                    part_of(stored[static_cast<std::size_t>(source)], rank.rank(), count));
         }
       });
     }

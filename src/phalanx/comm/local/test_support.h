@@ -54,14 +54,15 @@ inline void write_values(const Tensor& tensor, const std::vector<double>& values
 }
 
 inline std::vector<double> read_values(const Tensor& tensor) {
-  std::vector<double> values;
+  std::vector<double> values(static_cast<std::size_t>(tensor.count()));
   with_type(tensor.dtype, [&]<typename T>(T /*type*/) {
     const auto* elements = reinterpret_cast<const T*>(tensor.data());
+    double* value = values.data();
     for (std::int64_t i = 0; i < tensor.count(); ++i) {
       if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) {
-        values.push_back(static_cast<double>(to_float(elements[i])));
+        value[i] = static_cast<double>(to_float(elements[i]));
       } else {
-        values.push_back(static_cast<double>(elements[i]));
+        value[i] = static_cast<double>(elements[i]);
       }
     }
   });
@@ -78,6 +79,7 @@ struct Rank {
       : world(world_end), arena("test", arena_bytes) {}
 
   int rank() const { return world.rank(); }
+  std::size_t index() const { return static_cast<std::size_t>(world.rank()); }
   Tensor empty(DType dtype, std::int64_t count) { return arena.allocate(dtype, {count}); }
   Tensor tensor(DType dtype, const std::vector<double>& values) {
     const Tensor result = empty(dtype, std::ssize(values));
