@@ -8,7 +8,7 @@
 namespace phalanx {
 namespace {
 
-std::string text_of(const std::filesystem::path& path) {
+std::string text_in(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::ostringstream text;
   if (file) text << file.rdbuf();
@@ -42,7 +42,7 @@ struct Mount {
 // "36 35 98:0 /root /at rw shared:1 - cgroup cgroup rw,memory"
 std::optional<Mount> find_mount(const std::filesystem::path& root, int version,
                                 std::string_view controller) {
-  for (const std::string& line : split(text_of(root / "proc/self/mountinfo"), '\n')) {
+  for (const std::string& line : split(text_in(root / "proc/self/mountinfo"), '\n')) {
     const auto dash = line.find(" - ");
     if (dash == std::string::npos) continue;
     const auto left = split(line.substr(0, dash), ' ');
@@ -56,22 +56,22 @@ std::optional<Mount> find_mount(const std::filesystem::path& root, int version,
 }
 
 // The group of this process in the hierarchy of a controller, as its own namespace names it.
-struct Membership {
+struct GroupMembership {
   std::string name;
   int version;
 };
-std::optional<Membership> find_membership(const std::filesystem::path& root,
-                                          std::string_view controller) {
-  std::optional<Membership> unified;
-  for (const std::string& line : split(text_of(root / "proc/self/cgroup"), '\n')) {
+std::optional<GroupMembership> find_group_membership(const std::filesystem::path& root,
+                                                     std::string_view controller) {
+  std::optional<GroupMembership> unified;
+  for (const std::string& line : split(text_in(root / "proc/self/cgroup"), '\n')) {
     const auto first = line.find(':');
     const auto second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
     const std::string name = line.substr(second + 1);
     // A controller belongs to one hierarchy; what version 1 does not list, version 2 may have.
-    if (lists(controllers, controller)) return Membership{name, 1};
-    if (controllers.empty()) unified = Membership{name, 2};
+    if (lists(controllers, controller)) return GroupMembership{name, 1};
+    if (controllers.empty()) unified = GroupMembership{name, 2};
   }
   return unified;
 }
@@ -87,7 +87,7 @@ std::filesystem::path inside(const std::string& name, const std::string& mounted
 }  // namespace
 
 std::string ControlGroup::read(std::string_view file) const {
-  std::string text = text_of(directory / file);
+  std::string text = text_in(directory / file);
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
 }
@@ -107,7 +107,7 @@ std::optional<std::int64_t> ControlGroup::number(std::string_view file,
 
 std::vector<ControlGroup> control_groups(std::string_view controller,
                                          const std::filesystem::path& root) {
-  const auto membership = find_membership(root, controller);
+  const auto membership = find_group_membership(root, controller);
   if (!membership) return {};
   const auto mount = find_mount(root, membership->version, controller);
   if (!mount) return {};

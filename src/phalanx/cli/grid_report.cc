@@ -19,7 +19,7 @@ bool in_equal_steps(const std::vector<int>& group) {
 }
 
 // The members of a group as text, in pieces that stay whole.
-std::vector<std::string> words_of(const std::vector<int>& group) {
+std::vector<std::string> words_of_ranks(const std::vector<int>& group) {
   const bool is_long = group.size() > kLongGroup;
   if (is_long && group[1] > group[0] + 1 && in_equal_steps(group)) {
     return {fmt::format("[{},{},..,{}]", group[0], group[1], group.back())};
@@ -40,7 +40,7 @@ std::vector<std::string> words_of(const std::vector<int>& group) {
 class Paragraph {
  public:
   void append(const std::vector<int>& group) {
-    const std::vector<std::string> words = words_of(group);
+    const std::vector<std::string> words = words_of_ranks(group);
     std::size_t length = 1;
     for (const auto& word : words) length += word.size();
     if (column_ + length > kLineWidth) start_line("  ");

@@ -5,19 +5,20 @@
 namespace phalanx::ops {
 namespace {
 
-struct Size {
+struct ActivationSize {
   std::int64_t rows, n;
 };
 
 // Wide enough for both tails.
 constexpr double kRange = 6.0;
 
-std::string name(const Size& size, Gelu kind, bool bias) {
+std::string activation_name(const ActivationSize& size, Gelu kind, bool bias) {
   return fmt::format("{}x{}, {}{}", size.rows, size.n, kind == Gelu::kTanh ? "tanh" : "erf",
                      bias ? ", bias" : "");
 }
 
-Job forward(Operands& operands, const Size& size, Gelu kind, bool bias, double range = kRange) {
+Job forward(Operands& operands, const ActivationSize& size, Gelu kind, bool bias,
+            double range = kRange) {
   BiasGeluForward op;
   op.kind = kind;
   op.y = operands.output({size.rows, size.n});
@@ -26,7 +27,7 @@ Job forward(Operands& operands, const Size& size, Gelu kind, bool bias, double r
   return make_job(op, bias_gelu_forward, {near(op.y, 8)});
 }
 
-Job backward(Operands& operands, const Size& size, Gelu kind, bool bias, bool in_place,
+Job backward(Operands& operands, const ActivationSize& size, Gelu kind, bool bias, bool in_place,
              double range = kRange) {
   const Shape shape{size.rows, size.n};
   BiasGeluBackward op;
@@ -39,7 +40,7 @@ Job backward(Operands& operands, const Size& size, Gelu kind, bool bias, bool in
 }
 
 // The bias enters like x, so its derivative is the column sums of dx.
-GradientJob gradients(Operands& operands, const Size& size, Gelu kind) {
+GradientJob gradients(Operands& operands, const ActivationSize& size, Gelu kind) {
   const Shape shape{size.rows, size.n};
   const BiasGeluForward op{.y = operands.output(shape),
                            .x = operands.uniform(DType::kF64, shape, -3.0, 3.0),
@@ -66,39 +67,41 @@ GradientJob gradients(Operands& operands, const Size& size, Gelu kind) {
 
 void add_activation_cases(CaseTable& table) {
   for (const Gelu kind : {Gelu::kTanh, Gelu::kErf}) {
-    for (const Size& size : {Size{1, 1}, Size{3, 17}, Size{65, 257}, Size{257, 64}}) {
+    for (const ActivationSize& size : {ActivationSize{1, 1}, ActivationSize{3, 17},
+                                       ActivationSize{65, 257}, ActivationSize{257, 64}}) {
       for (const bool bias : {false, true}) {
         table.tests.push_back(
-            {"bias_gelu_forward", name(size, kind, bias), kStorageTypes,
+            {"bias_gelu_forward", activation_name(size, kind, bias), kStorageTypes,
              [=](Operands& operands) { return forward(operands, size, kind, bias); }});
         table.tests.push_back(
-            {"bias_gelu_backward", name(size, kind, bias), kStorageTypes,
+            {"bias_gelu_backward", activation_name(size, kind, bias), kStorageTypes,
              [=](Operands& operands) { return backward(operands, size, kind, bias, false); }});
       }
       table.tests.push_back(
-          {"bias_gelu_backward", name(size, kind, true) + ", in place", kStorageTypes,
+          {"bias_gelu_backward", activation_name(size, kind, true) + ", in place", kStorageTypes,
            [=](Operands& operands) { return backward(operands, size, kind, true, true); }});
     }
     // Far tails: x or 0, never NaN.
-    const Size tails{4, 33};
+    const ActivationSize tails{4, 33};
     table.tests.push_back(
-        {"bias_gelu_forward", name(tails, kind, false) + ", |x| to 3e4", kStorageTypes,
+        {"bias_gelu_forward", activation_name(tails, kind, false) + ", |x| to 3e4", kStorageTypes,
          [=](Operands& operands) { return forward(operands, tails, kind, false, 3e4); }});
     table.tests.push_back(
-        {"bias_gelu_backward", name(tails, kind, false) + ", |x| to 3e4", kStorageTypes,
+        {"bias_gelu_backward", activation_name(tails, kind, false) + ", |x| to 3e4", kStorageTypes,
          [=](Operands& operands) { return backward(operands, tails, kind, false, false, 3e4); }});
-    table.gradients.push_back({"bias_gelu", name({7, 5}, kind, true), [kind](Operands& operands) {
-                                 return gradients(operands, {7, 5}, kind);
-                               }});
+    table.gradients.push_back(
+        {"bias_gelu", activation_name({7, 5}, kind, true), [kind](Operands& operands) {
+           return gradients(operands, {7, 5}, kind);
+         }});
   }
 
   for (const Gelu kind : {Gelu::kTanh, Gelu::kErf}) {
-    const Size large{1024, 3072};
+    const ActivationSize large{1024, 3072};
     table.performance.push_back(
-        {"bias_gelu_forward", name(large, kind, true), kTimedTypes,
+        {"bias_gelu_forward", activation_name(large, kind, true), kTimedTypes,
          [=](Operands& operands) { return forward(operands, large, kind, true); }});
     table.performance.push_back(
-        {"bias_gelu_backward", name(large, kind, true), kTimedTypes,
+        {"bias_gelu_backward", activation_name(large, kind, true), kTimedTypes,
          [=](Operands& operands) { return backward(operands, large, kind, true, true); }});
   }
 }

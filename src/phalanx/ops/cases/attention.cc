@@ -33,7 +33,7 @@ struct Spec {
   Layout layout = Layout::kDense;
 };
 
-std::string name(const Spec& spec) {
+std::string attention_name(const Spec& spec) {
   constexpr const char* kRows[] = {"",          ", cache", ", packed documents",
                                    ", padding", ", blind", ", zigzag"};
   constexpr const char* kLayouts[] = {"", ", interleaved", ", blocks"};
@@ -289,7 +289,7 @@ void add_attention_cases(CaseTable& table) {
       {"unfused_attention_backward", unfused_backward}};
   for (const auto& [op, build] : kOps) {
     const auto row = [op = op, build = build](const Spec& spec, std::span<const DType> types) {
-      return Case{op, name(spec), types,
+      return Case{op, attention_name(spec), types,
                   [build, spec](Operands& operands) { return build(operands, spec); }};
     };
     for (const Spec& spec : kTested) table.tests.push_back(row(spec, kStorageTypes));
@@ -300,11 +300,11 @@ void add_attention_cases(CaseTable& table) {
     }
   }
   for (const Spec& spec : kDifferentiated) {
-    table.gradients.push_back({"attention", name(spec),
+    table.gradients.push_back({"attention", attention_name(spec),
                                [spec](Operands& operands) { return gradients(operands, spec); }});
-    table.gradients.push_back({"unfused_attention", name(spec), [spec](Operands& operands) {
-                                 return unfused_gradients(operands, spec);
-                               }});
+    table.gradients.push_back(
+        {"unfused_attention", attention_name(spec),
+         [spec](Operands& operands) { return unfused_gradients(operands, spec); }});
   }
 }
 

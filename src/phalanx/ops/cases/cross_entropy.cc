@@ -7,7 +7,7 @@
 namespace phalanx::ops {
 namespace {
 
-struct Size {
+struct CrossEntropySize {
   std::int64_t rows, columns, vocabulary;
 };
 
@@ -18,16 +18,17 @@ enum class Kind {
   kEvaluation,  // no gradient
 };
 
-const char* name(Kind kind) {
+const char* cross_entropy_name(Kind kind) {
   constexpr const char* kKinds[] = {"in place", "separate", "f32 logits", "evaluation"};
   return kKinds[static_cast<std::size_t>(kind)];
 }
-std::string name(const Size& size, Kind kind) {
-  return fmt::format("{}x{} of {}, {}", size.rows, size.vocabulary, size.columns, name(kind));
+std::string cross_entropy_name(const CrossEntropySize& size, Kind kind) {
+  return fmt::format("{}x{} of {}, {}", size.rows, size.vocabulary, size.columns,
+                     cross_entropy_name(kind));
 }
 
 // The padding holds garbage: nobody may look at it.
-CrossEntropy make_op(Operands& operands, const Size& size, Kind kind, double range) {
+CrossEntropy make_op(Operands& operands, const CrossEntropySize& size, Kind kind, double range) {
   const Shape shape{size.rows, size.columns};
   CrossEntropy op;
   op.vocabulary = size.vocabulary;
@@ -43,14 +44,14 @@ CrossEntropy make_op(Operands& operands, const Size& size, Kind kind, double ran
   return op;
 }
 
-Job loss(Operands& operands, const Size& size, Kind kind, double range) {
+Job loss(Operands& operands, const CrossEntropySize& size, Kind kind, double range) {
   const CrossEntropy op = make_op(operands, size, kind, range);
   std::vector<Output> outputs = {near(op.loss, 16)};
   if (op.dlogits) outputs.push_back(near(op.dlogits, 32));
   return make_job(op, cross_entropy, outputs);
 }
 
-GradientJob gradients(Operands& operands, const Size& size) {
+GradientJob gradients(Operands& operands, const CrossEntropySize& size) {
   const CrossEntropy op = make_op(operands, size, Kind::kSeparate, 2.0);
   // The loss that dlogits belongs to is seed * sum(mask * loss).
   const Tensor cotangent = operands.filled(DType::kF64, {size.rows}, 0.0);
@@ -73,7 +74,7 @@ struct Part {
   std::int64_t first_column() const { return rank * columns; }
 };
 
-std::string name(const Part& part) {
+std::string cross_entropy_name(const Part& part) {
   return fmt::format("{}x{} of {}, rank {} of {}", part.rows, part.columns, part.vocabulary,
                      part.rank, part.ranks);
 }
@@ -211,14 +212,15 @@ void add_vocabulary_parallel_cases(CaseTable& table) {
        {Part{1, 1, 1, 1, 0}, Part{3, 9, 17, 2, 1}, Part{17, 65, 130, 3, 0},
         Part{9, 1024, 2001, 2, 1}, Part{17, 65, 130, 3, 2}, Part{5, 8, 3, 4, 3}}) {
     for (const double range : {4.0, 3e4}) {
-      const std::string description = name(part) + (range > 4.0 ? ", |logits| to 3e4" : "");
+      const std::string description =
+          cross_entropy_name(part) + (range > 4.0 ? ", |logits| to 3e4" : "");
       for (const bool full : {false, true}) {
         add("cross_entropy_statistics", description + (full ? ", f32 logits" : ""),
             [=](Operands& operands) { return statistics(operands, part, full, range); });
       }
       for (const Kind kind :
            {Kind::kInPlace, Kind::kSeparate, Kind::kFullLogits, Kind::kEvaluation}) {
-        add("vocabulary_parallel_cross_entropy", description + ", " + name(kind),
+        add("vocabulary_parallel_cross_entropy", description + ", " + cross_entropy_name(kind),
             [=](Operands& operands) { return parallel_loss(operands, part, kind, range); });
       }
     }
@@ -229,23 +231,25 @@ void add_vocabulary_parallel_cases(CaseTable& table) {
        }});
   const Part half{1024, 25152, 50257, 2, 1};
   table.performance.push_back(
-      {"cross_entropy_statistics", name(half), kTimedTypes,
+      {"cross_entropy_statistics", cross_entropy_name(half), kTimedTypes,
        [=](Operands& operands) { return statistics(operands, half, false, 4.0); }});
   table.performance.push_back(
-      {"vocabulary_parallel_cross_entropy", name(half) + ", in place", kTimedTypes,
+      {"vocabulary_parallel_cross_entropy", cross_entropy_name(half) + ", in place", kTimedTypes,
        [=](Operands& operands) { return parallel_loss(operands, half, Kind::kInPlace, 4.0); }});
 }
 
 }  // namespace
 
 void add_cross_entropy_cases(CaseTable& table) {
-  for (const Size& size : {Size{1, 1, 1}, Size{3, 17, 17}, Size{17, 65, 50}, Size{65, 257, 257},
-                           Size{9, 1024, 1001}}) {
+  for (const CrossEntropySize& size :
+       {CrossEntropySize{1, 1, 1}, CrossEntropySize{3, 17, 17}, CrossEntropySize{17, 65, 50},
+        CrossEntropySize{65, 257, 257}, CrossEntropySize{9, 1024, 1001}}) {
     for (const Kind kind :
          {Kind::kInPlace, Kind::kSeparate, Kind::kFullLogits, Kind::kEvaluation}) {
-      table.tests.push_back({"cross_entropy", name(size, kind), kStorageTypes,
+      table.tests.push_back({"cross_entropy", cross_entropy_name(size, kind), kStorageTypes,
                              [=](Operands& operands) { return loss(operands, size, kind, 4.0); }});
-      table.tests.push_back({"cross_entropy", name(size, kind) + ", |logits| to 3e4", kStorageTypes,
+      table.tests.push_back({"cross_entropy", cross_entropy_name(size, kind) + ", |logits| to 3e4",
+                             kStorageTypes,
                              [=](Operands& operands) { return loss(operands, size, kind, 3e4); }});
     }
   }
@@ -265,10 +269,10 @@ void add_cross_entropy_cases(CaseTable& table) {
 
   add_vocabulary_parallel_cases(table);
 
-  const Size large{1024, 50304, 50257};
+  const CrossEntropySize large{1024, 50304, 50257};
   for (const Kind kind : {Kind::kInPlace, Kind::kEvaluation}) {
     table.performance.push_back(
-        {"cross_entropy", name(large, kind), kTimedTypes,
+        {"cross_entropy", cross_entropy_name(large, kind), kTimedTypes,
          [=](Operands& operands) { return loss(operands, large, kind, 4.0); }});
   }
 }

@@ -5,17 +5,17 @@
 namespace phalanx::ops {
 namespace {
 
-struct Size {
+struct DropoutSize {
   std::int64_t s, b, h;
 };
 
-std::string name(const Size& size, double probability, const char* more = "") {
+std::string dropout_name(const DropoutSize& size, double probability, const char* more = "") {
   return fmt::format("{}x{}x{}, p = {}{}", size.s, size.b, size.h, probability, more);
 }
 
 // Every rounding of the fusion is defined, so nothing may differ.
-Job forward(Operands& operands, const Size& size, double probability, bool bias, bool in_place,
-            bool fp32_residual = false) {
+Job forward(Operands& operands, const DropoutSize& size, double probability, bool bias,
+            bool in_place, bool fp32_residual = false) {
   const Shape shape{size.s, size.b, size.h};
   const DType stream = operands.stream(fp32_residual);
   BiasDropoutResidual op;
@@ -28,7 +28,7 @@ Job forward(Operands& operands, const Size& size, double probability, bool bias,
   return make_job(op, bias_dropout_residual, {{op.out, 0.0}});
 }
 
-Job backward(Operands& operands, const Size& size, double probability, bool in_place,
+Job backward(Operands& operands, const DropoutSize& size, double probability, bool in_place,
              bool fp32_residual = false) {
   const Shape shape{size.s, size.b, size.h};
   DropoutBackward op;
@@ -40,7 +40,7 @@ Job backward(Operands& operands, const Size& size, double probability, bool in_p
 }
 
 // The residual's derivative is the cotangent itself, and the bias enters like x.
-GradientJob gradients(Operands& operands, const Size& size) {
+GradientJob gradients(Operands& operands, const DropoutSize& size) {
   const Shape shape{size.s, size.b, size.h};
   const RowCoordinates rows = operands.rows(size.s, size.b);
   const BiasDropoutResidual op{.out = operands.output(shape),
@@ -70,9 +70,10 @@ GradientJob gradients(Operands& operands, const Size& size) {
 
 void add_dropout_cases(CaseTable& table) {
   for (const double probability : {0.0, 0.1, 0.5}) {
-    for (const Size& size : {Size{1, 1, 1}, Size{3, 2, 17}, Size{17, 1, 65}, Size{9, 3, 257}}) {
+    for (const DropoutSize& size : {DropoutSize{1, 1, 1}, DropoutSize{3, 2, 17},
+                                    DropoutSize{17, 1, 65}, DropoutSize{9, 3, 257}}) {
       const auto add = [&](const char* op, const char* more, auto build) {
-        table.tests.push_back({op, name(size, probability, more), kStorageTypes, build});
+        table.tests.push_back({op, dropout_name(size, probability, more), kStorageTypes, build});
       };
       add("bias_dropout_residual", "",
           [=](Operands& operands) { return forward(operands, size, probability, false, false); });
@@ -85,7 +86,7 @@ void add_dropout_cases(CaseTable& table) {
       add("dropout_backward", ", in place",
           [=](Operands& operands) { return backward(operands, size, probability, true); });
       const auto add_fp32 = [&](const char* op, const char* more, auto build) {
-        table.tests.push_back({op, name(size, probability, more), k16BitTypes, build});
+        table.tests.push_back({op, dropout_name(size, probability, more), k16BitTypes, build});
       };
       for (const bool bias : {false, true}) {
         add_fp32("bias_dropout_residual",
@@ -99,22 +100,23 @@ void add_dropout_cases(CaseTable& table) {
       });
     }
     if (probability == 0.5) continue;
-    const Size large{256, 4, 768};
+    const DropoutSize large{256, 4, 768};
     table.performance.push_back(
-        {"bias_dropout_residual", name(large, probability), kTimedTypes,
+        {"bias_dropout_residual", dropout_name(large, probability), kTimedTypes,
          [=](Operands& operands) { return forward(operands, large, probability, true, true); }});
     table.performance.push_back(
-        {"dropout_backward", name(large, probability), kTimedTypes,
+        {"dropout_backward", dropout_name(large, probability), kTimedTypes,
          [=](Operands& operands) { return backward(operands, large, probability, false); }});
     table.performance.push_back({"bias_dropout_residual",
-                                 name(large, probability, ", fp32 residual"), k16BitTypes,
+                                 dropout_name(large, probability, ", fp32 residual"), k16BitTypes,
                                  [=](Operands& operands) {
                                    return forward(operands, large, probability, true, true, true);
                                  }});
   }
-  table.gradients.push_back({"bias_dropout_residual", name({5, 2, 7}, 0.3), [](Operands& operands) {
-                               return gradients(operands, {5, 2, 7});
-                             }});
+  table.gradients.push_back(
+      {"bias_dropout_residual", dropout_name({5, 2, 7}, 0.3), [](Operands& operands) {
+         return gradients(operands, {5, 2, 7});
+       }});
 }
 
 }  // namespace phalanx::ops

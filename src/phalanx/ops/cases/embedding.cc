@@ -7,22 +7,22 @@
 namespace phalanx::ops {
 namespace {
 
-struct Size {
+struct EmbeddingSize {
   std::int64_t s, b, h, v;
   std::int64_t first_row = 0;
 };
 
-std::string name(const Size& size) {
+std::string embedding_name(const EmbeddingSize& size) {
   return fmt::format("{}x{}x{} of {} rows from {}", size.s, size.b, size.h, size.v, size.first_row);
 }
 
 // Some ids lie outside a table that does not start at 0.
-Tensor make_ids(Operands& operands, const Size& size) {
+Tensor make_ids(Operands& operands, const EmbeddingSize& size) {
   const std::int64_t last = size.first_row > 0 ? size.first_row + 2 * size.v : size.v;
   return operands.integers({size.s, size.b}, 0, last);
 }
 
-Job forward(Operands& operands, const Size& size, bool fp32_residual = false) {
+Job forward(Operands& operands, const EmbeddingSize& size, bool fp32_residual = false) {
   const Shape shape{size.s, size.b, size.h};
   const EmbeddingForward op{.y = operands.output(operands.stream(fp32_residual), shape),
                             .table = operands.uniform({size.v, size.h}),
@@ -31,7 +31,7 @@ Job forward(Operands& operands, const Size& size, bool fp32_residual = false) {
   return make_job(op, embedding_forward, {{op.y, 0.0}});
 }
 
-Job positions(Operands& operands, const Size& size, double probability, bool in_place,
+Job positions(Operands& operands, const EmbeddingSize& size, double probability, bool in_place,
               bool fp32_residual = false) {
   const Shape shape{size.s, size.b, size.h};
   const DType stream = operands.stream(fp32_residual);
@@ -45,7 +45,7 @@ Job positions(Operands& operands, const Size& size, double probability, bool in_
   return make_job(op, add_positions, {{op.out, 0.0}});
 }
 
-Job gradient(Operands& operands, const Size& size) {
+Job gradient(Operands& operands, const EmbeddingSize& size) {
   const EmbeddingGradient op{.dtable = operands.uniform(operands.full(), {size.v, size.h}),
                              .ids = make_ids(operands, size),
                              .dy = operands.uniform({size.s, size.b, size.h}),
@@ -54,7 +54,8 @@ Job gradient(Operands& operands, const Size& size) {
 }
 
 // An empty sparse accumulator for `tokens` tokens.
-SparseEmbeddingGradient sparse_op(Operands& operands, const Size& size, std::int64_t tokens) {
+SparseEmbeddingGradient sparse_op(Operands& operands, const EmbeddingSize& size,
+                                  std::int64_t tokens) {
   const std::int64_t n = std::min(size.v, tokens);
   return {.slots = operands.filled(DType::kI32, {size.v}, -1),
           .rows = operands.output(DType::kI32, {n}),
@@ -66,7 +67,7 @@ SparseEmbeddingGradient sparse_op(Operands& operands, const Size& size, std::int
 }
 
 // The second microbatch of a step: some rows have occurred, some come new.
-SparseEmbeddingGradient second_microbatch(Operands& operands, const Size& size) {
+SparseEmbeddingGradient second_microbatch(Operands& operands, const EmbeddingSize& size) {
   SparseEmbeddingGradient op = sparse_op(operands, size, 2 * size.s * size.b);
   sparse_embedding_gradient(operands.preparation(), op);
   op.ids = make_ids(operands, size);
@@ -74,13 +75,13 @@ SparseEmbeddingGradient second_microbatch(Operands& operands, const Size& size) 
   return op;
 }
 
-Job sparse(Operands& operands, const Size& size) {
+Job sparse(Operands& operands, const EmbeddingSize& size) {
   const SparseEmbeddingGradient op = second_microbatch(operands, size);
   return make_job(op, sparse_embedding_gradient,
                   {{op.slots, 0.0}, {op.rows, 0.0}, {op.count, 0.0}, near(op.values, 16)});
 }
 
-Job join(Operands& operands, const Size& size) {
+Job join(Operands& operands, const EmbeddingSize& size) {
   const SparseEmbeddingGradient sparse = second_microbatch(operands, size);
   const SparseEmbeddingJoin op{.dtable = operands.uniform(operands.full(), {size.v, size.h}),
                                .slots = sparse.slots,
@@ -92,7 +93,7 @@ Job join(Operands& operands, const Size& size) {
 }
 
 // Dense, or sparse and then joined: the same derivative.
-GradientJob look_up_gradient(Operands& operands, const Size& size, bool through_slots) {
+GradientJob look_up_gradient(Operands& operands, const EmbeddingSize& size, bool through_slots) {
   const EmbeddingForward op{.y = operands.output({size.s, size.b, size.h}),
                             .table = operands.uniform({size.v, size.h}),
                             .ids = make_ids(operands, size),
@@ -120,7 +121,7 @@ GradientJob look_up_gradient(Operands& operands, const Size& size, bool through_
   return job;
 }
 
-GradientJob position_gradient(Operands& operands, const Size& size) {
+GradientJob position_gradient(Operands& operands, const EmbeddingSize& size) {
   const Shape shape{size.s, size.b, size.h};
   const AddPositions op{.out = operands.output(shape),
                         .x = operands.uniform(shape),
@@ -145,42 +146,44 @@ GradientJob position_gradient(Operands& operands, const Size& size) {
 }
 
 void add_performance(CaseTable& table) {
-  const Size words{256, 4, 768, 50304};
-  const Size places{256, 4, 768, 1024};
+  const EmbeddingSize words{256, 4, 768, 50304};
+  const EmbeddingSize places{256, 4, 768, 1024};
   const auto add = [&](const char* op, const std::string& description, auto build) {
     table.performance.push_back({op, description, kTimedTypes, build});
   };
-  add("embedding_forward", name(words),
+  add("embedding_forward", embedding_name(words),
       [=](Operands& operands) { return forward(operands, words); });
-  add("add_positions", name(places) + ", p = 0.1",
+  add("add_positions", embedding_name(places) + ", p = 0.1",
       [=](Operands& operands) { return positions(operands, places, 0.1, true); });
-  add("embedding_gradient", name(words),
+  add("embedding_gradient", embedding_name(words),
       [=](Operands& operands) { return gradient(operands, words); });
   // Not the join: it has nothing to do when it runs again.
-  add("sparse_embedding_gradient", name(words),
+  add("sparse_embedding_gradient", embedding_name(words),
       [=](Operands& operands) { return sparse(operands, words); });
 }
 
 }  // namespace
 
 void add_embedding_cases(CaseTable& table) {
-  for (const Size& size : {Size{1, 1, 1, 1}, Size{3, 2, 17, 5}, Size{17, 3, 65, 257},
-                           Size{65, 2, 33, 9, 7}, Size{9, 1, 257, 40, 1000}}) {
+  for (const EmbeddingSize& size :
+       {EmbeddingSize{1, 1, 1, 1}, EmbeddingSize{3, 2, 17, 5}, EmbeddingSize{17, 3, 65, 257},
+        EmbeddingSize{65, 2, 33, 9, 7}, EmbeddingSize{9, 1, 257, 40, 1000}}) {
     const auto add = [&](const char* op, const std::string& description, auto build) {
       table.tests.push_back({op, description, kStorageTypes, build});
     };
-    add("embedding_forward", name(size),
+    add("embedding_forward", embedding_name(size),
         [=](Operands& operands) { return forward(operands, size); });
-    table.tests.push_back({"embedding_forward", name(size) + ", fp32 residual", k16BitTypes,
+    table.tests.push_back({"embedding_forward", embedding_name(size) + ", fp32 residual",
+                           k16BitTypes,
                            [=](Operands& operands) { return forward(operands, size, true); }});
-    add("embedding_gradient", name(size),
+    add("embedding_gradient", embedding_name(size),
         [=](Operands& operands) { return gradient(operands, size); });
-    add("sparse_embedding_gradient", name(size),
+    add("sparse_embedding_gradient", embedding_name(size),
         [=](Operands& operands) { return sparse(operands, size); });
-    add("sparse_embedding_join", name(size),
+    add("sparse_embedding_join", embedding_name(size),
         [=](Operands& operands) { return join(operands, size); });
     for (const double probability : {0.0, 0.1}) {
-      const auto description = fmt::format("{}, p = {}", name(size), probability);
+      const auto description = fmt::format("{}, p = {}", embedding_name(size), probability);
       add("add_positions", description,
           [=](Operands& operands) { return positions(operands, size, probability, false); });
       add("add_positions", description + ", in place",
@@ -190,7 +193,7 @@ void add_embedding_cases(CaseTable& table) {
            [=](Operands& operands) { return positions(operands, size, probability, true, true); }});
     }
   }
-  const Size small{5, 2, 3, 4, 2};
+  const EmbeddingSize small{5, 2, 3, 4, 2};
   for (const bool through_slots : {false, true}) {
     table.gradients.push_back(
         {"embedding", through_slots ? "sparse" : "dense",

@@ -5,13 +5,15 @@
 namespace phalanx::ops {
 namespace {
 
-struct Size {
+struct LayerNormSize {
   std::int64_t rows, h;
 };
 
-std::string name(const Size& size) { return fmt::format("{}x{}", size.rows, size.h); }
+std::string layer_norm_name(const LayerNormSize& size) {
+  return fmt::format("{}x{}", size.rows, size.h);
+}
 
-LayerNormForward inputs(Operands& operands, const Size& size, double offset,
+LayerNormForward inputs(Operands& operands, const LayerNormSize& size, double offset,
                         bool fp32_residual = false) {
   LayerNormForward op;
   op.y = operands.output({size.rows, size.h});
@@ -25,14 +27,14 @@ LayerNormForward inputs(Operands& operands, const Size& size, double offset,
 }
 
 // offset: the rows' mean. A mean far from 0 costs digits, units of them.
-Job forward(Operands& operands, const Size& size, double offset, double units_of_y,
+Job forward(Operands& operands, const LayerNormSize& size, double offset, double units_of_y,
             bool fp32_residual = false) {
   const LayerNormForward op = inputs(operands, size, offset, fp32_residual);
   return make_job(op, layer_norm_forward,
                   {near(op.y, units_of_y), near(op.mean, 4), near(op.rstd, units_of_y)});
 }
 
-Job apply(Operands& operands, const Size& size, bool fp32_residual = false) {
+Job apply(Operands& operands, const LayerNormSize& size, bool fp32_residual = false) {
   const LayerNormForward forward = inputs(operands, size, 0.5, fp32_residual);
   layer_norm_forward(operands.preparation(), forward);
   const LayerNormApply op{.y = operands.output({size.rows, size.h}),
@@ -65,7 +67,8 @@ LayerNormBackward backward_op(Operands& operands, const LayerNormForward& forwar
   return op;
 }
 
-Job backward(Operands& operands, const Size& size, Residual residual, bool fp32_residual = false) {
+Job backward(Operands& operands, const LayerNormSize& size, Residual residual,
+             bool fp32_residual = false) {
   const LayerNormForward forward = inputs(operands, size, 0.5, fp32_residual);
   layer_norm_forward(operands.preparation(), forward);
   const LayerNormBackward op = backward_op(operands, forward, residual);
@@ -73,7 +76,7 @@ Job backward(Operands& operands, const Size& size, Residual residual, bool fp32_
                   {near(op.dx, 16, 1, 1.0), near(op.dweight, 24), near(op.dbias, 24)});
 }
 
-GradientJob gradients(Operands& operands, const Size& size) {
+GradientJob gradients(Operands& operands, const LayerNormSize& size) {
   const LayerNormForward op = inputs(operands, size, 0.5);
   const LayerNormBackward back = backward_op(operands, op, Residual::kNone);
   GradientJob job;
@@ -87,23 +90,25 @@ GradientJob gradients(Operands& operands, const Size& size) {
 }  // namespace
 
 void add_layer_norm_cases(CaseTable& table) {
-  for (const Size& size : {Size{1, 1}, Size{3, 2}, Size{1, 17}, Size{17, 65}, Size{65, 257},
-                           Size{257, 64}, Size{5, 768}}) {
+  for (const LayerNormSize& size :
+       {LayerNormSize{1, 1}, LayerNormSize{3, 2}, LayerNormSize{1, 17}, LayerNormSize{17, 65},
+        LayerNormSize{65, 257}, LayerNormSize{257, 64}, LayerNormSize{5, 768}}) {
     const auto add = [&](const char* op, const std::string& description, auto build) {
       table.tests.push_back({op, description, kStorageTypes, build});
     };
-    add("layer_norm_forward", name(size),
+    add("layer_norm_forward", layer_norm_name(size),
         [size](Operands& operands) { return forward(operands, size, 0.5, 8); });
-    add("layer_norm_apply", name(size),
+    add("layer_norm_apply", layer_norm_name(size),
         [size](Operands& operands) { return apply(operands, size); });
-    add("layer_norm_backward", name(size),
+    add("layer_norm_backward", layer_norm_name(size),
         [size](Operands& operands) { return backward(operands, size, Residual::kNone); });
-    add("layer_norm_backward", name(size) + ", residual",
+    add("layer_norm_backward", layer_norm_name(size) + ", residual",
         [size](Operands& operands) { return backward(operands, size, Residual::kSeparate); });
-    add("layer_norm_backward", name(size) + ", residual in place",
+    add("layer_norm_backward", layer_norm_name(size) + ", residual in place",
         [size](Operands& operands) { return backward(operands, size, Residual::kInPlace); });
     const auto add_fp32 = [&](const char* op, const std::string& more, auto build) {
-      table.tests.push_back({op, name(size) + ", fp32 residual" + more, k16BitTypes, build});
+      table.tests.push_back(
+          {op, layer_norm_name(size) + ", fp32 residual" + more, k16BitTypes, build});
     };
     add_fp32("layer_norm_forward", "",
              [size](Operands& operands) { return forward(operands, size, 0.5, 8, true); });
@@ -126,9 +131,9 @@ void add_layer_norm_cases(CaseTable& table) {
                                return gradients(operands, {5, 17});
                              }});
 
-  const Size large{1024, 768};
+  const LayerNormSize large{1024, 768};
   const auto add = [&](const char* op, auto build) {
-    table.performance.push_back({op, name(large), kTimedTypes, build});
+    table.performance.push_back({op, layer_norm_name(large), kTimedTypes, build});
   };
   add("layer_norm_forward",
       [large](Operands& operands) { return forward(operands, large, 0.5, 8); });
@@ -136,7 +141,8 @@ void add_layer_norm_cases(CaseTable& table) {
   add("layer_norm_backward",
       [large](Operands& operands) { return backward(operands, large, Residual::kSeparate); });
   const auto add_fp32 = [&](const char* op, auto build) {
-    table.performance.push_back({op, name(large) + ", fp32 residual", k16BitTypes, build});
+    table.performance.push_back(
+        {op, layer_norm_name(large) + ", fp32 residual", k16BitTypes, build});
   };
   add_fp32("layer_norm_forward",
            [large](Operands& operands) { return forward(operands, large, 0.5, 8, true); });

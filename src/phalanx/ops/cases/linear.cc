@@ -7,17 +7,19 @@
 namespace phalanx::ops {
 namespace {
 
-struct Size {
+struct LinearSize {
   std::int64_t rows, n, k;
 };
 
-std::string name(const Size& size) { return fmt::format("{}x{}x{}", size.rows, size.n, size.k); }
+std::string linear_name(const LinearSize& size) {
+  return fmt::format("{}x{}x{}", size.rows, size.n, size.k);
+}
 
 // The error of a sum of products grows with the square root of their number.
 double sum_units(std::int64_t terms) { return 8.0 + std::sqrt(static_cast<double>(terms)); }
 
 // full_output: f32 whatever the storage type, as logits may be.
-Job forward(Operands& operands, const Size& size, bool bias, bool full_output) {
+Job forward(Operands& operands, const LinearSize& size, bool bias, bool full_output) {
   LinearForward op;
   op.y = operands.output(full_output ? operands.full() : operands.storage(), {size.rows, size.n});
   op.x = operands.uniform({size.rows, size.k});
@@ -26,7 +28,7 @@ Job forward(Operands& operands, const Size& size, bool bias, bool full_output) {
   return make_job(op, linear_forward, {near(op.y, sum_units(size.k))});
 }
 
-Job input_gradient(Operands& operands, const Size& size) {
+Job input_gradient(Operands& operands, const LinearSize& size) {
   LinearInputGradient op;
   op.dx = operands.output({size.rows, size.k});
   op.dy = operands.uniform({size.rows, size.n});
@@ -34,7 +36,7 @@ Job input_gradient(Operands& operands, const Size& size) {
   return make_job(op, linear_input_gradient, {near(op.dx, sum_units(size.n))});
 }
 
-Job weight_gradient(Operands& operands, const Size& size, bool accumulate) {
+Job weight_gradient(Operands& operands, const LinearSize& size, bool accumulate) {
   LinearWeightGradient op;
   op.accumulate = accumulate;
   op.dweight = accumulate ? operands.uniform(operands.full(), {size.n, size.k})
@@ -44,26 +46,26 @@ Job weight_gradient(Operands& operands, const Size& size, bool accumulate) {
   return make_job(op, linear_weight_gradient, {near(op.dweight, sum_units(size.rows))});
 }
 
-Job bias_sum(Operands& operands, const Size& size) {
+Job bias_sum(Operands& operands, const LinearSize& size) {
   BiasGradient op;
   op.dbias = operands.uniform(operands.full(), {size.n});
   op.dy = operands.uniform({size.rows, size.n});
   return make_job(op, bias_gradient, {near(op.dbias, sum_units(size.rows))});
 }
 
-void add_products(std::vector<Case>& cases, std::span<const DType> types, const Size& size) {
+void add_products(std::vector<Case>& cases, std::span<const DType> types, const LinearSize& size) {
   const auto add = [&](const char* op, const std::string& description, auto build) {
     cases.push_back({op, description, types, build, /*library_product=*/true});
   };
-  add("linear_forward", name(size) + ", bias",
+  add("linear_forward", linear_name(size) + ", bias",
       [size](Operands& operands) { return forward(operands, size, true, false); });
-  add("linear_input_gradient", name(size),
+  add("linear_input_gradient", linear_name(size),
       [size](Operands& operands) { return input_gradient(operands, size); });
-  add("linear_weight_gradient", name(size) + ", accumulate",
+  add("linear_weight_gradient", linear_name(size) + ", accumulate",
       [size](Operands& operands) { return weight_gradient(operands, size, true); });
 }
 
-GradientJob all_gradients(Operands& operands, const Size& size) {
+GradientJob all_gradients(Operands& operands, const LinearSize& size) {
   const LinearForward op{.y = operands.output({size.rows, size.n}),
                          .x = operands.uniform({size.rows, size.k}),
                          .weight = operands.uniform({size.n, size.k}),
@@ -89,14 +91,15 @@ GradientJob all_gradients(Operands& operands, const Size& size) {
 }  // namespace
 
 void add_linear_cases(CaseTable& table) {
-  const Size sizes[] = {{1, 1, 1},    {3, 17, 5},    {17, 1, 65},   {1, 65, 257}, {65, 257, 17},
-                        {257, 3, 65}, {64, 96, 128}, {5, 3072, 24}, {7, 24, 3072}};
-  for (const Size& size : sizes) {
+  const LinearSize sizes[] = {{1, 1, 1},     {3, 17, 5},    {17, 1, 65},
+                              {1, 65, 257},  {65, 257, 17}, {257, 3, 65},
+                              {64, 96, 128}, {5, 3072, 24}, {7, 24, 3072}};
+  for (const LinearSize& size : sizes) {
     add_products(table.tests, kStorageTypes, size);
-    table.tests.push_back({"bias_gradient", name(size), kStorageTypes,
+    table.tests.push_back({"bias_gradient", linear_name(size), kStorageTypes,
                            [size](Operands& operands) { return bias_sum(operands, size); }});
   }
-  const Size odd{33, 65, 19};
+  const LinearSize odd{33, 65, 19};
   const auto add = [&](const char* op, const char* description, auto build) {
     table.tests.push_back({op, description, kStorageTypes, build, true});
   };
@@ -113,8 +116,9 @@ void add_linear_cases(CaseTable& table) {
                              }});
 
   // QKV, attention output, the two of the MLP, and the logits.
-  for (const Size& size : {Size{1024, 2304, 768}, Size{1024, 768, 768}, Size{1024, 3072, 768},
-                           Size{1024, 768, 3072}, Size{1024, 50304, 768}}) {
+  for (const LinearSize& size :
+       {LinearSize{1024, 2304, 768}, LinearSize{1024, 768, 768}, LinearSize{1024, 3072, 768},
+        LinearSize{1024, 768, 3072}, LinearSize{1024, 50304, 768}}) {
     add_products(table.performance, kTimedTypes, size);
   }
   table.performance.push_back({"bias_gradient", "1024x3072", kTimedTypes, [](Operands& operands) {

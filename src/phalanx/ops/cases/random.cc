@@ -12,7 +12,7 @@ struct Box {
   std::int64_t stride = 0;  // of the rows; 0: dense
 };
 
-std::string name(const Box& box) {
+std::string random_name(const Box& box) {
   return fmt::format("{}x{} at ({}, {}) of {} columns{}", box.rows, box.columns, box.first_row,
                      box.first_column, box.global_columns, box.stride > 0 ? ", strided" : "");
 }
@@ -35,11 +35,11 @@ Job numbers(Operands& operands, const Box& box) {
 void add_random_cases(CaseTable& table) {
   for (const Box& box : {Box{1, 1, 1}, Box{3, 17, 17}, Box{65, 257, 257}, Box{5, 7, 23, 11, 9},
                          Box{17, 6, 9, 0, 3, 8}, Box{3, 50, 100000, 70000, 33333}}) {
-    table.tests.push_back({"normal", name(box), kStorageTypes,
+    table.tests.push_back({"normal", random_name(box), kStorageTypes,
                            [=](Operands& operands) { return numbers(operands, box); }});
   }
   const Box large{3072, 768, 768};
-  table.performance.push_back({"normal", name(large), kTimedTypes,
+  table.performance.push_back({"normal", random_name(large), kTimedTypes,
                                [=](Operands& operands) { return numbers(operands, large); }});
 }
 

@@ -4,7 +4,7 @@
 namespace phalanx {
 namespace {
 
-constexpr TrainFlag kRows[] = {
+constexpr TrainFlag kDataRows[] = {
     works<&DataConfig::data_path>(kData,
                                   {.name = "--data-path",
                                    .help = "Prefix of a .bin/.idx dataset, the same one on resume",
@@ -55,6 +55,6 @@ constexpr TrainFlag kRows[] = {
 
 }  // namespace
 
-std::span<const TrainFlag> data_flags() { return kRows; }
+std::span<const TrainFlag> data_flags() { return kDataRows; }
 
 }  // namespace phalanx

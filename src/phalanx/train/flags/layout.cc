@@ -7,7 +7,7 @@ namespace {
 // More ranks on an axis are a typing error.
 constexpr double kMostRanks = 1048576.0;
 
-constexpr TrainFlag kRows[] = {
+constexpr TrainFlag kLayoutRows[] = {
     works<&LayoutConfig::micro_batch_size>(kTraining, {.name = "--micro-batch-size",
                                                        .old_names = "--batch-size",
                                                        .help = "Samples of a microbatch",
@@ -129,6 +129,6 @@ constexpr TrainFlag kRows[] = {
 
 }  // namespace
 
-std::span<const TrainFlag> layout_flags() { return kRows; }
+std::span<const TrainFlag> layout_flags() { return kLayoutRows; }
 
 }  // namespace phalanx

@@ -7,7 +7,7 @@ namespace {
 // Wider is a typing error; up to here no size of a tensor leaves 64 bits.
 constexpr double kMostWidth = 1048576.0;
 
-constexpr TrainFlag kRows[] = {
+constexpr TrainFlag kModelRows[] = {
     // The dropout coordinates (base/philox.h) give a layer 16 bits and a head 12.
     works<&ModelConfig::num_layers>(kNetwork, {.name = "--num-layers",
                                                .aliases = "--encoder-num-layers",
@@ -112,6 +112,6 @@ constexpr TrainFlag kRows[] = {
 
 }  // namespace
 
-std::span<const TrainFlag> model_flags() { return kRows; }
+std::span<const TrainFlag> model_flags() { return kModelRows; }
 
 }  // namespace phalanx

@@ -4,7 +4,7 @@
 namespace phalanx {
 namespace {
 
-constexpr TrainFlag kRows[] = {
+constexpr TrainFlag kOptimizerRows[] = {
     works<&OptimizerConfig::lr>(kLearningRate, {.name = "--lr",
                                                 .help = "Largest learning rate",
                                                 .required_to_train = true,
@@ -144,6 +144,6 @@ constexpr TrainFlag kRows[] = {
 
 }  // namespace
 
-std::span<const TrainFlag> optimizer_flags() { return kRows; }
+std::span<const TrainFlag> optimizer_flags() { return kOptimizerRows; }
 
 }  // namespace phalanx

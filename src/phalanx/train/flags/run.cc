@@ -4,7 +4,7 @@
 namespace phalanx {
 namespace {
 
-constexpr TrainFlag kRows[] = {
+constexpr TrainFlag kRunRows[] = {
     works<&RunConfig::train_iters>(kTraining, {.name = "--train-iters",
                                                .help = "Iterations to train for",
                                                .range = from_to(0, kMostExact),
@@ -107,6 +107,6 @@ constexpr TrainFlag kRows[] = {
 
 }  // namespace
 
-std::span<const TrainFlag> run_flags() { return kRows; }
+std::span<const TrainFlag> run_flags() { return kRunRows; }
 
 }  // namespace phalanx

@@ -24,7 +24,7 @@ constexpr Refusal kMapped = {
     "dataset files are always mapped into memory, and no number depends on it; leave the flag out",
     kSamePlan};
 
-constexpr TrainFlag kRows[] = {
+constexpr TrainFlag kUnboundDataRows[] = {
     refused(kData, "--train-data-path", kList, kOneDataset),
     refused(kData, "--valid-data-path", kList, kOneDataset),
     refused(kData, "--test-data-path", kList, kOneDataset),
@@ -78,6 +78,6 @@ constexpr TrainFlag kRows[] = {
 
 }  // namespace
 
-std::span<const TrainFlag> unbound_data_flags() { return kRows; }
+std::span<const TrainFlag> unbound_data_flags() { return kUnboundDataRows; }
 
 }  // namespace phalanx

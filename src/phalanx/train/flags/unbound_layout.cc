@@ -39,7 +39,7 @@ constexpr Refusal kSharded = {
 constexpr std::string_view kInHostMemory =
     "weights and activations lie in the host's memory anyway";
 
-constexpr TrainFlag kRows[] = {
+constexpr TrainFlag kUnboundLayoutRows[] = {
     refused(kTraining, "--rampup-batch-size", kList,
             {"ramp-up is not available in this version of Phalanx; train with --global-batch-size "
              "from the start",
@@ -193,6 +193,6 @@ constexpr TrainFlag kRows[] = {
 
 }  // namespace
 
-std::span<const TrainFlag> unbound_layout_flags() { return kRows; }
+std::span<const TrainFlag> unbound_layout_flags() { return kUnboundLayoutRows; }
 
 }  // namespace phalanx

@@ -43,7 +43,7 @@ constexpr TrainFlag with_excludes(std::string_view excludes, TrainFlag row) {
   return row;
 }
 
-constexpr TrainFlag kRows[] = {
+constexpr TrainFlag kUnboundModelRows[] = {
     refused(kNetwork, "--decoder-num-layers", kInteger, kT5),
     satisfied_by("learned_absolute", kNetwork, "--position-embedding-type", kText,
                  "positions have a learned table", kOtherPositions),
@@ -227,6 +227,6 @@ constexpr TrainFlag kRows[] = {
 
 }  // namespace
 
-std::span<const TrainFlag> unbound_model_flags() { return kRows; }
+std::span<const TrainFlag> unbound_model_flags() { return kUnboundModelRows; }
 
 }  // namespace phalanx

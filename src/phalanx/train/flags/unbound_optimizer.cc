@@ -22,7 +22,7 @@ constexpr Refusal kRunTwice = {
     "a step is never run again to compare: the same inputs give the same bits; leave the flag out",
     kSamePlan};
 
-constexpr TrainFlag kRows[] = {
+constexpr TrainFlag kUnboundOptimizerRows[] = {
     satisfied_by("adam", kRegularisation, "--optimizer", kText, "weights are updated by Adam",
                  kAdamOnly),
     only_default("0.9", kRegularisation, "--sgd-momentum", kReal, kSgd),
@@ -61,6 +61,6 @@ constexpr TrainFlag kRows[] = {
 
 }  // namespace
 
-std::span<const TrainFlag> unbound_optimizer_flags() { return kRows; }
+std::span<const TrainFlag> unbound_optimizer_flags() { return kUnboundOptimizerRows; }
 
 }  // namespace phalanx

@@ -16,7 +16,7 @@ constexpr Absence kServer = {
 constexpr Refusal kEmbeddings = {
     "embeddings of BERT are not written by Phalanx; leave the flag out"};
 
-constexpr TrainFlag kRows[] = {
+constexpr TrainFlag kUnboundProgramRows[] = {
     refused(kNetwork, "--ict-head-size", kInteger, kRetriever.refusal),
     only_default("0", kNetwork, "--biencoder-projection-dim", kInteger, kRetriever),
     refused(kNetwork, "--biencoder-shared-query-context-model", kSwitch, kRetriever.refusal),
@@ -55,6 +55,6 @@ constexpr TrainFlag kRows[] = {
 
 }  // namespace
 
-std::span<const TrainFlag> unbound_program_flags() { return kRows; }
+std::span<const TrainFlag> unbound_program_flags() { return kUnboundProgramRows; }
 
 }  // namespace phalanx

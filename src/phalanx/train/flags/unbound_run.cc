@@ -56,7 +56,7 @@ constexpr Refusal kNotLogged = {
     "have losses, gradient norm and times",
     kSamePlan};
 
-constexpr TrainFlag kRows[] = {
+constexpr TrainFlag kUnboundRunRows[] = {
     satisfied(kTraining, "--exit-signal-handler", kSwitch,
               "SIGTERM and SIGINT always let a run finish its step, save and leave"),
     satisfied_by("SIGTERM SIGINT", kTraining, "--exit-signal", kText,
@@ -198,6 +198,6 @@ constexpr TrainFlag kRows[] = {
 
 }  // namespace
 
-std::span<const TrainFlag> unbound_run_flags() { return kRows; }
+std::span<const TrainFlag> unbound_run_flags() { return kUnboundRunRows; }
 
 }  // namespace phalanx
