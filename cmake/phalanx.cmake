@@ -83,6 +83,15 @@ function(phalanx_test name)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
 endfunction()
 
+# phalanx_part(FOLDER PART REGEX [LIBS target...]): the sources of a folder that match are phalanx_<folder>_<part>, a library
+# below the folder's own: tests that need no more build no more.
+function(phalanx_part folder part regex)
+  cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
+  set(part_of_${folder} phalanx_${folder}_${part} PARENT_SCOPE)
+  set(part_regex_${folder} ${regex} PARENT_SCOPE)
+  set(part_uses_${folder} ${arg_LIBS} PARENT_SCOPE)
+endfunction()
+
 # phalanx_folders(TABLE): reads the walls table; for each folder makes the library phalanx_<folder> of its .cc
 # files (recursively) and the test program <folder>_test of its *_test.cc files. What judges the ops (ref/ and
 # cases/) is the library phalanx_ops_reference: tests need it, the program does not.
@@ -111,6 +120,12 @@ function(phalanx_folders table)
     if(folder IN_LIST above_ops)
       list(APPEND test_libraries phalanx_ops_reference)
     endif()
+    set(part ${part_of_${folder}})
+    if(part)
+      set(sources_of_part ${sources})
+      list(FILTER sources_of_part INCLUDE REGEX ${part_regex_${folder}})
+      list(REMOVE_ITEM sources ${sources_of_part})
+    endif()
     phalanx_folder(${folder} ${sources})
     if(reference)
       add_library(phalanx_${folder}_reference STATIC ${reference})
@@ -123,7 +138,7 @@ function(phalanx_folders table)
   endforeach()
 endfunction()
 
-# The library of a folder. Reads `uses`.
+# The library of a folder. Reads `uses`, `part` and `sources_of_part`.
 function(phalanx_folder folder)
   set(kind STATIC)
   set(scope PUBLIC)
@@ -136,6 +151,13 @@ function(phalanx_folder folder)
   if(ARGN)
     target_link_libraries(phalanx_${folder} PRIVATE phalanx_options)
     phalanx_reuse_precompiled(phalanx_${folder})
+  endif()
+  if(part)
+    add_library(${part} STATIC ${sources_of_part})
+    target_include_directories(${part} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(${part} PUBLIC ${part_uses_${folder}} PRIVATE phalanx_options)
+    phalanx_reuse_precompiled(${part})
+    target_link_libraries(phalanx_${folder} PUBLIC ${part})
   endif()
   foreach(use ${uses})
     target_link_libraries(phalanx_${folder} ${scope} phalanx_${use})

@@ -182,47 +182,6 @@ INSTANTIATE_TEST_SUITE_P(Worlds, LayoutMatrix,
                            return fmt::format("t{}d{}", world.param.tensor, world.param.data);
                          });
 
-// Everything that ranks do for each other at once; what ./test runs under the thread sanitizer, for
-// which the matrix takes too long.
-TEST(LayoutMatrix, FourRanksDoAllTheyCan) {
-  const Layout sharded{.tensor = 2,
-                       .data = 2,
-                       .sequence_parallel = true,
-                       .distributed_optimizer = true,
-                       .overlap = Overlap::kReduceAndGather,
-                       .small_buckets = true,
-                       .recompute = Recompute::kUniform1};
-  const Layout distributed{.tensor = 2,
-                           .data = 2,
-                           .overlap = Overlap::kReduce,
-                           .small_buckets = true,
-                           .recompute = Recompute::kDistributed,
-                           .storage = Storage::kF16ResidualF32};
-  const Layout interleaved{.data = 2,
-                           .pipeline = 2,
-                           .schedule = "interleaved",
-                           .chunks = 2,
-                           .distributed_optimizer = true,
-                           .overlap = Overlap::kReduceAndGather,
-                           .small_buckets = true,
-                           .layers = 5,
-                           .storage = Storage::kBF16};
-  const Layout wave{.tensor = 2,
-                    .pipeline = 2,
-                    .schedule = "zb-v",
-                    .chunks = 2,
-                    .sequence_parallel = true,
-                    .recompute = Recompute::kUniform1,
-                    .layers = 4,
-                    .storage = Storage::kF16};
-  for (const Layout& layout : {sharded, distributed, interleaved, wave}) {
-    SCOPED_TRACE(name_of(layout));
-    const auto config = legal_config(layout);
-    ASSERT_TRUE(config.has_value());
-    EXPECT_EQ(train(*config, 3).faults, std::vector<std::string>{});
-  }
-}
-
 TEST(LayoutMatrix, HasEveryWorldScheduleAndKindOfStorage) {
   std::set<std::tuple<int, int, int>> worlds;
   std::set<std::pair<std::string, int>> schedules;  // with the number of stages
