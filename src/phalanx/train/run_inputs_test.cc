@@ -41,6 +41,24 @@ TEST_F(RunInputsTest, ARunGoesOnWithTheDataItBeganWith) {
   train(c);
 }
 
+// Before anything is opened, all at once and by their flags.
+TEST_F(RunInputsTest, FilesThatAreNotThereAreNamed) {
+  TrainConfig c = config("run");
+  c.data.data_path = {path("none")};
+  c.data.vocab_file = path("no-vocab");
+  try {
+    pretrain_gpt(c);
+    FAIL() << "nothing is missing";
+  } catch (const InputMissingError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("--vocab-file: "), HasSubstr("no-vocab: no such"),
+                                    HasSubstr("--data-path: "), HasSubstr("none.idx: no such"),
+                                    HasSubstr("none.bin: no such")));
+  }
+  TrainConfig traced = config("run");
+  traced.run.trace = path("nowhere/trace.json");
+  EXPECT_THROW(pretrain_gpt(traced), OutputError);
+}
+
 TEST_F(RunInputsTest, AnIndexIsComparedByItsBytes) {
   const TrainConfig c = config("run");
   const RunInputs inputs = run_inputs(c.data);

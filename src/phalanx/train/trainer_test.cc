@@ -149,6 +149,22 @@ TEST_F(TrainerTest, RefusesToResumeWhatItCannotContinue) {
   EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished);
 }
 
+// Weights that the model has no place for would be lost, whatever was permitted.
+TEST_F(TrainerTest, RefusesToDropWeights) {
+  TrainConfig c = config("run");
+  pretrain_gpt(c);
+  c.run.load = c.run.save;
+  c.model.num_layers -= 1;
+  c.run.allow_changed = {"num_layers"};
+  try {
+    pretrain_gpt(c);
+    FAIL() << "a layer was dropped";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("decoder.layers.1"), std::string::npos)
+        << error.what();
+  }
+}
+
 // As in Megatron: where the interval divides the last iteration, that is evaluated like the others,
 // and the evaluation that ends the run reads what comes next.
 TEST_F(TrainerTest, TheLastIterationIsEvaluatedTwice) {
