@@ -7,52 +7,16 @@
 #include <cctype>
 
 #include "phalanx/base/error.h"
-#include "phalanx/flags/views.h"
+#include "phalanx/flags/reading.h"
 #include "phalanx/flags/yaml_file.h"
 
 namespace phalanx {
 namespace {
 
-constexpr std::string_view kYamlFile = "--yaml-cfg";
-constexpr std::string_view kYamlSection = "YAML";
-
 bool is_old_name(const FlagSpec& spec, std::string_view typed) {
   const std::string canonical = canonical_name(typed);
   return std::ranges::any_of(words_of(spec.old_names),
                              [&](auto name) { return canonical_name(name) == canonical; });
-}
-
-bool begins_flag(std::string_view word) {
-  return word.size() > 2 && word.starts_with("--") && word[2] != '-';
-}
-
-// Whether a word can be a value of the type: -5 can, --seed cannot.
-bool is_value(FlagType type, std::string_view word) {
-  if (word.size() < 2 || word[0] != '-') return true;
-  if (type == FlagType::kText) return !begins_flag(word);
-  const bool is_word = word == "-inf" || word == "-nan";  // told to be none that is possible
-  return is_word || word[1] == '.' || std::isdigit(static_cast<unsigned char>(word[1])) != 0;
-}
-
-// A word as messages show it: on one line, of a readable length, in quotes where its ends cannot be
-// seen.
-std::string shown(std::string_view word) {
-  constexpr std::size_t kMost = 120;
-  std::string text;
-  bool needs_quotes = word.empty();
-  for (const char c : word.substr(0, kMost)) {
-    const auto byte = static_cast<unsigned char>(c);
-    needs_quotes = needs_quotes || byte <= ' ';
-    text += byte < ' ' || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
-  }
-  if (word.size() > kMost) text += "...";
-  return needs_quotes ? "'" + text + "'" : text;
-}
-
-std::string shown(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + shown(word);
-  return text;
 }
 
 // "--split 969,30,1", as it was typed.
@@ -92,12 +56,6 @@ std::string heading_of(std::string_view section) {
   return heading;
 }
 
-std::string key_of(std::string_view name) {
-  std::string key(name.substr(2));
-  std::ranges::replace(key, '-', '_');
-  return key;
-}
-
 // The value that a word stands for: "auto=fused" makes fused of auto.
 std::string meant_by(const FlagSpec& spec, const std::string& word) {
   for (const auto pair : words_of(spec.same_values)) {
@@ -125,44 +83,6 @@ std::vector<std::string> words_between_commas(const std::vector<std::string>& wo
 }
 
 }  // namespace
-
-// A flag as it was found, on the command line or in a file.
-struct FlagSet::Occurrence {
-  FlagRow* row = nullptr;
-  std::string source;
-  std::string spelling;
-  std::vector<std::string> words;
-  bool is_implied = false;
-};
-
-// What is known of a call while it is read.
-struct FlagSet::Reading {
-  std::vector<Occurrence> found;  // files first, then the command line
-  std::vector<std::string> positionals;
-  std::vector<std::string> faults;
-  std::size_t count = 0;    // of faults
-  bool is_misused = false;  // a fault is of the words themselves, not of what the values say
-  std::vector<const FlagRow*> unreadable;  // rows that were given, in vain
-
-  bool is_unreadable(const FlagRow& row) const {
-    return std::ranges::find(unreadable, &row) != unreadable.end();
-  }
-
-  // Words that cannot be read.
-  template <typename... Args>
-  void misuse(fmt::format_string<Args...> format, Args&&... args) {
-    fault(format, std::forward<Args>(args)...);
-    is_misused = true;
-  }
-  // Values that are not possible or contradict each other.
-  template <typename... Args>
-  void fault(fmt::format_string<Args...> format, Args&&... args) {
-    if (!is_long()) faults.push_back(fmt::format(format, std::forward<Args>(args)...));
-    ++count;
-  }
-  // More faults than anybody reads: of the others the number is told.
-  bool is_long() const { return faults.size() >= 20; }
-};
 
 FlagSet::FlagSet(std::string command, std::string description)
     : command_(std::move(command)), description_(std::move(description)) {}
@@ -233,140 +153,7 @@ bool FlagSet::is_on(std::string_view name) const {
   return row->type == FlagType::kText && text_of(row->target) != row->default_text;
 }
 
-std::optional<std::string> FlagSet::nearest_flag(std::string_view name) const {
-  std::vector<std::string> names;
-  for (const FlagRow& known : rows_) {
-    if (known.spec.state != FlagState::kRefused) names.emplace_back(known.spec.name);
-  }
-  return nearest(canonical_name(name), names);
-}
-
-// Splits the command line as argparse does; the words of unknown flags are left out with them.
-void FlagSet::scan(const std::vector<std::string>& arguments, Reading& reading) {
-  std::size_t at = 0;
-  const auto next_is_value = [&](FlagType type) {
-    return at < arguments.size() && is_value(type, arguments[at]);
-  };
-  while (at < arguments.size()) {
-    const std::string& word = arguments[at++];
-    if (word == "--help" || word == "-h") {
-      throw HelpRequested{.text = help_text(*this),
-                          .command = command_,
-                          .description = description_,
-                          .rows = rows_,
-                          .takes_words = !positionals_.empty()};
-    }
-    if (word == "--") {  // what follows is no flag
-      reading.positionals.insert(reading.positionals.end(),
-                                 arguments.begin() + static_cast<std::ptrdiff_t>(at),
-                                 arguments.end());
-      return;
-    }
-    if (is_value(FlagType::kList, word)) {
-      reading.positionals.push_back(word);
-      continue;
-    }
-    const std::size_t equals = word.find('=');
-    const std::string name = word.substr(0, equals);
-    FlagRow* row = begins_flag(name) ? find(name) : nullptr;
-    if (row == nullptr) {
-      const auto meant = reading.is_long() ? std::nullopt : nearest_flag(name);
-      reading.misuse("{}: unknown flag{}", shown(name),
-                     meant ? "; did you mean " + *meant + "?" : "");
-      // Its values; or the command's own words.
-      while (positionals_.empty() && next_is_value(FlagType::kList)) ++at;
-      continue;
-    }
-    Occurrence found{.row = row, .source = name, .spelling = name, .words = {}};
-    if (equals != std::string::npos) {
-      found.words.push_back(word.substr(equals + 1));
-    } else if (row->type == FlagType::kSwitch) {
-      found.words.emplace_back("true");
-    } else if (row->type == FlagType::kList) {
-      while (next_is_value(row->type)) found.words.push_back(arguments[at++]);
-    } else if (next_is_value(row->type)) {
-      found.words.push_back(arguments[at++]);
-    }
-    if (found.words.empty()) {
-      reading.misuse("{}: a value must follow, {}", name, value_name(row->spec, row->type));
-      reading.unreadable.push_back(row);
-      continue;
-    }
-    reading.found.push_back(std::move(found));
-  }
-}
-
-void FlagSet::read_yaml_file(Reading& reading) {
-  std::string file;
-  bool with_environment = false;
-  for (const Occurrence& found : reading.found) {
-    if (found.row->spec.name == kYamlFile) file = found.words[0];
-    if (found.row->spec.name == "--yaml-env") with_environment = found.words[0] == "true";
-  }
-  if (file.empty()) return;
-  std::vector<Occurrence> in_file;
-  std::vector<std::string> keys;
-  for (const FlagRow& row : rows_) keys.push_back(key_of(row.spec.name));
-  YamlContents contents = read_yaml(file, with_environment ? process_environment : nullptr);
-  for (const YamlEntry& heading : contents.headings) {
-    if (find(heading.key) == nullptr) continue;
-    reading.misuse("{}: {} is a flag: give it a value, or call the heading otherwise",
-                   heading.place, heading.key);
-  }
-  for (YamlEntry& entry : contents.entries) {
-    FlagRow* row = find(entry.key);
-    bool is_negated = false;
-    for (FlagRow& known : rows_) {
-      for (const auto alias : words_of(known.spec.yaml_keys)) {
-        const bool negates = alias.starts_with('!');
-        if (canonical_name(alias.substr(negates ? 1 : 0)) != canonical_name(entry.key)) continue;
-        row = &known;
-        is_negated = negates;
-      }
-    }
-    if (row == nullptr || row->section == kYamlSection) {
-      const auto meant = nearest(entry.key, keys);
-      reading.misuse("{}: {}: {}{}", entry.place, entry.key,
-                     row == nullptr ? "no flag has this name" : "does not belong in a file",
-                     meant && row == nullptr ? "; did you mean " + *meant + "?" : "");
-      continue;
-    }
-    const auto before = std::ranges::find(in_file, row, &Occurrence::row);
-    if (before != in_file.end() && !row->spec.accumulates) {
-      reading.misuse("{}: {} means {}, which {} says already: keep one of them", entry.place,
-                     entry.key, row->spec.name, before->source);
-      continue;
-    }
-    // The command line wins. Of flags that set nothing, an empty text asks for nothing.
-    const bool is_overruled =
-        !row->spec.accumulates &&
-        std::ranges::any_of(reading.found, [&](const auto& typed) { return typed.row == row; });
-    const bool is_empty = entry.words == std::vector<std::string>{""} &&
-                          std::holds_alternative<std::monostate>(row->target);
-    if (is_overruled || is_empty) continue;
-    if (entry.is_list && row->type == FlagType::kNumbers) {
-      entry.words = {fmt::format("{}", fmt::join(entry.words, ","))};
-    } else if (entry.is_list && row->type != FlagType::kList) {
-      reading.misuse("{}: {} takes one value, not a list", entry.place, entry.key);
-      continue;
-    }
-    if (row->type == FlagType::kSwitch) {
-      entry.words[0] = canonical_value(row->type, entry.words[0]);
-      if (is_negated && entry.words[0] == "true") {
-        entry.words[0] = "false";
-      } else if (is_negated && entry.words[0] == "false") {
-        entry.words[0] = "true";
-      }
-    }
-    in_file.push_back({.row = row,
-                       .source = fmt::format("{}: {}", entry.place, entry.key),
-                       .spelling = entry.key,
-                       .words = std::move(entry.words)});
-  }
-  reading.found.insert(reading.found.begin(), in_file.begin(), in_file.end());
-}
-
-void FlagSet::apply(const Occurrence& found, Reading& reading) {
+void FlagSet::apply(const FlagOccurrence& found, FlagReading& reading) {
   FlagRow& row = *found.row;
   std::vector<std::string> words =
       row.spec.accumulates ? words_between_commas(found.words) : found.words;
@@ -396,7 +183,7 @@ void FlagSet::apply(const Occurrence& found, Reading& reading) {
 }
 
 // Sets the flags that a given one stands for.
-void FlagSet::replace(const FlagRow& row, Reading& reading) {
+void FlagSet::replace(const FlagRow& row, FlagReading& reading) {
   const auto parts = words_of(row.spec.stands_for);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     FlagRow* meant = find(parts[i]);
@@ -422,7 +209,7 @@ void FlagSet::replace(const FlagRow& row, Reading& reading) {
 }
 
 // What becomes of a flag that does not simply work.
-void FlagSet::answer(const FlagRow& row, Reading& reading) {
+void FlagSet::answer(const FlagRow& row, FlagReading& reading) {
   const FlagSpec& spec = row.spec;
   if (row.type == FlagType::kSwitch && row.words[0] == "false") return;
   if (is_old_name(spec, row.spelling)) {
@@ -445,7 +232,7 @@ void FlagSet::answer(const FlagRow& row, Reading& reading) {
   }
 }
 
-void FlagSet::check_together(Reading& reading) const {
+void FlagSet::check_together(FlagReading& reading) const {
   std::vector<std::string_view> missing;
   for (const FlagRow& row : rows_) {
     const bool is_missing = !row.is_given() && text_of(row.target) == row.default_text;
@@ -472,10 +259,10 @@ void FlagSet::check_together(Reading& reading) const {
 
 void FlagSet::parse(const std::vector<std::string>& arguments,
                     const std::function<void()>& complete, const std::function<void()>& judge) {
-  Reading reading;
+  FlagReading reading;
   scan(arguments, reading);
   read_yaml_file(reading);
-  for (const Occurrence& found : reading.found) apply(found, reading);
+  for (const FlagOccurrence& found : reading.found) apply(found, reading);
   for (const FlagRow& row : rows_) {
     if (!row.is_given()) continue;
     answer(row, reading);

@@ -39,6 +39,8 @@ struct Positional {
 };
 
 class FlagSet;
+struct FlagOccurrence;
+struct FlagReading;
 
 // Thrown by parse() for --help: the text for standard output, and what it was made of.
 struct HelpRequested {
@@ -100,20 +102,18 @@ class FlagSet {
   const std::vector<std::pair<std::string, std::string>>& examples() const { return examples_; }
 
  private:
-  struct Occurrence;
-  struct Reading;
-
   FlagRow* find(std::string_view name);
   const FlagRow* find(std::string_view name) const;
   bool is_on(std::string_view name) const;
   std::optional<std::string> nearest_flag(std::string_view name) const;
 
-  void scan(const std::vector<std::string>& arguments, Reading& reading);
-  void read_yaml_file(Reading& reading);
-  void apply(const Occurrence& occurrence, Reading& reading);
-  void replace(const FlagRow& row, Reading& reading);
-  void answer(const FlagRow& row, Reading& reading);
-  void check_together(Reading& reading) const;
+  void scan(const std::vector<std::string>& arguments, FlagReading& reading);
+  std::pair<FlagRow*, bool> row_of_key(const std::string& key);
+  void read_yaml_file(FlagReading& reading);
+  void apply(const FlagOccurrence& occurrence, FlagReading& reading);
+  void replace(const FlagRow& row, FlagReading& reading);
+  void answer(const FlagRow& row, FlagReading& reading);
+  void check_together(FlagReading& reading) const;
 
   std::string command_, description_;
   std::string section_ = "Flags";
