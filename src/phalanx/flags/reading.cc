@@ -151,7 +151,9 @@ void FlagSet::read_yaml_file(FlagReading& reading) {
                    heading.place, heading.key);
   }
   for (YamlEntry& entry : contents.entries) {
-    const auto [row, is_negated] = row_of_key(entry.key);
+    const auto meant_row = row_of_key(entry.key);
+    FlagRow* const row = meant_row.first;
+    const bool is_negated = meant_row.second;
     if (row == nullptr || row->section == kYamlSection) {
       const auto meant = nearest(entry.key, keys);
       reading.misuse("{}: {}: {}{}", entry.place, entry.key,
