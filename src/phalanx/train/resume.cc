@@ -183,8 +183,9 @@ ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manife
   if (has_schedule && !config.optimizer.override_opt_param_scheduler) {
     const auto differences = schedule_differences(asked, manifest);
     if (keeps_schedule) {
-      for (const auto& difference : differences)
+      for (const auto& difference : differences) {
         log_info("the checkpoint's counts: {}", difference);
+      }
     } else if (!differences.empty()) {
       faults.add(
           fmt::format("{}: give --override-opt_param-scheduler to use the flags' schedules or "
