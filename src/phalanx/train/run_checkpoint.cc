@@ -41,22 +41,21 @@ void load_states(const CheckpointReader& reader, const Rank& rank, bool with_opt
 
 }  // namespace
 
-std::shared_ptr<const CheckpointReader> open_checkpoint(const TrainConfig& config) {
-  if (config.run.load.empty()) return nullptr;
+std::shared_ptr<const CheckpointReader> open_checkpoint(const RunConfig& run) {
+  if (run.load.empty()) return nullptr;
   // What is not read is not verified.
-  const Verify verify =
-      config.run.finetune || config.run.no_load_optim ? Verify::kWeights : Verify::kYes;
-  if (config.run.ckpt_step > 0) {
-    return std::make_shared<const CheckpointReader>(
-        directory_of_iteration(config.run.load, config.run.ckpt_step), verify);
+  const Verify verify = run.finetune || run.no_load_optim ? Verify::kWeights : Verify::kYes;
+  if (run.ckpt_step > 0) {
+    return std::make_shared<const CheckpointReader>(directory_of_iteration(run.load, run.ckpt_step),
+                                                    verify);
   }
-  auto reader = CheckpointReader::open_if_any(config.run.load, verify);
+  auto reader = CheckpointReader::open_if_any(run.load, verify);
   if (reader) return std::make_shared<const CheckpointReader>(std::move(*reader));
-  if (config.run.exit_on_missing_checkpoint) {
+  if (run.exit_on_missing_checkpoint) {
     throw InputMissingError("--load {}: there is no checkpoint (--exit-on-missing-checkpoint)",
-                            config.run.load);
+                            run.load);
   }
-  log_warning("{}", no_checkpoint_message(config.run.load));
+  log_warning("{}", no_checkpoint_message(run.load));
   return nullptr;
 }
 

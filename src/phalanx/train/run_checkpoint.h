@@ -25,7 +25,7 @@ struct RunState : RunPosition {
 
 // The checkpoint that --load names (or its --ckpt-step), its files verified; null, with a warning,
 // where nothing was saved there yet.
-std::shared_ptr<const CheckpointReader> open_checkpoint(const TrainConfig& config);
+std::shared_ptr<const CheckpointReader> open_checkpoint(const RunConfig& run);
 
 // Stands among a manifest's arguments where the evaluation of its iteration was given up.
 inline constexpr std::string_view kDueEvaluation = "run.evaluation_is_due";

@@ -40,17 +40,16 @@ TrainConfig as_restarted(TrainConfig config) {
   return config;
 }
 
-std::optional<DirectoryLock> lock_save_directory(const TrainConfig& config) {
-  if (config.run.save.empty()) return std::nullopt;
-  return std::optional<DirectoryLock>(std::in_place, config.run.save);
+std::optional<DirectoryLock> lock_save_directory(const RunConfig& run) {
+  if (run.save.empty()) return std::nullopt;
+  return std::optional<DirectoryLock>(std::in_place, run.save);
 }
 
-RunDirectory::RunDirectory(const TrainConfig& config, const CheckpointReader* loaded)
-    : save_(config.run.save),
-      loads_own_directory_(is_same_directory(config.run.load, config.run.save)) {
+RunDirectory::RunDirectory(const RunConfig& run, const CheckpointReader* loaded)
+    : save_(run.save), loads_own_directory_(is_same_directory(run.load, run.save)) {
   if (save_.empty()) return;
   // --load may also name one iteration of it.
-  is_resumed_ = loaded != nullptr && !config.run.finetune &&
+  is_resumed_ = loaded != nullptr && !run.finetune &&
                 is_same_directory(fs::absolute(loaded->directory()).parent_path(), save_);
   run_id_ = is_resumed_ ? loaded->manifest().run_id : std::string();
   if (run_id_.empty()) run_id_ = random_digits(32);
@@ -67,12 +66,12 @@ RunDirectory::RunDirectory(const TrainConfig& config, const CheckpointReader* lo
   for (const SavedCheckpoint& saved : saved_checkpoints(save_)) {
     start_ = std::max(start_, saved.start + 1);
   }
-  refuse_to_lose(config, loaded);
+  refuse_to_lose(run, loaded);
 }
 
-void RunDirectory::refuse_to_lose(const TrainConfig& config, const CheckpointReader* loaded) const {
+void RunDirectory::refuse_to_lose(const RunConfig& run, const CheckpointReader* loaded) const {
   const std::vector<SavedCheckpoint> saved = saved_checkpoints(save_);
-  if (abandoned_.empty() || config.run.overwrite) return;
+  if (abandoned_.empty() || run.overwrite) return;
   if (!is_resumed_ && saved.empty()) {
     throw ConfigError(
         "--save {} holds {}, which is not a checkpoint that can be read: --save elsewhere, or give "
@@ -83,16 +82,16 @@ void RunDirectory::refuse_to_lose(const TrainConfig& config, const CheckpointRea
   const SavedCheckpoint& newest = saved.back();
   if (is_resumed_) {
     // A fall-back from a damaged checkpoint was not asked for; going back was.
-    const bool asked = config.run.ckpt_step > 0 || !loads_own_directory_;
+    const bool asked = run.ckpt_step > 0 || !loads_own_directory_;
     if (!asked || newest.directory.filename() == loaded->directory().filename()) return;
     throw ConfigError(
         "{}: --save {} holds newer checkpoints, up to iteration {}: give --overwrite to go back to "
         "iteration {} (they are moved aside), or --save elsewhere",
-        config.run.ckpt_step > 0 ? fmt::format("--ckpt-step {}", config.run.ckpt_step)
-                                 : fmt::format("--load {}", config.run.load),
+        run.ckpt_step > 0 ? fmt::format("--ckpt-step {}", run.ckpt_step)
+                          : fmt::format("--load {}", run.load),
         save_.string(), newest.iteration, last_.iteration);
   }
-  if (loads_own_directory_ && config.run.finetune) {
+  if (loads_own_directory_ && run.finetune) {
     throw ConfigError(
         "--finetune starts a new run, and --save {} holds the one it starts from, at iteration {}: "
         "--save elsewhere, leave --finetune out to go on with that run, or give --overwrite to "

@@ -22,13 +22,13 @@ namespace phalanx {
 TrainConfig as_restarted(TrainConfig config);
 
 // The only writer of --save, which is made where it is not there; empty without --save.
-std::optional<DirectoryLock> lock_save_directory(const TrainConfig& config);
+std::optional<DirectoryLock> lock_save_directory(const RunConfig& run);
 
 class RunDirectory {
  public:
   // Decides, and changes nothing; `loaded` is the checkpoint that --load gave, or null. ConfigError
   // where --save holds another run, or --ckpt-step goes back in its own, without --overwrite.
-  RunDirectory(const TrainConfig& config, const CheckpointReader* loaded);
+  RunDirectory(const RunConfig& run, const CheckpointReader* loaded);
 
   // Moves aside what the run does not go on with and cuts the metrics after the loaded iteration.
   // Once, before anything else is written there.
@@ -41,7 +41,7 @@ class RunDirectory {
   std::int64_t start() const { return start_; }
 
  private:
-  void refuse_to_lose(const TrainConfig& config, const CheckpointReader* loaded) const;
+  void refuse_to_lose(const RunConfig& run, const CheckpointReader* loaded) const;
 
   std::filesystem::path save_;  // empty: nothing is saved
   bool is_resumed_ = false;

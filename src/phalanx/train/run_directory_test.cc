@@ -223,7 +223,7 @@ TEST_F(RunDirectoryTest, ARestartedAttemptGoesOn) {
 
 TEST_F(RunDirectoryTest, ADirectoryHasOneWriter) {
   TrainConfig c = saving("run");
-  const auto lock = lock_save_directory(c);
+  const auto lock = lock_save_directory(c.run);
   try {
     pretrain_gpt(c);
     FAIL() << "two runs in one directory";

@@ -39,12 +39,12 @@ SampleCounts counts_of(const RunSetup& setup) {
 
 RunSetup::RunSetup(TrainConfig given, const std::function<bool()>& stop)
     : config(resolved(std::move(given))),
-      lock(lock_save_directory(config)),
+      lock(lock_save_directory(config.run)),
       grid(rank_grid(config.layout)),
       tokenizer(run_tokenizer(config.data)),
-      checkpoint(open_checkpoint(config)),
+      checkpoint(open_checkpoint(config.run)),
       loaded(checkpoint ? std::optional(checkpoint->manifest()) : std::nullopt),
-      directory(config, checkpoint.get()),
+      directory(config.run, checkpoint.get()),
       inputs(run_inputs(config.data)),
       length(config, begin_of(config, loaded)),
       schedule(loaded ? check_resume(config, *loaded) : parameter_schedule(config)),
