@@ -1,0 +1,12 @@
+#pragma once
+// The kernels that panel_kernel() chooses from, one file each.
+
+#include "phalanx/ops/cpu/panel_kernel.h"
+
+namespace phalanx::cpu {
+
+const PanelKernel& panel_kernel_f32();   // Highway: AVX2, AVX-512
+const PanelKernel& panel_kernel_bf16();  // AVX512_BF16: pairs of bf16, summed in fp32
+const PanelKernel& panel_kernel_amx();   // AMX: tiles of 16 x 16
+
+}  // namespace phalanx::cpu
