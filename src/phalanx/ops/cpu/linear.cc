@@ -1,10 +1,12 @@
-// The three products of a linear layer.
+// The three products of a linear layer, and the gradient of its bias.
 
 #include "phalanx/ops/linear.h"
 
 #include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/kernel_type.h"
+#include "phalanx/ops/cpu/line_sums.h"
 #include "phalanx/ops/cpu/matrix_product.h"
+#include "phalanx/ops/cpu/product_plan.h"
 
 namespace phalanx::cpu {
 namespace {
@@ -23,18 +25,23 @@ Matrix transposed(const Tensor& tensor) {
   return result;
 }
 
+EpilogueRows rows(const Tensor& tensor) {
+  const Matrix dense = matrix(tensor);
+  return {dense.data, dense.dtype, dense.stride};
+}
+
 MatrixProduct product_of(const ops::LinearForward& op) {
   MatrixProduct product{.m = op.y.shape[0],
                         .n = op.y.shape[1],
                         .k = op.x.shape[1],
                         .a = matrix(op.x),
                         .b = transposed(op.weight),
-                        .c = matrix(op.y)};
+                        .epilogue = {.c = rows(op.y)}};
   if (op.bias) {
     PHALANX_CHECK(op.bias.contiguous(), "the bias of a product must be dense");
-    product.biased = true;
-    product.bias = op.bias.data();
-    product.bias_dtype = op.bias.dtype;
+    product.epilogue.has_bias = true;
+    product.epilogue.bias = op.bias.data();
+    product.epilogue.bias_dtype = op.bias.dtype;
   }
   return product;
 }
@@ -45,7 +52,7 @@ MatrixProduct product_of(const ops::LinearInputGradient& op) {
           .k = op.dy.shape[1],
           .a = matrix(op.dy),
           .b = matrix(op.weight),
-          .c = matrix(op.dx)};
+          .epilogue = {.c = rows(op.dx)}};
 }
 
 MatrixProduct product_of(const ops::LinearWeightGradient& op) {
@@ -54,14 +61,30 @@ MatrixProduct product_of(const ops::LinearWeightGradient& op) {
           .k = op.x.shape[0],
           .a = transposed(op.dy),
           .b = matrix(op.x),
-          .c = matrix(op.dweight),
-          .accumulate = op.accumulate};
+          .epilogue = {.c = rows(op.dweight), .accumulate = op.accumulate}};
 }
 
 // A plan may ask for the workspace of a product in f64; no kernel computes it.
 void compute(CpuDevice& device, const MatrixProduct& product, const Tensor& scratch) {
-  for (const Matrix& matrix : {product.a, product.b, product.c}) expect_kernel_type(matrix.dtype);
+  for (const DType dtype : {product.a.dtype, product.b.dtype, product.epilogue.c.dtype}) {
+    expect_kernel_type(dtype);
+  }
   multiply(device, product, scratch.data());
+}
+
+LineSums sums_of(const ops::BiasGradient& op) {
+  const Matrix dy = matrix(op.dy);
+  return {.from = {dy.data, dy.dtype, dy.stride, false},
+          .lines = op.dy.shape[1],
+          .depth = op.dy.shape[0],
+          .to = op.dbias.contiguous() ? op.dbias.as<float>() : nullptr};
+}
+
+// The blocks of the weight gradient beside it.
+std::int64_t depth_block_of(const CpuDevice& device, const ops::BiasGradient& op) {
+  const bool native = op.dy.dtype == DType::kBF16;
+  return depth_block_of(op.dy.shape[0],
+                        panel_kernel(native ? device.products : ProductPrecision::kFp32));
 }
 
 }  // namespace
@@ -75,6 +98,9 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LinearInputG
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LinearWeightGradient& op) {
   return workspace_bytes_of(device, product_of(op));
 }
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::BiasGradient& op) {
+  return line_sums_bytes(sums_of(op), depth_block_of(device, op));
+}
 
 void execute(CpuDevice& device, const ops::LinearForward& op, const Tensor& scratch) {
   compute(device, product_of(op), scratch);
@@ -84,6 +110,12 @@ void execute(CpuDevice& device, const ops::LinearInputGradient& op, const Tensor
 }
 void execute(CpuDevice& device, const ops::LinearWeightGradient& op, const Tensor& scratch) {
   compute(device, product_of(op), scratch);
+}
+void execute(CpuDevice& device, const ops::BiasGradient& op, const Tensor& scratch) {
+  expect_kernel_type(op.dy.dtype);
+  PHALANX_CHECK(op.dbias.contiguous() && op.dbias.dtype == DType::kF32,
+                "the gradient of a bias is dense f32");
+  add_up_lines(device.threads, sums_of(op), depth_block_of(device, op), scratch.data());
 }
 
 }  // namespace phalanx::cpu

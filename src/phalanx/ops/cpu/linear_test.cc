@@ -13,7 +13,6 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/precision.h"
-#include "phalanx/ops/cpu/product_blocks.h"
 
 namespace phalanx::cpu {
 namespace {
@@ -193,26 +192,6 @@ TEST_F(Products, BitsDependNeitherOnThreadsNorOnTheRun) {
       }
     }
     for (const auto& result : results) EXPECT_TRUE(result == results.front());
-  }
-}
-
-TEST(ProductBlocks, CoverEveryShapeWithinBounds) {
-  for (const std::int64_t m : {1, 63, 1024, 50304}) {
-    for (const std::int64_t n : {1, 100, 768, 50304}) {
-      for (const std::int64_t k : {1, 3072, 4097, 50304}) {
-        for (const int threads : {1, 2, 64}) {
-          const ProductBlocks blocks = choose_blocks(m, n, k, threads, true, false, true);
-          EXPECT_GE(blocks.m_tile, 1);
-          EXPECT_LE(blocks.m_tile, blocks.m_part);
-          EXPECT_LE(blocks.m_part, blocks.m_block);
-          EXPECT_LE(blocks.m_block, m);
-          EXPECT_LE(blocks.n_panel, std::min<std::int64_t>(n, 384));
-          EXPECT_LE(blocks.k_chunk, std::min<std::int64_t>(k, 4096));
-          EXPECT_LE(blocks.m_block * blocks.k_chunk, std::int64_t{1} << 23);
-          EXPECT_LE(blocks.m_block * n, std::int64_t{1} << 25);
-        }
-      }
-    }
   }
 }
 

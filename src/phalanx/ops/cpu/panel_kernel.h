@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "phalanx/base/dtype.h"
-#include "phalanx/ops/cpu/precision.h"
+#include "phalanx/ops/cpu/device.h"
 
 namespace phalanx::cpu {
 

@@ -1,0 +1,19 @@
+#include "phalanx/ops/cpu/panel_kernel.h"
+
+#include "phalanx/ops/cpu/panel_kernels.h"
+
+namespace phalanx::cpu {
+
+const PanelKernel& panel_kernel(ProductPrecision family) {
+  switch (family) {
+    case ProductPrecision::kFp32:
+      return panel_kernel_f32();
+    case ProductPrecision::kBf16:
+      return panel_kernel_bf16();
+    case ProductPrecision::kAmx:
+      return panel_kernel_amx();
+  }
+  return panel_kernel_f32();
+}
+
+}  // namespace phalanx::cpu

@@ -1,0 +1,205 @@
+// clang-format off
+#include "phalanx/ops/cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "phalanx/ops/cpu/panel_packing.cc"
+#include "hwy/foreach_target.h"
+// clang-format on
+
+#include "phalanx/ops/cpu/panel_packing.h"
+
+#include <algorithm>
+
+#include "phalanx/base/numeric.h"
+#include "phalanx/ops/cpu/storage-inl.h"
+#include "phalanx/ops/cpu/transpose-inl.h"
+
+#ifndef PHALANX_OPS_CPU_PANEL_PACKING_ONCE
+#define PHALANX_OPS_CPU_PANEL_PACKING_ONCE
+namespace phalanx::cpu {
+inline int group_of(DType operand) { return operand == DType::kF32 ? 1 : 2; }
+// Lines and groups that are turned at a time through a buffer in the first-level cache.
+inline constexpr std::int64_t kTurnedLines = 64;
+inline constexpr std::int64_t kTurnedGroups = 64;
+// Panels that are written at a time: more streams at equal distances share too few cache sets.
+inline constexpr std::int64_t kPanelsAtOnce = 4;
+}  // namespace phalanx::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace phalanx::cpu::HWY_NAMESPACE {
+
+// One line that lies along the depth: to[group] for all groups.
+HWY_INLINE void pack_line(const Packing& p, std::int64_t line, float* to) {
+  std::int64_t groups = 0;
+  if (p.operand == DType::kF32) {
+    with_storage(p.from.dtype, [&](auto type) HWY_ATTR {
+      convert(reinterpret_cast<const decltype(type)*>(p.from.at(line, 0)), to, p.depth);
+    });
+    groups = p.depth;
+  } else {
+    // Pairs lie behind one another already; an odd last element has a zero beside it.
+    const std::int64_t bytes = p.depth * size_of(p.operand);
+    groups = ceil_div(p.depth, 2);
+    if (p.depth % 2 != 0) to[groups - 1] = 0.0F;
+    std::memcpy(to, p.from.at(line, 0), static_cast<std::size_t>(bytes));
+  }
+  std::fill(to + groups, to + p.groups, 0.0F);
+}
+
+// One depth of lines that lie beside one another: to[line].
+HWY_INLINE void pack_depth(const Packing& p, std::int64_t first_line, std::int64_t lines,
+                           std::int64_t group, float* to) {
+  if (p.operand == DType::kF32) {
+    with_storage(p.from.dtype, [&](auto type) HWY_ATTR {
+      convert(reinterpret_cast<const decltype(type)*>(p.from.at(first_line, group)), to, lines);
+    });
+    return;
+  }
+  const auto* even = reinterpret_cast<const bfloat16*>(p.from.at(first_line, 2 * group));
+  const bool pair = 2 * group + 1 < p.depth;
+  const auto* odd = reinterpret_cast<const bfloat16*>(p.from.at(first_line, 2 * group + 1));
+  const BitsTag bits;
+  // As floats whose upper halves are the elements, so that partial vectors are read as any.
+  for_vectors(0, lines, [=](std::int64_t i, auto lanes) HWY_ATTR {
+    const auto low = hn::ShiftRight<16>(hn::BitCast(bits, lanes.load(even + i)));
+    const auto high = pair ? hn::BitCast(bits, lanes.load(odd + i)) : hn::Zero(bits);
+    lanes.store(hn::BitCast(FloatTag(), hn::Or(low, high)), to + i);
+  });
+}
+
+// Lines that lie along the depth, into one panel. Whole blocks are turned as they lie, others pass
+// through a buffer.
+void turn_lines(const Packing& p, std::int64_t width, float* to) {
+  HWY_ALIGN float buffer[kTurnedLines * kTurnedGroups];
+  const int group = group_of(p.operand);
+  const bool as_it_lies = p.from.dtype == p.operand && p.from.stride % group == 0;
+  const std::int64_t whole_groups = p.depth / group;
+  for (std::int64_t begin = 0; begin < p.groups; begin += kTurnedGroups) {
+    const std::int64_t groups = std::min(kTurnedGroups, p.groups - begin);
+    const std::int64_t columns = round_up(groups, kTransposed);
+    if (as_it_lies && p.lines == width && begin + groups <= whole_groups && columns == groups) {
+      transpose(reinterpret_cast<const float*>(p.from.at(0, begin * group)), p.from.stride / group,
+                width, groups, to + begin * width, width);
+      continue;
+    }
+    Packing piece = p;
+    piece.groups = columns;
+    piece.depth = std::clamp<std::int64_t>(p.depth - begin * group, 0, groups * group);
+    if (piece.depth > 0) piece.from = p.from.from(0, begin * group);
+    for (std::int64_t line = 0; line < p.lines; ++line) {
+      if (piece.depth > 0) {
+        pack_line(piece, line, buffer + line * kTurnedGroups);
+      } else {
+        std::fill_n(buffer + line * kTurnedGroups, columns, 0.0F);
+      }
+    }
+    for (std::int64_t line = p.lines; line < width; ++line) {
+      std::fill_n(buffer + line * kTurnedGroups, columns, 0.0F);
+    }
+    if (columns == groups) {
+      transpose(buffer, kTurnedGroups, width, groups, to + begin * width, width);
+    } else {  // no room for whole fours
+      for (std::int64_t i = 0; i < groups; ++i) {
+        for (std::int64_t line = 0; line < width; ++line) {
+          to[(begin + i) * width + line] = buffer[line * kTurnedGroups + i];
+        }
+      }
+    }
+  }
+}
+
+// Lines that lie beside one another, into up to kPanelsAtOnce panels.
+void copy_lines(const Packing& p, std::int64_t width, float* to) {
+  constexpr std::int64_t kAhead = 8;  // depths fetched before they are read
+  const int group = group_of(p.operand);
+  const std::int64_t panels = ceil_div(p.lines, width);
+  const std::int64_t groups = ceil_div(p.depth, group);
+  for (std::int64_t g = 0; g < groups; ++g) {
+    if (const std::int64_t ahead = (g + kAhead) * group; ahead < p.depth) {
+      for (std::int64_t at = 0; at < p.lines * size_of(p.from.dtype); at += 64) {
+        for (int k = 0; k < group; ++k) __builtin_prefetch(p.from.at(0, ahead + k) + at, 0, 3);
+      }
+    }
+    for (std::int64_t panel = 0; panel < panels; ++panel) {
+      float* row = to + (panel * p.groups + g) * width;
+      const std::int64_t lines = std::min(width, p.lines - panel * width);
+      pack_depth(p, panel * width, lines, g, row);
+      if (lines < width) std::fill(row + lines, row + width, 0.0F);
+    }
+  }
+  for (std::int64_t panel = 0; panel < panels; ++panel) {
+    std::fill(to + (panel * p.groups + groups) * width, to + (panel + 1) * p.groups * width, 0.0F);
+  }
+}
+
+// The lines from `first` on of a packing.
+Packing lines_from(const Packing& p, std::int64_t first, std::int64_t most) {
+  Packing piece = p;
+  piece.from = p.from.from(first, 0);
+  piece.lines = std::min(most, p.lines - first);
+  piece.to = p.to + first * p.groups * kGroupBytes;
+  return piece;
+}
+
+void pack_all_panels(const Packing& p, std::int64_t width) {
+  const std::int64_t step = p.from.depth_inner ? width : kPanelsAtOnce * width;
+  for (std::int64_t first = 0; first < p.lines; first += step) {
+    const Packing piece = lines_from(p, first, step);
+    auto* to = reinterpret_cast<float*>(piece.to);
+    if (p.from.depth_inner) {
+      turn_lines(piece, width, to);
+    } else {
+      copy_lines(piece, width, to);
+    }
+  }
+}
+
+void pack_all_lines(const Packing& p, std::int64_t padded_lines) {
+  auto* to = reinterpret_cast<float*>(p.to);
+  if (p.from.depth_inner) {
+    for (std::int64_t line = 0; line < p.lines; ++line) pack_line(p, line, to + line * p.groups);
+  } else {
+    HWY_ALIGN float buffer[kTurnedGroups * kMaxLanes];
+    const int group = group_of(p.operand);
+    const std::int64_t lanes = lane_count();
+    for (std::int64_t first = 0; first < p.lines; first += lanes) {
+      for (std::int64_t begin = 0; begin < p.groups; begin += kTurnedGroups) {
+        Packing piece = lines_from(p, first, lanes);
+        piece.groups = std::min(kTurnedGroups, p.groups - begin);
+        piece.depth = std::clamp<std::int64_t>(p.depth - begin * group, 0, piece.groups * group);
+        if (piece.depth > 0) piece.from = piece.from.from(0, begin * group);
+        copy_lines(piece, lanes, buffer);
+        float* rows = to + first * p.groups + begin;
+        if (piece.lines == lanes && piece.groups % lanes == 0) {
+          transpose(buffer, lanes, piece.groups, lanes, rows, p.groups);
+          continue;
+        }
+        for (std::int64_t line = 0; line < piece.lines; ++line) {
+          for (std::int64_t i = 0; i < piece.groups; ++i) {
+            rows[line * p.groups + i] = buffer[i * lanes + line];
+          }
+        }
+      }
+    }
+  }
+  std::fill(to + p.lines * p.groups, to + padded_lines * p.groups, 0.0F);
+}
+
+}  // namespace phalanx::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phalanx::cpu {
+
+HWY_EXPORT(pack_all_lines);
+HWY_EXPORT(pack_all_panels);
+
+void pack_lines(const Packing& packing, std::int64_t padded_lines) {
+  HWY_DYNAMIC_DISPATCH(pack_all_lines)(packing, padded_lines);
+}
+void pack_panels(const Packing& packing, std::int64_t width) {
+  HWY_DYNAMIC_DISPATCH(pack_all_panels)(packing, width);
+}
+
+}  // namespace phalanx::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,46 @@
+#pragma once
+// Copies of operands for the tiles of a matrix product. Both operands are lines - rows of A,
+// columns of B - along the depth; packed, they are groups of 32 bits (panel_kernel.h), by line or
+// by panels of neighbouring lines. What lies beyond the operand is zero.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "phalanx/base/dtype.h"
+
+namespace phalanx::cpu {
+
+// An operand as it lies.
+struct Lines {
+  const std::byte* data = nullptr;
+  DType dtype = DType::kF32;
+  std::int64_t stride = 0;   // elements
+  bool depth_inner = false;  // element (line, i) is at line * stride + i, else at i * stride + line
+
+  const std::byte* at(std::int64_t line, std::int64_t i) const {
+    return data + (depth_inner ? line * stride + i : i * stride + line) * size_of(dtype);
+  }
+  Lines from(std::int64_t line, std::int64_t i) const {
+    Lines result = *this;
+    result.data = at(line, i);
+    return result;
+  }
+};
+
+// A piece of an operand and what it becomes.
+struct Packing {
+  Lines from;
+  std::int64_t lines = 0, depth = 0;  // elements that there are
+  DType operand = DType::kF32;        // f32 (16-bit storage is widened), or bf16 in pairs
+  std::int64_t groups = 0;            // of the depth, padding included
+  std::byte* to = nullptr;
+};
+
+constexpr std::int64_t kGroupBytes = 4;
+
+// to[line][group], `padded_lines` of them.
+void pack_lines(const Packing& packing, std::int64_t padded_lines);
+// to[panel][group][line of the panel]: panels of `width` lines.
+void pack_panels(const Packing& packing, std::int64_t width);
+
+}  // namespace phalanx::cpu

@@ -1,0 +1,183 @@
+#include "phalanx/ops/cpu/product_plan.h"
+
+#include <algorithm>
+
+#include "phalanx/base/numeric.h"
+#include "phalanx/tensor/arena.h"
+
+namespace phalanx::cpu {
+namespace {
+
+constexpr std::int64_t kGroupBytes = 4;
+// Groups of a block of depth: with 384 columns 576 KiB of the second-level cache.
+constexpr std::int64_t kDepthGroups = 384;
+// Depths that are packed at once; a longer one comes back to C.
+constexpr std::int64_t kSpanGroups = 3072;
+constexpr std::int64_t kLongestSpanGroups = 4096;
+constexpr std::int64_t kColumnBlock = 384;
+// Of packed operands: the left one's, and the right one's for each thread of a team.
+constexpr std::int64_t kLeftBytes = std::int64_t{32} << 20;
+constexpr std::int64_t kRightBytes = std::int64_t{5} << 20;
+// Sums kept beside C.
+constexpr std::int64_t kSpanSums = std::int64_t{1} << 25;
+// Rows that are farther apart share sets of the first-level cache and pages.
+constexpr std::int64_t kNearBytes = 1024;
+// With so few columns a copy of the left operand costs more than it brings.
+constexpr std::int64_t kFewColumns = 256;
+// B has so many times A's lines that rather A is packed.
+constexpr std::int64_t kSwapRatio = 8;
+
+std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, kArenaAlignment); }
+
+std::int64_t row_block_of(const PanelKernel& kernel) {
+  constexpr std::int64_t kRows = 64, kRowsOfLargeTiles = 256;
+  return kernel.rows > kRows / 4 ? kRowsOfLargeTiles : kRows / kernel.rows * kernel.rows;
+}
+
+bool near(const ProductShape::Operand& operand) {
+  return operand.stride * size_of(operand.dtype) <= kNearBytes;
+}
+
+}  // namespace
+
+std::int64_t depth_block_of(std::int64_t depth, const PanelKernel& kernel) {
+  // Whole cache lines of floats and whole steps of every kernel.
+  constexpr std::int64_t kGroups = 16;
+  const std::int64_t groups = ceil_div(depth, kernel.group);
+  const std::int64_t blocks = std::max<std::int64_t>(1, ceil_div(groups, kDepthGroups));
+  return round_up(ceil_div(groups, blocks), kGroups) * kernel.group;
+}
+
+std::int64_t ProductPlan::groups(std::int64_t elements) const {
+  return round_up(ceil_div(elements, kernel->group), kernel->depth_step);
+}
+
+std::int64_t ProductPlan::panel_begin(std::int64_t panel) const {
+  const std::int64_t before = std::min(panel, wide_panels);
+  return before * wide + (panel - before) * narrow;
+}
+
+std::int64_t ProductPlan::block_columns() const {
+  return std::min(panel_block * wide, padded_columns());
+}
+
+ProductPlan::ProductPlan(const ProductShape& shape, const PanelKernel& with, int threads)
+    : rows(shape.rows), columns(shape.columns), depth(shape.depth), kernel(&with) {
+  ProductShape::Operand left_operand = shape.a;
+  ProductShape::Operand right_operand = shape.b;
+  if (shape.a.depth_inner && shape.b.depth_inner && rows <= kFewColumns &&
+      columns >= kSwapRatio * rows) {
+    swapped = true;
+    std::swap(rows, columns);
+    std::swap(left_operand, right_operand);
+  }
+
+  // Columns into panels.
+  const std::int64_t vectors = ceil_div(columns, with.width);
+  wide = with.columns();
+  wide_panels = vectors / with.widths;
+  if (std::int64_t rest = vectors % with.widths; rest > 0) {
+    if (rest == 1 && with.widths > 2 && wide_panels > 0) {
+      --wide_panels;
+      rest += with.widths;
+    }
+    narrow_panels = rest > with.widths ? 2 : 1;
+    narrow = static_cast<int>(rest / narrow_panels) * with.width;
+  }
+
+  depth_block = depth_block_of(depth, with);
+  const std::int64_t span =
+      (depth <= kLongestSpanGroups * with.group ? kLongestSpanGroups : kSpanGroups) * with.group;
+  depth_span = std::max<std::int64_t>(1, span / depth_block) * depth_block;
+  const bool one_span = depth_span >= depth;
+
+  // Operands.
+  const bool fits_left = left_operand.dtype == with.operand && rows % with.rows == 0;
+  layout = left_operand.depth_inner || !with.left_columns ? Left::kRows : Left::kColumns;
+  const bool left_is_kernels =
+      left_operand.depth_inner
+          ? depth % (with.group * with.depth_step) == 0 && left_operand.stride % with.group == 0
+          : with.left_columns && with.group == 1;
+  row_block = row_block_of(with);
+  panel_block = kColumnBlock / wide;
+  if (fits_left && left_is_kernels &&
+      (near(left_operand) || (left_operand.depth_inner && columns <= kFewColumns))) {
+    left = Place::kAsItLies;
+  } else if (panels() <= panel_block) {
+    left = Place::kTask;
+  }
+  if (!right_operand.depth_inner && right_operand.dtype == with.operand && with.group == 1 &&
+      near(right_operand) && columns % with.width == 0) {
+    right = Place::kAsItLies;
+  }
+
+  // The blocks with the least work for the busiest thread, large ones rather than small ones.
+  const std::int64_t most_rows = std::min(row_block, round_up(rows, with.rows));
+  const std::int64_t most_panels = panel_block;
+  double least = 0.0;
+  for (std::int64_t block = most_rows; block >= with.rows; block -= with.rows) {
+    for (std::int64_t width = most_panels; width >= 1; width /= 2) {
+      const std::int64_t tasks = ceil_div(rows, block) * ceil_div(panels(), width);
+      // What a task costs beside its tiles, in tiles.
+      constexpr double kRowOverhead = 0.3, kPanelOverhead = 0.1;
+      const double tiles = static_cast<double>(block / with.rows * width);
+      const double cost = static_cast<double>(ceil_div(tasks, threads)) *
+                          (tiles + kRowOverhead * static_cast<double>(block / with.rows) +
+                           kPanelOverhead * static_cast<double>(width));
+      if (least == 0.0 || cost < least * 0.99) {
+        least = cost;
+        row_block = block;
+        panel_block = width;
+      }
+    }
+  }
+
+  // Spans.
+  const std::int64_t span_groups = groups(std::min(depth_span, round_up(depth, depth_block)));
+  row_span = rows;
+  if (left == Place::kTeam) {
+    row_span = std::min(
+        rows,
+        std::max<std::int64_t>(1, kLeftBytes / kGroupBytes / span_groups / row_block) * row_block);
+  }
+  sums = shape.plain && !swapped            ? Sums::kInC
+         : !one_span                        ? Sums::kSpan
+         : depth_block >= depth && !swapped ? Sums::kTile
+                                            : Sums::kBlock;
+  if (sums == Sums::kSpan) {
+    row_span = std::min(
+        row_span, std::max<std::int64_t>(1, kSpanSums / padded_columns() / row_block) * row_block);
+  }
+  panel_span = panels();
+  if (right == Place::kTeam) {
+    const std::int64_t block_bytes = panel_block * wide * span_groups * kGroupBytes;
+    panel_span = std::min(
+        panels(), std::max<std::int64_t>(1, kRightBytes * threads / block_bytes) * panel_block);
+  }
+
+  // Memory.
+  if (left == Place::kTeam) {
+    left_bytes = aligned(round_up(row_span, with.rows) * span_groups * kGroupBytes);
+  }
+  if (left == Place::kTask) {
+    thread_left_bytes = aligned(row_block * groups(depth_block) * kGroupBytes);
+  }
+  if (right == Place::kTeam) {
+    right_bytes =
+        aligned(std::min(panel_span * wide, padded_columns()) * span_groups * kGroupBytes);
+  }
+  const std::int64_t f32 = size_of(DType::kF32);
+  if (sums == Sums::kSpan) {
+    span_sums_bytes = aligned((round_up(row_span, with.rows) + kTurned) * padded_columns() * f32);
+  }
+  // Tiles at the borders pass through a buffer of their own.
+  thread_sums_bytes = aligned(with.rows * wide * f32);
+  if (sums == Sums::kBlock) {
+    thread_sums_bytes += aligned(round_up(row_block, kTurned) * block_columns() * f32);
+  }
+  if (swapped) {
+    thread_turned_bytes = aligned(round_up(row_block, kTurned) * block_columns() * f32);
+  }
+}
+
+}  // namespace phalanx::cpu

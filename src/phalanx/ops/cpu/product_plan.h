@@ -1,0 +1,90 @@
+#pragma once
+// How a matrix product is done: a function of shapes, types, kernel and number of threads alone.
+//
+// The depth is summed in blocks that depend on its length and the kernel's family alone, in order,
+// and one thread owns an element of C at a time: whatever else a plan decides, bits do not change.
+//
+// From outside to inside (after Goto and van de Geijn, Anatomy of High-Performance Matrix
+// Multiplication, 2008): spans of depth, of rows and of columns, whose operands are packed by all
+// threads together; tasks, a block of rows by a block of columns; blocks of depth; panels of
+// columns; slivers of rows; a tile in registers.
+
+#include <cstdint>
+
+#include "phalanx/ops/cpu/panel_kernel.h"
+
+namespace phalanx::cpu {
+
+struct ProductShape {
+  std::int64_t rows = 0, columns = 0,
+               depth = 0;  // of C[rows, columns] = A[rows, depth] B[depth, columns]
+  // How the operands lie: elements from line to line or from depth to depth, and their types.
+  struct Operand {
+    DType dtype = DType::kF32;
+    std::int64_t stride = 0;
+    bool depth_inner = false;
+  };
+  Operand a, b;
+  bool plain = false;  // C is f32 and takes sums as they are, or adds them
+};
+
+struct ProductPlan {
+  ProductPlan(const ProductShape& shape, const PanelKernel& kernel, int threads);
+
+  enum class Place {
+    kAsItLies,  // read by the tiles
+    kTask,      // packed by the task that reads it (the left operand alone)
+    kTeam,      // packed by all threads for all of them
+  };
+  enum class Sums {
+    kInC,
+    kTile,   // of one block of depth: on their way from a tile to C
+    kBlock,  // of a task
+    kSpan,   // of all rows of a span, beside C
+  };
+
+  // Blocks that are turned have whole vectors of rows, of any target.
+  static constexpr std::int64_t kTurned = 16;
+
+  // The left operand's lines are rows, the right one's columns. Swapped: A is the right one, and
+  // what comes out is C transposed - where A has few rows, and B too many to be packed for them.
+  bool swapped = false;
+  std::int64_t rows = 0, columns = 0, depth = 0;
+
+  Place left = Place::kTeam;
+  Place right = Place::kTeam;
+  Left layout = Left::kRows;
+  Sums sums = Sums::kBlock;
+
+  std::int64_t depth_block = 0;  // elements; so are all depths
+  std::int64_t row_block = 0, row_span = 0;
+  std::int64_t panel_block = 0, panel_span = 0;  // panels
+  std::int64_t depth_span = 0;
+
+  // Bytes: of the team, and of each thread.
+  std::int64_t left_bytes = 0, right_bytes = 0, span_sums_bytes = 0;
+  std::int64_t thread_left_bytes = 0, thread_sums_bytes = 0, thread_turned_bytes = 0;
+  std::int64_t thread_bytes() const {
+    return thread_left_bytes + thread_sums_bytes + thread_turned_bytes;
+  }
+  std::int64_t workspace_bytes(int threads) const {
+    return left_bytes + right_bytes + span_sums_bytes + threads * thread_bytes();
+  }
+
+  // Columns are cut into panels: of full width as many as leave none of a single vector beside
+  // them.
+  std::int64_t panel_begin(std::int64_t panel) const;
+  std::int64_t panels() const { return wide_panels + narrow_panels; }
+  std::int64_t wide_panels = 0, narrow_panels = 0;
+  int wide = 0, narrow = 0;  // columns
+  std::int64_t padded_columns() const { return panel_begin(panels()); }
+  std::int64_t block_columns() const;  // at most
+
+  std::int64_t groups(std::int64_t elements) const;  // of the depth, with padding
+  const PanelKernel* kernel;
+};
+
+// The length of the blocks in which a depth is summed.
+std::int64_t depth_block_of(std::int64_t depth, const PanelKernel& kernel);
+
+}  // namespace phalanx::cpu
