@@ -343,7 +343,8 @@ void Multiplication::finish_block(const Range& rows, const Range& panels,
 
 std::int64_t workspace_bytes_of(const CpuDevice& device, const MatrixProduct& product) {
   if (product.m == 0 || product.n == 0) return 0;
-  const ProductPlan plan(shape_of(product), kernel_of(device, product), device.threads);
+  const ProductPlan plan(shape_of(product), kernel_of(device, product), device.threads,
+                         device.caches);
   std::int64_t bytes = plan.workspace_bytes(device.threads);
   if (product.sums_rows) bytes += line_sums_bytes(row_sums_of(product), plan.depth_block);
   return bytes;
@@ -354,7 +355,8 @@ void multiply(const CpuDevice& device, const MatrixProduct& product, std::byte* 
   PHALANX_CHECK(product.k > 0, "a matrix product over nothing");
   PHALANX_CHECK(!product.epilogue.accumulate || product.epilogue.is_plain(),
                 "products accumulate into f32, not {}", name_of(product.epilogue.c.dtype));
-  const ProductPlan plan(shape_of(product), kernel_of(device, product), device.threads);
+  const ProductPlan plan(shape_of(product), kernel_of(device, product), device.threads,
+                         device.caches);
   Multiplication(product, plan, device.threads, workspace).run();
   if (!product.sums_rows) return;
   combine_line_sums(device.threads, row_sums_of(product), plan.depth_block,

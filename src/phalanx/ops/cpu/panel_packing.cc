@@ -20,8 +20,8 @@ inline int group_of(DType operand) { return operand == DType::kF32 ? 1 : 2; }
 // Lines and groups that are turned at a time through a buffer in the first-level cache.
 inline constexpr std::int64_t kTurnedLines = 64;
 inline constexpr std::int64_t kTurnedGroups = 64;
-// Panels that are written at a time: more streams at equal distances share too few cache sets.
-inline constexpr std::int64_t kPanelsAtOnce = 4;
+// Panels that are written at a time.
+inline constexpr std::int64_t kPanelsAtOnce = 8;
 }  // namespace phalanx::cpu
 #endif
 
@@ -46,26 +46,59 @@ HWY_INLINE void pack_line(const Packing& p, std::int64_t line, float* to) {
   std::fill(to + groups, to + p.groups, 0.0F);
 }
 
-// One depth of lines that lie beside one another: to[line].
-HWY_INLINE void pack_depth(const Packing& p, std::int64_t first_line, std::int64_t lines,
-                           std::int64_t group, float* to) {
-  if (p.operand == DType::kF32) {
-    with_storage(p.from.dtype, [&](auto type) HWY_ATTR {
-      convert(reinterpret_cast<const decltype(type)*>(p.from.at(first_line, group)), to, lines);
-    });
-    return;
+// Depths of lines that lie beside one another: what a group of them is.
+template <typename T>
+struct WidenedDepth {
+  const T* data;
+  std::int64_t stride;
+
+  HWY_INLINE FloatVector whole(std::int64_t group, std::int64_t first) const {
+    return load(data + group * stride + first);
   }
-  const auto* even = reinterpret_cast<const bfloat16*>(p.from.at(first_line, 2 * group));
-  const bool pair = 2 * group + 1 < p.depth;
-  const auto* odd = reinterpret_cast<const bfloat16*>(p.from.at(first_line, 2 * group + 1));
-  const BitsTag bits;
-  // As floats whose upper halves are the elements, so that partial vectors are read as any.
-  for_vectors(0, lines, [=](std::int64_t i, auto lanes) HWY_ATTR {
-    const auto low = hn::ShiftRight<16>(hn::BitCast(bits, lanes.load(even + i)));
-    const auto high = pair ? hn::BitCast(bits, lanes.load(odd + i)) : hn::Zero(bits);
-    lanes.store(hn::BitCast(FloatTag(), hn::Or(low, high)), to + i);
-  });
-}
+
+  // to[line] of one depth.
+  HWY_INLINE void pack(std::int64_t group, std::int64_t first, std::int64_t lines,
+                       float* to) const {
+    const T* from = data + group * stride + first;
+    for_vectors(0, lines, [=](std::int64_t i, auto lanes) HWY_ATTR {
+      lanes.store(lanes.load(from + i), to + i);
+    });
+  }
+};
+struct PairedDepth {
+  const bfloat16* data;
+  std::int64_t stride;
+  std::int64_t depth;
+
+  // Not of an odd last depth.
+  HWY_INLINE FloatVector whole(std::int64_t group, std::int64_t first) const {
+    const bfloat16* even = data + 2 * group * stride + first;
+    const BitsTag bits;
+    return hn::BitCast(FloatTag(),
+                       hn::Or(load_bits(even), hn::ShiftLeft<16>(load_bits(even + stride))));
+  }
+
+  // Two depths; an odd last one has zeros beside it.
+  HWY_INLINE void pack(std::int64_t group, std::int64_t first, std::int64_t lines,
+                       float* to) const {
+    const bfloat16* even = data + 2 * group * stride + first;
+    const bfloat16* odd = even + stride;
+    const BitsTag bits;
+    // Elements are the upper halves of floats.
+    if (2 * group + 1 < depth) {
+      for_vectors(0, lines, [=](std::int64_t i, auto lanes) HWY_ATTR {
+        const auto low = hn::ShiftRight<16>(hn::BitCast(bits, lanes.load(even + i)));
+        const auto high = hn::BitCast(bits, lanes.load(odd + i));
+        lanes.store(hn::BitCast(FloatTag(), hn::Or(low, high)), to + i);
+      });
+    } else {
+      for_vectors(0, lines, [=](std::int64_t i, auto lanes) HWY_ATTR {
+        const auto low = hn::ShiftRight<16>(hn::BitCast(bits, lanes.load(even + i)));
+        lanes.store(hn::BitCast(FloatTag(), low), to + i);
+      });
+    }
+  }
+};
 
 // Lines that lie along the depth, into one panel. Whole blocks are turned as they lie, others pass
 // through a buffer.
@@ -108,28 +141,74 @@ void turn_lines(const Packing& p, std::int64_t width, float* to) {
   }
 }
 
+// Fetches a depth of lines that is read soon.
+HWY_INLINE void prefetch_depth(const Packing& p, int group, std::int64_t ahead) {
+  const std::int64_t row_bytes = p.lines * size_of(p.from.dtype);
+  if (ahead >= p.depth) return;
+  for (std::int64_t at = 0; at < row_bytes; at += 64) {
+    for (int k = 0; k < group; ++k) __builtin_prefetch(p.from.at(0, ahead + k) + at, 0, 3);
+  }
+}
+
+// Depths fetched before they are read.
+inline constexpr std::int64_t kAhead = 16;
+
+// Panels of half a vector, two at a time.
+template <typename Depth>
+HWY_INLINE void copy_half_vectors(const Packing& p, const Depth& depth, std::int64_t groups,
+                                  float* to) {
+#if HWY_TARGET != HWY_SCALAR
+  const hn::Half<FloatTag> half;
+  const int group = group_of(p.operand);
+  const std::int64_t width = lane_count() / 2;
+  const std::int64_t panel = p.groups * width;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    prefetch_depth(p, group, (g + kAhead) * group);
+    float* row = to + g * width;
+    for (std::int64_t line = 0; line < p.lines; line += 2 * width, row += 2 * panel) {
+      const auto value = depth.whole(g, line);
+      hn::StoreU(hn::LowerHalf(half, value), half, row);
+      hn::StoreU(hn::UpperHalf(half, value), half, row + panel);
+    }
+  }
+#endif
+}
+
 // Lines that lie beside one another, into up to kPanelsAtOnce panels.
-void copy_lines(const Packing& p, std::int64_t width, float* to) {
-  constexpr std::int64_t kAhead = 8;  // depths fetched before they are read
+template <typename Depth>
+HWY_INLINE void copy_depths(const Packing& p, const Depth& depth, std::int64_t width, float* to) {
   const int group = group_of(p.operand);
   const std::int64_t panels = ceil_div(p.lines, width);
   const std::int64_t groups = ceil_div(p.depth, group);
-  for (std::int64_t g = 0; g < groups; ++g) {
-    if (const std::int64_t ahead = (g + kAhead) * group; ahead < p.depth) {
-      for (std::int64_t at = 0; at < p.lines * size_of(p.from.dtype); at += 64) {
-        for (int k = 0; k < group; ++k) __builtin_prefetch(p.from.at(0, ahead + k) + at, 0, 3);
-      }
-    }
-    for (std::int64_t panel = 0; panel < panels; ++panel) {
-      float* row = to + (panel * p.groups + g) * width;
+  std::int64_t g = 0;
+  if (2 * width == lane_count() && p.lines % lane_count() == 0) {
+    g = p.depth / group;
+    copy_half_vectors(p, depth, g, to);
+  }
+  for (; g < groups; ++g) {
+    prefetch_depth(p, group, (g + kAhead) * group);
+    float* row = to + g * width;
+    for (std::int64_t panel = 0; panel < panels; ++panel, row += p.groups * width) {
       const std::int64_t lines = std::min(width, p.lines - panel * width);
-      pack_depth(p, panel * width, lines, g, row);
+      depth.pack(g, panel * width, lines, row);
       if (lines < width) std::fill(row + lines, row + width, 0.0F);
     }
   }
   for (std::int64_t panel = 0; panel < panels; ++panel) {
     std::fill(to + (panel * p.groups + groups) * width, to + (panel + 1) * p.groups * width, 0.0F);
   }
+}
+
+void copy_lines(const Packing& p, std::int64_t width, float* to) {
+  if (p.operand == DType::kBF16) {
+    const auto* data = reinterpret_cast<const bfloat16*>(p.from.data);
+    return copy_depths(p, PairedDepth{data, p.from.stride, p.depth}, width, to);
+  }
+  with_storage(p.from.dtype, [&](auto type) HWY_ATTR {
+    using T = decltype(type);
+    const auto* data = reinterpret_cast<const T*>(p.from.data);
+    copy_depths(p, WidenedDepth<T>{data, p.from.stride}, width, to);
+  });
 }
 
 // The lines from `first` on of a packing.

@@ -20,7 +20,7 @@ constexpr std::int64_t kLeftBytes = std::int64_t{32} << 20;
 constexpr std::int64_t kRightBytes = std::int64_t{5} << 20;
 // Sums kept beside C.
 constexpr std::int64_t kSpanSums = std::int64_t{1} << 25;
-// Rows that are farther apart share sets of the first-level cache and pages.
+// What is farther apart shares sets of the first-level cache and needs many pages.
 constexpr std::int64_t kNearBytes = 1024;
 // With so few columns a copy of the left operand costs more than it brings.
 constexpr std::int64_t kFewColumns = 256;
@@ -29,13 +29,24 @@ constexpr std::int64_t kSwapRatio = 8;
 
 std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, kArenaAlignment); }
 
-std::int64_t row_block_of(const PanelKernel& kernel) {
-  constexpr std::int64_t kRows = 64, kRowsOfLargeTiles = 256;
-  return kernel.rows > kRows / 4 ? kRowsOfLargeTiles : kRows / kernel.rows * kernel.rows;
+// C of a block and the right operand of a block of depth stay in the second-level cache. With many
+// blocks of depth the right operand comes from farther away, once for every block of rows.
+std::int64_t row_block_of(const PanelKernel& kernel, std::int64_t depth_blocks,
+                          const Caches& caches) {
+  constexpr std::int64_t kRows = 64, kManyRows = 256;
+  constexpr std::int64_t kFewDepthBlocks = 3, kRoomBytes = std::int64_t{3} << 19;
+  const bool large_tiles = kernel.rows > kRows / 4;
+  const bool many = depth_blocks > kFewDepthBlocks && caches.second_level_bytes >= kRoomBytes;
+  return (large_tiles || many ? kManyRows : kRows) / kernel.rows * kernel.rows;
 }
 
-bool near(const ProductShape::Operand& operand) {
-  return operand.stride * size_of(operand.dtype) <= kNearBytes;
+// Whether tiles read the rows of a left operand where they lie. Rows at large strides share sets of
+// the first-level cache, whose ways a tile's rows must not fill.
+bool may_stay(const ProductShape::Operand& left, const PanelKernel& kernel, const Caches& caches,
+              std::int64_t columns) {
+  if (left.stride * size_of(left.dtype) <= kNearBytes) return true;
+  return left.depth_inner &&
+         (columns <= kFewColumns || caches.first_level_ways >= kernel.rows + kernel.rows / 2);
 }
 
 }  // namespace
@@ -61,7 +72,8 @@ std::int64_t ProductPlan::block_columns() const {
   return std::min(panel_block * wide, padded_columns());
 }
 
-ProductPlan::ProductPlan(const ProductShape& shape, const PanelKernel& with, int threads)
+ProductPlan::ProductPlan(const ProductShape& shape, const PanelKernel& with, int threads,
+                         const Caches& caches)
     : rows(shape.rows), columns(shape.columns), depth(shape.depth), kernel(&with) {
   ProductShape::Operand left_operand = shape.a;
   ProductShape::Operand right_operand = shape.b;
@@ -98,16 +110,16 @@ ProductPlan::ProductPlan(const ProductShape& shape, const PanelKernel& with, int
       left_operand.depth_inner
           ? depth % (with.group * with.depth_step) == 0 && left_operand.stride % with.group == 0
           : with.left_columns && with.group == 1;
-  row_block = row_block_of(with);
+  row_block = row_block_of(with, ceil_div(depth, depth_block), caches);
   panel_block = kColumnBlock / wide;
-  if (fits_left && left_is_kernels &&
-      (near(left_operand) || (left_operand.depth_inner && columns <= kFewColumns))) {
+  if (fits_left && left_is_kernels && may_stay(left_operand, with, caches, columns)) {
     left = Place::kAsItLies;
-  } else if (panels() <= panel_block) {
+  } else if (left_operand.depth_inner && panels() <= panel_block) {
     left = Place::kTask;
   }
   if (!right_operand.depth_inner && right_operand.dtype == with.operand && with.group == 1 &&
-      near(right_operand) && columns % with.width == 0) {
+      right_operand.stride * size_of(right_operand.dtype) <= kNearBytes &&
+      columns % with.width == 0) {
     right = Place::kAsItLies;
   }
 

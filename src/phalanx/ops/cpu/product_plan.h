@@ -1,5 +1,6 @@
 #pragma once
-// How a matrix product is done: a function of shapes, types, kernel and number of threads alone.
+// How a matrix product is done: a function of shapes, types, kernel, caches and number of threads
+// alone.
 //
 // The depth is summed in blocks that depend on its length and the kernel's family alone, in order,
 // and one thread owns an element of C at a time: whatever else a plan decides, bits do not change.
@@ -11,6 +12,7 @@
 
 #include <cstdint>
 
+#include "phalanx/ops/cpu/device.h"
 #include "phalanx/ops/cpu/panel_kernel.h"
 
 namespace phalanx::cpu {
@@ -29,7 +31,8 @@ struct ProductShape {
 };
 
 struct ProductPlan {
-  ProductPlan(const ProductShape& shape, const PanelKernel& kernel, int threads);
+  ProductPlan(const ProductShape& shape, const PanelKernel& kernel, int threads,
+              const Caches& caches = {});
 
   enum class Place {
     kAsItLies,  // read by the tiles
