@@ -73,7 +73,6 @@ struct PairedDepth {
   // Not of an odd last depth.
   HWY_INLINE FloatVector whole(std::int64_t group, std::int64_t first) const {
     const bfloat16* even = data + 2 * group * stride + first;
-    const BitsTag bits;
     return hn::BitCast(FloatTag(),
                        hn::Or(load_bits(even), hn::ShiftLeft<16>(load_bits(even + stride))));
   }
@@ -83,17 +82,16 @@ struct PairedDepth {
                        float* to) const {
     const bfloat16* even = data + 2 * group * stride + first;
     const bfloat16* odd = even + stride;
-    const BitsTag bits;
     // Elements are the upper halves of floats.
     if (2 * group + 1 < depth) {
       for_vectors(0, lines, [=](std::int64_t i, auto lanes) HWY_ATTR {
-        const auto low = hn::ShiftRight<16>(hn::BitCast(bits, lanes.load(even + i)));
-        const auto high = hn::BitCast(bits, lanes.load(odd + i));
+        const auto low = hn::ShiftRight<16>(hn::BitCast(BitsTag(), lanes.load(even + i)));
+        const auto high = hn::BitCast(BitsTag(), lanes.load(odd + i));
         lanes.store(hn::BitCast(FloatTag(), hn::Or(low, high)), to + i);
       });
     } else {
       for_vectors(0, lines, [=](std::int64_t i, auto lanes) HWY_ATTR {
-        const auto low = hn::ShiftRight<16>(hn::BitCast(bits, lanes.load(even + i)));
+        const auto low = hn::ShiftRight<16>(hn::BitCast(BitsTag(), lanes.load(even + i)));
         lanes.store(hn::BitCast(FloatTag(), low), to + i);
       });
     }
@@ -153,11 +151,11 @@ HWY_INLINE void prefetch_depth(const Packing& p, int group, std::int64_t ahead) 
 // Depths fetched before they are read.
 inline constexpr std::int64_t kAhead = 16;
 
+#if HWY_TARGET != HWY_SCALAR
 // Panels of half a vector, two at a time.
 template <typename Depth>
 HWY_INLINE void copy_half_vectors(const Packing& p, const Depth& depth, std::int64_t groups,
                                   float* to) {
-#if HWY_TARGET != HWY_SCALAR
   const hn::Half<FloatTag> half;
   const int group = group_of(p.operand);
   const std::int64_t width = lane_count() / 2;
@@ -171,8 +169,8 @@ HWY_INLINE void copy_half_vectors(const Packing& p, const Depth& depth, std::int
       hn::StoreU(hn::UpperHalf(half, value), half, row + panel);
     }
   }
-#endif
 }
+#endif
 
 // Lines that lie beside one another, into up to kPanelsAtOnce panels.
 template <typename Depth>
@@ -181,10 +179,12 @@ HWY_INLINE void copy_depths(const Packing& p, const Depth& depth, std::int64_t w
   const std::int64_t panels = ceil_div(p.lines, width);
   const std::int64_t groups = ceil_div(p.depth, group);
   std::int64_t g = 0;
+#if HWY_TARGET != HWY_SCALAR
   if (2 * width == lane_count() && p.lines % lane_count() == 0) {
     g = p.depth / group;
     copy_half_vectors(p, depth, g, to);
   }
+#endif
   for (; g < groups; ++g) {
     prefetch_depth(p, group, (g + kAhead) * group);
     float* row = to + g * width;
