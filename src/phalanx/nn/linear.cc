@@ -1,7 +1,5 @@
 #include "phalanx/nn/linear.h"
 
-#include "phalanx/ops/linear.h"
-
 namespace phalanx::nn {
 namespace {
 
@@ -41,26 +39,34 @@ Linear::Linear(ParamTable& table, std::vector<ParamId>& owned, const std::string
   owned.push_back(bias_);
 }
 
-void Linear::forward(Pass& pass, const Tensor& y, const Tensor& x) const {
+void Linear::forward(Pass& pass, const Tensor& y, const Tensor& x,
+                     const ops::LinearForward::Activation& activation) const {
   ops::linear_forward(pass.ops,
                       {.y = y.rows(),
                        .x = x.rows(),
                        .weight = pass.weights[weight_],
-                       .bias = bias_place_ == Bias::kInProduct ? pass.weights[bias_] : Tensor{}});
+                       .bias = bias_place_ == Bias::kInProduct ? pass.weights[bias_] : Tensor{},
+                       .activation = activation});
 }
 
-void Linear::backward_input(Pass& pass, const Tensor& dx, const Tensor& dy) const {
-  ops::linear_input_gradient(pass.ops,
-                             {.dx = dx.rows(), .dy = dy.rows(), .weight = pass.weights[weight_]});
+void Linear::backward_input(Pass& pass, const Tensor& dx, const Tensor& dy,
+                            const ops::LinearInputGradient::Activation& activation) const {
+  ops::linear_input_gradient(pass.ops, {.dx = dx.rows(),
+                                        .dy = dy.rows(),
+                                        .weight = pass.weights[weight_],
+                                        .activation = activation});
 }
 
 void Linear::backward_weight(Pass& pass, const Tensor& dy, const Tensor& x,
                              const Gradients& gradients) const {
-  ops::linear_weight_gradient(pass.ops,
-                              {.dweight = gradients[weight_], .dy = dy.rows(), .x = x.rows()});
-  // A row-parallel bias was added to this rank's rows of the stream.
+  // A row-parallel bias was added to this rank's rows of the stream alone.
   const Tensor rows = cut_ == Cut::kRow ? pass.region.own(dy) : dy;
-  ops::bias_gradient(pass.ops, {.dbias = gradients[bias_], .dy = rows.rows()});
+  const bool all_rows = rows.shape == dy.shape;
+  ops::linear_weight_gradient(pass.ops, {.dweight = gradients[weight_],
+                                         .dy = dy.rows(),
+                                         .x = x.rows(),
+                                         .dbias = all_rows ? gradients[bias_] : Tensor{}});
+  if (!all_rows) ops::bias_gradient(pass.ops, {.dbias = gradients[bias_], .dy = rows.rows()});
 }
 
 }  // namespace phalanx::nn

@@ -10,6 +10,7 @@
 #include "phalanx/nn/config.h"
 #include "phalanx/nn/param_table.h"
 #include "phalanx/nn/pass.h"
+#include "phalanx/ops/linear.h"
 
 namespace phalanx::nn {
 
@@ -26,8 +27,10 @@ class Linear {
 
   ParamId bias() const { return bias_; }
 
-  void forward(Pass& pass, const Tensor& y, const Tensor& x) const;
-  void backward_input(Pass& pass, const Tensor& dx, const Tensor& dy) const;
+  void forward(Pass& pass, const Tensor& y, const Tensor& x,
+               const ops::LinearForward::Activation& activation = {}) const;
+  void backward_input(Pass& pass, const Tensor& dx, const Tensor& dy,
+                      const ops::LinearInputGradient::Activation& activation = {}) const;
   void backward_weight(Pass& pass, const Tensor& dy, const Tensor& x,
                        const Gradients& gradients) const;
 

@@ -36,19 +36,25 @@ void Mlp::activation(Pass& pass, const Tensor& y, const Saved& saved) const {
 }
 
 void Mlp::recompute(Pass& pass, const Tensor& x, const Saved& saved) const {
+  forward_to_fc1(pass, x, saved, {});
+}
+
+void Mlp::forward_to_fc1(Pass& pass, const Tensor& x, const Saved& saved,
+                         const ops::LinearForward::Activation& activation) const {
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor normed = pass.scratch_rows(config_.dtype, config_.hidden);
   norm_.forward(pass, pass.region.own(normed), x, saved);
   pass.finish(pass.region.enter(pass.ops, normed));
-  fc1_.forward(pass, saved[fc1_output_], normed);
+  fc1_.forward(pass, saved[fc1_output_], normed, activation);
 }
 
 void Mlp::forward(Pass& pass, const Tensor& out, const Tensor& x, const Saved& saved) const {
-  recompute(pass, x, saved);
   const WorkspaceScope scope(pass.ops.workspace);
-  const Tensor y = pass.scratch_rows(config_.dtype, config_.hidden);
   const Tensor activated = pass.scratch_rows(config_.dtype, config_.local_ffn_hidden());
-  activation(pass, activated, saved);
+  forward_to_fc1(
+      pass, x, saved,
+      {.activated = activated.rows(), .bias = pass.weights[fc1_.bias()], .kind = config_.gelu});
+  const Tensor y = pass.scratch_rows(config_.dtype, config_.hidden);
   fc2_.forward(pass, y, activated);
   pass.finish(pass.region.leave(pass.ops, y));
   ops::bias_dropout_residual(pass.ops, {.out = out,
@@ -67,12 +73,9 @@ void Mlp::backward_to_fc1(Pass& pass, const Tensor& dout, const Saved& saved) co
                                    .dropout = dropout(pass),
                                    .rows = pass.stream_rows()});
   pass.finish(pass.region.enter(pass.ops, dfc2));
-  fc2_.backward_input(pass, dfc1, dfc2);
-  ops::bias_gelu_backward(pass.ops, {.dx = dfc1.rows(),
-                                     .dy = dfc1.rows(),
-                                     .x = saved[fc1_output_].rows(),
-                                     .bias = pass.weights[fc1_.bias()],
-                                     .kind = config_.gelu});
+  fc2_.backward_input(
+      pass, dfc1, dfc2,
+      {.x = saved[fc1_output_].rows(), .bias = pass.weights[fc1_.bias()], .kind = config_.gelu});
 }
 
 void Mlp::backward_fc2_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const {

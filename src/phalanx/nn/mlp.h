@@ -30,6 +30,9 @@ class Mlp {
                 const Saved& saved, const Gradients& gradients) const;
 
  private:
+  // Everything up to fc1's output, and what follows it.
+  void forward_to_fc1(Pass& pass, const Tensor& x, const Saved& saved,
+                      const ops::LinearForward::Activation& activation) const;
   void backward_to_fc1(Pass& pass, const Tensor& dout, const Saved& saved) const;
   void backward_fc2_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const;
   Dropout dropout(const Pass& pass) const;

@@ -14,22 +14,32 @@ void expect_types(std::string_view op, std::string_view a_name, const Tensor& a,
   expect_dtype(op, b_name, b, a.dtype);
 }
 
+void expect_activation_bias(std::string_view op, const Tensor& bias, std::int64_t columns,
+                            DType dtype) {
+  if (!bias) return;
+  expect_shape(op, "activation bias", bias, {columns});
+  expect_dtype(op, "activation bias", bias, dtype);
+}
+
 }  // namespace
 
 OpCost cost(const LinearForward& op) {
-  return {"linear_forward", 2 * op.y.count() * op.x.shape[1], bytes_of(op.x, op.weight, op.bias),
-          bytes_of(op.y)};
+  return {"linear_forward", 2 * op.y.count() * op.x.shape[1],
+          bytes_of(op.x, op.weight, op.bias, op.activation.bias),
+          bytes_of(op.y, op.activation.activated)};
 }
 OpCost cost(const LinearInputGradient& op) {
-  return {"linear_input_gradient", 2 * op.dx.count() * op.dy.shape[1], bytes_of(op.dy, op.weight),
-          bytes_of(op.dx)};
+  return {"linear_input_gradient", 2 * op.dx.count() * op.dy.shape[1],
+          bytes_of(op.dy, op.weight, op.activation.x, op.activation.bias), bytes_of(op.dx)};
 }
 OpCost cost(const LinearWeightGradient& op) {
   return {"linear_weight_gradient", 2 * op.dweight.count() * op.x.shape[0],
-          bytes_of(op.dy, op.x) + (op.accumulate ? op.dweight.bytes() : 0), bytes_of(op.dweight)};
+          bytes_of(op.dy, op.x) + (op.accumulate ? bytes_of(op.dweight, op.dbias) : 0),
+          bytes_of(op.dweight, op.dbias)};
 }
 OpCost cost(const BiasGradient& op) {
-  return {"bias_gradient", 0, bytes_of(op.dy, op.dbias), bytes_of(op.dbias)};
+  return {"bias_gradient", 0, bytes_of(op.dy) + (op.accumulate ? op.dbias.bytes() : 0),
+          bytes_of(op.dbias)};
 }
 
 void linear_forward(Context& context, const LinearForward& op) {
@@ -43,6 +53,12 @@ void linear_forward(Context& context, const LinearForward& op) {
     expect_shape("linear_forward", "bias", op.bias, {n});
     expect_dtype("linear_forward", "bias", op.bias, op.x.dtype);
   }
+  if (op.activation.activated) {
+    expect_shape("linear_forward", "activated", op.activation.activated, {rows, n});
+    expect_dtype("linear_forward", "activated", op.activation.activated, op.x.dtype);
+    expect_dtype("linear_forward", "y", op.y, op.x.dtype);
+    expect_activation_bias("linear_forward", op.activation.bias, n, op.x.dtype);
+  }
   enqueue(context, op);
 }
 
@@ -53,6 +69,13 @@ void linear_input_gradient(Context& context, const LinearInputGradient& op) {
   expect_shape("linear_input_gradient", "dx", op.dx, {rows, op.dx.shape[1]});
   expect_types("linear_input_gradient", "dy", op.dy, "weight", op.weight);
   expect_stream("linear_input_gradient", "dx", op.dx, op.dy.dtype);
+  if (op.activation.x) {
+    expect_shape("linear_input_gradient", "x", op.activation.x, op.dx.shape);
+    expect_dtype("linear_input_gradient", "x", op.activation.x, op.dy.dtype);
+    expect_dtype("linear_input_gradient", "dx", op.dx, op.dy.dtype);
+    expect_activation_bias("linear_input_gradient", op.activation.bias, op.dx.shape[1],
+                           op.dy.dtype);
+  }
   enqueue(context, op);
 }
 
@@ -62,6 +85,10 @@ void linear_weight_gradient(Context& context, const LinearWeightGradient& op) {
   expect_shape("linear_weight_gradient", "dweight", op.dweight, {op.dy.shape[1], op.x.shape[1]});
   expect_types("linear_weight_gradient", "dy", op.dy, "x", op.x);
   expect_full_precision("linear_weight_gradient", "dweight", op.dweight);
+  if (op.dbias) {
+    expect_shape("linear_weight_gradient", "dbias", op.dbias, {op.dy.shape[1]});
+    expect_full_precision("linear_weight_gradient", "dbias", op.dbias);
+  }
   enqueue(context, op);
 }
 

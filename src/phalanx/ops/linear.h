@@ -1,8 +1,10 @@
 #pragma once
 // Matrix products of linear layers, y = x W^T + b. Weights are [out, in]; products accumulate in
 // fp32 at least. Whether 16-bit operands are multiplied as they are or as fp32 is the backend's
-// recorded policy.
+// recorded policy. What may follow or precede a product in the same pass over memory is part of its
+// op; each fusion has the bits of its parts.
 
+#include "phalanx/ops/activation.h"
 #include "phalanx/ops/rows.h"
 
 namespace phalanx::ops {
@@ -12,6 +14,13 @@ struct LinearForward {
   Tensor x;       // [rows, k]
   Tensor weight;  // [n, k]
   Tensor bias;    // [n], optional; added before rounding
+  // Optional: also activated = gelu(y + bias), as bias_gelu_forward. y is in storage type then.
+  struct Activation {
+    Tensor activated;  // [rows, n]
+    Tensor bias;       // [n], optional
+    Gelu kind = Gelu::kTanh;
+  };
+  Activation activation = {};
 };
 
 // dx = dy W.
@@ -19,20 +28,30 @@ struct LinearInputGradient {
   Tensor dx;      // [rows, k]
   Tensor dy;      // [rows, n]
   Tensor weight;  // [n, k]
+  // Optional: dx is then that before gelu(x + bias), as bias_gelu_backward makes it.
+  struct Activation {
+    Tensor x;     // [rows, k], storage type
+    Tensor bias;  // [k], optional
+    Gelu kind = Gelu::kTanh;
+  };
+  Activation activation = {};
 };
 
-// dweight += dy^T x (or = without accumulate), in fp32 (f64 in the reference).
+// dweight += dy^T x, dbias += column sums of dy (or = without accumulate), in fp32 (f64 in the
+// reference).
 struct LinearWeightGradient {
   Tensor dweight;  // [n, k], f32
   Tensor dy;       // [rows, n]
   Tensor x;        // [rows, k]
   bool accumulate = true;
+  Tensor dbias = {};  // [n], f32, optional; as bias_gradient makes it
 };
 
-// dbias += column sums of dy.
+// dbias += column sums of dy (or = without accumulate).
 struct BiasGradient {
   Tensor dbias;  // [n], f32
   Tensor dy;     // [rows, n]
+  bool accumulate = true;
 };
 
 OpCost cost(const LinearForward& op);

@@ -46,6 +46,43 @@ Job weight_gradient(Operands& operands, const LinearSize& size, bool accumulate)
   return make_job(op, linear_weight_gradient, {near(op.dweight, sum_units(size.rows))});
 }
 
+// What a product is fused with: its outputs are those of the parts, of which each rounds.
+Job forward_with_gelu(Operands& operands, const LinearSize& size, Gelu kind) {
+  LinearForward op;
+  op.y = operands.output({size.rows, size.n});
+  op.x = operands.uniform({size.rows, size.k});
+  op.weight = operands.uniform({size.n, size.k});
+  op.activation = {.activated = operands.output({size.rows, size.n}),
+                   .bias = operands.uniform({size.n}),
+                   .kind = kind};
+  return make_job(
+      op, linear_forward,
+      {near(op.y, sum_units(size.k)), near(op.activation.activated, 2.0 * sum_units(size.k))});
+}
+
+Job input_gradient_of_gelu(Operands& operands, const LinearSize& size, Gelu kind) {
+  LinearInputGradient op;
+  op.dx = operands.output({size.rows, size.k});
+  op.dy = operands.uniform({size.rows, size.n});
+  op.weight = operands.uniform({size.n, size.k});
+  op.activation = {
+      .x = operands.uniform({size.rows, size.k}), .bias = operands.uniform({size.k}), .kind = kind};
+  return make_job(op, linear_input_gradient, {near(op.dx, 2.0 * sum_units(size.n))});
+}
+
+Job weight_and_bias_gradient(Operands& operands, const LinearSize& size, bool accumulate) {
+  LinearWeightGradient op;
+  op.accumulate = accumulate;
+  op.dweight = accumulate ? operands.uniform(operands.full(), {size.n, size.k})
+                          : operands.output(operands.full(), {size.n, size.k});
+  op.dbias = accumulate ? operands.uniform(operands.full(), {size.n})
+                        : operands.output(operands.full(), {size.n});
+  op.dy = operands.uniform({size.rows, size.n});
+  op.x = operands.uniform({size.rows, size.k});
+  return make_job(op, linear_weight_gradient,
+                  {near(op.dweight, sum_units(size.rows)), near(op.dbias, sum_units(size.rows))});
+}
+
 Job bias_sum(Operands& operands, const LinearSize& size) {
   BiasGradient op;
   op.dbias = operands.uniform(operands.full(), {size.n});
@@ -100,7 +137,7 @@ void add_linear_cases(CaseTable& table) {
                            [size](Operands& operands) { return bias_sum(operands, size); }});
   }
   const LinearSize odd{33, 65, 19};
-  const auto add = [&](const char* op, const char* description, auto build) {
+  const auto add = [&](const char* op, const std::string& description, auto build) {
     table.tests.push_back({op, description, kStorageTypes, build, true});
   };
   add("linear_forward", "33x65x19",
@@ -111,6 +148,23 @@ void add_linear_cases(CaseTable& table) {
       [odd](Operands& operands) { return forward(operands, odd, true, true); });
   add("linear_weight_gradient", "33x65x19, overwrite",
       [odd](Operands& operands) { return weight_gradient(operands, odd, false); });
+  for (const LinearSize& size : {odd, LinearSize{9, 50, 400}, LinearSize{70, 20, 3}}) {
+    for (const Gelu kind : {Gelu::kTanh, Gelu::kErf}) {
+      const std::string name = linear_name(size) + (kind == Gelu::kTanh ? ", tanh" : ", erf");
+      add("linear_forward", name + " GeLU",
+          [size, kind](Operands& operands) { return forward_with_gelu(operands, size, kind); });
+      add("linear_input_gradient", name + " GeLU", [size, kind](Operands& operands) {
+        return input_gradient_of_gelu(operands, size, kind);
+      });
+    }
+    for (const bool accumulate : {true, false}) {
+      add("linear_weight_gradient",
+          linear_name(size) + (accumulate ? ", bias" : ", bias, overwrite"),
+          [size, accumulate](Operands& operands) {
+            return weight_and_bias_gradient(operands, size, accumulate);
+          });
+    }
+  }
   table.gradients.push_back({"linear", "7x5x3", [](Operands& operands) {
                                return all_gradients(operands, {7, 5, 3});
                              }});

@@ -33,7 +33,7 @@ class Machine {
  private:
   std::unique_ptr<Backend> backend_ = make_cpu_backend(2, ProductPrecision::kFp32);
   Arena arena_;
-  Arena workspace_{"workspace", std::int64_t{1} << 20};
+  Arena workspace_{"workspace", std::int64_t{64} << 20};
   Context context_{.backend = *backend_, .workspace = workspace_};
   Operands operands_;
 };
@@ -142,6 +142,72 @@ TEST_P(Fusions, DropoutRoundsWhereItsPartsWould) {
                      ops::DropoutBackward{.dx = x, .dout = x, .dropout = dropout, .rows = rows});
     accumulate(machine.context(), ops::Accumulate{.destination = residual, .source = x});
     EXPECT_EQ(bytes_of(out), bytes_of(residual)) << probability;
+  }
+}
+
+// A product with an activation, its gradient, and the sums of a bias against the ops they replace,
+// over one block of the depth and several, few rows and many.
+TEST_P(Fusions, ProductsRoundWhereTheirPartsWould) {
+  struct Size {
+    std::int64_t rows, n, k;
+  };
+  for (const Size& size : {Size{3, 100, 40}, Size{70, 129, 390}, Size{390, 65, 801}}) {
+    for (const ops::Gelu kind : {ops::Gelu::kTanh, ops::Gelu::kErf}) {
+      Machine machine(GetParam(), std::int64_t{16} << 20);
+      const Tensor x = machine.uniform({size.rows, size.k});
+      const Tensor dy = machine.uniform({size.rows, size.n});
+      const Tensor weight = machine.uniform({size.n, size.k});
+      const Tensor n_bias = machine.uniform({size.n}), k_bias = machine.uniform({size.k});
+      const auto output = [&](std::int64_t rows, std::int64_t columns) {
+        return machine.operands().output({rows, columns});
+      };
+      const auto full = [&](const Shape& shape) {
+        return machine.operands().filled(DType::kF32, shape, 0.5);
+      };
+      const ops::LinearForward forward{
+          .y = output(size.rows, size.n),
+          .x = x,
+          .weight = weight,
+          .bias = {},
+          .activation = {.activated = output(size.rows, size.n), .bias = n_bias, .kind = kind}};
+      linear_forward(machine.context(), forward);
+      ops::LinearForward product = forward;
+      product.y = output(size.rows, size.n);
+      product.activation = {};
+      linear_forward(machine.context(), product);
+      const Tensor activated = output(size.rows, size.n);
+      bias_gelu_forward(
+          machine.context(),
+          ops::BiasGeluForward{.y = activated, .x = product.y, .bias = n_bias, .kind = kind});
+      EXPECT_EQ(bytes_of(forward.y), bytes_of(product.y));
+      EXPECT_EQ(bytes_of(forward.activation.activated), bytes_of(activated));
+
+      const ops::LinearInputGradient input{.dx = output(size.rows, size.k),
+                                           .dy = dy,
+                                           .weight = weight,
+                                           .activation = {.x = x, .bias = k_bias, .kind = kind}};
+      linear_input_gradient(machine.context(), input);
+      const Tensor dx = output(size.rows, size.k);
+      linear_input_gradient(machine.context(),
+                            ops::LinearInputGradient{.dx = dx, .dy = dy, .weight = weight});
+      bias_gelu_backward(
+          machine.context(),
+          ops::BiasGeluBackward{.dx = dx, .dy = dx, .x = x, .bias = k_bias, .kind = kind});
+      EXPECT_EQ(bytes_of(input.dx), bytes_of(dx));
+
+      for (const bool accumulate : {true, false}) {
+        const ops::LinearWeightGradient both{.dweight = full({size.n, size.k}),
+                                             .dy = dy,
+                                             .x = x,
+                                             .accumulate = accumulate,
+                                             .dbias = full({size.n})};
+        linear_weight_gradient(machine.context(), both);
+        const Tensor dbias = full({size.n});
+        bias_gradient(machine.context(),
+                      ops::BiasGradient{.dbias = dbias, .dy = dy, .accumulate = accumulate});
+        EXPECT_EQ(bytes_of(both.dbias), bytes_of(dbias));
+      }
+    }
   }
 }
 

@@ -30,6 +30,19 @@ EpilogueRows rows(const Tensor& tensor) {
   return {dense.data, dense.dtype, dense.stride};
 }
 
+float* sums(const Tensor& dbias) {
+  PHALANX_CHECK(dbias.contiguous() && dbias.dtype == DType::kF32,
+                "the gradient of a bias is dense f32");
+  return reinterpret_cast<float*>(dbias.data());
+}
+
+void set_activation(Epilogue& epilogue, const Tensor& bias, ops::Gelu kind) {
+  epilogue.gelu = kind;
+  if (!bias) return;
+  PHALANX_CHECK(bias.contiguous(), "the bias of an activation must be dense");
+  epilogue.activation_bias = bias.data();
+}
+
 MatrixProduct product_of(const ops::LinearForward& op) {
   MatrixProduct product{.m = op.y.shape[0],
                         .n = op.y.shape[1],
@@ -43,32 +56,53 @@ MatrixProduct product_of(const ops::LinearForward& op) {
     product.epilogue.bias = op.bias.data();
     product.epilogue.bias_dtype = op.bias.dtype;
   }
+  if (op.activation.activated) {
+    product.epilogue.kind = Epilogue::Kind::kGelu;
+    product.epilogue.other = rows(op.activation.activated);
+    set_activation(product.epilogue, op.activation.bias, op.activation.kind);
+  }
   return product;
 }
 
 MatrixProduct product_of(const ops::LinearInputGradient& op) {
-  return {.m = op.dx.shape[0],
-          .n = op.dx.shape[1],
-          .k = op.dy.shape[1],
-          .a = matrix(op.dy),
-          .b = matrix(op.weight),
-          .epilogue = {.c = rows(op.dx)}};
+  MatrixProduct product{.m = op.dx.shape[0],
+                        .n = op.dx.shape[1],
+                        .k = op.dy.shape[1],
+                        .a = matrix(op.dy),
+                        .b = matrix(op.weight),
+                        .epilogue = {.c = rows(op.dx)}};
+  if (op.activation.x) {
+    product.epilogue.kind = Epilogue::Kind::kGeluGradient;
+    product.epilogue.other = rows(op.activation.x);
+    set_activation(product.epilogue, op.activation.bias, op.activation.kind);
+  }
+  return product;
 }
 
 MatrixProduct product_of(const ops::LinearWeightGradient& op) {
-  return {.m = op.dweight.shape[0],
-          .n = op.dweight.shape[1],
-          .k = op.x.shape[0],
-          .a = transposed(op.dy),
-          .b = matrix(op.x),
-          .epilogue = {.c = rows(op.dweight), .accumulate = op.accumulate}};
+  MatrixProduct product{.m = op.dweight.shape[0],
+                        .n = op.dweight.shape[1],
+                        .k = op.x.shape[0],
+                        .a = transposed(op.dy),
+                        .b = matrix(op.x),
+                        .epilogue = {.c = rows(op.dweight), .accumulate = op.accumulate}};
+  if (op.dbias) {
+    product.sums_rows = true;
+    product.row_sums = sums(op.dbias);
+    product.accumulate_row_sums = op.accumulate;
+  }
+  return product;
 }
 
 // A plan may ask for the workspace of a product in f64; no kernel computes it.
 void compute(CpuDevice& device, const MatrixProduct& product, const Tensor& scratch) {
-  for (const DType dtype : {product.a.dtype, product.b.dtype, product.epilogue.c.dtype}) {
+  const Epilogue& epilogue = product.epilogue;
+  for (const DType dtype : {product.a.dtype, product.b.dtype, epilogue.c.dtype}) {
     expect_kernel_type(dtype);
   }
+  PHALANX_CHECK(epilogue.other.data == nullptr || epilogue.other.dtype == epilogue.c.dtype,
+                "an activation of {} beside {}", name_of(epilogue.other.dtype),
+                name_of(epilogue.c.dtype));
   multiply(device, product, scratch.data());
 }
 
@@ -77,7 +111,8 @@ LineSums sums_of(const ops::BiasGradient& op) {
   return {.from = {dy.data, dy.dtype, dy.stride, false},
           .lines = op.dy.shape[1],
           .depth = op.dy.shape[0],
-          .to = op.dbias.contiguous() ? op.dbias.as<float>() : nullptr};
+          .to = reinterpret_cast<float*>(op.dbias.data()),
+          .accumulate = op.accumulate};
 }
 
 // The blocks of the weight gradient beside it.
@@ -113,8 +148,7 @@ void execute(CpuDevice& device, const ops::LinearWeightGradient& op, const Tenso
 }
 void execute(CpuDevice& device, const ops::BiasGradient& op, const Tensor& scratch) {
   expect_kernel_type(op.dy.dtype);
-  PHALANX_CHECK(op.dbias.contiguous() && op.dbias.dtype == DType::kF32,
-                "the gradient of a bias is dense f32");
+  sums(op.dbias);
   add_up_lines(device.threads, sums_of(op), depth_block_of(device, op), scratch.data());
 }
 

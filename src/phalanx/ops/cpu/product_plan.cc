@@ -45,8 +45,10 @@ std::int64_t row_block_of(const PanelKernel& kernel, std::int64_t depth_blocks,
 bool may_stay(const ProductShape::Operand& left, const PanelKernel& kernel, const Caches& caches,
               std::int64_t columns) {
   if (left.stride * size_of(left.dtype) <= kNearBytes) return true;
-  return left.depth_inner &&
-         (columns <= kFewColumns || caches.first_level_ways >= kernel.rows + kernel.rows / 2);
+  // Large tiles read a piece of a row at once and keep none in the first level.
+  constexpr int kLargeTiles = 16;
+  return left.depth_inner && (columns <= kFewColumns || kernel.rows > kLargeTiles ||
+                              caches.first_level_ways >= kernel.rows + kernel.rows / 2);
 }
 
 }  // namespace

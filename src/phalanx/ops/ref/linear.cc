@@ -3,7 +3,7 @@
 
 namespace phalanx::ref {
 
-void execute(RefDevice& /*device*/, const ops::LinearForward& op, const Tensor& /*scratch*/) {
+void execute(RefDevice& device, const ops::LinearForward& op, const Tensor& scratch) {
   const Array x = read(op.x);
   const Array weight = read(op.weight);
   const Array bias = read(op.bias);
@@ -16,9 +16,16 @@ void execute(RefDevice& /*device*/, const ops::LinearForward& op, const Tensor& 
     }
   }
   write(op.y, y);
+  if (!op.activation.activated) return;
+  execute(device,
+          ops::BiasGeluForward{.y = op.activation.activated,
+                               .x = op.y,
+                               .bias = op.activation.bias,
+                               .kind = op.activation.kind},
+          scratch);
 }
 
-void execute(RefDevice& /*device*/, const ops::LinearInputGradient& op, const Tensor& /*scratch*/) {
+void execute(RefDevice& device, const ops::LinearInputGradient& op, const Tensor& scratch) {
   const Array dy = read(op.dy);
   const Array weight = read(op.weight);
   Array dx(op.dx.shape);
@@ -28,10 +35,17 @@ void execute(RefDevice& /*device*/, const ops::LinearInputGradient& op, const Te
     }
   }
   write(op.dx, dx);
+  if (!op.activation.x) return;
+  execute(device,
+          ops::BiasGeluBackward{.dx = op.dx,
+                                .dy = op.dx,
+                                .x = op.activation.x,
+                                .bias = op.activation.bias,
+                                .kind = op.activation.kind},
+          scratch);
 }
 
-void execute(RefDevice& /*device*/, const ops::LinearWeightGradient& op,
-             const Tensor& /*scratch*/) {
+void execute(RefDevice& device, const ops::LinearWeightGradient& op, const Tensor& scratch) {
   const Array dy = read(op.dy);
   const Array x = read(op.x);
   Array dweight = op.accumulate ? read(op.dweight) : Array(op.dweight.shape);
@@ -41,11 +55,14 @@ void execute(RefDevice& /*device*/, const ops::LinearWeightGradient& op,
     }
   }
   write(op.dweight, dweight);
+  if (!op.dbias) return;
+  execute(device, ops::BiasGradient{.dbias = op.dbias, .dy = op.dy, .accumulate = op.accumulate},
+          scratch);
 }
 
 void execute(RefDevice& /*device*/, const ops::BiasGradient& op, const Tensor& /*scratch*/) {
   const Array dy = read(op.dy);
-  Array dbias = read(op.dbias);
+  Array dbias = op.accumulate ? read(op.dbias) : Array(op.dbias.shape);
   for (std::int64_t r = 0; r < dy.shape[0]; ++r) {
     for (std::int64_t n = 0; n < dy.shape[1]; ++n) dbias(n) += dy(r, n);
   }

@@ -1,0 +1,143 @@
+#include "phalanx/ops/cpu/product_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "phalanx/base/numeric.h"
+
+namespace phalanx::cpu {
+namespace {
+
+// x W^T, dy W and dy^T x with dense operands.
+enum class Pass { kForward, kInputGradient, kWeightGradient };
+constexpr Pass kPasses[] = {Pass::kForward, Pass::kInputGradient, Pass::kWeightGradient};
+
+ProductShape shape_of(Pass pass, std::int64_t rows, std::int64_t n, std::int64_t k,
+                      DType dtype = DType::kF32) {
+  switch (pass) {
+    case Pass::kForward:
+      return {rows, n, k, {dtype, k, true}, {dtype, k, true}, dtype == DType::kF32};
+    case Pass::kInputGradient:
+      return {rows, k, n, {dtype, n, true}, {dtype, k, false}, dtype == DType::kF32};
+    case Pass::kWeightGradient:
+      break;
+  }
+  return {n, k, rows, {dtype, n, false}, {dtype, k, false}, true};
+}
+
+std::vector<const PanelKernel*> kernels() {
+  return {&panel_kernel(ProductPrecision::kFp32), &panel_kernel(ProductPrecision::kBf16),
+          &panel_kernel(ProductPrecision::kAmx)};
+}
+
+struct Size {
+  std::int64_t rows, n, k;
+};
+// Of GPT-2 124M with 4 x 256 tokens.
+constexpr Size kGpt2[] = {
+    {1024, 2304, 768}, {1024, 768, 768}, {1024, 3072, 768}, {1024, 768, 3072}, {1024, 50304, 768}};
+
+template <typename Visit>
+void for_all_plans(int threads, const Visit& visit) {
+  for (const PanelKernel* kernel : kernels()) {
+    for (const std::int64_t rows : {1, 7, 63, 1000, 1024, 50304}) {
+      for (const std::int64_t n : {1, 17, 100, 352, 768, 50304}) {
+        for (const std::int64_t k : {1, 385, 3072, 4097, 50304}) {
+          for (const Pass pass : kPasses) {
+            const ProductShape shape = shape_of(pass, rows, n, k, kernel->operand);
+            visit(shape, *kernel, ProductPlan(shape, *kernel, threads));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ProductPlan, CutsTheDepthByItsLengthAndTheKernelAlone) {
+  std::vector<std::int64_t> blocks;
+  for (const int threads : {1, 3, 64}) {
+    std::vector<std::int64_t> of_these_threads;
+    for_all_plans(threads, [&](const ProductShape& shape, const PanelKernel& kernel,
+                               const ProductPlan& plan) {
+      EXPECT_EQ(plan.depth_block, depth_block_of(shape.depth, kernel));
+      EXPECT_EQ(plan.depth_span % plan.depth_block, 0);
+      of_these_threads.push_back(plan.depth_block);
+    });
+    if (blocks.empty()) blocks = of_these_threads;
+    EXPECT_EQ(of_these_threads, blocks);
+  }
+}
+
+// What decides about fp32's bits must not be the kernel's width.
+TEST(ProductPlan, BlocksOfDepthAreBalanced) {
+  const PanelKernel& f32 = panel_kernel(ProductPrecision::kFp32);
+  EXPECT_EQ(depth_block_of(1, f32), 16);
+  EXPECT_EQ(depth_block_of(256, f32), 256);
+  EXPECT_EQ(depth_block_of(384, f32), 384);
+  EXPECT_EQ(depth_block_of(385, f32), 208);
+  EXPECT_EQ(depth_block_of(768, f32), 384);
+  EXPECT_EQ(depth_block_of(1024, f32), 352);
+  EXPECT_EQ(depth_block_of(3072, f32), 384);
+}
+
+TEST(ProductPlan, PanelsCoverTheColumns) {
+  for_all_plans(2, [](const ProductShape&, const PanelKernel& kernel, const ProductPlan& plan) {
+    std::int64_t column = 0;
+    for (std::int64_t panel = 0; panel < plan.panels(); ++panel) {
+      ASSERT_EQ(plan.panel_begin(panel), column);
+      const std::int64_t width = plan.panel_begin(panel + 1) - column;
+      ASSERT_TRUE(width > 0 && width <= kernel.columns() && width % kernel.width == 0);
+      // A single vector is slow: only where there is no other.
+      if (kernel.widths > 2 && plan.panels() > 1) {
+        ASSERT_GT(width, kernel.width);
+      }
+      column += width;
+    }
+    EXPECT_GE(column, plan.columns);
+    EXPECT_LT(column - plan.columns, kernel.width);
+  });
+}
+
+TEST(ProductPlan, KeepsWithinItsMemory) {
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  for_all_plans(2, [](const ProductShape& shape, const PanelKernel&, const ProductPlan& plan) {
+    EXPECT_LE(plan.left_bytes, 33 * kMiB);
+    EXPECT_LE(plan.right_bytes, 17 * kMiB);
+    EXPECT_LE(plan.span_sums_bytes, 132 * kMiB);
+    EXPECT_LE(plan.thread_bytes(), 6 * kMiB) << shape.rows << " x " << shape.columns;
+  });
+}
+
+// Every thread has work, and the busiest not much more than its share.
+TEST(ProductPlan, FeedsSixtyFourThreads) {
+  constexpr int kThreads = 64;
+  for (const PanelKernel* kernel : kernels()) {
+    for (const Size& size : kGpt2) {
+      for (const Pass pass : kPasses) {
+        const ProductPlan plan(shape_of(pass, size.rows, size.n, size.k, kernel->operand), *kernel,
+                               kThreads);
+        const std::int64_t tasks = ceil_div(std::min(plan.row_span, plan.rows), plan.row_block) *
+                                   ceil_div(plan.panel_span, plan.panel_block);
+        const double share = static_cast<double>(tasks) / kThreads;
+        const double busiest = static_cast<double>(ceil_div(tasks, kThreads));
+        EXPECT_GE(tasks, kThreads) << kernel->name << " " << size.n << " x " << size.k;
+        EXPECT_LE(busiest / share, 1.34) << kernel->name << " " << size.n << " x " << size.k
+                                         << ", pass " << static_cast<int>(pass);
+      }
+    }
+  }
+}
+
+// One position of many sequences at a time: the weights are read as they lie.
+TEST(ProductPlan, DoesNotPackWeightsForAFewRows) {
+  const PanelKernel& kernel = panel_kernel(ProductPrecision::kFp32);
+  const ProductPlan plan(shape_of(Pass::kForward, 1, 50304, 768), kernel, 2);
+  EXPECT_TRUE(plan.swapped);
+  EXPECT_EQ(plan.left_bytes, 0);
+  EXPECT_LE(plan.workspace_bytes(2), std::int64_t{1} << 20);
+}
+
+}  // namespace
+}  // namespace phalanx::cpu
