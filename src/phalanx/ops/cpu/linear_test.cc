@@ -4,6 +4,7 @@
 #include "phalanx/ops/linear.h"
 
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
 #include <algorithm>
 #include <cmath>
@@ -22,6 +23,18 @@ bool has_bf16_products() {
   return std::find(features.begin(), features.end(), "avx512_bf16") != features.end();
 }
 
+// The families of products of bf16 that this processor has.
+std::vector<ProductPrecision> bf16_families() {
+  const auto features = processor_features();
+  const auto has = [&](const char* name) {
+    return std::find(features.begin(), features.end(), name) != features.end();
+  };
+  std::vector<ProductPrecision> families;
+  if (has("avx512_bf16")) families.push_back(ProductPrecision::kBf16);
+  if (has("amx_bf16")) families.push_back(ProductPrecision::kAmx);
+  return families;
+}
+
 double value(const Tensor& t, std::int64_t i, std::int64_t j) {
   const auto at = i * t.strides[0] + j * t.strides[1];
   switch (t.dtype) {
@@ -33,6 +46,12 @@ double value(const Tensor& t, std::int64_t i, std::int64_t j) {
       return t.as<float>()[at];
   }
 }
+
+// How a product is run: on the best target or on one.
+struct Setting {
+  int threads = 1;
+  std::int64_t target = 0;
+};
 
 class Products : public testing::Test {
  protected:
@@ -126,6 +145,23 @@ class Products : public testing::Test {
     check_weight_gradient(device, dtype, rows, n, k, tolerance, gap);
   }
 
+  // Operands of the three passes.
+  struct Problem {
+    Tensor x, dy, weight;
+  };
+  Problem make_problem(Arena& arena, DType dtype, std::int64_t rows, std::int64_t n,
+                       std::int64_t k) {
+    const auto keep = [&](const Tensor& from) {
+      const Tensor kept = arena.allocate(dtype, from.shape);
+      std::memcpy(kept.data(), from.data(), static_cast<std::size_t>(from.bytes()));
+      return kept;
+    };
+    const WorkspaceScope scope(arena_);
+    return {keep(matrix(dtype, rows, k)), keep(matrix(dtype, rows, n)), keep(matrix(dtype, n, k))};
+  }
+  std::vector<std::byte> results_of(const Problem& problem, ProductPrecision family,
+                                    const Setting& setting);
+
   Arena arena_{"operands", std::int64_t{256} << 20};
   Arena workspace_{"workspace", std::int64_t{256} << 20};
   std::mt19937 random_{1};
@@ -173,25 +209,93 @@ TEST_F(Products, OfBf16) {
   }
 }
 
-TEST_F(Products, BitsDependNeitherOnThreadsNorOnTheRun) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const Tensor x = matrix(dtype, 400, 300), dy = matrix(dtype, 400, 900);
-    const Tensor weight = matrix(dtype, 900, 300);
-    std::vector<std::vector<std::byte>> results;
-    for (const int threads : {1, 2, 2, 5}) {
-      CpuDevice device = make_device(threads, ProductPrecision::kFp32);
-      const ops::LinearForward forward{
-          .y = matrix(dtype, 400, 900), .x = x, .weight = weight, .bias = {}};
-      const ops::LinearWeightGradient gradient{
-          .dweight = matrix(DType::kF32, 900, 300), .dy = dy, .x = x, .accumulate = false};
-      run(device, forward);
-      run(device, gradient);
-      auto& bytes = results.emplace_back();
-      for (const Tensor& t : {forward.y, gradient.dweight}) {
-        bytes.insert(bytes.end(), t.data(), t.data() + t.bytes());
+// The results of the three passes as bytes.
+std::vector<std::byte> Products::results_of(const Problem& problem, ProductPrecision family,
+                                            const Setting& setting) {
+  const WorkspaceScope scope(arena_);
+  hwy::SetSupportedTargetsForTest(setting.target);
+  CpuDevice device = make_device(setting.threads, family);
+  const std::int64_t rows = problem.x.shape[0], n = problem.dy.shape[1], k = problem.x.shape[1];
+  const DType dtype = problem.x.dtype;
+  const auto poisoned = [&](DType of, const Shape& shape) {
+    const Tensor tensor = arena_.allocate(of, shape);
+    std::memset(tensor.data(), 0xff, static_cast<std::size_t>(tensor.bytes()));
+    return tensor;
+  };
+  const Tensor y = poisoned(dtype, {rows, n}), dx = poisoned(dtype, {rows, k});
+  const Tensor dweight = poisoned(DType::kF32, {n, k}), dbias = poisoned(DType::kF32, {n});
+  run(device, ops::LinearForward{.y = y, .x = problem.x, .weight = problem.weight, .bias = {}});
+  run(device, ops::LinearInputGradient{.dx = dx, .dy = problem.dy, .weight = problem.weight});
+  run(device, ops::LinearWeightGradient{.dweight = dweight,
+                                        .dy = problem.dy,
+                                        .x = problem.x,
+                                        .accumulate = false,
+                                        .dbias = dbias});
+  hwy::SetSupportedTargetsForTest(0);
+  std::vector<std::byte> bytes;
+  for (const Tensor& t : {y, dx, dweight, dbias}) {
+    bytes.insert(bytes.end(), t.data(), t.data() + t.bytes());
+  }
+  return bytes;
+}
+
+// Around the borders of tiles (6 and 8 rows, 16 to 48 columns), blocks (64 rows, 384 columns and
+// depths), and of what changes how a product is done.
+constexpr std::int64_t kBorders[][3] = {
+    {1, 1, 1},       {1, 400, 70},   {5, 47, 385},  {8, 48, 384},    {9, 49, 383},
+    {63, 33, 16},    {64, 384, 17},  {65, 385, 64}, {257, 2100, 33}, {256, 2056, 48},
+    {400, 900, 300}, {66, 352, 769}, {48, 16, 4100}};
+
+TEST_F(Products, AgreeWithTheReferenceAtEveryBorder) {
+  for (const std::int64_t target : {HWY_AVX2, HWY_AVX3, HWY_SCALAR}) {
+    if ((hwy::SupportedTargets() & target) == 0) continue;
+    for (const auto& [rows, n, k] : kBorders) {
+      if (target == HWY_SCALAR && rows * n * k > (1 << 22)) continue;
+      const WorkspaceScope scope(arena_);
+      hwy::SetSupportedTargetsForTest(target);
+      CpuDevice device = make_device(2, ProductPrecision::kFp32);
+      check_all(device, DType::kF32, rows, n, k, kF32, rows % 3);
+      check_all(device, DType::kBF16, rows, n, k, kBf16, k % 5);
+      hwy::SetSupportedTargetsForTest(0);
+    }
+  }
+  for (const ProductPrecision family : bf16_families()) {
+    for (const auto& [rows, n, k] : kBorders) {
+      const WorkspaceScope scope(arena_);
+      CpuDevice device = make_device(2, family);
+      check_all(device, DType::kBF16, rows, n, k, kBf16, k % 5);
+    }
+  }
+}
+
+TEST_F(Products, BitsDependNeitherOnThreadsNorOnTheTarget) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const auto& [rows, n, k] : kBorders) {
+      Arena operands("fixed operands", std::int64_t{64} << 20);
+      const Problem problem = make_problem(operands, dtype, rows, n, k);
+      const auto expected = results_of(problem, ProductPrecision::kFp32, {.threads = 1});
+      for (const int threads : {2, 3, 5}) {
+        if (dtype == DType::kF16) continue;  // differs in the conversions alone
+        EXPECT_TRUE(results_of(problem, ProductPrecision::kFp32, {.threads = threads}) == expected)
+            << name_of(dtype) << " " << rows << " x " << n << " x " << k << ", " << threads
+            << " threads";
+      }
+      for (const std::int64_t target : {HWY_AVX2, HWY_AVX3}) {
+        if ((hwy::SupportedTargets() & target) == 0) continue;
+        EXPECT_TRUE(results_of(problem, ProductPrecision::kFp32,
+                               {.threads = 2, .target = target}) == expected)
+            << name_of(dtype) << " " << rows << " x " << n << " x " << k << " on "
+            << hwy::TargetName(target);
+      }
+      if (dtype != DType::kBF16) continue;
+      for (const ProductPrecision family : bf16_families()) {
+        const auto of_family = results_of(problem, family, {.threads = 1});
+        for (const int threads : {2, 3, 5}) {
+          EXPECT_TRUE(results_of(problem, family, {.threads = threads}) == of_family)
+              << rows << " x " << n << " x " << k << ", " << threads << " threads";
+        }
       }
     }
-    for (const auto& result : results) EXPECT_TRUE(result == results.front());
   }
 }
 

@@ -71,7 +71,8 @@ std::int64_t ProductPlan::panel_begin(std::int64_t panel) const {
 }
 
 std::int64_t ProductPlan::block_columns() const {
-  return std::min(panel_block * wide, padded_columns());
+  constexpr std::int64_t kTurnedColumns = 4;  // at a time
+  return round_up(std::min(panel_block * wide, padded_columns()), kTurnedColumns);
 }
 
 ProductPlan::ProductPlan(const ProductShape& shape, const PanelKernel& with, int threads,
