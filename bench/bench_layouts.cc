@@ -162,7 +162,7 @@ void run_turn(const Options& o, Layout& layout) {
   const GptConfig model = gpt_config(config, o.vocabulary);
   const auto threads = static_cast<int>(config.layout.threads_per_rank);
   const auto products =
-      cpu::choose_products(config.model.matmul_precision, config.model.bf16, threads).products;
+      cpu::choose_products(config.model.matmul_precision, config.model.bf16).products;
   const RankGrid grid = rank_grid(config.layout);
   const StepPrograms programs = step_programs(config);
   run_local_ranks(grid.world_size(), {.threads_per_rank = threads}, [&](Communicator& world) {

@@ -124,16 +124,14 @@ class Bench {
   explicit Bench(const Options& options)
       : options_(options),
         storage_(*dtype_from_name(options.dtype)),
-        choice_(cpu::choose_products(options.matmul_precision, storage_ == DType::kBF16,
-                                     options.threads)),
+        choice_(cpu::choose_products(options.matmul_precision, storage_ == DType::kBF16)),
         peak_(cpu::measure_peak(options.threads)),
         bandwidth_(measure_bandwidth(options)),
         backend_(make_cpu_backend(options.threads, choice_.products)),
         reference_(make_ref_backend()) {
     fmt::print("{} threads, storage {}, products {} ({})\n", options.threads, options.dtype,
                choice_.name(), choice_.reason);
-    fmt::print("peak: {:.0f} GFLOP/s fp32", peak_.fp32_gflops);
-    if (peak_.bf16_gflops > 0.0) fmt::print(", {:.0f} GFLOP/s bf16", peak_.bf16_gflops);
+    fmt::print("peak: {}", cpu::to_text(peak_));
     fmt::print("\nmemory: read {:.1f}, copy {:.1f}, triad {:.1f} GB/s\n\n", bandwidth_.read * 1e-9,
                bandwidth_.copy * 1e-9, bandwidth_.triad * 1e-9);
     fmt::print("{:<26} {:<38} {:>10} {:>10} {:>16} {:>9} {:>9} {:>6}\n", "op", "shape", "median ms",
@@ -154,10 +152,10 @@ class Bench {
  private:
   void print(const ops::Case& row, const OpCost& cost, const Timing& timing) const {
     const bool product = cost.name.substr(0, 6) == "linear";
-    const bool native = choice_.products == cpu::ProductPrecision::kBf16;
+    const bool native = choice_.products != cpu::ProductPrecision::kFp32;
     const double flops = static_cast<double>(cost.flops) / timing.median;
     const double bytes = static_cast<double>(cost.bytes_read + cost.bytes_written) / timing.median;
-    const double flop_limit = 1e9 * (product && native ? peak_.bf16_gflops : peak_.fp32_gflops);
+    const double flop_limit = 1e9 * (product ? peak_.of(choice_.products) : peak_.fp32_gflops);
     // Ops with products inside are held against the peak, the others against what memory moves.
     const double share =
         cost.flops > 0 ? flops / flop_limit : bytes / std::max(bandwidth_.copy, bandwidth_.triad);
@@ -249,7 +247,7 @@ int main(int argc, char** argv) {
               &options.filter);
     flags.add({.name = "--matmul-precision",
                .help = "How bf16 matrices are multiplied",
-               .choices = "auto fp32 bf16"},
+               .choices = "auto fp32 bf16 amx"},
               &options.matmul_precision);
     flags.add({.name = "--seconds", .help = "Time per row", .range = phalanx::above(0)},
               &options.seconds);

@@ -170,8 +170,7 @@ std::vector<Sample> timed_steps(Rank& rank, const TrainConfig& config, std::int6
 }
 
 double peak_flops(std::int64_t threads, cpu::ProductPrecision products) {
-  const cpu::Peak peak = cpu::measure_peak(static_cast<int>(threads));
-  return 1e9 * (products == cpu::ProductPrecision::kBf16 ? peak.bf16_gflops : peak.fp32_gflops);
+  return 1e9 * cpu::measure_peak(static_cast<int>(threads)).of(products);
 }
 
 }  // namespace
@@ -185,8 +184,7 @@ StepReport run_steps(StepSetting setting, bool measure_memory_bandwidth) {
   setting.threads = config.layout.threads_per_rank;
   const auto threads = static_cast<int>(config.layout.threads_per_rank);
   const GptConfig model = gpt_config(config, size.vocabulary);
-  const auto products =
-      cpu::choose_products(config.model.matmul_precision, config.model.bf16, threads);
+  const auto products = cpu::choose_products(config.model.matmul_precision, config.model.bf16);
 
   StepReport report;
   report.setting = setting;

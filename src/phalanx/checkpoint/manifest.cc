@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -172,9 +173,9 @@ void check_consistency(const Manifest& manifest, const std::string& path) {
                       json_string(entry.file));
     }
   }
-  const std::string& precision = manifest.matmul_precision;
-  if (precision != "auto" && precision != "fp32" && precision != "bf16") {
-    throw DataError("{}: 'matmul_precision' must be auto, fp32 or bf16", path);
+  constexpr std::array<std::string_view, 4> kPrecisions = {"auto", "fp32", "bf16", "amx"};
+  if (std::ranges::find(kPrecisions, manifest.matmul_precision) == kPrecisions.end()) {
+    throw DataError("{}: 'matmul_precision' must be auto, fp32, bf16 or amx", path);
   }
 }
 

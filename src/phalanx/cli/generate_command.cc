@@ -47,7 +47,10 @@ TrainConfig generation_config(const GenerateOptions& options, const CheckpointRe
   use_kept_tokenizer(config, checkpoint);
   if (!options.vocab_file.empty()) config.data.vocab_file = options.vocab_file;
   if (!options.merge_file.empty()) config.data.merge_file = options.merge_file;
-  config.model.matmul_precision = options.matmul_precision;
+  // Those that the model was trained with, where they can be had.
+  const std::string& trained = checkpoint.manifest().matmul_precision;
+  const bool follows = options.matmul_precision == "auto" && cpu::has_products(trained);
+  config.model.matmul_precision = follows ? trained : options.matmul_precision;
   config.layout.threads_per_rank = options.threads;
   config.run.allow_overcommit = options.allow_overcommit;
   resolve(config, false);
@@ -82,7 +85,7 @@ void add_flags(FlagSet& flags, GenerateOptions& o) {
             &o.threads);
   flags.add({.name = "--matmul-precision",
              .help = "How bf16 matrices are multiplied",
-             .choices = "auto fp32 bf16"},
+             .choices = "auto fp32 bf16 amx"},
             &o.matmul_precision);
   flags.add({.name = "--vocab-file", .help = "Instead of the checkpoint's", .value_name = "FILE"},
             &o.vocab_file);
@@ -120,8 +123,7 @@ int run_generate(const Arguments& arguments) {
   const TrainConfig config = generation_config(options, checkpoint);
   const auto tokenizer = run_tokenizer(config.data);
   const GptConfig model = gpt_config(config, tokenizer->vocab_size());
-  const auto products = cpu::choose_products(config.model.matmul_precision, config.model.bf16,
-                                             static_cast<int>(config.layout.threads_per_rank));
+  const auto products = cpu::choose_products(config.model.matmul_precision, config.model.bf16);
 
   std::vector<std::int32_t> prompt = tokenizer->encode(options.prompt);
   // Without a prompt the text begins where documents do.

@@ -100,8 +100,7 @@ int run_plan(const Arguments& arguments) {
   for (const Notes& some : {flags.notes(), notes}) {
     for (const std::string& note : some) log_info("{}", note);
   }
-  const auto choice = cpu::choose_products(config.model.matmul_precision, config.model.bf16,
-                                           static_cast<int>(config.layout.threads_per_rank));
+  const auto choice = cpu::choose_products(config.model.matmul_precision, config.model.bf16);
   const RunPlan plan = plan_run(config, vocabulary, choice.products);
   const auto listed = all_ranks ? ListedRanks::kAll : ListedRanks::kAsManyAsReadable;
   fmt::print("{}", json ? to_json(plan, listed) : to_text(plan));

@@ -6,6 +6,7 @@
 #include "phalanx/cli/commands.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/ops/cpu/precision.h"
+#include "phalanx/ops/cpu/target.h"
 
 namespace phalanx {
 
@@ -19,6 +20,8 @@ int run_version(const Arguments& arguments) {
                                            {"backends", {"cpu", "meta", "ref"}},
                                            {"transports", nlohmann::ordered_json::array()},
                                            {"processor", cpu::processor_features()},
+                                           {"target", cpu::name_of(cpu::active_target())},
+                                           {"targets", cpu::names_of_targets_here()},
                                            {"threads", usable_cores().count}};
   if (json) {
     fmt::print("{}\n", document.dump(2));

@@ -151,8 +151,7 @@ std::string to_text(const RunPlan& plan) {
       "global batch {} = {} microbatches of {} on each of {} data-parallel ranks; {} threads per "
       "rank, {} products\n",
       c.layout.global_batch_size, num_microbatches(c.layout), c.layout.micro_batch_size,
-      data_parallel_size(c.layout), c.layout.threads_per_rank,
-      plan.products == cpu::ProductPrecision::kBf16 ? "bf16" : "fp32");
+      data_parallel_size(c.layout), c.layout.threads_per_rank, cpu::name_of(plan.products));
   if (plan.grid.world_size() > 1) {
     text += fmt::format("{} ranks: tensor parallel {}{}, {}data parallel {}\n",
                         plan.grid.world_size(), c.layout.tensor_model_parallel_size,

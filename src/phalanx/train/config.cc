@@ -36,8 +36,9 @@ void resolve_model(TrainConfig& c) {
 
 void check_precision(const ModelConfig& m) {
   if (m.fp16 && m.bf16) throw ConfigError("--fp16 and --bf16 exclude each other: give one");
-  if (m.matmul_precision == "bf16" && !m.bf16) {
-    throw ConfigError("--matmul-precision bf16 needs bf16 parameters: add --bf16");
+  if ((m.matmul_precision == "bf16" || m.matmul_precision == "amx") && !m.bf16) {
+    throw ConfigError("--matmul-precision {} needs bf16 parameters: add --bf16",
+                      m.matmul_precision);
   }
   if (m.fp32_residual_connection && !m.fp16 && !m.bf16) {
     throw ConfigError("--fp32-residual-connection needs --fp16 or --bf16");

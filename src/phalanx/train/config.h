@@ -34,7 +34,7 @@ struct ModelConfig {
   bool bf16 = false;
   bool fp16 = false;
   bool fp32_residual_connection = false;
-  std::string matmul_precision = "auto";    // auto, fp32, bf16
+  std::string matmul_precision = "auto";    // auto, fp32, bf16, amx
   std::string attention_backend = "fused";  // fused, unfused
 };
 
@@ -162,8 +162,7 @@ struct RunConfig {
   bool log_throughput = false;
   std::string trace;  // where the last iteration's timeline goes
 
-  bool allow_overcommit = false;         // begin although the memory plan does not fit
-  bool allow_different_threads = false;  // resume although another thread count makes other bits
+  bool allow_overcommit = false;  // begin although the memory plan does not fit
 };
 
 struct TrainConfig {

@@ -11,6 +11,8 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/ops/cpu/precision.h"
+#include "phalanx/ops/cpu/target.h"
 #include "phalanx/train/config_rules.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/flags.h"
@@ -169,8 +171,7 @@ bool is_allowed_to_change(const RunConfig& run, std::string_view flag) {
     const TrainFlag* named = find_train_flag(name);
     return named != nullptr && named->spec.name == flag;
   };
-  return std::ranges::any_of(run.allow_changed, is_it) ||
-         (flag == "--threads-per-rank" && run.allow_different_threads);
+  return std::ranges::any_of(run.allow_changed, is_it);
 }
 
 ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manifest) {
@@ -198,16 +199,29 @@ ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manife
 }
 
 std::string resumed_precision(const TrainConfig& config, const Manifest& manifest) {
-  if (!config.model.bf16 || config.run.finetune || manifest.matmul_precision == "auto") {
-    return config.model.matmul_precision;
+  const std::string& asked = config.model.matmul_precision;
+  const std::string& then = manifest.matmul_precision;
+  if (!config.model.bf16 || config.run.finetune || then == "auto" || asked == then) return asked;
+  const bool is_possible = cpu::has_products(then);
+  if (asked == "auto" && is_possible) return then;
+  const std::string difference =
+      is_possible
+          ? fmt::format(
+                "--matmul-precision is {}, but the checkpoint of iteration {} was "
+                "made with {}: other products make other bits",
+                asked, manifest.iteration, then)
+          : fmt::format(
+                "the checkpoint of iteration {} was made with --matmul-precision "
+                "{}, and this machine's target {} has {}: others make other bits",
+                manifest.iteration, then, cpu::describe_active_target(), cpu::available_products());
+  if (!is_allowed_to_change(config.run, "--matmul-precision")) {
+    throw ConfigError(
+        "{}; give {}--finetune to start a new run from its weights, or "
+        "--allow-changed matmul-precision",
+        difference, is_possible ? "the same value, " : "");
   }
-  if (config.model.matmul_precision != "auto" &&
-      config.model.matmul_precision != manifest.matmul_precision) {
-    log_warning("--matmul-precision {} instead of the checkpoint's {}: the bits of the run change",
-                config.model.matmul_precision, manifest.matmul_precision);
-    return config.model.matmul_precision;
-  }
-  return manifest.matmul_precision;
+  log_warning("{}", difference);
+  return asked;
 }
 
 }  // namespace phalanx

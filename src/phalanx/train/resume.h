@@ -24,8 +24,9 @@ bool is_allowed_to_change(const RunConfig& run, std::string_view flag);
 // (--finetune) must have their shape and tokenizer alone.
 ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manifest);
 
-// The product precision that a resumed run keeps: the recorded one unless --matmul-precision says
-// otherwise.
+// What --matmul-precision comes to in a run that goes on: the checkpoint's family. ConfigError
+// where the flag names another, or this processor has not the family, unless --allow-changed
+// matmul-precision: then the flag's, with a warning.
 std::string resumed_precision(const TrainConfig& config, const Manifest& manifest);
 
 }  // namespace phalanx

@@ -161,9 +161,6 @@ TEST(Resume, PermissionIsByAnySpelling) {
   EXPECT_TRUE(is_allowed_to_change(run, "--seed"));
   EXPECT_TRUE(is_allowed_to_change(run, "--vocab-file"));
   EXPECT_FALSE(is_allowed_to_change(run, "--num-layers"));
-  EXPECT_FALSE(is_allowed_to_change(run, "--threads-per-rank"));
-  run.allow_different_threads = true;
-  EXPECT_TRUE(is_allowed_to_change(run, "--threads-per-rank"));
 }
 
 TEST(Resume, OnlyFlagsThatAreThereCanBePermitted) {

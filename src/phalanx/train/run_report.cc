@@ -13,6 +13,7 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/flags/views.h"
 #include "phalanx/observe/process_memory.h"
+#include "phalanx/ops/cpu/target.h"
 #include "phalanx/train/flags.h"
 
 namespace phalanx {
@@ -75,9 +76,7 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, int rank,
       speaks_(rank == setup.grid.world_size() - 1),
       peak_bytes_(setup.peak_bytes()),
       model_flops_per_token_(gpt_flops_per_token(setup.model, config_.data.seq_length)),
-      peak_flops_(1e9 * (setup.products.products == cpu::ProductPrecision::kBf16
-                             ? setup.peak.bf16_gflops
-                             : setup.peak.fp32_gflops)),
+      peak_flops_(1e9 * setup.peak.of(setup.products.products)),
       metrics_(speaks_ ? open_metrics(config_, length_, loaded_iteration) : nullptr),
       progress_(length_.last_iteration()) {
   if (rank == 0) print_start(setup, plan, loaded_iteration);
@@ -119,11 +118,9 @@ void RunReport::print_start(const RunSetup& setup, const MemoryPlan& plan,
         "> --recompute-granularity selective: fused attention stores nothing that could be "
         "computed again; it matters with --attention-backend unfused");
   }
+  log_info("> CPU target: {}", cpu::describe_active_target());
   log_info("> matrix products: {} ({})", setup.products.name(), setup.products.reason);
-  log_info("> peak: {:.0f} GFLOP/s fp32{}", setup.peak.fp32_gflops,
-           setup.peak.bf16_gflops > 0.0
-               ? fmt::format(", {:.0f} GFLOP/s bf16", setup.peak.bf16_gflops)
-               : "");
+  log_info("> peak: {}", cpu::to_text(setup.peak));
   log_info("> memory plan{}:\n{}", setup.grid.world_size() > 1 ? " of rank 0" : "",
            memory_table(plan));
   if (length_.left_over() > 0) {

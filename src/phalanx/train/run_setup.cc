@@ -50,7 +50,7 @@ RunSetup::RunSetup(TrainConfig given, const std::function<bool()>& stop)
       schedule(loaded ? check_resume(config, *loaded) : parameter_schedule(config)),
       products(cpu::choose_products(
           loaded ? resumed_precision(config, *loaded) : config.model.matmul_precision,
-          config.model.bf16, static_cast<int>(config.layout.threads_per_rank))),
+          config.model.bf16)),
       peak(cpu::measure_peak(busy_threads(config))),
       model(gpt_config(config, tokenizer->vocab_size())),
       programs(step_programs(config, length)),

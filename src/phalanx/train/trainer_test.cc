@@ -140,9 +140,6 @@ TEST_F(TrainerTest, RefusesToResumeWhatItCannotContinue) {
   c.model.hidden_size = 64;
   EXPECT_THROW(pretrain_gpt(c), ConfigError);
   c.model.hidden_size = 32;
-  c.layout.threads_per_rank = 2;
-  EXPECT_THROW(pretrain_gpt(c), ConfigError);
-  c.layout.threads_per_rank = 1;
   c.optimizer.lr = 2e-2;
   EXPECT_THROW(pretrain_gpt(c), ConfigError);
   c.optimizer.use_checkpoint_opt_param_scheduler = true;

@@ -2,6 +2,7 @@
 
 #include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/flush_to_zero.h"
+#include "phalanx/ops/cpu/target.h"
 #include "phalanx/ops/host_backend.h"
 
 namespace phalanx {
@@ -28,6 +29,7 @@ void execute(FlushingDevice& flushing, const Op& op, const Tensor& scratch) {
 }  // namespace cpu
 
 std::unique_ptr<Backend> make_cpu_backend(int threads, cpu::ProductPrecision products) {
+  cpu::active_target();  // chosen, or refused, before the first kernel runs
   return std::make_unique<ops::HostBackend<cpu::FlushingDevice>>(
       cpu::FlushingDevice{cpu::make_device(threads, products)});
 }

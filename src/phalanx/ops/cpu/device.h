@@ -2,12 +2,27 @@
 // What the CPU kernels need to know of the machine and of the run.
 
 #include <cstdint>
+#include <string_view>
 
 namespace phalanx::cpu {
 
-// How 16-bit operands of matrix products are multiplied: converted to fp32 (in counted workspace),
-// or as bf16 with fp32 accumulation. Part of a run's identity: another choice means other bits.
+// The families of matrix products of 16-bit operands: converted to fp32 (in counted workspace), as
+// bf16 by AVX512_BF16's dot products, as bf16 by AMX's tiles; the last two sum in fp32, each in an
+// order of its own. Part of a run's identity: another family means other bits.
 enum class ProductPrecision { kFp32, kBf16, kAmx };
+
+// "fp32", "bf16", "amx": what --matmul-precision takes and a checkpoint records.
+constexpr std::string_view name_of(ProductPrecision products) {
+  switch (products) {
+    case ProductPrecision::kFp32:
+      return "fp32";
+    case ProductPrecision::kBf16:
+      return "bf16";
+    case ProductPrecision::kAmx:
+      return "amx";
+  }
+  return "";
+}
 
 // Where what is read again should stay. Results do not depend on it.
 struct Caches {

@@ -299,35 +299,5 @@ TEST_F(Products, BitsDependNeitherOnThreadsNorOnTheTarget) {
   }
 }
 
-TEST(Precision, FollowsTheRequestAndTheStorage) {
-  EXPECT_EQ(choose_products("fp32", true, 1).products, ProductPrecision::kFp32);
-  EXPECT_EQ(choose_products("auto", false, 1).products, ProductPrecision::kFp32);
-  EXPECT_FALSE(choose_products("auto", true, 1).reason.empty());
-  EXPECT_THROW(choose_products("fp8", true, 1), ConfigError);
-  EXPECT_THROW(choose_products("bf16", false, 1), ConfigError);
-  if (has_bf16_products()) {
-    EXPECT_EQ(choose_products("bf16", true, 1).name(), "bf16");
-  } else {
-    EXPECT_THROW(choose_products("bf16", true, 1), ConfigError);
-  }
-}
-
-TEST(Precision, PeaksAreMeasured) {
-  const Peak peak = measure_peak(1);
-  EXPECT_GT(peak.fp32_gflops, 0.1);
-  EXPECT_EQ(peak.bf16_gflops > 0.0, has_bf16_products());
-}
-
-// oneDNN's levels as its numbers: AVX-512 without and with more, and what a later release may say.
-TEST(ProductPolicy, KnowsTheUnitOfLaterLevelsToo) {
-  for (const unsigned level : {0x7U, 0x27U, 0x67U, 0x407U}) {
-    EXPECT_EQ(bf16_unit_of(level), Bf16Unit::kNone) << level;
-  }
-  EXPECT_EQ(bf16_unit_of(0xe7), Bf16Unit::kAvx512);
-  EXPECT_EQ(bf16_unit_of(0x1e7), Bf16Unit::kAvx512);
-  EXPECT_EQ(bf16_unit_of(0x3e7), Bf16Unit::kAmx);
-  EXPECT_EQ(bf16_unit_of(0xfe7), Bf16Unit::kAmx);
-}
-
 }  // namespace
 }  // namespace phalanx::cpu

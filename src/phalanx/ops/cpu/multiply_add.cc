@@ -14,6 +14,10 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+
 #include "phalanx/base/error.h"
 namespace phalanx::cpu {
 // So many sums that do not wait for each other keep two units of four cycles' latency busy.
@@ -66,9 +70,52 @@ __attribute__((target("avx512f,avx512bf16"))) double multiply_adds_bf16() {
   [[maybe_unused]] const volatile float kept = _mm512_cvtss_f32(total);
   return 64.0 * kSums * kRounds;
 }
+
+__attribute__((target("amx-tile,amx-bf16"))) double multiply_adds_amx() {
+  constexpr int kTileRounds = 1000, kTileSums = 6, kRows = 16, kRowBytes = 64;
+  // The layout of TILECFG, palette 1.
+  struct alignas(64) {
+    std::uint8_t palette = 1, start_row = 0;
+    std::uint8_t reserved[14] = {};
+    std::uint16_t row_bytes[16] = {};
+    std::uint8_t rows[16] = {};
+  } config;
+  for (int tile = 0; tile < kTileSums + 2; ++tile) {
+    config.row_bytes[tile] = kRowBytes;
+    config.rows[tile] = kRows;
+  }
+  _tile_loadconfig(&config);
+  alignas(64) std::uint16_t halves[kRows * kRowBytes / 2];
+  std::fill(std::begin(halves), std::end(halves), std::uint16_t{0x3f00});
+  // Tiles are named by literals: sums in 0 to 5, factors in 6 and 7.
+  _tile_loadd(6, halves, kRowBytes);
+  _tile_loadd(7, halves, kRowBytes);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  for (int round = 0; round < kTileRounds; ++round) {
+    _tile_dpbf16ps(0, 6, 7);
+    _tile_dpbf16ps(1, 6, 7);
+    _tile_dpbf16ps(2, 6, 7);
+    _tile_dpbf16ps(3, 6, 7);
+    _tile_dpbf16ps(4, 6, 7);
+    _tile_dpbf16ps(5, 6, 7);
+  }
+  _tile_release();
+  constexpr double kFlops = 2.0 * kRows * kRows * (kRowBytes / 2);
+  return kFlops * kTileSums * kTileRounds;
+}
 #else
 double multiply_adds_bf16() {
   PHALANX_CHECK(false, "this machine has no bf16 dot product");
+  return 0.0;
+}
+
+double multiply_adds_amx() {
+  PHALANX_CHECK(false, "this machine has no tiles");
   return 0.0;
 }
 #endif

@@ -7,5 +7,7 @@ namespace phalanx::cpu {
 double multiply_adds_f32();
 // Dot products of pairs of bf16, accumulated in fp32; the processor must have AVX512_BF16.
 double multiply_adds_bf16();
+// The same on AMX's tiles; the process must have been given them (target.h).
+double multiply_adds_amx();
 
 }  // namespace phalanx::cpu

@@ -1,91 +1,165 @@
 #include "phalanx/ops/cpu/precision.h"
 
+#include <fmt/ranges.h>
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <oneapi/dnnl/dnnl.hpp>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/threads.h"
 #include "phalanx/ops/cpu/multiply_add.h"
+#include "phalanx/ops/cpu/target.h"
 
 namespace phalanx::cpu {
 namespace {
 
-// The measured ratios lie at 0.5 and 1.8.
+// The measured ratios lie at 0.5, 1.8 and 8.
 constexpr double kWorthwhileRatio = 1.2;
 
-// What oneDNN will use, which also respects its own limit on instruction sets.
-Bf16Unit bf16_unit() { return bf16_unit_of(static_cast<unsigned>(dnnl::get_effective_cpu_isa())); }
+struct Family {
+  ProductPrecision products;
+  Target needs;
+  double (*flops_of_slice)();
+  const char* instructions;
+};
+constexpr std::array<Family, 3> kFamilies = {{
+    {ProductPrecision::kFp32, Target::kScalar, multiply_adds_f32, "fp32"},
+    {ProductPrecision::kBf16, Target::kAvx512Bf16, multiply_adds_bf16, "bf16 dot products"},
+    {ProductPrecision::kAmx, Target::kAmx, multiply_adds_amx, "AMX"},
+}};
 
-// Levels are sets of instructions, a bit each.
-bool includes(unsigned level, dnnl::cpu_isa known) {
-  return (level & static_cast<unsigned>(known)) == static_cast<unsigned>(known);
+const Family* find_family(std::string_view name) {
+  const auto found = std::ranges::find(
+      kFamilies, name, [](const Family& family) { return name_of(family.products); });
+  return found == kFamilies.end() ? nullptr : &*found;
 }
 
-// Best rate of `threads` threads at once, each in its own best slice.
-double best_rate(int threads, double (*flops_of_slice)()) {
+const Family& family_of(ProductPrecision products) {
+  return kFamilies[static_cast<std::size_t>(products)];
+}
+
+// FLOP/s of one slice on the calling thread.
+double rate_of_slice(const Family& family) {
+  const auto start = std::chrono::steady_clock::now();
+  const double flops = family.flops_of_slice();
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  return flops / elapsed.count();
+}
+
+using Rates = std::array<double, kFamilies.size()>;
+
+// The families' best slices on the calling thread, in turn, so that what disturbs one disturbs all.
+Rates best_rates() {
   constexpr int kSlices = 24;
-  // The first threads that a run wants: OpenMP would end the process where they are refused.
-  expect_threads(threads - 1);
+  Rates best{};
+  for (int slice = 0; slice < kSlices; ++slice) {
+    for (std::size_t i = 0; i < kFamilies.size(); ++i) {
+      if (!has_products(kFamilies[i].products)) continue;
+      best[i] = std::max(best[i], rate_of_slice(kFamilies[i]));
+    }
+  }
+  return best;
+}
+
+// Best GFLOP/s of `threads` threads at once, each in its own best slice.
+double best_gflops(int threads, const Family& family) {
+  constexpr int kSlices = 24;
   double sum = 0.0;
 #pragma omp parallel num_threads(threads) reduction(+ : sum)
   {
     double best = 0.0;
 #pragma omp barrier
-    for (int slice = 0; slice < kSlices; ++slice) {
-      const auto start = std::chrono::steady_clock::now();
-      const double flops = flops_of_slice();
-      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-      best = std::max(best, flops / elapsed.count());
-    }
+    for (int slice = 0; slice < kSlices; ++slice) best = std::max(best, rate_of_slice(family));
     sum += best;
   }
   return sum * 1e-9;
 }
 
+// The first family, and each that outruns what was the best before it.
+ProductChoice fastest() {
+  const Rates rates = best_rates();
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < rates.size(); ++i) {
+    if (rates[i] > kWorthwhileRatio * rates[best]) best = i;
+  }
+  std::vector<std::string> measured;
+  for (std::size_t i = 1; i < rates.size(); ++i) {
+    if (rates[i] == 0.0) continue;
+    measured.push_back(fmt::format("{} at {:.2f}", kFamilies[i].instructions, rates[i] / rates[0]));
+  }
+  return {kFamilies[best].products,
+          fmt::format("measured, in terms of fp32's rate: {}", fmt::join(measured, ", "))};
+}
+
 }  // namespace
 
-// A level that oneDNN learns later holds those that it knows today.
-Bf16Unit bf16_unit_of(unsigned level) {
-  if (includes(level, dnnl::cpu_isa::avx512_core_amx)) return Bf16Unit::kAmx;
-  if (includes(level, dnnl::cpu_isa::avx512_core_bf16)) return Bf16Unit::kAvx512;
-  return Bf16Unit::kNone;
+bool has_products(ProductPrecision products) {
+  return active_target() >= family_of(products).needs;
+}
+
+bool has_products(std::string_view name) {
+  const Family* family = find_family(name);
+  return family != nullptr && has_products(family->products);
+}
+
+std::string available_products() {
+  std::vector<std::string_view> names;
+  for (const Family& family : kFamilies) {
+    if (has_products(family.products)) names.push_back(name_of(family.products));
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+double Peak::of(ProductPrecision products) const {
+  const std::array<double, kFamilies.size()> gflops = {fp32_gflops, bf16_gflops, amx_gflops};
+  return gflops[static_cast<std::size_t>(products)];
 }
 
 Peak measure_peak(int threads) {
-  Peak peak{.fp32_gflops = best_rate(threads, multiply_adds_f32)};
-  if (bf16_unit() != Bf16Unit::kNone) peak.bf16_gflops = best_rate(threads, multiply_adds_bf16);
-  return peak;
+  // The first threads that a run wants: OpenMP would end the process where they are refused.
+  expect_threads(threads - 1);
+  const auto measured = [&](ProductPrecision products) {
+    return has_products(products) ? best_gflops(threads, family_of(products)) : 0.0;
+  };
+  return {.fp32_gflops = measured(ProductPrecision::kFp32),
+          .bf16_gflops = measured(ProductPrecision::kBf16),
+          .amx_gflops = measured(ProductPrecision::kAmx)};
 }
 
-ProductChoice choose_products(std::string_view requested, bool stores_bf16, int threads) {
-  const Bf16Unit unit = bf16_unit();
-  if (requested == "bf16") {
-    if (!stores_bf16) {
-      throw ConfigError("--matmul-precision bf16 multiplies operands stored as bf16: add --bf16");
+std::string to_text(const Peak& peak) {
+  std::vector<std::string> rates;
+  for (const Family& family : kFamilies) {
+    const double gflops = peak.of(family.products);
+    if (gflops > 0.0) {
+      rates.push_back(fmt::format("{:.0f} GFLOP/s {}", gflops, name_of(family.products)));
     }
-    if (unit == Bf16Unit::kNone) {
-      throw ConfigError(
-          "--matmul-precision bf16: this processor has neither AVX512_BF16 nor AMX; use "
-          "--matmul-precision fp32 (a run recorded with bf16 products gives other bits then)");
-    }
-    return {ProductPrecision::kBf16, "requested"};
   }
-  if (requested == "fp32") return {ProductPrecision::kFp32, "requested"};
+  return fmt::format("{}", fmt::join(rates, ", "));
+}
+
+ProductChoice choose_products(std::string_view requested, bool stores_bf16) {
+  const bool has_others = has_products(ProductPrecision::kBf16);  // also refuses a wrong target
+  if (const Family* const named = find_family(requested)) {
+    if (named->products != ProductPrecision::kFp32 && !stores_bf16) {
+      throw ConfigError("--matmul-precision {} multiplies operands stored as bf16: add --bf16",
+                        requested);
+    }
+    if (!has_products(named->products)) {
+      throw ConfigError(
+          "--matmul-precision {}: target {} has not the instructions; it has {} (a run recorded "
+          "with other products gives other bits)",
+          requested, describe_active_target(), available_products());
+    }
+    return {named->products, "requested"};
+  }
   if (requested != "auto") {
-    throw ConfigError("--matmul-precision {}: use auto, fp32 or bf16", requested);
+    throw ConfigError("--matmul-precision {}: use auto, fp32, bf16 or amx", requested);
   }
   if (!stores_bf16) return {ProductPrecision::kFp32, "nothing is stored as bf16"};
-  if (unit == Bf16Unit::kAmx) return {ProductPrecision::kBf16, "the processor has AMX"};
-  if (unit == Bf16Unit::kNone) {
-    return {ProductPrecision::kFp32, "the processor has no bf16 dot product"};
-  }
-  const Peak peak = measure_peak(threads);
-  const double ratio = peak.bf16_gflops / peak.fp32_gflops;
-  return {ratio > kWorthwhileRatio ? ProductPrecision::kBf16 : ProductPrecision::kFp32,
-          fmt::format("measured: bf16 dot products run at {:.2f} times fp32's rate", ratio)};
+  if (!has_others) return {ProductPrecision::kFp32, "the processor has no bf16 products"};
+  return fastest();
 }
 
 std::vector<std::string> processor_features() {
@@ -100,7 +174,7 @@ std::vector<std::string> processor_features() {
   add(__builtin_cpu_supports("avx512bw"), "avx512bw");
   add(__builtin_cpu_supports("avx512vnni"), "avx512_vnni");
   add(__builtin_cpu_supports("avx512bf16"), "avx512_bf16");
-  add(bf16_unit() == Bf16Unit::kAmx, "amx_bf16");
+  add(best_target() == Target::kAmx, "amx_bf16");
 #endif
   return features;
 }

@@ -14,30 +14,38 @@ struct ProductChoice {
   ProductPrecision products = ProductPrecision::kFp32;
   std::string reason;  // for people
 
-  // "fp32" or "bf16": what a checkpoint records and --matmul-precision takes.
-  std::string_view name() const { return products == ProductPrecision::kBf16 ? "bf16" : "fp32"; }
+  std::string_view name() const { return name_of(products); }
 };
 
-// The policy for `requested` = --matmul-precision (auto, fp32 or bf16) and a run that stores bf16
-// or not. `auto` takes bf16 products with AMX; with AVX512_BF16 it measures for a few milliseconds
-// whether dot products of bf16 outrun fp32 (0.5 times on Sapphire and Emerald Rapids, 1.8 times on
-// Zen 5) and wants 1.2 times. ConfigError when the request makes no sense or the processor has no
-// bf16 products.
-ProductChoice choose_products(std::string_view requested, bool stores_bf16, int threads);
+// Whether the target that runs (target.h) has the family's instructions.
+bool has_products(ProductPrecision products);
+// The same of a name; false for one that is no family's.
+bool has_products(std::string_view name);
+// The names of those it has: "fp32, bf16, amx".
+std::string available_products();
 
-// What multiplies bf16, among the instructions of a level of oneDNN's (a dnnl::cpu_isa).
-enum class Bf16Unit { kNone, kAvx512, kAmx };
-Bf16Unit bf16_unit_of(unsigned level);
+// The policy for `requested` = --matmul-precision (auto, fp32, bf16 or amx) and a run that stores
+// bf16 or not. `auto` measures the families in turn for a few milliseconds, on one thread, so that
+// neither ranks nor --threads-per-rank decide: one must be 1.2 times as fast as fp32, or as the
+// one before it. (bf16 dot products run at 0.5 times fp32's rate on Sapphire and Emerald Rapids
+// and at 1.8 times on Zen 5, tiles at 8 times.) ConfigError when the request makes no sense or the
+// processor has not the family.
+ProductChoice choose_products(std::string_view requested, bool stores_bf16);
 
-// GFLOP/s of multiply-adds on registers; 0 where there is no such instruction.
+// GFLOP/s of multiply-adds on registers; 0 where the target has no such instruction.
 struct Peak {
   double fp32_gflops = 0.0;
-  double bf16_gflops = 0.0;  // bf16 dot products (AVX-512; AMX is not measured)
+  double bf16_gflops = 0.0;  // dot products of AVX512_BF16
+  double amx_gflops = 0.0;   // bf16 on AMX's tiles
+
+  double of(ProductPrecision products) const;
 };
 // The best of short slices on all threads at once; some ten milliseconds.
 Peak measure_peak(int threads);
+// "356 GFLOP/s fp32, 173 GFLOP/s bf16": the rates that are there.
+std::string to_text(const Peak& peak);
 
-// "avx2", "fma", ...: the extensions that kernels here or in oneDNN make use of.
+// "avx2", "fma", ...: the extensions that kernels make use of.
 std::vector<std::string> processor_features();
 
 }  // namespace phalanx::cpu

@@ -122,9 +122,8 @@ constexpr TrainFlag kLayoutRows[] = {
 
     works<&LayoutConfig::threads_per_rank>(
         kOwn, {.name = "--threads-per-rank",
-               .help = "CPU threads of each rank; they decide bits (0: usable cores / ranks)",
-               .range = from_to(0, 1024),
-               .resume = ResumeClass::kFixed}),
+               .help = "CPU threads of each rank (0: usable cores / ranks)",
+               .range = from_to(0, 1024)}),
 };
 
 }  // namespace

@@ -101,7 +101,7 @@ constexpr TrainFlag kModelRows[] = {
 
     works<&ModelConfig::matmul_precision>(kOwn, {.name = "--matmul-precision",
                                                  .help = "How bf16 matrices are multiplied",
-                                                 .choices = "auto fp32 bf16"}),
+                                                 .choices = "auto fp32 bf16 amx"}),
     works<&ModelConfig::attention_backend>(
         kOwn, {.name = "--attention-backend",
                .help = "Attention as one kernel, or as products and a softmax",

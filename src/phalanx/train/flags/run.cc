@@ -100,9 +100,6 @@ constexpr TrainFlag kRunRows[] = {
     works<&RunConfig::allow_overcommit>(
         kOwn, {.name = "--allow-overcommit",
                .help = "Begin although the memory plan is above what this machine has available"}),
-    works<&RunConfig::allow_different_threads>(
-        kOwn, {.name = "--allow-different-threads",
-               .help = "Resume although the checkpoint was made with other threads"}),
 };
 
 }  // namespace

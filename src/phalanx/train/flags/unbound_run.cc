@@ -57,6 +57,8 @@ constexpr Refusal kNotLogged = {
     kSamePlan};
 
 constexpr TrainFlag kUnboundRunRows[] = {
+    satisfied(kOwn, "--allow-different-threads", kSwitch,
+              "a run goes on with any number of threads, which decide no bits"),
     satisfied(kTraining, "--exit-signal-handler", kSwitch,
               "SIGTERM and SIGINT always let a run finish its step, save and leave"),
     satisfied_by("SIGTERM SIGINT", kTraining, "--exit-signal", kText,

@@ -1,0 +1,71 @@
+#include "phalanx/ops/cpu/precision.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/ops/cpu/target.h"
+
+namespace phalanx::cpu {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string refusal_of(std::string_view requested, bool stores_bf16) {
+  try {
+    choose_products(requested, stores_bf16);
+    return "accepted";
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+TEST(Precision, FollowsTheRequestAndTheStorage) {
+  EXPECT_EQ(choose_products("fp32", true).products, ProductPrecision::kFp32);
+  EXPECT_EQ(choose_products("auto", false).products, ProductPrecision::kFp32);
+  EXPECT_FALSE(choose_products("auto", true).reason.empty());
+  EXPECT_THAT(refusal_of("fp8", true), HasSubstr("use auto, fp32, bf16 or amx"));
+  EXPECT_THAT(refusal_of("bf16", false), AllOf(HasSubstr("bf16"), HasSubstr("--bf16")));
+  EXPECT_THAT(refusal_of("amx", false), AllOf(HasSubstr("amx"), HasSubstr("--bf16")));
+}
+
+// A family that the target has not is refused, and the refusal says what there is.
+TEST(Precision, FamiliesAreThoseOfTheTarget) {
+  for (const Target target : targets_here()) {
+    SCOPED_TRACE(name_of(target));
+    const ForcedTarget forced(target);
+    const Peak peak = measure_peak(1);
+    EXPECT_GT(peak.fp32_gflops, 0.1);
+    EXPECT_EQ(peak.bf16_gflops > 0.0, target >= Target::kAvx512Bf16);
+    EXPECT_EQ(peak.amx_gflops > 0.0, target >= Target::kAmx);
+    for (const auto products : {ProductPrecision::kBf16, ProductPrecision::kAmx}) {
+      const std::string name(name_of(products));
+      EXPECT_EQ(has_products(products), peak.of(products) > 0.0);
+      EXPECT_EQ(has_products(name), has_products(products));
+      if (has_products(products)) {
+        EXPECT_EQ(choose_products(name, true).products, products);
+      } else {
+        EXPECT_THAT(refusal_of(name, true),
+                    AllOf(HasSubstr("target " + std::string(name_of(target))),
+                          HasSubstr("it has " + available_products())));
+      }
+    }
+  }
+  EXPECT_FALSE(has_products("fp8"));
+}
+
+// No wider a margin than neighbours need: the choice must not depend on the minute.
+TEST(Precision, TheChoiceIsTheSameEveryTime) {
+  const auto first = choose_products("auto", true).products;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(choose_products("auto", true).products, first);
+  if (has_products(ProductPrecision::kAmx)) {
+    EXPECT_EQ(first, ProductPrecision::kAmx);
+  }
+}
+
+}  // namespace
+}  // namespace phalanx::cpu

@@ -1,0 +1,152 @@
+#include "phalanx/ops/cpu/target.h"
+
+#include "phalanx/ops/cpu/targets.h"
+// Highway after targets.h, which configures it.
+#include <fmt/ranges.h>
+#include <hwy/highway.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <span>
+
+#include "phalanx/base/error.h"
+
+namespace phalanx::cpu {
+namespace {
+
+constexpr std::array<std::string_view, 5> kNames = {"scalar", "avx2", "avx512", "avx512_bf16",
+                                                    "amx"};
+
+// As many names as the machine has targets.
+std::span<const std::string_view> names_up_to(Target best) {
+  return std::span(kNames).first(static_cast<std::size_t>(best) + 1);
+}
+
+#if defined(__x86_64__)
+bool has_amx_instructions() {
+  constexpr unsigned kFeatures = 7, kBf16 = 1U << 22U, kTiles = 1U << 24U;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(kFeatures, 0, &a, &b, &c, &d) != 0 && (d & kBf16) != 0 &&
+         (d & kTiles) != 0;
+}
+
+// Tiles are 8 KiB of registers that the kernel keeps for processes that have asked; one too old to
+// know them refuses.
+bool may_use_tiles() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
+  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+// What Highway asks of a processor for its targets, and a build without them (HWY_TARGETS) has
+// neither.
+bool has_avx2() {
+  return (HWY_TARGETS & HWY_AVX2) != 0 && __builtin_cpu_supports("avx2") &&
+         __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+         __builtin_cpu_supports("lzcnt");
+}
+bool has_avx512() {
+  return (HWY_TARGETS & HWY_AVX3) != 0 && __builtin_cpu_supports("avx512f") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd");
+}
+
+Target detect() {
+  if (!has_avx2()) return Target::kScalar;
+  if (!has_avx512()) return Target::kAvx2;
+  if (!__builtin_cpu_supports("avx512bf16")) return Target::kAvx512;
+  return has_amx_instructions() && may_use_tiles() ? Target::kAmx : Target::kAvx512Bf16;
+}
+
+// Highway chooses among its kernels for the whole process, as an environment variable is the whole
+// process's: this is state of neither a rank nor a device.
+void limit_highway(Target target) {
+  std::int64_t disabled = 0;
+  if (target < Target::kAvx512) disabled |= HWY_AVX3 | HWY_AVX3_DL;
+  if (target < Target::kAvx2) disabled |= HWY_AVX2 | HWY_SSE4 | HWY_SSSE3;
+  hwy::DisableTargets(disabled);
+}
+#else
+Target detect() { return Target::kScalar; }
+void limit_highway(Target /*target*/) {}
+#endif
+
+std::string_view variable() {
+  const char* const value = std::getenv(kTargetVariable);
+  return value == nullptr ? std::string_view() : value;
+}
+
+// Changes in tests alone.
+Target& active() {
+  static Target target = [] {
+    const Target requested = requested_target(variable());
+    limit_highway(requested);
+    return requested;
+  }();
+  return target;
+}
+
+}  // namespace
+
+std::string_view name_of(Target target) { return kNames[static_cast<std::size_t>(target)]; }
+
+Target best_target() {
+  static const Target best = detect();
+  return best;
+}
+
+Target requested_target(std::string_view value) {
+  const auto here = names_up_to(best_target());
+  if (value.empty()) return best_target();
+  const auto found = std::ranges::find(kNames, value);
+  if (found == kNames.end()) {
+    throw ConfigError("the environment's {} is '{}', which is no target: this machine has {}",
+                      kTargetVariable, value, fmt::join(here, ", "));
+  }
+  const auto target = static_cast<Target>(found - kNames.begin());
+  if (target > best_target()) {
+    throw ConfigError("the environment's {} is {}, which this machine has not: it has {}",
+                      kTargetVariable, value, fmt::join(here, ", "));
+  }
+  return target;
+}
+
+Target active_target() { return active(); }
+
+std::string describe_active_target() {
+  const std::string_view name = name_of(active_target());
+  if (variable().empty()) return std::string(name);
+  return fmt::format("{} ({}; the best here is {})", name, kTargetVariable, name_of(best_target()));
+}
+
+std::vector<Target> targets_here() {
+  std::vector<Target> targets;
+  for (int i = 0; i <= static_cast<int>(best_target()); ++i) {
+    targets.push_back(static_cast<Target>(i));
+  }
+  return targets;
+}
+
+std::vector<std::string> names_of_targets_here() {
+  const auto names = names_up_to(best_target());
+  return {names.begin(), names.end()};
+}
+
+ForcedTarget::ForcedTarget(Target target) : before_(active_target()) {
+  PHALANX_CHECK(target <= best_target(), "this machine has no {}", name_of(target));
+  active() = target;
+  limit_highway(target);
+}
+
+ForcedTarget::~ForcedTarget() {
+  active() = before_;
+  limit_highway(before_);
+}
+
+}  // namespace phalanx::cpu

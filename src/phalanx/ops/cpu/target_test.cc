@@ -1,0 +1,60 @@
+#include "phalanx/ops/cpu/target.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <string>
+
+#include "phalanx/base/error.h"
+
+namespace phalanx::cpu {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string refusal_of(std::string_view value) {
+  try {
+    requested_target(value);
+    return "accepted";
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+TEST(CpuTarget, IsTheBestUnlessNamed) {
+  EXPECT_EQ(requested_target(""), best_target());
+  for (const Target target : targets_here()) EXPECT_EQ(requested_target(name_of(target)), target);
+}
+
+TEST(CpuTarget, WhatIsNoTargetIsRefused) {
+  for (const std::string value : {"avx1024", "AVX2", "avx2 ", "1"}) {
+    EXPECT_THAT(refusal_of(value), AllOf(HasSubstr("PHALANX_CPU_TARGET"),
+                                         HasSubstr("'" + value + "'"), HasSubstr("has scalar")));
+  }
+}
+
+TEST(CpuTarget, WhatTheMachineHasNotIsRefused) {
+  if (best_target() == Target::kAmx) GTEST_SKIP() << "this machine has them all";
+  EXPECT_THAT(refusal_of("amx"), AllOf(HasSubstr("PHALANX_CPU_TARGET is amx"),
+                                       HasSubstr(std::string(name_of(best_target())))));
+}
+
+// Forced targets are what Highway's kernels run with, and they end where they should.
+TEST(CpuTarget, LimitsHighway) {
+  const auto chooses = [](std::int64_t target) { return (hwy::SupportedTargets() & target) != 0; };
+  const Target before = active_target();
+  for (const Target target : targets_here()) {
+    SCOPED_TRACE(name_of(target));
+    const ForcedTarget forced(target);
+    EXPECT_EQ(active_target(), target);
+    EXPECT_EQ(chooses(HWY_AVX2), target >= Target::kAvx2);
+    EXPECT_EQ(chooses(HWY_AVX3), target >= Target::kAvx512);
+  }
+  EXPECT_EQ(active_target(), before);
+  EXPECT_EQ(chooses(HWY_AVX2), before >= Target::kAvx2);
+}
+
+}  // namespace
+}  // namespace phalanx::cpu
