@@ -1,7 +1,6 @@
 #include "phalanx/base/machine.h"
 
 #include <fmt/core.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <fstream>
@@ -11,21 +10,10 @@
 #include <vector>
 
 #include "phalanx/base/control_groups.h"
+#include "phalanx/base/cpu_affinity.h"
 
 namespace phalanx {
 namespace {
-
-// Of the calling thread; none where the system does not say.
-std::optional<int> cores_by_affinity() {
-  // As large as the kernel's mask, which nothing tells.
-  for (std::size_t cores = 1024; cores <= (1U << 20); cores *= 2) {
-    const std::size_t sets = cores / (8 * sizeof(cpu_set_t));
-    std::vector<cpu_set_t> mask(sets);
-    if (sched_getaffinity(0, sets * sizeof(cpu_set_t), mask.data()) != 0) continue;
-    return CPU_COUNT_S(sets * sizeof(cpu_set_t), mask.data());
-  }
-  return std::nullopt;
-}
 
 // In cores; none where there is no limit.
 std::optional<double> quota_of(const ControlGroup& group) {
@@ -42,7 +30,7 @@ std::optional<double> quota_of(const ControlGroup& group) {
   return static_cast<double>(*quota) / static_cast<double>(*period);
 }
 
-std::string cores_text(int count) { return fmt::format("{} core{}", count, count == 1 ? "" : "s"); }
+std::string count_text(int count) { return fmt::format("{} core{}", count, count == 1 ? "" : "s"); }
 
 // What of the group's memory the kernel gives back before it ends a process.
 std::int64_t page_cache(const ControlGroup& group) {
@@ -75,16 +63,14 @@ std::optional<std::int64_t> memory_of_machine(const std::filesystem::path& root)
 
 UsableCores usable_cores(const std::filesystem::path& root) {
   const int machine = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  UsableCores cores{machine, cores_text(machine)};
-  const auto affinity = cores_by_affinity();
-  if (affinity && *affinity < machine) {
-    cores = {std::max(1, *affinity), cores_text(std::max(1, *affinity)) + " by affinity"};
-  }
+  UsableCores cores{machine, count_text(machine)};
+  const auto allowed = static_cast<int>(cores_of_thread().size());
+  if (allowed > 0 && allowed < machine) cores = {allowed, count_text(allowed) + " by affinity"};
   for (const ControlGroup& group : control_groups("cpu", root)) {
     const auto quota = quota_of(group);
     if (!quota || *quota >= cores.count) continue;
     const int count = std::max(1, static_cast<int>(*quota));
-    cores = {count, fmt::format("{} by {} of cgroup {}", cores_text(count),
+    cores = {count, fmt::format("{} by {} of cgroup {}", count_text(count),
                                 group.version == 2 ? "cpu.max" : "cpu.cfs_quota_us", group.name)};
   }
   return cores;

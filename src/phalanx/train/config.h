@@ -52,6 +52,7 @@ struct LayoutConfig {
 
   std::int64_t threads_per_rank = 0;  // 0: the cores shared out among the ranks
   std::string threads_reason;         // where resolve() has them from, for people
+  bool no_cpu_affinity = false;       // ranks are bound to no cores
 
   std::int64_t micro_batch_size = 0;
   std::int64_t global_batch_size = 0;

@@ -118,7 +118,7 @@ void RunReport::print_start(const RunSetup& setup, const MemoryPlan& plan,
         "> --recompute-granularity selective: fused attention stores nothing that could be "
         "computed again; it matters with --attention-backend unfused");
   }
-  log_info("> CPU target: {}", cpu::describe_active_target());
+  log_info("> CPU target: {}, affinity: {}", cpu::describe_active_target(), setup.affinity.text);
   log_info("> matrix products: {} ({})", setup.products.name(), setup.products.reason);
   log_info("> peak: {}", cpu::to_text(setup.peak));
   log_info("> memory plan{}:\n{}", setup.grid.world_size() > 1 ? " of rank 0" : "",

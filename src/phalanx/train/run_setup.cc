@@ -54,7 +54,8 @@ RunSetup::RunSetup(TrainConfig given, const std::function<bool()>& stop)
       peak(cpu::measure_peak(busy_threads(config))),
       model(gpt_config(config, tokenizer->vocab_size())),
       programs(step_programs(config, length)),
-      plans(plan_ranks(config, model, programs, products.products)) {
+      plans(plan_ranks(config, model, programs, products.products)),
+      affinity(rank_affinity(config.layout)) {
   check_memory(config, plans, available_memory());
   if (loaded) {
     check_tensors(model, *loaded);

@@ -9,6 +9,7 @@
 
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/train/memory_plan.h"
+#include "phalanx/train/rank_affinity.h"
 #include "phalanx/train/run_checkpoint.h"
 #include "phalanx/train/run_data.h"
 #include "phalanx/train/run_directory.h"
@@ -46,6 +47,7 @@ struct RunSetup {
   StepPrograms programs;
   std::vector<RankPlan> plans;
   std::optional<RunData> data;
+  RankAffinity affinity;
 
   const MemoryPlan& plan_of(int rank) const;
   // The most that the arenas of any rank hold.

@@ -14,6 +14,7 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/ops/cpu/first_touch.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/run_report.h"
 #include "phalanx/train/run_saver.h"
@@ -77,6 +78,18 @@ class Trainer {
   RunSaver saver_;
 };
 
+// A checkpoint is read by one thread into what the rank's team will compute on; all else is written
+// first by the team.
+RankArenas arenas_of_run(const MemoryPlan& plan, int threads, bool from_checkpoint) {
+  RankArenas arenas = allocate_arenas(plan);
+  if (from_checkpoint) {
+    for (const Arena* arena : {&arenas.parameters, &arenas.main_parameters, &arenas.optimizer}) {
+      cpu::touch_first(threads, *arena);
+    }
+  }
+  return arenas;
+}
+
 RunState start_state(const RunSetup& setup, const CheckpointReader* checkpoint, Rank& rank) {
   if (checkpoint != nullptr) return load_run(setup.config, *checkpoint, rank);
   rank.initialise();
@@ -92,7 +105,8 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint,
       signals_(signals),
       ranks_(setup.grid, world),
       plan_(setup.plan_of(world.rank())),
-      arenas_(allocate_arenas(plan_)),
+      arenas_(arenas_of_run(plan_, static_cast<int>(config_.layout.threads_per_rank),
+                            checkpoint != nullptr)),
       backend_(make_cpu_backend(static_cast<int>(config_.layout.threads_per_rank),
                                 setup.products.products)),
       rank_(config_, setup.model, setup.programs, ranks_, *backend_, arenas_),
@@ -285,6 +299,7 @@ RunEnd train_on_ranks(const RunSetup& setup, std::shared_ptr<const CheckpointRea
   std::vector readers(static_cast<std::size_t>(setup.grid.world_size()), checkpoint);
   checkpoint.reset();
   run_local_ranks(setup.grid.world_size(), options, [&](Communicator& world) {
+    setup.affinity.bind(world.rank());  // before the rank's team and memory are there
     auto& reader = readers[static_cast<std::size_t>(world.rank())];
     Trainer trainer(setup, reader.get(), signals, world);
     reader.reset();

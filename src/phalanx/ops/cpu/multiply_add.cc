@@ -14,9 +14,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
-#include <algorithm>
 #include <cstdint>
-#include <iterator>
 
 #include "phalanx/base/error.h"
 namespace phalanx::cpu {
@@ -71,25 +69,23 @@ __attribute__((target("avx512f,avx512bf16"))) double multiply_adds_bf16() {
   return 64.0 * kSums * kRounds;
 }
 
+// The layout of tiles, palette 1. g++ 12 does not know how much ldtilecfg and tileloadd read and
+// drops stores before them: what they read is constant.
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1, start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
 __attribute__((target("amx-tile,amx-bf16"))) double multiply_adds_amx() {
   constexpr int kTileRounds = 1000, kTileSums = 6, kRows = 16, kRowBytes = 64;
-  // The layout of TILECFG, palette 1.
-  struct alignas(64) {
-    std::uint8_t palette = 1, start_row = 0;
-    std::uint8_t reserved[14] = {};
-    std::uint16_t row_bytes[16] = {};
-    std::uint8_t rows[16] = {};
-  } config;
-  for (int tile = 0; tile < kTileSums + 2; ++tile) {
-    config.row_bytes[tile] = kRowBytes;
-    config.rows[tile] = kRows;
-  }
-  _tile_loadconfig(&config);
-  alignas(64) std::uint16_t halves[kRows * kRowBytes / 2];
-  std::fill(std::begin(halves), std::end(halves), std::uint16_t{0x3f00});
+  static constexpr TileConfig kConfig;
+  alignas(64) static constexpr std::uint16_t kFactors[kRows * kRowBytes / 2] = {};
+  _tile_loadconfig(&kConfig);
   // Tiles are named by literals: sums in 0 to 5, factors in 6 and 7.
-  _tile_loadd(6, halves, kRowBytes);
-  _tile_loadd(7, halves, kRowBytes);
+  _tile_loadd(6, kFactors, kRowBytes);
+  _tile_loadd(7, kFactors, kRowBytes);
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);

@@ -15,7 +15,7 @@
 namespace phalanx::cpu {
 namespace {
 
-// The measured ratios lie at 0.5, 1.8 and 8.
+// The measured ratios lie at 0.5, 1.8 and 16.
 constexpr double kWorthwhileRatio = 1.2;
 
 struct Family {

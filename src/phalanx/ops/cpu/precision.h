@@ -28,7 +28,7 @@ std::string available_products();
 // bf16 or not. `auto` measures the families in turn for a few milliseconds, on one thread, so that
 // neither ranks nor --threads-per-rank decide: one must be 1.2 times as fast as fp32, or as the
 // one before it. (bf16 dot products run at 0.5 times fp32's rate on Sapphire and Emerald Rapids
-// and at 1.8 times on Zen 5, tiles at 8 times.) ConfigError when the request makes no sense or the
+// and at 1.8 times on Zen 5, tiles at 16 times.) ConfigError when the request makes no sense or the
 // processor has not the family.
 ProductChoice choose_products(std::string_view requested, bool stores_bf16);
 

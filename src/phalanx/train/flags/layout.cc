@@ -124,6 +124,10 @@ constexpr TrainFlag kLayoutRows[] = {
         kOwn, {.name = "--threads-per-rank",
                .help = "CPU threads of each rank (0: usable cores / ranks)",
                .range = from_to(0, 1024)}),
+    works<&LayoutConfig::no_cpu_affinity>(
+        kOwn, {.name = "--no-cpu-affinity",
+               .yaml_keys = "!cpu_affinity",
+               .help = "Ranks that share out all cores are not bound to their shares"}),
 };
 
 }  // namespace

@@ -99,9 +99,11 @@ constexpr TrainFlag kModelRows[] = {
                                                    .needs = "--fp16 --bf16",
                                                    .resume = ResumeClass::kFixed}),
 
-    works<&ModelConfig::matmul_precision>(kOwn, {.name = "--matmul-precision",
-                                                 .help = "How bf16 matrices are multiplied",
-                                                 .choices = "auto fp32 bf16 amx"}),
+    works<&ModelConfig::matmul_precision>(
+        kOwn, {.name = "--matmul-precision",
+               .help = "How bf16 matrices are multiplied; a resumed run keeps "
+                       "the checkpoint's",
+               .choices = "auto fp32 bf16 amx"}),
     works<&ModelConfig::attention_backend>(
         kOwn, {.name = "--attention-backend",
                .help = "Attention as one kernel, or as products and a softmax",

@@ -1,0 +1,197 @@
+// The bits of a run depend on neither threads nor, in fp32, on the width of vectors: whole runs
+// under several numbers of threads and under every target of this processor.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/checkpoint/digest.h"
+#include "phalanx/ops/cpu/precision.h"
+#include "phalanx/ops/cpu/target.h"
+#include "phalanx/train/test_support.h"
+
+namespace phalanx {
+namespace {
+
+using cpu::ForcedTarget;
+using cpu::Target;
+
+class TargetsTest : public RunTest {
+ protected:
+  // Products with sums longer than a block of k and with more tasks than five threads; two
+  // microbatches, dropout, attention of several blocks.
+  TrainConfig training(const std::string& save) const {
+    TrainConfig c = config(save);
+    c.model.num_layers = 1;
+    c.model.hidden_size = 128;
+    c.model.max_position_embeddings = 128;
+    c.data.seq_length = 128;
+    c.layout.micro_batch_size = 4;
+    c.layout.global_batch_size = 8;
+    c.run.train_iters = 20;
+    c.optimizer.lr = 1e-3;
+    c.optimizer.min_lr = 1e-4;
+    c.run.eval_iters = 0;
+    return c;
+  }
+
+  // Of each tensor that the run left: weights, main parameters and moments.
+  using Digests = std::map<std::string, std::uint64_t>;
+  Digests digests() const {
+    Digests result;
+    for (const auto& entry : digest_checkpoint(CheckpointReader::open(path("run"))).tensors) {
+      result[entry.name] = entry.xxh3;
+    }
+    return result;
+  }
+
+  Digests digests_after(TrainConfig c, Target target, int threads) const {
+    const ForcedTarget forced(target);
+    c.layout.threads_per_rank = threads;
+    train(c);
+    return digests();
+  }
+
+  static std::string differences(const Digests& a, const Digests& b) {
+    std::string names;
+    for (const auto& [name, digest] : a) {
+      if (!b.contains(name) || b.at(name) != digest) names += ' ' + name;
+    }
+    return names;
+  }
+
+  // The last target under all numbers of threads, and each of the others, give the bits of the
+  // first with one thread.
+  static void expect_equal(const Digests& digests, const Digests& expected, Target target,
+                           int threads) {
+    EXPECT_EQ(differences(expected, digests), "")
+        << cpu::name_of(target) << ", " << threads << " threads";
+  }
+  void expect_one_result(const TrainConfig& c, const std::vector<Target>& targets) const {
+    const Digests expected = digests_after(c, targets.front(), 1);
+    for (const int threads : {1, 2, 3, 5}) {
+      expect_equal(digests_after(c, targets.back(), threads), expected, targets.back(), threads);
+    }
+    for (const Target target : targets) {
+      if (target == targets.back()) continue;
+      expect_equal(digests_after(c, target, 3), expected, target, 3);
+    }
+  }
+
+  // Those that promise each other's bits in fp32; the scalar one promises only its own.
+  static std::vector<Target> vector_targets() {
+    std::vector<Target> targets = cpu::targets_here();
+    std::erase(targets, Target::kScalar);
+    return targets;
+  }
+};
+
+TEST_F(TargetsTest, Fp32) {
+  if (vector_targets().empty()) GTEST_SKIP() << "no AVX2";
+  expect_one_result(training("run"), vector_targets());
+}
+
+TEST_F(TargetsTest, UnfusedFp32) {
+  if (vector_targets().empty()) GTEST_SKIP() << "no AVX2";
+  TrainConfig c = training("run");
+  c.model.attention_backend = "unfused";
+  c.run.train_iters = 5;
+  expect_one_result(c, vector_targets());
+}
+
+TEST_F(TargetsTest, Bf16StorageMultipliedInFp32) {
+  if (vector_targets().empty()) GTEST_SKIP() << "no AVX2";
+  TrainConfig c = training("run");
+  c.model.bf16 = true;
+  c.model.matmul_precision = "fp32";
+  expect_one_result(c, vector_targets());
+}
+
+TEST_F(TargetsTest, Fp16StorageMultipliedInFp32) {
+  if (vector_targets().empty()) GTEST_SKIP() << "no AVX2";
+  TrainConfig c = training("run");
+  c.model.fp16 = true;
+  c.run.train_iters = 5;
+  expect_one_result(c, vector_targets());
+}
+
+TEST_F(TargetsTest, ScalarUnderThreads) {
+  TrainConfig c = training("run");
+  c.run.train_iters = 3;
+  expect_one_result(c, {Target::kScalar});
+}
+
+// A family's bits are its own, but no target's or thread's.
+TEST_F(TargetsTest, Bf16Products) {
+  if (!cpu::has_products(cpu::ProductPrecision::kBf16)) GTEST_SKIP() << "no bf16 dot products";
+  TrainConfig c = training("run");
+  c.model.bf16 = true;
+  c.model.matmul_precision = "bf16";
+  std::vector<Target> targets = cpu::targets_here();
+  std::erase_if(targets, [](Target target) { return target < Target::kAvx512Bf16; });
+  expect_one_result(c, targets);
+}
+
+TEST_F(TargetsTest, AmxProducts) {
+  if (!cpu::has_products(cpu::ProductPrecision::kAmx)) GTEST_SKIP() << "no AMX";
+  TrainConfig c = training("run");
+  c.model.bf16 = true;
+  c.model.matmul_precision = "amx";
+  expect_one_result(c, {Target::kAmx});
+}
+
+// Ranks that share a layer, each with its team.
+TEST_F(TargetsTest, TensorParallelRanks) {
+  if (vector_targets().empty()) GTEST_SKIP() << "no AVX2";
+  TrainConfig c = with_layout(training("run"), {.tensor = 2});
+  c.run.train_iters = 5;
+  expect_one_result(c, {vector_targets().front(), vector_targets().back()});
+}
+
+// A run that moves to another machine and another number of threads.
+TEST_F(TargetsTest, ResumedElsewhere) {
+  if (vector_targets().size() < 2) GTEST_SKIP() << "one target";
+  const Target narrow = vector_targets().front(), wide = vector_targets().back();
+  const Digests straight = digests_after(training("run"), wide, 2);
+  TrainConfig c = training("run");
+  c.run.load = c.run.save;
+  std::filesystem::remove_all(c.run.save);
+  c.run.exit_interval = 7;
+  digests_after(c, narrow, 1);
+  digests_after(c, wide, 3);
+  c.run.exit_interval = 0;
+  expect_equal(digests_after(c, narrow, 5), straight, narrow, 5);
+}
+
+// What a checkpoint was multiplied with is kept, or refused where it cannot be had.
+TEST_F(TargetsTest, ARunKeepsItsProducts) {
+  if (!cpu::has_products(cpu::ProductPrecision::kBf16)) GTEST_SKIP() << "no bf16 dot products";
+  TrainConfig c = training("run");
+  c.model.bf16 = true;
+  c.model.matmul_precision = "bf16";
+  c.run.train_iters = 6;
+  c.run.exit_interval = 2;
+  train(c);
+  c.run.load = c.run.save;
+  c.model.matmul_precision = "fp32";
+  EXPECT_THROW(pretrain_gpt(c), ConfigError);
+  c.model.matmul_precision = "auto";
+  {
+    const ForcedTarget forced(Target::kAvx512);
+    EXPECT_THROW(pretrain_gpt(c), ConfigError);
+  }
+  train(c);
+  const auto recorded = [&] {
+    return CheckpointReader::open(path("run")).manifest().matmul_precision;
+  };
+  EXPECT_EQ(recorded(), "bf16");
+  c.run.allow_changed = {"matmul_precision"};
+  const ForcedTarget forced(Target::kAvx2);
+  train(c);
+  EXPECT_EQ(recorded(), "fp32");
+}
+
+}  // namespace
+}  // namespace phalanx
