@@ -1,9 +1,8 @@
 // Every op at the shapes of GPT-2 124M with 4 x 256 tokens (ops/cases), against its limit measured
-// in the same run: the multiply-add peak for matrix products, memory bandwidth for the rest. Prints
-// one table; docs/performance.md says how to read it.
+// in the same run: the multiply-add peak for matrix products, memory bandwidth for the rest; and
+// products by turns with oneDNN's. Prints one table; docs/performance.md says how to read it.
 
 #include <fmt/core.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstring>
@@ -14,17 +13,24 @@
 #include <vector>
 
 #include "bench_main.h"
+#include "onednn_product.h"
 #include "phalanx/base/error.h"
 #include "phalanx/ops/cases/case.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/cpu/parallel.h"
 #include "phalanx/ops/cpu/precision.h"
+#include "phalanx/ops/cpu/target.h"
 #include "phalanx/ops/ref/ref_backend.h"
+#include "timing.h"
+#include "witness.h"
 
 namespace phalanx {
 namespace {
 
-constexpr double kGoal = 0.88;  // of the peak, for every matrix product in fp32
+// Of the peak of the family that multiplies, for every matrix product.
+double goal_of(cpu::ProductPrecision products) {
+  return products == cpu::ProductPrecision::kFp32 ? 0.88 : 0.85;
+}
 constexpr std::int64_t kOperandBytes = std::int64_t{3} << 30;
 constexpr std::int64_t kWorkspaceBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kStreamBytes = std::int64_t{256} << 20;
@@ -36,46 +42,13 @@ struct Options {
   std::string matmul_precision = "auto";
   double seconds = 0.5;  // per row
   bool cpu_time = false;
+  bool scaling = false;
+  bool no_onednn = false;
+
+  bench::TimingOptions timing() const { return {.seconds = seconds, .cpu_time = cpu_time}; }
 };
 
-double seconds_of(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-struct Timing {
-  double median = 0.0;
-  double best = 0.0;
-  int undisturbed = 0;  // repetitions that count
-};
-
-// Repeats for about options.seconds. A repetition counts when the calling thread was on its core
-// for 97 % of it; when fewer than three do, all count. On a machine that is never quiet, CPU time
-// shared out over the threads says more than the clock on the wall (with threads that sleep while
-// they wait: OMP_WAIT_POLICY=passive).
-Timing time_it(const Options& options, const std::function<void()>& body) {
-  constexpr double kOnCore = 0.97;
-  constexpr std::size_t kFewest = 5, kMost = 1000;
-  body();
-  std::vector<double> all, clean;
-  const double end = seconds_of(CLOCK_MONOTONIC) + options.seconds;
-  while (all.size() < kFewest || (seconds_of(CLOCK_MONOTONIC) < end && all.size() < kMost)) {
-    const double on_core = seconds_of(CLOCK_THREAD_CPUTIME_ID);
-    const double cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
-    const double wall = seconds_of(CLOCK_MONOTONIC);
-    body();
-    const double wall_took = seconds_of(CLOCK_MONOTONIC) - wall;
-    const double cpu_took = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-    const double took = options.cpu_time ? cpu_took / options.threads : wall_took;
-    all.push_back(took);
-    if (seconds_of(CLOCK_THREAD_CPUTIME_ID) - on_core >= kOnCore * wall_took) clean.push_back(took);
-  }
-  const int undisturbed = static_cast<int>(clean.size());
-  std::vector<double>& sample = clean.size() >= 3 ? clean : all;
-  std::sort(sample.begin(), sample.end());
-  return {sample[sample.size() / 2], sample.front(), undisturbed};
-}
+using bench::Timing;
 
 // Bytes per second, counting every operand once.
 struct Bandwidth {
@@ -90,10 +63,11 @@ Bandwidth measure_bandwidth(const Options& options) {
   constexpr std::int64_t kTask = 1 << 16;
   const std::int64_t tasks = count / kTask;
   const auto streams = [&](const auto& body) {
-    return time_it(options, [&] {
+    const auto run = [&] {
       cpu::parallel_for(options.threads, tasks,
                         [&](std::int64_t task) { body(task * kTask, (task + 1) * kTask); });
-    });
+    };
+    return bench::time_by_turns(options.timing(), {{run, options.threads}}).front();
   };
   streams([&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) a[i] = b[i] = c[i] = 1.0F;
@@ -119,6 +93,11 @@ Bandwidth measure_bandwidth(const Options& options) {
   return {bytes / read.median, 2 * bytes / copy.median, 3 * bytes / triad.median};
 }
 
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
 class Bench {
  public:
   explicit Bench(const Options& options)
@@ -128,14 +107,19 @@ class Bench {
         peak_(cpu::measure_peak(options.threads)),
         bandwidth_(measure_bandwidth(options)),
         backend_(make_cpu_backend(options.threads, choice_.products)),
+        alone_(make_cpu_backend(1, choice_.products)),
         reference_(make_ref_backend()) {
-    fmt::print("{} threads, storage {}, products {} ({})\n", options.threads, options.dtype,
-               choice_.name(), choice_.reason);
-    fmt::print("peak: {}", cpu::to_text(peak_));
-    fmt::print("\nmemory: read {:.1f}, copy {:.1f}, triad {:.1f} GB/s\n\n", bandwidth_.read * 1e-9,
+    fmt::print("target {}, {} threads, storage {}, products {} ({})\n",
+               cpu::describe_active_target(), options.threads, options.dtype, choice_.name(),
+               choice_.reason);
+    fmt::print("peak: {}\n", cpu::to_text(peak_));
+    fmt::print("memory: read {:.1f}, copy {:.1f}, triad {:.1f} GB/s\n\n", bandwidth_.read * 1e-9,
                bandwidth_.copy * 1e-9, bandwidth_.triad * 1e-9);
-    fmt::print("{:<26} {:<38} {:>10} {:>10} {:>16} {:>9} {:>9} {:>6}\n", "op", "shape", "median ms",
-               "best ms", "rate", "of limit", "at best", "clean");
+    fmt::print("{:<26} {:<38} {:>10} {:>10} {:>16} {:>9} {:>9} {:>6} {:>5}", "op", "shape",
+               "median ms", "best ms", "rate", "of limit", "at best", "clean", "ipc");
+    if (!options.no_onednn) fmt::print(" {:>8} {:>7}", "oneDNN", "faster");
+    if (options.scaling) fmt::print(" {:>8}", "scaling");
+    fmt::print("\n");
   }
 
   void run(const ops::Case& row) {
@@ -145,27 +129,84 @@ class Bench {
     ops::Operands builder(operands, storage_, preparation);
     const ops::Job job = row.build(builder);
     Context context{.backend = *backend_, .workspace = workspace};
-    const Timing timing = time_it(options_, [&] { job.run(context); });
-    print(row, job.cost, timing);
+    Context alone{.backend = *alone_, .workspace = workspace};
+
+    Row result;
+    result.cost = job.cost;
+    std::vector<bench::TimedBody> bodies = {{[&] { job.run(context); }, options_.threads}};
+    if (options_.scaling) bodies.push_back({[&] { job.run(alone); }, 1});
+    const auto shape = bench::linear_product(row.op, row.description);
+    std::unique_ptr<bench::OnednnProduct> peer;
+    if (shape && !options_.no_onednn) {
+      peer = bench::OnednnProduct::make(*shape, storage_, options_.threads);
+    }
+    if (peer) bodies.push_back({[&] { peer->run(); }, options_.threads});
+
+    const double before = bench::instructions_per_cycle(options_.threads);
+    const auto timings = bench::time_by_turns(options_.timing(), bodies);
+    result.witness = std::min(before, bench::instructions_per_cycle(options_.threads));
+    result.timing = timings.front();
+    if (options_.scaling) {
+      result.scaling = timings[1].median / (result.timing.median * options_.threads);
+    }
+    if (peer) result.peer = timings.back();
+    print(row, result);
+  }
+
+  // The goal is the median product's.
+  void print_summary() const {
+    if (shares_.empty()) return;
+    fmt::print("\n{} products: median {:.1f} % of the peak, {:.1f} % at best; goal {:.0f} %",
+               shares_.size(), 100 * median(shares_), 100 * median(best_shares_),
+               100 * goal_of(choice_.products));
+    if (!faster_.empty()) fmt::print("; {:.2f} times oneDNN's rate", median(faster_));
+    fmt::print("\n");
   }
 
  private:
-  void print(const ops::Case& row, const OpCost& cost, const Timing& timing) const {
+  struct Row {
+    OpCost cost;
+    Timing timing;
+    Timing peer;  // oneDNN's; zeros where there is none
+    double witness = 0.0;
+    double scaling = 0.0;
+  };
+
+  void print(const ops::Case& row, const Row& result) {
+    const auto& [cost, timing, peer, witness, scaling] = result;
     const bool product = cost.name.substr(0, 6) == "linear";
-    const bool native = choice_.products != cpu::ProductPrecision::kFp32;
+    const double goal = goal_of(choice_.products);
     const double flops = static_cast<double>(cost.flops) / timing.median;
     const double bytes = static_cast<double>(cost.bytes_read + cost.bytes_written) / timing.median;
     const double flop_limit = 1e9 * (product ? peak_.of(choice_.products) : peak_.fp32_gflops);
     // Ops with products inside are held against the peak, the others against what memory moves.
     const double share =
         cost.flops > 0 ? flops / flop_limit : bytes / std::max(bandwidth_.copy, bandwidth_.triad);
-    const char* goal = !product || native ? "" : share >= kGoal ? "  goal 88% met" : "  goal 88%";
+    const double best_share = share * timing.median / timing.best;
     const std::string rate = cost.flops > 0 ? fmt::format("{:.1f} GFLOP/s", flops * 1e-9)
                                             : fmt::format("{:.1f} GB/s", bytes * 1e-9);
-    fmt::print("{:<26} {:<38} {:>10.3f} {:>10.3f} {:>16} {:>8.1f}% {:>8.1f}% {:>6}{}\n", row.op,
-               row.description, timing.median * 1e3, timing.best * 1e3, rate, share * 100,
-               share * 100 * timing.median / timing.best, timing.undisturbed, goal);
+    fmt::print("{:<26} {:<38} {:>10.3f} {:>10.3f} {:>16} {:>8.1f}% {:>8.1f}% {:>6} {:>5.1f}",
+               row.op, row.description, timing.median * 1e3, timing.best * 1e3, rate, share * 100,
+               best_share * 100, timing.undisturbed, witness);
+    if (!options_.no_onednn) print_peer(timing, peer, share);
+    if (options_.scaling) fmt::print(" {:>8.2f}", scaling);
+    if (product) {
+      fmt::print("  goal {:.0f}%{}", 100 * goal, share >= goal ? " met" : "");
+      shares_.push_back(share);
+      best_shares_.push_back(best_share);
+    }
+    fmt::print("\n");
     std::fflush(stdout);
+  }
+
+  void print_peer(const Timing& ours, const Timing& peer, double share) {
+    if (peer.median == 0.0) {
+      fmt::print(" {:>8} {:>7}", "", "");
+      return;
+    }
+    const double faster = peer.median / ours.median;
+    fmt::print(" {:>7.1f}% {:>7.2f}", 100 * share / faster, faster);
+    faster_.push_back(faster);
   }
 
   Options options_;
@@ -174,7 +215,9 @@ class Bench {
   cpu::Peak peak_;
   Bandwidth bandwidth_;
   std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> alone_;  // one thread
   std::unique_ptr<Backend> reference_;
+  std::vector<double> shares_, best_shares_, faster_;  // of the products
 };
 
 struct ProductSize {
@@ -229,6 +272,7 @@ void run(const Options& options) {
     if (name.find(options.filter) == std::string::npos || !holds(row.storage, storage)) continue;
     bench.run(row);
   }
+  bench.print_summary();
 }
 
 }  // namespace
@@ -255,6 +299,11 @@ int main(int argc, char** argv) {
         {.name = "--cpu-time",
          .help = "Time by CPU time per thread: for a busy machine, with OMP_WAIT_POLICY=passive"},
         &options.cpu_time);
+    flags.add({.name = "--scaling",
+               .help = "Also on one thread, by turns: the rate by that of so many times one"},
+              &options.scaling);
+    flags.add({.name = "--no-onednn", .help = "Products are not compared with oneDNN's"},
+              &options.no_onednn);
   };
   return phalanx::bench::bench_main(
       argc, argv, "bench_ops", "Every op against its limit, measured in the same run.", add, [&] {

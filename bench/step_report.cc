@@ -49,10 +49,11 @@ std::string time_line(const StepReport& r, std::string_view name, double seconds
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepSetting, model, dtype, attention, matmul_precision, threads,
                                    steps, micro_batch, global_batch, sequence)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProfileRow, op, calls, flops, bytes, seconds)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepReport, setting, products, steps, unclean, tokens_per_second,
-                                   slowest, fastest, step_seconds, flops_per_token, peak_before,
-                                   peak_after, bandwidth, busy, waiting, loss, plan_bytes,
-                                   library_bound, resident_bytes, mean_seconds, profile)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepReport, setting, products, target, steps, unclean,
+                                   tokens_per_second, slowest, fastest, step_seconds,
+                                   flops_per_token, peak_before, peak_after, witness, bandwidth,
+                                   busy, waiting, loss, plan_bytes, library_bound, resident_bytes,
+                                   mean_seconds, profile)
 
 double StepReport::peak() const { return std::max(peak_before, peak_after); }
 
@@ -73,9 +74,9 @@ std::string to_text(const StepReport& r) {
   const double ops = all_total(r).seconds;
   std::string text = fmt::format(
       "{} {}: {} x {} tokens in microbatches of {}, {} threads, {} attention, "
-      "{} products\n",
+      "{} products on {}\n",
       s.model, s.dtype, s.global_batch, s.sequence, s.micro_batch, s.threads, s.attention,
-      r.products);
+      r.products, r.target);
   text += fmt::format("  {:<12} {:>9.1f}     median of {} clean steps of {}; {:.1f} to {:.1f}\n",
                       "tokens/s", r.tokens_per_second, r.steps - r.unclean, r.steps, r.slowest,
                       r.fastest);
@@ -91,6 +92,8 @@ std::string to_text(const StepReport& r) {
   text += time_line(r, "outside ops", r.mean_seconds - ops);
   text += fmt::format("  {:<12} {:>9.1f} %   of {} threads; ready but without a core {:.1f} %\n",
                       "busy", 100.0 * r.busy, s.threads, 100.0 * r.waiting);
+  text += fmt::format("  {:<12} {:>9.1f}     instructions per cycle of additions, at least\n",
+                      "witness", r.witness);
   text += fmt::format("  {:<12} {:>12}  at most; planned {}, libraries at most {}\n", "resident",
                       format_bytes(r.resident_bytes), format_bytes(r.plan_bytes),
                       format_bytes(r.library_bound));
@@ -133,8 +136,8 @@ std::string markdown_header() {
   return "| model | storage | products | tokens/s: median (slowest-fastest) | clean steps "
          "| GFLOP/s | peak | share | linear: of the step, of peak | attention: of the step, of "
          "peak "
-         "| resident | plan + libraries at most |\n"
-         "|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+         "| witness | resident | plan + libraries at most |\n"
+         "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 }
 
 std::string markdown_row(const StepReport& r) {
@@ -150,7 +153,7 @@ std::string markdown_row(const StepReport& r) {
   row += fmt::format("| {:.0f} | {:.0f} | **{:.1f} %** | {} | {} ", r.flops_per_second() / 1e9,
                      r.peak() / 1e9, 100.0 * r.share_of_peak(), products(linear_total(r)),
                      products(attention_total(r)));
-  row += fmt::format("| {} | {} + {} |\n", format_bytes(r.resident_bytes),
+  row += fmt::format("| {:.1f} | {} | {} + {} |\n", r.witness, format_bytes(r.resident_bytes),
                      format_bytes(r.plan_bytes), format_bytes(r.library_bound));
   return row;
 }

@@ -31,6 +31,7 @@ struct ProfileRow {
 struct StepReport {
   StepSetting setting;             // resolved
   std::string products;            // the precision of matrix products
+  std::string target;              // of the processor's instruction sets
   std::int64_t steps = 0;          // measured
   std::int64_t unclean = 0;        // of them, left out because other programs took the cores
   double tokens_per_second = 0.0;  // median
@@ -40,6 +41,7 @@ struct StepReport {
   double flops_per_token = 0.0;  // the model's, with full attention
   double peak_before = 0.0;      // FLOP/s of fused multiply-adds (or of the bf16 dot product)
   double peak_after = 0.0;
+  double witness = 0.0;    // instructions per cycle (witness.h): the lesser of before and after
   double bandwidth = 0.0;  // bytes/s of memory
   double busy = 0.0;       // CPU time over threads x wall time
   double waiting = 0.0;    // of threads x wall time: ready to run, but without a core

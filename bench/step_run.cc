@@ -17,9 +17,11 @@
 #include "phalanx/observe/process_memory.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/cpu/precision.h"
+#include "phalanx/ops/cpu/target.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/memory_plan.h"
 #include "random_batch.h"
+#include "witness.h"
 
 namespace phalanx::bench {
 namespace {
@@ -191,6 +193,8 @@ StepReport run_steps(StepSetting setting, bool measure_memory_bandwidth) {
   report.products = products.name();
   report.steps = setting.steps;
   report.flops_per_token = gpt_flops_per_token(model, config.data.seq_length);
+  report.target = cpu::name_of(cpu::active_target());
+  report.witness = instructions_per_cycle(threads);
   report.peak_before = peak_flops(threads, products.products);
 
   const auto world = make_local_world(1);
@@ -208,6 +212,7 @@ StepReport run_steps(StepSetting setting, bool measure_memory_bandwidth) {
   report.plan_bytes = plan.total;
   report.library_bound = plan.library_bound;
   report.peak_after = peak_flops(threads, products.products);
+  report.witness = std::min(report.witness, instructions_per_cycle(threads));
   if (measure_memory_bandwidth) report.bandwidth = measure_bandwidth(threads);
 
   const auto unclean = [](const Sample& sample) { return sample.waiting > kWaitingAllowed; };
