@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <set>
+#include <thread>
 #include <utility>
 
 namespace phalanx {
@@ -86,6 +87,57 @@ TEST_F(ProgramTest, Version) {
   EXPECT_NE(run("--version").out.find(number), std::string::npos);
   EXPECT_NE(run("--help").out.find(number), std::string::npos);
   expect_error("version 2", 64, "2 belongs to no flag");
+}
+
+// Whatever computes says what it runs with, or refuses what it cannot.
+TEST_F(ProgramTest, TheEnvironmentNamesTheTarget) {
+  const auto with_target = [&](const std::string& target, const std::string& words) {
+    return run_between("export PHALANX_CPU_TARGET=" + target, words, "");
+  };
+  const Json version = Json::parse(with_target("scalar", "version --json").out);
+  EXPECT_EQ(version.at("target"), "scalar");
+  const std::string best = version.at("targets").back();
+  EXPECT_EQ(run_json("version --json").at("target"), best);
+
+  prepare();
+  const std::string pretrain =
+      "pretrain gpt " + training() + "--train-iters 2 --eval-iters 0 --save run --save-interval 2";
+  const Output trained = with_target("scalar", pretrain);
+  EXPECT_EQ(trained.status, 0) << trained.err;
+  EXPECT_NE(trained.err.find("> CPU target: scalar (PHALANX_CPU_TARGET; the best here is " + best),
+            std::string::npos)
+      << trained.err;
+  for (const std::string& words :
+       {pretrain + " --overwrite", std::string("generate --load run --max-tokens 1"),
+        "plan gpt --bf16 " + training(), std::string("version")}) {
+    const Output refused = with_target("avx1024", words);
+    EXPECT_EQ(refused.status, 78) << words << refused.err;
+    EXPECT_NE(refused.err.find("PHALANX_CPU_TARGET is 'avx1024', which is no target: this machine "
+                               "has scalar"),
+              std::string::npos)
+        << refused.err;
+  }
+}
+
+// Two ranks on two cores have one each; less than all cores is left to the system.
+TEST_F(ProgramTest, RanksThatShareOutTheCoresAreBound) {
+  const int cores = run_json("version --json").at("threads");
+  // A quota counts fewer cores than there are to be bound to.
+  const bool has_quota = cores != static_cast<int>(std::thread::hardware_concurrency());
+  if (cores < 2 || has_quota) GTEST_SKIP() << cores << " usable cores";
+  prepare();
+  const std::string words = "pretrain gpt " + training() +
+                            "--global-batch-size 4 --train-iters 1 --eval-iters 0 --nproc 2 ";
+  const auto says = [&](const std::string& command, const std::string& mention) {
+    const Output output =
+        run_between("unset OMP_PROC_BIND OMP_PLACES GOMP_CPU_AFFINITY", command, "");
+    EXPECT_EQ(output.status, 0) << output.err;
+    EXPECT_NE(output.err.find(mention), std::string::npos) << mention << "\n" << output.err;
+  };
+  says(words + "--threads-per-rank 0", "affinity: ranks on cores ");
+  says(words + "--threads-per-rank 0 --no-cpu-affinity", "affinity: none (--no-cpu-affinity)");
+  says(words + "--threads-per-rank " + std::to_string(cores),
+       "affinity: none (there are more threads than cores)");
 }
 
 TEST_F(ProgramTest, WordsThatAreMissingOrTooManyAreNamed) {
