@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/ops/cpu/target.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/flags.h"
 
@@ -161,6 +162,44 @@ TEST(Resume, PermissionIsByAnySpelling) {
   EXPECT_TRUE(is_allowed_to_change(run, "--seed"));
   EXPECT_TRUE(is_allowed_to_change(run, "--vocab-file"));
   EXPECT_FALSE(is_allowed_to_change(run, "--num-layers"));
+}
+
+// What a run multiplies with, by what it asks for and what its checkpoint was made with.
+TEST(Resume, ProductsAreTheCheckpoints) {
+  TrainConfig config = trained();
+  config.model.bf16 = true;
+  Manifest manifest = manifest_of(trained());
+  const auto come_to = [&](const std::string& asked, const std::string& then) -> std::string {
+    config.model.matmul_precision = asked;
+    manifest.matmul_precision = then;
+    try {
+      return resumed_precision(config, manifest);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(come_to("auto", "fp32"), "fp32");
+  EXPECT_EQ(come_to("fp32", "fp32"), "fp32");
+  EXPECT_EQ(come_to("auto", "auto"), "auto");
+  EXPECT_EQ(come_to("bf16", "auto"), "bf16");
+  EXPECT_THAT(come_to("bf16", "fp32"),
+              AllOf(HasSubstr("--matmul-precision is bf16"), HasSubstr("made with fp32"),
+                    HasSubstr("give the same value, --finetune"),
+                    HasSubstr("--allow-changed matmul-precision")));
+  {
+    const cpu::ForcedTarget forced(cpu::Target::kScalar);
+    for (const char* const asked : {"auto", "fp32"}) {
+      EXPECT_THAT(come_to(asked, "amx"),
+                  AllOf(HasSubstr("made with --matmul-precision amx"), HasSubstr("target scalar"),
+                        HasSubstr("has fp32"), HasSubstr("--allow-changed matmul-precision")));
+    }
+    config.run.allow_changed = {"matmul-precision"};
+    EXPECT_EQ(come_to("auto", "amx"), "auto");
+  }
+  EXPECT_EQ(come_to("bf16", "fp32"), "bf16");
+  config.run.allow_changed.clear();
+  config.run.finetune = true;
+  EXPECT_EQ(come_to("bf16", "fp32"), "bf16");
 }
 
 TEST(Resume, OnlyFlagsThatAreThereCanBePermitted) {

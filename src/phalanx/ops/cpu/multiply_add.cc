@@ -70,7 +70,8 @@ __attribute__((target("avx512f,avx512bf16"))) double multiply_adds_bf16() {
 }
 
 // The layout of tiles, palette 1. g++ 12 does not know how much ldtilecfg and tileloadd read and
-// drops stores before them: what they read is constant.
+// drops stores before them: what they read is constant. The layout stays behind: it is that of the
+// kernels too, which may have loaded it on this thread already.
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1, start_row = 0;
   std::uint8_t reserved[14] = {};
@@ -100,7 +101,6 @@ __attribute__((target("amx-tile,amx-bf16"))) double multiply_adds_amx() {
     _tile_dpbf16ps(4, 6, 7);
     _tile_dpbf16ps(5, 6, 7);
   }
-  _tile_release();
   constexpr double kFlops = 2.0 * kRows * kRows * (kRowBytes / 2);
   return kFlops * kTileSums * kTileRounds;
 }

@@ -3,7 +3,7 @@
 #include "phalanx/ops/cpu/targets.h"
 // Highway after targets.h, which configures it.
 #include <fmt/ranges.h>
-#include <hwy/highway.h>
+#include <hwy/targets.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -29,11 +29,21 @@ std::span<const std::string_view> names_up_to(Target best) {
 }
 
 #if defined(__x86_64__)
-bool has_amx_instructions() {
-  constexpr unsigned kFeatures = 7, kBf16 = 1U << 22U, kTiles = 1U << 24U;
+// What __builtin_cpu_supports has no name for, of every compiler that builds this.
+struct CpuidRegisters {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(kFeatures, 0, &a, &b, &c, &d) != 0 && (d & kBf16) != 0 &&
-         (d & kTiles) != 0;
+};
+CpuidRegisters cpuid(unsigned leaf) {
+  CpuidRegisters r;
+  if (__get_cpuid_count(leaf, 0, &r.a, &r.b, &r.c, &r.d) == 0) return {};
+  return r;
+}
+bool has_f16c() { return (cpuid(1).c & (1U << 29U)) != 0; }
+bool has_lzcnt() { return (cpuid(0x80000001U).c & (1U << 5U)) != 0; }
+bool has_amx_instructions() {
+  constexpr unsigned kBf16 = 1U << 22U, kTiles = 1U << 24U;
+  const unsigned features = cpuid(7).d;
+  return (features & kBf16) != 0 && (features & kTiles) != 0;
 }
 
 // Tiles are 8 KiB of registers that the kernel keeps for processes that have asked; one too old to
@@ -47,9 +57,8 @@ bool may_use_tiles() {
 // neither.
 bool has_avx2() {
   return (HWY_TARGETS & HWY_AVX2) != 0 && __builtin_cpu_supports("avx2") &&
-         __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
-         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-         __builtin_cpu_supports("lzcnt");
+         __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+         __builtin_cpu_supports("bmi2") && has_f16c() && has_lzcnt();
 }
 bool has_avx512() {
   return (HWY_TARGETS & HWY_AVX3) != 0 && __builtin_cpu_supports("avx512f") &&
