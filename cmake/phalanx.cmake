@@ -4,6 +4,10 @@ add_library(phalanx_options INTERFACE)
 # -Wrestrict: g++ 12 reports libstdc++'s own std::string (GCC bug 105651).
 target_compile_options(phalanx_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
                        -Wno-sign-conversion -Wno-restrict)
+# GCC joins a product and a sum into one rounding where the target has the instruction, also those that Highway's functions
+# were given apart, and not alike for every target: the bits would depend on the vector width. And a fused op must round
+# where its parts would.
+target_compile_options(phalanx_options INTERFACE -ffp-contract=off)
 # Another compiler has other warnings: they stop our builds (the presets), not those of who only uses the code.
 option(PHALANX_WERROR "Warnings are errors" OFF)
 if(PHALANX_WERROR)
@@ -51,8 +55,6 @@ function(phalanx_reuse_precompiled target)
   set(owner phalanx_precompiled)
   if(target MATCHES "_test$")
     string(APPEND owner _tests)
-  elseif(target MATCHES "^phalanx_ops")
-    string(APPEND owner _ops)
   endif()
   if(PHALANX_PCH)
     target_precompile_headers(${target} REUSE_FROM ${owner})
