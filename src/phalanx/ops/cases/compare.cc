@@ -144,6 +144,16 @@ std::optional<bool> refuses_disguised(const Case& row, DType storage, int operan
   return true;
 }
 
+std::vector<std::byte> output_bits(const Case& row, DType storage, Backend& backend) {
+  const Run run(row, storage, backend);
+  std::vector<std::byte> all;
+  for (const Output& output : run.outputs()) {
+    const std::vector<std::byte> bytes = output_bytes(output.tensor);
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  }
+  return all;
+}
+
 std::string compare_bits(const Case& row, DType storage, Backend& a, Backend& b) {
   const Run first(row, storage, a);
   const Run second(row, storage, b);

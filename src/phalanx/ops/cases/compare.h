@@ -1,8 +1,10 @@
 #pragma once
 // The test mode of the case table: one case on two backends, from the same operands.
 
+#include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "phalanx/ops/cases/case.h"
 
@@ -17,6 +19,9 @@ std::string compare_with_reference(const Case& row, DType storage, Backend& back
 // no use of it: the outputs are the same. Nothing where there are fewer operands.
 std::optional<bool> refuses_disguised(const Case& row, DType storage, int operand,
                                       Backend& backend);
+
+// The bytes of all outputs, one after the other.
+std::vector<std::byte> output_bits(const Case& row, DType storage, Backend& backend);
 
 // Empty when both backends give the same bits.
 std::string compare_bits(const Case& row, DType storage, Backend& a, Backend& b);

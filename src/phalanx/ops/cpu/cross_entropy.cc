@@ -1,6 +1,6 @@
 // Softmax cross entropy, a row at a time: one pass over the logits in blocks that fit the
-// first-level cache (the largest and the sum of exponentials so far), then one over the row, now in
-// the second-level cache, for the gradient.
+// first-level cache (the largest of a block, then its exponentials and their sum). The exponentials
+// stay in the second-level cache, where the gradient only scales them.
 
 // clang-format off
 #include "phalanx/ops/cpu/targets.h"
@@ -9,10 +9,14 @@
 #include "hwy/foreach_target.h"
 // clang-format on
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
+#include "hwy/cache_control.h"
 #include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/exponential-inl.h"
 #include "phalanx/ops/cpu/operands.h"
@@ -22,84 +26,105 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-// Lane sums go into a double after so many columns.
-constexpr std::int64_t kColumnBlock = 4096;
+// Columns whose logits and powers stay in the first-level cache: one maximum, one lane sum.
+constexpr std::int64_t kColumnBlock = 2048;
 
 // The largest logit so far and the sum of exp(x - largest), NaN where that has no meaning.
 struct RowStatistics {
   float largest = -std::numeric_limits<float>::infinity();
   double sum = 0.0;
+
+  // The same of more columns. NaN stays the largest for good.
+  void add(float block_largest, double block_sum) {
+    if (block_largest == -std::numeric_limits<float>::infinity()) return;
+    if (!std::isnan(largest) && !(block_largest <= largest)) {
+      sum *= std::exp(static_cast<double>(largest) - block_largest);
+      largest = block_largest;
+    }
+    sum += block_sum * std::exp(static_cast<double>(block_largest) - largest);
+  }
 };
 
-// One pass over a row. The largest of the logits grows a handful of times only; then the sums
-// shrink.
+// The largest of some logits; NaN if one is.
 template <typename T>
-class RowPass {
- public:
-  explicit HWY_INLINE RowPass(const T* x) : x_(x), largest_(hn::Set(FloatTag(), row_.largest)) {}
+HWY_INLINE float largest_of(const T* x, std::int64_t count) {
+  const FloatTag d;
+  const std::int64_t step = lane_count();
+  auto largest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  const auto lowest = largest;
+  auto numbers = hn::FirstN(d, kMaxLanes);
+  std::int64_t i = 0;
+  for (; i + 4 * step <= count; i += 4 * step) {
+    const auto x0 = load(x + i);
+    const auto x1 = load(x + i + step);
+    const auto x2 = load(x + i + 2 * step);
+    const auto x3 = load(x + i + 3 * step);
+    largest = hn::Max(largest, hn::Max(hn::Max(x0, x1), hn::Max(x2, x3)));
+    numbers = hn::And(numbers, hn::And(hn::And(hn::Eq(x0, x0), hn::Eq(x1, x1)),
+                                       hn::And(hn::Eq(x2, x2), hn::Eq(x3, x3))));
+  }
+  for_vectors(i, count, [&](std::int64_t k, auto lanes) HWY_ATTR {
+    const auto rest = lanes.valid_or(lanes.load(x + k), lowest);
+    largest = hn::Max(largest, rest);
+    numbers = hn::And(numbers, hn::Eq(rest, rest));
+  });
+  if (!hn::AllTrue(d, numbers)) return std::numeric_limits<float>::quiet_NaN();
+  // Of 0 and -0 any may be the largest: 0 for all.
+  return hn::GetLane(hn::MaxOfLanes(d, largest)) + 0.0F;
+}
 
-  HWY_INLINE RowStatistics run(std::int64_t vocabulary) {
-    for (std::int64_t begin = 0; begin < vocabulary; begin += kColumnBlock) {
-      const std::int64_t end = std::min(begin + kColumnBlock, vocabulary);
-      sums_ = FloatSums();
-      const std::int64_t group = 4 * lane_count();
-      std::int64_t i = begin;
-      for (; i + group <= end; i += group) add_group(i);
-      for_vectors(i, end, [&](std::int64_t k, auto lanes) HWY_ATTR {
-        const auto lowest = hn::Set(FloatTag(), -std::numeric_limits<float>::infinity());
-        add_rest(lanes.valid_or(lanes.load(x_ + k), lowest));
-      });
-      row_.sum += sums_.total();
+// The sum of exp(x - largest). These powers are left in `powers` unless that is null; x may lie
+// there.
+template <bool kKeep, typename T>
+HWY_INLINE float sum_of_powers(const T* x, std::int64_t count, float largest, float* powers) {
+  const auto shift = hn::Set(FloatTag(), largest);
+  FloatSums sums;
+  for_terms<FloatSums>(0, count, [&](std::int64_t i, auto lanes, auto part) HWY_ATTR {
+    hwy::Prefetch(x + i + kColumnBlock);
+    const auto power = exponential_or_zero(hn::Sub(lanes.load(x + i), shift));
+    if constexpr (kKeep) lanes.store(power, powers + i);
+    auto& sum = sums.at<decltype(part)::value>();
+    sum = hn::Add(sum, lanes.valid(power));
+  });
+  return sums.total();
+}
+
+// One pass over a row. For a gradient, powers has room for the row's powers, each relative to the
+// largest logit of its block, which goes into `largest`; both null otherwise.
+template <typename T>
+HWY_INLINE RowStatistics statistics_of(const T* x, std::int64_t vocabulary, float* powers,
+                                       float* largest) {
+  RowStatistics row;
+  const Blocks blocks{vocabulary, kColumnBlock};
+  for (std::int64_t block = 0; block < blocks.count(); ++block) {
+    const std::int64_t begin = blocks.begin(block);
+    const std::int64_t count = blocks.end(block) - begin;
+    const float block_largest = largest_of(x + begin, count);
+    if (powers == nullptr) {
+      row.add(block_largest, sum_of_powers<false>(x + begin, count, block_largest, powers));
+    } else {
+      row.add(block_largest, sum_of_powers<true>(x + begin, count, block_largest, powers + begin));
+      largest[block] = block_largest;
     }
-    // Infinity less infinity: exponential_or_zero says 0.
-    if (!std::isfinite(row_.largest)) row_.sum = std::numeric_limits<double>::quiet_NaN();
-    return row_;
   }
+  // Infinity less infinity: exponential_or_zero says 0.
+  if (!std::isfinite(row.largest)) row.sum = std::numeric_limits<double>::quiet_NaN();
+  return row;
+}
 
- private:
-  HWY_INLINE void add_group(std::int64_t i) {
-    const FloatTag d;
-    const std::int64_t step = lane_count();
-    const auto x0 = load(x_ + i);
-    const auto x1 = load(x_ + i + step);
-    const auto x2 = load(x_ + i + 2 * step);
-    const auto x3 = load(x_ + i + 3 * step);
-    const auto bounded = hn::And(hn::And(hn::Le(x0, largest_), hn::Le(x1, largest_)),
-                                 hn::And(hn::Le(x2, largest_), hn::Le(x3, largest_)));
-    if (!hn::AllTrue(d, bounded)) [[unlikely]] {
-      for (const auto& x : {x0, x1, x2, x3}) raise(x);
-    }
-    sums_.sum0 = hn::Add(sums_.sum0, exponential_or_zero(hn::Sub(x0, largest_)));
-    sums_.sum1 = hn::Add(sums_.sum1, exponential_or_zero(hn::Sub(x1, largest_)));
-    sums_.sum2 = hn::Add(sums_.sum2, exponential_or_zero(hn::Sub(x2, largest_)));
-    sums_.sum3 = hn::Add(sums_.sum3, exponential_or_zero(hn::Sub(x3, largest_)));
+// What differs from factor * exp(x - largest) / sum: the gradient at the target, if that is not
+// below 0, and the padding.
+template <typename To>
+HWY_INLINE void finish_gradient(const RowStatistics& row, double factor, double at_target,
+                                std::int64_t target, std::int64_t vocabulary, std::int64_t columns,
+                                To* dlogits) {
+  if (target >= 0) {
+    const double probability = std::exp(at_target - row.largest) / row.sum;
+    store_first(hn::Set(FloatTag(), static_cast<float>(factor * (probability - 1.0))),
+                dlogits + target, 1);
   }
-  HWY_INLINE void add_rest(FloatVector x) {
-    if (!hn::AllTrue(FloatTag(), hn::Le(x, largest_))) raise(x);
-    sums_.sum0 = hn::Add(sums_.sum0, exponential_or_zero(hn::Sub(x, largest_)));
-  }
-  // Takes the elements of x into the largest; NaN stays there for good.
-  HWY_NOINLINE void raise(FloatVector x) {
-    const FloatTag d;
-    const float candidate = hn::AllFalse(d, hn::IsNaN(x)) ? hn::GetLane(hn::MaxOfLanes(d, x))
-                                                          : std::numeric_limits<float>::quiet_NaN();
-    if (candidate <= row_.largest || std::isnan(row_.largest)) return;
-    const double shrink = std::exp(static_cast<double>(row_.largest) - candidate);
-    row_.largest = candidate;
-    row_.sum *= shrink;
-    largest_ = hn::Set(d, candidate);
-    const auto factor = hn::Set(d, static_cast<float>(shrink));
-    sums_.sum0 = hn::Mul(sums_.sum0, factor);
-    sums_.sum1 = hn::Mul(sums_.sum1, factor);
-    sums_.sum2 = hn::Mul(sums_.sum2, factor);
-    sums_.sum3 = hn::Mul(sums_.sum3, factor);
-  }
-
-  const T* x_;
-  RowStatistics row_;
-  FloatVector largest_;  // row_.largest in all lanes
-  FloatSums sums_;
-};
+  std::fill(dlogits + vocabulary, dlogits + columns, To());
+}
 
 // dlogits = factor * (exp(x - largest) / sum - onehot(target)); a target below 0 is in no column.
 // x may be dlogits.
@@ -115,11 +140,7 @@ HWY_INLINE void row_gradient(const From* x, const RowStatistics& row, double fac
     const auto exponential = exponential_or_zero(hn::Sub(lanes.load(x + i), shift));
     lanes.store(hn::Mul(exponential, scale), dlogits + i);
   });
-  if (target >= 0) {
-    const double probability = std::exp(at_target - row.largest) / row.sum;
-    store_first(hn::Set(d, static_cast<float>(factor * (probability - 1.0))), dlogits + target, 1);
-  }
-  std::fill(dlogits + vocabulary, dlogits + columns, To());
+  finish_gradient(row, factor, at_target, target, vocabulary, columns, dlogits);
 }
 
 // The same of a row without loss: zeros.
@@ -134,8 +155,36 @@ HWY_INLINE void row_gradient_or_zero(const From* x, const RowStatistics& row, do
   }
 }
 
+// As row_gradient, from the powers that statistics_of left; dlogits may lie there.
+template <typename To>
+HWY_INLINE void scale_powers(const float* powers, const float* largest, const RowStatistics& row,
+                             double factor, std::int64_t vocabulary, To* dlogits) {
+  const Blocks blocks{vocabulary, kColumnBlock};
+  for (std::int64_t block = 0; block < blocks.count(); ++block) {
+    const double shrink = std::exp(static_cast<double>(largest[block]) - row.largest);
+    const auto scale = hn::Set(FloatTag(), static_cast<float>(factor * shrink / row.sum));
+    for_vectors(blocks.begin(block), blocks.end(block), [&](std::int64_t i, auto lanes) HWY_ATTR {
+      lanes.store(hn::Mul(lanes.load(powers + i), scale), dlogits + i);
+    });
+  }
+}
+
+// The scratch of one thread: the powers of a row, unless they lie where the gradient will, and the
+// largest logit of every block.
+struct RowScratch {
+  std::int64_t powers = 0;  // how many floats
+  std::int64_t size = 0;    // of both
+
+  explicit RowScratch(const ops::CrossEntropy& op) {
+    if (!op.dlogits) return;
+    const std::int64_t columns = op.logits.shape[1];
+    if (op.dlogits.dtype != DType::kF32) powers = columns;
+    size = powers + Blocks{columns, kColumnBlock}.count();
+  }
+};
+
 template <typename From, typename To>
-void rows(const CpuDevice& device, const ops::CrossEntropy& op) {
+void rows(const CpuDevice& device, const ops::CrossEntropy& op, float* scratch) {
   const std::int64_t columns = op.logits.shape[1];
   const auto logits = rows_of<From>(op.logits);
   const auto dlogits = rows_of<To>(op.dlogits);
@@ -143,16 +192,29 @@ void rows(const CpuDevice& device, const ops::CrossEntropy& op) {
   const auto* targets = dense<std::int32_t>(op.targets);
   const float* mask = op.dlogits ? dense<float>(op.mask) : nullptr;
   const float seed = op.dlogits ? *dense<float>(op.seed) : 0.0F;
+  const RowScratch layout(op);
   const Blocks blocks = row_blocks(op.logits.shape[0], columns);
   parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    float* own = scratch + omp_get_thread_num() * layout.size;
     for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
       const From* x = logits[r];
-      const RowStatistics row = RowPass<From>(x).run(op.vocabulary);
-      const double at_target = hn::GetLane(load_first(x + targets[r], 1));
+      const double factor = mask == nullptr ? 0.0 : static_cast<double>(seed) * mask[r];
+      const float at_target = hn::GetLane(load_first(x + targets[r], 1));
+      float* powers = nullptr;
+      if (factor != 0.0) {
+        powers = own;
+        if constexpr (std::is_same_v<To, float>) powers = dlogits[r];
+      }
+      float* largest = own + layout.powers;
+      const RowStatistics row = statistics_of(x, op.vocabulary, powers, largest);
       loss[r] = static_cast<float>(std::log(row.sum) + row.largest - at_target);
       if (dlogits.data == nullptr) continue;
-      const double factor = static_cast<double>(seed) * mask[r];
-      row_gradient_or_zero(x, row, factor, targets[r], op.vocabulary, columns, dlogits[r]);
+      if (factor == 0.0) {
+        std::fill_n(dlogits[r], columns, To());
+        continue;
+      }
+      scale_powers(powers, largest, row, factor, op.vocabulary, dlogits[r]);
+      finish_gradient(row, factor, at_target, targets[r], op.vocabulary, columns, dlogits[r]);
     }
   });
 }
@@ -184,7 +246,7 @@ void statistics(const CpuDevice& device, const ops::CrossEntropyStatistics& op) 
   const Blocks blocks = row_blocks(count, op.logits.shape[1]);
   parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
     for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
-      const RowStatistics row = RowPass<T>(logits[r]).run(tokens.count);
+      const RowStatistics row = statistics_of(logits[r], tokens.count, nullptr, nullptr);
       const bool none = row.largest == -std::numeric_limits<float>::infinity();
       largest[r] = row.largest;
       sum[r] = none ? 0.0F : static_cast<float>(row.sum);
@@ -249,9 +311,9 @@ void with_logits(const Op& op, const Body& body) {
   });
 }
 
-void cross_entropy(const CpuDevice& device, const ops::CrossEntropy& op) {
-  with_logits(op,
-              [&](auto from, auto to) HWY_ATTR { rows<decltype(from), decltype(to)>(device, op); });
+void cross_entropy(const CpuDevice& device, const ops::CrossEntropy& op, float* scratch) {
+  with_logits(op, [&](auto from, auto to)
+                      HWY_ATTR { rows<decltype(from), decltype(to)>(device, op, scratch); });
 }
 void cross_entropy_statistics(const CpuDevice& device, const ops::CrossEntropyStatistics& op) {
   with_storage(op.logits.dtype,
@@ -284,9 +346,13 @@ void expect_tokens(const Tensor& targets, std::int64_t vocabulary) {
 
 }  // namespace
 
-void execute(CpuDevice& device, const ops::CrossEntropy& op, const Tensor& /*scratch*/) {
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::CrossEntropy& op) {
+  return HWY_NAMESPACE::RowScratch(op).size * device.threads * size_of(DType::kF32);
+}
+
+void execute(CpuDevice& device, const ops::CrossEntropy& op, const Tensor& scratch) {
   expect_tokens(op.targets, op.vocabulary);
-  HWY_DYNAMIC_DISPATCH(cross_entropy)(device, op);
+  HWY_DYNAMIC_DISPATCH(cross_entropy)(device, op, reinterpret_cast<float*>(scratch.data()));
 }
 
 void execute(CpuDevice& device, const ops::CrossEntropyStatistics& op, const Tensor& /*scratch*/) {

@@ -20,6 +20,7 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::AttentionFor
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::AttentionBackward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::UnfusedAttentionForward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::UnfusedAttentionBackward& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::CrossEntropy& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LossAccumulate& op);
 
 // linear.cc

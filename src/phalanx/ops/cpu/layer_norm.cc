@@ -35,7 +35,7 @@ HWY_INLINE void normalise_row(const Stream* x, float mean, float rstd, const T* 
 template <typename T>
 HWY_INLINE float row_sum(const T* x, std::int64_t columns) {
   FloatSums sums;
-  for_vectors_by_four(0, columns, [&](std::int64_t i, auto lanes, auto k) HWY_ATTR {
+  for_terms<FloatSums>(0, columns, [&](std::int64_t i, auto lanes, auto k) HWY_ATTR {
     auto& sum = sums.at<decltype(k)::value>();
     sum = hn::Add(sum, lanes.load(x + i));
   });
@@ -46,7 +46,7 @@ template <typename T>
 HWY_INLINE float row_squared_deviations(const T* x, float mean, std::int64_t columns) {
   const auto means = hn::Set(FloatTag(), mean);
   FloatSums sums;
-  for_vectors_by_four(0, columns, [&](std::int64_t i, auto lanes, auto k) HWY_ATTR {
+  for_terms<FloatSums>(0, columns, [&](std::int64_t i, auto lanes, auto k) HWY_ATTR {
     auto& sum = sums.at<decltype(k)::value>();
     const auto deviation = lanes.valid(hn::Sub(lanes.load(x + i), means));
     sum = hn::MulAdd(deviation, deviation, sum);
@@ -114,9 +114,10 @@ struct BackwardOperands {
 
 // With g = dy weight and n the normalised row: the sums of g and of g n.
 struct RowSums {
-  FloatVector gradient, product;
+  // Few enough for several rows in registers.
+  Sums<float, 16> gradient, product;
 
-  HWY_INLINE RowSums() : gradient(hn::Zero(FloatTag())), product(gradient) {}
+  HWY_INLINE RowSums() : gradient(), product() {}
 };
 
 // dx of one row from its sums.
@@ -126,9 +127,9 @@ HWY_INLINE void backward_row(const BackwardOperands<T, Stream>& in, std::int64_t
   const FloatTag d;
   const auto mean = hn::Set(d, in.mean[r]);
   const auto rstd = hn::Set(d, in.rstd[r]);
-  const auto inverse_count = hn::Set(d, 1.0F / static_cast<float>(in.columns));
-  const auto mean_gradient = hn::Mul(hn::SumOfLanes(d, sums.gradient), inverse_count);
-  const auto mean_product = hn::Mul(hn::SumOfLanes(d, sums.product), inverse_count);
+  const float inverse_count = 1.0F / static_cast<float>(in.columns);
+  const auto mean_gradient = hn::Set(d, sums.gradient.total() * inverse_count);
+  const auto mean_product = hn::Set(d, sums.product.total() * inverse_count);
   const Stream* x = in.x[r];
   const T* dy = in.dy[r];
   const Stream* residual = in.residual.data == nullptr ? nullptr : in.residual[r];
@@ -154,7 +155,8 @@ HWY_INLINE void backward_rows(const BackwardOperands<T, Stream>& in, std::int64_
                               float* dbias) {
   const FloatTag d;
   RowSums sums[kRows];
-  for_vectors(0, in.columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
+  for_terms<Sums<float, 16>>(0, in.columns, [&](std::int64_t i, auto lanes, auto part) HWY_ATTR {
+    constexpr int kPart = decltype(part)::value;
     const auto weight = lanes.load(in.weight + i);
     auto weight_sum = lanes.load(dweight + i);
     auto bias_sum = lanes.load(dbias + i);
@@ -166,14 +168,19 @@ HWY_INLINE void backward_rows(const BackwardOperands<T, Stream>& in, std::int64_
       const auto gradient = hn::Mul(dy, weight);
       weight_sum = hn::MulAdd(dy, normalised, weight_sum);
       bias_sum = hn::Add(bias_sum, dy);
-      sums[k].gradient = hn::Add(sums[k].gradient, gradient);
-      sums[k].product = hn::MulAdd(gradient, normalised, sums[k].product);
+      auto& gradient_sum = sums[k].gradient.template at<kPart>();
+      auto& product_sum = sums[k].product.template at<kPart>();
+      gradient_sum = hn::Add(gradient_sum, gradient);
+      product_sum = hn::MulAdd(gradient, normalised, product_sum);
     }
     lanes.store(weight_sum, dweight + i);
     lanes.store(bias_sum, dbias + i);
   });
   for (int k = 0; k < kRows; ++k) backward_row(in, r + k, sums[k]);
 }
+
+// Rows whose sums fit in registers; they are added to the column sums one after the other.
+constexpr int kTogether = kMaxLanes >= 16 ? 4 : 2;
 
 template <typename T, typename Stream>
 void backward(const CpuDevice& device, const ops::LayerNormBackward& op, float* partial) {
@@ -185,7 +192,9 @@ void backward(const CpuDevice& device, const ops::LayerNormBackward& op, float* 
     float* dbias = dweight + columns;
     std::fill(dweight, dweight + 2 * columns, 0.0F);
     std::int64_t r = blocks.begin(block);
-    for (; r + 4 <= blocks.end(block); r += 4) backward_rows<4>(in, r, dweight, dbias);
+    for (; r + kTogether <= blocks.end(block); r += kTogether) {
+      backward_rows<kTogether>(in, r, dweight, dbias);
+    }
     for (; r < blocks.end(block); ++r) backward_rows<1>(in, r, dweight, dbias);
   });
   float* dweight = dense<float>(op.dweight);

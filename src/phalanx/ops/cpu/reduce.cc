@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/operands.h"
@@ -18,31 +19,31 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
+using DoubleSums = Sums<double>;
+constexpr std::int64_t kTerms = DoubleSums::kVectors * DoubleSums::kLanes;
+
+template <std::size_t... k>
+HWY_INLINE void add_squares(const float* x, DoubleSums& sums, std::index_sequence<k...> /*all*/) {
+  const DoubleSums::Tag d;
+  const hn::Rebind<float, DoubleSums::Tag> narrow;
+  const auto add = [&](const float* from, DoubleSums::Vector& sum) HWY_ATTR {
+    const auto value = hn::PromoteTo(d, hn::LoadU(narrow, from));
+    sum = hn::MulAdd(value, value, sum);
+  };
+  (add(x + k * DoubleSums::kLanes, sums.at<static_cast<int>(k)>()), ...);
+}
+
 HWY_INLINE double square_sum_of(const float* x, std::int64_t count) {
-  const hn::ScalableTag<double> d;
-  const hn::Rebind<float, decltype(d)> narrow;
-  const auto step = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto at = [&](std::int64_t i)
-                      HWY_ATTR { return hn::PromoteTo(d, hn::LoadU(narrow, x + i)); };
-  auto sum0 = hn::Zero(d);
-  auto sum1 = sum0;
-  auto sum2 = sum0;
-  auto sum3 = sum0;
+  const auto all = std::make_index_sequence<DoubleSums::kVectors>();
+  DoubleSums sums;
   std::int64_t i = 0;
-  for (; i + 4 * step <= count; i += 4 * step) {
-    const auto x0 = at(i);
-    const auto x1 = at(i + step);
-    const auto x2 = at(i + 2 * step);
-    const auto x3 = at(i + 3 * step);
-    sum0 = hn::MulAdd(x0, x0, sum0);
-    sum1 = hn::MulAdd(x1, x1, sum1);
-    sum2 = hn::MulAdd(x2, x2, sum2);
-    sum3 = hn::MulAdd(x3, x3, sum3);
+  for (; i + kTerms <= count; i += kTerms) add_squares(x + i, sums, all);
+  if (i < count) {
+    float last[kTerms] = {};
+    std::copy(x + i, x + count, last);
+    add_squares(last, sums, all);
   }
-  const auto all = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
-  double sum = hn::GetLane(hn::SumOfLanes(d, all));
-  for (; i < count; ++i) sum += static_cast<double>(x[i]) * x[i];
-  return sum;
+  return sums.total();
 }
 
 HWY_INLINE double zeros_of(const float* x, std::int64_t count) {

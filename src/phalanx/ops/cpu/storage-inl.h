@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "phalanx/ops/cpu/targets.h"
 
@@ -209,45 +210,105 @@ HWY_INLINE void for_vectors(std::int64_t begin, std::int64_t end, const Body& bo
   if (kMaxLanes > 1 && i < end) body(i, FirstLanes{end - i});
 }
 
-// Four sums that do not wait for each other: body(index, lanes, k) may add to sum k of a FloatSums.
-struct FloatSums {
-  FloatVector sum0, sum1, sum2, sum3;
-
-  // Written out, for an implicit constructor would not be compiled for the target.
-  HWY_INLINE FloatSums() : sum0(hn::Zero(FloatTag())), sum1(sum0), sum2(sum0), sum3(sum0) {}
-
-  template <int k>
-  HWY_INLINE FloatVector& at() {
-    static_assert(k >= 0 && k < 4);
-    if constexpr (k == 0) return sum0;
-    if constexpr (k == 1) return sum1;
-    if constexpr (k == 2) return sum2;
-    if constexpr (k == 3) return sum3;
-  }
-  HWY_INLINE float total() const {
-    const auto all = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
-    return hn::GetLane(hn::SumOfLanes(FloatTag(), all));
-  }
-};
+// ---- Sums over a row whose bits depend on no vector width
 
 template <int k>
 struct Index {
   static constexpr int value = k;
 };
 
-// As for_vectors, with the number of one of four accumulators: body(index, lanes, Index<k>).
-template <typename Body>
-HWY_INLINE void for_vectors_by_four(std::int64_t begin, std::int64_t end, const Body& body) {
-  const std::int64_t step = lane_count();
-  std::int64_t i = begin;
-  for (; i + 4 * step <= end; i += 4 * step) {
-    body(i, WholeVector(), Index<0>());
-    body(i + step, WholeVector(), Index<1>());
-    body(i + 2 * step, WholeVector(), Index<2>());
-    body(i + 3 * step, WholeVector(), Index<3>());
+// A sum in a fixed tree: term i belongs to partial sum i mod kCount, a partial sum adds its terms
+// in the order of i, and at the end the second half of the partial sums is added to the first,
+// again and again until one is left. Every target with vectors gives the same bits: it has the
+// partial sums in 4 vectors of 16 floats, say, or in 8 of 8. Terms beyond the last count as zero,
+// which changes nothing, for no partial sum is ever -0. The scalar target, which cannot fuse a
+// product and a sum either, has four partial sums.
+template <typename T, int kCount = 256 / sizeof(T)>
+class Sums {
+ public:
+  using Tag = hn::ScalableTag<T>;
+  using Vector = hn::Vec<Tag>;
+  static constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag()));
+  static constexpr int kVectors = kLanes == 1 ? 4 : kCount / kLanes;
+  static_assert(kVectors >= 1 && (kVectors & (kVectors - 1)) == 0);
+
+  // Written out, for an implicit constructor would not be compiled for the target.
+  HWY_INLINE Sums() { clear(std::make_index_sequence<kVectors>()); }
+
+  // Vector k holds the partial sums from k * kLanes on.
+  template <int k>
+  HWY_INLINE Vector& at() {
+    return vectors_[k];
   }
-  for (; i + step <= end; i += step) body(i, WholeVector(), Index<0>());
-  if (kMaxLanes > 1 && i < end) body(i, FirstLanes{end - i}, Index<1>());
+  HWY_INLINE T total() const {
+    Sums sums = *this;
+    return sums.template fold<kVectors>();
+  }
+
+ private:
+  template <std::size_t... k>
+  HWY_INLINE void clear(std::index_sequence<k...> /*all*/) {
+    ((vectors_[k] = hn::Zero(Tag())), ...);
+  }
+  template <int count>
+  HWY_INLINE T fold() {
+    if constexpr (count == 1) {
+      return sum_of_lanes(Tag(), vectors_[0]);
+    } else {
+      add_half(std::make_index_sequence<count / 2>());
+      return fold<count / 2>();
+    }
+  }
+  template <std::size_t... k>
+  HWY_INLINE void add_half(std::index_sequence<k...> /*first half*/) {
+    ((vectors_[k] = hn::Add(vectors_[k], vectors_[k + sizeof...(k)])), ...);
+  }
+  template <typename D>
+  static HWY_INLINE T sum_of_lanes([[maybe_unused]] D d, hn::Vec<D> lanes) {
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (hn::MaxLanes(d) > 1) {
+      const hn::Half<D> half;
+      return sum_of_lanes(half, hn::Add(hn::LowerHalf(half, lanes), hn::UpperHalf(half, lanes)));
+    }
+#endif
+    return hn::GetLane(lanes);
+  }
+
+  Vector vectors_[kVectors];
+};
+
+using FloatSums = Sums<float>;
+
+template <typename AnySums, typename Body, std::size_t... k>
+HWY_INLINE void add_whole_terms(std::int64_t i, const Body& body,
+                                std::index_sequence<k...> /*all*/) {
+  (body(i + static_cast<int>(k) * AnySums::kLanes, WholeVector(), Index<static_cast<int>(k)>()),
+   ...);
+}
+template <typename Body>
+HWY_INLINE void add_first_terms(std::int64_t count, const Body& body) {
+  if (count > 0) body(FirstLanes{count < lane_count() ? count : lane_count()});
+}
+template <typename AnySums, typename Body, std::size_t... k>
+HWY_INLINE void add_last_terms(std::int64_t i, std::int64_t end, const Body& body,
+                               std::index_sequence<k...> /*all*/) {
+  (add_first_terms(end - i - static_cast<int>(k) * AnySums::kLanes,
+                   [&](auto lanes) HWY_ATTR {
+                     body(i + static_cast<int>(k) * AnySums::kLanes, lanes,
+                          Index<static_cast<int>(k)>());
+                   }),
+   ...);
+}
+
+// As for_vectors, with the place of the terms from `begin` on in a Sums<float>:
+// body(index, lanes, Index<k>) adds to its at<k>().
+template <typename AnySums, typename Body>
+HWY_INLINE void for_terms(std::int64_t begin, std::int64_t end, const Body& body) {
+  constexpr std::int64_t kGroup = AnySums::kVectors * AnySums::kLanes;
+  const auto all = std::make_index_sequence<AnySums::kVectors>();
+  std::int64_t i = begin;
+  for (; i + kGroup <= end; i += kGroup) add_whole_terms<AnySums>(i, body, all);
+  if (i < end) add_last_terms<AnySums>(i, end, body, all);
 }
 
 // body(T()) with the storage type of a tensor.
