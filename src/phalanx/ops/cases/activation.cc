@@ -81,6 +81,12 @@ void add_activation_cases(CaseTable& table) {
           {"bias_gelu_backward", activation_name(size, kind, true) + ", in place", kStorageTypes,
            [=](Operands& operands) { return backward(operands, size, kind, true, true); }});
     }
+    for (const std::int64_t columns : kOddColumns) {
+      const ActivationSize size{2, columns};
+      table.tests.push_back(
+          {"bias_gelu_forward", activation_name(size, kind, true), kStorageTypes,
+           [=](Operands& operands) { return forward(operands, size, kind, true); }});
+    }
     // Far tails: x or 0, never NaN.
     const ActivationSize tails{4, 33};
     table.tests.push_back(

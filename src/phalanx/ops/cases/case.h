@@ -93,6 +93,9 @@ inline constexpr std::array kStorageTypes = {DType::kF32, DType::kBF16, DType::k
 inline constexpr std::array kFullPrecision = {DType::kF32};
 // Of rows with an f32 residual stream beside 16-bit operands.
 inline constexpr std::array k16BitTypes = {DType::kBF16, DType::kF16};
+// Columns around the borders of vectors, of groups of vectors and of blocks.
+inline constexpr std::array<std::int64_t, 12> kOddColumns = {7,  15,  16,  17,   63,   64,
+                                                             65, 100, 129, 4095, 4096, 4097};
 // Of performance rows.
 inline constexpr std::array kTimedTypes = {DType::kF32, DType::kBF16};
 

@@ -253,6 +253,13 @@ void add_cross_entropy_cases(CaseTable& table) {
                              [=](Operands& operands) { return loss(operands, size, kind, 3e4); }});
     }
   }
+  for (const std::int64_t vocabulary : kOddColumns) {
+    const CrossEntropySize size{2, vocabulary + 2, vocabulary};
+    for (const Kind kind : {Kind::kInPlace, Kind::kEvaluation}) {
+      table.tests.push_back({"cross_entropy", cross_entropy_name(size, kind), kStorageTypes,
+                             [=](Operands& operands) { return loss(operands, size, kind, 4.0); }});
+    }
+  }
   for (const std::int64_t rows : {1, 17, 257, 1024}) {
     for (const Mask kind : {Mask::kNone, Mask::kSome, Mask::kAllZero}) {
       constexpr const char* kMasks[] = {"no mask", "mask", "all masked"};

@@ -69,6 +69,12 @@ GradientJob gradients(Operands& operands, const DropoutSize& size) {
 }  // namespace
 
 void add_dropout_cases(CaseTable& table) {
+  for (const std::int64_t columns : kOddColumns) {
+    const DropoutSize size{2, 1, columns};
+    table.tests.push_back(
+        {"bias_dropout_residual", dropout_name(size, 0.1, ", bias"), kStorageTypes,
+         [=](Operands& operands) { return forward(operands, size, 0.1, true, false); }});
+  }
   for (const double probability : {0.0, 0.1, 0.5}) {
     for (const DropoutSize& size : {DropoutSize{1, 1, 1}, DropoutSize{3, 2, 17},
                                     DropoutSize{17, 1, 65}, DropoutSize{9, 3, 257}}) {

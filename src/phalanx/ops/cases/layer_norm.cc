@@ -121,6 +121,14 @@ void add_layer_norm_cases(CaseTable& table) {
       return backward(operands, size, Residual::kInPlace, true);
     });
   }
+  for (const std::int64_t columns : kOddColumns) {
+    const LayerNormSize size{3, columns};
+    table.tests.push_back({"layer_norm_forward", layer_norm_name(size), kStorageTypes,
+                           [size](Operands& operands) { return forward(operands, size, 0.5, 8); }});
+    table.tests.push_back(
+        {"layer_norm_backward", layer_norm_name(size), kStorageTypes,
+         [size](Operands& operands) { return backward(operands, size, Residual::kSeparate); }});
+  }
   // The variance must not be the difference of two large numbers: that would cost another factor of
   // 200.
   table.tests.push_back(

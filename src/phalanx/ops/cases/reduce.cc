@@ -78,6 +78,10 @@ void add_reduce_cases(CaseTable& table) {
     table.tests.push_back({"total", fmt::format("{}", n), kFullPrecision,
                            [=](Operands& operands) { return sum_of(operands, n); }});
   }
+  for (const std::int64_t n : kOddColumns) {
+    table.tests.push_back({"square_sum", fmt::format("{}", n), kFullPrecision,
+                           [=](Operands& operands) { return squares(operands, 0, n); }});
+  }
   for (const std::int64_t n : {1, 17, 148}) {
     for (const Factor& which : kFactors) {
       table.tests.push_back({"gradient_factor", fmt::format("{} sums, {}", n, which.description),
