@@ -40,10 +40,26 @@ struct DropoutRow {
 };
 
 #if HWY_TARGET != HWY_SCALAR
+// The keys of all rounds, in all lanes.
+struct RoundKeys {
+  using Wide = hn::RepartitionToWide<BitsTag>;
+  static constexpr int kRounds = 10;
+  hn::Vec<Wide> low[kRounds], high[kRounds];
+
+  explicit HWY_INLINE RoundKeys(PhiloxKey key) {
+    for (int round = 0; round < kRounds; ++round) {
+      low[round] = hn::Set(Wide(), key.low);
+      high[round] = hn::Set(Wide(), key.high);
+      key.low += kPhiloxWeyl0;
+      key.high += kPhiloxWeyl1;
+    }
+  }
+};
+
 // The words of 2 * lanes neighbouring elements from 4 * block on, in order: `low` has the first
 // half.
-HWY_INLINE void philox_words(const DropoutRow& row, std::uint32_t block, BitsVector& low,
-                             BitsVector& high) {
+HWY_INLINE void philox_words(const DropoutRow& row, const RoundKeys& keys, std::uint32_t block,
+                             BitsVector& low, BitsVector& high) {
   // Every 64-bit lane holds one word of one block in its low half; the high halves are garbage that
   // a widening multiplication ignores. Even lanes take the first half of the blocks and odd lanes
   // the second, which is the order that interleaving within 128 bits leaves.
@@ -65,16 +81,14 @@ HWY_INLINE void philox_words(const DropoutRow& row, std::uint32_t block, BitsVec
   const auto upper = [&](auto product) HWY_ATTR {
     return hn::BitCast(wide, hn::Shuffle2301(hn::BitCast(narrow, product)));
   };
-  PhiloxKey key = row.key;
-  for (int round = 0; round < 10; ++round) {
+  HWY_UNROLL(10)
+  for (int round = 0; round < RoundKeys::kRounds; ++round) {
     const auto product0 = hn::MulEven(hn::BitCast(narrow, word0), multiplier0);
     const auto product1 = hn::MulEven(hn::BitCast(narrow, word2), multiplier1);
-    word0 = hn::Xor3(upper(product1), word1, hn::Set(wide, key.low));
+    word0 = hn::Xor3(upper(product1), word1, keys.low[round]);
     word1 = product1;
-    word2 = hn::Xor3(upper(product0), word3, hn::Set(wide, key.high));
+    word2 = hn::Xor3(upper(product0), word3, keys.high[round]);
     word3 = product0;
-    key.low += kPhiloxWeyl0;
-    key.high += kPhiloxWeyl1;
   }
   const auto low_half = hn::Set(wide, 0xffffffffU);
   const auto pair01 = hn::Or(hn::And(word0, low_half), hn::ShiftLeft<32>(word1));
@@ -107,9 +121,10 @@ HWY_INLINE void dropout_factors(const DropoutRow& row, std::int64_t first, std::
   const std::int64_t step = lane_count();
   const auto threshold = hn::Set(BitsTag(), row.threshold);
   const auto scale = hn::Set(d, row.scale);
+  const RoundKeys keys(row.key);
   for (std::int64_t i = 0; i < count; i += 2 * step) {
     BitsVector low, high;
-    philox_words(row, static_cast<std::uint32_t>((first + i) / 4), low, high);
+    philox_words(row, keys, static_cast<std::uint32_t>((first + i) / 4), low, high);
     store(hn::IfThenZeroElse(hn::RebindMask(d, hn::Lt(low, threshold)), scale), factors + i);
     store(hn::IfThenZeroElse(hn::RebindMask(d, hn::Lt(high, threshold)), scale),
           factors + i + step);

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <utility>
 
+#include "hwy/cache_control.h"
 #include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/operands.h"
 #include "phalanx/ops/cpu/parallel.h"
@@ -18,6 +19,15 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
+
+// The processor's own prefetching stops at the end of a page: what is read in so many bytes comes
+// now.
+constexpr std::int64_t kPrefetchBytes = 8192;
+HWY_INLINE void prefetch(const float* from) {
+  for (std::int64_t line = 0; line < 2; ++line) {
+    hwy::Prefetch(reinterpret_cast<const std::byte*>(from) + kPrefetchBytes + 64 * line);
+  }
+}
 
 using DoubleSums = Sums<double>;
 constexpr std::int64_t kTerms = DoubleSums::kVectors * DoubleSums::kLanes;
@@ -37,7 +47,10 @@ HWY_INLINE double square_sum_of(const float* x, std::int64_t count) {
   const auto all = std::make_index_sequence<DoubleSums::kVectors>();
   DoubleSums sums;
   std::int64_t i = 0;
-  for (; i + kTerms <= count; i += kTerms) add_squares(x + i, sums, all);
+  for (; i + kTerms <= count; i += kTerms) {
+    prefetch(x + i);
+    add_squares(x + i, sums, all);
+  }
   if (i < count) {
     float last[kTerms] = {};
     std::copy(x + i, x + count, last);
@@ -50,6 +63,7 @@ HWY_INLINE double zeros_of(const float* x, std::int64_t count) {
   const FloatTag d;
   std::size_t zeros = 0;
   for_vectors(0, count, [&](std::int64_t i, auto lanes) HWY_ATTR {
+    hwy::Prefetch(reinterpret_cast<const std::byte*>(x + i) + kPrefetchBytes);
     const auto value = lanes.valid_or(lanes.load(x + i), hn::Set(d, 1.0F));
     zeros += hn::CountTrue(d, hn::Eq(value, hn::Zero(d)));
   });

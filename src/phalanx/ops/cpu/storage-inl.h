@@ -44,9 +44,7 @@ HWY_INLINE BitsVector load_bits(const void* from) {
                        hn::LoadU(HalfBitsTag(), static_cast<const std::uint16_t*>(from)));
 }
 HWY_INLINE void store_bits(BitsVector bits, void* to) {
-  const hn::RebindToSigned<BitsTag> signed_tag;  // the narrowing from int32 saturates: bits < 2^16
-  hn::StoreU(hn::DemoteTo(HalfBitsTag(), hn::BitCast(signed_tag, bits)), HalfBitsTag(),
-             static_cast<std::uint16_t*>(to));
+  hn::StoreU(hn::TruncateTo(HalfBitsTag(), bits), HalfBitsTag(), static_cast<std::uint16_t*>(to));
 }
 
 HWY_INLINE FloatVector bf16_to_float(BitsVector bits) {
