@@ -16,7 +16,6 @@
 #include <limits>
 #include <type_traits>
 
-#include "hwy/cache_control.h"
 #include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/exponential-inl.h"
 #include "phalanx/ops/cpu/operands.h"
@@ -80,7 +79,7 @@ HWY_INLINE float sum_of_powers(const T* x, std::int64_t count, float largest, fl
   const auto shift = hn::Set(FloatTag(), largest);
   FloatSums sums;
   for_terms<FloatSums>(0, count, [&](std::int64_t i, auto lanes, auto part) HWY_ATTR {
-    hwy::Prefetch(x + i + kColumnBlock);
+    prefetch(x + i, kColumnBlock * static_cast<std::int64_t>(sizeof(T)));
     const auto power = exponential_or_zero(hn::Sub(lanes.load(x + i), shift));
     if constexpr (kKeep) lanes.store(power, powers + i);
     auto& sum = sums.at<decltype(part)::value>();

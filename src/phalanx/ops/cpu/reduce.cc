@@ -11,7 +11,6 @@
 #include <cmath>
 #include <utility>
 
-#include "hwy/cache_control.h"
 #include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/operands.h"
 #include "phalanx/ops/cpu/parallel.h"
@@ -20,15 +19,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-// The processor's own prefetching stops at the end of a page: what is read in so many bytes comes
-// now.
+// How far ahead of the sums memory is read.
 constexpr std::int64_t kPrefetchBytes = 8192;
-HWY_INLINE void prefetch(const float* from) {
-  for (std::int64_t line = 0; line < 2; ++line) {
-    hwy::Prefetch(reinterpret_cast<const std::byte*>(from) + kPrefetchBytes + 64 * line);
-  }
-}
-
 using DoubleSums = Sums<double>;
 constexpr std::int64_t kTerms = DoubleSums::kVectors * DoubleSums::kLanes;
 
@@ -48,7 +40,7 @@ HWY_INLINE double square_sum_of(const float* x, std::int64_t count) {
   DoubleSums sums;
   std::int64_t i = 0;
   for (; i + kTerms <= count; i += kTerms) {
-    prefetch(x + i);
+    for (std::int64_t line = 0; line < 2; ++line) prefetch(x + i, kPrefetchBytes + 64 * line);
     add_squares(x + i, sums, all);
   }
   if (i < count) {
@@ -63,7 +55,7 @@ HWY_INLINE double zeros_of(const float* x, std::int64_t count) {
   const FloatTag d;
   std::size_t zeros = 0;
   for_vectors(0, count, [&](std::int64_t i, auto lanes) HWY_ATTR {
-    hwy::Prefetch(reinterpret_cast<const std::byte*>(x + i) + kPrefetchBytes);
+    prefetch(x + i, kPrefetchBytes);
     const auto value = lanes.valid_or(lanes.load(x + i), hn::Set(d, 1.0F));
     zeros += hn::CountTrue(d, hn::Eq(value, hn::Zero(d)));
   });

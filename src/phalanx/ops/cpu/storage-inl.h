@@ -10,6 +10,7 @@
 #include "phalanx/ops/cpu/targets.h"
 
 // Highway after targets.h, which configures it.
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "phalanx/base/dtype.h"
 #include "phalanx/base/error.h"
@@ -115,6 +116,14 @@ HWY_INLINE void store(FloatVector value, float16* to) {
 HWY_INLINE FloatVector load(const float16* from) { return f16_to_float(load_bits(from)); }
 HWY_INLINE void store(FloatVector value, float16* to) { store_bits(float_to_f16(value), to); }
 #endif
+
+// The line that is `bytes` behind `from`: the processor's own prefetching stops at the end of a
+// page, and while a kernel computes on what is in the first-level cache. It may lie outside of all
+// tensors.
+template <typename T>
+HWY_INLINE void prefetch(const T* from, std::int64_t bytes) {
+  hwy::Prefetch(reinterpret_cast<const std::byte*>(from) + bytes);
+}
 
 // ---- The first `count` lanes (0 <= count <= lanes): the others are read as zero and not written
 
