@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <memory>
 #include <mutex>
 
 #include "phalanx/checkpoint/global_tensor.h"
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/ops/elementwise.h"
 #include "phalanx/train/config_views.h"
 
 namespace phalanx {
@@ -166,9 +168,10 @@ class Assembly {
 // What all ranks of a run fill in.
 class Training {
  public:
-  Training(const TrainConfig& config, int steps)
+  Training(const TrainConfig& config, int steps, LeftGradients left)
       : config_(config),
         steps_(steps),
+        left_(left),
         grid_(rank_grid(config.layout)),
         model_(gpt_config(config, kVocabulary)),
         programs_(step_programs(config)),
@@ -193,6 +196,7 @@ class Training {
 
   const TrainConfig& config_;
   int steps_;
+  LeftGradients left_;
   RankGrid grid_;
   GptConfig model_;
   StepPrograms programs_;
@@ -239,6 +243,9 @@ void Training::run_rank(Communicator& world) {
 }
 
 StepResult Training::train_step(Rank& rank, int step) const {
+  // A gradient that no pass of this step wrote shows.
+  const double left = left_ == LeftGradients::kNan ? std::numeric_limits<double>::quiet_NaN() : 0.0;
+  ops::fill(rank.context(), {.x = rank.gradients().flat(), .value = left});
   const std::int64_t first = step * config_.layout.global_batch_size;
   GptBatch batch;
   const auto source = [&](int microbatch) -> const GptBatch& {
@@ -306,6 +313,8 @@ TrainingResult Training::result() {
 
 }  // namespace
 
-TrainingResult train(const TrainConfig& config, int steps) { return Training(config, steps).run(); }
+TrainingResult train(const TrainConfig& config, int steps, LeftGradients left) {
+  return Training(config, steps, left).run();
+}
 
 }  // namespace phalanx

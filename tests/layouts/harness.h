@@ -3,6 +3,7 @@
 // the sample's number. What comes back is free of the layout: global tensors, put together from
 // what the ranks hold.
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -42,8 +43,12 @@ inline constexpr int kTrainingSteps = 10;
 inline constexpr double kLearningRate = 5e-3;
 inline constexpr double kWeightDecay = 0.1;
 
+// What the gradients hold before every step: the first pass over each must overwrite it.
+enum class LeftGradients : std::uint8_t { kNan, kZeros };
+
 // `config` must be resolved. Checks every arena's high-water mark: InternalError where one is not
 // the plan's.
-TrainingResult train(const TrainConfig& config, int steps = kTrainingSteps);
+TrainingResult train(const TrainConfig& config, int steps = kTrainingSteps,
+                     LeftGradients left = LeftGradients::kNan);
 
 }  // namespace phalanx

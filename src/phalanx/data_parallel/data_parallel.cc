@@ -132,6 +132,7 @@ void DataParallel::reduce(int chunk) {
 }
 
 void DataParallel::finish_reduction() {
+  gradients_->expect_complete();
   if (copy_ >= 0) {
     start_copy_sum();
     copy_sum_.wait(context_->stream);

@@ -116,8 +116,10 @@ void ParameterStore::round_to_storage(Context& context) const {
 
 GradientStore::GradientStore(const nn::ParamTable& table, const FlatLayout& layout, DType dtype,
                              std::int64_t tokens_per_step, Arena& arena)
-    : flat_(arena.allocate(dtype, {layout.elements})),
-      gradients_(parameter_views(table, layout, flat_)) {
+    : table_(&table),
+      flat_(arena.allocate(dtype, {layout.elements})),
+      gradients_(parameter_views(table, layout, flat_)),
+      begun_(std::make_unique<bool[]>(gradients_.size())) {
   for (ParamId id = 0; id < table.size(); ++id) {
     if (table[id].tied_embedding) tied_ = id;
   }
@@ -131,17 +133,30 @@ GradientStore::GradientStore(const nn::ParamTable& table, const FlatLayout& layo
 }
 
 void GradientStore::initialise(Context& context) const {
+  clear(context);
   if (tied_ < 0) return;
   ops::fill(context, {.x = sparse_.slots, .value = -1});
   ops::fill(context, {.x = sparse_.count, .value = 0});
 }
 
+void GradientStore::begin_update() const { std::ranges::fill(begun(), false); }
+
 void GradientStore::clear(Context& context) const {
   ops::fill(context, {.x = flat_, .value = 0.0});
+  std::ranges::fill(begun(), true);
+}
+
+void GradientStore::expect_complete() const {
+  for (ParamId id = 0; id < table_->size(); ++id) {
+    PHALANX_CHECK(begun()[static_cast<std::size_t>(id)], "no pass wrote the gradient of {}",
+                  (*table_)[id].name);
+  }
 }
 
 void GradientStore::join_tied_embedding(Context& context) const {
   if (tied_ < 0) return;
+  // Without a head on this rank, the rows are all there is.
+  if (!gradients().adds_to(tied_)) ops::fill(context, {.x = gradient(tied_), .value = 0.0});
   ops::sparse_embedding_join(context, {.dtable = gradient(tied_),
                                        .slots = sparse_.slots,
                                        .rows = sparse_.rows,

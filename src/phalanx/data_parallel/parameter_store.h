@@ -3,6 +3,8 @@
 // distributed optimizer (ZeRO stage 1: Rajbhandari et al., ZeRO, 2020) a rank keeps fp32 main
 // parameters and optimizer states for its shard alone.
 
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "phalanx/data_parallel/flat_layout.h"
@@ -80,7 +82,7 @@ class GradientStore {
   GradientStore(const nn::ParamTable& table, const FlatLayout& layout, DType dtype,
                 std::int64_t tokens_per_step, Arena& arena);
 
-  nn::Gradients gradients() const { return {gradients_, sparse_}; }
+  nn::Gradients gradients() const { return {gradients_, sparse_, begun()}; }
   const Tensor& gradient(ParamId id) const { return gradients_[static_cast<std::size_t>(id)]; }
   const Tensor& flat() const { return flat_; }
   Tensor gradient(const Segment& segment) const {
@@ -89,16 +91,25 @@ class GradientStore {
   // The parameter with a second accumulator, or -1.
   ParamId tied_embedding() const { return tied_; }
 
-  // Once, before the first step: no slot of the sparse accumulator is in use.
+  // Once, before the first step: no slot of the sparse accumulator is in use, and what no parameter
+  // owns is zero for good.
   void initialise(Context& context) const;
-  // Zeros the main gradients before a step.
+  // Before a step: whatever the main gradients hold, the first pass over each overwrites it.
+  void begin_update() const;
+  // Zeros the main gradients, to which all passes add.
   void clear(Context& context) const;
   // Joins the two accumulators of a tied embedding; before any reduction over data parallelism.
   void join_tied_embedding(Context& context) const;
+  // InternalError where a gradient is not of this update: no pass wrote it.
+  void expect_complete() const;
 
  private:
+  std::span<bool> begun() const { return {begun_.get(), gradients_.size()}; }
+
+  const nn::ParamTable* table_;
   Tensor flat_;
   std::vector<Tensor> gradients_;
+  std::unique_ptr<bool[]> begun_;  // by id: whether this update has a sum
   nn::SparseGradient sparse_;
   ParamId tied_ = -1;
 };

@@ -2,6 +2,16 @@
 
 namespace phalanx::nn {
 
+namespace {
+
+// Of a table whose gradient is added to row by row: zeros, unless it has a sum.
+const Tensor& table_sum(Pass& pass, const Gradients& gradients, ParamId id) {
+  if (!gradients.adds_to(id)) ops::fill(pass.ops, {.x = gradients[id], .value = 0.0});
+  return gradients[id];
+}
+
+}  // namespace
+
 ParamSpec word_table_parameter(std::int64_t vocabulary, std::int64_t padded_vocabulary,
                                const TransformerConfig& config) {
   return row_cut_parameter("embedding.word_embeddings.weight", {vocabulary, config.hidden},
@@ -80,14 +90,14 @@ void Embedding::backward_weight(Pass& pass, std::span<const Tensor> /*inputs*/, 
                                               .dy = saved[dsum_],
                                               .first_row = first_row(pass)});
   } else {
-    ops::embedding_gradient(pass.ops, {.dtable = gradients[word_],
+    ops::embedding_gradient(pass.ops, {.dtable = table_sum(pass, gradients, word_),
                                        .ids = pass.batch.tokens,
                                        .dy = saved[dsum_],
                                        .first_row = first_row(pass)});
   }
-  ops::embedding_gradient(
-      pass.ops,
-      {.dtable = gradients[position_], .ids = pass.batch.position_ids, .dy = saved[dsum_]});
+  ops::embedding_gradient(pass.ops, {.dtable = table_sum(pass, gradients, position_),
+                                     .ids = pass.batch.position_ids,
+                                     .dy = saved[dsum_]});
 }
 
 }  // namespace phalanx::nn

@@ -173,8 +173,10 @@ void LanguageModelHead::input_gradient(Pass& pass, const Tensor& dnorm, const Sa
 
 void LanguageModelHead::weight_gradient(Pass& pass, const Tensor& normed, const Saved& saved,
                                         const Gradients& gradients) const {
-  ops::linear_weight_gradient(
-      pass.ops, {.dweight = gradients[output_], .dy = saved[dlogits_].rows(), .x = normed.rows()});
+  ops::linear_weight_gradient(pass.ops, {.dweight = gradients[output_],
+                                         .dy = saved[dlogits_].rows(),
+                                         .x = normed.rows(),
+                                         .accumulate = gradients.adds_to(output_)});
 }
 
 }  // namespace phalanx::nn

@@ -62,11 +62,17 @@ void Linear::backward_weight(Pass& pass, const Tensor& dy, const Tensor& x,
   // A row-parallel bias was added to this rank's rows of the stream alone.
   const Tensor rows = cut_ == Cut::kRow ? pass.region.own(dy) : dy;
   const bool all_rows = rows.shape == dy.shape;
+  const bool adds = gradients.adds_to(weight_);
+  PHALANX_CHECK(adds == gradients.adds_to(bias_), "a weight and its bias are of one pass");
   ops::linear_weight_gradient(pass.ops, {.dweight = gradients[weight_],
                                          .dy = dy.rows(),
                                          .x = x.rows(),
+                                         .accumulate = adds,
                                          .dbias = all_rows ? gradients[bias_] : Tensor{}});
-  if (!all_rows) ops::bias_gradient(pass.ops, {.dbias = gradients[bias_], .dy = rows.rows()});
+  if (!all_rows) {
+    ops::bias_gradient(pass.ops,
+                       {.dbias = gradients[bias_], .dy = rows.rows(), .accumulate = adds});
+  }
 }
 
 }  // namespace phalanx::nn

@@ -64,8 +64,15 @@ void LayerNorm::backward_input(Pass& pass, const Tensor& dx, const Tensor& dy, c
 }
 
 void LayerNorm::backward_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const {
-  ops::accumulate(pass.ops, {.destination = gradients[weight_], .source = saved[dweight_]});
-  ops::accumulate(pass.ops, {.destination = gradients[bias_], .source = saved[dbias_]});
+  const auto add = [&](ParamId id, const Tensor& sum) {
+    if (gradients.adds_to(id)) {
+      ops::accumulate(pass.ops, {.destination = gradients[id], .source = sum});
+    } else {
+      ops::copy(pass.ops, {.destination = gradients[id], .source = sum});
+    }
+  };
+  add(weight_, saved[dweight_]);
+  add(bias_, saved[dbias_]);
 }
 
 }  // namespace phalanx::nn

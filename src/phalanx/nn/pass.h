@@ -3,6 +3,7 @@
 // caller resolved for one (chunk, weight version), the batch, and the sums that become the loss.
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "phalanx/mesh/param_spec.h"
@@ -37,6 +38,13 @@ struct SparseGradient {
 struct Gradients {
   std::span<const Tensor> tensors;
   SparseGradient embedding;  // where the embedding is tied
+  // By id: whether passes of this update have left a sum, to which others add. Empty: all have one.
+  std::span<bool> begun = {};
+  // Whether a pass adds to this gradient. The first of an update does not: it overwrites what is
+  // left of the last one. Asking makes the next pass add.
+  bool adds_to(ParamId id) const {
+    return begun.empty() || std::exchange(begun[static_cast<std::size_t>(id)], true);
+  }
   const Tensor& operator[](ParamId id) const { return tensors[static_cast<std::size_t>(id)]; }
 };
 

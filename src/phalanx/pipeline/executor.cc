@@ -84,7 +84,8 @@ Executor::Rehearsal Executor::rehearse(Context& context, Arena& saved, const Ste
     std::vector<Message> messages;
   };
   const std::vector<bool> completing = completing_actions();
-  std::map<std::tuple<ActionKind, Payload, int, bool, bool>, Seen> seen;
+  std::map<std::tuple<ActionKind, Payload, int, bool, bool, bool>, Seen> seen;
+  std::vector<bool> has_gradients(chunks_.size(), false);
   Run run{.context = context,
           .saved = saved,
           .settings = settings,
@@ -94,8 +95,13 @@ Executor::Rehearsal Executor::rehearse(Context& context, Arena& saved, const Ste
   for (std::size_t i = 0; i < program_.actions.size(); ++i) {
     const Action& action = program_.actions[i];
     const bool loads = is_pass(action.kind) && batch_slots_.is_first_pass(i, action.microbatch);
+    const bool adds = has_gradients[static_cast<std::size_t>(action.chunk)];
     const auto [known, is_new] =
-        seen.try_emplace({action.kind, action.payload, action.chunk, loads, completing[i]});
+        seen.try_emplace({action.kind, action.payload, action.chunk, loads, completing[i],
+                          adds && adds_weight_gradient(action.kind)});
+    if (adds_weight_gradient(action.kind)) {
+      has_gradients[static_cast<std::size_t>(action.chunk)] = true;
+    }
     if (is_new) {
       context.recorder->clear();
       run.version = action.version;  // older weights would be recorded alike

@@ -78,9 +78,10 @@ class Executor {
     std::int64_t flops = 0;
     MessageTotals messages;
   };
-  // Runs each distinct pass once (kind and chunk; whether it loads its microbatch; whether it is
-  // the last before the chunk's gradients are reduced, which then begins while they come) and
-  // answers for all. On the planning backend this marks all memory a run takes.
+  // Runs each distinct pass once (kind and chunk; whether it loads its microbatch; whether it adds
+  // to gradients, as all but the first do; whether it is the last before the chunk's gradients are
+  // reduced, which then begins while they come) and answers for all. On the planning backend this
+  // marks all memory a run takes.
   Rehearsal rehearse(Context& context, Arena& saved, const StepSettings& settings,
                      StepServices& services, nn::UnitHooks& hooks);
 

@@ -244,7 +244,7 @@ void Rank::begin(const BatchSource* source, const Executor& executor) {
 }
 
 void Rank::begin_update(int update) {
-  gradients_->clear(context_);
+  gradients_->begin_update();
   data_parallel_->begin(context_, (update + 1) * microbatches_per_update_ - 1);
 }
 

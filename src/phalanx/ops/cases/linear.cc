@@ -83,9 +83,11 @@ Job weight_and_bias_gradient(Operands& operands, const LinearSize& size, bool ac
                   {near(op.dweight, sum_units(size.rows)), near(op.dbias, sum_units(size.rows))});
 }
 
-Job bias_sum(Operands& operands, const LinearSize& size) {
+Job bias_sum(Operands& operands, const LinearSize& size, bool accumulate = true) {
   BiasGradient op;
-  op.dbias = operands.uniform(operands.full(), {size.n});
+  op.accumulate = accumulate;
+  op.dbias = accumulate ? operands.uniform(operands.full(), {size.n})
+                        : operands.output(operands.full(), {size.n});
   op.dy = operands.uniform({size.rows, size.n});
   return make_job(op, bias_gradient, {near(op.dbias, sum_units(size.rows))});
 }
@@ -135,6 +137,8 @@ void add_linear_cases(CaseTable& table) {
     add_products(table.tests, kStorageTypes, size);
     table.tests.push_back({"bias_gradient", linear_name(size), kStorageTypes,
                            [size](Operands& operands) { return bias_sum(operands, size); }});
+    table.tests.push_back({"bias_gradient", linear_name(size) + ", overwrite", kStorageTypes,
+                           [size](Operands& operands) { return bias_sum(operands, size, false); }});
   }
   const LinearSize odd{33, 65, 19};
   const auto add = [&](const char* op, const std::string& description, auto build) {
