@@ -269,6 +269,16 @@ const Spec kTested[] = {
     {33, 33, 3, 4, 2, 16, kCausal, Rows::kPlain, 0.1, true, Layout::kBlocks},
 };
 
+const Spec kTimed[] = {
+    {256, 256, 4, 12, 12, 64, kCausal, Rows::kPlain, 0.0, false, Layout::kInterleaved},
+    {256, 256, 4, 12, 12, 64, kCausal, Rows::kPlain, 0.1, false, Layout::kInterleaved},
+    {1024, 1024, 1, 12, 12, 64, kCausal, Rows::kPlain, 0.0, false, Layout::kInterleaved},
+    {4096, 4096, 1, 2, 2, 64, kCausal, Rows::kPlain, 0.0, false, Layout::kInterleaved},
+    {256, 256, 4, 6, 6, 128, kCausal, Rows::kPlain, 0.0, false, Layout::kInterleaved},
+    {1024, 1024, 1, 6, 6, 128, kCausal, Rows::kPlain, 0.0, false, Layout::kInterleaved},
+    {1, 1024, 1, 12, 12, 64, kCausal, Rows::kCache},
+};
+
 const Spec kDifferentiated[] = {
     {5, 5, 2, 4, 2, 3, kCausalDocuments, Rows::kPacked, 0.2, true, Layout::kBlocks},
     {5, 5, 1, 2, 2, 3, kCausal, Rows::kZigzag, 0.2, false, Layout::kInterleaved},
@@ -293,11 +303,7 @@ void add_attention_cases(CaseTable& table) {
                   [build, spec](Operands& operands) { return build(operands, spec); }};
     };
     for (const Spec& spec : kTested) table.tests.push_back(row(spec, kStorageTypes));
-    for (const double probability : {0.0, 0.1}) {
-      const Spec gpt2{
-          256, 256, 4, 12, 12, 64, kCausal, Rows::kPlain, probability, false, Layout::kInterleaved};
-      table.performance.push_back(row(gpt2, kTimedTypes));
-    }
+    for (const Spec& spec : kTimed) table.performance.push_back(row(spec, kTimedTypes));
   }
   for (const Spec& spec : kDifferentiated) {
     table.gradients.push_back({"attention", attention_name(spec),

@@ -1,14 +1,12 @@
-// Backward of attention in tiles: probabilities are made again from log-sum-exp (or read), then
-// dv = p' dout, dp = dout v', ds = p (dp - delta), dk = ds' q, dq = ds k. Products are of fp32
-// tiles.
-
-#include "phalanx/ops/cpu/attention_backward.h"
+// The backward of attention, fused and unfused: probabilities are made again from log-sum-exp, or
+// read; then dv = p' dout, dp = dout v', ds = p (dp - delta), dk = ds' q, dq = ds k. Blocks of keys
+// are done one after the other, each against all strips of the task; attention_cut.h says how the
+// work is shared.
 
 #include <omp.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <new>
 #include <optional>
 
 #undef HWY_TARGET_INCLUDE
@@ -17,218 +15,356 @@
 // Highway's order: targets, then foreach_target.
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "phalanx/ops/cpu/attention_backward_cut.h"
+#include "phalanx/ops/cpu/attention_cut.h"
 #include "phalanx/ops/cpu/attention_scores-inl.h"
+#include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/parallel.h"
+
+#ifndef PHALANX_OPS_CPU_ATTENTION_BACKWARD_ONCE
+#define PHALANX_OPS_CPU_ATTENTION_BACKWARD_ONCE
+namespace phalanx::cpu {
+
+// What the fused and the unfused op share.
+struct AttentionGradients {
+  const ops::AttentionInputs& in;
+  Tensor dquery, dkey, dvalue, dbias, dout;
+  Tensor lse;            // make probabilities again from it, or
+  Tensor probabilities;  // read them
+  Tensor delta;          // [b, heads, sq] f32
+};
+
+// Samples add to the same dbias, so with it they are done one after the other.
+inline BackwardCut backward_cut(const AttentionShape& shape, bool bias_gradient, int threads) {
+  const std::int64_t strip_floats = shape.stride * kStripRows;
+  return {shape.groups * (bias_gradient ? 1 : shape.batch), shape.strips(), shape.blocks(),
+          strip_floats * static_cast<std::int64_t>(sizeof(float)), threads};
+}
+
+struct BackwardScratch {
+  BackwardScratch(const AttentionShape& shape, const BackwardCut& cut, float* base) {
+    FloatArena arena(base);
+    keys = arena.take(kBlockKeys * shape.stride);
+    values = arena.take(kBlockKeys * shape.stride);
+    dkeys = arena.take(kBlockKeys * shape.stride);
+    dvalues = arena.take(kBlockKeys * shape.stride);
+    query_rows = arena.take(kStripRows * shape.stride);
+    query_lanes = arena.take(kStripRows * shape.stride);
+    dout_rows = arena.take(kStripRows * shape.stride);
+    dout_lanes = arena.take(kStripRows * shape.stride);
+    scores = arena.take(kBlockKeys * kStripRows);
+    dscores = arena.take(kBlockKeys * kStripRows);
+    lse = arena.take(kStripRows);
+    delta = arena.take(kStripRows);
+    factor = arena.take(kStripRows);
+    columns.take(arena);
+    const std::int64_t strips =
+        cut.whole_heads ? shape.strips() : std::min(shape.strips(), kMostStrips);
+    dquery = arena.take(strips * shape.stride * kStripRows);
+    size = arena.used();
+  }
+
+  float *keys, *values;             // [128][stride]
+  float *dkeys, *dvalues;           // [128][stride]
+  float *query_rows, *dout_rows;    // [48][stride]
+  float *query_lanes, *dout_lanes;  // [width][48]; the query with the scale
+  float *scores, *dscores;          // [128][48]
+  float *lse, *delta, *factor;      // [48]
+  ColumnScratch columns;
+  float* dquery;  // lanes of the strips of a task
+  std::int64_t size;
+};
+
+struct BackwardProblem {
+  BackwardProblem(const AttentionGradients& gradients, int threads)
+      : op(gradients),
+        in(gradients.in),
+        cut(backward_cut(in.shape, gradients.dbias.defined(), threads)),
+        dquery(HeadRows::of_heads(gradients.dquery)),
+        dkey(HeadRows::of_heads(gradients.dkey)),
+        dvalue(HeadRows::of_heads(gradients.dvalue)),
+        dout(HeadRows::of_heads(gradients.dout)) {
+    expect_statistic("delta", op.delta);
+    if (op.lse) expect_statistic("lse", op.lse);
+    if (op.probabilities) probabilities = HeadRows::of_probabilities(op.probabilities);
+    if (op.dbias) {
+      expect_statistic("dbias", op.dbias);
+      dbias = HeadRows::of_bias(op.dbias);
+    }
+  }
+
+  const AttentionGradients& op;
+  AttentionOperands in;
+  BackwardCut cut;
+  HeadRows dquery, dkey, dvalue, dout;
+  std::optional<HeadRows> probabilities, dbias;
+};
+
+// What a pass over strips and blocks makes.
+struct Makes {
+  bool keys = false;     // dkey, dvalue and dbias
+  bool queries = false;  // dquery
+  bool delta = false;    // delta alone, of the unfused op
+};
+
+}  // namespace phalanx::cpu
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 namespace {
 
-void load_block(const BackwardProblem& problem, const QueryBlock& block,
-                const BackwardTiles& tiles) {
-  const AttentionOperands& in = problem.in;
-  const std::int64_t stride = in.shape.stride;
-  const std::int64_t lanes = lanes_of(block);
-  load_block_rows(block, in.query, in.shape.width, tiles.query_rows, stride);
-  load_block_rows(block, problem.dout, in.shape.width, tiles.dout_rows, stride);
-  rows_to_lanes(tiles.query_rows, stride, stride, lanes, static_cast<float>(in.op.scale) * kLog2E,
-                tiles.query_lanes);
-  rows_to_lanes(tiles.dout_rows, stride, stride, lanes, 1.0F, tiles.dout_lanes);
-  fill(tiles.lse, kBlockRows, 0.0F);
-  fill(tiles.delta, kBlockRows, 0.0F);
-  fill(tiles.scale, kBlockRows, static_cast<float>(in.op.scale));
-  for (int lane = 0; lane < block.count; ++lane) {
-    const auto i = static_cast<std::size_t>(lane);
-    tiles.delta[lane] =
-        row_statistic(problem.op.delta, block.sample, block.head[i], block.query[i]);
-    if (!problem.op.lse) continue;
-    const float lse = row_statistic(problem.op.lse, block.sample, block.head[i], block.query[i]);
-    // A row that sees nothing: every exponential of (score - infinity) is 0.
-    tiles.lse[lane] = lse == -kInfinity ? kInfinity : lse * kLog2E;
-  }
-}
-
-// Leaves the probabilities of a span in tiles.scores.
-void make_probabilities(const BackwardProblem& problem, const QueryBlock& block,
-                        const KeyTile& tile, const KeySpan& span, const float* keys,
-                        const BackwardTiles& tiles) {
-  if (problem.probabilities) {
-    load_key_columns(block, tile, *problem.probabilities, 1.0F, tiles.columns.rows, tiles.scores);
-    return;
-  }
-  tile_scores(problem.in, block, tile, span, keys, tiles.query_lanes, tiles.columns, tiles.scores);
-  for (std::int64_t lane = 0; lane < lanes_of(block); lane += lane_count()) {
-    const auto lse = load(tiles.lse + lane);
-    for_keys(span, [&](std::size_t, std::int64_t at) HWY_ATTR {
-      float* score = tiles.scores + at + lane;
-      store(exp_two(hn::Sub(load(score), lse)), score);
-    });
-  }
-}
-
-// dscores, which hold dout v', become gradients of the scores; the probabilities become those after
-// dropout.
-void differentiate_softmax(const AttentionOperands& in, const QueryBlock& block,
-                           const KeyTile& tile, const KeySpan& span, const BackwardTiles& tiles) {
-  std::optional<LaneDropout> dropout;
-  if (in.drops()) dropout.emplace(in.op.dropout, block);
-  const auto factor = hn::Set(FloatTag(), in.kept_factor);
-  for_keys(span, [&](std::size_t key, std::int64_t at) HWY_ATTR {
-    const std::uint32_t* words = dropout ? dropout->words(tile.position[key]) : nullptr;
-    for (std::int64_t lane = 0; lane < lanes_of(block); lane += lane_count()) {
-      const auto probability = load(tiles.scores + at + lane);
-      auto gradient = load(tiles.dscores + at + lane);
-      if (dropout) {
-        const auto dropped = dropout->dropped(words, lane);
-        gradient = hn::IfThenZeroElse(dropped, hn::Mul(factor, gradient));
-        store(hn::IfThenZeroElse(dropped, probability), tiles.scores + at + lane);
-      }
-      store(hn::Mul(probability, hn::Sub(gradient, load(tiles.delta + lane))),
-            tiles.dscores + at + lane);
-    }
-  });
-}
-
-// dbias[head, query, key] += the gradients of a span.
-void add_bias_gradient(const HeadRows& dbias, const QueryBlock& block, const KeyTile& tile,
-                       const KeySpan& span, const BackwardTiles& tiles) {
-  alignas(64) float ones[kBlockRows];
-  fill(ones, kBlockRows, 1.0F);
-  lanes_to_rows(tiles.dscores + span.first * kBlockRows, span.count(), lanes_of(block), ones,
-                tiles.columns.rows, kKeyTile);
-  const std::int64_t last = std::min(span.last, tile.count);
-  for (int lane = 0; lane < block.count; ++lane) {
-    auto* to = reinterpret_cast<float*>(block.row(dbias, lane)) + tile.first + span.first;
-    const float* from = tiles.columns.rows + lane * kKeyTile;
-    for_vectors(0, last - span.first, [&](std::int64_t i, auto lanes) HWY_ATTR {
-      lanes.store(hn::Add(lanes.load(to + i), lanes.load(from + i)), to + i);
-    });
-  }
-}
-
-// Everything of one block of rows and one tile of keys, which is tile number `index` of the chunk.
-void add_tile(const BackwardProblem& problem, const BackwardTask& task, const QueryBlock& block,
-              const KeyTile& tile, const KeySpan& span, std::int64_t index, float* dquery) {
-  const AttentionOperands& in = problem.in;
-  const BackwardTiles& tiles = task.tiles;
-  const std::int64_t stride = in.shape.stride;
-  const std::int64_t lanes = lanes_of(block);
-  const std::int64_t columns = round_up(in.shape.width, lane_count());
-  const std::int64_t tile_at = index * kKeyTile * stride;
-  const std::int64_t at = tile_at + span.first * stride;
-  float* probabilities = tiles.scores + span.first * kBlockRows;
-  float* dscores = tiles.dscores + span.first * kBlockRows;
-
-  make_probabilities(problem, block, tile, span, tiles.packed_keys + tile_at, tiles);
-  product<Left::kRows, Into::kOverwrite>(span.count(), lanes, in.shape.width,
-                                         {tiles.packed_values + at, stride},
-                                         {tiles.dout_lanes, kBlockRows}, dscores, kBlockRows);
-  differentiate_softmax(in, block, tile, span, tiles);
-  product<Left::kRows, Into::kAdd>(span.count(), columns, block.count, {probabilities, kBlockRows},
-                                   {tiles.dout_rows, stride}, task.sums.dvalues + at, stride);
-  product<Left::kRows, Into::kAdd>(span.count(), columns, block.count, {dscores, kBlockRows},
-                                   {tiles.query_rows, stride}, task.sums.dkeys + at, stride);
-  product<Left::kColumns, Into::kAdd>(round_up(in.shape.width, kKeyGroup), lanes, span.count(),
-                                      {tiles.packed_keys + at, stride}, {dscores, kBlockRows},
-                                      dquery, kBlockRows);
-  if (problem.dbias) add_bias_gradient(*problem.dbias, block, tile, span, tiles);
-}
-
-// Makes the packed tiles of a chunk as the blocks come to need them.
-class ChunkTiles {
+class BackwardTask {
  public:
-  ChunkTiles(const BackwardProblem& problem, const BackwardTask& task)
-      : in_(problem.in), task_(task), prefetch_(problem.in, task.sample, task.group) {
-    for (std::int64_t i = 0; i < count(); ++i) {
-      new (task.tiles.key_tiles + i)
-          KeyTile(load_key_tile(in_.op, in_.shape, task.sample, task.first_tile + i));
-    }
-    prefetch_.start(task.first_tile);
-    prefetch_.step();
-  }
+  BackwardTask(const BackwardProblem& problem, const Makes& makes, const AttentionTask& task,
+               std::int64_t first_sample, float* base)
+      : problem_(problem),
+        makes_(makes),
+        in_(problem.in),
+        shape_(problem.in.shape),
+        task_(task),
+        sample_(first_sample + task.head / shape_.groups),
+        group_(task.head % shape_.groups),
+        scratch_(shape_, problem.cut, base) {}
 
-  std::int64_t count() const { return task_.last_tile - task_.first_tile; }
-  const KeyTile& operator[](std::int64_t index) const { return task_.tiles.key_tiles[index]; }
-
-  // Call before using the packed rows of a tile.
-  void need(std::int64_t index) {
-    const std::int64_t floats = kKeyTile * in_.shape.stride;
-    for (; packed_ <= index; ++packed_) {
-      const KeyTile& tile = (*this)[packed_];
-      load_tile_rows(tile, in_.key, task_.sample, task_.group, in_.shape.width,
-                     task_.tiles.packed_keys + packed_ * floats, in_.shape.stride);
-      load_tile_rows(tile, in_.value, task_.sample, task_.group, in_.shape.width,
-                     task_.tiles.packed_values + packed_ * floats, in_.shape.stride);
-      prefetch_.start(task_.first_tile + packed_ + 1);
+  void run() {
+    const std::int64_t strip_floats = shape_.stride * kStripRows;
+    std::int64_t strips = 0;
+    for_strips([&](std::int64_t) HWY_ATTR { ++strips; });
+    if (makes_.queries) fill(scratch_.dquery, strips * strip_floats, 0.0F);
+    if (makes_.delta) fill(scratch_.dquery, strips * kStripRows, 0.0F);
+    KeyPrefetch prefetch(in_, sample_, group_);
+    const std::int64_t blocks = shape_.blocks();
+    for (std::int64_t b = task_.blocks.next(0, blocks); b < blocks;
+         b = task_.blocks.next(b + 1, blocks)) {
+      prefetch.start(task_.blocks.next(b + 1, blocks));
+      do_block(load_key_block(in_.op, shape_, sample_, b), prefetch);
     }
-    if (packed_ < count()) prefetch_.step();
+    float* result = scratch_.dquery;
+    for_strips([&](std::int64_t i) HWY_ATTR {
+      const QueryStrip strip = load_query_strip(in_.op, shape_, sample_, group_, i);
+      if (makes_.queries) store_dquery(strip, result);
+      if (makes_.delta) store_delta(strip, result);
+      result += makes_.delta ? kStripRows : strip_floats;
+    });
   }
 
  private:
+  template <typename Body>
+  void for_strips(const Body& body) const {
+    const std::int64_t strips = shape_.strips();
+    for (std::int64_t i = task_.strips.next(0, strips); i < strips;
+         i = task_.strips.next(i + 1, strips)) {
+      body(i);
+    }
+  }
+
+  void do_block(const KeyBlock& block, KeyPrefetch& prefetch) {
+    const std::int64_t floats = kBlockKeys * shape_.stride;
+    if (makes_.keys) {
+      fill(scratch_.dkeys, floats, 0.0F);
+      fill(scratch_.dvalues, floats, 0.0F);
+    }
+    bool copied = false;
+    float* result = scratch_.dquery;
+    for_strips([&](std::int64_t i) HWY_ATTR {
+      float* sums = result;
+      result += makes_.delta ? kStripRows : shape_.stride * kStripRows;
+      const QueryStrip strip = load_query_strip(in_.op, shape_, sample_, group_, i);
+      const KeySpan span = visible_span(in_.op.mask, strip.range, block);
+      if (span.empty()) return;
+      if (!copied) {
+        load_key_rows(block, in_.key, sample_, group_, shape_.width, scratch_.keys, shape_.stride);
+        load_key_rows(block, in_.value, sample_, group_, shape_.width, scratch_.values,
+                      shape_.stride);
+        copied = true;
+      }
+      prefetch.step();
+      load_strip(strip);
+      if (makes_.delta) {
+        add_delta(strip, block, span, sums);
+      } else {
+        add_gradients(strip, block, span, sums);
+      }
+    });
+    if (makes_.keys) store_key_gradients(block);
+  }
+
+  void load_strip(const QueryStrip& strip) {
+    const std::int64_t stride = shape_.stride;
+    const std::int64_t lanes = lanes_of(strip);
+    load_strip_rows(strip, in_.query, shape_.width, scratch_.query_rows, stride);
+    load_strip_rows(strip, problem_.dout, shape_.width, scratch_.dout_rows, stride);
+    rows_to_lanes(scratch_.query_rows, stride, stride, lanes,
+                  static_cast<float>(in_.op.scale) * kLog2E, scratch_.query_lanes);
+    rows_to_lanes(scratch_.dout_rows, stride, stride, lanes, 1.0F, scratch_.dout_lanes);
+    if (makes_.delta) return;
+    fill(scratch_.lse, kStripRows, 0.0F);
+    fill(scratch_.delta, kStripRows, 0.0F);
+    for (int lane = 0; lane < strip.count; ++lane) {
+      const auto i = static_cast<std::size_t>(lane);
+      scratch_.delta[lane] =
+          row_statistic(problem_.op.delta, sample_, strip.head[i], strip.query[i]);
+      if (!problem_.op.lse) continue;
+      const float lse = row_statistic(problem_.op.lse, sample_, strip.head[i], strip.query[i]);
+      // A row that sees nothing: every exponential of (score - infinity) is 0.
+      scratch_.lse[lane] = lse == -kInfinity ? kInfinity : lse * kLog2E;
+    }
+  }
+
+  // Leaves the probabilities of a span in scratch.scores.
+  void make_probabilities(const QueryStrip& strip, const KeyBlock& block, const KeySpan& span) {
+    if (problem_.probabilities) {
+      for_pieces(span, [&](int first, int keys) HWY_ATTR {
+        load_columns(strip, block, *problem_.probabilities, first, keys, 1.0F,
+                     scratch_.columns.rows, scratch_.scores + first * kStripRows);
+      });
+      return;
+    }
+    make_scores(in_, strip, block, span, scratch_.keys, scratch_.query_lanes, scratch_.columns,
+                scratch_.scores);
+    for (std::int64_t lane = 0; lane < lanes_of(strip); lane += lane_count()) {
+      const auto lse = load(scratch_.lse + lane);
+      for_keys(span, [&](std::size_t, std::int64_t at) HWY_ATTR {
+        float* score = scratch_.scores + at + lane;
+        store(exp_two(hn::Sub(load(score), lse)), score);
+      });
+    }
+  }
+
+  // Leaves dout v' of a span in scratch.dscores.
+  void multiply_values(const QueryStrip& strip, const KeySpan& span) {
+    product<Left::kRows, Into::kOverwrite>(
+        span.count(), lanes_of(strip), shape_.width,
+        {scratch_.values + span.first * shape_.stride, shape_.stride},
+        {scratch_.dout_lanes, kStripRows}, scratch_.dscores + span.first * kStripRows, kStripRows);
+  }
+
+  void add_gradients(const QueryStrip& strip, const KeyBlock& block, const KeySpan& span,
+                     float* dquery) {
+    const std::int64_t stride = shape_.stride;
+    const std::int64_t columns = round_up(shape_.width, lane_count());
+    const std::int64_t at = span.first * stride;
+    float* probabilities = scratch_.scores + span.first * kStripRows;
+    float* dscores = scratch_.dscores + span.first * kStripRows;
+    make_probabilities(strip, block, span);
+    multiply_values(strip, span);
+    differentiate_softmax(strip, block, span);
+    if (makes_.keys) {
+      product<Left::kRows, Into::kAdd>(span.count(), columns, strip.count,
+                                       {probabilities, kStripRows}, {scratch_.dout_rows, stride},
+                                       scratch_.dvalues + at, stride);
+      product<Left::kRows, Into::kAdd>(span.count(), columns, strip.count, {dscores, kStripRows},
+                                       {scratch_.query_rows, stride}, scratch_.dkeys + at, stride);
+      if (problem_.dbias) add_bias_gradient(strip, block, span);
+    }
+    if (makes_.queries) {
+      product<Left::kColumns, Into::kAdd>(round_up(shape_.width, kKeyGroup), lanes_of(strip),
+                                          span.count(), {scratch_.keys + at, stride},
+                                          {dscores, kStripRows}, dquery, kStripRows);
+    }
+  }
+
+  // dscores, which hold dout v', become gradients of the scores; the probabilities become those
+  // after dropout.
+  void differentiate_softmax(const QueryStrip& strip, const KeyBlock& block, const KeySpan& span) {
+    std::optional<LaneDropout> dropout;
+    if (in_.drops()) dropout.emplace(in_.op.dropout, strip);
+    const auto factor = hn::Set(FloatTag(), in_.kept_factor);
+    const std::int64_t lanes = lanes_of(strip);
+    for_keys(span, [&](std::size_t key, std::int64_t at) HWY_ATTR {
+      const std::uint32_t* words = dropout ? dropout->words(block.position[key]) : nullptr;
+      for (std::int64_t lane = 0; lane < lanes; lane += lane_count()) {
+        const auto probability = load(scratch_.scores + at + lane);
+        const auto delta = load(scratch_.delta + lane);
+        auto gradient = load(scratch_.dscores + at + lane);
+        if (dropout) {
+          const auto dropped = dropout->dropped(words, lane);
+          gradient = hn::IfThenZeroElse(dropped, hn::Mul(factor, gradient));
+          store(hn::IfThenZeroElse(dropped, probability), scratch_.scores + at + lane);
+        }
+        store(hn::Mul(probability, hn::Sub(gradient, delta)), scratch_.dscores + at + lane);
+      }
+    });
+  }
+
+  // dbias[head, query, key] += the gradients of a span.
+  void add_bias_gradient(const QueryStrip& strip, const KeyBlock& block, const KeySpan& span) {
+    alignas(64) float ones[kStripRows];
+    fill(ones, kStripRows, 1.0F);
+    const float* rows = scratch_.columns.rows;
+    for_pieces(span, [&](int first, int keys) HWY_ATTR {
+      lanes_to_rows(scratch_.dscores + first * kStripRows, keys, lanes_of(strip), ones,
+                    scratch_.columns.rows, kColumnPiece);
+      const std::int64_t width = std::min(keys, block.count - first);
+      for (int lane = 0; lane < strip.count; ++lane) {
+        auto* to = reinterpret_cast<float*>(strip.row(*problem_.dbias, lane)) + block.first + first;
+        for_vectors(0, width, [&](std::int64_t i, auto part) HWY_ATTR {
+          part.store(hn::Add(part.load(to + i), part.load(rows + lane * kColumnPiece + i)), to + i);
+        });
+      }
+    });
+  }
+
+  // delta = sum over keys of p' (dout v'), without the factor of kept probabilities.
+  void add_delta(const QueryStrip& strip, const KeyBlock& block, const KeySpan& span,
+                 float* delta) {
+    make_probabilities(strip, block, span);
+    if (in_.drops()) drop(in_.op.dropout, strip, block, span, scratch_.scores);
+    multiply_values(strip, span);
+    for (std::int64_t lane = 0; lane < lanes_of(strip); lane += lane_count()) {
+      auto sum = load(delta + lane);
+      for_keys(span, [&](std::size_t, std::int64_t at) HWY_ATTR {
+        sum =
+            hn::MulAdd(load(scratch_.scores + at + lane), load(scratch_.dscores + at + lane), sum);
+      });
+      store(sum, delta + lane);
+    }
+  }
+
+  void store_delta(const QueryStrip& strip, const float* delta) {
+    for (int lane = 0; lane < strip.count; ++lane) {
+      const auto i = static_cast<std::size_t>(lane);
+      row_statistic(problem_.op.delta, sample_, strip.head[i], strip.query[i]) =
+          in_.kept_factor * delta[lane];
+    }
+  }
+
+  void store_dquery(const QueryStrip& strip, const float* dquery) {
+    fill(scratch_.factor, kStripRows, static_cast<float>(in_.op.scale));
+    lanes_to_rows(dquery, shape_.stride, lanes_of(strip), scratch_.factor, scratch_.query_rows,
+                  shape_.stride);
+    store_strip_rows(scratch_.query_rows, shape_.stride, strip, problem_.dquery, shape_.width);
+  }
+
+  // Multiplies the sums by the factors that were left out of them, and rounds them to storage.
+  void store_key_gradients(const KeyBlock& block) {
+    const auto scale = static_cast<float>(in_.op.scale);
+    const auto store_scaled = [&](float* row, float factor, const HeadRows& to,
+                                  std::int64_t key) HWY_ATTR {
+      for (std::int64_t i = 0; i < shape_.stride; i += lane_count()) {
+        store(hn::Mul(hn::Set(FloatTag(), factor), load(row + i)), row + i);
+      }
+      store_row(row, shape_.width, to.dtype(), to.at(key, sample_, group_));
+    };
+    for (std::int64_t key = 0; key < block.count; ++key) {
+      store_scaled(scratch_.dkeys + key * shape_.stride, scale, problem_.dkey, block.first + key);
+      store_scaled(scratch_.dvalues + key * shape_.stride, in_.kept_factor, problem_.dvalue,
+                   block.first + key);
+    }
+  }
+
+  const BackwardProblem& problem_;
+  Makes makes_;
   const AttentionOperands& in_;
-  const BackwardTask& task_;
-  KeyPrefetch prefetch_;
-  std::int64_t packed_ = 0;
+  const AttentionShape& shape_;
+  AttentionTask task_;
+  std::int64_t sample_, group_;
+  BackwardScratch scratch_;
 };
 
-void prefetch_block(const BackwardProblem& problem, const BackwardTask& task, std::int64_t b) {
-  const AttentionShape& shape = problem.in.shape;
-  const std::int64_t bytes = shape.width * size_of(problem.in.query.dtype());
-  const std::int64_t last = std::min(shape.rows(), (b + 1) * kBlockRows);
-  for (std::int64_t row = b * kBlockRows; row < last; ++row) {
-    const std::int64_t head = task.group * shape.heads_per_group + row / shape.queries;
-    prefetch_row(problem.in.query.at(row % shape.queries, task.sample, head), bytes);
-    prefetch_row(problem.dout.at(row % shape.queries, task.sample, head), bytes);
-  }
-}
-
-// Multiplies the sums by the factors that were left out of them, and rounds them to storage.
-void store_key_gradients(const BackwardProblem& problem, const BackwardTask& task) {
-  const AttentionShape& shape = problem.in.shape;
-  const auto scale = static_cast<float>(problem.in.op.scale);
-  const auto store_scaled = [&](float* row, float factor, const HeadRows& to, std::int64_t key) {
-    for (std::int64_t i = 0; i < shape.stride; i += lane_count()) {
-      store(hn::Mul(hn::Set(FloatTag(), factor), load(row + i)), row + i);
-    }
-    store_row(row, shape.width, to.dtype(), to.at(key, task.sample, task.group));
-  };
-  const std::int64_t first = task.first_tile * kKeyTile;
-  for (std::int64_t key = first; key < std::min(shape.keys, task.last_tile * kKeyTile); ++key) {
-    store_scaled(task.sums.dkeys + (key - first) * shape.stride, scale, problem.dkey, key);
-    store_scaled(task.sums.dvalues + (key - first) * shape.stride, problem.in.kept_factor,
-                 problem.dvalue, key);
-  }
-}
-
-void backward_task(const BackwardProblem& problem, const BackwardTask& task) {
-  const AttentionShape& shape = problem.in.shape;
-  const std::int64_t block_floats = shape.stride * kBlockRows;
-  ChunkTiles chunk(problem, task);
-  if (task.first_phase) {
-    const std::int64_t floats = chunk.count() * kKeyTile * shape.stride;
-    fill(task.sums.dkeys, floats, 0.0F);
-    fill(task.sums.dvalues, floats, 0.0F);
-  }
-  for (std::int64_t b = task.first_block; b < task.last_block; ++b) {
-    const QueryBlock block = load_query_block(problem.in.op, shape, task.sample, task.group, b);
-    float* dquery = task.row_sums.dquery;
-    if (problem.cut.chunks > 1) dquery += (b - task.first_block) * block_floats;
-    if (task.first_phase) fill(dquery, block_floats, 0.0F);
-    load_block(problem, block, task.tiles);
-    if (b + 1 < task.last_block) prefetch_block(problem, task, b + 1);
-    for (std::int64_t t = 0; t < chunk.count(); ++t) {
-      const KeySpan span = visible_span(problem.in.op.mask, block.range, chunk[t]);
-      if (span.empty()) continue;
-      chunk.need(t);
-      add_tile(problem, task, block, chunk[t], span, t, dquery);
-    }
-    if (!task.last_phase) continue;
-    lanes_to_rows(dquery, shape.stride, lanes_of(block), task.tiles.scale, task.tiles.result_rows,
-                  shape.stride);
-    store_block_rows(task.tiles.result_rows, shape.stride, block, problem.dquery, shape.width);
-  }
-  if (task.last_phase) store_key_gradients(problem, task);
+void backward_task(const BackwardProblem& problem, const Makes& makes, const AttentionTask& task,
+                   std::int64_t first_sample, float* base) {
+  BackwardTask(problem, makes, task, first_sample, base).run();
 }
 
 }  // namespace
@@ -240,66 +376,82 @@ namespace phalanx::cpu {
 namespace {
 HWY_EXPORT(backward_task);
 
-std::int64_t sum_sets(const BackwardCut& cut, int threads) {
-  return cut.chunks == 1 ? threads : cut.tasks;
+std::int64_t scratch_bytes(const CpuDevice& device, const ops::AttentionInputs& in,
+                           bool bias_gradient) {
+  const AttentionShape shape(in);
+  const BackwardCut cut = backward_cut(shape, bias_gradient, device.threads);
+  return device.threads * BackwardScratch(shape, cut, nullptr).size *
+         static_cast<std::int64_t>(sizeof(float));
 }
 
-// Task `index` of a phase, for samples from first_sample on; `floats` is the scratch.
-BackwardTask make_task(const BackwardProblem& problem, std::int64_t first_sample,
-                       std::int64_t phase, std::int64_t index, std::int64_t thread, int threads,
-                       float* floats) {
+std::int64_t delta_bytes(const AttentionShape& shape) {
+  return round_up(
+      shape.batch * shape.heads * shape.queries * static_cast<std::int64_t>(sizeof(float)),
+      kArenaAlignment);
+}
+
+void run_pass(const CpuDevice& device, const BackwardProblem& problem, const Makes& makes,
+              const AttentionPass& pass, std::int64_t first_sample, std::byte* scratch) {
+  const std::int64_t slot = BackwardScratch(problem.in.shape, problem.cut, nullptr).size;
+  auto* base = reinterpret_cast<float*>(scratch);
+  parallel_for(device.threads, pass.tasks(), [&](std::int64_t task) {
+    HWY_DYNAMIC_DISPATCH(backward_task)
+    (problem, makes, pass.task(task), first_sample, base + omp_get_thread_num() * slot);
+  });
+}
+
+void run_backward(const CpuDevice& device, const BackwardProblem& problem, std::byte* scratch) {
   const AttentionShape& shape = problem.in.shape;
   const BackwardCut& cut = problem.cut;
-  const std::int64_t head = index / cut.chunks;
-  const std::int64_t keys = folded(index % cut.chunks, cut.chunks);
-  const std::int64_t rows = (keys + phase) % cut.chunks;
-  const std::int64_t tiles = ceil_div(shape.tiles(), cut.chunks);
-  const std::int64_t blocks = ceil_div(shape.blocks(), cut.chunks);
-  const std::int64_t tile_floats = BackwardTiles(shape, cut, nullptr).size;
-  const std::int64_t sum_floats = BackwardSums(shape, cut, nullptr).size;
-  float* sums = floats + threads * tile_floats;
-  const auto sums_of = [&](std::int64_t chunk) {
-    const std::int64_t set = cut.chunks == 1 ? thread : head * cut.chunks + chunk;
-    return BackwardSums(shape, cut, sums + set * sum_floats);
-  };
-  return {.sample = first_sample + head / shape.groups,
-          .group = head % shape.groups,
-          .first_tile = std::min(shape.tiles(), keys * tiles),
-          .last_tile = std::min(shape.tiles(), (keys + 1) * tiles),
-          .first_block = std::min(shape.blocks(), rows * blocks),
-          .last_block = std::min(shape.blocks(), (rows + 1) * blocks),
-          .first_phase = phase == 0,
-          .last_phase = phase == cut.chunks - 1,
-          .tiles = BackwardTiles(shape, cut, floats + thread * tile_floats),
-          .sums = sums_of(keys),
-          .row_sums = sums_of(rows)};
+  const std::int64_t samples_at_once = cut.keys.heads / shape.groups;
+  for (std::int64_t sample = 0; sample < shape.batch; sample += samples_at_once) {
+    const Makes first{.keys = true, .queries = cut.whole_heads};
+    run_pass(device, problem, first, cut.keys, sample, scratch);
+    if (cut.whole_heads) continue;
+    run_pass(device, problem, {.queries = true}, cut.queries, sample, scratch);
+  }
 }
 }  // namespace
 
-std::int64_t backward_workspace_bytes(const CpuDevice& device, const ops::AttentionInputs& in,
-                                      bool bias_gradient) {
-  const AttentionShape shape(in);
-  const BackwardCut cut(shape, bias_gradient);
-  const std::int64_t floats =
-      device.threads * BackwardTiles(shape, cut, nullptr).size +
-      sum_sets(cut, device.threads) * BackwardSums(shape, cut, nullptr).size;
-  return floats * static_cast<std::int64_t>(sizeof(float));
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::AttentionBackward& op) {
+  return scratch_bytes(device, op.in, op.dbias.defined());
+}
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::UnfusedAttentionBackward& op) {
+  return delta_bytes(AttentionShape(op.in)) + scratch_bytes(device, op.in, op.dbias.defined());
 }
 
-void run_backward(const CpuDevice& device, const AttentionGradients& gradients,
-                  std::byte* scratch) {
-  const BackwardProblem problem(gradients);
-  const BackwardCut& cut = problem.cut;
-  auto* floats = reinterpret_cast<float*>(scratch);
-  for (std::int64_t sample = 0; sample < problem.in.shape.batch; sample += cut.samples_at_once) {
-    for (std::int64_t phase = 0; phase < cut.chunks; ++phase) {
-      parallel_for(device.threads, cut.tasks, [&](std::int64_t index) {
-        HWY_DYNAMIC_DISPATCH(backward_task)
-        (problem,
-         make_task(problem, sample, phase, index, omp_get_thread_num(), device.threads, floats));
-      });
-    }
-  }
+void execute(CpuDevice& device, const ops::AttentionBackward& op, const Tensor& scratch) {
+  const AttentionGradients gradients{.in = op.in,
+                                     .dquery = op.dquery,
+                                     .dkey = op.dkey,
+                                     .dvalue = op.dvalue,
+                                     .dbias = op.dbias,
+                                     .dout = op.dout,
+                                     .lse = op.lse,
+                                     .probabilities = {},
+                                     .delta = op.delta};
+  run_backward(device, BackwardProblem(gradients, device.threads), scratch.data());
+}
+
+void execute(CpuDevice& device, const ops::UnfusedAttentionBackward& op, const Tensor& scratch) {
+  const AttentionShape shape(op.in);
+  const Tensor delta = dense_tensor(*scratch.arena, scratch.offset, DType::kF32,
+                                    {shape.batch, shape.heads, shape.queries});
+  std::byte* rest = scratch.data() + delta_bytes(shape);
+  const AttentionGradients gradients{.in = op.in,
+                                     .dquery = op.dquery,
+                                     .dkey = op.dkey,
+                                     .dvalue = op.dvalue,
+                                     .dbias = op.dbias,
+                                     .dout = op.dout,
+                                     .lse = {},
+                                     .probabilities = op.probabilities,
+                                     .delta = delta};
+  const BackwardProblem problem(gradients, device.threads);
+  const AttentionPass pass =
+      forward_pass(shape.batch * shape.groups, shape.strips(), device.threads);
+  run_pass(device, problem, {.delta = true}, pass, 0, rest);
+  run_backward(device, problem, rest);
 }
 
 }  // namespace phalanx::cpu

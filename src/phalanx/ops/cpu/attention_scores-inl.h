@@ -1,14 +1,10 @@
-// Scores of a tile and what becomes of them: bias, mask, online softmax, dropout. Included once per
-// target.
+// Scores of a strip and a block, and what becomes of them: bias, mask, online softmax, dropout.
+// Included once per target.
 //
 // Scores are in base 2, log2(e) (scale q k + bias): the query lanes carry the factor, and
 // exponentials need none.
 
-#include "phalanx/ops/cpu/targets.h"
-
-// Highway after targets.h, which configures it.
-#include "hwy/contrib/math/math-inl.h"
-#include "phalanx/ops/cpu/attention_tiles-inl.h"
+#include "phalanx/ops/cpu/attention_products-inl.h"
 
 #if defined(PHALANX_OPS_CPU_ATTENTION_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHALANX_OPS_CPU_ATTENTION_SCORES_INL_H_
@@ -22,33 +18,96 @@ namespace phalanx::cpu::HWY_NAMESPACE {
 
 using SignedTag = hn::RebindToSigned<FloatTag>;
 
-// Calls body(row of the tile, its offset in a score tile) for the keys of a span.
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kLog2E = 1.44269504088896340736F;
+inline constexpr float kLn2 = 0.693147180559945309417F;
+
+// ---- Exponentials
+
+// 2^f for |f| <= 1/2: the polynomial through 7 Chebyshev nodes, relative error below 3e-9.
+inline constexpr float kExpTwo[7] = {1.0F,           0.693147207F,   0.240226509F,   0.0555032723F,
+                                     0.00961805668F, 0.00134004282F, 0.000154614447F};
+
+// 2^x to 1e-7 for x <= 0; exactly 0 below -126 (and at -infinity). NaN stays NaN: its payload makes
+// any number of the exponent, but times a NaN.
+HWY_INLINE FloatVector exp_two(FloatVector x) {
+  const FloatTag d;
+  const BitsTag bits;
+  // Adding 1.5 * 2^23 leaves the nearest integer in the low bits of the mantissa.
+  const auto shift = hn::Set(d, 12582912.0F);
+  const auto shifted = hn::Add(x, shift);
+  const auto fraction = hn::Sub(x, hn::Sub(shifted, shift));
+  auto power = hn::Set(d, kExpTwo[6]);
+  power = hn::MulAdd(power, fraction, hn::Set(d, kExpTwo[5]));
+  power = hn::MulAdd(power, fraction, hn::Set(d, kExpTwo[4]));
+  power = hn::MulAdd(power, fraction, hn::Set(d, kExpTwo[3]));
+  power = hn::MulAdd(power, fraction, hn::Set(d, kExpTwo[2]));
+  power = hn::MulAdd(power, fraction, hn::Set(d, kExpTwo[1]));
+  power = hn::MulAdd(power, fraction, hn::Set(d, kExpTwo[0]));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(bits, shifted));
+  const auto scale = hn::BitCast(d, hn::Add(hn::BitCast(bits, hn::Set(d, 1.0F)), exponent));
+  const auto result = hn::Mul(power, scale);
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0F)), result);
+}
+
+// What to subtract from scores whose maximum this is: no row of -infinity may become NaN.
+HWY_INLINE FloatVector finite_or_zero(FloatVector maximum) {
+  const FloatTag d;
+  return hn::IfThenElseZero(hn::Ne(maximum, hn::Set(d, -kInfinity)), maximum);
+}
+
+// ln x for normal x > 0, to 1e-7; NaN stays NaN. x = 2^n m with m within 2^(+-1/2), ln m =
+// 2 atanh(t) with t = (m - 1) / (m + 1).
+HWY_INLINE FloatVector logarithm(FloatVector x) {
+  const FloatTag d;
+  const SignedTag integers;
+  // Exponents are counted from sqrt(1/2), whose bits these are.
+  const auto origin = hn::Set(integers, 0x3f3504f3);
+  const auto above = hn::Sub(hn::BitCast(integers, x), origin);
+  const auto n = hn::ShiftRight<23>(above);
+  const auto m = hn::BitCast(d, hn::Add(hn::And(above, hn::Set(integers, 0x007fffff)), origin));
+  const auto one = hn::Set(d, 1.0F);
+  const auto t = hn::Div(hn::Sub(m, one), hn::Add(m, one));
+  const auto square = hn::Mul(t, t);
+  auto series = hn::Set(d, 2.0F / 9.0F);
+  for (const float term : {2.0F / 7.0F, 2.0F / 5.0F, 2.0F / 3.0F, 2.0F}) {
+    series = hn::MulAdd(series, square, hn::Set(d, term));
+  }
+  const auto result = hn::MulAdd(hn::ConvertTo(d, n), hn::Set(d, kLn2), hn::Mul(series, t));
+  return hn::IfThenElse(hn::IsNaN(x), x, result);
+}
+
+// ---- Scores
+
+// Calls body(key of the block, its offset in the scores) for the keys of a span.
 template <typename Body>
 HWY_INLINE void for_keys(const KeySpan& span, const Body& body) {
   for (int k = span.first; k < span.last; ++k) {
-    body(static_cast<std::size_t>(k), static_cast<std::int64_t>(k) * kBlockRows);
+    body(static_cast<std::size_t>(k), static_cast<std::int64_t>(k) * kStripRows);
   }
 }
 
-// -infinity where the query does not see the key.
-inline void mask_scores(const ops::AttentionMask& mask, const QueryBlock& block,
-                        const KeyTile& tile, const KeySpan& span, float* scores) {
+// -infinity where the query does not see the key: visible_span() of attention_blocks.h for one
+// query and one key.
+inline void mask_scores(const ops::AttentionMask& mask, const QueryStrip& strip,
+                        const KeyBlock& block, const KeySpan& span, float* scores) {
   const FloatTag d;
   const SignedTag coordinates;
-  const std::int64_t lanes = lanes_of(block);
+  const std::int64_t lanes = lanes_of(strip);
   const auto unseen = hn::Set(d, -kInfinity);
-  for_keys(span, [&](std::size_t key, std::int64_t at) HWY_ATTR {
-    if (tile.document[key] < 0) return fill(scores + at, lanes, -kInfinity);
-    const auto position = hn::Set(coordinates, tile.position[key]);
-    const auto document = hn::Set(coordinates, tile.document[key]);
+  const KeySpan masked{.first = span.masked_first, .last = span.masked_last};
+  for_keys(masked, [&](std::size_t key, std::int64_t at) HWY_ATTR {
+    if (block.document[key] < 0) return fill(scores + at, lanes, -kInfinity);
+    const auto position = hn::Set(coordinates, block.position[key]);
+    const auto document = hn::Set(coordinates, block.document[key]);
     for (std::int64_t lane = 0; lane < lanes; lane += lane_count()) {
       auto score = load(scores + at + lane);
       if (mask.causal) {
-        const auto queries = hn::Load(coordinates, block.position.data() + lane);
+        const auto queries = hn::Load(coordinates, strip.position.data() + lane);
         score = hn::IfThenElse(hn::RebindMask(d, hn::Gt(position, queries)), unseen, score);
       }
       if (mask.documents) {
-        const auto queries = hn::Load(coordinates, block.document.data() + lane);
+        const auto queries = hn::Load(coordinates, strip.document.data() + lane);
         score = hn::IfThenElse(hn::RebindMask(d, hn::Ne(document, queries)), unseen, score);
       }
       store(score, scores + at + lane);
@@ -56,45 +115,57 @@ inline void mask_scores(const ops::AttentionMask& mask, const QueryBlock& block,
   });
 }
 
-// A [32][64] piece of a matrix whose rows are (head, query) and whose columns are keys, such as the
-// bias: where it lies and how it becomes a score tile.
-inline void load_key_columns(const QueryBlock& block, const KeyTile& tile, const HeadRows& from,
-                             float factor, float* rows, float* lanes) {
-  for (int lane = 0; lane < block.count; ++lane) {
-    load_row(from.dtype(), block.row(from, lane) + tile.first * size_of(from.dtype()), tile.count,
-             rows + lane * kKeyTile, kKeyTile);
+// Calls body(first key of the piece, its keys) for the pieces of a span.
+template <typename Body>
+HWY_INLINE void for_pieces(const KeySpan& span, const Body& body) {
+  for (int first = span.first; first < span.last; first += kColumnPiece) {
+    body(first, std::min(kColumnPiece, span.last - first));
   }
-  fill(rows + block.count * kKeyTile, (lanes_of(block) - block.count) * kKeyTile, 0.0F);
-  rows_to_lanes(rows, kKeyTile, kKeyTile, lanes_of(block), factor, lanes);
 }
 
-// The scores of a span: products of packed keys with query lanes, bias, mask.
-HWY_INLINE void tile_scores(const AttentionOperands& in, const QueryBlock& block,
-                            const KeyTile& tile, const KeySpan& span, const float* keys,
-                            const float* query, const ColumnScratch& columns, float* scores) {
-  const std::int64_t lanes = lanes_of(block);
+// lanes = factor * the piece of keys from `first` on; zeros past the last key. rows is scratch.
+inline void load_columns(const QueryStrip& strip, const KeyBlock& block, const HeadRows& from,
+                         int first, int keys, float factor, float* rows, float* lanes) {
+  const std::int64_t width = std::min(keys, block.count - first);
+  for (int lane = 0; lane < strip.count; ++lane) {
+    load_row(from.dtype(), strip.row(from, lane) + (block.first + first) * size_of(from.dtype()),
+             width, rows + lane * kColumnPiece, kColumnPiece);
+  }
+  fill(rows + strip.count * kColumnPiece, (lanes_of(strip) - strip.count) * kColumnPiece, 0.0F);
+  rows_to_lanes(rows, kColumnPiece, keys, lanes_of(strip), factor, lanes);
+}
+
+// The scores of a span: products of the keys with the query lanes, bias, mask.
+inline void make_scores(const AttentionOperands& in, const QueryStrip& strip, const KeyBlock& block,
+                        const KeySpan& span, const float* keys, const float* query,
+                        const ColumnScratch& columns, float* scores) {
+  const std::int64_t lanes = lanes_of(strip);
   const std::int64_t stride = in.shape.stride;
   product<Left::kRows, Into::kOverwrite>(span.count(), lanes, in.shape.width,
-                                         {keys + span.first * stride, stride}, {query, kBlockRows},
-                                         scores + span.first * kBlockRows, kBlockRows);
+                                         {keys + span.first * stride, stride}, {query, kStripRows},
+                                         scores + span.first * kStripRows, kStripRows);
   if (in.bias) {
-    load_key_columns(block, tile, *in.bias, kLog2E, columns.rows, columns.lanes);
-    for_keys(span, [&](std::size_t, std::int64_t at) HWY_ATTR {
-      for (std::int64_t lane = 0; lane < lanes; lane += lane_count()) {
-        store(hn::Add(load(scores + at + lane), load(columns.lanes + at + lane)),
-              scores + at + lane);
+    for_pieces(span, [&](int first, int count) HWY_ATTR {
+      load_columns(strip, block, *in.bias, first, count, kLog2E, columns.rows, columns.lanes);
+      float* to = scores + first * kStripRows;
+      for (std::int64_t at = 0; at < count * kStripRows; at += kStripRows) {
+        for (std::int64_t i = at; i < at + lanes; i += lane_count()) {
+          store(hn::Add(load(to + i), load(columns.lanes + i)), to + i);
+        }
       }
     });
   }
-  if (span.masked) mask_scores(in.op.mask, block, tile, span, scores);
+  if (span.masked_first < span.masked_last) mask_scores(in.op.mask, strip, block, span, scores);
 }
+
+// ---- Softmax
 
 HWY_INLINE FloatVector column_maximum(const float* scores, const KeySpan& span, FloatVector start) {
   FloatVector maximum[4] = {start, start, start, start};
   for (int k = span.first; k < span.last; k += 4) {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      maximum[i] = hn::Max(maximum[i], load(scores + (k + i) * kBlockRows));
+      maximum[i] = hn::Max(maximum[i], load(scores + (k + i) * kStripRows));
     }
   }
   return hn::Max(hn::Max(maximum[0], maximum[1]), hn::Max(maximum[2], maximum[3]));
@@ -114,7 +185,7 @@ inline void softmax_step(const KeySpan& span, std::int64_t lanes, const SoftmaxS
     for (int k = span.first; k < span.last; k += 2) {
 #pragma GCC unroll 2
       for (int i = 0; i < 2; ++i) {
-        float* at = scores + (k + i) * kBlockRows + lane;
+        float* at = scores + (k + i) * kStripRows + lane;
         const auto power = exp_two(hn::Sub(load(at), reference));
         sums[i] = hn::Add(sums[i], power);
         store(power, at);
@@ -126,6 +197,25 @@ inline void softmax_step(const KeySpan& span, std::int64_t lanes, const SoftmaxS
   }
 }
 
+// Scores become the probabilities that storage keeps.
+inline void normalise(const KeySpan& span, std::int64_t lanes, const SoftmaxState& state,
+                      DType storage, float* scores) {
+  const FloatTag d;
+  with_storage(storage, [&](auto type) HWY_ATTR {
+    for (std::int64_t lane = 0; lane < lanes; lane += lane_count()) {
+      const auto reference = finite_or_zero(load(state.maximum + lane));
+      const auto sum = load(state.sum + lane);
+      const auto nothing = hn::Eq(sum, hn::Zero(d));
+      const auto inverse = hn::IfThenZeroElse(nothing, hn::Div(hn::Set(d, 1.0F), sum));
+      for_keys(span, [&](std::size_t, std::int64_t at) HWY_ATTR {
+        float* to = scores + at + lane;
+        const auto power = exp_two(hn::Sub(load(to), reference));
+        store(round_to<decltype(type)>(hn::Mul(inverse, power)), to);
+      });
+    }
+  });
+}
+
 // log-sum-exp from what softmax knows, and the factors that make outputs of sums.
 inline void finish_softmax(const SoftmaxState& softmax, std::int64_t lanes, float kept_factor,
                            float* lse, float* factor) {
@@ -133,9 +223,7 @@ inline void finish_softmax(const SoftmaxState& softmax, std::int64_t lanes, floa
   for (std::int64_t lane = 0; lane < lanes; lane += lane_count()) {
     const auto sum = load(softmax.sum + lane);
     const auto nothing = hn::Eq(sum, hn::Zero(d));
-    const auto logarithm =
-        hn::MulAdd(load(softmax.maximum + lane), hn::Set(d, kLn2), hn::Log(d, sum));
-    const auto finite = hn::IfThenElse(hn::IsNaN(sum), sum, logarithm);
+    const auto finite = hn::MulAdd(load(softmax.maximum + lane), hn::Set(d, kLn2), logarithm(sum));
     store(hn::IfThenElse(nothing, hn::Set(d, -kInfinity), finite), lse + lane);
     store(hn::IfThenZeroElse(nothing, hn::Div(hn::Set(d, kept_factor), sum)), factor + lane);
   }
@@ -147,9 +235,9 @@ inline void finish_softmax(const SoftmaxState& softmax, std::int64_t lanes, floa
 // the four.
 class LaneDropout {
  public:
-  LaneDropout(const Dropout& dropout, const QueryBlock& block)
-      : block_(block),
-        lanes_(lanes_of(block)),
+  LaneDropout(const Dropout& dropout, const QueryStrip& strip)
+      : strip_(strip),
+        lanes_(lanes_of(strip)),
         key_low_(dropout.key.low),
         threshold_(dropout_threshold(dropout.probability)) {}
 
@@ -173,9 +261,9 @@ class LaneDropout {
 #if HWY_TARGET == HWY_SCALAR
   void make(std::int64_t lane) {
     const auto i = static_cast<std::size_t>(lane);
-    const PhiloxWords counter = {four_, static_cast<std::uint32_t>(block_.position[i]),
-                                 block_.site[i], block_.sample_low[i]};
-    const PhiloxWords words = philox4x32({key_low_, block_.key_high[i]}, counter);
+    const PhiloxWords counter = {four_, static_cast<std::uint32_t>(strip_.position[i]),
+                                 strip_.site[i], strip_.sample_low[i]};
+    const PhiloxWords words = philox4x32({key_low_, strip_.key_high[i]}, counter);
     for (std::size_t w = 0; w < 4; ++w) words_[w][lane] = words[w];
   }
 #else
@@ -184,10 +272,10 @@ class LaneDropout {
   HWY_INLINE void make(std::int64_t lane) {
     const BitsTag bits;
     const WideTag wide;
-    const auto position = hn::BitCast(wide, hn::Load(SignedTag(), block_.position.data() + lane));
-    const auto site = hn::BitCast(wide, hn::Load(bits, block_.site.data() + lane));
-    const auto sample = hn::BitCast(wide, hn::Load(bits, block_.sample_low.data() + lane));
-    const auto key = hn::BitCast(wide, hn::Load(bits, block_.key_high.data() + lane));
+    const auto position = hn::BitCast(wide, hn::Load(SignedTag(), strip_.position.data() + lane));
+    const auto site = hn::BitCast(wide, hn::Load(bits, strip_.site.data() + lane));
+    const auto sample = hn::BitCast(wide, hn::Load(bits, strip_.sample_low.data() + lane));
+    const auto key = hn::BitCast(wide, hn::Load(bits, strip_.key_high.data() + lane));
     Wide even[4] = {hn::Set(wide, four_), position, site, sample};
     Wide odd[4] = {even[0], hn::ShiftRight<32>(position), hn::ShiftRight<32>(site),
                    hn::ShiftRight<32>(sample)};
@@ -226,22 +314,22 @@ class LaneDropout {
   }
 #endif
 
-  const QueryBlock& block_;
+  const QueryStrip& strip_;
   std::int64_t lanes_;
   std::uint32_t key_low_;
   std::uint32_t threshold_;
   bool valid_ = false;
   std::uint32_t four_ = 0;
-  alignas(64) std::uint32_t words_[4][kBlockRows];
+  alignas(64) std::uint32_t words_[4][kStripRows];
 };
 
 // Zeros where dropped. What is kept is not scaled here: that factor goes into the results.
-inline void drop(const Dropout& dropout, const QueryBlock& block, const KeyTile& tile,
+inline void drop(const Dropout& dropout, const QueryStrip& strip, const KeyBlock& block,
                  const KeySpan& span, float* probabilities) {
-  LaneDropout lanes(dropout, block);
+  LaneDropout lanes(dropout, strip);
   for_keys(span, [&](std::size_t key, std::int64_t at) HWY_ATTR {
-    const std::uint32_t* words = lanes.words(tile.position[key]);
-    for (std::int64_t lane = 0; lane < lanes_of(block); lane += lane_count()) {
+    const std::uint32_t* words = lanes.words(block.position[key]);
+    for (std::int64_t lane = 0; lane < lanes_of(strip); lane += lane_count()) {
       float* to = probabilities + at + lane;
       store(hn::IfThenZeroElse(lanes.dropped(words, lane), load(to)), to);
     }

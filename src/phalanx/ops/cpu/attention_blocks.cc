@@ -1,4 +1,4 @@
-#include "phalanx/ops/cpu/attention_geometry.h"
+#include "phalanx/ops/cpu/attention_blocks.h"
 
 #include <algorithm>
 
@@ -83,16 +83,16 @@ void expect_statistic(const char* name, const Tensor& tensor) {
                 name, name_of(tensor.dtype));
 }
 
-QueryBlock load_query_block(const ops::AttentionInputs& in, const AttentionShape& shape,
-                            std::int64_t sample, std::int64_t group, std::int64_t block) {
-  QueryBlock result{};
+QueryStrip load_query_strip(const ops::AttentionInputs& in, const AttentionShape& shape,
+                            std::int64_t sample, std::int64_t group, std::int64_t strip) {
+  QueryStrip result{};
   result.sample = sample;
   result.group = group;
   const Column<std::int64_t> samples(in.query_rows.sample, sample);
   const Column<std::int32_t> positions(in.query_rows.position, sample);
   const Column<std::int32_t> documents(in.query_rows.document, sample);
-  const std::int64_t first = block * kBlockRows;
-  result.count = static_cast<int>(std::min<std::int64_t>(kBlockRows, shape.rows() - first));
+  const std::int64_t first = strip * kStripRows;
+  result.count = static_cast<int>(std::min<std::int64_t>(kStripRows, shape.rows() - first));
   std::int64_t query = first % shape.queries;
   std::int64_t head = group * shape.heads_per_group + first / shape.queries;
   for (std::size_t lane = 0; lane < static_cast<std::size_t>(result.count); ++lane) {
@@ -113,14 +113,14 @@ QueryBlock load_query_block(const ops::AttentionInputs& in, const AttentionShape
   return result;
 }
 
-KeyTile load_key_tile(const ops::AttentionInputs& in, const AttentionShape& shape,
-                      std::int64_t sample, std::int64_t tile) {
-  KeyTile result{};
-  result.first = tile * kKeyTile;
-  result.count = static_cast<int>(std::min<std::int64_t>(kKeyTile, shape.keys - result.first));
+KeyBlock load_key_block(const ops::AttentionInputs& in, const AttentionShape& shape,
+                        std::int64_t sample, std::int64_t block) {
+  KeyBlock result{};
+  result.first = block * kBlockKeys;
+  result.count = static_cast<int>(std::min<std::int64_t>(kBlockKeys, shape.keys - result.first));
   const Column<std::int32_t> positions(in.key_rows.position, sample);
   const Column<std::int32_t> documents(in.key_rows.document, sample);
-  for (std::size_t i = 0; i < kKeyTile; ++i) {
+  for (std::size_t i = 0; i < kBlockKeys; ++i) {
     std::int32_t position = 0;
     std::int32_t document = -1;
     if (i < static_cast<std::size_t>(result.count)) {
@@ -140,22 +140,23 @@ KeyTile load_key_tile(const ops::AttentionInputs& in, const AttentionShape& shap
 }
 
 KeySpan visible_span(const ops::AttentionMask& mask, const CoordinateRange& queries,
-                     const KeyTile& tile) {
+                     const KeyBlock& block) {
   KeySpan span;
-  bool gap = false;
   for (int group = 0; group < kKeyGroups; ++group) {
     const auto index = static_cast<std::size_t>(group);
-    const Sight seen = sight(mask, queries, tile.ranges[index], tile.padding[index]);
-    if (seen == Sight::kNone) {
-      gap = true;
-      continue;
+    const Sight seen = sight(mask, queries, block.ranges[index], block.padding[index]);
+    if (seen == Sight::kNone) continue;
+    const int first = group * kKeyGroup;
+    const int last = first + kKeyGroup;
+    // Groups between two that are seen are not left out but masked.
+    const bool gap = !span.empty() && span.last < first;
+    if (span.empty()) span.first = first;
+    if (gap || seen == Sight::kSome) {
+      const int masked = gap ? span.last : first;
+      if (span.masked_first == span.masked_last) span.masked_first = masked;
+      span.masked_last = last;
     }
-    if (span.empty()) {
-      span.first = group * kKeyGroup;
-      gap = false;
-    }
-    span.last = (group + 1) * kKeyGroup;
-    span.masked = span.masked || gap || seen == Sight::kSome;
+    span.last = last;
   }
   return span;
 }

@@ -1,8 +1,9 @@
 #pragma once
-// How attention on the CPU is cut. The rows that read one key/value head (of all heads of its
-// group, head-major) form blocks of 32; a block's rows are the SIMD lanes of every score tile,
-// [keys][lanes]. So the softmax over keys is element-wise in the lanes, grouped heads share the
-// keys they load, and no product needs a transposed key or value.
+// The pieces that attention on the CPU works on: strips of queries and blocks of keys, and what
+// the ones see of the others. The rows that read one key/value head (of all heads of its group,
+// head-major) form strips of 48, which are the SIMD lanes of all scores, [keys][lanes]. So the
+// softmax over keys is element-wise in the lanes, sums know no vector width, grouped heads share
+// the keys they load, and no product needs a transposed key or value.
 
 #include <algorithm>
 #include <array>
@@ -15,21 +16,22 @@
 
 namespace phalanx::cpu {
 
-inline constexpr int kBlockRows = 32;  // query rows of a block
-inline constexpr int kKeyTile = 64;    // keys of a score tile
-inline constexpr int kKeyGroup = 8;    // within a tile, keys are skipped in groups of this many
-inline constexpr int kKeyGroups = kKeyTile / kKeyGroup;
+inline constexpr int kStripRows = 48;  // query rows of a strip
+inline constexpr int kBlockKeys = 128;
+inline constexpr int kKeyGroup = 8;  // within a block, keys are skipped in groups of this many
+inline constexpr int kKeyGroups = kBlockKeys / kKeyGroup;
 
 struct AttentionShape {
   explicit AttentionShape(const ops::AttentionInputs& in);
 
   std::int64_t rows() const { return heads_per_group * queries; }  // that read one key/value head
-  std::int64_t blocks() const { return ceil_div(rows(), kBlockRows); }
-  std::int64_t tiles() const { return ceil_div(keys, kKeyTile); }
+  std::int64_t strips() const { return ceil_div(rows(), kStripRows); }
+  std::int64_t blocks() const { return ceil_div(keys, kBlockKeys); }
 
   std::int64_t queries, keys, batch, heads, groups, width;
   std::int64_t heads_per_group;
-  std::int64_t stride;  // floats from row to row of packed tiles: the width in whole vectors
+  std::int64_t
+      stride;  // floats from row to row of copied keys and queries: the width in whole vectors
 };
 
 // Where rows (query or key, sample, head) of an operand lie; they must be dense.
@@ -94,20 +96,20 @@ struct CoordinateRange {
   }
 };
 
-// Up to 32 query rows that read the same key/value head. Lanes past `count` hold zeros.
-struct QueryBlock {
+// Up to 48 query rows that read the same key/value head. Lanes past `count` hold zeros.
+struct QueryStrip {
   std::int64_t sample;  // of the batch
   std::int64_t group;
   int count;
-  std::array<std::int32_t, kBlockRows> query;
-  std::array<std::int32_t, kBlockRows> head;
+  std::array<std::int32_t, kStripRows> query;
+  std::array<std::int32_t, kStripRows> head;
   CoordinateRange range;
-  alignas(64) std::array<std::int32_t, kBlockRows> position;
-  alignas(64) std::array<std::int32_t, kBlockRows> document;
+  alignas(64) std::array<std::int32_t, kStripRows> position;
+  alignas(64) std::array<std::int32_t, kStripRows> document;
   // Of philox.h: the site with the head, and what the sample puts into counter and key.
-  alignas(64) std::array<std::uint32_t, kBlockRows> site;
-  alignas(64) std::array<std::uint32_t, kBlockRows> sample_low;
-  alignas(64) std::array<std::uint32_t, kBlockRows> key_high;
+  alignas(64) std::array<std::uint32_t, kStripRows> site;
+  alignas(64) std::array<std::uint32_t, kStripRows> sample_low;
+  alignas(64) std::array<std::uint32_t, kStripRows> key_high;
 
   std::byte* row(const HeadRows& rows, int lane) const {
     return rows.at(query[static_cast<std::size_t>(lane)], sample,
@@ -115,45 +117,49 @@ struct QueryBlock {
   }
 };
 
-QueryBlock load_query_block(const ops::AttentionInputs& in, const AttentionShape& shape,
-                            std::int64_t sample, std::int64_t group, std::int64_t block);
+QueryStrip load_query_strip(const ops::AttentionInputs& in, const AttentionShape& shape,
+                            std::int64_t sample, std::int64_t group, std::int64_t strip);
 
-// Up to 64 consecutive rows of the keys. Rows past `count` are padding (document -1).
-struct KeyTile {
+// Up to 128 consecutive rows of the keys. Rows past `count` are padding (document -1).
+struct KeyBlock {
   std::int64_t first;
   int count;
-  std::array<std::int32_t, kKeyTile> position;
-  std::array<std::int32_t, kKeyTile> document;
+  std::array<std::int32_t, kBlockKeys> position;
+  std::array<std::int32_t, kBlockKeys> document;
   std::array<CoordinateRange, kKeyGroups> ranges;  // of the rows that are not padding
   std::array<bool, kKeyGroups> padding;            // has padding rows
 };
 
-KeyTile load_key_tile(const ops::AttentionInputs& in, const AttentionShape& shape,
-                      std::int64_t sample, std::int64_t tile);
+KeyBlock load_key_block(const ops::AttentionInputs& in, const AttentionShape& shape,
+                        std::int64_t sample, std::int64_t block);
 
-// The keys [first, last) of a tile, whole groups, outside which no query of a block sees any.
+// The keys [first, last) of a block, whole groups, outside which no query of a strip sees any. The
+// queries see all of them but some of [masked_first, masked_last).
 struct KeySpan {
   int first = 0;
   int last = 0;
-  bool masked = false;  // some query does not see some key of the span
+  int masked_first = 0;
+  int masked_last = 0;
 
   bool empty() const { return first == last; }
   int count() const { return last - first; }
 };
 
+// The mask: what the queries of a strip see of the keys of a block. The same predicate for one
+// query and one key is mask_scores() of attention_scores-inl.h.
 KeySpan visible_span(const ops::AttentionMask& mask, const CoordinateRange& queries,
-                     const KeyTile& tile);
+                     const KeyBlock& block);
 
-// Fetches the keys and values of the next tile a few rows at a time while this one is worked on:
+// Fetches the keys and values of the next block a few rows at a time while this one is worked on:
 // strided rows come too late without it.
 class KeyPrefetch {
  public:
   KeyPrefetch(const AttentionOperands& in, std::int64_t sample, std::int64_t group)
       : in_(in), sample_(sample), group_(group) {}
 
-  void start(std::int64_t tile) {
-    next_ = tile * kKeyTile;
-    last_ = std::min(in_.shape.keys, next_ + kKeyTile);
+  void start(std::int64_t block) {
+    next_ = std::min(in_.shape.keys, block * kBlockKeys);
+    last_ = std::min(in_.shape.keys, next_ + kBlockKeys);
   }
   void step() {
     const std::int64_t bytes = in_.shape.width * size_of(in_.key.dtype());
@@ -169,12 +175,6 @@ class KeyPrefetch {
   std::int64_t next_ = 0;
   std::int64_t last_ = 0;
 };
-
-// Index i of n, outermost first (0, n-1, 1, n-2, ...): contiguous shares of causal work then weigh
-// about the same.
-constexpr std::int64_t folded(std::int64_t i, std::int64_t n) {
-  return i % 2 == 0 ? i / 2 : n - 1 - i / 2;
-}
 
 // Cuts scratch into pieces that start at whole cache lines; without memory it only counts.
 class FloatArena {
@@ -192,29 +192,32 @@ class FloatArena {
   std::int64_t used_ = 0;
 };
 
-// Where a piece of a matrix of keys in columns, such as the bias, becomes a score tile.
+// Matrices whose rows are (head, query) and whose columns are keys, such as the bias, come and go
+// in pieces of this many keys.
+inline constexpr int kColumnPiece = 64;
+
 struct ColumnScratch {
-  float* rows;   // [32][64]
-  float* lanes;  // [64][32]
+  float* rows;   // [48][64]
+  float* lanes;  // [64][48]
 
   void take(FloatArena& arena) {
-    rows = arena.take(kBlockRows * kKeyTile);
-    lanes = arena.take(kBlockRows * kKeyTile);
+    rows = arena.take(kStripRows * kColumnPiece);
+    lanes = arena.take(kStripRows * kColumnPiece);
   }
 };
 
-// What softmax knows of the rows of a block so far.
+// What softmax knows of the rows of a strip so far.
 struct SoftmaxState {
   float* maximum;  // of the scores
   float* sum;      // of the exponentials relative to the maximum
 
   void take(FloatArena& arena) {
-    maximum = arena.take(kBlockRows);
-    sum = arena.take(kBlockRows);
+    maximum = arena.take(kStripRows);
+    sum = arena.take(kStripRows);
   }
   void reset() const {
-    std::fill(maximum, maximum + kBlockRows, -std::numeric_limits<float>::infinity());
-    std::fill(sum, sum + kBlockRows, 0.0F);
+    std::fill(maximum, maximum + kStripRows, -std::numeric_limits<float>::infinity());
+    std::fill(sum, sum + kStripRows, 0.0F);
   }
 };
 

@@ -1,0 +1,345 @@
+// The forward of attention, fused and unfused, and delta. A task has some strips of queries of one
+// key/value head and goes through the blocks of keys; it copies a block once for all its strips.
+//
+// Fused: an online softmax. Unfused: a first walk over the keys makes the statistics of the rows, a
+// second one their probabilities, rounded to storage, and the output of those: scores are made
+// twice, so that none wait in scratch. Both make the same products and draw the same dropout.
+
+#include <omp.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "phalanx/ops/cpu/attention_forward.cc"
+#include "phalanx/ops/cpu/targets.h"
+// Highway's order: targets, then foreach_target.
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "phalanx/ops/cpu/attention_cut.h"
+#include "phalanx/ops/cpu/attention_scores-inl.h"
+#include "phalanx/ops/cpu/execute.h"
+#include "phalanx/ops/cpu/operands.h"
+#include "phalanx/ops/cpu/parallel.h"
+
+#ifndef PHALANX_OPS_CPU_ATTENTION_FORWARD_ONCE
+#define PHALANX_OPS_CPU_ATTENTION_FORWARD_ONCE
+namespace phalanx::cpu {
+
+// A strip of a task and its results so far.
+struct ForwardStrip {
+  QueryStrip rows;
+  float* query;  // lanes [width][48], with the scale
+  float* out;    // lanes [width][48]
+  SoftmaxState softmax;
+};
+
+struct ForwardScratch {
+  ForwardScratch(const AttentionShape& shape, float* base) {
+    FloatArena arena(base);
+    keys = arena.take(kBlockKeys * shape.stride);
+    values = arena.take(kBlockKeys * shape.stride);
+    rows = arena.take(kStripRows * shape.stride);
+    scores = arena.take(kBlockKeys * kStripRows);
+    factor = arena.take(kStripRows);
+    columns.take(arena);
+    for (auto& strip : strips) {
+      strip.query = arena.take(shape.stride * kStripRows);
+      strip.out = arena.take(shape.stride * kStripRows);
+      strip.softmax.take(arena);
+    }
+    size = arena.used();
+  }
+
+  float *keys, *values;  // [128][stride]
+  float* rows;           // [48][stride]
+  float* scores;         // [128][48]
+  float* factor;         // [48]
+  ColumnScratch columns;
+  std::array<ForwardStrip, kMostStrips> strips;
+  std::int64_t size;
+};
+
+// Of the fused op with lse, of the unfused one with probabilities.
+struct ForwardProblem {
+  ForwardProblem(const ops::AttentionInputs& inputs, const Tensor& output, int threads)
+      : in(inputs),
+        out(HeadRows::of_heads(output)),
+        pass(forward_pass(in.shape.batch * in.shape.groups, in.shape.strips(), threads)) {}
+
+  AttentionOperands in;
+  HeadRows out;
+  Tensor lse;
+  std::optional<HeadRows> probabilities;
+  AttentionPass pass;
+};
+
+}  // namespace phalanx::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace phalanx::cpu::HWY_NAMESPACE {
+namespace {
+
+void prefetch_rows(const QueryStrip& strip, const AttentionOperands& in) {
+  for (int lane = 0; lane < strip.count; ++lane) {
+    prefetch_row(strip.row(in.query, lane), in.shape.width * size_of(in.query.dtype()));
+  }
+}
+
+// A task on a thread: its strips, and walks over the keys.
+class ForwardTask {
+ public:
+  ForwardTask(const ForwardProblem& problem, std::int64_t index, float* base)
+      : problem_(problem), in_(problem.in), shape_(problem.in.shape), scratch_(shape_, base) {
+    const AttentionTask task = problem.pass.task(index);
+    sample_ = task.head / shape_.groups;
+    group_ = task.head % shape_.groups;
+    const std::int64_t strips = shape_.strips();
+    for (std::int64_t i = task.strips.next(0, strips); i < strips;
+         i = task.strips.next(i + 1, strips)) {
+      scratch_.strips[count_++].rows = load_query_strip(in_.op, shape_, sample_, group_, i);
+    }
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (i + 1 < count_) prefetch_rows(scratch_.strips[i + 1].rows, in_);
+      start(scratch_.strips[i]);
+    }
+  }
+
+  void run() {
+    walk([&](ForwardStrip& strip, const KeyBlock& block, const KeySpan& span) HWY_ATTR {
+      if (!span.empty()) add_block(strip, block, span);
+    });
+    for_strips([&](ForwardStrip& strip) HWY_ATTR { finish(strip); });
+  }
+
+  void run_unfused() {
+    walk([&](ForwardStrip& strip, const KeyBlock& block, const KeySpan& span) HWY_ATTR {
+      if (span.empty()) return;
+      scores(strip, block, span);
+      softmax_step(span, lanes_of(strip.rows), strip.softmax, scratch_.scores, scratch_.factor);
+    });
+    walk([&](ForwardStrip& strip, const KeyBlock& block, const KeySpan& span)
+             HWY_ATTR { add_probabilities(strip, block, span); });
+    for_strips([&](ForwardStrip& strip) HWY_ATTR {
+      fill(scratch_.factor, kStripRows, in_.kept_factor);
+      store_output(strip);
+    });
+  }
+
+ private:
+  template <typename Body>
+  void for_strips(const Body& body) {
+    for (std::size_t i = 0; i < count_; ++i) body(scratch_.strips[i]);
+  }
+
+  void start(ForwardStrip& strip) {
+    load_strip_rows(strip.rows, in_.query, shape_.width, scratch_.rows, shape_.stride);
+    rows_to_lanes(scratch_.rows, shape_.stride, shape_.stride, lanes_of(strip.rows),
+                  static_cast<float>(in_.op.scale) * kLog2E, strip.query);
+    fill(strip.out, shape_.stride * kStripRows, 0.0F);
+    strip.softmax.reset();
+  }
+
+  // Calls body(strip, block, what it sees of it) for every block, one after the other, and strip.
+  // Keys and values of a block that some strip sees are in scratch.
+  template <typename Body>
+  void walk(const Body& body) {
+    KeyPrefetch prefetch(in_, sample_, group_);
+    for (std::int64_t b = 0; b < shape_.blocks(); ++b) {
+      const KeyBlock block = load_key_block(in_.op, shape_, sample_, b);
+      bool copied = false;
+      prefetch.start(b + 1);
+      for_strips([&](ForwardStrip& strip) HWY_ATTR {
+        const KeySpan span = visible_span(in_.op.mask, strip.rows.range, block);
+        if (!span.empty() && !copied) {
+          load_key_rows(block, in_.key, sample_, group_, shape_.width, scratch_.keys,
+                        shape_.stride);
+          load_key_rows(block, in_.value, sample_, group_, shape_.width, scratch_.values,
+                        shape_.stride);
+          copied = true;
+        }
+        if (copied) prefetch.step();
+        body(strip, block, span);
+      });
+    }
+  }
+
+  void scores(const ForwardStrip& strip, const KeyBlock& block, const KeySpan& span) {
+    make_scores(in_, strip.rows, block, span, scratch_.keys, strip.query, scratch_.columns,
+                scratch_.scores);
+  }
+
+  // out = out * factor + values' probabilities.
+  template <Into kInto>
+  void add_values(const ForwardStrip& strip, const KeyBlock& block, const KeySpan& span) {
+    if (in_.drops()) drop(in_.op.dropout, strip.rows, block, span, scratch_.scores);
+    product<Left::kColumns, kInto>(round_up(shape_.width, kKeyGroup), lanes_of(strip.rows),
+                                   span.count(),
+                                   {scratch_.values + span.first * shape_.stride, shape_.stride},
+                                   {scratch_.scores + span.first * kStripRows, kStripRows},
+                                   strip.out, kStripRows, scratch_.factor);
+  }
+
+  void add_block(const ForwardStrip& strip, const KeyBlock& block, const KeySpan& span) {
+    scores(strip, block, span);
+    softmax_step(span, lanes_of(strip.rows), strip.softmax, scratch_.scores, scratch_.factor);
+    add_values<Into::kRescale>(strip, block, span);
+  }
+
+  // Multiplies the lanes by scratch.factor.
+  void store_output(const ForwardStrip& strip) {
+    lanes_to_rows(strip.out, shape_.stride, lanes_of(strip.rows), scratch_.factor, scratch_.rows,
+                  shape_.stride);
+    store_strip_rows(scratch_.rows, shape_.stride, strip.rows, problem_.out, shape_.width);
+  }
+
+  void finish(const ForwardStrip& strip) {
+    alignas(64) float lse[kStripRows];
+    finish_softmax(strip.softmax, lanes_of(strip.rows), in_.kept_factor, lse, scratch_.factor);
+    store_output(strip);
+    for (int lane = 0; lane < strip.rows.count; ++lane) {
+      const auto i = static_cast<std::size_t>(lane);
+      row_statistic(problem_.lse, sample_, strip.rows.head[i], strip.rows.query[i]) = lse[lane];
+    }
+  }
+
+  void add_probabilities(const ForwardStrip& strip, const KeyBlock& block, const KeySpan& span) {
+    if (!span.empty()) {
+      scores(strip, block, span);
+      const DType storage = problem_.probabilities->dtype();
+      normalise(span, lanes_of(strip.rows), strip.softmax, storage, scratch_.scores);
+    }
+    store_probabilities(strip, block, span);
+    if (!span.empty()) add_values<Into::kAdd>(strip, block, span);
+  }
+
+  // Zeros outside the span.
+  void store_probabilities(const ForwardStrip& strip, const KeyBlock& block, const KeySpan& span) {
+    alignas(64) float ones[kStripRows];
+    fill(ones, kStripRows, 1.0F);
+    float* rows = scratch_.columns.rows;
+    const DType storage = problem_.probabilities->dtype();
+    for (int first = 0; first < block.count; first += kColumnPiece) {
+      const int last = std::min(first + kColumnPiece, block.count);
+      fill(rows, kStripRows * kColumnPiece, 0.0F);
+      const int seen_first = std::max(first, span.first);
+      const int seen_last = std::min(first + kColumnPiece, span.last);
+      if (seen_first < seen_last) {
+        lanes_to_rows(scratch_.scores + seen_first * kStripRows, seen_last - seen_first,
+                      lanes_of(strip.rows), ones, rows + seen_first - first, kColumnPiece);
+      }
+      for (int lane = 0; lane < strip.rows.count; ++lane) {
+        store_row(rows + lane * kColumnPiece, last - first, storage,
+                  strip.rows.row(*problem_.probabilities, lane) +
+                      (block.first + first) * size_of(storage));
+      }
+    }
+  }
+
+  const ForwardProblem& problem_;
+  const AttentionOperands& in_;
+  const AttentionShape& shape_;
+  ForwardScratch scratch_;
+  std::int64_t sample_, group_;
+  std::size_t count_ = 0;
+};
+
+void forward_task(const ForwardProblem& problem, std::int64_t index, float* base) {
+  ForwardTask task(problem, index, base);
+  if (problem.probabilities) {
+    task.run_unfused();
+  } else {
+    task.run();
+  }
+}
+
+float row_dot(DType a_dtype, const std::byte* a, DType b_dtype, const std::byte* b,
+              std::int64_t width) {
+  float result = 0.0F;
+  with_storage(a_dtype, [&](auto a_type) HWY_ATTR {
+    with_storage(b_dtype, [&](auto b_type) HWY_ATTR {
+      const auto* left = reinterpret_cast<const decltype(a_type)*>(a);
+      const auto* right = reinterpret_cast<const decltype(b_type)*>(b);
+      FloatSums sums;
+      for_vectors_by_four(0, width, [&](std::int64_t i, auto lanes, auto k) HWY_ATTR {
+        auto& sum = sums.at<decltype(k)::value>();
+        sum = hn::MulAdd(lanes.load(left + i), lanes.load(right + i), sum);
+      });
+      result = sums.total();
+    });
+  });
+  return result;
+}
+
+}  // namespace
+}  // namespace phalanx::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phalanx::cpu {
+namespace {
+HWY_EXPORT(forward_task);
+HWY_EXPORT(row_dot);
+
+std::int64_t slot_floats(const AttentionShape& shape) {
+  return ForwardScratch(shape, nullptr).size;
+}
+std::int64_t scratch_bytes(const CpuDevice& device, const ops::AttentionInputs& in) {
+  return device.threads * slot_floats(AttentionShape(in)) *
+         static_cast<std::int64_t>(sizeof(float));
+}
+
+void run_forward(const CpuDevice& device, const ForwardProblem& problem, const Tensor& scratch) {
+  const std::int64_t slot = slot_floats(problem.in.shape);
+  auto* base = reinterpret_cast<float*>(scratch.data());
+  parallel_for(device.threads, problem.pass.tasks(), [&](std::int64_t task) {
+    HWY_DYNAMIC_DISPATCH(forward_task)(problem, task, base + omp_get_thread_num() * slot);
+  });
+}
+}  // namespace
+
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::AttentionForward& op) {
+  return scratch_bytes(device, op.in);
+}
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::UnfusedAttentionForward& op) {
+  return scratch_bytes(device, op.in);
+}
+
+void execute(CpuDevice& device, const ops::AttentionForward& op, const Tensor& scratch) {
+  ForwardProblem problem(op.in, op.out, device.threads);
+  expect_statistic("lse", op.lse);
+  problem.lse = op.lse;
+  run_forward(device, problem, scratch);
+}
+
+void execute(CpuDevice& device, const ops::UnfusedAttentionForward& op, const Tensor& scratch) {
+  ForwardProblem problem(op.in, op.out, device.threads);
+  problem.probabilities = HeadRows::of_probabilities(op.probabilities);
+  run_forward(device, problem, scratch);
+}
+
+void execute(CpuDevice& device, const ops::AttentionDelta& op, const Tensor& /*scratch*/) {
+  const HeadRows out = HeadRows::of_heads(op.out);
+  const HeadRows dout = HeadRows::of_heads(op.dout);
+  expect_statistic("delta", op.delta);
+  const std::int64_t batch = op.out.shape[1];
+  const std::int64_t heads = op.out.shape[2];
+  const std::int64_t width = op.out.shape[3];
+  const Blocks blocks = row_blocks(op.out.shape[0] * batch * heads, width);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t task) {
+    for (std::int64_t i = blocks.begin(task); i < blocks.end(task); ++i) {
+      const std::int64_t head = i % heads;
+      const std::int64_t sample = i / heads % batch;
+      const std::int64_t query = i / heads / batch;
+      row_statistic(op.delta, sample, head, query) =
+          HWY_DYNAMIC_DISPATCH(row_dot)(out.dtype(), out.at(query, sample, head), dout.dtype(),
+                                        dout.at(query, sample, head), width);
+    }
+  });
+}
+
+}  // namespace phalanx::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,275 @@
+// What attention computes with whole strips and blocks: matrix products in the tiles of
+// tile-inl.h, copies of rows of storage, transposes. Included once per target.
+//
+// Scores are [keys][lanes], the lanes being the query rows of a strip; "lanes" of a [rows][width]
+// matrix are its transpose, [width][48].
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+
+#include "phalanx/ops/cpu/attention_blocks.h"
+#include "phalanx/ops/cpu/tile-inl.h"
+
+#if defined(PHALANX_OPS_CPU_ATTENTION_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PHALANX_OPS_CPU_ATTENTION_PRODUCTS_INL_H_
+#undef PHALANX_OPS_CPU_ATTENTION_PRODUCTS_INL_H_
+#else
+#define PHALANX_OPS_CPU_ATTENTION_PRODUCTS_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace phalanx::cpu::HWY_NAMESPACE {
+
+// ---- Products
+
+enum class Into { kOverwrite, kAdd, kRescale };
+
+struct Matrix {
+  const float* data;
+  std::int64_t stride;
+};
+
+// Rows of the tile of so many vectors: its sums fill the registers but for the operands.
+template <int kVectors>
+constexpr int tile_rows() {
+  return kVectors == 1 ? 8 : kTileRows * kTileVectors / kVectors;
+}
+inline constexpr int kMostVectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
+
+// The vectors of the next tile where so many are left: none is narrow where all can be wide.
+constexpr std::int64_t next_vectors(std::int64_t left) {
+  if (left <= kMostVectors) return left;
+  if (left % kMostVectors == 0) return kMostVectors;
+  return left % 3 == 0 || left == 5 ? std::min(3, kMostVectors) : kMostVectors;
+}
+
+template <Left kLeft, Into kInto, int kRows, int kVectors>
+HWY_INLINE void product_tile(std::int64_t depth, Matrix left, Matrix right, float* result,
+                             std::int64_t stride, const float* factor) {
+  const std::int64_t lanes = lane_count();
+  const float* next = left.data + kRows * (kLeft == Left::kRows ? left.stride : 1);
+  auto sums = tile_product<kLeft, kRows, kVectors>(depth, left.data, left.stride, right.data,
+                                                   right.stride, next);
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      float* at = result + r * stride + v * lanes;
+      auto sum = sums.at[r][v];
+      if constexpr (kInto == Into::kAdd) sum = hn::Add(load(at), sum);
+      if constexpr (kInto == Into::kRescale) {
+        sum = hn::MulAdd(load(at), load(factor + v * lanes), sum);
+      }
+      store(sum, at);
+    }
+  }
+}
+
+// A column of tiles; rows are a multiple of 4.
+template <Left kLeft, Into kInto, int kVectors>
+HWY_NOINLINE void product_columns(std::int64_t rows, std::int64_t depth, Matrix left, Matrix right,
+                                  float* result, std::int64_t stride, const float* factor) {
+  const std::int64_t row_step = kLeft == Left::kRows ? left.stride : 1;
+  std::int64_t row = 0;
+  const auto tiles = [&](auto height) HWY_ATTR {
+    constexpr int kHeight = decltype(height)::value;
+    for (; row + kHeight <= rows; row += kHeight) {
+      product_tile<kLeft, kInto, kHeight, kVectors>(depth,
+                                                    {left.data + row * row_step, left.stride},
+                                                    right, result + row * stride, stride, factor);
+    }
+  };
+  constexpr int kRows = tile_rows<kVectors>();
+  tiles(Index<kRows>());
+  if constexpr (kRows > 8) tiles(Index<8>());
+  if constexpr (kRows > 4 && kRows != 8) tiles(Index<4>());
+  if constexpr (kRows % 4 != 0) tiles(Index<2>());
+}
+
+// result[rows][columns] = left right, added to what is there or to that times factor[column].
+// Columns count in whole vectors.
+template <Left kLeft, Into kInto>
+void product(std::int64_t rows, std::int64_t columns, std::int64_t depth, Matrix left, Matrix right,
+             float* result, std::int64_t stride, const float* factor = nullptr) {
+  const std::int64_t lanes = lane_count();
+  for (std::int64_t column = 0; column < columns;) {
+    const std::int64_t vectors = next_vectors((columns - column) / lanes);
+    const auto run = [&](auto width) HWY_ATTR {
+      product_columns<kLeft, kInto, decltype(width)::value>(
+          rows, depth, left, {right.data + column, right.stride}, result + column, stride,
+          factor + column);
+    };
+    if (vectors == 1) run(Index<1>());
+    if (vectors == 2) run(Index<2>());
+    if constexpr (kMostVectors > 2) {
+      if (vectors == 3) run(Index<3>());
+      if (vectors == 4) run(Index<4>());
+    }
+    column += vectors * lanes;
+  }
+}
+
+// ---- Transposes
+
+#if HWY_TARGET != HWY_SCALAR
+// Four floats from every fourth row: block j of the vector is row 4 j.
+using QuarterTag = hn::CappedTag<float, 4>;
+using HalvesTag = hn::CappedTag<float, 8>;
+HWY_INLINE hn::Vec<HalvesTag> load_two(const float* from, std::int64_t stride) {
+  return hn::Combine(HalvesTag(), hn::LoadU(QuarterTag(), from + 4 * stride),
+                     hn::LoadU(QuarterTag(), from));
+}
+HWY_INLINE void store_two(hn::Vec<HalvesTag> value, float* to, std::int64_t stride) {
+  hn::StoreU(hn::LowerHalf(QuarterTag(), value), QuarterTag(), to);
+  hn::StoreU(hn::UpperHalf(QuarterTag(), value), QuarterTag(), to + 4 * stride);
+}
+#if HWY_TARGET == HWY_AVX3
+HWY_INLINE FloatVector load_every_fourth(const float* from, std::int64_t stride) {
+  return hn::Combine(FloatTag(), load_two(from + 8 * stride, stride), load_two(from, stride));
+}
+HWY_INLINE void store_every_fourth(FloatVector value, float* to, std::int64_t stride) {
+  store_two(hn::LowerHalf(HalvesTag(), value), to, stride);
+  store_two(hn::UpperHalf(HalvesTag(), value), to + 8 * stride, stride);
+}
+#else
+HWY_INLINE FloatVector load_every_fourth(const float* from, std::int64_t stride) {
+  return load_two(from, stride);
+}
+HWY_INLINE void store_every_fourth(FloatVector value, float* to, std::int64_t stride) {
+  store_two(value, to, stride);
+}
+#endif
+
+// The 4 x 4 blocks of four vectors, transposed each.
+HWY_INLINE void transpose_blocks(FloatVector (&v)[4]) {
+  const FloatTag d;
+  const hn::RepartitionToWide<FloatTag> wide;
+  const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, v[0], v[1]));
+  const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, v[0], v[1]));
+  const auto low23 = hn::BitCast(wide, hn::InterleaveLower(d, v[2], v[3]));
+  const auto high23 = hn::BitCast(wide, hn::InterleaveUpper(d, v[2], v[3]));
+  v[0] = hn::BitCast(d, hn::InterleaveLower(wide, low01, low23));
+  v[1] = hn::BitCast(d, hn::InterleaveUpper(wide, low01, low23));
+  v[2] = hn::BitCast(d, hn::InterleaveLower(wide, high01, high23));
+  v[3] = hn::BitCast(d, hn::InterleaveUpper(wide, high01, high23));
+}
+#endif
+
+// lanes[i][lane] = factor * rows[lane][i] for i < width, a multiple of 4, and the first `count`
+// lanes, in vectors.
+inline void rows_to_lanes(const float* rows, std::int64_t stride, std::int64_t width,
+                          std::int64_t count, float factor, float* lanes) {
+#if HWY_TARGET == HWY_SCALAR
+  for (std::int64_t i = 0; i < width; ++i) {
+    for (std::int64_t lane = 0; lane < count; ++lane) {
+      lanes[i * kStripRows + lane] = factor * rows[lane * stride + i];
+    }
+  }
+#else
+  const auto scale = hn::Set(FloatTag(), factor);
+  for (std::int64_t lane = 0; lane < count; lane += lane_count()) {
+    for (std::int64_t i = 0; i < width; i += 4) {
+      FloatVector v[4];
+      for (int r = 0; r < 4; ++r) v[r] = load_every_fourth(rows + (lane + r) * stride + i, stride);
+      transpose_blocks(v);
+      for (int r = 0; r < 4; ++r) {
+        store(hn::Mul(scale, v[r]), lanes + (i + r) * kStripRows + lane);
+      }
+    }
+  }
+#endif
+}
+
+// rows[lane][i] = factor[lane] * lanes[i][lane].
+inline void lanes_to_rows(const float* lanes, std::int64_t width, std::int64_t count,
+                          const float* factor, float* rows, std::int64_t stride) {
+#if HWY_TARGET == HWY_SCALAR
+  for (std::int64_t lane = 0; lane < count; ++lane) {
+    for (std::int64_t i = 0; i < width; ++i) {
+      rows[lane * stride + i] = factor[lane] * lanes[i * kStripRows + lane];
+    }
+  }
+#else
+  for (std::int64_t lane = 0; lane < count; lane += lane_count()) {
+    const auto scale = load(factor + lane);
+    for (std::int64_t i = 0; i < width; i += 4) {
+      FloatVector v[4];
+      for (int r = 0; r < 4; ++r) {
+        v[r] = hn::Mul(scale, load(lanes + (i + r) * kStripRows + lane));
+      }
+      transpose_blocks(v);
+      for (int r = 0; r < 4; ++r) {
+        store_every_fourth(v[r], rows + (lane + r) * stride + i, stride);
+      }
+    }
+  }
+#endif
+}
+
+// ---- Rows of storage and of packed tiles
+
+HWY_INLINE void fill(float* to, std::int64_t count, float value) {
+  std::fill(to, to + count, value);
+}
+
+// One row of `width` elements as floats, zeros up to the stride.
+HWY_INLINE void load_row(DType dtype, const std::byte* from, std::int64_t width, float* to,
+                         std::int64_t stride) {
+  with_storage(dtype, [=](auto type) HWY_ATTR {
+    const auto* row = reinterpret_cast<const decltype(type)*>(from);
+    for_vectors(0, width, [=](std::int64_t i, auto lanes) HWY_ATTR {
+      store(lanes.load(row + i), to + i);  // the stride has room for a whole vector
+    });
+  });
+  for (std::int64_t i = round_up(width, lane_count()); i < stride; i += lane_count()) {
+    store(hn::Zero(FloatTag()), to + i);
+  }
+}
+HWY_INLINE void store_row(const float* from, std::int64_t width, DType dtype, std::byte* to) {
+  with_storage(dtype, [=](auto type) HWY_ATTR {
+    auto* row = reinterpret_cast<decltype(type)*>(to);
+    for_vectors(0, width,
+                [=](std::int64_t i, auto lanes) HWY_ATTR { lanes.store(load(from + i), row + i); });
+  });
+}
+
+// The lanes that hold rows, in whole vectors.
+HWY_INLINE std::int64_t lanes_of(const QueryStrip& strip) {
+  return round_up(strip.count, lane_count());
+}
+
+// [lanes][stride]; zeros past the strip's rows.
+HWY_INLINE void load_strip_rows(const QueryStrip& strip, const HeadRows& from, std::int64_t width,
+                                float* to, std::int64_t stride) {
+  for (int lane = 0; lane < strip.count; ++lane) {
+    load_row(from.dtype(), strip.row(from, lane), width, to + lane * stride, stride);
+  }
+  fill(to + strip.count * stride, (lanes_of(strip) - strip.count) * stride, 0.0F);
+}
+HWY_INLINE void store_strip_rows(const float* from, std::int64_t stride, const QueryStrip& strip,
+                                 const HeadRows& to, std::int64_t width) {
+  for (int lane = 0; lane < strip.count; ++lane) {
+    store_row(from + lane * stride, width, to.dtype(), strip.row(to, lane));
+  }
+}
+
+// The rows of a block, [128][stride]; zeros for padding, whatever lies there.
+HWY_INLINE void load_key_rows(const KeyBlock& block, const HeadRows& from, std::int64_t sample,
+                              std::int64_t group, std::int64_t width, float* to,
+                              std::int64_t stride) {
+  const int rows = static_cast<int>(round_up(block.count, kKeyGroup));
+  for (int i = 0; i < rows; ++i, to += stride) {
+    if (block.document[static_cast<std::size_t>(i)] < 0) {
+      fill(to, stride, 0.0F);
+    } else {
+      load_row(from.dtype(), from.at(block.first + i, sample, group), width, to, stride);
+    }
+  }
+}
+
+}  // namespace phalanx::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target toggle
