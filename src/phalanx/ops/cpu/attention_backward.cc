@@ -59,18 +59,18 @@ struct BackwardScratch {
     columns.take(arena);
     const std::int64_t strips =
         cut.whole_heads ? shape.strips() : std::min(shape.strips(), kMostStrips);
-    dquery = arena.take(strips * shape.stride * kStripRows);
+    row_sums = arena.take(strips * shape.stride * kStripRows);
     size = arena.used();
   }
 
-  float *keys, *values;             // [128][stride]
-  float *dkeys, *dvalues;           // [128][stride]
+  float *keys, *values;             // [256][stride]
+  float *dkeys, *dvalues;           // [256][stride]
   float *query_rows, *dout_rows;    // [48][stride]
   float *query_lanes, *dout_lanes;  // [width][48]; the query with the scale
-  float *scores, *dscores;          // [128][48]
+  float *scores, *dscores;          // [256][48]
   float *lse, *delta, *factor;      // [48]
   ColumnScratch columns;
-  float* dquery;  // lanes of the strips of a task
+  float* row_sums;  // of the strips of a task: lanes of dquery, or delta
   std::int64_t size;
 };
 
@@ -99,8 +99,10 @@ struct BackwardProblem {
   std::optional<HeadRows> probabilities, dbias;
 };
 
-// What a pass over strips and blocks makes.
-struct Makes {
+// A walk over strips and blocks of some samples, and what it makes.
+struct BackwardPass {
+  AttentionPass cut;
+  std::int64_t first_sample = 0;
   bool keys = false;     // dkey, dvalue and dbias
   bool queries = false;  // dquery
   bool delta = false;    // delta alone, of the unfused op
@@ -115,60 +117,72 @@ namespace {
 
 class BackwardTask {
  public:
-  BackwardTask(const BackwardProblem& problem, const Makes& makes, const AttentionTask& task,
-               std::int64_t first_sample, float* base)
+  BackwardTask(const BackwardProblem& problem, const BackwardPass& pass, std::int64_t index,
+               float* base)
       : problem_(problem),
-        makes_(makes),
+        pass_(pass),
         in_(problem.in),
         shape_(problem.in.shape),
-        task_(task),
-        sample_(first_sample + task.head / shape_.groups),
-        group_(task.head % shape_.groups),
+        index_(index),
+        task_(pass.cut.task(index)),
+        sample_(pass.first_sample + task_.head / shape_.groups),
+        group_(task_.head % shape_.groups),
         scratch_(shape_, problem.cut, base) {}
 
   void run() {
-    const std::int64_t strip_floats = shape_.stride * kStripRows;
     std::int64_t strips = 0;
-    for_strips([&](std::int64_t) HWY_ATTR { ++strips; });
-    if (makes_.queries) fill(scratch_.dquery, strips * strip_floats, 0.0F);
-    if (makes_.delta) fill(scratch_.dquery, strips * kStripRows, 0.0F);
-    KeyPrefetch prefetch(in_, sample_, group_);
-    const std::int64_t blocks = shape_.blocks();
-    for (std::int64_t b = task_.blocks.next(0, blocks); b < blocks;
-         b = task_.blocks.next(b + 1, blocks)) {
-      prefetch.start(task_.blocks.next(b + 1, blocks));
-      do_block(load_key_block(in_.op, shape_, sample_, b), prefetch);
-    }
-    float* result = scratch_.dquery;
-    for_strips([&](std::int64_t i) HWY_ATTR {
+    task_.strips.for_each(shape_.strips(), [&](std::int64_t, std::int64_t) { ++strips; });
+    fill(scratch_.row_sums, strips * sum_floats(), 0.0F);
+    task_.blocks.for_each(shape_.blocks(), [&](std::int64_t b, std::int64_t next) HWY_ATTR {
+      fetch_block(b, next);
+      add_block(load_key_block(in_.op, shape_, sample_, b));
+    });
+    float* sums = scratch_.row_sums;
+    task_.strips.for_each(shape_.strips(), [&](std::int64_t i, std::int64_t) HWY_ATTR {
       const QueryStrip strip = load_query_strip(in_.op, shape_, sample_, group_, i);
-      if (makes_.queries) store_dquery(strip, result);
-      if (makes_.delta) store_delta(strip, result);
-      result += makes_.delta ? kStripRows : strip_floats;
+      if (pass_.queries) store_dquery(strip, sums);
+      if (pass_.delta) store_delta(strip, sums);
+      sums += sum_floats();
     });
   }
 
  private:
-  template <typename Body>
-  void for_strips(const Body& body) const {
-    const std::int64_t strips = shape_.strips();
-    for (std::int64_t i = task_.strips.next(0, strips); i < strips;
-         i = task_.strips.next(i + 1, strips)) {
-      body(i);
+  // What a strip sums up over all keys: dquery in lanes, or delta.
+  std::int64_t sum_floats() const {
+    if (pass_.delta) return kStripRows;
+    return pass_.queries ? kStripRows * shape_.stride : 0;
+  }
+
+  // What follows block b: the next one, or the first of the next task.
+  void fetch_block(std::int64_t b, std::int64_t next) {
+    std::int64_t sample = sample_;
+    std::int64_t group = group_;
+    if (next == shape_.blocks()) {
+      if (index_ + 1 == pass_.cut.tasks()) return;
+      const AttentionTask task = pass_.cut.task(index_ + 1);
+      sample = pass_.first_sample + task.head / shape_.groups;
+      group = task.head % shape_.groups;
+      next = task.blocks.next(0, shape_.blocks());
+    }
+    ahead_.add_block(in_.key, shape_, sample, group, next);
+    ahead_.add_block(in_.value, shape_, sample, group, next);
+    if (pass_.keys) {
+      ahead_.add_block(problem_.dkey, shape_, sample_, group_, b);
+      ahead_.add_block(problem_.dvalue, shape_, sample_, group_, b);
     }
   }
 
-  void do_block(const KeyBlock& block, KeyPrefetch& prefetch) {
+  void add_block(const KeyBlock& block) {
     const std::int64_t floats = kBlockKeys * shape_.stride;
-    if (makes_.keys) {
+    if (pass_.keys) {
       fill(scratch_.dkeys, floats, 0.0F);
       fill(scratch_.dvalues, floats, 0.0F);
     }
     bool copied = false;
-    float* result = scratch_.dquery;
-    for_strips([&](std::int64_t i) HWY_ATTR {
-      float* sums = result;
-      result += makes_.delta ? kStripRows : shape_.stride * kStripRows;
+    float* sums = scratch_.row_sums;
+    task_.strips.for_each(shape_.strips(), [&](std::int64_t i, std::int64_t next) HWY_ATTR {
+      float* row_sums = sums;
+      sums += sum_floats();
       const QueryStrip strip = load_query_strip(in_.op, shape_, sample_, group_, i);
       const KeySpan span = visible_span(in_.op.mask, strip.range, block);
       if (span.empty()) return;
@@ -178,15 +192,18 @@ class BackwardTask {
                       shape_.stride);
         copied = true;
       }
-      prefetch.step();
       load_strip(strip);
-      if (makes_.delta) {
-        add_delta(strip, block, span, sums);
+      if (next < shape_.strips()) {
+        ahead_.add_strip(in_.query, shape_, sample_, group_, next);
+        ahead_.add_strip(problem_.dout, shape_, sample_, group_, next);
+      }
+      if (pass_.delta) {
+        add_delta(strip, block, span, row_sums);
       } else {
-        add_gradients(strip, block, span, sums);
+        add_gradients(strip, block, span, row_sums);
       }
     });
-    if (makes_.keys) store_key_gradients(block);
+    if (pass_.keys) store_key_gradients(block);
   }
 
   void load_strip(const QueryStrip& strip) {
@@ -197,7 +214,7 @@ class BackwardTask {
     rows_to_lanes(scratch_.query_rows, stride, stride, lanes,
                   static_cast<float>(in_.op.scale) * kLog2E, scratch_.query_lanes);
     rows_to_lanes(scratch_.dout_rows, stride, stride, lanes, 1.0F, scratch_.dout_lanes);
-    if (makes_.delta) return;
+    if (pass_.delta) return;
     fill(scratch_.lse, kStripRows, 0.0F);
     fill(scratch_.delta, kStripRows, 0.0F);
     for (int lane = 0; lane < strip.count; ++lane) {
@@ -221,7 +238,7 @@ class BackwardTask {
       return;
     }
     make_scores(in_, strip, block, span, scratch_.keys, scratch_.query_lanes, scratch_.columns,
-                scratch_.scores);
+                scratch_.scores, ahead_);
     for (std::int64_t lane = 0; lane < lanes_of(strip); lane += lane_count()) {
       const auto lse = load(scratch_.lse + lane);
       for_keys(span, [&](std::size_t, std::int64_t at) HWY_ATTR {
@@ -236,7 +253,8 @@ class BackwardTask {
     product<Left::kRows, Into::kOverwrite>(
         span.count(), lanes_of(strip), shape_.width,
         {scratch_.values + span.first * shape_.stride, shape_.stride},
-        {scratch_.dout_lanes, kStripRows}, scratch_.dscores + span.first * kStripRows, kStripRows);
+        {scratch_.dout_lanes, kStripRows}, scratch_.dscores + span.first * kStripRows, kStripRows,
+        nullptr, ahead_);
   }
 
   void add_gradients(const QueryStrip& strip, const KeyBlock& block, const KeySpan& span,
@@ -249,18 +267,19 @@ class BackwardTask {
     make_probabilities(strip, block, span);
     multiply_values(strip, span);
     differentiate_softmax(strip, block, span);
-    if (makes_.keys) {
+    if (pass_.keys) {
       product<Left::kRows, Into::kAdd>(span.count(), columns, strip.count,
                                        {probabilities, kStripRows}, {scratch_.dout_rows, stride},
-                                       scratch_.dvalues + at, stride);
+                                       scratch_.dvalues + at, stride, nullptr, ahead_);
       product<Left::kRows, Into::kAdd>(span.count(), columns, strip.count, {dscores, kStripRows},
-                                       {scratch_.query_rows, stride}, scratch_.dkeys + at, stride);
+                                       {scratch_.query_rows, stride}, scratch_.dkeys + at, stride,
+                                       nullptr, ahead_);
       if (problem_.dbias) add_bias_gradient(strip, block, span);
     }
-    if (makes_.queries) {
-      product<Left::kColumns, Into::kAdd>(round_up(shape_.width, kKeyGroup), lanes_of(strip),
-                                          span.count(), {scratch_.keys + at, stride},
-                                          {dscores, kStripRows}, dquery, kStripRows);
+    if (pass_.queries) {
+      product<Left::kColumns, Into::kAdd>(
+          round_up(shape_.width, kKeyGroup), lanes_of(strip), span.count(),
+          {scratch_.keys + at, stride}, {dscores, kStripRows}, dquery, kStripRows, nullptr, ahead_);
     }
   }
 
@@ -354,17 +373,19 @@ class BackwardTask {
   }
 
   const BackwardProblem& problem_;
-  Makes makes_;
+  const BackwardPass& pass_;
   const AttentionOperands& in_;
   const AttentionShape& shape_;
+  std::int64_t index_;
   AttentionTask task_;
   std::int64_t sample_, group_;
   BackwardScratch scratch_;
+  RowPrefetch ahead_;
 };
 
-void backward_task(const BackwardProblem& problem, const Makes& makes, const AttentionTask& task,
-                   std::int64_t first_sample, float* base) {
-  BackwardTask(problem, makes, task, first_sample, base).run();
+void backward_task(const BackwardProblem& problem, const BackwardPass& pass, std::int64_t index,
+                   float* base) {
+  BackwardTask(problem, pass, index, base).run();
 }
 
 }  // namespace
@@ -390,13 +411,12 @@ std::int64_t delta_bytes(const AttentionShape& shape) {
       kArenaAlignment);
 }
 
-void run_pass(const CpuDevice& device, const BackwardProblem& problem, const Makes& makes,
-              const AttentionPass& pass, std::int64_t first_sample, std::byte* scratch) {
+void run_pass(const CpuDevice& device, const BackwardProblem& problem, const BackwardPass& pass,
+              std::byte* scratch) {
   const std::int64_t slot = BackwardScratch(problem.in.shape, problem.cut, nullptr).size;
   auto* base = reinterpret_cast<float*>(scratch);
-  parallel_for(device.threads, pass.tasks(), [&](std::int64_t task) {
-    HWY_DYNAMIC_DISPATCH(backward_task)
-    (problem, makes, pass.task(task), first_sample, base + omp_get_thread_num() * slot);
+  parallel_for(device.threads, pass.cut.tasks(), [&](std::int64_t task) {
+    HWY_DYNAMIC_DISPATCH(backward_task)(problem, pass, task, base + omp_get_thread_num() * slot);
   });
 }
 
@@ -405,10 +425,12 @@ void run_backward(const CpuDevice& device, const BackwardProblem& problem, std::
   const BackwardCut& cut = problem.cut;
   const std::int64_t samples_at_once = cut.keys.heads / shape.groups;
   for (std::int64_t sample = 0; sample < shape.batch; sample += samples_at_once) {
-    const Makes first{.keys = true, .queries = cut.whole_heads};
-    run_pass(device, problem, first, cut.keys, sample, scratch);
+    BackwardPass keys{.cut = cut.keys, .first_sample = sample, .keys = true};
+    keys.queries = cut.whole_heads;
+    run_pass(device, problem, keys, scratch);
     if (cut.whole_heads) continue;
-    run_pass(device, problem, {.queries = true}, cut.queries, sample, scratch);
+    run_pass(device, problem, {.cut = cut.queries, .first_sample = sample, .queries = true},
+             scratch);
   }
 }
 }  // namespace
@@ -448,9 +470,10 @@ void execute(CpuDevice& device, const ops::UnfusedAttentionBackward& op, const T
                                      .probabilities = op.probabilities,
                                      .delta = delta};
   const BackwardProblem problem(gradients, device.threads);
-  const AttentionPass pass =
-      forward_pass(shape.batch * shape.groups, shape.strips(), device.threads);
-  run_pass(device, problem, {.delta = true}, pass, 0, rest);
+  const BackwardPass deltas{
+      .cut = forward_pass(shape.batch * shape.groups, shape.strips(), device.threads),
+      .delta = true};
+  run_pass(device, problem, deltas, rest);
   run_backward(device, problem, rest);
 }
 

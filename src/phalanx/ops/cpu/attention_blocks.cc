@@ -139,6 +139,30 @@ KeyBlock load_key_block(const ops::AttentionInputs& in, const AttentionShape& sh
   return result;
 }
 
+void RowPrefetch::add(const HeadRows& rows, std::int64_t first, std::int64_t last,
+                      std::int64_t sample, std::int64_t head, std::int64_t width) {
+  if (first >= last || end_ - begin_ == kRanges) return;
+  const std::byte* row = rows.at(first, sample, head);
+  ranges_[end_++ % kRanges] = {.next = row,
+                               .stride = rows.at(first + 1, sample, head) - row,
+                               .bytes = width * size_of(rows.dtype()),
+                               .count = last - first};
+}
+
+void RowPrefetch::add_strip(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
+                            std::int64_t group, std::int64_t strip) {
+  const std::int64_t first = strip * kStripRows;
+  const std::int64_t head = group * shape.heads_per_group + first / shape.queries;
+  const std::int64_t query = first % shape.queries;
+  add(rows, query, std::min(shape.queries, query + kStripRows), sample, head, shape.width);
+}
+
+void RowPrefetch::add_block(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
+                            std::int64_t group, std::int64_t block) {
+  const std::int64_t first = block * kBlockKeys;
+  add(rows, first, std::min(shape.keys, first + kBlockKeys), sample, group, shape.width);
+}
+
 KeySpan visible_span(const ops::AttentionMask& mask, const CoordinateRange& queries,
                      const KeyBlock& block) {
   KeySpan span;

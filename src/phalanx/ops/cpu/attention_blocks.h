@@ -17,7 +17,7 @@
 namespace phalanx::cpu {
 
 inline constexpr int kStripRows = 48;  // query rows of a strip
-inline constexpr int kBlockKeys = 128;
+inline constexpr int kBlockKeys = 256;
 inline constexpr int kKeyGroup = 8;  // within a block, keys are skipped in groups of this many
 inline constexpr int kKeyGroups = kBlockKeys / kKeyGroup;
 
@@ -55,10 +55,6 @@ class HeadRows {
   std::int64_t row_bytes_, sample_bytes_, head_bytes_;
   DType dtype_;
 };
-
-inline void prefetch_row(const std::byte* row, std::int64_t bytes) {
-  for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at, 0, 2);
-}
 
 // The inputs of an op, checked and ready for its tasks.
 struct AttentionOperands {
@@ -120,7 +116,7 @@ struct QueryStrip {
 QueryStrip load_query_strip(const ops::AttentionInputs& in, const AttentionShape& shape,
                             std::int64_t sample, std::int64_t group, std::int64_t strip);
 
-// Up to 128 consecutive rows of the keys. Rows past `count` are padding (document -1).
+// Up to 256 consecutive rows of the keys. Rows past `count` are padding (document -1).
 struct KeyBlock {
   std::int64_t first;
   int count;
@@ -150,30 +146,42 @@ struct KeySpan {
 KeySpan visible_span(const ops::AttentionMask& mask, const CoordinateRange& queries,
                      const KeyBlock& block);
 
-// Fetches the keys and values of the next block a few rows at a time while this one is worked on:
+// Rows that will be read or written soon, fetched a few at a time while others are worked on:
 // strided rows come too late without it.
-class KeyPrefetch {
+class RowPrefetch {
  public:
-  KeyPrefetch(const AttentionOperands& in, std::int64_t sample, std::int64_t group)
-      : in_(in), sample_(sample), group_(group) {}
+  // The rows [first, last); while too much waits, they are left alone.
+  void add(const HeadRows& rows, std::int64_t first, std::int64_t last, std::int64_t sample,
+           std::int64_t head, std::int64_t width);
+  // The queries of a strip in one of their tensors; of another head's, in part.
+  void add_strip(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
+                 std::int64_t group, std::int64_t strip);
+  void add_block(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
+                 std::int64_t group, std::int64_t block);
 
-  void start(std::int64_t block) {
-    next_ = std::min(in_.shape.keys, block * kBlockKeys);
-    last_ = std::min(in_.shape.keys, next_ + kBlockKeys);
-  }
   void step() {
-    const std::int64_t bytes = in_.shape.width * size_of(in_.key.dtype());
-    for (const std::int64_t stop = std::min(last_, next_ + 16); next_ < stop; ++next_) {
-      prefetch_row(in_.key.at(next_, sample_, group_), bytes);
-      prefetch_row(in_.value.at(next_, sample_, group_), bytes);
+    for (int i = 0; i < kRowsOfStep && begin_ != end_; ++i) {
+      Range& range = ranges_[begin_ % kRanges];
+      for (std::int64_t at = 0; at < range.bytes; at += 64) {
+        __builtin_prefetch(range.next + at, 0, 2);
+      }
+      range.next += range.stride;
+      if (--range.count == 0) ++begin_;
     }
   }
 
  private:
-  const AttentionOperands& in_;
-  std::int64_t sample_, group_;
-  std::int64_t next_ = 0;
-  std::int64_t last_ = 0;
+  static constexpr int kRowsOfStep = 8;
+  static constexpr std::size_t kRanges = 32;
+
+  struct Range {
+    const std::byte* next;
+    std::int64_t stride, bytes, count;
+  };
+
+  std::array<Range, kRanges> ranges_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
 };
 
 // Cuts scratch into pieces that start at whole cache lines; without memory it only counts.

@@ -18,9 +18,20 @@ struct Share {
   std::int64_t of = 1;
 
   bool has(std::int64_t i, std::int64_t n) const { return std::min(i, n - 1 - i) % of == index; }
+  // The first of the share from i on, or n.
   std::int64_t next(std::int64_t i, std::int64_t n) const {
     while (i < n && !has(i, n)) ++i;
     return i;
+  }
+  // Calls body(i, the next i or n) in order.
+  template <typename Body>
+  void for_each(std::int64_t n, const Body& body) const {
+    std::int64_t following = next(0, n);
+    while (following < n) {
+      const std::int64_t i = following;
+      following = next(i + 1, n);
+      body(i, following);
+    }
   }
 };
 

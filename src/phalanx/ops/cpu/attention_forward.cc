@@ -53,9 +53,9 @@ struct ForwardScratch {
     size = arena.used();
   }
 
-  float *keys, *values;  // [128][stride]
+  float *keys, *values;  // [256][stride]
   float* rows;           // [48][stride]
-  float* scores;         // [128][48]
+  float* scores;         // [256][48]
   float* factor;         // [48]
   ColumnScratch columns;
   std::array<ForwardStrip, kMostStrips> strips;
@@ -83,29 +83,23 @@ HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 namespace {
 
-void prefetch_rows(const QueryStrip& strip, const AttentionOperands& in) {
-  for (int lane = 0; lane < strip.count; ++lane) {
-    prefetch_row(strip.row(in.query, lane), in.shape.width * size_of(in.query.dtype()));
-  }
-}
-
 // A task on a thread: its strips, and walks over the keys.
 class ForwardTask {
  public:
   ForwardTask(const ForwardProblem& problem, std::int64_t index, float* base)
-      : problem_(problem), in_(problem.in), shape_(problem.in.shape), scratch_(shape_, base) {
-    const AttentionTask task = problem.pass.task(index);
-    sample_ = task.head / shape_.groups;
-    group_ = task.head % shape_.groups;
-    const std::int64_t strips = shape_.strips();
-    for (std::int64_t i = task.strips.next(0, strips); i < strips;
-         i = task.strips.next(i + 1, strips)) {
-      scratch_.strips[count_++].rows = load_query_strip(in_.op, shape_, sample_, group_, i);
-    }
-    for (std::size_t i = 0; i < count_; ++i) {
-      if (i + 1 < count_) prefetch_rows(scratch_.strips[i + 1].rows, in_);
-      start(scratch_.strips[i]);
-    }
+      : problem_(problem),
+        in_(problem.in),
+        shape_(problem.in.shape),
+        index_(index),
+        task_(problem.pass.task(index)),
+        sample_(task_.head / shape_.groups),
+        group_(task_.head % shape_.groups),
+        scratch_(shape_, base) {
+    task_.strips.for_each(shape_.strips(), [&](std::int64_t i, std::int64_t) HWY_ATTR {
+      ForwardStrip& strip = scratch_.strips[count_++];
+      strip.rows = load_query_strip(in_.op, shape_, sample_, group_, i);
+      start(strip);
+    });
   }
 
   void run() {
@@ -147,11 +141,10 @@ class ForwardTask {
   // Keys and values of a block that some strip sees are in scratch.
   template <typename Body>
   void walk(const Body& body) {
-    KeyPrefetch prefetch(in_, sample_, group_);
     for (std::int64_t b = 0; b < shape_.blocks(); ++b) {
       const KeyBlock block = load_key_block(in_.op, shape_, sample_, b);
       bool copied = false;
-      prefetch.start(b + 1);
+      fetch_after(b);
       for_strips([&](ForwardStrip& strip) HWY_ATTR {
         const KeySpan span = visible_span(in_.op.mask, strip.rows.range, block);
         if (!span.empty() && !copied) {
@@ -161,15 +154,34 @@ class ForwardTask {
                         shape_.stride);
           copied = true;
         }
-        if (copied) prefetch.step();
         body(strip, block, span);
       });
     }
   }
 
+  // What follows a block: the next one, or after the last the rows of the outputs and the beginning
+  // of the next task.
+  void fetch_after(std::int64_t b) {
+    const auto fetch_block = [&](std::int64_t sample, std::int64_t group, std::int64_t block) {
+      ahead_.add_block(in_.key, shape_, sample, group, block);
+      ahead_.add_block(in_.value, shape_, sample, group, block);
+    };
+    if (b + 1 < shape_.blocks()) return fetch_block(sample_, group_, b + 1);
+    const auto fetch_strips = [&](const HeadRows& rows, const AttentionTask& task) {
+      task.strips.for_each(shape_.strips(), [&](std::int64_t i, std::int64_t) {
+        ahead_.add_strip(rows, shape_, task.head / shape_.groups, task.head % shape_.groups, i);
+      });
+    };
+    fetch_strips(problem_.out, task_);
+    if (index_ + 1 == problem_.pass.tasks()) return;
+    const AttentionTask next = problem_.pass.task(index_ + 1);
+    fetch_block(next.head / shape_.groups, next.head % shape_.groups, 0);
+    fetch_strips(in_.query, next);
+  }
+
   void scores(const ForwardStrip& strip, const KeyBlock& block, const KeySpan& span) {
     make_scores(in_, strip.rows, block, span, scratch_.keys, strip.query, scratch_.columns,
-                scratch_.scores);
+                scratch_.scores, ahead_);
   }
 
   // out = out * factor + values' probabilities.
@@ -180,7 +192,7 @@ class ForwardTask {
                                    span.count(),
                                    {scratch_.values + span.first * shape_.stride, shape_.stride},
                                    {scratch_.scores + span.first * kStripRows, kStripRows},
-                                   strip.out, kStripRows, scratch_.factor);
+                                   strip.out, kStripRows, scratch_.factor, ahead_);
   }
 
   void add_block(const ForwardStrip& strip, const KeyBlock& block, const KeySpan& span) {
@@ -242,9 +254,12 @@ class ForwardTask {
   const ForwardProblem& problem_;
   const AttentionOperands& in_;
   const AttentionShape& shape_;
-  ForwardScratch scratch_;
+  std::int64_t index_;
+  AttentionTask task_;
   std::int64_t sample_, group_;
+  ForwardScratch scratch_;
   std::size_t count_ = 0;
+  RowPrefetch ahead_;
 };
 
 void forward_task(const ForwardProblem& problem, std::int64_t index, float* base) {

@@ -67,10 +67,11 @@ HWY_INLINE void product_tile(std::int64_t depth, Matrix left, Matrix right, floa
   }
 }
 
-// A column of tiles; rows are a multiple of 4.
+// A column of tiles; rows are a multiple of 8.
 template <Left kLeft, Into kInto, int kVectors>
 HWY_NOINLINE void product_columns(std::int64_t rows, std::int64_t depth, Matrix left, Matrix right,
-                                  float* result, std::int64_t stride, const float* factor) {
+                                  float* result, std::int64_t stride, const float* factor,
+                                  RowPrefetch& ahead) {
   const std::int64_t row_step = kLeft == Left::kRows ? left.stride : 1;
   std::int64_t row = 0;
   const auto tiles = [&](auto height) HWY_ATTR {
@@ -79,6 +80,7 @@ HWY_NOINLINE void product_columns(std::int64_t rows, std::int64_t depth, Matrix 
       product_tile<kLeft, kInto, kHeight, kVectors>(depth,
                                                     {left.data + row * row_step, left.stride},
                                                     right, result + row * stride, stride, factor);
+      ahead.step();
     }
   };
   constexpr int kRows = tile_rows<kVectors>();
@@ -89,17 +91,17 @@ HWY_NOINLINE void product_columns(std::int64_t rows, std::int64_t depth, Matrix 
 }
 
 // result[rows][columns] = left right, added to what is there or to that times factor[column].
-// Columns count in whole vectors.
+// Columns count in whole vectors. Takes a step of `ahead` with every tile.
 template <Left kLeft, Into kInto>
 void product(std::int64_t rows, std::int64_t columns, std::int64_t depth, Matrix left, Matrix right,
-             float* result, std::int64_t stride, const float* factor = nullptr) {
+             float* result, std::int64_t stride, const float* factor, RowPrefetch& ahead) {
   const std::int64_t lanes = lane_count();
   for (std::int64_t column = 0; column < columns;) {
     const std::int64_t vectors = next_vectors((columns - column) / lanes);
     const auto run = [&](auto width) HWY_ATTR {
       product_columns<kLeft, kInto, decltype(width)::value>(
           rows, depth, left, {right.data + column, right.stride}, result + column, stride,
-          factor + column);
+          kInto == Into::kRescale ? factor + column : nullptr, ahead);
     };
     if (vectors == 1) run(Index<1>());
     if (vectors == 2) run(Index<2>());
@@ -255,7 +257,7 @@ HWY_INLINE void store_strip_rows(const float* from, std::int64_t stride, const Q
   }
 }
 
-// The rows of a block, [128][stride]; zeros for padding, whatever lies there.
+// The rows of a block, [256][stride]; zeros for padding, whatever lies there.
 HWY_INLINE void load_key_rows(const KeyBlock& block, const HeadRows& from, std::int64_t sample,
                               std::int64_t group, std::int64_t width, float* to,
                               std::int64_t stride) {

@@ -138,12 +138,12 @@ inline void load_columns(const QueryStrip& strip, const KeyBlock& block, const H
 // The scores of a span: products of the keys with the query lanes, bias, mask.
 inline void make_scores(const AttentionOperands& in, const QueryStrip& strip, const KeyBlock& block,
                         const KeySpan& span, const float* keys, const float* query,
-                        const ColumnScratch& columns, float* scores) {
+                        const ColumnScratch& columns, float* scores, RowPrefetch& ahead) {
   const std::int64_t lanes = lanes_of(strip);
   const std::int64_t stride = in.shape.stride;
-  product<Left::kRows, Into::kOverwrite>(span.count(), lanes, in.shape.width,
-                                         {keys + span.first * stride, stride}, {query, kStripRows},
-                                         scores + span.first * kStripRows, kStripRows);
+  product<Left::kRows, Into::kOverwrite>(
+      span.count(), lanes, in.shape.width, {keys + span.first * stride, stride},
+      {query, kStripRows}, scores + span.first * kStripRows, kStripRows, nullptr, ahead);
   if (in.bias) {
     for_pieces(span, [&](int first, int count) HWY_ATTR {
       load_columns(strip, block, *in.bias, first, count, kLog2E, columns.rows, columns.lanes);
