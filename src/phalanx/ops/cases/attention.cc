@@ -269,6 +269,19 @@ const Spec kTested[] = {
     {33, 33, 3, 4, 2, 16, kCausal, Rows::kPlain, 0.1, true, Layout::kBlocks},
 };
 
+// Around the borders of strips and blocks, and head sizes in whole and broken vectors.
+const Spec kBorders[] = {
+    {47, 47, 1, 1, 1, 32, kCausal},
+    {48, 56, 1, 2, 1, 40, kFull, Rows::kPlain, 0.1},
+    {49, 49, 1, 1, 1, 96, kCausal, Rows::kPlain, 0.0, true},
+    {97, 97, 1, 2, 2, 48, kCausalDocuments, Rows::kPacked},
+    {30, 255, 1, 1, 1, 128, kFull},
+    {49, 256, 1, 1, 1, 16, kCausal, Rows::kCache, 0.1},
+    {20, 257, 1, 3, 1, 40, kFull, Rows::kPadding, 0.1, true},
+    {145, 520, 1, 1, 1, 8, kCausal, Rows::kCache},
+    {24, 24, 1, 1, 1, 256, kCausal},
+};
+
 const Spec kTimed[] = {
     {256, 256, 4, 12, 12, 64, kCausal, Rows::kPlain, 0.0, false, Layout::kInterleaved},
     {256, 256, 4, 12, 12, 64, kCausal, Rows::kPlain, 0.1, false, Layout::kInterleaved},
@@ -303,6 +316,7 @@ void add_attention_cases(CaseTable& table) {
                   [build, spec](Operands& operands) { return build(operands, spec); }};
     };
     for (const Spec& spec : kTested) table.tests.push_back(row(spec, kStorageTypes));
+    for (const Spec& spec : kBorders) table.tests.push_back(row(spec, kStorageTypes));
     for (const Spec& spec : kTimed) table.performance.push_back(row(spec, kTimedTypes));
   }
   for (const Spec& spec : kDifferentiated) {

@@ -3,8 +3,6 @@
 // are done one after the other, each against all strips of the task; attention_cut.h says how the
 // work is shared.
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -36,7 +34,7 @@ struct AttentionGradients {
 // Samples add to the same dbias, so with it they are done one after the other.
 inline BackwardCut backward_cut(const AttentionShape& shape, bool bias_gradient, int threads) {
   const std::int64_t strip_floats = shape.stride * kStripRows;
-  return {shape.groups * (bias_gradient ? 1 : shape.batch), shape.strips(), shape.blocks(),
+  return {shape.groups * (bias_gradient ? 1 : shape.batch), shape.strips(), shape.keys,
           strip_floats * static_cast<std::int64_t>(sizeof(float)), threads};
 }
 
@@ -51,8 +49,8 @@ struct BackwardScratch {
     query_lanes = arena.take(kStripRows * shape.stride);
     dout_rows = arena.take(kStripRows * shape.stride);
     dout_lanes = arena.take(kStripRows * shape.stride);
-    scores = arena.take(kBlockKeys * kStripRows);
-    dscores = arena.take(kBlockKeys * kStripRows);
+    scores = arena.take(kScoreKeys * kStripRows);
+    dscores = arena.take(kScoreKeys * kStripRows);
     lse = arena.take(kStripRows);
     delta = arena.take(kStripRows);
     factor = arena.take(kStripRows);
@@ -65,8 +63,8 @@ struct BackwardScratch {
 
   float *keys, *values;             // [256][stride]
   float *dkeys, *dvalues;           // [256][stride]
-  float *query_rows, *dout_rows;    // [48][stride]
-  float *query_lanes, *dout_lanes;  // [width][48]; the query with the scale
+  float *query_rows, *dout_rows;    // [48][stride]; the query times score_factor()
+  float *query_lanes, *dout_lanes;  // [width][48]
   float *scores, *dscores;          // [256][48]
   float *lse, *delta, *factor;      // [48]
   ColumnScratch columns;
@@ -75,10 +73,11 @@ struct BackwardScratch {
 };
 
 struct BackwardProblem {
-  BackwardProblem(const AttentionGradients& gradients, int threads)
+  BackwardProblem(const AttentionGradients& gradients, int team)
       : op(gradients),
         in(gradients.in),
-        cut(backward_cut(in.shape, gradients.dbias.defined(), threads)),
+        cut(backward_cut(in.shape, gradients.dbias.defined(), team)),
+        threads(team),
         dquery(HeadRows::of_heads(gradients.dquery)),
         dkey(HeadRows::of_heads(gradients.dkey)),
         dvalue(HeadRows::of_heads(gradients.dvalue)),
@@ -95,6 +94,7 @@ struct BackwardProblem {
   const AttentionGradients& op;
   AttentionOperands in;
   BackwardCut cut;
+  int threads;
   HeadRows dquery, dkey, dvalue, dout;
   std::optional<HeadRows> probabilities, dbias;
 };
@@ -133,9 +133,10 @@ class BackwardTask {
     std::int64_t strips = 0;
     task_.strips.for_each(shape_.strips(), [&](std::int64_t, std::int64_t) { ++strips; });
     fill(scratch_.row_sums, strips * sum_floats(), 0.0F);
-    task_.blocks.for_each(shape_.blocks(), [&](std::int64_t b, std::int64_t next) HWY_ATTR {
-      fetch_block(b, next);
-      add_block(load_key_block(in_.op, shape_, sample_, b));
+    const std::int64_t size = pass_.cut.block_keys;
+    task_.blocks.for_each(shape_.blocks(size), [&](std::int64_t b, std::int64_t next) HWY_ATTR {
+      fetch_keys(b * size, next * size);
+      add_block(load_key_block(in_.op, shape_, sample_, b * size, size));
     });
     float* sums = scratch_.row_sums;
     task_.strips.for_each(shape_.strips(), [&](std::int64_t i, std::int64_t) HWY_ATTR {
@@ -153,22 +154,24 @@ class BackwardTask {
     return pass_.queries ? kStripRows * shape_.stride : 0;
   }
 
-  // What follows block b: the next one, or the first of the next task.
-  void fetch_block(std::int64_t b, std::int64_t next) {
+  // What follows the block from key `first` on: the next one, or the first of
+  // what is likely this thread's next task.
+  void fetch_keys(std::int64_t first, std::int64_t next) {
+    const std::int64_t size = pass_.cut.block_keys;
     std::int64_t sample = sample_;
     std::int64_t group = group_;
-    if (next == shape_.blocks()) {
-      if (index_ + 1 == pass_.cut.tasks()) return;
-      const AttentionTask task = pass_.cut.task(index_ + 1);
+    if (next >= shape_.keys) {
+      if (index_ + problem_.threads >= pass_.cut.tasks()) return;
+      const AttentionTask task = pass_.cut.task(index_ + problem_.threads);
       sample = pass_.first_sample + task.head / shape_.groups;
       group = task.head % shape_.groups;
-      next = task.blocks.next(0, shape_.blocks());
+      next = task.blocks.next(0, shape_.blocks(size)) * size;
     }
-    ahead_.add_block(in_.key, shape_, sample, group, next);
-    ahead_.add_block(in_.value, shape_, sample, group, next);
+    ahead_.add_keys(in_.key, shape_, sample, group, next, size);
+    ahead_.add_keys(in_.value, shape_, sample, group, next, size);
     if (pass_.keys) {
-      ahead_.add_block(problem_.dkey, shape_, sample_, group_, b);
-      ahead_.add_block(problem_.dvalue, shape_, sample_, group_, b);
+      ahead_.add_keys(problem_.dkey, shape_, sample_, group_, first, size);
+      ahead_.add_keys(problem_.dvalue, shape_, sample_, group_, first, size);
     }
   }
 
@@ -209,11 +212,10 @@ class BackwardTask {
   void load_strip(const QueryStrip& strip) {
     const std::int64_t stride = shape_.stride;
     const std::int64_t lanes = lanes_of(strip);
-    load_strip_rows(strip, in_.query, shape_.width, scratch_.query_rows, stride);
-    load_strip_rows(strip, problem_.dout, shape_.width, scratch_.dout_rows, stride);
-    rows_to_lanes(scratch_.query_rows, stride, stride, lanes,
-                  static_cast<float>(in_.op.scale) * kLog2E, scratch_.query_lanes);
-    rows_to_lanes(scratch_.dout_rows, stride, stride, lanes, 1.0F, scratch_.dout_lanes);
+    load_strip_rows(strip, in_.query, shape_.width, score_factor(in_), scratch_.query_rows, stride);
+    load_strip_rows(strip, problem_.dout, shape_.width, 1.0F, scratch_.dout_rows, stride);
+    transpose(scratch_.query_rows, stride, lanes, stride, scratch_.query_lanes, kStripRows);
+    transpose(scratch_.dout_rows, stride, lanes, stride, scratch_.dout_lanes, kStripRows);
     if (pass_.delta) return;
     fill(scratch_.lse, kStripRows, 0.0F);
     fill(scratch_.delta, kStripRows, 0.0F);
@@ -308,12 +310,9 @@ class BackwardTask {
 
   // dbias[head, query, key] += the gradients of a span.
   void add_bias_gradient(const QueryStrip& strip, const KeyBlock& block, const KeySpan& span) {
-    alignas(64) float ones[kStripRows];
-    fill(ones, kStripRows, 1.0F);
     const float* rows = scratch_.columns.rows;
     for_pieces(span, [&](int first, int keys) HWY_ATTR {
-      lanes_to_rows(scratch_.dscores + first * kStripRows, keys, lanes_of(strip), ones,
-                    scratch_.columns.rows, kColumnPiece);
+      make_columns(scratch_.dscores + first * kStripRows, strip, keys, scratch_.columns.rows);
       const std::int64_t width = std::min(keys, block.count - first);
       for (int lane = 0; lane < strip.count; ++lane) {
         auto* to = reinterpret_cast<float*>(strip.row(*problem_.dbias, lane)) + block.first + first;
@@ -350,25 +349,20 @@ class BackwardTask {
 
   void store_dquery(const QueryStrip& strip, const float* dquery) {
     fill(scratch_.factor, kStripRows, static_cast<float>(in_.op.scale));
-    lanes_to_rows(dquery, shape_.stride, lanes_of(strip), scratch_.factor, scratch_.query_rows,
-                  shape_.stride);
-    store_strip_rows(scratch_.query_rows, shape_.stride, strip, problem_.dquery, shape_.width);
+    store_strip_lanes(dquery, scratch_.factor, strip, problem_.dquery, shape_.width,
+                      scratch_.query_rows, shape_.stride);
   }
 
-  // Multiplies the sums by the factors that were left out of them, and rounds them to storage.
+  // The sums times the factors that were left out of them.
   void store_key_gradients(const KeyBlock& block) {
-    const auto scale = static_cast<float>(in_.op.scale);
-    const auto store_scaled = [&](float* row, float factor, const HeadRows& to,
-                                  std::int64_t key) HWY_ATTR {
-      for (std::int64_t i = 0; i < shape_.stride; i += lane_count()) {
-        store(hn::Mul(hn::Set(FloatTag(), factor), load(row + i)), row + i);
-      }
-      store_row(row, shape_.width, to.dtype(), to.at(key, sample_, group_));
-    };
     for (std::int64_t key = 0; key < block.count; ++key) {
-      store_scaled(scratch_.dkeys + key * shape_.stride, scale, problem_.dkey, block.first + key);
-      store_scaled(scratch_.dvalues + key * shape_.stride, in_.kept_factor, problem_.dvalue,
-                   block.first + key);
+      const auto store_sums = [&](const float* sums, float factor, const HeadRows& to) HWY_ATTR {
+        store_row(sums + key * shape_.stride, shape_.width, factor, to.dtype(),
+                  to.at(block.first + key, sample_, group_));
+      };
+      // The queries were multiplied by the scale and log2(e).
+      store_sums(scratch_.dkeys, kLn2, problem_.dkey);
+      store_sums(scratch_.dvalues, in_.kept_factor, problem_.dvalue);
     }
   }
 
@@ -413,10 +407,11 @@ std::int64_t delta_bytes(const AttentionShape& shape) {
 
 void run_pass(const CpuDevice& device, const BackwardProblem& problem, const BackwardPass& pass,
               std::byte* scratch) {
-  const std::int64_t slot = BackwardScratch(problem.in.shape, problem.cut, nullptr).size;
+  const std::int64_t floats = BackwardScratch(problem.in.shape, problem.cut, nullptr).size;
   auto* base = reinterpret_cast<float*>(scratch);
-  parallel_for(device.threads, pass.cut.tasks(), [&](std::int64_t task) {
-    HWY_DYNAMIC_DISPATCH(backward_task)(problem, pass, task, base + omp_get_thread_num() * slot);
+  const auto run = HWY_DYNAMIC_DISPATCH(backward_task);
+  for_each_task(device.threads, pass.cut.tasks(), [&](std::int64_t task, std::int64_t slot) {
+    run(problem, pass, task, base + slot * floats);
   });
 }
 
@@ -471,8 +466,7 @@ void execute(CpuDevice& device, const ops::UnfusedAttentionBackward& op, const T
                                      .delta = delta};
   const BackwardProblem problem(gradients, device.threads);
   const BackwardPass deltas{
-      .cut = forward_pass(shape.batch * shape.groups, shape.strips(), device.threads),
-      .delta = true};
+      .cut = strip_pass(shape.batch * shape.groups, shape.strips(), device.threads), .delta = true};
   run_pass(device, problem, deltas, rest);
   run_backward(device, problem, rest);
 }

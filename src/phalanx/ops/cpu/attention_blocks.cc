@@ -114,10 +114,10 @@ QueryStrip load_query_strip(const ops::AttentionInputs& in, const AttentionShape
 }
 
 KeyBlock load_key_block(const ops::AttentionInputs& in, const AttentionShape& shape,
-                        std::int64_t sample, std::int64_t block) {
+                        std::int64_t sample, std::int64_t first, std::int64_t size) {
   KeyBlock result{};
-  result.first = block * kBlockKeys;
-  result.count = static_cast<int>(std::min<std::int64_t>(kBlockKeys, shape.keys - result.first));
+  result.first = first;
+  result.count = static_cast<int>(std::min(size, shape.keys - first));
   const Column<std::int32_t> positions(in.key_rows.position, sample);
   const Column<std::int32_t> documents(in.key_rows.document, sample);
   for (std::size_t i = 0; i < kBlockKeys; ++i) {
@@ -157,10 +157,9 @@ void RowPrefetch::add_strip(const HeadRows& rows, const AttentionShape& shape, s
   add(rows, query, std::min(shape.queries, query + kStripRows), sample, head, shape.width);
 }
 
-void RowPrefetch::add_block(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
-                            std::int64_t group, std::int64_t block) {
-  const std::int64_t first = block * kBlockKeys;
-  add(rows, first, std::min(shape.keys, first + kBlockKeys), sample, group, shape.width);
+void RowPrefetch::add_keys(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
+                           std::int64_t group, std::int64_t first, std::int64_t size) {
+  add(rows, first, std::min(shape.keys, first + size), sample, group, shape.width);
 }
 
 KeySpan visible_span(const ops::AttentionMask& mask, const CoordinateRange& queries,

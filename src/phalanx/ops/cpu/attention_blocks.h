@@ -20,13 +20,15 @@ inline constexpr int kStripRows = 48;  // query rows of a strip
 inline constexpr int kBlockKeys = 256;
 inline constexpr int kKeyGroup = 8;  // within a block, keys are skipped in groups of this many
 inline constexpr int kKeyGroups = kBlockKeys / kKeyGroup;
+// Transposes of scores read whole vectors of keys, which may be longer than a group.
+inline constexpr int kScoreKeys = kBlockKeys + kKeyGroup;
 
 struct AttentionShape {
   explicit AttentionShape(const ops::AttentionInputs& in);
 
   std::int64_t rows() const { return heads_per_group * queries; }  // that read one key/value head
   std::int64_t strips() const { return ceil_div(rows(), kStripRows); }
-  std::int64_t blocks() const { return ceil_div(keys, kBlockKeys); }
+  std::int64_t blocks(std::int64_t size = kBlockKeys) const { return ceil_div(keys, size); }
 
   std::int64_t queries, keys, batch, heads, groups, width;
   std::int64_t heads_per_group;
@@ -116,7 +118,7 @@ struct QueryStrip {
 QueryStrip load_query_strip(const ops::AttentionInputs& in, const AttentionShape& shape,
                             std::int64_t sample, std::int64_t group, std::int64_t strip);
 
-// Up to 256 consecutive rows of the keys. Rows past `count` are padding (document -1).
+// Consecutive rows of the keys, 256 or fewer. Rows past `count` are padding (document -1).
 struct KeyBlock {
   std::int64_t first;
   int count;
@@ -127,7 +129,7 @@ struct KeyBlock {
 };
 
 KeyBlock load_key_block(const ops::AttentionInputs& in, const AttentionShape& shape,
-                        std::int64_t sample, std::int64_t block);
+                        std::int64_t sample, std::int64_t first, std::int64_t size = kBlockKeys);
 
 // The keys [first, last) of a block, whole groups, outside which no query of a strip sees any. The
 // queries see all of them but some of [masked_first, masked_last).
@@ -156,8 +158,8 @@ class RowPrefetch {
   // The queries of a strip in one of their tensors; of another head's, in part.
   void add_strip(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
                  std::int64_t group, std::int64_t strip);
-  void add_block(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
-                 std::int64_t group, std::int64_t block);
+  void add_keys(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
+                std::int64_t group, std::int64_t first, std::int64_t size = kBlockKeys);
 
   void step() {
     for (int i = 0; i < kRowsOfStep && begin_ != end_; ++i) {

@@ -1,23 +1,26 @@
 #pragma once
 // Which strips of queries and which blocks of keys a task of attention does. Results do not depend
-// on it: a strip adds up its keys block by block, and a block its queries strip by strip, in the
+// on it: a strip adds up its keys block by block, and a key its queries strip by strip, in the
 // order of both, whoever does the rest. So the cut may follow the number of threads.
 
 #include <algorithm>
 #include <cstdint>
 
 #include "phalanx/base/numeric.h"
+#include "phalanx/ops/cpu/attention_blocks.h"
 
 namespace phalanx::cpu {
 
-// A share of n things of growing or falling cost, such as the strips under a causal mask: the first
-// and the last of them together, then the second and the last but one, dealt out in turn. All
-// shares weigh about the same.
+// A share of n things of growing or falling cost, such as the strips under a causal mask. They are
+// dealt out from both ends, 0, n-1, 1, n-2, ..., so that shares weigh about the same.
 struct Share {
   std::int64_t index = 0;
-  std::int64_t of = 1;
+  std::int64_t of = 1;  // at most n
 
-  bool has(std::int64_t i, std::int64_t n) const { return std::min(i, n - 1 - i) % of == index; }
+  bool has(std::int64_t i, std::int64_t n) const {
+    const std::int64_t place = std::min(2 * i, 2 * (n - 1 - i) + 1);
+    return place * of / n == index;
+  }
   // The first of the share from i on, or n.
   std::int64_t next(std::int64_t i, std::int64_t n) const {
     while (i < n && !has(i, n)) ++i;
@@ -35,21 +38,18 @@ struct Share {
   }
 };
 
-// Shares of n things, of which the largest has about `most`, and none is empty.
-constexpr std::int64_t shares_of(std::int64_t n, std::int64_t most) {
-  const std::int64_t pairs = ceil_div(n, 2);
-  return std::clamp<std::int64_t>(ceil_div(pairs, std::max<std::int64_t>(1, most / 2)), 1,
-                                  std::max<std::int64_t>(1, pairs));
+// Tasks of a thread: enough that one more or less weighs little.
+inline constexpr std::int64_t kTasksPerThread = 3;
+constexpr std::int64_t enough_tasks(int threads) {
+  return threads == 1 ? 1 : threads * kTasksPerThread;
 }
 
-// Tasks for each thread where the work allows it: one that is done early takes little more time
-// than one that is done late.
-inline constexpr std::int64_t kTasksPerThread = 3;
-
-// Things of a head that are a task, where `heads` of them are done at once.
-constexpr std::int64_t task_size(std::int64_t heads, std::int64_t n, int threads,
-                                 std::int64_t most) {
-  return std::clamp<std::int64_t>(heads * n / (threads * kTasksPerThread), 1, most);
+// Shares of n things of each head: enough of them, and none of more than `most` things.
+constexpr std::int64_t shares_of(std::int64_t heads, std::int64_t n, std::int64_t most,
+                                 int threads) {
+  const std::int64_t enough = ceil_div(enough_tasks(threads), std::max<std::int64_t>(1, heads));
+  const std::int64_t shares = std::max(ceil_div(n, most), enough);
+  return std::max<std::int64_t>(1, 2 * shares > n ? n : shares);
 }
 
 // One task: a share of the strips of one head against a share of its blocks of keys.
@@ -59,11 +59,12 @@ struct AttentionTask {
   Share blocks;
 };
 
-// The tasks of one pass: every head, cut into shares of its strips or of its blocks.
+// The tasks of one walk over all heads.
 struct AttentionPass {
   std::int64_t heads = 1;
   std::int64_t strip_shares = 1;
   std::int64_t block_shares = 1;
+  std::int64_t block_keys = kBlockKeys;
 
   std::int64_t tasks() const { return heads * strip_shares * block_shares; }
   AttentionTask task(std::int64_t index) const {
@@ -73,23 +74,21 @@ struct AttentionPass {
   }
 };
 
-// The strips of a task: they share the keys and values that it copies, and their queries and
-// outputs should stay in the second cache beside them.
+// Strips of a task that makes sums of strips: they share the keys and values that it copies, and
+// their queries and sums should stay in the second cache beside them.
 inline constexpr std::int64_t kMostStrips = 12;
 
-inline AttentionPass forward_pass(std::int64_t heads, std::int64_t strips, int threads) {
-  const bool alone = threads == 1;
-  const std::int64_t size = alone ? kMostStrips : task_size(heads, strips, threads, kMostStrips);
-  return {.heads = heads, .strip_shares = shares_of(strips, size), .block_shares = 1};
+constexpr AttentionPass strip_pass(std::int64_t heads, std::int64_t strips, int threads) {
+  return {.heads = heads, .strip_shares = shares_of(heads, strips, kMostStrips, threads)};
 }
 
-// The backward needs sums over strips (dkey, dvalue) and over blocks (dquery). Where heads are
-// many, a task is a whole head, with dquery of all its strips in scratch. Where they are few, or
-// that scratch would be large, a first pass makes dkey and dvalue, each task of some blocks, and a
-// second one dquery, each task of some strips: 7 products instead of 5, but scratch is bounded and
-// work for many threads.
+// The backward needs sums over strips (dkey, dvalue) and over keys (dquery). Where heads are many,
+// a task is a whole head, with dquery of all its strips in scratch. Where they are few, or that
+// scratch would be large, one pass makes dkey and dvalue, each task of some blocks, and another
+// one dquery, each task of some strips: 7 products instead of 5, but scratch is bounded and there
+// is work for many threads.
 struct BackwardCut {
-  BackwardCut(std::int64_t heads, std::int64_t strips, std::int64_t blocks,
+  BackwardCut(std::int64_t heads, std::int64_t strips, std::int64_t keys_of_head,
               std::int64_t strip_bytes, int threads);
 
   bool whole_heads;
@@ -98,16 +97,21 @@ struct BackwardCut {
 };
 
 inline constexpr std::int64_t kMostQueryBytes = std::int64_t{8} << 20;
-inline constexpr std::int64_t kMostBlocks = 8;
+// Sums of a key know no blocks, so where only those are made, blocks may be small.
+inline constexpr std::int64_t kFewestBlockKeys = 64;
 
-inline BackwardCut::BackwardCut(std::int64_t heads, std::int64_t strips, std::int64_t blocks,
+inline BackwardCut::BackwardCut(std::int64_t heads, std::int64_t strips, std::int64_t keys_of_head,
                                 std::int64_t strip_bytes, int threads)
     : whole_heads(strips * strip_bytes <= kMostQueryBytes &&
                   7 * heads >= 5 * round_up(heads, threads)),
       keys{.heads = heads} {
   if (whole_heads) return;
-  queries = forward_pass(heads, strips, threads);
-  keys.block_shares = shares_of(blocks, task_size(heads, blocks, threads, kMostBlocks));
+  queries = strip_pass(heads, strips, threads);
+  const auto blocks = [&] { return ceil_div(keys_of_head, keys.block_keys); };
+  while (keys.block_keys > kFewestBlockKeys && heads * blocks() < enough_tasks(threads)) {
+    keys.block_keys /= 2;
+  }
+  keys.block_shares = shares_of(heads, blocks(), blocks(), threads);
 }
 
 }  // namespace phalanx::cpu

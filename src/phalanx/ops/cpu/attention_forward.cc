@@ -5,8 +5,6 @@
 // second one their probabilities, rounded to storage, and the output of those: scores are made
 // twice, so that none wait in scratch. Both make the same products and draw the same dropout.
 
-#include <omp.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -42,7 +40,7 @@ struct ForwardScratch {
     keys = arena.take(kBlockKeys * shape.stride);
     values = arena.take(kBlockKeys * shape.stride);
     rows = arena.take(kStripRows * shape.stride);
-    scores = arena.take(kBlockKeys * kStripRows);
+    scores = arena.take(kScoreKeys * kStripRows);
     factor = arena.take(kStripRows);
     columns.take(arena);
     for (auto& strip : strips) {
@@ -64,16 +62,18 @@ struct ForwardScratch {
 
 // Of the fused op with lse, of the unfused one with probabilities.
 struct ForwardProblem {
-  ForwardProblem(const ops::AttentionInputs& inputs, const Tensor& output, int threads)
+  ForwardProblem(const ops::AttentionInputs& inputs, const Tensor& output, int team)
       : in(inputs),
         out(HeadRows::of_heads(output)),
-        pass(forward_pass(in.shape.batch * in.shape.groups, in.shape.strips(), threads)) {}
+        pass(strip_pass(in.shape.batch * in.shape.groups, in.shape.strips(), team)),
+        threads(team) {}
 
   AttentionOperands in;
   HeadRows out;
   Tensor lse;
   std::optional<HeadRows> probabilities;
   AttentionPass pass;
+  int threads;
 };
 
 }  // namespace phalanx::cpu
@@ -130,9 +130,10 @@ class ForwardTask {
   }
 
   void start(ForwardStrip& strip) {
-    load_strip_rows(strip.rows, in_.query, shape_.width, scratch_.rows, shape_.stride);
-    rows_to_lanes(scratch_.rows, shape_.stride, shape_.stride, lanes_of(strip.rows),
-                  static_cast<float>(in_.op.scale) * kLog2E, strip.query);
+    load_strip_rows(strip.rows, in_.query, shape_.width, score_factor(in_), scratch_.rows,
+                    shape_.stride);
+    transpose(scratch_.rows, shape_.stride, lanes_of(strip.rows), shape_.stride, strip.query,
+              kStripRows);
     fill(strip.out, shape_.stride * kStripRows, 0.0F);
     strip.softmax.reset();
   }
@@ -142,7 +143,7 @@ class ForwardTask {
   template <typename Body>
   void walk(const Body& body) {
     for (std::int64_t b = 0; b < shape_.blocks(); ++b) {
-      const KeyBlock block = load_key_block(in_.op, shape_, sample_, b);
+      const KeyBlock block = load_key_block(in_.op, shape_, sample_, b * kBlockKeys);
       bool copied = false;
       fetch_after(b);
       for_strips([&](ForwardStrip& strip) HWY_ATTR {
@@ -160,11 +161,11 @@ class ForwardTask {
   }
 
   // What follows a block: the next one, or after the last the rows of the outputs and the beginning
-  // of the next task.
+  // of what is likely this thread's next task.
   void fetch_after(std::int64_t b) {
     const auto fetch_block = [&](std::int64_t sample, std::int64_t group, std::int64_t block) {
-      ahead_.add_block(in_.key, shape_, sample, group, block);
-      ahead_.add_block(in_.value, shape_, sample, group, block);
+      ahead_.add_keys(in_.key, shape_, sample, group, block * kBlockKeys);
+      ahead_.add_keys(in_.value, shape_, sample, group, block * kBlockKeys);
     };
     if (b + 1 < shape_.blocks()) return fetch_block(sample_, group_, b + 1);
     const auto fetch_strips = [&](const HeadRows& rows, const AttentionTask& task) {
@@ -173,8 +174,8 @@ class ForwardTask {
       });
     };
     fetch_strips(problem_.out, task_);
-    if (index_ + 1 == problem_.pass.tasks()) return;
-    const AttentionTask next = problem_.pass.task(index_ + 1);
+    if (index_ + problem_.threads >= problem_.pass.tasks()) return;
+    const AttentionTask next = problem_.pass.task(index_ + problem_.threads);
     fetch_block(next.head / shape_.groups, next.head % shape_.groups, 0);
     fetch_strips(in_.query, next);
   }
@@ -203,9 +204,8 @@ class ForwardTask {
 
   // Multiplies the lanes by scratch.factor.
   void store_output(const ForwardStrip& strip) {
-    lanes_to_rows(strip.out, shape_.stride, lanes_of(strip.rows), scratch_.factor, scratch_.rows,
-                  shape_.stride);
-    store_strip_rows(scratch_.rows, shape_.stride, strip.rows, problem_.out, shape_.width);
+    store_strip_lanes(strip.out, scratch_.factor, strip.rows, problem_.out, shape_.width,
+                      scratch_.rows, shape_.stride);
   }
 
   void finish(const ForwardStrip& strip) {
@@ -230,25 +230,16 @@ class ForwardTask {
 
   // Zeros outside the span.
   void store_probabilities(const ForwardStrip& strip, const KeyBlock& block, const KeySpan& span) {
-    alignas(64) float ones[kStripRows];
-    fill(ones, kStripRows, 1.0F);
-    float* rows = scratch_.columns.rows;
-    const DType storage = problem_.probabilities->dtype();
-    for (int first = 0; first < block.count; first += kColumnPiece) {
-      const int last = std::min(first + kColumnPiece, block.count);
-      fill(rows, kStripRows * kColumnPiece, 0.0F);
-      const int seen_first = std::max(first, span.first);
-      const int seen_last = std::min(first + kColumnPiece, span.last);
-      if (seen_first < seen_last) {
-        lanes_to_rows(scratch_.scores + seen_first * kStripRows, seen_last - seen_first,
-                      lanes_of(strip.rows), ones, rows + seen_first - first, kColumnPiece);
-      }
+    const HeadRows& to = *problem_.probabilities;
+    fill(scratch_.scores, span.first * kStripRows, 0.0F);
+    fill(scratch_.scores + span.last * kStripRows, (kBlockKeys - span.last) * kStripRows, 0.0F);
+    for_pieces({.first = 0, .last = block.count}, [&](int first, int keys) HWY_ATTR {
+      make_columns(scratch_.scores + first * kStripRows, strip.rows, keys, scratch_.columns.rows);
       for (int lane = 0; lane < strip.rows.count; ++lane) {
-        store_row(rows + lane * kColumnPiece, last - first, storage,
-                  strip.rows.row(*problem_.probabilities, lane) +
-                      (block.first + first) * size_of(storage));
+        store_row(scratch_.columns.rows + lane * kColumnPiece, keys, 1.0F, to.dtype(),
+                  strip.rows.row(to, lane) + (block.first + first) * size_of(to.dtype()));
       }
-    }
+    });
   }
 
   const ForwardProblem& problem_;
@@ -308,10 +299,11 @@ std::int64_t scratch_bytes(const CpuDevice& device, const ops::AttentionInputs& 
 }
 
 void run_forward(const CpuDevice& device, const ForwardProblem& problem, const Tensor& scratch) {
-  const std::int64_t slot = slot_floats(problem.in.shape);
+  const std::int64_t floats = slot_floats(problem.in.shape);
   auto* base = reinterpret_cast<float*>(scratch.data());
-  parallel_for(device.threads, problem.pass.tasks(), [&](std::int64_t task) {
-    HWY_DYNAMIC_DISPATCH(forward_task)(problem, task, base + omp_get_thread_num() * slot);
+  const auto run = HWY_DYNAMIC_DISPATCH(forward_task);
+  for_each_task(device.threads, problem.pass.tasks(), [&](std::int64_t task, std::int64_t slot) {
+    run(problem, task, base + slot * floats);
   });
 }
 }  // namespace

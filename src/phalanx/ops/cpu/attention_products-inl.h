@@ -11,6 +11,7 @@
 
 #include "phalanx/ops/cpu/attention_blocks.h"
 #include "phalanx/ops/cpu/tile-inl.h"
+#include "phalanx/ops/cpu/transpose-inl.h"
 
 #if defined(PHALANX_OPS_CPU_ATTENTION_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHALANX_OPS_CPU_ATTENTION_PRODUCTS_INL_H_
@@ -113,127 +114,34 @@ void product(std::int64_t rows, std::int64_t columns, std::int64_t depth, Matrix
   }
 }
 
-// ---- Transposes
-
-#if HWY_TARGET != HWY_SCALAR
-// Four floats from every fourth row: block j of the vector is row 4 j.
-using QuarterTag = hn::CappedTag<float, 4>;
-using HalvesTag = hn::CappedTag<float, 8>;
-HWY_INLINE hn::Vec<HalvesTag> load_two(const float* from, std::int64_t stride) {
-  return hn::Combine(HalvesTag(), hn::LoadU(QuarterTag(), from + 4 * stride),
-                     hn::LoadU(QuarterTag(), from));
-}
-HWY_INLINE void store_two(hn::Vec<HalvesTag> value, float* to, std::int64_t stride) {
-  hn::StoreU(hn::LowerHalf(QuarterTag(), value), QuarterTag(), to);
-  hn::StoreU(hn::UpperHalf(QuarterTag(), value), QuarterTag(), to + 4 * stride);
-}
-#if HWY_TARGET == HWY_AVX3
-HWY_INLINE FloatVector load_every_fourth(const float* from, std::int64_t stride) {
-  return hn::Combine(FloatTag(), load_two(from + 8 * stride, stride), load_two(from, stride));
-}
-HWY_INLINE void store_every_fourth(FloatVector value, float* to, std::int64_t stride) {
-  store_two(hn::LowerHalf(HalvesTag(), value), to, stride);
-  store_two(hn::UpperHalf(HalvesTag(), value), to + 8 * stride, stride);
-}
-#else
-HWY_INLINE FloatVector load_every_fourth(const float* from, std::int64_t stride) {
-  return load_two(from, stride);
-}
-HWY_INLINE void store_every_fourth(FloatVector value, float* to, std::int64_t stride) {
-  store_two(value, to, stride);
-}
-#endif
-
-// The 4 x 4 blocks of four vectors, transposed each.
-HWY_INLINE void transpose_blocks(FloatVector (&v)[4]) {
-  const FloatTag d;
-  const hn::RepartitionToWide<FloatTag> wide;
-  const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, v[0], v[1]));
-  const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, v[0], v[1]));
-  const auto low23 = hn::BitCast(wide, hn::InterleaveLower(d, v[2], v[3]));
-  const auto high23 = hn::BitCast(wide, hn::InterleaveUpper(d, v[2], v[3]));
-  v[0] = hn::BitCast(d, hn::InterleaveLower(wide, low01, low23));
-  v[1] = hn::BitCast(d, hn::InterleaveUpper(wide, low01, low23));
-  v[2] = hn::BitCast(d, hn::InterleaveLower(wide, high01, high23));
-  v[3] = hn::BitCast(d, hn::InterleaveUpper(wide, high01, high23));
-}
-#endif
-
-// lanes[i][lane] = factor * rows[lane][i] for i < width, a multiple of 4, and the first `count`
-// lanes, in vectors.
-inline void rows_to_lanes(const float* rows, std::int64_t stride, std::int64_t width,
-                          std::int64_t count, float factor, float* lanes) {
-#if HWY_TARGET == HWY_SCALAR
-  for (std::int64_t i = 0; i < width; ++i) {
-    for (std::int64_t lane = 0; lane < count; ++lane) {
-      lanes[i * kStripRows + lane] = factor * rows[lane * stride + i];
-    }
-  }
-#else
-  const auto scale = hn::Set(FloatTag(), factor);
-  for (std::int64_t lane = 0; lane < count; lane += lane_count()) {
-    for (std::int64_t i = 0; i < width; i += 4) {
-      FloatVector v[4];
-      for (int r = 0; r < 4; ++r) v[r] = load_every_fourth(rows + (lane + r) * stride + i, stride);
-      transpose_blocks(v);
-      for (int r = 0; r < 4; ++r) {
-        store(hn::Mul(scale, v[r]), lanes + (i + r) * kStripRows + lane);
-      }
-    }
-  }
-#endif
-}
-
-// rows[lane][i] = factor[lane] * lanes[i][lane].
-inline void lanes_to_rows(const float* lanes, std::int64_t width, std::int64_t count,
-                          const float* factor, float* rows, std::int64_t stride) {
-#if HWY_TARGET == HWY_SCALAR
-  for (std::int64_t lane = 0; lane < count; ++lane) {
-    for (std::int64_t i = 0; i < width; ++i) {
-      rows[lane * stride + i] = factor[lane] * lanes[i * kStripRows + lane];
-    }
-  }
-#else
-  for (std::int64_t lane = 0; lane < count; lane += lane_count()) {
-    const auto scale = load(factor + lane);
-    for (std::int64_t i = 0; i < width; i += 4) {
-      FloatVector v[4];
-      for (int r = 0; r < 4; ++r) {
-        v[r] = hn::Mul(scale, load(lanes + (i + r) * kStripRows + lane));
-      }
-      transpose_blocks(v);
-      for (int r = 0; r < 4; ++r) {
-        store_every_fourth(v[r], rows + (lane + r) * stride + i, stride);
-      }
-    }
-  }
-#endif
-}
-
-// ---- Rows of storage and of packed tiles
+// ---- Rows of storage, and their copies
 
 HWY_INLINE void fill(float* to, std::int64_t count, float value) {
   std::fill(to, to + count, value);
 }
 
-// One row of `width` elements as floats, zeros up to the stride.
-HWY_INLINE void load_row(DType dtype, const std::byte* from, std::int64_t width, float* to,
-                         std::int64_t stride) {
+// factor times a row of `width` elements, as floats; zeros up to the stride.
+HWY_INLINE void load_row(DType dtype, const std::byte* from, std::int64_t width, float factor,
+                         float* to, std::int64_t stride) {
   with_storage(dtype, [=](auto type) HWY_ATTR {
     const auto* row = reinterpret_cast<const decltype(type)*>(from);
+    const auto scale = hn::Set(FloatTag(), factor);
     for_vectors(0, width, [=](std::int64_t i, auto lanes) HWY_ATTR {
-      store(lanes.load(row + i), to + i);  // the stride has room for a whole vector
+      store(hn::Mul(scale, lanes.load(row + i)), to + i);  // the stride has room for a vector
     });
   });
   for (std::int64_t i = round_up(width, lane_count()); i < stride; i += lane_count()) {
     store(hn::Zero(FloatTag()), to + i);
   }
 }
-HWY_INLINE void store_row(const float* from, std::int64_t width, DType dtype, std::byte* to) {
+HWY_INLINE void store_row(const float* from, std::int64_t width, float factor, DType dtype,
+                          std::byte* to) {
   with_storage(dtype, [=](auto type) HWY_ATTR {
     auto* row = reinterpret_cast<decltype(type)*>(to);
-    for_vectors(0, width,
-                [=](std::int64_t i, auto lanes) HWY_ATTR { lanes.store(load(from + i), row + i); });
+    const auto scale = hn::Set(FloatTag(), factor);
+    for_vectors(0, width, [=](std::int64_t i, auto lanes) HWY_ATTR {
+      lanes.store(hn::Mul(scale, load(from + i)), row + i);
+    });
   });
 }
 
@@ -242,18 +150,22 @@ HWY_INLINE std::int64_t lanes_of(const QueryStrip& strip) {
   return round_up(strip.count, lane_count());
 }
 
-// [lanes][stride]; zeros past the strip's rows.
+// [lanes][stride], times a factor; zeros past the strip's rows.
 HWY_INLINE void load_strip_rows(const QueryStrip& strip, const HeadRows& from, std::int64_t width,
-                                float* to, std::int64_t stride) {
+                                float factor, float* to, std::int64_t stride) {
   for (int lane = 0; lane < strip.count; ++lane) {
-    load_row(from.dtype(), strip.row(from, lane), width, to + lane * stride, stride);
+    load_row(from.dtype(), strip.row(from, lane), width, factor, to + lane * stride, stride);
   }
   fill(to + strip.count * stride, (lanes_of(strip) - strip.count) * stride, 0.0F);
 }
-HWY_INLINE void store_strip_rows(const float* from, std::int64_t stride, const QueryStrip& strip,
-                                 const HeadRows& to, std::int64_t width) {
+
+// The rows of lanes [width][48], each times its factor. `rows` is scratch, [48][stride].
+HWY_INLINE void store_strip_lanes(const float* lanes, const float* factor, const QueryStrip& strip,
+                                  const HeadRows& to, std::int64_t width, float* rows,
+                                  std::int64_t stride) {
+  transpose(lanes, kStripRows, stride, lanes_of(strip), rows, stride);
   for (int lane = 0; lane < strip.count; ++lane) {
-    store_row(from + lane * stride, width, to.dtype(), strip.row(to, lane));
+    store_row(rows + lane * stride, width, factor[lane], to.dtype(), strip.row(to, lane));
   }
 }
 
@@ -266,7 +178,7 @@ HWY_INLINE void load_key_rows(const KeyBlock& block, const HeadRows& from, std::
     if (block.document[static_cast<std::size_t>(i)] < 0) {
       fill(to, stride, 0.0F);
     } else {
-      load_row(from.dtype(), from.at(block.first + i, sample, group), width, to, stride);
+      load_row(from.dtype(), from.at(block.first + i, sample, group), width, 1.0F, to, stride);
     }
   }
 }

@@ -79,6 +79,11 @@ HWY_INLINE FloatVector logarithm(FloatVector x) {
 
 // ---- Scores
 
+// What queries are multiplied by: the scale, and what makes the exponentials those of base 2.
+inline float score_factor(const AttentionOperands& in) {
+  return static_cast<float>(in.op.scale) * kLog2E;
+}
+
 // Calls body(key of the block, its offset in the scores) for the keys of a span.
 template <typename Body>
 HWY_INLINE void for_keys(const KeySpan& span, const Body& body) {
@@ -127,12 +132,18 @@ HWY_INLINE void for_pieces(const KeySpan& span, const Body& body) {
 inline void load_columns(const QueryStrip& strip, const KeyBlock& block, const HeadRows& from,
                          int first, int keys, float factor, float* rows, float* lanes) {
   const std::int64_t width = std::min(keys, block.count - first);
+  const DType dtype = from.dtype();
   for (int lane = 0; lane < strip.count; ++lane) {
-    load_row(from.dtype(), strip.row(from, lane) + (block.first + first) * size_of(from.dtype()),
-             width, rows + lane * kColumnPiece, kColumnPiece);
+    load_row(dtype, strip.row(from, lane) + (block.first + first) * size_of(dtype), width, factor,
+             rows + lane * kColumnPiece, kColumnPiece);
   }
   fill(rows + strip.count * kColumnPiece, (lanes_of(strip) - strip.count) * kColumnPiece, 0.0F);
-  rows_to_lanes(rows, kColumnPiece, keys, lanes_of(strip), factor, lanes);
+  transpose(rows, kColumnPiece, lanes_of(strip), keys, lanes, kStripRows);
+}
+
+// rows = the piece of keys from `first` on, whose lanes these are.
+inline void make_columns(const float* lanes, const QueryStrip& strip, int keys, float* rows) {
+  transpose(lanes, kStripRows, round_up(keys, lane_count()), lanes_of(strip), rows, kColumnPiece);
 }
 
 // The scores of a span: products of the keys with the query lanes, bias, mask.

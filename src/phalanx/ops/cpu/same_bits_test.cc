@@ -63,8 +63,7 @@ namespace {
 
 // Ops whose bits depend on the target or on the threads still.
 bool excluded(const std::string& op) {
-  return op.starts_with("linear") ||                                // matrix products
-         op.starts_with("attention") || op.starts_with("unfused");  // attention
+  return op.starts_with("linear");  // matrix products
 }
 
 // The scalar target has no fused multiply-add: nobody promises anything for it.
