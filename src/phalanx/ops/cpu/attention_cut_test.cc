@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,8 @@ struct Shape {
   std::int64_t strip_bytes() const { return kStripRows * round_up(width, 16) * 4; }
 };
 
-void PrintTo(const Shape& shape, std::ostream* out) {
-  *out << shape.batch << " x " << shape.length << ", " << shape.heads << " heads";
+std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  return out << shape.batch << " x " << shape.length << ", " << shape.heads << " heads";
 }
 
 // Pairs of query and key under a causal mask.
