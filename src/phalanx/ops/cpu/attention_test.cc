@@ -280,6 +280,23 @@ TEST(CpuAttention, WhatPaddingHoldsDoesNotMatter) {
   EXPECT_EQ(clean.results(), dirty.results());
 }
 
+// Keys of another document between keys that are seen, in whole groups and in part of one.
+TEST(CpuAttention, DocumentsMayAlternate) {
+  const Extents extents{.sq = 20, .sk = 48, .heads = 2, .d = 16};
+  Attention got(extents);
+  Attention expected(extents);
+  for (Attention* attention : {&got, &expected}) {
+    attention->in.mask = {.documents = true};
+    for (std::int64_t key = 0; key < 48; ++key) {
+      const bool other = (key >= 16 && key < 32) || key == 33;
+      attention->in.key_rows.document.as<std::int32_t>()[key] = other ? 1 : 0;
+    }
+  }
+  got.run(*cpu_backend(1));
+  expected.run(*make_ref_backend());
+  expect_near(got.results(), expected.results(), 1e-5);
+}
+
 TEST(CpuAttention, AnInfiniteBiasHidesKeys) {
   const Extents extents{.sq = 33, .sk = 33, .heads = 1, .d = 8};
   Attention attention(extents);
