@@ -27,6 +27,8 @@
 namespace phalanx {
 namespace {
 
+constexpr int kPeakTimes = 10;
+
 // Of the peak of the family that multiplies, for every matrix product.
 double goal_of(cpu::ProductPrecision products) {
   return products == cpu::ProductPrecision::kFp32 ? 0.88 : 0.85;
@@ -104,7 +106,7 @@ class Bench {
       : options_(options),
         storage_(*dtype_from_name(options.dtype)),
         choice_(cpu::choose_products(options.matmul_precision, storage_ == DType::kBF16)),
-        peak_(cpu::measure_peak(options.threads)),
+        peak_(cpu::measure_peak(options.threads, kPeakTimes)),
         bandwidth_(measure_bandwidth(options)),
         backend_(make_cpu_backend(options.threads, choice_.products)),
         alone_(make_cpu_backend(1, choice_.products)),
@@ -160,7 +162,8 @@ class Bench {
                shares_.size(), 100 * median(shares_), 100 * median(best_shares_),
                100 * goal_of(choice_.products));
     if (!faster_.empty()) fmt::print("; {:.2f} times oneDNN's rate", median(faster_));
-    fmt::print("\n");
+    fmt::print("\npeak afterwards: {}\n",
+               cpu::to_text(cpu::measure_peak(options_.threads, kPeakTimes)));
   }
 
  private:

@@ -74,7 +74,7 @@ std::string to_text(const StepReport& r) {
   const double ops = all_total(r).seconds;
   std::string text = fmt::format(
       "{} {}: {} x {} tokens in microbatches of {}, {} threads, {} attention, "
-      "{} products on {}\n",
+      "{} products, target {}\n",
       s.model, s.dtype, s.global_batch, s.sequence, s.micro_batch, s.threads, s.attention,
       r.products, r.target);
   text += fmt::format("  {:<12} {:>9.1f}     median of {} clean steps of {}; {:.1f} to {:.1f}\n",

@@ -172,7 +172,8 @@ std::vector<Sample> timed_steps(Rank& rank, const TrainConfig& config, std::int6
 }
 
 double peak_flops(std::int64_t threads, cpu::ProductPrecision products) {
-  return 1e9 * cpu::measure_peak(static_cast<int>(threads)).of(products);
+  constexpr int kTimes = 10;
+  return 1e9 * cpu::measure_peak(static_cast<int>(threads), kTimes).of(products);
 }
 
 }  // namespace

@@ -40,8 +40,11 @@ struct Peak {
 
   double of(ProductPrecision products) const;
 };
-// The best of short slices on all threads at once; some ten milliseconds.
+// The best of short slices on all threads at once; a few milliseconds.
 Peak measure_peak(int threads);
+// The best of so many measurements: a neighbour on the sibling hyper-thread leaves AMX, which the
+// two share, a third of its rate for milliseconds at a time. For benchmarks.
+Peak measure_peak(int threads, int times);
 // "356 GFLOP/s fp32, 173 GFLOP/s bf16": the rates that are there.
 std::string to_text(const Peak& peak);
 
