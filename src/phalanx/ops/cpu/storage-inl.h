@@ -227,9 +227,9 @@ struct Index {
 // A sum in a fixed tree: term i belongs to partial sum i mod kCount, a partial sum adds its terms
 // in the order of i, and at the end the second half of the partial sums is added to the first,
 // again and again until one is left. Every target with vectors gives the same bits: it has the
-// partial sums in 4 vectors of 16 floats, say, or in 8 of 8. Terms beyond the last count as zero,
-// which changes nothing, for no partial sum is ever -0. The scalar target, which cannot fuse a
-// product and a sum either, has four partial sums.
+// partial sums in 4 vectors of 16 floats, say, or in 8 of 8. Lanes beyond the last term add zeros,
+// which at most turns a partial sum of -0 into 0; so that this does not show, no total is -0. The
+// scalar target, which cannot fuse a product and a sum either, has four partial sums.
 template <typename T, int kCount = 256 / sizeof(T)>
 class Sums {
  public:
@@ -249,7 +249,7 @@ class Sums {
   }
   HWY_INLINE T total() const {
     Sums sums = *this;
-    return sums.template fold<kVectors>();
+    return sums.template fold<kVectors>() + T(0);
   }
 
  private:
