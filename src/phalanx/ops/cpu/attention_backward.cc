@@ -55,6 +55,10 @@ struct BackwardScratch {
     delta = arena.take(kStripRows);
     factor = arena.take(kStripRows);
     columns.take(arena);
+    key_pairs = arena.take(kBlockKeys / 2 * shape.stride);
+    dscore_pairs = arena.take(kBlockKeys / 2 * kStripRows);
+    query_pairs = arena.take(kStripRows / 2 * shape.stride);
+    dout_pairs = arena.take(kStripRows / 2 * shape.stride);
     const std::int64_t strips =
         cut.whole_heads ? shape.strips() : std::min(shape.strips(), kMostStrips);
     row_sums = arena.take(strips * shape.stride * kStripRows);
@@ -63,21 +67,23 @@ struct BackwardScratch {
 
   float *keys, *values;             // [256][stride]
   float *dkeys, *dvalues;           // [256][stride]
-  float *query_rows, *dout_rows;    // [48][stride]; the query times score_factor()
+  float *query_rows, *dout_rows;    // [48][stride]; the query times query_factor()
   float *query_lanes, *dout_lanes;  // [width][48]
   float *scores, *dscores;          // [256][48]
   float *lse, *delta, *factor;      // [48]
   ColumnScratch columns;
+  // Pairs of neighbouring rows, where products are of bf16.
+  float *key_pairs, *dscore_pairs, *query_pairs, *dout_pairs;
   float* row_sums;  // of the strips of a task: lanes of dquery, or delta
   std::int64_t size;
 };
 
 struct BackwardProblem {
-  BackwardProblem(const AttentionGradients& gradients, int team)
+  BackwardProblem(const CpuDevice& device, const AttentionGradients& gradients)
       : op(gradients),
-        in(gradients.in),
-        cut(backward_cut(in.shape, gradients.dbias.defined(), team)),
-        threads(team),
+        in(gradients.in, device.products),
+        cut(backward_cut(in.shape, gradients.dbias.defined(), device.threads)),
+        threads(device.threads),
         dquery(HeadRows::of_heads(gradients.dquery)),
         dkey(HeadRows::of_heads(gradients.dkey)),
         dvalue(HeadRows::of_heads(gradients.dvalue)),
@@ -193,6 +199,12 @@ class BackwardTask {
         load_key_rows(block, in_.key, sample_, group_, shape_.width, scratch_.keys, shape_.stride);
         load_key_rows(block, in_.value, sample_, group_, shape_.width, scratch_.values,
                       shape_.stride);
+        if (in_.pairs != nullptr) {
+          const std::int64_t rows = round_up(block.count, kKeyGroup);
+          pair_rows(scratch_.keys, rows, shape_.stride, scratch_.key_pairs);
+          narrow_rows(scratch_.keys, rows, shape_.stride);
+          narrow_rows(scratch_.values, rows, shape_.stride);
+        }
         copied = true;
       }
       load_strip(strip);
@@ -212,10 +224,17 @@ class BackwardTask {
   void load_strip(const QueryStrip& strip) {
     const std::int64_t stride = shape_.stride;
     const std::int64_t lanes = lanes_of(strip);
-    load_strip_rows(strip, in_.query, shape_.width, score_factor(in_), scratch_.query_rows, stride);
+    const std::int64_t groups = in_.groups_of(stride);
+    load_strip_rows(strip, in_.query, shape_.width, query_factor(in_), scratch_.query_rows, stride);
     load_strip_rows(strip, problem_.dout, shape_.width, 1.0F, scratch_.dout_rows, stride);
-    transpose(scratch_.query_rows, stride, lanes, stride, scratch_.query_lanes, kStripRows);
-    transpose(scratch_.dout_rows, stride, lanes, stride, scratch_.dout_lanes, kStripRows);
+    if (in_.pairs != nullptr) {
+      pair_rows(scratch_.query_rows, lanes, stride, scratch_.query_pairs);
+      pair_rows(scratch_.dout_rows, lanes, stride, scratch_.dout_pairs);
+      narrow_rows(scratch_.query_rows, lanes, stride);
+      narrow_rows(scratch_.dout_rows, lanes, stride);
+    }
+    transpose(scratch_.query_rows, groups, lanes, groups, scratch_.query_lanes, kStripRows);
+    transpose(scratch_.dout_rows, groups, lanes, groups, scratch_.dout_lanes, kStripRows);
     if (pass_.delta) return;
     fill(scratch_.lse, kStripRows, 0.0F);
     fill(scratch_.delta, kStripRows, 0.0F);
@@ -252,37 +271,45 @@ class BackwardTask {
 
   // Leaves dout v' of a span in scratch.dscores.
   void multiply_values(const QueryStrip& strip, const KeySpan& span) {
+    const std::int64_t stride = in_.groups_of(shape_.stride);
     product<Left::kRows, Into::kOverwrite>(
-        span.count(), lanes_of(strip), shape_.width,
-        {scratch_.values + span.first * shape_.stride, shape_.stride},
-        {scratch_.dout_lanes, kStripRows}, scratch_.dscores + span.first * kStripRows, kStripRows,
-        nullptr, ahead_);
+        in_.pairs, span.count(), lanes_of(strip), in_.groups_of(shape_.width),
+        {scratch_.values + span.first * stride, stride}, {scratch_.dout_lanes, kStripRows},
+        scratch_.dscores + span.first * kStripRows, kStripRows, nullptr, ahead_);
   }
 
   void add_gradients(const QueryStrip& strip, const KeyBlock& block, const KeySpan& span,
                      float* dquery) {
-    const std::int64_t stride = shape_.stride;
-    const std::int64_t columns = round_up(shape_.width, lane_count());
-    const std::int64_t at = span.first * stride;
-    float* probabilities = scratch_.scores + span.first * kStripRows;
-    float* dscores = scratch_.dscores + span.first * kStripRows;
     make_probabilities(strip, block, span);
     multiply_values(strip, span);
     differentiate_softmax(strip, block, span);
-    if (pass_.keys) {
-      product<Left::kRows, Into::kAdd>(span.count(), columns, strip.count,
-                                       {probabilities, kStripRows}, {scratch_.dout_rows, stride},
-                                       scratch_.dvalues + at, stride, nullptr, ahead_);
-      product<Left::kRows, Into::kAdd>(span.count(), columns, strip.count, {dscores, kStripRows},
-                                       {scratch_.query_rows, stride}, scratch_.dkeys + at, stride,
-                                       nullptr, ahead_);
-      if (problem_.dbias) add_bias_gradient(strip, block, span);
-    }
+    if (pass_.keys && problem_.dbias) add_bias_gradient(strip, block, span);
+    float* probabilities = scratch_.scores + span.first * kStripRows;
+    float* dscores = scratch_.dscores + span.first * kStripRows;
+    const bool pairs = in_.pairs != nullptr;
     if (pass_.queries) {
+      if (pairs) pair_rows(dscores, span.count(), kStripRows, scratch_.dscore_pairs);
+      const float* keys = pairs ? scratch_.key_pairs : scratch_.keys;
       product<Left::kColumns, Into::kAdd>(
-          round_up(shape_.width, kKeyGroup), lanes_of(strip), span.count(),
-          {scratch_.keys + at, stride}, {dscores, kStripRows}, dquery, kStripRows, nullptr, ahead_);
+          in_.pairs, round_up(shape_.width, kKeyGroup), lanes_of(strip),
+          in_.groups_of(span.count()),
+          {keys + in_.groups_of(span.first) * shape_.stride, shape_.stride},
+          {pairs ? scratch_.dscore_pairs : dscores, kStripRows}, dquery, kStripRows, nullptr,
+          ahead_);
     }
+    if (!pass_.keys) return;
+    if (pairs) {
+      narrow_rows(probabilities, span.count(), kStripRows);
+      narrow_rows(dscores, span.count(), kStripRows);
+    }
+    const auto add = [&](const float* left, const float* right, float* sums) HWY_ATTR {
+      product<Left::kRows, Into::kAdd>(
+          in_.pairs, span.count(), round_up(shape_.width, lane_count()), in_.groups_of(strip.count),
+          {left, in_.groups_of(kStripRows)}, {right, shape_.stride},
+          sums + span.first * shape_.stride, shape_.stride, nullptr, ahead_);
+    };
+    add(probabilities, pairs ? scratch_.dout_pairs : scratch_.dout_rows, scratch_.dvalues);
+    add(dscores, pairs ? scratch_.query_pairs : scratch_.query_rows, scratch_.dkeys);
   }
 
   // dscores, which hold dout v', become gradients of the scores; the probabilities become those
@@ -355,13 +382,14 @@ class BackwardTask {
 
   // The sums times the factors that were left out of them.
   void store_key_gradients(const KeyBlock& block) {
+    // Queries that were multiplied by the scale were so by log2(e) too.
+    const float dkey_factor = in_.pairs == nullptr ? kLn2 : static_cast<float>(in_.op.scale);
     for (std::int64_t key = 0; key < block.count; ++key) {
       const auto store_sums = [&](const float* sums, float factor, const HeadRows& to) HWY_ATTR {
         store_row(sums + key * shape_.stride, shape_.width, factor, to.dtype(),
                   to.at(block.first + key, sample_, group_));
       };
-      // The queries were multiplied by the scale and log2(e).
-      store_sums(scratch_.dkeys, kLn2, problem_.dkey);
+      store_sums(scratch_.dkeys, dkey_factor, problem_.dkey);
       store_sums(scratch_.dvalues, in_.kept_factor, problem_.dvalue);
     }
   }
@@ -447,7 +475,7 @@ void execute(CpuDevice& device, const ops::AttentionBackward& op, const Tensor& 
                                      .lse = op.lse,
                                      .probabilities = {},
                                      .delta = op.delta};
-  run_backward(device, BackwardProblem(gradients, device.threads), scratch.data());
+  run_backward(device, BackwardProblem(device, gradients), scratch.data());
 }
 
 void execute(CpuDevice& device, const ops::UnfusedAttentionBackward& op, const Tensor& scratch) {
@@ -464,7 +492,7 @@ void execute(CpuDevice& device, const ops::UnfusedAttentionBackward& op, const T
                                      .lse = {},
                                      .probabilities = op.probabilities,
                                      .delta = delta};
-  const BackwardProblem problem(gradients, device.threads);
+  const BackwardProblem problem(device, gradients);
   const BackwardPass deltas{
       .cut = strip_pass(shape.batch * shape.groups, shape.strips(), device.threads), .delta = true};
   run_pass(device, problem, deltas, rest);

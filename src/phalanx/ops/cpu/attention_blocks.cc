@@ -67,7 +67,7 @@ HeadRows::HeadRows(const Tensor& tensor, int row_dim, int sample_dim, int head_d
                 "attention on the CPU takes f32, bf16 and f16, not {}", name_of(dtype_));
 }
 
-AttentionOperands::AttentionOperands(const ops::AttentionInputs& in)
+AttentionOperands::AttentionOperands(const ops::AttentionInputs& in, ProductPrecision products)
     : op(in),
       shape(in),
       query(HeadRows::of_heads(in.query)),
@@ -76,6 +76,9 @@ AttentionOperands::AttentionOperands(const ops::AttentionInputs& in)
       kept_factor(static_cast<float>(1.0 / (1.0 - in.dropout.probability))) {
   expect_kernel_type(in.query.dtype);
   if (in.bias) bias = HeadRows::of_bias(in.bias);
+  if (products == ProductPrecision::kBf16 && in.query.dtype == DType::kBF16) {
+    pairs = &panel_kernel(products);
+  }
 }
 
 void expect_statistic(const char* name, const Tensor& tensor) {

@@ -13,6 +13,7 @@
 
 #include "phalanx/base/numeric.h"
 #include "phalanx/ops/attention.h"
+#include "phalanx/ops/cpu/panel_kernel.h"
 
 namespace phalanx::cpu {
 
@@ -60,7 +61,7 @@ class HeadRows {
 
 // The inputs of an op, checked and ready for its tasks.
 struct AttentionOperands {
-  explicit AttentionOperands(const ops::AttentionInputs& in);
+  AttentionOperands(const ops::AttentionInputs& in, ProductPrecision products);
 
   bool drops() const { return op.dropout.probability > 0.0; }
 
@@ -69,6 +70,13 @@ struct AttentionOperands {
   HeadRows query, key, value;
   std::optional<HeadRows> bias;
   float kept_factor;  // what dropout multiplies kept probabilities by
+  // Multiplies pairs of bf16; null where products are of fp32, which is also so in the AMX family:
+  // its tiles are too large for strips.
+  const PanelKernel* pairs = nullptr;
+
+  // Numbers in 32 bits of an operand of a product.
+  std::int64_t group() const { return pairs == nullptr ? 1 : 2; }
+  std::int64_t groups_of(std::int64_t numbers) const { return ceil_div(numbers, group()); }
 };
 
 void expect_statistic(const char* name, const Tensor& tensor);

@@ -29,7 +29,7 @@ namespace phalanx::cpu {
 // A strip of a task and its results so far.
 struct ForwardStrip {
   QueryStrip rows;
-  float* query;  // lanes [width][48], with the scale
+  float* query;  // lanes, [groups of the width][48]
   float* out;    // lanes [width][48]
   SoftmaxState softmax;
 };
@@ -62,11 +62,11 @@ struct ForwardScratch {
 
 // Of the fused op with lse, of the unfused one with probabilities.
 struct ForwardProblem {
-  ForwardProblem(const ops::AttentionInputs& inputs, const Tensor& output, int team)
-      : in(inputs),
+  ForwardProblem(const CpuDevice& device, const ops::AttentionInputs& inputs, const Tensor& output)
+      : in(inputs, device.products),
         out(HeadRows::of_heads(output)),
-        pass(strip_pass(in.shape.batch * in.shape.groups, in.shape.strips(), team)),
-        threads(team) {}
+        pass(strip_pass(in.shape.batch * in.shape.groups, in.shape.strips(), device.threads)),
+        threads(device.threads) {}
 
   AttentionOperands in;
   HeadRows out;
@@ -130,10 +130,12 @@ class ForwardTask {
   }
 
   void start(ForwardStrip& strip) {
-    load_strip_rows(strip.rows, in_.query, shape_.width, score_factor(in_), scratch_.rows,
+    const std::int64_t lanes = lanes_of(strip.rows);
+    const std::int64_t groups = in_.groups_of(shape_.stride);
+    load_strip_rows(strip.rows, in_.query, shape_.width, query_factor(in_), scratch_.rows,
                     shape_.stride);
-    transpose(scratch_.rows, shape_.stride, lanes_of(strip.rows), shape_.stride, strip.query,
-              kStripRows);
+    if (in_.pairs != nullptr) narrow_rows(scratch_.rows, lanes, shape_.stride);
+    transpose(scratch_.rows, groups, lanes, groups, strip.query, kStripRows);
     fill(strip.out, shape_.stride * kStripRows, 0.0F);
     strip.softmax.reset();
   }
@@ -153,6 +155,11 @@ class ForwardTask {
                         shape_.stride);
           load_key_rows(block, in_.value, sample_, group_, shape_.width, scratch_.values,
                         shape_.stride);
+          if (in_.pairs != nullptr) {
+            const std::int64_t rows = round_up(block.count, kKeyGroup);
+            narrow_rows(scratch_.keys, rows, shape_.stride);
+            pair_rows(scratch_.values, rows, shape_.stride, scratch_.values);
+          }
           copied = true;
         }
         body(strip, block, span);
@@ -189,11 +196,15 @@ class ForwardTask {
   template <Into kInto>
   void add_values(const ForwardStrip& strip, const KeyBlock& block, const KeySpan& span) {
     if (in_.drops()) drop(in_.op.dropout, strip.rows, block, span, scratch_.scores);
-    product<Left::kColumns, kInto>(round_up(shape_.width, kKeyGroup), lanes_of(strip.rows),
-                                   span.count(),
-                                   {scratch_.values + span.first * shape_.stride, shape_.stride},
-                                   {scratch_.scores + span.first * kStripRows, kStripRows},
-                                   strip.out, kStripRows, scratch_.factor, ahead_);
+    float* probabilities = scratch_.scores + span.first * kStripRows;
+    if (in_.pairs != nullptr) {
+      pair_rows(probabilities, span.count(), kStripRows, probabilities);
+    }
+    const float* values = scratch_.values + in_.groups_of(span.first) * shape_.stride;
+    product<Left::kColumns, kInto>(in_.pairs, round_up(shape_.width, kKeyGroup),
+                                   lanes_of(strip.rows), in_.groups_of(span.count()),
+                                   {values, shape_.stride}, {probabilities, kStripRows}, strip.out,
+                                   kStripRows, scratch_.factor, ahead_);
   }
 
   void add_block(const ForwardStrip& strip, const KeyBlock& block, const KeySpan& span) {
@@ -316,14 +327,14 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::UnfusedAtten
 }
 
 void execute(CpuDevice& device, const ops::AttentionForward& op, const Tensor& scratch) {
-  ForwardProblem problem(op.in, op.out, device.threads);
+  ForwardProblem problem(device, op.in, op.out);
   expect_statistic("lse", op.lse);
   problem.lse = op.lse;
   run_forward(device, problem, scratch);
 }
 
 void execute(CpuDevice& device, const ops::UnfusedAttentionForward& op, const Tensor& scratch) {
-  ForwardProblem problem(op.in, op.out, device.threads);
+  ForwardProblem problem(device, op.in, op.out);
   problem.probabilities = HeadRows::of_probabilities(op.probabilities);
   run_forward(device, problem, scratch);
 }

@@ -91,11 +91,10 @@ HWY_NOINLINE void product_columns(std::int64_t rows, std::int64_t depth, Matrix 
   if constexpr (kRows % 4 != 0) tiles(Index<2>());
 }
 
-// result[rows][columns] = left right, added to what is there or to that times factor[column].
-// Columns count in whole vectors. Takes a step of `ahead` with every tile.
 template <Left kLeft, Into kInto>
-void product(std::int64_t rows, std::int64_t columns, std::int64_t depth, Matrix left, Matrix right,
-             float* result, std::int64_t stride, const float* factor, RowPrefetch& ahead) {
+void product_of_floats(std::int64_t rows, std::int64_t columns, std::int64_t depth, Matrix left,
+                       Matrix right, float* result, std::int64_t stride, const float* factor,
+                       RowPrefetch& ahead) {
   const std::int64_t lanes = lane_count();
   for (std::int64_t column = 0; column < columns;) {
     const std::int64_t vectors = next_vectors((columns - column) / lanes);
@@ -112,6 +111,56 @@ void product(std::int64_t rows, std::int64_t columns, std::int64_t depth, Matrix
     }
     column += vectors * lanes;
   }
+}
+
+inline void rescale(std::int64_t rows, std::int64_t columns, float* result, std::int64_t stride,
+                    const float* factor) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t i = 0; i < columns; i += lane_count()) {
+      float* at = result + row * stride + i;
+      store(hn::Mul(load(at), load(factor + i)), at);
+    }
+  }
+}
+
+inline void product_of_pairs(const PanelKernel& kernel, Left layout, bool add, std::int64_t rows,
+                             std::int64_t columns, std::int64_t depth, Matrix left, Matrix right,
+                             float* result, std::int64_t stride, RowPrefetch& ahead) {
+  const std::int64_t row_step = layout == Left::kRows ? left.stride : 1;
+  for (std::int64_t column = 0; column < columns; column += kernel.columns()) {
+    const std::int64_t width = std::min<std::int64_t>(columns - column, kernel.columns());
+    for (std::int64_t row = 0; row < rows; row += kernel.rows) {
+      const float* from = left.data + row * row_step;
+      kernel.run(layout, static_cast<int>(ceil_div(width, kernel.width)),
+                 {.depth = depth,
+                  .left = reinterpret_cast<const std::byte*>(from),
+                  .left_stride = left.stride,
+                  .right = reinterpret_cast<const std::byte*>(right.data + column),
+                  .right_stride = right.stride,
+                  .sums = result + row * stride + column,
+                  .sums_stride = stride,
+                  .add = add,
+                  .next_left = reinterpret_cast<const std::byte*>(from + kernel.rows * row_step)});
+      ahead.step();
+    }
+  }
+}
+
+// result[rows][columns] = left right, added to what is there or to that times factor[column].
+// Depth and the strides of operands count in groups of 32 bits: floats, or pairs of bf16 for a
+// kernel. Rows count in 8, columns in whole vectors. Takes a step of `ahead` with every tile.
+template <Left kLeft, Into kInto>
+void product(const PanelKernel* kernel, std::int64_t rows, std::int64_t columns, std::int64_t depth,
+             Matrix left, Matrix right, float* result, std::int64_t stride, const float* factor,
+             RowPrefetch& ahead) {
+  if (kernel == nullptr) {
+    product_of_floats<kLeft, kInto>(rows, columns, depth, left, right, result, stride, factor,
+                                    ahead);
+    return;
+  }
+  if (kInto == Into::kRescale) rescale(rows, columns, result, stride, factor);
+  product_of_pairs(*kernel, kLeft, kInto != Into::kOverwrite, rows, columns, depth, left, right,
+                   result, stride, ahead);
 }
 
 // ---- Rows of storage, and their copies
@@ -143,6 +192,24 @@ HWY_INLINE void store_row(const float* from, std::int64_t width, float factor, D
       lanes.store(hn::Mul(scale, load(from + i)), row + i);
     });
   });
+}
+
+// Rows of floats, `stride` apart, become rows of bf16 in their place, half as far apart.
+inline void narrow_rows(float* rows, std::int64_t count, std::int64_t stride) {
+  convert(rows, reinterpret_cast<bfloat16*>(rows), count * stride);
+}
+
+// to[i] = rows 2 i and 2 i + 1 of floats, as pairs of bf16; `to` may be where the rows are.
+inline void pair_rows(const float* rows, std::int64_t count, std::int64_t stride, float* to) {
+  for (std::int64_t row = 0; row < count; row += 2) {
+    const float* first = rows + row * stride;
+    float* pairs = to + row / 2 * stride;
+    for (std::int64_t i = 0; i < stride; i += lane_count()) {
+      const auto low = float_to_bf16(load(first + i));
+      const auto high = float_to_bf16(load(first + stride + i));
+      store(hn::BitCast(FloatTag(), hn::Or(low, hn::ShiftLeft<16>(high))), pairs + i);
+    }
+  }
 }
 
 // The lanes that hold rows, in whole vectors.

@@ -79,9 +79,13 @@ HWY_INLINE FloatVector logarithm(FloatVector x) {
 
 // ---- Scores
 
-// What queries are multiplied by: the scale, and what makes the exponentials those of base 2.
+// What scores are multiplied by: the scale, and what makes the exponentials those of base 2. In
+// fp32 the queries are, in bf16 the scores themselves, for queries would be rounded again.
 inline float score_factor(const AttentionOperands& in) {
   return static_cast<float>(in.op.scale) * kLog2E;
+}
+inline float query_factor(const AttentionOperands& in) {
+  return in.pairs == nullptr ? score_factor(in) : 1.0F;
 }
 
 // Calls body(key of the block, its offset in the scores) for the keys of a span.
@@ -151,10 +155,16 @@ inline void make_scores(const AttentionOperands& in, const QueryStrip& strip, co
                         const KeySpan& span, const float* keys, const float* query,
                         const ColumnScratch& columns, float* scores, RowPrefetch& ahead) {
   const std::int64_t lanes = lanes_of(strip);
-  const std::int64_t stride = in.shape.stride;
+  const std::int64_t stride = in.groups_of(in.shape.stride);
   product<Left::kRows, Into::kOverwrite>(
-      span.count(), lanes, in.shape.width, {keys + span.first * stride, stride},
-      {query, kStripRows}, scores + span.first * kStripRows, kStripRows, nullptr, ahead);
+      in.pairs, span.count(), lanes, in.groups_of(in.shape.width),
+      {keys + span.first * stride, stride}, {query, kStripRows}, scores + span.first * kStripRows,
+      kStripRows, nullptr, ahead);
+  if (in.pairs != nullptr) {
+    alignas(64) float factor[kStripRows];
+    fill(factor, kStripRows, score_factor(in));
+    rescale(span.count(), lanes, scores + span.first * kStripRows, kStripRows, factor);
+  }
   if (in.bias) {
     for_pieces(span, [&](int first, int count) HWY_ATTR {
       load_columns(strip, block, *in.bias, first, count, kLog2E, columns.rows, columns.lanes);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/ops/cases/compare.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/ref/access.h"
 #include "phalanx/ops/ref/ref_backend.h"
@@ -114,6 +115,8 @@ class Attention {
   Arena workspace_;
   std::uint32_t counter_ = 0;
 };
+
+bool has_bf16_products() { return __builtin_cpu_supports("avx512bf16") != 0; }
 
 std::unique_ptr<Backend> cpu_backend(int threads) {
   return make_cpu_backend(threads, ProductPrecision::kFp32);
@@ -341,6 +344,49 @@ TEST(CpuAttention, NanReachesItsRowsWhateverItsPayload) {
   attention.run_unfused(*cpu_backend(2));
   expect_rows(attention.out);
   expect_rows(attention.dquery);
+}
+
+// Calls check(row of the case table) for those of attention, if this processor multiplies bf16.
+template <typename Check>
+void for_each_bf16_case(const Check& check) {
+  if (!has_bf16_products()) GTEST_SKIP() << "no AVX512_BF16";
+  int rows = 0;
+  for (const ops::Case& row : ops::make_case_table().tests) {
+    if (row.op.find("attention") == std::string::npos) continue;
+    check(row);
+    ++rows;
+  }
+  EXPECT_GT(rows, 0);
+}
+
+TEST(CpuAttentionBf16Products, MatchTheReference) {
+  const auto backend = make_cpu_backend(2, ProductPrecision::kBf16);
+  for_each_bf16_case([&](const ops::Case& row) {
+    EXPECT_EQ(ops::compare_with_reference(row, DType::kBF16, *backend), "");
+  });
+}
+
+TEST(CpuAttentionBf16Products, GiveTheSameBitsForAnyThreads) {
+  const auto one = make_cpu_backend(1, ProductPrecision::kBf16);
+  const auto five = make_cpu_backend(5, ProductPrecision::kBf16);
+  for_each_bf16_case([&](const ops::Case& row) {
+    EXPECT_EQ(ops::compare_bits(row, DType::kBF16, *one, *five), "");
+  });
+}
+
+// A family of its own, for storage of bf16 alone.
+TEST(CpuAttentionBf16Products, AreOfBf16StorageAlone) {
+  const auto fp32 = make_cpu_backend(1, ProductPrecision::kFp32);
+  const auto bf16 = make_cpu_backend(1, ProductPrecision::kBf16);
+  int different = 0;
+  for_each_bf16_case([&](const ops::Case& row) {
+    EXPECT_EQ(ops::compare_bits(row, DType::kF32, *fp32, *bf16), "");
+    EXPECT_EQ(ops::compare_bits(row, DType::kF16, *fp32, *bf16), "");
+    different += ops::compare_bits(row, DType::kBF16, *fp32, *bf16).empty() ? 0 : 1;
+  });
+  if (has_bf16_products()) {
+    EXPECT_GT(different, 0);
+  }
 }
 
 TEST(CpuAttention, RefusesRowsThatAreNotDense) {
