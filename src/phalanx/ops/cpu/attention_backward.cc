@@ -68,7 +68,7 @@ struct BackwardScratch {
   float *keys, *values;             // [256][stride]
   float *dkeys, *dvalues;           // [256][stride]
   float *query_rows, *dout_rows;    // [48][stride]; the query times query_factor()
-  float *query_lanes, *dout_lanes;  // [width][48]
+  float *query_lanes, *dout_lanes;  // [groups of the width][48]
   float *scores, *dscores;          // [256][48]
   float *lse, *delta, *factor;      // [48]
   ColumnScratch columns;
@@ -160,8 +160,8 @@ class BackwardTask {
     return pass_.queries ? kStripRows * shape_.stride : 0;
   }
 
-  // What follows the block from key `first` on: the next one, or the first of
-  // what is likely this thread's next task.
+  // What follows the block from key `first` on: the next one, or the first one of what is likely
+  // this thread's next task; and its own results.
   void fetch_keys(std::int64_t first, std::int64_t next) {
     const std::int64_t size = pass_.cut.block_keys;
     std::int64_t sample = sample_;
@@ -182,10 +182,10 @@ class BackwardTask {
   }
 
   void add_block(const KeyBlock& block) {
-    const std::int64_t floats = kBlockKeys * shape_.stride;
+    const std::int64_t rows = round_up(block.count, kKeyGroup);
     if (pass_.keys) {
-      fill(scratch_.dkeys, floats, 0.0F);
-      fill(scratch_.dvalues, floats, 0.0F);
+      fill(scratch_.dkeys, rows * shape_.stride, 0.0F);
+      fill(scratch_.dvalues, rows * shape_.stride, 0.0F);
     }
     bool copied = false;
     float* sums = scratch_.row_sums;
@@ -200,7 +200,6 @@ class BackwardTask {
         load_key_rows(block, in_.value, sample_, group_, shape_.width, scratch_.values,
                       shape_.stride);
         if (in_.pairs != nullptr) {
-          const std::int64_t rows = round_up(block.count, kKeyGroup);
           pair_rows(scratch_.keys, rows, shape_.stride, scratch_.key_pairs);
           narrow_rows(scratch_.keys, rows, shape_.stride);
           narrow_rows(scratch_.values, rows, shape_.stride);

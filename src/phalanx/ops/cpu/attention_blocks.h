@@ -33,8 +33,7 @@ struct AttentionShape {
 
   std::int64_t queries, keys, batch, heads, groups, width;
   std::int64_t heads_per_group;
-  std::int64_t
-      stride;  // floats from row to row of copied keys and queries: the width in whole vectors
+  std::int64_t stride;  // floats from row to row of copies: the width in whole vectors
 };
 
 // Where rows (query or key, sample, head) of an operand lie; they must be dense.
