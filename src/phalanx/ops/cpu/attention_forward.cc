@@ -281,7 +281,7 @@ float row_dot(DType a_dtype, const std::byte* a, DType b_dtype, const std::byte*
       const auto* left = reinterpret_cast<const decltype(a_type)*>(a);
       const auto* right = reinterpret_cast<const decltype(b_type)*>(b);
       FloatSums sums;
-      for_vectors_by_four(0, width, [&](std::int64_t i, auto lanes, auto k) HWY_ATTR {
+      for_terms<FloatSums>(0, width, [&](std::int64_t i, auto lanes, auto k) HWY_ATTR {
         auto& sum = sums.at<decltype(k)::value>();
         sum = hn::MulAdd(lanes.load(left + i), lanes.load(right + i), sum);
       });
