@@ -13,8 +13,7 @@
 namespace phalanx {
 namespace {
 
-// The program and its libraries, oneDNN's generated code, and a stack and allocator arena per
-// thread.
+// The program and its libraries, and a stack and allocator arena per thread.
 constexpr std::int64_t kLibraryBytes = 160LL << 20;
 constexpr std::int64_t kLibraryBytesPerThread = 16LL << 20;
 

@@ -1,5 +1,5 @@
 #pragma once
-// The CPU as a backend: oneDNN for matrix products, Highway for the rest.
+// The CPU as a backend: kernels by Highway, and by intrinsics where it has no instruction.
 
 #include <memory>
 #include <optional>

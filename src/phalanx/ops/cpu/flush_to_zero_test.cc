@@ -75,7 +75,7 @@ TEST_F(FlushToZeroTest, Sums) {
   }
 }
 
-// oneDNN's tiles too, whichever thread a rank runs on.
+// Their tiles too, whichever thread a rank runs on.
 TEST_F(FlushToZeroTest, MatrixProducts) {
   std::thread([] {
     Operands operands;

@@ -121,6 +121,7 @@ void Multiplication::run() {
 // Every thread's loops; where they stand is written by one of them.
 void Multiplication::run_as_member() {
   const FlushToZero mode;
+  const KernelUse use(kernel_);
   const Scratch scratch = scratch_of(omp_get_thread_num());
   const Range all_depths{0, p_.k}, all_rows{0, plan_.rows}, all_panels{0, plan_.panels()};
   for (std::int64_t d = 0; d < ceil_div(p_.k, plan_.depth_span); ++d) {

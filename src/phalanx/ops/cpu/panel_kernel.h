@@ -45,6 +45,10 @@ struct PanelKernel {
   int width;          // columns of the narrowest tile, a vector
   int widths;         // tiles have 1 to `widths` times that
   bool left_columns;  // takes a left operand by columns too
+  // What a thread does before its first tile and after its last: a state of the processor.
+  // Optional.
+  void (*prepare)();
+  void (*release)();
   // By layout of the left operand and by width.
   std::array<std::array<TileFunction, kMostWidths>, 2> tiles;
 
@@ -52,6 +56,22 @@ struct PanelKernel {
   void run(Left left, int tile_widths, const TileOperands& tile) const {
     tiles[static_cast<std::size_t>(left)][static_cast<std::size_t>(tile_widths - 1)](tile);
   }
+};
+
+// While it lives, the thread may run tiles of a kernel.
+class KernelUse {
+ public:
+  explicit KernelUse(const PanelKernel& kernel) : release_(kernel.release) {
+    if (kernel.prepare != nullptr) kernel.prepare();
+  }
+  ~KernelUse() {
+    if (release_ != nullptr) release_();
+  }
+  KernelUse(const KernelUse&) = delete;
+  KernelUse& operator=(const KernelUse&) = delete;
+
+ private:
+  void (*release_)();
 };
 
 // The kernel of a family of products on the target that runs. The processor must have it.

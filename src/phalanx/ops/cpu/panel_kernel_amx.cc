@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kSide = 16;  // rows of a register, and groups in its row
 
-// What the tile registers are: a thread's state, kept from its first tile on.
+// What the tile registers are.
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;
@@ -25,19 +25,21 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-__attribute__((target("amx-tile"))) void configure() {
-  static thread_local bool configured = false;
-  if (configured) return;
-  const TileConfig config;
-  _tile_loadconfig(&config);
-  configured = true;
-}
+// A constant, for GCC 12 does not know what the instruction reads, and drops stores before it.
+constexpr TileConfig kConfig;
+
+__attribute__((target("amx-tile"))) void prepare() { _tile_loadconfig(&kConfig); }
+// Others use tiles in their own way, and a thread without them is switched faster.
+__attribute__((target("amx-tile"))) void release() { _tile_release(); }
+
+// Packed operands must be in memory: nor does GCC 12 know what loads of tiles read.
+inline void finish_stores() { asm volatile("" ::: "memory"); }
 
 // Registers 0-3 hold sums, 4-5 the left operand, 6-7 the right one. Their numbers must be constants
 // of the source. Fetching the next tile's rows meanwhile costs a third of the speed.
 template <int kWidths>
 __attribute__((target("amx-tile,amx-bf16,avx512f"))) void run_tile(const TileOperands& tile) {
-  configure();
+  finish_stores();
   constexpr int kGroup = 4;
   const std::int64_t left_bytes = tile.left_stride * kGroup;
   const std::int64_t right_bytes = tile.right_stride * kGroup;
@@ -79,6 +81,7 @@ __attribute__((target("amx-tile,amx-bf16,avx512f"))) void run_tile(const TileOpe
     _tile_stored(1, upper + kSide, sums_bytes);
     _tile_stored(3, lower + kSide, sums_bytes);
   }
+  finish_stores();
 }
 
 }  // namespace
@@ -93,6 +96,8 @@ const PanelKernel& panel_kernel_amx() {
       .width = kSide,
       .widths = 2,
       .left_columns = false,
+      .prepare = prepare,
+      .release = release,
       .tiles = {std::array<TileFunction, 3>{run_tile<1>, run_tile<2>, nullptr}, {}}};
   return kKernel;
 }

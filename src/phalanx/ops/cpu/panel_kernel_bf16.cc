@@ -87,6 +87,8 @@ const PanelKernel& panel_kernel_bf16() {
                                    .width = kLanes,
                                    .widths = 3,
                                    .left_columns = true,
+                                   .prepare = nullptr,
+                                   .release = nullptr,
                                    .tiles = {tiles<Left::kRows>(), tiles<Left::kColumns>()}};
   return kKernel;
 }

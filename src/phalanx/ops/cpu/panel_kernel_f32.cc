@@ -61,6 +61,8 @@ const PanelKernel& f32_kernel() {
                                    .width = static_cast<int>(kMaxLanes),
                                    .widths = kTileVectors,
                                    .left_columns = true,
+                                   .prepare = nullptr,
+                                   .release = nullptr,
                                    .tiles = {tiles<Left::kRows>(), tiles<Left::kColumns>()}};
   return kKernel;
 }

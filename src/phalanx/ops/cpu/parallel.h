@@ -1,7 +1,7 @@
 #pragma once
-// All CPU parallelism of a rank: the OpenMP team that oneDNN uses too. Work is cut into tasks by
-// shape, never by the number of threads, and partial results are combined in task order, so bits do
-// not depend on the schedule.
+// All CPU parallelism of a rank: one OpenMP team. Work is cut into tasks by shape, never by the
+// number of threads, and partial results are combined in task order, so bits do not depend on the
+// schedule.
 
 #include <algorithm>
 #include <atomic>
