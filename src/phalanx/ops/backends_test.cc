@@ -6,6 +6,7 @@
 
 #include "phalanx/ops/cases/compare.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/ops/cpu/precision.h"
 
 namespace phalanx::ops {
 namespace {
@@ -75,10 +76,13 @@ INSTANTIATE_TEST_SUITE_P(Ops, CpuBackend, testing::ValuesIn(tested_ops()),
                          [](const auto& instance) { return instance.param; });
 
 TEST(CpuBackendBf16Products, MatchTheReference) {
-  const auto backend = make_cpu_backend(2, cpu::ProductPrecision::kBf16);
-  for (const Case& row : make_case_table().tests) {
-    if (!row.library_product) continue;
-    EXPECT_EQ(compare_with_reference(row, DType::kBF16, *backend), "");
+  for (const auto family : {cpu::ProductPrecision::kBf16, cpu::ProductPrecision::kAmx}) {
+    if (!cpu::has_products(family)) continue;
+    const auto backend = make_cpu_backend(2, family);
+    for (const Case& row : make_case_table().tests) {
+      if (!row.product) continue;
+      EXPECT_EQ(compare_with_reference(row, DType::kBF16, *backend), "") << cpu::name_of(family);
+    }
   }
 }
 

@@ -42,9 +42,7 @@ struct Case {
   std::string description;  // "257x65x17, bias"
   std::span<const DType> storage;
   std::function<Job(Operands&)> build;
-  // A library's matrix product: of the backend's product precision, in bits that may depend on the
-  // number of threads. All other bits may not.
-  bool library_product = false;
+  bool product = false;  // a matrix product, which every family of the backend's computes
 };
 
 // A forward pass and its backward, everything in f64. The loss is the sum of output * cotangent;

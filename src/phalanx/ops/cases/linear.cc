@@ -94,7 +94,7 @@ Job bias_sum(Operands& operands, const LinearSize& size, bool accumulate = true)
 
 void add_products(std::vector<Case>& cases, std::span<const DType> types, const LinearSize& size) {
   const auto add = [&](const char* op, const std::string& description, auto build) {
-    cases.push_back({op, description, types, build, /*library_product=*/true});
+    cases.push_back({op, description, types, build, /*product=*/true});
   };
   add("linear_forward", linear_name(size) + ", bias",
       [size](Operands& operands) { return forward(operands, size, true, false); });

