@@ -30,10 +30,10 @@ EpilogueRows rows(const Tensor& tensor) {
   return {dense.data, dense.dtype, dense.stride};
 }
 
-float* sums(const Tensor& dbias) {
-  PHALANX_CHECK(dbias.contiguous() && dbias.dtype == DType::kF32,
+// A plan may ask for the workspace of gradients in f64; no kernel computes them.
+void expect_sums(const Tensor& dbias) {
+  PHALANX_CHECK(!dbias || (dbias.contiguous() && dbias.dtype == DType::kF32),
                 "the gradient of a bias is dense f32");
-  return reinterpret_cast<float*>(dbias.data());
 }
 
 void set_activation(Epilogue& epilogue, const Tensor& bias, ops::Gelu kind) {
@@ -88,13 +88,12 @@ MatrixProduct product_of(const ops::LinearWeightGradient& op) {
                         .epilogue = {.c = rows(op.dweight), .accumulate = op.accumulate}};
   if (op.dbias) {
     product.sums_rows = true;
-    product.row_sums = sums(op.dbias);
+    product.row_sums = reinterpret_cast<float*>(op.dbias.data());
     product.accumulate_row_sums = op.accumulate;
   }
   return product;
 }
 
-// A plan may ask for the workspace of a product in f64; no kernel computes it.
 void compute(CpuDevice& device, const MatrixProduct& product, const Tensor& scratch) {
   const Epilogue& epilogue = product.epilogue;
   for (const DType dtype : {product.a.dtype, product.b.dtype, epilogue.c.dtype}) {
@@ -144,11 +143,12 @@ void execute(CpuDevice& device, const ops::LinearInputGradient& op, const Tensor
   compute(device, product_of(op), scratch);
 }
 void execute(CpuDevice& device, const ops::LinearWeightGradient& op, const Tensor& scratch) {
+  expect_sums(op.dbias);
   compute(device, product_of(op), scratch);
 }
 void execute(CpuDevice& device, const ops::BiasGradient& op, const Tensor& scratch) {
   expect_kernel_type(op.dy.dtype);
-  sums(op.dbias);
+  expect_sums(op.dbias);
   add_up_lines(device.threads, sums_of(op), depth_block_of(device, op), scratch.data());
 }
 
