@@ -84,23 +84,22 @@ __attribute__((target("amx-tile,amx-bf16,avx512f"))) void run_tile(const TileOpe
   finish_stores();
 }
 
+constexpr PanelKernel kAmxKernel{
+    .name = "AMX",
+    .operand = DType::kBF16,
+    .group = 2,
+    .depth_step = kSide,
+    .rows = 2 * kSide,
+    .width = kSide,
+    .widths = 2,
+    .left_columns = false,
+    .prepare = prepare,
+    .release = release,
+    .tiles = {std::array<TileFunction, 3>{run_tile<1>, run_tile<2>, nullptr}, {}}};
+
 }  // namespace
 
-const PanelKernel& panel_kernel_amx() {
-  static const PanelKernel kKernel{
-      .name = "AMX",
-      .operand = DType::kBF16,
-      .group = 2,
-      .depth_step = kSide,
-      .rows = 2 * kSide,
-      .width = kSide,
-      .widths = 2,
-      .left_columns = false,
-      .prepare = prepare,
-      .release = release,
-      .tiles = {std::array<TileFunction, 3>{run_tile<1>, run_tile<2>, nullptr}, {}}};
-  return kKernel;
-}
+const PanelKernel& panel_kernel_amx() { return kAmxKernel; }
 
 #else
 

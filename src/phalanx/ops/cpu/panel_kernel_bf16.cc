@@ -13,10 +13,10 @@ namespace phalanx::cpu {
 #if defined(__x86_64__)
 namespace {
 
-constexpr int kRows = 8;
-constexpr int kLanes = 16;
+constexpr int kBf16Rows = 8;
+constexpr int kBf16Lanes = 16;
 // Groups of depth from one prefetch to the next: a cache line of a row.
-constexpr std::int64_t kLine = 16;
+constexpr std::int64_t kBf16Line = 16;
 
 // A left operand by rows alone: pairs lie behind one another in both layouts, so by columns only
 // the stride means something else.
@@ -28,31 +28,31 @@ __attribute__((target("avx512f,avx512bf16"))) void run_tile(const TileOperands& 
   const auto* next = reinterpret_cast<const float*>(tile.next_left);
   const std::int64_t step = kByRows ? 1 : tile.left_stride;
   const std::int64_t row_stride = kByRows ? tile.left_stride : 1;
-  __m512 sums[kRows][kVectors];
+  __m512 sums[kBf16Rows][kVectors];
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
+  for (int r = 0; r < kBf16Rows; ++r) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
-      __builtin_prefetch(tile.sums + r * tile.sums_stride + v * kLanes, 1, 3);
+      __builtin_prefetch(tile.sums + r * tile.sums_stride + v * kBf16Lanes, 1, 3);
       sums[r][v] = _mm512_setzero_ps();
     }
   }
   for (std::int64_t i = 0; i < tile.depth; ++i) {
-    if (i % kLine == 0) {
+    if (i % kBf16Line == 0) {
 #pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
+      for (int r = 0; r < kBf16Rows; ++r) {
         __builtin_prefetch(kByRows ? next + r * tile.left_stride : next + 2 * r * tile.left_stride,
                            0, 3);
       }
-      next += kLine * step;
+      next += kBf16Line * step;
     }
     __m512bh row[kVectors];
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
-      row[v] = reinterpret_cast<__m512bh>(_mm512_loadu_ps(right + v * kLanes));
+      row[v] = reinterpret_cast<__m512bh>(_mm512_loadu_ps(right + v * kBf16Lanes));
     }
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < kBf16Rows; ++r) {
       const auto pair = reinterpret_cast<__m512bh>(_mm512_set1_ps(left[r * row_stride]));
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) sums[r][v] = _mm512_dpbf16_ps(sums[r][v], pair, row[v]);
@@ -61,10 +61,10 @@ __attribute__((target("avx512f,avx512bf16"))) void run_tile(const TileOperands& 
     right += tile.right_stride;
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
+  for (int r = 0; r < kBf16Rows; ++r) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
-      float* to = tile.sums + r * tile.sums_stride + v * kLanes;
+      float* to = tile.sums + r * tile.sums_stride + v * kBf16Lanes;
       if (tile.add) sums[r][v] = _mm512_add_ps(_mm512_loadu_ps(to), sums[r][v]);
       _mm512_storeu_ps(to, sums[r][v]);
     }
@@ -76,22 +76,21 @@ constexpr std::array<TileFunction, PanelKernel::kMostWidths> tiles() {
   return {run_tile<kLeft, 1>, run_tile<kLeft, 2>, run_tile<kLeft, 3>};
 }
 
+constexpr PanelKernel kBf16Kernel{.name = "AVX512_BF16",
+                                  .operand = DType::kBF16,
+                                  .group = 2,
+                                  .depth_step = 1,
+                                  .rows = kBf16Rows,
+                                  .width = kBf16Lanes,
+                                  .widths = 3,
+                                  .left_columns = true,
+                                  .prepare = nullptr,
+                                  .release = nullptr,
+                                  .tiles = {tiles<Left::kRows>(), tiles<Left::kColumns>()}};
+
 }  // namespace
 
-const PanelKernel& panel_kernel_bf16() {
-  static const PanelKernel kKernel{.name = "AVX512_BF16",
-                                   .operand = DType::kBF16,
-                                   .group = 2,
-                                   .depth_step = 1,
-                                   .rows = kRows,
-                                   .width = kLanes,
-                                   .widths = 3,
-                                   .left_columns = true,
-                                   .prepare = nullptr,
-                                   .release = nullptr,
-                                   .tiles = {tiles<Left::kRows>(), tiles<Left::kColumns>()}};
-  return kKernel;
-}
+const PanelKernel& panel_kernel_bf16() { return kBf16Kernel; }
 
 #else
 

@@ -135,9 +135,10 @@ ProductPlan::ProductPlan(const ProductShape& shape, const PanelKernel& with, int
       const std::int64_t tasks = ceil_div(rows, block) * ceil_div(panels(), width);
       // What a task costs beside its tiles, in tiles.
       constexpr double kRowOverhead = 0.3, kPanelOverhead = 0.1;
-      const double tiles = static_cast<double>(block / with.rows * width);
+      const std::int64_t slivers = block / with.rows;
+      const double tiles = static_cast<double>(slivers * width);
       const double cost = static_cast<double>(ceil_div(tasks, threads)) *
-                          (tiles + kRowOverhead * static_cast<double>(block / with.rows) +
+                          (tiles + kRowOverhead * static_cast<double>(slivers) +
                            kPanelOverhead * static_cast<double>(width));
       if (least == 0.0 || cost < least * 0.99) {
         least = cost;

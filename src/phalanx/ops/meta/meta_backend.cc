@@ -23,7 +23,7 @@ namespace {
 
 class MetaBackend final : public ops::DispatchTo<MetaDevice, ops::OpList> {
  public:
-  explicit MetaBackend(MetaDevice device) : DispatchTo(std::move(device)) {}
+  explicit MetaBackend(MetaDevice device) : DispatchTo(device) {}
 
   MemorySpace space() const override { return MemorySpace::kNone; }
   void upload(Stream /*stream*/, const Tensor& /*destination*/,
