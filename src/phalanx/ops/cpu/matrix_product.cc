@@ -107,6 +107,12 @@ class Multiplication {
     float* turned;
   };
 
+  // One panel of a task, for a block of depth.
+  struct PanelWork {
+    Range depths, rows, panels;
+    std::int64_t column, width, columns;  // width with the padding
+  };
+
   void run_as_member();
   Scratch scratch_of(int thread) const;
   void start_span(std::int64_t depth_span, std::int64_t row_span, std::int64_t panel_span);
@@ -116,8 +122,13 @@ class Multiplication {
   void do_task(const Range& rows, const Range& panels, const Scratch& scratch);
   void do_depths(const Range& depths, const Range& rows, const Range& panels,
                  const Scratch& scratch);
-  void do_panel(const Range& depths, const Range& rows, const Range& panels, std::int64_t panel,
-                const Scratch& scratch);
+  void do_panel(const PanelWork& work, const Scratch& scratch);
+  void point_at_right(const PanelWork& work, TileOperands& tile) const;
+  std::int64_t point_at_left(const PanelWork& work, const Scratch& scratch,
+                             TileOperands& tile) const;
+  bool point_at_sums(const PanelWork& work, std::int64_t row, std::int64_t rows,
+                     const Scratch& scratch, TileOperands& tile) const;
+  Epilogue epilogue_of(const PanelWork& work) const;
   void finish_block(const Range& rows, const Range& panels, const Scratch& scratch) const;
 
   std::int64_t padded_rows(const Range& rows) const { return round_up(rows.count(), kernel_.rows); }
@@ -272,102 +283,107 @@ void Multiplication::do_depths(const Range& depths, const Range& rows, const Ran
                                const Scratch& scratch) {
   if (plan_.left == ProductPlan::Place::kTask) pack_left(rows, depths, scratch.left);
   for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
-    do_panel(depths, rows, panels, panel, scratch);
+    const std::int64_t column = plan_.panel_begin(panel);
+    const std::int64_t width = plan_.panel_begin(panel + 1) - column;
+    do_panel({.depths = depths,
+              .rows = rows,
+              .panels = panels,
+              .column = column,
+              .width = width,
+              .columns = std::min(width, plan_.columns - column)},
+             scratch);
   }
-  const bool whole_block =
-      plan_.sums == ProductPlan::Sums::kBlock || plan_.sums == ProductPlan::Sums::kSpan;
-  if (plan_.swapped && whole_block && depths.end == p_.k) finish_block(rows, panels, scratch);
+  if (plan_.swapped && depths.end == p_.k) finish_block(rows, panels, scratch);
 }
 
-void Multiplication::do_panel(const Range& depths, const Range& rows, const Range& panels,
-                              std::int64_t panel, const Scratch& scratch) {
-  using Place = ProductPlan::Place;
-  using Sums = ProductPlan::Sums;
-  const std::int64_t column = plan_.panel_begin(panel);
-  const std::int64_t width = plan_.panel_begin(panel + 1) - column;
-  const std::int64_t columns = std::min(width, plan_.columns - column);
-  const std::int64_t groups = plan_.groups(depths.count());
-  const std::int64_t block = (depths.begin - depths_.begin) / plan_.depth_block;
-  const bool first = depths.begin == 0;
-  const bool last = depths.end == p_.k;
-
-  TileOperands tile{.depth = groups};
-  if (plan_.right == Place::kAsItLies) {
-    tile.right = right_.at(column, depths.begin);
-    tile.right_stride = right_.stride;
-  } else {
-    const std::int64_t span_begin = plan_.panel_begin(panels_.begin);
-    tile.right =
-        right_pack_ +
-        packed_bytes(plan_.panel_begin(panels_.end) - span_begin, block * plan_.depth_block) +
-        packed_bytes(column - span_begin, depths.count());
-    tile.right_stride = width;
-  }
-  std::int64_t sliver_bytes = 0;
-  if (plan_.left == Place::kAsItLies) {
-    tile.left = left_.at(rows.begin, depths.begin);
-    tile.left_stride = left_.depth_inner ? left_.stride / kernel_.group : left_.stride;
-    sliver_bytes = left_.at(kernel_.rows, 0) - left_.at(0, 0);
-  } else {
-    tile.left = plan_.left == Place::kTask
-                    ? scratch.left
-                    : left_pack_ + packed_bytes(padded_rows(rows_), block * plan_.depth_block) +
-                          packed_bytes(rows.begin - rows_.begin, depths.count());
-    tile.left_stride = plan_.layout == Left::kRows ? groups : kernel_.rows;
-    sliver_bytes = packed_bytes(kernel_.rows, depths.count());
-  }
-
-  for (std::int64_t row = rows.begin; row < rows.end; row += kernel_.rows) {
-    const std::int64_t tile_rows = std::min<std::int64_t>(kernel_.rows, rows.end - row);
-    const bool whole = tile_rows == kernel_.rows && columns == width;
-    const bool more = row + kernel_.rows < rows.end;
-    tile.next_left = more ? tile.left + sliver_bytes
-                          : tile.left - (row - rows.begin) / kernel_.rows * sliver_bytes;
-    FinishedSums finished{.row = row, .column = column, .rows = tile_rows, .columns = columns};
-    Epilogue plain = p_.epilogue;
-    const Epilogue* epilogue = nullptr;
-    switch (plan_.sums) {
-      case Sums::kInC:
-        tile.add = p_.epilogue.accumulate || !first;
-        if (whole) {
-          tile.sums =
-              reinterpret_cast<float*>(p_.epilogue.c.data) + row * p_.epilogue.c.stride + column;
-          tile.sums_stride = p_.epilogue.c.stride;
-        } else {
-          plain.accumulate = tile.add;
-          epilogue = &plain;
-          tile.add = false;
-        }
-        break;
-      case Sums::kTile:
-        epilogue = &p_.epilogue;
-        break;
-      case Sums::kBlock:
-        tile.sums_stride = plan_.block_columns();
-        tile.sums = scratch.block + (row - rows.begin) * tile.sums_stride + column -
-                    plan_.panel_begin(panels.begin);
-        tile.add = !first;
-        if (last && !plan_.swapped) epilogue = &p_.epilogue;
-        break;
-      case Sums::kSpan:
-        tile.sums_stride = plan_.padded_columns();
-        tile.sums = span_sums_ + (row - rows_.begin) * tile.sums_stride + column;
-        tile.add = !first;
-        if (last && !plan_.swapped) epilogue = &p_.epilogue;
-        break;
-    }
-    if (tile.sums == nullptr || (epilogue != nullptr && plan_.sums <= Sums::kTile)) {
-      tile.sums = scratch.tile;
-      tile.sums_stride = width;
-    }
-    kernel_.run(plan_.layout, static_cast<int>(width) / kernel_.width, tile);
-    if (epilogue != nullptr) {
-      finished.sums = tile.sums;
-      finished.stride = tile.sums_stride;
-      finish(*epilogue, finished);
+// One panel, sliver after sliver of rows.
+void Multiplication::do_panel(const PanelWork& work, const Scratch& scratch) {
+  TileOperands tile{.depth = plan_.groups(work.depths.count())};
+  point_at_right(work, tile);
+  const std::int64_t sliver_bytes = point_at_left(work, scratch, tile);
+  const std::byte* first_sliver = tile.left;
+  for (std::int64_t row = work.rows.begin; row < work.rows.end; row += kernel_.rows) {
+    const bool more = row + kernel_.rows < work.rows.end;
+    tile.next_left = more ? tile.left + sliver_bytes : first_sliver;
+    const std::int64_t rows = std::min<std::int64_t>(kernel_.rows, work.rows.end - row);
+    const bool finishes = point_at_sums(work, row, rows, scratch, tile);
+    kernel_.run(plan_.layout, static_cast<int>(work.width) / kernel_.width, tile);
+    if (finishes) {
+      finish(epilogue_of(work), {.row = row,
+                                 .column = work.column,
+                                 .rows = rows,
+                                 .columns = work.columns,
+                                 .sums = tile.sums,
+                                 .stride = tile.sums_stride});
     }
     tile.left += sliver_bytes;
   }
+}
+
+void Multiplication::point_at_right(const PanelWork& work, TileOperands& tile) const {
+  if (plan_.right == ProductPlan::Place::kAsItLies) {
+    tile.right = right_.at(work.column, work.depths.begin);
+    tile.right_stride = right_.stride;
+    return;
+  }
+  const std::int64_t span_begin = plan_.panel_begin(panels_.begin);
+  const std::int64_t span_columns = plan_.panel_begin(panels_.end) - span_begin;
+  tile.right = right_pack_ + packed_bytes(span_columns, work.depths.begin - depths_.begin) +
+               packed_bytes(work.column - span_begin, work.depths.count());
+  tile.right_stride = work.width;
+}
+
+// The first sliver of the rows; returns the distance to the next one in bytes.
+std::int64_t Multiplication::point_at_left(const PanelWork& work, const Scratch& scratch,
+                                           TileOperands& tile) const {
+  if (plan_.left == ProductPlan::Place::kAsItLies) {
+    tile.left = left_.at(work.rows.begin, work.depths.begin);
+    tile.left_stride = left_.depth_inner ? left_.stride / kernel_.group : left_.stride;
+    return left_.at(kernel_.rows, 0) - left_.at(0, 0);
+  }
+  const std::int64_t before = packed_bytes(padded_rows(rows_), work.depths.begin - depths_.begin) +
+                              packed_bytes(work.rows.begin - rows_.begin, work.depths.count());
+  tile.left = plan_.left == ProductPlan::Place::kTask ? scratch.left : left_pack_ + before;
+  tile.left_stride = plan_.layout == Left::kRows ? tile.depth : kernel_.rows;
+  return packed_bytes(kernel_.rows, work.depths.count());
+}
+
+// Where a tile puts its sums; returns whether they go on to C from there.
+bool Multiplication::point_at_sums(const PanelWork& work, std::int64_t row, std::int64_t rows,
+                                   const Scratch& scratch, TileOperands& tile) const {
+  using Sums = ProductPlan::Sums;
+  const Epilogue& epilogue = p_.epilogue;
+  const bool first = work.depths.begin == 0;
+  const bool last = work.depths.end == p_.k;
+  if (plan_.sums == Sums::kInC && rows == kernel_.rows && work.columns == work.width) {
+    tile.sums = reinterpret_cast<float*>(epilogue.c.data) + row * epilogue.c.stride + work.column;
+    tile.sums_stride = epilogue.c.stride;
+    tile.add = epilogue.accumulate || !first;
+    return false;
+  }
+  if (plan_.sums == Sums::kInC || plan_.sums == Sums::kTile) {
+    tile.sums = scratch.tile;
+    tile.sums_stride = work.width;
+    tile.add = false;
+    return true;
+  }
+  if (plan_.sums == Sums::kBlock) {
+    tile.sums_stride = plan_.block_columns();
+    tile.sums = scratch.block + (row - work.rows.begin) * tile.sums_stride + work.column -
+                plan_.panel_begin(work.panels.begin);
+  } else {
+    tile.sums_stride = plan_.padded_columns();
+    tile.sums = span_sums_ + (row - rows_.begin) * tile.sums_stride + work.column;
+  }
+  tile.add = !first;
+  return last && !plan_.swapped;
+}
+
+// Tiles at the borders of a plain C come there block of depth by block of depth.
+Epilogue Multiplication::epilogue_of(const PanelWork& work) const {
+  Epilogue epilogue = p_.epilogue;
+  if (plan_.sums == ProductPlan::Sums::kInC && work.depths.begin > 0) epilogue.accumulate = true;
+  return epilogue;
 }
 
 // C transposed, [its columns][its rows], is turned before the epilogue sees it.
