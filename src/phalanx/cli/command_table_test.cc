@@ -66,9 +66,21 @@ TEST(CommandTable, KnowsTheFlagsOfCommandsAndVerbs) {
   EXPECT_TRUE(find("pretrain").rows.empty());
 }
 
+std::string text_of_page(const std::string& name) {
+  std::ifstream file(PHALANX_SOURCE_DIR "/" + name, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+TEST(CommandTable, ReadmeShowsEveryCommand) {
+  const std::string page = text_of_page("README.md");
+  for (const Command& command : command_table()) {
+    if (command.name == "help") continue;
+    EXPECT_NE(page.find(command.name), page.npos) << command.name;
+  }
+}
+
 TEST(CommandTable, FlagsPageIsWhatDocsHave) {
-  std::ifstream file(PHALANX_SOURCE_DIR "/docs/flags.md", std::ios::binary);
-  const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string page = text_of_page("docs/flags.md");
   const std::string made = flags_page(all_command_flags());
   const auto [old_end, new_end] = std::ranges::mismatch(page, made);
   EXPECT_TRUE(page == made)

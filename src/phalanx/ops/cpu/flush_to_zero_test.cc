@@ -75,7 +75,7 @@ TEST_F(FlushToZeroTest, Sums) {
   }
 }
 
-// Their tiles too, whichever thread a rank runs on.
+// On whichever thread a rank runs.
 TEST_F(FlushToZeroTest, MatrixProducts) {
   std::thread([] {
     Operands operands;

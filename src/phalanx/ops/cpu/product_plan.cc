@@ -86,56 +86,62 @@ ProductPlan::ProductPlan(const ProductShape& shape, const PanelKernel& with, int
     std::swap(rows, columns);
     std::swap(left_operand, right_operand);
   }
-
-  // Columns into panels.
-  const std::int64_t vectors = ceil_div(columns, with.width);
-  wide = with.columns();
-  wide_panels = vectors / with.widths;
-  if (std::int64_t rest = vectors % with.widths; rest > 0) {
-    if (rest == 1 && with.widths > 2 && wide_panels > 0) {
-      --wide_panels;
-      rest += with.widths;
-    }
-    narrow_panels = rest > with.widths ? 2 : 1;
-    narrow = static_cast<int>(rest / narrow_panels) * with.width;
-  }
-
   depth_block = depth_block_of(depth, with);
-  const std::int64_t span =
-      (depth <= kLongestSpanGroups * with.group ? kLongestSpanGroups : kSpanGroups) * with.group;
-  depth_span = std::max<std::int64_t>(1, span / depth_block) * depth_block;
-  const bool one_span = depth_span >= depth;
-
-  // Operands.
-  const bool fits_left = left_operand.dtype == with.operand && rows % with.rows == 0;
-  layout = left_operand.depth_inner || !with.left_columns ? Left::kRows : Left::kColumns;
-  const bool left_is_kernels =
-      left_operand.depth_inner
-          ? depth % (with.group * with.depth_step) == 0 && left_operand.stride % with.group == 0
-          : with.left_columns && with.group == 1;
+  cut_columns();
   row_block = row_block_of(with, ceil_div(depth, depth_block), caches);
   panel_block = kColumnBlock / wide;
-  if (fits_left && left_is_kernels && may_stay(left_operand, with, caches, columns)) {
+  place_operands(left_operand, right_operand, caches);
+  choose_blocks(threads);
+  choose_spans(shape.plain, threads);
+  count_memory();
+}
+
+// Of full width as many as leave no single vector beside them, which is slow alone.
+void ProductPlan::cut_columns() {
+  const std::int64_t vectors = ceil_div(columns, kernel->width);
+  wide = kernel->columns();
+  wide_panels = vectors / kernel->widths;
+  if (std::int64_t rest = vectors % kernel->widths; rest > 0) {
+    if (rest == 1 && kernel->widths > 2 && wide_panels > 0) {
+      --wide_panels;
+      rest += kernel->widths;
+    }
+    narrow_panels = rest > kernel->widths ? 2 : 1;
+    narrow = static_cast<int>(rest / narrow_panels) * kernel->width;
+  }
+}
+
+void ProductPlan::place_operands(const ProductShape::Operand& left_operand,
+                                 const ProductShape::Operand& right_operand, const Caches& caches) {
+  const bool fits_left = left_operand.dtype == kernel->operand && rows % kernel->rows == 0;
+  layout = left_operand.depth_inner || !kernel->left_columns ? Left::kRows : Left::kColumns;
+  const bool left_is_kernels = left_operand.depth_inner
+                                   ? depth % (kernel->group * kernel->depth_step) == 0 &&
+                                         left_operand.stride % kernel->group == 0
+                                   : kernel->left_columns && kernel->group == 1;
+  if (fits_left && left_is_kernels && may_stay(left_operand, *kernel, caches, columns)) {
     left = Place::kAsItLies;
   } else if (left_operand.depth_inner && panels() <= panel_block) {
     left = Place::kTask;
   }
-  if (!right_operand.depth_inner && right_operand.dtype == with.operand && with.group == 1 &&
+  if (!right_operand.depth_inner && right_operand.dtype == kernel->operand && kernel->group == 1 &&
       right_operand.stride * size_of(right_operand.dtype) <= kNearBytes &&
-      columns % with.width == 0) {
+      columns % kernel->width == 0) {
     right = Place::kAsItLies;
   }
+}
 
-  // The blocks with the least work for the busiest thread, large ones rather than small ones.
-  const std::int64_t most_rows = std::min(row_block, round_up(rows, with.rows));
+// Those with the least work for the busiest thread, large ones rather than small ones.
+void ProductPlan::choose_blocks(int threads) {
+  const std::int64_t most_rows = std::min(row_block, round_up(rows, kernel->rows));
   const std::int64_t most_panels = panel_block;
   double least = 0.0;
-  for (std::int64_t block = most_rows; block >= with.rows; block -= with.rows) {
+  for (std::int64_t block = most_rows; block >= kernel->rows; block -= kernel->rows) {
     for (std::int64_t width = most_panels; width >= 1; width /= 2) {
       const std::int64_t tasks = ceil_div(rows, block) * ceil_div(panels(), width);
       // What a task costs beside its tiles, in tiles.
       constexpr double kRowOverhead = 0.3, kPanelOverhead = 0.1;
-      const std::int64_t slivers = block / with.rows;
+      const std::int64_t slivers = block / kernel->rows;
       const double tiles = static_cast<double>(slivers * width);
       const double cost = static_cast<double>(ceil_div(tasks, threads)) *
                           (tiles + kRowOverhead * static_cast<double>(slivers) +
@@ -147,17 +153,22 @@ ProductPlan::ProductPlan(const ProductShape& shape, const PanelKernel& with, int
       }
     }
   }
+}
 
-  // Spans.
-  const std::int64_t span_groups = groups(std::min(depth_span, round_up(depth, depth_block)));
+// What is packed at once stays in the outer caches.
+void ProductPlan::choose_spans(bool plain, int threads) {
+  const std::int64_t longest =
+      (depth <= kLongestSpanGroups * kernel->group ? kLongestSpanGroups : kSpanGroups) *
+      kernel->group;
+  depth_span = std::max<std::int64_t>(1, longest / depth_block) * depth_block;
   row_span = rows;
   if (left == Place::kTeam) {
     row_span = std::min(
-        rows,
-        std::max<std::int64_t>(1, kLeftBytes / kGroupBytes / span_groups / row_block) * row_block);
+        rows, std::max<std::int64_t>(1, kLeftBytes / kGroupBytes / groups_of_span() / row_block) *
+                  row_block);
   }
-  sums = shape.plain && !swapped            ? Sums::kInC
-         : !one_span                        ? Sums::kSpan
+  sums = plain && !swapped                  ? Sums::kInC
+         : depth_span < depth               ? Sums::kSpan
          : depth_block >= depth && !swapped ? Sums::kTile
                                             : Sums::kBlock;
   if (sums == Sums::kSpan) {
@@ -166,28 +177,34 @@ ProductPlan::ProductPlan(const ProductShape& shape, const PanelKernel& with, int
   }
   panel_span = panels();
   if (right == Place::kTeam) {
-    const std::int64_t block_bytes = panel_block * wide * span_groups * kGroupBytes;
+    const std::int64_t block_bytes = panel_block * wide * groups_of_span() * kGroupBytes;
     panel_span = std::min(
         panels(), std::max<std::int64_t>(1, kRightBytes * threads / block_bytes) * panel_block);
   }
+}
 
-  // Memory.
+std::int64_t ProductPlan::groups_of_span() const {
+  return groups(std::min(depth_span, round_up(depth, depth_block)));
+}
+
+void ProductPlan::count_memory() {
   if (left == Place::kTeam) {
-    left_bytes = aligned(round_up(row_span, with.rows) * span_groups * kGroupBytes);
+    left_bytes = aligned(round_up(row_span, kernel->rows) * groups_of_span() * kGroupBytes);
   }
   if (left == Place::kTask) {
     thread_left_bytes = aligned(row_block * groups(depth_block) * kGroupBytes);
   }
   if (right == Place::kTeam) {
     right_bytes =
-        aligned(std::min(panel_span * wide, padded_columns()) * span_groups * kGroupBytes);
+        aligned(std::min(panel_span * wide, padded_columns()) * groups_of_span() * kGroupBytes);
   }
   const std::int64_t f32 = size_of(DType::kF32);
   if (sums == Sums::kSpan) {
-    span_sums_bytes = aligned((round_up(row_span, with.rows) + kTurned) * padded_columns() * f32);
+    span_sums_bytes =
+        aligned((round_up(row_span, kernel->rows) + kTurned) * padded_columns() * f32);
   }
   // Tiles at the borders pass through a buffer of their own.
-  thread_sums_bytes = aligned(with.rows * wide * f32);
+  thread_sums_bytes = aligned(kernel->rows * wide * f32);
   if (sums == Sums::kBlock) {
     thread_sums_bytes += aligned(round_up(row_block, kTurned) * block_columns() * f32);
   }

@@ -85,6 +85,15 @@ struct ProductPlan {
 
   std::int64_t groups(std::int64_t elements) const;  // of the depth, with padding
   const PanelKernel* kernel;
+
+ private:
+  void cut_columns();
+  void place_operands(const ProductShape::Operand& left_operand,
+                      const ProductShape::Operand& right_operand, const Caches& caches);
+  void choose_blocks(int threads);
+  void choose_spans(bool plain, int threads);
+  void count_memory();
+  std::int64_t groups_of_span() const;
 };
 
 // The length of the blocks in which a depth is summed.
