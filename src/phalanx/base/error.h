@@ -51,6 +51,7 @@ using UsageError = ErrorOf<ErrorCode::kUsage>;                // the command lin
 using DataError = ErrorOf<ErrorCode::kBadData>;               // an input file is malformed
 using InputMissingError = ErrorOf<ErrorCode::kInputMissing>;  // an input file is not there
 using CommError = ErrorOf<ErrorCode::kUnavailable>;           // a peer is gone or failed
+using UnavailableError = ErrorOf<ErrorCode::kUnavailable>;    // nobody answers
 using InternalError = ErrorOf<ErrorCode::kInternal>;          // a failed check
 using SystemError = ErrorOf<ErrorCode::kSystem>;              // a system call failed (mmap, memory)
 using OutputError = ErrorOf<ErrorCode::kCannotCreate>;  // an output cannot be created or written

@@ -1,0 +1,80 @@
+#pragma once
+// Who of the ranks has failed, from what is heard of them. No thread, no socket, no clock of its
+// own: the coordinator feeds it and asks.
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/comm/comm_place.h"
+#include "phalanx/comm/rank_place.h"
+
+namespace phalanx {
+
+// What a rank says of itself every half second.
+struct Heartbeat {
+  std::uint64_t ticks = 0;      // things that moved since it joined
+  std::int64_t iteration = -1;  // the last one that is over; -1: none
+  double step_seconds = 0.0;    // of all steps so far, from the first one's end on
+  double waited_seconds = 0.0;  // of these, in waits for others
+  std::int64_t steps = 0;       // that these are
+  std::string busy{};           // with what; empty: with the run's own work
+  struct Wait {
+    CommPlace at{};
+    std::vector<int> missing{};  // some of them, where they are many
+    double seconds = 0.0;
+  };
+  std::optional<Wait> wait{};
+};
+
+struct Verdict {
+  std::vector<int> culprits;               // ranks; the first one is named first everywhere
+  ErrorCode code = ErrorCode::kTemporary;  // 75 lost, 124 hang
+  std::string reason;  // a line: who, where, since when, in what, who waits for it
+  std::string report;  // lines: everybody's position
+};
+
+class Detector {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  struct Limits {
+    std::chrono::milliseconds silence = std::chrono::seconds(5);  // of a connection that lives
+    std::chrono::milliseconds still = std::chrono::seconds(5);    // at least; or 5 usual steps
+    std::chrono::milliseconds first_step = std::chrono::seconds(60);
+    double slow_factor = 1.3;  // own compute time over the median's, for three windows
+    int window_steps = 5;
+  };
+
+  explicit Detector(std::vector<RankPlace> places);
+  Detector(std::vector<RankPlace> places, const Limits& limits);
+
+  void joined(int rank, int pid, Clock::time_point now);
+  void heard(int rank, const Heartbeat& heartbeat, Clock::time_point now);
+  // The connection is gone without a word. `how`: "its connection was closed", "killed by SIGKILL".
+  void lost(int rank, const std::string& how, Clock::time_point now);
+  // It said that it fails.
+  void failed(int rank, const std::string& reason, Clock::time_point now);
+  // It said goodbye.
+  void left(int rank);
+
+  // To be asked several times a second; times in which it was not asked, for more than a second
+  // (the watcher itself was stopped, or the machine), count for nobody. The first verdict, once.
+  std::optional<Verdict> judge(Clock::time_point now);
+
+  // Ranks that are newly found slow, a line each.
+  std::vector<std::string> slow_ranks();
+  // "rank 0, which has been saving ... for 12 s"; empty where nobody is busy.
+  std::string busy_ranks(Clock::time_point now) const;
+
+ private:
+  class State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace phalanx

@@ -1,0 +1,54 @@
+#pragma once
+// A rank's (or a launcher's) end of the rendezvous: it joins the others, exchanges small texts with
+// them, and stays connected for as long as the run: heartbeats one way, failures of others the
+// other way, by a thread of its own.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "phalanx/comm/rank_place.h"
+#include "phalanx/comm/rank_watch.h"
+#include "phalanx/comm/rendezvous/launch_environment.h"
+#include "phalanx/comm/rendezvous/secret.h"
+
+namespace phalanx {
+
+enum class MemberRole : std::uint8_t { kRank, kLauncher };
+
+struct MemberOptions {
+  MemberRole role = MemberRole::kRank;
+  LaunchEnvironment environment;
+  Secret secret;
+  // Until all have joined: UnavailableError (69) that names who is missing.
+  std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
+  // Asked a few times a second while waiting; what it throws ends the joining.
+  std::function<void()> poll = nullptr;
+};
+
+class Member : public RankWatch {
+ public:
+  // Joins, and returns when all have: 69 where the coordinator cannot be reached or ranks are
+  // missing, 77 where the secret is not the coordinator's, 78 where the places contradict each
+  // other (a rank twice, another world size).
+  static std::unique_ptr<Member> join(const MemberOptions& options);
+
+  // Of all ranks, by rank (of launchers, by node).
+  virtual const std::vector<RankPlace>& places() const = 0;
+  // The network interface over which the coordinator is reached; empty for a Unix socket or the
+  // loopback's where all are on one host.
+  virtual const std::string& network_device() const = 0;
+
+  // The texts of all ranks, by rank; every rank at the same time. The failure's error where a rank
+  // fails meanwhile. Caps: 16 KiB a text.
+  virtual std::vector<std::string> gather(std::string mine) = 0;
+  // Rank 0's text, for all. Up to 1 MiB.
+  virtual std::string broadcast(std::string of_rank_0) = 0;
+
+  // The rank is done: from now on its going is nobody's failure, nor are others' its own.
+  virtual void leave() noexcept = 0;
+};
+
+}  // namespace phalanx
