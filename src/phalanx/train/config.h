@@ -38,10 +38,11 @@ struct ModelConfig {
   std::string attention_backend = "fused";  // fused, unfused
 };
 
-// How it lies on ranks. The world of a run is --nproc, that of a plan --world-size; data
-// parallelism is what tensor, pipeline and context parallelism leave of it.
+// How it lies on ranks. The world of a run is --nproc or what a launcher says, that of a plan
+// --world-size; data parallelism is what tensor, pipeline and context parallelism leave of it.
 struct LayoutConfig {
   std::int64_t world_size = 1;
+  std::int64_t local_size = 0;  // ranks that share this machine's cores; 0: all
   std::int64_t tensor_model_parallel_size = 1;
   std::int64_t pipeline_model_parallel_size = 1;
   std::int64_t context_parallel_size = 1;
@@ -137,6 +138,9 @@ struct RunConfig {
   double exit_duration_in_mins = 0.0;
   std::int64_t seed = 1234;
   double distributed_timeout_minutes = 10.0;
+  std::string rdzv_secret_file;
+  bool rdzv_insecure = false;
+  bool rdzv_bind_any = false;
 
   // Checkpoints.
   std::string save;

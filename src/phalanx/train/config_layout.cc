@@ -21,12 +21,12 @@ constexpr std::int64_t kMostMicrobatches = 1'000'000;
 // Those that can really run at once, unless the flag says otherwise.
 void resolve_threads(LayoutConfig& l) {
   const UsableCores cores = usable_cores();
+  const std::int64_t ranks = ranks_on_machine(l);
   if (l.threads_per_rank == 0) {
-    l.threads_per_rank = std::max<std::int64_t>(1, cores.count / l.world_size);
-    l.threads_reason = l.world_size == 1
-                           ? cores.reason
-                           : fmt::format("{}, shared by {} ranks", cores.reason, l.world_size);
-  } else if (l.threads_reason.empty() && l.threads_per_rank > cores.count / l.world_size) {
+    l.threads_per_rank = std::max<std::int64_t>(1, cores.count / ranks);
+    l.threads_reason =
+        ranks == 1 ? cores.reason : fmt::format("{}, shared by {} ranks", cores.reason, ranks);
+  } else if (l.threads_reason.empty() && l.threads_per_rank > cores.count / ranks) {
     l.threads_reason = fmt::format("as given; usable: {}", cores.reason);
   }
 }

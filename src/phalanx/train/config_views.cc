@@ -28,6 +28,10 @@ std::int64_t data_parallel_size(const LayoutConfig& c) {
          (c.tensor_model_parallel_size * c.pipeline_model_parallel_size * c.context_parallel_size);
 }
 
+std::int64_t ranks_on_machine(const LayoutConfig& layout) {
+  return layout.local_size > 0 ? layout.local_size : layout.world_size;
+}
+
 RankGrid rank_grid(const LayoutConfig& c) {
   return RankGrid({.tensor = static_cast<int>(c.tensor_model_parallel_size),
                    .context = static_cast<int>(c.context_parallel_size),

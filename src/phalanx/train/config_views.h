@@ -15,6 +15,8 @@
 namespace phalanx {
 
 RankGrid rank_grid(const LayoutConfig& layout);
+// Ranks that share the cores of this machine.
+std::int64_t ranks_on_machine(const LayoutConfig& layout);
 std::int64_t data_parallel_size(const LayoutConfig& layout);
 // Of one data-parallel rank.
 std::int64_t num_microbatches(const LayoutConfig& layout);

@@ -75,9 +75,8 @@ std::string both(std::int64_t needed, const AvailableMemory& available) {
 
 }  // namespace
 
-void check_memory(const TrainConfig& config, std::span<const RankPlan> plans,
-                  const AvailableMemory& available) {
-  const std::int64_t needed = process_bytes(plans);
+void check_memory(const TrainConfig& config, std::span<const RankPlan> plans, std::int64_t needed,
+                  int ranks, const AvailableMemory& available) {
   if (needed <= available.bytes) return;
   const RankPlan& largest =
       *std::ranges::max_element(plans, {}, [](const RankPlan& plan) { return plan.memory.total; });
@@ -90,8 +89,7 @@ void check_memory(const TrainConfig& config, std::span<const RankPlan> plans,
       config.run.allow_overcommit,
       fmt::format("the run does not fit into this machine's memory: {} for {} rank{}. Memory "
                   "plan of rank {}, {}:\n{}\nMost of it: {}. Choose {}",
-                  both(needed, available), config.layout.world_size,
-                  config.layout.world_size == 1 ? "" : "s", largest.ranks.front(),
+                  both(needed, available), ranks, ranks == 1 ? "" : "s", largest.ranks.front(),
                   config.layout.world_size == 1 ? "the only one" : "the largest",
                   memory_table(largest.memory), fmt::join(names, ", "), what_to_do(rows, config)));
 }

@@ -10,10 +10,11 @@
 
 namespace phalanx {
 
-// ConfigError where the ranks, threads of one process, need more than is available: both numbers,
-// what limits, the table of the largest rank and what to do. A warning with --allow-overcommit.
-void check_memory(const TrainConfig& config, std::span<const RankPlan> plans,
-                  const AvailableMemory& available);
+// ConfigError where the `ranks` ranks of this machine need more than is available: both numbers,
+// what limits, the table of the largest of `plans` and what to do. A warning with
+// --allow-overcommit.
+void check_memory(const TrainConfig& config, std::span<const RankPlan> plans, std::int64_t needed,
+                  int ranks, const AvailableMemory& available);
 // Likewise of text generation, whose arenas have these bytes.
 void check_memory(bool allow_overcommit, std::int64_t arena_bytes,
                   const AvailableMemory& available);

@@ -34,7 +34,8 @@ TrainConfig config_of(std::int64_t world) {
 std::string refusal(const TrainConfig& config, const std::vector<RankPlan>& plans,
                     std::int64_t available) {
   try {
-    check_memory(config, plans, {available, "memory.max of cgroup /job"});
+    check_memory(config, plans, process_bytes(plans), static_cast<int>(config.layout.world_size),
+                 {available, "memory.max of cgroup /job"});
   } catch (const ConfigError& error) {
     return error.what();
   }

@@ -56,10 +56,18 @@ MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
 
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const GptConfig& model,
                                  const StepPrograms& programs, cpu::ProductPrecision products) {
+  std::vector<int> ranks(static_cast<std::size_t>(config.layout.world_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return plan_ranks(config, model, programs, products, ranks);
+}
+
+std::vector<RankPlan> plan_ranks(const TrainConfig& config, const GptConfig& model,
+                                 const StepPrograms& programs, cpu::ProductPrecision products,
+                                 std::span<const int> ranks) {
   const RankGrid grid = rank_grid(config.layout);
   std::vector<RankPlan> plans;
   std::map<std::pair<int, int>, std::size_t> plan_of_place;
-  for (int rank = 0; rank < grid.world_size(); ++rank) {
+  for (const int rank : ranks) {
     const GridCoordinates at = grid.coordinates(rank);
     const auto [found, is_new] = plan_of_place.try_emplace({at.pipeline, at.tensor}, plans.size());
     if (is_new) plans.push_back({plan_memory(config, model, programs, rank, products), {}});

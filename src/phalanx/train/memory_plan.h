@@ -43,9 +43,12 @@ struct RankPlan {
   MemoryPlan memory;
   std::vector<int> ranks;
 };
-// Of all ranks; by their first ranks.
+// Of all ranks, or of these; by their first ranks.
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const GptConfig& model,
                                  const StepPrograms& programs, cpu::ProductPrecision products);
+std::vector<RankPlan> plan_ranks(const TrainConfig& config, const GptConfig& model,
+                                 const StepPrograms& programs, cpu::ProductPrecision products,
+                                 std::span<const int> ranks);
 
 // Of all ranks in one process, with what it needs for itself, at most.
 std::int64_t process_bytes(std::span<const RankPlan> plans);

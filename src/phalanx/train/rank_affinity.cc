@@ -9,6 +9,7 @@
 #include "phalanx/base/cpu_affinity.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/machine.h"
+#include "phalanx/train/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -34,12 +35,12 @@ std::string ranks_text(const std::vector<std::vector<int>>& cores) {
 
 }  // namespace
 
-void RankAffinity::bind(int rank) const {
+void RankAffinity::bind(int local_rank) const {
   if (cores.empty()) return;
-  const auto& mine = cores[static_cast<std::size_t>(rank)];
+  const auto& mine = cores[static_cast<std::size_t>(local_rank)];
   if (!bind_thread(mine)) {
-    log_warning("rank {} cannot be bound to cores {}: it runs where the system lets it", rank,
-                cores_text(mine));
+    log_warning("local rank {} cannot be bound to cores {}: it runs where the system lets it",
+                local_rank, cores_text(mine));
   }
 }
 
@@ -51,11 +52,10 @@ RankAffinity rank_affinity(const LayoutConfig& layout, std::span<const int> usab
                            const std::string& variable) {
   if (layout.no_cpu_affinity) return {{}, "none (--no-cpu-affinity)"};
   if (!variable.empty()) return {{}, fmt::format("left to OpenMP ({} is set)", variable)};
-  const auto ranks = static_cast<int>(layout.world_size);
+  const auto ranks = static_cast<int>(ranks_on_machine(layout));
   const auto threads = static_cast<int>(layout.threads_per_rank);
   if (ranks == 1) return {{}, "none (one rank runs where the system lets it)"};
-  if (layout.threads_per_rank * layout.world_size >
-      std::min<std::int64_t>(limit, std::ssize(usable))) {
+  if (layout.threads_per_rank * ranks > std::min<std::int64_t>(limit, std::ssize(usable))) {
     return {{}, "none (there are more threads than cores)"};
   }
   RankAffinity affinity;

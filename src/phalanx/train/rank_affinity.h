@@ -11,15 +11,15 @@
 namespace phalanx {
 
 struct RankAffinity {
-  std::vector<std::vector<int>> cores;  // of each rank; empty where none is bound
+  std::vector<std::vector<int>> cores;  // by local rank; empty where none is bound
   std::string text;                     // for people: "ranks on cores 0-31, 32-63"; or why none is
 
   // The calling thread becomes the rank's, and so do the threads that it starts: its team.
-  void bind(int rank) const;
+  void bind(int local_rank) const;
 };
 
-// Several ranks that share out all cores of the calling thread are bound to their shares, unless
-// OpenMP's environment or --no-cpu-affinity says otherwise.
+// Several ranks of a machine that share out all cores of the calling thread are bound to their
+// shares, unless OpenMP's environment or --no-cpu-affinity says otherwise.
 RankAffinity rank_affinity(const LayoutConfig& layout);
 
 // The decision: of the cores that may be used, neighbours side by side, of which `limit` can be

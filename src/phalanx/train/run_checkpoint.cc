@@ -39,12 +39,16 @@ void load_states(const CheckpointReader& reader, const Rank& rank, bool with_opt
   }
 }
 
+// What is not read is not verified.
+Verify what_to_verify(const RunConfig& run) {
+  return run.finetune || run.no_load_optim ? Verify::kWeights : Verify::kYes;
+}
+
 }  // namespace
 
 std::shared_ptr<const CheckpointReader> open_checkpoint(const RunConfig& run) {
   if (run.load.empty()) return nullptr;
-  // What is not read is not verified.
-  const Verify verify = run.finetune || run.no_load_optim ? Verify::kWeights : Verify::kYes;
+  const Verify verify = what_to_verify(run);
   if (run.ckpt_step > 0) {
     return std::make_shared<const CheckpointReader>(directory_of_iteration(run.load, run.ckpt_step),
                                                     verify);
@@ -57,6 +61,13 @@ std::shared_ptr<const CheckpointReader> open_checkpoint(const RunConfig& run) {
   }
   log_warning("{}", no_checkpoint_message(run.load));
   return nullptr;
+}
+
+std::shared_ptr<const CheckpointReader> open_checkpoint_at(const RunConfig& run,
+                                                           const std::string& directory,
+                                                           bool verified) {
+  return std::make_shared<const CheckpointReader>(directory,
+                                                  verified ? what_to_verify(run) : Verify::kNo);
 }
 
 RunPosition position_of(const Manifest& manifest) {

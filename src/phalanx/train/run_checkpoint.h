@@ -26,6 +26,10 @@ struct RunState : RunPosition {
 // The checkpoint that --load names (or its --ckpt-step), its files verified; null, with a warning,
 // where nothing was saved there yet.
 std::shared_ptr<const CheckpointReader> open_checkpoint(const RunConfig& run);
+// The one that another process has chosen so; its files are verified again or not.
+std::shared_ptr<const CheckpointReader> open_checkpoint_at(const RunConfig& run,
+                                                           const std::string& directory,
+                                                           bool verified);
 
 // Stands among a manifest's arguments where the evaluation of its iteration was given up.
 inline constexpr std::string_view kDueEvaluation = "run.evaluation_is_due";

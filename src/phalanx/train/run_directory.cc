@@ -29,14 +29,17 @@ TrainConfig as_restarted(TrainConfig config) {
       saved_checkpoints(config.run.save).empty()) {
     return config;
   }
-  // The flags that say how the first attempt began.
+  log_info("> attempt {} of this job: goes on from --save {}", config.run.restarts + 1,
+           config.run.save);
+  return restarted_from_save(std::move(config));
+}
+
+TrainConfig restarted_from_save(TrainConfig config) {
   config.run.load = config.run.save;
   config.run.ckpt_step = 0;
   config.run.finetune = false;
   config.run.no_load_optim = false;
   config.run.overwrite = false;
-  log_info("> attempt {} of this job: goes on from --save {}", config.run.restarts + 1,
-           config.run.save);
   return config;
 }
 

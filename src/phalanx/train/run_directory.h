@@ -20,6 +20,8 @@ namespace phalanx {
 // --save holds checkpoints and no --load names it, the run goes on from there, not from where the
 // first attempt began.
 TrainConfig as_restarted(TrainConfig config);
+// Where it holds some: without the flags that say how the first attempt began.
+TrainConfig restarted_from_save(TrainConfig config);
 
 // The only writer of --save, which is made where it is not there; empty without --save.
 std::optional<DirectoryLock> lock_save_directory(const RunConfig& run);

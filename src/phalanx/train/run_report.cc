@@ -73,13 +73,13 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, int rank,
                      std::int64_t loaded_iteration)
     : config_(setup.config),
       length_(setup.length),
-      speaks_(rank == setup.grid.world_size() - 1),
-      peak_bytes_(setup.peak_bytes()),
+      speaks_(rank == 0),
+      peak_bytes_(setup.peak_bytes),
       model_flops_per_token_(gpt_flops_per_token(setup.model, config_.data.seq_length)),
-      peak_flops_(1e9 * setup.peak.of(setup.products.products)),
+      peak_flops_(1e9 * setup.hosts() * setup.peak.of(setup.products.products)),
       metrics_(speaks_ ? open_metrics(config_, length_, loaded_iteration) : nullptr),
       progress_(length_.last_iteration()) {
-  if (rank == 0) print_start(setup, plan, loaded_iteration);
+  if (speaks_) print_start(setup, plan, loaded_iteration);
 }
 
 void RunReport::print_start(const RunSetup& setup, const MemoryPlan& plan,
@@ -87,11 +87,12 @@ void RunReport::print_start(const RunSetup& setup, const MemoryPlan& plan,
   log_info("{}", arguments_of(setup.config));
   const GridSizes& sizes = setup.grid.sizes();
   const std::int64_t vocabulary = setup.tokenizer->vocab_size();
-  log_info("phalanx {}: world size {}, {} threads per rank{}", PHALANX_VERSION,
-           setup.grid.world_size(), config_.layout.threads_per_rank,
-           config_.layout.threads_reason.empty()
-               ? ""
-               : fmt::format(" ({})", config_.layout.threads_reason));
+  log_info(
+      "phalanx {}: world size {}{}, {} threads per rank{}", PHALANX_VERSION,
+      setup.grid.world_size(), setup.hosts() > 1 ? fmt::format(" on {} hosts", setup.hosts()) : "",
+      config_.layout.threads_per_rank,
+      config_.layout.threads_reason.empty() ? ""
+                                            : fmt::format(" ({})", config_.layout.threads_reason));
   if (setup.grid.world_size() > 1) {
     log_info(
         "> tensor-model-parallel size {}{}, pipeline-model-parallel size {}, data-parallel "
@@ -120,7 +121,7 @@ void RunReport::print_start(const RunSetup& setup, const MemoryPlan& plan,
   }
   log_info("> CPU target: {}, affinity: {}", cpu::describe_active_target(), setup.affinity.text);
   log_info("> matrix products: {} ({})", setup.products.name(), setup.products.reason);
-  log_info("> peak: {}", cpu::to_text(setup.peak));
+  log_info("> peak: {}{}", cpu::to_text(setup.peak), setup.hosts() > 1 ? " on each host" : "");
   log_info("> memory plan{}:\n{}", setup.grid.world_size() > 1 ? " of rank 0" : "",
            memory_table(plan));
   if (length_.left_over() > 0) {

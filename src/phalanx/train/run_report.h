@@ -16,8 +16,8 @@ namespace phalanx {
 
 class RunReport {
  public:
-  // The first rank prints what the run is made of; the last rank prints what happens, and appends
-  // to SAVE/metrics.jsonl as long as that can be written. Others are silent.
+  // The first rank prints what the run is made of and what happens, and appends to
+  // SAVE/metrics.jsonl as long as that can be written. Others are silent.
   RunReport(const RunSetup& setup, const MemoryPlan& plan, int rank, std::int64_t loaded_iteration);
 
   // After a step: `next_lr` is the schedule's next value, as Megatron prints it.
@@ -37,7 +37,7 @@ class RunReport {
 
   const TrainConfig& config_;
   const RunLength& length_;
-  bool speaks_;              // the last rank
+  bool speaks_;              // the first rank
   std::int64_t peak_bytes_;  // of the arenas, the most of any rank
   double model_flops_per_token_;
   double peak_flops_;

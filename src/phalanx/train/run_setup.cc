@@ -1,6 +1,10 @@
 #include "phalanx/train/run_setup.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <sstream>
+#include <utility>
 
 #include "phalanx/base/machine.h"
 #include "phalanx/train/config_views.h"
@@ -9,18 +13,6 @@
 
 namespace phalanx {
 namespace {
-
-TrainConfig resolved(TrainConfig config) {
-  resolve(config, true);
-  check_files(config);
-  return as_restarted(std::move(config));
-}
-
-int busy_threads(const TrainConfig& config) {
-  const std::int64_t cores = usable_cores().count;
-  return static_cast<int>(std::min(config.layout.threads_per_rank * config.layout.world_size,
-                                   std::max(cores, config.layout.threads_per_rank)));
-}
 
 // A run from another's weights begins anew.
 RunPosition begin_of(const TrainConfig& config, const std::optional<Manifest>& loaded) {
@@ -37,26 +29,32 @@ SampleCounts counts_of(const RunSetup& setup) {
 
 }  // namespace
 
-RunSetup::RunSetup(TrainConfig given, const std::function<bool()>& stop)
-    : config(resolved(std::move(given))),
-      lock(lock_save_directory(config.run)),
+RunSetup::RunSetup(const TrainConfig& given, Launcher& launcher, const std::function<bool()>& stop)
+    : RunSetup(start_run(given, launcher), launcher, stop) {}
+
+RunSetup::RunSetup(const TrainConfig& given, const std::function<bool()>& stop)
+    : RunSetup(given, *make_thread_launcher(static_cast<int>(given.layout.world_size)), stop) {}
+
+RunSetup::RunSetup(RunStart start, Launcher& launcher, const std::function<bool()>& stop)
+    : config(std::move(start.config)),
+      lock(std::move(start.lock)),
+      places(launcher.places()),
       grid(rank_grid(config.layout)),
       tokenizer(run_tokenizer(config.data)),
-      checkpoint(open_checkpoint(config.run)),
+      checkpoint(std::move(start.checkpoint)),
       loaded(checkpoint ? std::optional(checkpoint->manifest()) : std::nullopt),
       directory(config.run, checkpoint.get()),
       inputs(run_inputs(config.data)),
       length(config, begin_of(config, loaded)),
       schedule(loaded ? check_resume(config, *loaded) : parameter_schedule(config)),
-      products(cpu::choose_products(
-          loaded ? resumed_precision(config, *loaded) : config.model.matmul_precision,
-          config.model.bf16)),
-      peak(cpu::measure_peak(busy_threads(config))),
+      products(std::move(start.decisions.products)),
+      peak(start.decisions.peak),
       model(gpt_config(config, tokenizer->vocab_size())),
       programs(step_programs(config, length)),
-      plans(plan_ranks(config, model, programs, products.products)),
+      plans(plan_ranks(config, model, programs, products.products, launcher.own_ranks())),
       affinity(rank_affinity(config.layout)) {
-  check_memory(config, plans, available_memory());
+  agree_on_inputs(inputs, launcher);
+  plan_memory(launcher);
   if (loaded) {
     check_tensors(model, *loaded);
     check_inputs(inputs, *loaded, config.run);
@@ -69,17 +67,32 @@ RunSetup::RunSetup(TrainConfig given, const std::function<bool()>& stop)
   poll();
 }
 
+// One process of each host compares what all of the host's need with what there is.
+void RunSetup::plan_memory(Launcher& launcher) {
+  for (RankPlan& plan : plans) plan.memory.library_bound += launcher.message_bytes();
+  std::int64_t largest = 0;
+  for (const RankPlan& plan : plans) largest = std::max(largest, plan.memory.total);
+  const std::string mine = fmt::format("{} {}", largest, process_bytes(plans));
+  const std::vector<std::string> texts = launcher.gather(mine);
+  const bool is_alone = texts.size() == 1;
+  const RankPlace& here = places[static_cast<std::size_t>(launcher.own_ranks().front())];
+  std::int64_t needed = 0;
+  for (std::size_t process = 0; process < texts.size(); ++process) {
+    std::int64_t total = 0;
+    std::int64_t bytes = 0;
+    std::istringstream(texts[process]) >> total >> bytes;
+    peak_bytes = std::max(peak_bytes, total);
+    if (is_alone || places[process].host == here.host) needed += bytes;
+  }
+  if (here.local_rank == 0)
+    check_memory(config, plans, needed, here.local_size, available_memory());
+}
+
 const MemoryPlan& RunSetup::plan_of(int rank) const {
   const auto holds = [rank](const RankPlan& plan) {
     return std::ranges::find(plan.ranks, rank) != plan.ranks.end();
   };
   return std::ranges::find_if(plans, holds)->memory;
-}
-
-std::int64_t RunSetup::peak_bytes() const {
-  std::int64_t most = 0;
-  for (const RankPlan& plan : plans) most = std::max(most, plan.memory.total);
-  return most;
 }
 
 }  // namespace phalanx

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "phalanx/ops/cpu/precision.h"
+#include "phalanx/train/launcher.h"
 #include "phalanx/train/memory_plan.h"
 #include "phalanx/train/rank_affinity.h"
 #include "phalanx/train/run_checkpoint.h"
@@ -15,22 +15,22 @@
 #include "phalanx/train/run_directory.h"
 #include "phalanx/train/run_inputs.h"
 #include "phalanx/train/run_length.h"
+#include "phalanx/train/run_start.h"
 
 namespace phalanx {
-
-// Thrown where the run was asked to stop before its ranks had begun.
-struct StoppedEarly {
-  bool is_saved = false;  // all there is of the run is in its --save
-};
 
 struct RunSetup {
   // Resolves the configuration, opens the inputs, plans; throws where any of it is wrong, before
   // anything large is allocated. `stop` is asked while the data's order is made, which can take
-  // minutes.
-  explicit RunSetup(TrainConfig config, const std::function<bool()>& stop = nullptr);
+  // minutes. By all processes at the same time, within Launcher::prepare().
+  RunSetup(const TrainConfig& config, Launcher& launcher,
+           const std::function<bool()>& stop = nullptr);
+  // Of ranks in this process.
+  explicit RunSetup(const TrainConfig& config, const std::function<bool()>& stop = nullptr);
 
   TrainConfig config;
-  std::optional<DirectoryLock> lock;  // on --save, as long as the run
+  std::optional<DirectoryLock> lock;  // on --save, as long as the run; of the leading process
+  std::vector<RankPlace> places;      // by rank
   RankGrid grid;
   std::unique_ptr<Tokenizer> tokenizer;
   // What the run begins with, or null. Whoever has read it lets go of it: files that are removed
@@ -42,16 +42,20 @@ struct RunSetup {
   RunLength length;
   ParameterSchedule schedule;
   cpu::ProductChoice products;
-  cpu::Peak peak;  // of the threads of all ranks, as many as there are cores
+  cpu::Peak peak;  // of the threads of a host's ranks, as many as it has cores
   GptConfig model;
   StepPrograms programs;
-  std::vector<RankPlan> plans;
+  std::vector<RankPlan> plans;  // of the ranks of this process
+  std::int64_t peak_bytes = 0;  // the most that the arenas of any rank hold
   std::optional<RunData> data;
   RankAffinity affinity;
 
   const MemoryPlan& plan_of(int rank) const;
-  // The most that the arenas of any rank hold.
-  std::int64_t peak_bytes() const;
+  int hosts() const { return places.back().host + 1; }
+
+ private:
+  RunSetup(RunStart start, Launcher& launcher, const std::function<bool()>& stop);
+  void plan_memory(Launcher& launcher);
 };
 
 }  // namespace phalanx

@@ -12,10 +12,10 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
-#include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/cpu/first_touch.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/launcher.h"
 #include "phalanx/train/run_report.h"
 #include "phalanx/train/run_saver.h"
 #include "phalanx/train/run_setup.h"
@@ -38,12 +38,30 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// Whoever watches over the rank sees that its passes go on.
+class WatchedPasses final : public PassObserver {
+ public:
+  WatchedPasses(RankWatch& watch, PassObserver* next) : watch_(watch), next_(next) {}
+
+  void begin(const Action& pass) override {
+    if (next_ != nullptr) next_->begin(pass);
+  }
+  void end(const Action& pass) override {
+    watch_.tick();
+    if (next_ != nullptr) next_->end(pass);
+  }
+
+ private:
+  RankWatch& watch_;
+  PassObserver* next_;
+};
+
 // One rank's run and everything it is made of, in the order in which it comes to be.
 class Trainer {
  public:
   // `checkpoint` is what the run begins with, or null; it is not needed any more after this.
   Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, const StopSignals& signals,
-          Communicator& world);
+          Communicator& world, RankWatch& watch);
   // The world ends where this throws.
   RunEnd run();
 
@@ -64,6 +82,7 @@ class Trainer {
   const RunSetup& setup_;
   const TrainConfig& config_;
   const StopSignals& signals_;
+  RankWatch& watch_;
   Clock::time_point start_ = Clock::now();
   RankCommunicators ranks_;
   const MemoryPlan& plan_;
@@ -91,6 +110,8 @@ RankArenas arenas_of_run(const MemoryPlan& plan, int threads, bool from_checkpoi
 }
 
 RunState start_state(const RunSetup& setup, const CheckpointReader* checkpoint, Rank& rank) {
+  const auto busy = rank.ranks().world->busy(checkpoint != nullptr ? "loading the checkpoint"
+                                                                   : "drawing the weights");
   if (checkpoint != nullptr) return load_run(setup.config, *checkpoint, rank);
   rank.initialise();
   RunState fresh;
@@ -99,10 +120,11 @@ RunState start_state(const RunSetup& setup, const CheckpointReader* checkpoint, 
 }
 
 Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint,
-                 const StopSignals& signals, Communicator& world)
+                 const StopSignals& signals, Communicator& world, RankWatch& watch)
     : setup_(setup),
       config_(setup.config),
       signals_(signals),
+      watch_(watch),
       ranks_(setup.grid, world),
       plan_(setup.plan_of(world.rank())),
       arenas_(arenas_of_run(plan_, static_cast<int>(config_.layout.threads_per_rank),
@@ -187,8 +209,8 @@ void Trainer::train_until_drained() {
   const auto begin = Clock::now();
   const std::vector<StepSchedule> schedules = next_schedules();
   trace_.clear();
-  const std::vector<StepResult> steps = rank_.train(schedules, train_stream_->source(),
-                                                    config_.run.trace.empty() ? nullptr : &trace_);
+  WatchedPasses passes(watch_, config_.run.trace.empty() ? nullptr : &trace_);
+  const std::vector<StepResult> steps = rank_.train(schedules, train_stream_->source(), &passes);
   const double seconds = seconds_since(begin) / static_cast<double>(steps.size());
   check_high_water(plan_, arenas_);
   for (const StepResult& step : steps) {
@@ -196,6 +218,7 @@ void Trainer::train_until_drained() {
     count(step, batch);
     report_.iteration(state_, step, batch, setup_.schedule.learning_rate(state_.schedule_samples),
                       seconds);
+    watch_.step(state_.iteration);
   }
 }
 
@@ -222,6 +245,8 @@ bool Trainer::evaluate(SplitKind kind, const std::string& place) {
   std::optional<RunData::Stream> test_stream;
   if (kind == SplitKind::kTest) test_stream.emplace(*setup_.data, kind, 0, ranks_.at.data);
   RunData::Stream& stream = kind == SplitKind::kTest ? *test_stream : *valid_stream_;
+  const auto busy =
+      ranks_.world->busy(fmt::format("evaluating after iteration {}", state_.iteration));
   std::int64_t samples = 0;
   double sum = 0.0;
   double tokens = 0.0;
@@ -288,41 +313,58 @@ std::optional<RunEnd> Trainer::exit_condition() {
 }
 
 RunEnd train_on_ranks(const RunSetup& setup, std::shared_ptr<const CheckpointReader> checkpoint,
-                      const StopSignals& signals) {
-  const LocalOptions options{
+                      const StopSignals& signals, Launcher& launcher) {
+  const RankOptions options{
       .threads_per_rank = static_cast<int>(setup.config.layout.threads_per_rank),
-      .timeout = std::chrono::milliseconds(
-          static_cast<std::int64_t>(setup.config.run.distributed_timeout_minutes * 60e3))};
+      .timeout = timeout_of(setup.config.run)};
   // All ranks end for the same reason.
   RunEnd end = RunEnd::kFinished;
+  const int first = launcher.own_ranks().front();
   // Every rank lets go of it when it has loaded.
-  std::vector readers(static_cast<std::size_t>(setup.grid.world_size()), checkpoint);
+  std::vector readers(setup.places.size(), checkpoint);
   checkpoint.reset();
-  run_local_ranks(setup.grid.world_size(), options, [&](Communicator& world) {
-    setup.affinity.bind(world.rank());  // before the rank's team and memory are there
-    auto& reader = readers[static_cast<std::size_t>(world.rank())];
-    Trainer trainer(setup, reader.get(), signals, world);
-    reader.reset();
+  launcher.run(options, [&](Communicator& world, RankWatch& watch) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    setup.affinity.bind(setup.places[rank].local_rank);  // before its team and memory are there
+    Trainer trainer(setup, readers[rank].get(), signals, world, watch);
+    readers[rank].reset();
     const RunEnd mine = trainer.run();
-    if (world.rank() == 0) end = mine;
+    if (world.rank() == first) end = mine;
   });
   return end;
 }
 
+RunEnd prepare_and_train(const TrainConfig& config, const StopSignals& signals,
+                         Launcher& launcher) {
+  std::optional<RunSetup> setup;
+  launcher.prepare(
+      [&] { setup.emplace(config, launcher, [&] { return signals.received() != 0; }); });
+  if (launcher.leads()) setup->directory.claim();
+  return train_on_ranks(*setup, std::move(setup->checkpoint), signals, launcher);
+}
+
 }  // namespace
 
-RunEnd pretrain_gpt(TrainConfig config) {
-  const StopSignals signals(!config.run.save.empty());
+std::chrono::milliseconds timeout_of(const RunConfig& run) {
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(run.distributed_timeout_minutes * 60e3));
+}
+
+RunEnd pretrain_gpt(const TrainConfig& config, const StopSignals& signals, Launcher& launcher) {
   try {
-    RunSetup setup(std::move(config), [&] { return signals.received() != 0; });
-    setup.directory.claim();
-    return train_on_ranks(setup, std::move(setup.checkpoint), signals);
+    return prepare_and_train(config, signals, launcher);
   } catch (const StoppedEarly& stopped) {
     log_info("exiting program after receiving {}.", name_of_signal(signals.received()));
     if (stopped.is_saved) return RunEnd::kPreempted;
     log_warning("nothing is saved: training had not begun");
     return RunEnd::kStopped;
   }
+}
+
+RunEnd pretrain_gpt(const TrainConfig& config) {
+  const StopSignals signals(!config.run.save.empty());
+  const auto launcher = make_thread_launcher(static_cast<int>(config.layout.world_size));
+  return pretrain_gpt(config, signals, *launcher);
 }
 
 }  // namespace phalanx

@@ -1,7 +1,11 @@
 #pragma once
 // The training loop: step, count, log, evaluate, save, leave.
 
+#include <chrono>
+
 #include "phalanx/train/config.h"
+#include "phalanx/train/launcher.h"
+#include "phalanx/train/signals.h"
 
 namespace phalanx {
 
@@ -11,7 +15,13 @@ enum class RunEnd {
   kStopped,    // a signal came, and there is no --save
 };
 
-// Trains GPT as the (unresolved) configuration says.
-RunEnd pretrain_gpt(TrainConfig config);
+// Trains GPT as the (unresolved) configuration says: the ranks of the launcher that are this
+// process's.
+RunEnd pretrain_gpt(const TrainConfig& config, const StopSignals& signals, Launcher& launcher);
+// All ranks as threads of this process.
+RunEnd pretrain_gpt(const TrainConfig& config);
+
+// --distributed-timeout-minutes.
+std::chrono::milliseconds timeout_of(const RunConfig& run);
 
 }  // namespace phalanx

@@ -31,6 +31,19 @@ constexpr TrainFlag kRunRows[] = {
         kRanks, {.name = "--distributed-timeout-minutes",
                  .help = "How long a rank waits for the others before the run ends",
                  .range = above(0)}),
+    works<&RunConfig::rdzv_secret_file>(
+        kRanks, {.name = "--rdzv-secret-file",
+                 .help = "The secret that ranks of several hosts prove to each other, a file that "
+                         "its owner alone may read (environment: PHALANX_RDZV_SECRET_FILE)",
+                 .value_name = "FILE"}),
+    works<&RunConfig::rdzv_insecure>(
+        kRanks, {.name = "--rdzv-insecure",
+                 .help = "Ranks of several hosts join without a secret: whoever reaches the port "
+                         "may",
+                 .excludes = "--rdzv-secret-file"}),
+    works<&RunConfig::rdzv_bind_any>(
+        kRanks, {.name = "--rdzv-bind-any",
+                 .help = "The rendezvous listens on all interfaces, not on MASTER_ADDR's alone"}),
 
     works<&RunConfig::save>(kCheckpoints, {.name = "--save",
                                            .help = "Directory for checkpoints and metrics.jsonl",

@@ -57,10 +57,11 @@ constexpr TrainFlag kUnboundLayoutRows[] = {
                  {"the levels are 0, 1 and 2"}),
 
     satisfied(kRanks, "--local-rank", kInteger,
-              "the program knows the place of every rank that it starts"),
+              "a rank's place is known from the launcher's environment, or it is a thread"),
     satisfied_by("nccl gloo mpi ucc", kRanks, "--distributed-backend", kText,
-                 "ranks are threads of one process and pass messages through its memory",
-                 {"no such backend; leave the flag out: ranks are threads of one process"}),
+                 "on CPUs UCX carries the messages between processes; threads of one process share "
+                 "its memory",
+                 {"no such backend; leave the flag out"}),
     refused(kRanks, "--lazy-mpu-init", kSwitch,
             {"the program starts its ranks itself, at once; leave the flag out", kSamePlan}),
     refused(kRanks, "--nccl-communicator-config-path", kText, kNoNccl),

@@ -1,0 +1,250 @@
+#include "phalanx/train/run_start.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
+#include "phalanx/base/machine.h"
+#include "phalanx/base/unique_name.h"
+#include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/checkpoint/hash.h"
+#include "phalanx/train/config_views.h"
+#include "phalanx/train/flags.h"
+#include "phalanx/train/resume.h"
+#include "phalanx/train/run_inputs.h"
+
+namespace phalanx {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+// What may differ between processes, for it is about their machine alone.
+constexpr std::array kOwnOfAProcess = {"--threads-per-rank", "--no-cpu-affinity",
+                                       "--allow-overcommit", "--rdzv-secret-file"};
+
+using Identity = std::map<std::string, std::string>;
+
+Identity identity_of(const TrainConfig& config) {
+  Identity identity;
+  for (const auto& [flag, value] : argument_values(config)) {
+    if (std::ranges::find(kOwnOfAProcess, flag) == kOwnOfAProcess.end()) identity[flag] = value;
+  }
+  identity["the version of phalanx"] = PHALANX_VERSION;
+  identity["the compiler"] = __VERSION__;
+  identity["the byte order"] =
+      std::endian::native == std::endian::little ? "little-endian" : "big-endian";
+  identity["how often the job was started again"] = std::to_string(config.run.restarts);
+  return identity;
+}
+
+Identity identity_of(const RunInputs& inputs) {
+  Identity identity;
+  for (const Manifest::InputFile& file : inputs.files) {
+    // Where a file lies does not matter.
+    const std::string what =
+        fmt::format("the content of {}'s {}", file.flag, fs::path(file.path).extension().string());
+    identity[what] += fmt::format("{} bytes{} ", file.bytes,
+                                  file.xxh3 ? " with digest " + digest_to_text(*file.xxh3) : "");
+  }
+  return identity;
+}
+
+// Names the first difference: "--lr is 0.1, rank 0 has 0.2".
+void agree(const Identity& mine, Launcher& launcher) {
+  const auto theirs = Json::parse(launcher.broadcast(Json(mine).dump())).get<Identity>();
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : theirs) keys.push_back(key);
+  for (const auto& [key, value] : mine) {
+    if (!theirs.contains(key)) keys.push_back(key);
+  }
+  const auto value_in = [](const Identity& identity, const std::string& key) {
+    const auto found = identity.find(key);
+    return found == identity.end() || found->second.empty() ? std::string("not given")
+                                                            : found->second;
+  };
+  std::vector<std::string> differences;
+  for (const std::string& key : keys) {
+    const std::string here = value_in(mine, key);
+    const std::string there = value_in(theirs, key);
+    if (here != there)
+      differences.push_back(fmt::format("{} is {}, rank 0 has {}", key, here, there));
+  }
+  if (differences.empty()) return;
+  throw ConfigError(
+      "{}{}: start all ranks with the same flags, files and program", differences.front(),
+      differences.size() == 1 ? "" : fmt::format(" ({} more differ)", differences.size() - 1));
+}
+
+// The threads of a host's ranks, as many as can run at once.
+int busy_threads(const TrainConfig& config, Launcher& launcher) {
+  const std::int64_t cores = usable_cores().count;
+  const std::int64_t threads = config.layout.threads_per_rank;
+  return static_cast<int>(std::min<std::int64_t>(threads * launcher.places().front().local_size,
+                                                 std::max(cores, threads)));
+}
+
+std::string digest_of_manifest(const fs::path& checkpoint) {
+  return digest_to_text(xxh3(read_file(checkpoint / kManifestName)));
+}
+
+cpu::ProductPrecision products_of(std::string_view name) {
+  using enum cpu::ProductPrecision;
+  for (const auto products : {kFp32, kBf16, kAmx}) {
+    if (name_of(products) == name) return products;
+  }
+  throw InternalError("an unknown family of matrix products: {}", name);
+}
+
+// In --save while the processes join: who does not see it writes to another disk.
+class Nonce {
+ public:
+  static constexpr const char* kName = ".joining";
+
+  Nonce() = default;
+  explicit Nonce(const fs::path& save) : path_(save / kName), text_(random_digits(32)) {
+    std::ofstream file(path_, std::ios::binary | std::ios::trunc);
+    file << text_;
+    file.close();
+    if (!file) throw OutputError("--save {}: {} cannot be written", save.string(), path_.string());
+  }
+  Nonce(const Nonce&) = delete;
+  Nonce& operator=(const Nonce&) = delete;
+  ~Nonce() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove(path_, ignored);
+  }
+  const std::string& text() const { return text_; }
+
+  static bool is_seen(const fs::path& save, const std::string& text) {
+    // File systems of several hosts may show what is new with a delay.
+    constexpr int kTries = 50;
+    for (int i = 0; i < kTries; ++i) {
+      std::ifstream file(save / kName, std::ios::binary);
+      std::string found;
+      if (file >> found && found == text) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    return false;
+  }
+
+ private:
+  fs::path path_;
+  std::string text_;
+};
+
+// Of the leading process.
+RunStart decide(TrainConfig config, Launcher& launcher) {
+  RunStart start{.config = as_restarted(config), .lock = {}, .decisions = {}, .checkpoint = {}};
+  start.decisions.is_restarted = start.config.run.load != config.run.load;
+  start.lock = lock_save_directory(start.config.run);
+  start.checkpoint = open_checkpoint(start.config.run);
+  std::string requested = start.config.model.matmul_precision;
+  if (start.checkpoint) {
+    start.decisions.checkpoint = fs::absolute(start.checkpoint->directory()).string();
+    start.decisions.manifest_digest = digest_of_manifest(start.checkpoint->directory());
+    requested = resumed_precision(start.config, start.checkpoint->manifest());
+  }
+  start.decisions.products = cpu::choose_products(requested, start.config.model.bf16);
+  start.decisions.peak = cpu::measure_peak(busy_threads(start.config, launcher));
+  return start;
+}
+
+// Of every other process.
+RunStart follow(TrainConfig config, RunDecisions decisions, const RankPlace& place) {
+  RunStart start{
+      .config = std::move(config), .lock = {}, .decisions = std::move(decisions), .checkpoint = {}};
+  const RunDecisions& d = start.decisions;
+  if (d.is_restarted) start.config = restarted_from_save(std::move(start.config));
+  const std::string& save = start.config.run.save;
+  if (!d.nonce.empty() && !Nonce::is_seen(save, d.nonce)) {
+    throw ConfigError(
+        "--save {} is not the directory that rank 0 writes to: give one on a file system that all "
+        "hosts share",
+        save);
+  }
+  if (!cpu::has_products(d.products.products)) {
+    throw ConfigError(
+        "this processor has no {} products, which rank 0 has chosen: give --matmul-precision fp32",
+        d.products.name());
+  }
+  if (d.checkpoint.empty()) return start;
+  const auto refuse = [&](std::string_view fault) {
+    throw ConfigError(
+        "--load {}: {} {}, which rank 0 begins with: give a directory on a file system that all "
+        "hosts share",
+        start.config.run.load, d.checkpoint, fault);
+  };
+  try {
+    if (digest_of_manifest(d.checkpoint) != d.manifest_digest) refuse("is not the checkpoint");
+  } catch (const InputMissingError&) {
+    refuse("is not there");
+  }
+  // The first rank has verified it where it runs; another host reads it by a way of its own.
+  start.checkpoint =
+      open_checkpoint_at(start.config.run, d.checkpoint, place.host > 0 && place.local_rank == 0);
+  return start;
+}
+
+}  // namespace
+
+std::string RunDecisions::to_text() const {
+  return Json{{"restarted", is_restarted},
+              {"checkpoint", checkpoint},
+              {"manifest", manifest_digest},
+              {"products", std::string(products.name())},
+              {"reason", products.reason},
+              {"peak", {peak.fp32_gflops, peak.bf16_gflops, peak.amx_gflops}},
+              {"nonce", nonce}}
+      .dump();
+}
+
+RunDecisions RunDecisions::from_text(const std::string& text) {
+  const Json json = Json::parse(text);
+  const auto peak = json.at("peak").get<std::array<double, 3>>();
+  return {.is_restarted = json.at("restarted"),
+          .checkpoint = json.at("checkpoint"),
+          .manifest_digest = json.at("manifest"),
+          .products = {.products = products_of(json.at("products").get<std::string>()),
+                       .reason = json.at("reason")},
+          .peak = {.fp32_gflops = peak[0], .bf16_gflops = peak[1], .amx_gflops = peak[2]},
+          .nonce = json.at("nonce")};
+}
+
+RunStart start_run(TrainConfig config, Launcher& launcher) {
+  resolve(config, true);
+  check_files(config);
+  agree(identity_of(config), launcher);
+  if (launcher.leads()) {
+    RunStart start = decide(std::move(config), launcher);
+    const bool is_alone = launcher.own_ranks().size() == launcher.places().size();
+    const bool is_saved = !start.config.run.save.empty() && !is_alone;
+    const std::optional<Nonce> nonce =
+        is_saved ? std::optional<Nonce>(std::in_place, start.config.run.save) : std::nullopt;
+    if (nonce) start.decisions.nonce = nonce->text();
+    launcher.broadcast(start.decisions.to_text());
+    launcher.gather({});  // all have looked
+    return start;
+  }
+  const RunDecisions decisions = RunDecisions::from_text(launcher.broadcast({}));
+  const auto rank = static_cast<std::size_t>(launcher.own_ranks().front());
+  RunStart start = follow(std::move(config), decisions, launcher.places()[rank]);
+  launcher.gather({});
+  return start;
+}
+
+void agree_on_inputs(const RunInputs& inputs, Launcher& launcher) {
+  agree(identity_of(inputs), launcher);
+}
+
+}  // namespace phalanx

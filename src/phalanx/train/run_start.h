@@ -1,0 +1,44 @@
+#pragma once
+// How a run begins: what the first rank decides for all - it alone locks --save, chooses the
+// checkpoint, measures the processor - and the proof that all processes are about to do the same.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "phalanx/ops/cpu/precision.h"
+#include "phalanx/train/launcher.h"
+#include "phalanx/train/run_checkpoint.h"
+#include "phalanx/train/run_directory.h"
+
+namespace phalanx {
+
+// Everything else a process computes from the flags and the files alone.
+struct RunDecisions {
+  bool is_restarted = false;    // goes on from --save
+  std::string checkpoint;       // its directory; empty: the run begins anew
+  std::string manifest_digest;  // of it
+  cpu::ProductChoice products;
+  cpu::Peak peak;     // of the threads of a host's ranks, as many as there are cores
+  std::string nonce;  // lies in --save while the processes join
+
+  std::string to_text() const;
+  static RunDecisions from_text(const std::string& text);
+};
+
+struct RunStart {
+  TrainConfig config;                 // resolved
+  std::optional<DirectoryLock> lock;  // on --save; of the leading process
+  RunDecisions decisions;
+  std::shared_ptr<const CheckpointReader> checkpoint;  // null: the run begins anew
+};
+
+// By all processes at the same time, within Launcher::prepare(). ConfigError (78) where they differ
+// in flags or build, or do not see the same --save and --load.
+RunStart start_run(TrainConfig config, Launcher& launcher);
+
+// Where the input files of this process are not those of the first rank: ConfigError.
+struct RunInputs;
+void agree_on_inputs(const RunInputs& inputs, Launcher& launcher);
+
+}  // namespace phalanx
