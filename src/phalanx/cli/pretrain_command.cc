@@ -3,15 +3,21 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 
+#include "phalanx/base/cpu_affinity.h"
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/model_name.h"
+#include "phalanx/comm/rendezvous/launch_environment.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/train/flags.h"
+#include "phalanx/train/process_launcher.h"
 #include "phalanx/train/trainer.h"
 
 namespace phalanx {
@@ -45,10 +51,41 @@ void add_examples(FlagSet& flags) {
   flags.add_example("phalanx pretrain gpt FLAGS --print-yaml > run.yaml", "flags into a file");
 }
 
+// Ranks of this machine that share the cores of this process. Slurm may have given each of them
+// cores of its own.
+std::int64_t ranks_on_these_cores(const LaunchEnvironment& environment) {
+  const char* const own = std::getenv("SLURM_CPUS_PER_TASK");
+  const bool has_own_cores = environment.source == "Slurm" && own != nullptr &&
+                             std::to_string(cores_of_thread().size()) == own;
+  return has_own_cores ? 1 : environment.local_size;
+}
+
+// Threads of this process, or this process as one rank of many.
+std::unique_ptr<Launcher> launcher_of(const std::optional<LaunchEnvironment>& environment,
+                                      const TrainConfig& config, const StopSignals& signals) {
+  if (!environment) return make_thread_launcher(static_cast<int>(config.layout.world_size));
+  if (environment->rank == 0 && !environment->note.empty()) log_info("> {}", environment->note);
+  return make_process_launcher(*environment, config.run, timeout_of(config.run), [&signals] {
+    if (signals.received() != 0) throw StoppedEarly{};
+  });
+}
+
+RunEnd train(const std::optional<LaunchEnvironment>& environment, const TrainConfig& config) {
+  const StopSignals signals(!config.run.save.empty());
+  return pretrain_gpt(config, signals, [&] { return launcher_of(environment, config, signals); });
+}
+
 }  // namespace
 
 int run_pretrain(const Arguments& arguments) {
+  const std::optional<LaunchEnvironment> environment = read_launch_environment();
+  // Of many processes the first one speaks; errors are everybody's.
+  if (environment && environment->rank > 0) set_log_level(LogLevel::kError);
   TrainConfig config;
+  if (environment) {
+    config.layout.world_size = environment->world_size;
+    config.layout.local_size = ranks_on_these_cores(*environment);
+  }
   FlagSet flags("phalanx pretrain gpt", "Trains a GPT.");
   add_train_flags(flags, config);
   flags.section("Start");
@@ -67,7 +104,13 @@ int run_pretrain(const Arguments& arguments) {
   }
   for (const std::string& note : flags.notes()) log_info("{}", note);
   config.run.restarts = restarts_from_environment();
-  switch (pretrain_gpt(std::move(config))) {
+  if (environment && flags.given("--nproc")) {
+    throw UsageError(
+        "--nproc starts ranks as threads of this process, but {} has started {} processes: leave "
+        "--nproc out",
+        environment->source, environment->world_size);
+  }
+  switch (train(environment, config)) {
     case RunEnd::kFinished:
       return 0;
     case RunEnd::kPreempted:

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <span>
 
 #include "phalanx/base/file.h"
@@ -23,6 +25,36 @@ double milliseconds_now() {
   return std::chrono::duration<double, std::milli>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+// How far the peer's clock is ahead of this one, in milliseconds: of some round trips the shortest
+// tells best (Cristian, 1989). The peer answers with answer_clock() at the same time.
+constexpr int kRoundTrips = 8;
+double clock_offset(Communicator& world, int peer, Context& context) {
+  Arena arena("clock", 2 * kArenaAlignment);
+  const Tensor time = arena.allocate(DType::kF64, {1});
+  double offset = 0.0;
+  double shortest = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRoundTrips; ++i) {
+    const double begin = milliseconds_now();
+    world.send(context, time, peer, kKey).wait(context.stream);
+    world.receive(context, time, peer, kKey).wait(context.stream);
+    const double end = milliseconds_now();
+    if (end - begin >= shortest) continue;
+    shortest = end - begin;
+    offset = time.as<double>()[0] - (begin + end) / 2;
+  }
+  // What is less than the way of a message is not known to be anything.
+  return std::abs(offset) > shortest / 2 ? offset : 0.0;
+}
+void answer_clock(Communicator& world, Context& context) {
+  Arena arena("clock", 2 * kArenaAlignment);
+  const Tensor time = arena.allocate(DType::kF64, {1});
+  for (int i = 0; i < kRoundTrips; ++i) {
+    world.receive(context, time, 0, kKey).wait(context.stream);
+    time.as<double>()[0] = milliseconds_now();
+    world.send(context, time, 0, kKey).wait(context.stream);
+  }
 }
 
 std::vector<double> numbers_of(const std::vector<TimedAction>& passes) {
@@ -164,13 +196,25 @@ void write_step_trace(const RunSetup& setup, const StepTrace& trace, const RankC
   const bool is_drawn = ranks.at.tensor == 0 && ranks.at.data == 0;
   Communicator& world = *ranks.world;
   if (world.rank() > 0) {
-    if (is_drawn) send(trace.passes(), world, context);
+    if (!is_drawn) return;
+    answer_clock(world, context);
+    send(trace.passes(), world, context);
     return;
   }
   const StepPrograms& programs = setup.programs;
   Timeline timeline = {trace.passes()};
   for (int stage = 1; stage < programs.placement().ranks(); ++stage) {
-    timeline.push_back(received(world, setup.grid.rank_of({.pipeline = stage}), context));
+    const int peer = setup.grid.rank_of({.pipeline = stage});
+    const double ahead = clock_offset(world, peer, context);
+    if (std::abs(ahead) > 1.0) {
+      log_info("> the clock of rank {} is {:+.1f} ms off: its passes are drawn by rank 0's", peer,
+               ahead);
+    }
+    timeline.push_back(received(world, peer, context));
+    for (TimedAction& pass : timeline.back()) {
+      pass.begin -= ahead;
+      pass.end -= ahead;
+    }
   }
   if (timeline.front().empty()) return;  // the run was over before it began
   // The program that ran last is the one with as many passes.

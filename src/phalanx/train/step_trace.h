@@ -18,7 +18,7 @@ class StepTrace final : public PassObserver {
   void clear() { passes_.clear(); }
   void begin(const Action& pass) override;
   void end(const Action& pass) override;
-  // In milliseconds of a clock that all ranks of a process share.
+  // In milliseconds of the host's clock.
   const std::vector<TimedAction>& passes() const { return passes_; }
 
  private:

@@ -350,9 +350,10 @@ std::chrono::milliseconds timeout_of(const RunConfig& run) {
       static_cast<std::int64_t>(run.distributed_timeout_minutes * 60e3));
 }
 
-RunEnd pretrain_gpt(const TrainConfig& config, const StopSignals& signals, Launcher& launcher) {
+RunEnd pretrain_gpt(const TrainConfig& config, const StopSignals& signals,
+                    const MakeLauncher& make_launcher) {
   try {
-    return prepare_and_train(config, signals, launcher);
+    return prepare_and_train(config, signals, *make_launcher());
   } catch (const StoppedEarly& stopped) {
     log_info("exiting program after receiving {}.", name_of_signal(signals.received()));
     if (stopped.is_saved) return RunEnd::kPreempted;
@@ -363,8 +364,9 @@ RunEnd pretrain_gpt(const TrainConfig& config, const StopSignals& signals, Launc
 
 RunEnd pretrain_gpt(const TrainConfig& config) {
   const StopSignals signals(!config.run.save.empty());
-  const auto launcher = make_thread_launcher(static_cast<int>(config.layout.world_size));
-  return pretrain_gpt(config, signals, *launcher);
+  return pretrain_gpt(config, signals, [&config] {
+    return make_thread_launcher(static_cast<int>(config.layout.world_size));
+  });
 }
 
 }  // namespace phalanx

@@ -2,6 +2,8 @@
 // The training loop: step, count, log, evaluate, save, leave.
 
 #include <chrono>
+#include <functional>
+#include <memory>
 
 #include "phalanx/train/config.h"
 #include "phalanx/train/launcher.h"
@@ -17,7 +19,9 @@ enum class RunEnd {
 
 // Trains GPT as the (unresolved) configuration says: the ranks of the launcher that are this
 // process's.
-RunEnd pretrain_gpt(const TrainConfig& config, const StopSignals& signals, Launcher& launcher);
+using MakeLauncher = std::function<std::unique_ptr<Launcher>()>;
+RunEnd pretrain_gpt(const TrainConfig& config, const StopSignals& signals,
+                    const MakeLauncher& make_launcher);
 // All ranks as threads of this process.
 RunEnd pretrain_gpt(const TrainConfig& config);
 

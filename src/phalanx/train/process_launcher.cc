@@ -1,0 +1,178 @@
+#include "phalanx/train/process_launcher.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/base/stack_dump.h"
+#include "phalanx/base/threads.h"
+#include "phalanx/comm/rendezvous/coordinator.h"
+#include "phalanx/comm/rendezvous/member.h"
+#include "phalanx/comm/ucx/ucx_world.h"
+
+namespace phalanx {
+namespace {
+
+// In a round of texts: one that says what a rank ended with instead.
+constexpr char kValue = '+';
+constexpr char kError = '!';
+constexpr char kStopped = '.';
+
+// A text that is exchanged may not be longer.
+constexpr std::size_t kLongestMessage = 8192;
+
+std::string error_text(const Error& error) {
+  const std::string message = std::string(error.what()).substr(0, kLongestMessage);
+  return fmt::format("{}{} {}", kError, error.exit_status(), message);
+}
+
+class ProcessLauncher final : public Launcher {
+ public:
+  ProcessLauncher(std::unique_ptr<Coordinator> coordinator, std::unique_ptr<Member> member,
+                  int rank)
+      : Launcher(member->places()),
+        coordinator_(std::move(coordinator)),
+        member_(std::move(member)),
+        rank_(rank) {}
+  ~ProcessLauncher() override { member_->leave(); }
+
+  std::vector<int> own_ranks() const override { return {rank_}; }
+
+  std::string broadcast(std::string of_first) override {
+    round(std::string(1, kValue));  // whoever has failed says so in a round of all
+    return member_->broadcast(std::move(of_first));
+  }
+  std::vector<std::string> gather(std::string mine) override {
+    std::vector<std::string> texts = round(kValue + std::move(mine));
+    for (std::string& text : texts) text.erase(0, 1);
+    return texts;
+  }
+
+  void prepare(const std::function<void()>& preparation) override {
+    member_->begin_busy("preparing the run");
+    try {
+      preparation();
+      gather({});
+    } catch (const StoppedEarly& stopped) {
+      tell(fmt::format("{}{}", kStopped, stopped.is_saved ? 1 : 0));
+      throw;
+    } catch (const Error& error) {
+      tell(error_text(error));
+      throw;
+    } catch (const std::exception& error) {
+      member_->fail(error.what());
+      throw;
+    }
+    member_->end_busy();
+  }
+
+  void run(const RankOptions& options, const Body& body) override {
+    expect_threads(options.threads_per_rank - 1);
+    try {
+      const auto world =
+          make_ucx_world(rank_, places(),
+                         {.threads_per_rank = options.threads_per_rank,
+                          .timeout = options.timeout,
+                          .network_device = member_->network_device()},
+                         *member_, [this](std::string mine) { return gather(std::move(mine)); });
+      body(*world, *member_);
+    } catch (const std::exception& error) {
+      member_->fail(error.what());
+      throw;
+    }
+    member_->leave();
+  }
+  std::int64_t message_bytes() const override { return ucx_library_bytes(rank_, places()); }
+
+ private:
+  // The same error in all processes, where one has told one: of the lowest rank.
+  std::vector<std::string> round(std::string mine) {
+    std::vector<std::string> texts = member_->gather(std::move(mine));
+    for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+      const std::string& text = texts[rank];
+      if (text.empty() || text.front() == kValue) continue;
+      told_ = true;
+      if (text.front() == kStopped) throw StoppedEarly{.is_saved = text == ".1"};
+      int code = 0;
+      const auto [end, fault] = std::from_chars(text.data() + 1, text.data() + text.size(), code);
+      const std::string_view message(end, text.data() + text.size());
+      throw Error(static_cast<ErrorCode>(code),
+                  fmt::format("rank {} (host {}):{}", rank, places()[rank].host_name, message));
+    }
+    return texts;
+  }
+  // Throws what all throw, unless they know already.
+  void tell(const std::string& text) {
+    if (!told_ && !member_->failure()) round(text);
+  }
+
+  std::unique_ptr<Coordinator> coordinator_;  // of the first rank, where no launcher has one
+  std::unique_ptr<Member> member_;
+  int rank_;
+  bool told_ = false;  // how it ends has been heard by all
+};
+
+const char* variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+bool is_started_by_phalanx() { return variable("PHALANX_COORDINATOR") != nullptr; }
+
+Secret secret_of(const LaunchEnvironment& environment, const RunConfig& run) {
+  if (!run.rdzv_secret_file.empty()) {
+    return read_secret_file(run.rdzv_secret_file, "--rdzv-secret-file");
+  }
+  if (const char* descriptor = variable("PHALANX_RDZV_SECRET_FD")) {
+    return inherited_secret(std::atoi(descriptor));
+  }
+  if (const char* path = variable("PHALANX_RDZV_SECRET_FILE")) {
+    return read_secret_file(path, "PHALANX_RDZV_SECRET_FILE");
+  }
+  const bool crosses_hosts = environment.endpoint.kind == Endpoint::Kind::kTcp;
+  if (crosses_hosts && !run.rdzv_insecure && !is_started_by_phalanx()) {
+    throw PermissionError(
+        "the ranks are on several hosts and have no secret to know each other by: give "
+        "--rdzv-secret-file FILE (the same 32 random bytes on every host), or --rdzv-insecure "
+        "where nobody else reaches {}",
+        environment.endpoint.to_text());
+  }
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<Launcher> make_process_launcher(const LaunchEnvironment& environment,
+                                                const RunConfig& run,
+                                                std::chrono::milliseconds timeout,
+                                                const std::function<void()>& poll) {
+  const Secret secret = secret_of(environment, run);
+  std::unique_ptr<Coordinator> coordinator;
+  if (environment.hosts_coordinator) {
+    CoordinatorOptions options;
+    options.endpoint = environment.endpoint;
+    options.bind_any = run.rdzv_bind_any;
+    options.secret = secret;
+    options.run_id = environment.run_id;
+    options.world_size = environment.world_size;
+    options.epoch = environment.attempt;
+    options.join_timeout = timeout;
+    coordinator = std::make_unique<Coordinator>(options);
+  }
+  MemberOptions options;
+  options.environment = environment;
+  options.secret = secret;
+  options.join_timeout = timeout;
+  options.poll = poll;
+  auto member = Member::join(options);
+  return std::make_unique<ProcessLauncher>(std::move(coordinator), std::move(member),
+                                           environment.rank);
+}
+
+}  // namespace phalanx
