@@ -50,7 +50,6 @@ class ErrorOf : public Error {
 using UsageError = ErrorOf<ErrorCode::kUsage>;                // the command line cannot be read
 using DataError = ErrorOf<ErrorCode::kBadData>;               // an input file is malformed
 using InputMissingError = ErrorOf<ErrorCode::kInputMissing>;  // an input file is not there
-using CommError = ErrorOf<ErrorCode::kUnavailable>;           // a peer is gone or failed
 using UnavailableError = ErrorOf<ErrorCode::kUnavailable>;    // nobody answers
 using InternalError = ErrorOf<ErrorCode::kInternal>;          // a failed check
 using SystemError = ErrorOf<ErrorCode::kSystem>;              // a system call failed (mmap, memory)

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "phalanx/comm/comm_error.h"
 #include "phalanx/ops/elementwise.h"
 
 namespace phalanx {
@@ -90,9 +91,11 @@ void exchange_with_oneself(Context& context, const std::string& group,
     while (receive->direction != Direction::kReceive) ++receive;
     if (receive->key != send.key || receive->tensor.dtype != send.tensor.dtype ||
         receive->tensor.count() != send.tensor.count()) {
-      throw CommError("{}: a rank sends itself {} x {}, key {:#x}, and receives {} x {}, key {:#x}",
+      throw CommError(
+          ErrorCode::kInternal, {.rank = -1, .group = group, .operation = "exchange"},
+          fmt::format("{}: a rank sends itself {} x {}, key {:#x}, and receives {} x {}, key {:#x}",
                       group, name_of(send.tensor.dtype), send.tensor.count(), send.key,
-                      name_of(receive->tensor.dtype), receive->tensor.count(), receive->key);
+                      name_of(receive->tensor.dtype), receive->tensor.count(), receive->key));
     }
     copy_unless_same(context, receive->tensor, send.tensor);
     ++receive;

@@ -4,7 +4,8 @@
 // process; meta/: nobody, it counts) keep the same promises:
 //
 // - Every rank of a group calls the same collectives in the same order, with the same counts,
-//   dtypes and roots; a transport that can see a difference throws CommError naming it.
+//   dtypes and roots; a transport that can see a difference throws CommError (comm_error.h)
+//   naming it.
 // - A call is enqueued and returns a Work; its tensors belong to the transport until that has been
 //   waited for. Nothing assumes that a peer's memory is visible, nor that progress is made between
 //   calls.

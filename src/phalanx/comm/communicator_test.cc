@@ -3,17 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "phalanx/comm/comm_error.h"
 #include "phalanx/comm/groups.h"
-#include "phalanx/comm/local/test_support.h"
+#include "phalanx/comm/local/local_world.h"
 #include "phalanx/comm/meta/meta_communicator.h"
+#include "phalanx/comm/transport_test_support.h"
 
 namespace phalanx {
 namespace {
 
-using local::Rank;
-using local::read_values;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using transports::Rank;
+using transports::read_values;
 using enum PointToPoint::Direction;
 
 class MetaCommunicatorTest : public testing::Test {

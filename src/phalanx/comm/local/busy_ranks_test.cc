@@ -7,7 +7,7 @@
 #include <optional>
 #include <thread>
 
-#include "phalanx/comm/local/test_support.h"
+#include "phalanx/comm/transport_test_support.h"
 
 namespace phalanx::local {
 namespace {
@@ -15,6 +15,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::minutes;
 using testing::HasSubstr;
+using transports::errors_of;
+using transports::Rank;
 
 using Clock = BusyRanks::Clock;
 
@@ -114,7 +116,7 @@ TEST(LocalBusyTest, SoIsARankThatWaitsForABusyOne) {
 
 TEST(LocalBusyTest, ABusyRankThatWaitsForAWaitingOneTimesOut) {
   const auto errors =
-      errors_of(2,
+      errors_of(transports::local_transport(), 2,
                 [](Rank& rank) {
                   const Communicator::Busy busy = rank.world.busy("saving");
                   const Tensor tensor = rank.empty(DType::kF32, 1);

@@ -56,7 +56,7 @@ OperationPointer Hub::post(const std::shared_ptr<const Group>& group, int member
       make_ready(operation);
     }
   } catch (const CommError& error) {
-    fail(group->ranks[static_cast<std::size_t>(member)], error.what());
+    fail(error.code(), error.place(), error.what());
     throw;
   }
   do_if_small(*operation);
@@ -75,7 +75,7 @@ std::vector<OperationPointer> Hub::post_messages(const Group& group, int member,
       operations.push_back(post_message(group, member, message));
     }
   } catch (const CommError& error) {
-    fail(group.ranks[static_cast<std::size_t>(member)], error.what());
+    fail(error.code(), error.place(), error.what());
     throw;
   }
   for (const auto& operation : operations) do_if_small(*operation);
@@ -289,22 +289,22 @@ void Hub::give_up(int rank, const Operation& operation, Clock::time_point begin,
   std::string missing;
   {
     const std::lock_guard lock(mutex_);
-    missing = operation.missing();
+    missing = spell_ranks(operation.missing_ranks());
   }
   const std::string text =
       fmt::format("{}: waited {:.3g} s{}", operation.label(), waited.count(),
                   missing.empty() ? "" : " for " + missing + ", not come so far");
   // Its tensors are about to go: no peer may read them later.
-  if (timed_out) fail(rank, text);
-  throw CommError("rank {}: {}", rank, text);
+  if (timed_out) fail(ErrorCode::kHang, operation.place_of(rank), text);
+  throw CommError(ErrorCode::kHang, operation.place_of(rank),
+                  fmt::format("rank {}: {}", rank, text));
 }
 
-void Hub::fail(int rank, std::string_view reason) noexcept {
+void Hub::fail(ErrorCode code, const CommPlace& place, std::string_view reason) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (!failed_) {
-      failed_rank_ = rank;
-      failure_ = fmt::format("rank {} failed: {}", rank, reason);
+      failure_.emplace(code, place, fmt::format("rank {} failed: {}", place.rank, reason));
       failed_.store(true, std::memory_order_seq_cst);
       news_.fetch_add(1, std::memory_order_release);
       for (Sleeper* sleeper : sleepers_) {
@@ -324,14 +324,15 @@ void Hub::rest() const {
 
 std::optional<int> Hub::failed_rank() const {
   const std::lock_guard lock(mutex_);
-  return failed_rank_;
+  if (!failure_) return std::nullopt;
+  return failure_->place().rank;
 }
 
 void Hub::throw_if_failed() const {
   if (!failed_.load(std::memory_order_seq_cst)) return;
   rest();
   const std::lock_guard lock(mutex_);
-  throw CommError("{}", failure_);
+  throw CommError(*failure_);
 }
 
 std::vector<std::int64_t> Hub::bytes_read() const {

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "phalanx/comm/comm_error.h"
 #include "phalanx/comm/local/busy_ranks.h"
 #include "phalanx/comm/local/local_world.h"
 #include "phalanx/comm/local/operation.h"
@@ -50,12 +51,13 @@ class Hub {
   bool test(Operation& operation);
 
   // Ends the world; the first reason counts. No tensor is touched any more when this returns.
-  void fail(int rank, std::string_view reason) noexcept;
+  // `place`: whose failure it is, and where.
+  void fail(ErrorCode code, const CommPlace& place, std::string_view reason) noexcept;
 
   void begin_busy(int rank, std::string what);
   void end_busy(int rank) noexcept;
 
-  // Who failed first, if anybody did.
+  // Of the world, who failed first, if anybody did.
   std::optional<int> failed_rank() const;
 
   std::vector<std::int64_t> bytes_read() const;
@@ -108,10 +110,9 @@ class Hub {
 
   std::atomic<int> activities_ = 0;  // that ranks are busy with
 
-  mutable std::mutex mutex_;  // guards all below
-  std::optional<int> failed_rank_;
-  std::string failure_;
-  std::int64_t next_group_ = 1;  // the world is 0
+  mutable std::mutex mutex_;          // guards all below
+  std::optional<CommError> failure_;  // what the others' waits throw
+  std::int64_t next_group_ = 1;       // the world is 0
   std::map<std::pair<std::int64_t, std::uint64_t>, OperationPointer> gathering_;
   std::map<std::tuple<std::int64_t, int, int>, Channel> channels_;
   std::vector<OperationPointer> ready_;  // whose pieces anyone may do
@@ -119,5 +120,8 @@ class Hub {
   BusyRanks busy_;
   Clock::time_point next_warning_ = Clock::time_point::min();
 };
+
+// Where `member`, an end of a local world or of a group of one, meets the others.
+const Hub& hub_of(const Communicator& member);
 
 }  // namespace phalanx::local

@@ -3,6 +3,8 @@
 #include <exception>
 #include <thread>
 
+#include "phalanx/comm/local/hub.h"
+
 namespace phalanx {
 
 void run_local_ranks(int size, const LocalOptions& options,
@@ -38,7 +40,7 @@ void run_local_ranks(int size, const LocalOptions& options,
     }
   }
   // What the other ranks threw only follows from the first failure.
-  if (const auto failed = local_failed_rank(*world[0])) {
+  if (const auto failed = local::hub_of(*world[0]).failed_rank()) {
     std::rethrow_exception(failures[static_cast<std::size_t>(*failed)]);
   }
 }

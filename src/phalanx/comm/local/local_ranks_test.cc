@@ -6,7 +6,7 @@
 #include <atomic>
 #include <stdexcept>
 
-#include "phalanx/comm/local/test_support.h"
+#include "phalanx/comm/transport_test_support.h"
 
 namespace phalanx {
 namespace {
@@ -53,7 +53,7 @@ TEST(LocalRanksTest, ARankWithoutAThreadEndsTheOthersAtOnce) {
   std::atomic<int> ended = 0;
   const std::string error = system_error_of([&] {
     run_local_ranks(3, {.start_thread = starts_only(left)}, [&](Communicator& world) {
-      local::Rank rank(world, 1 << 10);
+      transports::Rank rank(world, 1 << 10);
       try {
         world.barrier(rank.context);
       } catch (const CommError& reason) {

@@ -1,7 +1,5 @@
 #include "phalanx/comm/local/local_world.h"
 
-#include <fmt/format.h>
-
 #include <numeric>
 #include <utility>
 
@@ -49,9 +47,9 @@ class LocalCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(std::span<const std::vector<int>> groups,
                                       std::string name) override {
     const auto found = find_membership(groups, rank(), size());
-    std::string spelled = name + ":";
-    for (const auto& members : groups) spelled += fmt::format(" [{}]", fmt::join(members, " "));
-    const Call call{.kind = OperationKind::kSplit, .count = std::ssize(groups), .split = spelled};
+    const Call call{.kind = OperationKind::kSplit,
+                    .count = std::ssize(groups),
+                    .split = spell_split(name, groups)};
     const OperationPointer operation = post(call, {});
     hub_->wait(world_rank(), std::span(&operation, 1));
     if (!found) return nullptr;
@@ -64,10 +62,11 @@ class LocalCommunicator final : public Communicator {
         hub_, std::make_shared<const Group>(std::move(group)), found->rank);
   }
 
-  void abort(std::string_view reason) noexcept override { hub_->fail(world_rank(), reason); }
+  void abort(std::string_view reason) noexcept override {
+    hub_->fail(ErrorCode::kTemporary, {.rank = world_rank()}, reason);
+  }
 
-  std::vector<std::int64_t> bytes_read() const { return hub_->bytes_read(); }
-  std::optional<int> failed_rank() const { return hub_->failed_rank(); }
+  const Hub& hub() const { return *hub_; }
 
  protected:
   Work start_all_reduce(Context& /*context*/, const Tensor& tensor, Reduction reduction) override {
@@ -138,6 +137,13 @@ class LocalCommunicator final : public Communicator {
 };
 
 }  // namespace
+
+const Hub& hub_of(const Communicator& member) {
+  const auto* end = dynamic_cast<const LocalCommunicator*>(&member);
+  PHALANX_CHECK(end != nullptr, "{} is not a group of a local world", member.name());
+  return end->hub();
+}
+
 }  // namespace local
 
 std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const LocalOptions& options) {
@@ -154,22 +160,8 @@ std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const Loca
   return ends;
 }
 
-namespace {
-
-const local::LocalCommunicator& local_end(const Communicator& member) {
-  const auto* end = dynamic_cast<const local::LocalCommunicator*>(&member);
-  PHALANX_CHECK(end != nullptr, "{} is not a group of a local world", member.name());
-  return *end;
-}
-
-}  // namespace
-
-std::optional<int> local_failed_rank(const Communicator& member) {
-  return local_end(member).failed_rank();
-}
-
 std::vector<std::int64_t> local_bytes_read(const Communicator& member) {
-  return local_end(member).bytes_read();
+  return local::hub_of(member).bytes_read();
 }
 
 }  // namespace phalanx

@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "phalanx/base/threads.h"
@@ -26,9 +25,6 @@ struct LocalOptions {
 // The ends of a world of `size` ranks, by rank. Each is used by one thread at a time.
 std::vector<std::unique_ptr<Communicator>> make_local_world(int size,
                                                             const LocalOptions& options = {});
-
-// The rank whose failure ended the world, of which `member` is an end; empty where none did.
-std::optional<int> local_failed_rank(const Communicator& member);
 
 // Bytes that the pieces of all messages so far have read from each rank's tensors, over all groups:
 // what was really moved, for tests to compare with what was recorded.

@@ -1,331 +1,82 @@
+// What only the local transport promises: whoever waits does the pieces, also those of others, and
+// counts what it reads.
+
 #include "phalanx/comm/local/local_world.h"
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
-#include <map>
-#include <random>
+#include <atomic>
 
-#include "phalanx/comm/local/test_support.h"
+#include "phalanx/comm/transport_test_support.h"
 
 namespace phalanx::local {
 namespace {
 
-constexpr DType kAllTypes[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16,
-                               DType::kI64, DType::kI32, DType::kU8};
-constexpr Reduction kAllReductions[] = {Reduction::kSum, Reduction::kMax, Reduction::kMin};
-// Nothing, odd, more than one block of the arithmetic, more than one piece of every type.
-constexpr std::int64_t kCounts[] = {0, 1, 1031, 33001};
+using transports::Rank;
+using transports::read_values;
+using transports::write_values;
 
-// What rank `rank` brings: not symmetric in the ranks, of different sizes, and every bit used.
-std::vector<double> values_of(int rank, DType dtype, std::int64_t count) {
-  std::mt19937_64 random(static_cast<std::uint64_t>(rank) * 1000 + static_cast<unsigned>(count));
-  std::vector<double> values;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto bits = static_cast<std::int64_t>(random() >> 11);
-    double value = static_cast<double>(bits % 200);
-    if (dtype == DType::kI64 || dtype == DType::kI32) value -= 100.0;
-    if (is_floating(dtype))
-      value = std::ldexp(static_cast<double>(bits) - 0x1p52, static_cast<int>(bits % 12) - 52);
-    values.push_back(value);
-  }
-  return values;
-}
+// More than one piece, and more than a message that is copied where it is posted.
+constexpr std::int64_t kLong = 100003;
 
-double rounded(DType dtype, double value) {
-  switch (dtype) {
-    case DType::kBF16:
-      return static_cast<double>(to_float(to_bfloat16(static_cast<float>(value))));
-    case DType::kF16:
-      return static_cast<double>(to_float(to_float16(static_cast<float>(value))));
-    case DType::kF32:
-      return static_cast<double>(static_cast<float>(value));
-    case DType::kU8:
-      return static_cast<double>(static_cast<std::uint8_t>(static_cast<std::int64_t>(value)));
-    default:
-      return value;
-  }
-}
-
-// One rank after the other. A sum of two floats in double, rounded to float, is their sum
-// in float.
-std::vector<double> serial_reduction(const std::vector<std::vector<double>>& inputs, DType dtype,
-                                     Reduction reduction) {
-  const bool sixteen_bits = dtype == DType::kBF16 || dtype == DType::kF16;
-  const DType wide = sixteen_bits ? DType::kF32 : dtype;
-  std::vector<double> result;
-  for (std::size_t i = 0; i < inputs[0].size(); ++i) {
-    double value = rounded(dtype, inputs[0][i]);
-    for (std::size_t r = 1; r < inputs.size(); ++r) {
-      const double next = rounded(dtype, inputs[r][i]);
-      if (reduction == Reduction::kSum) value = rounded(wide, value + next);
-      if (reduction == Reduction::kMax) value = std::max(value, next);
-      if (reduction == Reduction::kMin) value = std::min(value, next);
-    }
-    result.push_back(rounded(dtype, value));
-  }
-  return result;
-}
-
-using Values = std::vector<double>;
-
-// What each rank brings. Made once, before the ranks run.
-std::vector<Values> all_inputs(int ranks, DType dtype, std::int64_t count) {
-  std::vector<Values> inputs;
-  for (int rank = 0; rank < ranks; ++rank) inputs.push_back(values_of(rank, dtype, count));
-  return inputs;
-}
-
-Values part_of(const Values& values, int part, std::int64_t count) {
-  const auto begin = values.begin() + part * count;
-  return {begin, begin + count};
-}
-
-Values rounded(DType dtype, Values values) {
-  for (double& value : values) value = rounded(dtype, value);
-  return values;
-}
-
-std::vector<Values> rounded(DType dtype, std::vector<Values> values) {
-  for (Values& of_rank : values) of_rank = rounded(dtype, std::move(of_rank));
-  return values;
+std::vector<double> constant(double value) {
+  return std::vector<double>(static_cast<std::size_t>(kLong), value);
 }
 
 void wait(Rank& rank, const Work& work) { work.wait(rank.context.stream); }
 
-class LocalWorldTest : public testing::TestWithParam<int> {
- protected:
-  static int ranks() { return GetParam(); }
-};
-
-TEST_P(LocalWorldTest, AllReduceEqualsTheSerialReduction) {
-  for (const DType dtype : kAllTypes) {
-    for (const std::int64_t count : kCounts) {
-      const auto inputs = all_inputs(ranks(), dtype, count);
-      std::map<Reduction, Values> expected;
-      for (const Reduction reduction : kAllReductions) {
-        expected[reduction] = serial_reduction(inputs, dtype, reduction);
-      }
-      run_ranks(ranks(), [&](Rank& rank) {
-        const Tensor tensor = rank.empty(dtype, count);
-        for (const Reduction reduction : kAllReductions) {
-          write_values(tensor, inputs[rank.index()]);
-          wait(rank, rank.world.all_reduce(rank.context, tensor, reduction));
-          EXPECT_EQ(read_values(tensor), expected.at(reduction))
-              << name_of(dtype) << " " << name_of(reduction);
-        }
-      });
-    }
-  }
+void run_ranks(int size, const transports::Program& program) {
+  transports::run_ranks(transports::local_transport(), size, program);
 }
 
-TEST_P(LocalWorldTest, ReduceScatterGivesEachRankItsPart) {
-  for (const DType dtype : kAllTypes) {
-    for (const std::int64_t count : {std::int64_t{0}, std::int64_t{5}, std::int64_t{9001}}) {
-      const auto inputs = all_inputs(ranks(), dtype, count * ranks());
-      const auto stored = rounded(dtype, inputs);
-      std::map<Reduction, Values> whole;
-      for (const Reduction reduction : kAllReductions) {
-        whole[reduction] = serial_reduction(inputs, dtype, reduction);
-      }
-      run_ranks(ranks(), [&](Rank& rank) {
-        const Tensor input = rank.empty(dtype, count * ranks());
-        const Tensor output = rank.empty(dtype, count);
-        for (const Reduction reduction : kAllReductions) {
-          const auto expected = part_of(whole.at(reduction), rank.rank(), count);
-          write_values(input, inputs[rank.index()]);
-          wait(rank, rank.world.reduce_scatter(rank.context, output, input, reduction));
-          EXPECT_EQ(read_values(output), expected);
-          EXPECT_EQ(read_values(input), stored[rank.index()]);
-
-          const Tensor own = input.slice(0, rank.rank() * count, count);
-          wait(rank, rank.world.reduce_scatter(rank.context, own, input, reduction));
-          EXPECT_EQ(read_values(own), expected) << "in place";
-        }
-      });
-    }
-  }
-}
-
-TEST_P(LocalWorldTest, AllGatherPutsTheInputsInRankOrder) {
-  for (const DType dtype : kAllTypes) {
-    for (const std::int64_t count : kCounts) {
-      const auto inputs = all_inputs(ranks(), dtype, count);
-      Values expected;
-      for (const Values& stored : rounded(dtype, inputs)) {
-        expected.insert(expected.end(), stored.begin(), stored.end());
-      }
-      const auto program = [&](Rank& rank) {
-        const Values& mine = inputs[rank.index()];
-        const Tensor output = rank.empty(dtype, count * ranks());
-        wait(rank, rank.world.all_gather(rank.context, output, rank.tensor(dtype, mine)));
-        EXPECT_EQ(read_values(output), expected);
-
-        const Tensor own_output = rank.empty(dtype, count * ranks());
-        const Tensor own = own_output.slice(0, rank.rank() * count, count);
-        write_values(own, mine);
-        wait(rank, rank.world.all_gather(rank.context, own_output, own));
-        EXPECT_EQ(read_values(own_output), expected) << "in place";
-      };
-      run_ranks(ranks(), program, {}, 1 << 24);
-    }
-  }
-}
-
-TEST_P(LocalWorldTest, BroadcastComesFromEveryRoot) {
-  for (const DType dtype : kAllTypes) {
-    for (const std::int64_t count : kCounts) {
-      const auto inputs = all_inputs(ranks(), dtype, count);
-      const auto expected = rounded(dtype, inputs);
-      run_ranks(ranks(), [&](Rank& rank) {
-        const Tensor tensor = rank.empty(dtype, count);
-        for (int root = 0; root < ranks(); ++root) {
-          write_values(tensor, inputs[rank.index()]);
-          wait(rank, rank.world.broadcast(rank.context, tensor, root));
-          EXPECT_EQ(read_values(tensor), expected[static_cast<std::size_t>(root)]);
-        }
-      });
-    }
-  }
-}
-
-TEST_P(LocalWorldTest, AllToAllTransposesTheParts) {
-  for (const DType dtype : kAllTypes) {
-    for (const std::int64_t count : {std::int64_t{0}, std::int64_t{3}, std::int64_t{9001}}) {
-      const std::int64_t all = count * ranks();
-      const auto inputs = all_inputs(ranks(), dtype, all);
-      const auto stored = rounded(dtype, inputs);
-      run_ranks(ranks(), [&](Rank& rank) {
-        const Tensor input = rank.tensor(dtype, inputs[rank.index()]);
-        const Tensor output = rank.empty(dtype, all);
-        wait(rank, rank.world.all_to_all(rank.context, output, input));
-        for (int source = 0; source < ranks(); ++source) {
-          EXPECT_EQ(read_values(output.slice(0, source * count, count)),
-                    part_of(stored[static_cast<std::size_t>(source)], rank.rank(), count));
-        }
-      });
-    }
-  }
-}
-
-// Rank s has for rank d: (s + 2 d) mod 4 elements, all s * 10 + d.
-TEST_P(LocalWorldTest, AllToAllTakesUnequalParts) {
-  const auto count = [](int source, int destination) {
-    return std::int64_t{(source + 2 * destination) % 4};
-  };
-  run_ranks(ranks(), [&](Rank& rank) {
-    std::vector<std::int64_t> to, from;
-    std::vector<double> given, expected;
-    for (int peer = 0; peer < ranks(); ++peer) {
-      to.push_back(count(rank.rank(), peer));
-      from.push_back(count(peer, rank.rank()));
-      given.insert(given.end(), static_cast<std::size_t>(to.back()), rank.rank() * 10 + peer);
-      expected.insert(expected.end(), static_cast<std::size_t>(from.back()),
-                      peer * 10 + rank.rank());
-    }
-    if (ranks() == 1) expected = given;
-    const Tensor output = rank.empty(DType::kI32, std::ssize(expected));
-    wait(rank,
-         rank.world.all_to_all(rank.context, output, from, rank.tensor(DType::kI32, given), to));
-    EXPECT_EQ(read_values(output), expected);
-  });
-}
-
-INSTANTIATE_TEST_SUITE_P(Sizes, LocalWorldTest, testing::Values(1, 2, 3, 4, 5, 8));
-
-TEST(LocalReductionTest, SixteenBitSumsKeepFp32BetweenRanks) {
-  // 256 + 1 is not a bf16: rounded after each rank it would stay 256.
-  run_ranks(5, [](Rank& rank) {
-    for (const DType dtype : {DType::kBF16, DType::kF16}) {
-      const double large = dtype == DType::kBF16 ? 256.0 : 2048.0;
-      const Tensor tensor = rank.tensor(dtype, {rank.rank() == 0 ? large : 1.0});
-      wait(rank, rank.world.all_reduce(rank.context, tensor, Reduction::kSum));
-      EXPECT_EQ(read_values(tensor), std::vector<double>{large + 4.0});
-    }
-  });
-}
-
-TEST(LocalReductionTest, SumsRunInRankOrder) {
-  // (2^24 + 1) - 2^24 is 0 in this order and 1 in others.
+// Rank 0 posts and goes on to something that needs rank 1, which waits for the first: it must be
+// able to finish that alone.
+TEST(LocalPiecesTest, OneWaiterFinishesAnOperation) {
   run_ranks(3, [](Rank& rank) {
-    const double values[] = {0x1p24, 1.0, -0x1p24};
-    const Tensor tensor = rank.tensor(DType::kF32, {values[rank.rank()]});
-    wait(rank, rank.world.all_reduce(rank.context, tensor, Reduction::kSum));
-    EXPECT_EQ(read_values(tensor), std::vector<double>{0.0});
-  });
-}
-
-TEST(LocalReductionTest, IntegersWrapAround) {
-  run_ranks(2, [](Rank& rank) {
-    const Tensor tensor = rank.tensor(DType::kI32, {2147483647.0});
-    wait(rank, rank.world.all_reduce(rank.context, tensor, Reduction::kSum));
-    EXPECT_EQ(read_values(tensor), std::vector<double>{-2.0});
-  });
-}
-
-TEST(LocalReductionTest, NanComesThrough) {
-  run_ranks(3, [](Rank& rank) {
-    for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
-      for (const Reduction reduction : kAllReductions) {
-        for (int culprit = 0; culprit < 3; ++culprit) {
-          const double nan = std::numeric_limits<double>::quiet_NaN();
-          const Tensor tensor = rank.tensor(dtype, {rank.rank() == culprit ? nan : 1.0, 2.0});
-          wait(rank, rank.world.all_reduce(rank.context, tensor, reduction));
-          EXPECT_TRUE(std::isnan(read_values(tensor)[0]));
-          EXPECT_FALSE(std::isnan(read_values(tensor)[1]));
-        }
+    const Tensor sum = rank.tensor(DType::kF32, constant(1));
+    const Tensor token = rank.tensor(DType::kF32, {5});
+    const Work work = rank.world.all_reduce(rank.context, sum, Reduction::kSum);
+    if (rank.rank() == 0) {
+      wait(rank, rank.world.receive(rank.context, token, 1, 0));
+      EXPECT_EQ(read_values(token), (std::vector<double>{6}));
+      EXPECT_TRUE(work.done());
+    } else {
+      wait(rank, work);
+      if (rank.rank() == 1) {
+        write_values(token, {6});
+        wait(rank, rank.world.send(rank.context, token, 0, 0));
       }
     }
+    wait(rank, work);
+    EXPECT_EQ(read_values(sum), constant(3));
   });
 }
 
-// A program that mixes everything; its bits may depend on nothing but the values.
-std::vector<std::byte> bits_of_mixed_program(int ranks, const LocalOptions& options, bool delays) {
-  std::vector<std::vector<std::byte>> bits(static_cast<std::size_t>(ranks));
-  constexpr std::int64_t kCount = 40013;
-  const auto program = [&](Rank& rank) {
-    std::mt19937 random(static_cast<unsigned>(rank.rank()));
-    const auto pause = [&] {
-      if (delays) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
-    };
-    const Tensor a = rank.tensor(DType::kF32, values_of(rank.rank(), DType::kF32, kCount));
-    const Tensor all = rank.empty(DType::kF32, kCount * ranks);
-    for (int round = 0; round < 4; ++round) {
-      pause();
-      const Work gather = rank.world.all_gather(rank.context, all, a);
-      pause();
-      wait(rank, gather);
-      const Work scatter = rank.world.reduce_scatter(rank.context, a, all, Reduction::kSum);
-      pause();
-      wait(rank, scatter);
-      pause();
-      wait(rank, rank.world.all_reduce(rank.context, a, Reduction::kSum));
-      rank.world.barrier(rank.context);
+// Rank 2 waits for a message and meanwhile does the pieces of an operation that it is no part of;
+// nobody else waits until they are done.
+TEST(LocalPiecesTest, AWaiterDoesThePiecesOfOthers) {
+  std::atomic<bool> finished = false;
+  run_ranks(3, [&](Rank& rank) {
+    const auto pair = rank.world.split(std::vector<std::vector<int>>{{0, 1}}, "pair");
+    const Tensor token = rank.tensor(DType::kF32, {1});
+    if (rank.rank() == 2) {
+      wait(rank, rank.world.receive(rank.context, token, 0, 0));
+      return;
     }
-    bits[static_cast<std::size_t>(rank.rank())] = bytes_of(a);
-  };
-  run_ranks(ranks, program, options, 1 << 23);
-  for (const auto& other : bits) EXPECT_EQ(other, bits[0]);
-  return bits[0];
+    const Tensor sum = rank.tensor(DType::kF32, constant(1));
+    const Work work = pair->all_reduce(rank.context, sum, Reduction::kSum);
+    if (rank.rank() == 0) {
+      while (local_bytes_read(rank.world)[1] < sum.bytes()) std::this_thread::yield();
+      finished = true;
+      wait(rank, rank.world.send(rank.context, token, 2, 0));
+    }
+    while (!finished) std::this_thread::yield();
+    wait(rank, work);
+    EXPECT_EQ(read_values(sum), constant(2));
+  });
 }
 
-TEST(LocalWorldStressTest, DelaysDoNotChangeBits) {
-  const auto bits = bits_of_mixed_program(4, {}, false);
-  EXPECT_EQ(bits_of_mixed_program(4, {}, true), bits);
-}
-
-TEST(LocalWorldStressTest, ThreadsDoNotChangeBitsOpenMp) {
-  const auto bits = bits_of_mixed_program(3, {}, false);
-  EXPECT_EQ(bits_of_mixed_program(3, {.threads_per_rank = 2}, false), bits);
-}
-
-TEST(LocalWorldStressTest, MoreRanksThanCores) {
-  const auto bits = bits_of_mixed_program(16, {}, false);
-  EXPECT_EQ(bits_of_mixed_program(16, {}, true), bits);
-}
-
-TEST(LocalWorldStressTest, BytesReadAreBytesRecorded) {
+TEST(LocalPiecesTest, BytesReadAreBytesRecorded) {
   constexpr int kRanks = 3;
   std::vector<std::int64_t> recorded(kRanks), read;
   run_ranks(kRanks, [&](Rank& rank) {
@@ -354,24 +105,6 @@ TEST(LocalWorldStressTest, BytesReadAreBytesRecorded) {
   EXPECT_EQ(recorded[1], 4 * 50000 * (1 + 3 + 1 + 1 + 3 + 1));
   EXPECT_EQ(recorded[2], 4 * 50000 * (1 + 3 + 1 + 0 + 3 + 1 + 1));
 }
-
-#if defined(__x86_64__)
-// Whichever thread of whichever rank does a piece: the sum is subnormal.
-TEST(LocalNumericsTest, SubnormalSumsAreZeroOnAllRanksOpenMp) {
-  const LocalOptions options{.threads_per_rank = 2};
-  run_ranks(
-      3,
-      [](Rank& rank) {
-        const double smallest = std::numeric_limits<float>::min();
-        const std::vector<double> parts = {1.5 * smallest, -smallest, 0.0};
-        const std::vector<double> part(300000, parts[static_cast<std::size_t>(rank.rank())]);
-        const Tensor tensor = rank.tensor(DType::kF32, part);
-        wait(rank, rank.world.all_reduce(rank.context, tensor, Reduction::kSum));
-        for (const double sum : read_values(tensor)) ASSERT_EQ(sum, 0.0);
-      },
-      options);
-}
-#endif
 
 }  // namespace
 }  // namespace phalanx::local

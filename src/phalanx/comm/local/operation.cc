@@ -1,11 +1,10 @@
 #include "phalanx/comm/local/operation.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
-#include "phalanx/comm/local/reduce.h"
+#include "phalanx/comm/comm_error.h"
+#include "phalanx/comm/reduce.h"
 
 namespace phalanx::local {
 namespace {
@@ -16,29 +15,6 @@ constexpr std::int64_t kPieceBytes = 64 << 10;
 
 }  // namespace
 
-std::string describe(const Call& call, std::size_t member) {
-  const std::string data = fmt::format("{} x {}", name_of(call.dtype), call.count);
-  switch (call.kind) {
-    case OperationKind::kAllReduce:
-      return fmt::format("all_reduce({}, {})", name_of(call.reduction), data);
-    case OperationKind::kReduceScatter:
-      return fmt::format("reduce_scatter({}, {})", name_of(call.reduction), data);
-    case OperationKind::kAllGather:
-      return fmt::format("all_gather({})", data);
-    case OperationKind::kBroadcast:
-      return fmt::format("broadcast({}, root {})", data, call.root);
-    case OperationKind::kAllToAll:
-      return fmt::format("all_to_all({})", name_of(call.dtype));
-    case OperationKind::kBarrier:
-      return "barrier";
-    case OperationKind::kSplit:
-      return fmt::format("split({})", call.split);
-    case OperationKind::kMessage:
-      return fmt::format("{}({}, key {:#x})", member == 0 ? "send" : "receive", data, call.key);
-  }
-  return {};
-}
-
 Operation::Operation(std::shared_ptr<const Group> group, std::uint64_t number, Call first_call)
     : group_(std::move(group)),
       number_(number),
@@ -47,11 +23,16 @@ Operation::Operation(std::shared_ptr<const Group> group, std::uint64_t number, C
 
 std::string Operation::label() const {
   if (kind() == OperationKind::kMessage) {
-    return fmt::format("{}: message {} ({} x {}, key {:#x}) from rank {} to rank {}", group_->name,
-                       number_, name_of(first_call_.dtype), first_call_.count, first_call_.key,
-                       group_->ranks[0], group_->ranks[1]);
+    return describe_message(group_->name, first_call_, number_, group_->ranks[0], group_->ranks[1]);
   }
-  return fmt::format("{}: {}, call {}", group_->name, describe(first_call_, 0), number_);
+  return describe_place(group_->name, first_call_, number_);
+}
+
+CommPlace Operation::place_of(int rank) const {
+  return {.rank = rank,
+          .group = group_->name,
+          .operation = describe(first_call_, rank == group_->ranks[0] ? 0 : 1),
+          .number = static_cast<std::int64_t>(number_)};
 }
 
 std::vector<int> Operation::missing_ranks() const {
@@ -62,17 +43,16 @@ std::vector<int> Operation::missing_ranks() const {
   return ranks;
 }
 
-std::string Operation::missing() const {
-  const std::vector<int> ranks = missing_ranks();
-  if (ranks.empty()) return {};
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
-}
-
 void Operation::mismatch(std::size_t member, const std::string& theirs, std::size_t other,
                          const std::string& others) const {
-  throw CommError("{}: {} {}: rank {} calls {} where rank {} calls {}", group_->name,
-                  kind() == OperationKind::kMessage ? "message" : "call", number_,
-                  group_->ranks[member], theirs, group_->ranks[other], others);
+  const int rank = group_->ranks[member];
+  throw CommError(
+      ErrorCode::kInternal,
+      {.rank = rank,
+       .group = group_->name,
+       .operation = theirs,
+       .number = static_cast<std::int64_t>(number_)},
+      describe_mismatch(group_->name, kind(), number_, rank, theirs, group_->ranks[other], others));
 }
 
 void Operation::arrive(std::size_t member, const Call& call, Contribution contribution) {
@@ -88,21 +68,17 @@ void Operation::arrive(std::size_t member, const Call& call, Contribution contri
 
 void Operation::expect_matching_parts(std::size_t member) const {
   const Contribution& mine = *contributions_[member];
-  const auto part = [](std::string_view verb, std::int64_t count, int rank) {
-    return fmt::format("all_to_all({} {} elements {} rank {})", verb, count,
-                       verb == "gives" ? "to" : "from", rank);
-  };
   for (std::size_t other = 0; other < contributions_.size(); ++other) {
     if (!contributions_[other]) continue;
     const Contribution& theirs = *contributions_[other];
     const int my_rank = group_->ranks[member], their_rank = group_->ranks[other];
     if (mine.to[other] != theirs.from[member]) {
-      mismatch(member, part("gives", mine.to[other], their_rank), other,
-               part("takes", theirs.from[member], my_rank));
+      mismatch(member, describe_given(mine.to[other], their_rank), other,
+               describe_taken(theirs.from[member], my_rank));
     }
     if (mine.from[other] != theirs.to[member]) {
-      mismatch(member, part("takes", mine.from[other], their_rank), other,
-               part("gives", theirs.to[member], my_rank));
+      mismatch(member, describe_taken(mine.from[other], their_rank), other,
+               describe_given(theirs.to[member], my_rank));
     }
   }
 }

@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "phalanx/comm/communicator.h"
+#include "phalanx/comm/call.h"
+#include "phalanx/comm/comm_place.h"
 
 namespace phalanx::local {
 
@@ -21,33 +22,6 @@ struct Group {
   std::string name;
   std::vector<int> ranks;  // of the world, by rank of the group
 };
-
-enum class OperationKind : std::uint8_t {
-  kAllReduce,
-  kReduceScatter,
-  kAllGather,
-  kBroadcast,
-  kAllToAll,
-  kBarrier,
-  kSplit,
-  kMessage,  // two members: the sender, the receiver
-};
-
-// What all ranks must say alike.
-struct Call {
-  OperationKind kind = OperationKind::kBarrier;
-  DType dtype = DType::kU8;
-  // Elements: of the tensor; of one part (reduce-scatter, all-gather); groups of a split.
-  std::int64_t count = 0;
-  Reduction reduction = Reduction::kSum;
-  int root = 0;
-  std::uint64_t key = 0;
-  std::string split{};  // the new groups and their name, spelled out
-
-  friend bool operator==(const Call&, const Call&) = default;
-};
-// "all_reduce(sum, f32 x 100)"; a message as its member 0 or 1 calls it.
-std::string describe(const Call& call, std::size_t member);
 
 // What one rank brings.
 struct Contribution {
@@ -70,8 +44,6 @@ class Operation {
   bool all_arrived() const { return arrived_count_ == group_->ranks.size(); }
   // Of the world; none where all have arrived.
   std::vector<int> missing_ranks() const;
-  // "ranks 4, 7"; empty where all have arrived.
-  std::string missing() const;
   // Cuts the pieces; then they may be done.
   void make_ready();
 
@@ -88,9 +60,10 @@ class Operation {
   bool do_pieces(std::int64_t limit, const std::atomic<bool>& stop, ReadCounters bytes_read);
 
   OperationKind kind() const { return first_call_.kind; }
-  // "tp: all_reduce(sum, f32 x 100), call 17"; "pp: message 3 (f32 x 8, key 0x5) from rank 0 to
-  // rank 1".
+  // As describe_place() and describe_message().
   std::string label() const;
+  // Where `rank` of the world is when it is in it.
+  CommPlace place_of(int rank) const;
   // kSplit: how many groups, and where their ids begin (set before make_ready).
   std::int64_t groups() const { return first_call_.count; }
   void set_first_group(std::int64_t id) { first_group_ = id; }

@@ -2,13 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <utility>
 
-#include "phalanx/comm/local/local_world.h"
-#include "phalanx/comm/local/test_support.h"
+#include "phalanx/comm/transport_test_support.h"
 
-namespace phalanx::local {
+namespace phalanx::transports {
 namespace {
 
 using enum PointToPoint::Direction;
@@ -25,8 +23,11 @@ void all_reduce(Rank& rank, Communicator& group, const Tensor& tensor) {
   wait(rank, group.all_reduce(rank.context, tensor, Reduction::kSum));
 }
 
-TEST(LocalMessagesTest, TheKthSendMeetsTheKthReceive) {
-  run_ranks(2, [](Rank& rank) {
+class MessagesTest : public TransportTest {};
+PHALANX_ON_ALL_TRANSPORTS(MessagesTest);
+
+TEST_P(MessagesTest, TheKthSendMeetsTheKthReceive) {
+  run(2, [](Rank& rank) {
     Communicator& world = rank.world;
     std::vector<Tensor> tensors;
     std::vector<Work> works;
@@ -48,9 +49,9 @@ TEST(LocalMessagesTest, TheKthSendMeetsTheKthReceive) {
   });
 }
 
-TEST(LocalMessagesTest, ARingOfExchangesDoesNotDeadlock) {
+TEST_P(MessagesTest, ARingOfExchangesDoesNotDeadlock) {
   constexpr int kRanks = 5;
-  run_ranks(kRanks, [](Rank& rank) {
+  run(kRanks, [](Rank& rank) {
     const int next = (rank.rank() + 1) % kRanks, last = (rank.rank() + kRanks - 1) % kRanks;
     Tensor mine = rank.tensor(DType::kF32, constant(rank.rank()));
     Tensor other = rank.empty(DType::kF32, kLong);
@@ -63,9 +64,9 @@ TEST(LocalMessagesTest, ARingOfExchangesDoesNotDeadlock) {
   });
 }
 
-TEST(LocalMessagesTest, ARankMaySendToItself) {
+TEST_P(MessagesTest, ARankMaySendToItself) {
   for (const int ranks : {1, 2}) {
-    run_ranks(ranks, [](Rank& rank) {
+    run(ranks, [](Rank& rank) {
       const Tensor a = rank.tensor(DType::kI64, {1, 2}), b = rank.tensor(DType::kI64, {3});
       const Tensor c = rank.empty(DType::kI64, 2), d = rank.empty(DType::kI64, 1);
       const int me = rank.rank();
@@ -78,9 +79,12 @@ TEST(LocalMessagesTest, ARankMaySendToItself) {
   }
 }
 
-TEST(LocalOverlapTest, WorksAreWaitedForInAnyOrder) {
+class OverlapTest : public TransportTest {};
+PHALANX_ON_ALL_TRANSPORTS(OverlapTest);
+
+TEST_P(OverlapTest, WorksAreWaitedForInAnyOrder) {
   constexpr int kRanks = 4, kWorks = 6;
-  run_ranks(kRanks, [](Rank& rank) {
+  run(kRanks, [](Rank& rank) {
     std::vector<Tensor> tensors;
     std::vector<Work> works;
     for (int i = 0; i < kWorks; ++i) {
@@ -98,55 +102,8 @@ TEST(LocalOverlapTest, WorksAreWaitedForInAnyOrder) {
   });
 }
 
-// Rank 0 posts and goes on to something that needs rank 1, which waits for the first: it must be
-// able to finish that alone.
-TEST(LocalOverlapTest, OneWaiterFinishesAnOperation) {
-  run_ranks(3, [](Rank& rank) {
-    const Tensor sum = rank.tensor(DType::kF32, constant(1));
-    const Tensor token = rank.tensor(DType::kF32, {5});
-    const Work work = rank.world.all_reduce(rank.context, sum, Reduction::kSum);
-    if (rank.rank() == 0) {
-      wait(rank, rank.world.receive(rank.context, token, 1, 0));
-      EXPECT_EQ(read_values(token), (std::vector<double>{6}));
-      EXPECT_TRUE(work.done());
-    } else {
-      wait(rank, work);
-      if (rank.rank() == 1) {
-        write_values(token, {6});
-        wait(rank, rank.world.send(rank.context, token, 0, 0));
-      }
-    }
-    wait(rank, work);
-    EXPECT_EQ(read_values(sum), constant(3));
-  });
-}
-
-// Rank 2 waits for a message and meanwhile does the pieces of an operation that it is no part of;
-// nobody else waits until they are done.
-TEST(LocalOverlapTest, AWaiterDoesThePiecesOfOthers) {
-  std::atomic<bool> finished = false;
-  run_ranks(3, [&](Rank& rank) {
-    const auto pair = rank.world.split(std::vector<std::vector<int>>{{0, 1}}, "pair");
-    const Tensor token = rank.tensor(DType::kF32, {1});
-    if (rank.rank() == 2) {
-      wait(rank, rank.world.receive(rank.context, token, 0, 0));
-      return;
-    }
-    const Tensor sum = rank.tensor(DType::kF32, constant(1));
-    const Work work = pair->all_reduce(rank.context, sum, Reduction::kSum);
-    if (rank.rank() == 0) {
-      while (local_bytes_read(rank.world)[1] < sum.bytes()) std::this_thread::yield();
-      finished = true;
-      wait(rank, rank.world.send(rank.context, token, 2, 0));
-    }
-    while (!finished) std::this_thread::yield();
-    wait(rank, work);
-    EXPECT_EQ(read_values(sum), constant(2));
-  });
-}
-
-TEST(LocalOverlapTest, AskingIsProgress) {
-  run_ranks(2, [](Rank& rank) {
+TEST_P(OverlapTest, AskingIsProgress) {
+  run(2, [](Rank& rank) {
     const Tensor sum = rank.tensor(DType::kF32, constant(1));
     const Work work = rank.world.all_reduce(rank.context, sum, Reduction::kSum);
     while (!work.done()) std::this_thread::yield();
@@ -154,8 +111,8 @@ TEST(LocalOverlapTest, AskingIsProgress) {
   });
 }
 
-TEST(LocalOverlapTest, ADroppedWorkIsFinishedByOthers) {
-  run_ranks(2, [](Rank& rank) {
+TEST_P(OverlapTest, ADroppedWorkIsFinishedByOthers) {
+  run(2, [](Rank& rank) {
     const Tensor sum = rank.tensor(DType::kF32, constant(1));
     if (rank.rank() == 0) {
       wait(rank, rank.world.all_reduce(rank.context, sum, Reduction::kSum));
@@ -167,11 +124,14 @@ TEST(LocalOverlapTest, ADroppedWorkIsFinishedByOthers) {
   });
 }
 
-TEST(LocalSplitTest, RowsAndColumnsWorkAtTheSameTime) {
+class SplitTest : public TransportTest {};
+PHALANX_ON_ALL_TRANSPORTS(SplitTest);
+
+TEST_P(SplitTest, RowsAndColumnsWorkAtTheSameTime) {
   // 2 x 3, rows fastest; members of the columns in descending order.
   const std::vector<std::vector<int>> rows = {{0, 1, 2}, {3, 4, 5}};
   const std::vector<std::vector<int>> columns = {{3, 0}, {4, 1}, {5, 2}};
-  run_ranks(6, [&](Rank& rank) {
+  run(6, [&](Rank& rank) {
     const auto row = rank.world.split(rows, "row");
     const auto column = rank.world.split(columns, "column");
     const int r = rank.rank() / 3, c = rank.rank() % 3;
@@ -193,8 +153,8 @@ TEST(LocalSplitTest, RowsAndColumnsWorkAtTheSameTime) {
   });
 }
 
-TEST(LocalSplitTest, ARankMayBeInNoGroupAndGroupsMaySplitAgain) {
-  run_ranks(5, [](Rank& rank) {
+TEST_P(SplitTest, ARankMayBeInNoGroupAndGroupsMaySplitAgain) {
+  run(5, [](Rank& rank) {
     const auto four = rank.world.split(std::vector<std::vector<int>>{{4, 3, 2, 1}}, "four");
     EXPECT_EQ(four == nullptr, rank.rank() == 0);
     if (four == nullptr) return;
@@ -210,4 +170,4 @@ TEST(LocalSplitTest, ARankMayBeInNoGroupAndGroupsMaySplitAgain) {
 }
 
 }  // namespace
-}  // namespace phalanx::local
+}  // namespace phalanx::transports

@@ -1,4 +1,4 @@
-#include "phalanx/comm/local/reduce.h"
+#include "phalanx/comm/reduce.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include "phalanx/ops/cpu/convert.h"
 #include "phalanx/ops/cpu/flush_to_zero.h"
 
-namespace phalanx::local {
+namespace phalanx {
 namespace {
 
 // Sums of a block stay in the first-level cache, and loops of known length over a local array are
@@ -136,4 +136,4 @@ void reduce(DType dtype, Reduction reduction, std::span<const std::byte* const> 
   }
 }
 
-}  // namespace phalanx::local
+}  // namespace phalanx

@@ -3,10 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "phalanx/comm/local/local_world.h"
-#include "phalanx/comm/local/test_support.h"
+#include "phalanx/comm/transport_test_support.h"
 
-namespace phalanx::local {
+namespace phalanx::transports {
 namespace {
 
 using enum PointToPoint::Direction;
@@ -22,47 +21,58 @@ Work all_reduce(Rank& rank, std::int64_t count, DType dtype = DType::kF32,
 void wait(Rank& rank, const Work& work) { work.wait(rank.context.stream); }
 
 // Two of three ranks agree. All must get an error, one of them the whole story.
-void expect_mismatch(const Program& program, const std::string& one, const std::string& other) {
-  const auto errors = errors_of(3, program);
+void expect_mismatch(const Transport& transport, const Program& program, const std::string& one,
+                     const std::string& other) {
+  const auto errors = errors_of(transport, 3, program);
   for (const auto& error : errors) {
     EXPECT_THAT(error, AllOf(HasSubstr(one), HasSubstr(other), HasSubstr("world: call 0")));
   }
 }
 
-TEST(LocalMismatchTest, DifferentCallsAreNamed) {
+class MismatchTest : public TransportTest {};
+PHALANX_ON_ALL_TRANSPORTS(MismatchTest);
+
+TEST_P(MismatchTest, DifferentCallsAreNamed) {
   const auto odd_one = [](Rank& rank) { return rank.rank() == 1; };
-  expect_mismatch([&](Rank& rank) { wait(rank, all_reduce(rank, odd_one(rank) ? 5 : 6)); },
-                  "all_reduce(sum, f32 x 5)", "all_reduce(sum, f32 x 6)");
   expect_mismatch(
+      transport(), [&](Rank& rank) { wait(rank, all_reduce(rank, odd_one(rank) ? 5 : 6)); },
+      "all_reduce(sum, f32 x 5)", "all_reduce(sum, f32 x 6)");
+  expect_mismatch(
+      transport(),
       [&](Rank& rank) {
         wait(rank, all_reduce(rank, 5, odd_one(rank) ? DType::kI32 : DType::kF32));
       },
       "rank 1 calls all_reduce(sum, i32 x 5)", "calls all_reduce(sum, f32 x 5)");
   expect_mismatch(
+      transport(),
       [&](Rank& rank) {
         wait(rank,
              all_reduce(rank, 5, DType::kF32, odd_one(rank) ? Reduction::kMax : Reduction::kSum));
       },
       "all_reduce(max", "all_reduce(sum");
   expect_mismatch(
+      transport(),
       [&](Rank& rank) {
         const Tensor tensor = rank.empty(DType::kF32, 4);
         wait(rank, rank.world.broadcast(rank.context, tensor, odd_one(rank) ? 1 : 0));
       },
       "broadcast(f32 x 4, root 1)", "broadcast(f32 x 4, root 0)");
   expect_mismatch(
+      transport(),
       [&](Rank& rank) {
         if (odd_one(rank)) rank.world.barrier(rank.context);
         wait(rank, all_reduce(rank, kLong));
       },
       "barrier", "all_reduce(sum, f32 x 100003)");
   expect_mismatch(
+      transport(),
       [&](Rank& rank) {
         const int other = odd_one(rank) ? 1 : 2;
         rank.world.split(std::vector<std::vector<int>>{{0, other}, {3 - other}}, "tp");
       },
       "split(tp: [0 1] [2])", "split(tp: [0 2] [1])");
   expect_mismatch(
+      transport(),
       [&](Rank& rank) {
         const std::int64_t one = odd_one(rank) ? 2 : 1;
         const std::vector<std::int64_t> to = {one, 1, 1}, from = {1, 1, 1};
@@ -72,7 +82,7 @@ TEST(LocalMismatchTest, DifferentCallsAreNamed) {
       "all_to_all(gives 2 elements to rank 0)", "all_to_all(takes 1 elements from rank 1)");
 }
 
-TEST(LocalMismatchTest, MessagesThatDifferAreNamed) {
+TEST_P(MismatchTest, MessagesThatDifferAreNamed) {
   struct Side {
     DType dtype;
     std::int64_t count;
@@ -81,7 +91,7 @@ TEST(LocalMismatchTest, MessagesThatDifferAreNamed) {
   const Side sent{DType::kF32, 8, 0x30};
   for (const Side& expected :
        {Side{DType::kF32, 8, 0x31}, Side{DType::kF32, 9, 0x30}, Side{DType::kBF16, 8, 0x30}}) {
-    const auto errors = errors_of(2, [&](Rank& rank) {
+    const auto errors = errors_of(transport(), 2, [&](Rank& rank) {
       rank.world.barrier(rank.context);
       if (rank.rank() == 0) {
         const Tensor tensor = rank.empty(sent.dtype, sent.count);
@@ -101,8 +111,8 @@ TEST(LocalMismatchTest, MessagesThatDifferAreNamed) {
 }
 
 // Rank 2 fails while the others wait in the way of `program`.
-void expect_wakes(const Program& program) {
-  const auto errors = errors_of(3, [&](Rank& rank) {
+void expect_wakes(const Transport& transport, const Program& program) {
+  const auto errors = errors_of(transport, 3, [&](Rank& rank) {
     if (rank.rank() == 2) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       throw DataError("shard 7 is malformed");
@@ -114,31 +124,34 @@ void expect_wakes(const Program& program) {
   EXPECT_EQ(errors[1], "rank 2 failed: shard 7 is malformed");
 }
 
-TEST(LocalAbortTest, WakesEveryKindOfWait) {
-  expect_wakes([](Rank& rank) { wait(rank, all_reduce(rank, kLong)); });
-  expect_wakes([](Rank& rank) {
+class AbortTest : public TransportTest {};
+PHALANX_ON_ALL_TRANSPORTS(AbortTest);
+
+TEST_P(AbortTest, WakesEveryKindOfWait) {
+  expect_wakes(transport(), [](Rank& rank) { wait(rank, all_reduce(rank, kLong)); });
+  expect_wakes(transport(), [](Rank& rank) {
     all_reduce(rank, 3).wait_host(Work::Clock::now() + std::chrono::hours(1));
   });
-  expect_wakes([](Rank& rank) { rank.world.barrier(rank.context); });
-  expect_wakes([](Rank& rank) {
+  expect_wakes(transport(), [](Rank& rank) { rank.world.barrier(rank.context); });
+  expect_wakes(transport(), [](Rank& rank) {
     rank.world.split(std::vector<std::vector<int>>{{0, 1, 2}}, "all");
   });
-  expect_wakes([](Rank& rank) {
+  expect_wakes(transport(), [](Rank& rank) {
     const Tensor tensor = rank.empty(DType::kF32, 3);
     wait(rank, rank.world.receive(rank.context, tensor, 2, 0));
   });
-  expect_wakes([](Rank& rank) {
+  expect_wakes(transport(), [](Rank& rank) {
     const Tensor tensor = rank.empty(DType::kF32, 3);
     wait(rank, rank.world.send(rank.context, tensor, 1 - rank.rank(), 0));
   });
-  expect_wakes([](Rank& rank) {
+  expect_wakes(transport(), [](Rank& rank) {
     const Work work = all_reduce(rank, 3);
     while (!work.done()) std::this_thread::yield();
   });
 }
 
-TEST(LocalAbortTest, WakesAllOfSixteenRanksInTheirGroups) {
-  const auto errors = errors_of(16, [](Rank& rank) {
+TEST_P(AbortTest, WakesAllOfSixteenRanksInTheirGroups) {
+  const auto errors = errors_of(transport(), 16, [](Rank& rank) {
     std::vector<std::vector<int>> pairs;
     for (int r = 0; r < 16; r += 2) pairs.push_back({r, r + 1});
     const auto pair = rank.world.split(pairs, "pair");
@@ -150,18 +163,20 @@ TEST(LocalAbortTest, WakesAllOfSixteenRanksInTheirGroups) {
   }
 }
 
-TEST(LocalAbortTest, EveryLaterCallThrowsAndTheFirstReasonCounts) {
-  const auto world = make_local_world(2);
-  Rank rank(*world[0], 1 << 16);
+TEST_P(AbortTest, EveryLaterCallThrowsAndTheFirstReasonCounts) {
+  const World two = world(2);
+  Rank rank(*two.ends[0], 1 << 16);
   const Work before = all_reduce(rank, 3);
-  world[1]->abort("first");
-  world[0]->abort("second");
+  two.ends[1]->abort("first");
+  two.ends[0]->abort("second");
   const auto expect_throws = [](const auto& call) {
     try {
       call();
       ADD_FAILURE() << "did not throw";
     } catch (const CommError& error) {
       EXPECT_STREQ(error.what(), "rank 1 failed: first");
+      EXPECT_EQ(error.code(), ErrorCode::kTemporary);
+      EXPECT_EQ(error.place().rank, 1);
     }
   };
   const Tensor tensor = rank.empty(DType::kF32, 2);
@@ -175,11 +190,11 @@ TEST(LocalAbortTest, EveryLaterCallThrowsAndTheFirstReasonCounts) {
 
 // A rank fails while the others are in the middle of a large operation. Its memory goes at once,
 // and then theirs: no piece may still be touching it.
-TEST(LocalAbortTest, NoTensorIsTouchedAfterAnError) {
+TEST_P(AbortTest, NoTensorIsTouchedAfterAnError) {
   constexpr std::int64_t kCount = 1 << 20;
   for (int round = 0; round < 12; ++round) {
     const auto errors = errors_of(
-        4,
+        transport(), 4,
         [&](Rank& rank) {
           const Tensor tensor = rank.empty(DType::kF32, kCount);
           for (int i = 0;; ++i) {
@@ -193,22 +208,30 @@ TEST(LocalAbortTest, NoTensorIsTouchedAfterAnError) {
   }
 }
 
-TEST(LocalTimeoutTest, NamesTheRanksThatHaveNotCome) {
-  const auto world = make_local_world(4, {.timeout = std::chrono::milliseconds(5)});
-  Rank early(*world[0], 1 << 16), waiting(*world[2], 1 << 16);
+class TimeoutTest : public TransportTest {};
+PHALANX_ON_ALL_TRANSPORTS(TimeoutTest);
+
+TEST_P(TimeoutTest, NamesTheRanksThatHaveNotCome) {
+  const World four = world(4, {.timeout = transport().patience});
+  Rank early(*four.ends[0], 1 << 16), waiting(*four.ends[2], 1 << 16);
   all_reduce(early, 5);
   try {
     wait(waiting, all_reduce(waiting, 5));
     ADD_FAILURE() << "did not throw";
   } catch (const CommError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kHang);
+    EXPECT_EQ(error.place().rank, 2);
+    EXPECT_EQ(error.place().group, "world");
+    EXPECT_EQ(error.place().operation, "all_reduce(sum, f32 x 5)");
+    EXPECT_EQ(error.place().number, 0);
     EXPECT_THAT(error.what(), HasSubstr("rank 2: world: all_reduce(sum, f32 x 5), call 0: waited"));
     EXPECT_THAT(error.what(), HasSubstr("for ranks 1, 3, not come so far"));
   }
 }
 
-TEST(LocalTimeoutTest, EndsTheWorldAndADeadlineDoesNot) {
-  const auto world = make_local_world(2, {.timeout = std::chrono::milliseconds(50)});
-  Rank rank(*world[0], 1 << 16);
+TEST_P(TimeoutTest, EndsTheWorldAndADeadlineDoesNot) {
+  const World two = world(2, {.timeout = std::chrono::milliseconds(50)});
+  Rank rank(*two.ends[0], 1 << 16);
   const Tensor tensor = rank.empty(DType::kF32, 5);
   const Work work = rank.world.receive(rank.context, tensor, 1, 0x77);
   const auto soon = Work::Clock::now() + std::chrono::milliseconds(1);
@@ -225,4 +248,4 @@ TEST(LocalTimeoutTest, EndsTheWorldAndADeadlineDoesNot) {
 }
 
 }  // namespace
-}  // namespace phalanx::local
+}  // namespace phalanx::transports

@@ -1,5 +1,5 @@
 #pragma once
-// The arithmetic of the local transport.
+// The arithmetic of every transport on CPUs.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include "phalanx/base/dtype.h"
 #include "phalanx/comm/communicator.h"
 
-namespace phalanx::local {
+namespace phalanx {
 
 // Every destination = the reduction of the sources in the order given, for the `bytes` bytes from
 // `begin` on of each. 16-bit types are combined in fp32 and rounded once; integers wrap around; a
@@ -16,4 +16,4 @@ namespace phalanx::local {
 void reduce(DType dtype, Reduction reduction, std::span<const std::byte* const> sources,
             std::span<std::byte* const> destinations, std::int64_t begin, std::int64_t bytes);
 
-}  // namespace phalanx::local
+}  // namespace phalanx
