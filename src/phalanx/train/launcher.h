@@ -3,22 +3,19 @@
 // many. Nothing else in train/ knows which. Before the ranks run, their processes agree on what
 // they are about to do; what the first rank decides holds for all.
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "phalanx/comm/communicator.h"
 #include "phalanx/comm/rank_place.h"
 #include "phalanx/comm/rank_watch.h"
+#include "phalanx/train/agreement.h"
 
 namespace phalanx {
-
-// Thrown where the run was asked to stop before its ranks had begun.
-struct StoppedEarly {
-  bool is_saved = false;  // all there is of the run is in its --save
-};
 
 struct RankOptions {
   int threads_per_rank = 1;
@@ -44,8 +41,7 @@ class Launcher {
   virtual std::string broadcast(std::string of_first) = 0;
   // The texts of all processes, in the order of their ranks.
   virtual std::vector<std::string> gather(std::string mine) = 0;
-  // What they do before their ranks run, with the two calls above. Where it ends with an Error in
-  // one of them it ends with that in all, and likewise where one is stopped.
+  // What they do before their ranks run, with the two calls above; ends alike in all (Agreement).
   virtual void prepare(const std::function<void()>& preparation) = 0;
 
   // Runs `body` for every rank of this process, and returns when all have returned. Where it

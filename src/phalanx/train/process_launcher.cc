@@ -3,9 +3,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdlib>
-#include <optional>
+#include <exception>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -15,22 +14,10 @@
 #include "phalanx/comm/rendezvous/coordinator.h"
 #include "phalanx/comm/rendezvous/member.h"
 #include "phalanx/comm/ucx/ucx_world.h"
+#include "phalanx/train/agreement.h"
 
 namespace phalanx {
 namespace {
-
-// In a round of texts: one that says what a rank ended with instead.
-constexpr char kValue = '+';
-constexpr char kError = '!';
-constexpr char kStopped = '.';
-
-// A text that is exchanged may not be longer.
-constexpr std::size_t kLongestMessage = 8192;
-
-std::string error_text(const Error& error) {
-  const std::string message = std::string(error.what()).substr(0, kLongestMessage);
-  return fmt::format("{}{} {}", kError, error.exit_status(), message);
-}
 
 class ProcessLauncher final : public Launcher {
  public:
@@ -39,34 +26,27 @@ class ProcessLauncher final : public Launcher {
       : Launcher(member->places()),
         coordinator_(std::move(coordinator)),
         member_(std::move(member)),
-        rank_(rank) {}
+        rank_(rank),
+        agreement_(
+            {.gather = [this](std::string mine) { return member_->gather(std::move(mine)); },
+             .broadcast = [this](std::string text) { return member_->broadcast(std::move(text)); },
+             .is_over = [this] { return member_->failure().has_value(); }},
+            places()) {}
   ~ProcessLauncher() override { member_->leave(); }
 
   std::vector<int> own_ranks() const override { return {rank_}; }
-
   std::string broadcast(std::string of_first) override {
-    round(std::string(1, kValue));  // whoever has failed says so in a round of all
-    return member_->broadcast(std::move(of_first));
+    return agreement_.broadcast(std::move(of_first));
   }
   std::vector<std::string> gather(std::string mine) override {
-    std::vector<std::string> texts = round(kValue + std::move(mine));
-    for (std::string& text : texts) text.erase(0, 1);
-    return texts;
+    return agreement_.gather(std::move(mine));
   }
-
   void prepare(const std::function<void()>& preparation) override {
     member_->begin_busy("preparing the run");
     try {
-      preparation();
-      gather({});
-    } catch (const StoppedEarly& stopped) {
-      tell(fmt::format("{}{}", kStopped, stopped.is_saved ? 1 : 0));
-      throw;
-    } catch (const Error& error) {
-      tell(error_text(error));
-      throw;
+      agreement_.prepare(preparation);
     } catch (const std::exception& error) {
-      member_->fail(error.what());
+      member_->fail(error.what());  // unless all have heard of it, and left
       throw;
     }
     member_->end_busy();
@@ -91,31 +71,10 @@ class ProcessLauncher final : public Launcher {
   std::int64_t message_bytes() const override { return ucx_library_bytes(rank_, places()); }
 
  private:
-  // The same error in all processes, where one has told one: of the lowest rank.
-  std::vector<std::string> round(std::string mine) {
-    std::vector<std::string> texts = member_->gather(std::move(mine));
-    for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-      const std::string& text = texts[rank];
-      if (text.empty() || text.front() == kValue) continue;
-      told_ = true;
-      if (text.front() == kStopped) throw StoppedEarly{.is_saved = text == ".1"};
-      int code = 0;
-      const auto [end, fault] = std::from_chars(text.data() + 1, text.data() + text.size(), code);
-      const std::string_view message(end, text.data() + text.size());
-      throw Error(static_cast<ErrorCode>(code),
-                  fmt::format("rank {} (host {}):{}", rank, places()[rank].host_name, message));
-    }
-    return texts;
-  }
-  // Throws what all throw, unless they know already.
-  void tell(const std::string& text) {
-    if (!told_ && !member_->failure()) round(text);
-  }
-
   std::unique_ptr<Coordinator> coordinator_;  // of the first rank, where no launcher has one
   std::unique_ptr<Member> member_;
   int rank_;
-  bool told_ = false;  // how it ends has been heard by all
+  Agreement agreement_;
 };
 
 const char* variable(const char* name) {
