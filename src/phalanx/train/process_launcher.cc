@@ -45,8 +45,10 @@ class ProcessLauncher final : public Launcher {
     member_->begin_busy("preparing the run");
     try {
       agreement_.prepare(preparation);
+    } catch (const Error&) {
+      throw;  // all have heard of it
     } catch (const std::exception& error) {
-      member_->fail(error.what());  // unless all have heard of it, and left
+      member_->fail(error.what());
       throw;
     }
     member_->end_busy();
