@@ -141,7 +141,7 @@ TEST_P(AbortTest, WakesEveryKindOfWait) {
     wait(rank, rank.world.receive(rank.context, tensor, 2, 0));
   });
   expect_wakes(transport(), [](Rank& rank) {
-    const Tensor tensor = rank.empty(DType::kF32, 3);
+    const Tensor tensor = rank.empty(DType::kF32, kLong);
     wait(rank, rank.world.send(rank.context, tensor, 1 - rank.rank(), 0));
   });
   expect_wakes(transport(), [](Rank& rank) {

@@ -136,4 +136,21 @@ void reduce(DType dtype, Reduction reduction, std::span<const std::byte* const> 
   }
 }
 
+void reduce_by_team(int threads, DType dtype, Reduction reduction,
+                    std::span<const std::byte* const> sources,
+                    std::span<std::byte* const> destinations, std::int64_t bytes) {
+  // A multiple of every element size.
+  constexpr std::int64_t kPieceBytes = 64 << 10;
+  const std::int64_t pieces = (bytes + kPieceBytes - 1) / kPieceBytes;
+  if (threads == 1 || pieces == 1) {
+    reduce(dtype, reduction, sources, destinations, 0, bytes);
+    return;
+  }
+#pragma omp parallel for num_threads(threads)
+  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+    const std::int64_t begin = piece * kPieceBytes;
+    reduce(dtype, reduction, sources, destinations, begin, std::min(kPieceBytes, bytes - begin));
+  }
+}
+
 }  // namespace phalanx

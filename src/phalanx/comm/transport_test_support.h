@@ -3,19 +3,27 @@
 // each on its own thread with its own arena, context and recorder, and tensors as vectors of
 // doubles.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <barrier>
 #include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <type_traits>
 #include <vector>
 
+#include "phalanx/comm/call.h"
 #include "phalanx/comm/comm_error.h"
 #include "phalanx/comm/local/local_world.h"
+#include "phalanx/comm/rank_watch.h"
+#include "phalanx/comm/ucx/ucx_world.h"
 #include "phalanx/ops/ref/ref_backend.h"
 
 namespace phalanx::transports {
@@ -105,8 +113,20 @@ struct WorldOptions {
 
 // The ends of a world, by rank, and what must outlive them.
 struct World {
-  std::shared_ptr<void> keeps{};
-  std::vector<std::unique_ptr<Communicator>> ends{};
+  World(std::shared_ptr<void> kept, std::vector<std::unique_ptr<Communicator>> made)
+      : keeps(std::move(kept)), ends(std::move(made)) {}
+  World(World&&) = default;
+  World& operator=(World&&) = delete;
+  // All at once, as ranks end: they say goodbye to each other.
+  ~World() {
+    std::vector<std::jthread> threads;
+    for (auto& end : ends) {
+      if (end) threads.emplace_back([&end] { end.reset(); });
+    }
+  }
+
+  std::shared_ptr<void> keeps;
+  std::vector<std::unique_ptr<Communicator>> ends;
 };
 
 struct Transport {
@@ -121,15 +141,179 @@ inline const Transport& local_transport() {
       .name = "Local",
       .make =
           [](int size, const WorldOptions& options) {
-            return World{.ends =
-                             make_local_world(size, {.threads_per_rank = options.threads_per_rank,
-                                                     .timeout = options.timeout})};
+            return World(nullptr,
+                         make_local_world(size, {.threads_per_rank = options.threads_per_rank,
+                                                 .timeout = options.timeout}));
           },
       .patience = std::chrono::milliseconds(5)};
   return kLocal;
 }
 
-inline std::vector<const Transport*> all_transports() { return {&local_transport()}; }
+// Whoever watches over ranks that are threads of a test: what one says, all hear.
+class SharedWatch {
+ public:
+  explicit SharedWatch(int size) {
+    for (int rank = 0; rank < size; ++rank) ends_.push_back(std::make_unique<End>(*this, rank));
+  }
+  RankWatch& end(int rank) { return *ends_[static_cast<std::size_t>(rank)]; }
+
+  // What a watcher finds out by itself.
+  void fail(int rank, ErrorCode code, std::string_view reason) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    failure_ = RankFailure{rank, code, std::string(reason)};
+    for (const auto& end : ends_) {
+      if (end->wake) end->wake();
+    }
+  }
+  // Long waits so far: "rank 0 in world: barrier for ranks 1, 2".
+  std::vector<std::string> waits() const {
+    const std::lock_guard lock(mutex_);
+    return waits_;
+  }
+
+ private:
+  class End final : public RankWatch {
+   public:
+    End(SharedWatch& shared, int rank) : shared_(shared), rank_(rank) {}
+    void tick() noexcept override {}
+    void begin_wait(const CommPlace& at, const std::vector<int>& missing) override {
+      const std::lock_guard lock(shared_.mutex_);
+      shared_.waits_.push_back(fmt::format("rank {} in {}: {} for {}", at.rank, at.group,
+                                           at.operation, spell_ranks(missing)));
+    }
+    void end_wait() noexcept override {}
+    void waited(Clock::duration /*time*/) noexcept override {}
+    void begin_busy(std::string what) override {
+      const std::lock_guard lock(shared_.mutex_);
+      shared_.busy_.emplace_back(rank_, std::move(what));
+    }
+    void end_busy() noexcept override {
+      const std::lock_guard lock(shared_.mutex_);
+      const auto last = std::find_if(shared_.busy_.rbegin(), shared_.busy_.rend(),
+                                     [&](const auto& busy) { return busy.first == rank_; });
+      shared_.busy_.erase(std::next(last).base());
+    }
+    std::string busy_ranks() const override {
+      const std::lock_guard lock(shared_.mutex_);
+      if (shared_.busy_.empty()) return {};
+      const auto& [rank, what] = shared_.busy_.front();
+      return fmt::format("rank {}, which has been {} for 0 s", rank, what);
+    }
+    void step(std::int64_t /*iteration*/) noexcept override {}
+    void fail(std::string_view reason) noexcept override {
+      shared_.fail(rank_, ErrorCode::kTemporary, reason);
+    }
+    std::optional<RankFailure> failure() const override {
+      const std::lock_guard lock(shared_.mutex_);
+      return shared_.failure_;
+    }
+    void on_failure(std::function<void()> called) override {
+      const std::lock_guard lock(shared_.mutex_);
+      wake = std::move(called);
+      if (shared_.failure_ && wake) wake();
+    }
+
+    std::function<void()> wake;
+
+   private:
+    SharedWatch& shared_;
+    int rank_;
+  };
+
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<End>> ends_;
+  std::optional<RankFailure> failure_;
+  std::vector<std::pair<int, std::string>> busy_;
+  std::vector<std::string> waits_;
+};
+
+// Texts of ranks that are threads.
+class Gathering {
+ public:
+  explicit Gathering(int size) : texts_(static_cast<std::size_t>(size)), barrier_(size) {}
+  std::vector<std::string> gather(int rank, std::string mine) {
+    texts_[static_cast<std::size_t>(rank)] = std::move(mine);
+    barrier_.arrive_and_wait();
+    std::vector<std::string> all = texts_;
+    barrier_.arrive_and_wait();
+    return all;
+  }
+
+ private:
+  std::vector<std::string> texts_;
+  std::barrier<> barrier_;
+};
+
+// Ranks as threads, that know of each other's memory nothing but what UCX does.
+inline World make_ucx_threads(const std::vector<RankPlace>& places, const UcxOptions& options) {
+  const int size = static_cast<int>(places.size());
+  const auto watch = std::make_shared<SharedWatch>(size);
+  Gathering gathering(size);
+  std::vector<std::unique_ptr<Communicator>> ends(places.size());
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < size; ++rank) {
+      threads.emplace_back([&, rank] {
+        ends[static_cast<std::size_t>(rank)] = make_ucx_world(
+            rank, places, options, watch->end(rank),
+            [&, rank](std::string mine) { return gathering.gather(rank, std::move(mine)); });
+      });
+    }
+  }
+  return World(watch, std::move(ends));
+}
+
+// `hosts`: ranks of one host follow each other; as even as can be.
+inline std::vector<RankPlace> places_of(int size, int hosts) {
+  std::vector<RankPlace> places;
+  for (int rank = 0; rank < size; ++rank) {
+    const int host = rank * hosts / size;
+    int first = rank;
+    while (first > 0 && (first - 1) * hosts / size == host) --first;
+    int last = rank;
+    while (last + 1 < size && (last + 1) * hosts / size == host) ++last;
+    places.push_back({.rank = rank,
+                      .world_size = size,
+                      .host = host,
+                      .local_rank = rank - first,
+                      .local_size = last - first + 1,
+                      .host_name = fmt::format("host{}", host)});
+  }
+  return places;
+}
+
+inline UcxOptions ucx_options(const WorldOptions& options) {
+  return {.threads_per_rank = options.threads_per_rank,
+          .timeout = options.timeout,
+          .network_device = "lo"};
+}
+
+inline const Transport& shared_memory_transport() {
+  static const Transport kSharedMemory{.name = "SharedMemory",
+                                       .make =
+                                           [](int size, const WorldOptions& options) {
+                                             return make_ucx_threads(places_of(size, 1),
+                                                                     ucx_options(options));
+                                           },
+                                       .patience = std::chrono::milliseconds(300)};
+  return kSharedMemory;
+}
+
+inline const Transport& tcp_transport() {
+  static const Transport kTcp{.name = "Tcp",
+                              .make =
+                                  [](int size, const WorldOptions& options) {
+                                    return make_ucx_threads(places_of(size, size),
+                                                            ucx_options(options));
+                                  },
+                              .patience = std::chrono::milliseconds(300)};
+  return kTcp;
+}
+
+inline std::vector<const Transport*> all_transports() {
+  return {&local_transport(), &shared_memory_transport(), &tcp_transport()};
+}
 
 using Program = std::function<void(Rank&)>;
 

@@ -1,0 +1,27 @@
+#pragma once
+// The collectives, made of messages. Who adds is decided by shape alone, and adds all ranks' data
+// from the first to the last: the bits are those of the other transports.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "phalanx/comm/ucx/operation.h"
+#include "phalanx/comm/ucx/task.h"
+
+namespace phalanx::ucx {
+
+// `operation` outlives its task. Tensors as in communicator.h, of the operation's dtype and count.
+Task all_reduce(Operation& operation, std::byte* tensor);
+Task reduce_scatter(Operation& operation, std::byte* output, const std::byte* input);
+Task all_gather(Operation& operation, std::byte* output, const std::byte* input);
+Task broadcast(Operation& operation, std::byte* tensor);
+// Elements to and from each member.
+Task all_to_all(Operation& operation, std::byte* output, std::vector<std::int64_t> from,
+                const std::byte* input, std::vector<std::int64_t> to);
+Task barrier(Operation& operation);
+Task split(Operation& operation, std::uint32_t next_group);
+Task send(Operation& operation, const std::byte* data);
+Task receive(Operation& operation, std::byte* data);
+
+}  // namespace phalanx::ucx

@@ -1,0 +1,513 @@
+#include "phalanx/comm/ucx/engine.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "phalanx/base/log.h"
+#include "phalanx/base/machine.h"
+
+namespace phalanx::ucx {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// How long a waiting rank looks for news before it sleeps: with a core of its own, and without.
+constexpr microseconds kSpin{50};
+constexpr microseconds kShortSpin{5};
+constexpr int kLooks = 16;
+// A rank that has begun something and not waited for it by then has it moved by the helper.
+constexpr microseconds kHelpAfter{500};
+// A wait that is worth telling the watch of, and how often it is looked after from then on.
+constexpr milliseconds kLongWait{20};
+constexpr milliseconds kLookAround{100};
+// For the watch to say why a connection broke.
+constexpr milliseconds kExplanation{3000};
+// For peers to end as this rank does.
+constexpr milliseconds kGoodbye{1000};
+constexpr milliseconds kForce{100};
+// A timeout that no clock can reach would overflow it.
+constexpr std::chrono::hours kLongestTimeout{24 * 365};
+
+std::uint64_t tag_of(int source, std::uint16_t group, std::uint64_t number, Lane lane) {
+  return (static_cast<std::uint64_t>(source) << 48) | (std::uint64_t{group} << 32) |
+         ((number & 0xffffff) << 8) | static_cast<std::uint8_t>(lane);
+}
+constexpr std::uint16_t kGoodbyeGroup = 0xffff;
+
+std::string failed(int rank, std::string_view reason) {
+  const std::string subject = fmt::format("rank {} ", rank);
+  if (reason.starts_with(subject)) return std::string(reason);
+  return fmt::format("{}failed: {}", subject, reason);
+}
+
+}  // namespace
+
+// The lock, for the rank's thread: the helper lets it in.
+class Engine::Entry {
+ public:
+  explicit Entry(Engine& engine) {
+    engine.entering_.fetch_add(1, std::memory_order_relaxed);
+    lock_ = std::unique_lock(engine.mutex_);
+    engine.entering_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  std::unique_lock<std::mutex>& lock() { return lock_; }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+};
+
+// A wait of the rank's thread.
+struct Engine::Waiting {
+  std::span<const OperationPointer> operations;
+  Clock::time_point begin;
+  Clock::time_point limit;
+  Clock::time_point next_look;
+  std::uint64_t moves = 0;
+  bool told = false;  // the watch knows
+  std::optional<Clock::time_point> broken{};
+
+  const Operation& first() const {
+    return **std::ranges::find_if(operations, [](const auto& o) { return !o->done(); });
+  }
+  bool over() const {
+    return std::ranges::all_of(operations, [](const auto& o) { return o->done(); });
+  }
+};
+
+Engine::Engine(int rank, Wires wires, int ranks_of_host, const UcxOptions& options,
+               RankWatch& watch)
+    : rank_(rank),
+      wires_(std::move(wires)),
+      threads_(options.threads_per_rank),
+      timeout_(std::min<Clock::duration>(options.timeout, kLongestTimeout)),
+      spin_(ranks_of_host * options.threads_per_rank <= usable_cores().count ? kSpin : kShortSpin),
+      watch_(watch),
+      connected_(wires_.peers.size(), false),
+      blocks_(kScratchBlocks) {
+  for (auto& block : blocks_) free_blocks_.push_back(&block);
+  watch_.on_failure([this] {
+    news_.store(true, std::memory_order_release);
+    alarm_.signal();
+  });
+}
+
+Engine::~Engine() {
+  watch_.on_failure(nullptr);
+  if (helper_.joinable()) {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      kick_.set(microseconds(1));
+    }
+    alarm_.signal();
+    helper_.join();
+  }
+  std::unique_lock lock(mutex_);
+  if (news_.load(std::memory_order_acquire)) adopt_failure(std::nullopt);
+  if (failure_) {
+    shut_down(lock);
+  } else {
+    const auto deadline = Clock::now() + kGoodbye;
+    try {
+      while (!operations_.empty() && !news_ && Clock::now() < deadline) progress();
+      say_goodbye(deadline);
+    } catch (const std::exception&) {  // a peer that cannot be reached: as one that is gone
+    }
+    for (const auto& wire : wires_.wires) wire->flush_and_close(deadline);
+  }
+  // Before the operations that wait for their messages.
+  wires_.wires.clear();
+  want_blocks_.clear();
+  ready_.clear();
+  operations_.clear();
+}
+
+// Whoever leaves first could take from the others what is on its way to them.
+void Engine::say_goodbye(Clock::time_point deadline) {
+  int& pending = goodbyes_pending_;
+  const auto begin = [&](Wire& wire) -> Goodbye& {
+    Goodbye& bye = goodbyes_.emplace_back();
+    bye.engine = this;
+    bye.wire = &wire;
+    bye.ended = [](Transfer& transfer) {
+      --static_cast<Goodbye&>(transfer).engine->goodbyes_pending_;
+    };
+    ++pending;
+    return bye;
+  };
+  for (std::size_t peer = 0; peer < connected_.size(); ++peer) {
+    if (!connected_[peer]) continue;
+    Wire& wire = *wires_.peers[peer].wire;
+    const int other = static_cast<int>(peer);
+    wire.send(other, tag_of(rank_, kGoodbyeGroup, 0, Lane::kHeader), nullptr, 0, begin(wire));
+    wire.receive(tag_of(other, kGoodbyeGroup, 0, Lane::kHeader), nullptr, 0, begin(wire));
+  }
+  while (pending > 0 && !news_ && Clock::now() < deadline) progress();
+  if (pending == 0) return;
+  for (Goodbye& bye : goodbyes_) bye.wire->cancel(bye);
+}
+
+// Messages ----------------------------------------------------------------------------------------
+
+void Engine::connect(int peer) {
+  const auto index = static_cast<std::size_t>(peer);
+  if (connected_[index]) return;
+  Wires::Peer& other = wires_.peers[index];
+  other.wire->connect(peer, other.address);
+  connected_[index] = true;
+}
+
+void Engine::send(const CallPlace& place, int member, Lane lane, const void* data,
+                  std::size_t bytes, Message& message) {
+  const int peer = place.group->world_rank(member);
+  connect(peer);
+  wires_.peers[static_cast<std::size_t>(peer)].wire->send(
+      peer, tag_of(rank_, place.group->id, place.number, lane), data, bytes, message);
+}
+
+void Engine::receive(const CallPlace& place, int member, Lane lane, void* data, std::size_t bytes,
+                     Message& message) {
+  const int peer = place.group->world_rank(member);
+  connect(peer);
+  wires_.peers[static_cast<std::size_t>(peer)].wire->receive(
+      tag_of(peer, place.group->id, place.number, lane), data, bytes, message);
+}
+
+void Engine::lend_message(std::list<Message>& to) {
+  if (free_messages_.empty()) free_messages_.emplace_back();
+  to.splice(to.end(), free_messages_, free_messages_.begin());
+}
+
+void Engine::lend_stage(std::list<Stage>& to) {
+  if (free_stages_.empty()) free_stages_.emplace_back();
+  to.splice(to.end(), free_stages_, free_stages_.begin());
+}
+
+void Engine::give_back(std::list<Message>& messages, std::list<Stage>& stages) {
+  free_messages_.splice(free_messages_.begin(), messages);
+  free_stages_.splice(free_stages_.begin(), stages);
+}
+
+void Engine::bury(std::list<Message>& messages, std::list<Stage>& stages) {
+  buried_messages_.splice(buried_messages_.end(), messages);
+  buried_stages_.splice(buried_stages_.end(), stages);
+}
+
+std::int64_t Engine::scratch_bytes(int world_size) {
+  return std::max<std::int64_t>(4 << 20, 2 * (world_size - 1) * kLeastChunk);
+}
+
+bool Engine::Scratch::await_ready() {
+  if (engine_.free_blocks_.empty()) return false;
+  block_ = engine_.free_blocks_.back();
+  engine_.free_blocks_.pop_back();
+  const auto size = static_cast<std::size_t>(scratch_bytes(engine_.world_size()));
+  if (block_->empty()) block_->resize(size);
+  return true;
+}
+
+void Engine::Scratch::await_suspend(std::coroutine_handle<> task) {
+  operation_.next_ = task;
+  engine_.want_blocks_.push_back(this);
+}
+
+Engine::Scratch::~Scratch() {
+  std::erase(engine_.want_blocks_, this);
+  if (block_ == nullptr) return;
+  engine_.free_blocks_.push_back(std::exchange(block_, nullptr));
+  if (engine_.want_blocks_.empty()) return;
+  Scratch& next = *engine_.want_blocks_.front();
+  engine_.want_blocks_.pop_front();
+  next.await_ready();
+  engine_.resume(next.operation_);
+}
+
+// Progress ----------------------------------------------------------------------------------------
+
+void Engine::start(std::span<const OperationPointer> operations) {
+  Entry entry(*this);
+  throw_if_failed(entry.lock());
+  watch_.tick();
+  for (const auto& operation : operations) {
+    operation->index_ = operations_.size();
+    operations_.push_back(operation);
+    ready_.push_back(operation);
+  }
+  progress();
+  throw_if_failed(entry.lock());
+  if (!operations_.empty()) kick_helper();
+}
+
+void Engine::resume(Operation& operation) { ready_.push_back(operations_[operation.index_]); }
+
+bool Engine::progress() {
+  bool moved = run_ready();
+  for (const auto& wire : wires_.wires) moved = wire->progress() || moved;
+  return run_ready() || moved;
+}
+
+bool Engine::run_ready() {
+  if (ready_.empty()) return false;
+  while (!ready_.empty() && !failure_) {
+    const OperationPointer operation = std::move(ready_.front());
+    ready_.pop_front();
+    if (!operation->done_) go_on(operation);
+  }
+  return true;
+}
+
+void Engine::go_on(const OperationPointer& operation) {
+  std::optional<CommError> error = operation->mismatch_;
+  if (!error) {
+    operation->next_.resume();
+    if (failure_ || !operation->task_.done()) return;
+    try {
+      operation->task_.rethrow_error();
+    } catch (const CommError& reason) {
+      error = reason;
+    } catch (const std::exception& reason) {
+      error.emplace(ErrorCode::kTemporary, comm_place(operation->place_),
+                    fmt::format("{}: {}", label_of(operation->place_), reason.what()));
+    }
+  }
+  if (error) {
+    adopt_failure(error);
+    return;
+  }
+  operation->done_ = true;
+  operation->task_ = Task{};
+  operations_[operation->index_] = operations_.back();
+  operations_[operation->index_]->index_ = operation->index_;
+  operations_.pop_back();
+  watch_.tick();
+}
+
+int Engine::begin_compute() {
+  ++computing_;
+  mutex_.unlock();
+  // The helper leaves the cores to those that compute.
+  return std::this_thread::get_id() == helper_.get_id() ? 1 : threads_;
+}
+
+bool Engine::end_compute() {
+  mutex_.lock();
+  --computing_;
+  computed_.notify_all();
+  return !failure_;
+}
+
+bool Engine::arm() {
+  return std::ranges::all_of(wires_.wires, [](const auto& wire) { return wire->arm(); });
+}
+
+bool Engine::test(const Operation& operation) {
+  Entry entry(*this);
+  throw_if_failed(entry.lock());
+  if (!operation.done()) progress();
+  throw_if_failed(entry.lock());
+  return operation.done();
+}
+
+// The helper --------------------------------------------------------------------------------------
+
+void Engine::kick_helper() {
+  if (helper_awake_ || kicked_) return;
+  if (!helper_.joinable()) helper_ = std::jthread([this] { help(); });
+  kicked_ = true;
+  kick_.set(kHelpAfter);
+}
+
+void Engine::help() {
+  std::vector<pollfd> descriptors = {{alarm_.descriptor(), POLLIN, 0}};
+  for (const auto& wire : wires_.wires) descriptors.push_back({wire->descriptor(), POLLIN, 0});
+  for (;;) {
+    pollfd kick = {kick_.descriptor(), POLLIN, 0};
+    poll(&kick, 1, -1);
+    std::unique_lock lock(mutex_);
+    kick_.clear();
+    kicked_ = false;
+    if (stopping_) return;
+    helper_awake_ = true;
+    while (!rank_waits_ && !operations_.empty() && !failure_ && !stopping_ &&
+           !news_.load(std::memory_order_acquire)) {
+      const bool moved = progress();
+      const bool sleeps = !moved && !rank_waits_ && arm();
+      lock.unlock();
+      if (sleeps) poll(descriptors.data(), descriptors.size(), -1);
+      while (entering_.load(std::memory_order_relaxed) > 0) std::this_thread::yield();
+      lock.lock();
+    }
+    helper_awake_ = false;
+    if (stopping_) return;
+  }
+}
+
+// Waits -------------------------------------------------------------------------------------------
+
+void Engine::wait(std::span<const OperationPointer> operations, Clock::time_point deadline) {
+  Entry entry(*this);
+  throw_if_failed(entry.lock());
+  const auto now = Clock::now();
+  Waiting waiting{.operations = operations,
+                  .begin = now,
+                  .limit = now + timeout_,
+                  .next_look = now + kLongWait,
+                  .moves = moves_};
+  if (waiting.over()) return;
+  rank_waits_ = true;
+  // Whichever way it ends.
+  const auto leave = [&] {
+    rank_waits_ = false;
+    if (waiting.told) watch_.end_wait();
+    watch_.waited(Clock::now() - waiting.begin);
+    if (!operations_.empty() && !failure_) kick_helper();
+  };
+  try {
+    while (!waiting.over()) {
+      throw_if_failed(entry.lock());
+      if (spin(operations)) continue;
+      if (Clock::now() >= deadline) give_up(entry.lock(), waiting, false);
+      sleep(entry.lock(), std::min(deadline, waiting.next_look));
+      if (Clock::now() >= waiting.next_look) look_around(entry.lock(), waiting);
+    }
+  } catch (...) {
+    leave();
+    throw;
+  }
+  leave();
+}
+
+// True where something moved.
+bool Engine::spin(std::span<const OperationPointer> operations) {
+  auto end = Clock::time_point::max();
+  for (int look = 1;; ++look) {
+    if (progress()) return true;
+    if (failure_ || news_.load(std::memory_order_relaxed)) return true;
+    // The lock was free while sums ran.
+    if (std::ranges::all_of(operations, [](const auto& o) { return o->done(); })) return true;
+    if (look % kLooks != 0) continue;
+    const auto now = Clock::now();
+    if (look == kLooks) end = now + spin_;
+    if (now >= end) return false;
+    // The peer may be waiting for this very core.
+    std::this_thread::yield();
+  }
+}
+
+void Engine::sleep(std::unique_lock<std::mutex>& lock, Clock::time_point until) {
+  if (!arm()) return;
+  std::vector<pollfd> descriptors = {{alarm_.descriptor(), POLLIN, 0}};
+  for (const auto& wire : wires_.wires) descriptors.push_back({wire->descriptor(), POLLIN, 0});
+  const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
+  lock.unlock();
+  poll(descriptors.data(), descriptors.size(),
+       static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1000)));
+  lock.lock();
+}
+
+// What a long wait sees to, several times a second.
+void Engine::look_around(std::unique_lock<std::mutex>& lock, Waiting& waiting) {
+  const auto now = Clock::now();
+  waiting.next_look = now + std::min<Clock::duration>(kLookAround, timeout_ / 4 + milliseconds(1));
+  if (waiting.over()) return;
+  const Operation& operation = waiting.first();
+  if (!waiting.told) {
+    waiting.told = true;
+    watch_.begin_wait(comm_place(operation.place()), operation.missing_ranks());
+  }
+  if (moves_ != waiting.moves) {
+    waiting.moves = moves_;
+    waiting.limit = now + timeout_;
+  }
+  const std::string busy = watch_.busy_ranks();
+  if (!busy.empty()) {
+    waiting.limit = now + timeout_;
+    if (now - waiting.begin >= timeout_ && now >= next_warning_) {
+      next_warning_ = now + timeout_;
+      log_warning("waiting for {}", busy);
+    }
+  }
+  if (operation.broken_ && !waiting.broken) waiting.broken = now;
+  if (waiting.broken && now >= *waiting.broken + kExplanation && operation.broken_) {
+    const int peer = operation.group().world_rank(operation.broken_->member);
+    const CommError error(
+        ErrorCode::kTemporary, comm_place(operation.place()),
+        fmt::format("{}: the connection to rank {} broke: {}", label_of(operation.place()), peer,
+                    operation.broken_->reason));
+    fail(lock, error);
+    throw CommError(error);
+  }
+  if (now >= waiting.limit) give_up(lock, waiting, true);
+}
+
+void Engine::give_up(std::unique_lock<std::mutex>& lock, const Waiting& waiting, bool timed_out) {
+  const std::chrono::duration<double> waited = Clock::now() - waiting.begin;
+  const Operation& operation = waiting.first();
+  const std::string missing = spell_ranks(operation.missing_ranks());
+  const std::string text =
+      fmt::format("{}: waited {:.3g} s{}", label_of(operation.place()), waited.count(),
+                  missing.empty() ? "" : " for " + missing + ", not come so far");
+  const CommPlace place = comm_place(operation.place());
+  // Its tensors are about to go.
+  if (timed_out) fail(lock, CommError(ErrorCode::kHang, place, text));
+  throw CommError(ErrorCode::kHang, place, fmt::format("rank {}: {}", rank_, text));
+}
+
+// Failure -----------------------------------------------------------------------------------------
+
+// What the world failed of: what the watch has heard first, else this rank's own.
+void Engine::adopt_failure(const std::optional<CommError>& own) noexcept {
+  if (failure_) return;
+  if (own) watch_.fail(own->what());
+  if (const auto first = watch_.failure()) {
+    // This rank's own error is told as it is.
+    if (own && first->rank == rank_) {
+      failure_ = own;
+    } else {
+      failure_.emplace(first->code, CommPlace{.rank = first->rank},
+                       failed(first->rank, first->reason));
+    }
+  } else if (own) {
+    failure_ = own;
+  }
+}
+
+void Engine::throw_if_failed(std::unique_lock<std::mutex>& lock) {
+  if (!failure_ && news_.load(std::memory_order_acquire)) adopt_failure(std::nullopt);
+  if (!failure_) return;
+  shut_down(lock);
+  throw CommError(*failure_);
+}
+
+// No tensor is touched any more when this returns.
+void Engine::shut_down(std::unique_lock<std::mutex>& lock) noexcept {
+  computed_.wait(lock, [&] { return computing_ == 0; });
+  if (std::exchange(shut_down_, true)) return;
+  for (const auto& wire : wires_.wires) wire->close_by_force(Clock::now() + kForce);
+}
+
+void Engine::fail(std::unique_lock<std::mutex>& lock, const CommError& error) noexcept {
+  adopt_failure(error);
+  shut_down(lock);
+}
+
+void Engine::abort(std::string_view reason) noexcept {
+  Entry entry(*this);
+  const CommError error(ErrorCode::kTemporary, {.rank = rank_}, failed(rank_, reason));
+  if (failure_) return;
+  watch_.fail(reason);
+  if (const auto first = watch_.failure(); first && first->rank != rank_) {
+    adopt_failure(std::nullopt);
+  } else {
+    failure_ = error;
+  }
+  shut_down(entry.lock());
+}
+
+}  // namespace phalanx::ucx

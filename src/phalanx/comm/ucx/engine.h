@@ -1,0 +1,185 @@
+#pragma once
+// What moves the operations of one rank: the rank's own thread while it waits, else a helper thread
+// that sleeps while nothing moves. And what ends them all when a rank fails.
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "phalanx/comm/rank_watch.h"
+#include "phalanx/comm/ucx/events.h"
+#include "phalanx/comm/ucx/operation.h"
+#include "phalanx/comm/ucx/ucx_world.h"
+#include "phalanx/comm/ucx/wire.h"
+
+namespace phalanx::ucx {
+
+using OperationPointer = std::shared_ptr<Operation>;
+
+// The wires of a rank and who is reached by which.
+struct Wires {
+  std::vector<std::unique_ptr<Wire>> wires{};
+  struct Peer {
+    Wire* wire = nullptr;  // null: this rank
+    std::string address{};
+  };
+  std::vector<Peer> peers{};  // by rank of the world
+};
+
+class Engine {
+ public:
+  using Clock = Work::Clock;
+
+  Engine(int rank, Wires wires, int ranks_of_host, const UcxOptions& options, RankWatch& watch);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  int rank() const { return rank_; }
+  int world_size() const { return static_cast<int>(wires_.peers.size()); }
+
+  // By the rank's thread. ---------------------------------------------------------------------
+  // Begins them. CommError where a rank has failed.
+  void start(std::span<const OperationPointer> operations);
+  // Returns when they are done. CommError when a rank fails, at `deadline`, or - and then this rank
+  // fails - after the options' timeout in which nothing came and nobody was busy. Then no tensor is
+  // touched any more.
+  void wait(std::span<const OperationPointer> operations,
+            Clock::time_point deadline = Clock::time_point::max());
+  bool test(const Operation& operation);
+  // This rank fails.
+  void abort(std::string_view reason) noexcept;
+  RankWatch& watch() { return watch_; }
+
+  // By operations, with the lock. -------------------------------------------------------------
+  void send(const CallPlace& place, int member, Lane lane, const void* data, std::size_t bytes,
+            Message& message);
+  void receive(const CallPlace& place, int member, Lane lane, void* data, std::size_t bytes,
+               Message& message);
+  // Its task goes on soon.
+  void resume(Operation& operation);
+  void moved() { ++moves_; }
+  // Work on tensors, without the lock: `co_await engine.compute(f)`, f(threads). After a failure
+  // the task never goes on.
+  template <typename F>
+  auto compute(F work) {
+    struct Awaiter {
+      Engine& engine;
+      F work;
+      bool await_ready() {
+        const int threads = engine.begin_compute();
+        work(threads);
+        return engine.end_compute();
+      }
+      void await_suspend(std::coroutine_handle<> /*task*/) const noexcept {}
+      void await_resume() const noexcept {}
+    };
+    return Awaiter{*this, std::move(work)};
+  }
+  // Memory of messages and of sums, kept for the next.
+  void lend_message(std::list<Message>& to);
+  void lend_stage(std::list<Stage>& to);
+  void give_back(std::list<Message>& messages, std::list<Stage>& stages);
+  void bury(std::list<Message>& messages, std::list<Stage>& stages);
+  // A block of scratch_bytes(), as soon as one is free: `co_await scratch`, then data().
+  class Scratch {
+   public:
+    Scratch(Operation& operation, Engine& engine) : operation_(operation), engine_(engine) {}
+    ~Scratch();
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    bool await_ready();
+    void await_suspend(std::coroutine_handle<> task);
+    void await_resume() const noexcept {}
+    std::byte* data() const { return block_->data(); }
+
+   private:
+    friend Engine;
+    Operation& operation_;
+    Engine& engine_;
+    std::vector<std::byte>* block_ = nullptr;
+  };
+  static std::int64_t scratch_bytes(int world_size);
+  static constexpr int kScratchBlocks = 2;
+  // The smallest payload of one source in it.
+  static constexpr std::int64_t kLeastChunk = 16 << 10;
+
+ private:
+  class Entry;
+  struct Waiting;
+  struct Goodbye : Transfer {
+    Engine* engine = nullptr;
+    Wire* wire = nullptr;
+  };
+
+  // With the lock.
+  void connect(int peer);
+  bool progress();
+  bool run_ready();
+  void go_on(const OperationPointer& operation);
+  bool arm();
+  void throw_if_failed(std::unique_lock<std::mutex>& lock);
+  void shut_down(std::unique_lock<std::mutex>& lock) noexcept;
+  void fail(std::unique_lock<std::mutex>& lock, const CommError& error) noexcept;
+  void adopt_failure(const std::optional<CommError>& own) noexcept;
+  void kick_helper();
+  bool spin(std::span<const OperationPointer> operations);
+  void sleep(std::unique_lock<std::mutex>& lock, Clock::time_point until);
+  void look_around(std::unique_lock<std::mutex>& lock, Waiting& waiting);
+  [[noreturn]] void give_up(std::unique_lock<std::mutex>& lock, const Waiting& waiting,
+                            bool timed_out);
+  int begin_compute();
+  bool end_compute();
+  void say_goodbye(Clock::time_point deadline);
+
+  void help();
+
+  const int rank_;
+  Wires wires_;
+  const int threads_;
+  const Clock::duration timeout_;
+  const Clock::duration spin_;
+  RankWatch& watch_;
+
+  const Alarm alarm_;               // a rank has failed
+  const Timer kick_;                // the helper has something to do
+  std::atomic<bool> news_ = false;  // the watch knows of a failure
+  std::atomic<int> entering_ = 0;   // the rank's thread wants the lock
+
+  std::mutex mutex_;  // guards all below, and the wires
+  std::condition_variable computed_;
+  std::vector<bool> connected_;
+  std::vector<OperationPointer> operations_;  // that are not done
+  std::deque<OperationPointer> ready_;        // whose tasks can go on
+  std::uint64_t moves_ = 0;
+  int computing_ = 0;
+  bool rank_waits_ = false;
+  bool helper_awake_ = false;
+  bool kicked_ = false;
+  bool stopping_ = false;
+  std::optional<CommError> failure_;
+  bool shut_down_ = false;
+  std::list<Message> free_messages_, buried_messages_;
+  std::list<Stage> free_stages_, buried_stages_;
+  std::vector<std::vector<std::byte>> blocks_;
+  std::vector<std::vector<std::byte>*> free_blocks_;
+  std::deque<Scratch*> want_blocks_;
+  std::list<Goodbye> goodbyes_;
+  int goodbyes_pending_ = 0;
+  Clock::time_point next_warning_ = Clock::time_point::min();
+
+  std::jthread helper_;
+};
+
+}  // namespace phalanx::ucx

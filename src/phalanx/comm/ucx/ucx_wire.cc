@@ -1,0 +1,238 @@
+// The wire over UCX's tagged messages. Alone in a shared object, which is opened after UCX's
+// settings are in the environment, and only by runs of several processes: it needs nothing of the
+// program.
+
+#include <ucp/api/ucp.h>
+
+#include <map>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "phalanx/comm/ucx/wire.h"
+
+namespace phalanx::ucx {
+namespace {
+
+void expect(ucs_status_t status, const char* what) {
+  if (status != UCS_OK)
+    throw std::runtime_error(std::string(what) + ": " + ucs_status_string(status));
+}
+
+const char* error_of(ucs_status_t status) {
+  return status == UCS_OK ? nullptr : ucs_status_string(status);
+}
+
+void end(Transfer& transfer, ucs_status_t status, std::size_t bytes) {
+  transfer.request = nullptr;
+  transfer.bytes = bytes;
+  transfer.error = error_of(status);
+  transfer.ended(transfer);
+}
+
+void on_sent(void* request, ucs_status_t status, void* transfer) {
+  ucp_request_free(request);
+  end(*static_cast<Transfer*>(transfer), status, 0);
+}
+
+void on_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info,
+                 void* transfer) {
+  ucp_request_free(request);
+  end(*static_cast<Transfer*>(transfer), status, status == UCS_OK ? info->length : 0);
+}
+
+constexpr std::uint32_t kForce = UCP_EP_CLOSE_FLAG_FORCE;
+
+class Context {
+ public:
+  Context(const char* transports, const char* devices) {
+    ucp_config_t* config = nullptr;
+    expect(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
+    const auto set = [config](const char* name, const char* value) {
+      const ucs_status_t status = ucp_config_modify(config, name, value);
+      if (status == UCS_OK) return;
+      ucp_config_release(config);
+      expect(status, name);
+    };
+    if (*transports != '\0') set("TLS", transports);
+    if (*devices != '\0') set("NET_DEVICES", devices);
+    // Whoever receives reads from the sender: nobody writes to memory but its owner.
+    set("RNDV_SCHEME", "get_zcopy");
+    // A sender is held back beyond this: what a slow receiver keeps for later is bounded.
+    set("RNDV_THRESH", "16k");
+    // Others watch over the ranks.
+    set("KEEPALIVE_INTERVAL", "inf");
+    ucp_params_t params{};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
+    params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
+    params.mt_workers_shared = 0;
+    const ucs_status_t status = ucp_init(&params, config, &context_);
+    ucp_config_release(config);
+    expect(status, "ucp_init");
+  }
+  ~Context() { ucp_cleanup(context_); }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  ucp_context_h get() const { return context_; }
+
+ private:
+  ucp_context_h context_ = nullptr;
+};
+
+class Worker {
+ public:
+  explicit Worker(const Context& context) {
+    ucp_worker_params_t params{};
+    params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+    expect(ucp_worker_create(context.get(), &params, &worker_), "ucp_worker_create");
+  }
+  ~Worker() { ucp_worker_destroy(worker_); }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  ucp_worker_h get() const { return worker_; }
+
+ private:
+  ucp_worker_h worker_ = nullptr;
+};
+
+class UcxWire final : public Wire {
+ public:
+  UcxWire(const char* transports, const char* devices)
+      : context_(transports, devices), worker_(context_) {
+    ucp_address_t* address = nullptr;
+    std::size_t length = 0;
+    expect(ucp_worker_get_address(worker_.get(), &address, &length), "ucp_worker_get_address");
+    address_.assign(reinterpret_cast<const char*>(address), length);
+    ucp_worker_release_address(worker_.get(), address);
+    expect(ucp_worker_get_efd(worker_.get(), &descriptor_), "ucp_worker_get_efd");
+  }
+  ~UcxWire() override { close_by_force(Clock::now() + std::chrono::milliseconds(100)); }
+
+  const std::string& address() const override { return address_; }
+
+  void connect(int peer, std::string_view address) override {
+    if (peers_.contains(peer)) return;
+    Peer& end = peers_[peer];
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                        UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    params.address = reinterpret_cast<const ucp_address_t*>(address.data());
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler.cb = [](void* broken, ucp_ep_h /*endpoint*/, ucs_status_t status) {
+      static_cast<Peer*>(broken)->error = error_of(status);
+    };
+    params.err_handler.arg = &end;
+    const ucs_status_t status = ucp_ep_create(worker_.get(), &params, &end.endpoint);
+    if (status != UCS_OK) peers_.erase(peer);
+    expect(status, "ucp_ep_create");
+  }
+
+  void send(int peer, std::uint64_t tag, const void* data, std::size_t bytes,
+            Transfer& transfer) override {
+    const auto found = peers_.find(peer);
+    if (found == peers_.end() || found->second.endpoint == nullptr) {
+      end(transfer, UCS_ERR_NOT_CONNECTED, 0);
+      return;
+    }
+    ucp_request_param_t params{};
+    params.op_attr_mask =
+        UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    params.cb.send = on_sent;
+    params.user_data = &transfer;
+    params.memory_type = UCS_MEMORY_TYPE_HOST;
+    begun(transfer, ucp_tag_send_nbx(found->second.endpoint, data, bytes, tag, &params));
+  }
+
+  void receive(std::uint64_t tag, void* data, std::size_t bytes, Transfer& transfer) override {
+    ucp_request_param_t params{};
+    // Of what has come before, only the callback tells the length.
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                          UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    params.cb.recv = on_received;
+    params.user_data = &transfer;
+    params.memory_type = UCS_MEMORY_TYPE_HOST;
+    bool ended = false;
+    transfer.request = &ended;
+    const ucs_status_ptr_t request =
+        ucp_tag_recv_nbx(worker_.get(), data, bytes, tag, ~std::uint64_t{0}, &params);
+    // The callback may have been.
+    if (transfer.request == &ended) begun(transfer, request);
+  }
+
+  void cancel(Transfer& transfer) override {
+    if (transfer.request != nullptr) ucp_request_cancel(worker_.get(), transfer.request);
+  }
+
+  bool progress() override { return ucp_worker_progress(worker_.get()) != 0; }
+  bool arm() override { return ucp_worker_arm(worker_.get()) == UCS_OK; }
+  int descriptor() const override { return descriptor_; }
+
+  const char* broken(int peer) const override {
+    const auto found = peers_.find(peer);
+    return found == peers_.end() ? nullptr : found->second.error;
+  }
+
+  void flush_and_close(Clock::time_point deadline) noexcept override {
+    ucp_request_param_t params{};
+    std::vector<ucs_status_ptr_t> flushes = {ucp_worker_flush_nbx(worker_.get(), &params)};
+    finish(flushes, deadline);
+    close(0, deadline);
+  }
+
+  void close_by_force(Clock::time_point deadline) noexcept override {
+    close(kForce, deadline);
+  }
+
+ private:
+  struct Peer {
+    ucp_ep_h endpoint = nullptr;
+    const char* error = nullptr;
+  };
+
+  static void begun(Transfer& transfer, ucs_status_ptr_t request) {
+    if (UCS_PTR_IS_PTR(request)) {
+      transfer.request = request;
+    } else {
+      end(transfer, UCS_PTR_STATUS(request), 0);
+    }
+  }
+
+  void close(std::uint32_t flags, Clock::time_point deadline) noexcept {
+    std::vector<ucs_status_ptr_t> closings;
+    for (auto& [peer, end] : peers_) {
+      if (end.endpoint == nullptr) continue;
+      ucp_request_param_t params{};
+      params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+      // Nobody answers at the other end of what is broken.
+      params.flags = end.error != nullptr ? kForce : flags;
+      closings.push_back(ucp_ep_close_nbx(std::exchange(end.endpoint, nullptr), &params));
+    }
+    finish(closings, deadline);
+  }
+
+  // Requests without a callback.
+  void finish(std::vector<ucs_status_ptr_t>& requests, Clock::time_point deadline) noexcept {
+    for (const ucs_status_ptr_t request : requests) {
+      if (!UCS_PTR_IS_PTR(request)) continue;
+      while (ucp_request_check_status(request) == UCS_INPROGRESS && Clock::now() < deadline) {
+        ucp_worker_progress(worker_.get());
+      }
+      ucp_request_free(request);
+    }
+  }
+
+  Context context_;
+  Worker worker_;
+  std::string address_;
+  int descriptor_ = -1;
+  std::map<int, Peer> peers_;  // whose addresses UCX keeps
+};
+
+}  // namespace
+}  // namespace phalanx::ucx
+
+extern "C" __attribute__((visibility("default"))) phalanx::ucx::Wire* phalanx_make_ucx_wire(
+    const char* transports, const char* devices) {
+  return new phalanx::ucx::UcxWire(transports, devices);
+}

@@ -1,0 +1,250 @@
+#include "phalanx/comm/ucx/ucx_world.h"
+
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "phalanx/comm/groups.h"
+#include "phalanx/comm/ucx/collectives.h"
+#include "phalanx/comm/ucx/connect.h"
+#include "phalanx/comm/ucx/engine.h"
+
+namespace phalanx {
+namespace ucx {
+namespace {
+
+constexpr int kMostRanks = 1 << 16;  // that tags can tell apart
+constexpr std::uint32_t kMostGroups = 0xffff;
+
+class UcxWork final : public Work::State {
+ public:
+  UcxWork(std::shared_ptr<Engine> engine, std::vector<OperationPointer> operations)
+      : engine_(std::move(engine)), operations_(std::move(operations)) {}
+
+  // What is enqueued on the CPU runs at once.
+  void wait(Stream /*stream*/) override { engine_->wait(operations_); }
+  void wait_host(Work::Clock::time_point deadline) override {
+    engine_->wait(operations_, deadline);
+  }
+  bool done() override {
+    bool all = true;
+    for (const auto& operation : operations_) all = engine_->test(*operation) && all;
+    return all;
+  }
+
+ private:
+  std::shared_ptr<Engine> engine_;
+  std::vector<OperationPointer> operations_;
+};
+
+void expect_memory(const Tensor& tensor) {
+  PHALANX_CHECK(tensor.space == MemorySpace::kHost, "ucx: {} {} is not in host memory",
+                name_of(tensor.dtype), tensor.shape.to_string());
+}
+
+// What the communicators of a rank share.
+struct RankState {
+  std::shared_ptr<Engine> engine;
+  std::uint32_t next_group = 1;  // the world is 0
+};
+
+class UcxCommunicator final : public Communicator {
+ public:
+  UcxCommunicator(std::shared_ptr<RankState> state, std::shared_ptr<const Group> group)
+      : Communicator(group->rank, group->size(), group->name),
+        state_(std::move(state)),
+        group_(std::move(group)) {}
+
+  std::unique_ptr<Communicator> split(std::span<const std::vector<int>> groups,
+                                      std::string name) override {
+    const auto found = find_membership(groups, rank(), size());
+    const OperationPointer operation = make({.kind = OperationKind::kSplit,
+                                             .count = std::ssize(groups),
+                                             .split = spell_split(name, groups)});
+    operation->set_task(ucx::split(*operation, state_->next_group));
+    finish(operation);
+    const std::uint32_t id = operation->next_group;
+    PHALANX_CHECK(id < kMostGroups, "{}: {} groups were split off", group_->name, id);
+    state_->next_group = id + 1;
+    if (!found) return nullptr;
+    Group members{.id = static_cast<std::uint16_t>(id),
+                  .name = std::move(name),
+                  .ranks = {},
+                  .rank = found->rank};
+    for (const int member : groups[found->group]) {
+      members.ranks.push_back(group_->world_rank(member));
+    }
+    return std::make_unique<UcxCommunicator>(state_,
+                                             std::make_shared<const Group>(std::move(members)));
+  }
+
+  void abort(std::string_view reason) noexcept override { engine().abort(reason); }
+
+ protected:
+  Work start_all_reduce(Context& /*context*/, const Tensor& tensor, Reduction reduction) override {
+    const auto operation = make({.kind = OperationKind::kAllReduce,
+                                 .dtype = tensor.dtype,
+                                 .count = tensor.count(),
+                                 .reduction = reduction});
+    expect_memory(tensor);
+    operation->set_task(ucx::all_reduce(*operation, tensor.data()));
+    return start({operation});
+  }
+  Work start_reduce_scatter(Context& /*context*/, const Tensor& output, const Tensor& input,
+                            Reduction reduction) override {
+    const auto operation = make({.kind = OperationKind::kReduceScatter,
+                                 .dtype = input.dtype,
+                                 .count = output.count(),
+                                 .reduction = reduction});
+    expect_memory(output);
+    expect_memory(input);
+    operation->set_task(ucx::reduce_scatter(*operation, output.data(), input.data()));
+    return start({operation});
+  }
+  Work start_all_gather(Context& /*context*/, const Tensor& output, const Tensor& input) override {
+    const auto operation =
+        make({.kind = OperationKind::kAllGather, .dtype = input.dtype, .count = input.count()});
+    expect_memory(output);
+    expect_memory(input);
+    operation->set_task(ucx::all_gather(*operation, output.data(), input.data()));
+    return start({operation});
+  }
+  Work start_broadcast(Context& /*context*/, const Tensor& tensor, int root) override {
+    const auto operation = make({.kind = OperationKind::kBroadcast,
+                                 .dtype = tensor.dtype,
+                                 .count = tensor.count(),
+                                 .root = root});
+    expect_memory(tensor);
+    operation->set_task(ucx::broadcast(*operation, tensor.data()));
+    return start({operation});
+  }
+  Work start_all_to_all(Context& /*context*/, const Tensor& output,
+                        std::span<const std::int64_t> from, const Tensor& input,
+                        std::span<const std::int64_t> to) override {
+    const auto operation = make({.kind = OperationKind::kAllToAll, .dtype = input.dtype});
+    expect_memory(output);
+    expect_memory(input);
+    std::vector<std::int64_t> taken(from.begin(), from.end()), given(to.begin(), to.end());
+    operation->set_task(ucx::all_to_all(*operation, output.data(), std::move(taken), input.data(),
+                                        std::move(given)));
+    return start({operation});
+  }
+  void start_barrier(Context& /*context*/) override {
+    const auto operation = make({.kind = OperationKind::kBarrier});
+    operation->set_task(ucx::barrier(*operation));
+    finish(operation);
+  }
+  Work start_exchange(Context& /*context*/, std::span<const PointToPoint> messages) override {
+    for (const auto& message : messages) expect_memory(message.tensor);
+    std::vector<OperationPointer> operations;
+    for (const auto& message : messages) {
+      if (message.peer != rank()) operations.push_back(make_message(message));
+    }
+    exchange_with_oneself(messages);
+    return start(std::move(operations));
+  }
+  void begin_busy(std::string what) override { engine().watch().begin_busy(std::move(what)); }
+  void end_busy() noexcept override { engine().watch().end_busy(); }
+
+ private:
+  using Direction = PointToPoint::Direction;
+
+  Engine& engine() const { return *state_->engine; }
+
+  OperationPointer make(Call call) {
+    return std::make_shared<Operation>(
+        engine(), CallPlace{.group = group_, .call = std::move(call), .number = next_call_++});
+  }
+  OperationPointer make_message(const PointToPoint& message) {
+    const bool sends = message.direction == Direction::kSend;
+    const auto operation = std::make_shared<Operation>(
+        engine(), CallPlace{.group = group_,
+                            .call = {.kind = OperationKind::kMessage,
+                                     .dtype = message.tensor.dtype,
+                                     .count = message.tensor.count(),
+                                     .key = message.key},
+                            .number = (sends ? sends_ : receives_)[message.peer]++,
+                            .sender = sends ? rank() : message.peer,
+                            .receiver = sends ? message.peer : rank()});
+    operation->set_task(sends ? ucx::send(*operation, message.tensor.data())
+                              : ucx::receive(*operation, message.tensor.data()));
+    return operation;
+  }
+  void exchange_with_oneself(std::span<const PointToPoint> messages) const {
+    auto receive = messages.begin();
+    for (const auto& send : messages) {
+      if (send.peer != rank() || send.direction != Direction::kSend) continue;
+      while (receive->peer != rank() || receive->direction != Direction::kReceive) ++receive;
+      copy_to_oneself(*receive++, send);
+    }
+  }
+  void copy_to_oneself(const PointToPoint& receive, const PointToPoint& send) const {
+    const CallPlace place{.group = group_,
+                          .call = {.kind = OperationKind::kMessage,
+                                   .dtype = receive.tensor.dtype,
+                                   .count = receive.tensor.count(),
+                                   .key = receive.key},
+                          .sender = rank(),
+                          .receiver = rank()};
+    expect_same_call(place, rank(),
+                     header_of({.kind = OperationKind::kMessage,
+                                .dtype = send.tensor.dtype,
+                                .count = send.tensor.count(),
+                                .key = send.key}),
+                     {});
+    if (receive.tensor.data() == send.tensor.data()) return;
+    std::memmove(receive.tensor.data(), send.tensor.data(),
+                 static_cast<std::size_t>(send.tensor.bytes()));
+  }
+
+  Work start(std::vector<OperationPointer> operations) const {
+    engine().start(operations);
+    return Work(std::make_shared<UcxWork>(state_->engine, std::move(operations)));
+  }
+  void finish(const OperationPointer& operation) const {
+    engine().start(std::span(&operation, 1));
+    engine().wait(std::span(&operation, 1));
+  }
+
+  std::shared_ptr<RankState> state_;
+  std::shared_ptr<const Group> group_;
+  std::uint64_t next_call_ = 0;
+  std::map<int, std::uint64_t> sends_, receives_;  // by peer
+};
+
+}  // namespace
+}  // namespace ucx
+
+std::unique_ptr<Communicator> make_ucx_world(int rank, const std::vector<RankPlace>& places,
+                                             const UcxOptions& options, RankWatch& watch,
+                                             const GatherTexts& gather) {
+  const int size = static_cast<int>(places.size());
+  PHALANX_CHECK(rank >= 0 && rank < size && options.threads_per_rank > 0,
+                "rank {} of {} with {} threads", rank, size, options.threads_per_rank);
+  if (size > ucx::kMostRanks) {
+    throw ConfigError("{} ranks: this transport carries up to {}", size, ucx::kMostRanks);
+  }
+  const RankPlace& place = places[static_cast<std::size_t>(rank)];
+  const auto state = std::make_shared<ucx::RankState>();
+  state->engine = std::make_shared<ucx::Engine>(
+      rank, ucx::open_wires(rank, places, options, gather), place.local_size, options, watch);
+  ucx::Group world{.id = 0, .name = "world", .ranks = {}, .rank = rank};
+  world.ranks.resize(places.size());
+  std::iota(world.ranks.begin(), world.ranks.end(), 0);
+  return std::make_unique<ucx::UcxCommunicator>(
+      state, std::make_shared<const ucx::Group>(std::move(world)));
+}
+
+std::int64_t ucx_library_bytes(int rank, const std::vector<RankPlace>& places) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  const int host = places[static_cast<std::size_t>(rank)].host;
+  std::int64_t bytes =
+      ucx::Engine::kScratchBlocks * ucx::Engine::scratch_bytes(static_cast<int>(places.size()));
+  std::int64_t local = -1, remote = 0;
+  for (const RankPlace& place : places) ++(place.host == host ? local : remote);
+  if (local > 0) bytes += 8 * kMiB + local * kMiB / 4;
+  if (remote > 0) bytes += 16 * kMiB + remote * kMiB / 2;
+  return bytes;
+}
+
+}  // namespace phalanx
