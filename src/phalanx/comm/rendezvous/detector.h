@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,17 +45,25 @@ class Detector {
   struct Limits {
     std::chrono::milliseconds silence = std::chrono::seconds(5);  // of a connection that lives
     std::chrono::milliseconds still = std::chrono::seconds(5);    // at least; or 5 usual steps
+    // Instead of `still` until every rank has told of a step after its first, and as soon as one
+    // has said goodbye.
     std::chrono::milliseconds first_step = std::chrono::seconds(60);
     double slow_factor = 1.3;  // own compute time over the median's, for three windows
     int window_steps = 5;
   };
 
+  // The places by rank.
   explicit Detector(std::vector<RankPlace> places);
   Detector(std::vector<RankPlace> places, const Limits& limits);
+  Detector(Detector&& other) noexcept;
+  Detector& operator=(Detector&& other) noexcept;
+  ~Detector();
 
+  // Silence and stillness count from when all have joined; a rank joins once.
   void joined(int rank, int pid, Clock::time_point now);
   void heard(int rank, const Heartbeat& heartbeat, Clock::time_point now);
   // The connection is gone without a word. `how`: "its connection was closed", "killed by SIGKILL".
+  // What is said of the same rank before the next judge() is added.
   void lost(int rank, const std::string& how, Clock::time_point now);
   // It said that it fails.
   void failed(int rank, const std::string& reason, Clock::time_point now);
@@ -67,14 +74,16 @@ class Detector {
   // (the watcher itself was stopped, or the machine), count for nobody. The first verdict, once.
   std::optional<Verdict> judge(Clock::time_point now);
 
-  // Ranks that are newly found slow, a line each.
+  // Since the last call, a line each: ranks that are newly found slow, ...
   std::vector<std::string> slow_ranks();
+  // ... and ranks that were silent for more than half of the limit, and are back.
+  std::vector<std::string> warnings();
   // "rank 0, which has been saving ... for 12 s"; empty where nobody is busy.
   std::string busy_ranks(Clock::time_point now) const;
 
  private:
   class State;
-  std::shared_ptr<State> state_;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace phalanx

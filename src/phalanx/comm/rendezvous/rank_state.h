@@ -1,0 +1,36 @@
+#pragma once
+// What the detector knows of a rank.
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "phalanx/comm/rendezvous/detector.h"
+
+namespace phalanx::rendezvous {
+
+struct RankState {
+  enum class Life : std::uint8_t { kAbsent, kHere, kLost, kLeft };
+  using Clock = Detector::Clock;
+
+  RankPlace place{};
+  int pid = 0;
+  Life life = Life::kAbsent;
+  Clock::time_point heard{};       // when the last heartbeat came, or it joined
+  Clock::time_point moved{};       // when ticks last changed, or it was last busy
+  Clock::time_point busy_since{};  // with what last.busy says
+  Heartbeat last{};
+  std::vector<double> step_seconds{};  // of the last steps, as far as heartbeats tell them apart
+  std::size_t next_step = 0;           // the oldest of them, once there are enough
+  int times_back = 0;                  // from silence
+
+  bool is_here() const { return life == Life::kHere; }
+  bool is_busy() const { return !last.busy.empty(); }
+};
+
+inline double seconds(RankState::Clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace phalanx::rendezvous
