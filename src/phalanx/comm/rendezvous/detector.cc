@@ -65,7 +65,6 @@ class Detector::State {
  public:
   State(std::vector<RankPlace> places, const Limits& limits);
 
-  RankState& at(int rank);
   void account_for_own_gap(TimePoint now);
   void joined(int rank, int pid, TimePoint now);
   void heard(int rank, const Heartbeat& heartbeat, TimePoint now);
@@ -73,11 +72,9 @@ class Detector::State {
   void failed(int rank, const std::string& reason);
   void left(int rank);
   std::optional<Verdict> judge(TimePoint now);
-
-  Limits limits_;
-  rendezvous::States states_;
-  std::vector<std::string> slow_lines_;
-  std::vector<std::string> warnings_;
+  std::vector<std::string> slow_ranks() { return std::exchange(slow_lines_, {}); }
+  std::vector<std::string> warnings() { return std::exchange(warnings_, {}); }
+  std::string busy_ranks(TimePoint now) const;
 
  private:
   // The first rank that was lost or failed.
@@ -87,6 +84,7 @@ class Detector::State {
     std::string text;
   };
 
+  RankState& at(int rank);
   bool all_joined() const { return absent_ == 0; }
   bool is_stale(const RankState& state, TimePoint now) const;
   bool whole_host(const std::vector<int>& ranks) const;
@@ -100,7 +98,11 @@ class Detector::State {
   std::optional<Verdict> stillness_verdict(TimePoint now);
   std::vector<rendezvous::GraphRank> graph(TimePoint now, Clock::duration limit) const;
 
+  Limits limits_;
+  rendezvous::States states_;
   rendezvous::SlowRanks slow_;
+  std::vector<std::string> slow_lines_;
+  std::vector<std::string> warnings_;
   bool several_hosts_ = false;
   int absent_ = 0;
   bool somebody_left_ = false;
@@ -197,9 +199,10 @@ void Detector::State::heard(int rank, const Heartbeat& said, TimePoint now) {
   state.heard = now;
   state.last = std::move(heartbeat);
   for (const rendezvous::SlowRank& slow : slow_.heard(rank, states_))
-    slow_lines_.push_back(fmt::format(
-        "{} is slow: its own work takes {:.2f} times the median of all ranks, {:.1f} ms a step",
-        rendezvous::rank_text(states_[slow.rank]), slow.factor, slow.seconds * 1e3));
+    if (slow_lines_.size() < kMaxWarnings)
+      slow_lines_.push_back(fmt::format(
+          "{} is slow: its own work takes {:.2f} times the median of all ranks, {:.1f} ms a step",
+          rendezvous::rank_text(states_[slow.rank]), slow.factor, slow.seconds * 1e3));
 }
 
 void Detector::State::lost(int rank, const std::string& how) {
@@ -358,6 +361,20 @@ std::optional<Verdict> Detector::State::judge(TimePoint now) {
   return stillness_verdict(now);
 }
 
+std::string Detector::State::busy_ranks(TimePoint now) const {
+  std::string text;
+  std::size_t busy = 0;
+  for (const RankState& state : states_) {
+    if (!state.is_here() || !state.is_busy()) continue;
+    if (++busy > kMaxBusyNamed) continue;
+    text += fmt::format("{}rank {}, which has been {} for {:.0f} s", busy == 1 ? "" : "; ",
+                        state.place.rank, rendezvous::one_line(state.last.busy),
+                        std::max(0.0, seconds(now - state.busy_since)));
+  }
+  if (busy > kMaxBusyNamed) text += fmt::format("; and {} more", busy - kMaxBusyNamed);
+  return text;
+}
+
 // ---------------------------------------------------------------------------------------------
 
 Detector::Detector(std::vector<RankPlace> places) : Detector(std::move(places), Limits{}) {}
@@ -394,22 +411,10 @@ std::optional<Verdict> Detector::judge(Clock::time_point now) {
   return state_->judge(now);
 }
 
-std::vector<std::string> Detector::slow_ranks() { return std::exchange(state_->slow_lines_, {}); }
+std::vector<std::string> Detector::slow_ranks() { return state_->slow_ranks(); }
 
-std::vector<std::string> Detector::warnings() { return std::exchange(state_->warnings_, {}); }
+std::vector<std::string> Detector::warnings() { return state_->warnings(); }
 
-std::string Detector::busy_ranks(Clock::time_point now) const {
-  std::string text;
-  std::size_t busy = 0;
-  for (const RankState& state : state_->states_) {
-    if (!state.is_here() || !state.is_busy()) continue;
-    if (++busy > kMaxBusyNamed) continue;
-    text += fmt::format("{}rank {}, which has been {} for {:.0f} s", busy == 1 ? "" : "; ",
-                        state.place.rank, rendezvous::one_line(state.last.busy),
-                        std::max(0.0, seconds(now - state.busy_since)));
-  }
-  if (busy > kMaxBusyNamed) text += fmt::format("; and {} more", busy - kMaxBusyNamed);
-  return text;
-}
+std::string Detector::busy_ranks(Clock::time_point now) const { return state_->busy_ranks(now); }
 
 }  // namespace phalanx

@@ -234,7 +234,7 @@ class Simulation {
   bool finished_ = false;
 };
 
-constexpr unsigned kWorlds = 150;
+constexpr unsigned kWorlds = 100;
 
 void expect_culprit(Fault fault, ErrorCode code) {
   for (unsigned seed = 0; seed < kWorlds; ++seed) {

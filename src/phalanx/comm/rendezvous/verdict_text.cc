@@ -96,8 +96,7 @@ std::string one_line(std::string_view text, std::size_t most) {
 
 std::string ranks_text(std::vector<int> ranks) {
   std::ranges::sort(ranks);
-  const auto repeated = std::ranges::unique(ranks);
-  ranks.erase(repeated.begin(), repeated.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   std::string text = ranks.size() == 1 ? "rank" : "ranks";
   std::size_t listed = 0;
   for (std::size_t i = 0; i < ranks.size(); ++listed) {
