@@ -3,16 +3,19 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/error_report.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/mapped_file.h"
 #include "phalanx/cli/command_table.h"
 #include "phalanx/cli/commands.h"
+#include "phalanx/comm/comm_error.h"
 #include "phalanx/flags/flag_set.h"
 
 namespace phalanx {
@@ -48,6 +51,27 @@ void print_error(const std::vector<std::string>& words, std::string_view message
   }
 }
 
+// This process's rank, where a launcher started it.
+int launched_rank() {
+  for (const char* name : {"RANK", "SLURM_PROCID"}) {
+    const char* const text = std::getenv(name);
+    if (text != nullptr && *text != '\0') return std::atoi(text);
+  }
+  return -1;
+}
+
+// For people, and for the launcher. Returns the exit status.
+int end_with(const std::vector<std::string>& words, const std::string& message, ErrorCode code,
+             int culprit = -1) {
+  print_error(words, message);
+  ErrorReport report{.message = message, .code = static_cast<int>(code), .rank = launched_rank()};
+  if (culprit >= 0 && culprit != report.rank) {
+    report.culprit = ErrorReport::Culprit{.rank = culprit, .host = {}, .reason = message};
+  }
+  write_error_report(report);
+  return report.code;
+}
+
 }  // namespace
 }  // namespace phalanx
 
@@ -61,14 +85,14 @@ int main(int argc, char** argv) {
   } catch (const phalanx::HelpRequested& help) {
     fmt::print("{}", help.text);
     return 0;
+  } catch (const phalanx::CommError& error) {
+    return phalanx::end_with(words, error.what(), error.code(), error.place().rank);
   } catch (const phalanx::Error& error) {
-    phalanx::print_error(words, error.what());
-    return error.exit_status();
+    return phalanx::end_with(words, error.what(), error.code());
   } catch (const std::bad_alloc&) {
-    phalanx::print_error(words, "out of memory");
-    return static_cast<int>(phalanx::ErrorCode::kSystem);
+    return phalanx::end_with(words, "out of memory", phalanx::ErrorCode::kSystem);
   } catch (const std::exception& error) {
-    phalanx::print_error(words, fmt::format("internal error: {}", error.what()));
-    return static_cast<int>(phalanx::ErrorCode::kInternal);
+    return phalanx::end_with(words, fmt::format("internal error: {}", error.what()),
+                             phalanx::ErrorCode::kInternal);
   }
 }

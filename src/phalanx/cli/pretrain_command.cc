@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -11,6 +12,7 @@
 #include "phalanx/base/cpu_affinity.h"
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/stack_dump.h"
 #include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/model_name.h"
@@ -81,6 +83,7 @@ int run_pretrain(const Arguments& arguments) {
   const std::optional<LaunchEnvironment> environment = read_launch_environment();
   // Of many processes the first one speaks; errors are everybody's.
   if (environment && environment->rank > 0) set_log_level(LogLevel::kError);
+  install_stack_dump(STDERR_FILENO, environment ? environment->rank : -1);
   TrainConfig config;
   if (environment) {
     config.layout.world_size = environment->world_size;
