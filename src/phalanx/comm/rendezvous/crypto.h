@@ -1,0 +1,33 @@
+#pragma once
+// The few primitives that the rendezvous stands on: HMAC-SHA256, keys derived from it, random
+// bytes, and a comparison that takes as long whatever it finds.
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace phalanx::rendezvous {
+
+inline constexpr std::size_t kDigestBytes = 32;
+using Digest = std::array<std::byte, kDigestBytes>;
+
+// The key may be empty.
+Digest hmac_sha256(std::span<const std::byte> key, std::string_view text);
+// HKDF-SHA256 (RFC 5869), its first 32 bytes.
+Digest derive_key(std::span<const std::byte> secret, std::string_view salt, std::string_view label);
+// As 64 hexadecimal digits.
+std::string sha256_digits(std::string_view text);
+
+// From the system. SystemError where it has none.
+void fill_randomly(std::span<std::byte> bytes);
+
+// In constant time for equal lengths.
+bool equal_secretly(std::string_view left, std::string_view right);
+
+inline std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace phalanx::rendezvous
