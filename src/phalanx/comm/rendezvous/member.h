@@ -4,6 +4,7 @@
 // other way, by a thread of its own.
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,12 +21,22 @@ enum class MemberRole : std::uint8_t { kRank, kLauncher };
 
 struct MemberOptions {
   MemberRole role = MemberRole::kRank;
-  LaunchEnvironment environment;
+  LaunchEnvironment environment;  // of a launcher: `rank` is its node, `world_size` the nodes
   Secret secret;
   // Until all have joined: UnavailableError (69) that names who is missing.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
   // Asked a few times a second while waiting; what it throws ends the joining.
   std::function<void()> poll = nullptr;
+
+  // A coordinator that lives and says nothing for so long hangs.
+  std::chrono::milliseconds coordinator_silence = std::chrono::seconds(5);
+  // Called once, on the member's own thread, where a failure has been there for `grace` and the
+  // rank has neither left nor gone: it is stuck, in computing or in the system.
+  std::function<void(const RankFailure& failure)> on_stuck = nullptr;
+  std::chrono::milliseconds grace = std::chrono::seconds(10);
+  // For launchers, on the member's own thread: the first failure of the ranks of an attempt, which
+  // is none of the launchers' group.
+  std::function<void(const RankFailure& failure)> on_rank_failure = nullptr;
 };
 
 class Member : public RankWatch {

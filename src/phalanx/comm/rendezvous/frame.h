@@ -1,0 +1,57 @@
+#pragma once
+// What two ends that know a session's key say to each other: messages of any bytes, cut in frames
+//
+//   length of the payload (4 bytes) | sequence number (8) | payload | MAC (16)
+//
+// with the numbers little-endian. The payload begins with a byte that says whether the message goes
+// on in the next frame. The MAC is HMAC-SHA256 over all before it, cut to 16 bytes, with a key of
+// this direction alone. A wrong MAC, number or length is a CommError, and ends the connection.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "phalanx/comm/rendezvous/crypto.h"
+
+namespace phalanx::rendezvous {
+
+inline constexpr std::size_t kFrameHeaderBytes = 12;
+inline constexpr std::size_t kFrameMacBytes = 16;
+inline constexpr std::size_t kLongestPayload = std::size_t{64} << 10;
+
+class FrameSealer {
+ public:
+  explicit FrameSealer(const Digest& key) : key_(key) {}
+
+  // The next frame of `message`, from `offset` on, which moves to what comes after it: the size
+  // with the message's last frame.
+  std::string seal(std::string_view message, std::size_t& offset);
+  // All of a message that is short.
+  std::string seal_all(std::string_view message);
+
+ private:
+  Digest key_;
+  std::uint64_t number_ = 0;
+};
+
+class FrameOpener {
+ public:
+  // Messages of more than `longest` bytes are refused.
+  FrameOpener(const Digest& key, std::size_t longest) : key_(key), longest_(longest) {}
+
+  void feed(std::string_view bytes) { received_.append(bytes); }
+  // The next whole message; empty where there is none yet. After each feed(), until it is empty.
+  std::optional<std::string> next();
+
+ private:
+  Digest key_;
+  std::size_t longest_;
+  std::uint64_t number_ = 0;
+  std::string received_{};
+  std::size_t used_ = 0;  // of what was received
+  std::string message_{};
+};
+
+}  // namespace phalanx::rendezvous

@@ -1,0 +1,118 @@
+#pragma once
+// How two ends prove to each other that they know the run's secret, before anything else is said:
+//
+//   client: magic (8) | version (2) | role (1) | number (4) | epoch (4) | n (1) | run id (n) |
+//           nonce (32)
+//   server: magic (8) | version (2) | status (1) | nonce (32)
+//   client: HMAC(secret, "phalanx client" | all of the above)                             (32)
+//   server: status (1) | HMAC(secret, "phalanx server" | all of the above)                (32)
+//
+// The client goes first: who does not know the secret gets nothing that is made with it. The keys
+// of the session come from the secret and both nonces. Bytes in, bytes out: no socket, no clock.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "phalanx/comm/rendezvous/crypto.h"
+#include "phalanx/comm/rendezvous/member.h"
+#include "phalanx/comm/rendezvous/secret.h"
+
+namespace phalanx::rendezvous {
+
+inline constexpr int kProtocolVersion = 1;
+// What the server takes from a client that has proved nothing.
+inline constexpr std::size_t kLongestUnproven = 256;
+
+// Who says hello.
+struct Hello {
+  MemberRole role = MemberRole::kRank;
+  int number = 0;  // rank, or node of a launcher
+  int epoch = 0;
+  std::string run_id{};  // a long one: its hash
+};
+
+// As it is said and compared: a long one becomes its hash.
+std::string short_run_id(const std::string& run_id);
+
+struct SessionKeys {
+  Digest of_client{};
+  Digest of_server{};
+};
+
+enum class HandshakeState : std::uint8_t { kPending, kDone, kFailed };
+
+class ServerHandshake {
+ public:
+  explicit ServerHandshake(const Secret& secret) : secret_(secret) {}
+
+  // What is to be sent in answer, maybe nothing; also when it has failed. Not to be called once it
+  // is done or has failed.
+  std::string receive(std::string_view bytes);
+
+  HandshakeState state() const { return state_; }
+  const Hello& hello() const { return hello_; }          // where it is done
+  const SessionKeys& keys() const { return keys_; }      // where it is done
+  const std::string& reason() const { return reason_; }  // why it failed, for the log
+
+ private:
+  enum class Phase : std::uint8_t { kHello, kProof };
+
+  std::string fail(const std::string& reason);
+  std::string read_hello();
+  std::string read_proof();
+
+  const Secret& secret_;
+  Phase phase_ = Phase::kHello;
+  HandshakeState state_ = HandshakeState::kPending;
+  Hello hello_{};
+  SessionKeys keys_{};
+  std::string reason_{};
+  std::string received_{};
+  std::string transcript_{};
+  std::string nonces_{};
+};
+
+class ClientHandshake {
+ public:
+  enum class Failure : std::uint8_t {
+    kNone,
+    kForeign,      // something else listens there
+    kVersion,      // another version of the protocol: another build
+    kWrongSecret,  // the server says that ours is not its
+    kImpostor,     // the server does not know the secret
+  };
+
+  ClientHandshake(const Secret& secret, const Hello& hello);
+
+  // What is to be sent first.
+  const std::string& start() const { return hello_; }
+  // What is to be sent in answer, maybe nothing.
+  std::string receive(std::string_view bytes);
+
+  HandshakeState state() const { return state_; }
+  Failure failure() const { return failure_; }
+  int server_version() const { return server_version_; }
+  const SessionKeys& keys() const { return keys_; }
+  // What came after the handshake's last byte: the first frames.
+  const std::string& rest() const { return received_; }
+
+ private:
+  std::string fail(Failure failure);
+  std::string read_challenge();
+  std::string read_result();
+
+  const Secret& secret_;
+  HandshakeState state_ = HandshakeState::kPending;
+  Failure failure_ = Failure::kNone;
+  bool proved_ = false;
+  int server_version_ = 0;
+  SessionKeys keys_{};
+  std::string hello_{};
+  std::string nonce_{};
+  std::string received_{};
+  std::string transcript_{};
+};
+
+}  // namespace phalanx::rendezvous
