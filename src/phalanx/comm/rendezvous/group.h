@@ -1,0 +1,112 @@
+#pragma once
+// The ranks of an attempt, or the launchers, as the coordinator sees them: who has joined, what
+// they exchange, what is heard of them, who failed first. No socket, no thread, no clock of its
+// own: what arrives is told to it, and what is to be sent it gives away.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/comm/rendezvous/detector.h"
+#include "phalanx/comm/rendezvous/message.h"
+#include "phalanx/comm/rendezvous/roster.h"
+#include "phalanx/comm/rendezvous/round.h"
+
+namespace phalanx::rendezvous {
+
+struct GroupOptions {
+  std::string noun = "rank";  // "launcher": nobody judges whether it hangs
+  int size = 0;
+  std::string coordinator{};  // for people: where the coordinator is
+  int hosted_by = -1;
+  Detector::Limits limits{};
+  std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
+  // How long the end of a connection waits for a launcher to say how the process ended.
+  std::chrono::milliseconds hold{};
+};
+
+class Group {
+ public:
+  using Clock = Detector::Clock;
+  using Bytes = std::shared_ptr<const std::string>;
+  // What may be dropped is, for who has not taken what came before it.
+  using Send = std::function<void(int number, const Bytes& bytes, bool may_be_dropped)>;
+
+  Group(GroupOptions options, Send send, Clock::time_point now);
+
+  // A member that has proved that it knows the secret. Where it is refused it is not one.
+  std::optional<Refusal> join(int number, const JoinRequest& join, Clock::time_point now);
+  // CommError where it cannot be said at this point: the connection is to be ended.
+  void heard(int number, Message&& message, Clock::time_point now);
+  // Its connection has ended.
+  void lost(int number, const std::string& how, Clock::time_point now);
+  // Its process has, says its launcher.
+  void ended(int number, const std::string& how, Clock::time_point now);
+  // The node's launcher is gone, and its ranks with it.
+  void node_lost(int node, const std::string& how, Clock::time_point now);
+
+  // Several times a second, and after whatever was told to it: the first failure, once. All members
+  // have been told.
+  std::optional<Verdict> judge(Clock::time_point now);
+  // Every half second: pings.
+  void ping(Clock::time_point now);
+  // For the log: the roll-call every five seconds; ranks that are slow, or were silent.
+  std::optional<std::string> roll_call(Clock::time_point now);
+  std::vector<std::string> warnings();
+
+  // Something that is not of this group's own.
+  void tell_members(const Message& message) const { tell_all(message); }
+  bool has_left(int number) const { return members_.at(static_cast<std::size_t>(number)).left; }
+  // The coordinator goes: who still waits for others to join hears of it.
+  void abandon(const std::string& why);
+
+  // Nobody is left who would miss the coordinator.
+  bool over() const;
+  // Something is to be judged within milliseconds.
+  bool is_urgent() const { return !losses_.empty() && !verdict_; }
+  const Roster& roster() const { return roster_; }
+
+ private:
+  struct Loss {
+    int number;
+    std::string how;
+    Clock::time_point due;
+  };
+  struct Member {
+    bool connected = false;
+    bool left = false;
+    bool lost = false;  // in losses_, or told to the detector
+    std::string ended{};
+  };
+
+  Member& member(int number) { return members_.at(static_cast<std::size_t>(number)); }
+  void tell(int number, const Message& message) const;
+  void tell_all(const Message& message, bool may_be_dropped = false) const;
+  void welcome(Clock::time_point now);
+  void hear(int number, RoundPart&& part, Clock::time_point now);
+  void hear(int number, Beat&& beat, Clock::time_point now);
+  void hear_goodbye(int number);
+  void add_loss(int number, const std::string& how, Clock::time_point due);
+  // Those that are due, in their order; all of them where `all`.
+  void take_losses(Clock::time_point now, bool all);
+  void take_failure(int number, const std::string& reason, Clock::time_point now);
+  void decide(Verdict verdict);
+
+  GroupOptions options_;
+  Send send_;
+  Roster roster_;
+  Round round_;
+  std::vector<Member> members_;
+  std::vector<Loss> losses_{};
+  std::optional<Detector> detector_{};  // of ranks, when all have joined
+  std::optional<Verdict> verdict_{};    // the first
+  bool verdict_told_ = false;           // to judge()'s caller
+  Clock::time_point begin_;
+  Clock::time_point called_;  // the roll
+};
+
+}  // namespace phalanx::rendezvous
