@@ -15,24 +15,32 @@
 
 namespace phalanx {
 
+namespace rendezvous {
+class Server;
+}  // namespace rendezvous
+
 struct CoordinatorOptions {
   Endpoint endpoint;      // TCP port 0: any
   bool bind_any = false;  // all interfaces instead of the endpoint's
   Secret secret;
   std::string run_id;
-  int launchers = 0;  // how many will join
-  int world_size = 0;
-  int epoch = 0;  // attempt: who comes with another is refused
+  int launchers = 0;   // how many will join
+  int world_size = 0;  // 0: ranks wait until begin_attempt()
+  // Attempt: ranks of an older one are refused, those of a newer one wait until it begins.
+  int epoch = 0;
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
+  Detector::Limits limits{};
   // On the coordinator's thread. All have heard of it already.
   std::function<void(const Verdict& verdict)> on_verdict = nullptr;
 };
 
 class Coordinator {
  public:
-  // Listens. UnavailableError (69) where the port is taken, naming who holds it as far as it can be
-  // known; ConfigError (78) where the address is not this machine's.
+  // Listens. The secret may be empty: who may do without one is the caller's decision.
+  // UnavailableError (69) where the port is taken, naming who holds it as far as it can be known;
+  // ConfigError (78) where the address is not this machine's.
   explicit Coordinator(const CoordinatorOptions& options);
+  // Waits up to five seconds for ranks that have not said goodbye, where none has failed.
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
@@ -45,8 +53,7 @@ class Coordinator {
   void rank_ended(int rank, const std::string& how);
 
  private:
-  class Server;
-  std::unique_ptr<Server> server_;
+  std::unique_ptr<rendezvous::Server> server_;
 };
 
 }  // namespace phalanx

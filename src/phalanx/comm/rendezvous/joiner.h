@@ -1,0 +1,27 @@
+#pragma once
+// A member's way to the coordinator: resolves its name, connects, proves that it knows the secret,
+// asks to join, and waits for the others; again and again until the time is over. On the caller's
+// thread. Includes asio.
+
+#include <asio/io_context.hpp>
+#include <memory>
+#include <string>
+
+#include "phalanx/comm/rendezvous/connection.h"
+#include "phalanx/comm/rendezvous/frame.h"
+#include "phalanx/comm/rendezvous/member.h"
+#include "phalanx/comm/rendezvous/message.h"
+
+namespace phalanx::rendezvous {
+
+struct Joined {
+  std::shared_ptr<Connection> connection;  // calls nobody yet
+  FrameOpener opener;                      // may hold more messages
+  Welcome welcome;
+  std::string device;  // the network interface of the connection; empty for a Unix socket
+};
+
+// Errors as of Member::join().
+Joined join_coordinator(asio::io_context& context, const MemberOptions& options);
+
+}  // namespace phalanx::rendezvous

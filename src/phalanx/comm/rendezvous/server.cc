@@ -1,0 +1,352 @@
+#include "phalanx/comm/rendezvous/server.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <asio/dispatch.hpp>
+#include <asio/error.hpp>
+#include <asio/post.hpp>
+#include <future>
+#include <utility>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/comm/rendezvous/identity.h"
+
+namespace phalanx::rendezvous {
+namespace {
+
+constexpr auto kTick = std::chrono::milliseconds(100);
+constexpr auto kUrgentTick = std::chrono::milliseconds(10);
+constexpr auto kPingEvery = std::chrono::milliseconds(500);
+// For a launcher to say how a process ended whose connection did.
+constexpr auto kHold = std::chrono::milliseconds(30);
+// From the proof to the request to join.
+constexpr auto kJoinDeadline = std::chrono::seconds(5);
+// At the end, for those who have not said goodbye; and for what is still to be sent.
+constexpr auto kLongestFarewell = std::chrono::seconds(5);
+
+std::string host_of(const CoordinatorOptions& options) {
+  return fmt::format("{} (host {}, pid {})", options.launchers > 0 ? "the launcher" : "rank 0",
+                     own_host_name(), ::getpid());
+}
+
+}  // namespace
+
+Server::Server(const CoordinatorOptions& options)
+    : options_(options),
+      run_id_(short_run_id(options.run_id)),
+      who_(host_of(options)),
+      epoch_(options.epoch),
+      work_(context_.get_executor()),
+      timer_(context_),
+      listener_(listen(context_, options.endpoint, options.bind_any)) {
+  if (options_.launchers > 0) launchers_ = assemble(MemberRole::kLauncher, options_.launchers);
+  start_attempt(options_.epoch, options_.world_size);
+  for (Acceptor& acceptor : listener_.acceptors) accept(acceptor);
+  arm_timer();
+  thread_ = std::thread([this] { run(); });
+}
+
+Server::~Server() {
+  asio::post(context_, [this] {
+    options_.on_verdict = nullptr;
+    const std::string why = who_ + ", where all meet, has ended before all had joined";
+    if (ranks_) ranks_->group.abandon(why);
+    if (launchers_) launchers_->group.abandon(why);
+    stop_by_ = Clock::now() + kLongestFarewell;
+    tick();
+  });
+  thread_.join();
+}
+
+void Server::run() {
+  while (!context_.stopped()) {
+    try {
+      context_.run();
+    } catch (const std::exception& error) {
+      log_warning("the rendezvous: {}", error.what());
+    }
+  }
+  for (auto& [id, peer] : peers_) peer.connection->close();
+}
+
+std::unique_ptr<Server::Assembly> Server::assemble(MemberRole role, int size) {
+  GroupOptions group;
+  group.noun = role == MemberRole::kRank ? "rank" : "launcher";
+  group.size = size;
+  group.coordinator = who_;
+  group.hosted_by = role == MemberRole::kRank && options_.launchers > 0 ? -1 : 0;
+  group.limits = options_.limits;
+  group.join_timeout = options_.join_timeout;
+  if (role == MemberRole::kRank && options_.launchers > 0) group.hold = kHold;
+  const auto send = [this, role](int number, const Group::Bytes& bytes, bool may_be_dropped) {
+    const auto peer = peers_.find(assembly_of(role)->members[static_cast<std::size_t>(number)]);
+    if (peer == peers_.end()) return;
+    Connection& connection = *peer->second.connection;
+    if (!may_be_dropped || connection.all_sent()) connection.send(bytes);
+  };
+  return std::make_unique<Assembly>(
+      Assembly{Group(group, send, Clock::now()), std::vector<Id>(static_cast<std::size_t>(size))});
+}
+
+void Server::start_attempt(int epoch, int world_size) {
+  epoch_ = epoch;
+  if (ranks_) {
+    for (const Id id : ranks_->members) {
+      if (const auto peer = peers_.find(id); peer != peers_.end()) {
+        peer->second.connection->close_when_sent();
+        peers_.erase(peer);
+      }
+    }
+  }
+  ranks_ = world_size > 0 ? assemble(MemberRole::kRank, world_size) : nullptr;
+}
+
+void Server::begin_attempt(int epoch, int world_size) {
+  PHALANX_CHECK(world_size > 0, "an attempt of {} ranks", world_size);
+  // dispatch: on_verdict may call it, on the thread that would otherwise be waited for.
+  std::promise<void> done;
+  asio::dispatch(context_, [&] {
+    start_attempt(epoch, world_size);
+    done.set_value();
+  });
+  done.get_future().wait();
+}
+
+void Server::rank_ended(int rank, const std::string& how) {
+  asio::post(context_, [this, rank, how] {
+    if (ranks_) ranks_->group.ended(rank, how, Clock::now());
+    settle();
+  });
+}
+
+void Server::accept(Acceptor& acceptor) {
+  if (stop_by_) return;
+  if (!gate_.has_room(Clock::now())) {
+    resting_.push_back(&acceptor);
+    return;
+  }
+  acceptor.async_accept([this, &acceptor](const asio::error_code& error, Socket socket) {
+    if (error == asio::error::operation_aborted) return;
+    if (error) {
+      // Out of descriptors, say: the timer tries again.
+      if (!std::exchange(accept_failed_, true)) {
+        log_warning("the rendezvous cannot take a connection now: {}", error.message());
+      }
+      resting_.push_back(&acceptor);
+      return;
+    }
+    greet(std::move(socket));
+    accept(acceptor);
+  });
+}
+
+void Server::greet(Socket socket) {
+  const std::string address = address_of(socket);
+  const Id id = next_id_++;
+  std::optional<Id> evicted;
+  const Gate::Answer answer = gate_.enter(id, address, Clock::now(), evicted);
+  if (evicted) drop(*evicted);
+  if (answer != Gate::Answer::kEnter) return;
+  if (!is_trusted_user(socket)) return log_failed_hello(id, "another user's process");
+  const auto connection = std::make_shared<Connection>(std::move(socket));
+  Peer peer{connection, ServerHandshake(options_.secret)};
+  peer.since = Clock::now();
+  peers_.emplace(id, std::move(peer));
+  connection->start([this, id](std::string_view bytes) { hear(id, bytes); },
+                    [this, id](const std::string& how) { end(id, how); });
+}
+
+void Server::hear(Id id, std::string_view bytes) {
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return;
+  if (found->second.state == State::kUnproven) return prove(id, found->second, bytes);
+  found->second.opener->feed(bytes);
+  // What it says may end the connection, and with it the peer.
+  for (auto peer = found; peer != peers_.end(); peer = peers_.find(id)) {
+    std::optional<std::string> message = peer->second.opener->next();
+    if (!message) break;
+    take(id, peer->second, decode(*message));
+  }
+  settle();
+}
+
+void Server::prove(Id id, Peer& peer, std::string_view bytes) {
+  peer.connection->send_raw(peer.handshake.receive(bytes));
+  if (peer.handshake.state() == HandshakeState::kFailed) {
+    log_failed_hello(id, peer.handshake.reason());
+    peer.connection->close_when_sent();
+    peers_.erase(id);
+  } else if (peer.handshake.state() == HandshakeState::kDone) {
+    gate_.leave(id);
+    peer.connection->seal_with(peer.handshake.keys().of_server);
+    peer.opener.emplace(peer.handshake.keys().of_client, kLongestOfMember);
+    peer.state = State::kProven;
+    peer.since = Clock::now();
+  }
+}
+
+void Server::take(Id id, Peer& peer, Message&& message) {
+  const Hello& hello = peer.handshake.hello();
+  if (peer.state == State::kMember) {
+    return assembly_of(hello.role)->group.heard(hello.number, std::move(message), Clock::now());
+  }
+  const auto* request = std::get_if<JoinRequest>(&message);
+  if (request == nullptr) throw CommError("it speaks before it has joined");
+  join(id, peer, *request);
+}
+
+std::optional<Refusal> Server::refusal_of(const Hello& hello) const {
+  if (hello.run_id != run_id_) {
+    return Refusal{
+        ErrorCode::kConfiguration, false,
+        fmt::format("this is run '{}', not run '{}': two runs on one port? Give each its "
+                    "own (--master-port, --rdzv-id)",
+                    run_id_, hello.run_id)};
+  }
+  if (hello.role == MemberRole::kLauncher) {
+    if (launchers_) return std::nullopt;
+    return Refusal{ErrorCode::kConfiguration, false,
+                   who_ + " has no launcher of this run: how were the others started?"};
+  }
+  if (hello.epoch < epoch_) {
+    return Refusal{
+        ErrorCode::kUnavailable, false,
+        fmt::format("attempt {} is over, the run is at attempt {}", hello.epoch, epoch_)};
+  }
+  if (hello.epoch > epoch_ || !ranks_) {
+    return Refusal{
+        ErrorCode::kUnavailable, true,
+        fmt::format("attempt {} has not begun, the run is at attempt {}", hello.epoch, epoch_)};
+  }
+  return std::nullopt;
+}
+
+void Server::join(Id id, Peer& peer, const JoinRequest& join) {
+  const Hello hello = peer.handshake.hello();
+  if (const std::optional<Refusal> refusal = refusal_of(hello)) return refuse(id, peer, *refusal);
+  Assembly& assembly = *assembly_of(hello.role);
+  const auto number = static_cast<std::size_t>(hello.number);
+  const Roster& roster = assembly.group.roster();
+  // Known before it is told anything: with the last one all are, that everybody is there.
+  const bool is_free = hello.number < roster.size() && !roster.has(hello.number);
+  if (is_free) assembly.members[number] = id;
+  if (const auto refusal = assembly.group.join(hello.number, join, Clock::now())) {
+    if (is_free) assembly.members[number] = 0;
+    return refuse(id, peer, *refusal);
+  }
+  peer.state = State::kMember;
+}
+
+void Server::refuse(Id id, Peer& peer, const Refusal& refusal) {
+  if (!refusal.later) log_warning("the rendezvous refused: {}", refusal.text);
+  peer.connection->send(std::make_shared<const std::string>(encode(refusal)));
+  peer.connection->close_when_sent();
+  peers_.erase(id);
+}
+
+void Server::end(Id id, const std::string& how) {
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return;
+  const State state = found->second.state;
+  const Hello hello = found->second.handshake.hello();
+  peers_.erase(found);
+  if (state == State::kUnproven) {
+    log_failed_hello(id, how + " before a whole hello had come");
+  } else if (state == State::kMember) {
+    lose(hello, how);
+    settle();
+  }
+}
+
+void Server::lose(const Hello& hello, const std::string& how) {
+  const Clock::time_point now = Clock::now();
+  if (hello.role == MemberRole::kRank) return ranks_->group.lost(hello.number, how, now);
+  launchers_->group.lost(hello.number, how, now);
+  if (!ranks_ || launchers_->group.has_left(hello.number)) return;
+  const int node = launchers_->group.roster().member(hello.number).node;
+  ranks_->group.node_lost(node, "its launcher is gone: " + how, now);
+}
+
+void Server::drop(Id id) {
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return;
+  found->second.connection->close();
+  peers_.erase(found);
+}
+
+void Server::log_failed_hello(Id id, const std::string& reason) {
+  if (const auto line = gate_.failed(id, reason, Clock::now())) log_warning("{}", *line);
+}
+
+void Server::settle() {
+  const Clock::time_point now = Clock::now();
+  if (launchers_) launchers_->group.judge(now);
+  if (ranks_) {
+    if (const std::optional<Verdict> verdict = ranks_->group.judge(now)) {
+      const int culprit = verdict->culprits.empty() ? -1 : verdict->culprits.front();
+      if (launchers_) {
+        launchers_->group.tell_members(Failed{{culprit, verdict->code, verdict->reason}, false});
+      }
+      if (options_.on_verdict) options_.on_verdict(*verdict);
+    }
+  }
+  if ((ranks_ && ranks_->group.is_urgent()) || (launchers_ && launchers_->group.is_urgent())) {
+    arm_timer();
+  }
+}
+
+void Server::arm_timer() {
+  const bool urgent =
+      (ranks_ && ranks_->group.is_urgent()) || (launchers_ && launchers_->group.is_urgent());
+  timer_.expires_after(urgent ? kUrgentTick : kTick);
+  timer_.async_wait([this](const asio::error_code& error) {
+    if (!error) tick();
+  });
+}
+
+void Server::turn_away_late_ones(Clock::time_point now) {
+  while (const std::optional<Id> id = gate_.overdue(now)) {
+    log_failed_hello(*id, "no whole hello within two seconds");
+    gate_.leave(*id);
+    drop(*id);
+  }
+  for (auto entry = peers_.begin(); entry != peers_.end();) {
+    Peer& peer = entry->second;
+    if (peer.state == State::kProven && now - peer.since >= kJoinDeadline) {
+      peer.connection->close();
+      entry = peers_.erase(entry);
+    } else {
+      ++entry;
+    }
+  }
+}
+
+bool Server::may_go(Clock::time_point now) const {
+  if (now >= *stop_by_) return true;
+  const bool over = (!ranks_ || ranks_->group.over()) && (!launchers_ || launchers_->group.over());
+  return over && std::all_of(peers_.begin(), peers_.end(), [](const auto& entry) {
+           return entry.second.state != State::kMember || entry.second.connection->all_sent();
+         });
+}
+
+void Server::tick() {
+  // Whatever is thrown below, the next one comes.
+  arm_timer();
+  const Clock::time_point now = Clock::now();
+  turn_away_late_ones(now);
+  for (Acceptor* acceptor : std::exchange(resting_, {})) accept(*acceptor);
+  const bool ping = now - pinged_ >= kPingEvery;
+  if (ping) pinged_ = now;
+  for (const auto* assembly : {&launchers_, &ranks_}) {
+    if (!*assembly) continue;
+    if (ping) (*assembly)->group.ping(now);
+    if (const auto line = (*assembly)->group.roll_call(now)) log_info("{}", *line);
+    for (const std::string& line : (*assembly)->group.warnings()) log_warning("{}", line);
+  }
+  settle();
+  if (stop_by_ && may_go(now)) context_.stop();
+}
+
+}  // namespace phalanx::rendezvous
