@@ -163,7 +163,9 @@ TEST(Detector, OneHostAloneIsNotNamedForAllOfItsRanks) {
   World world({2});
   world.detector->lost(1, "its connection was closed", world.now);
   world.detector->lost(0, "its connection was closed", world.now);
-  EXPECT_THAT(world.run(1)->culprits, ElementsAre(1));
+  const auto verdict = world.run(1);
+  ASSERT_TRUE(verdict);
+  EXPECT_THAT(verdict->culprits, ElementsAre(1));
 }
 
 TEST(Detector, ARankThatIsStopped) {
@@ -323,15 +325,17 @@ TEST(Detector, TimeInWhichTheWatcherStoodStill) {
   World world({2});
   world.train(10);
   world.now += std::chrono::seconds(100);
-  EXPECT_FALSE(world.run(0.1));
+  ASSERT_FALSE(world.run(0.1));
   world.train(10);
   EXPECT_THAT(world.detector->warnings(), IsEmpty());
   // And it is not given to a rank that was silent before.
   world.silent[1] = true;
   world.train_but({false, true}, 3);
   world.now += std::chrono::seconds(100);
-  EXPECT_FALSE(world.run(1.5));
-  EXPECT_THAT(world.run(3)->culprits, ElementsAre(1));
+  ASSERT_FALSE(world.run(1.5));
+  const auto verdict = world.run(3);
+  ASSERT_TRUE(verdict);
+  EXPECT_THAT(verdict->culprits, ElementsAre(1));
 }
 
 TEST(Detector, ASilentRankThatComesBack) {
@@ -349,6 +353,19 @@ TEST(Detector, ASilentRankThatComesBack) {
                                                  "3\\.[0-9] s and is back \\(once so far\\)"));
   EXPECT_THAT(warnings[1], HasSubstr("(2 times so far)"));
   EXPECT_THAT(world.detector->warnings(), IsEmpty());
+}
+
+// A link that fails for some seconds: what the rank did before does not count against it.
+TEST(Detector, ASilentRankIsNotStill) {
+  World world({2});
+  world.train(10);
+  world.wait_in(0, all_gather(), {1});
+  ASSERT_FALSE(world.run(3));
+  world.silent[1] = true;
+  ASSERT_FALSE(world.run(4));
+  world.silent[1] = false;
+  world.beats[0].wait.reset();
+  world.train(30);
 }
 
 // While some have not joined the others have nothing to do.
