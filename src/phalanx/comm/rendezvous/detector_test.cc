@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -445,6 +446,23 @@ TEST(SlowRanks, WhoSavesIsNotSlow) {
     if (!beat.busy.empty()) beat.step_seconds += 10;
   };
   ASSERT_FALSE(world.run(60));
+  EXPECT_THAT(world.detector->slow_ranks(), IsEmpty());
+}
+
+// Every step has its noise, and one in fifty takes five times as long.
+TEST(SlowRanks, NoiseInTwentyThousandSteps) {
+  World world({8});
+  std::mt19937 random(1);
+  std::normal_distribution<double> noise(1.0, 0.1);
+  world.on_beat = [&](int rank) {
+    Heartbeat& beat = world.beats[rank];
+    const double own = 0.1 * std::max(noise(random), 0.5) * (random() % 50 == 0 ? 5 : 1);
+    beat.ticks += 1;
+    ++beat.steps;
+    beat.step_seconds += 0.6;
+    beat.waited_seconds += 0.6 - own;
+  };
+  ASSERT_FALSE(world.run(10000));
   EXPECT_THAT(world.detector->slow_ranks(), IsEmpty());
 }
 

@@ -1,7 +1,7 @@
 #include "phalanx/comm/rendezvous/slow_ranks.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstddef>
 
 namespace phalanx::rendezvous {
 namespace {
@@ -9,6 +9,7 @@ namespace {
 constexpr int kWindowsUntilSlow = 3;
 // What the system's own scheduling makes of short steps is no slow rank.
 constexpr double kLeastDifference = 1e-3;
+constexpr std::size_t kMaxSamples = 64;  // of a rank in a window that another one holds up
 
 // The lower of the two in the middle: of two ranks one can be slow.
 double lower_median(std::vector<double> values) {
@@ -25,25 +26,31 @@ SlowRanks::SlowRanks(int world_size, double factor, int window_steps)
       windows_(static_cast<std::size_t>(world_size)),
       complete_(static_cast<std::size_t>(world_size), false) {}
 
+void SlowRanks::add_sample(Window& window, const Heartbeat& last) {
+  const std::int64_t steps = last.steps - window.steps;
+  if (steps == 0) return;
+  const double own_seconds = last.step_seconds - last.waited_seconds;
+  if (steps > 0 && window.samples.size() < kMaxSamples)
+    window.samples.push_back((own_seconds - window.own_seconds) / static_cast<double>(steps));
+  window.steps = last.steps;
+  window.own_seconds = own_seconds;
+}
+
 std::vector<SlowRank> SlowRanks::heard(int rank, const std::vector<RankState>& states) {
   const RankState& state = states[rank];
+  Window& window = windows_[rank];
   somebody_busy_ = somebody_busy_ || state.is_busy();
-  if (complete_[rank] || state.last.steps - windows_[rank].steps < window_steps_) return {};
+  add_sample(window, state.last);
+  if (complete_[rank] || window.samples.empty()) return {};
+  if (window.steps - window.first_step < window_steps_) return {};
   complete_[rank] = true;
   ++complete_count_;
   if (complete_count_ < static_cast<int>(states.size())) return {};
-  std::vector<double> own(states.size());
-  for (std::size_t i = 0; i < states.size(); ++i) {
-    const Heartbeat& last = states[i].last;
-    const Window& window = windows_[i];
-    own[i] = ((last.step_seconds - window.step_seconds) -
-              (last.waited_seconds - window.waited_seconds)) /
-             static_cast<double>(last.steps - window.steps);
-  }
+  std::vector<double> own;
+  for (const Window& of_rank : windows_) own.push_back(lower_median(of_rank.samples));
   std::vector<SlowRank> slow;
-  if (!somebody_busy_ && std::ranges::all_of(own, [](double x) { return std::isfinite(x); }))
-    slow = compare(own);
-  begin_window(states);
+  if (!somebody_busy_) slow = compare(own);
+  begin_window();
   return slow;
 }
 
@@ -61,14 +68,12 @@ std::vector<SlowRank> SlowRanks::compare(const std::vector<double>& own) {
   return newly;
 }
 
-void SlowRanks::begin_window(const std::vector<RankState>& states) {
+void SlowRanks::begin_window() {
   somebody_busy_ = false;
   complete_count_ = 0;
-  for (std::size_t rank = 0; rank < states.size(); ++rank) {
-    const Heartbeat& last = states[rank].last;
-    windows_[rank].step_seconds = last.step_seconds;
-    windows_[rank].waited_seconds = last.waited_seconds;
-    windows_[rank].steps = last.steps;
+  for (std::size_t rank = 0; rank < windows_.size(); ++rank) {
+    windows_[rank].first_step = windows_[rank].steps;
+    windows_[rank].samples.clear();
     complete_[rank] = false;
   }
 }

@@ -25,14 +25,19 @@ class SlowRanks {
 
  private:
   struct Window {
-    double step_seconds = 0.0;  // as of the heartbeat at its beginning
-    double waited_seconds = 0.0;
+    std::int64_t first_step = 0;  // how many were over when it began
+    // As of the last heartbeat with which a step was over.
     std::int64_t steps = 0;
+    double own_seconds = 0.0;
+    // Seconds of own work in a step, by heartbeat. Of these the median counts: a step that took
+    // ten times as long for once makes no rank slow.
+    std::vector<double> samples{};
     int slow_windows = 0;  // on end
   };
 
+  static void add_sample(Window& window, const Heartbeat& last);
   std::vector<SlowRank> compare(const std::vector<double>& own);
-  void begin_window(const std::vector<RankState>& states);
+  void begin_window();
 
   double factor_;
   int window_steps_;
