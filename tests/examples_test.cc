@@ -48,6 +48,7 @@ struct Example {
 };
 
 const std::vector<Example>& all_examples() {
+  constexpr std::int64_t k124m = 124'439'808;
   constexpr std::int64_t k345m = 354'823'168;
   constexpr std::int64_t k175b = 174'604'259'328;
   constexpr std::int64_t k5b9 = 5'864'766'720;
@@ -84,6 +85,12 @@ const std::vector<Example>& all_examples() {
        case_of(128, 8, 16, 1, 1) + local + kOldMethod + kVocabulary},
       {"ACTIVATION_RECOMPUTATION=NO GBS=4", "sc21/run_figure_17.sh", 145'610'674'176, 51200, 128,
        case_of(128, 8, 16, 1, 4) + local + kVocabulary},
+      {"", "cluster/one_host_threads.sh", k124m, 50304, 2, kVocabulary},
+      {"RANKS=4 TP=2", "cluster/one_host_processes.sh", k124m, 50432, 4, kVocabulary},
+      {"", "cluster/tensor2_pipeline4.sh", k124m, 50432, 8, kVocabulary},
+      {"NNODES=4 RANKS_PER_HOST=2", "cluster/several_hosts.sh", k124m, 50304, 8, kVocabulary},
+      {"SLURM_NTASKS=8", "cluster/slurm.sh", k124m, 50304, 8, kVocabulary},
+      {"", "cluster/two_hosts_in_namespaces.sh", 3'320'640, 50304, 2, kVocabulary},
   };
   return all;
 }
@@ -148,7 +155,7 @@ TEST_F(Examples, AreAllTried) {
   for (const Example& example : all_examples()) tried.insert(example.script);
   for (const auto& entry : std::filesystem::recursive_directory_iterator(kExamples)) {
     const auto name = std::filesystem::relative(entry.path(), kExamples).string();
-    if (entry.path().extension() != ".sh" || name == "sc21/common.sh") continue;
+    if (entry.path().extension() != ".sh" || name.ends_with("/common.sh")) continue;
     EXPECT_TRUE(tried.contains(name)) << name;
   }
 }
@@ -192,6 +199,77 @@ TEST_F(Examples, AFileIsTheSameRunAsItsScript) {
             0)
       << read("stderr");
   EXPECT_EQ(read("stdout"), plan);
+}
+
+// What the scripts for many hosts start, seen by programs that only tell how they were called.
+class ClusterExamples : public Examples {
+ protected:
+  ClusterExamples() {
+    std::filesystem::create_directories(directory_ / "programs");
+    program(
+        "srun",
+        "echo \"srun $*\"; env | grep -E '^(MASTER|PHALANX_RDZV|SRUN)' | sort; exit ${CODE:-0}");
+    program("scontrol",
+            "case $2 in hostnames) printf 'n07\\nn08\\n' ;; *) echo \"scontrol $*\" ;; esac");
+    program("phalanx", "echo \"phalanx $*\"");
+  }
+
+  void program(const std::string& name, const std::string& body) const {
+    const std::filesystem::path path = directory_ / "programs" / name;
+    std::ofstream(path) << "#!/bin/bash\n" << body << "\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
+  int start(const std::string& settings, const std::string& script) const {
+    return run_example("PATH='" + (directory_ / "programs").string() + "':\"$PATH\" " +
+                           "PHALANX=phalanx " + settings,
+                       "cluster/" + script, "--seed 3");
+  }
+};
+
+TEST_F(ClusterExamples, StartTheirRanks) {
+  const auto starts_with = [&](const char* settings, const char* script, const std::string& words) {
+    ASSERT_EQ(start(settings, script), 0) << read("stderr");
+    EXPECT_THAT(read("stdout"), testing::StartsWith(words)) << script;
+    EXPECT_THAT(read("stdout"), HasSubstr(" --seed 3")) << script;
+  };
+  starts_with("RANKS=4", "one_host_threads.sh", "phalanx pretrain gpt ");
+  EXPECT_THAT(read("stdout"), testing::EndsWith(" --nproc 4\n"));
+  starts_with("RANKS=4", "one_host_processes.sh",
+              "phalanx launch --nproc-per-node 4 --max-restarts 3 --log-dir logs -- pretrain gpt ");
+  starts_with("", "tensor2_pipeline4.sh",
+              "phalanx launch --nproc-per-node 8 --max-restarts 3 --log-dir logs -- pretrain gpt "
+              "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 ");
+  starts_with("NODE_RANK=1 MASTER_ADDR=n01", "several_hosts.sh",
+              "phalanx launch --nnodes 2 --node-rank 1 --nproc-per-node 1 --master-addr n01 "
+              "--master-port 29500 --rdzv-secret-file rdzv.secret --max-restarts 3 --log-dir logs "
+              "-- pretrain gpt ");
+}
+
+// Slurm runs a copy of the script from somewhere else.
+TEST_F(ClusterExamples, SlurmsScriptMakesASecretOfTheJobAndGoesBackIntoTheQueue) {
+  std::filesystem::copy_file(kExamples / "cluster/slurm.sh", directory_ / "slurm_script");
+  std::filesystem::create_directories(directory_ / "examples");
+  std::filesystem::create_directory_symlink(kExamples / "cluster", directory_ / "examples/cluster");
+  const auto submit = [&](const std::string& settings) {
+    return run("PATH='" + (directory_ / "programs").string() +
+                   "':\"$PATH\" PHALANX=phalanx SLURM_SUBMIT_DIR=\"$PWD\" SLURM_JOB_ID=10042 "
+                   "SLURM_JOB_NODELIST='n[07-08]' SLURM_NTASKS=4 SLURM_CPUS_PER_TASK=8 " +
+                   settings,
+               "./slurm_script --seed 3");
+  };
+  ASSERT_EQ(submit(""), 0) << read("stderr");
+  EXPECT_THAT(read("stdout"), testing::StartsWith("srun --kill-on-bad-exit=1 phalanx pretrain "));
+  EXPECT_THAT(read("stdout"), HasSubstr("\nMASTER_ADDR=n07\nMASTER_PORT=20042\n"));
+  EXPECT_THAT(read("stdout"), HasSubstr("\nPHALANX_RDZV_SECRET_FILE=" + directory_.string() +
+                                        "/.rdzv_secret_10042_"));
+  EXPECT_THAT(read("stdout"), testing::EndsWith("\nSRUN_CPUS_PER_TASK=8\n"));
+  for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".rdzv")) << entry.path();
+  }
+  EXPECT_EQ(submit("CODE=85"), 85);
+  EXPECT_THAT(read("stdout"), testing::EndsWith("scontrol requeue 10042\n"));
+  EXPECT_EQ(submit("CODE=75"), 75);
+  EXPECT_THAT(read("stdout"), testing::Not(HasSubstr("scontrol requeue")));
 }
 
 TEST_F(Examples, ARunRefusesByNameWhatItCannotDo) {

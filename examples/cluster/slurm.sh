@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+#SBATCH --job-name=gpt
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --cpus-per-task=8
+#SBATCH --time=24:00:00
+#SBATCH --signal=TERM@300
+#SBATCH --requeue
+#SBATCH --open-mode=append
+# GPT under Slurm: srun starts the ranks, a task each; no launcher is needed.
+#   sbatch examples/cluster/slurm.sh            # from the repository's root
+# Needs: program, data and CHECKPOINT_PATH on a file system that all nodes see. 300 s before its time is over Slurm sends
+# SIGTERM: the run saves, ends with 85, and the job goes back into the queue, from where it goes on.
+set -euo pipefail
+folder=$(dirname "$0")
+[ -f "$folder/common.sh" ] || folder=$SLURM_SUBMIT_DIR/examples/cluster # sbatch runs a copy
+source "$folder/common.sh"
+
+RANKS=${SLURM_NTASKS:-4}
+if [ "${1:-}" = plan ]; then
+  START=("$PHALANX")
+  make_command "$@"
+  exec "${COMMAND[@]}"
+fi
+
+# Ranks on several hosts prove to each other that they know a secret: one for this job alone.
+secret=$(mktemp "$SLURM_SUBMIT_DIR/.rdzv_secret_${SLURM_JOB_ID}_XXXXXX") # only its owner may read it
+trap 'rm -f "$secret"' EXIT
+head -c 32 /dev/urandom >"$secret"
+export PHALANX_RDZV_SECRET_FILE=$secret
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
+export MASTER_ADDR MASTER_PORT
+export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1} # srun no longer takes it from the job by itself
+
+START=(srun --kill-on-bad-exit=1 "$PHALANX")
+make_command "$@"
+status=0
+"${COMMAND[@]}" || status=$?
+if [ "$status" = 85 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+exit "$status"
