@@ -1,0 +1,156 @@
+// Hosts on a network that can be cut, swallowed and slowed down: network namespaces of one machine,
+// joined by veth pairs and a bridge.
+
+#include <thread>
+
+#include "processes_test.h"
+
+namespace phalanx::processes {
+namespace {
+
+class AcrossHosts : public ProcessesTest {
+ protected:
+  void SetUp() override {
+    if (!has_own_machine()) GTEST_SKIP() << "needs CAP_NET_ADMIN and CAP_SYS_ADMIN";
+    prepare();
+    write("secret", "an opaque key of this test");
+    std::filesystem::permissions(directory_ / "secret", std::filesystem::perms::owner_read);
+  }
+  // A launcher on each host, a rank each.
+  std::vector<ChildProcess> launch_on(const Hosts& hosts, int count, const std::string& flags,
+                                      const std::string& address = Hosts::address(0)) const {
+    std::vector<ChildProcess> launchers;
+    for (int host = 0; host < count; ++host) {
+      launchers.push_back(
+          launch(fmt::format("launch_{}", host),
+                 fmt::format("--nproc-per-node 1 --nnodes {} --node-rank {} --master-addr {} "
+                             "--rdzv-secret-file secret --log-dir logs_{}",
+                             count, host, address, host),
+                 flags, hosts.process(host)));
+    }
+    return launchers;
+  }
+  void expect_begun(const std::vector<ChildProcess>& launchers) const {
+    ASSERT_TRUE(has_begun("run")) << launchers[0].err() << launchers[1].err();
+  }
+  // Both sides end; who still hears of all says whom it has lost.
+  void expect_cut(std::vector<ChildProcess>& launchers) const {
+    for (ChildProcess& launcher : launchers) expect_end(launcher, 75);
+    const Json json = summary("logs_0");
+    EXPECT_EQ(json.value("exit", -1), 75) << json;
+    ASSERT_TRUE(json["culprit"].is_object()) << json << launchers[0].err();
+    EXPECT_EQ(json["culprit"].value("rank", -1), 1) << json;
+    EXPECT_EQ(json["culprit"].value("reason", ""), "lost") << json;
+    expect_clean("run");
+  }
+};
+
+TEST_F(AcrossHosts, TwoTrainAsThreadsDo) {
+  const Hosts hosts(2);
+  ASSERT_EQ(run("pretrain gpt " + model() + "--nproc 2 --save threads").status, 0);
+  std::vector<ChildProcess> launchers = launch_on(hosts, 2, model() + "--save run");
+  for (ChildProcess& launcher : launchers) expect_end(launcher, 0);
+  EXPECT_EQ(results("run"), results("threads"));
+  expect_clean("run");
+}
+
+TEST_F(AcrossHosts, ThreeTrainByIPv6) {
+  const Hosts hosts(3);
+  const std::string flags = model() + "--global-batch-size 6 ";
+  ASSERT_EQ(run("pretrain gpt " + flags + "--nproc 3 --save threads").status, 0);
+  std::vector<ChildProcess> launchers =
+      launch_on(hosts, 3, flags + "--save run", Hosts::address6(0));
+  for (ChildProcess& launcher : launchers) expect_end(launcher, 0);
+  EXPECT_EQ(results("run"), results("threads"));
+  expect_clean("run");
+}
+
+// Ranks of one machine in two network namespaces are on two hosts: no shared memory, sockets.
+TEST_F(AcrossHosts, WhatListensDoesSoOnTheCableAlone) {
+  const Hosts hosts(2);
+  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
+  expect_begun(launchers);
+  for (int host = 0; host < 2; ++host) {
+    // 10.11.12.x, backwards.
+    const std::string address = fmt::format("{:02X}0C0B0A:", host + 1);
+    std::istringstream lines(listening_tcp_sockets(hosts.process(host)));
+    int count = 0;
+    for (std::string line; std::getline(lines, line); ++count) {
+      EXPECT_THAT(line, HasSubstr(address));
+    }
+    EXPECT_GE(count, 1);
+  }
+  launchers[1].signal(SIGTERM);
+  for (ChildProcess& launcher : launchers) expect_end(launcher, 85);
+  expect_clean("run");
+}
+
+TEST_F(AcrossHosts, ALinkThatGoesDownIsACut) {
+  const Hosts hosts(2);
+  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
+  expect_begun(launchers);
+  hosts.link_down(1);
+  expect_cut(launchers);
+}
+
+TEST_F(AcrossHosts, ANetworkThatSwallowsEverythingIsACut) {
+  const Hosts hosts(2);
+  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
+  expect_begun(launchers);
+  hosts.swallow(1);
+  expect_cut(launchers);
+}
+
+TEST_F(AcrossHosts, ALinkThatIsHalfOpenIsACut) {
+  const Hosts hosts(2);
+  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
+  expect_begun(launchers);
+  hosts.lose_one_direction(1, 0);
+  expect_cut(launchers);
+}
+
+// One of three: the other two name it.
+TEST_F(AcrossHosts, TheHostThatIsCutOffIsNamed) {
+  const Hosts hosts(3);
+  std::vector<ChildProcess> launchers =
+      launch_on(hosts, 3, endless() + "--global-batch-size 6 --save run");
+  expect_begun(launchers);
+  hosts.swallow(2);
+  for (ChildProcess& launcher : launchers) expect_end(launcher, 75);
+  for (const char* logs : {"logs_0", "logs_1"}) {
+    const Json json = summary(logs);
+    ASSERT_TRUE(json["culprit"].is_object()) << json;
+    EXPECT_EQ(json["culprit"].value("rank", -1), 2) << json;
+  }
+  expect_clean("run");
+}
+
+TEST_F(AcrossHosts, ALinkThatFlapsIsEndured) {
+  const Hosts hosts(2);
+  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
+  expect_begun(launchers);
+  for (int i = 0; i < 2; ++i) {
+    hosts.link_down(1);
+    std::this_thread::sleep_for(1s);
+    hosts.link_up(1);
+    std::this_thread::sleep_for(3s);
+    const int before = iterations("run");
+    ASSERT_TRUE(eventually(kLimit, [&] { return iterations("run") > before; }))
+        << launchers[0].err();
+  }
+  launchers[0].signal(SIGTERM);
+  for (ChildProcess& launcher : launchers) expect_end(launcher, 85);
+  expect_clean("run");
+}
+
+TEST_F(AcrossHosts, ASlowLinkIsNoFault) {
+  const Hosts hosts(2);
+  hosts.slow_down(1, "10mbit");
+  std::vector<ChildProcess> launchers = launch_on(hosts, 2, model() + "--save run");
+  for (ChildProcess& launcher : launchers) expect_end(launcher, 0);
+  EXPECT_EQ(iterations("run"), 11);
+  expect_clean("run");
+}
+
+}  // namespace
+}  // namespace phalanx::processes

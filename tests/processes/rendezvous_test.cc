@@ -1,0 +1,261 @@
+// Ranks that do not fit together are refused before the first step, each with its code, and with a
+// line that says which rank it is and what to do.
+
+#include <csignal>
+
+#include "processes_test.h"
+
+namespace phalanx::processes {
+namespace {
+
+class Rendezvous : public ProcessesTest {
+ protected:
+  // 3 s
+  static std::string impatient() { return model() + "--distributed-timeout-minutes 0.05 "; }
+  static std::string patient() { return model() + "--distributed-timeout-minutes 0.5 "; }
+  static void expect_error(ChildProcess& process, int status,
+                           const std::vector<std::string>& mentions) {
+    expect_end(process, status);
+    for (const std::string& mention : mentions) {
+      EXPECT_THAT(last_line(process), HasSubstr(mention)) << process.name();
+    }
+  }
+  void write_secret(const std::string& name, const std::string& text) const {
+    write(name, text);
+    std::filesystem::permissions(directory_ / name, std::filesystem::perms::owner_read);
+  }
+};
+
+TEST_F(Rendezvous, ARankIsMissing) {
+  prepare();
+  ChildProcess rank_0 = start_rank(0, 3, impatient());
+  ChildProcess rank_2 = start_rank(2, 3, impatient());
+  expect_error(rank_0, 69, {"missing rank 1", "2/3 joined"});
+  expect_error(rank_2, 69, {"missing rank 1"});
+  expect_clean();
+}
+
+TEST_F(Rendezvous, TheFirstRankIsMissing) {
+  prepare();
+  ChildProcess rank_1 = start_rank(1, 2, impatient());
+  expect_error(rank_1, 69, {"rank 0"});
+  expect_clean();
+}
+
+TEST_F(Rendezvous, ARankComesTwice) {
+  prepare();
+  ChildProcess rank_0 = start_rank(0, 3, impatient());
+  ChildProcess rank_1 = start_rank(1, 3, impatient());
+  // Once the first of them has joined.
+  ASSERT_TRUE(eventually(
+      kLimit, [&] { return rank_0.err().find("2/3") != std::string::npos || rank_0.wait(0ms); }));
+  ChildProcess again = start("again", "pretrain gpt " + impatient(),
+                             {{"RANK", "1"},
+                              {"WORLD_SIZE", "3"},
+                              {"LOCAL_RANK", "1"},
+                              {"LOCAL_WORLD_SIZE", "3"},
+                              {"MASTER_PORT", std::to_string(20000 + ::getpid() % 10000)}});
+  expect_error(again, 78, {"rank 1"});
+  expect_error(rank_0, 69, {"missing rank 2"});
+  expect_clean();
+}
+
+TEST_F(Rendezvous, WorldSizesDiffer) {
+  prepare();
+  ChildProcess rank_0 = start_rank(0, 2, impatient());
+  ChildProcess rank_1 =
+      start_rank(1, 2, impatient(), {{"WORLD_SIZE", "3"}, {"LOCAL_WORLD_SIZE", "3"}});
+  expect_error(rank_1, 78, {"rank 1", "3", "2"});
+  expect_error(rank_0, 69, {"missing rank 1"});
+  expect_clean();
+}
+
+TEST_F(Rendezvous, FlagsDiffer) {
+  prepare();
+  ChildProcess rank_0 = start_rank(0, 2, patient() + "--lr 1e-2");
+  ChildProcess rank_1 = start_rank(1, 2, patient() + "--lr 2e-2");
+  for (ChildProcess* rank : {&rank_0, &rank_1}) {
+    expect_error(*rank, 78, {"rank 1", "--lr", "1e-2", "2e-2"});
+  }
+  expect_clean();
+}
+
+TEST_F(Rendezvous, DataDiffers) {
+  prepare();
+  const auto other = directory_ / "other";
+  std::filesystem::create_directories(other);
+  std::filesystem::copy(directory_ / "tok", other / "tok");
+  std::filesystem::copy(directory_ / "data_text_document.idx", other);
+  std::string bytes = read("data_text_document.bin");
+  bytes[100] ^= 1;
+  write("other/data_text_document.bin", bytes);
+  ChildProcess rank_0 = start_rank(0, 2, patient());
+  // The same flags in another directory: on a real cluster, on another host.
+  ChildOptions options{
+      .words = {"sh", "-c", "cd other && exec \"$@\"", "sh", PHALANX_PROGRAM, "pretrain", "gpt"},
+      .directory = directory_,
+      .name = "rank_1",
+      .environment = {{"RANK", "1"},
+                      {"WORLD_SIZE", "2"},
+                      {"LOCAL_RANK", "1"},
+                      {"LOCAL_WORLD_SIZE", "2"},
+                      {"PHALANX_TEST_RUN", run_mark()},
+                      {"MASTER_PORT", std::to_string(20000 + ::getpid() % 10000)}}};
+  std::istringstream words(patient());
+  for (std::string word; words >> word;) options.words.push_back(word);
+  ChildProcess rank_1(options);
+  for (ChildProcess* rank : {&rank_0, &rank_1}) {
+    expect_error(*rank, 78, {"rank 1", "data_text_document"});
+  }
+  expect_clean();
+}
+
+TEST_F(Rendezvous, ASecondJobOnTheSamePortDisturbsNobody) {
+  prepare();
+  ChildProcess first_0 = start_rank(0, 2, endless() + "--save run");
+  ChildProcess first_1 = start_rank(1, 2, endless() + "--save run");
+  ASSERT_TRUE(has_begun("run")) << first_0.err() << first_1.err();
+  // Their output goes to files of the same names: not looked at any more.
+  ChildProcess second_0 = start_rank(0, 2, impatient() + "--save other");
+  expect_error(second_0, 69, {std::to_string(first_0.pid())});
+  const int before = iterations("run");
+  EXPECT_TRUE(eventually(kLimit, [&] { return iterations("run") > before + 1; }));
+  first_0.signal(SIGTERM);
+  expect_end(first_0, 85);
+  expect_end(first_1, 85);
+  expect_clean("run");
+}
+
+TEST_F(Rendezvous, ASecondJobOnTheSameDirectoryIsRefused) {
+  prepare();
+  ChildProcess first = launch("first", "--nproc-per-node 2", endless() + "--save run");
+  ASSERT_TRUE(has_begun("run")) << first.err();
+  ChildProcess second = launch("second", "--nproc-per-node 2", endless() + "--save run");
+  expect_end(second, 75);
+  EXPECT_THAT(second.err(), HasSubstr("run"));
+  first.signal(SIGTERM);
+  expect_end(first, 85);
+  expect_clean("run");
+}
+
+TEST_F(Rendezvous, SecretsDiffer) {
+  prepare();
+  write_secret("secret", "0123456789abcdef");
+  write_secret("wrong", "0123456789abcdeF");
+  const std::string port = std::to_string(free_port());
+  const auto rank = [&](int number, const std::string& secret) {
+    Variables variables = host_of_its_own(number, 2, "127.0.0.1");
+    variables["MASTER_PORT"] = port;
+    return start_rank(number, 2, impatient() + "--rdzv-secret-file " + secret, variables);
+  };
+  ChildProcess rank_0 = rank(0, "secret");
+  ChildProcess rank_1 = rank(1, "wrong");
+  expect_error(rank_1, 77, {"--rdzv-secret-file wrong"});
+  expect_error(rank_0, 69, {"missing rank 1"});
+  for (const ChildProcess* process : {&rank_0, &rank_1}) {
+    EXPECT_THAT(process->err() + process->out(), testing::Not(HasSubstr("0123456789")));
+  }
+  expect_clean();
+}
+
+TEST_F(Rendezvous, ASecretThatOthersMayReadIsRefused) {
+  prepare();
+  write("secret", "0123456789abcdef");
+  std::filesystem::permissions(directory_ / "secret", std::filesystem::perms(0644));
+  ChildProcess rank = start_rank(0, 2, impatient() + "--rdzv-secret-file secret",
+                                 host_of_its_own(0, 2, "127.0.0.1"));
+  expect_error(rank, 77, {"secret"});
+}
+
+TEST_F(Rendezvous, SeveralHostsNeedASecret) {
+  prepare();
+  ChildProcess rank = start_rank(0, 2, impatient(), host_of_its_own(0, 2, "127.0.0.1"));
+  expect_error(rank, 77, {"--rdzv-secret-file", "--rdzv-insecure"});
+  ChildProcess launcher =
+      launch("launch", "--nnodes 2 --node-rank 0 --master-addr 127.0.0.1", impatient());
+  expect_error(launcher, 77, {"--rdzv-secret-file", "--rdzv-insecure"});
+  expect_clean();
+}
+
+TEST_F(Rendezvous, VariablesContradictEachOther) {
+  prepare();
+  ChildProcess slurm = start_rank(0, 2, impatient(),
+                                  {{"SLURM_JOB_ID", "77"},
+                                   {"SLURM_STEP_ID", "0"},
+                                   {"SLURM_NTASKS", "4"},
+                                   {"SLURM_PROCID", "3"},
+                                   {"SLURM_LOCALID", "1"},
+                                   {"SLURM_NODEID", "1"},
+                                   {"SLURM_STEP_NODELIST", "n[01-02]"},
+                                   {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"}});
+  expect_error(slurm, 64, {"RANK", "SLURM_PROCID"});
+  ChildProcess rank = start_rank(2, 2, impatient());
+  expect_error(rank, 64, {"RANK", "WORLD_SIZE"});
+  ChildProcess both = start_rank(0, 2, impatient() + "--nproc 2");
+  expect_error(both, 64, {"--nproc"});
+}
+
+TEST_F(Rendezvous, TheFirstHostIsUnknown) {
+  prepare();
+  ChildProcess rank =
+      start_rank(1, 2, impatient() + "--rdzv-insecure", host_of_its_own(1, 2, "nowhere.invalid"));
+  expect_error(rank, 69, {"nowhere.invalid"});
+  expect_clean();
+}
+
+// As Slurm starts them: a task each.
+TEST_F(Rendezvous, SlurmsTasksTrain) {
+  prepare();
+  std::vector<ChildProcess> tasks;
+  for (const int task : {0, 1}) {
+    tasks.push_back(start(fmt::format("task_{}", task), "pretrain gpt " + patient() + "--save run",
+                          {{"SLURM_JOB_ID", "78"},
+                           {"SLURM_STEP_ID", "0"},
+                           {"SLURM_NTASKS", "2"},
+                           {"SLURM_PROCID", std::to_string(task)},
+                           {"SLURM_LOCALID", std::to_string(task)},
+                           {"SLURM_NODEID", "0"},
+                           {"SLURM_STEP_NODELIST", "n01"},
+                           {"SLURM_STEP_TASKS_PER_NODE", "2"}}));
+  }
+  for (ChildProcess& task : tasks) expect_end(task, 0);
+  EXPECT_EQ(iterations("run"), 11);
+  expect_clean("run");
+}
+
+TEST_F(Rendezvous, IPv6Alone) {
+  if (!has_own_machine()) GTEST_SKIP() << "needs CAP_NET_ADMIN and CAP_SYS_ADMIN";
+  shell("ip address delete 127.0.0.1/8 dev lo");
+  prepare();
+  std::vector<ChildProcess> ranks;
+  for (const int rank : {0, 1}) {
+    ranks.push_back(start_rank(rank, 2, patient() + "--rdzv-insecure --save run",
+                               host_of_its_own(rank, 2, "::1")));
+  }
+  for (ChildProcess& rank : ranks) expect_end(rank, 0);
+  EXPECT_EQ(iterations("run"), 11);
+  expect_clean("run");
+}
+
+// A host that sees another directory under the same name.
+TEST_F(Rendezvous, AHostDoesNotSeeTheSaveDirectory) {
+  if (!has_own_machine()) GTEST_SKIP() << "needs CAP_NET_ADMIN and CAP_SYS_ADMIN";
+  prepare();
+  std::filesystem::create_directories(directory_ / "shared");
+  const std::string flags = patient() + "--rdzv-insecure --save shared/run";
+  Variables second = host_of_its_own(1, 2, "127.0.0.1");
+  second["RANK"] = "1";
+  second["WORLD_SIZE"] = "2";
+  second["MASTER_PORT"] = std::to_string(20000 + ::getpid() % 10000);
+  ChildProcess rank_0 = start_rank(0, 2, flags, host_of_its_own(0, 2, "127.0.0.1"));
+  ChildProcess rank_1 =
+      start("rank_1", "pretrain gpt " + flags, second, 0,
+            {"unshare", "--mount", "sh", "-c", "mount -t tmpfs none shared && exec \"$@\"", "sh"});
+  for (ChildProcess* rank : {&rank_0, &rank_1}) {
+    expect_error(*rank, 78, {"shared/run", "--save", "rank 1"});
+  }
+  expect_clean("shared");
+}
+
+}  // namespace
+}  // namespace phalanx::processes
