@@ -1,7 +1,6 @@
 #include "machine.h"
 
 #include <fmt/core.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <unistd.h>
@@ -24,20 +23,6 @@ bool& own_machine() {
   static bool is = false;
   return is;
 }
-
-class OwnMachine : public testing::Environment {
- public:
-  void SetUp() override {
-    if (::unshare(CLONE_NEWNET | CLONE_NEWNS) != 0) return;
-    if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return;
-    if (::mount("none", "/dev/shm", "tmpfs", 0, nullptr) != 0) return;
-    own_machine() = std::system("ip link set lo up 2>/dev/null") == 0;
-  }
-};
-
-// Removed by GoogleTest.
-const testing::Environment* const kOwnMachine =
-    testing::AddGlobalTestEnvironment(new OwnMachine);  // NOLINT(cppcoreguidelines-owning-memory)
 
 std::string text_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -111,6 +96,13 @@ std::string left_now(const std::string& run) {
 }
 
 }  // namespace
+
+void make_own_machine() {
+  if (::unshare(CLONE_NEWNET | CLONE_NEWNS) != 0) return;
+  if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return;
+  if (::mount("none", "/dev/shm", "tmpfs", 0, nullptr) != 0) return;
+  own_machine() = std::system("ip link set lo up 2>/dev/null") == 0;
+}
 
 bool has_own_machine() { return own_machine(); }
 

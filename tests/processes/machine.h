@@ -12,8 +12,9 @@
 
 namespace phalanx::processes {
 
-// Whether this process has a network (loopback only) and a /dev/shm of its own: with CAP_NET_ADMIN
-// and CAP_SYS_ADMIN. Tried when the tests begin.
+// Gives this process a network (loopback only) and a /dev/shm of its own, where it has
+// CAP_NET_ADMIN and CAP_SYS_ADMIN. Called before any thread is there.
+void make_own_machine();
 bool has_own_machine();
 
 // A process of a test: all of them inherit PHALANX_TEST_RUN=`run`.

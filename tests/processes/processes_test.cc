@@ -10,6 +10,18 @@
 #include <stdexcept>
 
 namespace phalanx::processes {
+namespace {
+
+class OwnMachine : public testing::Environment {
+ public:
+  void SetUp() override { make_own_machine(); }
+};
+
+// Removed by GoogleTest.
+const testing::Environment* const kOwnMachine =
+    testing::AddGlobalTestEnvironment(new OwnMachine);  // NOLINT(cppcoreguidelines-owning-memory)
+
+}  // namespace
 
 ProcessesTest::ProcessesTest()
     : run_(fmt::format("{}_{}", testing::UnitTest::GetInstance()->current_test_info()->name(),
