@@ -114,7 +114,7 @@ class Workshop {
 };
 
 // Seconds until all of them have ended.
-double seconds_to_end(std::vector<ChildProcess*> world) {
+double seconds_to_end(const std::vector<ChildProcess*>& world) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   for (ChildProcess* rank : world) {

@@ -137,12 +137,16 @@ TEST_F(Faults, ARestartEndsWithTheBitsOfAnUndisturbedRun) {
   ASSERT_EQ(run("pretrain gpt " + flags + "--nproc 2 --save threads").status, 0);
   ChildProcess launcher =
       launch("launch", "--nproc-per-node 2 --max-restarts 3 --log-dir logs", flags + "--save run");
-  for (const auto& [iteration, rank] : {std::pair{30, 1}, {70, 0}}) {
-    ASSERT_TRUE(eventually(kLimit, [&] { return iterations("run") >= iteration; }))
+  struct Kill {
+    int iteration;
+    int rank;
+  };
+  for (const Kill& kill : {Kill{30, 1}, Kill{70, 0}}) {
+    ASSERT_TRUE(eventually(kLimit, [&] { return iterations("run") >= kill.iteration; }))
         << launcher.err();
-    ::kill(pid_of_rank(run_mark(), rank), SIGKILL);
+    ::kill(pid_of_rank(run_mark(), kill.rank), SIGKILL);
     // Lines beyond the loaded checkpoint are cut away when the next attempt begins.
-    ASSERT_TRUE(eventually(kLimit, [&] { return iterations("run") < iteration; }))
+    ASSERT_TRUE(eventually(kLimit, [&] { return iterations("run") < kill.iteration; }))
         << launcher.err();
   }
   expect_end(launcher, 0);
