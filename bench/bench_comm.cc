@@ -1,13 +1,18 @@
-// Messages of the local transport: latency of small ones and bandwidth of large ones, beside what
-// memcpy reaches in the same run. bench/peers/mpi_bandwidth.cc prints the same rows for MPI.
+// Messages between ranks that are threads, or processes by shared memory or loopback TCP: latency
+// of small ones and bandwidth of large ones, beside what memcpy reaches in the same run.
+// bench/peers/ has programs that print the same rows for MPI and Gloo.
 //
 // GB/s is the payload of one rank (its input; for a message, the message) over the median time, by
 // rank 0's clock, of calls that follow each other; a message's time is half of there and back.
 
 #include <fmt/core.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -18,12 +23,16 @@
 #include "bench_main.h"
 #include "phalanx/base/error.h"
 #include "phalanx/comm/local/local_world.h"
+#include "phalanx/comm/rendezvous/coordinator.h"
+#include "phalanx/comm/rendezvous/member.h"
+#include "phalanx/comm/ucx/ucx_world.h"
 #include "phalanx/ops/ref/ref_backend.h"
 
 namespace phalanx {
 namespace {
 
 struct Options {
+  std::string transport = "threads";  // shared-memory, tcp: processes
   int ranks = 2;
   int threads = 1;  // of each rank
   std::string dtype = "f32";
@@ -136,12 +145,18 @@ class Side {
   Tensor input_, output_;
 };
 
-void run(const Options& options) {
+double begin_table(const Options& options) {
   const double memcpy_rate = memcpy_bandwidth(options.most_bytes);
-  fmt::print("local transport, {} ranks of {} threads, {}; memcpy {:.2f} GB/s\n", options.ranks,
-             options.threads, options.dtype, memcpy_rate * 1e-9);
+  fmt::print("{}, {} ranks of {} threads, {}; memcpy {:.2f} GB/s\n", options.transport,
+             options.ranks, options.threads, options.dtype, memcpy_rate * 1e-9);
   fmt::print("{:<16} {:>12} {:>12} {:>10} {:>12}\n", "op", "bytes", "median us", "GB/s",
              "of memcpy");
+  std::fflush(stdout);
+  return memcpy_rate;
+}
+
+void run_threads(const Options& options) {
+  const double memcpy_rate = begin_table(options);
   const auto world = make_local_world(options.ranks, {.threads_per_rank = options.threads});
   std::vector<std::jthread> threads;
   for (const auto& end : world) {
@@ -156,6 +171,89 @@ void run(const Options& options) {
   }
 }
 
+// Ranks that are processes find each other as those of a training run do.
+Endpoint meeting_place() {
+  return {.kind = Endpoint::Kind::kUnix,
+          .name = fmt::format("phalanx-bench-{}", ::getpid()),
+          .host = "",
+          .port = 0};
+}
+
+// By TCP: every rank says that it is on a host of its own.
+LaunchEnvironment place_of(int rank, const Options& options, const Endpoint& endpoint) {
+  const bool has_own_host = options.transport == "tcp";
+  LaunchEnvironment place;
+  place.source = "bench_comm";
+  place.rank = rank;
+  place.world_size = options.ranks;
+  place.node = has_own_host ? rank : 0;
+  place.local_rank = has_own_host ? 0 : rank;
+  place.local_size = has_own_host ? 1 : options.ranks;
+  place.run_id = "bench_comm";
+  place.endpoint = endpoint;
+  return place;
+}
+
+void run_rank(int rank, const Options& options, const Endpoint& endpoint) {
+  const std::unique_ptr<Member> member =
+      Member::join({.environment = place_of(rank, options, endpoint), .secret = {}});
+  UcxOptions transport;
+  transport.threads_per_rank = options.threads;
+  if (options.transport == "tcp") transport.network_device = "lo";
+  const auto world =
+      make_ucx_world(rank, member->places(), transport, *member,
+                     [&](std::string mine) { return member->gather(std::move(mine)); });
+  double memcpy_rate = 0.0;
+  if (rank == 0) {
+    member->begin_busy("measuring memcpy");
+    memcpy_rate = begin_table(options);
+    member->end_busy();
+  }
+  Side(*world, options, memcpy_rate).run();
+  member->leave();
+}
+
+int run_and_report(int rank, const Options& options, const Endpoint& endpoint) {
+  try {
+    run_rank(rank, options, endpoint);
+    return 0;
+  } catch (const Error& error) {
+    fmt::print(stderr, "bench_comm: rank {}: {}\n", rank, error.what());
+    return error.exit_status();
+  }
+}
+
+// Children first: a process with threads is not forked.
+void run_processes(const Options& options) {
+  const Endpoint endpoint = meeting_place();
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    const pid_t child = ::fork();
+    if (child < 0) throw SystemError("cannot start a process for each rank");
+    if (child == 0) std::_Exit(run_and_report(rank, options, endpoint));
+    children.push_back(child);
+  }
+  CoordinatorOptions coordinator;
+  coordinator.endpoint = endpoint;
+  coordinator.run_id = "bench_comm";
+  coordinator.world_size = options.ranks;
+  const Coordinator meeting(coordinator);
+  bool is_well = true;
+  for (const pid_t child : children) {
+    int status = 0;
+    is_well = ::waitpid(child, &status, 0) == child && status == 0 && is_well;
+  }
+  if (!is_well) throw Error(ErrorCode::kTemporary, "a rank failed");
+}
+
+void run(const Options& options) {
+  if (options.transport == "threads") {
+    run_threads(options);
+  } else {
+    run_processes(options);
+  }
+}
+
 }  // namespace
 }  // namespace phalanx
 
@@ -164,9 +262,11 @@ int main(int argc, char** argv) {
   std::int64_t ranks = options.ranks;
   std::int64_t threads = options.threads;
   const auto add = [&](phalanx::FlagSet& flags) {
-    flags.add(
-        {.name = "--ranks", .help = "Ranks, each a thread", .range = phalanx::from_to(2, 1024)},
-        &ranks);
+    flags.add({.name = "--transport",
+               .help = "Ranks are threads, or processes that talk by shared memory or TCP",
+               .choices = "threads shared-memory tcp"},
+              &options.transport);
+    flags.add({.name = "--ranks", .help = "Ranks", .range = phalanx::from_to(2, 1024)}, &ranks);
     flags.add(
         {.name = "--threads", .help = "Threads of each rank", .range = phalanx::from_to(1, 1024)},
         &threads);
@@ -178,7 +278,7 @@ int main(int argc, char** argv) {
               &options.most_bytes);
   };
   return phalanx::bench::bench_main(
-      argc, argv, "bench_comm", "Latency and bandwidth of messages between ranks of one process.",
+      argc, argv, "bench_comm", "Latency and bandwidth of messages between ranks of one machine.",
       add, [&] {
         options.ranks = static_cast<int>(ranks);
         options.threads = static_cast<int>(threads);
