@@ -131,6 +131,13 @@ std::unique_ptr<Launcher> make_process_launcher(const LaunchEnvironment& environ
   options.secret = secret;
   options.join_timeout = timeout;
   options.poll = poll;
+  options.on_hang = [] { dump_stacks(); };
+  options.on_stuck = [](const RankFailure& failure) {
+    log_line(LogLevel::kError,
+             fmt::format("this rank does not leave, though {}: it is ended", failure.reason));
+    dump_stacks();
+    ::_exit(static_cast<int>(failure.code));
+  };
   auto member = Member::join(options);
   return std::make_unique<ProcessLauncher>(std::move(coordinator), std::move(member),
                                            environment.rank);

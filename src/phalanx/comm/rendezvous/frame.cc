@@ -41,24 +41,25 @@ std::optional<std::string> FrameOpener::next() {
     const std::size_t length = read_number(rest, 0, 4);
     // Before its bytes have come: nothing is kept for a length that is not one.
     if (length == 0 || length > kLongestPayload) {
-      throw CommError("a control frame of {} bytes", length);
+      throw UnavailableError("a control frame of {} bytes", length);
     }
     const std::size_t signed_bytes = kFrameHeaderBytes + length;
     if (rest.size() < signed_bytes + kFrameMacBytes) break;
     const Digest expected = hmac_sha256(key_, rest.substr(0, signed_bytes));
     if (!equal_secretly(mac_of(expected), rest.substr(signed_bytes, kFrameMacBytes))) {
-      throw CommError("a control frame with a wrong MAC");
+      throw UnavailableError("a control frame with a wrong MAC");
     }
     if (read_number(rest, 4, 8) != number_) {
-      throw CommError("a control frame out of sequence: number {} instead of {}",
-                      read_number(rest, 4, 8), number_);
+      throw UnavailableError("a control frame out of sequence: number {} instead of {}",
+                             read_number(rest, 4, 8), number_);
     }
     ++number_;
     const char more = rest[kFrameHeaderBytes];
     const std::string_view part = rest.substr(kFrameHeaderBytes + 1, length - 1);
-    if (more != kLastFrame && more != kMoreFollows) throw CommError("a control frame of no kind");
+    if (more != kLastFrame && more != kMoreFollows)
+      throw UnavailableError("a control frame of no kind");
     if (message_.size() + part.size() > longest_) {
-      throw CommError("a control message of more than {} bytes", longest_);
+      throw UnavailableError("a control message of more than {} bytes", longest_);
     }
     message_.append(part);
     used_ += signed_bytes + kFrameMacBytes;

@@ -5,7 +5,8 @@
 //
 // with the numbers little-endian. The payload begins with a byte that says whether the message goes
 // on in the next frame. The MAC is HMAC-SHA256 over all before it, cut to 16 bytes, with a key of
-// this direction alone. A wrong MAC, number or length is a CommError, and ends the connection.
+// this direction alone. A wrong MAC, number or length is a UnavailableError, and ends the
+// connection.
 
 #include <cstddef>
 #include <cstdint>

@@ -57,7 +57,7 @@ TEST(Frame, EveryFlippedBitIsSeen) {
     // A length that became longer waits for the rest, which never comes; no message comes of it.
     try {
       EXPECT_TRUE(open_all(opener, flipped).empty()) << bit;
-    } catch (const CommError&) {
+    } catch (const UnavailableError&) {
     }
   }
 }
@@ -69,15 +69,15 @@ TEST(Frame, ThatIsRepeatedLeftOutOrTurnedBackIsRefused) {
   {
     FrameOpener opener(key_of(1), kLongest);
     open_all(opener, first);
-    EXPECT_THROW(open_all(opener, first), CommError);
+    EXPECT_THROW(open_all(opener, first), UnavailableError);
   }
   {
     FrameOpener opener(key_of(1), kLongest);
-    EXPECT_THROW(open_all(opener, second), CommError);
+    EXPECT_THROW(open_all(opener, second), UnavailableError);
   }
   {
     FrameOpener of_other_direction(key_of(2), kLongest);
-    EXPECT_THROW(open_all(of_other_direction, first), CommError);
+    EXPECT_THROW(open_all(of_other_direction, first), UnavailableError);
   }
 }
 
@@ -86,13 +86,13 @@ TEST(Frame, OfAGigabyteIsRefusedByItsLength) {
   append_number(header, std::uint64_t{1} << 30, 4);
   append_number(header, 0, 8);
   FrameOpener opener(key_of(1), kLongest);
-  EXPECT_THROW(open_all(opener, header), CommError);
+  EXPECT_THROW(open_all(opener, header), UnavailableError);
 }
 
 TEST(Frame, OfAMessageThatGrowsTooLongIsRefused) {
   FrameSealer sealer(key_of(1));
   FrameOpener opener(key_of(1), 100);
-  EXPECT_THROW(open_all(opener, sealer.seal_all(std::string(101, 'x'))), CommError);
+  EXPECT_THROW(open_all(opener, sealer.seal_all(std::string(101, 'x'))), UnavailableError);
 }
 
 TEST(Frame, AnyBytesAreRefusedOrWaitedFor) {
@@ -104,7 +104,7 @@ TEST(Frame, AnyBytesAreRefusedOrWaitedFor) {
     FrameOpener opener(key_of(1), kLongest);
     try {
       EXPECT_TRUE(open_all(opener, bytes).empty());
-    } catch (const CommError&) {
+    } catch (const UnavailableError&) {
     }
   }
 }

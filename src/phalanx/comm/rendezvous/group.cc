@@ -67,20 +67,20 @@ void Group::welcome(Clock::time_point now) {
 void Group::heard(int number, Message&& message, Clock::time_point now) {
   if (std::holds_alternative<Goodbye>(message)) return hear_goodbye(number);
   // What it says before it knows that all have joined, or after it has left, it cannot mean.
-  if (!roster_.complete() || member(number).left) throw CommError("it speaks out of turn");
+  if (!roster_.complete() || member(number).left) throw UnavailableError("it speaks out of turn");
   if (verdict_) return;
   if (auto* part = std::get_if<RoundPart>(&message)) return hear(number, std::move(*part), now);
   if (auto* beat = std::get_if<Beat>(&message)) return hear(number, std::move(*beat), now);
   if (auto* failing = std::get_if<Failing>(&message)) {
     return take_failure(number, failing->reason, now);
   }
-  throw CommError("it says what members do not say");
+  throw UnavailableError("it says what members do not say");
 }
 
 void Group::hear(int number, RoundPart&& part, Clock::time_point now) {
   try {
     round_.add(number, std::move(part));
-  } catch (const CommError& error) {
+  } catch (const UnavailableError& error) {
     return take_failure(number, error.what(), now);
   }
   if (const std::optional<RoundResult> result = round_.finish()) tell_all(*result);
@@ -91,7 +91,7 @@ void Group::hear(int number, Beat&& beat, Clock::time_point now) {
   if (std::optional<Heartbeat::Wait>& wait = beat.heartbeat.wait) {
     const auto nobody = [&](int rank) { return rank < 0 || rank >= options_.size; };
     if (std::any_of(wait->missing.begin(), wait->missing.end(), nobody)) {
-      throw CommError("it waits for ranks that there are not");
+      throw UnavailableError("it waits for ranks that there are not");
     }
     // Only here it is known who has not come.
     if (wait->at.group == kOwnGroup) wait->missing = round_.missing();

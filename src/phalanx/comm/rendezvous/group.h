@@ -40,7 +40,7 @@ class Group {
 
   // A member that has proved that it knows the secret. Where it is refused it is not one.
   std::optional<Refusal> join(int number, const JoinRequest& join, Clock::time_point now);
-  // CommError where it cannot be said at this point: the connection is to be ended.
+  // UnavailableError where it cannot be said at this point: the connection is to be ended.
   void heard(int number, Message&& message, Clock::time_point now);
   // Its connection has ended.
   void lost(int number, const std::string& how, Clock::time_point now);

@@ -220,12 +220,12 @@ TEST_F(GroupTest, LaunchersAreNotJudgedByTheirHeartbeats) {
 TEST_F(GroupTest, WhatAMemberCannotSayEndsItsConnection) {
   open(2);
   group_->join(0, request(0, 2), now_);
-  EXPECT_THROW(group_->heard(0, Beat{}, now_), CommError);
+  EXPECT_THROW(group_->heard(0, Beat{}, now_), UnavailableError);
   group_->join(1, request(1, 2), now_);
-  EXPECT_THROW(group_->heard(0, Ping{}, now_), CommError);
+  EXPECT_THROW(group_->heard(0, Ping{}, now_), UnavailableError);
   Heartbeat of_rank_9;
   of_rank_9.wait = Heartbeat::Wait{{0, "tp", "all_reduce", 1}, {9}, 1.0};
-  EXPECT_THROW(group_->heard(0, Beat{of_rank_9}, now_), CommError);
+  EXPECT_THROW(group_->heard(0, Beat{of_rank_9}, now_), UnavailableError);
 }
 
 }  // namespace

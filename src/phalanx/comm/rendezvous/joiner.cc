@@ -244,7 +244,7 @@ void Joiner::hear(const Message& message) {
   } else if (const auto* ping = std::get_if<Ping>(&message)) {
     waiting_ = ping->waiting;
   } else {
-    throw CommError("it speaks out of turn");
+    throw UnavailableError("it speaks out of turn");
   }
 }
 
@@ -261,8 +261,8 @@ bool Joiner::ask_to_join() {
   const bool answered = wait_until(deadline_ + kSlack, over);
   if (welcome_) {
     if (static_cast<int>(welcome_->places.size()) != environment_.world_size) {
-      throw CommError("the coordinator at {} counts {} places instead of {}", where_,
-                      welcome_->places.size(), environment_.world_size);
+      throw UnavailableError("the coordinator at {} counts {} places instead of {}", where_,
+                             welcome_->places.size(), environment_.world_size);
     }
     return true;
   }

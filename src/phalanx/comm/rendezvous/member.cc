@@ -113,7 +113,7 @@ class ConnectedMember : public Member {
     PHALANX_CHECK(of_rank_0.size() <= kLongestBroadcast, "a broadcast of {} bytes",
                   of_rank_0.size());
     std::vector<std::string> texts = exchange(RoundKind::kBroadcast, std::move(of_rank_0));
-    if (texts.size() != 1) throw CommError("a broadcast of {} texts", texts.size());
+    if (texts.size() != 1) throw UnavailableError("a broadcast of {} texts", texts.size());
     return std::move(texts.front());
   }
 
@@ -223,7 +223,7 @@ void ConnectedMember::take(Message&& message) {
     goodbye_heard_ = true;
     changed_.notify_all();
   } else {
-    throw CommError("it speaks out of turn");
+    throw UnavailableError("it speaks out of turn");
   }
 }
 
@@ -236,13 +236,16 @@ void ConnectedMember::lose(const std::string& how) {
 }
 
 void ConnectedMember::set_failure(RankFailure failure) {
+  bool is_hang = false;
   {
     const std::lock_guard lock(mutex_);
     if (failure_ || leaving_) return;
+    is_hang = failure.code == ErrorCode::kHang;
     failure_ = std::move(failure);
     failed_at_ = Clock::now();
     changed_.notify_all();
   }
+  if (is_hang && options_.on_hang) options_.on_hang();
   const std::lock_guard lock(wake_mutex_);
   if (wake_ && !std::exchange(woken_, true)) wake_();
 }
@@ -343,15 +346,16 @@ std::vector<std::string> ConnectedMember::exchange(RoundKind kind, std::string m
   state_.add_waited(Clock::now() - begin);
   if (result_) {
     RoundResult result = std::move(*std::exchange(result_, std::nullopt));
-    if (result.round != round) throw CommError("texts of exchange {} for {}", result.round, round);
+    if (result.round != round)
+      throw UnavailableError("texts of exchange {} for {}", result.round, round);
     if (kind == RoundKind::kGather && result.texts.size() != places_.size()) {
-      throw CommError("{} gathered texts of {} ranks", result.texts.size(), places_.size());
+      throw UnavailableError("{} gathered texts of {} ranks", result.texts.size(), places_.size());
     }
     return std::move(result.texts);
   }
   if (failure_) throw Error(failure_->code, failure_->reason);
-  throw CommError("a {} of texts (number {}) has not ended within {:.0f} s", name, round,
-                  std::chrono::duration<double>(options_.join_timeout).count());
+  throw UnavailableError("a {} of texts (number {}) has not ended within {:.0f} s", name, round,
+                         std::chrono::duration<double>(options_.join_timeout).count());
 }
 
 }  // namespace

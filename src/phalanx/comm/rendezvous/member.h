@@ -34,6 +34,9 @@ struct MemberOptions {
   // rank has neither left nor gone: it is stuck, in computing or in the system.
   std::function<void(const RankFailure& failure)> on_stuck = nullptr;
   std::chrono::milliseconds grace = std::chrono::seconds(10);
+  // Called on the member's own thread where a rank hangs, this one or another: the time to write
+  // down what all threads do.
+  std::function<void()> on_hang = nullptr;
   // For launchers, on the member's own thread: the first failure of the ranks of an attempt, which
   // is none of the launchers' group.
   std::function<void(const RankFailure& failure)> on_rank_failure = nullptr;

@@ -106,7 +106,7 @@ struct Writer {
 constexpr std::int64_t kMostInt = std::numeric_limits<std::int32_t>::max();
 
 [[noreturn]] void refuse(const char* what) {
-  throw CommError("a control message that cannot be read: {}", what);
+  throw UnavailableError("a control message that cannot be read: {}", what);
 }
 
 const json& field(const json& object, const char* key) {

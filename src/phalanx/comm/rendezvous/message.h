@@ -89,7 +89,7 @@ using Message = std::variant<JoinRequest, RoundPart, Beat, Failing, Goodbye, Ref
                              RoundResult, Ping, Failed, GoodbyeHeard>;
 
 std::string encode(const Message& message);
-// CommError where it is not one.
+// UnavailableError where it is not one.
 Message decode(std::string_view bytes);
 
 }  // namespace phalanx::rendezvous

@@ -17,15 +17,15 @@ std::string_view verb_of(RoundKind kind) {
 void Round::add(int member, RoundPart part) {
   std::optional<std::string>& place = parts_.at(static_cast<std::size_t>(member));
   if (part.round != number_ || place) {
-    throw CommError("its exchange of texts is number {}, that of the others number {}", part.round,
-                    number_);
+    throw UnavailableError("its exchange of texts is number {}, that of the others number {}",
+                           part.round, number_);
   }
   if (arrived_ == 0) {
     kind_ = part.kind;
     first_ = member;
   } else if (part.kind != kind_) {
-    throw CommError("it {} texts where number {} {} them (exchange {})", verb_of(part.kind), first_,
-                    verb_of(kind_), number_);
+    throw UnavailableError("it {} texts where number {} {} them (exchange {})", verb_of(part.kind),
+                           first_, verb_of(kind_), number_);
   }
   place = std::move(part.text);
   ++arrived_;

@@ -14,7 +14,7 @@ class Round {
  public:
   explicit Round(int members = 0) : parts_(static_cast<std::size_t>(members)) {}
 
-  // CommError where the member's part does not belong to this round.
+  // UnavailableError where the member's part does not belong to this round.
   void add(int member, RoundPart part);
   // When all parts are there; then the next round begins.
   std::optional<RoundResult> finish();

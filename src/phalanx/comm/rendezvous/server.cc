@@ -193,7 +193,7 @@ void Server::take(Id id, Peer& peer, Message&& message) {
     return assembly_of(hello.role)->group.heard(hello.number, std::move(message), Clock::now());
   }
   const auto* request = std::get_if<JoinRequest>(&message);
-  if (request == nullptr) throw CommError("it speaks before it has joined");
+  if (request == nullptr) throw UnavailableError("it speaks before it has joined");
   join(id, peer, *request);
 }
 
