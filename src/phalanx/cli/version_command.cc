@@ -18,7 +18,7 @@ int run_version(const Arguments& arguments) {
   const nlohmann::ordered_json document = {{"version", PHALANX_VERSION},
                                            {"compiler", "g++ " __VERSION__},
                                            {"backends", {"cpu", "meta", "ref"}},
-                                           {"transports", nlohmann::ordered_json::array()},
+                                           {"transports", {"local", "meta", "ucx"}},
                                            {"processor", cpu::processor_features()},
                                            {"target", cpu::name_of(cpu::active_target())},
                                            {"targets", cpu::names_of_targets_here()},
