@@ -104,13 +104,18 @@ class CollectivesTest : public testing::TestWithParam<std::tuple<const Transport
  private:
   World world_ = std::get<0>(GetParam())->make(ranks(), {});
 };
-INSTANTIATE_TEST_SUITE_P(All, CollectivesTest,
-                         testing::Combine(testing::ValuesIn(all_transports()),
+std::string name_of_case(const testing::TestParamInfo<CollectivesTest::ParamType>& parameters) {
+  return std::get<0>(parameters.param)->name + std::to_string(std::get<1>(parameters.param));
+}
+INSTANTIATE_TEST_SUITE_P(Threads, CollectivesTest,
+                         testing::Combine(testing::Values(&local_transport()),
                                           testing::Values(1, 2, 3, 4, 5, 8)),
-                         [](const auto& parameters) {
-                           return std::get<0>(parameters.param)->name +
-                                  std::to_string(std::get<1>(parameters.param));
-                         });
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Processes, CollectivesTest,
+                         testing::Combine(testing::Values(&shared_memory_transport(),
+                                                          &tcp_transport()),
+                                          testing::Values(2, 3, 5)),
+                         name_of_case);
 
 TEST_P(CollectivesTest, AllReduceEqualsTheSerialReduction) {
   for (const DType dtype : kAllTypes) {

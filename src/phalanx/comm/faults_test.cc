@@ -78,6 +78,7 @@ TEST_P(MismatchTest, DifferentCallsAreNamed) {
         const std::vector<std::int64_t> to = {one, 1, 1}, from = {1, 1, 1};
         wait(rank, rank.world.all_to_all(rank.context, rank.empty(DType::kU8, 3), from,
                                          rank.empty(DType::kU8, 2 + one), to));
+        rank.world.barrier(rank.context);
       },
       "all_to_all(gives 2 elements to rank 0)", "all_to_all(takes 1 elements from rank 1)");
 }
@@ -100,6 +101,8 @@ TEST_P(MismatchTest, MessagesThatDifferAreNamed) {
         const Tensor tensor = rank.empty(expected.dtype, expected.count);
         wait(rank, rank.world.receive(rank.context, tensor, 0, expected.key));
       }
+      // A sender may be done before its message is seen.
+      rank.world.barrier(rank.context);
     });
     for (const auto& error : errors) {
       EXPECT_THAT(error, HasSubstr("calls send(f32 x 8, key 0x30)"));

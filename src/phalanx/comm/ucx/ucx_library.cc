@@ -18,9 +18,11 @@ constexpr std::string_view kLibrary = "libphalanx_ucx.so";
 
 // UCX reads these when it is loaded; what the user has set stays.
 void set_environment() {
-  constexpr std::array<std::pair<const char*, const char*>, 6> kSettings = {{
+  constexpr std::array<std::pair<const char*, const char*>, 7> kSettings = {{
       // Without, shared memory is not for those who want to hear of dead peers, and UCX takes TCP.
       {"UCX_POSIX_ERROR_HANDLING", "y"},
+      // Nor would it read a peer's memory.
+      {"UCX_CMA_MEMORY_INVALIDATE", "y"},
       // SIGSEGV and SIGBUS are not UCX's to handle.
       {"UCX_HANDLE_ERRORS", "none"},
       // Its hooks in memory allocation serve devices that we do not use through it.

@@ -9,7 +9,8 @@
 namespace phalanx::ucx {
 
 // A wire over these of UCX's transports ("posix,cma", "^posix,cma") and network devices; empty:
-// UCX's choice. SystemError where the library or the wire cannot be opened.
+// UCX's choice. SystemError where the library or the wire cannot be
+// opened.
 std::unique_ptr<Wire> make_wire(const std::string& transports, const std::string& devices);
 
 }  // namespace phalanx::ucx

@@ -152,12 +152,12 @@ class UcxWire final : public Wire {
     params.cb.recv = on_received;
     params.user_data = &transfer;
     params.memory_type = UCS_MEMORY_TYPE_HOST;
-    bool ended = false;
-    transfer.request = &ended;
+    char before = 0;
+    transfer.request = &before;
     const ucs_status_ptr_t request =
         ucp_tag_recv_nbx(worker_.get(), data, bytes, tag, ~std::uint64_t{0}, &params);
     // The callback may have been.
-    if (transfer.request == &ended) begun(transfer, request);
+    if (transfer.request == &before) begun(transfer, request);
   }
 
   void cancel(Transfer& transfer) override {
@@ -174,14 +174,14 @@ class UcxWire final : public Wire {
   }
 
   void flush_and_close(Clock::time_point deadline) noexcept override {
-    ucp_request_param_t params{};
-    std::vector<ucs_status_ptr_t> flushes = {ucp_worker_flush_nbx(worker_.get(), &params)};
-    finish(flushes, deadline);
+    flush(deadline);
     close(0, deadline);
   }
 
   void close_by_force(Clock::time_point deadline) noexcept override {
     close(kForce, deadline);
+    // Copies that have begun are not broken off; this waits for them, too.
+    flush(deadline);
   }
 
  private:
@@ -196,6 +196,12 @@ class UcxWire final : public Wire {
     } else {
       end(transfer, UCS_PTR_STATUS(request), 0);
     }
+  }
+
+  void flush(Clock::time_point deadline) noexcept {
+    const ucp_request_param_t params{};
+    std::vector<ucs_status_ptr_t> flushes = {ucp_worker_flush_nbx(worker_.get(), &params)};
+    finish(flushes, deadline);
   }
 
   void close(std::uint32_t flags, Clock::time_point deadline) noexcept {

@@ -52,7 +52,7 @@ class Wire {
 
   // Ends all connections: what has been sent arrives, as far as that can be had until `deadline`.
   virtual void flush_and_close(Clock::time_point deadline) noexcept = 0;
-  // Ends them now, whatever is under way.
+  // Ends them now, whatever is under way; nothing may be asked of the wire any more.
   virtual void close_by_force(Clock::time_point deadline) noexcept = 0;
 
  protected:
