@@ -23,7 +23,11 @@ void wait(Rank& rank, const Work& work) { work.wait(rank.context.stream); }
 // Two of three ranks agree. All must get an error, one of them the whole story.
 void expect_mismatch(const Transport& transport, const Program& program, const std::string& one,
                      const std::string& other) {
-  const auto errors = errors_of(transport, 3, program);
+  // A rank whose neighbours call what it calls hears of it in the next call.
+  const auto errors = errors_of(transport, 3, [&](Rank& rank) {
+    program(rank);
+    rank.world.barrier(rank.context);
+  });
   for (const auto& error : errors) {
     EXPECT_THAT(error, AllOf(HasSubstr(one), HasSubstr(other), HasSubstr("world: call 0")));
   }
@@ -78,7 +82,6 @@ TEST_P(MismatchTest, DifferentCallsAreNamed) {
         const std::vector<std::int64_t> to = {one, 1, 1}, from = {1, 1, 1};
         wait(rank, rank.world.all_to_all(rank.context, rank.empty(DType::kU8, 3), from,
                                          rank.empty(DType::kU8, 2 + one), to));
-        rank.world.barrier(rank.context);
       },
       "all_to_all(gives 2 elements to rank 0)", "all_to_all(takes 1 elements from rank 1)");
 }

@@ -154,7 +154,9 @@ Wires open_wires(int rank, const std::vector<RankPlace>& places, const UcxOption
   std::vector<Invitation> invitations = invite();
   std::string unread;
   for (std::size_t peer = 0; peer < places.size() && unread.empty(); ++peer) {
-    if (is_local(peer) && !can_read(invitations[peer])) unread = std::to_string(peer);
+    if (static_cast<int>(peer) != rank && is_local(peer) && !can_read(invitations[peer])) {
+      unread = std::to_string(peer);
+    }
   }
   const std::vector<std::string> refusals = gather(unread);
   const auto refused =

@@ -1,0 +1,314 @@
+// Ranks that are processes: this program, started again for each of them.
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "phalanx/comm/transport_test_support.h"
+#include "phalanx/comm/ucx/ucx_world.h"
+
+namespace phalanx::ucx {
+namespace {
+
+using testing::HasSubstr;
+using transports::places_of;
+using transports::Rank;
+using transports::read_values;
+
+// Texts on a socket between a rank and the test.
+void put(int socket, const std::string& text) {
+  const auto size = static_cast<std::uint32_t>(text.size());
+  std::string frame(reinterpret_cast<const char*>(&size), sizeof size);
+  frame += text;
+  if (send(socket, frame.data(), frame.size(), MSG_NOSIGNAL) != std::ssize(frame)) {
+    throw IoError("a socket of the test: {}", std::strerror(errno));
+  }
+}
+// Empty where the other is gone.
+std::string get(int socket) {
+  std::uint32_t size = 0;
+  if (recv(socket, &size, sizeof size, MSG_WAITALL) != sizeof size) return {};
+  std::string text(size, '\0');
+  if (size > 0 && recv(socket, text.data(), size, MSG_WAITALL) != std::ssize(text)) return {};
+  return text;
+}
+
+int number_of(const char* name) { return std::atoi(std::getenv(name)); }
+
+// As where ptrace_scope forbids what is tried later.
+void refuse_reading_of_memory() {
+  std::array<sock_filter, 4> code = {{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
+  ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+constexpr std::int64_t kLong = 1 << 20;
+
+// What a rank does; says "ready" once, and how it ended.
+void run_rank(Rank& rank, const std::string& program, int socket) {
+  const Tensor sum = rank.tensor(DType::kF32, std::vector<double>(kLong, rank.rank() + 1));
+  const auto add = [&] {
+    rank.world.all_reduce(rank.context, sum, Reduction::kSum).wait(rank.context.stream);
+  };
+  add();
+  const int size = rank.world.size();
+  EXPECT_EQ(read_values(sum), std::vector<double>(kLong, size * (size + 1) / 2));
+  put(socket, "ready");
+  if (program == "leave") {
+    get(socket);
+    return;
+  }
+  for (;;) add();
+}
+
+// Not a test: a rank of one, where the test has set the variables.
+TEST(UcxRank, DISABLED_Run) {
+  const int socket = number_of("TEST_SOCKET"), index = number_of("TEST_RANK");
+  const int size = number_of("TEST_SIZE");
+  const std::string program = std::getenv("TEST_PROGRAM");
+  if (program == "leave" && std::getenv("TEST_REFUSED") != nullptr) refuse_reading_of_memory();
+  // What the test says of others' ends.
+  transports::SharedWatch watch(size);
+  std::jthread listener;
+  const auto gather = [&](const std::string& mine) {
+    put(socket, mine);
+    std::vector<std::string> all;
+    for (int rank = 0; rank < size; ++rank) all.push_back(get(socket).substr(1));
+    return all;
+  };
+  std::string end = "done";
+  try {
+    const auto world =
+        make_ucx_world(index, places_of(size, number_of("TEST_HOSTS")), {.network_device = "lo"},
+                       watch.end(index), [&](std::string mine) { return gather("=" + mine); });
+    if (program == "fail") {
+      listener = std::jthread([&, duplicate = dup(socket)] {
+        const std::string culprit = get(duplicate);
+        if (culprit.empty()) return;
+        watch.fail(std::stoi(culprit), ErrorCode::kTemporary, "it is gone");
+      });
+    }
+    Rank rank(*world, 1 << 24);
+    run_rank(rank, program, socket);
+  } catch (const std::exception& error) {
+    end = error.what();
+  }
+  put(socket, end);
+  if (listener.joinable()) shutdown(socket, SHUT_RD);
+}
+
+// The processes of a world; what is left of them ends with it.
+class Processes {
+ public:
+  Processes(int size, int hosts, const std::string& program, bool refused = false) {
+    for (int rank = 0; rank < size; ++rank) start(rank, size, hosts, program, refused);
+  }
+  ~Processes() {
+    for (const int socket : sockets_) close(socket);
+    for (const pid_t pid : pids_) {
+      if (pid > 0) end(pid);
+    }
+  }
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+
+  std::size_t size() const { return pids_.size(); }
+  pid_t pid(std::size_t rank) const { return pids_[rank]; }
+  void say(std::size_t rank, const std::string& text) const { put(sockets_[rank], text); }
+  // What it says next that is not for the others.
+  std::string hear(std::size_t rank) { return get(sockets_[rank]); }
+  // Texts go around until all have said something else; those words.
+  std::vector<std::string> carry() {
+    for (;;) {
+      std::vector<std::string> words;
+      bool all_texts = true;
+      for (const int socket : sockets_) {
+        words.push_back(get(socket));
+        all_texts = all_texts && words.back().starts_with('=');
+      }
+      if (!all_texts) return words;
+      for (const int socket : sockets_) {
+        for (const auto& word : words) put(socket, word);
+      }
+    }
+  }
+  void kill_rank(std::size_t rank) {
+    kill(pids_[rank], SIGKILL);
+    waitpid(pids_[rank], nullptr, 0);
+    pids_[rank] = 0;
+  }
+
+ private:
+  void start(int rank, int size, int hosts, const std::string& program, bool refused) {
+    std::array<int, 2> pair{};
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()), 0);
+    const std::vector<std::string> variables = {
+        fmt::format("TEST_SOCKET={}", pair[1]),  fmt::format("TEST_RANK={}", rank),
+        fmt::format("TEST_SIZE={}", size),       fmt::format("TEST_HOSTS={}", hosts),
+        fmt::format("TEST_PROGRAM={}", program), refused ? "TEST_REFUSED=1" : "TEST_ALLOWED=1"};
+    std::vector<char*> environment;
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+      environment.push_back(*variable);
+    }
+    for (const auto& variable : variables)
+      environment.push_back(const_cast<char*>(variable.c_str()));
+    environment.push_back(nullptr);
+    std::array<const char*, 5> arguments = {"/proc/self/exe", "--gtest_filter=UcxRank.DISABLED_Run",
+                                            "--gtest_also_run_disabled_tests", "--gtest_brief=1",
+                                            nullptr};
+    const pid_t pid = fork();
+    if (pid == 0) {
+      fcntl(pair[1], F_SETFD, 0);
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      execve("/proc/self/exe", const_cast<char**>(arguments.data()), environment.data());
+      _exit(127);
+    }
+    close(pair[1]);
+    pids_.push_back(pid);
+    sockets_.push_back(pair[0]);
+  }
+  static void end(pid_t pid) {
+    using Clock = std::chrono::steady_clock;
+    const auto deadline = Clock::now() + std::chrono::seconds(20);
+    while (Clock::now() < deadline) {
+      int status = 0;
+      if (waitpid(pid, &status, WNOHANG) == pid) {
+        EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    ADD_FAILURE() << "a rank does not end";
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+
+  std::vector<pid_t> pids_;
+  std::vector<int> sockets_;
+};
+
+std::set<std::string> shared_memory_files() {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    if (entry.path().filename().string().starts_with("ucx")) names.insert(entry.path().string());
+  }
+  return names;
+}
+
+// Sockets of TCP and UDP, IPv4 and 6, that a process holds.
+std::vector<std::string> network_sockets(pid_t pid) {
+  std::set<std::string> inodes;
+  for (const char* table : {"tcp", "tcp6", "udp", "udp6"}) {
+    std::ifstream lines(fmt::format("/proc/{}/net/{}", pid, table));
+    std::string line;
+    std::getline(lines, line);
+    while (std::getline(lines, line)) {
+      std::istringstream words(line);
+      std::string word;
+      for (int i = 0; i < 10; ++i) words >> word;
+      inodes.insert("socket:[" + word + "]");
+    }
+  }
+  std::vector<std::string> held;
+  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", pid))) {
+    std::error_code error;
+    const auto target = std::filesystem::read_symlink(entry.path(), error).string();
+    if (inodes.contains(target)) held.push_back(target);
+  }
+  return held;
+}
+
+void let_go(const Processes& ranks) {
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) ranks.say(rank, "go");
+}
+
+TEST(ProcessesTest, OnOneHostNoPortIsOpenAndNoFileIsThere) {
+  const auto before = shared_memory_files();
+  {
+    Processes ranks(3, 1, "leave");
+    EXPECT_THAT(ranks.carry(), testing::Each("ready"));
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      EXPECT_THAT(network_sockets(ranks.pid(rank)), testing::IsEmpty());
+    }
+    let_go(ranks);
+    EXPECT_THAT(ranks.carry(), testing::Each("done"));
+  }
+  EXPECT_EQ(shared_memory_files(), before);
+}
+
+// Two ranks on each of two hosts.
+TEST(ProcessesTest, BothWaysAtTheSameTime) {
+  Processes ranks(4, 2, "leave");
+  EXPECT_THAT(ranks.carry(), testing::Each("ready"));
+  EXPECT_THAT(network_sockets(ranks.pid(0)), testing::Not(testing::IsEmpty()));
+  let_go(ranks);
+  EXPECT_THAT(ranks.carry(), testing::Each("done"));
+}
+
+TEST(ProcessesTest, MemoryThatMayNotBeReadIsCopiedTwice) {
+  Processes ranks(2, 1, "leave", true);
+  EXPECT_THAT(ranks.carry(), testing::Each("ready"));
+  let_go(ranks);
+  EXPECT_THAT(ranks.carry(), testing::Each("done"));
+}
+
+class DeathTest : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Hosts, DeathTest, testing::Values(1, 3));
+
+// In the middle of large sums; the watch tells the others.
+TEST_P(DeathTest, ARankThatIsKilledEndsTheOthersAndLeavesNothing) {
+  const auto before = shared_memory_files();
+  for (int round = 0; round < 3; ++round) {
+    Processes ranks(3, GetParam(), "fail");
+    EXPECT_THAT(ranks.carry(), testing::Each("ready"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5 * round));
+    ranks.kill_rank(1);
+    for (const std::size_t other : {0, 2}) ranks.say(other, "1");
+    for (const std::size_t other : {0, 2}) {
+      EXPECT_EQ(ranks.hear(other), "rank 1 failed: it is gone");
+    }
+  }
+  EXPECT_EQ(shared_memory_files(), before);
+}
+
+// All at once: nobody is left to clean up.
+TEST(ProcessesTest, RanksThatAreAllKilledLeaveNothing) {
+  const auto before = shared_memory_files();
+  {
+    Processes ranks(3, 1, "run");
+    EXPECT_THAT(ranks.carry(), testing::Each("ready"));
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) ranks.kill_rank(rank);
+  }
+  EXPECT_EQ(shared_memory_files(), before);
+}
+
+}  // namespace
+}  // namespace phalanx::ucx
