@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <thread>
+
 #include "phalanx/comm/transport_test_support.h"
 
 namespace phalanx::transports {
@@ -251,6 +254,40 @@ TEST_P(TimeoutTest, EndsTheWorldAndADeadlineDoesNot) {
                                     HasSubstr("from rank 1 to rank 0"), HasSubstr("for rank 1,")));
   }
   EXPECT_THROW(work.done(), CommError);
+}
+
+class BusyTest : public TransportTest {};
+PHALANX_ON_ALL_TRANSPORTS(BusyTest);
+
+TEST_P(BusyTest, ABusyRankIsWaitedForLongerThanTheLimit) {
+  const World two = world(2, {.timeout = transport().patience});
+  Rank waiting(*two.ends[0], 1 << 16), slow(*two.ends[1], 1 << 16);
+  testing::internal::CaptureStderr();
+  std::optional<Communicator::Busy> busy(slow.world.busy("saving the checkpoint of iteration 7"));
+  {
+    std::jthread thread([&] {
+      std::this_thread::sleep_for(3 * transport().patience);
+      slow.world.barrier(slow.context);
+    });
+    EXPECT_NO_THROW(waiting.world.barrier(waiting.context));
+  }
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      HasSubstr("waiting for rank 1, which has been saving the checkpoint of iteration 7 for 0"));
+  busy.reset();
+  EXPECT_THROW(waiting.world.barrier(waiting.context), CommError);
+}
+
+TEST_P(BusyTest, BusyRanksThatWaitForEachOtherTimeOut) {
+  const auto errors =
+      errors_of(transport(), 2,
+                [](Rank& rank) {
+                  const Communicator::Busy busy = rank.world.busy("saving");
+                  const Tensor tensor = rank.empty(DType::kF32, 1);
+                  wait(rank, rank.world.receive(rank.context, tensor, 1 - rank.rank(), 0));
+                },
+                {.timeout = transport().patience});
+  for (const auto& error : errors) EXPECT_THAT(error, HasSubstr("not come so far"));
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <optional>
 #include <thread>
 
 #include "phalanx/comm/transport_test_support.h"
@@ -15,7 +14,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::minutes;
 using testing::HasSubstr;
-using transports::errors_of;
 using transports::Rank;
 
 using Clock = BusyRanks::Clock;
@@ -70,26 +68,6 @@ TEST(BusyRanksTest, BusyRanksThatWaitForEachOtherAreNotExcused) {
   EXPECT_EQ(ranks.excuse(kRank1, waits, at(9)).until, at(3));
 }
 
-// Everything of a busy rank happens while the others wait for it.
-TEST(LocalBusyTest, ABusyRankIsWaitedForLongerThanTheLimit) {
-  const auto world = make_local_world(2, {.timeout = milliseconds(20)});
-  Rank waiting(*world[0], 1 << 16), slow(*world[1], 1 << 16);
-  testing::internal::CaptureStderr();
-  std::optional<Communicator::Busy> busy(slow.world.busy("saving the checkpoint of iteration 7"));
-  {
-    std::jthread thread([&slow] {
-      std::this_thread::sleep_for(milliseconds(300));
-      slow.world.barrier(slow.context);
-    });
-    EXPECT_NO_THROW(waiting.world.barrier(waiting.context));
-  }
-  EXPECT_THAT(
-      testing::internal::GetCapturedStderr(),
-      HasSubstr("waiting for rank 1, which has been saving the checkpoint of iteration 7 for 0."));
-  busy.reset();
-  EXPECT_THROW(waiting.world.barrier(waiting.context), CommError);
-}
-
 // In groups of their own: the first knows nothing of the busy one.
 TEST(LocalBusyTest, SoIsARankThatWaitsForABusyOne) {
   const auto world = make_local_world(3, {.timeout = milliseconds(20)});
@@ -112,18 +90,6 @@ TEST(LocalBusyTest, SoIsARankThatWaitsForABusyOne) {
     EXPECT_NO_THROW(send(second, 0));
   });
   EXPECT_NO_THROW(receive(first, 1));
-}
-
-TEST(LocalBusyTest, ABusyRankThatWaitsForAWaitingOneTimesOut) {
-  const auto errors =
-      errors_of(transports::local_transport(), 2,
-                [](Rank& rank) {
-                  const Communicator::Busy busy = rank.world.busy("saving");
-                  const Tensor tensor = rank.empty(DType::kF32, 1);
-                  rank.world.receive(rank.context, tensor, 1 - rank.rank(), 0).wait({});
-                },
-                {.timeout = milliseconds(20)});
-  for (const auto& error : errors) EXPECT_THAT(error, HasSubstr("not come so far"));
 }
 
 }  // namespace

@@ -17,10 +17,12 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// How long a waiting rank looks for news before it sleeps: with a core of its own, and without.
+// How long a waiting rank looks for news before it sleeps, and how often before it lets others run:
+// with a core of its own, and without.
 constexpr microseconds kSpin{50};
 constexpr microseconds kShortSpin{5};
-constexpr int kLooks = 16;
+constexpr int kLooks = 64;
+constexpr int kFewLooks = 8;
 // A rank that has begun something and not waited for it by then has it moved by the helper.
 constexpr microseconds kHelpAfter{500};
 // A wait that is worth telling the watch of, and how often it is looked after from then on.
@@ -86,7 +88,9 @@ Engine::Engine(int rank, Wires wires, int ranks_of_host, const UcxOptions& optio
       wires_(std::move(wires)),
       threads_(options.threads_per_rank),
       timeout_(std::min<Clock::duration>(options.timeout, kLongestTimeout)),
-      spin_(ranks_of_host * options.threads_per_rank <= usable_cores().count ? kSpin : kShortSpin),
+      has_cores_(ranks_of_host * options.threads_per_rank <= usable_cores().count),
+      spin_(has_cores_ ? kSpin : kShortSpin),
+      looks_(has_cores_ ? kLooks : kFewLooks),
       watch_(watch),
       connected_(wires_.peers.size(), false),
       blocks_(kScratchBlocks) {
@@ -159,7 +163,12 @@ void Engine::connect(int peer) {
   const auto index = static_cast<std::size_t>(peer);
   if (connected_[index]) return;
   Wires::Peer& other = wires_.peers[index];
-  other.wire->connect(peer, other.address);
+  try {
+    other.wire->connect(peer, other.address);
+  } catch (const std::runtime_error& error) {
+    throw CommError(ErrorCode::kTemporary, {.rank = rank_},
+                    fmt::format("rank {} cannot be reached: {}", peer, error.what()));
+  }
   connected_[index] = true;
 }
 
@@ -289,10 +298,11 @@ void Engine::go_on(const OperationPointer& operation) {
 }
 
 int Engine::begin_compute() {
+  // The helper leaves the cores to those that compute.
+  const int threads = std::this_thread::get_id() == helper_.get_id() ? 1 : threads_;
   ++computing_;
   mutex_.unlock();
-  // The helper leaves the cores to those that compute.
-  return std::this_thread::get_id() == helper_.get_id() ? 1 : threads_;
+  return threads;
 }
 
 bool Engine::end_compute() {
@@ -312,6 +322,18 @@ bool Engine::test(const Operation& operation) {
   if (!operation.done()) progress();
   throw_if_failed(entry.lock());
   return operation.done();
+}
+
+void Engine::begin_busy(std::string what) {
+  Entry entry(*this);
+  busy_.push_back(what);
+  watch_.begin_busy(std::move(what));
+}
+
+void Engine::end_busy() noexcept {
+  Entry entry(*this);
+  busy_.pop_back();
+  watch_.end_busy();
 }
 
 // The helper --------------------------------------------------------------------------------------
@@ -364,7 +386,10 @@ void Engine::wait(std::span<const OperationPointer> operations, Clock::time_poin
   // Whichever way it ends.
   const auto leave = [&] {
     rank_waits_ = false;
-    if (waiting.told) watch_.end_wait();
+    if (waiting.told) {
+      watch_.end_wait();
+      for (const auto& what : busy_) watch_.begin_busy(what);
+    }
     watch_.waited(Clock::now() - waiting.begin);
     if (!operations_.empty() && !failure_) kick_helper();
   };
@@ -391,9 +416,9 @@ bool Engine::spin(std::span<const OperationPointer> operations) {
     if (failure_ || news_.load(std::memory_order_relaxed)) return true;
     // The lock was free while sums ran.
     if (std::ranges::all_of(operations, [](const auto& o) { return o->done(); })) return true;
-    if (look % kLooks != 0) continue;
+    if (look % looks_ != 0) continue;
     const auto now = Clock::now();
-    if (look == kLooks) end = now + spin_;
+    if (look == looks_) end = now + spin_;
     if (now >= end) return false;
     // The peer may be waiting for this very core.
     std::this_thread::yield();
@@ -419,6 +444,8 @@ void Engine::look_around(std::unique_lock<std::mutex>& lock, Waiting& waiting) {
   const Operation& operation = waiting.first();
   if (!waiting.told) {
     waiting.told = true;
+    // Who waits is not busy meanwhile: ranks that wait for each other have limits.
+    for (std::size_t i = 0; i < busy_.size(); ++i) watch_.end_busy();
     watch_.begin_wait(comm_place(operation.place()), operation.missing_ranks());
   }
   if (moves_ != waiting.moves) {
@@ -499,13 +526,12 @@ void Engine::fail(std::unique_lock<std::mutex>& lock, const CommError& error) no
 
 void Engine::abort(std::string_view reason) noexcept {
   Entry entry(*this);
-  const CommError error(ErrorCode::kTemporary, {.rank = rank_}, failed(rank_, reason));
-  if (failure_) return;
-  watch_.fail(reason);
-  if (const auto first = watch_.failure(); first && first->rank != rank_) {
+  if (!failure_) {
+    watch_.fail(reason);
     adopt_failure(std::nullopt);
-  } else {
-    failure_ = error;
+  }
+  if (!failure_) {
+    failure_.emplace(ErrorCode::kTemporary, CommPlace{.rank = rank_}, failed(rank_, reason));
   }
   shut_down(entry.lock());
 }

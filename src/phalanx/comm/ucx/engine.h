@@ -60,7 +60,8 @@ class Engine {
   bool test(const Operation& operation);
   // This rank fails.
   void abort(std::string_view reason) noexcept;
-  RankWatch& watch() { return watch_; }
+  void begin_busy(std::string what);
+  void end_busy() noexcept;
 
   // By operations, with the lock. -------------------------------------------------------------
   void send(const CallPlace& place, int member, Lane lane, const void* data, std::size_t bytes,
@@ -69,7 +70,10 @@ class Engine {
                Message& message);
   // Its task goes on soon.
   void resume(Operation& operation);
-  void moved() { ++moves_; }
+  void moved() {
+    ++moves_;
+    watch_.tick();
+  }
   // Work on tensors, without the lock: `co_await engine.compute(f)`, f(threads). After a failure
   // the task never goes on.
   template <typename F>
@@ -149,7 +153,9 @@ class Engine {
   Wires wires_;
   const int threads_;
   const Clock::duration timeout_;
+  const bool has_cores_;  // of its own, beside those of the host's other ranks
   const Clock::duration spin_;
+  const int looks_;
   RankWatch& watch_;
 
   const Alarm alarm_;               // a rank has failed
@@ -170,6 +176,7 @@ class Engine {
   bool stopping_ = false;
   std::optional<CommError> failure_;
   bool shut_down_ = false;
+  std::vector<std::string> busy_;  // what this rank says that it does
   std::list<Message> free_messages_, buried_messages_;
   std::list<Stage> free_stages_, buried_stages_;
   std::vector<std::vector<std::byte>> blocks_;

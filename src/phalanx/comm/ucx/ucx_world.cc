@@ -143,8 +143,8 @@ class UcxCommunicator final : public Communicator {
     exchange_with_oneself(messages);
     return start(std::move(operations));
   }
-  void begin_busy(std::string what) override { engine().watch().begin_busy(std::move(what)); }
-  void end_busy() noexcept override { engine().watch().end_busy(); }
+  void begin_busy(std::string what) override { engine().begin_busy(std::move(what)); }
+  void end_busy() noexcept override { engine().end_busy(); }
 
  private:
   using Direction = PointToPoint::Direction;
