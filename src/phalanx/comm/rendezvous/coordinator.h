@@ -30,6 +30,8 @@ struct CoordinatorOptions {
   int epoch = 0;
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
   Detector::Limits limits{};
+  // How long its end waits for ranks that have not said goodbye, where none has failed.
+  std::chrono::milliseconds farewell = std::chrono::seconds(5);
   // On the coordinator's thread. All have heard of it already.
   std::function<void(const Verdict& verdict)> on_verdict = nullptr;
 };
@@ -40,7 +42,6 @@ class Coordinator {
   // UnavailableError (69) where the port is taken, naming who holds it as far as it can be known;
   // ConfigError (78) where the address is not this machine's.
   explicit Coordinator(const CoordinatorOptions& options);
-  // Waits up to five seconds for ranks that have not said goodbye, where none has failed.
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;

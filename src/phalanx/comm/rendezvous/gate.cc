@@ -32,13 +32,17 @@ Gate::Record& Gate::record(const std::string& address, Clock::time_point now) {
         [](const auto& left, const auto& right) { return left.second.last < right.second.last; });
     records_.erase(oldest);
   }
-  Record& entry = records_[address];
-  entry.last = now;
-  if (now - entry.second >= std::chrono::seconds(1)) {
-    entry.second = now;
-    entry.failures = 0;
-  }
-  return entry;
+  const auto [entry, is_new] = records_.try_emplace(address);
+  Record& known = entry->second;
+  known.allowance = is_new ? limits_.failures_at_once : allowance(known, now);
+  known.last = now;
+  return known;
+}
+
+double Gate::allowance(const Record& record, Clock::time_point now) const {
+  const double seconds = std::chrono::duration<double>(now - record.last).count();
+  return std::min(limits_.failures_at_once,
+                  record.allowance + seconds * limits_.failures_per_second);
 }
 
 bool Gate::has_room(Clock::time_point now) const {
@@ -50,16 +54,15 @@ Gate::Answer Gate::enter(Id id, const std::string& address, Clock::time_point no
   evicted.reset();
   // Who never failed has no record: the limits are for failed hellos alone.
   const auto known = records_.find(address);
-  const bool suspect = known != records_.end() &&
-                       now - known->second.second < std::chrono::seconds(1) &&
-                       known->second.failures > 0;
-  if (suspect && known->second.failures >= limits_.failures_per_second) return Answer::kRefuse;
+  const bool suspect = known != records_.end() && now - known->second.last < limits_.suspicion;
+  if (suspect && allowance(known->second, now) < 1) return Answer::kRefuse;
+  const auto is_of_address = [&](const Pending& entry) { return entry.address == address; };
   std::list<Pending>::iterator out = pending_.end();
-  if (suspect && static_cast<std::size_t>(
-                     std::count_if(pending_.begin(), pending_.end(), [&](const Pending& entry) {
-                       return entry.address == address;
-                     })) >= limits_.pending_of_suspect) {
+  if (suspect &&
+      static_cast<std::size_t>(std::count_if(pending_.begin(), pending_.end(), is_of_address)) >=
+          limits_.pending_of_suspect) {
     out = oldest_of(address);
+    if (now - out->since < limits_.patience_with_suspect) return Answer::kRefuse;
   } else if (pending_.size() >= limits_.pending) {
     if (!has_room(now)) return Answer::kLater;
     out = oldest_of(busiest_address());
@@ -82,7 +85,7 @@ std::optional<std::string> Gate::failed(Id id, const std::string& reason, Clock:
   const std::string address = entry->address;
   pending_.erase(entry);
   Record& of_address = record(address, now);
-  ++of_address.failures;
+  of_address.allowance -= 1;
   if (of_address.ever_said && now - of_address.said < limits_.quiet) {
     ++of_address.unsaid;
     return std::nullopt;

@@ -18,15 +18,20 @@ class Gate {
   using Clock = std::chrono::steady_clock;
   using Id = std::uint64_t;
 
-  // All of them at once; of an address with failed hellos; such hellos in a second, after which the
-  // address is not listened to for the rest of it; addresses that are remembered.
+  // Connections at once: of all, and of an address whose hellos failed lately. Failed hellos of an
+  // address: so many at once and a second; beyond, one connection in so many is listened to, for
+  // ranks may come from the same address.
   struct Limits {
     std::size_t pending = 64;
     std::size_t pending_of_suspect = 8;
-    int failures_per_second = 1000;
+    double failures_at_once = 100;
+    double failures_per_second = 1000;
+    std::chrono::milliseconds suspicion = std::chrono::seconds(10);
+    // Addresses that are remembered.
     std::size_t addresses = 1024;
-    // One that is younger than this does not make room for others.
+    // One that is younger than this does not make room for others; nor, of a suspect, for its own.
     std::chrono::milliseconds patience = std::chrono::milliseconds(100);
+    std::chrono::milliseconds patience_with_suspect = std::chrono::milliseconds(10);
     // A hello's, from the connection's begin.
     std::chrono::milliseconds deadline = std::chrono::seconds(2);
     // Between two lines about the same address.
@@ -39,7 +44,7 @@ class Gate {
   enum class Answer : std::uint8_t {
     kEnter,
     kLater,   // all places are taken, by connections that are too young to give theirs up
-    kRefuse,  // the address has failed too often
+    kRefuse,  // the address has failed too often: it may try again
   };
   // A connection has come. With kEnter it waits for its proof from now on, and `evicted` is to be
   // closed if there is one.
@@ -62,15 +67,16 @@ class Gate {
     std::string address;
     Clock::time_point since;
   };
+  // Of an address with failed hellos.
   struct Record {
-    int failures = 0;  // in the current second
-    Clock::time_point second{};
+    double allowance = 0.0;  // failures that are left, at the time of `last`
+    Clock::time_point last{};
     std::uint64_t unsaid = 0;  // failures since the last line
     Clock::time_point said{};
     bool ever_said = false;
-    Clock::time_point last{};
   };
 
+  double allowance(const Record& record, Clock::time_point now) const;
   std::list<Pending>::iterator find(Id id);
   std::list<Pending>::iterator oldest_of(const std::string& address);
   std::string busiest_address() const;

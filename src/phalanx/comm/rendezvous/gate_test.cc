@@ -50,8 +50,11 @@ TEST_F(GateTest, CountsFailedHellosAlone) {
   fail_often("attacker", 5000);
   EXPECT_EQ(enter(1, "attacker"), Gate::Answer::kRefuse);
   EXPECT_EQ(enter(2, "another"), Gate::Answer::kEnter);
-  now_ += seconds(1);
+  // One in a millisecond.
+  now_ += std::chrono::microseconds(1100);
   EXPECT_EQ(enter(3, "attacker"), Gate::Answer::kEnter);
+  gate_.failed(3, "no hello", now_);
+  EXPECT_EQ(enter(4, "attacker"), Gate::Answer::kRefuse);
 }
 
 TEST_F(GateTest, LeavesAnAddressThatFailedFewPlaces) {
@@ -60,19 +63,21 @@ TEST_F(GateTest, LeavesAnAddressThatFailedFewPlaces) {
     EXPECT_EQ(enter(id, "attacker"), Gate::Answer::kEnter);
     EXPECT_FALSE(evicted_);
   }
+  EXPECT_EQ(enter(9, "attacker"), Gate::Answer::kRefuse);
+  now_ += milliseconds(10);
   EXPECT_EQ(enter(9, "attacker"), Gate::Answer::kEnter);
   EXPECT_EQ(evicted_, std::optional<Gate::Id>(1));
   EXPECT_EQ(gate_.pending(), 8U);
 }
 
 TEST_F(GateTest, SaysALineForEachSourceNowAndThen) {
-  fail_often("attacker", 500);
+  fail_often("attacker", 50);
   EXPECT_EQ(lines_, 1);
   now_ += seconds(10);
   enter(1, "attacker");
   EXPECT_EQ(gate_.failed(1, "no hello", now_),
             std::optional<std::string>(
-                "the rendezvous refused attacker: no hello (and 499 times before)"));
+                "the rendezvous refused attacker: no hello (and 49 times before)"));
   enter(2, "another");
   EXPECT_EQ(gate_.failed(2, "no hello", now_),
             std::optional<std::string>("the rendezvous refused another: no hello"));

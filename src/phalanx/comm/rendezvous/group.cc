@@ -199,7 +199,7 @@ std::optional<Verdict> Group::judge(Clock::time_point now) {
     if (!verdict_ && !roster_.complete() && now - begin_ >= options_.join_timeout) {
       decide({{},
               ErrorCode::kUnavailable,
-              fmt::format("not all {}s have come within {:.0f} s: {}", options_.noun,
+              fmt::format("not all {}s have come within {:.3g} s: {}", options_.noun,
                           std::chrono::duration<double>(options_.join_timeout).count(),
                           roster_.roll_call()),
               {}});

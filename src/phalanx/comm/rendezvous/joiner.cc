@@ -81,6 +81,7 @@ class Joiner {
   std::optional<Welcome> welcome_{};
   std::optional<Refusal> refusal_{};
   std::optional<std::string> end_{};
+  bool turned_away_ = false;              // before the handshake was over
   std::optional<std::string> waiting_{};  // the roll-call: it is in
 };
 
@@ -107,6 +108,8 @@ Joined Joiner::run() {
     if (connection_) connection_->close();
     const Clock::time_point now = Clock::now();
     if (now + pause >= deadline_) throw_unreachable();
+    // Who was turned away without a word is not alone at the door: the next one may be it.
+    if (turned_away_) pause = kShortestPause;
     wait_until(now + pause, [] { return false; });
     pause = std::min<Clock::duration>(2 * pause, kLongestPause);
   }
@@ -121,6 +124,7 @@ bool Joiner::attempt() {
   refusal_.reset();
   end_.reset();
   waiting_.reset();
+  turned_away_ = false;
   const std::vector<Address> addresses = resolve();
   return !addresses.empty() && connect(addresses) && shake_hands() && ask_to_join();
 }
@@ -209,6 +213,7 @@ bool Joiner::shake_hands() {
   if (handshake_->state() == HandshakeState::kFailed) throw_handshake_failure();
   if (handshake_->state() == HandshakeState::kPending) {
     problem_ = *end_;
+    turned_away_ = true;
     return false;
   }
   return true;
@@ -276,7 +281,7 @@ bool Joiner::ask_to_join() {
   } else if (end_) {
     problem_ = *end_;
   } else if (!answered && waiting_) {
-    throw UnavailableError("not all have come within {:.0f} s: {}",
+    throw UnavailableError("not all have come within {:.3g} s: {}",
                            std::chrono::duration<double>(options_.join_timeout).count(), *waiting_);
   } else {
     problem_ = "it does not answer";
@@ -313,7 +318,7 @@ void Joiner::throw_handshake_failure() const {
 
 void Joiner::throw_unreachable() const {
   throw UnavailableError(
-      "the coordinator at {} cannot be reached within {:.0f} s: {}; rank 0 or the first launcher "
+      "the coordinator at {} cannot be reached within {:.3g} s: {}; rank 0 or the first launcher "
       "listens there (MASTER_ADDR, MASTER_PORT)",
       where_, std::chrono::duration<double>(options_.join_timeout).count(), problem_);
 }

@@ -354,7 +354,7 @@ std::vector<std::string> ConnectedMember::exchange(RoundKind kind, std::string m
     return std::move(result.texts);
   }
   if (failure_) throw Error(failure_->code, failure_->reason);
-  throw UnavailableError("a {} of texts (number {}) has not ended within {:.0f} s", name, round,
+  throw UnavailableError("a {} of texts (number {}) has not ended within {:.3g} s", name, round,
                          std::chrono::duration<double>(options_.join_timeout).count());
 }
 

@@ -23,8 +23,6 @@ constexpr auto kPingEvery = std::chrono::milliseconds(500);
 constexpr auto kHold = std::chrono::milliseconds(30);
 // From the proof to the request to join.
 constexpr auto kJoinDeadline = std::chrono::seconds(5);
-// At the end, for those who have not said goodbye; and for what is still to be sent.
-constexpr auto kLongestFarewell = std::chrono::seconds(5);
 
 std::string host_of(const CoordinatorOptions& options) {
   return fmt::format("{} (host {}, pid {})", options.launchers > 0 ? "the launcher" : "rank 0",
@@ -54,7 +52,7 @@ Server::~Server() {
     const std::string why = who_ + ", where all meet, has ended before all had joined";
     if (ranks_) ranks_->group.abandon(why);
     if (launchers_) launchers_->group.abandon(why);
-    stop_by_ = Clock::now() + kLongestFarewell;
+    stop_by_ = Clock::now() + options_.farewell;
     tick();
   });
   thread_.join();
