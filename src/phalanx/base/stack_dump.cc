@@ -3,12 +3,15 @@
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <ctime>
@@ -26,6 +29,7 @@ constexpr std::int64_t kAnswerTime = 200'000'000;   // nanoseconds
 constexpr std::int64_t kWriteTime = 1'000'000'000;  // for who has begun to write
 constexpr std::int64_t kWholeTime = 5'000'000'000;
 constexpr long kPause = 100'000;
+constexpr int kReaderTime = 200;  // milliseconds, once: then lines that find no room are dropped
 constexpr int kMaxFrames = 64;
 
 // Whom the dump asks, and how far that is: a number that is never used twice, the thread, a phase.
@@ -49,6 +53,7 @@ struct Question {
 std::atomic<int> dump_descriptor{-1};
 std::atomic<int> dump_rank{-1};
 std::atomic<bool> dumping{false};
+std::atomic<bool> nobody_reads{false};
 std::atomic<std::uint64_t> question{0};
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
@@ -88,11 +93,20 @@ class Line {
     return *this;
   }
 
+  // A pipe with room for a line takes it at once: the dump does not wait for who does not read, nor
+  // does it die of SIGPIPE where nobody can.
   void write() {
     bytes_[size_++] = '\n';
+    pollfd file{dump_descriptor.load(), POLLOUT, 0};
+    const int ready = ::poll(&file, 1, nobody_reads.load() ? 0 : kReaderTime);
+    if (ready == 0 || (ready > 0 && (file.revents & POLLOUT) == 0) ||
+        (file.revents & POLLERR) != 0) {
+      nobody_reads = true;
+      return;
+    }
     const char* at = bytes_.data();
     while (size_ > 0) {
-      const ssize_t written = ::write(dump_descriptor.load(), at, size_);
+      const ssize_t written = ::write(file.fd, at, size_);
       if (written < 0 && errno == EINTR) continue;
       if (written <= 0) return;
       at += written;
@@ -287,6 +301,7 @@ void install_stack_dump(int descriptor, int rank, int signal) {
 
 bool dump_stacks() noexcept {
   if (dump_descriptor.load() < 0 || dumping.exchange(true)) return false;
+  nobody_reads = false;
   const std::int64_t until = now_ns() + kWholeTime;
   const pid_t self = this_thread();
   std::uint64_t threads = 0;

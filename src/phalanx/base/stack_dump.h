@@ -15,7 +15,8 @@ namespace phalanx {
 void install_stack_dump(int descriptor, int rank = -1, int signal = SIGQUIT);
 
 // Once it is installed, from any thread or signal handler. Threads that do not answer within 0.2 s
-// are named; past 5 s nobody is asked any more. False where nothing is installed or another dump
+// are named; past 5 s nobody is asked any more; what a full pipe does not take within 0.2 s is
+// dropped. False where nothing is installed or another dump
 // is being written.
 bool dump_stacks() noexcept;
 

@@ -1,5 +1,6 @@
 #include "phalanx/base/stack_dump.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -179,6 +180,22 @@ TEST_F(StackDumpTest, AReadIsNotInterrupted) {
   EXPECT_EQ(got, 1);
   EXPECT_THAT(written(), HasSubstr("thread " + std::to_string(thread) + " "));
   ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+// Who waits for the dump of a hang must not hang for the one that should read it.
+TEST_F(StackDumpTest, APipeThatNobodyReads) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_NONBLOCK), 0);
+  const std::string filling(4096, 'x');
+  while (::write(ends[1], filling.data(), filling.size()) > 0) {
+  }
+  ASSERT_EQ(::fcntl(ends[1], F_SETFL, 0), 0);
+  start(stack_dump_test::waits_in_poll, "poller");
+  install_stack_dump(ends[1], 3);
+  EXPECT_TRUE(dump_stacks());
+  ::close(ends[0]);
+  EXPECT_TRUE(dump_stacks()) << "and no SIGPIPE";
   ::close(ends[1]);
 }
 
