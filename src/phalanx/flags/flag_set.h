@@ -69,6 +69,8 @@ class FlagSet {
   // The command only plans: flags whose rows say what is planned are taken although they are
   // refused.
   void plan_only() { plans_ = true; }
+  // Whose flags the table answers for, in --help: "Megatron".
+  void answers_for(std::string program) { program_ = std::move(program); }
 
   // Every fault of the call, a line each: UsageError (64), or ConfigError (78) where all of it
   // could be read and the values are not possible or contradict each other. HelpRequested.
@@ -97,6 +99,7 @@ class FlagSet {
 
   const std::string& command() const { return command_; }
   const std::string& description() const { return description_; }
+  const std::string& program() const { return program_; }
   const std::vector<FlagRow>& rows() const { return rows_; }
   const std::vector<Positional>& positionals() const { return positionals_; }
   const std::vector<std::pair<std::string, std::string>>& examples() const { return examples_; }
@@ -117,6 +120,7 @@ class FlagSet {
 
   std::string command_, description_;
   std::string section_ = "Flags";
+  std::string program_ = "Megatron";
   std::vector<FlagRow> rows_;
   std::unordered_map<std::string, std::size_t> places_;  // of rows, by canonical names
   std::vector<Positional> positionals_;

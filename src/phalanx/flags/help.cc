@@ -157,9 +157,9 @@ std::string help_text(const FlagSet& flags) {
   }
   if (const std::size_t others = flags.rows().size() - shown.size(); others > 0) {
     text += fmt::format(
-        "\n{} more flag{} of Megatron's need{} nothing here or {} refused: docs/flags.md says "
-        "why.\n",
-        others, others == 1 ? "" : "s", others == 1 ? "s" : "", others == 1 ? "is" : "are");
+        "\n{} more flag{} of {}'s need{} nothing here or {} refused: docs/flags.md says why.\n",
+        others, others == 1 ? "" : "s", flags.program(), others == 1 ? "s" : "",
+        others == 1 ? "is" : "are");
   }
   return text + examples_text(flags);
 }

@@ -1,0 +1,360 @@
+#include "phalanx/launch/attempt.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/launch/child_process.h"
+#include "phalanx/launch/oom_killer.h"
+#include "phalanx/launch/rank_environment.h"
+#include "phalanx/launch/rank_output.h"
+
+namespace phalanx::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How often ranks are looked at that may have been stopped, and a console that takes nothing.
+constexpr auto kTick = std::chrono::milliseconds(100);
+constexpr std::size_t kLargestErrorFile = 1 << 16;
+constexpr int kPreempted = static_cast<int>(ErrorCode::kPreempted);
+
+struct OutputOfRank {
+  RankStream output;
+  RankStream error;
+};
+
+struct WatchedRank {
+  int rank;
+  ChildProcess process;
+  RankStream output;
+  RankStream error;
+  bool is_running = true;
+  bool was_sent_signal = false;  // one that ends it
+};
+
+// {"message": "..."} or, as torch has it, {"message": {"message": "..."}}.
+std::string error_in_file(const std::filesystem::path& path) {
+  std::string text(kLargestErrorFile, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  for (int depth = 0; depth < 2 && json.is_object() && json.contains("message"); ++depth) {
+    auto inner = json["message"];
+    json = std::move(inner);
+  }
+  return json.is_string() ? json.get<std::string>() : "";
+}
+
+class Attempt {
+ public:
+  Attempt(const AttemptSetup& setup, const AttemptSurroundings& around)
+      : setup_(setup),
+        around_(around),
+        sinks_{.console = around.console,
+               .errors = errors_,
+               .has_failed_file = around.has_failed_file},
+        oom_kills_(oom_kills()),
+        began_(Clock::now()) {
+    report_.node = around.group.node();
+  }
+
+  NodeReport run() {
+    report_.was_asked_to_stop = around_.interruptions.asked_to_stop();
+    if (report_.was_asked_to_stop && around_.group.nodes() == 1) return report_;
+    // Whatever cannot be written is told before anything runs.
+    std::vector<OutputOfRank> streams;
+    for (int local = 0; local < setup_.options.ranks; ++local) {
+      streams.push_back(output_of(local));
+    }
+    for (int local = 0; local < setup_.options.ranks; ++local) {
+      start(local, std::move(streams[static_cast<std::size_t>(local)]));
+    }
+    running_ = ranks_.size();
+    // The ranks of the other nodes wait for these to hear of it.
+    if (report_.was_asked_to_stop) ask_to_leave();
+    while (true) {
+      // First, for what was told before anything ran wakes nobody any more.
+      take_signals();
+      take_ends();
+      take_news();
+      read_streams();
+      go_on_stopping();
+      tell(errors_.take(Clock::now()));
+      if (running_ == 0) break;
+      wait();
+    }
+    tell(errors_.take(Clock::now(), /*all=*/true));
+    report_.was_asked_to_stop = around_.interruptions.asked_to_stop();
+    if (!lost_launcher_.empty()) throw Error(ErrorCode::kTemporary, lost_launcher_);
+    return std::move(report_);
+  }
+
+ private:
+  OutputOfRank output_of(int local) const {
+    const int rank = setup_.place.first_rank + local;
+    const auto plan = plan_streams(setup_.options, local, rank, setup_.error_is_terminal);
+    const auto file = [&](const char* end) {
+      return setup_.directory / fmt::format("rank_{}.{}", rank, end);
+    };
+    return {.output = RankStream(rank, ConsoleStream::kOutput, plan.output, file("out")),
+            .error = RankStream(rank, ConsoleStream::kError, plan.error, file("err"))};
+  }
+
+  void start(int local, OutputOfRank streams) {
+    const int rank = setup_.place.first_rank + local;
+    ChildOptions options{.program = setup_.program,
+                         .words = setup_.options.command,
+                         .environment = rank_environment(setup_, around_.group, local),
+                         .dropped = dropped_variables(),
+                         .output = streams.output.child_descriptor(),
+                         .error = streams.error.child_descriptor(),
+                         .inherited = {}};
+    if (setup_.secret_descriptor >= 0) options.inherited.push_back(setup_.secret_descriptor);
+    std::error_code ignored;
+    std::filesystem::remove(error_file(setup_, rank), ignored);  // an earlier run's of this name
+    ranks_.push_back({.rank = rank,
+                      .process = ChildProcess::start(options),
+                      .output = std::move(streams.output),
+                      .error = std::move(streams.error)});
+    ranks_.back().output.started();
+    ranks_.back().error.started();
+  }
+
+  // Sleeps until something happens.
+  void wait() {
+    const bool console_is_full = around_.console.is_full();
+    polled_.clear();
+    add(around_.inbox.descriptor());
+    add(around_.group.verdict_descriptor());
+    add(around_.group.board_descriptor());
+    for (const WatchedRank& rank : ranks_) {
+      if (rank.is_running) add(rank.process.watch_descriptor());
+      for (const RankStream* stream : {&rank.output, &rank.error}) {
+        if (!console_is_full || !stream->goes_to_console()) add(stream->descriptor());
+      }
+    }
+    auto until = errors_.next();
+    if (console_is_full || stopping_since_) until = std::min(until, Clock::now() + kTick);
+    const auto before = Clock::now();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - before);
+    constexpr std::chrono::milliseconds kLong = std::chrono::hours(1);
+    const auto limit =
+        until == Clock::time_point::max() ? kLong : std::clamp(left, left.zero(), kLong);
+    ::poll(polled_.data(), polled_.size(), static_cast<int>(limit.count()));
+    // What happened while nobody slept may have happened at any time since the last look.
+    const auto after = Clock::now();
+    const bool slept = after - before > std::chrono::milliseconds(1);
+    noticed_since_ = slept ? after : looked_;
+    looked_ = before;
+  }
+
+  void add(int descriptor) {
+    if (descriptor >= 0) polled_.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
+  }
+
+  void take_signals() {
+    for (const int signal : around_.inbox.take()) {
+      const auto meaning = around_.interruptions.on_signal(signal, Clock::now());
+      if (!meaning) continue;
+      switch (*meaning) {
+        case Interruption::kStop:
+          say(fmt::format("{}: the ranks are asked to save and leave", signal_name(signal)));
+          ask_to_leave();
+          break;
+        case Interruption::kEndAtOnce:
+          say("SIGINT again: all ranks are ended at once");
+          report_.was_ended_at_once = true;
+          end_all();
+          break;
+        case Interruption::kStacks:
+          send_all(SIGQUIT);
+          break;
+        case Interruption::kPause:
+          pause();
+          break;
+        case Interruption::kContinue:
+          break;
+      }
+    }
+  }
+
+  void ask_to_leave() {
+    is_preempting_ = true;
+    send_all(around_.interruptions.signal_for_ranks());
+  }
+
+  // Ctrl-Z: the ranks stop with the launcher, which answers for them, and go on with it.
+  void pause() {
+    send_all(SIGSTOP);
+    ::kill(::getpid(), SIGSTOP);
+    send_all(SIGCONT);
+  }
+
+  void take_ends() {
+    for (WatchedRank& rank : ranks_) {
+      if (!rank.is_running) continue;
+      const auto end = rank.process.take_end();
+      if (!end) continue;
+      rank.is_running = false;
+      --running_;
+      rank.output.finish(sinks_);
+      rank.error.finish(sinks_);
+      take_end(rank, *end);
+    }
+  }
+
+  void take_end(const WatchedRank& rank, const ChildProcess::End& end) {
+    const auto now = Clock::now();
+    const bool was_preempted =
+        is_preempting_ && end.signal != 0 && end.signal == around_.interruptions.signal_for_ranks();
+    RankEnd result{.rank = rank.rank,
+                   .host = setup_.place.host,
+                   .exit_code = end.exit_code,
+                   .signal = end.signal,
+                   .by_launcher = rank.was_sent_signal || was_preempted,
+                   .out_of_memory = false,
+                   .after_seconds = seconds(now - began_),
+                   .detected_seconds = seconds(now - noticed_since_),
+                   .message = error_in_file(error_file(setup_, rank.rank))};
+    if (!result.failed()) {
+      ++(end.exit_code == kPreempted ? report_.preempted : report_.finished);
+      return;
+    }
+    result.out_of_memory =
+        end.signal == SIGKILL && !rank.was_sent_signal && oom_kills() > oom_kills_;
+    if (result.message.empty()) result.message = rank.error.last_error();
+    around_.group.rank_ended(rank.rank, result.how());
+    ++report_.failed;
+    report_.failures.push_back(std::move(result));
+    begin_stopping();
+  }
+
+  // What the coordinator and the other launchers say.
+  void take_news() {
+    if (auto entry = around_.group.take_verdict()) take_verdict(std::move(*entry));
+    if (around_.group.nodes() == 1) return;
+    around_.group.clear_events();
+    // A node whose ranks have all ended is a stage further.
+    for (const int stage : {setup_.stage, setup_.stage + 1}) {
+      for (const std::string& text : around_.group.latest(stage)) {
+        if (!text.empty() && !stopping_since_) take_report(parse_node_report(text));
+      }
+    }
+    if (const std::string lost = around_.group.lost(); !lost.empty() && lost_launcher_.empty()) {
+      lost_launcher_ = lost;
+      begin_stopping();
+    }
+  }
+
+  // Of another launcher.
+  void take_report(const NodeReport& report) {
+    if (report.failed == 0 && !report.verdict) return;
+    for (const RankEnd& end : report.failures) around_.group.rank_ended(end.rank, end.how());
+    begin_stopping();
+  }
+
+  void take_verdict(VerdictBox::Entry entry) {
+    if (report_.verdict) return;
+    entry.verdict.after_seconds = seconds(entry.at - began_);
+    say(entry.verdict.reason);
+    for (const std::string& line : entry.report) around_.console.line(line);
+    report_.verdict = std::move(entry.verdict);
+    begin_stopping();
+  }
+
+  void read_streams() {
+    const bool console_is_full = around_.console.is_full();
+    for (WatchedRank& rank : ranks_) {
+      for (RankStream* stream : {&rank.output, &rank.error}) {
+        if (!console_is_full || !stream->goes_to_console()) stream->read_some(sinks_);
+      }
+    }
+  }
+
+  void begin_stopping() {
+    if (stopping_since_) return;
+    stopping_since_ = Clock::now();
+    // The other launchers stop theirs.
+    if (around_.group.nodes() > 1) around_.group.post(setup_.stage, to_text(report_));
+  }
+
+  void go_on_stopping() {
+    if (!stopping_since_) return;
+    const auto time = Clock::now() - *stopping_since_;
+    if (time >= 2 * setup_.grace) return end_all();
+    for (WatchedRank& rank : ranks_) {
+      if (!rank.is_running) continue;
+      // Nothing else reaches a stopped process.
+      if (rank.process.is_stopped()) {
+        end(rank, SIGKILL);
+      } else if (time >= setup_.grace && !rank.was_sent_signal) {
+        const bool hangs =
+            report_.verdict && report_.verdict->is_hang && report_.verdict->rank == rank.rank;
+        end(rank, hangs ? SIGKILL : SIGTERM);
+      }
+    }
+  }
+
+  void end(WatchedRank& rank, int signal) {
+    rank.was_sent_signal = true;
+    rank.process.send(signal);
+  }
+
+  void end_all() {
+    for (WatchedRank& rank : ranks_) {
+      if (rank.is_running) end(rank, SIGKILL);
+    }
+  }
+
+  void send_all(int signal) {
+    for (const WatchedRank& rank : ranks_) {
+      if (rank.is_running) rank.process.send(signal);
+    }
+  }
+
+  void say(const std::string& text) { around_.console.line("phalanx launch: " + text); }
+  void tell(const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) around_.console.line(line);
+  }
+  static double seconds(Clock::duration time) {
+    return std::chrono::duration<double>(time).count();
+  }
+
+  const AttemptSetup& setup_;
+  const AttemptSurroundings& around_;
+  RepeatedLines errors_;
+  OutputSinks sinks_;
+  std::int64_t oom_kills_;
+  Clock::time_point began_;
+  Clock::time_point looked_ = began_;         // when ends were last looked for
+  Clock::time_point noticed_since_ = began_;  // what is new happened after this
+  std::vector<WatchedRank> ranks_;
+  std::size_t running_ = 0;
+  std::vector<pollfd> polled_;
+  NodeReport report_;
+  bool is_preempting_ = false;
+  std::optional<Clock::time_point> stopping_since_;
+  std::string lost_launcher_;
+};
+
+}  // namespace
+
+NodeReport run_attempt(const AttemptSetup& setup, const AttemptSurroundings& around) {
+  return Attempt(setup, around).run();
+}
+
+}  // namespace phalanx::launch

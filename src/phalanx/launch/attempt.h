@@ -1,0 +1,51 @@
+#pragma once
+// One attempt: the ranks of this node are started, watched, and all of them end. One loop on the
+// thread that starts them; it sleeps until something happens.
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+
+#include "phalanx/launch/console.h"
+#include "phalanx/launch/interruptions.h"
+#include "phalanx/launch/node_group.h"
+#include "phalanx/launch/options.h"
+#include "phalanx/launch/rank_end.h"
+#include "phalanx/launch/signal_inbox.h"
+
+namespace phalanx::launch {
+
+// Where the ranks of this node are among all.
+struct WorldPlace {
+  int first_rank = 0;
+  int world_size = 1;
+  std::string host;
+};
+
+struct AttemptSetup {
+  const LaunchOptions& options;
+  std::filesystem::path program;
+  WorldPlace place;
+  int attempt = 0;
+  std::string run_id;               // TORCHELASTIC_RUN_ID
+  std::filesystem::path directory;  // of this attempt's logs; empty: none
+  int secret_descriptor = -1;       // that the ranks inherit; -1: none
+  int stage = 0;                    // under which other launchers are told of failures
+  bool error_is_terminal = false;
+  std::chrono::milliseconds grace = std::chrono::seconds(1);  // as LaunchSetup's
+};
+
+// What lives longer than an attempt.
+struct AttemptSurroundings {
+  NodeGroup& group;
+  Console& console;
+  SignalInbox& inbox;
+  Interruptions& interruptions;
+  bool& has_failed_file;
+};
+
+// SystemError, OutputError where ranks cannot be started: none is left then. Error 75 where another
+// launcher is gone.
+NodeReport run_attempt(const AttemptSetup& setup, const AttemptSurroundings& around);
+
+}  // namespace phalanx::launch

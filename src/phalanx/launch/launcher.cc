@@ -1,0 +1,266 @@
+#include "phalanx/launch/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/launch/attempt.h"
+#include "phalanx/launch/console.h"
+#include "phalanx/launch/log_directory.h"
+#include "phalanx/launch/outcome.h"
+#include "phalanx/launch/restart_policy.h"
+#include "phalanx/launch/saved_progress.h"
+#include "phalanx/launch/summary.h"
+
+namespace phalanx::launch {
+namespace {
+
+constexpr int kEndedAtOnce = 130;
+
+// A pipe must not take the place of a standard stream that is not there.
+void open_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
+  }
+}
+
+class IgnoredBrokenPipes {
+ public:
+  IgnoredBrokenPipes() {
+    struct sigaction ignored {};
+    ignored.sa_handler = SIG_IGN;
+    ::sigaction(SIGPIPE, &ignored, &before_);
+  }
+  IgnoredBrokenPipes(const IgnoredBrokenPipes&) = delete;
+  IgnoredBrokenPipes& operator=(const IgnoredBrokenPipes&) = delete;
+  ~IgnoredBrokenPipes() { ::sigaction(SIGPIPE, &before_, nullptr); }
+
+ private:
+  struct sigaction before_ {};
+};
+
+// What the launchers of a run must agree on, or tell each other, before anything starts.
+struct NodeHello {
+  std::string host;
+  int ranks = 0;
+  int nodes = 0;
+  int max_restarts = 0;
+  bool has_save = false;
+  std::string run_name;  // node 0's counts
+};
+
+std::string to_text(const NodeHello& hello) {
+  const nlohmann::json json = {{"host", hello.host},         {"ranks", hello.ranks},
+                               {"nodes", hello.nodes},       {"max_restarts", hello.max_restarts},
+                               {"has_save", hello.has_save}, {"run_name", hello.run_name}};
+  return json.dump();
+}
+
+NodeHello parse_hello(const std::string& text) {
+  try {
+    const auto json = nlohmann::json::parse(text);
+    return {.host = json.at("host").get<std::string>(),
+            .ranks = json.at("ranks").get<int>(),
+            .nodes = json.at("nodes").get<int>(),
+            .max_restarts = json.at("max_restarts").get<int>(),
+            .has_save = json.at("has_save").get<bool>(),
+            .run_name = json.at("run_name").get<std::string>()};
+  } catch (const nlohmann::json::exception& error) {
+    throw DataError("what another launcher says of its node cannot be read: {}", error.what());
+  }
+}
+
+// Every launcher finds the same difference.
+void check_alike(const std::vector<NodeHello>& hellos) {
+  const NodeHello& first = hellos[0];
+  for (std::size_t node = 1; node < hellos.size(); ++node) {
+    const NodeHello& other = hellos[node];
+    const auto differ = [&](const char* flag, const auto& one, const auto& two) {
+      throw ConfigError(
+          "the launchers differ in {}: {} on node 0 (host {}), {} on node {} (host {}); give all "
+          "nodes the same",
+          flag, one, first.host, two, node, other.host);
+    };
+    if (other.nodes != first.nodes) differ("--nnodes", first.nodes, other.nodes);
+    if (other.max_restarts != first.max_restarts) {
+      differ("--max-restarts", first.max_restarts, other.max_restarts);
+    }
+    if (other.has_save != first.has_save) differ("--save", first.has_save, other.has_save);
+  }
+}
+
+class Launcher {
+ public:
+  Launcher(const LaunchOptions& options, const LaunchSetup& setup)
+      : options_(options),
+        setup_(setup),
+        save_(save_directory_of(options.command)),
+        interruptions_(options.stop_signals),
+        inbox_(interruptions_.signals()),
+        console_(setup.output, setup.error),
+        policy_(options.max_restarts, !save_.empty()) {
+    summary_.run = options.run_id.empty() ? new_run_name() : options.run_id;
+  }
+
+  int run() {
+    for (const std::string& note : options_.notes) console_.line(note);
+    // Before anybody waits for this node.
+    if (!options_.log_directory.empty() && options_.nodes == 1) open_logs();
+    // Nodes that were not told a name cannot know node 0's before they have met.
+    const bool has_own_name = options_.run_id.empty() && options_.nodes == 1;
+    run_id_ = has_own_name ? summary_.run : options_.run_id.empty() ? "none" : options_.run_id;
+    group_ = setup_.make_group(run_id_, [this] { leave_if_asked(); });
+    meet();
+    if (!options_.log_directory.empty() && options_.nodes > 1) open_logs();
+    for (int attempt = 0;; ++attempt) {
+      const NextStep step = run_one(attempt);
+      if (!step.restarts) return step.exit_status;
+    }
+  }
+
+ private:
+  void open_logs() {
+    logs_.emplace(options_.log_directory, summary_.run);
+    console_.line(fmt::format("phalanx launch: logs in {}", logs_->path().string()));
+  }
+
+  // All launchers at the same time, each with its text; those of all, by node. Stages rise.
+  std::vector<std::string> exchange(int stage, std::string text) {
+    group_->post(stage, std::move(text));
+    while (true) {
+      if (auto texts = group_->texts(stage)) return *texts;
+      std::array<pollfd, 2> polled = {
+          {{.fd = group_->board_descriptor(), .events = POLLIN, .revents = 0},
+           {.fd = inbox_.descriptor(), .events = POLLIN, .revents = 0}}};
+      ::poll(polled.data(), polled.size(), -1);
+      group_->clear_events();
+      take_signals();
+    }
+  }
+
+  // While no rank of this node runs.
+  void take_signals() {
+    for (const int signal : inbox_.take()) {
+      const auto meaning = interruptions_.on_signal(signal, Interruptions::Clock::now());
+      if (meaning == Interruption::kPause) ::kill(::getpid(), SIGSTOP);
+      if (meaning == Interruption::kEndAtOnce) {
+        throw Error(static_cast<ErrorCode>(kEndedAtOnce), "ended by a second Ctrl-C");
+      }
+    }
+  }
+
+  // Before the nodes have met: nobody else hears of it, and nothing is lost.
+  void leave_if_asked() {
+    take_signals();
+    if (!interruptions_.asked_to_stop()) return;
+    throw Error(ErrorCode::kPreempted, "asked to leave before all nodes were there");
+  }
+
+  void meet() {
+    const NodeHello own{.host = setup_.host,
+                        .ranks = options_.ranks,
+                        .nodes = options_.nodes,
+                        .max_restarts = options_.max_restarts,
+                        .has_save = !save_.empty(),
+                        .run_name = summary_.run};
+    std::vector<NodeHello> hellos;
+    for (const std::string& text : exchange(0, to_text(own))) {
+      hellos.push_back(parse_hello(text));
+    }
+    check_alike(hellos);
+    place_ = {.first_rank = 0, .world_size = 0, .host = setup_.host};
+    for (std::size_t node = 0; node < hellos.size(); ++node) {
+      if (static_cast<int>(node) < group_->node()) place_.first_rank += hellos[node].ranks;
+      place_.world_size += hellos[node].ranks;
+    }
+    summary_.run = hellos[0].run_name;
+    summary_.world_size = place_.world_size;
+  }
+
+  NextStep run_one(int attempt) {
+    // Stage 2k + 1: attempt k runs; 2k + 2: it has ended.
+    const int stage = 2 * attempt + 1;
+    group_->begin_attempt(attempt, place_.world_size);
+    exchange(stage, "");
+    const AttemptSetup setup{
+        .options = options_,
+        .program = setup_.program,
+        .place = place_,
+        .attempt = attempt,
+        .run_id = run_id_,
+        .directory = logs_ ? logs_->make_attempt(attempt) : std::filesystem::path(),
+        .secret_descriptor = setup_.secret_descriptor,
+        .stage = stage,
+        .error_is_terminal = ::isatty(setup_.error) == 1,
+        .grace = setup_.grace};
+    NodeReport own = run_attempt(setup, {.group = *group_,
+                                         .console = console_,
+                                         .inbox = inbox_,
+                                         .interruptions = interruptions_,
+                                         .has_failed_file = has_failed_file_});
+    if (group_->node() == 0) own.iteration = newest_iteration(save_);
+    std::vector<NodeReport> reports;
+    for (const std::string& text : exchange(stage + 1, to_text(own))) {
+      reports.push_back(parse_node_report(text));
+    }
+    // As node 0 sees it: the others might see the file system later.
+    const auto before = std::exchange(iteration_, reports[0].iteration);
+    return decide(attempt, outcome_of(reports), before, iteration_);
+  }
+
+  NextStep decide(int attempt, const Outcome& outcome, std::optional<std::int64_t> before,
+                  std::optional<std::int64_t> iteration) {
+    const NextStep step = policy_.after(outcome, before, iteration);
+    const int status = step.restarts ? outcome.exit_status : step.exit_status;
+    summary_.attempts.push_back(
+        {.attempt = attempt, .exit_status = outcome.exit_status, .culprit = outcome.culprit});
+    summary_.exit_status = status;
+    keep_summary();
+    if (outcome.culprit && !outcome.culprit->message.empty()) {
+      console_.line("phalanx launch: its last words: " + outcome.culprit->message);
+    }
+    if (!step.why.empty()) console_.line("phalanx launch: " + step.why);
+    console_.line(last_line(outcome, place_.world_size, status));
+    return step;
+  }
+
+  void keep_summary() {
+    if (!logs_ || group_->node() != 0) return;
+    const std::string fault = write_summary(logs_->path() / "summary.json", summary_);
+    if (!fault.empty()) console_.line("warning: phalanx launch: " + fault);
+  }
+
+  const LaunchOptions& options_;
+  const LaunchSetup& setup_;
+  std::filesystem::path save_;
+  Interruptions interruptions_;
+  IgnoredBrokenPipes no_broken_pipes_;
+  SignalInbox inbox_;  // before all threads
+  Console console_;
+  RestartPolicy policy_;
+  RunSummary summary_;
+  std::string run_id_;
+  std::unique_ptr<NodeGroup> group_;
+  std::optional<LogDirectory> logs_;
+  WorldPlace place_;
+  std::optional<std::int64_t> iteration_;  // of the newest checkpoint, after the last attempt
+  bool has_failed_file_ = false;
+};
+
+}  // namespace
+
+int launch(const LaunchOptions& options, const LaunchSetup& setup) {
+  open_standard_descriptors();
+  return Launcher(options, setup).run();
+}
+
+}  // namespace phalanx::launch

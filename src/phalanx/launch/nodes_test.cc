@@ -1,0 +1,203 @@
+// Several launchers of one run, as threads: what they tell each other and decide together.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "phalanx/base/error.h"
+#include "phalanx/launch/node_board.h"
+#include "phalanx/launch/test_support.h"
+
+namespace phalanx::launch {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+
+constexpr auto kPace = std::chrono::milliseconds(2);
+
+// What Member::gather() does, between threads.
+class Meeting {
+ public:
+  explicit Meeting(int nodes) : nodes_(nodes), texts_(static_cast<std::size_t>(nodes)) {}
+
+  std::vector<std::string> gather(int node, std::string mine) {
+    std::unique_lock lock(mutex_);
+    if (is_broken_) throw UnavailableError("node 1 does not answer");
+    texts_[static_cast<std::size_t>(node)] = std::move(mine);
+    const int round = round_;
+    if (++here_ == nodes_) {
+      here_ = 0;
+      ++round_;
+      of_round_ = texts_;
+      changed_.notify_all();
+    }
+    changed_.wait(lock, [&] { return round_ != round || is_broken_; });
+    if (round_ == round) throw UnavailableError("node 1 does not answer");
+    return of_round_;
+  }
+  void break_off() {
+    const std::lock_guard lock(mutex_);
+    is_broken_ = true;
+    changed_.notify_all();
+  }
+  GatherTexts of(int node) {
+    return [this, node](std::string mine) { return gather(node, std::move(mine)); };
+  }
+
+ private:
+  int nodes_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> texts_, of_round_;
+  int here_ = 0;
+  int round_ = 0;
+  bool is_broken_ = false;
+};
+
+std::vector<std::string> wait_for(const NodeBoard& board, int stage) {
+  while (true) {
+    if (auto texts = board.texts(stage)) return *texts;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+TEST(NodeBoard, ShowsEverybodysTextOfAStage) {
+  constexpr int kNodes = 3;
+  Meeting meeting(kNodes);
+  std::vector<std::jthread> launchers;
+  for (int node = 0; node < kNodes; ++node) {
+    launchers.emplace_back([&, node] {
+      NodeBoard board(kNodes, meeting.of(node), kPace);
+      for (int stage = 0; stage < 20; ++stage) {
+        board.post(stage, fmt::format("{} of {}", node, stage));
+        const auto texts = wait_for(board, stage);
+        for (int other = 0; other < kNodes; ++other) {
+          EXPECT_EQ(texts[static_cast<std::size_t>(other)], fmt::format("{} of {}", other, stage));
+        }
+      }
+    });
+  }
+}
+
+TEST(NodeBoard, TellsWhoIsGone) {
+  Meeting meeting(2);
+  std::jthread other([&] {
+    NodeBoard board(2, meeting.of(1), kPace);
+    board.post(0, "here");
+    wait_for(board, 0);
+  });
+  NodeBoard board(2, meeting.of(0), kPace);
+  board.post(0, "here");
+  wait_for(board, 0);
+  board.post(1, "");
+  EXPECT_THROW(wait_for(board, 1), Error);
+  EXPECT_THAT(board.lost(), HasSubstr("node 1"));
+}
+
+class LaunchNodes : public LaunchTest {
+ protected:
+  static constexpr int kNodes = 2;
+
+  // Two launchers at the same time, whose ranks run the script; their exit statuses.
+  std::vector<int> run_nodes(int ranks, const std::string& script, int max_restarts = 0) {
+    std::vector<std::future<int>> statuses;
+    for (int node = 0; node < kNodes; ++node) {
+      statuses.push_back(std::async(
+          std::launch::async, [&, node] { return run_node(node, ranks, script, max_restarts); }));
+    }
+    std::vector<int> results;
+    for (auto& status : statuses) results.push_back(status.get());
+    return results;
+  }
+
+  int run_node(int node, int ranks, const std::string& script, int max_restarts) {
+    LaunchOptions options = options_;
+    options.ranks = ranks + node;  // not as many everywhere
+    options.nodes = kNodes;
+    options.node = node;
+    options.max_restarts = max_restarts;
+    options.command = {"-c", script, "pretrain", "--save", here()};
+    LaunchSetup setup;
+    setup.program = "/bin/sh";
+    setup.host = fmt::format("n{}", node);
+    setup.grace = kGrace;
+    setup.make_group = [&](const std::string&, const std::function<void()>&) {
+      return std::make_unique<NodeGroup>(NodeGroupParts{.nodes = kNodes,
+                                                        .node = node,
+                                                        .verdicts = nullptr,
+                                                        .server = nullptr,
+                                                        .endpoint = "tcp:none:1",
+                                                        .gather = meeting_.of(node),
+                                                        .pace = kPace});
+    };
+    const Descriptor output(open_file(fmt::format("console{}.out", node)));
+    const Descriptor error(open_file(fmt::format("console{}.err", node)));
+    setup.output = output.get();
+    setup.error = error.get();
+    try {
+      return launch(options, setup);
+    } catch (const Error& fault) {
+      return fault.exit_status();
+    }
+  }
+
+  Meeting meeting_{kNodes};
+};
+
+TEST_F(LaunchNodes, RanksAreCountedOverTheNodes) {
+  EXPECT_THAT(run_nodes(2,
+                        "echo $RANK $LOCAL_RANK $GROUP_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE "
+                        "$GROUP_WORLD_SIZE"),
+              testing::ElementsAre(0, 0));
+  EXPECT_EQ(read("logs/run/attempt_0/rank_1.out"), "1 1 0 5 2 2\n");
+  EXPECT_EQ(read("logs/run/attempt_0/rank_4.out"), "4 2 1 5 3 2\n");
+  EXPECT_EQ(summary()["world_size"], 5);
+}
+
+TEST_F(LaunchNodes, AFailureOfOneNodeEndsAll) {
+  EXPECT_THAT(run_nodes(1, "if [ $RANK = 2 ]; then echo 'error: x' >&2; exit 66; fi; sleep 60"),
+              testing::ElementsAre(66, 66));
+  EXPECT_EQ(summary()["culprit"]["rank"], 2);
+  EXPECT_EQ(summary()["culprit"]["host"], "n1");
+  EXPECT_EQ(summary()["culprit"]["message"], "error: x");
+  for (const char* console : {"console0.err", "console1.err"}) {
+    EXPECT_THAT(read(console), EndsWith("phalanx launch: rank 2 (host n1) ended with exit code 66; "
+                                        "2 other ranks stopped; exit 66\n"));
+  }
+}
+
+TEST_F(LaunchNodes, AllStartAgainTogether) {
+  EXPECT_THAT(run_nodes(1,
+                        "[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0; "
+                        "[ $RANK = $TORCHELASTIC_RESTART_COUNT ] && exit 75; sleep 60",
+                        5),
+              testing::ElementsAre(0, 0));
+  EXPECT_EQ(summary()["attempts"], 3);
+  EXPECT_EQ(summary()["attempt_ends"][0]["culprit"]["rank"], 0);
+  EXPECT_EQ(summary()["attempt_ends"][1]["culprit"]["rank"], 1);
+}
+
+TEST_F(LaunchNodes, ALauncherThatIsGoneEndsTheOthers) {
+  std::jthread cut([&] {
+    while (numbers_in("pids").size() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    meeting_.break_off();
+  });
+  EXPECT_THAT(run_nodes(1, "echo $$ >>" + here() + "/pids; sleep 60"),
+              testing::ElementsAre(75, 75));
+  for (const int pid : numbers_in("pids")) EXPECT_NE(::kill(pid, 0), 0);
+}
+
+TEST_F(LaunchNodes, FlagsThatDifferAreRefusedByAll) {
+  auto other = std::async(std::launch::async, [&] { return run_node(1, 1, "exit 0", 3); });
+  EXPECT_EQ(run_node(0, 1, "exit 0", 2), 78);
+  EXPECT_EQ(other.get(), 78);
+}
+
+}  // namespace
+}  // namespace phalanx::launch

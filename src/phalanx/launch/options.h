@@ -1,0 +1,48 @@
+#pragma once
+// What `phalanx launch` is told: torchrun's flags, then the command that the ranks run.
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "phalanx/launch/stream_choice.h"
+
+namespace phalanx::launch {
+
+struct LaunchOptions {
+  int ranks = 1;  // of this node
+  int nodes = 1;
+  int node = 0;
+  std::string master_address;  // several nodes: of node 0
+  int master_port = 29500;
+  std::string run_id;  // --rdzv-id; empty: not given
+  int max_restarts = 0;
+  std::filesystem::path log_directory;         // empty: no files
+  StreamChoice redirects;                      // into the log files alone
+  StreamChoice tee;                            // into the log files and to the console, every line
+  std::optional<std::set<int>> console_ranks;  // --local-ranks-filter
+  std::string role = "default";
+  std::vector<int> stop_signals;      // that ask the run to save and leave
+  std::filesystem::path secret_file;  // empty: not given
+  std::string secret_flag;            // how it was given: the flag, or the variable's name
+  bool insecure = false;
+  bool bind_any = false;
+  std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
+  bool virtual_local_rank = false;  // every rank is told LOCAL_RANK 0
+  std::vector<std::string> command;
+  std::vector<std::string> notes;  // to be said at the start
+};
+
+using GetVariable = std::function<const char*(const char* name)>;
+
+// The words behind `phalanx launch`. Flags that are not given are taken from torchrun's PET_
+// variables (PET_NNODES). UsageError, ConfigError; HelpRequested for --help.
+LaunchOptions parse_launch_options(const std::vector<std::string>& arguments,
+                                   const GetVariable& variable);
+LaunchOptions parse_launch_options(const std::vector<std::string>& arguments);
+
+}  // namespace phalanx::launch

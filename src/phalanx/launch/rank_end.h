@@ -1,0 +1,57 @@
+#pragma once
+// How ranks end, as the launchers of a run tell each other.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace phalanx::launch {
+
+struct RankEnd {
+  int rank = 0;
+  std::string host;
+  int exit_code = 0;              // where there is no signal
+  int signal = 0;                 // that ended it
+  bool by_launcher = false;       // which had sent a signal before
+  bool out_of_memory = false;     // the kernel's OOM-killer was at work
+  double after_seconds = 0.0;     // since the attempt began
+  double detected_seconds = 0.0;  // from the end to when it was noticed, at most
+  std::string message;            // its last error line
+
+  bool failed() const;
+  // "killed by signal 9 (SIGKILL)", "ended with exit code 70".
+  std::string how() const;
+};
+
+// What the coordinator says of the ranks of an attempt: the first one that failed.
+struct RankVerdict {
+  int rank = 0;
+  bool is_hang = false;
+  std::string reason;             // a line
+  double after_seconds = 0.0;     // since the attempt began
+  double detected_seconds = 0.0;  // from its last sign of life
+};
+
+// An attempt of one node, when all of its ranks have ended.
+struct NodeReport {
+  int node = 0;
+  int finished = 0;   // ranks that ended with 0
+  int preempted = 0;  // with 85
+  int failed = 0;
+  bool was_asked_to_stop = false;           // by a signal to the launcher
+  bool was_ended_at_once = false;           // by a second Ctrl-C
+  std::vector<RankEnd> failures;            // the first ones, of either kind
+  std::optional<RankVerdict> verdict;       // node 0
+  std::optional<std::int64_t> iteration{};  // of the newest checkpoint; node 0
+};
+
+// At most 16 KiB.
+std::string to_text(const NodeReport& report);
+// DataError.
+NodeReport parse_node_report(const std::string& text);
+
+// "SIGKILL"; "signal 40" where it has no name.
+std::string signal_name(int signal);
+
+}  // namespace phalanx::launch

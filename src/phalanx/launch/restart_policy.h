@@ -1,0 +1,41 @@
+#pragma once
+// Whether the ranks are started again after a failure. Pure: every launcher of a run decides the
+// same.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "phalanx/launch/outcome.h"
+
+namespace phalanx::launch {
+
+struct NextStep {
+  bool restarts = false;
+  int exit_status = 0;  // where it does not
+  std::string why;      // for people; empty: nothing to say
+};
+
+class RestartPolicy {
+ public:
+  // `has_save`: whether the run writes checkpoints: without, a restart would begin anew.
+  RestartPolicy(int max_restarts, bool has_save)
+      : max_restarts_(max_restarts), has_save_(has_save) {}
+
+  // An attempt has ended; before it and now the newest checkpoint was of these iterations. Restarts
+  // follow 69, 70 (once; also what is no status of ours), 74, 75, 124 and signals; never 64-66, 71,
+  // 73, 77, 78, 85, 93. Three restarts of which none wrote a newer checkpoint end with 93.
+  NextStep after(const Outcome& outcome, std::optional<std::int64_t> iteration_before,
+                 std::optional<std::int64_t> iteration);
+
+  int restarts() const { return restarts_; }
+
+ private:
+  int max_restarts_;
+  bool has_save_;
+  int restarts_ = 0;
+  int internal_errors_ = 0;
+  int without_progress_ = 0;
+};
+
+}  // namespace phalanx::launch

@@ -1,0 +1,91 @@
+#pragma once
+// For tests of the launcher: scripts of the shell as ranks, and what is left of a run.
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "phalanx/launch/launcher.h"
+
+namespace phalanx::launch {
+
+class LaunchTest : public testing::Test {
+ protected:
+  static constexpr std::chrono::milliseconds kGrace{250};
+
+  LaunchTest()
+      : directory_(std::filesystem::temp_directory_path() /
+                   fmt::format("phalanx_launch_{}_{}",
+                               testing::UnitTest::GetInstance()->current_test_info()->name(),
+                               ::getpid())) {
+    std::filesystem::remove_all(directory_);
+    std::filesystem::create_directories(directory_);
+    options_.log_directory = directory_ / "logs";
+    options_.run_id = "run";
+    options_.stop_signals = {SIGTERM, SIGINT};
+  }
+  ~LaunchTest() override { std::filesystem::remove_all(directory_); }
+
+  // Every rank runs the script with sh; further words are $0, $1, ...
+  int run(int ranks, const std::string& script, std::vector<std::string> words = {}) {
+    options_.ranks = ranks;
+    options_.command = {"-c", script};
+    for (std::string& word : words) options_.command.push_back(std::move(word));
+    return launch(options_, setup());
+  }
+
+  LaunchSetup setup() {
+    LaunchSetup setup;
+    setup.program = "/bin/sh";
+    setup.host = "here";
+    setup.grace = kGrace;
+    setup.make_group = [this](const std::string&, const std::function<void()>&) {
+      return std::make_unique<NodeGroup>(NodeGroupParts{
+          .verdicts = verdicts_, .server = nullptr, .endpoint = "unix:none", .gather = nullptr});
+    };
+    output_ = Descriptor(open_file("console.out"));
+    error_ = Descriptor(open_file("console.err"));
+    setup.output = output_.get();
+    setup.error = error_.get();
+    return setup;
+  }
+  int open_file(const std::string& name) const {
+    return ::open((directory_ / name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  }
+
+  std::string read(const std::string& name) const {
+    std::ifstream file(directory_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  nlohmann::json summary() const {
+    return nlohmann::json::parse(read("logs/run/summary.json"), nullptr, false);
+  }
+  // Of a file that the ranks write a line to: "pids".
+  std::vector<int> numbers_in(const std::string& name) const {
+    std::ifstream file(directory_ / name);
+    std::vector<int> numbers;
+    for (int number = 0; file >> number;) numbers.push_back(number);
+    return numbers;
+  }
+  // In scripts: the test's directory.
+  std::string here() const { return directory_.string(); }
+
+  std::filesystem::path directory_;
+  LaunchOptions options_;
+  std::shared_ptr<VerdictBox> verdicts_ = std::make_shared<VerdictBox>();
+  Descriptor output_, error_;
+};
+
+}  // namespace phalanx::launch
