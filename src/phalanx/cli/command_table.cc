@@ -19,6 +19,8 @@ constexpr std::string_view kOther = "Other";
 constexpr Command kCommands[] = {
     {kTraining, "pretrain", "train a model: pretrain gpt FLAGS, with Megatron's flag names",
      run_pretrain},
+    {kTraining, "launch",
+     "starts and watches ranks as processes: launch FLAGS -- pretrain gpt FLAGS", run_launch},
     {kTraining, "generate", "text from a checkpoint", run_generate},
     {kPlanning, "plan",
      "the memory and messages of a training run, nothing allocated: plan gpt FLAGS", run_plan},

@@ -10,6 +10,7 @@ namespace phalanx {
 using Arguments = std::vector<std::string>;
 
 int run_pretrain(const Arguments& arguments);
+int run_launch(const Arguments& arguments);
 int run_plan(const Arguments& arguments);
 int run_schedule(const Arguments& arguments);
 int run_grid(const Arguments& arguments);

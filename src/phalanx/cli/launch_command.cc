@@ -1,0 +1,50 @@
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "phalanx/base/error.h"
+#include "phalanx/cli/commands.h"
+#include "phalanx/comm/rendezvous/secret.h"
+#include "phalanx/launch/descriptor.h"
+#include "phalanx/launch/launcher.h"
+#include "phalanx/launch/options.h"
+#include "phalanx/launch/rendezvous.h"
+
+namespace phalanx {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+// By its name, which ps shows; as the kernel knows it where the file is gone.
+std::filesystem::path own_program() {
+  std::error_code fault;
+  auto program = std::filesystem::read_symlink("/proc/self/exe", fault);
+  if (fault) throw SystemError("/proc/self/exe cannot be read: {}", fault.message());
+  return std::filesystem::exists(program, fault) ? program
+                                                 : std::filesystem::path("/proc/self/exe");
+}
+
+}  // namespace
+
+int run_launch(const Arguments& arguments) {
+  const launch::LaunchOptions options = launch::parse_launch_options(arguments);
+  const Secret secret = launch::run_secret(options);
+  const launch::Descriptor shared(secret.bytes.empty() ? -1 : share_secret(secret));
+  launch::LaunchSetup setup;
+  setup.program = own_program();
+  setup.host = host_name();
+  setup.secret_descriptor = shared.get();
+  setup.make_group = [&](const std::string& run_id, const std::function<void()>& poll) {
+    return launch::meet_nodes(options, secret, run_id, poll);
+  };
+  return launch::launch(options, setup);
+}
+
+}  // namespace phalanx
