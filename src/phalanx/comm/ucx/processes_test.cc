@@ -299,6 +299,14 @@ TEST_P(DeathTest, ARankThatIsKilledEndsTheOthersAndLeavesNothing) {
   EXPECT_EQ(shared_memory_files(), before);
 }
 
+// Nobody tells: over the network the others see it themselves, a little later.
+TEST(ProcessesTest, AConnectionThatBreaksEndsAWait) {
+  Processes ranks(2, 2, "run");
+  EXPECT_THAT(ranks.carry(), testing::Each("ready"));
+  ranks.kill_rank(1);
+  EXPECT_THAT(ranks.hear(0), HasSubstr("the connection to rank 1 broke: "));
+}
+
 // All at once: nobody is left to clean up.
 TEST(ProcessesTest, RanksThatAreAllKilledLeaveNothing) {
   const auto before = shared_memory_files();

@@ -1,0 +1,182 @@
+// What the transport of processes does beside the promises of all.
+
+#include "phalanx/comm/ucx/ucx_world.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "phalanx/comm/transport_test_support.h"
+
+namespace phalanx::ucx {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::AllOf;
+using testing::HasSubstr;
+using transports::Rank;
+using transports::read_values;
+using transports::run_ranks;
+using transports::shared_memory_transport;
+using transports::SharedWatch;
+using transports::World;
+
+void wait(Rank& rank, const Work& work) { work.wait(rank.context.stream); }
+
+std::vector<double> constant(double value, std::int64_t count) {
+  return std::vector<double>(static_cast<std::size_t>(count), value);
+}
+
+SharedWatch& watch_of(const World& world) { return *static_cast<SharedWatch*>(world.keeps.get()); }
+
+// Neither rank asks for anything between the beginning and the end.
+TEST(UcxWorldTest, MessagesAdvanceWhileTheRanksCompute) {
+  constexpr std::int64_t kCount = 1 << 20;
+  std::barrier done(2);
+  run_ranks(
+      shared_memory_transport(), 2,
+      [&](Rank& rank) {
+        const Tensor sum = rank.tensor(DType::kF32, constant(1, kCount));
+        const Work work = rank.world.all_reduce(rank.context, sum, Reduction::kSum);
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        const volatile float* last = reinterpret_cast<const float*>(sum.data()) + kCount - 1;
+        const volatile float* first = reinterpret_cast<const float*>(sum.data());
+        while ((*last != 2.0F || *first != 2.0F) && std::chrono::steady_clock::now() < deadline) {
+          std::this_thread::sleep_for(milliseconds(1));
+        }
+        EXPECT_EQ(*last, 2.0F);
+        EXPECT_EQ(*first, 2.0F);
+        done.arrive_and_wait();
+        wait(rank, work);
+      },
+      {}, 1 << 23);
+}
+
+// Too many for everyone to tell everyone: one adds for all.
+TEST(UcxWorldTest, SmallSumsOfManyRanksRunInRankOrder) {
+  constexpr int kRanks = 18;
+  run_ranks(
+      shared_memory_transport(), kRanks,
+      [](Rank& rank) {
+        // (2^24 + 1) - 2^24 is 0 in this order and 1 in others.
+        const double values[] = {0x1p24, 1.0, -0x1p24};
+        const Tensor tensor = rank.tensor(
+            DType::kF32, {rank.rank() < 3 ? values[rank.rank()] : 0.0, rank.rank() * 1.0});
+        wait(rank, rank.world.all_reduce(rank.context, tensor, Reduction::kSum));
+        EXPECT_EQ(read_values(tensor), (std::vector<double>{0.0, kRanks * (kRanks - 1) / 2}));
+        const Tensor all = rank.empty(DType::kI32, kRanks);
+        wait(rank, rank.world.all_gather(rank.context, all,
+                                         rank.tensor(DType::kI32, {rank.rank() * 1.0})));
+        for (int other = 0; other < kRanks; ++other) EXPECT_EQ(read_values(all)[other], other);
+      },
+      {}, 1 << 16);
+}
+
+// More sums at once than there is memory to add them in.
+TEST(UcxWorldTest, SumsWaitForMemoryInAnyOrder) {
+  constexpr std::int64_t kCount = 300001;
+  run_ranks(
+      shared_memory_transport(), 3,
+      [](Rank& rank) {
+        std::vector<Tensor> tensors;
+        std::vector<Work> works;
+        for (int i = 0; i < 7; ++i) {
+          tensors.push_back(rank.tensor(DType::kF32, constant(rank.rank() + i, kCount)));
+          works.push_back(rank.world.all_reduce(rank.context, tensors.back(), Reduction::kSum));
+        }
+        for (std::size_t i = 0; i < works.size(); ++i) {
+          const std::size_t place = (i + static_cast<std::size_t>(rank.rank()) * 3) % works.size();
+          wait(rank, works[place]);
+          EXPECT_EQ(read_values(tensors[place]),
+                    constant(3.0 + 3.0 * static_cast<double>(place), kCount));
+        }
+      },
+      {}, 1 << 24);
+}
+
+TEST(UcxWorldTest, TheWatchHearsOfLongWaits) {
+  const World world = shared_memory_transport().make(3, {});
+  run_ranks(world, [](Rank& rank) {
+    if (rank.rank() != 0) std::this_thread::sleep_for(milliseconds(200));
+    rank.world.barrier(rank.context);
+  });
+  EXPECT_THAT(watch_of(world).waits(), testing::Contains("rank 0 in world: barrier for rank 2"));
+}
+
+// The code is the failure's.
+TEST(UcxWorldTest, WhatTheWatchFindsEndsAllWaits) {
+  const World world = shared_memory_transport().make(3, {});
+  std::jthread watcher([&] {
+    std::this_thread::sleep_for(milliseconds(30));
+    watch_of(world).fail(2, ErrorCode::kHang, "rank 2 (host n02) has not moved for 5 s");
+  });
+  for (std::size_t index = 0; index < 2; ++index) {
+    Rank rank(*world.ends[index], 1 << 16);
+    try {
+      rank.world.barrier(rank.context);
+      ADD_FAILURE() << "did not throw";
+    } catch (const CommError& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kHang);
+      EXPECT_EQ(error.place().rank, 2);
+      EXPECT_STREQ(error.what(), "rank 2 (host n02) has not moved for 5 s");
+    }
+  }
+}
+
+TEST(UcxWorldTest, ADeadlineIsNoFailure) {
+  run_ranks(shared_memory_transport(), 2, [](Rank& rank) {
+    const Tensor tensor = rank.tensor(DType::kF32, {rank.rank() * 1.0});
+    if (rank.rank() == 0) {
+      const Work work = rank.world.receive(rank.context, tensor, 1, 5);
+      try {
+        work.wait_host(Work::Clock::now() + milliseconds(1));
+      } catch (const CommError& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kHang);
+      }
+      rank.world.barrier(rank.context);
+      wait(rank, work);
+      EXPECT_EQ(read_values(tensor)[0], 1.0);
+    } else {
+      rank.world.barrier(rank.context);
+      wait(rank, rank.world.send(rank.context, tensor, 0, 5));
+    }
+  });
+}
+
+TEST(UcxWorldTest, ALonelyRankNeedsNoWire) {
+  const auto watch = make_idle_watch();
+  const auto world = make_ucx_world(0, transports::places_of(1, 1), {}, *watch,
+                                    [](std::string mine) { return std::vector{std::move(mine)}; });
+  Rank rank(*world, 1 << 16);
+  rank.world.barrier(rank.context);
+  EXPECT_EQ(world->split(std::vector<std::vector<int>>{{0}}, "one")->size(), 1);
+}
+
+TEST(UcxWorldTest, WhatIsNoInvitationIsRefused) {
+  const auto watch = make_idle_watch();
+  for (const char* text :
+       {"", "1 2 3", "1 2 zz a. b.", "1 x 00 . .", "1 2 00 0. .", "1 2 00 00 00"}) {
+    const auto gather = [&](std::string mine) {
+      return std::vector<std::string>{std::move(mine), text};
+    };
+    try {
+      make_ucx_world(0, transports::places_of(2, 1), {}, *watch, gather);
+      ADD_FAILURE() << text;
+    } catch (const SystemError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 1 says nothing that can be understood"));
+    }
+  }
+}
+
+TEST(UcxLibraryBytesTest, GrowsWithThePeers) {
+  const auto bytes = [](int size, int hosts) {
+    return ucx_library_bytes(0, transports::places_of(size, hosts));
+  };
+  EXPECT_GT(bytes(8, 1), bytes(2, 1));
+  EXPECT_GT(bytes(8, 2), bytes(8, 1));
+}
+
+}  // namespace
+}  // namespace phalanx::ucx
