@@ -201,7 +201,7 @@ TEST_P(AbortTest, EveryLaterCallThrowsAndTheFirstReasonCounts) {
 // and then theirs: no piece may still be touching it.
 TEST_P(AbortTest, NoTensorIsTouchedAfterAnError) {
   constexpr std::int64_t kCount = 1 << 20;
-  for (int round = 0; round < 12; ++round) {
+  for (int round = 0; round < 6; ++round) {
     const auto errors = errors_of(
         transport(), 4,
         [&](Rank& rank) {

@@ -119,8 +119,7 @@ std::vector<int> Operation::missing_ranks() const {
   std::vector<int>& missing = receiving.empty() ? sending : receiving;
   for (int& member : missing) member = group().world_rank(member);
   std::ranges::sort(missing);
-  const auto rest = std::ranges::unique(missing);
-  missing.erase(rest.begin(), rest.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
   return missing;
 }
 

@@ -136,7 +136,6 @@ class Operation {
 
   Engine& engine_;
   CallPlace place_;
-  Task task_{};
   std::coroutine_handle<> next_{};  // what goes on when `awaited_` is complete
   const Batch* awaited_ = nullptr;
   std::vector<Batch*> batches_;
@@ -149,6 +148,7 @@ class Operation {
   };
   std::optional<Broken> broken_{};
   std::size_t index_ = 0;  // among the engine's
+  Task task_{};            // goes before what its frame's batches know
 };
 
 }  // namespace phalanx::ucx

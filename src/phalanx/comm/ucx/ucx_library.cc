@@ -61,8 +61,8 @@ void* open_library() {
 }  // namespace
 
 std::unique_ptr<Wire> make_wire(const std::string& transports, const std::string& devices) {
-  static void* const kHandle = open_library();
-  const auto make = reinterpret_cast<MakeWire>(dlsym(kHandle, kMakeWire));
+  static void* const library = open_library();
+  const auto make = reinterpret_cast<MakeWire>(dlsym(library, kMakeWire));
   if (make == nullptr) throw SystemError("{}: {}", kLibrary, dlerror());
   try {
     return std::unique_ptr<Wire>(make(transports.c_str(), devices.c_str()));

@@ -157,7 +157,7 @@ class UcxCommunicator final : public Communicator {
   }
   OperationPointer make_message(const PointToPoint& message) {
     const bool sends = message.direction == Direction::kSend;
-    const auto operation = std::make_shared<Operation>(
+    auto operation = std::make_shared<Operation>(
         engine(), CallPlace{.group = group_,
                             .call = {.kind = OperationKind::kMessage,
                                      .dtype = message.tensor.dtype,
@@ -238,12 +238,17 @@ std::unique_ptr<Communicator> make_ucx_world(int rank, const std::vector<RankPla
 std::int64_t ucx_library_bytes(int rank, const std::vector<RankPlace>& places) {
   constexpr std::int64_t kMiB = 1 << 20;
   const int host = places[static_cast<std::size_t>(rank)].host;
-  std::int64_t bytes =
-      ucx::Engine::kScratchBlocks * ucx::Engine::scratch_bytes(static_cast<int>(places.size()));
   std::int64_t local = -1, remote = 0;
   for (const RankPlace& place : places) ++(place.host == host ? local : remote);
-  if (local > 0) bytes += 8 * kMiB + local * kMiB / 4;
-  if (remote > 0) bytes += 16 * kMiB + remote * kMiB / 2;
+  if (local + remote == 0) return 0;
+  // Memory for sums; UCX's code and its heap, and what messages with their headers travel in.
+  std::int64_t bytes =
+      ucx::Engine::kScratchBlocks * ucx::Engine::scratch_bytes(static_cast<int>(places.size())) +
+      8 * kMiB;
+  // A queue of each rank of the host, of 512 buffers of 8 KiB, which the others map.
+  if (local > 0) bytes += (local + 1) * (4 * kMiB + kMiB / 2);
+  // Buffers of connections.
+  if (remote > 0) bytes += 2 * kMiB + remote * kMiB;
   return bytes;
 }
 
