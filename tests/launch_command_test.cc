@@ -1,6 +1,13 @@
 // `phalanx launch` as people call it, with ranks that are the program itself.
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <utility>
 
 #include "program_test.h"
 
@@ -44,6 +51,41 @@ TEST_F(LaunchCommand, TheRunsExitStatusIsTheRanks) {
   EXPECT_EQ(summary["attempts"], 1);
   EXPECT_EQ(summary["culprit"]["reason"], "exit 66");
   EXPECT_THAT(summary["culprit"]["message"].get<std::string>(), HasSubstr("nowhere"));
+}
+
+// A port that nobody listens on now.
+int free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ::bind(socket, reinterpret_cast<sockaddr*>(&address), size);
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+  ::close(socket);
+  return ntohs(address.sin_port);
+}
+
+TEST_F(LaunchCommand, TwoNodesMeetAndEndAlike) {
+  write("key", "sixteen bytes or more");
+  std::filesystem::permissions(directory_ / "key", std::filesystem::perms::owner_read);
+  const auto node = [port = free_port()](int number, const std::string& command) {
+    return fmt::format(
+        "launch --nnodes 2 --node-rank {} --rdzv-endpoint 127.0.0.1:{} --rdzv-secret-file key "
+        "--nproc-per-node 2 --log-dir logs --rdzv-id two -- {}",
+        number, port, command);
+  };
+  for (const auto& [command, status] :
+       {std::pair{"version", 0}, std::pair{"checkpoint info nowhere", 66}}) {
+    const std::string other =
+        fmt::format("'{}' {} >out1 2>err1 & other=$!", PHALANX_PROGRAM, node(1, command));
+    const ProgramOutput output = run_between(
+        other, node(0, command), "; status=$?; wait $other; echo $? >status1; exit $status");
+    EXPECT_EQ(output.status, status) << output.err;
+    EXPECT_EQ(read("status1"), fmt::format("{}\n", status)) << read("err1");
+    EXPECT_EQ(Json::parse(read("logs/two/summary.json"))["world_size"], 4);
+  }
+  EXPECT_EQ(read("logs/two/attempt_0/rank_3.out"), run("version").out);
 }
 
 TEST_F(LaunchCommand, WhatCannotBeStartedIsToldBefore) {

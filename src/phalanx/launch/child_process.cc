@@ -20,8 +20,6 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/threads.h"
 
-extern char** environ;
-
 namespace phalanx::launch {
 namespace {
 

@@ -122,8 +122,17 @@ class Launcher {
     meet();
     if (!options_.log_directory.empty() && options_.nodes > 1) open_logs();
     for (int attempt = 0;; ++attempt) {
-      const NextStep step = run_one(attempt);
-      if (!step.restarts) return step.exit_status;
+      try {
+        const NextStep step = run_one(attempt);
+        if (!step.restarts) return step.exit_status;
+      } catch (const Error& error) {
+        // Nobody's fault among the ranks: another launcher is gone, the system refuses.
+        summary_.attempts.push_back(
+            {.attempt = attempt, .exit_status = error.exit_status(), .culprit = std::nullopt});
+        summary_.exit_status = error.exit_status();
+        keep_summary();
+        throw;
+      }
     }
   }
 
@@ -219,7 +228,7 @@ class Launcher {
 
   NextStep decide(int attempt, const Outcome& outcome, std::optional<std::int64_t> before,
                   std::optional<std::int64_t> iteration) {
-    const NextStep step = policy_.after(outcome, before, iteration);
+    NextStep step = policy_.after(outcome, before, iteration);
     const int status = step.restarts ? outcome.exit_status : step.exit_status;
     summary_.attempts.push_back(
         {.attempt = attempt, .exit_status = outcome.exit_status, .culprit = outcome.culprit});

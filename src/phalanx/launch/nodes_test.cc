@@ -126,7 +126,7 @@ class LaunchNodes : public LaunchTest {
     LaunchSetup setup;
     setup.program = "/bin/sh";
     setup.host = fmt::format("n{}", node);
-    setup.grace = kGrace;
+    setup.grace = grace_;
     setup.make_group = [&](const std::string&, const std::function<void()>&) {
       return std::make_unique<NodeGroup>(NodeGroupParts{.nodes = kNodes,
                                                         .node = node,
@@ -191,6 +191,8 @@ TEST_F(LaunchNodes, ALauncherThatIsGoneEndsTheOthers) {
   EXPECT_THAT(run_nodes(1, "echo $$ >>" + here() + "/pids; sleep 60"),
               testing::ElementsAre(75, 75));
   for (const int pid : numbers_in("pids")) EXPECT_NE(::kill(pid, 0), 0);
+  EXPECT_EQ(summary()["exit"], 75);
+  EXPECT_TRUE(summary()["culprit"].is_null());
 }
 
 TEST_F(LaunchNodes, FlagsThatDifferAreRefusedByAll) {

@@ -416,6 +416,11 @@ LaunchOptions options_of(const FlagSet& flags, const FlagValues& values,
   read_settings(values.rendezvous_settings, options);
   options.virtual_local_rank = values.virtual_local_rank;
   options.notes = flags.notes();
+  if (options.insecure && options.nodes > 1) {
+    options.notes.push_back(
+        fmt::format("warning: --rdzv-insecure: whoever reaches port {} of {} can join this run",
+                    options.master_port, options.master_address));
+  }
   return options;
 }
 

@@ -23,8 +23,6 @@ namespace phalanx::launch {
 
 class LaunchTest : public testing::Test {
  protected:
-  static constexpr std::chrono::milliseconds kGrace{250};
-
   LaunchTest()
       : directory_(std::filesystem::temp_directory_path() /
                    fmt::format("phalanx_launch_{}_{}",
@@ -50,7 +48,7 @@ class LaunchTest : public testing::Test {
     LaunchSetup setup;
     setup.program = "/bin/sh";
     setup.host = "here";
-    setup.grace = kGrace;
+    setup.grace = grace_;
     setup.make_group = [this](const std::string&, const std::function<void()>&) {
       return std::make_unique<NodeGroup>(NodeGroupParts{
           .verdicts = verdicts_, .server = nullptr, .endpoint = "unix:none", .gather = nullptr});
@@ -84,6 +82,7 @@ class LaunchTest : public testing::Test {
 
   std::filesystem::path directory_;
   LaunchOptions options_;
+  std::chrono::milliseconds grace_{250};
   std::shared_ptr<VerdictBox> verdicts_ = std::make_shared<VerdictBox>();
   Descriptor output_, error_;
 };
