@@ -47,7 +47,7 @@ void NodeGroup::begin_attempt(int attempt, int world_size) {
   parts_.verdicts->take();  // of the attempt before
 }
 
-void NodeGroup::rank_ended(int rank, const std::string& how) {
+void NodeGroup::rank_ended(int rank, const std::string& how) const {
   if (parts_.server) parts_.server->rank_ended(rank, how);
 }
 

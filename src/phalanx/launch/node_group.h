@@ -74,7 +74,7 @@ class NodeGroup {
 
   // Node 0 alone; elsewhere nothing happens.
   void begin_attempt(int attempt, int world_size);
-  void rank_ended(int rank, const std::string& how);
+  void rank_ended(int rank, const std::string& how) const;
   std::optional<VerdictBox::Entry> take_verdict();
 
   // Readable when something has changed; -1 where there is none.

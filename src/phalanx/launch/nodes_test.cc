@@ -175,7 +175,7 @@ TEST_F(LaunchNodes, AFailureOfOneNodeEndsAll) {
 TEST_F(LaunchNodes, AllStartAgainTogether) {
   EXPECT_THAT(run_nodes(1,
                         "[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0; "
-                        "[ $RANK = $TORCHELASTIC_RESTART_COUNT ] && exit 75; sleep 60",
+                        "[ $RANK = $TORCHELASTIC_RESTART_COUNT ] && exit 75; sleep 60; exit 66",
                         5),
               testing::ElementsAre(0, 0));
   EXPECT_EQ(summary()["attempts"], 3);
