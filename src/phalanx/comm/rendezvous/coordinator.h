@@ -23,6 +23,8 @@ struct CoordinatorOptions {
   Endpoint endpoint;      // TCP port 0: any
   bool bind_any = false;  // all interfaces instead of the endpoint's
   Secret secret;
+  // MUNGE gives the secret to this user's members that have none (Slurm).
+  bool with_munge = false;
   std::string run_id;
   int launchers = 0;   // how many will join
   int world_size = 0;  // 0: ranks wait until begin_attempt()

@@ -9,6 +9,7 @@ namespace phalanx::rendezvous {
 namespace {
 
 constexpr std::string_view kMagic = "PHLXRDZV";
+constexpr std::string_view kCredentialRequest = "PHLXMUNG";
 constexpr std::size_t kNonceBytes = 32;
 constexpr std::size_t kVersionEnd = 10;  // magic and version
 constexpr std::size_t kRunIdAt = 20;     // with role, number, epoch and the run id's length
@@ -74,7 +75,10 @@ std::string ServerHandshake::receive(std::string_view bytes) {
 
 std::string ServerHandshake::read_hello() {
   if (received_.size() > kLongestUnproven) return fail("more bytes than a hello has");
-  if (std::string_view(received_).substr(0, kMagic.size()) != kMagic.substr(0, received_.size())) {
+  if (received_ == kCredentialRequest) return give_credential();
+  const std::string_view begin = std::string_view(received_).substr(0, kMagic.size());
+  if (begin != kMagic.substr(0, received_.size()) &&
+      begin != kCredentialRequest.substr(0, received_.size())) {
     return fail("not a hello of phalanx");
   }
   if (received_.size() < kVersionEnd) return {};
@@ -109,6 +113,27 @@ std::string ServerHandshake::read_hello() {
   transcript_ = std::exchange(received_, {}) + challenge;
   phase_ = Phase::kProof;
   return challenge;
+}
+
+std::string ServerHandshake::give_credential() {
+  state_ = HandshakeState::kEnded;
+  std::string answer(kMagic);
+  append_number(answer, kProtocolVersion, 2);
+  append_number(answer, credential_.size(), 2);
+  return answer.append(credential_);
+}
+
+std::string_view credential_request() { return kCredentialRequest; }
+
+std::optional<std::string> credential_in(std::string_view answer) {
+  if (answer.substr(0, kMagic.size()) != kMagic.substr(0, answer.size())) {
+    throw UnavailableError("it is no rendezvous of phalanx");
+  }
+  constexpr std::size_t kBegin = kVersionEnd + 2;
+  if (answer.size() < kBegin) return std::nullopt;
+  const std::size_t size = read_number(answer, kVersionEnd, 2);
+  if (answer.size() < kBegin + size) return std::nullopt;
+  return std::string(answer.substr(kBegin, size));
 }
 
 std::string ServerHandshake::read_proof() {

@@ -7,11 +7,18 @@
 //   client: HMAC(secret, "phalanx client" | all of the above)                             (32)
 //   server: status (1) | HMAC(secret, "phalanx server" | all of the above)                (32)
 //
-// The client goes first: who does not know the secret gets nothing that is made with it. The keys
-// of the session come from the secret and both nonces. Bytes in, bytes out: no socket, no clock.
+// A client that has no secret may, instead of a hello, ask for a credential of MUNGE that holds it:
+//
+//   client: "PHLXMUNG"
+//   server: magic (8) | version (2) | n (2) | credential (n)
+//
+// and comes again. The client goes first: who does not know the secret gets nothing that is made
+// with it. The keys of the session come from the secret and both nonces. Bytes in, bytes out: no
+// socket, no clock.
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -41,11 +48,20 @@ struct SessionKeys {
   Digest of_server{};
 };
 
-enum class HandshakeState : std::uint8_t { kPending, kDone, kFailed };
+// kEnded: the client has the credential, or knows that there is none, and will come again.
+enum class HandshakeState : std::uint8_t { kPending, kDone, kFailed, kEnded };
+
+// What a client sends that asks for the credential, and the credential in what the server has
+// answered so far: nothing until it is there as a whole; empty where there is none.
+// UnavailableError where the answer is not one of this protocol.
+std::string_view credential_request();
+std::optional<std::string> credential_in(std::string_view answer);
 
 class ServerHandshake {
  public:
-  explicit ServerHandshake(const Secret& secret) : secret_(secret) {}
+  // `credential`: to be given to who asks; empty: to nobody.
+  explicit ServerHandshake(const Secret& secret, std::string_view credential = {})
+      : secret_(secret), credential_(credential) {}
 
   // What is to be sent in answer, maybe nothing; also when it has failed. Not to be called once it
   // is done or has failed.
@@ -61,9 +77,11 @@ class ServerHandshake {
 
   std::string fail(const std::string& reason);
   std::string read_hello();
+  std::string give_credential();
   std::string read_proof();
 
   const Secret& secret_;
+  std::string_view credential_;
   Phase phase_ = Phase::kHello;
   HandshakeState state_ = HandshakeState::kPending;
   Hello hello_{};

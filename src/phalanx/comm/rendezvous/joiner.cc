@@ -16,6 +16,7 @@
 #include "phalanx/base/log.h"
 #include "phalanx/comm/rendezvous/handshake.h"
 #include "phalanx/comm/rendezvous/identity.h"
+#include "phalanx/comm/rendezvous/munge.h"
 
 namespace phalanx::rendezvous {
 namespace {
@@ -37,6 +38,7 @@ class Joiner {
       : context_(context),
         work_(context.get_executor()),
         options_(options),
+        secret_(options.secret),
         environment_(options.environment),
         where_(environment_.endpoint.to_text()),
         deadline_(Clock::now() + options.join_timeout) {}
@@ -53,6 +55,7 @@ class Joiner {
   bool attempt();
   std::vector<Address> resolve();
   bool connect(const std::vector<Address>& addresses);
+  bool ask_for_secret();
   bool shake_hands();
   bool ask_to_join();
   void hear_handshake(std::string_view bytes);
@@ -67,6 +70,7 @@ class Joiner {
   asio::io_context& context_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   const MemberOptions& options_;
+  Secret secret_;  // the given one, or MUNGE's
   const LaunchEnvironment& environment_;
   std::string where_;
   Clock::time_point deadline_;
@@ -126,7 +130,11 @@ bool Joiner::attempt() {
   waiting_.reset();
   turned_away_ = false;
   const std::vector<Address> addresses = resolve();
-  return !addresses.empty() && connect(addresses) && shake_hands() && ask_to_join();
+  if (addresses.empty() || !connect(addresses)) return false;
+  if (options_.with_munge && secret_.bytes.empty()) {
+    if (!ask_for_secret() || !connect(addresses)) return false;
+  }
+  return shake_hands() && ask_to_join();
 }
 
 std::vector<Address> Joiner::resolve() {
@@ -199,9 +207,38 @@ bool Joiner::connect(const std::vector<Address>& addresses) {
   return false;
 }
 
+bool Joiner::ask_for_secret() {
+  std::string answer;
+  std::optional<std::string> credential;
+  std::optional<std::string> end;
+  connection_->start(
+      [&](std::string_view bytes) {
+        answer.append(bytes);
+        if (!credential) credential = credential_in(answer);
+      },
+      [&](const std::string& how) { end = how; });
+  connection_->send_raw(std::string(credential_request()));
+  const auto over = [&] { return credential || end; };
+  const bool answered = wait_until(std::min(deadline_, Clock::now() + kHandshakeTimeout), over);
+  connection_->close();
+  if (!credential) {
+    problem_ = answered ? *end : "it takes the connection and says nothing";
+    turned_away_ = answered;
+    return false;
+  }
+  if (credential->empty()) {
+    throw PermissionError(
+        "the coordinator at {} gives its secret to nobody (it runs without MUNGE): give "
+        "--rdzv-secret-file on all hosts",
+        where_);
+  }
+  secret_ = read_munge_credential(*credential);
+  return true;
+}
+
 bool Joiner::shake_hands() {
-  handshake_.emplace(options_.secret, Hello{options_.role, environment_.rank, environment_.attempt,
-                                            environment_.run_id});
+  handshake_.emplace(
+      secret_, Hello{options_.role, environment_.rank, environment_.attempt, environment_.run_id});
   connection_->start([this](std::string_view bytes) { hear_handshake(bytes); },
                      [this](const std::string& how) { end_ = how; });
   connection_->send_raw(handshake_->start());
@@ -291,7 +328,7 @@ bool Joiner::ask_to_join() {
 
 void Joiner::throw_handshake_failure() const {
   using Failure = ClientHandshake::Failure;
-  const std::string own = options_.secret.bytes.empty() ? "none" : "from " + options_.secret.source;
+  const std::string own = secret_.bytes.empty() ? "none" : "from " + secret_.source;
   switch (handshake_->failure()) {
     case Failure::kWrongSecret:
       throw PermissionError(

@@ -23,6 +23,7 @@ struct MemberOptions {
   MemberRole role = MemberRole::kRank;
   LaunchEnvironment environment;  // of a launcher: `rank` is its node, `world_size` the nodes
   Secret secret;
+  bool with_munge = false;  // without a secret: the coordinator's, by MUNGE
   // Until all have joined: UnavailableError (69) that names who is missing.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
   // Asked a few times a second while waiting; what it throws ends the joining.

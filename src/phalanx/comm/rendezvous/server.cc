@@ -12,6 +12,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/comm/rendezvous/identity.h"
+#include "phalanx/comm/rendezvous/munge.h"
 
 namespace phalanx::rendezvous {
 namespace {
@@ -34,6 +35,7 @@ std::string host_of(const CoordinatorOptions& options) {
 Server::Server(const CoordinatorOptions& options)
     : options_(options),
       run_id_(short_run_id(options.run_id)),
+      credential_(options.with_munge ? make_munge_credential(options.secret) : ""),
       who_(host_of(options)),
       epoch_(options.epoch),
       work_(context_.get_executor()),
@@ -149,7 +151,7 @@ void Server::greet(Socket socket) {
   if (answer != Gate::Answer::kEnter) return;
   if (!is_trusted_user(socket)) return log_failed_hello(id, "another user's process");
   const auto connection = std::make_shared<Connection>(std::move(socket));
-  Peer peer{connection, ServerHandshake(options_.secret)};
+  Peer peer{connection, ServerHandshake(options_.secret, credential_)};
   peer.since = Clock::now();
   peers_.emplace(id, std::move(peer));
   connection->start([this, id](std::string_view bytes) { hear(id, bytes); },
@@ -174,6 +176,10 @@ void Server::prove(Id id, Peer& peer, std::string_view bytes) {
   peer.connection->send_raw(peer.handshake.receive(bytes));
   if (peer.handshake.state() == HandshakeState::kFailed) {
     log_failed_hello(id, peer.handshake.reason());
+    peer.connection->close_when_sent();
+    peers_.erase(id);
+  } else if (peer.handshake.state() == HandshakeState::kEnded) {
+    gate_.leave(id);
     peer.connection->close_when_sent();
     peers_.erase(id);
   } else if (peer.handshake.state() == HandshakeState::kDone) {

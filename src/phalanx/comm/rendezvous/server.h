@@ -80,7 +80,8 @@ class Server {
 
   CoordinatorOptions options_;
   std::string run_id_;
-  std::string who_;  // "rank 0 (host n01, pid 4711)"
+  std::string credential_;  // of MUNGE; empty: none
+  std::string who_;         // "rank 0 (host n01, pid 4711)"
   int epoch_ = 0;
   asio::io_context context_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_;
