@@ -144,6 +144,7 @@ TEST(Coordinator, WhoDoesNotComeToAnExchangeHangs) {
       EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
     }
   });
+  ASSERT_TRUE(eventually([&] { return members[1]->failure().has_value(); }));
   EXPECT_EQ(members[1]->failure()->rank, 1);
 }
 

@@ -1,5 +1,6 @@
 #include "phalanx/comm/rendezvous/crypto.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -127,6 +127,7 @@ TEST_P(OverEach, ACoordinatorMayComeAgain) {
     std::vector<std::unique_ptr<Member>> members = join_all(coordinator, options);
     members[0]->leave();
     members[1]->fail("no more");
+    ASSERT_TRUE(eventually([&] { return members[1]->failure().has_value(); }));
     EXPECT_EQ(members[1]->failure()->rank, 1);
   }
 }

@@ -195,7 +195,7 @@ Beat read_beat(const json& header) {
   heartbeat.busy = text_field(header, "busy");
   if (const auto wait = header.find("wait"); wait != header.end()) {
     if (!wait->is_object()) refuse("wait");
-    Heartbeat::Wait& read = heartbeat.wait.emplace();
+    Heartbeat::Wait read;
     read.at.rank = small(*wait, "rank", -1);
     read.at.group = text_field(*wait, "group");
     read.at.operation = text_field(*wait, "operation");
@@ -206,6 +206,7 @@ Beat read_beat(const json& header) {
     for (const json& rank : missing) {
       read.missing.push_back(static_cast<int>(integer(rank, 0, kMostInt, "missing")));
     }
+    heartbeat.wait = std::move(read);
   }
   return {std::move(heartbeat)};
 }

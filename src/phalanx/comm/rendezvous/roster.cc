@@ -73,7 +73,7 @@ std::string Roster::host_of_missing(int number) const {
 }
 
 std::string Roster::roll_call() const {
-  const std::string count = fmt::format("{}/{} joined", joined_, size());
+  std::string count = fmt::format("{}/{} joined", joined_, size());
   if (complete()) return count;
   // Neighbours of one host together: "8-15".
   struct Run {
