@@ -1,7 +1,7 @@
 #pragma once
 // How ranks talk. A communicator is one rank's end of a group of ranks: collectives, keyed
 // point-to-point messages, and splits into smaller groups. Its transports (local/: threads of one
-// process; meta/: nobody, it counts) keep the same promises:
+// process; ucx/: processes; meta/: nobody, it counts) keep the same promises:
 //
 // - Every rank of a group calls the same collectives in the same order, with the same counts,
 //   dtypes and roots; a transport that can see a difference throws CommError (comm_error.h)
@@ -10,7 +10,8 @@
 //   waited for. Nothing assumes that a peer's memory is visible, nor that progress is made between
 //   calls.
 // - Sums of 16-bit floating-point data accumulate in fp32, in rank order, and are rounded once.
-// - The k-th send from one rank to another meets its k-th receive; the key says what is in it.
+// - The k-th send from one rank to another meets its k-th receive; the key says what is in it. A
+//   send is done when its tensor may change, which may be before its receive.
 // - A rank that fails calls abort(): every wait of every peer throws CommError within a second.
 // - Limits of time count silence: a rank that does something long beside the messages says so with
 //   busy(), and those that wait for it, or for one that waits for it, do not count that time.
