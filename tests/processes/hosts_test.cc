@@ -47,8 +47,10 @@ class AcrossHosts : public ProcessesTest {
 
 TEST_F(AcrossHosts, TwoTrainAsThreadsDo) {
   const Hosts hosts(2);
-  ASSERT_EQ(run("pretrain gpt " + model() + "--nproc 2 --save threads").status, 0);
-  std::vector<ChildProcess> launchers = launch_on(hosts, 2, model() + "--save run");
+  ASSERT_EQ(run("pretrain gpt " + model() + "--nproc 2 --save threads --save-interval 100").status,
+            0);
+  std::vector<ChildProcess> launchers =
+      launch_on(hosts, 2, model() + "--save run --save-interval 100");
   for (ChildProcess& launcher : launchers) expect_end(launcher, 0);
   EXPECT_EQ(results("run"), results("threads"));
   expect_clean("run");
@@ -57,9 +59,10 @@ TEST_F(AcrossHosts, TwoTrainAsThreadsDo) {
 TEST_F(AcrossHosts, ThreeTrainByIPv6) {
   const Hosts hosts(3);
   const std::string flags = model() + "--global-batch-size 6 ";
-  ASSERT_EQ(run("pretrain gpt " + flags + "--nproc 3 --save threads").status, 0);
+  ASSERT_EQ(run("pretrain gpt " + flags + "--nproc 3 --save threads --save-interval 100").status,
+            0);
   std::vector<ChildProcess> launchers =
-      launch_on(hosts, 3, flags + "--save run", Hosts::address6(0));
+      launch_on(hosts, 3, flags + "--save run --save-interval 100", Hosts::address6(0));
   for (ChildProcess& launcher : launchers) expect_end(launcher, 0);
   EXPECT_EQ(results("run"), results("threads"));
   expect_clean("run");
@@ -146,9 +149,10 @@ TEST_F(AcrossHosts, ALinkThatFlapsIsEndured) {
 TEST_F(AcrossHosts, ASlowLinkIsNoFault) {
   const Hosts hosts(2);
   hosts.slow_down(1, "10mbit");
-  std::vector<ChildProcess> launchers = launch_on(hosts, 2, model() + "--save run");
+  std::vector<ChildProcess> launchers =
+      launch_on(hosts, 2, model() + "--save run --save-interval 100");
   for (ChildProcess& launcher : launchers) expect_end(launcher, 0);
-  EXPECT_EQ(iterations("run"), 11);
+  EXPECT_EQ(metrics("run").size(), 8U);
   expect_clean("run");
 }
 

@@ -4,7 +4,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -52,7 +54,7 @@ ChildProcess ProcessesTest::launch(const std::string& name, const std::string& l
 }
 
 ChildProcess ProcessesTest::start_rank(int rank, int world_size, const std::string& flags,
-                                       const Variables& more) const {
+                                       const Variables& more, const std::string& name) const {
   Variables environment = {{"RANK", std::to_string(rank)},
                            {"WORLD_SIZE", std::to_string(world_size)},
                            {"LOCAL_RANK", std::to_string(rank)},
@@ -60,7 +62,8 @@ ChildProcess ProcessesTest::start_rank(int rank, int world_size, const std::stri
                            {"MASTER_ADDR", "127.0.0.1"},
                            {"MASTER_PORT", std::to_string(20000 + ::getpid() % 10000)}};
   for (const auto& [variable, value] : more) environment[variable] = value;
-  return start(fmt::format("rank_{}", rank), "pretrain gpt " + flags, environment);
+  return start(name.empty() ? fmt::format("rank_{}", rank) : name, "pretrain gpt " + flags,
+               environment);
 }
 
 ProcessesTest::Variables ProcessesTest::host_of_its_own(int rank, int world_size,
@@ -103,6 +106,27 @@ std::string ProcessesTest::last_line(const ChildProcess& process) {
   return last;
 }
 
+std::string ProcessesTest::golden_line(const ChildProcess& process) {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  std::string line = last_line(process);
+  const std::string named = fmt::format("host {}", host.data());
+  for (auto at = line.find(named); at != std::string::npos; at = line.find(named, at + 1)) {
+    line.replace(at, named.size(), "host HOST");
+  }
+  line = std::regex_replace(line, std::regex("pid [0-9]+"), "pid PID");
+  line =
+      std::regex_replace(line, std::regex("(phalanx-[0-9]+-none-)[0-9]+"), "phalanx-UID-none-PORT");
+  return std::regex_replace(line, std::regex("(tcp:[a-z0-9.]+:)[0-9]+"), "$1PORT");
+}
+
+bool ProcessesTest::has_begun(const std::string& save) const {
+  int asked = 0;
+  const auto has = [&] { return iterations(save) >= 2; };
+  eventually(kLimit, [&] { return has() || (++asked % 50 == 0 && processes_of(run_).empty()); });
+  return has();
+}
+
 int ProcessesTest::iterations(const std::string& save) const {
   const std::string text = read(save + "/metrics.jsonl");
   return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
@@ -141,7 +165,7 @@ void ProcessesTest::expect_clean(const std::string& save) const {
   if (save.empty() || !std::filesystem::exists(directory_ / save)) return;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(directory_ / save)) {
     const std::string name = entry.path().filename().string();
-    EXPECT_EQ(name.find("nonce"), std::string::npos) << entry.path();
+    EXPECT_EQ(name.find(".joining"), std::string::npos) << entry.path();
     EXPECT_EQ(name.find(".tmp"), std::string::npos) << entry.path();
   }
 }

@@ -32,7 +32,9 @@ class ProcessesTest : public ProgramTest {
   static std::string model() { return training() + "--threads-per-rank 1 --no-cpu-affinity "; }
   // The same without an end in sight.
   static std::string endless() {
-    return model() + "--train-iters 1000000 --lr-decay-iters 1000000 --eval-iters 0 ";
+    return model() +
+           "--train-iters 1000000 --lr-decay-iters 1000000 --eval-iters 0 "
+           "--save-interval 1000000 ";
   }
 
   using Variables = std::map<std::string, std::string>;
@@ -45,7 +47,7 @@ class ProcessesTest : public ProgramTest {
                       pid_t network_of = 0) const;
   // A rank as torchrun would start it, all on one host.
   ChildProcess start_rank(int rank, int world_size, const std::string& flags,
-                          const Variables& more = {}) const;
+                          const Variables& more = {}, const std::string& name = "") const;
   // On hosts of their own, all at one address.
   Variables host_of_its_own(int rank, int world_size, const std::string& address) const;
   // Free now, and not given out twice by this test.
@@ -55,12 +57,13 @@ class ProcessesTest : public ProgramTest {
   static void expect_end(ChildProcess& process, int status);
   // A process's last line of errors, as it stands there.
   static std::string last_line(const ChildProcess& process);
+  // The same with HOST for this machine's name, PID and PORT for numbers of processes and ports.
+  static std::string golden_line(const ChildProcess& process);
 
   // Iterations that metrics.jsonl has.
   int iterations(const std::string& save) const;
-  bool has_begun(const std::string& save, std::chrono::milliseconds limit = kLimit) const {
-    return eventually(limit, [&] { return iterations(save) >= 2; });
-  }
+  // False as soon as no process of the test is there any more.
+  bool has_begun(const std::string& save) const;
   // What of metrics.jsonl does not depend on time.
   std::vector<std::string> results(const std::string& save) const;
   Json digest(const std::string& save) const;
