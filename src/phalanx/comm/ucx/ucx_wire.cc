@@ -5,6 +5,7 @@
 #include <ucp/api/ucp.h>
 
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -99,15 +100,22 @@ class Worker {
 class UcxWire final : public Wire {
  public:
   UcxWire(const char* transports, const char* devices)
-      : context_(transports, devices), worker_(context_) {
+      : context_(std::make_unique<Context>(transports, devices)),
+        worker_(std::make_unique<Worker>(*context_)) {
     ucp_address_t* address = nullptr;
     std::size_t length = 0;
-    expect(ucp_worker_get_address(worker_.get(), &address, &length), "ucp_worker_get_address");
+    expect(ucp_worker_get_address(worker(), &address, &length), "ucp_worker_get_address");
     address_.assign(reinterpret_cast<const char*>(address), length);
-    ucp_worker_release_address(worker_.get(), address);
-    expect(ucp_worker_get_efd(worker_.get(), &descriptor_), "ucp_worker_get_efd");
+    ucp_worker_release_address(worker(), address);
+    expect(ucp_worker_get_efd(worker(), &descriptor_), "ucp_worker_get_efd");
   }
-  ~UcxWire() override { close_by_force(Clock::now() + std::chrono::milliseconds(100)); }
+  ~UcxWire() override {
+    close_by_force(Clock::now() + std::chrono::milliseconds(100));
+    if (settled_) return;
+    // UCX ends the process where something is under way; so both stay, and the kernel takes them.
+    static_cast<void>(worker_.release());
+    static_cast<void>(context_.release());
+  }
 
   const std::string& address() const override { return address_; }
 
@@ -123,7 +131,7 @@ class UcxWire final : public Wire {
       static_cast<Peer*>(broken)->error = error_of(status);
     };
     params.err_handler.arg = &end;
-    const ucs_status_t status = ucp_ep_create(worker_.get(), &params, &end.endpoint);
+    const ucs_status_t status = ucp_ep_create(worker(), &params, &end.endpoint);
     if (status != UCS_OK) peers_.erase(peer);
     expect(status, "ucp_ep_create");
   }
@@ -155,17 +163,17 @@ class UcxWire final : public Wire {
     char before = 0;
     transfer.request = &before;
     const ucs_status_ptr_t request =
-        ucp_tag_recv_nbx(worker_.get(), data, bytes, tag, ~std::uint64_t{0}, &params);
+        ucp_tag_recv_nbx(worker(), data, bytes, tag, ~std::uint64_t{0}, &params);
     // The callback may have been.
     if (transfer.request == &before) begun(transfer, request);
   }
 
   void cancel(Transfer& transfer) override {
-    if (transfer.request != nullptr) ucp_request_cancel(worker_.get(), transfer.request);
+    if (transfer.request != nullptr) ucp_request_cancel(worker(), transfer.request);
   }
 
-  bool progress() override { return ucp_worker_progress(worker_.get()) != 0; }
-  bool arm() override { return ucp_worker_arm(worker_.get()) == UCS_OK; }
+  bool progress() override { return ucp_worker_progress(worker()) != 0; }
+  bool arm() override { return ucp_worker_arm(worker()) == UCS_OK; }
   int descriptor() const override { return descriptor_; }
 
   const char* broken(int peer) const override {
@@ -198,10 +206,12 @@ class UcxWire final : public Wire {
     }
   }
 
+  ucp_worker_h worker() const { return worker_->get(); }
+
   void flush(Clock::time_point deadline) noexcept {
     const ucp_request_param_t params{};
-    std::vector<ucs_status_ptr_t> flushes = {ucp_worker_flush_nbx(worker_.get(), &params)};
-    finish(flushes, deadline);
+    std::vector<ucs_status_ptr_t> flushes = {ucp_worker_flush_nbx(worker(), &params)};
+    settled_ = finish(flushes, deadline);
   }
 
   void close(std::uint32_t flags, Clock::time_point deadline) noexcept {
@@ -217,19 +227,23 @@ class UcxWire final : public Wire {
     finish(closings, deadline);
   }
 
-  // Requests without a callback.
-  void finish(std::vector<ucs_status_ptr_t>& requests, Clock::time_point deadline) noexcept {
+  // Requests without a callback; false where one is not over at the deadline.
+  bool finish(std::vector<ucs_status_ptr_t>& requests, Clock::time_point deadline) noexcept {
+    bool all = true;
     for (const ucs_status_ptr_t request : requests) {
       if (!UCS_PTR_IS_PTR(request)) continue;
       while (ucp_request_check_status(request) == UCS_INPROGRESS && Clock::now() < deadline) {
-        ucp_worker_progress(worker_.get());
+        ucp_worker_progress(worker());
       }
+      all = all && ucp_request_check_status(request) != UCS_INPROGRESS;
       ucp_request_free(request);
     }
+    return all;
   }
 
-  Context context_;
-  Worker worker_;
+  std::unique_ptr<Context> context_;
+  std::unique_ptr<Worker> worker_;
+  bool settled_ = false;  // nothing is under way
   std::string address_;
   int descriptor_ = -1;
   std::map<int, Peer> peers_;  // whose addresses UCX keeps
