@@ -77,7 +77,8 @@ std::unique_ptr<CoordinatorServer> make_server(const LaunchOptions& options, con
   coordinator.on_verdict = [box = std::move(box)](const Verdict& verdict) {
     box->put({.rank = verdict.culprits.empty() ? -1 : verdict.culprits[0],
               .is_hang = verdict.code == ErrorCode::kHang,
-              .reason = verdict.reason},
+              .reason = verdict.reason,
+              .detected_seconds = verdict.silent_seconds},
              lines_of(verdict.report));
   };
   return std::make_unique<CoordinatorServer>(coordinator);
@@ -85,7 +86,7 @@ std::unique_ptr<CoordinatorServer> make_server(const LaunchOptions& options, con
 
 MemberOptions member_options(const LaunchOptions& options, const Secret& secret,
                              const std::string& run_id, const Endpoint& endpoint,
-                             const std::function<void()>& poll) {
+                             const std::function<void()>& poll, std::shared_ptr<VerdictBox> box) {
   MemberOptions member;
   member.role = MemberRole::kLauncher;
   member.environment.source = "phalanx launch";
@@ -97,6 +98,16 @@ MemberOptions member_options(const LaunchOptions& options, const Secret& secret,
   member.secret = secret;
   member.join_timeout = options.join_timeout;
   member.poll = poll;
+  // The launcher with the coordinator has heard it there, and more of it.
+  if (options.node > 0) {
+    member.on_rank_failure = [box = std::move(box)](const RankFailure& failure) {
+      box->put({.rank = failure.rank,
+                .is_hang = failure.code == ErrorCode::kHang,
+                .reason = failure.reason,
+                .detected_seconds = 0.0},
+               {});
+    };
+  }
   return member;
 }
 
@@ -131,8 +142,8 @@ std::unique_ptr<NodeGroup> meet_nodes(const LaunchOptions& options, const Secret
   }
   parts.endpoint = endpoint.to_text();
   if (options.nodes > 1) {
-    const auto member =
-        std::make_shared<Membership>(member_options(options, secret, run_id, endpoint, poll));
+    const auto member = std::make_shared<Membership>(
+        member_options(options, secret, run_id, endpoint, poll, parts.verdicts));
     parts.gather = [member](std::string mine) { return member->gather(std::move(mine)); };
   }
   return std::make_unique<NodeGroup>(std::move(parts));

@@ -13,6 +13,7 @@
 #include "phalanx/base/threads.h"
 #include "phalanx/comm/rendezvous/coordinator.h"
 #include "phalanx/comm/rendezvous/member.h"
+#include "phalanx/comm/rendezvous/munge.h"
 #include "phalanx/comm/ucx/ucx_world.h"
 #include "phalanx/train/agreement.h"
 
@@ -84,9 +85,11 @@ const char* variable(const char* name) {
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
+// Our own launcher has seen to the secret, or was told to do without.
 bool is_started_by_phalanx() { return variable("PHALANX_COORDINATOR") != nullptr; }
 
-Secret secret_of(const LaunchEnvironment& environment, const RunConfig& run) {
+// What the user or the launcher has given.
+Secret given_secret(const RunConfig& run) {
   if (!run.rdzv_secret_file.empty()) {
     return read_secret_file(run.rdzv_secret_file, "--rdzv-secret-file");
   }
@@ -96,15 +99,12 @@ Secret secret_of(const LaunchEnvironment& environment, const RunConfig& run) {
   if (const char* path = variable("PHALANX_RDZV_SECRET_FILE")) {
     return read_secret_file(path, "PHALANX_RDZV_SECRET_FILE");
   }
-  const bool crosses_hosts = environment.endpoint.kind == Endpoint::Kind::kTcp;
-  if (crosses_hosts && !run.rdzv_insecure && !is_started_by_phalanx()) {
-    throw PermissionError(
-        "the ranks are on several hosts and have no secret to know each other by: give "
-        "--rdzv-secret-file FILE (the same 32 random bytes on every host), or --rdzv-insecure "
-        "where nobody else reaches {}",
-        environment.endpoint.to_text());
-  }
   return {};
+}
+
+bool needs_secret(const LaunchEnvironment& environment, const RunConfig& run) {
+  return environment.endpoint.kind == Endpoint::Kind::kTcp && !run.rdzv_insecure &&
+         !is_started_by_phalanx();
 }
 
 }  // namespace
@@ -113,22 +113,37 @@ std::unique_ptr<Launcher> make_process_launcher(const LaunchEnvironment& environ
                                                 const RunConfig& run,
                                                 std::chrono::milliseconds timeout,
                                                 const std::function<void()>& poll) {
-  const Secret secret = secret_of(environment, run);
+  Secret secret = given_secret(run);
+  const bool has_none = secret.bytes.empty() && needs_secret(environment, run);
+  const bool with_munge = has_none && environment.source == "Slurm" && rendezvous::has_munge();
+  if (has_none && !with_munge) {
+    throw PermissionError(
+        "the ranks are on several hosts and have no secret to know each other by: give "
+        "--rdzv-secret-file FILE (the same 32 random bytes on every host), or --rdzv-insecure "
+        "where nobody else reaches {}",
+        environment.endpoint.to_text());
+  }
   std::unique_ptr<Coordinator> coordinator;
   if (environment.hosts_coordinator) {
+    if (with_munge) secret = make_secret();
     CoordinatorOptions options;
     options.endpoint = environment.endpoint;
     options.bind_any = run.rdzv_bind_any;
     options.secret = secret;
+    options.with_munge = with_munge;
     options.run_id = environment.run_id;
     options.world_size = environment.world_size;
     options.epoch = environment.attempt;
     options.join_timeout = timeout;
+    options.on_verdict = [](const Verdict& verdict) {
+      if (!verdict.report.empty()) log_line(LogLevel::kError, verdict.report);
+    };
     coordinator = std::make_unique<Coordinator>(options);
   }
   MemberOptions options;
   options.environment = environment;
   options.secret = secret;
+  options.with_munge = with_munge && !environment.hosts_coordinator;
   options.join_timeout = timeout;
   options.poll = poll;
   options.on_hang = [] { dump_stacks(); };

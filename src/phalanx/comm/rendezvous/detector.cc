@@ -253,6 +253,9 @@ Verdict Detector::State::verdict(std::vector<int> culprits, ErrorCode code, std:
   judged_ = true;
   Verdict verdict;
   verdict.report = rendezvous::report_text(states_, culprits, now);
+  const RankState& first = states_[culprits.front()];
+  const bool is_still = code == ErrorCode::kHang && !is_stale(first, now);
+  verdict.silent_seconds = seconds(now - (is_still ? first.moved : first.heard));
   verdict.culprits = std::move(culprits);
   verdict.code = code;
   verdict.reason = std::move(reason);

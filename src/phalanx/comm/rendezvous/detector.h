@@ -34,8 +34,9 @@ struct Heartbeat {
 struct Verdict {
   std::vector<int> culprits;               // ranks; the first one is named first everywhere
   ErrorCode code = ErrorCode::kTemporary;  // 75 lost, 124 hang
-  std::string reason;  // a line: who, where, since when, in what, who waits for it
-  std::string report;  // lines: everybody's position
+  std::string reason;           // a line: who, where, since when, in what, who waits for it
+  std::string report;           // lines: everybody's position
+  double silent_seconds = 0.0;  // from the first culprit's last sign of life
 };
 
 class Detector {

@@ -101,7 +101,9 @@ class UcxWire final : public Wire {
  public:
   UcxWire(const char* transports, const char* devices)
       : context_(std::make_unique<Context>(transports, devices)),
-        worker_(std::make_unique<Worker>(*context_)) {
+        worker_(std::make_unique<Worker>(*context_)),
+        shares_memory_(std::string_view(transports).find("posix") != std::string_view::npos &&
+                       transports[0] != '^') {
     ucp_address_t* address = nullptr;
     std::size_t length = 0;
     expect(ucp_worker_get_address(worker(), &address, &length), "ucp_worker_get_address");
@@ -122,13 +124,16 @@ class UcxWire final : public Wire {
   void connect(int peer, std::string_view address) override {
     if (peers_.contains(peer)) return;
     Peer& end = peers_[peer];
+    end.wire = this;
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                         UCP_EP_PARAM_FIELD_ERR_HANDLER;
     params.address = reinterpret_cast<const ucp_address_t*>(address.data());
     params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
     params.err_handler.cb = [](void* broken, ucp_ep_h /*endpoint*/, ucs_status_t status) {
-      static_cast<Peer*>(broken)->error = error_of(status);
+      Peer& gone = *static_cast<Peer*>(broken);
+      gone.error = error_of(status);
+      if (!gone.wire->shares_memory_) gone.wire->abandoned_ = true;
     };
     params.err_handler.arg = &end;
     const ucs_status_t status = ucp_ep_create(worker(), &params, &end.endpoint);
@@ -172,8 +177,8 @@ class UcxWire final : public Wire {
     if (transfer.request != nullptr) ucp_request_cancel(worker(), transfer.request);
   }
 
-  bool progress() override { return ucp_worker_progress(worker()) != 0; }
-  bool arm() override { return ucp_worker_arm(worker()) == UCS_OK; }
+  bool progress() override { return !abandoned_ && ucp_worker_progress(worker()) != 0; }
+  bool arm() override { return abandoned_ || ucp_worker_arm(worker()) == UCS_OK; }
   int descriptor() const override { return descriptor_; }
 
   const char* broken(int peer) const override {
@@ -182,11 +187,17 @@ class UcxWire final : public Wire {
   }
 
   void flush_and_close(Clock::time_point deadline) noexcept override {
+    if (abandoned_) return;
     flush(deadline);
     close(0, deadline);
   }
 
+  // Where sockets of one peer break side by side, UCX 1.13 may end the process ("Assertion
+  // `ep->conn_state != UCT_TCP_EP_CONN_STATE_CLOSED' failed"), whoever closes them. So a network
+  // that has broken is not touched again: what nobody moves reads and writes nothing.
   void close_by_force(Clock::time_point deadline) noexcept override {
+    if (!shares_memory_) abandoned_ = true;
+    if (abandoned_) return;
     close(kForce, deadline);
     // Copies that have begun are not broken off; this waits for them, too.
     flush(deadline);
@@ -194,6 +205,7 @@ class UcxWire final : public Wire {
 
  private:
   struct Peer {
+    UcxWire* wire = nullptr;
     ucp_ep_h endpoint = nullptr;
     const char* error = nullptr;
   };
@@ -243,7 +255,9 @@ class UcxWire final : public Wire {
 
   std::unique_ptr<Context> context_;
   std::unique_ptr<Worker> worker_;
-  bool settled_ = false;  // nothing is under way
+  const bool shares_memory_;
+  bool settled_ = false;    // nothing is under way
+  bool abandoned_ = false;  // nothing moves any more
   std::string address_;
   int descriptor_ = -1;
   std::map<int, Peer> peers_;  // whose addresses UCX keeps
