@@ -100,7 +100,7 @@ class Workshop {
                                          {"GROUP_RANK", std::to_string(own ? rank : 0)},
                                          {"MASTER_ADDR", own ? Hosts::address(0) : "127.0.0.1"},
                                          {"MASTER_PORT", "29555"}},
-                         .network_of = own ? hosts->process(rank) : 0});
+                         .host_of = own ? hosts->process(rank) : 0});
   }
   void finish(const std::string& command) const {
     ChildProcess child({.words = words_of(std::string(PHALANX_PROGRAM) + " " + command),

@@ -47,6 +47,9 @@ for i in 0 1; do
   ip -n "${hosts[i]}" address add "10.11.12.$((i + 1))/24" dev "cable$i"
   ip -n "${hosts[i]}" link set "cable$i" up
 done
+for i in 0 1; do # a link tells a moment later that it is up
+  until ip -n "${hosts[i]}" -brief link show "cable$i" | grep -q ' UP '; do sleep 0.1; done
+done
 (umask 077 && head -c 32 /dev/urandom >"$work/secret")
 
 command_of_host() {

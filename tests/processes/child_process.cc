@@ -67,10 +67,12 @@ ChildProcess::ChildProcess(const ChildOptions& options)
   const int in = open_or_throw("/dev/null", O_RDONLY);
   const int out = open_or_throw(file + ".out", kWrite);
   const int err = open_or_throw(file + ".err", kWrite);
-  const int network =
-      options.network_of == 0
-          ? -1
-          : open_or_throw("/proc/" + std::to_string(options.network_of) + "/ns/net", O_RDONLY);
+  const auto open_namespace = [&](const char* kind) {
+    const std::string path = "/proc/" + std::to_string(options.host_of) + "/ns/" + kind;
+    return options.host_of == 0 ? -1 : open_or_throw(path, O_RDONLY);
+  };
+  const int network = open_namespace("net");
+  const int mounts = open_namespace("mnt");
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ == 0) {
@@ -79,6 +81,7 @@ ChildProcess::ChildProcess(const ChildOptions& options)
     if (::getppid() != parent) ::_exit(126);
     ::setpgid(0, 0);
     if (network >= 0 && ::setns(network, CLONE_NEWNET) != 0) ::_exit(126);
+    if (mounts >= 0 && ::setns(mounts, CLONE_NEWNS) != 0) ::_exit(126);
     if (::chdir(directory_.c_str()) != 0) ::_exit(126);
     ::dup2(in, STDIN_FILENO);
     ::dup2(out, STDOUT_FILENO);
@@ -86,7 +89,7 @@ ChildProcess::ChildProcess(const ChildOptions& options)
     ::execvpe(arguments[0], arguments.data(), environment.data());
     ::_exit(127);
   }
-  for (const int descriptor : {in, out, err, network}) {
+  for (const int descriptor : {in, out, err, network, mounts}) {
     if (descriptor >= 0) ::close(descriptor);
   }
   if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");

@@ -19,7 +19,7 @@ struct ChildOptions {
   std::string name;                 // its output is in directory/NAME.out and NAME.err
   // What of the test's environment speaks of ranks is left out, this is added.
   std::map<std::string, std::string> environment{};
-  pid_t network_of = 0;  // it lives in the network namespace of that process; 0: the test's
+  pid_t host_of = 0;  // it lives in the network and mount namespaces of that process; 0: the test's
 };
 
 class ChildProcess {

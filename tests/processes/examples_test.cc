@@ -7,7 +7,8 @@ namespace {
 
 class ClusterScripts : public ProcessesTest {
  protected:
-  ChildProcess script(const std::string& name, Variables settings) const {
+  ChildProcess script(const std::string& name, Variables settings,
+                      const std::vector<std::string>& flags = {}) const {
     settings["PHALANX"] = PHALANX_PROGRAM;
     settings["PHALANX_TEST_RUN"] = run_mark();
     settings.insert({{"DATA_PATH", "data_text_document"},
@@ -23,18 +24,21 @@ class ClusterScripts : public ProcessesTest {
                      {"EVAL_ITERATIONS", "0"}});
     const std::string path =
         (std::filesystem::path(PHALANX_SOURCE_DIR) / "examples/cluster" / name).string();
+    std::vector<std::string> words = {path};
+    words.insert(words.end(), flags.begin(), flags.end());
     return ChildProcess(
-        {.words = {path}, .directory = directory_, .name = "script", .environment = settings});
+        {.words = words, .directory = directory_, .name = "script", .environment = settings});
   }
 };
 
 TEST_F(ClusterScripts, OneHost) {
   prepare();
-  ChildProcess threads = script("one_host_threads.sh", {{"LAYERS", "2"}});
+  ChildProcess threads = script("one_host_threads.sh", {{"LAYERS", "2"}}, {"--exit-interval", "2"});
   expect_end(threads, 0);
-  ChildProcess processes = script("one_host_processes.sh", {{"LAYERS", "2"}, {"ITERATIONS", "8"}});
+  EXPECT_EQ(metrics("run").size(), 2U);
+  ChildProcess processes = script("one_host_processes.sh", {{"LAYERS", "2"}});
   expect_end(processes, 0);
-  EXPECT_EQ(metrics("run").size(), 8U);
+  EXPECT_EQ(metrics("run").size(), 4U);
   expect_clean("run");
 }
 

@@ -161,18 +161,15 @@ Hosts::Hosts(int count)
   shell("ip link add switch type bridge && ip link set switch up");
   for (int host = 0; host < count; ++host) {
     holders_.push_back(std::make_unique<ChildProcess>(
-        ChildOptions{.words = {"unshare", "--net", "sleep", "1000000"},
+        ChildOptions{.words = {"unshare", "--net", "--mount", "sh", "-c",
+                               // What is asked for interfaces there is this namespace's.
+                               "mount -t sysfs none /sys && exec sleep 1000000"},
                      .directory = directory_,
                      .name = fmt::format("host_{}", host)}));
-    const auto has_network = [&] {
-      const auto network_of = [](const std::string& pid) {
-        std::error_code error;
-        return std::filesystem::read_symlink("/proc/" + pid + "/ns/net", error);
-      };
-      const auto network = network_of(std::to_string(process(host)));
-      return !network.empty() && network != network_of("self");
+    const auto is_ready = [&] {
+      return text_of(fmt::format("/proc/{}/comm", process(host))) == "sleep\n";
     };
-    if (!eventually(10s, has_network)) throw std::runtime_error("unshare --net does not work");
+    if (!eventually(10s, is_ready)) throw std::runtime_error("unshare --net --mount does not work");
     shell(
         fmt::format("ip link add port{0} type veth peer name eth0 netns {1} && "
                     "ip link set port{0} master switch up",
@@ -183,16 +180,33 @@ Hosts::Hosts(int count)
     on(host, fmt::format("ip address add {}/64 dev eth0 nodad", address6(host)));
     on(host, "ip link set eth0 up");
   }
+  for (int host = 0; host < count; ++host) wait_for_link(host);
 }
 
 Hosts::~Hosts() {
-  holders_.clear();  // with them their namespaces and cables
+  // Namespaces go some time after their last process, and with them their ends of the cables.
+  for (std::size_t host = 0; host < holders_.size(); ++host) {
+    [[maybe_unused]] const int status =
+        std::system(fmt::format("ip link delete port{}", host).c_str());
+  }
+  holders_.clear();
   std::filesystem::remove_all(directory_);
   [[maybe_unused]] const int status = std::system("ip link delete switch");
 }
 
 void Hosts::on(int host, const std::string& command) const {
   shell(fmt::format("nsenter --net --target {} {}", process(host), command));
+}
+
+// A link is up a moment after it was told so.
+void Hosts::wait_for_link(int host) const {
+  const auto is_up = [&] {
+    return std::system(fmt::format("nsenter --net --target {} ip -brief link show eth0 | "
+                                   "grep -q ' UP '",
+                                   process(host))
+                           .c_str()) == 0;
+  };
+  if (!eventually(10s, is_up)) throw std::runtime_error("a link does not come up");
 }
 
 void Hosts::link_down(int host) const { on(host, "ip link set eth0 down"); }

@@ -62,6 +62,7 @@ class Hosts {
 
  private:
   void on(int host, const std::string& command) const;
+  void wait_for_link(int host) const;
 
   std::string directory_;
   std::vector<std::unique_ptr<ChildProcess>> holders_;

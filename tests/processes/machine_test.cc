@@ -63,7 +63,7 @@ TEST_F(ProcessesTest, CablesCarryAndAreCut) {
     ChildProcess talker({.words = {"bash", "-c", "exec 3<>/dev/tcp/" + address + "/9"},
                          .directory = directory_,
                          .name = "talker",
-                         .network_of = hosts.process(1)});
+                         .host_of = hosts.process(1)});
     // Refused by the other host, at once: it was reached.
     return talker.wait(1500ms) == 1 && talker.err().find("refused") != std::string::npos;
   };

@@ -34,13 +34,13 @@ ProcessesTest::~ProcessesTest() {
 }
 
 ChildProcess ProcessesTest::start(const std::string& name, const std::string& words,
-                                  const Variables& environment, pid_t network_of,
+                                  const Variables& environment, pid_t host_of,
                                   const std::vector<std::string>& before) const {
   ChildOptions options{.words = before,
                        .directory = directory_,
                        .name = name,
                        .environment = environment,
-                       .network_of = network_of};
+                       .host_of = host_of};
   options.words.emplace_back(PHALANX_PROGRAM);
   std::istringstream stream(words);
   for (std::string word; stream >> word;) options.words.push_back(word);
@@ -49,8 +49,8 @@ ChildProcess ProcessesTest::start(const std::string& name, const std::string& wo
 }
 
 ChildProcess ProcessesTest::launch(const std::string& name, const std::string& launch,
-                                   const std::string& flags, pid_t network_of) const {
-  return start(name, fmt::format("launch {} -- pretrain gpt {}", launch, flags), {}, network_of);
+                                   const std::string& flags, pid_t host_of) const {
+  return start(name, fmt::format("launch {} -- pretrain gpt {}", launch, flags), {}, host_of);
 }
 
 ChildProcess ProcessesTest::start_rank(int rank, int world_size, const std::string& flags,

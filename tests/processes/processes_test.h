@@ -40,11 +40,11 @@ class ProcessesTest : public ProgramTest {
   using Variables = std::map<std::string, std::string>;
   // Words of a shell's command line, without its quoting. `before`: words before the program.
   ChildProcess start(const std::string& name, const std::string& words,
-                     const Variables& environment = {}, pid_t network_of = 0,
+                     const Variables& environment = {}, pid_t host_of = 0,
                      const std::vector<std::string>& before = {}) const;
   // `phalanx launch LAUNCH -- pretrain gpt FLAGS`.
   ChildProcess launch(const std::string& name, const std::string& launch, const std::string& flags,
-                      pid_t network_of = 0) const;
+                      pid_t host_of = 0) const;
   // A rank as torchrun would start it, all on one host.
   ChildProcess start_rank(int rank, int world_size, const std::string& flags,
                           const Variables& more = {}, const std::string& name = "") const;
