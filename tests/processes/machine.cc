@@ -219,6 +219,10 @@ void Hosts::link_up(int host) const {
 
 void Hosts::swallow(int host) const { shell(fmt::format("ip link set port{} nomaster", host)); }
 
+void Hosts::let_through(int host) const {
+  shell(fmt::format("ip link set port{} master switch", host));
+}
+
 void Hosts::lose_one_direction(int from, int to) const {
   on(from, fmt::format("ip route add blackhole {}/32", address(to)));
 }

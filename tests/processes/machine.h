@@ -56,6 +56,7 @@ class Hosts {
   void link_up(int host) const;
   // The link stays up, and nothing comes through.
   void swallow(int host) const;
+  void let_through(int host) const;
   // What the host sends to the other is lost; what comes from there arrives.
   void lose_one_direction(int from, int to) const;
   void slow_down(int host, const std::string& rate) const;

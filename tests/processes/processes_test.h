@@ -21,7 +21,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 // Of everything that ends by itself; ten times what it takes at most.
-constexpr std::chrono::seconds kLimit = 100s;
+constexpr std::chrono::seconds kLimit = 60s;
 
 class ProcessesTest : public ProgramTest {
  protected:
