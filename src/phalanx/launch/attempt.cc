@@ -99,7 +99,7 @@ class Attempt {
     }
     tell(errors_.take(Clock::now(), /*all=*/true));
     report_.was_asked_to_stop = around_.interruptions.asked_to_stop();
-    if (!lost_launcher_.empty()) throw Error(ErrorCode::kTemporary, lost_launcher_);
+    report_.lost_launcher = lost_launcher_;
     return std::move(report_);
   }
 

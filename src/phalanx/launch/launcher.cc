@@ -216,6 +216,7 @@ class Launcher {
                                          .inbox = inbox_,
                                          .interruptions = interruptions_,
                                          .has_failed_file = has_failed_file_});
+    if (!own.lost_launcher.empty()) return end_without_others(attempt, own);
     if (group_->node() == 0) own.iteration = newest_iteration(save_);
     std::vector<NodeReport> reports;
     for (const std::string& text : exchange(stage + 1, to_text(own))) {
@@ -226,9 +227,25 @@ class Launcher {
     return decide(attempt, outcome_of(reports), before, iteration_);
   }
 
+  // Another launcher is gone, and with it what the nodes would decide together.
+  NextStep end_without_others(int attempt, const NodeReport& own) {
+    const Outcome outcome = outcome_of(std::span(&own, 1));
+    if (!outcome.culprit) throw Error(ErrorCode::kTemporary, own.lost_launcher);
+    const NextStep step{.restarts = false,
+                        .exit_status = static_cast<int>(ErrorCode::kTemporary),
+                        .why = own.lost_launcher};
+    end_attempt(attempt, outcome, step);
+    return step;
+  }
+
   NextStep decide(int attempt, const Outcome& outcome, std::optional<std::int64_t> before,
                   std::optional<std::int64_t> iteration) {
-    NextStep step = policy_.after(outcome, before, iteration);
+    const NextStep step = policy_.after(outcome, before, iteration);
+    end_attempt(attempt, outcome, step);
+    return step;
+  }
+
+  void end_attempt(int attempt, const Outcome& outcome, const NextStep& step) {
     const int status = step.restarts ? outcome.exit_status : step.exit_status;
     summary_.attempts.push_back(
         {.attempt = attempt, .exit_status = outcome.exit_status, .culprit = outcome.culprit});
@@ -239,7 +256,6 @@ class Launcher {
     }
     if (!step.why.empty()) console_.line("phalanx launch: " + step.why);
     console_.line(last_line(outcome, place_.world_size, status));
-    return step;
   }
 
   void keep_summary() {

@@ -41,7 +41,7 @@ Culprit culprit_of(const RankEnd& end) {
 }
 
 Culprit culprit_of(const RankVerdict& verdict, const RankEnd* end) {
-  const std::string host = end == nullptr ? "" : end->host;
+  const std::string host = end == nullptr ? verdict.host : end->host;
   return {.rank = verdict.rank,
           .host = host,
           .reason = verdict.is_hang ? "hang" : "lost",

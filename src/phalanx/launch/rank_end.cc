@@ -46,6 +46,7 @@ RankEnd end_of(const Json& json) {
 
 Json json_of(const RankVerdict& verdict) {
   return {{"rank", verdict.rank},
+          {"host", shortened(verdict.host)},
           {"is_hang", verdict.is_hang},
           {"reason", shortened(verdict.reason)},
           {"after_seconds", verdict.after_seconds},
@@ -54,6 +55,7 @@ Json json_of(const RankVerdict& verdict) {
 
 RankVerdict verdict_of(const Json& json) {
   return {.rank = json.at("rank").get<int>(),
+          .host = json.at("host").get<std::string>(),
           .is_hang = json.at("is_hang").get<bool>(),
           .reason = json.at("reason").get<std::string>(),
           .after_seconds = json.at("after_seconds").get<double>(),

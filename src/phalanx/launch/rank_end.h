@@ -27,6 +27,7 @@ struct RankEnd {
 // What the coordinator says of the ranks of an attempt: the first one that failed.
 struct RankVerdict {
   int rank = 0;
+  std::string host{};
   bool is_hang = false;
   std::string reason;             // a line
   double after_seconds = 0.0;     // since the attempt began
@@ -44,6 +45,7 @@ struct NodeReport {
   std::vector<RankEnd> failures;            // the first ones, of either kind
   std::optional<RankVerdict> verdict;       // node 0
   std::optional<std::int64_t> iteration{};  // of the newest checkpoint; node 0
+  std::string lost_launcher{};  // of another node: who, for people; nobody else hears of it
 };
 
 // At most 16 KiB.

@@ -76,6 +76,7 @@ std::unique_ptr<CoordinatorServer> make_server(const LaunchOptions& options, con
   coordinator.join_timeout = options.join_timeout;
   coordinator.on_verdict = [box = std::move(box)](const Verdict& verdict) {
     box->put({.rank = verdict.culprits.empty() ? -1 : verdict.culprits[0],
+              .host = verdict.host,
               .is_hang = verdict.code == ErrorCode::kHang,
               .reason = verdict.reason,
               .detected_seconds = verdict.silent_seconds},
@@ -102,6 +103,7 @@ MemberOptions member_options(const LaunchOptions& options, const Secret& secret,
   if (options.node > 0) {
     member.on_rank_failure = [box = std::move(box)](const RankFailure& failure) {
       box->put({.rank = failure.rank,
+                .host = {},
                 .is_hang = failure.code == ErrorCode::kHang,
                 .reason = failure.reason,
                 .detected_seconds = 0.0},

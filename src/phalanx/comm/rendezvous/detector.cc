@@ -255,6 +255,7 @@ Verdict Detector::State::verdict(std::vector<int> culprits, ErrorCode code, std:
   verdict.report = rendezvous::report_text(states_, culprits, now);
   const RankState& first = states_[culprits.front()];
   const bool is_still = code == ErrorCode::kHang && !is_stale(first, now);
+  verdict.host = first.place.host_name;
   verdict.silent_seconds = seconds(now - (is_still ? first.moved : first.heard));
   verdict.culprits = std::move(culprits);
   verdict.code = code;
