@@ -33,11 +33,11 @@ struct Heartbeat {
 
 struct Verdict {
   std::vector<int> culprits;               // ranks; the first one is named first everywhere
-  std::string host;                        // of the first one
   ErrorCode code = ErrorCode::kTemporary;  // 75 lost, 124 hang
   std::string reason;           // a line: who, where, since when, in what, who waits for it
   std::string report;           // lines: everybody's position
-  double silent_seconds = 0.0;  // from the first culprit's last sign of life
+  std::string host{};           // of the first culprit
+  double silent_seconds = 0.0;  // from its last sign of life
 };
 
 class Detector {
