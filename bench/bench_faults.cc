@@ -60,8 +60,9 @@ class Workshop {
     training_ =
         "pretrain gpt --num-layers 2 --hidden-size 32 --num-attention-heads 2 "
         "--seq-length 32 --max-position-embeddings 32 --micro-batch-size 1 --lr 1e-3 "
-        "--train-iters 100000000 --lr-decay-iters 1000 --eval-iters 0 --split 100,0,0 "
+        "--train-iters 1000000 --lr-decay-iters 1000 --eval-iters 0 --split 100,0,0 "
         "--threads-per-rank 1 --no-cpu-affinity --rdzv-insecure --overwrite --save run "
+        "--save-interval 1000000 "
         "--data-path data_text_document " +
         tokenizer;
   }
@@ -75,7 +76,9 @@ class Workshop {
     fs::remove_all(directory_ / "run", ignored);
     std::vector<ChildProcess> world;
     for (int rank = 0; rank < ranks; ++rank) world.push_back(start(rank, ranks, hosts));
-    if (!processes::eventually(kPatience, [&] { return has_begun(); })) {
+    const auto has_ended = [](ChildProcess& rank) { return rank.wait(0ms).has_value(); };
+    const auto is_known = [&] { return has_begun() || std::ranges::any_of(world, has_ended); };
+    if (!processes::eventually(kPatience, is_known) || !has_begun()) {
       throw Error(ErrorCode::kInternal, "the ranks do not train:\n" + world[0].err());
     }
     return world;

@@ -232,7 +232,8 @@ TEST_F(Rendezvous, SlurmsTasksTrain) {
   expect_clean("run");
 }
 
-TEST_F(Rendezvous, IPv6Alone) {
+// Ranks meet by IPv6 alone; the payload does not: UCX 1.13 passes over interfaces without IPv4.
+TEST_F(Rendezvous, IPv6AloneIsRefusedByName) {
   if (!has_own_machine()) GTEST_SKIP() << "needs CAP_NET_ADMIN and CAP_SYS_ADMIN";
   prepare();
   const WithoutIPv4 without;
@@ -242,8 +243,7 @@ TEST_F(Rendezvous, IPv6Alone) {
                                patient() + "--rdzv-insecure --save run --save-interval 100",
                                host_of_its_own(rank, 2, "::1")));
   }
-  for (ChildProcess& rank : ranks) expect_end(rank, 0);
-  EXPECT_EQ(metrics("run").size(), 8U);
+  for (ChildProcess& rank : ranks) expect_error(rank, 71, {"UCX", " on lo"});
   expect_clean("run");
 }
 
