@@ -32,8 +32,7 @@ constexpr const char* kOldSwitch =
     "--checkpoint-activations is now --recompute-granularity full --recompute-method uniform\n";
 constexpr const char* kBackend =
     "--distributed-backend nccl: on CPUs UCX carries the messages between processes; threads of "
-    "one "
-    "process share its memory\n";
+    "one process share its memory\n";
 constexpr const char* kBuffers = ": gradients are reduced from contiguous fp32 buffers\n";
 constexpr const char* kVocabulary =
     "the plan is of GPT-2's 50257 ids: the tokenizer's files are not there\n";

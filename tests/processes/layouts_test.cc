@@ -12,6 +12,8 @@ struct Layout {
   const char* flags;
 };
 
+void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.flags; }
+
 constexpr Layout kLayouts[] = {
     {"Tensor2", 2, "--tensor-model-parallel-size 2"},
     {"Pipeline2", 2, "--pipeline-model-parallel-size 2 --pipeline-schedule zb-h1"},
