@@ -12,6 +12,8 @@ struct Layout {
   const char* flags;
 };
 
+// GoogleTest calls it.
+// NOLINTNEXTLINE(readability-identifier-naming)
 void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.flags; }
 
 constexpr Layout kLayouts[] = {
