@@ -231,16 +231,16 @@ class Launcher {
   NextStep end_without_others(int attempt, const NodeReport& own) {
     const Outcome outcome = outcome_of(std::span(&own, 1));
     if (!outcome.culprit) throw Error(ErrorCode::kTemporary, own.lost_launcher);
-    const NextStep step{.restarts = false,
-                        .exit_status = static_cast<int>(ErrorCode::kTemporary),
-                        .why = own.lost_launcher};
+    NextStep step{.restarts = false,
+                  .exit_status = static_cast<int>(ErrorCode::kTemporary),
+                  .why = own.lost_launcher};
     end_attempt(attempt, outcome, step);
     return step;
   }
 
   NextStep decide(int attempt, const Outcome& outcome, std::optional<std::int64_t> before,
                   std::optional<std::int64_t> iteration) {
-    const NextStep step = policy_.after(outcome, before, iteration);
+    NextStep step = policy_.after(outcome, before, iteration);
     end_attempt(attempt, outcome, step);
     return step;
   }

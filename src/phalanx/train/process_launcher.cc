@@ -33,7 +33,13 @@ class ProcessLauncher final : public Launcher {
              .broadcast = [this](std::string text) { return member_->broadcast(std::move(text)); },
              .is_over = [this] { return member_->failure().has_value(); }},
             places()) {}
-  ~ProcessLauncher() override { member_->leave(); }
+  ~ProcessLauncher() override {
+    // The others wait for what this rank will not do.
+    if (std::uncaught_exceptions() > exceptions_at_birth_ && !is_agreed_) {
+      member_->fail("it ended with an error");
+    }
+    member_->leave();
+  }
 
   std::vector<int> own_ranks() const override { return {rank_}; }
   std::string broadcast(std::string of_first) override {
@@ -46,8 +52,12 @@ class ProcessLauncher final : public Launcher {
     member_->begin_busy("preparing the run");
     try {
       agreement_.prepare(preparation);
+    } catch (const StoppedEarly&) {
+      is_agreed_ = true;
+      throw;
     } catch (const Error&) {
-      throw;  // all have heard of it
+      is_agreed_ = true;  // all have heard of it
+      throw;
     } catch (const std::exception& error) {
       member_->fail(error.what());
       throw;
@@ -56,8 +66,8 @@ class ProcessLauncher final : public Launcher {
   }
 
   void run(const RankOptions& options, const Body& body) override {
-    expect_threads(options.threads_per_rank - 1);
     try {
+      expect_threads(options.threads_per_rank - 1);
       const auto world =
           make_ucx_world(rank_, places(),
                          {.threads_per_rank = options.threads_per_rank,
@@ -77,6 +87,8 @@ class ProcessLauncher final : public Launcher {
   std::unique_ptr<Coordinator> coordinator_;  // of the first rank, where no launcher has one
   std::unique_ptr<Member> member_;
   int rank_;
+  const int exceptions_at_birth_ = std::uncaught_exceptions();
+  bool is_agreed_ = false;  // how the preparation ended is how it ended everywhere
   Agreement agreement_;
 };
 
