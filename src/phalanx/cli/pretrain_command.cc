@@ -109,9 +109,10 @@ int run_pretrain(const Arguments& arguments) {
   config.run.restarts = restarts_from_environment();
   if (environment && flags.given("--nproc")) {
     throw UsageError(
-        "--nproc starts ranks as threads of this process, but {} has started {} processes: leave "
+        "--nproc starts ranks as threads of this process, but {} processes were started ({}): "
+        "leave "
         "--nproc out",
-        environment->source, environment->world_size);
+        environment->world_size, environment->source);
   }
   switch (train(environment, config)) {
     case RunEnd::kFinished:

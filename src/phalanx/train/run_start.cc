@@ -54,7 +54,7 @@ Identity identity_of(const RunInputs& inputs) {
     // Where a file lies does not matter.
     const std::string what =
         fmt::format("the content of {}'s {}", file.flag, fs::path(file.path).extension().string());
-    identity[what] += fmt::format("{} bytes{} ", file.bytes,
+    identity[what] += fmt::format("{}{} bytes{}", identity[what].empty() ? "" : ", ", file.bytes,
                                   file.xxh3 ? " with digest " + digest_to_text(*file.xxh3) : "");
   }
   return identity;
@@ -144,7 +144,7 @@ class Nonce {
 };
 
 // Of the leading process.
-RunStart decide(TrainConfig config, Launcher& launcher) {
+RunStart decide(const TrainConfig& config, Launcher& launcher) {
   RunStart start{.config = as_restarted(config), .lock = {}, .decisions = {}, .checkpoint = {}};
   start.decisions.is_restarted = start.config.run.load != config.run.load;
   start.lock = lock_save_directory(start.config.run);
@@ -226,7 +226,7 @@ RunStart start_run(TrainConfig config, Launcher& launcher) {
   check_files(config);
   agree(identity_of(config), launcher);
   if (launcher.leads()) {
-    RunStart start = decide(std::move(config), launcher);
+    RunStart start = decide(config, launcher);
     const bool is_alone = launcher.own_ranks().size() == launcher.places().size();
     const bool is_saved = !start.config.run.save.empty() && !is_alone;
     const std::optional<Nonce> nonce =
