@@ -23,6 +23,11 @@ class Rendezvous : public ProcessesTest {
     return model() + "--global-batch-size 12 --distributed-timeout-minutes 0.07 ";
   }
   static std::string patient() { return model() + "--distributed-timeout-minutes 2 "; }
+  // The whole line, but for names and numbers of this machine.
+  static void expect_line(ChildProcess& process, int status, const std::string& line) {
+    expect_end(process, status);
+    EXPECT_EQ(golden_line(process), "error: phalanx pretrain gpt: " + line) << process.name();
+  }
   static void expect_error(ChildProcess& process, int status,
                            const std::vector<std::string>& mentions) {
     expect_end(process, status);
@@ -40,15 +45,20 @@ TEST_F(Rendezvous, ARankIsMissing) {
   prepare();
   ChildProcess rank_0 = start_rank(0, 3, impatient());
   ChildProcess rank_2 = start_rank(2, 3, impatient());
-  expect_error(rank_0, 69, {"missing rank 1", "2/3 joined"});
-  expect_error(rank_2, 69, {"missing rank 1"});
+  const std::string missing_1 =
+      "not all ranks have come within 4.2 s: 2/3 joined, missing rank 1 (host HOST)";
+  expect_line(rank_0, 69, missing_1);
+  expect_line(rank_2, 69, missing_1);
   expect_clean();
 }
 
 TEST_F(Rendezvous, TheFirstRankIsMissing) {
   prepare();
   ChildProcess rank_1 = start_rank(1, 2, impatient());
-  expect_error(rank_1, 69, {"rank 0"});
+  expect_line(rank_1, 69,
+              "the coordinator at unix:phalanx-UID-none-PORT cannot be reached within 4.2 s: "
+              "Connection refused; rank 0 or the first launcher listens there (MASTER_ADDR, "
+              "MASTER_PORT)");
   expect_clean();
 }
 
@@ -62,9 +72,14 @@ TEST_F(Rendezvous, ARankComesTwice) {
   }
   for (ChildProcess& rank : twice) ASSERT_TRUE(rank.wait(kLimit).has_value());
   const std::size_t refused = twice[0].wait(0ms) == 78 ? 0 : 1;
-  expect_error(twice[refused], 78, {"rank 1 joins twice: from host "});
-  expect_error(twice[1 - refused], 69, {"missing rank 2"});
-  expect_error(rank_0, 69, {"missing rank 2"});
+  expect_line(
+      twice[refused], 78,
+      "rank 1 joins twice: from host HOST (pid PID) and from host HOST (pid PID): each needs "
+      "a number of its own (RANK, --node-rank)");
+  const std::string missing =
+      "not all ranks have come within 4.2 s: 2/3 joined, missing rank 2 (host HOST)";
+  expect_line(twice[1 - refused], 69, missing);
+  expect_line(rank_0, 69, missing);
   expect_clean();
 }
 
@@ -73,7 +88,9 @@ TEST_F(Rendezvous, WorldSizesDiffer) {
   ChildProcess rank_0 = start_rank(0, 2, impatient());
   ChildProcess rank_1 =
       start_rank(1, 2, impatient(), {{"WORLD_SIZE", "3"}, {"LOCAL_WORLD_SIZE", "3"}});
-  expect_error(rank_1, 78, {"rank 1", "3", "2"});
+  expect_line(rank_1, 78,
+              "rank 1 (host HOST) counts 3 ranks, the coordinator 2: the same number on all hosts "
+              "(WORLD_SIZE, --nnodes, --nproc-per-node)");
   expect_error(rank_0, 69, {"missing rank 1"});
   expect_clean();
 }
@@ -83,7 +100,9 @@ TEST_F(Rendezvous, FlagsDiffer) {
   ChildProcess rank_0 = start_rank(0, 2, patient() + "--lr 1e-2");
   ChildProcess rank_1 = start_rank(1, 2, patient() + "--lr 2e-2");
   for (ChildProcess* rank : {&rank_0, &rank_1}) {
-    expect_error(*rank, 78, {"rank 1", "--lr is 0.02", "rank 0 has 0.01"});
+    expect_line(*rank, 78,
+                "rank 1 (host HOST): --lr is 0.02, rank 0 has 0.01: start all ranks with the same "
+                "flags, files and program");
   }
   expect_clean();
 }
@@ -158,7 +177,9 @@ TEST_F(Rendezvous, SecretsDiffer) {
   };
   ChildProcess rank_0 = rank(0, "secret");
   ChildProcess rank_1 = rank(1, "wrong");
-  expect_error(rank_1, 77, {"--rdzv-secret-file wrong"});
+  expect_line(rank_1, 77,
+              "the coordinator at tcp:127.0.0.1:PORT has another secret than this process (from "
+              "--rdzv-secret-file wrong): the same file on all hosts (--rdzv-secret-file)");
   expect_error(rank_0, 69, {"missing rank 1"});
   for (const ChildProcess* process : {&rank_0, &rank_1}) {
     EXPECT_THAT(process->err() + process->out(), testing::Not(HasSubstr("0123456789")));
@@ -172,13 +193,17 @@ TEST_F(Rendezvous, ASecretThatOthersMayReadIsRefused) {
   std::filesystem::permissions(directory_ / "secret", std::filesystem::perms(0644));
   ChildProcess rank = start_rank(0, 2, impatient() + "--rdzv-secret-file secret",
                                  host_of_its_own(0, 2, "127.0.0.1"));
-  expect_error(rank, 77, {"secret"});
+  expect_line(rank, 77, "secret: others may read or write it (mode 0644): chmod 600 secret");
 }
 
 TEST_F(Rendezvous, SeveralHostsNeedASecret) {
   prepare();
   ChildProcess rank = start_rank(0, 2, impatient(), host_of_its_own(0, 2, "127.0.0.1"));
-  expect_error(rank, 77, {"--rdzv-secret-file", "--rdzv-insecure"});
+  expect_line(
+      rank, 77,
+      "the ranks are on several hosts and have no secret to know each other by: give "
+      "--rdzv-secret-file FILE (the same 32 random bytes on every host), or --rdzv-insecure "
+      "where nobody else reaches tcp:127.0.0.1:PORT");
   ChildProcess launcher =
       launch("launch", "--nnodes 2 --node-rank 0 --master-addr 127.0.0.1", impatient());
   expect_error(launcher, 77, {"--rdzv-secret-file", "--rdzv-insecure"});
@@ -196,9 +221,10 @@ TEST_F(Rendezvous, VariablesContradictEachOther) {
                                    {"SLURM_NODEID", "1"},
                                    {"SLURM_STEP_NODELIST", "n[01-02]"},
                                    {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"}});
-  expect_error(slurm, 64, {"RANK", "SLURM_PROCID"});
+  expect_line(slurm, 64,
+              "RANK=0 is set, but SLURM_PROCID=3: unset RANK, or start the ranks without srun");
   ChildProcess rank = start_rank(2, 2, impatient());
-  expect_error(rank, 64, {"RANK", "WORLD_SIZE"});
+  expect_line(rank, 64, "RANK=2 is not below WORLD_SIZE=2");
   ChildProcess both = start_rank(0, 2, impatient() + "--nproc 2");
   expect_error(both, 64, {"--nproc"});
 }
@@ -262,7 +288,9 @@ TEST_F(Rendezvous, AHostDoesNotSeeTheSaveDirectory) {
       start("rank_1", "pretrain gpt " + flags, second, 0,
             {"unshare", "--mount", "sh", "-c", "mount -t tmpfs none shared && exec \"$@\"", "sh"});
   for (ChildProcess* rank : {&rank_0, &rank_1}) {
-    expect_error(*rank, 78, {"shared/run", "--save", "rank 1"});
+    expect_line(*rank, 78,
+                "rank 1 (host HOST): --save shared/run is not the directory that rank 0 writes to: "
+                "give one on a file system that all hosts share");
   }
   expect_clean("shared");
 }
