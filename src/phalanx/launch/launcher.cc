@@ -229,8 +229,9 @@ class Launcher {
 
   // Another launcher is gone, and with it what the nodes would decide together.
   NextStep end_without_others(int attempt, const NodeReport& own) {
+    // Without a verdict nobody among the ranks is known to have failed: these were ended.
+    if (!own.verdict) throw Error(ErrorCode::kTemporary, own.lost_launcher);
     const Outcome outcome = outcome_of(std::span(&own, 1));
-    if (!outcome.culprit) throw Error(ErrorCode::kTemporary, own.lost_launcher);
     NextStep step{.restarts = false,
                   .exit_status = static_cast<int>(ErrorCode::kTemporary),
                   .why = own.lost_launcher};
