@@ -437,6 +437,21 @@ void Engine::sleep(std::unique_lock<std::mutex>& lock, Clock::time_point until) 
 }
 
 // What a long wait sees to, several times a second.
+// A send says so itself; of who has only to send, his connection does.
+std::optional<Engine::BrokenConnection> Engine::broken_connection(
+    const Operation& operation) const {
+  if (operation.broken_) {
+    return BrokenConnection{operation.group().world_rank(operation.broken_->member),
+                            operation.broken_->reason};
+  }
+  for (const int rank : operation.missing_ranks()) {
+    const Wires::Peer& peer = wires_.peers[static_cast<std::size_t>(rank)];
+    const char* const reason = peer.wire == nullptr ? nullptr : peer.wire->broken(rank);
+    if (reason != nullptr) return BrokenConnection{rank, reason};
+  }
+  return std::nullopt;
+}
+
 void Engine::look_around(std::unique_lock<std::mutex>& lock, Waiting& waiting) {
   const auto now = Clock::now();
   waiting.next_look = now + std::min<Clock::duration>(kLookAround, timeout_ / 4 + milliseconds(1));
@@ -460,13 +475,12 @@ void Engine::look_around(std::unique_lock<std::mutex>& lock, Waiting& waiting) {
       log_warning("waiting for {}", busy);
     }
   }
-  if (operation.broken_ && !waiting.broken) waiting.broken = now;
-  if (waiting.broken && now >= *waiting.broken + kExplanation && operation.broken_) {
-    const int peer = operation.group().world_rank(operation.broken_->member);
-    const CommError error(
-        ErrorCode::kTemporary, comm_place(operation.place()),
-        fmt::format("{}: the connection to rank {} broke: {}", label_of(operation.place()), peer,
-                    operation.broken_->reason));
+  const std::optional<BrokenConnection> broken = broken_connection(operation);
+  if (broken && !waiting.broken) waiting.broken = now;
+  if (broken && now >= *waiting.broken + kExplanation) {
+    const CommError error(ErrorCode::kTemporary, comm_place(operation.place()),
+                          fmt::format("{}: the connection to rank {} broke: {}",
+                                      label_of(operation.place()), broken->rank, broken->reason));
     fail(lock, error);
     throw CommError(error);
   }

@@ -140,6 +140,11 @@ class Engine {
   void kick_helper();
   bool spin(std::span<const OperationPointer> operations);
   void sleep(std::unique_lock<std::mutex>& lock, Clock::time_point until);
+  struct BrokenConnection {
+    int rank;  // of the world
+    std::string reason;
+  };
+  std::optional<BrokenConnection> broken_connection(const Operation& operation) const;
   void look_around(std::unique_lock<std::mutex>& lock, Waiting& waiting);
   [[noreturn]] void give_up(std::unique_lock<std::mutex>& lock, const Waiting& waiting,
                             bool timed_out);
