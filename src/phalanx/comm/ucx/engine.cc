@@ -32,7 +32,6 @@ constexpr milliseconds kLookAround{100};
 constexpr milliseconds kExplanation{3000};
 // For peers to end as this rank does.
 constexpr milliseconds kGoodbye{1000};
-constexpr milliseconds kForce{100};
 // A timeout that no clock can reach would overflow it.
 constexpr std::chrono::hours kLongestTimeout{24 * 365};
 
@@ -530,7 +529,7 @@ void Engine::throw_if_failed(std::unique_lock<std::mutex>& lock) {
 void Engine::shut_down(std::unique_lock<std::mutex>& lock) noexcept {
   computed_.wait(lock, [&] { return computing_ == 0; });
   if (std::exchange(shut_down_, true)) return;
-  for (const auto& wire : wires_.wires) wire->close_by_force(Clock::now() + kForce);
+  for (const auto& wire : wires_.wires) wire->close_by_force();
 }
 
 void Engine::fail(std::unique_lock<std::mutex>& lock, const CommError& error) noexcept {

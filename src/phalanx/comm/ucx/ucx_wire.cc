@@ -101,9 +101,7 @@ class UcxWire final : public Wire {
  public:
   UcxWire(const char* transports, const char* devices)
       : context_(std::make_unique<Context>(transports, devices)),
-        worker_(std::make_unique<Worker>(*context_)),
-        shares_memory_(std::string_view(transports).find("posix") != std::string_view::npos &&
-                       transports[0] != '^') {
+        worker_(std::make_unique<Worker>(*context_)) {
     ucp_address_t* address = nullptr;
     std::size_t length = 0;
     expect(ucp_worker_get_address(worker(), &address, &length), "ucp_worker_get_address");
@@ -112,7 +110,6 @@ class UcxWire final : public Wire {
     expect(ucp_worker_get_efd(worker(), &descriptor_), "ucp_worker_get_efd");
   }
   ~UcxWire() override {
-    close_by_force(Clock::now() + std::chrono::milliseconds(100));
     if (settled_) return;
     // UCX ends the process where something is under way; so both stay, and the kernel takes them.
     static_cast<void>(worker_.release());
@@ -123,6 +120,7 @@ class UcxWire final : public Wire {
 
   void connect(int peer, std::string_view address) override {
     if (peers_.contains(peer)) return;
+    settled_ = false;
     Peer& end = peers_[peer];
     end.wire = this;
     ucp_ep_params_t params{};
@@ -133,7 +131,7 @@ class UcxWire final : public Wire {
     params.err_handler.cb = [](void* broken, ucp_ep_h /*endpoint*/, ucs_status_t status) {
       Peer& gone = *static_cast<Peer*>(broken);
       gone.error = error_of(status);
-      if (!gone.wire->shares_memory_) gone.wire->abandoned_ = true;
+      gone.wire->abandoned_ = true;
     };
     params.err_handler.arg = &end;
     const ucs_status_t status = ucp_ep_create(worker(), &params, &end.endpoint);
@@ -189,19 +187,14 @@ class UcxWire final : public Wire {
   void flush_and_close(Clock::time_point deadline) noexcept override {
     if (abandoned_) return;
     flush(deadline);
-    close(0, deadline);
-  }
-
-  // Where sockets of one peer break side by side, UCX 1.13 may end the process ("Assertion
-  // `ep->conn_state != UCT_TCP_EP_CONN_STATE_CLOSED' failed"), whoever closes them. So a network
-  // that has broken is not touched again: what nobody moves reads and writes nothing.
-  void close_by_force(Clock::time_point deadline) noexcept override {
-    if (!shares_memory_) abandoned_ = true;
-    if (abandoned_) return;
-    close(kForce, deadline);
-    // Copies that have begun are not broken off; this waits for them, too.
+    close(deadline);
     flush(deadline);
   }
+
+  // UCX 1.13 may end the process where connections end or break on both sides at once ("Assertion
+  // `ep->conn_state != UCT_TCP_EP_CONN_STATE_CLOSED' failed", "remote_id == ..."), whoever closes
+  // them. So what has broken is not touched again: what nobody moves reads and writes nothing.
+  void close_by_force() noexcept override { abandoned_ = true; }
 
  private:
   struct Peer {
@@ -223,17 +216,17 @@ class UcxWire final : public Wire {
   void flush(Clock::time_point deadline) noexcept {
     const ucp_request_param_t params{};
     std::vector<ucs_status_ptr_t> flushes = {ucp_worker_flush_nbx(worker(), &params)};
-    settled_ = finish(flushes, deadline);
+    settled_ = finish(flushes, deadline) && !abandoned_;
   }
 
-  void close(std::uint32_t flags, Clock::time_point deadline) noexcept {
+  void close(Clock::time_point deadline) noexcept {
     std::vector<ucs_status_ptr_t> closings;
     for (auto& [peer, end] : peers_) {
       if (end.endpoint == nullptr) continue;
       ucp_request_param_t params{};
       params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
       // Nobody answers at the other end of what is broken.
-      params.flags = end.error != nullptr ? kForce : flags;
+      params.flags = end.error != nullptr ? kForce : 0;
       closings.push_back(ucp_ep_close_nbx(std::exchange(end.endpoint, nullptr), &params));
     }
     finish(closings, deadline);
@@ -244,7 +237,8 @@ class UcxWire final : public Wire {
     bool all = true;
     for (const ucs_status_ptr_t request : requests) {
       if (!UCS_PTR_IS_PTR(request)) continue;
-      while (ucp_request_check_status(request) == UCS_INPROGRESS && Clock::now() < deadline) {
+      while (ucp_request_check_status(request) == UCS_INPROGRESS && !abandoned_ &&
+             Clock::now() < deadline) {
         ucp_worker_progress(worker());
       }
       all = all && ucp_request_check_status(request) != UCS_INPROGRESS;
@@ -255,8 +249,7 @@ class UcxWire final : public Wire {
 
   std::unique_ptr<Context> context_;
   std::unique_ptr<Worker> worker_;
-  const bool shares_memory_;
-  bool settled_ = false;    // nothing is under way
+  bool settled_ = true;     // nothing is under way
   bool abandoned_ = false;  // nothing moves any more
   std::string address_;
   int descriptor_ = -1;

@@ -52,8 +52,8 @@ class Wire {
 
   // Ends all connections: what has been sent arrives, as far as that can be had until `deadline`.
   virtual void flush_and_close(Clock::time_point deadline) noexcept = 0;
-  // Ends them now, whatever is under way; nothing may be asked of the wire any more.
-  virtual void close_by_force(Clock::time_point deadline) noexcept = 0;
+  // Nothing moves any more, whatever is under way; transfers that have not ended never will.
+  virtual void close_by_force() noexcept = 0;
 
  protected:
   Wire() = default;
