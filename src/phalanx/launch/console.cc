@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstddef>
 #include <mutex>
 #include <thread>
@@ -50,6 +52,11 @@ class Console::Writer {
     changed_.notify_all();
   }
   void run() {
+    // It may be held in a write for longer than the launcher ignores broken pipes.
+    sigset_t broken_pipe;
+    ::sigemptyset(&broken_pipe);
+    ::sigaddset(&broken_pipe, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
     std::unique_lock lock(mutex_);
     while (true) {
       changed_.wait(lock, [&] { return stops_ || !waiting_.empty(); });
