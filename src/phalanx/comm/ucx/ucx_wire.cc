@@ -141,6 +141,7 @@ class UcxWire final : public Wire {
 
   void send(int peer, std::uint64_t tag, const void* data, std::size_t bytes,
             Transfer& transfer) override {
+    if (abandoned_) return;
     const auto found = peers_.find(peer);
     if (found == peers_.end() || found->second.endpoint == nullptr) {
       end(transfer, UCS_ERR_NOT_CONNECTED, 0);
@@ -156,6 +157,7 @@ class UcxWire final : public Wire {
   }
 
   void receive(std::uint64_t tag, void* data, std::size_t bytes, Transfer& transfer) override {
+    if (abandoned_) return;
     ucp_request_param_t params{};
     // Of what has come before, only the callback tells the length.
     params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
@@ -172,7 +174,7 @@ class UcxWire final : public Wire {
   }
 
   void cancel(Transfer& transfer) override {
-    if (transfer.request != nullptr) ucp_request_cancel(worker(), transfer.request);
+    if (!abandoned_ && transfer.request != nullptr) ucp_request_cancel(worker(), transfer.request);
   }
 
   bool progress() override { return !abandoned_ && ucp_worker_progress(worker()) != 0; }
@@ -189,6 +191,7 @@ class UcxWire final : public Wire {
     flush(deadline);
     close(deadline);
     flush(deadline);
+    settled_ = settled_ && !abandoned_;
   }
 
   // UCX 1.13 may end the process where connections end or break on both sides at once ("Assertion
@@ -214,12 +217,14 @@ class UcxWire final : public Wire {
   ucp_worker_h worker() const { return worker_->get(); }
 
   void flush(Clock::time_point deadline) noexcept {
+    if (abandoned_) return;
     const ucp_request_param_t params{};
     std::vector<ucs_status_ptr_t> flushes = {ucp_worker_flush_nbx(worker(), &params)};
     settled_ = finish(flushes, deadline) && !abandoned_;
   }
 
   void close(Clock::time_point deadline) noexcept {
+    if (abandoned_) return;
     std::vector<ucs_status_ptr_t> closings;
     for (auto& [peer, end] : peers_) {
       if (end.endpoint == nullptr) continue;
@@ -241,6 +246,8 @@ class UcxWire final : public Wire {
              Clock::now() < deadline) {
         ucp_worker_progress(worker());
       }
+      // One that is under way stays UCX's.
+      if (abandoned_) return false;
       all = all && ucp_request_check_status(request) != UCS_INPROGRESS;
       ucp_request_free(request);
     }
