@@ -529,7 +529,7 @@ void Engine::throw_if_failed(std::unique_lock<std::mutex>& lock) {
 void Engine::shut_down(std::unique_lock<std::mutex>& lock) noexcept {
   computed_.wait(lock, [&] { return computing_ == 0; });
   if (std::exchange(shut_down_, true)) return;
-  for (const auto& wire : wires_.wires) wire->close_by_force();
+  for (const auto& wire : wires_.wires) wire->abandon();
 }
 
 void Engine::fail(std::unique_lock<std::mutex>& lock, const CommError& error) noexcept {

@@ -42,8 +42,6 @@ void on_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t* 
   end(*static_cast<Transfer*>(transfer), status, status == UCS_OK ? info->length : 0);
 }
 
-constexpr std::uint32_t kForce = UCP_EP_CLOSE_FLAG_FORCE;
-
 class Context {
  public:
   Context(const char* transports, const char* devices) {
@@ -197,7 +195,7 @@ class UcxWire final : public Wire {
   // UCX 1.13 may end the process where connections end or break on both sides at once ("Assertion
   // `ep->conn_state != UCT_TCP_EP_CONN_STATE_CLOSED' failed", "remote_id == ..."), whoever closes
   // them. So what has broken is not touched again: what nobody moves reads and writes nothing.
-  void close_by_force() noexcept override { abandoned_ = true; }
+  void abandon() noexcept override { abandoned_ = true; }
 
  private:
   struct Peer {
@@ -220,7 +218,7 @@ class UcxWire final : public Wire {
     if (abandoned_) return;
     const ucp_request_param_t params{};
     std::vector<ucs_status_ptr_t> flushes = {ucp_worker_flush_nbx(worker(), &params)};
-    settled_ = finish(flushes, deadline) && !abandoned_;
+    settled_ = finish(flushes, deadline);
   }
 
   void close(Clock::time_point deadline) noexcept {
@@ -228,10 +226,7 @@ class UcxWire final : public Wire {
     std::vector<ucs_status_ptr_t> closings;
     for (auto& [peer, end] : peers_) {
       if (end.endpoint == nullptr) continue;
-      ucp_request_param_t params{};
-      params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-      // Nobody answers at the other end of what is broken.
-      params.flags = end.error != nullptr ? kForce : 0;
+      const ucp_request_param_t params{};
       closings.push_back(ucp_ep_close_nbx(std::exchange(end.endpoint, nullptr), &params));
     }
     finish(closings, deadline);

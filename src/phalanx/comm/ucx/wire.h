@@ -53,7 +53,7 @@ class Wire {
   // Ends all connections: what has been sent arrives, as far as that can be had until `deadline`.
   virtual void flush_and_close(Clock::time_point deadline) noexcept = 0;
   // Nothing moves any more, whatever is under way; transfers that have not ended never will.
-  virtual void close_by_force() noexcept = 0;
+  virtual void abandon() noexcept = 0;
 
  protected:
   Wire() = default;
