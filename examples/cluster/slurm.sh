@@ -28,7 +28,8 @@ secret=$(mktemp "$SLURM_SUBMIT_DIR/.rdzv_secret_${SLURM_JOB_ID}_XXXXXX") # only 
 trap 'rm -f "$secret"' EXIT
 head -c 32 /dev/urandom >"$secret"
 export PHALANX_RDZV_SECRET_FILE=$secret
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST") # no "| head": scontrol could end by SIGPIPE
+MASTER_ADDR=${hosts%%$'\n'*}
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
 export MASTER_ADDR MASTER_PORT
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1} # srun no longer takes it from the job by itself
