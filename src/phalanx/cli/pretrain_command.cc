@@ -16,10 +16,12 @@
 #include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/model_name.h"
+#include "phalanx/cli/signals.h"
 #include "phalanx/comm/rendezvous/launch_environment.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/process_launcher.h"
+#include "phalanx/train/run_sinks.h"
 #include "phalanx/train/trainer.h"
 
 namespace phalanx {
@@ -74,7 +76,10 @@ std::unique_ptr<Launcher> launcher_of(const std::optional<LaunchEnvironment>& en
 
 RunEnd train(const std::optional<LaunchEnvironment>& environment, const TrainConfig& config) {
   const StopSignals signals(!config.run.save.empty());
-  return pretrain_gpt(config, signals, [&] { return launcher_of(environment, config, signals); });
+  RunSinks sinks = default_sinks(config.run);
+  return pretrain_gpt(
+      config, [&signals] { return signals.received(); }, sinks,
+      [&] { return launcher_of(environment, config, signals); });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -20,6 +21,20 @@ namespace {
 template <typename Float>
 std::string number(Float value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
+}
+
+// Losses are computed in fp32.
+float as_float(const NamedLoss& loss) { return static_cast<float>(loss.value); }
+
+// "lm_loss": 9.01, and so on.
+std::string loss_fields(const std::vector<NamedLoss>& losses) {
+  std::string text;
+  for (const NamedLoss& loss : losses) {
+    std::string key = loss.name;
+    std::ranges::replace(key, ' ', '_');
+    text += fmt::format(R"("{}": {}, )", key, number(as_float(loss)));
+  }
+  return text;
 }
 
 struct Line {
@@ -61,23 +76,24 @@ std::size_t kept_bytes(std::string_view text, const std::string& path,
 
 }  // namespace
 
-std::string to_json_line(const IterationMetrics& metrics) {
-  return fmt::format(
-      R"({{"iteration": {}, "consumed_samples": {}, "lm_loss": {}, "learning_rate": {}, )"
-      R"("grad_norm": {}, "loss_scale": {}, "skipped": {}, "elapsed_s": {}, )"
-      R"("tokens_per_second": {}, "model_flops_per_second": {}, "peak_bytes": {}, )"
-      R"("rss_bytes": {}}})",
-      metrics.iteration, metrics.consumed_samples, number(metrics.lm_loss),
-      number(metrics.learning_rate), number(metrics.grad_norm), number(metrics.loss_scale),
-      metrics.skipped, number(metrics.elapsed_s), number(metrics.tokens_per_second),
-      number(metrics.model_flops_per_second), metrics.peak_bytes, metrics.rss_bytes);
+std::string to_json_line(const IterationReport& report) {
+  const double tokens_per_second = static_cast<double>(report.tokens) / report.seconds;
+  return fmt::format(R"({{"iteration": {}, "consumed_samples": {}, {}"learning_rate": {}, )"
+                     R"("grad_norm": {}, "loss_scale": {}, "skipped": {}, "elapsed_s": {}, )"
+                     R"("tokens_per_second": {}, "model_flops_per_second": {}, "peak_bytes": {}, )"
+                     R"("rss_bytes": {}}})",
+                     report.iteration, report.consumed_samples, loss_fields(report.losses),
+                     number(report.learning_rate), number(report.grad_norm),
+                     number(report.loss_scale), report.skipped, number(report.seconds),
+                     number(tokens_per_second), number(report.model_flops / report.seconds),
+                     report.peak_bytes, report.rss_bytes);
 }
 
-std::string to_json_line(const EvaluationMetrics& metrics) {
+std::string to_json_line(const EvaluationReport& report) {
   return fmt::format(
-      R"({{"iteration": {}, "consumed_samples": {}, "eval": "{}", "lm_loss": {}, "ppl": {}}})",
-      metrics.iteration, metrics.consumed_samples, metrics.eval, number(metrics.lm_loss),
-      number(perplexity(metrics.lm_loss)));
+      R"({{"iteration": {}, "consumed_samples": {}, "eval": "{}", {}"ppl": {}}})", report.iteration,
+      report.consumed_samples, report.split, loss_fields(report.losses),
+      number(report.losses.empty() ? std::nan("") : perplexity(as_float(report.losses.front()))));
 }
 
 std::string metrics_after(const std::filesystem::path& path, const MetricsPosition& last) {
@@ -117,6 +133,19 @@ void MetricsFile::write_line(std::string line) {
     }
     rest.remove_prefix(static_cast<std::size_t>(put));
   }
+}
+
+// A run that was finished before evaluates again, but its lines are in the file.
+void MetricsSink::begin(const RunBegin& begin) {
+  if (!begin.is_finished) file_.emplace(path_);
+}
+
+void MetricsSink::iteration(const IterationReport& report) {
+  if (file_) file_->write(report);
+}
+
+void MetricsSink::evaluation(const EvaluationReport& report) {
+  if (file_) file_->write(report);
 }
 
 }  // namespace phalanx

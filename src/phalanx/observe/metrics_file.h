@@ -6,36 +6,18 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "phalanx/observe/run_sink.h"
 
 namespace phalanx {
 
-struct IterationMetrics {
-  std::int64_t iteration = 0;
-  std::int64_t consumed_samples = 0;
-  float lm_loss = 0;
-  double learning_rate = 0;
-  double grad_norm = 0;  // before clipping; NaN where none was computed
-  double loss_scale = 1;
-  bool skipped = false;
-  double elapsed_s = 0;  // of this iteration
-  double tokens_per_second = 0;
-  double model_flops_per_second = 0;
-  std::int64_t peak_bytes = 0;  // the arenas' high-water mark
-  std::int64_t rss_bytes = 0;   // the process's resident peak
-};
-
-struct EvaluationMetrics {
-  std::int64_t iteration = 0;
-  std::int64_t consumed_samples = 0;
-  std::string_view eval;  // "valid" or "test"
-  float lm_loss = 0;
-};
-
-// One line without its newline.
-std::string to_json_line(const IterationMetrics& metrics);
-std::string to_json_line(const EvaluationMetrics& metrics);
+// One line without its newline. A loss has a field of its name with underscores: "lm_loss".
+std::string to_json_line(const IterationReport& report);
+std::string to_json_line(const EvaluationReport& report);
 
 inline constexpr std::string_view kMetricsName = "metrics.jsonl";  // in the save directory
 
@@ -59,14 +41,29 @@ class MetricsFile {
   MetricsFile& operator=(const MetricsFile&) = delete;
   ~MetricsFile();
 
-  void write(const IterationMetrics& metrics) { write_line(to_json_line(metrics)); }
-  void write(const EvaluationMetrics& metrics) { write_line(to_json_line(metrics)); }
+  void write(const IterationReport& report) { write_line(to_json_line(report)); }
+  void write(const EvaluationReport& report) { write_line(to_json_line(report)); }
 
  private:
   void write_line(std::string line);
 
   std::filesystem::path path_;
   int descriptor_ = -1;
+};
+
+// SAVE/metrics.jsonl, as long as it can be written.
+class MetricsSink final : public RunSink {
+ public:
+  explicit MetricsSink(std::filesystem::path path) : path_(std::move(path)) {}
+
+  std::string name() const override { return "metrics"; }
+  void begin(const RunBegin& begin) override;
+  void iteration(const IterationReport& report) override;
+  void evaluation(const EvaluationReport& report) override;
+
+ private:
+  std::filesystem::path path_;
+  std::optional<MetricsFile> file_;
 };
 
 }  // namespace phalanx

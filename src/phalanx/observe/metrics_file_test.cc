@@ -15,19 +15,27 @@
 namespace phalanx {
 namespace {
 
-IterationMetrics example(std::int64_t iteration) {
-  return {.iteration = iteration,
-          .consumed_samples = 16 * iteration,
-          .lm_loss = 9.012345F,
-          .learning_rate = 1e-4,
-          .grad_norm = 1.5,
-          .loss_scale = 1,
-          .skipped = false,
-          .elapsed_s = 0.25,
-          .tokens_per_second = 16384,
-          .model_flops_per_second = 1.25e11,
-          .peak_bytes = 1LL << 33,
-          .rss_bytes = 123};
+IterationReport example(std::int64_t iteration) {
+  IterationReport report;
+  report.iteration = iteration;
+  report.consumed_samples = 16 * iteration;
+  report.tokens = 4096;
+  report.model_flops = 3.125e10;
+  report.losses = {{"lm loss", 9.012345F}};
+  report.learning_rate = 1e-4;
+  report.grad_norm = 1.5;
+  report.seconds = 0.25;
+  report.peak_bytes = 1LL << 33;
+  report.rss_bytes = 123;
+  return report;
+}
+
+EvaluationReport evaluation(std::int64_t iteration) {
+  EvaluationReport report;
+  report.iteration = iteration;
+  report.split = "valid";
+  report.losses = {{"lm loss", 1}};
+  return report;
 }
 
 class MetricsFileTest : public testing::Test {
@@ -53,15 +61,18 @@ TEST(MetricsLine, HasTheDocumentedKeysInOrder) {
       R"("grad_norm": 1.5, "loss_scale": 1, "skipped": false, "elapsed_s": 0.25, )"
       R"("tokens_per_second": 16384, "model_flops_per_second": 125000000000, )"
       R"("peak_bytes": 8589934592, "rss_bytes": 123})");
-  EXPECT_EQ(to_json_line(EvaluationMetrics{
-                .iteration = 3, .consumed_samples = 48, .eval = "valid", .lm_loss = 0}),
+  EXPECT_EQ(to_json_line(EvaluationReport{.iteration = 3,
+                                          .consumed_samples = 48,
+                                          .split = "valid",
+                                          .place = {},
+                                          .losses = {{"lm loss", 0}}}),
             R"({"iteration": 3, "consumed_samples": 48, "eval": "valid", "lm_loss": 0, "ppl": 1})");
 }
 
 TEST(MetricsLine, LossesReadBackAsTheSameFloat) {
   auto metrics = example(1);
   for (const float loss : {9.0123453F, 0.1F, 1e-30F, 3.4e38F, 16777216.0F, 5e-45F}) {
-    metrics.lm_loss = loss;
+    metrics.losses.front().value = loss;
     const auto json = nlohmann::json::parse(to_json_line(metrics));
     EXPECT_EQ(json["lm_loss"].get<float>(), loss);
   }
@@ -69,12 +80,12 @@ TEST(MetricsLine, LossesReadBackAsTheSameFloat) {
 
 TEST(MetricsLine, StaysJsonWhereANumberIsNotFinite) {
   auto metrics = example(1);
-  metrics.lm_loss = std::numeric_limits<float>::quiet_NaN();
+  metrics.losses.front().value = std::numeric_limits<float>::quiet_NaN();
   metrics.grad_norm = -std::numeric_limits<double>::infinity();
   const auto json = nlohmann::json::parse(to_json_line(metrics));
   EXPECT_TRUE(json["lm_loss"].is_null());
   EXPECT_TRUE(json["grad_norm"].is_null());
-  const EvaluationMetrics evaluation{.eval = "test", .lm_loss = metrics.lm_loss};
+  const EvaluationReport evaluation{.split = "test", .place = {}, .losses = metrics.losses};
   EXPECT_TRUE(nlohmann::json::parse(to_json_line(evaluation))["ppl"].is_null());
 }
 
@@ -82,7 +93,7 @@ TEST_F(MetricsFileTest, LinesAreThereAtOnce) {
   MetricsFile file(path());
   file.write(example(1));
   EXPECT_EQ(read_file(path()), to_json_line(example(1)) + "\n");
-  file.write(EvaluationMetrics{.iteration = 1, .eval = "valid"});
+  file.write(evaluation(1));
   EXPECT_THAT(read_file(path()), testing::EndsWith("\"ppl\": 1}\n"));
 }
 
@@ -97,7 +108,7 @@ TEST_F(MetricsFileTest, ResumeCutsWhatIsBeyondTheLoadedIteration) {
     MetricsFile file(path());
     for (int i = 1; i <= 4; ++i) {
       file.write(example(i));
-      if (i % 2 == 0) file.write(EvaluationMetrics{.iteration = i, .eval = "valid"});
+      if (i % 2 == 0) file.write(evaluation(i));
     }
   }
   const std::string whole = read_file(path());
@@ -106,7 +117,7 @@ TEST_F(MetricsFileTest, ResumeCutsWhatIsBeyondTheLoadedIteration) {
     MetricsFile file(path());
     file.write(example(3));
     file.write(example(4));
-    file.write(EvaluationMetrics{.iteration = 4, .eval = "valid"});
+    file.write(evaluation(4));
   }
   EXPECT_EQ(read_file(path()), whole);
 }

@@ -114,4 +114,14 @@ void ProgressBar::put(const std::string& text) const {
   [[maybe_unused]] const auto written = ::write(descriptor_, text.data(), text.size());
 }
 
+void ProgressSink::iteration(const IterationReport& report) {
+  if (!bar_) return;
+  const double loss = report.losses.empty() ? 0.0 : report.losses.front().value;
+  bar_->advance(report.iteration, loss, report.tokens, report.seconds);
+}
+
+void ProgressSink::pause() {
+  if (bar_) bar_->clear();
+}
+
 }  // namespace phalanx

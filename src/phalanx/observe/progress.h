@@ -4,9 +4,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "phalanx/observe/rate.h"
+#include "phalanx/observe/run_sink.h"
 
 namespace phalanx {
 
@@ -55,6 +57,18 @@ class ProgressBar {
   Clock::time_point next_draw_;
   MovingRate tokens_;
   MovingRate iterations_;
+};
+
+// Comes last: it is drawn below the lines of others.
+class ProgressSink final : public RunSink {
+ public:
+  std::string name() const override { return "the progress bar"; }
+  void begin(const RunBegin& begin) override { bar_.emplace(begin.last_iteration); }
+  void iteration(const IterationReport& report) override;
+  void pause() override;
+
+ private:
+  std::optional<ProgressBar> bar_;
 };
 
 }  // namespace phalanx

@@ -10,12 +10,9 @@
 #include <string_view>
 #include <vector>
 
-namespace phalanx {
+#include "phalanx/observe/run_sink.h"
 
-struct NamedLoss {
-  std::string name;  // "lm loss"
-  double value = 0;
-};
+namespace phalanx {
 
 // One training line. Learning rate and loss scale are those after the step.
 struct TrainingLine {

@@ -1,49 +1,33 @@
 #pragma once
-// What a run tells people and scripts: the start-up table, Megatron's log lines, the progress bar,
-// metrics.jsonl.
+// What the first rank tells the sinks of a run: from where it is and what its steps came to.
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "phalanx/data/split.h"
-#include "phalanx/observe/metrics_file.h"
-#include "phalanx/observe/progress.h"
-#include "phalanx/observe/training_log.h"
+#include "phalanx/observe/run_sink.h"
 #include "phalanx/train/run_setup.h"
 
 namespace phalanx {
 
 class RunReport {
  public:
-  // The first rank prints what the run is made of and what happens, and appends to
-  // SAVE/metrics.jsonl as long as that can be written. Others are silent.
-  RunReport(const RunSetup& setup, const MemoryPlan& plan, int rank, std::int64_t loaded_iteration);
+  // `sinks` is null on all ranks but the first, which are silent.
+  RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPosition& begin,
+            RunSinks* sinks);
 
   // After a step: `next_lr` is the schedule's next value, as Megatron prints it.
   void iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,
                  double next_lr, double seconds);
   void evaluation(const RunState& state, SplitKind kind, const std::string& place, double loss);
-  // Takes the progress bar away before other lines.
-  void pause();
+  void note(RunNote::Kind kind, std::int64_t iteration, std::string text);
+  void end(const RunEnding& ending);
 
  private:
-  void print_start(const RunSetup& setup, const MemoryPlan& plan,
-                   std::int64_t loaded_iteration) const;
-  void print_line(const RunState& state, const StepResult& step, std::int64_t global_batch,
-                  double next_lr);
-  template <typename Metrics>
-  void write_metrics(const Metrics& metrics);
-
   const TrainConfig& config_;
-  const RunLength& length_;
-  bool speaks_;              // the first rank
+  RunSinks* sinks_;
   std::int64_t peak_bytes_;  // of the arenas, the most of any rank
   double model_flops_per_token_;
-  double peak_flops_;
-  LogInterval interval_;
-  std::unique_ptr<MetricsFile> metrics_;
-  ProgressBar progress_;
 };
 
 // The rows of the plan, for people.

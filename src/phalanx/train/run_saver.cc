@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include "phalanx/base/error.h"
-#include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/train/flags.h"
@@ -29,7 +28,8 @@ bool may_pass(const Error& error) {
 
 }  // namespace
 
-RunSaver::RunSaver(const RunSetup& setup, Rank& rank) : setup_(setup), rank_(rank) {
+RunSaver::RunSaver(const RunSetup& setup, Rank& rank, RunReport& report)
+    : setup_(setup), rank_(rank), report_(report) {
   if (setup.directory.is_resumed()) saved_iteration_ = setup.loaded->iteration;
 }
 
@@ -55,8 +55,10 @@ void RunSaver::save(const RunState& state, Occasion occasion) {
                                     : fmt::format("the last good one is {}/{}", config.run.save,
                                                   iteration_directory_name(saved_iteration_));
   if (!ends) {
-    log_warning("the checkpoint of iteration {} could not be saved: {}; {}; the run goes on",
-                state.iteration, reason, last_good);
+    report_.note(
+        RunNote::Kind::kSaveFailed, state.iteration,
+        fmt::format("the checkpoint of iteration {} could not be saved: {}; {}; the run goes on",
+                    state.iteration, reason, last_good));
     return;
   }
   throw IoError("the checkpoint of iteration {} could not be saved{}: {}; {}", state.iteration,
@@ -78,7 +80,9 @@ std::string RunSaver::try_to_save(const RunState& state) {
   }
   const auto busy =
       world.busy(fmt::format("saving the checkpoint of iteration {}", state.iteration));
-  log_info("saving checkpoint at iteration {:7d} to {}", state.iteration, config.run.save);
+  report_.note(
+      RunNote::Kind::kSaving, state.iteration,
+      fmt::format("saving checkpoint at iteration {:7d} to {}", state.iteration, config.run.save));
   try {
     save_checkpoint({.directory = config.run.save,
                      .keep_last = static_cast<int>(config.run.keep_last),
@@ -89,8 +93,9 @@ std::string RunSaver::try_to_save(const RunState& state) {
     tensors.skip_rest();
     return error.what();
   }
-  log_info("  successfully saved checkpoint at iteration {:7d} to {}", state.iteration,
-           config.run.save);
+  report_.note(RunNote::Kind::kSaved, state.iteration,
+               fmt::format("  successfully saved checkpoint at iteration {:7d} to {}",
+                           state.iteration, config.run.save));
   return {};
 }
 

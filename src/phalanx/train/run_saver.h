@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "phalanx/train/run_report.h"
 #include "phalanx/train/run_setup.h"
 
 namespace phalanx {
@@ -18,8 +19,8 @@ class RunSaver {
   // What failed that often will not get better by itself.
   static constexpr int kFailuresInARow = 3;
 
-  // Both must outlive the saver.
-  RunSaver(const RunSetup& setup, Rank& rank);
+  // All must outlive the saver.
+  RunSaver(const RunSetup& setup, Rank& rank, RunReport& report);
 
   // SAVE/iter_NNNNNNN, durably, and removes all but the last --keep-last; nothing without --save or
   // where the iteration is saved. All ranks at the same time; the first one writes, and all of them
@@ -33,6 +34,7 @@ class RunSaver {
 
   const RunSetup& setup_;
   Rank& rank_;
+  RunReport& report_;
   std::int64_t saved_iteration_ = -1;  // -1: none
   int failures_ = 0;                   // in a row
 };

@@ -120,7 +120,9 @@ TEST_F(RunSaverOneTest, TheLoadedCheckpointIsLetGo) {
   train(c);
   c.run.load = c.run.save;
   c.run.exit_interval = 0;
-  std::thread run([&c] { EXPECT_EQ(pretrain_gpt(c), RunEnd::kPreempted); });
+  std::atomic<int> signal{0};
+  std::thread run(
+      [&] { EXPECT_EQ(pretrain_gpt(c, [&signal] { return signal.load(); }), RunEnd::kPreempted); });
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (training_metrics("run").size() < 4 && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -130,7 +132,7 @@ TEST_F(RunSaverOneTest, TheLoadedCheckpointIsLetGo) {
     return std::string(std::istreambuf_iterator<char>(file), {});
   }();
   EXPECT_THAT(maps, testing::Not(HasSubstr("safetensors")));
-  std::raise(SIGTERM);
+  signal = SIGTERM;
   run.join();
 }
 

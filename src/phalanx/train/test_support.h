@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -207,16 +208,17 @@ class RunTest : public testing::Test {
   // A run that is terminated as soon as its metrics have this text; whatever it is doing then.
   static RunEnd stop_after(const TrainConfig& c, const std::string& text) {
     const auto file = std::filesystem::path(c.run.save) / "metrics.jsonl";
+    std::atomic<int> signal{0};
     const std::jthread user([&](const std::stop_token& token) {
       while (!token.stop_requested()) {
         if (std::filesystem::exists(file) && read_file(file).find(text) != std::string::npos) {
-          ::kill(::getpid(), SIGTERM);
+          signal = SIGTERM;
           return;
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
     });
-    return pretrain_gpt(c);
+    return pretrain_gpt(c, [&signal] { return signal.load(); });
   }
 
   void expect_near(const std::string& found, const std::string& expected, const std::string& key,

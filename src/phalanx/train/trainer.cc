@@ -4,10 +4,10 @@
 
 #include <chrono>
 #include <cmath>
-#include <csignal>
+#include <cstring>
 #include <memory>
 #include <optional>
-#include <string_view>
+#include <string>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
@@ -19,7 +19,7 @@
 #include "phalanx/train/run_report.h"
 #include "phalanx/train/run_saver.h"
 #include "phalanx/train/run_setup.h"
-#include "phalanx/train/signals.h"
+#include "phalanx/train/run_sinks.h"
 #include "phalanx/train/step_trace.h"
 
 namespace phalanx {
@@ -30,7 +30,22 @@ bool scales_loss(const TrainConfig& config) {
   return config.model.fp16 || config.optimizer.loss_scale;
 }
 
-std::string_view name_of_signal(int number) { return number == SIGINT ? "SIGINT" : "SIGTERM"; }
+std::string name_of_signal(int number) {
+  const char* const name = ::sigabbrev_np(number);
+  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
+}
+
+RunEnding::Outcome outcome_of(RunEnd end) {
+  switch (end) {
+    case RunEnd::kFinished:
+      return RunEnding::Outcome::kFinished;
+    case RunEnd::kPreempted:
+      return RunEnding::Outcome::kPreempted;
+    case RunEnd::kStopped:
+      break;
+  }
+  return RunEnding::Outcome::kStopped;
+}
 
 using Clock = std::chrono::steady_clock;
 
@@ -60,8 +75,9 @@ class WatchedPasses final : public PassObserver {
 class Trainer {
  public:
   // `checkpoint` is what the run begins with, or null; it is not needed any more after this.
-  Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, const StopSignals& signals,
-          Communicator& world, RankWatch& watch);
+  // `sinks` are the first rank's, or null.
+  Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, const StopToken& stop,
+          RunSinks* sinks, Communicator& world, RankWatch& watch);
   // The world ends where this throws.
   RunEnd run();
 
@@ -74,14 +90,14 @@ class Trainer {
   bool evaluate(SplitKind kind, const std::string& place);
   bool evaluate_at_interval();
   bool final_evaluation();
-  void save(RunSaver::Occasion occasion);
   // The reason to leave after this iteration, if there is one: the same on all ranks.
   std::optional<RunEnd> exit_condition();
+  RunEnd stop_by_signal(int signal);
   RunEnd stopped();
 
   const RunSetup& setup_;
   const TrainConfig& config_;
-  const StopSignals& signals_;
+  const StopToken& stop_;
   RankWatch& watch_;
   Clock::time_point start_ = Clock::now();
   RankCommunicators ranks_;
@@ -119,11 +135,11 @@ RunState start_state(const RunSetup& setup, const CheckpointReader* checkpoint, 
   return fresh;
 }
 
-Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint,
-                 const StopSignals& signals, Communicator& world, RankWatch& watch)
+Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, const StopToken& stop,
+                 RunSinks* sinks, Communicator& world, RankWatch& watch)
     : setup_(setup),
       config_(setup.config),
-      signals_(signals),
+      stop_(stop),
       watch_(watch),
       ranks_(setup.grid, world),
       plan_(setup.plan_of(world.rank())),
@@ -134,8 +150,8 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint,
       rank_(config_, setup.model, setup.programs, ranks_, *backend_, arenas_),
       scaler_(loss_scaler(config_)),
       state_(start_state(setup, checkpoint, rank_)),
-      report_(setup, plan_, world.rank(), state_.iteration),
-      saver_(setup, rank_) {
+      report_(setup, plan_, state_, sinks),
+      saver_(setup, rank_, report_) {
   scaler_.restore(state_.loss_scaler);
   state_.evaluation_is_due = setup.length.begin().evaluation_is_due;
   state_.requested = setup.data->counts();
@@ -153,9 +169,13 @@ RunEnd Trainer::run() {
     // Peers may read this rank's parameters until all of the last step have come in.
     rank_.finish_gather();
     if (!config_.run.trace.empty()) write_step_trace(setup_, trace_, ranks_, rank_.context());
+    report_.end({.outcome = outcome_of(end), .iteration = state_.iteration, .error = {}});
     return end;
   } catch (const std::exception& error) {
     ranks_.world->abort(error.what());
+    report_.end({.outcome = RunEnding::Outcome::kFailed,
+                 .iteration = state_.iteration,
+                 .error = error.what()});
     throw;
   }
 }
@@ -168,14 +188,14 @@ RunEnd Trainer::loop() {
 
     if (setup_.length.evaluates_after(state_.iteration)) evaluate_at_interval();
     if (const auto end = exit_condition()) {
-      save(RunSaver::Occasion::kLeaving);
+      saver_.save(state_, RunSaver::Occasion::kLeaving);
       return *end;
     }
     if (config_.run.save_interval > 0 && state_.iteration % config_.run.save_interval == 0) {
-      save(RunSaver::Occasion::kPeriodic);
+      saver_.save(state_, RunSaver::Occasion::kPeriodic);
     }
   }
-  save(RunSaver::Occasion::kLeaving);
+  saver_.save(state_, RunSaver::Occasion::kLeaving);
   if (!final_evaluation()) return stopped();
   return RunEnd::kFinished;
 }
@@ -184,7 +204,7 @@ RunEnd Trainer::loop() {
 RunEnd Trainer::stopped() {
   const auto end = exit_condition();
   PHALANX_CHECK(end, "an evaluation was given up without a signal");
-  save(RunSaver::Occasion::kLeaving);
+  saver_.save(state_, RunSaver::Occasion::kLeaving);
   return *end;
 }
 
@@ -251,8 +271,7 @@ bool Trainer::evaluate(SplitKind kind, const std::string& place) {
   double sum = 0.0;
   double tokens = 0.0;
   for (std::int64_t i = 0; i < config_.run.eval_iters; ++i) {
-    const auto step =
-        rank_.evaluate_unless([this] { return signals_.received() != 0; }, stream.source());
+    const auto step = rank_.evaluate_unless([this] { return stop_() != 0; }, stream.source());
     if (!step) return false;
     samples += setup_.length.global_batch(state_.consumed_train_samples);
     sum += step->loss * step->tokens;
@@ -278,42 +297,39 @@ bool Trainer::final_evaluation() {
          evaluate(SplitKind::kTest, place + "test set");
 }
 
-void Trainer::save(RunSaver::Occasion occasion) {
-  report_.pause();
-  saver_.save(state_, occasion);
-}
-
 std::optional<RunEnd> Trainer::exit_condition() {
   // Signals and clocks reach ranks at different moments; the largest reason is everybody's.
-  enum Reason : int { kNone, kDuration, kTerminated, kInterrupted };
+  constexpr int kNone = 0;
+  constexpr int kDuration = 1;
+  constexpr int kSignals = 2;  // and the signal's number
   const double minutes = seconds_since(start_) / 60.0;
-  Reason reason = kNone;
+  int reason = kNone;
   if (config_.run.exit_duration_in_mins > 0.0 && minutes > config_.run.exit_duration_in_mins) {
     reason = kDuration;
   }
-  if (signals_.received() != 0) reason = signals_.received() == SIGINT ? kInterrupted : kTerminated;
-  reason = static_cast<Reason>(rank_.largest_of_all(reason));
+  if (const int signal = stop_(); signal != 0) reason = kSignals + signal;
+  reason = rank_.largest_of_all(reason);
   const bool at_interval =
       config_.run.exit_interval > 0 && state_.iteration % config_.run.exit_interval == 0;
   if (reason == kNone && !at_interval) return std::nullopt;
-  report_.pause();
-  const bool speaks = ranks_.world->rank() == 0;
-  if (reason == kInterrupted || reason == kTerminated) {
-    if (speaks) {
-      log_info("exiting program after receiving {}.",
-               name_of_signal(reason == kInterrupted ? SIGINT : SIGTERM));
-    }
-    if (!config_.run.save.empty()) return RunEnd::kPreempted;
-    if (speaks) log_warning("nothing is saved: --save was not given");
-    return RunEnd::kStopped;
-  }
-  if (speaks && reason == kDuration) log_info("exiting program after {} minutes", minutes);
-  if (speaks && reason == kNone) log_info("exiting program at iteration {}", state_.iteration);
+  if (reason >= kSignals) return stop_by_signal(reason - kSignals);
+  report_.note(RunNote::Kind::kExit, state_.iteration,
+               reason == kDuration
+                   ? fmt::format("exiting program after {} minutes", minutes)
+                   : fmt::format("exiting program at iteration {}", state_.iteration));
   return RunEnd::kFinished;
 }
 
+RunEnd Trainer::stop_by_signal(int signal) {
+  report_.note(RunNote::Kind::kSignal, state_.iteration,
+               fmt::format("exiting program after receiving {}.", name_of_signal(signal)));
+  if (!config_.run.save.empty()) return RunEnd::kPreempted;
+  report_.note(RunNote::Kind::kWarning, state_.iteration, "nothing is saved: --save was not given");
+  return RunEnd::kStopped;
+}
+
 RunEnd train_on_ranks(const RunSetup& setup, std::shared_ptr<const CheckpointReader> checkpoint,
-                      const StopSignals& signals, Launcher& launcher) {
+                      const StopToken& stop, RunSinks& sinks, Launcher& launcher) {
   const RankOptions options{
       .threads_per_rank = static_cast<int>(setup.config.layout.threads_per_rank),
       .timeout = timeout_of(setup.config.run)};
@@ -326,7 +342,7 @@ RunEnd train_on_ranks(const RunSetup& setup, std::shared_ptr<const CheckpointRea
   launcher.run(options, [&](Communicator& world, RankWatch& watch) {
     const auto rank = static_cast<std::size_t>(world.rank());
     setup.affinity.bind(setup.places[rank].local_rank);  // before its team and memory are there
-    Trainer trainer(setup, readers[rank].get(), signals, world, watch);
+    Trainer trainer(setup, readers[rank].get(), stop, rank == 0 ? &sinks : nullptr, world, watch);
     readers[rank].reset();
     const RunEnd mine = trainer.run();
     if (world.rank() == first) end = mine;
@@ -334,13 +350,12 @@ RunEnd train_on_ranks(const RunSetup& setup, std::shared_ptr<const CheckpointRea
   return end;
 }
 
-RunEnd prepare_and_train(const TrainConfig& config, const StopSignals& signals,
+RunEnd prepare_and_train(const TrainConfig& config, const StopToken& stop, RunSinks& sinks,
                          Launcher& launcher) {
   std::optional<RunSetup> setup;
-  launcher.prepare(
-      [&] { setup.emplace(config, launcher, [&] { return signals.received() != 0; }); });
+  launcher.prepare([&] { setup.emplace(config, launcher, [&] { return stop() != 0; }); });
   if (launcher.leads()) setup->directory.claim();
-  return train_on_ranks(*setup, std::move(setup->checkpoint), signals, launcher);
+  return train_on_ranks(*setup, std::move(setup->checkpoint), stop, sinks, launcher);
 }
 
 }  // namespace
@@ -350,23 +365,27 @@ std::chrono::milliseconds timeout_of(const RunConfig& run) {
       static_cast<std::int64_t>(run.distributed_timeout_minutes * 60e3));
 }
 
-RunEnd pretrain_gpt(const TrainConfig& config, const StopSignals& signals,
+RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop, RunSinks& sinks,
                     const MakeLauncher& make_launcher) {
   try {
-    return prepare_and_train(config, signals, *make_launcher());
+    return prepare_and_train(config, stop, sinks, *make_launcher());
   } catch (const StoppedEarly& stopped) {
-    log_info("exiting program after receiving {}.", name_of_signal(signals.received()));
+    log_info("exiting program after receiving {}.", name_of_signal(stop()));
     if (stopped.is_saved) return RunEnd::kPreempted;
     log_warning("nothing is saved: training had not begun");
     return RunEnd::kStopped;
   }
 }
 
-RunEnd pretrain_gpt(const TrainConfig& config) {
-  const StopSignals signals(!config.run.save.empty());
-  return pretrain_gpt(config, signals, [&config] {
-    return make_thread_launcher(static_cast<int>(config.layout.world_size));
-  });
+RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop, RunSinks& sinks) {
+  return pretrain_gpt(
+      config, stop ? stop : [] { return 0; }, sinks,
+      [&config] { return make_thread_launcher(static_cast<int>(config.layout.world_size)); });
+}
+
+RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop) {
+  RunSinks sinks = default_sinks(config.run);
+  return pretrain_gpt(config, stop, sinks);
 }
 
 }  // namespace phalanx

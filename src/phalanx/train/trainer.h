@@ -5,9 +5,9 @@
 #include <functional>
 #include <memory>
 
+#include "phalanx/observe/run_sink.h"
 #include "phalanx/train/config.h"
 #include "phalanx/train/launcher.h"
-#include "phalanx/train/signals.h"
 
 namespace phalanx {
 
@@ -17,13 +17,18 @@ enum class RunEnd {
   kStopped,    // a signal came, and there is no --save
 };
 
-// Trains GPT as the (unresolved) configuration says: the ranks of the launcher that are this
-// process's.
+// The number of the signal that asks the run to stop, or 0. Ranks ask between steps and between the
+// microbatches of an evaluation; once it is not 0 it stays so.
+using StopToken = std::function<int()>;
 using MakeLauncher = std::function<std::unique_ptr<Launcher>()>;
-RunEnd pretrain_gpt(const TrainConfig& config, const StopSignals& signals,
+
+// Trains GPT as the (unresolved) configuration says: the ranks of the launcher that are this
+// process's. The first rank tells the sinks.
+RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop, RunSinks& sinks,
                     const MakeLauncher& make_launcher);
-// All ranks as threads of this process.
-RunEnd pretrain_gpt(const TrainConfig& config);
+// All ranks as threads of this process; without `sinks` the default ones.
+RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop, RunSinks& sinks);
+RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop = nullptr);
 
 // --distributed-timeout-minutes.
 std::chrono::milliseconds timeout_of(const RunConfig& run);

@@ -1,4 +1,4 @@
-#include "phalanx/train/signals.h"
+#include "phalanx/cli/signals.h"
 
 #include <gtest/gtest.h>
 

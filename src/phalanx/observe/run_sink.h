@@ -1,0 +1,125 @@
+#pragma once
+// What a training run tells while it goes on, and who shows or keeps it: the log, the progress bar,
+// metrics.jsonl and others are sinks. The run's first rank tells; it knows none of them by name.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace phalanx {
+
+struct NamedLoss {
+  std::string name;  // "lm loss"
+  double value = 0;
+};
+
+struct RunBegin {
+  // Every flag that works, with its value as text.
+  std::vector<std::pair<std::string, std::string>> arguments;
+  std::vector<std::string> lines;  // for people: what the run is made of
+  std::int64_t iteration = 0;      // done so far
+  std::int64_t consumed_samples = 0;
+  std::int64_t last_iteration = 0;
+  bool is_finished = false;  // nothing is left but the last evaluation, which was made before
+  std::int64_t world_size = 1;
+  double peak_flops = 0;  // per second, of all hosts: measured
+};
+
+// A training iteration that is done. Learning rate and loss scale are those after it.
+struct IterationReport {
+  std::int64_t iteration = 0;
+  std::int64_t consumed_samples = 0;
+  std::int64_t global_batch_size = 0;
+  std::int64_t tokens = 0;
+  double model_flops = 0;
+  std::vector<NamedLoss> losses;
+  double learning_rate = 0;
+  double loss_scale = 1;
+  double grad_norm = 0;  // before clipping; NaN where none was computed
+  std::optional<double> zeros_in_gradients;
+  std::optional<double> parameters_norm;
+  bool skipped = false;         // nothing was updated
+  double seconds = 0;           // evaluation and checkpoints not counted
+  std::int64_t peak_bytes = 0;  // the arenas' high-water mark, the most of any rank
+  std::int64_t rss_bytes = 0;   // the process's resident peak
+  bool is_logged = false;       // at --log-interval: lines are printed
+};
+
+struct EvaluationReport {
+  std::int64_t iteration = 0;
+  std::int64_t consumed_samples = 0;
+  std::string split;  // "valid", "test"
+  std::string place;  // "iteration 100", "iteration 100 on validation set"
+  std::vector<NamedLoss> losses;
+};
+
+// Something that happened. What has a text is printed.
+struct RunNote {
+  enum class Kind {
+    kSaving,
+    kSaved,
+    kSaveFailed,
+    kSignal,   // asks the run to stop
+    kExit,     // --exit-interval, --exit-duration-in-mins
+    kWarning,  // anything else
+  };
+  Kind kind = Kind::kWarning;
+  std::int64_t iteration = 0;
+  std::string text;
+  bool is_warning() const { return kind == Kind::kSaveFailed || kind == Kind::kWarning; }
+};
+
+struct RunEnding {
+  enum class Outcome {
+    kFinished,
+    kPreempted,  // a signal came: the state is saved
+    kStopped,    // a signal came, and nothing is saved
+    kFailed,
+  };
+  Outcome outcome = Outcome::kFinished;
+  std::int64_t iteration = 0;
+  std::string error;  // of one that failed
+};
+
+class RunSink {
+ public:
+  virtual ~RunSink() = default;
+  // For people: the run goes on without "metrics".
+  virtual std::string name() const = 0;
+  // Whatever a sink needs from outside it asks for here. Any exception detaches the sink.
+  virtual void begin(const RunBegin& /*begin*/) {}
+  virtual void iteration(const IterationReport& /*report*/) {}
+  virtual void evaluation(const EvaluationReport& /*report*/) {}
+  virtual void note(const RunNote& /*note*/) {}
+  virtual void end(const RunEnding& /*ending*/) {}
+  // Lines are about to be printed.
+  virtual void pause() {}
+};
+
+// All sinks of a run, told in their order. One that fails is named in a warning and told nothing
+// more: the run is worth more than its diary.
+class RunSinks {
+ public:
+  RunSinks() = default;
+  explicit RunSinks(std::vector<std::unique_ptr<RunSink>> sinks) : sinks_(std::move(sinks)) {}
+
+  void add(std::unique_ptr<RunSink> sink) { sinks_.push_back(std::move(sink)); }
+
+  void begin(const RunBegin& begin);
+  void iteration(const IterationReport& report);
+  void evaluation(const EvaluationReport& report);
+  void note(const RunNote& note);
+  void end(const RunEnding& ending);
+  void pause();
+
+ private:
+  void tell(const std::function<void(RunSink&)>& call);
+
+  std::vector<std::unique_ptr<RunSink>> sinks_;
+};
+
+}  // namespace phalanx
