@@ -9,6 +9,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/observe/log_sink.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {
@@ -38,8 +39,12 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<Layout> 
       const auto backend = make_cpu_backend(1, setup.products.products);
       Rank rank(setup.config, setup.model, setup.programs, ranks, *backend, arenas);
       rank.initialise();
-      RunSaver saver(setup, rank);
       RunState state;
+      RunSinks sinks;
+      sinks.add(std::make_unique<LogSink>(false));
+      RunReport report(setup, setup.plan_of(world.rank()), state,
+                       world.rank() == 0 ? &sinks : nullptr);
+      RunSaver saver(setup, rank, report);
       for (state.iteration = 1; state.iteration <= last; ++state.iteration) {
         saver.save(state, state.iteration == last ? RunSaver::Occasion::kLeaving
                                                   : RunSaver::Occasion::kPeriodic);
