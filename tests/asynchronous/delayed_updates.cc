@@ -51,9 +51,9 @@ DelayedUpdates::DelayedUpdates(const RunSetup& setup, DelayRule rule)
          .losses = {.sum = memory_.allocate(DType::kF64, {1}),
                     .count = memory_.allocate(DType::kF64, {1})}});
   }
-  optimizer_ = std::make_unique<AdamOptimizer>(parameters_, replicas_.front().gradients,
-                                               adam_settings(setup.config.optimizer),
-                                               OptimizerGroups{}, memory_, memory_);
+  optimizer_ = std::make_unique<Optimizer>(parameters_, replicas_.front().gradients,
+                                           optimizer_settings(setup.config.optimizer),
+                                           OptimizerGroups{}, memory_, memory_);
   for (const SavedBlock& block : chunk_.saved_blocks(shape_, false)) {
     saved_.push_back(memory_.allocate(block.dtype, block.shape));
   }
@@ -212,8 +212,9 @@ std::vector<std::string> DelayedUpdates::differences(const CheckpointReader& che
     };
     compare(parameters_.weight(segment), "");
     if (parameters_.has_main_parameters()) compare(parameters_.main(segment), kMainParamPrefix);
-    compare(optimizer_->exp_avg(segment), kExpAvgPrefix);
-    compare(optimizer_->exp_avg_sq(segment), kExpAvgSqPrefix);
+    for (const auto name : optimizer_->state_names()) {
+      compare(optimizer_->state(name, segment), state_prefix(name));
+    }
   }
   return names;
 }

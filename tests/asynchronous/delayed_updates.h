@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "phalanx/model/gpt.h"
-#include "phalanx/optim/adam_optimizer.h"
+#include "phalanx/optim/optimizer.h"
 #include "phalanx/train/run_setup.h"
 
 namespace phalanx {
@@ -67,7 +67,7 @@ class DelayedUpdates {
   Chunk chunk_;
   ParameterStore parameters_;
   std::vector<Replica> replicas_;
-  std::unique_ptr<AdamOptimizer> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::vector<Tensor> saved_;
   nn::Batch batch_;
   Tensor loss_scale_;

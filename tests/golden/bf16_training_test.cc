@@ -32,7 +32,7 @@ TinyRun run_in(DType dtype) {
                     .recompute = {}},
           .shape = {.sequence = 16, .micro_batch = 2},
           .microbatches = 2,
-          .adam = {}};
+          .optimizer = {}};
 }
 
 // Counting modulo the vocabulary from a start of its own, which a model learns within the steps.

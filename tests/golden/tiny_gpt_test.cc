@@ -89,10 +89,10 @@ TinyRun run_of(const json& document, const json& variant, const Machine& machine
                     .recompute = {}},
           .shape = {.sequence = document.at("sequence"), .micro_batch = document.at("micro_batch")},
           .microbatches = document.at("microbatches"),
-          .adam = {.beta1 = adam.at("beta1"),
-                   .beta2 = adam.at("beta2"),
-                   .epsilon = adam.at("epsilon"),
-                   .clip_grad = adam.at("clip_grad")}};
+          .optimizer = {.rule = AdamRule{.beta1 = adam.at("beta1"),
+                                         .beta2 = adam.at("beta2"),
+                                         .epsilon = adam.at("epsilon")},
+                        .clip_grad = adam.at("clip_grad")}};
 }
 
 // The file has [b][s].

@@ -37,7 +37,7 @@ TinyTraining::TinyTraining(const TinyRun& run, Backend& backend)
       parameters_(table_, memory_, memory_),
       gradients_(table_, parameters_.layout(), nn::full_precision(run.model.transformer.dtype),
                  run.microbatches * run.shape.rows(), memory_),
-      optimizer_(parameters_, gradients_, run.adam, {}, memory_, memory_),
+      optimizer_(parameters_, gradients_, run.optimizer, {}, memory_, memory_),
       executor_(no_pipelining(run.microbatches),
                 {{&chunk_, parameters_.weights(), gradients_.gradients()}}, run.shape) {
   const Shape extents{run.shape.sequence, run.shape.micro_batch};
@@ -99,7 +99,7 @@ std::vector<double> TinyTraining::padding(ParamId id) const {
   const Segment& segment = parameters_.segments()[static_cast<std::size_t>(id)];
   for (const Tensor& tensor :
        {parameters_.main(id), parameters_.weight(id), gradients_.gradient(id),
-        optimizer_.exp_avg(segment), optimizer_.exp_avg_sq(segment)}) {
+        optimizer_.state("exp_avg", segment), optimizer_.state("exp_avg_sq", segment)}) {
     const auto values = ref::read(tensor).values;
     result.insert(result.end(), values.begin() + true_count(table_[id]), values.end());
   }

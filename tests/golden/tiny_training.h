@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "phalanx/model/gpt.h"
-#include "phalanx/optim/adam_optimizer.h"
+#include "phalanx/optim/optimizer.h"
 #include "phalanx/pipeline/executor.h"
 
 namespace phalanx {
@@ -21,7 +21,7 @@ struct TinyRun {
   GptConfig model;
   nn::BatchShape shape;
   int microbatches = 1;
-  AdamSettings adam;
+  OptimizerSettings optimizer;
 };
 
 class TinyTraining final : private StepServices {
@@ -65,7 +65,7 @@ class TinyTraining final : private StepServices {
   Chunk chunk_;
   ParameterStore parameters_;
   GradientStore gradients_;
-  AdamOptimizer optimizer_;
+  Optimizer optimizer_;
   Executor executor_;
   nn::Batch batch_;
   nn::LossSums sums_;

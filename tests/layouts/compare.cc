@@ -129,7 +129,8 @@ Distance distance(const TrainingResult& a, const TrainingResult& b) {
 }
 
 StepError error_of_first_step(const TrainingResult& result, const TrainConfig& config) {
-  const AdamSettings adam = adam_settings(config.optimizer);
+  const OptimizerSettings settings = optimizer_settings(config.optimizer);
+  const auto& adam = std::get<AdamRule>(settings.rule);
   // What the sums become an average by; a mean of means is one already.
   const auto tokens = static_cast<double>(config.layout.global_batch_size * config.data.seq_length);
   const double by_tokens =
@@ -138,7 +139,7 @@ StepError error_of_first_step(const TrainingResult& result, const TrainConfig& c
   double squares = 0.0;
   for (const auto& [name, gradient] : result.first_gradients) squares += square_norm(gradient);
   const double norm = average * std::sqrt(squares);
-  const double factor = average * std::min(1.0, adam.clip_grad / (norm + 1e-6));
+  const double factor = average * std::min(1.0, settings.clip_grad / (norm + 1e-6));
 
   StepError error{.grad_norm = std::abs(result.grad_norms.front() / norm - 1.0),
                   .moment_of = {},

@@ -230,15 +230,15 @@ void Training::run_rank(Communicator& world) {
     for (const Segment& s : parameters.segments()) {
       first_gradients_.add(table[s.id], rank.gradients().gradient(s), s.begin);
       first_weights_.add(table[s.id], parameters.main(s), s.begin);
-      first_exp_avg_.add(table[s.id], rank.optimizer().exp_avg(s), s.begin);
+      first_exp_avg_.add(table[s.id], rank.optimizer().state("exp_avg", s), s.begin);
     }
   }
   rank.finish_gather();
   for (ParamId id = 0; id < table.size(); ++id) stored_.add(table[id], parameters.weight(id));
   for (const Segment& s : parameters.segments()) {
     weights_.add(table[s.id], parameters.main(s), s.begin);
-    exp_avg_.add(table[s.id], rank.optimizer().exp_avg(s), s.begin);
-    exp_avg_sq_.add(table[s.id], rank.optimizer().exp_avg_sq(s), s.begin);
+    exp_avg_.add(table[s.id], rank.optimizer().state("exp_avg", s), s.begin);
+    exp_avg_sq_.add(table[s.id], rank.optimizer().state("exp_avg_sq", s), s.begin);
   }
 }
 

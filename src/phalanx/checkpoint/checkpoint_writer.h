@@ -17,8 +17,6 @@
 
 namespace phalanx {
 
-inline constexpr std::string_view kExpAvgPrefix = "optimizer.exp_avg.";
-inline constexpr std::string_view kExpAvgSqPrefix = "optimizer.exp_avg_sq.";
 inline constexpr std::string_view kMainParamPrefix = "optimizer.main_param.";
 
 struct SaveOptions {

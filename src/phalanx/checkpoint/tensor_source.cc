@@ -4,6 +4,10 @@
 
 namespace phalanx {
 
+std::string state_prefix(std::string_view state) {
+  return std::string(kOptimizerPrefix) + std::string(state) + ".";
+}
+
 LocalTensorSource::LocalTensorSource(std::span<const GlobalTensor> tensors) {
   for (const auto& tensor : tensors) {
     check_boxes(tensor, Coverage::kWhole);

@@ -17,6 +17,9 @@ namespace phalanx {
 
 // Tensors whose names start so go to optimizer.safetensors, the others to model.safetensors.
 inline constexpr std::string_view kOptimizerPrefix = "optimizer.";
+// What stands before a parameter's name in that of what an optimizer keeps of it:
+// "optimizer.exp_avg.".
+std::string state_prefix(std::string_view state);
 
 class TensorSource {
  public:

@@ -68,6 +68,9 @@ std::string raw(const std::vector<T>& values) {
   return as_text(std::as_bytes(std::span(values)));
 }
 
+inline constexpr std::string_view kExpAvgPrefix = "optimizer.exp_avg.";
+inline constexpr std::string_view kExpAvgSqPrefix = "optimizer.exp_avg_sq.";
+
 // A model of two tensors, one with a padded vocabulary, and its optimizer state. Element i of a
 // tensor is base + i.
 class TinyModel {

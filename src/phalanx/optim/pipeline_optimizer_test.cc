@@ -123,7 +123,7 @@ Outcome outcome_of(const Grid& grid) {
       }
       const auto number = static_cast<std::size_t>(global[static_cast<std::size_t>(segment.id)]);
       put(outcome.weights[t][number], segment, weight);
-      put(outcome.moments[t][number], segment, rank.optimizer.exp_avg_sq(segment));
+      put(outcome.moments[t][number], segment, rank.optimizer.state("exp_avg_sq", segment));
     }
   });
   outcome.norms = scalars[0].norms;
@@ -202,8 +202,8 @@ TEST(PipelineOptimizer, AStageAloneHasItsOwnNorm) {
   const StoreRank stores(part.table, places_of(part));
   Arena memory("optimizer", 8 << 20);
   std::memset(memory.base(), 0xff, static_cast<std::size_t>(memory.capacity()));
-  const AdamOptimizer optimizer(stores.parameters, stores.gradients, kSettings,
-                                {.is_stage_alone = true}, memory, memory);
+  const Optimizer optimizer(stores.parameters, stores.gradients, kSettings,
+                            {.is_stage_alone = true}, memory, memory);
   Arena workspace("workspace", 1 << 20);
   Context context{
       .backend = *stores.backend, .workspace = workspace, .stream = {}, .recorder = nullptr};

@@ -86,8 +86,8 @@ Outcome outcome_of(const Run& run) {
     // Every rank writes elements of its own.
     for (const Segment& segment : rank.stores.parameters.segments()) {
       put(whole.mains, segment, rank.stores.parameters.main(segment));
-      put(whole.exp_avg, segment, rank.optimizer.exp_avg(segment));
-      put(whole.exp_avg_sq, segment, rank.optimizer.exp_avg_sq(segment));
+      put(whole.exp_avg, segment, rank.optimizer.state("exp_avg", segment));
+      put(whole.exp_avg_sq, segment, rank.optimizer.state("exp_avg_sq", segment));
     }
   });
   whole.weights = gathered[0];
@@ -162,9 +162,9 @@ TEST(ShardedOptimizer, ClipsByTheNormOfAllShards) {
     const double factor = average * kSettings.clip_grad / (norm + 1e-6);
     for (const Segment& segment : rank.stores.parameters.segments()) {
       const Values gradients = values_of(rank.stores.gradients.gradient(segment));
-      const Values moments = values_of(rank.optimizer.exp_avg(segment));
+      const Values moments = values_of(rank.optimizer.state("exp_avg", segment));
       for (std::size_t i = 0; i < moments.size(); ++i) {
-        ASSERT_NEAR(moments[i], (1.0 - kSettings.beta1) * factor * gradients[i], 1e-15);
+        ASSERT_NEAR(moments[i], (1.0 - kAdam.beta1) * factor * gradients[i], 1e-15);
       }
     }
   });
@@ -195,7 +195,7 @@ const double kCutNorm = std::sqrt(6.94) * 8.0 / 7.0 / 2.0;
 TEST(TensorParallelOptimizer, CountsEveryParameterOnce) {
   for (const double clip : {0.0, 0.5, 100.0}) {
     run_local_ranks(2, {}, [&](Communicator& world) {
-      AdamSettings settings = kSettings;
+      OptimizerSettings settings = kSettings;
       settings.clip_grad = clip;
       OptimizerRank rank(cut_table(world.rank()), {},
                          {.model = &world, .first_tensor_rank = world.rank() == 0},
@@ -207,7 +207,7 @@ TEST(TensorParallelOptimizer, CountsEveryParameterOnce) {
       EXPECT_EQ(values_of(rank.optimizer.skip())[0], 0.0);
       const double factor = 8.0 / 7.0 / 2.0 * (clip == 0.5 ? 0.5 / (kCutNorm + 1e-6) : 1.0);
       const Values moments =
-          values_of(rank.optimizer.exp_avg(rank.stores.parameters.segments()[1]));
+          values_of(rank.optimizer.state("exp_avg", rank.stores.parameters.segments()[1]));
       EXPECT_NEAR(moments[0], 0.2 * 0.6 * factor, 1e-15);
       EXPECT_EQ(moments[1], 0.0);
       EXPECT_NEAR(moments[2], -0.2 * 0.8 * factor, 1e-15);
@@ -243,8 +243,8 @@ void expect_all_skip(const OptimizerGroups& groups, const nn::ParamTable& table,
     all.push_back(values_of(rank.stores.parameters.flat()));
     for (const Segment& segment : rank.stores.parameters.segments()) {
       all.push_back(values_of(rank.stores.parameters.main(segment)));
-      all.push_back(values_of(rank.optimizer.exp_avg(segment)));
-      all.push_back(values_of(rank.optimizer.exp_avg_sq(segment)));
+      all.push_back(values_of(rank.optimizer.state("exp_avg", segment)));
+      all.push_back(values_of(rank.optimizer.state("exp_avg_sq", segment)));
     }
     return all;
   };

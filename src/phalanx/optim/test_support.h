@@ -5,23 +5,23 @@
 #include <utility>
 
 #include "phalanx/data_parallel/test_support.h"
-#include "phalanx/optim/adam_optimizer.h"
+#include "phalanx/optim/optimizer.h"
 
 namespace phalanx {
 
-inline constexpr AdamSettings kSettings{
-    .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6, .clip_grad = 1.0, .count_zeros = true};
+inline constexpr AdamRule kAdam{.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6};
+inline constexpr OptimizerSettings kSettings{.rule = kAdam, .clip_grad = 1.0, .count_zeros = true};
 
 struct OptimizerRank {
   OptimizerRank(const nn::ParamTable& table, const OptimizerShard& shard,
                 const OptimizerGroups& groups, std::unique_ptr<Backend> machine,
-                const AdamSettings& settings = kSettings)
+                const OptimizerSettings& settings = kSettings)
       : OptimizerRank(table, whole_model_places(table), shard, groups, std::move(machine),
                       settings) {}
   // Of a part of a model.
   OptimizerRank(const nn::ParamTable& table, ModelPlaces places, const OptimizerShard& shard,
                 const OptimizerGroups& groups, std::unique_ptr<Backend> machine,
-                const AdamSettings& settings = kSettings)
+                const OptimizerSettings& settings = kSettings)
       : stores(table, std::move(places), shard, std::move(machine)),
         optimizer(stores.parameters, stores.gradients, settings, groups, stores.memory,
                   stores.memory),
@@ -42,7 +42,7 @@ struct OptimizerRank {
   }
 
   StoreRank stores;
-  AdamOptimizer optimizer;
+  Optimizer optimizer;
   Tensor loss_scale, tokens;
 };
 

@@ -122,10 +122,8 @@ LossScaler loss_scaler(const TrainConfig& c) {
                               .hysteresis = c.optimizer.hysteresis});
 }
 
-AdamSettings adam_settings(const OptimizerConfig& c) {
-  return {.beta1 = c.adam_beta1,
-          .beta2 = c.adam_beta2,
-          .epsilon = c.adam_eps,
+OptimizerSettings optimizer_settings(const OptimizerConfig& c) {
+  return {.rule = AdamRule{.beta1 = c.adam_beta1, .beta2 = c.adam_beta2, .epsilon = c.adam_eps},
           .clip_grad = c.clip_grad,
           .count_zeros = c.log_num_zeros_in_grad};
 }

@@ -6,8 +6,8 @@
 
 #include "phalanx/mesh/rank_grid.h"
 #include "phalanx/model/gpt.h"
-#include "phalanx/optim/adam_optimizer.h"
 #include "phalanx/optim/loss_scaler.h"
+#include "phalanx/optim/optimizer.h"
 #include "phalanx/optim/parameter_schedule.h"
 #include "phalanx/pipeline/schedule.h"
 #include "phalanx/train/config.h"
@@ -31,7 +31,7 @@ std::vector<std::int64_t> stage_layers(const TrainConfig& config, const Placemen
 // group, and a Rank puts it in its own place.
 GptConfig gpt_config(const TrainConfig& config, std::int64_t vocabulary);
 LossScaler loss_scaler(const TrainConfig& config);
-AdamSettings adam_settings(const OptimizerConfig& optimizer);
+OptimizerSettings optimizer_settings(const OptimizerConfig& optimizer);
 ParameterSchedule parameter_schedule(const TrainConfig& config);
 
 }  // namespace phalanx

@@ -87,9 +87,10 @@ std::vector<ContributedTensor> contributed_tensors(const Rank& rank, bool with_o
       tensors.push_back(std::move(state));
     }
   };
-  const AdamOptimizer& optimizer = rank.optimizer();
-  add_states(kExpAvgPrefix, [&](const Segment& s) { return optimizer.exp_avg(s); });
-  add_states(kExpAvgSqPrefix, [&](const Segment& s) { return optimizer.exp_avg_sq(s); });
+  const Optimizer& optimizer = rank.optimizer();
+  for (const auto name : optimizer.state_names()) {
+    add_states(state_prefix(name), [&](const Segment& s) { return optimizer.state(name, s); });
+  }
   if (parameters.has_main_parameters()) {
     add_states(kMainParamPrefix, [&](const Segment& s) { return parameters.main(s); });
   }

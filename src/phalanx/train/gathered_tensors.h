@@ -18,7 +18,7 @@ struct ContributedTensor {
   std::vector<GlobalTensor> parts;
 };
 
-// In the writer's order: weights, then with the optimizer moments and main parameters. The same
+// In the writer's order: weights, then with the optimizer its states and main parameters. The same
 // tensors on every rank.
 std::vector<ContributedTensor> contributed_tensors(const Rank& rank, bool with_optimizer);
 

@@ -163,7 +163,8 @@ TEST_F(ManyRanksTest, StartFromTheSameWeights) {
       start(layout, bf16);
       auto found = difference("one" + suffix, layout.name + suffix);
       std::erase_if(found.tensors, [](const TensorDifference& d) {
-        return d.name.starts_with(kExpAvgPrefix) || d.name.starts_with(kExpAvgSqPrefix);
+        return d.name.starts_with(state_prefix("exp_avg")) ||
+               d.name.starts_with(state_prefix("exp_avg_sq"));
       });
       EXPECT_TRUE(found.tensors_equal()) << layout.name << "\n" << to_text(found);
     }

@@ -112,8 +112,8 @@ Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const StepProgr
                           .bucket_size = bucket_size},
       arenas.communication);
   // What lives as long as the run lies at the bottom of the workspace.
-  optimizer_ = std::make_unique<AdamOptimizer>(
-      *parameters_, *gradients_, adam_settings(config.optimizer),
+  optimizer_ = std::make_unique<Optimizer>(
+      *parameters_, *gradients_, optimizer_settings(config.optimizer),
       OptimizerGroups{.data = is_sharded ? data : nullptr,
                       .model = is_asynchronous_ ? ranks.tensor.get() : ranks.model(),
                       .first_tensor_rank = ranks.at.tensor == 0,

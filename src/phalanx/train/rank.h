@@ -14,7 +14,7 @@
 #include "phalanx/data/gpt_batch.h"
 #include "phalanx/data_parallel/data_parallel.h"
 #include "phalanx/data_parallel/weight_stash.h"
-#include "phalanx/optim/adam_optimizer.h"
+#include "phalanx/optim/optimizer.h"
 #include "phalanx/pipeline/executor.h"
 #include "phalanx/train/communicators.h"
 #include "phalanx/train/config.h"
@@ -107,7 +107,7 @@ class Rank final : private StepServices {
   const nn::ParamTable& whole_table() const { return model_.whole; }
   const ParameterStore& parameters() const { return *parameters_; }
   const GradientStore& gradients() const { return *gradients_; }
-  const AdamOptimizer& optimizer() const { return *optimizer_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
   // The largest of all ranks' values; every rank asks at the same time.
   int largest_of_all(int value);
 
@@ -156,7 +156,7 @@ class Rank final : private StepServices {
   std::unique_ptr<ParameterStore> parameters_;
   std::unique_ptr<GradientStore> gradients_;
   std::unique_ptr<DataParallel> data_parallel_;
-  std::unique_ptr<AdamOptimizer> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::map<int, std::unique_ptr<Executor>> training_;  // by iterations
   std::unique_ptr<Executor> evaluation_;
   std::unique_ptr<WeightStash> stash_;  // of an asynchronous schedule

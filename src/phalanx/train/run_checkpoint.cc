@@ -20,7 +20,7 @@ void load_weights(const CheckpointReader& reader, const Rank& rank) {
   }
 }
 
-// The parts of main parameters and moments that this rank updates.
+// The parts of main parameters and optimizer states that this rank updates.
 void load_states(const CheckpointReader& reader, const Rank& rank, bool with_optimizer) {
   const ParameterStore& parameters = rank.parameters();
   for (const Segment& segment : parameters.segments()) {
@@ -34,8 +34,9 @@ void load_states(const CheckpointReader& reader, const Rank& rank, bool with_opt
            with_optimizer ? DTypeMatch::kExact : DTypeMatch::kConvert);
     }
     if (!with_optimizer) continue;
-    read(rank.optimizer().exp_avg(segment), kExpAvgPrefix, DTypeMatch::kExact);
-    read(rank.optimizer().exp_avg_sq(segment), kExpAvgSqPrefix, DTypeMatch::kExact);
+    for (const auto name : rank.optimizer().state_names()) {
+      read(rank.optimizer().state(name, segment), state_prefix(name), DTypeMatch::kExact);
+    }
   }
 }
 

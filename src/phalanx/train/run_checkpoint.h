@@ -40,8 +40,8 @@ RunPosition position_of(const Manifest& manifest);
 // ConfigError where the checkpoint has weights that the model has not: they would be lost.
 void check_tensors(const GptConfig& model, const Manifest& manifest);
 
-// Fills the rank's parts of weights (and of moments, unless they are absent or not wanted) and
-// returns the counters.
+// Fills the rank's parts of weights (and of optimizer states, unless they are absent or not wanted)
+// and returns the counters.
 RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Rank& rank);
 
 }  // namespace phalanx

@@ -56,8 +56,8 @@ TEST_F(RunCheckpointTest, ALoadLeavesTheVocabularysPaddingZero) {
           poison(parameters.flat());
           for (const Segment& segment : parameters.segments()) {
             poison(parameters.main(segment));
-            poison(rank.optimizer().exp_avg(segment));
-            poison(rank.optimizer().exp_avg_sq(segment));
+            poison(rank.optimizer().state("exp_avg", segment));
+            poison(rank.optimizer().state("exp_avg_sq", segment));
           }
           load_run(setup.config, *setup.checkpoint, rank);
           int weights = 0;
@@ -69,8 +69,9 @@ TEST_F(RunCheckpointTest, ALoadLeavesTheVocabularysPaddingZero) {
           EXPECT_EQ(weights, has_padding ? 15 * 32 : 0);
           for (const Segment& segment : parameters.segments()) {
             const ParamSpec& spec = rank.table()[segment.id];
-            for (const Tensor& part : {parameters.main(segment), rank.optimizer().exp_avg(segment),
-                                       rank.optimizer().exp_avg_sq(segment)}) {
+            for (const Tensor& part :
+                 {parameters.main(segment), rank.optimizer().state("exp_avg", segment),
+                  rank.optimizer().state("exp_avg_sq", segment)}) {
               expect_zero_padding(spec, part, segment.begin);
             }
           }

@@ -1,20 +1,22 @@
 #pragma once
-// Adam over the parameters of a rank, or with a distributed optimizer over its shard: norm,
-// clipping and update without asking the host. What comes back when the step is read: the gradient
-// norm, whether the step was skipped, and how many gradients were zero.
+// One update of the parameters of a rank, or with a distributed optimizer of its shard: norm,
+// clipping and the update rule without asking the host. What comes back when the step is read: the
+// gradient norm, whether the step was skipped, and how many gradients were zero.
 //
 // The norm is that of the whole model, each parameter counted once over all groups: sums of fixed
 // blocks in fp64, each block by the rank that has it, combined by parameter and then in the
 // parameter order of the whole model. So it has the bits of one rank in any pipeline.
 
+#include <string_view>
+#include <vector>
+
 #include "phalanx/data_parallel/parameter_store.h"
+#include "phalanx/optim/weight_rule.h"
 
 namespace phalanx {
 
-struct AdamSettings {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
+struct OptimizerSettings {
+  WeightRule rule = {};
   double clip_grad = 1.0;  // 0: no clipping
   bool count_zeros = false;
 };
@@ -43,24 +45,22 @@ struct StepInputs {
   Tensor loss_scale;             // [1]
 };
 
-class AdamOptimizer {
+class Optimizer {
  public:
-  // Moments go to `states`, the one-element tensors to `scalars`.
-  AdamOptimizer(const ParameterStore& parameters, const GradientStore& gradients,
-                const AdamSettings& settings, const OptimizerGroups& groups, Arena& states,
-                Arena& scalars);
+  // What the rule keeps goes to `states`, the one-element tensors to `scalars`.
+  Optimizer(const ParameterStore& parameters, const GradientStore& gradients,
+            const OptimizerSettings& settings, const OptimizerGroups& groups, Arena& states,
+            Arena& scalars);
 
-  // Zero moments.
+  // Zeros what the rule keeps.
   void initialise(Context& context) const;
   void step(Context& context, const StepInputs& inputs) const;
 
-  // The moments of a segment of the shard.
-  Tensor exp_avg(const Segment& segment) const {
-    return exp_avg_.slice(0, segment.local, segment.count);
+  // What the rule keeps of every weight, and one of these for a segment of the shard.
+  std::span<const std::string_view> state_names() const {
+    return phalanx::state_names(settings_.rule);
   }
-  Tensor exp_avg_sq(const Segment& segment) const {
-    return exp_avg_sq_.slice(0, segment.local, segment.count);
-  }
+  Tensor state(std::string_view name, const Segment& segment) const;
   const Tensor& norm() const { return norm_; }    // [1], of the averaged, unscaled gradient
   const Tensor& skip() const { return skip_; }    // [1], 1 where the norm was not finite
   const Tensor& zeros() const { return zeros_; }  // [1] f64, with count_zeros: padding included
@@ -73,13 +73,14 @@ class AdamOptimizer {
   void sum_by_block(Context& context, Statistic statistic) const;
   // Whether this rank adds a parameter to what is counted over the model.
   bool counts(ParamId id) const;
+  void update(Context& context, const StepInputs& inputs, const Segment& segment) const;
 
   const ParameterStore* parameters_;
   const GradientStore* gradients_;
-  AdamSettings settings_;
+  OptimizerSettings settings_;
   OptimizerGroups groups_;
   std::vector<FlatRange> blocks_;  // by ParamId: its blocks in block_sums_; a last copy has none
-  Tensor exp_avg_, exp_avg_sq_;
+  std::vector<Tensor> states_;     // of the shard, in the order of state_names()
   Tensor block_sums_, by_parameter_, norm_, factor_, skip_, zeros_;
 };
 

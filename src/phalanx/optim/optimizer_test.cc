@@ -1,4 +1,4 @@
-#include "phalanx/optim/adam_optimizer.h"
+#include "phalanx/optim/optimizer.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using Values = std::vector<double>;
 // Adam as its paper writes it, one number at a time.
 struct Scalar {
   double weight, m = 0.0, v = 0.0;
-  void step(double g, double lr, double decay, int t, const AdamSettings& s) {
+  void step(double g, double lr, double decay, int t, const AdamRule& s) {
     m = s.beta1 * m + (1.0 - s.beta1) * g;
     v = s.beta2 * v + (1.0 - s.beta2) * g * g;
     const double mean = m / (1.0 - std::pow(s.beta1, t));
@@ -27,9 +27,9 @@ struct Scalar {
 };
 
 // A matrix [2, 2] with one padded row, and a vector [3].
-class Optimizer : public testing::Test {
+class OneRankOptimizer : public testing::Test {
  protected:
-  explicit Optimizer(DType dtype = DType::kF64)
+  explicit OneRankOptimizer(DType dtype = DType::kF64)
       : full_(nn::full_precision(dtype)), table_(make_table(dtype)) {
     parameters_.initialise(context_, random_key(1, RandomPurpose::kInitialisation),
                            gradients_.flat());
@@ -45,8 +45,8 @@ class Optimizer : public testing::Test {
     return table;
   }
 
-  AdamOptimizer make(const AdamSettings& settings) {
-    AdamOptimizer optimizer(parameters_, gradients_, settings, {}, memory_, memory_);
+  Optimizer make(const OptimizerSettings& settings) {
+    Optimizer optimizer(parameters_, gradients_, settings, {}, memory_, memory_);
     optimizer.initialise(context_);
     return optimizer;
   }
@@ -73,12 +73,14 @@ class Optimizer : public testing::Test {
             .expected_tokens = 1.0,
             .loss_scale = loss_scale_};
   }
-  Values everything(const AdamOptimizer& optimizer) const {
+  Values everything(const Optimizer& optimizer) const {
     Values all;
     for (ParamId id = 0; id < 2; ++id) {
-      for (const Tensor& tensor :
-           {parameters_.main(id), parameters_.weight(id), optimizer.exp_avg(segment_of(id)),
-            optimizer.exp_avg_sq(segment_of(id))}) {
+      std::vector<Tensor> tensors = {parameters_.main(id), parameters_.weight(id)};
+      for (const auto name : optimizer.state_names()) {
+        tensors.push_back(optimizer.state(name, segment_of(id)));
+      }
+      for (const Tensor& tensor : tensors) {
         const auto values = values_of(tensor);
         all.insert(all.end(), values.begin(), values.end());
       }
@@ -100,9 +102,9 @@ class Optimizer : public testing::Test {
 const Values kMatrix = {0.3, -0.1, 0.02, 0.0};
 const Values kVector = {-0.2, 0.05, 0.4};
 
-TEST_F(Optimizer, StepsAsThePaper) {
-  const AdamSettings settings{.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6, .clip_grad = 0.0};
-  const AdamOptimizer optimizer = make(settings);
+TEST_F(OneRankOptimizer, StepsAsThePaper) {
+  const AdamRule rule{.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6};
+  const Optimizer optimizer = make({.rule = rule, .clip_grad = 0.0});
   std::vector<Scalar> matrix, vector;
   for (const double w : values_of(parameters_.main(0))) matrix.push_back({.weight = w});
   for (const double w : values_of(parameters_.main(1))) vector.push_back({.weight = w});
@@ -115,12 +117,12 @@ TEST_F(Optimizer, StepsAsThePaper) {
     const double lr = 0.01 * t;
     optimizer.step(context_, inputs(lr, 0.1, t));
     // Decay is the matrix's alone.
-    for (std::size_t i = 0; i < 4; ++i) matrix[i].step(dmatrix[i], lr, 0.1, t, settings);
-    for (std::size_t i = 0; i < 3; ++i) vector[i].step(dvector[i], lr, 0.0, t, settings);
+    for (std::size_t i = 0; i < 4; ++i) matrix[i].step(dmatrix[i], lr, 0.1, t, rule);
+    for (std::size_t i = 0; i < 3; ++i) vector[i].step(dvector[i], lr, 0.0, t, rule);
     for (std::size_t i = 0; i < 4; ++i) {
       EXPECT_NEAR(values_of(parameters_.main(0))[i], matrix[i].weight, 1e-14);
-      EXPECT_NEAR(values_of(optimizer.exp_avg(segment_of(0)))[i], matrix[i].m, 1e-15);
-      EXPECT_NEAR(values_of(optimizer.exp_avg_sq(segment_of(0)))[i], matrix[i].v, 1e-15);
+      EXPECT_NEAR(values_of(optimizer.state("exp_avg", segment_of(0)))[i], matrix[i].m, 1e-15);
+      EXPECT_NEAR(values_of(optimizer.state("exp_avg_sq", segment_of(0)))[i], matrix[i].v, 1e-15);
     }
     for (std::size_t i = 0; i < 3; ++i) {
       EXPECT_NEAR(values_of(parameters_.main(1))[i], vector[i].weight, 1e-14);
@@ -129,7 +131,7 @@ TEST_F(Optimizer, StepsAsThePaper) {
     for (const Tensor& tensor : {parameters_.main(0), parameters_.weight(0)}) {
       EXPECT_EQ(values_of(tensor.slice(0, 2, 1)), Values(2, 0.0));
     }
-    EXPECT_EQ(values_of(optimizer.exp_avg(segment_of(0)).slice(0, 4, 2)), Values(2, 0.0));
+    EXPECT_EQ(values_of(optimizer.state("exp_avg", segment_of(0)).slice(0, 4, 2)), Values(2, 0.0));
   }
 }
 
@@ -141,23 +143,24 @@ double norm_of(const Values& a, const Values& b) {
 }
 
 // The first moment after one step shows what the gradient was multiplied by.
-TEST_F(Optimizer, ClipsByTheNormOfAllParameters) {
+TEST_F(OneRankOptimizer, ClipsByTheNormOfAllParameters) {
   const double norm = norm_of(kMatrix, kVector);
   for (const double clip : {0.0, 0.1, 10.0}) {
-    const AdamOptimizer optimizer = make({.beta1 = 0.5, .clip_grad = clip});
+    const Optimizer optimizer = make({.rule = AdamRule{.beta1 = 0.5}, .clip_grad = clip});
     set_gradients(kMatrix, kVector);
     optimizer.step(context_, inputs(0.01));
     EXPECT_NEAR(values_of(optimizer.norm())[0], norm, 1e-15) << clip;
     const double factor = clip == 0.1 ? 0.1 / (norm + 1e-6) : 1.0;
-    EXPECT_NEAR(values_of(optimizer.exp_avg(segment_of(1)))[2], 0.5 * 0.4 * factor, 1e-15) << clip;
+    EXPECT_NEAR(values_of(optimizer.state("exp_avg", segment_of(1)))[2], 0.5 * 0.4 * factor, 1e-15)
+        << clip;
     EXPECT_EQ(values_of(optimizer.skip())[0], 0.0);
   }
 }
 
 // Gradients are sums divided by the tokens a full batch has: three of eight are masked. The loss
 // scale falls out; the norm is that of the average.
-TEST_F(Optimizer, AveragesOverUnmaskedTokensAndUnscales) {
-  const AdamOptimizer optimizer = make({.beta1 = 0.5, .clip_grad = 0.0});
+TEST_F(OneRankOptimizer, AveragesOverUnmaskedTokensAndUnscales) {
+  const Optimizer optimizer = make({.rule = AdamRule{.beta1 = 0.5}, .clip_grad = 0.0});
   set_gradients(kMatrix, kVector);
   ops::fill(context_, {.x = loss_scale_, .value = 4.0});
   StepInputs step = inputs(0.01);
@@ -167,12 +170,12 @@ TEST_F(Optimizer, AveragesOverUnmaskedTokensAndUnscales) {
   optimizer.step(context_, step);
   const double average = 8.0 / 5.0 / 4.0;
   EXPECT_NEAR(values_of(optimizer.norm())[0], average * norm_of(kMatrix, kVector), 1e-15);
-  EXPECT_NEAR(values_of(optimizer.exp_avg(segment_of(1)))[2], 0.5 * 0.4 * average, 1e-15);
+  EXPECT_NEAR(values_of(optimizer.state("exp_avg", segment_of(1)))[2], 0.5 * 0.4 * average, 1e-15);
 }
 
 // With no token unmasked there is nothing to learn, and nothing breaks.
-TEST_F(Optimizer, NoTokens) {
-  const AdamOptimizer optimizer = make({});
+TEST_F(OneRankOptimizer, NoTokens) {
+  const Optimizer optimizer = make({});
   StepInputs step = inputs(0.01);
   step.tokens = memory_.allocate(DType::kF64, {1});
   ops::fill(context_, {.x = step.tokens, .value = 0.0});
@@ -182,8 +185,8 @@ TEST_F(Optimizer, NoTokens) {
   EXPECT_EQ(everything(optimizer), before);
 }
 
-TEST_F(Optimizer, SkipsAStepThatIsNotFinite) {
-  const AdamOptimizer optimizer = make({});
+TEST_F(OneRankOptimizer, SkipsAStepThatIsNotFinite) {
+  const Optimizer optimizer = make({});
   set_gradients(kMatrix, kVector);
   optimizer.step(context_, inputs(0.01, 0.1, 1));
   const auto before = everything(optimizer);
@@ -200,14 +203,14 @@ TEST_F(Optimizer, SkipsAStepThatIsNotFinite) {
   EXPECT_NE(everything(optimizer), before);
 }
 
-class Bf16Optimizer : public Optimizer {
+class Bf16Optimizer : public OneRankOptimizer {
  protected:
-  Bf16Optimizer() : Optimizer(DType::kBF16) {}
+  Bf16Optimizer() : OneRankOptimizer(DType::kBF16) {}
 };
 
 // Steps too small for bf16 add up in the main parameter, and storage is its rounding.
 TEST_F(Bf16Optimizer, MovesMainParametersAndRoundsThem) {
-  const AdamOptimizer optimizer = make({.clip_grad = 0.0});
+  const Optimizer optimizer = make({.clip_grad = 0.0});
   for (int t = 1; t <= 20; ++t) {
     set_gradients(kMatrix, {1.0, 1.0, 1.0});
     optimizer.step(context_, inputs(1e-4, 0.0, t));

@@ -1,12 +1,14 @@
-#include "phalanx/optim/adam_optimizer.h"
+#include "phalanx/optim/optimizer.h"
+
+#include <algorithm>
 
 #include "phalanx/nn/config.h"
 
 namespace phalanx {
 
-AdamOptimizer::AdamOptimizer(const ParameterStore& parameters, const GradientStore& gradients,
-                             const AdamSettings& settings, const OptimizerGroups& groups,
-                             Arena& states, Arena& scalars)
+Optimizer::Optimizer(const ParameterStore& parameters, const GradientStore& gradients,
+                     const OptimizerSettings& settings, const OptimizerGroups& groups,
+                     Arena& states, Arena& scalars)
     : parameters_(&parameters), gradients_(&gradients), settings_(settings), groups_(groups) {
   PHALANX_CHECK((groups.data != nullptr) == parameters.is_sharded(),
                 "a group of shards goes with a sharded store");
@@ -17,8 +19,9 @@ AdamOptimizer::AdamOptimizer(const ParameterStore& parameters, const GradientSto
   const nn::ParamTable& table = parameters.table();
   const DType full = nn::full_precision(table[0].dtype);
   const Shape shard{total_count(parameters.shard())};
-  exp_avg_ = states.allocate(full, shard);
-  exp_avg_sq_ = states.allocate(full, shard);
+  for (std::size_t i = 0; i < state_names().size(); ++i) {
+    states_.push_back(states.allocate(full, shard));
+  }
   std::int64_t blocks = 0;
   for (ParamId id = 0; id < table.size(); ++id) {
     const std::int64_t offset = parameters.layout().offsets[static_cast<std::size_t>(id)];
@@ -37,17 +40,24 @@ AdamOptimizer::AdamOptimizer(const ParameterStore& parameters, const GradientSto
   if (settings.count_zeros) zeros_ = scalars.allocate(DType::kF64, {1});
 }
 
-void AdamOptimizer::initialise(Context& context) const {
-  ops::fill(context, {.x = exp_avg_, .value = 0.0});
-  ops::fill(context, {.x = exp_avg_sq_, .value = 0.0});
+void Optimizer::initialise(Context& context) const {
+  for (const Tensor& state : states_) ops::fill(context, {.x = state, .value = 0.0});
 }
 
-bool AdamOptimizer::counts(ParamId id) const {
+Tensor Optimizer::state(std::string_view name, const Segment& segment) const {
+  const auto names = state_names();
+  const auto found = std::ranges::find(names, name);
+  PHALANX_CHECK(found != names.end(), "the optimizer keeps no {}", name);
+  return states_[static_cast<std::size_t>(found - names.begin())].slice(0, segment.local,
+                                                                        segment.count);
+}
+
+bool Optimizer::counts(ParamId id) const {
   const bool has_blocks = blocks_[static_cast<std::size_t>(id)].count > 0;
   return has_blocks && (parameters_->table()[id].tensor_parallel || groups_.first_tensor_rank);
 }
 
-void AdamOptimizer::sum_by_block(Context& context, Statistic statistic) const {
+void Optimizer::sum_by_block(Context& context, Statistic statistic) const {
   if (groups_.data != nullptr) ops::fill(context, {.x = block_sums_, .value = 0.0});
   for (const Segment& segment : parameters_->segments()) {
     const auto id = static_cast<std::size_t>(segment.id);
@@ -70,7 +80,7 @@ void AdamOptimizer::sum_by_block(Context& context, Statistic statistic) const {
   }
 }
 
-void AdamOptimizer::sum_by_parameter(Context& context, Statistic statistic) const {
+void Optimizer::sum_by_parameter(Context& context, Statistic statistic) const {
   sum_by_block(context, statistic);
   if (groups_.model != nullptr || groups_.is_stage_alone) {
     ops::fill(context, {.x = by_parameter_, .value = 0.0});
@@ -87,7 +97,7 @@ void AdamOptimizer::sum_by_parameter(Context& context, Statistic statistic) cons
   }
 }
 
-void AdamOptimizer::step(Context& context, const StepInputs& inputs) const {
+void Optimizer::step(Context& context, const StepInputs& inputs) const {
   if (settings_.count_zeros) {
     sum_by_parameter(context, Statistic::kZeros);
     ops::total(context, {.sum = zeros_, .x = by_parameter_});
@@ -101,23 +111,26 @@ void AdamOptimizer::step(Context& context, const StepInputs& inputs) const {
                                  .loss_scale = inputs.loss_scale,
                                  .expected_tokens = inputs.expected_tokens,
                                  .clip = settings_.clip_grad});
-  const nn::ParamTable& table = parameters_->table();
-  for (const Segment& segment : parameters_->segments()) {
-    ops::adam(context, {.weight = parameters_->main(segment),
-                        .storage = parameters_->has_main_parameters() ? parameters_->weight(segment)
-                                                                      : Tensor{},
-                        .gradient = gradients_->gradient(segment),
-                        .exp_avg = exp_avg(segment),
-                        .exp_avg_sq = exp_avg_sq(segment),
-                        .factor = factor_,
-                        .skip = skip_,
-                        .lr = inputs.lr,
-                        .beta1 = settings_.beta1,
-                        .beta2 = settings_.beta2,
-                        .epsilon = settings_.epsilon,
-                        .weight_decay = table[segment.id].decays ? inputs.weight_decay : 0.0,
-                        .step = inputs.step});
+  for (const Segment& segment : parameters_->segments()) update(context, inputs, segment);
+}
+
+void Optimizer::update(Context& context, const StepInputs& inputs, const Segment& segment) const {
+  std::vector<Tensor> states;
+  for (const Tensor& state : states_) {
+    states.push_back(state.slice(0, segment.local, segment.count));
   }
+  const ParamSpec& spec = parameters_->table()[segment.id];
+  update_weights(
+      context, settings_.rule,
+      {.weight = parameters_->main(segment),
+       .storage = parameters_->has_main_parameters() ? parameters_->weight(segment) : Tensor{},
+       .gradient = gradients_->gradient(segment),
+       .states = states,
+       .factor = factor_,
+       .skip = skip_,
+       .lr = inputs.lr,
+       .weight_decay = spec.decays ? inputs.weight_decay : 0.0,
+       .step = inputs.step});
 }
 
 }  // namespace phalanx

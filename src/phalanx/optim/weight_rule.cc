@@ -1,0 +1,42 @@
+#include "phalanx/optim/weight_rule.h"
+
+#include <array>
+
+#include "phalanx/base/error.h"
+
+namespace phalanx {
+namespace {
+
+constexpr std::array<std::string_view, 2> kAdamStates = {"exp_avg", "exp_avg_sq"};
+
+void apply(Context& context, const AdamRule& rule, const WeightUpdate& update) {
+  ops::adam(context, {.weight = update.weight,
+                      .storage = update.storage,
+                      .gradient = update.gradient,
+                      .exp_avg = update.states[0],
+                      .exp_avg_sq = update.states[1],
+                      .factor = update.factor,
+                      .skip = update.skip,
+                      .lr = update.lr,
+                      .beta1 = rule.beta1,
+                      .beta2 = rule.beta2,
+                      .epsilon = rule.epsilon,
+                      .weight_decay = update.weight_decay,
+                      .step = update.step});
+}
+
+std::span<const std::string_view> names_of(const AdamRule& /*rule*/) { return kAdamStates; }
+
+}  // namespace
+
+std::span<const std::string_view> state_names(const WeightRule& rule) {
+  return std::visit([](const auto& one) { return names_of(one); }, rule);
+}
+
+void update_weights(Context& context, const WeightRule& rule, const WeightUpdate& update) {
+  PHALANX_CHECK(update.states.size() == state_names(rule).size(), "{} states for {}",
+                update.states.size(), state_names(rule).size());
+  std::visit([&](const auto& one) { apply(context, one, update); }, rule);
+}
+
+}  // namespace phalanx
