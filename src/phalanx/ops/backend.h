@@ -50,7 +50,7 @@ using OpList =
              EmbeddingGradient, SparseEmbeddingGradient, SparseEmbeddingJoin, AttentionForward,
              AttentionDelta, AttentionBackward, UnfusedAttentionForward, UnfusedAttentionBackward,
              CrossEntropy, CrossEntropyStatistics, VocabularyParallelCrossEntropy, LossSeed,
-             LossAccumulate, Adam, SquareSum, ZeroCount, Total, GradientFactor, Fill, Copy,
+             LossAccumulate, Adam, Sgd, SquareSum, ZeroCount, Total, GradientFactor, Fill, Copy,
              Accumulate, Normal>;
 
 // Where an op stands in the list; the compiler refuses one that does not.

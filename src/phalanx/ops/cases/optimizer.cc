@@ -7,7 +7,7 @@ namespace {
 
 // weights: the largest |weight| (0 shows the update alone). A 16-bit storage type adds the rounded
 // parameter.
-Adam make_op(Operands& operands, std::int64_t n, double weights, bool skip) {
+Adam make_adam(Operands& operands, std::int64_t n, double weights, bool skip) {
   Adam op;
   op.weight = operands.uniform(operands.full(), {n}, -weights, weights);
   if (size_of(operands.storage()) == 2) op.storage = operands.output({n});
@@ -27,7 +27,7 @@ Job job(const Adam& op) {
 }
 
 Job step(Operands& operands, std::int64_t n, double weights, std::int64_t number, double decay) {
-  Adam op = make_op(operands, n, weights, false);
+  Adam op = make_adam(operands, n, weights, false);
   op.step = number;
   op.weight_decay = decay;
   return job(op);
@@ -35,7 +35,7 @@ Job step(Operands& operands, std::int64_t n, double weights, std::int64_t number
 
 // Not even the garbage in storage changes.
 Job skipped(Operands& operands, std::int64_t n) {
-  Adam op = make_op(operands, n, 1.0, true);
+  Adam op = make_adam(operands, n, 1.0, true);
   operands.poison(op.gradient);
   Job result = job(op);
   for (Output& output : result.outputs) output.tolerance = 0.0;
@@ -44,7 +44,7 @@ Job skipped(Operands& operands, std::int64_t n) {
 
 // A gradient that is 0 from the start: m = v = 0 leaves the weight to its decay.
 Job unused(Operands& operands, std::int64_t n) {
-  Adam op = make_op(operands, n, 1.0, false);
+  Adam op = make_adam(operands, n, 1.0, false);
   op.gradient = operands.filled(operands.full(), {n}, 0.0);
   op.exp_avg = operands.filled(operands.full(), {n}, 0.0);
   op.exp_avg_sq = operands.filled(operands.full(), {n}, 0.0);
@@ -52,9 +52,67 @@ Job unused(Operands& operands, std::int64_t n) {
   return job(op);
 }
 
+Sgd make_sgd(Operands& operands, std::int64_t n, double momentum) {
+  Sgd op;
+  op.weight = operands.uniform(operands.full(), {n}, -1.0, 1.0);
+  if (size_of(operands.storage()) == 2) op.storage = operands.output({n});
+  op.gradient = operands.uniform(operands.full(), {n}, -3.0, 3.0);
+  if (momentum > 0.0) op.momentum_buffer = operands.uniform(operands.full(), {n}, -1.0, 1.0);
+  op.factor = operands.filled(DType::kF32, {1}, 0.3);
+  op.skip = operands.filled(DType::kF32, {1}, 0.0);
+  op.lr = 0.01;
+  op.momentum = momentum;
+  op.weight_decay = 0.1;
+  return op;
+}
+
+Job job(const Sgd& op) {
+  std::vector<Output> outputs = {near(op.weight, 16)};
+  if (op.momentum_buffer) outputs.push_back(near(op.momentum_buffer, 16));
+  if (op.storage) outputs.push_back(near(op.storage, 16));
+  return make_job(op, sgd, outputs);
+}
+
+// As when training begins: the buffer becomes the gradient.
+Job first_descent(Operands& operands, std::int64_t n) {
+  Sgd op = make_sgd(operands, n, 0.9);
+  op.momentum_buffer = operands.filled(operands.full(), {n}, 0.0);
+  return job(op);
+}
+
+// Not even the garbage in storage changes.
+Job skipped_descent(Operands& operands, std::int64_t n) {
+  Sgd op = make_sgd(operands, n, 0.9);
+  op.skip = operands.filled(DType::kF32, {1}, 1.0);
+  operands.poison(op.gradient);
+  Job result = job(op);
+  for (Output& output : result.outputs) output.tolerance = 0.0;
+  return result;
+}
+
+void add_sgd_cases(CaseTable& table) {
+  const auto add = [&](const std::string& description, auto build) {
+    table.tests.push_back({"sgd", description, kStorageTypes, build});
+  };
+  for (const std::int64_t n : {1, 3, 17, 65, 257, 20011}) {
+    for (const double momentum : {0.0, 0.9}) {
+      add(fmt::format("{}, momentum {}", n, momentum),
+          [=](Operands& operands) { return job(make_sgd(operands, n, momentum)); });
+    }
+    add(fmt::format("{}, first step", n),
+        [=](Operands& operands) { return first_descent(operands, n); });
+    add(fmt::format("{}, skipped", n),
+        [=](Operands& operands) { return skipped_descent(operands, n); });
+  }
+  table.performance.push_back({"sgd", "7087872", kTimedTypes, [](Operands& operands) {
+                                 return job(make_sgd(operands, 7087872, 0.9));
+                               }});
+}
+
 }  // namespace
 
 void add_optimizer_cases(CaseTable& table) {
+  add_sgd_cases(table);
   const auto add = [&](const std::string& description, auto build) {
     table.tests.push_back({"adam", description, kStorageTypes, build});
   };

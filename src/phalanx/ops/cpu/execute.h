@@ -66,6 +66,7 @@ void execute(CpuDevice& device, const ops::LossAccumulate& op, const Tensor& scr
 
 // optimizer.cc
 void execute(CpuDevice& device, const ops::Adam& op, const Tensor& scratch);
+void execute(CpuDevice& device, const ops::Sgd& op, const Tensor& scratch);
 
 // reduce.cc
 void execute(CpuDevice& device, const ops::SquareSum& op, const Tensor& scratch);

@@ -1,4 +1,4 @@
-// Adam: one pass over four streams.
+// Adam and SGD: one pass over all streams.
 
 // clang-format off
 #include "phalanx/ops/cpu/targets.h"
@@ -73,6 +73,45 @@ void adam(const CpuDevice& device, const ops::Adam& op) {
                [&](auto type) HWY_ATTR { update<decltype(type)>(device, op); });
 }
 
+struct SgdFactors {
+  FloatVector gradient, momentum, lr, decay;
+
+  HWY_INLINE explicit SgdFactors(const ops::Sgd& op)
+      : gradient(hn::Set(FloatTag(), *dense<float>(op.factor))),
+        momentum(hn::Set(FloatTag(), static_cast<float>(op.momentum))),
+        lr(hn::Set(FloatTag(), static_cast<float>(op.lr))),
+        decay(hn::Set(FloatTag(), static_cast<float>(op.weight_decay))) {}
+};
+
+template <typename T>
+void descend(const CpuDevice& device, const ops::Sgd& op) {
+  float* weight = dense<float>(op.weight);
+  float* buffer = dense<float>(op.momentum_buffer);
+  const float* gradient = dense<float>(op.gradient);
+  T* storage = dense<T>(op.storage);
+  const Blocks blocks = element_blocks(op.weight.count());
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    const SgdFactors by(op);
+    for_vectors(blocks.begin(block), blocks.end(block), [&](std::int64_t i, auto lanes) HWY_ATTR {
+      const auto w = lanes.load(weight + i);
+      const auto g = hn::Mul(lanes.load(gradient + i), by.gradient);
+      auto change = hn::MulAdd(by.decay, w, g);
+      if (buffer != nullptr) {
+        change = hn::MulAdd(by.momentum, lanes.load(buffer + i), change);
+        lanes.store(change, buffer + i);
+      }
+      const auto updated = hn::NegMulAdd(by.lr, change, w);
+      lanes.store(updated, weight + i);
+      if (storage != nullptr) lanes.store(updated, storage + i);
+    });
+  });
+}
+
+void sgd(const CpuDevice& device, const ops::Sgd& op) {
+  with_storage(op.storage ? op.storage.dtype : DType::kF32,
+               [&](auto type) HWY_ATTR { descend<decltype(type)>(device, op); });
+}
+
 }  // namespace phalanx::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -80,10 +119,16 @@ HWY_AFTER_NAMESPACE();
 namespace phalanx::cpu {
 
 HWY_EXPORT(adam);
+HWY_EXPORT(sgd);
 
 void execute(CpuDevice& device, const ops::Adam& op, const Tensor& /*scratch*/) {
   if (*dense<float>(op.skip) != 0.0F) return;
   HWY_DYNAMIC_DISPATCH(adam)(device, op);
+}
+
+void execute(CpuDevice& device, const ops::Sgd& op, const Tensor& /*scratch*/) {
+  if (*dense<float>(op.skip) != 0.0F) return;
+  HWY_DYNAMIC_DISPATCH(sgd)(device, op);
 }
 
 }  // namespace phalanx::cpu

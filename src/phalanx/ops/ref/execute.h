@@ -57,6 +57,7 @@ void execute(RefDevice& device, const ops::LossAccumulate& op, const Tensor& scr
 
 // optimizer.cc
 void execute(RefDevice& device, const ops::Adam& op, const Tensor& scratch);
+void execute(RefDevice& device, const ops::Sgd& op, const Tensor& scratch);
 
 // reduce.cc
 void execute(RefDevice& device, const ops::SquareSum& op, const Tensor& scratch);

@@ -28,4 +28,21 @@ void execute(RefDevice& /*device*/, const ops::Adam& op, const Tensor& /*scratch
   if (op.storage) write(op.storage, read(op.weight));
 }
 
+void execute(RefDevice& /*device*/, const ops::Sgd& op, const Tensor& /*scratch*/) {
+  if (read_scalar(op.skip) != 0.0) return;
+  const Array gradient = read(op.gradient);
+  const double factor = read_scalar(op.factor);
+  Array weight = read(op.weight);
+  const bool has_momentum = static_cast<bool>(op.momentum_buffer);
+  Array buffer = has_momentum ? read(op.momentum_buffer) : gradient;
+  for (std::int64_t i = 0; i < weight.shape[0]; ++i) {
+    const double g = gradient(i) * factor + op.weight_decay * weight(i);
+    buffer(i) = has_momentum ? op.momentum * buffer(i) + g : g;
+    weight(i) -= op.lr * buffer(i);
+  }
+  write(op.weight, weight);
+  if (has_momentum) write(op.momentum_buffer, buffer);
+  if (op.storage) write(op.storage, read(op.weight));
+}
+
 }  // namespace phalanx::ref

@@ -102,6 +102,32 @@ TEST_F(RefBackend, AdamTakesTwoSteps) {
               {0.875 - 0.1 * (first + 0.25 * 0.875), -1.85 - 0.1 * (second - 0.25 * 1.85)});
 }
 
+TEST_F(RefBackend, SgdTakesTwoSteps) {
+  Sgd op{.weight = full({1, -2}),
+         .storage = vector(DType::kBF16, {0, 0}),
+         .gradient = full({4, -8}),
+         .momentum_buffer = full({0, 0}),
+         .factor = one(0.5),
+         .skip = one(0),
+         .lr = 0.25,
+         .momentum = 0.5,
+         .weight_decay = 0.25};
+  // g = (2, -4) and the decay of (1, -2).
+  sgd(context_, op);
+  expect_near(op.momentum_buffer, {2.25, -4.5});
+  expect_near(op.weight, {1 - 0.5625, -2 + 1.125});
+  expect_near(op.storage, {0.4375, -0.875});
+  op.gradient = full({-4, 0});
+  sgd(context_, op);
+  expect_near(op.momentum_buffer, {1.125 - 2 + 0.109375, -2.25 - 0.21875});
+  expect_near(op.weight, {0.4375 + 0.25 * 0.765625, -0.875 + 0.25 * 2.46875});
+  op.momentum_buffer = {};
+  op.momentum = 0.0;
+  op.weight = full({1, -2});
+  sgd(context_, op);
+  expect_near(op.weight, {1 + 0.25 * 1.75, -2 + 0.25 * 0.5});
+}
+
 TEST_F(RefBackend, AdamAddsEpsilonAfterTheRoot) {
   const Adam op{.weight = one(0),
                 .storage = {},
