@@ -23,12 +23,13 @@ struct AsynchronousCase {
   bool bf16 = false;
   bool overlaps = false;    // the reduction of gradients, in small buckets
   bool recomputes = false;  // activations
+  bool descends = false;    // by SGD, the input and the output layer at a rate of their own
 };
 
 std::ostream& operator<<(std::ostream& out, const AsynchronousCase& c) {
   return out << c.schedule << " p" << c.stages << " d" << c.data << " drained every "
              << c.drain_interval << (c.bf16 ? " bf16" : "") << (c.overlaps ? " overlap" : "")
-             << (c.recomputes ? " recompute" : "");
+             << (c.recomputes ? " recompute" : "") << (c.descends ? " sgd" : "");
 }
 
 // Microbatch k on stage s of p reads what k - (p - 1 - s) updates have made; every microbatch is
@@ -101,7 +102,11 @@ class AsynchronousTest : public RunTest, public testing::WithParamInterface<Asyn
 
 TEST_P(AsynchronousTest, TrainsByItsUpdateRule) {
   const AsynchronousCase& p = GetParam();
-  const TrainConfig c = config("pipeline", p.data, p.bf16);
+  TrainConfig c = config("pipeline", p.data, p.bf16);
+  if (p.descends) {
+    c.optimizer.optimizer = "sgd";
+    c.optimizer.decoupled_lr = 0.05;
+  }
   ASSERT_EQ(pretrain_gpt(with_pipeline(c, p)), RunEnd::kFinished);
 
   const RunSetup setup(c);
@@ -124,7 +129,9 @@ INSTANTIATE_TEST_SUITE_P(
         AsynchronousCase{"pipedream-2bw", 4, 2}, AsynchronousCase{"pipedream-2bw", 4, 4},
         AsynchronousCase{"pipedream-2bw", 2, 3, 2},
         AsynchronousCase{"pipedream-2bw", 2, 3, 2, false, true},
-        AsynchronousCase{"pipedream-2bw", 4, 3, 1, true}));
+        AsynchronousCase{"pipedream-2bw", 4, 3, 1, true},
+        AsynchronousCase{"pipedream", 4, 3, 1, false, false, false, true},
+        AsynchronousCase{"pipedream-2bw", 2, 3, 2, true, false, false, true}));
 
 // What the schedules are compared with: without delay it is the ordinary run, with a delay it is
 // not.

@@ -113,7 +113,9 @@ void DelayedUpdates::iteration(std::int64_t iteration) {
     }
     add_replicas();
     const nn::LossSums& sums = replicas_.front().losses;
-    optimizer_->step(context_, {.lr = setup_.schedule.learning_rate(samples),
+    const LearningRates rates = setup_.schedule.learning_rates(samples);
+    optimizer_->step(context_, {.lr = rates.rate,
+                                .decoupled_lr = rates.decoupled,
                                 .weight_decay = setup_.schedule.weight_decay(samples),
                                 .step = iteration * updates + u + 1,
                                 .tokens = sums.count,

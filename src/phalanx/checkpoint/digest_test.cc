@@ -163,6 +163,7 @@ TEST_F(DigestTest, Info) {
   EXPECT_EQ(json.at("iteration"), 4);
   EXPECT_EQ(json.at("parameters"), 24);
   EXPECT_EQ(json.at("has_optimizer"), true);
+  EXPECT_EQ(json.at("optimizer_states"), (Json{"exp_avg", "exp_avg_sq"}));
   EXPECT_EQ(json.at("arguments").at("--num-layers"), "2");
   EXPECT_EQ(json.at("files").size(), 2U);
   EXPECT_EQ(json.at("seed").get<std::uint64_t>(), 18446744073709551615U);
@@ -170,7 +171,7 @@ TEST_F(DigestTest, Info) {
   EXPECT_THAT(text, HasSubstr("run               0123456789abcdef0123456789abcdef, start 1\n"));
   EXPECT_THAT(text, HasSubstr("iteration         4\n"));
   EXPECT_THAT(text, HasSubstr("parameters        24 in 6 tensors\n"));
-  EXPECT_THAT(text, HasSubstr("after 3 updates"));
+  EXPECT_THAT(text, HasSubstr("optimizer state   exp_avg, exp_avg_sq after 3 updates\n"));
   EXPECT_THAT(text, HasSubstr("--num-layers 2\n"));
   EXPECT_THAT(info_text(save("b", 0, TinyModel().weights())), HasSubstr("none (weights only)"));
 }

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "phalanx/base/numeric.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/hash.h"
+#include "phalanx/checkpoint/tensor_source.h"
 
 namespace phalanx {
 namespace {
@@ -24,6 +27,18 @@ std::int64_t file_bytes(const Manifest& manifest) {
   std::int64_t bytes = 0;
   for (const auto& file : manifest.files) bytes += file.bytes;
   return bytes;
+}
+
+// What the optimizer keeps of every weight: exp_avg of "optimizer.exp_avg.<name>", in order.
+std::vector<std::string> optimizer_states(const Manifest& manifest) {
+  std::vector<std::string> states;
+  for (const auto& entry : manifest.tensors) {
+    if (!entry.name.starts_with(kOptimizerPrefix)) continue;
+    std::string state = entry.name.substr(kOptimizerPrefix.size());
+    state = state.substr(0, state.find('.'));
+    if (std::ranges::find(states, state) == states.end()) states.push_back(std::move(state));
+  }
+  return states;
 }
 
 std::string run_text(const Manifest& manifest) {
@@ -47,6 +62,7 @@ std::string info_json(const CheckpointReader& reader) {
   json["tensors"] = manifest.tensors.size();
   json["bytes"] = file_bytes(manifest);
   json["has_optimizer"] = reader.has_optimizer();
+  json["optimizer_states"] = optimizer_states(manifest);
   json["adam_step"] = manifest.optimizer.adam_step;
   json["loss_scale"] = manifest.optimizer.loss_scale;
   json["matmul_precision"] = manifest.matmul_precision;
@@ -86,8 +102,10 @@ std::string info_text(const CheckpointReader& reader) {
       reader.directory().string(), run_text(manifest), format_count(manifest.iteration),
       format_count(manifest.consumed_train_samples), format_count(manifest.consumed_valid_samples),
       format_count(parameter_count(manifest)), manifest.tensors.size(),
-      reader.has_optimizer() ? fmt::format("after {} updates", manifest.optimizer.adam_step)
-                             : "none (weights only)",
+      reader.has_optimizer()
+          ? fmt::format("{} after {} updates", fmt::join(optimizer_states(manifest), ", "),
+                        manifest.optimizer.adam_step)
+          : "none (weights only)",
       manifest.matmul_precision, manifest.threads_per_rank, manifest.seed,
       manifest.phalanx_version);
   for (const auto& file : manifest.files) {

@@ -23,7 +23,7 @@ inline constexpr std::int64_t kManifestVersion = 2;
 struct Manifest {
   // Updates that have happened, and the loss scaler (float16; 1 elsewhere).
   struct Optimizer {
-    std::int64_t adam_step = 0;
+    std::int64_t adam_step = 0;  // updates, of whatever optimizer
     double loss_scale = 1;
     std::int64_t clean_steps = 0;     // since the scale last changed
     std::int64_t hysteresis = 0;      // overflows left before the scale is halved

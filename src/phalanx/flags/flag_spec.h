@@ -38,6 +38,7 @@ enum class ResumeClass : std::uint8_t {
   kFree,
   kWarned,    // another value than the checkpoint's is said
   kSchedule,  // of the learning rate and weight decay: what the flags come to is compared
+  kState,     // refused where different, unless what the optimizer keeps is left in the checkpoint
   kFixed,     // refused where different, unless a new run begins from the weights
   kShape,     // refused there too: the weights themselves depend on it
 };

@@ -31,6 +31,7 @@ The last column says what a run that resumes from a checkpoint may do with a fla
 * free: it may have another value than in the checkpoint;
 * warned: another value is reported;
 * schedule: what the flags of the learning rate and the weight decay come to is compared;
+* state: another value is refused, unless `--no-load-optim` begins the optimizer's state anew;
 * fixed: another value is refused, unless `--finetune` begins a new run from the weights;
 * shape: another value is refused even then, for the weights depend on it.
 
@@ -137,6 +138,8 @@ std::string_view name_of(ResumeClass resume) {
       return "warned";
     case ResumeClass::kSchedule:
       return "schedule";
+    case ResumeClass::kState:
+      return "state";
     case ResumeClass::kFixed:
       return "fixed";
     case ResumeClass::kShape:

@@ -52,6 +52,9 @@ struct ParamSpec {
   std::vector<ParamBox> boxes;
   Initialiser initialiser;
   bool decays = true;  // weight decay applies (matrices and embeddings; not biases and norms)
+  // Of the input or the output layer: embeddings and the output matrix may have a learning rate of
+  // their own.
+  bool decoupled_rate = false;
   bool tensor_parallel = false;  // cut over the tensor-parallel group; else every rank of it holds
                                  // the whole
   GradientReduction reduction = GradientReduction::kNone;

@@ -1,5 +1,7 @@
 #include "phalanx/nn/embedding.h"
 
+#include <utility>
+
 namespace phalanx::nn {
 
 namespace {
@@ -14,9 +16,12 @@ const Tensor& table_sum(Pass& pass, const Gradients& gradients, ParamId id) {
 
 ParamSpec word_table_parameter(std::int64_t vocabulary, std::int64_t padded_vocabulary,
                                const TransformerConfig& config) {
-  return row_cut_parameter("embedding.word_embeddings.weight", {vocabulary, config.hidden},
-                           config.dtype, {Initialiser::Kind::kNormal, config.init_deviation},
-                           config.tensor.rank, config.tensor.size, padded_vocabulary);
+  ParamSpec spec =
+      row_cut_parameter("embedding.word_embeddings.weight", {vocabulary, config.hidden},
+                        config.dtype, {Initialiser::Kind::kNormal, config.init_deviation},
+                        config.tensor.rank, config.tensor.size, padded_vocabulary);
+  spec.decoupled_rate = true;
+  return spec;
 }
 
 Embedding::Embedding(ParamTable& table, std::int64_t vocabulary, std::int64_t padded_vocabulary,
@@ -28,9 +33,11 @@ Embedding::Embedding(ParamTable& table, std::int64_t vocabulary, std::int64_t pa
   word.tied_embedding = tied;
   word.copy = copy;
   word_ = table.add(std::move(word));
-  position_ = table.add(whole_parameter("embedding.position_embeddings.weight",
-                                        {max_positions, config.hidden}, config.dtype,
-                                        {Initialiser::Kind::kNormal, config.init_deviation}));
+  ParamSpec position =
+      whole_parameter("embedding.position_embeddings.weight", {max_positions, config.hidden},
+                      config.dtype, {Initialiser::Kind::kNormal, config.init_deviation});
+  position.decoupled_rate = true;
+  position_ = table.add(std::move(position));
   parameters_ = {word_, position_};
   outputs_ = {{"hidden states", config.stream_dtype(), config.hidden}};
   dsum_ = slots_.add_rows("embedding gradient", config.dtype, config.hidden, Born::kInputGradient,

@@ -1,6 +1,7 @@
 #include "phalanx/nn/language_model_head.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace phalanx::nn {
 namespace {
@@ -12,10 +13,12 @@ constexpr std::int64_t kLogitRows = 256;
 ParamId output_parameter(ParamTable& table, ParamId word_table, std::int64_t vocabulary,
                          std::int64_t padded_vocabulary, const TransformerConfig& config) {
   if (word_table >= 0) return word_table;
-  return table.add(row_cut_parameter("output_layer.weight", {vocabulary, config.hidden},
-                                     config.dtype,
-                                     {Initialiser::Kind::kNormal, config.init_deviation},
-                                     config.tensor.rank, config.tensor.size, padded_vocabulary));
+  ParamSpec spec =
+      row_cut_parameter("output_layer.weight", {vocabulary, config.hidden}, config.dtype,
+                        {Initialiser::Kind::kNormal, config.init_deviation}, config.tensor.rank,
+                        config.tensor.size, padded_vocabulary);
+  spec.decoupled_rate = true;
+  return table.add(std::move(spec));
 }
 
 }  // namespace

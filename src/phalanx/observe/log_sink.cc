@@ -30,6 +30,7 @@ void LogSink::print_line(const IterationReport& report) {
   line.consumed_samples = report.consumed_samples;
   line.milliseconds_per_iteration = summary.milliseconds_per_iteration;
   line.learning_rate = report.learning_rate;
+  line.decoupled_learning_rate = report.decoupled_learning_rate;
   line.global_batch_size = report.global_batch_size;
   line.losses = summary.losses;
   line.loss_scale = report.loss_scale;

@@ -37,6 +37,11 @@ std::string loss_fields(const std::vector<NamedLoss>& losses) {
   return text;
 }
 
+std::string decoupled_field(const IterationReport& report) {
+  if (!report.decoupled_learning_rate) return {};
+  return fmt::format(R"("decoupled_learning_rate": {}, )", number(*report.decoupled_learning_rate));
+}
+
 struct Line {
   std::int64_t iteration = 0;
   bool is_evaluation = false;

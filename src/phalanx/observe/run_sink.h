@@ -38,6 +38,7 @@ struct IterationReport {
   double model_flops = 0;
   std::vector<NamedLoss> losses;
   double learning_rate = 0;
+  std::optional<double> decoupled_learning_rate;  // of the input and the output layer
   double loss_scale = 1;
   double grad_norm = 0;  // before clipping; NaN where none was computed
   std::optional<double> zeros_in_gradients;

@@ -29,6 +29,9 @@ std::string format_training_line(const TrainingLine& line) {
     fmt::format_to(out, " throughput per GPU (TFLOP/s/GPU): {:.1f} |", *line.tera_flops_per_second);
   }
   fmt::format_to(out, " learning rate: {:.6E} |", line.learning_rate);
+  if (line.decoupled_learning_rate) {
+    fmt::format_to(out, " decoupled learning rate: {:.6E} |", *line.decoupled_learning_rate);
+  }
   fmt::format_to(out, " global batch size: {:5d} |", line.global_batch_size);
   for (const auto& loss : line.losses) {
     if (loss.value > 0) fmt::format_to(out, " {}: {:.6E} |", loss.name, loss.value);

@@ -14,7 +14,7 @@
 
 namespace phalanx {
 
-// One training line. Learning rate and loss scale are those after the step.
+// One training line. Learning rates and loss scale are those after the step.
 struct TrainingLine {
   std::chrono::system_clock::time_point time;  // printed as local time
   std::int64_t iteration = 0;
@@ -24,6 +24,7 @@ struct TrainingLine {
   double milliseconds_per_iteration = 0;        // average of the interval
   std::optional<double> tera_flops_per_second;  // per device; with --log-throughput
   double learning_rate = 0;
+  std::optional<double> decoupled_learning_rate;  // with --decoupled-lr
   std::int64_t global_batch_size = 0;
   std::vector<NamedLoss>
       losses;  // averages of the interval; one that is not above zero is left out

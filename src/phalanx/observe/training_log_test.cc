@@ -50,6 +50,7 @@ TEST_F(TrainingLog, LineWithEveryField) {
                  {"zero", 0.0},
                  {"nan", std::numeric_limits<double>::quiet_NaN()},
                  {"sop loss", 0.5}};
+  line.decoupled_learning_rate = 1.25e-4;
   line.zeros_in_gradients = 3;
   line.parameters_norm = 12.34567;
   line.skipped_iterations = 2;
@@ -58,6 +59,7 @@ TEST_F(TrainingLog, LineWithEveryField) {
             " [2024-07-02 13:02:03] iteration      100/  500000 | consumed samples:          800 |"
             " skipped samples:           16 | elapsed time per iteration (ms): 612.3 |"
             " throughput per GPU (TFLOP/s/GPU): 0.1 | learning rate: 4.687000E-06 |"
+            " decoupled learning rate: 1.250000E-04 |"
             " global batch size:     8 | lm loss: 2.000000E+00 | sop loss: 5.000000E-01 |"
             " loss scale: 65536.0 | grad norm: 2.345 | num zeros: 3.0 | params norm: 12.346 |"
             " number of skipped iterations:   2 | number of nan iterations:   1 |");

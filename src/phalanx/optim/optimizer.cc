@@ -128,7 +128,7 @@ void Optimizer::update(Context& context, const StepInputs& inputs, const Segment
        .states = states,
        .factor = factor_,
        .skip = skip_,
-       .lr = inputs.lr,
+       .lr = spec.decoupled_rate ? inputs.decoupled_lr.value_or(inputs.lr) : inputs.lr,
        .weight_decay = spec.decays ? inputs.weight_decay : 0.0,
        .step = inputs.step});
 }

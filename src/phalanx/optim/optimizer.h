@@ -7,6 +7,7 @@
 // blocks in fp64, each block by the rank that has it, combined by parameter and then in the
 // parameter order of the whole model. So it has the bits of one rank in any pipeline.
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -37,6 +38,7 @@ struct OptimizerGroups {
 // What one step needs beyond the gradients.
 struct StepInputs {
   double lr = 0.0;
+  std::optional<double> decoupled_lr = {};  // of the input and the output layer; absent: lr
   double weight_decay = 0.0;
   std::int64_t step = 1;  // successful steps so far + 1
   Tensor tokens;  // [1] f64, unmasked tokens of the global batch; absent: gradients are averages

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -201,6 +202,83 @@ TEST_F(OneRankOptimizer, SkipsAStepThatIsNotFinite) {
   optimizer.step(context_, inputs(0.01, 0.1, 2));
   EXPECT_EQ(values_of(optimizer.skip())[0], 0.0);
   EXPECT_NE(everything(optimizer), before);
+}
+
+// torch.optim.SGD by hand: the first momentum is the gradient with its decay, later ones keep nine
+// tenths of the one before.
+TEST_F(OneRankOptimizer, DescendsWithMomentumAsTorch) {
+  const Optimizer optimizer = make({.rule = SgdRule{.momentum = 0.9}, .clip_grad = 0.0});
+  set(parameters_.main(0), {0.5, -1.0, 0.0, 2.0});
+  const double vector_before = values_of(parameters_.main(1))[0];
+  const std::array<double, 3> gradients = {0.3, -0.2, 0.05};
+  const std::array<double, 3> rates = {0.1, 0.2, 0.05};
+  const std::array<double, 3> momenta = {0.35, 0.1615, 0.23862};
+  const std::array<double, 3> weights = {0.465, 0.4327, 0.420769};
+  for (std::size_t t = 0; t < 3; ++t) {
+    set_gradients({gradients[t], 0.0, 0.0, 0.0}, {gradients[t], 0.0, 0.0});
+    optimizer.step(context_, inputs(rates[t], 0.1, static_cast<std::int64_t>(t) + 1));
+    EXPECT_NEAR(values_of(optimizer.state("momentum_buffer", segment_of(0)))[0], momenta[t], 1e-15);
+    EXPECT_NEAR(values_of(parameters_.main(0))[0], weights[t], 1e-15);
+    // Nothing but its decay moves a weight without a gradient, and zeros stay.
+    EXPECT_EQ(values_of(parameters_.main(0))[2], 0.0);
+    EXPECT_EQ(values_of(parameters_.main(0).slice(0, 2, 1)), Values(2, 0.0));
+  }
+  // A vector does not decay: momenta 0.3, 0.07 and 0.113.
+  EXPECT_NEAR(values_of(optimizer.state("momentum_buffer", segment_of(1)))[0], 0.113, 1e-15);
+  EXPECT_NEAR(values_of(parameters_.main(1))[0], vector_before - 0.03 - 0.014 - 0.00565, 1e-15);
+}
+
+TEST_F(OneRankOptimizer, KeepsNothingWithoutMomentum) {
+  const std::int64_t before = memory_.high_water();
+  const Optimizer optimizer = make({.rule = SgdRule{.momentum = 0.0}, .clip_grad = 0.0});
+  const std::int64_t without = memory_.high_water() - before;
+  make({.rule = SgdRule{.momentum = 0.5}, .clip_grad = 0.0});
+  const std::int64_t with_momentum = memory_.high_water() - before - without;
+  EXPECT_GT(with_momentum, without);
+  EXPECT_TRUE(optimizer.state_names().empty());
+  set(parameters_.main(0), {0.5});
+  set_gradients({0.3}, {});
+  optimizer.step(context_, inputs(0.1, 0.1, 1));
+  EXPECT_NEAR(values_of(parameters_.main(0))[0], 0.5 - 0.1 * 0.35, 1e-15);
+}
+
+// Clipping and skipping are those of any rule.
+TEST_F(OneRankOptimizer, ClipsAndSkipsADescent) {
+  const Optimizer optimizer = make({.rule = SgdRule{.momentum = 0.9}, .clip_grad = 0.1});
+  set_gradients(kMatrix, kVector);
+  optimizer.step(context_, inputs(0.01));
+  const double factor = 0.1 / (norm_of(kMatrix, kVector) + 1e-6);
+  EXPECT_NEAR(values_of(optimizer.state("momentum_buffer", segment_of(1)))[2], 0.4 * factor, 1e-15);
+  const auto before = everything(optimizer);
+  set_gradients(kMatrix, {0.1, std::numeric_limits<double>::infinity(), 0.1});
+  optimizer.step(context_, inputs(0.01, 0.1, 2));
+  EXPECT_EQ(values_of(optimizer.skip())[0], 1.0);
+  EXPECT_EQ(everything(optimizer), before);
+}
+
+// The matrix is of the input layer.
+TEST_F(OneRankOptimizer, TheInputLayerHasItsOwnRate) {
+  ParamSpec input = whole_parameter("input", {2, 2}, DType::kF64, {}, 3);
+  input.decoupled_rate = true;
+  nn::ParamTable table;
+  table.add(std::move(input));
+  table.add(whole_parameter("vector", {3}, DType::kF64, {}));
+  const ParameterStore parameters(table, memory_, memory_);
+  const GradientStore gradients(table, parameters.layout(), DType::kF64, 8, memory_);
+  parameters.clear(context_);
+  gradients.initialise(context_);
+  gradients.clear(context_);
+  Optimizer optimizer(parameters, gradients, {.rule = SgdRule{.momentum = 0.0}, .clip_grad = 0.0},
+                      {}, memory_, memory_);
+  set(gradients.gradient(0), {1.0});
+  set(gradients.gradient(1), {1.0});
+  StepInputs step = inputs(0.25);
+  optimizer.step(context_, step);
+  EXPECT_EQ(values_of(parameters.main(0))[0], -0.25);
+  step.decoupled_lr = 0.5;
+  optimizer.step(context_, step);
+  EXPECT_EQ(values_of(parameters.main(0))[0], -0.75);
+  EXPECT_EQ(values_of(parameters.main(1))[0], -0.5);
 }
 
 class Bf16Optimizer : public OneRankOptimizer {

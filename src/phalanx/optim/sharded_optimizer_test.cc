@@ -18,8 +18,9 @@ using nn::values_of;
 
 // What a step leaves behind, by parameter where it is cut.
 struct Outcome {
-  std::vector<Values> weights, mains, exp_avg, exp_avg_sq;
-  Values norms, skips, zeros;  // by step
+  std::vector<Values> weights, mains;
+  std::vector<std::vector<Values>> states;  // by state
+  Values norms, skips, zeros;               // by step
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
@@ -49,18 +50,30 @@ struct Run {
   MakeBackend backend = make_ref_backend;
   int ranks = 1;
   std::int64_t bucket_size = 0;
+  OptimizerSettings settings = kSettings;
+  std::optional<double> decoupled_lr = {};
 };
 
 constexpr int kSteps = 5;
 
-Outcome outcome_of(const Run& run) {
-  const nn::ParamTable table = uneven_table(run.dtype);
-  Outcome whole;
-  for (auto* part : {&whole.weights, &whole.mains, &whole.exp_avg, &whole.exp_avg_sq}) {
-    for (const ParamSpec& spec : table.specs()) {
-      part->emplace_back(static_cast<std::size_t>(spec.local_shape.count()), -1.0);
-    }
+// Of the five parameters, two that are neighbours and the last are of the input layer.
+nn::ParamTable decoupled_table(DType dtype) {
+  const nn::ParamTable plain = uneven_table(dtype);
+  nn::ParamTable table;
+  for (ParamSpec spec : plain.specs()) {
+    spec.decoupled_rate = table.size() == 1 || table.size() == 2 || table.size() == 4;
+    table.add(std::move(spec));
   }
+  return table;
+}
+
+Outcome outcome_of(const Run& run) {
+  const nn::ParamTable table = decoupled_table(run.dtype);
+  Outcome whole;
+  for (const ParamSpec& spec : table.specs()) {
+    whole.mains.emplace_back(static_cast<std::size_t>(spec.local_shape.count()), -1.0);
+  }
+  whole.states.resize(state_names(run.settings.rule).size(), whole.mains);
   std::vector<Outcome> scalars(static_cast<std::size_t>(run.ranks));
   std::vector<std::vector<Values>> gathered(scalars.size());
   run_local_ranks(run.ranks, {}, [&](Communicator& world) {
@@ -68,7 +81,8 @@ Outcome outcome_of(const Run& run) {
     Communicator* group = run.ranks > 1 ? &world : nullptr;
     OptimizerRank rank(table,
                        {.rank = world.rank(), .ranks = run.ranks, .bucket_size = run.bucket_size},
-                       {.data = group}, run.backend());
+                       {.data = group}, run.backend(), run.settings);
+    rank.decoupled_lr = run.decoupled_lr;
     DataParallel data_parallel(rank.stores.parameters, rank.stores.gradients, {1, 1, 1, 1, 1},
                                {.data = group}, {}, {}, rank.stores.memory);
     data_parallel.begin(rank.stores.context, 0);
@@ -86,8 +100,10 @@ Outcome outcome_of(const Run& run) {
     // Every rank writes elements of its own.
     for (const Segment& segment : rank.stores.parameters.segments()) {
       put(whole.mains, segment, rank.stores.parameters.main(segment));
-      put(whole.exp_avg, segment, rank.optimizer.state("exp_avg", segment));
-      put(whole.exp_avg_sq, segment, rank.optimizer.state("exp_avg_sq", segment));
+      const auto names = rank.optimizer.state_names();
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        put(whole.states[i], segment, rank.optimizer.state(names[i], segment));
+      }
     }
   });
   whole.weights = gathered[0];
@@ -107,35 +123,48 @@ Outcome outcome_of(const Run& run) {
 
 std::unique_ptr<Backend> one_thread() { return make_cpu_backend(1, cpu::ProductPrecision::kFp32); }
 
-void expect_shards_are_the_whole(DType dtype, MakeBackend backend) {
-  const Outcome expected = outcome_of({.dtype = dtype, .backend = backend});
+void expect_shards_are_the_whole(Run run) {
+  const Outcome expected = outcome_of(run);
   EXPECT_EQ(expected.skips, (Values{0, 0, 1, 0, 0}));
   EXPECT_GT(expected.zeros[0], 2000.0);
   for (const int ranks : {2, 3}) {
     for (const std::int64_t size : {0, 1, 20000}) {
-      SCOPED_TRACE(fmt::format("{}, {} ranks, buckets of {}", name_of(dtype), ranks, size));
-      const Outcome actual =
-          outcome_of({.dtype = dtype, .backend = backend, .ranks = ranks, .bucket_size = size});
+      SCOPED_TRACE(fmt::format("{}, {} ranks, buckets of {}", name_of(run.dtype), ranks, size));
+      run.ranks = ranks;
+      run.bucket_size = size;
+      const Outcome actual = outcome_of(run);
       EXPECT_EQ(actual.norms, expected.norms);
       EXPECT_EQ(actual.skips, expected.skips);
       EXPECT_EQ(actual.zeros, expected.zeros);
       EXPECT_TRUE(actual.weights == expected.weights);
       EXPECT_TRUE(actual.mains == expected.mains);
-      EXPECT_TRUE(actual.exp_avg == expected.exp_avg);
-      EXPECT_TRUE(actual.exp_avg_sq == expected.exp_avg_sq);
+      EXPECT_TRUE(actual.states == expected.states);
     }
   }
 }
 
 TEST(ShardedOptimizer, IsTheWholeOneBitForBit) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF64}) {
-    expect_shards_are_the_whole(dtype, make_ref_backend);
+    expect_shards_are_the_whole({.dtype = dtype});
   }
+}
+
+TEST(ShardedOptimizer, DescendsAsTheWholeOneWithTwoRates) {
+  OptimizerSettings settings = kSettings;
+  settings.rule = SgdRule{.momentum = 0.9};
+  expect_shards_are_the_whole({.dtype = DType::kBF16, .settings = settings, .decoupled_lr = 0.05});
+  // The second rate reaches its parameters, and them alone.
+  const Outcome one = outcome_of({});
+  const Outcome two = outcome_of({.decoupled_lr = 0.05});
+  for (std::size_t id = 0; id < one.weights.size(); ++id) {
+    EXPECT_EQ(one.weights[id] == two.weights[id], id == 0 || id == 3) << id;
+  }
+  EXPECT_TRUE(one.states == two.states);
 }
 
 TEST(ShardedOptimizer, IsTheWholeOneBitForBitOnTheCpu) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    expect_shards_are_the_whole(dtype, one_thread);
+    expect_shards_are_the_whole({.dtype = dtype, .backend = one_thread});
   }
 }
 

@@ -2,6 +2,7 @@
 // A rank with its optimizer, for tests.
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "phalanx/data_parallel/test_support.h"
@@ -34,6 +35,7 @@ struct OptimizerRank {
 
   void step(std::int64_t number, double lr = 0.01) {
     optimizer.step(stores.context, {.lr = lr,
+                                    .decoupled_lr = decoupled_lr,
                                     .weight_decay = 0.1,
                                     .step = number,
                                     .tokens = tokens,
@@ -44,6 +46,7 @@ struct OptimizerRank {
   StoreRank stores;
   Optimizer optimizer;
   Tensor loss_scale, tokens;
+  std::optional<double> decoupled_lr;
 };
 
 }  // namespace phalanx

@@ -8,6 +8,7 @@ namespace phalanx {
 namespace {
 
 constexpr std::array<std::string_view, 2> kAdamStates = {"exp_avg", "exp_avg_sq"};
+constexpr std::array<std::string_view, 1> kSgdStates = {"momentum_buffer"};
 
 void apply(Context& context, const AdamRule& rule, const WeightUpdate& update) {
   ops::adam(context, {.weight = update.weight,
@@ -25,7 +26,23 @@ void apply(Context& context, const AdamRule& rule, const WeightUpdate& update) {
                       .step = update.step});
 }
 
+void apply(Context& context, const SgdRule& rule, const WeightUpdate& update) {
+  ops::sgd(context, {.weight = update.weight,
+                     .storage = update.storage,
+                     .gradient = update.gradient,
+                     .momentum_buffer = update.states.empty() ? Tensor{} : update.states[0],
+                     .factor = update.factor,
+                     .skip = update.skip,
+                     .lr = update.lr,
+                     .momentum = rule.momentum,
+                     .weight_decay = update.weight_decay});
+}
+
 std::span<const std::string_view> names_of(const AdamRule& /*rule*/) { return kAdamStates; }
+std::span<const std::string_view> names_of(const SgdRule& rule) {
+  return rule.momentum > 0.0 ? std::span<const std::string_view>(kSgdStates)
+                             : std::span<const std::string_view>();
+}
 
 }  // namespace
 

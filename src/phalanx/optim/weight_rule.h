@@ -17,7 +17,12 @@ struct AdamRule {
   double epsilon = 1e-8;
 };
 
-using WeightRule = std::variant<AdamRule>;
+// Stochastic gradient descent with weight decay in the gradient, as torch.optim.SGD.
+struct SgdRule {
+  double momentum = 0.9;  // 0: nothing is kept
+};
+
+using WeightRule = std::variant<AdamRule, SgdRule>;
 
 // The tensors that a rule keeps of every weight, as PyTorch and checkpoints call them; all of them
 // begin with zeros.

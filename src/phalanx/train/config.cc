@@ -101,6 +101,9 @@ void check_run(const RunConfig& r) {
       throw ConfigError("--allow-changed {}: schedules change with --override-opt_param-scheduler",
                         name);
     }
+    if (flag->spec.resume == ResumeClass::kState) {
+      throw ConfigError("--allow-changed {}: the optimizer changes with --no-load-optim", name);
+    }
   }
 }
 
@@ -117,6 +120,7 @@ void resolve(TrainConfig& config, bool for_training) {
   faults.hold([&] { check_precision(config.model); });
   faults.hold([&] { check_data_parallelism(config.layout); });
   faults.hold([&] { check_data(config.data, for_training); });
+  faults.hold([&] { check_optimizer(config.optimizer); });
   faults.hold([&] { check_loss_scale(config.optimizer); });
   faults.hold([&] { check_run(config.run); });
   const bool has_decay = faults.hold([&] { resolve_weight_decay(config.optimizer); });

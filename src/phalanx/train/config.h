@@ -108,6 +108,13 @@ struct OptimizerConfig {
   std::int64_t lr_warmup_iters = 0;
   std::int64_t lr_warmup_samples = 0;
   double lr_warmup_init = 0.0;
+  // The last stretch of --lr-decay-style WSD.
+  std::string lr_wsd_decay_style = "exponential";
+  std::int64_t lr_wsd_decay_iters = 0;    // 0: not given
+  std::int64_t lr_wsd_decay_samples = 0;  // 0: not given
+  // Of embeddings and the output layer, where they have rates of their own.
+  std::optional<double> decoupled_lr;
+  std::optional<double> decoupled_min_lr;
   bool override_opt_param_scheduler = false;
   bool use_checkpoint_opt_param_scheduler = false;
 
@@ -116,6 +123,8 @@ struct OptimizerConfig {
   std::optional<double> end_weight_decay;
   std::string weight_decay_incr_style = "constant";
   double clip_grad = 1.0;
+  std::string optimizer = "adam";  // adam, sgd
+  double sgd_momentum = 0.9;
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;
   double adam_eps = 1e-8;

@@ -47,6 +47,8 @@ void resolve_recomputation(TrainConfig& config);
 void resolve_pipeline(TrainConfig& config);
 
 void resolve_weight_decay(OptimizerConfig& optimizer);
+// Whether the flags of each optimizer go with the one that is asked for.
+void check_optimizer(const OptimizerConfig& optimizer);
 void check_loss_scale(const OptimizerConfig& optimizer);
 // With the batch resolved.
 void check_length(const TrainConfig& config, bool for_training);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "phalanx/base/error.h"
@@ -57,6 +58,100 @@ TrainConfig resolved(const Change& change) {
   return c;
 }
 
+TEST(TrainConfig, SchedulesAreInSamples) {
+  const auto wsd = [](TrainConfig& c) {
+    c.optimizer.lr_decay_style = "WSD";
+    c.optimizer.lr_wsd_decay_style = "minus_sqrt";
+    c.optimizer.lr_wsd_decay_iters = 20;
+    c.optimizer.lr_warmup_iters = 5;
+    c.optimizer.decoupled_lr = 5e-3;
+  };
+  ParameterSchedule s = parameter_schedule(resolved(wsd));
+  EXPECT_EQ(s.decay_style, DecayStyle::kWarmupStableDecay);
+  EXPECT_EQ(s.stable_decay_style, StableDecayStyle::kMinusSquareRoot);
+  EXPECT_EQ(s.stable_decay_samples, 160);
+  EXPECT_EQ(s.decay_samples, 800);
+  EXPECT_EQ(s.warmup_samples, 40);
+  EXPECT_EQ(s.decoupled->max_lr, 5e-3);
+  EXPECT_EQ(s.decoupled->min_lr, 0.0);
+  s = parameter_schedule(resolved([&](TrainConfig& c) {
+    wsd(c);
+    c.optimizer.min_lr = 1e-4;
+  }));
+  EXPECT_EQ(s.decoupled->min_lr, 1e-4);
+  s = parameter_schedule(resolved([&](TrainConfig& c) {
+    wsd(c);
+    c.optimizer.min_lr = 1e-4;
+    c.optimizer.decoupled_min_lr = 2e-4;
+  }));
+  EXPECT_EQ(s.decoupled->min_lr, 2e-4);
+}
+
+TEST(TrainConfig, RefusesSchedulesThatContradict) {
+  expect_refused([](TrainConfig& c) { c.optimizer.lr_decay_style = "WSD"; },
+                 {"--lr-decay-style WSD needs --lr-wsd-decay-iters"});
+  expect_refused(
+      [](TrainConfig& c) {
+        c.optimizer.lr_decay_style = "WSD";
+        c.run.train_iters = 0;
+        c.run.train_samples = 800;
+      },
+      {"--lr-decay-style WSD needs --lr-wsd-decay-samples"});
+  expect_refused(
+      [](TrainConfig& c) {
+        c.optimizer.lr_decay_style = "WSD";
+        c.optimizer.lr_wsd_decay_iters = 101;
+      },
+      {"--lr-wsd-decay-iters", "808", "800"});
+  expect_refused([](TrainConfig& c) { c.optimizer.lr_wsd_decay_iters = 5; },
+                 {"--lr-wsd-decay-iters", "--lr-decay-style WSD", "linear"});
+  expect_refused([](TrainConfig& c) { c.optimizer.lr_wsd_decay_style = "cosine"; },
+                 {"--lr-wsd-decay-style", "--lr-decay-style WSD"});
+  expect_refused([](TrainConfig& c) { c.optimizer.lr_wsd_decay_style = "constant"; },
+                 "--lr-wsd-decay-style");
+  expect_refused([](TrainConfig& c) { c.optimizer.lr_wsd_decay_iters = 1LL << 60; },
+                 "--lr-wsd-decay-iters");
+  expect_refused(
+      [](TrainConfig& c) {
+        c.optimizer.decoupled_lr = 1e-4;
+        c.optimizer.decoupled_min_lr = 2e-4;
+      },
+      {"--decoupled-min-lr 0.0002 is above --decoupled-lr 0.0001"});
+  expect_refused(
+      [](TrainConfig& c) {
+        c.optimizer.min_lr = 2e-4;
+        c.optimizer.decoupled_lr = 1e-4;
+      },
+      {"--min-lr 0.0002 is above --decoupled-lr 0.0001", "--decoupled-min-lr"});
+  expect_refused(
+      [](TrainConfig& c) {
+        c.optimizer.lr_warmup_init = 5e-4;
+        c.optimizer.decoupled_lr = 1e-4;
+      },
+      {"--lr-warmup-init 0.0005 is above --decoupled-lr 0.0001"});
+}
+
+TEST(TrainConfig, FlagsOfAnotherOptimizerAreNotIgnored) {
+  const auto sgd = [](const Change& change) {
+    return [change](TrainConfig& c) {
+      c.optimizer.optimizer = "sgd";
+      change(c);
+    };
+  };
+  const auto momentum = [](double value) {
+    return [value](TrainConfig& c) { c.optimizer.sgd_momentum = value; };
+  };
+  const auto rule = optimizer_settings(resolved(sgd(momentum(0.5))).optimizer).rule;
+  EXPECT_EQ(std::get<SgdRule>(rule).momentum, 0.5);
+  EXPECT_TRUE(
+      std::holds_alternative<AdamRule>(optimizer_settings(resolved(momentum(0.9)).optimizer).rule));
+  expect_refused(momentum(0.5), {"--sgd-momentum 0.5", "--optimizer adam"});
+  expect_refused(sgd(momentum(1.0)), "--sgd-momentum");
+  expect_refused(sgd([](TrainConfig& c) { c.optimizer.adam_beta2 = 0.95; }),
+                 {"--adam-beta2 0.95", "--optimizer sgd"});
+  expect_refused([](TrainConfig& c) { c.optimizer.optimizer = "muon"; }, "--optimizer");
+}
+
 TEST(TrainConfig, DerivesWhatIsOpen) {
   TrainConfig c = valid();
   resolve(c, true);
@@ -85,6 +180,12 @@ TEST(TrainConfig, CountsSamplesOfSchedules) {
   resolve(s, true);
   EXPECT_EQ(parameter_schedule(s).decay_samples, 1004);
   EXPECT_EQ(parameter_schedule(s).warmup_samples, 10);
+  s.optimizer.lr_decay_style = "WSD";
+  s.optimizer.lr_wsd_decay_samples = 77;
+  resolve(s, true);
+  EXPECT_EQ(parameter_schedule(s).stable_decay_samples, 77);
+  s.optimizer.lr_decay_style = "linear";
+  s.optimizer.lr_wsd_decay_samples = 0;
   // A share of the decay is as it comes, and no whole number of samples or iterations.
   s.optimizer.lr_warmup_samples = 0;
   s.optimizer.lr_warmup_fraction = 0.01;
@@ -117,6 +218,8 @@ TEST(TrainConfig, RefusesWithTheFlagsName) {
   expect_refused([](TrainConfig& c) { c.data.data_path.clear(); }, "--data-path");
   expect_refused([](TrainConfig& c) { c.run.save = "x"; }, "--save-interval");
   expect_refused([](TrainConfig& c) { c.run.seed = 0; }, "--seed");
+  expect_refused([](TrainConfig& c) { c.optimizer.lr_wsd_decay_samples = 5; },
+                 {"--lr-wsd-decay-samples", "--train-samples"});
   expect_refused([](TrainConfig& c) { c.optimizer.start_weight_decay = 0.0; },
                  "--weight-decay-incr-style");
   expect_refused(

@@ -21,6 +21,11 @@ RecomputePlan recompute_plan(const TrainConfig& c) {
                               : 1};
 }
 
+WeightRule weight_rule(const OptimizerConfig& c) {
+  if (c.optimizer == "sgd") return SgdRule{.momentum = c.sgd_momentum};
+  return AdamRule{.beta1 = c.adam_beta1, .beta2 = c.adam_beta2, .epsilon = c.adam_eps};
+}
+
 }  // namespace
 
 std::int64_t data_parallel_size(const LayoutConfig& c) {
@@ -123,9 +128,7 @@ LossScaler loss_scaler(const TrainConfig& c) {
 }
 
 OptimizerSettings optimizer_settings(const OptimizerConfig& c) {
-  return {.rule = AdamRule{.beta1 = c.adam_beta1, .beta2 = c.adam_beta2, .epsilon = c.adam_eps},
-          .clip_grad = c.clip_grad,
-          .count_zeros = c.log_num_zeros_in_grad};
+  return {.rule = weight_rule(c), .clip_grad = c.clip_grad, .count_zeros = c.log_num_zeros_in_grad};
 }
 
 ParameterSchedule parameter_schedule(const TrainConfig& c) {
@@ -137,14 +140,22 @@ ParameterSchedule parameter_schedule(const TrainConfig& c) {
   ParameterSchedule schedule{
       .max_lr = *c.optimizer.lr,
       .min_lr = c.optimizer.min_lr,
+      .decoupled = {},
       .warmup_init_lr = c.optimizer.lr_warmup_init,
       .warmup_samples = 0.0,
       .decay_samples = given_decay > 0 ? given_decay : total,
       .decay_style = *decay_style_from_name(c.optimizer.lr_decay_style),
+      .stable_decay_samples =
+          by_samples ? c.optimizer.lr_wsd_decay_samples : c.optimizer.lr_wsd_decay_iters * batch,
+      .stable_decay_style = *stable_decay_style_from_name(c.optimizer.lr_wsd_decay_style),
       .start_weight_decay = *c.optimizer.start_weight_decay,
       .end_weight_decay = *c.optimizer.end_weight_decay,
       .weight_decay_samples = total,
       .weight_decay_style = *weight_decay_style_from_name(c.optimizer.weight_decay_incr_style)};
+  if (c.optimizer.decoupled_lr) {
+    schedule.decoupled = {.max_lr = *c.optimizer.decoupled_lr,
+                          .min_lr = c.optimizer.decoupled_min_lr.value_or(c.optimizer.min_lr)};
+  }
   if (c.optimizer.lr_warmup_fraction) {
     schedule.warmup_samples =
         *c.optimizer.lr_warmup_fraction * static_cast<double>(schedule.decay_samples);

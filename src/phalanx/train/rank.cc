@@ -428,6 +428,7 @@ void Rank::optimizer_step(int version) {
   }
   const bool per_microbatch = config_.optimizer.loss_average == "microbatch";
   optimizer_->step(context_, {.lr = schedule.lr,
+                              .decoupled_lr = schedule.decoupled_lr,
                               .weight_decay = schedule.weight_decay,
                               .step = schedule.adam_step + update % updates_per_iteration(),
                               .tokens = per_microbatch ? Tensor{} : tokens,

@@ -1,7 +1,6 @@
 #pragma once
 // Whether a run may go on with a checkpoint, by what both say of their flags.
 
-#include <map>
 #include <string>
 #include <string_view>
 
@@ -11,16 +10,14 @@
 
 namespace phalanx {
 
-// The schedule as a manifest keeps it, beside the flags.
-std::map<std::string, std::string> schedule_arguments(const ParameterSchedule& schedule);
-
 // Whether --allow-changed permits another value than the checkpoint's.
 bool is_allowed_to_change(const RunConfig& run, std::string_view flag);
 
 // ConfigError (78), a line for each flag whose value the checkpoint contradicts, with both values;
 // warnings for those that may change (ResumeClass; values are compared, not their spelling). Of
 // schedules what the flags come to is compared: equal, or --override-opt_param-scheduler, or
-// --use-checkpoint-opt_param-scheduler, which returns the checkpoint's. A new run from the weights
+// --use-checkpoint-opt_param-scheduler, which returns the checkpoint's. The optimizer must be the
+// checkpoint's unless its state is left there (--no-load-optim). A new run from the weights
 // (--finetune) must have their shape and tokenizer alone.
 ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manifest);
 

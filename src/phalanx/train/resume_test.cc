@@ -10,12 +10,15 @@
 #include "phalanx/ops/cpu/target.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/flags.h"
+#include "phalanx/train/stored_schedule.h"
 
 namespace phalanx {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 
 TrainConfig trained() {
   TrainConfig c;
@@ -108,6 +111,11 @@ TEST(Resume, EveryFlagByItsClass) {
         EXPECT_THAT(overridden.log, HasSubstr("warning: " + name));
         EXPECT_EQ(anew.log, "");
         break;
+      case ResumeClass::kState:
+        EXPECT_THAT(plain.error, AllOf(HasSubstr("made with " + then), HasSubstr(name),
+                                       HasSubstr("--no-load-optim")));
+        EXPECT_EQ(anew.error + anew.log, "accepted");
+        break;
       case ResumeClass::kFixed:
         EXPECT_THAT(plain.error, AllOf(HasSubstr(name + " is "), HasSubstr("made with " + then),
                                        HasSubstr("--finetune"), HasSubstr("--allow-changed")));
@@ -145,7 +153,134 @@ TEST(Resume, AllDifferencesAreTold) {
     FAIL() << "accepted";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("--num-layers is 2"), HasSubstr("--seed is 1234"),
-                                    HasSubstr("--lr is 0.001 (0.5 in the checkpoint)")));
+                                    ContainsRegex("\n  --lr +0.001 +0.5\n")));
+  }
+}
+
+// What comes of a run with these flags that goes on with a checkpoint made with those.
+std::string come_to(const TrainConfig& now, const Manifest& then) {
+  try {
+    check_resume(now, then);
+    return "accepted";
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+TrainConfig stable() {
+  TrainConfig c = trained();
+  c.optimizer.lr_decay_style = "WSD";
+  c.optimizer.lr_wsd_decay_iters = 25;
+  c.optimizer.decoupled_lr = 5e-3;
+  resolve(c, true);
+  return c;
+}
+
+// Every field of a schedule: stored, compared, shown and taken from the checkpoint.
+TEST(Resume, SchedulesAreComparedFieldByField) {
+  struct Case {
+    const char* name;
+    void (*change)(OptimizerConfig&);
+    const char* row;  // this run's value and the checkpoint's
+  };
+  const Case cases[] = {
+      {"lr", [](OptimizerConfig& o) { o.lr = 2e-3; }, "--lr +0.002 +0.001"},
+      {"min", [](OptimizerConfig& o) { o.min_lr = 1e-4; }, "--min-lr +0.0001 +0"},
+      {"init", [](OptimizerConfig& o) { o.lr_warmup_init = 1e-4; }, "--lr-warmup-init +0.0001 +0"},
+      {"warm-up", [](OptimizerConfig& o) { o.lr_warmup_iters = 3; }, "warm-up in samples +24 +0"},
+      {"decay", [](OptimizerConfig& o) { o.lr_decay_iters = 50; },
+       "decay of the learning rate in samples +400 +800"},
+      {"wsd", [](OptimizerConfig& o) { o.lr_wsd_decay_iters = 30; },
+       "last decay of WSD in samples +240 +200"},
+      {"wsd style", [](OptimizerConfig& o) { o.lr_wsd_decay_style = "cosine"; },
+       "--lr-wsd-decay-style +cosine +exponential"},
+      {"decoupled", [](OptimizerConfig& o) { o.decoupled_lr = 4e-3; },
+       "--decoupled-lr +0.004 +0.005"},
+      {"decoupled min", [](OptimizerConfig& o) { o.decoupled_min_lr = 1e-5; },
+       "--decoupled-min-lr +1e-05 +0"},
+      {"not decoupled", [](OptimizerConfig& o) { o.decoupled_lr.reset(); },
+       "--decoupled-lr +not given +0.005"},
+      {"weight decay",
+       [](OptimizerConfig& o) {
+         o.weight_decay = 0.5;
+         o.start_weight_decay.reset();
+         o.end_weight_decay.reset();
+       },
+       "first weight decay +0.5 +0.01"},
+  };
+  const Manifest manifest = manifest_of(stable());
+  const ParameterSchedule then = parameter_schedule(stable());
+  EXPECT_EQ(come_to(stable(), manifest), "accepted");
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.name);
+    TrainConfig c = stable();
+    one.change(c.optimizer);
+    resolve(c, true);
+    EXPECT_THAT(come_to(c, manifest), AllOf(ContainsRegex(" +this run +checkpoint\n"),
+                                            ContainsRegex(std::string("\n  ") + one.row + "\n"),
+                                            HasSubstr("--override-opt_param-scheduler"),
+                                            HasSubstr("--use-checkpoint-opt_param-scheduler")));
+    c.optimizer.override_opt_param_scheduler = true;
+    EXPECT_EQ(schedule_arguments(check_resume(c, manifest)),
+              schedule_arguments(parameter_schedule(c)));
+    c.optimizer.override_opt_param_scheduler = false;
+    c.optimizer.use_checkpoint_opt_param_scheduler = true;
+    const ParameterSchedule kept = check_resume(c, manifest);
+    EXPECT_EQ(schedule_arguments(kept), schedule_arguments(then));
+    // The weight decay of the first step too.
+    EXPECT_EQ(kept.weight_decay(40), then.weight_decay(40));
+  }
+}
+
+// Checkpoints of before know nothing of WSD, decoupled rates and other optimizers.
+TEST(Resume, OlderCheckpointsGoOn) {
+  Manifest older = manifest_of(trained());
+  for (const char* const flag :
+       {"--lr-wsd-decay-iters", "--lr-wsd-decay-samples", "--lr-wsd-decay-style", "--decoupled-lr",
+        "--decoupled-min-lr", "--optimizer", "--sgd-momentum"}) {
+    EXPECT_EQ(older.arguments.erase(flag), 1U) << flag;
+  }
+  for (const auto& [key, value] : older.arguments) {
+    EXPECT_THAT(key, Not(HasSubstr("decoupled"))) << value;
+    EXPECT_THAT(key, Not(HasSubstr("wsd"))) << value;
+  }
+  EXPECT_EQ(come_to(trained(), older), "accepted");
+  EXPECT_THAT(come_to(stable(), older), ContainsRegex("--lr-decay-style +WSD +linear\n"));
+  TrainConfig sgd = trained();
+  sgd.optimizer.optimizer = "sgd";
+  EXPECT_THAT(come_to(sgd, older),
+              AllOf(HasSubstr("the optimizer is sgd with momentum"), HasSubstr("made with adam"),
+                    HasSubstr("--no-load-optim")));
+}
+
+TEST(Resume, AnotherOptimizerBeginsAnewOrNotAtAll) {
+  const auto sgd = [](double momentum) {
+    TrainConfig c = trained();
+    c.optimizer.optimizer = "sgd";
+    c.optimizer.sgd_momentum = momentum;
+    return c;
+  };
+  EXPECT_EQ(come_to(sgd(0.9), manifest_of(sgd(0.5))), "accepted");
+  EXPECT_THAT(come_to(sgd(0.9), manifest_of(sgd(0.0))),
+              AllOf(HasSubstr("sgd with momentum"), HasSubstr("made with sgd without momentum"),
+                    HasSubstr("--sgd-momentum")));
+  EXPECT_THAT(come_to(sgd(0.0), manifest_of(sgd(0.9))), HasSubstr("made with sgd with momentum"));
+  EXPECT_THAT(come_to(trained(), manifest_of(sgd(0.9))),
+              AllOf(HasSubstr("the optimizer is adam"), HasSubstr("--no-load-optim")));
+  TrainConfig anew = trained();
+  anew.run.no_load_optim = true;
+  EXPECT_EQ(come_to(anew, manifest_of(sgd(0.9))), "accepted");
+  // What is imported has no state.
+  Manifest imported = manifest_of(trained());
+  imported.iteration = 0;
+  EXPECT_EQ(come_to(sgd(0.9), imported), "accepted");
+  TrainConfig permits = sgd(0.9);
+  permits.run.allow_changed = {"optimizer"};
+  try {
+    resolve(permits, true);
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--no-load-optim"));
   }
 }
 

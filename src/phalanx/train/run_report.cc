@@ -127,7 +127,7 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPos
 }
 
 void RunReport::iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,
-                          double next_lr, double seconds) {
+                          const LearningRates& next, double seconds) {
   if (sinks_ == nullptr) return;
   const std::int64_t tokens = global_batch * config_.data.seq_length;
   IterationReport report;
@@ -137,7 +137,8 @@ void RunReport::iteration(const RunState& state, const StepResult& step, std::in
   report.tokens = tokens;
   report.model_flops = model_flops_per_token_ * static_cast<double>(tokens);
   report.losses = {{"lm loss", step.loss}};
-  report.learning_rate = next_lr;
+  report.learning_rate = next.rate;
+  report.decoupled_learning_rate = next.decoupled;
   report.loss_scale = state.loss_scaler.scale;
   report.grad_norm = step.grad_norm;
   if (config_.optimizer.log_num_zeros_in_grad) report.zeros_in_gradients = step.zeros_in_grad;

@@ -16,9 +16,9 @@ class RunReport {
   RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPosition& begin,
             RunSinks* sinks);
 
-  // After a step: `next_lr` is the schedule's next value, as Megatron prints it.
+  // After a step: `next` are the schedule's next values, as Megatron prints them.
   void iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,
-                 double next_lr, double seconds);
+                 const LearningRates& next, double seconds);
   void evaluation(const RunState& state, SplitKind kind, const std::string& place, double loss);
   void note(RunNote::Kind kind, std::int64_t iteration, std::string text);
   void end(const RunEnding& ending);

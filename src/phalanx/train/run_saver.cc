@@ -7,7 +7,7 @@
 #include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/gathered_tensors.h"
-#include "phalanx/train/resume.h"
+#include "phalanx/train/stored_schedule.h"
 
 namespace phalanx {
 namespace {

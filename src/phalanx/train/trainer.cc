@@ -217,7 +217,9 @@ std::vector<StepSchedule> Trainer::next_schedules() const {
   for (int i = 0; i < iterations; ++i) {
     const std::int64_t samples = state_.schedule_samples + planned;
     planned += setup_.length.global_batch(state_.consumed_train_samples + planned);
-    schedules.push_back({.lr = parameters.learning_rate(samples),
+    const LearningRates rates = parameters.learning_rates(samples);
+    schedules.push_back({.lr = rates.rate,
+                         .decoupled_lr = rates.decoupled,
                          .weight_decay = parameters.weight_decay(samples),
                          .adam_step = state_.adam_step + 1 + i * rank_.updates_per_iteration(),
                          .loss_scale = scaler_.scale()});
@@ -236,7 +238,7 @@ void Trainer::train_until_drained() {
   for (const StepResult& step : steps) {
     const std::int64_t batch = setup_.length.global_batch(state_.consumed_train_samples);
     count(step, batch);
-    report_.iteration(state_, step, batch, setup_.schedule.learning_rate(state_.schedule_samples),
+    report_.iteration(state_, step, batch, setup_.schedule.learning_rates(state_.schedule_samples),
                       seconds);
     watch_.step(state_.iteration);
   }

@@ -17,7 +17,7 @@ constexpr TrainFlag kOptimizerRows[] = {
     works<&OptimizerConfig::lr_decay_style>(
         kLearningRate, {.name = "--lr-decay-style",
                         .help = "How the learning rate falls",
-                        .choices = "constant linear cosine inverse-square-root",
+                        .choices = "constant linear cosine inverse-square-root WSD",
                         .resume = ResumeClass::kSchedule}),
     works<&OptimizerConfig::lr_decay_iters>(kLearningRate,
                                             {.name = "--lr-decay-iters",
@@ -47,6 +47,32 @@ constexpr TrainFlag kOptimizerRows[] = {
                                              .help = "Learning rate at the start of the warm-up",
                                              .range = at_least(0),
                                              .resume = ResumeClass::kSchedule}),
+    works<&OptimizerConfig::lr_wsd_decay_style>(
+        kLearningRate, {.name = "--lr-wsd-decay-style",
+                        .help = "How the learning rate falls at the end of --lr-decay-style WSD",
+                        .choices = "exponential linear cosine minus_sqrt",
+                        .resume = ResumeClass::kSchedule}),
+    works<&OptimizerConfig::lr_wsd_decay_iters>(
+        kLearningRate, {.name = "--lr-wsd-decay-iters",
+                        .help = "Iterations at the end of --lr-decay-style WSD in which it falls",
+                        .range = from_to(1, kMostExact),
+                        .resume = ResumeClass::kSchedule}),
+    works<&OptimizerConfig::lr_wsd_decay_samples>(
+        kLearningRate, {.name = "--lr-wsd-decay-samples",
+                        .help = "Samples at the end of --lr-decay-style WSD in which it falls",
+                        .range = from_to(1, kMostExact),
+                        .resume = ResumeClass::kSchedule}),
+    works<&OptimizerConfig::decoupled_lr>(
+        kLearningRate, {.name = "--decoupled-lr",
+                        .help = "Largest learning rate of embeddings and the output layer",
+                        .range = at_least(0),
+                        .resume = ResumeClass::kSchedule}),
+    works<&OptimizerConfig::decoupled_min_lr>(
+        kLearningRate, {.name = "--decoupled-min-lr",
+                        .help = "Smallest learning rate of those; without it --min-lr",
+                        .range = at_least(0),
+                        .needs = "--decoupled-lr",
+                        .resume = ResumeClass::kSchedule}),
     works<&OptimizerConfig::override_opt_param_scheduler>(
         kLearningRate, {.name = "--override-opt_param-scheduler",
                         .old_names = "--override-lr-scheduler",
@@ -58,7 +84,9 @@ constexpr TrainFlag kOptimizerRows[] = {
                         .help = "On resume, use the checkpoint's schedules"}),
 
     works<&OptimizerConfig::weight_decay>(kRegularisation, {.name = "--weight-decay",
-                                                            .help = "Decoupled weight decay",
+                                                            .help = "Weight decay: Adam's is "
+                                                                    "decoupled, SGD's in the "
+                                                                    "gradient",
                                                             .range = at_least(0),
                                                             .resume = ResumeClass::kSchedule}),
     works<&OptimizerConfig::start_weight_decay>(kRegularisation,
@@ -81,6 +109,15 @@ constexpr TrainFlag kOptimizerRows[] = {
                                         .help = "Clip gradients by global norm (0: off)",
                                         .range = at_least(0),
                                         .resume = ResumeClass::kWarned}),
+    works<&OptimizerConfig::optimizer>(kRegularisation, {.name = "--optimizer",
+                                                         .help = "How weights are updated",
+                                                         .choices = "adam sgd",
+                                                         .resume = ResumeClass::kState}),
+    works<&OptimizerConfig::sgd_momentum>(
+        kRegularisation, {.name = "--sgd-momentum",
+                          .help = "SGD's momentum (0: none, and nothing is kept for it)",
+                          .range = share_below_one(),
+                          .resume = ResumeClass::kWarned}),
     works<&OptimizerConfig::adam_beta1>(kRegularisation, {.name = "--adam-beta1",
                                                           .help = "Adam's first decay rate",
                                                           .range = share_below_one(),

@@ -6,16 +6,6 @@ namespace {
 
 using enum FlagType;
 
-constexpr Refusal kAdamOnly = {"Adam is the only optimizer in this version of Phalanx; give adam"};
-constexpr Absence kSgd = {"nothing depends on it without SGD", kAdamOnly};
-constexpr Absence kStableDecay = {
-    "nothing depends on it without --lr-decay-style WSD",
-    {"--lr-decay-style WSD is not available in this version of Phalanx; cosine, linear, "
-     "inverse-square-root and constant are",
-     kSamePlan}};
-constexpr Refusal kOneRate = {
-    "all weights have the one learning rate --lr in this version of Phalanx; leave the flag out",
-    kSamePlan};
 constexpr std::string_view kStatesInHostMemory =
     "optimizer states lie in the host's memory and are updated there anyway";
 constexpr Refusal kRunTwice = {
@@ -23,9 +13,6 @@ constexpr Refusal kRunTwice = {
     kSamePlan};
 
 constexpr TrainFlag kUnboundOptimizerRows[] = {
-    satisfied_by("adam", kRegularisation, "--optimizer", kText, "weights are updated by Adam",
-                 kAdamOnly),
-    only_default("0.9", kRegularisation, "--sgd-momentum", kReal, kSgd),
     satisfied(kRegularisation, "--optimizer-cpu-offload", kSwitch, kStatesInHostMemory),
     satisfied(kRegularisation, "--optimizer-offload-fraction", kReal, kStatesInHostMemory),
     satisfied(kRegularisation, "--use-torch-optimizer-for-cpu-offload", kSwitch,
@@ -33,12 +20,6 @@ constexpr TrainFlag kUnboundOptimizerRows[] = {
     satisfied(kRegularisation, "--overlap-cpu-optimizer-d2h-h2d", kSwitch, kStatesInHostMemory),
     satisfied(kRegularisation, "--no-pin-cpu-grads", kSwitch, kStatesInHostMemory),
     satisfied(kRegularisation, "--no-pin-cpu-params", kSwitch, kStatesInHostMemory),
-
-    refused(kLearningRate, "--lr-wsd-decay-iters", kInteger, kStableDecay.refusal),
-    refused(kLearningRate, "--lr-wsd-decay-samples", kInteger, kStableDecay.refusal),
-    only_default("exponential", kLearningRate, "--lr-wsd-decay-style", kText, kStableDecay),
-    refused(kLearningRate, "--decoupled-lr", kReal, kOneRate),
-    refused(kLearningRate, "--decoupled-min-lr", kReal, kOneRate),
 
     with_yaml_keys(
         "!check_for_nan_in_loss_and_grad",
