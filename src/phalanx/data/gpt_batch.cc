@@ -43,22 +43,34 @@ void fill_column(std::span<const std::int32_t> sample, std::int64_t real, std::i
   }
 }
 
-}  // namespace
-
-void make_gpt_batch(const GptDataset& dataset, std::span<const std::int64_t> samples,
-                    const GptBatchOptions& options, GptBatch& batch) {
+void check(const GptBatchOptions& options) {
   if (options.eod < 0 &&
       (options.eod_mask_loss || options.reset_position_ids || options.reset_attention_mask)) {
     throw ConfigError(
         "--eod-mask-loss, --reset-position-ids and --reset-attention-mask need a "
         "tokenizer with an end-of-document token");
   }
+}
+
+}  // namespace
+
+void make_gpt_batch(const GptDataset& dataset, std::span<const std::int64_t> samples,
+                    const GptBatchOptions& options, GptBatch& batch) {
+  check(options);
   resize(batch, dataset.sequence_length(), static_cast<std::int64_t>(samples.size()));
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(dataset.sequence_length()) + 1);
   for (std::size_t column = 0; column < samples.size(); ++column) {
     const std::int64_t real = dataset.sample(samples[column], tokens);
     fill_column(tokens, real, samples[column], static_cast<std::int64_t>(column), options, batch);
   }
+}
+
+void make_gpt_batch(std::span<const std::int32_t> sample, std::int64_t real,
+                    const GptBatchOptions& options, GptBatch& batch) {
+  check(options);
+  PHALANX_CHECK(sample.size() > 1, "a sample of {} tokens", sample.size());
+  resize(batch, std::ssize(sample) - 1, 1);
+  fill_column(sample, real, 0, 0, options, batch);
 }
 
 }  // namespace phalanx

@@ -42,4 +42,9 @@ struct GptBatch {
 void make_gpt_batch(const GptDataset& dataset, std::span<const std::int64_t> samples,
                     const GptBatchOptions& options, GptBatch& batch);
 
+// A batch of the one sequence `sample`: s inputs, and behind the last its label. Where only the
+// first `real` are not padding, rows without a label count for nothing. ConfigError as above.
+void make_gpt_batch(std::span<const std::int32_t> sample, std::int64_t real,
+                    const GptBatchOptions& options, GptBatch& batch);
+
 }  // namespace phalanx

@@ -40,7 +40,7 @@ LanguageModelHead::LanguageModelHead(ParamTable& table, ParamId word_table, std:
 
 void LanguageModelHead::forward(Pass& pass, std::span<const Tensor> inputs,
                                 std::span<const Tensor> /*outputs*/, const Saved& saved) const {
-  if (pass.logits) {
+  if (pass.logits && !pass.row_losses) {
     last_logits(pass, inputs[0], saved);
     return;
   }
@@ -50,7 +50,7 @@ void LanguageModelHead::forward(Pass& pass, std::span<const Tensor> inputs,
   const Tensor normed = pass.scratch_rows(config_.dtype, config_.hidden);
   norm_.forward(pass, pass.region.own(normed), inputs[0], saved);
   pass.finish(pass.region.enter(pass.ops, normed));
-  const Tensor loss = pass.scratch(full, {rows});
+  const Tensor loss = pass.row_losses ? pass.row_losses : pass.scratch(full, {rows});
   const Tensor seed = pass.scratch(full, {1});
   const Tensor mask = pass.batch.loss_mask.reshape({rows});
   const Tensor labels = pass.batch.labels.reshape({rows});
@@ -71,6 +71,9 @@ void LanguageModelHead::forward(Pass& pass, std::span<const Tensor> inputs,
                                    .x = normed.rows().slice(0, begin, count),
                                    .weight = pass.weights[output_],
                                    .bias = {}});
+    if (pass.logits && begin + count == rows) {
+      ops::copy(pass.ops, {.destination = pass.logits, .source = logits.slice(0, count - 1, 1)});
+    }
     cross_entropy(pass, {.loss = loss.slice(0, begin, count),
                          .dlogits = pass.training ? dlogits.slice(0, begin, count) : Tensor{},
                          .logits = logits,

@@ -79,7 +79,10 @@ struct Pass {
   LossSettings loss_settings;
   LossSums losses;
   KeyValueCache* cache = nullptr;  // generation only
-  Tensor logits;                   // generation only: [b, V] f32, of the last position
+  // Generation and scoring only, one sequence at a time: [1, V] f32, of the last position. Without
+  // row_losses nothing else is computed of the logits.
+  Tensor logits;
+  Tensor row_losses = {};  // scoring only: [s*b] f32, where the head leaves the loss of every row
 
   // The coordinates of the residual stream's rows.
   RowCoordinates stream_rows() const {

@@ -17,7 +17,6 @@
 namespace phalanx {
 
 class CheckpointReader;
-class ParameterStore;
 
 class Generator {
  public:

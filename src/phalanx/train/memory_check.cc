@@ -94,13 +94,11 @@ void check_memory(const TrainConfig& config, std::span<const RankPlan> plans, st
                   memory_table(largest.memory), fmt::join(names, ", "), what_to_do(rows, config)));
 }
 
-void check_memory(bool allow_overcommit, std::int64_t arena_bytes,
-                  const AvailableMemory& available) {
+void check_memory(bool allow_overcommit, std::int64_t arena_bytes, const AvailableMemory& available,
+                  std::string_view remedy) {
   if (arena_bytes <= available.bytes) return;
-  report(allow_overcommit,
-         fmt::format("the model does not fit into this machine's memory: {}. Give fewer "
-                     "--max-tokens or end other programs",
-                     both(arena_bytes, available)));
+  report(allow_overcommit, fmt::format("the model does not fit into this machine's memory: {}. {}",
+                                       both(arena_bytes, available), remedy));
 }
 
 }  // namespace phalanx

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "phalanx/base/machine.h"
 #include "phalanx/train/memory_plan.h"
@@ -15,8 +16,8 @@ namespace phalanx {
 // --allow-overcommit.
 void check_memory(const TrainConfig& config, std::span<const RankPlan> plans, std::int64_t needed,
                   int ranks, const AvailableMemory& available);
-// Likewise of text generation, whose arenas have these bytes.
-void check_memory(bool allow_overcommit, std::int64_t arena_bytes,
-                  const AvailableMemory& available);
+// Likewise of inference, whose arenas have these bytes. `remedy`: "Give ..., or ...".
+void check_memory(bool allow_overcommit, std::int64_t arena_bytes, const AvailableMemory& available,
+                  std::string_view remedy);
 
 }  // namespace phalanx

@@ -78,9 +78,9 @@ TEST(MemoryCheck, OvercommitIsAllowedWithAWarning) {
 
 TEST(MemoryCheck, GenerationToo) {
   const AvailableMemory available{kGiB, "MemAvailable"};
-  EXPECT_NO_THROW(check_memory(false, kGiB, available));
-  EXPECT_THROW(check_memory(false, kGiB + 1, available), ConfigError);
-  EXPECT_NO_THROW(check_memory(true, kGiB + 1, available));
+  EXPECT_NO_THROW(check_memory(false, kGiB, available, "End it"));
+  EXPECT_THROW(check_memory(false, kGiB + 1, available, "End it"), ConfigError);
+  EXPECT_NO_THROW(check_memory(true, kGiB + 1, available, "End it"));
 }
 
 }  // namespace

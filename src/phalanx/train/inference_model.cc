@@ -1,0 +1,82 @@
+#include "phalanx/train/inference_model.h"
+
+#include "phalanx/base/machine.h"
+#include "phalanx/base/threads.h"
+#include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/pipeline/saved_plan.h"
+#include "phalanx/pipeline/schedules/no_pipelining.h"
+#include "phalanx/train/memory_check.h"
+
+namespace phalanx {
+
+InferenceArenas InferenceArenas::planning() {
+  return {Arena::planning("parameters"), Arena::planning("main parameters"),
+          Arena::planning("key/value cache"), Arena::planning("transient"),
+          Arena::planning("workspace")};
+}
+
+InferenceArenas InferenceArenas::sized() const {
+  const auto like = [](const Arena& arena) { return Arena(arena.name(), arena.high_water()); };
+  return {like(parameters), like(unused), like(cache), like(transient), like(workspace)};
+}
+
+std::int64_t InferenceArenas::bytes() const {
+  return parameters.high_water() + unused.high_water() + cache.high_water() +
+         transient.high_water() + workspace.high_water();
+}
+
+InferenceModel::InferenceModel(const GptConfig& config, std::unique_ptr<Backend> backend,
+                               InferenceArenas arenas)
+    : backend_(std::move(backend)),
+      arenas_(std::move(arenas)),
+      context_{
+          .backend = *backend_, .workspace = arenas_.workspace, .stream = {}, .recorder = nullptr},
+      chunk_(build_gpt_chunk(config, {0, config.transformer.num_layers, true, true}, table_)),
+      parameters_(table_, arenas_.parameters, arenas_.unused),
+      padded_vocabulary_(config.padded_vocabulary) {}
+
+void InferenceModel::load(const CheckpointReader& checkpoint) {
+  parameters_.clear(context_);
+  for (ParamId id = 0; id < table_.size(); ++id) {
+    checkpoint.read(global_tensor(table_[id], parameters_.weight(id)), DTypeMatch::kConvert);
+  }
+}
+
+void InferenceModel::forward(const nn::Batch& batch, const Results& results) {
+  const nn::BatchShape shape{.sequence = batch.tokens.shape[0], .micro_batch = 1};
+  const std::vector<std::vector<SavedBlock>> blocks = {chunk_.saved_blocks(shape, true)};
+  const SavedPlan plan(forward_only(1), blocks);
+  std::vector<Tensor> placed;
+  for (std::size_t i = 0; i < blocks[0].size(); ++i) {
+    placed.push_back(
+        arenas_.transient.place(plan.offsets(0, 0)[i], blocks[0][i].dtype, blocks[0][i].shape));
+  }
+  const nn::Weights weights = parameters_.weights();
+  nn::Pass pass{.ops = context_,
+                .weights = weights,
+                .batch = batch,
+                .shape = shape,
+                .region = {},
+                .training = false,
+                .loss_settings = {},
+                .losses = results.losses,
+                .cache = results.cache,
+                .logits = results.logits,
+                .row_losses = results.row_losses};
+  nn::UnitHooks hooks;
+  chunk_.forward(pass, placed, hooks, 0);
+}
+
+RowCoordinates allocate_rows(Arena& arena, std::int64_t rows) {
+  return {.sample = arena.allocate(DType::kI64, {rows, 1}),
+          .position = arena.allocate(DType::kI32, {rows, 1}),
+          .document = arena.allocate(DType::kI32, {rows, 1})};
+}
+
+void expect_room(const TrainConfig& config, const InferenceArenas& planned,
+                 std::string_view remedy) {
+  check_memory(config.run.allow_overcommit, planned.bytes(), available_memory(), remedy);
+  expect_threads(static_cast<int>(config.layout.threads_per_rank) - 1);
+}
+
+}  // namespace phalanx
