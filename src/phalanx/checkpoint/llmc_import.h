@@ -2,12 +2,6 @@
 // `phalanx import llmc`: the files of llm.c (github.com/karpathy/llm.c) as a checkpoint and a token
 // dataset. With llm.c and its PyTorch twin as oracles, every step of a GPT-2 can be checked against
 // two other programs.
-//
-// Model file: 256 int32 (magic 20240326, version 3: f32 or 5: bf16, longest sequence, vocabulary,
-// layers, heads, channels, padded vocabulary), then 16 tensors, those of the layers stacked: wte
-// wpe ln1w ln1b qkvw qkvb attprojw attprojb ln2w ln2b fcw fcb fcprojw fcprojb lnfw lnfb; weights
-// [out, in], QKV rows [3, heads, head size]. Token file: 256 int32 (magic 20240520, version 1,
-// number of tokens), then uint16 ids.
 
 #include <cstdint>
 #include <filesystem>
@@ -19,20 +13,10 @@
 #include <vector>
 
 #include "phalanx/base/file.h"
-#include "phalanx/checkpoint/global_tensor.h"
+#include "phalanx/checkpoint/llmc_format.h"
 #include "phalanx/tensor/arena.h"
 
 namespace phalanx {
-
-struct LlmcConfig {
-  DType dtype = DType::kF32;
-  std::int64_t max_sequence = 0;
-  std::int64_t vocabulary = 0;
-  std::int64_t layers = 0;
-  std::int64_t heads = 0;
-  std::int64_t channels = 0;
-  std::int64_t padded_vocabulary = 0;
-};
 
 // A model file, its parameters seen as Megatron-core's: names, one tensor for each layer, QKV rows
 // grouped by head (megatron-core's order [heads, 3, head size]), no padded rows. The boxes do the
