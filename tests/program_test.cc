@@ -51,6 +51,8 @@ TEST_F(ProgramTest, HelpIsThereForEveryCommand) {
                                    {"checkpoint digest", "--json"},
                                    {"checkpoint diff", "--json"},
                                    {"import llmc", "--tokens"},
+                                   {"export llmc", "--tokens"},
+                                   {"score", "--stride"},
                                    {"pretrain gpt", "--hidden-size"},
                                    {"plan gpt", "--hidden-size"},
                                    {"grid", "--tensor-model-parallel-size"},
@@ -68,6 +70,7 @@ TEST_F(ProgramTest, HelpForWhatIsNotThereIsAnError) {
   expect_error("dataset infos --help", 64, "info, check, head, merge or samples, not infos");
   expect_error("checkpoint show --help", 64, "info, digest or diff, not show");
   expect_error("import pytorch --help", 64, "llmc, not pytorch");
+  expect_error("export pytorch --help", 64, "llmc, not pytorch");
 }
 
 TEST_F(ProgramTest, WithoutACommandTheUsageIsAnError) {
@@ -78,6 +81,7 @@ TEST_F(ProgramTest, WithoutACommandTheUsageIsAnError) {
   expect_error("dataset", 64, "info, check, head, merge or samples");
   expect_error("checkpoint", 64, "info, digest or diff");
   expect_error("import", 64, "llmc");
+  expect_error("export", 64, "llmc");
 }
 
 TEST_F(ProgramTest, Version) {

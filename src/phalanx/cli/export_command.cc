@@ -1,0 +1,171 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/base/numeric.h"
+#include "phalanx/checkpoint/llmc_export.h"
+#include "phalanx/cli/commands.h"
+#include "phalanx/cli/model_flags.h"
+#include "phalanx/cli/verb.h"
+#include "phalanx/data/indexed_dataset.h"
+#include "phalanx/flags/flag_set.h"
+
+namespace phalanx {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ExportOptions {
+  std::string load, output, tokens, data_path;
+  std::string dtype = "auto";
+  bool overwrite = false;
+};
+
+void add_flags(FlagSet& flags, ExportOptions& o) {
+  flags.add({.name = "--load",
+             .help = "Save directory or one iteration's",
+             .value_name = "DIR",
+             .required = true},
+            &o.load);
+  flags.add({.name = "--output", .help = "Model file", .value_name = "FILE", .required = true},
+            &o.output);
+  flags.add({.name = "--dtype",
+             .help = "How weights are stored (auto: as the checkpoint has them)",
+             .choices = "auto fp32 bf16"},
+            &o.dtype);
+  flags.add({.name = "--tokens",
+             .help = "Token file, of the dataset at --data-path",
+             .value_name = "FILE",
+             .needs = "--data-path"},
+            &o.tokens);
+  flags.add({.name = "--data-path",
+             .help = "Prefix of the .bin and .idx files",
+             .value_name = "PREFIX",
+             .needs = "--tokens"},
+            &o.data_path);
+  flags.add({.name = "--overwrite", .help = "Replace files that are there"}, &o.overwrite);
+}
+
+void check_output(std::string_view flag, const fs::path& path, bool overwrite) {
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  if (!fs::exists(status)) return;
+  if (!fs::is_regular_file(status)) {
+    throw OutputError("{} {}: is there and no regular file: name another", flag, path.string());
+  }
+  if (!overwrite) {
+    throw ConfigError("{} {}: is there already: give --overwrite to replace it", flag,
+                      path.string());
+  }
+}
+
+void check_outputs(const ExportOptions& options) {
+  check_output("--output", options.output, options.overwrite);
+  if (options.tokens.empty()) return;
+  check_output("--tokens", options.tokens, options.overwrite);
+  if (fs::weakly_canonical(options.tokens) == fs::weakly_canonical(options.output)) {
+    throw ConfigError("--output and --tokens are the same file: name two");
+  }
+  for (const std::string& input : {bin_path(options.data_path), idx_path(options.data_path)}) {
+    for (const std::string& output : {options.output, options.tokens}) {
+      std::error_code error;
+      if (!fs::equivalent(input, output, error)) continue;
+      throw ConfigError("{} would replace the dataset that is read: name another file", output);
+    }
+  }
+}
+
+// The model's header, but for its dtype. ConfigError, a line for each reason, where llm.c's GPT-2
+// is another model.
+LlmcConfig llmc_config(const TrainConfig& config, std::int64_t vocabulary) {
+  const ModelConfig& model = config.model;
+  std::vector<std::string> faults;
+  const auto expect = [&](bool holds, std::string_view fault) {
+    if (!holds) faults.emplace_back(fault);
+  };
+  expect(!model.untie_embeddings_and_output_weights,
+         "--untie-embeddings-and-output-weights: llm.c's output layer is its word table");
+  expect(model.ffn_hidden_size == 4 * model.hidden_size,
+         "--ffn-hidden-size: llm.c's is 4 x --hidden-size");
+  expect(model.num_query_groups == model.num_attention_heads,
+         "--num-query-groups: llm.c's heads have keys and values of their own");
+  expect(model.kv_channels * model.num_attention_heads == model.hidden_size,
+         "--kv-channels: llm.c's heads share --hidden-size out among them");
+  expect(!model.no_bias_gelu_fusion, "--no-bias-gelu-fusion: llm.c has the tanh form of GeLU");
+  expect(static_cast<float>(model.norm_epsilon) == 1e-5F, "--norm-epsilon: llm.c's is 1e-05");
+  if (!faults.empty()) {
+    throw ConfigError("llm.c cannot have this model: {}",
+                      fmt::join(faults, "\nllm.c cannot have this model: "));
+  }
+  return {.dtype = DType::kF32,
+          .max_sequence = model.max_position_embeddings,
+          .vocabulary = vocabulary,
+          .layers = model.num_layers,
+          .heads = model.num_attention_heads,
+          .channels = model.hidden_size,
+          .padded_vocabulary = round_up(vocabulary, kLlmcVocabularyMultiple)};
+}
+
+DType stored_dtype(const std::string& requested, const ModelConfig& model) {
+  if (requested == "auto" && model.fp16) {
+    throw ConfigError(
+        "the weights are fp16, which llm.c has not: give --dtype fp32, which keeps every value, "
+        "or --dtype bf16");
+  }
+  const bool is_bf16 = requested == "auto" ? model.bf16 : requested == "bf16";
+  return is_bf16 ? DType::kBF16 : DType::kF32;
+}
+
+void add_tokens(const IndexedDataset& data, LlmcTokenWriter& writer) {
+  constexpr std::int64_t kPiece = 1 << 16;
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < data.sequences(); ++i) {
+    for (std::int64_t at = 0; at < data.length(i); at += kPiece) {
+      ids.resize(static_cast<std::size_t>(std::min<std::int64_t>(kPiece, data.length(i) - at)));
+      data.get(i, at, ids);
+      writer.add(ids);
+    }
+  }
+}
+
+}  // namespace
+
+int run_export(const Arguments& arguments) {
+  constexpr std::array<Verb, 1> kVerbs = {{{"llmc", "llm.c's model and token files"}}};
+  verb_of("phalanx export", kVerbs, arguments);
+  ExportOptions options;
+  FlagSet flags("phalanx export llmc", "A checkpoint's weights, and a dataset, as llm.c's files.");
+  add_flags(flags, options);
+  flags.parse({arguments.begin() + 1, arguments.end()});
+  check_outputs(options);
+
+  const auto checkpoint = CheckpointReader::open(options.load, Verify::kWeights);
+  TrainConfig config = for_inference(checkpoint_config(checkpoint));
+  resolve(config, false);
+  LlmcConfig model = llmc_config(config, llmc_vocabulary(checkpoint));
+  model.dtype = stored_dtype(options.dtype, config.model);
+
+  // The smaller file first: its faults are known sooner.
+  std::string written;
+  std::optional<LlmcTokenWriter> tokens;
+  if (!options.tokens.empty()) {
+    const IndexedDataset data(options.data_path);
+    tokens.emplace(options.tokens, data.tokens(), model.vocabulary);
+    add_tokens(data, *tokens);
+    written = fmt::format("; {}: {} tokens", options.tokens, format_count(data.tokens()));
+  }
+  DurableFile file(options.output);
+  export_llmc_model(checkpoint, model, file);
+  // Only now: both, or none.
+  file.commit();
+  if (tokens) tokens->commit();
+  log_info("{}: {} weights of iteration {}{}", options.output,
+           model.dtype == DType::kBF16 ? "bf16" : "fp32", checkpoint.manifest().iteration, written);
+  return 0;
+}
+
+}  // namespace phalanx

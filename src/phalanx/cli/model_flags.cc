@@ -1,0 +1,68 @@
+#include "phalanx/cli/model_flags.h"
+
+#include "phalanx/ops/cpu/precision.h"
+#include "phalanx/train/flags.h"
+#include "phalanx/train/run_data.h"
+#include "phalanx/train/run_inputs.h"
+
+namespace phalanx {
+
+TrainConfig checkpoint_config(const CheckpointReader& checkpoint) {
+  TrainConfig config;
+  FlagSet flags("the checkpoint's arguments", "");
+  add_train_flags(flags, config);
+  for (const auto& [name, value] : checkpoint.manifest().arguments) flags.set_default(name, value);
+  return config;
+}
+
+void ModelFlags::add_load_to(FlagSet& flags) {
+  flags.add({.name = "--load",
+             .help = "Save directory or one iteration's",
+             .value_name = "DIR",
+             .required = true},
+            &load_);
+}
+
+void ModelFlags::add_others_to(FlagSet& flags) {
+  flags.add({.name = "--threads-per-rank",
+             .help = "CPU threads (0: all usable cores)",
+             .range = from_to(0, 1024)},
+            &threads_);
+  flags.add({.name = "--matmul-precision",
+             .help = "How bf16 matrices are multiplied",
+             .choices = "auto fp32 bf16 amx"},
+            &matmul_precision_);
+  flags.add({.name = "--vocab-file", .help = "Instead of the checkpoint's", .value_name = "FILE"},
+            &vocab_file_);
+  flags.add({.name = "--merge-file", .help = "Instead of the checkpoint's", .value_name = "FILE"},
+            &merge_file_);
+  flags.add({.name = "--allow-overcommit",
+             .help = "Begin although the memory is above what this machine has available"},
+            &allow_overcommit_);
+}
+
+TrainedModel ModelFlags::open() const {
+  auto checkpoint = CheckpointReader::open(load_, Verify::kWeights);
+  TrainConfig config = for_inference(checkpoint_config(checkpoint));
+  use_kept_tokenizer(config, checkpoint);
+  if (!vocab_file_.empty()) config.data.vocab_file = vocab_file_;
+  if (!merge_file_.empty()) config.data.merge_file = merge_file_;
+  // Those that the model was trained with, where they can be had.
+  const std::string& trained = checkpoint.manifest().matmul_precision;
+  const bool follows = matmul_precision_ == "auto" && cpu::has_products(trained);
+  config.model.matmul_precision = follows ? trained : matmul_precision_;
+  config.layout.threads_per_rank = threads_;
+  config.run.allow_overcommit = allow_overcommit_;
+  resolve(config, false);
+
+  auto tokenizer = run_tokenizer(config.data);
+  const GptConfig model = gpt_config(config, tokenizer->vocab_size());
+  const auto products = cpu::choose_products(config.model.matmul_precision, config.model.bf16);
+  return {.checkpoint = std::move(checkpoint),
+          .config = std::move(config),
+          .tokenizer = std::move(tokenizer),
+          .model = model,
+          .products = products.products};
+}
+
+}  // namespace phalanx

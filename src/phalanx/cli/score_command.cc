@@ -1,0 +1,240 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/numeric.h"
+#include "phalanx/cli/commands.h"
+#include "phalanx/cli/model_flags.h"
+#include "phalanx/cli/text_input.h"
+#include "phalanx/flags/utf8.h"
+#include "phalanx/train/scoring.h"
+
+namespace phalanx {
+namespace {
+
+struct CommandOptions {
+  ModelFlags model;
+  std::vector<std::string> tokens;
+  bool lines = false;
+  std::int64_t stride = 0;
+  bool logits = false;
+  bool json = false;
+};
+
+// What is scored by itself, and what messages call it.
+struct Text {
+  std::string source;
+  std::vector<std::int32_t> ids;
+};
+
+void add_flags(FlagSet& flags, CommandOptions& o) {
+  o.model.add_load_to(flags);
+  flags.add({.name = "--tokens",
+             .help = "Token ids, instead of the text of standard input",
+             .value_name = "ID",
+             .excludes = "--lines"},
+            &o.tokens);
+  flags.add({.name = "--lines", .help = "Each line by itself, without its end"}, &o.lines);
+  flags.add({.name = "--stride",
+             .help = "Texts longer than the model's positions: in windows, each N tokens after the "
+                     "one before (0: an error)",
+             .range = at_least(0)},
+            &o.stride);
+  flags.add({.name = "--logits",
+             .help = "Also the logits of the token that would follow",
+             .needs = "--json"},
+            &o.logits);
+  o.model.add_others_to(flags);
+  flags.add({.name = "--json",
+             .help = "One JSON document: token ids, log probabilities of all but the first, loss "
+                     "(their negated mean), perplexity; with --lines one a line"},
+            &o.json);
+  flags.add_example("phalanx score --load RUN < text.txt", "every token's log probability");
+  flags.add_example("phalanx score --load RUN --lines --json < lines.txt",
+                    "a JSON document for each line");
+  flags.add_example("phalanx score --load RUN --stride 512 --json < book.txt",
+                    "perplexity of a long text");
+}
+
+void check_utf8(std::string_view text, std::string_view source) {
+  for (std::size_t at = 0; at < text.size();) {
+    const auto character = utf8_character(text, at);
+    if (!character) {
+      throw DataError("{}: byte {} is no UTF-8: convert the text first (iconv does)", source, at);
+    }
+    at += character->bytes;
+  }
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.push_back(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+std::vector<Text> read_texts(const CommandOptions& options, const Tokenizer& tokenizer) {
+  if (!options.tokens.empty()) {
+    const std::string ids = fmt::format("{}", fmt::join(options.tokens, " "));
+    return {{"--tokens", token_ids_of(ids, "--tokens")}};
+  }
+  constexpr std::string_view kSource = "standard input";
+  const std::string input = standard_input();
+  if (input.empty()) {
+    throw DataError("{} is empty: give the text there, or --tokens", kSource);
+  }
+  const auto text_of = [&](std::string source, std::string_view text) {
+    check_utf8(text, source);
+    try {
+      auto ids = tokenizer.encode(text);
+      return Text{std::move(source), std::move(ids)};
+    } catch (const DataError& error) {
+      throw DataError("{}: {}", source, error.what());
+    }
+  };
+  if (!options.lines) return {text_of(std::string(kSource), input)};
+  std::vector<Text> texts;
+  for (const std::string_view line : lines_of(input)) {
+    texts.push_back(text_of(fmt::format("{}, line {}", kSource, texts.size() + 1), line));
+  }
+  return texts;
+}
+
+void check_text(const Text& text, const GptConfig& model, const CommandOptions& options) {
+  const std::int64_t length = std::ssize(text.ids);
+  if (length < 2) {
+    throw DataError("{}: {}: a probability needs a token before it, so give two or more",
+                    text.source, length == 0 ? "no tokens" : "one token");
+  }
+  for (std::size_t i = 0; i < text.ids.size(); ++i) {
+    if (text.ids[i] >= 0 && text.ids[i] < model.vocabulary) continue;
+    throw DataError("{}: token {} is {}; the model's vocabulary has {} ids", text.source, i,
+                    text.ids[i], model.vocabulary);
+  }
+  const std::int64_t most = model.max_positions + (options.logits ? 0 : 1);
+  if (length <= most || options.stride > 0) return;
+  throw DataError(
+      "{}: {} tokens; the model has {} positions, enough for {}{}: shorten it, or give --stride N "
+      "to score it in windows (N = {}: one after the other; smaller: with more context, slower)",
+      text.source, length, model.max_positions, most, options.logits ? " with --logits" : "",
+      model.max_positions);
+}
+
+// Every number with as many digits as give it back.
+std::string number(double value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "null";
+}
+// Of the loss as it is printed.
+double perplexity_of(const TextScore& score) {
+  return std::exp(static_cast<double>(static_cast<float>(score.loss)));
+}
+
+std::string to_json(const Text& text, const TextScore& score) {
+  std::string json =
+      fmt::format(R"({{"tokens": [{}], "log_probabilities": [{}], "loss": {}, "perplexity": {})",
+                  fmt::join(text.ids, ", "), fmt::join(score.log_probabilities, ", "),
+                  fmt::format("{}", static_cast<float>(score.loss)), number(perplexity_of(score)));
+  if (!score.logits.empty()) {
+    json += fmt::format(R"(, "logits": [{}])", fmt::join(score.logits, ", "));
+  }
+  return json + "}\n";
+}
+
+// The text of one token, quoted; bytes that are a part of a character only are marked.
+std::string quoted(const Tokenizer& tokenizer, std::int32_t id) {
+  using Json = nlohmann::json;
+  return Json(tokenizer.decode(std::span(&id, 1)))
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string to_table(const Text& text, const TextScore& score, const Tokenizer& tokenizer) {
+  std::string table = fmt::format("{:>8} {:>8} {:>12}  text\n", "token", "id", "log p");
+  for (std::size_t i = 0; i < text.ids.size(); ++i) {
+    const std::string log_probability =
+        i == 0 ? "-" : fmt::format("{:.4f}", score.log_probabilities[i - 1]);
+    table += fmt::format("{:>8} {:>8} {:>12}  {}\n", i, text.ids[i], log_probability,
+                         quoted(tokenizer, text.ids[i]));
+  }
+  return table + fmt::format("{} tokens, loss {:.6f}, perplexity {:.6g}\n",
+                             format_count(std::ssize(text.ids)), score.loss, perplexity_of(score));
+}
+
+// A row for each line, and the mean over the tokens of all.
+class LineTable {
+ public:
+  static std::string head() {
+    return fmt::format("{:>8} {:>10} {:>12} {:>14}\n", "line", "tokens", "loss", "perplexity");
+  }
+  std::string row(const Text& text, const TextScore& score) {
+    const std::int64_t scored = std::ssize(score.log_probabilities);
+    scored_ += scored;
+    tokens_ += std::ssize(text.ids);
+    sum_ += score.loss * static_cast<double>(scored);
+    return line(std::to_string(++lines_), std::ssize(text.ids), score.loss);
+  }
+  std::string foot() const { return line("all", tokens_, sum_ / static_cast<double>(scored_)); }
+
+ private:
+  static std::string line(const std::string& name, std::int64_t tokens, double loss) {
+    return fmt::format("{:>8} {:>10} {:>12.6f} {:>14.6g}\n", name, format_count(tokens), loss,
+                       std::exp(loss));
+  }
+  std::int64_t lines_ = 0, tokens_ = 0, scored_ = 0;
+  double sum_ = 0.0;
+};
+
+// At once, for who reads along.
+void put_out(std::string_view text) {
+  const bool done =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!done) throw OutputError("standard output: cannot write");
+}
+
+}  // namespace
+
+int run_score(const Arguments& arguments) {
+  CommandOptions options;
+  FlagSet flags("phalanx score",
+                "How likely a model holds a text to be: the log probability of each token given "
+                "those before it.");
+  add_flags(flags, options);
+  flags.parse(arguments);
+
+  const TrainedModel trained = options.model.open();
+  const GptConfig& model = trained.model;
+  if (options.stride > model.max_positions) {
+    throw ConfigError("--stride {} leaves tokens out between windows: the model has {} positions",
+                      options.stride, model.max_positions);
+  }
+  const std::vector<Text> texts = read_texts(options, *trained.tokenizer);
+  std::vector<std::int64_t> lengths;
+  for (const Text& text : texts) {
+    check_text(text, model, options);
+    lengths.push_back(std::ssize(text.ids));
+  }
+  Scorer scorer(trained.config, model, trained.checkpoint, trained.products,
+                trained.tokenizer->end_of_document(), lengths,
+                {.stride = options.stride, .logits = options.logits});
+  LineTable table;
+  const bool has_table = options.lines && !options.json;
+  if (has_table) put_out(LineTable::head());
+  for (const Text& text : texts) {
+    const TextScore score = scorer.score(text.ids);
+    put_out(options.json    ? to_json(text, score)
+            : options.lines ? table.row(text, score)
+                            : to_table(text, score, *trained.tokenizer));
+  }
+  if (has_table) put_out(table.foot());
+  return 0;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,56 @@
+#include "phalanx/cli/text_input.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "phalanx/base/error.h"
+
+namespace phalanx {
+
+namespace {
+
+std::vector<std::int32_t> ids_of_json(const std::string& text, std::string_view source) {
+  try {
+    std::vector<std::int32_t> ids;
+    for (const auto& item : nlohmann::json::parse(text)) {
+      const auto id = item.get<std::int64_t>();
+      if (!item.is_number_integer() || id < 0 || id > INT32_MAX) {
+        throw DataError("{}: {} is not a token id", source, item.dump());
+      }
+      ids.push_back(static_cast<std::int32_t>(id));
+    }
+    return ids;
+  } catch (const nlohmann::json::exception& fault) {
+    throw DataError("{} is no list of token ids: {}", source, fault.what());
+  }
+}
+
+}  // namespace
+
+std::string standard_input() {
+  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
+std::vector<std::int32_t> token_ids_of(const std::string& text, std::string_view source) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const auto first = text.find_first_not_of(kBlanks);
+  if (first == std::string::npos) return {};
+  if (text[first] == '[') return ids_of_json(text, source);
+  std::vector<std::int32_t> ids;
+  for (std::size_t at = first; at != std::string::npos;) {
+    const std::size_t end = std::min(text.find_first_of(kBlanks, at), text.size());
+    std::int32_t id = -1;
+    const auto [rest, fault] = std::from_chars(text.data() + at, text.data() + end, id);
+    if (fault != std::errc() || rest != text.data() + end || id < 0) {
+      throw DataError("{}: {} is not a token id", source, text.substr(at, end - at));
+    }
+    ids.push_back(id);
+    at = text.find_first_not_of(kBlanks, end);
+  }
+  return ids;
+}
+
+}  // namespace phalanx
