@@ -83,15 +83,15 @@ std::size_t kept_bytes(std::string_view text, const std::string& path,
 
 std::string to_json_line(const IterationReport& report) {
   const double tokens_per_second = static_cast<double>(report.tokens) / report.seconds;
-  return fmt::format(R"({{"iteration": {}, "consumed_samples": {}, {}"learning_rate": {}, )"
-                     R"("grad_norm": {}, "loss_scale": {}, "skipped": {}, "elapsed_s": {}, )"
-                     R"("tokens_per_second": {}, "model_flops_per_second": {}, "peak_bytes": {}, )"
-                     R"("rss_bytes": {}}})",
-                     report.iteration, report.consumed_samples, loss_fields(report.losses),
-                     number(report.learning_rate), number(report.grad_norm),
-                     number(report.loss_scale), report.skipped, number(report.seconds),
-                     number(tokens_per_second), number(report.model_flops / report.seconds),
-                     report.peak_bytes, report.rss_bytes);
+  return fmt::format(
+      R"({{"iteration": {}, "consumed_samples": {}, {}"learning_rate": {}, {})"
+      R"("grad_norm": {}, "loss_scale": {}, "skipped": {}, "elapsed_s": {}, )"
+      R"("tokens_per_second": {}, "model_flops_per_second": {}, "peak_bytes": {}, )"
+      R"("rss_bytes": {}}})",
+      report.iteration, report.consumed_samples, loss_fields(report.losses),
+      number(report.learning_rate), decoupled_field(report), number(report.grad_norm),
+      number(report.loss_scale), report.skipped, number(report.seconds), number(tokens_per_second),
+      number(report.model_flops / report.seconds), report.peak_bytes, report.rss_bytes);
 }
 
 std::string to_json_line(const EvaluationReport& report) {
