@@ -8,6 +8,7 @@
 // parameter order of the whole model. So it has the bits of one rank in any pipeline.
 
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 

@@ -103,7 +103,9 @@ ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manife
   // A new run and an imported model have no schedule to continue.
   const bool has_schedule = !config.run.finetune && manifest.iteration > 0;
   const bool keeps_schedule = has_schedule && config.optimizer.use_checkpoint_opt_param_scheduler;
-  if (has_schedule && !config.optimizer.override_opt_param_scheduler) {
+  // Without the optimizer's state the flags' schedules begin anew.
+  const bool is_anew = config.run.no_load_optim && !keeps_schedule;
+  if (has_schedule && !is_anew && !config.optimizer.override_opt_param_scheduler) {
     const auto differences = schedule_differences(asked, manifest);
     if (keeps_schedule && !differences.empty()) {
       log_info("the checkpoint's schedules are kept:\n{}", to_table(differences));

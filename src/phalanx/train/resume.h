@@ -16,9 +16,9 @@ bool is_allowed_to_change(const RunConfig& run, std::string_view flag);
 // ConfigError (78), a line for each flag whose value the checkpoint contradicts, with both values;
 // warnings for those that may change (ResumeClass; values are compared, not their spelling). Of
 // schedules what the flags come to is compared: equal, or --override-opt_param-scheduler, or
-// --use-checkpoint-opt_param-scheduler, which returns the checkpoint's. The optimizer must be the
-// checkpoint's unless its state is left there (--no-load-optim). A new run from the weights
-// (--finetune) must have their shape and tokenizer alone.
+// --use-checkpoint-opt_param-scheduler, which returns the checkpoint's. Where the optimizer's state
+// is left in the checkpoint (--no-load-optim), optimizer and schedules may be others and begin
+// anew. A new run from the weights (--finetune) must have their shape and tokenizer alone.
 ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manifest);
 
 // What --matmul-precision comes to in a run that goes on: the checkpoint's family. ConfigError

@@ -56,7 +56,7 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
   add("> number of parameters: {}", format_count(gpt_parameters(setup.model)));
   add(" > padded vocab (size: {}) with {} dummy tokens (new size: {})", vocabulary,
       setup.model.padded_vocabulary - vocabulary, setup.model.padded_vocabulary);
-  add("> learning rate decay style: {}", config.optimizer.lr_decay_style);
+  add("> learning rate decay style: {}", name_of(setup.schedule.decay_style));
   add("> loss average: {}, attention: {}, data order: {}", config.optimizer.loss_average,
       config.model.attention_backend, config.data.data_order);
   if (config.layout.recompute_granularity == "selective" &&

@@ -6,7 +6,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <iterator>
+#include <optional>
+#include <utility>
 
 #include "phalanx/base/error.h"
 
