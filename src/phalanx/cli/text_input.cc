@@ -1,5 +1,7 @@
 #include "phalanx/cli/text_input.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <iostream>
@@ -7,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
 
 namespace phalanx {
 
@@ -31,6 +34,7 @@ std::vector<std::int32_t> ids_of_json(const std::string& text, std::string_view 
 }  // namespace
 
 std::string standard_input() {
+  if (::isatty(STDIN_FILENO) == 1) log_info("reading standard input; Ctrl-D ends it");
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
 

@@ -8,7 +8,7 @@
 
 namespace phalanx {
 
-// All of it.
+// All of it; who types it is told how it ends.
 std::string standard_input();
 
 // Ids of a JSON list, or between blanks. DataError, naming `source`, where it is neither.
