@@ -1,7 +1,5 @@
 #include "phalanx/pipeline/executor.h"
 
-#include <map>
-#include <tuple>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -27,11 +25,12 @@ nn::Weights StepServices::stale_weights(int version) {
 }
 
 Executor::Executor(Program program, std::vector<ChunkTables> chunks, const nn::BatchShape& shape,
-                   Communicator* pipeline)
+                   Communicator* pipeline, SavedPlans* plans)
     : program_(std::move(program)),
       chunks_(std::move(chunks)),
       blocks_(blocks_of(chunks_, shape, program_.forward_only)),
-      plan_(program_, blocks_),
+      plan_(plans != nullptr ? plans->plan(program_, blocks_)
+                             : std::make_shared<const SavedPlan>(program_, blocks_)),
       batch_slots_(program_),
       messages_(pipeline) {
   for (const auto& blocks : blocks_) placed_.emplace_back(blocks.size());
@@ -40,7 +39,7 @@ Executor::Executor(Program program, std::vector<ChunkTables> chunks, const nn::B
 std::span<const Tensor> Executor::place(int chunk, int microbatch, Arena& saved) {
   const auto& blocks = blocks_[static_cast<std::size_t>(chunk)];
   auto& placed = placed_[static_cast<std::size_t>(chunk)];
-  const auto offsets = plan_.offsets(chunk, microbatch);
+  const auto offsets = plan_->offsets(chunk, microbatch);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     placed[i] = saved.place(offsets[i], blocks[i].dtype, blocks[i].shape);
   }
@@ -75,47 +74,76 @@ std::vector<bool> Executor::completing_actions() const {
   return completing;
 }
 
+std::size_t Executor::most_numbers() const {
+  constexpr std::size_t kFlags = 8;  // of three answers
+  constexpr auto kKinds = static_cast<std::size_t>(ActionKind::kGatherParameters) + 1;
+  constexpr auto kPayloads = static_cast<std::size_t>(Payload::kGradient) + 1;
+  return kKinds * kPayloads * kFlags * chunks_.size();
+}
+
+std::vector<std::size_t> Executor::numbers_of_actions() const {
+  const std::size_t of_a_chunk = most_numbers() / chunks_.size();
+  const std::vector<bool> completing = completing_actions();
+  std::vector<bool> has_gradients(chunks_.size(), false);
+  std::vector<std::size_t> numbers;
+  numbers.reserve(program_.actions.size());
+  for (std::size_t i = 0; i < program_.actions.size(); ++i) {
+    const Action& action = program_.actions[i];
+    const auto chunk = static_cast<std::size_t>(action.chunk);
+    const bool has_gradient = adds_weight_gradient(action.kind);
+    const bool loads = is_pass(action.kind) && batch_slots_.is_first_pass(i, action.microbatch);
+    const bool adds = has_gradient && has_gradients[chunk];
+    const auto kind =
+        2 * static_cast<std::size_t>(action.kind) + static_cast<std::size_t>(action.payload);
+    numbers.push_back(chunk * of_a_chunk + 8 * kind + (loads ? 4U : 0U) +
+                      (completing[i] ? 2U : 0U) + (adds ? 1U : 0U));
+    if (has_gradient) has_gradients[chunk] = true;
+  }
+  return numbers;
+}
+
+std::vector<bool> Executor::distinct_actions() const {
+  std::vector<bool> distinct(most_numbers(), false);
+  for (const std::size_t number : numbers_of_actions()) distinct[number] = true;
+  return distinct;
+}
+
 Executor::Rehearsal Executor::rehearse(Context& context, Arena& saved, const StepSettings& settings,
                                        StepServices& services, nn::UnitHooks& hooks) {
   PHALANX_CHECK(context.recorder != nullptr, "a rehearsal needs a recorder");
-  saved.place(0, DType::kU8, {plan_.bytes()});
+  saved.place(0, DType::kU8, {plan_->bytes()});
   struct Seen {
     std::int64_t flops = 0;
     std::vector<Message> messages;
+    std::int64_t times = 0;
   };
-  const std::vector<bool> completing = completing_actions();
-  std::map<std::tuple<ActionKind, Payload, int, bool, bool, bool>, Seen> seen;
-  std::vector<bool> has_gradients(chunks_.size(), false);
+  const std::vector<std::size_t> numbers = numbers_of_actions();
+  std::vector<Seen> seen(most_numbers());
   Run run{.context = context,
           .saved = saved,
           .settings = settings,
           .services = services,
           .hooks = hooks};
-  Rehearsal total;
   for (std::size_t i = 0; i < program_.actions.size(); ++i) {
+    Seen& alike = seen[numbers[i]];
+    if (++alike.times > 1) continue;
     const Action& action = program_.actions[i];
-    const bool loads = is_pass(action.kind) && batch_slots_.is_first_pass(i, action.microbatch);
-    const bool adds = has_gradients[static_cast<std::size_t>(action.chunk)];
-    const auto [known, is_new] =
-        seen.try_emplace({action.kind, action.payload, action.chunk, loads, completing[i],
-                          adds && adds_weight_gradient(action.kind)});
-    if (adds_weight_gradient(action.kind)) {
-      has_gradients[static_cast<std::size_t>(action.chunk)] = true;
+    context.recorder->clear();
+    run.version = action.version;  // older weights would be recorded alike
+    execute(i, run);
+    // Not every pass that would wait for it runs, so it is over where it begins.
+    if (action.kind == ActionKind::kReceive) {
+      messages_.await_receive(context, settings.region, action);
     }
-    if (is_new) {
-      context.recorder->clear();
-      run.version = action.version;  // older weights would be recorded alike
-      execute(i, run);
-      // Not every pass that would wait for it runs, so it is over where it begins.
-      if (action.kind == ActionKind::kReceive) {
-        messages_.await_receive(context, settings.region, action);
-      }
-      known->second = {context.recorder->flops(), context.recorder->messages()};
-    }
-    total.flops += known->second.flops;
-    total.messages.add(known->second.messages);
+    alike.flops = context.recorder->flops();
+    alike.messages = context.recorder->messages();
   }
   messages_.forget();
+  Rehearsal total;
+  for (const Seen& action : seen) {
+    total.flops += action.times * action.flops;
+    total.messages.add(action.messages, action.times);
+  }
   return total;
 }
 

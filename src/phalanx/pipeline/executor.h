@@ -5,6 +5,7 @@
 // A message moves while passes run: a receive begins at its place in the program and is waited for
 // by the pass that reads it, a send is waited for where the program says so.
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -62,12 +63,12 @@ struct StepSettings {
 class Executor {
  public:
   // The program must have been verified with those of the other ranks of `pipeline`, which is null
-  // where there are none. Packs its saved tensors.
+  // where there are none. Packs its saved tensors, unless `plans` has them.
   Executor(Program program, std::vector<ChunkTables> chunks, const nn::BatchShape& shape,
-           Communicator* pipeline = nullptr);
+           Communicator* pipeline = nullptr, SavedPlans* plans = nullptr);
 
   const Program& program() const { return program_; }
-  const SavedPlan& saved_plan() const { return plan_; }
+  const SavedPlan& saved_plan() const { return *plan_; }
   const BatchSlots& batch_slots() const { return batch_slots_; }
 
   void run(Context& context, Arena& saved, const StepSettings& settings, StepServices& services,
@@ -78,12 +79,15 @@ class Executor {
     std::int64_t flops = 0;
     MessageTotals messages;
   };
-  // Runs each distinct pass once (kind and chunk; whether it loads its microbatch; whether it adds
-  // to gradients, as all but the first do; whether it is the last before the chunk's gradients are
-  // reduced, which then begins while they come) and answers for all. On the planning backend this
-  // marks all memory a run takes.
+  // Runs each distinct action once and answers for all. On the planning backend this marks all
+  // memory a run takes.
   Rehearsal rehearse(Context& context, Arena& saved, const StepSettings& settings,
                      StepServices& services, nn::UnitHooks& hooks);
+  // By number, which distinct actions there are (kind, payload and chunk; whether it loads its
+  // microbatch; whether it adds to gradients, as all but the first do; whether it is the last
+  // before the chunk's gradients are reduced, which then begins while they come). A program with
+  // the same ones takes the same memory beside its saved tensors.
+  std::vector<bool> distinct_actions() const;
 
  private:
   // What the actions of one run share.
@@ -107,11 +111,14 @@ class Executor {
   const Chunk& chunk(int index) const { return *chunks_[static_cast<std::size_t>(index)].chunk; }
   // By action: whether it is the last weight gradient of its chunk before a reduction.
   std::vector<bool> completing_actions() const;
+  // By action: the number that alike ones share.
+  std::vector<std::size_t> numbers_of_actions() const;
+  std::size_t most_numbers() const;
 
   Program program_;
   std::vector<ChunkTables> chunks_;
   std::vector<std::vector<SavedBlock>> blocks_;
-  SavedPlan plan_;
+  std::shared_ptr<const SavedPlan> plan_;
   BatchSlots batch_slots_;
   StageMessages messages_;
   // By chunk: what place() fills again for every pass. In a deep model these are many.

@@ -1,6 +1,7 @@
 #include "phalanx/pipeline/saved_plan.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "phalanx/pipeline/saved_events.h"
@@ -33,7 +34,31 @@ std::vector<int> count_in_flight(const Program& program) {
   return most;
 }
 
+// Whether two lists of blocks are packed alike.
+bool are_alike(const std::vector<std::vector<SavedBlock>>& a,
+               const std::vector<std::vector<SavedBlock>>& b) {
+  const auto same_block = [](const SavedBlock& x, const SavedBlock& y) {
+    const auto key = [](const SavedBlock& block) {
+      return std::tuple(block.bytes(), block.born.pass, block.born.unit, block.last.pass,
+                        block.last.unit);
+    };
+    return key(x) == key(y);
+  };
+  return std::ranges::equal(
+      a, b, [&](const auto& x, const auto& y) { return std::ranges::equal(x, y, same_block); });
+}
+
 }  // namespace
+
+std::shared_ptr<const SavedPlan> SavedPlans::plan(
+    const Program& program, const std::vector<std::vector<SavedBlock>>& blocks) {
+  const auto known = std::ranges::find_if(made_, [&](const Made& made) {
+    return made.actions == program.actions && are_alike(made.blocks, blocks);
+  });
+  if (known != made_.end()) return known->plan;
+  made_.push_back({program.actions, blocks, std::make_shared<const SavedPlan>(program, blocks)});
+  return made_.back().plan;
+}
 
 SavedPlan::SavedPlan(const Program& program, const std::vector<std::vector<SavedBlock>>& blocks)
     : microbatches_(program.microbatches),

@@ -4,6 +4,7 @@
 // messages), so a fixed offset is packed for each before the first byte moves. However many
 // microbatches there are, a steady state is packed once.
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -44,6 +45,23 @@ class SavedPlan {
   std::vector<int> in_flight_;
   std::vector<std::vector<std::int64_t>> layouts_;  // distinct offset tables
   std::vector<std::size_t> layout_of_;              // by index()
+};
+
+// The plans that were made, for whoever asks for the same again: the ranks of a tensor-parallel
+// group have the same programs and blocks.
+class SavedPlans {
+ public:
+  std::shared_ptr<const SavedPlan> plan(const Program& program,
+                                        const std::vector<std::vector<SavedBlock>>& blocks);
+  void forget() { made_.clear(); }
+
+ private:
+  struct Made {
+    std::vector<Action> actions;
+    std::vector<std::vector<SavedBlock>> blocks;
+    std::shared_ptr<const SavedPlan> plan;
+  };
+  std::vector<Made> made_;
 };
 
 }  // namespace phalanx
