@@ -229,7 +229,7 @@ TEST(PipelineMemory, IsThePeakOfTheSimulatedSchedule) {
     const TrainConfig config = config_of(c);
     const StepPrograms programs = step_programs(config);
     const auto peaks =
-        peak_activations(programs.training.at(1).schedule, share_kept_for_weight_gradients(config));
+        peak_activations(programs.training.at(programs.usual).schedule, share_kept_for_weight_gradients(config));
     const auto plans = plans_by_rank(config, programs);
     // Of a chunk: with embedding or head it is more than layers alone.
     std::vector<std::int64_t> chunks;

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include "phalanx/data/sample_counts.h"
 #include "phalanx/data/test_files.h"
@@ -124,6 +127,33 @@ TEST(RequestedSamples, RefusesNonsense) {
   error_of(ErrorCode::kConfiguration, [] {
     requested_samples({.train_iters = std::numeric_limits<std::int64_t>::max(), .global_batch = 2});
   });
+}
+
+// Whatever batches come one after the other: ranks share out the samples that follow.
+TEST(SequentialSampler, ABatchIsTheSamplesThatFollow) {
+  for (const std::int64_t ranks : {1, 2, 4}) {
+    std::vector<SequentialSampler> samplers;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      samplers.emplace_back(SamplerOptions{.total_samples = 100,
+                                           .micro_batch_size = 2,
+                                           .data_parallel_rank = rank,
+                                           .data_parallel_size = ranks});
+    }
+    std::int64_t consumed = 0;
+    for (const std::int64_t batch : {8, 8, 16, 24, 8}) {
+      std::vector<std::int64_t> samples;
+      for (SequentialSampler& sampler : samplers) {
+        for (std::int64_t microbatch = 0; microbatch < batch / (2 * ranks); ++microbatch) {
+          for (const std::int64_t sample : sampler.next()) samples.push_back(sample);
+        }
+      }
+      std::ranges::sort(samples);
+      std::vector<std::int64_t> expected(static_cast<std::size_t>(batch));
+      std::iota(expected.begin(), expected.end(), consumed);
+      EXPECT_EQ(samples, expected) << ranks;
+      consumed += batch;
+    }
+  }
 }
 
 }  // namespace

@@ -64,9 +64,10 @@ struct RunNote {
     kSaving,
     kSaved,
     kSaveFailed,
-    kSignal,   // asks the run to stop
-    kExit,     // --exit-interval, --exit-duration-in-mins
-    kWarning,  // anything else
+    kBatchSize,  // the global batch is another from now on
+    kSignal,     // asks the run to stop
+    kExit,       // --exit-interval, --exit-duration-in-mins
+    kWarning,    // anything else
   };
   Kind kind = Kind::kWarning;
   std::int64_t iteration = 0;

@@ -17,6 +17,16 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kReadableRanks = 64;
 
+// A program of training, or the evaluation's.
+Json program_json(const TrainConfig& config, const ProgramMemory& program) {
+  const bool trains = program.size.iterations > 0;
+  return {{"kind", trains ? "training" : "evaluation"},
+          {"global_batch_size", program.size.microbatches * samples_per_microbatch(config.layout)},
+          {"iterations", trains ? program.size.iterations : 1},
+          {"microbatches", program.size.microbatches},
+          {"bytes", program.total()}};
+}
+
 Json rank_json(const RunPlan& plan, const MemoryPlan& memory, int rank) {
   const GridCoordinates at = plan.grid.coordinates(rank);
   Json messages = Json::array();
@@ -40,7 +50,18 @@ Json rank_json(const RunPlan& plan, const MemoryPlan& memory, int rank) {
             {"total", memory.total},
             {"library_bound", memory.library_bound}}},
           {"microbatches_in_flight", memory.microbatches_in_flight},
-          {"messages", std::move(messages)}};
+          {"messages", std::move(messages)},
+          {"largest_program", program_json(plan.config, memory.programs[memory.largest])}};
+}
+
+// [{"samples": int, "global_batch_size": int}, ...]: from how many consumed samples on.
+Json batch_sizes_json(const TrainConfig& config) {
+  Json list = Json::array();
+  const BatchSchedule batches = batch_schedule(config);
+  for (const BatchSchedule::Piece& piece : batches.pieces()) {
+    list.push_back({{"samples", piece.from}, {"global_batch_size", piece.batch}});
+  }
+  return list;
 }
 
 std::string message_table(const MemoryPlan& memory) {
@@ -135,12 +156,14 @@ std::string to_json(const RunPlan& plan, ListedRanks listed) {
                            {"sequence_length", plan.config.data.seq_length},
                            {"dtype", name_of(plan.model.transformer.dtype)}}},
                          {"flops_per_step", flops_json(plan)},
+                         {"batch_sizes", batch_sizes_json(plan.config)},
                          {"ranks", std::move(list)}};
   return document.dump(2) + "\n";
 }
 
 std::string to_text(const RunPlan& plan) {
   const TrainConfig& c = plan.config;
+  const BatchSchedule batches = batch_schedule(c);
   std::string text = fmt::format(
       "GPT: {} layers, hidden {}, {} heads, sequence {}, vocabulary {} (padded {}), {}\n",
       c.model.num_layers, c.model.hidden_size, c.model.num_attention_heads, c.data.seq_length,
@@ -150,8 +173,13 @@ std::string to_text(const RunPlan& plan) {
   text += fmt::format(
       "global batch {} = {} microbatches of {} on each of {} data-parallel ranks; {} threads per "
       "rank, {} products\n",
-      c.layout.global_batch_size, num_microbatches(c.layout), c.layout.micro_batch_size,
+      batches.last(), num_microbatches(c.layout), c.layout.micro_batch_size,
       data_parallel_size(c.layout), c.layout.threads_per_rank, cpu::name_of(plan.products));
+  if (batches.pieces().size() > 1) {
+    text += fmt::format("it begins with {} samples and changes {} times, last after {} samples\n",
+                        batches.at(0), batches.pieces().size() - 1,
+                        format_count(batches.pieces().back().from));
+  }
   if (plan.grid.world_size() > 1) {
     text += fmt::format("{} ranks: tensor parallel {}{}, {}data parallel {}\n",
                         plan.grid.world_size(), c.layout.tensor_model_parallel_size,

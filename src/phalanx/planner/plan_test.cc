@@ -61,13 +61,15 @@ TEST(Plan, DocumentListsEveryRankOfASmallWorld) {
   TrainConfig c = config(8, 2);
   c.layout.use_distributed_optimizer = true;
   const Json document = json_of(plan(c));
-  EXPECT_EQ(keys(document), (std::vector<std::string>{"model", "flops_per_step", "ranks"}));
+  EXPECT_EQ(keys(document),
+            (std::vector<std::string>{"model", "flops_per_step", "batch_sizes", "ranks"}));
   const Json& ranks = document.at("ranks");
   ASSERT_EQ(ranks.size(), 8U);
   for (int number = 0; number < 8; ++number) {
     const Json& rank = ranks.at(static_cast<std::size_t>(number));
-    EXPECT_EQ(keys(rank), (std::vector<std::string>{"rank", "coordinates", "parameters", "bytes",
-                                                    "microbatches_in_flight", "messages"}));
+    EXPECT_EQ(keys(rank),
+              (std::vector<std::string>{"rank", "coordinates", "parameters", "bytes",
+                                        "microbatches_in_flight", "messages", "largest_program"}));
     EXPECT_EQ(rank.at("rank"), number);
     EXPECT_EQ(rank.at("coordinates"),
               Json({{"tp", number % 2}, {"cp", 0}, {"dp", number / 2}, {"pp", 0}}));
@@ -173,6 +175,35 @@ TEST(Plan, CountsTheMessagesOfAStep) {
   EXPECT_EQ(sharded.at("dp all_gather").second, parameters / 2);
 
   EXPECT_TRUE(messages(json_of(plan(config(1, 1))).at("ranks").at(0)).empty());
+}
+
+// Of a run whose batch changes: the most of all programs, and which that is.
+TEST(Plan, SaysWhichProgramIsTheLargest) {
+  TrainConfig c = config(4, 1);
+  c.layout.pipeline_model_parallel_size = 4;
+  c.layout.global_batch_size = 16;
+  const Json constant = json_of(plan(c));
+  EXPECT_EQ(constant.at("batch_sizes"),
+            Json::parse(R"([{"samples": 0, "global_batch_size": 16}])"));
+  c.layout.rampup_batch_size = {"2", "2", "70"};
+  const RunPlan found = plan(c);
+  const Json document = json_of(found);
+  EXPECT_EQ(document.at("batch_sizes").size(), 8U);
+  EXPECT_EQ(document.at("batch_sizes").at(1),
+            Json::parse(R"({"samples": 10, "global_batch_size": 4})"));
+  EXPECT_EQ(document.at("flops_per_step"), constant.at("flops_per_step"));
+  EXPECT_EQ(document.at("ranks"), constant.at("ranks"));
+  const Json& largest = document.at("ranks").at(0).at("largest_program");
+  EXPECT_EQ(keys(largest), (std::vector<std::string>{"kind", "global_batch_size", "iterations",
+                                                     "microbatches", "bytes"}));
+  EXPECT_EQ(largest.at("kind"), "training");
+  EXPECT_EQ(largest.at("global_batch_size"), 16);
+  EXPECT_EQ(largest.at("bytes"), document.at("ranks").at(0).at("bytes").at("total"));
+  EXPECT_NE(to_text(found).find("begins with 2 samples and changes 7 times"), std::string::npos)
+      << to_text(found);
+  EXPECT_NE(to_text(found).find("the most of 9 programs: that of 8 microbatches"),
+            std::string::npos)
+      << to_text(found);
 }
 
 // GPT-3 (175 billion parameters) on 1,024 ranks; 96 (12 h^2 + 13 h) + (51,200 + 2,048 + 2) h.

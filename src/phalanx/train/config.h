@@ -56,7 +56,10 @@ struct LayoutConfig {
   bool no_cpu_affinity = false;       // ranks are bound to no cores
 
   std::int64_t micro_batch_size = 0;
-  std::int64_t global_batch_size = 0;
+  std::int64_t global_batch_size = 0;                 // where it changes, the last one
+  std::vector<std::string> rampup_batch_size;         // START, INCREMENT, SAMPLES
+  std::vector<std::string> step_batch_size_schedule;  // TOKENS:BATCH, or several between blanks
+  bool decrease_batch_size_if_needed = false;
 
   // Pipelines.
   std::string pipeline_schedule;  // "": 1f1b, or interleaved where ranks have several chunks

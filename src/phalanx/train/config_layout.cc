@@ -1,5 +1,5 @@
-// The part of resolve() that is about ranks, the batch and what is recomputed; pipelines are in
-// config_pipeline.cc.
+// The part of resolve() that is about ranks and what is recomputed; the batch is in
+// config_batch.cc, pipelines are in config_pipeline.cc.
 
 #include <fmt/core.h>
 
@@ -15,8 +15,6 @@ namespace {
 
 // More are a typing error; below, no product of three sizes leaves 64 bits.
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
-// A step is a list of actions: several for each microbatch.
-constexpr std::int64_t kMostMicrobatches = 1'000'000;
 
 // Those that can really run at once, unless the flag says otherwise.
 void resolve_threads(LayoutConfig& l) {
@@ -127,25 +125,6 @@ void resolve_recomputation(TrainConfig& c) {
         "--distribute-saved-activations: --micro-batch-size {} x --seq-length {} x --hidden-size "
         "{} values cannot be cut into --tensor-model-parallel-size {} equal parts",
         l.micro_batch_size, c.data.seq_length, c.model.hidden_size, l.tensor_model_parallel_size);
-  }
-}
-
-void resolve_batch(TrainConfig& c) {
-  LayoutConfig& l = c.layout;
-  const std::int64_t ranks = data_parallel_size(l);
-  const std::int64_t together = l.micro_batch_size * ranks;
-  if (l.global_batch_size == 0) l.global_batch_size = together;
-  if (l.global_batch_size % together != 0) {
-    throw ConfigError(
-        "--global-batch-size {} is not a multiple of {}: --micro-batch-size {} x {} data-parallel "
-        "ranks",
-        l.global_batch_size, together, l.micro_batch_size, ranks);
-  }
-  if (num_microbatches(l) > kMostMicrobatches) {
-    throw ConfigError(
-        "--global-batch-size {} is {} microbatches a step of each data-parallel rank, more than "
-        "{}: raise --micro-batch-size",
-        l.global_batch_size, num_microbatches(l), kMostMicrobatches);
   }
 }
 

@@ -12,8 +12,8 @@ namespace {
 // Samples are counted in 64 bits, and sums of such counts are made.
 void require_countable(std::string_view flag, std::int64_t times, std::int64_t batch) {
   if (static_cast<double>(times) * static_cast<double>(batch) < std::exp2(61)) return;
-  throw ConfigError("{} {} x --global-batch-size {} are more samples than 64 bits count", flag,
-                    times, batch);
+  throw ConfigError("{} {} x a global batch of {} are more samples than 64 bits count", flag, times,
+                    batch);
 }
 
 void check_stable_decay(const OptimizerConfig& o) {
@@ -95,7 +95,8 @@ void check_loss_scale(const OptimizerConfig& o) {
 void check_length(const TrainConfig& c, bool for_training) {
   const RunConfig& r = c.run;
   const OptimizerConfig& o = c.optimizer;
-  const std::int64_t batch = c.layout.global_batch_size;
+  const BatchSchedule batches = batch_schedule(c);
+  const std::int64_t batch = batches.largest();
   const bool by_iterations = r.train_iters > 0;
   const bool by_samples = r.train_samples > 0;
   if ((by_iterations && by_samples) || (for_training && !by_iterations && !by_samples)) {
@@ -114,15 +115,15 @@ void check_length(const TrainConfig& c, bool for_training) {
         "--lr-decay-iters, --lr-warmup-iters and --lr-wsd-decay-iters go with --train-iters; with "
         "--train-samples use --lr-decay-samples, --lr-warmup-samples and --lr-wsd-decay-samples");
   }
-  if (by_samples && r.train_samples < batch) {
-    throw ConfigError("--train-samples {} is less than one --global-batch-size {}", r.train_samples,
-                      batch);
+  if (by_samples && r.train_samples < batches.at(0)) {
+    throw ConfigError("--train-samples {} is less than one global batch of {}", r.train_samples,
+                      batches.at(0));
   }
   require_countable("--train-iters", r.train_iters, batch);
   require_countable("--lr-decay-iters", o.lr_decay_iters, batch);
   require_countable("--lr-warmup-iters", o.lr_warmup_iters, batch);
   require_countable("--lr-wsd-decay-iters", o.lr_wsd_decay_iters, batch);
-  const std::int64_t iterations = by_samples ? r.train_samples / batch : r.train_iters;
+  const std::int64_t iterations = by_samples ? r.train_samples / batches.smallest() : r.train_iters;
   const std::int64_t evaluations = r.eval_interval > 0 ? iterations / r.eval_interval + 1 : 1;
   require_countable("--eval-iters", r.eval_iters, batch);
   require_countable("--eval-iters of all evaluations,", evaluations, r.eval_iters * batch);

@@ -49,14 +49,19 @@ bool is_asynchronous(const LayoutConfig& c) {
   return schedule_kind(c.pipeline_schedule).update != UpdateRule::kFlush;
 }
 
-ScheduleRequest schedule_request(const LayoutConfig& c, std::int64_t microbatches) {
+ScheduleRequest schedule_request(const LayoutConfig& c, std::int64_t microbatches, int iterations) {
   return {.ranks = static_cast<int>(c.pipeline_model_parallel_size),
-          .microbatches = static_cast<int>(microbatches),
+          .microbatches = static_cast<int>(microbatches * iterations),
           .chunks = static_cast<int>(c.num_virtual_stages_per_pipeline_rank),
           .group_size = static_cast<int>(c.microbatch_group_size_per_virtual_pipeline_stage),
-          .microbatches_per_update = static_cast<int>(num_microbatches(c)),
+          .microbatches_per_update = static_cast<int>(microbatches),
           .costs = {},
           .memory_limit = std::nullopt};
+}
+
+std::int64_t updates_per_iteration(const LayoutConfig& c, std::int64_t microbatches) {
+  const UpdateRule rule = schedule_kind(c.pipeline_schedule).update;
+  return rule == UpdateRule::kPerMicrobatch ? microbatches : 1;
 }
 
 std::vector<std::int64_t> stage_layers(const TrainConfig& c, const Placement& placement) {
@@ -133,7 +138,7 @@ OptimizerSettings optimizer_settings(const OptimizerConfig& c) {
 
 ParameterSchedule parameter_schedule(const TrainConfig& c) {
   const bool by_samples = c.run.train_samples > 0;
-  const std::int64_t batch = c.layout.global_batch_size;
+  const std::int64_t batch = batch_schedule(c).last();
   const std::int64_t total = by_samples ? c.run.train_samples : c.run.train_iters * batch;
   const std::int64_t given_decay =
       by_samples ? c.optimizer.lr_decay_samples : c.optimizer.lr_decay_iters * batch;
@@ -166,8 +171,16 @@ ParameterSchedule parameter_schedule(const TrainConfig& c) {
   return schedule;
 }
 
+std::int64_t samples_per_microbatch(const LayoutConfig& c) {
+  return c.micro_batch_size * data_parallel_size(c);
+}
+
+std::int64_t num_microbatches(const LayoutConfig& c, std::int64_t global_batch) {
+  return global_batch / samples_per_microbatch(c);
+}
+
 std::int64_t num_microbatches(const LayoutConfig& c) {
-  return c.global_batch_size / (c.micro_batch_size * data_parallel_size(c));
+  return num_microbatches(c, c.global_batch_size);
 }
 
 }  // namespace phalanx

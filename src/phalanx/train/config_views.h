@@ -10,6 +10,7 @@
 #include "phalanx/optim/optimizer.h"
 #include "phalanx/optim/parameter_schedule.h"
 #include "phalanx/pipeline/schedule.h"
+#include "phalanx/train/batch_schedule.h"
 #include "phalanx/train/config.h"
 
 namespace phalanx {
@@ -18,12 +19,23 @@ RankGrid rank_grid(const LayoutConfig& layout);
 // Ranks that share the cores of this machine.
 std::int64_t ranks_on_machine(const LayoutConfig& layout);
 std::int64_t data_parallel_size(const LayoutConfig& layout);
-// Of one data-parallel rank.
+// Samples that a microbatch of every data-parallel rank makes together.
+std::int64_t samples_per_microbatch(const LayoutConfig& layout);
+// Of one data-parallel rank, in an iteration with this global batch.
+std::int64_t num_microbatches(const LayoutConfig& layout, std::int64_t global_batch);
+// Likewise with the run's last batch, with which it also evaluates.
 std::int64_t num_microbatches(const LayoutConfig& layout);
+// The global batches of a run, with --decrease-batch-size-if-needed as they are trained.
+// ConfigError where a flag makes no sense by itself. --global-batch-size may be 0 where
+// --step-batch-size-schedule says it.
+BatchSchedule batch_schedule(const TrainConfig& config);
 // Whether weights are stale in a run of the layout's schedule.
 bool is_asynchronous(const LayoutConfig& layout);
-// What the schedule is asked for, with this many microbatches.
-ScheduleRequest schedule_request(const LayoutConfig& layout, std::int64_t microbatches);
+// What the schedule is asked for, with so many microbatches in each of the iterations.
+ScheduleRequest schedule_request(const LayoutConfig& layout, std::int64_t microbatches,
+                                 int iterations = 1);
+// Updates that an iteration of so many microbatches is.
+std::int64_t updates_per_iteration(const LayoutConfig& layout, std::int64_t microbatches);
 // The layers of every stage: as the flags say for the first and the last rank of a pipeline, and
 // of equal numbers elsewhere, or one less on some. A rank's chunks share its layers out evenly.
 std::vector<std::int64_t> stage_layers(const TrainConfig& config, const Placement& placement);

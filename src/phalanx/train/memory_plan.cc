@@ -22,19 +22,25 @@ std::vector<std::int64_t> planned(const MemoryPlan& plan) {
           plan.saved,      plan.workspace,       plan.communication};
 }
 
+void raise_to(std::vector<std::int64_t>& marks, const std::vector<std::int64_t>& others) {
+  for (std::size_t i = 0; i < marks.size(); ++i) marks[i] = std::max(marks[i], others[i]);
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
-                       const StepPrograms& programs, int number, cpu::ProductPrecision products) {
+                       const StepPrograms& programs, int number, cpu::ProductPrecision products,
+                       SavedPlans* plans) {
   const RankGrid grid = rank_grid(config.layout);
   const auto world = make_meta_world(number, grid.world_size());
   const RankCommunicators ranks(grid, *world);
   RankArenas arenas = RankArenas::planning();
   const auto backend =
       make_meta_backend(static_cast<int>(config.layout.threads_per_rank), products);
-  Rank rank(config, model, programs, ranks, *backend, arenas);
+  Rank rank(config, model, programs, ranks, *backend, arenas, plans);
   const Rank::Rehearsal rehearsal = rank.rehearse();
-  const auto marks = arenas.high_water();
+  std::vector<std::int64_t> marks = rehearsal.made;
+  for (const ProgramMemory& program : rehearsal.programs) raise_to(marks, program.bytes);
   MemoryPlan plan{
       .parameters = marks[0],
       .main_parameters = marks[1],
@@ -46,6 +52,9 @@ MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
       .total = std::accumulate(marks.begin(), marks.end(), std::int64_t{0}),
       .library_bound = kLibraryBytes + config.layout.threads_per_rank * kLibraryBytesPerThread,
       .process_bound = kLibraryBytes,
+      .made = rehearsal.made,
+      .programs = rehearsal.programs,
+      .largest = rehearsal.largest,
       .saved_per_microbatch = rehearsal.saved_per_microbatch,
       .microbatches_in_flight = rehearsal.microbatches_in_flight,
       .flops_per_step = rehearsal.flops_per_step,
@@ -67,10 +76,15 @@ std::vector<RankPlan> plan_ranks(const TrainConfig& config, const GptConfig& mod
   const RankGrid grid = rank_grid(config.layout);
   std::vector<RankPlan> plans;
   std::map<std::pair<int, int>, std::size_t> plan_of_place;
+  SavedPlans saved;  // of one stage
+  int stage = 0;
   for (const int rank : ranks) {
     const GridCoordinates at = grid.coordinates(rank);
     const auto [found, is_new] = plan_of_place.try_emplace({at.pipeline, at.tensor}, plans.size());
-    if (is_new) plans.push_back({plan_memory(config, model, programs, rank, products), {}});
+    if (is_new) {
+      if (std::exchange(stage, at.pipeline) != at.pipeline) saved.forget();
+      plans.push_back({plan_memory(config, model, programs, rank, products, &saved), {}});
+    }
     plans[found->second].ranks.push_back(rank);
   }
   return plans;
@@ -104,6 +118,25 @@ void check_high_water(const MemoryPlan& plan, const RankArenas& arenas) {
     PHALANX_CHECK(used[i]->high_water() == expected[i],
                   "the {} arena was planned with {} bytes and used {}", used[i]->name(),
                   expected[i], used[i]->high_water());
+  }
+}
+
+HighWaterCheck::HighWaterCheck(const MemoryPlan& plan, const RankArenas& arenas)
+    : plan_(plan), arenas_(arenas), reached_(plan.made.size(), 0) {}
+
+void HighWaterCheck::after(const ProgramSize& size) {
+  const auto program = std::ranges::find(plan_.programs, size, &ProgramMemory::size);
+  PHALANX_CHECK(program != plan_.programs.end(), "no program of {} x {} microbatches was planned",
+                size.iterations, size.microbatches);
+  raise_to(reached_, program->bytes);
+  const auto used = arenas_.all();
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    // Weights that were loaded may have taken less than drawing them would have.
+    const std::int64_t most = std::max(reached_[i], plan_.made[i]);
+    const std::int64_t mark = used[i]->high_water();
+    PHALANX_CHECK(mark >= reached_[i] && mark <= most,
+                  "the {} arena was planned with {} bytes for what has run and used {}",
+                  used[i]->name(), most, mark);
   }
 }
 

@@ -25,6 +25,11 @@ struct MemoryPlan {
   std::int64_t library_bound = 0;
   std::int64_t process_bound = 0;  // of it, what all ranks of a process take together once
 
+  // The programs of the run, the evaluation's last; the bytes above are the most of all of them.
+  // `made`: how far the arenas go before the first one.
+  std::vector<std::int64_t> made = {};
+  std::vector<ProgramMemory> programs = {};
+  std::size_t largest = 0;                         // the program that takes the most, and of it:
   std::vector<std::int64_t> saved_per_microbatch;  // by chunk
   std::vector<int> microbatches_in_flight;         // likewise
   std::int64_t model_parameters = 0;               // of this rank, without vocabulary padding
@@ -36,7 +41,8 @@ struct MemoryPlan {
 
 // Of one rank of the world of `config`. Nothing of the model's size is allocated.
 MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
-                       const StepPrograms& programs, int rank, cpu::ProductPrecision products);
+                       const StepPrograms& programs, int rank, cpu::ProductPrecision products,
+                       SavedPlans* plans = nullptr);
 
 // Ranks with one plan: those of one place in the model, which is all that a plan depends on.
 struct RankPlan {
@@ -56,7 +62,23 @@ std::int64_t process_bytes(std::span<const RankPlan> plans);
 // Arenas of exactly the planned sizes. SystemError where the system has not that much memory.
 RankArenas allocate_arenas(const MemoryPlan& plan);
 
-// InternalError naming the arena whose high-water mark is not the planned one.
+// Where everything has run that was planned: InternalError naming the arena whose high-water mark
+// is not the planned one.
 void check_high_water(const MemoryPlan& plan, const RankArenas& arenas);
+
+// Compares what a rank uses with its plan, whose parts must outlive this.
+class HighWaterCheck {
+ public:
+  HighWaterCheck(const MemoryPlan& plan, const RankArenas& arenas);
+  // After the rank has run one of the plan's programs: InternalError naming the arena whose
+  // high-water mark is not what the programs come to that have run.
+  void after(const ProgramSize& program);
+  void after_evaluation() { after(plan_.programs.back().size); }
+
+ private:
+  const MemoryPlan& plan_;
+  const RankArenas& arenas_;
+  std::vector<std::int64_t> reached_;  // by the programs that have run
+};
 
 }  // namespace phalanx

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <span>
 
+#include "phalanx/base/error.h"
+#include "phalanx/base/numeric.h"
 #include "phalanx/ops/cross_entropy.h"
 #include "phalanx/train/config_views.h"
 
@@ -45,6 +48,9 @@ int weight_versions_back(const std::vector<Action>& actions) {
   return most;
 }
 
+// Where it stands in RankArenas::all().
+constexpr std::size_t kSavedArena = 4;
+
 double read_scalar(Context& context, const Tensor& scalar) {
   if (scalar.dtype == DType::kF64) {
     double value = 0.0;
@@ -73,6 +79,23 @@ std::vector<const Arena*> RankArenas::all() const {
           &saved,      &workspace,       &communication};
 }
 
+void RankArenas::forget_high_water() {
+  for (Arena* arena : {&parameters, &main_parameters, &gradients, &optimizer, &saved, &workspace,
+                       &communication}) {
+    PHALANX_CHECK(arena->space() == MemorySpace::kNone, "the {} arena has memory", arena->name());
+    const std::int64_t used = arena->mark();
+    // Tensors know their arena by its address, so the new one lies where the old one was.
+    Arena fresh = Arena::planning(arena->name());
+    std::destroy_at(arena);
+    std::construct_at(arena, std::move(fresh));
+    if (used > 0) arena->allocate(DType::kU8, {used});
+  }
+}
+
+std::int64_t ProgramMemory::total() const {
+  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+}
+
 std::vector<std::int64_t> RankArenas::high_water() const {
   std::vector<std::int64_t> marks;
   for (const Arena* arena : all()) marks.push_back(arena->high_water());
@@ -80,11 +103,11 @@ std::vector<std::int64_t> RankArenas::high_water() const {
 }
 
 Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const StepPrograms& programs,
-           const RankCommunicators& ranks, Backend& backend, RankArenas& arenas)
+           const RankCommunicators& ranks, Backend& backend, RankArenas& arenas, SavedPlans* plans)
     : config_(config),
       ranks_(ranks),
       is_asynchronous_(is_asynchronous(config.layout)),
-      microbatches_per_update_(programs.training.begin()->second.schedule.microbatches_per_update),
+      usual_(programs.usual),
       region_(placed(any_rank, ranks).transformer.tensor, ranks.tensor.get()),
       context_{
           .backend = backend, .workspace = arenas.workspace, .stream = {}, .recorder = nullptr},
@@ -99,7 +122,11 @@ Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const StepProgr
       is_sharded ? OptimizerShard{data->rank(), data->size(), bucket_size} : OptimizerShard{});
   const nn::BatchShape shape = batch_shape(config, region_.layout());
   const DType full = nn::full_precision(any_rank.transformer.dtype);
-  const std::int64_t tokens = num_microbatches(config.layout) * shape.rows();
+  int most_microbatches = 1;
+  for (const auto& [size, pipeline] : programs.training) {
+    most_microbatches = std::max(most_microbatches, size.microbatches);
+  }
+  const std::int64_t tokens = most_microbatches * shape.rows();
   gradients_ = std::make_unique<GradientStore>(model_.table, parameters_->layout(), full, tokens,
                                                arenas.gradients);
   data_parallel_ = std::make_unique<DataParallel>(
@@ -120,25 +147,12 @@ Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const StepProgr
                       .is_stage_alone = is_asynchronous_},
       arenas.optimizer, arenas.workspace);
 
-  std::vector<ChunkTables> tables;
-  for (const Chunk& chunk : model_.chunks) {
-    tables.push_back({&chunk, parameters_->weights(), gradients_->gradients()});
+  make_programs(programs, shape, plans);
+  std::int64_t updates = 1;
+  for (const auto& [size, program] : training_) {
+    updates = std::max<std::int64_t>(
+        updates, size.iterations * updates_per_iteration(config.layout, size.microbatches));
   }
-  const auto at = static_cast<std::size_t>(ranks.at.pipeline);
-  const auto executor = [&](const PipelinePrograms& pipeline) {
-    return std::make_unique<Executor>(pipeline.ranks[at], tables, shape, ranks.pipeline.get());
-  };
-  int versions = 1;
-  for (const auto& [iterations, pipeline] : programs.training) {
-    training_.emplace(iterations, executor(pipeline));
-    versions = std::max(versions, weight_versions_back(pipeline.schedule.ranks[at]));
-  }
-  evaluation_ = executor(programs.evaluation);
-  if (is_asynchronous_) {
-    stash_ = std::make_unique<WeightStash>(*parameters_, versions, arenas.parameters);
-  }
-
-  const std::int64_t updates = training_.rbegin()->first * updates_per_iteration();
   losses_ = arenas.workspace.allocate(DType::kF64, {2 * updates});
   loss_sums_ = losses_.slice(0, 0, updates);
   token_counts_ = losses_.slice(0, updates, updates);
@@ -152,18 +166,38 @@ Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const StepProgr
   allocate_batches(shape, full);
 }
 
+void Rank::make_programs(const StepPrograms& programs, const nn::BatchShape& shape,
+                         SavedPlans* plans) {
+  std::vector<ChunkTables> tables;
+  for (const Chunk& chunk : model_.chunks) {
+    tables.push_back({&chunk, parameters_->weights(), gradients_->gradients()});
+  }
+  const auto at = static_cast<std::size_t>(ranks_.at.pipeline);
+  const auto executor = [&](const PipelinePrograms& pipeline) {
+    return std::make_unique<Executor>(pipeline.ranks[at], tables, shape, ranks_.pipeline.get(),
+                                      plans);
+  };
+  int versions = 1;
+  for (const auto& [size, pipeline] : programs.training) {
+    training_.emplace(size, TrainingProgram{.executor = executor(pipeline),
+                                            .microbatches_per_update =
+                                                pipeline.schedule.microbatches_per_update});
+    versions = std::max(versions, weight_versions_back(pipeline.schedule.ranks[at]));
+  }
+  evaluation_ = executor(programs.evaluation);
+  if (is_asynchronous_) {
+    stash_ = std::make_unique<WeightStash>(*parameters_, versions, arenas_.parameters);
+  }
+}
+
 void Rank::allocate_batches(const nn::BatchShape& shape, DType full) {
   int needed = evaluation_->batch_slots().count();
-  for (const auto& [iterations, executor] : training_) {
-    needed = std::max(needed, executor->batch_slots().count());
+  for (const auto& [size, program] : training_) {
+    needed = std::max(needed, program.executor->batch_slots().count());
   }
   for (int i = 0; i < needed; ++i) {
     batches_.push_back(allocate_batch(arenas_.workspace, shape, full));
   }
-}
-
-std::int64_t Rank::updates_per_iteration() const {
-  return num_microbatches(config_.layout) / microbatches_per_update_;
 }
 
 Rank::~Rank() {
@@ -219,6 +253,10 @@ void Rank::initialise_optimizer() { optimizer_->initialise(context_); }
 
 void Rank::initialise_gradients() { gradients_->initialise(context_); }
 
+std::int64_t Rank::updates_of_iteration() const {
+  return running_->program().microbatches / (microbatches_per_update_ * std::ssize(iterations_));
+}
+
 StepSettings Rank::settings(bool training) const {
   const bool per_microbatch = config_.optimizer.loss_average == "microbatch";
   const double microbatches =
@@ -236,9 +274,12 @@ double Rank::tokens_per_update() const {
                              config_.layout.micro_batch_size * config_.data.seq_length);
 }
 
-void Rank::begin(const BatchSource* source, const Executor& executor) {
+void Rank::begin(const BatchSource* source, const TrainingProgram* training) {
   source_ = source;
-  running_ = &executor;
+  running_ = training != nullptr ? training->executor.get() : evaluation_.get();
+  // An evaluation is one sum.
+  microbatches_per_update_ =
+      training != nullptr ? training->microbatches_per_update : running_->program().microbatches;
   overflowed_ = false;
   ops::fill(context_, {.x = losses_, .value = 0.0});
 }
@@ -250,23 +291,30 @@ void Rank::begin_update(int update) {
 
 std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
                                     const BatchSource& source, PassObserver* observer) {
-  Executor& executor = training(static_cast<int>(iterations.size()));
+  const std::int64_t microbatches = iterations.front().microbatches > 0
+                                        ? iterations.front().microbatches
+                                        : num_microbatches(config_.layout);
+  const auto found =
+      training_.find({static_cast<int>(iterations.size()), static_cast<int>(microbatches)});
+  PHALANX_CHECK(found != training_.end(), "no program of {} iterations of {} microbatches",
+                iterations.size(), microbatches);
+  const TrainingProgram& program = found->second;
   iterations_ = iterations;
-  begin(&source, executor);
+  begin(&source, &program);
   ops::fill(context_, {.x = loss_scale_, .value = iterations.front().loss_scale});
   if (stash_) stash_->begin();
   begin_update(0);
-  executor.run(context_, arenas_.saved, settings(true), *this, *data_parallel_, observer);
+  program.executor->run(context_, arenas_.saved, settings(true), *this, *data_parallel_, observer);
   if (is_asynchronous_) {
     sum_over_data(loss_sums_);
     if (ranks_.pipeline) {
       ranks_.pipeline->all_reduce(context_, loss_sums_, Reduction::kSum).wait(context_.stream);
     }
   }
+  const std::int64_t updates = updates_of_iteration();
   std::vector<StepResult> results;
   for (std::size_t i = 0; i < iterations.size(); ++i) {
-    StepResult result =
-        read_loss(static_cast<std::int64_t>(i) * updates_per_iteration(), updates_per_iteration());
+    StepResult result = read_loss(static_cast<std::int64_t>(i) * updates, updates);
     result.skipped = overflowed_;
     result.grad_norm = is_asynchronous_ ? std::numeric_limits<double>::quiet_NaN()
                                         : read_scalar(context_, optimizer_->norm());
@@ -294,7 +342,7 @@ std::optional<StepResult> Rank::evaluate_unless(const std::function<bool()>& sto
 }
 
 void Rank::forward_only(const BatchSource& source) {
-  begin(&source, *evaluation_);
+  begin(&source, nullptr);
   data_parallel_->begin(context_, -1);
   evaluation_->run(context_, arenas_.saved, settings(false), *this, *data_parallel_);
 }
@@ -350,25 +398,47 @@ Rank::Rehearsal Rank::rehearse() {
   context_.recorder = &recorder;
   initialise();
   Rehearsal result;
-  for (const auto& [iterations, executor] : training_) {
-    const std::vector<StepSchedule> schedules(static_cast<std::size_t>(iterations));
-    iterations_ = schedules;
-    begin(nullptr, *executor);
-    if (stash_) stash_->begin();
-    begin_update(0);
-    recorder.clear();
-    auto run = executor->rehearse(context_, arenas_.saved, settings(true), *this, *data_parallel_);
-    result.flops_per_step = run.flops / iterations;
-    if (iterations == training_.begin()->first) result.messages = std::move(run.messages);
+  result.made = arenas_.high_water();
+  const SavedPlan* largest = nullptr;
+  // A program of the same distinct actions as another differs from it in its saved tensors alone.
+  std::map<std::vector<bool>, std::vector<std::int64_t>> bytes_of_actions;
+  for (const auto& [size, program] : training_) {
+    const SavedPlan& saved = program.executor->saved_plan();
+    const auto [known, is_new] = bytes_of_actions.try_emplace(program.executor->distinct_actions());
+    if (is_new || size == usual_) {
+      arenas_.forget_high_water();
+      const std::vector<StepSchedule> schedules(static_cast<std::size_t>(size.iterations));
+      iterations_ = schedules;
+      begin(nullptr, &program);
+      if (stash_) stash_->begin();
+      begin_update(0);
+      recorder.clear();
+      auto run = program.executor->rehearse(context_, arenas_.saved, settings(true), *this,
+                                            *data_parallel_);
+      known->second = arenas_.high_water();
+      if (size == usual_) {
+        result.flops_per_step = run.flops / size.iterations;
+        result.messages = std::move(run.messages);
+      }
+    }
+    ProgramMemory memory{size, known->second};
+    memory.bytes[kSavedArena] = round_up(saved.bytes(), kArenaAlignment);
+    result.programs.push_back(std::move(memory));
+    if (result.programs.back().total() >= result.programs[result.largest].total()) {
+      result.largest = result.programs.size() - 1;
+      largest = &saved;
+    }
   }
-  begin(nullptr, *evaluation_);
+  arenas_.forget_high_water();
+  begin(nullptr, nullptr);
   data_parallel_->begin(context_, -1);
   evaluation_->rehearse(context_, arenas_.saved, settings(false), *this, *data_parallel_);
+  result.programs.push_back({{.iterations = 0, .microbatches = evaluation_->program().microbatches},
+                             arenas_.high_water()});
   context_.recorder = nullptr;
-  const SavedPlan& saved = training_.rbegin()->second->saved_plan();
   for (int c = 0; c < std::ssize(model_.chunks); ++c) {
-    result.saved_per_microbatch.push_back(saved.bytes_per_microbatch(c));
-    result.microbatches_in_flight.push_back(saved.microbatches_in_flight(c));
+    result.saved_per_microbatch.push_back(largest->bytes_per_microbatch(c));
+    result.microbatches_in_flight.push_back(largest->microbatches_in_flight(c));
   }
   return result;
 }
@@ -404,9 +474,7 @@ const nn::Batch& Rank::loaded(int microbatch) {
 }
 
 nn::LossSums Rank::losses(int microbatch) {
-  // An evaluation is one sum.
-  const std::int64_t update =
-      running_->program().forward_only ? 0 : microbatch / microbatches_per_update_;
+  const std::int64_t update = microbatch / microbatches_per_update_;
   return {.sum = loss_sums_.slice(0, update, 1), .count = token_counts_.slice(0, update, 1)};
 }
 
@@ -417,7 +485,8 @@ void Rank::reduce_gradients(int chunk) { data_parallel_->reduce(chunk); }
 void Rank::optimizer_step(int version) {
   data_parallel_->finish_reduction();
   const std::int64_t update = version - 1;
-  const auto iteration = static_cast<std::size_t>(update / updates_per_iteration());
+  const std::int64_t updates = updates_of_iteration();
+  const auto iteration = static_cast<std::size_t>(update / updates);
   const StepSchedule& schedule = iterations_[iteration];
   const Tensor tokens = token_counts_.slice(0, update, 1);
   if (is_asynchronous_) {
@@ -430,7 +499,7 @@ void Rank::optimizer_step(int version) {
   optimizer_->step(context_, {.lr = schedule.lr,
                               .decoupled_lr = schedule.decoupled_lr,
                               .weight_decay = schedule.weight_decay,
-                              .step = schedule.adam_step + update % updates_per_iteration(),
+                              .step = schedule.adam_step + update % updates,
                               .tokens = per_microbatch ? Tensor{} : tokens,
                               .expected_tokens = tokens_per_update(),
                               .loss_scale = loss_scale_});

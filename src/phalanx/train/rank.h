@@ -32,6 +32,17 @@ struct RankArenas {
   // The high-water mark of every arena, in the order above.
   std::vector<std::int64_t> high_water() const;
   std::vector<const Arena*> all() const;
+  // Of planning arenas: what comes after is told apart from what was before.
+  void forget_high_water();
+};
+
+// How far the arenas go, in their order, while a program runs.
+struct ProgramMemory {
+  ProgramSize size;
+  std::vector<std::int64_t> bytes;
+
+  std::int64_t total() const;
+  friend bool operator==(const ProgramMemory&, const ProgramMemory&) = default;
 };
 
 // What an iteration brought back to the host.
@@ -50,6 +61,8 @@ struct StepSchedule {
   double weight_decay = 0.0;
   std::int64_t adam_step = 1;  // of the iteration's first update
   double loss_scale = 1.0;
+  // Of each data-parallel rank; 0: of the last global batch.
+  std::int64_t microbatches = 0;
 };
 
 // The microbatches of the iterations of a program, in order. Of a tensor-parallel group only the
@@ -58,9 +71,11 @@ using BatchSource = std::function<const GptBatch&(int microbatch)>;
 
 class Rank final : private StepServices {
  public:
-  // Programs, communicators and arenas must outlive the rank.
+  // Programs, communicators and arenas must outlive the rank. `plans` may know where its saved
+  // tensors go.
   Rank(const TrainConfig& config, const GptConfig& any_rank, const StepPrograms& programs,
-       const RankCommunicators& ranks, Backend& backend, RankArenas& arenas);
+       const RankCommunicators& ranks, Backend& backend, RankArenas& arenas,
+       SavedPlans* plans = nullptr);
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
   // Where it leaves with an exception the world ends: peers may not read its arenas any more.
@@ -73,15 +88,13 @@ class Rank final : private StepServices {
   void initialise_optimizer();
   void initialise_gradients();
 
-  // Iterations until the pipeline is empty again: as many as there are schedules, which must be one
-  // of the programs' lengths.
+  // Iterations until the pipeline is empty again: as many as there are schedules, all of one batch;
+  // there must be a program of that size.
   std::vector<StepResult> train(std::span<const StepSchedule> iterations, const BatchSource& source,
                                 PassObserver* observer = nullptr);
   StepResult train_step(const StepSchedule& schedule, const BatchSource& source) {
     return train({&schedule, 1}, source).front();
   }
-  // Updates that an iteration is.
-  std::int64_t updates_per_iteration() const;
   // Parameters that other ranks updated may still be on their way after a step; after this they are
   // there.
   void finish_gather() { data_parallel_->finish_gather(); }
@@ -92,10 +105,14 @@ class Rank final : private StepServices {
   std::optional<StepResult> evaluate_unless(const std::function<bool()>& stop,
                                             const BatchSource& source);
 
-  // Runs every distinct pass of every program once, recording; for planning.
+  // Runs every distinct action of the programs, recording; for planning.
   struct Rehearsal {
     std::int64_t flops_per_step = 0;
-    MessageTotals messages;  // of the shortest program: an iteration, unless weights are stale
+    MessageTotals messages;          // of the usual program: an iteration, unless weights are stale
+    std::vector<std::int64_t> made;  // what the arenas had come to before the first program
+    std::vector<ProgramMemory> programs;  // those of training, and the evaluation's
+    // Of the program that takes the most:
+    std::size_t largest = 0;
     std::vector<std::int64_t> saved_per_microbatch;  // by chunk
     std::vector<int> microbatches_in_flight;         // likewise
   };
@@ -125,15 +142,24 @@ class Rank final : private StepServices {
   void gather_parameters() override;
   bool is_given_up(int microbatch) override;
 
+  // A program of training steps, ready to run.
+  struct TrainingProgram {
+    std::unique_ptr<Executor> executor;
+    int microbatches_per_update = 1;
+  };
+
+  void make_programs(const StepPrograms& programs, const nn::BatchShape& shape, SavedPlans* plans);
   void allocate_batches(const nn::BatchShape& shape, DType full);
   std::vector<int> gradient_uses() const;
   void sum_over_data(const Tensor& tensor);
   void sum_losses();
   void forward_only(const BatchSource& source);
   double tokens_per_update() const;
+  std::int64_t updates_of_iteration() const;  // of the program that runs
   double padding_elements() const;
   StepSettings settings(bool training) const;
-  void begin(const BatchSource* source, const Executor& executor);
+  // `training`: of the program that runs, or null in an evaluation.
+  void begin(const BatchSource* source, const TrainingProgram* training);
   void begin_update(int update);
   // One microbatch on the device, in one piece for its broadcast.
   struct BatchSlot {
@@ -143,13 +169,12 @@ class Rank final : private StepServices {
   static BatchSlot allocate_batch(Arena& arena, const nn::BatchShape& shape, DType full);
   // Loss and tokens of updates, on every rank of the pipeline.
   StepResult read_loss(std::int64_t first_update, std::int64_t updates);
-  Executor& training(int iterations) { return *training_.at(iterations); }
 
   const TrainConfig config_;
   const int exceptions_at_birth_ = std::uncaught_exceptions();
   const RankCommunicators& ranks_;
   const bool is_asynchronous_;
-  const int microbatches_per_update_;
+  const ProgramSize usual_;
   TensorRegion region_;
   Context context_;
   RankArenas& arenas_;
@@ -158,11 +183,11 @@ class Rank final : private StepServices {
   std::unique_ptr<GradientStore> gradients_;
   std::unique_ptr<DataParallel> data_parallel_;
   std::unique_ptr<Optimizer> optimizer_;
-  std::map<int, std::unique_ptr<Executor>> training_;  // by iterations
+  std::map<ProgramSize, TrainingProgram> training_;
   std::unique_ptr<Executor> evaluation_;
   std::unique_ptr<WeightStash> stash_;  // of an asynchronous schedule
   std::vector<BatchSlot> batches_;      // one for each microbatch in flight
-  Tensor losses_;                       // f64, of a program's updates:
+  Tensor losses_;                       // f64, of the most updates that a program has:
   Tensor loss_sums_, token_counts_;     // its halves
   Tensor unused_sum_;                   // [1] f64, of an asynchronous schedule
   Tensor loss_scale_;
@@ -170,6 +195,7 @@ class Rank final : private StepServices {
   std::unique_ptr<StopAgreement> stop_;
   // Of the run in progress.
   const Executor* running_ = nullptr;
+  int microbatches_per_update_ = 1;
   const BatchSource* source_ = nullptr;
   std::span<const StepSchedule> iterations_;
   bool overflowed_ = false;

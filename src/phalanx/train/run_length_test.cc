@@ -55,6 +55,100 @@ TEST(RunLength, SamplesAreCountedAcrossBatchSizes) {
   EXPECT_EQ(iterations.needed().train, 12 + 7 * 8);
 }
 
+TrainConfig with_rampup(TrainConfig c) {
+  c.layout.rampup_batch_size = {"4", "4", "60"};
+  c.layout.global_batch_size = 12;
+  return c;
+}
+
+// Only whole batches: the last 4 of 200 samples would need 12.
+TEST(RunLength, ARampIsCountedByItsBatches) {
+  const RunLength length(with_rampup(by_samples(12, 200)));
+  ASSERT_EQ(length.stretches().size(), 3U);
+  const auto expect_stretch = [&](std::size_t i, std::int64_t begin, std::int64_t consumed,
+                                  std::int64_t batch, std::int64_t iterations) {
+    const RunLength::Stretch& stretch = length.stretches()[i];
+    EXPECT_EQ(stretch.begin, begin);
+    EXPECT_EQ(stretch.consumed_samples, consumed);
+    EXPECT_EQ(stretch.global_batch, batch);
+    EXPECT_EQ(stretch.iterations, iterations);
+  };
+  expect_stretch(0, 0, 0, 4, 8);
+  expect_stretch(1, 8, 32, 8, 4);
+  expect_stretch(2, 12, 64, 12, 11);
+  EXPECT_EQ(length.last_iteration(), 23);
+  EXPECT_EQ(length.left_over(), 4);
+  EXPECT_EQ(length.needed().train, 196);
+  EXPECT_EQ(length.requested().train, 200);
+  // Evaluations take the last batch: five at intervals, and the last.
+  EXPECT_EQ(length.requested().valid, 6 * 2 * 12);
+  EXPECT_EQ(length.needed().valid, 6 * 2 * 12);
+  EXPECT_EQ(length.global_batch(31), 8);
+  EXPECT_EQ(length.end_of_stretch(0), 8);
+  EXPECT_EQ(length.end_of_stretch(7), 8);
+  EXPECT_EQ(length.end_of_stretch(8), 12);
+  EXPECT_EQ(length.end_of_stretch(22), 23);
+}
+
+TEST(RunLength, ABatchChangesWithinARunAlone) {
+  const TrainConfig c = with_rampup(by_samples(12, 200));
+  const RunLength whole(c);
+  EXPECT_EQ(whole.change_after(0), nullptr);
+  EXPECT_EQ(whole.change_after(7), nullptr);
+  EXPECT_EQ(whole.change_after(8)->global_batch, 8);
+  EXPECT_EQ(whole.change_after(12)->global_batch, 12);
+  EXPECT_EQ(whole.change_after(23), nullptr);
+  // What was saved before a change goes on with the next batch: there is nothing to save again.
+  const RunLength resumed(c, {.iteration = 8, .consumed_train_samples = 32});
+  EXPECT_EQ(resumed.change_after(8), nullptr);
+  EXPECT_EQ(resumed.change_after(12)->global_batch, 12);
+  EXPECT_EQ(resumed.last_iteration(), 23);
+}
+
+TEST(RunLength, ARampInIterations) {
+  const RunLength length(with_rampup(by_iterations(12, 13)));
+  EXPECT_EQ(length.last_iteration(), 13);
+  EXPECT_EQ(length.needed().train, 64 + 12);
+  EXPECT_EQ(length.requested().train, 13 * 12);  // as in Megatron
+  EXPECT_EQ(RunLength(with_rampup(by_iterations(12, 5))).stretches().size(), 1U);
+}
+
+// GPT-3's: the iterations are Python's, of Megatron's loop.
+TEST(RunLength, Gpt3sRamp) {
+  TrainConfig c = by_samples(1536, 146484375);
+  c.layout.rampup_batch_size = {"16", "16", "5859375"};
+  const RunLength length(c);
+  EXPECT_EQ(length.last_iteration(), 111354);
+  EXPECT_EQ(length.left_over(), 1079);
+  EXPECT_EQ(length.stretches().size(), 96U);
+  EXPECT_EQ(length.stretches().back().begin, 19802);
+  EXPECT_EQ(length.stretches().back().consumed_samples, 5859424);
+}
+
+// A run within the ramp ends where the next batch does not fit any more.
+TEST(RunLength, ARampThatIsLongerThanTheRun) {
+  TrainConfig c = by_samples(16, 100);
+  c.layout.rampup_batch_size = {"4", "4", "120"};
+  const RunLength length(c);
+  EXPECT_EQ(length.stretches().size(), 3U);
+  EXPECT_EQ(length.needed().train, 92);
+  EXPECT_EQ(length.left_over(), 8);
+}
+
+// A smaller batch later: the order is made for as many samples as the largest would read.
+TEST(RunLength, BatchesMayFall) {
+  TrainConfig c = by_iterations(0, 10);
+  c.data.seq_length = 2;
+  c.layout.global_batch_size = 4;
+  c.layout.step_batch_size_schedule = {"0:8 64:4"};
+  const RunLength length(c);
+  ASSERT_EQ(length.stretches().size(), 2U);
+  EXPECT_EQ(length.stretches()[1].begin, 4);
+  EXPECT_EQ(length.needed().train, 4 * 8 + 6 * 4);
+  EXPECT_EQ(length.requested().train, 80);
+  EXPECT_EQ(length.evaluation_batch(), 4);
+}
+
 TEST(RunLength, NothingIsLeft) {
   const RunLength samples(
       by_samples(8, 48),

@@ -24,6 +24,30 @@ std::string arguments_of(TrainConfig config) {
   return arguments_text(flags.rows());
 }
 
+// "16 samples to iteration 61, 32 to 92, ...": all of them where they are few.
+std::string describe(const std::vector<RunLength::Stretch>& stretches) {
+  constexpr std::size_t kShown = 4;
+  std::string text;
+  for (std::size_t i = 0; i < stretches.size(); ++i) {
+    const bool is_last = i + 1 == stretches.size();
+    if (i >= kShown && !is_last) continue;
+    if (i > 0) text += is_last && stretches.size() > kShown + 1 ? ", ... " : ", ";
+    text += fmt::format("{}{} to iteration {}", stretches[i].global_batch, i == 0 ? " samples" : "",
+                        stretches[i].end());
+  }
+  return text;
+}
+
+// Which program it is, where it is one of several.
+std::string largest_program(const MemoryPlan& plan) {
+  if (plan.programs.size() <= 2) return "";
+  const ProgramMemory& largest = plan.programs[plan.largest];
+  return fmt::format(
+      "  the most of {} programs: that of {}{} microbatches, {}\n", plan.programs.size(),
+      largest.size.iterations > 1 ? fmt::format("{} iterations of ", largest.size.iterations) : "",
+      largest.size.microbatches, format_bytes(largest.total()));
+}
+
 // What the run is made of.
 std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& plan,
                                      std::int64_t loaded_iteration) {
@@ -68,9 +92,16 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
   add("> matrix products: {} ({})", setup.products.name(), setup.products.reason);
   add("> peak: {}{}", cpu::to_text(setup.peak), setup.hosts() > 1 ? " on each host" : "");
   add("> memory plan{}:\n{}", setup.grid.world_size() > 1 ? " of rank 0" : "", memory_table(plan));
+  if (config.run.train_samples > 0) {
+    add("setting training iterations to {}", length.last_iteration());
+  }
+  if (length.stretches().size() > 1) {
+    add("> global batch size: {}", describe(length.stretches()));
+  }
   if (length.left_over() > 0) {
-    add("> {} of {} samples are left over: only whole global batches of {} are trained",
-        length.left_over(), config.run.train_samples, config.layout.global_batch_size);
+    const std::int64_t trained = config.run.train_samples - length.left_over();
+    add("> {} of {} samples are left over: only whole global batches are trained, the next of {}",
+        length.left_over(), config.run.train_samples, length.global_batch(trained));
   }
   if (loaded_iteration < length.last_iteration()) {
     add("training from iteration {} to {} ...", loaded_iteration, length.last_iteration());
@@ -103,6 +134,7 @@ std::string memory_table(const MemoryPlan& plan) {
                       format_bytes(plan.library_bound), format_count(plan.library_bound));
   std::vector<std::string> saved;
   for (const std::int64_t bytes : plan.saved_per_microbatch) saved.push_back(format_bytes(bytes));
+  text += largest_program(plan);
   text += fmt::format("  saved per microbatch {}, microbatches in flight {}",
                       fmt::join(saved, " and "), fmt::join(plan.microbatches_in_flight, " and "));
   return text;

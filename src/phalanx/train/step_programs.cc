@@ -1,6 +1,7 @@
 #include "phalanx/train/step_programs.h"
 
 #include <algorithm>
+#include <set>
 
 #include "phalanx/base/error.h"
 #include "phalanx/pipeline/lowering.h"
@@ -20,10 +21,10 @@ PipelinePrograms lowered(Schedule schedule) {
   return {std::move(schedule), std::move(programs)};
 }
 
-PipelinePrograms training_programs(const TrainConfig& config, int iterations) {
+PipelinePrograms training_programs(const TrainConfig& config, const ProgramSize& size) {
   Schedule schedule =
       make_schedule(config.layout.pipeline_schedule,
-                    schedule_request(config.layout, iterations * num_microbatches(config.layout)));
+                    schedule_request(config.layout, size.microbatches, size.iterations));
   if (const auto obstacle = training_obstacle(schedule)) {
     throw ConfigError("--pipeline-schedule {} cannot be trained with: {}",
                       config.layout.pipeline_schedule, *obstacle);
@@ -31,14 +32,31 @@ PipelinePrograms training_programs(const TrainConfig& config, int iterations) {
   return lowered(std::move(schedule));
 }
 
-// How often a program of each length is needed does not matter: the lengths.
-std::vector<int> lengths(const TrainConfig& config, const RunLength& run) {
-  std::vector<int> found;
-  std::int64_t iteration = run.begin().iteration;
-  while (iteration < run.last_iteration()) {
-    const int length = iterations_until_drained(config, run, iteration);
-    if (std::find(found.begin(), found.end(), length) == found.end()) found.push_back(length);
-    iteration += length;
+// How often a program of each size is needed does not matter: the sizes.
+std::set<ProgramSize> sizes(const TrainConfig& config, const RunLength& run) {
+  const auto microbatches = [&](std::int64_t batch) {
+    return static_cast<int>(num_microbatches(config.layout, batch));
+  };
+  std::set<ProgramSize> found;
+  for (const RunLength::Stretch& stretch : run.stretches()) {
+    if (!is_asynchronous(config.layout)) {
+      found.insert({1, microbatches(stretch.global_batch)});
+      continue;
+    }
+    for (std::int64_t i = stretch.begin; i < stretch.end();) {
+      const int length = iterations_until_drained(config, run, i);
+      found.insert({length, microbatches(stretch.global_batch)});
+      i += length;
+    }
+  }
+  if (!found.empty()) return found;
+  // A plan need not say how long the run is.
+  if (config.run.train_iters == 0 && config.run.train_samples == 0) {
+    for (const BatchSchedule::Piece& piece : run.batches().pieces()) {
+      found.insert({1, microbatches(piece.batch)});
+    }
+  } else {  // a run that was finished before
+    found.insert({1, microbatches(run.global_batch(run.begin().consumed_train_samples))});
   }
   return found;
 }
@@ -50,7 +68,7 @@ int iterations_until_drained(const TrainConfig& config, const RunLength& length,
   if (!is_asynchronous(config.layout)) return 1;
   const std::int64_t evaluation = config.run.eval_iters > 0 ? config.run.eval_interval : 0;
   const std::int64_t save = config.run.save.empty() ? 0 : config.run.save_interval;
-  std::int64_t next = length.last_iteration();
+  std::int64_t next = length.end_of_stretch(iteration);
   for (const std::int64_t interval :
        {config.layout.pipeline_drain_interval, evaluation, save, config.run.exit_interval}) {
     if (interval > 0) next = std::min(next, (iteration / interval + 1) * interval);
@@ -68,13 +86,29 @@ StepPrograms step_programs(const TrainConfig& config, const RunLength& length) {
       .evaluation = lowered(forward_only_schedule(
           schedule_kind(config.layout.pipeline_schedule)
               .placement(schedule_request(config.layout, num_microbatches(config.layout))),
-          static_cast<int>(num_microbatches(config.layout))))};
-  std::vector<int> needed =
-      is_asynchronous(config.layout) ? lengths(config, length) : std::vector<int>{};
-  // A plan has no iterations, nor has a run that was finished before.
-  if (needed.empty()) needed.push_back(1);
-  for (const int iterations : needed) {
-    programs.training.emplace(iterations, training_programs(config, iterations));
+          static_cast<int>(num_microbatches(config.layout)))),
+      .usual = {}};
+  const std::set<ProgramSize> needed = sizes(config, length);
+  const int last = length.stretches().empty()
+                       ? std::ranges::max(needed, {}, &ProgramSize::microbatches).microbatches
+                       : static_cast<int>(num_microbatches(config.layout,
+                                                           length.stretches().back().global_batch));
+  programs.usual = *std::ranges::find(needed, last, &ProgramSize::microbatches);
+  for (const ProgramSize& size : needed) {
+    try {
+      const auto [program, is_new] =
+          programs.training.emplace(size, training_programs(config, size));
+      if (program->second.schedule.placement != programs.placement()) {
+        throw ConfigError(
+            "--pipeline-schedule {} would cut the model into other stages than for the last one: "
+            "give a schedule with a fixed number of stages",
+            config.layout.pipeline_schedule);
+      }
+    } catch (const ConfigError& error) {
+      if (length.batches().pieces().size() == 1) throw;
+      throw ConfigError("a global batch of {} samples, which the run comes to: {}",
+                        size.microbatches * samples_per_microbatch(config.layout), error.what());
+    }
   }
   return programs;
 }

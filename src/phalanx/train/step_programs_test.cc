@@ -101,10 +101,11 @@ TEST(StepPrograms, OneProgramForEachLength) {
   c = resolved(c);
   const auto lengths_from = [&](std::int64_t iteration) {
     std::vector<int> found;
-    for (const auto& [length, programs] :
+    for (const auto& [size, programs] :
          step_programs(c, RunLength(c, {.iteration = iteration})).training) {
-      found.push_back(length);
-      EXPECT_EQ(programs.schedule.microbatches, 8 * length);
+      found.push_back(size.iterations);
+      EXPECT_EQ(size.microbatches, 8);
+      EXPECT_EQ(programs.schedule.microbatches, 8 * size.iterations);
       EXPECT_EQ(programs.schedule.microbatches_per_update, 8);
       EXPECT_EQ(programs.ranks.size(), 4U);
     }
@@ -115,7 +116,69 @@ TEST(StepPrograms, OneProgramForEachLength) {
   EXPECT_EQ(lengths_from(20), (std::vector<int>{1}));  // the run is over
   EXPECT_EQ(lengths_from(3), (std::vector<int>{4, 5, 8}));
   c.layout.pipeline_schedule = "pipedream";
-  EXPECT_EQ(step_programs(c).training.at(8).schedule.microbatches_per_update, 1);
+  EXPECT_EQ(step_programs(c).training.at({8, 8}).schedule.microbatches_per_update, 1);
+}
+
+// From 4 to 8 microbatches of an iteration, two more after every 12 samples.
+TrainConfig with_rampup(const std::string& schedule, std::int64_t iterations) {
+  TrainConfig c = config(schedule);
+  c.layout.rampup_batch_size = {"4", "2", "24"};
+  c.run.train_iters = iterations;
+  return resolved(c);
+}
+
+TEST(StepPrograms, OneProgramForEachBatchThatTheRunReaches) {
+  const auto sizes = [](const TrainConfig& c, const RunPosition& begin = {}) {
+    std::vector<std::pair<int, int>> found;
+    for (const auto& [size, programs] : step_programs(c, RunLength(c, begin)).training) {
+      found.emplace_back(size.iterations, size.microbatches);
+      EXPECT_EQ(programs.schedule.microbatches, size.iterations * size.microbatches);
+    }
+    return found;
+  };
+  using V = std::vector<std::pair<int, int>>;
+  const TrainConfig c = with_rampup("1f1b", 20);
+  EXPECT_EQ(sizes(c), (V{{1, 4}, {1, 6}, {1, 8}}));
+  EXPECT_EQ(sizes(with_rampup("1f1b", 4)), (V{{1, 4}, {1, 6}}));
+  EXPECT_EQ(sizes(c, {.iteration = 5, .consumed_train_samples = 24}), (V{{1, 8}}));
+  EXPECT_EQ(sizes(with_rampup("1f1b", 20), {.iteration = 20, .consumed_train_samples = 13}),
+            (V{{1, 6}}));  // the run is over
+  // A plan that does not say how long the run is plans all of it.
+  TrainConfig plan = c;
+  plan.run.train_iters = 0;
+  EXPECT_EQ(sizes(plan), (V{{1, 4}, {1, 6}, {1, 8}}));
+
+  const StepPrograms programs = step_programs(c);
+  EXPECT_EQ(programs.usual, (ProgramSize{1, 8}));
+  EXPECT_EQ(programs.evaluation.schedule.microbatches, 8);
+  EXPECT_EQ(step_programs(with_rampup("1f1b", 4)).usual, (ProgramSize{1, 6}));
+  EXPECT_EQ(step_programs(with_rampup("1f1b", 4)).evaluation.schedule.microbatches, 8);
+}
+
+// Stale weights do not outlive a batch: updates of other sizes would read them.
+TEST(StepPrograms, AnotherBatchDrains) {
+  TrainConfig c = with_rampup("pipedream-2bw", 20);
+  c.layout.pipeline_drain_interval = 8;
+  // Iterations 1 to 3 are of 4 samples, 4 and 5 of 6.
+  EXPECT_EQ(lengths(c), (std::vector<int>{3, 2, 3, 8, 4}));
+  for (const auto& [size, programs] : step_programs(c).training) {
+    EXPECT_EQ(programs.schedule.microbatches_per_update, size.microbatches);
+  }
+  EXPECT_EQ(step_programs(c).usual, (ProgramSize{3, 8}));
+}
+
+// The batch that a schedule cannot run with is named.
+TEST(StepPrograms, ABatchThatIsTooSmallForTheScheduleIsNamed) {
+  TrainConfig c = config("pipedream-2bw");
+  c.layout.rampup_batch_size = {"2", "2", "24"};
+  try {
+    step_programs(resolved(c));
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("a global batch of 2 samples, which the run comes to: "), std::string::npos)
+        << text;
+  }
 }
 
 // Evaluation is a program of the same placement.
@@ -124,7 +187,7 @@ TEST(StepPrograms, EvaluationHasForwardPassesAlone) {
   c.layout.num_virtual_stages_per_pipeline_rank = 4;
   const StepPrograms programs = step_programs(resolved(c));
   EXPECT_EQ(programs.placement(), Placement::looped(4, 4));
-  EXPECT_EQ(programs.training.at(1).schedule.placement, programs.placement());
+  EXPECT_EQ(programs.training.at({1, 8}).schedule.placement, programs.placement());
   for (const Program& program : programs.evaluation.ranks) {
     EXPECT_TRUE(program.forward_only);
     EXPECT_EQ(program.microbatches, 8);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <limits>
 #include <span>
+#include <tuple>
 
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
@@ -25,6 +26,20 @@ double milliseconds_now() {
   return std::chrono::duration<double, std::milli>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+// Whether these are the passes of a rank's list.
+bool has_passes(const std::vector<Action>& actions, const std::vector<TimedAction>& passes) {
+  const auto key = [](const Action& a) {
+    return std::tuple(a.kind, a.chunk, a.microbatch, a.version);
+  };
+  auto next = passes.begin();
+  for (const Action& action : actions) {
+    if (!is_pass(action.kind)) continue;
+    if (next == passes.end() || key(next->action) != key(action)) return false;
+    ++next;
+  }
+  return next == passes.end();
 }
 
 // How far the peer's clock is ahead of this one, in milliseconds: of some round trips the shortest
@@ -217,14 +232,11 @@ void write_step_trace(const RunSetup& setup, const StepTrace& trace, const RankC
     }
   }
   if (timeline.front().empty()) return;  // the run was over before it began
-  // The program that ran last is the one with as many passes.
-  for (const auto& [iterations, pipeline] : programs.training) {
-    const auto passes = std::ranges::count_if(
-        pipeline.schedule.ranks.front(), [](const Action& action) { return is_pass(action.kind); });
-    if (passes == std::ssize(timeline.front())) {
-      write_pictures(setup.config, pipeline.schedule, timeline);
-      return;
-    }
+  // The program that ran last is the one whose passes these are.
+  for (const auto& [size, pipeline] : programs.training) {
+    if (!has_passes(pipeline.schedule.ranks.front(), timeline.front())) continue;
+    write_pictures(setup.config, pipeline.schedule, timeline);
+    return;
   }
 }
 

@@ -84,6 +84,7 @@ class Trainer {
  private:
   RunEnd loop();
   std::vector<StepSchedule> next_schedules() const;
+  void change_batch();
   void train_until_drained();
   void count(const StepResult& step, std::int64_t global_batch);
   // False where a signal gave the evaluation up: it leaves no trace.
@@ -103,6 +104,7 @@ class Trainer {
   RankCommunicators ranks_;
   const MemoryPlan& plan_;
   RankArenas arenas_;
+  HighWaterCheck high_water_;
   std::unique_ptr<Backend> backend_;
   Rank rank_;
   LossScaler scaler_;
@@ -145,6 +147,7 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       plan_(setup.plan_of(world.rank())),
       arenas_(arenas_of_run(plan_, static_cast<int>(config_.layout.threads_per_rank),
                             checkpoint != nullptr)),
+      high_water_(plan_, arenas_),
       backend_(make_cpu_backend(static_cast<int>(config_.layout.threads_per_rank),
                                 setup.products.products)),
       rank_(config_, setup.model, setup.programs, ranks_, *backend_, arenas_),
@@ -184,6 +187,7 @@ RunEnd Trainer::run() {
 RunEnd Trainer::loop() {
   if (state_.evaluation_is_due && !evaluate_at_interval()) return stopped();
   while (state_.iteration < setup_.length.last_iteration()) {
+    change_batch();
     train_until_drained();
 
     if (setup_.length.evaluates_after(state_.iteration)) evaluate_at_interval();
@@ -213,18 +217,33 @@ std::vector<StepSchedule> Trainer::next_schedules() const {
   const ParameterSchedule& parameters = setup_.schedule;
   std::vector<StepSchedule> schedules;
   const int iterations = iterations_until_drained(config_, setup_.length, state_.iteration);
+  const std::int64_t batch = setup_.length.global_batch(state_.consumed_train_samples);
+  const std::int64_t microbatches = num_microbatches(config_.layout, batch);
+  const std::int64_t updates = updates_per_iteration(config_.layout, microbatches);
   std::int64_t planned = 0;  // samples
   for (int i = 0; i < iterations; ++i) {
     const std::int64_t samples = state_.schedule_samples + planned;
-    planned += setup_.length.global_batch(state_.consumed_train_samples + planned);
+    planned += batch;
     const LearningRates rates = parameters.learning_rates(samples);
     schedules.push_back({.lr = rates.rate,
                          .decoupled_lr = rates.decoupled,
                          .weight_decay = parameters.weight_decay(samples),
-                         .adam_step = state_.adam_step + 1 + i * rank_.updates_per_iteration(),
-                         .loss_scale = scaler_.scale()});
+                         .adam_step = state_.adam_step + 1 + i * updates,
+                         .loss_scale = scaler_.scale(),
+                         .microbatches = microbatches});
   }
   return schedules;
+}
+
+// As in Megatron, what was trained with another batch is saved first.
+void Trainer::change_batch() {
+  const RunLength::Stretch* next = setup_.length.change_after(state_.iteration);
+  if (next == nullptr) return;
+  report_.note(
+      RunNote::Kind::kBatchSize, state_.iteration,
+      fmt::format("global batch size is {} from iteration {} on ({} samples consumed)",
+                  next->global_batch, state_.iteration + 1, state_.consumed_train_samples));
+  saver_.save(state_, RunSaver::Occasion::kPeriodic);
 }
 
 void Trainer::train_until_drained() {
@@ -234,7 +253,8 @@ void Trainer::train_until_drained() {
   WatchedPasses passes(watch_, config_.run.trace.empty() ? nullptr : &trace_);
   const std::vector<StepResult> steps = rank_.train(schedules, train_stream_->source(), &passes);
   const double seconds = seconds_since(begin) / static_cast<double>(steps.size());
-  check_high_water(plan_, arenas_);
+  high_water_.after(
+      {static_cast<int>(steps.size()), static_cast<int>(schedules.front().microbatches)});
   for (const StepResult& step : steps) {
     const std::int64_t batch = setup_.length.global_batch(state_.consumed_train_samples);
     count(step, batch);
@@ -258,7 +278,8 @@ void Trainer::count(const StepResult& step, std::int64_t global_batch) {
   state_.consumed_train_samples += global_batch;
   // A skipped iteration has consumed its samples; the schedules and Adam's count stand still.
   if (step.skipped) return;
-  state_.adam_step += rank_.updates_per_iteration();
+  state_.adam_step +=
+      updates_per_iteration(config_.layout, num_microbatches(config_.layout, global_batch));
   state_.schedule_samples += global_batch;
 }
 
@@ -275,10 +296,11 @@ bool Trainer::evaluate(SplitKind kind, const std::string& place) {
   for (std::int64_t i = 0; i < config_.run.eval_iters; ++i) {
     const auto step = rank_.evaluate_unless([this] { return stop_() != 0; }, stream.source());
     if (!step) return false;
-    samples += setup_.length.global_batch(state_.consumed_train_samples);
+    samples += setup_.length.evaluation_batch();
     sum += step->loss * step->tokens;
     tokens += step->tokens;
   }
+  high_water_.after_evaluation();
   if (kind == SplitKind::kValid) {
     state_.consumed_valid_samples += samples;
   }
