@@ -203,15 +203,12 @@ TEST(Answers, ADefaultThatNeedsASwitchIsNotIgnored) {
 }
 
 TEST(Answers, AFlagThatIsNotThereYetIsRefusedByARunAndToldByAPlan) {
-  const std::string flag = "--rampup-batch-size 16 16 5859375";
+  const std::string flag = "--tp-comm-overlap";
   EXPECT_TRUE(parse(flag).error.starts_with(
-      "--rampup-batch-size 16 16 5859375: ramp-up is not available in this version of Phalanx; "
-      "train with --global-batch-size from the start"))
+      "--tp-comm-overlap: tensor-parallel messages move while weight gradients are computed"))
       << parse(flag).error;
   EXPECT_EQ(parse(flag, true).error, "");
-  EXPECT_EQ(parse(flag, true).notes,
-            "--rampup-batch-size 16 16 5859375: the plan is of the final batch, "
-            "--global-batch-size\n");
+  EXPECT_EQ(parse(flag, true).notes, "--tp-comm-overlap: the plan does not depend on it\n");
 }
 
 TEST(Answers, AFlagOfAnotherModelIsRefusedByAPlanToo) {

@@ -20,6 +20,26 @@ constexpr TrainFlag kLayoutRows[] = {
                     .range = from_to(0, kMostInt32),
                     .resume = ResumeClass::kWarned}),
 
+    works<&LayoutConfig::rampup_batch_size>(
+        kTraining, {.name = "--rampup-batch-size",
+                    .help = "Samples of the first iterations, how many more they become at each "
+                            "step, and after how many samples they are --global-batch-size",
+                    .value_name = "START INCREMENT SAMPLES",
+                    .resume = ResumeClass::kWarned}),
+    works<&LayoutConfig::step_batch_size_schedule>(
+        kTraining,
+        {.name = "--step-batch-size-schedule",
+         .help = "Samples of an iteration from so many tokens on: \"0:16 2.4B:320\" (K, M, "
+                 "B, T: thousands and so on)",
+         .value_name = "TOKENS:BATCH",
+         .excludes = "--global-batch-size --rampup-batch-size",
+         .resume = ResumeClass::kWarned}),
+    works<&LayoutConfig::decrease_batch_size_if_needed>(
+        kTraining, {.name = "--decrease-batch-size-if-needed",
+                    .help = "Every batch is rounded down to a multiple of --micro-batch-size x the "
+                            "data-parallel ranks",
+                    .resume = ResumeClass::kWarned}),
+
     works<&LayoutConfig::tensor_model_parallel_size>(kRanks,
                                                      {.name = "--tensor-model-parallel-size",
                                                       .old_names = "--model-parallel-size",

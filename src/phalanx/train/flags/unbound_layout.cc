@@ -40,18 +40,6 @@ constexpr std::string_view kInHostMemory =
     "weights and activations lie in the host's memory anyway";
 
 constexpr TrainFlag kUnboundLayoutRows[] = {
-    refused(kTraining, "--rampup-batch-size", kList,
-            {"ramp-up is not available in this version of Phalanx; train with --global-batch-size "
-             "from the start",
-             "the plan is of the final batch, --global-batch-size"}),
-    refused(kTraining, "--step-batch-size-schedule", kList,
-            {"a schedule of batch sizes is not available in this version of Phalanx; give one "
-             "--global-batch-size",
-             "the plan is of --global-batch-size; give the largest batch of the schedule there"}),
-    refused(kTraining, "--decrease-batch-size-if-needed", kSwitch,
-            {"a batch is never decreased; give a --global-batch-size that is a multiple of "
-             "--micro-batch-size x the data-parallel ranks",
-             "the plan is of --global-batch-size as it is"}),
     satisfied_by("0 1 2", kTraining, "--empty-unused-memory-level", kInteger,
                  "memory is planned before the first step, so no allocator keeps any unused",
                  {"the levels are 0, 1 and 2"}),

@@ -1,0 +1,302 @@
+// Runs whose global batch changes, against runs that are resumed at each change with the next batch
+// given by hand: the same bits.
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/train/run_checkpoint.h"
+#include "phalanx/train/step_programs.h"
+#include "phalanx/train/test_support.h"
+
+namespace phalanx {
+namespace {
+
+using testing::HasSubstr;
+
+class BatchRunTest : public RunTest {
+ protected:
+  // Batches of 4, 8 and 12 samples: 3, 2 and 2 iterations, 52 of 60 samples. With dropout.
+  TrainConfig config(const std::string& save, const Layout& layout = {}) const {
+    TrainConfig c = RunTest::config(save);
+    c.layout.micro_batch_size = 1;
+    c.layout.global_batch_size = 12;
+    c.layout.rampup_batch_size = {"4", "4", "24"};
+    c.run.train_iters = 0;
+    c.run.train_samples = 60;
+    c.run.eval_iters = 0;
+    c.optimizer.lr_warmup_iters = 0;
+    c.optimizer.lr_warmup_samples = 8;
+    if (layout.pipeline > 1) c.model.num_layers = 4;
+    return with_layout(std::move(c), layout);
+  }
+  static TrainConfig asynchronous(TrainConfig c) {
+    c.model.untie_embeddings_and_output_weights = true;
+    c.optimizer.clip_grad = 0.0;
+    c.layout.pipeline_drain_interval = 2;
+    return c;
+  }
+
+  static RunLength length_of(TrainConfig c) {
+    resolve(c, true);
+    return RunLength(c);
+  }
+
+  // One run for each batch, which is --global-batch-size.
+  static void train_by_hand(const TrainConfig& ramp, const std::string& save) {
+    TrainConfig c = ramp;
+    c.run.save = save;
+    c.run.load = save;
+    c.layout.rampup_batch_size.clear();
+    const RunLength length = length_of(ramp);
+    for (const RunLength::Stretch& stretch : length.stretches()) {
+      c.layout.global_batch_size = stretch.global_batch;
+      c.run.exit_interval = stretch.end() == length.last_iteration() ? 0 : stretch.end();
+      train(c);
+    }
+  }
+
+  void expect_same_run(const std::string& found, const std::string& expected) const {
+    for (const char* key : {"iteration", "consumed_samples", "lm_loss", "learning_rate",
+                            "grad_norm", "loss_scale", "skipped"}) {
+      EXPECT_EQ(metric(found, key), metric(expected, key)) << key;
+    }
+    const auto differences = difference(expected, found);
+    EXPECT_TRUE(differences.tensors_equal()) << to_text(differences);
+    const Manifest a = CheckpointReader::open(path(expected)).manifest();
+    const Manifest b = CheckpointReader::open(path(found)).manifest();
+    EXPECT_EQ(a.iteration, b.iteration);
+    EXPECT_EQ(a.consumed_train_samples, b.consumed_train_samples);
+    EXPECT_EQ(a.optimizer.adam_step, b.optimizer.adam_step);
+    EXPECT_EQ(a.optimizer.schedule_steps, b.optimizer.schedule_steps);
+    EXPECT_EQ(a.tensors, b.tensors);  // with their digests
+  }
+
+  static std::string said_by(const TrainConfig& c) {
+    testing::internal::CaptureStderr();
+    train(c);
+    return testing::internal::GetCapturedStderr();
+  }
+  static std::size_t times(const std::string& text, const std::string& part) {
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+    return count;
+  }
+};
+
+TEST_F(BatchRunTest, ARampIsItsStepsByHand) {
+  for (const Layout& layout :
+       {Layout{}, Layout{.name = "d2", .data = 2, .sharded = true, .overlaps = true},
+        Layout{.name = "p2", .pipeline = 2},
+        Layout{.name = "p2-d2", .data = 2, .sharded = true, .pipeline = 2, .chunks = 2},
+        Layout{.name = "zb-v", .pipeline = 2, .schedule = "zb-v"}}) {
+    SCOPED_TRACE(layout.name);
+    const std::string ramp = std::string(layout.name) + "-ramp";
+    const std::string hand = std::string(layout.name) + "-hand";
+    const TrainConfig c = config(ramp, layout);
+    train(c);
+    EXPECT_EQ(metric(ramp, "consumed_samples"), (std::vector<Json>{4, 8, 12, 20, 28, 40, 52}));
+    train_by_hand(c, path(hand));
+    expect_same_run(ramp, hand);
+  }
+}
+
+// The pipeline is empty when the batch changes; Adam counts the updates of each batch.
+TEST_F(BatchRunTest, AnAsynchronousRampIsItsStepsByHand) {
+  for (const Layout& layout :
+       {Layout{.name = "pipedream", .pipeline = 2, .schedule = "pipedream"},
+        Layout{.name = "2bw", .data = 2, .pipeline = 2, .schedule = "pipedream-2bw"}}) {
+    SCOPED_TRACE(layout.name);
+    const std::string ramp = std::string(layout.name) + "-ramp";
+    const std::string hand = std::string(layout.name) + "-hand";
+    const TrainConfig c = asynchronous(config(ramp, layout));
+    train(c);
+    train_by_hand(c, path(hand));
+    expect_same_run(ramp, hand);
+    const Manifest manifest = CheckpointReader::open(path(ramp)).manifest();
+    EXPECT_EQ(manifest.optimizer.adam_step, layout.data == 1 ? 52 : 7);
+  }
+}
+
+TEST_F(BatchRunTest, ARampResumesAnywhere) {
+  expect_resume_is_bitwise(config("straight"), 4);
+  // And where the batch changes, on other ranks.
+  TrainConfig c = config("parts");
+  c.run.load = path("straight");
+  c.run.ckpt_step = 3;
+  c.run.save = path("other");
+  train(with_layout(c, {.tensor = 1, .data = 1, .pipeline = 2}));
+  const auto found = difference("straight", "other");
+  EXPECT_TRUE(found.tensors_equal()) << to_text(found);
+}
+
+TEST_F(BatchRunTest, WhatWasTrainedWithAnotherBatchIsSavedFirst) {
+  TrainConfig c = config("run");
+  c.run.save_interval = 3;
+  const std::string said = said_by(c);
+  EXPECT_THAT(said, HasSubstr("setting training iterations to 7\n"));
+  EXPECT_THAT(said, HasSubstr("global batch size is 8 from iteration 4 on (12 samples consumed)"));
+  EXPECT_THAT(said, HasSubstr("global batch size is 12 from iteration 6 on (28 samples consumed)"));
+  EXPECT_THAT(said, HasSubstr("8 of 60 samples are left over"));
+  // After iterations 3 (once, where the interval saves too), 5, 6 and at the end.
+  EXPECT_EQ(times(said, "saving checkpoint at iteration"), 4U);
+  for (const int iteration : {3, 5, 6, 7}) {
+    EXPECT_EQ(times(said, fmt::format("saving checkpoint at iteration {:7d}", iteration)), 1U);
+  }
+  // A run that goes on where the batch changes has nothing to save there.
+  c.run.load = c.run.save;
+  c.run.ckpt_step = 5;
+  const std::string resumed = said_by(c);
+  EXPECT_EQ(times(resumed, "global batch size is"), 0U);
+  EXPECT_EQ(times(resumed, "saving checkpoint at iteration"), 2U);
+}
+
+// 200 samples end at 196.
+TEST_F(BatchRunTest, OnlyWholeBatchesAreTrained) {
+  TrainConfig c = config("run");
+  c.model.num_layers = 1;
+  c.layout.rampup_batch_size = {"4", "4", "60"};
+  c.run.train_samples = 200;
+  EXPECT_THAT(said_by(c), HasSubstr("setting training iterations to 23\n"));
+  EXPECT_EQ(CheckpointReader::open(path("run")).manifest().consumed_train_samples, 196);
+}
+
+// The same batches said in iterations, and as a table of tokens.
+TEST_F(BatchRunTest, TheBatchesDecideHoweverTheyAreSaid) {
+  train(config("ramp"));
+  TrainConfig steps = config("steps");
+  steps.layout.rampup_batch_size.clear();
+  steps.layout.global_batch_size = 0;
+  steps.layout.step_batch_size_schedule = {"0:4 288:8", "576:12"};
+  train(steps);
+  expect_same_run("steps", "ramp");
+
+  TrainConfig iterations = config("iterations");
+  iterations.run.train_samples = 0;
+  iterations.run.train_iters = 6;
+  iterations.optimizer.lr_warmup_samples = 0;
+  train(iterations);
+  EXPECT_EQ(metric("iterations", "consumed_samples"), (std::vector<Json>{4, 8, 12, 20, 28, 40}));
+  resolve(iterations, true);
+  // Schedules in iterations count as if all had the last batch, as Megatron's do.
+  EXPECT_EQ(parameter_schedule(iterations).decay_samples, 6 * 12);
+}
+
+TEST_F(BatchRunTest, EvaluationsHaveTheLastBatch) {
+  TrainConfig c = config("run");
+  c.run.eval_iters = 2;
+  c.run.eval_interval = 2;
+  train(c);
+  const Manifest manifest = CheckpointReader::open(path("run")).manifest();
+  // After iterations 2, 4 and 6; the last checkpoint is written before the last evaluation.
+  EXPECT_EQ(manifest.consumed_valid_samples, 3 * 2 * 12);
+  EXPECT_EQ(manifest.requested_samples.valid, (7 / 2 + 1) * 2 * 12);
+  // An evaluation is as of a run with that batch from the start.
+  c.run.save = path("final");
+  c.run.finetune = true;
+  c.run.load = path("run");
+  c.run.ckpt_step = 7;
+  train(c);
+}
+
+// What differs on resume is said; consumed samples decide.
+TEST_F(BatchRunTest, OtherBatchesOnResumeAreSaid) {
+  TrainConfig c = config("run");
+  c.run.load = c.run.save;
+  c.run.exit_interval = 3;
+  train(c);
+  c.run.exit_interval = 0;
+  c.layout.rampup_batch_size = {"2", "2", "10"};
+  const std::string said = said_by(c);
+  EXPECT_THAT(said, HasSubstr("--rampup-batch-size is 2 2 10, the checkpoint of iteration 3 was "
+                              "made with 4 4 24"));
+  EXPECT_EQ(metric("run", "consumed_samples"), (std::vector<Json>{4, 8, 12, 24, 36, 48, 60}));
+}
+
+TEST_F(BatchRunTest, BatchesAreRoundedDownToTheRanks) {
+  TrainConfig c = config("rounded");
+  c.layout.micro_batch_size = 3;
+  c.layout.decrease_batch_size_if_needed = true;
+  train(c);
+  // 4, 8 and 12 samples in microbatches of 3.
+  EXPECT_EQ(metric("rounded", "consumed_samples"),
+            (std::vector<Json>{3, 6, 9, 12, 18, 24, 36, 48, 60}));
+}
+
+// Of the first stage of four: as many microbatches in flight as there are, four at most.
+TEST_F(BatchRunTest, ThePlanIsTheMostOfAllPrograms) {
+  const auto planned = [&](const auto& change) {
+    TrainConfig c = config("", {.pipeline = 4});
+    change(c);
+    resolve(c, true);
+    return plan_memory(c, gpt_config(c, 49), step_programs(c), 0, cpu::ProductPrecision::kFp32);
+  };
+  const MemoryPlan whole = planned([](TrainConfig& c) { c.layout.rampup_batch_size.clear(); });
+  ASSERT_EQ(whole.programs.size(), 2U);
+  const MemoryPlan ramp = planned([](TrainConfig& c) {
+    c.layout.rampup_batch_size = {"2", "2", "24"};
+  });
+  ASSERT_EQ(ramp.programs.size(), 6U);  // of 2, 4, 6, 8 and 12: none begins with 10
+  EXPECT_EQ(ramp.total, whole.total);
+  EXPECT_EQ(ramp.saved, whole.saved);
+  EXPECT_EQ(ramp.programs[ramp.largest].size, (ProgramSize{1, 12}));
+  EXPECT_EQ(ramp.programs.back().size, (ProgramSize{0, 12}));  // the evaluation
+  EXPECT_EQ(ramp.messages, whole.messages);
+  EXPECT_EQ(ramp.flops_per_step, whole.flops_per_step);
+  EXPECT_LT(ramp.programs.front().total(), ramp.programs[1].total());
+  EXPECT_EQ(ramp.programs[1].total(), ramp.total);
+  // The largest need not be the last.
+  const MemoryPlan falling = planned([](TrainConfig& c) {
+    c.layout.rampup_batch_size.clear();
+    c.layout.global_batch_size = 0;
+    c.layout.step_batch_size_schedule = {"0:12 288:2"};
+  });
+  EXPECT_EQ(falling.programs[falling.largest].size, (ProgramSize{1, 12}));
+  EXPECT_EQ(falling.saved, whole.saved);
+  EXPECT_LT(falling.flops_per_step, whole.flops_per_step);  // of the last batch
+}
+
+// A run compares what it uses with its plan after every program: it passes with batches that rise,
+// and with batches that fall.
+TEST_F(BatchRunTest, ArenasReachThePlan) {
+  TrainConfig c = config("rising", {.pipeline = 4});
+  c.layout.rampup_batch_size = {"2", "2", "24"};
+  c.run.train_samples = 40;
+  c.run.eval_iters = 1;
+  c.run.eval_interval = 3;
+  train(c);
+  c.run.save = path("falling");
+  c.layout.rampup_batch_size.clear();
+  c.layout.global_batch_size = 0;
+  c.layout.step_batch_size_schedule = {"0:12 576:2"};
+  train(c);
+}
+
+TEST(HighWaterCheck, ComparesWithWhatHasRun) {
+  const auto allocate = [](RankArenas& arenas, std::int64_t bytes) {
+    arenas.saved.place(0, DType::kU8, {bytes});
+  };
+  const auto marks = [](std::int64_t saved) {
+    return std::vector<std::int64_t>{0, 0, 0, 0, saved, 0, 0};
+  };
+  MemoryPlan plan;
+  plan.made = marks(0);
+  plan.programs = {{{1, 2}, marks(256)}, {{1, 4}, marks(512)}, {{0, 4}, marks(256)}};
+  RankArenas arenas = RankArenas::planning();
+  HighWaterCheck check(plan, arenas);
+  EXPECT_THROW(check.after({1, 2}), InternalError);  // nothing was used
+  allocate(arenas, 256);
+  check.after({1, 2});
+  check.after_evaluation();
+  EXPECT_THROW(check.after({1, 3}), InternalError);  // not planned
+  allocate(arenas, 512);
+  EXPECT_THROW(check.after({1, 2}), InternalError);  // more than has run
+  check.after({1, 4});
+  check.after({1, 2});
+}
+
+}  // namespace
+}  // namespace phalanx
