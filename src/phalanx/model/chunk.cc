@@ -210,9 +210,16 @@ void Chunk::forward_unit(nn::Pass& pass, std::span<const Tensor> blocks, nn::Uni
                            .source = pass.region.share(inputs[i])});
     }
   }
-  unit.forward(pass, inputs, part(blocks, at.forward.outputs, unit.outputs().size()),
-               nn::Saved(part(blocks, at.forward.slots, unit.saved_slots().size())));
-  hooks.after(unit, PassKind::kForward, microbatch);
+  const auto outputs = part(blocks, at.forward.outputs, unit.outputs().size());
+  const auto slots = part(blocks, at.forward.slots, unit.saved_slots().size());
+  unit.forward(pass, inputs, outputs, nn::Saved(slots));
+  hooks.after(unit, PassKind::kForward, microbatch,
+              {.pass = pass,
+               .inputs = inputs,
+               .outputs = outputs,
+               .output_gradients = {},
+               .input_gradients = {},
+               .slots = slots});
 }
 
 void Chunk::recompute(nn::Pass& pass, std::span<const Tensor> blocks, const Group& group) const {
@@ -238,11 +245,13 @@ void Chunk::recompute(nn::Pass& pass, std::span<const Tensor> blocks, const Grou
   }
 }
 
-Chunk::BackwardTensors Chunk::backward_tensors(std::span<const Tensor> blocks,
-                                               std::size_t u) const {
+nn::UnitTensors Chunk::backward_tensors(const nn::Pass& pass, std::span<const Tensor> blocks,
+                                        std::size_t u) const {
   const nn::Unit& unit = *units_[u];
   const UnitBlocks& at = places_[u];
-  return {.inputs = part(blocks, at.backward.inputs, unit.inputs().size()),
+  return {.pass = pass,
+          .inputs = part(blocks, at.backward.inputs, unit.inputs().size()),
+          .outputs = {},
           .output_gradients = part(blocks, at.output_gradients, unit.outputs().size()),
           .input_gradients = part(blocks, at.input_gradients, unit.inputs().size()),
           .slots = part(blocks, at.backward.slots, unit.saved_slots().size())};
@@ -252,10 +261,10 @@ void Chunk::backward_input_unit(nn::Pass& pass, std::span<const Tensor> blocks,
                                 nn::UnitHooks& hooks, int microbatch, std::size_t u) const {
   const nn::Unit& unit = *units_[u];
   hooks.before(unit, PassKind::kBackwardInput, microbatch);
-  const BackwardTensors at = backward_tensors(blocks, u);
+  const nn::UnitTensors at = backward_tensors(pass, blocks, u);
   unit.backward_input(pass, at.inputs, at.output_gradients, at.input_gradients,
                       nn::Saved(at.slots));
-  hooks.after(unit, PassKind::kBackwardInput, microbatch);
+  hooks.after(unit, PassKind::kBackwardInput, microbatch, at);
 }
 
 void Chunk::backward_weight_unit(nn::Pass& pass, std::span<const Tensor> blocks,
@@ -263,10 +272,11 @@ void Chunk::backward_weight_unit(nn::Pass& pass, std::span<const Tensor> blocks,
                                  int microbatch, std::size_t u) const {
   const nn::Unit& unit = *units_[u];
   hooks.before(unit, PassKind::kBackwardWeight, microbatch);
-  const BackwardTensors at = backward_tensors(blocks, u);
+  nn::UnitTensors at = backward_tensors(pass, blocks, u);
+  at.gradients = &gradients;
   unit.backward_weight(pass, at.inputs, nn::Saved(at.slots), gradients);
+  hooks.after(unit, PassKind::kBackwardWeight, microbatch, at);
   for (const ParamId id : unit.parameters()) hooks.grad_ready(id, microbatch);
-  hooks.after(unit, PassKind::kBackwardWeight, microbatch);
 }
 
 void Chunk::backward_unit(nn::Pass& pass, std::span<const Tensor> blocks,
@@ -275,12 +285,13 @@ void Chunk::backward_unit(nn::Pass& pass, std::span<const Tensor> blocks,
   const nn::Unit& unit = *units_[u];
   hooks.before(unit, PassKind::kBackwardInput, microbatch);
   hooks.before(unit, PassKind::kBackwardWeight, microbatch);
-  const BackwardTensors at = backward_tensors(blocks, u);
+  nn::UnitTensors at = backward_tensors(pass, blocks, u);
   unit.backward(pass, at.inputs, at.output_gradients, at.input_gradients, nn::Saved(at.slots),
                 gradients);
+  hooks.after(unit, PassKind::kBackwardInput, microbatch, at);
+  at.gradients = &gradients;
+  hooks.after(unit, PassKind::kBackwardWeight, microbatch, at);
   for (const ParamId id : unit.parameters()) hooks.grad_ready(id, microbatch);
-  hooks.after(unit, PassKind::kBackwardWeight, microbatch);
-  hooks.after(unit, PassKind::kBackwardInput, microbatch);
 }
 
 void Chunk::forward(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,

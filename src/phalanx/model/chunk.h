@@ -119,11 +119,9 @@ class Chunk {
                             std::size_t unit) const;
   void backward_unit(nn::Pass& pass, std::span<const Tensor> blocks, const nn::Gradients& gradients,
                      nn::UnitHooks& hooks, int microbatch, std::size_t unit) const;
-  // What a unit's backward passes are given.
-  struct BackwardTensors {
-    std::span<const Tensor> inputs, output_gradients, input_gradients, slots;
-  };
-  BackwardTensors backward_tensors(std::span<const Tensor> blocks, std::size_t unit) const;
+  // What a unit's backward passes are given, but for the gradients.
+  nn::UnitTensors backward_tensors(const nn::Pass& pass, std::span<const Tensor> blocks,
+                                   std::size_t unit) const;
 
   std::vector<std::unique_ptr<nn::Unit>> units_;
   RecomputePlan recompute_;

@@ -90,15 +90,29 @@ class Recording final : public nn::UnitHooks {
   void before(const nn::Unit& unit, PassKind pass, int microbatch) override {
     log += fmt::format("<{} {} {}\n", unit.name(), static_cast<int>(pass), microbatch);
   }
-  void after(const nn::Unit& unit, PassKind pass, int microbatch) override {
+  void after(const nn::Unit& unit, PassKind pass, int microbatch,
+             const nn::UnitTensors& tensors) override {
     log += fmt::format(">{} {} {}\n", unit.name(), static_cast<int>(pass), microbatch);
+    const bool is_forward = pass == PassKind::kForward;
+    EXPECT_EQ(tensors.inputs.size(), unit.inputs().size());
+    EXPECT_EQ(tensors.outputs.size(), is_forward ? unit.outputs().size() : 0U);
+    EXPECT_EQ(tensors.output_gradients.size(), is_forward ? 0U : unit.outputs().size());
+    EXPECT_EQ(tensors.input_gradients.size(), is_forward ? 0U : unit.inputs().size());
+    EXPECT_EQ(tensors.slots.size(), unit.saved_slots().size());
+    EXPECT_EQ(tensors.gradients != nullptr, pass == PassKind::kBackwardWeight);
+    // Whoever looks at a gradient must see it before a reduction may begin to change it.
+    if (pass == PassKind::kBackwardWeight) {
+      for (const ParamId id : unit.parameters()) looked_at[id] = true;
+    }
   }
   void grad_ready(ParamId id, int microbatch) override {
+    EXPECT_TRUE(looked_at[id]) << id;
     ++ready[id];
     EXPECT_EQ(microbatch, 3);
   }
   std::string log;
   std::map<ParamId, int> ready;
+  std::map<ParamId, bool> looked_at;
 };
 
 TEST_F(Chunks, HooksAroundEveryUnit) {
@@ -115,9 +129,9 @@ TEST_F(Chunks, HooksAroundEveryUnit) {
   hooks.log.clear();
   gpt.chunk.backward(pass, gpt.blocks, gpt.all.gradients, hooks, 3);
   EXPECT_EQ(hooks.log,
-            "<head 1 3\n<head 2 3\n>head 2 3\n>head 1 3\n"
-            "<layer 0 1 3\n<layer 0 2 3\n>layer 0 2 3\n>layer 0 1 3\n"
-            "<embedding 1 3\n<embedding 2 3\n>embedding 2 3\n>embedding 1 3\n");
+            "<head 1 3\n<head 2 3\n>head 1 3\n>head 2 3\n"
+            "<layer 0 1 3\n<layer 0 2 3\n>layer 0 1 3\n>layer 0 2 3\n"
+            "<embedding 1 3\n<embedding 2 3\n>embedding 1 3\n>embedding 2 3\n");
   EXPECT_EQ(static_cast<ParamId>(hooks.ready.size()), gpt.all.table.size());
   for (const auto& [id, times] : hooks.ready) EXPECT_EQ(times, 1) << id;
 }

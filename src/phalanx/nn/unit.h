@@ -78,14 +78,26 @@ class Unit {
 
 enum class PassKind : std::uint8_t { kForward, kBackwardInput, kBackwardWeight };
 
+// What a pass of a unit was handed: it has read and written nothing else. Where a pass has no such
+// tensors, none.
+struct UnitTensors {
+  const Pass& pass;
+  std::span<const Tensor> inputs, outputs;
+  std::span<const Tensor> output_gradients, input_gradients;
+  std::span<const Tensor> slots;  // by SavedId
+  const Gradients* gradients = nullptr;
+};
+
 // Called by the chunk around every unit and pass: data parallelism, offload, tracing and the NaN
 // finder implement it.
 class UnitHooks {
  public:
   virtual ~UnitHooks() = default;
   virtual void before(const Unit& /*unit*/, PassKind /*pass*/, int /*microbatch*/) {}
-  virtual void after(const Unit& /*unit*/, PassKind /*pass*/, int /*microbatch*/) {}
-  // The parameter's gradient of this microbatch has been added.
+  virtual void after(const Unit& /*unit*/, PassKind /*pass*/, int /*microbatch*/,
+                     const UnitTensors& /*tensors*/) {}
+  // The parameter's gradient of this microbatch has been added, and every hook has been told: it
+  // may change from here on.
   virtual void grad_ready(ParamId /*id*/, int /*microbatch*/) {}
 };
 
