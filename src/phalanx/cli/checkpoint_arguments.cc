@@ -6,18 +6,20 @@
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/train/flags.h"
+#include "phalanx/train/run_checkpoint.h"
 
 namespace phalanx {
 
 void use_checkpoint_arguments(FlagSet& flags, const TrainConfig& config) {
   const RunConfig& run = config.run;
-  if (!run.use_checkpoint_args || run.load.empty()) return;
-  const auto directory = run.ckpt_step > 0 ? directory_of_iteration(run.load, run.ckpt_step)
-                                           : std::filesystem::path(run.load);
+  if (!run.use_checkpoint_args || (run.load.empty() && run.pretrained_checkpoint.empty())) return;
+  const auto directory = run.ckpt_step > 0        ? directory_of_iteration(run.load, run.ckpt_step)
+                         : begins_pretrained(run) ? std::filesystem::path(run.pretrained_checkpoint)
+                                                  : std::filesystem::path(run.load);
   const auto checkpoint = CheckpointReader::open_if_any(directory, Verify::kNo);
   if (!checkpoint) {
     if (flags.given("--num-layers")) return;
-    throw InputMissingError("--use-checkpoint-args: --load {} has no checkpoint", run.load);
+    throw InputMissingError("--use-checkpoint-args: {} has no checkpoint", directory.string());
   }
   const auto& arguments = checkpoint->manifest().arguments;
   for (const TrainFlag& flag : train_flags()) {

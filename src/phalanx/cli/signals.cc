@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -10,10 +11,11 @@
 #include <ctime>
 #include <string_view>
 
+#include "phalanx/base/error.h"
+
 namespace phalanx {
 namespace {
 
-constexpr std::array kSignals = {SIGINT, SIGTERM};
 constexpr int kEndedAtOnce = 130;
 constexpr std::int64_t kSecond = 1'000'000'000;  // ns
 
@@ -75,7 +77,7 @@ const char* launched_rank() {
 
 }  // namespace
 
-StopSignals::StopSignals(bool saves) {
+StopSignals::StopSignals(bool saves, int also) : signals_{SIGINT, SIGTERM, also} {
   const char* rank = launched_rank();
   const bool speaks = rank == nullptr || std::string_view(rank) == "0";
   const char* alone = saves ? kSaving : kNotSaving;
@@ -88,15 +90,25 @@ StopSignals::StopSignals(bool saves) {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   ::sigemptyset(&action.sa_mask);
-  for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    ::sigaction(kSignals[i], &action, &before_[i]);
+  for (std::size_t i = 0; i < signals_.size(); ++i) {
+    ::sigaction(signals_[i], &action, &before_[i]);
   }
 }
 
 StopSignals::~StopSignals() {
-  for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    ::sigaction(kSignals[i], &before_[i], nullptr);
+  // One that stands twice has had the first one's handler before it.
+  for (std::size_t i = signals_.size(); i-- > 0;) {
+    ::sigaction(signals_[i], &before_[i], nullptr);
   }
+}
+
+int signal_number(std::string_view name) {
+  constexpr std::array kNames = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGALRM, SIGXCPU};
+  const auto found = std::ranges::find_if(kNames, [&](int number) {
+    return name.starts_with("SIG") && name.substr(3) == ::sigabbrev_np(number);
+  });
+  if (found == kNames.end()) throw ConfigError("{} is no signal that a run can listen to", name);
+  return *found;
 }
 
 int StopSignals::received() const { return received_signal.load(); }

@@ -1,18 +1,20 @@
 #pragma once
-// SIGINT and SIGTERM ask the run to leave as soon as it can with its state saved. The first SIGINT
-// says so in a line; a second one, at least a second later (terminals and launchers double them),
-// ends a process that no launcher started at once with 130. Further SIGTERMs change nothing.
+// SIGINT, SIGTERM and one that is chosen ask the run to leave as soon as it can with its state
+// saved. The first SIGINT says so in a line; a second one, at least a second later (terminals and
+// launchers double them), ends a process that no launcher started at once with 130. The others
+// change nothing when they come again.
 
 #include <array>
 #include <csignal>
+#include <string_view>
 
 namespace phalanx {
 
 // Handlers while the object lives; one at a time.
 class StopSignals {
  public:
-  // `saves`: whether there is a --save, for the line.
-  explicit StopSignals(bool saves);
+  // `saves`: whether there is a --save, for the line. `also`: the chosen signal.
+  explicit StopSignals(bool saves, int also = SIGTERM);
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
   ~StopSignals();
@@ -21,7 +23,11 @@ class StopSignals {
   int received() const;
 
  private:
-  std::array<struct sigaction, 2> before_;
+  std::array<int, 3> signals_;
+  std::array<struct sigaction, 3> before_;
 };
+
+// Of a name such as SIGUSR1. ConfigError for one that a run does not listen to.
+int signal_number(std::string_view name);
 
 }  // namespace phalanx

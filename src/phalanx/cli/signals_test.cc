@@ -7,6 +7,9 @@
 #include <string>
 #include <thread>
 
+#include "phalanx/base/error.h"
+#include "phalanx/train/flags.h"
+
 namespace phalanx {
 namespace {
 
@@ -71,13 +74,40 @@ TEST_F(StopSignalsTest, FurtherTerminationsChangeNothing) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
+TEST_F(StopSignalsTest, ListensToTheChosenSignalToo) {
+  for (const int number : {SIGUSR1, SIGTERM, SIGINT}) {
+    const StopSignals signals(true, SIGUSR1);
+    testing::internal::CaptureStderr();
+    std::raise(number);
+    testing::internal::GetCapturedStderr();
+    EXPECT_EQ(signals.received(), number);
+  }
+}
+
+TEST(SignalNumber, KnowsWhatARunListensTo) {
+  EXPECT_EQ(signal_number("SIGTERM"), SIGTERM);
+  EXPECT_EQ(signal_number("SIGUSR1"), SIGUSR1);
+  EXPECT_EQ(signal_number("SIGXCPU"), SIGXCPU);
+  for (const char* name : {"SIGKILL", "USR1", "SIG", "", "sigterm"}) {
+    EXPECT_THROW(signal_number(name), ConfigError) << name;
+  }
+  // All that the flag may be given.
+  for (const auto name : words_of(find_train_flag("--exit-signal")->spec.choices)) {
+    EXPECT_NO_THROW(signal_number(name)) << name;
+  }
+}
+
 TEST_F(StopSignalsTest, HandlersLiveAsLongAsTheObject) {
-  struct sigaction before {};
-  ::sigaction(SIGTERM, nullptr, &before);
-  { const StopSignals signals(true); }
-  struct sigaction after {};
-  ::sigaction(SIGTERM, nullptr, &after);
-  EXPECT_EQ(before.sa_handler, after.sa_handler);
+  for (const int also : {SIGTERM, SIGUSR2}) {
+    for (const int number : {SIGTERM, SIGINT, also}) {
+      struct sigaction before {};
+      ::sigaction(number, nullptr, &before);
+      { const StopSignals signals(true, also); }
+      struct sigaction after {};
+      ::sigaction(number, nullptr, &after);
+      EXPECT_EQ(before.sa_handler, after.sa_handler);
+    }
+  }
 }
 
 TEST_F(StopSignalsDeathTest, ALaterInterruptEndsAtOnce) {

@@ -28,6 +28,7 @@ void LogSink::print_line(const IterationReport& report) {
   line.iteration = report.iteration;
   line.train_iterations = last_iteration_;
   line.consumed_samples = report.consumed_samples;
+  line.skipped_samples = report.skipped_samples;
   line.milliseconds_per_iteration = summary.milliseconds_per_iteration;
   line.learning_rate = report.learning_rate;
   line.decoupled_learning_rate = report.decoupled_learning_rate;

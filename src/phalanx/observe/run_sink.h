@@ -43,11 +43,12 @@ struct IterationReport {
   double grad_norm = 0;  // before clipping; NaN where none was computed
   std::optional<double> zeros_in_gradients;
   std::optional<double> parameters_norm;
-  bool skipped = false;         // nothing was updated
-  double seconds = 0;           // evaluation and checkpoints not counted
-  std::int64_t peak_bytes = 0;  // the arenas' high-water mark, the most of any rank
-  std::int64_t rss_bytes = 0;   // the process's resident peak
-  bool is_logged = false;       // at --log-interval: lines are printed
+  std::int64_t skipped_samples = 0;  // of the consumed: of iterations that were left out
+  bool skipped = false;              // nothing was updated
+  double seconds = 0;                // evaluation and checkpoints not counted
+  std::int64_t peak_bytes = 0;       // the arenas' high-water mark, the most of any rank
+  std::int64_t rss_bytes = 0;        // the process's resident peak
+  bool is_logged = false;            // at --log-interval: lines are printed
 };
 
 struct EvaluationReport {

@@ -70,6 +70,8 @@ void Optimizer::sum_by_block(Context& context, Statistic statistic) const {
     const Tensor gradient = gradients_->gradient(segment);
     if (statistic == Statistic::kSquares) {
       ops::square_sum(context, {.sums = sums, .x = gradient, .lead = lead});
+    } else if (statistic == Statistic::kParameterSquares) {
+      ops::square_sum(context, {.sums = sums, .x = parameters_->main(segment), .lead = lead});
     } else {
       ops::zero_count(context, {.counts = sums, .x = gradient, .lead = lead});
     }
@@ -95,6 +97,11 @@ void Optimizer::sum_by_parameter(Context& context, Statistic statistic) const {
   if (groups_.model != nullptr) {
     groups_.model->all_reduce(context, by_parameter_, Reduction::kSum).wait(context.stream);
   }
+}
+
+const Tensor& Optimizer::parameter_squares(Context& context) const {
+  sum_by_parameter(context, Statistic::kParameterSquares);
+  return by_parameter_;
 }
 
 void Optimizer::step(Context& context, const StepInputs& inputs) const {

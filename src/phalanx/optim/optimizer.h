@@ -58,6 +58,9 @@ class Optimizer {
   // Zeros what the rule keeps.
   void initialise(Context& context) const;
   void step(Context& context, const StepInputs& inputs) const;
+  // The sums of squares of the main parameters, by parameter of the whole model, until the next
+  // step: each parameter once, as the norm counts gradients.
+  const Tensor& parameter_squares(Context& context) const;
 
   // What the rule keeps of every weight, and one of these for a segment of the shard.
   std::span<const std::string_view> state_names() const {
@@ -69,7 +72,7 @@ class Optimizer {
   const Tensor& zeros() const { return zeros_; }  // [1] f64, with count_zeros: padding included
 
  private:
-  enum class Statistic : std::uint8_t { kSquares, kZeros };
+  enum class Statistic : std::uint8_t { kSquares, kZeros, kParameterSquares };
   // The statistic of every parameter of the whole model, in by_parameter_.
   void sum_by_parameter(Context& context, Statistic statistic) const;
   // Of the blocks of this rank's parameters, in block_sums_.

@@ -5,6 +5,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/data/split.h"
 #include "phalanx/train/config_rules.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/flags.h"
 
 namespace phalanx {
@@ -86,6 +87,10 @@ void check_run(const RunConfig& r) {
   if (!r.save.empty() && r.save_interval == 0) {
     throw ConfigError("--save {} needs --save-interval", r.save);
   }
+  if (r.skip_train && r.eval_iters == 0) {
+    throw ConfigError("--skip-train and --eval-iters 0 leave nothing to do: leave one out");
+  }
+  iterations_to_skip(r);  // throws where one is no number
   for (const std::string& name : r.allow_changed) {
     const TrainFlag* flag = find_train_flag(name);
     if (flag == nullptr || flag->target == nullptr) {

@@ -134,6 +134,7 @@ struct OptimizerConfig {
 
   std::string loss_average = "token";  // token, microbatch
   bool log_num_zeros_in_grad = false;
+  bool log_params_norm = false;
 
   std::optional<double> loss_scale;  // constant; without it fp16 scales dynamically
   double initial_loss_scale = 4294967296.0;
@@ -148,6 +149,12 @@ struct RunConfig {
   std::int64_t train_samples = 0;
   std::int64_t exit_interval = 0;
   double exit_duration_in_mins = 0.0;
+  std::string exit_signal = "SIGTERM";          // asks a run to stop, beside SIGTERM and SIGINT
+  bool skip_train = false;                      // only the last evaluations
+  std::vector<std::string> iterations_to_skip;  // by number, as the log counts them
+  // A loss or gradient that is not finite skips its step instead of ending the run.
+  bool no_check_for_nan_in_loss_and_grad = false;
+  std::int64_t check_weight_hash_across_dp_replicas_interval = 0;  // iterations; 0: never
   std::int64_t seed = 1234;
   double distributed_timeout_minutes = 10.0;
   std::string rdzv_secret_file;
@@ -158,6 +165,7 @@ struct RunConfig {
   std::string save;
   std::int64_t save_interval = 0;
   std::string load;
+  std::string pretrained_checkpoint;  // where --load has nothing: a new run from these weights
   std::int64_t ckpt_step = 0;
   bool no_save_optim = false;
   bool no_load_optim = false;

@@ -52,6 +52,10 @@ void refuse_with_stale_weights(const TrainConfig& c) {
          "other versions of the weights are whole on every rank");
   refuse(c.optimizer.log_num_zeros_in_grad, "--log-num-zeros-in-grad",
          "stages update at different times, so there is no moment to count at");
+  refuse(c.run.no_check_for_nan_in_loss_and_grad, "--no-check-for-nan-in-loss-and-grad",
+         "stages cannot skip a step together; leave it out");
+  refuse(!c.run.iterations_to_skip.empty(), "--iterations-to-skip",
+         "several iterations are run together; begin from a checkpoint instead");
   refuse(!c.model.untie_embeddings_and_output_weights, "a tied embedding",
          "its two copies would be of different versions; add "
          "--untie-embeddings-and-output-weights");

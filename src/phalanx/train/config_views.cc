@@ -2,6 +2,11 @@
 
 #include "phalanx/train/config_views.h"
 
+#include <charconv>
+#include <string>
+
+#include "phalanx/base/error.h"
+
 namespace phalanx {
 namespace {
 
@@ -121,6 +126,26 @@ GptConfig gpt_config(const TrainConfig& c, std::int64_t vocabulary) {
           .max_positions = c.model.max_position_embeddings,
           .tied_embedding = !c.model.untie_embeddings_and_output_weights,
           .recompute = recompute_plan(c)};
+}
+
+bool checks_for_nan(const TrainConfig& c) {
+  return !c.run.no_check_for_nan_in_loss_and_grad && !c.model.fp16 && !c.optimizer.loss_scale;
+}
+
+std::vector<std::int64_t> iterations_to_skip(const RunConfig& run) {
+  std::vector<std::int64_t> iterations;
+  for (const std::string& word : run.iterations_to_skip) {
+    std::int64_t iteration = 0;
+    const auto [end, fault] = std::from_chars(word.data(), word.data() + word.size(), iteration);
+    if (fault != std::errc{} || end != word.data() + word.size() || iteration < 1) {
+      throw ConfigError(
+          "--iterations-to-skip {}: not the number of an iteration; the first one is 1, as the log "
+          "counts them",
+          word);
+    }
+    iterations.push_back(iteration);
+  }
+  return iterations;
 }
 
 LossScaler loss_scaler(const TrainConfig& c) {

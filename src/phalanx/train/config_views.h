@@ -43,6 +43,11 @@ std::vector<std::int64_t> stage_layers(const TrainConfig& config, const Placemen
 // group, and a Rank puts it in its own place.
 GptConfig gpt_config(const TrainConfig& config, std::int64_t vocabulary);
 LossScaler loss_scaler(const TrainConfig& config);
+// Whether a loss or gradient that is not finite ends the run. Not where a loss scale may be the
+// reason, nor where the flags say that its step is skipped.
+bool checks_for_nan(const TrainConfig& config);
+// The numbers of --iterations-to-skip. ConfigError where a word is none.
+std::vector<std::int64_t> iterations_to_skip(const RunConfig& run);
 OptimizerSettings optimizer_settings(const OptimizerConfig& optimizer);
 ParameterSchedule parameter_schedule(const TrainConfig& config);
 

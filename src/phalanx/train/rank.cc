@@ -1,6 +1,7 @@
 #include "phalanx/train/rank.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <span>
@@ -50,6 +51,30 @@ int weight_versions_back(const std::vector<Action>& actions) {
 
 // Where it stands in RankArenas::all().
 constexpr std::size_t kSavedArena = 4;
+// Another's hooks behind a rank's own.
+class HooksInTurn final : public nn::UnitHooks {
+ public:
+  HooksInTurn(nn::UnitHooks& own, nn::UnitHooks& others) : own_(own), others_(others) {}
+
+  void before(const nn::Unit& unit, nn::PassKind pass, int microbatch) override {
+    own_.before(unit, pass, microbatch);
+    others_.before(unit, pass, microbatch);
+  }
+  void after(const nn::Unit& unit, nn::PassKind pass, int microbatch,
+             const nn::UnitTensors& tensors) override {
+    own_.after(unit, pass, microbatch, tensors);
+    others_.after(unit, pass, microbatch, tensors);
+  }
+  // The gradient may change as soon as the rank's own are told.
+  void grad_ready(ParamId id, int microbatch) override {
+    others_.grad_ready(id, microbatch);
+    own_.grad_ready(id, microbatch);
+  }
+
+ private:
+  nn::UnitHooks& own_;
+  nn::UnitHooks& others_;
+};
 
 double read_scalar(Context& context, const Tensor& scalar) {
   if (scalar.dtype == DType::kF64) {
@@ -290,7 +315,8 @@ void Rank::begin_update(int update) {
 }
 
 std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
-                                    const BatchSource& source, PassObserver* observer) {
+                                    const BatchSource& source, PassObserver* observer,
+                                    nn::UnitHooks* others) {
   const std::int64_t microbatches = iterations.front().microbatches > 0
                                         ? iterations.front().microbatches
                                         : num_microbatches(config_.layout);
@@ -304,7 +330,10 @@ std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
   ops::fill(context_, {.x = loss_scale_, .value = iterations.front().loss_scale});
   if (stash_) stash_->begin();
   begin_update(0);
-  program.executor->run(context_, arenas_.saved, settings(true), *this, *data_parallel_, observer);
+  std::optional<HooksInTurn> both;
+  if (others != nullptr) both.emplace(*data_parallel_, *others);
+  nn::UnitHooks& hooks = both ? static_cast<nn::UnitHooks&>(*both) : *data_parallel_;
+  program.executor->run(context_, arenas_.saved, settings(true), *this, hooks, observer);
   if (is_asynchronous_) {
     sum_over_data(loss_sums_);
     if (ranks_.pipeline) {
@@ -323,7 +352,20 @@ std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
     }
     results.push_back(result);
   }
+  if (config_.optimizer.log_params_norm) results.back().parameters_norm = parameters_norm();
   return results;
+}
+
+double Rank::parameters_norm() {
+  const Tensor& squares = optimizer_->parameter_squares(context_);
+  // An asynchronous schedule's optimizer knows its stage alone; now no stage updates.
+  if (is_asynchronous_ && ranks_.pipeline) {
+    ranks_.pipeline->all_reduce(context_, squares, Reduction::kSum).wait(context_.stream);
+  }
+  const WorkspaceScope scope(context_.workspace);
+  const Tensor sum = context_.workspace.allocate(DType::kF64, {1});
+  ops::total(context_, {.sum = sum, .x = squares});
+  return std::sqrt(read_scalar(context_, sum));
 }
 
 StepResult Rank::evaluate(const BatchSource& source) {
@@ -495,6 +537,7 @@ void Rank::optimizer_step(int version) {
   } else {
     sum_losses();
   }
+  refuse_loss(update);
   const bool per_microbatch = config_.optimizer.loss_average == "microbatch";
   optimizer_->step(context_, {.lr = schedule.lr,
                               .decoupled_lr = schedule.decoupled_lr,
@@ -506,6 +549,15 @@ void Rank::optimizer_step(int version) {
   overflowed_ = overflowed_ || read_scalar(context_, optimizer_->skip()) != 0.0;
   const bool is_last = version == running_->program().microbatches / microbatches_per_update_;
   if (!is_last) begin_update(version);
+}
+
+// A loss that is not finite keeps the step from being made, as a gradient does that is not: all are
+// divided by a scale that is no number. The next step sets it again.
+void Rank::refuse_loss(std::int64_t update) {
+  if (is_asynchronous_ || !checks_for_nan(config_)) return;
+  if (std::isfinite(read_scalar(context_, loss_sums_.slice(0, update, 1)))) return;
+  constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+  ops::fill(context_, {.x = loss_scale_, .value = kNoNumber});
 }
 
 void Rank::gather_parameters() { data_parallel_->gather(); }

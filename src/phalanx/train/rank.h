@@ -52,7 +52,10 @@ struct StepResult {
   // Of the whole model; of an asynchronous schedule, where stages update at different times, NaN.
   double grad_norm = 0.0;
   double zeros_in_grad = 0.0;  // with --log-num-zeros-in-grad
-  bool skipped = false;        // a gradient was not finite: nothing was updated
+  // Of the whole model after the update, with --log-params-norm; of several iterations that are run
+  // together the last has it.
+  std::optional<double> parameters_norm = std::nullopt;
+  bool skipped = false;  // a gradient, or a loss that is checked, was not finite: no update
 };
 
 struct StepSchedule {
@@ -89,9 +92,10 @@ class Rank final : private StepServices {
   void initialise_gradients();
 
   // Iterations until the pipeline is empty again: as many as there are schedules, all of one batch;
-  // there must be a program of that size.
+  // there must be a program of that size. `others` are told of every unit's passes too, behind this
+  // rank's own hooks.
   std::vector<StepResult> train(std::span<const StepSchedule> iterations, const BatchSource& source,
-                                PassObserver* observer = nullptr);
+                                PassObserver* observer = nullptr, nn::UnitHooks* others = nullptr);
   StepResult train_step(const StepSchedule& schedule, const BatchSource& source) {
     return train({&schedule, 1}, source).front();
   }
@@ -121,6 +125,7 @@ class Rank final : private StepServices {
   const RankCommunicators& ranks() const { return ranks_; }
   Context& context() { return context_; }
   const nn::ParamTable& table() const { return model_.table; }
+  const std::vector<Chunk>& chunks() const { return model_.chunks; }
   // All of the model, as one pipeline rank would have it.
   const nn::ParamTable& whole_table() const { return model_.whole; }
   const ParameterStore& parameters() const { return *parameters_; }
@@ -153,6 +158,8 @@ class Rank final : private StepServices {
   std::vector<int> gradient_uses() const;
   void sum_over_data(const Tensor& tensor);
   void sum_losses();
+  void refuse_loss(std::int64_t update);
+  double parameters_norm();
   void forward_only(const BatchSource& source);
   double tokens_per_update() const;
   std::int64_t updates_of_iteration() const;  // of the program that runs

@@ -1,6 +1,8 @@
 #include "phalanx/train/run_checkpoint.h"
 
+#include <charconv>
 #include <set>
+#include <string>
 #include <string_view>
 
 #include "phalanx/base/error.h"
@@ -40,12 +42,36 @@ void load_states(const CheckpointReader& reader, const Rank& rank, bool with_opt
   }
 }
 
+std::int64_t left_out_samples(const Manifest& manifest) {
+  const auto said = manifest.arguments.find(std::string(kLeftOutSamples));
+  if (said == manifest.arguments.end()) return 0;
+  std::int64_t count = 0;
+  const std::string& text = said->second;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (fault != std::errc{} || end != text.data() + text.size() || count < 0) {
+    throw DataError("the checkpoint's {} is not a count: {}", kLeftOutSamples, text);
+  }
+  return count;
+}
+
 // What is not read is not verified.
 Verify what_to_verify(const RunConfig& run) {
   return run.finetune || run.no_load_optim ? Verify::kWeights : Verify::kYes;
 }
 
 }  // namespace
+
+bool begins_pretrained(const RunConfig& run) {
+  if (run.pretrained_checkpoint.empty() || run.ckpt_step > 0) return false;
+  return run.load.empty() || !CheckpointReader::open_if_any(run.load, Verify::kNo);
+}
+
+TrainConfig from_pretrained(TrainConfig config) {
+  config.run.load = config.run.pretrained_checkpoint;
+  config.run.finetune = true;
+  config.run.exit_on_missing_checkpoint = true;
+  return config;
+}
 
 std::shared_ptr<const CheckpointReader> open_checkpoint(const RunConfig& run) {
   if (run.load.empty()) return nullptr;
@@ -57,8 +83,10 @@ std::shared_ptr<const CheckpointReader> open_checkpoint(const RunConfig& run) {
   auto reader = CheckpointReader::open_if_any(run.load, verify);
   if (reader) return std::make_shared<const CheckpointReader>(std::move(*reader));
   if (run.exit_on_missing_checkpoint) {
-    throw InputMissingError("--load {}: there is no checkpoint (--exit-on-missing-checkpoint)",
-                            run.load);
+    const bool is_pretrained = run.load == run.pretrained_checkpoint;
+    throw InputMissingError("{} {}: there is no checkpoint{}",
+                            is_pretrained ? "--pretrained-checkpoint" : "--load", run.load,
+                            is_pretrained ? "" : " (--exit-on-missing-checkpoint)");
   }
   log_warning("{}", no_checkpoint_message(run.load));
   return nullptr;
@@ -113,6 +141,7 @@ RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Ran
   RunState state;
   state.loss_scaler = loss_scaler(config).state();
   if (config.run.finetune) return state;
+  state.left_out_samples = left_out_samples(manifest);
   static_cast<RunPosition&>(state) = position_of(manifest);
   state.requested = {.train = manifest.requested_samples.train,
                      .valid = manifest.requested_samples.valid,

@@ -19,9 +19,15 @@ namespace phalanx {
 struct RunState : RunPosition {
   std::int64_t schedule_samples = 0;  // consumed by successful updates
   std::int64_t adam_step = 0;         // successful updates
+  std::int64_t left_out_samples = 0;  // consumed by iterations that were left out
   LossScaler::State loss_scaler;
   SampleCounts requested;  // what the datasets were built for
 };
+
+// Whether the run begins from --pretrained-checkpoint, for --load has nothing; and its settings
+// then, those of a new run from these weights. IoError, DataError as the directory is read.
+bool begins_pretrained(const RunConfig& run);
+TrainConfig from_pretrained(TrainConfig config);
 
 // The checkpoint that --load names (or its --ckpt-step), its files verified; null, with a warning,
 // where nothing was saved there yet.
@@ -33,6 +39,9 @@ std::shared_ptr<const CheckpointReader> open_checkpoint_at(const RunConfig& run,
 
 // Stands among a manifest's arguments where the evaluation of its iteration was given up.
 inline constexpr std::string_view kDueEvaluation = "run.evaluation_is_due";
+
+// And how many samples were left out, where any were.
+inline constexpr std::string_view kLeftOutSamples = "run.left_out_samples";
 
 // Where a run that resumes from the checkpoint begins.
 RunPosition position_of(const Manifest& manifest);

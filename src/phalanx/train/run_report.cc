@@ -174,6 +174,8 @@ void RunReport::iteration(const RunState& state, const StepResult& step, std::in
   report.loss_scale = state.loss_scaler.scale;
   report.grad_norm = step.grad_norm;
   if (config_.optimizer.log_num_zeros_in_grad) report.zeros_in_gradients = step.zeros_in_grad;
+  report.parameters_norm = step.parameters_norm;
+  report.skipped_samples = state.left_out_samples;
   report.skipped = step.skipped;
   report.seconds = seconds;
   report.peak_bytes = peak_bytes_;

@@ -121,6 +121,9 @@ Manifest RunSaver::manifest_of(const RunState& state) const {
   for (const auto& [flag, value] : argument_values(config)) manifest.arguments[flag] = value;
   manifest.arguments["--nproc"] = std::to_string(config.layout.world_size);
   if (state.evaluation_is_due) manifest.arguments[std::string(kDueEvaluation)] = "true";
+  if (state.left_out_samples > 0) {
+    manifest.arguments[std::string(kLeftOutSamples)] = std::to_string(state.left_out_samples);
+  }
   manifest.input_files = setup_.inputs.files;
   return manifest;
 }

@@ -14,6 +14,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/log.h"
 #include "phalanx/base/machine.h"
 #include "phalanx/base/unique_name.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
@@ -147,6 +148,11 @@ class Nonce {
 RunStart decide(const TrainConfig& config, Launcher& launcher) {
   RunStart start{.config = as_restarted(config), .lock = {}, .decisions = {}, .checkpoint = {}};
   start.decisions.is_restarted = start.config.run.load != config.run.load;
+  if (begins_pretrained(start.config.run)) {
+    start.decisions.is_pretrained = true;
+    start.config = from_pretrained(std::move(start.config));
+    log_info("> a new run from --pretrained-checkpoint {}", start.config.run.load);
+  }
   start.lock = lock_save_directory(start.config.run);
   start.checkpoint = open_checkpoint(start.config.run);
   std::string requested = start.config.model.matmul_precision;
@@ -166,6 +172,7 @@ RunStart follow(TrainConfig config, RunDecisions decisions, const RankPlace& pla
       .config = std::move(config), .lock = {}, .decisions = std::move(decisions), .checkpoint = {}};
   const RunDecisions& d = start.decisions;
   if (d.is_restarted) start.config = restarted_from_save(std::move(start.config));
+  if (d.is_pretrained) start.config = from_pretrained(std::move(start.config));
   const std::string& save = start.config.run.save;
   if (!d.nonce.empty() && !Nonce::is_seen(save, d.nonce)) {
     throw ConfigError(
@@ -200,6 +207,7 @@ RunStart follow(TrainConfig config, RunDecisions decisions, const RankPlace& pla
 
 std::string RunDecisions::to_text() const {
   return Json{{"restarted", is_restarted},
+              {"pretrained", is_pretrained},
               {"checkpoint", checkpoint},
               {"manifest", manifest_digest},
               {"products", std::string(products.name())},
@@ -213,6 +221,7 @@ RunDecisions RunDecisions::from_text(const std::string& text) {
   const Json json = Json::parse(text);
   const auto peak = json.at("peak").get<std::array<double, 3>>();
   return {.is_restarted = json.at("restarted"),
+          .is_pretrained = json.at("pretrained"),
           .checkpoint = json.at("checkpoint"),
           .manifest_digest = json.at("manifest"),
           .products = {.products = products_of(json.at("products").get<std::string>()),

@@ -16,6 +16,7 @@ namespace phalanx {
 // Everything else a process computes from the flags and the files alone.
 struct RunDecisions {
   bool is_restarted = false;    // goes on from --save
+  bool is_pretrained = false;   // begins from --pretrained-checkpoint
   std::string checkpoint;       // its directory; empty: the run begins anew
   std::string manifest_digest;  // of it
   cpu::ProductChoice products;

@@ -2,11 +2,13 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "phalanx/base/error.h"
@@ -16,6 +18,8 @@
 #include "phalanx/ops/cpu/first_touch.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/launcher.h"
+#include "phalanx/train/nan_finder.h"
+#include "phalanx/train/replica_check.h"
 #include "phalanx/train/run_report.h"
 #include "phalanx/train/run_saver.h"
 #include "phalanx/train/run_setup.h"
@@ -24,11 +28,6 @@
 
 namespace phalanx {
 namespace {
-
-// Whether an overflow is the loss scale's, which goes down, and not the run's.
-bool scales_loss(const TrainConfig& config) {
-  return config.model.fp16 || config.optimizer.loss_scale;
-}
 
 std::string name_of_signal(int number) {
   const char* const name = ::sigabbrev_np(number);
@@ -86,6 +85,10 @@ class Trainer {
   std::vector<StepSchedule> next_schedules() const;
   void change_batch();
   void train_until_drained();
+  // Where a step was not made and no loss scale explains it: says where that began, and ends.
+  void check_for_nan(std::span<const StepSchedule> schedules, std::span<const StepResult> steps);
+  bool is_left_out(std::int64_t iteration) const;
+  void leave_out_iteration();
   void count(const StepResult& step, std::int64_t global_batch);
   // False where a signal gave the evaluation up: it leaves no trace.
   bool evaluate(SplitKind kind, const std::string& place);
@@ -95,6 +98,7 @@ class Trainer {
   std::optional<RunEnd> exit_condition();
   RunEnd stop_by_signal(int signal);
   RunEnd stopped();
+  RunEnd skip_training();
 
   const RunSetup& setup_;
   const TrainConfig& config_;
@@ -109,6 +113,7 @@ class Trainer {
   Rank rank_;
   LossScaler scaler_;
   RunState state_;
+  std::vector<std::int64_t> left_out_;  // --iterations-to-skip
   std::optional<RunData::Stream> train_stream_, valid_stream_;
   RunReport report_;
   StepTrace trace_;
@@ -153,11 +158,17 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       rank_(config_, setup.model, setup.programs, ranks_, *backend_, arenas_),
       scaler_(loss_scaler(config_)),
       state_(start_state(setup, checkpoint, rank_)),
+      left_out_(iterations_to_skip(config_.run)),
       report_(setup, plan_, state_, sinks),
       saver_(setup, rank_, report_) {
   scaler_.restore(state_.loss_scaler);
   state_.evaluation_is_due = setup.length.begin().evaluation_is_due;
   state_.requested = setup.data->counts();
+  if (config_.run.check_weight_hash_across_dp_replicas_interval > 0 && !ranks_.data) {
+    report_.note(RunNote::Kind::kWarning, state_.iteration,
+                 "--check-weight-hash-across-dp-replicas-interval compares nothing: there is one "
+                 "data-parallel rank");
+  }
   train_stream_.emplace(*setup.data, SplitKind::kTrain, state_.consumed_train_samples,
                         ranks_.at.data);
   if (setup.data->has(SplitKind::kValid)) {
@@ -185,10 +196,19 @@ RunEnd Trainer::run() {
 
 // A training run.
 RunEnd Trainer::loop() {
+  if (config_.run.skip_train) return skip_training();
   if (state_.evaluation_is_due && !evaluate_at_interval()) return stopped();
   while (state_.iteration < setup_.length.last_iteration()) {
     change_batch();
-    train_until_drained();
+    if (is_left_out(state_.iteration + 1)) {
+      leave_out_iteration();
+    } else {
+      train_until_drained();
+    }
+    const std::int64_t check = config_.run.check_weight_hash_across_dp_replicas_interval;
+    if (check > 0 && state_.iteration % check == 0) {
+      check_replicas(rank_, setup_.places, state_.iteration);
+    }
 
     if (setup_.length.evaluates_after(state_.iteration)) evaluate_at_interval();
     if (const auto end = exit_condition()) {
@@ -210,6 +230,35 @@ RunEnd Trainer::stopped() {
   PHALANX_CHECK(end, "an evaluation was given up without a signal");
   saver_.save(state_, RunSaver::Occasion::kLeaving);
   return *end;
+}
+
+// --skip-train: what a run that is finished ends with. Nothing has changed that could be saved.
+RunEnd Trainer::skip_training() {
+  report_.note(RunNote::Kind::kExit, state_.iteration,
+               "skipping training (--skip-train is on) ...");
+  if (final_evaluation()) return RunEnd::kFinished;
+  const auto end = exit_condition();
+  PHALANX_CHECK(end, "an evaluation was given up without a signal");
+  return *end;
+}
+
+bool Trainer::is_left_out(std::int64_t iteration) const {
+  return std::ranges::find(left_out_, iteration) != left_out_.end();
+}
+
+// As Megatron: the samples are consumed, nothing is computed, and schedules stand still.
+void Trainer::leave_out_iteration() {
+  const std::int64_t batch = setup_.length.global_batch(state_.consumed_train_samples);
+  state_.iteration += 1;
+  state_.consumed_train_samples += batch;
+  state_.left_out_samples += batch;
+  train_stream_.emplace(*setup_.data, SplitKind::kTrain, state_.consumed_train_samples,
+                        ranks_.at.data);
+  report_.note(RunNote::Kind::kWarning, state_.iteration,
+               fmt::format("iteration {} is left out: its {} samples are consumed and nothing is "
+                           "computed (--iterations-to-skip)",
+                           state_.iteration, batch));
+  watch_.step(state_.iteration);
 }
 
 // What the iterations until the pipeline is empty again are scheduled to be, if none is skipped.
@@ -255,6 +304,7 @@ void Trainer::train_until_drained() {
   const double seconds = seconds_since(begin) / static_cast<double>(steps.size());
   high_water_.after(
       {static_cast<int>(steps.size()), static_cast<int>(schedules.front().microbatches)});
+  check_for_nan(schedules, steps);
   for (const StepResult& step : steps) {
     const std::int64_t batch = setup_.length.global_batch(state_.consumed_train_samples);
     count(step, batch);
@@ -264,14 +314,28 @@ void Trainer::train_until_drained() {
   }
 }
 
+void Trainer::check_for_nan(std::span<const StepSchedule> schedules,
+                            std::span<const StepResult> steps) {
+  if (!checks_for_nan(config_)) return;
+  const auto failed = [](const StepResult& step) {
+    return step.skipped || !std::isfinite(step.loss);
+  };
+  // A fault of one machine may be seen by its rank alone.
+  const bool here = std::ranges::any_of(steps, failed);
+  if (rank_.largest_of_all(here ? 1 : 0) == 0) return;
+  RunData::Stream again(*setup_.data, SplitKind::kTrain, state_.consumed_train_samples,
+                        ranks_.at.data);
+  const BatchSource source = again.source();
+  WatchedPasses passes(watch_, nullptr);
+  explain_failed_step(rank_, config_, setup_.programs.placement(), setup_.places,
+                      {.iteration = state_.iteration + 1,
+                       .schedules = schedules,
+                       .results = steps,
+                       .source = source,
+                       .observer = &passes});
+}
+
 void Trainer::count(const StepResult& step, std::int64_t global_batch) {
-  if (step.skipped && !scales_loss(config_)) {
-    // Without a loss scale nothing can be lowered, and the same inputs give the same bits again.
-    throw ErrorOf<ErrorCode::kDoNotRestart>(
-        "iteration {}: the gradient is not finite (loss {}); nothing was saved. Lower --lr, raise "
-        "the warm-up or lower --clip-grad, and resume from the last checkpoint",
-        state_.iteration + 1, step.loss);
-  }
   scaler_.update(step.skipped);
   state_.loss_scaler = scaler_.state();
   state_.iteration += 1;

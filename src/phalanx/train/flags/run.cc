@@ -21,6 +21,27 @@ constexpr TrainFlag kRunRows[] = {
     works<&RunConfig::exit_duration_in_mins>(kTraining, {.name = "--exit-duration-in-mins",
                                                          .help = "Save and exit after this time",
                                                          .range = at_least(0)}),
+    works<&RunConfig::exit_signal>(
+        kTraining, {.name = "--exit-signal",
+                    .help = "A signal that lets a run finish its step, save and leave, as SIGTERM "
+                            "and SIGINT always do",
+                    .value_name = "NAME",
+                    .choices = "SIGTERM SIGINT SIGUSR1 SIGUSR2 SIGHUP SIGALRM SIGXCPU"}),
+    works<&RunConfig::iterations_to_skip>(
+        kTraining, {.name = "--iterations-to-skip",
+                    .help = "Iterations, by their number in the log, whose samples are consumed "
+                            "and nothing more",
+                    .resume = ResumeClass::kWarned}),
+    works<&RunConfig::no_check_for_nan_in_loss_and_grad>(
+        kTraining, {.name = "--no-check-for-nan-in-loss-and-grad",
+                    .yaml_keys = "!check_for_nan_in_loss_and_grad",
+                    .help = "A step whose gradient is not finite is left out and counted, where "
+                            "without a loss scale it would end the run"}),
+    works<&RunConfig::check_weight_hash_across_dp_replicas_interval>(
+        kTraining, {.name = "--check-weight-hash-across-dp-replicas-interval",
+                    .help = "Iterations between comparisons of all data-parallel ranks' weights; "
+                            "a difference ends the run (0: never)",
+                    .range = from_to(0, kMostExact)}),
     // NumPy's generators, which order the data, take 32 bits.
     works<&RunConfig::seed>(kTraining, {.name = "--seed",
                                         .help = "Seed of initialisation, dropout and data order",
@@ -54,6 +75,12 @@ constexpr TrainFlag kRunRows[] = {
                                                     .needs = "--save"}),
     works<&RunConfig::load>(
         kCheckpoints, {.name = "--load", .help = "Directory to resume from", .value_name = "DIR"}),
+    works<&RunConfig::pretrained_checkpoint>(
+        kCheckpoints, {.name = "--pretrained-checkpoint",
+                       .help = "Where --load has no checkpoint: start a new run from the weights "
+                               "in this directory, at iteration 0",
+                       .value_name = "DIR",
+                       .excludes = "--finetune"}),
     works<&RunConfig::ckpt_step>(kCheckpoints,
                                  {.name = "--ckpt-step",
                                   .help = "Iteration to load instead of the latest (0: the latest)",
@@ -70,7 +97,7 @@ constexpr TrainFlag kRunRows[] = {
     works<&RunConfig::use_checkpoint_args>(
         kCheckpoints, {.name = "--use-checkpoint-args",
                        .help = "The checkpoint's model flags apply where none are given",
-                       .needs = "--load"}),
+                       .needs = "--load --pretrained-checkpoint"}),
     works<&RunConfig::exit_on_missing_checkpoint>(
         kCheckpoints,
         {.name = "--exit-on-missing-checkpoint",
@@ -99,12 +126,17 @@ constexpr TrainFlag kRunRows[] = {
                                      {.name = "--eval-interval",
                                       .help = "Iterations between evaluations (0: at the end)",
                                       .range = from_to(0, kMostExact)}),
+    works<&RunConfig::skip_train>(
+        kValidation, {.name = "--skip-train",
+                      .help = "No training: only the evaluations that follow the last iteration"}),
 
     works<&RunConfig::log_interval>(kLogging, {.name = "--log-interval",
                                                .help = "Iterations between log lines",
                                                .range = from_to(1, kMostExact)}),
     works<&RunConfig::log_throughput>(
         kLogging, {.name = "--log-throughput", .help = "TFLOP/s in the log line"}),
+    works<&OptimizerConfig::log_params_norm>(
+        kLogging, {.name = "--log-params-norm", .help = "The norm of all weights in the log line"}),
     works<&RunConfig::trace>(kLogging, {.name = "--trace",
                                         .help = "The timeline of the last iteration: FILE.json for "
                                                 "Perfetto, beside it FILE.svg and FILE.txt",

@@ -9,7 +9,8 @@ using enum FlagType;
 constexpr std::string_view kStatesInHostMemory =
     "optimizer states lie in the host's memory and are updated there anyway";
 constexpr Refusal kRunTwice = {
-    "a step is never run again to compare: the same inputs give the same bits; leave the flag out",
+    "a step whose loss or gradient is not finite is run again by itself, to name where that began; "
+    "others are not; leave the flag out",
     kSamePlan};
 
 constexpr TrainFlag kUnboundOptimizerRows[] = {
@@ -21,16 +22,11 @@ constexpr TrainFlag kUnboundOptimizerRows[] = {
     satisfied(kRegularisation, "--no-pin-cpu-grads", kSwitch, kStatesInHostMemory),
     satisfied(kRegularisation, "--no-pin-cpu-params", kSwitch, kStatesInHostMemory),
 
-    with_yaml_keys(
-        "!check_for_nan_in_loss_and_grad",
-        refused(kTraining, "--no-check-for-nan-in-loss-and-grad", kSwitch,
-                {"a gradient that is not finite always ends the run, or skips its step where there "
-                 "is a loss scale; leave the flag out",
-                 kSamePlan})),
     satisfied(kTraining, "--check-for-nan-in-loss-and-grad", kSwitch,
-              "a gradient that is not finite always ends the run, or skips its step where there is "
-              "a loss scale"),
-    satisfied_by("disabled", kTraining, "--rerun-mode", kText, "no step is run again", kRunTwice),
+              "a loss or gradient that is not finite ends the run and is traced, or skips its step "
+              "where there is a loss scale"),
+    satisfied_by("disabled", kTraining, "--rerun-mode", kText,
+                 "only a step whose loss or gradient is not finite is run again", kRunTwice),
     satisfied_by("0", kTraining, "--error-injection-rate", kInteger, "no error is injected",
                  {"errors are not injected into a run; leave the flag out", kSamePlan}),
     only_default("transient_error", kTraining, "--error-injection-type", kText,

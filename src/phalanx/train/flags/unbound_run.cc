@@ -60,22 +60,13 @@ constexpr TrainFlag kUnboundRunRows[] = {
     satisfied(kOwn, "--allow-different-threads", kSwitch,
               "a run goes on with any number of threads, which decide no bits"),
     satisfied(kTraining, "--exit-signal-handler", kSwitch,
-              "SIGTERM and SIGINT always let a run finish its step, save and leave"),
-    satisfied_by("SIGTERM SIGINT", kTraining, "--exit-signal", kText,
-                 "SIGTERM and SIGINT always let a run finish its step, save and leave",
-                 {"a run listens to SIGTERM and SIGINT; send one of these", kSamePlan}),
+              "SIGTERM, SIGINT and --exit-signal always let a run finish its step, save and leave"),
     satisfied(kTraining, "--exit-signal-handler-for-dataloader", kSwitch,
               "data is read by the run itself, so no other process needs a signal"),
     satisfied(kTraining, "--manual-gc", kSwitch, kNoCollector),
     satisfied(kTraining, "--manual-gc-interval", kInteger, kNoCollector),
     with_yaml_keys("!manual_gc_eval",
                    satisfied(kTraining, "--no-manual-gc-eval", kSwitch, kNoCollector)),
-    refused(
-        kTraining, "--check-weight-hash-across-dp-replicas-interval", kInteger,
-        {"replicas are not compared in this version of Phalanx; leave the flag out", kSamePlan}),
-    refused(kTraining, "--iterations-to-skip", kList,
-            {"iterations cannot be left out in this version of Phalanx; leave the flag out",
-             kSamePlan}),
     refused(kTraining, "--adlr-autoresume", kSwitch,
             {"it loads a module of one site's cluster; --exit-duration-in-mins saves in time, and "
              "with --load a job that is started again goes on",
@@ -84,9 +75,6 @@ constexpr TrainFlag kUnboundRunRows[] = {
                  {"nothing depends on it without --adlr-autoresume",
                   {"no module of a site is asked whether to stop; leave the flag out", kSamePlan}}),
 
-    refused(kValidation, "--skip-train", kSwitch,
-            {"a run always trains in this version of Phalanx; leave the flag out",
-             "the plan is of training"}),
     refused(kValidation, "--start-eval-at-iter", kInteger,
             {"evaluations begin with the first --eval-interval; leave the flag out", kSamePlan}),
     refused(kValidation, "--eval-global-batch-size", kInteger,
@@ -101,10 +89,6 @@ constexpr TrainFlag kUnboundRunRows[] = {
 
     satisfied(kCheckpoints, "--no-save-rng", kSwitch, kStateless),
     satisfied(kCheckpoints, "--no-load-rng", kSwitch, kStateless),
-    refused(kCheckpoints, "--pretrained-checkpoint", kText,
-            {"not available in this version of Phalanx; --load DIR --finetune begins a run from "
-             "the weights of another",
-             kSamePlan}),
     refused(kCheckpoints, "--use-mp-args-from-checkpoint-args", kSwitch,
             {"checkpoints are free of the layout; give the sizes that this run is to have"}),
     satisfied_by("torch_dist", kCheckpoints, "--ckpt-format", kText, kFreeOfLayout, kOtherFormats),
@@ -148,7 +132,6 @@ constexpr TrainFlag kUnboundRunRows[] = {
             {"main parameters are loaded with the optimizer's state, so without --no-load-optim",
              kSamePlan}),
 
-    refused(kLogging, "--log-params-norm", kSwitch, kNotLogged),
     refused(kLogging, "--log-energy", kSwitch, kNotLogged),
     refused(kLogging, "--log-straggler", kSwitch, kNotLogged),
     refused(kLogging, "--log-progress", kSwitch,

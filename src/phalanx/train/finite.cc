@@ -1,0 +1,55 @@
+#include "phalanx/train/finite.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace phalanx {
+namespace {
+
+constexpr std::int64_t kPieceBytes = 16384;
+
+// All bits of the exponent are set in what is infinite or no number.
+template <typename Bits>
+bool all_finite(std::span<const std::byte> bytes, Bits exponent) {
+  bool found = false;
+  for (std::size_t i = 0; i < bytes.size(); i += sizeof(Bits)) {
+    Bits bits{};
+    std::memcpy(&bits, bytes.data() + i, sizeof bits);
+    found |= (bits & exponent) == exponent;
+  }
+  return !found;
+}
+
+bool all_finite(std::span<const std::byte> bytes, DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return all_finite<std::uint64_t>(bytes, 0x7ff0000000000000U);
+    case DType::kF32:
+      return all_finite<std::uint32_t>(bytes, 0x7f800000U);
+    case DType::kBF16:
+      return all_finite<std::uint16_t>(bytes, 0x7f80U);
+    case DType::kF16:
+      return all_finite<std::uint16_t>(bytes, 0x7c00U);
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+bool is_finite(Context& context, const Tensor& tensor) {
+  if (!tensor || !is_floating(tensor.dtype) || tensor.count() == 0) return true;
+  const Tensor flat = tensor.reshape({tensor.count()});
+  const std::int64_t most = kPieceBytes / size_of(tensor.dtype);
+  std::array<std::byte, kPieceBytes> buffer{};
+  for (std::int64_t begin = 0; begin < flat.count(); begin += most) {
+    const Tensor piece = flat.slice(0, begin, std::min(most, flat.count() - begin));
+    const auto bytes = std::span(buffer).first(static_cast<std::size_t>(piece.bytes()));
+    context.backend.read_back(context.stream, piece, bytes);
+    if (!all_finite(bytes, tensor.dtype)) return false;
+  }
+  return true;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,11 @@
+#pragma once
+// Whether all of a tensor's numbers are finite.
+
+#include "phalanx/ops/backend.h"
+
+namespace phalanx {
+
+// Of a contiguous tensor, read in pieces; whole numbers and what is empty or absent are.
+bool is_finite(Context& context, const Tensor& tensor);
+
+}  // namespace phalanx
