@@ -27,8 +27,11 @@ RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary,
 // with the others under "same_as", unless all are asked for.
 enum class ListedRanks { kAsManyAsReadable, kAll };
 
-// One JSON document with a newline: {"model", "flops_per_step", "ranks": [{"rank", "coordinates",
-// "parameters", "bytes", "microbatches_in_flight", "messages"}]}.
+// One JSON document with a newline: {"model", "flops_per_step", "batch_sizes": [{"samples",
+// "global_batch_size"}], "ranks": [{"rank", "coordinates", "parameters", "bytes",
+// "microbatches_in_flight", "messages", "largest_program": {"kind", "global_batch_size",
+// "iterations", "microbatches", "bytes"}}]}. Operations and messages are of a step of the last
+// batch.
 std::string to_json(const RunPlan& plan, ListedRanks listed = ListedRanks::kAsManyAsReadable);
 // The table for people.
 std::string to_text(const RunPlan& plan);

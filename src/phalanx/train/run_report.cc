@@ -95,6 +95,10 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
   if (config.run.train_samples > 0) {
     add("setting training iterations to {}", length.last_iteration());
   }
+  if (length.batches().last() != config.layout.global_batch_size) {
+    add("> --global-batch-size {} is rounded down to {}: --decrease-batch-size-if-needed",
+        config.layout.global_batch_size, length.batches().last());
+  }
   if (length.stretches().size() > 1) {
     add("> global batch size: {}", describe(length.stretches()));
   }

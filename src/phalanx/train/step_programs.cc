@@ -61,6 +61,22 @@ std::set<ProgramSize> sizes(const TrainConfig& config, const RunLength& run) {
   return found;
 }
 
+// Programs of many batches are kept at once.
+void check_together(const TrainConfig& config, const std::set<ProgramSize>& sizes) {
+  constexpr std::int64_t kMostPasses = 8'000'000;  // some gigabytes
+  std::int64_t passes = 0;
+  for (const ProgramSize& size : sizes) {
+    passes += std::int64_t{size.iterations} * size.microbatches *
+              config.layout.pipeline_model_parallel_size;
+  }
+  if (sizes.size() == 1 || passes <= kMostPasses) return;
+  throw ConfigError(
+      "the run has {} programs for its batches, with {} microbatches on all {} ranks of a "
+      "pipeline: "
+      "more than {}. Let the batch change in fewer steps, or raise --micro-batch-size",
+      sizes.size(), passes, config.layout.pipeline_model_parallel_size, kMostPasses);
+}
+
 }  // namespace
 
 int iterations_until_drained(const TrainConfig& config, const RunLength& length,
@@ -89,6 +105,7 @@ StepPrograms step_programs(const TrainConfig& config, const RunLength& length) {
           static_cast<int>(num_microbatches(config.layout)))),
       .usual = {}};
   const std::set<ProgramSize> needed = sizes(config, length);
+  check_together(config, needed);
   const int last = length.stretches().empty()
                        ? std::ranges::max(needed, {}, &ProgramSize::microbatches).microbatches
                        : static_cast<int>(num_microbatches(config.layout,

@@ -181,6 +181,21 @@ TEST(StepPrograms, ABatchThatIsTooSmallForTheScheduleIsNamed) {
   }
 }
 
+TEST(StepPrograms, TooManyBatchesAreRefused) {
+  TrainConfig c = config("1f1b");
+  c.layout.rampup_batch_size = {"1", "1", "100000000"};
+  c.layout.global_batch_size = 8000;
+  c.run.train_iters = 0;
+  c.run.train_samples = 200'000'000;
+  try {
+    step_programs(resolved(c));
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("Let the batch change in fewer steps"), std::string::npos) << text;
+  }
+}
+
 // Evaluation is a program of the same placement.
 TEST(StepPrograms, EvaluationHasForwardPassesAlone) {
   TrainConfig c = config("interleaved");
