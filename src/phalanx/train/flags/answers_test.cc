@@ -224,6 +224,17 @@ TEST(Answers, AFlagIsSatisfiedByItsValuesAlone) {
   EXPECT_NE(parse("--DDP-impl horovod").error.find("local or torch"), std::string::npos);
 }
 
+// They set what they say and need no remark.
+TEST(Answers, SchedulesAndOptimizersWork) {
+  const Parsed all = parse(
+      "--optimizer sgd --sgd-momentum 0.5 --lr-decay-style WSD --lr-wsd-decay-style "
+      "minus_sqrt --lr-wsd-decay-iters 3 --decoupled-lr 0.1 --decoupled-min-lr 0.01");
+  EXPECT_EQ(all.error + all.notes, "");
+  EXPECT_NE(parse("--optimizer muon").error.find("choose one of adam, sgd"), std::string::npos);
+  EXPECT_NE(parse("--decoupled-min-lr 0.01").error.find("needs --decoupled-lr"), std::string::npos);
+  EXPECT_NE(parse("--lr-wsd-decay-iters 0").error.find("must be from 1"), std::string::npos);
+}
+
 TEST(Answers, OldNamesWork) {
   const Parsed old =
       parse("--checkpoint-activations --checkpoint-num-layers 2 --warmup 0.01 --batch-size 2");
