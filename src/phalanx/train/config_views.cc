@@ -140,7 +140,7 @@ std::vector<std::int64_t> iterations_to_skip(const RunConfig& run) {
     if (fault != std::errc{} || end != word.data() + word.size() || iteration < 1) {
       throw ConfigError(
           "--iterations-to-skip {}: not the number of an iteration; the first one is 1, as the log "
-          "counts them",
+          "counts them, and several stand between blanks",
           word);
     }
     iterations.push_back(iteration);

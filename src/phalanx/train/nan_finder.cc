@@ -134,14 +134,19 @@ bool any_failed(std::span<const StepResult> results) {
   return std::ranges::any_of(results, failed);
 }
 
-// As text, for equality.
-std::string losses_of(std::span<const StepResult> results) {
-  std::vector<std::string> losses;
-  // The sign of what is no number is nobody's.
-  for (const StepResult& result : results) {
-    losses.push_back(std::isnan(result.loss) ? "nan" : fmt::format("{}", result.loss));
-  }
-  return fmt::format("{}", fmt::join(losses, ", "));
+// Of several iterations the first whose loss is not finite, else the last. All ranks know the
+// losses.
+std::size_t failed_iteration(std::span<const StepResult> results) {
+  const auto found = std::ranges::find_if(
+      results, [](const StepResult& result) { return !std::isfinite(result.loss); });
+  return found == results.end() ? results.size() - 1
+                                : static_cast<std::size_t>(found - results.begin());
+}
+
+// As text, for equality. The sign of what is no number is nobody's.
+std::string loss_of(std::span<const StepResult> results) {
+  const double loss = results[failed_iteration(results)].loss;
+  return std::isnan(loss) ? "nan" : fmt::format("{}", loss);
 }
 
 Json to_json(const NonFinite& found) {
@@ -252,8 +257,9 @@ std::string describe(const NonFinite& found, const std::string& rank) {
 
 constexpr std::string_view kAdvice =
     "Nothing was saved of this step. Lower --lr, raise the warm-up (--lr-warmup-iters) or lower "
-    "--clip-grad, and resume from the last checkpoint; --iterations-to-skip leaves out the samples "
-    "of an iteration";
+    "--clip-grad, and resume from the last checkpoint";
+constexpr std::string_view kSkipAdvice =
+    "; --iterations-to-skip leaves out the samples of an iteration";
 constexpr std::string_view kSuspicion =
     "Memory or a processor is suspicious. Nothing was saved of this step: start again from the "
     "last "
@@ -278,8 +284,10 @@ NanVerdict of_machine(std::int64_t iteration, const std::string& what) {
   return {ErrorCode::kTemporary, fmt::format("iteration {}: {}. {}", iteration, what, kSuspicion)};
 }
 
-NanVerdict of_run(std::int64_t iteration, const std::string& what) {
-  return {ErrorCode::kDoNotRestart, fmt::format("iteration {}: {}. {}", iteration, what, kAdvice)};
+NanVerdict of_run(std::int64_t iteration, const std::string& what,
+                  std::string_view more_advice = {}) {
+  return {ErrorCode::kDoNotRestart,
+          fmt::format("iteration {}: {}. {}{}", iteration, what, kAdvice, more_advice)};
 }
 
 NanVerdict judge_without_run(std::int64_t iteration, const std::vector<NanEvidence>& evidence,
@@ -411,7 +419,7 @@ void explain_failed_step(Rank& rank, const TrainConfig& config, const Placement&
   Communicator& world = *rank.ranks().world;
   NanEvidence mine{.rank = rank_text(rank.ranks(), places),
                    .failed = any_failed(step.results),
-                   .loss = losses_of(step.results),
+                   .loss = loss_of(step.results),
                    .loss_again = {},
                    .gradient = non_finite_gradient(rank),
                    .weight = non_finite_weight(rank),
@@ -426,7 +434,7 @@ void explain_failed_step(Rank& rank, const TrainConfig& config, const Placement&
     const auto again = rank.train(step.schedules, step.source, step.observer, &watch);
     rank.finish_gather();
     mine.failed_again = any_failed(again);
-    mine.loss_again = losses_of(again);
+    mine.loss_again = loss_of(again);
     mine.gradient_again = non_finite_gradient(rank);
     mine.first = watch.first();
   }
@@ -435,8 +443,8 @@ void explain_failed_step(Rank& rank, const TrainConfig& config, const Placement&
     evidence.push_back(evidence_of(text));
   }
   const NanVerdict verdict =
-      judge(step.iteration, evidence, is_stale ? config.layout.pipeline_schedule : std::string(),
-            runs_again);
+      judge(step.iteration + static_cast<std::int64_t>(failed_iteration(step.results)), evidence,
+            is_stale ? config.layout.pipeline_schedule : std::string(), runs_again);
   throw Error(verdict.code, verdict.text);
 }
 

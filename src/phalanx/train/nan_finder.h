@@ -86,7 +86,7 @@ NanVerdict judge(std::int64_t iteration, const std::vector<NanEvidence>& evidenc
 
 // A step of which some rank's loss or gradient was not finite.
 struct FailedStep {
-  std::int64_t iteration = 0;  // its number
+  std::int64_t iteration = 0;  // its number; of several that are run together the first one's
   std::span<const StepSchedule> schedules;
   std::span<const StepResult> results;
   const BatchSource& source;         // the same samples again

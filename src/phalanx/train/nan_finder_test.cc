@@ -271,6 +271,12 @@ TEST_F(NanFinderTest, FindsTheStageOfAPipeline) {
   }
 }
 
+// What the first run left in the copy of a tied word table is not of the second.
+TEST_F(NanFinderTest, IsNotMisledByWhatTheFirstRunLeft) {
+  expect_found(config({.pipeline = 2}),
+               {.rank = 1, .unit = "head", .pass = PassKind::kBackwardWeight, .microbatch = 1});
+}
+
 TEST_F(NanFinderTest, FindsTheRankOfAll) {
   const Layout all{.tensor = 2,
                    .data = 2,
@@ -417,6 +423,8 @@ TEST_F(NanFinderTest, AnAsynchronousScheduleSaysWhatIsLeft) {
   const Told found =
       told(c, {.rank = 1, .unit = "layer 3", .pass = PassKind::kBackwardWeight, .microbatch = 7});
   EXPECT_EQ(found.code, ErrorCode::kDoNotRestart);
+  // Its update is left out, so no loss tells in which iteration it was.
+  EXPECT_THAT(found.text, HasSubstr("iteration 8: "));
   EXPECT_THAT(found.text, HasSubstr("With --pipeline-schedule pipedream weights change"));
   EXPECT_THAT(found.text, HasSubstr("the gradient of decoder.layers.3."));
   EXPECT_THAT(found.text, HasSubstr("on rank 1 (tp 0, pp 1, dp 0)"));
