@@ -218,6 +218,21 @@ function(phalanx_headers)
   endforeach()
 endfunction()
 
+# phalanx_messages(NAME FILE.proto): the library of the C++ that protoc makes of it, <FILE.pb.h>.
+function(phalanx_messages name file)
+  get_filename_component(directory ${file} DIRECTORY)
+  get_filename_component(stem ${file} NAME_WE)
+  set(made ${CMAKE_BINARY_DIR}/messages)
+  file(MAKE_DIRECTORY ${made})
+  add_custom_command(
+    OUTPUT ${made}/${stem}.pb.cc ${made}/${stem}.pb.h
+    COMMAND protobuf::protoc --cpp_out=${made} --proto_path=${PROJECT_SOURCE_DIR}/${directory} ${stem}.proto
+    DEPENDS ${file} protobuf::protoc VERBATIM)
+  add_library(${name} STATIC ${made}/${stem}.pb.cc ${made}/${stem}.pb.h)
+  target_include_directories(${name} SYSTEM PUBLIC ${made})
+  target_link_libraries(${name} PUBLIC protobuf::libprotobuf-lite)
+endfunction()
+
 # phalanx_vendor(FOLDER TARGET...): vendor libraries that stay inside one folder.
 function(phalanx_vendor folder)
   get_target_property(kind phalanx_${folder} TYPE)

@@ -133,11 +133,22 @@ void DataParallel::reduce(int chunk) {
 
 void DataParallel::finish_reduction() {
   gradients_->expect_complete();
-  if (copy_ >= 0) {
-    start_copy_sum();
-    copy_sum_.wait(context_->stream);
-    copy_sum_ = {};
-  }
+  finish_copy_sum();
+  finish_buckets();
+  sum_over_sequence();
+}
+
+void DataParallel::finish_copy_sum() {
+  if (copy_ < 0) return;
+  const TimerScope time(timers_, StepTimer::kEmbeddingGradients);
+  start_copy_sum();
+  copy_sum_.wait(context_->stream);
+  copy_sum_ = {};
+}
+
+void DataParallel::finish_buckets() {
+  // Without other ranks there is nothing to wait for, and Megatron's row is not there.
+  const TimerScope time(groups_.data != nullptr ? timers_ : nullptr, StepTimer::kAllGradients);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     if (!started_[b]) start_reduction(b);
   }
@@ -145,11 +156,11 @@ void DataParallel::finish_reduction() {
     work.wait(context_->stream);
     work = {};
   }
-  sum_over_sequence();
 }
 
 void DataParallel::sum_over_sequence() {
   if (!coalesced_) return;
+  const TimerScope time(timers_, StepTimer::kLayerNormGradients);
   ops::fill(*context_, {.x = coalesced_, .value = 0.0});
   const auto copy_each = [&](bool in) {
     for (const auto& [segment, place] : sequence_partial_) {
@@ -165,6 +176,7 @@ void DataParallel::sum_over_sequence() {
 
 void DataParallel::gather() {
   if (!parameters_->is_sharded()) return;
+  const TimerScope time(timers_, StepTimer::kGatherParameters);
   // In the order in which forward reads: the last bucket holds the first parameters.
   for (std::size_t b = buckets_.size(); b-- > 0;) {
     const FlatRange& range = buckets_[b];

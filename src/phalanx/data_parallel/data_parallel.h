@@ -11,6 +11,7 @@
 // At the end the gradients of what acts on a sequence-parallel stream are summed over the
 // tensor-parallel group.
 
+#include "phalanx/base/step_timers.h"
 #include "phalanx/data_parallel/parameter_store.h"
 #include "phalanx/nn/unit.h"
 
@@ -51,6 +52,9 @@ class DataParallel final : public nn::UnitHooks {
   // Until all have come in.
   void finish_gather();
 
+  // Waits for reductions, and gathers, count their time there from now on; null: nowhere.
+  void time_with(StepTimers* timers) { timers_ = timers; }
+
   void before(const nn::Unit& unit, nn::PassKind pass, int microbatch) override;
   void grad_ready(ParamId id, int microbatch) override;
 
@@ -59,6 +63,8 @@ class DataParallel final : public nn::UnitHooks {
   void start_if_complete(std::size_t bucket);
   void start_reduction(std::size_t bucket);
   void start_copy_sum();
+  void finish_copy_sum();
+  void finish_buckets();
   void sum_over_sequence();
   void wait_for(std::size_t bucket);
 
@@ -86,6 +92,7 @@ class DataParallel final : public nn::UnitHooks {
   std::vector<int> missing_;    // by bucket: its parameters that are not complete, and a copy's sum
   std::vector<Work> reductions_;  // by bucket
   std::vector<bool> started_;
+  StepTimers* timers_ = nullptr;
   Work copy_sum_;
   bool copy_sum_started_ = false;
   std::vector<Work> gathers_;  // by bucket

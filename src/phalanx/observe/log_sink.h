@@ -1,15 +1,24 @@
 #pragma once
 // The log: what the run is made of, Megatron's training and evaluation lines, and what happened.
 
+#include <cstdint>
+#include <string>
+#include <utility>
+
 #include "phalanx/observe/run_sink.h"
 #include "phalanx/observe/training_log.h"
 
 namespace phalanx {
 
+struct LogOptions {
+  bool throughput = false;               // --log-throughput
+  std::string timing_option = "minmax";  // --timing-log-option
+  std::int64_t memory_interval = 0;  // --log-memory-interval: iterations; 0: after the first alone
+};
+
 class LogSink final : public RunSink {
  public:
-  // `throughput`: --log-throughput.
-  explicit LogSink(bool throughput) : throughput_(throughput) {}
+  explicit LogSink(LogOptions options) : options_(std::move(options)) {}
 
   std::string name() const override { return "the log"; }
   void begin(const RunBegin& begin) override;
@@ -19,11 +28,11 @@ class LogSink final : public RunSink {
 
  private:
   void print_line(const IterationReport& report);
+  void print_memory(const IterationReport& report);
 
-  bool throughput_;
-  std::int64_t last_iteration_ = 0;
-  double world_size_ = 1;
-  double peak_flops_ = 0;
+  LogOptions options_;
+  RunBegin begin_;
+  bool memory_is_printed_ = false;
   LogInterval interval_;
 };
 

@@ -81,17 +81,21 @@ std::size_t kept_bytes(std::string_view text, const std::string& path,
 
 }  // namespace
 
-std::string to_json_line(const IterationReport& report) {
+std::string to_json_line(const IterationReport& report, double peak_flops) {
   const double tokens_per_second = static_cast<double>(report.tokens) / report.seconds;
   return fmt::format(
       R"({{"iteration": {}, "consumed_samples": {}, {}"learning_rate": {}, {})"
       R"("grad_norm": {}, "loss_scale": {}, "skipped": {}, "elapsed_s": {}, )"
       R"("tokens_per_second": {}, "model_flops_per_second": {}, "peak_bytes": {}, )"
-      R"("rss_bytes": {}}})",
+      R"("rss_bytes": {}, "mfu": {}, "hfu": {}, "waited_for_data_s": {}, )"
+      R"("waited_for_messages_s": {}, "saving_s": {}}})",
       report.iteration, report.consumed_samples, loss_fields(report.losses),
       number(report.learning_rate), decoupled_field(report), number(report.grad_norm),
       number(report.loss_scale), report.skipped, number(report.seconds), number(tokens_per_second),
-      number(report.model_flops / report.seconds), report.peak_bytes, report.rss_bytes);
+      number(report.model_flops / report.seconds), report.peak_bytes, report.rss_bytes,
+      number(report.model_flops / report.seconds / peak_flops),
+      number(report.hardware_flops / report.seconds / peak_flops), number(report.data_seconds),
+      number(report.message_seconds), number(report.saving_seconds));
 }
 
 std::string to_json_line(const EvaluationReport& report) {
@@ -142,11 +146,12 @@ void MetricsFile::write_line(std::string line) {
 
 // A run that was finished before evaluates again, but its lines are in the file.
 void MetricsSink::begin(const RunBegin& begin) {
+  peak_flops_ = begin.peak_flops;
   if (!begin.is_finished) file_.emplace(path_);
 }
 
 void MetricsSink::iteration(const IterationReport& report) {
-  if (file_) file_->write(report);
+  if (file_) file_->write(report, peak_flops_);
 }
 
 void MetricsSink::evaluation(const EvaluationReport& report) {

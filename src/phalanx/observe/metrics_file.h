@@ -16,7 +16,8 @@
 namespace phalanx {
 
 // One line without its newline. A loss has a field of its name with underscores: "lm_loss".
-std::string to_json_line(const IterationReport& report);
+// Utilisation is that of `peak_flops` per second.
+std::string to_json_line(const IterationReport& report, double peak_flops);
 std::string to_json_line(const EvaluationReport& report);
 
 inline constexpr std::string_view kMetricsName = "metrics.jsonl";  // in the save directory
@@ -41,7 +42,9 @@ class MetricsFile {
   MetricsFile& operator=(const MetricsFile&) = delete;
   ~MetricsFile();
 
-  void write(const IterationReport& report) { write_line(to_json_line(report)); }
+  void write(const IterationReport& report, double peak_flops) {
+    write_line(to_json_line(report, peak_flops));
+  }
   void write(const EvaluationReport& report) { write_line(to_json_line(report)); }
 
  private:
@@ -64,6 +67,7 @@ class MetricsSink final : public RunSink {
  private:
   std::filesystem::path path_;
   std::optional<MetricsFile> file_;
+  double peak_flops_ = 0;
 };
 
 }  // namespace phalanx

@@ -21,10 +21,14 @@ IterationReport example(std::int64_t iteration) {
   report.consumed_samples = 16 * iteration;
   report.tokens = 4096;
   report.model_flops = 3.125e10;
+  report.hardware_flops = 3.90625e10;
   report.losses = {{"lm loss", 9.012345F}};
   report.learning_rate = 1e-4;
   report.grad_norm = 1.5;
   report.seconds = 0.25;
+  report.data_seconds = 0.0625;
+  report.message_seconds = 0.03125;
+  report.saving_seconds = 2;
   report.peak_bytes = 1LL << 33;
   report.rss_bytes = 123;
   return report;
@@ -56,11 +60,12 @@ class MetricsFileTest : public testing::Test {
 
 TEST(MetricsLine, HasTheDocumentedKeysInOrder) {
   EXPECT_EQ(
-      to_json_line(example(3)),
+      to_json_line(example(3), 2.5e11),
       R"({"iteration": 3, "consumed_samples": 48, "lm_loss": 9.012345, "learning_rate": 0.0001, )"
       R"("grad_norm": 1.5, "loss_scale": 1, "skipped": false, "elapsed_s": 0.25, )"
       R"("tokens_per_second": 16384, "model_flops_per_second": 125000000000, )"
-      R"("peak_bytes": 8589934592, "rss_bytes": 123})");
+      R"("peak_bytes": 8589934592, "rss_bytes": 123, "mfu": 0.5, "hfu": 0.625, )"
+      R"("waited_for_data_s": 0.0625, "waited_for_messages_s": 0.03125, "saving_s": 2})");
   EXPECT_EQ(to_json_line(EvaluationReport{.iteration = 3,
                                           .consumed_samples = 48,
                                           .split = "valid",
@@ -73,7 +78,7 @@ TEST(MetricsLine, LossesReadBackAsTheSameFloat) {
   auto metrics = example(1);
   for (const float loss : {9.0123453F, 0.1F, 1e-30F, 3.4e38F, 16777216.0F, 5e-45F}) {
     metrics.losses.front().value = loss;
-    const auto json = nlohmann::json::parse(to_json_line(metrics));
+    const auto json = nlohmann::json::parse(to_json_line(metrics, 2.5e11));
     EXPECT_EQ(json["lm_loss"].get<float>(), loss);
   }
 }
@@ -82,7 +87,7 @@ TEST(MetricsLine, StaysJsonWhereANumberIsNotFinite) {
   auto metrics = example(1);
   metrics.losses.front().value = std::numeric_limits<float>::quiet_NaN();
   metrics.grad_norm = -std::numeric_limits<double>::infinity();
-  const auto json = nlohmann::json::parse(to_json_line(metrics));
+  const auto json = nlohmann::json::parse(to_json_line(metrics, 2.5e11));
   EXPECT_TRUE(json["lm_loss"].is_null());
   EXPECT_TRUE(json["grad_norm"].is_null());
   const EvaluationReport evaluation{.split = "test", .place = {}, .losses = metrics.losses};
@@ -91,8 +96,8 @@ TEST(MetricsLine, StaysJsonWhereANumberIsNotFinite) {
 
 TEST_F(MetricsFileTest, LinesAreThereAtOnce) {
   MetricsFile file(path());
-  file.write(example(1));
-  EXPECT_EQ(read_file(path()), to_json_line(example(1)) + "\n");
+  file.write(example(1), 2.5e11);
+  EXPECT_EQ(read_file(path()), to_json_line(example(1), 2.5e11) + "\n");
   file.write(evaluation(1));
   EXPECT_THAT(read_file(path()), testing::EndsWith("\"ppl\": 1}\n"));
 }
@@ -107,7 +112,7 @@ TEST_F(MetricsFileTest, ResumeCutsWhatIsBeyondTheLoadedIteration) {
   {
     MetricsFile file(path());
     for (int i = 1; i <= 4; ++i) {
-      file.write(example(i));
+      file.write(example(i), 2.5e11);
       if (i % 2 == 0) file.write(evaluation(i));
     }
   }
@@ -115,8 +120,8 @@ TEST_F(MetricsFileTest, ResumeCutsWhatIsBeyondTheLoadedIteration) {
   cut_metrics(path(), {.iteration = 2});
   {
     MetricsFile file(path());
-    file.write(example(3));
-    file.write(example(4));
+    file.write(example(3), 2.5e11);
+    file.write(example(4), 2.5e11);
     file.write(evaluation(4));
   }
   EXPECT_EQ(read_file(path()), whole);
@@ -164,8 +169,8 @@ TEST_F(MetricsFileTest, ResumeNamesALineThatIsNoMetrics) {
 TEST_F(MetricsFileTest, ResumeWithoutAFileStartsOne) {
   cut_metrics(path(), {.iteration = 7});
   MetricsFile file(path());
-  file.write(example(8));
-  EXPECT_EQ(read_file(path()), to_json_line(example(8)) + "\n");
+  file.write(example(8), 2.5e11);
+  EXPECT_EQ(read_file(path()), to_json_line(example(8), 2.5e11) + "\n");
 }
 
 TEST_F(MetricsFileTest, WhatWillBeCutCanBeAskedBefore) {

@@ -17,6 +17,18 @@ struct NamedLoss {
   double value = 0;
 };
 
+// One of Megatron's timers: seconds on every rank, an iteration's mean; 0 where it never ran.
+struct TimerRow {
+  std::string name;  // "forward-compute"
+  std::vector<double> seconds;
+};
+
+// Bytes of a rank's arenas, which are allocated once.
+struct ArenaBytes {
+  int rank = 0;
+  std::int64_t bytes = 0;
+};
+
 struct RunBegin {
   // Every flag that works, with its value as text.
   std::vector<std::pair<std::string, std::string>> arguments;
@@ -27,6 +39,11 @@ struct RunBegin {
   bool is_finished = false;  // nothing is left but the last evaluation, which was made before
   std::int64_t world_size = 1;
   double peak_flops = 0;  // per second, of all hosts: measured
+  // Of the first data-parallel rank of each place in the model.
+  std::vector<ArenaBytes> arenas;
+  // Of the first rank, as planned: together all of its arenas.
+  std::int64_t weight_and_optimizer_bytes = 0;
+  std::int64_t activation_bytes = 0;
 };
 
 // A training iteration that is done. Learning rate and loss scale are those after it.
@@ -35,7 +52,8 @@ struct IterationReport {
   std::int64_t consumed_samples = 0;
   std::int64_t global_batch_size = 0;
   std::int64_t tokens = 0;
-  double model_flops = 0;
+  double model_flops = 0;     // that the model takes: the convention of performance tables
+  double hardware_flops = 0;  // that all ranks compute, recomputation included
   std::vector<NamedLoss> losses;
   double learning_rate = 0;
   std::optional<double> decoupled_learning_rate;  // of the input and the output layer
@@ -46,9 +64,16 @@ struct IterationReport {
   std::int64_t skipped_samples = 0;  // of the consumed: of iterations that were left out
   bool skipped = false;              // nothing was updated
   double seconds = 0;                // evaluation and checkpoints not counted
-  std::int64_t peak_bytes = 0;       // the arenas' high-water mark, the most of any rank
-  std::int64_t rss_bytes = 0;        // the process's resident peak
-  bool is_logged = false;            // at --log-interval: lines are printed
+  // Of it, on the first rank: reading data, and waiting for messages of any group.
+  double data_seconds = 0;
+  double message_seconds = 0;
+  // Since the last iteration, beside it: saving.
+  double saving_seconds = 0;
+  // At --log-interval with --timing-log-level 1 or 2: since the last such.
+  std::vector<TimerRow> times;
+  std::int64_t peak_bytes = 0;  // the arenas' high-water mark, the most of any rank
+  std::int64_t rss_bytes = 0;   // the process's resident peak
+  bool is_logged = false;       // at --log-interval: lines are printed
 };
 
 struct EvaluationReport {
@@ -68,6 +93,7 @@ struct RunNote {
     kBatchSize,  // the global batch is another from now on
     kSignal,     // asks the run to stop
     kExit,       // --exit-interval, --exit-duration-in-mins
+    kTrained,    // the last iteration is done
     kWarning,    // anything else
   };
   Kind kind = Kind::kWarning;

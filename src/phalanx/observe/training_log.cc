@@ -10,14 +10,48 @@
 #include <utility>
 
 namespace phalanx {
+namespace {
+
+std::string local_time(std::chrono::system_clock::time_point time) {
+  std::tm local{};
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  ::localtime_r(&seconds, &local);
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
+}
+
+double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+}  // namespace
+
+std::string datetime_line(std::string_view what, std::chrono::system_clock::time_point time) {
+  return fmt::format("[{}] datetime: {} ", what, local_time(time));
+}
+
+std::string format_memory(std::int64_t iteration, std::span<const ArenaBytes> ranks) {
+  std::string text;
+  for (const ArenaBytes& rank : ranks) {
+    if (!text.empty()) text += '\n';
+    fmt::format_to(std::back_inserter(text),
+                   "[Rank {0}] (after {1} iterations) memory (MB) | allocated: {2:.2f} | max "
+                   "allocated: {2:.2f} | reserved: {2:.2f} | max reserved: {2:.2f}",
+                   rank.rank, iteration, megabytes(rank.bytes));
+  }
+  return text;
+}
+
+std::string format_footprints(std::int64_t weight_and_optimizer_bytes,
+                              std::int64_t activation_bytes) {
+  return fmt::format(
+      "Theoretical memory footprints: weight and optimizer={:.2f} MB, activation={:.2f} MB, "
+      "total={:.2f} MB",
+      megabytes(weight_and_optimizer_bytes), megabytes(activation_bytes),
+      megabytes(weight_and_optimizer_bytes + activation_bytes));
+}
 
 std::string format_training_line(const TrainingLine& line) {
   std::string text;
   auto out = std::back_inserter(text);
-  std::tm local{};
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(line.time);
-  ::localtime_r(&seconds, &local);
-  fmt::format_to(out, " [{:%Y-%m-%d %H:%M:%S}]", local);
+  fmt::format_to(out, " [{}]", local_time(line.time));
   fmt::format_to(out, " iteration {:8d}/{:8d} |", line.iteration, line.train_iterations);
   fmt::format_to(out, " consumed samples: {:12d} |", line.consumed_samples);
   if (line.skipped_samples > 0) {

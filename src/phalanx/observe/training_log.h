@@ -43,6 +43,16 @@ std::string format_training_line(const TrainingLine& line);
 // validation set".
 std::string format_evaluation_block(std::string_view place, std::span<const NamedLoss> losses);
 
+// "[after training is done] datetime: 2024-07-02 13:02:03 ", in local time.
+std::string datetime_line(std::string_view what, std::chrono::system_clock::time_point time);
+
+// What Megatron prints of memory after the first iterations, a line for each rank; everything that
+// an arena holds was allocated before the first iteration.
+std::string format_memory(std::int64_t iteration, std::span<const ArenaBytes> ranks);
+// Megatron's line, of a plan instead of a formula.
+std::string format_footprints(std::int64_t weight_and_optimizer_bytes,
+                              std::int64_t activation_bytes);
+
 // exp(loss), the loss capped at 20; NaN stays NaN.
 double perplexity(double loss);
 

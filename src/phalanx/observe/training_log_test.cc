@@ -74,6 +74,23 @@ TEST_F(TrainingLog, EvaluationBlockIsMegatrons) {
   EXPECT_EQ(format_evaluation_block("iteration 100", losses), rule + "\n" + text + "\n" + rule);
 }
 
+TEST_F(TrainingLog, DatesAreMegatrons) {
+  EXPECT_EQ(datetime_line("after training is done", example().time),
+            "[after training is done] datetime: 2024-07-02 13:02:03 ");
+}
+
+TEST_F(TrainingLog, MemoryIsMegatrons) {
+  const std::vector<ArenaBytes> ranks = {{0, 3 << 20}, {4, 1 << 19}};
+  EXPECT_EQ(format_memory(10, ranks),
+            "[Rank 0] (after 10 iterations) memory (MB) | allocated: 3.00 | max allocated: 3.00 | "
+            "reserved: 3.00 | max reserved: 3.00\n"
+            "[Rank 4] (after 10 iterations) memory (MB) | allocated: 0.50 | max allocated: 0.50 | "
+            "reserved: 0.50 | max reserved: 0.50");
+  EXPECT_EQ(format_footprints(5 << 20, 1 << 18),
+            "Theoretical memory footprints: weight and optimizer=5.00 MB, activation=0.25 MB, "
+            "total=5.25 MB");
+}
+
 TEST(Perplexity, IsCapped) {
   EXPECT_DOUBLE_EQ(perplexity(1.0), std::exp(1.0));
   EXPECT_DOUBLE_EQ(perplexity(1000.0), std::exp(20.0));

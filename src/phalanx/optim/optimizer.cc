@@ -105,10 +105,20 @@ const Tensor& Optimizer::parameter_squares(Context& context) const {
 }
 
 void Optimizer::step(Context& context, const StepInputs& inputs) const {
-  if (settings_.count_zeros) {
-    sum_by_parameter(context, Statistic::kZeros);
-    ops::total(context, {.sum = zeros_, .x = by_parameter_});
-  }
+  const TimerScope time(timers_, StepTimer::kOptimizer);
+  if (settings_.count_zeros) count_zeros(context);
+  measure(context, inputs);
+  update(context, inputs);
+}
+
+void Optimizer::count_zeros(Context& context) const {
+  const TimerScope time(timers_, StepTimer::kOptimizerCountZeros);
+  sum_by_parameter(context, Statistic::kZeros);
+  ops::total(context, {.sum = zeros_, .x = by_parameter_});
+}
+
+void Optimizer::measure(Context& context, const StepInputs& inputs) const {
+  const TimerScope time(timers_, StepTimer::kOptimizerClip);
   sum_by_parameter(context, Statistic::kSquares);
   ops::gradient_factor(context, {.norm = norm_,
                                  .factor = factor_,
@@ -118,6 +128,10 @@ void Optimizer::step(Context& context, const StepInputs& inputs) const {
                                  .loss_scale = inputs.loss_scale,
                                  .expected_tokens = inputs.expected_tokens,
                                  .clip = settings_.clip_grad});
+}
+
+void Optimizer::update(Context& context, const StepInputs& inputs) const {
+  const TimerScope time(timers_, StepTimer::kOptimizerInnerStep);
   for (const Segment& segment : parameters_->segments()) update(context, inputs, segment);
 }
 

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/base/step_timers.h"
 #include "phalanx/data_parallel/parameter_store.h"
 #include "phalanx/optim/weight_rule.h"
 
@@ -55,6 +56,9 @@ class Optimizer {
             const OptimizerSettings& settings, const OptimizerGroups& groups, Arena& states,
             Arena& scalars);
 
+  // Steps count their time there from now on; null: nowhere.
+  void time_with(StepTimers* timers) { timers_ = timers; }
+
   // Zeros what the rule keeps.
   void initialise(Context& context) const;
   void step(Context& context, const StepInputs& inputs) const;
@@ -73,6 +77,10 @@ class Optimizer {
 
  private:
   enum class Statistic : std::uint8_t { kSquares, kZeros, kParameterSquares };
+  // The three parts of a step.
+  void count_zeros(Context& context) const;
+  void measure(Context& context, const StepInputs& inputs) const;  // norm, factor, skip
+  void update(Context& context, const StepInputs& inputs) const;
   // The statistic of every parameter of the whole model, in by_parameter_.
   void sum_by_parameter(Context& context, Statistic statistic) const;
   // Of the blocks of this rank's parameters, in block_sums_.
@@ -85,6 +93,7 @@ class Optimizer {
   const GradientStore* gradients_;
   OptimizerSettings settings_;
   OptimizerGroups groups_;
+  StepTimers* timers_ = nullptr;
   std::vector<FlatRange> blocks_;  // by ParamId: its blocks in block_sums_; a last copy has none
   std::vector<Tensor> states_;     // of the shard, in the order of state_names()
   Tensor block_sums_, by_parameter_, norm_, factor_, skip_, zeros_;

@@ -17,6 +17,14 @@ std::vector<std::vector<SavedBlock>> blocks_of(const std::vector<ChunkTables>& c
   return blocks;
 }
 
+StepTimer send_timer(bool forward) {
+  return forward ? StepTimer::kForwardSend : StepTimer::kBackwardSend;
+}
+
+StepTimer receive_timer(bool forward) {
+  return forward ? StepTimer::kForwardReceive : StepTimer::kBackwardReceive;
+}
+
 }  // namespace
 
 nn::Weights StepServices::stale_weights(int version) {
@@ -53,6 +61,7 @@ void Executor::run(Context& context, Arena& saved, const StepSettings& settings,
           .settings = settings,
           .services = services,
           .hooks = hooks,
+          .timers = services.timers(),
           .observer = observer};
   for (std::size_t i = 0; i < program_.actions.size(); ++i) {
     if (program_.forward_only && services.is_given_up(program_.actions[i].microbatch)) continue;
@@ -158,7 +167,7 @@ void Executor::execute(std::size_t index, Run& run) {
     case ActionKind::kSend:
       return send(action, run);
     case ActionKind::kAwaitSend:
-      return messages_.await_send(run.context, action);
+      return await_send(action, run);
     case ActionKind::kReceive:
       return receive(action, run);
     case ActionKind::kHandOver:
@@ -176,11 +185,11 @@ void Executor::execute(std::size_t index, Run& run) {
 
 void Executor::execute_pass(std::size_t index, Run& run) {
   const Action& action = program_.actions[index];
-  messages_.await_input(run.context, run.settings.region, action);
+  await_input(action, run);
   if (run.observer != nullptr) run.observer->begin(action);
   const bool loads = batch_slots_.is_first_pass(index, action.microbatch);
   const nn::Batch& batch =
-      loads ? run.services.load(action.microbatch) : run.services.loaded(action.microbatch);
+      loads ? load(action.microbatch, run) : run.services.loaded(action.microbatch);
   const nn::Weights weights = action.version == run.version
                                   ? chunks_[static_cast<std::size_t>(action.chunk)].weights
                                   : run.services.stale_weights(action.version);
@@ -202,6 +211,9 @@ void Executor::compute(const Action& action, nn::Pass& pass, Run& run) {
   const ChunkTables& tables = chunks_[static_cast<std::size_t>(action.chunk)];
   const auto blocks = place(action.chunk, action.microbatch, run.saved);
   const int microbatch = action.microbatch;
+  const TimerScope time(run.timers, action.kind == ActionKind::kForward
+                                        ? StepTimer::kForwardCompute
+                                        : StepTimer::kBackwardCompute);
   switch (action.kind) {
     case ActionKind::kForward:
       return tables.chunk->forward(pass, blocks, run.hooks, microbatch);
@@ -216,10 +228,27 @@ void Executor::compute(const Action& action, nn::Pass& pass, Run& run) {
   }
 }
 
+const nn::Batch& Executor::load(int microbatch, Run& run) {
+  const TimerScope time(run.timers, StepTimer::kBatchGenerator);
+  return run.services.load(microbatch);
+}
+
+void Executor::await_input(const Action& pass, Run& run) {
+  if (!messages_.expects_input(pass)) return;
+  const TimerScope time(run.timers, receive_timer(pass.kind == ActionKind::kForward));
+  messages_.await_input(run.context, run.settings.region, pass);
+}
+
+void Executor::await_send(const Action& action, Run& run) {
+  const TimerScope time(run.timers, send_timer(action.payload == Payload::kActivation));
+  messages_.await_send(run.context, action);
+}
+
 void Executor::send(const Action& action, Run& run) {
   const auto blocks = place(action.chunk, action.microbatch, run.saved);
   const Chunk& from = chunk(action.chunk);
   const bool forward = action.payload == Payload::kActivation;
+  const TimerScope time(run.timers, send_timer(forward));
   messages_.send(run.context, run.settings.region, action,
                  forward ? from.output_streams(blocks) : from.input_gradients(blocks));
 }
@@ -228,6 +257,7 @@ void Executor::receive(const Action& action, Run& run) {
   const auto blocks = place(action.chunk, action.microbatch, run.saved);
   const Chunk& to = chunk(action.chunk);
   const bool forward = action.payload == Payload::kActivation;
+  const TimerScope time(run.timers, receive_timer(forward));
   messages_.receive(run.context, run.settings.region, action,
                     forward ? to.input_streams(blocks) : to.output_gradients(blocks));
 }

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "phalanx/base/step_timers.h"
 #include "phalanx/comm/communicator.h"
 #include "phalanx/model/chunk.h"
 #include "phalanx/pipeline/action.h"
@@ -35,6 +36,8 @@ class StepServices {
   virtual void gather_parameters() = 0;
   // Of an evaluation: whether this microbatch and all behind it are left out.
   virtual bool is_given_up(int /*microbatch*/) { return false; }
+  // Where a run's time is counted; null: nowhere.
+  virtual StepTimers* timers() { return nullptr; }
 };
 
 // Is told when a pass begins on the host, with everything there that it reads, and when it ends.
@@ -97,12 +100,16 @@ class Executor {
     const StepSettings& settings;
     StepServices& services;
     nn::UnitHooks& hooks;
+    StepTimers* timers = nullptr;
     PassObserver* observer = nullptr;
     int version = 0;  // of the newest weights
   };
   void execute(std::size_t index, Run& run);
   void execute_pass(std::size_t index, Run& run);
   void compute(const Action& action, nn::Pass& pass, Run& run);
+  static const nn::Batch& load(int microbatch, Run& run);
+  void await_input(const Action& pass, Run& run);
+  void await_send(const Action& action, Run& run);
   void send(const Action& action, Run& run);
   void receive(const Action& action, Run& run);
   void hand_over(const Action& action, Run& run);

@@ -54,10 +54,16 @@ void StageMessages::await_receive(Context& context, const TensorRegion& region,
 }
 
 void StageMessages::await_input(Context& context, const TensorRegion& region, const Action& pass) {
-  if (pass.kind == ActionKind::kBackwardWeight) return;
+  if (expects_input(pass)) finish_receive(context, region, input_of(pass));
+}
+
+bool StageMessages::expects_input(const Action& pass) const {
+  return pass.kind != ActionKind::kBackwardWeight && receives_.contains(input_of(pass));
+}
+
+StageMessages::Id StageMessages::input_of(const Action& pass) {
   const bool forward = pass.kind == ActionKind::kForward;
-  const Payload payload = forward ? Payload::kActivation : Payload::kGradient;
-  finish_receive(context, region, {payload, pass.chunk, pass.microbatch});
+  return {forward ? Payload::kActivation : Payload::kGradient, pass.chunk, pass.microbatch};
 }
 
 // All ranks of a tensor-parallel group run the same list, so they come here in the same order.

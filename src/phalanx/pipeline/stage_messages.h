@@ -35,6 +35,9 @@ class StageMessages {
   void await_receive(Context& context, const TensorRegion& region, const Action& receive);
   void await_input(Context& context, const TensorRegion& region, const Action& pass);
 
+  // Whether what a pass reads is or was under way, and nothing has waited for it.
+  bool expects_input(const Action& pass) const;
+
   // Of messages that carry nothing: none is under way any more.
   void forget();
 
@@ -47,6 +50,7 @@ class StageMessages {
 
   Work begin(Context& context, const TensorRegion& region, const Action& action,
              PointToPoint::Direction direction, std::span<const Tensor> streams);
+  static Id input_of(const Action& pass);
   void finish_receive(Context& context, const TensorRegion& region, const Id& id);
 
   Communicator* pipeline_;

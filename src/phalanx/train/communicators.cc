@@ -1,9 +1,16 @@
 #include "phalanx/train/communicators.h"
 
+#include "phalanx/comm/timed_communicator.h"
+
 namespace phalanx {
 
-RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyone)
+RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyone,
+                                     StepTimers* timers)
     : at(grid.coordinates(everyone.rank())), world(&everyone) {
+  if (timers != nullptr) {
+    timed_world_ = timed(everyone, *timers);
+    world = timed_world_.get();
+  }
   PHALANX_CHECK(world->size() == grid.world_size(), "a world of {} ranks on a grid of {}",
                 world->size(), grid.world_size());
   const GridSizes& sizes = grid.sizes();

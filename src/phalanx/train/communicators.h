@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "phalanx/base/step_timers.h"
 #include "phalanx/comm/communicator.h"
 #include "phalanx/mesh/rank_grid.h"
 
@@ -10,7 +11,7 @@ namespace phalanx {
 
 struct RankCommunicators {
   GridCoordinates at;
-  Communicator* world;  // the caller's
+  Communicator* world;
   // Null where the group has one rank.
   std::unique_ptr<Communicator> tensor, data, pipeline;
   std::unique_ptr<Communicator> embedding;  // first and last rank of a pipeline; null between them
@@ -19,10 +20,11 @@ struct RankCommunicators {
   // one.
   Communicator* model() const { return model_ ? model_.get() : tensor.get(); }
 
-  // Splits the world by the grid; every rank at the same time.
-  RankCommunicators(const RankGrid& grid, Communicator& world);
+  // Splits the world by the grid; every rank at the same time. With `timers` all waits count there.
+  RankCommunicators(const RankGrid& grid, Communicator& world, StepTimers* timers = nullptr);
 
  private:
+  std::unique_ptr<Communicator> timed_world_;
   std::unique_ptr<Communicator> model_;  // of a pipeline
 };
 

@@ -185,6 +185,19 @@ struct RunConfig {
   // Logging.
   std::int64_t log_interval = 100;
   bool log_throughput = false;
+  std::int64_t log_memory_interval = 0;  // 0: with the first line alone
+  std::int64_t timing_log_level = 0;
+  std::string timing_log_option = "minmax";  // max, minmax, all
+  std::string tensorboard_dir;               // "": nothing is written for TensorBoard
+  std::int64_t tensorboard_log_interval = 1;
+  std::int64_t tensorboard_queue_size = 1000;
+  bool log_timers_to_tensorboard = false;
+  bool log_batch_size_to_tensorboard = false;
+  bool log_memory_to_tensorboard = false;
+  bool log_world_size_to_tensorboard = false;
+  bool log_validation_ppl_to_tensorboard = false;
+  bool no_log_learning_rate_to_tensorboard = false;
+  bool no_log_loss_scale_to_tensorboard = false;
   std::string trace;  // where the last iteration's timeline goes
 
   bool allow_overcommit = false;  // begin although the memory plan does not fit

@@ -12,7 +12,7 @@
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/train/config_views.h"
-#include "phalanx/train/run_report.h"
+#include "phalanx/train/start_lines.h"
 
 namespace phalanx {
 namespace {

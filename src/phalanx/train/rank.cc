@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
@@ -330,10 +331,7 @@ std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
   ops::fill(context_, {.x = loss_scale_, .value = iterations.front().loss_scale});
   if (stash_) stash_->begin();
   begin_update(0);
-  std::optional<HooksInTurn> both;
-  if (others != nullptr) both.emplace(*data_parallel_, *others);
-  nn::UnitHooks& hooks = both ? static_cast<nn::UnitHooks&>(*both) : *data_parallel_;
-  program.executor->run(context_, arenas_.saved, settings(true), *this, hooks, observer);
+  run_training(*program.executor, observer, others);
   if (is_asynchronous_) {
     sum_over_data(loss_sums_);
     if (ranks_.pipeline) {
@@ -368,6 +366,30 @@ double Rank::parameters_norm() {
   return std::sqrt(read_scalar(context_, sum));
 }
 
+void Rank::time_with(StepTimers* timers) {
+  timers_ = timers;
+  data_parallel_->time_with(timers);
+  optimizer_->time_with(timers);
+}
+
+// What is neither the optimizer's nor its gathers' is Megatron's forward-backward.
+void Rank::run_training(Executor& executor, PassObserver* observer, nn::UnitHooks* hooks_behind) {
+  std::optional<HooksInTurn> both;
+  if (hooks_behind != nullptr) both.emplace(*data_parallel_, *hooks_behind);
+  nn::UnitHooks& hooks = both ? static_cast<nn::UnitHooks&>(*both) : *data_parallel_;
+  const auto now = StepTimers::Clock::now;
+  const auto elsewhere = [this] {
+    return timers_ == nullptr ? StepTimers::Clock::duration()
+                              : timers_->elapsed(StepTimer::kOptimizer) +
+                                    timers_->elapsed(StepTimer::kGatherParameters);
+  };
+  const auto begin = now() - elsewhere();
+  executor.run(context_, arenas_.saved, settings(true), *this, hooks, observer);
+  if (timers_ != nullptr) {
+    timers_->add(StepTimer::kForwardBackward, now() - begin - elsewhere());
+  }
+}
+
 StepResult Rank::evaluate(const BatchSource& source) {
   forward_only(source);
   sum_losses();
@@ -384,9 +406,13 @@ std::optional<StepResult> Rank::evaluate_unless(const std::function<bool()>& sto
 }
 
 void Rank::forward_only(const BatchSource& source) {
+  // As in Megatron, evaluations are no part of a step's times.
+  StepTimers* const timers = std::exchange(timers_, nullptr);
+  const TimerScope time(timers, StepTimer::kEvaluation);
   begin(&source, nullptr);
   data_parallel_->begin(context_, -1);
   evaluation_->run(context_, arenas_.saved, settings(false), *this, *data_parallel_);
+  timers_ = timers;
 }
 
 bool Rank::is_given_up(int microbatch) { return stop_->is_given_up(context_, microbatch); }
@@ -489,16 +515,7 @@ const nn::Batch& Rank::load(int microbatch) {
   auto& [bytes, batch] =
       batches_[static_cast<std::size_t>(running_->batch_slots().slot(microbatch))];
   const bool reads = !ranks_.tensor || ranks_.tensor->rank() == 0;
-  if (source_ != nullptr && reads) {
-    const GptBatch& host = (*source_)(microbatch);
-    upload(context_, batch.tokens, host.tokens);
-    upload(context_, batch.position_ids, host.position_ids);
-    upload(context_, batch.labels, host.labels);
-    upload(context_, batch.loss_mask, host.loss_mask);
-    upload(context_, batch.rows.sample, host.sample);
-    upload(context_, batch.rows.position, host.position);
-    upload(context_, batch.rows.document, host.document);
-  }
+  if (source_ != nullptr && reads) upload_batch(batch, microbatch);
   if (ranks_.tensor) ranks_.tensor->broadcast(context_, bytes, 0).wait(context_.stream);
   // A stage that updates for itself must know by how many tokens to divide.
   const bool trains = !running_->program().forward_only;
@@ -509,6 +526,18 @@ const nn::Batch& Rank::load(int microbatch) {
         {.sum = unused_sum_, .count = losses(microbatch).count, .loss = mask, .mask = mask});
   }
   return batch;
+}
+
+void Rank::upload_batch(const nn::Batch& batch, int microbatch) {
+  const TimerScope time(timers_, StepTimer::kData);
+  const GptBatch& host = (*source_)(microbatch);
+  upload(context_, batch.tokens, host.tokens);
+  upload(context_, batch.position_ids, host.position_ids);
+  upload(context_, batch.labels, host.labels);
+  upload(context_, batch.loss_mask, host.loss_mask);
+  upload(context_, batch.rows.sample, host.sample);
+  upload(context_, batch.rows.position, host.position);
+  upload(context_, batch.rows.document, host.document);
 }
 
 const nn::Batch& Rank::loaded(int microbatch) {

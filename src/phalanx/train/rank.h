@@ -136,9 +136,13 @@ class Rank final : private StepServices {
 
   // For benchmarks: every op of the next steps writes here; null ends it.
   void record_to(Recorder* recorder) { context_.recorder = recorder; }
+  // Training steps count their time there from now on; null: nowhere.
+  void time_with(StepTimers* timers);
 
  private:
   const nn::Batch& load(int microbatch) override;
+  void upload_batch(const nn::Batch& batch, int microbatch);
+  void run_training(Executor& executor, PassObserver* observer, nn::UnitHooks* hooks_behind);
   const nn::Batch& loaded(int microbatch) override;
   nn::LossSums losses(int microbatch) override;
   nn::Weights stale_weights(int version) override;
@@ -146,6 +150,7 @@ class Rank final : private StepServices {
   void optimizer_step(int version) override;
   void gather_parameters() override;
   bool is_given_up(int microbatch) override;
+  StepTimers* timers() override { return timers_; }
 
   // A program of training steps, ready to run.
   struct TrainingProgram {
@@ -200,6 +205,7 @@ class Rank final : private StepServices {
   Tensor loss_scale_;
   Tensor agreement_;  // i32, where there are other ranks
   std::unique_ptr<StopAgreement> stop_;
+  StepTimers* timers_ = nullptr;
   // Of the run in progress.
   const Executor* running_ = nullptr;
   int microbatches_per_update_ = 1;

@@ -2,23 +2,26 @@
 // What the first rank tells the sinks of a run: from where it is and what its steps came to.
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "phalanx/data/split.h"
 #include "phalanx/observe/run_sink.h"
 #include "phalanx/train/run_setup.h"
+#include "phalanx/train/run_times.h"
 
 namespace phalanx {
 
 class RunReport {
  public:
   // `sinks` is null on all ranks but the first, which are silent.
+  // `times`: of the preparation.
   RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPosition& begin,
-            RunSinks* sinks);
+            RunSinks* sinks, std::span<const TimerRow> times = {});
 
   // After a step: `next` are the schedule's next values, as Megatron prints them.
   void iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,
-                 const LearningRates& next, double seconds);
+                 const LearningRates& next, double seconds, IterationTimes times = {});
   void evaluation(const RunState& state, SplitKind kind, const std::string& place, double loss);
   void note(RunNote::Kind kind, std::int64_t iteration, std::string text);
   void end(const RunEnding& ending);
@@ -28,9 +31,10 @@ class RunReport {
   RunSinks* sinks_;
   std::int64_t peak_bytes_;  // of the arenas, the most of any rank
   double model_flops_per_token_;
+  double hardware_flops_per_token_;
 };
 
-// The rows of the plan, for people.
-std::string memory_table(const MemoryPlan& plan);
+// Whether the iteration has a line in the log.
+bool is_logged(const RunConfig& run, std::int64_t iteration);
 
 }  // namespace phalanx

@@ -5,6 +5,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
+#include "phalanx/observe/timing_log.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/gathered_tensors.h"
 #include "phalanx/train/stored_schedule.h"
@@ -28,18 +29,22 @@ bool may_pass(const Error& error) {
 
 }  // namespace
 
-RunSaver::RunSaver(const RunSetup& setup, Rank& rank, RunReport& report)
-    : setup_(setup), rank_(rank), report_(report) {
+RunSaver::RunSaver(const RunSetup& setup, Rank& rank, RunTimes& times, RunReport& report)
+    : setup_(setup), rank_(rank), times_(times), report_(report) {
   if (setup.directory.is_resumed()) saved_iteration_ = setup.loaded->iteration;
 }
 
 void RunSaver::save(const RunState& state, Occasion occasion) {
   const TrainConfig& config = setup_.config;
   if (config.run.save.empty() || saved_iteration_ == state.iteration) return;
-  const std::string reason = try_to_save(state);
-  if (rank_.largest_of_all(reason.empty() ? 0 : 1) == 0) {
+  const std::optional<std::string> reason = save_on_all(state);
+  if (!reason) {
     saved_iteration_ = state.iteration;
     failures_ = 0;
+    const std::string times = format_times(config.run.timing_log_option, times_.of_save());
+    report_.note(RunNote::Kind::kSaved, state.iteration,
+                 fmt::format("  successfully saved checkpoint at iteration {:7d} to {}\n{}",
+                             state.iteration, config.run.save, times));
     return;
   }
   ++failures_;
@@ -58,14 +63,21 @@ void RunSaver::save(const RunState& state, Occasion occasion) {
     report_.note(
         RunNote::Kind::kSaveFailed, state.iteration,
         fmt::format("the checkpoint of iteration {} could not be saved: {}; {}; the run goes on",
-                    state.iteration, reason, last_good));
+                    state.iteration, *reason, last_good));
     return;
   }
   throw IoError("the checkpoint of iteration {} could not be saved{}: {}; {}", state.iteration,
                 occasion == Occasion::kPeriodic
                     ? fmt::format(", nor the {} before it", kFailuresInARow - 1)
                     : std::string(),
-                reason, last_good);
+                *reason, last_good);
+}
+
+std::optional<std::string> RunSaver::save_on_all(const RunState& state) {
+  const TimerScope time(&times_.timers(), StepTimer::kSaveCheckpoint);
+  std::string reason = try_to_save(state);
+  if (rank_.largest_of_all(reason.empty() ? 0 : 1) == 0) return std::nullopt;
+  return reason;
 }
 
 std::string RunSaver::try_to_save(const RunState& state) {
@@ -93,9 +105,6 @@ std::string RunSaver::try_to_save(const RunState& state) {
     tensors.skip_rest();
     return error.what();
   }
-  report_.note(RunNote::Kind::kSaved, state.iteration,
-               fmt::format("  successfully saved checkpoint at iteration {:7d} to {}",
-                           state.iteration, config.run.save));
   return {};
 }
 

@@ -3,10 +3,12 @@
 // run is worth more than one of its checkpoints.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "phalanx/train/run_report.h"
 #include "phalanx/train/run_setup.h"
+#include "phalanx/train/run_times.h"
 
 namespace phalanx {
 
@@ -20,7 +22,7 @@ class RunSaver {
   static constexpr int kFailuresInARow = 3;
 
   // All must outlive the saver.
-  RunSaver(const RunSetup& setup, Rank& rank, RunReport& report);
+  RunSaver(const RunSetup& setup, Rank& rank, RunTimes& times, RunReport& report);
 
   // SAVE/iter_NNNNNNN, durably, and removes all but the last --keep-last; nothing without --save or
   // where the iteration is saved. All ranks at the same time; the first one writes, and all of them
@@ -30,10 +32,13 @@ class RunSaver {
  private:
   // The reason where it failed; empty otherwise, and on all ranks but the first.
   std::string try_to_save(const RunState& state);
+  // The reason where it failed on any rank; what it is, the first one knows.
+  std::optional<std::string> save_on_all(const RunState& state);
   Manifest manifest_of(const RunState& state) const;
 
   const RunSetup& setup_;
   Rank& rank_;
+  RunTimes& times_;
   RunReport& report_;
   std::int64_t saved_iteration_ = -1;  // -1: none
   int failures_ = 0;                   // in a row

@@ -41,10 +41,12 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<Layout> 
       rank.initialise();
       RunState state;
       RunSinks sinks;
-      sinks.add(std::make_unique<LogSink>(false));
+      sinks.add(std::make_unique<LogSink>(LogOptions{}));
+      StepTimers timers;
+      RunTimes times(setup, rank, timers, StepTimers::Clock::now());
       RunReport report(setup, setup.plan_of(world.rank()), state,
                        world.rank() == 0 ? &sinks : nullptr);
-      RunSaver saver(setup, rank, report);
+      RunSaver saver(setup, rank, times, report);
       for (state.iteration = 1; state.iteration <= last; ++state.iteration) {
         saver.save(state, state.iteration == last ? RunSaver::Occasion::kLeaving
                                                   : RunSaver::Occasion::kPeriodic);

@@ -52,7 +52,9 @@ RunSetup::RunSetup(RunStart start, Launcher& launcher, const std::function<bool(
       model(gpt_config(config, tokenizer->vocab_size())),
       programs(step_programs(config, length)),
       plans(plan_ranks(config, model, programs, products.products, launcher.own_ranks())),
-      affinity(rank_affinity(config.layout)) {
+      affinity(rank_affinity(config.layout)),
+      initialised(std::chrono::system_clock::now()),
+      start_time(start.time) {
   agree_on_inputs(inputs, launcher);
   plan_memory(launcher);
   if (loaded) {
@@ -62,26 +64,47 @@ RunSetup::RunSetup(RunStart start, Launcher& launcher, const std::function<bool(
   const auto poll = [&] {
     if (stop && stop()) throw StoppedEarly{.is_saved = directory.is_resumed()};
   };
+  const auto begin = std::chrono::steady_clock::now();
   data.emplace(config, *tokenizer, counts_of(*this), poll);
+  data_time = std::chrono::steady_clock::now() - begin;
   data->check_suffices(length.needed());
   poll();
+}
+
+// What a process tells the others of its plans: the bytes that it needs, the operations of a step,
+// and for each of its ranks its number and its facts.
+std::string RunSetup::planned() const {
+  double flops = 0;
+  std::string ranks_text;
+  for (const RankPlan& plan : plans) {
+    const MemoryPlan& memory = plan.memory;
+    flops += static_cast<double>(memory.flops_per_step) * static_cast<double>(plan.ranks.size());
+    for (const int rank : plan.ranks) {
+      ranks_text += fmt::format(" {} {} {}", rank, memory.model_parameters, memory.total);
+    }
+  }
+  return fmt::format("{} {}{}", process_bytes(plans), flops, ranks_text);
 }
 
 // One process of each host compares what all of the host's need with what there is.
 void RunSetup::plan_memory(Launcher& launcher) {
   for (RankPlan& plan : plans) plan.memory.library_bound += launcher.message_bytes();
-  std::int64_t largest = 0;
-  for (const RankPlan& plan : plans) largest = std::max(largest, plan.memory.total);
-  const std::string mine = fmt::format("{} {}", largest, process_bytes(plans));
-  const std::vector<std::string> texts = launcher.gather(mine);
+  const std::vector<std::string> texts = launcher.gather(planned());
+  ranks.resize(places.size());
   const bool is_alone = texts.size() == 1;
   const RankPlace& here = places[static_cast<std::size_t>(launcher.own_ranks().front())];
   std::int64_t needed = 0;
   for (std::size_t process = 0; process < texts.size(); ++process) {
-    std::int64_t total = 0;
+    std::istringstream text(texts[process]);
     std::int64_t bytes = 0;
-    std::istringstream(texts[process]) >> total >> bytes;
-    peak_bytes = std::max(peak_bytes, total);
+    double flops = 0;
+    text >> bytes >> flops;
+    flops_per_step += flops;
+    RankFacts facts;
+    for (std::size_t rank = 0; text >> rank >> facts.parameters >> facts.arena_bytes;) {
+      ranks.at(rank) = facts;
+      peak_bytes = std::max(peak_bytes, facts.arena_bytes);
+    }
     if (is_alone || places[process].host == here.host) needed += bytes;
   }
   if (here.local_rank == 0)

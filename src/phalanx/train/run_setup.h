@@ -2,6 +2,7 @@
 // What all ranks of a run share, and nobody changes: settings, tokenizer, the checkpoint to resume
 // from, data, and the plan that says whether it fits.
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,6 +19,12 @@
 #include "phalanx/train/run_start.h"
 
 namespace phalanx {
+
+// What the plans say of one rank.
+struct RankFacts {
+  std::int64_t parameters = 0;  // without vocabulary padding
+  std::int64_t arena_bytes = 0;
+};
 
 struct RunSetup {
   // Resolves the configuration, opens the inputs, plans; throws where any of it is wrong, before
@@ -45,16 +52,23 @@ struct RunSetup {
   cpu::Peak peak;  // of the threads of a host's ranks, as many as it has cores
   GptConfig model;
   StepPrograms programs;
-  std::vector<RankPlan> plans;  // of the ranks of this process
-  std::int64_t peak_bytes = 0;  // the most that the arenas of any rank hold
+  std::vector<RankPlan> plans;   // of the ranks of this process
+  std::vector<RankFacts> ranks;  // of all, by rank
+  std::int64_t peak_bytes = 0;   // the most that the arenas of any rank hold
+  double flops_per_step = 0;     // that all ranks compute, recomputation included
   std::optional<RunData> data;
   RankAffinity affinity;
+  // For people: when the first part of the preparation was done, how long it took and how long the
+  // data took.
+  std::chrono::system_clock::time_point initialised;
+  std::chrono::steady_clock::duration start_time{}, data_time{};
 
   const MemoryPlan& plan_of(int rank) const;
   int hosts() const { return places.back().host + 1; }
 
  private:
   RunSetup(RunStart start, Launcher& launcher, const std::function<bool()>& stop);
+  std::string planned() const;
   void plan_memory(Launcher& launcher);
 };
 

@@ -203,6 +203,29 @@ RunStart follow(TrainConfig config, RunDecisions decisions, const RankPlace& pla
   return start;
 }
 
+// What all of them do in step.
+RunStart start_alike(TrainConfig config, Launcher& launcher) {
+  resolve(config, true);
+  check_files(config);
+  agree(identity_of(config), launcher);
+  if (launcher.leads()) {
+    RunStart start = decide(config, launcher);
+    const bool is_alone = launcher.own_ranks().size() == launcher.places().size();
+    const bool is_saved = !start.config.run.save.empty() && !is_alone;
+    const std::optional<Nonce> nonce =
+        is_saved ? std::optional<Nonce>(std::in_place, start.config.run.save) : std::nullopt;
+    if (nonce) start.decisions.nonce = nonce->text();
+    launcher.broadcast(start.decisions.to_text());
+    launcher.gather({});  // all have looked
+    return start;
+  }
+  const RunDecisions decisions = RunDecisions::from_text(launcher.broadcast({}));
+  const auto rank = static_cast<std::size_t>(launcher.own_ranks().front());
+  RunStart start = follow(std::move(config), decisions, launcher.places()[rank]);
+  launcher.gather({});
+  return start;
+}
+
 }  // namespace
 
 std::string RunDecisions::to_text() const {
@@ -231,24 +254,9 @@ RunDecisions RunDecisions::from_text(const std::string& text) {
 }
 
 RunStart start_run(TrainConfig config, Launcher& launcher) {
-  resolve(config, true);
-  check_files(config);
-  agree(identity_of(config), launcher);
-  if (launcher.leads()) {
-    RunStart start = decide(config, launcher);
-    const bool is_alone = launcher.own_ranks().size() == launcher.places().size();
-    const bool is_saved = !start.config.run.save.empty() && !is_alone;
-    const std::optional<Nonce> nonce =
-        is_saved ? std::optional<Nonce>(std::in_place, start.config.run.save) : std::nullopt;
-    if (nonce) start.decisions.nonce = nonce->text();
-    launcher.broadcast(start.decisions.to_text());
-    launcher.gather({});  // all have looked
-    return start;
-  }
-  const RunDecisions decisions = RunDecisions::from_text(launcher.broadcast({}));
-  const auto rank = static_cast<std::size_t>(launcher.own_ranks().front());
-  RunStart start = follow(std::move(config), decisions, launcher.places()[rank]);
-  launcher.gather({});
+  const auto begin = std::chrono::steady_clock::now();
+  RunStart start = start_alike(std::move(config), launcher);
+  start.time = std::chrono::steady_clock::now() - begin;
   return start;
 }
 

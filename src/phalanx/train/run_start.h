@@ -2,6 +2,7 @@
 // How a run begins: what the first rank decides for all - it alone locks --save, chooses the
 // checkpoint, measures the processor - and the proof that all processes are about to do the same.
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ struct RunStart {
   std::optional<DirectoryLock> lock;  // on --save; of the leading process
   RunDecisions decisions;
   std::shared_ptr<const CheckpointReader> checkpoint;  // null: the run begins anew
+  std::chrono::steady_clock::duration time{};          // that this took
 };
 
 // By all processes at the same time, within Launcher::prepare(). ConfigError (78) where they differ

@@ -24,6 +24,7 @@
 #include "phalanx/train/run_saver.h"
 #include "phalanx/train/run_setup.h"
 #include "phalanx/train/run_sinks.h"
+#include "phalanx/train/run_times.h"
 #include "phalanx/train/step_trace.h"
 
 namespace phalanx {
@@ -105,6 +106,7 @@ class Trainer {
   const StopToken& stop_;
   RankWatch& watch_;
   Clock::time_point start_ = Clock::now();
+  StepTimers timers_;
   RankCommunicators ranks_;
   const MemoryPlan& plan_;
   RankArenas arenas_;
@@ -114,6 +116,7 @@ class Trainer {
   LossScaler scaler_;
   RunState state_;
   std::vector<std::int64_t> left_out_;  // --iterations-to-skip
+  RunTimes times_;
   std::optional<RunData::Stream> train_stream_, valid_stream_;
   RunReport report_;
   StepTrace trace_;
@@ -132,7 +135,9 @@ RankArenas arenas_of_run(const MemoryPlan& plan, int threads, bool from_checkpoi
   return arenas;
 }
 
-RunState start_state(const RunSetup& setup, const CheckpointReader* checkpoint, Rank& rank) {
+RunState start_state(const RunSetup& setup, const CheckpointReader* checkpoint, Rank& rank,
+                     StepTimers& timers) {
+  const TimerScope time(checkpoint != nullptr ? &timers : nullptr, StepTimer::kLoadCheckpoint);
   const auto busy = rank.ranks().world->busy(checkpoint != nullptr ? "loading the checkpoint"
                                                                    : "drawing the weights");
   if (checkpoint != nullptr) return load_run(setup.config, *checkpoint, rank);
@@ -148,7 +153,7 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       config_(setup.config),
       stop_(stop),
       watch_(watch),
-      ranks_(setup.grid, world),
+      ranks_(setup.grid, world, &timers_),
       plan_(setup.plan_of(world.rank())),
       arenas_(arenas_of_run(plan_, static_cast<int>(config_.layout.threads_per_rank),
                             checkpoint != nullptr)),
@@ -157,10 +162,11 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
                                 setup.products.products)),
       rank_(config_, setup.model, setup.programs, ranks_, *backend_, arenas_),
       scaler_(loss_scaler(config_)),
-      state_(start_state(setup, checkpoint, rank_)),
+      state_(start_state(setup, checkpoint, rank_, timers_)),
       left_out_(iterations_to_skip(config_.run)),
-      report_(setup, plan_, state_, sinks),
-      saver_(setup, rank_, report_) {
+      times_(setup, rank_, timers_, start_),
+      report_(setup, plan_, state_, sinks, times_.of_setup()),
+      saver_(setup, rank_, times_, report_) {
   scaler_.restore(state_.loss_scaler);
   state_.evaluation_is_due = setup.length.begin().evaluation_is_due;
   state_.requested = setup.data->counts();
@@ -219,6 +225,7 @@ RunEnd Trainer::loop() {
       saver_.save(state_, RunSaver::Occasion::kPeriodic);
     }
   }
+  report_.note(RunNote::Kind::kTrained, state_.iteration, "after training is done");
   saver_.save(state_, RunSaver::Occasion::kLeaving);
   if (!final_evaluation()) return stopped();
   return RunEnd::kFinished;
@@ -300,7 +307,9 @@ void Trainer::train_until_drained() {
   const std::vector<StepSchedule> schedules = next_schedules();
   trace_.clear();
   WatchedPasses passes(watch_, config_.run.trace.empty() ? nullptr : &trace_);
+  times_.begin_iterations();
   const std::vector<StepResult> steps = rank_.train(schedules, train_stream_->source(), &passes);
+  times_.end_iterations(std::ssize(steps));
   const double seconds = seconds_since(begin) / static_cast<double>(steps.size());
   high_water_.after(
       {static_cast<int>(steps.size()), static_cast<int>(schedules.front().microbatches)});
@@ -309,7 +318,7 @@ void Trainer::train_until_drained() {
     const std::int64_t batch = setup_.length.global_batch(state_.consumed_train_samples);
     count(step, batch);
     report_.iteration(state_, step, batch, setup_.schedule.learning_rates(state_.schedule_samples),
-                      seconds);
+                      seconds, times_.of_iteration(is_logged(config_.run, state_.iteration)));
     watch_.step(state_.iteration);
   }
 }

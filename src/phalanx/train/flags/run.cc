@@ -134,9 +134,65 @@ constexpr TrainFlag kRunRows[] = {
                                                .help = "Iterations between log lines",
                                                .range = from_to(1, kMostExact)}),
     works<&RunConfig::log_throughput>(
-        kLogging, {.name = "--log-throughput", .help = "TFLOP/s in the log line"}),
+        kLogging, {.name = "--log-throughput", .help = "TFLOP/s of each rank in the log line"}),
     works<&OptimizerConfig::log_params_norm>(
         kLogging, {.name = "--log-params-norm", .help = "The norm of all weights in the log line"}),
+    works<&RunConfig::log_memory_interval>(
+        kLogging, {.name = "--log-memory-interval",
+                   .help = "Iterations between lines of the memory that ranks hold (0: one line, "
+                           "after the first log line)",
+                   .range = from_to(0, kMostExact)}),
+    works<&RunConfig::timing_log_level>(
+        kLogging, {.name = "--timing-log-level",
+                   .help = "Timers behind a log line: 0 none, 1 the parts of an iteration, 2 also "
+                           "those of its passes and messages",
+                   .range = from_to(0, 2)}),
+    works<&RunConfig::timing_log_option>(
+        kLogging, {.name = "--timing-log-option",
+                   .help = "Of a timer show the largest over ranks, the least and the largest, or "
+                           "every rank's",
+                   .choices = "max minmax all"}),
+    works<&RunConfig::tensorboard_dir>(
+        kLogging, {.name = "--tensorboard-dir",
+                   .help = "Directory for the event files that TensorBoard shows",
+                   .value_name = "DIR"}),
+    works<&RunConfig::tensorboard_log_interval>(
+        kLogging, {.name = "--tensorboard-log-interval",
+                   .help = "Iterations between events in --tensorboard-dir",
+                   .range = from_to(1, kMostExact)}),
+    works<&RunConfig::tensorboard_queue_size>(
+        kLogging, {.name = "--tensorboard-queue-size",
+                   .help = "Events that are kept, for two minutes at most, before they are written",
+                   .range = from_to(1, kMostInt32)}),
+    works<&RunConfig::log_timers_to_tensorboard>(
+        kLogging, {.name = "--log-timers-to-tensorboard",
+                   .help = "Iteration times, and the timers of --timing-log-level, in TensorBoard",
+                   .needs = "--tensorboard-dir"}),
+    works<&RunConfig::log_batch_size_to_tensorboard>(
+        kLogging, {.name = "--log-batch-size-to-tensorboard",
+                   .help = "The global batch size in TensorBoard",
+                   .needs = "--tensorboard-dir"}),
+    works<&RunConfig::log_memory_to_tensorboard>(
+        kLogging, {.name = "--log-memory-to-tensorboard",
+                   .help = "Memory in TensorBoard: of the arenas, and resident",
+                   .needs = "--tensorboard-dir"}),
+    works<&RunConfig::log_world_size_to_tensorboard>(kLogging,
+                                                     {.name = "--log-world-size-to-tensorboard",
+                                                      .help = "The number of ranks in TensorBoard",
+                                                      .needs = "--tensorboard-dir"}),
+    works<&RunConfig::log_validation_ppl_to_tensorboard>(
+        kLogging, {.name = "--log-validation-ppl-to-tensorboard",
+                   .help = "Perplexities of evaluations in TensorBoard",
+                   .needs = "--tensorboard-dir"}),
+    works<&RunConfig::no_log_learning_rate_to_tensorboard>(
+        kLogging, {.name = "--no-log-learning-rate-to-tensorboard",
+                   .aliases = "--no-log-learnig-rate-to-tensorboard",
+                   .yaml_keys = "!log_learning_rate_to_tensorboard",
+                   .help = "No learning rate in TensorBoard"}),
+    works<&RunConfig::no_log_loss_scale_to_tensorboard>(
+        kLogging, {.name = "--no-log-loss-scale-to-tensorboard",
+                   .yaml_keys = "!log_loss_scale_to_tensorboard",
+                   .help = "No loss scale in TensorBoard"}),
     works<&RunConfig::trace>(kLogging, {.name = "--trace",
                                         .help = "The timeline of the last iteration: FILE.json for "
                                                 "Perfetto, beside it FILE.svg and FILE.txt",

@@ -31,18 +31,10 @@ constexpr Refusal kFirstWrites = {
 constexpr Refusal kTensorsMustAgree = {
     "a checkpoint whose tensors are not the model's is never loaded; leave the flag out",
     kSamePlan};
-constexpr Absence kTensorBoard = {
-    "nothing is written for TensorBoard",
-    {"TensorBoard files are not written in this version of Phalanx; metrics.jsonl in --save has "
-     "the numbers of every iteration",
-     kSamePlan}};
 constexpr Refusal kWandb = {
-    "nothing is sent to Weights & Biases; metrics.jsonl in --save has the numbers of every "
-    "iteration",
-    kSamePlan};
-constexpr Refusal kTimers = {
-    "timers are not available in this version of Phalanx; the log line has the time of an "
-    "iteration, --trace FILE.json the timeline of the last one",
+    "nothing is sent to Weights & Biases; give --tensorboard-dir DIR, and their program uploads "
+    "it: "
+    "wandb sync DIR",
     kSamePlan};
 constexpr Absence kProfile = {
     "nothing depends on it without --profile",
@@ -137,8 +129,6 @@ constexpr TrainFlag kUnboundRunRows[] = {
     refused(kLogging, "--log-progress", kSwitch,
             {"metrics.jsonl in --save has the progress of every iteration; leave the flag out",
              kSamePlan}),
-    satisfied_by("0", kLogging, "--timing-log-level", kInteger, "no timers are logged", kTimers),
-    satisfied_by("minmax", kLogging, "--timing-log-option", kText, "no timers are logged", kTimers),
     with_yaml_keys("!barrier_with_L1_time",
                    satisfied(kLogging, "--no-barrier-with-level-1-timing", kSwitch,
                              "no rank ever waits at a barrier for the sake of timing")),
@@ -146,21 +136,6 @@ constexpr TrainFlag kUnboundRunRows[] = {
                  "what is logged has level 20 (INFO) and above",
                  {"what is logged has level 20 (INFO) and above; leave the flag out", kSamePlan}),
 
-    refused(kLogging, "--tensorboard-dir", kText, kTensorBoard.refusal),
-    only_default("1", kLogging, "--tensorboard-log-interval", kInteger, kTensorBoard),
-    only_default("1000", kLogging, "--tensorboard-queue-size", kInteger, kTensorBoard),
-    refused(kLogging, "--log-timers-to-tensorboard", kSwitch, kTensorBoard.refusal),
-    refused(kLogging, "--log-batch-size-to-tensorboard", kSwitch, kTensorBoard.refusal),
-    refused(kLogging, "--log-memory-to-tensorboard", kSwitch, kTensorBoard.refusal),
-    refused(kLogging, "--log-world-size-to-tensorboard", kSwitch, kTensorBoard.refusal),
-    refused(kLogging, "--log-validation-ppl-to-tensorboard", kSwitch, kTensorBoard.refusal),
-    with_aliases("--no-log-learning-rate-to-tensorboard",
-                 with_yaml_keys("!log_learning_rate_to_tensorboard",
-                                satisfied(kLogging, "--no-log-learnig-rate-to-tensorboard", kSwitch,
-                                          kTensorBoard.unused))),
-    with_yaml_keys(
-        "!log_loss_scale_to_tensorboard",
-        satisfied(kLogging, "--no-log-loss-scale-to-tensorboard", kSwitch, kTensorBoard.unused)),
     refused(kLogging, "--wandb-project", kText, kWandb),
     refused(kLogging, "--wandb-exp-name", kText, kWandb),
     refused(kLogging, "--wandb-save-dir", kText, kWandb),

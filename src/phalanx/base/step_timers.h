@@ -1,0 +1,91 @@
+#pragma once
+// Where a rank's time goes: one clock for each thing that a step is made of, with Megatron's names
+// and levels. Clocks are read on the host, by the one thread that leads the rank; they count from
+// the start of the run, and who shows them takes differences. Nothing reads them to decide.
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace phalanx {
+
+// In the order in which Megatron prints them, then those that have no row there.
+enum class StepTimer : std::uint8_t {
+  kForwardBackward,     // all passes and messages of a step, reductions included
+  kForwardCompute,      // forward passes
+  kBackwardCompute,     // backward passes, recomputation included
+  kBatchGenerator,      // microbatches: read, brought to the device, sent to tensor-parallel peers
+  kForwardReceive,      // a stage's input
+  kForwardSend,         // a stage's output
+  kBackwardReceive,     // the gradient of a stage's output
+  kBackwardSend,        // the gradient of a stage's input
+  kLayerNormGradients,  // the sum of sequence-parallel partial gradients
+  kEmbeddingGradients,  // waiting for the sum over the two copies of a tied word table
+  kAllGradients,        // waiting for reductions over data-parallel ranks
+  // Of a distributed optimizer; with --overlap-param-gather its beginning alone, for the forward
+  // passes wait for the rest.
+  kGatherParameters,
+  kOptimizerCountZeros,  // with --log-num-zeros-in-grad
+  kOptimizerClip,        // norm, clip factor, and whether all of it is finite
+  kOptimizerInnerStep,   // Adam, writing 16-bit parameters included
+  kOptimizer,            // the three above
+  kModelSetup,           // arenas, model and optimizer; weights drawn or loaded
+  kDataSetup,            // data sets and their order
+  kLoadCheckpoint,       // reading what the run begins with
+  kSaveCheckpoint,
+  kEvaluation,  // forward passes of evaluations
+  kMessages,    // within all others: waiting for messages of any group, barriers included
+  kData,        // within kBatchGenerator: reading microbatches
+};
+inline constexpr std::size_t kStepTimers = 23;
+
+// "forward-backward".
+std::string_view name_of(StepTimer timer);
+// --timing-log-level at and above which Megatron's rows have it; 3: it has no row.
+int level_of(StepTimer timer);
+
+class StepTimers {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Times = std::array<double, kStepTimers>;  // seconds, by timer
+
+  void add(StepTimer timer, Clock::duration time) { clock(timer) += time; }
+  double seconds(StepTimer timer) const {
+    return std::chrono::duration<double>(clocks_[static_cast<std::size_t>(timer)]).count();
+  }
+  Clock::duration elapsed(StepTimer timer) const {
+    return clocks_[static_cast<std::size_t>(timer)];
+  }
+  Times times() const {
+    Times all{};
+    for (std::size_t i = 0; i < kStepTimers; ++i) all[i] = seconds(static_cast<StepTimer>(i));
+    return all;
+  }
+
+ private:
+  Clock::duration& clock(StepTimer timer) { return clocks_[static_cast<std::size_t>(timer)]; }
+
+  std::array<Clock::duration, kStepTimers> clocks_{};
+};
+
+// Counts until it is left, by whatever way. Null counts nothing.
+class TimerScope {
+ public:
+  TimerScope(StepTimers* timers, StepTimer timer) : timers_(timers), timer_(timer) {
+    if (timers_ != nullptr) begin_ = StepTimers::Clock::now();
+  }
+  TimerScope(const TimerScope&) = delete;
+  TimerScope& operator=(const TimerScope&) = delete;
+  ~TimerScope() {
+    if (timers_ != nullptr) timers_->add(timer_, StepTimers::Clock::now() - begin_);
+  }
+
+ private:
+  StepTimers* timers_;
+  StepTimer timer_;
+  StepTimers::Clock::time_point begin_;
+};
+
+}  // namespace phalanx

@@ -1,0 +1,56 @@
+#pragma once
+// TensorBoard's event file: records of one event each, in TFRecord's frames - the length as 8
+// bytes, its masked CRC-32C, the event (tensorboard.proto), its masked CRC-32C; all little-endian.
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace phalanx {
+
+namespace tensorboard {
+class Event;
+}
+
+class TensorBoardFile {
+ public:
+  using Clock = std::chrono::system_clock;
+  // How TensorBoard's own writer flushes.
+  static constexpr std::chrono::seconds kFlushInterval{120};
+
+  // Makes DIRECTORY (and it) where it is not there; the file is
+  // events.out.tfevents.<seconds>.<host>.<process>.<number>, a number that is free. At most
+  // `queue_size` events, those of kFlushInterval, or 32 KiB are kept before they are written.
+  // OutputError here and below where that is not possible.
+  TensorBoardFile(const std::filesystem::path& directory, std::int64_t queue_size,
+                  std::function<Clock::time_point()> now = Clock::now);
+  TensorBoardFile(const TensorBoardFile&) = delete;
+  TensorBoardFile& operator=(const TensorBoardFile&) = delete;
+  // What was not flushed is lost.
+  ~TensorBoardFile();
+
+  const std::filesystem::path& path() const { return path_; }
+
+  void scalar(std::string_view tag, double value, std::int64_t step);
+  // Markdown.
+  void text(std::string_view tag, std::string_view value, std::int64_t step);
+  // A writer goes on here: TensorBoard forgets what other files have from this step on.
+  void restart(std::int64_t step);
+  void flush();
+
+ private:
+  void add(tensorboard::Event event);
+
+  std::filesystem::path path_;
+  std::int64_t queue_size_;
+  std::function<Clock::time_point()> now_;
+  int descriptor_ = -1;
+  std::string queue_;  // records
+  std::int64_t queued_ = 0;
+  Clock::time_point flushed_;
+};
+
+}  // namespace phalanx
