@@ -18,8 +18,6 @@
 namespace phalanx {
 namespace {
 
-using tensorboard::Event;
-
 template <typename Integer>
 std::string bytes_of(Integer value) {
   static_assert(std::endian::native == std::endian::little);
@@ -70,7 +68,7 @@ TensorBoardFile::TensorBoardFile(const std::filesystem::path& directory, std::in
   if (descriptor_ < 0) {
     throw OutputError("{}: cannot create: {}", path_.string(), std::strerror(errno));
   }
-  Event version;
+  tensorboard::Event version;
   version.set_file_version("brain.Event:2");
   add(std::move(version));
   flush();
@@ -79,7 +77,7 @@ TensorBoardFile::TensorBoardFile(const std::filesystem::path& directory, std::in
 TensorBoardFile::~TensorBoardFile() { ::close(descriptor_); }
 
 void TensorBoardFile::scalar(std::string_view tag, double value, std::int64_t step) {
-  Event event;
+  tensorboard::Event event;
   event.set_step(step);
   tensorboard::Summary::Value& entry = *event.mutable_summary()->add_value();
   entry.set_tag(std::string(tag));
@@ -88,7 +86,7 @@ void TensorBoardFile::scalar(std::string_view tag, double value, std::int64_t st
 }
 
 void TensorBoardFile::text(std::string_view tag, std::string_view value, std::int64_t step) {
-  Event event;
+  tensorboard::Event event;
   event.set_step(step);
   tensorboard::Summary::Value& entry = *event.mutable_summary()->add_value();
   // As PyTorch's SummaryWriter names them.
@@ -102,13 +100,13 @@ void TensorBoardFile::text(std::string_view tag, std::string_view value, std::in
 }
 
 void TensorBoardFile::restart(std::int64_t step) {
-  Event event;
+  tensorboard::Event event;
   event.set_step(step);
   event.mutable_session_log()->set_status(tensorboard::SessionLog::START);
   add(std::move(event));
 }
 
-void TensorBoardFile::add(Event event) {
+void TensorBoardFile::add(tensorboard::Event event) {
   const Clock::time_point now = now_();
   event.set_wall_time(seconds_of(now));
   queue_ += framed(event.SerializeAsString());
