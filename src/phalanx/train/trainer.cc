@@ -14,6 +14,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/observe/training_log.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/cpu/first_touch.h"
 #include "phalanx/train/config_views.h"
@@ -467,7 +468,9 @@ RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop, RunSinks& 
   try {
     return prepare_and_train(config, stop, sinks, *make_launcher());
   } catch (const StoppedEarly& stopped) {
-    log_info("exiting program after receiving {}.", name_of_signal(stop()));
+    const std::string said =
+        fmt::format("exiting program after receiving {}.", name_of_signal(stop()));
+    log_info("{}", datetime_line(said, std::chrono::system_clock::now()));
     if (stopped.is_saved) return RunEnd::kPreempted;
     log_warning("nothing is saved: training had not begun");
     return RunEnd::kStopped;
