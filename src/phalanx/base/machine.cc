@@ -1,8 +1,10 @@
 #include "phalanx/base/machine.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -87,6 +89,27 @@ AvailableMemory available_memory(const std::filesystem::path& root) {
                           group.version == 2 ? "memory.max" : "memory.limit_in_bytes", group.name)};
   }
   return memory;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return {};
+  return name.data();
+}
+
+std::string processor_name(const std::filesystem::path& root) {
+  std::ifstream file(root / "proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return {};
+}
+
+std::int64_t physical_memory() {
+  const auto pages = ::sysconf(_SC_PHYS_PAGES);
+  const auto bytes = ::sysconf(_SC_PAGESIZE);
+  return pages > 0 && bytes > 0 ? static_cast<std::int64_t>(pages) * bytes : 0;
 }
 
 }  // namespace phalanx

@@ -26,4 +26,10 @@ struct AvailableMemory {
 // everything there can be.
 AvailableMemory available_memory(const std::filesystem::path& root = "/");
 
+// What people call the machine and its processor, and its memory in bytes; empty or 0 where the
+// system does not say.
+std::string host_name();
+std::string processor_name(const std::filesystem::path& root = "/");
+std::int64_t physical_memory();
+
 }  // namespace phalanx

@@ -23,6 +23,7 @@ constexpr Command kCommands[] = {
      "starts and watches ranks as processes: launch FLAGS -- pretrain gpt FLAGS", run_launch},
     {kTraining, "generate", "text from a checkpoint", run_generate},
     {kTraining, "score", "the log probability of each token of a text", run_score},
+    {kTraining, "report", "one page of a run, or of several compared: report DIR", run_report},
     {kPlanning, "plan",
      "the memory and messages of a training run, nothing allocated: plan gpt FLAGS", run_plan},
     {kPlanning, "schedule", "a pipeline schedule: verified, simulated, drawn", run_schedule},

@@ -23,6 +23,7 @@ int run_dataset(const Arguments& arguments);
 int run_checkpoint(const Arguments& arguments);
 int run_import(const Arguments& arguments);
 int run_export(const Arguments& arguments);
+int run_report(const Arguments& arguments);
 int run_completion(const Arguments& arguments);
 int run_help(const Arguments& arguments);
 int run_version(const Arguments& arguments);

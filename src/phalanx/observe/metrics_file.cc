@@ -1,6 +1,5 @@
 #include "phalanx/observe/metrics_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -119,28 +118,6 @@ void cut_metrics(const std::filesystem::path& path, const MetricsPosition& last)
   const auto kept = std::filesystem::file_size(path) - cut.size();
   if (::truncate(path.c_str(), static_cast<off_t>(kept)) != 0) {
     throw OutputError("{}: cannot cut to {} bytes: {}", path.string(), kept, std::strerror(errno));
-  }
-}
-
-MetricsFile::MetricsFile(const std::filesystem::path& path) : path_(path) {
-  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) {
-    throw OutputError("{}: cannot create: {}", path.string(), std::strerror(errno));
-  }
-}
-
-MetricsFile::~MetricsFile() { ::close(descriptor_); }
-
-void MetricsFile::write_line(std::string line) {
-  line += '\n';
-  std::string_view rest = line;
-  while (!rest.empty()) {
-    const auto put = ::write(descriptor_, rest.data(), rest.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) {
-      throw OutputError("{}: cannot write: {}", path_.string(), std::strerror(errno));
-    }
-    rest.remove_prefix(static_cast<std::size_t>(put));
   }
 }
 

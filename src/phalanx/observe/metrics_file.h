@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "phalanx/observe/line_file.h"
 #include "phalanx/observe/run_sink.h"
 
 namespace phalanx {
@@ -37,21 +38,15 @@ void cut_metrics(const std::filesystem::path& path, const MetricsPosition& last)
 class MetricsFile {
  public:
   // Appends; makes the file where it is not there. OutputError where it cannot be written.
-  explicit MetricsFile(const std::filesystem::path& path);
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
-  ~MetricsFile();
+  explicit MetricsFile(const std::filesystem::path& path) : file_(path) {}
 
   void write(const IterationReport& report, double peak_flops) {
-    write_line(to_json_line(report, peak_flops));
+    file_.write(to_json_line(report, peak_flops));
   }
-  void write(const EvaluationReport& report) { write_line(to_json_line(report)); }
+  void write(const EvaluationReport& report) { file_.write(to_json_line(report)); }
 
  private:
-  void write_line(std::string line);
-
-  std::filesystem::path path_;
-  int descriptor_ = -1;
+  LineFile file_;
 };
 
 // SAVE/metrics.jsonl, as long as it can be written.

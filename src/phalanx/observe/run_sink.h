@@ -44,6 +44,8 @@ struct RunBegin {
   // Of the first rank, as planned: together all of its arenas.
   std::int64_t weight_and_optimizer_bytes = 0;
   std::int64_t activation_bytes = 0;
+  // A JSON object: machine, data, layout, memory plan, schedule (train/run_facts.h); empty: none.
+  std::string facts = {};
 };
 
 // A training iteration that is done. Learning rate and loss scale are those after it.
@@ -112,6 +114,8 @@ struct RunEnding {
   Outcome outcome = Outcome::kFinished;
   std::int64_t iteration = 0;
   std::string error;  // of one that failed
+  // A JSON object: the timeline of the last step (train/run_facts.h); empty: none.
+  std::string facts = {};
 };
 
 class RunSink {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "phalanx/pipeline/timeline_layout.h"
@@ -49,6 +50,21 @@ std::string TimelineCanvas::document(double width, double height, std::string_vi
       "<style>\n{2}</style>\n{3}<rect width=\"100%\" height=\"100%\" "
       "fill=\"#ffffff\"/>\n{4}</svg>\n",
       pixels(width), pixels(height), rules, definitions, body_);
+}
+
+std::string TimelineCanvas::fragment(double width, double height, std::string_view rules,
+                                     std::string_view definitions, std::string_view scope) const {
+  std::string scoped;
+  while (!rules.empty()) {
+    const std::size_t end = std::min(rules.find('\n'), rules.size());
+    scoped += fmt::format(".{} {}\n", scope, rules.substr(0, end));
+    rules.remove_prefix(std::min(end + 1, rules.size()));
+  }
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
+      "viewBox=\"0 0 {0} {1}\" font-family=\"sans-serif\">\n"
+      "<style>\n{2}</style>\n{3}{4}</svg>\n",
+      pixels(width), pixels(height), scoped, definitions, body_);
 }
 
 std::string escaped_for_svg(std::string_view text) {

@@ -27,6 +27,10 @@ class TimelineCanvas {
   // `definitions` what they refer to.
   std::string document(double width, double height, std::string_view rules,
                        std::string_view definitions) const;
+  // The same as a part of a page, on the page's own ground: the rules hold within elements of the
+  // class `scope` alone.
+  std::string fragment(double width, double height, std::string_view rules,
+                       std::string_view definitions, std::string_view scope) const;
 
  private:
   std::string body_;

@@ -18,6 +18,7 @@ constexpr double kLabelWidth = 56.0;  // "rank 0", to the left of the rows
 constexpr double kPeakWidth = 44.0;   // the most activations held, to their right
 constexpr double kMinWidth = 640.0;
 constexpr double kMaxWidth = 1600.0;
+constexpr double kMaxPageWidth = 1190.0;
 constexpr double kPassWidth = 22.0;  // of a short pass, where the picture does not get too wide
 constexpr double kRowHeight = 22.0;
 constexpr double kLaneHeight = 16.0;
@@ -64,6 +65,22 @@ std::vector<std::string> lines_of(std::string_view text) {
 
 double text_width(std::string_view text) { return kLetterWidth * static_cast<double>(text.size()); }
 
+// Behind the others, on a dark page.
+constexpr std::string_view kDarkRules = R"(<style>
+@media screen and (prefers-color-scheme:dark){
+.timeline .idle{fill:#1d2126;stroke:#3a414a}
+.timeline .grid{stroke:#3a414a}
+.timeline .pass{stroke:#14171b}
+.timeline .pair{stroke:#e7eaee}
+.timeline .base{stroke:#5b646e}
+.timeline text{fill:#dfe3e8}
+.timeline .tick{fill:#a2abb5}
+.timeline .digits{fill:#111111}
+.timeline .up{fill:#ffffff}
+}
+</style>
+)";
+
 bool is_update(ActionKind kind) {
   return kind == ActionKind::kReduceGradients || kind == ActionKind::kOptimizerStep ||
          kind == ActionKind::kGatherParameters;
@@ -71,20 +88,33 @@ bool is_update(ActionKind kind) {
 
 class SvgDrawing {
  public:
-  explicit SvgDrawing(std::span<const TimelinePicture> pictures) : pictures_(pictures) {}
+  SvgDrawing(std::span<const TimelinePicture> pictures, double most_width)
+      : pictures_(pictures), most_width_(most_width) {}
 
-  std::string draw() {
-    measure();
-    for (const TimelinePicture& picture : pictures_) draw(picture);
-    draw_legend();
-    // Neighbours are told apart by their borders, which must not hide them where they are narrow.
-    const std::string rules =
-        fmt::format("{}.pass{{stroke:#ffffff;stroke-width:{}}}\n", kRules,
-                    short_number(std::clamp(pass_width_ / 20.0, 0.05, 0.8), 2));
-    return canvas_.document(width_, y_ + kMargin, rules + styles_.rules(), kHatch);
+  std::string document() {
+    draw();
+    return canvas_.document(width_, y_ + kMargin, rules(), kHatch);
+  }
+  std::string fragment() {
+    draw();
+    return canvas_.fragment(width_, y_ + kMargin, rules(), kHatch, "timeline") +
+           std::string(kDarkRules);
   }
 
  private:
+  void draw() {
+    measure();
+    for (const TimelinePicture& picture : pictures_) draw(picture);
+    draw_legend();
+  }
+
+  std::string rules() const {
+    // Neighbours are told apart by their borders, which must not hide them where they are narrow.
+    return fmt::format("{}.pass{{stroke:#ffffff;stroke-width:{}}}\n", kRules,
+                       short_number(std::clamp(pass_width_ / 20.0, 0.05, 0.8), 2)) +
+           styles_.rules();
+  }
+
   // The common scale, and how wide the document is.
   void measure() {
     double length = 0.0;
@@ -104,10 +134,10 @@ class SvgDrawing {
     }
     constexpr double kSides = 2.0 * kMargin + kLabelWidth + kPeakWidth;
     if (length <= 0.0) length = 1.0;
-    scale_ = std::min(kPassWidth / pass, (kMaxWidth - kSides) / length);
+    scale_ = std::min(kPassWidth / pass, (most_width_ - kSides) / length);
     pass_width_ = scale_ * pass;
     width_ =
-        std::clamp(kSides + std::max(scale_ * length, text - kLabelWidth), kMinWidth, kMaxWidth);
+        std::clamp(kSides + std::max(scale_ * length, text - kLabelWidth), kMinWidth, most_width_);
   }
 
   void draw(const TimelinePicture& picture) {
@@ -275,6 +305,7 @@ class SvgDrawing {
   static constexpr double kLeft = kMargin + kLabelWidth;  // where rows begin
 
   std::span<const TimelinePicture> pictures_;
+  double most_width_;
   TimelineCanvas canvas_;
   PassStyles styles_;
   double width_ = kMinWidth;
@@ -293,7 +324,11 @@ class SvgDrawing {
 }  // namespace
 
 std::string to_svg(std::span<const TimelinePicture> pictures) {
-  return SvgDrawing(pictures).draw();
+  return SvgDrawing(pictures, kMaxWidth).document();
+}
+
+std::string to_page_svg(std::span<const TimelinePicture> pictures) {
+  return SvgDrawing(pictures, kMaxPageWidth).fragment();
 }
 
 }  // namespace phalanx

@@ -21,9 +21,9 @@ RunData::RunData(const TrainConfig& config, const Tokenizer& tokenizer, const Sa
                      .eod_mask_loss = config.data.eod_mask_loss,
                      .reset_position_ids = config.data.reset_position_ids,
                      .reset_attention_mask = config.data.reset_attention_mask},
+      file_(std::make_shared<const IndexedDataset>(config.data.data_path.at(0))),
       datasets_(build_gpt_datasets(
-          std::make_shared<const IndexedDataset>(config.data.data_path.at(0)),
-          Split(config.data.split), counts,
+          file_, Split(config.data.split), counts,
           {.sequence_length = config.data.seq_length,
            .vocabulary_size = tokenizer.vocab_size(),
            .seed = static_cast<std::uint32_t>(config.run.seed),

@@ -30,6 +30,8 @@ class RunData {
   void check_suffices(const SampleCounts& needed) const;
   bool has(SplitKind kind) const { return dataset(kind) != nullptr; }
   const SampleCounts& counts() const { return counts_; }
+  // All of it, however it is split.
+  const IndexedDataset& file() const { return *file_; }
 
   // A data-parallel rank's microbatches of one split, from a count of samples that all ranks have
   // consumed on; asked for in order.
@@ -52,6 +54,7 @@ class RunData {
   TrainConfig config_;
   SampleCounts counts_;
   GptBatchOptions batch_options_;
+  std::shared_ptr<const IndexedDataset> file_;
   GptDatasets datasets_;
 };
 

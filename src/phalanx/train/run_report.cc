@@ -5,6 +5,7 @@
 
 #include "phalanx/observe/process_memory.h"
 #include "phalanx/train/flags.h"
+#include "phalanx/train/run_facts.h"
 #include "phalanx/train/start_lines.h"
 
 namespace phalanx {
@@ -48,7 +49,8 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPos
                  .peak_flops = 1e9 * setup.hosts() * setup.peak.of(setup.products.products),
                  .arenas = arenas_of(setup),
                  .weight_and_optimizer_bytes = weights,
-                 .activation_bytes = plan.total - weights});
+                 .activation_bytes = plan.total - weights,
+                 .facts = config_.run.save.empty() ? std::string() : run_facts(setup)});
 }
 
 void RunReport::iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,

@@ -57,6 +57,7 @@ RunSetup::RunSetup(RunStart start, Launcher& launcher, const std::function<bool(
       start_time(start.time) {
   agree_on_inputs(inputs, launcher);
   plan_memory(launcher);
+  memory = memory_of_all_ranks(launcher, plans);
   if (loaded) {
     check_tensors(model, *loaded);
     check_inputs(inputs, *loaded, config.run);

@@ -11,6 +11,7 @@
 #include "phalanx/train/launcher.h"
 #include "phalanx/train/memory_plan.h"
 #include "phalanx/train/rank_affinity.h"
+#include "phalanx/train/rank_memory.h"
 #include "phalanx/train/run_checkpoint.h"
 #include "phalanx/train/run_data.h"
 #include "phalanx/train/run_directory.h"
@@ -52,10 +53,11 @@ struct RunSetup {
   cpu::Peak peak;  // of the threads of a host's ranks, as many as it has cores
   GptConfig model;
   StepPrograms programs;
-  std::vector<RankPlan> plans;   // of the ranks of this process
-  std::vector<RankFacts> ranks;  // of all, by rank
-  std::int64_t peak_bytes = 0;   // the most that the arenas of any rank hold
-  double flops_per_step = 0;     // that all ranks compute, recomputation included
+  std::vector<RankPlan> plans;     // of the ranks of this process
+  std::vector<RankFacts> ranks;    // of all, by rank
+  std::vector<RankMemory> memory;  // of all, by what it is for
+  std::int64_t peak_bytes = 0;     // the most that the arenas of any rank hold
+  double flops_per_step = 0;       // that all ranks compute, recomputation included
   std::optional<RunData> data;
   RankAffinity affinity;
   // For people: when the first part of the preparation was done, how long it took and how long the

@@ -6,7 +6,10 @@
 #include "phalanx/observe/log_sink.h"
 #include "phalanx/observe/metrics_file.h"
 #include "phalanx/observe/progress.h"
+#include "phalanx/observe/report.h"
+#include "phalanx/observe/run_events.h"
 #include "phalanx/observe/tensorboard_sink.h"
+#include "phalanx/train/run_timeline.h"
 
 namespace phalanx {
 namespace {
@@ -34,11 +37,14 @@ RunSinks default_sinks(const RunConfig& run) {
                                                  .memory_interval = run.log_memory_interval}));
   if (!run.save.empty()) {
     sinks.add(std::make_unique<MetricsSink>(std::filesystem::path(run.save) / kMetricsName));
+    sinks.add(std::make_unique<EventsSink>(std::filesystem::path(run.save) / kEventsName));
   }
   if (!run.tensorboard_dir.empty()) {
     sinks.add(std::make_unique<TensorBoardSink>(tensorboard_options(run)));
   }
   sinks.add(std::make_unique<ProgressSink>());
+  // Reads what the others have written.
+  if (!run.save.empty()) sinks.add(std::make_unique<ReportSink>(run.save, draw_timelines));
   return sinks;
 }
 

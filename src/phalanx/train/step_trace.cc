@@ -125,7 +125,11 @@ std::string footer_of(const TimelineMeasures& measures) {
                      100 * measures.bubble_over_ideal);
 }
 
-void write_pictures(const TrainConfig& config, const Schedule& schedule, const Timeline& measured) {
+}  // namespace
+
+void write_step_trace(const std::string& path, const MeasuredStep& step) {
+  const Schedule& schedule = step.schedule;
+  const Timeline& measured = step.timeline;
   const Simulation simulation = simulate(schedule, measured_costs(measured, schedule.placement));
   const std::string what = fmt::format("{}, {} ranks, {} microbatches", schedule.kind,
                                        schedule.placement.ranks(), schedule.microbatches);
@@ -140,7 +144,7 @@ void write_pictures(const TrainConfig& config, const Schedule& schedule, const T
         .timeline = measured,
         .unit = "ms",
         .footer = footer_of(measure(measured))}}};
-  const std::filesystem::path json(config.run.trace);
+  const std::filesystem::path json(path);
   const auto beside = [&](const char* extension) {
     return std::filesystem::path(json).replace_extension(extension);
   };
@@ -149,8 +153,6 @@ void write_pictures(const TrainConfig& config, const Schedule& schedule, const T
   write_file_durably(beside(".txt"), to_text(pictures[0]) + "\n" + to_text(pictures[1]));
   log_info("timeline of the last steps: {}, .svg and .txt", json.string());
 }
-
-}  // namespace
 
 void StepTrace::begin(const Action& pass) {
   passes_.push_back({.action = pass, .begin = milliseconds_now(), .end = 0.0});
@@ -206,15 +208,15 @@ Costs measured_costs(const Timeline& timeline, const Placement& placement) {
   return costs;
 }
 
-void write_step_trace(const RunSetup& setup, const StepTrace& trace, const RankCommunicators& ranks,
-                      Context& context) {
+std::optional<MeasuredStep> gather_step(const RunSetup& setup, const StepTrace& trace,
+                                        const RankCommunicators& ranks, Context& context) {
   const bool is_drawn = ranks.at.tensor == 0 && ranks.at.data == 0;
   Communicator& world = *ranks.world;
   if (world.rank() > 0) {
-    if (!is_drawn) return;
+    if (!is_drawn) return std::nullopt;
     answer_clock(world, context);
     send(trace.passes(), world, context);
-    return;
+    return std::nullopt;
   }
   const StepPrograms& programs = setup.programs;
   Timeline timeline = {trace.passes()};
@@ -231,13 +233,13 @@ void write_step_trace(const RunSetup& setup, const StepTrace& trace, const RankC
       pass.end -= ahead;
     }
   }
-  if (timeline.front().empty()) return;  // the run was over before it began
+  if (timeline.front().empty()) return std::nullopt;  // the run was over before it began
   // The program that ran last is the one whose passes these are.
   for (const auto& [size, pipeline] : programs.training) {
     if (!has_passes(pipeline.schedule.ranks.front(), timeline.front())) continue;
-    write_pictures(setup.config, pipeline.schedule, timeline);
-    return;
+    return MeasuredStep{pipeline.schedule, size.iterations, std::move(timeline)};
   }
+  return std::nullopt;
 }
 
 }  // namespace phalanx

@@ -3,11 +3,15 @@
 // all ranks of a pipeline, measured under simulated.
 
 #include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "phalanx/pipeline/executor.h"
 #include "phalanx/pipeline/simulator.h"
 #include "phalanx/train/communicators.h"
+#include "phalanx/train/run_timeline.h"
 
 namespace phalanx {
 
@@ -15,6 +19,8 @@ struct RunSetup;
 
 class StepTrace final : public PassObserver {
  public:
+  // So that no step takes memory for it.
+  void reserve(std::size_t passes) { passes_.reserve(passes); }
   void clear() { passes_.clear(); }
   void begin(const Action& pass) override;
   void end(const Action& pass) override;
@@ -26,9 +32,11 @@ class StepTrace final : public PassObserver {
 };
 
 // At the same time on all ranks: those of the first pipeline send their timelines to the first rank
-// of the world, which writes --trace FILE.json (Chrome's format), FILE.svg and FILE.txt.
-void write_step_trace(const RunSetup& setup, const StepTrace& trace, const RankCommunicators& ranks,
-                      Context& context);
+// of the world, which alone has the step; nobody has one where nothing was trained.
+std::optional<MeasuredStep> gather_step(const RunSetup& setup, const StepTrace& trace,
+                                        const RankCommunicators& ranks, Context& context);
+// --trace FILE.json (Chrome's format), FILE.svg and FILE.txt.
+void write_step_trace(const std::string& path, const MeasuredStep& step);
 
 // The mean cost of each stage's measured passes; messages cost nothing.
 Costs measured_costs(const Timeline& timeline, const Placement& placement);

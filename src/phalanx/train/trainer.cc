@@ -84,6 +84,9 @@ class Trainer {
 
  private:
   RunEnd loop();
+  // The last step's passes are timed for --trace and for what --save keeps of the run.
+  bool is_traced() const { return !config_.run.trace.empty() || !config_.run.save.empty(); }
+  std::string last_step();
   std::vector<StepSchedule> next_schedules() const;
   void change_batch();
   void train_until_drained();
@@ -168,6 +171,14 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       times_(setup, rank_, timers_, start_),
       report_(setup, plan_, state_, sinks, times_.of_setup()),
       saver_(setup, rank_, times_, report_) {
+  if (is_traced()) {
+    std::size_t most = 0;
+    for (const auto& [size, pipeline] : setup.programs.training) {
+      const Program& program = pipeline.ranks[static_cast<std::size_t>(ranks_.at.pipeline)];
+      most = std::max(most, program.actions.size());
+    }
+    trace_.reserve(most);
+  }
   scaler_.restore(state_.loss_scaler);
   state_.evaluation_is_due = setup.length.begin().evaluation_is_due;
   state_.requested = setup.data->counts();
@@ -189,8 +200,10 @@ RunEnd Trainer::run() {
     const RunEnd end = loop();
     // Peers may read this rank's parameters until all of the last step have come in.
     rank_.finish_gather();
-    if (!config_.run.trace.empty()) write_step_trace(setup_, trace_, ranks_, rank_.context());
-    report_.end({.outcome = outcome_of(end), .iteration = state_.iteration, .error = {}});
+    report_.end({.outcome = outcome_of(end),
+                 .iteration = state_.iteration,
+                 .error = {},
+                 .facts = last_step()});
     return end;
   } catch (const std::exception& error) {
     ranks_.world->abort(error.what());
@@ -198,6 +211,21 @@ RunEnd Trainer::run() {
                  .iteration = state_.iteration,
                  .error = error.what()});
     throw;
+  }
+}
+
+// All ranks at the same time; what the first one tells of the last step.
+std::string Trainer::last_step() {
+  if (!is_traced()) return {};
+  const std::optional<MeasuredStep> step = gather_step(setup_, trace_, ranks_, rank_.context());
+  if (!step) return {};
+  if (!config_.run.trace.empty()) write_step_trace(config_.run.trace, *step);
+  try {
+    return fmt::format(R"({{"timeline": {}}})", timeline_json(*step));
+  } catch (const std::exception& error) {
+    // The run is worth more than its picture.
+    log_warning("the timeline of the last step is not kept: {}", error.what());
+    return {};
   }
 }
 
@@ -307,7 +335,7 @@ void Trainer::train_until_drained() {
   const auto begin = Clock::now();
   const std::vector<StepSchedule> schedules = next_schedules();
   trace_.clear();
-  WatchedPasses passes(watch_, config_.run.trace.empty() ? nullptr : &trace_);
+  WatchedPasses passes(watch_, is_traced() ? &trace_ : nullptr);
   times_.begin_iterations();
   const std::vector<StepResult> steps = rank_.train(schedules, train_stream_->source(), &passes);
   times_.end_iterations(std::ssize(steps));

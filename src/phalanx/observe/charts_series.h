@@ -1,0 +1,77 @@
+#pragma once
+// A curve of any length in little memory: neighbouring points become one bin of their least,
+// greatest and mean value. A run of ten million iterations is drawn from some thousand bins, and no
+// peak of it is lost.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace phalanx {
+
+// Neighbouring points. A single point is a bin, too.
+struct SeriesBin {
+  double x_first = 0;
+  double x_last = 0;
+  double least = 0;
+  double most = 0;
+  double sum = 0;
+  std::int64_t count = 0;
+  bool least_comes_first = true;
+
+  double x() const { return (x_first + x_last) / 2; }
+  double mean() const { return sum / static_cast<double>(count); }
+};
+
+struct ChartPoint {
+  double x = 0;
+  double y = 0;
+  friend bool operator==(const ChartPoint&, const ChartPoint&) = default;
+};
+
+// `right` lies behind `left`.
+SeriesBin joined(const SeriesBin& left, const SeriesBin& right);
+
+class Series {
+ public:
+  // Holds at most twice `bins`, and at least `bins` once there were as many points.
+  explicit Series(std::size_t bins = 1024) : capacity_(bins) {}
+
+  // In order of x. A value that is not finite is left out.
+  void add(double x, double y);
+
+  bool empty() const { return bins_.empty(); }
+  const std::vector<SeriesBin>& bins() const { return bins_; }
+  std::int64_t count() const { return count_; }
+  double sum() const { return sum_; }
+  double last() const { return last_; }
+  double mean() const { return sum_ / static_cast<double>(count_); }
+  double least() const { return least_; }
+  double most() const { return most_; }
+  // Of the bins' means. 0 where there are none.
+  double median() const;
+
+ private:
+  void halve();
+
+  std::size_t capacity_;
+  std::int64_t per_bin_ = 1;
+  std::vector<SeriesBin> bins_;
+  std::int64_t count_ = 0;
+  double sum_ = 0;
+  double last_ = 0;
+  double least_ = 0;
+  double most_ = 0;
+};
+
+// At most `columns` bins.
+std::vector<SeriesBin> thinned(std::span<const SeriesBin> bins, std::size_t columns);
+// Each point; of a bin of several its least and its greatest, in the order in which they came.
+std::vector<ChartPoint> outline(std::span<const SeriesBin> bins);
+// The mean of each bin.
+std::vector<ChartPoint> means(std::span<const SeriesBin> bins);
+// The mean of each bin's neighbourhood, 4 % of the curve, near ones counting more.
+std::vector<ChartPoint> smoothed(std::span<const SeriesBin> bins);
+
+}  // namespace phalanx

@@ -1,0 +1,15 @@
+#pragma once
+// A file read line by line in little memory, however long it is.
+
+#include <filesystem>
+#include <functional>
+#include <string_view>
+
+namespace phalanx {
+
+// `is_whole` is false of a last line without a newline. What is longer than 64 MiB comes cut.
+using TakeLine = std::function<void(std::string_view line, bool is_whole)>;
+// InputMissingError where the file is not there; IoError.
+void for_each_line(const std::filesystem::path& path, const TakeLine& take);
+
+}  // namespace phalanx

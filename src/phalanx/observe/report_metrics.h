@@ -1,0 +1,113 @@
+#pragma once
+// What a report takes of a metrics.jsonl, read once from its begin to its end: curves in little
+// memory, sums and counts. Any field may be missing, and lines may be torn or foreign.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/observe/charts_series.h"
+
+namespace phalanx {
+
+// The numbers of a training line, by their keys in the file.
+enum class Metric : std::uint8_t {
+  kIteration,
+  kConsumedSamples,
+  kLearningRate,
+  kGradNorm,
+  kLossScale,
+  kSeconds,
+  kTokensPerSecond,
+  kFlopsPerSecond,
+  kMfu,
+  kHfu,
+  kWaitedForData,
+  kWaitedForMessages,
+  kSaving,
+  kPeakBytes,
+  kResidentBytes,
+  kPerplexity,
+  kCount,  // of them
+};
+inline constexpr std::size_t kMetrics = static_cast<std::size_t>(Metric::kCount);
+std::string_view key_of(Metric metric);
+
+struct NamedSeries {
+  std::string name;  // "lm_loss"
+  Series series;
+};
+
+// Iterations one after the other that updated nothing.
+struct SkippedRange {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  double loss_scale = 0;  // after the last of them; 0: not said
+};
+
+struct ReportMetrics {
+  std::array<Series, kMetrics> metrics;  // of training lines, by iteration
+  std::vector<NamedSeries> losses;       // likewise, in the order in which they appear
+  std::vector<NamedSeries> validation;   // "lm_loss" of evaluations of the split "valid"
+  std::vector<NamedSeries> test;
+  Series batch_sizes;  // samples by iteration
+
+  std::int64_t lines = 0;  // of training
+  // Lines that are no metrics line, or whose iteration is not behind the one before; a torn last
+  // one is not counted.
+  std::int64_t unusable = 0;
+  std::int64_t first_iteration = 0;
+  std::int64_t last_iteration = 0;
+  std::int64_t skipped = 0;
+  std::vector<SkippedRange> skipped_ranges;  // the first of them
+  double tokens = 0;                         // that were trained on
+
+  const Series& operator[](Metric metric) const {
+    return metrics[static_cast<std::size_t>(metric)];
+  }
+};
+
+// A file is read; InputMissingError, IoError.
+ReportMetrics read_metrics(const std::filesystem::path& path);
+
+// One line, without its newline, as it comes to `metrics`; for tests and for read_metrics().
+class MetricsReader {
+ public:
+  explicit MetricsReader(ReportMetrics& metrics) : metrics_(metrics) {}
+  // False where it cannot be used.
+  bool read(std::string_view line);
+
+ private:
+  struct Field {
+    std::string key;
+    Metric metric = Metric::kCount;  // kCount: none of them
+    bool is_loss = false;
+  };
+  const Field& field_of(std::string_view key, std::size_t place);
+  bool scan(std::string_view line);
+  bool scan_slowly(std::string_view line);
+  void take(std::string_view key, std::size_t place, double value);
+  bool finish_line();
+  void finish_training(std::int64_t iteration);
+  void finish_evaluation(std::int64_t iteration);
+  void count_skipped(std::int64_t iteration);
+  double value_of(Metric metric) const { return values_[static_cast<std::size_t>(metric)]; }
+
+  ReportMetrics& metrics_;
+  std::vector<Field> fields_;  // of the last line, by place: keys come in one order
+  std::array<double, kMetrics> values_{};
+  struct Loss {
+    std::size_t place = 0;  // of its field
+    double value = 0;
+  };
+  std::vector<Loss> losses_;
+  std::string split_;  // of an evaluation
+  bool is_skipped_ = false;
+  double consumed_before_ = -1;
+};
+
+}  // namespace phalanx
