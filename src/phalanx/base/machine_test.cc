@@ -143,9 +143,17 @@ TEST_F(MachineTest, MemoryIsWhatTheTightestLimitLeaves) {
   EXPECT_EQ(available_memory(root_).limit, "memory.limit_in_bytes of cgroup /");
 }
 
+TEST_F(MachineTest, TheProcessorHasTheNameThatTheKernelKnows) {
+  EXPECT_EQ(processor_name(root_), "");
+  write("proc/cpuinfo", "processor\t: 0\nmodel name\t: Some CPU @ 2.0GHz\nflags\t: fpu\n");
+  EXPECT_EQ(processor_name(root_), "Some CPU @ 2.0GHz");
+}
+
 TEST(Machine, ThisOneSays) {
   EXPECT_GE(usable_cores().count, 1);
   EXPECT_GT(available_memory().bytes, 0);
+  EXPECT_GT(physical_memory(), 0);
+  EXPECT_NE(host_name(), "");
 }
 
 }  // namespace

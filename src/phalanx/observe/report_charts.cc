@@ -188,7 +188,8 @@ std::string loss_charts(std::span<const ReportRun> runs) {
           loss_chart(runs, name, logarithmic, kNarrow));
     }
     html += fmt::format(
-        "<figure class=\"loss\"><figcaption>{0}</figcaption><input type=\"checkbox\" "
+        "<figure class=\"loss\"><figcaption>{0} <span class=\"unit\">faint: as it was, "
+        "strong: smoothed</span></figcaption><input type=\"checkbox\" "
         "class=\"switch\" id=\"log-{1}\"><label "
         "for=\"log-{1}\">logarithmic</label>\n{2}</figure>\n",
         escaped_for_page(words(name)), number++, charts);

@@ -69,7 +69,7 @@ NamedTexts summary(const ReportRun& run) {
   const Series& speed = metrics[Metric::kTokensPerSecond];
   facts.emplace_back("tokens/s, median", speed.empty() ? "" : short_value(speed.median(), 3));
   const ShareOfPeak share = share_of_peak(run);
-  facts.emplace_back("of the peak, median",
+  facts.emplace_back("MFU, median",
                      share.series ? percent_text(share.factor * share.series->median()) : "");
   const Series& seconds = metrics[Metric::kSeconds];
   facts.emplace_back("in steps", seconds.empty() ? "" : duration_text(seconds.sum()));
@@ -146,15 +146,13 @@ std::string faults(const ReportRun& run, bool names_run) {
   } else if (run.metrics.lines == 0) {
     html += missing_text(whose + "metrics.jsonl holds no iteration yet.");
   }
-  if (run.metrics.unusable > 0) {
-    html += missing_text(
-        fmt::format("{}{} lines of metrics.jsonl are no metrics or out of order, and are left out.",
-                    whose, format_count(run.metrics.unusable)));
-  }
-  if (run.unusable_events > 0) {
-    html += missing_text(fmt::format("{}{} lines of events.jsonl are no events, and are left out.",
-                                     whose, format_count(run.unusable_events)));
-  }
+  const auto left_out = [&](std::int64_t lines, std::string_view file, std::string_view why) {
+    if (lines == 0) return;
+    html += missing_text(fmt::format("{}{} line{} of {} left out: {}.", whose, format_count(lines),
+                                     lines == 1 ? "" : "s", file, why));
+  };
+  left_out(run.metrics.unusable, "metrics.jsonl", "no metrics, or out of order");
+  left_out(run.unusable_events, "events.jsonl", "no events");
   return html;
 }
 

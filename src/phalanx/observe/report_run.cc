@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostEvents = 2000;  // of the first and of the last, each
+constexpr std::size_t kMostEvents = 1000;  // of the first and of the last, each
 
 // 0 for what is no time.
 double seconds_of(const std::string& time) {
@@ -43,12 +43,10 @@ std::string trimmed(std::string text) {
   return text.substr(begin, text.find_last_not_of(" \n\t") - begin + 1);
 }
 
-// Which start of the run it is.
-std::string begin_text(const Json& begin) {
+// `number`: which start of the run it is.
+std::string begin_text(const Json& begin, std::size_t number) {
   std::string text = trimmed(text_at(begin, "/text"));
-  if (const auto number = number_at(begin, "/start"); number && *number > 1) {
-    text = fmt::format("start {:g} of the run, {}", *number, text);
-  }
+  if (number > 1) text = fmt::format("start {} of the run, {}", number, text);
   if (const auto restarts = number_at(begin, "/restarts"); restarts && *restarts > 0) {
     text += fmt::format("; attempt {:g} of the job", *restarts + 1);
   }
@@ -70,8 +68,8 @@ class EventsReader {
                       .text = trimmed(text_at(json, "/text"))};
     event.seconds = seconds_of(event.time);
     if (event.event == "begin") {
-      event.text = begin_text(json);
       begin(json, event);
+      event.text = begin_text(run_.starts.back().begin, run_.starts.size());
     }
     if (run_.starts.empty()) return true;  // the tail of a run whose begin is lost
     run_.starts.back().last_seconds = event.seconds;

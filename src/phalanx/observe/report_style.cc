@@ -28,7 +28,7 @@ p{margin:6px 0;max-width:75ch}
 .tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(138px,1fr));margin:22px 0 8px;
 border:1px solid var(--rule);border-radius:8px;overflow:hidden}
 .tiles div{box-shadow:1px 1px 0 0 var(--rule);padding:10px 14px}
-.tiles b{display:block;font-size:21px;font-weight:620;line-height:1.25;white-space:nowrap}
+.tiles b{display:block;font-size:20px;font-weight:620;line-height:1.25;white-space:nowrap}
 .tiles span{color:var(--soft);font-size:13px}
 figure{margin:0;min-width:0;position:relative}
 figcaption{font-weight:620;margin-bottom:2px}

@@ -19,7 +19,7 @@ Json machine_facts(const RunSetup& setup) {
   return {{"host", host_name()},
           {"hosts", setup.hosts()},
           {"processor", processor_name()},
-          {"cores", usable_cores().reason},
+          {"cores", setup.cores.reason},
           {"memory_bytes", physical_memory()},
           {"target", cpu::describe_active_target()},
           {"products", fmt::format("{} ({})", setup.products.name(), setup.products.reason)},

@@ -39,6 +39,7 @@ class RunFactsTest : public RunTest {
     c.run.save_interval = 1;
     c.run.eval_iters = 0;
     c.run.eval_interval = 0;
+    c.optimizer.lr_decay_iters = 8;
     c.optimizer.lr_warmup_iters = 0;
     return c;
   }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "phalanx/base/machine.h"
 #include "phalanx/train/launcher.h"
 #include "phalanx/train/memory_plan.h"
 #include "phalanx/train/rank_affinity.h"
@@ -60,6 +61,7 @@ struct RunSetup {
   double flops_per_step = 0;       // that all ranks compute, recomputation included
   std::optional<RunData> data;
   RankAffinity affinity;
+  UsableCores cores = usable_cores();  // before any rank is bound to its own
   // For people: when the first part of the preparation was done, how long it took and how long the
   // data took.
   std::chrono::system_clock::time_point initialised;
