@@ -29,7 +29,7 @@ fs::path output_of(const std::string& given, const std::vector<std::string>& dir
     }
     return fs::path(directories.front()) / kReportName;
   }
-  const fs::path output(given);
+  fs::path output(given);
   std::error_code error;
   if (fs::is_directory(output, error)) {
     throw OutputError("-o {}: this is a directory: name a file in it", given);

@@ -37,7 +37,7 @@ double seconds_of(const std::string& time) {
   return static_cast<double>(::timegm(&utc)) + seconds;
 }
 
-std::string trimmed(std::string text) {
+std::string trimmed(const std::string& text) {
   const auto begin = text.find_first_not_of(" \n\t");
   if (begin == std::string::npos) return {};
   return text.substr(begin, text.find_last_not_of(" \n\t") - begin + 1);
@@ -163,8 +163,8 @@ void name_apart(std::vector<ReportRun>& runs) {
 }  // namespace
 
 const Json& ReportRun::facts() const {
-  static const Json kNothing = Json::object();
-  return starts.empty() ? kNothing : starts.back().begin;
+  static const Json nothing = Json::object();
+  return starts.empty() ? nothing : starts.back().begin;
 }
 
 const Json* ReportRun::ending() const {
@@ -214,9 +214,9 @@ std::vector<ReportRun> read_runs(const std::vector<fs::path>& directories) {
 }
 
 const Json& part_at(const Json& json, std::string_view pointer) {
-  static const Json kNothing = Json::object();
+  static const Json nothing = Json::object();
   const Json::json_pointer place{std::string(pointer)};
-  return json.contains(place) ? json.at(place) : kNothing;
+  return json.contains(place) ? json.at(place) : nothing;
 }
 
 std::optional<double> number_at(const Json& json, std::string_view pointer) {

@@ -351,12 +351,19 @@ std::string differences_section(std::span<const ReportRun> runs) {
       return arguments.contains(flag) ? plain(arguments.at(flag)) : std::string();
     });
   }
-  for (const auto& [name, pointer] :
-       {std::pair("ranks", "/layout/world_size"), std::pair("host", "/machine/host"),
-        std::pair("processor", "/machine/processor"), std::pair("kernels for", "/machine/target"),
-        std::pair("matrix products", "/machine/products"), std::pair("phalanx", "/version")}) {
-    add(name, [&](const ReportRun& run) {
-      const Json& value = part_at(run.facts(), pointer);
+  struct Fact {
+    const char* name;
+    const char* pointer;
+  };
+  static constexpr std::array<Fact, 6> kFacts = {{{"ranks", "/layout/world_size"},
+                                                  {"host", "/machine/host"},
+                                                  {"processor", "/machine/processor"},
+                                                  {"kernels for", "/machine/target"},
+                                                  {"matrix products", "/machine/products"},
+                                                  {"phalanx", "/version"}}};
+  for (const Fact& fact : kFacts) {
+    add(fact.name, [&](const ReportRun& run) {
+      const Json& value = part_at(run.facts(), fact.pointer);
       return value.is_primitive() ? plain(value) : std::string();
     });
   }

@@ -77,7 +77,7 @@ class ReportTest : public testing::Test {
     write_event(run, note_line({RunNote::Kind::kSaved, 10, "  successfully saved"}, at(10)));
     write_event(run, note_line({RunNote::Kind::kSaveFailed, 20, "the disk is full"}, at(20)));
     write_event(run, begin_line(begin_at(10, 2), at(60)));
-    write_event(run, batch_size_line(30, 4, 8, at(65)));
+    write_event(run, note_line({RunNote::Kind::kBatchSize, 30, "global batch size is 8"}, at(65)));
     write_event(run, note_line({RunNote::Kind::kSignal, 40, "SIGTERM"}, at(70)));
     write_event(run, end_line({RunEnding::Outcome::kPreempted, 40, "",
                                R"({"timeline": {"measured": [], "passes": [{"forward": 100,
@@ -117,7 +117,7 @@ TEST_F(ReportTest, APageTellsAllOfARun) {
                            "start 2 of the run, from iteration 10 to 40",
                            "attempt 2 of the job",
                            "2 iterations were skipped",
-                           "global batch size 8, before 4",
+                           "global batch size is 8",
                            "2026-01-31 12:01:10",
                            "h7",
                            "--lr",

@@ -61,12 +61,6 @@ std::string note_line(const RunNote& note, EventTime time) {
   return line_of(event(event_of(note.kind), note.iteration, note.text, time));
 }
 
-std::string batch_size_line(std::int64_t iteration, std::int64_t from, std::int64_t to,
-                            EventTime time) {
-  return line_of(event("batch_size", iteration,
-                       fmt::format("global batch size {}, before {}", to, from), time));
-}
-
 std::string end_line(const RunEnding& ending, EventTime time) {
   Json json = event("end", ending.iteration, ending.error, time);
   json["outcome"] = name_of(ending.outcome);
@@ -82,6 +76,8 @@ std::string_view event_of(RunNote::Kind kind) {
       return "save";
     case RunNote::Kind::kSaveFailed:
       return "save_failed";
+    case RunNote::Kind::kBatchSize:
+      return "batch_size";
     case RunNote::Kind::kSignal:
       return "signal";
     case RunNote::Kind::kExit:
@@ -112,14 +108,6 @@ void EventsSink::begin(const RunBegin& begin) {
   if (begin.is_finished) return;
   file_.emplace(path_);
   file_->write(begin_line(begin, std::chrono::system_clock::now()));
-}
-
-void EventsSink::iteration(const IterationReport& report) {
-  if (file_ && batch_size_ > 0 && report.global_batch_size != batch_size_) {
-    file_->write(batch_size_line(report.iteration, batch_size_, report.global_batch_size,
-                                 std::chrono::system_clock::now()));
-  }
-  batch_size_ = report.global_batch_size;
 }
 
 void EventsSink::note(const RunNote& note) {

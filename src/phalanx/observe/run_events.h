@@ -5,7 +5,6 @@
 // an "end" its outcome and the timeline of its last step. docs/report.md lists the events.
 
 #include <chrono>
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -26,11 +25,9 @@ std::string utc_text(EventTime time);
 // Lines without their newlines. Bytes that are no UTF-8 are replaced.
 std::string begin_line(const RunBegin& begin, EventTime time);
 std::string note_line(const RunNote& note, EventTime time);
-std::string batch_size_line(std::int64_t iteration, std::int64_t from, std::int64_t to,
-                            EventTime time);
 std::string end_line(const RunEnding& ending, EventTime time);
 
-// "begin", "save", "save_failed", "signal", "exit", "batch_size", "warning"; empty for what is no
+// "save", "save_failed", "batch_size", "signal", "exit", "warning"; empty for what is no
 // event of its own.
 std::string_view event_of(RunNote::Kind kind);
 // "finished", "preempted", "stopped", "failed".
@@ -43,14 +40,12 @@ class EventsSink final : public RunSink {
 
   std::string name() const override { return "events.jsonl"; }
   void begin(const RunBegin& begin) override;
-  void iteration(const IterationReport& report) override;
   void note(const RunNote& note) override;
   void end(const RunEnding& ending) override;
 
  private:
   std::filesystem::path path_;
   std::optional<LineFile> file_;
-  std::int64_t batch_size_ = 0;  // of the last iteration; 0: of none
 };
 
 }  // namespace phalanx

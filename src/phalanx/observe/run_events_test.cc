@@ -56,12 +56,7 @@ TEST(EventsSink, AppendsWhatHappensBehindATornLine) {
                       << R"({"eve)";
   EventsSink sink(path);
   sink.begin({});
-  IterationReport report;
-  for (const std::int64_t batch : {16, 16, 32}) {
-    report.iteration += 1;
-    report.global_batch_size = batch;
-    sink.iteration(report);
-  }
+  sink.note({RunNote::Kind::kBatchSize, 3, "batch"});
   sink.note({RunNote::Kind::kSaving, 3, "saving"});
   sink.note({RunNote::Kind::kSaved, 3, "saved"});
   sink.note({RunNote::Kind::kSaveFailed, 4, "full"});
@@ -77,7 +72,7 @@ TEST(EventsSink, AppendsWhatHappensBehindATornLine) {
   EXPECT_THAT(events, testing::ElementsAre("save", "?", "begin", "batch_size", "save",
                                            "save_failed", "signal", "exit", "warning", "end"));
   EXPECT_EQ(lines[3].at("iteration"), 3);
-  EXPECT_EQ(lines[3].at("text"), "global batch size 32, before 16");
+  EXPECT_EQ(lines[3].at("text"), "batch");
   EXPECT_EQ(lines.back().at("outcome"), "failed");
   EXPECT_EQ(lines.back().at("text"), "why");
   EXPECT_EQ(lines.back().at("timeline").at("kind"), "1f1b");

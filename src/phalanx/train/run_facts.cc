@@ -91,7 +91,8 @@ std::string run_facts(const RunSetup& setup) {
                 {"machine", machine_facts(setup)},       {"model", model_facts(setup)},
                 {"layout", layout_facts(setup)},         {"data", data_facts(setup)},
                 {"memory", memory_facts(setup)}};
-  facts["schedule"] = Json::parse(schedule_json(setup.programs.training.begin()->second.schedule));
+  facts["schedule"] =
+      Json::parse(schedule_json(setup.programs.training.at(setup.programs.usual).schedule));
   // What a path holds need not be UTF-8.
   return facts.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
