@@ -150,7 +150,9 @@ void name_apart(std::vector<ReportRun>& runs) {
     return fmt::format("{}", fmt::join(first, all.end(), "/"));
   };
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    for (std::size_t count = 1; count <= parts[i].size(); ++count) {
+    // What many directories are called is nobody's name.
+    const bool is_named = parts[i].empty() || !parts[i].back().starts_with("checkpoint");
+    for (std::size_t count = is_named ? 1 : 2; count <= parts[i].size(); ++count) {
       runs[i].name = end_of(i, count);
       std::size_t alike = 0;
       for (std::size_t k = 0; k < runs.size(); ++k) alike += end_of(k, count) == runs[i].name;

@@ -136,6 +136,14 @@ TEST_F(ReportTest, TheSameFilesGiveTheSamePage) {
   EXPECT_EQ(page_of({run}), page_of({run}));
 }
 
+TEST_F(ReportTest, ARunIsCalledByItsDirectory) {
+  for (const auto& [path, name] :
+       {std::pair("run", "run"), std::pair("mine/checkpoint", "mine/checkpoint")}) {
+    write_metrics(directory(path), 2);
+    EXPECT_THAT(page_of({root_ / path}), HasSubstr(fmt::format("<h1>{}</h1>", name)));
+  }
+}
+
 TEST_F(ReportTest, WhatIsMissingIsSaid) {
   const fs::path old = directory("old");
   write_metrics(old, 5);
