@@ -181,9 +181,8 @@ void check_batch(const LayoutConfig& l, const BatchSchedule::Piece& piece) {
 }  // namespace
 
 BatchSchedule batch_schedule(const TrainConfig& c) {
-  const BatchSchedule given = given_schedule(c);
-  if (!c.layout.decrease_batch_size_if_needed) return given;
-  return given.rounded_down(samples_per_microbatch(c.layout));
+  if (!c.layout.decrease_batch_size_if_needed) return given_schedule(c);
+  return given_schedule(c).rounded_down(samples_per_microbatch(c.layout));
 }
 
 void resolve_batch(TrainConfig& c) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "phalanx/pipeline/schedule.h"
@@ -24,7 +25,10 @@ struct ProgramSize {
   int iterations = 1;    // 0: an evaluation's
   int microbatches = 1;  // of each iteration, on one data-parallel rank
 
-  friend auto operator<=>(const ProgramSize&, const ProgramSize&) = default;
+  friend bool operator==(const ProgramSize&, const ProgramSize&) = default;
+  friend bool operator<(const ProgramSize& a, const ProgramSize& b) {
+    return std::pair(a.iterations, a.microbatches) < std::pair(b.iterations, b.microbatches);
+  }
 };
 
 struct StepPrograms {
