@@ -36,11 +36,11 @@ TEST(MetricsReader, TakesWhatRunsWrite) {
   evaluation.iteration = 2;
   evaluation.split = "valid";
   evaluation.losses = {{"lm loss", 8.5}};
-  const std::string first = to_json_line(report);
+  const std::string first = to_json_line(report, 1e12);
   report.iteration = 2;
   report.consumed_samples = 48;
   report.losses[0].value = 8.75;
-  const std::string second = to_json_line(report);
+  const std::string second = to_json_line(report, 1e12);
   const std::string third = to_json_line(evaluation);
   const ReportMetrics metrics = read({first, second, third});
   EXPECT_EQ(metrics.lines, 2);
