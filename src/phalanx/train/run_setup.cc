@@ -78,10 +78,10 @@ std::string RunSetup::planned() const {
   double flops = 0;
   std::string ranks_text;
   for (const RankPlan& plan : plans) {
-    const MemoryPlan& memory = plan.memory;
-    flops += static_cast<double>(memory.flops_per_step) * static_cast<double>(plan.ranks.size());
+    flops +=
+        static_cast<double>(plan.memory.flops_per_step) * static_cast<double>(plan.ranks.size());
     for (const int rank : plan.ranks) {
-      ranks_text += fmt::format(" {} {} {}", rank, memory.model_parameters, memory.total);
+      ranks_text += fmt::format(" {} {} {}", rank, plan.memory.model_parameters, plan.memory.total);
     }
   }
   return fmt::format("{} {}{}", process_bytes(plans), flops, ranks_text);
