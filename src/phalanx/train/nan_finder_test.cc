@@ -22,7 +22,6 @@ namespace {
 
 using nn::PassKind;
 using testing::HasSubstr;
-using testing::Not;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::array kPasses = {PassKind::kForward, PassKind::kBackwardInput,
@@ -96,8 +95,8 @@ class NanFinderTest : public RunTest {
   using MakeHooks = std::function<std::unique_ptr<nn::UnitHooks>(int rank)>;
   using Prepare = std::function<void(Rank&)>;
   // A first step with the hooks, and what all ranks say about it, which is the same.
-  static Told told(TrainConfig c, const MakeHooks& make_hooks, const Prepare& prepare = nullptr,
-                   int hosts = 1) {
+  static Told told(const TrainConfig& c, const MakeHooks& make_hooks,
+                   const Prepare& prepare = nullptr, int hosts = 1) {
     const RunSetup setup(c);
     std::vector<RankPlace> places;
     const int world = static_cast<int>(setup.config.layout.world_size);
