@@ -77,10 +77,23 @@ TEST_F(ManyRanksTest, TrainAlike) {
 
 TEST_F(ManyRanksTest, MetricsHaveTheirKeysInOrder) {
   train(config(kEverything));
-  const std::vector<std::string> training = {
-      "iteration",  "consumed_samples", "lm_loss",   "learning_rate",     "grad_norm",
-      "loss_scale", "skipped",          "elapsed_s", "tokens_per_second", "model_flops_per_second",
-      "peak_bytes", "rss_bytes"};
+  const std::vector<std::string> training = {"iteration",
+                                             "consumed_samples",
+                                             "lm_loss",
+                                             "learning_rate",
+                                             "grad_norm",
+                                             "loss_scale",
+                                             "skipped",
+                                             "elapsed_s",
+                                             "tokens_per_second",
+                                             "model_flops_per_second",
+                                             "peak_bytes",
+                                             "rss_bytes",
+                                             "mfu",
+                                             "hfu",
+                                             "waited_for_data_s",
+                                             "waited_for_messages_s",
+                                             "saving_s"};
   const std::vector<std::string> evaluation = {"iteration", "consumed_samples", "eval", "lm_loss",
                                                "ppl"};
   for (const Json& line : metrics(kEverything.name)) {
