@@ -55,6 +55,8 @@ TEST(MetricsReader, TakesWhatRunsWrite) {
   EXPECT_EQ(metrics[Metric::kLearningRate].last(), 3e-4);
   EXPECT_EQ(metrics[Metric::kTokensPerSecond].last(), 8192);
   EXPECT_EQ(metrics[Metric::kFlopsPerSecond].last(), 1e10);
+  EXPECT_EQ(metrics[Metric::kMfu].last(), 0.01);
+  EXPECT_EQ(metrics[Metric::kSaving].last(), 0.0);
   EXPECT_EQ(metrics[Metric::kResidentBytes].last(), 1 << 30);
   EXPECT_EQ(metrics.tokens, 2 * 4096);
   EXPECT_EQ(metrics.batch_sizes.least(), 16);
