@@ -245,7 +245,7 @@ std::string other_charts(std::span<const ReportRun> runs) {
                                      std::pair(Metric::kSaving, "Saving")}) {
     html += small_chart(runs,
                         {.title = title,
-                         .unit = "s in an iteration",
+                         .unit = "s in an iteration, first rank",
                          .from_zero = true,
                          .is_smooth = true,
                          .only_if_it_changes = true},

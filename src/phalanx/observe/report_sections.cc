@@ -62,8 +62,8 @@ std::string whole_run(const ReportRun& run) {
   for (const ReportStart& start : run.starts) wall += start.last_seconds - start.begin_seconds;
   const double rest = std::max(0.0, wall - steps - saving);
   std::vector<BarPart> parts = {{"steps", steps - data - messages, 0},
-                                {"waiting for data", data, 3},
-                                {"waiting for messages", messages, 4},
+                                {"waiting for data (first rank)", data, 3},
+                                {"waiting for messages (first rank)", messages, 4},
                                 {"saving", saving, 5},
                                 {"start, evaluation and other", rest, 6}};
   const double whole = steps + saving + rest;
