@@ -228,8 +228,8 @@ TEST(PipelineMemory, IsThePeakOfTheSimulatedSchedule) {
         PipelineCase{"zb-interleaved", 4, 8, 2}}) {
     const TrainConfig config = config_of(c);
     const StepPrograms programs = step_programs(config);
-    const auto peaks =
-        peak_activations(programs.training.at(programs.usual).schedule, share_kept_for_weight_gradients(config));
+    const auto peaks = peak_activations(programs.training.at(programs.usual).schedule,
+                                        share_kept_for_weight_gradients(config));
     const auto plans = plans_by_rank(config, programs);
     // Of a chunk: with embedding or head it is more than layers alone.
     std::vector<std::int64_t> chunks;
