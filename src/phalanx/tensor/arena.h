@@ -53,6 +53,8 @@ class Arena {
   MemorySpace space() const { return space_; }
   std::int64_t capacity() const { return capacity_; }
   std::int64_t high_water() const { return high_water_; }
+  // From now on the mark is that of what comes.
+  void forget_high_water() { high_water_ = used_; }
   std::byte* base() const { return base_; }
 
  private:

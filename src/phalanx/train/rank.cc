@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <utility>
 
 #include "phalanx/base/error.h"
-#include "phalanx/base/numeric.h"
 #include "phalanx/ops/cross_entropy.h"
 #include "phalanx/train/config_views.h"
 
@@ -50,8 +48,6 @@ int weight_versions_back(const std::vector<Action>& actions) {
   return most;
 }
 
-// Where it stands in RankArenas::all().
-constexpr std::size_t kSavedArena = 4;
 // Another's hooks behind a rank's own.
 class HooksInTurn final : public nn::UnitHooks {
  public:
@@ -89,44 +85,6 @@ double read_scalar(Context& context, const Tensor& scalar) {
 }
 
 }  // namespace
-
-RankArenas RankArenas::planning() {
-  return {.parameters = Arena::planning("parameters"),
-          .main_parameters = Arena::planning("main parameters"),
-          .gradients = Arena::planning("gradients"),
-          .optimizer = Arena::planning("optimizer"),
-          .saved = Arena::planning("saved"),
-          .workspace = Arena::planning("workspace"),
-          .communication = Arena::planning("communication")};
-}
-
-std::vector<const Arena*> RankArenas::all() const {
-  return {&parameters, &main_parameters, &gradients,    &optimizer,
-          &saved,      &workspace,       &communication};
-}
-
-void RankArenas::forget_high_water() {
-  for (Arena* arena : {&parameters, &main_parameters, &gradients, &optimizer, &saved, &workspace,
-                       &communication}) {
-    PHALANX_CHECK(arena->space() == MemorySpace::kNone, "the {} arena has memory", arena->name());
-    const std::int64_t used = arena->mark();
-    // Tensors know their arena by its address, so the new one lies where the old one was.
-    Arena fresh = Arena::planning(arena->name());
-    std::destroy_at(arena);
-    std::construct_at(arena, std::move(fresh));
-    if (used > 0) arena->allocate(DType::kU8, {used});
-  }
-}
-
-std::int64_t ProgramMemory::total() const {
-  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
-}
-
-std::vector<std::int64_t> RankArenas::high_water() const {
-  std::vector<std::int64_t> marks;
-  for (const Arena* arena : all()) marks.push_back(arena->high_water());
-  return marks;
-}
 
 Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const StepPrograms& programs,
            const RankCommunicators& ranks, Backend& backend, RankArenas& arenas, SavedPlans* plans)
@@ -459,56 +417,6 @@ StepResult Rank::read_loss(std::int64_t first_update, std::int64_t updates) {
     tokens += read_scalar(context_, token_counts_.slice(0, u, 1));
   }
   return {.loss = tokens > 0.0 ? sum / tokens : 0.0, .tokens = tokens};
-}
-
-Rank::Rehearsal Rank::rehearse() {
-  Recorder recorder;
-  context_.recorder = &recorder;
-  initialise();
-  Rehearsal result;
-  result.made = arenas_.high_water();
-  const SavedPlan* largest = nullptr;
-  // A program of the same distinct actions as another differs from it in its saved tensors alone.
-  std::map<std::vector<bool>, std::vector<std::int64_t>> bytes_of_actions;
-  for (const auto& [size, program] : training_) {
-    const SavedPlan& saved = program.executor->saved_plan();
-    const auto [known, is_new] = bytes_of_actions.try_emplace(program.executor->distinct_actions());
-    if (is_new || size == usual_) {
-      arenas_.forget_high_water();
-      const std::vector<StepSchedule> schedules(static_cast<std::size_t>(size.iterations));
-      iterations_ = schedules;
-      begin(nullptr, &program);
-      if (stash_) stash_->begin();
-      begin_update(0);
-      recorder.clear();
-      auto run = program.executor->rehearse(context_, arenas_.saved, settings(true), *this,
-                                            *data_parallel_);
-      known->second = arenas_.high_water();
-      if (size == usual_) {
-        result.flops_per_step = run.flops / size.iterations;
-        result.messages = std::move(run.messages);
-      }
-    }
-    ProgramMemory memory{size, known->second};
-    memory.bytes[kSavedArena] = round_up(saved.bytes(), kArenaAlignment);
-    result.programs.push_back(std::move(memory));
-    if (result.programs.back().total() >= result.programs[result.largest].total()) {
-      result.largest = result.programs.size() - 1;
-      largest = &saved;
-    }
-  }
-  arenas_.forget_high_water();
-  begin(nullptr, nullptr);
-  data_parallel_->begin(context_, -1);
-  evaluation_->rehearse(context_, arenas_.saved, settings(false), *this, *data_parallel_);
-  result.programs.push_back({{.iterations = 0, .microbatches = evaluation_->program().microbatches},
-                             arenas_.high_water()});
-  context_.recorder = nullptr;
-  for (int c = 0; c < std::ssize(model_.chunks); ++c) {
-    result.saved_per_microbatch.push_back(largest->bytes_per_microbatch(c));
-    result.microbatches_in_flight.push_back(largest->microbatches_in_flight(c));
-  }
-  return result;
 }
 
 const nn::Batch& Rank::load(int microbatch) {

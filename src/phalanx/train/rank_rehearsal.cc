@@ -1,0 +1,68 @@
+// The rehearsal of a rank's programs on the planning backend: what they compute, send and hold.
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "phalanx/base/numeric.h"
+#include "phalanx/train/rank.h"
+
+namespace phalanx {
+namespace {
+
+// Where it stands in RankArenas::all().
+constexpr std::size_t kSavedArena = 4;
+
+}  // namespace
+
+Rank::Rehearsal Rank::rehearse() {
+  Recorder recorder;
+  context_.recorder = &recorder;
+  initialise();
+  Rehearsal result;
+  result.made = arenas_.high_water();
+  const SavedPlan* largest = nullptr;
+  // A program of the same distinct actions as another differs from it in its saved tensors alone.
+  std::map<std::vector<bool>, std::vector<std::int64_t>> bytes_of_actions;
+  for (const auto& [size, program] : training_) {
+    const SavedPlan& saved = program.executor->saved_plan();
+    const auto [known, is_new] = bytes_of_actions.try_emplace(program.executor->distinct_actions());
+    if (is_new || size == usual_) {
+      arenas_.forget_high_water();
+      const std::vector<StepSchedule> schedules(static_cast<std::size_t>(size.iterations));
+      iterations_ = schedules;
+      begin(nullptr, &program);
+      if (stash_) stash_->begin();
+      begin_update(0);
+      recorder.clear();
+      auto run = program.executor->rehearse(context_, arenas_.saved, settings(true), *this,
+                                            *data_parallel_);
+      known->second = arenas_.high_water();
+      if (size == usual_) {
+        result.flops_per_step = run.flops / size.iterations;
+        result.messages = std::move(run.messages);
+      }
+    }
+    ProgramMemory memory{size, known->second};
+    memory.bytes[kSavedArena] = round_up(saved.bytes(), kArenaAlignment);
+    result.programs.push_back(std::move(memory));
+    if (result.programs.back().total() >= result.programs[result.largest].total()) {
+      result.largest = result.programs.size() - 1;
+      largest = &saved;
+    }
+  }
+  arenas_.forget_high_water();
+  begin(nullptr, nullptr);
+  data_parallel_->begin(context_, -1);
+  evaluation_->rehearse(context_, arenas_.saved, settings(false), *this, *data_parallel_);
+  result.programs.push_back({{.iterations = 0, .microbatches = evaluation_->program().microbatches},
+                             arenas_.high_water()});
+  context_.recorder = nullptr;
+  for (int c = 0; c < std::ssize(model_.chunks); ++c) {
+    result.saved_per_microbatch.push_back(largest->bytes_per_microbatch(c));
+    result.microbatches_in_flight.push_back(largest->microbatches_in_flight(c));
+  }
+  return result;
+}
+
+}  // namespace phalanx
