@@ -1,41 +1,46 @@
 #include "phalanx/train/rank_memory.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
-#include <sstream>
 
 namespace phalanx {
 
-MemoryBytes bytes_of(const MemoryPlan& plan) {
-  return {plan.parameters, plan.main_parameters, plan.gradients, plan.optimizer,    plan.saved,
-          plan.workspace,  plan.communication,   plan.total,     plan.library_bound};
+RankFacts facts_of(const MemoryPlan& plan) {
+  return {
+      .parameters = plan.model_parameters,
+      .bytes = {plan.parameters, plan.main_parameters, plan.gradients, plan.optimizer, plan.saved,
+                plan.workspace, plan.communication, plan.total, plan.library_bound}};
 }
 
-std::vector<RankMemory> memory_of_all_ranks(Launcher& launcher, std::span<const RankPlan> own) {
-  std::string mine;
-  for (const RankPlan& plan : own) {
-    for (const int rank : plan.ranks) {
-      mine += fmt::format("{} ", rank);
-      for (const std::int64_t bytes : bytes_of(plan.memory)) mine += fmt::format("{} ", bytes);
-    }
-  }
-  std::map<MemoryBytes, std::vector<int>> ranks_by_bytes;
-  for (const std::string& text : launcher.gather(mine)) {
-    std::istringstream numbers(text);
-    for (int rank = 0; numbers >> rank;) {
-      MemoryBytes bytes{};
-      for (std::int64_t& one : bytes) numbers >> one;
-      ranks_by_bytes[bytes].push_back(rank);
-    }
-  }
+std::int64_t RankFacts::arena_bytes() const {
+  constexpr std::size_t kTotal = 7;
+  static_assert(kMemoryClasses[kTotal] == "total");
+  return bytes[kTotal];
+}
+
+std::string to_text(const RankFacts& facts) {
+  return fmt::format("{} {}", facts.parameters, fmt::join(facts.bytes, " "));
+}
+
+std::istream& operator>>(std::istream& text, RankFacts& facts) {
+  text >> facts.parameters;
+  for (std::int64_t& bytes : facts.bytes) text >> bytes;
+  return text;
+}
+
+std::vector<RankMemory> memory_of_ranks(std::span<const RankFacts> facts) {
   std::vector<RankMemory> memory;
-  for (auto& [bytes, ranks] : ranks_by_bytes) {
-    std::ranges::sort(ranks);
-    memory.push_back({bytes, std::move(ranks)});
+  for (std::size_t rank = 0; rank < facts.size(); ++rank) {
+    const MemoryBytes& bytes = facts[rank].bytes;
+    const auto same = std::ranges::find(memory, bytes, &RankMemory::bytes);
+    if (same == memory.end()) {
+      memory.push_back({bytes, {static_cast<int>(rank)}});
+    } else {
+      same->ranks.push_back(static_cast<int>(rank));
+    }
   }
-  std::ranges::sort(memory, {}, [](const RankMemory& one) { return one.ranks.front(); });
   return memory;
 }
 

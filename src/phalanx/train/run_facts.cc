@@ -73,7 +73,7 @@ Json data_facts(const RunSetup& setup) {
 
 Json memory_facts(const RunSetup& setup) {
   Json ranks = Json::array();
-  for (const RankMemory& memory : setup.memory) {
+  for (const RankMemory& memory : memory_of_ranks(setup.ranks)) {
     Json bytes = Json::object();
     for (std::size_t i = 0; i < kMemoryClasses.size(); ++i) {
       bytes[std::string(kMemoryClasses[i])] = memory.bytes[i];

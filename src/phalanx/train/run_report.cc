@@ -15,7 +15,7 @@ std::vector<ArenaBytes> arenas_of(const RunSetup& setup) {
   std::vector<ArenaBytes> arenas;
   for (const int rank : ranks_of_places(setup.grid)) {
     arenas.push_back(
-        {.rank = rank, .bytes = setup.ranks[static_cast<std::size_t>(rank)].arena_bytes});
+        {.rank = rank, .bytes = setup.ranks[static_cast<std::size_t>(rank)].arena_bytes()});
   }
   return arenas;
 }

@@ -57,7 +57,6 @@ RunSetup::RunSetup(RunStart start, Launcher& launcher, const std::function<bool(
       start_time(start.time) {
   agree_on_inputs(inputs, launcher);
   plan_memory(launcher);
-  memory = memory_of_all_ranks(launcher, plans);
   if (loaded) {
     check_tensors(model, *loaded);
     check_inputs(inputs, *loaded, config.run);
@@ -81,7 +80,7 @@ std::string RunSetup::planned() const {
     flops +=
         static_cast<double>(plan.memory.flops_per_step) * static_cast<double>(plan.ranks.size());
     for (const int rank : plan.ranks) {
-      ranks_text += fmt::format(" {} {} {}", rank, plan.memory.model_parameters, plan.memory.total);
+      ranks_text += fmt::format(" {} {}", rank, to_text(facts_of(plan.memory)));
     }
   }
   return fmt::format("{} {}{}", process_bytes(plans), flops, ranks_text);
@@ -102,9 +101,9 @@ void RunSetup::plan_memory(Launcher& launcher) {
     text >> bytes >> flops;
     flops_per_step += flops;
     RankFacts facts;
-    for (std::size_t rank = 0; text >> rank >> facts.parameters >> facts.arena_bytes;) {
+    for (std::size_t rank = 0; text >> rank >> facts;) {
       ranks.at(rank) = facts;
-      peak_bytes = std::max(peak_bytes, facts.arena_bytes);
+      peak_bytes = std::max(peak_bytes, facts.arena_bytes());
     }
     if (is_alone || places[process].host == here.host) needed += bytes;
   }

@@ -22,12 +22,6 @@
 
 namespace phalanx {
 
-// What the plans say of one rank.
-struct RankFacts {
-  std::int64_t parameters = 0;  // without vocabulary padding
-  std::int64_t arena_bytes = 0;
-};
-
 struct RunSetup {
   // Resolves the configuration, opens the inputs, plans; throws where any of it is wrong, before
   // anything large is allocated. `stop` is asked while the data's order is made, which can take
@@ -54,11 +48,10 @@ struct RunSetup {
   cpu::Peak peak;  // of the threads of a host's ranks, as many as it has cores
   GptConfig model;
   StepPrograms programs;
-  std::vector<RankPlan> plans;     // of the ranks of this process
-  std::vector<RankFacts> ranks;    // of all, by rank
-  std::vector<RankMemory> memory;  // of all, by what it is for
-  std::int64_t peak_bytes = 0;     // the most that the arenas of any rank hold
-  double flops_per_step = 0;       // that all ranks compute, recomputation included
+  std::vector<RankPlan> plans;   // of the ranks of this process
+  std::vector<RankFacts> ranks;  // of all, by rank
+  std::int64_t peak_bytes = 0;   // the most that the arenas of any rank hold
+  double flops_per_step = 0;     // that all ranks compute, recomputation included
   std::optional<RunData> data;
   RankAffinity affinity;
   UsableCores cores = usable_cores();  // before any rank is bound to its own

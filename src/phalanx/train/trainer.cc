@@ -493,11 +493,12 @@ std::chrono::milliseconds timeout_of(const RunConfig& run) {
 
 RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop, RunSinks& sinks,
                     const MakeLauncher& make_launcher) {
+  const StopToken asked = stop ? stop : [] { return 0; };
   try {
-    return prepare_and_train(config, stop, sinks, *make_launcher());
+    return prepare_and_train(config, asked, sinks, *make_launcher());
   } catch (const StoppedEarly& stopped) {
     const std::string said =
-        fmt::format("exiting program after receiving {}.", name_of_signal(stop()));
+        fmt::format("exiting program after receiving {}.", name_of_signal(asked()));
     log_info("{}", datetime_line(said, std::chrono::system_clock::now()));
     if (stopped.is_saved) return RunEnd::kPreempted;
     log_warning("nothing is saved: training had not begun");
@@ -506,9 +507,9 @@ RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop, RunSinks& 
 }
 
 RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop, RunSinks& sinks) {
-  return pretrain_gpt(
-      config, stop ? stop : [] { return 0; }, sinks,
-      [&config] { return make_thread_launcher(static_cast<int>(config.layout.world_size)); });
+  return pretrain_gpt(config, stop, sinks, [&config] {
+    return make_thread_launcher(static_cast<int>(config.layout.world_size));
+  });
 }
 
 RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop) {
