@@ -52,8 +52,7 @@ struct ParamSpec {
   std::vector<ParamBox> boxes;
   Initialiser initialiser;
   bool decays = true;  // weight decay applies (matrices and embeddings; not biases and norms)
-  // Of the input or the output layer: embeddings and the output matrix may have a learning rate of
-  // their own.
+  // The word table and the output matrix may have a learning rate of their own, as in Megatron.
   bool decoupled_rate = false;
   bool tensor_parallel = false;  // cut over the tensor-parallel group; else every rank of it holds
                                  // the whole

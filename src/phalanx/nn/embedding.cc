@@ -36,7 +36,6 @@ Embedding::Embedding(ParamTable& table, std::int64_t vocabulary, std::int64_t pa
   ParamSpec position =
       whole_parameter("embedding.position_embeddings.weight", {max_positions, config.hidden},
                       config.dtype, {Initialiser::Kind::kNormal, config.init_deviation});
-  position.decoupled_rate = true;
   position_ = table.add(std::move(position));
   parameters_ = {word_, position_};
   outputs_ = {{"hidden states", config.stream_dtype(), config.hidden}};

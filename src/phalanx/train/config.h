@@ -115,7 +115,7 @@ struct OptimizerConfig {
   std::string lr_wsd_decay_style = "exponential";
   std::int64_t lr_wsd_decay_iters = 0;    // 0: not given
   std::int64_t lr_wsd_decay_samples = 0;  // 0: not given
-  // Of embeddings and the output layer, where they have rates of their own.
+  // Of the word table and the output layer, where they have rates of their own.
   std::optional<double> decoupled_lr;
   std::optional<double> decoupled_min_lr;
   bool override_opt_param_scheduler = false;

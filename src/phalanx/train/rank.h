@@ -40,7 +40,7 @@ struct StepResult {
 
 struct StepSchedule {
   double lr = 0.0;
-  std::optional<double> decoupled_lr = {};  // of embeddings and the output layer; absent: lr
+  std::optional<double> decoupled_lr = {};  // of the word table and the output layer; absent: lr
   double weight_decay = 0.0;
   std::int64_t adam_step = 1;  // of the iteration's first update
   double loss_scale = 1.0;

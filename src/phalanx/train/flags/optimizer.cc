@@ -64,7 +64,7 @@ constexpr TrainFlag kOptimizerRows[] = {
                         .resume = ResumeClass::kSchedule}),
     works<&OptimizerConfig::decoupled_lr>(
         kLearningRate, {.name = "--decoupled-lr",
-                        .help = "Largest learning rate of embeddings and the output layer",
+                        .help = "Largest learning rate of the word table and the output layer",
                         .range = at_least(0),
                         .resume = ResumeClass::kSchedule}),
     works<&OptimizerConfig::decoupled_min_lr>(
