@@ -26,7 +26,7 @@ class RunTimes {
   RunTimes(const RunSetup& setup, Rank& rank, StepTimers& timers,
            StepTimers::Clock::time_point begin);
 
-  // By all ranks at the same time; rows are the first one's. ------------------------------------
+  // By all ranks at the same time; rows are the first one's.
   std::vector<TimerRow> of_setup();
   std::vector<TimerRow> of_save();
 
