@@ -28,8 +28,8 @@ void use_checkpoint_arguments(FlagSet& flags, const TrainConfig& config) {
       flags.set_default(flag.spec.name, said->second);
     }
   }
-  if (config.data.tokenizer_type == "NullTokenizer") return;
-  for (const char* flag : {"--vocab-file", "--merge-file"}) {
+  if (config.tokenizer.tokenizer_type == "NullTokenizer") return;
+  for (const char* flag : {"--vocab-file", "--merge-file", "--tokenizer-model"}) {
     if (const auto kept = checkpoint->copy_of(flag)) flags.set_default(flag, kept->string());
   }
 }

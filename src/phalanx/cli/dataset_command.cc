@@ -94,7 +94,7 @@ int head(const Arguments& arguments) {
   tokenizer_flags.add_to(flags);
   flags.parse(arguments);
   const IndexedDataset data = open_dataset(path);
-  const bool as_text = flags.given("--vocab-file");
+  const bool as_text = flags.given("--vocab-file") || flags.given("--tokenizer-model");
   const auto tokenizer = as_text ? tokenizer_flags.make() : nullptr;
   for (std::int64_t i = 0; i < std::min(count, data.sequences()); ++i) {
     std::vector<std::int32_t> ids(

@@ -36,6 +36,9 @@ void ModelFlags::add_others_to(FlagSet& flags) {
             &vocab_file_);
   flags.add({.name = "--merge-file", .help = "Instead of the checkpoint's", .value_name = "FILE"},
             &merge_file_);
+  flags.add(
+      {.name = "--tokenizer-model", .help = "Instead of the checkpoint's", .value_name = "PATH"},
+      &tokenizer_model_);
   flags.add({.name = "--allow-overcommit",
              .help = "Begin although the memory is above what this machine has available"},
             &allow_overcommit_);
@@ -45,8 +48,9 @@ TrainedModel ModelFlags::open() const {
   auto checkpoint = CheckpointReader::open(load_, Verify::kWeights);
   TrainConfig config = for_inference(checkpoint_config(checkpoint));
   use_kept_tokenizer(config, checkpoint);
-  if (!vocab_file_.empty()) config.data.vocab_file = vocab_file_;
-  if (!merge_file_.empty()) config.data.merge_file = merge_file_;
+  if (!vocab_file_.empty()) config.tokenizer.vocab_file = vocab_file_;
+  if (!merge_file_.empty()) config.tokenizer.merge_file = merge_file_;
+  if (!tokenizer_model_.empty()) config.tokenizer.tokenizer_model = tokenizer_model_;
   // Those that the model was trained with, where they can be had.
   const std::string& trained = checkpoint.manifest().matmul_precision;
   const bool follows = matmul_precision_ == "auto" && cpu::has_products(trained);
@@ -55,7 +59,7 @@ TrainedModel ModelFlags::open() const {
   config.run.allow_overcommit = allow_overcommit_;
   resolve(config, false);
 
-  auto tokenizer = run_tokenizer(config.data);
+  auto tokenizer = make_tokenizer(config.tokenizer);
   const GptConfig model = gpt_config(config, tokenizer->vocab_size());
   const auto products = cpu::choose_products(config.model.matmul_precision, config.model.bf16);
   return {.checkpoint = std::move(checkpoint),

@@ -7,7 +7,7 @@
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/ops/cpu/device.h"
-#include "phalanx/tokenizer/tokenizer.h"
+#include "phalanx/tokenizer/registry.h"
 #include "phalanx/train/config.h"
 #include "phalanx/train/config_views.h"
 
@@ -34,7 +34,7 @@ class ModelFlags {
  private:
   std::string load_;
   std::int64_t threads_ = 0;
-  std::string vocab_file_, merge_file_, matmul_precision_ = "auto";
+  std::string vocab_file_, merge_file_, tokenizer_model_, matmul_precision_ = "auto";
   bool allow_overcommit_ = false;
 };
 

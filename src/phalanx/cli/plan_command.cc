@@ -24,17 +24,17 @@ using Notes = std::vector<std::string>;
 constexpr std::int64_t kGpt2Vocabulary = 50257;
 
 // A plan needs the size of the vocabulary, not the tokenizer: no file need be there.
-std::int64_t vocabulary_of(const DataConfig& data, Notes& notes) {
-  const bool is_null = data.tokenizer_type == "NullTokenizer";
-  const bool has_files =
-      std::filesystem::exists(data.vocab_file) && std::filesystem::exists(data.merge_file);
-  if (is_null || has_files) return run_tokenizer(data)->vocab_size();
-  if (data.vocab_size > 0) return data.vocab_size;
-  notes.push_back(
-      fmt::format("the plan is of GPT-2's {} ids: {}", kGpt2Vocabulary,
-                  data.vocab_file.empty() && data.merge_file.empty()
-                      ? "give --vocab-size N or the tokenizer's files for another vocabulary"
-                      : "the tokenizer's files are not there"));
+std::int64_t vocabulary_of(const TokenizerOptions& options, Notes& notes) {
+  const std::vector<TokenizerFile> files = tokenizer_files(options);
+  const bool has_files = std::ranges::all_of(
+      files, [](const TokenizerFile& file) { return std::filesystem::exists(file.path); });
+  const bool is_null = options.tokenizer_type == "NullTokenizer";
+  if (is_null || (has_files && !files.empty())) return make_tokenizer(options)->vocab_size();
+  if (options.vocab_size > 0) return options.vocab_size;
+  notes.push_back(fmt::format(
+      "the plan is of GPT-2's {} ids: {}", kGpt2Vocabulary,
+      files.empty() ? "give --vocab-size N or the tokenizer's files for another vocabulary"
+                    : "the tokenizer's files are not there"));
   return kGpt2Vocabulary;
 }
 
@@ -96,7 +96,7 @@ int run_plan(const Arguments& arguments) {
     fmt::print("{}", flags.to_yaml());
     return 0;
   }
-  const std::int64_t vocabulary = vocabulary_of(config.data, notes);
+  const std::int64_t vocabulary = vocabulary_of(config.tokenizer, notes);
   for (const Notes& some : {flags.notes(), notes}) {
     for (const std::string& note : some) log_info("{}", note);
   }

@@ -1,10 +1,10 @@
 #pragma once
-// The flags that name a tokenizer, for the commands beside pretrain.
+// The flags that name a tokenizer, for the commands beside pretrain: rows of the training flags.
 
 #include <memory>
 
 #include "phalanx/flags/flag_set.h"
-#include "phalanx/tokenizer/tokenizer.h"
+#include "phalanx/train/config.h"
 
 namespace phalanx {
 
@@ -12,12 +12,10 @@ class TokenizerFlags {
  public:
   void add_to(FlagSet& flags);
   // GPT2BPETokenizer unless a type is named.
-  std::unique_ptr<Tokenizer> make() const;
+  std::unique_ptr<Tokenizer> make() const { return make_tokenizer(config_.tokenizer); }
 
  private:
-  std::string type_ = "GPT2BPETokenizer";
-  std::string vocab_file_, merge_file_;
-  std::int64_t vocab_size_ = 0;
+  TrainConfig config_;
 };
 
 }  // namespace phalanx

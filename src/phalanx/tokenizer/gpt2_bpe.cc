@@ -95,6 +95,7 @@ class Gpt2BpeTokenizer::WordEncoder {
 };
 
 Gpt2BpeTokenizer::Gpt2BpeTokenizer(BpeTables tables) : tables_(std::move(tables)) {
+  special_.eos = special_.eod = tables_.end_of_text;
   for (std::size_t rank = 0; rank < tables_.merges.size(); ++rank) {
     const BpeMerge& merge = tables_.merges[rank];
     ranks_.find_or_insert(PairMap::key(merge.left, merge.right), static_cast<std::uint32_t>(rank));
@@ -116,7 +117,21 @@ Gpt2BpeTokenizer::Gpt2BpeTokenizer(BpeTables tables) : tables_(std::move(tables)
   }
 }
 
-std::vector<std::int32_t> Gpt2BpeTokenizer::encode(std::string_view text) const {
+std::vector<std::int32_t> Gpt2BpeTokenizer::encode_text(std::string_view text,
+                                                        const EncodeOptions& options) const {
+  std::vector<std::int32_t> ids;
+  while (options.parse_special) {
+    const std::size_t at = text.find(kEndOfText);
+    if (at == std::string_view::npos) break;
+    append_data(text.substr(0, at), ids);
+    ids.push_back(tables_.end_of_text);
+    text.remove_prefix(at + kEndOfText.size());
+  }
+  append_data(text, ids);
+  return ids;
+}
+
+void Gpt2BpeTokenizer::append_data(std::string_view text, std::vector<std::int32_t>& ids) const {
   // Where the ids of a word of several tokens, met before, lie in `ids`. Natural text repeats its
   // words; starting afresh at the bound follows a text that changes.
   struct Place {
@@ -126,7 +141,6 @@ std::vector<std::int32_t> Gpt2BpeTokenizer::encode(std::string_view text) const 
   constexpr std::size_t kMostWords = 32768;
   std::unordered_map<std::string_view, Place> seen;
 
-  std::vector<std::int32_t> ids;
   WordEncoder encoder(*this);
   WordCursor words(splitter_, text);
   for (auto word = words.next(); !word.empty(); word = words.next()) {
@@ -144,19 +158,37 @@ std::vector<std::int32_t> Gpt2BpeTokenizer::encode(std::string_view text) const 
       for (std::size_t i = 0; i < count; ++i) ids.push_back(ids[begin + i]);
     }
   }
-  return ids;
 }
 
-std::string Gpt2BpeTokenizer::decode(std::span<const std::int32_t> ids) const {
+const std::string& Gpt2BpeTokenizer::token(std::int32_t id) const {
+  if (id < 0 || id >= vocab_size()) {
+    throw DataError("{}: token id {} is outside the vocabulary, 0 to {}", kName, id,
+                    vocab_size() - 1);
+  }
+  return tables_.tokens[static_cast<std::size_t>(id)];
+}
+
+std::string Gpt2BpeTokenizer::piece(std::int32_t id) const {
+  return id == tables_.end_of_text ? token(id) : symbols_from_bytes(token(id));
+}
+
+std::string Gpt2BpeTokenizer::decode_ids(std::span<const std::int32_t> ids,
+                                         const DecodeOptions& options) const {
   std::string text;
   for (const auto id : ids) {
-    if (id < 0 || id >= vocab_size()) {
-      throw DataError("{}: token id {} is outside the vocabulary, 0 to {}", kName, id,
-                      vocab_size() - 1);
-    }
-    text += tables_.tokens[static_cast<std::size_t>(id)];
+    if (!options.skip_special || id != tables_.end_of_text) text += token(id);
   }
   return text;
+}
+
+std::unique_ptr<Tokenizer> make_gpt2_bpe_tokenizer(const TokenizerOptions& options) {
+  auto tokenizer =
+      std::make_unique<Gpt2BpeTokenizer>(read_bpe_files(options.vocab_file, options.merge_file));
+  if (options.vocab_size != 0 && options.vocab_size != tokenizer->vocab_size()) {
+    throw ConfigError("--vocab-size {} contradicts {}, which has {} tokens; leave the flag out",
+                      options.vocab_size, options.vocab_file, tokenizer->vocab_size());
+  }
+  return tokenizer;
 }
 
 }  // namespace phalanx

@@ -2,8 +2,8 @@
 // GPT-2's byte-level BPE (Sennrich et al., 2016; Radford et al., 2019). The words of
 // word_splitter.h become byte symbols, and in each word the pair of lowest rank is merged,
 // everywhere from left to right, until no pair has a rank. decode(encode(x)) == x for any bytes x.
-// The end of document is <|endoftext|>; encode never produces it: that string in a text is encoded
-// as the ordinary characters it is.
+// The end of document is <|endoftext|>; that string in a text is encoded as the ordinary
+// characters it is, unless special tokens are parsed.
 
 #include <array>
 #include <cstdint>
@@ -16,7 +16,7 @@
 #include "phalanx/tokenizer/bpe_files.h"
 #include "phalanx/tokenizer/byte_symbols.h"
 #include "phalanx/tokenizer/pair_map.h"
-#include "phalanx/tokenizer/tokenizer.h"
+#include "phalanx/tokenizer/registry.h"
 #include "phalanx/tokenizer/word_splitter.h"
 
 namespace phalanx {
@@ -30,19 +30,29 @@ class Gpt2BpeTokenizer final : public Tokenizer {
 
   std::string_view name() const override { return kName; }
   std::int64_t vocab_size() const override { return std::ssize(tables_.tokens); }
-  std::int32_t end_of_document() const override { return tables_.end_of_text; }
-  std::vector<std::int32_t> encode(std::string_view text) const override;
-  std::string decode(std::span<const std::int32_t> ids) const override;
+  const SpecialTokens& special_tokens() const override { return special_; }
+  std::string piece(std::int32_t id) const override;
 
  private:
+  std::vector<std::int32_t> encode_text(std::string_view text,
+                                        const EncodeOptions& options) const override;
+  std::string decode_ids(std::span<const std::int32_t> ids,
+                         const DecodeOptions& options) const override;
+  void append_data(std::string_view text, std::vector<std::int32_t>& ids) const;
+  const std::string& token(std::int32_t id) const;
+
   class WordEncoder;
 
   BpeTables tables_;
+  SpecialTokens special_;
   PairMap ranks_;  // (left, right) -> index into tables_.merges
   std::array<std::int32_t, kByteSymbols> byte_ids_{};
   // The words that become one token: most of natural text. Views into tables_.tokens.
   std::unordered_map<std::string_view, std::int32_t> whole_words_;
   WordSplitter splitter_;
 };
+
+// From vocab.json and merges.txt.
+std::unique_ptr<Tokenizer> make_gpt2_bpe_tokenizer(const TokenizerOptions& options);
 
 }  // namespace phalanx

@@ -17,16 +17,17 @@ constexpr std::size_t kLongestShownWord = 40;
 
 }  // namespace
 
-NullTokenizer::NullTokenizer(std::int64_t vocab_size) : end_of_document_(0) {
+NullTokenizer::NullTokenizer(std::int64_t vocab_size) {
   constexpr std::int64_t kLimit = std::numeric_limits<std::int32_t>::max();
   if (vocab_size < 1 || vocab_size >= kLimit) {
     throw ConfigError("--vocab-size {} is out of range: {} takes 1 to {}", vocab_size, kName,
                       kLimit - 1);
   }
-  end_of_document_ = static_cast<std::int32_t>(vocab_size);
+  special_.eod = static_cast<std::int32_t>(vocab_size);
 }
 
-std::vector<std::int32_t> NullTokenizer::encode(std::string_view text) const {
+std::vector<std::int32_t> NullTokenizer::encode_text(std::string_view text,
+                                                     const EncodeOptions& /*options*/) const {
   std::vector<std::int32_t> ids;
   std::size_t begin = text.find_first_not_of(kWhitespace);
   while (begin != std::string_view::npos) {
@@ -34,10 +35,9 @@ std::vector<std::int32_t> NullTokenizer::encode(std::string_view text) const {
     const std::string_view word = text.substr(begin, end - begin);
     std::int32_t id = 0;
     const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc{} || stop != word.data() + word.size() || id < 0 ||
-        id > end_of_document_) {
+    if (error != std::errc{} || stop != word.data() + word.size() || id < 0 || id > *special_.eod) {
       throw DataError("{}: '{}' (word {}, byte {}) is not an integer from 0 to {}", kName,
-                      word.substr(0, kLongestShownWord), ids.size() + 1, begin, end_of_document_);
+                      word.substr(0, kLongestShownWord), ids.size() + 1, begin, *special_.eod);
     }
     ids.push_back(id);
     begin = text.find_first_not_of(kWhitespace, end);
@@ -45,15 +45,27 @@ std::vector<std::int32_t> NullTokenizer::encode(std::string_view text) const {
   return ids;
 }
 
-std::string NullTokenizer::decode(std::span<const std::int32_t> ids) const {
+std::string NullTokenizer::piece(std::int32_t id) const {
+  if (id < 0 || id > *special_.eod) {
+    throw DataError("{}: token id {} is outside 0 to {}", kName, id, *special_.eod);
+  }
+  return std::to_string(id);
+}
+
+std::string NullTokenizer::decode_ids(std::span<const std::int32_t> ids,
+                                      const DecodeOptions& options) const {
   std::string text;
   for (const auto id : ids) {
-    if (id < 0 || id > end_of_document_) {
-      throw DataError("{}: token id {} is outside 0 to {}", kName, id, end_of_document_);
-    }
-    fmt::format_to(std::back_inserter(text), "{}{}", text.empty() ? "" : " ", id);
+    const std::string word = piece(id);
+    if (options.skip_special && id == *special_.eod) continue;
+    if (!text.empty()) text += ' ';
+    text += word;
   }
   return text;
+}
+
+std::unique_ptr<Tokenizer> make_null_tokenizer(const TokenizerOptions& options) {
+  return std::make_unique<NullTokenizer>(options.vocab_size);
 }
 
 }  // namespace phalanx

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "phalanx/tokenizer/tokenizer.h"
+#include "phalanx/tokenizer/registry.h"
 
 namespace phalanx {
 
@@ -21,15 +21,21 @@ class NullTokenizer final : public Tokenizer {
   explicit NullTokenizer(std::int64_t vocab_size);
 
   std::string_view name() const override { return kName; }
-  std::int64_t vocab_size() const override { return std::int64_t{end_of_document_} + 1; }
-  std::int32_t end_of_document() const override { return end_of_document_; }
-  // DataError names the first word that is not an id, and its place.
-  std::vector<std::int32_t> encode(std::string_view text) const override;
-  // The ids in decimal, one space between them.
-  std::string decode(std::span<const std::int32_t> ids) const override;
+  std::int64_t vocab_size() const override { return *special_.eod + std::int64_t{1}; }
+  const SpecialTokens& special_tokens() const override { return special_; }
+  std::string piece(std::int32_t id) const override;
 
  private:
-  std::int32_t end_of_document_;
+  // DataError names the first word that is not an id, and its place.
+  std::vector<std::int32_t> encode_text(std::string_view text,
+                                        const EncodeOptions& options) const override;
+  // The ids in decimal, one space between them.
+  std::string decode_ids(std::span<const std::int32_t> ids,
+                         const DecodeOptions& options) const override;
+
+  SpecialTokens special_;
 };
+
+std::unique_ptr<Tokenizer> make_null_tokenizer(const TokenizerOptions& options);
 
 }  // namespace phalanx

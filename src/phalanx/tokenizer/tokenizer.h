@@ -1,16 +1,33 @@
 #pragma once
 // Tokenizers: text to token ids and back. A Tokenizer is immutable after construction, so any
-// number of threads may share one. Type names and flags are Megatron-LM's.
+// number of threads may share one. Which types there are and what makes them is in registry.h.
 
 #include <cstdint>
-#include <filesystem>
-#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace phalanx {
+
+// The ids of tokens that have a meaning of their own; absent where a type has no such token.
+struct SpecialTokens {
+  std::optional<std::int32_t> unk, cls, sep, mask, pad, bos, eos;
+  std::optional<std::int32_t> eod;      // closes a document
+  std::vector<std::int32_t> sentinels;  // <extra_id_0>, <extra_id_1>, ...
+};
+
+// How text becomes ids. As it stands text is data: nothing in it is read as a special token, and
+// none is added (NullTokenizer, whose text is the ids themselves, excepted).
+struct EncodeOptions {
+  bool parse_special = false;  // special tokens written in the text become their ids
+  bool add_special = false;    // adds the tokens that the type puts around a text
+};
+
+struct DecodeOptions {
+  bool skip_special = false;  // leaves special tokens out of the text
+};
 
 class Tokenizer {
  public:
@@ -20,26 +37,27 @@ class Tokenizer {
   virtual std::string_view name() const = 0;
   // Number of ids, before any padding; ids are 0 .. vocab_size() - 1.
   virtual std::int64_t vocab_size() const = 0;
-  // The id that closes a document ("eod").
-  virtual std::int32_t end_of_document() const = 0;
-
-  // Text is data: nothing in it is read as a special token, so encode adds and finds no end of
-  // document (NullTokenizer, whose text is the ids themselves, excepted). DataError where the text
-  // has no encoding.
-  virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+  virtual const SpecialTokens& special_tokens() const = 0;
+  // A token as its vocabulary writes it; empty for an id between the others that no token has.
   // DataError for an id outside 0 .. vocab_size() - 1.
-  virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
-};
+  virtual std::string piece(std::int32_t id) const = 0;
 
-struct TokenizerOptions {
-  std::string type;                  // --tokenizer-type: GPT2BPETokenizer or NullTokenizer
-  std::filesystem::path vocab_file;  // --vocab-file (GPT2BPETokenizer)
-  std::filesystem::path merge_file;  // --merge-file (GPT2BPETokenizer)
-  std::int64_t vocab_size = 0;       // --vocab-size (NullTokenizer); 0 = not given
-};
+  // DataError where the text has no encoding.
+  std::vector<std::int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const {
+    return encode_text(text, options);
+  }
+  // DataError for an id outside 0 .. vocab_size() - 1.
+  std::string decode(std::span<const std::int32_t> ids, const DecodeOptions& options = {}) const {
+    return decode_ids(ids, options);
+  }
+  // The id that closes a document; -1 where there is none.
+  std::int32_t end_of_document() const { return special_tokens().eod.value_or(-1); }
 
-// ConfigError names the flag that is unknown, missing or does not belong to the type; DataError and
-// InputMissingError name the file.
-std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options);
+ private:
+  virtual std::vector<std::int32_t> encode_text(std::string_view text,
+                                                const EncodeOptions& options) const = 0;
+  virtual std::string decode_ids(std::span<const std::int32_t> ids,
+                                 const DecodeOptions& options) const = 0;
+};
 
 }  // namespace phalanx

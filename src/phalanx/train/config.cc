@@ -142,8 +142,12 @@ void resolve(TrainConfig& config, bool for_training) {
 }
 
 TrainConfig for_inference(const TrainConfig& trained) {
-  TrainConfig config{
-      .model = trained.model, .layout = {}, .data = trained.data, .optimizer = {}, .run = {}};
+  TrainConfig config{.model = trained.model,
+                     .layout = {},
+                     .data = trained.data,
+                     .tokenizer = trained.tokenizer,
+                     .optimizer = {},
+                     .run = {}};
   config.layout.micro_batch_size = 1;
   return config;
 }

@@ -1,6 +1,7 @@
 #pragma once
-// The settings of a training run, in five parts: what is computed, how it lies on ranks, what it
-// reads, how weights are updated, and how the run goes. Fields are named after Megatron's flags
+// The settings of a training run, in six parts: what is computed, how it lies on ranks, what it
+// reads, what makes ids of text, how weights are updated, and how the run goes. Fields are named
+// after Megatron's flags
 // (--num-layers is num_layers) and have Megatron's defaults. A room is handed the parts it uses;
 // who needs a trained model without its run takes the model and the data and leaves the rest out.
 // Sizes that a flag leaves open are derived by resolve(), which also refuses contradictions. What
@@ -10,6 +11,8 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "phalanx/tokenizer/registry.h"
 
 namespace phalanx {
 
@@ -92,11 +95,6 @@ struct DataConfig {
   bool eod_mask_loss = false;
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
-
-  std::string tokenizer_type = "GPT2BPETokenizer";
-  std::string vocab_file;
-  std::string merge_file;
-  std::int64_t vocab_size = 0;
 };
 
 // How weights are updated.
@@ -207,6 +205,7 @@ struct TrainConfig {
   ModelConfig model;
   LayoutConfig layout;
   DataConfig data;
+  TokenizerOptions tokenizer;
   OptimizerConfig optimizer;
   RunConfig run;
 };

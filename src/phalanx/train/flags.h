@@ -25,6 +25,7 @@ struct TrainFlag {
 std::span<const TrainFlag> model_flags();
 std::span<const TrainFlag> layout_flags();
 std::span<const TrainFlag> data_flags();
+std::span<const TrainFlag> tokenizer_flags();
 std::span<const TrainFlag> optimizer_flags();
 std::span<const TrainFlag> run_flags();
 // All of them, in the order of --help.

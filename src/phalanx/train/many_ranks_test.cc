@@ -47,7 +47,7 @@ class ManyRanksTest : public RunTest {
   // Messages that are done in pieces by whoever waits, and not at once by who comes last.
   static TrainConfig with_large_messages(TrainConfig c) {
     c.model.hidden_size = 64;
-    c.data.vocab_size = 4096;
+    c.tokenizer.vocab_size = 4096;
     if (c.layout.ddp_bucket_size > 0) c.layout.ddp_bucket_size = 40000;
     return c;
   }

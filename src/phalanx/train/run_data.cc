@@ -6,13 +6,6 @@
 
 namespace phalanx {
 
-std::unique_ptr<Tokenizer> run_tokenizer(const DataConfig& data) {
-  return make_tokenizer({.type = data.tokenizer_type,
-                         .vocab_file = data.vocab_file,
-                         .merge_file = data.merge_file,
-                         .vocab_size = data.vocab_size});
-}
-
 RunData::RunData(const TrainConfig& config, const Tokenizer& tokenizer, const SampleCounts& counts,
                  const std::function<void()>& poll)
     : config_(config),

@@ -15,9 +15,6 @@
 
 namespace phalanx {
 
-// The tokenizer of --tokenizer-type (GPT2BPETokenizer if none is named).
-std::unique_ptr<Tokenizer> run_tokenizer(const DataConfig& data);
-
 class RunData {
  public:
   // `counts` decide the shuffle: those of the flags, or, in a resumed run, those of the checkpoint.

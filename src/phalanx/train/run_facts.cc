@@ -67,7 +67,7 @@ Json data_facts(const RunSetup& setup) {
           {"split", data.split},
           {"order", data.data_order},
           {"samples", {{"train", counts.train}, {"valid", counts.valid}, {"test", counts.test}}},
-          {"tokenizer", data.tokenizer_type},
+          {"tokenizer", setup.config.tokenizer.tokenizer_type},
           {"files", std::move(files)}};
 }
 

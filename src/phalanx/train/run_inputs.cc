@@ -16,15 +16,11 @@
 namespace phalanx {
 namespace {
 
-constexpr std::string_view kVocabFlag = "--vocab-file";
-constexpr std::string_view kMergeFlag = "--merge-file";
 constexpr std::string_view kDataFlag = "--data-path";
 
-void add_copied(RunInputs& inputs, std::string_view flag, const std::string& path,
-                std::string_view name) {
-  if (path.empty()) return;
-  InputCopy copy{.name = std::string(name), .bytes = read_file(path)};
-  inputs.files.push_back(describe_input_copy(std::string(flag), path, copy));
+void add_copied(RunInputs& inputs, const TokenizerFile& file) {
+  InputCopy copy{.name = file.name, .bytes = read_file(file.path)};
+  inputs.files.push_back(describe_input_copy(file.flag, file.path, copy));
   inputs.copies.push_back(std::move(copy));
 }
 
@@ -49,8 +45,7 @@ void check_files(const TrainConfig& config) {
     if (path.empty() || std::filesystem::exists(path, unknown)) return;
     missing.push_back(fmt::format("{}: {}: no such file", flag, path));
   };
-  look(kVocabFlag, config.data.vocab_file);
-  look(kMergeFlag, config.data.merge_file);
+  for (const TokenizerFile& file : tokenizer_files(config.tokenizer)) look(file.flag, file.path);
   for (const std::string& prefix : config.data.data_path) {
     look(kDataFlag, prefix + ".idx");
     look(kDataFlag, prefix + ".bin");
@@ -62,11 +57,10 @@ void check_files(const TrainConfig& config) {
   }
 }
 
-RunInputs run_inputs(const DataConfig& data) {
+RunInputs run_inputs(const TrainConfig& config) {
   RunInputs inputs;
-  add_copied(inputs, kVocabFlag, data.vocab_file, "vocab.json");
-  add_copied(inputs, kMergeFlag, data.merge_file, "merges.txt");
-  for (const std::string& prefix : data.data_path) {
+  for (const TokenizerFile& file : tokenizer_files(config.tokenizer)) add_copied(inputs, file);
+  for (const std::string& prefix : config.data.data_path) {
     inputs.files.push_back(describe_input_file(std::string(kDataFlag), prefix + ".idx"));
     // The tokens may be terabytes: the index says where each document lies in them.
     inputs.files.push_back(describe_input_length(std::string(kDataFlag), prefix + ".bin"));
@@ -96,8 +90,9 @@ void use_kept_tokenizer(TrainConfig& config, const CheckpointReader& checkpoint)
   const auto take = [&](std::string& path, std::string_view flag) {
     if (const auto kept = checkpoint.copy_of(flag)) path = kept->string();
   };
-  take(config.data.vocab_file, kVocabFlag);
-  take(config.data.merge_file, kMergeFlag);
+  take(config.tokenizer.vocab_file, "--vocab-file");
+  take(config.tokenizer.merge_file, "--merge-file");
+  take(config.tokenizer.tokenizer_model, "--tokenizer-model");
 }
 
 }  // namespace phalanx

@@ -21,7 +21,7 @@ struct RunInputs {
 void check_files(const TrainConfig& config);
 
 // As they are now.
-RunInputs run_inputs(const DataConfig& data);
+RunInputs run_inputs(const TrainConfig& config);
 
 // ConfigError where the checkpoint was made with another tokenizer or dataset: names the flag, the
 // file and what differs. Where a file lies does not matter, nor what the checkpoint does not say,

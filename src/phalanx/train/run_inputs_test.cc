@@ -45,7 +45,7 @@ TEST_F(RunInputsTest, ARunGoesOnWithTheDataItBeganWith) {
 TEST_F(RunInputsTest, FilesThatAreNotThereAreNamed) {
   TrainConfig c = config("run");
   c.data.data_path = {path("none")};
-  c.data.vocab_file = path("no-vocab");
+  c.tokenizer.vocab_file = path("no-vocab");
   try {
     pretrain_gpt(c);
     FAIL() << "nothing is missing";
@@ -61,7 +61,7 @@ TEST_F(RunInputsTest, FilesThatAreNotThereAreNamed) {
 
 TEST_F(RunInputsTest, AnIndexIsComparedByItsBytes) {
   const TrainConfig c = config("run");
-  const RunInputs inputs = run_inputs(c.data);
+  const RunInputs inputs = run_inputs(c);
   ASSERT_EQ(inputs.files.size(), 2U);
   EXPECT_TRUE(inputs.files[0].xxh3);
   EXPECT_FALSE(inputs.files[1].xxh3);
@@ -80,9 +80,9 @@ TEST_F(RunInputsTest, TokenizerFilesAreKeptAndCompared) {
   std::ofstream(path("merges")) << "a b\n";
   TrainConfig c = config("");
   c.data.data_path.clear();
-  c.data.vocab_file = path("vocab");
-  c.data.merge_file = path("merges");
-  const RunInputs inputs = run_inputs(c.data);
+  c.tokenizer.vocab_file = path("vocab");
+  c.tokenizer.merge_file = path("merges");
+  const RunInputs inputs = run_inputs(c);
   ASSERT_EQ(inputs.copies.size(), 2U);
   EXPECT_EQ(inputs.copies[0].name, "vocab.json");
   EXPECT_EQ(inputs.copies[1].bytes, "a b\n");
@@ -90,7 +90,7 @@ TEST_F(RunInputsTest, TokenizerFilesAreKeptAndCompared) {
   manifest.input_files = inputs.files;
   std::ofstream(path("merges")) << "a c\n";
   try {
-    check_inputs(run_inputs(c.data), manifest, c.run);
+    check_inputs(run_inputs(c), manifest, c.run);
     FAIL() << "other merges were accepted";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("--merge-file"));

@@ -60,7 +60,7 @@ class ScoringTest : public RunTest {
     train(c);
     resolve(c, true);
     config_ = c;
-    tokenizer_ = run_tokenizer(c.data);
+    tokenizer_ = make_tokenizer(c.tokenizer);
     model_ = gpt_config(config_, tokenizer_->vocab_size());
   }
   std::vector<TextScore> scores(const std::vector<std::vector<std::int32_t>>& texts,

@@ -142,8 +142,8 @@ class RunTest : public testing::Test {
     c.optimizer.lr_warmup_iters = 2;
     c.data.data_path = {path("data")};
     c.data.split = "90,5,5";
-    c.data.tokenizer_type = "NullTokenizer";
-    c.data.vocab_size = 48;
+    c.tokenizer.tokenizer_type = "NullTokenizer";
+    c.tokenizer.vocab_size = 48;
     c.run.eval_interval = 2;
     c.run.eval_iters = 1;
     c.run.log_interval = 1000;

@@ -287,7 +287,7 @@ TEST_F(TrainerTest, GenerationThroughTheCacheEqualsTheWholeSequence) {
     c.model.attention_backend = attention;
     pretrain_gpt(c);
     resolve(c, false);
-    const GptConfig model = gpt_config(c, run_tokenizer(c.data)->vocab_size());
+    const GptConfig model = gpt_config(c, make_tokenizer(c.tokenizer)->vocab_size());
     const auto checkpoint = CheckpointReader::open(c.run.save);
     const std::vector<std::int32_t> tokens = {3, 4, 5, 6, 7, 8, 9, 10, 48, 11, 12};
     Generator whole(c, model, checkpoint, cpu::ProductPrecision::kFp32,

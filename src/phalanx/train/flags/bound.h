@@ -8,6 +8,7 @@ namespace phalanx {
 constexpr ModelConfig& part_of(TrainConfig& c, ModelConfig*) { return c.model; }
 constexpr LayoutConfig& part_of(TrainConfig& c, LayoutConfig*) { return c.layout; }
 constexpr DataConfig& part_of(TrainConfig& c, DataConfig*) { return c.data; }
+constexpr TokenizerOptions& part_of(TrainConfig& c, TokenizerOptions*) { return c.tokenizer; }
 constexpr OptimizerConfig& part_of(TrainConfig& c, OptimizerConfig*) { return c.optimizer; }
 constexpr RunConfig& part_of(TrainConfig& c, RunConfig*) { return c.run; }
 

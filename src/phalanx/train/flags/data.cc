@@ -34,23 +34,6 @@ constexpr TrainFlag kDataRows[] = {
     works<&DataConfig::reset_attention_mask>(kData, {.name = "--reset-attention-mask",
                                                      .help = "Attention stays within a document",
                                                      .resume = ResumeClass::kFixed}),
-
-    works<&DataConfig::tokenizer_type>(
-        kTokenizer, {.name = "--tokenizer-type",
-                     .help = "What makes ids of text; GPT2BPETokenizer needs the two files",
-                     .choices = "GPT2BPETokenizer NullTokenizer",
-                     .resume = ResumeClass::kShape}),
-    works<&DataConfig::vocab_file>(kTokenizer, {.name = "--vocab-file",
-                                                .help = "vocab.json, the same one on resume",
-                                                .value_name = "FILE"}),
-    works<&DataConfig::merge_file>(kTokenizer, {.name = "--merge-file",
-                                                .help = "merges.txt, the same one on resume",
-                                                .value_name = "FILE"}),
-    works<&DataConfig::vocab_size>(kTokenizer,
-                                   {.name = "--vocab-size",
-                                    .help = "Ids of a NullTokenizer, end-of-document not counted",
-                                    .range = from_to(0, kMostInt32 - 1),
-                                    .resume = ResumeClass::kShape}),
 };
 
 }  // namespace

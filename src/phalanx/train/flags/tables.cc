@@ -12,7 +12,7 @@ std::vector<TrainFlag> all_flags() {
   std::vector<TrainFlag> all;
   for (const auto part :
        {model_flags(), optimizer_flags(), layout_flags(), run_flags(), data_flags(),
-        unbound_model_flags(), unbound_optimizer_flags(), unbound_layout_flags(),
+        tokenizer_flags(), unbound_model_flags(), unbound_optimizer_flags(), unbound_layout_flags(),
         unbound_run_flags(), unbound_data_flags(), unbound_program_flags()}) {
     all.insert(all.end(), part.begin(), part.end());
   }

@@ -15,11 +15,6 @@ constexpr Absence kMasked = {"nothing depends on it without masked tokens",
                               "of Phalanx; leave the flag out"}};
 constexpr Absence kRetriever = {"nothing depends on it without a retriever",
                                 {"retrievers are not trained by Phalanx; leave the flag out"}};
-constexpr Refusal kModelFiles = {
-    "SentencePiece models and tiktoken files are not available in this version of Phalanx; "
-    "GPT2BPETokenizer reads --vocab-file and --merge-file",
-    "the plan takes the vocabulary from --vocab-size"};
-constexpr Absence kTiktoken = {"nothing depends on it without a tiktoken file", kModelFiles};
 constexpr Refusal kMapped = {
     "dataset files are always mapped into memory, and no number depends on it; leave the flag out",
     kSamePlan};
@@ -65,15 +60,6 @@ constexpr TrainFlag kUnboundDataRows[] = {
     satisfied_by("1", kData, "--sample-rate", kReal, "all samples of the training split are used",
                  {"samples are not drawn by chance; leave some out with --split", kSamePlan}),
     only_default("256", kData, "--retriever-seq-length", kInteger, kRetriever),
-
-    satisfied_by("0", kTokenizer, "--vocab-extra-ids", kInteger,
-                 "the vocabulary is the tokenizer's",
-                 {"further ids are for T5, which is not available in this version of Phalanx; give "
-                  "0"}),
-    refused(kTokenizer, "--tokenizer-model", kText, kModelFiles),
-    refused(kTokenizer, "--tiktoken-pattern", kText, kModelFiles),
-    only_default("1000", kTokenizer, "--tiktoken-num-special-tokens", kInteger, kTiktoken),
-    refused(kTokenizer, "--tiktoken-special-tokens", kList, kModelFiles),
 };
 
 }  // namespace

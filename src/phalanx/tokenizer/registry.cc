@@ -1,0 +1,91 @@
+#include "phalanx/tokenizer/registry.h"
+
+#include <algorithm>
+#include <array>
+
+#include "phalanx/base/error.h"
+#include "phalanx/tokenizer/gpt2_bpe.h"
+#include "phalanx/tokenizer/null_tokenizer.h"
+
+namespace phalanx {
+namespace {
+
+constexpr std::array kTypes = {
+    TokenizerType{.name = Gpt2BpeTokenizer::kName,
+                  .help = "GPT-2's byte-level BPE (vocab.json and merges.txt)",
+                  .needs = "--vocab-file --merge-file",
+                  .takes = "--vocab-size",
+                  .make = make_gpt2_bpe_tokenizer},
+    TokenizerType{.name = NullTokenizer::kName,
+                  .help = "Text is ids between blanks",
+                  .needs = "--vocab-size",
+                  .takes = "",
+                  .make = make_null_tokenizer},
+};
+
+// A flag of the options, and whether it is given.
+struct Given {
+  std::string_view flag;
+  bool (*is_given)(const TokenizerOptions& options);
+};
+constexpr std::array kFlags = {
+    Given{"--vocab-file", [](const TokenizerOptions& o) { return !o.vocab_file.empty(); }},
+    Given{"--merge-file", [](const TokenizerOptions& o) { return !o.merge_file.empty(); }},
+    Given{"--tokenizer-model",
+          [](const TokenizerOptions& o) { return !o.tokenizer_model.empty(); }},
+    Given{"--vocab-size", [](const TokenizerOptions& o) { return o.vocab_size != 0; }},
+    Given{"--vocab-extra-ids", [](const TokenizerOptions& o) { return o.vocab_extra_ids != 0; }},
+    Given{"--tiktoken-pattern",
+          [](const TokenizerOptions& o) { return !o.tiktoken_pattern.empty(); }},
+    Given{"--tiktoken-special-tokens",
+          [](const TokenizerOptions& o) { return !o.tiktoken_special_tokens.empty(); }},
+};
+
+bool names(std::string_view list, std::string_view flag) {
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find(' '), list.size());
+    if (list.substr(0, end) == flag) return true;
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return false;
+}
+
+void check_flags(const TokenizerType& type, const TokenizerOptions& options) {
+  for (const Given& known : kFlags) {
+    const bool given = known.is_given(options);
+    const bool needed = names(type.needs, known.flag);
+    if (needed && !given) {
+      throw ConfigError("{} is missing: {} needs it", known.flag, type.name);
+    }
+    if (given && !needed && !names(type.takes, known.flag)) {
+      throw ConfigError("{} does not belong to {}; leave it out", known.flag, type.name);
+    }
+  }
+}
+
+}  // namespace
+
+std::span<const TokenizerType> tokenizer_types() { return kTypes; }
+
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options) {
+  const auto type = std::ranges::find(kTypes, options.tokenizer_type, &TokenizerType::name);
+  if (type == kTypes.end()) {
+    throw ConfigError("--tokenizer-type '{}' is not one of {}", options.tokenizer_type,
+                      kTokenizerTypes);
+  }
+  check_flags(*type, options);
+  return type->make(options);
+}
+
+std::vector<TokenizerFile> tokenizer_files(const TokenizerOptions& options) {
+  std::vector<TokenizerFile> files;
+  const auto add = [&](const char* flag, const std::string& path, const char* name) {
+    if (!path.empty()) files.push_back({flag, path, name});
+  };
+  add("--vocab-file", options.vocab_file, "vocab.json");
+  add("--merge-file", options.merge_file, "merges.txt");
+  add("--tokenizer-model", options.tokenizer_model, "tokenizer.model");
+  return files;
+}
+
+}  // namespace phalanx
