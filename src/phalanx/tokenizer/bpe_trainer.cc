@@ -12,6 +12,7 @@
 #include "phalanx/base/log.h"
 #include "phalanx/tokenizer/byte_symbols.h"
 #include "phalanx/tokenizer/pair_map.h"
+#include "phalanx/tokenizer/patterns.h"
 
 namespace phalanx {
 namespace {
@@ -153,7 +154,8 @@ class MergeLearner {
 
 }  // namespace
 
-BpeTrainer::BpeTrainer(const BpeTrainerOptions& options) : options_(options) {
+BpeTrainer::BpeTrainer(const BpeTrainerOptions& options)
+    : options_(options), splitter_(pattern_named("gpt2")) {
   constexpr std::int64_t kLimit = std::numeric_limits<std::int32_t>::max();
   if (options.vocab_size <= kByteSymbols || options.vocab_size > kLimit) {
     throw ConfigError("--vocab-size {} is out of range: {} byte symbols and {} need {} to {}",

@@ -9,6 +9,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/tokenizer/gpt2_bpe.h"
+#include "phalanx/tokenizer/patterns.h"
 #include "phalanx/tokenizer/test_files.h"
 
 namespace phalanx {
@@ -47,7 +48,7 @@ BpeTables train_plainly(std::string_view text, std::int64_t vocab_size,
   BpeTables tables = make_tables({});
   tables.tokens.pop_back();
   std::vector<Ids> words;
-  const WordSplitter splitter;
+  const WordSplitter splitter(pattern_named("gpt2"));
   WordCursor cursor(splitter, text);
   for (auto word = cursor.next(); !word.empty(); word = cursor.next()) {
     words.push_back(bytes.encode(word));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/tokenizer/patterns.h"
 
 namespace phalanx {
 
@@ -94,7 +95,8 @@ class Gpt2BpeTokenizer::WordEncoder {
   std::vector<std::uint32_t> changed_;
 };
 
-Gpt2BpeTokenizer::Gpt2BpeTokenizer(BpeTables tables) : tables_(std::move(tables)) {
+Gpt2BpeTokenizer::Gpt2BpeTokenizer(BpeTables tables)
+    : tables_(std::move(tables)), splitter_(pattern_named("gpt2")) {
   special_.eos = special_.eod = tables_.end_of_text;
   for (std::size_t rank = 0; rank < tables_.merges.size(); ++rank) {
     const BpeMerge& merge = tables_.merges[rank];

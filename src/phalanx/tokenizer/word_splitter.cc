@@ -3,22 +3,15 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <array>
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "phalanx/base/error.h"
 
 namespace phalanx {
 namespace {
-
-// White_Space is written out: PCRE2's \s also takes U+180E, which Unicode removed from the property
-// in 6.3.
-#define PHALANX_WHITE_SPACE \
-  R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})"
-constexpr char kPattern[] = R"('s|'t|'re|'ve|'m|'ll|'d)"
-                            R"(| ?\p{L}+| ?\p{N}+| ?[^)" PHALANX_WHITE_SPACE R"(\p{L}\p{N}]+)"
-                            R"(|[)" PHALANX_WHITE_SPACE R"(]+(?![^)" PHALANX_WHITE_SPACE R"(]))"
-                            R"(|[)" PHALANX_WHITE_SPACE R"(]+)";
-#undef PHALANX_WHITE_SPACE
 
 // Length of the valid UTF-8 character that `text` starts with; 0 if there is none (Unicode 15,
 // table 3-7).
@@ -57,67 +50,157 @@ std::size_t invalid_prefix(std::string_view text) {
   return end;
 }
 
+// A pattern that goes wild is stopped: with a search that visits this many places, or remembers
+// this much to come back to.
+constexpr std::uint32_t kMostSteps = 10'000'000;
+constexpr std::uint32_t kMostMemoryKiB = 64 * 1024;
+constexpr std::size_t kLongestPattern = 64 * 1024;
+
+template <auto kFree>
+struct FreeWith {
+  template <typename T>
+  void operator()(T* object) const {
+    kFree(object);
+  }
+};
+
+std::string message_of(int error) {
+  std::array<PCRE2_UCHAR, 256> text{};
+  pcre2_get_error_message(error, text.data(), text.size());
+  return reinterpret_cast<const char*>(text.data());
+}
+
 }  // namespace
 
 struct WordSplitter::Pattern {
-  struct FreeCode {
-    void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-  };
-  std::unique_ptr<pcre2_code, FreeCode> code;
+  std::unique_ptr<pcre2_code, FreeWith<pcre2_code_free>> code;
+  std::unique_ptr<pcre2_match_context, FreeWith<pcre2_match_context_free>> limits;
 };
 
-struct WordCursor::MatchData {
-  struct Free {
-    void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
-  };
-  std::unique_ptr<pcre2_match_data, Free> data;
-};
-
-WordSplitter::WordSplitter() {
+WordSplitter::WordSplitter(std::string_view pattern, std::string_view place) {
+  const std::unique_ptr<pcre2_compile_context, FreeWith<pcre2_compile_context_free>> rules(
+      pcre2_compile_context_create(nullptr));
+  auto compiled = std::make_unique<Pattern>();
+  compiled->limits.reset(pcre2_match_context_create(nullptr));
+  if (rules == nullptr || compiled->limits == nullptr) {
+    throw SystemError("out of memory while compiling a pattern");
+  }
+  pcre2_set_newline(rules.get(), PCRE2_NEWLINE_LF);
+  pcre2_set_max_pattern_length(rules.get(), kLongestPattern);
+  pcre2_set_match_limit(compiled->limits.get(), kMostSteps);
+  pcre2_set_heap_limit(compiled->limits.get(), kMostMemoryKiB);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  auto pattern = std::make_unique<Pattern>();
-  // Anchored: the alternatives cover every character, so each word begins where the last one ended.
-  pattern->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPattern), PCRE2_ZERO_TERMINATED,
-                                    PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &offset,
-                                    nullptr));
-  PHALANX_CHECK(pattern->code != nullptr, "PCRE2 error {} at byte {} of the pattern", error,
-                offset);
+  compiled->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                                     PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error,
+                                     &offset, rules.get()));
+  if (compiled->code == nullptr) {
+    throw ConfigError("{}: {} (PCRE2, byte {} of {})", place, message_of(error), offset,
+                      pattern.substr(0, 400));
+  }
   // Where the JIT is not available (a kernel that forbids executable pages), PCRE2 interprets:
   // slower, same words.
-  static_cast<void>(pcre2_jit_compile(pattern->code.get(), PCRE2_JIT_COMPLETE));
-  pattern_ = std::move(pattern);
+  static_cast<void>(pcre2_jit_compile(compiled->code.get(), PCRE2_JIT_COMPLETE));
+  pattern_ = std::move(compiled);
 }
 WordSplitter::~WordSplitter() = default;
 WordSplitter::WordSplitter(WordSplitter&&) noexcept = default;
 WordSplitter& WordSplitter::operator=(WordSplitter&&) noexcept = default;
 
-WordCursor::WordCursor(const WordSplitter& splitter, std::string_view text)
-    : pattern_(*splitter.pattern_), match_(std::make_unique<MatchData>()), rest_(text) {
-  match_->data.reset(pcre2_match_data_create(1, nullptr));
-  if (match_->data == nullptr) throw SystemError("out of memory while splitting text");
+struct MatchCursor::Search {
+  const WordSplitter::Pattern* pattern = nullptr;
+  std::unique_ptr<pcre2_match_data, FreeWith<pcre2_match_data_free>> data;
+  std::string_view text;
+  std::size_t from = 0;                 // where the next search begins
+  std::optional<std::size_t> last_end;  // of the last match
+
+  // The first match from `from` on.
+  std::optional<Match> find() const {
+    const auto search = [this](std::uint32_t options) {
+      return pcre2_match(pattern->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
+                         text.size(), from, PCRE2_NO_UTF_CHECK | options, data.get(),
+                         pattern->limits.get());
+    };
+    int count = search(0);
+    // Machine code has a small stack; the interpreter uses the heap.
+    if (count == PCRE2_ERROR_JIT_STACKLIMIT) count = search(PCRE2_NO_JIT);
+    if (count == PCRE2_ERROR_NOMATCH) return std::nullopt;
+    const PCRE2_SIZE* const ends = pcre2_get_ovector_pointer(data.get());
+    if (count < 0) {
+      throw DataError("the words of a text of {} bytes: {} from byte {} on", text.size(),
+                      message_of(count), from);
+    }
+    PHALANX_CHECK(ends[0] >= from && ends[0] <= ends[1] && ends[1] <= text.size(),
+                  "PCRE2 matched {} to {} from {}", ends[0], ends[1], from);
+    return Match{ends[0], ends[1]};
+  }
+};
+
+MatchCursor::MatchCursor(const WordSplitter& splitter) : search_(std::make_unique<Search>()) {
+  search_->pattern = splitter.pattern_.get();
+  search_->data.reset(pcre2_match_data_create(1, nullptr));
+  if (search_->data == nullptr) throw SystemError("out of memory while splitting text");
 }
-WordCursor::~WordCursor() = default;
+MatchCursor::~MatchCursor() = default;
+MatchCursor::MatchCursor(MatchCursor&&) noexcept = default;
+MatchCursor& MatchCursor::operator=(MatchCursor&&) noexcept = default;
+
+void MatchCursor::restart(std::string_view text) {
+  search_->text = text;
+  search_->from = 0;
+  search_->last_end.reset();
+}
+
+std::optional<MatchCursor::Match> MatchCursor::next() {
+  Search& search = *search_;
+  while (search.from <= search.text.size()) {
+    const auto match = search.find();
+    if (!match) break;
+    if (match->begin == match->end && search.last_end == match->end) {
+      if (search.from == search.text.size()) break;
+      search.from += character_length(search.text.substr(search.from));
+      continue;
+    }
+    search.from = match->end;
+    search.last_end = match->end;
+    return match;
+  }
+  search.from = search.text.size() + 1;
+  return std::nullopt;
+}
+
+WordCursor::WordCursor(const WordSplitter& splitter, std::string_view text)
+    : matches_(splitter), rest_(text) {}
+
+// The word from at_ to `end` of the valid stretch.
+std::string_view WordCursor::take_valid(std::size_t end) {
+  const std::string_view word = valid_.substr(at_, end - at_);
+  at_ = end;
+  return word;
+}
 
 std::string_view WordCursor::next() {
-  if (valid_.empty()) {
+  if (at_ == valid_.size()) {
     valid_ = rest_.substr(0, valid_prefix(rest_));
     rest_.remove_prefix(valid_.size());
+    at_ = 0;
+    if (valid_.empty()) {
+      const std::string_view word = rest_.substr(0, invalid_prefix(rest_));
+      rest_.remove_prefix(word.size());
+      return word;
+    }
+    matches_.restart(valid_);
+    match_ = matches_.next();
   }
-  if (valid_.empty()) {
-    const std::string_view word = rest_.substr(0, invalid_prefix(rest_));
-    rest_.remove_prefix(word.size());
-    return word;
+  while (match_ && match_->begin == match_->end) {  // an empty one is a cut
+    if (match_->begin > at_) return take_valid(match_->begin);
+    match_ = matches_.next();
   }
-  const int count = pcre2_match(pattern_.code.get(), reinterpret_cast<PCRE2_SPTR>(valid_.data()),
-                                valid_.size(), 0, PCRE2_NO_UTF_CHECK, match_->data.get(), nullptr);
-  PHALANX_CHECK(count == 1, "PCRE2 match returned {}", count);
-  const std::size_t length = pcre2_get_ovector_pointer(match_->data.get())[1];
-  PHALANX_CHECK(length > 0 && length <= valid_.size(), "PCRE2 matched {} of {} bytes", length,
-                valid_.size());
-  const std::string_view word = valid_.substr(0, length);
-  valid_.remove_prefix(length);
-  return word;
+  if (!match_) return take_valid(valid_.size());
+  if (match_->begin > at_) return take_valid(match_->begin);
+  const std::size_t end = match_->end;
+  match_ = matches_.next();
+  return take_valid(end);
 }
 
 }  // namespace phalanx

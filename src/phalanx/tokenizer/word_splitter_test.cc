@@ -7,14 +7,19 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/base/error.h"
+#include "phalanx/tokenizer/patterns.h"
+#include "phalanx/tokenizer/test_files.h"
+
 namespace phalanx {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using tokenizer_test::message_of;
 
 std::vector<std::string> split(std::string_view text) {
-  const WordSplitter splitter;
+  const WordSplitter splitter(pattern_named("gpt2"));
   WordCursor cursor(splitter, text);
   std::vector<std::string> words;
   for (auto word = cursor.next(); !word.empty(); word = cursor.next()) words.emplace_back(word);
@@ -95,6 +100,63 @@ TEST(WordSplitter, LongRunsNeedNoStack) {
   const std::string spaces(1 << 20, ' ');
   EXPECT_THAT(split(letters), ElementsAre(letters));
   EXPECT_THAT(split(spaces + "b"), ElementsAre(spaces.substr(1), " b"));
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> matches(const std::string& pattern,
+                                                         std::string_view text) {
+  const WordSplitter splitter(pattern);
+  MatchCursor cursor(splitter);
+  cursor.restart(text);
+  std::vector<std::pair<std::size_t, std::size_t>> found;
+  while (const auto match = cursor.next()) found.emplace_back(match->begin, match->end);
+  EXPECT_FALSE(cursor.next());
+  return found;
+}
+
+using Pairs = std::vector<std::pair<std::size_t, std::size_t>>;
+
+TEST(MatchCursor, LeavesGaps) {
+  EXPECT_EQ(matches("-", "-a--b-"), (Pairs{{0, 1}, {2, 3}, {3, 4}, {5, 6}}));
+  EXPECT_EQ(matches("b", "aaa"), (Pairs{}));
+  EXPECT_EQ(matches("b", ""), (Pairs{}));
+  EXPECT_EQ(matches("(?<=a)b", "abb"), (Pairs{{1, 2}}));  // sees what lies before
+}
+
+TEST(MatchCursor, EmptyMatchesAdvanceByCharacters) {
+  EXPECT_EQ(matches("", "\u4e16b"), (Pairs{{0, 0}, {3, 3}, {4, 4}}));
+  EXPECT_EQ(matches("x*", "axxb"), (Pairs{{0, 0}, {1, 3}, {4, 4}}));
+  EXPECT_EQ(matches("x*", ""), (Pairs{{0, 0}}));
+  EXPECT_EQ(matches("$", "ab"), (Pairs{{2, 2}}));
+}
+
+TEST(WordCursor, WhatNoMatchCoversIsAWord) {
+  const auto words = [](const std::string& pattern, std::string_view text) {
+    const WordSplitter splitter(pattern);
+    WordCursor cursor(splitter, text);
+    std::vector<std::string> found;
+    for (auto word = cursor.next(); !word.empty(); word = cursor.next()) found.emplace_back(word);
+    return found;
+  };
+  EXPECT_THAT(words("b+",
+                    "abbac\xff"
+                    "b"),
+              ElementsAre("a", "bb", "ac", "\xff", "b"));
+  EXPECT_THAT(words("", "ab"), ElementsAre("a", "b"));
+  EXPECT_THAT(words("^", "ab"), ElementsAre("ab"));
+}
+
+TEST(WordSplitter, APatternThatIsNoneIsAnError) {
+  EXPECT_THAT(
+      message_of<ConfigError>([] { WordSplitter("a(b", "file.json: node"); }),
+      testing::AllOf(testing::StartsWith("file.json: node: "), testing::HasSubstr("byte 3")));
+}
+
+TEST(WordSplitter, APatternThatGoesWildIsStopped) {
+  const std::string text = std::string(40, 'a') + "b";
+  EXPECT_THAT(message_of<DataError>([&] { matches("(?:a+)+$", text); }),
+              testing::HasSubstr("limit exceeded"));
+  EXPECT_THAT(message_of<DataError>([&] { matches("(?:aa|a)+[cd]", std::string(1 << 22, 'a')); }),
+              testing::HasSubstr("limit exceeded"));
 }
 
 }  // namespace
