@@ -11,16 +11,11 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/tokenizer/bpe_merges.h"
+
 namespace phalanx {
 
 inline constexpr std::string_view kEndOfText = "<|endoftext|>";
-
-struct BpeMerge {
-  std::int32_t left = 0;
-  std::int32_t right = 0;
-  std::int32_t result = 0;
-  friend bool operator==(const BpeMerge&, const BpeMerge&) = default;
-};
 
 struct BpeTables {
   std::vector<std::string> tokens;  // the bytes of each id; kEndOfText literally

@@ -5,17 +5,14 @@
 // The end of document is <|endoftext|>; that string in a text is encoded as the ordinary
 // characters it is, unless special tokens are parsed.
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "phalanx/tokenizer/bpe_files.h"
-#include "phalanx/tokenizer/byte_symbols.h"
-#include "phalanx/tokenizer/pair_map.h"
+#include "phalanx/tokenizer/byte_bpe.h"
 #include "phalanx/tokenizer/registry.h"
 #include "phalanx/tokenizer/word_splitter.h"
 
@@ -38,18 +35,12 @@ class Gpt2BpeTokenizer final : public Tokenizer {
                                         const EncodeOptions& options) const override;
   std::string decode_ids(std::span<const std::int32_t> ids,
                          const DecodeOptions& options) const override;
-  void append_data(std::string_view text, std::vector<std::int32_t>& ids) const;
   const std::string& token(std::int32_t id) const;
-
-  class WordEncoder;
 
   BpeTables tables_;
   SpecialTokens special_;
-  PairMap ranks_;  // (left, right) -> index into tables_.merges
-  std::array<std::int32_t, kByteSymbols> byte_ids_{};
-  // The words that become one token: most of natural text. Views into tables_.tokens.
-  std::unordered_map<std::string_view, std::int32_t> whole_words_;
   WordSplitter splitter_;
+  ByteBpe bpe_;
 };
 
 // From vocab.json and merges.txt.

@@ -9,35 +9,17 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/tokenizer/gpt2_words.h"
+#include "phalanx/tokenizer/patterns.h"
+#include "phalanx/tokenizer/unicode.h"
 
 namespace phalanx {
 namespace {
 
-// Length of the valid UTF-8 character that `text` starts with; 0 if there is none (Unicode 15,
-// table 3-7).
-std::size_t character_length(std::string_view text) {
-  const auto byte = [text](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
-  const auto continues = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xbf) {
-    return i < text.size() && byte(i) >= low && byte(i) <= high;
-  };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xc2 && lead <= 0xdf) return continues(1) ? 2 : 0;
-  if (lead >= 0xe0 && lead <= 0xef) {
-    const bool second = continues(1, lead == 0xe0 ? 0xa0 : 0x80, lead == 0xed ? 0x9f : 0xbf);
-    return second && continues(2) ? 3 : 0;
-  }
-  if (lead >= 0xf0 && lead <= 0xf4) {
-    const bool second = continues(1, lead == 0xf0 ? 0x90 : 0x80, lead == 0xf4 ? 0x8f : 0xbf);
-    return second && continues(2) && continues(3) ? 4 : 0;
-  }
-  return 0;
-}
-
 std::size_t valid_prefix(std::string_view text) {
   std::size_t end = 0;
   while (end < text.size()) {
-    const std::size_t length = character_length(text.substr(end));
+    const std::size_t length = utf8_length(text.substr(end));
     if (length == 0) break;
     end += length;
   }
@@ -46,7 +28,7 @@ std::size_t valid_prefix(std::string_view text) {
 
 std::size_t invalid_prefix(std::string_view text) {
   std::size_t end = 0;
-  while (end < text.size() && character_length(text.substr(end)) == 0) ++end;
+  while (end < text.size() && utf8_length(text.substr(end)) == 0) ++end;
   return end;
 }
 
@@ -73,6 +55,7 @@ std::string message_of(int error) {
 }  // namespace
 
 struct WordSplitter::Pattern {
+  const Gpt2Words* by_hand = nullptr;  // instead of the code
   std::unique_ptr<pcre2_code, FreeWith<pcre2_code_free>> code;
   std::unique_ptr<pcre2_match_context, FreeWith<pcre2_match_context_free>> limits;
 };
@@ -81,6 +64,11 @@ WordSplitter::WordSplitter(std::string_view pattern, std::string_view place) {
   const std::unique_ptr<pcre2_compile_context, FreeWith<pcre2_compile_context_free>> rules(
       pcre2_compile_context_create(nullptr));
   auto compiled = std::make_unique<Pattern>();
+  if (pattern == pattern_named("gpt2")) {
+    compiled->by_hand = &Gpt2Words::instance();
+    pattern_ = std::move(compiled);
+    return;
+  }
   compiled->limits.reset(pcre2_match_context_create(nullptr));
   if (rules == nullptr || compiled->limits == nullptr) {
     throw SystemError("out of memory while compiling a pattern");
@@ -115,7 +103,13 @@ struct MatchCursor::Search {
   std::optional<std::size_t> last_end;  // of the last match
 
   // The first match from `from` on.
-  std::optional<Match> find() const {
+  std::optional<Match> find() {
+    if (pattern->by_hand != nullptr) {
+      if (from == text.size()) return std::nullopt;
+      return Match{from, pattern->by_hand->word_end(text, from)};
+    }
+    if (data == nullptr) data.reset(pcre2_match_data_create(1, nullptr));
+    if (data == nullptr) throw SystemError("out of memory while splitting text");
     const auto search = [this](std::uint32_t options) {
       return pcre2_match(pattern->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
                          text.size(), from, PCRE2_NO_UTF_CHECK | options, data.get(),
@@ -138,8 +132,6 @@ struct MatchCursor::Search {
 
 MatchCursor::MatchCursor(const WordSplitter& splitter) : search_(std::make_unique<Search>()) {
   search_->pattern = splitter.pattern_.get();
-  search_->data.reset(pcre2_match_data_create(1, nullptr));
-  if (search_->data == nullptr) throw SystemError("out of memory while splitting text");
 }
 MatchCursor::~MatchCursor() = default;
 MatchCursor::MatchCursor(MatchCursor&&) noexcept = default;
@@ -158,7 +150,7 @@ std::optional<MatchCursor::Match> MatchCursor::next() {
     if (!match) break;
     if (match->begin == match->end && search.last_end == match->end) {
       if (search.from == search.text.size()) break;
-      search.from += character_length(search.text.substr(search.from));
+      search.from += utf8_length(search.text.substr(search.from));
       continue;
     }
     search.from = match->end;
@@ -170,7 +162,7 @@ std::optional<MatchCursor::Match> MatchCursor::next() {
 }
 
 WordCursor::WordCursor(const WordSplitter& splitter, std::string_view text)
-    : matches_(splitter), rest_(text) {}
+    : matches_(splitter), by_hand_(splitter.pattern_->by_hand), rest_(text) {}
 
 // The word from at_ to `end` of the valid stretch.
 std::string_view WordCursor::take_valid(std::size_t end) {
@@ -180,6 +172,12 @@ std::string_view WordCursor::take_valid(std::size_t end) {
 }
 
 std::string_view WordCursor::next() {
+  if (by_hand_ != nullptr) {
+    if (rest_.empty()) return {};
+    const std::string_view word = rest_.substr(0, by_hand_->word_end(rest_, 0));
+    rest_.remove_prefix(word.size());
+    return word;
+  }
   if (at_ == valid_.size()) {
     valid_ = rest_.substr(0, valid_prefix(rest_));
     rest_.remove_prefix(valid_.size());

@@ -13,6 +13,8 @@
 
 namespace phalanx {
 
+class Gpt2Words;
+
 // A compiled pattern: immutable, shared by any number of cursors and threads.
 class WordSplitter {
  public:
@@ -24,6 +26,7 @@ class WordSplitter {
 
  private:
   friend class MatchCursor;
+  friend class WordCursor;
   struct Pattern;
   std::unique_ptr<const Pattern> pattern_;
 };
@@ -68,6 +71,7 @@ class WordCursor {
   std::string_view take_valid(std::size_t end);
 
   MatchCursor matches_;
+  const Gpt2Words* by_hand_;                 // instead of matches_
   std::string_view valid_;                   // the current valid stretch
   std::size_t at_ = 0;                       // where its next word begins
   std::optional<MatchCursor::Match> match_;  // the next match in it
