@@ -6,6 +6,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/tokenizer/gpt2_bpe.h"
 #include "phalanx/tokenizer/null_tokenizer.h"
+#include "phalanx/tokenizer/wordpiece_tokenizer.h"
 
 namespace phalanx {
 namespace {
@@ -16,6 +17,16 @@ constexpr std::array kTypes = {
                   .needs = "--vocab-file --merge-file",
                   .takes = "--vocab-size",
                   .make = make_gpt2_bpe_tokenizer},
+    TokenizerType{.name = WordPieceTokenizer::kLowerCaseName,
+                  .help = "BERT's WordPiece (vocab.txt), text in lower case without accents",
+                  .needs = "--vocab-file",
+                  .takes = "--vocab-extra-ids",
+                  .make = make_wordpiece_lower_case_tokenizer},
+    TokenizerType{.name = WordPieceTokenizer::kCaseName,
+                  .help = "BERT's WordPiece (vocab.txt), text as it is",
+                  .needs = "--vocab-file",
+                  .takes = "--vocab-extra-ids",
+                  .make = make_wordpiece_case_tokenizer},
     TokenizerType{.name = NullTokenizer::kName,
                   .help = "Text is ids between blanks",
                   .needs = "--vocab-size",
@@ -82,7 +93,8 @@ std::vector<TokenizerFile> tokenizer_files(const TokenizerOptions& options) {
   const auto add = [&](const char* flag, const std::string& path, const char* name) {
     if (!path.empty()) files.push_back({flag, path, name});
   };
-  add("--vocab-file", options.vocab_file, "vocab.json");
+  const bool is_wordpiece = options.tokenizer_type.starts_with("BertWordPiece");
+  add("--vocab-file", options.vocab_file, is_wordpiece ? "vocab.txt" : "vocab.json");
   add("--merge-file", options.merge_file, "merges.txt");
   add("--tokenizer-model", options.tokenizer_model, "tokenizer.model");
   return files;
