@@ -36,6 +36,9 @@ class GptDataset {
 
  private:
   void read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const;
+  // Entries of the document index, or what stands for them.
+  std::int64_t visits() const;
+  [[noreturn]] void refuse_index(std::int64_t i) const;
 
   std::shared_ptr<const IndexedDataset> data_;
   IndexRange range_;

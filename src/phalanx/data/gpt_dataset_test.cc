@@ -36,7 +36,8 @@ TEST_F(GptDatasetTest, SamplesAreWindowsOfTheShuffledDocuments) {
   std::vector<std::int32_t> begins{0};
   for (const auto length : kGoldenLengths) begins.push_back(begins.back() + length);
   std::vector<std::int32_t> stream;
-  for (const auto document : dataset.index().documents) {
+  for (std::int64_t visit = 0; visit < dataset.index().documents.size(); ++visit) {
+    const std::int64_t document = dataset.index().documents[visit];
     for (auto id = begins[document]; id < begins[document + 1]; ++id) stream.push_back(id);
   }
   ASSERT_EQ(stream.size(), 210U);

@@ -2,42 +2,35 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/machine.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/data/numpy_random.h"
 
 namespace phalanx {
 namespace {
 
-// Rows and document visits are 32-bit numbers; Megatron changes its files to 64 bits at the same
-// count.
-constexpr std::int64_t kMaxEntries = std::numeric_limits<std::uint32_t>::max() - std::int64_t{1};
+// Far more than memory holds, and no product of two counts overflows.
+constexpr std::int64_t kMaxEntries = std::int64_t{1} << 40;
 // Keeps every product below 2^63.
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 61;
 // The last epoch is shuffled on its own where fewer than this share of its samples is used, lest
 // its documents be scattered among the full epochs and some of them never be seen.
 constexpr double kSeparateEpochShare = 0.80;
 
-struct Epochs {
-  std::int64_t tokens = 0;  // T, of one epoch
-  std::int64_t count = 1;   // E
-  bool separate_last = false;
-  std::int64_t before_last = 0;  // samples that begin and end before the last epoch
-};
-
-void check_request(std::int64_t documents, std::int64_t tokens, const GptIndexOptions& options) {
-  if (documents > std::numeric_limits<std::int32_t>::max()) {
-    throw ConfigError("{} documents are more than can be indexed (2,147,483,647)", documents);
-  }
+void check_request(std::int64_t tokens, const GptIndexOptions& options) {
   const std::int64_t s = options.sequence_length;
   if (s < 1 || s >= std::numeric_limits<std::int32_t>::max()) {
     throw ConfigError("--seq-length {}: give a number from 1 to 2,147,483,646", s);
   }
   const bool one_epoch = !options.samples || options.order == DataOrder::kSequential;
   const std::int64_t needed = one_epoch && !options.keep_partial_tail ? s + 1 : 2;
+  if (tokens > kMaxTokens) throw ConfigError("{} tokens are more than can be indexed", tokens);
   if (tokens < needed) {
     throw ConfigError(
         "{} tokens are too few for samples of --seq-length {}: {} are needed; give "
@@ -52,23 +45,21 @@ void check_request(std::int64_t documents, std::int64_t tokens, const GptIndexOp
   }
 }
 
-Epochs plan_epochs(std::int64_t tokens, const GptIndexOptions& options) {
-  Epochs epochs{.tokens = tokens};
-  if (!options.samples || options.order == DataOrder::kSequential) return epochs;
+void plan_epochs(GptIndexPlan& plan, const GptIndexOptions& options) {
+  if (!options.samples || options.order == DataOrder::kSequential) return;
   const std::int64_t s = options.sequence_length;
   const std::int64_t samples = *options.samples;
-  epochs.count = ceil_div(samples * s + 1, tokens);
-  if (epochs.count == 1) return epochs;
-  epochs.before_last = ((epochs.count - 1) * tokens - 1) / s;
-  const std::int64_t from_last = samples - epochs.before_last;
-  const std::int64_t per_epoch = (tokens - 1) / s;
-  epochs.separate_last =
+  plan.epochs = ceil_div(samples * s + 1, plan.tokens);
+  if (plan.epochs == 1) return;
+  plan.before_last = ((plan.epochs - 1) * plan.tokens - 1) / s;
+  const std::int64_t from_last = samples - plan.before_last;
+  const std::int64_t per_epoch = (plan.tokens - 1) / s;
+  plan.separate_last =
       from_last < static_cast<std::int64_t>(kSeparateEpochShare * static_cast<double>(per_epoch));
-  return epochs;
 }
 
-std::int64_t count_samples(const Epochs& epochs, const GptIndexOptions& options) {
-  const std::int64_t last = epochs.count * epochs.tokens - 1;
+std::int64_t count_samples(const GptIndexPlan& plan, const GptIndexOptions& options) {
+  const std::int64_t last = plan.epochs * plan.tokens - 1;
   const std::int64_t s = options.sequence_length;
   if (!options.keep_partial_tail) return last / s;
   // Megatron divides in single precision. Rounded down, that drops samples, and we follow; rounded
@@ -77,106 +68,177 @@ std::int64_t count_samples(const Epochs& epochs, const GptIndexOptions& options)
   return std::min(static_cast<std::int64_t>(in_single), ceil_div(last, s));
 }
 
-std::vector<std::int32_t> shuffled_documents(std::size_t documents, const Epochs& epochs,
-                                             NumpyRandom& random,
-                                             const std::function<void()>& poll) {
-  std::vector<std::int32_t> order(documents * static_cast<std::size_t>(epochs.count));
-  for (auto block = order.begin(); block != order.end();
-       block += static_cast<std::ptrdiff_t>(documents)) {
-    std::iota(block, block + static_cast<std::ptrdiff_t>(documents), 0);
-  }
-  const std::span all(order);
-  if (epochs.separate_last) {
-    random.shuffle(all.first(all.size() - documents), poll);
-    random.shuffle(all.last(documents), poll);
-  } else {
-    random.shuffle(all, poll);
-  }
-  return order;
+void place_parts(GptIndexPlan& plan, std::int64_t documents, const GptIndexOptions& options) {
+  const auto place = [&](GptIndexPlan::Part& part, std::int64_t entries, std::int64_t largest) {
+    part = {.begin = plan.bytes, .entries = entries, .width = 4};
+    if (largest > options.largest_narrow) part.width = 8;
+    plan.bytes += round_up(part.bytes(), 8);
+  };
+  const bool is_shuffled = options.order == DataOrder::kMegatron;
+  place(plan.documents, is_shuffled ? plan.visits : 0, documents - 1);
+  // An offset is below 2^31, as a length is.
+  place(plan.starts, 2 * (plan.samples + 1), plan.visits - 1);
+  place(plan.shuffle, is_shuffled ? plan.samples : 0, plan.samples - 1);
 }
 
-// Walks the documents in steps of s tokens. `document_at(k)` is the k-th document that is read, of
-// `visits`.
-template <typename DocumentAt>
-std::vector<SampleStart> sample_starts(std::span<const std::int32_t> lengths, std::int64_t visits,
-                                       std::int64_t samples, const GptIndexOptions& options,
-                                       DocumentAt document_at) {
+// 0, 1, 2, ..., `period` - 1 and again, shuffled in two parts: `first` entries and the others.
+template <typename T>
+void fill_shuffled(std::span<T> entries, std::int64_t period, std::int64_t first,
+                   NumpyRandom& random, const std::function<void()>& poll) {
+  const auto step = static_cast<std::size_t>(period);
+  for (std::size_t at = 0; at < entries.size(); at += step) {
+    const auto block = entries.subspan(at, step);
+    std::iota(block.begin(), block.end(), T{0});
+  }
+  random.shuffle(entries.first(static_cast<std::size_t>(first)), poll);
+  random.shuffle(entries.subspan(static_cast<std::size_t>(first)), poll);
+}
+
+// The document that is read at a visit: an entry of the document index, or in file order itself.
+struct VisitOrder {
+  IndexArray documents;
+  std::int64_t operator[](std::int64_t visit) const {
+    return documents.empty() ? visit : documents[visit];
+  }
+};
+
+// Walks the documents in steps of s tokens.
+template <typename T>
+void fill_starts(const SequenceLengths& lengths, const VisitOrder& order, const GptIndexPlan& plan,
+                 const GptIndexOptions& options, std::span<T> starts) {
   const std::int64_t s = options.sequence_length;
-  std::vector<SampleStart> starts;
-  starts.reserve(static_cast<std::size_t>(samples) + 1);
-  starts.push_back({0, 0});
   constexpr std::int64_t kSamplesBetweenPolls = 1 << 14;
   constexpr std::int64_t kAhead = 16;  // shuffled documents have their lengths far apart in memory
   std::int64_t visit = 0;
   std::int64_t offset = 0;
-  for (std::int64_t m = 0; m < samples; ++m) {
+  starts[0] = starts[1] = 0;
+  for (std::int64_t m = 0; m < plan.samples; ++m) {
     if (options.poll && m % kSamplesBetweenPolls == 0) options.poll();
     std::int64_t remaining = s + 1;
     while (true) {
-      const std::int64_t length = lengths[document_at(visit)];
+      const std::int64_t length = lengths[order[visit]];
       const std::int64_t available = length - offset;
       if (available >= remaining) {
         offset += remaining - 1;  // the last token is the first of the next sample
         break;
       }
-      if (visit == visits - 1) {
+      if (visit == plan.visits - 1) {
         offset = length - 1;  // a partial tail ends with the last document
         break;
       }
       remaining -= available;
       ++visit;
       offset = 0;
-      if (visit + kAhead < visits) __builtin_prefetch(&lengths[document_at(visit + kAhead)]);
+      if (visit + kAhead < plan.visits) lengths.prefetch(order[visit + kAhead]);
     }
-    starts.push_back({static_cast<std::uint32_t>(visit), static_cast<std::int32_t>(offset)});
+    starts[2 * (m + 1)] = static_cast<T>(visit);
+    starts[2 * (m + 1) + 1] = static_cast<T>(offset);
   }
-  return starts;
 }
 
-std::vector<std::uint32_t> shuffled_samples(std::int64_t samples, const Epochs& epochs,
-                                            NumpyRandom& random,
-                                            const std::function<void()>& poll) {
-  std::vector<std::uint32_t> order(static_cast<std::size_t>(samples));
-  std::iota(order.begin(), order.end(), 0U);
-  const std::span all(order);
-  if (epochs.separate_last) {
-    const auto before = static_cast<std::size_t>(epochs.before_last);
-    random.shuffle(all.first(before), poll);
-    random.shuffle(all.subspan(before), poll);
+// Calls fill(span<T>) with the part's entries as what they are stored as.
+template <typename Fill>
+void with_entries(std::span<std::byte> block, const GptIndexPlan::Part& part, Fill fill) {
+  std::byte* const begin = block.data() + part.begin;
+  const auto entries = static_cast<std::size_t>(part.entries);
+  if (part.width == 8) {
+    fill(std::span(reinterpret_cast<std::int64_t*>(begin), entries));
   } else {
-    random.shuffle(all, poll);
+    fill(std::span(reinterpret_cast<std::uint32_t*>(begin), entries));
   }
-  return order;
+}
+
+IndexArray part_of(std::span<const std::byte> block, const GptIndexPlan::Part& part) {
+  return {block.subspan(part.begin, part.bytes()), part.width};
 }
 
 }  // namespace
 
-GptIndex build_gpt_index(std::span<const std::int32_t> lengths, const GptIndexOptions& options) {
-  const std::int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
-  const auto documents = static_cast<std::int64_t>(lengths.size());
-  check_request(documents, tokens, options);
-  const Epochs epochs = plan_epochs(tokens, options);
-  const std::int64_t samples = count_samples(epochs, options);
-  if (samples > kMaxEntries || epochs.count > kMaxEntries / documents) {
+GptIndexPlan plan_gpt_index(std::int64_t documents, std::int64_t tokens,
+                            const GptIndexOptions& options) {
+  check_request(tokens, options);
+  GptIndexPlan plan;
+  plan.tokens = tokens;
+  plan_epochs(plan, options);
+  plan.samples = count_samples(plan, options);
+  if (plan.samples > kMaxEntries || plan.epochs > kMaxEntries / documents) {
     throw ConfigError(
         "{} samples of --seq-length {} take {} epochs of {} documents ({} tokens), "
         "more than can be indexed: give more data or train for fewer samples",
-        format_count(options.samples.value_or(samples)), options.sequence_length,
-        format_count(epochs.count), format_count(documents), format_count(tokens));
+        format_count(options.samples.value_or(plan.samples)), options.sequence_length,
+        format_count(plan.epochs), format_count(documents), format_count(tokens));
   }
+  plan.visits = plan.epochs * documents;
+  place_parts(plan, documents, options);
+  return plan;
+}
 
-  GptIndex index{.epochs = epochs.count, .documents = {}, .starts = {}, .shuffle = {}};
-  if (options.order == DataOrder::kSequential) {
-    index.starts = sample_starts(lengths, documents, samples, options,
-                                 [](std::int64_t visit) { return visit; });
-    return index;
+void fill_gpt_index(const SequenceLengths& lengths, const GptIndexOptions& options,
+                    const GptIndexPlan& plan, std::span<std::byte> block) {
+  PHALANX_CHECK(std::ssize(block) == plan.bytes, "{} bytes for an index of {}", block.size(),
+                plan.bytes);
+  // The gaps that round a part up to 8 bytes: they are in a cache file, and its digest.
+  for (const auto& part : {plan.documents, plan.starts, plan.shuffle}) {
+    const std::int64_t end = part.begin + part.bytes();
+    std::memset(block.data() + end, 0, static_cast<std::size_t>(round_up(end, 8) - end));
   }
   NumpyRandom random(options.seed);
-  index.documents = shuffled_documents(lengths.size(), epochs, random, options.poll);
-  index.starts = sample_starts(lengths, static_cast<std::int64_t>(index.documents.size()), samples,
-                               options, [&](std::int64_t visit) { return index.documents[visit]; });
-  index.shuffle = shuffled_samples(samples, epochs, random, options.poll);
-  return index;
+  VisitOrder order;
+  // Drawn in this order: documents, then samples.
+  with_entries(block, plan.documents, [&](auto entries) {
+    const std::int64_t first = plan.separate_last ? plan.visits - lengths.size() : plan.visits;
+    if (!entries.empty()) fill_shuffled(entries, lengths.size(), first, random, options.poll);
+  });
+  order.documents = part_of(block, plan.documents);
+  with_entries(block, plan.starts,
+               [&](auto entries) { fill_starts(lengths, order, plan, options, entries); });
+  with_entries(block, plan.shuffle, [&](auto entries) {
+    const std::int64_t first = plan.separate_last ? plan.before_last : plan.samples;
+    if (!entries.empty()) fill_shuffled(entries, plan.samples, first, random, options.poll);
+  });
+}
+
+GptIndex view_gpt_index(const GptIndexPlan& plan, std::span<const std::byte> block,
+                        std::shared_ptr<const void> owner, std::string file) {
+  PHALANX_CHECK(std::ssize(block) == plan.bytes, "{} bytes for an index of {}", block.size(),
+                plan.bytes);
+  return {.epochs = plan.epochs,
+          .documents = part_of(block, plan.documents),
+          .starts = part_of(block, plan.starts),
+          .shuffle = part_of(block, plan.shuffle),
+          .owner = std::move(owner),
+          .file = std::move(file)};
+}
+
+void check_index_fits_memory(const GptIndexPlan& plan, const GptIndexOptions& options) {
+  const std::int64_t memory = physical_memory();
+  if (memory == 0 || plan.bytes <= memory) return;
+  throw ConfigError(
+      "the order of {} samples of --seq-length {} from {} document visits takes {}, and this "
+      "machine has {} of memory: train for fewer samples, or on longer ones",
+      format_count(plan.samples), options.sequence_length, format_count(plan.visits),
+      format_bytes(plan.bytes), format_bytes(memory));
+}
+
+GptIndex build_gpt_index(const SequenceLengths& lengths, const GptIndexOptions& options) {
+  const GptIndexPlan plan = plan_gpt_index(lengths.size(), total_tokens(lengths), options);
+  check_index_fits_memory(plan, options);
+  const auto bytes = static_cast<std::size_t>(plan.bytes);
+  // Not zeroed first: that would touch everything twice.
+  const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);
+  const std::span block(memory.get(), bytes);
+  fill_gpt_index(lengths, options, plan, block);
+  return view_gpt_index(plan, block, memory);
+}
+
+GptIndex build_gpt_index(std::span<const std::int32_t> lengths, const GptIndexOptions& options) {
+  return build_gpt_index(SequenceLengths(lengths), options);
+}
+
+std::int64_t total_tokens(const SequenceLengths& lengths) {
+  std::int64_t tokens = 0;
+  for (std::int64_t i = 0; i < lengths.size(); ++i) tokens += lengths[i];
+  return tokens;
 }
 
 }  // namespace phalanx

@@ -18,6 +18,9 @@ constexpr std::uint64_t kLengthBytes = sizeof(std::int32_t);
 constexpr std::uint64_t kOffsetBytes = sizeof(std::int64_t);
 constexpr std::uint64_t kBoundaryBytes = sizeof(std::int64_t);
 
+// Of overlapping sequences; others end with the .bin. Sums of lengths stay far below 2^63.
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 61;
+
 // The arrays of the index are not aligned; callers have checked that the value lies inside.
 template <typename T>
 T load(std::span<const std::byte> bytes, std::uint64_t offset) {
@@ -154,27 +157,43 @@ void IndexedDataset::read_header() {
 }
 
 void IndexedDataset::check_sequences() {
+  const auto bytes = idx_.bytes().subspan(kIndexHeaderBytes);
+  const auto lengths = this->lengths(0, sequences_);
+  const auto offsets = bytes.subspan(sequences_ * kLengthBytes, sequences_ * kOffsetBytes);
   const std::int64_t size = bin_bytes();
   const std::int64_t width = size_of(type_);
+  // There may be billions: no division, and no message, unless something is wrong.
   for (std::int64_t i = 0; i < sequences_; ++i) {
-    const std::int64_t tokens = length(i);
-    const std::int64_t offset = byte_offset(i);
-    if (tokens < 0) {
-      throw DataError("{}: sequence {} has length {}", idx_path(prefix_), i, tokens);
-    }
-    if (offset < 0 || offset > size || tokens > (size - offset) / width) {
-      throw DataError("{}: sequence {} ({} tokens of {} bytes at byte {}) is outside {} ({} bytes)",
-                      idx_path(prefix_), i, tokens, width, offset, bin_path(prefix_), size);
+    const std::int64_t tokens = lengths[i];
+    const auto offset = load<std::int64_t>(offsets, i * kOffsetBytes);
+    if (tokens < 0 || offset < 0 || offset > size || tokens * width > size - offset) {
+      refuse_sequence(i, tokens, offset);
     }
     tokens_ += tokens;
+    if (tokens_ > kMostTokens) {
+      throw DataError("{}: its sequences have more than {} tokens: they must overlap",
+                      idx_path(prefix_), kMostTokens);
+    }
   }
+}
+
+void IndexedDataset::refuse_sequence(std::int64_t sequence, std::int64_t tokens,
+                                     std::int64_t offset) const {
+  if (tokens < 0) {
+    throw DataError("{}: sequence {} has length {}", idx_path(prefix_), sequence, tokens);
+  }
+  throw DataError("{}: sequence {} ({} tokens of {} bytes at byte {}) is outside {} ({} bytes)",
+                  idx_path(prefix_), sequence, tokens, size_of(type_), offset, bin_path(prefix_),
+                  bin_bytes());
 }
 
 void IndexedDataset::check_boundaries() const {
   const auto path = idx_path(prefix_);
+  const auto boundaries = idx_.bytes().subspan(
+      kIndexHeaderBytes + sequences_ * (kLengthBytes + kOffsetBytes), boundaries_ * kBoundaryBytes);
   std::int64_t previous = 0;
   for (std::int64_t d = 0; d < boundaries_; ++d) {
-    const std::int64_t boundary = document_begin(d);
+    const auto boundary = load<std::int64_t>(boundaries, d * kBoundaryBytes);
     if (d == 0 && boundary != 0) {
       throw DataError("{}: the first document boundary is {}, not 0", path, boundary);
     }
@@ -193,6 +212,13 @@ void IndexedDataset::check_boundaries() const {
 std::int32_t IndexedDataset::length(std::int64_t sequence) const {
   PHALANX_CHECK(sequence >= 0 && sequence < sequences_, "sequence {} of {}", sequence, sequences_);
   return load<std::int32_t>(idx_.bytes(), kIndexHeaderBytes + sequence * kLengthBytes);
+}
+
+SequenceLengths IndexedDataset::lengths(std::int64_t begin, std::int64_t end) const {
+  PHALANX_CHECK(begin >= 0 && begin <= end && end <= sequences_, "sequences {} to {} of {}", begin,
+                end, sequences_);
+  return SequenceLengths(
+      idx_.bytes().subspan(kIndexHeaderBytes + begin * kLengthBytes, (end - begin) * kLengthBytes));
 }
 
 std::int64_t IndexedDataset::byte_offset(std::int64_t sequence) const {

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "phalanx/base/file.h"
+#include "phalanx/data/index_array.h"
 
 namespace phalanx {
 
@@ -51,6 +52,8 @@ class IndexedDataset {
 
   // Tokens of one sequence.
   std::int32_t length(std::int64_t sequence) const;
+  // Those of sequences [begin, end), where they lie in the mapped .idx.
+  SequenceLengths lengths(std::int64_t begin, std::int64_t end) const;
   // First sequence of a document; document_begin(documents()) is sequences().
   std::int64_t document_begin(std::int64_t document) const;
 
@@ -67,6 +70,8 @@ class IndexedDataset {
   void read_header();
   void check_sequences();
   void check_boundaries() const;
+  [[noreturn]] void refuse_sequence(std::int64_t sequence, std::int64_t tokens,
+                                    std::int64_t offset) const;
   std::int64_t byte_offset(std::int64_t sequence) const;
   template <typename Out>
   void get_as(std::int64_t sequence, std::int64_t offset, std::span<Out> out) const;

@@ -88,6 +88,18 @@ TEST(NumpyRandom, AnIntervalOfOneNumberDrawsNothing) {
   EXPECT_EQ(random.next_u32(), 822569775U);
 }
 
+// The first partners of a shuffle of 2^32 + 5 entries: NumPy's randint(0, 2**32 + 5 - k,
+// dtype=int64), which draws alike. The last one fits 32 bits, and takes one draw.
+TEST(NumpyRandom, AShuffleAcrossTheWidthOfADraw) {
+  NumpyRandom random(1234);
+  std::vector<std::uint64_t> partners;
+  for (std::uint64_t k = 0; k < 6; ++k) {
+    partners.push_back(random.interval((std::uint64_t{1} << 32) + 4 - k));
+  }
+  EXPECT_THAT(partners, ElementsAre(3512589365U, 2629000564U, 3312965625U, 852631582U, 682106748U,
+                                    3762102042U));
+}
+
 TEST(NumpyRandom, WideIntervalsTakeTwoDrawsHighFirst) {
   NumpyRandom random(1234);
   EXPECT_EQ(random.interval(std::numeric_limits<std::uint64_t>::max()),
