@@ -1,9 +1,6 @@
 // Any words as a command line, with any file of flags: they are refused with a reason, or read; and
 // the file that a call is printed as sets the same values.
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -14,34 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "memory_file.h"
 #include "phalanx/base/error.h"
 #include "phalanx/flags/flag_set.h"
 #include "require.h"
 
 namespace phalanx {
 namespace {
-
-// A file of flags, in memory.
-class MemoryFile {
- public:
-  MemoryFile() : descriptor_(::memfd_create("flags", MFD_CLOEXEC)) {
-    require(descriptor_ >= 0, "no file in memory");
-  }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  ~MemoryFile() { ::close(descriptor_); }
-
-  std::string path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
-  void write(std::string_view text) const {
-    const bool is_written =
-        ::ftruncate(descriptor_, 0) == 0 &&
-        ::pwrite(descriptor_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
-    require(is_written, "the file in memory cannot be written");
-  }
-
- private:
-  int descriptor_;
-};
 
 // A row of every kind.
 struct Flags {

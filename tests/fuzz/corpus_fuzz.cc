@@ -1,0 +1,73 @@
+// Any bytes as a file of text or of JSON lines: its documents are parts of it, in order, and none
+// is blank; a line is refused with its place, or its texts come back when they are written as JSON.
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/data/corpus.h"
+#include "require.h"
+
+namespace phalanx {
+namespace {
+
+constexpr std::string_view kPlace = "corpus.jsonl:7";
+
+// Checks that pieces come in order and are parts of the text.
+class InOrder {
+ public:
+  explicit InOrder(std::string_view text) : begin_(text.data()), end_(text.data() + text.size()) {}
+  void operator()(std::string_view piece) {
+    require(!piece.empty(), "an empty document");
+    require(piece.data() >= begin_ && piece.data() + piece.size() <= end_, "outside of the text");
+    begin_ = piece.data() + piece.size();
+  }
+
+ private:
+  const char* begin_;
+  const char* end_;
+};
+
+void check_line(std::string_view line) {
+  const std::vector<std::string> keys = {"text", "b"};
+  try {
+    const auto texts = json_texts(line, keys, std::string(kPlace));
+    require(texts.size() == keys.size(), "{} keys", texts.size());
+    const nlohmann::json object = {{keys[0], texts[0]}, {keys[1], texts[1]}};
+    require(json_texts(object.dump(), keys, "") == texts, "other texts in {}", object.dump());
+  } catch (const DataError& error) {
+    require(std::string_view(error.what()).starts_with(kPlace), "without a place: {}",
+            error.what());
+  }
+}
+
+void check(std::string_view text) {
+  InOrder paragraphs(text);
+  for_each_paragraph(text, [&](std::string_view piece) { paragraphs(piece); });
+  InOrder separated(text);
+  for_each_separated(text, "<|e|>", [&](std::string_view piece) {
+    require(piece.find("<|e|>") == std::string_view::npos, "a separator in a document");
+    separated(piece);
+  });
+  InOrder lines(text);
+  std::int64_t last = 0;
+  for_each_line(text, [&](std::string_view line, std::int64_t number) {
+    require(number > last, "line {} behind {}", number, last);
+    last = number;
+    lines(line);
+    check_line(line);
+  });
+}
+
+}  // namespace
+}  // namespace phalanx
+
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  phalanx::check({reinterpret_cast<const char*>(data), size});
+  return 0;
+}
