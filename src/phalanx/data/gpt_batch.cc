@@ -54,14 +54,15 @@ void check(const GptBatchOptions& options) {
 
 }  // namespace
 
-void make_gpt_batch(const GptDataset& dataset, std::span<const std::int64_t> samples,
+void make_gpt_batch(const GptDataset& dataset, std::span<const SampleId> samples,
                     const GptBatchOptions& options, GptBatch& batch) {
   check(options);
   resize(batch, dataset.sequence_length(), static_cast<std::int64_t>(samples.size()));
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(dataset.sequence_length()) + 1);
   for (std::size_t column = 0; column < samples.size(); ++column) {
-    const std::int64_t real = dataset.sample(samples[column], tokens);
-    fill_column(tokens, real, samples[column], static_cast<std::int64_t>(column), options, batch);
+    const std::int64_t real = dataset.sample(samples[column].index, tokens);
+    fill_column(tokens, real, samples[column].number, static_cast<std::int64_t>(column), options,
+                batch);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "phalanx/data/gpt_dataset.h"
+#include "phalanx/data/sample_source.h"
 
 namespace phalanx {
 
@@ -39,7 +40,7 @@ struct GptBatch {
 
 // Fetches the samples into `batch`, whose memory is used again. DataError as GptDataset::sample;
 // ConfigError where an option needs an end-of-document id and there is none.
-void make_gpt_batch(const GptDataset& dataset, std::span<const std::int64_t> samples,
+void make_gpt_batch(const GptDataset& dataset, std::span<const SampleId> samples,
                     const GptBatchOptions& options, GptBatch& batch);
 
 // A batch of the one sequence `sample`: s inputs, and behind the last its label. Where only the

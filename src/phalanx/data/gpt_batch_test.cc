@@ -33,7 +33,7 @@ class GptBatchTest : public ::testing::Test {
 TEST_F(GptBatchTest, RowsAreSequenceMajor) {
   const auto data = dataset({10, 11, 12, 13, 14, 15, 16},
                             {.sequence_length = 3, .order = DataOrder::kSequential});
-  make_gpt_batch(data, std::vector<std::int64_t>{1, 0}, {}, batch_);
+  make_gpt_batch(data, std::vector<SampleId>{{7, 1}, {3, 0}}, {}, batch_);
   EXPECT_EQ(batch_.sequence_length, 3);
   EXPECT_EQ(batch_.batch_size, 2);
   EXPECT_THAT(batch_.tokens, ElementsAre(13, 10, 14, 11, 15, 12));
@@ -41,14 +41,14 @@ TEST_F(GptBatchTest, RowsAreSequenceMajor) {
   EXPECT_THAT(batch_.loss_mask, ElementsAre(1, 1, 1, 1, 1, 1));
   EXPECT_THAT(batch_.position_ids, ElementsAre(0, 0, 1, 1, 2, 2));
   EXPECT_THAT(batch_.position, ElementsAre(0, 0, 1, 1, 2, 2));
-  EXPECT_THAT(batch_.sample, ElementsAre(1, 0, 1, 0, 1, 0));
+  EXPECT_THAT(batch_.sample, ElementsAre(7, 3, 7, 3, 7, 3));
   EXPECT_THAT(batch_.document, ElementsAre(0, 0, 0, 0, 0, 0));
 }
 
 TEST_F(GptBatchTest, EndOfDocumentOptions) {
   const auto data = dataset({1, kEod, 2, 3, kEod, kEod, 4, 5},
                             {.sequence_length = 7, .order = DataOrder::kSequential});
-  const std::vector<std::int64_t> first{0};
+  const std::vector<SampleId> first{{0, 0}};
   make_gpt_batch(data, first, {.eod = kEod}, batch_);
   EXPECT_THAT(batch_.loss_mask, Each(1));
   EXPECT_THAT(batch_.position_ids, ElementsAre(0, 1, 2, 3, 4, 5, 6));
@@ -75,7 +75,7 @@ TEST_F(GptBatchTest, PaddingCarriesNoLoss) {
 
                                                  .keep_partial_tail = true,
                                                  .order = DataOrder::kSequential});
-  make_gpt_batch(data, std::vector<std::int64_t>{1},
+  make_gpt_batch(data, std::vector<SampleId>{{0, 1}},
                  {.eod = 0, .reset_position_ids = true, .reset_attention_mask = true}, batch_);
   EXPECT_THAT(batch_.tokens, ElementsAre(0, 6, 0, 0));
   EXPECT_THAT(batch_.labels, ElementsAre(6, 0, 0, 0));
@@ -86,12 +86,13 @@ TEST_F(GptBatchTest, PaddingCarriesNoLoss) {
 
 TEST_F(GptBatchTest, OptionsNeedAnEndOfDocumentToken) {
   const auto data = dataset({1, 2, 3}, {.sequence_length = 2});
-  EXPECT_THAT(error_of(ErrorCode::kConfiguration,
-                       [&] {
-                         make_gpt_batch(data, std::vector<std::int64_t>{0}, {.eod_mask_loss = true},
-                                        batch_);
-                       }),
-              HasSubstr("end-of-document"));
+  EXPECT_THAT(
+      error_of(
+          ErrorCode::kConfiguration,
+          [&] {
+            make_gpt_batch(data, std::vector<SampleId>{{0, 0}}, {.eod_mask_loss = true}, batch_);
+          }),
+      HasSubstr("end-of-document"));
 }
 
 }  // namespace

@@ -1,14 +1,12 @@
 #include "phalanx/data/sampler.h"
 
-#include <numeric>
 #include <utility>
 
 #include "phalanx/base/error.h"
 
 namespace phalanx {
 
-SequentialSampler::SequentialSampler(SamplerOptions options) : options_(std::move(options)) {
-  const auto& o = options_;
+void check_sampler(const SamplerOptions& o) {
   std::int64_t step = 0;
   if (o.total_samples < (o.repeats ? 1 : 0) || o.consumed_samples < 0 || o.micro_batch_size < 1 ||
       o.data_parallel_size < 1 || o.data_parallel_rank < 0 ||
@@ -22,7 +20,11 @@ SequentialSampler::SequentialSampler(SamplerOptions options) : options_(std::mov
   }
 }
 
-std::vector<std::int64_t> SequentialSampler::next() {
+SequentialSampler::SequentialSampler(SamplerOptions options) : options_(std::move(options)) {
+  check_sampler(options_);
+}
+
+std::vector<SampleId> SequentialSampler::next() {
   auto& o = options_;
   const std::int64_t step = o.micro_batch_size * o.data_parallel_size;
   if (!o.repeats && step > o.total_samples - o.consumed_samples) {
@@ -32,11 +34,10 @@ std::vector<std::int64_t> SequentialSampler::next() {
         o.name, o.consumed_samples, o.total_samples, step, o.micro_batch_size,
         o.data_parallel_size);
   }
-  std::vector<std::int64_t> samples(static_cast<std::size_t>(o.micro_batch_size));
-  std::iota(samples.begin(), samples.end(),
-            o.consumed_samples + o.data_parallel_rank * o.micro_batch_size);
-  if (o.repeats) {
-    for (std::int64_t& sample : samples) sample %= o.total_samples;
+  std::vector<SampleId> samples;
+  for (std::int64_t i = 0; i < o.micro_batch_size; ++i) {
+    const std::int64_t number = o.consumed_samples + o.data_parallel_rank * o.micro_batch_size + i;
+    samples.push_back({.number = number, .index = o.repeats ? number % o.total_samples : number});
   }
   o.consumed_samples += step;
   return samples;
