@@ -20,7 +20,7 @@ std::int64_t size_of(const GptIndex& index, const GptIndexOptions& options) {
 
 }  // namespace
 
-GptDataset::GptDataset(std::shared_ptr<const IndexedDataset> data, IndexRange range,
+GptDataset::GptDataset(std::shared_ptr<const TokenSequences> data, IndexRange range,
                        std::int64_t vocabulary_size, const GptIndexOptions& options)
     : data_(std::move(data)),
       range_(range),
@@ -50,7 +50,7 @@ std::int64_t GptDataset::sample(std::int64_t i, std::span<std::int32_t> tokens) 
     const auto count = static_cast<std::size_t>(end - begin);
     if (begin < 0 || end < begin || end > length || count > tokens.size() - filled) {
       if (!index_.file.empty()) refuse_index(i);
-      throw DataError("{}: sequence {} changed while it was open", idx_path(data_->prefix()),
+      throw DataError("{}: sequence {} changed while it was open", idx_path(data_->name()),
                       sequence);
     }
     read(sequence, begin, tokens.subspan(filled, count));
@@ -68,7 +68,7 @@ void GptDataset::refuse_index(std::int64_t i) const {
   throw DataError(
       "{}: what it says of sample {} is no place in {}: it or that file changed while it was open. "
       "Start again, and it is made anew",
-      index_.file.empty() ? "the index in memory" : index_.file, i, idx_path(data_->prefix()));
+      index_.file.empty() ? "the index in memory" : index_.file, i, idx_path(data_->name()));
 }
 
 void GptDataset::read(std::int64_t sequence, std::int64_t offset,
@@ -79,7 +79,7 @@ void GptDataset::read(std::int64_t sequence, std::int64_t offset,
       throw DataError(
           "{}: token {} of sequence {} is {}, outside the vocabulary of {} ids: was "
           "the file made with another tokenizer?",
-          bin_path(data_->prefix()), offset + static_cast<std::int64_t>(i), sequence, out[i],
+          bin_path(data_->name()), offset + static_cast<std::int64_t>(i), sequence, out[i],
           vocabulary_size_);
     }
   }

@@ -14,6 +14,7 @@
 #include "phalanx/data/indexed_dataset.h"
 #include "phalanx/data/sample_counts.h"
 #include "phalanx/data/split.h"
+#include "phalanx/data/token_sequences.h"
 
 namespace phalanx {
 
@@ -21,7 +22,7 @@ class GptDataset {
  public:
   // Over the sequences in `range`. Ids must be below `vocabulary_size` (the tokenizer's, not the
   // padded one). ConfigError as build_gpt_index says it.
-  GptDataset(std::shared_ptr<const IndexedDataset> data, IndexRange range,
+  GptDataset(std::shared_ptr<const TokenSequences> data, IndexRange range,
              std::int64_t vocabulary_size, const GptIndexOptions& options);
 
   // Samples there are: at least the requested ones, up to the end of the last epoch.
@@ -40,7 +41,7 @@ class GptDataset {
   std::int64_t visits() const;
   [[noreturn]] void refuse_index(std::int64_t i) const;
 
-  std::shared_ptr<const IndexedDataset> data_;
+  std::shared_ptr<const TokenSequences> data_;
   IndexRange range_;
   std::int64_t vocabulary_size_;
   std::int64_t sequence_length_;

@@ -12,6 +12,7 @@
 
 #include "phalanx/base/file.h"
 #include "phalanx/data/index_array.h"
+#include "phalanx/data/token_sequences.h"
 
 namespace phalanx {
 
@@ -35,15 +36,16 @@ inline constexpr std::size_t kIndexHeaderBytes = 34;
 std::string bin_path(std::string_view prefix);
 std::string idx_path(std::string_view prefix);
 
-class IndexedDataset {
+class IndexedDataset final : public TokenSequences {
  public:
   // InputMissingError where a file is not there, DataError (naming file and field) where one is
   // malformed.
   explicit IndexedDataset(std::string prefix);
 
   const std::string& prefix() const { return prefix_; }
+  std::string_view name() const override { return prefix_; }
   TokenType type() const { return type_; }
-  std::int64_t sequences() const { return sequences_; }
+  std::int64_t sequences() const override { return sequences_; }
   std::int64_t documents() const { return boundaries_ - 1; }
   std::int64_t tokens() const { return tokens_; }
   std::int64_t bin_bytes() const { return static_cast<std::int64_t>(bin_.bytes().size()); }
@@ -51,15 +53,15 @@ class IndexedDataset {
   bool has_modes() const { return has_modes_; }
 
   // Tokens of one sequence.
-  std::int32_t length(std::int64_t sequence) const;
+  std::int32_t length(std::int64_t sequence) const override;
   // Those of sequences [begin, end), where they lie in the mapped .idx.
-  SequenceLengths lengths(std::int64_t begin, std::int64_t end) const;
+  SequenceLengths lengths(std::int64_t begin, std::int64_t end) const override;
   // First sequence of a document; document_begin(documents()) is sequences().
   std::int64_t document_begin(std::int64_t document) const;
 
   // Token ids [offset, offset + out.size()) of one sequence. An id that does not fit `out` is a
   // DataError.
-  void get(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const;
+  void get(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const override;
   void get(std::int64_t sequence, std::int64_t offset, std::span<std::int64_t> out) const;
 
   // The stored bytes of tokens [offset, offset + length) of one sequence.
