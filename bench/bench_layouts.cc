@@ -174,7 +174,7 @@ void run_turn(const Options& o, Layout& layout) {
     rank.initialise();
     const auto per_step = num_microbatches(config.layout);
     for (std::int64_t step = 0; step <= o.steps; ++step) {
-      std::vector<GptBatch> batches;
+      std::vector<HostBatch> batches;
       for (std::int64_t m = 0; m < per_step; ++m) {
         const std::int64_t first = step * config.layout.global_batch_size +
                                    (m * data_parallel_size(config.layout) + ranks.at.data) *
@@ -185,7 +185,7 @@ void run_turn(const Options& o, Layout& layout) {
       rank.largest_of_all(0);  // everybody starts together
       const auto begin = std::chrono::steady_clock::now();
       rank.train_step({.lr = 1e-4, .weight_decay = 0.01, .adam_step = step + 1},
-                      [&batches](int microbatch) -> const GptBatch& {
+                      [&batches](int microbatch) -> const HostBatch& {
                         return batches[static_cast<std::size_t>(microbatch)];
                       });
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;

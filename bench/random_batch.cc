@@ -1,5 +1,8 @@
 #include "random_batch.h"
 
+#include "phalanx/data/gpt_columns.h"
+#include "phalanx/model/gpt_batch.h"
+
 namespace phalanx::bench {
 namespace {
 
@@ -15,21 +18,20 @@ std::int32_t random_token(std::int64_t sample, std::int64_t position, std::int64
 
 }  // namespace
 
-GptBatch random_batch(std::int64_t first_sample, std::int64_t samples, std::int64_t sequence,
-                      std::int64_t vocabulary) {
-  GptBatch batch;
-  batch.sequence_length = sequence;
-  batch.batch_size = samples;
+HostBatch random_batch(std::int64_t first_sample, std::int64_t samples, std::int64_t sequence,
+                       std::int64_t vocabulary) {
+  HostBatch batch(gpt_batch_schema(sequence), samples);
+  const GptColumns columns(batch);
   for (std::int64_t position = 0; position < sequence; ++position) {
     for (std::int64_t i = 0; i < samples; ++i) {
+      const auto row = static_cast<std::size_t>(position * samples + i);
       const std::int64_t sample = first_sample + i;
-      batch.tokens.push_back(random_token(sample, position, vocabulary));
-      batch.labels.push_back(random_token(sample, position + 1, vocabulary));
-      batch.loss_mask.push_back(1.0F);
-      batch.position_ids.push_back(static_cast<std::int32_t>(position));
-      batch.sample.push_back(sample);
-      batch.position.push_back(static_cast<std::int32_t>(position));
-      batch.document.push_back(0);
+      columns.tokens[row] = random_token(sample, position, vocabulary);
+      columns.labels[row] = random_token(sample, position + 1, vocabulary);
+      columns.loss_mask[row] = 1.0F;
+      columns.position_ids[row] = static_cast<std::int32_t>(position);
+      columns.sample[row] = sample;
+      columns.position[row] = static_cast<std::int32_t>(position);
     }
   }
   return batch;

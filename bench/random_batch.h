@@ -3,11 +3,11 @@
 
 #include <cstdint>
 
-#include "phalanx/data/gpt_batch.h"
+#include "phalanx/data/host_batch.h"
 
 namespace phalanx::bench {
 
-GptBatch random_batch(std::int64_t first_sample, std::int64_t samples, std::int64_t sequence,
-                      std::int64_t vocabulary);
+HostBatch random_batch(std::int64_t first_sample, std::int64_t samples, std::int64_t sequence,
+                       std::int64_t vocabulary);
 
 }  // namespace phalanx::bench

@@ -145,7 +145,7 @@ std::vector<Sample> timed_steps(Rank& rank, const TrainConfig& config, std::int6
                                 std::int64_t steps, double& loss) {
   std::vector<Sample> samples;
   Recorder recorder;
-  std::vector<GptBatch> batches(static_cast<std::size_t>(num_microbatches(config.layout)));
+  std::vector<HostBatch> batches(static_cast<std::size_t>(num_microbatches(config.layout)));
   for (std::int64_t step = 0; step < kWarmUpSteps + steps; ++step) {
     for (std::size_t i = 0; i < batches.size(); ++i) {
       const auto first = step * config.layout.global_batch_size +
@@ -158,7 +158,7 @@ std::vector<Sample> timed_steps(Rank& rank, const TrainConfig& config, std::int6
     const Stopwatch stopwatch;
     const StepResult result =
         rank.train_step({.lr = 1e-4, .weight_decay = 0.01, .adam_step = step + 1},
-                        [&batches](int microbatch) -> const GptBatch& {
+                        [&batches](int microbatch) -> const HostBatch& {
                           return batches[static_cast<std::size_t>(microbatch)];
                         });
     Sample sample = stopwatch.stop(config.layout.threads_per_rank);

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "large_allocations.h"
+#include "phalanx/data/gpt_columns.h"
+#include "phalanx/model/gpt_batch.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/test_support.h"
@@ -37,21 +39,17 @@ TrainConfig deep(const Layout& layout) {
   return c;
 }
 
-GptBatch batch_of(const TrainConfig& c) {
-  GptBatch batch;
-  batch.sequence_length = c.data.seq_length;
-  batch.batch_size = c.layout.micro_batch_size;
-  const auto rows = static_cast<std::size_t>(c.data.seq_length * c.layout.micro_batch_size);
-  for (std::size_t row = 0; row < rows; ++row) {
+HostBatch batch_of(const TrainConfig& c) {
+  HostBatch batch(gpt_batch_schema(c.data.seq_length), c.layout.micro_batch_size);
+  const GptColumns columns(batch);
+  for (std::size_t row = 0; row < columns.tokens.size(); ++row) {
     const auto position = static_cast<std::int32_t>(row);
-    batch.tokens.push_back(position);
-    batch.labels.push_back(position + 1);
-    batch.position_ids.push_back(position);
-    batch.position.push_back(position);
+    columns.tokens[row] = position;
+    columns.labels[row] = position + 1;
+    columns.position_ids[row] = position;
+    columns.position[row] = position;
+    columns.loss_mask[row] = 1.0F;
   }
-  batch.loss_mask.assign(rows, 1.0F);
-  batch.sample.assign(rows, 0);
-  batch.document.assign(rows, 0);
   return batch;
 }
 
@@ -61,10 +59,10 @@ class Allocations : public testing::TestWithParam<Layout> {};
 TEST_P(Allocations, StepsAfterTheFirstMakeNoLargeOnes) {
   TrainConfig config = deep(GetParam());
   resolve(config, false);
-  const GptBatch batch = batch_of(config);
+  const HostBatch batch = batch_of(config);
   run_ranks(config, gpt_config(config, kVocabulary), [&](Rank& rank) {
     Communicator& world = *rank.ranks().world;
-    const auto source = [&](int /*microbatch*/) -> const GptBatch& { return batch; };
+    const auto source = [&](int /*microbatch*/) -> const HostBatch& { return batch; };
     const auto step = [&](int number) {
       rank.train_step({.lr = 1e-3, .adam_step = number}, source);
       rank.evaluate(source);

@@ -9,6 +9,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
+#include "phalanx/model/gpt_batch.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/elementwise.h"
 #include "phalanx/train/config_views.h"
@@ -57,14 +58,7 @@ DelayedUpdates::DelayedUpdates(const RunSetup& setup, DelayRule rule)
   for (const SavedBlock& block : chunk_.saved_blocks(shape_, false)) {
     saved_.push_back(memory_.allocate(block.dtype, block.shape));
   }
-  const Shape extents{shape_.sequence, shape_.micro_batch};
-  batch_ = {.tokens = memory_.allocate(DType::kI32, extents),
-            .position_ids = memory_.allocate(DType::kI32, extents),
-            .labels = memory_.allocate(DType::kI32, extents),
-            .loss_mask = memory_.allocate(full, extents),
-            .rows = {.sample = memory_.allocate(DType::kI64, extents),
-                     .position = memory_.allocate(DType::kI32, extents),
-                     .document = memory_.allocate(DType::kI32, extents)}};
+  batch_ = BatchMemory(gpt_batch_schema(shape_.sequence), shape_.micro_batch, 1, memory_);
   loss_scale_ = memory_.allocate(full, {1});
   ops::fill(context_, {.x = loss_scale_, .value = 1.0});
   stale_flat_ = memory_.allocate(parameters_.flat().dtype, parameters_.flat().shape);
@@ -139,13 +133,13 @@ void DelayedUpdates::begin_update() {
 
 void DelayedUpdates::microbatch(int number, Replica& replica) {
   assemble_weights(number);
-  upload(replica.stream.source()(number));
+  batch_.upload(context_, 0, replica.stream.source()(number));
   const auto replicas = static_cast<std::int64_t>(replicas_.size());
   const auto tokens = static_cast<double>(replicas * rule_.microbatches_per_update * shape_.rows());
   const nn::Weights weights{stale_};
   nn::Pass pass{.ops = context_,
                 .weights = weights,
-                .batch = batch_,
+                .batch = batch_[0],
                 .shape = shape_,
                 .region = {},
                 .training = true,
@@ -166,21 +160,6 @@ void DelayedUpdates::assemble_weights(int microbatch) {
     std::memcpy(to.data(), history_.at(static_cast<std::size_t>(version)).data() + offset,
                 static_cast<std::size_t>(to.bytes()));
   }
-}
-
-void DelayedUpdates::upload(const GptBatch& host) const {
-  const auto copy = [](const Tensor& to, const auto& values) {
-    const auto bytes = std::as_bytes(std::span(values));
-    PHALANX_CHECK(std::ssize(bytes) == to.bytes(), "{} bytes for {}", bytes.size(), to.bytes());
-    std::memcpy(to.data(), bytes.data(), bytes.size());
-  };
-  copy(batch_.tokens, host.tokens);
-  copy(batch_.position_ids, host.position_ids);
-  copy(batch_.labels, host.labels);
-  copy(batch_.loss_mask, host.loss_mask);
-  copy(batch_.rows.sample, host.sample);
-  copy(batch_.rows.position, host.position);
-  copy(batch_.rows.document, host.document);
 }
 
 void DelayedUpdates::remember_weights() {

@@ -12,6 +12,7 @@
 
 #include "phalanx/model/gpt.h"
 #include "phalanx/optim/optimizer.h"
+#include "phalanx/train/batch_memory.h"
 #include "phalanx/train/run_setup.h"
 
 namespace phalanx {
@@ -52,7 +53,6 @@ class DelayedUpdates {
   void iteration(std::int64_t iteration);
   void microbatch(int number, Replica& replica);
   void assemble_weights(int microbatch);
-  void upload(const GptBatch& batch) const;
   void remember_weights();
   void begin_update();
   void add_replicas();
@@ -69,7 +69,7 @@ class DelayedUpdates {
   std::vector<Replica> replicas_;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<Tensor> saved_;
-  nn::Batch batch_;
+  BatchMemory batch_;
   Tensor loss_scale_;
   Tensor stale_flat_;
   std::vector<Tensor> stale_;                    // by ParamId

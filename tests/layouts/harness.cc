@@ -10,6 +10,8 @@
 
 #include "phalanx/checkpoint/global_tensor.h"
 #include "phalanx/comm/local/local_ranks.h"
+#include "phalanx/data/gpt_columns.h"
+#include "phalanx/model/gpt_batch.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/elementwise.h"
 #include "phalanx/train/config_views.h"
@@ -21,10 +23,11 @@ constexpr int kMeasuredStep = 1;  // the second: the first one's gathers are beh
 constexpr auto kProducts = cpu::ProductPrecision::kFp32;
 
 // A sentence to learn, and a mask that leaves between 2 and 13 tokens of a sample.
-void fill_sample(std::int64_t sample, std::int64_t element, GptBatch& batch) {
+void fill_sample(std::int64_t sample, std::int64_t element, std::int64_t samples,
+                 const GptColumns& batch) {
   const std::int64_t stride = 1 + sample % 3;
-  for (std::int64_t p = 0; p < batch.sequence_length; ++p) {
-    const auto row = static_cast<std::size_t>(p * batch.batch_size + element);
+  for (std::int64_t p = 0; p < std::ssize(batch.tokens) / samples; ++p) {
+    const auto row = static_cast<std::size_t>(p * samples + element);
     const std::int64_t token = 11 * sample + stride * p;
     batch.tokens[row] = static_cast<std::int32_t>(token % kVocabulary);
     batch.labels[row] = static_cast<std::int32_t>((token + stride) % kVocabulary);
@@ -36,19 +39,11 @@ void fill_sample(std::int64_t sample, std::int64_t element, GptBatch& batch) {
   }
 }
 
-GptBatch make_batch(const TrainConfig& config, std::int64_t first_sample) {
-  GptBatch batch;
-  batch.sequence_length = config.data.seq_length;
-  batch.batch_size = config.layout.micro_batch_size;
-  const auto rows = static_cast<std::size_t>(batch.sequence_length * batch.batch_size);
-  batch.tokens.resize(rows);
-  batch.labels.resize(rows);
-  batch.loss_mask.resize(rows);
-  batch.position_ids.resize(rows);
-  batch.sample.resize(rows);
-  batch.position.resize(rows);
-  batch.document.resize(rows);
-  for (std::int64_t b = 0; b < batch.batch_size; ++b) fill_sample(first_sample + b, b, batch);
+HostBatch make_batch(const TrainConfig& config, std::int64_t first_sample) {
+  const std::int64_t samples = config.layout.micro_batch_size;
+  HostBatch batch(gpt_batch_schema(config.data.seq_length), samples);
+  const GptColumns columns(batch);
+  for (std::int64_t b = 0; b < samples; ++b) fill_sample(first_sample + b, b, samples, columns);
   return batch;
 }
 
@@ -247,8 +242,8 @@ StepResult Training::train_step(Rank& rank, int step) const {
   const double left = left_ == LeftGradients::kNan ? std::numeric_limits<double>::quiet_NaN() : 0.0;
   ops::fill(rank.context(), {.x = rank.gradients().flat(), .value = left});
   const std::int64_t first = step * config_.layout.global_batch_size;
-  GptBatch batch;
-  const auto source = [&](int microbatch) -> const GptBatch& {
+  HostBatch batch;
+  const auto source = [&](int microbatch) -> const HostBatch& {
     // As the sampler hands them out: the ranks of a microbatch follow each other.
     const std::int64_t index =
         microbatch * data_parallel_size(config_.layout) + rank.ranks().at.data;

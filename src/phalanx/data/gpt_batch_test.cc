@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "phalanx/data/test_files.h"
 
 namespace phalanx {
@@ -16,6 +18,17 @@ using testing::TemporaryDirectory;
 
 constexpr std::int32_t kEod = 9;
 
+BatchSchema schema_of(std::int64_t sequence) {
+  const Shape extents{sequence};
+  return BatchSchema({{.name = "tokens", .dtype = DType::kI32, .extents = extents},
+                      {.name = "labels", .dtype = DType::kI32, .extents = extents},
+                      {.name = "loss_mask", .dtype = DType::kF32, .extents = extents},
+                      {.name = "position_ids", .dtype = DType::kI32, .extents = extents},
+                      {.name = "sample", .dtype = DType::kI64, .extents = extents},
+                      {.name = "position", .dtype = DType::kI32, .extents = extents},
+                      {.name = "document", .dtype = DType::kI32, .extents = extents}});
+}
+
 class GptBatchTest : public ::testing::Test {
  protected:
   GptDataset dataset(const std::vector<std::int32_t>& ids, const GptIndexOptions& options) {
@@ -26,47 +39,61 @@ class GptBatchTest : public ::testing::Test {
     return GptDataset(std::make_shared<const IndexedDataset>(directory_ / "d"), {0, 1}, 100,
                       options);
   }
+  // The columns of these samples; how many tokens count is what the mask says.
+  GptColumns batch(const GptDataset& data, const std::vector<std::int64_t>& indices,
+                   const GptBatchOptions& options) {
+    const GptWindows source(data, options, schema_of(data.sequence_length()));
+    Sample sample(source.schema());
+    batch_ = HostBatch(source.schema(), std::ssize(indices));
+    double unmasked = 0.0;
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      double count = -1.0;
+      source.fetch(indices[i], sample, {&count, 1});
+      batch_.put(static_cast<std::int64_t>(i), 100 + indices[i], sample);
+      unmasked += count;
+    }
+    GptColumns columns(batch_);
+    EXPECT_EQ(unmasked, std::reduce(columns.loss_mask.begin(), columns.loss_mask.end(), 0.0));
+    return columns;
+  }
   TemporaryDirectory directory_;
-  GptBatch batch_;
+  HostBatch batch_;
 };
 
 TEST_F(GptBatchTest, RowsAreSequenceMajor) {
   const auto data = dataset({10, 11, 12, 13, 14, 15, 16},
                             {.sequence_length = 3, .order = DataOrder::kSequential});
-  make_gpt_batch(data, std::vector<SampleId>{{7, 1}, {3, 0}}, {}, batch_);
-  EXPECT_EQ(batch_.sequence_length, 3);
-  EXPECT_EQ(batch_.batch_size, 2);
-  EXPECT_THAT(batch_.tokens, ElementsAre(13, 10, 14, 11, 15, 12));
-  EXPECT_THAT(batch_.labels, ElementsAre(14, 11, 15, 12, 16, 13));
-  EXPECT_THAT(batch_.loss_mask, ElementsAre(1, 1, 1, 1, 1, 1));
-  EXPECT_THAT(batch_.position_ids, ElementsAre(0, 0, 1, 1, 2, 2));
-  EXPECT_THAT(batch_.position, ElementsAre(0, 0, 1, 1, 2, 2));
-  EXPECT_THAT(batch_.sample, ElementsAre(7, 3, 7, 3, 7, 3));
-  EXPECT_THAT(batch_.document, ElementsAre(0, 0, 0, 0, 0, 0));
+  const GptColumns columns = batch(data, {1, 0}, {});
+  EXPECT_THAT(columns.tokens, ElementsAre(13, 10, 14, 11, 15, 12));
+  EXPECT_THAT(columns.labels, ElementsAre(14, 11, 15, 12, 16, 13));
+  EXPECT_THAT(columns.loss_mask, ElementsAre(1, 1, 1, 1, 1, 1));
+  EXPECT_THAT(columns.position_ids, ElementsAre(0, 0, 1, 1, 2, 2));
+  EXPECT_THAT(columns.position, ElementsAre(0, 0, 1, 1, 2, 2));
+  EXPECT_THAT(columns.sample, ElementsAre(101, 100, 101, 100, 101, 100));
+  EXPECT_THAT(columns.document, ElementsAre(0, 0, 0, 0, 0, 0));
 }
 
 TEST_F(GptBatchTest, EndOfDocumentOptions) {
   const auto data = dataset({1, kEod, 2, 3, kEod, kEod, 4, 5},
                             {.sequence_length = 7, .order = DataOrder::kSequential});
-  const std::vector<SampleId> first{{0, 0}};
-  make_gpt_batch(data, first, {.eod = kEod}, batch_);
-  EXPECT_THAT(batch_.loss_mask, Each(1));
-  EXPECT_THAT(batch_.position_ids, ElementsAre(0, 1, 2, 3, 4, 5, 6));
-  EXPECT_THAT(batch_.document, Each(0));
+  GptColumns columns = batch(data, {0}, {.eod = kEod});
+  EXPECT_THAT(columns.loss_mask, Each(1));
+  EXPECT_THAT(columns.position_ids, ElementsAre(0, 1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(columns.document, Each(0));
 
-  make_gpt_batch(data, first, {.eod = kEod, .eod_mask_loss = true}, batch_);
-  EXPECT_THAT(batch_.tokens, ElementsAre(1, kEod, 2, 3, kEod, kEod, 4));
-  EXPECT_THAT(batch_.loss_mask, ElementsAre(1, 0, 1, 1, 0, 0, 1));  // the label eod counts
-  EXPECT_THAT(batch_.position_ids, ElementsAre(0, 1, 2, 3, 4, 5, 6));
+  columns = batch(data, {0}, {.eod = kEod, .eod_mask_loss = true});
+  EXPECT_THAT(columns.tokens, ElementsAre(1, kEod, 2, 3, kEod, kEod, 4));
+  EXPECT_THAT(columns.loss_mask, ElementsAre(1, 0, 1, 1, 0, 0, 1));  // the label eod counts
+  EXPECT_THAT(columns.position_ids, ElementsAre(0, 1, 2, 3, 4, 5, 6));
 
-  make_gpt_batch(data, first, {.eod = kEod, .reset_position_ids = true}, batch_);
-  EXPECT_THAT(batch_.position_ids, ElementsAre(0, 1, 0, 1, 2, 0, 0));
-  EXPECT_THAT(batch_.position, ElementsAre(0, 1, 2, 3, 4, 5, 6));
-  EXPECT_THAT(batch_.document, Each(0));
+  columns = batch(data, {0}, {.eod = kEod, .reset_position_ids = true});
+  EXPECT_THAT(columns.position_ids, ElementsAre(0, 1, 0, 1, 2, 0, 0));
+  EXPECT_THAT(columns.position, ElementsAre(0, 1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(columns.document, Each(0));
 
-  make_gpt_batch(data, first, {.eod = kEod, .reset_attention_mask = true}, batch_);
-  EXPECT_THAT(batch_.document, ElementsAre(0, 0, 1, 1, 1, 2, 3));
-  EXPECT_THAT(batch_.loss_mask, Each(1));
+  columns = batch(data, {0}, {.eod = kEod, .reset_attention_mask = true});
+  EXPECT_THAT(columns.document, ElementsAre(0, 0, 1, 1, 1, 2, 3));
+  EXPECT_THAT(columns.loss_mask, Each(1));
 }
 
 // End-of-document is 0 here, as the padding is: padding must not look like the end of a document.
@@ -75,24 +102,24 @@ TEST_F(GptBatchTest, PaddingCarriesNoLoss) {
 
                                                  .keep_partial_tail = true,
                                                  .order = DataOrder::kSequential});
-  make_gpt_batch(data, std::vector<SampleId>{{0, 1}},
-                 {.eod = 0, .reset_position_ids = true, .reset_attention_mask = true}, batch_);
-  EXPECT_THAT(batch_.tokens, ElementsAre(0, 6, 0, 0));
-  EXPECT_THAT(batch_.labels, ElementsAre(6, 0, 0, 0));
-  EXPECT_THAT(batch_.loss_mask, ElementsAre(1, 0, 0, 0));
-  EXPECT_THAT(batch_.document, ElementsAre(0, 1, 1, 1));
-  EXPECT_THAT(batch_.position_ids, ElementsAre(0, 0, 1, 2));
+  const GptColumns columns =
+      batch(data, {1}, {.eod = 0, .reset_position_ids = true, .reset_attention_mask = true});
+  EXPECT_THAT(columns.tokens, ElementsAre(0, 6, 0, 0));
+  EXPECT_THAT(columns.labels, ElementsAre(6, 0, 0, 0));
+  EXPECT_THAT(columns.loss_mask, ElementsAre(1, 0, 0, 0));
+  EXPECT_THAT(columns.document, ElementsAre(0, 1, 1, 1));
+  EXPECT_THAT(columns.position_ids, ElementsAre(0, 0, 1, 2));
 }
 
 TEST_F(GptBatchTest, OptionsNeedAnEndOfDocumentToken) {
   const auto data = dataset({1, 2, 3}, {.sequence_length = 2});
-  EXPECT_THAT(
-      error_of(
-          ErrorCode::kConfiguration,
-          [&] {
-            make_gpt_batch(data, std::vector<SampleId>{{0, 0}}, {.eod_mask_loss = true}, batch_);
-          }),
-      HasSubstr("end-of-document"));
+  const auto refused = [&](const GptBatchOptions& options) {
+    return error_of(ErrorCode::kConfiguration,
+                    [&] { const GptWindows windows(data, options, schema_of(2)); });
+  };
+  EXPECT_THAT(refused({.eod_mask_loss = true}), HasSubstr("end-of-document"));
+  EXPECT_THAT(refused({.reset_position_ids = true}), HasSubstr("end-of-document"));
+  EXPECT_THAT(refused({.reset_attention_mask = true}), HasSubstr("end-of-document"));
 }
 
 }  // namespace

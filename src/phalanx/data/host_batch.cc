@@ -11,6 +11,10 @@ namespace {
 // Elements of one sample become one column of a [count, samples] matrix.
 template <typename T>
 void scatter(std::span<const std::byte> from, std::byte* to, std::int64_t samples) {
+  if (samples == 1) {
+    std::memcpy(to, from.data(), from.size());
+    return;
+  }
   for (std::size_t i = 0; i < from.size() / sizeof(T); ++i) {
     std::memcpy(to + i * static_cast<std::size_t>(samples) * sizeof(T), from.data() + i * sizeof(T),
                 sizeof(T));
@@ -33,9 +37,10 @@ void HostBatch::put(std::int64_t place, std::int64_t number, const Sample& sampl
     const std::int64_t width = size_of(column.dtype);
     std::byte* const to = begin + schema_.offset(i, samples_) + place * width;
     if (column.name == "sample") {
-      const std::vector<std::int64_t> numbers(static_cast<std::size_t>(column.extents.count()),
-                                              number);
-      scatter<std::int64_t>(std::as_bytes(std::span(numbers)), to, samples_);
+      PHALANX_CHECK(column.dtype == DType::kI64, "numbers of samples are i64");
+      for (std::int64_t row = 0; row < column.extents.count(); ++row) {
+        std::memcpy(to + row * samples_ * width, &number, sizeof number);
+      }
       continue;
     }
     const auto from = sample.bytes(i);

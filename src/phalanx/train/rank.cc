@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/model/gpt_batch.h"
 #include "phalanx/ops/cross_entropy.h"
 #include "phalanx/train/config_views.h"
 
@@ -30,11 +31,6 @@ std::int64_t reduction_bucket_size(const TrainConfig& config) {
   return config.layout.overlap_grad_reduce
              ? default_bucket_size(static_cast<int>(data_parallel_size(config.layout)))
              : 0;
-}
-
-template <typename T>
-void upload(Context& context, const Tensor& destination, const std::vector<T>& source) {
-  context.backend.upload(context.stream, destination, std::as_bytes(std::span(source)));
 }
 
 // How far back the passes of a rank's list read weights, the newest version included.
@@ -147,7 +143,8 @@ Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const StepProgr
     agreement_ = arenas.workspace.allocate(DType::kI32, {StopAgreement::delay(pipeline)});
   }
   stop_ = std::make_unique<StopAgreement>(*ranks.world, agreement_);
-  allocate_batches(shape, full);
+  batches_ = BatchMemory(gpt_batch_schema(shape.sequence), shape.micro_batch, batch_slots(),
+                         arenas.workspace);
 }
 
 void Rank::make_programs(const StepPrograms& programs, const nn::BatchShape& shape,
@@ -174,14 +171,12 @@ void Rank::make_programs(const StepPrograms& programs, const nn::BatchShape& sha
   }
 }
 
-void Rank::allocate_batches(const nn::BatchShape& shape, DType full) {
+int Rank::batch_slots() const {
   int needed = evaluation_->batch_slots().count();
   for (const auto& [size, program] : training_) {
     needed = std::max(needed, program.executor->batch_slots().count());
   }
-  for (int i = 0; i < needed; ++i) {
-    batches_.push_back(allocate_batch(arenas_.workspace, shape, full));
-  }
+  return needed;
 }
 
 Rank::~Rank() {
@@ -198,30 +193,6 @@ std::vector<int> Rank::gradient_uses() const {
     }
   }
   return uses;
-}
-
-Rank::BatchSlot Rank::allocate_batch(Arena& arena, const nn::BatchShape& shape, DType full) {
-  // The widest first, so that each is aligned.
-  const std::array<DType, 7> dtypes = {DType::kI64, full,        DType::kI32, DType::kI32,
-                                       DType::kI32, DType::kI32, DType::kI32};
-  std::int64_t row_bytes = 0;
-  for (const DType dtype : dtypes) row_bytes += size_of(dtype);
-  const Tensor bytes = arena.allocate(DType::kU8, {shape.rows() * row_bytes});
-  std::int64_t offset = bytes.offset;
-  const auto next = [&](DType dtype) {
-    const Tensor tensor = dense_tensor(arena, offset, dtype, {shape.sequence, shape.micro_batch});
-    offset += tensor.bytes();
-    return tensor;
-  };
-  nn::Batch batch;
-  batch.rows.sample = next(DType::kI64);
-  batch.loss_mask = next(full);
-  batch.tokens = next(DType::kI32);
-  batch.position_ids = next(DType::kI32);
-  batch.labels = next(DType::kI32);
-  batch.rows.position = next(DType::kI32);
-  batch.rows.document = next(DType::kI32);
-  return {bytes, batch};
 }
 
 void Rank::initialise() {
@@ -388,7 +359,8 @@ double Rank::padding_elements() const {
 int Rank::largest_of_all(int value) {
   if (!agreement_) return value;
   const Tensor slot = agreement_.slice(0, 0, 1);
-  upload(context_, slot, std::vector<std::int32_t>{value});
+  const std::int32_t mine = value;
+  context_.backend.upload(context_.stream, slot, std::as_bytes(std::span(&mine, 1)));
   ranks_.world->all_reduce(context_, slot, Reduction::kMax).wait(context_.stream);
   std::int32_t largest = 0;
   context_.backend.read_back(context_.stream, slot, std::as_writable_bytes(std::span(&largest, 1)));
@@ -420,11 +392,11 @@ StepResult Rank::read_loss(std::int64_t first_update, std::int64_t updates) {
 }
 
 const nn::Batch& Rank::load(int microbatch) {
-  auto& [bytes, batch] =
-      batches_[static_cast<std::size_t>(running_->batch_slots().slot(microbatch))];
+  const int slot = running_->batch_slots().slot(microbatch);
   const bool reads = !ranks_.tensor || ranks_.tensor->rank() == 0;
-  if (source_ != nullptr && reads) upload_batch(batch, microbatch);
-  if (ranks_.tensor) ranks_.tensor->broadcast(context_, bytes, 0).wait(context_.stream);
+  if (source_ != nullptr && reads) read_batch(microbatch, slot);
+  if (ranks_.tensor) batches_.broadcast(context_, slot, *ranks_.tensor);
+  const nn::Batch& batch = batches_[slot];
   // A stage that updates for itself must know by how many tokens to divide.
   const bool trains = !running_->program().forward_only;
   if (is_asynchronous_ && trains && !model_.has_head) {
@@ -436,20 +408,17 @@ const nn::Batch& Rank::load(int microbatch) {
   return batch;
 }
 
-void Rank::upload_batch(const nn::Batch& batch, int microbatch) {
-  const TimerScope time(timers_, StepTimer::kData);
-  const GptBatch& host = (*source_)(microbatch);
-  upload(context_, batch.tokens, host.tokens);
-  upload(context_, batch.position_ids, host.position_ids);
-  upload(context_, batch.labels, host.labels);
-  upload(context_, batch.loss_mask, host.loss_mask);
-  upload(context_, batch.rows.sample, host.sample);
-  upload(context_, batch.rows.position, host.position);
-  upload(context_, batch.rows.document, host.document);
+void Rank::read_batch(int microbatch, int slot) {
+  const HostBatch* host = nullptr;
+  {
+    const TimerScope time(timers_, StepTimer::kData);
+    host = &(*source_)(microbatch);
+  }
+  batches_.upload(context_, slot, *host);
 }
 
 const nn::Batch& Rank::loaded(int microbatch) {
-  return batches_[static_cast<std::size_t>(running_->batch_slots().slot(microbatch))].batch;
+  return batches_[running_->batch_slots().slot(microbatch)];
 }
 
 nn::LossSums Rank::losses(int microbatch) {

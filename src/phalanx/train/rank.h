@@ -11,11 +11,12 @@
 #include <span>
 #include <vector>
 
-#include "phalanx/data/gpt_batch.h"
+#include "phalanx/data/host_batch.h"
 #include "phalanx/data_parallel/data_parallel.h"
 #include "phalanx/data_parallel/weight_stash.h"
 #include "phalanx/optim/optimizer.h"
 #include "phalanx/pipeline/executor.h"
+#include "phalanx/train/batch_memory.h"
 #include "phalanx/train/communicators.h"
 #include "phalanx/train/config.h"
 #include "phalanx/train/rank_arenas.h"
@@ -48,9 +49,9 @@ struct StepSchedule {
   std::int64_t microbatches = 0;
 };
 
-// The microbatches of the iterations of a program, in order. Of a tensor-parallel group only the
-// first rank asks.
-using BatchSource = std::function<const GptBatch&(int microbatch)>;
+// The microbatches of the iterations of a program, in order; what it returns is read before it is
+// asked again. Of a tensor-parallel group only the first rank asks.
+using BatchSource = std::function<const HostBatch&(int microbatch)>;
 
 class Rank final : private StepServices {
  public:
@@ -121,7 +122,7 @@ class Rank final : private StepServices {
 
  private:
   const nn::Batch& load(int microbatch) override;
-  void upload_batch(const nn::Batch& batch, int microbatch);
+  void read_batch(int microbatch, int slot);
   void run_training(Executor& executor, PassObserver* observer, nn::UnitHooks* hooks_behind);
   const nn::Batch& loaded(int microbatch) override;
   nn::LossSums losses(int microbatch) override;
@@ -139,7 +140,7 @@ class Rank final : private StepServices {
   };
 
   void make_programs(const StepPrograms& programs, const nn::BatchShape& shape, SavedPlans* plans);
-  void allocate_batches(const nn::BatchShape& shape, DType full);
+  int batch_slots() const;
   std::vector<int> gradient_uses() const;
   void sum_over_data(const Tensor& tensor);
   void sum_losses();
@@ -153,12 +154,6 @@ class Rank final : private StepServices {
   // `training`: of the program that runs, or null in an evaluation.
   void begin(const BatchSource* source, const TrainingProgram* training);
   void begin_update(int update);
-  // One microbatch on the device, in one piece for its broadcast.
-  struct BatchSlot {
-    Tensor bytes;
-    nn::Batch batch;
-  };
-  static BatchSlot allocate_batch(Arena& arena, const nn::BatchShape& shape, DType full);
   // Loss and tokens of updates, on every rank of the pipeline.
   StepResult read_loss(std::int64_t first_update, std::int64_t updates);
 
@@ -178,7 +173,7 @@ class Rank final : private StepServices {
   std::map<ProgramSize, TrainingProgram> training_;
   std::unique_ptr<Executor> evaluation_;
   std::unique_ptr<WeightStash> stash_;  // of an asynchronous schedule
-  std::vector<BatchSlot> batches_;      // one for each microbatch in flight
+  BatchMemory batches_;                 // a slot for each microbatch in flight
   Tensor losses_;                       // f64, of the most updates that a program has:
   Tensor loss_sums_, token_counts_;     // its halves
   Tensor unused_sum_;                   // [1] f64, of an asynchronous schedule

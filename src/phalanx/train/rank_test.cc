@@ -191,8 +191,9 @@ TEST_F(RankTest, CountsZeroGradients) {
   RunData::Stream stream(*setup.data, SplitKind::kTrain, 0);
   const BatchSource source = stream.source();
   for (int microbatch = 0; microbatch < 4; ++microbatch) {
-    const GptBatch& batch = source(microbatch);
-    ids.insert(batch.tokens.begin(), batch.tokens.end());
+    const HostBatch& batch = source(microbatch);
+    const auto tokens = batch.column<std::int32_t>("tokens");
+    ids.insert(tokens.begin(), tokens.end());
   }
   ASSERT_LT(ids.size(), 49U);
   const auto zeros = static_cast<double>((49 - std::ssize(ids)) * 32 + (40 - 24) * 32);
@@ -222,10 +223,10 @@ TEST_F(RankTest, ReadsItsOwnSamplesOnce) {
     RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
     for (int step = 0; step < 2; ++step) {
       const BatchSource inner = stream.source();
-      rank.train_step({.lr = 1e-3}, [&](int microbatch) -> const GptBatch& {
-        const GptBatch& batch = inner(microbatch);
+      rank.train_step({.lr = 1e-3}, [&](int microbatch) -> const HostBatch& {
+        const HostBatch& batch = inner(microbatch);
         const std::lock_guard lock(mutex);
-        samples[number].push_back(batch.sample.front());
+        samples[number].push_back(batch.column<std::int64_t>("sample").front());
         return batch;
       });
     }
@@ -248,7 +249,7 @@ TEST_F(RankTest, AFaultOfOneSourceEndsAll) {
         RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
         for (int step = 0; step < 3; ++step) {
           const BatchSource inner = stream.source();
-          rank.train_step({.lr = 1e-3}, [&](int microbatch) -> const GptBatch& {
+          rank.train_step({.lr = 1e-3}, [&](int microbatch) -> const HostBatch& {
             if (step == 1 && microbatch == 1 && rank.ranks().at.data == 1) {
               throw IoError("the file is gone");
             }

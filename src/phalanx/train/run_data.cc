@@ -2,6 +2,7 @@
 
 #include "phalanx/base/log.h"
 #include "phalanx/data/indexed_dataset.h"
+#include "phalanx/model/gpt_batch.h"
 #include "phalanx/train/config_views.h"
 
 namespace phalanx {
@@ -48,19 +49,26 @@ const GptDataset* RunData::dataset(SplitKind kind) const {
 }
 
 RunData::Stream::Stream(const RunData& data, SplitKind kind, std::int64_t consumed, int data_rank)
-    : data_(&data),
-      dataset_(data.dataset(kind)),
-      sampler_({.total_samples = dataset_->size(),
+    : windows_(*data.dataset(kind), data.batch_options_,
+               gpt_batch_schema(data.config_.data.seq_length)),
+      sampler_({.total_samples = windows_.size(),
                 .consumed_samples = consumed,
                 .micro_batch_size = data.config_.layout.micro_batch_size,
                 .data_parallel_rank = data_rank,
                 .data_parallel_size = data_parallel_size(data.config_.layout),
                 .name = std::string(name_of(kind)),
-                .repeats = kind != SplitKind::kTrain}) {}
+                .repeats = kind != SplitKind::kTrain}),
+      sample_(windows_.schema()),
+      batch_(windows_.schema(), data.config_.layout.micro_batch_size) {}
 
 BatchSource RunData::Stream::source() {
-  return [this](int /*microbatch*/) -> const GptBatch& {
-    make_gpt_batch(*dataset_, sampler_.next(), data_->batch_options_, batch_);
+  return [this](int /*microbatch*/) -> const HostBatch& {
+    double unmasked = 0.0;
+    std::int64_t place = 0;
+    for (const SampleId& id : sampler_.next()) {
+      windows_.fetch(id.index, sample_, {&unmasked, 1});
+      batch_.put(place++, id.number, sample_);
+    }
     return batch_;
   };
 }

@@ -39,10 +39,10 @@ class RunData {
     BatchSource source();
 
    private:
-    const RunData* data_;
-    const GptDataset* dataset_;
+    GptWindows windows_;
     SequentialSampler sampler_;
-    GptBatch batch_;
+    Sample sample_;
+    HostBatch batch_;
   };
 
  private:

@@ -4,8 +4,11 @@
 #include <cmath>
 #include <set>
 
+#include "phalanx/data/gpt_columns.h"
+#include "phalanx/model/gpt_batch.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/meta/meta_backend.h"
+#include "phalanx/train/batch_memory.h"
 #include "phalanx/train/inference_model.h"
 
 namespace phalanx {
@@ -50,32 +53,25 @@ struct Scorer::Engine {
   // the last one's label, of which the first `real` are not padding.
   void forward(std::span<const std::int32_t> tokens, std::int64_t real, std::span<float> losses,
                std::span<float> logits) {
-    make_gpt_batch(tokens, real, options, host);
+    const std::int64_t rows = std::ssize(tokens) - 1;
+    const BatchSchema schema = gpt_batch_schema(rows);
+    Sample sample(schema);
+    fill_gpt_sample(tokens, real, options, schema, sample);
+    HostBatch host(schema, 1);
+    host.put(0, 0, sample);
     Arena& workspace = model.arenas().workspace;
     const WorkspaceScope scope(workspace);
-    const std::int64_t rows = host.sequence_length;
-    const auto allocate = [&](DType dtype) { return workspace.allocate(dtype, {rows, 1}); };
-    const nn::Batch batch{.tokens = allocate(DType::kI32),
-                          .position_ids = allocate(DType::kI32),
-                          .labels = allocate(DType::kI32),
-                          .loss_mask = allocate(DType::kF32),
-                          .rows = allocate_rows(workspace, rows)};
-    model.upload(batch.tokens, host.tokens);
-    model.upload(batch.position_ids, host.position_ids);
-    model.upload(batch.labels, host.labels);
-    model.upload(batch.loss_mask, host.loss_mask);
-    model.upload(batch.rows.sample, host.sample);
-    model.upload(batch.rows.position, host.position);
-    model.upload(batch.rows.document, host.document);
+    const BatchMemory memory(schema, 1, 1, workspace);
+    memory.upload(model.context(), 0, host);
     // The head adds a sum up, too; nobody reads it.
     const Tensor sums = workspace.allocate(DType::kF64, {2});
     ops::fill(model.context(), {.x = sums, .value = 0.0});
     const Tensor row_losses = workspace.allocate(DType::kF32, {rows});
     const Tensor last =
         logits.empty() ? Tensor{} : workspace.allocate(DType::kF32, {1, model.padded_vocabulary()});
-    model.forward(batch, {.losses = {.sum = sums.slice(0, 0, 1), .count = sums.slice(0, 1, 1)},
-                          .logits = last,
-                          .row_losses = row_losses});
+    model.forward(memory[0], {.losses = {.sum = sums.slice(0, 0, 1), .count = sums.slice(0, 1, 1)},
+                              .logits = last,
+                              .row_losses = row_losses});
     model.read_back(row_losses, losses);
     if (!logits.empty()) {
       model.read_back(last.slice(1, 0, static_cast<std::int64_t>(logits.size())), logits);
@@ -84,7 +80,6 @@ struct Scorer::Engine {
 
   InferenceModel model;
   GptBatchOptions options;
-  GptBatch host;
 };
 
 Scorer::Scorer(const TrainConfig& config, const GptConfig& model,
@@ -103,6 +98,7 @@ Scorer::Scorer(const TrainConfig& config, const GptConfig& model,
   }
   const auto threads = static_cast<int>(config.layout.threads_per_rank);
   const GptBatchOptions batch = batch_options(config.data, end_of_document);
+  check_gpt_options(batch);
   Engine rehearsal(model, make_meta_backend(threads, products), InferenceArenas::planning(), batch);
   std::vector<float> logits(options_.logits ? static_cast<std::size_t>(vocabulary_) : 0);
   for (const std::int64_t inputs : windows) {

@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "phalanx/data/gpt_batch.h"
 #include "phalanx/ops/cpu/device.h"
 #include "phalanx/train/config.h"
 #include "phalanx/train/config_views.h"
