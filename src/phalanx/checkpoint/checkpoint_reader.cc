@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/hash.h"
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
-#include "phalanx/checkpoint/hash.h"
 #include "phalanx/checkpoint/input_file.h"
 
 namespace phalanx {

@@ -7,8 +7,8 @@
 
 #include <fstream>
 
+#include "phalanx/base/hash.h"
 #include "phalanx/checkpoint/checkpoint_fixture.h"
-#include "phalanx/checkpoint/hash.h"
 
 namespace phalanx {
 namespace {

@@ -13,10 +13,10 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/hash.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
-#include "phalanx/checkpoint/hash.h"
 #include "phalanx/checkpoint/housekeeping.h"
 #include "phalanx/checkpoint/safetensors.h"
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "phalanx/checkpoint/hash.h"
+#include "phalanx/base/hash.h"
 #include "phalanx/checkpoint/strict_json.h"
 
 namespace phalanx {

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/hash.h"
 #include "phalanx/checkpoint/diff.h"
-#include "phalanx/checkpoint/hash.h"
 #include "phalanx/checkpoint/info.h"
 #include "phalanx/checkpoint/test_support.h"
 

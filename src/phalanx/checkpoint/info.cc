@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "phalanx/base/hash.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
-#include "phalanx/checkpoint/hash.h"
 #include "phalanx/checkpoint/tensor_source.h"
 
 namespace phalanx {

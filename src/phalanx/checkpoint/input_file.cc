@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/hash.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
-#include "phalanx/checkpoint/hash.h"
 
 namespace phalanx {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/hash.h"
 #include "phalanx/checkpoint/checked.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
-#include "phalanx/checkpoint/hash.h"
 #include "phalanx/checkpoint/input_file.h"
 #include "phalanx/checkpoint/safetensors.h"
 #include "phalanx/checkpoint/strict_json.h"

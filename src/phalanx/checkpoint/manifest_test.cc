@@ -7,7 +7,7 @@
 #include <random>
 
 #include "phalanx/base/error.h"
-#include "phalanx/checkpoint/hash.h"
+#include "phalanx/base/hash.h"
 #include "phalanx/checkpoint/input_file.h"
 #include "phalanx/checkpoint/test_support.h"
 

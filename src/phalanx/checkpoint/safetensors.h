@@ -13,8 +13,8 @@
 
 #include "phalanx/base/dtype.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/hash.h"
 #include "phalanx/base/shape.h"
-#include "phalanx/checkpoint/hash.h"
 
 namespace phalanx {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
-#include "phalanx/checkpoint/hash.h"
+#include "phalanx/base/hash.h"
 
 namespace phalanx {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "phalanx/base/error.h"
-#include "phalanx/checkpoint/hash.h"
+#include "phalanx/base/hash.h"
 #include "phalanx/train/rank_texts.h"
 
 namespace phalanx {

@@ -9,8 +9,8 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/hash.h"
 #include "phalanx/base/numeric.h"
-#include "phalanx/checkpoint/hash.h"
 #include "phalanx/train/resume.h"
 
 namespace phalanx {

@@ -14,11 +14,11 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/hash.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/machine.h"
 #include "phalanx/base/unique_name.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
-#include "phalanx/checkpoint/hash.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/resume.h"

@@ -1,4 +1,4 @@
-#include "phalanx/checkpoint/hash.h"
+#include "phalanx/base/hash.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>

@@ -1,6 +1,6 @@
 #pragma once
-// XXH3 (64 bits), the digest of everything in a checkpoint: fast enough to be always on, and it
-// finds damage, not malice.
+// XXH3 (64 bits), the digest of everything in a checkpoint, of caches and of data: fast enough to
+// be always on, and it finds damage, not malice.
 
 #include <cstddef>
 #include <cstdint>

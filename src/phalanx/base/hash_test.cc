@@ -1,14 +1,13 @@
-#include "phalanx/checkpoint/hash.h"
+#include "phalanx/base/hash.h"
 
 #include <gtest/gtest.h>
 
 #include "phalanx/base/error.h"
-#include "phalanx/checkpoint/test_support.h"
+#include "phalanx/base/file.h"
+#include "phalanx/base/unique_name.h"
 
 namespace phalanx {
 namespace {
-
-using namespace testing_support;
 
 // Known answers of XXH3 with 64 bits and no seed (`printf abc | xxhsum -H3`).
 TEST(Xxh3, KnownAnswers) {
@@ -37,11 +36,11 @@ TEST(Xxh3, TextForm) {
 }
 
 TEST(Xxh3, Files) {
-  const TemporaryDirectory directory("hash");
-  put_file(directory.path() / "abc", "abc");
-  EXPECT_EQ(digest_file(directory.path() / "abc"),
-            (FileDigest{.bytes = 3, .xxh3 = 0x78af5f94892f3950U}));
-  EXPECT_THROW(digest_file(directory.path() / "none"), InputMissingError);
+  const auto path = std::filesystem::temp_directory_path() / ("phalanx_hash_" + random_digits(8));
+  EXPECT_THROW(digest_file(path), InputMissingError);
+  write_file_durably(path, "abc");
+  EXPECT_EQ(digest_file(path), (FileDigest{.bytes = 3, .xxh3 = 0x78af5f94892f3950U}));
+  std::filesystem::remove(path);
 }
 
 }  // namespace
