@@ -123,7 +123,7 @@ int merge(const Arguments& arguments) {
 }
 
 struct SamplesOptions {
-  std::string path, split = "969, 30, 1", of = "train", order = "megatron";
+  std::string path, split = "969, 30, 1", of = "train", order = "megatron", cache;
   std::int64_t seq_length = 0, seed = 1234, first = 1;
   SampleCounts counts;
   bool json = false;
@@ -174,15 +174,21 @@ int samples(const Arguments& arguments) {
              .help = "Shuffled, or windows in file order",
              .choices = "megatron sequential"},
             &o.order);
+  flags.add({.name = "--data-cache-path",
+             .help = "Directory that keeps the order of samples",
+             .value_name = "DIR"},
+            &o.cache);
   flags.add({.name = "--json", .help = "One JSON document: {\"length\", \"samples\"}"}, &o.json);
   flags.parse(arguments);
   const auto data = std::make_shared<const IndexedDataset>(open_dataset(o.path));
+  const IndexCache cache(o.cache);
   const GptDatasets datasets = build_gpt_datasets(
       data, Split(o.split), o.counts,
       {.sequence_length = o.seq_length,
        .vocabulary_size = INT32_MAX,
        .seed = static_cast<std::uint32_t>(o.seed),
-       .order = o.order == "sequential" ? DataOrder::kSequential : DataOrder::kMegatron});
+       .order = o.order == "sequential" ? DataOrder::kSequential : DataOrder::kMegatron,
+       .cache = o.cache.empty() ? nullptr : &cache});
   const GptDataset& dataset = part(datasets, o);
   Json list = Json::array();
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(o.seq_length) + 1);

@@ -11,6 +11,12 @@
 namespace phalanx {
 namespace {
 
+GptIndex make_index(const SequenceLengths& lengths, const GptIndexOptions& options,
+                    const IndexCache* cache) {
+  return cache == nullptr ? build_gpt_index(lengths, options)
+                          : cached_gpt_index(lengths, options, *cache);
+}
+
 // Sequential order begins again at the start of the file.
 std::int64_t size_of(const GptIndex& index, const GptIndexOptions& options) {
   if (options.order == DataOrder::kMegatron || index.samples() == 0) return index.samples();
@@ -21,12 +27,13 @@ std::int64_t size_of(const GptIndex& index, const GptIndexOptions& options) {
 }  // namespace
 
 GptDataset::GptDataset(std::shared_ptr<const TokenSequences> data, IndexRange range,
-                       std::int64_t vocabulary_size, const GptIndexOptions& options)
+                       std::int64_t vocabulary_size, const GptIndexOptions& options,
+                       const IndexCache* cache)
     : data_(std::move(data)),
       range_(range),
       vocabulary_size_(vocabulary_size),
       sequence_length_(options.sequence_length),
-      index_(build_gpt_index(data_->lengths(range.begin, range.end), options)),
+      index_(make_index(data_->lengths(range.begin, range.end), options, cache)),
       size_(size_of(index_, options)) {}
 
 std::int64_t GptDataset::sample(std::int64_t i, std::span<std::int32_t> tokens) const {
@@ -115,7 +122,8 @@ GptDatasets build_gpt_datasets(const std::shared_ptr<const IndexedDataset>& data
            .seed = options.seed,
            .keep_partial_tail = kind == SplitKind::kValid && options.keep_partial_validation_tail,
            .order = options.order,
-           .poll = options.poll});
+           .poll = options.poll},
+          options.cache);
     } catch (const ConfigError& error) {
       throw ConfigError("{}, {} split (sequences {} to {}): {}", data->prefix(), name_of(kind),
                         range.begin, range.end, error.what());

@@ -1,7 +1,7 @@
 #pragma once
 // Samples of s + 1 token ids cut from an indexed dataset: what a GPT is trained on. Which tokens
 // make sample i is a pure function of the data, s, the requested samples and the seed
-// (gpt_index.h); nothing is cached on disk.
+// (gpt_index.h); an index cache only spares making it again.
 
 #include <array>
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <span>
 
 #include "phalanx/data/gpt_index.h"
+#include "phalanx/data/index_cache.h"
 #include "phalanx/data/indexed_dataset.h"
 #include "phalanx/data/sample_counts.h"
 #include "phalanx/data/split.h"
@@ -21,9 +22,11 @@ namespace phalanx {
 class GptDataset {
  public:
   // Over the sequences in `range`. Ids must be below `vocabulary_size` (the tokenizer's, not the
-  // padded one). ConfigError as build_gpt_index says it.
+  // padded one). The index lies in the cache where one is given. ConfigError as build_gpt_index
+  // says it.
   GptDataset(std::shared_ptr<const TokenSequences> data, IndexRange range,
-             std::int64_t vocabulary_size, const GptIndexOptions& options);
+             std::int64_t vocabulary_size, const GptIndexOptions& options,
+             const IndexCache* cache = nullptr);
 
   // Samples there are: at least the requested ones, up to the end of the last epoch.
   std::int64_t size() const { return size_; }
@@ -56,6 +59,7 @@ struct GptDataOptions {
   DataOrder order = DataOrder::kMegatron;
   bool keep_partial_validation_tail = false;
   std::function<void()> poll = nullptr;  // GptIndexOptions
+  const IndexCache* cache = nullptr;     // none: in memory
 };
 
 // The datasets of one run. Absent: no samples were requested, or the split has no sequences.

@@ -1,5 +1,7 @@
 #include "phalanx/data/gpt_index.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -8,8 +10,10 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/hash.h"
 #include "phalanx/base/machine.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/data/index_cache.h"
 #include "phalanx/data/numpy_random.h"
 
 namespace phalanx {
@@ -152,6 +156,21 @@ IndexArray part_of(std::span<const std::byte> block, const GptIndexPlan::Part& p
   return {block.subspan(part.begin, part.bytes()), part.width};
 }
 
+// Everything that decides the block. The lengths stand for the documents: no other byte of a
+// dataset has a part in its order.
+std::string describe(const SequenceLengths& lengths, const GptIndexOptions& options,
+                     const GptIndexPlan& plan) {
+  return fmt::format(
+      "order of GPT samples, version 1\nsequences: {}\nxxh3 of their lengths: {}\n"
+      "tokens: {}\nsequence length: {}\nsamples: {}\nseed: {}\npartial tail: {}\n"
+      "data order: {}\nbytes of entries: {} {} {}\n",
+      lengths.size(), digest_to_text(xxh3(lengths.bytes())), plan.tokens, options.sequence_length,
+      options.samples ? fmt::to_string(*options.samples) : "one epoch", options.seed,
+      options.keep_partial_tail ? "kept" : "dropped",
+      options.order == DataOrder::kMegatron ? "megatron" : "sequential", plan.documents.width,
+      plan.starts.width, plan.shuffle.width);
+}
+
 }  // namespace
 
 GptIndexPlan plan_gpt_index(std::int64_t documents, std::int64_t tokens,
@@ -210,25 +229,37 @@ GptIndex view_gpt_index(const GptIndexPlan& plan, std::span<const std::byte> blo
           .file = std::move(file)};
 }
 
-void check_index_fits_memory(const GptIndexPlan& plan, const GptIndexOptions& options) {
-  const std::int64_t memory = physical_memory();
-  if (memory == 0 || plan.bytes <= memory) return;
-  throw ConfigError(
-      "the order of {} samples of --seq-length {} from {} document visits takes {}, and this "
-      "machine has {} of memory: train for fewer samples, or on longer ones",
-      format_count(plan.samples), options.sequence_length, format_count(plan.visits),
-      format_bytes(plan.bytes), format_bytes(memory));
+std::shared_ptr<std::byte[]> make_gpt_index_block(const SequenceLengths& lengths,
+                                                  const GptIndexOptions& options,
+                                                  const GptIndexPlan& plan) {
+  if (const std::int64_t memory = physical_memory(); memory != 0 && plan.bytes > memory) {
+    throw ConfigError(
+        "the order of {} samples of --seq-length {} from {} document visits takes {}, and this "
+        "machine has {} of memory: train for fewer samples, or on longer ones",
+        format_count(plan.samples), options.sequence_length, format_count(plan.visits),
+        format_bytes(plan.bytes), format_bytes(memory));
+  }
+  const auto bytes = static_cast<std::size_t>(plan.bytes);
+  // Not zeroed first: that would touch everything twice.
+  std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);
+  fill_gpt_index(lengths, options, plan, {memory.get(), bytes});
+  return memory;
 }
 
 GptIndex build_gpt_index(const SequenceLengths& lengths, const GptIndexOptions& options) {
   const GptIndexPlan plan = plan_gpt_index(lengths.size(), total_tokens(lengths), options);
-  check_index_fits_memory(plan, options);
-  const auto bytes = static_cast<std::size_t>(plan.bytes);
-  // Not zeroed first: that would touch everything twice.
-  const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);
-  const std::span block(memory.get(), bytes);
-  fill_gpt_index(lengths, options, plan, block);
-  return view_gpt_index(plan, block, memory);
+  const auto memory = make_gpt_index_block(lengths, options, plan);
+  return view_gpt_index(plan, {memory.get(), static_cast<std::size_t>(plan.bytes)}, memory);
+}
+
+GptIndex cached_gpt_index(const SequenceLengths& lengths, const GptIndexOptions& options,
+                          const IndexCache& cache) {
+  const GptIndexPlan plan = plan_gpt_index(lengths.size(), total_tokens(lengths), options);
+  const IndexRequest request{
+      .name = "gpt", .description = describe(lengths, options, plan), .bytes = plan.bytes};
+  const IndexBlock block = cache.get(
+      request, [&] { return make_gpt_index_block(lengths, options, plan); }, options.poll);
+  return view_gpt_index(plan, block.bytes, block.owner, block.file);
 }
 
 GptIndex build_gpt_index(std::span<const std::int32_t> lengths, const GptIndexOptions& options) {

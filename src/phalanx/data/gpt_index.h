@@ -21,6 +21,8 @@
 
 namespace phalanx {
 
+class IndexCache;
+
 // How samples follow each other: shuffled documents cut into shuffled samples, or windows in file
 // order.
 enum class DataOrder { kMegatron, kSequential };
@@ -116,10 +118,11 @@ GptIndex view_gpt_index(const GptIndexPlan& plan, std::span<const std::byte> blo
 GptIndex build_gpt_index(const SequenceLengths& lengths, const GptIndexOptions& options);
 GptIndex build_gpt_index(std::span<const std::int32_t> lengths, const GptIndexOptions& options);
 
-// ConfigError where this machine has less memory than `bytes`, for the block of an index.
-void check_index_fits_memory(const GptIndexPlan& plan, const GptIndexOptions& options);
+// The same, in a file of the cache where it can be kept there.
+GptIndex cached_gpt_index(const SequenceLengths& lengths, const GptIndexOptions& options,
+                          const IndexCache& cache);
 
-// T. DataError for a sum that no file can have.
+// T.
 std::int64_t total_tokens(const SequenceLengths& lengths);
 
 }  // namespace phalanx

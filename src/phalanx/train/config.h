@@ -92,6 +92,7 @@ struct DataConfig {
   std::string split = "969, 30, 1";
   std::int64_t seq_length = 0;
   std::string data_order = "megatron";  // megatron, sequential
+  std::string data_cache_path;          // "": none
   bool eod_mask_loss = false;
   bool reset_position_ids = false;
   bool reset_attention_mask = false;

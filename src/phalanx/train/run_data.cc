@@ -6,6 +6,25 @@
 #include "phalanx/train/config_views.h"
 
 namespace phalanx {
+namespace {
+
+GptDatasets make_datasets(const TrainConfig& config, const Tokenizer& tokenizer,
+                          const std::shared_ptr<const IndexedDataset>& file,
+                          const SampleCounts& counts, const std::function<void()>& poll) {
+  const IndexCache cache(config.data.data_cache_path);
+  return build_gpt_datasets(
+      file, Split(config.data.split), counts,
+      {.sequence_length = config.data.seq_length,
+       .vocabulary_size = tokenizer.vocab_size(),
+       .seed = static_cast<std::uint32_t>(config.run.seed),
+       .order =
+           config.data.data_order == "sequential" ? DataOrder::kSequential : DataOrder::kMegatron,
+       .keep_partial_validation_tail = false,
+       .poll = poll,
+       .cache = config.data.data_cache_path.empty() ? nullptr : &cache});
+}
+
+}  // namespace
 
 RunData::RunData(const TrainConfig& config, const Tokenizer& tokenizer, const SampleCounts& counts,
                  const std::function<void()>& poll)
@@ -16,15 +35,7 @@ RunData::RunData(const TrainConfig& config, const Tokenizer& tokenizer, const Sa
                      .reset_position_ids = config.data.reset_position_ids,
                      .reset_attention_mask = config.data.reset_attention_mask},
       file_(std::make_shared<const IndexedDataset>(config.data.data_path.at(0))),
-      datasets_(build_gpt_datasets(
-          file_, Split(config.data.split), counts,
-          {.sequence_length = config.data.seq_length,
-           .vocabulary_size = tokenizer.vocab_size(),
-           .seed = static_cast<std::uint32_t>(config.run.seed),
-           .order = config.data.data_order == "sequential" ? DataOrder::kSequential
-                                                           : DataOrder::kMegatron,
-           .keep_partial_validation_tail = false,
-           .poll = poll})) {}
+      datasets_(make_datasets(config, tokenizer, file_, counts, poll)) {}
 
 void RunData::check_suffices(const SampleCounts& needed) const {
   for (const SplitKind kind : kSplitKinds) {

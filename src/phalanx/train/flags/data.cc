@@ -24,6 +24,11 @@ constexpr TrainFlag kDataRows[] = {
                                            .help = "Shuffled, or windows in file order",
                                            .choices = "megatron sequential",
                                            .resume = ResumeClass::kFixed}),
+    works<&DataConfig::data_cache_path>(
+        kData, {.name = "--data-cache-path",
+                .help = "Directory that keeps the order of samples between runs; without it, it is "
+                        "made in memory at every start (Megatron: beside the data)",
+                .value_name = "DIR"}),
     works<&DataConfig::eod_mask_loss>(kData, {.name = "--eod-mask-loss",
                                               .help = "No loss on end-of-document tokens",
                                               .resume = ResumeClass::kFixed}),

@@ -25,10 +25,6 @@ constexpr TrainFlag kUnboundDataRows[] = {
     refused(kData, "--test-data-path", kList, kOneDataset),
     refused(kData, "--data-args-path", kText, kOneDataset),
     refused(kData, "--per-split-data-args-path", kText, kOneDataset),
-    refused(kData, "--data-cache-path", kText,
-            {"the order of samples is made in memory at every start in this version of Phalanx; "
-             "leave the flag out",
-             kSamePlan}),
     refused(kData, "--mock-data", kSwitch,
             {"made-up data is not available in this version of Phalanx; phalanx preprocess-data "
              "makes a dataset of any text",
