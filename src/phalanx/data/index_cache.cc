@@ -27,6 +27,7 @@ namespace fs = std::filesystem;
 // that follow it up to a multiple of 64; then the block. Little-endian.
 constexpr std::string_view kMagic = "PHXINDEX";
 constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kBlockDigestAt = 24;
 constexpr std::size_t kDigestAt = 32;
 constexpr std::size_t kHeaderBytes = 40;
 constexpr std::int64_t kBlockAlignment = 64;
@@ -65,7 +66,7 @@ std::vector<std::byte> make_header(const IndexRequest& request, std::uint64_t bl
   put(8, kVersion);
   put(12, static_cast<std::uint32_t>(request.description.size()));
   put(16, static_cast<std::uint64_t>(request.bytes));
-  put(24, block_digest);
+  put(kBlockDigestAt, block_digest);
   std::memcpy(header.data() + kHeaderBytes, request.description.data(), request.description.size());
   put(kDigestAt, header_digest(header));
   return header;
@@ -82,16 +83,51 @@ void write_index(const fs::path& path, const IndexRequest& request,
   file.commit();
 }
 
+// The block behind a header that is what was requested; whether it is undamaged is another matter.
+std::span<const std::byte> announced_block(std::span<const std::byte> file,
+                                           const IndexRequest& request, const std::string& path) {
+  if (file.size() < kHeaderBytes) {
+    throw DataError("{}: the header ends after {} of {} bytes", path, file.size(), kHeaderBytes);
+  }
+  if (std::memcmp(file.data(), kMagic.data(), kMagic.size()) != 0) {
+    throw DataError("{}: no cached index (it does not begin with {})", path, kMagic);
+  }
+  if (const auto version = load<std::uint32_t>(file, 8); version != kVersion) {
+    throw DataError("{}: version {} of a cached index, only version {} is known", path, version,
+                    kVersion);
+  }
+  const std::size_t description_bytes = load<std::uint32_t>(file, 12);
+  if (description_bytes > kLongestDescription || block_begin(description_bytes) > file.size()) {
+    throw DataError("{}: a description of {} bytes does not fit a file of {}", path,
+                    description_bytes, file.size());
+  }
+  const auto header = file.first(block_begin(description_bytes));
+  const auto block = file.subspan(header.size());
+  if (load<std::uint64_t>(file, kDigestAt) != header_digest(header)) {
+    throw DataError("{}: the header is damaged (its digest differs)", path);
+  }
+  const std::string_view description(reinterpret_cast<const char*>(file.data()) + kHeaderBytes,
+                                     description_bytes);
+  if (description != request.description) {
+    throw DataError("{}: was made from something else", path);
+  }
+  const auto bytes = load<std::uint64_t>(file, 16);
+  if (bytes != block.size() || bytes != static_cast<std::uint64_t>(request.bytes)) {
+    throw DataError("{}: {} bytes of arrays are announced and {} there; {} are needed", path, bytes,
+                    block.size(), request.bytes);
+  }
+  return block;
+}
+
 // Nothing where there is no file, or not this one; the reason goes to `why`.
 std::optional<IndexBlock> open_index(const fs::path& path, const IndexRequest& request,
-                                     std::string& why) {
+                                     std::string& why, decltype(announced_block)* read) {
   std::error_code unreadable;  // is reported by the mapping
   if (!fs::exists(path, unreadable) && !unreadable) return std::nullopt;
   try {
     const auto file = std::make_shared<const MappedFile>(path);
-    return IndexBlock{.bytes = IndexCache::parse(file->bytes(), request, path.string()),
-                      .owner = file,
-                      .file = path.string()};
+    return IndexBlock{
+        .bytes = read(file->bytes(), request, path.string()), .owner = file, .file = path.string()};
   } catch (const InputMissingError&) {
     return std::nullopt;  // removed in between
   } catch (const Error& error) {
@@ -137,37 +173,8 @@ fs::path IndexCache::path_of(const IndexRequest& request) const {
 
 std::span<const std::byte> IndexCache::parse(std::span<const std::byte> file,
                                              const IndexRequest& request, const std::string& path) {
-  if (file.size() < kHeaderBytes) {
-    throw DataError("{}: the header ends after {} of {} bytes", path, file.size(), kHeaderBytes);
-  }
-  if (std::memcmp(file.data(), kMagic.data(), kMagic.size()) != 0) {
-    throw DataError("{}: no cached index (it does not begin with {})", path, kMagic);
-  }
-  if (const auto version = load<std::uint32_t>(file, 8); version != kVersion) {
-    throw DataError("{}: version {} of a cached index, only version {} is known", path, version,
-                    kVersion);
-  }
-  const std::size_t description_bytes = load<std::uint32_t>(file, 12);
-  if (description_bytes > kLongestDescription || block_begin(description_bytes) > file.size()) {
-    throw DataError("{}: a description of {} bytes does not fit a file of {}", path,
-                    description_bytes, file.size());
-  }
-  const auto header = file.first(block_begin(description_bytes));
-  const auto block = file.subspan(header.size());
-  if (load<std::uint64_t>(file, kDigestAt) != header_digest(header)) {
-    throw DataError("{}: the header is damaged (its digest differs)", path);
-  }
-  const std::string_view description(reinterpret_cast<const char*>(file.data()) + kHeaderBytes,
-                                     description_bytes);
-  if (description != request.description) {
-    throw DataError("{}: was made from something else", path);
-  }
-  const auto bytes = load<std::uint64_t>(file, 16);
-  if (bytes != block.size() || bytes != static_cast<std::uint64_t>(request.bytes)) {
-    throw DataError("{}: {} bytes of arrays are announced and {} there; {} are needed", path, bytes,
-                    block.size(), request.bytes);
-  }
-  if (load<std::uint64_t>(file, 24) != xxh3(block)) {
+  const auto block = announced_block(file, request, path);
+  if (load<std::uint64_t>(file, kBlockDigestAt) != xxh3(block)) {
     throw DataError("{}: the arrays are damaged (their digest differs)", path);
   }
   return block;
@@ -181,7 +188,7 @@ IndexBlock IndexCache::get(const IndexRequest& request, const Build& build,
   std::string why;
   WaitingLine line(path);
   while (true) {
-    if (auto found = open_index(path, request, why)) return *found;
+    if (auto found = open_index(path, request, why, parse)) return *found;
     if (!prepare()) break;
     bool has_waited = false;
     std::optional<BuildLock> lock = take_lock(path);
@@ -194,7 +201,7 @@ IndexBlock IndexCache::get(const IndexRequest& request, const Build& build,
     // Whoever we waited for has left the file: all who waited verify it at once, not in turn.
     if (has_waited) continue;
     why.clear();
-    if (auto found = open_index(path, request, why)) return *found;
+    if (auto found = open_index(path, request, why, parse)) return *found;
     if (!why.empty()) log_warning("{}: it is made anew", why);
     return build_and_keep(request, build, poll);
   }
@@ -212,9 +219,10 @@ IndexBlock IndexCache::build_and_keep(const IndexRequest& request, const Build& 
     give_up(error.what());
     return block;
   }
-  // Mapped, it is memory that the system can take back, and that the processes of a host share.
+  // Mapped, it is memory that the system can take back, and that the processes of a host share. Not
+  // verified, which would hold it in memory twice: it was right when it was written.
   std::string why;
-  if (auto found = open_index(path, request, why)) return *found;
+  if (auto found = open_index(path, request, why, announced_block)) return *found;
   return block;
 }
 
