@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -40,14 +41,22 @@ void check_error(const Error& error) {
   require(*error.what() != '\0', "an error without a message");
 }
 
-void check_sequences(const IndexedDataset& data) {
+// The bytes of each sequence, found without the reader: .idx says where they are in .bin.
+void check_sequences(const IndexedDataset& data, std::string_view bin, std::string_view idx) {
   std::int64_t tokens = 0;
+  const std::size_t offsets = kIndexHeaderBytes + 4 * static_cast<std::size_t>(data.sequences());
   for (std::int64_t i = 0; i < data.sequences(); ++i) {
     const std::int64_t length = data.length(i);
     require(length >= 0, "sequence {} has {} tokens", i, length);
     tokens += length;
+    std::uint64_t offset = 0;
+    std::memcpy(&offset, &idx[offsets + 8 * static_cast<std::size_t>(i)], sizeof(offset));
+    const auto size = static_cast<std::size_t>(length * size_of(data.type()));
+    require(offset <= bin.size() && size <= bin.size() - offset, "sequence {} is outside", i);
     const auto raw = data.raw(i, 0, length);
-    require(std::ssize(raw) == length * size_of(data.type()), "sequence {} is cut", i);
+    require(raw.size() == size, "sequence {} is cut", i);
+    require(size == 0 || std::memcmp(raw.data(), &bin[offset], size) == 0, "sequence {} is another",
+            i);
     std::vector<std::int64_t> ids(static_cast<std::size_t>(length));
     data.get(i, 0, ids);
   }
@@ -80,11 +89,13 @@ void check(std::string_view input) {
     return std::size_t{static_cast<unsigned char>(input[i])};
   };
   const std::size_t size = std::min(byte(0) + 256 * byte(1), input.size() - 2);
-  files.bin.write(input.substr(2, size));
-  files.idx.write(input.substr(2 + size));
+  const std::string_view bin = input.substr(2, size);
+  const std::string_view idx = input.substr(2 + size);
+  files.bin.write(bin);
+  files.idx.write(idx);
   try {
     const auto data = std::make_shared<const IndexedDataset>(files.directory / "data");
-    check_sequences(*data);
+    check_sequences(*data, bin, idx);
     dataset_info(*data);
     token_id_range(*data);
     for (const DataOrder order : {DataOrder::kMegatron, DataOrder::kSequential}) {
