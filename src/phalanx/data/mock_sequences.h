@@ -19,6 +19,9 @@ class MockSequences final : public TokenSequences {
   std::string_view name() const override { return "--mock-data"; }
   std::int64_t sequences() const override { return static_cast<std::int64_t>(lengths_.size()); }
   std::int32_t length(std::int64_t sequence) const override;
+  SequenceLengths lengths(std::int64_t begin, std::int64_t end) const override {
+    return SequenceLengths(std::span<const std::int32_t>(lengths_)).part(begin, end);
+  }
   void get(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const override;
 
  private:
