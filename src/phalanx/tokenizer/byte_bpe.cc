@@ -7,12 +7,9 @@
 
 namespace phalanx {
 
-ByteBpe::ByteBpe(const std::array<std::int32_t, 256>& byte_ids, BpeMerges merges)
-    : byte_ids_(byte_ids), merges_(std::move(merges)) {}
-
-void ByteBpe::add_whole_word(std::string word, std::int32_t id) {
-  whole_words_.insert_or_assign(std::move(word), id);
-}
+ByteBpe::ByteBpe(const std::array<std::int32_t, 256>& byte_ids, BpeMerges merges,
+                 WholeWords whole_words)
+    : byte_ids_(byte_ids), merges_(std::move(merges)), whole_words_(std::move(whole_words)) {}
 
 void ByteBpe::Encoder::append_new(std::string_view word, std::vector<std::int32_t>& ids) {
   if (!bpe_.whole_words_.empty()) {

@@ -19,11 +19,12 @@ namespace phalanx {
 
 class ByteBpe {
  public:
-  // The id of each byte, and the merges.
-  ByteBpe(const std::array<std::int32_t, 256>& byte_ids, BpeMerges merges);
+  using WholeWords = std::unordered_map<std::string, std::int32_t>;
 
-  // From now on this word is this id, whatever the merges make of it (ignore_merges).
-  void add_whole_word(std::string word, std::int32_t id);
+  // The id of each byte, the merges, and words that are one id whatever the merges make of them
+  // (ignore_merges).
+  ByteBpe(const std::array<std::int32_t, 256>& byte_ids, BpeMerges merges,
+          WholeWords whole_words = {});
 
   // Encodes words, one after the other, and remembers what it met: any number of texts. One per
   // thread.
@@ -59,7 +60,7 @@ class ByteBpe {
 
   std::array<std::int32_t, 256> byte_ids_;
   BpeMerges merges_;
-  std::unordered_map<std::string, std::int32_t> whole_words_;
+  WholeWords whole_words_;
   mutable Encoders encoders_;
 };
 

@@ -6,6 +6,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/tokenizer/gpt2_bpe.h"
 #include "phalanx/tokenizer/null_tokenizer.h"
+#include "phalanx/tokenizer/tiktoken.h"
 #include "phalanx/tokenizer/wordpiece_tokenizer.h"
 
 namespace phalanx {
@@ -27,6 +28,16 @@ constexpr std::array kTypes = {
                   .needs = "--vocab-file",
                   .takes = "--vocab-extra-ids",
                   .make = make_wordpiece_case_tokenizer},
+    TokenizerType{.name = TiktokenTokenizer::kMegatronName,
+                  .help = "Megatron-LM's tiktoken (a JSON list of ranks)",
+                  .needs = "--tokenizer-model --tiktoken-pattern",
+                  .takes = "--vocab-size --tiktoken-num-special-tokens --tiktoken-special-tokens",
+                  .make = make_megatron_tiktoken_tokenizer},
+    TokenizerType{.name = TiktokenTokenizer::kOpenAiName,
+                  .help = "OpenAI's tiktoken (lines of a token in base64 and its rank)",
+                  .needs = "--tokenizer-model --tiktoken-pattern",
+                  .takes = "--tiktoken-special-tokens",
+                  .make = make_tiktoken_tokenizer},
     TokenizerType{.name = NullTokenizer::kName,
                   .help = "Text is ids between blanks",
                   .needs = "--vocab-size",
@@ -48,6 +59,10 @@ constexpr std::array kFlags = {
     Given{"--vocab-extra-ids", [](const TokenizerOptions& o) { return o.vocab_extra_ids != 0; }},
     Given{"--tiktoken-pattern",
           [](const TokenizerOptions& o) { return !o.tiktoken_pattern.empty(); }},
+    Given{"--tiktoken-num-special-tokens",
+          [](const TokenizerOptions& o) {
+            return o.tiktoken_num_special_tokens != TokenizerOptions{}.tiktoken_num_special_tokens;
+          }},
     Given{"--tiktoken-special-tokens",
           [](const TokenizerOptions& o) { return !o.tiktoken_special_tokens.empty(); }},
 };

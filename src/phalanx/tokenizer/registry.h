@@ -38,7 +38,7 @@ struct TokenizerType {
 std::span<const TokenizerType> tokenizer_types();
 // Their names between blanks, for the rows of flags.
 inline constexpr std::string_view kTokenizerTypes =
-    "GPT2BPETokenizer BertWordPieceLowerCase BertWordPieceCase NullTokenizer";
+    "GPT2BPETokenizer BertWordPieceLowerCase BertWordPieceCase TikTokenizer tiktoken NullTokenizer";
 
 // ConfigError names the flag that is unknown, missing or does not belong to the type; DataError and
 // InputMissingError name the file.
