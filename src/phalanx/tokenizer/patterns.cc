@@ -61,6 +61,10 @@ constexpr auto kNames = [] {
 constexpr std::string_view kWhiteSpaceSet =
     R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view kWordSet = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// Outside of [ and ] Oniguruma looks the first 256 characters up in a table of its own, where the
+// superior digits and the fractions are of words too.
+constexpr std::string_view kBareWordSet =
+    R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr std::string_view kHexDigitSet = "0-9a-fA-F";
 
 std::string pattern_of_tiktoken(std::string_view pattern) {
@@ -340,16 +344,17 @@ class OnigurumaTranslator {
     if (at_ + 1 == in_.size()) reject("a backslash at the end", at_);
     const char c = peek(1);
     if (const auto set = set_of(c); is_letter(c) && !set.empty()) {
-      put_atom(fmt::format("[{}{}]", c < 'a' ? "^" : "", set));
+      const auto bare = set == kWordSet ? kBareWordSet : set;
+      put_atom(fmt::format("[{}{}]", c < 'a' ? "^" : "", bare));
       at_ += 2;
       return;
     }
     if (c == 'b' || c == 'B') {
       at_ += 2;
       const std::string in_word =
-          fmt::format("(?<=[{0}])(?{1}[{0}])", kWordSet, c == 'b' ? '!' : '=');
+          fmt::format("(?<=[{0}])(?{1}[{0}])", kBareWordSet, c == 'b' ? '!' : '=');
       const std::string out_of_word =
-          fmt::format("(?<![{0}])(?{1}[{0}])", kWordSet, c == 'b' ? '=' : '!');
+          fmt::format("(?<![{0}])(?{1}[{0}])", kBareWordSet, c == 'b' ? '=' : '!');
       return put_assertion(fmt::format("(?:{}|{})", in_word, out_of_word));
     }
     if (c == 'A' || c == 'z' || c == 'Z') {

@@ -85,6 +85,8 @@ TEST(OnigurumaPatterns, MeanWhatOnigurumaMeans) {
   EXPECT_THAT(by_oniguruma(R"(\s)", "a\u0085b\u180ec"), ElementsAre("a", "\u0085", "b\u180ec"));
   EXPECT_THAT(by_oniguruma(R"([^\S\n])", "a \nb"), ElementsAre("a", " ", "\nb"));
   EXPECT_THAT(by_oniguruma(R"(\w+)", "a\u0301\u203f\u2160\u24d0\u00b2"),
+              ElementsAre("a\u0301\u203f\u2160\u24d0\u00b2"));
+  EXPECT_THAT(by_oniguruma(R"([\w]+)", "a\u0301\u203f\u2160\u24d0\u00b2"),
               ElementsAre("a\u0301\u203f\u2160\u24d0", "\u00b2"));
   EXPECT_THAT(by_oniguruma(R"(\bb)", "ab b"), ElementsAre("ab ", "b"));
   EXPECT_THAT(by_oniguruma(R"(\h+)", "xyzfF0"), ElementsAre("xyz", "fF0"));
