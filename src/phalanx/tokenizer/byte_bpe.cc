@@ -68,4 +68,13 @@ void ByteBpe::append_ids(const WordSplitter& splitter, std::string_view text,
   encoders_.give_back(std::move(encoder));
 }
 
+void ByteBpe::append_ids(const std::function<std::string_view()>& next,
+                         std::vector<std::int32_t>& ids) const {
+  auto encoder = encoders_.take(*this);
+  for (auto word = next(); !word.empty(); word = next()) {
+    encoder->append_ids(word, word.size(), ids);
+  }
+  encoders_.give_back(std::move(encoder));
+}
+
 }  // namespace phalanx

@@ -5,6 +5,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/tokenizer/gpt2_bpe.h"
+#include "phalanx/tokenizer/hf/hf_tokenizer.h"
 #include "phalanx/tokenizer/null_tokenizer.h"
 #include "phalanx/tokenizer/tiktoken.h"
 #include "phalanx/tokenizer/wordpiece_tokenizer.h"
@@ -38,6 +39,11 @@ constexpr std::array kTypes = {
                   .needs = "--tokenizer-model --tiktoken-pattern",
                   .takes = "--tiktoken-special-tokens",
                   .make = make_tiktoken_tokenizer},
+    TokenizerType{.name = HuggingFaceTokenizer::kName,
+                  .help = "Hugging Face's tokenizer.json, or a model's directory that holds one",
+                  .needs = "--tokenizer-model",
+                  .takes = "",
+                  .make = make_hugging_face_tokenizer},
     TokenizerType{.name = NullTokenizer::kName,
                   .help = "Text is ids between blanks",
                   .needs = "--vocab-size",
@@ -89,6 +95,15 @@ void check_flags(const TokenizerType& type, const TokenizerOptions& options) {
   }
 }
 
+// The first is the one that the copies are opened by: the others lie beside it.
+void add_hugging_face_files(const std::string& model, std::vector<TokenizerFile>& files) {
+  if (model.empty()) return;
+  for (const auto& file : hugging_face_tokenizer_files(model)) {
+    const std::string name = files.empty() ? "tokenizer.json" : file.filename().string();
+    files.push_back({"--tokenizer-model", file.string(), name});
+  }
+}
+
 }  // namespace
 
 std::span<const TokenizerType> tokenizer_types() { return kTypes; }
@@ -111,7 +126,11 @@ std::vector<TokenizerFile> tokenizer_files(const TokenizerOptions& options) {
   const bool is_wordpiece = options.tokenizer_type.starts_with("BertWordPiece");
   add("--vocab-file", options.vocab_file, is_wordpiece ? "vocab.txt" : "vocab.json");
   add("--merge-file", options.merge_file, "merges.txt");
-  add("--tokenizer-model", options.tokenizer_model, "tokenizer.model");
+  if (options.tokenizer_type == HuggingFaceTokenizer::kName) {
+    add_hugging_face_files(options.tokenizer_model, files);
+  } else {
+    add("--tokenizer-model", options.tokenizer_model, "tokenizer.model");
+  }
   return files;
 }
 

@@ -38,7 +38,8 @@ struct TokenizerType {
 std::span<const TokenizerType> tokenizer_types();
 // Their names between blanks, for the rows of flags.
 inline constexpr std::string_view kTokenizerTypes =
-    "GPT2BPETokenizer BertWordPieceLowerCase BertWordPieceCase TikTokenizer tiktoken NullTokenizer";
+    "GPT2BPETokenizer BertWordPieceLowerCase BertWordPieceCase TikTokenizer tiktoken "
+    "HuggingFaceTokenizer NullTokenizer";
 
 // ConfigError names the flag that is unknown, missing or does not belong to the type; DataError and
 // InputMissingError name the file.

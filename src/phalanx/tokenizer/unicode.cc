@@ -6,6 +6,7 @@
 #include <unicode/stringpiece.h>
 #include <unicode/uchar.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -56,6 +57,37 @@ bool is_ascii(std::string_view text) {
   return true;
 }
 
+// Bytes at the start of an ill-formed text that a well-formed character could begin with; 1 where
+// there are none.
+std::size_t incomplete_length(std::string_view text) {
+  std::size_t longest = 1;
+  for (std::size_t size = 2; size <= std::min<std::size_t>(text.size(), 3); ++size) {
+    std::string longer(text.substr(0, size));
+    // What may follow the second byte is the same for all: 80 to BF.
+    while (longer.size() < 4 && utf8_length(longer) == 0) longer.push_back('\x80');
+    if (utf8_length(longer) > size) longest = size;
+  }
+  return longest;
+}
+
+// The text with U+FFFD for each size(rest) bytes where rest is ill-formed.
+template <typename Size>
+std::string repaired(std::string_view text, Size&& size) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    if (length == 0) {
+      append_utf8(kReplacement, result);
+      text.remove_prefix(size(text));
+    } else {
+      result += text.substr(0, length);
+      text.remove_prefix(length);
+    }
+  }
+  return result;
+}
+
 UChar32 icu_character(char32_t character) { return static_cast<UChar32>(character); }
 
 }  // namespace
@@ -90,19 +122,11 @@ bool is_utf8(std::string_view text) {
 }
 
 std::string repaired_utf8(std::string_view text) {
-  std::string repaired;
-  repaired.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
-    if (length == 0) {
-      append_utf8(kReplacement, repaired);
-      text.remove_prefix(1);
-    } else {
-      repaired += text.substr(0, length);
-      text.remove_prefix(length);
-    }
-  }
-  return repaired;
+  return repaired(text, [](std::string_view) { return std::size_t{1}; });
+}
+
+std::string repaired_utf8_by_sequences(std::string_view text) {
+  return repaired(text, incomplete_length);
 }
 
 char32_t take_character(std::string_view& text) {

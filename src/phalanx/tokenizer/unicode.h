@@ -14,6 +14,8 @@ std::size_t utf8_length(std::string_view text);
 bool is_utf8(std::string_view text);
 // The text with U+FFFD for each byte that is no part of a well-formed character.
 std::string repaired_utf8(std::string_view text);
+// With U+FFFD for each longest beginning of a character instead, as Unicode recommends (3.9).
+std::string repaired_utf8_by_sequences(std::string_view text);
 // Takes the first character off `text`, which is not empty. A byte that is no part of a well-formed
 // character is U+FFFD.
 char32_t take_character(std::string_view& text);

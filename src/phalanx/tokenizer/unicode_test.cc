@@ -44,6 +44,24 @@ TEST(Utf8, IllFormedBytesAreReplacedOneByOne) {
   EXPECT_EQ(count_characters("aé日😀\xff\xfe"), 6U);
 }
 
+TEST(Utf8, OrByTheLongestBeginningsOfCharacters) {
+  const std::string bad = "\uFFFD";
+  for (const auto& [text, expected] :
+       std::vector<std::pair<std::string, std::string>>{{"aé日😀", "aé日😀"},
+                                                        {"\xc3", bad},
+                                                        {"\xc3\xc3\xa9", bad + "é"},
+                                                        {"\xe6\x97", bad},
+                                                        {"\xe6\x97x", bad + "x"},
+                                                        {"\xf0\x9f\x98", bad},
+                                                        {"\xf0\x9f\x98\xf0\x9f", bad + bad},
+                                                        {"\xf0\x8f\xbf", bad + bad + bad},
+                                                        {"\xed\xa0\x80", bad + bad + bad},
+                                                        {"\xe0\x9f", bad + bad},
+                                                        {"\xff\xc1\x80", bad + bad + bad}}) {
+    EXPECT_EQ(repaired_utf8_by_sequences(text), expected);
+  }
+}
+
 TEST(Unicode, Categories) {
   EXPECT_EQ(general_category(U'A'), "Lu");
   EXPECT_EQ(general_category(0x5d0), "Lo");
