@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "phalanx/base/error.h"
@@ -192,13 +191,6 @@ class LineTable {
   double sum_ = 0.0;
 };
 
-// At once, for who reads along.
-void put_out(std::string_view text) {
-  const bool done =
-      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  if (!done) throw OutputError("standard output: cannot write");
-}
-
 }  // namespace
 
 int run_score(const Arguments& arguments) {
@@ -226,14 +218,14 @@ int run_score(const Arguments& arguments) {
                 {.stride = options.stride, .logits = options.logits});
   LineTable table;
   const bool has_table = options.lines && !options.json;
-  if (has_table) put_out(LineTable::head());
+  if (has_table) write_standard_output(LineTable::head());
   for (const Text& text : texts) {
     const TextScore score = scorer.score(text.ids);
-    put_out(options.json    ? to_json(text, score)
-            : options.lines ? table.row(text, score)
-                            : to_table(text, score, *trained.tokenizer));
+    write_standard_output(options.json    ? to_json(text, score)
+                          : options.lines ? table.row(text, score)
+                                          : to_table(text, score, *trained.tokenizer));
   }
-  if (has_table) put_out(table.foot());
+  if (has_table) write_standard_output(table.foot());
   return 0;
 }
 

@@ -3,10 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
-#include <iostream>
-#include <iterator>
+#include <cstdio>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
@@ -35,7 +36,19 @@ std::vector<std::int32_t> ids_of_json(const std::string& text, std::string_view 
 
 std::string standard_input() {
   if (::isatty(STDIN_FILENO) == 1) log_info("reading standard input; Ctrl-D ends it");
-  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  constexpr std::size_t kBlock = 1 << 20;
+  std::string text;
+  while (true) {
+    const std::size_t size = text.size();
+    if (text.capacity() - size < kBlock) text.reserve(2 * size + kBlock);
+    text.resize(size + kBlock);
+    const ssize_t count = ::read(STDIN_FILENO, text.data() + size, kBlock);
+    text.resize(size + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    if (count == 0) return text;
+    if (count < 0 && errno != EINTR) {
+      throw IoError("standard input: {}", std::generic_category().message(errno));
+    }
+  }
 }
 
 std::vector<std::int32_t> token_ids_of(const std::string& text, std::string_view source) {
@@ -55,6 +68,12 @@ std::vector<std::int32_t> token_ids_of(const std::string& text, std::string_view
     at = text.find_first_not_of(kBlanks, end);
   }
   return ids;
+}
+
+void write_standard_output(std::string_view text) {
+  const bool done =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!done) throw OutputError("standard output: cannot write");
 }
 
 }  // namespace phalanx
