@@ -7,6 +7,7 @@
 #include "phalanx/tokenizer/gpt2_bpe.h"
 #include "phalanx/tokenizer/hf/hf_tokenizer.h"
 #include "phalanx/tokenizer/null_tokenizer.h"
+#include "phalanx/tokenizer/sentencepiece_tokenizer.h"
 #include "phalanx/tokenizer/tiktoken.h"
 #include "phalanx/tokenizer/wordpiece_tokenizer.h"
 
@@ -29,6 +30,21 @@ constexpr std::array kTypes = {
                   .needs = "--vocab-file",
                   .takes = "--vocab-extra-ids",
                   .make = make_wordpiece_case_tokenizer},
+    TokenizerType{.name = SentencePieceTokenizer::kMegatronName,
+                  .help = "A SentencePiece model (.model), with special tokens behind its pieces",
+                  .needs = "--tokenizer-model",
+                  .takes = "--vocab-extra-ids",
+                  .make = make_sentencepiece_tokenizer},
+    TokenizerType{.name = SentencePieceTokenizer::kGptName,
+                  .help = "A SentencePiece model (.model) as it is",
+                  .needs = "--tokenizer-model",
+                  .takes = "",
+                  .make = make_gpt_sentencepiece_tokenizer},
+    TokenizerType{.name = SentencePieceTokenizer::kLlama2Name,
+                  .help = "A SentencePiece model (.model) in Llama 2's way",
+                  .needs = "--tokenizer-model",
+                  .takes = "",
+                  .make = make_llama2_tokenizer},
     TokenizerType{.name = TiktokenTokenizer::kMegatronName,
                   .help = "Megatron-LM's tiktoken (a JSON list of ranks)",
                   .needs = "--tokenizer-model --tiktoken-pattern",

@@ -38,8 +38,9 @@ struct TokenizerType {
 std::span<const TokenizerType> tokenizer_types();
 // Their names between blanks, for the rows of flags.
 inline constexpr std::string_view kTokenizerTypes =
-    "GPT2BPETokenizer BertWordPieceLowerCase BertWordPieceCase TikTokenizer tiktoken "
-    "HuggingFaceTokenizer NullTokenizer";
+    "GPT2BPETokenizer BertWordPieceLowerCase BertWordPieceCase SentencePieceTokenizer "
+    "GPTSentencePieceTokenizer Llama2Tokenizer TikTokenizer tiktoken HuggingFaceTokenizer "
+    "NullTokenizer";
 
 // ConfigError names the flag that is unknown, missing or does not belong to the type; DataError and
 // InputMissingError name the file.
