@@ -142,7 +142,7 @@ SplitBlends read_split_blends(const std::string& path, std::string_view flag) {
   SplitBlends blends;
   for (const auto& [key, value] : json.items()) {
     const auto kind =
-        std::ranges::find_if(kSplitKinds, [&](SplitKind k) { return name_of(k) == key; });
+        std::ranges::find_if(kSplitKinds, [&key = key](SplitKind k) { return name_of(k) == key; });
     if (kind == kSplitKinds.end()) {
       throw ConfigError("{}: \"{}\" is none of \"train\", \"valid\" and \"test\"", source, key);
     }
