@@ -66,19 +66,24 @@ std::optional<std::array<std::int32_t, kByteSymbols>> ids_of_bytes(const Vocabul
   return ids;
 }
 
+// Tokens that are words of their own, by their bytes.
+ByteBpe::WholeWords whole_words(const Vocabulary& vocabulary) {
+  ByteBpe::WholeWords words;
+  for (std::size_t id = 0; id < vocabulary.tokens().size(); ++id) {
+    auto bytes = bytes_from_symbols(vocabulary.tokens()[id]);
+    if (bytes && !bytes->empty()) words.emplace(*std::move(bytes), static_cast<std::int32_t>(id));
+  }
+  return words;
+}
+
 // Over bytes, each of which is a token: no text is unknown to it.
 class ByteBpeModel final : public Model {
  public:
   ByteBpeModel(Vocabulary vocabulary, const std::array<std::int32_t, kByteSymbols>& byte_ids,
                BpeMerges merges, bool ignore_merges)
-      : vocabulary_(std::move(vocabulary)), bpe_(byte_ids, std::move(merges)) {
-    for (std::size_t id = 0; ignore_merges && id < vocabulary_.tokens().size(); ++id) {
-      auto bytes = bytes_from_symbols(vocabulary_.tokens()[id]);
-      if (bytes && !bytes->empty()) {
-        bpe_.add_whole_word(*std::move(bytes), static_cast<std::int32_t>(id));
-      }
-    }
-  }
+      : vocabulary_(std::move(vocabulary)),
+        bpe_(byte_ids, std::move(merges),
+             ignore_merges ? whole_words(vocabulary_) : ByteBpe::WholeWords{}) {}
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   void append_ids(const NextPiece& next, Ids& ids) const override { bpe_.append_ids(next, ids); }
