@@ -21,7 +21,10 @@ class WordCache {
   // The word as it is compared; words of more bytes have none.
   struct Key {
     std::array<std::uint64_t, 4> parts{};  // the bytes, zeros, and the length in the last byte
-    friend bool operator==(const Key&, const Key&) = default;
+    friend bool operator==(const Key& a, const Key& b) {
+      return ((a.parts[0] ^ b.parts[0]) | (a.parts[1] ^ b.parts[1]) | (a.parts[2] ^ b.parts[2]) |
+              (a.parts[3] ^ b.parts[3])) == 0;
+    }
   };
   // `readable` bytes may be read from the beginning of the word.
   static Key key_of(std::string_view word, std::size_t readable) {

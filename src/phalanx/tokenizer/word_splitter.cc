@@ -162,7 +162,9 @@ std::optional<MatchCursor::Match> MatchCursor::next() {
 }
 
 WordCursor::WordCursor(const WordSplitter& splitter, std::string_view text)
-    : matches_(splitter), by_hand_(splitter.pattern_->by_hand), rest_(text) {}
+    : by_hand_(splitter.pattern_->by_hand), rest_(text) {
+  if (by_hand_ == nullptr) matches_.emplace(splitter);
+}
 
 // The word from at_ to `end` of the valid stretch.
 std::string_view WordCursor::take_valid(std::size_t end) {
@@ -187,17 +189,17 @@ std::string_view WordCursor::next() {
       rest_.remove_prefix(word.size());
       return word;
     }
-    matches_.restart(valid_);
-    match_ = matches_.next();
+    matches_->restart(valid_);
+    match_ = matches_->next();
   }
   while (match_ && match_->begin == match_->end) {  // an empty one is a cut
     if (match_->begin > at_) return take_valid(match_->begin);
-    match_ = matches_.next();
+    match_ = matches_->next();
   }
   if (!match_) return take_valid(valid_.size());
   if (match_->begin > at_) return take_valid(match_->begin);
   const std::size_t end = match_->end;
-  match_ = matches_.next();
+  match_ = matches_->next();
   return take_valid(end);
 }
 

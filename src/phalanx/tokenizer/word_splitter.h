@@ -70,8 +70,8 @@ class WordCursor {
  private:
   std::string_view take_valid(std::size_t end);
 
-  MatchCursor matches_;
-  const Gpt2Words* by_hand_;                 // instead of matches_
+  std::optional<MatchCursor> matches_;  // nothing where words are found by hand
+  const Gpt2Words* by_hand_;
   std::string_view valid_;                   // the current valid stretch
   std::size_t at_ = 0;                       // where its next word begins
   std::optional<MatchCursor::Match> match_;  // the next match in it

@@ -41,11 +41,12 @@ constexpr TrainFlag kTokenizerRows[] = {
                      .help = "Special tokens before the others",
                      .range = from_to(0, 1 << 20),
                      .resume = ResumeClass::kShape}),
-    works<&TokenizerOptions::tiktoken_special_tokens>(kTokenizer,
-                                                      {.name = "--tiktoken-special-tokens",
-                                                       .help = "Their names (default: Megatron's)",
-                                                       .value_name = "TOKEN",
-                                                       .resume = ResumeClass::kShape}),
+    works<&TokenizerOptions::tiktoken_special_tokens>(
+        kTokenizer, {.name = "--tiktoken-special-tokens",
+                     .help = "Their names, tiktoken's also NAME=ID (default: "
+                             "Megatron's; of tiktoken, none)",
+                     .value_name = "TOKEN",
+                     .resume = ResumeClass::kShape}),
 };
 
 }  // namespace
