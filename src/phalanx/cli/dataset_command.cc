@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -12,8 +13,8 @@
 #include "phalanx/cli/tokenizer_flags.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/data/dataset_info.h"
+#include "phalanx/data/dataset_merge.h"
 #include "phalanx/data/gpt_dataset.h"
-#include "phalanx/data/indexed_dataset_writer.h"
 #include "phalanx/flags/flag_set.h"
 
 namespace phalanx {
@@ -23,84 +24,151 @@ using Json = nlohmann::ordered_json;
 
 IndexedDataset open_dataset(const std::string& prefix) { return IndexedDataset(prefix); }
 
-int info(const Arguments& arguments) {
-  std::string path;
-  bool json = false;
-  FlagSet flags("phalanx dataset info", "What is in a dataset.");
+void add_data_path(FlagSet& flags, std::string* path) {
   flags.add({.name = "--data-path",
              .help = "Prefix of the .bin and .idx files",
              .value_name = "PREFIX",
              .required = true},
-            &path);
-  flags.add({.name = "--json", .help = "One JSON document"}, &json);
-  flags.parse(arguments);
-  const DatasetInfo info = dataset_info(open_dataset(path));
-  const Json document = {{"sequences", info.sequences},
-                         {"documents", info.documents},
-                         {"empty_documents", info.empty_documents},
-                         {"tokens", info.tokens},
-                         {"dtype", name_of(info.type)},
-                         {"bin_bytes", info.bin_bytes},
-                         {"idx_bytes", info.idx_bytes},
-                         {"shortest_sequence", info.shortest_sequence},
-                         {"longest_sequence", info.longest_sequence}};
-  if (json) {
-    fmt::print("{}\n", document.dump(2));
-    return 0;
+            path);
+}
+
+Json json_of(const DatasetInfo& info) {
+  return {{"sequences", info.sequences},
+          {"documents", info.documents},
+          {"empty_documents", info.empty_documents},
+          {"tokens", info.tokens},
+          {"dtype", name_of(info.type)},
+          {"bin_bytes", info.bin_bytes},
+          {"idx_bytes", info.idx_bytes},
+          {"shortest_sequence", info.shortest_sequence},
+          {"longest_sequence", info.longest_sequence},
+          {"fewest_sequences", info.fewest_sequences},
+          {"most_sequences", info.most_sequences}};
+}
+
+// One JSON document, or a line for each of its members.
+void print(const Json& document, bool as_json) {
+  if (as_json) {
+    fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+    return;
   }
   for (const auto& [key, value] : document.items()) {
-    fmt::print(
-        "  {:<18} {:>16}\n", key,
-        value.is_number() ? format_count(value.get<std::int64_t>()) : value.get<std::string>());
+    const bool is_count = value.is_number_integer();
+    fmt::print("  {:<18} {:>16}\n", key,
+               is_count            ? format_count(value.get<std::int64_t>())
+               : value.is_string() ? value.get<std::string>()
+                                   : value.dump());
   }
+}
+
+int info(const Arguments& arguments) {
+  std::string path;
+  bool json = false;
+  FlagSet flags("phalanx dataset info", "What is in a dataset.");
+  add_data_path(flags, &path);
+  flags.add({.name = "--json", .help = "One JSON document"}, &json);
+  flags.parse(arguments);
+  print(json_of(dataset_info(open_dataset(path))), json);
   return 0;
 }
 
 int check(const Arguments& arguments) {
   std::string path;
   std::int64_t vocabulary = 0;
+  bool json = false;
   FlagSet flags("phalanx dataset check", "Reads every token and checks its range.");
-  flags.add({.name = "--data-path",
-             .help = "Prefix of the .bin and .idx files",
-             .value_name = "PREFIX",
-             .required = true},
-            &path);
+  add_data_path(flags, &path);
   flags.add({.name = "--vocab-size",
              .help = "Ids must be below this (0: print the range only)",
              .range = at_least(0)},
             &vocabulary);
+  flags.add({.name = "--json", .help = "One JSON document"}, &json);
   flags.parse(arguments);
+  // Opening has checked every length, offset and document boundary against the files.
   const IndexedDataset data = open_dataset(path);
+  check_layout(data);
   if (vocabulary > 0) check_token_ids(data, vocabulary);
   const TokenIdRange range = token_id_range(data);
-  fmt::print("{} tokens, ids {} to {}\n", format_count(data.tokens()), range.smallest,
-             range.largest);
+  if (json) {
+    print({{"tokens", data.tokens()},
+           {"sequences", data.sequences()},
+           {"documents", data.documents()},
+           {"smallest_id", range.smallest},
+           {"largest_id", range.largest}},
+          json);
+  } else {
+    fmt::print("{} tokens, ids {} to {}\n", format_count(data.tokens()), range.smallest,
+               range.largest);
+  }
   return 0;
+}
+
+// The first tokens of a sequence, and their text where there is a tokenizer.
+Json json_of_sequence(const IndexedDataset& data, std::int64_t sequence, std::int64_t most_tokens,
+                      const Tokenizer* tokenizer) {
+  std::vector<std::int32_t> ids(
+      static_cast<std::size_t>(std::min<std::int64_t>(most_tokens, data.length(sequence))));
+  data.get(sequence, 0, ids);
+  Json json = {{"tokens", data.length(sequence)}, {"ids", ids}};
+  if (tokenizer != nullptr) json["text"] = tokenizer->decode(ids);
+  return json;
+}
+
+void print_documents(const Json& documents) {
+  for (const Json& document : documents) {
+    fmt::print("document {}\n", document.at("document").get<std::int64_t>());
+    for (const Json& sequence : document.at("sequences")) {
+      const auto text = sequence.find("text");
+      fmt::print("  {}\n",
+                 text != sequence.end() ? text->get<std::string>() : sequence.at("ids").dump());
+    }
+  }
 }
 
 int head(const Arguments& arguments) {
   std::string path;
+  std::int64_t first = 0;
   std::int64_t count = 1;
+  std::int64_t sequences = 64;
   std::int64_t tokens = 64;
+  bool json = false;
   TokenizerFlags tokenizer_flags;
-  FlagSet flags("phalanx dataset head", "The first tokens of the first sequences.");
-  flags.add({.name = "--data-path",
-             .help = "Prefix of the .bin and .idx files",
-             .value_name = "PREFIX",
-             .required = true},
-            &path);
-  flags.add({.name = "--count", .help = "Sequences", .range = at_least(0)}, &count);
-  flags.add({.name = "--tokens", .help = "Tokens of each", .range = at_least(0)}, &tokens);
+  FlagSet flags("phalanx dataset head", "The first tokens of the sequences of some documents.");
+  add_data_path(flags, &path);
+  flags.add({.name = "--first", .help = "The first document", .range = at_least(0)}, &first);
+  flags.add({.name = "--count", .help = "Documents", .range = at_least(0)}, &count);
+  flags.add({.name = "--sequences",
+             .help = "Sequences of each document at most: the sentences of a _sentence dataset",
+             .range = at_least(0)},
+            &sequences);
+  flags.add({.name = "--tokens", .help = "Tokens of each sequence at most", .range = at_least(0)},
+            &tokens);
+  flags.add({.name = "--json", .help = "One JSON document"}, &json);
+  flags.section("Tokenizer: shows text instead of ids");
   tokenizer_flags.add_to(flags);
   flags.parse(arguments);
   const IndexedDataset data = open_dataset(path);
-  const bool as_text = flags.given("--vocab-file") || flags.given("--tokenizer-model");
+  const bool as_text = flags.given("--tokenizer-type") || flags.given("--vocab-file") ||
+                       flags.given("--tokenizer-model");
   const auto tokenizer = as_text ? tokenizer_flags.make() : nullptr;
-  for (std::int64_t i = 0; i < std::min(count, data.sequences()); ++i) {
-    std::vector<std::int32_t> ids(
-        static_cast<std::size_t>(std::min<std::int64_t>(tokens, data.length(i))));
-    data.get(i, 0, ids);
-    fmt::print("{}\n", as_text ? tokenizer->decode(ids) : Json(ids).dump());
+  if (first > data.documents()) {
+    throw ConfigError("--first {}: there are {} documents", first, data.documents());
+  }
+  Json documents = Json::array();
+  for (std::int64_t d = first; d < first + std::min(count, data.documents() - first); ++d) {
+    const std::int64_t begin = data.document_begin(d);
+    const std::int64_t end = data.document_begin(d + 1);
+    Json shown = Json::array();
+    for (std::int64_t i = begin; i < begin + std::min(sequences, end - begin); ++i) {
+      shown.push_back(json_of_sequence(data, i, tokens, tokenizer.get()));
+    }
+    documents.push_back(
+        {{"document", d}, {"sequence_count", end - begin}, {"sequences", std::move(shown)}});
+  }
+  if (json) {
+    print({{"documents", documents}}, true);
+  } else {
+    print_documents(documents);
   }
   return 0;
 }
@@ -108,17 +176,33 @@ int head(const Arguments& arguments) {
 int merge(const Arguments& arguments) {
   std::vector<std::string> inputs;
   std::string output;
+  bool json = false;
   FlagSet flags("phalanx dataset merge", "Several datasets, one after the other, as one.");
-  flags.add({.name = "--input", .help = "Prefixes", .value_name = "PREFIX", .required = true},
+  flags.add({.name = "--input",
+             .help = "Prefixes; a directory stands for all datasets in it, sorted by name",
+             .value_name = "PREFIX",
+             .required = true},
             &inputs);
   flags.add({.name = "--output-prefix",
              .help = "Prefix of the new dataset",
              .value_name = "PREFIX",
              .required = true},
             &output);
+  flags.add({.name = "--json", .help = "One JSON document, as dataset info"}, &json);
   flags.parse(arguments);
-  merge_datasets(inputs, output);
+  std::vector<std::string> prefixes;
+  for (const std::string& input : inputs) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(input, ignored)) {
+      const auto found = datasets_in(input);
+      prefixes.insert(prefixes.end(), found.begin(), found.end());
+    } else {
+      prefixes.push_back(input);
+    }
+  }
+  merge_datasets(prefixes, output);
   log_info("{}.bin, {}.idx", output, output);
+  if (json) print(json_of(dataset_info(open_dataset(output))), json);
   return 0;
 }
 

@@ -82,10 +82,18 @@ StopSignals::StopSignals(bool saves, int also) : signals_{SIGINT, SIGTERM, also}
   const bool speaks = rank == nullptr || std::string_view(rank) == "0";
   const char* alone = saves ? kSaving : kNotSaving;
   const char* launched = saves ? kLaunchedSaving : kLaunchedNotSaving;
+  install(!speaks ? nullptr : rank == nullptr ? alone : launched, rank == nullptr);
+}
+
+StopSignals::StopSignals(const char* line) : signals_{SIGINT, SIGTERM, SIGTERM} {
+  install(line, true);
+}
+
+void StopSignals::install(const char* line, bool is_alone) {
   received_signal.store(0);
   first_interrupt.store(0);
-  first_line.store(!speaks ? nullptr : rank == nullptr ? alone : launched);
-  second_ends.store(rank == nullptr);
+  first_line.store(line);
+  second_ends.store(is_alone);
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;

@@ -15,6 +15,8 @@ class StopSignals {
  public:
   // `saves`: whether there is a --save, for the line. `also`: the chosen signal.
   explicit StopSignals(bool saves, int also = SIGTERM);
+  // Of a command that is no run: `line` is what the first SIGINT says. It must outlive the object.
+  explicit StopSignals(const char* line);
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
   ~StopSignals();
@@ -23,6 +25,7 @@ class StopSignals {
   int received() const;
 
  private:
+  void install(const char* line, bool is_alone);
   std::array<int, 3> signals_;
   std::array<struct sigaction, 3> before_;
 };

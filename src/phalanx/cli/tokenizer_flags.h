@@ -13,6 +13,7 @@ class TokenizerFlags {
   void add_to(FlagSet& flags);
   // GPT2BPETokenizer unless a type is named.
   std::unique_ptr<Tokenizer> make() const { return make_tokenizer(config_.tokenizer); }
+  const TokenizerOptions& options() const { return config_.tokenizer; }
 
  private:
   TrainConfig config_;

@@ -1,6 +1,6 @@
 #include "phalanx/data/corpus.h"
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
 
 #include "phalanx/base/error.h"
 
@@ -23,6 +23,31 @@ std::string_view without_outer_breaks(std::string_view text) {
 void visit_piece(std::string_view piece, const DocumentVisitor& visit) {
   piece = without_outer_breaks(piece);
   if (!is_blank(piece)) visit(piece);
+}
+
+// Behind the last line break; 0 without one.
+std::size_t behind_last_line(std::string_view text) {
+  const auto last = text.rfind('\n');
+  return last == std::string_view::npos ? 0 : last + 1;
+}
+
+std::size_t behind_last_blank_line(std::string_view text) {
+  for (std::size_t end = behind_last_line(text); end > 0;) {
+    const std::size_t begin = behind_last_line(text.substr(0, end - 1));
+    if (is_blank(text.substr(begin, end - begin))) return end;
+    end = begin;
+  }
+  return 0;
+}
+
+// Occurrences do not overlap and are found from the left.
+std::size_t behind_last_separator(std::string_view text, std::string_view separator) {
+  std::size_t end = 0;
+  for (auto at = text.find(separator); at != std::string_view::npos;
+       at = text.find(separator, end)) {
+    end = at + separator.size();
+  }
+  return end;
 }
 
 }  // namespace
@@ -62,45 +87,30 @@ void for_each_line(std::string_view text,
   }
 }
 
-std::vector<std::vector<std::string>> json_texts(std::string_view line,
-                                                 const std::vector<std::string>& keys,
-                                                 const std::string& place) {
-  nlohmann::json object;
-  try {
-    object = nlohmann::json::parse(line.begin(), line.end());
-  } catch (const nlohmann::json::parse_error& error) {
-    // The library's text repeats its own error number, and a line number that counts within the
-    // line.
-    throw DataError("{}: not JSON (at byte {} of the line)", place, error.byte);
-  } catch (const nlohmann::json::exception& error) {
-    throw DataError("{}: not JSON that can be read: {}", place, error.what());
+void for_each_document(std::string_view text, const CorpusRules& rules,
+                       const DocumentVisitor& visit) {
+  if (rules.format == CorpusFormat::kJsonLines) {
+    for_each_line(text, [&](std::string_view line, std::int64_t) { visit(line); });
+  } else if (rules.split_on_blank_lines) {
+    for_each_paragraph(text, visit);
+  } else if (!rules.separator.empty()) {
+    for_each_separated(text, rules.separator, visit);
+  } else {
+    visit(text);
   }
-  if (!object.is_object())
-    throw DataError("{}: a JSON object is expected, got {}", place, object.type_name());
-  std::vector<std::vector<std::string>> texts(keys.size());
-  for (std::size_t k = 0; k < keys.size(); ++k) {
-    const auto found = object.find(keys[k]);
-    if (found == object.end()) {
-      throw DataError("{}: the object has no key \"{}\" (--json-keys)", place, keys[k]);
-    }
-    auto& value = *found;
-    if (value.is_string()) {
-      texts[k].push_back(std::move(value.get_ref<std::string&>()));
-      continue;
-    }
-    if (!value.is_array()) {
-      throw DataError("{}: \"{}\" is {}, not a string or a list of strings", place, keys[k],
-                      value.type_name());
-    }
-    for (auto& element : value) {
-      if (!element.is_string()) {
-        throw DataError("{}: the list \"{}\" holds {}, not only strings", place, keys[k],
-                        element.type_name());
-      }
-      texts[k].push_back(std::move(element.get_ref<std::string&>()));
-    }
+}
+
+std::size_t settled_size(std::string_view text, const CorpusRules& rules) {
+  if (rules.format == CorpusFormat::kJsonLines) return behind_last_line(text);
+  if (rules.split_on_blank_lines) return behind_last_blank_line(text);
+  return rules.separator.empty() ? 0 : behind_last_separator(text, rules.separator);
+}
+
+bool cuts_alike_everywhere(std::string_view separator) {
+  for (std::size_t size = 1; size < separator.size(); ++size) {
+    if (separator.starts_with(separator.substr(separator.size() - size))) return false;
   }
-  return texts;
+  return true;
 }
 
 }  // namespace phalanx

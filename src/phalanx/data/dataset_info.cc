@@ -34,7 +34,10 @@ DatasetInfo dataset_info(const IndexedDataset& data) {
                    .bin_bytes = data.bin_bytes(),
                    .idx_bytes = data.idx_bytes()};
   for (std::int64_t d = 0; d < data.documents(); ++d) {
-    if (data.document_begin(d) == data.document_begin(d + 1)) ++info.empty_documents;
+    const std::int64_t sequences = data.document_begin(d + 1) - data.document_begin(d);
+    if (sequences == 0) ++info.empty_documents;
+    info.most_sequences = std::max(info.most_sequences, sequences);
+    info.fewest_sequences = d == 0 ? sequences : std::min(info.fewest_sequences, sequences);
   }
   for (std::int64_t i = 0; i < data.sequences(); ++i) {
     const std::int64_t length = data.length(i);
@@ -42,6 +45,22 @@ DatasetInfo dataset_info(const IndexedDataset& data) {
     info.shortest_sequence = i == 0 ? length : std::min(info.shortest_sequence, length);
   }
   return info;
+}
+
+void check_layout(const IndexedDataset& data) {
+  std::int64_t end = 0;  // of the sequence before
+  for (std::int64_t i = 0; i < data.sequences(); ++i) {
+    if (data.byte_offset(i) != end) {
+      throw DataError(
+          "{}: sequence {} begins at byte {} of {}, but what is before it ends at byte {}",
+          idx_path(data.prefix()), i, data.byte_offset(i), bin_path(data.prefix()), end);
+    }
+    end += data.length(i) * size_of(data.type());
+  }
+  if (end != data.bin_bytes()) {
+    throw DataError("{}: the last sequence ends at byte {}, the file at byte {}",
+                    bin_path(data.prefix()), end, data.bin_bytes());
+  }
 }
 
 TokenIdRange token_id_range(const IndexedDataset& data) {

@@ -56,6 +56,8 @@ class IndexedDataset final : public TokenSequences {
   std::int32_t length(std::int64_t sequence) const override;
   // Those of sequences [begin, end), where they lie in the mapped .idx.
   SequenceLengths lengths(std::int64_t begin, std::int64_t end) const override;
+  // Where it begins in the .bin.
+  std::int64_t byte_offset(std::int64_t sequence) const;
   // First sequence of a document; document_begin(documents()) is sequences().
   std::int64_t document_begin(std::int64_t document) const;
 
@@ -74,7 +76,6 @@ class IndexedDataset final : public TokenSequences {
   void check_boundaries() const;
   [[noreturn]] void refuse_sequence(std::int64_t sequence, std::int64_t tokens,
                                     std::int64_t offset) const;
-  std::int64_t byte_offset(std::int64_t sequence) const;
   template <typename Out>
   void get_as(std::int64_t sequence, std::int64_t offset, std::span<Out> out) const;
 

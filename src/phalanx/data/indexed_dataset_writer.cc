@@ -1,6 +1,6 @@
 #include "phalanx/data/indexed_dataset_writer.h"
 
-#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <utility>
@@ -34,16 +34,80 @@ IdRange id_range(TokenType type) {
   return {std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
 }
 
-// The ids in another width; they fit, and signed and unsigned ones have the same bytes.
+// The ids in another width at the end of `bytes`; they fit, and signed and unsigned ones have the
+// same bytes.
 template <typename T>
-std::vector<T> cast_ids(std::span<const std::int32_t> ids) {
-  std::vector<T> result(ids.size());
-  std::transform(ids.begin(), ids.end(), result.begin(),
-                 [](std::int32_t id) { return static_cast<T>(id); });
-  return result;
+void append_ids(std::span<const std::int32_t> ids, std::vector<std::byte>& bytes) {
+  const std::size_t before = bytes.size();
+  bytes.resize(before + ids.size() * sizeof(T));
+  std::byte* out = bytes.data() + before;
+  for (const std::int32_t id : ids) {
+    const T stored = static_cast<T>(id);
+    std::memcpy(out, &stored, sizeof(T));
+    out += sizeof(T);
+  }
+}
+
+template <typename T>
+std::span<const std::byte> bytes_of_value(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
 }
 
 }  // namespace
+
+void SequenceBlock::add_sequence(std::span<const std::int32_t> tokens) {
+  const auto [low, high] = id_range(type_);
+  for (const std::int32_t id : tokens) {
+    if (id < low || id > high) {
+      throw DataError("token id {} does not fit the token type {}", id, name_of(type_));
+    }
+  }
+  if (!std::in_range<std::int32_t>(tokens.size())) {
+    throw DataError(
+        "a sequence of {} tokens; an index can hold 2,147,483,647: split the text into documents",
+        tokens.size());
+  }
+  lengths_.push_back(static_cast<std::int32_t>(tokens.size()));
+  switch (size_of(type_)) {
+    case 1:
+      return append_ids<std::int8_t>(tokens, bytes_);
+    case 2:
+      return append_ids<std::int16_t>(tokens, bytes_);
+    case 8:
+      return append_ids<std::int64_t>(tokens, bytes_);
+    default:
+      return append_ids<std::int32_t>(tokens, bytes_);
+  }
+}
+
+void IndexArrays::add_sequence(std::int32_t length) {
+  lengths_.push_back(length);
+  tokens_ += length;
+}
+
+void IndexArrays::append(const IndexedDataset& source) {
+  const std::int64_t before = sequences();
+  for (std::int64_t i = 0; i < source.sequences(); ++i) add_sequence(source.length(i));
+  for (std::int64_t d = 1; d <= source.documents(); ++d) {
+    boundaries_.push_back(before + source.document_begin(d));
+  }
+}
+
+void IndexArrays::write(TokenType type,
+                        const std::function<void(std::span<const std::byte>)>& put) const {
+  put(std::as_bytes(std::span(kIndexMagic)));
+  put(bytes_of_value(kIndexVersion));
+  put(bytes_of_value(static_cast<std::uint8_t>(type)));
+  put(bytes_of_value(static_cast<std::uint64_t>(lengths_.size())));
+  put(bytes_of_value(static_cast<std::uint64_t>(boundaries_.size())));
+  put(std::as_bytes(std::span(lengths_)));
+  std::int64_t offset = 0;
+  for (const std::int32_t length : lengths_) {
+    put(bytes_of_value(offset));
+    offset += length * size_of(type);
+  }
+  put(std::as_bytes(std::span(boundaries_)));
+}
 
 void IndexedDatasetWriter::Output::put(std::span<const std::byte> bytes) {
   if (buffer_.size() + bytes.size() > kBufferBytes) flush();
@@ -59,106 +123,71 @@ void IndexedDatasetWriter::Output::flush() {
   buffer_.clear();
 }
 
-void IndexedDatasetWriter::Output::commit() {
-  flush();
-  file_.commit();
-}
-
 IndexedDatasetWriter::IndexedDatasetWriter(std::string prefix, TokenType type)
-    : prefix_(std::move(prefix)), type_(type), bin_(bin_path(prefix_)), idx_(idx_path(prefix_)) {}
+    : prefix_(std::move(prefix)),
+      type_(type),
+      bin_(bin_path(prefix_)),
+      idx_(idx_path(prefix_)),
+      sequence_(type) {}
 
 void IndexedDatasetWriter::add_sequence(std::span<const std::int32_t> tokens) {
-  const auto [low, high] = id_range(type_);
-  for (const std::int32_t id : tokens) {
-    if (id < low || id > high) {
-      throw DataError("{}: token id {} does not fit the token type {}", bin_path(prefix_), id,
-                      name_of(type_));
+  try {
+    sequence_.add_sequence(tokens);
+  } catch (const DataError& error) {
+    throw DataError("{}: sequence {}: {}", bin_path(prefix_), sequences(), error.what());
+  }
+  index_.add_sequence(sequence_.lengths_.back());
+  bin_.put(sequence_.bytes_);
+  sequence_.lengths_.clear();
+  sequence_.bytes_.clear();
+}
+
+void IndexedDatasetWriter::add_block(const SequenceBlock& block) {
+  PHALANX_CHECK(block.type_ == type_ && index_.is_whole(), "a block of {} for {}",
+                name_of(block.type_), prefix_);
+  std::int64_t sequence = 0;
+  for (const std::int64_t end : block.boundaries_) {
+    for (; sequence < end; ++sequence) index_.add_sequence(block.lengths_[sequence]);
+    index_.end_document();
+  }
+  PHALANX_CHECK(sequence == std::ssize(block.lengths_), "{}: a document was not ended", prefix_);
+  bin_.put(block.bytes_);
+}
+
+void IndexedDatasetWriter::copy_dataset(const IndexedDataset& source) {
+  PHALANX_CHECK(source.type() == type_ && index_.is_whole(), "copying {} of {} into {} of {}",
+                source.prefix(), name_of(source.type()), prefix_, name_of(type_));
+  index_.append(source);
+  // Sequences that lie one behind another, as they do in nearly all datasets, are one piece.
+  std::span<const std::byte> piece;
+  for (std::int64_t i = 0; i < source.sequences(); ++i) {
+    const auto bytes = source.raw(i, 0, source.length(i));
+    if (!piece.empty() && piece.data() + piece.size() == bytes.data()) {
+      piece = {piece.data(), piece.size() + bytes.size()};
+    } else if (!bytes.empty()) {
+      bin_.put(piece);
+      piece = bytes;
     }
   }
-  count_sequence(static_cast<std::int64_t>(tokens.size()));
-  switch (size_of(type_)) {
-    case 1:
-      return bin_.put_values(cast_ids<std::int8_t>(tokens));
-    case 2:
-      return bin_.put_values(cast_ids<std::int16_t>(tokens));
-    case 8:
-      return bin_.put_values(cast_ids<std::int64_t>(tokens));
-    default:
-      return bin_.put(std::as_bytes(tokens));
-  }
+  bin_.put(piece);
 }
 
-void IndexedDatasetWriter::copy_sequence(const IndexedDataset& source, std::int64_t sequence) {
-  PHALANX_CHECK(source.type() == type_, "copying {} into {}", name_of(source.type()),
-                name_of(type_));
-  count_sequence(source.length(sequence));
-  bin_.put(source.raw(sequence, 0, source.length(sequence)));
+void IndexedDatasetWriter::finish() {
+  PHALANX_CHECK(index_.is_whole(), "{}: the last document was not ended", prefix_);
+  PHALANX_CHECK(!is_finished_, "{} was finished before", prefix_);
+  bin_.flush();
+  index_.write(type_, [this](std::span<const std::byte> bytes) { idx_.put(bytes); });
+  idx_.flush();
+  is_finished_ = true;
 }
-
-void IndexedDatasetWriter::count_sequence(std::int64_t length) {
-  if (!std::in_range<std::int32_t>(length)) {
-    throw DataError(
-        "{}: sequence {} has {} tokens; an index can hold 2,147,483,647: split the "
-        "text into documents",
-        bin_path(prefix_), sequences(), length);
-  }
-  lengths_.push_back(static_cast<std::int32_t>(length));
-  tokens_ += length;
-}
-
-void IndexedDatasetWriter::end_document() { boundaries_.push_back(sequences()); }
 
 void IndexedDatasetWriter::commit() {
-  PHALANX_CHECK(boundaries_.back() == sequences(), "{}: the last document was not ended", prefix_);
-  idx_.put(std::as_bytes(std::span(kIndexMagic)));
-  idx_.put_value(kIndexVersion);
-  idx_.put_value(static_cast<std::uint8_t>(type_));
-  idx_.put_value(static_cast<std::uint64_t>(lengths_.size()));
-  idx_.put_value(static_cast<std::uint64_t>(boundaries_.size()));
-  idx_.put_values(lengths_);
-  std::int64_t offset = 0;
-  for (const std::int32_t length : lengths_) {
-    idx_.put_value(offset);
-    offset += length * size_of(type_);
-  }
-  idx_.put_values(boundaries_);
-
+  if (!is_finished_) finish();
   const std::filesystem::path index = idx_path(prefix_);
   std::error_code ignored;
   if (std::filesystem::remove(index, ignored)) sync_directory(index.parent_path());
   bin_.commit();
   idx_.commit();
-}
-
-void merge_datasets(std::span<const std::string> prefixes, const std::string& output_prefix) {
-  if (prefixes.empty()) throw ConfigError("merging needs at least one dataset");
-  const IndexedDataset first(prefixes.front());
-  for (const auto& prefix : prefixes) {
-    std::error_code ignored;
-    if (std::filesystem::equivalent(idx_path(prefix), idx_path(output_prefix), ignored)) {
-      throw ConfigError("{}: the merged dataset cannot replace one of its inputs", output_prefix);
-    }
-  }
-  IndexedDatasetWriter writer(output_prefix, first.type());
-  for (const auto& prefix : prefixes) {
-    const IndexedDataset part(prefix);
-    if (part.type() != first.type()) {
-      throw DataError(
-          "{} holds {} and {} holds {}: only datasets of one token type can be merged; "
-          "preprocess them with the same tokenizer",
-          first.prefix(), name_of(first.type()), prefix, name_of(part.type()));
-    }
-    if (part.has_modes()) {
-      throw DataError("{}: it has modes (multimodal data), which a merge would lose", prefix);
-    }
-    for (std::int64_t d = 0; d < part.documents(); ++d) {
-      for (auto i = part.document_begin(d); i < part.document_begin(d + 1); ++i) {
-        writer.copy_sequence(part, i);
-      }
-      writer.end_document();
-    }
-  }
-  writer.commit();
 }
 
 }  // namespace phalanx

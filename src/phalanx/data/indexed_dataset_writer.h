@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,47 @@
 
 namespace phalanx {
 
+// Sequences and documents in the form in which they are stored, for threads that prepare what one
+// writer writes.
+class SequenceBlock {
+ public:
+  explicit SequenceBlock(TokenType type) : type_(type) {}
+
+  // DataError for an id that the token type cannot hold, or more than 2^31 - 1 ids; the block is
+  // then as it was.
+  void add_sequence(std::span<const std::int32_t> tokens);
+  void end_document() { boundaries_.push_back(static_cast<std::int64_t>(lengths_.size())); }
+
+ private:
+  friend class IndexedDatasetWriter;
+  TokenType type_;
+  std::vector<std::byte> bytes_;
+  std::vector<std::int32_t> lengths_;
+  std::vector<std::int64_t> boundaries_;  // sequences before the end of each document
+};
+
+// The arrays of an .idx as they grow.
+class IndexArrays {
+ public:
+  void add_sequence(std::int32_t length);
+  void end_document() { boundaries_.push_back(sequences()); }
+  // All sequences and documents of a dataset behind those that are there.
+  void append(const IndexedDataset& source);
+
+  // The file, a piece at a time.
+  void write(TokenType type, const std::function<void(std::span<const std::byte>)>& put) const;
+
+  std::int64_t sequences() const { return static_cast<std::int64_t>(lengths_.size()); }
+  std::int64_t documents() const { return static_cast<std::int64_t>(boundaries_.size()) - 1; }
+  std::int64_t tokens() const { return tokens_; }
+  bool is_whole() const { return boundaries_.back() == sequences(); }
+
+ private:
+  std::vector<std::int32_t> lengths_;
+  std::vector<std::int64_t> boundaries_{0};
+  std::int64_t tokens_ = 0;
+};
+
 class IndexedDatasetWriter {
  public:
   // OutputError where the files cannot be created.
@@ -21,20 +63,25 @@ class IndexedDatasetWriter {
 
   // DataError for an id that the token type cannot hold, or more than 2^31 - 1 ids.
   void add_sequence(std::span<const std::int32_t> tokens);
-  // The stored bytes of a sequence of a dataset of the same token type.
-  void copy_sequence(const IndexedDataset& source, std::int64_t sequence);
   // Closes the document that the sequences since the last call make; without any it is an empty
   // one.
-  void end_document();
+  void end_document() { index_.end_document(); }
+  // Whole documents of the same token type.
+  void add_block(const SequenceBlock& block);
+  // All of a dataset of the same token type.
+  void copy_dataset(const IndexedDataset& source);
 
-  // Writes the index, then puts .bin and last .idx in place, durably. A crash in between leaves no
-  // index: an older .idx is removed first, for it would describe the wrong .bin.
+  // Writes what is left and the index, under temporary names: what can fail for want of space has
+  // failed when it returns. Nothing can be added any more.
+  void finish();
+  // Puts .bin and last .idx in place, durably; finishes where that has not been done. A crash in
+  // between leaves no index: an older .idx is removed first, for it would describe the wrong .bin.
   void commit();
 
   const std::string& prefix() const { return prefix_; }
-  std::int64_t sequences() const { return static_cast<std::int64_t>(lengths_.size()); }
-  std::int64_t documents() const { return static_cast<std::int64_t>(boundaries_.size()) - 1; }
-  std::int64_t tokens() const { return tokens_; }
+  std::int64_t sequences() const { return index_.sequences(); }
+  std::int64_t documents() const { return index_.documents(); }
+  std::int64_t tokens() const { return index_.tokens(); }
 
  private:
   // A durable file that is written in large pieces.
@@ -42,35 +89,21 @@ class IndexedDatasetWriter {
    public:
     explicit Output(const std::string& path) : file_(path) {}
     void put(std::span<const std::byte> bytes);
-    template <typename T>
-    void put_value(T value) {
-      put(std::as_bytes(std::span(&value, 1)));
-    }
-    template <typename T>
-    void put_values(const std::vector<T>& values) {
-      put(std::as_bytes(std::span(values)));
-    }
-    void commit();
+    void flush();
+    void commit() { file_.commit(); }
 
    private:
-    void flush();
     DurableFile file_;
     std::vector<std::byte> buffer_;
   };
-
-  void count_sequence(std::int64_t length);
 
   std::string prefix_;
   TokenType type_;
   Output bin_;
   Output idx_;
-  std::vector<std::int32_t> lengths_;
-  std::vector<std::int64_t> boundaries_{0};
-  std::int64_t tokens_ = 0;
+  IndexArrays index_;
+  SequenceBlock sequence_;  // the one that is added
+  bool is_finished_ = false;
 };
-
-// The datasets one after another as one new dataset. All must have the same token type and no modes
-// (DataError); the output may not be one of the inputs (ConfigError).
-void merge_datasets(std::span<const std::string> prefixes, const std::string& output_prefix);
 
 }  // namespace phalanx

@@ -93,38 +93,43 @@ TEST(IndexedDatasetWriter, LargeDataPassesTheBuffer) {
   EXPECT_EQ(ids.back(), 1000000);
 }
 
-TEST(MergeDatasets, IsTheConcatenation) {
+TEST(IndexedDatasetWriter, ABlockIsTheSameAsItsSequences) {
   const TemporaryDirectory directory;
-  const auto write = [&](const std::string& prefix, std::vector<std::vector<std::int32_t>> parts) {
-    IndexedDatasetWriter writer(prefix, TokenType::kI32);
-    for (const auto& part : parts) {
-      if (!part.empty()) writer.add_sequence(part);
-      writer.end_document();
+  const std::vector<std::vector<std::int32_t>> sequences{{1, 2}, {65535}, {}, {7, 7, 7}};
+  for (const auto type : {TokenType::kU16, TokenType::kI32, TokenType::kI64}) {
+    IndexedDatasetWriter one(directory / "one", type);
+    IndexedDatasetWriter other(directory / "other", type);
+    SequenceBlock block(type);
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      one.add_sequence(sequences[i]);
+      block.add_sequence(sequences[i]);
+      if (i % 2 == 0) continue;
+      one.end_document();
+      block.end_document();
+      one.end_document();
+      block.end_document();
+      other.add_block(std::exchange(block, SequenceBlock(type)));
     }
-    writer.commit();
-  };
-  write(directory / "a", {{1, 2, 3}, {}, {4}});
-  write(directory / "b", {{}, {5, 6}});
-  write(directory / "whole", {{1, 2, 3}, {}, {4}, {}, {5, 6}});
-  merge_datasets(std::vector<std::string>{directory / "a", directory / "b"}, directory / "ab");
-  EXPECT_EQ(read_file(directory / "ab.idx"), read_file(directory / "whole.idx"));
-  EXPECT_EQ(read_file(directory / "ab.bin"), read_file(directory / "whole.bin"));
+    one.commit();
+    other.finish();
+    EXPECT_FALSE(std::filesystem::exists(directory / "other.bin"));
+    other.commit();
+    EXPECT_EQ(read_file(directory / "one.idx"), read_file(directory / "other.idx"));
+    EXPECT_EQ(read_file(directory / "one.bin"), read_file(directory / "other.bin"));
+    std::filesystem::remove(directory / "other.bin");
+    std::filesystem::remove(directory / "other.idx");
+  }
 }
 
-TEST(MergeDatasets, Refusals) {
+TEST(SequenceBlock, WhatDoesNotFitIsNotAdded) {
   const TemporaryDirectory directory;
-  testing::write_counting_dataset(directory / "a", {3});
-  testing::write_counting_dataset(directory / "b", {3}, TokenType::kU16);
-  const auto merge = [&](const std::string& second, const std::string& output) {
-    merge_datasets(std::vector<std::string>{directory / "a", directory / second},
-                   directory / output);
-  };
-  EXPECT_THAT(error_of(ErrorCode::kBadData, [&] { merge("b", "c"); }), HasSubstr("one token type"));
-  EXPECT_FALSE(std::filesystem::exists(directory / "c.bin"));
-  EXPECT_THAT(error_of(ErrorCode::kConfiguration, [&] { merge("a", "a"); }),
-              HasSubstr("cannot replace"));
-  error_of(ErrorCode::kInputMissing, [&] { merge("none", "c"); });
-  error_of(ErrorCode::kConfiguration, [&] { merge_datasets({}, directory / "c"); });
+  SequenceBlock block(TokenType::kU16);
+  error_of(ErrorCode::kBadData, [&] { block.add_sequence(std::vector<std::int32_t>{1, 65536}); });
+  block.add_sequence(std::vector<std::int32_t>{3});
+  block.end_document();
+  IndexedDatasetWriter writer(directory / "d", TokenType::kU16);
+  writer.add_block(block);
+  EXPECT_EQ(writer.tokens(), 1);
 }
 
 }  // namespace
