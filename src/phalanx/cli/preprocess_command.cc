@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/hash.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/machine.h"
 #include "phalanx/base/numeric.h"
-#include "phalanx/checkpoint/hash.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/signals.h"
 #include "phalanx/cli/tokenizer_flags.h"
