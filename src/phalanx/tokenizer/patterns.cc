@@ -318,7 +318,7 @@ class OnigurumaTranslator {
              letter == ' ';
     });
     for (const std::string_view kind : {"sc:", ""}) {
-      const std::string text = fmt::format("\\{}{{{}{}{}}}", c, negated ? "^" : "", kind, plain);
+      std::string text = fmt::format("\\{}{{{}{}{}}}", c, negated ? "^" : "", kind, plain);
       if (well_formed && compiles(text)) return text;
     }
     reject(fmt::format("the property '{}'", name.substr(0, 40)), at);
