@@ -37,7 +37,7 @@ enum class StepTimer : std::uint8_t {
   kSaveCheckpoint,
   kEvaluation,  // forward passes of evaluations
   kMessages,    // within all others: waiting for messages of any group, barriers included
-  kData,        // within kBatchGenerator: reading microbatches
+  kData,        // within kBatchGenerator: waiting for microbatches that are not read yet
 };
 inline constexpr std::size_t kStepTimers = 23;
 

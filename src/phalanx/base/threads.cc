@@ -52,7 +52,7 @@ void expect_threads(int count, const ThreadStarter& start) {
 void throw_threads_refused(int started, int wanted, const std::system_error& reason) {
   throw SystemError(
       "{} of {} threads were started, then the system refused ({}). Limits: {}. Raise the one that "
-      "is reached, or give fewer ranks (--nproc) or fewer --threads-per-rank",
+      "is reached, or give fewer ranks (--nproc), --threads-per-rank or --num-workers",
       started, wanted, reason.code().message(), thread_limits());
 }
 

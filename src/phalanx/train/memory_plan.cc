@@ -7,8 +7,10 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/comm/meta/meta_communicator.h"
+#include "phalanx/model/gpt_batch.h"
 #include "phalanx/ops/meta/meta_backend.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/reading_ahead.h"
 
 namespace phalanx {
 namespace {
@@ -50,7 +52,8 @@ MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
       .workspace = marks[5],
       .communication = marks[6],
       .total = std::accumulate(marks.begin(), marks.end(), std::int64_t{0}),
-      .library_bound = kLibraryBytes + config.layout.threads_per_rank * kLibraryBytesPerThread,
+      .library_bound = kLibraryBytes + config.layout.threads_per_rank * kLibraryBytesPerThread +
+                       bytes_read_ahead(config, gpt_batch_schema(config.data.seq_length)),
       .process_bound = kLibraryBytes,
       .made = rehearsal.made,
       .programs = rehearsal.programs,

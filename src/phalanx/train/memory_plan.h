@@ -21,7 +21,8 @@ struct MemoryPlan {
   std::int64_t workspace = 0;
   std::int64_t communication = 0;
   std::int64_t total = 0;
-  // What libraries and the program itself may take beside the arenas: a bound, not a measurement.
+  // What libraries and the program itself may take beside the arenas, data that is read ahead
+  // included: a bound, not a measurement.
   std::int64_t library_bound = 0;
   std::int64_t process_bound = 0;  // of it, what all ranks of a process take together once
 

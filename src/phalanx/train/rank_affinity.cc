@@ -44,6 +44,12 @@ void RankAffinity::bind(int local_rank) const {
   }
 }
 
+std::vector<int> RankAffinity::all() const {
+  std::vector<int> together;
+  for (const auto& some : cores) together.insert(together.end(), some.begin(), some.end());
+  return together;
+}
+
 RankAffinity rank_affinity(const LayoutConfig& layout) {
   return rank_affinity(layout, cores_of_thread(), usable_cores().count, openmp_variable());
 }

@@ -16,6 +16,8 @@ struct RankAffinity {
 
   // The calling thread becomes the rank's, and so do the threads that it starts: its team.
   void bind(int local_rank) const;
+  // Of all ranks of the machine; empty where none is bound.
+  std::vector<int> all() const;
 };
 
 // Several ranks of a machine that share out all cores of the calling thread are bound to their

@@ -1,9 +1,12 @@
 #include "phalanx/train/run_data.h"
 
+#include <utility>
+
 #include "phalanx/base/log.h"
 #include "phalanx/data/indexed_dataset.h"
 #include "phalanx/model/gpt_batch.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/reading_ahead.h"
 
 namespace phalanx {
 namespace {
@@ -59,29 +62,28 @@ const GptDataset* RunData::dataset(SplitKind kind) const {
   return found ? &*found : nullptr;
 }
 
-RunData::Stream::Stream(const RunData& data, SplitKind kind, std::int64_t consumed, int data_rank)
-    : windows_(*data.dataset(kind), data.batch_options_,
-               gpt_batch_schema(data.config_.data.seq_length)),
-      sampler_({.total_samples = windows_.size(),
-                .consumed_samples = consumed,
-                .micro_batch_size = data.config_.layout.micro_batch_size,
-                .data_parallel_rank = data_rank,
-                .data_parallel_size = data_parallel_size(data.config_.layout),
-                .name = std::string(name_of(kind)),
-                .repeats = kind != SplitKind::kTrain}),
-      sample_(windows_.schema()),
-      batch_(windows_.schema(), data.config_.layout.micro_batch_size) {}
+RunData::Stream::Stream(const RunData& data, SplitKind kind, std::int64_t consumed, int data_rank,
+                        std::vector<int> cores) {
+  const TrainConfig& config = data.config_;
+  const GptDataset& dataset = *data.dataset(kind);
+  SequentialSampler sampler({.total_samples = dataset.size(),
+                             .consumed_samples = consumed,
+                             .micro_batch_size = config.layout.micro_batch_size,
+                             .data_parallel_rank = data_rank,
+                             .data_parallel_size = data_parallel_size(config.layout),
+                             .name = std::string(name_of(kind)),
+                             .repeats = kind != SplitKind::kTrain});
+  BatchLoaderOptions options = reading_ahead(config, kind == SplitKind::kTrain);
+  options.cores = std::move(cores);
+  loader_ = std::make_unique<BatchLoader>(
+      std::make_shared<GptWindows>(dataset, data.batch_options_,
+                                   gpt_batch_schema(config.data.seq_length)),
+      [sampler = std::move(sampler)]() mutable { return sampler.next(); },
+      std::move(options));
+}
 
 BatchSource RunData::Stream::source() {
-  return [this](int /*microbatch*/) -> const HostBatch& {
-    double unmasked = 0.0;
-    std::int64_t place = 0;
-    for (const SampleId& id : sampler_.next()) {
-      windows_.fetch(id.index, sample_, {&unmasked, 1});
-      batch_.put(place++, id.number, sample_);
-    }
-    return batch_;
-  };
+  return [this](int /*microbatch*/) -> const HostBatch& { return loader_->next(); };
 }
 
 }  // namespace phalanx

@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "phalanx/data/gpt_batch.h"
 #include "phalanx/data/gpt_dataset.h"
+#include "phalanx/data/loader.h"
 #include "phalanx/data/sample_counts.h"
 #include "phalanx/data/sampler.h"
 #include "phalanx/tokenizer/tokenizer.h"
@@ -31,18 +33,18 @@ class RunData {
   const IndexedDataset& file() const { return *file_; }
 
   // A data-parallel rank's microbatches of one split, from a count of samples that all ranks have
-  // consumed on; asked for in order.
+  // consumed on; asked for in order. --num-workers threads read ahead, a global batch of training
+  // data, a few microbatches of what is evaluated, from when the first is asked for.
   class Stream {
    public:
-    Stream(const RunData& data, SplitKind kind, std::int64_t consumed, int data_rank = 0);
+    // The threads run on `cores`, or, without, on those of the rank.
+    Stream(const RunData& data, SplitKind kind, std::int64_t consumed, int data_rank = 0,
+           std::vector<int> cores = {});
     // The microbatches of the next global batch.
     BatchSource source();
 
    private:
-    GptWindows windows_;
-    SequentialSampler sampler_;
-    Sample sample_;
-    HostBatch batch_;
+    std::unique_ptr<BatchLoader> loader_;
   };
 
  private:

@@ -84,6 +84,11 @@ class Trainer {
 
  private:
   RunEnd loop();
+  // This rank's samples of a split, from here on. What reads them ahead runs on any rank's cores:
+  // its own are its team's.
+  void open(std::optional<RunData::Stream>& stream, SplitKind kind, std::int64_t consumed) const {
+    stream.emplace(*setup_.data, kind, consumed, ranks_.at.data, setup_.affinity.all());
+  }
   // The last step's passes are timed for --trace and for what --save keeps of the run.
   bool is_traced() const { return !config_.run.trace.empty() || !config_.run.save.empty(); }
   std::string last_step();
@@ -187,11 +192,9 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
                  "--check-weight-hash-across-dp-replicas-interval compares nothing: there is one "
                  "data-parallel rank");
   }
-  train_stream_.emplace(*setup.data, SplitKind::kTrain, state_.consumed_train_samples,
-                        ranks_.at.data);
+  open(train_stream_, SplitKind::kTrain, state_.consumed_train_samples);
   if (setup.data->has(SplitKind::kValid)) {
-    valid_stream_.emplace(*setup.data, SplitKind::kValid, state_.consumed_valid_samples,
-                          ranks_.at.data);
+    open(valid_stream_, SplitKind::kValid, state_.consumed_valid_samples);
   }
 }
 
@@ -288,8 +291,7 @@ void Trainer::leave_out_iteration() {
   state_.iteration += 1;
   state_.consumed_train_samples += batch;
   state_.left_out_samples += batch;
-  train_stream_.emplace(*setup_.data, SplitKind::kTrain, state_.consumed_train_samples,
-                        ranks_.at.data);
+  open(train_stream_, SplitKind::kTrain, state_.consumed_train_samples);
   report_.note(RunNote::Kind::kWarning, state_.iteration,
                fmt::format("iteration {} is left out: its {} samples are consumed and nothing is "
                            "computed (--iterations-to-skip)",
@@ -361,9 +363,9 @@ void Trainer::check_for_nan(std::span<const StepSchedule> schedules,
   // A fault of one machine may be seen by its rank alone.
   const bool here = std::ranges::any_of(steps, failed);
   if (rank_.largest_of_all(here ? 1 : 0) == 0) return;
-  RunData::Stream again(*setup_.data, SplitKind::kTrain, state_.consumed_train_samples,
-                        ranks_.at.data);
-  const BatchSource source = again.source();
+  std::optional<RunData::Stream> again;
+  open(again, SplitKind::kTrain, state_.consumed_train_samples);
+  const BatchSource source = again->source();
   WatchedPasses passes(watch_, nullptr);
   explain_failed_step(rank_, config_, setup_.programs.placement(), setup_.places,
                       {.iteration = state_.iteration + 1,
@@ -388,7 +390,7 @@ void Trainer::count(const StepResult& step, std::int64_t global_batch) {
 bool Trainer::evaluate(SplitKind kind, const std::string& place) {
   if (config_.run.eval_iters == 0 || !setup_.data->has(kind)) return true;
   std::optional<RunData::Stream> test_stream;
-  if (kind == SplitKind::kTest) test_stream.emplace(*setup_.data, kind, 0, ranks_.at.data);
+  if (kind == SplitKind::kTest) open(test_stream, kind, 0);
   RunData::Stream& stream = kind == SplitKind::kTest ? *test_stream : *valid_stream_;
   const auto busy =
       ranks_.world->busy(fmt::format("evaluating after iteration {}", state_.iteration));

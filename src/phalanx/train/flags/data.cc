@@ -39,6 +39,12 @@ constexpr TrainFlag kDataRows[] = {
     works<&DataConfig::reset_attention_mask>(kData, {.name = "--reset-attention-mask",
                                                      .help = "Attention stays within a document",
                                                      .resume = ResumeClass::kFixed}),
+    works<&DataConfig::num_workers>(
+        kData,
+        {.name = "--num-workers",
+         .help = "Threads of every rank that reads data, which read a global batch ahead; 0: "
+                 "none, and the step reads",
+         .range = from_to(0, 1024)}),
 };
 
 }  // namespace

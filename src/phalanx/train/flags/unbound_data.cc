@@ -40,8 +40,6 @@ constexpr TrainFlag kUnboundDataRows[] = {
                  {"cyclic and external data loaders are not available in this version of Phalanx; "
                   "single is",
                   kSamePlan}),
-    satisfied(kData, "--num-workers", kInteger,
-              "every rank reads its samples from mapped files itself, so there are no workers"),
     satisfied_by("1", kData, "--num-dataset-builder-threads", kInteger,
                  "the order of samples is made by one thread",
                  {"the order of samples is made by one thread; give 1", kSamePlan}),

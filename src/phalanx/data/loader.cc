@@ -1,0 +1,182 @@
+#include "phalanx/data/loader.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "phalanx/base/cpu_affinity.h"
+#include "phalanx/base/error.h"
+
+namespace phalanx {
+namespace {
+
+// Steps come first where cores are few: one that waits leaves its core, so readers do not starve.
+constexpr int kNicer = 10;
+
+void become_a_reader(const std::vector<int>& cores) {
+  const auto self = static_cast<id_t>(::gettid());
+  ::setpriority(PRIO_PROCESS, self, ::getpriority(PRIO_PROCESS, self) + kNicer);
+  if (!cores.empty()) bind_thread(cores);
+}
+
+}  // namespace
+
+BatchLoader::Reader::Reader(const SampleSource& source)
+    : sample(source.schema()), counts(static_cast<std::size_t>(source.losses())) {}
+
+BatchLoader::BatchLoader(std::shared_ptr<const SampleSource> source, NextSamples next_samples,
+                         BatchLoaderOptions options)
+    : source_(std::move(source)),
+      next_samples_(std::move(next_samples)),
+      options_(std::move(options)) {
+  PHALANX_CHECK(options_.micro_batch_size > 0 && options_.ahead > 0 && options_.workers >= 0,
+                "a loader of {} samples, {} ahead, with {} workers", options_.micro_batch_size,
+                options_.ahead, options_.workers);
+}
+
+BatchLoader::~BatchLoader() { end_threads(); }
+
+void BatchLoader::end_threads() {
+  ends_ = true;
+  // Whoever was about to wait has either seen it or is waiting now.
+  { const std::lock_guard lock(mutex_); }
+  is_room_.notify_all();
+  threads_.clear();
+}
+
+const HostBatch& BatchLoader::next() {
+  start();
+  std::unique_lock lock(mutex_);
+  Slot& slot = wait_for(taken_, lock);
+  ++taken_;
+  lock.unlock();
+  is_room_.notify_one();
+  return slot.batch;
+}
+
+std::vector<double> BatchLoader::counts(int microbatches) {
+  PHALANX_CHECK(microbatches >= 0 && microbatches <= options_.ahead,
+                "the counts of {} microbatches of a loader that is {} ahead", microbatches,
+                options_.ahead);
+  start();
+  std::unique_lock lock(mutex_);
+  // Without threads nothing is read ahead but for this.
+  if (options_.workers == 0) add_slots(options_.ahead);
+  std::vector<double> sums(static_cast<std::size_t>(source_->losses()), 0.0);
+  for (std::int64_t i = taken_; i < taken_ + microbatches; ++i) {
+    const Slot& slot = wait_for(i, lock);
+    std::ranges::transform(sums, slot.counts, sums.begin(), std::plus<>());
+  }
+  return sums;
+}
+
+void BatchLoader::start() {
+  if (!slots_.empty()) return;
+  const bool has_threads = options_.workers > 0;
+  for (int i = 0; i < std::max(options_.workers, 1); ++i) {
+    readers_.push_back(std::make_unique<Reader>(*source_));
+  }
+  add_slots(has_threads ? options_.ahead + 1 : 1);
+  if (has_threads) start_threads();
+}
+
+void BatchLoader::start_threads() {
+  // All or none: as many as were asked for is what a run was planned with.
+  try {
+    for (const auto& reader : readers_) {
+      threads_.push_back(options_.start_thread([this, &reader = *reader] {
+        become_a_reader(options_.cores);
+        work(reader);
+      }));
+    }
+  } catch (const std::system_error& refused) {
+    const auto started = static_cast<int>(threads_.size());
+    end_threads();
+    throw_threads_refused(started, options_.workers, refused);
+  }
+}
+
+void BatchLoader::add_slots(int count) {
+  while (std::ssize(slots_) < count) {
+    Slot& slot = slots_.emplace_back();
+    slot.batch = HostBatch(source_->schema(), options_.micro_batch_size);
+    slot.counts.resize(static_cast<std::size_t>(source_->losses()));
+  }
+}
+
+bool BatchLoader::may_claim() const { return claimed_ < taken_ + options_.ahead; }
+
+void BatchLoader::work(Reader& reader) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    is_room_.wait(lock, [&] { return ends_ || has_failed_ || may_claim(); });
+    if (ends_ || has_failed_) return;
+    Slot& slot = claim();
+    lock.unlock();
+    fill(slot, reader);
+    lock.lock();
+    finish(slot);
+  }
+}
+
+// The next microbatch becomes the calling thread's to read. One whose samples cannot be told is
+// left as it is: with an error.
+BatchLoader::Slot& BatchLoader::claim() {
+  Slot& slot = slot_of(claimed_++);
+  slot.is_ready = false;
+  slot.error = nullptr;
+  try {
+    slot.samples = next_samples_();
+  } catch (...) {
+    slot.error = std::current_exception();
+  }
+  return slot;
+}
+
+void BatchLoader::fill(Slot& slot, Reader& reader) const {
+  if (slot.error) return;
+  try {
+    PHALANX_CHECK(std::ssize(slot.samples) == options_.micro_batch_size,
+                  "{} samples of a microbatch of {}", slot.samples.size(),
+                  options_.micro_batch_size);
+    std::ranges::fill(slot.counts, 0.0);
+    for (std::int64_t place = 0; place < options_.micro_batch_size && !ends_; ++place) {
+      const SampleId& id = slot.samples[static_cast<std::size_t>(place)];
+      source_->fetch(id.index, reader.sample, reader.counts);
+      slot.batch.put(place, id.number, reader.sample);
+      std::ranges::transform(slot.counts, reader.counts, slot.counts.begin(), std::plus<>());
+    }
+  } catch (...) {
+    slot.error = std::current_exception();
+  }
+}
+
+void BatchLoader::finish(Slot& slot) {
+  slot.is_ready = true;
+  is_ready_.notify_one();
+  if (!slot.error) return;
+  // Those before it are being read by others; what comes behind nobody will see.
+  has_failed_ = true;
+  is_room_.notify_all();
+}
+
+BatchLoader::Slot& BatchLoader::wait_for(std::int64_t microbatch,
+                                         std::unique_lock<std::mutex>& lock) {
+  if (options_.workers == 0) {
+    while (claimed_ <= microbatch && !has_failed_) {
+      Slot& slot = claim();
+      fill(slot, *readers_.front());
+      finish(slot);
+    }
+  } else {
+    is_ready_.wait(lock, [&] { return claimed_ > microbatch && slot_of(microbatch).is_ready; });
+  }
+  Slot& slot = slot_of(microbatch);
+  if (slot.error) std::rethrow_exception(slot.error);
+  return slot;
+}
+
+}  // namespace phalanx
