@@ -3,6 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -32,9 +33,10 @@ std::size_t invalid_prefix(std::string_view text) {
   return end;
 }
 
-// A pattern that goes wild is stopped: with a search that visits this many places, or remembers
-// this much to come back to.
-constexpr std::uint32_t kMostSteps = 10'000'000;
+// A pattern that goes wild is stopped: with a search that takes this many steps, and some for each
+// byte of the text (a run of blanks is walked back), or remembers this much to come back to.
+constexpr std::uint64_t kMostSteps = 10'000'000;
+constexpr std::uint64_t kMostStepsPerByte = 8;
 constexpr std::uint32_t kMostMemoryKiB = 64 * 1024;
 constexpr std::size_t kLongestPattern = 64 * 1024;
 
@@ -57,7 +59,6 @@ std::string message_of(int error) {
 struct WordSplitter::Pattern {
   const Gpt2Words* by_hand = nullptr;  // instead of the code
   std::unique_ptr<pcre2_code, FreeWith<pcre2_code_free>> code;
-  std::unique_ptr<pcre2_match_context, FreeWith<pcre2_match_context_free>> limits;
 };
 
 WordSplitter::WordSplitter(std::string_view pattern, std::string_view place) {
@@ -69,14 +70,9 @@ WordSplitter::WordSplitter(std::string_view pattern, std::string_view place) {
     pattern_ = std::move(compiled);
     return;
   }
-  compiled->limits.reset(pcre2_match_context_create(nullptr));
-  if (rules == nullptr || compiled->limits == nullptr) {
-    throw SystemError("out of memory while compiling a pattern");
-  }
+  if (rules == nullptr) throw SystemError("out of memory while compiling a pattern");
   pcre2_set_newline(rules.get(), PCRE2_NEWLINE_LF);
   pcre2_set_max_pattern_length(rules.get(), kLongestPattern);
-  pcre2_set_match_limit(compiled->limits.get(), kMostSteps);
-  pcre2_set_heap_limit(compiled->limits.get(), kMostMemoryKiB);
   int error = 0;
   PCRE2_SIZE offset = 0;
   compiled->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
@@ -97,10 +93,27 @@ WordSplitter& WordSplitter::operator=(WordSplitter&&) noexcept = default;
 
 struct MatchCursor::Search {
   const WordSplitter::Pattern* pattern = nullptr;
+  // Both made with the first search.
   std::unique_ptr<pcre2_match_data, FreeWith<pcre2_match_data_free>> data;
+  std::unique_ptr<pcre2_match_context, FreeWith<pcre2_match_context_free>> limits;
   std::string_view text;
   std::size_t from = 0;                 // where the next search begins
   std::optional<std::size_t> last_end;  // of the last match
+
+  void prepare() {
+    data.reset(pcre2_match_data_create(1, nullptr));
+    limits.reset(pcre2_match_context_create(nullptr));
+    if (data == nullptr || limits == nullptr) {
+      throw SystemError("out of memory while splitting text");
+    }
+    pcre2_set_heap_limit(limits.get(), kMostMemoryKiB);
+    limit_steps();
+  }
+  void limit_steps() const {
+    const std::uint64_t most = kMostSteps + kMostStepsPerByte * text.size();
+    pcre2_set_match_limit(limits.get(),
+                          static_cast<std::uint32_t>(std::min<std::uint64_t>(most, 0xffffffffU)));
+  }
 
   // The first match from `from` on.
   std::optional<Match> find() {
@@ -108,12 +121,10 @@ struct MatchCursor::Search {
       if (from == text.size()) return std::nullopt;
       return Match{from, pattern->by_hand->word_end(text, from)};
     }
-    if (data == nullptr) data.reset(pcre2_match_data_create(1, nullptr));
-    if (data == nullptr) throw SystemError("out of memory while splitting text");
+    if (data == nullptr) prepare();
     const auto search = [this](std::uint32_t options) {
       return pcre2_match(pattern->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
-                         text.size(), from, PCRE2_NO_UTF_CHECK | options, data.get(),
-                         pattern->limits.get());
+                         text.size(), from, PCRE2_NO_UTF_CHECK | options, data.get(), limits.get());
     };
     int count = search(0);
     // Machine code has a small stack; the interpreter uses the heap.
@@ -141,6 +152,7 @@ void MatchCursor::restart(std::string_view text) {
   search_->text = text;
   search_->from = 0;
   search_->last_end.reset();
+  if (search_->limits != nullptr) search_->limit_steps();
 }
 
 std::optional<MatchCursor::Match> MatchCursor::next() {

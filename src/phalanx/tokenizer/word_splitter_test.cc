@@ -151,6 +151,12 @@ TEST(WordSplitter, APatternThatIsNoneIsAnError) {
       testing::AllOf(testing::StartsWith("file.json: node: "), testing::HasSubstr("byte 3")));
 }
 
+TEST(WordSplitter, LongRunsAreNoWildPattern) {
+  const std::string spaces(20'000'000, ' ');
+  EXPECT_EQ(matches(pattern_named("llama3"), spaces + "x"),
+            (Pairs{{0, spaces.size() - 1}, {spaces.size() - 1, spaces.size() + 1}}));
+}
+
 TEST(WordSplitter, APatternThatGoesWildIsStopped) {
   const std::string text = std::string(40, 'a') + "b";
   EXPECT_THAT(message_of<DataError>([&] { matches("(?:a+)+$", text); }),
