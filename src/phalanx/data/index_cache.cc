@@ -209,6 +209,24 @@ IndexBlock IndexCache::get(const IndexRequest& request, const Build& build,
   return in_memory(request, build());
 }
 
+std::optional<IndexBlock> IndexCache::find(const IndexRequest& request) const {
+  std::string why;
+  auto found = open_index(path_of(request), request, why, parse);
+  if (!why.empty()) log_warning("{}: it is not used", why);
+  return found;
+}
+
+void IndexCache::put(const IndexRequest& request, std::span<const std::byte> block) const {
+  PHALANX_CHECK(std::ssize(block) == request.bytes, "{} bytes, not {}", block.size(),
+                request.bytes);
+  if (!prepare()) return;
+  try {
+    write_index(path_of(request), request, block, nullptr);
+  } catch (const OutputError& error) {
+    give_up(error.what());
+  }
+}
+
 IndexBlock IndexCache::build_and_keep(const IndexRequest& request, const Build& build,
                                       const std::function<void()>& poll) const {
   IndexBlock block = in_memory(request, build());
@@ -248,8 +266,8 @@ bool IndexCache::prepare() const {
 
 void IndexCache::give_up(const std::string& reason) const {
   if (is_unusable_.exchange(true)) return;
-  log_warning("{} {}: {}: the order of samples stays in memory, and is made at every start", flag_,
-              directory_.string(), reason);
+  log_warning("{} {}: {}: nothing is kept there, and what it would hold is made at every start",
+              flag_, directory_.string(), reason);
 }
 
 }  // namespace phalanx

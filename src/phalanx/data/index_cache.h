@@ -59,6 +59,11 @@ class IndexCache {
   IndexBlock get(const IndexRequest& request, const Build& build,
                  const std::function<void()>& poll = nullptr) const;
 
+  // What is there already, and what is put there by somebody who has made it without asking; the
+  // latter is quiet where it cannot be kept, but for the one warning.
+  std::optional<IndexBlock> find(const IndexRequest& request) const;
+  void put(const IndexRequest& request, std::span<const std::byte> block) const;
+
   std::filesystem::path path_of(const IndexRequest& request) const;
 
   // The block in the bytes of a file. DataError, naming `path` and the field, where they are not
