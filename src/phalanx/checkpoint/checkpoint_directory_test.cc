@@ -127,7 +127,7 @@ TEST_F(CheckpointTest, AManifestOfAnotherVersionIsNotSkipped) {
   save_at(1);
   const auto latest = save_at(2);
   std::string text = read_file(latest / kManifestName);
-  text.replace(text.find("\"format_version\": 2"), 19, "\"format_version\": 3");
+  text.replace(text.find("\"format_version\": 2"), 19, "\"format_version\": 9");
   put_file(latest / kManifestName, seal_manifest(text));
   EXPECT_THROW(CheckpointReader::open(save()), ConfigError);
   // Nor does it keep a run from saving.

@@ -85,6 +85,14 @@ std::string info_json(const CheckpointReader& reader) {
     item["copy"] = file.copy.empty() ? nlohmann::json() : nlohmann::json(file.copy);
     json["input_files"].push_back(std::move(item));
   }
+  json["data_blocks"] = nlohmann::ordered_json::array();
+  for (const auto& blocks : manifest.data_blocks) {
+    json["data_blocks"].push_back({{"flag", blocks.flag},
+                                   {"path", blocks.path},
+                                   {"bytes", blocks.bytes},
+                                   {"block_bytes", blocks.block_bytes},
+                                   {"known_blocks", blocks.xxh3.size()}});
+  }
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -28,6 +28,9 @@ constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kLongestManifest = std::size_t{256} << 20;
 constexpr std::size_t kLongestText = kLongestManifest;
 constexpr std::size_t kRunIdDigits = 32;
+constexpr std::size_t kDigestDigits = 16;
+// What is written where nothing of a newer version is there to say.
+constexpr std::int64_t kVersionWithoutBlocks = 2;
 constexpr std::string_view kHexadecimal = "0123456789abcdef";
 constexpr std::string_view kSealKey = "\n  \"manifest_xxh3\": ";
 
@@ -87,6 +90,41 @@ Manifest::InputFile read_input_file(JsonObject object, std::int64_t version) {
   if (version > 1) file.copy = object.text("copy", kLongestText);
   object.finish();
   return file;
+}
+
+Manifest::DataBlocks read_data_blocks(JsonObject object) {
+  Manifest::DataBlocks blocks;
+  blocks.flag = object.text("flag", kLongestText);
+  blocks.path = object.text("path", kLongestText);
+  blocks.bytes = object.integer("bytes", 0, kMax);
+  blocks.block_bytes = object.integer("block_bytes", 1, kMax);
+  // One string: a list of thousands of them would be most of the manifest.
+  const std::string digests = object.text("xxh3", kLongestText);
+  const std::size_t count = digests.size() / kDigestDigits;
+  const std::int64_t most =
+      blocks.bytes / blocks.block_bytes + (blocks.bytes % blocks.block_bytes != 0 ? 1 : 0);
+  if (digests.size() % kDigestDigits != 0 || count > static_cast<std::size_t>(most)) {
+    throw DataError("{}: 'xxh3' has {} digits, not {} for each of at most {} blocks",
+                    object.where(), digests.size(), kDigestDigits, most);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto digest =
+        digest_from_text(std::string_view(digests).substr(i * kDigestDigits, kDigestDigits));
+    if (!digest) {
+      throw DataError("{}: 'xxh3' of block {} is not hexadecimal", object.where(), i);
+    }
+    blocks.xxh3.push_back(*digest);
+  }
+  object.finish();
+  return blocks;
+}
+
+std::string data_blocks_to_json(const Manifest::DataBlocks& blocks) {
+  std::string digests;
+  for (const std::uint64_t digest : blocks.xxh3) digests += digest_to_text(digest);
+  return fmt::format(R"({{"flag": {}, "path": {}, "bytes": {}, "block_bytes": {}, "xxh3": "{}"}})",
+                     json_string(blocks.flag), json_string(blocks.path), blocks.bytes,
+                     blocks.block_bytes, digests);
 }
 
 Manifest::File read_file_entry(JsonObject object) {
@@ -220,9 +258,9 @@ std::string manifest_to_json(const Manifest& manifest) {
       "  \"run_id\": {},\n  \"start\": {},\n  \"iteration\": {},\n  \"consumed_train_samples\": "
       "{},\n"
       "  \"consumed_valid_samples\": {},\n",
-      kManifestFormat, kManifestVersion, json_string(manifest.phalanx_version),
-      json_string(manifest.run_id), manifest.start, manifest.iteration,
-      manifest.consumed_train_samples, manifest.consumed_valid_samples);
+      kManifestFormat, manifest.data_blocks.empty() ? kVersionWithoutBlocks : kManifestVersion,
+      json_string(manifest.phalanx_version), json_string(manifest.run_id), manifest.start,
+      manifest.iteration, manifest.consumed_train_samples, manifest.consumed_valid_samples);
   fmt::format_to(out,
                  "  \"optimizer\": {{\"adam_step\": {}, \"loss_scale\": {}, \"clean_steps\": {}, "
                  "\"hysteresis\": {}, \"schedule_steps\": {}}},\n",
@@ -243,6 +281,10 @@ std::string manifest_to_json(const Manifest& manifest) {
                            file.xxh3 ? json_string(digest_to_text(*file.xxh3)) : "null",
                            json_string(file.copy));
       }));
+  if (!manifest.data_blocks.empty()) {
+    fmt::format_to(out, "  \"data_blocks\": [{}],\n",
+                   lines(manifest.data_blocks, data_blocks_to_json));
+  }
   fmt::format_to(out, "  \"files\": [{}],\n", lines(manifest.files, [](const auto& file) {
                    return fmt::format(R"({{"name": {}, "bytes": {}, "xxh3": "{}"}})",
                                       json_string(file.name), file.bytes,
@@ -290,6 +332,9 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   manifest.input_files = read_list(object, "input_files", [version](JsonObject item) {
     return read_input_file(std::move(item), version);
   });
+  if (version > kVersionWithoutBlocks && object.has("data_blocks")) {
+    manifest.data_blocks = read_list(object, "data_blocks", read_data_blocks);
+  }
   manifest.files = read_list(object, "files", read_file_entry);
   manifest.tensors = read_list(object, "tensors", read_tensor_entry);
   object.finish();

@@ -17,8 +17,9 @@
 namespace phalanx {
 
 inline constexpr std::string_view kManifestFormat = "phalanx-checkpoint";
-// Version 1 has no run, no start and no copies of input files; it is still read.
-inline constexpr std::int64_t kManifestVersion = 2;
+// Version 1 has no run, no start and no copies of input files, version 2 no data blocks; both are
+// still read, and version 2 is written where no data blocks are known.
+inline constexpr std::int64_t kManifestVersion = 3;
 
 struct Manifest {
   // Updates that have happened, and the loss scaler (float16; 1 elsewhere).
@@ -45,6 +46,16 @@ struct Manifest {
     std::optional<std::uint64_t> xxh3;  // empty: too large to be read as a whole (a .bin)
     std::string copy;  // its name in this checkpoint ("vocab.json"); "" where it is not copied
     friend bool operator==(const InputFile&, const InputFile&) = default;
+  };
+  // The digests of the first blocks of an input file that is too large to be read as a whole: of
+  // all of them, where the run has had the time.
+  struct DataBlocks {
+    std::string flag;
+    std::string path;
+    std::int64_t bytes = 0;        // of the file
+    std::int64_t block_bytes = 0;  // of a block; the file's last one may be shorter
+    std::vector<std::uint64_t> xxh3;
+    friend bool operator==(const DataBlocks&, const DataBlocks&) = default;
   };
   struct File {
     std::string name;
@@ -76,6 +87,7 @@ struct Manifest {
   std::uint64_t seed = 0;
   std::map<std::string, std::string> arguments;  // flag -> value
   std::vector<InputFile> input_files;
+  std::vector<DataBlocks> data_blocks;
   // The writer fills in these.
   std::vector<File> files;
   std::vector<Entry> tensors;

@@ -78,6 +78,49 @@ TEST(Manifest, ArgumentsThatAreNotUtf8StayReadable) {
             "/data/\xef\xbf\xbd");
 }
 
+Manifest with_blocks() {
+  Manifest manifest = example();
+  manifest.data_blocks = {{"--data-path", "/data/corpus.bin", 100, 30, {1, 2, 3, 0xfeedU}},
+                          {"--data-path", "/data/other.bin", 1, 30, {}}};
+  return manifest;
+}
+
+TEST(Manifest, DataBlocksRoundTrip) {
+  const std::string text = manifest_to_json(with_blocks());
+  EXPECT_EQ(parse_manifest(text, "m"), with_blocks());
+  EXPECT_THAT(text, HasSubstr("\"format_version\": 3"));
+  // Programs that know nothing of them read what has none.
+  EXPECT_THAT(manifest_to_json(example()), HasSubstr("\"format_version\": 2"));
+}
+
+TEST(Manifest, DataBlocksAreChecked) {
+  using Json = nlohmann::json;
+  const std::string digest = "0000000000000001";
+  const std::vector<std::pair<std::string, std::vector<Json>>> cases = {
+      {"/data_blocks", {1, Json::object()}},
+      {"/data_blocks/0", {1}},
+      {"/data_blocks/0/flag", {1}},
+      {"/data_blocks/0/path", {nullptr}},
+      {"/data_blocks/0/bytes", {-1, 90, 9223372036854775808U}},  // 90 has three blocks
+      {"/data_blocks/0/block_bytes", {0, -1, 100}},
+      {"/data_blocks/0/xxh3", {"feed", 1, digest + "000000000000FEED", digest + "0"}},
+      {"/data_blocks/1/xxh3", {digest + digest}},
+      {"/data_blocks/0/unknown", {1}},
+      {"/format_version", {2}},
+  };
+  for (const auto& [pointer, values] : cases) {
+    for (const auto& value : values) {
+      auto json = Json::parse(manifest_to_json(with_blocks()));
+      json.erase("manifest_xxh3");
+      json[Json::json_pointer(pointer)] = value;
+      std::string text = json.dump(2);
+      text.erase(text.rfind("\n}"));
+      EXPECT_THROW(parse_manifest(seal_manifest(text + ","), "m"), DataError)
+          << pointer << " = " << value;
+    }
+  }
+}
+
 TEST(Manifest, EveryFieldIsChecked) {
   using Json = nlohmann::json;
   const std::vector<std::pair<std::string, std::vector<Json>>> cases = {
@@ -164,10 +207,10 @@ TEST(Manifest, MessagesNameThePlace) {
 
 TEST(Manifest, AnotherVersionIsNamed) {
   try {
-    parse_manifest(changed("/format_version", 3), "m");
+    parse_manifest(changed("/format_version", 4), "m");
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("format version 3"));
+    EXPECT_THAT(error.what(), HasSubstr("format version 4"));
   }
 }
 

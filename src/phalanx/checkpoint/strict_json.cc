@@ -153,6 +153,8 @@ const Json& JsonObject::array(const std::string& key) {
 
 JsonObject JsonObject::object(const std::string& key) { return {field(key), where_ + ": " + key}; }
 
+bool JsonObject::has(const std::string& key) const { return value_.contains(key); }
+
 void JsonObject::finish() const {
   for (const auto& item : value_.items()) {
     if (!known_.contains(item.key())) {

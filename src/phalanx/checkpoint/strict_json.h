@@ -40,6 +40,8 @@ class JsonObject {
   Shape shape(const std::string& key);  // at most kMaxRank extents, none negative
   JsonObject object(const std::string& key);
   void finish() const;
+  // Whether the field is there, for those that may be absent.
+  bool has(const std::string& key) const;
 
   const std::string& where() const { return where_; }
 
