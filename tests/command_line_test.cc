@@ -45,8 +45,9 @@ TEST_F(CommandLineTest, APlanJudgesEveryGivenValue) {
   expect_error(shape + "--save-interval 5", 78, "needs --save");
   expect_error(shape + "--initial-loss-scale 5", 78, "needs --fp16");
   expect_error(shape + "--lr-warmup-iters -3", 78, "must be from 0");
-  EXPECT_THAT(run(shape + "--data-path 0.5 a 0.5 b").err,
-              HasSubstr("does not depend on the datasets"));
+  EXPECT_EQ(run(shape + "--data-path 0.5 a 0.5 b").status, 0);
+  expect_error(shape + "--data-path 0.5 a x b", 78, "x is none");
+  expect_error(shape + "--data-path a --mock-data", 78, "--data-path and --mock-data");
   expect_error(shape + "--train-iters 9007199254740992 --global-batch-size 1024", 78, "64 bits");
   expect_error(shape + "--global-batch-size 2147483647", 78, "raise --micro-batch-size");
   expect_error(

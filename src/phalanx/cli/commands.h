@@ -20,6 +20,7 @@ int run_preprocess_data(const Arguments& arguments);
 int run_train_tokenizer(const Arguments& arguments);
 int run_tokenize(const Arguments& arguments);
 int run_dataset(const Arguments& arguments);
+int run_dataset_samples(const Arguments& arguments);  // the verb of it
 int run_checkpoint(const Arguments& arguments);
 int run_import(const Arguments& arguments);
 int run_export(const Arguments& arguments);

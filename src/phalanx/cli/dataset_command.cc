@@ -14,7 +14,6 @@
 #include "phalanx/cli/verb.h"
 #include "phalanx/data/dataset_info.h"
 #include "phalanx/data/dataset_merge.h"
-#include "phalanx/data/gpt_dataset.h"
 #include "phalanx/flags/flag_set.h"
 
 namespace phalanx {
@@ -206,89 +205,6 @@ int merge(const Arguments& arguments) {
   return 0;
 }
 
-struct SamplesOptions {
-  std::string path, split = "969, 30, 1", of = "train", order = "megatron", cache;
-  std::int64_t seq_length = 0, seed = 1234, first = 1;
-  SampleCounts counts;
-  bool json = false;
-};
-
-const GptDataset& part(const GptDatasets& datasets, const SamplesOptions& o) {
-  const auto& found = o.of == "train"   ? datasets.train
-                      : o.of == "valid" ? datasets.valid
-                                        : datasets.test;
-  if (!found) {
-    throw ConfigError("--of {}: this part is empty; see --split and --{}-samples", o.of, o.of);
-  }
-  return *found;
-}
-
-int samples(const Arguments& arguments) {
-  SamplesOptions o;
-  FlagSet flags("phalanx dataset samples", "What the model will see, in order.");
-  flags.add({.name = "--data-path",
-             .help = "Prefix of the .bin and .idx files",
-             .value_name = "PREFIX",
-             .required = true},
-            &o.path);
-  flags.add({.name = "--split",
-             .type = FlagType::kNumbers,
-             .help = "Shares of training, validation and test data"},
-            &o.split);
-  flags.add({.name = "--seq-length",
-             .help = "Tokens of a sample, labels aside",
-             .required = true,
-             .range = from_to(1, INT32_MAX)},
-            &o.seq_length);
-  flags.add({.name = "--seed", .help = "Seed of the order", .range = from_to(1, UINT32_MAX)},
-            &o.seed);
-  flags.add(
-      {.name = "--train-samples", .help = "Samples that training asks for", .range = at_least(0)},
-      &o.counts.train);
-  flags.add(
-      {.name = "--valid-samples", .help = "Samples that validation asks for", .range = at_least(0)},
-      &o.counts.valid);
-  flags.add(
-      {.name = "--test-samples", .help = "Samples that the test asks for", .range = at_least(0)},
-      &o.counts.test);
-  flags.add({.name = "--of", .help = "Which part", .choices = "train valid test"}, &o.of);
-  flags.add({.name = "--first", .help = "How many samples to print", .range = at_least(0)},
-            &o.first);
-  flags.add({.name = "--data-order",
-             .help = "Shuffled, or windows in file order",
-             .choices = "megatron sequential"},
-            &o.order);
-  flags.add({.name = "--data-cache-path",
-             .help = "Directory that keeps the order of samples",
-             .value_name = "DIR"},
-            &o.cache);
-  flags.add({.name = "--json", .help = "One JSON document: {\"length\", \"samples\"}"}, &o.json);
-  flags.parse(arguments);
-  const auto data = std::make_shared<const IndexedDataset>(open_dataset(o.path));
-  const IndexCache cache(o.cache);
-  const GptDatasets datasets = build_gpt_datasets(
-      data, Split(o.split), o.counts,
-      {.sequence_length = o.seq_length,
-       .vocabulary_size = INT32_MAX,
-       .seed = static_cast<std::uint32_t>(o.seed),
-       .order = o.order == "sequential" ? DataOrder::kSequential : DataOrder::kMegatron,
-       .cache = o.cache.empty() ? nullptr : &cache});
-  const GptDataset& dataset = part(datasets, o);
-  Json list = Json::array();
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(o.seq_length) + 1);
-  for (std::int64_t i = 0; i < std::min(o.first, dataset.size()); ++i) {
-    dataset.sample(i, tokens);
-    list.push_back(tokens);
-  }
-  if (o.json) {
-    fmt::print("{}\n", Json{{"length", dataset.size()}, {"samples", list}}.dump());
-    return 0;
-  }
-  fmt::print("{} samples\n", format_count(dataset.size()));
-  for (const auto& sample : list) fmt::print("{}\n", sample.dump());
-  return 0;
-}
-
 }  // namespace
 
 int run_dataset(const Arguments& arguments) {
@@ -303,7 +219,7 @@ int run_dataset(const Arguments& arguments) {
   if (verb == "check") return check(rest);
   if (verb == "head") return head(rest);
   if (verb == "merge") return merge(rest);
-  return samples(rest);
+  return run_dataset_samples(rest);
 }
 
 }  // namespace phalanx

@@ -45,9 +45,6 @@ void fill_in(TrainConfig& config, const FlagSet& flags, Notes& notes) {
     layout.micro_batch_size = 1;
     notes.emplace_back("the plan is of microbatches of 1 sample: --micro-batch-size is not given");
   }
-  if (config.data.data_path.size() > 1) {
-    notes.emplace_back("the plan does not depend on the datasets of --data-path");
-  }
   if (flags.given("--world-size")) return;
   const std::int64_t one_copy = layout.tensor_model_parallel_size *
                                 layout.pipeline_model_parallel_size * layout.context_parallel_size;

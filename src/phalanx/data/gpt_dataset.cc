@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "phalanx/base/error.h"
-#include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
 
 namespace phalanx {
@@ -90,56 +88,6 @@ void GptDataset::read(std::int64_t sequence, std::int64_t offset,
           vocabulary_size_);
     }
   }
-}
-
-GptDatasets build_gpt_datasets(const std::shared_ptr<const IndexedDataset>& data,
-                               const Split& split, const SampleCounts& counts,
-                               const GptDataOptions& options) {
-  const auto build = [&](SplitKind kind) -> std::optional<GptDataset> {
-    const std::int64_t samples = counts.of(kind);
-    if (samples == 0) return std::nullopt;
-    const IndexRange range = split.range(kind, data->sequences());
-    if (range.size() == 0) {
-      if (kind == SplitKind::kTrain) {
-        throw ConfigError(
-            "{}: --split leaves no training data of {} sequences; give more documents "
-            "or a larger first share",
-            data->prefix(), data->sequences());
-      }
-      if (split.share(kind) > 0) {
-        log_warning(
-            "{}: {} sequences are too few for the {} share of --split ({:.4g}): there is no {} "
-            "data. Preprocess the text into more documents, or give a larger share",
-            data->prefix(), data->sequences(), name_of(kind), split.share(kind), name_of(kind));
-      }
-      return std::nullopt;
-    }
-    try {
-      return GptDataset(
-          data, range, options.vocabulary_size,
-          {.sequence_length = options.sequence_length,
-           .samples = samples,
-           .seed = options.seed,
-           .keep_partial_tail = kind == SplitKind::kValid && options.keep_partial_validation_tail,
-           .order = options.order,
-           .poll = options.poll},
-          options.cache);
-    } catch (const ConfigError& error) {
-      throw ConfigError("{}, {} split (sequences {} to {}): {}", data->prefix(), name_of(kind),
-                        range.begin, range.end, error.what());
-    }
-  };
-  return {.train = build(SplitKind::kTrain),
-          .valid = build(SplitKind::kValid),
-          .test = build(SplitKind::kTest)};
-}
-
-void check_samples_suffice(const GptDataset& dataset, SplitKind kind, std::int64_t needed) {
-  if (needed <= dataset.size()) return;
-  throw ConfigError(
-      "the flags need {} {} samples, but the order that this run began with ends after {}; more "
-      "samples would reshuffle the data. Ask for at most {}, or begin a new run from these weights",
-      needed, name_of(kind), dataset.size(), dataset.size());
 }
 
 }  // namespace phalanx

@@ -3,17 +3,13 @@
 // make sample i is a pure function of the data, s, the requested samples and the seed
 // (gpt_index.h); an index cache only spares making it again.
 
-#include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 
 #include "phalanx/data/gpt_index.h"
 #include "phalanx/data/index_cache.h"
 #include "phalanx/data/indexed_dataset.h"
-#include "phalanx/data/sample_counts.h"
 #include "phalanx/data/split.h"
 #include "phalanx/data/token_sequences.h"
 
@@ -51,32 +47,5 @@ class GptDataset {
   GptIndex index_;
   std::int64_t size_;
 };
-
-struct GptDataOptions {
-  std::int64_t sequence_length = 0;
-  std::int64_t vocabulary_size = 0;
-  std::uint32_t seed = 1234;
-  DataOrder order = DataOrder::kMegatron;
-  bool keep_partial_validation_tail = false;
-  std::function<void()> poll = nullptr;  // GptIndexOptions
-  const IndexCache* cache = nullptr;     // none: in memory
-};
-
-// The datasets of one run. Absent: no samples were requested, or the split has no sequences.
-struct GptDatasets {
-  std::optional<GptDataset> train;
-  std::optional<GptDataset> valid;
-  std::optional<GptDataset> test;
-};
-
-// All three parts of one file, each from the same seed (as in Megatron). An empty training part is
-// a ConfigError; an empty validation or test part that --split asks for is a warning.
-GptDatasets build_gpt_datasets(const std::shared_ptr<const IndexedDataset>& data,
-                               const Split& split, const SampleCounts& counts,
-                               const GptDataOptions& options);
-
-// For a resumed run whose flags now ask for more samples than the dataset was built for: the order
-// stays as it was while the dataset still has enough, otherwise ConfigError saying what to do.
-void check_samples_suffice(const GptDataset& dataset, SplitKind kind, std::int64_t needed);
 
 }  // namespace phalanx

@@ -107,44 +107,5 @@ TEST_F(GptDatasetTest, SamplesOutsideAreAProgrammersError) {
   error_of(ErrorCode::kInternal, [&] { dataset.sample(-1, tokens); });
 }
 
-TEST_F(GptDatasetTest, SplitsShareTheFile) {
-  const GptDataOptions options{.sequence_length = 4, .vocabulary_size = 70};
-  const auto datasets = build_gpt_datasets(data_, Split("6,3,1"), {30, 10, 0}, options);
-  ASSERT_TRUE(datasets.train && datasets.valid);
-  EXPECT_FALSE(datasets.test);
-  EXPECT_GE(datasets.train->size(), 30);
-  EXPECT_GE(datasets.valid->size(), 10);
-  const GptDataset train(data_, {0, 6}, 70, {.sequence_length = 4, .samples = 30});
-  for (std::int64_t i = 0; i < train.size(); ++i) {
-    EXPECT_EQ(sample(*datasets.train, i), sample(train, i));
-  }
-  // 10 documents leave nothing for a share of 1 %.
-  EXPECT_FALSE(build_gpt_datasets(data_, Split("99,0,1"), {30, 0, 10}, options).test);
-  EXPECT_THAT(error_of(ErrorCode::kConfiguration,
-                       [&] {
-                         build_gpt_datasets(data_, Split("0,1"), {30, 0, 0}, options);
-                       }),
-              HasSubstr("no training data"));
-}
-
-TEST_F(GptDatasetTest, TooSmallASplitIsNamed) {
-  testing::write_counting_dataset(directory_ / "t", {20, 1});
-  const auto data = std::make_shared<const IndexedDataset>(directory_ / "t");
-  EXPECT_THAT(error_of(ErrorCode::kConfiguration,
-                       [&] {
-                         build_gpt_datasets(data, Split("1,1"), {5, 5, 0},
-                                            {.sequence_length = 4, .vocabulary_size = 70});
-                       }),
-              HasSubstr("valid split (sequences 1 to 2): 1 tokens are too few"));
-}
-
-TEST_F(GptDatasetTest, AResumedRunKeepsItsOrderWhileItLasts) {
-  const GptDataset dataset(data_, {0, 10}, 70, {.sequence_length = 8, .samples = 20});
-  check_samples_suffice(dataset, SplitKind::kTrain, 26);
-  EXPECT_THAT(error_of(ErrorCode::kConfiguration,
-                       [&] { check_samples_suffice(dataset, SplitKind::kTrain, 27); }),
-              HasSubstr("27 train samples"));
-}
-
 }  // namespace
 }  // namespace phalanx

@@ -59,8 +59,8 @@ class Numbers final : public SampleSource {
 // Microbatches of the sampler, whose numbers are 500 above the indices.
 BatchLoader::NextSamples in_order(const SamplerOptions& options) {
   return [sampler = SequentialSampler(options)]() mutable {
-    std::vector<SampleId> ids;
-    for (const std::int64_t index : sampler.next()) ids.push_back({500 + index, index});
+    std::vector<SampleId> ids = sampler.next();
+    for (SampleId& id : ids) id.number += 500;
     return ids;
   };
 }

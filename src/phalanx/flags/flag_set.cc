@@ -139,7 +139,8 @@ bool FlagSet::given(std::string_view name) const {
 
 bool FlagSet::is_required(const FlagRow& row) const {
   const FlagSpec& spec = row.spec;
-  return spec.required || (spec.required_to_train && !plans_) || !spec.required_unless.empty();
+  if (spec.required_to_train) return !plans_;
+  return spec.required || !spec.required_unless.empty();
 }
 
 // Given, or switched on or named by what stands in for the command line.
@@ -236,7 +237,8 @@ void FlagSet::check_together(FlagReading& reading) const {
   std::vector<std::string_view> missing;
   for (const FlagRow& row : rows_) {
     const bool is_missing = !row.is_given() && text_of(row.target) == row.default_text;
-    const bool is_excused = !row.spec.required_unless.empty() && is_on(row.spec.required_unless);
+    const bool is_excused = std::ranges::any_of(words_of(row.spec.required_unless),
+                                                [&](std::string_view name) { return is_on(name); });
     if (is_required(row) && is_missing && !is_excused && !reading.is_unreadable(row)) {
       missing.push_back(row.spec.name);
     }

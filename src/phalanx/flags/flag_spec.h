@@ -72,7 +72,7 @@ struct FlagSpec {
   bool is_old = false;  // an earlier version's, which people are told
   bool required = false;
   bool required_to_train = false;         // a plan does without
-  std::string_view required_unless = {};  // required, but not together with this flag
+  std::string_view required_unless = {};  // required (to train), but not beside one of these
   FlagRange range = {};
   std::string_view choices = {};      // the only values there are
   std::string_view same_values = {};  // other words for some of them: "auto=fused flash=fused"

@@ -110,9 +110,10 @@ std::vector<std::string> remarks_on(const FlagSpec& spec) {
 std::string meaning(const FlagSpec& spec) {
   std::string text = sentence(spec.help);
   if (spec.required) text += " Required.";
-  if (spec.required_to_train) text += " Required to train.";
-  if (!spec.required_unless.empty()) {
-    text += fmt::format(" Required, or {}.", cell(spec.required_unless));
+  if (spec.required_to_train || !spec.required_unless.empty()) {
+    text += spec.required_to_train ? " Required to train" : " Required";
+    if (!spec.required_unless.empty()) text += ", or " + joined(spec.required_unless, " or ");
+    text += ".";
   }
   text += range_sentence(spec.range);
   if (!spec.needs.empty()) text += fmt::format(" Needs {}.", joined(spec.needs, " or "));

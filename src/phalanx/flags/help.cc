@@ -53,7 +53,7 @@ std::string meaning_of(const FlagSet& flags, const FlagRow& row) {
     text += fmt::format(" ({})", either_of(words_of(row.spec.choices)));
   }
   if (!row.spec.required_unless.empty()) {
-    text += fmt::format(" (required, or {})", row.spec.required_unless);
+    text += fmt::format(" (required, or {})", either_of(words_of(row.spec.required_unless)));
   } else if (flags.is_required(row)) {
     text += " (required)";
   } else if (const std::string value = telling_default(row); !value.empty()) {

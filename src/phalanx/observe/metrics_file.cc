@@ -98,9 +98,15 @@ std::string to_json_line(const IterationReport& report, double peak_flops) {
 }
 
 std::string to_json_line(const EvaluationReport& report) {
+  using nlohmann::json;
+  const std::string set =
+      report.set.empty()
+          ? std::string()
+          : fmt::format("\"set\": {}, ",
+                        json(report.set).dump(-1, ' ', false, json::error_handler_t::replace));
   return fmt::format(
-      R"({{"iteration": {}, "consumed_samples": {}, "eval": "{}", {}"ppl": {}}})", report.iteration,
-      report.consumed_samples, report.split, loss_fields(report.losses),
+      R"({{"iteration": {}, "consumed_samples": {}, "eval": "{}", {}{}"ppl": {}}})",
+      report.iteration, report.consumed_samples, report.split, set, loss_fields(report.losses),
       number(report.losses.empty() ? std::nan("") : perplexity(as_float(report.losses.front()))));
 }
 

@@ -94,6 +94,14 @@ TEST(MetricsLine, StaysJsonWhereANumberIsNotFinite) {
   EXPECT_TRUE(nlohmann::json::parse(to_json_line(evaluation))["ppl"].is_null());
 }
 
+TEST(MetricsLine, NamesOneOfSeveralValidationSets) {
+  const EvaluationReport evaluation{
+      .iteration = 3, .split = "valid", .set = "a \"b\"", .place = {}, .losses = {{"lm loss", 0}}};
+  EXPECT_EQ(to_json_line(evaluation),
+            R"({"iteration": 3, "consumed_samples": 0, "eval": "valid", "set": "a \"b\"", )"
+            R"("lm_loss": 0, "ppl": 1})");
+}
+
 TEST_F(MetricsFileTest, LinesAreThereAtOnce) {
   MetricsFile file(path());
   file.write(example(1), 2.5e11);

@@ -142,6 +142,7 @@ bool MetricsReader::scan(std::string_view line) {
   values_.fill(kNone);
   losses_.clear();
   split_.clear();
+  set_.clear();
   is_skipped_ = false;
   FlatObject object(line);
   if (!object.open()) return false;
@@ -153,6 +154,7 @@ bool MetricsReader::scan(std::string_view line) {
       std::string_view text;
       if (!object.text(text)) return false;
       if (key == "eval") split_ = text;
+      if (key == "set") set_ = text;
       continue;
     }
     double value = 0;
@@ -169,12 +171,14 @@ bool MetricsReader::scan_slowly(std::string_view line) {
   values_.fill(kNone);
   losses_.clear();
   split_.clear();
+  set_.clear();
   is_skipped_ = false;
   std::size_t place = 0;
   for (const auto& [key, value] : json.items()) {
     if (value.is_number()) take(key, place++, value.get<double>());
     if (value.is_boolean()) take(key, place++, value.get<bool>() ? 1 : 0);
     if (value.is_string() && key == "eval") split_ = value.get<std::string>();
+    if (value.is_string() && key == "set") set_ = value.get<std::string>();
   }
   return true;
 }
@@ -231,7 +235,9 @@ void MetricsReader::finish_evaluation(std::int64_t iteration) {
   auto& all = split_ == "test" ? metrics_.test : metrics_.validation;
   const auto x = static_cast<double>(iteration);
   for (const Loss& loss : losses_) {
-    Series& series = series_of(all, fields_[loss.place].key);
+    std::string name = fields_[loss.place].key;
+    if (!set_.empty()) name += " " + set_;
+    Series& series = series_of(all, name);
     if (series.empty() || series.bins().back().x_last < x) series.add(x, loss.value);
   }
 }

@@ -52,7 +52,8 @@ struct SkippedRange {
 struct ReportMetrics {
   std::array<Series, kMetrics> metrics;  // of training lines, by iteration
   std::vector<NamedSeries> losses;       // likewise, in the order in which they appear
-  std::vector<NamedSeries> validation;   // "lm_loss" of evaluations of the split "valid"
+  // "lm_loss" of evaluations of the split "valid", "lm_loss wiki" of one of several sets.
+  std::vector<NamedSeries> validation;
   std::vector<NamedSeries> test;
   Series batch_sizes;  // samples by iteration
 
@@ -105,7 +106,7 @@ class MetricsReader {
     double value = 0;
   };
   std::vector<Loss> losses_;
-  std::string split_;  // of an evaluation
+  std::string split_, set_;  // of an evaluation
   bool is_skipped_ = false;
   double consumed_before_ = -1;
 };

@@ -21,6 +21,25 @@ ReportMetrics read(std::initializer_list<std::string_view> lines) {
   return metrics;
 }
 
+TEST(ReportMetrics, SeveralValidationSetsHaveSeriesOfTheirOwn) {
+  EvaluationReport evaluation;
+  evaluation.iteration = 2;
+  evaluation.split = "valid";
+  std::vector<std::string> lines;
+  for (const char* set : {"wiki", "books \"2\""}) {
+    evaluation.set = set;
+    evaluation.losses = {{"lm loss", lines.empty() ? 8.5 : 7.5}};
+    lines.push_back(to_json_line(evaluation));
+  }
+  const ReportMetrics metrics = read({lines[0], lines[1]});
+  EXPECT_EQ(metrics.unusable, 0);
+  ASSERT_EQ(metrics.validation.size(), 2U);
+  EXPECT_EQ(metrics.validation[0].name, "lm_loss wiki");
+  EXPECT_EQ(metrics.validation[0].series.last(), 8.5);
+  EXPECT_EQ(metrics.validation[1].name, "lm_loss books \"2\"");
+  EXPECT_EQ(metrics.validation[1].series.last(), 7.5);
+}
+
 TEST(MetricsReader, TakesWhatRunsWrite) {
   IterationReport report;
   report.iteration = 1;

@@ -81,8 +81,9 @@ struct IterationReport {
 struct EvaluationReport {
   std::int64_t iteration = 0;
   std::int64_t consumed_samples = 0;
-  std::string split;  // "valid", "test"
-  std::string place;  // "iteration 100", "iteration 100 on validation set"
+  std::string split;     // "valid", "test"
+  std::string set = {};  // the name of one of several validation sets
+  std::string place;     // "iteration 100", "iteration 100 on validation set"
   std::vector<NamedLoss> losses;
 };
 

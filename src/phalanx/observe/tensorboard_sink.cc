@@ -87,7 +87,8 @@ void TensorBoardSink::evaluation(const EvaluationReport& report) {
   if (!file_) return;
   const Place at{.iteration = report.iteration, .samples = report.consumed_samples};
   for (const NamedLoss& loss : report.losses) {
-    const std::string tag = loss.name + (report.split == "test" ? " test" : " validation");
+    std::string tag = loss.name + (report.split == "test" ? " test" : " validation");
+    if (!report.set.empty()) tag += " " + report.set;
     put(tag, loss.value, at);
     if (options_.validation_perplexity) put(tag + " ppl", perplexity(loss.value), at);
   }

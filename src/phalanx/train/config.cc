@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "phalanx/base/error.h"
-#include "phalanx/data/split.h"
 #include "phalanx/train/config_rules.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/flags.h"
@@ -67,16 +66,6 @@ void check_size(const TrainConfig& c) {
       "of them is mistyped",
       m.num_layers, m.hidden_size, m.ffn_hidden_size, m.num_attention_heads, m.kv_channels,
       c.data.seq_length, c.layout.micro_batch_size);
-}
-
-void check_data(const DataConfig& d, bool for_training) {
-  if (for_training && d.data_path.size() > 1) {
-    throw ConfigError(
-        "--data-path has {} words: this version reads one dataset and does not blend (phalanx "
-        "dataset merge joins several)",
-        d.data_path.size());
-  }
-  Split{d.split};  // throws where it is none
 }
 
 void check_run(const RunConfig& r) {

@@ -88,11 +88,22 @@ struct LayoutConfig {
 
 // What it reads.
 struct DataConfig {
+  // WEIGHT PREFIX WEIGHT PREFIX ..., or prefixes.
   std::vector<std::string> data_path;
+  std::vector<std::string> train_data_path;
+  std::vector<std::string> valid_data_path;
+  std::vector<std::string> test_data_path;
+  std::string data_args_path;            // a file of --data-path's words
+  std::string per_split_data_args_path;  // JSON
+  bool mock_data = false;
   std::string split = "969, 30, 1";
   std::int64_t seq_length = 0;
-  std::string data_order = "megatron";  // megatron, sequential
-  std::string data_cache_path;          // "": none
+  std::string data_order = "megatron";     // megatron, sequential
+  std::string data_cache_path;             // "": none
+  std::string dataloader_type = "single";  // single, cyclic
+  bool no_data_sharding = false;
+  bool full_validation = false;
+  bool multiple_validation_sets = false;
   bool eod_mask_loss = false;
   bool reset_position_ids = false;
   bool reset_attention_mask = false;

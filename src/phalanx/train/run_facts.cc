@@ -62,8 +62,8 @@ Json data_facts(const RunSetup& setup) {
   for (const Manifest::InputFile& file : setup.inputs.files) {
     files.push_back({{"flag", file.flag}, {"path", file.path}, {"bytes", file.bytes}});
   }
-  return {{"tokens", setup.data->file().tokens()},
-          {"documents", setup.data->file().documents()},
+  return {{"tokens", setup.data->tokens()},
+          {"documents", setup.data->documents()},
           {"split", data.split},
           {"order", data.data_order},
           {"samples", {{"train", counts.train}, {"valid", counts.valid}, {"test", counts.test}}},

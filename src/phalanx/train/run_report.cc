@@ -84,12 +84,13 @@ void RunReport::iteration(const RunState& state, const StepResult& step, std::in
   sinks_->iteration(report);
 }
 
-void RunReport::evaluation(const RunState& state, SplitKind kind, const std::string& place,
-                           double loss) {
+void RunReport::evaluation(const RunState& state, SplitKind kind, const std::string& set,
+                           const std::string& place, double loss) {
   if (sinks_ == nullptr) return;
   sinks_->evaluation({.iteration = state.iteration,
                       .consumed_samples = state.consumed_train_samples,
                       .split = std::string(name_of(kind)),
+                      .set = set,
                       .place = place,
                       .losses = {{"lm loss", loss}}});
 }

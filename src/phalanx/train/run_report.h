@@ -22,7 +22,9 @@ class RunReport {
   // After a step: `next` are the schedule's next values, as Megatron prints them.
   void iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,
                  const LearningRates& next, double seconds, IterationTimes times = {});
-  void evaluation(const RunState& state, SplitKind kind, const std::string& place, double loss);
+  // `set`: the name of one of several validation sets.
+  void evaluation(const RunState& state, SplitKind kind, const std::string& set,
+                  const std::string& place, double loss);
   void note(RunNote::Kind kind, std::int64_t iteration, std::string text);
   void end(const RunEnding& ending);
 

@@ -128,6 +128,7 @@ Manifest RunSaver::manifest_of(const RunState& state) const {
   manifest.seed = static_cast<std::uint64_t>(config.run.seed);
   manifest.arguments = schedule_arguments(setup_.schedule);
   for (const auto& [flag, value] : argument_values(config)) manifest.arguments[flag] = value;
+  for (const auto& [name, value] : setup_.inputs.arguments) manifest.arguments[name] = value;
   manifest.arguments["--nproc"] = std::to_string(config.layout.world_size);
   if (state.evaluation_is_due) manifest.arguments[std::string(kDueEvaluation)] = "true";
   if (state.left_out_samples > 0) {

@@ -58,6 +58,7 @@ Identity identity_of(const RunInputs& inputs) {
     identity[what] += fmt::format("{}{} bytes{}", identity[what].empty() ? "" : ", ", file.bytes,
                                   file.xxh3 ? " with digest " + digest_to_text(*file.xxh3) : "");
   }
+  for (const auto& [name, value] : inputs.arguments) identity[name] = value;
   return identity;
 }
 

@@ -79,11 +79,11 @@ class ScoringTest : public RunTest {
   // A validation sample, and the loss that training says it has.
   std::vector<std::int32_t> sample(std::int64_t number) const {
     const auto data = std::make_shared<const IndexedDataset>(path("data"));
-    const auto sets = build_gpt_datasets(
-        data, Split(config_.data.split), counts(),
-        {.sequence_length = config_.data.seq_length, .vocabulary_size = 49, .seed = 1234});
+    const GptDataset valid(
+        data, Split(config_.data.split).range(SplitKind::kValid, data->sequences()), 49,
+        {.sequence_length = config_.data.seq_length, .samples = counts().valid, .seed = 1234});
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(config_.data.seq_length) + 1);
-    sets.valid->sample(number, tokens);
+    valid.sample(number, tokens);
     return tokens;
   }
   double evaluated(std::int64_t number) const {

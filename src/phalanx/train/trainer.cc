@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
@@ -86,8 +87,10 @@ class Trainer {
   RunEnd loop();
   // This rank's samples of a split, from here on. What reads them ahead runs on any rank's cores:
   // its own are its team's.
-  void open(std::optional<RunData::Stream>& stream, SplitKind kind, std::int64_t consumed) const {
-    stream.emplace(*setup_.data, kind, consumed, ranks_.at.data, setup_.affinity.all());
+  std::unique_ptr<RunData::Stream> open(SplitKind kind, std::int64_t consumed,
+                                        std::size_t set = 0) const {
+    return std::make_unique<RunData::Stream>(*setup_.data, kind, consumed, ranks_.at.data, set,
+                                             setup_.affinity.all());
   }
   // The last step's passes are timed for --trace and for what --save keeps of the run.
   bool is_traced() const { return !config_.run.trace.empty() || !config_.run.save.empty(); }
@@ -102,6 +105,8 @@ class Trainer {
   void count(const StepResult& step, std::int64_t global_batch);
   // False where a signal gave the evaluation up: it leaves no trace.
   bool evaluate(SplitKind kind, const std::string& place);
+  // The mean loss of one set; nothing where the evaluation is given up.
+  std::optional<double> evaluate_set(SplitKind kind, std::size_t set);
   bool evaluate_at_interval();
   bool final_evaluation();
   // The reason to leave after this iteration, if there is one: the same on all ranks.
@@ -126,7 +131,8 @@ class Trainer {
   RunState state_;
   std::vector<std::int64_t> left_out_;  // --iterations-to-skip
   RunTimes times_;
-  std::optional<RunData::Stream> train_stream_, valid_stream_;
+  std::unique_ptr<RunData::Stream> train_stream_;
+  std::vector<std::unique_ptr<RunData::Stream>> valid_streams_;  // of each set
   RunReport report_;
   StepTrace trace_;
   RunSaver saver_;
@@ -192,9 +198,10 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
                  "--check-weight-hash-across-dp-replicas-interval compares nothing: there is one "
                  "data-parallel rank");
   }
-  open(train_stream_, SplitKind::kTrain, state_.consumed_train_samples);
-  if (setup.data->has(SplitKind::kValid)) {
-    open(valid_stream_, SplitKind::kValid, state_.consumed_valid_samples);
+  train_stream_ = open(SplitKind::kTrain, state_.consumed_train_samples);
+  for (std::size_t set = 0; set < setup.data->sets(SplitKind::kValid).size(); ++set) {
+    if (setup.data->is_read_whole(SplitKind::kValid)) break;
+    valid_streams_.push_back(open(SplitKind::kValid, state_.consumed_valid_samples, set));
   }
 }
 
@@ -291,7 +298,7 @@ void Trainer::leave_out_iteration() {
   state_.iteration += 1;
   state_.consumed_train_samples += batch;
   state_.left_out_samples += batch;
-  open(train_stream_, SplitKind::kTrain, state_.consumed_train_samples);
+  train_stream_ = open(SplitKind::kTrain, state_.consumed_train_samples);
   report_.note(RunNote::Kind::kWarning, state_.iteration,
                fmt::format("iteration {} is left out: its {} samples are consumed and nothing is "
                            "computed (--iterations-to-skip)",
@@ -363,8 +370,7 @@ void Trainer::check_for_nan(std::span<const StepSchedule> schedules,
   // A fault of one machine may be seen by its rank alone.
   const bool here = std::ranges::any_of(steps, failed);
   if (rank_.largest_of_all(here ? 1 : 0) == 0) return;
-  std::optional<RunData::Stream> again;
-  open(again, SplitKind::kTrain, state_.consumed_train_samples);
+  const auto again = open(SplitKind::kTrain, state_.consumed_train_samples);
   const BatchSource source = again->source();
   WatchedPasses passes(watch_, nullptr);
   explain_failed_step(rank_, config_, setup_.programs.placement(), setup_.places,
@@ -387,28 +393,44 @@ void Trainer::count(const StepResult& step, std::int64_t global_batch) {
   state_.schedule_samples += global_batch;
 }
 
-bool Trainer::evaluate(SplitKind kind, const std::string& place) {
-  if (config_.run.eval_iters == 0 || !setup_.data->has(kind)) return true;
-  std::optional<RunData::Stream> test_stream;
-  if (kind == SplitKind::kTest) open(test_stream, kind, 0);
-  RunData::Stream& stream = kind == SplitKind::kTest ? *test_stream : *valid_stream_;
-  const auto busy =
-      ranks_.world->busy(fmt::format("evaluating after iteration {}", state_.iteration));
-  std::int64_t samples = 0;
+std::optional<double> Trainer::evaluate_set(SplitKind kind, std::size_t set) {
+  std::unique_ptr<RunData::Stream> own;  // from the first sample on
+  const bool goes_on = kind == SplitKind::kValid && !valid_streams_.empty();
+  if (!goes_on) own = open(kind, 0, set);
+  RunData::Stream& stream = goes_on ? *valid_streams_[set] : *own;
   double sum = 0.0;
   double tokens = 0.0;
-  for (std::int64_t i = 0; i < config_.run.eval_iters; ++i) {
+  const std::int64_t iterations = setup_.data->evaluation_iterations(kind, set);
+  for (std::int64_t i = 0; i < iterations; ++i) {
     const auto step = rank_.evaluate_unless([this] { return stop_() != 0; }, stream.source());
-    if (!step) return false;
-    samples += setup_.length.evaluation_batch();
+    if (!step) return std::nullopt;
     sum += step->loss * step->tokens;
     tokens += step->tokens;
   }
-  high_water_.after_evaluation();
-  if (kind == SplitKind::kValid) {
-    state_.consumed_valid_samples += samples;
+  return tokens > 0.0 ? sum / tokens : 0.0;
+}
+
+bool Trainer::evaluate(SplitKind kind, const std::string& place) {
+  if (config_.run.eval_iters == 0 || !setup_.data->has(kind)) return true;
+  const auto busy =
+      ranks_.world->busy(fmt::format("evaluating after iteration {}", state_.iteration));
+  const auto& sets = setup_.data->sets(kind);
+  std::vector<double> losses;
+  for (std::size_t set = 0; set < sets.size(); ++set) {
+    const auto loss = evaluate_set(kind, set);
+    if (!loss) return false;
+    losses.push_back(*loss);
   }
-  report_.evaluation(state_, kind, place, tokens > 0.0 ? sum / tokens : 0.0);
+  high_water_.after_evaluation();
+  // Every set is read as far as the others.
+  if (kind == SplitKind::kValid && !setup_.data->is_read_whole(kind)) {
+    state_.consumed_valid_samples += config_.run.eval_iters * setup_.length.evaluation_batch();
+  }
+  for (std::size_t set = 0; set < sets.size(); ++set) {
+    const std::string& name = sets[set].name;
+    report_.evaluation(state_, kind, name,
+                       name.empty() ? place : fmt::format("{}, {}", place, name), losses[set]);
+  }
   return true;
 }
 

@@ -5,11 +5,64 @@ namespace phalanx {
 namespace {
 
 constexpr TrainFlag kDataRows[] = {
-    works<&DataConfig::data_path>(kData,
-                                  {.name = "--data-path",
-                                   .help = "Prefix of a .bin/.idx dataset, the same one on resume",
-                                   .value_name = "PREFIX",
-                                   .required_to_train = true}),
+    works<&DataConfig::data_path>(
+        kData,
+        {.name = "--data-path",
+         .help = "Prefixes of .bin/.idx datasets, the same ones on resume: one; WEIGHT PREFIX "
+                 "WEIGHT PREFIX ... for a blend; or several, each sample at most once",
+         .value_name = "PREFIX",
+         .required_to_train = true,
+         .required_unless = "--train-data-path --data-args-path --per-split-data-args-path "
+                            "--mock-data"}),
+    works<&DataConfig::train_data_path>(
+        kData, {.name = "--train-data-path",
+                .help = "As --data-path, of training data alone: all of each dataset",
+                .value_name = "PREFIX",
+                .excludes = "--split"}),
+    works<&DataConfig::valid_data_path>(kData, {.name = "--valid-data-path",
+                                                .help = "As --data-path, of validation data alone",
+                                                .value_name = "PREFIX",
+                                                .excludes = "--split"}),
+    works<&DataConfig::test_data_path>(kData, {.name = "--test-data-path",
+                                               .help = "As --data-path, of test data alone",
+                                               .value_name = "PREFIX",
+                                               .excludes = "--split"}),
+    works<&DataConfig::data_args_path>(
+        kData, {.name = "--data-args-path",
+                .help = "A file with the words of --data-path, where they are too many for a "
+                        "command line",
+                .value_name = "FILE"}),
+    works<&DataConfig::per_split_data_args_path>(
+        kData, {.name = "--per-split-data-args-path",
+                .help = "A file of JSON, {\"train\": [...], \"valid\": [...], \"test\": [...]}: "
+                        "each the words of --train-data-path, ...",
+                .value_name = "FILE",
+                .excludes = "--split"}),
+    works<&DataConfig::mock_data>(
+        kData, {.name = "--mock-data",
+                .help = "Made-up documents, Megatron's: 1, 2, 3, ... and end-of-document",
+                .resume = ResumeClass::kFixed}),
+    works<&DataConfig::dataloader_type>(
+        kData, {.name = "--dataloader-type",
+                .help = "Samples in one order, or in a new one each epoch, which depends on micro "
+                        "batch and data-parallel size (torch's permutations: --seed has no part "
+                        "in them)",
+                .choices = "single cyclic",
+                .resume = ResumeClass::kFixed}),
+    works<&DataConfig::no_data_sharding>(
+        kData, {.name = "--no-data-sharding",
+                .help = "A cyclic order goes over all samples; without the flag each data-parallel "
+                        "rank has a part of its own",
+                .resume = ResumeClass::kFixed}),
+    works<&DataConfig::full_validation>(
+        kValidation, {.name = "--full-validation",
+                      .help = "An evaluation reads all validation data once, not --eval-iters "
+                              "batches",
+                      .resume = ResumeClass::kWarned}),
+    works<&DataConfig::multiple_validation_sets>(
+        kValidation, {.name = "--multiple-validation-sets",
+                      .help = "Each prefix of --valid-data-path is a validation set by itself",
+                      .resume = ResumeClass::kWarned}),
     works<&DataConfig::split>(kData, {.name = "--split",
                                       .type = FlagType::kNumbers,
                                       .help = "Shares of training, validation and test data",

@@ -6,10 +6,6 @@ namespace {
 
 using enum FlagType;
 
-constexpr Refusal kOneDataset = {
-    "data of several files, or of its own for each split, is not available in this version of "
-    "Phalanx; join the files (phalanx dataset merge) and give --data-path with --split",
-    kSamePlan};
 constexpr Absence kMasked = {"nothing depends on it without masked tokens",
                              {"BERT and T5, which mask tokens, are not available in this version "
                               "of Phalanx; leave the flag out"}};
@@ -20,26 +16,12 @@ constexpr Refusal kMapped = {
     kSamePlan};
 
 constexpr TrainFlag kUnboundDataRows[] = {
-    refused(kData, "--train-data-path", kList, kOneDataset),
-    refused(kData, "--valid-data-path", kList, kOneDataset),
-    refused(kData, "--test-data-path", kList, kOneDataset),
-    refused(kData, "--data-args-path", kText, kOneDataset),
-    refused(kData, "--per-split-data-args-path", kText, kOneDataset),
-    refused(kData, "--mock-data", kSwitch,
-            {"made-up data is not available in this version of Phalanx; phalanx preprocess-data "
-             "makes a dataset of any text",
-             "the plan reads no data"}),
     with_yaml_keys("!mmap_bin_files", refused(kData, "--no-mmap-bin-files", kSwitch, kMapped)),
     satisfied_by("mmap infer", kData, "--data-impl", kText,
                  "dataset files are always mapped into memory", kMapped),
     refused(kData, "--mmap-warmup", kSwitch,
             {"dataset files are not read ahead; cat FILE.bin > /dev/null before the run does that",
              kSamePlan}),
-    satisfied_by("single", kData, "--dataloader-type", kText,
-                 "samples are consumed in one order, from the first on",
-                 {"cyclic and external data loaders are not available in this version of Phalanx; "
-                  "single is",
-                  kSamePlan}),
     satisfied_by("1", kData, "--num-dataset-builder-threads", kInteger,
                  "the order of samples is made by one thread",
                  {"the order of samples is made by one thread; give 1", kSamePlan}),

@@ -43,7 +43,6 @@ constexpr TrainFlag kUnboundProgramRows[] = {
     only_default("16", kNetwork, "--patch-dim", kInteger, kVision),
     only_default("1", kData, "--classes-fraction", kReal, kVision),
     only_default("1", kData, "--data-per-class-fraction", kReal, kVision),
-    refused(kData, "--no-data-sharding", kSwitch, kVision.refusal),
     only_default("1", kLearningRate, "--head-lr-mult", kReal, kVision),
     refused(kTraining, "--vision-pretraining", kSwitch, kVision.refusal),
     only_default("classify", kTraining, "--vision-pretraining-type", kText, kVision),

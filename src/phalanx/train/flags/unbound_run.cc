@@ -73,11 +73,6 @@ constexpr TrainFlag kUnboundRunRows[] = {
             {"evaluations take the batches of training; leave the flag out"}),
     refused(kValidation, "--eval-micro-batch-size", kInteger,
             {"evaluations take the batches of training; leave the flag out"}),
-    refused(kValidation, "--full-validation", kSwitch,
-            {"an evaluation is --eval-iters iterations in this version of Phalanx; choose that",
-             kSamePlan}),
-    refused(kValidation, "--multiple-validation-sets", kSwitch,
-            {"there is one validation set, of --split, in this version of Phalanx", kSamePlan}),
 
     satisfied(kCheckpoints, "--no-save-rng", kSwitch, kStateless),
     satisfied(kCheckpoints, "--no-load-rng", kSwitch, kStateless),

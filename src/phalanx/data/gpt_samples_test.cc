@@ -1,4 +1,4 @@
-#include "phalanx/data/gpt_batch.h"
+#include "phalanx/data/gpt_samples.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ BatchSchema schema_of(std::int64_t sequence) {
                       {.name = "document", .dtype = DType::kI32, .extents = extents}});
 }
 
-class GptBatchTest : public ::testing::Test {
+class GptSamplesTest : public ::testing::Test {
  protected:
   GptDataset dataset(const std::vector<std::int32_t>& ids, const GptIndexOptions& options) {
     IndexedDatasetWriter writer(directory_ / "d", TokenType::kU16);
@@ -42,7 +42,8 @@ class GptBatchTest : public ::testing::Test {
   // The columns of these samples; how many tokens count is what the mask says.
   GptColumns batch(const GptDataset& data, const std::vector<std::int64_t>& indices,
                    const GptBatchOptions& options) {
-    const GptWindows source(data, options, schema_of(data.sequence_length()));
+    const GptSamples source(std::make_shared<const GptDataset>(data), options,
+                            schema_of(data.sequence_length()));
     Sample sample(source.schema());
     batch_ = HostBatch(source.schema(), std::ssize(indices));
     double unmasked = 0.0;
@@ -60,7 +61,7 @@ class GptBatchTest : public ::testing::Test {
   HostBatch batch_;
 };
 
-TEST_F(GptBatchTest, RowsAreSequenceMajor) {
+TEST_F(GptSamplesTest, RowsAreSequenceMajor) {
   const auto data = dataset({10, 11, 12, 13, 14, 15, 16},
                             {.sequence_length = 3, .order = DataOrder::kSequential});
   const GptColumns columns = batch(data, {1, 0}, {});
@@ -73,7 +74,7 @@ TEST_F(GptBatchTest, RowsAreSequenceMajor) {
   EXPECT_THAT(columns.document, ElementsAre(0, 0, 0, 0, 0, 0));
 }
 
-TEST_F(GptBatchTest, EndOfDocumentOptions) {
+TEST_F(GptSamplesTest, EndOfDocumentOptions) {
   const auto data = dataset({1, kEod, 2, 3, kEod, kEod, 4, 5},
                             {.sequence_length = 7, .order = DataOrder::kSequential});
   GptColumns columns = batch(data, {0}, {.eod = kEod});
@@ -97,7 +98,7 @@ TEST_F(GptBatchTest, EndOfDocumentOptions) {
 }
 
 // End-of-document is 0 here, as the padding is: padding must not look like the end of a document.
-TEST_F(GptBatchTest, PaddingCarriesNoLoss) {
+TEST_F(GptSamplesTest, PaddingCarriesNoLoss) {
   const auto data = dataset({1, 2, 3, 4, 0, 6}, {.sequence_length = 4,
 
                                                  .keep_partial_tail = true,
@@ -111,11 +112,12 @@ TEST_F(GptBatchTest, PaddingCarriesNoLoss) {
   EXPECT_THAT(columns.position_ids, ElementsAre(0, 0, 1, 2));
 }
 
-TEST_F(GptBatchTest, OptionsNeedAnEndOfDocumentToken) {
+TEST_F(GptSamplesTest, OptionsNeedAnEndOfDocumentToken) {
   const auto data = dataset({1, 2, 3}, {.sequence_length = 2});
   const auto refused = [&](const GptBatchOptions& options) {
-    return error_of(ErrorCode::kConfiguration,
-                    [&] { const GptWindows windows(data, options, schema_of(2)); });
+    return error_of(ErrorCode::kConfiguration, [&] {
+      const GptSamples samples(std::make_shared<const GptDataset>(data), options, schema_of(2));
+    });
   };
   EXPECT_THAT(refused({.eod_mask_loss = true}), HasSubstr("end-of-document"));
   EXPECT_THAT(refused({.reset_position_ids = true}), HasSubstr("end-of-document"));
