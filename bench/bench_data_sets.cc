@@ -26,6 +26,7 @@
 #include "phalanx/data/index_cache.h"
 #include "phalanx/data/indexed_dataset.h"
 #include "phalanx/data/preprocess.h"
+#include "phalanx/data/split.h"
 #include "phalanx/observe/process_memory.h"
 
 namespace phalanx::bench {
@@ -121,14 +122,15 @@ void start(const std::string& name, const std::string& prefix, const IndexCache*
   const double opening = seconds_of([&] { data = std::make_shared<const IndexedDataset>(prefix); });
   std::vector<std::int32_t> ids(2049);
   const double building = seconds_of([&] {
-    GptDataOptions options;
-    options.sequence_length = 2048;
-    options.vocabulary_size = 50000;
-    options.cache = cache;
-    const GptDatasets sets = build_gpt_datasets(
-        data, Split("969,30,1"),
-        {.train = data->tokens() / 2048 / 2, .valid = 1000, .test = 100}, options);
-    sets.train->sample(0, ids);
+    const Split split("969,30,1");
+    const auto make = [&](SplitKind kind, std::int64_t samples) {
+      return GptDataset(data, split.range(kind, data->sequences()), 50000,
+                        {.sequence_length = 2048, .samples = samples}, cache);
+    };
+    const GptDataset train = make(SplitKind::kTrain, data->tokens() / 2048 / 2);
+    make(SplitKind::kValid, 1000);
+    make(SplitKind::kTest, 100);
+    train.sample(0, ids);
   });
   fmt::print("start: {:<22} {:>8.2f} s to open, {:>8.2f} s to the first sample, {} resident\n",
              name, opening, building, format_bytes(peak_resident_bytes() - before));

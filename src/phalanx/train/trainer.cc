@@ -132,7 +132,7 @@ class Trainer {
   std::vector<std::int64_t> left_out_;  // --iterations-to-skip
   RunTimes times_;
   std::unique_ptr<RunData::Stream> train_stream_;
-  std::vector<std::unique_ptr<RunData::Stream>> valid_streams_;  // of each set
+  std::unique_ptr<RunData::Stream> valid_stream_;  // of the only set, where evaluations go on
   RunReport report_;
   StepTrace trace_;
   RunSaver saver_;
@@ -199,9 +199,9 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
                  "data-parallel rank");
   }
   train_stream_ = open(SplitKind::kTrain, state_.consumed_train_samples);
-  for (std::size_t set = 0; set < setup.data->sets(SplitKind::kValid).size(); ++set) {
-    if (setup.data->is_read_whole(SplitKind::kValid)) break;
-    valid_streams_.push_back(open(SplitKind::kValid, state_.consumed_valid_samples, set));
+  const bool goes_on = !setup.data->is_read_whole(SplitKind::kValid);
+  if (goes_on && setup.data->sets(SplitKind::kValid).size() == 1) {
+    valid_stream_ = open(SplitKind::kValid, state_.consumed_valid_samples);
   }
 }
 
@@ -394,10 +394,12 @@ void Trainer::count(const StepResult& step, std::int64_t global_batch) {
 }
 
 std::optional<double> Trainer::evaluate_set(SplitKind kind, std::size_t set) {
-  std::unique_ptr<RunData::Stream> own;  // from the first sample on
-  const bool goes_on = kind == SplitKind::kValid && !valid_streams_.empty();
-  if (!goes_on) own = open(kind, 0, set);
-  RunData::Stream& stream = goes_on ? *valid_streams_[set] : *own;
+  // Of several sets one after the other is open: what is read ahead does not grow with them.
+  std::unique_ptr<RunData::Stream> own;
+  const bool goes_on = kind == SplitKind::kValid && !setup_.data->is_read_whole(kind);
+  const bool is_open = goes_on && valid_stream_ != nullptr;
+  if (!is_open) own = open(kind, goes_on ? state_.consumed_valid_samples : 0, set);
+  RunData::Stream& stream = is_open ? *valid_stream_ : *own;
   double sum = 0.0;
   double tokens = 0.0;
   const std::int64_t iterations = setup_.data->evaluation_iterations(kind, set);
