@@ -5,6 +5,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/machine.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/tokenizer/bpe_files.h"
@@ -41,6 +42,7 @@ int run_train_tokenizer(const Arguments& arguments) {
   std::string type = "bpe";
   std::int64_t vocab_size = 0;
   std::int64_t min_frequency = 2;
+  std::int64_t workers = 0;
   WordPieceTrainerOptions wordpiece;
   FlagSet flags("phalanx train-tokenizer",
                 "Learns a vocabulary from text: a byte-level BPE, or BERT's WordPiece.");
@@ -56,6 +58,10 @@ int run_train_tokenizer(const Arguments& arguments) {
             &output);
   flags.add({.name = "--min-frequency", .help = "Pairs that occur less often do not merge"},
             &min_frequency);
+  flags.add({.name = "--workers",
+             .help = "bpe: threads that count words (default: all usable cores)",
+             .range = from_to(1, 4096)},
+            &workers);
   flags.add({.name = "--lower-case", .help = "wordpiece: for BertWordPieceLowerCase"},
             &wordpiece.lower_case);
   flags.add({.name = "--limit-alphabet", .help = "wordpiece: the most characters that are kept"},
@@ -63,6 +69,7 @@ int run_train_tokenizer(const Arguments& arguments) {
   flags.parse(arguments);
   const Paths paths(inputs.begin(), inputs.end());
   if (type == "wordpiece") {
+    if (flags.given("--workers")) throw UsageError("--workers belongs to --type bpe");
     wordpiece.vocab_size = vocab_size;
     wordpiece.min_frequency = min_frequency;
     train_and_write_wordpiece(paths, wordpiece, output);
@@ -71,7 +78,11 @@ int run_train_tokenizer(const Arguments& arguments) {
   for (const char* flag : {"--lower-case", "--limit-alphabet"}) {
     if (flags.given(flag)) throw UsageError("{} belongs to --type wordpiece", flag);
   }
-  train_and_write_bpe(paths, {.vocab_size = vocab_size, .min_frequency = min_frequency}, output);
+  const BpeTrainerOptions options{
+      .vocab_size = vocab_size,
+      .min_frequency = min_frequency,
+      .threads = workers > 0 ? static_cast<int>(workers) : usable_cores().count};
+  train_and_write_bpe(paths, options, output);
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <future>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -17,6 +18,18 @@ namespace phalanx {
 namespace {
 
 constexpr std::size_t kLongestWord = 1024;
+// A thread is not worth its while for less text.
+constexpr std::size_t kLeastOfThread = 1 << 16;
+
+// The first place from `at` on, or the end, where a word begins whatever lies before and behind: a
+// blank or line feed after ASCII that is neither blank nor control. Both sides split as the whole.
+std::size_t word_start(std::string_view text, std::size_t at) {
+  for (at = std::max<std::size_t>(at, 1); at < text.size(); ++at) {
+    const char before = text[at - 1];
+    if ((text[at] == ' ' || text[at] == '\n') && before > ' ' && before < 0x7f) return at;
+  }
+  return text.size();
+}
 
 }  // namespace
 
@@ -32,16 +45,35 @@ BpeTrainer::BpeTrainer(const BpeTrainerOptions& options)
   }
 }
 
-void BpeTrainer::add_text(std::string_view text) {
+BpeTrainer::WordCountsOfText BpeTrainer::count_words(std::string_view text) const {
+  WordCountsOfText counts;
   WordCursor words(splitter_, text);
   for (auto word = words.next(); !word.empty(); word = words.next()) {
     for (; !word.empty(); word.remove_prefix(std::min(word.size(), kLongestWord))) {
-      const std::string_view piece = word.substr(0, kLongestWord);
-      auto entry = counts_.find(piece);
-      if (entry == counts_.end()) entry = counts_.emplace(piece, 0).first;
-      ++entry->second;
+      ++counts[word.substr(0, kLongestWord)];
     }
   }
+  return counts;
+}
+
+void BpeTrainer::add_counts(const WordCountsOfText& counts) {
+  for (const auto& [word, count] : counts) {
+    auto entry = counts_.find(word);
+    if (entry == counts_.end()) entry = counts_.emplace(word, 0).first;
+    entry->second += count;
+  }
+}
+
+void BpeTrainer::add_text(std::string_view text) {
+  std::vector<std::future<WordCountsOfText>> parts;  // deferred where no thread is to be had
+  for (int left = options_.threads; left > 1 && text.size() > kLeastOfThread; --left) {
+    const std::size_t end = word_start(text, text.size() / static_cast<std::size_t>(left));
+    parts.push_back(std::async(std::launch::async,
+                               [this, part = text.substr(0, end)] { return count_words(part); }));
+    text.remove_prefix(end);
+  }
+  add_counts(count_words(text));
+  for (auto& part : parts) add_counts(part.get());
 }
 
 void BpeTrainer::add_file(const std::filesystem::path& path) {

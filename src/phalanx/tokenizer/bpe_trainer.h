@@ -24,6 +24,7 @@ namespace phalanx {
 struct BpeTrainerOptions {
   std::int64_t vocab_size = 0;     // --vocab-size, <|endoftext|> included; at least 257
   std::int64_t min_frequency = 2;  // a pair that occurs less often is not merged; at least 1
+  int threads = 1;                 // that count the words of a long text; changes no result
 };
 
 class BpeTrainer {
@@ -46,6 +47,10 @@ class BpeTrainer {
     using is_transparent = void;
   };
   using WordCounts = std::unordered_map<std::string, std::int64_t, Hash, std::equal_to<>>;
+  using WordCountsOfText = std::unordered_map<std::string_view, std::int64_t>;
+
+  WordCountsOfText count_words(std::string_view text) const;
+  void add_counts(const WordCountsOfText& counts);
 
   BpeTrainerOptions options_;
   WordSplitter splitter_;

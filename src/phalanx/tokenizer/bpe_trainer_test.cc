@@ -126,6 +126,31 @@ TEST_F(BpeTrainerTest, DoesNotDependOnTheOrderOfTexts) {
   EXPECT_EQ(forward.train().merges, forward.train().merges);
 }
 
+TEST_F(BpeTrainerTest, ThreadsChangeNothing) {
+  const std::vector<std::string> pieces = {"a",  "b",    "'re", "'", " ",      "  ",     "\n",
+                                           "12", "\xff", "!",   "c", "\u00e9", "\u3000", " the"};
+  std::mt19937 random(2);
+  std::string text;
+  while (text.size() < 600'000) text += pieces[random() % pieces.size()];
+  text += std::string(200'000, 'a');  // nowhere to cut
+  // Runs of one length: cut inside, they would have pairs that are not there.
+  std::string runs;
+  while (runs.size() < 400'000) runs += "x" + std::string(40, ' ');
+  for (const auto& given : {text, runs}) {
+    const auto learned = [&](int threads) {
+      BpeTrainer trainer({.vocab_size = 400, .min_frequency = 1, .threads = threads});
+      trainer.add_text(given);
+      return trainer.train();
+    };
+    const BpeTables one = learned(1);
+    for (const int threads : {2, 3, 7}) {
+      const BpeTables several = learned(threads);
+      EXPECT_EQ(several.tokens, one.tokens) << threads;
+      EXPECT_EQ(several.merges, one.merges) << threads;
+    }
+  }
+}
+
 TEST_F(BpeTrainerTest, EqualCountsGoToTheSmallerIds) {
   // "ab", "cd" and "ac" twice each; the ids of letters are in alphabetical order.
   const BpeTables tables = train("cd ab ac\ncd\tab\nac", 258);
