@@ -31,7 +31,7 @@ std::optional<std::uint32_t> base64_digit(char c) {
   return std::nullopt;
 }
 
-// RFC 4648, section 4: padded, nothing else in between.
+// The base64 of RFC 4648: padded, nothing else in between.
 std::optional<std::string> bytes_of_base64(std::string_view text) {
   if (text.size() % 4 != 0) return std::nullopt;
   const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
