@@ -73,6 +73,9 @@ int run_generate(const Arguments& arguments) {
 
   std::vector<std::int32_t> prompt = tokenizer->encode(options.prompt);
   // Without a prompt the text begins where documents do.
+  if (prompt.empty() && tokenizer->end_of_document() < 0) {
+    throw ConfigError("--prompt is empty, and the tokenizer has no end of document to begin with");
+  }
   if (prompt.empty()) prompt.push_back(tokenizer->end_of_document());
   const auto length = static_cast<std::int64_t>(prompt.size());
   if (length > model.max_positions) {

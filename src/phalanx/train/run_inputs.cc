@@ -20,6 +20,8 @@
 namespace phalanx {
 namespace {
 
+constexpr std::string_view kModelFlag = "--tokenizer-model";
+
 void add_copied(RunInputs& inputs, const TokenizerFile& file) {
   InputCopy copy{.name = file.name, .bytes = read_file(file.path)};
   inputs.files.push_back(describe_input_copy(file.flag, file.path, copy));
@@ -29,7 +31,8 @@ void add_copied(RunInputs& inputs, const TokenizerFile& file) {
 // The flags of datasets are those that name paths of them.
 bool is_data(const Manifest::InputFile& file) { return file.flag.ends_with("data-path"); }
 
-// An entry's place among those of its flag: a dataset is two files, and there may be several.
+// An entry's place among those of its flag: a dataset is two files, and there may be several; a
+// tokenizer model's directory has files of their own names.
 struct Role {
   std::string flag, extension;
   std::int64_t number = 0;
@@ -41,6 +44,7 @@ std::map<Role, const Manifest::InputFile*> roles_of(const std::vector<Manifest::
   for (const Manifest::InputFile& file : files) {
     Role role{.flag = file.flag, .extension = {}};
     if (is_data(file)) role.extension = std::filesystem::path(file.path).extension().string();
+    if (file.flag == kModelFlag) role.extension = file.copy;
     while (roles.contains(role)) ++role.number;
     roles[role] = &file;
   }
@@ -150,7 +154,7 @@ void use_kept_tokenizer(TrainConfig& config, const CheckpointReader& checkpoint)
   };
   take(config.tokenizer.vocab_file, "--vocab-file");
   take(config.tokenizer.merge_file, "--merge-file");
-  take(config.tokenizer.tokenizer_model, "--tokenizer-model");
+  take(config.tokenizer.tokenizer_model, kModelFlag);
 }
 
 }  // namespace phalanx

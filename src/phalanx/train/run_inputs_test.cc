@@ -97,5 +97,23 @@ TEST_F(RunInputsTest, TokenizerFilesAreKeptAndCompared) {
   }
 }
 
+TEST_F(RunInputsTest, FilesOfOneDirectoryAreComparedEachWithItself) {
+  TrainConfig c = config("");
+  c.data.data_path.clear();
+  c.tokenizer.tokenizer_type = "HuggingFaceTokenizer";
+  c.tokenizer.tokenizer_model = path("model");
+  std::filesystem::create_directory(path("model"));
+  std::ofstream(path("model/tokenizer.json")) << "{}";
+  std::ofstream(path("model/tokenizer_config.json")) << R"({"eos_token": "</s>"})";
+  const RunInputs inputs = run_inputs(c);
+  ASSERT_EQ(inputs.copies.size(), 2U);
+  EXPECT_EQ(inputs.copies[0].name, "tokenizer.json");
+  Manifest manifest;
+  manifest.input_files = inputs.files;
+  check_inputs(run_inputs(c), manifest, c.run);
+  std::ofstream(path("model/tokenizer_config.json")) << R"({"eos_token": "<s>"})";
+  EXPECT_THROW(check_inputs(run_inputs(c), manifest, c.run), ConfigError);
+}
+
 }  // namespace
 }  // namespace phalanx
