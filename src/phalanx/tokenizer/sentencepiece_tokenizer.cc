@@ -1,7 +1,7 @@
 #include "phalanx/tokenizer/sentencepiece_tokenizer.h"
 
-#include <algorithm>
 #include <limits>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -22,7 +22,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceType type, SentenceP
   is_special_[static_cast<std::size_t>(*special_.unk)] = true;
 }
 
-// In Megatron's order, which decides the ids and which of two that begin at one place is read.
+// In Megatron's order, which decides the ids.
 void SentencePieceTokenizer::append_special_tokens(std::int64_t extra_ids,
                                                    const std::string& source) {
   constexpr std::int64_t kLimit = std::numeric_limits<std::int32_t>::max();
@@ -37,12 +37,13 @@ void SentencePieceTokenizer::append_special_tokens(std::int64_t extra_ids,
     ids[model.pieces[id].text] = static_cast<std::int32_t>(id);
   }
   is_special_.resize(model.pieces.size());
+  std::map<std::string, std::int32_t> written;
   const auto add = [&](const std::string& token) {
     const auto [entry, is_new] = ids.try_emplace(token, static_cast<std::int32_t>(vocab_size()));
     if (is_new) appended_.push_back(token);
     is_special_.resize(static_cast<std::size_t>(vocab_size()));
     is_special_[static_cast<std::size_t>(entry->second)] = true;
-    written_.add(token, entry->second);
+    written.emplace(token, entry->second);
     return entry->second;
   };
   const auto piece_or = [&](std::optional<std::int32_t> id, const char* otherwise) {
@@ -58,6 +59,7 @@ void SentencePieceTokenizer::append_special_tokens(std::int64_t extra_ids,
   for (std::int64_t i = 0; i < extra_ids; ++i) {
     special_.sentinels.push_back(add("<extra_id_" + std::to_string(i) + ">"));
   }
+  finder_ = SpecialFinder({written.begin(), written.end()});
 }
 
 void SentencePieceTokenizer::take_special_tokens_of_model() {
@@ -66,20 +68,14 @@ void SentencePieceTokenizer::take_special_tokens_of_model() {
   special_.eos = special_.eod = model.eos;
   if (type_ == SentencePieceType::kGpt) special_.pad = model.pad;
   is_special_.resize(model.pieces.size());
-  std::vector<std::int32_t> ids;
+  std::vector<std::pair<std::string, std::int32_t>> written;
   for (std::size_t id = 0; id < model.pieces.size(); ++id) {
-    const PieceKind kind = model.pieces[id].kind;
-    if (kind != PieceKind::kControl && kind != PieceKind::kUnknown) continue;
+    const SentencePiece& piece = model.pieces[id];
+    if (piece.kind != PieceKind::kControl && piece.kind != PieceKind::kUnknown) continue;
     is_special_[id] = true;
-    ids.push_back(static_cast<std::int32_t>(id));
+    written.emplace_back(piece.text, static_cast<std::int32_t>(id));
   }
-  const auto length = [&](std::int32_t id) {
-    return model.pieces[static_cast<std::size_t>(id)].text.size();
-  };
-  std::ranges::stable_sort(ids, std::greater<>{}, length);
-  for (const std::int32_t id : ids) {
-    written_.add(model.pieces[static_cast<std::size_t>(id)].text, id);
-  }
+  finder_ = SpecialFinder(std::move(written));
 }
 
 std::string_view SentencePieceTokenizer::name() const {
@@ -105,13 +101,14 @@ std::vector<std::int32_t> SentencePieceTokenizer::encode_text(std::string_view t
     }
     ids.push_back(*special_.bos);
   }
-  if (!options.parse_special) {
-    engine_.encode(text, ids);
-    return ids;
+  while (options.parse_special) {
+    const auto found = finder_.find(text);
+    if (!found) break;
+    engine_.encode(text.substr(0, found->begin), ids);
+    ids.push_back(found->id);
+    text.remove_prefix(found->begin + found->length);
   }
-  written_.read(
-      text, [&](std::string_view between) { engine_.encode(between, ids); },
-      [&](std::int32_t id) { ids.push_back(id); });
+  engine_.encode(text, ids);
   return ids;
 }
 

@@ -19,7 +19,7 @@
 
 #include "phalanx/tokenizer/registry.h"
 #include "phalanx/tokenizer/sentencepiece_engine.h"
-#include "phalanx/tokenizer/written_tokens.h"
+#include "phalanx/tokenizer/special_finder.h"
 
 namespace phalanx {
 
@@ -54,7 +54,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::vector<std::string> appended_;  // behind the pieces
   SpecialTokens special_;
   std::vector<bool> is_special_;  // by id
-  WrittenTokens written_;
+  SpecialFinder finder_;
 };
 
 std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(const TokenizerOptions& options);

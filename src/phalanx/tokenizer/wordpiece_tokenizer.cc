@@ -147,10 +147,12 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceCase letter_case, std::vector<st
                                        *special_.mask, *special_.bos, *special_.eos};
   special.insert(special.end(), special_.sentinels.begin(), special_.sentinels.end());
   is_special_.resize(tokens_.size());
+  std::vector<std::pair<std::string, std::int32_t>> written;
   for (const std::int32_t id : special) {
     is_special_[static_cast<std::size_t>(id)] = true;
-    written_.add(token(id), id);
+    written.emplace_back(token(id), id);
   }
+  finder_ = SpecialFinder(std::move(written));
 }
 
 const std::string& WordPieceTokenizer::token(std::int32_t id) const {
@@ -168,11 +170,14 @@ std::vector<std::int32_t> WordPieceTokenizer::encode_text(std::string_view text,
   const auto append_data = [&](std::string_view data) {
     words_.read(data, [&](std::string_view word) { pieces_.append_ids(word, ids); });
   };
-  if (options.parse_special) {
-    written_.read(text, append_data, [&](std::int32_t id) { ids.push_back(id); });
-  } else {
-    append_data(text);
+  while (options.parse_special) {
+    const auto found = finder_.find(text);
+    if (!found) break;
+    append_data(text.substr(0, found->begin));
+    ids.push_back(found->id);
+    text.remove_prefix(found->begin + found->length);
   }
+  append_data(text);
   if (options.add_special) ids.push_back(*special_.sep);
   return ids;
 }

@@ -14,8 +14,8 @@
 
 #include "phalanx/tokenizer/greedy_pieces.h"
 #include "phalanx/tokenizer/registry.h"
+#include "phalanx/tokenizer/special_finder.h"
 #include "phalanx/tokenizer/wordpiece_words.h"
-#include "phalanx/tokenizer/written_tokens.h"
 
 namespace phalanx {
 
@@ -51,7 +51,7 @@ class WordPieceTokenizer final : public Tokenizer {
   WordPieceCase case_;
   std::vector<std::string> tokens_;
   SpecialTokens special_;
-  WrittenTokens written_;
+  SpecialFinder finder_;
   std::vector<bool> is_special_;  // by id
   WordPieceWords words_;
   GreedyPieces pieces_;
