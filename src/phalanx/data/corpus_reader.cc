@@ -7,18 +7,6 @@
 #include "phalanx/base/numeric.h"
 
 namespace phalanx {
-namespace {
-
-std::int64_t line_breaks(std::string_view text) {
-  return std::count(text.begin(), text.end(), '\n');
-}
-
-}  // namespace
-
-std::int64_t TextBatch::line_of(std::size_t i) const {
-  return first_line + line_breaks(std::string_view(text).substr(0, documents[i].begin));
-}
-
 CorpusReader::CorpusReader(std::span<const CorpusSegment> segments,
                            const CorpusReaderOptions& options, StopRequested stop_requested)
     : segments_(segments), options_(options), stop_requested_(std::move(stop_requested)) {}
@@ -90,7 +78,7 @@ void CorpusReader::give(std::size_t size, TextBatch& batch) {
         {static_cast<std::size_t>(document.data() - text.data()), document.size()});
   });
   batch.input_bytes = input_bytes();
-  line_ += line_breaks(text);
+  line_ += batch.line_breaks(0, size);
 }
 
 // The rest of the line is read and forgotten.

@@ -2,6 +2,7 @@
 // Cuts the files of a corpus into documents, a bounded piece of text at a time: batches of whole
 // documents in the order of the files. What it holds is one batch and the longest document.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -44,8 +45,11 @@ struct TextBatch {
   std::string_view document(std::size_t i) const {
     return std::string_view(text).substr(documents[i].begin, documents[i].size);
   }
-  // Number of the line that a document begins with, in its segment.
-  std::int64_t line_of(std::size_t i) const;
+  // Line breaks between two places of the text.
+  std::int64_t line_breaks(std::size_t begin, std::size_t end) const {
+    return std::count(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                      text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
+  }
 };
 
 struct CorpusReaderOptions {

@@ -125,11 +125,19 @@ class DocumentEncoder {
     if (batch.long_line > 0) {
       encoded.faults.push_back({batch.segment, batch.first_line, too_long(batch.long_line)});
     }
+    JsonTextReader reader(options_.json_keys);
+    std::int64_t line = batch.first_line;  // at `counted`: a batch of faults takes no square
+    std::size_t counted = 0;
     for (std::size_t i = 0; i < batch.documents.size(); ++i) {
       try {
-        add(batch.document(i), segments_[batch.segment].rules.format, encoded);
+        const bool is_text = segments_[batch.segment].rules.format == CorpusFormat::kText;
+        add(batch.document(i), is_text ? nullptr : &reader, encoded);
       } catch (const DataError& error) {
-        encoded.faults.push_back({batch.segment, batch.line_of(i), error.what()});
+        const std::size_t begin = batch.documents[i].begin;
+        line += batch.line_breaks(std::exchange(counted, begin), begin);
+        encoded.faults.push_back({batch.segment, line, error.what()});
+        // That is more than may be left out: nobody needs the rest.
+        if (std::ssize(encoded.faults) > options_.skip_bad_lines) break;
       }
     }
     return encoded;
@@ -141,15 +149,15 @@ class DocumentEncoder {
                        options_.max_document_bytes);
   }
 
-  // Nothing is added where it throws.
-  void add(std::string_view document, CorpusFormat format, EncodedBatch& encoded) const {
+  // A line where there is a reader of lines, else a text. Nothing is added where it throws.
+  void add(std::string_view document, JsonTextReader* reader, EncodedBatch& encoded) const {
     const auto bytes = static_cast<std::int64_t>(document.size());
     if (bytes > options_.max_document_bytes) throw DataError("{}", too_long(bytes));
     std::vector<Ids> keys;
-    if (format == CorpusFormat::kText) {
+    if (reader == nullptr) {
       encode_text(document, keys.emplace_back());
     } else {
-      for (const auto& texts : json_texts(document, options_.json_keys, "")) {
+      for (const auto& texts : reader->texts(document, "")) {
         Ids& ids = keys.emplace_back();
         for (const auto& text : texts) encode_text(text, ids);
       }
