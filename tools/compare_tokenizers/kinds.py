@@ -122,24 +122,33 @@ def megatron_special(processor, extra_ids):
 
 
 def library_kinds(work, texts, vocab, merges, size):
-    for name, tokenizer, byte_level, prefix in library_files.make(texts, vocab, merges, size, PATTERNS):
+    for name, tokenizer, byte_level in library_files.make(texts, vocab, merges, size, PATTERNS):
         directory = work / "tokenizer_json" / name.replace(" ", "_").replace(",", "")
         directory.mkdir(parents=True, exist_ok=True)
         tokenizer.save(str(directory / "tokenizer.json"))
         eos = next(iter(tokenizer.get_added_tokens_decoder().values())).content
         (directory / "tokenizer_config.json").write_text(json.dumps({"eos_token": eos}))
         yield Kind(f"tokenizer.json {name}", "HuggingFaceTokenizer", ["--tokenizer-model", str(directory)],
-                   references.from_file(directory / "tokenizer.json", byte_level, prefix),
+                   references.from_file(directory / "tokenizer.json", byte_level),
                    name in ("Llama 3", "GPT-2", "BERT"))
 
 
-def all_kinds(program, work, texts, size=6000):
+def all_kinds(program, work, texts, wanted, size=6000):
+    """Those that have one of the wanted words in their names, or all."""
     work = pathlib.Path(work)
     work.mkdir(parents=True, exist_ok=True)
+
+    def has_any(*families):
+        return not wanted or any(word in family or family in word for word in wanted for family in families)
     vocab, merges = train_gpt2(program, texts, work, size)
-    yield Kind("GPT2BPE", "GPT2BPETokenizer", ["--vocab-file", str(vocab), "--merge-file", str(merges)],
-               references.gpt2(vocab, merges), True)
-    yield from tiktoken_kinds(work, vocab)
-    yield from wordpiece_kinds(work, texts, size)
-    yield from sentencepiece_kinds(work, texts, size)
-    yield from library_kinds(work, texts, vocab, merges, size)
+    kinds = [Kind("GPT2BPE", "GPT2BPETokenizer", ["--vocab-file", str(vocab), "--merge-file", str(merges)],
+                  references.gpt2(vocab, merges), True)]
+    if has_any("tiktoken", "TikTokenizer"):
+        kinds += tiktoken_kinds(work, vocab)
+    if has_any("BertWordPieceLowerCase"):
+        kinds += wordpiece_kinds(work, texts, size)
+    if has_any("GPTSentencePiece", "Llama2"):
+        kinds += sentencepiece_kinds(work, texts, size)
+    if has_any("tokenizer.json"):
+        kinds += library_kinds(work, texts, vocab, merges, size)
+    return [kind for kind in kinds if not wanted or any(word in kind.name for word in wanted)]

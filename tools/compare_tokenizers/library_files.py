@@ -1,5 +1,7 @@
 """tokenizer.json files of every kind of node that is read, made with `tokenizers`."""
 
+import json
+
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers)
 
 SPECIAL = ["<unk>", "<s>", "</s>", "[CLS]", "[SEP]", "[MASK]"]
@@ -52,32 +54,32 @@ def byte_level(texts, vocab, merges, patterns):
 
     gpt2 = finished(bpe(), None, symbols(True))
     gpt2.post_processor = processors.ByteLevel(trim_offsets=False)
-    yield "GPT-2", gpt2, True, False
+    yield "GPT-2", gpt2, True
     roberta = finished(bpe(), None, symbols(True, True))
     roberta.post_processor = processors.RobertaProcessing(("</s>", roberta.token_to_id("</s>")),
                                                           ("<s>", roberta.token_to_id("<s>")))
-    yield "RoBERTa", roberta, True, True
+    yield "RoBERTa", roberta, True
     llama = finished(bpe(ignore_merges=True), None, cut(patterns["llama3"]), symbols())
     llama.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), template(llama, "<s>")])
-    yield "Llama 3", llama, True, False
-    yield "Qwen 2", finished(bpe(), normalizers.NFC(), cut(patterns["qwen2"]), symbols()), True, False
-    yield "o200k", finished(bpe(), None, cut(patterns["o200k"]), symbols()), True, False
-    yield "cl100k", finished(bpe(), None, cut(patterns["cl100k"]), symbols()), True, False
+    yield "Llama 3", llama, True
+    yield "Qwen 2", finished(bpe(), normalizers.NFC(), cut(patterns["qwen2"]), symbols()), True
+    yield "o200k", finished(bpe(), None, cut(patterns["o200k"]), symbols()), True
+    yield "cl100k", finished(bpe(), None, cut(patterns["cl100k"]), symbols()), True
     digits = pre_tokenizers.Digits(individual_digits=True)
-    yield "digits, NFKC", finished(bpe(), normalizers.NFKC(), digits, symbols(True)), True, False
-    yield "digit runs, NFD", finished(bpe(), normalizers.NFD(), pre_tokenizers.Digits(), symbols(True)), True, False
+    yield "digits, NFKC", finished(bpe(), normalizers.NFKC(), digits, symbols(True)), True
+    yield "digit runs, NFD", finished(bpe(), normalizers.NFD(), pre_tokenizers.Digits(), symbols(True)), True
     lower = normalizers.Sequence([normalizers.NFD(), normalizers.Lowercase(), normalizers.StripAccents(),
                                   normalizers.Strip()])
-    yield "lower, no accents", finished(bpe(), lower, symbols(True)), True, False
+    yield "lower, no accents", finished(bpe(), lower, symbols(True)), True
     kelvin = normalizers.Sequence([normalizers.NFKD(), normalizers.Replace(Regex(r"\s{2,}"), " "),
                                    normalizers.Replace("don't", "do not")])
-    yield "replace, NFKD", finished(bpe(), kelvin, symbols(True)), True, False
+    yield "replace, NFKD", finished(bpe(), kelvin, symbols(True)), True
     for behavior in ("removed", "merged_with_previous", "merged_with_next", "contiguous"):
-        yield f"split {behavior}", finished(bpe(), None, cut(r"\s|[0-9]{1,2}+|,", behavior), symbols()), True, False
-        yield f"punctuation {behavior}", finished(bpe(), None, pre_tokenizers.Punctuation(behavior), symbols()), True, False
-    yield "split inverted", finished(bpe(), None, cut(r"\p{L}+$|\d+", "removed", True), symbols()), True, False
-    yield "Whitespace", finished(bpe(), None, pre_tokenizers.Whitespace(), symbols()), True, False
-    yield "WhitespaceSplit", finished(bpe(), None, pre_tokenizers.WhitespaceSplit(), symbols()), True, False
+        yield f"split {behavior}", finished(bpe(), None, cut(r"\s|[0-9]{1,2}+|,", behavior), symbols()), True
+        yield f"punctuation {behavior}", finished(bpe(), None, pre_tokenizers.Punctuation(behavior), symbols()), True
+    yield "split inverted", finished(bpe(), None, cut(r"\p{L}+$|\d+", "removed", True), symbols()), True
+    yield "Whitespace", finished(bpe(), None, pre_tokenizers.Whitespace(), symbols()), True
+    yield "WhitespaceSplit", finished(bpe(), None, pre_tokenizers.WhitespaceSplit(), symbols()), True
 
 
 def metaspace_bpe(texts, size):
@@ -87,7 +89,6 @@ def metaspace_bpe(texts, size):
     learned = Tokenizer(models.BPE(unk_token="<unk>"))
     learned.pre_tokenizer = pre_tokenizers.Metaspace()
     learned.train_from_iterator(texts, trainer)
-    import json
     model = json.loads(learned.to_str())["model"]
     vocab, merges = model["vocab"], [tuple(pair) for pair in model["merges"]]
 
@@ -99,17 +100,17 @@ def metaspace_bpe(texts, size):
     legacy.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
     legacy.decoder = decoders.Sequence(from_symbols)
     added(legacy, extra=False).post_processor = template(legacy, "<s>", "</s>")
-    yield "Llama 2 legacy", legacy, False, False
+    yield "Llama 2 legacy", legacy, False
     newer = bpe(fuse_unk=True, byte_fallback=True)
     newer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     newer.decoder = decoders.Sequence(from_symbols)
-    yield "Llama 2 newer", added(newer, extra=False), False, False
+    yield "Llama 2 newer", added(newer, extra=False), False
     for scheme in ("always", "never", "first"):
         for fuse in (True, False):
             tokenizer = bpe(fuse_unk=fuse)
             tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
             tokenizer.decoder = decoders.Metaspace(prepend_scheme=scheme)
-            yield f"Metaspace {scheme}{', fused' if fuse else ''}", added(tokenizer), False, False
+            yield f"Metaspace {scheme}{', fused' if fuse else ''}", added(tokenizer), False
 
 
 def wordpiece(texts, size):
@@ -126,7 +127,7 @@ def wordpiece(texts, size):
         added(tokenizer, extra="cased" in name)
         tokenizer.post_processor = processors.BertProcessing(("[SEP]", tokenizer.token_to_id("[SEP]")),
                                                              ("[CLS]", tokenizer.token_to_id("[CLS]")))
-        yield name, tokenizer, False, False
+        yield name, tokenizer, False
 
 
 def unigram(texts, size):
@@ -137,7 +138,6 @@ def unigram(texts, size):
         names = ["<unk>", "<s>", "</s>"] + ([f"<0x{b:02X}>" for b in range(256)] if bytes_too else [])
         learned.train_from_iterator(texts, trainers.UnigramTrainer(
             vocab_size=size, show_progress=False, unk_token="<unk>", special_tokens=names, n_sub_iterations=1))
-        import json
         model = json.loads(learned.to_str())["model"]
         tokenizer = Tokenizer(models.Unigram([tuple(p) for p in model["vocab"]], model["unk_id"], bytes_too))
         tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
@@ -146,11 +146,11 @@ def unigram(texts, size):
                              else decoders.Metaspace())
         added(tokenizer)
         tokenizer.post_processor = template(tokenizer, "<s>", "</s>")
-        yield f"Unigram{', bytes' if bytes_too else ''}", tokenizer, False, False
+        yield f"Unigram{', bytes' if bytes_too else ''}", tokenizer, False
 
 
 def make(texts, vocab, merges, size, patterns):
-    """Name, tokenizer, whether it is byte-level, whether it puts a blank in front of every stretch."""
+    """Name, tokenizer, whether it is byte-level."""
     yield from byte_level(texts, vocab, merges, patterns)
     yield from metaspace_bpe(texts, size)
     yield from wordpiece(texts, size)

@@ -13,6 +13,17 @@ import tokenizers
 MODES = ("data", "parsed", "added")
 
 
+class Reference:
+    """What follows from a kind's modes."""
+
+    modes = MODES
+    adds_to_parsed = True  # "added" also parses
+
+    def flags(self, mode):
+        parses = mode == "parsed" or (mode == "added" and self.adds_to_parsed)
+        return (["--parse-special-tokens"] if parses else []) + (["--add-special-tokens"] if mode == "added" else [])
+
+
 def stretches(data):
     """The longest stretches of UTF-8 as str, and of bytes that are none as bytes."""
     parts, position = [], 0
@@ -48,13 +59,11 @@ SYMBOLS = byte_symbols()
 BYTES = {symbol: byte for byte, symbol in SYMBOLS.items()}
 
 
-class Library:
+class Library(Reference):
     """A tokenizer of `tokenizers`; byte-level ones encode bytes that are no UTF-8 as a word of their own."""
 
-    def __init__(self, tokenizer, byte_level, first_word_prefix=False):
-        self.tokenizer, self.byte_level, self.modes = tokenizer, byte_level, MODES
-        # Where a piece in the middle would get a blank in front, a text in parts is not the text.
-        self.reads_bytes = not first_word_prefix
+    def __init__(self, tokenizer, byte_level):
+        self.tokenizer, self.byte_level = tokenizer, byte_level
 
     def encode(self, data, mode):
         self.tokenizer.encode_special_tokens = mode == "data"
@@ -73,11 +82,11 @@ class Library:
         return self.tokenizer.decode(ids, skip_special_tokens=False)
 
 
-class Tiktoken:
-    def __init__(self, pattern, ranks, special, shift=0, bos=None):
+class Tiktoken(Reference):
+    def __init__(self, pattern, ranks, special, shift=0):
         self.encoding = tiktoken.Encoding("compared", pat_str=pattern, mergeable_ranks=ranks, special_tokens=special)
         self.shift, self.special = shift, special
-        self.modes, self.reads_bytes = ("data", "parsed"), True
+        self.modes = ("data", "parsed")
 
     def encode(self, data, mode):
         ids = []
@@ -98,34 +107,38 @@ class Tiktoken:
         return self.encoding.decode(ids) if not self.shift else None
 
 
-class SentencePiece:
-    """`special` maps texts to ids, for the type that parses them; `bos` is what adding adds."""
+class SentencePiece(Reference):
+    """`special` maps texts to ids, for the type that parses them; `bos` is what adding adds. The library reads bytes: one
+    that is no UTF-8 is U+FFFD behind its normaliser."""
+
+    adds_to_parsed = False
 
     def __init__(self, path, special=None, bos=None):
         self.processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
-        self.special, self.bos, self.reads_bytes = special, bos, True
+        self.special, self.bos = special, bos
         self.modes = ("data",) + (("parsed",) if special else ()) + (("added",) if bos is not None else ())
 
     def encode(self, data, mode):
-        text = replaced(data)
         if mode == "parsed":
             ids, position = [], 0
-            for match in longest_of(self.special).finditer(text):
-                ids += self.processor.encode(text[position:match.start()]) if match.start() > position else []
-                ids.append(self.special[match[0]])
+            for match in longest_of(t.encode() for t in self.special).finditer(data):
+                ids += self.processor.encode(data[position:match.start()]) if match.start() > position else []
+                ids.append(self.special[match[0].decode()])
                 position = match.end()
-            return ids + (self.processor.encode(text[position:]) if position < len(text) else [])
-        return ([self.bos] if mode == "added" else []) + self.processor.encode(text)
+            return ids + (self.processor.encode(data[position:]) if position < len(data) else [])
+        return ([self.bos] if mode == "added" else []) + self.processor.encode(data)
 
     def decode(self, ids):
         return self.processor.decode(ids) if max(ids, default=0) < self.processor.vocab_size() else None
 
 
 def longest_of(texts):
-    return re.compile("|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True)))
+    texts = sorted(texts, key=len, reverse=True)
+    separator = b"|" if isinstance(texts[0], bytes) else "|"
+    return re.compile(separator.join(map(re.escape, texts)))
 
 
-class WordPiece:
+class WordPiece(Reference):
     """Google's BERT (tokenization.py), as Megatron-LM has it."""
 
     LIMIT = 200
@@ -134,7 +147,7 @@ class WordPiece:
         tokens = list(vocabulary)
         tokens += [token for token in ("[BOS]", "[EOS]") if token not in tokens]
         self.ids = {token: i for i, token in enumerate(tokens)}
-        self.lower_case, self.modes, self.reads_bytes = lower_case, MODES, True
+        self.lower_case = lower_case
         self.special = [t for t in ("[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]", "[BOS]", "[EOS]")]
         self.known = {}
 
@@ -225,5 +238,5 @@ def gpt2(vocab, merges):
     return Library(tokenizer, byte_level=True)
 
 
-def from_file(path, byte_level, first_word_prefix=False):
-    return Library(tokenizers.Tokenizer.from_file(str(path)), byte_level, first_word_prefix)
+def from_file(path, byte_level):
+    return Library(tokenizers.Tokenizer.from_file(str(path)), byte_level)
