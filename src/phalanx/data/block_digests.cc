@@ -12,9 +12,11 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <memory>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -38,7 +40,12 @@ constexpr double kBytesPerSecond = 128.0 * (1 << 20);
 struct Stopped {};
 
 // A core, and a disk, that nobody else wants. Where that is refused, the rate is still bounded.
+// Signals go to threads that run at once; those of its own faults cannot.
 void give_way() {
+  sigset_t others;
+  ::sigfillset(&others);
+  for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigdelset(&others, own);
+  ::pthread_sigmask(SIG_BLOCK, &others, nullptr);
   const sched_param none{};
   ::sched_setscheduler(0, SCHED_IDLE, &none);
   constexpr int kWhoProcess = 1;  // of ioprio_set, where 0 is the calling thread
@@ -188,6 +195,7 @@ BlockDigests DigestThread::Progress::so_far() const {
 
 DigestThread::DigestThread(std::vector<File> files, const IndexCache* cache) : cache_(cache) {
   bool is_done = true;
+  std::int64_t read = 0;
   for (File& file : files) {
     auto progress = std::make_unique<Progress>();
     progress->identity = identity_of_file(file.path);
@@ -198,13 +206,20 @@ DigestThread::DigestThread(std::vector<File> files, const IndexCache* cache) : c
     digests.digests.resize(static_cast<std::size_t>(digests.blocks()));
     Progress& placed = *files_.emplace_back(std::move(progress));
     if (take_cached(placed)) continue;
-    if (digests.file_bytes > kReadAtOnce) {
+    if (digests.file_bytes > kReadAtOnce - read) {
       is_done = false;
       continue;
     }
+    read += digests.file_bytes;
     read_block_digests(placed.file.path, nullptr, [&](std::uint64_t d) { take(placed, d); });
   }
-  if (!is_done) thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  if (is_done) return;
+  try {
+    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  } catch (const std::system_error& error) {
+    log_warning("the digests of the data's blocks are not taken: a thread was refused: {}",
+                error.what());
+  }
 }
 
 DigestThread::~DigestThread() {
@@ -213,7 +228,7 @@ DigestThread::~DigestThread() {
 }
 
 bool DigestThread::take_cached(Progress& progress) {
-  if (cache_ == nullptr || progress.identity.bytes <= kReadAtOnce) return false;
+  if (cache_ == nullptr) return false;
   const auto cached = find_block_digests(*cache_, progress.identity);
   if (!cached) return false;
   for (const std::uint64_t digest : cached->digests) take(progress, digest);

@@ -76,7 +76,8 @@ class DigestThread {
     std::optional<BlockDigests> expected;
   };
 
-  // Files of up to this size are read here and now, not in the background: a short run knows them.
+  // Files of up to this size in all are read here and now, not in the background: a short run knows
+  // them.
   static constexpr std::int64_t kReadAtOnce = std::int64_t{32} << 20;
 
   // Sets that the cache has, of files as they are, are not taken again; it gets complete ones.
