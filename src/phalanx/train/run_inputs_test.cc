@@ -41,6 +41,33 @@ TEST_F(RunInputsTest, ARunGoesOnWithTheDataItBeganWith) {
   train(c);
 }
 
+// A file that has kept its size and its index; the checkpoint knows its blocks.
+TEST_F(RunInputsTest, AChangedBlockOfDataIsNamed) {
+  TrainConfig c = config("run");
+  c.run.load = c.run.save;
+  c.run.exit_interval = 3;
+  train(c);
+  c.run.exit_interval = 0;
+  const auto last = fs::file_size(path("data.bin")) - 1;
+  {
+    std::fstream file(path("data.bin"), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(last - 1));
+    const int value = file.get();
+    file.seekp(static_cast<std::streamoff>(last - 1));
+    file.put(static_cast<char>(value ^ 1));
+  }
+  try {
+    pretrain_gpt(c);
+    FAIL() << "other tokens were accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("--data-path"), HasSubstr("data.bin: bytes 0 to "),
+                      HasSubstr("iteration 3"), HasSubstr("--allow-changed data-path")));
+  }
+  c.run.allow_changed = {"data-path"};
+  train(c);
+}
+
 // Before anything is opened, all at once and by their flags.
 TEST_F(RunInputsTest, FilesThatAreNotThereAreNamed) {
   TrainConfig c = config("run");

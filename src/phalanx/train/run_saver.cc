@@ -135,6 +135,7 @@ Manifest RunSaver::manifest_of(const RunState& state) const {
     manifest.arguments[std::string(kLeftOutSamples)] = std::to_string(state.left_out_samples);
   }
   manifest.input_files = setup_.inputs.files;
+  if (setup_.digests) manifest.data_blocks = setup_.digests->known();
   return manifest;
 }
 

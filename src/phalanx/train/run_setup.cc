@@ -68,6 +68,8 @@ RunSetup::RunSetup(RunStart start, Launcher& launcher, const std::function<bool(
   data.emplace(config, *tokenizer, counts_of(*this), poll);
   data_time = std::chrono::steady_clock::now() - begin;
   data->check_suffices(length.needed());
+  if (launcher.leads()) digests = data_digests(config, inputs, loaded ? &*loaded : nullptr);
+  if (digests) digests->check();
   poll();
 }
 

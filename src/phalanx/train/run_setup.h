@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "phalanx/base/machine.h"
+#include "phalanx/train/data_digests.h"
 #include "phalanx/train/launcher.h"
 #include "phalanx/train/memory_plan.h"
 #include "phalanx/train/rank_affinity.h"
@@ -42,6 +43,8 @@ struct RunSetup {
   std::optional<Manifest> loaded;  // the checkpoint's
   RunDirectory directory;
   RunInputs inputs;
+  // Of the leading process, or null.
+  std::unique_ptr<const DataDigests> digests;
   RunLength length;
   ParameterSchedule schedule;
   cpu::ProductChoice products;

@@ -255,6 +255,7 @@ RunEnd Trainer::loop() {
       check_replicas(rank_, setup_.places, state_.iteration);
     }
 
+    if (setup_.digests && ranks_.world->rank() == 0) setup_.digests->check();
     if (setup_.length.evaluates_after(state_.iteration)) evaluate_at_interval();
     if (const auto end = exit_condition()) {
       saver_.save(state_, RunSaver::Occasion::kLeaving);
