@@ -7,11 +7,13 @@
 #include <string_view>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/hash.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/tokenizer_flags.h"
 #include "phalanx/cli/verb.h"
+#include "phalanx/data/block_digests.h"
 #include "phalanx/data/dataset_info.h"
 #include "phalanx/data/dataset_merge.h"
 #include "phalanx/flags/flag_set.h"
@@ -71,8 +73,29 @@ int info(const Arguments& arguments) {
   return 0;
 }
 
+// Of the .bin, for people and for a later check: those that the cache has of the file as it is must
+// still be true.
+BlockDigests checked_block_digests(const std::string& path, const std::string& cache_path) {
+  const FileIdentity identity = identity_of_file(path);
+  BlockDigests digests = block_digests_of(path);
+  if (cache_path.empty()) return digests;
+  const IndexCache cache(cache_path);
+  const auto before = find_block_digests(cache, identity);
+  if (!before) {
+    keep_block_digests(cache, identity, digests);
+    return digests;
+  }
+  if (const auto block = differing_block(*before, digests)) {
+    throw DataError(
+        "{}: {} are not what they were when {} was filled, though the file was not written since: "
+        "its disk may have failed; put a good copy in its place",
+        path, byte_range(digests, *block), cache_path);
+  }
+  return digests;
+}
+
 int check(const Arguments& arguments) {
-  std::string path;
+  std::string path, cache;
   std::int64_t vocabulary = 0;
   bool json = false;
   FlagSet flags("phalanx dataset check", "Reads every token and checks its range.");
@@ -81,11 +104,17 @@ int check(const Arguments& arguments) {
              .help = "Ids must be below this (0: print the range only)",
              .range = at_least(0)},
             &vocabulary);
+  flags.add(
+      {.name = "--data-cache-path",
+       .help = "Directory that keeps the digests of the .bin's blocks: compared, or put there",
+       .value_name = "DIR"},
+      &cache);
   flags.add({.name = "--json", .help = "One JSON document"}, &json);
   flags.parse(arguments);
   // Opening has checked every length, offset and document boundary against the files.
   const IndexedDataset data = open_dataset(path);
   check_layout(data);
+  const BlockDigests digests = checked_block_digests(bin_path(path), cache);
   if (vocabulary > 0) check_token_ids(data, vocabulary);
   const TokenIdRange range = token_id_range(data);
   if (json) {
@@ -93,11 +122,16 @@ int check(const Arguments& arguments) {
            {"sequences", data.sequences()},
            {"documents", data.documents()},
            {"smallest_id", range.smallest},
-           {"largest_id", range.largest}},
+           {"largest_id", range.largest},
+           {"block_bytes", digests.block_bytes},
+           {"blocks", digests.blocks()},
+           {"xxh3", digest_to_text(digests.digest())}},
           json);
   } else {
     fmt::print("{} tokens, ids {} to {}\n", format_count(data.tokens()), range.smallest,
                range.largest);
+    fmt::print("digest {} of {} blocks of {}\n", digest_to_text(digests.digest()),
+               digests.blocks(), format_bytes(digests.block_bytes));
   }
   return 0;
 }
