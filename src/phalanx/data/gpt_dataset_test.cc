@@ -3,11 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
 #include "phalanx/data/test_files.h"
 
 namespace phalanx {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using testing::error_of;
 using ::testing::HasSubstr;
@@ -105,6 +111,53 @@ TEST_F(GptDatasetTest, SamplesOutsideAreAProgrammersError) {
   std::vector<std::int32_t> tokens(9);
   error_of(ErrorCode::kInternal, [&] { dataset.sample(8, tokens); });
   error_of(ErrorCode::kInternal, [&] { dataset.sample(-1, tokens); });
+}
+
+// More tokens than 32 bits count, in a file of holes with a few tokens in it.
+TEST_F(GptDatasetTest, TokensBeyond32Bits) {
+  if (std::getenv("PHALANX_NIGHTLY") == nullptr) GTEST_SKIP() << "9 GB of a sparse file";
+  constexpr std::int64_t kTwoTo32 = std::int64_t{1} << 32;
+  constexpr std::int64_t kLength = (std::int64_t{1} << 29) + 7;  // of nine documents
+  constexpr std::int64_t kTokens = 9 * kLength;
+  std::ofstream idx(directory_ / "big.idx", std::ios::binary);
+  const auto put = [&](const auto& value) {
+    idx.write(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  idx << kIndexMagic;
+  put(kIndexVersion);
+  put(TokenType::kU16);
+  put(std::uint64_t{9});
+  put(std::uint64_t{10});
+  for (int d = 0; d < 9; ++d) put(static_cast<std::int32_t>(kLength));
+  for (std::int64_t d = 0; d < 9; ++d) put(d * kLength * 2);
+  for (std::int64_t d = 0; d < 10; ++d) put(d);
+  idx.close();
+  // Token n is n's last digits where n is a multiple of 2^20 or the last one.
+  std::ofstream bin(directory_ / "big.bin", std::ios::binary);
+  const auto mark = [](std::int64_t n) { return static_cast<std::uint16_t>(n / 1001 % 60000 + 1); };
+  for (std::int64_t n = 0; n < kTokens; n += 1 << 20) {
+    const std::uint16_t token = mark(n);
+    bin.seekp(2 * n);
+    bin.write(reinterpret_cast<const char*>(&token), 2);
+  }
+  bin.close();
+  std::filesystem::resize_file(directory_ / "big.bin", 2 * kTokens);
+  const auto data = std::make_shared<const IndexedDataset>(directory_ / "big");
+  EXPECT_EQ(data->tokens(), kTokens);
+  ASSERT_GT(data->tokens(), kTwoTo32);
+
+  constexpr std::int64_t kSequence = 1 << 20;
+  const GptDataset dataset(data, {0, 9}, 65536,
+                           {.sequence_length = kSequence, .order = DataOrder::kSequential});
+  EXPECT_EQ(dataset.size(), (kTokens - 1) / kSequence);
+  std::vector<std::int32_t> tokens(kSequence + 1);
+  for (const std::int64_t i :
+       {std::int64_t{0}, kTwoTo32 / kSequence - 1, kTwoTo32 / kSequence, dataset.size() - 1}) {
+    EXPECT_EQ(dataset.sample(i, tokens), kSequence + 1);
+    EXPECT_EQ(tokens.front(), mark(i * kSequence)) << i;
+    EXPECT_EQ(tokens.back(), mark((i + 1) * kSequence)) << i;
+    EXPECT_EQ(std::ranges::count(tokens, 0), kSequence - 1) << i;
+  }
 }
 
 }  // namespace
