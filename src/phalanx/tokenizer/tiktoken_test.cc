@@ -80,13 +80,13 @@ class TiktokenTest : public testing::Test {
   // Of files with these contents; the message must name the file.
   std::string lines_error(const std::string& text) const {
     directory_.write("ranks.tiktoken", text);
-    const std::string message = message_of<DataError>([&] { make_tokenizer(options("gpt2")); });
+    std::string message = message_of<DataError>([&] { make_tokenizer(options("gpt2")); });
     EXPECT_THAT(message, testing::StartsWith(file_.string()));
     return message;
   }
   std::string json_error(const std::string& text) const {
     directory_.write("ranks.json", text);
-    const std::string message = message_of<DataError>([&] { make_tokenizer(megatron_options()); });
+    std::string message = message_of<DataError>([&] { make_tokenizer(megatron_options()); });
     EXPECT_THAT(message, testing::StartsWith(json_.string()));
     return message;
   }
