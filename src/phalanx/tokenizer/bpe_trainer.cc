@@ -68,7 +68,7 @@ void BpeTrainer::add_text(std::string_view text) {
   std::vector<std::future<WordCountsOfText>> parts;  // deferred where no thread is to be had
   for (int left = options_.threads; left > 1 && text.size() > kLeastOfThread; --left) {
     const std::size_t end = word_start(text, text.size() / static_cast<std::size_t>(left));
-    parts.push_back(std::async(std::launch::async,
+    parts.push_back(std::async(std::launch::async | std::launch::deferred,
                                [this, part = text.substr(0, end)] { return count_words(part); }));
     text.remove_prefix(end);
   }
