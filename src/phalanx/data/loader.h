@@ -21,7 +21,9 @@ namespace phalanx {
 
 struct BatchLoaderOptions {
   std::int64_t micro_batch_size = 1;
-  int ahead = 1;    // microbatches that are read before they are asked for: of a global batch
+  // Microbatches that are read before they are asked for: of a global batch. Threads wake up when
+  // half of them are left.
+  int ahead = 1;
   int workers = 2;  // --num-workers; 0: the thread that asks reads, when it asks
   // The cores that workers run on; empty: those of the thread that asks first.
   std::vector<int> cores = {};
@@ -84,13 +86,14 @@ class BatchLoader {
   Slot& slot_of(std::int64_t microbatch) {
     return slots_[static_cast<std::size_t>(microbatch) % slots_.size()];
   }
-  // Until it is read; throws its error.
+  // Until it is read, here where nobody has begun; throws its error. Those before it were waited
+  // for.
   Slot& wait_for(std::int64_t microbatch, std::unique_lock<std::mutex>& lock);
 
   const std::shared_ptr<const SampleSource> source_;
   const NextSamples next_samples_;
   const BatchLoaderOptions options_;
-  std::vector<std::unique_ptr<Reader>> readers_;  // of each thread; without threads one
+  std::vector<std::unique_ptr<Reader>> readers_;  // of each thread, then of the one that asks
 
   std::mutex mutex_;  // of all below
   std::condition_variable is_room_, is_ready_;

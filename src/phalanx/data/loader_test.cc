@@ -31,13 +31,13 @@ class Numbers final : public SampleSource {
   const BatchSchema& schema() const override { return schema_; }
   int losses() const override { return 2; }
   void fetch(std::int64_t index, Sample& sample, std::span<double> counts) const override {
-    ++fetched;
     std::this_thread::sleep_for(std::chrono::microseconds(index * 37 % 5 * 100));
     {
       const std::lock_guard lock(mutex);
       threads.insert(std::this_thread::get_id());
-      cores = cores_of_thread();
+      if (std::this_thread::get_id() != asks_) cores = cores_of_thread();
     }
+    ++fetched;
     if (index == spoilt) throw DataError("sample {} is spoilt", index);
     const auto values = sample.column<std::int32_t>(schema_.index("values"));
     std::iota(values.begin(), values.end(), static_cast<std::int32_t>(index));
@@ -49,9 +49,10 @@ class Numbers final : public SampleSource {
   mutable std::atomic<int> fetched = 0;
   mutable std::mutex mutex;
   mutable std::set<std::thread::id> threads;
-  mutable std::vector<int> cores;  // of the last reader
+  mutable std::vector<int> cores;  // of the last reader that was not the one who asks
 
  private:
+  std::thread::id asks_ = std::this_thread::get_id();
   BatchSchema schema_ = BatchSchema({{.name = "values", .dtype = DType::kI32, .extents = {3}},
                                      {.name = "sample", .dtype = DType::kI64, .extents = {3}}});
 };
@@ -131,13 +132,17 @@ TEST_P(LoaderTest, KnowsTheCountsOfTheNextGlobalBatch) {
 TEST_P(LoaderTest, IsOneGlobalBatchAhead) {
   BatchLoader loader = this->loader(6);
   EXPECT_EQ(fetched_in_the_end(0), 0);
-  for (int m = 1; m < 3; ++m) {
+  for (int m = 1; m <= 20; ++m) {
     loader.next();
-    const int expected = 2 * (has_threads() ? m + 6 : m);
-    EXPECT_EQ(fetched_in_the_end(expected), expected);
+    // Never less than half of it.
+    const int expected = 2 * (has_threads() ? m + 4 : m);
+    const int fetched = fetched_in_the_end(expected);
+    EXPECT_GE(fetched, expected);
+    EXPECT_LE(fetched, 2 * (has_threads() ? m + 6 : m));
   }
-  EXPECT_EQ(source_->threads.contains(std::this_thread::get_id()), !has_threads());
-  EXPECT_LE(std::ssize(source_->threads), std::max(GetParam(), 1));
+  // The one that asks reads what no other has begun.
+  EXPECT_LE(std::ssize(source_->threads), GetParam() + 1);
+  EXPECT_TRUE(has_threads() || source_->threads.contains(std::this_thread::get_id()));
 }
 
 TEST_P(LoaderTest, AnErrorComesWithTheStepThatNeedsTheSample) {
@@ -230,7 +235,9 @@ TEST(LoaderThreads, RunOnTheGivenCores) {
   const auto source = std::make_shared<Numbers>();
   const auto read_on = [&](std::vector<int> cores) {
     BatchLoader loader(source, in_order({.total_samples = 1000}), {.cores = std::move(cores)});
+    source->fetched = 0;
     loader.next();
+    while (source->fetched < 2) std::this_thread::yield();  // the next one
     const std::lock_guard lock(source->mutex);
     return source->cores;
   };
