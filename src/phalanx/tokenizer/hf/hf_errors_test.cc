@@ -62,6 +62,9 @@ TEST(TokenizerJson, WhatIsNotSupportedIsNamed) {
            R"("pre_tokenizer": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "last"})"),
        "$.pre_tokenizer.prepend_scheme", "\"last\""},
       {with(R"("post_processor": {"type": "Other"})"), "$.post_processor.type", "\"Other\""},
+      {with(R"("post_processor": {"type": "TemplateProcessing", "special_tokens": {}, "single":
+               [{"Sequence": {"id": "A"}}, {"Sequence": {"id": "A"}}]})"),
+       "$.post_processor.single", "A once"},
       {with(R"("decoder": {"type": "CTC"})"), "$.decoder.type", "\"CTC\""},
       {with(
            R"("decoder": {"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "BPEDecoder"}]})"),

@@ -188,6 +188,9 @@ TEST(HuggingFaceTokenizer, Unigram) {
   EXPECT_THAT(tokenizer.encode("axxb"), ElementsAre(5, 0, 3));
   EXPECT_THAT(tokenizer.encode("ba ab"), ElementsAre(1, 3, 2, 1, 4));
   EXPECT_EQ(tokenizer.decode(Ids{5, 1, 3}), "a b");
+  const auto tie =
+      tokenizer_of(file_of(R"({"type": "Unigram", "vocab": [["a", -1], ["aa", -2]]})"));
+  EXPECT_THAT(tie.encode("aaa"), ElementsAre(0, 1));  // of equal sums the piece that begins first
   const auto strict = tokenizer_of(file_of(R"({"type": "Unigram", "vocab": [["a", -1]]})"));
   EXPECT_THAT(strict.encode("aa"), ElementsAre(0, 0));
   EXPECT_THAT(message_of<DataError>([&] { strict.encode("ab"); }), HasSubstr("no unk_id"));

@@ -1,5 +1,6 @@
 #include "phalanx/tokenizer/hf/post_processors.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace phalanx {
@@ -62,6 +63,10 @@ void PostProcessors::add_template(const JsonNode& node, std::int64_t vocab_size)
     const JsonNode described = node["special_tokens"][token["id"].text()];
     described.allow({"id", "ids", "tokens"});
     for (const JsonNode& id : described["ids"].elements()) parts.push_back(read_id(id, vocab_size));
+  }
+  // Twice would let a short file make any number of ids.
+  if (std::ranges::count(parts, kText) != 1) {
+    node["single"].refuse("a template that does not speak of A once is not supported");
   }
   templates_.push_back(std::move(parts));
 }

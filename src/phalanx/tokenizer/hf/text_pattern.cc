@@ -59,6 +59,7 @@ std::unique_ptr<const TextPattern> make_gpt2_pattern() {
 
 std::string replaced(std::string_view text, const TextPattern& pattern,
                      std::string_view replacement) {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 30;
   std::string result;
   result.reserve(text.size());
   std::size_t done = 0;
@@ -66,6 +67,10 @@ std::string replaced(std::string_view text, const TextPattern& pattern,
     result += text.substr(done, match.begin - done);
     result += replacement;
     done = match.end;
+    // A short file may ask for text that doubles again and again.
+    if (result.size() > kMostBytes) {
+      throw DataError("replacing makes more than {} bytes of one text", kMostBytes);
+    }
   }
   result += text.substr(done);
   return result;
