@@ -83,6 +83,20 @@ TEST(SentencePieceBpe, UnusedPiecesComeApart) {
   EXPECT_THAT(tokenizer.encode("bc"), ElementsAre(8, 4, 0));
 }
 
+TEST(SentencePieceBpe, NothingJoinsUserDefinedPieces) {
+  const SentencePieceModel model = small_model(Algorithm::kBpe, {{"▁", -9},
+                                                                 {"a", -9},
+                                                                 {"b", -9},
+                                                                 {"ab", -1},
+                                                                 {"▁a", -2},
+                                                                 {"a", 0, PieceKind::kControl},
+                                                                 {"abb", -1}});
+  SentencePieceModel with = model;
+  with.pieces[6].kind = PieceKind::kUserDefined;
+  EXPECT_THAT(tokenizer_of(model).encode("abb a"), ElementsAre(3, 9, 7));
+  EXPECT_THAT(tokenizer_of(with).encode("abb a"), ElementsAre(3, 6, 5, 7));
+}
+
 TEST(SentencePieceUnigram, BestSumOfScores) {
   const auto tokenizer = tokenizer_of(unigram_model());
   EXPECT_THAT(tokenizer.encode("ab"), ElementsAre(1, 4));
