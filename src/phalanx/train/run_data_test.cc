@@ -217,7 +217,7 @@ TEST_F(RunDataTest, DataComesFromOnePlace) {
                 d.data_path.clear();
                 d.valid_data_path = {"v"};
               }),
-              HasSubstr("--train-data-path must be given"));
+              HasSubstr("-data-path must be given"));
   EXPECT_THAT(fault([](DataConfig& d) { d.multiple_validation_sets = true; }),
               HasSubstr("--valid-data-path"));
   EXPECT_THAT(fault([](DataConfig& d) {
