@@ -1,6 +1,7 @@
 #include "phalanx/tokenizer/hf/hf_tokenizer.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "phalanx/tokenizer/byte_symbols.h"
@@ -169,7 +170,7 @@ void HuggingFaceTokenizer::add_tokens(const JsonNode& list) {
     tokens.push_back(std::move(token));
   }
   // Of two that are sought as the same text a special one is found, or the first.
-  std::ranges::stable_partition(tokens, &AddedToken::special);
+  std::stable_partition(tokens.begin(), tokens.end(), std::mem_fn(&AddedToken::special));
   for (const AddedToken& token : tokens) {
     if (!token.normalized) {
       raw_tokens_.add(token, token.content);
