@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
   const auto add = [&](phalanx::FlagSet& flags) {
     flags.add({.name = "--only",
                .help = "What is measured (default: everything)",
-               .choices = "encode train preprocess startup"},
+               .choices = "encode train preprocess load startup"},
               &only);
     flags.add({.name = "--input",
                .help = "Text to encode and learn from (default: generated)",
@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
                .range = phalanx::at_least(1000)},
               &options.documents);
     flags.add({.name = "--workers",
-               .help = "Most threads of preprocessing",
+               .help = "Most threads of preprocessing and loading",
                .range = phalanx::from_to(1, 1024)},
               &options.workers);
     flags.add(
@@ -91,6 +91,7 @@ int main(int argc, char** argv) {
                       }
                       if (is_wanted("train")) measure_bpe_training(options);
                       if (is_wanted("preprocess")) measure_preprocessing(options);
+                      if (is_wanted("load")) measure_loading(options);
                       if (is_wanted("startup")) measure_data_startup(options);
                     });
 }

@@ -38,8 +38,8 @@ void encode_rate(const DataOptions& options, const Tokenizer& tokenizer, std::st
   };
   std::vector<char> copy(text.size());
   const auto copy_text = [&] { std::memcpy(copy.data(), text.data(), text.size()); };
-  const auto timings =
-      time_by_turns({.seconds = options.seconds}, {{.run = encode}, {.run = copy_text}});
+  const auto timings = time_by_turns({.seconds = options.seconds, .cpu_time = true},
+                                     {{.run = encode}, {.run = copy_text}});
   const double megabytes = static_cast<double>(text.size()) / kMegabyte;
   fmt::print(
       "encode {:<24} {:>8.1f} MB/s of one thread (best {:.1f}), {:.2f} bytes an id; memcpy {:.0f} "
