@@ -130,8 +130,8 @@ int check(const Arguments& arguments) {
   } else {
     fmt::print("{} tokens, ids {} to {}\n", format_count(data.tokens()), range.smallest,
                range.largest);
-    fmt::print("digest {} of {} blocks of {}\n", digest_to_text(digests.digest()),
-               digests.blocks(), format_bytes(digests.block_bytes));
+    fmt::print("digest {} of {} blocks of {}\n", digest_to_text(digests.digest()), digests.blocks(),
+               format_bytes(digests.block_bytes));
   }
   return 0;
 }

@@ -137,16 +137,16 @@ RunData::Stream::Stream(const RunData& data, SplitKind kind, std::int64_t consum
                         std::size_t set, std::vector<int> cores) {
   const TrainConfig& config = data.config_;
   const auto& source = data.sets(kind).at(set).source;
-  const std::shared_ptr<Sampler> sampler = make_sampler(
-      data.is_read_whole(kind) ? SamplerType::kSingle : sampler_type(config.data),
-      !config.data.no_data_sharding,
-      {.total_samples = source->size(),
-       .consumed_samples = consumed,
-       .micro_batch_size = config.layout.micro_batch_size,
-       .data_parallel_rank = data_rank,
-       .data_parallel_size = data_parallel_size(config.layout),
-       .name = std::string(name_of(kind)),
-       .repeats = kind != SplitKind::kTrain});
+  const std::shared_ptr<Sampler> sampler =
+      make_sampler(data.is_read_whole(kind) ? SamplerType::kSingle : sampler_type(config.data),
+                   !config.data.no_data_sharding,
+                   {.total_samples = source->size(),
+                    .consumed_samples = consumed,
+                    .micro_batch_size = config.layout.micro_batch_size,
+                    .data_parallel_rank = data_rank,
+                    .data_parallel_size = data_parallel_size(config.layout),
+                    .name = std::string(name_of(kind)),
+                    .repeats = kind != SplitKind::kTrain});
   BatchLoaderOptions options = reading_ahead(config, kind == SplitKind::kTrain);
   options.cores = std::move(cores);
   loader_ = std::make_unique<BatchLoader>(
