@@ -65,13 +65,13 @@ class Appended {
   std::unordered_map<std::string, std::int32_t> ids_;
 };
 
-struct Vocabulary {
+struct WithSpecialTokens {
   std::vector<std::string> tokens;
   SpecialTokens special;
 };
 
-Vocabulary with_special_tokens(std::vector<std::string> tokens, std::int64_t extra_ids,
-                               const std::string& source) {
+WithSpecialTokens with_special_tokens(std::vector<std::string> tokens, std::int64_t extra_ids,
+                                      const std::string& source) {
   constexpr std::int64_t kLimit = std::numeric_limits<std::int32_t>::max();
   if (extra_ids < 0 || extra_ids > kLimit - 2 - std::ssize(tokens)) {
     throw ConfigError("--vocab-extra-ids {} is out of range: {} has {} tokens", extra_ids, source,
@@ -137,7 +137,7 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceCase letter_case, std::vector<st
       tokens_(std::move(tokens)),
       words_(letter_case == WordPieceCase::kLower),
       pieces_({}, {}) {
-  Vocabulary vocabulary = with_special_tokens(std::move(tokens_), extra_ids, source);
+  WithSpecialTokens vocabulary = with_special_tokens(std::move(tokens_), extra_ids, source);
   tokens_ = std::move(vocabulary.tokens);
   special_ = std::move(vocabulary.special);
   pieces_ = GreedyPieces(tokens_, {.continuing_prefix = std::string(kContinued),

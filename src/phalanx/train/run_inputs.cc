@@ -3,11 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <compare>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -36,7 +36,9 @@ bool is_data(const Manifest::InputFile& file) { return file.flag.ends_with("data
 struct Role {
   std::string flag, extension;
   std::int64_t number = 0;
-  friend auto operator<=>(const Role&, const Role&) = default;
+  friend bool operator<(const Role& a, const Role& b) {
+    return std::tie(a.flag, a.extension, a.number) < std::tie(b.flag, b.extension, b.number);
+  }
 };
 
 std::map<Role, const Manifest::InputFile*> roles_of(const std::vector<Manifest::InputFile>& files) {

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "phalanx/base/numeric.h"
+#include "phalanx/ops/cpu/panel_packing.h"
 #include "phalanx/tensor/arena.h"
 
 namespace phalanx::cpu {
 namespace {
 
-constexpr std::int64_t kGroupBytes = 4;
 // Groups of a block of depth: with 384 columns 576 KiB of the second-level cache.
 constexpr std::int64_t kDepthGroups = 384;
 // Depths that are packed at once; a longer one comes back to C.
