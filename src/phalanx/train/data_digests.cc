@@ -52,12 +52,13 @@ std::vector<Manifest::DataBlocks> DataDigests::known() const {
     const bool is_behind = before && before->file_bytes == taken.file_bytes &&
                            before->block_bytes == taken.block_bytes &&
                            before->digests.size() > taken.digests.size();
+    if (is_behind) taken.digests = before->digests;
     // Also where there are none yet: the next run must find the files in their places.
     blocks.push_back({.flag = files_[i].flag,
                       .path = files_[i].path,
                       .bytes = taken.file_bytes,
                       .block_bytes = taken.block_bytes,
-                      .xxh3 = is_behind ? before->digests : std::move(taken.digests)});
+                      .xxh3 = std::move(taken.digests)});
   }
   const bool any = std::ranges::any_of(blocks, [](const auto& file) { return !file.xxh3.empty(); });
   return any ? blocks : std::vector<Manifest::DataBlocks>();

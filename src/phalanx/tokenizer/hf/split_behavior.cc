@@ -88,7 +88,7 @@ char32_t read_replacement(const JsonNode& node) { return node["replacement"].cha
 std::string read_prepend_scheme(const JsonNode& node) {
   const auto scheme = node.find("prepend_scheme");
   if (!scheme) return node.flag_or("add_prefix_space", true) ? "always" : "never";
-  const std::string name = scheme->text();
+  std::string name = scheme->text();
   if (name != "always" && name != "first" && name != "never") {
     scheme->refuse("{} is not supported; it may be always, first or never", shown_text(name));
   }
