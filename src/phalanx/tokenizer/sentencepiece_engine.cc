@@ -2,17 +2,36 @@
 
 #include <algorithm>
 #include <limits>
+#include <unordered_map>
 #include <utility>
 
 #include "phalanx/base/error.h"
 #include "phalanx/tokenizer/unicode.h"
 
 namespace phalanx {
+namespace {
+
+// Where the first word of a text ends: blanks, and what follows up to the next blank.
+std::size_t word_end(std::string_view text) {
+  std::size_t begin = 0;
+  while (text.substr(begin).starts_with(kSentencePieceBlank)) begin += kSentencePieceBlank.size();
+  return std::min(text.find(kSentencePieceBlank, begin), text.size());
+}
+
+// No piece of natural models reaches from one word into the next: "a\u2581" is in none.
+bool keeps_words_apart(const SentencePieceModel& model) {
+  return std::ranges::all_of(model.pieces, [](const SentencePiece& piece) {
+    return word_end(piece.text) == piece.text.size();
+  });
+}
+
+}  // namespace
 
 SentencePieceEngine::SentencePieceEngine(SentencePieceModel model, const std::string& source)
     : model_(std::move(model)),
       normalizer_(model_.normalizer, model_.whitespace_as_suffix, source),
-      index_(model_) {
+      index_(model_),
+      keeps_words_apart_(keeps_words_apart(model_)) {
   if (model_.denormalizer) {
     denormalizer_.emplace(*model_.denormalizer, model_.whitespace_as_suffix, source);
   }
@@ -27,7 +46,7 @@ void SentencePieceEngine::encode(std::string_view text, std::vector<std::int32_t
                     normalized.size(), kMostBytes);
   }
   const std::vector<FoundPiece> found =
-      unigram_ ? (*unigram_)(index_, normalized) : merge_pieces(index_, normalized);
+      unigram_ ? (*unigram_)(index_, normalized) : merged(normalized);
   bool is_after_unknown = false;
   for (const FoundPiece& piece : found) {
     const bool is_unknown = piece.id == model_.unknown;
@@ -40,6 +59,33 @@ void SentencePieceEngine::encode(std::string_view text, std::vector<std::int32_t
     }
     is_after_unknown = is_unknown;
   }
+}
+
+// Merges do not see beyond a word, so that a word that comes again has the pieces it had.
+std::vector<FoundPiece> SentencePieceEngine::merged(std::string_view text) const {
+  if (!keeps_words_apart_) return merge_pieces(index_, text);
+  struct Place {
+    std::size_t begin, count;
+  };
+  std::unordered_map<std::string_view, Place> seen;
+  std::vector<FoundPiece> found;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, word_end(text));
+    text.remove_prefix(word.size());
+    const auto [entry, is_new] = seen.try_emplace(word, Place{found.size(), 0});
+    Place& place = entry->second;
+    if (is_new) {
+      const std::vector<FoundPiece> pieces = merge_pieces(index_, word);
+      found.insert(found.end(), pieces.begin(), pieces.end());
+      place.count = pieces.size();
+      continue;
+    }
+    for (std::size_t i = 0; i < place.count; ++i) {
+      const FoundPiece piece = found[place.begin + i];
+      found.push_back(piece);
+    }
+  }
+  return found;
 }
 
 // The text of pieces, one after the other.

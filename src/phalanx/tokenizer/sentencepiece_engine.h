@@ -35,10 +35,13 @@ class SentencePieceEngine {
  private:
   class Decoding;
 
+  std::vector<FoundPiece> merged(std::string_view text) const;
+
   SentencePieceModel model_;
   SentencePieceNormalizer normalizer_;
   std::optional<SentencePieceNormalizer> denormalizer_;
   SentencePieceIndex index_;
+  bool keeps_words_apart_;
   std::optional<UnigramSearch> unigram_;
 };
 

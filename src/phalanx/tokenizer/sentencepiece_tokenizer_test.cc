@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <random>
 
 #include "phalanx/base/error.h"
 #include "phalanx/tokenizer/sentencepiece_test_files.h"
@@ -95,6 +97,21 @@ TEST(SentencePieceBpe, NothingJoinsUserDefinedPieces) {
   with.pieces[6].kind = PieceKind::kUserDefined;
   EXPECT_THAT(tokenizer_of(model).encode("abb a"), ElementsAre(3, 9, 7));
   EXPECT_THAT(tokenizer_of(with).encode("abb a"), ElementsAre(3, 6, 5, 7));
+}
+
+// A model one of whose pieces reaches into the next word has its texts merged as a whole.
+TEST(SentencePieceBpe, WordForWordIsTheWhole) {
+  SentencePieceModel whole = byte_fallback_model();
+  whole.pieces.push_back({"z▁", -1000});
+  const auto by_words = tokenizer_of(byte_fallback_model());
+  const auto as_whole = tokenizer_of(whole);
+  std::mt19937 random(7);
+  const std::array<std::string_view, 6> parts = {"a", "b", "c", " ", "  ", "é"};
+  for (int round = 0; round < 300; ++round) {
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += parts[random() % parts.size()];
+    EXPECT_EQ(by_words.encode(text), as_whole.encode(text)) << text;
+  }
 }
 
 TEST(SentencePieceUnigram, BestSumOfScores) {
