@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "bench_data.h"
+#include "phalanx/base/text_batches.h"
 #include "phalanx/data/gpt_dataset.h"
 #include "phalanx/data/gpt_samples.h"
 #include "phalanx/data/indexed_dataset.h"
 #include "phalanx/data/indexed_dataset_writer.h"
 #include "phalanx/data/loader.h"
-#include "phalanx/model/gpt_batch.h"
 
 namespace phalanx::bench {
 namespace {

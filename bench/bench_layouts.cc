@@ -15,6 +15,7 @@
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/memory_plan.h"
 #include "random_batch.h"
 
@@ -159,7 +160,7 @@ TrainConfig config_of(const Options& o, const Layout& layout) {
 
 void run_turn(const Options& o, Layout& layout) {
   const TrainConfig config = config_of(o, layout);
-  const GptConfig model = gpt_config(config, o.vocabulary);
+  const auto model = make_model(config, o.vocabulary);
   const auto threads = static_cast<int>(config.layout.threads_per_rank);
   const auto products =
       cpu::choose_products(config.model.matmul_precision, config.model.bf16).products;
@@ -168,9 +169,9 @@ void run_turn(const Options& o, Layout& layout) {
   run_local_ranks(grid.world_size(), {.threads_per_rank = threads}, [&](Communicator& world) {
     const RankCommunicators ranks(grid, world);
     RankArenas arenas =
-        allocate_arenas(plan_memory(config, model, programs, world.rank(), products));
+        allocate_arenas(plan_memory(config, *model, programs, world.rank(), products));
     const auto backend = make_cpu_backend(threads, products);
-    Rank rank(config, model, programs, ranks, *backend, arenas);
+    Rank rank(config, *model, programs, ranks, *backend, arenas);
     rank.initialise();
     const auto per_step = num_microbatches(config.layout);
     for (std::int64_t step = 0; step <= o.steps; ++step) {
@@ -179,8 +180,8 @@ void run_turn(const Options& o, Layout& layout) {
         const std::int64_t first = step * config.layout.global_batch_size +
                                    (m * data_parallel_size(config.layout) + ranks.at.data) *
                                        config.layout.micro_batch_size;
-        batches.push_back(random_batch(first, config.layout.micro_batch_size,
-                                       config.data.seq_length, o.vocabulary));
+        batches.push_back(random_batch(model->batch_schema(), first, config.layout.micro_batch_size,
+                                       o.vocabulary));
       }
       rank.largest_of_all(0);  // everybody starts together
       const auto begin = std::chrono::steady_clock::now();

@@ -67,7 +67,7 @@ class NoServices final : public StepServices {
  public:
   const nn::Batch& load(int /*microbatch*/) override { return batch_; }
   const nn::Batch& loaded(int /*microbatch*/) override { return batch_; }
-  nn::LossSums losses(int /*microbatch*/) override { return {}; }
+  std::span<const nn::LossTerm> losses(int /*microbatch*/) override { return {}; }
   nn::Weights stale_weights(int /*version*/) override { return {}; }
   void reduce_gradients(int /*chunk*/) override {}
   void optimizer_step(int /*version*/) override {}
@@ -108,7 +108,7 @@ void run_rank(const Options& o, const Schedule& schedule, const Program& program
   LastPass last;
   world.barrier(context);
   const auto begin = Clock::now();
-  executor.run(context, saved, {.shape = shape, .region = {}, .training = true, .loss = {}},
+  executor.run(context, saved, {.shapes = shape, .region = {}, .training = true, .loss = {}},
                services, hooks, &last);
   milliseconds = std::chrono::duration<double, std::milli>(last.time - begin).count();
 }

@@ -32,7 +32,9 @@ Options parse(const std::vector<std::string>& arguments) {
   Options o;
   StepSetting& s = o.setting;
   FlagSet flags("bench_step", "Times whole training steps on random tokens.");
-  flags.add({.name = "--model", .help = "Some of gpt2-124m, small; else both"}, &o.models);
+  flags.add({.name = "--model",
+             .help = "Some of gpt2-124m, small, bert-base, t5-small; else the first two"},
+            &o.models);
   flags.add({.name = "--dtype", .help = "Some of f32, bf16; else both"}, &o.dtypes);
   flags.add({.name = "--threads", .help = "Threads; 0: all cores"}, &s.threads);
   flags.add({.name = "--steps", .help = "Timed steps, after 2 of warm-up; 0: by the model"},
@@ -40,7 +42,8 @@ Options parse(const std::vector<std::string>& arguments) {
   flags.add({.name = "--micro-batch", .help = "Sequences in a microbatch"}, &s.micro_batch);
   flags.add({.name = "--global-batch", .help = "Sequences in a step; 0: one microbatch"},
             &s.global_batch);
-  flags.add({.name = "--seq-length", .help = "Tokens in a sequence"}, &s.sequence);
+  flags.add({.name = "--seq-length", .help = "Tokens in a sequence; a T5's decoder has a quarter"},
+            &s.sequence);
   flags.add({.name = "--attention", .help = "fused, unfused"}, &s.attention);
   flags.add({.name = "--matmul-precision", .help = "auto, fp32, bf16, amx"}, &s.matmul_precision);
   flags.add({.name = "--profile", .help = "The operations of a step, longest first"}, &o.profile);

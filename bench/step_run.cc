@@ -4,11 +4,13 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <numeric>
+#include <string_view>
 #include <tuple>
 
 #include "memory_bandwidth.h"
@@ -19,6 +21,7 @@
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/ops/cpu/target.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/memory_plan.h"
 #include "random_batch.h"
 #include "witness.h"
@@ -30,21 +33,41 @@ constexpr int kWarmUpSteps = 2;
 // A step during which a thread waited for a core longer than this share of the time is unclean.
 constexpr double kWaitingAllowed = 0.03;
 
-struct Model {
+// Megatron's shapes; the layers are those of each stack.
+struct ModelSize {
+  const char* name;
+  const char* family;
   std::int64_t layers, hidden, heads, vocabulary, steps;
 };
+constexpr auto kModels = std::to_array<ModelSize>({{"gpt2-124m", "gpt", 12, 768, 12, 50257, 8},
+                                                   {"small", "gpt", 4, 256, 8, 8192, 60},
+                                                   {"bert-base", "bert", 12, 768, 12, 30524, 8},
+                                                   {"t5-small", "t5", 6, 512, 8, 30624, 12}});
 
-Model model_named(const std::string& name) {
-  if (name == "gpt2-124m") return {12, 768, 12, 50257, 8};
-  if (name == "small") return {4, 256, 8, 8192, 60};
-  throw ConfigError("--model {}: choose of gpt2-124m, small", name);
+const ModelSize& size_named(const std::string& name) {
+  const auto found =
+      std::ranges::find_if(kModels, [&](const ModelSize& size) { return size.name == name; });
+  if (found == kModels.end()) {
+    throw ConfigError("--model {}: choose of gpt2-124m, small, bert-base, t5-small", name);
+  }
+  return *found;
 }
 
-TrainConfig train_config(const StepSetting& setting, const Model& model) {
+// Of T5's targets, which are shorter than its texts.
+std::int64_t decoder_length(std::int64_t sequence) {
+  return std::max<std::int64_t>(sequence / 4, 1);
+}
+
+TrainConfig train_config(const StepSetting& setting, const ModelSize& model) {
   if (setting.dtype != "f32" && setting.dtype != "bf16") {
     throw ConfigError("--dtype {}: choose of f32, bf16", setting.dtype);
   }
   TrainConfig config;
+  config.model.family = model.family;
+  if (std::string_view(model.family) == "t5") {
+    config.model.decoder_num_layers = model.layers;
+    config.data.decoder_seq_length = decoder_length(setting.sequence);
+  }
   config.model.num_layers = model.layers;
   config.model.hidden_size = model.hidden;
   config.model.num_attention_heads = model.heads;
@@ -141,7 +164,7 @@ std::vector<ProfileRow> profile_of(const std::vector<Sample>& samples) {
 }
 
 // The steps after the warm-up; `loss` gets the last one's.
-std::vector<Sample> timed_steps(Rank& rank, const TrainConfig& config, std::int64_t vocabulary,
+std::vector<Sample> timed_steps(Rank& rank, const TrainConfig& config, const Model& model,
                                 std::int64_t steps, double& loss) {
   std::vector<Sample> samples;
   Recorder recorder;
@@ -150,19 +173,20 @@ std::vector<Sample> timed_steps(Rank& rank, const TrainConfig& config, std::int6
     for (std::size_t i = 0; i < batches.size(); ++i) {
       const auto first = step * config.layout.global_batch_size +
                          static_cast<std::int64_t>(i) * config.layout.micro_batch_size;
-      batches[i] =
-          random_batch(first, config.layout.micro_batch_size, config.data.seq_length, vocabulary);
+      batches[i] = random_batch(model.batch_schema(), first, config.layout.micro_batch_size,
+                                model.vocabulary().ids);
     }
     if (step == kWarmUpSteps) rank.record_to(&recorder);
     recorder.clear();
+    StepSchedule schedule{.lr = 1e-4, .weight_decay = 0.01, .adam_step = step + 1};
+    if (rank.wants_loss_counts()) schedule.loss_counts = loss_counts(model, batches);
     const Stopwatch stopwatch;
     const StepResult result =
-        rank.train_step({.lr = 1e-4, .weight_decay = 0.01, .adam_step = step + 1},
-                        [&batches](int microbatch) -> const HostBatch& {
-                          return batches[static_cast<std::size_t>(microbatch)];
-                        });
+        rank.train_step(schedule, [&batches](int microbatch) -> const HostBatch& {
+          return batches[static_cast<std::size_t>(microbatch)];
+        });
     Sample sample = stopwatch.stop(config.layout.threads_per_rank);
-    loss = result.loss;
+    loss = result.loss();
     if (step < kWarmUpSteps) continue;
     sample.records = recorder.records();
     samples.push_back(std::move(sample));
@@ -179,21 +203,22 @@ double peak_flops(std::int64_t threads, cpu::ProductPrecision products) {
 }  // namespace
 
 StepReport run_steps(StepSetting setting, bool measure_memory_bandwidth) {
-  const Model size = model_named(setting.model);
+  const ModelSize& size = size_named(setting.model);
   if (setting.global_batch == 0) setting.global_batch = setting.micro_batch;
   if (setting.steps == 0) setting.steps = size.steps;
   if (setting.steps < 0) throw ConfigError("--steps {} must be above 0", setting.steps);
   const TrainConfig config = train_config(setting, size);
   setting.threads = config.layout.threads_per_rank;
   const auto threads = static_cast<int>(config.layout.threads_per_rank);
-  const GptConfig model = gpt_config(config, size.vocabulary);
+  const auto model = make_model(config, size.vocabulary);
   const auto products = cpu::choose_products(config.model.matmul_precision, config.model.bf16);
 
   StepReport report;
   report.setting = setting;
   report.products = products.name();
   report.steps = setting.steps;
-  report.flops_per_token = gpt_flops_per_token(model, config.data.seq_length);
+  report.flops_per_token =
+      model->flops_per_sample() / static_cast<double>(model->tokens_per_sample());
   report.target = cpu::name_of(cpu::active_target());
   report.witness = instructions_per_cycle(threads);
   report.peak_before = peak_flops(threads, products.products);
@@ -201,13 +226,12 @@ StepReport run_steps(StepSetting setting, bool measure_memory_bandwidth) {
   const auto world = make_local_world(1);
   const RankCommunicators ranks(rank_grid(config.layout), *world[0]);
   const StepPrograms programs = step_programs(config);
-  const MemoryPlan plan = plan_memory(config, model, programs, 0, products.products);
+  const MemoryPlan plan = plan_memory(config, *model, programs, 0, products.products);
   RankArenas arenas = allocate_arenas(plan);
   const auto backend = make_cpu_backend(threads, products.products);
-  Rank rank(config, model, programs, ranks, *backend, arenas);
+  Rank rank(config, *model, programs, ranks, *backend, arenas);
   rank.initialise();
-  std::vector<Sample> samples =
-      timed_steps(rank, config, size.vocabulary, setting.steps, report.loss);
+  std::vector<Sample> samples = timed_steps(rank, config, *model, setting.steps, report.loss);
   report.resident_bytes = peak_resident_bytes();
   check_high_water(plan, arenas);
   report.plan_bytes = plan.total;
@@ -220,7 +244,8 @@ StepReport run_steps(StepSetting setting, bool measure_memory_bandwidth) {
   report.unclean = std::ranges::count_if(samples, unclean);
   // Where no step was left alone, all of them are better than none; the report says so.
   if (report.unclean < report.steps) std::erase_if(samples, unclean);
-  const auto tokens = static_cast<double>(config.layout.global_batch_size * config.data.seq_length);
+  const auto tokens =
+      static_cast<double>(config.layout.global_batch_size * model->tokens_per_sample());
   const auto [shortest, longest] = std::ranges::minmax(samples, std::less{}, &Sample::seconds);
   report.step_seconds = median_of(samples, [](const Sample& s) { return s.seconds; });
   report.tokens_per_second = tokens / report.step_seconds;

@@ -1,6 +1,7 @@
 // From text to a run, command by command, and every kind of tokenizer with files that fit on a
 // page.
 
+#include <cstdint>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -90,6 +91,125 @@ TEST_F(DataCommandsTest, DataSetsAreMadeMergedBlendedAndCached) {
   }
   EXPECT_EQ(losses[0].size(), 8);
   EXPECT_EQ(losses[0], losses[1]);
+}
+
+// The bytes of numbers, little-endian.
+template <typename T>
+void append(std::string& bytes, const std::vector<T>& values) {
+  bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+
+// A corpus and a vocabulary whose samples are known from Megatron-core.
+class MaskedSamplesTest : public DataCommandsTest {
+ protected:
+  MaskedSamplesTest() {
+    const std::vector<std::vector<std::int32_t>> documents{
+        {6, 9, 4}, {}, {12, 3, 3, 8, 5, 7}, {10}, {2, 2, 2}, {513, 4}, {7, 11, 5, 6, 9}};
+    std::vector<std::int32_t> lengths;
+    std::vector<std::int64_t> offsets;
+    std::vector<std::int64_t> boundaries{0};
+    std::int64_t tokens = 0;
+    for (const auto& document : documents) {
+      for (const std::int32_t length : document) {
+        lengths.push_back(length);
+        offsets.push_back(2 * tokens);
+        tokens += length;
+      }
+      boundaries.push_back(static_cast<std::int64_t>(lengths.size()));
+    }
+    std::string idx("MMIDIDX\0\0", 9);
+    append(idx, std::vector<std::uint64_t>{1});
+    idx += '\x08';
+    append(idx, std::vector<std::uint64_t>{lengths.size(), boundaries.size()});
+    append(idx, lengths);
+    append(idx, offsets);
+    append(idx, boundaries);
+    write("toy.idx", idx);
+    std::vector<std::uint16_t> ids;
+    for (std::uint32_t i = 0; i < tokens; ++i) {
+      std::uint32_t x = i * 0x9E3779B1U;
+      x = (x ^ x >> 16) * 0x7FEB352DU;
+      x = (x ^ x >> 15) * 0x846CA68BU;
+      ids.push_back(static_cast<std::uint16_t>(5 + (x ^ x >> 16) % 35));
+    }
+    std::string bin;
+    append(bin, ids);
+    write("toy.bin", bin);
+    std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+    for (int id = 5; id < 40; ++id) {
+      vocabulary += fmt::format("{}t{}\n", id % 4 == 3 ? "##" : "", id);
+    }
+    write("vocab.txt", vocabulary);
+  }
+  static std::string samples(const std::string& words) {
+    return "dataset samples --data-path toy --split 1,0,0 --seq-length 24 --seed 1234 "
+           "--train-samples 20 --of train --vocab-file vocab.txt --mask-prob 0.3 " +
+           words;
+  }
+};
+
+TEST_F(MaskedSamplesTest, OfBert) {
+  const Json found = run_json(samples("--model bert --first 4 --json"));
+  EXPECT_EQ(found["length"], 24);
+  EXPECT_EQ(found["index"], Json::parse("[[3,7,21],[0,3,21],[0,3,21],[7,9,21]]"));
+  ASSERT_EQ(found["samples"].size(), 4);
+  EXPECT_EQ(found["samples"][1], Json::parse(R"({
+      "text": [2,5,17,4,4,4,4,10,39,18,32,16,16,31,35,10,3,20,35,34,24,3,0,0],
+      "types": [0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1,1,1,1,1,0,0],
+      "labels": [-1,-1,17,36,17,20,27,-1,-1,-1,-1,-1,-1,-1,-1,38,-1,-1,-1,-1,-1,-1,-1,-1],
+      "is_random": 0,
+      "loss_mask": [0,0,1,1,1,1,1,0,0,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0],
+      "padding_mask": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,0,0],
+      "truncated": 0})"));
+  EXPECT_EQ(found["samples"][0]["truncated"], 1);
+  // What a second start maps is what the first one made.
+  const std::string cached = samples("--model bert --first 30 --json --data-cache-path cache");
+  const Json made = run_json(cached);
+  EXPECT_EQ(made["samples"].size(), 24);
+  EXPECT_FALSE(std::filesystem::is_empty(directory_ / "cache"));
+  EXPECT_EQ(run_json(cached), made);
+  const Json one = run_json(samples("--model bert --bert-no-binary-head --first 1 --json"));
+  EXPECT_EQ(one["index"], Json::parse("[[18,20,21]]"));
+}
+
+TEST_F(MaskedSamplesTest, OfT5) {
+  const std::string t5 = samples("--model t5 --decoder-seq-length 16 --first 4 --json ");
+  const Json found = run_json(t5 + "--vocab-extra-ids 8");
+  EXPECT_EQ(found["length"], 21);
+  EXPECT_EQ(found["index"], Json::parse("[[18,20,22],[7,9,22],[10,13,22],[7,9,22]]"));
+  EXPECT_EQ(found["samples"][2], Json::parse(R"({
+      "text_enc": [42,20,43,20,11,17,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],
+      "text_dec": [40,42,11,43,37,0,0,0,0,0,0,0,0,0,0,0],
+      "labels": [42,11,43,37,41,-1,-1,-1,-1,-1,-1,-1,-1,-1,-1,-1],
+      "loss_mask": [1,1,1,1,1,0,0,0,0,0,0,0,0,0,0,0],
+      "truncated": 0})"));
+  EXPECT_EQ(run(t5 + "--vocab-extra-ids 1").status, 65);
+  expect_error(t5, 78, "--vocab-extra-ids");
+}
+
+// As they would stand in one data set of both, without tokens that belong to another model.
+TEST_F(MaskedSamplesTest, OfABlend) {
+  const Json alone = run_json(samples("--model bert --first 24 --json"));
+  const Json found = run_json(
+      "dataset samples --model bert --data-path 1 toy 1 toy --split 1,0,0 --seq-length 24 "
+      "--train-samples 38 --vocab-file vocab.txt --mask-prob 0.3 --first 38 --json");
+  for (std::size_t i = 0; i < 38; ++i) {
+    EXPECT_EQ(found["samples"][i], alone["samples"][i / 2]) << i;
+    EXPECT_EQ(found["index"][i], alone["index"][i / 2]) << i;
+  }
+}
+
+TEST_F(MaskedSamplesTest, WhatDoesNotGoTogether) {
+  expect_error(samples("--model gpt"), 64, "--mask-prob");
+  expect_error(samples("--model bert --decoder-seq-length 4"), 64, "--decoder-seq-length");
+  expect_error(samples("--model t5 --bert-no-binary-head"), 64, "--bert-no-binary-head");
+  expect_error(samples("--model bert --data-order sequential"), 64, "--data-order");
+  expect_error(samples("--model t5 --vocab-extra-ids 8"), 78, "--decoder-seq-length");
+  expect_error("dataset samples --model bert --data-path toy --seq-length 24 --train-samples 9", 64,
+               "--vocab-file");
+  expect_error(samples("--model bert --mask-prob 0"), 78, "--mask-prob");
+  expect_error(samples("--model bert --short-seq-prob 1.5"), 78, "--short-seq-prob");
+  expect_error(samples("--model bert --seq-length 4"), 78, "--seq-length");
 }
 
 TEST_F(DataCommandsTest, WordPieceReadsVocabTxt) {

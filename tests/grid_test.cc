@@ -183,4 +183,39 @@ TEST(GridCommand, ErrorsNameTheFlags) {
   EXPECT_NE(run_grid("--help").text.find("--rank-order"), std::string::npos);
 }
 
+// Megatron-core's groups for an encoder with fewer tensor ranks than its decoder.
+TEST(GridCommand, AnEncoderWithSizesOfItsOwn) {
+  const std::string flags =
+      "--world-size 6 --tensor-model-parallel-size 2 --encoder-pipeline-model-parallel-size 1 "
+      "--encoder-tensor-model-parallel-size 1 ";
+  const Output output = run_grid(flags + "--json");
+  ASSERT_EQ(output.status, 0);
+  const Json document = Json::parse(output.text);
+  EXPECT_EQ(document.at("groups").at("pp").dump(), "[[0,2],[1,3],[0,4],[1,5]]");
+  EXPECT_EQ(document.at("groups").at("mp").dump(), "[[0,2,3],[1,4,5]]");
+  EXPECT_EQ(document.at("split_rank"), 1);
+  EXPECT_EQ(document.at("encoder_outputs").dump(),
+            R"([{"from":0,"gradient_from":2,"to":[2,3]},{"from":1,"gradient_from":4,"to":[4,5]}])");
+  const Output text = run_grid(flags);
+  for (const char* part :
+       {"6 ranks: decoder tensor 2 x context 1 x data 2 x pipeline 1; rank order tp-cp-ep-dp-pp\n",
+        "encoder: tensor 1 x context 1 x data 2 x pipeline 1, stage 0; decoder: stage 1\n",
+        "      1     0     0     1     0  encoder\n", "      5     1     0     1     1  decoder\n",
+        "tp: tensor parallel; 4 groups of 1 and 2\n", "  0 > 2,3\n", "pipelines mix replicas"}) {
+    EXPECT_NE(text.text.find(part), std::string::npos) << part << " is not in\n" << text.text;
+  }
+  EXPECT_EQ(run_grid("--world-size 7 --encoder-pipeline-model-parallel-size 2").status, 78);
+}
+
+TEST(GridCommand, ASplitRank) {
+  const Output output = run_grid(
+      "--world-size 4 --pipeline-model-parallel-size 4 "
+      "--pipeline-model-parallel-split-rank 2 --json");
+  const Json document = Json::parse(output.text);
+  EXPECT_EQ(document.at("groups").at("embd").dump(), "[[0,2,3]]");
+  EXPECT_EQ(document.at("groups").at("pos_embd").dump(), "[[0,2]]");
+  EXPECT_EQ(document.at("split_rank"), 2);
+  EXPECT_FALSE(document.contains("encoder_outputs"));
+}
+
 }  // namespace

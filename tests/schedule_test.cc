@@ -96,6 +96,38 @@ TEST_F(ScheduleTest, FlagsReachTheSchedule) {
             "double-buffered");
 }
 
+TEST_F(ScheduleTest, AnEncoderAndADecoder) {
+  const std::string split = std::string("--pipeline-model-parallel-split-rank 3") + kSize;
+  const Json even = run_json("--kind 1f1b " + split);
+  EXPECT_EQ(even.at("split_rank"), 3);
+  EXPECT_EQ(even.at("stacks").at(3), "decoder");
+  EXPECT_EQ(even.at("makespan"), 33);
+  // The decoder's only stage works for as long as all of the encoder's together.
+  const Json uneven = run_json("--kind 1f1b --costs 3,3,3 --encoder-costs 1,1,1 " + split);
+  EXPECT_EQ(uneven.at("costs").at("stages").at(2).at("f"), 1);
+  EXPECT_EQ(uneven.at("costs").at("stages").at(3).at("f"), 3);
+  EXPECT_EQ(uneven.at("ideal"), 72);
+  EXPECT_EQ(uneven.at("makespan"), 3 + 72 + 6);
+  EXPECT_EQ(run_json("--kind backward-first " + split).at("chunks"), 1);
+  const Output text = run("--kind zb-h1 --split-rank 3 --encoder-costs 2,2,2" + std::string(kSize));
+  EXPECT_NE(text.out.find("encoder on 3 ranks, decoder on 1, 8 microbatches; stages 0 to 2: F 2, B "
+                          "2, W 2; F 1, B 1, W 1"),
+            std::string::npos)
+      << text.out;
+  EXPECT_NE(text.out.find("\nencoder "), std::string::npos) << text.out;
+  for (const char* kind :
+       {"interleaved", "looped-bfs", "zb-v", "zb-interleaved", "hanayo", "dualpipe", "dualpipe-v",
+        "chimera", "pipedream", "pipedream-2bw", "auto"}) {
+    expect_error(std::string("--kind ") + kind + " " + split, 78,
+                 "cannot run an encoder and a decoder");
+  }
+  expect_error(std::string("--kind 1f1b --split-rank 4") + kSize, 78, "below --pipeline-size 4");
+  expect_error(std::string("--kind 1f1b --encoder-costs 1,1,1") + kSize, 78,
+               "--pipeline-model-parallel-split-rank");
+  expect_error("--kind 1f1b --encoder-costs 1,1 " + split, 64, "--encoder-costs 1,1");
+  expect_error("--kind backward-first --chunks 2 " + split, 78, "1 chunk on every rank");
+}
+
 TEST_F(ScheduleTest, TextIsTheDefault) {
   const Output text = run(std::string("--kind 1f1b") + kSize);
   EXPECT_EQ(text.status, 0) << text.err;

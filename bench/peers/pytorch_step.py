@@ -7,17 +7,14 @@ Exit status 77 when PyTorch is not installed.
 
 import argparse
 import json
-import math
 import os
 import resource
 import statistics
 import sys
 import time
 
-MODELS = {  # layers, hidden, heads, vocabulary (padded), timed steps
-    "gpt2-124m": (12, 768, 12, 50304, 8),
-    "small": (4, 256, 8, 8192, 60),
-}
+from pytorch_models import FAMILY, MODELS, SIZES, build_model, random_batch, tokens_per_sample
+
 WARM_UP_STEPS = 2
 
 
@@ -32,7 +29,7 @@ def parse():
     parser.add_argument("--steps", type=int, default=0, help="0: by the model")
     parser.add_argument("--micro-batch", type=int, default=4)
     parser.add_argument("--global-batch", type=int, default=0, help="0: one microbatch")
-    parser.add_argument("--seq-length", type=int, default=256)
+    parser.add_argument("--seq-length", type=int, default=256, help="T5: of the encoder")
     parser.add_argument("--compile", action="store_true", help="torch.compile")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
@@ -42,52 +39,6 @@ def cores():
     return len(os.sched_getaffinity(0))
 
 
-def build_model(torch, layers, hidden, heads, vocabulary, positions):
-    nn = torch.nn
-    functional = torch.nn.functional
-
-    class Layer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
-            self.qkv = nn.Linear(hidden, 3 * hidden)
-            self.projection = nn.Linear(hidden, hidden)
-            self.fc1 = nn.Linear(hidden, 4 * hidden)
-            self.fc2 = nn.Linear(4 * hidden, hidden)
-
-        def forward(self, x):
-            batch, sequence, _ = x.shape
-            query, key, value = (
-                part.view(batch, sequence, heads, hidden // heads).transpose(1, 2)
-                for part in self.qkv(self.norm1(x)).chunk(3, dim=-1))
-            context = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-            x = x + self.projection(context.transpose(1, 2).reshape(batch, sequence, hidden))
-            return x + self.fc2(functional.gelu(self.fc1(self.norm2(x)), approximate="tanh"))
-
-    class Gpt(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words = nn.Embedding(vocabulary, hidden)
-            self.positions = nn.Embedding(positions, hidden)
-            self.layers = nn.ModuleList(Layer() for _ in range(layers))
-            self.norm = nn.LayerNorm(hidden)
-            for name, parameter in self.named_parameters():
-                if parameter.dim() == 2:
-                    residual = name.endswith(("projection.weight", "fc2.weight"))
-                    nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * layers if residual else 1))
-                elif name.endswith("bias"):
-                    nn.init.zeros_(parameter)
-
-        def forward(self, tokens, labels):
-            x = self.words(tokens) + self.positions.weight[:tokens.shape[1]]
-            for layer in self.layers:
-                x = layer(x)
-            logits = functional.linear(self.norm(x), self.words.weight)  # tied
-            return functional.cross_entropy(logits.view(-1, vocabulary), labels.view(-1))
-
-    return Gpt()
-
-
 def make_optimizer(torch, model):
     decayed = [p for p in model.parameters() if p.dim() == 2]
     others = [p for p in model.parameters() if p.dim() != 2]
@@ -95,7 +46,7 @@ def make_optimizer(torch, model):
                               {"params": others, "weight_decay": 0.0}], lr=1e-4, fused=True)
 
 
-def timed_steps(torch, model, options, vocabulary, steps):
+def timed_steps(torch, model, options, family, vocabulary, steps):
     loss_of = torch.compile(model) if options.compile else model
     optimizer = make_optimizer(torch, model)
     microbatches = options.global_batch // options.micro_batch
@@ -104,13 +55,13 @@ def timed_steps(torch, model, options, vocabulary, steps):
     seconds = []
     generator = torch.Generator().manual_seed(1)
     for step in range(WARM_UP_STEPS + steps):
-        batches = [torch.randint(vocabulary, (options.micro_batch, options.seq_length + 1),
-                                 generator=generator) for _ in range(microbatches)]
+        batches = [random_batch(torch, family, options.micro_batch, options.seq_length, vocabulary,
+                                generator) for _ in range(microbatches)]
         begin = time.perf_counter()
         loss_sum = 0.0
         for batch in batches:
             with autocast:
-                loss = loss_of(batch[:, :-1], batch[:, 1:].contiguous()) / microbatches
+                loss = loss_of(*batch) / microbatches
             loss.backward()
             loss_sum += loss.item()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -137,12 +88,14 @@ def main():
         return 77
     torch.set_num_threads(options.threads)
     torch.manual_seed(1234)
-    layers, hidden, heads, vocabulary, steps = MODELS[options.model]
-    model = build_model(torch, layers, hidden, heads, vocabulary, options.seq_length)
+    family = MODELS[options.model][FAMILY]
+    layers, hidden, heads, vocabulary, steps = MODELS[options.model][SIZES]
+    model = build_model(torch, family, layers, hidden, heads, vocabulary, options.seq_length)
     if options.weights == "bf16":
         model = model.to(torch.bfloat16)
-    seconds, loss = timed_steps(torch, model, options, vocabulary, options.steps or steps)
-    tokens = options.global_batch * options.seq_length
+    seconds, loss = timed_steps(torch, model, options, family, vocabulary,
+                                options.steps or steps)
+    tokens = options.global_batch * tokens_per_sample(family, options.seq_length)
     result = {
         "peer": f"PyTorch {torch.__version__}" + (" compiled" if options.compile else " eager"),
         "setting": {key: getattr(options, key) for key in

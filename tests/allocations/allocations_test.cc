@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "large_allocations.h"
+#include "phalanx/base/text_batches.h"
 #include "phalanx/data/gpt_columns.h"
-#include "phalanx/model/gpt_batch.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/test_support.h"
@@ -60,7 +60,7 @@ TEST_P(Allocations, StepsAfterTheFirstMakeNoLargeOnes) {
   TrainConfig config = deep(GetParam());
   resolve(config, false);
   const HostBatch batch = batch_of(config);
-  run_ranks(config, gpt_config(config, kVocabulary), [&](Rank& rank) {
+  run_ranks(config, *make_model(config, kVocabulary), [&](Rank& rank) {
     Communicator& world = *rank.ranks().world;
     const auto source = [&](int /*microbatch*/) -> const HostBatch& { return batch; };
     const auto step = [&](int number) {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/text_batches.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
-#include "phalanx/model/gpt_batch.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/elementwise.h"
 #include "phalanx/train/config_views.h"
@@ -41,10 +41,9 @@ DelayedUpdates::DelayedUpdates(const RunSetup& setup, DelayRule rule)
       backend_(make_cpu_backend(static_cast<int>(setup.config.layout.threads_per_rank),
                                 setup.products.products)),
       context_{.backend = *backend_, .workspace = workspace_, .stream = {}, .recorder = nullptr},
-      chunk_(build_gpt_chunk(setup.model, {0, setup.model.transformer.num_layers, true, true},
-                             table_)),
+      chunk_(setup.model->build_chunk(setup.model->whole(), table_)),
       parameters_(table_, memory_, memory_) {
-  const DType full = nn::full_precision(setup.model.transformer.dtype);
+  const DType full = nn::full_precision(setup.model->transformer().dtype);
   for (int r = 0; r < data_parallel_size(setup.config.layout); ++r) {
     replicas_.push_back(
         {.stream = RunData::Stream(*setup.data, SplitKind::kTrain, 0, r),
@@ -76,11 +75,11 @@ int DelayedUpdates::stage_of(const std::string& parameter) const {
   if (!parameter.starts_with(kLayers)) return rule_.stages - 1;
   int layer = 0;
   std::from_chars(parameter.data() + kLayers.size(), parameter.data() + parameter.size(), layer);
-  return layer * rule_.stages / static_cast<int>(setup_.model.transformer.num_layers);
+  return layer * rule_.stages / static_cast<int>(setup_.model->transformer().num_layers);
 }
 
 void DelayedUpdates::train() {
-  parameters_.initialise(context_, setup_.model.transformer.init_key,
+  parameters_.initialise(context_, setup_.model->transformer().init_key,
                          replicas_.front().gradients.flat());
   for (const Replica& replica : replicas_) replica.gradients.initialise(context_);
   optimizer_->initialise(context_);
@@ -106,7 +105,7 @@ void DelayedUpdates::iteration(std::int64_t iteration) {
       ++microbatches_;
     }
     add_replicas();
-    const nn::LossSums& sums = replicas_.front().losses;
+    const nn::LossTerm& sums = replicas_.front().losses;
     const LearningRates rates = setup_.schedule.learning_rates(samples);
     optimizer_->step(context_, {.lr = rates.rate,
                                 .decoupled_lr = rates.decoupled,
@@ -136,17 +135,18 @@ void DelayedUpdates::microbatch(int number, Replica& replica) {
   batch_.upload(context_, 0, replica.stream.source()(number));
   const auto replicas = static_cast<std::int64_t>(replicas_.size());
   const auto tokens = static_cast<double>(replicas * rule_.microbatches_per_update * shape_.rows());
+  replica.losses.factor = 1.0 / tokens;
   const nn::Weights weights{stale_};
-  nn::Pass pass{.ops = context_,
-                .weights = weights,
-                .batch = batch_[0],
-                .shape = shape_,
-                .region = {},
-                .training = true,
-                .loss_settings = {.loss_scale = loss_scale_, .factor = 1.0 / tokens},
-                .losses = replica.losses,
-                .cache = nullptr,
-                .logits = {}};
+  nn::Pass pass{
+      .ops = context_,
+      .weights = weights,
+      .batch = batch_[0],
+      .shapes = shape_,
+      .region = {},
+      .training = true,
+      .loss_settings = {.loss_scale = loss_scale_},
+      .losses = {&replica.losses, 1},
+  };
   nn::UnitHooks hooks;
   chunk_.forward(pass, saved_, hooks, number);
   chunk_.backward(pass, saved_, replica.gradients.gradients(), hooks, number);

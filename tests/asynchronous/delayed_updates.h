@@ -46,7 +46,7 @@ class DelayedUpdates {
   struct Replica {
     RunData::Stream stream;
     GradientStore gradients;
-    nn::LossSums losses;
+    nn::LossTerm losses;
   };
 
   int stage_of(const std::string& parameter) const;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "phalanx/model/gpt.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "tiny_training.h"
 
@@ -11,8 +12,11 @@ namespace phalanx {
 namespace {
 
 constexpr int kSteps = 20;
+constexpr int kSequence = 16;
+constexpr int kMicroBatch = 2;
+constexpr int kMicrobatches = 2;
 
-TinyRun run_in(DType dtype) {
+GptModel model_in(DType dtype) {
   const nn::TransformerConfig transformer{.num_layers = 2,
                                           .hidden = 32,
                                           .ffn_hidden = 128,
@@ -25,30 +29,24 @@ TinyRun run_in(DType dtype) {
                                           .tensor = {},
                                           .init_key = random_key(3, RandomPurpose::kInitialisation),
                                           .dropout_key = random_key(3, RandomPurpose::kDropout)};
-  return {.model = {.transformer = transformer,
-                    .vocabulary = 61,
-                    .padded_vocabulary = 64,
-                    .max_positions = 16,
-                    .recompute = {}},
-          .shape = {.sequence = 16, .micro_batch = 2},
-          .microbatches = 2,
-          .optimizer = {}};
+  return {{.transformer = transformer,
+           .vocabulary = 61,
+           .padded_vocabulary = 64,
+           .max_positions = kSequence,
+           .recompute = {}},
+          kSequence};
 }
 
 // Counting modulo the vocabulary from a start of its own, which a model learns within the steps.
-std::vector<TinyBatch> batches_at(int step, const TinyRun& run) {
-  std::vector<TinyBatch> batches(static_cast<std::size_t>(run.microbatches));
+std::vector<TinyBatch> batches_at(int step) {
+  std::vector<TinyBatch> batches(kMicrobatches);
   int sequence = step * 4;
   for (TinyBatch& batch : batches) {
-    for (std::int64_t i = 0; i < run.shape.rows(); ++i) {
-      const auto s = static_cast<int>(i / run.shape.micro_batch);
-      const auto b = static_cast<int>(i % run.shape.micro_batch);
-      const int token = (7 * (sequence + b) + s) % 61;
-      batch.tokens.push_back(token);
-      batch.labels.push_back((token + 1) % 61);
-      batch.positions.push_back(s);
-      batch.documents.push_back(0);
-      batch.loss_mask.push_back(1.0);
+    for (int i = 0; i < kSequence * kMicroBatch; ++i) {
+      const int token = (7 * (sequence + i % kMicroBatch) + i / kMicroBatch) % 61;
+      batch["tokens"].push_back(token);
+      batch["labels"].push_back((token + 1) % 61);
+      batch["loss_mask"].push_back(1.0);
     }
     sequence += 2;
   }
@@ -57,13 +55,16 @@ std::vector<TinyBatch> batches_at(int step, const TinyRun& run) {
 
 std::vector<double> losses_in(DType dtype) {
   const auto backend = make_cpu_backend(1, cpu::ProductPrecision::kFp32);
-  const TinyRun run = run_in(dtype);
-  TinyTraining training(run, *backend);
+  const GptModel model = model_in(dtype);
+  TinyTraining training(
+      {.model = model, .micro_batch = kMicroBatch, .microbatches = kMicrobatches, .optimizer = {}},
+      *backend);
   training.initialise();
   std::vector<double> losses;
   for (int step = 0; step < kSteps; ++step) {
-    losses.push_back(training.step({.lr = 3e-3, .weight_decay = 0.1, .adam_step = step + 1},
-                                   batches_at(step, run)));
+    const auto sums =
+        training.step({.lr = 3e-3, .weight_decay = 0.1, .adam_step = step + 1}, batches_at(step));
+    losses.push_back(sums.at(0).mean());
     for (const double value : training.padding(0)) EXPECT_EQ(value, 0.0);
   }
   return losses;

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "phalanx/ops/cpu/cpu_backend.h"
-#include "phalanx/ops/ref/ref_backend.h"
+#include "formula.h"
+#include "phalanx/model/gpt.h"
 #include "phalanx/optim/parameter_schedule.h"
 #include "tiny_training.h"
 
@@ -25,49 +25,16 @@ double noise(std::uint64_t stream, std::uint64_t index) {
   return static_cast<double>((v ^ (v >> 16)) >> 12) / 1048576.0 - 0.5;
 }
 
-double norm_of(const std::vector<double>& values) {
-  double sum = 0.0;
-  for (const double value : values) sum += value * value;
-  return std::sqrt(sum);
-}
-
 const json& golden() {
   static const json document =
       json::parse(std::ifstream(PHALANX_SOURCE_DIR "/tests/golden/tiny_gpt.json"));
   return document;
 }
 
-struct Tolerance {
-  double loss = 0.0;      // relative
-  double gradient = 0.0;  // at step 1, relative to the parameter's gradient or 1e-3 of all
-  double later = 0.0;     // of gradients at later steps
-  double weight = 0.0;    // relative to the distance from the start
-};
+using Machine = GoldenMachine;
 
-struct Machine {
-  std::string name;
-  std::unique_ptr<Backend> (*backend)();
-  DType dtype;
-  nn::AttentionKernel attention;
-  Tolerance tolerance;
-};
-
-std::unique_ptr<Backend> one_thread() { return make_cpu_backend(1, cpu::ProductPrecision::kFp32); }
-
-constexpr Tolerance kDouble{.loss = 1e-12, .gradient = 1e-10, .later = 1e-10, .weight = 1e-10};
-constexpr Tolerance kSingle{.loss = 1e-5, .gradient = 1e-5, .later = 1e-4, .weight = 1e-3};
-
-std::vector<Machine> machines() {
-  using enum nn::AttentionKernel;
-  return {{"ref_fused", make_ref_backend, DType::kF64, kFused, kDouble},
-          {"ref_unfused", make_ref_backend, DType::kF64, kUnfused, kDouble},
-          {"cpu_fused", one_thread, DType::kF32, kFused, kSingle},
-          {"cpu_unfused", one_thread, DType::kF32, kUnfused, kSingle}};
-}
-
-TinyRun run_of(const json& document, const json& variant, const Machine& machine) {
-  const json& adam = document.at("adam");
-  nn::TransformerConfig transformer{
+GptModel model_of(const json& document, const json& variant, const Machine& machine) {
+  const nn::TransformerConfig transformer{
       .num_layers = document.at("layers"),
       .hidden = document.at("hidden"),
       .ffn_hidden = document.at("ffn_hidden"),
@@ -81,13 +48,19 @@ TinyRun run_of(const json& document, const json& variant, const Machine& machine
       .tensor = {},
       .init_key = {},
       .dropout_key = {}};
-  return {.model = {.transformer = transformer,
-                    .vocabulary = document.at("vocabulary"),
-                    .padded_vocabulary = document.at("padded_vocabulary"),
-                    .max_positions = document.at("max_positions"),
-                    .tied_embedding = variant.at("tied"),
-                    .recompute = {}},
-          .shape = {.sequence = document.at("sequence"), .micro_batch = document.at("micro_batch")},
+  return {{.transformer = transformer,
+           .vocabulary = document.at("vocabulary"),
+           .padded_vocabulary = document.at("padded_vocabulary"),
+           .max_positions = document.at("max_positions"),
+           .tied_embedding = variant.at("tied"),
+           .recompute = {}},
+          document.at("sequence")};
+}
+
+TinyRun run_of(const json& document, const Model& model) {
+  const json& adam = document.at("adam");
+  return {.model = model,
+          .micro_batch = document.at("micro_batch"),
           .microbatches = document.at("microbatches"),
           .optimizer = {.rule = AdamRule{.beta1 = adam.at("beta1"),
                                          .beta2 = adam.at("beta2"),
@@ -95,30 +68,20 @@ TinyRun run_of(const json& document, const json& variant, const Machine& machine
                         .clip_grad = adam.at("clip_grad")}};
 }
 
-// The file has [b][s].
-template <typename T>
-std::vector<T> sequence_first(const json& rows) {
-  std::vector<T> values;
-  for (std::size_t s = 0; s < rows.at(0).size(); ++s) {
-    for (const json& row : rows) values.push_back(row.at(s).get<T>());
-  }
-  return values;
-}
-
 std::vector<TinyBatch> batches_of(const json& step) {
   std::vector<TinyBatch> batches;
   for (const json& batch : step.at("batches")) {
-    batches.push_back({.tokens = sequence_first<std::int32_t>(batch.at("tokens")),
-                       .labels = sequence_first<std::int32_t>(batch.at("labels")),
-                       .positions = sequence_first<std::int32_t>(batch.at("positions")),
-                       .documents = sequence_first<std::int32_t>(batch.at("documents")),
-                       .loss_mask = sequence_first<double>(batch.at("loss_mask"))});
+    batches.push_back({{"tokens", sequence_first(batch.at("tokens"))},
+                       {"labels", sequence_first(batch.at("labels"))},
+                       {"position_ids", sequence_first(batch.at("positions"))},
+                       {"document", sequence_first(batch.at("documents"))},
+                       {"loss_mask", sequence_first(batch.at("loss_mask"))}});
   }
   return batches;
 }
 
 // `values` are within `bound` of what the norm and the projections say.
-void expect_summary(const std::vector<double>& values, const json& expected, double bound) {
+void expect_named_summary(const std::vector<double>& values, const json& expected, double bound) {
   EXPECT_NEAR(norm_of(values), expected.at("norm").get<double>(), bound);
   for (std::uint64_t k = 0; k < 2; ++k) {
     double dot = 0.0;
@@ -159,7 +122,7 @@ class TinyGpt : public testing::TestWithParam<Machine> {
       const json& expected = step.at("gradients").at(name);
       const double scale = std::max(expected.at("norm").get<double>(), 1e-3 * all);
       const auto gradient = training.gradient(id);
-      expect_summary(gradient, expected, tolerance * scale);
+      expect_named_summary(gradient, expected, tolerance * scale);
       if (!step.contains("full_gradients")) continue;
       const auto full = step.at("full_gradients").at(name).get<std::vector<double>>();
       ASSERT_EQ(gradient.size(), full.size());
@@ -182,14 +145,14 @@ class TinyGpt : public testing::TestWithParam<Machine> {
         moved[e] -= start[static_cast<std::size_t>(id)][e];
       }
       EXPECT_GT(norm_of(moved), 0.0);
-      expect_summary(weights, step.at("weights").at(name), tolerance * norm_of(moved));
+      expect_named_summary(weights, step.at("weights").at(name), tolerance * norm_of(moved));
     }
   }
 };
 
 TEST_P(TinyGpt, MatchesPyTorch) {
   const Machine& machine = GetParam();
-  const Tolerance& tolerance = machine.tolerance;
+  const GoldenTolerance& tolerance = machine.tolerance;
   const json& document = golden();
   const json& rates = document.at("lr");
   const ParameterSchedule schedule{.max_lr = rates.at("max_lr"),
@@ -199,20 +162,21 @@ TEST_P(TinyGpt, MatchesPyTorch) {
   for (const json& variant : document.at("variants")) {
     SCOPED_TRACE(variant.at("name").get<std::string>());
     const auto backend = machine.backend();
-    const TinyRun run = run_of(document, variant, machine);
+    const GptModel model = model_of(document, variant, machine);
+    const TinyRun run = run_of(document, model);
     TinyTraining training(run, *backend);
     training.initialise();
     const auto start = set_parameters(training);
     std::int64_t number = 0;
     for (const json& step : variant.at("steps")) {
       SCOPED_TRACE(fmt::format("step {}", number + 1));
-      const double lr = schedule.learning_rate(number * run.microbatches * run.shape.micro_batch);
+      const double lr = schedule.learning_rate(number * run.microbatches * run.micro_batch);
       EXPECT_DOUBLE_EQ(lr, step.at("lr").get<double>());
-      const double loss = training.step(
+      const auto losses = training.step(
           {.lr = lr, .weight_decay = document.at("adam").at("weight_decay"), .adam_step = ++number},
           batches_of(step));
       const double expected = step.at("loss");
-      EXPECT_NEAR(loss / expected, 1.0, tolerance.loss);
+      EXPECT_NEAR(losses.at(0).mean() / expected, 1.0, tolerance.loss);
       EXPECT_NEAR(training.grad_norm() / step.at("grad_norm").get<double>(), 1.0,
                   number == 1 ? tolerance.gradient : tolerance.later);
       compare_gradients(training, step, number == 1 ? tolerance.gradient : tolerance.later);
@@ -222,7 +186,7 @@ TEST_P(TinyGpt, MatchesPyTorch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Machines, TinyGpt, testing::ValuesIn(machines()),
+INSTANTIATE_TEST_SUITE_P(Machines, TinyGpt, testing::ValuesIn(golden_machines()),
                          [](const auto& instance) { return instance.param.name; });
 
 }  // namespace

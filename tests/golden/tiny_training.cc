@@ -1,5 +1,9 @@
 #include "tiny_training.h"
 
+#include <algorithm>
+#include <numeric>
+
+#include "phalanx/model/batch_binding.h"
 #include "phalanx/ops/ref/access.h"
 #include "phalanx/pipeline/schedules/no_pipelining.h"
 
@@ -10,13 +14,12 @@ constexpr std::int64_t kArenaBytes = 16 << 20;
 // It must fall out of every result.
 constexpr double kLossScale = 16.0;
 
-template <typename T>
-void set_all(const Tensor& tensor, const std::vector<T>& values) {
-  PHALANX_CHECK(tensor.count() == static_cast<std::int64_t>(values.size()), "{} values for {}",
-                values.size(), tensor.shape.to_string());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    ref::store(tensor.data() + static_cast<std::int64_t>(i) * size_of(tensor.dtype), tensor.dtype,
-               static_cast<double>(values[i]));
+void set_all(const Tensor& tensor, std::span<const double> values) {
+  PHALANX_CHECK(tensor.count() == std::ssize(values), "{} values for {}", values.size(),
+                tensor.shape.to_string());
+  for (std::int64_t i = 0; i < tensor.count(); ++i) {
+    ref::store(tensor.data() + i * size_of(tensor.dtype), tensor.dtype,
+               values[static_cast<std::size_t>(i)]);
   }
 }
 
@@ -25,36 +28,48 @@ std::vector<double> first(std::vector<double> values, std::int64_t count) {
   return values;
 }
 
+// By sequence.
+std::vector<std::int64_t> rows_of_step(int microbatches, const nn::BatchShapes& shapes) {
+  std::vector<std::int64_t> rows;
+  for (const nn::BatchShape& shape : shapes.of) rows.push_back(microbatches * shape.rows());
+  return rows;
+}
+
 }  // namespace
 
 TinyTraining::TinyTraining(const TinyRun& run, Backend& backend)
     : run_(run),
+      schema_(run.model.batch_schema()),
+      shapes_(batch_shapes(schema_, run.micro_batch, 1)),
       memory_("memory", kArenaBytes),
       saved_("saved", kArenaBytes),
       workspace_("workspace", kArenaBytes),
       context_{.backend = backend, .workspace = workspace_, .stream = {}, .recorder = nullptr},
-      chunk_(build_gpt_chunk(run.model, {0, run.model.transformer.num_layers, true, true}, table_)),
+      chunk_(run.model.build_chunk(run.model.whole(), table_)),
       parameters_(table_, memory_, memory_),
-      gradients_(table_, parameters_.layout(), nn::full_precision(run.model.transformer.dtype),
-                 run.microbatches * run.shape.rows(), memory_),
+      gradients_(table_, shared_sums(table_), parameters_.layout(), full_precision(),
+                 rows_of_step(run.microbatches, shapes_), memory_),
       optimizer_(parameters_, gradients_, run.optimizer, {}, memory_, memory_),
       executor_(no_pipelining(run.microbatches),
-                {{&chunk_, parameters_.weights(), gradients_.gradients()}}, run.shape) {
-  const Shape extents{run.shape.sequence, run.shape.micro_batch};
-  const DType full = nn::full_precision(run.model.transformer.dtype);
-  batch_ = {.tokens = memory_.allocate(DType::kI32, extents),
-            .position_ids = memory_.allocate(DType::kI32, extents),
-            .labels = memory_.allocate(DType::kI32, extents),
-            .loss_mask = memory_.allocate(full, extents),
-            .rows = {.sample = memory_.allocate(DType::kI64, extents),
-                     .position = memory_.allocate(DType::kI32, extents),
-                     .document = memory_.allocate(DType::kI32, extents)}};
-  sums_ = {.sum = memory_.allocate(DType::kF64, {1}), .count = memory_.allocate(DType::kF64, {1})};
-  loss_scale_ = memory_.allocate(full, {1});
+                {{&chunk_, parameters_.weights(), gradients_.gradients()}}, shapes_) {
+  std::vector<Tensor> columns;
+  for (const BatchColumn& column : schema_.columns()) {
+    std::vector<std::int64_t> extents(column.extents.begin(), column.extents.end());
+    extents.push_back(run.micro_batch);
+    columns.push_back(memory_.allocate(
+        column.dtype == DType::kF32 ? full_precision() : column.dtype, Shape(extents)));
+  }
+  batch_ = bind_batch(schema_, std::move(columns));
+  terms_.resize(run.model.losses().size());
+  for (nn::LossTerm& term : terms_) {
+    term.sum = memory_.allocate(DType::kF64, {1});
+    term.count = memory_.allocate(DType::kF64, {1});
+  }
+  loss_scale_ = memory_.allocate(full_precision(), {1});
 }
 
 void TinyTraining::initialise() {
-  parameters_.initialise(context_, run_.model.transformer.init_key, gradients_.flat());
+  parameters_.initialise(context_, run_.model.transformer().init_key, gradients_.flat());
   gradients_.initialise(context_);
   optimizer_.initialise(context_);
   ops::fill(context_, {.x = loss_scale_, .value = kLossScale});
@@ -67,20 +82,50 @@ void TinyTraining::set_parameter(ParamId id, std::span<const double> values) {
   parameters_.round_to_storage(context_);
 }
 
-double TinyTraining::step(const Settings& settings, std::span<const TinyBatch> batches) {
+std::vector<TinyTraining::Loss> TinyTraining::step(const Settings& settings,
+                                                   std::span<const TinyBatch> batches) {
   settings_ = settings;
   batches_ = batches;
-  ops::fill(context_, {.x = sums_.sum, .value = 0.0});
-  ops::fill(context_, {.x = sums_.count, .value = 0.0});
+  set_factors();
+  for (const nn::LossTerm& term : terms_) {
+    ops::fill(context_, {.x = term.sum, .value = 0.0});
+    ops::fill(context_, {.x = term.count, .value = 0.0});
+  }
   gradients_.clear(context_);
-  const double rows = static_cast<double>(run_.microbatches * run_.shape.rows());
   executor_.run(context_, saved_,
-                {.shape = run_.shape,
+                {.shapes = shapes_,
                  .region = {},
                  .training = true,
-                 .loss = {.loss_scale = loss_scale_, .factor = 1.0 / rows}},
+                 .loss = {.loss_scale = loss_scale_, .mean_of_microbatch = run_.mean_of_means}},
                 *this, hooks_);
-  return ref::read_scalar(sums_.sum) / ref::read_scalar(sums_.count);
+  std::vector<Loss> losses;
+  for (const nn::LossTerm& term : terms_) {
+    losses.push_back({ref::read_scalar(term.sum), ref::read_scalar(term.count)});
+  }
+  return losses;
+}
+
+// With one loss a constant, which the step's end makes good; with several their own counts.
+void TinyTraining::set_factors() {
+  const std::vector<LossSpec> losses = run_.model.losses();
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    double count = 0.0;
+    for (const TinyBatch& batch : batches_) {
+      if (losses[i].mask.empty()) {
+        count += static_cast<double>(run_.micro_batch);
+      } else {
+        const std::vector<double>& mask = batch.at(losses[i].mask);
+        count = std::accumulate(mask.begin(), mask.end(), count);
+      }
+    }
+    if (losses.size() == 1) count = rows_that_may_count();
+    terms_[i].factor = 1.0 / (run_.mean_of_means ? run_.microbatches : count);
+  }
+}
+
+double TinyTraining::rows_that_may_count() const {
+  const std::size_t mask = schema_.index(run_.model.losses().front().mask);
+  return static_cast<double>(run_.microbatches * batch_[mask].count());
 }
 
 std::vector<double> TinyTraining::parameter(ParamId id) const {
@@ -89,8 +134,9 @@ std::vector<double> TinyTraining::parameter(ParamId id) const {
 
 std::vector<double> TinyTraining::gradient(ParamId id) const {
   auto values = first(ref::read(gradients_.gradient(id)).values, true_count(table_[id]));
-  const double rows = static_cast<double>(run_.microbatches * run_.shape.rows());
-  for (double& value : values) value *= rows / ref::read_scalar(sums_.count) / kLossScale;
+  const double factor =
+      is_rescaled() ? rows_that_may_count() / ref::read_scalar(terms_[0].count) : 1.0;
+  for (double& value : values) value *= factor / kLossScale;
   return values;
 }
 
@@ -109,37 +155,46 @@ std::vector<double> TinyTraining::padding(ParamId id) const {
 double TinyTraining::grad_norm() const { return ref::read_scalar(optimizer_.norm()); }
 
 const nn::Batch& TinyTraining::load(int microbatch) {
-  const TinyBatch& host = batches_[static_cast<std::size_t>(microbatch)];
-  set_all(batch_.tokens, host.tokens);
-  set_all(batch_.position_ids, host.positions);
-  set_all(batch_.labels, host.labels);
-  set_all(batch_.loss_mask, host.loss_mask);
-  set_all(batch_.rows.document, host.documents);
-  std::vector<double> samples, positions;
-  for (std::int64_t i = 0; i < run_.shape.rows(); ++i) {
-    const std::int64_t first_sample =
-        ((settings_.adam_step - 1) * run_.microbatches + microbatch) * run_.shape.micro_batch;
-    samples.push_back(static_cast<double>(first_sample + i % run_.shape.micro_batch));
-    const std::int64_t position = i / run_.shape.micro_batch;
-    positions.push_back(static_cast<double>(position));
+  const TinyBatch& given = batches_[static_cast<std::size_t>(microbatch)];
+  const std::int64_t first_sample =
+      ((settings_.adam_step - 1) * run_.microbatches + microbatch) * run_.micro_batch;
+  for (std::size_t i = 0; i < schema_.columns().size(); ++i) {
+    const BatchColumn& column = schema_.columns()[i];
+    const auto found = given.find(column.name);
+    set_all(batch_[i],
+            found != given.end() ? found->second : default_column(column.name, i, first_sample));
   }
-  set_all(batch_.rows.sample, samples);
-  set_all(batch_.rows.position, positions);
   return batch_;
+}
+
+// Of the coordinates and position ids, by the row.
+std::vector<double> TinyTraining::default_column(std::string_view name, std::size_t index,
+                                                 std::int64_t first_sample) const {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < batch_[index].count(); ++i) {
+    std::int64_t value = 0;
+    if (name.ends_with("sample")) value = first_sample + i % run_.micro_batch;
+    if (name.ends_with("position") || name.ends_with("position_ids")) value = i / run_.micro_batch;
+    values.push_back(static_cast<double>(value));
+  }
+  return values;
 }
 
 const nn::Batch& TinyTraining::loaded(int /*microbatch*/) { return batch_; }
 
-void TinyTraining::reduce_gradients(int /*chunk*/) { gradients_.join_tied_embedding(context_); }
+void TinyTraining::reduce_gradients(int /*chunk*/) { gradients_.join_all(context_); }
 
 void TinyTraining::optimizer_step(int /*version*/) {
-  optimizer_.step(context_,
-                  {.lr = settings_.lr,
-                   .weight_decay = settings_.weight_decay,
-                   .step = settings_.adam_step,
-                   .tokens = sums_.count,
-                   .expected_tokens = static_cast<double>(run_.microbatches * run_.shape.rows()),
-                   .loss_scale = loss_scale_});
+  StepInputs inputs{.lr = settings_.lr,
+                    .weight_decay = settings_.weight_decay,
+                    .step = settings_.adam_step,
+                    .tokens = {},
+                    .loss_scale = loss_scale_};
+  if (is_rescaled()) {
+    inputs.tokens = terms_[0].count;
+    inputs.expected_tokens = rows_that_may_count();
+  }
+  optimizer_.step(context_, inputs);
 }
 
 }  // namespace phalanx

@@ -1,26 +1,29 @@
 #pragma once
-// Training steps of a tiny GPT on any backend through the real parts: chunk, executor, stores and
+// Training steps of a tiny model on any backend through the real parts: chunk, executor, stores and
 // optimizer.
 
+#include <map>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "phalanx/model/gpt.h"
+#include "phalanx/model/model.h"
 #include "phalanx/optim/optimizer.h"
 #include "phalanx/pipeline/executor.h"
 
 namespace phalanx {
 
-// One microbatch on the host, row-major [s, b].
-struct TinyBatch {
-  std::vector<std::int32_t> tokens, labels, positions, documents;
-  std::vector<double> loss_mask;
-};
+// One microbatch on the host: columns of the model's schema by name, row-major [extents..., b].
+// Where they are not given, positions count from 0 and rows belong to one document.
+using TinyBatch = std::map<std::string, std::vector<double>>;
 
 struct TinyRun {
-  GptConfig model;
-  nn::BatchShape shape;
+  const Model& model;
+  std::int64_t micro_batch = 1;
   int microbatches = 1;
+  // Each microbatch's losses are divided by its own counts (Megatron's mean of means).
+  bool mean_of_means = false;
   OptimizerSettings optimizer;
 };
 
@@ -39,11 +42,16 @@ class TinyTraining final : private StepServices {
     double weight_decay = 0.0;
     std::int64_t adam_step = 1;
   };
-  // The loss: mean over the unmasked tokens of all microbatches.
-  double step(const Settings& settings, std::span<const TinyBatch> batches);
+  // Sum and count of each loss, in the model's order, over all microbatches.
+  struct Loss {
+    double sum = 0.0;
+    double count = 0.0;
+    double mean() const { return sum / count; }
+  };
+  std::vector<Loss> step(const Settings& settings, std::span<const TinyBatch> batches);
 
   const nn::ParamTable& table() const { return table_; }
-  // True elements of the main parameter; of the gradient of the last step's mean loss.
+  // True elements of the main parameter; of the gradient of the last step's sum of mean losses.
   std::vector<double> parameter(ParamId id) const;
   std::vector<double> gradient(ParamId id) const;
   // Everything that lies in the padding of a parameter: weights, gradient and moments.
@@ -54,11 +62,22 @@ class TinyTraining final : private StepServices {
   const nn::Batch& load(int microbatch) override;
   const nn::Batch& loaded(int microbatch) override;
   void reduce_gradients(int chunk) override;
-  nn::LossSums losses(int /*microbatch*/) override { return sums_; }
+  std::span<const nn::LossTerm> losses(int /*microbatch*/) override { return terms_; }
   void optimizer_step(int version) override;
   void gather_parameters() override {}
 
+  DType full_precision() const { return nn::full_precision(run_.model.transformer().dtype); }
+  // Whether the step's end divides by the count of the only loss.
+  bool is_rescaled() const { return terms_.size() == 1 && !run_.mean_of_means; }
+  // Rows of the only loss in a step, masked or not.
+  double rows_that_may_count() const;
+  void set_factors();
+  std::vector<double> default_column(std::string_view name, std::size_t index,
+                                     std::int64_t first_sample) const;
+
   TinyRun run_;
+  BatchSchema schema_;
+  nn::BatchShapes shapes_;
   Arena memory_, saved_, workspace_;
   Context context_;
   nn::ParamTable table_;
@@ -68,7 +87,7 @@ class TinyTraining final : private StepServices {
   Optimizer optimizer_;
   Executor executor_;
   nn::Batch batch_;
-  nn::LossSums sums_;
+  std::vector<nn::LossTerm> terms_;
   Tensor loss_scale_;
   nn::UnitHooks hooks_;
   std::span<const TinyBatch> batches_;

@@ -117,7 +117,11 @@ Distance distance(const TrainingResult& a, const TrainingResult& b) {
   double all_moved = 0.0, all_apart = 0.0;
   for (const auto& [name, values] : b.weights) {
     const bool is_qkv_bias = name.ends_with("linear_qkv.bias");
-    const auto is_key = [&](std::size_t i) { return is_qkv_bias && i / kHeadSize % 3 == 1; };
+    const bool is_kv_bias = name.ends_with("linear_kv.bias");
+    const auto is_key = [&](std::size_t i) {
+      const std::size_t head = i / kHeadSize;
+      return (is_qkv_bias && head % 3 == 1) || (is_kv_bias && head % 2 == 0);
+    };
     const double moved = square_distance(values, b.initial_weights.at(name), is_key);
     const double apart = square_distance(a.weights.at(name), values, is_key);
     note(std::sqrt(apart / moved), name, result.weight, result.weight_of);
@@ -131,11 +135,7 @@ Distance distance(const TrainingResult& a, const TrainingResult& b) {
 StepError error_of_first_step(const TrainingResult& result, const TrainConfig& config) {
   const OptimizerSettings settings = optimizer_settings(config.optimizer);
   const auto& adam = std::get<AdamRule>(settings.rule);
-  // What the sums become an average by; a mean of means is one already.
-  const auto tokens = static_cast<double>(config.layout.global_batch_size * config.data.seq_length);
-  const double by_tokens =
-      config.optimizer.loss_average == "microbatch" ? 1.0 : tokens / result.first_tokens;
-  const double average = by_tokens / loss_scaler(config).scale();
+  const double average = result.first_factor / loss_scaler(config).scale();
   double squares = 0.0;
   for (const auto& [name, gradient] : result.first_gradients) squares += square_norm(gradient);
   const double norm = average * std::sqrt(squares);

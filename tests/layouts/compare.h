@@ -17,7 +17,7 @@ struct Distance {
   double grad_norm = 0.0;  // likewise
   // Of any parameter at step 1: |a - b| / max(|b|, 1e-3 |all of b|).
   double gradient = 0.0;
-  // Of any parameter at the end: |a - b| / |b - initial|. Key rows of the QKV bias are left out:
+  // Of any parameter at the end: |a - b| / |b - initial|. Key rows of biases are left out:
   // their gradient is zero but for rounding, which Adam makes as large as any other.
   double weight = 0.0;
   double all_weights = 0.0;  // of all parameters together

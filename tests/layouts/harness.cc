@@ -7,14 +7,15 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <numeric>
 
 #include "phalanx/checkpoint/global_tensor.h"
 #include "phalanx/comm/local/local_ranks.h"
-#include "phalanx/data/gpt_columns.h"
-#include "phalanx/model/gpt_batch.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/elementwise.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
+#include "tiny_batches.h"
 
 namespace phalanx {
 namespace {
@@ -22,29 +23,22 @@ namespace {
 constexpr int kMeasuredStep = 1;  // the second: the first one's gathers are behind it
 constexpr auto kProducts = cpu::ProductPrecision::kFp32;
 
-// A sentence to learn, and a mask that leaves between 2 and 13 tokens of a sample.
-void fill_sample(std::int64_t sample, std::int64_t element, std::int64_t samples,
-                 const GptColumns& batch) {
-  const std::int64_t stride = 1 + sample % 3;
-  for (std::int64_t p = 0; p < std::ssize(batch.tokens) / samples; ++p) {
-    const auto row = static_cast<std::size_t>(p * samples + element);
-    const std::int64_t token = 11 * sample + stride * p;
-    batch.tokens[row] = static_cast<std::int32_t>(token % kVocabulary);
-    batch.labels[row] = static_cast<std::int32_t>((token + stride) % kVocabulary);
-    batch.loss_mask[row] = p < sample * 7 % 13 || (p + sample) % 5 == 0 ? 0.0F : 1.0F;
-    batch.position_ids[row] = static_cast<std::int32_t>(p);
-    batch.position[row] = static_cast<std::int32_t>(p);
-    batch.document[row] = 0;
-    batch.sample[row] = sample;
+// What each of the model's losses counts in these batches.
+std::vector<double> loss_counts(const Model& model, const std::vector<HostBatch>& batches) {
+  std::vector<double> counts;
+  for (const LossSpec& loss : model.losses()) {
+    double count = 0.0;
+    for (const HostBatch& batch : batches) {
+      if (loss.mask.empty()) {
+        count += static_cast<double>(batch.samples());
+      } else {
+        const auto mask = batch.column<float>(loss.mask);
+        count = std::accumulate(mask.begin(), mask.end(), count);
+      }
+    }
+    counts.push_back(count);
   }
-}
-
-HostBatch make_batch(const TrainConfig& config, std::int64_t first_sample) {
-  const std::int64_t samples = config.layout.micro_batch_size;
-  HostBatch batch(gpt_batch_schema(config.data.seq_length), samples);
-  const GptColumns columns(batch);
-  for (std::int64_t b = 0; b < samples; ++b) fill_sample(first_sample + b, b, samples, columns);
-  return batch;
+  return counts;
 }
 
 // Which elements of a parameter's local part the global one has.
@@ -71,8 +65,11 @@ bool agree(const StepResult& a, const StepResult& b) {
   const auto same = [](double x, double y) {
     return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
   };
-  return same(a.loss, b.loss) && same(a.grad_norm, b.grad_norm) && same(a.tokens, b.tokens) &&
-         a.skipped == b.skipped;
+  const bool same_losses =
+      std::ranges::equal(a.losses, b.losses, [&](const LossResult& x, const LossResult& y) {
+        return same(x.mean, y.mean) && same(x.count, y.count);
+      });
+  return same_losses && same(a.grad_norm, b.grad_norm) && a.skipped == b.skipped;
 }
 
 // Faults of all ranks.
@@ -168,12 +165,13 @@ class Training {
         steps_(steps),
         left_(left),
         grid_(rank_grid(config.layout)),
-        model_(gpt_config(config, kVocabulary)),
+        model_(make_model(config, kVocabulary)),
+        schema_(model_->batch_schema()),
         programs_(step_programs(config)),
         results_(static_cast<std::size_t>(grid_.world_size())),
         measured_(results_.size()) {
     for (int rank = 0; rank < grid_.world_size(); ++rank) {
-      plans_.push_back(plan_memory(config, model_, programs_, rank, kProducts));
+      plans_.push_back(plan_memory(config, *model_, programs_, rank, kProducts));
     }
   }
 
@@ -188,12 +186,18 @@ class Training {
   StepResult train_step(Rank& rank, int step) const;
   StepResult measured_step(Rank& rank, int step);
   TrainingResult result();
+  // Of the only loss, masked or not, in a global batch.
+  double rows_of_loss() const {
+    const BatchColumn& mask = schema_.columns()[schema_.index(model_->losses().front().mask)];
+    return static_cast<double>(config_.layout.global_batch_size * mask.extents[0]);
+  }
 
   const TrainConfig& config_;
   int steps_;
   LeftGradients left_;
   RankGrid grid_;
-  GptConfig model_;
+  std::shared_ptr<const Model> model_;
+  BatchSchema schema_;
   StepPrograms programs_;
   std::vector<MemoryPlan> plans_;
   std::vector<std::vector<StepResult>> results_;  // by rank, by step
@@ -210,7 +214,7 @@ void Training::run_rank(Communicator& world) {
   const RankCommunicators ranks(grid_, world);
   RankArenas arenas = allocate_arenas(plans_[me]);
   const auto backend = make_cpu_backend(1, kProducts);
-  Rank rank(config_, model_, programs_, ranks, *backend, arenas);
+  Rank rank(config_, *model_, programs_, ranks, *backend, arenas);
   rank.initialise();
   const ParameterStore& parameters = rank.parameters();
   const nn::ParamTable& table = rank.table();
@@ -242,19 +246,21 @@ StepResult Training::train_step(Rank& rank, int step) const {
   const double left = left_ == LeftGradients::kNan ? std::numeric_limits<double>::quiet_NaN() : 0.0;
   ops::fill(rank.context(), {.x = rank.gradients().flat(), .value = left});
   const std::int64_t first = step * config_.layout.global_batch_size;
-  HostBatch batch;
-  const auto source = [&](int microbatch) -> const HostBatch& {
-    // As the sampler hands them out: the ranks of a microbatch follow each other.
-    const std::int64_t index =
-        microbatch * data_parallel_size(config_.layout) + rank.ranks().at.data;
-    batch = make_batch(config_, first + index * config_.layout.micro_batch_size);
-    return batch;
-  };
-  return rank.train_step({.lr = kLearningRate,
-                          .weight_decay = kWeightDecay,
-                          .adam_step = step + 1,
-                          .loss_scale = loss_scaler(config_).scale()},
-                         source);
+  // As the sampler hands them out: the ranks of a microbatch follow each other.
+  std::vector<HostBatch> batches;
+  for (std::int64_t m = 0; m < num_microbatches(config_.layout); ++m) {
+    const std::int64_t index = m * data_parallel_size(config_.layout) + rank.ranks().at.data;
+    batches.push_back(
+        tiny_batch(config_, schema_, first + index * config_.layout.micro_batch_size));
+  }
+  StepSchedule schedule{.lr = kLearningRate,
+                        .weight_decay = kWeightDecay,
+                        .adam_step = step + 1,
+                        .loss_scale = loss_scaler(config_).scale()};
+  if (rank.wants_loss_counts()) schedule.loss_counts = loss_counts(*model_, batches);
+  return rank.train_step(schedule, [&](int microbatch) -> const HostBatch& {
+    return batches[static_cast<std::size_t>(microbatch)];
+  });
 }
 
 StepResult Training::measured_step(Rank& rank, int step) {
@@ -270,7 +276,7 @@ StepResult Training::measured_step(Rank& rank, int step) {
   const std::int64_t before = bytes_read();
   Recorder recorder;
   rank.record_to(&recorder);
-  const StepResult result = train_step(rank, step);
+  StepResult result = train_step(rank, step);
   rank.record_to(nullptr);
   measured_[me] = {.planned = plans_[me].messages, .recorded = {}, .bytes_moved = 0};
   measured_[me].recorded.add(recorder.messages());
@@ -283,7 +289,7 @@ TrainingResult Training::result() {
   for (int step = 0; step < steps_; ++step) {
     const auto s = static_cast<std::size_t>(step);
     const StepResult& first = results_[0][s];
-    result.losses.push_back(first.loss);
+    for (const LossResult& loss : first.losses) result.losses.push_back(loss.mean);
     result.grad_norms.push_back(first.grad_norm);
     result.skipped.push_back(first.skipped);
     for (const auto& results : results_) {
@@ -293,7 +299,11 @@ TrainingResult Training::result() {
     }
   }
   result.initial_weights = initial_.take();
-  result.first_tokens = results_[0].front().tokens;
+  const bool divides_itself =
+      model_->losses().size() > 1 || config_.optimizer.loss_average == "microbatch";
+  if (!divides_itself) {
+    result.first_factor = rows_of_loss() / results_[0].front().tokens();
+  }
   result.first_gradients = first_gradients_.take();
   result.first_weights = first_weights_.take();
   result.first_exp_avg = first_exp_avg_.take();

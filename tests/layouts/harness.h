@@ -1,7 +1,7 @@
 #pragma once
-// Trains a tiny GPT on a layout, one thread for every rank, without files: batches are functions of
-// the sample's number. What comes back is free of the layout: global tensors, put together from
-// what the ranks hold.
+// Trains a tiny model of any family on a layout, one thread for every rank, without files: batches
+// are functions of the sample's number. What comes back is free of the layout: global tensors, put
+// together from what the ranks hold.
 
 #include <cstdint>
 #include <map>
@@ -23,12 +23,13 @@ struct MeasuredStep {
 };
 
 struct TrainingResult {
-  std::vector<double> losses, grad_norms;  // by step
-  std::vector<bool> skipped;               // likewise: a gradient was not finite
+  std::vector<double> losses;      // all of a step, then those of the next
+  std::vector<double> grad_norms;  // by step
+  std::vector<bool> skipped;       // likewise: a gradient was not finite
   GlobalValues initial_weights;
   // Step 1:
   GlobalValues first_gradients;               // sums, before the factor that makes them an average
-  double first_tokens = 0.0;                  // that count in the global batch
+  double first_factor = 1.0;                  // which is this, with the loss scale in addition
   GlobalValues first_weights, first_exp_avg;  // behind it, in full precision
   GlobalValues weights;                       // at the end, in full precision
   GlobalValues stored_weights;                // as forward reads them

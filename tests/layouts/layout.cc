@@ -160,6 +160,16 @@ void set_recomputation(Recompute recompute, TrainConfig& c) {
   c.layout.distribute_saved_activations = recompute == Recompute::kDistributed;
 }
 
+void set_family(const Layout& layout, TrainConfig& c) {
+  c.model.family = layout.family;
+  c.model.bert_no_binary_head = !layout.binary_head;
+  if (layout.family != "t5") return;
+  c.model.decoder_num_layers = layout.decoder_layers;
+  c.data.decoder_seq_length = kDecoderSequence;
+  c.layout.pipeline_model_parallel_split_rank = layout.split;
+  if (layout.relative_positions) c.model.position_embedding_type = "relative";
+}
+
 }  // namespace
 
 std::string name_of(const Layout& l) {
@@ -170,12 +180,19 @@ std::string name_of(const Layout& l) {
                                                            "fp16", "fp16+fp32-residual"};
   const std::string pipeline =
       l.pipeline == 1 ? "" : fmt::format(" p{} {} v{}", l.pipeline, l.schedule, l.chunks);
+  std::string model = fmt::format("L{}", l.layers);
+  if (l.family == "bert") model = fmt::format("bert {}{}", model, l.binary_head ? " sop" : "");
+  if (l.family == "t5") {
+    model = fmt::format("t5 {}+{}{}{}", model, l.decoder_layers,
+                        l.split > 0 ? fmt::format(" S{}", l.split) : "",
+                        l.relative_positions ? " relative" : "");
+  }
   return fmt::format(
-      "t{}{}{} d{}{}{}{}{}{} L{} b{} {} {} {}{}", l.tensor, l.sequence_parallel ? " sp" : "",
+      "t{}{}{} d{}{}{}{}{}{} {} b{} {} {} {}{}", l.tensor, l.sequence_parallel ? " sp" : "",
       pipeline, l.data, l.distributed_optimizer ? " zero1" : "",
       kOverlaps[static_cast<std::size_t>(l.overlap)], l.small_buckets ? " small-buckets" : "",
-      kRecomputes[static_cast<std::size_t>(l.recompute)], l.async_reduce ? "" : " no-async",
-      l.layers, l.micro_batch, l.fused_attention ? "fused" : "unfused",
+      kRecomputes[static_cast<std::size_t>(l.recompute)], l.async_reduce ? "" : " no-async", model,
+      l.micro_batch, l.fused_attention ? "fused" : "unfused",
       kStorages[static_cast<std::size_t>(l.storage)], l.tied ? "tied" : "untied",
       l.mean_of_means ? " mean-of-means" : "");
 }
@@ -186,7 +203,11 @@ Layout on_one_rank(const Layout& layout) {
           .fused_attention = layout.fused_attention,
           .storage = layout.storage,
           .tied = layout.tied,
-          .mean_of_means = layout.mean_of_means};
+          .mean_of_means = layout.mean_of_means,
+          .family = layout.family,
+          .binary_head = layout.binary_head,
+          .decoder_layers = layout.decoder_layers,
+          .relative_positions = layout.relative_positions};
 }
 
 Layout without_bitwise_features(const Layout& layout) {
@@ -204,7 +225,7 @@ TrainConfig config_of(const Layout& layout) {
   c.model.ffn_hidden_size = 96;
   c.model.num_attention_heads = 4;
   c.model.max_position_embeddings = 20;
-  c.data.seq_length = 16;
+  c.data.seq_length = kSequence;
   c.model.make_vocab_size_divisible_by = 8;
   c.model.init_method_std = 0.1;
   c.optimizer.weight_decay = 0.1;
@@ -233,6 +254,7 @@ TrainConfig config_of(const Layout& layout) {
   c.layout.overlap_param_gather = layout.overlap == Overlap::kReduceAndGather;
   c.layout.ddp_bucket_size = layout.small_buckets ? 1 : 0;
   set_recomputation(layout.recompute, c);
+  set_family(layout, c);
   return c;
 }
 

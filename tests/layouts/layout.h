@@ -1,5 +1,5 @@
 #pragma once
-// What the matrix varies: how a tiny GPT is laid out over ranks, and which GPT it is.
+// What the matrix varies: how a tiny model is laid out over ranks, and which model it is.
 
 #include <optional>
 #include <string>
@@ -40,6 +40,12 @@ struct Layout {
   Storage storage = Storage::kF32;
   bool tied = true;
   bool mean_of_means = false;  // --loss-average microbatch
+  std::string family = "gpt";
+  bool binary_head = true;  // of a BERT
+  // Of a T5, whose encoder has `layers`:
+  int decoder_layers = 0;
+  int split = 0;  // the decoder's first stage
+  bool relative_positions = false;
 };
 
 // "t2 sp d4 zero1 ... b2 fused bf16 tied".
@@ -53,6 +59,8 @@ Layout without_bitwise_features(const Layout& layout);
 // 72, 80 or 96 with padding: of four ranks one has nothing else.
 inline constexpr std::int64_t kVocabulary = 67;
 inline constexpr std::int64_t kGlobalBatch = 16;
+inline constexpr std::int64_t kSequence = 16;
+inline constexpr std::int64_t kDecoderSequence = 8;
 
 // The settings, as given on a command line.
 TrainConfig config_of(const Layout& layout);

@@ -4,9 +4,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
-#include <optional>
 #include <ostream>
 #include <set>
 #include <string>
@@ -14,116 +12,13 @@
 #include <utility>
 
 #include "compare.h"
+#include "expectations.h"
 #include "message_formulas.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 
 namespace phalanx {
 namespace {
-
-struct Tolerance {
-  double loss, grad_norm, gradient, moment, all_weights;
-  std::optional<double> weight;  // none where rounding moves some parameter anywhere
-};
-
-// Where the layout adds its sums in another order: of gradients, in fp32, over data-parallel ranks;
-// and over tensor-parallel ranks in every layer, where a 16-bit step rounds the result, to 2^-9 in
-// bf16 and 2^-12 in fp16. Without these the gradients of step 1 are those of one rank to fp32
-// rounding, whatever weights are stored in; from then on stored weights may round otherwise too.
-// Adam divides by the size of the gradient, so where that is small, weights move apart faster than
-// all of them together do. Everything is at least twice what was measured.
-Tolerance tolerance_of(const Layout& layout) {
-  const bool is_tensor_parallel = layout.tensor > 1;
-  switch (layout.storage) {
-    case Storage::kF32:
-      return {.loss = 1e-5,
-              .grad_norm = 5e-5,
-              .gradient = 1e-5,
-              .moment = 3e-4,
-              .all_weights = 5e-4,
-              .weight = 5e-4};
-    case Storage::kBF16:
-    case Storage::kBF16ResidualF32:
-      if (is_tensor_parallel) {
-        return {.loss = 2e-3,
-                .grad_norm = 3e-2,
-                .gradient = 5e-2,
-                .moment = 0.1,
-                .all_weights = 0.1,
-                .weight = {}};
-      }
-      return {.loss = 5e-4,
-              .grad_norm = 8e-3,
-              .gradient = 1e-6,
-              .moment = 3e-2,
-              .all_weights = 2e-2,
-              .weight = 3e-2};
-    case Storage::kF16:
-    case Storage::kF16ResidualF32:
-      break;
-  }
-  if (is_tensor_parallel) {
-    return {.loss = 1e-3,
-            .grad_norm = 1e-2,
-            .gradient = 8e-3,
-            .moment = 0.05,
-            .all_weights = 4e-2,
-            .weight = {}};
-  }
-  return {.loss = 2e-4,
-          .grad_norm = 1e-3,
-          .gradient = 1e-6,
-          .moment = 5e-3,
-          .all_weights = 3e-3,
-          .weight = 4e-3};
-}
-
-// Trainings that several layouts are compared with are run once.
-class Trainings {
- public:
-  const TrainingResult& of(const Layout& layout) {
-    const std::string name = name_of(layout);
-    const auto found = results_.find(name);
-    if (found != results_.end()) return found->second;
-    const auto config = legal_config(layout);
-    PHALANX_CHECK(config.has_value(), "{} is not a layout", name);
-    return results_.emplace(name, train(*config)).first->second;
-  }
-
- private:
-  std::map<std::string, TrainingResult> results_;  // by the layout's name
-};
-
-bool shows_distances() { return std::getenv("PHALANX_SHOW_DISTANCES") != nullptr; }
-
-void expect_close(const TrainingResult& result, const TrainingResult& one_rank,
-                  const Layout& layout) {
-  const Distance d = distance(result, one_rank);
-  const Tolerance t = tolerance_of(layout);
-  EXPECT_EQ(result.initial_weights, one_rank.initial_weights);
-  EXPECT_LE(d.loss, t.loss);
-  EXPECT_LE(d.grad_norm, t.grad_norm);
-  EXPECT_LE(d.gradient, t.gradient) << d.gradient_of;
-  EXPECT_LE(d.moment, t.moment) << d.moment_of;
-  EXPECT_LE(d.all_weights, t.all_weights);
-  if (t.weight) {
-    EXPECT_LE(d.weight, *t.weight) << d.weight_of;
-  }
-  if (shows_distances()) {
-    fmt::print("{:.1e} {:.1e} {:.1e} {:.1e} {:.1e} {:.1e} {}\n", d.loss, d.grad_norm, d.gradient,
-               d.moment, d.all_weights, d.weight, name_of(layout));
-  }
-}
-
-// Main parameters are fp32, so this is as tight in 16-bit steps.
-void expect_step_of_own_gradients(const TrainingResult& result, const TrainConfig& config) {
-  const StepError error = error_of_first_step(result, config);
-  EXPECT_LE(error.grad_norm, 5e-7);
-  EXPECT_LE(error.moment, 1e-6) << error.moment_of;
-  EXPECT_LE(error.weight, 5e-5) << error.weight_of;
-  if (shows_distances()) {
-    fmt::print("step 1: {:.1e} {:.1e} {:.1e}\n", error.grad_norm, error.moment, error.weight);
-  }
-}
 
 // What every rank began in a step: as planned, as the formulas say, and as much as really moved.
 void expect_messages(const TrainingResult& result, const TrainConfig& config) {
@@ -136,15 +31,6 @@ void expect_messages(const TrainingResult& result, const TrainConfig& config) {
     EXPECT_EQ(step.bytes_moved, payload(step.recorded));
   }
 }
-
-// Sanitizers are slow and look for something else than rounding: the covering set suffices them.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
-bool is_nightly() { return !kSanitized && std::getenv("PHALANX_NIGHTLY") != nullptr; }
 
 struct World {
   int tensor, data;
@@ -205,10 +91,10 @@ TEST(LayoutMatrix, RanksThatDifferInDataAloneHaveOnePlan) {
   for (const Layout& layout : covering_layouts()) {
     SCOPED_TRACE(name_of(layout));
     const auto config = legal_config(layout);
-    const GptConfig model = gpt_config(*config, kVocabulary);
+    const auto model = make_model(*config, kVocabulary);
     const StepPrograms programs = step_programs(*config);
     const auto plan = [&](int rank) {
-      return plan_memory(*config, model, programs, rank, cpu::ProductPrecision::kFp32);
+      return plan_memory(*config, *model, programs, rank, cpu::ProductPrecision::kFp32);
     };
     const RankGrid grid = rank_grid(config->layout);
     for (int rank = 0; rank < grid.world_size(); ++rank) {

@@ -12,6 +12,7 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/pipeline/simulator.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/memory_plan.h"
 
 namespace phalanx {
@@ -71,13 +72,13 @@ TEST(ActivationMemory, AMicrobatchIsItsLayersAndTheHead) {
   for (const LayerCase& c : schemes_of({.s = 64, .b = 3, .h = 64, .a = 8, .t = 4})) {
     SCOPED_TRACE(name_of(c));
     const TrainConfig config = config_of(c);
-    const GptConfig model = gpt_config(config, kVocabulary);
+    const auto model = make_model(config, kVocabulary);
     const std::int64_t rows = c.s * c.b;
     const std::int64_t shards = c.sequence_parallel ? c.t : 1;
     // The final norm's input and statistics, the gradient of the logits.
     const std::int64_t head =
-        (2 * rows * c.h + 8 * rows) / shards + 2 * rows * model.padded_vocabulary / c.t;
-    EXPECT_EQ(plan_memory(config, model, step_programs(config), 0, cpu::ProductPrecision::kFp32)
+        (2 * rows * c.h + 8 * rows) / shards + 2 * rows * model->vocabulary().padded / c.t;
+    EXPECT_EQ(plan_memory(config, *model, step_programs(config), 0, cpu::ProductPrecision::kFp32)
                   .saved_per_microbatch.front(),
               2 * saved_bytes(c) + head);
   }
@@ -109,7 +110,7 @@ TrainConfig config_of(const StateCase& c, bool tied) {
 constexpr std::int64_t kStateVocabulary = 500;
 
 MemoryPlan planned(const TrainConfig& config) {
-  return plan_memory(config, gpt_config(config, kStateVocabulary), step_programs(config), 0,
+  return plan_memory(config, *make_model(config, kStateVocabulary), step_programs(config), 0,
                      cpu::ProductPrecision::kFp32);
 }
 
@@ -190,7 +191,7 @@ TrainConfig config_of(const PipelineCase& c) {
 std::vector<MemoryPlan> plans_by_rank(const TrainConfig& config, const StepPrograms& programs) {
   std::vector<MemoryPlan> plans;
   for (int rank = 0; rank < config.layout.world_size; ++rank) {
-    plans.push_back(plan_memory(config, gpt_config(config, kStateVocabulary), programs, rank,
+    plans.push_back(plan_memory(config, *make_model(config, kStateVocabulary), programs, rank,
                                 cpu::ProductPrecision::kFp32));
   }
   return plans;

@@ -94,8 +94,8 @@ std::vector<ChunkParameter> parameters_of(const TrainConfig& c, const ChunkPart&
   const auto of_layer = [](std::int64_t layer) { return 2 + kLayerParameters * layer; };
   if (part.embedding) add(0, 2);
   add(of_layer(part.first_layer), of_layer(part.first_layer + part.layers));
-  if (part.head && has_copies(c)) found.push_back({.number = 0, .is_copy = true});
   if (part.head) add(of_layer(c.model.num_layers), static_cast<std::int64_t>(parameters_of_model));
+  if (part.head && has_copies(c)) found.push_back({.number = 0, .is_copy = true});
   return found;
 }
 

@@ -7,6 +7,7 @@
 
 #include "message_formulas.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/memory_plan.h"
 
 namespace phalanx {
@@ -71,7 +72,7 @@ TrainConfig config_of(const Case& c) {
 
 MessageTotals planned(const Case& c, int rank = 0) {
   const TrainConfig config = config_of(c);
-  return plan_memory(config, gpt_config(config, kVocabulary), step_programs(config), rank,
+  return plan_memory(config, *make_model(config, kVocabulary), step_programs(config), rank,
                      cpu::ProductPrecision::kFp32)
       .messages;
 }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "phalanx/base/dtype.h"
 #include "phalanx/base/error.h"
@@ -44,6 +45,19 @@ TEST(Philox, CoordinatesDoNotCollide) {
             random_key(1, RandomPurpose::kSampling).high);
   EXPECT_NE(dropout_site(3, DropoutPlace::kAttention, 2),
             dropout_site(3, DropoutPlace::kMlpOutput, 2));
+  // A stack alone keeps its coordinates; the decoder behind an encoder has others.
+  EXPECT_EQ(dropout_site(3, DropoutPlace::kAttention, 2), 0x31002U);
+  std::set<std::uint32_t> sites;
+  for (const std::uint32_t layer : {0U, 1U, kEmbeddingLayer}) {
+    for (std::uint32_t place = 0; place < 6; ++place) {
+      for (const std::uint32_t head : {0U, 1U, 0xfffU}) {
+        for (const std::uint32_t stack : {0U, 1U}) {
+          sites.insert(dropout_site(layer, static_cast<DropoutPlace>(place), head, stack));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(sites.size(), 3U * 6U * 3U * 2U);
   EXPECT_NE(dropout_sample_key({1, 2}, 5).high, dropout_sample_key({1, 2}, 5 + (1ULL << 32)).high);
 }
 

@@ -50,18 +50,21 @@ std::uint64_t parameter_coordinate(std::string_view name);
 // sin(angle).
 std::array<double, 4> normal_block(PhiloxKey key, std::uint64_t parameter, std::uint64_t block);
 
-// Where dropout happens: the layer (global number, 0-based; the embedding uses kEmbeddingLayer),
-// the place in it, and the attention head (0 elsewhere).
+// Where dropout happens: the layer (its number in the stack, 0-based; the embedding uses
+// kEmbeddingLayer), the place in it, the attention head (0 elsewhere), and which stack of layers it
+// is: 0, or 1 for the decoder behind an encoder.
 enum class DropoutPlace : std::uint32_t {
   kEmbedding = 0,
   kAttention = 1,
   kAttentionOutput = 2,
-  kMlpOutput = 3
+  kMlpOutput = 3,
+  kCrossAttention = 4,
+  kCrossAttentionOutput = 5
 };
 inline constexpr std::uint32_t kEmbeddingLayer = 0xffff;
 constexpr std::uint32_t dropout_site(std::uint32_t layer, DropoutPlace place,
-                                     std::uint32_t head = 0) {
-  return (layer << 16) | (static_cast<std::uint32_t>(place) << 12) | head;
+                                     std::uint32_t head = 0, std::uint32_t stack = 0) {
+  return (layer << 16) | (stack << 15) | (static_cast<std::uint32_t>(place) << 12) | head;
 }
 
 // The key for one sample (its number in the consumed stream): its low half goes into the counter,

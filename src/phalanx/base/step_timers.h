@@ -22,7 +22,7 @@ enum class StepTimer : std::uint8_t {
   kBackwardReceive,     // the gradient of a stage's output
   kBackwardSend,        // the gradient of a stage's input
   kLayerNormGradients,  // the sum of sequence-parallel partial gradients
-  kEmbeddingGradients,  // waiting for the sum over the two copies of a tied word table
+  kEmbeddingGradients,  // waiting for sums of parameters that pipeline ranks share
   kAllGradients,        // waiting for reductions over data-parallel ranks
   // Of a distributed optimizer; with --overlap-param-gather its beginning alone, for the forward
   // passes wait for the rest.

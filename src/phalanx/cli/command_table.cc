@@ -17,15 +17,17 @@ constexpr std::string_view kCheckpoints = "Checkpoints";
 constexpr std::string_view kOther = "Other";
 
 constexpr Command kCommands[] = {
-    {kTraining, "pretrain", "train a model: pretrain gpt FLAGS, with Megatron's flag names",
+    {kTraining, "pretrain", "train a model: pretrain gpt|bert|t5 FLAGS, with Megatron's flag names",
      run_pretrain},
+    {kTraining, "finetune", "train a BERT further: finetune classify FLAGS", run_finetune},
     {kTraining, "launch",
      "starts and watches ranks as processes: launch FLAGS -- pretrain gpt FLAGS", run_launch},
     {kTraining, "generate", "text from a checkpoint", run_generate},
     {kTraining, "score", "the log probability of each token of a text", run_score},
+    {kTraining, "evaluate", "how good a model is on a text file: perplexity, cloze", run_evaluate},
     {kTraining, "report", "one page of a run, or of several compared: report DIR", run_report},
-    {kPlanning, "plan",
-     "the memory and messages of a training run, nothing allocated: plan gpt FLAGS", run_plan},
+    {kPlanning, "plan", "a run's memory and messages, nothing allocated: plan gpt|bert|t5 FLAGS",
+     run_plan},
     {kPlanning, "schedule", "a pipeline schedule: verified, simulated, drawn", run_schedule},
     {kPlanning, "grid", "which rank sits where, and all groups", run_grid},
     {kData, "preprocess-data", "text or JSON lines into a .bin/.idx dataset", run_preprocess_data},

@@ -10,12 +10,14 @@ namespace phalanx {
 using Arguments = std::vector<std::string>;
 
 int run_pretrain(const Arguments& arguments);
+int run_finetune(const Arguments& arguments);
 int run_launch(const Arguments& arguments);
 int run_plan(const Arguments& arguments);
 int run_schedule(const Arguments& arguments);
 int run_grid(const Arguments& arguments);
 int run_generate(const Arguments& arguments);
 int run_score(const Arguments& arguments);
+int run_evaluate(const Arguments& arguments);
 int run_preprocess_data(const Arguments& arguments);
 int run_train_tokenizer(const Arguments& arguments);
 int run_tokenize(const Arguments& arguments);

@@ -3,16 +3,21 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/tokenizer_flags.h"
+#include "phalanx/data/bert_samples.h"
+#include "phalanx/data/t5_samples.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/train/config_rules.h"
+#include "phalanx/train/family_sources.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/run_data.h"
 
@@ -21,8 +26,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::string_view kBinaryHead = "--bert-no-binary-head";
+
 struct SamplesOptions {
   TrainConfig config;
+  std::string model = "gpt";
   std::string of = "train", set;
   std::int64_t first = 1;
   SampleCounts counts;
@@ -47,8 +55,26 @@ const RunData::Set& set_of(const RunData& data, const SamplesOptions& o) {
   throw ConfigError("--set {}: there is {}", o.set, names.empty() ? "no such set" : names);
 }
 
+// The table of flags says of which models each is.
+void check_model_flags(const FlagSet& flags, const std::string& model) {
+  const auto check = [&](const TrainFlag& flag) {
+    if (!flags.given(flag.spec.name) || is_of_family(flag, model)) return;
+    throw UsageError("{}: no sample of --model {} depends on it; leave it out", flag.spec.name,
+                     model);
+  };
+  for (const TrainFlag& flag : data_flags()) {
+    if (flag.target != nullptr) check(flag);
+  }
+  check(*find_train_flag(kBinaryHead));
+}
+
 void add_flags(FlagSet& flags, TokenizerFlags& tokenizer, SamplesOptions& o) {
-  for (const TrainFlag& flag : data_flags()) flags.add(flag.spec, flag.target(o.config));
+  flags.add({.name = "--model", .help = "Whose samples", .choices = "gpt bert t5"}, &o.model);
+  for (const TrainFlag& flag : data_flags()) {
+    flags.add(flag.spec, flag.target != nullptr ? flag.target(o.config) : FlagTarget{});
+  }
+  const TrainFlag& head = *find_train_flag(kBinaryHead);
+  flags.add(head.spec, head.target(o.config));
   flags.add({.name = "--seed", .help = "Seed of the order", .range = from_to(1, UINT32_MAX)},
             &o.config.run.seed);
   flags.add(
@@ -67,24 +93,106 @@ void add_flags(FlagSet& flags, TokenizerFlags& tokenizer, SamplesOptions& o) {
             &o.set);
   flags.add({.name = "--first", .help = "How many samples to print", .range = at_least(0)},
             &o.first);
-  flags.add({.name = "--json", .help = "One JSON document: {\"length\", \"samples\"}"}, &o.json);
+  flags.add({.name = "--json",
+             .help = "One JSON document: {\"length\", \"samples\"}; of BERT and T5 also the "
+                     "\"index\" of the samples that are printed, [first sentence, end, target]"},
+            &o.json);
   tokenizer.add_to(flags);
 }
 
 // In the order of the data set: a cyclic order belongs to ranks.
-Json first_samples(const SampleSource& source, std::int64_t count) {
+Json gpt_samples(const SampleSource& source, std::int64_t count) {
   const BatchSchema& schema = source.schema();
   Sample sample(schema);
   std::vector<double> counts(static_cast<std::size_t>(source.losses()));
   Json list = Json::array();
-  for (std::int64_t i = 0; i < std::min(count, source.size()); ++i) {
+  for (std::int64_t i = 0; i < count; ++i) {
     source.fetch(i, sample, counts);
     const auto inputs = sample.column<std::int32_t>(schema.index("tokens"));
     std::vector<std::int32_t> tokens(inputs.begin(), inputs.end());
     tokens.push_back(sample.column<std::int32_t>(schema.index("labels")).back());
     list.push_back(tokens);
   }
-  return list;
+  return {{"samples", list}};
+}
+
+Json to_json(const BertSample& sample) {
+  return {{"text", sample.text},
+          {"types", sample.types},
+          {"labels", sample.labels},
+          {"is_random", sample.is_random ? 1 : 0},
+          {"loss_mask", sample.loss_mask},
+          {"padding_mask", sample.padding_mask},
+          {"truncated", sample.truncated ? 1 : 0}};
+}
+
+Json to_json(const T5Sample& sample) {
+  return {{"text_enc", sample.text_enc},
+          {"text_dec", sample.text_dec},
+          {"labels", sample.labels},
+          {"loss_mask", sample.loss_mask},
+          {"truncated", sample.truncated ? 1 : 0}};
+}
+
+// Of sources that are made of `Samples`.
+template <typename Samples, typename Whole>
+Json masked_samples(const SampleSource& source, std::int64_t count) {
+  Json index = Json::array();
+  Json list = Json::array();
+  Whole sample;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const SamplePlace place = source.place_of(i);
+    const auto* const samples = dynamic_cast<const Samples*>(place.source);
+    PHALANX_CHECK(samples != nullptr, "a source of another model");
+    const SentenceSpan span = samples->dataset().mapping()[place.index];
+    index.push_back({span.first, span.end, span.target});
+    samples->dataset().sample(place.index, sample);
+    list.push_back(to_json(sample));
+  }
+  return {{"index", index}, {"samples", list}};
+}
+
+std::unique_ptr<Tokenizer> named_tokenizer(const FlagSet& flags, const TokenizerFlags& tokenizer) {
+  const bool is_named = flags.given("--tokenizer-type") || flags.given("--vocab-file") ||
+                        flags.given("--tokenizer-model");
+  return is_named ? tokenizer.make() : nullptr;
+}
+
+std::unique_ptr<DataSources> make_sources(const SamplesOptions& o, const SourceSeed& seed,
+                                          const Tokenizer* tokenizer) {
+  const DataConfig& data = o.config.data;
+  if (o.model == "gpt") {
+    // Any id will do where nobody says which there are.
+    const std::int64_t ids =
+        tokenizer == nullptr ? std::numeric_limits<std::int32_t>::max() : tokenizer->vocab_size();
+    return gpt_sources(data, seed, ids, tokenizer == nullptr ? -1 : tokenizer->end_of_document());
+  }
+  if (tokenizer == nullptr) {
+    throw UsageError("--model {} needs the tokenizer: give --vocab-file, and --tokenizer-type",
+                     o.model);
+  }
+  if (o.model == "bert") {
+    return bert_sources(data, seed, *tokenizer, !o.config.model.bert_no_binary_head);
+  }
+  return t5_sources(data, seed, *tokenizer);
+}
+
+Json first_samples(const SamplesOptions& o, const SampleSource& source) {
+  const std::int64_t count = std::min(o.first, source.size());
+  if (o.model == "bert") return masked_samples<BertSamples, BertSample>(source, count);
+  if (o.model == "t5") return masked_samples<T5Samples, T5Sample>(source, count);
+  return gpt_samples(source, count);
+}
+
+void print(const SamplesOptions& o, std::int64_t length, const Json& found) {
+  if (o.json) {
+    Json document{{"length", length}};
+    document.update(found);
+    fmt::print("{}\n", document.dump());
+    return;
+  }
+  fmt::print("{} samples\n", format_count(length));
+  for (const auto& sample : found["samples"]) fmt::print("{}\n", sample.dump());
 }
 
 }  // namespace
@@ -94,32 +202,23 @@ int run_dataset_samples(const Arguments& arguments) {
   TokenizerFlags tokenizer_flags;
   FlagSet flags("phalanx dataset samples", "What the model will see, in order.");
   add_flags(flags, tokenizer_flags, o);
-  flags.parse(arguments);
+  flags.parse(arguments, [&] {
+    if (o.model != "gpt") flags.set_default("--tokenizer-type", "BertWordPieceLowerCase");
+  });
+  check_model_flags(flags, o.model);
   check_data(o.config.data, true);
-  // Any id will do where nobody says which there are.
-  std::int64_t vocabulary_size = std::numeric_limits<std::int32_t>::max();
-  std::int32_t eod = -1;
-  if (flags.given("--tokenizer-type") || flags.given("--vocab-file") ||
-      flags.given("--tokenizer-model")) {
-    const auto tokenizer = tokenizer_flags.make();
-    vocabulary_size = tokenizer->vocab_size();
-    eod = tokenizer->end_of_document();
-  }
   // Only counts of what a tokenizer's options mask and reset would differ, which nobody sees here.
   o.config.data.eod_mask_loss = false;
   o.config.data.reset_position_ids = false;
   o.config.data.reset_attention_mask = false;
   if (o.config.data.full_validation) o.counts.valid = std::max<std::int64_t>(1, o.counts.valid);
-  const RunData data(o.config.data, static_cast<std::uint32_t>(o.config.run.seed), vocabulary_size,
-                     eod, o.counts);
+  const auto tokenizer = named_tokenizer(flags, tokenizer_flags);
+  const IndexCache cache(o.config.data.data_cache_path);
+  const auto sources = make_sources(
+      o, {.seed = static_cast<std::uint32_t>(o.config.run.seed), .cache = &cache}, tokenizer.get());
+  const RunData data(o.config.data, *sources, o.counts);
   const SampleSource& source = *set_of(data, o).source;
-  const Json list = first_samples(source, o.first);
-  if (o.json) {
-    fmt::print("{}\n", Json{{"length", source.size()}, {"samples", list}}.dump());
-    return 0;
-  }
-  fmt::print("{} samples\n", format_count(source.size()));
-  for (const auto& sample : list) fmt::print("{}\n", sample.dump());
+  print(o, source.size(), first_samples(o, source));
   return 0;
 }
 

@@ -25,6 +25,16 @@ int run_grid(const Arguments& arguments) {
   flags.add({.name = "--expert-tensor-parallel-size",
              .help = "Ranks that share an expert (0: the tensor-parallel size)"},
             &sizes.expert_tensor);
+  flags.add({.name = "--pipeline-model-parallel-split-rank",
+             .help = "The stage at which the decoder begins (0: no decoder, or see below)"},
+            &sizes.split_rank);
+  flags.add({.name = "--encoder-pipeline-model-parallel-size",
+             .help = "Stages of an encoder with ranks of its own; the sizes above are then the "
+                     "decoder's"},
+            &sizes.encoder_pipeline);
+  flags.add({.name = "--encoder-tensor-model-parallel-size",
+             .help = "Ranks that share a layer of it (0: the tensor-parallel size)"},
+            &sizes.encoder_tensor);
   flags.add({.name = "--use-tp-pp-dp-mapping",
              .help = "Rank order tp-cp-ep-pp-dp: pipelines inside data parallelism",
              .excludes = "--rank-order"},

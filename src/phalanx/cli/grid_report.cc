@@ -1,7 +1,9 @@
 #include "phalanx/cli/grid_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace phalanx {
@@ -71,12 +73,32 @@ class Paragraph {
   std::size_t column_ = kIndent;
 };
 
-std::string sizes_line(const ParallelGrids& grids) {
-  const GridSizes& dense = grids.dense.sizes();
-  std::string text =
-      fmt::format("{} rank{}: tensor {} x context {} x data {} x pipeline {}; rank order {}\n",
-                  grids.dense.world_size(), grids.dense.world_size() == 1 ? "" : "s", dense.tensor,
-                  dense.context, dense.data, dense.pipeline, grids.dense.order());
+int stages_of(const ParallelGrids& grids) {
+  return (grids.encoder ? grids.split : 0) + grids.dense.sizes().pipeline;
+}
+
+std::string sizes_of(const GridSizes& sizes) {
+  return fmt::format("tensor {} x context {} x data {} x pipeline {}", sizes.tensor, sizes.context,
+                     sizes.data, sizes.pipeline);
+}
+
+// "stage 0", "stages 0 to 2".
+std::string stages_text(int first, int last) {
+  return first == last ? fmt::format("stage {}", first)
+                       : fmt::format("stages {} to {}", first, last);
+}
+
+std::string sizes_text(const ParallelGrids& grids) {
+  const int world = grids.world_size();
+  std::string text = fmt::format("{} rank{}: {}{}; rank order {}\n", world, world == 1 ? "" : "s",
+                                 grids.encoder ? "decoder " : "", sizes_of(grids.dense.sizes()),
+                                 grids.dense.order());
+  if (grids.split > 0) {
+    text += fmt::format("encoder: {}{}{}; decoder: {}\n",
+                        grids.encoder ? sizes_of(grids.encoder->sizes()) : "",
+                        grids.encoder ? ", " : "", stages_text(0, grids.split - 1),
+                        stages_text(grids.split, stages_of(grids) - 1));
+  }
   if (!grids.expert) return text;
   const GridSizes& expert = grids.expert->sizes();
   return text +
@@ -88,46 +110,83 @@ std::string rank_table(const ParallelGrids& grids) {
   std::string text = fmt::format("{:>7} {:>5} {:>5} {:>5} {:>5}", "rank", "tp", "cp", "dp", "pp");
   if (grids.expert) text += fmt::format(" {:>5} {:>5} {:>5}", "etp", "ep", "edp");
   text += '\n';
-  for (int rank = 0; rank < grids.dense.world_size(); ++rank) {
-    const GridCoordinates dense = grids.dense.coordinates(rank);
-    text += fmt::format("{:>7} {:>5} {:>5} {:>5} {:>5}", rank, dense.tensor, dense.context,
-                        dense.data, dense.pipeline);
+  for (int rank = 0; rank < grids.world_size(); ++rank) {
+    const GridCoordinates at = grids.coordinates(rank);
+    text += fmt::format("{:>7} {:>5} {:>5} {:>5} {:>5}", rank, at.tensor, at.context, at.data,
+                        at.pipeline);
     if (grids.expert) {
       const GridCoordinates expert = grids.expert->coordinates(rank);
       text += fmt::format(" {:>5} {:>5} {:>5}", expert.tensor, expert.expert, expert.data);
     }
+    if (grids.split > 0) text += at.pipeline < grids.split ? "  encoder" : "  decoder";
     text += '\n';
   }
   return text;
 }
 
+bool are_single(const RankGroups& groups) {
+  return std::ranges::all_of(groups, [](const auto& group) { return group.size() == 1; });
+}
+
+// "2", or "1 and 2" where encoder and decoder differ.
+std::string sizes_of_groups(const RankGroups& groups) {
+  const std::size_t first = groups.front().size();
+  const std::size_t last = groups.back().size();
+  return first == last ? fmt::format("{}", first) : fmt::format("{} and {}", first, last);
+}
+
 std::string family_text(const GroupFamily& family, int world_size) {
   const std::size_t count = family.groups.size();
-  if (count == static_cast<std::size_t>(world_size)) {
+  if (are_single(family.groups) && count == static_cast<std::size_t>(world_size)) {
     return fmt::format("{}: {}; every rank alone\n", family.name, family.meaning);
   }
   Paragraph paragraph;
   for (const auto& group : family.groups) paragraph.append(group);
   return fmt::format("{}: {}; {} group{} of {}\n{}", family.name, family.meaning, count,
-                     count == 1 ? "" : "s", family.groups[0].size(), paragraph.take());
+                     count == 1 ? "" : "s", sizes_of_groups(family.groups), paragraph.take());
+}
+
+std::string outputs_text(const ParallelGrids& grids) {
+  if (!grids.encoder) return "";
+  std::string text =
+      "\nencoder output: rank of the encoder's last stage > ranks that it feeds, the first of "
+      "which "
+      "returns the gradient\n";
+  for (const EncoderOutput& output : encoder_outputs(grids)) {
+    text += fmt::format("  {} > {}\n", output.from, fmt::join(output.to, ","));
+  }
+  if (grids.encoder->sizes().tensor == grids.dense.sizes().tensor) return text;
+  return text +
+         "Megatron-LM feeds along the groups of pp instead. Its encoder ranks add up the equal "
+         "gradients of\nthe decoder ranks that they feed, which is too much by their number; and "
+         "with data parallelism these\npipelines mix replicas. So a T5 is not trained with unequal "
+         "tensor-parallel sizes.\n";
 }
 
 }  // namespace
 
 std::string to_text(const ParallelGrids& grids) {
-  std::string text = sizes_line(grids) + "\n" + rank_table(grids);
+  std::string text = sizes_text(grids) + "\n" + rank_table(grids);
   for (const GroupFamily& family : group_families(grids)) {
-    text += "\n" + family_text(family, grids.dense.world_size());
+    text += "\n" + family_text(family, grids.world_size());
   }
-  return text;
+  return text + outputs_text(grids);
 }
 
 std::string to_json(const ParallelGrids& grids) {
   nlohmann::ordered_json groups;
   for (const GroupFamily& family : group_families(grids)) groups[family.name] = family.groups;
-  const nlohmann::ordered_json document = {{"world_size", grids.dense.world_size()},
-                                           {"order", grids.dense.order()},
-                                           {"groups", std::move(groups)}};
+  nlohmann::ordered_json document = {{"world_size", grids.world_size()},
+                                     {"order", grids.dense.order()},
+                                     {"groups", std::move(groups)}};
+  if (grids.split > 0) document["split_rank"] = grids.split;
+  if (!grids.encoder) return document.dump() + "\n";
+  nlohmann::ordered_json outputs = nlohmann::ordered_json::array();
+  for (const EncoderOutput& output : encoder_outputs(grids)) {
+    outputs.push_back(
+        {{"from", output.from}, {"to", output.to}, {"gradient_from", output.gradient_from}});
+  }
+  document["encoder_outputs"] = std::move(outputs);
   return document.dump() + "\n";
 }
 

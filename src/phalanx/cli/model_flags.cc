@@ -1,6 +1,7 @@
 #include "phalanx/cli/model_flags.h"
 
 #include "phalanx/ops/cpu/precision.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/run_data.h"
 #include "phalanx/train/run_inputs.h"
@@ -9,9 +10,13 @@ namespace phalanx {
 
 TrainConfig checkpoint_config(const CheckpointReader& checkpoint) {
   TrainConfig config;
+  const auto& arguments = checkpoint.manifest().arguments;
+  if (const auto family = arguments.find(std::string(kFamilyArgument)); family != arguments.end()) {
+    config.model.family = family->second;
+  }
   FlagSet flags("the checkpoint's arguments", "");
   add_train_flags(flags, config);
-  for (const auto& [name, value] : checkpoint.manifest().arguments) flags.set_default(name, value);
+  for (const auto& [name, value] : arguments) flags.set_default(name, value);
   return config;
 }
 

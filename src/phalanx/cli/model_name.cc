@@ -1,24 +1,39 @@
 #include "phalanx/cli/model_name.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
+#include <string>
 
 #include "phalanx/base/error.h"
 
 namespace phalanx {
+namespace {
 
-Arguments behind_model_name(std::string_view command, const Arguments& arguments) {
+std::string names_of_families() {
+  std::string names;
+  for (const auto& family : known_families()) {
+    names += fmt::format("{}{}", names.empty() ? "" : "|", family->name());
+  }
+  return names;
+}
+
+}  // namespace
+
+NamedFamily named_family(std::string_view command, const Arguments& arguments) {
   const auto is_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
-  if (!arguments.empty() && is_help(arguments[0])) return arguments;
+  if (!arguments.empty() && is_help(arguments[0])) return {known_families().front(), arguments};
   if (arguments.empty() || arguments[0].starts_with("-")) {
-    throw UsageError("name the model first: {} gpt FLAGS", command);
+    throw UsageError("name the model first: {} {} FLAGS", command, names_of_families());
   }
-  if (arguments[0] == "bert" || arguments[0] == "t5") {
-    throw UsageError("{} is not available in this version of Phalanx; gpt is", arguments[0]);
+  auto family = find_family(arguments[0]);
+  if (family == nullptr) {
+    throw UsageError("unknown model {}: {} {} FLAGS", arguments[0], command, names_of_families());
   }
-  if (arguments[0] != "gpt") {
-    throw UsageError("unknown model {}; gpt is the one there is", arguments[0]);
-  }
-  return {arguments.begin() + 1, arguments.end()};
+  return {std::move(family), {arguments.begin() + 1, arguments.end()}};
+}
+
+void use_family_defaults(FlagSet& flags, const ModelFamily& family) {
+  for (const auto& [flag, value] : family.defaults()) flags.set_default(flag, std::string(value));
 }
 
 }  // namespace phalanx

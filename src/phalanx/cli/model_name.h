@@ -1,14 +1,24 @@
 #pragma once
 // The word behind `pretrain` and `plan`.
 
+#include <memory>
 #include <string_view>
 
 #include "phalanx/cli/commands.h"
+#include "phalanx/flags/flag_set.h"
+#include "phalanx/train/family.h"
 
 namespace phalanx {
 
-// The arguments behind the model's name; UsageError where it is missing or not a model of this
-// version.
-Arguments behind_model_name(std::string_view command, const Arguments& arguments);
+// The family that the first argument names, and the arguments behind it. Of --help alone: a GPT.
+struct NamedFamily {
+  std::shared_ptr<const ModelFamily> family;
+  Arguments arguments;
+};
+// UsageError where the name is missing or no family's.
+NamedFamily named_family(std::string_view command, const Arguments& arguments);
+
+// What stands instead of the flags' defaults in the family, where they are not given.
+void use_family_defaults(FlagSet& flags, const ModelFamily& family);
 
 }  // namespace phalanx

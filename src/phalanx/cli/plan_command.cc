@@ -12,6 +12,7 @@
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/planner/plan.h"
+#include "phalanx/train/config_views.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/run_data.h"
 
@@ -46,8 +47,7 @@ void fill_in(TrainConfig& config, const FlagSet& flags, Notes& notes) {
     notes.emplace_back("the plan is of microbatches of 1 sample: --micro-batch-size is not given");
   }
   if (flags.given("--world-size")) return;
-  const std::int64_t one_copy = layout.tensor_model_parallel_size *
-                                layout.pipeline_model_parallel_size * layout.context_parallel_size;
+  const std::int64_t one_copy = ranks_of_model(layout);
   if (one_copy == 1) return;
   layout.world_size = one_copy;
   notes.push_back(fmt::format(
@@ -62,7 +62,10 @@ int run_plan(const Arguments& arguments) {
   bool all_ranks = false;
   std::string device = "cpu";
   Notes notes;
-  FlagSet flags("phalanx plan gpt", "The memory plan of a training run, nothing allocated.");
+  const NamedFamily named = named_family("phalanx plan", arguments);
+  config.model.family = named.family->name();
+  FlagSet flags(fmt::format("phalanx plan {}", config.model.family),
+                "The memory plan of a training run, nothing allocated.");
   flags.plan_only();
   add_train_flags(flags, config);
   flags.section("Plan");
@@ -83,8 +86,11 @@ int run_plan(const Arguments& arguments) {
       "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 --world-size 1024 --bf16",
       "GPT-3 on 1,024 ranks");
   flags.parse(
-      behind_model_name("phalanx plan", arguments),
-      [&] { use_checkpoint_arguments(flags, config); },
+      named.arguments,
+      [&] {
+        use_checkpoint_arguments(flags, config);
+        use_family_defaults(flags, *named.family);
+      },
       [&] {
         fill_in(config, flags, notes);
         resolve(config, false);

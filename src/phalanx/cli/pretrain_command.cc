@@ -1,48 +1,17 @@
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <charconv>
-#include <cstdlib>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
+#include <utility>
 
-#include "phalanx/base/cpu_affinity.h"
-#include "phalanx/base/error.h"
-#include "phalanx/base/log.h"
-#include "phalanx/base/stack_dump.h"
 #include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/model_name.h"
-#include "phalanx/cli/signals.h"
-#include "phalanx/comm/rendezvous/launch_environment.h"
+#include "phalanx/cli/pretrain.h"
+#include "phalanx/cli/training_run.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/train/flags.h"
-#include "phalanx/train/process_launcher.h"
-#include "phalanx/train/run_sinks.h"
-#include "phalanx/train/trainer.h"
 
 namespace phalanx {
 namespace {
-
-// torchrun and Slurm count how often they have started a job again.
-std::int64_t restarts_from_environment() {
-  std::int64_t most = 0;
-  for (const char* name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"}) {
-    const char* const text = std::getenv(name);
-    if (text == nullptr || *text == '\0') continue;
-    std::int64_t count = 0;
-    const std::string_view digits(text);
-    const auto [end, fault] = std::from_chars(digits.begin(), digits.end(), count);
-    if (fault != std::errc{} || end != digits.end() || count < 0) {
-      throw UsageError("the environment's {} is {}, not a count", name, text);
-    }
-    most = std::max(most, count);
-  }
-  return most;
-}
 
 void add_examples(FlagSet& flags) {
   flags.add_example(
@@ -55,79 +24,35 @@ void add_examples(FlagSet& flags) {
   flags.add_example("phalanx pretrain gpt FLAGS --print-yaml > run.yaml", "flags into a file");
 }
 
-// Ranks of this machine that share the cores of this process. Slurm may have given each of them
-// cores of its own.
-std::int64_t ranks_on_these_cores(const LaunchEnvironment& environment) {
-  const char* const own = std::getenv("SLURM_CPUS_PER_TASK");
-  const bool has_own_cores = environment.source == "Slurm" && own != nullptr &&
-                             std::to_string(cores_of_thread().size()) == own;
-  return has_own_cores ? 1 : environment.local_size;
-}
-
-// Threads of this process, or this process as one rank of many.
-std::unique_ptr<Launcher> launcher_of(const std::optional<LaunchEnvironment>& environment,
-                                      const TrainConfig& config, const StopSignals& signals) {
-  if (!environment) return make_thread_launcher(static_cast<int>(config.layout.world_size));
-  if (environment->rank == 0 && !environment->note.empty()) log_info("> {}", environment->note);
-  return make_process_launcher(*environment, config.run, timeout_of(config.run), [&signals] {
-    if (signals.received() != 0) throw StoppedEarly{};
-  });
-}
-
-RunEnd train(const std::optional<LaunchEnvironment>& environment, const TrainConfig& config) {
-  const StopSignals signals(!config.run.save.empty(), signal_number(config.run.exit_signal));
-  RunSinks sinks = default_sinks(config.run);
-  return pretrain_gpt(
-      config, [&signals] { return signals.received(); }, sinks,
-      [&] { return launcher_of(environment, config, signals); });
-}
-
 }  // namespace
 
 int run_pretrain(const Arguments& arguments) {
-  const std::optional<LaunchEnvironment> environment = read_launch_environment();
-  // Of many processes the first one speaks; errors are everybody's.
-  if (environment && environment->rank > 0) set_log_level(LogLevel::kError);
-  install_stack_dump(STDERR_FILENO, environment ? environment->rank : -1);
+  NamedFamily named = named_family("phalanx pretrain", arguments);
+  return pretrain_family(std::move(named.family), named.arguments);
+}
+
+int pretrain_family(std::shared_ptr<const ModelFamily> family, const Arguments& arguments) {
   TrainConfig config;
-  if (environment) {
-    config.layout.world_size = environment->world_size;
-    config.layout.local_size = ranks_on_these_cores(*environment);
-  }
-  FlagSet flags("phalanx pretrain gpt", "Trains a GPT.");
+  const auto environment = begin_process(config);
+  config.model.family = family->name();
+  if (find_family(family->name()) == nullptr) config.family = family;
+  FlagSet flags(fmt::format("phalanx pretrain {}", family->name()),
+                fmt::format("Trains a {}.", family->title()));
   add_train_flags(flags, config);
-  flags.section("Start");
-  flags.add({.name = "--nproc",
-             .help = "Ranks: the run starts this many on this machine",
-             .range = from_to(1, 1048576)},
-            &config.layout.world_size);
-  flags.add_yaml();
-  add_examples(flags);
+  add_start_flags(flags, config);
+  if (config.family == nullptr) add_examples(flags);
   flags.parse(
-      behind_model_name("phalanx pretrain", arguments),
-      [&] { use_checkpoint_arguments(flags, config); }, [&] { resolve(config, true); });
+      arguments,
+      [&] {
+        use_checkpoint_arguments(flags, config);
+        use_family_defaults(flags, *family);
+      },
+      [&] { resolve(config, true); });
   if (flags.prints_yaml()) {
     fmt::print("{}", flags.to_yaml());
     return 0;
   }
-  for (const std::string& note : flags.notes()) log_info("{}", note);
-  config.run.restarts = restarts_from_environment();
-  if (environment && flags.given("--nproc")) {
-    throw UsageError(
-        "--nproc starts ranks as threads of this process, but {} processes were started ({}): "
-        "leave "
-        "--nproc out",
-        environment->world_size, environment->source);
-  }
-  switch (train(environment, config)) {
-    case RunEnd::kFinished:
-      return 0;
-    case RunEnd::kPreempted:
-      return static_cast<int>(ErrorCode::kPreempted);
-    case RunEnd::kStopped:
-      return static_cast<int>(ErrorCode::kTemporary);
-  }
-  return static_cast<int>(ErrorCode::kInternal);
+  return run_training(environment, flags, config);
 }
 
 }  // namespace phalanx

@@ -29,8 +29,10 @@ struct ScheduleFlags {
   std::int64_t chunks = 0;
   std::int64_t waves = 0;
   std::int64_t group_size = 0;
+  std::int64_t split = 0;
   std::int64_t microbatches_per_update = 0;
   std::string costs = "1,1,1";
+  std::string encoder_costs;
   double latency = 0.0;
   std::optional<double> memory_limit;
   std::string svg;
@@ -80,6 +82,11 @@ void add_flags(FlagSet& flags, ScheduleFlags& values) {
              .help = "pipedream-2bw: microbatches between two updates (0: one for each rank)",
              .range = count_or_0},
             &values.microbatches_per_update);
+  flags.add({.name = "--pipeline-model-parallel-split-rank",
+             .aliases = "--split-rank",
+             .help = "An encoder and a decoder: the first rank of the decoder (0: one stack)",
+             .range = count_or_0},
+            &values.split);
   flags.section("Simulation");
   flags.add(
       {.name = "--costs",
@@ -87,6 +94,11 @@ void add_flags(FlagSet& flags, ScheduleFlags& values) {
            "F,B,W: the times of a chunk's forward, input gradient and weight gradient; or those of "
            "every stage, as F,B,W/F,B,W/..."},
       &values.costs);
+  flags.add({.name = "--encoder-costs",
+             .help = "F,B,W of every stage of the encoder; --costs is then of the decoder's",
+             .value_name = "F,B,W",
+             .needs = "--pipeline-model-parallel-split-rank"},
+            &values.encoder_costs);
   flags.add({.name = "--latency",
              .help = "The time of a message from rank to rank",
              .range = at_least(0)},
@@ -134,12 +146,11 @@ std::vector<double> numbers_of(std::string_view text) {
 
 bool is_time(double value) { return std::isfinite(value) && value >= 0.0; }
 
-StageCosts stage_costs_of(const ScheduleFlags& values, std::string_view text) {
+StageCosts stage_costs_of(std::string_view flag, std::string_view given, std::string_view text) {
   const std::vector<double> numbers = numbers_of(text);
   if (numbers.size() != 3 || !std::all_of(numbers.begin(), numbers.end(), is_time) ||
       numbers[0] <= 0.0 || numbers[1] <= 0.0) {
-    throw UsageError("--costs {}: give three times F,B,W, of which F and B are above 0",
-                     values.costs);
+    throw UsageError("{} {}: give three times F,B,W, of which F and B are above 0", flag, given);
   }
   return {numbers[0], numbers[1], numbers[2]};
 }
@@ -149,10 +160,25 @@ Costs costs_of(const ScheduleFlags& values) {
   std::string_view text = values.costs;
   while (true) {
     const std::size_t end = text.find('/');
-    costs.stages.push_back(stage_costs_of(values, text.substr(0, end)));
+    costs.stages.push_back(stage_costs_of("--costs", values.costs, text.substr(0, end)));
     if (end == std::string_view::npos) return costs;
     text.remove_prefix(end + 1);
   }
+}
+
+// The encoder's stages have costs of their own.
+void add_encoder_costs(const ScheduleFlags& values, int ranks, Costs& costs) {
+  if (values.encoder_costs.empty()) return;
+  if (costs.stages.size() > 1) {
+    throw UsageError(
+        "--encoder-costs {} and the times of {} stages in --costs: with the first, the second is "
+        "of a stage of the decoder",
+        values.encoder_costs, costs.stages.size());
+  }
+  const StageCosts decoder = costs.stages.front();
+  costs.stages.assign(static_cast<std::size_t>(ranks), decoder);
+  std::fill_n(costs.stages.begin(), values.split,
+              stage_costs_of("--encoder-costs", values.encoder_costs, values.encoder_costs));
 }
 
 // One cost for all stages, or one for each.
@@ -210,6 +236,13 @@ ScheduleRequest request_of(const FlagSet& flags, const ScheduleFlags& values) {
     request.microbatches_per_update = static_cast<int>(values.microbatches_per_update);
   }
   check_size(request);
+  if (values.split >= values.ranks) {
+    throw ConfigError("--pipeline-model-parallel-split-rank {}: must be below --pipeline-size {}",
+                      values.split, values.ranks);
+  }
+  request.split = static_cast<int>(values.split);
+  if (request.split > 0) check_split(schedule_kind(values.kind));
+  add_encoder_costs(values, request.ranks, request.costs);
   check_costs(request, schedule_kind(values.kind).placement(request));
   return request;
 }

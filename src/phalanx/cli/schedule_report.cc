@@ -53,6 +53,26 @@ std::string_view name_of(UpdateRule update) {
   return "flush";
 }
 
+template <typename Counts>
+std::size_t count_sends(const ScheduleReport& report, const Counts& counts) {
+  std::size_t sends = 0;
+  for (const Program& program : report.programs) {
+    sends += static_cast<std::size_t>(std::count_if(
+        program.actions.begin(), program.actions.end(),
+        [&](const Action& action) { return action.kind == ActionKind::kSend && counts(action); }));
+  }
+  return sends;
+}
+
+// By rank.
+Json stacks_of(const Schedule& schedule) {
+  Json names = Json::array();
+  for (int rank = 0; rank < schedule.placement.ranks(); ++rank) {
+    names.push_back(rank < schedule.split ? "encoder" : "decoder");
+  }
+  return names;
+}
+
 Json passes_of(const std::vector<Action>& actions, const Placement& placement) {
   Json names = Json::array();
   for (const Action& action : actions) {
@@ -99,12 +119,22 @@ std::string bounds_text(const Simulation& simulation) {
   return text;
 }
 
+std::string two_stream_text(const ScheduleReport& report) {
+  if (report.schedule.split == 0) return "";
+  return fmt::format(", {} of them with the encoder's output or its gradient beside the decoder's",
+                     two_stream_messages_of(report));
+}
+
 std::string sizes_text(const Schedule& schedule) {
   const Placement& placement = schedule.placement;
   const int chunks = visible_chunks(placement);
   std::string text =
       fmt::format("{} ranks, {} microbatches", placement.ranks(), schedule.microbatches);
   if (chunks > 1) text += fmt::format(", {} chunks of every rank", chunks);
+  if (schedule.split > 0) {
+    text = fmt::format("encoder on {} ranks, decoder on {}, {} microbatches", schedule.split,
+                       placement.ranks() - schedule.split, schedule.microbatches);
+  }
   return text;
 }
 
@@ -129,11 +159,18 @@ Json costs_json(const Costs& costs) {
   return json;
 }
 
+// Neighbours of equal costs are told once.
 std::string costs_text(const Costs& costs) {
   std::string text;
-  for (const StageCosts& stage : costs.stages) {
-    text += fmt::format("{}F {:g}, B {:g}, W {:g}", text.empty() ? "" : "; ", stage.forward,
-                        stage.backward_input, stage.backward_weight);
+  const std::vector<StageCosts>& stages = costs.stages;
+  for (std::size_t first = 0; first < stages.size();) {
+    std::size_t end = first + 1;
+    while (end < stages.size() && stages[end] == stages[first]) ++end;
+    if (!text.empty()) text += "; ";
+    if (end - first > 1) text += fmt::format("stages {} to {}: ", first, end - 1);
+    text += fmt::format("F {:g}, B {:g}, W {:g}", stages[first].forward,
+                        stages[first].backward_input, stages[first].backward_weight);
+    first = end;
   }
   if (costs.latency > 0.0) text += fmt::format(", latency {:g}", costs.latency);
   return text;
@@ -159,13 +196,15 @@ ScheduleReport report_on_schedule(std::string_view kind, const ScheduleRequest& 
 }
 
 std::size_t messages_of(const ScheduleReport& report) {
-  std::size_t messages = 0;
-  for (const Program& program : report.programs) {
-    messages += static_cast<std::size_t>(
-        std::count_if(program.actions.begin(), program.actions.end(),
-                      [](const Action& action) { return action.kind == ActionKind::kSend; }));
-  }
-  return messages;
+  return count_sends(report, [](const Action&) { return true; });
+}
+
+std::size_t two_stream_messages_of(const ScheduleReport& report) {
+  const int split = report.schedule.split;
+  if (split == 0) return 0;
+  return count_sends(report, [split](const Action& send) {
+    return send.source_stage >= split + (send.payload == Payload::kGradient ? 1 : 0);
+  });
 }
 
 std::string to_json(const ScheduleReport& report, bool with_programs) {
@@ -190,6 +229,11 @@ std::string to_json(const ScheduleReport& report, bool with_programs) {
     document["atomic_makespan"] = number(*report.simulation.atomic_makespan);
   }
   document["messages"] = messages_of(report);
+  if (schedule.split > 0) {
+    document["two_stream_messages"] = two_stream_messages_of(report);
+    document["split_rank"] = schedule.split;
+    document["stacks"] = stacks_of(schedule);
+  }
   document["update"] = name_of(schedule.update);
   document["trainable"] = !report.training_obstacle.has_value();
   document["training_obstacle"] =
@@ -220,11 +264,11 @@ std::string measures_text(const ScheduleReport& report) {
       "makespan {:g}, longest span of a rank {:g}, ideal {:g}\n"
       "bubble: {:.2f} % of the time idle; {:.4f} of the ideal; {:.4f} of the span\n"
       "activations held at most: {}\n"
-      "{}{} messages\n"
+      "{}{} messages{}\n"
       "{}",
       measures.makespan, measures.span, measures.ideal, 100.0 * measures.idle_fraction,
       measures.bubble_over_ideal, measures.span_bubble, peaks_text(report),
-      bounds_text(report.simulation), messages_of(report),
+      bounds_text(report.simulation), messages_of(report), two_stream_text(report),
       report.training_obstacle ? "cannot be used for training: " + *report.training_obstacle
                                : "can be used for training");
 }
@@ -266,7 +310,8 @@ TimelinePicture picture_of(const ScheduleReport& report, bool aligned_to_first) 
           .timeline = report.simulation.timeline,
           .aligned_to_first = aligned_to_first,
           .unit = "",
-          .footer = measures_text(report)};
+          .footer = measures_text(report),
+          .split = report.schedule.split};
 }
 
 std::string kinds_text() {
@@ -280,8 +325,10 @@ std::string kinds_text() {
 std::string kinds_json() {
   Json kinds = Json::array();
   for (const ScheduleKind& kind : schedule_kinds()) {
-    kinds.push_back(
-        {{"kind", kind.name}, {"summary", kind.summary}, {"update", name_of(kind.update)}});
+    kinds.push_back({{"kind", kind.name},
+                     {"summary", kind.summary},
+                     {"update", name_of(kind.update)},
+                     {"runs_encoder_decoder", kind.split_obstacle.empty()}});
   }
   return Json{{"kinds", std::move(kinds)}}.dump() + "\n";
 }

@@ -34,6 +34,8 @@ ScheduleReport report_on_schedule(std::string_view kind, const ScheduleRequest& 
 
 // Sends of all ranks.
 std::size_t messages_of(const ScheduleReport& report);
+// Those between stages of a decoder, which hand on the encoder's output, or its gradient, too.
+std::size_t two_stream_messages_of(const ScheduleReport& report);
 
 // One line; `with_programs` adds "programs", a list of actions with messages for every rank.
 std::string to_json(const ScheduleReport& report, bool with_programs);

@@ -145,5 +145,25 @@ TEST(ScheduleReportTest, EveryKindIsListedOnce) {
   EXPECT_EQ(updates, "per-microbatch double-buffered ");
 }
 
+// Between the two stages of the decoder every microbatch has a message each way with two tensors.
+TEST(ScheduleReportTest, OfAnEncoderAndADecoder) {
+  const ScheduleReport report =
+      report_on_schedule("1f1b", {.ranks = 4, .microbatches = 8, .split = 2});
+  const Json document = Json::parse(to_json(report, false));
+  EXPECT_EQ(document["messages"], 48);
+  EXPECT_EQ(document["two_stream_messages"], 16);
+  EXPECT_EQ(document["split_rank"], 2);
+  EXPECT_EQ(document["stacks"].dump(), R"(["encoder","encoder","decoder","decoder"])");
+  EXPECT_NE(measures_text(report).find("48 messages, 16 of them with the encoder's output"),
+            std::string::npos);
+  const TimelinePicture picture = picture_of(report, false);
+  EXPECT_EQ(picture.split, 2);
+  EXPECT_EQ(picture.title, "1f1b: encoder on 2 ranks, decoder on 2, 8 microbatches; F 1, B 1, W 1");
+  // A decoder on the last rank alone hands nothing on.
+  const ScheduleReport last =
+      report_on_schedule("zb-h1", {.ranks = 4, .microbatches = 8, .split = 3});
+  EXPECT_EQ(two_stream_messages_of(last), 0U);
+}
+
 }  // namespace
 }  // namespace phalanx

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "phalanx/base/error.h"
@@ -10,6 +11,9 @@
 #include "phalanx/cli/model_flags.h"
 #include "phalanx/cli/text_input.h"
 #include "phalanx/flags/utf8.h"
+#include "phalanx/tasks/masked_tokens.h"
+#include "phalanx/tasks/text_to_text.h"
+#include "phalanx/train/families/families.h"
 #include "phalanx/train/scoring.h"
 
 namespace phalanx {
@@ -18,6 +22,7 @@ namespace {
 struct CommandOptions {
   ModelFlags model;
   std::vector<std::string> tokens;
+  std::string target;
   bool lines = false;
   std::int64_t stride = 0;
   bool logits = false;
@@ -37,6 +42,9 @@ void add_flags(FlagSet& flags, CommandOptions& o) {
              .value_name = "ID",
              .excludes = "--lines"},
             &o.tokens);
+  flags.add({.name = "--target",
+             .help = "Of a T5, and needed there: the text that is scored, given the other one"},
+            &o.target);
   flags.add({.name = "--lines", .help = "Each line by itself, without its end"}, &o.lines);
   flags.add({.name = "--stride",
              .help = "Texts longer than the model's positions: in windows, each N tokens after the "
@@ -55,6 +63,8 @@ void add_flags(FlagSet& flags, CommandOptions& o) {
   flags.add_example("phalanx score --load RUN < text.txt", "every token's log probability");
   flags.add_example("phalanx score --load RUN --lines --json < lines.txt",
                     "a JSON document for each line");
+  flags.add_example("phalanx score --load T5 --target '<extra_id_0> blue' < text.txt",
+                    "what a T5 says of an answer");
   flags.add_example("phalanx score --load RUN --stride 512 --json < book.txt",
                     "perplexity of a long text");
 }
@@ -81,7 +91,8 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-std::vector<Text> read_texts(const CommandOptions& options, const Tokenizer& tokenizer) {
+std::vector<Text> read_texts(const CommandOptions& options, const Tokenizer& tokenizer,
+                             const EncodeOptions& encoding) {
   if (!options.tokens.empty()) {
     const std::string ids = fmt::format("{}", fmt::join(options.tokens, " "));
     return {{"--tokens", token_ids_of(ids, "--tokens")}};
@@ -94,7 +105,7 @@ std::vector<Text> read_texts(const CommandOptions& options, const Tokenizer& tok
   const auto text_of = [&](std::string source, std::string_view text) {
     check_utf8(text, source);
     try {
-      auto ids = tokenizer.encode(text);
+      auto ids = tokenizer.encode(text, encoding);
       return Text{std::move(source), std::move(ids)};
     } catch (const DataError& error) {
       throw DataError("{}: {}", source, error.what());
@@ -108,17 +119,21 @@ std::vector<Text> read_texts(const CommandOptions& options, const Tokenizer& tok
   return texts;
 }
 
+void check_ids(const Text& text, std::int64_t vocabulary) {
+  for (std::size_t i = 0; i < text.ids.size(); ++i) {
+    if (text.ids[i] >= 0 && text.ids[i] < vocabulary) continue;
+    throw DataError("{}: token {} is {}; the model's vocabulary has {} ids", text.source, i,
+                    text.ids[i], vocabulary);
+  }
+}
+
 void check_text(const Text& text, const GptConfig& model, const CommandOptions& options) {
   const std::int64_t length = std::ssize(text.ids);
   if (length < 2) {
     throw DataError("{}: {}: a probability needs a token before it, so give two or more",
                     text.source, length == 0 ? "no tokens" : "one token");
   }
-  for (std::size_t i = 0; i < text.ids.size(); ++i) {
-    if (text.ids[i] >= 0 && text.ids[i] < model.vocabulary) continue;
-    throw DataError("{}: token {} is {}; the model's vocabulary has {} ids", text.source, i,
-                    text.ids[i], model.vocabulary);
-  }
+  check_ids(text, model.vocabulary);
   const std::int64_t most = model.max_positions + (options.logits ? 0 : 1);
   if (length <= most || options.stride > 0) return;
   throw DataError(
@@ -158,8 +173,9 @@ std::string quoted(const Tokenizer& tokenizer, std::int32_t id) {
 std::string to_table(const Text& text, const TextScore& score, const Tokenizer& tokenizer) {
   std::string table = fmt::format("{:>8} {:>8} {:>12}  text\n", "token", "id", "log p");
   for (std::size_t i = 0; i < text.ids.size(); ++i) {
-    const std::string log_probability =
-        i == 0 ? "-" : fmt::format("{:.4f}", score.log_probabilities[i - 1]);
+    const std::string log_probability = i == 0 || i > score.log_probabilities.size()
+                                            ? "-"
+                                            : fmt::format("{:.4f}", score.log_probabilities[i - 1]);
     table += fmt::format("{:>8} {:>8} {:>12}  {}\n", i, text.ids[i], log_probability,
                          quoted(tokenizer, text.ids[i]));
   }
@@ -191,13 +207,127 @@ class LineTable {
   double sum_ = 0.0;
 };
 
+// The tokens that a score is of.
+struct Scored {
+  const Text& tokens;
+  TextScore score;
+};
+
+// A text at a time, as it gets its score.
+void print_scores(const CommandOptions& options, const Tokenizer& tokenizer,
+                  const std::vector<Text>& texts,
+                  const std::function<Scored(const Text&)>& score_of) {
+  LineTable table;
+  const bool has_table = options.lines && !options.json;
+  if (has_table) write_standard_output(LineTable::head());
+  for (const Text& text : texts) {
+    const auto& [tokens, score] = score_of(text);
+    write_standard_output(options.json    ? to_json(tokens, score)
+                          : options.lines ? table.row(tokens, score)
+                                          : to_table(tokens, score, tokenizer));
+  }
+  if (has_table) write_standard_output(table.foot());
+}
+
+// Of a BERT: each token masked by itself, all others as they are.
+TextScore masked_score(MaskedTokens& model, const Text& text, std::int32_t mask) {
+  TextScore result;
+  for (const double value : model.score(text.ids, mask)) {
+    result.log_probabilities.push_back(static_cast<float>(value));
+    result.loss -= value;
+  }
+  result.loss /= static_cast<double>(result.log_probabilities.size());
+  return result;
+}
+
+// The texts between [CLS] and [SEP], unless their ids have them.
+int score_masked(const CommandOptions& options, const TrainedModel& trained,
+                 std::vector<Text> texts) {
+  if (options.logits) throw ConfigError("--logits: no token follows the text of a BERT");
+  if (options.stride > 0) throw ConfigError("--stride: a BERT's texts are not cut into windows");
+  const Tokenizer& tokenizer = *trained.tokenizer;
+  const BertConfig model = bert_config(trained.config, tokenizer.vocab_size());
+  const std::vector<std::int32_t> ends = encode_with_masks(tokenizer, "");
+  const std::int32_t mask = *tokenizer.special_tokens().mask;
+  std::vector<std::int64_t> lengths;
+  for (Text& text : texts) {
+    const bool has_ends = !text.ids.empty() && text.ids.front() == ends.front();
+    if (!has_ends) {
+      text.ids.insert(text.ids.begin(), ends.front());
+      text.ids.push_back(ends.back());
+    }
+    const std::int64_t length = std::ssize(text.ids);
+    if (length < 3) throw DataError("{}: no tokens", text.source);
+    for (const std::int32_t id : text.ids) {
+      if (id >= 0 && id < model.vocabulary) continue;
+      throw DataError("{}: there is a token {}; the model's vocabulary has {} ids", text.source, id,
+                      model.vocabulary);
+    }
+    if (length > model.max_positions) {
+      throw DataError("{}: {} tokens with [CLS] and [SEP]; the model has {} positions: shorten it",
+                      text.source, length, model.max_positions);
+    }
+    lengths.push_back(length);
+  }
+  MaskedTokens scorer(trained.config, model, trained.checkpoint, trained.products, lengths);
+  print_scores(options, tokenizer, texts, [&](const Text& text) {
+    return Scored{text, masked_score(scorer, text, mask)};
+  });
+  return 0;
+}
+
+void check_target_flags(const CommandOptions& options) {
+  if (options.target.empty()) {
+    throw ConfigError(
+        "--target must be given: a T5 reads the text and says how likely a target is there");
+  }
+  if (options.logits) throw ConfigError("--logits: no token follows the [EOS] of a T5's target");
+  if (options.stride > 0) throw ConfigError("--stride: a T5's texts are not cut into windows");
+}
+
+// [BOS] target [EOS], unless the target has them.
+std::vector<std::int32_t> target_ids(const std::string& target, const Tokenizer& tokenizer,
+                                     const T5Config& model) {
+  const TargetTokens special(tokenizer);
+  check_utf8(target, "--target");
+  auto ids = tokenizer.encode(target, {.parse_special = true});
+  if (ids.empty() || ids.front() != special.bos) ids.insert(ids.begin(), special.bos);
+  if (ids.back() != special.eos) ids.push_back(special.eos);
+  if (std::ssize(ids) - 1 <= model.decoder_sequence) return ids;
+  throw ConfigError("--target has {} tokens with its [EOS]; the model's decoder has {}: shorten it",
+                    ids.size() - 1, model.decoder_sequence);
+}
+
+void check_encoder_text(const Text& text, const T5Config& model) {
+  if (text.ids.empty()) throw DataError("{}: no tokens", text.source);
+  check_ids(text, model.vocabulary);
+  if (std::ssize(text.ids) <= model.sequence) return;
+  throw DataError("{}: {} tokens; the model's encoder reads {}: shorten it", text.source,
+                  text.ids.size(), model.sequence);
+}
+
+// Of a T5: the target's tokens, given each of the texts.
+int score_target(const CommandOptions& options, const TrainedModel& trained,
+                 const std::vector<Text>& texts) {
+  const Tokenizer& tokenizer = *trained.tokenizer;
+  const T5Config model = t5_config(trained.config, tokenizer.vocab_size());
+  const Text target{"--target", target_ids(options.target, tokenizer, model)};
+  for (const Text& text : texts) check_encoder_text(text, model);
+  TextToText scorer(trained.config, model, trained.checkpoint, trained.products);
+  print_scores(options, tokenizer, texts, [&](const Text& text) {
+    return Scored{target, scorer.score(text.ids, target.ids)};
+  });
+  return 0;
+}
+
 }  // namespace
 
 int run_score(const Arguments& arguments) {
   CommandOptions options;
-  FlagSet flags("phalanx score",
-                "How likely a model holds a text to be: the log probability of each token given "
-                "those before it.");
+  FlagSet flags(
+      "phalanx score",
+      "How likely a model holds a text to be: the log probability of each token given "
+      "those before it; of a BERT, given all others; of a T5's target, given the text, too.");
   add_flags(flags, options);
   flags.parse(arguments);
 
@@ -207,7 +337,19 @@ int run_score(const Arguments& arguments) {
     throw ConfigError("--stride {} leaves tokens out between windows: the model has {} positions",
                       options.stride, model.max_positions);
   }
-  const std::vector<Text> texts = read_texts(options, *trained.tokenizer);
+  const std::string& family = trained.config.model.family;
+  const bool has_target = family == "t5";
+  if (has_target) check_target_flags(options);
+  if (!has_target && !options.target.empty()) {
+    throw ConfigError("--target: {} has no decoder to score a target with, a T5 has: leave it out",
+                      family);
+  }
+  // A T5 reads texts with sentinels in them.
+  const std::vector<Text> texts =
+      read_texts(options, *trained.tokenizer, {.parse_special = has_target});
+  if (has_target) return score_target(options, trained, texts);
+  if (family == "bert") return score_masked(options, trained, texts);
+  if (family != "gpt") throw ConfigError("{} is no model whose texts have a score here", family);
   std::vector<std::int64_t> lengths;
   for (const Text& text : texts) {
     check_text(text, model, options);
@@ -216,16 +358,9 @@ int run_score(const Arguments& arguments) {
   Scorer scorer(trained.config, model, trained.checkpoint, trained.products,
                 trained.tokenizer->end_of_document(), lengths,
                 {.stride = options.stride, .logits = options.logits});
-  LineTable table;
-  const bool has_table = options.lines && !options.json;
-  if (has_table) write_standard_output(LineTable::head());
-  for (const Text& text : texts) {
-    const TextScore score = scorer.score(text.ids);
-    write_standard_output(options.json    ? to_json(text, score)
-                          : options.lines ? table.row(text, score)
-                                          : to_table(text, score, *trained.tokenizer));
-  }
-  if (has_table) write_standard_output(table.foot());
+  print_scores(options, *trained.tokenizer, texts, [&](const Text& text) {
+    return Scored{text, scorer.score(text.ids)};
+  });
   return 0;
 }
 

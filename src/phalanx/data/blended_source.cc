@@ -27,18 +27,29 @@ void BlendedSource::fetch(std::int64_t index, Sample& sample, std::span<double> 
   sources_[static_cast<std::size_t>(at.dataset)]->fetch(at.sample, sample, counts);
 }
 
+SamplePlace BlendedSource::place_of(std::int64_t index) const {
+  const BlendedSample at = index_.at(index);
+  return sources_[static_cast<std::size_t>(at.dataset)]->place_of(at.sample);
+}
+
 PaddedSource::PaddedSource(std::shared_ptr<const SampleSource> source, std::int64_t batch)
-    : source_(std::move(source)),
-      size_(round_up(source_->size(), batch)),
-      loss_mask_(source_->schema().index("loss_mask")) {
+    : source_(std::move(source)), size_(round_up(source_->size(), batch)) {
   PHALANX_CHECK(source_->size() > 0, "padding of no samples");
+}
+
+SamplePlace PaddedSource::place_of(std::int64_t index) const {
+  return source_->place_of(std::min(index, source_->size() - 1));
 }
 
 void PaddedSource::fetch(std::int64_t index, Sample& sample, std::span<double> counts) const {
   const std::int64_t last = source_->size() - 1;
   source_->fetch(std::min(index, last), sample, counts);
   if (index <= last) return;
-  std::ranges::fill(sample.column<float>(loss_mask_), 0.0F);
+  const auto columns = schema().columns();
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (columns[i].name == "loss_mask") std::ranges::fill(sample.column<float>(i), 0.0F);
+    if (columns[i].name == "is_random") std::ranges::fill(sample.column<std::int32_t>(i), -1);
+  }
   std::ranges::fill(counts, 0.0);
 }
 

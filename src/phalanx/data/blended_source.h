@@ -19,6 +19,7 @@ class BlendedSource final : public SampleSource {
   const BatchSchema& schema() const override { return sources_.front()->schema(); }
   int losses() const override { return sources_.front()->losses(); }
   void fetch(std::int64_t index, Sample& sample, std::span<double> counts) const override;
+  SamplePlace place_of(std::int64_t index) const override;
 
   const BlendIndex& index() const { return index_; }
 
@@ -28,7 +29,8 @@ class BlendedSource final : public SampleSource {
 };
 
 // A source whose size is rounded up to a multiple of a batch, so that all of it can be evaluated:
-// the samples that make up the last batch count for nothing (their column "loss_mask" is 0).
+// the samples that make up the last batch count for nothing (their column "loss_mask" is 0, and
+// "is_random", where there is one, -1).
 class PaddedSource final : public SampleSource {
  public:
   PaddedSource(std::shared_ptr<const SampleSource> source, std::int64_t batch);
@@ -37,11 +39,11 @@ class PaddedSource final : public SampleSource {
   const BatchSchema& schema() const override { return source_->schema(); }
   int losses() const override { return source_->losses(); }
   void fetch(std::int64_t index, Sample& sample, std::span<double> counts) const override;
+  SamplePlace place_of(std::int64_t index) const override;
 
  private:
   std::shared_ptr<const SampleSource> source_;
   std::int64_t size_;
-  std::size_t loss_mask_;  // the column
 };
 
 }  // namespace phalanx

@@ -58,7 +58,7 @@ std::int64_t GptDataset::sample(std::int64_t i, std::span<std::int32_t> tokens) 
       throw DataError("{}: sequence {} changed while it was open", idx_path(data_->name()),
                       sequence);
     }
-    read(sequence, begin, tokens.subspan(filled, count));
+    read_ids(*data_, sequence, begin, vocabulary_size_, tokens.subspan(filled, count));
     filled += count;
   }
   std::fill(tokens.begin() + static_cast<std::ptrdiff_t>(filled), tokens.end(), 0);
@@ -74,20 +74,6 @@ void GptDataset::refuse_index(std::int64_t i) const {
       "{}: what it says of sample {} is no place in {}: it or that file changed while it was open. "
       "Start again, and it is made anew",
       index_.file.empty() ? "the index in memory" : index_.file, i, idx_path(data_->name()));
-}
-
-void GptDataset::read(std::int64_t sequence, std::int64_t offset,
-                      std::span<std::int32_t> out) const {
-  data_->get(sequence, offset, out);
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    if (out[i] < 0 || out[i] >= vocabulary_size_) {
-      throw DataError(
-          "{}: token {} of sequence {} is {}, outside the vocabulary of {} ids: was "
-          "the file made with another tokenizer?",
-          bin_path(data_->name()), offset + static_cast<std::int64_t>(i), sequence, out[i],
-          vocabulary_size_);
-    }
-  }
 }
 
 }  // namespace phalanx

@@ -35,7 +35,6 @@ class GptDataset {
   std::int64_t sample(std::int64_t i, std::span<std::int32_t> tokens) const;
 
  private:
-  void read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const;
   // Entries of the document index, or what stands for them.
   std::int64_t visits() const;
   [[noreturn]] void refuse_index(std::int64_t i) const;

@@ -257,8 +257,10 @@ GptIndex cached_gpt_index(const SequenceLengths& lengths, const GptIndexOptions&
   const GptIndexPlan plan = plan_gpt_index(lengths.size(), total_tokens(lengths), options);
   const IndexRequest request{
       .name = "gpt", .description = describe(lengths, options, plan), .bytes = plan.bytes};
-  const IndexBlock block = cache.get(
-      request, [&] { return make_gpt_index_block(lengths, options, plan); }, options.poll);
+  const auto build = [&] {
+    return IndexBlock::in_memory(make_gpt_index_block(lengths, options, plan), plan.bytes);
+  };
+  const IndexBlock block = cache.get(request, build, options.poll);
   return view_gpt_index(plan, block.bytes, block.owner, block.file);
 }
 

@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "phalanx/data/gpt_test_support.h"
 #include "phalanx/data/test_files.h"
 
 namespace phalanx {
@@ -17,17 +18,6 @@ using ::testing::HasSubstr;
 using testing::TemporaryDirectory;
 
 constexpr std::int32_t kEod = 9;
-
-BatchSchema schema_of(std::int64_t sequence) {
-  const Shape extents{sequence};
-  return BatchSchema({{.name = "tokens", .dtype = DType::kI32, .extents = extents},
-                      {.name = "labels", .dtype = DType::kI32, .extents = extents},
-                      {.name = "loss_mask", .dtype = DType::kF32, .extents = extents},
-                      {.name = "position_ids", .dtype = DType::kI32, .extents = extents},
-                      {.name = "sample", .dtype = DType::kI64, .extents = extents},
-                      {.name = "position", .dtype = DType::kI32, .extents = extents},
-                      {.name = "document", .dtype = DType::kI32, .extents = extents}});
-}
 
 class GptSamplesTest : public ::testing::Test {
  protected:
@@ -43,7 +33,7 @@ class GptSamplesTest : public ::testing::Test {
   GptColumns batch(const GptDataset& data, const std::vector<std::int64_t>& indices,
                    const GptBatchOptions& options) {
     const GptSamples source(std::make_shared<const GptDataset>(data), options,
-                            schema_of(data.sequence_length()));
+                            testing::gpt_schema(data.sequence_length()));
     Sample sample(source.schema());
     batch_ = HostBatch(source.schema(), std::ssize(indices));
     double unmasked = 0.0;
@@ -116,7 +106,8 @@ TEST_F(GptSamplesTest, OptionsNeedAnEndOfDocumentToken) {
   const auto data = dataset({1, 2, 3}, {.sequence_length = 2});
   const auto refused = [&](const GptBatchOptions& options) {
     return error_of(ErrorCode::kConfiguration, [&] {
-      const GptSamples samples(std::make_shared<const GptDataset>(data), options, schema_of(2));
+      const GptSamples samples(std::make_shared<const GptDataset>(data), options,
+                               testing::gpt_schema(2));
     });
   };
   EXPECT_THAT(refused({.eod_mask_loss = true}), HasSubstr("end-of-document"));

@@ -8,6 +8,7 @@
 
 #include "phalanx/data/blend.h"
 #include "phalanx/data/blended_source.h"
+#include "phalanx/data/gpt_test_support.h"
 #include "phalanx/data/test_files.h"
 
 namespace phalanx {
@@ -19,17 +20,6 @@ using testing::TemporaryDirectory;
 using Tokens = std::vector<std::int32_t>;
 
 constexpr std::int64_t kLength = 4;
-
-BatchSchema schema() {
-  const Shape extents{kLength};
-  return BatchSchema({{.name = "tokens", .dtype = DType::kI32, .extents = extents},
-                      {.name = "labels", .dtype = DType::kI32, .extents = extents},
-                      {.name = "loss_mask", .dtype = DType::kF32, .extents = extents},
-                      {.name = "position_ids", .dtype = DType::kI32, .extents = extents},
-                      {.name = "sample", .dtype = DType::kI64, .extents = extents},
-                      {.name = "position", .dtype = DType::kI32, .extents = extents},
-                      {.name = "document", .dtype = DType::kI32, .extents = extents}});
-}
 
 class GptSourcesTest : public ::testing::Test {
  protected:
@@ -47,8 +37,10 @@ class GptSourcesTest : public ::testing::Test {
     return directory_ / name;
   }
   GptSources sources() const {
-    return GptSources(
-        {.schema = schema(), .batch = {}, .sequence_length = kLength, .vocabulary_size = 10000});
+    return GptSources({.schema = testing::gpt_schema(kLength),
+                       .batch = {},
+                       .sequence_length = kLength,
+                       .vocabulary_size = 10000});
   }
   static Tokens fetch(const SampleSource& source, std::int64_t index) {
     Sample sample(source.schema());
@@ -188,7 +180,7 @@ TEST_F(GptSourcesTest, PaddingCountsForNothing) {
 }
 
 TEST_F(GptSourcesTest, MadeUpData) {
-  GptSources all({.schema = schema(),
+  GptSources all({.schema = testing::gpt_schema(kLength),
                   .batch = {.eod = 49},
                   .sequence_length = kLength,
                   .vocabulary_size = 50});

@@ -36,7 +36,7 @@ void HostBatch::put(std::int64_t place, std::int64_t number, const Sample& sampl
     const BatchColumn& column = schema_.columns()[i];
     const std::int64_t width = size_of(column.dtype);
     std::byte* const to = begin + schema_.offset(i, samples_) + place * width;
-    if (column.name == "sample") {
+    if (column.name == "sample" || column.name == "decoder_sample") {
       PHALANX_CHECK(column.dtype == DType::kI64, "numbers of samples are i64");
       for (std::int64_t row = 0; row < column.extents.count(); ++row) {
         std::memcpy(to + row * samples_ * width, &number, sizeof number);

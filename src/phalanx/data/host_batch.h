@@ -22,8 +22,8 @@ class HostBatch {
   const BatchSchema& schema() const { return schema_; }
   std::int64_t samples() const { return samples_; }
 
-  // A sample becomes number `place` of the batch; its "sample" column, if the schema has one, is
-  // filled with `number`.
+  // A sample becomes number `place` of the batch; its columns "sample" and "decoder_sample", where
+  // the schema has them, are filled with `number`.
   void put(std::int64_t place, std::int64_t number, const Sample& sample);
 
   // Everything, as it is uploaded.

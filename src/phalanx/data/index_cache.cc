@@ -57,7 +57,8 @@ std::uint64_t header_digest(std::span<const std::byte> header) {
   return digest.digest();
 }
 
-std::vector<std::byte> make_header(const IndexRequest& request, std::uint64_t block_digest) {
+std::vector<std::byte> make_header(const IndexRequest& request, std::size_t block_bytes,
+                                   std::uint64_t block_digest) {
   std::vector<std::byte> header(block_begin(request.description.size()));
   const auto put = [&](std::size_t at, const auto& value) {
     std::memcpy(header.data() + at, &value, sizeof(value));
@@ -65,7 +66,7 @@ std::vector<std::byte> make_header(const IndexRequest& request, std::uint64_t bl
   std::memcpy(header.data(), kMagic.data(), kMagic.size());
   put(8, kVersion);
   put(12, static_cast<std::uint32_t>(request.description.size()));
-  put(16, static_cast<std::uint64_t>(request.bytes));
+  put(16, static_cast<std::uint64_t>(block_bytes));
   put(kBlockDigestAt, block_digest);
   std::memcpy(header.data() + kHeaderBytes, request.description.data(), request.description.size());
   put(kDigestAt, header_digest(header));
@@ -75,7 +76,7 @@ std::vector<std::byte> make_header(const IndexRequest& request, std::uint64_t bl
 void write_index(const fs::path& path, const IndexRequest& request,
                  std::span<const std::byte> block, const std::function<void()>& poll) {
   DurableFile file(path);
-  file.write(make_header(request, xxh3(block)));
+  file.write(make_header(request, block.size(), xxh3(block)));
   for (std::size_t done = 0; done < block.size(); done += kWrittenBetweenPolls) {
     if (poll) poll();
     file.write(block.subspan(done, std::min(kWrittenBetweenPolls, block.size() - done)));
@@ -112,9 +113,10 @@ std::span<const std::byte> announced_block(std::span<const std::byte> file,
     throw DataError("{}: was made from something else", path);
   }
   const auto bytes = load<std::uint64_t>(file, 16);
-  if (bytes != block.size() || bytes != static_cast<std::uint64_t>(request.bytes)) {
+  const auto needed = static_cast<std::uint64_t>(request.bytes.value_or(std::ssize(block)));
+  if (bytes != block.size() || bytes != needed) {
     throw DataError("{}: {} bytes of arrays are announced and {} there; {} are needed", path, bytes,
-                    block.size(), request.bytes);
+                    block.size(), needed);
   }
   return block;
 }
@@ -136,10 +138,11 @@ std::optional<IndexBlock> open_index(const fs::path& path, const IndexRequest& r
   }
 }
 
-IndexBlock in_memory(const IndexRequest& request, const std::shared_ptr<std::byte[]>& memory) {
-  return {.bytes = {memory.get(), static_cast<std::size_t>(request.bytes)},
-          .owner = memory,
-          .file = ""};
+IndexBlock build_block(const IndexRequest& request, const IndexCache::Build& build) {
+  IndexBlock block = build();
+  PHALANX_CHECK(!request.bytes || std::ssize(block.bytes) == *request.bytes, "{} bytes, not {}",
+                block.bytes.size(), *request.bytes);
+  return block;
 }
 
 // Tells somebody who waits whom for.
@@ -206,7 +209,7 @@ IndexBlock IndexCache::get(const IndexRequest& request, const Build& build,
     return build_and_keep(request, build, poll);
   }
   if (!why.empty()) log_warning("{}: it is not used", why);
-  return in_memory(request, build());
+  return build_block(request, build);
 }
 
 std::optional<IndexBlock> IndexCache::find(const IndexRequest& request) const {
@@ -217,8 +220,8 @@ std::optional<IndexBlock> IndexCache::find(const IndexRequest& request) const {
 }
 
 void IndexCache::put(const IndexRequest& request, std::span<const std::byte> block) const {
-  PHALANX_CHECK(std::ssize(block) == request.bytes, "{} bytes, not {}", block.size(),
-                request.bytes);
+  PHALANX_CHECK(!request.bytes || std::ssize(block) == *request.bytes, "{} bytes, not {}",
+                block.size(), *request.bytes);
   if (!prepare()) return;
   try {
     write_index(path_of(request), request, block, nullptr);
@@ -229,7 +232,7 @@ void IndexCache::put(const IndexRequest& request, std::span<const std::byte> blo
 
 IndexBlock IndexCache::build_and_keep(const IndexRequest& request, const Build& build,
                                       const std::function<void()>& poll) const {
-  IndexBlock block = in_memory(request, build());
+  IndexBlock block = build_block(request, build);
   const fs::path path = path_of(request);
   try {
     write_index(path, request, block.bytes, poll);

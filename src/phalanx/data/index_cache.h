@@ -34,7 +34,8 @@ namespace phalanx {
 struct IndexRequest {
   std::string name;         // begins the name of its file: "gpt"
   std::string description;  // everything that decides its bytes; below 64 KiB
-  std::int64_t bytes = 0;
+  // None: building it tells, and whoever reads it judges the size that a file has.
+  std::optional<std::int64_t> bytes = 0;
 };
 
 // A block in memory or in a mapped file.
@@ -42,12 +43,16 @@ struct IndexBlock {
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;  // keeps the bytes
   std::string file;                   // "" in memory
+
+  static IndexBlock in_memory(const std::shared_ptr<std::byte[]>& memory, std::int64_t bytes) {
+    return {.bytes = {memory.get(), static_cast<std::size_t>(bytes)}, .owner = memory, .file = ""};
+  }
 };
 
 class IndexCache {
  public:
-  // Makes and fills memory of IndexRequest::bytes.
-  using Build = std::function<std::shared_ptr<std::byte[]>()>;
+  // Makes and fills memory: IndexRequest::bytes, where that says it.
+  using Build = std::function<IndexBlock()>;
 
   // `flag` is what named the directory, for messages. Nothing is made or read yet.
   explicit IndexCache(std::filesystem::path directory, std::string flag = "--data-cache-path");

@@ -33,10 +33,10 @@ IndexRequest request(const std::string& description = "made of nothing\n") {
   return {.name = "some", .description = description, .bytes = kBytes};
 }
 
-std::shared_ptr<std::byte[]> make_bytes(int first) {
-  std::shared_ptr<std::byte[]> memory(new std::byte[kBytes]);
-  for (int i = 0; i < kBytes; ++i) memory[i] = static_cast<std::byte>(first + i);
-  return memory;
+IndexBlock make_bytes(int first, std::int64_t bytes = kBytes) {
+  const std::shared_ptr<std::byte[]> memory(new std::byte[static_cast<std::size_t>(bytes)]);
+  for (int i = 0; i < bytes; ++i) memory[i] = static_cast<std::byte>(first + i);
+  return IndexBlock::in_memory(memory, bytes);
 }
 
 std::string text_of(const IndexBlock& block) {
@@ -79,6 +79,20 @@ TEST_F(IndexCacheTest, IsBuiltOnceAndMapped) {
   EXPECT_EQ(found.bytes[5], std::byte{12});
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(found.bytes.data()) % 64, 0U);
   EXPECT_THAT(names(), ElementsAre(fs::path(file()).filename().string()));
+}
+
+// A block whose size only its builder knows has the size of what is in the file.
+TEST_F(IndexCacheTest, ASizeThatNobodyAskedFor) {
+  const IndexRequest any{.name = "some", .description = "made of nothing\n", .bytes = {}};
+  const auto made = cache_.get(any, [] { return make_bytes(7, 5); });
+  EXPECT_EQ(made.file, file());
+  const auto found = cache_.find(any);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(text_of(*found), "\7\10\11\12\13");
+  // Who asks for a size gets that one.
+  EXPECT_FALSE(cache_.find(request()));
+  cache_.put(any, get().bytes);
+  EXPECT_TRUE(cache_.find(request()));
 }
 
 TEST_F(IndexCacheTest, AnotherDescriptionIsAnotherFile) {
@@ -129,7 +143,7 @@ TEST_F(IndexCacheTest, AForeignFileIsMadeAnew) {
 }
 
 TEST_F(IndexCacheTest, WhatBuildingThrowsIsPassedOnAndLeavesNothing) {
-  EXPECT_THROW(cache_.get(request(), []() -> std::shared_ptr<std::byte[]> { throw 1; }), int);
+  EXPECT_THROW(cache_.get(request(), []() -> IndexBlock { throw 1; }), int);
   EXPECT_THAT(names(), IsEmpty());
   EXPECT_THROW(cache_.get(
                    request(), [] { return make_bytes(7); }, [] { throw 1; }),

@@ -276,4 +276,18 @@ void IndexedDataset::get(std::int64_t sequence, std::int64_t offset,
   get_as(sequence, offset, out);
 }
 
+void read_ids(const TokenSequences& data, std::int64_t sequence, std::int64_t offset,
+              std::int64_t vocabulary_size, std::span<std::int32_t> out) {
+  data.get(sequence, offset, out);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (out[i] < 0 || out[i] >= vocabulary_size) {
+      throw DataError(
+          "{}: token {} of sequence {} is {}, outside the vocabulary of {} ids: was "
+          "the file made with another tokenizer?",
+          bin_path(data.name()), offset + static_cast<std::int64_t>(i), sequence, out[i],
+          vocabulary_size);
+    }
+  }
+}
+
 }  // namespace phalanx

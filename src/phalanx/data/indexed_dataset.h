@@ -89,4 +89,9 @@ class IndexedDataset final : public TokenSequences {
   bool has_modes_ = false;
 };
 
+// As TokenSequences::get(), of ids below `vocabulary_size`: DataError, naming file, sequence and
+// id, for any other.
+void read_ids(const TokenSequences& data, std::int64_t sequence, std::int64_t offset,
+              std::int64_t vocabulary_size, std::span<std::int32_t> out);
+
 }  // namespace phalanx

@@ -29,6 +29,14 @@ class NumpyRandom {
   // Uniform in [low, high) (`randint` of the default dtype). Needs low < high.
   std::int64_t randint(std::int64_t low, std::int64_t high);
 
+  // An index (`choice` of as many values with `p`): `cumulative` are the ascending sums of their
+  // probabilities, the last of which is 1.
+  std::size_t choice(std::span<const double> cumulative);
+
+  // How many tries it takes until one succeeds, each with this probability in (0, 1]
+  // (`geometric`). From 1 on; NumPy's 0, where the draw is 0, is 1 here.
+  std::int64_t geometric(double probability);
+
   // Permutes in place (`shuffle` of a one-dimensional array): Fisher-Yates from the end. `poll` is
   // called every million values or so; what it throws ends the shuffle.
   template <typename T>

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -79,6 +80,41 @@ TEST(NumpyRandom, Randint) {
   EXPECT_THAT(draws, ElementsAre(51, 92, 14, 71, 60));
   NumpyRandom shifted(42);
   EXPECT_EQ(shifted.randint(-50, 50), 1);
+}
+
+TEST(NumpyRandom, DrawsOfMasking) {
+  NumpyRandom order(1234);
+  std::vector<std::int64_t> values(10);
+  std::iota(values.begin(), values.end(), 0);
+  order.shuffle(std::span(values));
+  EXPECT_THAT(values, ElementsAre(7, 2, 9, 1, 0, 8, 4, 5, 6, 3));
+  EXPECT_EQ(order.random_sample(), 0.1506369656060953);
+
+  const auto draws = [](std::size_t count, const auto& draw) {
+    NumpyRandom random(1234);
+    std::vector<std::int64_t> drawn(count);
+    for (auto& value : drawn) value = static_cast<std::int64_t>(draw(random));
+    return drawn;
+  };
+  // choice([1, 2, 3], p=[6/11, 3/11, 2/11])
+  const std::vector<double> shares{6.0 / 11, 9.0 / 11, 1.0};
+  EXPECT_THAT(draws(20, [&](auto& random) { return random.choice(shares) + 1; }),
+              ElementsAre(1, 2, 1, 2, 2, 1, 1, 2, 3, 3, 1, 1, 2, 2, 1, 2, 1, 1, 2, 3));
+  EXPECT_THAT(draws(20, [](auto& random) { return random.geometric(0.2); }),
+              ElementsAre(1, 5, 3, 7, 7, 2, 2, 8, 15, 10, 2, 4, 6, 6, 3, 4, 4, 1, 7, 10));
+  EXPECT_THAT(draws(12, [](auto& random) { return random.randint(1, 5); }),
+              ElementsAre(4, 4, 3, 2, 1, 1, 1, 2, 4, 2, 4, 2));
+  EXPECT_THAT(draws(12, [](auto& random) { return random.randint(0, 40); }),
+              ElementsAre(19, 38, 12, 24, 15, 23, 26, 30, 30, 26, 28, 5));
+}
+
+// Where tries often succeed NumPy adds up the terms of the distribution.
+TEST(NumpyRandom, GeometricOfLikelyTries) {
+  NumpyRandom random(1234);
+  std::vector<std::int64_t> drawn;
+  for (int i = 0; i < 8; ++i) drawn.push_back(random.geometric(0.4));
+  EXPECT_THAT(drawn, ElementsAre(1, 2, 2, 4, 3, 1, 1, 4));
+  EXPECT_EQ(random.geometric(1.0), 1);
 }
 
 TEST(NumpyRandom, AnIntervalOfOneNumberDrawsNothing) {

@@ -41,20 +41,30 @@ class Sample {
   std::vector<Column> columns_;
 };
 
+class SampleSource;
+
+// A sample of the source that makes it, below blends and padding.
+struct SamplePlace {
+  const SampleSource* source = nullptr;
+  std::int64_t index = 0;
+};
+
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
 
   // Indices are 0 .. size() - 1.
   virtual std::int64_t size() const = 0;
-  // The columns that fetch() fills. A column "sample" (i64) of the number in the consumed stream is
-  // filled by who knows it.
+  // The columns that fetch() fills. The columns "sample" and "decoder_sample" (i64), of the number
+  // in the consumed stream, are filled by who knows it.
   virtual const BatchSchema& schema() const = 0;
   // Sums of a model family's losses that a sample counts for, in its order: "lm loss".
   virtual int losses() const = 0;
-  // Fills every column but "sample", and the unmasked tokens of each loss. Any number of threads
+  // Fills every column but those, and the unmasked tokens of each loss. Any number of threads
   // at the same time. DataError names the file, the document and the place in it.
   virtual void fetch(std::int64_t index, Sample& sample, std::span<double> counts) const = 0;
+  // Who makes a sample, for those who look at one.
+  virtual SamplePlace place_of(std::int64_t index) const { return {this, index}; }
 };
 
 }  // namespace phalanx

@@ -19,11 +19,12 @@ std::vector<std::vector<std::size_t>> bucket_index(const ParameterStore& paramet
   return index;
 }
 
-// The copy of a word table, or -1.
-ParamId copy_in(const nn::ParamTable& table) {
-  const auto found = std::ranges::find_if(
-      table.specs(), [](const ParamSpec& spec) { return spec.copy != EmbeddingCopy::kOnly; });
-  return found == table.specs().end() ? -1 : static_cast<ParamId>(found - table.specs().begin());
+std::vector<int> shared_index(const nn::ParamTable& table, const std::vector<SharedSum>& shared) {
+  std::vector<int> index(table.specs().size(), -1);
+  for (std::size_t i = 0; i < shared.size(); ++i) {
+    index[static_cast<std::size_t>(shared[i].id)] = static_cast<int>(i);
+  }
+  return index;
 }
 
 bool is_sequence_partial(const ParamSpec& spec) {
@@ -45,12 +46,18 @@ DataParallel::DataParallel(const ParameterStore& parameters, const GradientStore
       buckets_(parameters.is_sharded() ? parameters.buckets()
                                        : cut_buckets(parameters.layout(), options.bucket_size, 1)),
       buckets_of_(bucket_index(parameters, buckets_)),
-      copy_(copy_in(parameters.table())),
+      shared_of_(shared_index(parameters.table(), gradients.shared())),
       reductions_(buckets_.size()),
       started_(buckets_.size()),
+      shared_(gradients.shared().size()),
       gathers_(buckets_.size()) {
   PHALANX_CHECK(!parameters.is_sharded() || groups.data != nullptr, "a shard of one rank");
-  PHALANX_CHECK(copy_ < 0 || groups.embedding != nullptr, "a copy of nobody's word table");
+  for (const SharedSum& sum : gradients.shared()) {
+    const Communicator* group = group_of(sum);
+    PHALANX_CHECK((group != nullptr ? group->size() : 1) == sum.holders,
+                  "{} is shared by {} ranks, of which {} sum it", parameters.table()[sum.id].name,
+                  sum.holders, group != nullptr ? group->size() : 1);
+  }
   const nn::ParamTable& table = parameters.table();
   std::vector<std::int64_t> places(table.specs().size(), 0);
   std::int64_t count = 0;
@@ -75,11 +82,12 @@ void DataParallel::begin(Context& context, int last_microbatch) {
   for (const auto& buckets : buckets_of_) {
     for (const std::size_t b : buckets) ++missing_[b];
   }
-  if (copy_ >= 0) {
-    for (const std::size_t b : buckets_of_[static_cast<std::size_t>(copy_)]) ++missing_[b];
+  for (const SharedSum& sum : gradients_->shared()) {
+    if (sum.holders == 1) continue;
+    for (const std::size_t b : buckets_of_[static_cast<std::size_t>(sum.id)]) ++missing_[b];
   }
   started_.assign(buckets_.size(), false);
-  copy_sum_started_ = false;
+  shared_.assign(shared_.size(), {});
 }
 
 void DataParallel::grad_ready(ParamId id, int microbatch) {
@@ -88,20 +96,35 @@ void DataParallel::grad_ready(ParamId id, int microbatch) {
 }
 
 void DataParallel::complete(ParamId id) {
-  // The two accumulators of a tied embedding become one before any sum over ranks.
-  if (id == gradients_->tied_embedding()) gradients_->join_tied_embedding(*context_);
-  if (id == copy_ && options_.overlap_grad_reduce) start_copy_sum();
+  const int shared = shared_of_[static_cast<std::size_t>(id)];
+  if (shared >= 0) complete_shared(static_cast<std::size_t>(shared));
   for (const std::size_t b : buckets_of_[static_cast<std::size_t>(id)]) {
     --missing_[b];
     if (options_.overlap_grad_reduce) start_if_complete(b);
   }
 }
 
-void DataParallel::start_copy_sum() {
-  if (copy_sum_started_) return;
-  copy_sum_started_ = true;
-  copy_sum_ =
-      groups_.embedding->all_reduce(*context_, gradients_->gradient(copy_), Reduction::kSum);
+Communicator* DataParallel::group_of(const SharedSum& sum) const {
+  if (sum.holders == 1) return nullptr;
+  const auto index = static_cast<std::size_t>(sum.parameter);
+  return index < groups_.shared.size() ? groups_.shared[index] : nullptr;
+}
+
+void DataParallel::complete_shared(std::size_t shared) {
+  const SharedSum& sum = gradients_->shared()[shared];
+  if (sum.is_chain) return;
+  // A rank's roles become one sum before any sum over ranks.
+  gradients_->join(*context_, sum, sum.runs.front());
+  if (options_.overlap_grad_reduce) start_shared_sum(shared);
+}
+
+void DataParallel::start_shared_sum(std::size_t shared) {
+  const SharedSum& sum = gradients_->shared()[shared];
+  SharedState& state = shared_[shared];
+  Communicator* group = group_of(sum);
+  if (sum.is_chain || group == nullptr || state.started) return;
+  state.started = true;
+  state.work = group->all_reduce(*context_, gradients_->gradient(sum.id), Reduction::kSum);
 }
 
 void DataParallel::start_if_complete(std::size_t bucket) {
@@ -123,7 +146,10 @@ void DataParallel::start_reduction(std::size_t bucket) {
 }
 
 void DataParallel::reduce(int chunk) {
-  if (copy_ >= 0 && parameters_->table().chunk(copy_) == chunk) start_copy_sum();
+  for (std::size_t i = 0; i < shared_.size(); ++i) {
+    const ParamId id = gradients_->shared()[i].id;
+    if (uses_left_[static_cast<std::size_t>(id)] == 0) start_shared_sum(i);
+  }
   const FlatRange& region = parameters_->layout().regions[static_cast<std::size_t>(chunk)];
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const bool is_of_chunk = buckets_[b].begin >= region.begin && buckets_[b].end() <= region.end();
@@ -132,18 +158,44 @@ void DataParallel::reduce(int chunk) {
 }
 
 void DataParallel::finish_reduction() {
+  finish_shared_sums();
   gradients_->expect_complete();
-  finish_copy_sum();
   finish_buckets();
   sum_over_sequence();
 }
 
-void DataParallel::finish_copy_sum() {
-  if (copy_ < 0) return;
-  const TimerScope time(timers_, StepTimer::kEmbeddingGradients);
-  start_copy_sum();
-  copy_sum_.wait(context_->stream);
-  copy_sum_ = {};
+void DataParallel::finish_shared_sums() {
+  const auto& shared = gradients_->shared();
+  const bool sums = std::ranges::any_of(shared, [](const SharedSum& s) { return s.holders > 1; });
+  const TimerScope time(sums ? timers_ : nullptr, StepTimer::kEmbeddingGradients);
+  for (std::size_t i = 0; i < shared.size(); ++i) start_shared_sum(i);
+  // In one order on all ranks: each waits for those before it.
+  for (const SharedSum& sum : shared) {
+    if (sum.is_chain) pass_on(sum);
+  }
+  for (SharedState& state : shared_) {
+    state.work.wait(context_->stream);
+    state.work = {};
+  }
+}
+
+void DataParallel::pass_on(const SharedSum& sum) {
+  const Tensor& gradient = gradients_->gradient(sum.id);
+  Communicator* group = group_of(sum);
+  const auto key = [&](int run) {
+    return message_key(MessageKind::kGradient, static_cast<std::uint32_t>(sum.parameter),
+                       static_cast<std::uint32_t>(run));
+  };
+  for (const SharedSum::Run& run : sum.runs) {
+    if (run.previous >= 0) {
+      group->receive(*context_, gradient, run.previous, key(run.number)).wait(context_->stream);
+    }
+    gradients_->join(*context_, sum, run);
+    if (run.next >= 0) {
+      group->send(*context_, gradient, run.next, key(run.number + 1)).wait(context_->stream);
+    }
+  }
+  group->broadcast(*context_, gradient, sum.last_holder).wait(context_->stream);
 }
 
 void DataParallel::finish_buckets() {

@@ -4,9 +4,9 @@
 // every rank receives the sum of its shard alone, updates it, and the parameters are gathered, each
 // bucket before the first unit that reads it.
 //
-// Where embedding and head are tied over two ranks of a pipeline, the gradients of the two copies
-// of the word table are summed first, and the buckets with the table come last: so each
-// data-parallel rank adds to the sum what one rank with the whole model would.
+// The gradients of a parameter that ranks of a pipeline share are summed over these first, and the
+// buckets with it come last: so each data-parallel rank adds to the sum what one rank with the
+// whole model would.
 //
 // At the end the gradients of what acts on a sequence-parallel stream are summed over the
 // tensor-parallel group.
@@ -26,7 +26,8 @@ struct DataParallelOptions {
 // Who takes part in the sums: null where nobody else does.
 struct ReductionGroups {
   Communicator* data = nullptr;
-  Communicator* embedding = nullptr;  // the two ranks with a copy of the word table
+  // Of each of the model's shared parameters, its holders in their order.
+  std::vector<Communicator*> shared = {};
 };
 
 class DataParallel final : public nn::UnitHooks {
@@ -62,8 +63,17 @@ class DataParallel final : public nn::UnitHooks {
   void complete(ParamId id);
   void start_if_complete(std::size_t bucket);
   void start_reduction(std::size_t bucket);
-  void start_copy_sum();
-  void finish_copy_sum();
+  // One of gradients_->shared().
+  struct SharedState {
+    bool started = false;
+    Work work;
+  };
+  Communicator* group_of(const SharedSum& sum) const;
+  // This rank has the gradients of all roles that it has.
+  void complete_shared(std::size_t shared);
+  void start_shared_sum(std::size_t shared);
+  void finish_shared_sums();
+  void pass_on(const SharedSum& sum);
   void finish_buckets();
   void sum_over_sequence();
   void wait_for(std::size_t bucket);
@@ -76,7 +86,7 @@ class DataParallel final : public nn::UnitHooks {
   DataParallelOptions options_;
   std::vector<FlatRange> buckets_;
   std::vector<std::vector<std::size_t>> buckets_of_;  // by ParamId
-  ParamId copy_;  // a copy of a word table with another rank's, or -1
+  std::vector<int> shared_of_;  // by ParamId: index into the shared parameters of this rank, or -1
   // Own segments of sequence-partial parameters, with their places in the buffer that is summed: it
   // has room for all such parameters, so that its message is the same on every rank.
   struct Coalesced {
@@ -89,12 +99,12 @@ class DataParallel final : public nn::UnitHooks {
   Context* context_ = nullptr;
   int last_microbatch_ = -1;
   std::vector<int> uses_left_;  // by ParamId, in the last microbatch
-  std::vector<int> missing_;    // by bucket: its parameters that are not complete, and a copy's sum
+  // By bucket: its parameters that are not complete, and sums with other holders.
+  std::vector<int> missing_;
   std::vector<Work> reductions_;  // by bucket
   std::vector<bool> started_;
   StepTimers* timers_ = nullptr;
-  Work copy_sum_;
-  bool copy_sum_started_ = false;
+  std::vector<SharedState> shared_;
   std::vector<Work> gathers_;  // by bucket
 };
 

@@ -193,15 +193,17 @@ TEST(DataParallelGradients, OfOneRankStayAsTheyAre) {
   EXPECT_TRUE(rank.recorder.messages().empty());
 }
 
-// The two accumulators of a tied word table are one before the sum over ranks begins.
+// The roles of a tied word table are one sum before the sum over ranks begins.
 TEST(DataParallelGradients, JoinTheTiedEmbeddingFirst) {
   for (const bool overlap : {false, true}) {
     run_local_ranks(2, {}, [&](Communicator& world) {
       nn::ParamTable table;
       ParamSpec words =
           whole_parameter("words", {6, 3}, DType::kF32, {Initialiser::Kind::kNormal, 1.0});
-      words.tied_embedding = true;
-      table.add(words);
+      words.shared_by = "embd";
+      table.add_shared(words, {.order = kHeadRole});
+      const nn::ParamUse use = table.add_shared(
+          words, {.order = kEmbeddingRole, .gradient = ParamRole::Gradient::kRows});
       StoreRank rank(table);
       DataParallel data_parallel(rank.parameters, rank.gradients, {2}, {.data = &world}, {},
                                  {.overlap_grad_reduce = overlap}, rank.memory);
@@ -216,7 +218,7 @@ TEST(DataParallelGradients, JoinTheTiedEmbeddingFirst) {
         data_parallel.begin(rank.context, 0);
         ops::fill(rank.context, {.x = rank.gradients.gradient(0), .value = 0.25});
         data_parallel.grad_ready(0, 0);
-        const nn::SparseGradient sparse = rank.gradients.gradients().embedding;
+        const nn::SparseGradient sparse = rank.gradients.gradients().rows(use);
         ops::sparse_embedding_gradient(rank.context, {.slots = sparse.slots,
                                                       .rows = sparse.rows,
                                                       .count = sparse.count,

@@ -1,5 +1,6 @@
 #include "phalanx/data_parallel/model_places.h"
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_map>
 
@@ -10,7 +11,8 @@ namespace phalanx {
 ModelPlaces whole_model_places(const nn::ParamTable& whole) {
   ModelPlaces places{.global = std::vector<ParamId>(whole.specs().size()),
                      .parameters = whole.size(),
-                     .offsets = std::vector<std::int64_t>(whole.specs().size())};
+                     .offsets = std::vector<std::int64_t>(whole.specs().size()),
+                     .counted = std::vector<bool>(whole.specs().size(), true)};
   std::int64_t end = 0;
   for (ParamId id = whole.size(); id-- > 0;) {
     const auto i = static_cast<std::size_t>(id);
@@ -21,11 +23,12 @@ ModelPlaces whole_model_places(const nn::ParamTable& whole) {
   return places;
 }
 
-ModelPlaces model_places(const nn::ParamTable& part, const nn::ParamTable& whole) {
+ModelPlaces model_places(const nn::ParamTable& part, const nn::ParamTable& whole,
+                         std::span<const SharedParameter> shared, int pipeline_rank) {
   std::unordered_map<std::string_view, ParamId> numbers;
   for (ParamId id = 0; id < whole.size(); ++id) numbers.emplace(whole[id].name, id);
   const ModelPlaces all = whole_model_places(whole);
-  ModelPlaces places{.global = {}, .parameters = whole.size(), .offsets = {}};
+  ModelPlaces places{.global = {}, .parameters = whole.size(), .offsets = {}, .counted = {}};
   for (const ParamSpec& spec : part.specs()) {
     const auto found = numbers.find(spec.name);
     PHALANX_CHECK(found != numbers.end(), "{} is not in the whole model", spec.name);
@@ -34,6 +37,9 @@ ModelPlaces model_places(const nn::ParamTable& part, const nn::ParamTable& whole
                   spec.name, spec.local_shape.to_string(), whole[id].local_shape.to_string());
     places.global.push_back(id);
     places.offsets.push_back(all.offsets[static_cast<std::size_t>(id)]);
+    const auto holders = std::ranges::find(shared, spec.name, &SharedParameter::name);
+    places.counted.push_back(holders == shared.end() ||
+                             holders->counting_holder() == pipeline_rank);
   }
   return places;
 }

@@ -3,9 +3,10 @@
 // what is summed over the model is summed in the order of one rank, whatever the stages.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
-#include "phalanx/nn/param_table.h"
+#include "phalanx/data_parallel/shared_parameters.h"
 
 namespace phalanx {
 
@@ -15,11 +16,16 @@ struct ModelPlaces {
   std::vector<ParamId> global;        // by local ParamId: the number in the whole model's table
   ParamId parameters = 0;             // of the whole model
   std::vector<std::int64_t> offsets;  // by local ParamId: in the whole model's flat layout
+  // By local ParamId: whether this rank of the pipeline counts and writes the parameter. Of those
+  // that share it one does.
+  std::vector<bool> counted;
 };
 
 // The places of `part` in `whole`, by name: the table of the whole model of the same
-// tensor-parallel rank. A copy of a word table has the places of the table.
-ModelPlaces model_places(const nn::ParamTable& part, const nn::ParamTable& whole);
+// tensor-parallel rank. `shared`: the model's shared parameters, of which this is rank
+// `pipeline_rank`; without any it counts all that it has.
+ModelPlaces model_places(const nn::ParamTable& part, const nn::ParamTable& whole,
+                         std::span<const SharedParameter> shared = {}, int pipeline_rank = 0);
 
 // Of a table that is the whole model.
 ModelPlaces whole_model_places(const nn::ParamTable& whole);

@@ -116,33 +116,72 @@ void ParameterStore::round_to_storage(Context& context) const {
 
 GradientStore::GradientStore(const nn::ParamTable& table, const FlatLayout& layout, DType dtype,
                              std::int64_t tokens_per_step, Arena& arena)
+    : GradientStore(table, shared_sums(table), layout, dtype, {tokens_per_step}, arena) {}
+
+GradientStore::GradientStore(const nn::ParamTable& table, std::vector<SharedSum> shared,
+                             const FlatLayout& layout, DType dtype,
+                             const std::vector<std::int64_t>& tokens_per_step, Arena& arena)
     : table_(&table),
       flat_(arena.allocate(dtype, {layout.elements})),
       gradients_(parameter_views(table, layout, flat_)),
-      begun_(std::make_unique<bool[]>(gradients_.size())) {
-  for (ParamId id = 0; id < table.size(); ++id) {
-    if (table[id].tied_embedding) tied_ = id;
+      shared_(std::move(shared)),
+      roles_(table.roles().size()),
+      begun_(std::make_unique<bool[]>(gradients_.size() + roles_.size())) {
+  add_roles(dtype, tokens_per_step, arena);
+}
+
+int GradientStore::role_in_place(const SharedSum& sum, const SharedSum::Run& run) const {
+  // To what comes from another holder a role cannot be added before it has come.
+  if (sum.is_chain && run.previous >= 0) return -1;
+  // Behind the first, one role is added to it; a + b is b + a.
+  for (std::size_t r = 0; r < std::min<std::size_t>(2, run.roles.size()); ++r) {
+    const auto& role = table_->roles()[static_cast<std::size_t>(run.roles[r])].role;
+    if (role.gradient == ParamRole::Gradient::kDense) return run.roles[r];
   }
-  if (tied_ < 0) return;
-  const Shape& shape = table[tied_].local_shape;
-  const std::int64_t rows = std::min(shape[0], tokens_per_step);
-  sparse_.slots = arena.allocate(DType::kI32, {shape[0]});
-  sparse_.rows = arena.allocate(DType::kI32, {rows});
-  sparse_.count = arena.allocate(DType::kI32, {1});
-  sparse_.values = arena.allocate(dtype, {rows, shape[1]});
+  return -1;
+}
+
+void GradientStore::add_roles(DType dtype, const std::vector<std::int64_t>& tokens_per_step,
+                              Arena& arena) {
+  for (const SharedSum& sum : shared_) {
+    const Shape& shape = (*table_)[sum.id].local_shape;
+    for (const SharedSum::Run& run : sum.runs) {
+      const int in_place = role_in_place(sum, run);
+      for (const int number : run.roles) {
+        const ParamRole& role = table_->roles()[static_cast<std::size_t>(number)].role;
+        nn::RoleGradient& gradient = roles_[static_cast<std::size_t>(number)];
+        if (role.gradient == ParamRole::Gradient::kDense) {
+          gradient.dense =
+              number == in_place ? this->gradient(sum.id) : arena.allocate(dtype, shape);
+          continue;
+        }
+        const std::int64_t rows =
+            std::min(shape[0], tokens_per_step.at(static_cast<std::size_t>(role.sequence)));
+        gradient.rows = {.slots = arena.allocate(DType::kI32, {shape[0]}),
+                         .rows = arena.allocate(DType::kI32, {rows}),
+                         .count = arena.allocate(DType::kI32, {1}),
+                         .values = arena.allocate(dtype, {rows, shape[1]})};
+      }
+    }
+  }
 }
 
 void GradientStore::initialise(Context& context) const {
   clear(context);
-  if (tied_ < 0) return;
-  ops::fill(context, {.x = sparse_.slots, .value = -1});
-  ops::fill(context, {.x = sparse_.count, .value = 0});
+  for (const nn::RoleGradient& role : roles_) {
+    if (!role.rows.count) continue;
+    ops::fill(context, {.x = role.rows.slots, .value = -1});
+    ops::fill(context, {.x = role.rows.count, .value = 0});
+  }
 }
 
 void GradientStore::begin_update() const { std::ranges::fill(begun(), false); }
 
 void GradientStore::clear(Context& context) const {
   ops::fill(context, {.x = flat_, .value = 0.0});
+  for (const nn::RoleGradient& role : roles_) {
+    if (role.dense) ops::fill(context, {.x = role.dense, .value = 0.0});
+  }
   std::ranges::fill(begun(), true);
 }
 
@@ -151,17 +190,39 @@ void GradientStore::expect_complete() const {
     PHALANX_CHECK(begun()[static_cast<std::size_t>(id)], "no pass wrote the gradient of {}",
                   (*table_)[id].name);
   }
+  for (std::size_t r = 0; r < roles_.size(); ++r) {
+    const nn::ParamTable::Role& role = table_->roles()[r];
+    PHALANX_CHECK(begun()[gradients_.size() + r], "no pass wrote the gradient of role {} of {}",
+                  role.role.order, (*table_)[role.id].name);
+  }
 }
 
-void GradientStore::join_tied_embedding(Context& context) const {
-  if (tied_ < 0) return;
-  // Without a head on this rank, the rows are all there is.
-  if (!gradients().adds_to(tied_)) ops::fill(context, {.x = gradient(tied_), .value = 0.0});
-  ops::sparse_embedding_join(context, {.dtable = gradient(tied_),
-                                       .slots = sparse_.slots,
-                                       .rows = sparse_.rows,
-                                       .count = sparse_.count,
-                                       .values = sparse_.values});
+void GradientStore::join(Context& context, const SharedSum& sum, const SharedSum::Run& run) const {
+  const Tensor& whole = gradient(sum.id);
+  const int in_place = role_in_place(sum, run);
+  const bool continues = sum.is_chain && run.previous >= 0;
+  if (in_place < 0 && !continues) ops::fill(context, {.x = whole, .value = 0.0});
+  for (const int number : run.roles) {
+    if (number == in_place) continue;
+    const nn::RoleGradient& role = roles_[static_cast<std::size_t>(number)];
+    if (role.dense) {
+      ops::accumulate(context, {.destination = whole, .source = role.dense});
+      continue;
+    }
+    ops::sparse_embedding_join(context, {.dtable = whole,
+                                         .slots = role.rows.slots,
+                                         .rows = role.rows.rows,
+                                         .count = role.rows.count,
+                                         .values = role.rows.values});
+  }
+  begun()[static_cast<std::size_t>(sum.id)] = true;
+}
+
+void GradientStore::join_all(Context& context) const {
+  for (const SharedSum& sum : shared_) {
+    PHALANX_CHECK(sum.holders == 1, "{} has other holders", (*table_)[sum.id].name);
+    join(context, sum, sum.runs.front());
+  }
 }
 
 }  // namespace phalanx

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "phalanx/data_parallel/flat_layout.h"
+#include "phalanx/data_parallel/shared_parameters.h"
 #include "phalanx/nn/param_table.h"
 #include "phalanx/nn/pass.h"
 
@@ -77,41 +78,51 @@ class ParameterStore {
 
 class GradientStore {
  public:
-  // fp32 main gradients, and for a tied embedding the rows that occur on its input side, at most
-  // `tokens_per_step`.
+  // fp32 main gradients, and accumulators of the roles of shared parameters. The rows that occur in
+  // one are at most `tokens_per_step` of its sequence.
+  GradientStore(const nn::ParamTable& table, std::vector<SharedSum> shared,
+                const FlatLayout& layout, DType dtype,
+                const std::vector<std::int64_t>& tokens_per_step, Arena& arena);
+  // Of a table that is the whole model.
   GradientStore(const nn::ParamTable& table, const FlatLayout& layout, DType dtype,
                 std::int64_t tokens_per_step, Arena& arena);
 
-  nn::Gradients gradients() const { return {gradients_, sparse_, begun()}; }
+  nn::Gradients gradients() const { return {gradients_, roles_, begun()}; }
   const Tensor& gradient(ParamId id) const { return gradients_[static_cast<std::size_t>(id)]; }
   const Tensor& flat() const { return flat_; }
   Tensor gradient(const Segment& segment) const {
     return flat_.slice(0, segment.flat, segment.count);
   }
-  // The parameter with a second accumulator, or -1.
-  ParamId tied_embedding() const { return tied_; }
+  // How the roles of this rank's shared parameters become one sum.
+  const std::vector<SharedSum>& shared() const { return shared_; }
 
-  // Once, before the first step: no slot of the sparse accumulator is in use, and what no parameter
+  // Once, before the first step: no slot of accumulators of rows is in use, and what no parameter
   // owns is zero for good.
   void initialise(Context& context) const;
   // Before a step: whatever the main gradients hold, the first pass over each overwrites it.
   void begin_update() const;
   // Zeros the main gradients, to which all passes add.
   void clear(Context& context) const;
-  // Joins the two accumulators of a tied embedding; before any reduction over data parallelism.
-  void join_tied_embedding(Context& context) const;
+  // Makes the main gradient the sum of the roles that a run begins with, or adds the run's to the
+  // sum of those before, which is there. Before any reduction over data parallelism.
+  void join(Context& context, const SharedSum& sum, const SharedSum::Run& run) const;
+  // Of a rank that holds all roles: every shared parameter's.
+  void join_all(Context& context) const;
   // InternalError where a gradient is not of this update: no pass wrote it.
   void expect_complete() const;
 
  private:
-  std::span<bool> begun() const { return {begun_.get(), gradients_.size()}; }
+  std::span<bool> begun() const { return {begun_.get(), gradients_.size() + roles_.size()}; }
+  void add_roles(DType dtype, const std::vector<std::int64_t>& tokens_per_step, Arena& arena);
+  // The role of a run whose accumulator is the main gradient, or -1.
+  int role_in_place(const SharedSum& sum, const SharedSum::Run& run) const;
 
   const nn::ParamTable* table_;
   Tensor flat_;
   std::vector<Tensor> gradients_;
-  std::unique_ptr<bool[]> begun_;  // by id: whether this update has a sum
-  nn::SparseGradient sparse_;
-  ParamId tied_ = -1;
+  std::vector<SharedSum> shared_;
+  std::vector<nn::RoleGradient> roles_;
+  std::unique_ptr<bool[]> begun_;  // by id, then by role: whether this update has a sum
 };
 
 }  // namespace phalanx

@@ -162,7 +162,11 @@ std::vector<std::vector<double>> word_gradients(bool tied, Context& context) {
   ops::Operands operands(memory, DType::kF64, context);
   const nn::TransformerConfig config = nn::test_config();
   nn::LayerFixture all;
-  const nn::Embedding embedding(all.table, kVocabulary, 16, 5, tied, config);
+  const nn::Embedding embedding(all.table, kVocabulary, 16, 5, {.words = tied},
+                                nn::kTestEmbeddingColumns, config);
+  if (tied) {
+    all.table.add_shared(nn::word_table_parameter(kVocabulary, 16, config), {.order = kHeadRole});
+  }
   all.allocate(operands, embedding.saved_slots(), kVocabulary);
   const GradientStore store(all.table, flat_layout(all.table), DType::kF64, 2 * all.shape.rows(),
                             memory);
@@ -177,7 +181,7 @@ std::vector<std::vector<double>> word_gradients(bool tied, Context& context) {
       embedding.backward_input(pass, {}, dout, {}, all.saved());
       embedding.backward_weight(pass, {}, all.saved(), store.gradients());
     }
-    store.join_tied_embedding(context);
+    store.join_all(context);
     results.push_back(values_of(store.gradient(0)));
   }
   return results;
@@ -199,11 +203,12 @@ TEST_F(Stores, JoinedTiedEmbeddingIsTheDenseGradient) {
 TEST_F(Stores, SparseAccumulatorIsBoundedByTheTokens) {
   nn::ParamTable table;
   nn::TransformerConfig config = nn::test_config();
-  const nn::Embedding embedding(table, 1000, 1024, 5, true, config);
+  const nn::Embedding embedding(table, 1000, 1024, 5, {.words = true}, nn::kTestEmbeddingColumns,
+                                config);
   const GradientStore few(table, flat_layout(table), DType::kF64, 10, memory_);
-  EXPECT_EQ(few.gradients().embedding.values.shape, (Shape{10, config.hidden}));
+  EXPECT_EQ(few.gradients().roles[0].rows.values.shape, (Shape{10, config.hidden}));
   const GradientStore many(table, flat_layout(table), DType::kF64, 5000, memory_);
-  EXPECT_EQ(many.gradients().embedding.values.shape, (Shape{1024, config.hidden}));
+  EXPECT_EQ(many.gradients().roles[0].rows.values.shape, (Shape{1024, config.hidden}));
 }
 
 }  // namespace

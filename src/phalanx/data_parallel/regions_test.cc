@@ -19,7 +19,7 @@ void for_each_part(const Check& check) {
       for (const int shards : {1, 2, 3, 4}) {
         SCOPED_TRACE(fmt::format("{}, rank {}, {} shards", cut.name, rank, shards));
         const StagePart part = stage_part(cut, rank);
-        const ModelPlaces places = places_of(part);
+        const ModelPlaces places = places_of(part, cut, rank);
         check(part.table, places, flat_layout(part.table, places, shards), shards);
       }
     }
@@ -56,8 +56,8 @@ TEST(Regions, AreConsecutiveOnTheGridOfShards) {
 }
 
 TEST(Regions, HaveTheParametersOfTheirChunksOneBehindTheOther) {
-  for_each_part([](const nn::ParamTable& table, const ModelPlaces& /*places*/,
-                   const FlatLayout& layout, int /*shards*/) {
+  for_each_part([](const nn::ParamTable& table, const ModelPlaces& places, const FlatLayout& layout,
+                   int /*shards*/) {
     std::int64_t end = 0;
     for (ParamId id = table.size(); id-- > 0;) {
       const std::int64_t offset = layout.offsets[static_cast<std::size_t>(id)];
@@ -67,8 +67,7 @@ TEST(Regions, HaveTheParametersOfTheirChunksOneBehindTheOther) {
       // Neighbours in the model are neighbours here: there are gaps in front of a region's first
       // parameter and around a copy alone.
       const bool follows = offset > region.begin && end > region.begin &&
-                           table[id].copy != EmbeddingCopy::kLast &&
-                           table[id + 1].copy != EmbeddingCopy::kLast;
+                           !is_uncounted(places, id) && !is_uncounted(places, id + 1);
       EXPECT_LT(offset - end, follows ? 64 : ops::kSumBlock) << table[id].name;
       end = offset + table[id].local_shape.count();
       EXPECT_LE(end, region.end()) << table[id].name;

@@ -57,7 +57,7 @@ Sums sums_of(const Staged& staged, Step step = last_chunk_first) {
     }
     if (!staged.sharded && rank.data->rank() > 0) return;
     for (const Segment& segment : rank.stores.parameters.segments()) {
-      const bool is_last_copy = rank.part.table[segment.id].copy == EmbeddingCopy::kLast;
+      const bool is_last_copy = is_uncounted(rank.stores.parameters.places(), segment.id);
       Values& whole = is_last_copy
                           ? sums.last_copy
                           : sums.gradients[static_cast<std::size_t>(rank.global(segment.id))];
@@ -128,9 +128,9 @@ TEST(StagedGradients, OfTheLastStageWaitForNobody) {
       if (rank.is_last()) {
         rank.backward(0);
         rank.data_parallel.reduce(0);
-        rank.embedding->send(context, token, 0, 0).wait(context.stream);
+        rank.embedding->send(context, token, 1, 0).wait(context.stream);
       } else {
-        rank.embedding->receive(context, token, 1, 0).wait(context.stream);
+        rank.embedding->receive(context, token, 0, 0).wait(context.stream);
         rank.backward(0);
         rank.data_parallel.reduce(0);
       }
@@ -147,6 +147,10 @@ std::vector<std::int64_t> sent(const StagedRank& rank, std::string_view group) {
   return bytes;
 }
 
+bool is_shared_by_two(const StagedRank& rank, ParamId id) {
+  return rank.embedding != nullptr && (id == rank.part.embedding.id || id == rank.part.head.id);
+}
+
 // The messages of a chunk's buckets: those that need no other rank's word table, or those that do.
 std::vector<std::int64_t> buckets_of(const StagedRank& rank, const Staged& staged, int chunk,
                                      bool with_copy) {
@@ -158,8 +162,8 @@ std::vector<std::int64_t> buckets_of(const StagedRank& rank, const Staged& stage
   std::vector<std::int64_t> bytes;
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     if (buckets[b].begin < region.begin || buckets[b].begin >= region.end()) continue;
-    const bool has_copy = std::ranges::any_of(
-        contents[b], [&](ParamId id) { return rank.part.table[id].copy != EmbeddingCopy::kOnly; });
+    const bool has_copy =
+        std::ranges::any_of(contents[b], [&](ParamId id) { return is_shared_by_two(rank, id); });
     if (has_copy == with_copy) bytes.push_back(buckets[b].count * 8);
   }
   return bytes;
@@ -228,9 +232,7 @@ TEST(StagedMessages, BeginBehindTheLastGradientOfTheirChunk) {
           EXPECT_EQ(sent(rank, "dp"), data) << "in front of " << rank.part.table[use.id].name;
           EXPECT_EQ(sent(rank, "embedding"), words);
           rank.add(use, kLast);
-          if (rank.part.table[use.id].copy != EmbeddingCopy::kOnly) {
-            words.push_back(kWordTableBytes);
-          }
+          if (is_shared_by_two(rank, use.id)) words.push_back(kWordTableBytes);
         }
         append(data, buckets_of(rank, staged, chunk, false));
         EXPECT_EQ(sent(rank, "dp"), data) << "behind chunk " << chunk;
@@ -269,8 +271,9 @@ TEST(StagedMessages, OfAWordTableWaitForBothItsUses) {
 }
 
 TEST(StagedGradients, OfACopyNeedTheOtherRank) {
-  const StagePart part = stage_part(contiguous_cut(2), 0);
-  StoreRank stores(part.table, places_of(part));
+  const StageCut cut = contiguous_cut(2);
+  const StagePart part = stage_part(cut, 0);
+  StoreRank stores(part.table, places_of(part, cut, 0), shared_sums(part.table, shared_in(cut), 0));
   EXPECT_THROW(
       DataParallel(stores.parameters, stores.gradients, uses_of(part), {}, {}, {}, stores.memory),
       InternalError);

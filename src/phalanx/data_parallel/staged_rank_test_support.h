@@ -40,25 +40,27 @@ struct StagedRank {
       : staged(layout),
         part(stage_part(staged.cut, world.rank() / staged.data)),
         data(world.split(data_groups(), "dp")),
+        shared(shared_in(staged.cut)),
         embedding(world.split(embedding_groups(), "embedding")),
-        stores(part.table, places_of(part), shard()),
-        data_parallel(
-            stores.parameters, stores.gradients, uses_of(part),
-            {.data = staged.data > 1 ? data.get() : nullptr, .embedding = embedding.get()}, {},
-            {.overlap_grad_reduce = staged.overlap,
-             .overlap_param_gather = false,
-             .bucket_size = staged.bucket_size},
-            stores.memory) {}
+        stores(part.table, places_of(part, staged.cut, world.rank() / staged.data),
+               shared_sums(part.table, shared, world.rank() / staged.data), shard()),
+        data_parallel(stores.parameters, stores.gradients, uses_of(part),
+                      {.data = staged.data > 1 ? data.get() : nullptr, .shared = {embedding.get()}},
+                      {},
+                      {.overlap_grad_reduce = staged.overlap,
+                       .overlap_param_gather = false,
+                       .bucket_size = staged.bucket_size},
+                      stores.memory) {}
 
-  bool is_first() const { return part.embedding >= 0; }
-  bool is_last() const { return part.head >= 0; }
+  bool is_first() const { return part.embedding.id >= 0; }
+  bool is_last() const { return part.head.id >= 0; }
   int num_chunks() const { return part.table.num_chunks(); }
 
   // Nothing is complete yet, and what is in the dense gradients is no sum of anything.
   void begin() {
     stores.gradients.clear(stores.context);
     for (ParamId id = 0; id < part.table.size(); ++id) {
-      const bool is_sum_of_rows = id == part.embedding && id != part.head;
+      const bool is_sum_of_rows = id == part.embedding.id && id != part.head.id;
       if (!is_sum_of_rows) ops::fill(stores.context, {.x = gradient(id), .value = 1e9});
     }
     data_parallel.begin(stores.context, kMicrobatches - 1);
@@ -72,11 +74,11 @@ struct StagedRank {
   // In the order of a backward pass.
   std::vector<Use> uses(int chunk) const {
     std::vector<Use> uses;
-    if (is_last() && chunk == num_chunks() - 1) uses.push_back({part.head, false});
+    if (is_last() && chunk == num_chunks() - 1) uses.push_back({part.head.id, false});
     for (ParamId id = part.table.size(); id-- > 0;) {
       if (part.table.chunk(id) != chunk) continue;
-      const bool by_embedding = id == part.embedding;
-      if (id != part.head || by_embedding) uses.push_back({id, by_embedding});
+      const bool by_embedding = id == part.embedding.id;
+      if (id != part.head.id || by_embedding) uses.push_back({id, by_embedding});
     }
     return uses;
   }
@@ -110,11 +112,11 @@ struct StagedRank {
   }
   // None where one rank has both ends of the model.
   std::vector<std::vector<int>> embedding_groups() const {
-    int last = 0;
-    while (staged.cut.of(last).back() != staged.cut.stages - 1) ++last;
+    const std::vector<int>& holders = shared.at(0).holders;
     std::vector<std::vector<int>> groups;
-    for (int d = 0; last > 0 && d < staged.data; ++d) {
-      groups.push_back({d, last * staged.data + d});
+    for (int d = 0; holders.size() > 1 && d < staged.data; ++d) {
+      auto& group = groups.emplace_back();
+      for (const int holder : holders) group.push_back(holder * staged.data + d);
     }
     return groups;
   }
@@ -132,7 +134,7 @@ struct StagedRank {
     const Tensor dy = stores.workspace.allocate(DType::kF64, {2, 1, 97});
     const int stream = 5000 + 10 * data->rank() + microbatch;
     set_each(dy, [&](std::int64_t i) { return rich_noise(stream, i); });
-    const nn::SparseGradient sparse = stores.gradients.gradients().embedding;
+    const nn::SparseGradient sparse = stores.gradients.gradients().rows(part.embedding);
     ops::sparse_embedding_gradient(stores.context, {.slots = sparse.slots,
                                                     .rows = sparse.rows,
                                                     .count = sparse.count,
@@ -143,7 +145,9 @@ struct StagedRank {
 
   const Staged staged;
   const StagePart part;
-  const std::unique_ptr<Communicator> data, embedding;
+  const std::unique_ptr<Communicator> data;
+  const std::vector<SharedParameter> shared;
+  const std::unique_ptr<Communicator> embedding;
   StoreRank stores;
   DataParallel data_parallel;
 };

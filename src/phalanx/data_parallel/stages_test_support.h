@@ -21,8 +21,10 @@ struct TensorPart {
 };
 
 inline ParamSpec word_table(const TensorPart& part) {
-  return row_cut_parameter("word", {101, 97}, DType::kF64, {Initialiser::Kind::kNormal, 0.5},
-                           part.rank, part.size, 104);
+  ParamSpec spec = row_cut_parameter("word", {101, 97}, DType::kF64,
+                                     {Initialiser::Kind::kNormal, 0.5}, part.rank, part.size, 104);
+  spec.shared_by = "embd";
+  return spec;
 }
 
 // Which stages each rank of a pipeline has, in increasing order.
@@ -64,22 +66,19 @@ inline std::vector<StageCut> all_cuts() {
 // everywhere.
 struct StagePart {
   nn::ParamTable table;
-  ParamId embedding = -1, head = -1;  // the word table as either uses it
+  nn::ParamUse embedding, head;  // the word table as either uses it
 };
 
 inline StagePart stage_part(const StageCut& cut, int rank, const TensorPart& tensor = {}) {
   constexpr Initialiser kNormal{Initialiser::Kind::kNormal, 0.5};
   constexpr Initialiser kOne{Initialiser::Kind::kConstant, 1.0};
   const std::vector<int>& stages = cut.of(rank);
-  const bool has_head = stages.back() == cut.stages - 1;
   StagePart part;
   for (const int stage : stages) {
     part.table.begin_chunk();
     if (stage == 0) {
-      ParamSpec word = word_table(tensor);
-      word.tied_embedding = true;
-      if (!has_head) word.copy = EmbeddingCopy::kFirst;
-      part.embedding = part.table.add(word);
+      const ParamRole role{.order = kEmbeddingRole, .gradient = ParamRole::Gradient::kRows};
+      part.embedding = part.table.add_shared(word_table(tensor), role);
       part.table.add(whole_parameter("position", {50, 97}, DType::kF64, kNormal));
     }
     const int layers = kModelLayers / cut.stages;
@@ -90,27 +89,40 @@ inline StagePart stage_part(const StageCut& cut, int rank, const TensorPart& ten
       part.table.add(whole_parameter(fmt::format("{}.bias", layer), {131}, DType::kF64, kOne));
     }
     if (stage == cut.stages - 1) {
-      part.head = part.embedding;
-      if (part.head < 0) {
-        ParamSpec word = word_table(tensor);
-        word.copy = EmbeddingCopy::kLast;
-        part.head = part.table.add(word);
-      }
+      part.head = part.table.add_shared(word_table(tensor), {.order = kHeadRole});
       part.table.add(whole_parameter("norm", {97}, DType::kF64, kOne));
     }
   }
   return part;
 }
 
-inline ModelPlaces places_of(const StagePart& part, const TensorPart& tensor = {}) {
-  return model_places(part.table, stage_part(whole_model(), 0, tensor).table);
+// Of the whole model over the ranks.
+inline std::vector<SharedParameter> shared_in(const StageCut& cut, const TensorPart& tensor = {}) {
+  StageCut stages{"stages", cut.stages, {{}}};
+  std::vector<int> rank_of_stage(static_cast<std::size_t>(cut.stages));
+  for (int stage = 0; stage < cut.stages; ++stage) stages.ranks[0].push_back(stage);
+  for (int rank = 0; rank < cut.size(); ++rank) {
+    for (const int stage : cut.of(rank)) rank_of_stage[static_cast<std::size_t>(stage)] = rank;
+  }
+  return shared_parameters(stage_part(stages, 0, tensor).table, rank_of_stage);
+}
+
+inline ModelPlaces places_of(const StagePart& part, const StageCut& cut, int rank,
+                             const TensorPart& tensor = {}) {
+  return model_places(part.table, stage_part(whole_model(), 0, tensor).table,
+                      shared_in(cut, tensor), rank);
+}
+
+// Whether the part has the word table without being the one that counts it.
+inline bool is_uncounted(const ModelPlaces& places, ParamId id) {
+  return !places.counted[static_cast<std::size_t>(id)];
 }
 
 // How many units of a microbatch add to each gradient.
 inline std::vector<int> uses_of(const StagePart& part) {
   std::vector<int> uses(part.table.specs().size(), 1);
-  if (part.embedding >= 0 && part.embedding == part.head) {
-    uses[static_cast<std::size_t>(part.head)] = 2;
+  if (part.embedding.id >= 0 && part.embedding.id == part.head.id) {
+    uses[static_cast<std::size_t>(part.head.id)] = 2;
   }
   return uses;
 }

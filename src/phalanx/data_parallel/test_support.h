@@ -50,10 +50,17 @@ struct StoreRank {
   // Of a part of a model.
   StoreRank(const nn::ParamTable& parameter_table, ModelPlaces places,
             const OptimizerShard& shard = {}, std::unique_ptr<Backend> machine = make_ref_backend())
+      : StoreRank(parameter_table, std::move(places), shared_sums(parameter_table), shard,
+                  std::move(machine)) {}
+  // With what it shares with other parts.
+  StoreRank(const nn::ParamTable& parameter_table, ModelPlaces places,
+            std::vector<SharedSum> shared, const OptimizerShard& shard = {},
+            std::unique_ptr<Backend> machine = make_ref_backend())
       : backend(std::move(machine)),
         table(parameter_table),
         parameters(table, std::move(places), memory, memory, shard),
-        gradients(table, parameters.layout(), nn::full_precision(table[0].dtype), 64, memory) {
+        gradients(table, std::move(shared), parameters.layout(), nn::full_precision(table[0].dtype),
+                  {64, 48}, memory) {
     parameters.initialise(context, random_key(5, RandomPurpose::kInitialisation), gradients.flat());
     gradients.initialise(context);
     gradients.clear(context);

@@ -54,6 +54,10 @@ constexpr FlagRange above(double least) { return {.least = least, .excludes_leas
 constexpr FlagRange from_to(double least, double most) { return {.least = least, .most = most}; }
 // At least 0 and below 1.
 constexpr FlagRange share_below_one() { return {.least = 0.0, .most = 1.0, .excludes_most = true}; }
+// Above 0 and below 1.
+constexpr FlagRange share_between() {
+  return {.least = 0.0, .most = 1.0, .excludes_least = true, .excludes_most = true};
+}
 
 struct FlagSpec {
   std::string_view name;  // with its dashes

@@ -16,6 +16,9 @@ constexpr std::string_view kPipelineFlag = "--pipeline-model-parallel-size";
 constexpr std::string_view kContextFlag = "--context-parallel-size";
 constexpr std::string_view kExpertFlag = "--expert-model-parallel-size";
 constexpr std::string_view kExpertTensorFlag = "--expert-tensor-parallel-size";
+constexpr std::string_view kSplitFlag = "--pipeline-model-parallel-split-rank";
+constexpr std::string_view kEncoderPipelineFlag = "--encoder-pipeline-model-parallel-size";
+constexpr std::string_view kEncoderTensorFlag = "--encoder-tensor-model-parallel-size";
 
 struct Factor {
   std::string_view flag;
@@ -38,27 +41,131 @@ int data_parallel_size(std::int64_t world, const std::array<Factor, 3>& factors)
 }
 
 void check_range(const ParallelSizes& sizes) {
-  const std::array<Factor, 6> all = {{{kWorldFlag, sizes.world},
-                                      {kTensorFlag, sizes.tensor},
-                                      {kPipelineFlag, sizes.pipeline},
-                                      {kContextFlag, sizes.context},
-                                      {kExpertFlag, sizes.expert},
-                                      {kExpertTensorFlag, sizes.expert_tensor}}};
-  for (const Factor& factor : all) {
-    const bool may_be_zero = factor.flag == kExpertTensorFlag;
-    if (factor.size < (may_be_zero ? 0 : 1)) {
-      throw ConfigError("{} {}: must be at least 1", factor.flag, factor.size);
-    }
+  const auto check = [](const Factor& factor, std::int64_t least) {
+    if (factor.size >= least) return;
+    throw ConfigError("{} {}: must be at least {}", factor.flag, factor.size, least);
+  };
+  for (const Factor& factor : {Factor{kWorldFlag, sizes.world},
+                               {kTensorFlag, sizes.tensor},
+                               {kPipelineFlag, sizes.pipeline},
+                               {kContextFlag, sizes.context},
+                               {kExpertFlag, sizes.expert}}) {
+    check(factor, 1);
+  }
+  for (const Factor& factor : {Factor{kExpertTensorFlag, sizes.expert_tensor},
+                               {kSplitFlag, sizes.split_rank},
+                               {kEncoderPipelineFlag, sizes.encoder_pipeline},
+                               {kEncoderTensorFlag, sizes.encoder_tensor}}) {
+    check(factor, 0);
   }
   if (sizes.world > kMaxWorld) {
     throw ConfigError("{} {}: at most {} ranks", kWorldFlag, sizes.world, kMaxWorld);
   }
 }
 
+bool has_experts(const ParallelSizes& sizes) {
+  return sizes.expert != 1 || sizes.expert_tensor != 0;
+}
+
+void check_encoder(const ParallelSizes& sizes) {
+  if (sizes.split_rank >= sizes.pipeline && sizes.split_rank > 0) {
+    throw ConfigError("{} {}: must be below {} {}", kSplitFlag, sizes.split_rank, kPipelineFlag,
+                      sizes.pipeline);
+  }
+  if (sizes.encoder_tensor > sizes.tensor) {
+    throw ConfigError("{} {}: must be at most {} {}", kEncoderTensorFlag, sizes.encoder_tensor,
+                      kTensorFlag, sizes.tensor);
+  }
+  if (sizes.encoder_pipeline == 0) {
+    if (sizes.encoder_tensor == 0 || sizes.encoder_tensor == sizes.tensor) return;
+    throw ConfigError(
+        "{} {}: an encoder without ranks of its own shares the decoder's, {} {}; give {} at least "
+        "1",
+        kEncoderTensorFlag, sizes.encoder_tensor, kTensorFlag, sizes.tensor, kEncoderPipelineFlag);
+  }
+  if (sizes.split_rank > 0) {
+    throw ConfigError("{} and {} exclude each other: give one", kEncoderPipelineFlag, kSplitFlag);
+  }
+  if (has_experts(sizes)) {
+    throw ConfigError("{} {} and experts exclude each other: an encoder has none",
+                      kEncoderPipelineFlag, sizes.encoder_pipeline);
+  }
+}
+
+// What both grids leave of the world: world = dp x cp x (etp x epp + tp x pp).
+ParallelGrids grids_with_encoder(const ParallelSizes& sizes, std::string_view order) {
+  const std::int64_t tensor = sizes.encoder_tensor > 0 ? sizes.encoder_tensor : sizes.tensor;
+  // No product of two sizes that are within the world leaves 64 bits.
+  for (const Factor& factor : {Factor{kTensorFlag, sizes.tensor},
+                               {kPipelineFlag, sizes.pipeline},
+                               {kContextFlag, sizes.context},
+                               {kEncoderPipelineFlag, sizes.encoder_pipeline}}) {
+    if (factor.size <= sizes.world) continue;
+    throw ConfigError("{} {} is above {} {}", factor.flag, factor.size, kWorldFlag, sizes.world);
+  }
+  const std::int64_t replica = tensor * sizes.encoder_pipeline + sizes.tensor * sizes.pipeline;
+  if (sizes.world % replica != 0 || sizes.world / replica % sizes.context != 0) {
+    throw ConfigError("{} {} is not a multiple of ({} {} x {} {} + {} {} x {} {}) x {} {}",
+                      kWorldFlag, sizes.world, kEncoderTensorFlag, tensor, kEncoderPipelineFlag,
+                      sizes.encoder_pipeline, kTensorFlag, sizes.tensor, kPipelineFlag,
+                      sizes.pipeline, kContextFlag, sizes.context);
+  }
+  const auto grid = [&](std::int64_t tensor_size, std::int64_t pipeline_size) {
+    return RankGrid({.tensor = static_cast<int>(tensor_size),
+                     .context = static_cast<int>(sizes.context),
+                     .data = static_cast<int>(sizes.world / replica / sizes.context),
+                     .pipeline = static_cast<int>(pipeline_size)},
+                    order);
+  };
+  return {.dense = grid(sizes.tensor, sizes.pipeline),
+          .expert = std::nullopt,
+          .encoder = grid(tensor, sizes.encoder_pipeline),
+          .split = static_cast<int>(sizes.encoder_pipeline)};
+}
+
+RankGroups shifted(RankGroups groups, int ranks) {
+  for (auto& group : groups) {
+    for (int& rank : group) rank += ranks;
+  }
+  return groups;
+}
+
+// Of both grids, the encoder's first.
+RankGroups groups_of_both(const ParallelGrids& grids, std::string_view axes) {
+  if (!grids.encoder) return grids.dense.groups(axes);
+  RankGroups all = grids.encoder->groups(axes);
+  for (auto& group : shifted(grids.dense.groups(axes), grids.encoder_ranks())) {
+    all.push_back(std::move(group));
+  }
+  return all;
+}
+
+// Each of the decoder's groups behind one of the encoder's, which begin again where they are fewer:
+// so Megatron-LM stitches pipelines, and the groups of a copy of the model.
+RankGroups groups_across(const ParallelGrids& grids, std::string_view axes) {
+  if (!grids.encoder) return grids.dense.groups(axes);
+  const RankGroups front = grids.encoder->groups(axes);
+  RankGroups all;
+  for (const auto& back : shifted(grids.dense.groups(axes), grids.encoder_ranks())) {
+    all.push_back(front[all.size() % front.size()]);
+    all.back().insert(all.back().end(), back.begin(), back.end());
+  }
+  return all;
+}
+
+RankGroups ends_of(RankGroups pipelines,
+                   std::vector<int> (*group)(const std::vector<int>& pipeline, int split),
+                   int split) {
+  for (auto& pipeline : pipelines) pipeline = group(pipeline, split);
+  return pipelines;
+}
+
 }  // namespace
 
 ParallelGrids parallel_grids(const ParallelSizes& sizes, std::string_view order) {
   check_range(sizes);
+  check_encoder(sizes);
+  if (sizes.encoder_pipeline > 0) return grids_with_encoder(sizes, order);
   const int data = data_parallel_size(sizes.world, {{{kTensorFlag, sizes.tensor},
                                                      {kPipelineFlag, sizes.pipeline},
                                                      {kContextFlag, sizes.context}}});
@@ -68,8 +175,10 @@ ParallelGrids parallel_grids(const ParallelSizes& sizes, std::string_view order)
                                          .data = data,
                                          .pipeline = pipeline},
                                         order),
-                      .expert = std::nullopt};
-  if (sizes.expert == 1 && sizes.expert_tensor == 0) return grids;
+                      .expert = std::nullopt,
+                      .encoder = std::nullopt,
+                      .split = static_cast<int>(sizes.split_rank)};
+  if (!has_experts(sizes)) return grids;
 
   const std::int64_t expert_tensor = sizes.expert_tensor > 0 ? sizes.expert_tensor : sizes.tensor;
   const int expert_data = data_parallel_size(sizes.world, {{{kExpertTensorFlag, expert_tensor},
@@ -89,20 +198,55 @@ ParallelGrids parallel_grids(const ParallelSizes& sizes, std::string_view order)
   return grids;
 }
 
+GridCoordinates ParallelGrids::coordinates(int rank) const {
+  if (rank < encoder_ranks()) return encoder->coordinates(rank);
+  GridCoordinates at = dense.coordinates(rank - encoder_ranks());
+  if (encoder) at.pipeline += split;
+  return at;
+}
+
+std::vector<EncoderOutput> encoder_outputs(const ParallelGrids& grids) {
+  std::vector<EncoderOutput> outputs;
+  if (!grids.encoder) return outputs;
+  const RankGrid& encoder = *grids.encoder;
+  const int encoder_tensor = encoder.sizes().tensor;
+  const int tensor = grids.dense.sizes().tensor;
+  for (int rank = 0; rank < encoder.world_size(); ++rank) {
+    GridCoordinates at = encoder.coordinates(rank);
+    if (at.pipeline != encoder.sizes().pipeline - 1) continue;
+    EncoderOutput output{.from = rank, .to = {}, .gradient_from = 0};
+    GridCoordinates reader = at;
+    reader.pipeline = 0;
+    for (reader.tensor = 0; reader.tensor < tensor; ++reader.tensor) {
+      if (std::int64_t{reader.tensor} * encoder_tensor / tensor != at.tensor) continue;
+      output.to.push_back(encoder.world_size() + grids.dense.rank_of(reader));
+    }
+    output.gradient_from = output.to.front();
+    outputs.push_back(std::move(output));
+  }
+  return outputs;
+}
+
 std::vector<GroupFamily> group_families(const ParallelGrids& grids) {
-  const RankGrid& dense = grids.dense;
+  const RankGroups pipelines = groups_across(grids, "pp");
+  const bool is_split = grids.split > 0;
   std::vector<GroupFamily> families = {
-      {"tp", "tensor parallel", dense.groups("tp")},
-      {"cp", "context parallel", dense.groups("cp")},
-      {"dp", "data parallel", dense.groups("dp")},
-      {"pp", "pipeline parallel", dense.groups("pp")},
-      {"mp", "model parallel, tensor x pipeline", dense.groups("tp-pp")},
-      {"tp-dp", "tensor x data", dense.groups("tp-dp")},
-      {"tp-cp", "tensor x context", dense.groups("tp-cp")},
-      {"dp-cp", "data x context, which reduces gradients", dense.groups("dp-cp")},
-      {"embd", "first and last stages, which share the word embedding", dense.embedding_groups()},
-      {"pos_embd", "first stages, which hold the position embedding",
-       dense.position_embedding_groups()}};
+      {"tp", "tensor parallel", groups_of_both(grids, "tp")},
+      {"cp", "context parallel", groups_of_both(grids, "cp")},
+      {"dp", "data parallel", groups_of_both(grids, "dp")},
+      {"pp", "pipeline parallel", pipelines},
+      {"mp", "model parallel, tensor x pipeline", groups_across(grids, "tp-pp")},
+      {"tp-dp", "tensor x data", groups_of_both(grids, "tp-dp")},
+      {"tp-cp", "tensor x context", groups_of_both(grids, "tp-cp")},
+      {"dp-cp", "data x context, which reduces gradients", groups_of_both(grids, "dp-cp")},
+      {"embd",
+       is_split ? "first stages of both stacks and the last, which share the word embedding"
+                : "first and last stages, which share the word embedding",
+       ends_of(pipelines, embedding_group, grids.split)},
+      {"pos_embd",
+       is_split ? "first stages of both stacks, which share the position embedding"
+                : "first stages, which hold the position embedding",
+       ends_of(pipelines, position_embedding_group, grids.split)}};
   if (!grids.expert) return families;
   const RankGrid& expert = *grids.expert;
   families.push_back({"ep", "expert parallel", expert.groups("ep")});

@@ -21,14 +21,42 @@ struct ParallelSizes {
   std::int64_t context = 1;
   std::int64_t expert = 1;
   std::int64_t expert_tensor = 0;  // 0: not given, the tensor-parallel size
+  // Of an encoder and a decoder. Either the stage at which one pipeline is cut (0: not given), or
+  // the sizes of an encoder that has ranks of its own in front of the decoder's, which the others
+  // are then of.
+  std::int64_t split_rank = 0;
+  std::int64_t encoder_pipeline = 0;  // 0: none of its own
+  std::int64_t encoder_tensor = 0;    // 0: not given, the tensor-parallel size
 };
 
 struct ParallelGrids {
+  // Where the encoder has a grid of its own, the decoder's: its ranks follow the encoder's.
   RankGrid dense;
   // Where the expert or the expert tensor-parallel size asks for one; its axes tp, ep and dp are
   // expert tensor, expert and expert data parallelism.
   std::optional<RankGrid> expert;
+  // With as many context and data ranks as the decoder, and at most as many tensor ranks.
+  std::optional<RankGrid> encoder;
+  int split = 0;  // the first stage of a decoder, counted over both grids; 0: one stack
+
+  int encoder_ranks() const { return encoder ? encoder->world_size() : 0; }
+  int world_size() const { return encoder_ranks() + dense.world_size(); }
+  // The place of a rank in its own grid, with the stage counted over both.
+  GridCoordinates coordinates(int rank) const;
 };
+
+// Who hands the encoder's output to whom where both have grids of their own. Megatron-LM lets
+// encoder ranks that feed several decoder ranks add up the gradients that these return; they are
+// equal, so the sum is too large by their number, and replicas of different data are mixed. Here
+// tensor rank j of a decoder replica is fed by tensor rank floor(j * etp / tp) of the same replica,
+// and one of those that share an encoder rank returns the gradient.
+struct EncoderOutput {
+  int from = 0;
+  std::vector<int> to;
+  int gradient_from = 0;
+};
+// Of every rank of the encoder's last stage; empty without an encoder's grid.
+std::vector<EncoderOutput> encoder_outputs(const ParallelGrids& grids);
 
 // ConfigError naming the flags where sizes are below 1, do not divide the world, or the pipelines
 // of the two grids would differ.

@@ -35,14 +35,30 @@ enum class GradientReduction {
                      // biases)
 };
 
-// A word table that the embedding and a tied head share, where these are on different ranks of a
-// pipeline: each has a copy, of the same name and the same numbers. The gradients of the two are
-// summed, and whatever counts parameters counts the first.
-enum class EmbeddingCopy {
-  kOnly,   // no copy: any other parameter, and a table that one rank uses alone
-  kFirst,  // the embedding's
-  kLast,   // the head's
+// One of the places of a model that use a shared parameter: a tied word table has a role in the
+// head and one in each embedding. Every role has a gradient accumulator of its own, wherever the
+// others are, and after the passes of an update the roles are summed in increasing order, from the
+// left: so the sum has the same bits on one rank as on many.
+//
+// A sum over ranks takes one all-reduce where every rank but that of the first roles has one role;
+// other orders take a chain of messages. That is why the head's role comes first, and then the
+// embeddings from the last stage to the first.
+struct ParamRole {
+  enum class Gradient : std::uint8_t {
+    kDense,
+    kRows,  // only of rows that occurred: a table that tokens look up (ops/embedding.h)
+  };
+  int order = 0;  // among the roles of the model; there may be gaps
+  Gradient gradient = Gradient::kDense;
+  int sequence = 0;  // of kRows: that of the tokens
+
+  friend bool operator==(const ParamRole&, const ParamRole&) = default;
 };
+
+// Roles of tables that embeddings and a head share.
+inline constexpr int kHeadRole = 0;
+inline constexpr int kDecoderEmbeddingRole = 1;
+inline constexpr int kEmbeddingRole = 2;  // of the only embedding, or the encoder's
 
 struct ParamSpec {
   std::string name;    // Megatron-core's, with the global layer number
@@ -57,9 +73,10 @@ struct ParamSpec {
   bool tensor_parallel = false;  // cut over the tensor-parallel group; else every rank of it holds
                                  // the whole
   GradientReduction reduction = GradientReduction::kNone;
-  bool tied_embedding = false;  // its input side has a gradient accumulator of its own: sums come
-                                // in the same order where the two sides lie on different stages
-  EmbeddingCopy copy = EmbeddingCopy::kOnly;
+  // Of a parameter with roles: what the group of ranks that have it is called, as in Megatron
+  // ("embd"). Each has all of it, of the same name and with the same numbers. Without roles: what
+  // it would be.
+  std::string shared_by = {};
 };
 
 // The number of a parameter within a model, in global parameter order.

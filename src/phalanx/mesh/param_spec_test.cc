@@ -39,7 +39,7 @@ void expect_equal(const ParamSpec& a, const ParamSpec& b) {
   EXPECT_EQ(a.decays, b.decays);
   EXPECT_EQ(a.tensor_parallel, b.tensor_parallel);
   EXPECT_EQ(a.reduction, b.reduction);
-  EXPECT_EQ(a.tied_embedding, b.tied_embedding);
+  EXPECT_EQ(a.shared_by, b.shared_by);
   ASSERT_EQ(a.boxes.size(), b.boxes.size());
   for (std::size_t i = 0; i < a.boxes.size(); ++i) {
     EXPECT_EQ(a.boxes[i].global_row, b.boxes[i].global_row);

@@ -122,17 +122,28 @@ RankGroups RankGrid::groups(std::string_view axes) const {
   return groups;
 }
 
-RankGroups RankGrid::embedding_groups() const {
+std::vector<int> embedding_group(const std::vector<int>& pipeline, int split) {
+  std::vector<int> group = position_embedding_group(pipeline, split);
+  if (group.back() != pipeline.back()) group.push_back(pipeline.back());
+  return group;
+}
+
+std::vector<int> position_embedding_group(const std::vector<int>& pipeline, int split) {
+  PHALANX_CHECK(split >= 0 && split < std::ssize(pipeline), "split {} of {} stages", split,
+                pipeline.size());
+  if (split == 0) return {pipeline.front()};
+  return {pipeline.front(), pipeline[static_cast<std::size_t>(split)]};
+}
+
+RankGroups RankGrid::embedding_groups(int split) const {
   RankGroups groups = this->groups("pp");
-  for (auto& group : groups) {
-    if (group.size() > 1) group = {group.front(), group.back()};
-  }
+  for (auto& group : groups) group = embedding_group(group, split);
   return groups;
 }
 
-RankGroups RankGrid::position_embedding_groups() const {
+RankGroups RankGrid::position_embedding_groups(int split) const {
   RankGroups groups = this->groups("pp");
-  for (auto& group : groups) group.resize(1);
+  for (auto& group : groups) group = position_embedding_group(group, split);
   return groups;
 }
 

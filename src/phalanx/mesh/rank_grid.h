@@ -45,6 +45,11 @@ using GridCoordinates = PerAxis<0>;
 // Groups of ranks; members in the order of their coordinates, groups likewise.
 using RankGroups = std::vector<std::vector<int>>;
 
+// Of a pipeline, by stage: the ranks that have the word table (first, split and last stage, each
+// once), and those that have the position table (first and split). Split 0: one stack.
+std::vector<int> embedding_group(const std::vector<int>& pipeline, int split);
+std::vector<int> position_embedding_group(const std::vector<int>& pipeline, int split);
+
 class RankGrid {
  public:
   // ConfigError where a size is below 1, the order names an axis twice or one that is not there, or
@@ -65,9 +70,9 @@ class RankGrid {
   // twice.
   RankGroups groups(std::string_view axes) const;
   // First and last stage of each pipeline, which share the tied word table; and the first alone,
-  // which holds positions.
-  RankGroups embedding_groups() const;
-  RankGroups position_embedding_groups() const;
+  // which holds positions. Where stage `split` is the first of a decoder, it has both tables too.
+  RankGroups embedding_groups(int split = 0) const;
+  RankGroups position_embedding_groups(int split = 0) const;
 
  private:
   GridSizes sizes_;

@@ -27,12 +27,30 @@ std::span<const Tensor> part(std::span<const Tensor> blocks, std::size_t begin, 
   return blocks.subspan(begin, count);
 }
 
-Shape empty_shape(const nn::BatchShape& /*batch*/) { return {0}; }
+Shape empty_shape(const nn::BatchShapes& /*batch*/) { return {0}; }
 
-std::function<Shape(const nn::BatchShape&)> stream_shape(std::int64_t width) {
-  return [width](const nn::BatchShape& batch) {
+std::function<Shape(const nn::BatchShapes&)> stream_shape(const nn::StreamSpec& stream) {
+  return [width = stream.width, sequence = stream.sequence](const nn::BatchShapes& shapes) {
+    const nn::BatchShape& batch = shapes[sequence];
     return Shape{batch.stream_sequence(), batch.micro_batch, width};
   };
+}
+
+// An equal part of a stream that is whole on every rank.
+std::function<Shape(const nn::BatchShapes&)> share_shape(const nn::StreamSpec& stream, int shards) {
+  return [width = stream.width, sequence = stream.sequence, shards](const nn::BatchShapes& shapes) {
+    return Shape{shapes[sequence].rows() * width / shards};
+  };
+}
+
+std::function<Shape(const nn::BatchShapes&)> slot_shape(const nn::SavedSlot& slot) {
+  return [shape = slot.shape, sequence = slot.sequence](const nn::BatchShapes& shapes) {
+    return shape(shapes[sequence]);
+  };
+}
+
+bool is_among(const std::vector<nn::StreamSpec>& streams, const std::string& name) {
+  return std::ranges::any_of(streams, [&](const auto& stream) { return stream.name == name; });
 }
 
 }  // namespace
@@ -45,10 +63,10 @@ Chunk::Chunk(std::vector<std::unique_ptr<nn::Unit>> units, const RecomputePlan& 
                   "{} does not fit behind {}", units_[u]->name(), units_[u - 1]->name());
   }
   form_groups();
-  add_stream(0);
+  add_streams(0);
   for (std::size_t u = 0; u < units_.size(); ++u) {
     add_slots(u);
-    add_stream(u + 1);
+    add_streams(u + 1);
   }
 }
 
@@ -82,7 +100,7 @@ std::size_t Chunk::add(Entry entry) {
 
 // The streams between unit u - 1 and unit u, and their gradients; u runs from 0 (chunk input) to
 // num_units (chunk output). The points outside the units are where the chunk's ends are exchanged.
-void Chunk::add_stream(std::size_t u) {
+void Chunk::add_streams(std::size_t u) {
   const bool has_consumer = u < units_.size();
   const int consumer = static_cast<int>(u);
   const int producer = consumer - 1;
@@ -96,10 +114,18 @@ void Chunk::add_stream(std::size_t u) {
   const bool is_shared = is_group_input && recompute_.input_shards > 1;
   const bool lives_twice = recomputed_consumer && (!is_group_input || is_shared);
 
-  std::size_t forward = entries_.size();
+  // A carried stream has its blocks where it enters the chunk, or is made.
   for (const auto& stream : streams) {
-    add({stream.name, stream.dtype, stream_shape(stream.width), made, lives_twice ? used : read,
-         consumer});
+    if (stream.carried) add_carried(stream, u);
+  }
+  const std::size_t forward = entries_.size();
+  for (const auto& stream : streams) {
+    if (stream.carried) {
+      add_alias(carried_.at(stream.name).stream);
+    } else {
+      add({stream.name, stream.dtype, stream_shape(stream), made, lives_twice ? used : read,
+           consumer});
+    }
   }
   std::size_t backward = forward;
   if (lives_twice) {
@@ -108,26 +134,34 @@ void Chunk::add_stream(std::size_t u) {
     if (is_shared) {
       places_[u].input_share = entries_.size();
       for (const auto& stream : streams) {
-        add({stream.name + " (share)", stream.dtype,
-             [width = stream.width, shards = recompute_.input_shards](const nn::BatchShape& batch) {
-               return Shape{batch.rows() * width / shards};
-             },
-             used, recomputed, consumer});
+        if (stream.carried) {
+          add_alias(carried_.at(stream.name).stream);
+        } else {
+          add({stream.name + " (share)", stream.dtype, share_shape(stream, recompute_.input_shards),
+               used, recomputed, consumer});
+        }
       }
     }
     backward = entries_.size();
     for (const auto& stream : streams) {
-      add({stream.name + " (recomputed)", stream.dtype, stream_shape(stream.width), recomputed,
-           read});
+      if (stream.carried) {
+        add_alias(carried_.at(stream.name).stream);
+      } else {
+        add({stream.name + " (recomputed)", stream.dtype, stream_shape(stream), recomputed, read});
+      }
     }
   }
   const std::size_t gradients = entries_.size();
   for (const auto& stream : streams) {
-    add({stream.name + " gradient",
-         stream.dtype,
-         stream_shape(stream.width),
-         {PassKind::kBackwardInput, consumer},
-         {PassKind::kBackwardInput, producer}});
+    if (stream.carried) {
+      add_alias(carried_.at(stream.name).gradient);
+    } else {
+      add({stream.name + " gradient",
+           stream.dtype,
+           stream_shape(stream),
+           {PassKind::kBackwardInput, consumer},
+           {PassKind::kBackwardInput, producer}});
+    }
   }
   if (has_consumer) {
     places_[u].forward.inputs = forward;
@@ -141,6 +175,41 @@ void Chunk::add_stream(std::size_t u) {
   }
 }
 
+// Its first reader in the chunk is the last that needs it again. The gradient is there from the
+// last reader's backward pass on, or from when it comes, until the unit in front of the first
+// reader has had it, or it has gone.
+void Chunk::add_carried(const nn::StreamSpec& stream, std::size_t u) {
+  const bool has_consumer = u < units_.size();
+  const int consumer = static_cast<int>(u);
+  const int producer = consumer - 1;
+  const auto known = carried_.find(stream.name);
+  if (known != carried_.end()) {
+    entries_[known->second.stream].forward_last = consumer;
+    entries_[known->second.gradient].born.unit = consumer;
+    return;
+  }
+  const PassPoint read{has_consumer ? pass_of(units_[u]->input_last_reader()) : PassKind::kForward,
+                       consumer};
+  const std::size_t block = add({stream.name,
+                                 stream.dtype,
+                                 stream_shape(stream),
+                                 {PassKind::kForward, producer},
+                                 read,
+                                 consumer});
+  const std::size_t gradient = add({stream.name + " gradient",
+                                    stream.dtype,
+                                    stream_shape(stream),
+                                    {PassKind::kBackwardInput, consumer},
+                                    {PassKind::kBackwardInput, producer}});
+  carried_.emplace(stream.name, Carried{.stream = block, .gradient = gradient});
+}
+
+std::size_t Chunk::add_alias(std::size_t block) {
+  Entry entry = entries_[block];
+  entry.same_as = static_cast<int>(block);
+  return add(std::move(entry));
+}
+
 void Chunk::add_slots(std::size_t u) {
   const nn::Unit& unit = *units_[u];
   UnitBlocks& at = places_[u];
@@ -152,7 +221,7 @@ void Chunk::add_slots(std::size_t u) {
     for (const auto& slot : unit.saved_slots()) {
       const bool forward = slot.born == nn::Born::kForward;
       add({unit.name() + ": " + slot.name, slot.dtype,
-           forward ? slot.shape : Entry::ShapeOf(empty_shape), here, here, here.unit});
+           forward ? slot_shape(slot) : Entry::ShapeOf(empty_shape), here, here, here.unit});
     }
   }
   at.backward.slots = entries_.size();
@@ -165,15 +234,22 @@ void Chunk::add_slots(std::size_t u) {
                              static_cast<int>(groups_[static_cast<std::size_t>(at.group)].last)}
                  : here;
     }
-    add({name, slot.dtype, slot.shape, born, {pass_of(slot.last_reader), here.unit}, here.unit});
+    add({name,
+         slot.dtype,
+         slot_shape(slot),
+         born,
+         {pass_of(slot.last_reader), here.unit},
+         here.unit});
   }
   if (!recomputed) at.forward.slots = at.backward.slots;
 }
 
-std::vector<SavedBlock> Chunk::saved_blocks(const nn::BatchShape& shape, bool forward_only) const {
+std::vector<SavedBlock> Chunk::saved_blocks(const nn::BatchShapes& shapes,
+                                            bool forward_only) const {
   std::vector<SavedBlock> blocks;
   for (const Entry& entry : entries_) {
-    SavedBlock block{entry.name, entry.dtype, entry.shape(shape), entry.born, entry.last};
+    SavedBlock block{entry.name, entry.dtype, entry.shape(shapes),
+                     entry.born, entry.last,  entry.same_as};
     if (forward_only) {
       const bool exists = entry.born.pass == PassKind::kForward;
       if (!exists) block.shape[0] = 0;
@@ -198,14 +274,16 @@ std::span<const Tensor> Chunk::output_gradients(std::span<const Tensor> blocks) 
   return part(blocks, places_.back().output_gradients, outputs().size());
 }
 
-void Chunk::forward_unit(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+void Chunk::forward_unit(nn::Pass& whole, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
                          int microbatch, std::size_t u) const {
   const nn::Unit& unit = *units_[u];
+  nn::Pass pass = whole.of(unit.sequence());
   const UnitBlocks& at = places_[u];
   hooks.before(unit, PassKind::kForward, microbatch);
   const auto inputs = part(blocks, at.forward.inputs, unit.inputs().size());
   if (begins_group(u) && recompute_.input_shards > 1) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (unit.inputs()[i].carried) continue;
       ops::copy(pass.ops, {.destination = blocks[at.input_share + i],
                            .source = pass.region.share(inputs[i])});
     }
@@ -222,11 +300,13 @@ void Chunk::forward_unit(nn::Pass& pass, std::span<const Tensor> blocks, nn::Uni
                .slots = slots});
 }
 
-void Chunk::recompute(nn::Pass& pass, std::span<const Tensor> blocks, const Group& group) const {
-  const std::size_t num_inputs = units_[group.first]->inputs().size();
+void Chunk::recompute(nn::Pass& whole, std::span<const Tensor> blocks, const Group& group) const {
+  nn::Pass pass = whole.of(units_[group.first]->sequence());
+  const auto& streams = units_[group.first]->inputs();
   if (recompute_.input_shards > 1) {
     const UnitBlocks& at = places_[group.first];
-    for (std::size_t i = 0; i < num_inputs; ++i) {
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+      if (streams[i].carried) continue;
       const Tensor& input = blocks[at.backward.inputs + i];
       pass.finish(pass.region.group().all_gather(pass.ops, input.reshape({input.count()}),
                                                  blocks[at.input_share + i]));
@@ -257,9 +337,20 @@ nn::UnitTensors Chunk::backward_tensors(const nn::Pass& pass, std::span<const Te
           .slots = part(blocks, at.backward.slots, unit.saved_slots().size())};
 }
 
-void Chunk::backward_input_unit(nn::Pass& pass, std::span<const Tensor> blocks,
+void Chunk::begin_gradients(nn::Pass& pass, std::span<const Tensor> blocks, std::size_t u) const {
+  const nn::Unit& unit = *units_[u];
+  for (std::size_t i = 0; i < unit.inputs().size(); ++i) {
+    const nn::StreamSpec& stream = unit.inputs()[i];
+    if (!stream.carried || is_among(unit.outputs(), stream.name)) continue;
+    ops::fill(pass.ops, {.x = blocks[places_[u].input_gradients + i], .value = 0.0});
+  }
+}
+
+void Chunk::backward_input_unit(nn::Pass& whole, std::span<const Tensor> blocks,
                                 nn::UnitHooks& hooks, int microbatch, std::size_t u) const {
   const nn::Unit& unit = *units_[u];
+  nn::Pass pass = whole.of(unit.sequence());
+  begin_gradients(pass, blocks, u);
   hooks.before(unit, PassKind::kBackwardInput, microbatch);
   const nn::UnitTensors at = backward_tensors(pass, blocks, u);
   unit.backward_input(pass, at.inputs, at.output_gradients, at.input_gradients,
@@ -267,10 +358,11 @@ void Chunk::backward_input_unit(nn::Pass& pass, std::span<const Tensor> blocks,
   hooks.after(unit, PassKind::kBackwardInput, microbatch, at);
 }
 
-void Chunk::backward_weight_unit(nn::Pass& pass, std::span<const Tensor> blocks,
+void Chunk::backward_weight_unit(nn::Pass& whole, std::span<const Tensor> blocks,
                                  const nn::Gradients& gradients, nn::UnitHooks& hooks,
                                  int microbatch, std::size_t u) const {
   const nn::Unit& unit = *units_[u];
+  nn::Pass pass = whole.of(unit.sequence());
   hooks.before(unit, PassKind::kBackwardWeight, microbatch);
   nn::UnitTensors at = backward_tensors(pass, blocks, u);
   at.gradients = &gradients;
@@ -279,10 +371,12 @@ void Chunk::backward_weight_unit(nn::Pass& pass, std::span<const Tensor> blocks,
   for (const ParamId id : unit.parameters()) hooks.grad_ready(id, microbatch);
 }
 
-void Chunk::backward_unit(nn::Pass& pass, std::span<const Tensor> blocks,
+void Chunk::backward_unit(nn::Pass& whole, std::span<const Tensor> blocks,
                           const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch,
                           std::size_t u) const {
   const nn::Unit& unit = *units_[u];
+  nn::Pass pass = whole.of(unit.sequence());
+  begin_gradients(pass, blocks, u);
   hooks.before(unit, PassKind::kBackwardInput, microbatch);
   hooks.before(unit, PassKind::kBackwardWeight, microbatch);
   nn::UnitTensors at = backward_tensors(pass, blocks, u);
@@ -297,6 +391,19 @@ void Chunk::backward_unit(nn::Pass& pass, std::span<const Tensor> blocks,
 void Chunk::forward(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
                     int microbatch) const {
   for (std::size_t u = 0; u < units_.size(); ++u) forward_unit(pass, blocks, hooks, microbatch, u);
+}
+
+void Chunk::infer(nn::InferencePass& whole, std::span<const Tensor> blocks) const {
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    const nn::Unit& unit = *units_[u];
+    const PassBlocks& at = places_[u].forward;
+    nn::Pass own = whole.pass.of(unit.sequence());
+    nn::InferencePass pass{
+        .pass = own, .cache = whole.cache, .logits = whole.logits, .row_losses = whole.row_losses};
+    unit.infer(pass, part(blocks, at.inputs, unit.inputs().size()),
+               part(blocks, at.outputs, unit.outputs().size()),
+               nn::Saved(part(blocks, at.slots, unit.saved_slots().size())));
+  }
 }
 
 void Chunk::recompute_before(nn::Pass& pass, std::span<const Tensor> blocks, std::size_t u) const {

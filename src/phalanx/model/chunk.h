@@ -3,6 +3,7 @@
 // of the first, the head behind the last. It owns no memory: for every microbatch it is handed the
 // blocks that saved_blocks() asks for.
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,7 +28,11 @@ struct SavedBlock {
   Shape shape;
   PassPoint born;
   PassPoint last;
-  std::int64_t bytes() const { return shape.count() * size_of(dtype); }
+  // The number of the block whose memory this is: a carried stream's, which has a place in the list
+  // for every unit that reads it. -1: it has memory of its own.
+  int same_as = -1;
+  // Of its own.
+  std::int64_t bytes() const { return same_as < 0 ? shape.count() * size_of(dtype) : 0; }
 };
 
 // Full activation recomputation: of a group of layers only the input is kept, and the group runs
@@ -57,7 +62,7 @@ class Chunk {
 
   // In the order the passes expect them. A forward-only microbatch needs nothing beyond its own
   // forward pass.
-  std::vector<SavedBlock> saved_blocks(const nn::BatchShape& shape, bool forward_only) const;
+  std::vector<SavedBlock> saved_blocks(const nn::BatchShapes& shapes, bool forward_only) const;
 
   // The chunk's ends among the tensors of saved_blocks(), one for each of inputs() or outputs().
   std::span<const Tensor> input_streams(std::span<const Tensor> blocks) const;
@@ -68,6 +73,8 @@ class Chunk {
   // `blocks` are the tensors of saved_blocks(). Hooks are called around every unit.
   void forward(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
                int microbatch) const;
+  // Of generation and scoring: `blocks` are those of a forward-only microbatch.
+  void infer(nn::InferencePass& whole, std::span<const Tensor> blocks) const;
   void backward_input(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
                       int microbatch) const;
   void backward_weight(nn::Pass& pass, std::span<const Tensor> blocks,
@@ -81,10 +88,15 @@ class Chunk {
   struct Entry {
     std::string name;
     DType dtype;
-    using ShapeOf = std::function<Shape(const nn::BatchShape&)>;
+    using ShapeOf = std::function<Shape(const nn::BatchShapes&)>;
     ShapeOf shape;
     PassPoint born, last;
     int forward_last = 0;  // the last unit whose forward pass touches it, where it is born there
+    int same_as = -1;
+  };
+  // The two blocks of a carried stream, which all its units share.
+  struct Carried {
+    std::size_t stream, gradient;
   };
   // Where the tensors of a unit lie in the blocks. What is recomputed lives twice: during the
   // forward pass, and from the recomputation on.
@@ -102,23 +114,28 @@ class Chunk {
     std::size_t first, last;
   };
   void form_groups();
-  void add_stream(std::size_t u);
+  void add_streams(std::size_t u);
+  void add_carried(const nn::StreamSpec& stream, std::size_t u);
+  std::size_t add_alias(std::size_t block);
   void add_slots(std::size_t u);
   bool begins_group(std::size_t u) const;
   std::size_t add(Entry entry);
-  void recompute(nn::Pass& pass, std::span<const Tensor> blocks, const Group& group) const;
+  // Zeros where a carried stream's gradient begins: nobody behind the unit reads the stream.
+  void begin_gradients(nn::Pass& pass, std::span<const Tensor> blocks, std::size_t unit) const;
+  void recompute(nn::Pass& whole, std::span<const Tensor> blocks, const Group& group) const;
   // Where backward comes to the last unit of a group.
   void recompute_before(nn::Pass& pass, std::span<const Tensor> blocks, std::size_t unit) const;
 
-  void forward_unit(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+  void forward_unit(nn::Pass& whole, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
                     int microbatch, std::size_t unit) const;
-  void backward_input_unit(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+  void backward_input_unit(nn::Pass& whole, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
                            int microbatch, std::size_t unit) const;
-  void backward_weight_unit(nn::Pass& pass, std::span<const Tensor> blocks,
+  void backward_weight_unit(nn::Pass& whole, std::span<const Tensor> blocks,
                             const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch,
                             std::size_t unit) const;
-  void backward_unit(nn::Pass& pass, std::span<const Tensor> blocks, const nn::Gradients& gradients,
-                     nn::UnitHooks& hooks, int microbatch, std::size_t unit) const;
+  void backward_unit(nn::Pass& whole, std::span<const Tensor> blocks,
+                     const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch,
+                     std::size_t unit) const;
   // What a unit's backward passes are given, but for the gradients.
   nn::UnitTensors backward_tensors(const nn::Pass& pass, std::span<const Tensor> blocks,
                                    std::size_t unit) const;
@@ -128,6 +145,7 @@ class Chunk {
   std::vector<Group> groups_;
   std::vector<UnitBlocks> places_;
   std::vector<Entry> entries_;
+  std::map<std::string, Carried> carried_;  // by name
 };
 
 }  // namespace phalanx

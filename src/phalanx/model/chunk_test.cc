@@ -182,7 +182,8 @@ TEST_F(Chunks, EndsLiveBeyondTheUnits) {
     ASSERT_EQ(chunk.inputs().size(), 1U);
     ASSERT_EQ(chunk.outputs().size(), 1U);
     for (const bool forward_only : {false, true}) {
-      const auto blocks = chunk.saved_blocks({.sequence = 4, .micro_batch = 2}, forward_only);
+      const auto blocks =
+          chunk.saved_blocks(nn::BatchShape{.sequence = 4, .micro_batch = 2}, forward_only);
       // Where each accessor finds its stream: tensors told apart by their place.
       ops::Operands operands(memory_, DType::kF64, context_);
       std::vector<Tensor> tensors;
@@ -229,7 +230,7 @@ TEST_F(Chunks, EndsLiveBeyondTheUnits) {
 TEST_F(Chunks, TheWholeModelHasNoEnds) {
   nn::ParamTable table;
   const Chunk chunk = build_gpt_chunk(test_gpt_config(true), {0, 2, true, true}, table);
-  const auto blocks = chunk.saved_blocks({.sequence = 5, .micro_batch = 2}, false);
+  const auto blocks = chunk.saved_blocks(nn::BatchShape{.sequence = 5, .micro_batch = 2}, false);
   for (const SavedBlock& block : blocks) {
     for (const PassPoint& at : {block.born, block.last}) {
       EXPECT_GE(at.unit, 0) << block.name;

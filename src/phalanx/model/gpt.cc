@@ -1,5 +1,6 @@
 #include "phalanx/model/gpt.h"
 
+#include "phalanx/base/text_batches.h"
 #include "phalanx/nn/embedding.h"
 #include "phalanx/nn/language_model_head.h"
 #include "phalanx/nn/transformer_layer.h"
@@ -7,32 +8,24 @@
 namespace phalanx {
 namespace {
 
-std::unique_ptr<nn::Unit> make_embedding(const GptConfig& config, const ChunkRange& range,
-                                         nn::ParamTable& table) {
+std::unique_ptr<nn::Unit> make_embedding(const GptConfig& config, nn::ParamTable& table) {
+  const BatchSchema batch = gpt_batch_schema(1);
   return std::make_unique<nn::Embedding>(
       table, config.vocabulary, config.padded_vocabulary, config.max_positions,
-      config.tied_embedding, config.transformer,
-      range.tied_elsewhere ? EmbeddingCopy::kFirst : EmbeddingCopy::kOnly);
-}
-
-// The word table of a tied head: the one that this rank has, or a copy of another rank's.
-ParamId word_table_of_head(const GptConfig& config, nn::ParamTable& table) {
-  for (ParamId id = 0; id < table.size(); ++id) {
-    if (!table[id].tied_embedding) continue;
-    PHALANX_CHECK(table[id].copy == EmbeddingCopy::kOnly, "{} is tied to two heads",
-                  table[id].name);
-    return id;
-  }
-  ParamSpec copy =
-      nn::word_table_parameter(config.vocabulary, config.padded_vocabulary, config.transformer);
-  copy.copy = EmbeddingCopy::kLast;
-  return table.add(std::move(copy));
+      nn::EmbeddingSharing{.words = config.tied_embedding},
+      nn::EmbeddingColumns{.tokens = batch.index("tokens"),
+                           .position_ids = batch.index("position_ids")},
+      config.transformer);
 }
 
 std::unique_ptr<nn::Unit> make_head(const GptConfig& config, nn::ParamTable& table) {
-  const ParamId word_table = config.tied_embedding ? word_table_of_head(config, table) : -1;
-  return std::make_unique<nn::LanguageModelHead>(table, word_table, config.vocabulary,
-                                                 config.padded_vocabulary, config.transformer);
+  using Output = nn::LanguageModelHead::Output;
+  const BatchSchema batch = gpt_batch_schema(1);
+  return std::make_unique<nn::LanguageModelHead>(
+      table, config.tied_embedding ? Output::kTied : Output::kOwn, config.vocabulary,
+      config.padded_vocabulary,
+      nn::TargetColumns{.labels = batch.index("labels"), .loss_mask = batch.index("loss_mask")},
+      config.transformer);
 }
 
 }  // namespace
@@ -40,7 +33,7 @@ std::unique_ptr<nn::Unit> make_head(const GptConfig& config, nn::ParamTable& tab
 Chunk build_gpt_chunk(const GptConfig& config, const ChunkRange& range, nn::ParamTable& table) {
   table.begin_chunk();
   std::vector<std::unique_ptr<nn::Unit>> units;
-  if (range.embedding) units.push_back(make_embedding(config, range, table));
+  if (range.embedding) units.push_back(make_embedding(config, table));
   for (std::int64_t i = 0; i < range.num_layers; ++i) {
     units.push_back(std::make_unique<nn::TransformerLayer>(table, range.first_layer + i, i,
                                                            config.transformer));
@@ -66,6 +59,35 @@ double gpt_flops_per_token(const GptConfig& config, std::int64_t sequence) {
   const auto layers = static_cast<double>(t.num_layers);
   return 6.0 * (layers * layer + h * static_cast<double>(config.padded_vocabulary)) +
          12.0 * layers * static_cast<double>(sequence) * context;
+}
+
+std::unique_ptr<const Model> GptModel::placed(int tensor_rank) const {
+  GptConfig config = config_;
+  config.transformer.tensor.rank = tensor_rank;
+  return std::make_unique<const GptModel>(std::move(config), sequence_);
+}
+
+BatchSchema GptModel::batch_schema() const { return gpt_batch_schema(sequence_); }
+
+std::vector<LossSpec> GptModel::losses() const {
+  return {{.name = "lm loss", .mask = "loss_mask"}};
+}
+
+StageRange GptModel::whole() const {
+  return {.has_embedding = true, .num_layers = config_.transformer.num_layers, .has_head = true};
+}
+
+Chunk GptModel::build_chunk(const StageRange& range, nn::ParamTable& table) const {
+  return build_gpt_chunk(config_,
+                         {.first_layer = range.first_layer,
+                          .num_layers = range.num_layers,
+                          .embedding = range.has_embedding,
+                          .head = range.has_head},
+                         table);
+}
+
+double GptModel::flops_per_sample() const {
+  return static_cast<double>(sequence_) * gpt_flops_per_token(config_, sequence_);
 }
 
 }  // namespace phalanx

@@ -3,8 +3,12 @@
 // initial weights normal(0, s) with the residual projections scaled by 1 / sqrt(2 L).
 
 #include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "phalanx/model/chunk.h"
+#include "phalanx/model/model.h"
 #include "phalanx/nn/config.h"
 
 namespace phalanx {
@@ -25,12 +29,11 @@ struct ChunkRange {
   std::int64_t num_layers = 0;
   bool embedding = false;
   bool head = false;
-  bool tied_elsewhere = false;  // of an embedding: the head that it is tied to is on another rank
 };
 
 // The next chunk of the rank whose parameters are in `table`: the chunk's are appended in global
-// parameter order. A tied head uses the word table of this rank, in this or an earlier chunk; where
-// there is none it has a copy of its own (EmbeddingCopy::kLast).
+// parameter order. A tied head uses the word table of this rank, in this or an earlier chunk, or
+// adds it.
 Chunk build_gpt_chunk(const GptConfig& config, const ChunkRange& range, nn::ParamTable& table);
 
 // Parameters without vocabulary padding: 12 L h^2 (1 + 13 / (12 h)) + (V + P) h + 2 h for f = 4 h.
@@ -40,5 +43,30 @@ std::int64_t gpt_parameters(const GptConfig& config);
 // over `sequence` positions (the convention of performance tables): 6 per matrix weight and 12 L s
 // (heads * head size).
 double gpt_flops_per_token(const GptConfig& config, std::int64_t sequence);
+
+class GptModel final : public Model {
+ public:
+  // Samples of `sequence` tokens.
+  GptModel(GptConfig config, std::int64_t sequence)
+      : config_(std::move(config)), sequence_(sequence) {}
+
+  const GptConfig& config() const { return config_; }
+
+  std::unique_ptr<const Model> placed(int tensor_rank) const override;
+  const nn::TransformerConfig& transformer() const override { return config_.transformer; }
+  VocabularySize vocabulary() const override {
+    return {.ids = config_.vocabulary, .padded = config_.padded_vocabulary};
+  }
+  BatchSchema batch_schema() const override;
+  std::vector<LossSpec> losses() const override;
+  StageRange whole() const override;
+  Chunk build_chunk(const StageRange& range, nn::ParamTable& table) const override;
+  std::int64_t tokens_per_sample() const override { return sequence_; }
+  double flops_per_sample() const override;
+
+ private:
+  GptConfig config_;
+  std::int64_t sequence_;
+};
 
 }  // namespace phalanx

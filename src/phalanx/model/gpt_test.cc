@@ -52,7 +52,6 @@ TEST(Gpt, ParameterSpecifications) {
     const auto has = [&](const char* part) { return spec.name.find(part) != std::string::npos; };
     const bool matrix = spec.global_shape.rank() == 2;
     EXPECT_EQ(spec.decays, matrix) << spec.name;
-    EXPECT_EQ(spec.tied_embedding, has("word_embeddings")) << spec.name;
     EXPECT_EQ(spec.local_shape == spec.global_shape, !has("word_embeddings")) << spec.name;
     const bool normal = spec.initialiser.kind == Initialiser::Kind::kNormal;
     EXPECT_EQ(normal, matrix) << spec.name;
@@ -147,6 +146,19 @@ ParamId word_table_in(const nn::ParamTable& table) {
   return static_cast<ParamId>(word - names.begin());
 }
 
+// Of the word table's roles.
+std::vector<int> orders_in(const nn::ParamTable& table) {
+  std::vector<int> orders;
+  for (const nn::ParamTable::Role& role : table.roles()) {
+    EXPECT_EQ(role.id, word_table_in(table));
+    const bool of_head = role.role.order == kHeadRole;
+    EXPECT_EQ(role.role.gradient,
+              of_head ? ParamRole::Gradient::kDense : ParamRole::Gradient::kRows);
+    orders.push_back(role.role.order);
+  }
+  return orders;
+}
+
 TEST(Gpt, ATiedHeadUsesTheWordTableOfItsRank) {
   nn::ParamTable table;
   const GptConfig config = test_gpt_config(true);
@@ -156,25 +168,23 @@ TEST(Gpt, ATiedHeadUsesTheWordTableOfItsRank) {
   EXPECT_EQ(std::ranges::count(names, "embedding.word_embeddings.weight"), 1);
   const auto& used = last.units().back()->parameters();
   EXPECT_EQ(std::ranges::count(used, word_table_in(table)), 1);
-  EXPECT_EQ(table[word_table_in(table)].copy, EmbeddingCopy::kOnly);
+  EXPECT_EQ(orders_in(table), (std::vector<int>{kEmbeddingRole, kHeadRole}));
   EXPECT_EQ(table.chunk(word_table_in(table)), 0);
 }
 
-TEST(Gpt, ATiedHeadOfAnotherRankHasACopy) {
+TEST(Gpt, ATiedHeadOfAnotherRankHasTheWordTableToo) {
   GptConfig config = test_gpt_config(true);
   config.transformer.tensor = {.rank = 1, .size = 2};
   nn::ParamTable whole, first, last;
   build_gpt_chunk(config, {0, 2, true, true}, whole);
-  build_gpt_chunk(config, {0, 1, true, false, true}, first);
+  build_gpt_chunk(config, {0, 1, true, false}, first);
   const Chunk head = build_gpt_chunk(config, {1, 1, false, true}, last);
   const ParamSpec& expected = whole[word_table_in(whole)];
   const ParamSpec& of_embedding = first[word_table_in(first)];
   const ParamSpec& of_head = last[word_table_in(last)];
-  EXPECT_EQ(expected.copy, EmbeddingCopy::kOnly);
-  EXPECT_EQ(of_embedding.copy, EmbeddingCopy::kFirst);
-  EXPECT_TRUE(of_embedding.tied_embedding);
-  EXPECT_EQ(of_head.copy, EmbeddingCopy::kLast);
-  EXPECT_FALSE(of_head.tied_embedding);
+  EXPECT_EQ(orders_in(whole), (std::vector<int>{kEmbeddingRole, kHeadRole}));
+  EXPECT_EQ(orders_in(first), (std::vector<int>{kEmbeddingRole}));
+  EXPECT_EQ(orders_in(last), (std::vector<int>{kHeadRole}));
   for (const ParamSpec* copy : {&of_embedding, &of_head}) {
     EXPECT_EQ(copy->global_shape, expected.global_shape);
     EXPECT_EQ(copy->local_shape, expected.local_shape);
@@ -191,11 +201,11 @@ TEST(Gpt, ATiedHeadOfAnotherRankHasACopy) {
 TEST(Gpt, AWordTableIsTiedToOneHead) {
   nn::ParamTable table;
   const GptConfig config = test_gpt_config(true);
-  build_gpt_chunk(config, {0, 1, true, false, true}, table);
+  build_gpt_chunk(config, {0, 1, true, true}, table);
   EXPECT_THROW(build_gpt_chunk(config, {1, 1, false, true}, table), InternalError);
   nn::ParamTable untied;
-  EXPECT_THROW(build_gpt_chunk(test_gpt_config(false), {0, 1, true, false, true}, untied),
-               InternalError);
+  build_gpt_chunk(test_gpt_config(false), {0, 2, true, true}, untied);
+  EXPECT_TRUE(untied.roles().empty());
 }
 
 // A stage on a rank of its own that reads the weights and the batch of a whole model.
@@ -238,7 +248,7 @@ TEST(Gpt, CopiesHaveTheGradientOfTheTiedTable) {
   gpt.backward(context);
   gpt.all.join(context);
 
-  Stage first(operands, gpt, {0, 1, true, false, true});
+  Stage first(operands, gpt, {0, 1, true, false});
   Stage last(operands, gpt, {1, 1, false, true});
   nn::Pass first_pass = first.all.pass(context);
   nn::Pass last_pass = last.all.pass(context);
@@ -271,7 +281,7 @@ ops::GradientCase gpt_case(bool tied, nn::AttentionKernel kernel) {
             GptConfig config = test_gpt_config(tied);
             config.transformer.attention = kernel;
             const auto gpt = std::make_shared<GptFixture>(operands, config);
-            const double seed = 8.0 * gpt->all.loss_settings.factor;
+            const double seed = 8.0 * gpt->all.losses.factor;
             return ops::GradientJob{
                 .forward =
                     [gpt](Context& context) {

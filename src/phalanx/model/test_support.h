@@ -3,6 +3,8 @@
 
 #include <memory>
 
+#include "phalanx/base/text_batches.h"
+#include "phalanx/model/batch_binding.h"
 #include "phalanx/model/gpt.h"
 #include "phalanx/nn/test_support.h"
 
@@ -22,6 +24,21 @@ inline GptConfig test_gpt_config(bool tied) {
           .recompute = {}};
 }
 
+// The batch of layers' tests with the columns of a GPT.
+inline nn::Batch gpt_test_batch(const nn::Batch& batch) {
+  const BatchSchema schema = gpt_batch_schema(1);
+  const RowCoordinates& rows = batch.rows[0];
+  std::vector<Tensor> columns(schema.columns().size());
+  columns[schema.index("sample")] = rows.sample;
+  columns[schema.index("loss_mask")] = batch[nn::kTestTargetColumns.loss_mask];
+  columns[schema.index("tokens")] = batch[nn::kTestEmbeddingColumns.tokens];
+  columns[schema.index("position_ids")] = batch[nn::kTestEmbeddingColumns.position_ids];
+  columns[schema.index("labels")] = batch[nn::kTestTargetColumns.labels];
+  columns[schema.index("position")] = rows.position;
+  columns[schema.index("document")] = rows.document;
+  return bind_batch(schema, std::move(columns));
+}
+
 // Its parameters, gradients and saved blocks lie in the operands' arena.
 struct GptFixture {
   // `group` is null for one rank.
@@ -33,6 +50,7 @@ struct GptFixture {
     if (group != nullptr) all.shape.sequence = 8;
     all.shape.sequence_shards = tensor.sequence_shards();
     all.allocate(operands, {}, config.vocabulary);
+    all.batch = gpt_test_batch(all.batch);
     for (const auto& block : chunk.saved_blocks(all.shape, false)) {
       blocks.push_back(operands.output(block.dtype, block.shape));
     }

@@ -2,20 +2,28 @@
 // What the layers of one Transformer stack have in common. Sizes are global; `tensor` says which
 // part of them a rank holds.
 
+#include <cmath>
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "phalanx/base/dtype.h"
 #include "phalanx/base/philox.h"
 #include "phalanx/mesh/param_spec.h"
+#include "phalanx/nn/saved.h"
 #include "phalanx/ops/activation.h"
+#include "phalanx/ops/relative_bias.h"
 #include "phalanx/parallel/tensor_region.h"
 
 namespace phalanx::nn {
 
 enum class AttentionKernel : std::uint8_t { kFused, kUnfused };
 
+// Where a sub-layer's norm is (nn/sublayer.h).
+enum class NormPlace : std::uint8_t { kPre, kPost };
+
 struct TransformerConfig {
-  std::int64_t num_layers = 0;
+  std::int64_t num_layers = 0;  // by which residual projections start smaller
   std::int64_t hidden = 0;
   std::int64_t ffn_hidden = 0;
   std::int64_t heads = 0;
@@ -27,7 +35,13 @@ struct TransformerConfig {
   double init_deviation = 0.02;
   ops::Gelu gelu = ops::Gelu::kTanh;
   AttentionKernel attention = AttentionKernel::kFused;
+  // Of the stack: the sequence that it runs over, and what its parameters' names begin with.
+  Sequence sequence = Sequence::kOnly;
+  std::string stack = "decoder";
+  NormPlace norm_place = NormPlace::kPre;
   bool causal = true;
+  // Of a stack whose self attention has a relative position bias.
+  std::optional<ops::RelativeBuckets> relative_buckets = std::nullopt;
   bool mask_documents = false;            // rows of other documents of the sample are invisible
   DType dtype = DType::kF32;              // of parameters and activations
   bool fp32_residual = false;             // the residual stream is f32 although dtype has 16 bits
@@ -40,6 +54,21 @@ struct TransformerConfig {
   std::int64_t local_ffn_hidden() const { return ffn_hidden / tensor.size; }
   std::int64_t local_heads() const { return heads / tensor.size; }
   std::int64_t local_query_groups() const { return query_groups / tensor.size; }
+  // Of what ends in the residual stream.
+  double exit_deviation() const {
+    return init_deviation / std::sqrt(2.0 * static_cast<double>(num_layers));
+  }
+  // The coordinate of a dropout in layer `layer` of this stack.
+  std::uint32_t dropout_site(std::int64_t layer, DropoutPlace place, std::int64_t head = 0) const {
+    return phalanx::dropout_site(static_cast<std::uint32_t>(layer), place,
+                                 static_cast<std::uint32_t>(head),
+                                 static_cast<std::uint32_t>(sequence));
+  }
+  Dropout hidden_dropout_at(std::int64_t layer, DropoutPlace place, bool training) const {
+    return {.probability = training ? hidden_dropout : 0.0,
+            .key = dropout_key,
+            .site = dropout_site(layer, place)};
+  }
   // Of the residual stream.
   DType stream_dtype() const { return fp32_residual ? DType::kF32 : dtype; }
 };

@@ -2,14 +2,20 @@
 
 #include <utility>
 
+#include "phalanx/nn/encoder_norm.h"
+
 namespace phalanx::nn {
 
 namespace {
 
 // Of a table whose gradient is added to row by row: zeros, unless it has a sum.
-const Tensor& table_sum(Pass& pass, const Gradients& gradients, ParamId id) {
-  if (!gradients.adds_to(id)) ops::fill(pass.ops, {.x = gradients[id], .value = 0.0});
-  return gradients[id];
+const Tensor& table_sum(Pass& pass, const Gradients& gradients, const ParamUse& use) {
+  if (!gradients.adds_to(use)) ops::fill(pass.ops, {.x = gradients[use], .value = 0.0});
+  return gradients[use];
+}
+
+ParamUse add_shared_table(ParamTable& table, ParamSpec spec, bool shared, const ParamRole& role) {
+  return shared ? table.add_shared(std::move(spec), role) : ParamUse{table.add(std::move(spec))};
 }
 
 }  // namespace
@@ -21,89 +27,155 @@ ParamSpec word_table_parameter(std::int64_t vocabulary, std::int64_t padded_voca
                         config.dtype, {Initialiser::Kind::kNormal, config.init_deviation},
                         config.tensor.rank, config.tensor.size, padded_vocabulary);
   spec.decoupled_rate = true;
+  spec.shared_by = "embd";
   return spec;
 }
 
 Embedding::Embedding(ParamTable& table, std::int64_t vocabulary, std::int64_t padded_vocabulary,
-                     std::int64_t max_positions, bool tied, const TransformerConfig& config,
-                     EmbeddingCopy copy)
-    : Unit("embedding"), config_(config), tied_(tied) {
-  PHALANX_CHECK(tied || copy == EmbeddingCopy::kOnly, "a copy of a word table that is not tied");
-  ParamSpec word = word_table_parameter(vocabulary, padded_vocabulary, config);
-  word.tied_embedding = tied;
-  word.copy = copy;
-  word_ = table.add(std::move(word));
-  ParamSpec position =
-      whole_parameter("embedding.position_embeddings.weight", {max_positions, config.hidden},
-                      config.dtype, {Initialiser::Kind::kNormal, config.init_deviation});
-  position_ = table.add(std::move(position));
-  parameters_ = {word_, position_};
-  outputs_ = {{"hidden states", config.stream_dtype(), config.hidden}};
+                     std::int64_t max_positions, const EmbeddingSharing& sharing,
+                     const EmbeddingColumns& columns, const TransformerConfig& config,
+                     const EmbeddingExtras& extras)
+    : Unit(config.sequence == Sequence::kDecoder ? "decoder embedding" : "embedding",
+           config.sequence),
+      config_(config),
+      columns_(columns) {
+  PHALANX_CHECK(max_positions > 0 || (extras.token_types == 0 && !extras.norm),
+                "types or a norm without positions");
+  word_ = add_shared_table(table, word_table_parameter(vocabulary, padded_vocabulary, config),
+                           sharing.words,
+                           {.order = sharing.role,
+                            .gradient = ParamRole::Gradient::kRows,
+                            .sequence = sharing.sequence});
+  parameters_ = {word_.id};
+  if (max_positions > 0) add_positions(table, max_positions, sharing);
+  if (extras.token_types > 0) {
+    type_.id = table.add(whole_parameter("embedding.tokentype_embeddings.weight",
+                                         {extras.token_types, config.hidden}, config.dtype,
+                                         {Initialiser::Kind::kNormal, config.init_deviation}));
+    parameters_.push_back(type_.id);
+  }
+  if (extras.norm) {
+    PHALANX_CHECK(!config.fp32_residual, "a norm behind the embedding has its type's stream");
+    norm_.emplace(table, parameters_, slots_, "embedding.layernorm", config);
+    sum_ = slots_.add_stream("embedding sum", config.dtype, config.hidden, Born::kForward,
+                             LastReader::kInputGradient);
+  }
+  outputs_ = {{.name = "hidden states",
+               .dtype = config.stream_dtype(),
+               .width = config.hidden,
+               .sequence = config.sequence}};
+  if (config.sequence == Sequence::kDecoder) {
+    inputs_ = {encoder_output_stream(config)};
+    outputs_.push_back(inputs_[0]);
+  }
   dsum_ = slots_.add_rows("embedding gradient", config.dtype, config.hidden, Born::kInputGradient,
                           LastReader::kWeightGradient);
 }
 
+void Embedding::add_positions(ParamTable& table, std::int64_t max_positions,
+                              const EmbeddingSharing& sharing) {
+  ParamSpec position =
+      whole_parameter("embedding.position_embeddings.weight", {max_positions, config_.hidden},
+                      config_.dtype, {Initialiser::Kind::kNormal, config_.init_deviation});
+  position.shared_by = "pos_embd";
+  position_ =
+      add_shared_table(table, std::move(position), sharing.positions, {.order = sharing.role});
+  parameters_.push_back(position_.id);
+}
+
 std::int64_t Embedding::first_row(const Pass& pass) const {
-  return config_.tensor.rank * pass.weights[word_].shape[0];
+  return config_.tensor.rank * pass.weights[word_.id].shape[0];
 }
 
 Dropout Embedding::dropout(const Pass& pass) const {
-  return {.probability = pass.training ? config_.hidden_dropout : 0.0,
-          .key = config_.dropout_key,
-          .site = dropout_site(kEmbeddingLayer, DropoutPlace::kEmbedding)};
+  return config_.hidden_dropout_at(kEmbeddingLayer, DropoutPlace::kEmbedding, pass.training);
+}
+
+void Embedding::add_table(Pass& pass, const Tensor& sum, const Tensor& x, ParamId table,
+                          std::size_t ids, bool last) const {
+  ops::add_positions(pass.ops, {.out = sum,
+                                .x = x,
+                                .table = pass.weights[table],
+                                .ids = pass.region.own(pass.batch[ids]),
+                                .dropout = last ? dropout(pass) : Dropout{},
+                                .rows = pass.stream_rows()});
+}
+
+void Embedding::add_tables(Pass& pass, const Tensor& sum, const Tensor& words) const {
+  if (position_.id < 0) {
+    // Dropout is linear: forward is its own backward.
+    ops::dropout_backward(
+        pass.ops, {.dx = sum, .dout = words, .dropout = dropout(pass), .rows = pass.stream_rows()});
+    return;
+  }
+  const bool has_types = type_.id >= 0;
+  add_table(pass, sum, words, position_.id, columns_.position_ids, !has_types && !norm_);
+  if (has_types) add_table(pass, sum, sum, type_.id, columns_.types, !norm_);
 }
 
 void Embedding::forward(Pass& pass, std::span<const Tensor> /*inputs*/,
-                        std::span<const Tensor> outputs, const Saved& /*saved*/) const {
+                        std::span<const Tensor> outputs, const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
-  const Tensor words = config_.tensor.sequence
-                           ? pass.scratch_rows(config_.stream_dtype(), config_.hidden)
-                           : outputs[0];
+  const Tensor sum = norm_ ? saved[sum_] : outputs[0];
+  const Tensor words =
+      config_.tensor.sequence ? pass.scratch_rows(config_.stream_dtype(), config_.hidden) : sum;
   ops::embedding_forward(pass.ops, {.y = words,
-                                    .table = pass.weights[word_],
-                                    .ids = pass.batch.tokens,
+                                    .table = pass.weights[word_.id],
+                                    .ids = pass.batch[columns_.tokens],
                                     .first_row = first_row(pass)});
   pass.finish(pass.region.leave(pass.ops, words));
-  ops::add_positions(pass.ops, {.out = outputs[0],
-                                .x = pass.region.own(words),
-                                .table = pass.weights[position_],
-                                .ids = pass.region.own(pass.batch.position_ids),
-                                .dropout = dropout(pass),
-                                .rows = pass.stream_rows()});
+  add_tables(pass, sum, pass.region.own(words));
+  if (!norm_) return;
+  norm_->forward(pass, outputs[0], sum, saved);
+  ops::dropout_backward(
+      pass.ops,
+      {.dx = outputs[0], .dout = outputs[0], .dropout = dropout(pass), .rows = pass.stream_rows()});
 }
 
 void Embedding::backward_input(Pass& pass, std::span<const Tensor> /*inputs*/,
                                std::span<const Tensor> output_gradients,
                                std::span<const Tensor> /*input_gradients*/,
                                const Saved& saved) const {
-  ops::dropout_backward(pass.ops, {.dx = pass.region.own(saved[dsum_]),
+  const WorkspaceScope scope(pass.ops.workspace);
+  const Tensor dsum = pass.region.own(saved[dsum_]);
+  const Tensor dropped = norm_ ? pass.scratch_stream(config_.dtype, config_.hidden) : dsum;
+  ops::dropout_backward(pass.ops, {.dx = dropped,
                                    .dout = output_gradients[0],
                                    .dropout = dropout(pass),
                                    .rows = pass.stream_rows()});
-  // All rows also serve the positions: their gradient is whole on every rank, without a sum.
+  if (norm_) norm_->backward_input(pass, dsum, dropped, saved[sum_], {}, saved);
+  // All rows also serve positions and types: their gradients are whole on every rank, without a
+  // sum.
   pass.finish(pass.region.enter(pass.ops, saved[dsum_]));
 }
 
 void Embedding::backward_weight(Pass& pass, std::span<const Tensor> /*inputs*/, const Saved& saved,
                                 const Gradients& gradients) const {
-  if (tied_) {
-    const SparseGradient& sparse = gradients.embedding;
+  if (gradients.has_rows(word_)) {
+    const SparseGradient& sparse = gradients.rows(word_);
     ops::sparse_embedding_gradient(pass.ops, {.slots = sparse.slots,
                                               .rows = sparse.rows,
                                               .count = sparse.count,
                                               .values = sparse.values,
-                                              .ids = pass.batch.tokens,
+                                              .ids = pass.batch[columns_.tokens],
                                               .dy = saved[dsum_],
                                               .first_row = first_row(pass)});
   } else {
     ops::embedding_gradient(pass.ops, {.dtable = table_sum(pass, gradients, word_),
-                                       .ids = pass.batch.tokens,
+                                       .ids = pass.batch[columns_.tokens],
                                        .dy = saved[dsum_],
                                        .first_row = first_row(pass)});
   }
+  if (position_.id < 0) return;
   ops::embedding_gradient(pass.ops, {.dtable = table_sum(pass, gradients, position_),
-                                     .ids = pass.batch.position_ids,
+                                     .ids = pass.batch[columns_.position_ids],
                                      .dy = saved[dsum_]});
+  if (type_.id >= 0) {
+    ops::embedding_gradient(pass.ops, {.dtable = table_sum(pass, gradients, type_),
+                                       .ids = pass.batch[columns_.types],
+                                       .dy = saved[dsum_]});
+  }
+  if (norm_) norm_->backward_weight(pass, saved, gradients);
 }
 
 }  // namespace phalanx::nn

@@ -1,24 +1,52 @@
 #pragma once
-// Word and learned position embeddings with dropout: the first unit of a model. The word table is
-// cut over the tensor-parallel group by rows (vocabulary-parallel): a rank looks up the words it
-// has, and leaving the region adds the rows up. Positions are added to the stream.
+// Word and learned position embeddings, those of token types (BERT's two segments) where the model
+// has them, then dropout: the first unit of a model. The word table is cut over the tensor-parallel
+// group by rows (vocabulary-parallel): a rank looks up the words it has, and leaving the region
+// adds the rows up. Positions, then types are added to the stream, each sum rounded.
+
+#include <optional>
 
 #include "phalanx/nn/config.h"
+#include "phalanx/nn/norm.h"
 #include "phalanx/nn/unit.h"
 
 namespace phalanx::nn {
 
 // embedding.word_embeddings.weight [vocabulary, h], padded to `padded_vocabulary` rows of zeros.
+// Those that share it are Megatron's group "embd".
 ParamSpec word_table_parameter(std::int64_t vocabulary, std::int64_t padded_vocabulary,
                                const TransformerConfig& config);
 
+// The numbers of the batch's columns that an embedding reads.
+struct EmbeddingColumns {
+  std::size_t tokens = 0;        // i32
+  std::size_t position_ids = 0;  // i32: rows of the position table
+  std::size_t types = 0;         // i32: rows of the type table, where there is one
+};
+
+// What an embedding has beside words and positions.
+struct EmbeddingExtras {
+  std::int64_t token_types = 0;  // rows of embedding.tokentype_embeddings.weight
+  // embedding.layernorm, of the sum in front of dropout: of a post-norm stack.
+  bool norm = false;
+};
+
+// Who else uses an embedding's tables, and as which of their users it does.
+struct EmbeddingSharing {
+  bool words = false;      // a tied head, or another embedding
+  bool positions = false;  // another embedding ("pos_embd")
+  int role = kEmbeddingRole;
+  int sequence = 0;  // of its tokens
+};
+
 class Embedding final : public Unit {
  public:
-  // Adds the word table and embedding.position_embeddings.weight [max_positions, h]. A tied word
-  // table is also the head's, which has a copy where that is on another rank of the pipeline.
+  // Adds the word table and, where there are positions, embedding.position_embeddings.weight
+  // [max_positions, h]. The embedding of a decoder behind an encoder hands on the encoder's output.
   Embedding(ParamTable& table, std::int64_t vocabulary, std::int64_t padded_vocabulary,
-            std::int64_t max_positions, bool tied, const TransformerConfig& config,
-            EmbeddingCopy copy = EmbeddingCopy::kOnly);
+            std::int64_t max_positions, const EmbeddingSharing& sharing,
+            const EmbeddingColumns& columns, const TransformerConfig& config,
+            const EmbeddingExtras& extras = {});
 
   void forward(Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                const Saved& saved) const override;
@@ -29,13 +57,22 @@ class Embedding final : public Unit {
                        const Gradients& gradients) const override;
 
  private:
+  void add_positions(ParamTable& table, std::int64_t max_positions,
+                     const EmbeddingSharing& sharing);
   // The word of this rank's first row.
   std::int64_t first_row(const Pass& pass) const;
   Dropout dropout(const Pass& pass) const;
+  // sum += rows of a table, and dropout where that is the last thing.
+  void add_table(Pass& pass, const Tensor& sum, const Tensor& x, ParamId table, std::size_t ids,
+                 bool last) const;
+  // sum += rows of all other tables than the words', which are in `words`.
+  void add_tables(Pass& pass, const Tensor& sum, const Tensor& words) const;
 
   const TransformerConfig config_;
-  bool tied_;
-  ParamId word_, position_;
+  EmbeddingColumns columns_;
+  ParamUse word_, position_, type_;  // no id: there is no such table
+  std::optional<LayerNorm> norm_;
+  SavedId sum_ = -1;  // what the norm is of
   SavedId dsum_;
 };
 

@@ -15,32 +15,6 @@ namespace {
 using ops::GradientCase;
 using ops::GradientJob;
 using ops::Operands;
-using Fixture = std::shared_ptr<LayerFixture>;
-
-// The passes of a sub-layer x -> out of the same shape (SelfAttention, Mlp).
-template <typename Layer>
-GradientJob sublayer_job(Operands& operands, const Fixture& all,
-                         const std::shared_ptr<Layer>& layer, std::int64_t hidden) {
-  const Tensor x = all->stream(operands, hidden);
-  const Tensor dx = all->empty_stream(operands, hidden);
-  const Tensor out = all->empty_stream(operands, hidden);
-  const Tensor dout = all->stream(operands, hidden);
-  GradientJob job{.forward =
-                      [=](Context& context) {
-                        Pass pass = all->pass(context);
-                        layer->forward(pass, out, x, all->saved());
-                      },
-                  .backward =
-                      [=](Context& context) {
-                        Pass pass = all->pass(context);
-                        layer->backward_input(pass, dx, dout, x, all->saved());
-                        layer->backward_weight(pass, x, all->saved(), all->gradients);
-                      },
-                  .outputs = {{out, dout}},
-                  .operands = {{x, dx}}};
-  for (const auto& pair : all->parameter_pairs()) job.operands.push_back(pair);
-  return job;
-}
 
 GradientCase linear_case(Linear::Bias bias) {
   return {"linear", bias == Linear::Bias::kInProduct ? "bias" : "bias by the caller",
@@ -120,31 +94,30 @@ TransformerConfig attention_config(std::int64_t groups, AttentionKernel kernel, 
 }
 
 std::string describe(const TransformerConfig& config) {
-  return fmt::format("{} heads in {} groups, {}{}", config.heads, config.query_groups,
+  return fmt::format("{} heads in {} groups, {}{}{}", config.heads, config.query_groups,
                      config.attention == AttentionKernel::kFused ? "fused" : "unfused",
-                     config.mask_documents ? ", documents" : "");
+                     config.mask_documents ? ", documents" : "",
+                     config.norm_place == NormPlace::kPost ? ", post-norm" : "");
+}
+
+GradientCase sublayer_case(const std::string& name, const std::string& shape,
+                           const TransformerConfig& config, const SublayerUnit::Make& make) {
+  return {name, shape, [config, make](Operands& operands) {
+            const auto all = std::make_shared<LayerFixture>();
+            const auto unit = std::make_shared<SublayerUnit>(all->table, config, make);
+            all->allocate(operands, unit->saved_slots());
+            return unit_job(operands, all, unit);
+          }};
 }
 
 GradientCase attention_case(const TransformerConfig& config) {
-  return {"self_attention", describe(config), [config](Operands& operands) {
-            const auto all = std::make_shared<LayerFixture>();
-            const auto layer = std::make_shared<SelfAttention>(all->table, all->owned, all->slots,
-                                                               "decoder.layers.1", 1, 0, config);
-            all->allocate(operands, all->slots.slots());
-            return sublayer_job(operands, all, layer, config.hidden);
-          }};
+  return sublayer_case("self_attention", describe(config), config, make_test_attention);
 }
 
 GradientCase mlp_case(ops::Gelu gelu) {
-  return {"mlp", gelu == ops::Gelu::kTanh ? "tanh" : "erf", [gelu](Operands& operands) {
-            TransformerConfig config = test_config();
-            config.gelu = gelu;
-            const auto all = std::make_shared<LayerFixture>();
-            const auto layer = std::make_shared<Mlp>(all->table, all->owned, all->slots,
-                                                     "decoder.layers.0", 0, config);
-            all->allocate(operands, all->slots.slots());
-            return sublayer_job(operands, all, layer, config.hidden);
-          }};
+  TransformerConfig config = test_config();
+  config.gelu = gelu;
+  return sublayer_case("mlp", gelu == ops::Gelu::kTanh ? "tanh" : "erf", config, make_test_mlp);
 }
 
 GradientCase layer_case(const TransformerConfig& config) {
@@ -163,8 +136,9 @@ GradientCase embedding_case(bool tied) {
   return {"embedding", tied ? "tied" : "untied", [tied](Operands& operands) {
             const TransformerConfig config = test_config();
             const auto all = std::make_shared<LayerFixture>();
-            const auto unit = std::make_shared<Embedding>(all->table, kVocabulary,
-                                                          kPaddedVocabulary, 5, tied, config);
+            const auto unit = std::make_shared<Embedding>(
+                all->table, kVocabulary, kPaddedVocabulary, 5, EmbeddingSharing{.words = tied},
+                kTestEmbeddingColumns, config);
             all->allocate(operands, unit->saved_slots(), kVocabulary);
             GradientJob job = unit_job(operands, all, unit);
             if (!tied) return job;
@@ -179,8 +153,9 @@ GradientCase embedding_case(bool tied) {
 GradientCase head_case() {
   return {"language_model_head", "untied", [](Operands& operands) {
             const auto all = std::make_shared<LayerFixture>();
-            const auto unit = std::make_shared<LanguageModelHead>(all->table, -1, kVocabulary,
-                                                                  kPaddedVocabulary, test_config());
+            const auto unit = std::make_shared<LanguageModelHead>(
+                all->table, LanguageModelHead::Output::kOwn, kVocabulary, kPaddedVocabulary,
+                kTestTargetColumns, test_config());
             all->allocate(operands, unit->saved_slots(), kVocabulary);
             return unit_job(operands, all, unit);
           }};
@@ -200,7 +175,10 @@ std::vector<GradientCase> layer_cases() {
     for (const std::int64_t groups : {4, 2, 1}) {
       cases.push_back(attention_case(attention_config(groups, kernel, groups == 2)));
     }
-    cases.push_back(layer_case(attention_config(2, kernel, true)));
+    TransformerConfig config = attention_config(2, kernel, true);
+    cases.push_back(layer_case(config));
+    config.norm_place = NormPlace::kPost;
+    cases.push_back(layer_case(config));
   }
   return cases;
 }
@@ -216,10 +194,11 @@ TEST(LanguageModelHead, MeanOfMicrobatch) {
   GradientCase row = head_case();
   row.build = [](Operands& operands) {
     const auto all = std::make_shared<LayerFixture>();
-    const auto unit = std::make_shared<LanguageModelHead>(all->table, -1, kVocabulary,
-                                                          kPaddedVocabulary, test_config());
+    const auto unit = std::make_shared<LanguageModelHead>(
+        all->table, LanguageModelHead::Output::kOwn, kVocabulary, kPaddedVocabulary,
+        kTestTargetColumns, test_config());
     all->allocate(operands, unit->saved_slots(), kVocabulary);
-    all->loss_settings.factor = 0.5;
+    all->losses.factor = 0.5;
     all->loss_settings.mean_of_microbatch = true;
     GradientJob job = unit_job(operands, all, unit);
     job.outputs[0].gradient = operands.filled(DType::kF64, {1}, 8.0 * 0.5 / 8.0);

@@ -67,7 +67,7 @@ TEST_F(Layers, DropoutIsAFunctionOfTheSample) {
   const auto evaluated = run(false);
   EXPECT_EQ(run(true), trained);
   EXPECT_NE(evaluated, trained);
-  for (auto& sample : all->batch.rows.sample.span<std::int64_t>()) sample += 2;
+  for (auto& sample : all->batch.rows[0].sample.span<std::int64_t>()) sample += 2;
   EXPECT_NE(run(true), trained);
   EXPECT_EQ(run(false), evaluated);
 }
@@ -118,14 +118,15 @@ TEST_F(Layers, CachedAttentionIsTheWholePass) {
     const Shape cached{5, 2, config.query_groups, config.head_size};
     KeyValueCache cache{.keys = {operands_.output(cached)},
                         .values = {operands_.output(cached)},
-                        .rows = all.batch.rows,
+                        .rows = all.batch.rows[0],
                         .length = 0};
     for (const auto& [begin, count] : {std::pair{0, 2}, {2, 1}, {3, 2}}) {
       const BatchShape shape{.sequence = count, .micro_batch = 2};
       Batch batch = all.batch;
-      batch.rows = {.sample = batch.rows.sample.slice(0, begin, count),
-                    .position = batch.rows.position.slice(0, begin, count),
-                    .document = batch.rows.document.slice(0, begin, count)};
+      RowCoordinates& rows = batch.rows[0];
+      rows = {.sample = rows.sample.slice(0, begin, count),
+              .position = rows.position.slice(0, begin, count),
+              .document = rows.document.slice(0, begin, count)};
       std::vector<Tensor> saved;
       for (const auto& slot : layer.saved_slots()) {
         saved.push_back(operands_.output(slot.dtype, slot.shape(shape)));
@@ -134,15 +135,14 @@ TEST_F(Layers, CachedAttentionIsTheWholePass) {
       Pass pass{.ops = context_,
                 .weights = all.weights,
                 .batch = batch,
-                .shape = shape,
+                .shapes = shape,
                 .region = {},
                 .training = false,
                 .loss_settings = {},
-                .losses = {},
-                .cache = &cache,
-                .logits = {}};
+                .losses = {}};
+      InferencePass inference{.pass = pass, .cache = &cache};
       cache.length = begin;
-      layer.forward(pass, std::vector<Tensor>{in[0].slice(0, begin, count)}, part, Saved(saved));
+      layer.infer(inference, std::vector<Tensor>{in[0].slice(0, begin, count)}, part, Saved(saved));
       const auto expected = values_of(out[0].slice(0, begin, count));
       const auto actual = values_of(part[0]);
       for (std::size_t i = 0; i < actual.size(); ++i) {
@@ -152,10 +152,43 @@ TEST_F(Layers, CachedAttentionIsTheWholePass) {
   }
 }
 
+// What recomputation writes is all that backward reads of the forward pass.
+TEST_F(Layers, RecomputedLayersGiveTheSameGradients) {
+  for (const auto place : {NormPlace::kPre, NormPlace::kPost}) {
+    TransformerConfig config = test_config();
+    config.norm_place = place;
+    LayerFixture all;
+    const TransformerLayer layer(all.table, 1, 0, config);
+    all.allocate(operands_, layer.saved_slots());
+    const std::vector<Tensor> in = {all.stream(operands_, 10)};
+    const std::vector<Tensor> out = {all.empty_stream(operands_, 10)};
+    const std::vector<Tensor> dout = {all.stream(operands_, 10)};
+    const std::vector<Tensor> din = {all.empty_stream(operands_, 10)};
+    Pass pass = all.pass(context_);
+    const auto backward = [&] {
+      std::vector<std::vector<double>> values;
+      for (const Tensor& gradient : all.gradient_tensors) {
+        ops::fill(context_, {.x = gradient, .value = 0.0});
+      }
+      layer.backward_input(pass, in, dout, din, all.saved());
+      layer.backward_weight(pass, in, all.saved(), all.gradients);
+      values.push_back(values_of(din[0]));
+      for (const Tensor& gradient : all.gradient_tensors) values.push_back(values_of(gradient));
+      return values;
+    };
+    layer.forward(pass, in, out, all.saved());
+    const auto expected = backward();
+    for (const Tensor& saved : all.saved_tensors) operands_.poison(saved);
+    layer.recompute(pass, in, all.saved());
+    EXPECT_EQ(backward(), expected);
+  }
+}
+
 // Large logits in the padding change nothing.
 TEST_F(Layers, LossIgnoresThePaddedVocabulary) {
   const auto all = std::make_shared<LayerFixture>();
-  const auto head = std::make_shared<LanguageModelHead>(all->table, -1, 13, 16, test_config());
+  const auto head = std::make_shared<LanguageModelHead>(all->table, LanguageModelHead::Output::kOwn,
+                                                        13, 16, kTestTargetColumns, test_config());
   all->allocate(operands_, head->saved_slots(), 13);
   const auto job = unit_job(operands_, all, head);
   job.forward(context_);

@@ -8,9 +8,17 @@ ParamSpec weight_spec(const std::string& name, const Shape& shape, const Transfo
                       double deviation, Linear::Cut cut) {
   const Initialiser normal{Initialiser::Kind::kNormal, deviation};
   const auto [rank, size] = std::pair(config.tensor.rank, config.tensor.size);
-  return cut == Linear::Cut::kColumn
-             ? row_cut_parameter(name + ".weight", shape, config.dtype, normal, rank, size)
-             : column_cut_parameter(name + ".weight", shape, config.dtype, normal, rank, size);
+  switch (cut) {
+    case Linear::Cut::kColumn:
+      return row_cut_parameter(name + ".weight", shape, config.dtype, normal, rank, size);
+    case Linear::Cut::kRow:
+      return column_cut_parameter(name + ".weight", shape, config.dtype, normal, rank, size);
+    default:
+      break;
+  }
+  ParamSpec spec = whole_parameter(name + ".weight", shape, config.dtype, normal);
+  if (cut == Linear::Cut::kStream) spec.reduction = reduction_of_stream(config.tensor);
+  return spec;
 }
 
 ParamSpec bias_spec(const std::string& name, std::int64_t out, const TransformerConfig& config,
@@ -20,7 +28,7 @@ ParamSpec bias_spec(const std::string& name, std::int64_t out, const Transformer
                              config.tensor.size);
   }
   ParamSpec spec = whole_parameter(name + ".bias", {out}, config.dtype, {});
-  spec.reduction = reduction_of_stream(config.tensor);
+  if (cut != Linear::Cut::kWhole) spec.reduction = reduction_of_stream(config.tensor);
   return spec;
 }
 
@@ -33,7 +41,7 @@ Linear::Linear(ParamTable& table, std::vector<ParamId>& owned, const std::string
       bias_place_(bias),
       weight_(table.add(weight_spec(name, {out, in}, config, deviation, cut))),
       bias_(table.add(bias_spec(name, out, config, cut))) {
-  PHALANX_CHECK(cut == Cut::kColumn || bias == Bias::kByCaller,
+  PHALANX_CHECK(cut != Cut::kRow || bias == Bias::kByCaller,
                 "{}: the bias of a row-parallel linear is added once, outside the region", name);
   owned.push_back(weight_);
   owned.push_back(bias_);

@@ -2,7 +2,8 @@
 // y = x W^T + b: the layer behind every projection, cut over the tensor-parallel group by output
 // features (column-parallel: y is this rank's features) or by input features (row-parallel: x is,
 // and y is a partial sum). The messages that go with it are the caller's, who enters and leaves the
-// region. Its output gradient is kept by the caller for the weight pass.
+// region. Or it is whole on every rank. Its output gradient is kept by the caller for the weight
+// pass.
 
 #include <string>
 #include <vector>
@@ -18,7 +19,13 @@ class Linear {
  public:
   // Where the bias is added: by the product, or by the fused operation that follows it.
   enum class Bias { kInProduct, kByCaller };
-  enum class Cut { kColumn, kRow };
+  enum class Cut {
+    kColumn,
+    kRow,
+    kStream,  // whole, of the residual stream's rows: with sequence parallelism each rank has its
+              // own
+    kWhole,   // whole, of rows that every rank has
+  };
 
   // Parameters NAME.weight [out, in], normal with `deviation`, and NAME.bias [out], zero: sizes are
   // global. A row-parallel bias is whole, and added by the caller outside the region.

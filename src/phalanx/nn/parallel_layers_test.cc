@@ -16,46 +16,12 @@ namespace {
 constexpr std::int64_t kVocabulary = 11;
 constexpr std::int64_t kPaddedVocabulary = 16;  // of four ranks the last has padding alone
 
-// A sub-layer x -> out of the same shape (Mlp, SelfAttention) as a unit.
-template <typename Layer>
-class Sublayer final : public Unit {
- public:
-  template <typename... Numbers>
-  Sublayer(ParamTable& table, const TransformerConfig& config, Numbers... numbers)
-      : Unit("sub-layer"),
-        layer_(table, parameters_, slots_, "decoder.layers.1", numbers..., config) {
-    inputs_ = {{"hidden states", config.stream_dtype(), config.hidden}};
-    outputs_ = inputs_;
-  }
-  void forward(Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-               const Saved& saved) const override {
-    layer_.forward(pass, outputs[0], inputs[0], saved);
-  }
-  void backward_input(Pass& pass, std::span<const Tensor> inputs,
-                      std::span<const Tensor> output_gradients,
-                      std::span<const Tensor> input_gradients, const Saved& saved) const override {
-    layer_.backward_input(pass, input_gradients[0], output_gradients[0], inputs[0], saved);
-  }
-  void backward_weight(Pass& pass, std::span<const Tensor> inputs, const Saved& saved,
-                       const Gradients& gradients) const override {
-    layer_.backward_weight(pass, inputs[0], saved, gradients);
-  }
-  void backward(Pass& pass, std::span<const Tensor> inputs,
-                std::span<const Tensor> output_gradients, std::span<const Tensor> input_gradients,
-                const Saved& saved, const Gradients& gradients) const override {
-    layer_.backward(pass, input_gradients[0], output_gradients[0], inputs[0], saved, gradients);
-  }
-
- private:
-  Layer layer_;
-};
-
 std::unique_ptr<Unit> make_attention(ParamTable& table, const TransformerConfig& config) {
-  return std::make_unique<Sublayer<SelfAttention>>(table, config, 1, 0);
+  return std::make_unique<SublayerUnit>(table, config, make_test_attention);
 }
 
 std::unique_ptr<Unit> make_mlp(ParamTable& table, const TransformerConfig& config) {
-  return std::make_unique<Sublayer<Mlp>>(table, config, 1);
+  return std::make_unique<SublayerUnit>(table, config, make_test_mlp);
 }
 
 std::unique_ptr<Unit> make_layer(ParamTable& table, const TransformerConfig& config) {
@@ -64,20 +30,20 @@ std::unique_ptr<Unit> make_layer(ParamTable& table, const TransformerConfig& con
 
 template <bool tied>
 std::unique_ptr<Unit> make_embedding(ParamTable& table, const TransformerConfig& config) {
-  return std::make_unique<Embedding>(table, kVocabulary, kPaddedVocabulary, 8, tied, config);
+  return std::make_unique<Embedding>(table, kVocabulary, kPaddedVocabulary, 8,
+                                     EmbeddingSharing{.words = tied}, kTestEmbeddingColumns,
+                                     config);
 }
 
 std::unique_ptr<Unit> make_head(ParamTable& table, const TransformerConfig& config) {
-  return std::make_unique<LanguageModelHead>(table, -1, kVocabulary, kPaddedVocabulary, config);
+  return std::make_unique<LanguageModelHead>(table, LanguageModelHead::Output::kOwn, kVocabulary,
+                                             kPaddedVocabulary, kTestTargetColumns, config);
 }
 
-// Tied to a word table that another unit owns.
+// Tied to a word table whose other role is another unit's.
 std::unique_ptr<Unit> make_tied_head(ParamTable& table, const TransformerConfig& config) {
-  const ParamId words =
-      table.add(row_cut_parameter("embedding.word_embeddings.weight", {kVocabulary, config.hidden},
-                                  config.dtype, {Initialiser::Kind::kNormal, 1.0},
-                                  config.tensor.rank, config.tensor.size, kPaddedVocabulary));
-  return std::make_unique<LanguageModelHead>(table, words, kVocabulary, kPaddedVocabulary, config);
+  return std::make_unique<LanguageModelHead>(table, LanguageModelHead::Output::kTied, kVocabulary,
+                                             kPaddedVocabulary, kTestTargetColumns, config);
 }
 
 TransformerConfig parallel_config(std::int64_t heads = 4, std::int64_t groups = 4,
@@ -87,6 +53,12 @@ TransformerConfig parallel_config(std::int64_t heads = 4, std::int64_t groups = 
   config.heads = heads;
   config.query_groups = groups;
   config.attention = kernel;
+  return config;
+}
+
+TransformerConfig post_norm_config(std::int64_t heads = 4, std::int64_t groups = 4) {
+  TransformerConfig config = parallel_config(heads, groups);
+  config.norm_place = NormPlace::kPost;
   return config;
 }
 
@@ -105,6 +77,9 @@ std::vector<LayerCase> layer_cases() {
           {"attention_grouped_unfused", make_attention, parallel_config(8, 4, unfused)},
           {"mlp", make_mlp, parallel_config()},
           {"layer", make_layer, parallel_config(8, 4)},
+          {"attention_post_norm", make_attention, post_norm_config(8, 4)},
+          {"mlp_post_norm", make_mlp, post_norm_config()},
+          {"layer_post_norm", make_layer, post_norm_config()},
           // Every row is one rank's: nothing is rounded otherwise.
           {"embedding_tied", make_embedding<true>, parallel_config(), 0.0},
           {"embedding_untied", make_embedding<false>, parallel_config(), 0.0},
@@ -235,7 +210,8 @@ TEST(ParallelLayer, SaysHowGradientsComeTogether) {
     config.tensor = {.rank = 0, .size = 2, .sequence = sequence};
     ParamTable table;
     const TransformerLayer layer(table, 0, 0, config);
-    const LanguageModelHead head(table, -1, kVocabulary, kPaddedVocabulary, config);
+    const LanguageModelHead head(table, LanguageModelHead::Output::kOwn, kVocabulary,
+                                 kPaddedVocabulary, kTestTargetColumns, config);
     std::vector<std::string> partial, cut;
     for (const ParamSpec& spec : table.specs()) {
       if (spec.reduction == GradientReduction::kSequencePartial) partial.push_back(spec.name);

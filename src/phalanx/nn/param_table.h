@@ -2,6 +2,7 @@
 // The parameters of a model part in global parameter order. Layers add theirs when they are built
 // and keep the ids.
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -10,8 +11,22 @@
 
 namespace phalanx::nn {
 
+// A unit's hold on a parameter: which it is and, where it is shared, as whose part the unit's
+// gradient is summed.
+struct ParamUse {
+  ParamId id = -1;
+  int role = -1;  // index into ParamTable::roles(); -1: the parameter has none
+};
+
 class ParamTable {
  public:
+  // A role of a shared parameter that units of this table have.
+  struct Role {
+    ParamId id = -1;
+    ParamRole role;
+    int chunk = 0;  // of the unit
+  };
+
   // What is added from here on belongs to the rank's next chunk. A table in which none has begun is
   // one chunk.
   void begin_chunk() {
@@ -23,6 +38,27 @@ class ParamTable {
     chunks_.push_back(num_chunks() - 1);
     return static_cast<ParamId>(specs_.size()) - 1;
   }
+  // Of a parameter that several places of the model use: the table has it once, where the first of
+  // them added it. A role is added once.
+  ParamUse add_shared(ParamSpec spec, const ParamRole& role) {
+    PHALANX_CHECK(!spec.shared_by.empty(), "{} has a role, and nobody shares it", spec.name);
+    const auto known = std::ranges::find(specs_, spec.name, &ParamSpec::name);
+    const auto id = static_cast<ParamId>(known - specs_.begin());
+    if (known == specs_.end()) {
+      add(std::move(spec));
+    } else {
+      PHALANX_CHECK(known->shared_by == spec.shared_by && known->local_shape == spec.local_shape,
+                    "{} is shared as {} {}, and as {} {}", spec.name, known->shared_by,
+                    known->local_shape.to_string(), spec.shared_by, spec.local_shape.to_string());
+    }
+    for (const Role& other : roles_) {
+      PHALANX_CHECK(other.id != id || other.role.order != role.order, "{} has two roles {}",
+                    specs_[static_cast<std::size_t>(id)].name, role.order);
+    }
+    roles_.push_back({id, role, num_chunks() - 1});
+    return {id, static_cast<int>(roles_.size()) - 1};
+  }
+  const std::vector<Role>& roles() const { return roles_; }
   const ParamSpec& operator[](ParamId id) const { return specs_[static_cast<std::size_t>(id)]; }
   const std::vector<ParamSpec>& specs() const { return specs_; }
   ParamId size() const { return static_cast<ParamId>(specs_.size()); }
@@ -33,6 +69,7 @@ class ParamTable {
  private:
   std::vector<ParamSpec> specs_;
   std::vector<int> chunks_;  // by ParamId
+  std::vector<Role> roles_;
   int begun_ = 0;
 };
 

@@ -2,24 +2,24 @@
 // What a pass over one microbatch is given: where to compute, the parameters and gradients that the
 // caller resolved for one (chunk, weight version), the batch, and the sums that become the loss.
 
+#include <array>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "phalanx/mesh/param_spec.h"
+#include "phalanx/nn/param_table.h"
 #include "phalanx/nn/saved.h"
 #include "phalanx/ops/backend.h"
 #include "phalanx/parallel/tensor_region.h"
 
 namespace phalanx::nn {
 
-// One microbatch on the device. Everything is [s, b].
+// One microbatch on the device: the columns of the model's schema (base/batch_schema.h), in its
+// order, each [extents..., b]. A unit that reads columns knows their numbers from when it is built.
 struct Batch {
-  Tensor tokens;        // i32
-  Tensor position_ids;  // i32: rows of the position table
-  Tensor labels;        // i32
-  Tensor loss_mask;     // f32
-  RowCoordinates rows;
+  std::vector<Tensor> columns;
+  std::array<RowCoordinates, kMostSequences> rows;  // by Sequence
+  const Tensor& operator[](std::size_t column) const { return columns[column]; }
 };
 
 // Parameters by id, in storage type.
@@ -28,67 +28,95 @@ struct Weights {
   const Tensor& operator[](ParamId id) const { return tensors[static_cast<std::size_t>(id)]; }
 };
 
-// The second accumulator of a tied embedding: rows that occurred on its input side
-// (ops/embedding.h).
+// Sums of the rows of a table that occurred (ops/embedding.h).
 struct SparseGradient {
   Tensor slots, rows, count, values;
 };
 
-// fp32 main gradients by id.
+// The accumulator of a shared parameter's role: one of the two.
+struct RoleGradient {
+  Tensor dense;
+  SparseGradient rows;
+};
+
+// fp32 main gradients by id, and accumulators of roles by their numbers in the table. A use without
+// a role means the main gradient.
 struct Gradients {
   std::span<const Tensor> tensors;
-  SparseGradient embedding;  // where the embedding is tied
-  // By id: whether passes of this update have left a sum, to which others add. Empty: all have one.
+  std::span<const RoleGradient> roles = {};
+  // By id, then by role: whether passes of this update have left a sum, to which others add. Empty:
+  // all have one.
   std::span<bool> begun = {};
+
   // Whether a pass adds to this gradient. The first of an update does not: it overwrites what is
   // left of the last one. Asking makes the next pass add.
-  bool adds_to(ParamId id) const {
-    return begun.empty() || std::exchange(begun[static_cast<std::size_t>(id)], true);
-  }
+  bool adds_to(ParamId id) const { return begin(static_cast<std::size_t>(id)); }
+  bool adds_to(const ParamUse& use) const { return begin(place(use)); }
   const Tensor& operator[](ParamId id) const { return tensors[static_cast<std::size_t>(id)]; }
+  const Tensor& operator[](const ParamUse& use) const {
+    return use.role < 0 ? (*this)[use.id] : roles[static_cast<std::size_t>(use.role)].dense;
+  }
+  // Whether the use's gradient is kept by rows; if so these are it, and they are always added to.
+  bool has_rows(const ParamUse& use) const {
+    return use.role >= 0 && roles[static_cast<std::size_t>(use.role)].rows.count;
+  }
+  const SparseGradient& rows(const ParamUse& use) const {
+    begin(place(use));
+    return roles[static_cast<std::size_t>(use.role)].rows;
+  }
+  bool has_begun(const ParamUse& use) const { return begun.empty() || begun[place(use)]; }
+
+ private:
+  std::size_t place(const ParamUse& use) const {
+    return use.role < 0 ? static_cast<std::size_t>(use.id)
+                        : tensors.size() + static_cast<std::size_t>(use.role);
+  }
+  bool begin(std::size_t at) const { return begun.empty() || std::exchange(begun[at], true); }
 };
 
-// How the head turns row losses into the gradient that backward starts from.
+// How row losses become the gradients that backward starts from.
 struct LossSettings {
-  Tensor loss_scale;    // [1]
-  double factor = 1.0;  // 1 / (global batch * sequence), or 1 / microbatches
-  bool mean_of_microbatch =
-      false;  // also divide by the microbatch's unmasked tokens (Megatron's mean of means)
+  Tensor loss_scale;  // [1]
+  // Also divide by what of the microbatch is unmasked (Megatron's mean of means).
+  bool mean_of_microbatch = false;
 };
 
-// Named sums of a loss over the microbatches so far: {name, sum, count}.
-struct LossSums {
+// One of a model's losses: its sums over the microbatches so far, and what the gradient of each
+// row's loss is multiplied with beside the loss scale: 1 / (global batch * sequence) or, of a model
+// with several losses, 1 / what the global batch counts of this one; 1 / microbatches with
+// mean_of_microbatch.
+struct LossTerm {
   Tensor sum;    // [1], f64
   Tensor count;  // [1], f64
+  double factor = 1.0;
 };
 
-// Keys and values of earlier positions, for generation. One entry per layer of the chunk.
-struct KeyValueCache {
-  std::vector<Tensor> keys, values;  // each [capacity, b, groups, d]
-  RowCoordinates rows;               // [capacity, b]; filled by the owner
-  std::int64_t length = 0;           // positions cached before this pass
-};
-
+// Over one sequence of the batch.
 struct Pass {
   Context& ops;
   const Weights& weights;
   const Batch& batch;
-  BatchShape shape;
+  BatchShapes shapes;
   TensorRegion region;
   bool training = true;  // dropout; gradients of the loss
   LossSettings loss_settings;
-  LossSums losses;
-  KeyValueCache* cache = nullptr;  // generation only
-  // Generation and scoring only, one sequence at a time: [1, V] f32, of the last position. Without
-  // row_losses nothing else is computed of the logits.
-  Tensor logits;
-  Tensor row_losses = {};  // scoring only: [s*b] f32, where the head leaves the loss of every row
+  std::span<const LossTerm> losses;  // in the model's order
+  Sequence sequence = Sequence::kOnly;
+  BatchShape shape = shapes[sequence];  // of the sequence
 
-  // The coordinates of the residual stream's rows.
+  // The same over another sequence.
+  Pass of(Sequence other) const {
+    Pass pass = *this;
+    pass.sequence = other;
+    pass.shape = shapes[other];
+    return pass;
+  }
+  // The coordinates of the sequence's rows, and of those of the residual stream.
+  const RowCoordinates& rows() const { return batch.rows[static_cast<std::size_t>(sequence)]; }
   RowCoordinates stream_rows() const {
-    return {.sample = region.own(batch.rows.sample),
-            .position = region.own(batch.rows.position),
-            .document = region.own(batch.rows.document)};
+    return {.sample = region.own(rows().sample),
+            .position = region.own(rows().position),
+            .document = region.own(rows().document)};
   }
   // Runs a message to its end.
   void finish(const Work& work) const { work.wait(ops.stream); }

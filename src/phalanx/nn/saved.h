@@ -3,6 +3,8 @@
 // born and which pass reads it last. Whoever owns the memory places them (pipeline/saved_plan.h)
 // and hands them back for one microbatch.
 
+#include <array>
+#include <cstddef>
 #include <functional>
 #include <span>
 #include <string>
@@ -12,8 +14,13 @@
 
 namespace phalanx::nn {
 
-// One microbatch: `sequence` positions of `micro_batch` samples; activations are [sequence,
-// micro_batch, h]. Of the residual stream a rank holds one of `sequence_shards` equal parts.
+// A model's samples have one sequence, or two: what its encoder reads and what its decoder does.
+enum class Sequence : std::uint8_t { kOnly = 0, kEncoder = 0, kDecoder = 1 };
+inline constexpr std::size_t kMostSequences = 2;
+
+// A sequence of one microbatch: `sequence` positions of `micro_batch` samples; activations are
+// [sequence, micro_batch, h]. Of the residual stream a rank holds one of `sequence_shards` equal
+// parts.
 struct BatchShape {
   std::int64_t sequence = 0;
   std::int64_t micro_batch = 0;
@@ -21,6 +28,17 @@ struct BatchShape {
   std::int64_t rows() const { return sequence * micro_batch; }
   std::int64_t stream_sequence() const { return sequence / sequence_shards; }
   std::int64_t stream_rows() const { return stream_sequence() * micro_batch; }
+};
+
+// Of each sequence; of a model with one, only the first counts.
+struct BatchShapes {
+  BatchShapes() = default;
+  BatchShapes(const BatchShape& only) : of{only, {}} {}  // NOLINT: a batch of one sequence is one
+  BatchShapes(const BatchShape& encoder, const BatchShape& decoder) : of{encoder, decoder} {}
+  const BatchShape& operator[](Sequence sequence) const {
+    return of[static_cast<std::size_t>(sequence)];
+  }
+  std::array<BatchShape, kMostSequences> of;
 };
 
 enum class Born : std::uint8_t { kForward, kInputGradient };
@@ -31,14 +49,20 @@ struct SavedSlot {
   DType dtype = DType::kF32;
   Born born = Born::kForward;
   LastReader last_reader = LastReader::kWeightGradient;
-  std::function<Shape(const BatchShape&)> shape;
+  std::function<Shape(const BatchShape&)> shape;  // for the slot's sequence
+  Sequence sequence = Sequence::kOnly;
 };
 
 using SavedId = int;
 
 class SavedSlots {
  public:
-  SavedId add(SavedSlot slot) {
+  // Slots have the shape of this sequence, unless they are added with another.
+  explicit SavedSlots(Sequence sequence = Sequence::kOnly) : sequence_(sequence) {}
+
+  SavedId add(SavedSlot slot) { return add(std::move(slot), sequence_); }
+  SavedId add(SavedSlot slot, Sequence sequence) {
+    slot.sequence = sequence;
     slots_.push_back(std::move(slot));
     return static_cast<SavedId>(slots_.size()) - 1;
   }
@@ -58,6 +82,7 @@ class SavedSlots {
   const std::vector<SavedSlot>& slots() const { return slots_; }
 
  private:
+  Sequence sequence_;
   std::vector<SavedSlot> slots_;
 };
 

@@ -1,58 +1,61 @@
 #pragma once
-// The attention sub-layer with its norm and residual: out = x +
-// dropout(proj(attention(qkv(norm(x)))) + bias). The fused QKV weight has Megatron's row order: for
-// each query group its query heads, then its key, then its value; a rank of the tensor-parallel
-// group has whole query groups.
+// Self attention as the body of a sub-layer: proj(attention(qkv(x))). The fused QKV weight has
+// Megatron's row order: for each query group its query heads, then its key, then its value; a rank
+// of the tensor-parallel group has whole query groups. Of a stack with relative positions the
+// scores have a bias (nn/relative_bias.h).
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "phalanx/nn/config.h"
+#include "phalanx/nn/attention_core.h"
 #include "phalanx/nn/linear.h"
-#include "phalanx/nn/norm.h"
+#include "phalanx/nn/relative_bias.h"
+#include "phalanx/nn/sublayer.h"
 
 namespace phalanx::nn {
 
-class SelfAttention {
+class SelfAttention final : public SublayerBody {
  public:
-  // `layer` is global, from 0; `local_layer` numbers the layers of the chunk (key/value caches).
+  // `layer` counts within the stack, from 0; `local_layer` within the chunk (key/value caches).
   SelfAttention(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
                 const std::string& prefix, std::int64_t layer, std::int64_t local_layer,
                 const TransformerConfig& config);
 
-  void forward(Pass& pass, const Tensor& out, const Tensor& x, const Saved& saved) const;
-  void backward_input(Pass& pass, const Tensor& dx, const Tensor& dout, const Tensor& x,
-                      const Saved& saved) const;
-  void backward_weight(Pass& pass, const Tensor& x, const Saved& saved,
-                       const Gradients& gradients) const;
-  // Both; the weight gradients are computed while the messages of the input gradient are under way.
-  void backward(Pass& pass, const Tensor& dx, const Tensor& dout, const Tensor& x,
-                const Saved& saved, const Gradients& gradients) const;
+  void forward(BodyPass& at, const Tensor& y, const Tensor& entered) const override;
+  void recompute(BodyPass& at, const Tensor& entered) const override;
+  void backward_to_entry(BodyPass& at) const override;
+  void entry_input_gradient(BodyPass& at, const Tensor& dentered) const override;
+  void entry_weight_gradient(BodyPass& at, const Tensor& entered,
+                             const Gradients& gradients) const override;
+  void exit_weight_gradient(BodyPass& at, const Gradients& gradients) const override;
+  ParamId exit_bias() const override { return projection_.bias(); }
+  DropoutPlace exit_dropout() const override { return DropoutPlace::kAttentionOutput; }
 
  private:
   // Query, key and value [s, b, heads, d]: views of a fused [s, b, qkv] tensor, or of its gradient.
   // With several query heads a group the queries are not evenly strided, and `query` is a dense
   // scratch copy.
-  struct Heads {
-    Tensor query, key, value;
-    Tensor fused_query;  // [s, b, groups, heads per group, d], where query is a copy
+  struct FusedHeads : AttentionCore::Heads {
+    Tensor fused_query;  // [s, b, groups, heads per group, d], where query is a
+                         // copy
   };
-  Heads split(Pass& pass, const Tensor& qkv) const;
-  Heads split_filled(Pass& pass, const Tensor& qkv) const;
-  Tensor as_heads(const Tensor& context) const;
-  ops::AttentionInputs inputs(const Pass& pass, const Heads& heads) const;
-  Dropout hidden_dropout(const Pass& pass) const;
-  void core_forward(Pass& pass, const Saved& saved) const;
-  void backward_to_qkv(Pass& pass, const Tensor& dout, const Saved& saved) const;
-  void core_backward(Pass& pass, const Tensor& dcontext, const Saved& saved) const;
-  void append_to_cache(Pass& pass, Heads& heads) const;
+  FusedHeads split(Pass& pass, const Tensor& qkv) const;
+  FusedHeads split_filled(Pass& pass, const Tensor& qkv) const;
+  // Keys and values join those of the cache: its rows are returned.
+  RowCoordinates append(Pass& pass, const KeyValueCache& cache, AttentionCore::Heads& heads) const;
 
   const TransformerConfig config_;
-  std::int64_t layer_, local_layer_;
-  LayerNorm norm_;
+  std::int64_t local_layer_;
   Linear qkv_, projection_;
-  SavedId qkv_output_, context_, lse_, probabilities_;
-  SavedId dqkv_output_, dprojection_output_;
+  SavedId qkv_output_, dqkv_output_;
+  AttentionCore core_;
+  std::optional<RelativeBias> bias_;
 };
+
+// The sub-layer with its norm.
+Sublayer self_attention_sublayer(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
+                                 const std::string& prefix, std::int64_t layer,
+                                 std::int64_t local_layer, const TransformerConfig& config);
 
 }  // namespace phalanx::nn

@@ -19,11 +19,13 @@ std::unique_ptr<Unit> make_layer(ParamTable& table, const TransformerConfig& con
 }
 
 std::unique_ptr<Unit> make_embedding(ParamTable& table, const TransformerConfig& config) {
-  return std::make_unique<Embedding>(table, 11, 16, 8, false, config);
+  return std::make_unique<Embedding>(table, 11, 16, 8, EmbeddingSharing{}, kTestEmbeddingColumns,
+                                     config);
 }
 
 std::unique_ptr<Unit> make_head(ParamTable& table, const TransformerConfig& config) {
-  return std::make_unique<LanguageModelHead>(table, -1, 11, 16, config);
+  return std::make_unique<LanguageModelHead>(table, LanguageModelHead::Output::kOwn, 11, 16,
+                                             kTestTargetColumns, config);
 }
 
 std::int64_t probability_bytes(const TransformerConfig& config) {

@@ -2,11 +2,16 @@
 // What tests of layers share: a batch, parameters, gradients and saved tensors made of the case
 // table's operands, and the passes over them as jobs that finite differences can check.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "phalanx/nn/config.h"
+#include "phalanx/nn/embedding.h"
+#include "phalanx/nn/language_model_head.h"
+#include "phalanx/nn/mlp.h"
+#include "phalanx/nn/self_attention.h"
 #include "phalanx/nn/unit.h"
 #include "phalanx/ops/cases/case.h"
 #include "phalanx/ops/ref/access.h"
@@ -29,6 +34,10 @@ inline TransformerConfig test_config() {
           .dropout_key = random_key(11, RandomPurpose::kDropout)};
 }
 
+// Where test_batch() has its columns.
+inline constexpr EmbeddingColumns kTestEmbeddingColumns{.tokens = 0, .position_ids = 1};
+inline constexpr TargetColumns kTestTargetColumns{.labels = 2, .loss_mask = 3};
+
 // Two documents in a sample, positions that restart in the second, and masked tokens.
 inline Batch test_batch(ops::Operands& operands, const BatchShape& shape, std::int64_t vocabulary) {
   const Shape extents{shape.sequence, shape.micro_batch};
@@ -42,11 +51,12 @@ inline Batch test_batch(ops::Operands& operands, const BatchShape& shape, std::i
   }
   RowCoordinates rows = operands.rows(shape.sequence, shape.micro_batch);
   rows.document = operands.values(DType::kI32, extents, documents);
-  return {.tokens = operands.integers(extents, 0, vocabulary),
-          .position_ids = operands.values(DType::kI32, extents, positions),
-          .labels = operands.integers(extents, 0, vocabulary),
-          .loss_mask = operands.values(operands.full(), extents, mask),
-          .rows = rows};
+  const Tensor tokens = operands.integers(extents, 0, vocabulary);
+  const Tensor position_ids = operands.values(DType::kI32, extents, positions);
+  const Tensor labels = operands.integers(extents, 0, vocabulary);
+  return {
+      .columns = {tokens, position_ids, labels, operands.values(operands.full(), extents, mask)},
+      .rows = {rows}};
 }
 
 // Norm weights around 1, everything else around 0. Padding is not zero: nothing may depend on it.
@@ -91,10 +101,11 @@ struct LayerFixture {
 
   Batch batch;
   std::vector<Tensor> parameters, gradient_tensors, saved_tensors;
+  std::vector<RoleGradient> role_gradients;
   Weights weights;
   Gradients gradients;
   LossSettings loss_settings;
-  LossSums losses;
+  LossTerm losses;
 
   void allocate(ops::Operands& operands, const std::vector<SavedSlot>& saved_slots,
                 std::int64_t vocabulary = 16) {
@@ -105,16 +116,20 @@ struct LayerFixture {
       saved_tensors.push_back(operands.output(slot.dtype, slot.shape(shape)));
     }
     weights = {parameters};
-    gradients = {gradient_tensors, {}};
-    for (const auto& spec : table.specs()) {
-      if (!spec.tied_embedding) continue;
-      gradients.embedding = empty_sparse_gradient(operands, spec.local_shape[0], 2 * shape.rows(),
-                                                  spec.local_shape[1]);
+    for (const ParamTable::Role& role : table.roles()) {
+      const Shape& extents = table[role.id].local_shape;
+      RoleGradient& gradient = role_gradients.emplace_back();
+      if (role.role.gradient == ParamRole::Gradient::kRows) {
+        gradient.rows = empty_sparse_gradient(operands, extents[0], 2 * shape.rows(), extents[1]);
+      } else {
+        gradient.dense = gradient_tensors[static_cast<std::size_t>(role.id)];
+      }
     }
-    loss_settings = {.loss_scale = operands.filled(operands.full(), {1}, 8.0),
-                     .factor = 1.0 / static_cast<double>(shape.rows())};
+    gradients = {gradient_tensors, role_gradients};
+    loss_settings = {.loss_scale = operands.filled(operands.full(), {1}, 8.0)};
     losses = {.sum = operands.filled(DType::kF64, {1}, 0.0),
-              .count = operands.filled(DType::kF64, {1}, 0.0)};
+              .count = operands.filled(DType::kF64, {1}, 0.0),
+              .factor = 1.0 / static_cast<double>(shape.rows())};
   }
 
   Saved saved() const { return Saved(saved_tensors); }
@@ -123,13 +138,11 @@ struct LayerFixture {
     return {.ops = context,
             .weights = weights,
             .batch = batch,
-            .shape = shape,
+            .shapes = shape,
             .region = region,
             .training = true,
             .loss_settings = loss_settings,
-            .losses = losses,
-            .cache = nullptr,
-            .logits = {}};
+            .losses = {&losses, 1}};
   }
 
   Tensor stream(ops::Operands& operands, std::int64_t width) const {
@@ -139,12 +152,12 @@ struct LayerFixture {
     return operands.output({shape.sequence, shape.micro_batch, width});
   }
 
-  // Adds the second accumulator of a tied embedding to the gradient of its table.
+  // Adds the rows of roles to the gradients of their tables, which dense roles have added to.
   void join(Context& context) const {
-    const SparseGradient& sparse = gradients.embedding;
-    for (ParamId id = 0; id < table.size(); ++id) {
-      if (!table[id].tied_embedding) continue;
-      ops::sparse_embedding_join(context, {.dtable = gradients[id],
+    for (std::size_t r = 0; r < role_gradients.size(); ++r) {
+      const SparseGradient& sparse = role_gradients[r].rows;
+      if (!sparse.count) continue;
+      ops::sparse_embedding_join(context, {.dtable = gradients[table.roles()[r].id],
                                            .slots = sparse.slots,
                                            .rows = sparse.rows,
                                            .count = sparse.count,
@@ -179,7 +192,7 @@ inline ops::GradientJob unit_job(ops::Operands& operands, const std::shared_ptr<
     job.outputs.push_back({out.back(), dout.back()});
   }
   if (unit->outputs().empty()) {
-    const double seed = 8.0 * all->loss_settings.factor;
+    const double seed = 8.0 * all->losses.factor;
     job.outputs.push_back({all->losses.sum, operands.filled(DType::kF64, {1}, seed)});
   }
   for (const auto& pair : all->parameter_pairs()) job.operands.push_back(pair);
@@ -194,6 +207,55 @@ inline ops::GradientJob unit_job(ops::Operands& operands, const std::shared_ptr<
     unit->backward_weight(pass, in, all->saved(), all->gradients);
   };
   return job;
+}
+
+// A sub-layer as a unit.
+class SublayerUnit final : public Unit {
+ public:
+  using Make = std::function<Sublayer(ParamTable& table, std::vector<ParamId>& owned,
+                                      SavedSlots& slots, const TransformerConfig& config)>;
+  SublayerUnit(ParamTable& table, const TransformerConfig& config, const Make& make)
+      : Unit("sub-layer"), sublayer_(make(table, parameters_, slots_, config)) {
+    inputs_ = {{"hidden states", config.stream_dtype(), config.hidden}};
+    outputs_ = inputs_;
+  }
+  void forward(Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+               const Saved& saved) const override {
+    sublayer_.forward({.pass = pass, .saved = saved}, outputs[0], inputs[0]);
+  }
+  void backward_input(Pass& pass, std::span<const Tensor> inputs,
+                      std::span<const Tensor> output_gradients,
+                      std::span<const Tensor> input_gradients, const Saved& saved) const override {
+    sublayer_.backward_input({.pass = pass, .saved = saved}, input_gradients[0],
+                             output_gradients[0], inputs[0]);
+  }
+  void backward_weight(Pass& pass, std::span<const Tensor> inputs, const Saved& saved,
+                       const Gradients& gradients) const override {
+    sublayer_.backward_weight({.pass = pass, .saved = saved}, inputs[0], gradients);
+  }
+  void backward(Pass& pass, std::span<const Tensor> inputs,
+                std::span<const Tensor> output_gradients, std::span<const Tensor> input_gradients,
+                const Saved& saved, const Gradients& gradients) const override {
+    sublayer_.backward({.pass = pass, .saved = saved}, input_gradients[0], output_gradients[0],
+                       inputs[0], gradients);
+  }
+  bool recomputable() const override { return true; }
+  void recompute(Pass& pass, std::span<const Tensor> inputs, const Saved& saved) const override {
+    sublayer_.recompute({.pass = pass, .saved = saved}, inputs[0]);
+  }
+
+ private:
+  Sublayer sublayer_;
+};
+
+inline Sublayer make_test_attention(ParamTable& table, std::vector<ParamId>& owned,
+                                    SavedSlots& slots, const TransformerConfig& config) {
+  return self_attention_sublayer(table, owned, slots, "decoder.layers.1", 1, 0, config);
+}
+
+inline Sublayer make_test_mlp(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
+                              const TransformerConfig& config) {
+  return mlp_sublayer(table, owned, slots, "decoder.layers.1", 1, config);
 }
 
 }  // namespace phalanx::nn

@@ -2,47 +2,112 @@
 
 #include <fmt/core.h>
 
+#include "phalanx/nn/cross_attention.h"
+#include "phalanx/nn/encoder_norm.h"
+#include "phalanx/nn/mlp.h"
+#include "phalanx/nn/self_attention.h"
+
 namespace phalanx::nn {
+namespace {
+
+// Of a model with one stack of layers nobody asks which.
+std::string layer_name(std::int64_t layer, const TransformerConfig& config) {
+  const bool only = config.stack == "decoder" && config.sequence == Sequence::kOnly;
+  return fmt::format("{}layer {}", only ? "" : config.stack + " ", layer);
+}
+
+}  // namespace
 
 TransformerLayer::TransformerLayer(ParamTable& table, std::int64_t layer, std::int64_t local_layer,
-                                   const TransformerConfig& config)
-    : Unit(fmt::format("layer {}", layer)),
+                                   const TransformerConfig& config, EncoderOutput encoder_output)
+    : Unit(layer_name(layer, config), config.sequence),
       config_(config),
-      attention_(table, parameters_, slots_, fmt::format("decoder.layers.{}", layer), layer,
-                 local_layer, config),
-      middle_(slots_.add_stream("attention output", config.stream_dtype(), config.hidden,
-                                Born::kForward, LastReader::kWeightGradient)),
-      mlp_(table, parameters_, slots_, fmt::format("decoder.layers.{}", layer), layer, config) {
-  inputs_ = {{"hidden states", config.stream_dtype(), config.hidden}};
+      reads_encoder_(encoder_output != EncoderOutput::kNone) {
+  const std::string prefix = fmt::format("{}.layers.{}", config.stack, layer);
+  sublayers_.push_back(
+      self_attention_sublayer(table, parameters_, slots_, prefix, layer, local_layer, config));
+  add_between("attention output");
+  if (reads_encoder_) {
+    sublayers_.push_back(
+        cross_attention_sublayer(table, parameters_, slots_, prefix, layer, config));
+    add_between("cross attention output");
+  }
+  sublayers_.push_back(mlp_sublayer(table, parameters_, slots_, prefix, layer, config));
+  inputs_ = {{.name = "hidden states",
+              .dtype = config.stream_dtype(),
+              .width = config.hidden,
+              .sequence = config.sequence}};
   outputs_ = inputs_;
+  if (reads_encoder_) inputs_.push_back(encoder_output_stream(config));
+  if (encoder_output == EncoderOutput::kRead) outputs_.push_back(encoder_output_stream(config));
+}
+
+void TransformerLayer::add_between(const std::string& name) {
+  between_.push_back(slots_.add_stream(name, config_.stream_dtype(), config_.hidden, Born::kForward,
+                                       LastReader::kWeightGradient));
+}
+
+BodyPass TransformerLayer::body_pass(Pass& pass, std::span<const Tensor> inputs,
+                                     const Saved& saved) const {
+  return {.pass = pass, .saved = saved, .carried = reads_encoder_ ? inputs[1] : Tensor{}};
 }
 
 void TransformerLayer::forward(Pass& pass, std::span<const Tensor> inputs,
                                std::span<const Tensor> outputs, const Saved& saved) const {
-  attention_.forward(pass, saved[middle_], inputs[0], saved);
-  mlp_.forward(pass, outputs[0], saved[middle_], saved);
+  InferencePass alone{.pass = pass};
+  infer(alone, inputs, outputs, saved);
+}
+
+void TransformerLayer::infer(InferencePass& pass, std::span<const Tensor> inputs,
+                             std::span<const Tensor> outputs, const Saved& saved) const {
+  BodyPass at = body_pass(pass.pass, inputs, saved);
+  // Rows that see what follows them are computed whole.
+  if (config_.causal) at.cache = pass.cache;
+  for (std::size_t i = 0; i < sublayers_.size(); ++i) {
+    const bool last = i + 1 == sublayers_.size();
+    sublayers_[i].forward(at, last ? outputs[0] : saved[between_[i]], stream(i, inputs, saved));
+  }
 }
 
 void TransformerLayer::recompute(Pass& pass, std::span<const Tensor> inputs,
                                  const Saved& saved) const {
-  attention_.forward(pass, saved[middle_], inputs[0], saved);
-  mlp_.recompute(pass, saved[middle_], saved);
+  const BodyPass at = body_pass(pass, inputs, saved);
+  for (std::size_t i = 0; i < between_.size(); ++i) {
+    sublayers_[i].forward(at, saved[between_[i]], stream(i, inputs, saved));
+  }
+  sublayers_.back().recompute(at, stream(between_.size(), inputs, saved));
+}
+
+template <typename Backward>
+void TransformerLayer::for_each_backward(Pass& pass, std::span<const Tensor> output_gradients,
+                                         std::span<const Tensor> input_gradients,
+                                         const Backward& backward) const {
+  const WorkspaceScope scope(pass.ops.workspace);
+  const Tensor dbetween = pass.scratch_stream(config_.stream_dtype(), config_.hidden);
+  for (std::size_t i = sublayers_.size(); i-- > 0;) {
+    backward(i, i == 0 ? input_gradients[0] : dbetween,
+             i + 1 == sublayers_.size() ? output_gradients[0] : dbetween);
+  }
 }
 
 void TransformerLayer::backward_input(Pass& pass, std::span<const Tensor> inputs,
                                       std::span<const Tensor> output_gradients,
                                       std::span<const Tensor> input_gradients,
                                       const Saved& saved) const {
-  const WorkspaceScope scope(pass.ops.workspace);
-  const Tensor dmiddle = pass.scratch_stream(config_.stream_dtype(), config_.hidden);
-  mlp_.backward_input(pass, dmiddle, output_gradients[0], saved[middle_], saved);
-  attention_.backward_input(pass, input_gradients[0], dmiddle, inputs[0], saved);
+  BodyPass at = body_pass(pass, inputs, saved);
+  if (reads_encoder_) at.carried_gradient = input_gradients[1];
+  for_each_backward(pass, output_gradients, input_gradients,
+                    [&](std::size_t i, const Tensor& dx, const Tensor& dout) {
+                      sublayers_[i].backward_input(at, dx, dout, stream(i, inputs, saved));
+                    });
 }
 
 void TransformerLayer::backward_weight(Pass& pass, std::span<const Tensor> inputs,
                                        const Saved& saved, const Gradients& gradients) const {
-  mlp_.backward_weight(pass, saved[middle_], saved, gradients);
-  attention_.backward_weight(pass, inputs[0], saved, gradients);
+  const BodyPass at = body_pass(pass, inputs, saved);
+  for (std::size_t i = sublayers_.size(); i-- > 0;) {
+    sublayers_[i].backward_weight(at, stream(i, inputs, saved), gradients);
+  }
 }
 
 void TransformerLayer::backward(Pass& pass, std::span<const Tensor> inputs,
@@ -52,10 +117,12 @@ void TransformerLayer::backward(Pass& pass, std::span<const Tensor> inputs,
   if (!pass.region.overlaps()) {
     return Unit::backward(pass, inputs, output_gradients, input_gradients, saved, gradients);
   }
-  const WorkspaceScope scope(pass.ops.workspace);
-  const Tensor dmiddle = pass.scratch_stream(config_.stream_dtype(), config_.hidden);
-  mlp_.backward(pass, dmiddle, output_gradients[0], saved[middle_], saved, gradients);
-  attention_.backward(pass, input_gradients[0], dmiddle, inputs[0], saved, gradients);
+  BodyPass at = body_pass(pass, inputs, saved);
+  if (reads_encoder_) at.carried_gradient = input_gradients[1];
+  for_each_backward(pass, output_gradients, input_gradients,
+                    [&](std::size_t i, const Tensor& dx, const Tensor& dout) {
+                      sublayers_[i].backward(at, dx, dout, stream(i, inputs, saved), gradients);
+                    });
 }
 
 }  // namespace phalanx::nn

@@ -1,20 +1,32 @@
 #pragma once
-// A pre-norm Transformer layer: self attention, then MLP, each with its residual.
+// A Transformer layer: self attention, in the decoder behind an encoder cross attention, then MLP,
+// each a sub-layer with its norm and residual.
 
-#include "phalanx/nn/mlp.h"
-#include "phalanx/nn/self_attention.h"
+#include "phalanx/nn/sublayer.h"
 #include "phalanx/nn/unit.h"
 
 namespace phalanx::nn {
 
+// What a layer has to do with the encoder's output, the carried stream of a decoder
+// (nn/encoder_norm.h).
+enum class EncoderOutput : std::uint8_t {
+  kNone,
+  kRead,      // and hand on
+  kReadLast,  // no layer behind reads it
+};
+
 class TransformerLayer final : public Unit {
  public:
-  // Parameters decoder.layers.LAYER.*; `layer` is global, `local_layer` counts within the chunk.
+  // Parameters STACK.layers.LAYER.*; `layer` counts within the stack, `local_layer` within the
+  // chunk.
   TransformerLayer(ParamTable& table, std::int64_t layer, std::int64_t local_layer,
-                   const TransformerConfig& config);
+                   const TransformerConfig& config,
+                   EncoderOutput encoder_output = EncoderOutput::kNone);
 
   void forward(Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                const Saved& saved) const override;
+  void infer(InferencePass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+             const Saved& saved) const override;
   void backward_input(Pass& pass, std::span<const Tensor> inputs,
                       std::span<const Tensor> output_gradients,
                       std::span<const Tensor> input_gradients, const Saved& saved) const override;
@@ -27,10 +39,21 @@ class TransformerLayer final : public Unit {
   void recompute(Pass& pass, std::span<const Tensor> inputs, const Saved& saved) const override;
 
  private:
+  // The residual stream in front of sub-layer i.
+  const Tensor& stream(std::size_t i, std::span<const Tensor> inputs, const Saved& saved) const {
+    return i == 0 ? inputs[0] : saved[between_[i - 1]];
+  }
+  void add_between(const std::string& name);
+  BodyPass body_pass(Pass& pass, std::span<const Tensor> inputs, const Saved& saved) const;
+  // Calls backward(i, dx, dout) from the last sub-layer to the first.
+  template <typename Backward>
+  void for_each_backward(Pass& pass, std::span<const Tensor> output_gradients,
+                         std::span<const Tensor> input_gradients, const Backward& backward) const;
+
   const TransformerConfig config_;
-  SelfAttention attention_;
-  SavedId middle_;  // the residual stream between the two
-  Mlp mlp_;
+  bool reads_encoder_;
+  std::vector<Sublayer> sublayers_;
+  std::vector<SavedId> between_;  // the residual stream behind each but the last
 };
 
 }  // namespace phalanx::nn

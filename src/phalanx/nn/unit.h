@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/nn/inference_pass.h"
 #include "phalanx/nn/param_table.h"
-#include "phalanx/nn/pass.h"
 
 namespace phalanx::nn {
 
@@ -24,6 +24,12 @@ struct StreamSpec {
   std::string name;
   DType dtype = DType::kF32;
   std::int64_t width = 0;  // [s, b, width]
+  Sequence sequence = Sequence::kOnly;
+  // One block that many units read on its way: what a unit has among its inputs and, under the same
+  // name, its outputs. A unit writes it only where it is no input of the unit. Its gradient is one
+  // block too, to which every reader adds; it begins as what the stage behind sent, or as zeros
+  // where no unit behind reads the stream.
+  bool carried = false;
 };
 
 class Unit {
@@ -31,6 +37,8 @@ class Unit {
   virtual ~Unit() = default;
 
   const std::string& name() const { return name_; }
+  // Whose rows the passes work on.
+  Sequence sequence() const { return sequence_; }
   const std::vector<SavedSlot>& saved_slots() const { return slots_.slots(); }
   // Parameters whose gradients backward_weight adds to.
   const std::vector<ParamId>& parameters() const { return parameters_; }
@@ -58,6 +66,12 @@ class Unit {
     backward_weight(pass, inputs, saved, gradients);
   }
 
+  // The forward pass of generation and scoring.
+  virtual void infer(InferencePass& pass, std::span<const Tensor> inputs,
+                     std::span<const Tensor> outputs, const Saved& saved) const {
+    forward(pass.pass, inputs, outputs, saved);
+  }
+
   // Whether activation recomputation is about this unit: it can write again what backward reads
   // from `saved`, bit for bit, without its outputs.
   virtual bool recomputable() const { return false; }
@@ -67,9 +81,11 @@ class Unit {
   }
 
  protected:
-  explicit Unit(std::string name) : name_(std::move(name)) {}
+  explicit Unit(std::string name, Sequence sequence = Sequence::kOnly)
+      : name_(std::move(name)), sequence_(sequence), slots_(sequence) {}
 
   std::string name_;
+  Sequence sequence_;
   SavedSlots slots_;
   std::vector<ParamId> parameters_;
   std::vector<StreamSpec> inputs_, outputs_;

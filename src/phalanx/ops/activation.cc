@@ -22,6 +22,11 @@ OpCost cost(const BiasGeluBackward& op) {
   return {"bias_gelu_backward", 0, bytes_of(op.dy, op.x, op.bias), bytes_of(op.dx)};
 }
 
+OpCost cost(const TanhForward& op) { return {"tanh_forward", 0, bytes_of(op.x), bytes_of(op.y)}; }
+OpCost cost(const TanhBackward& op) {
+  return {"tanh_backward", 0, bytes_of(op.dy, op.y), bytes_of(op.dx)};
+}
+
 void bias_gelu_forward(Context& context, const BiasGeluForward& op) {
   expect_shape("bias_gelu_forward", "y", op.y, op.x.shape);
   expect_types("bias_gelu_forward", op.x, op.bias);
@@ -35,6 +40,27 @@ void bias_gelu_backward(Context& context, const BiasGeluBackward& op) {
   expect_types("bias_gelu_backward", op.x, op.bias);
   expect_dtype("bias_gelu_backward", "dx", op.dx, op.x.dtype);
   expect_dtype("bias_gelu_backward", "dy", op.dy, op.x.dtype);
+  enqueue(context, op);
+}
+
+void tanh_forward(Context& context, const TanhForward& op) {
+  expect_shape("tanh_forward", "y", op.y, op.x.shape);
+  expect_floating("tanh_forward", "x", op.x);
+  expect_dtype("tanh_forward", "y", op.y, op.x.dtype);
+  expect_contiguous("tanh_forward", "x", op.x);
+  expect_contiguous("tanh_forward", "y", op.y);
+  enqueue(context, op);
+}
+
+void tanh_backward(Context& context, const TanhBackward& op) {
+  expect_shape("tanh_backward", "dx", op.dx, op.y.shape);
+  expect_shape("tanh_backward", "dy", op.dy, op.y.shape);
+  expect_floating("tanh_backward", "y", op.y);
+  expect_dtype("tanh_backward", "dx", op.dx, op.y.dtype);
+  expect_dtype("tanh_backward", "dy", op.dy, op.y.dtype);
+  expect_contiguous("tanh_backward", "dx", op.dx);
+  expect_contiguous("tanh_backward", "dy", op.dy);
+  expect_contiguous("tanh_backward", "y", op.y);
   enqueue(context, op);
 }
 

@@ -69,8 +69,8 @@ OpCost cost(const AttentionDelta& op) {
 }
 OpCost cost(const AttentionBackward& op) {
   return {"attention_backward", 5 * product_flops(op.in),
-          input_bytes(op.in) + bytes_of(op.dout, op.lse, op.delta),
-          bytes_of(op.dquery, op.dkey, op.dvalue)};
+          input_bytes(op.in) + bytes_of(op.dout, op.lse, op.delta, op.dbias),
+          bytes_of(op.dquery, op.dkey, op.dvalue, op.dbias)};
 }
 OpCost cost(const UnfusedAttentionForward& op) {
   return {"unfused_attention_forward", 2 * product_flops(op.in), input_bytes(op.in),
@@ -78,8 +78,8 @@ OpCost cost(const UnfusedAttentionForward& op) {
 }
 OpCost cost(const UnfusedAttentionBackward& op) {
   return {"unfused_attention_backward", 4 * product_flops(op.in),
-          input_bytes(op.in) + bytes_of(op.dout, op.probabilities),
-          bytes_of(op.dquery, op.dkey, op.dvalue)};
+          input_bytes(op.in) + bytes_of(op.dout, op.probabilities, op.dbias),
+          bytes_of(op.dquery, op.dkey, op.dvalue, op.dbias)};
 }
 
 void attention_forward(Context& context, const AttentionForward& op) {

@@ -25,6 +25,7 @@
 #include "phalanx/ops/optimizer.h"
 #include "phalanx/ops/random.h"
 #include "phalanx/ops/reduce.h"
+#include "phalanx/ops/relative_bias.h"
 #include "phalanx/tensor/recorder.h"
 #include "phalanx/tensor/tensor.h"
 
@@ -46,10 +47,11 @@ struct OpListOf {};
 using OpList =
     OpListOf<LinearForward, LinearInputGradient, LinearWeightGradient, BiasGradient,
              LayerNormForward, LayerNormApply, LayerNormBackward, BiasGeluForward, BiasGeluBackward,
-             BiasDropoutResidual, DropoutBackward, EmbeddingForward, AddPositions,
-             EmbeddingGradient, SparseEmbeddingGradient, SparseEmbeddingJoin, AttentionForward,
-             AttentionDelta, AttentionBackward, UnfusedAttentionForward, UnfusedAttentionBackward,
-             CrossEntropy, CrossEntropyStatistics, VocabularyParallelCrossEntropy, LossSeed,
+             TanhForward, TanhBackward, BiasDropoutResidual, DropoutBackward, EmbeddingForward,
+             AddPositions, EmbeddingGradient, SparseEmbeddingGradient, SparseEmbeddingJoin,
+             AttentionForward, AttentionDelta, AttentionBackward, UnfusedAttentionForward,
+             UnfusedAttentionBackward, RelativeBiasForward, RelativeBiasBackward, CrossEntropy,
+             CrossEntropyStatistics, VocabularyParallelCrossEntropy, LabelMask, LossSeed,
              LossAccumulate, Adam, Sgd, SquareSum, ZeroCount, Total, GradientFactor, Fill, Copy,
              Accumulate, Normal>;
 

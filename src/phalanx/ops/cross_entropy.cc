@@ -16,13 +16,19 @@ void expect_columns(std::string_view op, std::int64_t first_column, std::int64_t
                 "{}: columns from {} on of a vocabulary of {}", op, first_column, vocabulary);
 }
 
+void expect_mask(std::string_view op, const Tensor& mask, std::int64_t rows) {
+  expect_shape(op, "mask", mask, {rows});
+  expect_full_precision(op, "mask", mask);
+}
+
+// The mask, and what comes with dlogits.
 template <typename Op>
 void expect_gradient_operands(std::string_view name, const Op& op) {
+  if (op.mask || op.dlogits) expect_mask(name, op.mask, op.logits.shape[0]);
+  if (!op.dlogits) return;
   expect_shape(name, "dlogits", op.dlogits, op.logits.shape);
-  expect_shape(name, "mask", op.mask, {op.logits.shape[0]});
   expect_shape(name, "seed", op.seed, {1});
   expect_floating(name, "dlogits", op.dlogits);
-  expect_full_precision(name, "mask", op.mask);
   expect_full_precision(name, "seed", op.seed);
 }
 
@@ -39,6 +45,9 @@ OpCost cost(const VocabularyParallelCrossEntropy& op) {
   return {"vocabulary_parallel_cross_entropy", 0, logits + bytes_of(op.statistics, op.targets),
           bytes_of(op.loss, op.dlogits)};
 }
+OpCost cost(const LabelMask& op) {
+  return {"label_mask", 0, bytes_of(op.labels), bytes_of(op.mask)};
+}
 OpCost cost(const LossSeed& op) {
   return {"loss_seed", 0, bytes_of(op.loss_scale, op.mask), bytes_of(op.seed)};
 }
@@ -54,7 +63,7 @@ void cross_entropy(Context& context, const CrossEntropy& op) {
   expect_targets("cross_entropy", op.targets, rows);
   PHALANX_CHECK(op.vocabulary >= 1 && op.vocabulary <= op.logits.shape[1],
                 "cross_entropy: vocabulary {} of {} columns", op.vocabulary, op.logits.shape[1]);
-  if (op.dlogits) expect_gradient_operands("cross_entropy", op);
+  expect_gradient_operands("cross_entropy", op);
   enqueue(context, op);
 }
 
@@ -67,6 +76,7 @@ void cross_entropy_statistics(Context& context, const CrossEntropyStatistics& op
   expect_contiguous(kName, "statistics", op.statistics);
   expect_columns(kName, op.first_column, op.vocabulary);
   expect_targets(kName, op.targets, rows);
+  if (op.mask) expect_mask(kName, op.mask, rows);
   enqueue(context, op);
 }
 
@@ -81,7 +91,13 @@ void vocabulary_parallel_cross_entropy(Context& context, const VocabularyParalle
   expect_shape(kName, "loss", op.loss, {rows});
   expect_full_precision(kName, "loss", op.loss);
   expect_targets(kName, op.targets, rows);
-  if (op.dlogits) expect_gradient_operands(kName, op);
+  expect_gradient_operands(kName, op);
+  enqueue(context, op);
+}
+
+void label_mask(Context& context, const LabelMask& op) {
+  expect_targets("label_mask", op.labels, op.labels.shape[0]);
+  expect_mask("label_mask", op.mask, op.labels.shape[0]);
   enqueue(context, op);
 }
 

@@ -8,13 +8,14 @@ namespace phalanx::ops {
 
 // loss[r] = logsumexp(logits[r]) - logits[r][target[r]] over the first `vocabulary` columns; the
 // rest is padding, which counts as -infinity. dlogits[r] = seed * mask[r] * (softmax(logits[r]) -
-// onehot(target[r])), 0 in the padding.
+// onehot(target[r])), 0 in the padding. A row of mask 0 has loss 0 and no gradient, whatever its
+// logits and its target are.
 struct CrossEntropy {
   Tensor loss;     // [rows], f32
   Tensor dlogits;  // [rows, V], optional (evaluation); may be logits itself when the dtypes agree
   Tensor logits;   // [rows, V], f32 or storage type
   Tensor targets;  // [rows], i32
-  Tensor mask;     // [rows], f32: the loss mask (with dlogits)
+  Tensor mask;     // [rows], f32: the loss mask; without dlogits optional, then all rows count
   Tensor seed;     // [1], f32 (with dlogits)
   std::int64_t vocabulary = 0;
 };
@@ -24,9 +25,10 @@ struct CrossEntropy {
 struct CrossEntropyStatistics {
   Tensor statistics;  // [3, rows], f32: the largest logit, the sum of exp(logit - largest)
                       // (-infinity and 0 where all columns are padding), the logit of the target (0
-                      // where it is another rank's)
+                      // where it is another rank's); zeros for a row of mask 0
   Tensor logits;      // [rows, v], f32 or storage type
   Tensor targets;     // [rows], i32
+  Tensor mask = {};   // [rows], f32: the loss mask; optional, then all rows count
   std::int64_t first_column = 0;
   std::int64_t vocabulary = 0;  // of all ranks
 };
@@ -39,10 +41,16 @@ struct VocabularyParallelCrossEntropy {
   Tensor logits;      // [rows, v]
   Tensor statistics;  // [ranks, 3, rows], f32
   Tensor targets;     // [rows], i32
-  Tensor mask;        // [rows], f32 (with dlogits)
+  Tensor mask;        // [rows], f32: as of the statistics; without dlogits optional
   Tensor seed;        // [1], f32 (with dlogits)
   std::int64_t first_column = 0;
   std::int64_t vocabulary = 0;
+};
+
+// mask[r] = 1 where labels[r] is a class and 0 where it is negative: no label.
+struct LabelMask {
+  Tensor mask;    // [rows], f32
+  Tensor labels;  // [rows], i32
 };
 
 // Where backward starts: seed = loss_scale * factor, or, for a mean per microbatch, loss_scale *
@@ -65,12 +73,14 @@ struct LossAccumulate {
 OpCost cost(const CrossEntropy& op);
 OpCost cost(const CrossEntropyStatistics& op);
 OpCost cost(const VocabularyParallelCrossEntropy& op);
+OpCost cost(const LabelMask& op);
 OpCost cost(const LossSeed& op);
 OpCost cost(const LossAccumulate& op);
 
 void cross_entropy(Context& context, const CrossEntropy& op);
 void cross_entropy_statistics(Context& context, const CrossEntropyStatistics& op);
 void vocabulary_parallel_cross_entropy(Context& context, const VocabularyParallelCrossEntropy& op);
+void label_mask(Context& context, const LabelMask& op);
 void loss_seed(Context& context, const LossSeed& op);
 void loss_accumulate(Context& context, const LossAccumulate& op);
 

@@ -154,5 +154,38 @@ std::vector<Setting> settings() {
 INSTANTIATE_TEST_SUITE_P(Ops, CutVocabulary, testing::ValuesIn(settings()),
                          testing::PrintToStringParamName());
 
+// A label outside of the vocabulary is an error in a row that counts, and nothing in another.
+TEST(CrossEntropyLabels, AreLookedAtWhereTheMaskIsNotZero) {
+  for (const bool reference : {false, true}) {
+    const auto backend =
+        reference ? make_ref_backend() : make_cpu_backend(1, cpu::ProductPrecision::kFp32);
+    Arena arena("operands", 1 << 20);
+    Arena workspace("workspace", 1 << 20);
+    Context context{.backend = *backend, .workspace = workspace};
+    Operands operands(arena, DType::kF32, context);
+    for (const std::int32_t label : {-1, 5}) {
+      CrossEntropy op;
+      op.loss = operands.output({3});
+      op.logits = operands.uniform({3, 7});
+      op.targets = operands.integers({3}, 0, 5);
+      op.targets.as<std::int32_t>()[1] = label;
+      op.mask = operands.filled(DType::kF32, {3}, 1.0);
+      op.vocabulary = 5;
+      const CrossEntropyStatistics statistics{.statistics = operands.output({3, 3}),
+                                              .logits = op.logits,
+                                              .targets = op.targets,
+                                              .mask = op.mask,
+                                              .vocabulary = 5};
+      EXPECT_THROW(cross_entropy(context, op), InternalError);
+      EXPECT_THROW(cross_entropy_statistics(context, statistics), InternalError);
+      op.mask.as<float>()[1] = 0.0F;
+      cross_entropy(context, op);
+      cross_entropy_statistics(context, statistics);
+      EXPECT_EQ(op.loss.as<float>()[1], 0.0F);
+      EXPECT_GT(op.loss.as<float>()[0], 0.0F);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace phalanx::ops

@@ -26,9 +26,9 @@ Optimizer::Optimizer(const ParameterStore& parameters, const GradientStore& grad
   for (ParamId id = 0; id < table.size(); ++id) {
     const std::int64_t offset = parameters.layout().offsets[static_cast<std::size_t>(id)];
     const std::int64_t count =
-        table[id].copy == EmbeddingCopy::kLast
-            ? 0
-            : ops::sum_blocks(offset % ops::kSumBlock, table[id].local_shape.count());
+        parameters.places().counted[static_cast<std::size_t>(id)]
+            ? ops::sum_blocks(offset % ops::kSumBlock, table[id].local_shape.count())
+            : 0;
     blocks_.push_back({blocks, count});
     blocks += count;
   }

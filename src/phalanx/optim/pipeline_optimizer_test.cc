@@ -93,8 +93,9 @@ Outcome outcome_of(const Grid& grid) {
     const auto model = world.split(grid.model_groups(), "mp");
     const auto data = world.split(grid.data_groups(), "dp");
     const TensorPart tensor{world.rank() % grid.tensor, grid.tensor};
-    const StagePart part = stage_part(grid.cut, world.rank() / (grid.tensor * grid.data), tensor);
-    OptimizerRank rank(part.table, places_of(part, tensor),
+    const int stage_rank = world.rank() / (grid.tensor * grid.data);
+    const StagePart part = stage_part(grid.cut, stage_rank, tensor);
+    OptimizerRank rank(part.table, places_of(part, grid.cut, stage_rank, tensor),
                        {.rank = data->rank(), .ranks = grid.data, .bucket_size = grid.bucket_size},
                        {.data = grid.data > 1 ? data.get() : nullptr,
                         .model = model->size() > 1 ? model.get() : nullptr,
@@ -117,7 +118,7 @@ Outcome outcome_of(const Grid& grid) {
     const auto t = static_cast<std::size_t>(tensor.rank);
     for (const Segment& segment : rank.stores.parameters.segments()) {
       const Tensor weight = rank.stores.parameters.weight(segment);
-      if (part.table[segment.id].copy == EmbeddingCopy::kLast) {
+      if (is_uncounted(rank.stores.parameters.places(), segment.id)) {
         put(outcome.last_copy[t], segment, weight);
         continue;
       }
@@ -192,14 +193,16 @@ TEST(PipelineOptimizer, HasTheBitsOfOneRank) {
 
 TEST(PipelineOptimizer, NeedsTheOtherStages) {
   const StagePart part = stage_part(contiguous_cut(2), 0);
-  EXPECT_THROW(OptimizerRank(part.table, places_of(part), {}, {}, make_ref_backend()),
-               InternalError);
+  EXPECT_THROW(
+      OptimizerRank(part.table, places_of(part, contiguous_cut(2), 0), {}, {}, make_ref_backend()),
+      InternalError);
 }
 
 // Of a pipeline whose stages update at different times; whatever was in memory before.
 TEST(PipelineOptimizer, AStageAloneHasItsOwnNorm) {
-  const StagePart part = stage_part(contiguous_cut(2), 1);
-  const StoreRank stores(part.table, places_of(part));
+  const StageCut cut = contiguous_cut(2);
+  const StagePart part = stage_part(cut, 1);
+  const StoreRank stores(part.table, places_of(part, cut, 1));
   Arena memory("optimizer", 8 << 20);
   std::memset(memory.base(), 0xff, static_cast<std::size_t>(memory.capacity()));
   const Optimizer optimizer(stores.parameters, stores.gradients, kSettings,
@@ -211,7 +214,7 @@ TEST(PipelineOptimizer, AStageAloneHasItsOwnNorm) {
   stores.set_gradients(1);
   double squares = 0.0;
   for (ParamId id = 0; id < part.table.size(); ++id) {
-    if (part.table[id].copy == EmbeddingCopy::kLast) continue;
+    if (is_uncounted(stores.parameters.places(), id)) continue;
     for (const double value : values_of(stores.gradients.gradient(id))) squares += value * value;
   }
   const Tensor loss_scale = memory.allocate(DType::kF64, {1});

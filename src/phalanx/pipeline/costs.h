@@ -10,6 +10,8 @@ struct StageCosts {
   double backward_input = 1.0;
   double backward_weight = 1.0;
   double backward() const { return backward_input + backward_weight; }
+
+  friend bool operator==(const StageCosts&, const StageCosts&) = default;
 };
 
 struct Costs {

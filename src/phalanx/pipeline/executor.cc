@@ -9,10 +9,10 @@ namespace phalanx {
 namespace {
 
 std::vector<std::vector<SavedBlock>> blocks_of(const std::vector<ChunkTables>& chunks,
-                                               const nn::BatchShape& shape, bool forward_only) {
+                                               const nn::BatchShapes& shapes, bool forward_only) {
   std::vector<std::vector<SavedBlock>> blocks;
   for (const auto& tables : chunks) {
-    blocks.push_back(tables.chunk->saved_blocks(shape, forward_only));
+    blocks.push_back(tables.chunk->saved_blocks(shapes, forward_only));
   }
   return blocks;
 }
@@ -32,11 +32,11 @@ nn::Weights StepServices::stale_weights(int version) {
   return {};
 }
 
-Executor::Executor(Program program, std::vector<ChunkTables> chunks, const nn::BatchShape& shape,
+Executor::Executor(Program program, std::vector<ChunkTables> chunks, const nn::BatchShapes& shapes,
                    Communicator* pipeline, SavedPlans* plans)
     : program_(std::move(program)),
       chunks_(std::move(chunks)),
-      blocks_(blocks_of(chunks_, shape, program_.forward_only)),
+      blocks_(blocks_of(chunks_, shapes, program_.forward_only)),
       plan_(plans != nullptr ? plans->plan(program_, blocks_)
                              : std::make_shared<const SavedPlan>(program_, blocks_)),
       batch_slots_(program_),
@@ -49,7 +49,8 @@ std::span<const Tensor> Executor::place(int chunk, int microbatch, Arena& saved)
   auto& placed = placed_[static_cast<std::size_t>(chunk)];
   const auto offsets = plan_->offsets(chunk, microbatch);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    placed[i] = saved.place(offsets[i], blocks[i].dtype, blocks[i].shape);
+    const std::size_t own = blocks[i].same_as < 0 ? i : static_cast<std::size_t>(blocks[i].same_as);
+    placed[i] = saved.place(offsets[own], blocks[i].dtype, blocks[i].shape);
   }
   return placed;
 }
@@ -196,13 +197,11 @@ void Executor::execute_pass(std::size_t index, Run& run) {
   nn::Pass pass{.ops = run.context,
                 .weights = weights,
                 .batch = batch,
-                .shape = run.settings.shape,
+                .shapes = run.settings.shapes,
                 .region = run.settings.region,
                 .training = run.settings.training,
                 .loss_settings = run.settings.loss,
-                .losses = run.services.losses(action.microbatch),
-                .cache = nullptr,
-                .logits = {}};
+                .losses = run.services.losses(action.microbatch)};
   compute(action, pass, run);
   if (run.observer != nullptr) run.observer->end(action);
 }

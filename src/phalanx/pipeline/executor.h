@@ -26,8 +26,8 @@ class StepServices {
   // Brings the microbatch to the device, before its first pass; it stays valid until its last.
   virtual const nn::Batch& load(int microbatch) = 0;
   virtual const nn::Batch& loaded(int microbatch) = 0;
-  // Where the microbatch's loss is added.
-  virtual nn::LossSums losses(int microbatch) = 0;
+  // Where the microbatch's losses are added.
+  virtual std::span<const nn::LossTerm> losses(int microbatch) = 0;
   // Weights as they were when `version` steps had been made.
   virtual nn::Weights stale_weights(int version);
   virtual void reduce_gradients(int chunk) = 0;
@@ -57,7 +57,7 @@ struct ChunkTables {
 
 // What holds for all passes of one run.
 struct StepSettings {
-  nn::BatchShape shape;
+  nn::BatchShapes shapes;
   TensorRegion region;
   bool training = true;
   nn::LossSettings loss;
@@ -67,7 +67,7 @@ class Executor {
  public:
   // The program must have been verified with those of the other ranks of `pipeline`, which is null
   // where there are none. Packs its saved tensors, unless `plans` has them.
-  Executor(Program program, std::vector<ChunkTables> chunks, const nn::BatchShape& shape,
+  Executor(Program program, std::vector<ChunkTables> chunks, const nn::BatchShapes& shapes,
            Communicator* pipeline = nullptr, SavedPlans* plans = nullptr);
 
   const Program& program() const { return program_; }

@@ -17,8 +17,8 @@ namespace {
 
 class Services final : public StepServices {
  public:
-  explicit Services(std::vector<nn::Batch> batches, const nn::LossSums& sums = {})
-      : batches_(std::move(batches)), sums_(sums) {}
+  explicit Services(std::vector<nn::Batch> batches, const nn::LossTerm& loss = {})
+      : batches_(std::move(batches)), loss_(loss) {}
   const nn::Batch& load(int microbatch) override {
     log += fmt::format("load{} ", microbatch);
     return loaded(microbatch);
@@ -26,7 +26,7 @@ class Services final : public StepServices {
   const nn::Batch& loaded(int microbatch) override {
     return batches_.at(static_cast<std::size_t>(microbatch));
   }
-  nn::LossSums losses(int /*microbatch*/) override { return sums_; }
+  std::span<const nn::LossTerm> losses(int /*microbatch*/) override { return {&loss_, 1}; }
   void reduce_gradients(int chunk) override { log += fmt::format("reduce{} ", chunk); }
   void optimizer_step(int /*version*/) override { log += "step "; }
   void gather_parameters() override { log += "gather "; }
@@ -37,7 +37,7 @@ class Services final : public StepServices {
 
  private:
   std::vector<nn::Batch> batches_;
-  nn::LossSums sums_;
+  nn::LossTerm loss_;
 };
 
 // Counts calls; passes nothing on.
@@ -100,7 +100,7 @@ TEST_F(Executors, RunsTheProgramInItsOrder) {
       program_of("F0.0 F0.1 b0.1 F1.0 B0.0 w0.1 F1.1 B1.1 reduce.1 B1.0 reduce.0 step", 2, 2),
       {{&first, {}, {}}, {&second, {}, {}}}, shape);
   Arena saved("saved", executor.saved_plan().bytes());
-  executor.run(context_, saved, {.shape = shape, .region = {}, .training = true, .loss = {}},
+  executor.run(context_, saved, {.shapes = shape, .region = {}, .training = true, .loss = {}},
                services, hooks_);
   EXPECT_EQ(services.log,
             "load0 Fx Fy Fz bz load1 Fx Fy by wy bx wx wz Fz bz wz reduce1 "
@@ -119,7 +119,7 @@ TEST_F(Executors, AnEvaluationIsGivenUpFromAMicrobatchOn) {
     program.forward_only = forward_only;
     Executor executor(std::move(program), {{&first, {}, {}}, {&second, {}, {}}}, shape);
     Arena saved("saved", executor.saved_plan().bytes());
-    executor.run(context_, saved, {.shape = shape, .region = {}, .training = true, .loss = {}},
+    executor.run(context_, saved, {.shapes = shape, .region = {}, .training = true, .loss = {}},
                  services, hooks_);
     EXPECT_EQ(services.log, forward_only ? "load0 Fx Fy " : "load0 Fx load1 Fx load2 Fx Fy Fy Fy ");
   }
@@ -166,7 +166,7 @@ class StaleServices final : public StepServices {
   }
   const nn::Batch& load(int /*microbatch*/) override { return batch_; }
   const nn::Batch& loaded(int /*microbatch*/) override { return batch_; }
-  nn::LossSums losses(int /*microbatch*/) override { return {}; }
+  std::span<const nn::LossTerm> losses(int /*microbatch*/) override { return {}; }
   nn::Weights stale_weights(int version) override {
     return {std::span(versions_).subspan(static_cast<std::size_t>(version), 1)};
   }
@@ -192,7 +192,7 @@ TEST_F(Executors, ReadsTheWeightVersionsOfTheProgram) {
   const nn::BatchShape shape{.sequence = 2, .micro_batch = 1};
   Executor executor(stale_program(), {{&chunk, {newest}, {}}}, shape);
   Arena saved("saved", executor.saved_plan().bytes());
-  const StepSettings settings{.shape = shape, .region = {}, .training = true, .loss = {}};
+  const StepSettings settings{.shapes = shape, .region = {}, .training = true, .loss = {}};
   StaleServices services(operands);
   for (int run = 0; run < 2; ++run) {  // the versions of each begin at 0
     read.clear();
@@ -224,8 +224,9 @@ StepOutcome outcome_of(const std::string& text, Context& context,
   GptFixture gpt(operands, config);
   std::vector<nn::Batch> batches;
   for (int m = 0; m < kMicrobatches; ++m) {
-    batches.push_back(nn::test_batch(operands, gpt.all.shape, gpt.config.vocabulary));
-    for (auto& sample : batches.back().rows.sample.span<std::int64_t>()) sample += 2 * m;
+    batches.push_back(
+        gpt_test_batch(nn::test_batch(operands, gpt.all.shape, gpt.config.vocabulary)));
+    for (auto& sample : batches.back().rows[0].sample.span<std::int64_t>()) sample += 2 * m;
   }
   Services services(batches, gpt.all.losses);
   Executor executor(program_of(text, 1, kMicrobatches),
@@ -235,7 +236,7 @@ StepOutcome outcome_of(const std::string& text, Context& context,
   nn::UnitHooks hooks;
   executor.run(
       context, saved,
-      {.shape = gpt.all.shape, .region = {}, .training = true, .loss = gpt.all.loss_settings},
+      {.shapes = gpt.all.shape, .region = {}, .training = true, .loss = gpt.all.loss_settings},
       services, hooks);
   gpt.all.join(context);
   StepOutcome outcome;
@@ -298,7 +299,7 @@ void expect_rehearsal_counts_the_program(const GptConfig& config, Communicator* 
   Executor executor(no_pipelining(4), {{&gpt.chunk, gpt.all.weights, gpt.all.gradients}},
                     gpt.all.shape);
   Arena saved("saved", executor.saved_plan().bytes());
-  const StepSettings settings{.shape = gpt.all.shape,
+  const StepSettings settings{.shapes = gpt.all.shape,
                               .region = gpt.all.region,
                               .training = true,
                               .loss = gpt.all.loss_settings};

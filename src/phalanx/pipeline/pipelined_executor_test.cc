@@ -52,12 +52,13 @@ class PipelineRank final : public StepServices {
       : operands_(memory_, DType::kF64, context) {
     // First, so that every rank draws the same.
     for (int m = 0; m < kMicrobatches; ++m) {
-      batches_.push_back(nn::test_batch(operands_, kShape, config.vocabulary));
-      for (auto& sample : batches_.back().rows.sample.span<std::int64_t>()) sample += 2 * m;
+      batches_.push_back(gpt_test_batch(nn::test_batch(operands_, kShape, config.vocabulary)));
+      for (auto& sample : batches_.back().rows[0].sample.span<std::int64_t>()) sample += 2 * m;
     }
     sums_ = {.sum = operands_.filled(DType::kF64, {1}, 0.0),
-             .count = operands_.filled(DType::kF64, {1}, 0.0)};
-    loss_ = {.loss_scale = operands_.filled(DType::kF64, {1}, 8.0), .factor = 0.01};
+             .count = operands_.filled(DType::kF64, {1}, 0.0),
+             .factor = 0.01};
+    loss_ = {.loss_scale = operands_.filled(DType::kF64, {1}, 8.0)};
     for (int c = 0; c < placement.chunks(); ++c) {
       const int stage = placement.stage(rank, c);
       const bool last = stage + 1 == placement.stages();
@@ -82,7 +83,7 @@ class PipelineRank final : public StepServices {
     return tables;
   }
   StepSettings settings() const {
-    return {.shape = kShape, .region = {}, .training = true, .loss = loss_};
+    return {.shapes = kShape, .region = {}, .training = true, .loss = loss_};
   }
   void add_results(std::map<std::string, std::vector<double>>& results) const {
     for (ParamId id = 0; id < table_.size(); ++id) {
@@ -103,7 +104,7 @@ class PipelineRank final : public StepServices {
   const nn::Batch& loaded(int microbatch) override {
     return batches_.at(static_cast<std::size_t>(microbatch));
   }
-  nn::LossSums losses(int /*microbatch*/) override { return sums_; }
+  std::span<const nn::LossTerm> losses(int /*microbatch*/) override { return {&sums_, 1}; }
   nn::Weights stale_weights(int /*version*/) override { return {parameters_}; }
   void reduce_gradients(int /*chunk*/) override {}
   void optimizer_step(int /*version*/) override {}
@@ -118,7 +119,7 @@ class PipelineRank final : public StepServices {
   std::vector<Chunk> chunks_;
   std::vector<Tensor> parameters_, gradients_;
   std::vector<nn::Batch> batches_;
-  nn::LossSums sums_;
+  nn::LossTerm sums_;
   nn::LossSettings loss_;
 };
 

@@ -70,7 +70,7 @@ class NamingUnit final : public nn::Unit {
 
  private:
   static std::int64_t microbatch(const nn::Pass& pass) {
-    return pass.batch.tokens.span<std::int32_t>()[0];
+    return pass.batch[0].span<std::int32_t>()[0];
   }
   void expect_inputs(const nn::Pass& pass, std::span<const Tensor> inputs) const {
     for (const Tensor& input : inputs) {
@@ -85,18 +85,18 @@ class StreamServices final : public StepServices {
  public:
   StreamServices(const BatchSlots& slots, Arena& arena) : slots_(slots) {
     for (int i = 0; i < slots.count(); ++i) {
-      buffers_.emplace_back().tokens = arena.allocate(DType::kI32, {1});
+      buffers_.emplace_back().columns = {arena.allocate(DType::kI32, {1})};
     }
     sums_ = {.sum = arena.allocate(DType::kF64, {1}), .count = arena.allocate(DType::kF64, {1})};
   }
   const nn::Batch& load(int microbatch) override {
-    loaded(microbatch).tokens.span<std::int32_t>()[0] = microbatch;
+    loaded(microbatch)[0].span<std::int32_t>()[0] = microbatch;
     return loaded(microbatch);
   }
   const nn::Batch& loaded(int microbatch) override {
     return buffers_[static_cast<std::size_t>(slots_.slot(microbatch))];
   }
-  nn::LossSums losses(int /*microbatch*/) override { return sums_; }
+  std::span<const nn::LossTerm> losses(int /*microbatch*/) override { return {&sums_, 1}; }
   nn::Weights stale_weights(int /*version*/) override { return {}; }
   void reduce_gradients(int /*chunk*/) override {}
   void optimizer_step(int /*version*/) override {}
@@ -105,7 +105,7 @@ class StreamServices final : public StepServices {
  private:
   const BatchSlots& slots_;
   std::vector<nn::Batch> buffers_;
-  nn::LossSums sums_;
+  nn::LossTerm sums_;
 };
 
 class PassList final : public PassObserver {
@@ -152,7 +152,7 @@ void run_rank(const Schedule& schedule, const Program& program, Communicator& wo
   nn::UnitHooks hooks;
   PassList observed;
   executor.run(context, saved,
-               {.shape = kShape, .region = {}, .training = !program.forward_only, .loss = {}},
+               {.shapes = kShape, .region = {}, .training = !program.forward_only, .loss = {}},
                services, hooks, &observed);
   EXPECT_EQ(saved.high_water(), executor.saved_plan().bytes());
   std::vector<Action> passes = program.actions;

@@ -56,18 +56,40 @@ const ScheduleKind& schedule_kind(std::string_view name) {
   throw ConfigError("there is no schedule \"{}\": choose one of {}", name, fmt::join(names, ", "));
 }
 
+void check_split(const ScheduleKind& kind) {
+  if (kind.split_obstacle.empty()) return;
+  std::vector<std::string_view> names;
+  for (const ScheduleKind& other : schedule_kinds()) {
+    if (other.split_obstacle.empty()) names.push_back(other.name);
+  }
+  throw ConfigError("schedule {} cannot run an encoder and a decoder: {}; choose one of {}",
+                    kind.name, kind.split_obstacle, fmt::join(names, ", "));
+}
+
 Schedule make_schedule(std::string_view name, const ScheduleRequest& request) {
   const ScheduleKind& kind = schedule_kind(name);
   if (request.ranks < 1 || request.microbatches < 1) {
     throw ConfigError("schedule {}: {} ranks and {} microbatches must be at least 1", name,
                       request.ranks, request.microbatches);
   }
+  if (request.split != 0) {
+    check_split(kind);
+    if (request.split < 0 || request.split >= request.ranks) {
+      throw ConfigError("a decoder from rank {} on of {}: must be from 1 to {}", request.split,
+                        request.ranks, request.ranks - 1);
+    }
+  }
   Schedule schedule{.kind = std::string(name),
                     .placement = kind.placement(request),
                     .microbatches = request.microbatches,
                     .update = kind.update,
                     .microbatches_per_update = request.microbatches,
+                    .split = request.split,
                     .ranks = {}};
+  if (request.split != 0 && schedule.placement.chunks() != 1) {
+    throw ConfigError("an encoder and a decoder have 1 chunk on every rank, not {}",
+                      schedule.placement.chunks());
+  }
   if (kind.update == UpdateRule::kPerMicrobatch) schedule.microbatches_per_update = 1;
   if (kind.update == UpdateRule::kDoubleBuffered) {
     schedule.microbatches_per_update =

@@ -33,6 +33,7 @@ struct Schedule {
   bool forward_only = false;
   UpdateRule update = UpdateRule::kFlush;
   int microbatches_per_update = 1;  // of the stream; kFlush: all
+  int split = 0;                    // the first rank of a decoder; 0: one stack
   ActionLists ranks;                // no messages
 
   int microbatches_of(int direction) const {
@@ -48,6 +49,7 @@ struct ScheduleRequest {
   int ranks = 1;
   int microbatches = 1;
   int chunks = 0;      // of a rank; 0: as many as the kind has, or 2 where it can have any number
+  int split = 0;       // the first rank of a decoder, of one stage on every rank; 0: one stack
   int group_size = 0;  // microbatches that go through a chunk together, where chunks are
                        // interleaved; 0: the kind's own choice
   int microbatches_per_update = 0;  // kDoubleBuffered; 0: one for each rank
@@ -64,12 +66,19 @@ struct ScheduleKind {
   Placement (*placement)(const ScheduleRequest& request);
   // Passes alone, with the weight versions they read where weights are stale.
   ActionLists (*passes)(const ScheduleRequest& request, const Placement& placement);
+  // Why it cannot run an encoder and a decoder, which have a stage on every rank and some of their
+  // parameters on several of them; empty: it can.
+  std::string_view split_obstacle = {};
 };
 
 // In the order in which people are told of them.
 std::span<const ScheduleKind> schedule_kinds();
 // ConfigError that lists the names.
 const ScheduleKind& schedule_kind(std::string_view name);
+
+// ConfigError that says why where the kind cannot run an encoder and a decoder, and names the kinds
+// that can.
+void check_split(const ScheduleKind& kind);
 
 // Passes by the kind's rule, and behind them reductions and updates: of a chunk behind its last
 // weight gradient before an update. Not verified.

@@ -42,7 +42,8 @@ bool goes_up(const Action& pass, const Placement& placement) {
 }
 
 // A single chunk has a shade between the two.
-double lightness(int chunk, int chunks) {
+double lightness(int chunk, int chunks, Stack stack) {
+  if (stack != Stack::kOnly) return stack == Stack::kEncoder ? 0.0 : 0.8;
   return chunks == 1 ? 0.3 : static_cast<double>(chunk) / (chunks - 1);
 }
 
@@ -56,22 +57,28 @@ std::string hexadecimal(const Colour& from, const Colour& to, double share) {
 
 }  // namespace
 
-std::string_view PassStyles::of(const Action& pass, const Placement& placement) {
+std::string_view PassStyles::of(const Action& pass, const Placement& placement, Stack stack) {
   const Palette& palette = palette_of(pass.kind);
   const bool up = goes_up(pass, placement);
   const bool two_copies = placement.directions() > 1;
   const int chunks = two_copies ? 1 : placement.chunks();
   const int chunk = two_copies ? 0 : pass.chunk;
-  const std::string name = up ? fmt::format("{}-up", palette.letter)
-                              : fmt::format("{}-{}-{:02}", palette.letter, chunks, chunk);
+  std::string name = fmt::format("{}-{}-{:02}", palette.letter, chunks, chunk);
+  if (up) name = fmt::format("{}-up", palette.letter);
+  // In the order of their lightness, as the legend shows them.
+  if (stack != Stack::kOnly) {
+    name =
+        fmt::format("{}-{}", palette.letter, stack == Stack::kEncoder ? "1-encoder" : "2-decoder");
+  }
   auto [style, is_new] = used_[pass.kind].try_emplace(name);
   if (is_new) {
     style->second = {
         .name = name,
         .colour = up ? hexadecimal(palette.up, palette.up, 0.0)
-                     : hexadecimal(palette.first, palette.last, lightness(chunk, chunks)),
+                     : hexadecimal(palette.first, palette.last, lightness(chunk, chunks, stack)),
         .is_up = up,
-        .is_one_of_many = chunks > 1};
+        .is_one_of_many = chunks > 1,
+        .stack = stack};
   }
   return style->second.name;
 }

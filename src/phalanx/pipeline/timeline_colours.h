@@ -1,6 +1,7 @@
 #pragma once
 // The house's colours of a timeline: forward blue, backward green, weight gradient orange; chunks
-// by lightness, the first dark; the direction up darker still, with white digits.
+// by lightness, the first dark; the direction up darker still, with white digits. Of an encoder and
+// a decoder the first is dark, the second light.
 
 #include <map>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "phalanx/pipeline/action.h"
 #include "phalanx/pipeline/placement.h"
+#include "phalanx/pipeline/timeline_layout.h"
 
 namespace phalanx {
 
@@ -15,7 +17,7 @@ namespace phalanx {
 class PassStyles {
  public:
   // The class of a pass's rectangle.
-  std::string_view of(const Action& pass, const Placement& placement);
+  std::string_view of(const Action& pass, const Placement& placement, Stack stack);
   // The class of the digits on it.
   static std::string_view digits_of(const Action& pass, const Placement& placement);
 
@@ -27,6 +29,7 @@ class PassStyles {
     std::string colour;
     bool is_up = false;
     bool is_one_of_many = false;  // chunks
+    Stack stack = Stack::kOnly;
   };
   // By kind of pass, chunks in order.
   using Used = std::map<ActionKind, std::map<std::string, Style>>;

@@ -23,6 +23,8 @@ struct TimelinePicture {
   std::string unit;
   // Lines under the picture.
   std::string footer;
+  // The first stage of a decoder; 0: one stack. The encoder's stages are dark, the decoder's light.
+  int split = 0;
 };
 
 // One SVG document; several pictures one under the other on one time scale.

@@ -27,6 +27,17 @@ std::vector<double> pass_times(const TimelinePicture& picture) {
 
 }  // namespace
 
+Stack stack_of(const TimelinePicture& picture, std::size_t rank) {
+  if (picture.split == 0) return Stack::kOnly;
+  const int stage = picture.placement.stage(static_cast<int>(rank), 0);
+  return stage < picture.split ? Stack::kEncoder : Stack::kDecoder;
+}
+
+std::string_view name_of(Stack stack) {
+  if (stack == Stack::kOnly) return "";
+  return stack == Stack::kEncoder ? "encoder" : "decoder";
+}
+
 std::vector<double> row_origins(const TimelinePicture& picture) {
   constexpr double kNone = std::numeric_limits<double>::infinity();
   std::vector<double> origins;

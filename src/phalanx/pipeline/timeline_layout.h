@@ -2,6 +2,7 @@
 // What the pictures of a timeline have in common: where rows begin, where ticks stand, and how many
 // activations each rank holds.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,12 @@
 #include "phalanx/pipeline/timeline_drawing.h"
 
 namespace phalanx {
+
+// Which stack of layers a rank's stages belong to, of a model that has two.
+enum class Stack : std::uint8_t { kOnly, kEncoder, kDecoder };
+Stack stack_of(const TimelinePicture& picture, std::size_t rank);
+// "encoder", "decoder"; nothing of an only one.
+std::string_view name_of(Stack stack);
 
 // The time at which each rank's row begins: that of the whole picture, or its own.
 std::vector<double> row_origins(const TimelinePicture& picture);

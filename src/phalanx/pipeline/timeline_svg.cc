@@ -161,7 +161,7 @@ class SvgDrawing {
     const double step = tick_step(kTickDistance / scale_);
     for (std::size_t rank = 0; rank < picture.timeline.size(); ++rank) {
       const double y = y_ + height * static_cast<double>(rank);
-      canvas_.text("label", kLeft - 8.0, y + 15.5, fmt::format("rank {}", rank));
+      draw_label(picture, rank, y);
       canvas_.rectangle("idle", kLeft, y, length, kRowHeight);
       for (double time = step; scale_ * time < length; time += step) {
         canvas_.line("grid", kLeft + scale_ * time, y, kLeft + scale_ * time, y + kRowHeight);
@@ -174,10 +174,18 @@ class SvgDrawing {
     }
   }
 
+  void draw_label(const TimelinePicture& picture, std::size_t rank, double y) {
+    const Stack stack = stack_of(picture, rank);
+    const bool is_only = stack == Stack::kOnly;
+    canvas_.text("label", kLeft - 8.0, y + (is_only ? 15.5 : 10.5), fmt::format("rank {}", rank));
+    if (!is_only) canvas_.text("tick axis", kLeft - 8.0, y + 20.5, name_of(stack));
+  }
+
   // `x` is where time 0 is.
   void draw_row(const TimelinePicture& picture, std::size_t rank, double x, double y) {
     const auto& row = picture.timeline[rank];
-    for (const TimedAction& timed : row) draw_cell(picture, timed, x, y);
+    const Stack stack = stack_of(picture, rank);
+    for (const TimedAction& timed : row) draw_cell(picture, timed, stack, x, y);
     for (std::size_t i = 0; i + 1 < row.size(); ++i) {
       if (!row[i].action.paired) continue;
       has_pairs_ = true;
@@ -186,7 +194,8 @@ class SvgDrawing {
     }
   }
 
-  void draw_cell(const TimelinePicture& picture, const TimedAction& timed, double x, double y) {
+  void draw_cell(const TimelinePicture& picture, const TimedAction& timed, Stack stack, double x,
+                 double y) {
     const Action& action = timed.action;
     const double left = x + scale_ * timed.begin;
     const double width = scale_ * (timed.end - timed.begin);
@@ -199,7 +208,7 @@ class SvgDrawing {
       canvas_.rectangle("update", left, y, width, kRowHeight, tip);
     }
     if (!is_pass(action.kind)) return;
-    const std::string style = fmt::format("pass {}", styles_.of(action, picture.placement));
+    const std::string style = fmt::format("pass {}", styles_.of(action, picture.placement, stack));
     canvas_.rectangle(style, left, y, width, kRowHeight, tip);
     const std::string number = fmt::format("{}", action.microbatch);
     if (kDigitWidth * static_cast<double>(number.size()) + 2.0 > width) return;
@@ -263,16 +272,19 @@ class SvgDrawing {
     legend_x_ = kMargin;
     bool has_chunks = false;
     bool has_up = false;
+    bool has_stacks = false;
     for (const auto& [kind, styles] : styles_.used()) {
       std::vector<std::string> swatches;
       for (const auto& [name, style] : styles) {
         swatches.push_back(fmt::format("pass {}", name));
         has_chunks = has_chunks || style.is_one_of_many;
         has_up = has_up || style.is_up;
+        has_stacks = has_stacks || style.stack != Stack::kOnly;
       }
       legend_item(swatches, kind == ActionKind::kBackward ? 20.0 : 11.0, description_of(kind));
     }
     if (has_chunks) legend_item({}, 0.0, "dark to light: a rank's chunks");
+    if (has_stacks) legend_item({}, 0.0, "dark: encoder, light: decoder");
     if (has_up) legend_item({}, 0.0, "white digits: up, from the last rank");
     if (has_pairs_) legend_item({"pair"}, 22.0, "computed together");
     if (has_updates_) legend_item({"update"}, 16.0, "reduction, update");

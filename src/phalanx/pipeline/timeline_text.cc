@@ -195,8 +195,10 @@ std::string explanation(const TimelinePicture& picture, double column, bool is_c
 std::string to_text(const TimelinePicture& picture, int columns) {
   const std::size_t ranks = picture.timeline.size();
   const std::string_view unit = picture.unit.empty() ? "time" : std::string_view(picture.unit);
+  const std::size_t stack = picture.split == 0 ? 0 : name_of(Stack::kEncoder).size();
   const std::size_t label =
-      std::max(unit.size(), fmt::formatted_size("rank {}", ranks == 0 ? 0 : ranks - 1)) + 2;
+      std::max({unit.size(), fmt::formatted_size("rank {}", ranks == 0 ? 0 : ranks - 1), stack}) +
+      2;
   const int room = std::max(columns - static_cast<int>(label), 1);
   const double column = column_time(picture, room);
   const auto count =
@@ -214,7 +216,7 @@ std::string to_text(const TimelinePicture& picture, int columns) {
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const Row row = drawing.draw(picture.timeline[rank], origins[rank]);
     add(fmt::format("rank {}", rank), row.kinds);
-    add("", row.microbatches);
+    add(name_of(stack_of(picture, rank)), row.microbatches);
     if (picture.placement.chunks() > 1) add("", row.chunks);
   }
   text += explanation(picture, column, window.is_cut());

@@ -39,7 +39,10 @@ class Trace {
     name("process_name", process, 0, picture.title);
     const double origin = earliest(picture);
     for (std::size_t rank = 0; rank < picture.timeline.size(); ++rank) {
-      name("thread_name", process, rank, fmt::format("rank {}", rank));
+      const Stack stack = stack_of(picture, rank);
+      name("thread_name", process, rank,
+           stack == Stack::kOnly ? fmt::format("rank {}", rank)
+                                 : fmt::format("rank {} ({})", rank, name_of(stack)));
       for (const TimedAction& timed : picture.timeline[rank]) {
         add(picture, timed, process, rank, origin);
       }
@@ -94,6 +97,10 @@ class Trace {
                      R"("microbatch":{},"chunk":{},"stage":{},"version":{})", action.microbatch,
                      action.chunk, picture.placement.stage(static_cast<int>(rank), action.chunk),
                      action.version);
+      const Stack stack = stack_of(picture, rank);
+      if (stack != Stack::kOnly) {
+        fmt::format_to(std::back_inserter(events_), R"(,"stack":"{}")", name_of(stack));
+      }
     }
     events_ += "}}";
   }

@@ -8,6 +8,7 @@
 
 #include "phalanx/base/numeric.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/start_lines.h"
 
 namespace phalanx {
@@ -25,6 +26,31 @@ Json program_json(const TrainConfig& config, const ProgramMemory& program) {
           {"iterations", trains ? program.size.iterations : 1},
           {"microbatches", program.size.microbatches},
           {"bytes", program.total()}};
+}
+
+// The parts of the model that a rank of the pipeline has, chunk by chunk.
+std::vector<StageRange> stages_of(const RunPlan& plan, int pipeline_rank) {
+  std::vector<StageRange> stages;
+  for (const StageRange& range : plan.stages) {
+    if (plan.placement.rank(range.stage) == pipeline_rank) stages.push_back(range);
+  }
+  return stages;
+}
+
+Json stages_json(const RunPlan& plan, int pipeline_rank) {
+  const bool two_stacks = has_decoder(plan.config.model);
+  Json list = Json::array();
+  for (const StageRange& range : stages_of(plan, pipeline_rank)) {
+    Json json = {
+        {"stage", range.stage}, {"first_layer", range.first_layer}, {"layers", range.num_layers}};
+    if (two_stacks) {
+      json["first_decoder_layer"] = range.first_decoder_layer;
+      json["decoder_layers"] = range.num_decoder_layers;
+    }
+    json["holds"] = description_of(range, two_stacks);
+    list.push_back(std::move(json));
+  }
+  return list;
 }
 
 Json rank_json(const RunPlan& plan, const MemoryPlan& memory, int rank) {
@@ -50,6 +76,7 @@ Json rank_json(const RunPlan& plan, const MemoryPlan& memory, int rank) {
             {"total", memory.total},
             {"library_bound", memory.library_bound}}},
           {"microbatches_in_flight", memory.microbatches_in_flight},
+          {"stages", stages_json(plan, at.pipeline)},
           {"messages", std::move(messages)},
           {"largest_program", program_json(plan.config, memory.programs[memory.largest])}};
 }
@@ -67,7 +94,7 @@ Json batch_sizes_json(const TrainConfig& config) {
 std::string message_table(const MemoryPlan& memory) {
   std::string text;
   for (const auto& [key, total] : memory.messages.by_key()) {
-    text += fmt::format("  {:<4} {:<15} {:>8} {:>12} {:>20} B\n", key.first, key.second,
+    text += fmt::format("  {:<8} {:<15} {:>8} {:>12} {:>20} B\n", key.first, key.second,
                         format_count(total.count), format_bytes(total.bytes),
                         format_count(total.bytes));
   }
@@ -100,19 +127,66 @@ std::string pipeline_text(const TrainConfig& c) {
                      c.layout.pipeline_schedule);
 }
 
+std::vector<std::string> loss_names(const RunPlan& plan) {
+  std::vector<std::string> names;
+  for (const LossSpec& loss : plan.model->losses()) names.push_back(loss.name);
+  return names;
+}
+
+Json model_json(const RunPlan& plan) {
+  const TrainConfig& c = plan.config;
+  Json json = {{"family", family_of(c).name()},
+               {"parameters", plan.model_parameters},
+               {"layers", c.model.num_layers},
+               {"hidden_size", c.model.hidden_size},
+               {"attention_heads", c.model.num_attention_heads},
+               {"vocabulary", plan.model->vocabulary().ids},
+               {"padded_vocabulary", plan.model->vocabulary().padded},
+               {"sequence_length", c.data.seq_length},
+               {"dtype", name_of(plan.model->transformer().dtype)},
+               {"losses", loss_names(plan)}};
+  if (has_decoder(c.model)) {
+    json["decoder_layers"] = c.model.decoder_num_layers;
+    json["decoder_sequence_length"] = c.data.decoder_seq_length;
+  }
+  return json;
+}
+
+std::string model_text(const RunPlan& plan) {
+  const TrainConfig& c = plan.config;
+  const bool two_stacks = has_decoder(c.model);
+  const auto both = [&](std::int64_t first, std::int64_t second) {
+    return two_stacks ? fmt::format("{} + {}", first, second) : fmt::format("{}", first);
+  };
+  std::string text = fmt::format(
+      "{}: {} layers{}, hidden {}, {} heads, sequence {}, vocabulary {} (padded {}), {}\n",
+      family_of(c).title(), both(c.model.num_layers, c.model.decoder_num_layers),
+      two_stacks ? " (encoder + decoder)" : "", c.model.hidden_size, c.model.num_attention_heads,
+      both(c.data.seq_length, c.data.decoder_seq_length), plan.model->vocabulary().ids,
+      plan.model->vocabulary().padded, name_of(plan.model->transformer().dtype));
+  const std::vector<std::string> losses = loss_names(plan);
+  if (losses.size() > 1) text += fmt::format("losses: {}\n", fmt::join(losses, ", "));
+  return text;
+}
+
 // The first rank of every stage.
 std::string stage_table(const RunPlan& plan) {
   std::string text =
-      fmt::format("{:>8} {:>6} {:>16} {:>12} {:>12} {:>12}  {}\n", "pipeline", "rank", "parameters",
-                  "saved", "workspace", "total", "microbatches in flight");
+      fmt::format("{:>8} {:>6} {:>16} {:>12} {:>12} {:>12}  {:<22}  {}\n", "pipeline", "rank",
+                  "parameters", "saved", "workspace", "total", "microbatches in flight", "has");
   for (const RankPlan& group : plan.groups) {
     const GridCoordinates at = plan.grid.coordinates(group.ranks.front());
     if (at.tensor > 0) continue;
     const MemoryPlan& memory = group.memory;
-    text += fmt::format("{:>8} {:>6} {:>16} {:>12} {:>12} {:>12}  {}\n", at.pipeline,
-                        group.ranks.front(), format_count(memory.model_parameters),
-                        format_bytes(memory.saved), format_bytes(memory.workspace),
-                        format_bytes(memory.total), fmt::join(memory.microbatches_in_flight, ", "));
+    std::vector<std::string> parts;
+    for (const StageRange& range : stages_of(plan, at.pipeline)) {
+      parts.push_back(description_of(range, has_decoder(plan.config.model)));
+    }
+    text += fmt::format(
+        "{:>8} {:>6} {:>16} {:>12} {:>12} {:>12}  {:<22}  {}\n", at.pipeline, group.ranks.front(),
+        format_count(memory.model_parameters), format_bytes(memory.saved),
+        format_bytes(memory.workspace), format_bytes(memory.total),
+        fmt::format("{}", fmt::join(memory.microbatches_in_flight, ", ")), fmt::join(parts, "; "));
   }
   return text;
 }
@@ -121,14 +195,17 @@ std::string stage_table(const RunPlan& plan) {
 
 RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary,
                  cpu::ProductPrecision products) {
+  const StepPrograms programs = step_programs(config);
   RunPlan plan{.config = config,
                .grid = rank_grid(config.layout),
-               .model = gpt_config(config, vocabulary),
+               .placement = programs.placement(),
+               .stages = model_stages(config, programs.placement()),
+               .model = make_model(config, vocabulary),
                .products = products,
                .model_parameters = 0,
                .groups = {}};
-  plan.model_parameters = gpt_parameters(plan.model);
-  plan.groups = plan_ranks(config, plan.model, step_programs(config), products);
+  plan.model_parameters = plan.model->parameters();
+  plan.groups = plan_ranks(config, *plan.model, programs, products);
   return plan;
 }
 
@@ -146,15 +223,7 @@ std::string to_json(const RunPlan& plan, ListedRanks listed) {
   }
   Json list = Json::array();
   for (auto& [rank, json] : ranks) list.push_back(std::move(json));
-  const Json document = {{"model",
-                          {{"parameters", plan.model_parameters},
-                           {"layers", plan.config.model.num_layers},
-                           {"hidden_size", plan.config.model.hidden_size},
-                           {"attention_heads", plan.config.model.num_attention_heads},
-                           {"vocabulary", plan.model.vocabulary},
-                           {"padded_vocabulary", plan.model.padded_vocabulary},
-                           {"sequence_length", plan.config.data.seq_length},
-                           {"dtype", name_of(plan.model.transformer.dtype)}}},
+  const Json document = {{"model", model_json(plan)},
                          {"flops_per_step", flops_json(plan)},
                          {"batch_sizes", batch_sizes_json(plan.config)},
                          {"ranks", std::move(list)}};
@@ -164,10 +233,7 @@ std::string to_json(const RunPlan& plan, ListedRanks listed) {
 std::string to_text(const RunPlan& plan) {
   const TrainConfig& c = plan.config;
   const BatchSchedule batches = batch_schedule(c);
-  std::string text = fmt::format(
-      "GPT: {} layers, hidden {}, {} heads, sequence {}, vocabulary {} (padded {}), {}\n",
-      c.model.num_layers, c.model.hidden_size, c.model.num_attention_heads, c.data.seq_length,
-      plan.model.vocabulary, plan.model.padded_vocabulary, name_of(plan.model.transformer.dtype));
+  std::string text = model_text(plan);
   text += fmt::format("{} parameters; {:.4g} floating-point operations a step\n",
                       format_count(plan.model_parameters), flops_per_step(plan));
   text += fmt::format(

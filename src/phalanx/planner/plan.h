@@ -2,9 +2,13 @@
 // `phalanx plan`: what a run with these flags would take on every rank of its world, without
 // allocating it.
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "phalanx/mesh/rank_grid.h"
+#include "phalanx/model/model.h"
+#include "phalanx/pipeline/placement.h"
 #include "phalanx/train/config.h"
 #include "phalanx/train/memory_plan.h"
 
@@ -13,7 +17,9 @@ namespace phalanx {
 struct RunPlan {
   TrainConfig config;  // resolved
   RankGrid grid;
-  GptConfig model;
+  Placement placement;             // of the pipeline's stages
+  std::vector<StageRange> stages;  // what each of them has
+  std::shared_ptr<const Model> model;
   cpu::ProductPrecision products = cpu::ProductPrecision::kFp32;
   std::int64_t model_parameters = 0;  // global, without vocabulary padding
   std::vector<RankPlan> groups;       // data-parallel ranks do the same
@@ -27,11 +33,12 @@ RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary,
 // with the others under "same_as", unless all are asked for.
 enum class ListedRanks { kAsManyAsReadable, kAll };
 
-// One JSON document with a newline: {"model", "flops_per_step", "batch_sizes": [{"samples",
-// "global_batch_size"}], "ranks": [{"rank", "coordinates", "parameters", "bytes",
-// "microbatches_in_flight", "messages", "largest_program": {"kind", "global_batch_size",
-// "iterations", "microbatches", "bytes"}}]}. Operations and messages are of a step of the last
-// batch.
+// One JSON document with a newline: {"model" ("family", "parameters", "layers", "losses", ...; of
+// an encoder and a decoder also "decoder_layers" and "decoder_sequence_length"), "flops_per_step",
+// "batch_sizes": [{"samples", "global_batch_size"}], "ranks": [{"rank", "coordinates",
+// "parameters", "bytes", "microbatches_in_flight", "stages": [{"stage", "first_layer", "layers",
+// "holds"}], "messages", "largest_program": {"kind", "global_batch_size", "iterations",
+// "microbatches", "bytes"}}]}. Operations and messages are of a step of the last batch.
 std::string to_json(const RunPlan& plan, ListedRanks listed = ListedRanks::kAsManyAsReadable);
 // The table for people.
 std::string to_text(const RunPlan& plan);

@@ -67,9 +67,9 @@ TEST(Plan, DocumentListsEveryRankOfASmallWorld) {
   ASSERT_EQ(ranks.size(), 8U);
   for (int number = 0; number < 8; ++number) {
     const Json& rank = ranks.at(static_cast<std::size_t>(number));
-    EXPECT_EQ(keys(rank),
-              (std::vector<std::string>{"rank", "coordinates", "parameters", "bytes",
-                                        "microbatches_in_flight", "messages", "largest_program"}));
+    EXPECT_EQ(keys(rank), (std::vector<std::string>{"rank", "coordinates", "parameters", "bytes",
+                                                    "microbatches_in_flight", "stages", "messages",
+                                                    "largest_program"}));
     EXPECT_EQ(rank.at("rank"), number);
     EXPECT_EQ(rank.at("coordinates"),
               Json({{"tp", number % 2}, {"cp", 0}, {"dp", number / 2}, {"pp", 0}}));
@@ -178,6 +178,24 @@ TEST(Plan, CountsTheMessagesOfAStep) {
 }
 
 // Of a run whose batch changes: the most of all programs, and which that is.
+// By rank: two chunks in a V, so that the first has both ends.
+TEST(Plan, SaysWhatEveryStageHas) {
+  TrainConfig c = config(2, 1);
+  c.layout.pipeline_model_parallel_size = 2;
+  c.layout.pipeline_schedule = "zb-v";
+  const RunPlan found = plan(c);
+  const Json document = json_of(found);
+  EXPECT_EQ(document.at("model").at("family"), "gpt");
+  EXPECT_EQ(document.at("model").at("losses").dump(), R"(["lm loss"])");
+  EXPECT_FALSE(document.at("model").contains("decoder_layers"));
+  EXPECT_EQ(document.at("ranks").at(0).at("stages").dump(),
+            R"([{"stage":0,"first_layer":0,"layers":1,"holds":"embedding, layer 0"},)"
+            R"({"stage":3,"first_layer":3,"layers":1,"holds":"layer 3, head"}])");
+  EXPECT_NE(to_text(found).find("embedding, layer 0; layer 3, head\n"), std::string::npos)
+      << to_text(found);
+  EXPECT_NE(to_text(found).find("GPT: 4 layers, hidden 64"), std::string::npos);
+}
+
 TEST(Plan, SaysWhichProgramIsTheLargest) {
   TrainConfig c = config(4, 1);
   c.layout.pipeline_model_parallel_size = 4;

@@ -1,7 +1,6 @@
 #include "phalanx/tokenizer/wordpiece_tokenizer.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <unordered_map>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/tokenizer/unicode.h"
+#include "phalanx/tokenizer/wordpiece_cleanup.h"
 
 namespace phalanx {
 namespace {
@@ -92,31 +92,6 @@ WithSpecialTokens with_special_tokens(std::vector<std::string> tokens, std::int6
   return {std::move(tokens), std::move(special)};
 }
 
-// The blanks that Hugging Face's tokenizers take away, in their order: `from` becomes `to`.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kCleanup = {{
-    {" .", "."},
-    {" ?", "?"},
-    {" !", "!"},
-    {" ,", ","},
-    {" ' ", "'"},
-    {" n't", "n't"},
-    {" 'm", "'m"},
-    {" do not", " don't"},
-    {" 's", "'s"},
-    {" 've", "'ve"},
-    {" 're", "'re"},
-}};
-
-// Of one token and the blank before it: what reaches over two tokens stays.
-void clean_up(std::string& text) {
-  for (const auto& [from, to] : kCleanup) {
-    for (std::size_t at = text.find(from); at != std::string::npos;
-         at = text.find(from, at + to.size())) {
-      text.replace(at, from.size(), to);
-    }
-  }
-}
-
 }  // namespace
 
 std::vector<std::string> read_wordpiece_file(const std::string& path) {
@@ -197,7 +172,7 @@ std::string WordPieceTokenizer::decode_ids(std::span<const std::int32_t> ids,
       }
     }
     is_first = false;
-    clean_up(word);
+    clean_up_wordpiece(word);
     text += word;
   }
   return text;

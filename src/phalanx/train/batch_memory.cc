@@ -1,7 +1,7 @@
 #include "phalanx/train/batch_memory.h"
 
 #include "phalanx/base/error.h"
-#include "phalanx/model/gpt_batch.h"
+#include "phalanx/model/batch_binding.h"
 
 namespace phalanx {
 
@@ -22,7 +22,7 @@ BatchMemory::BatchMemory(const BatchSchema& schema, std::int64_t samples, int sl
     : schema_(schema), samples_(samples) {
   for (int i = 0; i < slots; ++i) {
     const Tensor bytes = arena.allocate(DType::kU8, {schema.bytes(samples)});
-    slots_.push_back({bytes, gpt_batch(schema, batch_columns(schema, samples, arena, bytes))});
+    slots_.push_back({bytes, bind_batch(schema, batch_columns(schema, samples, arena, bytes))});
   }
 }
 

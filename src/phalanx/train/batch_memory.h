@@ -22,7 +22,7 @@ std::vector<Tensor> batch_columns(const BatchSchema& schema, std::int64_t sample
 class BatchMemory {
  public:
   BatchMemory() = default;
-  // `slots` microbatches of a GPT, whose schema this is.
+  // `slots` microbatches of a model whose schema this is.
   BatchMemory(const BatchSchema& schema, std::int64_t samples, int slots, Arena& arena);
 
   const nn::Batch& operator[](int slot) const { return at(slot).batch; }

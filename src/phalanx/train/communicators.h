@@ -2,6 +2,8 @@
 // The groups of ranks that a rank talks to in a run.
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "phalanx/base/step_timers.h"
 #include "phalanx/comm/communicator.h"
@@ -14,7 +16,6 @@ struct RankCommunicators {
   Communicator* world;
   // Null where the group has one rank.
   std::unique_ptr<Communicator> tensor, data, pipeline;
-  std::unique_ptr<Communicator> embedding;  // first and last rank of a pipeline; null between them
 
   // Those that hold one copy of the model, tensor-parallel neighbours next to each other; null for
   // one.
@@ -23,7 +24,13 @@ struct RankCommunicators {
   // Splits the world by the grid; every rank at the same time. With `timers` all waits count there.
   RankCommunicators(const RankGrid& grid, Communicator& world, StepTimers* timers = nullptr);
 
+  // In each pipeline those of these ranks, in this order: one rank's end of its group, null where
+  // it is none of them or alone. By every rank of the world, in one order.
+  std::unique_ptr<Communicator> among(const std::vector<int>& pipeline_ranks,
+                                      const std::string& name) const;
+
  private:
+  RankGroups pipelines_;
   std::unique_ptr<Communicator> timed_world_;
   std::unique_ptr<Communicator> model_;  // of a pipeline
 };

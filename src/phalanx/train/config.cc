@@ -5,6 +5,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/train/config_rules.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/flags.h"
 
 namespace phalanx {
@@ -12,7 +13,7 @@ namespace {
 
 void resolve_model(TrainConfig& c) {
   ModelConfig& m = c.model;
-  if (m.max_position_embeddings < c.data.seq_length) {
+  if (m.max_position_embeddings < c.data.seq_length && m.position_embedding_type != "relative") {
     throw ConfigError("--max-position-embeddings {} is below --seq-length {}: raise the first",
                       m.max_position_embeddings, c.data.seq_length);
   }
@@ -43,6 +44,11 @@ void check_precision(const ModelConfig& m) {
   if (m.fp32_residual_connection && !m.fp16 && !m.bf16) {
     throw ConfigError("--fp32-residual-connection needs --fp16 or --bf16");
   }
+  if (m.fp32_residual_connection && m.post_layernorm) {
+    throw ConfigError(
+        "--fp32-residual-connection: with --post-layernorm the residual stream is what a norm "
+        "gives, in 16 bits: leave one of the two out");
+  }
 }
 
 // No sum of sizes that follow from these may leave 64 bits; such a model is a typing error.
@@ -53,12 +59,14 @@ void check_size(const TrainConfig& c) {
   const double layer = width * (4.0 * width + 3.0 * real(m.ffn_hidden_size));
   const double tables =
       real(m.hidden_size) * (2.0 * 2147483647.0 + real(m.max_position_embeddings));
-  const double rows = real(c.layout.micro_batch_size) * real(c.data.seq_length);
-  const double attention = real(m.num_attention_heads) * real(c.data.seq_length);
+  const double sequence = real(c.data.seq_length) + real(c.data.decoder_seq_length);
+  const double rows = real(c.layout.micro_batch_size) * sequence;
+  const double attention = real(m.num_attention_heads) * sequence;
+  // A layer of a decoder has cross attention too.
+  const double layers = real(m.num_layers) + 2.0 * real(m.decoder_num_layers);
   const double activations =
       rows * (20.0 * width + 6.0 * real(m.ffn_hidden_size) + 6.0 * attention);
-  const double bytes =
-      24.0 * (real(m.num_layers) * layer + tables) + 8.0 * real(m.num_layers) * activations;
+  const double bytes = 24.0 * (layers * layer + tables) + 8.0 * layers * activations;
   if (bytes < std::exp2(62)) return;
   throw ConfigError(
       "--num-layers {}, --hidden-size {}, --ffn-hidden-size {}, --num-attention-heads {}, "
@@ -108,8 +116,17 @@ void resolve(TrainConfig& config, bool for_training) {
   check_values(config, for_training, faults);
   faults.raise();
 
-  const bool has_model = faults.hold([&] { resolve_model(config); });
-  const bool has_ranks = faults.hold([&] { resolve_ranks(config); });
+  check_family_flags(config, faults);
+  faults.raise();
+
+  const bool has_model = faults.hold([&] {
+    resolve_model(config);
+    family_of(config).resolve_model(config);
+  });
+  const bool has_ranks = faults.hold([&] {
+    resolve_encoder_ranks(config.layout);
+    resolve_ranks(config);
+  });
   const bool has_batch = has_ranks && faults.hold([&] { resolve_batch(config); });
   faults.hold([&] { check_precision(config.model); });
   faults.hold([&] { check_data_parallelism(config.layout); });
@@ -128,10 +145,13 @@ void resolve(TrainConfig& config, bool for_training) {
     faults.hold([&] { check_learning_rate(config); });
   }
   faults.raise();
+  family_of(config).resolve(config);
 }
 
 TrainConfig for_inference(const TrainConfig& trained) {
-  TrainConfig config{.model = trained.model,
+  TrainConfig config{.family = trained.family,
+                     .family_options = trained.family_options,
+                     .model = trained.model,
                      .layout = {},
                      .data = trained.data,
                      .tokenizer = trained.tokenizer,

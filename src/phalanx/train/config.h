@@ -8,6 +8,8 @@
 // follows from the settings is in config_views.h.
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +20,11 @@ namespace phalanx {
 
 // What is computed. 0 means not given.
 struct ModelConfig {
-  std::int64_t num_layers = 0;
+  // The name of the family (train/family.h): the word behind the command, no flag.
+  std::string family = "gpt";
+
+  std::int64_t num_layers = 0;          // of the only stack, or of the encoder
+  std::int64_t decoder_num_layers = 0;  // of the decoder, where there is one; 0: as num_layers
   std::int64_t hidden_size = 0;
   std::int64_t ffn_hidden_size = 0;
   std::int64_t num_attention_heads = 0;
@@ -26,6 +32,11 @@ struct ModelConfig {
   bool group_query_attention = false;
   std::int64_t num_query_groups = 1;
   std::int64_t max_position_embeddings = 0;
+  std::string position_embedding_type = "learned_absolute";  // learned_absolute, relative
+  std::int64_t relative_attention_num_buckets = 32;
+  std::int64_t relative_attention_max_distance = 128;
+  bool bert_no_binary_head = false;  // BERT without sentence order: no types, no pooler
+  bool post_layernorm = false;  // norms behind the residual sums, not in front of the sub-layers
   std::int64_t make_vocab_size_divisible_by = 128;
   double norm_epsilon = 1e-5;
   bool untie_embeddings_and_output_weights = false;
@@ -72,6 +83,13 @@ struct LayoutConfig {
   std::int64_t decoder_first_pipeline_num_layers = 0;  // of the first rank; 0: not given
   std::int64_t decoder_last_pipeline_num_layers = 0;   // of the last
   std::int64_t pipeline_drain_interval = 10;           // asynchronous schedules: iterations
+  // The first stage has the embedding and no layer.
+  bool standalone_embedding_stage = false;
+  // Of an encoder and a decoder. resolve() makes the split rank of the encoder's sizes, and the
+  // pipeline's size that of both stacks together.
+  std::int64_t pipeline_model_parallel_split_rank = 0;    // the decoder's first; 0: not given
+  std::int64_t encoder_pipeline_model_parallel_size = 0;  // 0: not given
+  std::int64_t encoder_tensor_model_parallel_size = 0;    // 0: as the decoder's
 
   // Data parallelism.
   bool use_distributed_optimizer = false;
@@ -97,7 +115,10 @@ struct DataConfig {
   std::string per_split_data_args_path;  // JSON
   bool mock_data = false;
   std::string split = "969, 30, 1";
-  std::int64_t seq_length = 0;
+  std::int64_t seq_length = 0;             // of the only stack, or of the encoder
+  std::int64_t decoder_seq_length = 0;     // of the decoder, where there is one; 0: not given
+  double mask_prob = 0.15;                 // BERT and T5
+  double short_seq_prob = 0.1;             // likewise
   std::string data_order = "megatron";     // megatron, sequential
   std::string data_cache_path;             // "": none
   std::string dataloader_type = "single";  // single, cyclic
@@ -214,7 +235,14 @@ struct RunConfig {
   bool allow_overcommit = false;  // begin although the memory plan does not fit
 };
 
+class ModelFamily;
+
 struct TrainConfig {
+  // Of a family that another program brings; null: one of Phalanx's, which model.family names.
+  std::shared_ptr<const ModelFamily> family;
+  // The values of the family's own flags, by name.
+  std::map<std::string, std::string> family_options;
+
   ModelConfig model;
   LayoutConfig layout;
   DataConfig data;

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "phalanx/base/log.h"
 #include "phalanx/base/machine.h"
@@ -43,8 +44,7 @@ void resolve_ranks(TrainConfig& c) {
         "Phalanx; give 1",
         l.context_parallel_size);
   }
-  const std::int64_t model_ranks =
-      l.tensor_model_parallel_size * l.pipeline_model_parallel_size * l.context_parallel_size;
+  const std::int64_t model_ranks = ranks_of_model(l);
   if (l.world_size % model_ranks != 0) {
     throw ConfigError(
         "{} ranks (--nproc, or --world-size of a plan) are not a multiple of the {} that one copy "
@@ -72,11 +72,12 @@ void resolve_tensor_parallelism(TrainConfig& c) {
     log_info("--sequence-parallel is off: --tensor-model-parallel-size is 1");
     l.sequence_parallel = false;
   }
-  if (l.sequence_parallel && c.data.seq_length % size != 0) {
+  for (const auto& [flag, length] : {std::pair{"--seq-length", c.data.seq_length},
+                                     {"--decoder-seq-length", c.data.decoder_seq_length}}) {
+    if (!l.sequence_parallel || length % size == 0) continue;
     throw ConfigError(
-        "--seq-length {} is not a multiple of --tensor-model-parallel-size {}: "
-        "--sequence-parallel cuts it",
-        c.data.seq_length, size);
+        "{} {} is not a multiple of --tensor-model-parallel-size {}: --sequence-parallel cuts it",
+        flag, length, size);
   }
 }
 
@@ -96,9 +97,10 @@ void resolve_recomputation(TrainConfig& c) {
           "block");
     }
     if (l.recompute_num_layers == 0) l.recompute_num_layers = 1;
-    if (l.recompute_num_layers > c.model.num_layers) {
+    const std::int64_t layers = std::max(c.model.num_layers, c.model.decoder_num_layers);
+    if (l.recompute_num_layers > layers) {
       throw ConfigError("--recompute-num-layers {} is above --num-layers {}",
-                        l.recompute_num_layers, c.model.num_layers);
+                        l.recompute_num_layers, layers);
     }
   } else if (!l.recompute_method.empty() || l.recompute_num_layers != 0) {
     throw ConfigError(
@@ -119,12 +121,14 @@ void resolve_recomputation(TrainConfig& c) {
         "--distribute-saved-activations and --sequence-parallel exclude each other: with the "
         "second they are spread already");
   }
-  if (l.micro_batch_size * c.data.seq_length * c.model.hidden_size % l.tensor_model_parallel_size !=
-      0) {
+  for (const auto& [flag, length] : {std::pair{"--seq-length", c.data.seq_length},
+                                     {"--decoder-seq-length", c.data.decoder_seq_length}}) {
+    const std::int64_t values = l.micro_batch_size * length * c.model.hidden_size;
+    if (values % l.tensor_model_parallel_size == 0) continue;
     throw ConfigError(
-        "--distribute-saved-activations: --micro-batch-size {} x --seq-length {} x --hidden-size "
-        "{} values cannot be cut into --tensor-model-parallel-size {} equal parts",
-        l.micro_batch_size, c.data.seq_length, c.model.hidden_size, l.tensor_model_parallel_size);
+        "--distribute-saved-activations: --micro-batch-size {} x {} {} x --hidden-size {} values "
+        "cannot be cut into --tensor-model-parallel-size {} equal parts",
+        l.micro_batch_size, flag, length, c.model.hidden_size, l.tensor_model_parallel_size);
   }
 }
 

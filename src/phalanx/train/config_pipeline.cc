@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "phalanx/base/error.h"
@@ -65,7 +66,10 @@ void check_stage_layers(const TrainConfig& c, const Placement& placement) {
   const std::vector<std::int64_t> layers = stage_layers(c, placement);
   const bool all_placed =
       std::accumulate(layers.begin(), layers.end(), std::int64_t{0}) == c.model.num_layers;
-  if (all_placed && std::ranges::min(layers) > 0) return;
+  const int alone = c.layout.standalone_embedding_stage ? 1 : 0;
+  if (all_placed &&
+      std::ranges::min(std::span(layers).subspan(static_cast<std::size_t>(alone))) > 0)
+    return;
   throw ConfigError(
       "--num-layers {} cannot be shared out over {} ranks with {} stages each, with "
       "--decoder-first-pipeline-num-layers {} and --decoder-last-pipeline-num-layers {} (0: not "
@@ -73,6 +77,53 @@ void check_stage_layers(const TrainConfig& c, const Placement& placement) {
       "ranks must all have the same",
       c.model.num_layers, placement.ranks(), placement.chunks(),
       c.layout.decoder_first_pipeline_num_layers, c.layout.decoder_last_pipeline_num_layers);
+}
+
+void check_standalone_embedding(const TrainConfig& c, const Placement& placement) {
+  if (!c.layout.standalone_embedding_stage) return;
+  if (placement.chunks() > 1) {
+    throw ConfigError(
+        "--standalone-embedding-stage needs one stage on every rank: a further one of the first "
+        "rank would have neither the embedding nor a layer");
+  }
+  if (c.layout.decoder_first_pipeline_num_layers > 0) {
+    throw ConfigError(
+        "--standalone-embedding-stage and --decoder-first-pipeline-num-layers {} exclude each "
+        "other: give one",
+        c.layout.decoder_first_pipeline_num_layers);
+  }
+}
+
+// Of one stack: as many stages as the schedule has.
+void check_stack(const TrainConfig& c, const Placement& placement) {
+  check_standalone_embedding(c, placement);
+  const int alone = c.layout.standalone_embedding_stage ? 1 : 0;
+  if (c.model.num_layers < placement.stages() - alone) {
+    throw ConfigError("--num-layers {} is less than the {} stages of the pipeline: {} ranks x {}",
+                      c.model.num_layers, placement.stages() - alone, placement.ranks(),
+                      placement.chunks());
+  }
+  check_stage_layers(c, placement);
+}
+
+// An encoder and a decoder: a stage on every rank.
+void resolve_split_pipeline(TrainConfig& c) {
+  LayoutConfig& l = c.layout;
+  if (l.num_layers_per_virtual_pipeline_stage > 0 || l.num_virtual_stages_per_pipeline_rank > 1) {
+    throw ConfigError(
+        "a pipeline of an encoder and a decoder has one stage on every rank: leave out "
+        "--num-layers-per-virtual-pipeline-stage and --num-virtual-stages-per-pipeline-rank");
+  }
+  if (l.microbatch_group_size_per_virtual_pipeline_stage > 0) {
+    throw ConfigError(
+        "--microbatch-group-size-per-virtual-pipeline-stage goes with several stages of a rank, "
+        "which a pipeline of an encoder and a decoder has not");
+  }
+  if (l.pipeline_schedule.empty()) l.pipeline_schedule = kDefaultSchedule;
+  check_split(schedule_kind(l.pipeline_schedule));
+  const Placement placement =
+      schedule_kind(l.pipeline_schedule).placement(schedule_request(l, num_microbatches(l)));
+  stage_ranges(c, placement);  // throws where layers do not come out even
 }
 
 }  // namespace
@@ -94,7 +145,12 @@ void resolve_pipeline(TrainConfig& c) {
            "--microbatch-group-size-per-virtual-pipeline-stage");
     refuse(c.layout.decoder_first_pipeline_num_layers > 0, "--decoder-first-pipeline-num-layers");
     refuse(c.layout.decoder_last_pipeline_num_layers > 0, "--decoder-last-pipeline-num-layers");
+    refuse(c.layout.standalone_embedding_stage, "--standalone-embedding-stage");
     c.layout.pipeline_schedule = kDefaultSchedule;
+    return;
+  }
+  if (has_decoder(c.model)) {
+    resolve_split_pipeline(c);
     return;
   }
   resolve_virtual_stages(c);
@@ -112,12 +168,7 @@ void resolve_pipeline(TrainConfig& c) {
   }
   const Placement placement =
       kind.placement(schedule_request(c.layout, num_microbatches(c.layout)));
-  if (c.model.num_layers < placement.stages()) {
-    throw ConfigError("--num-layers {} is less than the {} stages of the pipeline: {} ranks x {}",
-                      c.model.num_layers, placement.stages(), placement.ranks(),
-                      placement.chunks());
-  }
-  check_stage_layers(c, placement);
+  check_stack(c, placement);
   if (is_asynchronous(c.layout)) refuse_with_stale_weights(c);
 }
 

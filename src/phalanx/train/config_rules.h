@@ -36,6 +36,14 @@ class Faults {
 // Every value is one that its flag may have, and what must be given is.
 void check_values(const TrainConfig& config, bool for_training, Faults& faults);
 
+// No flag of another model family is given.
+void check_family_flags(const TrainConfig& config, Faults& faults);
+// Of a model with an encoder and a decoder: sizes that the flags leave open, and what both stacks
+// must fit. With the model resolved.
+void resolve_decoder(TrainConfig& config);
+// --encoder-pipeline-model-parallel-size becomes the split rank of one pipeline.
+void resolve_encoder_ranks(LayoutConfig& layout);
+
 void resolve_ranks(TrainConfig& config);
 // With the ranks resolved.
 void resolve_batch(TrainConfig& config);

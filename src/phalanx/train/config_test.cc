@@ -492,6 +492,14 @@ TEST(TrainConfig, RefusesContradictoryPrecision) {
       {"--matmul-precision bf16", "--bf16"});
   expect_refused([](TrainConfig& c) { c.model.fp32_residual_connection = true; },
                  {"--fp32-residual-connection", "--fp16", "--bf16"});
+  expect_refused(
+      [](TrainConfig& c) {
+        c.model.bf16 = true;
+        c.model.fp32_residual_connection = true;
+        c.model.family = "bert";
+        c.model.post_layernorm = true;
+      },
+      {"--fp32-residual-connection", "--post-layernorm"});
   expect_refused([](TrainConfig& c) { c.optimizer.loss_scale = 0; }, "--loss-scale");
   expect_refused([](TrainConfig& c) { c.optimizer.initial_loss_scale = 0.5; },
                  {"--initial-loss-scale 0.5", "--min-loss-scale 1"});

@@ -15,17 +15,6 @@ DType parameter_dtype(const TrainConfig& c) {
   return c.model.bf16 ? DType::kBF16 : DType::kF32;
 }
 
-RecomputePlan recompute_plan(const TrainConfig& c) {
-  // Selective recomputation is within the attention of a layer: the layers' own business.
-  if (c.layout.recompute_granularity != "full") return {};
-  return {.method = c.layout.recompute_method == "uniform" ? RecomputePlan::Method::kUniform
-                                                           : RecomputePlan::Method::kBlock,
-          .num_layers = c.layout.recompute_num_layers,
-          .input_shards = c.layout.distribute_saved_activations
-                              ? static_cast<int>(c.layout.tensor_model_parallel_size)
-                              : 1};
-}
-
 WeightRule weight_rule(const OptimizerConfig& c) {
   if (c.optimizer == "sgd") return SgdRule{.momentum = c.sgd_momentum};
   return AdamRule{.beta1 = c.adam_beta1, .beta2 = c.adam_beta2, .epsilon = c.adam_eps};
@@ -33,10 +22,15 @@ WeightRule weight_rule(const OptimizerConfig& c) {
 
 }  // namespace
 
-std::int64_t data_parallel_size(const LayoutConfig& c) {
-  return c.world_size /
-         (c.tensor_model_parallel_size * c.pipeline_model_parallel_size * c.context_parallel_size);
+bool has_decoder(const ModelConfig& m) { return m.decoder_num_layers > 0; }
+
+std::int64_t ranks_of_model(const LayoutConfig& c) {
+  return c.tensor_model_parallel_size *
+         (c.encoder_pipeline_model_parallel_size + c.pipeline_model_parallel_size) *
+         c.context_parallel_size;
 }
+
+std::int64_t data_parallel_size(const LayoutConfig& c) { return c.world_size / ranks_of_model(c); }
 
 std::int64_t ranks_on_machine(const LayoutConfig& layout) {
   return layout.local_size > 0 ? layout.local_size : layout.world_size;
@@ -58,6 +52,10 @@ ScheduleRequest schedule_request(const LayoutConfig& c, std::int64_t microbatche
   return {.ranks = static_cast<int>(c.pipeline_model_parallel_size),
           .microbatches = static_cast<int>(microbatches * iterations),
           .chunks = static_cast<int>(c.num_virtual_stages_per_pipeline_rank),
+          // One stage has both stacks, whatever is given.
+          .split = c.pipeline_model_parallel_size == 1
+                       ? 0
+                       : static_cast<int>(c.pipeline_model_parallel_split_rank),
           .group_size = static_cast<int>(c.microbatch_group_size_per_virtual_pipeline_stage),
           .microbatches_per_update = static_cast<int>(microbatches),
           .costs = {},
@@ -74,8 +72,9 @@ std::vector<std::int64_t> stage_layers(const TrainConfig& c, const Placement& pl
   std::vector<std::int64_t> layers(static_cast<std::size_t>(stages));
   const std::int64_t first = c.layout.decoder_first_pipeline_num_layers;
   const std::int64_t last = c.layout.decoder_last_pipeline_num_layers;
+  const int alone = c.layout.standalone_embedding_stage ? 1 : 0;  // stages without layers
   const std::int64_t ends = (first > 0 ? 1 : 0) + (last > 0 ? 1 : 0);
-  for (int stage = 0; stage < stages; ++stage) {
+  for (int stage = alone; stage < stages; ++stage) {
     const int rank = placement.rank(stage);
     std::int64_t& of_stage = layers[static_cast<std::size_t>(stage)];
     if (rank == 0 && first > 0) {
@@ -83,49 +82,77 @@ std::vector<std::int64_t> stage_layers(const TrainConfig& c, const Placement& pl
     } else if (rank == placement.ranks() - 1 && last > 0) {
       of_stage = last / placement.chunks();
     } else if (ends > 0) {
-      of_stage =
-          (c.model.num_layers - first - last) / ((placement.ranks() - ends) * placement.chunks());
+      of_stage = (c.model.num_layers - first - last) /
+                 ((placement.ranks() - alone - ends) * placement.chunks());
     } else {
-      of_stage = c.model.num_layers * (stage + 1) / stages - c.model.num_layers * stage / stages;
+      of_stage = c.model.num_layers * (stage - alone + 1) / (stages - alone) -
+                 c.model.num_layers * (stage - alone) / (stages - alone);
     }
   }
   return layers;
 }
 
-GptConfig gpt_config(const TrainConfig& c, std::int64_t vocabulary) {
+std::vector<StageRange> stage_ranges(const TrainConfig& c, const Placement& placement) {
+  if (!has_decoder(c.model)) return one_stack_stages(stage_layers(c, placement));
+  return encoder_decoder_stages(
+      {.encoder_layers = c.model.num_layers,
+       .decoder_layers = c.model.decoder_num_layers,
+       .stages = placement.stages(),
+       .split = static_cast<int>(c.layout.pipeline_model_parallel_split_rank),
+       .standalone_embedding = c.layout.standalone_embedding_stage});
+}
+
+RecomputePlan recompute_plan(const TrainConfig& c) {
+  // Selective recomputation is within the attention of a layer: the layers' own business.
+  if (c.layout.recompute_granularity != "full") return {};
+  return {.method = c.layout.recompute_method == "uniform" ? RecomputePlan::Method::kUniform
+                                                           : RecomputePlan::Method::kBlock,
+          .num_layers = c.layout.recompute_num_layers,
+          .input_shards = c.layout.distribute_saved_activations
+                              ? static_cast<int>(c.layout.tensor_model_parallel_size)
+                              : 1};
+}
+
+nn::TransformerConfig transformer_config(const TrainConfig& c) {
   const auto seed = static_cast<std::uint64_t>(c.run.seed);
-  return {.transformer = {.num_layers = c.model.num_layers,
-                          .hidden = c.model.hidden_size,
-                          .ffn_hidden = c.model.ffn_hidden_size,
-                          .heads = c.model.num_attention_heads,
-                          .query_groups = c.model.num_query_groups,
-                          .head_size = c.model.kv_channels,
-                          .norm_epsilon = c.model.norm_epsilon,
-                          .hidden_dropout = c.model.hidden_dropout,
-                          .attention_dropout = c.model.attention_dropout,
-                          .init_deviation = c.model.init_method_std,
-                          .gelu = c.model.no_bias_gelu_fusion ? ops::Gelu::kErf : ops::Gelu::kTanh,
-                          .attention = c.model.attention_backend == "fused"
-                                           ? nn::AttentionKernel::kFused
-                                           : nn::AttentionKernel::kUnfused,
-                          .causal = true,
-                          .mask_documents = c.data.reset_attention_mask,
-                          .dtype = parameter_dtype(c),
-                          .fp32_residual = c.model.fp32_residual_connection,
-                          .recompute_core_attention = c.layout.recompute_granularity == "selective",
-                          .tensor = {.rank = 0,
-                                     .size = static_cast<int>(c.layout.tensor_model_parallel_size),
-                                     .sequence = c.layout.sequence_parallel,
-                                     .async_reduce =
-                                         !c.layout.no_async_tensor_model_parallel_allreduce},
-                          .init_key = random_key(seed, RandomPurpose::kInitialisation),
-                          .dropout_key = random_key(seed, RandomPurpose::kDropout)},
-          .vocabulary = vocabulary,
-          .padded_vocabulary = padded_vocabulary(vocabulary, c.model.make_vocab_size_divisible_by,
-                                                 c.layout.tensor_model_parallel_size),
-          .max_positions = c.model.max_position_embeddings,
-          .tied_embedding = !c.model.untie_embeddings_and_output_weights,
-          .recompute = recompute_plan(c)};
+  return {.num_layers = c.model.num_layers,
+          .hidden = c.model.hidden_size,
+          .ffn_hidden = c.model.ffn_hidden_size,
+          .heads = c.model.num_attention_heads,
+          .query_groups = c.model.num_query_groups,
+          .head_size = c.model.kv_channels,
+          .norm_epsilon = c.model.norm_epsilon,
+          .hidden_dropout = c.model.hidden_dropout,
+          .attention_dropout = c.model.attention_dropout,
+          .init_deviation = c.model.init_method_std,
+          .gelu = c.model.no_bias_gelu_fusion ? ops::Gelu::kErf : ops::Gelu::kTanh,
+          .attention = c.model.attention_backend == "fused" ? nn::AttentionKernel::kFused
+                                                            : nn::AttentionKernel::kUnfused,
+          .dtype = parameter_dtype(c),
+          .fp32_residual = c.model.fp32_residual_connection,
+          .recompute_core_attention = c.layout.recompute_granularity == "selective",
+          .tensor = {.rank = 0,
+                     .size = static_cast<int>(c.layout.tensor_model_parallel_size),
+                     .sequence = c.layout.sequence_parallel,
+                     .async_reduce = !c.layout.no_async_tensor_model_parallel_allreduce},
+          .init_key = random_key(seed, RandomPurpose::kInitialisation),
+          .dropout_key = random_key(seed, RandomPurpose::kDropout)};
+}
+
+std::int64_t padded_vocabulary(const TrainConfig& c, std::int64_t vocabulary) {
+  return padded_vocabulary(vocabulary, c.model.make_vocab_size_divisible_by,
+                           c.layout.tensor_model_parallel_size);
+}
+
+GptConfig gpt_config(const TrainConfig& c, std::int64_t vocabulary) {
+  GptConfig config{.transformer = transformer_config(c),
+                   .vocabulary = vocabulary,
+                   .padded_vocabulary = padded_vocabulary(c, vocabulary),
+                   .max_positions = c.model.max_position_embeddings,
+                   .tied_embedding = !c.model.untie_embeddings_and_output_weights,
+                   .recompute = recompute_plan(c)};
+  config.transformer.mask_documents = c.data.reset_attention_mask;
+  return config;
 }
 
 bool checks_for_nan(const TrainConfig& c) {

@@ -6,6 +6,7 @@
 
 #include "phalanx/mesh/rank_grid.h"
 #include "phalanx/model/gpt.h"
+#include "phalanx/model/stage_plan.h"
 #include "phalanx/optim/loss_scaler.h"
 #include "phalanx/optim/optimizer.h"
 #include "phalanx/optim/parameter_schedule.h"
@@ -15,7 +16,12 @@
 
 namespace phalanx {
 
+// Whether the model has an encoder and a decoder, once its family has said how many layers.
+bool has_decoder(const ModelConfig& model);
+
 RankGrid rank_grid(const LayoutConfig& layout);
+// Ranks that one copy of the model takes.
+std::int64_t ranks_of_model(const LayoutConfig& layout);
 // Ranks that share the cores of this machine.
 std::int64_t ranks_on_machine(const LayoutConfig& layout);
 std::int64_t data_parallel_size(const LayoutConfig& layout);
@@ -39,6 +45,15 @@ std::int64_t updates_per_iteration(const LayoutConfig& layout, std::int64_t micr
 // The layers of every stage: as the flags say for the first and the last rank of a pipeline, and
 // of equal numbers elsewhere, or one less on some. A rank's chunks share its layers out evenly.
 std::vector<std::int64_t> stage_layers(const TrainConfig& config, const Placement& placement);
+// The part of the model that every stage has. ConfigError where an encoder and a decoder do not
+// come out even.
+std::vector<StageRange> stage_ranges(const TrainConfig& config, const Placement& placement);
+// What all stacks of the model have in common, as a causal decoder has it, at the first place of a
+// tensor-parallel group.
+nn::TransformerConfig transformer_config(const TrainConfig& config);
+RecomputePlan recompute_plan(const TrainConfig& config);
+// Of the tokenizer's size.
+std::int64_t padded_vocabulary(const TrainConfig& config, std::int64_t vocabulary);
 // `vocabulary` is the tokenizer's size; the model is that of the first rank of a tensor-parallel
 // group, and a Rank puts it in its own place.
 GptConfig gpt_config(const TrainConfig& config, std::int64_t vocabulary);

@@ -19,6 +19,8 @@ struct TrainFlag {
   // Of a flag that works: the member it sets, and that member's name.
   FlagTarget (*target)(TrainConfig&) = nullptr;
   std::string_view member = {};
+  // Model families that it belongs to, words between blanks; all of them where empty.
+  std::string_view families = {};
 };
 
 // One table for each part of the configuration.
@@ -33,6 +35,8 @@ const std::vector<TrainFlag>& train_flags();
 // Whether it says what the model is: its shape, its numerics, its tokenizer's size. With
 // --use-checkpoint-args the checkpoint's value stands in for one that is not given.
 bool describes_model(const TrainFlag& flag);
+// Whether it belongs to the model family of this name.
+bool is_of_family(const TrainFlag& flag, std::string_view family);
 // By any of its names, or null.
 const TrainFlag* find_train_flag(std::string_view name);
 

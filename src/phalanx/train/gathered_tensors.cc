@@ -15,9 +15,9 @@ constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
 constexpr std::int64_t kNumbersPerBox = 6;
 constexpr std::uint64_t kKey = message_key(MessageKind::kOther, 0, 0);
 
-bool contributes(const Rank& rank, const ParamSpec& spec, bool is_sharded) {
-  const bool first_copy =
-      (spec.tensor_parallel || rank.ranks().at.tensor == 0) && spec.copy != EmbeddingCopy::kLast;
+bool contributes(const Rank& rank, ParamId id, bool is_sharded) {
+  const bool first_copy = (rank.table()[id].tensor_parallel || rank.ranks().at.tensor == 0) &&
+                          rank.parameters().places().counted[static_cast<std::size_t>(id)];
   return first_copy && (is_sharded || rank.ranks().at.data == 0);
 }
 
@@ -68,7 +68,7 @@ std::vector<ContributedTensor> contributed_tensors(const Rank& rank, bool with_o
   for (const ParamSpec& whole : rank.whole_table().specs()) {
     ContributedTensor weight{{whole.name, whole.dtype, whole.global_shape}, {}};
     const ParamId id = id_in(table, whole.name);
-    if (id >= 0 && contributes(rank, table[id], false)) {
+    if (id >= 0 && contributes(rank, id, false)) {
       weight.parts.push_back(global_tensor(table[id], parameters.weight(id)));
     }
     tensors.push_back(std::move(weight));
@@ -81,7 +81,7 @@ std::vector<ContributedTensor> contributed_tensors(const Rank& rank, bool with_o
           {}};
       const ParamId id = id_in(table, whole.name);
       for (const Segment& segment : parameters.segments()) {
-        if (segment.id != id || !contributes(rank, table[id], parameters.is_sharded())) continue;
+        if (segment.id != id || !contributes(rank, id, parameters.is_sharded())) continue;
         state.parts.push_back(shard_tensor(table[id], state_of(segment), segment.begin, prefix));
       }
       tensors.push_back(std::move(state));

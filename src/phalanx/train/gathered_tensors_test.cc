@@ -50,11 +50,11 @@ TrainConfig resolved(const Layout& layout, std::int64_t bucket_size, bool bf16) 
 
 // Each rank fills what it has of every tensor; the first one visits them whole.
 void expect_gathered(const TrainConfig& config, std::int64_t vocabulary) {
-  const GptConfig model = gpt_config(config, vocabulary);
+  const auto model = make_model(config, vocabulary);
   const std::string label = fmt::format(
       "t {}, world {}, sharded {}, bf16 {}", config.layout.tensor_model_parallel_size,
       config.layout.world_size, config.layout.use_distributed_optimizer, config.model.bf16);
-  run_ranks(config, model, [&](Rank& rank) {
+  run_ranks(config, *model, [&](Rank& rank) {
     poison(rank);
     auto tensors = contributed_tensors(rank, true);
     const auto size = static_cast<int>(tensors.size());
@@ -104,7 +104,7 @@ TEST(GatheredTensors, AreThoseOfOneRank) {
   const auto infos = [](const Layout& layout, bool with_optimizer) {
     std::vector<TensorSource::Info> found;
     const TrainConfig config = resolved(layout, 0, true);
-    run_ranks(config, gpt_config(config, 49), [&](Rank& rank) {
+    run_ranks(config, *make_model(config, 49), [&](Rank& rank) {
       const auto tensors = contributed_tensors(rank, with_optimizer);
       if (rank.ranks().world->rank() != 1 && config.layout.world_size > 1) return;
       for (const auto& tensor : tensors) found.push_back(tensor.info);
@@ -129,8 +129,8 @@ TEST(GatheredTensors, AreThoseOfOneRank) {
 // left waiting, and the first failure comes out.
 TEST(GatheredTensors, AFailureEndsAll) {
   const TrainConfig config = resolved({.tensor = 2, .data = 2, .sharded = true}, 0, false);
-  const GptConfig model = gpt_config(config, 49);
-  EXPECT_THROW(run_ranks(config, model,
+  const auto model = make_model(config, 49);
+  EXPECT_THROW(run_ranks(config, *model,
                          [&](Rank& rank) {
                            Communicator& world = *rank.ranks().world;
                            GatheredTensors gathered(contributed_tensors(rank, true), world,
@@ -143,7 +143,7 @@ TEST(GatheredTensors, AFailureEndsAll) {
                            }
                          }),
                OutputError);
-  EXPECT_THROW(run_ranks(config, model,
+  EXPECT_THROW(run_ranks(config, *model,
                          [&](Rank& rank) {
                            Communicator& world = *rank.ranks().world;
                            GatheredTensors gathered(contributed_tensors(rank, true), world,

@@ -1,7 +1,11 @@
 #include "phalanx/train/generation.h"
 
 #include <algorithm>
+#include <set>
 
+#include "phalanx/base/text_batches.h"
+#include "phalanx/model/batch_binding.h"
+#include "phalanx/model/gpt.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/meta/meta_backend.h"
 #include "phalanx/train/inference_model.h"
@@ -12,7 +16,7 @@ namespace phalanx {
 struct Generator::Engine {
   Engine(const GptConfig& config, std::unique_ptr<Backend> backend, InferenceArenas arenas,
          std::int64_t capacity)
-      : model(config, std::move(backend), std::move(arenas)) {
+      : model(GptModel(config, capacity), std::move(backend), std::move(arenas)) {
     const auto& t = config.transformer;
     Arena& arena = model.arenas().cache;
     for (std::int64_t layer = 0; layer < t.num_layers; ++layer) {
@@ -36,16 +40,17 @@ struct Generator::Engine {
     const auto count = static_cast<std::int64_t>(fresh.size());
     const Tensor tokens = workspace.allocate(DType::kI32, {count, 1});
     model.upload(tokens, std::vector<std::int32_t>(fresh.begin(), fresh.end()));
-    const nn::Batch batch{.tokens = tokens,
-                          .position_ids = cache.rows.position.slice(0, begin, count),
-                          .labels = {},
-                          .loss_mask = {},
-                          .rows = {.sample = cache.rows.sample.slice(0, begin, count),
-                                   .position = cache.rows.position.slice(0, begin, count),
-                                   .document = cache.rows.document.slice(0, begin, count)}};
+    const BatchSchema schema = gpt_batch_schema(count);
+    std::vector<Tensor> columns(schema.columns().size());
+    columns[schema.index("tokens")] = tokens;
+    columns[schema.index("position_ids")] = cache.rows.position.slice(0, begin, count);
+    columns[schema.index("sample")] = cache.rows.sample.slice(0, begin, count);
+    columns[schema.index("position")] = cache.rows.position.slice(0, begin, count);
+    columns[schema.index("document")] = cache.rows.document.slice(0, begin, count);
+    const nn::Batch batch = bind_batch(schema, std::move(columns));
     cache.length = begin;
     const Tensor last = workspace.allocate(DType::kF32, {1, model.padded_vocabulary()});
-    model.forward(batch, {.cache = &cache, .logits = last});
+    model.infer(batch, {.cache = &cache, .logits = last});
     model.read_back(last.slice(1, 0, static_cast<std::int64_t>(logits.size())), logits);
   }
 
@@ -55,20 +60,22 @@ struct Generator::Engine {
 
 Generator::Generator(const TrainConfig& config, const GptConfig& model,
                      const CheckpointReader& checkpoint, cpu::ProductPrecision products,
-                     std::int64_t prompt_length, std::int64_t capacity)
+                     std::span<const std::int64_t> prompt_lengths, std::int64_t capacity,
+                     std::string_view remedy)
     : vocabulary_(model.vocabulary), capacity_(std::min(capacity, model.max_positions)) {
-  PHALANX_CHECK(prompt_length > 0 && prompt_length <= capacity_,
-                "a generator for {} tokens in {} positions", prompt_length, capacity_);
   const auto threads = static_cast<int>(config.layout.threads_per_rank);
   Engine rehearsal(model, make_meta_backend(threads, products), InferenceArenas::planning(),
                    capacity_);
-  // The prompt, and one token with a full cache.
+  // The prompts, and one token with a full cache.
   std::vector<float> none(static_cast<std::size_t>(vocabulary_));
-  const std::vector<std::int32_t> prompt(static_cast<std::size_t>(prompt_length), 0);
-  rehearsal.forward(prompt, 0, none);
-  rehearsal.forward(std::span(prompt).first(1), capacity_ - 1, none);
+  for (const std::int64_t length : std::set(prompt_lengths.begin(), prompt_lengths.end())) {
+    PHALANX_CHECK(length > 0 && length <= capacity_, "a generator for {} tokens in {} positions",
+                  length, capacity_);
+    rehearsal.forward(std::vector<std::int32_t>(static_cast<std::size_t>(length), 0), 0, none);
+  }
+  rehearsal.forward(std::vector<std::int32_t>(1, 0), capacity_ - 1, none);
 
-  expect_room(config, rehearsal.model.arenas(), "Give fewer --max-tokens or end other programs");
+  expect_room(config, rehearsal.model.arenas(), remedy);
   engine_ = std::make_unique<Engine>(model, make_cpu_backend(threads, products),
                                      rehearsal.model.arenas().sized(), capacity_);
   engine_->model.load(checkpoint);

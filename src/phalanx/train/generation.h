@@ -5,10 +5,9 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
-#include "phalanx/model/chunk.h"
-#include "phalanx/nn/pass.h"
 #include "phalanx/ops/cpu/device.h"
 #include "phalanx/train/config.h"
 #include "phalanx/train/config_views.h"
@@ -21,10 +20,11 @@ class CheckpointReader;
 class Generator {
  public:
   // Loads the weights; `config` is the resolved configuration of the checkpoint. Memory is planned
-  // for a prompt of `prompt_length` tokens and at most `capacity` positions (prompt and answer), no
-  // more than the model's.
+  // for prompts of these lengths in tokens and at most `capacity` positions (prompt and answer), no
+  // more than the model's. `remedy` as check_memory() has it.
   Generator(const TrainConfig& config, const GptConfig& model, const CheckpointReader& checkpoint,
-            cpu::ProductPrecision products, std::int64_t prompt_length, std::int64_t capacity);
+            cpu::ProductPrecision products, std::span<const std::int64_t> prompt_lengths,
+            std::int64_t capacity, std::string_view remedy);
   ~Generator();
 
   // Calls `on_token` with each new id; ends after `count` ids, at the capacity, or when it answers

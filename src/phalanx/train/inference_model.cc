@@ -25,15 +25,15 @@ std::int64_t InferenceArenas::bytes() const {
          transient.high_water() + workspace.high_water();
 }
 
-InferenceModel::InferenceModel(const GptConfig& config, std::unique_ptr<Backend> backend,
+InferenceModel::InferenceModel(const Model& model, std::unique_ptr<Backend> backend,
                                InferenceArenas arenas)
     : backend_(std::move(backend)),
       arenas_(std::move(arenas)),
       context_{
           .backend = *backend_, .workspace = arenas_.workspace, .stream = {}, .recorder = nullptr},
-      chunk_(build_gpt_chunk(config, {0, config.transformer.num_layers, true, true}, table_)),
+      chunk_(model.build_chunk(model.whole(), table_)),
       parameters_(table_, arenas_.parameters, arenas_.unused),
-      padded_vocabulary_(config.padded_vocabulary) {}
+      padded_vocabulary_(model.vocabulary().padded) {}
 
 void InferenceModel::load(const CheckpointReader& checkpoint) {
   parameters_.clear(context_);
@@ -42,29 +42,35 @@ void InferenceModel::load(const CheckpointReader& checkpoint) {
   }
 }
 
-void InferenceModel::forward(const nn::Batch& batch, const Results& results) {
-  const nn::BatchShape shape{.sequence = batch.tokens.shape[0], .micro_batch = 1};
-  const std::vector<std::vector<SavedBlock>> blocks = {chunk_.saved_blocks(shape, true)};
+void InferenceModel::infer(const nn::Batch& batch, const Results& results) {
+  nn::BatchShapes shapes;
+  for (std::size_t i = 0; i < batch.rows.size(); ++i) {
+    const Tensor& position = batch.rows[i].position;
+    if (position) shapes.of[i] = {.sequence = position.shape[0], .micro_batch = 1};
+  }
+  const std::vector<std::vector<SavedBlock>> blocks = {chunk_.saved_blocks(shapes, true)};
   const SavedPlan plan(forward_only(1), blocks);
   std::vector<Tensor> placed;
   for (std::size_t i = 0; i < blocks[0].size(); ++i) {
-    placed.push_back(
-        arenas_.transient.place(plan.offsets(0, 0)[i], blocks[0][i].dtype, blocks[0][i].shape));
+    const SavedBlock& block = blocks[0][i];
+    // What is carried past units has one place.
+    const std::size_t own = block.same_as < 0 ? i : static_cast<std::size_t>(block.same_as);
+    placed.push_back(arenas_.transient.place(plan.offsets(0, 0)[own], block.dtype, block.shape));
   }
   const nn::Weights weights = parameters_.weights();
   nn::Pass pass{.ops = context_,
                 .weights = weights,
                 .batch = batch,
-                .shape = shape,
+                .shapes = shapes,
                 .region = {},
                 .training = false,
                 .loss_settings = {},
-                .losses = results.losses,
-                .cache = results.cache,
-                .logits = results.logits,
-                .row_losses = results.row_losses};
-  nn::UnitHooks hooks;
-  chunk_.forward(pass, placed, hooks, 0);
+                .losses = results.losses};
+  nn::InferencePass inference{.pass = pass,
+                              .cache = results.cache,
+                              .logits = results.logits,
+                              .row_losses = results.row_losses};
+  chunk_.infer(inference, placed);
 }
 
 RowCoordinates allocate_rows(Arena& arena, std::int64_t rows) {

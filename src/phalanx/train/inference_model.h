@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "phalanx/data_parallel/parameter_store.h"
-#include "phalanx/model/gpt.h"
-#include "phalanx/nn/pass.h"
+#include "phalanx/model/model.h"
+#include "phalanx/nn/inference_pass.h"
 #include "phalanx/train/config.h"
 
 namespace phalanx {
@@ -28,21 +28,21 @@ struct InferenceArenas {
 
 class InferenceModel {
  public:
-  InferenceModel(const GptConfig& config, std::unique_ptr<Backend> backend, InferenceArenas arenas);
+  InferenceModel(const Model& model, std::unique_ptr<Backend> backend, InferenceArenas arenas);
   InferenceModel(const InferenceModel&) = delete;
   InferenceModel& operator=(const InferenceModel&) = delete;
 
   // Errors as CheckpointReader::read().
   void load(const CheckpointReader& checkpoint);
 
-  // What a pass leaves; see nn::Pass.
+  // What a pass leaves; see nn::InferencePass.
   struct Results {
-    nn::LossSums losses = {};
+    std::span<const nn::LossTerm> losses = {};
     nn::KeyValueCache* cache = nullptr;
     Tensor logits = {};
     Tensor row_losses = {};
   };
-  void forward(const nn::Batch& batch, const Results& results);
+  void infer(const nn::Batch& batch, const Results& results);
 
   Context& context() { return context_; }
   InferenceArenas& arenas() { return arenas_; }

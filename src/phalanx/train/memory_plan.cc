@@ -7,7 +7,6 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/comm/meta/meta_communicator.h"
-#include "phalanx/model/gpt_batch.h"
 #include "phalanx/ops/meta/meta_backend.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/reading_ahead.h"
@@ -30,9 +29,8 @@ void raise_to(std::vector<std::int64_t>& marks, const std::vector<std::int64_t>&
 
 }  // namespace
 
-MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
-                       const StepPrograms& programs, int number, cpu::ProductPrecision products,
-                       SavedPlans* plans) {
+MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const StepPrograms& programs,
+                       int number, cpu::ProductPrecision products, SavedPlans* plans) {
   const RankGrid grid = rank_grid(config.layout);
   const auto world = make_meta_world(number, grid.world_size());
   const RankCommunicators ranks(grid, *world);
@@ -43,37 +41,37 @@ MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
   const Rank::Rehearsal rehearsal = rank.rehearse();
   std::vector<std::int64_t> marks = rehearsal.made;
   for (const ProgramMemory& program : rehearsal.programs) raise_to(marks, program.bytes);
-  MemoryPlan plan{
-      .parameters = marks[0],
-      .main_parameters = marks[1],
-      .gradients = marks[2],
-      .optimizer = marks[3],
-      .saved = marks[4],
-      .workspace = marks[5],
-      .communication = marks[6],
-      .total = std::accumulate(marks.begin(), marks.end(), std::int64_t{0}),
-      .library_bound = kLibraryBytes + config.layout.threads_per_rank * kLibraryBytesPerThread +
-                       bytes_read_ahead(config, gpt_batch_schema(config.data.seq_length)),
-      .process_bound = kLibraryBytes,
-      .made = rehearsal.made,
-      .programs = rehearsal.programs,
-      .largest = rehearsal.largest,
-      .saved_per_microbatch = rehearsal.saved_per_microbatch,
-      .microbatches_in_flight = rehearsal.microbatches_in_flight,
-      .flops_per_step = rehearsal.flops_per_step,
-      .messages = rehearsal.messages};
+  MemoryPlan plan{.parameters = marks[0],
+                  .main_parameters = marks[1],
+                  .gradients = marks[2],
+                  .optimizer = marks[3],
+                  .saved = marks[4],
+                  .workspace = marks[5],
+                  .communication = marks[6],
+                  .total = std::accumulate(marks.begin(), marks.end(), std::int64_t{0}),
+                  .library_bound = kLibraryBytes +
+                                   config.layout.threads_per_rank * kLibraryBytesPerThread +
+                                   bytes_read_ahead(config, model.batch_schema()),
+                  .process_bound = kLibraryBytes,
+                  .made = rehearsal.made,
+                  .programs = rehearsal.programs,
+                  .largest = rehearsal.largest,
+                  .saved_per_microbatch = rehearsal.saved_per_microbatch,
+                  .microbatches_in_flight = rehearsal.microbatches_in_flight,
+                  .flops_per_step = rehearsal.flops_per_step,
+                  .messages = rehearsal.messages};
   for (const ParamSpec& spec : rank.table().specs()) plan.model_parameters += true_count(spec);
   return plan;
 }
 
-std::vector<RankPlan> plan_ranks(const TrainConfig& config, const GptConfig& model,
+std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
                                  const StepPrograms& programs, cpu::ProductPrecision products) {
   std::vector<int> ranks(static_cast<std::size_t>(config.layout.world_size));
   std::iota(ranks.begin(), ranks.end(), 0);
   return plan_ranks(config, model, programs, products, ranks);
 }
 
-std::vector<RankPlan> plan_ranks(const TrainConfig& config, const GptConfig& model,
+std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
                                  const StepPrograms& programs, cpu::ProductPrecision products,
                                  std::span<const int> ranks) {
   const RankGrid grid = rank_grid(config.layout);

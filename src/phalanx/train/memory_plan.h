@@ -41,9 +41,8 @@ struct MemoryPlan {
 };
 
 // Of one rank of the world of `config`. Nothing of the model's size is allocated.
-MemoryPlan plan_memory(const TrainConfig& config, const GptConfig& model,
-                       const StepPrograms& programs, int rank, cpu::ProductPrecision products,
-                       SavedPlans* plans = nullptr);
+MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const StepPrograms& programs,
+                       int rank, cpu::ProductPrecision products, SavedPlans* plans = nullptr);
 
 // Ranks with one plan: those of one place in the model, which is all that a plan depends on.
 struct RankPlan {
@@ -51,9 +50,9 @@ struct RankPlan {
   std::vector<int> ranks;
 };
 // Of all ranks, or of these; by their first ranks.
-std::vector<RankPlan> plan_ranks(const TrainConfig& config, const GptConfig& model,
+std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
                                  const StepPrograms& programs, cpu::ProductPrecision products);
-std::vector<RankPlan> plan_ranks(const TrainConfig& config, const GptConfig& model,
+std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
                                  const StepPrograms& programs, cpu::ProductPrecision products,
                                  std::span<const int> ranks);
 

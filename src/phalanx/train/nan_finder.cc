@@ -38,7 +38,7 @@ std::string non_finite_weight(Rank& rank) {
       rank, [&](const Segment& segment) { return rank.parameters().main(segment); });
 }
 
-bool failed(const StepResult& result) { return result.skipped || !std::isfinite(result.loss); }
+bool failed(const StepResult& result) { return result.skipped || !std::isfinite(result.loss()); }
 bool any_failed(std::span<const StepResult> results) {
   return std::ranges::any_of(results, failed);
 }
@@ -47,14 +47,14 @@ bool any_failed(std::span<const StepResult> results) {
 // losses.
 std::size_t failed_iteration(std::span<const StepResult> results) {
   const auto found = std::ranges::find_if(
-      results, [](const StepResult& result) { return !std::isfinite(result.loss); });
+      results, [](const StepResult& result) { return !std::isfinite(result.loss()); });
   return found == results.end() ? results.size() - 1
                                 : static_cast<std::size_t>(found - results.begin());
 }
 
 // As text, for equality. The sign of what is no number is nobody's.
 std::string loss_of(std::span<const StepResult> results) {
-  const double loss = results[failed_iteration(results)].loss;
+  const double loss = results[failed_iteration(results)].loss();
   return std::isnan(loss) ? "nan" : fmt::format("{}", loss);
 }
 

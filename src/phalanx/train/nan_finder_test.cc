@@ -110,7 +110,7 @@ class NanFinderTest : public RunTest {
     }
     std::mutex mutex;
     std::vector<Told> all;
-    run_ranks(setup.config, setup.model, [&](Rank& rank) {
+    run_ranks(setup.config, *setup.model, [&](Rank& rank) {
       rank.initialise();
       if (prepare) prepare(rank);
       const auto hooks = make_hooks(rank.ranks().world->rank());
@@ -341,7 +341,7 @@ TEST_F(NanFinderTest, FindsALossThatIsNotFinite) {
                const nn::UnitTensors& t) override {
       if (!plants_ || unit.name() != "head" || pass != PassKind::kForward || microbatch != 1)
         return;
-      ops::fill(t.pass.ops, {.x = t.pass.losses.sum, .value = kNan});
+      ops::fill(t.pass.ops, {.x = t.pass.losses[0].sum, .value = kNan});
     }
 
    private:
@@ -349,7 +349,7 @@ TEST_F(NanFinderTest, FindsALossThatIsNotFinite) {
   };
   const TrainConfig one = config({});
   const RunSetup setup(one);
-  run_ranks(setup.config, setup.model, [&](Rank& rank) {
+  run_ranks(setup.config, *setup.model, [&](Rank& rank) {
     rank.initialise();
     RunData::Stream stream(*setup.data, SplitKind::kTrain, 0);
     Loss hooks(true);

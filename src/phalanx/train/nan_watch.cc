@@ -29,7 +29,7 @@ void add_streams(std::vector<Named>& tensors, const std::vector<nn::StreamSpec>&
   }
 }
 
-// Rows that the input side of a tied embedding has added to.
+// Rows of a table that passes have added to.
 Tensor rows_in_use(Context& context, const nn::SparseGradient& sparse) {
   std::int32_t count = 0;
   context.backend.read_back(context.stream, sparse.count,
@@ -42,15 +42,25 @@ std::vector<Named> written_gradients(const nn::Unit& unit, const nn::UnitTensors
                                      const nn::ParamTable& table) {
   std::vector<Named> tensors;
   const nn::Gradients& gradients = *t.gradients;
+  // What no pass of this step has written yet is left from the last one.
+  const auto add = [&](const nn::ParamUse& use) {
+    if (!gradients.has_begun(use)) return;
+    if (gradients.has_rows(use)) {
+      tensors.push_back({rows_in_use(t.pass.ops, gradients.rows(use)),
+                         fmt::format("gradient of {}'s rows", table[use.id].name)});
+    } else {
+      tensors.push_back({gradients[use], "gradient of " + table[use.id].name});
+    }
+  };
   for (std::size_t i = unit.parameters().size(); i-- > 0;) {
     const ParamId id = unit.parameters()[i];
-    // What no pass of this step has written yet is left from the last one.
-    if (!gradients.begun.empty() && !gradients.begun[static_cast<std::size_t>(id)]) continue;
-    tensors.push_back({gradients[id], "gradient of " + table[id].name});
-  }
-  if (gradients.embedding.count) {
-    tensors.push_back(
-        {rows_in_use(t.pass.ops, gradients.embedding), "gradient of the word table's rows"});
+    bool has_roles = false;
+    for (int r = 0; r < std::ssize(table.roles()); ++r) {
+      if (table.roles()[static_cast<std::size_t>(r)].id != id) continue;
+      has_roles = true;
+      add({id, r});
+    }
+    if (!has_roles) add({id});
   }
   return tensors;
 }
@@ -65,7 +75,9 @@ std::vector<Named> written(const nn::Unit& unit, PassKind pass, const nn::UnitTe
       if (slots[i].born == nn::Born::kForward) tensors.push_back({t.slots[i], slots[i].name});
     }
     add_streams(tensors, unit.outputs(), t.outputs, "output");
-    if (unit.outputs().empty()) tensors.push_back({t.pass.losses.sum, "loss"});
+    if (unit.outputs().empty()) {
+      for (const nn::LossTerm& loss : t.pass.losses) tensors.push_back({loss.sum, "loss"});
+    }
     return tensors;
   }
   // Backward goes through a unit from its end.

@@ -62,7 +62,7 @@ TEST_F(NanWatchTest, FindsNothingInAFiniteStep) {
   }
   for (const TrainConfig& c : configs) {
     const RunSetup setup(c);
-    run_ranks(setup.config, setup.model, [&](Rank& rank) {
+    run_ranks(setup.config, *setup.model, [&](Rank& rank) {
       rank.initialise();
       RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
       for (int step = 1; step <= 2; ++step) {
@@ -80,7 +80,7 @@ TEST_F(NanWatchTest, NamesTheFirstTensorOfAUnit) {
   const auto victim_of = [&](PassKind planted) {
     const RunSetup setup(config({}));
     NonFinite found;
-    run_ranks(setup.config, setup.model, [&](Rank& rank) {
+    run_ranks(setup.config, *setup.model, [&](Rank& rank) {
       rank.initialise();
       RunData::Stream stream(*setup.data, SplitKind::kTrain, 0);
       NanWatch watch(rank, setup.programs.placement());

@@ -79,6 +79,12 @@ TEST_F(PipelineRunTest, StagesOfOtherSizesTrainAsOneRankDoes) {
   uneven.layout.decoder_first_pipeline_num_layers = 3;
   train(uneven);
   expect_same_run("p2", "one");
+  TrainConfig standalone = config({.name = "p3", .pipeline = 3});
+  standalone.layout.standalone_embedding_stage = true;
+  standalone.layout.recompute_granularity = "full";
+  standalone.layout.recompute_method = "uniform";
+  train(standalone);
+  expect_same_run("p3", "one");
 }
 
 // A step that overflows on one stage is skipped by all.

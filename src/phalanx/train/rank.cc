@@ -7,24 +7,13 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
-#include "phalanx/model/gpt_batch.h"
+#include "phalanx/model/batch_binding.h"
 #include "phalanx/ops/cross_entropy.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 
 namespace phalanx {
 namespace {
-
-nn::BatchShape batch_shape(const TrainConfig& config, const TensorParallel& layout) {
-  return {.sequence = config.data.seq_length,
-          .micro_batch = config.layout.micro_batch_size,
-          .sequence_shards = layout.sequence_shards()};
-}
-
-// The model as this rank holds it.
-GptConfig placed(GptConfig model, const RankCommunicators& ranks) {
-  model.transformer.tensor.rank = ranks.at.tensor;
-  return model;
-}
 
 std::int64_t reduction_bucket_size(const TrainConfig& config) {
   if (config.layout.ddp_bucket_size > 0) return config.layout.ddp_bucket_size;
@@ -82,38 +71,45 @@ double read_scalar(Context& context, const Tensor& scalar) {
 
 }  // namespace
 
-Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const StepPrograms& programs,
+Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms& programs,
            const RankCommunicators& ranks, Backend& backend, RankArenas& arenas, SavedPlans* plans)
     : config_(config),
       ranks_(ranks),
       is_asynchronous_(is_asynchronous(config.layout)),
       usual_(programs.usual),
-      region_(placed(any_rank, ranks).transformer.tensor, ranks.tensor.get()),
+      region_(any_rank.placed(ranks.at.tensor)->transformer().tensor, ranks.tensor.get()),
       context_{
           .backend = backend, .workspace = arenas.workspace, .stream = {}, .recorder = nullptr},
       arenas_(arenas),
-      model_(placed(any_rank, ranks), programs.placement(),
-             stage_layers(config, programs.placement()), ranks.at.pipeline) {
+      family_model_(any_rank.placed(ranks.at.tensor)),
+      model_(*family_model_, programs.placement(), model_stages(config, programs.placement()),
+             ranks.at.pipeline) {
   Communicator* data = ranks.data.get();
+  ReductionGroups reductions{.data = data};
+  for (const SharedParameter& parameter : model_.shared) {
+    shared_.push_back(ranks.among(parameter.holders, parameter.shared_by));
+    reductions.shared.push_back(shared_.back().get());
+  }
   const bool is_sharded = config.layout.use_distributed_optimizer && data != nullptr;
   const std::int64_t bucket_size = reduction_bucket_size(config);
   parameters_ = std::make_unique<ParameterStore>(
       model_.table, model_.places, arenas.parameters, arenas.main_parameters,
       is_sharded ? OptimizerShard{data->rank(), data->size(), bucket_size} : OptimizerShard{});
-  const nn::BatchShape shape = batch_shape(config, region_.layout());
-  const DType full = nn::full_precision(any_rank.transformer.dtype);
+  const BatchSchema schema = family_model_->batch_schema();
+  shapes_ =
+      batch_shapes(schema, config.layout.micro_batch_size, region_.layout().sequence_shards());
+  const DType full = nn::full_precision(any_rank.transformer().dtype);
   int most_microbatches = 1;
   for (const auto& [size, pipeline] : programs.training) {
     most_microbatches = std::max(most_microbatches, size.microbatches);
   }
-  const std::int64_t tokens = most_microbatches * shape.rows();
-  gradients_ = std::make_unique<GradientStore>(model_.table, parameters_->layout(), full, tokens,
-                                               arenas.gradients);
+  const std::vector<std::int64_t> tokens = {most_microbatches * shapes_.of[0].rows(),
+                                            most_microbatches * shapes_.of[1].rows()};
+  gradients_ = std::make_unique<GradientStore>(
+      model_.table, shared_sums(model_.table, model_.shared, ranks.at.pipeline),
+      parameters_->layout(), full, tokens, arenas.gradients);
   data_parallel_ = std::make_unique<DataParallel>(
-      *parameters_, *gradients_, gradient_uses(),
-      ReductionGroups{.data = data,
-                      .embedding = model_.shares_embedding ? ranks.embedding.get() : nullptr},
-      region_,
+      *parameters_, *gradients_, gradient_uses(), reductions, region_,
       DataParallelOptions{.overlap_grad_reduce = config.layout.overlap_grad_reduce,
                           .overlap_param_gather = config.layout.overlap_param_gather,
                           .bucket_size = bucket_size},
@@ -127,15 +123,22 @@ Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const StepProgr
                       .is_stage_alone = is_asynchronous_},
       arenas.optimizer, arenas.workspace);
 
-  make_programs(programs, shape, plans);
-  std::int64_t updates = 1;
+  make_programs(programs, plans);
   for (const auto& [size, program] : training_) {
-    updates = std::max<std::int64_t>(
-        updates, size.iterations * updates_per_iteration(config.layout, size.microbatches));
+    most_updates_ = std::max<std::int64_t>(
+        most_updates_, size.iterations * updates_per_iteration(config.layout, size.microbatches));
   }
-  losses_ = arenas.workspace.allocate(DType::kF64, {2 * updates});
-  loss_sums_ = losses_.slice(0, 0, updates);
-  token_counts_ = losses_.slice(0, updates, updates);
+  const std::vector<LossSpec> losses = family_model_->losses();
+  terms_.resize(losses.size());
+  losses_ = arenas.workspace.allocate(
+      DType::kF64, {2 * most_updates_ * static_cast<std::int64_t>(terms_.size())});
+  if (wants_loss_counts()) {
+    global_counts_ = arenas.workspace.allocate(DType::kF64, {std::ssize(losses)});
+  }
+  if (losses.size() == 1) {
+    loss_mask_ = schema.index(losses.front().mask);
+    counted_per_sample_ = schema.columns()[loss_mask_].extents[0];
+  }
   if (is_asynchronous_) unused_sum_ = arenas.workspace.allocate(DType::kF64, {1});
   loss_scale_ = arenas.workspace.allocate(full, {1});
   if (ranks.world->size() > 1) {
@@ -143,19 +146,17 @@ Rank::Rank(const TrainConfig& config, const GptConfig& any_rank, const StepProgr
     agreement_ = arenas.workspace.allocate(DType::kI32, {StopAgreement::delay(pipeline)});
   }
   stop_ = std::make_unique<StopAgreement>(*ranks.world, agreement_);
-  batches_ = BatchMemory(gpt_batch_schema(shape.sequence), shape.micro_batch, batch_slots(),
-                         arenas.workspace);
+  batches_ = BatchMemory(schema, config.layout.micro_batch_size, batch_slots(), arenas.workspace);
 }
 
-void Rank::make_programs(const StepPrograms& programs, const nn::BatchShape& shape,
-                         SavedPlans* plans) {
+void Rank::make_programs(const StepPrograms& programs, SavedPlans* plans) {
   std::vector<ChunkTables> tables;
   for (const Chunk& chunk : model_.chunks) {
     tables.push_back({&chunk, parameters_->weights(), gradients_->gradients()});
   }
   const auto at = static_cast<std::size_t>(ranks_.at.pipeline);
   const auto executor = [&](const PipelinePrograms& pipeline) {
-    return std::make_unique<Executor>(pipeline.ranks[at], tables, shape, ranks_.pipeline.get(),
+    return std::make_unique<Executor>(pipeline.ranks[at], tables, shapes_, ranks_.pipeline.get(),
                                       plans);
   };
   int versions = 1;
@@ -213,20 +214,16 @@ std::int64_t Rank::updates_of_iteration() const {
 }
 
 StepSettings Rank::settings(bool training) const {
-  const bool per_microbatch = config_.optimizer.loss_average == "microbatch";
-  const double microbatches =
-      static_cast<double>(microbatches_per_update_ * data_parallel_size(config_.layout));
-  return {.shape = batch_shape(config_, region_.layout()),
+  return {.shapes = shapes_,
           .region = region_,
           .training = training,
           .loss = {.loss_scale = loss_scale_,
-                   .factor = 1.0 / (per_microbatch ? microbatches : tokens_per_update()),
-                   .mean_of_microbatch = per_microbatch}};
+                   .mean_of_microbatch = config_.optimizer.loss_average == "microbatch"}};
 }
 
 double Rank::tokens_per_update() const {
   return static_cast<double>(microbatches_per_update_ * data_parallel_size(config_.layout) *
-                             config_.layout.micro_batch_size * config_.data.seq_length);
+                             config_.layout.micro_batch_size * counted_per_sample_);
 }
 
 void Rank::begin(const BatchSource* source, const TrainingProgram* training) {
@@ -259,18 +256,22 @@ std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
   begin(&source, &program);
   ops::fill(context_, {.x = loss_scale_, .value = iterations.front().loss_scale});
   if (stash_) stash_->begin();
+  if (wants_loss_counts()) sum_loss_counts(iterations.front().loss_counts);
   begin_update(0);
   run_training(*program.executor, observer, others);
   if (is_asynchronous_) {
-    sum_over_data(loss_sums_);
-    if (ranks_.pipeline) {
-      ranks_.pipeline->all_reduce(context_, loss_sums_, Reduction::kSum).wait(context_.stream);
+    for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
+      const Tensor sums = loss_parts(loss, LossPart::kSum);
+      sum_over_data(sums);
+      if (ranks_.pipeline) {
+        ranks_.pipeline->all_reduce(context_, sums, Reduction::kSum).wait(context_.stream);
+      }
     }
   }
   const std::int64_t updates = updates_of_iteration();
   std::vector<StepResult> results;
   for (std::size_t i = 0; i < iterations.size(); ++i) {
-    StepResult result = read_loss(static_cast<std::int64_t>(i) * updates, updates);
+    StepResult result = read_losses(static_cast<std::int64_t>(i) * updates, updates);
     result.skipped = overflowed_;
     result.grad_norm = is_asynchronous_ ? std::numeric_limits<double>::quiet_NaN()
                                         : read_scalar(context_, optimizer_->norm());
@@ -322,7 +323,7 @@ void Rank::run_training(Executor& executor, PassObserver* observer, nn::UnitHook
 StepResult Rank::evaluate(const BatchSource& source) {
   forward_only(source);
   sum_losses();
-  return read_loss(0, 1);
+  return read_losses(0, 1);
 }
 
 std::optional<StepResult> Rank::evaluate_unless(const std::function<bool()>& stop,
@@ -331,7 +332,7 @@ std::optional<StepResult> Rank::evaluate_unless(const std::function<bool()>& sto
   forward_only(source);
   if (stop_->end(context_)) return std::nullopt;
   sum_losses();
-  return read_loss(0, 1);
+  return read_losses(0, 1);
 }
 
 void Rank::forward_only(const BatchSource& source) {
@@ -372,6 +373,23 @@ void Rank::sum_over_data(const Tensor& tensor) {
   ranks_.data->all_reduce(context_, tensor, Reduction::kSum).wait(context_.stream);
 }
 
+bool Rank::wants_loss_counts() const {
+  return terms_.size() > 1 && config_.optimizer.loss_average == "token";
+}
+
+// All stages read the same samples: each sums for itself.
+void Rank::sum_loss_counts(const std::vector<double>& own) {
+  if (!own.empty()) {
+    PHALANX_CHECK(own.size() == terms_.size(), "counts of {} losses", own.size());
+    context_.backend.upload(context_.stream, global_counts_, std::as_bytes(std::span(own)));
+  }
+  if (ranks_.tensor) ranks_.tensor->broadcast(context_, global_counts_, 0).wait(context_.stream);
+  sum_over_data(global_counts_);
+  counts_.assign(terms_.size(), 1.0);
+  context_.backend.read_back(context_.stream, global_counts_,
+                             std::as_writable_bytes(std::span(counts_)));
+}
+
 // The stage that has the head knows loss and tokens, the others add zeros.
 void Rank::sum_losses() {
   const auto sum = [&](const std::unique_ptr<Communicator>& group) {
@@ -381,14 +399,27 @@ void Rank::sum_losses() {
   sum(ranks_.pipeline);
 }
 
-StepResult Rank::read_loss(std::int64_t first_update, std::int64_t updates) {
-  double sum = 0.0;
-  double tokens = 0.0;
-  for (std::int64_t u = first_update; u < first_update + updates; ++u) {
-    sum += read_scalar(context_, loss_sums_.slice(0, u, 1));
-    tokens += read_scalar(context_, token_counts_.slice(0, u, 1));
+Tensor Rank::loss_parts(std::size_t loss, LossPart part) const {
+  const auto row = static_cast<std::int64_t>(2 * loss + static_cast<std::size_t>(part));
+  return losses_.slice(0, row * most_updates_, most_updates_);
+}
+
+Tensor Rank::loss_part(std::size_t loss, LossPart part, std::int64_t update) const {
+  return loss_parts(loss, part).slice(0, update, 1);
+}
+
+StepResult Rank::read_losses(std::int64_t first_update, std::int64_t updates) {
+  StepResult result;
+  for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
+    double sum = 0.0;
+    double count = 0.0;
+    for (std::int64_t u = first_update; u < first_update + updates; ++u) {
+      sum += read_scalar(context_, loss_part(loss, LossPart::kSum, u));
+      count += read_scalar(context_, loss_part(loss, LossPart::kCount, u));
+    }
+    result.losses.push_back({.mean = count > 0.0 ? sum / count : 0.0, .count = count});
   }
-  return {.loss = tokens > 0.0 ? sum / tokens : 0.0, .tokens = tokens};
+  return result;
 }
 
 const nn::Batch& Rank::load(int microbatch) {
@@ -400,10 +431,11 @@ const nn::Batch& Rank::load(int microbatch) {
   // A stage that updates for itself must know by how many tokens to divide.
   const bool trains = !running_->program().forward_only;
   if (is_asynchronous_ && trains && !model_.has_head) {
-    const Tensor mask = batch.loss_mask.reshape({batch.loss_mask.count()});
+    const Tensor& column = batch[loss_mask_];
+    const Tensor mask = column.reshape({column.count()});
     ops::loss_accumulate(
         context_,
-        {.sum = unused_sum_, .count = losses(microbatch).count, .loss = mask, .mask = mask});
+        {.sum = unused_sum_, .count = losses(microbatch)[0].count, .loss = mask, .mask = mask});
   }
   return batch;
 }
@@ -421,9 +453,25 @@ const nn::Batch& Rank::loaded(int microbatch) {
   return batches_[running_->batch_slots().slot(microbatch)];
 }
 
-nn::LossSums Rank::losses(int microbatch) {
+// With one loss a constant; the step's end knows what is unmasked.
+double Rank::factor_of(std::size_t loss) const {
+  if (!wants_loss_counts()) return 1.0 / tokens_per_update();
+  // Nobody counts the losses of what is evaluated.
+  if (loss >= counts_.size()) return 1.0;
+  return counts_[loss] > 0.0 ? 1.0 / counts_[loss] : 0.0;
+}
+
+std::span<const nn::LossTerm> Rank::losses(int microbatch) {
   const std::int64_t update = microbatch / microbatches_per_update_;
-  return {.sum = loss_sums_.slice(0, update, 1), .count = token_counts_.slice(0, update, 1)};
+  const bool per_microbatch = config_.optimizer.loss_average == "microbatch";
+  const double microbatches =
+      static_cast<double>(microbatches_per_update_ * data_parallel_size(config_.layout));
+  for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
+    terms_[loss] = {.sum = loss_part(loss, LossPart::kSum, update),
+                    .count = loss_part(loss, LossPart::kCount, update),
+                    .factor = per_microbatch ? 1.0 / microbatches : factor_of(loss)};
+  }
+  return terms_;
 }
 
 nn::Weights Rank::stale_weights(int version) { return stash_->weights(version); }
@@ -436,7 +484,7 @@ void Rank::optimizer_step(int version) {
   const std::int64_t updates = updates_of_iteration();
   const auto iteration = static_cast<std::size_t>(update / updates);
   const StepSchedule& schedule = iterations_[iteration];
-  const Tensor tokens = token_counts_.slice(0, update, 1);
+  const Tensor tokens = loss_part(0, LossPart::kCount, update);
   if (is_asynchronous_) {
     sum_over_data(tokens);
     stash_->keep(context_);
@@ -449,7 +497,7 @@ void Rank::optimizer_step(int version) {
                               .decoupled_lr = schedule.decoupled_lr,
                               .weight_decay = schedule.weight_decay,
                               .step = schedule.adam_step + update % updates,
-                              .tokens = per_microbatch ? Tensor{} : tokens,
+                              .tokens = per_microbatch || terms_.size() > 1 ? Tensor{} : tokens,
                               .expected_tokens = tokens_per_update(),
                               .loss_scale = loss_scale_});
   overflowed_ = overflowed_ || read_scalar(context_, optimizer_->skip()) != 0.0;
@@ -461,7 +509,14 @@ void Rank::optimizer_step(int version) {
 // divided by a scale that is no number. The next step sets it again.
 void Rank::refuse_loss(std::int64_t update) {
   if (is_asynchronous_ || !checks_for_nan(config_)) return;
-  if (std::isfinite(read_scalar(context_, loss_sums_.slice(0, update, 1)))) return;
+  const auto is_finite = [&](std::size_t loss) {
+    return std::isfinite(read_scalar(context_, loss_part(loss, LossPart::kSum, update)));
+  };
+  bool are_finite = true;
+  for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
+    are_finite = are_finite && is_finite(loss);
+  }
+  if (are_finite) return;
   constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
   ops::fill(context_, {.x = loss_scale_, .value = kNoNumber});
 }

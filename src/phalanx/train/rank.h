@@ -26,10 +26,17 @@
 
 namespace phalanx {
 
+// Over the global batch.
+struct LossResult {
+  double mean = 0.0;   // over what is unmasked
+  double count = 0.0;  // unmasked: tokens, or samples of a loss that is a sample's
+};
+
 // What an iteration brought back to the host.
 struct StepResult {
-  double loss = 0.0;    // mean over the unmasked tokens of the global batch
-  double tokens = 0.0;  // unmasked
+  std::vector<LossResult> losses;  // in the model's order
+  double loss() const { return losses.front().mean; }
+  double tokens() const { return losses.front().count; }
   // Of the whole model; of an asynchronous schedule, where stages update at different times, NaN.
   double grad_norm = 0.0;
   double zeros_in_grad = 0.0;  // with --log-num-zeros-in-grad
@@ -47,6 +54,9 @@ struct StepSchedule {
   double loss_scale = 1.0;
   // Of each data-parallel rank; 0: of the last global batch.
   std::int64_t microbatches = 0;
+  // Of a rank that wants_loss_counts(), and reads batches: what each loss counts in this rank's
+  // part of the global batch.
+  std::vector<double> loss_counts = {};
 };
 
 // The microbatches of the iterations of a program, in order; what it returns is read before it is
@@ -57,7 +67,7 @@ class Rank final : private StepServices {
  public:
   // Programs, communicators and arenas must outlive the rank. `plans` may know where its saved
   // tensors go.
-  Rank(const TrainConfig& config, const GptConfig& any_rank, const StepPrograms& programs,
+  Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms& programs,
        const RankCommunicators& ranks, Backend& backend, RankArenas& arenas,
        SavedPlans* plans = nullptr);
   Rank(const Rank&) = delete;
@@ -83,6 +93,9 @@ class Rank final : private StepServices {
   // Parameters that other ranks updated may still be on their way after a step; after this they are
   // there.
   void finish_gather() { data_parallel_->finish_gather(); }
+  // Whether a step must be told beforehand what each loss counts: with several losses the gradients
+  // cannot be divided at the end, for they are one sum then.
+  bool wants_loss_counts() const;
   // Mean loss over the unmasked tokens of one forward-only global batch.
   StepResult evaluate(const BatchSource& source);
   // Likewise, unless any rank's `stop` says between two microbatches to give it up: then nothing,
@@ -112,6 +125,10 @@ class Rank final : private StepServices {
   const ParameterStore& parameters() const { return *parameters_; }
   const GradientStore& gradients() const { return *gradients_; }
   const Optimizer& optimizer() const { return *optimizer_; }
+  // The ranks of the pipeline with a shared parameter, this one among them; null: it alone.
+  Communicator* holders_of(const SharedSum& sum) const {
+    return shared_[static_cast<std::size_t>(sum.parameter)].get();
+  }
   // The largest of all ranks' values; every rank asks at the same time.
   int largest_of_all(int value);
 
@@ -125,7 +142,7 @@ class Rank final : private StepServices {
   void read_batch(int microbatch, int slot);
   void run_training(Executor& executor, PassObserver* observer, nn::UnitHooks* hooks_behind);
   const nn::Batch& loaded(int microbatch) override;
-  nn::LossSums losses(int microbatch) override;
+  std::span<const nn::LossTerm> losses(int microbatch) override;
   nn::Weights stale_weights(int version) override;
   void reduce_gradients(int chunk) override;
   void optimizer_step(int version) override;
@@ -139,15 +156,17 @@ class Rank final : private StepServices {
     int microbatches_per_update = 1;
   };
 
-  void make_programs(const StepPrograms& programs, const nn::BatchShape& shape, SavedPlans* plans);
+  void make_programs(const StepPrograms& programs, SavedPlans* plans);
   int batch_slots() const;
   std::vector<int> gradient_uses() const;
   void sum_over_data(const Tensor& tensor);
   void sum_losses();
+  void sum_loss_counts(const std::vector<double>& own);
   void refuse_loss(std::int64_t update);
   double parameters_norm();
   void forward_only(const BatchSource& source);
   double tokens_per_update() const;
+  double factor_of(std::size_t loss) const;
   std::int64_t updates_of_iteration() const;  // of the program that runs
   double padding_elements() const;
   StepSettings settings(bool training) const;
@@ -155,7 +174,11 @@ class Rank final : private StepServices {
   void begin(const BatchSource* source, const TrainingProgram* training);
   void begin_update(int update);
   // Loss and tokens of updates, on every rank of the pipeline.
-  StepResult read_loss(std::int64_t first_update, std::int64_t updates);
+  StepResult read_losses(std::int64_t first_update, std::int64_t updates);
+  // [1] f64 of a loss in an update, and those of all updates.
+  enum class LossPart : std::uint8_t { kSum, kCount };
+  Tensor loss_part(std::size_t loss, LossPart part, std::int64_t update) const;
+  Tensor loss_parts(std::size_t loss, LossPart part) const;
 
   const TrainConfig config_;
   const int exceptions_at_birth_ = std::uncaught_exceptions();
@@ -165,7 +188,11 @@ class Rank final : private StepServices {
   TensorRegion region_;
   Context context_;
   RankArenas& arenas_;
+  std::shared_ptr<const Model> family_model_;  // of this place
   RankModel model_;
+  nn::BatchShapes shapes_;
+  std::vector<std::unique_ptr<Communicator>>
+      shared_;  // of holders, by the model's shared parameters
   std::unique_ptr<ParameterStore> parameters_;
   std::unique_ptr<GradientStore> gradients_;
   std::unique_ptr<DataParallel> data_parallel_;
@@ -174,9 +201,15 @@ class Rank final : private StepServices {
   std::unique_ptr<Executor> evaluation_;
   std::unique_ptr<WeightStash> stash_;  // of an asynchronous schedule
   BatchMemory batches_;                 // a slot for each microbatch in flight
-  Tensor losses_;                       // f64, of the most updates that a program has:
-  Tensor loss_sums_, token_counts_;     // its halves
+  std::int64_t most_updates_ = 1;       // that a program has
+  Tensor losses_;                       // f64, [losses, {sum, count}, most updates]
+  std::vector<nn::LossTerm> terms_;     // of the microbatch that runs
+  Tensor global_counts_;                // f64, by loss; of a rank that wants_loss_counts()
+  std::vector<double> counts_;          // likewise: on the host
   Tensor unused_sum_;                   // [1] f64, of an asynchronous schedule
+  // Of a model with one loss: the column that says what counts, and how many that are of a sample.
+  std::size_t loss_mask_ = 0;
+  std::int64_t counted_per_sample_ = 1;
   Tensor loss_scale_;
   Tensor agreement_;  // i32, where there are other ranks
   std::unique_ptr<StopAgreement> stop_;

@@ -6,22 +6,22 @@
 #include <vector>
 
 #include "phalanx/data_parallel/model_places.h"
-#include "phalanx/model/gpt.h"
+#include "phalanx/model/model.h"
 #include "phalanx/pipeline/placement.h"
 
 namespace phalanx {
 
 struct RankModel {
-  // `model` is that of the rank's place in the tensor-parallel group; stage s has layers[s] of it.
-  RankModel(const GptConfig& model, const Placement& placement,
-            const std::vector<std::int64_t>& layers, int pipeline_rank);
+  // `model` is that of the rank's place in the tensor-parallel group, cut into these stages.
+  RankModel(const Model& model, const Placement& placement, const std::vector<StageRange>& stages,
+            int pipeline_rank);
 
   nn::ParamTable table;
-  nn::ParamTable whole;  // of the model on one pipeline rank
+  nn::ParamTable whole;  // of the model on one pipeline rank; its chunks are the stages
   ModelPlaces places;
   std::vector<Chunk> chunks;
   bool has_head = false;
-  bool shares_embedding = false;  // has one of two copies of a tied word table
+  std::vector<SharedParameter> shared;  // of the whole model
 };
 
 }  // namespace phalanx

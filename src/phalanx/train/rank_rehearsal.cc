@@ -35,12 +35,15 @@ Rank::Rehearsal Rank::rehearse() {
       if (stash_) stash_->begin();
       begin_update(0);
       recorder.clear();
+      if (wants_loss_counts()) sum_loss_counts(std::vector<double>(terms_.size(), 1.0));
+      const std::vector<Message> before = recorder.messages();
       auto run = program.executor->rehearse(context_, arenas_.saved, settings(true), *this,
                                             *data_parallel_);
       known->second = arenas_.high_water();
       if (size == usual_) {
         result.flops_per_step = run.flops / size.iterations;
         result.messages = std::move(run.messages);
+        result.messages.add(before, 1);
       }
     }
     ProgramMemory memory{size, known->second};

@@ -49,7 +49,7 @@ class RankTest : public RunTest {
   static std::vector<StepResult> first_batch(const TrainConfig& config, const Work& work) {
     const RunSetup setup(config);
     std::vector<StepResult> results(static_cast<std::size_t>(config.layout.world_size));
-    run_ranks(setup.config, setup.model, [&](Rank& rank) {
+    run_ranks(setup.config, *setup.model, [&](Rank& rank) {
       rank.initialise();
       RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
       results[static_cast<std::size_t>(rank.ranks().world->rank())] = work(rank, stream.source());
@@ -69,18 +69,18 @@ class RankTest : public RunTest {
 
 TEST_F(RankTest, EveryRankKnowsTheStepsNumbers) {
   const StepResult expected = first_step(resolved({})).front();
-  EXPECT_EQ(expected.tokens, 96.0);
+  EXPECT_EQ(expected.tokens(), 96.0);
   EXPECT_GT(expected.grad_norm, 0.1);
   for (const Layout& layout :
        {Layout{.tensor = 2, .sequence = true}, Layout{.data = 4},
         Layout{.tensor = 2, .data = 2, .sequence = true, .sharded = true, .overlaps = true}}) {
     const auto results = first_step(resolved(layout));
     for (const StepResult& result : results) {
-      EXPECT_EQ(result.tokens, expected.tokens);
-      EXPECT_NEAR(result.loss, expected.loss, 1e-6 * expected.loss);
+      EXPECT_EQ(result.tokens(), expected.tokens());
+      EXPECT_NEAR(result.loss(), expected.loss(), 1e-6 * expected.loss());
       EXPECT_NEAR(result.grad_norm, expected.grad_norm, 1e-5 * expected.grad_norm);
       EXPECT_FALSE(result.skipped);
-      EXPECT_EQ(result.loss, results[0].loss);
+      EXPECT_EQ(result.loss(), results[0].loss());
       EXPECT_EQ(result.grad_norm, results[0].grad_norm);
     }
   }
@@ -103,8 +103,8 @@ TEST_F(RankTest, EveryStageKnowsTheStepsNumbers) {
                                Layout{.pipeline = 2, .schedule = "interleaved"},
                                Layout{.pipeline = 2, .schedule = "zb-v"}}) {
     for (const StepResult& result : first(layout)) {
-      EXPECT_EQ(result.loss, expected.loss) << layout.schedule;
-      EXPECT_EQ(result.tokens, expected.tokens) << layout.schedule;
+      EXPECT_EQ(result.loss(), expected.loss()) << layout.schedule;
+      EXPECT_EQ(result.tokens(), expected.tokens()) << layout.schedule;
       EXPECT_EQ(result.grad_norm, expected.grad_norm) << layout.schedule;
       EXPECT_EQ(result.zeros_in_grad, expected.zeros_in_grad) << layout.schedule;
     }
@@ -118,27 +118,27 @@ TEST_F(RankTest, EveryAsynchronousStageKnowsTheLoss) {
       const TrainConfig c = asynchronous({.data = data, .pipeline = 2, .schedule = schedule});
       const auto results = first_step(c);
       for (const StepResult& result : results) {
-        EXPECT_EQ(result.loss, results.back().loss) << schedule;
-        EXPECT_EQ(result.tokens, 4.0 * 24.0) << schedule;
+        EXPECT_EQ(result.loss(), results.back().loss()) << schedule;
+        EXPECT_EQ(result.tokens(), 4.0 * 24.0) << schedule;
         EXPECT_TRUE(std::isnan(result.grad_norm)) << schedule;
         EXPECT_FALSE(result.skipped) << schedule;
       }
-      EXPECT_GT(results.back().loss, 1.0);
+      EXPECT_GT(results.back().loss(), 1.0);
     }
   }
 }
 
 TEST_F(RankTest, EveryStageKnowsAnEvaluation) {
   const StepResult expected = first_evaluation(asynchronous({})).front();
-  EXPECT_GT(expected.loss, 1.0);
-  EXPECT_EQ(expected.tokens, 4.0 * 24.0);
+  EXPECT_GT(expected.loss(), 1.0);
+  EXPECT_EQ(expected.tokens(), 4.0 * 24.0);
   for (const Layout& layout : {Layout{.pipeline = 4}, Layout{.pipeline = 2, .schedule = "zb-v"},
                                Layout{.pipeline = 2, .schedule = "looped-bfs"},
                                Layout{.pipeline = 4, .schedule = "pipedream"},
                                Layout{.pipeline = 4, .schedule = "pipedream-2bw"}}) {
     for (const StepResult& result : first_evaluation(asynchronous(layout))) {
-      EXPECT_EQ(result.loss, expected.loss) << layout.schedule;
-      EXPECT_EQ(result.tokens, expected.tokens) << layout.schedule;
+      EXPECT_EQ(result.loss(), expected.loss()) << layout.schedule;
+      EXPECT_EQ(result.tokens(), expected.tokens()) << layout.schedule;
     }
   }
 }
@@ -148,7 +148,7 @@ TEST_F(RankTest, EveryStageKnowsAnEvaluation) {
 TEST_F(RankTest, KeepsTheWeightsThatAreRead) {
   const auto parameters = [&](const char* schedule, int rank) {
     const TrainConfig c = asynchronous({.pipeline = 4, .schedule = schedule});
-    return plan_memory(c, gpt_config(c, 49), step_programs(c), rank, cpu::ProductPrecision::kFp32)
+    return plan_memory(c, *make_model(c, 49), step_programs(c), rank, cpu::ProductPrecision::kFp32)
         .parameters;
   };
   for (int rank = 0; rank < 4; ++rank) {
@@ -167,9 +167,9 @@ TEST_F(RankTest, AveragesOfOneMicrobatchAgree) {
   const StepResult token = first_step(c).front();
   c.optimizer.loss_average = "microbatch";
   const StepResult microbatch = first_step(c).front();
-  ASSERT_LT(token.tokens, 96.0);
-  EXPECT_EQ(token.tokens, microbatch.tokens);
-  EXPECT_EQ(token.loss, microbatch.loss);
+  ASSERT_LT(token.tokens(), 96.0);
+  EXPECT_EQ(token.tokens(), microbatch.tokens());
+  EXPECT_EQ(token.loss(), microbatch.loss());
   EXPECT_NEAR(token.grad_norm, microbatch.grad_norm, 1e-5 * token.grad_norm);
 }
 
@@ -217,7 +217,7 @@ TEST_F(RankTest, ReadsItsOwnSamplesOnce) {
   const RunSetup setup(config);
   std::mutex mutex;
   std::map<int, std::vector<std::int64_t>> samples;  // by rank
-  run_ranks(setup.config, setup.model, [&](Rank& rank) {
+  run_ranks(setup.config, *setup.model, [&](Rank& rank) {
     rank.initialise();
     const int number = rank.ranks().world->rank();
     RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
@@ -244,7 +244,7 @@ TEST_F(RankTest, AFaultOfOneSourceEndsAll) {
     const TrainConfig config = resolved(layout);
     const RunSetup setup(config);
     try {
-      run_ranks(setup.config, setup.model, [&](Rank& rank) {
+      run_ranks(setup.config, *setup.model, [&](Rank& rank) {
         rank.initialise();
         RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
         for (int step = 0; step < 3; ++step) {
@@ -270,7 +270,7 @@ TEST_F(RankTest, CopiesStayEqual) {
   const TrainConfig config = resolved({.tensor = 2, .data = 2, .sequence = true, .sharded = true});
   const RunSetup setup(config);
   std::array<std::vector<float>, 4> weights;
-  run_ranks(setup.config, setup.model, [&](Rank& rank) {
+  run_ranks(setup.config, *setup.model, [&](Rank& rank) {
     rank.initialise();
     RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
     for (int step = 1; step <= 3; ++step) {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "phalanx/base/error.h"
-#include "phalanx/model/gpt_batch.h"
+#include "phalanx/base/text_batches.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {

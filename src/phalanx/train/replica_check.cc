@@ -37,25 +37,45 @@ std::int64_t usual(const std::vector<std::int64_t>& digests) {
       digests, {}, [&](std::int64_t digest) { return std::ranges::count(digests, digest); });
 }
 
+// A parameter in which this rank differs from most data-parallel replicas, by the digests of all;
+// empty where there is none.
+std::string different_from_replicas(Rank& rank, const std::vector<std::int64_t>& mine) {
+  Communicator* replicas = rank.ranks().data.get();
+  if (replicas == nullptr) return {};
+  const auto whole = static_cast<std::int64_t>(xxh3(std::as_bytes(std::span(mine))));
+  const auto all = gather_numbers(*replicas, rank.context(), whole);
+  if (std::ranges::count(all, whole) == std::ssize(all)) return {};
+  std::string different;
+  for (ParamId id = 0; id < rank.table().size(); ++id) {
+    const std::int64_t own = mine[static_cast<std::size_t>(id)];
+    const auto digests = gather_numbers(*replicas, rank.context(), own);
+    if (different.empty() && own != usual(digests)) different = rank.table()[id].name;
+  }
+  return different;
+}
+
+// Likewise from the other holders of a shared parameter.
+std::string different_from_holders(Rank& rank, const std::vector<std::int64_t>& mine) {
+  std::string different;
+  for (const SharedSum& sum : rank.gradients().shared()) {
+    Communicator* holders = rank.holders_of(sum);
+    if (holders == nullptr) continue;
+    const std::int64_t own = mine[static_cast<std::size_t>(sum.id)];
+    const auto digests = gather_numbers(*holders, rank.context(), own);
+    if (different.empty() && own != usual(digests)) different = rank.table()[sum.id].name;
+  }
+  return different;
+}
+
 }  // namespace
 
 void check_replicas(Rank& rank, const std::vector<RankPlace>& places, std::int64_t iteration) {
-  Communicator* replicas = rank.ranks().data.get();
   rank.finish_gather();
   std::vector<std::int64_t> mine;
   for (ParamId id = 0; id < rank.table().size(); ++id) mine.push_back(digest_of(rank, id));
-  std::string different;  // a parameter in which this rank differs from most
-  if (replicas != nullptr) {
-    const auto whole = static_cast<std::int64_t>(xxh3(std::as_bytes(std::span(mine))));
-    const auto all = gather_numbers(*replicas, rank.context(), whole);
-    if (std::ranges::count(all, whole) != std::ssize(all)) {
-      for (ParamId id = 0; id < rank.table().size(); ++id) {
-        const std::int64_t own = mine[static_cast<std::size_t>(id)];
-        const auto digests = gather_numbers(*replicas, rank.context(), own);
-        if (different.empty() && own != usual(digests)) different = rank.table()[id].name;
-      }
-    }
-  }
+  std::string different = different_from_replicas(rank, mine);
+  const std::string shared = different_from_holders(rank, mine);
+  if (different.empty()) different = shared;
   if (rank.largest_of_all(different.empty() ? 0 : 1) == 0) return;
   const std::string text =
       Json{{"rank", rank_text(rank.ranks(), places)}, {"different", different}}.dump();
@@ -63,7 +83,7 @@ void check_replicas(Rank& rank, const std::vector<RankPlace>& places, std::int64
     const Json json = Json::parse(other);
     if (json.at("different").get<std::string>().empty()) continue;
     throw ErrorOf<ErrorCode::kTemporary>(
-        "after iteration {}: {} has other bits of {} than its data-parallel replicas "
+        "after iteration {}: {} has other bits of {} than other ranks that hold it "
         "(--check-weight-hash-across-dp-replicas-interval): memory or a processor of that machine "
         "is suspicious. Nothing was saved since: start again from the last checkpoint, without "
         "that machine if it happens again",

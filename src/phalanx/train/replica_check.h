@@ -1,5 +1,6 @@
 #pragma once
-// Whether all data-parallel ranks still hold the same weights.
+// Whether all data-parallel ranks, and the ranks of a pipeline that share a parameter, still hold
+// the same weights.
 
 #include <vector>
 
@@ -9,7 +10,7 @@
 namespace phalanx {
 
 // By all ranks at the same time, between steps. ErrorOf<kTemporary>, the same on all ranks, where a
-// parameter has other bits on some replicas: a machine has computed or kept something else.
+// parameter has other bits on some of its holders: a machine has computed or kept something else.
 void check_replicas(Rank& rank, const std::vector<RankPlace>& places, std::int64_t iteration);
 
 }  // namespace phalanx

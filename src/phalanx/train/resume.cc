@@ -10,6 +10,7 @@
 #include "phalanx/ops/cpu/target.h"
 #include "phalanx/train/config_rules.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/stored_schedule.h"
 
@@ -21,6 +22,7 @@ std::string or_none(const std::string& value) { return value.empty() ? "not give
 // Flags whose values differ from those that the checkpoint was made with, by their class. A new run
 // from its weights must fit them alone.
 void check_flags(const TrainConfig& config, const Manifest& manifest, Faults& faults) {
+  if (!config.run.finetune) faults.hold([&] { check_family(config, manifest.arguments); });
   TrainConfig values = config;  // targets are variables; these are read alone
   for (const TrainFlag& flag : train_flags()) {
     const ResumeClass resume = flag.spec.resume;

@@ -1,5 +1,7 @@
 #include "phalanx/train/run_checkpoint.h"
 
+#include <fmt/ranges.h>
+
 #include <charconv>
 #include <set>
 #include <string>
@@ -11,22 +13,52 @@
 #include "phalanx/checkpoint/checkpoint_writer.h"  // names of optimizer tensors
 #include "phalanx/checkpoint/tensor_source.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 
 namespace phalanx {
 namespace {
 
-void load_weights(const CheckpointReader& reader, const Rank& rank) {
+// Whether the run begins with weights of a model that this one shares a part with.
+bool begins_with_part(const TrainConfig& config) {
+  const RunConfig& run = config.run;
+  return family_of(config).begins_with_part() && run.finetune &&
+         !run.pretrained_checkpoint.empty() && run.load == run.pretrained_checkpoint;
+}
+
+std::set<std::string_view> tensor_names(const Manifest& manifest) {
+  std::set<std::string_view> names;
+  for (const Manifest::Entry& entry : manifest.tensors) names.insert(entry.name);
+  return names;
+}
+
+// Parameters that the checkpoint has not, where it may lack any: they stay as they were drawn.
+std::set<std::string> absent_parameters(const CheckpointReader& reader,
+                                        const nn::ParamTable& table) {
+  const auto names = tensor_names(reader.manifest());
+  std::set<std::string> absent;
+  for (const ParamSpec& spec : table.specs()) {
+    if (!names.contains(spec.name)) absent.insert(spec.name);
+  }
+  return absent;
+}
+
+using Absent = std::set<std::string>;
+
+void load_weights(const CheckpointReader& reader, const Rank& rank, const Absent& absent) {
   const nn::ParamTable& table = rank.table();
   for (ParamId id = 0; id < table.size(); ++id) {
+    if (absent.contains(table[id].name)) continue;
     reader.read(global_tensor(table[id], rank.parameters().weight(id)), DTypeMatch::kConvert);
   }
 }
 
 // The parts of main parameters and optimizer states that this rank updates.
-void load_states(const CheckpointReader& reader, const Rank& rank, bool with_optimizer) {
+void load_states(const CheckpointReader& reader, const Rank& rank, bool with_optimizer,
+                 const Absent& absent) {
   const ParameterStore& parameters = rank.parameters();
   for (const Segment& segment : parameters.segments()) {
     const ParamSpec& spec = parameters.table()[segment.id];
+    if (absent.contains(spec.name)) continue;
     const auto read = [&](const Tensor& tensor, std::string_view prefix, DTypeMatch match) {
       reader.read(shard_tensor(spec, tensor, segment.begin, prefix), match);
     };
@@ -106,9 +138,9 @@ RunPosition position_of(const Manifest& manifest) {
           .evaluation_is_due = manifest.arguments.contains(std::string(kDueEvaluation))};
 }
 
-void check_tensors(const GptConfig& model, const Manifest& manifest) {
+void check_tensors(const Model& model, const Manifest& manifest) {
   nn::ParamTable table;
-  build_gpt_chunk(model, {0, model.transformer.num_layers, true, true}, table);
+  model.build_chunk(model.whole(), table);
   std::set<std::string_view> names;
   for (ParamId id = 0; id < table.size(); ++id) names.insert(table[id].name);
   for (const Manifest::Entry& entry : manifest.tensors) {
@@ -128,12 +160,22 @@ RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Ran
   }
   const bool with_optimizer =
       reader.has_optimizer() && !config.run.finetune && !config.run.no_load_optim;
-  rank.initialise_gradients();
-  // A checkpoint has no padding: what it does not fill is zero because it is made so here.
-  rank.parameters().clear(rank.context());
-  rank.initialise_optimizer();
-  load_weights(reader, rank);
-  load_states(reader, rank, with_optimizer);
+  Absent absent;
+  if (begins_with_part(config)) {
+    absent = absent_parameters(reader, rank.whole_table());
+    rank.initialise();
+    if (speaks && !absent.empty()) {
+      log_warning("the checkpoint has no {}: these begin with random weights",
+                  fmt::join(absent, ", "));
+    }
+  } else {
+    rank.initialise_gradients();
+    // A checkpoint has no padding: what it does not fill is zero because it is made so here.
+    rank.parameters().clear(rank.context());
+    rank.initialise_optimizer();
+  }
+  load_weights(reader, rank, absent);
+  load_states(reader, rank, with_optimizer, absent);
   if (speaks) {
     log_info("  successfully loaded checkpoint from {} at iteration {}", config.run.load,
              manifest.iteration);

@@ -47,7 +47,7 @@ inline constexpr std::string_view kLeftOutSamples = "run.left_out_samples";
 RunPosition position_of(const Manifest& manifest);
 
 // ConfigError where the checkpoint has weights that the model has not: they would be lost.
-void check_tensors(const GptConfig& model, const Manifest& manifest);
+void check_tensors(const Model& model, const Manifest& manifest);
 
 // Fills the rank's parts of weights (and of optimizer states, unless they are absent or not wanted)
 // and returns the counters.

@@ -51,7 +51,7 @@ TEST_F(RunCheckpointTest, ALoadLeavesTheVocabularysPaddingZero) {
       for (const bool with_optimizer : {true, false}) {
         c.run.no_load_optim = !with_optimizer;
         const RunSetup setup(with_layout(c, layout));
-        run_ranks(setup.config, setup.model, [&](Rank& rank) {
+        run_ranks(setup.config, *setup.model, [&](Rank& rank) {
           const ParameterStore& parameters = rank.parameters();
           poison(parameters.flat());
           for (const Segment& segment : parameters.segments()) {

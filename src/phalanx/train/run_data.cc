@@ -7,29 +7,12 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/data/blended_source.h"
-#include "phalanx/model/gpt_batch.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/reading_ahead.h"
 
 namespace phalanx {
 namespace {
-
-GptSources make_sources(const DataConfig& data, std::uint32_t seed, std::int64_t vocabulary_size,
-                        std::int32_t eod, const IndexCache& cache,
-                        const std::function<void()>& poll) {
-  return GptSources(
-      {.schema = gpt_batch_schema(data.seq_length),
-       .batch = {.eod = eod,
-                 .eod_mask_loss = data.eod_mask_loss,
-                 .reset_position_ids = data.reset_position_ids,
-                 .reset_attention_mask = data.reset_attention_mask},
-       .sequence_length = data.seq_length,
-       .vocabulary_size = vocabulary_size,
-       .seed = seed,
-       .order = data.data_order == "sequential" ? DataOrder::kSequential : DataOrder::kMegatron,
-       .poll = poll,
-       .cache = data.data_cache_path.empty() ? nullptr : &cache});
-}
 
 // The last part of each prefix, or all of it where that names two.
 std::vector<std::string> names_of(const std::vector<std::string>& prefixes) {
@@ -52,20 +35,19 @@ RunData::RunData(const TrainConfig& config, const Tokenizer& tokenizer, const Sa
                  const std::function<void()>& poll)
     : config_(config), counts_(counts), evaluation_batch_(batch_schedule(config).last()) {
   const IndexCache cache(config.data.data_cache_path);
-  make(make_sources(config.data, static_cast<std::uint32_t>(config.run.seed),
-                    tokenizer.vocab_size(), tokenizer.end_of_document(), cache, poll));
+  make(*family_of(config).sources(
+      config, {.seed = static_cast<std::uint32_t>(config.run.seed), .cache = &cache, .poll = poll},
+      tokenizer));
 }
 
-RunData::RunData(const DataConfig& data, std::uint32_t seed, std::int64_t vocabulary_size,
-                 std::int32_t eod, const SampleCounts& counts)
+RunData::RunData(const DataConfig& data, DataSources& sources, const SampleCounts& counts)
     : counts_(counts) {
   config_.data = data;
   config_.layout.micro_batch_size = 1;
-  const IndexCache cache(data.data_cache_path);
-  make(make_sources(data, seed, vocabulary_size, eod, cache, nullptr));
+  make(sources);
 }
 
-void RunData::make(GptSources sources) {
+void RunData::make(DataSources& sources) {
   const DataConfig& data = config_.data;
   const RunDataPaths paths = data_paths(data);
   const bool is_divided = paths.is_mock || paths.common;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "phalanx/data/gpt_sources.h"
+#include "phalanx/data/data_sources.h"
 #include "phalanx/data/loader.h"
 #include "phalanx/data/sample_counts.h"
 #include "phalanx/data/sample_source.h"
@@ -30,13 +30,11 @@ class RunData {
 
   // `counts` decide the shuffle: those of the flags, or, in a resumed run, those of the checkpoint.
   // `poll` is called every so often meanwhile; what it throws ends the building. ConfigError,
-  // DataError and InputMissingError as GptSources.
+  // DataError and InputMissingError as DataSources.
   RunData(const TrainConfig& config, const Tokenizer& tokenizer, const SampleCounts& counts,
           const std::function<void()>& poll = nullptr);
-  // Likewise of the data flags alone, for who only looks at samples: ids below `vocabulary_size`,
-  // batches of one sample.
-  RunData(const DataConfig& data, std::uint32_t seed, std::int64_t vocabulary_size,
-          std::int32_t eod, const SampleCounts& counts);
+  // Likewise of the data flags alone, for who only looks at samples: batches of one sample.
+  RunData(const DataConfig& data, DataSources& sources, const SampleCounts& counts);
 
   // Where a resumed run needs more samples than `counts` gave: ConfigError for training data; what
   // is evaluated begins again from its first sample, and a line says so.
@@ -67,13 +65,15 @@ class RunData {
            std::size_t set = 0, std::vector<int> cores = {});
     // The microbatches of the next global batch.
     BatchSource source();
+    // What each loss counts in the next microbatches, of one global batch (BatchLoader::counts()).
+    std::vector<double> counts(int microbatches) { return loader_->counts(microbatches); }
 
    private:
     std::unique_ptr<BatchLoader> loader_;
   };
 
  private:
-  void make(GptSources sources);
+  void make(DataSources& sources);
 
   TrainConfig config_;
   SampleCounts counts_;

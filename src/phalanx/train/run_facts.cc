@@ -29,14 +29,14 @@ Json machine_facts(const RunSetup& setup) {
 
 Json model_facts(const RunSetup& setup) {
   const ModelConfig& model = setup.config.model;
-  return {{"parameters", gpt_parameters(setup.model)},
+  return {{"parameters", setup.model->parameters()},
           {"layers", model.num_layers},
           {"hidden_size", model.hidden_size},
           {"attention_heads", model.num_attention_heads},
           {"sequence_length", setup.config.data.seq_length},
-          {"vocabulary", setup.model.vocabulary},
-          {"padded_vocabulary", setup.model.padded_vocabulary},
-          {"dtype", name_of(setup.model.transformer.dtype)}};
+          {"vocabulary", setup.model->vocabulary().ids},
+          {"padded_vocabulary", setup.model->vocabulary().padded},
+          {"dtype", name_of(setup.model->transformer().dtype)}};
 }
 
 Json layout_facts(const RunSetup& setup) {

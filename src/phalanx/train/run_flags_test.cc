@@ -218,7 +218,7 @@ TEST_F(RunFlagsTest, TheNormOfTheWeightsIsTheSameInEveryLayout) {
   TrainConfig c = config("");
   c.optimizer.log_params_norm = true;
   const RunSetup setup(c);
-  run_ranks(setup.config, setup.model, [&](Rank& rank) {
+  run_ranks(setup.config, *setup.model, [&](Rank& rank) {
     rank.initialise();
     RunData::Stream stream(*setup.data, SplitKind::kTrain, 0);
     const StepResult step = rank.train_step({.lr = 1e-2}, stream.source());
@@ -238,7 +238,7 @@ TEST_F(RunFlagsTest, ReplicasAreCompared) {
   train(c);
   const RunSetup setup(c);
   const auto compare = [&](int rank_of_fault) {
-    run_ranks(setup.config, setup.model, [&](Rank& rank) {
+    run_ranks(setup.config, *setup.model, [&](Rank& rank) {
       rank.initialise();
       if (rank.ranks().world->rank() == rank_of_fault) {
         const Tensor& weight = rank.parameters().weight(3);
@@ -256,6 +256,31 @@ TEST_F(RunFlagsTest, ReplicasAreCompared) {
     EXPECT_EQ(error.code(), ErrorCode::kTemporary);
     EXPECT_THAT(error.what(), HasSubstr("after iteration 12: rank 3 (tp 1, pp 0, dp 1) has other "
                                         "bits of decoder.layers.0.input_layernorm.bias"));
+  }
+}
+
+// The word table of a tied head on another rank of the pipeline.
+TEST_F(RunFlagsTest, HoldersOfASharedParameterAreCompared) {
+  const RunSetup setup(with_layout(config("run"), {.pipeline = 2}));
+  const auto compare = [&](bool changed) {
+    run_ranks(setup.config, *setup.model, [&](Rank& rank) {
+      rank.initialise();
+      for (ParamId id = 0; changed && id < rank.table().size(); ++id) {
+        if (rank.ranks().at.pipeline == 0 || rank.table()[id].shared_by.empty()) continue;
+        const Tensor& weight = rank.parameters().weight(id);
+        ops::fill(rank.context(),
+                  {.x = weight.reshape({weight.count()}).slice(0, 1, 1), .value = 0.125});
+      }
+      check_replicas(rank, setup.places, 3);
+    });
+  };
+  compare(false);
+  try {
+    compare(true);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kTemporary);
+    EXPECT_THAT(error.what(), HasSubstr("other bits of embedding.word_embeddings.weight"));
   }
 }
 

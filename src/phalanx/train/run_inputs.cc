@@ -15,6 +15,7 @@
 #include "phalanx/base/hash.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/train/config_data.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/resume.h"
 
 namespace phalanx {
@@ -73,6 +74,10 @@ void check_files(const TrainConfig& config) {
   const bool has_words = look("--data-args-path", config.data.data_args_path);
   if (look("--per-split-data-args-path", config.data.per_split_data_args_path) && has_words) {
     for (const auto& [flag, prefix] : data_paths(config.data).prefixes()) {
+      if (family_of(config).reads_tables()) {
+        look(flag, prefix);
+        continue;
+      }
       look(flag, prefix + ".idx");
       look(flag, prefix + ".bin");
     }
@@ -89,6 +94,10 @@ RunInputs run_inputs(const TrainConfig& config) {
   for (const TokenizerFile& file : tokenizer_files(config.tokenizer)) add_copied(inputs, file);
   const RunDataPaths paths = data_paths(config.data);
   for (const auto& [flag, prefix] : paths.prefixes()) {
+    if (family_of(config).reads_tables()) {
+      inputs.files.push_back(describe_input_file(std::string(flag), prefix));
+      continue;
+    }
     inputs.files.push_back(describe_input_file(std::string(flag), prefix + ".idx"));
     // The tokens may be terabytes: the index says where each document lies in them.
     inputs.files.push_back(describe_input_length(std::string(flag), prefix + ".bin"));

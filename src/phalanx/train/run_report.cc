@@ -20,6 +20,12 @@ std::vector<ArenaBytes> arenas_of(const RunSetup& setup) {
   return arenas;
 }
 
+std::vector<std::string> names_of(const std::vector<LossSpec>& losses) {
+  std::vector<std::string> names;
+  for (const LossSpec& loss : losses) names.push_back(loss.name);
+  return names;
+}
+
 }  // namespace
 
 bool is_logged(const RunConfig& run, std::int64_t iteration) {
@@ -31,10 +37,13 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPos
     : config_(setup.config),
       sinks_(sinks),
       peak_bytes_(setup.peak_bytes),
-      model_flops_per_token_(gpt_flops_per_token(setup.model, config_.data.seq_length)),
+      tokens_per_sample_(setup.model->tokens_per_sample()),
+      loss_names_(names_of(setup.model->losses())),
+      model_flops_per_token_(setup.model->flops_per_sample() /
+                             static_cast<double>(tokens_per_sample_)),
       hardware_flops_per_token_(
           setup.flops_per_step /
-          static_cast<double>(setup.length.batches().last() * config_.data.seq_length)) {
+          static_cast<double>(setup.length.batches().last() * tokens_per_sample_)) {
   if (sinks_ == nullptr) return;
   const bool is_over = begin.iteration >= setup.length.last_iteration();
   const std::int64_t weights =
@@ -56,7 +65,7 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPos
 void RunReport::iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,
                           const LearningRates& next, double seconds, IterationTimes times) {
   if (sinks_ == nullptr) return;
-  const std::int64_t tokens = global_batch * config_.data.seq_length;
+  const std::int64_t tokens = global_batch * tokens_per_sample_;
   IterationReport report;
   report.iteration = state.iteration;
   report.consumed_samples = state.consumed_train_samples;
@@ -64,7 +73,9 @@ void RunReport::iteration(const RunState& state, const StepResult& step, std::in
   report.tokens = tokens;
   report.model_flops = model_flops_per_token_ * static_cast<double>(tokens);
   report.hardware_flops = hardware_flops_per_token_ * static_cast<double>(tokens);
-  report.losses = {{"lm loss", step.loss}};
+  std::vector<double> means;
+  for (const LossResult& loss : step.losses) means.push_back(loss.mean);
+  report.losses = named(means);
   report.learning_rate = next.rate;
   report.decoupled_learning_rate = next.decoupled;
   report.loss_scale = state.loss_scaler.scale;
@@ -85,14 +96,20 @@ void RunReport::iteration(const RunState& state, const StepResult& step, std::in
 }
 
 void RunReport::evaluation(const RunState& state, SplitKind kind, const std::string& set,
-                           const std::string& place, double loss) {
+                           const std::string& place, std::span<const double> losses) {
   if (sinks_ == nullptr) return;
   sinks_->evaluation({.iteration = state.iteration,
                       .consumed_samples = state.consumed_train_samples,
                       .split = std::string(name_of(kind)),
                       .set = set,
                       .place = place,
-                      .losses = {{"lm loss", loss}}});
+                      .losses = named(losses)});
+}
+
+std::vector<NamedLoss> RunReport::named(std::span<const double> means) const {
+  std::vector<NamedLoss> losses;
+  for (std::size_t i = 0; i < means.size(); ++i) losses.push_back({loss_names_[i], means[i]});
+  return losses;
 }
 
 void RunReport::note(RunNote::Kind kind, std::int64_t iteration, std::string text) {

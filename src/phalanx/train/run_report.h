@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "phalanx/data/split.h"
 #include "phalanx/observe/run_sink.h"
@@ -24,14 +25,18 @@ class RunReport {
                  const LearningRates& next, double seconds, IterationTimes times = {});
   // `set`: the name of one of several validation sets.
   void evaluation(const RunState& state, SplitKind kind, const std::string& set,
-                  const std::string& place, double loss);
+                  const std::string& place, std::span<const double> losses);
   void note(RunNote::Kind kind, std::int64_t iteration, std::string text);
   void end(const RunEnding& ending);
 
  private:
+  std::vector<NamedLoss> named(std::span<const double> means) const;
+
   const TrainConfig& config_;
   RunSinks* sinks_;
   std::int64_t peak_bytes_;  // of the arenas, the most of any rank
+  std::int64_t tokens_per_sample_;
+  std::vector<std::string> loss_names_;
   double model_flops_per_token_;
   double hardware_flops_per_token_;
 };

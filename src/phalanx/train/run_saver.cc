@@ -6,6 +6,7 @@
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/observe/timing_log.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/gathered_tensors.h"
 #include "phalanx/train/stored_schedule.h"
@@ -129,6 +130,7 @@ Manifest RunSaver::manifest_of(const RunState& state) const {
   manifest.arguments = schedule_arguments(setup_.schedule);
   for (const auto& [flag, value] : argument_values(config)) manifest.arguments[flag] = value;
   for (const auto& [name, value] : setup_.inputs.arguments) manifest.arguments[name] = value;
+  manifest.arguments[std::string(kFamilyArgument)] = family_of(config).name();
   manifest.arguments["--nproc"] = std::to_string(config.layout.world_size);
   if (state.evaluation_is_due) manifest.arguments[std::string(kDueEvaluation)] = "true";
   if (state.left_out_samples > 0) {

@@ -37,7 +37,7 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<Layout> 
       const RankCommunicators ranks(setup.grid, world);
       RankArenas arenas = allocate_arenas(setup.plan_of(world.rank()));
       const auto backend = make_cpu_backend(1, setup.products.products);
-      Rank rank(setup.config, setup.model, setup.programs, ranks, *backend, arenas);
+      Rank rank(setup.config, *setup.model, setup.programs, ranks, *backend, arenas);
       rank.initialise();
       RunState state;
       RunSinks sinks;

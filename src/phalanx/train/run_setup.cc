@@ -8,6 +8,7 @@
 
 #include "phalanx/base/machine.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/memory_check.h"
 #include "phalanx/train/resume.h"
 
@@ -49,16 +50,16 @@ RunSetup::RunSetup(RunStart start, Launcher& launcher, const std::function<bool(
       schedule(loaded ? check_resume(config, *loaded) : parameter_schedule(config)),
       products(std::move(start.decisions.products)),
       peak(start.decisions.peak),
-      model(gpt_config(config, tokenizer->vocab_size())),
+      model(make_model(config, tokenizer->vocab_size())),
       programs(step_programs(config, length)),
-      plans(plan_ranks(config, model, programs, products.products, launcher.own_ranks())),
+      plans(plan_ranks(config, *model, programs, products.products, launcher.own_ranks())),
       affinity(rank_affinity(config.layout)),
       initialised(std::chrono::system_clock::now()),
       start_time(start.time) {
   agree_on_inputs(inputs, launcher);
   plan_memory(launcher);
   if (loaded) {
-    check_tensors(model, *loaded);
+    if (!family_of(config).begins_with_part()) check_tensors(*model, *loaded);
     check_inputs(inputs, *loaded, config.run);
   }
   const auto poll = [&] {

@@ -49,7 +49,7 @@ struct RunSetup {
   ParameterSchedule schedule;
   cpu::ProductChoice products;
   cpu::Peak peak;  // of the threads of a host's ranks, as many as it has cores
-  GptConfig model;
+  std::shared_ptr<const Model> model;
   StepPrograms programs;
   std::vector<RankPlan> plans;   // of the ranks of this process
   std::vector<RankFacts> ranks;  // of all, by rank

@@ -65,6 +65,7 @@ Json describe(const Schedule& schedule, const Costs& costs) {
   Json json = {{"kind", schedule.kind},        {"shape", name_of(placement.shape())},
                {"ranks", placement.ranks()},   {"chunks", placement.chunks()},
                {"stages", placement.stages()}, {"microbatches", schedule.microbatches}};
+  if (schedule.split > 0) json["split"] = schedule.split;
   const Simulation simulation = simulate(schedule, costs);
   json["measures"] = measures_of(simulation.timeline);
   if (passes_of(simulation.timeline) <= kMostPasses)
@@ -190,6 +191,7 @@ std::string draw_timelines(const std::string& text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) refuse("the timeline");
   const Placement placement = placement_of(json);
+  const int split = json.contains("split") ? integer_at(json, "split", placement.ranks() - 1) : 0;
   const bool is_measured = json.contains("measured");
   const std::string unit = is_measured ? "ms" : "";
   const std::string what = fmt::format(
@@ -204,7 +206,8 @@ std::string draw_timelines(const std::string& text) {
                         .placement = placement,
                         .timeline = *std::move(timeline),
                         .unit = unit,
-                        .footer = std::move(footer)});
+                        .footer = std::move(footer),
+                        .split = split});
   };
   add("simulated", is_measured ? "simulated with the mean measured times" : "simulated");
   add("measured", "measured");

@@ -100,7 +100,7 @@ TEST_F(RunTimesTest, WaitsAreSharedByTheIterationsOfAProgram) {
     const RankCommunicators ranks(setup.grid, world);
     RankArenas arenas = allocate_arenas(setup.plan_of(0));
     const auto backend = make_cpu_backend(1, setup.products.products);
-    Rank rank(setup.config, setup.model, setup.programs, ranks, *backend, arenas);
+    Rank rank(setup.config, *setup.model, setup.programs, ranks, *backend, arenas);
     StepTimers timers;
     RunTimes times(setup, rank, timers, StepTimers::Clock::now());
     const auto add = [&](StepTimer timer, int count) {
@@ -131,7 +131,7 @@ TEST_F(RunTimesTest, PartsOfAStepAddUp) {
     const RankCommunicators ranks(setup.grid, world);
     RankArenas arenas = allocate_arenas(setup.plan_of(0));
     const auto backend = make_cpu_backend(1, setup.products.products);
-    Rank rank(setup.config, setup.model, setup.programs, ranks, *backend, arenas);
+    Rank rank(setup.config, *setup.model, setup.programs, ranks, *backend, arenas);
     rank.initialise();
     StepTimers timers;
     rank.time_with(&timers);

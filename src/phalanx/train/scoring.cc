@@ -4,8 +4,9 @@
 #include <cmath>
 #include <set>
 
+#include "phalanx/base/text_batches.h"
 #include "phalanx/data/gpt_columns.h"
-#include "phalanx/model/gpt_batch.h"
+#include "phalanx/model/gpt.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/meta/meta_backend.h"
 #include "phalanx/train/batch_memory.h"
@@ -47,7 +48,8 @@ std::vector<ScoreWindow> score_windows(std::int64_t inputs, std::int64_t positio
 struct Scorer::Engine {
   Engine(const GptConfig& config, std::unique_ptr<Backend> backend, InferenceArenas arenas,
          const GptBatchOptions& the_options)
-      : model(config, std::move(backend), std::move(arenas)), options(the_options) {}
+      : model(GptModel(config, config.max_positions), std::move(backend), std::move(arenas)),
+        options(the_options) {}
 
   // `losses` gets that of each input; those of padding mean nothing. `tokens` are the inputs and
   // the last one's label, of which the first `real` are not padding.
@@ -69,9 +71,8 @@ struct Scorer::Engine {
     const Tensor row_losses = workspace.allocate(DType::kF32, {rows});
     const Tensor last =
         logits.empty() ? Tensor{} : workspace.allocate(DType::kF32, {1, model.padded_vocabulary()});
-    model.forward(memory[0], {.losses = {.sum = sums.slice(0, 0, 1), .count = sums.slice(0, 1, 1)},
-                              .logits = last,
-                              .row_losses = row_losses});
+    const nn::LossTerm loss{.sum = sums.slice(0, 0, 1), .count = sums.slice(0, 1, 1)};
+    model.infer(memory[0], {.losses = {&loss, 1}, .logits = last, .row_losses = row_losses});
     model.read_back(row_losses, losses);
     if (!logits.empty()) {
       model.read_back(last.slice(1, 0, static_cast<std::int64_t>(logits.size())), logits);
@@ -86,7 +87,9 @@ Scorer::Scorer(const TrainConfig& config, const GptConfig& model,
                const CheckpointReader& checkpoint, cpu::ProductPrecision products,
                std::int32_t end_of_document, std::span<const std::int64_t> lengths,
                const ScoreOptions& options)
-    : options_(options), positions_(model.max_positions), vocabulary_(model.vocabulary) {
+    : options_(options),
+      positions_(options.positions > 0 ? options.positions : model.max_positions),
+      vocabulary_(model.vocabulary) {
   std::set<std::int64_t> windows;
   for (const std::int64_t length : lengths) {
     const std::int64_t inputs = inputs_of(length, options_);
@@ -137,6 +140,7 @@ TextScore Scorer::score(std::span<const std::int32_t> tokens) {
       result.log_probabilities.push_back(0.0F - loss);
       result.loss += static_cast<double>(loss);
     }
+    if (options_.on_window) options_.on_window(window.begin + window.inputs);
   }
   result.loss /= static_cast<double>(length - 1);
   return result;

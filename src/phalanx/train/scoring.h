@@ -3,6 +3,7 @@
 // training computes its loss, with the same kernels.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -41,6 +42,9 @@ struct TextScore {
 struct ScoreOptions {
   std::int64_t stride = 0;  // of windows; 0: every text fits into the model's positions
   bool logits = false;
+  std::int64_t positions = 0;  // of a window at most; 0: as many as the model has
+  // Is told how many tokens of the text have had their turn.
+  std::function<void(std::int64_t)> on_window = nullptr;
 };
 
 class Scorer {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "phalanx/data/gpt_dataset.h"
 #include "phalanx/train/run_checkpoint.h"
 #include "phalanx/train/run_data.h"
 #include "phalanx/train/test_support.h"
@@ -90,10 +91,10 @@ class ScoringTest : public RunTest {
     const RunData data(config_, *tokenizer_, counts());
     double loss = 0.0;
     TrainConfig c = config_;
-    run_ranks(c, model_, [&](Rank& rank) {
+    run_ranks(c, *make_model(c, tokenizer_->vocab_size()), [&](Rank& rank) {
       load_run(c, CheckpointReader::open(path("run")), rank);
       RunData::Stream stream(data, SplitKind::kValid, number);
-      loss = rank.evaluate(stream.source()).loss;
+      loss = rank.evaluate(stream.source()).loss();
     });
     return loss;
   }

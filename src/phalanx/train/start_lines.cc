@@ -13,6 +13,7 @@
 #include "phalanx/observe/timing_log.h"
 #include "phalanx/observe/training_log.h"
 #include "phalanx/ops/cpu/target.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/flags.h"
 
 namespace phalanx {
@@ -79,7 +80,7 @@ void add_initialisation(const RunSetup& setup, Lines& lines) {
 }
 
 void add_model(const RunSetup& setup, Lines& lines) {
-  lines.add("building GPT model ...");
+  lines.add("building {} model ...", family_of(setup.config).title());
   for (const int rank : ranks_of_places(setup.grid)) {
     const GridCoordinates at = setup.grid.coordinates(rank);
     lines.add(" > number of parameters on (tensor, pipeline) model parallel rank ({}, {}): {}",
@@ -89,12 +90,13 @@ void add_model(const RunSetup& setup, Lines& lines) {
 
 void add_data(const RunSetup& setup, Lines& lines) {
   const SampleCounts counts = setup.data->counts();
-  lines.add("> building train, validation, and test datasets for GPT ...");
+  lines.add("> building train, validation, and test datasets for {} ...",
+            family_of(setup.config).title());
   lines.add(" > datasets target sizes (minimum size):");
   lines.add("    train:      {}", counts.train);
   lines.add("    validation: {}", counts.valid);
   lines.add("    test:       {}", counts.test);
-  lines.add("> finished creating GPT datasets ...");
+  lines.add("> finished creating {} datasets ...", family_of(setup.config).title());
 }
 
 // Megatron's from the end of the preparation to the first step.
@@ -187,9 +189,9 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
         placement.stages(), placement.ranks(), name_of(placement.shape()));
   }
   add_model(setup, lines);
-  add("> number of parameters: {}", format_count(gpt_parameters(setup.model)));
+  add("> number of parameters: {}", format_count(setup.model->parameters()));
   add(" > padded vocab (size: {}) with {} dummy tokens (new size: {})", vocabulary,
-      setup.model.padded_vocabulary - vocabulary, setup.model.padded_vocabulary);
+      setup.model->vocabulary().padded - vocabulary, setup.model->vocabulary().padded);
   add("> learning rate decay style: {}", name_of(setup.schedule.decay_style));
   add("> loss average: {}, attention: {}, data order: {}", config.optimizer.loss_average,
       config.model.attention_backend, config.data.data_order);

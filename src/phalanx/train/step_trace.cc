@@ -138,12 +138,14 @@ void write_step_trace(const std::string& path, const MeasuredStep& step) {
         .placement = schedule.placement,
         .timeline = simulation.timeline,
         .unit = "ms",
-        .footer = footer_of(simulation.measures)},
+        .footer = footer_of(simulation.measures),
+        .split = schedule.split},
        {.title = "measured: " + what,
         .placement = schedule.placement,
         .timeline = measured,
         .unit = "ms",
-        .footer = footer_of(measure(measured))}}};
+        .footer = footer_of(measure(measured)),
+        .split = schedule.split}}};
   const std::filesystem::path json(path);
   const auto beside = [&](const char* extension) {
     return std::filesystem::path(json).replace_extension(extension);

@@ -110,7 +110,7 @@ TEST_F(StoppingTest, AllRanksLeaveOutTheSameMicrobatches) {
     const auto world_size = static_cast<int>(setup.config.layout.world_size);
     for (const int asking : std::set<int>{0, world_size - 1}) {
       std::vector<int> outcomes(static_cast<std::size_t>(world_size));
-      run_ranks(setup.config, setup.model, [&](Rank& rank) {
+      run_ranks(setup.config, *setup.model, [&](Rank& rank) {
         rank.initialise();
         int& given_up = outcomes[static_cast<std::size_t>(rank.ranks().world->rank())];
         for (const int at : {0, 1, 2, 7, 20, 23, 24}) {
@@ -126,7 +126,7 @@ TEST_F(StoppingTest, AllRanksLeaveOutTheSameMicrobatches) {
         RunData::Stream same(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
         const auto listening = rank.evaluate_unless([] { return false; }, stream.source());
         ASSERT_TRUE(listening);
-        EXPECT_EQ(listening->loss, rank.evaluate(same.source()).loss);
+        EXPECT_EQ(listening->loss(), rank.evaluate(same.source()).loss());
       });
       // All but the one that would have been asked once more than there are microbatches.
       EXPECT_EQ(outcomes, std::vector<int>(outcomes.size(), 6)) << layout.name;

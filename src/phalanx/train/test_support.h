@@ -26,6 +26,7 @@
 #include "phalanx/data/indexed_dataset_writer.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/memory_plan.h"
 #include "phalanx/train/trainer.h"
 
@@ -60,7 +61,7 @@ inline TrainConfig with_layout(TrainConfig c, const Layout& layout) {
 
 // One rank with what it is made of, as a run makes it.
 struct PlannedRank {
-  PlannedRank(const TrainConfig& config, const GptConfig& model, Communicator& world)
+  PlannedRank(const TrainConfig& config, const Model& model, Communicator& world)
       : ranks(rank_grid(config.layout), world),
         programs(step_programs(config)),
         arenas(allocate_arenas(
@@ -77,7 +78,7 @@ struct PlannedRank {
 };
 
 // All ranks of the resolved configuration, each on its thread.
-inline void run_ranks(const TrainConfig& config, const GptConfig& model,
+inline void run_ranks(const TrainConfig& config, const Model& model,
                       const std::function<void(Rank&)>& body) {
   run_local_ranks(static_cast<int>(config.layout.world_size), {}, [&](Communicator& world) {
     PlannedRank planned(config, model, world);

@@ -99,6 +99,7 @@ class Trainer {
   void change_batch();
   void train_until_drained();
   // Where a step was not made and no loss scale explains it: says where that began, and ends.
+  void count_losses(StepSchedule& schedule);
   void check_for_nan(std::span<const StepSchedule> schedules, std::span<const StepResult> steps);
   bool is_left_out(std::int64_t iteration) const;
   void leave_out_iteration();
@@ -106,7 +107,7 @@ class Trainer {
   // False where a signal gave the evaluation up: it leaves no trace.
   bool evaluate(SplitKind kind, const std::string& place);
   // The mean loss of one set; nothing where the evaluation is given up.
-  std::optional<double> evaluate_set(SplitKind kind, std::size_t set);
+  std::optional<std::vector<double>> evaluate_set(SplitKind kind, std::size_t set);
   bool evaluate_at_interval();
   bool final_evaluation();
   // The reason to leave after this iteration, if there is one: the same on all ranks.
@@ -175,7 +176,7 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       high_water_(plan_, arenas_),
       backend_(make_cpu_backend(static_cast<int>(config_.layout.threads_per_rank),
                                 setup.products.products)),
-      rank_(config_, setup.model, setup.programs, ranks_, *backend_, arenas_),
+      rank_(config_, *setup.model, setup.programs, ranks_, *backend_, arenas_),
       scaler_(loss_scaler(config_)),
       state_(start_state(setup, checkpoint, rank_, timers_)),
       left_out_(iterations_to_skip(config_.run)),
@@ -193,10 +194,13 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
   scaler_.restore(state_.loss_scaler);
   state_.evaluation_is_due = setup.length.begin().evaluation_is_due;
   state_.requested = setup.data->counts();
-  if (config_.run.check_weight_hash_across_dp_replicas_interval > 0 && !ranks_.data) {
+  const bool shares = std::ranges::any_of(rank_.gradients().shared(), [&](const auto& sum) {
+    return rank_.holders_of(sum) != nullptr;
+  });
+  if (config_.run.check_weight_hash_across_dp_replicas_interval > 0 && !ranks_.data && !shares) {
     report_.note(RunNote::Kind::kWarning, state_.iteration,
                  "--check-weight-hash-across-dp-replicas-interval compares nothing: there is one "
-                 "data-parallel rank");
+                 "data-parallel rank, and no parameter that ranks share");
   }
   train_stream_ = open(SplitKind::kTrain, state_.consumed_train_samples);
   const bool goes_on = !setup.data->is_read_whole(SplitKind::kValid);
@@ -343,7 +347,8 @@ void Trainer::change_batch() {
 
 void Trainer::train_until_drained() {
   const auto begin = Clock::now();
-  const std::vector<StepSchedule> schedules = next_schedules();
+  std::vector<StepSchedule> schedules = next_schedules();
+  count_losses(schedules.front());
   trace_.clear();
   WatchedPasses passes(watch_, is_traced() ? &trace_ : nullptr);
   times_.begin_iterations();
@@ -362,11 +367,17 @@ void Trainer::train_until_drained() {
   }
 }
 
+// Of a tensor-parallel group one rank reads.
+void Trainer::count_losses(StepSchedule& schedule) {
+  if (!rank_.wants_loss_counts() || ranks_.at.tensor != 0) return;
+  schedule.loss_counts = train_stream_->counts(static_cast<int>(schedule.microbatches));
+}
+
 void Trainer::check_for_nan(std::span<const StepSchedule> schedules,
                             std::span<const StepResult> steps) {
   if (!checks_for_nan(config_)) return;
   const auto failed = [](const StepResult& step) {
-    return step.skipped || !std::isfinite(step.loss);
+    return step.skipped || !std::isfinite(step.loss());
   };
   // A fault of one machine may be seen by its rank alone.
   const bool here = std::ranges::any_of(steps, failed);
@@ -394,23 +405,26 @@ void Trainer::count(const StepResult& step, std::int64_t global_batch) {
   state_.schedule_samples += global_batch;
 }
 
-std::optional<double> Trainer::evaluate_set(SplitKind kind, std::size_t set) {
+std::optional<std::vector<double>> Trainer::evaluate_set(SplitKind kind, std::size_t set) {
   // Of several sets one after the other is open: what is read ahead does not grow with them.
   std::unique_ptr<RunData::Stream> own;
   const bool goes_on = kind == SplitKind::kValid && !setup_.data->is_read_whole(kind);
   const bool is_open = goes_on && valid_stream_ != nullptr;
   if (!is_open) own = open(kind, goes_on ? state_.consumed_valid_samples : 0, set);
   RunData::Stream& stream = is_open ? *valid_stream_ : *own;
-  double sum = 0.0;
-  double tokens = 0.0;
+  std::vector<LossResult> sums(setup_.model->losses().size());
   const std::int64_t iterations = setup_.data->evaluation_iterations(kind, set);
   for (std::int64_t i = 0; i < iterations; ++i) {
     const auto step = rank_.evaluate_unless([this] { return stop_() != 0; }, stream.source());
     if (!step) return std::nullopt;
-    sum += step->loss * step->tokens;
-    tokens += step->tokens;
+    for (std::size_t loss = 0; loss < sums.size(); ++loss) {
+      sums[loss].mean += step->losses[loss].mean * step->losses[loss].count;
+      sums[loss].count += step->losses[loss].count;
+    }
   }
-  return tokens > 0.0 ? sum / tokens : 0.0;
+  std::vector<double> means;
+  for (const auto& [sum, count] : sums) means.push_back(count > 0.0 ? sum / count : 0.0);
+  return means;
 }
 
 bool Trainer::evaluate(SplitKind kind, const std::string& place) {
@@ -418,11 +432,11 @@ bool Trainer::evaluate(SplitKind kind, const std::string& place) {
   const auto busy =
       ranks_.world->busy(fmt::format("evaluating after iteration {}", state_.iteration));
   const auto& sets = setup_.data->sets(kind);
-  std::vector<double> losses;
+  std::vector<std::vector<double>> losses;
   for (std::size_t set = 0; set < sets.size(); ++set) {
-    const auto loss = evaluate_set(kind, set);
-    if (!loss) return false;
-    losses.push_back(*loss);
+    auto means = evaluate_set(kind, set);
+    if (!means) return false;
+    losses.push_back(std::move(*means));
   }
   high_water_.after_evaluation();
   // Every set is read as far as the others.

@@ -291,9 +291,10 @@ TEST_F(TrainerTest, GenerationThroughTheCacheEqualsTheWholeSequence) {
     const auto checkpoint = CheckpointReader::open(c.run.save);
     const std::vector<std::int32_t> tokens = {3, 4, 5, 6, 7, 8, 9, 10, 48, 11, 12};
     Generator whole(c, model, checkpoint, cpu::ProductPrecision::kFp32,
-                    static_cast<std::int64_t>(tokens.size()), 24);
+                    std::vector{static_cast<std::int64_t>(tokens.size())}, 24, "");
     const auto expected = whole.logits(tokens, 0);
-    Generator cached(c, model, checkpoint, cpu::ProductPrecision::kFp32, 4, 24);
+    Generator cached(c, model, checkpoint, cpu::ProductPrecision::kFp32,
+                     std::vector<std::int64_t>{4}, 24, "");
     auto found = cached.logits(std::span(tokens).first(4), 0);
     for (std::size_t n = 5; n <= tokens.size(); ++n) {
       found = cached.logits(std::span(tokens).first(n), static_cast<std::int64_t>(n) - 1);
@@ -304,7 +305,8 @@ TEST_F(TrainerTest, GenerationThroughTheCacheEqualsTheWholeSequence) {
     std::vector<std::int32_t> once;
     std::vector<std::int32_t> again;
     for (auto* out : {&once, &again}) {
-      Generator generator(c, model, checkpoint, cpu::ProductPrecision::kFp32, 2, 24);
+      Generator generator(c, model, checkpoint, cpu::ProductPrecision::kFp32,
+                          std::vector<std::int64_t>{2}, 24, "");
       generator.generate(std::span(tokens).first(2), 30, {.seed = 7}, [&](std::int32_t id) {
         out->push_back(id);
         return true;

@@ -63,6 +63,47 @@ GradientJob gradients(Operands& operands, const ActivationSize& size, Gelu kind)
   return job;
 }
 
+Job tanh_job(Operands& operands, const Shape& shape, bool in_place) {
+  const Tensor x = operands.uniform(operands.storage(), shape, -kRange, kRange);
+  const TanhForward op{.y = in_place ? x : operands.output(shape), .x = x};
+  return make_job(op, tanh_forward, {near(op.y, 2)});
+}
+
+Job tanh_backward_job(Operands& operands, const Shape& shape, bool in_place) {
+  const Tensor dy = operands.uniform(shape);
+  const TanhBackward op{
+      .dx = in_place ? dy : operands.output(shape), .dy = dy, .y = operands.uniform(shape)};
+  return make_job(op, tanh_backward, {near(op.dx, 2)});
+}
+
+GradientJob tanh_gradients(Operands& operands, const Shape& shape) {
+  const TanhForward op{.y = operands.output(shape), .x = operands.uniform(shape)};
+  const TanhBackward back{.dx = operands.output(shape), .dy = operands.uniform(shape), .y = op.y};
+  GradientJob job;
+  job.forward = [op](Context& context) { tanh_forward(context, op); };
+  job.backward = [back](Context& context) { tanh_backward(context, back); };
+  job.outputs = {{op.y, back.dy}};
+  job.operands = {{op.x, back.dx}};
+  return job;
+}
+
+void add_tanh_cases(CaseTable& table) {
+  for (const Shape& shape : {Shape{1, 1}, Shape{3, 17}, Shape{2, 3, 5}, Shape{33, 1024}}) {
+    for (const bool in_place : {false, true}) {
+      const std::string description = shape.to_string() + (in_place ? ", in place" : "");
+      table.tests.push_back({"tanh_forward", description, kStorageTypes, [=](Operands& operands) {
+                               return tanh_job(operands, shape, in_place);
+                             }});
+      table.tests.push_back({"tanh_backward", description, kStorageTypes, [=](Operands& operands) {
+                               return tanh_backward_job(operands, shape, in_place);
+                             }});
+    }
+  }
+  table.gradients.push_back({"tanh", "3x5", [](Operands& operands) {
+                               return tanh_gradients(operands, {3, 5});
+                             }});
+}
+
 }  // namespace
 
 void add_activation_cases(CaseTable& table) {
@@ -100,6 +141,8 @@ void add_activation_cases(CaseTable& table) {
            return gradients(operands, {7, 5}, kind);
          }});
   }
+
+  add_tanh_cases(table);
 
   for (const Gelu kind : {Gelu::kTanh, Gelu::kErf}) {
     const ActivationSize large{1024, 3072};

@@ -267,6 +267,10 @@ const Spec kTested[] = {
     {130, 130, 1, 1, 1, 80, kCausal, Rows::kPlain, 0.1, true},
     {20, 20, 1, 2, 2, 128, kCausal, Rows::kPlain, 0.0, false, Layout::kInterleaved},
     {33, 33, 3, 4, 2, 16, kCausal, Rows::kPlain, 0.1, true, Layout::kBlocks},
+    {33, 47, 3, 4, 2, 24, kFull, Rows::kPadding, 0.1, true},
+    {47, 33, 2, 2, 2, 16, kFull, Rows::kPadding},
+    {31, 31, 2, 2, 2, 16, kCausal, Rows::kPadding, 0.1, true, Layout::kInterleaved},
+    {19, 23, 2, 2, 2, 16, kFull, Rows::kBlind, 0.0, true},
 };
 
 // Around the borders of strips and blocks, and head sizes in whole and broken vectors.
@@ -280,6 +284,7 @@ const Spec kBorders[] = {
     {20, 257, 1, 3, 1, 40, kFull, Rows::kPadding, 0.1, true},
     {145, 520, 1, 1, 1, 8, kCausal, Rows::kCache},
     {24, 24, 1, 1, 1, 256, kCausal},
+    {65, 300, 2, 2, 1, 16, kFull, Rows::kPadding, 0.0, true},
 };
 
 const Spec kTimed[] = {
@@ -298,6 +303,8 @@ const Spec kDifferentiated[] = {
     {4, 6, 2, 2, 1, 3, kFull, Rows::kPadding, 0.0, true},
     {2, 6, 1, 2, 1, 3, kCausal, Rows::kCache, 0.3},
     {3, 3, 2, 1, 1, 2, kCausal, Rows::kBlind},
+    {3, 5, 3, 4, 2, 2, kFull, Rows::kPadding, 0.2, true},
+    {3, 5, 2, 2, 1, 2, kFull, Rows::kBlind, 0.0, true},
 };
 
 }  // namespace

@@ -1,8 +1,11 @@
 #include "phalanx/ops/cross_entropy.h"
 
 #include <algorithm>
+#include <cstring>
+#include <limits>
 
 #include "phalanx/ops/cases/case.h"
+#include "phalanx/ops/ref/access.h"
 
 namespace phalanx::ops {
 namespace {
@@ -12,19 +15,46 @@ struct CrossEntropySize {
 };
 
 enum class Kind {
-  kInPlace,     // logits of the storage type, dlogits over them
-  kSeparate,    // logits of the storage type
-  kFullLogits,  // f32 logits, dlogits of the storage type
-  kEvaluation,  // no gradient
+  kInPlace,           // logits of the storage type, dlogits over them
+  kSeparate,          // logits of the storage type
+  kFullLogits,        // f32 logits, dlogits of the storage type
+  kEvaluation,        // no gradient, no mask
+  kMaskedEvaluation,  // no gradient
 };
+constexpr Kind kEveryKind[] = {Kind::kInPlace, Kind::kSeparate, Kind::kFullLogits,
+                               Kind::kEvaluation, Kind::kMaskedEvaluation};
+bool evaluates(Kind kind) { return kind == Kind::kEvaluation || kind == Kind::kMaskedEvaluation; }
 
 const char* cross_entropy_name(Kind kind) {
-  constexpr const char* kKinds[] = {"in place", "separate", "f32 logits", "evaluation"};
+  constexpr const char* kKinds[] = {"in place", "separate", "f32 logits", "evaluation",
+                                    "masked evaluation"};
   return kKinds[static_cast<std::size_t>(kind)];
 }
 std::string cross_entropy_name(const CrossEntropySize& size, Kind kind) {
   return fmt::format("{}x{} of {}, {}", size.rows, size.vocabulary, size.columns,
                      cross_entropy_name(kind));
+}
+
+// Rows of mask 0 get targets that are no tokens, each in its turn: -1, the first number behind the
+// vocabulary, and the ends of the type.
+void spoil_targets(const Tensor& targets, const Tensor& mask, std::int64_t vocabulary) {
+  const std::int32_t bad[] = {-1, static_cast<std::int32_t>(vocabulary),
+                              std::numeric_limits<std::int32_t>::min(),
+                              std::numeric_limits<std::int32_t>::max()};
+  std::size_t next = 0;
+  for (std::int64_t r = 0; r < targets.count(); ++r) {
+    if (ref::load(mask.data() + r * size_of(DType::kF32), DType::kF32) != 0.0) continue;
+    std::memcpy(targets.data() + r * size_of(DType::kI32), &bad[next++ % std::size(bad)],
+                sizeof(std::int32_t));
+  }
+}
+
+// Nobody looks at the logits of rows of mask 0.
+void spoil_logits(Operands& operands, const Tensor& logits, const Tensor& mask) {
+  for (std::int64_t r = 0; r < logits.shape[0]; ++r) {
+    if (ref::load(mask.data() + r * size_of(DType::kF32), DType::kF32) != 0.0) continue;
+    operands.poison(logits.slice(0, r, 1));
+  }
 }
 
 // The padding holds garbage: nobody may look at it.
@@ -38,14 +68,17 @@ CrossEntropy make_op(Operands& operands, const CrossEntropySize& size, Kind kind
   op.loss = operands.output(operands.full(), {size.rows});
   op.targets = operands.integers({size.rows}, 0, size.vocabulary);
   if (kind == Kind::kEvaluation) return op;
-  op.dlogits = kind == Kind::kInPlace ? op.logits : operands.output(shape);
   op.mask = operands.loss_mask(size.rows);
+  spoil_targets(op.targets, op.mask, size.vocabulary);
+  if (evaluates(kind)) return op;
+  op.dlogits = kind == Kind::kInPlace ? op.logits : operands.output(shape);
   op.seed = operands.filled(operands.full(), {1}, 0.37);
   return op;
 }
 
 Job loss(Operands& operands, const CrossEntropySize& size, Kind kind, double range) {
   const CrossEntropy op = make_op(operands, size, kind, range);
+  if (op.mask) spoil_logits(operands, op.logits, op.mask);
   std::vector<Output> outputs = {near(op.loss, 16)};
   if (op.dlogits) outputs.push_back(near(op.dlogits, 32));
   return make_job(op, cross_entropy, outputs);
@@ -96,9 +129,17 @@ CrossEntropyStatistics statistics_op(Operands& operands, const Part& part, DType
           .vocabulary = part.vocabulary};
 }
 
-Job statistics(Operands& operands, const Part& part, bool full, double range) {
+// The operands of a masked loss over a part.
+void add_mask(Operands& operands, const Part& part, CrossEntropyStatistics& op) {
+  op.mask = operands.loss_mask(part.rows);
+  spoil_targets(op.targets, op.mask, part.vocabulary);
+  spoil_logits(operands, op.logits, op.mask);
+}
+
+Job statistics(Operands& operands, const Part& part, bool full, bool masked, double range) {
   const DType dtype = full ? operands.full() : operands.storage();
-  const CrossEntropyStatistics op = statistics_op(operands, part, dtype, range);
+  CrossEntropyStatistics op = statistics_op(operands, part, dtype, range);
+  if (masked) add_mask(operands, part, op);
   return make_job(op, cross_entropy_statistics,
                   {{op.statistics.select(0, 0), 0.0},
                    near(op.statistics.select(0, 1), 16),
@@ -124,18 +165,19 @@ Tensor gather_statistics(Operands& operands, const Part& part, const CrossEntrop
 
 Job parallel_loss(Operands& operands, const Part& part, Kind kind, double range) {
   const DType dtype = kind == Kind::kFullLogits ? operands.full() : operands.storage();
-  const CrossEntropyStatistics own = statistics_op(operands, part, dtype, range);
+  CrossEntropyStatistics own = statistics_op(operands, part, dtype, range);
+  if (kind != Kind::kEvaluation) add_mask(operands, part, own);
   VocabularyParallelCrossEntropy op;
   op.loss = operands.output(operands.full(), {part.rows});
   op.logits = own.logits;
   op.statistics = gather_statistics(operands, part, own, range);
   op.targets = own.targets;
+  op.mask = own.mask;
   op.first_column = own.first_column;
   op.vocabulary = own.vocabulary;
   std::vector<Output> outputs = {near(op.loss, 16)};
-  if (kind != Kind::kEvaluation) {
+  if (!evaluates(kind)) {
     op.dlogits = kind == Kind::kInPlace ? op.logits : operands.output(op.logits.shape);
-    op.mask = operands.loss_mask(part.rows);
     op.seed = operands.filled(operands.full(), {1}, 0.37);
     outputs.push_back(near(op.dlogits, 32));
   }
@@ -149,6 +191,7 @@ GradientJob parallel_gradients(Operands& operands, const Part& first) {
   const Tensor loss = operands.output(DType::kF64, {first.rows});
   const Tensor all = operands.output(DType::kF64, {first.ranks, 3, first.rows});
   const Tensor targets = operands.integers({first.rows}, 0, first.vocabulary);
+  spoil_targets(targets, mask, first.vocabulary);
   std::vector<CrossEntropyStatistics> statistics;
   std::vector<VocabularyParallelCrossEntropy> losses;
   GradientJob job;
@@ -156,6 +199,7 @@ GradientJob parallel_gradients(Operands& operands, const Part& first) {
     CrossEntropyStatistics own = statistics_op(operands, part, DType::kF64, 2.0);
     own.statistics = all.select(0, part.rank);
     own.targets = targets;
+    own.mask = mask;
     statistics.push_back(own);
     losses.push_back({.loss = loss,
                       .dlogits = operands.output(own.logits.shape),
@@ -195,6 +239,12 @@ Job seed(Operands& operands, std::int64_t rows, Mask kind) {
   return make_job(op, loss_seed, {near(op.seed, 2)});
 }
 
+Job labelled(Operands& operands, std::int64_t rows) {
+  const LabelMask op{.mask = operands.output(DType::kF32, {rows}),
+                     .labels = operands.integers({rows}, -2, 3)};
+  return make_job(op, label_mask, {{op.mask, 0.0}});
+}
+
 Job sums(Operands& operands, std::int64_t rows) {
   const LossAccumulate op{.sum = operands.filled(DType::kF64, {1}, 12.5),
                           .count = operands.filled(DType::kF64, {1}, 3.0),
@@ -215,11 +265,13 @@ void add_vocabulary_parallel_cases(CaseTable& table) {
       const std::string description =
           cross_entropy_name(part) + (range > 4.0 ? ", |logits| to 3e4" : "");
       for (const bool full : {false, true}) {
-        add("cross_entropy_statistics", description + (full ? ", f32 logits" : ""),
-            [=](Operands& operands) { return statistics(operands, part, full, range); });
+        for (const bool masked : {false, true}) {
+          add("cross_entropy_statistics",
+              description + (full ? ", f32 logits" : "") + (masked ? ", mask" : ""),
+              [=](Operands& operands) { return statistics(operands, part, full, masked, range); });
+        }
       }
-      for (const Kind kind :
-           {Kind::kInPlace, Kind::kSeparate, Kind::kFullLogits, Kind::kEvaluation}) {
+      for (const Kind kind : kEveryKind) {
         add("vocabulary_parallel_cross_entropy", description + ", " + cross_entropy_name(kind),
             [=](Operands& operands) { return parallel_loss(operands, part, kind, range); });
       }
@@ -232,7 +284,7 @@ void add_vocabulary_parallel_cases(CaseTable& table) {
   const Part half{1024, 25152, 50257, 2, 1};
   table.performance.push_back(
       {"cross_entropy_statistics", cross_entropy_name(half), kTimedTypes,
-       [=](Operands& operands) { return statistics(operands, half, false, 4.0); }});
+       [=](Operands& operands) { return statistics(operands, half, false, false, 4.0); }});
   table.performance.push_back(
       {"vocabulary_parallel_cross_entropy", cross_entropy_name(half) + ", in place", kTimedTypes,
        [=](Operands& operands) { return parallel_loss(operands, half, Kind::kInPlace, 4.0); }});
@@ -244,8 +296,7 @@ void add_cross_entropy_cases(CaseTable& table) {
   for (const CrossEntropySize& size :
        {CrossEntropySize{1, 1, 1}, CrossEntropySize{3, 17, 17}, CrossEntropySize{17, 65, 50},
         CrossEntropySize{65, 257, 257}, CrossEntropySize{9, 1024, 1001}}) {
-    for (const Kind kind :
-         {Kind::kInPlace, Kind::kSeparate, Kind::kFullLogits, Kind::kEvaluation}) {
+    for (const Kind kind : kEveryKind) {
       table.tests.push_back({"cross_entropy", cross_entropy_name(size, kind), kStorageTypes,
                              [=](Operands& operands) { return loss(operands, size, kind, 4.0); }});
       table.tests.push_back({"cross_entropy", cross_entropy_name(size, kind) + ", |logits| to 3e4",
@@ -267,6 +318,8 @@ void add_cross_entropy_cases(CaseTable& table) {
           {"loss_seed", fmt::format("{} rows, {}", rows, kMasks[static_cast<std::size_t>(kind)]),
            kFullPrecision, [=](Operands& operands) { return seed(operands, rows, kind); }});
     }
+    table.tests.push_back({"label_mask", fmt::format("{} rows", rows), kFullPrecision,
+                           [=](Operands& operands) { return labelled(operands, rows); }});
     table.tests.push_back({"loss_accumulate", fmt::format("{} rows", rows), kFullPrecision,
                            [=](Operands& operands) { return sums(operands, rows); }});
   }

@@ -1,4 +1,5 @@
-// GeLU as an op of its own; the forms are gelu-inl.h's.
+// GeLU as an op of its own; the forms are gelu-inl.h's. Hyperbolic tangents are of a few rows alone
+// (a pooled token of each sample), so they go one by one in double, without vectors.
 
 // clang-format off
 #include "phalanx/ops/cpu/targets.h"
@@ -7,10 +8,13 @@
 #include "hwy/foreach_target.h"
 // clang-format on
 
+#include <cmath>
+
 #include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/gelu-inl.h"
 #include "phalanx/ops/cpu/operands.h"
 #include "phalanx/ops/cpu/parallel.h"
+#include "phalanx/ops/cpu/scalar.h"
 #include "phalanx/ops/cpu/storage-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -81,11 +85,50 @@ namespace phalanx::cpu {
 HWY_EXPORT(bias_gelu_forward);
 HWY_EXPORT(bias_gelu_backward);
 
+namespace {
+
+// body(i, T()) for every element of dense tensors of x's type.
+template <typename Body>
+void for_elements(const CpuDevice& device, const Tensor& x, const Body& body) {
+  const Blocks blocks = element_blocks(x.count());
+  const auto run = [&](auto type) {
+    parallel_for(device.threads, blocks.count(), [&](std::int64_t block) {
+      for (std::int64_t i = blocks.begin(block); i < blocks.end(block); ++i) body(i, type);
+    });
+  };
+  switch (x.dtype) {
+    case DType::kF32:
+      return run(float());
+    case DType::kBF16:
+      return run(bfloat16());
+    case DType::kF16:
+      return run(float16());
+    default:
+      throw InternalError("tanh: the CPU takes f32, bf16 and f16, not {}", name_of(x.dtype));
+  }
+}
+
+}  // namespace
+
 void execute(CpuDevice& device, const ops::BiasGeluForward& op, const Tensor& /*scratch*/) {
   HWY_DYNAMIC_DISPATCH(bias_gelu_forward)(device, op);
 }
 void execute(CpuDevice& device, const ops::BiasGeluBackward& op, const Tensor& /*scratch*/) {
   HWY_DYNAMIC_DISPATCH(bias_gelu_backward)(device, op);
+}
+
+void execute(CpuDevice& device, const ops::TanhForward& op, const Tensor& /*scratch*/) {
+  for_elements(device, op.x, [&](std::int64_t i, auto type) {
+    using T = decltype(type);
+    op.y.as<T>()[i] = narrow<T>(std::tanh(widen(op.x.as<T>()[i])));
+  });
+}
+void execute(CpuDevice& device, const ops::TanhBackward& op, const Tensor& /*scratch*/) {
+  for_elements(device, op.y, [&](std::int64_t i, auto type) {
+    using T = decltype(type);
+    const double y = widen(op.y.as<T>()[i]);
+    op.dx.as<T>()[i] = narrow<T>(widen(op.dy.as<T>()[i]) * (1.0 - y * y));
+  });
 }
 
 }  // namespace phalanx::cpu

@@ -168,6 +168,11 @@ HWY_INLINE void scale_powers(const float* powers, const float* largest, const Ro
   }
 }
 
+// Whether a row counts: a null mask is one of ones.
+HWY_INLINE bool counts(const float* mask, std::int64_t row) {
+  return mask == nullptr || mask[row] != 0.0F;
+}
+
 // The scratch of one thread: the powers of a row, unless they lie where the gradient will, and the
 // largest logit of every block.
 struct RowScratch {
@@ -189,13 +194,18 @@ void rows(const CpuDevice& device, const ops::CrossEntropy& op, float* scratch) 
   const auto dlogits = rows_of<To>(op.dlogits);
   float* loss = dense<float>(op.loss);
   const auto* targets = dense<std::int32_t>(op.targets);
-  const float* mask = op.dlogits ? dense<float>(op.mask) : nullptr;
+  const float* mask = dense<float>(op.mask);
   const float seed = op.dlogits ? *dense<float>(op.seed) : 0.0F;
   const RowScratch layout(op);
   const Blocks blocks = row_blocks(op.logits.shape[0], columns);
   parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
     float* own = scratch + omp_get_thread_num() * layout.size;
     for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
+      if (!counts(mask, r)) {
+        loss[r] = 0.0F;
+        if (dlogits.data != nullptr) std::fill_n(dlogits[r], columns, To());
+        continue;
+      }
       const From* x = logits[r];
       const double factor = mask == nullptr ? 0.0 : static_cast<double>(seed) * mask[r];
       const float at_target = hn::GetLane(load_first(x + targets[r], 1));
@@ -239,12 +249,17 @@ void statistics(const CpuDevice& device, const ops::CrossEntropyStatistics& op) 
   const TokenColumns tokens(op);
   const auto logits = rows_of<T>(op.logits);
   const auto* targets = dense<std::int32_t>(op.targets);
+  const float* mask = dense<float>(op.mask);
   float* largest = dense<float>(op.statistics);
   float* sum = largest + count;
   float* at_target = sum + count;
   const Blocks blocks = row_blocks(count, op.logits.shape[1]);
   parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
     for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
+      if (!counts(mask, r)) {
+        largest[r] = sum[r] = at_target[r] = 0.0F;
+        continue;
+      }
       const RowStatistics row = statistics_of(logits[r], tokens.count, nullptr, nullptr);
       const bool none = row.largest == -std::numeric_limits<float>::infinity();
       largest[r] = row.largest;
@@ -286,11 +301,16 @@ void parallel_rows(const CpuDevice& device, const ops::VocabularyParallelCrossEn
   const float* parts = dense<float>(op.statistics);
   float* loss = dense<float>(op.loss);
   const auto* targets = dense<std::int32_t>(op.targets);
-  const float* mask = op.dlogits ? dense<float>(op.mask) : nullptr;
+  const float* mask = dense<float>(op.mask);
   const float seed = op.dlogits ? *dense<float>(op.seed) : 0.0F;
   const Blocks blocks = row_blocks(count, columns);
   parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
     for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
+      if (!counts(mask, r)) {
+        loss[r] = 0.0F;
+        if (dlogits.data != nullptr) std::fill_n(dlogits[r], columns, To());
+        continue;
+      }
       const JoinedRow joined(parts, op.statistics.shape[0], count, r);
       loss[r] =
           static_cast<float>(std::log(joined.row.sum) + joined.row.largest - joined.at_target);
@@ -336,9 +356,14 @@ HWY_EXPORT(vocabulary_parallel_cross_entropy);
 
 namespace {
 
-void expect_tokens(const Tensor& targets, std::int64_t vocabulary) {
-  for (const std::int32_t target : targets.span<std::int32_t>()) {
-    PHALANX_CHECK(target >= 0 && target < vocabulary,
+// Of the rows that count.
+void expect_tokens(const Tensor& targets, const Tensor& mask, std::int64_t vocabulary) {
+  const auto* target_of = dense<std::int32_t>(targets);
+  const float* factor_of = dense<float>(mask);
+  for (std::int64_t r = 0; r < targets.count(); ++r) {
+    const std::int32_t target = target_of[r];
+    const bool ignored = factor_of != nullptr && factor_of[r] == 0.0F;
+    PHALANX_CHECK(ignored || (target >= 0 && target < vocabulary),
                   "cross_entropy: target {} of a vocabulary of {}", target, vocabulary);
   }
 }
@@ -350,19 +375,25 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::CrossEntropy
 }
 
 void execute(CpuDevice& device, const ops::CrossEntropy& op, const Tensor& scratch) {
-  expect_tokens(op.targets, op.vocabulary);
+  expect_tokens(op.targets, op.mask, op.vocabulary);
   HWY_DYNAMIC_DISPATCH(cross_entropy)(device, op, reinterpret_cast<float*>(scratch.data()));
 }
 
 void execute(CpuDevice& device, const ops::CrossEntropyStatistics& op, const Tensor& /*scratch*/) {
-  expect_tokens(op.targets, op.vocabulary);
+  expect_tokens(op.targets, op.mask, op.vocabulary);
   HWY_DYNAMIC_DISPATCH(cross_entropy_statistics)(device, op);
 }
 
 void execute(CpuDevice& device, const ops::VocabularyParallelCrossEntropy& op,
              const Tensor& /*scratch*/) {
-  expect_tokens(op.targets, op.vocabulary);
+  expect_tokens(op.targets, op.mask, op.vocabulary);
   HWY_DYNAMIC_DISPATCH(vocabulary_parallel_cross_entropy)(device, op);
+}
+
+void execute(CpuDevice& /*device*/, const ops::LabelMask& op, const Tensor& /*scratch*/) {
+  const auto labels = op.labels.span<std::int32_t>();
+  float* mask = dense<float>(op.mask);
+  for (std::size_t r = 0; r < labels.size(); ++r) mask[r] = labels[r] >= 0 ? 1.0F : 0.0F;
 }
 
 void execute(CpuDevice& /*device*/, const ops::LossSeed& op, const Tensor& /*scratch*/) {

@@ -20,6 +20,8 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::AttentionFor
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::AttentionBackward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::UnfusedAttentionForward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::UnfusedAttentionBackward& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::RelativeBiasForward& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::RelativeBiasBackward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::CrossEntropy& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LossAccumulate& op);
 
@@ -37,6 +39,8 @@ void execute(CpuDevice& device, const ops::LayerNormBackward& op, const Tensor& 
 // activation.cc
 void execute(CpuDevice& device, const ops::BiasGeluForward& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::BiasGeluBackward& op, const Tensor& scratch);
+void execute(CpuDevice& device, const ops::TanhForward& op, const Tensor& scratch);
+void execute(CpuDevice& device, const ops::TanhBackward& op, const Tensor& scratch);
 
 // dropout.cc
 void execute(CpuDevice& device, const ops::BiasDropoutResidual& op, const Tensor& scratch);
@@ -56,11 +60,16 @@ void execute(CpuDevice& device, const ops::AttentionBackward& op, const Tensor& 
 void execute(CpuDevice& device, const ops::UnfusedAttentionForward& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::UnfusedAttentionBackward& op, const Tensor& scratch);
 
+// relative_bias.cc
+void execute(CpuDevice& device, const ops::RelativeBiasForward& op, const Tensor& scratch);
+void execute(CpuDevice& device, const ops::RelativeBiasBackward& op, const Tensor& scratch);
+
 // cross_entropy.cc
 void execute(CpuDevice& device, const ops::CrossEntropy& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::CrossEntropyStatistics& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::VocabularyParallelCrossEntropy& op,
              const Tensor& scratch);
+void execute(CpuDevice& device, const ops::LabelMask& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::LossSeed& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::LossAccumulate& op, const Tensor& scratch);
 

@@ -52,4 +52,19 @@ void execute(RefDevice& /*device*/, const ops::BiasGeluBackward& op, const Tenso
   write(op.dx, dx);
 }
 
+void execute(RefDevice& /*device*/, const ops::TanhForward& op, const Tensor& /*scratch*/) {
+  Array y = read(op.x);
+  for (double& value : y.values) value = std::tanh(value);
+  write(op.y, y);
+}
+
+void execute(RefDevice& /*device*/, const ops::TanhBackward& op, const Tensor& /*scratch*/) {
+  const Array y = read(op.y);
+  Array dx = read(op.dy);
+  for (std::size_t i = 0; i < dx.values.size(); ++i) {
+    dx.values[i] *= 1.0 - y.values[i] * y.values[i];
+  }
+  write(op.dx, dx);
+}
+
 }  // namespace phalanx::ref

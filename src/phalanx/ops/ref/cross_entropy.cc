@@ -10,9 +10,13 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-void expect_token(std::int64_t target, std::int64_t vocabulary) {
+// Whether a row counts, whose target must be a token then.
+bool counts(const Array& mask, const Integers& targets, std::int64_t row, std::int64_t vocabulary) {
+  if (!mask.values.empty() && mask(row) == 0.0) return false;
+  const std::int64_t target = targets(row);
   PHALANX_CHECK(target >= 0 && target < vocabulary, "target {} of a vocabulary of {}", target,
                 vocabulary);
+  return true;
 }
 
 // How many of `columns` columns from first_column on are tokens.
@@ -31,7 +35,7 @@ void execute(RefDevice& /*device*/, const ops::CrossEntropy& op, const Tensor& /
   Array loss(op.loss.shape);
   Array dlogits(logits.shape);
   for (std::int64_t r = 0; r < logits.shape[0]; ++r) {
-    expect_token(targets(r), op.vocabulary);
+    if (!counts(mask, targets, r, op.vocabulary)) continue;
     double largest = -kInfinity;
     for (std::int64_t v = 0; v < op.vocabulary; ++v) largest = std::max(largest, logits(r, v));
     double sum = 0.0;
@@ -52,10 +56,11 @@ void execute(RefDevice& /*device*/, const ops::CrossEntropyStatistics& op,
              const Tensor& /*scratch*/) {
   const Array logits = read(op.logits);
   const Integers targets = read_integers(op.targets);
+  const Array mask = read(op.mask);
   const std::int64_t tokens = token_columns(op.first_column, logits.shape[1], op.vocabulary);
   Array statistics(op.statistics.shape);
   for (std::int64_t r = 0; r < logits.shape[0]; ++r) {
-    expect_token(targets(r), op.vocabulary);
+    if (!counts(mask, targets, r, op.vocabulary)) continue;
     double& largest = statistics(0, r);
     largest = -kInfinity;
     for (std::int64_t v = 0; v < tokens; ++v) largest = std::max(largest, logits(r, v));
@@ -81,7 +86,7 @@ void execute(RefDevice& /*device*/, const ops::VocabularyParallelCrossEntropy& o
   Array loss(op.loss.shape);
   Array dlogits(logits.shape);
   for (std::int64_t r = 0; r < logits.shape[0]; ++r) {
-    expect_token(targets(r), op.vocabulary);
+    if (!counts(mask, targets, r, op.vocabulary)) continue;
     double largest = -kInfinity;
     for (std::int64_t k = 0; k < ranks; ++k) largest = std::max(largest, statistics(k, 0, r));
     double sum = 0.0;
@@ -99,6 +104,13 @@ void execute(RefDevice& /*device*/, const ops::VocabularyParallelCrossEntropy& o
   }
   write(op.loss, loss);
   if (op.dlogits) write(op.dlogits, dlogits);
+}
+
+void execute(RefDevice& /*device*/, const ops::LabelMask& op, const Tensor& /*scratch*/) {
+  const Integers labels = read_integers(op.labels);
+  Array mask(op.mask.shape);
+  for (std::int64_t r = 0; r < mask.shape[0]; ++r) mask(r) = labels(r) >= 0 ? 1.0 : 0.0;
+  write(op.mask, mask);
 }
 
 void execute(RefDevice& /*device*/, const ops::LossSeed& op, const Tensor& /*scratch*/) {

@@ -28,6 +28,8 @@ void execute(RefDevice& device, const ops::LayerNormBackward& op, const Tensor& 
 // activation.cc
 void execute(RefDevice& device, const ops::BiasGeluForward& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::BiasGeluBackward& op, const Tensor& scratch);
+void execute(RefDevice& device, const ops::TanhForward& op, const Tensor& scratch);
+void execute(RefDevice& device, const ops::TanhBackward& op, const Tensor& scratch);
 
 // dropout.cc
 void execute(RefDevice& device, const ops::BiasDropoutResidual& op, const Tensor& scratch);
@@ -47,11 +49,16 @@ void execute(RefDevice& device, const ops::AttentionBackward& op, const Tensor& 
 void execute(RefDevice& device, const ops::UnfusedAttentionForward& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::UnfusedAttentionBackward& op, const Tensor& scratch);
 
+// relative_bias.cc
+void execute(RefDevice& device, const ops::RelativeBiasForward& op, const Tensor& scratch);
+void execute(RefDevice& device, const ops::RelativeBiasBackward& op, const Tensor& scratch);
+
 // cross_entropy.cc
 void execute(RefDevice& device, const ops::CrossEntropy& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::CrossEntropyStatistics& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::VocabularyParallelCrossEntropy& op,
              const Tensor& scratch);
+void execute(RefDevice& device, const ops::LabelMask& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::LossSeed& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::LossAccumulate& op, const Tensor& scratch);
 

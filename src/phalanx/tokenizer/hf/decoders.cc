@@ -1,7 +1,6 @@
 #include "phalanx/tokenizer/hf/decoders.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <optional>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "phalanx/tokenizer/hf/split_behavior.h"
 #include "phalanx/tokenizer/hf/text_pattern.h"
 #include "phalanx/tokenizer/unicode.h"
+#include "phalanx/tokenizer/wordpiece_cleanup.h"
 
 namespace phalanx {
 namespace {
@@ -40,32 +40,11 @@ class WordPieceDecoder final : public Decoder {
       } else if (i > 0) {
         token.insert(0, " ");
       }
-      if (cleanup_) clean(token);
+      if (cleanup_) clean_up_wordpiece(token);
     }
   }
 
  private:
-  static void clean(std::string& token) {
-    static constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kReplacements = {
-        {{" .", "."},
-         {" ?", "?"},
-         {" !", "!"},
-         {" ,", ","},
-         {" ' ", "'"},
-         {" n't", "n't"},
-         {" 'm", "'m"},
-         {" do not", " don't"},
-         {" 's", "'s"},
-         {" 've", "'ve"},
-         {" 're", "'re"}}};
-    for (const auto& [from, to] : kReplacements) {
-      for (std::size_t at = token.find(from); at != std::string::npos;
-           at = token.find(from, at + to.size())) {
-        token.replace(at, from.size(), to);
-      }
-    }
-  }
-
   std::string prefix_;
   bool cleanup_;
 };

@@ -37,6 +37,12 @@ constexpr TrainFlag works(std::string_view section, const FlagSpec& spec) {
           .member = member_name<kMember>()};
 }
 
+// The row of a flag that says something of some model families alone.
+constexpr TrainFlag of_families(std::string_view families, TrainFlag row) {
+  row.families = families;
+  return row;
+}
+
 // The most that a count may be which is kept in 32 bits somewhere.
 inline constexpr double kMostInt32 = 2147483647.0;
 // The most whole numbers up to which all are different as doubles.

@@ -49,6 +49,11 @@ constexpr TrainFlag kLayoutRows[] = {
         kRanks, {.name = "--pipeline-model-parallel-size",
                  .help = "Ranks that the layers are cut over",
                  .range = from_to(1, kMostRanks)}),
+    of_families("t5", works<&LayoutConfig::encoder_tensor_model_parallel_size>(
+                          kRanks, {.name = "--encoder-tensor-model-parallel-size",
+                                   .help = "T5: as --tensor-model-parallel-size, or 0 (phalanx "
+                                           "grid shows the groups of others)",
+                                   .range = from_to(0, kMostRanks)})),
     works<&LayoutConfig::context_parallel_size>(
         kRanks, {.name = "--context-parallel-size",
                  .help = "1: context parallelism is not available in this version",
@@ -85,14 +90,32 @@ constexpr TrainFlag kLayoutRows[] = {
                      .help = "Microbatches that go through a virtual stage together, interleaved "
                              "(0: as many as ranks, where that fits)",
                      .range = from_to(0, kMostInt32)}),
-    works<&LayoutConfig::decoder_first_pipeline_num_layers>(
-        kPipelines, {.name = "--decoder-first-pipeline-num-layers",
-                     .help = "Layers of the first rank of a pipeline (0: shared out evenly)",
-                     .range = from_to(0, kMostInt32)}),
-    works<&LayoutConfig::decoder_last_pipeline_num_layers>(
-        kPipelines, {.name = "--decoder-last-pipeline-num-layers",
+    of_families(
+        "gpt bert",
+        works<&LayoutConfig::decoder_first_pipeline_num_layers>(
+            kPipelines, {.name = "--decoder-first-pipeline-num-layers",
+                         .help = "Layers of the first rank of a pipeline (0: shared out evenly)",
+                         .range = from_to(0, kMostInt32)})),
+    of_families("gpt bert",
+                works<&LayoutConfig::decoder_last_pipeline_num_layers>(
+                    kPipelines,
+                    {.name = "--decoder-last-pipeline-num-layers",
                      .help = "Layers of the last rank, which has the head (0: shared out evenly)",
-                     .range = from_to(0, kMostInt32)}),
+                     .range = from_to(0, kMostInt32)})),
+    works<&LayoutConfig::standalone_embedding_stage>(
+        kPipelines, {.name = "--standalone-embedding-stage",
+                     .help = "The first rank of a pipeline has the embedding and no layer"}),
+    of_families("t5", works<&LayoutConfig::pipeline_model_parallel_split_rank>(
+                          kPipelines, {.name = "--pipeline-model-parallel-split-rank",
+                                       .help = "T5: the first rank of a pipeline that has layers "
+                                               "of the decoder (0: not given)",
+                                       .range = from_to(0, kMostRanks)})),
+    of_families("t5", works<&LayoutConfig::encoder_pipeline_model_parallel_size>(
+                          kPipelines, {.name = "--encoder-pipeline-model-parallel-size",
+                                       .help = "T5: ranks that the encoder is cut over, beside "
+                                               "those of the decoder (0: see the split rank)",
+                                       .range = from_to(0, kMostRanks),
+                                       .excludes = "--pipeline-model-parallel-split-rank"})),
     works<&LayoutConfig::pipeline_drain_interval>(
         kPipelines, {.name = "--pipeline-drain-interval",
                      .help = "Asynchronous schedules: the pipeline runs empty at least every so "

@@ -10,11 +10,21 @@ constexpr double kMostWidth = 1048576.0;
 constexpr TrainFlag kModelRows[] = {
     // The dropout coordinates (base/philox.h) give a layer 16 bits and a head 12.
     works<&ModelConfig::num_layers>(kNetwork, {.name = "--num-layers",
-                                               .aliases = "--encoder-num-layers",
                                                .help = "Transformer layers",
                                                .required = true,
                                                .range = from_to(1, 65534),
                                                .resume = ResumeClass::kShape}),
+    {.section = kNetwork,
+     .spec = {.name = "--encoder-num-layers",
+              .type = FlagType::kInteger,
+              .help = "The same as --num-layers, which is the encoder's of a T5",
+              .stands_for = "--num-layers @",
+              .range = from_to(1, 65534)}},
+    of_families("t5", works<&ModelConfig::decoder_num_layers>(
+                          kNetwork, {.name = "--decoder-num-layers",
+                                     .help = "T5: layers of the decoder (0: as the encoder's)",
+                                     .range = from_to(0, 65534),
+                                     .resume = ResumeClass::kShape})),
     works<&ModelConfig::hidden_size>(kNetwork, {.name = "--hidden-size",
                                                 .help = "Width of the residual stream",
                                                 .required = true,
@@ -35,9 +45,12 @@ constexpr TrainFlag kModelRows[] = {
                    .help = "Size of a head (0: --hidden-size / --num-attention-heads)",
                    .range = from_to(0, kMostWidth),
                    .resume = ResumeClass::kShape}),
-    works<&ModelConfig::group_query_attention>(
-        kNetwork, {.name = "--group-query-attention",
-                   .help = "Several query heads share a key/value head: see --num-query-groups"}),
+    of_families(
+        "gpt bert",
+        works<&ModelConfig::group_query_attention>(
+            kNetwork,
+            {.name = "--group-query-attention",
+             .help = "Several query heads share a key/value head: see --num-query-groups"})),
     works<&ModelConfig::num_query_groups>(kNetwork, {.name = "--num-query-groups",
                                                      .help = "Key/value heads",
                                                      .range = from_to(1, 4096),
@@ -50,6 +63,37 @@ constexpr TrainFlag kModelRows[] = {
                    .required = true,
                    .range = from_to(1, kMostInt32),
                    .resume = ResumeClass::kShape}),
+    of_families("t5", works<&ModelConfig::position_embedding_type>(
+                          kNetwork, {.name = "--position-embedding-type",
+                                     .help = "A learned table, or (T5) a bias of attention by the "
+                                             "distance of query and key",
+                                     .choices = "learned_absolute relative",
+                                     .resume = ResumeClass::kShape})),
+    of_families("t5", works<&ModelConfig::relative_attention_num_buckets>(
+                          kNetwork, {.name = "--relative-attention-num-buckets",
+                                     .help = "Relative positions: distances that have a bias each, "
+                                             "far ones together",
+                                     .range = from_to(4, 65536),
+                                     .needs = "--position-embedding-type",
+                                     .resume = ResumeClass::kShape})),
+    of_families("t5", works<&ModelConfig::relative_attention_max_distance>(
+                          kNetwork, {.name = "--relative-attention-max-distance",
+                                     .help = "Relative positions: from here on all distances are "
+                                             "one",
+                                     .range = from_to(2, kMostInt32),
+                                     .needs = "--position-embedding-type",
+                                     .resume = ResumeClass::kShape})),
+    of_families("bert", works<&ModelConfig::bert_no_binary_head>(
+                            kNetwork, {.name = "--bert-no-binary-head",
+                                       .yaml_keys = "!bert_binary_head",
+                                       .help = "BERT: no loss on the order of sentences, and no "
+                                               "token types",
+                                       .resume = ResumeClass::kShape})),
+    of_families("bert", works<&ModelConfig::post_layernorm>(
+                            kNetwork, {.name = "--post-layernorm",
+                                       .help = "BERT: norms behind the residual sums, as "
+                                               "published, not in front of the sub-layers",
+                                       .resume = ResumeClass::kShape})),
     works<&ModelConfig::make_vocab_size_divisible_by>(
         kNetwork, {.name = "--make-vocab-size-divisible-by",
                    .help = "The vocabulary is padded to a multiple of this x the tensor-parallel "

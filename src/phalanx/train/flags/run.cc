@@ -38,10 +38,12 @@ constexpr TrainFlag kRunRows[] = {
                     .help = "A step whose gradient is not finite is left out and counted, where "
                             "without a loss scale it would end the run"}),
     works<&RunConfig::check_weight_hash_across_dp_replicas_interval>(
-        kTraining, {.name = "--check-weight-hash-across-dp-replicas-interval",
-                    .help = "Iterations between comparisons of all data-parallel ranks' weights; "
-                            "a difference ends the run (0: never)",
-                    .range = from_to(0, kMostExact)}),
+        kTraining,
+        {.name = "--check-weight-hash-across-dp-replicas-interval",
+         .help = "Iterations between comparisons of all data-parallel ranks' weights, and "
+                 "of weights that pipeline ranks share; a difference ends the run (0: "
+                 "never)",
+         .range = from_to(0, kMostExact)}),
     // NumPy's generators, which order the data, take 32 bits.
     works<&RunConfig::seed>(kTraining, {.name = "--seed",
                                         .help = "Seed of initialisation, dropout and data order",

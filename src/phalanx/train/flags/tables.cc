@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "phalanx/train/family.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/flags/sections.h"
 #include "phalanx/train/flags/unbound.h"
@@ -34,8 +35,9 @@ bool describes_model(const TrainFlag& flag) {
   const auto of_model = model_flags();
   const bool is_of_model = std::ranges::any_of(
       of_model, [&](const TrainFlag& known) { return known.spec.name == flag.spec.name; });
-  return flag.target != nullptr && (is_of_model || flag.spec.resume == ResumeClass::kShape ||
-                                    flag.spec.name == "--seq-length");
+  return flag.target != nullptr &&
+         (is_of_model || flag.spec.resume == ResumeClass::kShape ||
+          flag.spec.name == "--seq-length" || flag.spec.name == "--decoder-seq-length");
 }
 
 const TrainFlag* find_train_flag(std::string_view name) {
@@ -52,13 +54,26 @@ std::vector<std::pair<std::string, std::string>> argument_values(const TrainConf
     if (flag.target == nullptr) continue;
     result.emplace_back(flag.spec.name, text_of(flag.target(values)));
   }
+  for (const auto& [flag, value] : config.family_options) result.emplace_back(flag, value);
   return result;
+}
+
+bool is_of_family(const TrainFlag& flag, std::string_view family) {
+  const auto families = words_of(flag.families);
+  return families.empty() || std::ranges::find(families, family) != families.end();
 }
 
 void add_train_flags(FlagSet& flags, TrainConfig& config) {
   for (const TrainFlag& flag : train_flags()) {
     flags.section(std::string(flag.section));
     flags.add(flag.spec, flag.target != nullptr ? flag.target(config) : FlagTarget{});
+  }
+  if (config.family == nullptr) return;
+  flags.section(std::string(config.family->title()));
+  for (const ModelFamily::OwnFlag& own : config.family->flags()) {
+    std::string& value = config.family_options[std::string(own.spec.name)];
+    value = own.default_value;
+    flags.add(own.spec, &value);
   }
 }
 

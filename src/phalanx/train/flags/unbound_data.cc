@@ -6,9 +6,6 @@ namespace {
 
 using enum FlagType;
 
-constexpr Absence kMasked = {"nothing depends on it without masked tokens",
-                             {"BERT and T5, which mask tokens, are not available in this version "
-                              "of Phalanx; leave the flag out"}};
 constexpr Absence kRetriever = {"nothing depends on it without a retriever",
                                 {"retrievers are not trained by Phalanx; leave the flag out"}};
 constexpr Refusal kMapped = {
@@ -29,10 +26,6 @@ constexpr TrainFlag kUnboundDataRows[] = {
                    satisfied(kData, "--no-create-attention-mask-in-dataloader", kSwitch,
                              "no mask is ever stored: attention knows the positions and documents "
                              "of its rows")),
-    refused(kData, "--decoder-seq-length", kInteger,
-            {"T5 is not available in this version of Phalanx; a GPT has one --seq-length"}),
-    only_default("0.15", kData, "--mask-prob", kReal, kMasked),
-    only_default("0.1", kData, "--short-seq-prob", kReal, kMasked),
     satisfied_by("1", kData, "--sample-rate", kReal, "all samples of the training split are used",
                  {"samples are not drawn by chance; leave some out with --split", kSamePlan}),
     only_default("256", kData, "--retriever-seq-length", kInteger, kRetriever),

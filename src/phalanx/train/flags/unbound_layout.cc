@@ -6,10 +6,6 @@ namespace {
 
 using enum FlagType;
 
-constexpr Refusal kT5 = {
-    "T5 is not available in this version of Phalanx; the stages of a GPT all have layers of one "
-    "kind"};
-constexpr Absence kEncoder = {"nothing depends on it without an encoder", kT5};
 constexpr Absence kExperts = {"nothing depends on it without experts",
                               {"experts are not available in this version of Phalanx; give 1"}};
 constexpr Absence kContext = {
@@ -60,7 +56,6 @@ constexpr TrainFlag kUnboundLayoutRows[] = {
     refused(kRanks, "--hierarchical-context-parallel-sizes", kList, kContext.refusal),
     only_default("1", kRanks, "--expert-model-parallel-size", kInteger, kExperts),
     only_default("1", kRanks, "--expert-tensor-parallel-size", kInteger, kExperts),
-    only_default("0", kRanks, "--encoder-tensor-model-parallel-size", kInteger, kEncoder),
     refused(kRanks, "--tp-comm-overlap", kSwitch,
             {"tensor-parallel messages move while weight gradients are computed, not within a "
              "product; leave the flag out",
@@ -80,16 +75,11 @@ constexpr TrainFlag kUnboundLayoutRows[] = {
     with_yaml_keys("!tp_comm_bulk_wgrad",
                    satisfied(kRanks, "--disable-tp-comm-bulk-wgrad", kSwitch, kWholeProducts)),
 
-    refused(kPipelines, "--pipeline-model-parallel-split-rank", kInteger, kT5),
-    only_default("0", kPipelines, "--encoder-pipeline-model-parallel-size", kInteger, kEncoder),
     refused(kPipelines, "--pipeline-model-parallel-layout", kText,
             {"layers are shared out evenly but for the first and the last rank: "
              "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers"}),
     refused(kPipelines, "--account-for-embedding-in-pipeline-split", kSwitch, kFewerLayers),
     refused(kPipelines, "--account-for-loss-in-pipeline-split", kSwitch, kFewerLayers),
-    refused(kPipelines, "--standalone-embedding-stage", kSwitch,
-            {"every stage has layers; give the first rank fewer by "
-             "--decoder-first-pipeline-num-layers"}),
     refused(kPipelines, "--no-overlap-p2p-communication", kSwitch,
             {"messages between stages always move while passes run, and no number depends on it; "
              "leave the flag out",

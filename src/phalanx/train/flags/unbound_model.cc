@@ -7,16 +7,11 @@ namespace {
 using enum FlagType;
 
 constexpr Refusal kOtherPositions = {
-    "rotary, relative and no positions are not available in this version of Phalanx; a learned "
-    "table (learned_absolute) is"};
+    "rotary and no positions are not available in this version of Phalanx; a learned table "
+    "(--position-embedding-type learned_absolute) is"};
 constexpr Absence kRotary = {"nothing depends on it without rotary positions", kOtherPositions};
-constexpr Absence kRelative = {"nothing depends on it without relative positions", kOtherPositions};
 constexpr Refusal kActivation = {
     "GeLU is the only activation in this version of Phalanx; leave the flag out"};
-constexpr Refusal kBert = {
-    "BERT is not available in this version of Phalanx; a GPT has no second head"};
-constexpr Refusal kT5 = {
-    "T5 is not available in this version of Phalanx; a GPT has one stack of --num-layers"};
 constexpr Absence kExperts = {"nothing depends on it without experts",
                               {"experts are not available in this version of Phalanx; every layer "
                                "has one MLP of --ffn-hidden-size"}};
@@ -44,9 +39,6 @@ constexpr TrainFlag with_excludes(std::string_view excludes, TrainFlag row) {
 }
 
 constexpr TrainFlag kUnboundModelRows[] = {
-    refused(kNetwork, "--decoder-num-layers", kInteger, kT5),
-    satisfied_by("learned_absolute", kNetwork, "--position-embedding-type", kText,
-                 "positions have a learned table", kOtherPositions),
     refused(kNetwork, "--use-rotary-position-embeddings", kSwitch, kOtherPositions),
     only_default("10000", kNetwork, "--rotary-base", kReal, kRotary),
     only_default("1", kNetwork, "--rotary-percent", kReal, kRotary),
@@ -56,8 +48,6 @@ constexpr TrainFlag kUnboundModelRows[] = {
     only_default("8", kNetwork, "--rope-scaling-factor", kReal, kRotary),
     with_yaml_keys("!add_position_embedding",
                    refused(kNetwork, "--no-position-embedding", kSwitch, kOtherPositions)),
-    only_default("32", kNetwork, "--relative-attention-num-buckets", kInteger, kRelative),
-    only_default("128", kNetwork, "--relative-attention-max-distance", kInteger, kRelative),
     refused(kNetwork, "--window-size", kText, kWindow),
     refused(kNetwork, "--window-attn-skip-freq", kText, kWindow),
     refused(kNetwork, "--padded-vocab-size", kInteger,
@@ -94,7 +84,6 @@ constexpr TrainFlag kUnboundModelRows[] = {
                             "flag out"})),
     satisfied(kNetwork, "--add-qkv-bias", kSwitch,
               "every linear layer has a bias, that of queries, keys and values too"),
-    with_yaml_keys("!bert_binary_head", refused(kNetwork, "--bert-no-binary-head", kSwitch, kBert)),
 
     refused(
         kNetwork, "--init-method-xavier-uniform", kSwitch,

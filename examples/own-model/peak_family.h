@@ -1,0 +1,12 @@
+#pragma once
+// The family "peaks": numbers in, one answer for every number out.
+
+#include <memory>
+
+#include "phalanx/train/family.h"
+
+namespace peaks {
+
+std::shared_ptr<const phalanx::ModelFamily> peak_family();
+
+}  // namespace peaks

@@ -1,0 +1,57 @@
+#include "phalanx/model/batch_binding.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "phalanx/base/error.h"
+
+namespace phalanx {
+namespace {
+
+constexpr std::string_view kDecoder = "decoder_";
+
+std::size_t coordinate(const BatchSchema& schema, std::string_view prefix, std::string_view name) {
+  return schema.index(std::string(prefix) + std::string(name));
+}
+
+RowCoordinates rows_of(const BatchSchema& schema, std::string_view prefix,
+                       const std::vector<Tensor>& columns) {
+  return {.sample = columns[coordinate(schema, prefix, "sample")],
+          .position = columns[coordinate(schema, prefix, "position")],
+          .document = columns[coordinate(schema, prefix, "document")]};
+}
+
+nn::BatchShape shape_of(const BatchSchema& schema, std::string_view prefix,
+                        std::int64_t micro_batch, std::int64_t sequence_shards) {
+  const BatchColumn& rows = schema.columns()[coordinate(schema, prefix, "position")];
+  return {
+      .sequence = rows.extents[0], .micro_batch = micro_batch, .sequence_shards = sequence_shards};
+}
+
+}  // namespace
+
+bool has_decoder_rows(const BatchSchema& schema) {
+  return std::ranges::any_of(schema.columns(), [](const BatchColumn& column) {
+    return column.name == std::string(kDecoder) + "position";
+  });
+}
+
+nn::BatchShapes batch_shapes(const BatchSchema& schema, std::int64_t micro_batch,
+                             std::int64_t sequence_shards) {
+  const nn::BatchShape first = shape_of(schema, "", micro_batch, sequence_shards);
+  if (!has_decoder_rows(schema)) return first;
+  return {first, shape_of(schema, kDecoder, micro_batch, sequence_shards)};
+}
+
+nn::Batch bind_batch(const BatchSchema& schema, std::vector<Tensor> columns) {
+  PHALANX_CHECK(columns.size() == schema.columns().size(), "{} tensors for {} columns",
+                columns.size(), schema.columns().size());
+  nn::Batch batch{.columns = {}, .rows = {rows_of(schema, "", columns)}};
+  if (has_decoder_rows(schema)) batch.rows[1] = rows_of(schema, kDecoder, columns);
+  batch.columns = std::move(columns);
+  return batch;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,23 @@
+#pragma once
+// From the tensors of a microbatch's columns to what passes are given. Every model family names the
+// coordinates of its rows alike: "sample", "position" and "document"; those of a second sequence
+// have "decoder_" in front.
+
+#include <vector>
+
+#include "phalanx/base/batch_schema.h"
+#include "phalanx/nn/pass.h"
+
+namespace phalanx {
+
+// Whether the schema has a second sequence.
+bool has_decoder_rows(const BatchSchema& schema);
+
+// The shapes of a microbatch of the schema: as many positions as the coordinates of its rows have.
+nn::BatchShapes batch_shapes(const BatchSchema& schema, std::int64_t micro_batch,
+                             std::int64_t sequence_shards);
+
+// `columns` are the schema's, in its order, each [extents..., b].
+nn::Batch bind_batch(const BatchSchema& schema, std::vector<Tensor> columns);
+
+}  // namespace phalanx

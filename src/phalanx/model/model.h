@@ -1,0 +1,61 @@
+#pragma once
+// A model as training sees it: what a microbatch of it is, what losses it has, and chunks of units
+// for any stage of a pipeline. Every model family has one (model/gpt.h, model/bert.h, model/t5.h);
+// who trains, plans or samples knows none of them by name.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/batch_schema.h"
+#include "phalanx/model/chunk.h"
+#include "phalanx/model/stage_plan.h"
+#include "phalanx/nn/config.h"
+
+namespace phalanx {
+
+struct LossSpec {
+  std::string name;  // Megatron's: "lm loss"
+  // The batch's column (f32) that says which rows count; empty: every sample counts.
+  std::string mask;
+};
+
+// How the vocabulary is padded, for people.
+struct VocabularySize {
+  std::int64_t ids = 0;
+  std::int64_t padded = 0;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  // The same model as another rank of the tensor-parallel group holds it.
+  virtual std::unique_ptr<const Model> placed(int tensor_rank) const = 0;
+  // Of the first stack. All stacks have one dtype, one tensor-parallel layout and one kernel of
+  // attention.
+  virtual const nn::TransformerConfig& transformer() const = 0;
+  virtual VocabularySize vocabulary() const = 0;
+
+  virtual BatchSchema batch_schema() const = 0;
+  // At least one.
+  virtual std::vector<LossSpec> losses() const = 0;
+
+  // All of it on one stage.
+  virtual StageRange whole() const = 0;
+  // The next chunk of the rank whose parameters are in `table`: the chunk's are appended in global
+  // parameter order.
+  virtual Chunk build_chunk(const StageRange& range, nn::ParamTable& table) const = 0;
+
+  // Tokens that a sample counts for in throughput: of all its sequences.
+  virtual std::int64_t tokens_per_sample() const = 0;
+  // Floating-point operations of the model for one sample, forward and backward (the convention of
+  // performance tables: 6 per matrix weight and token, full attention).
+  virtual double flops_per_sample() const = 0;
+
+  // Without vocabulary padding, what is shared counted once.
+  std::int64_t parameters() const;
+};
+
+}  // namespace phalanx

@@ -1,0 +1,52 @@
+#pragma once
+// The last unit of a BERT that says of a sample which class it is: final norm, pooler, dropout, a
+// linear layer of so many classes, and the cross entropy of its label (Megatron's
+// model/classification.py). All of it behind the norm is the same on every tensor-parallel rank.
+
+#include <optional>
+
+#include "phalanx/nn/bert_pooler.h"
+#include "phalanx/nn/norm.h"
+#include "phalanx/nn/unit.h"
+
+namespace phalanx::nn {
+
+struct ClassificationHeadOptions {
+  std::int64_t classes = 2;
+  std::size_t labels = 0;     // the batch's column of classes, i32 [1, b]
+  std::size_t loss_mask = 0;  // and the one of the samples that count, f32 [1, b]
+};
+
+class ClassificationHead final : public Unit {
+ public:
+  // Parameters NAME-OF-STACK.final_layernorm (not of a post-norm stack), pooler.dense,
+  // classification_head.{weight [classes, h], bias [classes]}.
+  ClassificationHead(ParamTable& table, const ClassificationHeadOptions& options,
+                     const TransformerConfig& config);
+
+  void forward(Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+               const Saved& saved) const override;
+  // `logits` [1, classes], of one sample; no loss.
+  void infer(InferencePass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+             const Saved& saved) const override;
+  void backward_input(Pass& pass, std::span<const Tensor> inputs,
+                      std::span<const Tensor> output_gradients,
+                      std::span<const Tensor> input_gradients, const Saved& saved) const override;
+  void backward_weight(Pass& pass, std::span<const Tensor> inputs, const Saved& saved,
+                       const Gradients& gradients) const override;
+
+ private:
+  // Dropout of the pooled rows, or of their gradient: it is linear, and its own backward.
+  void drop(Pass& pass, const Tensor& out, const Tensor& in) const;
+  // [b, classes].
+  void class_logits(Pass& pass, const Tensor& logits, const Tensor& x, const Saved& saved) const;
+
+  const TransformerConfig config_;
+  ClassificationHeadOptions options_;
+  std::optional<LayerNorm> norm_;
+  BertPooler pooler_;
+  Linear classes_;
+  SavedId dlogits_;
+};
+
+}  // namespace phalanx::nn

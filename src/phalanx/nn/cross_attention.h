@@ -1,0 +1,52 @@
+#pragma once
+// Cross attention as the body of a sub-layer: proj(attention(q(x), kv(E))), where E is the
+// encoder's output, carried past all layers of the decoder and not normalised again. The rows of
+// the fused kv weight are, for each head, its key, then its value. Keys whose rows are padding are
+// not seen.
+//
+// kv is a second entry of the region: E is gathered along its own sequence for its product, forward
+// and for the weight gradient, and the partial gradients of E are summed and then added to what
+// later layers have left there, each sum rounded to the stream's type.
+
+#include <string>
+#include <vector>
+
+#include "phalanx/nn/attention_core.h"
+#include "phalanx/nn/linear.h"
+#include "phalanx/nn/sublayer.h"
+
+namespace phalanx::nn {
+
+class CrossAttention final : public SublayerBody {
+ public:
+  // `layer` counts within the stack, from 0.
+  CrossAttention(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
+                 const std::string& prefix, std::int64_t layer, const TransformerConfig& config);
+
+  void forward(BodyPass& at, const Tensor& y, const Tensor& entered) const override;
+  void recompute(BodyPass& at, const Tensor& entered) const override;
+  void backward_to_entry(BodyPass& at) const override;
+  void entry_input_gradient(BodyPass& at, const Tensor& dentered) const override;
+  void entry_weight_gradient(BodyPass& at, const Tensor& entered,
+                             const Gradients& gradients) const override;
+  void exit_weight_gradient(BodyPass& at, const Gradients& gradients) const override;
+  ParamId exit_bias() const override { return projection_.bias(); }
+  DropoutPlace exit_dropout() const override { return DropoutPlace::kCrossAttentionOutput; }
+
+ private:
+  AttentionCore::Heads split(const Tensor& query, const Tensor& key_value) const;
+  // The rows of E [s, b, h] of its own sequence.
+  Tensor gathered(Pass& encoder, const Tensor& carried) const;
+
+  const TransformerConfig config_;
+  Linear query_, key_value_, projection_;
+  SavedId query_output_, key_value_output_, dquery_output_, dkey_value_output_;
+  AttentionCore core_;
+};
+
+// The sub-layer with its norm.
+Sublayer cross_attention_sublayer(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
+                                  const std::string& prefix, std::int64_t layer,
+                                  const TransformerConfig& config);
+
+}  // namespace phalanx::nn

@@ -1,0 +1,81 @@
+#include "phalanx/nn/region_entry.h"
+
+#include "phalanx/ops/elementwise.h"
+
+namespace phalanx::nn {
+
+RegionEntry::RegionEntry(const std::optional<LayerNorm>& norm, const TransformerConfig& config)
+    : config_(config), norm_(norm) {}
+
+Tensor RegionEntry::forward(Pass& pass, const Tensor& x, const Saved& saved) const {
+  if (is_stream()) return x;
+  const Tensor rows = pass.scratch_rows(config_.dtype, config_.hidden);
+  if (norm_) {
+    norm_->forward(pass, pass.region.own(rows), x, saved);
+  } else {
+    ops::copy(pass.ops, {.destination = pass.region.own(rows), .source = x});
+  }
+  pass.finish(pass.region.enter(pass.ops, rows));
+  return rows;
+}
+
+RegionEntry::Entering RegionEntry::enter_again(Pass& pass, const Tensor& x,
+                                               const Saved& saved) const {
+  if (is_stream()) return {.rows = x, .work = {}};
+  const Tensor rows = pass.scratch_rows(config_.dtype, config_.hidden);
+  if (norm_) {
+    norm_->apply(pass, pass.region.own(rows), x, saved);
+  } else {
+    ops::copy(pass.ops, {.destination = pass.region.own(rows), .source = x});
+  }
+  return {.rows = rows, .work = pass.region.enter(pass.ops, rows)};
+}
+
+void RegionEntry::to_stream(BodyPass& at, const Tensor& dx, const Tensor& dentered, const Tensor& x,
+                            const Tensor& residual) const {
+  const Tensor own = at.pass.region.own(dentered);
+  if (norm_) {
+    norm_->backward_input(at.pass, dx, own, x, residual, at.saved);
+    return;
+  }
+  ops::copy(at.pass.ops, {.destination = dx, .source = own});
+  if (residual) ops::accumulate(at.pass.ops, {.destination = dx, .source = residual});
+}
+
+void RegionEntry::backward_input(BodyPass& at, const RegionBody& body, const Tensor& dx,
+                                 const Tensor& x, const Tensor& residual) const {
+  Pass& pass = at.pass;
+  const WorkspaceScope scope(pass.ops.workspace);
+  const Tensor dentered = pass.scratch_rows(config_.dtype, config_.hidden);
+  body.entry_input_gradient(at, dentered);
+  pass.finish(pass.region.leave(pass.ops, dentered));
+  to_stream(at, dx, dentered, x, residual);
+}
+
+void RegionEntry::backward_weight(BodyPass& at, const RegionBody& body, const Tensor& x,
+                                  const Gradients& gradients) const {
+  body.exit_weight_gradient(at, gradients);
+  const WorkspaceScope scope(at.pass.ops.workspace);
+  const Entering again = enter_again(at.pass, x, at.saved);
+  at.pass.finish(again.work);
+  body.entry_weight_gradient(at, again.rows, gradients);
+  if (norm_) norm_->backward_weight(at.pass, at.saved, gradients);
+}
+
+void RegionEntry::backward(BodyPass& at, const RegionBody& body, const Tensor& dx, const Tensor& x,
+                           const Tensor& residual, const Gradients& gradients) const {
+  Pass& pass = at.pass;
+  const WorkspaceScope scope(pass.ops.workspace);
+  const Entering again = enter_again(pass, x, at.saved);
+  const Tensor dentered = pass.scratch_rows(config_.dtype, config_.hidden);
+  body.entry_input_gradient(at, dentered);
+  const Work reducing = pass.region.leave(pass.ops, dentered);
+  body.exit_weight_gradient(at, gradients);
+  pass.finish(again.work);
+  body.entry_weight_gradient(at, again.rows, gradients);
+  pass.finish(reducing);
+  to_stream(at, dx, dentered, x, residual);
+  if (norm_) norm_->backward_weight(pass, at.saved, gradients);
+}
+
+}  // namespace phalanx::nn

@@ -1,0 +1,73 @@
+#pragma once
+// From the residual stream into a tensor-parallel region and back: norm -> enter -> body, the first
+// half of a sub-layer (nn/sublayer.h) and all of a head. A body says once what its steps backward
+// are; the entry runs them in one of two orders with the same bits: apart (backward_input,
+// backward_weight), or together, so that weight gradients are computed while the messages of the
+// input gradient are under way.
+
+#include <optional>
+
+#include "phalanx/nn/inference_pass.h"
+#include "phalanx/nn/norm.h"
+
+namespace phalanx::nn {
+
+// What the steps of a body are given beside its rows.
+struct BodyPass {
+  Pass& pass;
+  const Saved& saved;
+  Tensor exit_gradient = {};  // backward of a sub-layer: of its last linear's output [s, b, h]
+  // The encoder's output on this rank, which cross attention reads, and in backward_to_entry() the
+  // gradient that it adds to.
+  Tensor carried = {};
+  Tensor carried_gradient = {};
+  KeyValueCache* cache = nullptr;  // generation only
+};
+
+// What happens inside a region. Behind the entry is a column-parallel linear.
+class RegionBody {
+ public:
+  virtual ~RegionBody() = default;
+  // Of the linear behind the entry: dentered [s, b, h] is this rank's partial sum, over its
+  // features; `entered` are the rows that went into it, once more.
+  virtual void entry_input_gradient(BodyPass& at, const Tensor& dentered) const = 0;
+  virtual void entry_weight_gradient(BodyPass& at, const Tensor& entered,
+                                     const Gradients& gradients) const = 0;
+  // Of all other linears: what does not read the entered rows.
+  virtual void exit_weight_gradient(BodyPass& /*at*/, const Gradients& /*gradients*/) const {}
+};
+
+class RegionEntry {
+ public:
+  // Without a norm the stream enters as it is.
+  RegionEntry(const std::optional<LayerNorm>& norm, const TransformerConfig& config);
+
+  // The region's rows [s, b, h]: scratch of the enclosing WorkspaceScope that a body may write its
+  // output over, or, where is_stream(), x itself.
+  Tensor forward(Pass& pass, const Tensor& x, const Saved& saved) const;
+  bool is_stream() const { return !norm_ && !config_.tensor.sequence; }
+
+  // dx = gradient + residual (optional); `x` as in forward.
+  void backward_input(BodyPass& at, const RegionBody& body, const Tensor& dx, const Tensor& x,
+                      const Tensor& residual) const;
+  void backward_weight(BodyPass& at, const RegionBody& body, const Tensor& x,
+                       const Gradients& gradients) const;
+  // Both.
+  void backward(BodyPass& at, const RegionBody& body, const Tensor& dx, const Tensor& x,
+                const Tensor& residual, const Gradients& gradients) const;
+
+ private:
+  // The rows of forward again, which are there when `work` is done.
+  struct Entering {
+    Tensor rows;
+    Work work;
+  };
+  Entering enter_again(Pass& pass, const Tensor& x, const Saved& saved) const;
+  void to_stream(BodyPass& at, const Tensor& dx, const Tensor& dentered, const Tensor& x,
+                 const Tensor& residual) const;
+
+  const TransformerConfig config_;
+  std::optional<LayerNorm> norm_;
+};
+
+}  // namespace phalanx::nn

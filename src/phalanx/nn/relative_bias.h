@@ -1,0 +1,42 @@
+#pragma once
+// T5's relative position bias as a part of self attention (ops/relative_bias.h): one table
+// [buckets, heads] for all layers of a stack. Every layer computes the bias of its heads from the
+// table where it needs it, so no [s, s] tensor is saved, and adds to the table's gradient under a
+// role of its own: the layers' sums come together in their order, on one stage or on many.
+
+#include <string>
+#include <vector>
+
+#include "phalanx/nn/config.h"
+#include "phalanx/nn/param_table.h"
+#include "phalanx/nn/pass.h"
+#include "phalanx/ops/relative_bias.h"
+
+namespace phalanx::nn {
+
+class RelativeBias {
+ public:
+  // Parameter STACK_relative_pos_emb.relative_attention_bias.weight, whole on every rank of the
+  // tensor-parallel group, each of which has the gradient of its heads' columns; saved: this
+  // microbatch's gradient. `config` has relative_buckets.
+  RelativeBias(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
+               std::int64_t layer, const TransformerConfig& config);
+
+  // The bias [heads of this rank, queries, keys], scratch of the enclosing WorkspaceScope. Query 0
+  // is at position `first_query`.
+  Tensor bias(Pass& pass, std::int64_t queries, std::int64_t keys, std::int64_t first_query) const;
+  // Zeros for its gradient, likewise.
+  Tensor zeros(Pass& pass, std::int64_t queries, std::int64_t keys) const;
+  void backward_input(Pass& pass, const Tensor& dbias, const Saved& saved) const;
+  void backward_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const;
+
+ private:
+  Tensor scratch(Pass& pass, std::int64_t queries, std::int64_t keys) const;
+  std::int64_t first_head() const { return config_.tensor.rank * config_.local_heads(); }
+
+  const TransformerConfig config_;
+  ParamUse table_;
+  SavedId dtable_;
+};
+
+}  // namespace phalanx::nn

@@ -1,0 +1,90 @@
+#include "phalanx/nn/sublayer.h"
+
+#include "phalanx/ops/dropout.h"
+
+namespace phalanx::nn {
+
+Sublayer::Sublayer(const LayerNorm& norm, std::unique_ptr<SublayerBody> body, SavedSlots& slots,
+                   const std::string& name, std::int64_t layer, const TransformerConfig& config)
+    : config_(config),
+      layer_(layer),
+      entry_(config.norm_place == NormPlace::kPre ? std::optional(norm) : std::nullopt, config),
+      post_norm_(config.norm_place == NormPlace::kPost ? std::optional(norm) : std::nullopt),
+      body_(std::move(body)),
+      exit_gradient_(slots.add_rows(name + " gradient", config.dtype, config.hidden,
+                                    Born::kInputGradient, LastReader::kWeightGradient)) {
+  if (!is_post()) return;
+  PHALANX_CHECK(config.stream_dtype() == config.dtype, "post-norm layers with an fp32 residual");
+  sum_ = slots.add_stream(name + " and residual", config.dtype, config.hidden, Born::kForward,
+                          LastReader::kInputGradient);
+}
+
+Dropout Sublayer::dropout(const Pass& pass) const {
+  return config_.hidden_dropout_at(layer_, body_->exit_dropout(), pass.training);
+}
+
+void Sublayer::forward(BodyPass at, const Tensor& out, const Tensor& x) const {
+  Pass& pass = at.pass;
+  const WorkspaceScope scope(pass.ops.workspace);
+  const Tensor entered = entry_.forward(pass, x, at.saved);
+  const Tensor y = entry_.is_stream() ? pass.scratch_rows(config_.dtype, config_.hidden) : entered;
+  body_->forward(at, y, entered);
+  pass.finish(pass.region.leave(pass.ops, y));
+  ops::bias_dropout_residual(pass.ops, {.out = is_post() ? at.saved[sum_] : out,
+                                        .x = pass.region.own(y),
+                                        .bias = pass.weights[body_->exit_bias()],
+                                        .residual = x,
+                                        .dropout = dropout(pass),
+                                        .rows = pass.stream_rows()});
+  if (is_post()) post_norm_->forward(pass, out, at.saved[sum_], at.saved);
+}
+
+void Sublayer::recompute(BodyPass at, const Tensor& x) const {
+  const WorkspaceScope scope(at.pass.ops.workspace);
+  if (is_post()) {
+    // Backward reads what is at the very end: the norm's input and statistics.
+    forward(at, at.pass.scratch_stream(config_.dtype, config_.hidden), x);
+  } else {
+    body_->recompute(at, entry_.forward(at.pass, x, at.saved));
+  }
+}
+
+Tensor Sublayer::backward_to_entry(BodyPass& at, const Tensor& dout) const {
+  Pass& pass = at.pass;
+  Tensor dsum = dout;
+  if (is_post()) {
+    dsum = pass.scratch_stream(config_.dtype, config_.hidden);
+    post_norm_->backward_input(pass, dsum, dout, at.saved[sum_], {}, at.saved);
+  }
+  at.exit_gradient = at.saved[exit_gradient_];
+  ops::dropout_backward(pass.ops, {.dx = pass.region.own(at.exit_gradient),
+                                   .dout = dsum,
+                                   .dropout = dropout(pass),
+                                   .rows = pass.stream_rows()});
+  pass.finish(pass.region.enter(pass.ops, at.exit_gradient));
+  body_->backward_to_entry(at);
+  return dsum;
+}
+
+void Sublayer::backward_input(BodyPass at, const Tensor& dx, const Tensor& dout,
+                              const Tensor& x) const {
+  const WorkspaceScope scope(at.pass.ops.workspace);
+  const Tensor dsum = backward_to_entry(at, dout);
+  entry_.backward_input(at, *body_, dx, x, dsum);
+}
+
+void Sublayer::backward_weight(BodyPass at, const Tensor& x, const Gradients& gradients) const {
+  at.exit_gradient = at.saved[exit_gradient_];
+  entry_.backward_weight(at, *body_, x, gradients);
+  if (is_post()) post_norm_->backward_weight(at.pass, at.saved, gradients);
+}
+
+void Sublayer::backward(BodyPass at, const Tensor& dx, const Tensor& dout, const Tensor& x,
+                        const Gradients& gradients) const {
+  const WorkspaceScope scope(at.pass.ops.workspace);
+  const Tensor dsum = backward_to_entry(at, dout);
+  entry_.backward(at, *body_, dx, x, dsum, gradients);
+  if (is_post()) post_norm_->backward_weight(at.pass, at.saved, gradients);
+}
+
+}  // namespace phalanx::nn

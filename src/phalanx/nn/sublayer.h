@@ -1,0 +1,63 @@
+#pragma once
+// A sub-layer of a Transformer layer. Its parts: where its norm is, and a body.
+//
+//   pre   out = x + dropout(body(norm(x)) + bias)
+//   post  out = norm(x + dropout(body(x) + bias))        (Vaswani et al., Attention Is All You
+//   Need)
+//
+// A body is one tensor-parallel region: entered by a column-parallel linear, left through a
+// row-parallel one, whose bias is added outside, with dropout and residual.
+
+#include <memory>
+
+#include "phalanx/nn/region_entry.h"
+
+namespace phalanx::nn {
+
+class SublayerBody : public RegionBody {
+ public:
+  // y [s, b, h]: this rank's partial sum of the last linear, without its bias. It may be `entered`,
+  // which a body has read by when it writes y.
+  virtual void forward(BodyPass& at, const Tensor& y, const Tensor& entered) const = 0;
+  // What backward reads of forward, once more.
+  virtual void recompute(BodyPass& at, const Tensor& entered) const = 0;
+  // From at.exit_gradient to the output gradient of the linear behind the entry, which it saves.
+  virtual void backward_to_entry(BodyPass& at) const = 0;
+
+  // Of the last linear.
+  virtual ParamId exit_bias() const = 0;
+  virtual DropoutPlace exit_dropout() const = 0;
+};
+
+class Sublayer {
+ public:
+  // `name` is that of the body's last linear, in saved tensors; `layer` counts within the stack.
+  Sublayer(const LayerNorm& norm, std::unique_ptr<SublayerBody> body, SavedSlots& slots,
+           const std::string& name, std::int64_t layer, const TransformerConfig& config);
+
+  // Tensors are the residual stream's, but for the carried one; both of `dout` and `dx` may be one
+  // tensor.
+  void forward(BodyPass at, const Tensor& out, const Tensor& x) const;
+  void recompute(BodyPass at, const Tensor& x) const;
+  void backward_input(BodyPass at, const Tensor& dx, const Tensor& dout, const Tensor& x) const;
+  void backward_weight(BodyPass at, const Tensor& x, const Gradients& gradients) const;
+  // Both; the weight gradients are computed while the messages of the input gradient are under way.
+  void backward(BodyPass at, const Tensor& dx, const Tensor& dout, const Tensor& x,
+                const Gradients& gradients) const;
+
+ private:
+  bool is_post() const { return post_norm_.has_value(); }
+  Dropout dropout(const Pass& pass) const;
+  // Up to the norm of a post-norm sub-layer. Returns the gradient of the residual's end.
+  Tensor backward_to_entry(BodyPass& at, const Tensor& dout) const;
+
+  const TransformerConfig config_;
+  std::int64_t layer_;
+  RegionEntry entry_;
+  std::optional<LayerNorm> post_norm_;
+  std::unique_ptr<SublayerBody> body_;
+  SavedId exit_gradient_;
+  SavedId sum_ = -1;  // what a post-norm sub-layer normalises
+};
+
+}  // namespace phalanx::nn

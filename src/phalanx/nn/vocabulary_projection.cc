@@ -1,0 +1,156 @@
+#include "phalanx/nn/vocabulary_projection.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "phalanx/nn/embedding.h"
+
+namespace phalanx::nn {
+namespace {
+
+// Rows of fp32 logits at a time, where they are not the saved tensor itself: 256 x 50,304 x 4 B =
+// 49 MiB.
+constexpr std::int64_t kLogitRows = 256;
+
+ParamUse output_parameter(ParamTable& table, const VocabularyOptions& options,
+                          const TransformerConfig& config) {
+  if (options.tied) {
+    return table.add_shared(
+        word_table_parameter(options.vocabulary, options.padded_vocabulary, config),
+        {.order = kHeadRole});
+  }
+  ParamSpec spec =
+      row_cut_parameter(options.name + ".weight", {options.vocabulary, config.hidden}, config.dtype,
+                        {Initialiser::Kind::kNormal, config.init_deviation}, config.tensor.rank,
+                        config.tensor.size, options.padded_vocabulary);
+  spec.decoupled_rate = true;
+  return {table.add(std::move(spec))};
+}
+
+// Copies of `rows`, which are the logits of the rows from `begin` on, what belongs to the last ones
+// of `all`.
+void copy_last(Pass& pass, const Tensor& last, const Tensor& rows, std::int64_t begin,
+               std::int64_t all) {
+  const std::int64_t first_wanted = std::max(begin, all - last.shape[0]);
+  const std::int64_t count = begin + rows.shape[0] - first_wanted;
+  if (count <= 0) return;
+  ops::copy(pass.ops, {.destination = last.slice(0, first_wanted - (all - last.shape[0]), count),
+                       .source = rows.slice(0, first_wanted - begin, count)});
+}
+
+}  // namespace
+
+VocabularyProjection::VocabularyProjection(ParamTable& table, std::vector<ParamId>& owned,
+                                           SavedSlots& slots, const VocabularyOptions& options,
+                                           const TransformerConfig& config)
+    : config_(config),
+      options_(options),
+      columns_(options.padded_vocabulary / config.tensor.size),
+      weight_(output_parameter(table, options, config)),
+      dlogits_(slots.add_rows("logit gradient", config.dtype, columns_, Born::kForward,
+                              LastReader::kWeightGradient)) {
+  owned.push_back(weight_.id);
+  if (!options.bias) return;
+  bias_ = table.add(row_cut_parameter(options.name + ".bias", {options.vocabulary}, config.dtype,
+                                      {}, config.tensor.rank, config.tensor.size,
+                                      options.padded_vocabulary));
+  owned.push_back(bias_);
+}
+
+void VocabularyProjection::logits(Pass& pass, const Tensor& logits, const Tensor& rows) const {
+  ops::linear_forward(pass.ops, {.y = logits,
+                                 .x = rows,
+                                 .weight = pass.weights[weight_.id],
+                                 .bias = bias_ >= 0 ? pass.weights[bias_] : Tensor{}});
+}
+
+void VocabularyProjection::losses(Pass& pass, const Tensor& entered, const Saved& saved,
+                                  const Tensor& row_losses, const Tensor& last_logits) const {
+  const WorkspaceScope scope(pass.ops.workspace);
+  const DType full = full_precision(config_.dtype);
+  const std::int64_t rows = pass.shape.rows();
+  const LossTerm& term = pass.losses[options_.loss];
+  const Tensor loss = row_losses ? row_losses : pass.scratch(full, {rows});
+  const Tensor seed = pass.scratch(full, {1});
+  const Tensor mask = pass.batch[options_.columns.loss_mask].reshape({rows});
+  const Tensor labels = pass.batch[options_.columns.labels].reshape({rows});
+  if (pass.training) {
+    ops::loss_seed(pass.ops, {.seed = seed,
+                              .loss_scale = pass.loss_settings.loss_scale,
+                              .mask = pass.loss_settings.mean_of_microbatch ? mask : Tensor{},
+                              .factor = term.factor});
+  }
+  const bool in_place = config_.dtype == full;
+  const Tensor dlogits = saved[dlogits_].rows();
+  const std::int64_t step = in_place ? rows : std::min(rows, kLogitRows);
+  const Tensor chunk = in_place ? dlogits : pass.scratch(full, {step, columns_});
+  for (std::int64_t begin = 0; begin < rows; begin += step) {
+    const std::int64_t count = std::min(step, rows - begin);
+    const Tensor own = chunk.slice(0, 0, count);
+    logits(pass, own, entered.rows().slice(0, begin, count));
+    if (last_logits) copy_last(pass, last_logits, own, begin, rows);
+    cross_entropy(pass, {.loss = loss.slice(0, begin, count),
+                         .dlogits = pass.training ? dlogits.slice(0, begin, count) : Tensor{},
+                         .logits = own,
+                         .targets = labels.slice(0, begin, count),
+                         .mask = mask.slice(0, begin, count),
+                         .seed = seed});
+  }
+  ops::loss_accumulate(pass.ops,
+                       {.sum = term.sum, .count = term.count, .loss = loss, .mask = mask});
+}
+
+void VocabularyProjection::cross_entropy(Pass& pass, const Rows& rows) const {
+  if (!pass.region.is_parallel()) {
+    ops::cross_entropy(pass.ops, {.loss = rows.loss,
+                                  .dlogits = rows.dlogits,
+                                  .logits = rows.logits,
+                                  .targets = rows.targets,
+                                  .mask = rows.mask,
+                                  .seed = rows.seed,
+                                  .vocabulary = options_.vocabulary});
+    return;
+  }
+  const WorkspaceScope scope(pass.ops.workspace);
+  const TensorParallel& layout = config_.tensor;
+  const std::int64_t first_column = layout.rank * columns_;
+  const Tensor statistics = pass.scratch(rows.loss.dtype, {layout.size, 3, rows.logits.shape[0]});
+  const Tensor own = statistics.select(0, layout.rank);
+  ops::cross_entropy_statistics(pass.ops, {.statistics = own,
+                                           .logits = rows.logits,
+                                           .targets = rows.targets,
+                                           .mask = rows.mask,
+                                           .first_column = first_column,
+                                           .vocabulary = options_.vocabulary});
+  pass.finish(pass.region.group().all_gather(pass.ops, statistics, own));
+  ops::vocabulary_parallel_cross_entropy(pass.ops, {.loss = rows.loss,
+                                                    .dlogits = rows.dlogits,
+                                                    .logits = rows.logits,
+                                                    .statistics = statistics,
+                                                    .targets = rows.targets,
+                                                    .mask = rows.mask,
+                                                    .seed = rows.seed,
+                                                    .first_column = first_column,
+                                                    .vocabulary = options_.vocabulary});
+}
+
+void VocabularyProjection::entry_input_gradient(BodyPass& at, const Tensor& dentered) const {
+  ops::linear_input_gradient(at.pass.ops, {.dx = dentered.rows(),
+                                           .dy = at.saved[dlogits_].rows(),
+                                           .weight = at.pass.weights[weight_.id]});
+}
+
+void VocabularyProjection::entry_weight_gradient(BodyPass& at, const Tensor& entered,
+                                                 const Gradients& gradients) const {
+  const Tensor dlogits = at.saved[dlogits_].rows();
+  const bool adds = gradients.adds_to(weight_);
+  PHALANX_CHECK(bias_ < 0 || adds == gradients.adds_to(bias_),
+                "{}: a weight and its bias are of one pass", options_.name);
+  ops::linear_weight_gradient(at.pass.ops, {.dweight = gradients[weight_],
+                                            .dy = dlogits,
+                                            .x = entered.rows(),
+                                            .accumulate = adds,
+                                            .dbias = bias_ >= 0 ? gradients[bias_] : Tensor{}});
+}
+
+}  // namespace phalanx::nn

@@ -1,0 +1,65 @@
+#pragma once
+// The end of a head: logits of a region's rows against the (tied) word table, and their cross
+// entropy. Forward already knows what backward starts from (the loss's factor, known before the
+// first pass), so it leaves the gradient of the logits, in storage type, where the logits were:
+// b*s*V exists once. The vocabulary is cut over the tensor-parallel group: each rank has the logits
+// of its words, and three numbers of every row are gathered (vocabulary-parallel cross entropy),
+// never the logits.
+
+#include <string>
+#include <vector>
+
+#include "phalanx/nn/region_entry.h"
+
+namespace phalanx::nn {
+
+// The numbers of the batch's columns that a head reads. Rows of loss mask 0 may have any label.
+struct TargetColumns {
+  std::size_t labels = 0;     // i32
+  std::size_t loss_mask = 0;  // f32
+};
+
+struct VocabularyOptions {
+  std::int64_t vocabulary = 0;
+  std::int64_t padded_vocabulary = 0;
+  // To the embedding's word table, which it shares; else it adds NAME.weight.
+  bool tied = true;
+  std::string name = "output_layer";
+  // NAME.bias [vocabulary], zeros, is added to the logits; padding has none.
+  bool bias = false;
+  TargetColumns columns;
+  std::size_t loss = 0;  // which of the model's losses it makes
+};
+
+class VocabularyProjection final : public RegionBody {
+ public:
+  VocabularyProjection(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
+                       const VocabularyOptions& options, const TransformerConfig& config);
+
+  // Of some of the region's rows [n, h]: this rank's logits [n, v], in f32 or storage type.
+  void logits(Pass& pass, const Tensor& logits, const Tensor& rows) const;
+  // Adds to the loss of the entered rows [s, b, h] and, in training, leaves the gradient of their
+  // logits. Optional: `row_losses` [s*b] gets the loss of each row, `last_logits` [n, v] the logits
+  // of the last n.
+  void losses(Pass& pass, const Tensor& entered, const Saved& saved, const Tensor& row_losses = {},
+              const Tensor& last_logits = {}) const;
+  void entry_input_gradient(BodyPass& at, const Tensor& dentered) const override;
+  void entry_weight_gradient(BodyPass& at, const Tensor& entered,
+                             const Gradients& gradients) const override;
+
+ private:
+  // Rows of logits to losses and their gradients, in place or into dlogits.
+  struct Rows {
+    Tensor loss, dlogits, logits, targets, mask, seed;
+  };
+  void cross_entropy(Pass& pass, const Rows& rows) const;
+
+  const TransformerConfig config_;
+  const VocabularyOptions options_;
+  std::int64_t columns_;  // of this rank, padding included
+  ParamUse weight_;
+  ParamId bias_ = -1;
+  SavedId dlogits_;
+};
+
+}  // namespace phalanx::nn

@@ -1,0 +1,67 @@
+#pragma once
+// What a trained classifier says of labelled texts, on one rank: predictions, and how good they
+// are.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/ops/cpu/device.h"
+#include "phalanx/tasks/classification_samples.h"
+#include "phalanx/tasks/classifier.h"
+#include "phalanx/train/config.h"
+
+namespace phalanx {
+
+// How often each class was predicted where each was right: [label][prediction].
+class Confusion {
+ public:
+  explicit Confusion(std::int64_t classes);
+  void add(std::int32_t label, std::int32_t prediction);
+  void add(const Confusion& other);
+
+  std::int64_t total() const;
+  std::int64_t correct() const;
+  // 2 hits / (of the class + predicted so); 0 where there is neither.
+  double f1(std::int64_t of_class) const;
+  // Of two classes that of class 1, else the mean over all.
+  double f1() const;
+  const std::vector<std::vector<std::int64_t>>& counts() const { return counts_; }
+
+ private:
+  std::vector<std::vector<std::int64_t>> counts_;
+};
+
+// " > |epoch: 3| metrics for NAME: correct / total = c / n = x.xxxx %", and of all sets together:
+// Megatron-LM's lines (tasks/eval_utils.py).
+std::string accuracy_line(std::int64_t epoch, const std::string& name, const Confusion& found);
+std::string overall_line(std::int64_t epoch, const Confusion& found);
+
+// As Megatron calls a validation file: what is behind MNLI or QQP in its path, else its name, with
+// dashes for slashes and underscores.
+std::string validation_name(const std::string& path);
+
+class Classifier {
+ public:
+  // Loads the weights; `config` is for inference (train/config.h).
+  Classifier(const TrainConfig& config, const ClassifierConfig& model,
+             const CheckpointReader& checkpoint, cpu::ProductPrecision products);
+  ~Classifier();
+
+  // [classes]; one sample at a time. DataError where one is not a number.
+  std::vector<float> logits(const ClassificationSamples& samples, std::int64_t index);
+  // Of all samples; `on_sample` is told of each its prediction and logits.
+  Confusion evaluate(
+      const ClassificationSamples& samples,
+      const std::function<void(std::int32_t, const std::vector<float>&)>& on_sample = nullptr);
+
+ private:
+  struct Engine;
+  std::unique_ptr<Engine> engine_;
+  std::int64_t classes_;
+};
+
+}  // namespace phalanx

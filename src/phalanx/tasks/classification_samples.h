@@ -1,0 +1,57 @@
+#pragma once
+// Labelled texts as samples of a BERT: [CLS] A [SEP], or [CLS] A [SEP] B [SEP], as Megatron-LM's
+// tasks/data_utils.py builds them.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "phalanx/data/sample_source.h"
+#include "phalanx/tasks/labelled_texts.h"
+#include "phalanx/tokenizer/tokenizer.h"
+
+namespace phalanx {
+
+// Columns of sequences of `sequence` tokens: tokens, types (0: A, 1: B and the [SEP] behind it),
+// position_ids, and the row coordinates sample, position and document (-1: padding), all [s]; label
+// [1] and loss_mask [1], which is 0 where a sample only fills a batch up.
+BatchSchema classification_schema(std::int64_t sequence);
+
+// What the encoding of a text is put between. ConfigError where the tokenizer lacks one.
+struct ClassificationTokens {
+  explicit ClassificationTokens(const Tokenizer& tokenizer);
+  std::int32_t cls = 0, sep = 0, pad = 0;
+};
+
+struct EncodedPair {
+  std::vector<std::int32_t> tokens;
+  std::int64_t first_of_b = 0;  // tokens from here on have type 1; without B as many as there are
+};
+// At most `sequence` tokens: what is too long loses its end - B first, then A - and ends with
+// [SEP].
+EncodedPair encode_pair(std::span<const std::int32_t> a, std::span<const std::int32_t> b,
+                        bool has_b, const ClassificationTokens& special, std::int64_t sequence);
+
+class ClassificationSamples final : public SampleSource {
+ public:
+  // Encodes all texts. DataError names the line that cannot be.
+  ClassificationSamples(const LabelledTexts& texts, const Tokenizer& tokenizer,
+                        std::int64_t sequence);
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
+  const BatchSchema& schema() const override { return schema_; }
+  int losses() const override { return 1; }
+  std::int32_t label(std::int64_t index) const { return labels_[static_cast<std::size_t>(index)]; }
+  void fetch(std::int64_t index, Sample& sample, std::span<double> counts) const override;
+
+ private:
+  BatchSchema schema_;
+  std::int32_t pad_;
+  // Of all samples, one behind the other; sample i begins at begins_[i].
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::int64_t> begins_;
+  std::vector<std::int64_t> first_of_b_;
+  std::vector<std::int32_t> labels_;
+};
+
+}  // namespace phalanx

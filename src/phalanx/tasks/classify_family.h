@@ -1,0 +1,17 @@
+#pragma once
+// Classification as a model family: a BERT's body under a new head, and tables of labelled texts.
+
+#include <memory>
+
+#include "phalanx/tasks/classifier.h"
+#include "phalanx/train/family.h"
+
+namespace phalanx {
+
+// The model of a resolved configuration whose family this is.
+ClassifierConfig classifier_config(const TrainConfig& config, std::int64_t vocabulary);
+
+// Its options are ClassifyOptions, as text.
+std::shared_ptr<const ModelFamily> classify_family();
+
+}  // namespace phalanx

@@ -1,0 +1,249 @@
+#include "phalanx/tasks/labelled_texts.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "phalanx/base/error.h"
+#include "phalanx/tasks/unicode_text.h"
+
+namespace phalanx {
+namespace {
+
+using Row = std::vector<std::string_view>;
+
+constexpr std::string_view kMnliLabels[] = {"contradiction", "entailment", "neutral"};
+
+std::optional<std::int64_t> number_of(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, fault] = std::from_chars(text.begin(), text.end(), value);
+  if (fault != std::errc{} || end != text.end()) return {};
+  return value;
+}
+
+Row columns_of(std::string_view line) {
+  Row row;
+  while (true) {
+    const std::size_t end = line.find('\t');
+    row.push_back(strip(line.substr(0, end)));
+    if (end == std::string_view::npos) return row;
+    line.remove_prefix(end + 1);
+  }
+}
+
+// Lines as Python reads them: \n, \r\n or \r ends one.
+class Lines {
+ public:
+  explicit Lines(std::string_view text) : text_(text) {}
+  std::optional<std::string_view> next() {
+    if (text_.empty()) return {};
+    const std::size_t end = std::min(text_.find_first_of("\r\n"), text_.size());
+    const std::string_view line = text_.substr(0, end);
+    const std::size_t behind = text_.substr(end).starts_with("\r\n") ? 2 : 1;
+    text_.remove_prefix(std::min(end + behind, text_.size()));
+    ++number_;
+    return line;
+  }
+  std::int64_t number() const { return number_; }
+
+ private:
+  std::string_view text_;
+  std::int64_t number_ = 0;
+};
+
+// A file on its way.
+class Reader {
+ public:
+  Reader(const std::string& path, const TableOptions& options, std::int64_t classes)
+      : options_(options), classes_(classes), text_(read_text_file(path)), lines_(text_) {
+    result_.path = path;
+  }
+
+  LabelledTexts read() {
+    switch (options_.kind) {
+      case TableKind::kMnli:
+        read_mnli();
+        break;
+      case TableKind::kQqp:
+        read_qqp();
+        break;
+      case TableKind::kPlain:
+        read_plain();
+    }
+    if (!unknown_labels_.empty()) refuse_labels();
+    if (result_.texts.empty()) throw DataError("{}: no labelled texts", result_.path);
+    return std::move(result_);
+  }
+
+ private:
+  template <typename... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
+    throw DataError("{}, line {}: {}", result_.path, lines_.number(),
+                    fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  Row header() {
+    const auto line = lines_.next();
+    return line ? columns_of(strip(*line)) : Row{};
+  }
+
+  void add(std::string_view a, std::string_view b, std::int32_t label) {
+    result_.texts.push_back({clean_text(a), clean_text(b), label, lines_.number()});
+  }
+  void skip() {
+    if (result_.skipped++ == 0) result_.first_skipped = lines_.number();
+  }
+
+  void check_id(std::string_view id) const {
+    const auto number = number_of(id);
+    if (!number || *number < 0) refuse("the first column is {}, not an id", id);
+  }
+
+  void read_mnli() {
+    constexpr std::size_t kTextA = 8, kTextB = 9;
+    result_.has_pairs = true;
+    const bool is_test = header().size() == kTextB + 1;
+    while (const auto line = lines_.next()) {
+      const Row row = columns_of(strip(*line));
+      if (row.size() <= kTextB) refuse("{} columns; MNLI has 10 or more", row.size());
+      check_id(row[0]);
+      if (row[kTextA].empty() || row[kTextB].empty()) refuse("an empty text");
+      const auto* const label = is_test ? kMnliLabels : std::ranges::find(kMnliLabels, row.back());
+      if (label == std::end(kMnliLabels)) {
+        refuse("the label {} is none of {}", row.back(), fmt::join(kMnliLabels, ", "));
+      }
+      add(row[kTextA], row[kTextB], static_cast<std::int32_t>(label - kMnliLabels));
+    }
+  }
+
+  void read_qqp() {
+    constexpr std::size_t kColumns = 6, kTestColumns = 3;
+    result_.has_pairs = true;
+    const std::size_t columns = header().size();
+    const bool is_test = columns == kTestColumns;
+    if (!is_test && columns != kColumns) {
+      throw DataError("{}: the header has {} columns; QQP has 6, and 3 in a test file",
+                      result_.path, columns);
+    }
+    while (const auto line = lines_.next()) {
+      const Row row = columns_of(strip(*line));
+      if (is_test && row.size() != kTestColumns) refuse("{} columns, not 3", row.size());
+      const std::size_t a = is_test ? 1 : 3;
+      if (row.size() != columns || row[a].empty() || row[a + 1].empty()) {
+        if (is_test) refuse("an empty text");
+        skip();
+        continue;
+      }
+      check_id(row[0]);
+      const auto label = is_test ? 0 : number_of(row[5]);
+      if (!label || *label < 0 || *label > 1) refuse("the label {} is not 0 or 1", row[5]);
+      add(row[a], row[a + 1], static_cast<std::int32_t>(*label));
+    }
+  }
+
+  void read_plain() {
+    const std::vector<std::string>& texts = options_.text_columns;
+    PHALANX_CHECK(texts.size() == 1 || texts.size() == 2, "{} text columns", texts.size());
+    result_.has_pairs = texts.size() == 2;
+    const auto is_name = [](const std::string& column) { return !number_of(column); };
+    Row names;
+    if (options_.has_header || is_name(options_.label_column) ||
+        std::ranges::any_of(texts, is_name)) {
+      if (const auto line = lines_.next()) names = columns_of(*line);
+    }
+    while (const auto line = lines_.next()) {
+      if (strip(*line).empty()) continue;
+      const Row row = columns_of(*line);
+      const std::string_view a = row[place_of(texts[0], names, row)];
+      const std::string_view b = result_.has_pairs ? row[place_of(texts[1], names, row)] : "";
+      if (a.empty() || (result_.has_pairs && b.empty())) refuse("an empty text");
+      add(a, b, label_of(row[place_of(options_.label_column, names, row)]));
+    }
+  }
+
+  std::size_t place_of(const std::string& column, const Row& names, const Row& row) const {
+    const auto count = std::ssize(row);
+    if (const auto number = number_of(column)) {
+      const std::int64_t place = *number < 0 ? count + *number : *number;
+      if (place < 0 || place >= count) refuse("{} columns: there is no column {}", count, column);
+      return static_cast<std::size_t>(place);
+    }
+    const auto place = std::ranges::find(names, std::string_view(column)) - names.begin();
+    if (place == std::ssize(names)) {
+      throw ConfigError("{}: no column is called {}; the header has {}", result_.path, column,
+                        fmt::join(names, ", "));
+    }
+    if (place >= count) refuse("{} columns; the header has {}", count, names.size());
+    return static_cast<std::size_t>(place);
+  }
+
+  std::int32_t label_of(std::string_view word) {
+    if (!options_.labels.empty()) {
+      const auto place = std::ranges::find(options_.labels, word) - options_.labels.begin();
+      if (place == std::ssize(options_.labels)) {
+        refuse("the label {} is none of {}", word, fmt::join(options_.labels, ", "));
+      }
+      return static_cast<std::int32_t>(place);
+    }
+    const auto number = number_of(word);
+    if (!number) {
+      unknown_labels_.emplace(word);
+      return 0;
+    }
+    if (*number < 0 || *number >= classes_) {
+      refuse("the label {} is not below the number of classes, {}", word, classes_);
+    }
+    return static_cast<std::int32_t>(*number);
+  }
+
+  // All words are said, up to some: which they are is what a call is to name.
+  [[noreturn]] void refuse_labels() const {
+    constexpr std::size_t kMost = 10;
+    const auto end =
+        std::next(unknown_labels_.begin(),
+                  static_cast<std::ptrdiff_t>(std::min(kMost, unknown_labels_.size())));
+    throw DataError("{}: labels are words: name them in their order, --labels {}{}", result_.path,
+                    fmt::join(unknown_labels_.begin(), end, " "),
+                    end == unknown_labels_.end() ? "" : " ...");
+  }
+
+  const TableOptions& options_;
+  std::int64_t classes_;
+  std::string text_;
+  Lines lines_;
+  LabelledTexts result_;
+  std::set<std::string> unknown_labels_;
+};
+
+}  // namespace
+
+std::int64_t classes_of(TableKind kind) {
+  switch (kind) {
+    case TableKind::kMnli:
+      return std::ssize(kMnliLabels);
+    case TableKind::kQqp:
+      return 2;
+    case TableKind::kPlain:
+      break;
+  }
+  return 0;
+}
+
+LabelledTexts read_labelled_texts(const std::string& path, const TableOptions& options,
+                                  std::int64_t classes) {
+  return Reader(path, options, classes).read();
+}
+
+std::string clean_text(std::string_view text) {
+  std::string result = collapse_spaces(text);
+  constexpr int kTimes = 3;  // a full stop that stands beside another one is met again
+  for (int i = 0; i < kTimes; ++i) result = replace_all(result, " . ", ". ");
+  return result;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,166 @@
+#include "phalanx/tasks/text_to_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "phalanx/tokenizer/registry.h"
+#include "phalanx/train/families/families.h"
+#include "phalanx/train/run_checkpoint.h"
+#include "phalanx/train/run_data.h"
+#include "phalanx/train/test_support.h"
+
+namespace phalanx {
+namespace {
+
+class TextToTextTest : public RunTest {
+ protected:
+  void trained(const std::string& dtype, const std::string& positions) {
+    write_sentences();
+    TrainConfig c = config("run");
+    c.model.family = "t5";
+    c.model.num_layers = c.model.decoder_num_layers = 1;
+    c.model.position_embedding_type = positions;
+    c.model.bf16 = dtype == "bf16";
+    c.model.matmul_precision = "fp32";
+    c.data.decoder_seq_length = 12;
+    c.data.data_path = {path("sentences")};
+    c.data.split = "60,40,0";
+    c.tokenizer.tokenizer_type = "BertWordPieceLowerCase";
+    c.tokenizer.vocab_size = 0;
+    c.tokenizer.vocab_file = path("vocab.txt");
+    c.tokenizer.vocab_extra_ids = 10;
+    c.layout.micro_batch_size = c.layout.global_batch_size = 1;
+    train(c);
+    resolve(c, true);
+    config_ = c;
+    tokenizer_ = make_tokenizer(c.tokenizer);
+    model_ = t5_config(config_, tokenizer_->vocab_size());
+  }
+  TextToText make(const AnswerSizes& sizes = {}) const {
+    return {config_, model_, CheckpointReader::open(path("run")), cpu::ProductPrecision::kFp32,
+            sizes};
+  }
+  // The validation sample that training evaluates behind `number` others, and the loss it finds.
+  struct Evaluated {
+    std::vector<std::int32_t> text, target;  // without padding
+    double loss = 0.0;
+  };
+  Evaluated evaluated(std::int64_t number) const {
+    const RunData data(config_, *tokenizer_, {.train = 6, .valid = 4, .test = 0});
+    Evaluated result;
+    TrainConfig c = config_;
+    run_ranks(c, *make_model(c, tokenizer_->vocab_size()), [&](Rank& rank) {
+      load_run(c, CheckpointReader::open(path("run")), rank);
+      RunData::Stream stream(data, SplitKind::kValid, number);
+      const BatchSource source = stream.source();
+      result.loss = rank.evaluate([&](int microbatch) -> const HostBatch& {
+                          const HostBatch& batch = source(microbatch);
+                          result.text = real(batch, "tokens", "document");
+                          result.target = real(batch, "decoder_tokens", "decoder_document");
+                          return batch;
+                        })
+                        .loss();
+    });
+    result.target.push_back(*tokenizer_->special_tokens().eos);
+    return result;
+  }
+
+  TrainConfig config_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  T5Config model_;
+
+ private:
+  static std::vector<std::int32_t> real(const HostBatch& batch, const char* name,
+                                        const char* document) {
+    const auto tokens = batch.column<std::int32_t>(name);
+    const auto documents = batch.column<std::int32_t>(document);
+    std::vector<std::int32_t> result;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (documents[i] == 0) result.push_back(tokens[i]);
+    }
+    return result;
+  }
+  void write_sentences() const {
+    std::ofstream vocabulary(path("vocab.txt"));
+    vocabulary << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+    for (int i = 0; i < 25; ++i) vocabulary << "w" << i << "\n";
+    IndexedDatasetWriter writer(path("sentences"), TokenType::kU16);
+    for (int document = 0; document < 20; ++document) {
+      for (int sentence = 0; sentence < 3; ++sentence) {
+        std::vector<std::int32_t> tokens;
+        for (int i = 0; i < 4 + document % 4; ++i) {
+          tokens.push_back(5 + (document * 7 + sentence * 5 + i) % 25);
+        }
+        writer.add_sequence(tokens);
+      }
+      writer.end_document();
+    }
+    writer.commit();
+  }
+};
+
+// What score says is what training says, to the bit.
+TEST_F(TextToTextTest, ScoreIsTheLossOfAnEvaluation) {
+  for (const char* dtype : {"fp32", "bf16"}) {
+    for (const char* positions : {"learned_absolute", "relative"}) {
+      trained(dtype, positions);
+      const Evaluated sample = evaluated(1);
+      ASSERT_LT(std::ssize(sample.text), model_.sequence);
+      const TextScore found = make().score(sample.text, sample.target);
+      EXPECT_EQ(found.log_probabilities.size() + 1, sample.target.size());
+      EXPECT_EQ(found.loss, sample.loss) << dtype << ", " << positions;
+    }
+  }
+}
+
+// Padding is seen by nobody: without it the probabilities are the same; and they add up to one.
+TEST_F(TextToTextTest, LogitsAreOfWhatScoreSays) {
+  for (const char* positions : {"learned_absolute", "relative"}) {
+    trained("fp32", positions);
+    const Evaluated sample = evaluated(0);
+    const TextScore score = make().score(sample.text, sample.target);
+    const std::int64_t most = std::ssize(sample.target) - 1;
+    TextToText writer = make({.text = std::ssize(sample.text), .most = most});
+    for (std::int64_t i = 0; i < most; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const auto logits = writer.logits(sample.text, std::span(sample.target).first(at + 1));
+      double sum = 0.0;
+      for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
+      const auto id = static_cast<std::size_t>(sample.target[at + 1]);
+      EXPECT_NEAR(score.log_probabilities[at], logits[id] - std::log(sum), 1e-5) << i;
+    }
+  }
+}
+
+TEST_F(TextToTextTest, AnAnswerEndsWithoutItsEnd) {
+  trained("fp32", "learned_absolute");
+  const std::vector<std::int32_t> text = {5, 6, 7};
+  TextToText writer = make({.text = 3, .most = 12});
+  const SamplingOptions likely{.temperature = 0.0};
+  const auto whole = writer.generate(text, 30, -1, likely);
+  ASSERT_EQ(whole.size(), 12U);
+  // Each is the likeliest behind those before it.
+  std::vector<std::int32_t> target = {30};
+  for (const std::int32_t id : whole) {
+    const auto logits = writer.logits(text, target);
+    EXPECT_EQ(id, std::ranges::max_element(logits) - logits.begin());
+    target.push_back(id);
+  }
+  // Whatever opens an answer would end it.
+  EXPECT_TRUE(writer.generate(text, 30, whole[0], likely).empty());
+}
+
+TEST(TargetTokens, AreThoseOfTheTokenizer) {
+  TokenizerOptions config;
+  config.tokenizer_type = "NullTokenizer";
+  config.vocab_size = 48;
+  EXPECT_THAT([&] { TargetTokens{*make_tokenizer(config)}; },
+              testing::ThrowsMessage<ConfigError>(testing::HasSubstr("has no [BOS] token")));
+}
+
+}  // namespace
+}  // namespace phalanx

@@ -1,0 +1,30 @@
+// GPT: a decoder that learns to go on.
+
+#include "phalanx/model/gpt.h"
+
+#include "phalanx/train/config_views.h"
+#include "phalanx/train/families/families.h"
+
+namespace phalanx {
+namespace {
+
+class GptFamily final : public ModelFamily {
+ public:
+  std::string_view name() const override { return "gpt"; }
+  std::string_view title() const override { return "GPT"; }
+
+  std::shared_ptr<const Model> model(const TrainConfig& config,
+                                     std::int64_t vocabulary) const override {
+    return std::make_shared<const GptModel>(gpt_config(config, vocabulary), config.data.seq_length);
+  }
+  std::unique_ptr<DataSources> sources(const TrainConfig& config, const SourceSeed& seed,
+                                       const Tokenizer& tokenizer) const override {
+    return gpt_sources(config.data, seed, tokenizer.vocab_size(), tokenizer.end_of_document());
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const ModelFamily> gpt_family() { return std::make_shared<const GptFamily>(); }
+
+}  // namespace phalanx

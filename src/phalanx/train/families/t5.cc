@@ -1,0 +1,62 @@
+// T5: an encoder reads a text with holes, a decoder says what was in them.
+
+#include <array>
+
+#include "phalanx/base/error.h"
+#include "phalanx/train/config_rules.h"
+#include "phalanx/train/config_views.h"
+#include "phalanx/train/families/families.h"
+
+namespace phalanx {
+namespace {
+
+constexpr auto kT5Defaults =
+    std::to_array<ModelFamily::Default>({{"--tokenizer-type", "BertWordPieceLowerCase"}});
+
+class T5Family final : public ModelFamily {
+ public:
+  std::string_view name() const override { return "t5"; }
+  std::string_view title() const override { return "T5"; }
+  std::span<const Default> defaults() const override { return kT5Defaults; }
+
+  void resolve_model(TrainConfig& config) const override {
+    resolve_decoder(config);
+    if (config.model.num_query_groups != config.model.num_attention_heads) {
+      throw ConfigError(
+          "--group-query-attention: every head of a T5 has keys and values of its own, in cross "
+          "attention too; leave it out");
+    }
+  }
+
+  std::shared_ptr<const Model> model(const TrainConfig& config,
+                                     std::int64_t vocabulary) const override {
+    return std::make_shared<const T5Model>(t5_config(config, vocabulary));
+  }
+  std::unique_ptr<DataSources> sources(const TrainConfig& config, const SourceSeed& seed,
+                                       const Tokenizer& tokenizer) const override {
+    return t5_sources(config.data, seed, tokenizer);
+  }
+};
+
+}  // namespace
+
+T5Config t5_config(const TrainConfig& c, std::int64_t vocabulary) {
+  return {.transformer = transformer_config(c),
+          .encoder_layers = c.model.num_layers,
+          .decoder_layers = c.model.decoder_num_layers,
+          .vocabulary = vocabulary,
+          .padded_vocabulary = padded_vocabulary(c, vocabulary),
+          .max_positions = c.model.max_position_embeddings,
+          .sequence = c.data.seq_length,
+          .decoder_sequence = c.data.decoder_seq_length,
+          .positions = c.model.position_embedding_type == "relative" ? T5Positions::kRelative
+                                                                     : T5Positions::kLearned,
+          .relative_buckets = c.model.relative_attention_num_buckets,
+          .relative_max_distance = c.model.relative_attention_max_distance,
+          .tied_embedding = !c.model.untie_embeddings_and_output_weights,
+          .recompute = recompute_plan(c)};
+}
+
+std::shared_ptr<const ModelFamily> t5_family() { return std::make_shared<const T5Family>(); }
+
+}  // namespace phalanx

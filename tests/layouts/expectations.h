@@ -1,0 +1,35 @@
+#pragma once
+// What tests of layouts expect of a training beside another one. With PHALANX_SHOW_DISTANCES=1 the
+// distances are printed, one layout a line.
+
+#include <map>
+#include <string>
+
+#include "harness.h"
+
+namespace phalanx {
+
+// Trainings that several layouts are compared with are run once.
+class Trainings {
+ public:
+  explicit Trainings(int steps = kTrainingSteps) : steps_(steps) {}
+  // The layout must be legal.
+  const TrainingResult& of(const Layout& layout);
+
+ private:
+  int steps_;
+  std::map<std::string, TrainingResult> results_;  // by the layout's name
+};
+
+// Equal to rounding, as near as the layout's sums can be.
+void expect_close(const TrainingResult& result, const TrainingResult& one_rank,
+                  const Layout& layout);
+
+// That the first step is what Adam makes of its gradients. Main parameters are fp32, so this is as
+// tight in 16-bit steps.
+void expect_step_of_own_gradients(const TrainingResult& result, const TrainConfig& config);
+
+// Whether products of everything are wanted, not covering sets.
+bool is_nightly();
+
+}  // namespace phalanx
