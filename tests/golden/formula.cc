@@ -124,7 +124,8 @@ nn::TransformerConfig golden_transformer(const json& size, const char* layers, c
           .heads = heads,
           .query_groups = heads,
           .head_size = hidden / heads,
-          .gelu = variant.at("mlp_gelu") == "erf" ? ops::Gelu::kErf : ops::Gelu::kTanh,
+          .activation = variant.at("mlp_gelu") == "erf" ? ops::ActivationKind::kGeluErf
+                                                        : ops::ActivationKind::kGeluTanh,
           .attention = machine.attention,
           .dtype = machine.dtype,
           .tensor = {},

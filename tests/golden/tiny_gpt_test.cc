@@ -34,20 +34,21 @@ const json& golden() {
 using Machine = GoldenMachine;
 
 GptModel model_of(const json& document, const json& variant, const Machine& machine) {
-  const nn::TransformerConfig transformer{
-      .num_layers = document.at("layers"),
-      .hidden = document.at("hidden"),
-      .ffn_hidden = document.at("ffn_hidden"),
-      .heads = document.at("heads"),
-      .query_groups = variant.at("query_groups"),
-      .head_size = document.at("head_size"),
-      .gelu = variant.at("gelu") == "erf" ? ops::Gelu::kErf : ops::Gelu::kTanh,
-      .attention = machine.attention,
-      .mask_documents = variant.at("mask_documents"),
-      .dtype = machine.dtype,
-      .tensor = {},
-      .init_key = {},
-      .dropout_key = {}};
+  const nn::TransformerConfig transformer{.num_layers = document.at("layers"),
+                                          .hidden = document.at("hidden"),
+                                          .ffn_hidden = document.at("ffn_hidden"),
+                                          .heads = document.at("heads"),
+                                          .query_groups = variant.at("query_groups"),
+                                          .head_size = document.at("head_size"),
+                                          .activation = variant.at("gelu") == "erf"
+                                                            ? ops::ActivationKind::kGeluErf
+                                                            : ops::ActivationKind::kGeluTanh,
+                                          .attention = machine.attention,
+                                          .mask_documents = variant.at("mask_documents"),
+                                          .dtype = machine.dtype,
+                                          .tensor = {},
+                                          .init_key = {},
+                                          .dropout_key = {}};
   return {{.transformer = transformer,
            .vocabulary = document.at("vocabulary"),
            .padded_vocabulary = document.at("padded_vocabulary"),

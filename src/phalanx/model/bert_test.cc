@@ -132,17 +132,17 @@ constexpr double kExact = 1e-9;
 
 TEST(TinyBert, Losses) {
   struct Expected {
-    ops::Gelu gelu;
+    ops::ActivationKind activation;
     bool binary_head;
     double lm, sop;
   };
   for (const Expected& expected :
-       {Expected{ops::Gelu::kTanh, true, 5.267985110804246, 1.2940279516317716},
-        Expected{ops::Gelu::kTanh, false, 5.086939208028416, 0.0},
-        Expected{ops::Gelu::kErf, true, 5.267974586444058, 1.2941105353884947},
-        Expected{ops::Gelu::kErf, false, 5.086955803829512, 0.0}}) {
+       {Expected{ops::ActivationKind::kGeluTanh, true, 5.267985110804246, 1.2940279516317716},
+        Expected{ops::ActivationKind::kGeluTanh, false, 5.086939208028416, 0.0},
+        Expected{ops::ActivationKind::kGeluErf, true, 5.267974586444058, 1.2941105353884947},
+        Expected{ops::ActivationKind::kGeluErf, false, 5.086955803829512, 0.0}}) {
     BertRun run;
-    run.config.transformer.gelu = expected.gelu;
+    run.config.transformer.activation = expected.activation;
     run.config.binary_head = expected.binary_head;
     const BertResult result = run_bert(run);
     EXPECT_NEAR(result.lm().mean(), expected.lm, kExact);
@@ -256,7 +256,7 @@ TEST(TinyBert, PaddingIsInvisible) {
 TEST(TinyBert, PostNorm) {
   BertRun run;
   run.config.transformer.norm_place = nn::NormPlace::kPost;
-  run.config.transformer.gelu = ops::Gelu::kErf;
+  run.config.transformer.activation = ops::ActivationKind::kGeluErf;
   const BertResult result = run_bert(run);
   EXPECT_NEAR(result.lm().mean(), 5.71954876470406, kExact);
   EXPECT_NEAR(result.sop().mean(), 1.14520058865305, kExact);

@@ -11,7 +11,8 @@ namespace {
 std::unique_ptr<nn::Unit> make_embedding(const GptConfig& config, nn::ParamTable& table) {
   const BatchSchema batch = gpt_batch_schema(1);
   return std::make_unique<nn::Embedding>(
-      table, config.vocabulary, config.padded_vocabulary, config.max_positions,
+      table, config.vocabulary, config.padded_vocabulary,
+      config.position_table ? config.max_positions : 0,
       nn::EmbeddingSharing{.words = config.tied_embedding},
       nn::EmbeddingColumns{.tokens = batch.index("tokens"),
                            .position_ids = batch.index("position_ids")},

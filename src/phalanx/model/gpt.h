@@ -18,6 +18,9 @@ struct GptConfig {
   std::int64_t vocabulary = 0;
   std::int64_t padded_vocabulary = 0;
   std::int64_t max_positions = 0;
+  // Without a learned table positions are the layers' (rotary) or nobody's; max_positions is then
+  // only the most that a sequence may have.
+  bool position_table = true;
   bool tied_embedding = true;
   RecomputePlan recompute;
 };

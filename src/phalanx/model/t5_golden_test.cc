@@ -12,7 +12,7 @@
 namespace phalanx {
 namespace {
 
-T5Config golden_config(ops::Gelu gelu, T5Positions positions, bool tied) {
+T5Config golden_config(ops::ActivationKind gelu, T5Positions positions, bool tied) {
   T5Config config = test_t5_config(positions, tied);
   nn::TransformerConfig& t = config.transformer;
   t.hidden = 16;
@@ -22,7 +22,7 @@ T5Config golden_config(ops::Gelu gelu, T5Positions positions, bool tied) {
   t.ffn_hidden = 64;
   t.hidden_dropout = 0.0;
   t.attention_dropout = 0.0;
-  t.gelu = gelu;
+  t.activation = gelu;
   config.encoder_layers = 3;
   config.decoder_layers = 2;
   config.vocabulary = 64;
@@ -117,8 +117,8 @@ class TinyT5 {
   T5Fixture t5_;
 };
 
-constexpr auto kTanh = ops::Gelu::kTanh;
-constexpr auto kErf = ops::Gelu::kErf;
+constexpr auto kTanh = ops::ActivationKind::kGeluTanh;
+constexpr auto kErf = ops::ActivationKind::kGeluErf;
 constexpr auto kLearned = T5Positions::kLearned;
 
 TEST(TinyT5, Losses) {

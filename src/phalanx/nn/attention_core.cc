@@ -1,7 +1,5 @@
 #include "phalanx/nn/attention_core.h"
 
-#include <cmath>
-
 namespace phalanx::nn {
 
 AttentionCore::AttentionCore(SavedSlots& slots, std::int64_t layer, const Kind& kind,
@@ -45,7 +43,7 @@ ops::AttentionInputs AttentionCore::inputs(const Pass& pass, const Heads& heads,
           .mask = {.causal = kind_.causal, .documents = kind_.documents},
           .query_rows = rows.query,
           .key_rows = rows.key,
-          .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_size)),
+          .scale = config_.score_scale(),
           .dropout = {.probability = pass.training ? config_.attention_dropout : 0.0,
                       .key = config_.dropout_key,
                       .site = config_.dropout_site(layer_, kind_.dropout,

@@ -68,7 +68,7 @@ void BertHead::losses(Pass& pass, const Tensor& x, const Saved& saved, const Ten
   dense_.forward(pass, saved[dense_output_], hidden,
                  {.activated = activated.rows(),
                   .bias = pass.weights[dense_.bias()],
-                  .kind = ops::Gelu::kErf});
+                  .kind = ops::ActivationKind::kGeluErf});
   projection_.losses(pass, entry_.forward(pass, activated, saved), saved, row_losses, last_logits);
 }
 
@@ -110,10 +110,10 @@ Tensor BertHead::hidden_again(Pass& pass, const Tensor& x, const Saved& saved) c
 
 Tensor BertHead::activated_again(Pass& pass, const Saved& saved) const {
   const Tensor activated = pass.scratch_stream(config_.dtype, config_.hidden);
-  ops::bias_gelu_forward(pass.ops, {.y = activated.rows(),
-                                    .x = saved[dense_output_].rows(),
-                                    .bias = pass.weights[dense_.bias()],
-                                    .kind = ops::Gelu::kErf});
+  ops::bias_activation_forward(pass.ops, {.y = activated.rows(),
+                                          .x = saved[dense_output_].rows(),
+                                          .bias = pass.weights[dense_.bias()],
+                                          .kind = ops::ActivationKind::kGeluErf});
   return activated;
 }
 
@@ -121,11 +121,11 @@ void BertHead::to_input(Pass& pass, const Tensor& dx, const Tensor& dactivated, 
                         const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor ddense = saved[ddense_output_];
-  ops::bias_gelu_backward(pass.ops, {.dx = ddense.rows(),
-                                     .dy = dactivated.rows(),
-                                     .x = saved[dense_output_].rows(),
-                                     .bias = pass.weights[dense_.bias()],
-                                     .kind = ops::Gelu::kErf});
+  ops::bias_activation_backward(pass.ops, {.dx = ddense.rows(),
+                                           .dy = dactivated.rows(),
+                                           .x = saved[dense_output_].rows(),
+                                           .bias = pass.weights[dense_.bias()],
+                                           .kind = ops::ActivationKind::kGeluErf});
   const Tensor dhidden = norm_ ? pass.scratch_stream(config_.dtype, config_.hidden) : dx;
   dense_.backward_input(pass, dhidden, ddense);
   if (binary_) {

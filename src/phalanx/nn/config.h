@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "phalanx/base/dtype.h"
 #include "phalanx/base/philox.h"
@@ -13,6 +14,7 @@
 #include "phalanx/nn/saved.h"
 #include "phalanx/ops/activation.h"
 #include "phalanx/ops/relative_bias.h"
+#include "phalanx/ops/rotary.h"
 #include "phalanx/parallel/tensor_region.h"
 
 namespace phalanx::nn {
@@ -21,6 +23,7 @@ enum class AttentionKernel : std::uint8_t { kFused, kUnfused };
 
 // Where a sub-layer's norm is (nn/sublayer.h).
 enum class NormPlace : std::uint8_t { kPre, kPost };
+enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm };
 
 struct TransformerConfig {
   std::int64_t num_layers = 0;  // by which residual projections start smaller
@@ -29,11 +32,17 @@ struct TransformerConfig {
   std::int64_t heads = 0;
   std::int64_t query_groups = 0;  // key/value heads; = heads without grouped query attention
   std::int64_t head_size = 0;
+  NormKind norm = NormKind::kLayerNorm;
+  bool norm_zero_centred = false;  // norm weights are kept less 1 (--apply-layernorm-1p)
   double norm_epsilon = 1e-5;
   double hidden_dropout = 0.0;
   double attention_dropout = 0.0;
   double init_deviation = 0.02;
-  ops::Gelu gelu = ops::Gelu::kTanh;
+  ops::ActivationKind activation = ops::ActivationKind::kGeluTanh;
+  bool gated = false;       // of the MLP: activation(gate) * up, both of one fc1 [gate; up]
+  bool linear_bias = true;  // of linears of layers
+  bool qkv_bias = true;     // of linear_qkv
+  bool qk_norm = false;     // norms of every head's query and key
   AttentionKernel attention = AttentionKernel::kFused;
   // Of the stack: the sequence that it runs over, and what its parameters' names begin with.
   Sequence sequence = Sequence::kOnly;
@@ -42,6 +51,13 @@ struct TransformerConfig {
   bool causal = true;
   // Of a stack whose self attention has a relative position bias.
   std::optional<ops::RelativeBuckets> relative_buckets = std::nullopt;
+  // Rotary positions of queries and keys of self attention.
+  std::optional<ops::Rotary> rotary = std::nullopt;
+  // Of the scores; without: 1 / sqrt(head_size).
+  std::optional<double> attention_scale = std::nullopt;
+  // Keys that a query of a causal stack sees, itself among them; 0: all before it.
+  std::int64_t window = 0;
+  std::vector<bool> window_layers = {};   // which layers of the stack have it; empty: all
   bool mask_documents = false;            // rows of other documents of the sample are invisible
   DType dtype = DType::kF32;              // of parameters and activations
   bool fp32_residual = false;             // the residual stream is f32 although dtype has 16 bits
@@ -54,6 +70,12 @@ struct TransformerConfig {
   std::int64_t local_ffn_hidden() const { return ffn_hidden / tensor.size; }
   std::int64_t local_heads() const { return heads / tensor.size; }
   std::int64_t local_query_groups() const { return query_groups / tensor.size; }
+  double score_scale() const {
+    return attention_scale.value_or(1.0 / std::sqrt(static_cast<double>(head_size)));
+  }
+  std::int64_t window_of(std::int64_t layer) const {
+    return window_layers.empty() || window_layers[static_cast<std::size_t>(layer)] ? window : 0;
+  }
   // Of what ends in the residual stream.
   double exit_deviation() const {
     return init_deviation / std::sqrt(2.0 * static_cast<double>(num_layers));

@@ -114,10 +114,11 @@ GradientCase attention_case(const TransformerConfig& config) {
   return sublayer_case("self_attention", describe(config), config, make_test_attention);
 }
 
-GradientCase mlp_case(ops::Gelu gelu) {
+GradientCase mlp_case(ops::ActivationKind gelu) {
   TransformerConfig config = test_config();
-  config.gelu = gelu;
-  return sublayer_case("mlp", gelu == ops::Gelu::kTanh ? "tanh" : "erf", config, make_test_mlp);
+  config.activation = gelu;
+  return sublayer_case("mlp", gelu == ops::ActivationKind::kGeluTanh ? "tanh" : "erf", config,
+                       make_test_mlp);
 }
 
 GradientCase layer_case(const TransformerConfig& config) {
@@ -166,8 +167,8 @@ std::vector<GradientCase> layer_cases() {
                                      linear_case(Linear::Bias::kByCaller),
                                      norm_case(false),
                                      norm_case(true),
-                                     mlp_case(ops::Gelu::kTanh),
-                                     mlp_case(ops::Gelu::kErf),
+                                     mlp_case(ops::ActivationKind::kGeluTanh),
+                                     mlp_case(ops::ActivationKind::kGeluErf),
                                      embedding_case(true),
                                      embedding_case(false),
                                      head_case()};

@@ -19,9 +19,10 @@ void Mlp::forward(BodyPass& at, const Tensor& y, const Tensor& entered) const {
   Pass& pass = at.pass;
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor activated = pass.scratch_rows(config_.dtype, config_.local_ffn_hidden());
-  fc1_.forward(
-      pass, at.saved[fc1_output_], entered,
-      {.activated = activated.rows(), .bias = pass.weights[fc1_.bias()], .kind = config_.gelu});
+  fc1_.forward(pass, at.saved[fc1_output_], entered,
+               {.activated = activated.rows(),
+                .bias = pass.weights[fc1_.bias()],
+                .kind = config_.activation});
   fc2_.forward(pass, y, activated);
 }
 
@@ -33,7 +34,7 @@ void Mlp::backward_to_entry(BodyPass& at) const {
   fc2_.backward_input(at.pass, at.saved[dfc1_output_], at.exit_gradient,
                       {.x = at.saved[fc1_output_].rows(),
                        .bias = at.pass.weights[fc1_.bias()],
-                       .kind = config_.gelu});
+                       .kind = config_.activation});
 }
 
 void Mlp::entry_input_gradient(BodyPass& at, const Tensor& dentered) const {
@@ -49,10 +50,10 @@ void Mlp::exit_weight_gradient(BodyPass& at, const Gradients& gradients) const {
   Pass& pass = at.pass;
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor activated = pass.scratch_rows(config_.dtype, config_.local_ffn_hidden());
-  ops::bias_gelu_forward(pass.ops, {.y = activated.rows(),
-                                    .x = at.saved[fc1_output_].rows(),
-                                    .bias = pass.weights[fc1_.bias()],
-                                    .kind = config_.gelu});
+  ops::bias_activation_forward(pass.ops, {.y = activated.rows(),
+                                          .x = at.saved[fc1_output_].rows(),
+                                          .bias = pass.weights[fc1_.bias()],
+                                          .kind = config_.activation});
   fc2_.backward_weight(pass, at.exit_gradient, activated, gradients);
 }
 

@@ -15,11 +15,11 @@ void expect_types(std::string_view op, const Tensor& x, const Tensor& bias) {
 
 }  // namespace
 
-OpCost cost(const BiasGeluForward& op) {
-  return {"bias_gelu_forward", 0, bytes_of(op.x, op.bias), bytes_of(op.y)};
+OpCost cost(const BiasActivationForward& op) {
+  return {"bias_activation_forward", 0, bytes_of(op.x, op.bias), bytes_of(op.y)};
 }
-OpCost cost(const BiasGeluBackward& op) {
-  return {"bias_gelu_backward", 0, bytes_of(op.dy, op.x, op.bias), bytes_of(op.dx)};
+OpCost cost(const BiasActivationBackward& op) {
+  return {"bias_activation_backward", 0, bytes_of(op.dy, op.x, op.bias), bytes_of(op.dx)};
 }
 
 OpCost cost(const TanhForward& op) { return {"tanh_forward", 0, bytes_of(op.x), bytes_of(op.y)}; }
@@ -27,19 +27,19 @@ OpCost cost(const TanhBackward& op) {
   return {"tanh_backward", 0, bytes_of(op.dy, op.y), bytes_of(op.dx)};
 }
 
-void bias_gelu_forward(Context& context, const BiasGeluForward& op) {
-  expect_shape("bias_gelu_forward", "y", op.y, op.x.shape);
-  expect_types("bias_gelu_forward", op.x, op.bias);
-  expect_dtype("bias_gelu_forward", "y", op.y, op.x.dtype);
+void bias_activation_forward(Context& context, const BiasActivationForward& op) {
+  expect_shape("bias_activation_forward", "y", op.y, op.x.shape);
+  expect_types("bias_activation_forward", op.x, op.bias);
+  expect_dtype("bias_activation_forward", "y", op.y, op.x.dtype);
   enqueue(context, op);
 }
 
-void bias_gelu_backward(Context& context, const BiasGeluBackward& op) {
-  expect_shape("bias_gelu_backward", "dx", op.dx, op.x.shape);
-  expect_shape("bias_gelu_backward", "dy", op.dy, op.x.shape);
-  expect_types("bias_gelu_backward", op.x, op.bias);
-  expect_dtype("bias_gelu_backward", "dx", op.dx, op.x.dtype);
-  expect_dtype("bias_gelu_backward", "dy", op.dy, op.x.dtype);
+void bias_activation_backward(Context& context, const BiasActivationBackward& op) {
+  expect_shape("bias_activation_backward", "dx", op.dx, op.x.shape);
+  expect_shape("bias_activation_backward", "dy", op.dy, op.x.shape);
+  expect_types("bias_activation_backward", op.x, op.bias);
+  expect_dtype("bias_activation_backward", "dx", op.dx, op.x.dtype);
+  expect_dtype("bias_activation_backward", "dy", op.dy, op.x.dtype);
   enqueue(context, op);
 }
 

@@ -1,26 +1,26 @@
 #pragma once
-// Activations. y = gelu(x + bias): two forms (Hendrycks and Gimpel, 2016): tanh is Megatron's fused
-// default, erf the exact one. y = tanh(x).
+// Activations. y = f(x + bias) with f one of: GeLU (Hendrycks and Gimpel, 2016), of which the tanh
+// form is Megatron's fused default and erf the exact one. y = tanh(x).
 
 #include "phalanx/ops/rows.h"
 
 namespace phalanx::ops {
 
-enum class Gelu : std::uint8_t { kTanh, kErf };
+enum class ActivationKind : std::uint8_t { kGeluTanh, kGeluErf };
 
-struct BiasGeluForward {
+struct BiasActivationForward {
   Tensor y;     // [rows, n]
   Tensor x;     // [rows, n]
   Tensor bias;  // [n], optional
-  Gelu kind = Gelu::kTanh;
+  ActivationKind kind = ActivationKind::kGeluTanh;
 };
 
-struct BiasGeluBackward {
+struct BiasActivationBackward {
   Tensor dx;  // [rows, n]; may be dy itself
   Tensor dy;
   Tensor x;
   Tensor bias;  // optional
-  Gelu kind = Gelu::kTanh;
+  ActivationKind kind = ActivationKind::kGeluTanh;
 };
 
 // Of tensors of any shape.
@@ -36,13 +36,13 @@ struct TanhBackward {
   Tensor y;
 };
 
-OpCost cost(const BiasGeluForward& op);
-OpCost cost(const BiasGeluBackward& op);
+OpCost cost(const BiasActivationForward& op);
+OpCost cost(const BiasActivationBackward& op);
 OpCost cost(const TanhForward& op);
 OpCost cost(const TanhBackward& op);
 
-void bias_gelu_forward(Context& context, const BiasGeluForward& op);
-void bias_gelu_backward(Context& context, const BiasGeluBackward& op);
+void bias_activation_forward(Context& context, const BiasActivationForward& op);
+void bias_activation_backward(Context& context, const BiasActivationBackward& op);
 void tanh_forward(Context& context, const TanhForward& op);
 void tanh_backward(Context& context, const TanhBackward& op);
 

@@ -20,6 +20,8 @@ namespace phalanx::ops {
 struct AttentionMask {
   bool causal = false;     // key position <= query position
   bool documents = false;  // key document == query document
+  // Of a causal mask: query position - key position < window; 0: all.
+  std::int64_t window = 0;
 };
 
 struct AttentionInputs {

@@ -46,14 +46,14 @@ struct OpListOf {};
 
 using OpList =
     OpListOf<LinearForward, LinearInputGradient, LinearWeightGradient, BiasGradient,
-             LayerNormForward, LayerNormApply, LayerNormBackward, BiasGeluForward, BiasGeluBackward,
-             TanhForward, TanhBackward, BiasDropoutResidual, DropoutBackward, EmbeddingForward,
-             AddPositions, EmbeddingGradient, SparseEmbeddingGradient, SparseEmbeddingJoin,
-             AttentionForward, AttentionDelta, AttentionBackward, UnfusedAttentionForward,
-             UnfusedAttentionBackward, RelativeBiasForward, RelativeBiasBackward, CrossEntropy,
-             CrossEntropyStatistics, VocabularyParallelCrossEntropy, LabelMask, LossSeed,
-             LossAccumulate, Adam, Sgd, SquareSum, ZeroCount, Total, GradientFactor, Fill, Copy,
-             Accumulate, Normal>;
+             LayerNormForward, LayerNormApply, LayerNormBackward, BiasActivationForward,
+             BiasActivationBackward, TanhForward, TanhBackward, BiasDropoutResidual,
+             DropoutBackward, EmbeddingForward, AddPositions, EmbeddingGradient,
+             SparseEmbeddingGradient, SparseEmbeddingJoin, AttentionForward, AttentionDelta,
+             AttentionBackward, UnfusedAttentionForward, UnfusedAttentionBackward,
+             RelativeBiasForward, RelativeBiasBackward, CrossEntropy, CrossEntropyStatistics,
+             VocabularyParallelCrossEntropy, LabelMask, LossSeed, LossAccumulate, Adam, Sgd,
+             SquareSum, ZeroCount, Total, GradientFactor, Fill, Copy, Accumulate, Normal>;
 
 // Where an op stands in the list; the compiler refuses one that does not.
 template <typename Op, typename... Ops>

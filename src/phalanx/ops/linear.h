@@ -14,11 +14,12 @@ struct LinearForward {
   Tensor x;       // [rows, k]
   Tensor weight;  // [n, k]
   Tensor bias;    // [n], optional; added before rounding
-  // Optional: also activated = gelu(y + bias), as bias_gelu_forward. y is in storage type then.
+  // Optional: also activated = gelu(y + bias), as bias_activation_forward. y is in storage type
+  // then.
   struct Activation {
     Tensor activated;  // [rows, n]
     Tensor bias;       // [n], optional
-    Gelu kind = Gelu::kTanh;
+    ActivationKind kind = ActivationKind::kGeluTanh;
   };
   Activation activation = {};
 };
@@ -28,11 +29,11 @@ struct LinearInputGradient {
   Tensor dx;      // [rows, k]
   Tensor dy;      // [rows, n]
   Tensor weight;  // [n, k]
-  // Optional: dx is then that before gelu(x + bias), as bias_gelu_backward makes it.
+  // Optional: dx is then that before gelu(x + bias), as bias_activation_backward makes it.
   struct Activation {
     Tensor x;     // [rows, k], storage type
     Tensor bias;  // [k], optional
-    Gelu kind = Gelu::kTanh;
+    ActivationKind kind = ActivationKind::kGeluTanh;
   };
   Activation activation = {};
 };

@@ -32,7 +32,8 @@ struct ModelConfig {
   bool group_query_attention = false;
   std::int64_t num_query_groups = 1;
   std::int64_t max_position_embeddings = 0;
-  std::string position_embedding_type = "learned_absolute";  // learned_absolute, relative
+  // learned_absolute, relative, rope, none
+  std::string position_embedding_type = "learned_absolute";
   std::int64_t relative_attention_num_buckets = 32;
   std::int64_t relative_attention_max_distance = 128;
   bool bert_no_binary_head = false;  // BERT without sentence order: no types, no pooler

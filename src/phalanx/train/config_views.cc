@@ -125,7 +125,8 @@ nn::TransformerConfig transformer_config(const TrainConfig& c) {
           .hidden_dropout = c.model.hidden_dropout,
           .attention_dropout = c.model.attention_dropout,
           .init_deviation = c.model.init_method_std,
-          .gelu = c.model.no_bias_gelu_fusion ? ops::Gelu::kErf : ops::Gelu::kTanh,
+          .activation = c.model.no_bias_gelu_fusion ? ops::ActivationKind::kGeluErf
+                                                    : ops::ActivationKind::kGeluTanh,
           .attention = c.model.attention_backend == "fused" ? nn::AttentionKernel::kFused
                                                             : nn::AttentionKernel::kUnfused,
           .dtype = parameter_dtype(c),

@@ -12,50 +12,50 @@ struct ActivationSize {
 // Wide enough for both tails.
 constexpr double kRange = 6.0;
 
-std::string activation_name(const ActivationSize& size, Gelu kind, bool bias) {
-  return fmt::format("{}x{}, {}{}", size.rows, size.n, kind == Gelu::kTanh ? "tanh" : "erf",
-                     bias ? ", bias" : "");
+std::string activation_name(const ActivationSize& size, ActivationKind kind, bool bias) {
+  return fmt::format("{}x{}, {}{}", size.rows, size.n,
+                     kind == ActivationKind::kGeluTanh ? "tanh" : "erf", bias ? ", bias" : "");
 }
 
-Job forward(Operands& operands, const ActivationSize& size, Gelu kind, bool bias,
+Job forward(Operands& operands, const ActivationSize& size, ActivationKind kind, bool bias,
             double range = kRange) {
-  BiasGeluForward op;
+  BiasActivationForward op;
   op.kind = kind;
   op.y = operands.output({size.rows, size.n});
   op.x = operands.uniform(operands.storage(), {size.rows, size.n}, -range, range);
   if (bias) op.bias = operands.uniform({size.n});
-  return make_job(op, bias_gelu_forward, {near(op.y, 8)});
+  return make_job(op, bias_activation_forward, {near(op.y, 8)});
 }
 
-Job backward(Operands& operands, const ActivationSize& size, Gelu kind, bool bias, bool in_place,
-             double range = kRange) {
+Job backward(Operands& operands, const ActivationSize& size, ActivationKind kind, bool bias,
+             bool in_place, double range = kRange) {
   const Shape shape{size.rows, size.n};
-  BiasGeluBackward op;
+  BiasActivationBackward op;
   op.kind = kind;
   op.dy = operands.uniform(shape);
   op.dx = in_place ? op.dy : operands.output(shape);
   op.x = operands.uniform(operands.storage(), shape, -range, range);
   if (bias) op.bias = operands.uniform({size.n});
-  return make_job(op, bias_gelu_backward, {near(op.dx, 12)});
+  return make_job(op, bias_activation_backward, {near(op.dx, 12)});
 }
 
 // The bias enters like x, so its derivative is the column sums of dx.
-GradientJob gradients(Operands& operands, const ActivationSize& size, Gelu kind) {
+GradientJob gradients(Operands& operands, const ActivationSize& size, ActivationKind kind) {
   const Shape shape{size.rows, size.n};
-  const BiasGeluForward op{.y = operands.output(shape),
-                           .x = operands.uniform(DType::kF64, shape, -3.0, 3.0),
-                           .bias = operands.uniform({size.n}),
-                           .kind = kind};
-  const BiasGeluBackward back{.dx = operands.output(shape),
-                              .dy = operands.uniform(shape),
-                              .x = op.x,
-                              .bias = op.bias,
-                              .kind = kind};
+  const BiasActivationForward op{.y = operands.output(shape),
+                                 .x = operands.uniform(DType::kF64, shape, -3.0, 3.0),
+                                 .bias = operands.uniform({size.n}),
+                                 .kind = kind};
+  const BiasActivationBackward back{.dx = operands.output(shape),
+                                    .dy = operands.uniform(shape),
+                                    .x = op.x,
+                                    .bias = op.bias,
+                                    .kind = kind};
   const BiasGradient sums{.dbias = operands.filled(DType::kF64, {size.n}, 0.0), .dy = back.dx};
   GradientJob job;
-  job.forward = [op](Context& context) { bias_gelu_forward(context, op); };
+  job.forward = [op](Context& context) { bias_activation_forward(context, op); };
   job.backward = [back, sums](Context& context) {
-    bias_gelu_backward(context, back);
+    bias_activation_backward(context, back);
     bias_gradient(context, sums);
   };
   job.outputs = {{op.y, back.dy}};
@@ -107,34 +107,37 @@ void add_tanh_cases(CaseTable& table) {
 }  // namespace
 
 void add_activation_cases(CaseTable& table) {
-  for (const Gelu kind : {Gelu::kTanh, Gelu::kErf}) {
+  for (const ActivationKind kind : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf}) {
     for (const ActivationSize& size : {ActivationSize{1, 1}, ActivationSize{3, 17},
                                        ActivationSize{65, 257}, ActivationSize{257, 64}}) {
       for (const bool bias : {false, true}) {
         table.tests.push_back(
-            {"bias_gelu_forward", activation_name(size, kind, bias), kStorageTypes,
+            {"bias_activation_forward", activation_name(size, kind, bias), kStorageTypes,
              [=](Operands& operands) { return forward(operands, size, kind, bias); }});
         table.tests.push_back(
-            {"bias_gelu_backward", activation_name(size, kind, bias), kStorageTypes,
+            {"bias_activation_backward", activation_name(size, kind, bias), kStorageTypes,
              [=](Operands& operands) { return backward(operands, size, kind, bias, false); }});
       }
       table.tests.push_back(
-          {"bias_gelu_backward", activation_name(size, kind, true) + ", in place", kStorageTypes,
+          {"bias_activation_backward", activation_name(size, kind, true) + ", in place",
+           kStorageTypes,
            [=](Operands& operands) { return backward(operands, size, kind, true, true); }});
     }
     for (const std::int64_t columns : kOddColumns) {
       const ActivationSize size{2, columns};
       table.tests.push_back(
-          {"bias_gelu_forward", activation_name(size, kind, true), kStorageTypes,
+          {"bias_activation_forward", activation_name(size, kind, true), kStorageTypes,
            [=](Operands& operands) { return forward(operands, size, kind, true); }});
     }
     // Far tails: x or 0, never NaN.
     const ActivationSize tails{4, 33};
     table.tests.push_back(
-        {"bias_gelu_forward", activation_name(tails, kind, false) + ", |x| to 3e4", kStorageTypes,
+        {"bias_activation_forward", activation_name(tails, kind, false) + ", |x| to 3e4",
+         kStorageTypes,
          [=](Operands& operands) { return forward(operands, tails, kind, false, 3e4); }});
     table.tests.push_back(
-        {"bias_gelu_backward", activation_name(tails, kind, false) + ", |x| to 3e4", kStorageTypes,
+        {"bias_activation_backward", activation_name(tails, kind, false) + ", |x| to 3e4",
+         kStorageTypes,
          [=](Operands& operands) { return backward(operands, tails, kind, false, false, 3e4); }});
     table.gradients.push_back(
         {"bias_gelu", activation_name({7, 5}, kind, true), [kind](Operands& operands) {
@@ -144,13 +147,13 @@ void add_activation_cases(CaseTable& table) {
 
   add_tanh_cases(table);
 
-  for (const Gelu kind : {Gelu::kTanh, Gelu::kErf}) {
+  for (const ActivationKind kind : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf}) {
     const ActivationSize large{1024, 3072};
     table.performance.push_back(
-        {"bias_gelu_forward", activation_name(large, kind, true), kTimedTypes,
+        {"bias_activation_forward", activation_name(large, kind, true), kTimedTypes,
          [=](Operands& operands) { return forward(operands, large, kind, true); }});
     table.performance.push_back(
-        {"bias_gelu_backward", activation_name(large, kind, true), kTimedTypes,
+        {"bias_activation_backward", activation_name(large, kind, true), kTimedTypes,
          [=](Operands& operands) { return backward(operands, large, kind, true, true); }});
   }
 }

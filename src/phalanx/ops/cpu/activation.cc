@@ -45,7 +45,7 @@ HWY_INLINE void for_biased(const CpuDevice& device, const Tensor& x_tensor,
 }
 
 template <typename Form, typename T>
-void forward(const CpuDevice& device, const ops::BiasGeluForward& op) {
+void forward(const CpuDevice& device, const ops::BiasActivationForward& op) {
   const auto y = rows_of<T>(op.y);
   for_biased<T>(device, op.x, op.bias,
                 [&](std::int64_t r, std::int64_t i, auto lanes, FloatVector biased)
@@ -53,7 +53,7 @@ void forward(const CpuDevice& device, const ops::BiasGeluForward& op) {
 }
 
 template <typename Form, typename T>
-void backward(const CpuDevice& device, const ops::BiasGeluBackward& op) {
+void backward(const CpuDevice& device, const ops::BiasActivationBackward& op) {
   const auto dx = rows_of<T>(op.dx);
   const auto dy = rows_of<T>(op.dy);
   for_biased<T>(device, op.x, op.bias,
@@ -63,15 +63,17 @@ void backward(const CpuDevice& device, const ops::BiasGeluBackward& op) {
                 });
 }
 
-void bias_gelu_forward(const CpuDevice& device, const ops::BiasGeluForward& op) {
+void bias_activation_forward(const CpuDevice& device, const ops::BiasActivationForward& op) {
   with_storage(op.x.dtype, [&](auto type) HWY_ATTR {
-    if (op.kind == ops::Gelu::kErf) return forward<ErfGelu, decltype(type)>(device, op);
+    if (op.kind == ops::ActivationKind::kGeluErf)
+      return forward<ErfGelu, decltype(type)>(device, op);
     forward<TanhGelu, decltype(type)>(device, op);
   });
 }
-void bias_gelu_backward(const CpuDevice& device, const ops::BiasGeluBackward& op) {
+void bias_activation_backward(const CpuDevice& device, const ops::BiasActivationBackward& op) {
   with_storage(op.x.dtype, [&](auto type) HWY_ATTR {
-    if (op.kind == ops::Gelu::kErf) return backward<ErfGelu, decltype(type)>(device, op);
+    if (op.kind == ops::ActivationKind::kGeluErf)
+      return backward<ErfGelu, decltype(type)>(device, op);
     backward<TanhGelu, decltype(type)>(device, op);
   });
 }
@@ -82,8 +84,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace phalanx::cpu {
 
-HWY_EXPORT(bias_gelu_forward);
-HWY_EXPORT(bias_gelu_backward);
+HWY_EXPORT(bias_activation_forward);
+HWY_EXPORT(bias_activation_backward);
 
 namespace {
 
@@ -110,11 +112,11 @@ void for_elements(const CpuDevice& device, const Tensor& x, const Body& body) {
 
 }  // namespace
 
-void execute(CpuDevice& device, const ops::BiasGeluForward& op, const Tensor& /*scratch*/) {
-  HWY_DYNAMIC_DISPATCH(bias_gelu_forward)(device, op);
+void execute(CpuDevice& device, const ops::BiasActivationForward& op, const Tensor& /*scratch*/) {
+  HWY_DYNAMIC_DISPATCH(bias_activation_forward)(device, op);
 }
-void execute(CpuDevice& device, const ops::BiasGeluBackward& op, const Tensor& /*scratch*/) {
-  HWY_DYNAMIC_DISPATCH(bias_gelu_backward)(device, op);
+void execute(CpuDevice& device, const ops::BiasActivationBackward& op, const Tensor& /*scratch*/) {
+  HWY_DYNAMIC_DISPATCH(bias_activation_backward)(device, op);
 }
 
 void execute(CpuDevice& device, const ops::TanhForward& op, const Tensor& /*scratch*/) {

@@ -37,8 +37,8 @@ void execute(CpuDevice& device, const ops::LayerNormApply& op, const Tensor& scr
 void execute(CpuDevice& device, const ops::LayerNormBackward& op, const Tensor& scratch);
 
 // activation.cc
-void execute(CpuDevice& device, const ops::BiasGeluForward& op, const Tensor& scratch);
-void execute(CpuDevice& device, const ops::BiasGeluBackward& op, const Tensor& scratch);
+void execute(CpuDevice& device, const ops::BiasActivationForward& op, const Tensor& scratch);
+void execute(CpuDevice& device, const ops::BiasActivationBackward& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::TanhForward& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::TanhBackward& op, const Tensor& scratch);
 

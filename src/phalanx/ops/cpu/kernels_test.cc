@@ -152,7 +152,8 @@ TEST_P(Fusions, ProductsRoundWhereTheirPartsWould) {
     std::int64_t rows, n, k;
   };
   for (const Size& size : {Size{3, 100, 40}, Size{70, 129, 390}, Size{390, 65, 801}}) {
-    for (const ops::Gelu kind : {ops::Gelu::kTanh, ops::Gelu::kErf}) {
+    for (const ops::ActivationKind kind :
+         {ops::ActivationKind::kGeluTanh, ops::ActivationKind::kGeluErf}) {
       Machine machine(GetParam(), std::int64_t{16} << 20);
       const Tensor x = machine.uniform({size.rows, size.k});
       const Tensor dy = machine.uniform({size.rows, size.n});
@@ -176,9 +177,9 @@ TEST_P(Fusions, ProductsRoundWhereTheirPartsWould) {
       product.activation = {};
       linear_forward(machine.context(), product);
       const Tensor activated = output(size.rows, size.n);
-      bias_gelu_forward(
+      bias_activation_forward(
           machine.context(),
-          ops::BiasGeluForward{.y = activated, .x = product.y, .bias = n_bias, .kind = kind});
+          ops::BiasActivationForward{.y = activated, .x = product.y, .bias = n_bias, .kind = kind});
       EXPECT_EQ(bytes_of(forward.y), bytes_of(product.y));
       EXPECT_EQ(bytes_of(forward.activation.activated), bytes_of(activated));
 
@@ -190,9 +191,9 @@ TEST_P(Fusions, ProductsRoundWhereTheirPartsWould) {
       const Tensor dx = output(size.rows, size.k);
       linear_input_gradient(machine.context(),
                             ops::LinearInputGradient{.dx = dx, .dy = dy, .weight = weight});
-      bias_gelu_backward(
+      bias_activation_backward(
           machine.context(),
-          ops::BiasGeluBackward{.dx = dx, .dy = dx, .x = x, .bias = k_bias, .kind = kind});
+          ops::BiasActivationBackward{.dx = dx, .dy = dx, .x = x, .bias = k_bias, .kind = kind});
       EXPECT_EQ(bytes_of(input.dx), bytes_of(dx));
 
       for (const bool accumulate : {true, false}) {
@@ -246,17 +247,17 @@ TEST(GeluKernel, KeepsWhatIsNotANumber) {
     std::ranges::copy(nans, x.as<float>() + nans.size());
     const Tensor y = machine.operands().filled(DType::kF32, shape, 0.0);
     const Tensor dx = machine.operands().filled(DType::kF32, shape, 0.0);
-    ops::BiasGeluForward forward;
+    ops::BiasActivationForward forward;
     forward.y = y;
     forward.x = x;
-    forward.kind = tanh ? ops::Gelu::kTanh : ops::Gelu::kErf;
-    ops::BiasGeluBackward backward;
+    forward.kind = tanh ? ops::ActivationKind::kGeluTanh : ops::ActivationKind::kGeluErf;
+    ops::BiasActivationBackward backward;
     backward.dx = dx;
     backward.dy = dy;
     backward.x = x;
-    backward.kind = tanh ? ops::Gelu::kTanh : ops::Gelu::kErf;
-    bias_gelu_forward(machine.context(), forward);
-    bias_gelu_backward(machine.context(), backward);
+    backward.kind = tanh ? ops::ActivationKind::kGeluTanh : ops::ActivationKind::kGeluErf;
+    bias_activation_forward(machine.context(), forward);
+    bias_activation_backward(machine.context(), backward);
     for (std::size_t i = 0; i < nans.size(); ++i) {
       EXPECT_TRUE(std::isfinite(y.as<float>()[i]) && std::isfinite(dx.as<float>()[i]));
       EXPECT_TRUE(std::isnan(y.as<float>()[nans.size() + i])) << i;
@@ -334,9 +335,9 @@ TEST(Kernels, RefuseWhatLiesOutside) {
   positions.rows = machine.operands().rows(1, 2);
   EXPECT_THROW(add_positions(machine.context(), positions), InternalError);
   const Tensor doubles = machine.operands().uniform(DType::kF64, {2, 8});
-  ops::BiasGeluForward gelu;
+  ops::BiasActivationForward gelu;
   gelu.y = gelu.x = doubles;
-  EXPECT_THROW(bias_gelu_forward(machine.context(), gelu), InternalError);
+  EXPECT_THROW(bias_activation_forward(machine.context(), gelu), InternalError);
 }
 
 TEST(Kernels, FillPastTheCaches) {

@@ -36,8 +36,8 @@ void expect_sums(const Tensor& dbias) {
                 "the gradient of a bias is dense f32");
 }
 
-void set_activation(Epilogue& epilogue, const Tensor& bias, ops::Gelu kind) {
-  epilogue.gelu = kind;
+void set_activation(Epilogue& epilogue, const Tensor& bias, ops::ActivationKind kind) {
+  epilogue.activation = kind;
   if (!bias) return;
   PHALANX_CHECK(bias.contiguous(), "the bias of an activation must be dense");
   epilogue.activation_bias = bias.data();
@@ -57,7 +57,7 @@ MatrixProduct product_of(const ops::LinearForward& op) {
     product.epilogue.bias_dtype = op.bias.dtype;
   }
   if (op.activation.activated) {
-    product.epilogue.kind = Epilogue::Kind::kGelu;
+    product.epilogue.kind = Epilogue::Kind::kActivation;
     product.epilogue.other = rows(op.activation.activated);
     set_activation(product.epilogue, op.activation.bias, op.activation.kind);
   }
@@ -72,7 +72,7 @@ MatrixProduct product_of(const ops::LinearInputGradient& op) {
                         .b = matrix(op.weight),
                         .epilogue = {.c = rows(op.dx)}};
   if (op.activation.x) {
-    product.epilogue.kind = Epilogue::Kind::kGeluGradient;
+    product.epilogue.kind = Epilogue::Kind::kActivationGradient;
     product.epilogue.other = rows(op.activation.x);
     set_activation(product.epilogue, op.activation.bias, op.activation.kind);
   }

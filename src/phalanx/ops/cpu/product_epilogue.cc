@@ -80,7 +80,7 @@ HWY_INLINE void differentiate(const Epilogue& e, const FinishedSums& f) {
 
 template <typename Form, typename T>
 HWY_INLINE void finish_gelu(const Epilogue& e, const FinishedSums& f) {
-  if (e.kind == Epilogue::Kind::kGelu) {
+  if (e.kind == Epilogue::Kind::kActivation) {
     activate<Form, T>(e, f);
   } else {
     differentiate<Form, T>(e, f);
@@ -91,7 +91,7 @@ void finish_sums(const Epilogue& e, const FinishedSums& f) {
   with_storage(e.c.dtype, [&](auto type) HWY_ATTR {
     using T = decltype(type);
     if (e.kind != Epilogue::Kind::kStore) {
-      if (e.gelu == ops::Gelu::kErf) return finish_gelu<ErfGelu, T>(e, f);
+      if (e.activation == ops::ActivationKind::kGeluErf) return finish_gelu<ErfGelu, T>(e, f);
       return finish_gelu<TanhGelu, T>(e, f);
     }
     with_storage(e.bias_dtype,

@@ -19,9 +19,9 @@ struct EpilogueRows {
 
 struct Epilogue {
   enum class Kind {
-    kStore,         // c = sum + bias, or c += sum
-    kGelu,          // c = sum + bias, activated = gelu(c + activation_bias)
-    kGeluGradient,  // c = sum * gelu'(x + activation_bias), the sum rounded before
+    kStore,               // c = sum + bias, or c += sum
+    kActivation,          // c = sum + bias, activated = gelu(c + activation_bias)
+    kActivationGradient,  // c = sum * gelu'(x + activation_bias), the sum rounded before
   };
   Kind kind = Kind::kStore;
   EpilogueRows c = {};
@@ -31,7 +31,7 @@ struct Epilogue {
   DType bias_dtype = DType::kF32;
   EpilogueRows other = {};                     // activated or x, of c's type
   const std::byte* activation_bias = nullptr;  // optional, of c's type
-  ops::Gelu gelu = ops::Gelu::kTanh;
+  ops::ActivationKind activation = ops::ActivationKind::kGeluTanh;
 
   // c takes sums as they are, or adds them.
   bool is_plain() const { return kind == Kind::kStore && c.dtype == DType::kF32 && !has_bias; }

@@ -10,13 +10,13 @@ namespace {
 constexpr double kCubic = 0.044715;
 const double kTanhScale = std::sqrt(2.0 / std::numbers::pi);
 
-double gelu(ops::Gelu kind, double x) {
-  if (kind == ops::Gelu::kErf) return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
+double gelu(ops::ActivationKind kind, double x) {
+  if (kind == ops::ActivationKind::kGeluErf) return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
   return 0.5 * x * (1.0 + std::tanh(kTanhScale * (x + kCubic * x * x * x)));
 }
 
-double gelu_derivative(ops::Gelu kind, double x) {
-  if (kind == ops::Gelu::kErf) {
+double gelu_derivative(ops::ActivationKind kind, double x) {
+  if (kind == ops::ActivationKind::kGeluErf) {
     const double density = std::exp(-0.5 * x * x) / std::sqrt(2.0 * std::numbers::pi);
     return 0.5 * std::erfc(-x / std::numbers::sqrt2) + x * density;
   }
@@ -27,7 +27,8 @@ double gelu_derivative(ops::Gelu kind, double x) {
 
 }  // namespace
 
-void execute(RefDevice& /*device*/, const ops::BiasGeluForward& op, const Tensor& /*scratch*/) {
+void execute(RefDevice& /*device*/, const ops::BiasActivationForward& op,
+             const Tensor& /*scratch*/) {
   const Array x = read(op.x);
   const Array bias = read(op.bias);
   Array y(x.shape);
@@ -39,7 +40,8 @@ void execute(RefDevice& /*device*/, const ops::BiasGeluForward& op, const Tensor
   write(op.y, y);
 }
 
-void execute(RefDevice& /*device*/, const ops::BiasGeluBackward& op, const Tensor& /*scratch*/) {
+void execute(RefDevice& /*device*/, const ops::BiasActivationBackward& op,
+             const Tensor& /*scratch*/) {
   const Array dy = read(op.dy);
   const Array x = read(op.x);
   const Array bias = read(op.bias);

@@ -26,8 +26,8 @@ void execute(RefDevice& device, const ops::LayerNormApply& op, const Tensor& scr
 void execute(RefDevice& device, const ops::LayerNormBackward& op, const Tensor& scratch);
 
 // activation.cc
-void execute(RefDevice& device, const ops::BiasGeluForward& op, const Tensor& scratch);
-void execute(RefDevice& device, const ops::BiasGeluBackward& op, const Tensor& scratch);
+void execute(RefDevice& device, const ops::BiasActivationForward& op, const Tensor& scratch);
+void execute(RefDevice& device, const ops::BiasActivationBackward& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::TanhForward& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::TanhBackward& op, const Tensor& scratch);
 

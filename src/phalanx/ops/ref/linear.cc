@@ -18,10 +18,10 @@ void execute(RefDevice& device, const ops::LinearForward& op, const Tensor& scra
   write(op.y, y);
   if (!op.activation.activated) return;
   execute(device,
-          ops::BiasGeluForward{.y = op.activation.activated,
-                               .x = op.y,
-                               .bias = op.activation.bias,
-                               .kind = op.activation.kind},
+          ops::BiasActivationForward{.y = op.activation.activated,
+                                     .x = op.y,
+                                     .bias = op.activation.bias,
+                                     .kind = op.activation.kind},
           scratch);
 }
 
@@ -37,11 +37,11 @@ void execute(RefDevice& device, const ops::LinearInputGradient& op, const Tensor
   write(op.dx, dx);
   if (!op.activation.x) return;
   execute(device,
-          ops::BiasGeluBackward{.dx = op.dx,
-                                .dy = op.dx,
-                                .x = op.activation.x,
-                                .bias = op.activation.bias,
-                                .kind = op.activation.kind},
+          ops::BiasActivationBackward{.dx = op.dx,
+                                      .dy = op.dx,
+                                      .x = op.activation.x,
+                                      .bias = op.activation.bias,
+                                      .kind = op.activation.kind},
           scratch);
 }
 
