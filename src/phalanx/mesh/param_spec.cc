@@ -80,6 +80,36 @@ ParamSpec column_cut_parameter(std::string name, Shape global_shape, DType dtype
   return spec;
 }
 
+ParamSpec row_ranges_parameter(std::string name, Shape global_shape, DType dtype,
+                               Initialiser initialiser, const std::vector<RowRange>& ranges,
+                               int size) {
+  PHALANX_CHECK(global_shape.rank() >= 1, "{}: rows of a scalar", name);
+  const bool is_vector = global_shape.rank() == 1;
+  const std::int64_t columns = matrix_columns(global_shape);
+  ParamSpec spec = uncut(std::move(name), global_shape, dtype, initialiser, size);
+  std::int64_t held = 0;
+  std::int64_t end = -1;  // of the last range, in the global tensor
+  for (const RowRange& range : ranges) {
+    PHALANX_CHECK(
+        range.first >= 0 && range.count > 0 && range.first + range.count <= global_shape[0],
+        "{}: rows [{}, {}) of {}", spec.name, range.first, range.first + range.count,
+        global_shape.to_string());
+    if (range.first == end) {
+      (is_vector ? spec.boxes.back().columns : spec.boxes.back().rows) += range.count;
+    } else if (is_vector) {
+      spec.boxes.push_back(
+          {.global_column = range.first, .local_column = held, .rows = 1, .columns = range.count});
+    } else {
+      spec.boxes.push_back(
+          {.global_row = range.first, .local_row = held, .rows = range.count, .columns = columns});
+    }
+    end = range.first + range.count;
+    held += range.count;
+  }
+  spec.local_shape[0] = held;
+  return spec;
+}
+
 std::int64_t padded_vocabulary(std::int64_t vocabulary, std::int64_t divisor,
                                std::int64_t tensor_parallel_size) {
   return round_up(vocabulary, divisor * tensor_parallel_size);

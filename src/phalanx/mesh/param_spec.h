@@ -105,6 +105,17 @@ ParamSpec row_cut_parameter(std::string name, Shape global_shape, DType dtype,
 ParamSpec column_cut_parameter(std::string name, Shape global_shape, DType dtype,
                                Initialiser initialiser, int rank, int size);
 
+// Consecutive rows of a matrix, or elements of a vector.
+struct RowRange {
+  std::int64_t first = 0, count = 0;
+};
+
+// A rank of `size` has these ranges along dimension 0, one behind the other: a box each, but for
+// neighbours that are neighbours in the global tensor too.
+ParamSpec row_ranges_parameter(std::string name, Shape global_shape, DType dtype,
+                               Initialiser initialiser, const std::vector<RowRange>& ranges,
+                               int size);
+
 // Vocabulary rounded up to a multiple of divisor * tensor_parallel_size, as Megatron pads it.
 std::int64_t padded_vocabulary(std::int64_t vocabulary, std::int64_t divisor,
                                std::int64_t tensor_parallel_size);

@@ -99,6 +99,36 @@ TEST(ParamCut, PaddedVocabulary) {
   EXPECT_EQ(true_count(spec), 0);
 }
 
+// A fused [gate; up] of 6 rows each: part 1 of 3 has rows 2, 3 and 8, 9.
+TEST(ParamCut, RowRangesLieOneBehindTheOther) {
+  const std::vector<RowRange> ranges = {{2, 2}, {8, 2}};
+  const auto matrix = row_ranges_parameter("w", {12, 5}, DType::kBF16, kNormal, ranges, 3);
+  EXPECT_EQ(matrix.local_shape, (Shape{4, 5}));
+  EXPECT_TRUE(matrix.tensor_parallel);
+  EXPECT_TRUE(matrix.decays);
+  ASSERT_EQ(matrix.boxes.size(), 2U);
+  EXPECT_EQ(matrix.boxes[1].global_row, 8);
+  EXPECT_EQ(matrix.boxes[1].local_row, 2);
+  EXPECT_EQ(matrix.boxes[1].rows, 2);
+  EXPECT_EQ(matrix.boxes[1].columns, 5);
+
+  const auto vector = row_ranges_parameter("b", {12}, DType::kBF16, {}, ranges, 3);
+  EXPECT_EQ(vector.local_shape, (Shape{4}));
+  EXPECT_FALSE(vector.decays);
+  ASSERT_EQ(vector.boxes.size(), 2U);
+  EXPECT_EQ(vector.boxes[1].global_column, 8);
+  EXPECT_EQ(vector.boxes[1].local_column, 2);
+  EXPECT_EQ(vector.boxes[1].rows, 1);
+  EXPECT_EQ(vector.boxes[1].columns, 2);
+}
+
+TEST(ParamCut, NeighbouringRowRangesAreOneBox) {
+  for (const Shape& shape : {Shape{12, 5}, Shape{12}}) {
+    expect_equal(row_ranges_parameter("w", shape, DType::kF32, kNormal, {{0, 6}, {6, 6}}, 1),
+                 whole_parameter("w", shape, DType::kF32, kNormal));
+  }
+}
+
 // The boxes of all parts lie in their local tensors and have every global element once.
 void expect_partition(const std::function<ParamSpec(int)>& part, int size) {
   const Shape shape = part(0).global_shape;

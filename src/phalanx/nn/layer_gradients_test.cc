@@ -17,8 +17,10 @@ using ops::GradientJob;
 using ops::Operands;
 
 GradientCase linear_case(Linear::Bias bias) {
-  return {"linear", bias == Linear::Bias::kInProduct ? "bias" : "bias by the caller",
-          [bias](Operands& operands) {
+  const char* const description = bias == Linear::Bias::kInProduct  ? "bias"
+                                  : bias == Linear::Bias::kByCaller ? "bias by the caller"
+                                                                    : "no bias";
+  return {"linear", description, [bias](Operands& operands) {
             const auto all = std::make_shared<LayerFixture>();
             const auto layer =
                 std::make_shared<Linear>(all->table, all->owned, "linear", 7, 5, test_config(), 1.0,
@@ -33,7 +35,7 @@ GradientCase linear_case(Linear::Bias bias) {
                                   Pass pass = all->pass(context);
                                   layer->forward(pass, y, x);
                                   // The fused operation behind it adds the bias.
-                                  if (bias == Linear::Bias::kInProduct) return;
+                                  if (bias != Linear::Bias::kByCaller) return;
                                   for (std::int64_t r = 0; r < all->shape.rows(); ++r) {
                                     ops::accumulate(context, {.destination = y.rows().select(0, r),
                                                               .source = all->parameters[1]});
@@ -165,6 +167,7 @@ GradientCase head_case() {
 std::vector<GradientCase> layer_cases() {
   std::vector<GradientCase> cases = {linear_case(Linear::Bias::kInProduct),
                                      linear_case(Linear::Bias::kByCaller),
+                                     linear_case(Linear::Bias::kNone),
                                      norm_case(false),
                                      norm_case(true),
                                      mlp_case(ops::ActivationKind::kGeluTanh),

@@ -5,11 +5,14 @@ namespace {
 
 // Output features are rows of W: what is column-parallel in y = x W^T is cut by rows here.
 ParamSpec weight_spec(const std::string& name, const Shape& shape, const TransformerConfig& config,
-                      double deviation, Linear::Cut cut) {
+                      double deviation, Linear::Cut cut, const std::vector<RowRange>& features) {
   const Initialiser normal{Initialiser::Kind::kNormal, deviation};
   const auto [rank, size] = std::pair(config.tensor.rank, config.tensor.size);
   switch (cut) {
     case Linear::Cut::kColumn:
+      if (!features.empty()) {
+        return row_ranges_parameter(name + ".weight", shape, config.dtype, normal, features, size);
+      }
       return row_cut_parameter(name + ".weight", shape, config.dtype, normal, rank, size);
     case Linear::Cut::kRow:
       return column_cut_parameter(name + ".weight", shape, config.dtype, normal, rank, size);
@@ -22,7 +25,11 @@ ParamSpec weight_spec(const std::string& name, const Shape& shape, const Transfo
 }
 
 ParamSpec bias_spec(const std::string& name, std::int64_t out, const TransformerConfig& config,
-                    Linear::Cut cut) {
+                    Linear::Cut cut, const std::vector<RowRange>& features) {
+  if (!features.empty()) {
+    return row_ranges_parameter(name + ".bias", {out}, config.dtype, {}, features,
+                                config.tensor.size);
+  }
   if (cut == Linear::Cut::kColumn) {
     return row_cut_parameter(name + ".bias", {out}, config.dtype, {}, config.tensor.rank,
                              config.tensor.size);
@@ -36,14 +43,17 @@ ParamSpec bias_spec(const std::string& name, std::int64_t out, const Transformer
 
 Linear::Linear(ParamTable& table, std::vector<ParamId>& owned, const std::string& name,
                std::int64_t out, std::int64_t in, const TransformerConfig& config, double deviation,
-               Cut cut, Bias bias)
+               Cut cut, Bias bias, const std::vector<RowRange>& features)
     : cut_(cut),
       bias_place_(bias),
-      weight_(table.add(weight_spec(name, {out, in}, config, deviation, cut))),
-      bias_(table.add(bias_spec(name, out, config, cut))) {
-  PHALANX_CHECK(cut != Cut::kRow || bias == Bias::kByCaller,
+      weight_(table.add(weight_spec(name, {out, in}, config, deviation, cut, features))) {
+  PHALANX_CHECK(cut != Cut::kRow || bias != Bias::kInProduct,
                 "{}: the bias of a row-parallel linear is added once, outside the region", name);
+  PHALANX_CHECK(cut == Cut::kColumn || features.empty(), "{}: features of a linear that has all",
+                name);
   owned.push_back(weight_);
+  if (bias == Bias::kNone) return;
+  bias_ = table.add(bias_spec(name, out, config, cut, features));
   owned.push_back(bias_);
 }
 
@@ -70,14 +80,17 @@ void Linear::backward_weight(Pass& pass, const Tensor& dy, const Tensor& x,
   // A row-parallel bias was added to this rank's rows of the stream alone.
   const Tensor rows = cut_ == Cut::kRow ? pass.region.own(dy) : dy;
   const bool all_rows = rows.shape == dy.shape;
+  const bool has_bias = bias_ >= 0;
   const bool adds = gradients.adds_to(weight_);
-  PHALANX_CHECK(adds == gradients.adds_to(bias_), "a weight and its bias are of one pass");
-  ops::linear_weight_gradient(pass.ops, {.dweight = gradients[weight_],
-                                         .dy = dy.rows(),
-                                         .x = x.rows(),
-                                         .accumulate = adds,
-                                         .dbias = all_rows ? gradients[bias_] : Tensor{}});
-  if (!all_rows) {
+  PHALANX_CHECK(!has_bias || adds == gradients.adds_to(bias_),
+                "a weight and its bias are of one pass");
+  ops::linear_weight_gradient(pass.ops,
+                              {.dweight = gradients[weight_],
+                               .dy = dy.rows(),
+                               .x = x.rows(),
+                               .accumulate = adds,
+                               .dbias = has_bias && all_rows ? gradients[bias_] : Tensor{}});
+  if (has_bias && !all_rows) {
     ops::bias_gradient(pass.ops,
                        {.dbias = gradients[bias_], .dy = rows.rows(), .accumulate = adds});
   }

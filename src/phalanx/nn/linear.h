@@ -17,8 +17,9 @@ namespace phalanx::nn {
 
 class Linear {
  public:
-  // Where the bias is added: by the product, or by the fused operation that follows it.
-  enum class Bias { kInProduct, kByCaller };
+  // Where the bias is added: by the product, or by the fused operation that follows it. Or there is
+  // none.
+  enum class Bias { kInProduct, kByCaller, kNone };
   enum class Cut {
     kColumn,
     kRow,
@@ -28,11 +29,13 @@ class Linear {
   };
 
   // Parameters NAME.weight [out, in], normal with `deviation`, and NAME.bias [out], zero: sizes are
-  // global. A row-parallel bias is whole, and added by the caller outside the region.
+  // global. A row-parallel bias is whole, and added by the caller outside the region. `features`
+  // are those that this rank has of a column-parallel linear which is not cut into equal parts.
   Linear(ParamTable& table, std::vector<ParamId>& owned, const std::string& name, std::int64_t out,
-         std::int64_t in, const TransformerConfig& config, double deviation, Cut cut, Bias bias);
+         std::int64_t in, const TransformerConfig& config, double deviation, Cut cut, Bias bias,
+         const std::vector<RowRange>& features = {});
 
-  ParamId bias() const { return bias_; }
+  ParamId bias() const { return bias_; }  // -1: none
 
   void forward(Pass& pass, const Tensor& y, const Tensor& x,
                const ops::LinearForward::Activation& activation = {}) const;
@@ -45,7 +48,12 @@ class Linear {
   Cut cut_;
   Bias bias_place_;
   ParamId weight_;
-  ParamId bias_;
+  ParamId bias_ = -1;
 };
+
+// Where the bias is added, if there is one.
+constexpr Linear::Bias bias_if(bool exists, Linear::Bias place) {
+  return exists ? place : Linear::Bias::kNone;
+}
 
 }  // namespace phalanx::nn

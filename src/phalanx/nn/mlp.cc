@@ -6,9 +6,11 @@ Mlp::Mlp(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
          const std::string& prefix, const TransformerConfig& config)
     : config_(config),
       fc1_(table, owned, prefix + ".mlp.linear_fc1", config.ffn_hidden, config.hidden, config,
-           config.init_deviation, Linear::Cut::kColumn, Linear::Bias::kByCaller),
+           config.init_deviation, Linear::Cut::kColumn,
+           bias_if(config.linear_bias, Linear::Bias::kByCaller)),
       fc2_(table, owned, prefix + ".mlp.linear_fc2", config.hidden, config.ffn_hidden, config,
-           config.exit_deviation(), Linear::Cut::kRow, Linear::Bias::kByCaller) {
+           config.exit_deviation(), Linear::Cut::kRow,
+           bias_if(config.linear_bias, Linear::Bias::kByCaller)) {
   fc1_output_ = slots.add_rows("fc1 output", config.dtype, config.local_ffn_hidden(),
                                Born::kForward, LastReader::kWeightGradient);
   dfc1_output_ = slots.add_rows("fc1 output gradient", config.dtype, config.local_ffn_hidden(),
@@ -21,7 +23,7 @@ void Mlp::forward(BodyPass& at, const Tensor& y, const Tensor& entered) const {
   const Tensor activated = pass.scratch_rows(config_.dtype, config_.local_ffn_hidden());
   fc1_.forward(pass, at.saved[fc1_output_], entered,
                {.activated = activated.rows(),
-                .bias = pass.weights[fc1_.bias()],
+                .bias = pass.weights.if_any(fc1_.bias()),
                 .kind = config_.activation});
   fc2_.forward(pass, y, activated);
 }
@@ -33,7 +35,7 @@ void Mlp::recompute(BodyPass& at, const Tensor& entered) const {
 void Mlp::backward_to_entry(BodyPass& at) const {
   fc2_.backward_input(at.pass, at.saved[dfc1_output_], at.exit_gradient,
                       {.x = at.saved[fc1_output_].rows(),
-                       .bias = at.pass.weights[fc1_.bias()],
+                       .bias = at.pass.weights.if_any(fc1_.bias()),
                        .kind = config_.activation});
 }
 
@@ -52,7 +54,7 @@ void Mlp::exit_weight_gradient(BodyPass& at, const Gradients& gradients) const {
   const Tensor activated = pass.scratch_rows(config_.dtype, config_.local_ffn_hidden());
   ops::bias_activation_forward(pass.ops, {.y = activated.rows(),
                                           .x = at.saved[fc1_output_].rows(),
-                                          .bias = pass.weights[fc1_.bias()],
+                                          .bias = pass.weights.if_any(fc1_.bias()),
                                           .kind = config_.activation});
   fc2_.backward_weight(pass, at.exit_gradient, activated, gradients);
 }

@@ -26,6 +26,8 @@ struct Batch {
 struct Weights {
   std::span<const Tensor> tensors;
   const Tensor& operator[](ParamId id) const { return tensors[static_cast<std::size_t>(id)]; }
+  // Absent for -1: what a layer does not have.
+  Tensor if_any(ParamId id) const { return id < 0 ? Tensor{} : (*this)[id]; }
 };
 
 // Sums of the rows of a table that occurred (ops/embedding.h).

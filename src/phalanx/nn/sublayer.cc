@@ -32,7 +32,7 @@ void Sublayer::forward(BodyPass at, const Tensor& out, const Tensor& x) const {
   pass.finish(pass.region.leave(pass.ops, y));
   ops::bias_dropout_residual(pass.ops, {.out = is_post() ? at.saved[sum_] : out,
                                         .x = pass.region.own(y),
-                                        .bias = pass.weights[body_->exit_bias()],
+                                        .bias = pass.weights.if_any(body_->exit_bias()),
                                         .residual = x,
                                         .dropout = dropout(pass),
                                         .rows = pass.stream_rows()});

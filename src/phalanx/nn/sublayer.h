@@ -24,7 +24,7 @@ class SublayerBody : public RegionBody {
   // From at.exit_gradient to the output gradient of the linear behind the entry, which it saves.
   virtual void backward_to_entry(BodyPass& at) const = 0;
 
-  // Of the last linear.
+  // Of the last linear; -1: it has none.
   virtual ParamId exit_bias() const = 0;
   virtual DropoutPlace exit_dropout() const = 0;
 };

@@ -61,7 +61,7 @@ void VocabularyProjection::logits(Pass& pass, const Tensor& logits, const Tensor
   ops::linear_forward(pass.ops, {.y = logits,
                                  .x = rows,
                                  .weight = pass.weights[weight_.id],
-                                 .bias = bias_ >= 0 ? pass.weights[bias_] : Tensor{}});
+                                 .bias = pass.weights.if_any(bias_)});
 }
 
 void VocabularyProjection::losses(Pass& pass, const Tensor& entered, const Saved& saved,
