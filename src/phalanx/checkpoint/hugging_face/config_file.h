@@ -1,0 +1,85 @@
+#pragma once
+// A config.json, read without trust. A key that is null counts as absent unless it is asked about.
+// DataError names the file, the key and what it must be.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/base/error.h"
+
+namespace phalanx::hugging_face {
+
+// No size of a model comes near; products of three stay inside 64 bits.
+inline constexpr std::int64_t kMostWidth = std::int64_t{1} << 22;
+inline constexpr std::int64_t kMostLayers = 65534;
+inline constexpr std::int64_t kMostHeads = 4096;
+inline constexpr std::int64_t kMostInt32 = 2147483647;
+
+class ConfigFile {
+ public:
+  // InputMissingError where there is no such file, DataError where it is no JSON object.
+  explicit ConfigFile(const std::filesystem::path& path);
+  // A text, for tests; `where` opens every message.
+  ConfigFile(std::string_view text, std::string where);
+
+  const std::string& where() const { return where_; }
+
+  // Whether the key is there, null or not.
+  bool has(const std::string& key) const;
+  // Whether it is there and null.
+  bool is_null(const std::string& key) const;
+
+  // Without a value for where it is absent the key must be there.
+  std::int64_t integer(const std::string& key, std::int64_t low, std::int64_t high,
+                       std::optional<std::int64_t> absent = std::nullopt) const;
+  double number(const std::string& key, std::optional<double> absent = std::nullopt) const;
+  bool boolean(const std::string& key, bool absent) const;
+  std::string text(const std::string& key, std::optional<std::string> absent = std::nullopt) const;
+  std::vector<std::string> texts(const std::string& key) const;  // none where it is absent
+  // One integer, a list of them, or none where it is absent.
+  std::vector<std::int64_t> ids(const std::string& key) const;
+  // An object within; null where it is absent. It shares what is known of keys.
+  std::optional<ConfigFile> object(const std::string& key) const;
+
+  // A width, a count of layers, of heads: from 1.
+  std::int64_t size(const std::string& key, std::int64_t most = kMostWidth,
+                    std::optional<std::int64_t> absent = std::nullopt) const {
+    return integer(key, 1, most, absent);
+  }
+  // A share below one.
+  double dropout(const std::string& key, double absent) const;
+
+  // ConfigError where a key that changes the model is there and neither null nor false.
+  void refuse(const std::string& key, std::string_view what) const;
+  // ConfigError unless the key, where it is there, is this.
+  void expect(const std::string& key, bool value, bool absent) const;
+
+  // A key that says nothing of the model: no need to speak of it.
+  void skip(std::string_view key) const;
+  // Keys at the top that nobody has asked for.
+  std::vector<std::string> ignored() const;
+
+  // Something that whoever imports should know.
+  void warn(std::string_view text) const;
+
+ private:
+  ConfigFile(std::shared_ptr<const nlohmann::json> document, const nlohmann::json& value,
+             std::string where);
+  // Null where the key is absent or null.
+  const nlohmann::json* find(const std::string& key) const;
+  const nlohmann::json& need(const std::string& key) const;
+
+  std::shared_ptr<const nlohmann::json> document_;
+  const nlohmann::json* value_;
+  std::string where_;
+  std::shared_ptr<std::set<std::string>> known_;
+};
+
+}  // namespace phalanx::hugging_face
