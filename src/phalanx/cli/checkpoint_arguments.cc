@@ -22,7 +22,13 @@ void use_checkpoint_arguments(FlagSet& flags, const TrainConfig& config) {
     throw InputMissingError("--use-checkpoint-args: {} has no checkpoint", directory.string());
   }
   const auto& arguments = checkpoint->manifest().arguments;
+  // The checkpoint's switch for an activation would stand against one that is named here.
+  const auto is_said_otherwise = [&](const TrainFlag& flag) {
+    return (flag.spec.name == "--swiglu" || flag.spec.name == "--squared-relu") &&
+           flags.given("--activation-func");
+  };
   for (const TrainFlag& flag : train_flags()) {
+    if (is_said_otherwise(flag)) continue;
     const auto said = arguments.find(std::string(flag.spec.name));
     if (describes_model(flag) && said != arguments.end()) {
       flags.set_default(flag.spec.name, said->second);

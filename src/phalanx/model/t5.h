@@ -1,8 +1,8 @@
 #pragma once
 // T5 as Megatron's (Raffel et al., Exploring the Limits of Transfer Learning, 2020;
-// but with LayerNorm, biases and scaled scores): an encoder over one sequence, a decoder over
-// another that also reads the encoder's output, pre-norm, one word table for both embeddings and,
-// where tied, the output; a bias of the logits only where tied.
+// but with LayerNorm, biases and scaled scores unless the configuration says otherwise): an encoder
+// over one sequence, a decoder over another that also reads the encoder's output, pre-norm, one
+// word table for both embeddings and, where tied, the output; a bias of the logits only where tied.
 
 #include <cstdint>
 
@@ -32,6 +32,8 @@ struct T5Config {
   std::int64_t relative_buckets = 32;
   std::int64_t relative_max_distance = 128;
   bool tied_embedding = true;
+  bool output_bias = true;    // of the logits, where tied
+  double output_scale = 1.0;  // the decoder's normed output is multiplied by it before the logits
   RecomputePlan recompute;
 };
 

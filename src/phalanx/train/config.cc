@@ -11,30 +11,6 @@
 namespace phalanx {
 namespace {
 
-void resolve_model(TrainConfig& c) {
-  ModelConfig& m = c.model;
-  if (m.max_position_embeddings < c.data.seq_length && m.position_embedding_type != "relative") {
-    throw ConfigError("--max-position-embeddings {} is below --seq-length {}: raise the first",
-                      m.max_position_embeddings, c.data.seq_length);
-  }
-  if (m.ffn_hidden_size == 0) m.ffn_hidden_size = 4 * m.hidden_size;
-  if (m.kv_channels == 0) {
-    if (m.hidden_size % m.num_attention_heads != 0) {
-      throw ConfigError(
-          "--hidden-size {} is not a multiple of --num-attention-heads {}: change one or give "
-          "--kv-channels",
-          m.hidden_size, m.num_attention_heads);
-    }
-    m.kv_channels = m.hidden_size / m.num_attention_heads;
-  }
-  if (!m.group_query_attention) {
-    m.num_query_groups = m.num_attention_heads;
-  } else if (m.num_attention_heads % m.num_query_groups != 0) {
-    throw ConfigError("--num-attention-heads {} is not a multiple of --num-query-groups {}",
-                      m.num_attention_heads, m.num_query_groups);
-  }
-}
-
 void check_precision(const ModelConfig& m) {
   if (m.fp16 && m.bf16) throw ConfigError("--fp16 and --bf16 exclude each other: give one");
   if ((m.matmul_precision == "bf16" || m.matmul_precision == "amx") && !m.bf16) {
@@ -56,7 +32,7 @@ void check_size(const TrainConfig& c) {
   const ModelConfig& m = c.model;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double width = real(m.hidden_size) + real(m.num_attention_heads) * real(m.kv_channels);
-  const double layer = width * (4.0 * width + 3.0 * real(m.ffn_hidden_size));
+  const double layer = width * (4.0 * width + 4.0 * real(m.ffn_hidden_size));
   const double tables =
       real(m.hidden_size) * (2.0 * 2147483647.0 + real(m.max_position_embeddings));
   const double sequence = real(c.data.seq_length) + real(c.data.decoder_seq_length);
@@ -65,7 +41,7 @@ void check_size(const TrainConfig& c) {
   // A layer of a decoder has cross attention too.
   const double layers = real(m.num_layers) + 2.0 * real(m.decoder_num_layers);
   const double activations =
-      rows * (20.0 * width + 6.0 * real(m.ffn_hidden_size) + 6.0 * attention);
+      rows * (24.0 * width + 10.0 * real(m.ffn_hidden_size) + 6.0 * attention);
   const double bytes = 24.0 * (layers * layer + tables) + 8.0 * layers * activations;
   if (bytes < std::exp2(62)) return;
   throw ConfigError(

@@ -34,12 +34,47 @@ struct ModelConfig {
   std::int64_t max_position_embeddings = 0;
   // learned_absolute, relative, rope, none
   std::string position_embedding_type = "learned_absolute";
+  bool no_position_embedding = false;  // resolve() makes it "none", or leaves "rope"
+  // Of rotary positions.
+  double rotary_base = 10000.0;
+  double rotary_percent = 1.0;  // of a head's dimensions that rotate
+  bool rotary_interleaved = false;
+  double rotary_seq_len_interpolation_factor = 1.0;
+  std::string rope_type = "rope";  // rope, yarn
+  bool use_rope_scaling = false;   // Llama 3's
+  double rope_scaling_factor = 8.0;
+  double rope_low_freq_factor = 1.0;
+  double rope_high_freq_factor = 4.0;
+  std::int64_t rope_original_max_positions = 8192;
+  double yarn_beta_fast = 32.0;
+  double yarn_beta_slow = 1.0;
+  double yarn_attention_factor = 0.0;  // 0: derived of the scaling's factor
+  bool yarn_no_truncate = false;
   std::int64_t relative_attention_num_buckets = 32;
   std::int64_t relative_attention_max_distance = 128;
   bool bert_no_binary_head = false;  // BERT without sentence order: no types, no pooler
   bool post_layernorm = false;  // norms behind the residual sums, not in front of the sub-layers
+  std::int64_t model_vocab_size = 0;  // 0: the tokenizer's
   std::int64_t make_vocab_size_divisible_by = 128;
+  std::string normalization = "LayerNorm";  // LayerNorm, RMSNorm
+  bool apply_layernorm_1p = false;          // norm weights are kept less 1
   double norm_epsilon = 1e-5;
+  // resolve() makes activation_func and gated_linear_unit say what the switches say, and the other
+  // way round. gelu, relu, silu, squaredrelu; swiglu until then.
+  std::string activation_func = "gelu";
+  bool gated_linear_unit = false;
+  bool swiglu = false;
+  bool squared_relu = false;
+  bool disable_bias_linear = false;
+  bool add_qkv_bias = false;  // although linears have none
+  bool qk_layernorm = false;
+  double attention_scale = 0.0;  // of the scores; 0: 1 / sqrt(kv_channels)
+  // Keys before and behind a query that it sees; before negative: all.
+  std::string window_size = "-1,0";
+  // Which layers have it: every one but each N-th, or a list of 0 and 1.
+  std::string window_attn_skip_freq;
+  bool scale_decoder_output = false;  // T5: by 1 / sqrt(hidden_size), before the output matrix
+  bool disable_output_bias = false;   // T5: of the logits
   bool untie_embeddings_and_output_weights = false;
   bool no_bias_gelu_fusion = false;  // exact erf GeLU instead of the tanh form
   double init_method_std = 0.02;

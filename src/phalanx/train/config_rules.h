@@ -36,6 +36,8 @@ class Faults {
 // Every value is one that its flag may have, and what must be given is.
 void check_values(const TrainConfig& config, bool for_training, Faults& faults);
 
+// Sizes of layers that the flags leave open, and what flags of layers go together.
+void resolve_model(TrainConfig& config);
 // No flag of another model family is given.
 void check_family_flags(const TrainConfig& config, Faults& faults);
 // Of a model with an encoder and a decoder: sizes that the flags leave open, and what both stacks

@@ -3,9 +3,12 @@
 #include "phalanx/train/config_views.h"
 
 #include <charconv>
+#include <cmath>
+#include <optional>
 #include <string>
 
 #include "phalanx/base/error.h"
+#include "phalanx/train/config_window.h"
 
 namespace phalanx {
 namespace {
@@ -18,6 +21,37 @@ DType parameter_dtype(const TrainConfig& c) {
 WeightRule weight_rule(const OptimizerConfig& c) {
   if (c.optimizer == "sgd") return SgdRule{.momentum = c.sgd_momentum};
   return AdamRule{.beta1 = c.adam_beta1, .beta2 = c.adam_beta2, .epsilon = c.adam_eps};
+}
+
+ops::ActivationKind activation(const ModelConfig& m) {
+  return m.no_bias_gelu_fusion ? ops::ActivationKind::kGeluErf : ops::ActivationKind::kGeluTanh;
+}
+
+std::optional<ops::Rotary> rotary(const ModelConfig& m) {
+  if (m.position_embedding_type != "rope") return std::nullopt;
+  ops::Rotary r{.dimensions = rotary_dimensions(m),
+                .base = m.rotary_base,
+                .interleaved = m.rotary_interleaved,
+                .interpolation = m.rotary_seq_len_interpolation_factor};
+  const bool is_yarn = m.rope_type == "yarn";
+  if (!is_yarn && !m.use_rope_scaling) return r;
+  r.scaling = is_yarn ? ops::Rotary::Scaling::kYarn : ops::Rotary::Scaling::kLlama3;
+  r.factor = m.rope_scaling_factor;
+  r.original_positions = static_cast<double>(m.rope_original_max_positions);
+  if (!is_yarn) {
+    r.low_frequency = m.rope_low_freq_factor;
+    r.high_frequency = m.rope_high_freq_factor;
+    return r;
+  }
+  r.beta_fast = m.yarn_beta_fast;
+  r.beta_slow = m.yarn_beta_slow;
+  r.truncate = !m.yarn_no_truncate;
+  if (m.yarn_attention_factor > 0.0) {
+    r.attention_factor = m.yarn_attention_factor;
+  } else if (r.factor > 1.0) {
+    r.attention_factor = 0.1 * std::log(r.factor) + 1.0;
+  }
+  return r;
 }
 
 }  // namespace
@@ -113,31 +147,59 @@ RecomputePlan recompute_plan(const TrainConfig& c) {
                               : 1};
 }
 
+std::int64_t rotary_dimensions(const ModelConfig& m) {
+  return static_cast<std::int64_t>(static_cast<double>(m.kv_channels) * m.rotary_percent);
+}
+
 nn::TransformerConfig transformer_config(const TrainConfig& c) {
   const auto seed = static_cast<std::uint64_t>(c.run.seed);
-  return {.num_layers = c.model.num_layers,
-          .hidden = c.model.hidden_size,
-          .ffn_hidden = c.model.ffn_hidden_size,
-          .heads = c.model.num_attention_heads,
-          .query_groups = c.model.num_query_groups,
-          .head_size = c.model.kv_channels,
-          .norm_epsilon = c.model.norm_epsilon,
-          .hidden_dropout = c.model.hidden_dropout,
-          .attention_dropout = c.model.attention_dropout,
-          .init_deviation = c.model.init_method_std,
-          .activation = c.model.no_bias_gelu_fusion ? ops::ActivationKind::kGeluErf
-                                                    : ops::ActivationKind::kGeluTanh,
-          .attention = c.model.attention_backend == "fused" ? nn::AttentionKernel::kFused
-                                                            : nn::AttentionKernel::kUnfused,
-          .dtype = parameter_dtype(c),
-          .fp32_residual = c.model.fp32_residual_connection,
-          .recompute_core_attention = c.layout.recompute_granularity == "selective",
-          .tensor = {.rank = 0,
-                     .size = static_cast<int>(c.layout.tensor_model_parallel_size),
-                     .sequence = c.layout.sequence_parallel,
-                     .async_reduce = !c.layout.no_async_tensor_model_parallel_allreduce},
-          .init_key = random_key(seed, RandomPurpose::kInitialisation),
-          .dropout_key = random_key(seed, RandomPurpose::kDropout)};
+  return {
+      .num_layers = c.model.num_layers,
+      .hidden = c.model.hidden_size,
+      .ffn_hidden = c.model.ffn_hidden_size,
+      .heads = c.model.num_attention_heads,
+      .query_groups = c.model.num_query_groups,
+      .head_size = c.model.kv_channels,
+      .norm =
+          c.model.normalization == "RMSNorm" ? nn::NormKind::kRmsNorm : nn::NormKind::kLayerNorm,
+      .norm_zero_centred = c.model.apply_layernorm_1p,
+      .norm_epsilon = c.model.norm_epsilon,
+      .hidden_dropout = c.model.hidden_dropout,
+      .attention_dropout = c.model.attention_dropout,
+      .init_deviation = c.model.init_method_std,
+      .activation = activation(c.model),
+      .gated = c.model.gated_linear_unit,
+      .linear_bias = !c.model.disable_bias_linear,
+      .qkv_bias = !c.model.disable_bias_linear || c.model.add_qkv_bias,
+      .qk_norm = c.model.qk_layernorm,
+      .attention = c.model.attention_backend == "fused" ? nn::AttentionKernel::kFused
+                                                        : nn::AttentionKernel::kUnfused,
+      .rotary = rotary(c.model),
+      .attention_scale =
+          c.model.attention_scale > 0.0 ? std::optional(c.model.attention_scale) : std::nullopt,
+      .window = window_from_text(c.model.window_size),
+      .window_layers = window_layers_from_text(c.model.window_attn_skip_freq, c.model.num_layers),
+      .dtype = parameter_dtype(c),
+      .fp32_residual = c.model.fp32_residual_connection,
+      .recompute_core_attention = c.layout.recompute_granularity == "selective",
+      .tensor = {.rank = 0,
+                 .size = static_cast<int>(c.layout.tensor_model_parallel_size),
+                 .sequence = c.layout.sequence_parallel,
+                 .async_reduce = !c.layout.no_async_tensor_model_parallel_allreduce},
+      .init_key = random_key(seed, RandomPurpose::kInitialisation),
+      .dropout_key = random_key(seed, RandomPurpose::kDropout)};
+}
+
+std::int64_t model_vocabulary(const TrainConfig& c, std::int64_t tokenizer_size) {
+  const std::int64_t given = c.model.model_vocab_size;
+  if (given == 0) return tokenizer_size;
+  if (given < tokenizer_size) {
+    throw ConfigError(
+        "--model-vocab-size {} is below the tokenizer's {} ids: give at least as many, or another "
+        "tokenizer",
+        given, tokenizer_size);
+  }
+  return given;
 }
 
 std::int64_t padded_vocabulary(const TrainConfig& c, std::int64_t vocabulary) {
@@ -145,11 +207,13 @@ std::int64_t padded_vocabulary(const TrainConfig& c, std::int64_t vocabulary) {
                            c.layout.tensor_model_parallel_size);
 }
 
-GptConfig gpt_config(const TrainConfig& c, std::int64_t vocabulary) {
+GptConfig gpt_config(const TrainConfig& c, std::int64_t tokenizer_size) {
+  const std::int64_t vocabulary = model_vocabulary(c, tokenizer_size);
   GptConfig config{.transformer = transformer_config(c),
                    .vocabulary = vocabulary,
                    .padded_vocabulary = padded_vocabulary(c, vocabulary),
                    .max_positions = c.model.max_position_embeddings,
+                   .position_table = c.model.position_embedding_type == "learned_absolute",
                    .tied_embedding = !c.model.untie_embeddings_and_output_weights,
                    .recompute = recompute_plan(c)};
   config.transformer.mask_documents = c.data.reset_attention_mask;

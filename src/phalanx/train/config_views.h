@@ -48,15 +48,20 @@ std::vector<std::int64_t> stage_layers(const TrainConfig& config, const Placemen
 // The part of the model that every stage has. ConfigError where an encoder and a decoder do not
 // come out even.
 std::vector<StageRange> stage_ranges(const TrainConfig& config, const Placement& placement);
+// The first of a head's dimensions that rotate, of a model whose heads' size is known.
+std::int64_t rotary_dimensions(const ModelConfig& model);
 // What all stacks of the model have in common, as a causal decoder has it, at the first place of a
 // tensor-parallel group.
 nn::TransformerConfig transformer_config(const TrainConfig& config);
 RecomputePlan recompute_plan(const TrainConfig& config);
-// Of the tokenizer's size.
+// Ids of the model: --model-vocab-size, or the tokenizer's size. ConfigError where the first is
+// given and less.
+std::int64_t model_vocabulary(const TrainConfig& config, std::int64_t tokenizer_size);
+// Of the model's ids.
 std::int64_t padded_vocabulary(const TrainConfig& config, std::int64_t vocabulary);
-// `vocabulary` is the tokenizer's size; the model is that of the first rank of a tensor-parallel
-// group, and a Rank puts it in its own place.
-GptConfig gpt_config(const TrainConfig& config, std::int64_t vocabulary);
+// The model is that of the first rank of a tensor-parallel group, and a Rank puts it in its own
+// place.
+GptConfig gpt_config(const TrainConfig& config, std::int64_t tokenizer_size);
 LossScaler loss_scaler(const TrainConfig& config);
 // Whether a loss or gradient that is not finite ends the run. Not where a loss scale may be the
 // reason, nor where the flags say that its step is skipped.

@@ -116,6 +116,38 @@ TEST(FamilyConfig, FamiliesOfFlagsExist) {
   }
 }
 
+TEST(FamilyConfig, PartsOfLayersThatAFamilyDoesNotHave) {
+  const auto rotary = [](TrainConfig& c) { c.model.position_embedding_type = "rope"; };
+  EXPECT_EQ(refusal_of(of_family("gpt"), rotary), "accepted");
+  EXPECT_EQ(refusal_of(of_family("bert"), rotary),
+            "--position-embedding-type rope is a flag of gpt and t5, not of bert: leave it out");
+  EXPECT_THAT(refusal_of(t5(), rotary),
+              HasSubstr("a T5 has learned_absolute or relative positions"));
+  EXPECT_THAT(refusal_of(t5(),
+                         [](TrainConfig& c) {
+                           c.model.window_size = "3,0";
+                           c.model.qk_layernorm = true;
+                         }),
+              AllOf(HasSubstr("--window-size 3,0 is a flag of gpt"), HasSubstr("--qk-layernorm")));
+  EXPECT_THAT(refusal_of(of_family("gpt"),
+                         [](TrainConfig& c) {
+                           c.model.scale_decoder_output = true;
+                           c.model.disable_output_bias = true;
+                         }),
+              AllOf(HasSubstr("--scale-decoder-output is a flag of t5"),
+                    HasSubstr("--disable-output-bias is a flag of t5")));
+  for (const TrainConfig& c : {of_family("gpt"), of_family("bert"), t5()}) {
+    EXPECT_EQ(refusal_of(c,
+                         [](TrainConfig& m) {
+                           m.model.normalization = "RMSNorm";
+                           m.model.activation_func = "relu";
+                           m.model.gated_linear_unit = true;
+                           m.model.disable_bias_linear = true;
+                         }),
+              "accepted");
+  }
+}
+
 TEST(FamilyConfig, TheDecodersLengths) {
   TrainConfig c = t5();
   c.model.decoder_num_layers = 0;

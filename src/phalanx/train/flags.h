@@ -25,6 +25,8 @@ struct TrainFlag {
 
 // One table for each part of the configuration.
 std::span<const TrainFlag> model_flags();
+// Of the model too: what its layers are made of.
+std::span<const TrainFlag> layer_flags();
 std::span<const TrainFlag> layout_flags();
 std::span<const TrainFlag> data_flags();
 std::span<const TrainFlag> tokenizer_flags();

@@ -29,6 +29,11 @@ void check_flags(const TrainConfig& config, const Manifest& manifest, Faults& fa
     if (flag.target == nullptr || resume == ResumeClass::kFree) continue;
     if (resume == ResumeClass::kState) continue;  // judged by what the optimizer keeps
     if (config.run.finetune && resume != ResumeClass::kShape) continue;
+    // Where there is no table of positions their number is in no weight.
+    if (flag.spec.name == "--max-position-embeddings" &&
+        config.model.position_embedding_type != "learned_absolute") {
+      continue;
+    }
     const auto found = manifest.arguments.find(std::string(flag.spec.name));
     if (found == manifest.arguments.end()) continue;
     const FlagTarget target = flag.target(values);

@@ -170,7 +170,7 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
   add("{}", arguments_of(setup.config));
   add_initialisation(setup, lines);
   const GridSizes& sizes = setup.grid.sizes();
-  const std::int64_t vocabulary = setup.tokenizer->vocab_size();
+  const VocabularySize vocabulary = setup.model->vocabulary();
   add("phalanx {}: world size {}{}, {} threads per rank{}", PHALANX_VERSION,
       setup.grid.world_size(), setup.hosts() > 1 ? fmt::format(" on {} hosts", setup.hosts()) : "",
       config.layout.threads_per_rank,
@@ -190,8 +190,12 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
   }
   add_model(setup, lines);
   add("> number of parameters: {}", format_count(setup.model->parameters()));
-  add(" > padded vocab (size: {}) with {} dummy tokens (new size: {})", vocabulary,
-      setup.model->vocabulary().padded - vocabulary, setup.model->vocabulary().padded);
+  add(" > padded vocab (size: {}) with {} dummy tokens (new size: {})", vocabulary.ids,
+      vocabulary.padded - vocabulary.ids, vocabulary.padded);
+  if (vocabulary.ids > setup.tokenizer->vocab_size()) {
+    add(" > {} ids of the model are beyond the tokenizer's {}: classes like the others",
+        vocabulary.ids - setup.tokenizer->vocab_size(), setup.tokenizer->vocab_size());
+  }
   add("> learning rate decay style: {}", name_of(setup.schedule.decay_style));
   add("> loss average: {}, attention: {}, data order: {}", config.optimizer.loss_average,
       config.model.attention_backend, config.data.data_order);

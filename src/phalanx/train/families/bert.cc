@@ -43,7 +43,8 @@ class BertFamily final : public ModelFamily {
 
 }  // namespace
 
-BertConfig bert_config(const TrainConfig& c, std::int64_t vocabulary) {
+BertConfig bert_config(const TrainConfig& c, std::int64_t tokenizer_size) {
+  const std::int64_t vocabulary = model_vocabulary(c, tokenizer_size);
   BertConfig config{.transformer = transformer_config(c),
                     .vocabulary = vocabulary,
                     .padded_vocabulary = padded_vocabulary(c, vocabulary),

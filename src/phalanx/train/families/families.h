@@ -14,7 +14,7 @@ std::shared_ptr<const ModelFamily> bert_family();
 std::shared_ptr<const ModelFamily> t5_family();
 
 // Of a resolved configuration; `vocabulary` is the tokenizer's size.
-BertConfig bert_config(const TrainConfig& config, std::int64_t vocabulary);
-T5Config t5_config(const TrainConfig& config, std::int64_t vocabulary);
+BertConfig bert_config(const TrainConfig& config, std::int64_t tokenizer_size);
+T5Config t5_config(const TrainConfig& config, std::int64_t tokenizer_size);
 
 }  // namespace phalanx

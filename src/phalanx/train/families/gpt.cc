@@ -2,6 +2,7 @@
 
 #include "phalanx/model/gpt.h"
 
+#include "phalanx/base/error.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/families/families.h"
 
@@ -12,6 +13,13 @@ class GptFamily final : public ModelFamily {
  public:
   std::string_view name() const override { return "gpt"; }
   std::string_view title() const override { return "GPT"; }
+
+  void resolve_model(TrainConfig& config) const override {
+    if (config.model.position_embedding_type == "relative") {
+      throw ConfigError(
+          "--position-embedding-type relative is a T5's: give learned_absolute, rope or none");
+    }
+  }
 
   std::shared_ptr<const Model> model(const TrainConfig& config,
                                      std::int64_t vocabulary) const override {

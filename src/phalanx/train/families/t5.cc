@@ -1,6 +1,7 @@
 // T5: an encoder reads a text with holes, a decoder says what was in them.
 
 #include <array>
+#include <cmath>
 
 #include "phalanx/base/error.h"
 #include "phalanx/train/config_rules.h"
@@ -40,7 +41,8 @@ class T5Family final : public ModelFamily {
 
 }  // namespace
 
-T5Config t5_config(const TrainConfig& c, std::int64_t vocabulary) {
+T5Config t5_config(const TrainConfig& c, std::int64_t tokenizer_size) {
+  const std::int64_t vocabulary = model_vocabulary(c, tokenizer_size);
   return {.transformer = transformer_config(c),
           .encoder_layers = c.model.num_layers,
           .decoder_layers = c.model.decoder_num_layers,
@@ -54,6 +56,10 @@ T5Config t5_config(const TrainConfig& c, std::int64_t vocabulary) {
           .relative_buckets = c.model.relative_attention_num_buckets,
           .relative_max_distance = c.model.relative_attention_max_distance,
           .tied_embedding = !c.model.untie_embeddings_and_output_weights,
+          .output_bias = !c.model.disable_output_bias,
+          .output_scale = c.model.scale_decoder_output
+                              ? 1.0 / std::sqrt(static_cast<double>(c.model.hidden_size))
+                              : 1.0,
           .recompute = recompute_plan(c)};
 }
 

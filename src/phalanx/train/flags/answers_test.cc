@@ -217,13 +217,14 @@ TEST(Answers, AFlagThatIsNotThereYetIsRefusedByARunAndToldByAPlan) {
 }
 
 TEST(Answers, AFlagOfAnotherModelIsRefusedByAPlanToo) {
-  EXPECT_NE(parse("--swiglu", true).error.find("GeLU is the only activation"), std::string::npos);
+  EXPECT_NE(parse("--quick-geglu", true).error.find("its sigmoid form of GeLU is not available"),
+            std::string::npos);
 }
 
 TEST(Answers, AFlagIsSatisfiedByItsValuesAlone) {
-  EXPECT_EQ(parse("--rotary-base 10000.0").notes,
-            "--rotary-base 10000.0: nothing depends on it without rotary positions\n");
-  EXPECT_NE(parse("--rotary-base 500000").error.find("--rotary-base 500000: rotary and no"),
+  EXPECT_EQ(parse("--moe-router-topk 02").notes,
+            "--moe-router-topk 02: nothing depends on it without experts\n");
+  EXPECT_NE(parse("--moe-router-topk 1").error.find("--moe-router-topk 1: experts are not"),
             std::string::npos);
   EXPECT_EQ(parse("--DDP-impl torch --local_rank 3").error, "");
   EXPECT_NE(parse("--DDP-impl horovod").error.find("local or torch"), std::string::npos);

@@ -59,16 +59,11 @@ constexpr TrainFlag kModelRows[] = {
                                                      .resume = ResumeClass::kShape}),
     works<&ModelConfig::max_position_embeddings>(
         kNetwork, {.name = "--max-position-embeddings",
-                   .help = "Rows of the position table, at least --seq-length",
+                   .help = "Rows of the position table, or where there is none the most "
+                           "positions; at least --seq-length",
                    .required = true,
                    .range = from_to(1, kMostInt32),
                    .resume = ResumeClass::kShape}),
-    of_families("t5", works<&ModelConfig::position_embedding_type>(
-                          kNetwork, {.name = "--position-embedding-type",
-                                     .help = "A learned table, or (T5) a bias of attention by the "
-                                             "distance of query and key",
-                                     .choices = "learned_absolute relative",
-                                     .resume = ResumeClass::kShape})),
     of_families("t5", works<&ModelConfig::relative_attention_num_buckets>(
                           kNetwork, {.name = "--relative-attention-num-buckets",
                                      .help = "Relative positions: distances that have a bias each, "
@@ -99,19 +94,14 @@ constexpr TrainFlag kModelRows[] = {
                    .help = "The vocabulary is padded to a multiple of this x the tensor-parallel "
                            "size",
                    .range = from_to(1, kMostWidth)}),
-    works<&ModelConfig::norm_epsilon>(kNetwork, {.name = "--norm-epsilon",
-                                                 .old_names = "--layernorm-epsilon",
-                                                 .help = "Epsilon of the norms",
-                                                 .range = at_least(0),
-                                                 .resume = ResumeClass::kShape}),
+    works<&ModelConfig::model_vocab_size>(
+        kNetwork, {.name = "--model-vocab-size",
+                   .help = "Ids of the model, at least the tokenizer's (0: as many)",
+                   .range = from_to(0, kMostInt32),
+                   .resume = ResumeClass::kShape}),
     works<&ModelConfig::untie_embeddings_and_output_weights>(
         kNetwork, {.name = "--untie-embeddings-and-output-weights",
                    .help = "The output layer has a matrix of its own",
-                   .resume = ResumeClass::kShape}),
-    works<&ModelConfig::no_bias_gelu_fusion>(
-        kNetwork, {.name = "--no-bias-gelu-fusion",
-                   .yaml_keys = "!bias_activation_fusion !bias_gelu_fusion",
-                   .help = "Exact (erf) GeLU instead of the tanh form, as in Megatron",
                    .resume = ResumeClass::kShape}),
     works<&ModelConfig::init_method_std>(kNetwork, {.name = "--init-method-std",
                                                     .help = "Deviation of the initial weights",

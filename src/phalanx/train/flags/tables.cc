@@ -12,7 +12,7 @@ namespace {
 std::vector<TrainFlag> all_flags() {
   std::vector<TrainFlag> all;
   for (const auto part :
-       {model_flags(), optimizer_flags(), layout_flags(), run_flags(), data_flags(),
+       {model_flags(), layer_flags(), optimizer_flags(), layout_flags(), run_flags(), data_flags(),
         tokenizer_flags(), unbound_model_flags(), unbound_optimizer_flags(), unbound_layout_flags(),
         unbound_run_flags(), unbound_data_flags(), unbound_program_flags()}) {
     all.insert(all.end(), part.begin(), part.end());
@@ -32,11 +32,12 @@ const std::vector<TrainFlag>& train_flags() {
 }
 
 bool describes_model(const TrainFlag& flag) {
-  const auto of_model = model_flags();
-  const bool is_of_model = std::ranges::any_of(
-      of_model, [&](const TrainFlag& known) { return known.spec.name == flag.spec.name; });
+  const auto is_of = [&](std::span<const TrainFlag> rows) {
+    return std::ranges::any_of(
+        rows, [&](const TrainFlag& known) { return known.spec.name == flag.spec.name; });
+  };
   return flag.target != nullptr &&
-         (is_of_model || flag.spec.resume == ResumeClass::kShape ||
+         (is_of(model_flags()) || is_of(layer_flags()) || flag.spec.resume == ResumeClass::kShape ||
           flag.spec.name == "--seq-length" || flag.spec.name == "--decoder-seq-length");
 }
 

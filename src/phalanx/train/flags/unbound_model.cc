@@ -6,12 +6,10 @@ namespace {
 
 using enum FlagType;
 
-constexpr Refusal kOtherPositions = {
-    "rotary and no positions are not available in this version of Phalanx; a learned table "
-    "(--position-embedding-type learned_absolute) is"};
-constexpr Absence kRotary = {"nothing depends on it without rotary positions", kOtherPositions};
 constexpr Refusal kActivation = {
-    "GeLU is the only activation in this version of Phalanx; leave the flag out"};
+    "its sigmoid form of GeLU is not available in this version of Phalanx; --gated-linear-unit "
+    "with "
+    "--activation-func gelu gates by GeLU's tanh form"};
 constexpr Absence kExperts = {"nothing depends on it without experts",
                               {"experts are not available in this version of Phalanx; every layer "
                                "has one MLP of --ffn-hidden-size"}};
@@ -22,8 +20,6 @@ constexpr Absence kPrediction = {
     "nothing depends on it without layers that predict further tokens",
     {"every position predicts the next token alone in this version of Phalanx; leave the flag "
      "out"}};
-constexpr Refusal kWindow = {
-    "sliding windows are not available in this version of Phalanx; every token sees all before it"};
 constexpr Absence kEightBits = {
     "nothing depends on it without 8-bit products",
     {"products of 8-bit numbers are not available in this version of Phalanx; give --bf16"}};
@@ -39,52 +35,18 @@ constexpr TrainFlag with_excludes(std::string_view excludes, TrainFlag row) {
 }
 
 constexpr TrainFlag kUnboundModelRows[] = {
-    refused(kNetwork, "--use-rotary-position-embeddings", kSwitch, kOtherPositions),
-    only_default("10000", kNetwork, "--rotary-base", kReal, kRotary),
-    only_default("1", kNetwork, "--rotary-percent", kReal, kRotary),
-    refused(kNetwork, "--rotary-interleaved", kSwitch, kOtherPositions),
-    refused(kNetwork, "--rotary-seq-len-interpolation-factor", kReal, kOtherPositions),
-    refused(kNetwork, "--use-rope-scaling", kSwitch, kOtherPositions),
-    only_default("8", kNetwork, "--rope-scaling-factor", kReal, kRotary),
-    with_yaml_keys("!add_position_embedding",
-                   refused(kNetwork, "--no-position-embedding", kSwitch, kOtherPositions)),
-    refused(kNetwork, "--window-size", kText, kWindow),
-    refused(kNetwork, "--window-attn-skip-freq", kText, kWindow),
     refused(kNetwork, "--padded-vocab-size", kInteger,
             {"the vocabulary is padded to a multiple of --make-vocab-size-divisible-by x "
              "--tensor-model-parallel-size; choose these"}),
-
-    satisfied_by("LayerNorm", kNetwork, "--normalization", kText, "all norms are LayerNorm",
-                 {"RMSNorm is not available in this version of Phalanx; LayerNorm is"}),
-    with_yaml_keys("layernorm_zero_centered_gamma",
-                   refused(kNetwork, "--apply-layernorm-1p", kSwitch,
-                           {"norm weights are kept as they are, not less 1, in this version of "
-                            "Phalanx; leave the flag out",
-                            kSamePlan})),
     refused(kNetwork, "--apply-residual-connection-post-layernorm", kSwitch,
             {"the residual is always what the norm reads, not what it writes; leave the flag out"}),
-    refused(kNetwork, "--qk-layernorm", kSwitch,
-            {"queries and keys are not normalised in this version of Phalanx; leave the flag "
-             "out"}),
-
     with_excludes("--no-bias-gelu-fusion", satisfied(kNetwork, "--openai-gelu", kSwitch,
                                                      "GeLU is computed in the tanh form")),
     refused(kNetwork, "--onnx-safe", kSwitch,
             {"models are not exported to ONNX; for the exact (erf) GeLU give "
              "--no-bias-gelu-fusion",
              kSamePlan}),
-    refused(kNetwork, "--squared-relu", kSwitch, kActivation),
-    with_yaml_keys("gated_linear_unit", refused(kNetwork, "--swiglu", kSwitch, kActivation)),
     refused(kNetwork, "--quick-geglu", kSwitch, kActivation),
-    satisfied_by("gelu", kNetwork, "--activation-func", kText, "all activations are GeLU",
-                 kActivation),
-    with_yaml_keys("!add_bias_linear",
-                   refused(kNetwork, "--disable-bias-linear", kSwitch,
-                           {"every linear layer has a bias in this version of Phalanx; leave the "
-                            "flag out"})),
-    satisfied(kNetwork, "--add-qkv-bias", kSwitch,
-              "every linear layer has a bias, that of queries, keys and values too"),
-
     refused(
         kNetwork, "--init-method-xavier-uniform", kSwitch,
         {"weights are drawn from a normal distribution; choose its --init-method-std", kSamePlan}),
