@@ -9,6 +9,7 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/checkpoint/llmc_export.h"
 #include "phalanx/cli/commands.h"
+#include "phalanx/cli/hugging_face_commands.h"
 #include "phalanx/cli/model_flags.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/data/indexed_dataset.h"
@@ -132,15 +133,11 @@ void add_tokens(const IndexedDataset& data, LlmcTokenWriter& writer) {
   }
 }
 
-}  // namespace
-
-int run_export(const Arguments& arguments) {
-  constexpr std::array<Verb, 1> kVerbs = {{{"llmc", "llm.c's model and token files"}}};
-  verb_of("phalanx export", kVerbs, arguments);
+void export_llmc_files(const Arguments& arguments) {
   ExportOptions options;
   FlagSet flags("phalanx export llmc", "A checkpoint's weights, and a dataset, as llm.c's files.");
   add_flags(flags, options);
-  flags.parse({arguments.begin() + 1, arguments.end()});
+  flags.parse(arguments);
   check_outputs(options);
 
   const auto checkpoint = CheckpointReader::open(options.load, Verify::kWeights);
@@ -165,6 +162,17 @@ int run_export(const Arguments& arguments) {
   if (tokens) tokens->commit();
   log_info("{}: {} weights of iteration {}{}", options.output,
            model.dtype == DType::kBF16 ? "bf16" : "fp32", checkpoint.manifest().iteration, written);
+}
+
+}  // namespace
+
+int run_export(const Arguments& arguments) {
+  constexpr std::array<Verb, 2> kVerbs = {{{"llmc", "llm.c's model and token files"},
+                                           {"hf", "a folder of Hugging Face's transformers"}}};
+  const std::string verb = verb_of("phalanx export", kVerbs, arguments);
+  const Arguments rest(arguments.begin() + 1, arguments.end());
+  if (verb == "hf") return run_export_hugging_face(rest);
+  export_llmc_files(rest);
   return 0;
 }
 

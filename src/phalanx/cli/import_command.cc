@@ -7,15 +7,16 @@
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/llmc_import.h"
 #include "phalanx/cli/commands.h"
+#include "phalanx/cli/hugging_face_commands.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/data/indexed_dataset_writer.h"
 #include "phalanx/flags/flag_set.h"
 
 namespace phalanx {
 
-int run_import(const Arguments& arguments) {
-  constexpr std::array<Verb, 1> kVerbs = {{{"llmc", "llm.c's model and token files"}}};
-  verb_of("phalanx import", kVerbs, arguments);
+namespace {
+
+void import_llmc_files(const Arguments& arguments) {
   std::string checkpoint;
   std::string tokens;
   std::string output;
@@ -32,7 +33,7 @@ int run_import(const Arguments& arguments) {
              .value_name = "DIR",
              .required = true},
             &output);
-  flags.parse({arguments.begin() + 1, arguments.end()});
+  flags.parse(arguments);
   const auto written =
       import_llmc(checkpoint, tokens, output, [&](std::span<const std::uint16_t> ids) {
         IndexedDatasetWriter writer(output + "/tokens", TokenType::kU16);
@@ -41,6 +42,17 @@ int run_import(const Arguments& arguments) {
         writer.commit();
       });
   log_info("{} and {}/tokens.bin, {}/tokens.idx", written.string(), output, output);
+}
+
+}  // namespace
+
+int run_import(const Arguments& arguments) {
+  constexpr std::array<Verb, 2> kVerbs = {{{"llmc", "llm.c's model and token files"},
+                                           {"hf", "a folder of Hugging Face's transformers"}}};
+  const std::string verb = verb_of("phalanx import", kVerbs, arguments);
+  const Arguments rest(arguments.begin() + 1, arguments.end());
+  if (verb == "hf") return run_import_hugging_face(rest);
+  import_llmc_files(rest);
   return 0;
 }
 

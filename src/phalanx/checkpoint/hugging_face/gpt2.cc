@@ -8,6 +8,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/hugging_face/architecture.h"
+#include "phalanx/checkpoint/hugging_face/window.h"
 
 namespace phalanx::hugging_face {
 namespace {
@@ -71,7 +72,7 @@ void write_gpt2(const Settings& settings, nlohmann::json& config, Faults& faults
          "--num-query-groups: heads have keys and values of their own");
   expect(settings.head_size() * settings.heads() == settings.hidden(),
          "--kv-channels: heads share --hidden-size out among them");
-  expect(settings.text("--window-size").empty(), "--window-size: queries see all keys");
+  expect(window_of(settings).keys == 0, "--window-size: queries see all keys");
   expect(settings.number("--attention-scale") == 0.0,
          "--attention-scale: it is 1 / sqrt(--kv-channels)");
   config["n_layer"] = settings.layers();

@@ -1,0 +1,188 @@
+#include "phalanx/cli/folder_tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
+#include "phalanx/base/log.h"
+#include "phalanx/train/run_inputs.h"
+
+namespace phalanx {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+// What tokenizer_config.json says of a switch.
+bool says(const fs::path& folder, const std::string& key, bool absent) {
+  const fs::path path = folder / kTokenizerConfig;
+  return is_there(path) ? hugging_face::ConfigFile(path).boolean(key, absent) : absent;
+}
+
+std::string sentencepiece_type(const hugging_face::Import& model) {
+  const auto& name = model.architecture().name;
+  const bool begins = name == "LlamaForCausalLM" || name == "MistralForCausalLM";
+  return begins && says(model.folder().directory(), "add_bos_token", true)
+             ? "Llama2Tokenizer"
+             : "GPTSentencePieceTokenizer";
+}
+
+TokenizerOptions null_tokenizer(std::int64_t vocabulary) {
+  // It counts the end of a document beyond its size.
+  return {.tokenizer_type = "NullTokenizer",
+          .vocab_size = std::max<std::int64_t>(vocabulary - 1, 1)};
+}
+
+void check_size(const Tokenizer& tokenizer, const fs::path& folder, std::int64_t vocabulary) {
+  if (tokenizer.vocab_size() <= vocabulary) return;
+  throw ConfigError(
+      "{}: the tokenizer has {} ids, but the model of config.json has 'vocab_size' {}: they do not "
+      "belong together; give --no-tokenizer to import the weights alone",
+      folder.string(), tokenizer.vocab_size(), vocabulary);
+}
+
+// The file that lies there by one of these names; empty where none does.
+fs::path first_of(const fs::path& folder, std::initializer_list<const char*> names) {
+  const auto found =
+      std::ranges::find_if(names, [&](auto name) { return is_there(folder / name); });
+  return found == names.end() ? fs::path() : folder / *found;
+}
+
+TokenizerOptions found_tokenizer(const hugging_face::Import& model) {
+  const fs::path& folder = model.folder().directory();
+  if (is_there(folder / "tokenizer.json")) {
+    return {.tokenizer_type = "HuggingFaceTokenizer", .tokenizer_model = folder.string()};
+  }
+  if (is_there(folder / "vocab.json") && is_there(folder / "merges.txt")) {
+    return {.tokenizer_type = "GPT2BPETokenizer",
+            .vocab_file = (folder / "vocab.json").string(),
+            .merge_file = (folder / "merges.txt").string()};
+  }
+  const fs::path pieces = first_of(folder, {"tokenizer.model", "spiece.model"});
+  if (!pieces.empty()) {
+    return {.tokenizer_type = sentencepiece_type(model), .tokenizer_model = pieces.string()};
+  }
+  if (is_there(folder / "vocab.txt")) {
+    const bool lower = says(folder, "do_lower_case", true);
+    return {.tokenizer_type = lower ? "BertWordPieceLowerCase" : "BertWordPieceCase",
+            .vocab_file = (folder / "vocab.txt").string()};
+  }
+  return null_tokenizer(model.settings().vocabulary());
+}
+
+// What stands in tokenizer_config.json of the tokens that this tokenizer has.
+Json special_names(const Tokenizer& tokenizer) {
+  const SpecialTokens& special = tokenizer.special_tokens();
+  const std::array<std::pair<const char*, std::optional<std::int32_t>>, 7> tokens = {
+      {{"unk_token", special.unk},
+       {"cls_token", special.cls},
+       {"sep_token", special.sep},
+       {"mask_token", special.mask},
+       {"pad_token", special.pad},
+       {"bos_token", special.bos ? special.bos : special.eod},
+       {"eos_token", special.eos ? special.eos : special.eod}}};
+  Json names = Json::object();
+  for (const auto& [key, id] : tokens) {
+    if (id && *id >= 0) names[key] = tokenizer.piece(*id);
+  }
+  return names;
+}
+
+// tokenizer_config.json, for types whose files do not say all; null: there is no such class.
+Json class_of(const std::string& type) {
+  if (type == "HuggingFaceTokenizer") return {{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  if (type == "GPT2BPETokenizer") {
+    return {{"tokenizer_class", "GPT2Tokenizer"}, {"add_prefix_space", false}};
+  }
+  if (type == "Llama2Tokenizer" || type == "GPTSentencePieceTokenizer") {
+    return {{"tokenizer_class", "LlamaTokenizer"},
+            {"add_bos_token", type == "Llama2Tokenizer"},
+            {"add_eos_token", false}};
+  }
+  if (type.starts_with("BertWordPiece")) {
+    return {{"tokenizer_class", "BertTokenizer"},
+            {"do_lower_case", type == "BertWordPieceLowerCase"}};
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+TokenizerOptions folder_tokenizer(const hugging_face::Import& model, bool is_wanted) {
+  const std::int64_t vocabulary = model.settings().vocabulary();
+  if (!is_wanted) return null_tokenizer(vocabulary);
+  TokenizerOptions options = found_tokenizer(model);
+  if (options.tokenizer_type != "NullTokenizer") {
+    check_size(*make_tokenizer(options), model.folder().directory(), vocabulary);
+  }
+  return options;
+}
+
+std::map<std::string, std::string> tokenizer_arguments(const TokenizerOptions& options) {
+  std::map<std::string, std::string> arguments = {{"--tokenizer-type", options.tokenizer_type}};
+  const auto add = [&](const char* flag, const std::string& value) {
+    if (!value.empty()) arguments[flag] = value;
+  };
+  add("--vocab-file", options.vocab_file);
+  add("--merge-file", options.merge_file);
+  add("--tokenizer-model", options.tokenizer_model);
+  if (options.vocab_size > 0) arguments["--vocab-size"] = std::to_string(options.vocab_size);
+  return arguments;
+}
+
+std::vector<InputCopy> exported_tokenizer(const CheckpointReader& checkpoint, TrainConfig config,
+                                          hugging_face::Settings& settings) {
+  use_kept_tokenizer(config, checkpoint);
+  const TokenizerOptions& options = config.tokenizer;
+  if (options.tokenizer_type == "NullTokenizer") return {};
+  Json file = class_of(options.tokenizer_type);
+  if (file.is_null() || options.vocab_extra_ids > 0) {
+    log_warning("--tokenizer-type {}{}: has no counterpart there: the folder gets no tokenizer",
+                options.tokenizer_type, options.vocab_extra_ids > 0 ? " with extra ids" : "");
+    return {};
+  }
+  std::vector<InputCopy> files;
+  bool has_config = false;
+  for (const TokenizerFile& kept : tokenizer_files(options)) {
+    if (!is_there(kept.path)) {
+      log_warning("{} {}: is not there any more: the folder gets no tokenizer", kept.flag,
+                  kept.path);
+      return {};
+    }
+    // The model's own are written anew.
+    if (kept.name == hugging_face::kConfigName || kept.name == hugging_face::kGenerationName) {
+      continue;
+    }
+    has_config = has_config || kept.name == kTokenizerConfig;
+    files.push_back({.name = kept.name, .bytes = read_file(kept.path)});
+  }
+  const auto tokenizer = make_tokenizer(options);
+  const auto set = [&](std::string_view argument, std::optional<std::int32_t> id) {
+    const bool fits = id && *id >= 0 && *id < settings.vocabulary();
+    if (fits && !settings.has(argument)) settings.set(argument, std::int64_t{*id});
+  };
+  const SpecialTokens& special = tokenizer->special_tokens();
+  // An imported model's ids are what its config.json said, nothing included.
+  if (!settings.has(hugging_face::kConfigArchitecture)) {
+    set(hugging_face::kConfigBos, special.bos ? special.bos : special.eod);
+    set(hugging_face::kConfigEos, special.eos ? special.eos : special.eod);
+    set(hugging_face::kConfigPad, special.pad);
+  }
+  if (has_config) return files;
+  file.update(special_names(*tokenizer));
+  file["model_max_length"] = settings.positions();
+  file["clean_up_tokenization_spaces"] = false;
+  files.push_back({.name = kTokenizerConfig, .bytes = file.dump(2) + "\n"});
+  return files;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,11 @@
+#pragma once
+// `phalanx import hf` and `phalanx export hf`: the words behind them.
+
+#include "phalanx/cli/commands.h"
+
+namespace phalanx {
+
+int run_import_hugging_face(const Arguments& arguments);
+int run_export_hugging_face(const Arguments& arguments);
+
+}  // namespace phalanx

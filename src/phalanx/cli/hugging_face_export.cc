@@ -1,0 +1,117 @@
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/base/numeric.h"
+#include "phalanx/checkpoint/hugging_face/export.h"
+#include "phalanx/cli/folder_tokenizer.h"
+#include "phalanx/cli/hugging_face_commands.h"
+#include "phalanx/cli/model_flags.h"
+#include "phalanx/cli/signals.h"
+#include "phalanx/cli/text_input.h"
+#include "phalanx/flags/flag_set.h"
+#include "phalanx/train/flags.h"
+
+namespace phalanx {
+namespace {
+
+using hugging_face::Architecture;
+using hugging_face::Settings;
+
+constexpr int kEndedBySignal = 128;  // and its number, as shells say it
+constexpr const char* kStopping = "SIGINT: leaving; what was written is removed\n";
+
+struct ExportFlags {
+  std::string load, output, architecture;
+  std::string dtype = "auto";
+  std::int64_t max_shard_bytes = hugging_face::kMaxShardBytes;
+  bool json = false;
+};
+
+void add_flags(FlagSet& flags, ExportFlags& given) {
+  flags.add({.name = "--load",
+             .help = "Save directory or one iteration's",
+             .value_name = "DIR",
+             .required = true},
+            &given.load);
+  flags.add(
+      {.name = "--output", .help = "Folder: new, or empty", .value_name = "DIR", .required = true},
+      &given.output);
+  flags.add({.name = "--dtype",
+             .help = "How weights are stored (auto: as the checkpoint has them)",
+             .choices = "auto fp32 bf16 fp16"},
+            &given.dtype);
+  flags.add({.name = "--max-shard-bytes",
+             .help = "Weights are several files where there are more bytes",
+             .range = at_least(1)},
+            &given.max_shard_bytes);
+  flags.add({.name = "--architecture",
+             .help = "What config.json calls the model (default: what it is)",
+             .value_name = "NAME"},
+            &given.architecture);
+  flags.add({.name = "--json", .help = "What was exported as JSON"}, &given.json);
+}
+
+std::optional<DType> dtype_of(const std::string& name) {
+  if (name == "auto") return std::nullopt;
+  return name == "fp32" ? DType::kF32 : name == "bf16" ? DType::kBF16 : DType::kF16;
+}
+
+// The model as flags, those that were derived too.
+Settings settings_of(const CheckpointReader& checkpoint, const TrainConfig& config) {
+  Settings settings;
+  for (const auto& [name, value] : checkpoint.manifest().arguments) {
+    // What import has kept beside flags.
+    if (name.starts_with("config.") || name.starts_with("generation.")) settings.set(name, value);
+  }
+  for (auto& [flag, value] : argument_values(config)) settings.set(flag, std::move(value));
+  settings.set("run.family", config.model.family);
+  settings.set("--model-vocab-size", hugging_face::vocabulary_of(checkpoint));
+  return settings;
+}
+
+const Architecture& architecture_of(const std::string& name, const Settings& settings) {
+  if (name.empty()) return hugging_face::architecture_for(settings);
+  const Architecture* architecture = hugging_face::find_architecture(name);
+  if (architecture != nullptr) return *architecture;
+  throw ConfigError("--architecture {}: is none of {}", name, hugging_face::architecture_names());
+}
+
+}  // namespace
+
+int run_export_hugging_face(const Arguments& arguments) {
+  ExportFlags given;
+  FlagSet flags("phalanx export hf", "A checkpoint's weights as a folder of Hugging Face's.");
+  add_flags(flags, given);
+  flags.parse(arguments);
+  const auto dtype = dtype_of(given.dtype);
+  // Another type than the model's is made of the main parameters, which the optimizer keeps.
+  const auto checkpoint =
+      CheckpointReader::open(given.load, dtype ? Verify::kYes : Verify::kWeights);
+  TrainConfig config = for_inference(checkpoint_config(checkpoint));
+  resolve(config, false);
+  Settings settings = settings_of(checkpoint, config);
+  const Architecture& architecture = architecture_of(given.architecture, settings);
+  hugging_face::ExportOptions options{.dtype = dtype,
+                                      .max_shard_bytes = given.max_shard_bytes,
+                                      .files = exported_tokenizer(checkpoint, config, settings)};
+  const hugging_face::Export model(checkpoint, std::move(settings), architecture, dtype);
+  const StopSignals signals(kStopping);
+  options.stop_requested = [&] { return signals.received() != 0; };
+  if (!model.write(given.output, options)) return kEndedBySignal + signals.received();
+  if (given.json) {
+    const nlohmann::json json = {{"architecture", architecture.name},
+                                 {"parameters", model.parameters()},
+                                 {"tensors", model.tensors()},
+                                 {"iteration", checkpoint.manifest().iteration}};
+    write_standard_output(json.dump() + "\n");
+  } else {
+    log_info("{}: {}, {} parameters of iteration {} in {} tensors", given.output, architecture.name,
+             format_count(model.parameters()), checkpoint.manifest().iteration, model.tensors());
+  }
+  return 0;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,117 @@
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
+#include "phalanx/base/log.h"
+#include "phalanx/base/numeric.h"
+#include "phalanx/cli/folder_tokenizer.h"
+#include "phalanx/cli/hugging_face_commands.h"
+#include "phalanx/cli/signals.h"
+#include "phalanx/cli/text_input.h"
+#include "phalanx/flags/flag_set.h"
+
+namespace phalanx {
+namespace {
+
+using hugging_face::Import;
+
+constexpr int kEndedBySignal = 128;  // and its number, as shells say it
+constexpr const char* kStopping = "SIGINT: leaving; what was written is removed\n";
+
+struct ImportFlags {
+  std::string input, output;
+  bool ignore_unexpected = false;
+  bool no_tokenizer = false;
+  bool json = false;
+  bool verbose = false;
+};
+
+void add_flags(FlagSet& flags, ImportFlags& given) {
+  flags.add({.name = "--input",
+             .help = "Folder with config.json and safetensors files",
+             .value_name = "DIR",
+             .required = true},
+            &given.input);
+  flags.add({.name = "--output",
+             .help = "Directory of the checkpoint: new, or empty",
+             .value_name = "DIR",
+             .required = true},
+            &given.output);
+  flags.add({.name = "--ignore-unexpected",
+             .help = "Leave out tensors that the architecture does not have"},
+            &given.ignore_unexpected);
+  flags.add({.name = "--no-tokenizer",
+             .help = "Leave out the folder's tokenizer: texts are ids (NullTokenizer)"},
+            &given.no_tokenizer);
+  flags.add({.name = "--json", .help = "What was imported as JSON"}, &given.json);
+  flags.add({.name = "--verbose",
+             .help = "Also say which keys of config.json were ignored, and all flags"},
+            &given.verbose);
+}
+
+hugging_face::ImportOutput output_of(const Import& model, const ImportFlags& given) {
+  const TokenizerOptions tokenizer = folder_tokenizer(model, !given.no_tokenizer);
+  hugging_face::ImportOutput output{.directory = given.output,
+                                    .copies = {},
+                                    .input_files = {},
+                                    .tokenizer = tokenizer_arguments(tokenizer)};
+  for (const TokenizerFile& file : tokenizer_files(tokenizer)) {
+    InputCopy copy{.name = file.name, .bytes = read_file(file.path)};
+    output.input_files.push_back(describe_input_copy(file.flag, file.path, copy));
+    output.copies.push_back(std::move(copy));
+  }
+  return output;
+}
+
+std::map<std::string, std::string> arguments_of(const Import& model,
+                                                const hugging_face::ImportOutput& output) {
+  auto arguments = model.settings().arguments();
+  arguments.insert(output.tokenizer.begin(), output.tokenizer.end());
+  return arguments;
+}
+
+void report(const Import& model, const hugging_face::ImportOutput& output,
+            const ImportFlags& given) {
+  const auto arguments = arguments_of(model, output);
+  if (given.verbose) {
+    const auto ignored = model.folder().config().ignored();
+    if (!ignored.empty()) log_info("config.json: ignored: {}", fmt::join(ignored, ", "));
+    if (!model.dropped().empty()) {
+      log_info("tensors left out: {}", fmt::join(model.dropped(), ", "));
+    }
+    for (const auto& [flag, value] : arguments) log_info("  {} {}", flag, value);
+  }
+  if (given.json) {
+    const nlohmann::json json = {{"architecture", model.architecture().name},
+                                 {"parameters", model.parameters()},
+                                 {"tensors", model.table().rows.size()},
+                                 {"dropped", model.dropped()},
+                                 {"arguments", arguments}};
+    write_standard_output(json.dump() + "\n");
+    return;
+  }
+  log_info("{}: {}, {} parameters in {} tensors, {}", given.output, model.architecture().name,
+           format_count(model.parameters()), model.table().rows.size(),
+           arguments.at("--tokenizer-type"));
+}
+
+}  // namespace
+
+int run_import_hugging_face(const Arguments& arguments) {
+  ImportFlags given;
+  FlagSet flags("phalanx import hf", "A folder of Hugging Face's transformers as a checkpoint.");
+  add_flags(flags, given);
+  flags.parse(arguments);
+  const Import model(given.input, given.ignore_unexpected);
+  auto output = output_of(model, given);
+  const StopSignals signals(kStopping);
+  output.stop_requested = [&] { return signals.received() != 0; };
+  if (!hugging_face::write_import(model, output)) return kEndedBySignal + signals.received();
+  report(model, output, given);
+  return 0;
+}
+
+}  // namespace phalanx
