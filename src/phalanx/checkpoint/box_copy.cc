@@ -9,13 +9,13 @@ namespace phalanx {
 namespace {
 
 // Rows of a box, counted from its first.
-struct RowRange {
+struct RowsOfBox {
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
 
-RowRange rows_within(const ParamBox& box, std::int64_t row_begin, std::int64_t row_end) {
-  RowRange range{.begin = std::max<std::int64_t>(row_begin - box.global_row, 0),
+RowsOfBox rows_within(const ParamBox& box, std::int64_t row_begin, std::int64_t row_end) {
+  RowsOfBox range{.begin = std::max<std::int64_t>(row_begin - box.global_row, 0),
                  .end = std::min(row_end - box.global_row, box.rows)};
   range.end = std::max(range.begin, range.end);
   return range;
@@ -27,7 +27,7 @@ std::int64_t packed_bytes(std::span<const ParamBox> boxes, DType dtype, std::int
                           std::int64_t row_end) {
   std::int64_t elements = 0;
   for (const auto& box : boxes) {
-    const RowRange rows = rows_within(box, row_begin, row_end);
+    const RowsOfBox rows = rows_within(box, row_begin, row_end);
     elements += (rows.end - rows.begin) * box.columns;
   }
   return elements * size_of(dtype);
@@ -39,7 +39,7 @@ void pack_rows(const GlobalTensor& tensor, std::int64_t row_begin, std::int64_t 
   for (const auto& box : tensor.boxes) {
     const auto bytes = static_cast<std::size_t>(box.columns * size);
     if (bytes == 0) continue;
-    const RowRange rows = rows_within(box, row_begin, row_end);
+    const RowsOfBox rows = rows_within(box, row_begin, row_end);
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       std::memcpy(out, tensor.local.data() + tensor.local_element(box, row) * size, bytes);
       out += bytes;
@@ -61,7 +61,7 @@ void unpack_rows(std::span<const ParamBox> boxes, DType dtype, std::int64_t glob
                   global_columns);
     const auto bytes = static_cast<std::size_t>(box.columns * size);
     if (bytes == 0) continue;
-    const RowRange rows = rows_within(box, row_begin, row_end);
+    const RowsOfBox rows = rows_within(box, row_begin, row_end);
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       const std::int64_t global_row = box.global_row + row - row_begin;
       std::memcpy(global_rows + (global_row * global_columns + box.global_column) * size, from,
