@@ -13,13 +13,45 @@ void expect_types(std::string_view op, const Tensor& x, const Tensor& bias) {
   expect_dtype(op, "bias", bias, x.dtype);
 }
 
+// Rows of half the width of x.
+void expect_half(std::string_view op, std::string_view operand, const Tensor& half,
+                 const Tensor& x) {
+  PHALANX_CHECK(x.shape[1] % 2 == 0, "{}: x is {}, expected gates and as many others", op,
+                x.shape.to_string());
+  expect_shape(op, operand, half, {x.shape[0], x.shape[1] / 2});
+  expect_dtype(op, operand, half, x.dtype);
+}
+
 }  // namespace
+
+std::string_view name_of(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::kGeluTanh:
+      return "tanh GeLU";
+    case ActivationKind::kGeluErf:
+      return "erf GeLU";
+    case ActivationKind::kRelu:
+      return "ReLU";
+    case ActivationKind::kSquaredRelu:
+      return "squared ReLU";
+    case ActivationKind::kSilu:
+      return "SiLU";
+  }
+  PHALANX_CHECK(false, "activation {}", static_cast<int>(kind));
+}
 
 OpCost cost(const BiasActivationForward& op) {
   return {"bias_activation_forward", 0, bytes_of(op.x, op.bias), bytes_of(op.y)};
 }
 OpCost cost(const BiasActivationBackward& op) {
   return {"bias_activation_backward", 0, bytes_of(op.dy, op.x, op.bias), bytes_of(op.dx)};
+}
+
+OpCost cost(const GatedActivationForward& op) {
+  return {"gated_activation_forward", 0, bytes_of(op.x, op.bias), bytes_of(op.y)};
+}
+OpCost cost(const GatedActivationBackward& op) {
+  return {"gated_activation_backward", 0, bytes_of(op.dy, op.x, op.bias), bytes_of(op.dx)};
 }
 
 OpCost cost(const TanhForward& op) { return {"tanh_forward", 0, bytes_of(op.x), bytes_of(op.y)}; }
@@ -40,6 +72,20 @@ void bias_activation_backward(Context& context, const BiasActivationBackward& op
   expect_types("bias_activation_backward", op.x, op.bias);
   expect_dtype("bias_activation_backward", "dx", op.dx, op.x.dtype);
   expect_dtype("bias_activation_backward", "dy", op.dy, op.x.dtype);
+  enqueue(context, op);
+}
+
+void gated_activation_forward(Context& context, const GatedActivationForward& op) {
+  expect_types("gated_activation_forward", op.x, op.bias);
+  expect_half("gated_activation_forward", "y", op.y, op.x);
+  enqueue(context, op);
+}
+
+void gated_activation_backward(Context& context, const GatedActivationBackward& op) {
+  expect_types("gated_activation_backward", op.x, op.bias);
+  expect_half("gated_activation_backward", "dy", op.dy, op.x);
+  expect_shape("gated_activation_backward", "dx", op.dx, op.x.shape);
+  expect_dtype("gated_activation_backward", "dx", op.dx, op.x.dtype);
   enqueue(context, op);
 }
 

@@ -26,6 +26,7 @@
 #include "phalanx/ops/random.h"
 #include "phalanx/ops/reduce.h"
 #include "phalanx/ops/relative_bias.h"
+#include "phalanx/ops/rms_norm.h"
 #include "phalanx/tensor/recorder.h"
 #include "phalanx/tensor/tensor.h"
 
@@ -46,8 +47,9 @@ struct OpListOf {};
 
 using OpList =
     OpListOf<LinearForward, LinearInputGradient, LinearWeightGradient, BiasGradient,
-             LayerNormForward, LayerNormApply, LayerNormBackward, BiasActivationForward,
-             BiasActivationBackward, TanhForward, TanhBackward, BiasDropoutResidual,
+             LayerNormForward, LayerNormApply, LayerNormBackward, RmsNormForward, RmsNormApply,
+             RmsNormBackward, BiasActivationForward, BiasActivationBackward, GatedActivationForward,
+             GatedActivationBackward, TanhForward, TanhBackward, BiasDropoutResidual,
              DropoutBackward, EmbeddingForward, AddPositions, EmbeddingGradient,
              SparseEmbeddingGradient, SparseEmbeddingJoin, AttentionForward, AttentionDelta,
              AttentionBackward, UnfusedAttentionForward, UnfusedAttentionBackward,

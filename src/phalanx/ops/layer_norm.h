@@ -2,7 +2,7 @@
 // Layer normalisation over the last dimension with fp32 statistics: y = (x - mean) rstd weight +
 // bias, rstd = 1 / sqrt(variance + epsilon) with the biased variance (Ba et al., 2016). The stream
 // that is normalised (x, and in backward dx and residual) has the storage type of y and dy, or is
-// f32.
+// f32. A zero-centred weight is kept less 1: 1 + weight takes its place.
 
 #include "phalanx/ops/rows.h"
 
@@ -15,6 +15,7 @@ struct LayerNormForward {
   Tensor x;             // [rows, h]
   Tensor weight, bias;  // [h]
   double epsilon = 1e-5;
+  bool zero_centred = false;
 };
 
 // y again from saved statistics, bit for bit: instead of saving the output for the weight gradient
@@ -24,6 +25,7 @@ struct LayerNormApply {
   Tensor x;
   Tensor mean, rstd;
   Tensor weight, bias;
+  bool zero_centred = false;
 };
 
 struct LayerNormBackward {
@@ -33,8 +35,9 @@ struct LayerNormBackward {
   Tensor x;
   Tensor mean, rstd;
   Tensor weight;
-  Tensor residual;  // [rows, h], optional: dx = round(gradient) + residual, rounded again; may be
-                    // dx itself
+  bool zero_centred = false;
+  Tensor residual = {};  // [rows, h], optional: dx = round(gradient) + residual, rounded again; may
+                         // be dx itself
 };
 
 OpCost cost(const LayerNormForward& op);

@@ -14,7 +14,7 @@ struct LinearForward {
   Tensor x;       // [rows, k]
   Tensor weight;  // [n, k]
   Tensor bias;    // [n], optional; added before rounding
-  // Optional: also activated = gelu(y + bias), as bias_activation_forward. y is in storage type
+  // Optional: also activated = f(y + bias), as bias_activation_forward. y is in storage type
   // then.
   struct Activation {
     Tensor activated;  // [rows, n]
@@ -29,7 +29,7 @@ struct LinearInputGradient {
   Tensor dx;      // [rows, k]
   Tensor dy;      // [rows, n]
   Tensor weight;  // [n, k]
-  // Optional: dx is then that before gelu(x + bias), as bias_activation_backward makes it.
+  // Optional: dx is then that before f(x + bias), as bias_activation_backward makes it.
   struct Activation {
     Tensor x;     // [rows, k], storage type
     Tensor bias;  // [k], optional

@@ -13,8 +13,7 @@ struct ActivationSize {
 constexpr double kRange = 6.0;
 
 std::string activation_name(const ActivationSize& size, ActivationKind kind, bool bias) {
-  return fmt::format("{}x{}, {}{}", size.rows, size.n,
-                     kind == ActivationKind::kGeluTanh ? "tanh" : "erf", bias ? ", bias" : "");
+  return fmt::format("{}x{}, {}{}", size.rows, size.n, name_of(kind), bias ? ", bias" : "");
 }
 
 Job forward(Operands& operands, const ActivationSize& size, ActivationKind kind, bool bias,
@@ -63,6 +62,74 @@ GradientJob gradients(Operands& operands, const ActivationSize& size, Activation
   return job;
 }
 
+Job gated_forward(Operands& operands, const ActivationSize& size, ActivationKind kind, bool bias,
+                  double range = kRange) {
+  GatedActivationForward op;
+  op.kind = kind;
+  op.y = operands.output({size.rows, size.n});
+  op.x = operands.uniform(operands.storage(), {size.rows, 2 * size.n}, -range, range);
+  if (bias) op.bias = operands.uniform({2 * size.n});
+  return make_job(op, gated_activation_forward, {near(op.y, 8)});
+}
+
+Job gated_backward(Operands& operands, const ActivationSize& size, ActivationKind kind, bool bias,
+                   double range = kRange) {
+  GatedActivationBackward op;
+  op.kind = kind;
+  op.dx = operands.output({size.rows, 2 * size.n});
+  op.dy = operands.uniform({size.rows, size.n});
+  op.x = operands.uniform(operands.storage(), {size.rows, 2 * size.n}, -range, range);
+  if (bias) op.bias = operands.uniform({2 * size.n});
+  return make_job(op, gated_activation_backward, {near(op.dx, 12)});
+}
+
+GradientJob gated_gradients(Operands& operands, const ActivationSize& size, ActivationKind kind) {
+  const Shape pairs{size.rows, 2 * size.n};
+  const GatedActivationForward op{.y = operands.output({size.rows, size.n}),
+                                  .x = operands.uniform(DType::kF64, pairs, -3.0, 3.0),
+                                  .bias = operands.uniform({2 * size.n}),
+                                  .kind = kind};
+  const GatedActivationBackward back{.dx = operands.output(pairs),
+                                     .dy = operands.uniform({size.rows, size.n}),
+                                     .x = op.x,
+                                     .bias = op.bias,
+                                     .kind = kind};
+  const BiasGradient sums{.dbias = operands.filled(DType::kF64, {2 * size.n}, 0.0), .dy = back.dx};
+  GradientJob job;
+  job.forward = [op](Context& context) { gated_activation_forward(context, op); };
+  job.backward = [back, sums](Context& context) {
+    gated_activation_backward(context, back);
+    bias_gradient(context, sums);
+  };
+  job.outputs = {{op.y, back.dy}};
+  job.operands = {{op.x, back.dx}, {op.bias, sums.dbias}};
+  return job;
+}
+
+void add_gated_cases(CaseTable& table, ActivationKind kind) {
+  const auto add = [&](const ActivationSize& size, bool bias, double range) {
+    const std::string name =
+        activation_name(size, kind, bias) + (range == kRange ? "" : ", far tails");
+    table.tests.push_back(
+        {"gated_activation_forward", name, kStorageTypes,
+         [=](Operands& operands) { return gated_forward(operands, size, kind, bias, range); }});
+    table.tests.push_back(
+        {"gated_activation_backward", name, kStorageTypes,
+         [=](Operands& operands) { return gated_backward(operands, size, kind, bias, range); }});
+  };
+  for (const bool bias : {false, true}) {
+    for (const ActivationSize& size :
+         {ActivationSize{1, 1}, ActivationSize{3, 17}, ActivationSize{65, 129}}) {
+      add(size, bias, kRange);
+    }
+  }
+  add({4, 33}, false, 150.0);
+  table.gradients.push_back(
+      {"gated_activation", activation_name({7, 5}, kind, true), [kind](Operands& operands) {
+         return gated_gradients(operands, {7, 5}, kind);
+       }});
+}
+
 Job tanh_job(Operands& operands, const Shape& shape, bool in_place) {
   const Tensor x = operands.uniform(operands.storage(), shape, -kRange, kRange);
   const TanhForward op{.y = in_place ? x : operands.output(shape), .x = x};
@@ -107,7 +174,7 @@ void add_tanh_cases(CaseTable& table) {
 }  // namespace
 
 void add_activation_cases(CaseTable& table) {
-  for (const ActivationKind kind : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf}) {
+  for (const ActivationKind kind : kActivationKinds) {
     for (const ActivationSize& size : {ActivationSize{1, 1}, ActivationSize{3, 17},
                                        ActivationSize{65, 257}, ActivationSize{257, 64}}) {
       for (const bool bias : {false, true}) {
@@ -140,12 +207,21 @@ void add_activation_cases(CaseTable& table) {
          kStorageTypes,
          [=](Operands& operands) { return backward(operands, tails, kind, false, false, 3e4); }});
     table.gradients.push_back(
-        {"bias_gelu", activation_name({7, 5}, kind, true), [kind](Operands& operands) {
+        {"bias_activation", activation_name({7, 5}, kind, true), [kind](Operands& operands) {
            return gradients(operands, {7, 5}, kind);
          }});
   }
 
   add_tanh_cases(table);
+  for (const ActivationKind kind : kActivationKinds) add_gated_cases(table, kind);
+  for (const std::int64_t columns : kOddColumns) {
+    const ActivationSize size{2, columns};
+    table.tests.push_back({"gated_activation_forward",
+                           activation_name(size, ActivationKind::kSilu, true), kStorageTypes,
+                           [=](Operands& operands) {
+                             return gated_forward(operands, size, ActivationKind::kSilu, true);
+                           }});
+  }
 
   for (const ActivationKind kind : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf}) {
     const ActivationSize large{1024, 3072};
@@ -156,6 +232,18 @@ void add_activation_cases(CaseTable& table) {
         {"bias_activation_backward", activation_name(large, kind, true), kTimedTypes,
          [=](Operands& operands) { return backward(operands, large, kind, true, true); }});
   }
+  // As many elements of fc1's output as above.
+  const ActivationSize pairs{1024, 1536};
+  table.performance.push_back(
+      {"gated_activation_forward", activation_name(pairs, ActivationKind::kSilu, false),
+       kTimedTypes, [=](Operands& operands) {
+         return gated_forward(operands, pairs, ActivationKind::kSilu, false);
+       }});
+  table.performance.push_back(
+      {"gated_activation_backward", activation_name(pairs, ActivationKind::kSilu, false),
+       kTimedTypes, [=](Operands& operands) {
+         return gated_backward(operands, pairs, ActivationKind::kSilu, false);
+       }});
 }
 
 }  // namespace phalanx::ops

@@ -77,6 +77,7 @@ CaseTable make_case_table();
 // One function per family, in the file of its name.
 void add_linear_cases(CaseTable& table);
 void add_layer_norm_cases(CaseTable& table);
+void add_rms_norm_cases(CaseTable& table);
 void add_activation_cases(CaseTable& table);
 void add_dropout_cases(CaseTable& table);
 void add_embedding_cases(CaseTable& table);
@@ -95,6 +96,9 @@ inline constexpr std::array k16BitTypes = {DType::kBF16, DType::kF16};
 // Columns around the borders of vectors, of groups of vectors and of blocks.
 inline constexpr std::array<std::int64_t, 12> kOddColumns = {7,  15,  16,  17,   63,   64,
                                                              65, 100, 129, 4095, 4096, 4097};
+inline constexpr std::array kActivationKinds = {ActivationKind::kGeluTanh, ActivationKind::kGeluErf,
+                                                ActivationKind::kRelu, ActivationKind::kSquaredRelu,
+                                                ActivationKind::kSilu};
 // Of performance rows.
 inline constexpr std::array kTimedTypes = {DType::kF32, DType::kBF16};
 

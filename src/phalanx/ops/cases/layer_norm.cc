@@ -76,9 +76,34 @@ Job backward(Operands& operands, const LayerNormSize& size, Residual residual,
                   {near(op.dx, 16, 1, 1.0), near(op.dweight, 24), near(op.dbias, 24)});
 }
 
-GradientJob gradients(Operands& operands, const LayerNormSize& size) {
-  const LayerNormForward op = inputs(operands, size, 0.5);
-  const LayerNormBackward back = backward_op(operands, op, Residual::kNone);
+// The weight kept less 1, in all three ops.
+Job zero_centred(Operands& operands, const LayerNormSize& size) {
+  LayerNormForward forward = inputs(operands, size, 0.5);
+  forward.zero_centred = true;
+  LayerNormApply apply{.y = operands.output({size.rows, size.h}),
+                       .x = forward.x,
+                       .mean = forward.mean,
+                       .rstd = forward.rstd,
+                       .weight = forward.weight,
+                       .bias = forward.bias,
+                       .zero_centred = true};
+  LayerNormBackward backward = backward_op(operands, forward, Residual::kSeparate);
+  backward.zero_centred = true;
+  return {[=](Context& context) {
+            layer_norm_forward(context, forward);
+            layer_norm_apply(context, apply);
+            layer_norm_backward(context, backward);
+          },
+          cost(backward),
+          {near(forward.y, 8), near(forward.mean, 4), near(forward.rstd, 8), near(apply.y, 8),
+           near(backward.dx, 16, 1, 1.0), near(backward.dweight, 24), near(backward.dbias, 24)}};
+}
+
+GradientJob gradients(Operands& operands, const LayerNormSize& size, bool zero_centred) {
+  LayerNormForward op = inputs(operands, size, 0.5);
+  op.zero_centred = zero_centred;
+  LayerNormBackward back = backward_op(operands, op, Residual::kNone);
+  back.zero_centred = zero_centred;
   GradientJob job;
   job.forward = [op](Context& context) { layer_norm_forward(context, op); };
   job.backward = [back](Context& context) { layer_norm_backward(context, back); };
@@ -135,9 +160,16 @@ void add_layer_norm_cases(CaseTable& table) {
       {"layer_norm_forward", "9x257, mean 200", kFullPrecision, [](Operands& operands) {
          return forward(operands, {9, 257}, 200.0, 1000);
        }});
-  table.gradients.push_back({"layer_norm", "5x17", [](Operands& operands) {
-                               return gradients(operands, {5, 17});
-                             }});
+  table.tests.push_back(
+      {"layer_norm_backward", "17x65, zero-centred", kStorageTypes, [](Operands& operands) {
+         return zero_centred(operands, {17, 65});
+       }});
+  for (const bool zero_centred : {false, true}) {
+    table.gradients.push_back(
+        {"layer_norm", zero_centred ? "5x17, zero-centred" : "5x17", [=](Operands& operands) {
+           return gradients(operands, {5, 17}, zero_centred);
+         }});
+  }
 
   const LayerNormSize large{1024, 768};
   const auto add = [&](const char* op, auto build) {

@@ -47,7 +47,7 @@ Job weight_gradient(Operands& operands, const LinearSize& size, bool accumulate)
 }
 
 // What a product is fused with: its outputs are those of the parts, of which each rounds.
-Job forward_with_gelu(Operands& operands, const LinearSize& size, ActivationKind kind) {
+Job forward_with_activation(Operands& operands, const LinearSize& size, ActivationKind kind) {
   LinearForward op;
   op.y = operands.output({size.rows, size.n});
   op.x = operands.uniform({size.rows, size.k});
@@ -60,7 +60,7 @@ Job forward_with_gelu(Operands& operands, const LinearSize& size, ActivationKind
       {near(op.y, sum_units(size.k)), near(op.activation.activated, 2.0 * sum_units(size.k))});
 }
 
-Job input_gradient_of_gelu(Operands& operands, const LinearSize& size, ActivationKind kind) {
+Job input_gradient_of_activation(Operands& operands, const LinearSize& size, ActivationKind kind) {
   LinearInputGradient op;
   op.dx = operands.output({size.rows, size.k});
   op.dy = operands.uniform({size.rows, size.n});
@@ -153,13 +153,13 @@ void add_linear_cases(CaseTable& table) {
   add("linear_weight_gradient", "33x65x19, overwrite",
       [odd](Operands& operands) { return weight_gradient(operands, odd, false); });
   for (const LinearSize& size : {odd, LinearSize{9, 50, 400}, LinearSize{70, 20, 3}}) {
-    for (const ActivationKind kind : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf}) {
-      const std::string name =
-          linear_name(size) + (kind == ActivationKind::kGeluTanh ? ", tanh" : ", erf");
-      add("linear_forward", name + " GeLU",
-          [size, kind](Operands& operands) { return forward_with_gelu(operands, size, kind); });
-      add("linear_input_gradient", name + " GeLU", [size, kind](Operands& operands) {
-        return input_gradient_of_gelu(operands, size, kind);
+    for (const ActivationKind kind : kActivationKinds) {
+      const std::string name = fmt::format("{}, {}", linear_name(size), name_of(kind));
+      add("linear_forward", name, [size, kind](Operands& operands) {
+        return forward_with_activation(operands, size, kind);
+      });
+      add("linear_input_gradient", name, [size, kind](Operands& operands) {
+        return input_gradient_of_activation(operands, size, kind);
       });
     }
     for (const bool accumulate : {true, false}) {

@@ -16,6 +16,7 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LinearInputG
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LinearWeightGradient& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::BiasGradient& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LayerNormBackward& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::RmsNormBackward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::AttentionForward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::AttentionBackward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::UnfusedAttentionForward& op);
@@ -36,9 +37,16 @@ void execute(CpuDevice& device, const ops::LayerNormForward& op, const Tensor& s
 void execute(CpuDevice& device, const ops::LayerNormApply& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::LayerNormBackward& op, const Tensor& scratch);
 
+// rms_norm.cc
+void execute(CpuDevice& device, const ops::RmsNormForward& op, const Tensor& scratch);
+void execute(CpuDevice& device, const ops::RmsNormApply& op, const Tensor& scratch);
+void execute(CpuDevice& device, const ops::RmsNormBackward& op, const Tensor& scratch);
+
 // activation.cc
 void execute(CpuDevice& device, const ops::BiasActivationForward& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::BiasActivationBackward& op, const Tensor& scratch);
+void execute(CpuDevice& device, const ops::GatedActivationForward& op, const Tensor& scratch);
+void execute(CpuDevice& device, const ops::GatedActivationBackward& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::TanhForward& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::TanhBackward& op, const Tensor& scratch);
 

@@ -115,6 +115,43 @@ TEST_P(Fusions, LayerNormApplyRepeatsForward) {
   EXPECT_EQ(bytes_of(apply.y), bytes_of(forward.y));
 }
 
+TEST_P(Fusions, RmsNormApplyRepeatsForward) {
+  Machine machine(GetParam());
+  const Shape shape{17, 65};
+  const ops::RmsNormForward forward{.y = machine.operands().output(shape),
+                                    .rstd = machine.operands().output(DType::kF32, {shape[0]}),
+                                    .x = machine.uniform(shape),
+                                    .weight = machine.uniform({shape[1]}),
+                                    .zero_centred = true};
+  rms_norm_forward(machine.context(), forward);
+  const ops::RmsNormApply apply{.y = machine.operands().output(shape),
+                                .x = forward.x,
+                                .rstd = forward.rstd,
+                                .weight = forward.weight,
+                                .zero_centred = true};
+  rms_norm_apply(machine.context(), apply);
+  EXPECT_EQ(bytes_of(apply.y), bytes_of(forward.y));
+}
+
+TEST_P(Fusions, RmsNormBackwardAddsTheRoundedGradient) {
+  Machine machine(GetParam());
+  const Shape shape{17, 65};
+  ops::RmsNormBackward op{.dx = machine.operands().output(shape),
+                          .dweight = machine.operands().output(DType::kF32, {shape[1]}),
+                          .dy = machine.uniform(shape),
+                          .x = machine.uniform(shape),
+                          .rstd = machine.operands().filled(DType::kF32, {shape[0]}, 1.5),
+                          .weight = machine.uniform({shape[1]})};
+  rms_norm_backward(machine.context(), op);
+  const Tensor sum = machine.uniform(shape);
+  const Tensor gradient = op.dx;
+  op.residual = op.dx = machine.operands().output(shape);
+  ops::copy(machine.context(), {.destination = op.dx, .source = sum});
+  rms_norm_backward(machine.context(), op);
+  ops::accumulate(machine.context(), {.destination = sum, .source = gradient});
+  EXPECT_EQ(bytes_of(op.dx), bytes_of(sum));
+}
+
 // residual + dropout(x + bias) against: x += bias of every row, dropout, residual += x.
 TEST_P(Fusions, DropoutRoundsWhereItsPartsWould) {
   for (const double probability : {0.0, 0.3}) {
@@ -152,8 +189,7 @@ TEST_P(Fusions, ProductsRoundWhereTheirPartsWould) {
     std::int64_t rows, n, k;
   };
   for (const Size& size : {Size{3, 100, 40}, Size{70, 129, 390}, Size{390, 65, 801}}) {
-    for (const ops::ActivationKind kind :
-         {ops::ActivationKind::kGeluTanh, ops::ActivationKind::kGeluErf}) {
+    for (const ops::ActivationKind kind : ops::kActivationKinds) {
       Machine machine(GetParam(), std::int64_t{16} << 20);
       const Tensor x = machine.uniform({size.rows, size.k});
       const Tensor dy = machine.uniform({size.rows, size.n});
@@ -238,30 +274,24 @@ std::vector<float> all_nans() {
   return nans;
 }
 
-TEST(GeluKernel, KeepsWhatIsNotANumber) {
+TEST(ActivationKernels, KeepWhatIsNotANumber) {
   const std::vector<float> nans = all_nans();
-  for (const bool tanh : {false, true}) {
+  for (const ops::ActivationKind kind : ops::kActivationKinds) {
     Machine machine;
     const Shape shape{2, std::ssize(nans)};
     const Tensor x = machine.uniform(shape), dy = machine.uniform(shape);
     std::ranges::copy(nans, x.as<float>() + nans.size());
     const Tensor y = machine.operands().filled(DType::kF32, shape, 0.0);
     const Tensor dx = machine.operands().filled(DType::kF32, shape, 0.0);
-    ops::BiasActivationForward forward;
-    forward.y = y;
-    forward.x = x;
-    forward.kind = tanh ? ops::ActivationKind::kGeluTanh : ops::ActivationKind::kGeluErf;
-    ops::BiasActivationBackward backward;
-    backward.dx = dx;
-    backward.dy = dy;
-    backward.x = x;
-    backward.kind = tanh ? ops::ActivationKind::kGeluTanh : ops::ActivationKind::kGeluErf;
-    bias_activation_forward(machine.context(), forward);
-    bias_activation_backward(machine.context(), backward);
+    bias_activation_forward(machine.context(),
+                            ops::BiasActivationForward{.y = y, .x = x, .bias = {}, .kind = kind});
+    bias_activation_backward(
+        machine.context(),
+        ops::BiasActivationBackward{.dx = dx, .dy = dy, .x = x, .bias = {}, .kind = kind});
     for (std::size_t i = 0; i < nans.size(); ++i) {
       EXPECT_TRUE(std::isfinite(y.as<float>()[i]) && std::isfinite(dx.as<float>()[i]));
-      EXPECT_TRUE(std::isnan(y.as<float>()[nans.size() + i])) << i;
-      EXPECT_TRUE(std::isnan(dx.as<float>()[nans.size() + i])) << i;
+      EXPECT_TRUE(std::isnan(y.as<float>()[nans.size() + i])) << name_of(kind) << " " << i;
+      EXPECT_TRUE(std::isnan(dx.as<float>()[nans.size() + i])) << name_of(kind) << " " << i;
     }
   }
 }

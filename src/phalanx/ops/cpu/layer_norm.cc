@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "phalanx/ops/cpu/execute.h"
+#include "phalanx/ops/cpu/norm-inl.h"
 #include "phalanx/ops/cpu/operands.h"
 #include "phalanx/ops/cpu/parallel.h"
 #include "phalanx/ops/cpu/storage-inl.h"
@@ -22,13 +23,13 @@ namespace phalanx::cpu::HWY_NAMESPACE {
 
 // One expression for forward and apply: their results are equal to the bit.
 template <typename T, typename Stream>
-HWY_INLINE void normalise_row(const Stream* x, float mean, float rstd, const T* weight,
+HWY_INLINE void normalise_row(const Stream* x, float mean, float rstd, const NormWeight<T>& weight,
                               const T* bias, T* y, std::int64_t columns) {
   const auto means = hn::Set(FloatTag(), mean);
   const auto rstds = hn::Set(FloatTag(), rstd);
   for_vectors(0, columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
     const auto normalised = hn::Mul(hn::Sub(lanes.load(x + i), means), rstds);
-    lanes.store(hn::MulAdd(normalised, lanes.load(weight + i), lanes.load(bias + i)), y + i);
+    lanes.store(hn::MulAdd(normalised, weight.load(lanes, i), lanes.load(bias + i)), y + i);
   });
 }
 
@@ -59,7 +60,7 @@ void forward(const CpuDevice& device, const ops::LayerNormForward& op) {
   const std::int64_t columns = op.x.shape[1];
   const auto x = rows_of<Stream>(op.x);
   const auto y = rows_of<T>(op.y);
-  const T* weight = dense<T>(op.weight);
+  const NormWeight<T> weight(op.weight, op.zero_centred);
   const T* bias = dense<T>(op.bias);
   float* mean = dense<float>(op.mean);
   float* rstd = dense<float>(op.rstd);
@@ -80,7 +81,7 @@ void apply(const CpuDevice& device, const ops::LayerNormApply& op) {
   const std::int64_t columns = op.x.shape[1];
   const auto x = rows_of<Stream>(op.x);
   const auto y = rows_of<T>(op.y);
-  const T* weight = dense<T>(op.weight);
+  const NormWeight<T> weight(op.weight, op.zero_centred);
   const T* bias = dense<T>(op.bias);
   const float* mean = dense<float>(op.mean);
   const float* rstd = dense<float>(op.rstd);
@@ -97,7 +98,7 @@ struct BackwardOperands {
   std::int64_t columns;
   Rows<T> dy;
   Rows<Stream> dx, x, residual;
-  const T* weight;
+  NormWeight<T> weight;
   const float* mean;
   const float* rstd;
 
@@ -107,15 +108,14 @@ struct BackwardOperands {
         dx(rows_of<Stream>(op.dx)),
         x(rows_of<Stream>(op.x)),
         residual(rows_of<Stream>(op.residual)),
-        weight(dense<T>(op.weight)),
+        weight(op.weight, op.zero_centred),
         mean(dense<float>(op.mean)),
         rstd(dense<float>(op.rstd)) {}
 };
 
 // With g = dy weight and n the normalised row: the sums of g and of g n.
 struct RowSums {
-  // Few enough for several rows in registers.
-  Sums<float, 16> gradient, product;
+  RowTerms gradient, product;
 
   HWY_INLINE RowSums() : gradient(), product() {}
 };
@@ -137,14 +137,10 @@ HWY_INLINE void backward_row(const BackwardOperands<T, Stream>& in, std::int64_t
   for_vectors(0, in.columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
     const auto normalised = hn::Mul(hn::Sub(lanes.load(x + i), mean), rstd);
     // As in the sums: with a single column nothing must remain.
-    const auto scaled = hn::Mul(lanes.load(dy + i), lanes.load(in.weight + i));
+    const auto scaled = hn::Mul(lanes.load(dy + i), in.weight.load(lanes, i));
     const auto centred = hn::Sub(scaled, mean_gradient);
     const auto gradient = hn::Mul(rstd, hn::NegMulAdd(normalised, mean_product, centred));
-    if (residual == nullptr) {
-      lanes.store(gradient, dx + i);
-    } else {
-      lanes.store(hn::Add(round_to<Stream>(gradient), lanes.load(residual + i)), dx + i);
-    }
+    store_gradient(lanes, gradient, residual, dx, i);
   });
 }
 
@@ -155,9 +151,9 @@ HWY_INLINE void backward_rows(const BackwardOperands<T, Stream>& in, std::int64_
                               float* dbias) {
   const FloatTag d;
   RowSums sums[kRows];
-  for_terms<Sums<float, 16>>(0, in.columns, [&](std::int64_t i, auto lanes, auto part) HWY_ATTR {
+  for_terms<RowTerms>(0, in.columns, [&](std::int64_t i, auto lanes, auto part) HWY_ATTR {
     constexpr int kPart = decltype(part)::value;
-    const auto weight = lanes.load(in.weight + i);
+    const auto weight = in.weight.load(lanes, i);
     auto weight_sum = lanes.load(dweight + i);
     auto bias_sum = lanes.load(dbias + i);
     HWY_UNROLL(4)
@@ -179,9 +175,6 @@ HWY_INLINE void backward_rows(const BackwardOperands<T, Stream>& in, std::int64_
   for (int k = 0; k < kRows; ++k) backward_row(in, r + k, sums[k]);
 }
 
-// Rows whose sums fit in registers; they are added to the column sums one after the other.
-constexpr int kTogether = kMaxLanes >= 16 ? 4 : 2;
-
 template <typename T, typename Stream>
 void backward(const CpuDevice& device, const ops::LayerNormBackward& op, float* partial) {
   const BackwardOperands<T, Stream> in(op);
@@ -192,28 +185,13 @@ void backward(const CpuDevice& device, const ops::LayerNormBackward& op, float* 
     float* dbias = dweight + columns;
     std::fill(dweight, dweight + 2 * columns, 0.0F);
     std::int64_t r = blocks.begin(block);
-    for (; r + kTogether <= blocks.end(block); r += kTogether) {
-      backward_rows<kTogether>(in, r, dweight, dbias);
+    for (; r + kRowsTogether <= blocks.end(block); r += kRowsTogether) {
+      backward_rows<kRowsTogether>(in, r, dweight, dbias);
     }
     for (; r < blocks.end(block); ++r) backward_rows<1>(in, r, dweight, dbias);
   });
-  float* dweight = dense<float>(op.dweight);
-  float* dbias = dense<float>(op.dbias);
-  const Blocks column_groups = column_blocks(columns);
-  parallel_for(device.threads, column_groups.count(), [&](std::int64_t group) HWY_ATTR {
-    for_vectors(column_groups.begin(group), column_groups.end(group),
-                [&](std::int64_t i, auto lanes) HWY_ATTR {
-                  auto weight_sum = hn::Zero(FloatTag());
-                  auto bias_sum = hn::Zero(FloatTag());
-                  for (std::int64_t block = 0; block < blocks.count(); ++block) {
-                    const float* from = partial + block * 2 * columns + i;
-                    weight_sum = hn::Add(weight_sum, lanes.load(from));
-                    bias_sum = hn::Add(bias_sum, lanes.load(from + columns));
-                  }
-                  lanes.store(weight_sum, dweight + i);
-                  lanes.store(bias_sum, dbias + i);
-                });
-  });
+  join_blocks<2>(device, partial, blocks.count(), columns,
+                 {dense<float>(op.dweight), dense<float>(op.dbias)});
 }
 
 void layer_norm_forward(const CpuDevice& device, const ops::LayerNormForward& op) {

@@ -8,7 +8,7 @@
 // clang-format on
 
 #include "phalanx/base/numeric.h"
-#include "phalanx/ops/cpu/gelu-inl.h"
+#include "phalanx/ops/cpu/activation-inl.h"
 #include "phalanx/ops/cpu/storage-inl.h"
 #include "phalanx/ops/cpu/transpose-inl.h"
 
@@ -79,7 +79,7 @@ HWY_INLINE void differentiate(const Epilogue& e, const FinishedSums& f) {
 }
 
 template <typename Form, typename T>
-HWY_INLINE void finish_gelu(const Epilogue& e, const FinishedSums& f) {
+HWY_INLINE void finish_activation(const Epilogue& e, const FinishedSums& f) {
   if (e.kind == Epilogue::Kind::kActivation) {
     activate<Form, T>(e, f);
   } else {
@@ -91,8 +91,9 @@ void finish_sums(const Epilogue& e, const FinishedSums& f) {
   with_storage(e.c.dtype, [&](auto type) HWY_ATTR {
     using T = decltype(type);
     if (e.kind != Epilogue::Kind::kStore) {
-      if (e.activation == ops::ActivationKind::kGeluErf) return finish_gelu<ErfGelu, T>(e, f);
-      return finish_gelu<TanhGelu, T>(e, f);
+      with_form(e.activation,
+                [&](auto form) HWY_ATTR { finish_activation<decltype(form), T>(e, f); });
+      return;
     }
     with_storage(e.bias_dtype,
                  [&](auto bias_type) HWY_ATTR { store_sums<T, decltype(bias_type)>(e, f); });

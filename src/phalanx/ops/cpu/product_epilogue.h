@@ -20,8 +20,8 @@ struct EpilogueRows {
 struct Epilogue {
   enum class Kind {
     kStore,               // c = sum + bias, or c += sum
-    kActivation,          // c = sum + bias, activated = gelu(c + activation_bias)
-    kActivationGradient,  // c = sum * gelu'(x + activation_bias), the sum rounded before
+    kActivation,          // c = sum + bias, activated = f(c + activation_bias)
+    kActivationGradient,  // c = sum * f'(x + activation_bias), the sum rounded before
   };
   Kind kind = Kind::kStore;
   EpilogueRows c = {};

@@ -25,9 +25,16 @@ void execute(RefDevice& device, const ops::LayerNormForward& op, const Tensor& s
 void execute(RefDevice& device, const ops::LayerNormApply& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::LayerNormBackward& op, const Tensor& scratch);
 
+// rms_norm.cc
+void execute(RefDevice& device, const ops::RmsNormForward& op, const Tensor& scratch);
+void execute(RefDevice& device, const ops::RmsNormApply& op, const Tensor& scratch);
+void execute(RefDevice& device, const ops::RmsNormBackward& op, const Tensor& scratch);
+
 // activation.cc
 void execute(RefDevice& device, const ops::BiasActivationForward& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::BiasActivationBackward& op, const Tensor& scratch);
+void execute(RefDevice& device, const ops::GatedActivationForward& op, const Tensor& scratch);
+void execute(RefDevice& device, const ops::GatedActivationBackward& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::TanhForward& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::TanhBackward& op, const Tensor& scratch);
 

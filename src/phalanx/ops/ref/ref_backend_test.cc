@@ -70,6 +70,76 @@ TEST_F(RefBackend, CrossEntropy) {
   expect_near(op.dlogits, {-2, 2, 0, 2, -2, 0});
 }
 
+// Two rows of the published normalisation, worked out in double elsewhere.
+TEST_F(RefBackend, RmsNorm) {
+  const Shape shape{2, 4};
+  const auto rows = [&](const std::vector<double>& values) {
+    return operands_.values(DType::kF64, shape, values);
+  };
+  for (const bool zero_centred : {false, true}) {
+    const double centre = zero_centred ? 1.0 : 0.0;
+    const RmsNormForward forward{
+        .y = operands_.output(shape),
+        .rstd = operands_.output(DType::kF64, {2}),
+        .x = rows({1, -2, 3, 0.5, 0.01, 0.02, -0.03, 0.04}),
+        .weight = full({1 - centre, 0.5 - centre, 2 - centre, -1 - centre}),
+        .zero_centred = zero_centred};
+    rms_norm_forward(context_, forward);
+    expect_near(forward.rstd, {0.529812199, 36.2738125}, 1e-7);
+    expect_near(forward.y.slice(0, 0, 1), {0.529812199, -0.529812199, 3.1788732, -0.2649061}, 1e-8);
+    const RmsNormBackward backward{.dx = operands_.output(shape),
+                                   .dweight = operands_.output(DType::kF64, {4}),
+                                   .dy = rows({0.1, -0.2, 0.3, 0.4, 1, 0, -1, 2}),
+                                   .x = forward.x,
+                                   .rstd = forward.rstd,
+                                   .weight = forward.weight,
+                                   .zero_centred = zero_centred};
+    rms_norm_backward(context_, backward);
+    expect_near(backward.dx.slice(0, 0, 1),
+                {-0.0176602083, 0.0883016366, 0.105963035, -0.247245594}, 1e-9);
+    expect_near(backward.dx.slice(0, 1, 1), {37.46703, 2.38643503, -76.1272776, -67.7747549}, 1e-5);
+    expect_near(backward.dweight, {0.415719345, 0.21192488, 1.56504535, 3.00786744}, 1e-8);
+  }
+}
+
+TEST_F(RefBackend, SwiGlu) {
+  const GatedActivationForward forward{
+      .y = operands_.output({1, 5}),
+      .x = operands_.values(DType::kF64, {1, 10},
+                            std::vector{-2.0, -0.5, 0.0, 1.0, 8.0, 0.5, -1.0, 2.0, 3.0, -0.25}),
+      .bias = {},
+      .kind = ActivationKind::kSilu};
+  gated_activation_forward(context_, forward);
+  expect_near(forward.y, {-0.119202922, 0.188770334, 0, 2.19317574, -1.9993293}, 1e-8);
+  const GatedActivationBackward backward{
+      .dx = operands_.output({1, 10}),
+      .dy = operands_.values(DType::kF64, {1, 5}, std::vector{1.0, 2.0, -1.0, 0.5, 1.0}),
+      .x = forward.x,
+      .bias = {},
+      .kind = ActivationKind::kSilu};
+  gated_activation_backward(context_, backward);
+  expect_near(backward.dx,
+              {-0.0453921244, -0.520077625, -1, 1.39150577, -0.250586638, -0.238405844,
+               -0.377540669, 0, 0.365529289, 7.9973172},
+              1e-8);
+}
+
+TEST_F(RefBackend, ReluAndItsSquare) {
+  const Tensor x = operands_.values(DType::kF64, {1, 4}, std::vector{-2.0, 0.0, 0.5, 3.0});
+  const Tensor y = operands_.output({1, 4}), dx = operands_.output({1, 4});
+  const Tensor dy = operands_.filled(DType::kF64, {1, 4}, 2.0);
+  const auto run = [&](ActivationKind kind) {
+    bias_activation_forward(context_, BiasActivationForward{y, x, {}, kind});
+    bias_activation_backward(context_, BiasActivationBackward{dx, dy, x, {}, kind});
+  };
+  run(ActivationKind::kRelu);
+  expect_near(y, {0, 0, 0.5, 3});
+  expect_near(dx, {0, 0, 2, 2});
+  run(ActivationKind::kSquaredRelu);
+  expect_near(y, {0, 0, 0.25, 9});
+  expect_near(dx, {0, 0, 2, 12});
+}
+
 TEST_F(RefBackend, AdamTakesTwoSteps) {
   Adam op{.weight = full({1, -2}),
           .storage = vector(DType::kBF16, {0, 0}),
