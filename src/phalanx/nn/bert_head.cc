@@ -9,10 +9,10 @@ constexpr std::int64_t kClasses = 2;
 // Of the model's losses.
 constexpr std::size_t kBinaryLoss = 1;
 
-std::optional<LayerNorm> final_norm(ParamTable& table, std::vector<ParamId>& owned,
-                                    SavedSlots& slots, const TransformerConfig& config) {
+std::optional<Norm> final_norm(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
+                               const TransformerConfig& config) {
   if (config.norm_place == NormPlace::kPost) return std::nullopt;
-  return LayerNorm(table, owned, slots, config.stack + ".final_layernorm", config);
+  return Norm(table, owned, slots, config.stack + ".final_layernorm", config);
 }
 
 }  // namespace
@@ -24,7 +24,7 @@ BertHead::BertHead(ParamTable& table, const BertHeadOptions& options,
       norm_(final_norm(table, parameters_, slots_, config)),
       dense_(table, parameters_, "lm_head.dense", config.hidden, config.hidden, config,
              config.init_deviation, Linear::Cut::kStream, Linear::Bias::kByCaller),
-      entry_(LayerNorm(table, parameters_, slots_, "lm_head.layer_norm", config), config),
+      entry_(Norm(table, parameters_, slots_, "lm_head.layer_norm", config), config),
       projection_(table, parameters_, slots_, options.vocabulary, config) {
   inputs_ = {{"hidden states", config.stream_dtype(), config.hidden}};
   dense_output_ = slots_.add_stream("head dense output", config.dtype, config.hidden,

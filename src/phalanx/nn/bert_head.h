@@ -66,7 +66,7 @@ class BertHead final : public Unit {
                      const Gradients& gradients) const;
 
   const TransformerConfig config_;
-  std::optional<LayerNorm> norm_;
+  std::optional<Norm> norm_;
   Linear dense_;
   RegionEntry entry_;
   VocabularyProjection projection_;

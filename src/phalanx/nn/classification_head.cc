@@ -10,10 +10,10 @@ namespace {
 // Where dropout is, behind all layers; its place is the embedding's.
 constexpr std::int64_t kPoolerLayer = kEmbeddingLayer - 1;
 
-std::optional<LayerNorm> norm_before_pooler(ParamTable& table, std::vector<ParamId>& owned,
-                                            SavedSlots& slots, const TransformerConfig& config) {
+std::optional<Norm> norm_before_pooler(ParamTable& table, std::vector<ParamId>& owned,
+                                       SavedSlots& slots, const TransformerConfig& config) {
   if (config.norm_place == NormPlace::kPost) return std::nullopt;
-  return LayerNorm(table, owned, slots, config.stack + ".final_layernorm", config);
+  return Norm(table, owned, slots, config.stack + ".final_layernorm", config);
 }
 
 // Of the first row of each sample: [1, b].

@@ -43,7 +43,7 @@ class ClassificationHead final : public Unit {
 
   const TransformerConfig config_;
   ClassificationHeadOptions options_;
-  std::optional<LayerNorm> norm_;
+  std::optional<Norm> norm_;
   BertPooler pooler_;
   Linear classes_;
   SavedId dlogits_;

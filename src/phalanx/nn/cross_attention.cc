@@ -132,9 +132,9 @@ Sublayer cross_attention_sublayer(ParamTable& table, std::vector<ParamId>& owned
                                   const std::string& prefix, std::int64_t layer,
                                   const TransformerConfig& config) {
   const bool pre = config.norm_place == NormPlace::kPre;
-  const LayerNorm norm(table, owned, slots,
-                       prefix + (pre ? ".pre_cross_attn_layernorm" : ".post_cross_attn_layernorm"),
-                       config);
+  const Norm norm(table, owned, slots,
+                  prefix + (pre ? ".pre_cross_attn_layernorm" : ".post_cross_attn_layernorm"),
+                  config);
   return {norm,  std::make_unique<CrossAttention>(table, owned, slots, prefix, layer, config),
           slots, "cross attention projection",
           layer, config};

@@ -71,7 +71,7 @@ class Embedding final : public Unit {
   const TransformerConfig config_;
   EmbeddingColumns columns_;
   ParamUse word_, position_, type_;  // no id: there is no such table
-  std::optional<LayerNorm> norm_;
+  std::optional<Norm> norm_;
   SavedId sum_ = -1;  // what the norm is of
   SavedId dsum_;
 };

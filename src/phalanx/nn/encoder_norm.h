@@ -25,7 +25,7 @@ class EncoderNorm final : public Unit {
                        const Gradients& gradients) const override;
 
  private:
-  LayerNorm norm_;
+  Norm norm_;
 };
 
 }  // namespace phalanx::nn

@@ -5,8 +5,7 @@ namespace phalanx::nn {
 LanguageModelHead::LanguageModelHead(ParamTable& table, const VocabularyOptions& options,
                                      const TransformerConfig& config)
     : Unit("head", config.sequence),
-      entry_(LayerNorm(table, parameters_, slots_, config.stack + ".final_layernorm", config),
-             config),
+      entry_(Norm(table, parameters_, slots_, config.stack + ".final_layernorm", config), config),
       projection_(table, parameters_, slots_, options, config) {
   inputs_ = {{"hidden states", config.stream_dtype(), config.hidden, config.sequence}};
 }

@@ -55,13 +55,18 @@ GradientCase linear_case(Linear::Bias bias) {
 }
 
 // With a residual the loss also reads x itself: sum(residual's gradient * x).
-GradientCase norm_case(bool with_residual) {
-  return {"layer_norm", with_residual ? "residual" : "alone", [with_residual](Operands& operands) {
+GradientCase norm_case(NormKind kind, bool zero_centred, bool with_residual) {
+  return {kind == NormKind::kRmsNorm ? "rms_norm" : "layer_norm",
+          fmt::format("{}{}", with_residual ? "residual" : "alone",
+                      zero_centred ? ", zero-centred" : ""),
+          [=](Operands& operands) {
             const auto all = std::make_shared<LayerFixture>();
             TransformerConfig config = test_config();
             config.hidden = 6;
+            config.norm = kind;
+            config.norm_zero_centred = zero_centred;
             const auto layer =
-                std::make_shared<LayerNorm>(all->table, all->owned, all->slots, "norm", config);
+                std::make_shared<Norm>(all->table, all->owned, all->slots, "norm", config);
             all->allocate(operands, all->slots.slots());
             const Tensor x = all->stream(operands, 6);
             const Tensor dx = all->empty_stream(operands, 6);
@@ -96,10 +101,11 @@ TransformerConfig attention_config(std::int64_t groups, AttentionKernel kernel, 
 }
 
 std::string describe(const TransformerConfig& config) {
-  return fmt::format("{} heads in {} groups, {}{}{}", config.heads, config.query_groups,
+  return fmt::format("{} heads in {} groups, {}{}{}{}", config.heads, config.query_groups,
                      config.attention == AttentionKernel::kFused ? "fused" : "unfused",
                      config.mask_documents ? ", documents" : "",
-                     config.norm_place == NormPlace::kPost ? ", post-norm" : "");
+                     config.norm_place == NormPlace::kPost ? ", post-norm" : "",
+                     config.norm == NormKind::kRmsNorm ? ", RMSNorm, gated" : "");
 }
 
 GradientCase sublayer_case(const std::string& name, const std::string& shape,
@@ -116,11 +122,15 @@ GradientCase attention_case(const TransformerConfig& config) {
   return sublayer_case("self_attention", describe(config), config, make_test_attention);
 }
 
-GradientCase mlp_case(ops::ActivationKind gelu) {
+GradientCase mlp_case(ops::ActivationKind activation, bool gated, bool bias) {
   TransformerConfig config = test_config();
-  config.activation = gelu;
-  return sublayer_case("mlp", gelu == ops::ActivationKind::kGeluTanh ? "tanh" : "erf", config,
-                       make_test_mlp);
+  config.activation = activation;
+  config.gated = gated;
+  config.linear_bias = bias;
+  return sublayer_case(
+      "mlp",
+      fmt::format("{}{}{}", name_of(activation), gated ? ", gated" : "", bias ? "" : ", no bias"),
+      config, make_test_mlp);
 }
 
 GradientCase layer_case(const TransformerConfig& config) {
@@ -168,13 +178,18 @@ std::vector<GradientCase> layer_cases() {
   std::vector<GradientCase> cases = {linear_case(Linear::Bias::kInProduct),
                                      linear_case(Linear::Bias::kByCaller),
                                      linear_case(Linear::Bias::kNone),
-                                     norm_case(false),
-                                     norm_case(true),
-                                     mlp_case(ops::ActivationKind::kGeluTanh),
-                                     mlp_case(ops::ActivationKind::kGeluErf),
                                      embedding_case(true),
                                      embedding_case(false),
                                      head_case()};
+  for (const bool either : {false, true}) {
+    for (const bool other : {false, true}) {
+      cases.push_back(norm_case(NormKind::kLayerNorm, either, other));
+      cases.push_back(norm_case(NormKind::kRmsNorm, either, other));
+      for (const ops::ActivationKind activation : ops::kActivationKinds) {
+        cases.push_back(mlp_case(activation, either, other));
+      }
+    }
+  }
   for (const auto kernel : {AttentionKernel::kFused, AttentionKernel::kUnfused}) {
     for (const std::int64_t groups : {4, 2, 1}) {
       cases.push_back(attention_case(attention_config(groups, kernel, groups == 2)));
@@ -183,6 +198,9 @@ std::vector<GradientCase> layer_cases() {
     cases.push_back(layer_case(config));
     config.norm_place = NormPlace::kPost;
     cases.push_back(layer_case(config));
+    cases.push_back(layer_case(llama_config(config)));
+    config.norm_place = NormPlace::kPre;
+    cases.push_back(layer_case(llama_config(config)));
   }
   return cases;
 }

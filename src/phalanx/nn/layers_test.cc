@@ -23,7 +23,7 @@ TEST_F(Layers, NormAppliedAgainIsTheForwardBitForBit) {
   LayerFixture all;
   TransformerConfig config = test_config();
   config.hidden = 6;
-  const LayerNorm norm(all.table, all.owned, all.slots, "norm", config);
+  const Norm norm(all.table, all.owned, all.slots, "norm", config);
   all.allocate(operands_, all.slots.slots());
   const Tensor x = all.stream(operands_, 6);
   const Tensor y = all.empty_stream(operands_, 6);
@@ -154,9 +154,9 @@ TEST_F(Layers, CachedAttentionIsTheWholePass) {
 
 // What recomputation writes is all that backward reads of the forward pass.
 TEST_F(Layers, RecomputedLayersGiveTheSameGradients) {
-  for (const auto place : {NormPlace::kPre, NormPlace::kPost}) {
-    TransformerConfig config = test_config();
-    config.norm_place = place;
+  TransformerConfig post_norm = test_config();
+  post_norm.norm_place = NormPlace::kPost;
+  for (const TransformerConfig& config : {test_config(), post_norm, llama_config()}) {
     LayerFixture all;
     const TransformerLayer layer(all.table, 1, 0, config);
     all.allocate(operands_, layer.saved_slots());

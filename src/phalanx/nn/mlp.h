@@ -1,7 +1,7 @@
 #pragma once
-// The MLP as the body of a sub-layer: fc2(gelu(fc1(x) + bias)). fc1 is column-parallel, fc2
-// row-parallel, GeLU needs no message. Saved: fc1's output; GeLU's is computed again where the
-// weight pass needs it.
+// The MLP as the body of a sub-layer: fc2(f(fc1(x) + bias)), or gated: fc2(f(gate) up), both halves
+// of one fc1 (ops/activation.h). fc1 is column-parallel, fc2 row-parallel, the activation needs no
+// message. Saved: fc1's output; the activation's is computed again where the weight pass needs it.
 
 #include <string>
 #include <vector>
@@ -28,6 +28,9 @@ class Mlp final : public SublayerBody {
   DropoutPlace exit_dropout() const override { return DropoutPlace::kMlpOutput; }
 
  private:
+  // What fc2 reads: in scratch of the enclosing WorkspaceScope, from the saved output of fc1.
+  Tensor activated_again(Pass& pass, const Saved& saved) const;
+
   const TransformerConfig config_;
   Linear fc1_, fc2_;
   SavedId fc1_output_, dfc1_output_;

@@ -12,46 +12,85 @@ ParamSpec stream_vector(std::string name, const TransformerConfig& config, doubl
 
 }  // namespace
 
-LayerNorm::LayerNorm(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
-                     const std::string& name, const TransformerConfig& config)
-    : epsilon_(config.norm_epsilon),
-      weight_(table.add(stream_vector(name + ".weight", config, 1.0))),
-      bias_(table.add(stream_vector(name + ".bias", config, 0.0))) {
+Norm::Norm(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
+           const std::string& name, const TransformerConfig& config)
+    : kind_(config.norm),
+      zero_centred_(config.norm_zero_centred),
+      epsilon_(config.norm_epsilon),
+      weight_(table.add(stream_vector(name + ".weight", config, zero_centred_ ? 0.0 : 1.0))) {
   owned.push_back(weight_);
-  owned.push_back(bias_);
   const DType full = full_precision(config.dtype);
   const std::int64_t hidden = config.hidden;
-  const auto per_row = [](const BatchShape& batch) { return Shape{batch.stream_rows()}; };
-  const auto per_feature = [hidden](const BatchShape& /*batch*/) { return Shape{hidden}; };
-  mean_ = slots.add({name + ".mean", full, Born::kForward, LastReader::kWeightGradient, per_row});
-  rstd_ = slots.add({name + ".rstd", full, Born::kForward, LastReader::kWeightGradient, per_row});
-  dweight_ = slots.add(
-      {name + ".dweight", full, Born::kInputGradient, LastReader::kWeightGradient, per_feature});
-  dbias_ = slots.add(
-      {name + ".dbias", full, Born::kInputGradient, LastReader::kWeightGradient, per_feature});
+  const auto add_statistic = [&](const char* what) {
+    return slots.add({name + what, full, Born::kForward, LastReader::kWeightGradient,
+                      [](const BatchShape& batch) { return Shape{batch.stream_rows()}; }});
+  };
+  const auto add_sum = [&](const char* what) {
+    return slots.add({name + what, full, Born::kInputGradient, LastReader::kWeightGradient,
+                      [hidden](const BatchShape& /*batch*/) { return Shape{hidden}; }});
+  };
+  if (kind_ == NormKind::kLayerNorm) {
+    bias_ = table.add(stream_vector(name + ".bias", config, 0.0));
+    owned.push_back(bias_);
+    mean_ = add_statistic(".mean");
+  }
+  rstd_ = add_statistic(".rstd");
+  dweight_ = add_sum(".dweight");
+  if (kind_ == NormKind::kLayerNorm) dbias_ = add_sum(".dbias");
 }
 
-void LayerNorm::forward(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const {
+void Norm::forward(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const {
+  if (kind_ == NormKind::kRmsNorm) {
+    ops::rms_norm_forward(pass.ops, {.y = y.rows(),
+                                     .rstd = saved[rstd_],
+                                     .x = x.rows(),
+                                     .weight = pass.weights[weight_],
+                                     .epsilon = epsilon_,
+                                     .zero_centred = zero_centred_});
+    return;
+  }
   ops::layer_norm_forward(pass.ops, {.y = y.rows(),
                                      .mean = saved[mean_],
                                      .rstd = saved[rstd_],
                                      .x = x.rows(),
                                      .weight = pass.weights[weight_],
                                      .bias = pass.weights[bias_],
-                                     .epsilon = epsilon_});
+                                     .epsilon = epsilon_,
+                                     .zero_centred = zero_centred_});
 }
 
-void LayerNorm::apply(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const {
+void Norm::apply(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const {
+  if (kind_ == NormKind::kRmsNorm) {
+    ops::rms_norm_apply(pass.ops, {.y = y.rows(),
+                                   .x = x.rows(),
+                                   .rstd = saved[rstd_],
+                                   .weight = pass.weights[weight_],
+                                   .zero_centred = zero_centred_});
+    return;
+  }
   ops::layer_norm_apply(pass.ops, {.y = y.rows(),
                                    .x = x.rows(),
                                    .mean = saved[mean_],
                                    .rstd = saved[rstd_],
                                    .weight = pass.weights[weight_],
-                                   .bias = pass.weights[bias_]});
+                                   .bias = pass.weights[bias_],
+                                   .zero_centred = zero_centred_});
 }
 
-void LayerNorm::backward_input(Pass& pass, const Tensor& dx, const Tensor& dy, const Tensor& x,
-                               const Tensor& residual, const Saved& saved) const {
+void Norm::backward_input(Pass& pass, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                          const Tensor& residual, const Saved& saved) const {
+  const Tensor residual_rows = residual ? residual.rows() : Tensor{};
+  if (kind_ == NormKind::kRmsNorm) {
+    ops::rms_norm_backward(pass.ops, {.dx = dx.rows(),
+                                      .dweight = saved[dweight_],
+                                      .dy = dy.rows(),
+                                      .x = x.rows(),
+                                      .rstd = saved[rstd_],
+                                      .weight = pass.weights[weight_],
+                                      .zero_centred = zero_centred_,
+                                      .residual = residual_rows});
+    return;
+  }
   ops::layer_norm_backward(pass.ops, {.dx = dx.rows(),
                                       .dweight = saved[dweight_],
                                       .dbias = saved[dbias_],
@@ -60,10 +99,11 @@ void LayerNorm::backward_input(Pass& pass, const Tensor& dx, const Tensor& dy, c
                                       .mean = saved[mean_],
                                       .rstd = saved[rstd_],
                                       .weight = pass.weights[weight_],
-                                      .residual = residual ? residual.rows() : Tensor{}});
+                                      .zero_centred = zero_centred_,
+                                      .residual = residual_rows});
 }
 
-void LayerNorm::backward_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const {
+void Norm::backward_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const {
   const auto add = [&](ParamId id, const Tensor& sum) {
     if (gradients.adds_to(id)) {
       ops::accumulate(pass.ops, {.destination = gradients[id], .source = sum});
@@ -72,7 +112,7 @@ void LayerNorm::backward_weight(Pass& pass, const Saved& saved, const Gradients&
     }
   };
   add(weight_, saved[dweight_]);
-  add(bias_, saved[dbias_]);
+  if (bias_ >= 0) add(bias_, saved[dbias_]);
 }
 
 }  // namespace phalanx::nn

@@ -62,6 +62,12 @@ TransformerConfig post_norm_config(std::int64_t heads = 4, std::int64_t groups =
   return config;
 }
 
+TransformerConfig gated_config(bool bias) {
+  TransformerConfig config = llama_config(parallel_config());
+  config.linear_bias = bias;
+  return config;
+}
+
 struct LayerCase {
   std::string name;
   MakeUnit make;
@@ -80,10 +86,15 @@ std::vector<LayerCase> layer_cases() {
           {"attention_post_norm", make_attention, post_norm_config(8, 4)},
           {"mlp_post_norm", make_mlp, post_norm_config()},
           {"layer_post_norm", make_layer, post_norm_config()},
+          {"mlp_gated", make_mlp, gated_config(true)},
+          {"mlp_gated_no_bias", make_mlp, gated_config(false)},
+          {"layer_llama", make_layer, llama_config(parallel_config(8, 4))},
+          {"layer_llama_post_norm", make_layer, llama_config(post_norm_config(8, 4))},
           // Every row is one rank's: nothing is rounded otherwise.
           {"embedding_tied", make_embedding<true>, parallel_config(), 0.0},
           {"embedding_untied", make_embedding<false>, parallel_config(), 0.0},
           {"head_untied", make_head, parallel_config()},
+          {"head_rms_norm", make_head, llama_config(parallel_config())},
           {"head_tied", make_tied_head, parallel_config()}};
 }
 
@@ -160,6 +171,41 @@ TEST(ParallelLayer, SavesItsShare) {
   EXPECT_EQ(shapes.at("qkv"), (Shape{8, 2, 12 * config.head_size / 2}));
   EXPECT_EQ(shapes.at("fc1 output"), (Shape{8, 2, config.ffn_hidden / 2}));
   EXPECT_EQ(shapes.at("decoder.layers.0.pre_mlp_layernorm.mean"), (Shape{8}));
+}
+
+// Of a gated fc1 a rank has its part of the gates and its part of the rest. RMSNorm keeps one
+// number a row, and what has no bias has no parameter of that name.
+TEST(ParallelLayer, OfTheLlamaFamily) {
+  TransformerConfig config = llama_config(parallel_config());
+  config.tensor = {.rank = 1, .size = 4, .sequence = true};
+  const BatchShape shape{.sequence = 8, .micro_batch = 2, .sequence_shards = 4};
+  ParamTable table;
+  const TransformerLayer layer(table, 0, 0, config);
+  const std::string prefix = "decoder.layers.0.";
+  std::vector<std::string> names;
+  for (const ParamSpec& spec : table.specs()) names.push_back(spec.name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{
+                prefix + "input_layernorm.weight", prefix + "self_attention.linear_qkv.weight",
+                prefix + "self_attention.linear_proj.weight", prefix + "pre_mlp_layernorm.weight",
+                prefix + "mlp.linear_fc1.weight", prefix + "mlp.linear_fc2.weight"}));
+  const ParamSpec& fc1 = table[4];
+  EXPECT_EQ(fc1.global_shape, (Shape{32, config.hidden}));
+  EXPECT_EQ(fc1.local_shape, (Shape{8, config.hidden}));
+  ASSERT_EQ(fc1.boxes.size(), 2U);
+  EXPECT_EQ(fc1.boxes[0].global_row, 4);
+  EXPECT_EQ(fc1.boxes[1].global_row, 16 + 4);
+  EXPECT_EQ(fc1.boxes[1].local_row, 4);
+  std::int64_t statistics = 0;
+  for (const auto& slot : layer.saved_slots()) {
+    if (slot.name == "fc1 output") {
+      EXPECT_EQ(slot.shape(shape), (Shape{8, 2, 8}));
+    }
+    if (slot.name.ends_with(".mean") || slot.name.ends_with(".rstd")) {
+      statistics += slot.shape(shape).count();
+    }
+  }
+  EXPECT_EQ(statistics, 2 * shape.stream_rows());
 }
 
 // Between the start of an input gradient's reduction and the norm that needs it, the weight

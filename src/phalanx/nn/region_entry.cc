@@ -4,7 +4,7 @@
 
 namespace phalanx::nn {
 
-RegionEntry::RegionEntry(const std::optional<LayerNorm>& norm, const TransformerConfig& config)
+RegionEntry::RegionEntry(const std::optional<Norm>& norm, const TransformerConfig& config)
     : config_(config), norm_(norm) {}
 
 Tensor RegionEntry::forward(Pass& pass, const Tensor& x, const Saved& saved) const {

@@ -40,7 +40,7 @@ class RegionBody {
 class RegionEntry {
  public:
   // Without a norm the stream enters as it is.
-  RegionEntry(const std::optional<LayerNorm>& norm, const TransformerConfig& config);
+  RegionEntry(const std::optional<Norm>& norm, const TransformerConfig& config);
 
   // The region's rows [s, b, h]: scratch of the enclosing WorkspaceScope that a body may write its
   // output over, or, where is_stream(), x itself.
@@ -67,7 +67,7 @@ class RegionEntry {
                  const Tensor& residual) const;
 
   const TransformerConfig config_;
-  std::optional<LayerNorm> norm_;
+  std::optional<Norm> norm_;
 };
 
 }  // namespace phalanx::nn

@@ -140,8 +140,8 @@ Sublayer self_attention_sublayer(ParamTable& table, std::vector<ParamId>& owned,
                                  const std::string& prefix, std::int64_t layer,
                                  std::int64_t local_layer, const TransformerConfig& config) {
   const bool pre = config.norm_place == NormPlace::kPre;
-  const LayerNorm norm(table, owned, slots,
-                       prefix + (pre ? ".input_layernorm" : ".post_self_attn_layernorm"), config);
+  const Norm norm(table, owned, slots,
+                  prefix + (pre ? ".input_layernorm" : ".post_self_attn_layernorm"), config);
   return {norm,
           std::make_unique<SelfAttention>(table, owned, slots, prefix, layer, local_layer, config),
           slots,

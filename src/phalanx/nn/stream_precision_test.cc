@@ -18,6 +18,10 @@ std::unique_ptr<Unit> make_layer(ParamTable& table, const TransformerConfig& con
   return std::make_unique<TransformerLayer>(table, 1, 0, config);
 }
 
+std::unique_ptr<Unit> make_llama_layer(ParamTable& table, const TransformerConfig& config) {
+  return make_layer(table, llama_config(config));
+}
+
 std::unique_ptr<Unit> make_embedding(ParamTable& table, const TransformerConfig& config) {
   return std::make_unique<Embedding>(table, 11, 16, 8, EmbeddingSharing{}, kTestEmbeddingColumns,
                                      config);
@@ -158,6 +162,7 @@ TEST_P(Fp32Residual, OnTwoRanks) {
 
 INSTANTIATE_TEST_SUITE_P(Units, Fp32Residual,
                          testing::Values(ResidualCase{"layer", make_layer},
+                                         ResidualCase{"llama_layer", make_llama_layer},
                                          ResidualCase{"embedding", make_embedding},
                                          ResidualCase{"head", make_head}),
                          [](const auto& instance) { return instance.param.name; });

@@ -4,7 +4,7 @@
 
 namespace phalanx::nn {
 
-Sublayer::Sublayer(const LayerNorm& norm, std::unique_ptr<SublayerBody> body, SavedSlots& slots,
+Sublayer::Sublayer(const Norm& norm, std::unique_ptr<SublayerBody> body, SavedSlots& slots,
                    const std::string& name, std::int64_t layer, const TransformerConfig& config)
     : config_(config),
       layer_(layer),

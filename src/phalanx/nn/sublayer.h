@@ -32,7 +32,7 @@ class SublayerBody : public RegionBody {
 class Sublayer {
  public:
   // `name` is that of the body's last linear, in saved tensors; `layer` counts within the stack.
-  Sublayer(const LayerNorm& norm, std::unique_ptr<SublayerBody> body, SavedSlots& slots,
+  Sublayer(const Norm& norm, std::unique_ptr<SublayerBody> body, SavedSlots& slots,
            const std::string& name, std::int64_t layer, const TransformerConfig& config);
 
   // Tensors are the residual stream's, but for the carried one; both of `dout` and `dx` may be one
@@ -54,7 +54,7 @@ class Sublayer {
   const TransformerConfig config_;
   std::int64_t layer_;
   RegionEntry entry_;
-  std::optional<LayerNorm> post_norm_;
+  std::optional<Norm> post_norm_;
   std::unique_ptr<SublayerBody> body_;
   SavedId exit_gradient_;
   SavedId sum_ = -1;  // what a post-norm sub-layer normalises

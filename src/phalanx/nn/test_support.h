@@ -34,6 +34,16 @@ inline TransformerConfig test_config() {
           .dropout_key = random_key(11, RandomPurpose::kDropout)};
 }
 
+// The same with the norms and the MLP of the Llama family: RMSNorm, SwiGLU, no bias.
+inline TransformerConfig llama_config(TransformerConfig config = test_config()) {
+  config.norm = NormKind::kRmsNorm;
+  config.activation = ops::ActivationKind::kSilu;
+  config.gated = true;
+  config.linear_bias = false;
+  config.qkv_bias = false;
+  return config;
+}
+
 // Where test_batch() has its columns.
 inline constexpr EmbeddingColumns kTestEmbeddingColumns{.tokens = 0, .position_ids = 1};
 inline constexpr TargetColumns kTestTargetColumns{.labels = 2, .loss_mask = 3};
