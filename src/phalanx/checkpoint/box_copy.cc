@@ -16,7 +16,7 @@ struct RowsOfBox {
 
 RowsOfBox rows_within(const ParamBox& box, std::int64_t row_begin, std::int64_t row_end) {
   RowsOfBox range{.begin = std::max<std::int64_t>(row_begin - box.global_row, 0),
-                 .end = std::min(row_end - box.global_row, box.rows)};
+                  .end = std::min(row_end - box.global_row, box.rows)};
   range.end = std::max(range.begin, range.end);
   return range;
 }

@@ -27,6 +27,7 @@
 #include "phalanx/ops/reduce.h"
 #include "phalanx/ops/relative_bias.h"
 #include "phalanx/ops/rms_norm.h"
+#include "phalanx/ops/rotary.h"
 #include "phalanx/tensor/recorder.h"
 #include "phalanx/tensor/tensor.h"
 
@@ -45,17 +46,16 @@ namespace ops {
 template <typename... Ops>
 struct OpListOf {};
 
-using OpList =
-    OpListOf<LinearForward, LinearInputGradient, LinearWeightGradient, BiasGradient,
-             LayerNormForward, LayerNormApply, LayerNormBackward, RmsNormForward, RmsNormApply,
-             RmsNormBackward, BiasActivationForward, BiasActivationBackward, GatedActivationForward,
-             GatedActivationBackward, TanhForward, TanhBackward, BiasDropoutResidual,
-             DropoutBackward, EmbeddingForward, AddPositions, EmbeddingGradient,
-             SparseEmbeddingGradient, SparseEmbeddingJoin, AttentionForward, AttentionDelta,
-             AttentionBackward, UnfusedAttentionForward, UnfusedAttentionBackward,
-             RelativeBiasForward, RelativeBiasBackward, CrossEntropy, CrossEntropyStatistics,
-             VocabularyParallelCrossEntropy, LabelMask, LossSeed, LossAccumulate, Adam, Sgd,
-             SquareSum, ZeroCount, Total, GradientFactor, Fill, Copy, Accumulate, Normal>;
+using OpList = OpListOf<
+    LinearForward, LinearInputGradient, LinearWeightGradient, BiasGradient, LayerNormForward,
+    LayerNormApply, LayerNormBackward, RmsNormForward, RmsNormApply, RmsNormBackward,
+    BiasActivationForward, BiasActivationBackward, GatedActivationForward, GatedActivationBackward,
+    TanhForward, TanhBackward, BiasDropoutResidual, DropoutBackward, EmbeddingForward, AddPositions,
+    EmbeddingGradient, SparseEmbeddingGradient, SparseEmbeddingJoin, AttentionForward,
+    AttentionDelta, AttentionBackward, UnfusedAttentionForward, UnfusedAttentionBackward,
+    RelativeBiasForward, RelativeBiasBackward, RotaryTable, Rotate, CrossEntropy,
+    CrossEntropyStatistics, VocabularyParallelCrossEntropy, LabelMask, LossSeed, LossAccumulate,
+    Adam, Sgd, SquareSum, ZeroCount, Total, GradientFactor, Fill, Copy, Accumulate, Normal>;
 
 // Where an op stands in the list; the compiler refuses one that does not.
 template <typename Op, typename... Ops>

@@ -1,8 +1,12 @@
 #pragma once
 // Rotary positions (Su et al., RoFormer, 2021): of the first `dimensions` of a head, pairs are
-// rotated by the angle position * theta_i, theta_i = base^(-2i / dimensions).
+// rotated by the angle position * theta_i, theta_i = base^(-2i / dimensions). Cosines and sines are
+// a table that is made once, as long as there are positions.
 
 #include <cstdint>
+#include <vector>
+
+#include "phalanx/ops/rows.h"
 
 namespace phalanx::ops {
 
@@ -32,5 +36,32 @@ struct Rotary {
 
   friend bool operator==(const Rotary&, const Rotary&) = default;
 };
+
+// theta_i, i < dimensions / 2, scaled. All arithmetic is in this precision (f32 or f64).
+std::vector<double> rotary_frequencies(const Rotary& rotary, DType precision);
+
+// Row p: the cosines of the angles of position p, then their sines, times the attention factor.
+struct RotaryTable {
+  Tensor table;  // [positions, dimensions], f32
+  Rotary rotary;
+};
+
+// y = x, of whose heads the first `dimensions` are rotated; y may be x. The inverse turns back and
+// multiplies with the attention factor once more: the derivative of the one by its input is the
+// other.
+struct Rotate {
+  Tensor y;         // as x
+  Tensor x;         // [s, b, heads, d] or [s, b, groups, heads per group, d]; d is dense
+  Tensor position;  // [s, b], i32: rows of the table
+  Tensor table;     // [positions, dimensions], f32
+  bool interleaved = false;
+  bool inverse = false;
+};
+
+OpCost cost(const RotaryTable& op);
+OpCost cost(const Rotate& op);
+
+void rotary_table(Context& context, const RotaryTable& op);
+void rotate(Context& context, const Rotate& op);
 
 }  // namespace phalanx::ops

@@ -83,6 +83,7 @@ void add_dropout_cases(CaseTable& table);
 void add_embedding_cases(CaseTable& table);
 void add_attention_cases(CaseTable& table);
 void add_relative_bias_cases(CaseTable& table);
+void add_rotary_cases(CaseTable& table);
 void add_cross_entropy_cases(CaseTable& table);
 void add_optimizer_cases(CaseTable& table);
 void add_reduce_cases(CaseTable& table);

@@ -12,6 +12,7 @@ CaseTable make_case_table() {
   add_embedding_cases(table);
   add_attention_cases(table);
   add_relative_bias_cases(table);
+  add_rotary_cases(table);
   add_cross_entropy_cases(table);
   add_optimizer_cases(table);
   add_reduce_cases(table);

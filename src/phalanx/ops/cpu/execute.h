@@ -72,6 +72,10 @@ void execute(CpuDevice& device, const ops::UnfusedAttentionBackward& op, const T
 void execute(CpuDevice& device, const ops::RelativeBiasForward& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::RelativeBiasBackward& op, const Tensor& scratch);
 
+// rotary.cc
+void execute(CpuDevice& device, const ops::RotaryTable& op, const Tensor& scratch);
+void execute(CpuDevice& device, const ops::Rotate& op, const Tensor& scratch);
+
 // cross_entropy.cc
 void execute(CpuDevice& device, const ops::CrossEntropy& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::CrossEntropyStatistics& op, const Tensor& scratch);

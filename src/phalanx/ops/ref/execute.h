@@ -60,6 +60,10 @@ void execute(RefDevice& device, const ops::UnfusedAttentionBackward& op, const T
 void execute(RefDevice& device, const ops::RelativeBiasForward& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::RelativeBiasBackward& op, const Tensor& scratch);
 
+// rotary.cc
+void execute(RefDevice& device, const ops::RotaryTable& op, const Tensor& scratch);
+void execute(RefDevice& device, const ops::Rotate& op, const Tensor& scratch);
+
 // cross_entropy.cc
 void execute(RefDevice& device, const ops::CrossEntropy& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::CrossEntropyStatistics& op, const Tensor& scratch);
