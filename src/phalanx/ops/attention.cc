@@ -1,5 +1,7 @@
 #include "phalanx/ops/attention.h"
 
+#include <algorithm>
+
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
 
@@ -11,14 +13,19 @@ struct Extents {
 };
 
 Extents expect_inputs(std::string_view op, const AttentionInputs& in) {
-  const Extents e{.sq = in.query.shape[0],
+  const Shape& query = in.query.shape;
+  const bool grouped = query.rank() == 5;
+  const Extents e{.sq = query[0],
                   .sk = in.key.shape[0],
-                  .b = in.query.shape[1],
-                  .heads = in.query.shape[2],
+                  .b = query[1],
+                  .heads = grouped ? query[2] * query[3] : query[2],
                   .groups = in.key.shape[2],
-                  .d = in.query.shape[3]};
-  PHALANX_CHECK(e.groups > 0 && e.heads % e.groups == 0, "{}: {} heads in {} groups", op, e.heads,
-                e.groups);
+                  .d = query.back()};
+  PHALANX_CHECK(e.groups > 0 && e.heads % e.groups == 0 && (!grouped || query[2] == e.groups),
+                "{}: queries {} in {} groups", op, query.to_string(), e.groups);
+  PHALANX_CHECK(in.mask.window == 0 || (in.mask.window > 0 && in.mask.causal),
+                "{}: a window of {} keys{}", op, in.mask.window,
+                in.mask.causal ? "" : " without a causal mask");
   expect_shape(op, "key", in.key, {e.sk, e.b, e.groups, e.d});
   expect_shape(op, "value", in.value, {e.sk, e.b, e.groups, e.d});
   expect_floating(op, "query", in.query);
@@ -47,11 +54,17 @@ void expect_gradients(std::string_view op, const AttentionInputs& in, const Tens
 }
 
 // One product of [sq, d] with [d, sk] for every head and sample. A causal mask over equal lengths
-// needs about half.
+// needs about half; of a window the pairs that are seen count, the queries being the last of the
+// keys.
 std::int64_t product_flops(const AttentionInputs& in) {
-  const std::int64_t full = 2 * in.query.count() * in.key.shape[0];
-  const bool half = in.mask.causal && in.query.shape[0] == in.key.shape[0];
-  return half ? full / 2 : full;
+  const std::int64_t queries = in.query.shape[0];
+  const std::int64_t keys = in.key.shape[0];
+  const std::int64_t full = 2 * in.query.count() * keys;
+  if (!in.mask.causal || keys < queries) return full;
+  if (in.mask.window == 0 || in.mask.window >= keys) return keys == queries ? full / 2 : full;
+  std::int64_t seen = 0;
+  for (std::int64_t i = keys - queries; i < keys; ++i) seen += std::min(i + 1, in.mask.window);
+  return queries == 0 ? 0 : 2 * (in.query.count() / queries) * seen;
 }
 
 std::int64_t input_bytes(const AttentionInputs& in) {

@@ -9,7 +9,8 @@
 // draw the same dropout masks.
 //
 // q, k, v and their gradients may be strided views (of a fused QKV tensor) whose last dimension is
-// dense.
+// dense. There the queries of a group lie side by side and the groups further apart, so queries may
+// be [sq, b, groups, heads / groups, d].
 
 #include "phalanx/ops/rows.h"
 
@@ -25,7 +26,7 @@ struct AttentionMask {
 };
 
 struct AttentionInputs {
-  Tensor query;  // [sq, b, heads, d]
+  Tensor query;  // [sq, b, heads, d] or [sq, b, groups, heads / groups, d]
   Tensor key;    // [sk, b, groups, d]
   Tensor value;  // [sk, b, groups, d]
   Tensor bias;   // [heads, sq, sk] f32, optional: added to the scaled scores of every sample

@@ -22,6 +22,7 @@ enum class Layout {
   kDense,        // three tensors
   kInterleaved,  // [s, b, heads, 3, d]
   kBlocks,       // [s, b, heads + 2 groups, d]: queries, then keys, then values
+  kGroups,       // [s, b, groups, heads / groups + 2, d]: a group's queries, its key, its value
 };
 
 struct Spec {
@@ -36,9 +37,11 @@ struct Spec {
 std::string attention_name(const Spec& spec) {
   constexpr const char* kRows[] = {"",          ", cache", ", packed documents",
                                    ", padding", ", blind", ", zigzag"};
-  constexpr const char* kLayouts[] = {"", ", interleaved", ", blocks"};
-  return fmt::format("{}x{}, b {}, heads {}/{}, d {}{}{}{}{}{}{}", spec.sq, spec.sk, spec.b,
+  constexpr const char* kLayouts[] = {"", ", interleaved", ", blocks", ", groups"};
+  const std::int64_t window = spec.mask.window;
+  return fmt::format("{}x{}, b {}, heads {}/{}, d {}{}{}{}{}{}{}{}", spec.sq, spec.sk, spec.b,
                      spec.heads, spec.groups, spec.d, spec.mask.causal ? ", causal" : "",
+                     window > 0 ? fmt::format(", window {}", window) : "",
                      spec.mask.documents ? ", documents" : "",
                      kRows[static_cast<std::size_t>(spec.rows)],
                      spec.probability > 0.0 ? fmt::format(", p = {}", spec.probability) : "",
@@ -82,6 +85,11 @@ Triple make_triple(const Spec& spec, const Allocate& allocate) {
       const Tensor fused = allocate(Shape{sq, b, heads + 2 * groups, d});
       return {fused.slice(2, 0, heads), fused.slice(2, heads, groups),
               fused.slice(2, heads + groups, groups)};
+    }
+    case Layout::kGroups: {
+      const std::int64_t queries = heads / groups;
+      const Tensor fused = allocate(Shape{sq, b, groups, queries + 2, d});
+      return {fused.slice(3, 0, queries), fused.select(3, queries), fused.select(3, queries + 1)};
     }
     case Layout::kDense:
       break;
@@ -247,6 +255,8 @@ constexpr AttentionMask kFull{};
 constexpr AttentionMask kCausal{.causal = true};
 constexpr AttentionMask kDocuments{.documents = true};
 constexpr AttentionMask kCausalDocuments{.causal = true, .documents = true};
+constexpr AttentionMask window_of(std::int64_t keys) { return {.causal = true, .window = keys}; }
+constexpr AttentionMask kWindowDocuments{.causal = true, .documents = true, .window = 9};
 
 const Spec kTested[] = {
     {1, 1, 1, 1, 1, 1, kCausal},
@@ -271,6 +281,12 @@ const Spec kTested[] = {
     {47, 33, 2, 2, 2, 16, kFull, Rows::kPadding},
     {31, 31, 2, 2, 2, 16, kCausal, Rows::kPadding, 0.1, true, Layout::kInterleaved},
     {19, 23, 2, 2, 2, 16, kFull, Rows::kBlind, 0.0, true},
+    {29, 29, 2, 6, 2, 16, kCausal, Rows::kPlain, 0.1, false, Layout::kGroups},
+    {65, 65, 1, 4, 2, 24, window_of(1), Rows::kPlain, 0.0, false, Layout::kGroups},
+    {67, 67, 2, 4, 2, 16, kWindowDocuments, Rows::kPacked, 0.1, true, Layout::kGroups},
+    {3, 65, 2, 4, 2, 16, window_of(10), Rows::kCache, 0.1},
+    {31, 31, 1, 2, 2, 20, window_of(7), Rows::kZigzag, 0.2},
+    {33, 33, 2, 2, 2, 24, window_of(100), Rows::kPadding},
 };
 
 // Around the borders of strips and blocks, and head sizes in whole and broken vectors.
@@ -285,6 +301,8 @@ const Spec kBorders[] = {
     {145, 520, 1, 1, 1, 8, kCausal, Rows::kCache},
     {24, 24, 1, 1, 1, 256, kCausal},
     {65, 300, 2, 2, 1, 16, kFull, Rows::kPadding, 0.0, true},
+    {520, 520, 1, 2, 1, 16, window_of(130), Rows::kPlain, 0.1, false, Layout::kGroups},
+    {49, 600, 1, 1, 1, 32, window_of(256), Rows::kCache},
 };
 
 const Spec kTimed[] = {
@@ -295,6 +313,8 @@ const Spec kTimed[] = {
     {256, 256, 4, 6, 6, 128, kCausal, Rows::kPlain, 0.0, false, Layout::kInterleaved},
     {1024, 1024, 1, 6, 6, 128, kCausal, Rows::kPlain, 0.0, false, Layout::kInterleaved},
     {1, 1024, 1, 12, 12, 64, kCausal, Rows::kCache},
+    {1024, 1024, 1, 12, 4, 64, kCausal, Rows::kPlain, 0.0, false, Layout::kGroups},
+    {4096, 4096, 1, 2, 2, 64, window_of(512), Rows::kPlain, 0.0, false, Layout::kInterleaved},
 };
 
 const Spec kDifferentiated[] = {
@@ -305,6 +325,18 @@ const Spec kDifferentiated[] = {
     {3, 3, 2, 1, 1, 2, kCausal, Rows::kBlind},
     {3, 5, 3, 4, 2, 2, kFull, Rows::kPadding, 0.2, true},
     {3, 5, 2, 2, 1, 2, kFull, Rows::kBlind, 0.0, true},
+    {6, 6, 2, 4, 2, 3, window_of(3), Rows::kPlain, 0.2, true, Layout::kGroups},
+    {5,
+     5,
+     1,
+     4,
+     2,
+     3,
+     {.causal = true, .documents = true, .window = 2},
+     Rows::kPacked,
+     0.0,
+     false,
+     Layout::kGroups},
 };
 
 }  // namespace

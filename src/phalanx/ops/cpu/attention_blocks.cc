@@ -18,6 +18,11 @@ Sight sight(const ops::AttentionMask& mask, const CoordinateRange& queries,
     if (keys.position_low > queries.position_high) return Sight::kNone;
     if (keys.position_high > queries.position_low) result = Sight::kSome;
   }
+  if (mask.window > 0) {
+    const auto distance = [](std::int64_t query, std::int64_t key) { return query - key; };
+    if (distance(queries.position_low, keys.position_high) >= mask.window) return Sight::kNone;
+    if (distance(queries.position_high, keys.position_low) >= mask.window) result = Sight::kSome;
+  }
   if (mask.documents) {
     if (keys.document_low > queries.document_high || keys.document_high < queries.document_low) {
       return Sight::kNone;
@@ -48,9 +53,9 @@ AttentionShape::AttentionShape(const ops::AttentionInputs& in)
     : queries(in.query.shape[0]),
       keys(in.key.shape[0]),
       batch(in.query.shape[1]),
-      heads(in.query.shape[2]),
+      heads(in.query.shape.rank() == 5 ? in.query.shape[2] * in.query.shape[3] : in.query.shape[2]),
       groups(in.key.shape[2]),
-      width(in.query.shape[3]),
+      width(in.query.shape.back()),
       heads_per_group(heads / groups),
       stride(round_up(width, 16)) {}
 
@@ -65,6 +70,15 @@ HeadRows::HeadRows(const Tensor& tensor, int row_dim, int sample_dim, int head_d
                 tensor.shape.to_string(), tensor.strides.back());
   PHALANX_CHECK(dtype_ == DType::kF32 || dtype_ == DType::kBF16 || dtype_ == DType::kF16,
                 "attention on the CPU takes f32, bf16 and f16, not {}", name_of(dtype_));
+}
+
+HeadRows HeadRows::of_heads(const Tensor& tensor) {
+  if (tensor.shape.rank() == 4) return {tensor, 0, 1, 2};
+  HeadRows rows(tensor, 0, 1, 3);
+  rows.heads_per_group_ = tensor.shape[3];
+  rows.group_skip_ =
+      tensor.strides[2] * size_of(tensor.dtype) - rows.heads_per_group_ * rows.head_bytes_;
+  return rows;
 }
 
 AttentionOperands::AttentionOperands(const ops::AttentionInputs& in, ProductPrecision products)
@@ -136,6 +150,7 @@ KeyBlock load_key_block(const ops::AttentionInputs& in, const AttentionShape& sh
     if (document < 0) {
       result.padding[i / kKeyGroup] = true;
     } else {
+      result.range.include(position, document);
       result.ranges[i / kKeyGroup].include(position, document);
     }
   }
@@ -168,6 +183,7 @@ void RowPrefetch::add_keys(const HeadRows& rows, const AttentionShape& shape, st
 KeySpan visible_span(const ops::AttentionMask& mask, const CoordinateRange& queries,
                      const KeyBlock& block) {
   KeySpan span;
+  if (sight(mask, queries, block.range, true) == Sight::kNone) return span;
   for (int group = 0; group < kKeyGroups; ++group) {
     const auto index = static_cast<std::size_t>(group);
     const Sight seen = sight(mask, queries, block.ranges[index], block.padding[index]);

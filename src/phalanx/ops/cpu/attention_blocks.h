@@ -39,14 +39,16 @@ struct AttentionShape {
 // Where rows (query or key, sample, head) of an operand lie; they must be dense.
 class HeadRows {
  public:
-  static HeadRows of_heads(const Tensor& tensor) { return {tensor, 0, 1, 2}; }  // [s, b, heads, d]
+  // [s, b, heads, d] or [s, b, groups, heads per group, d]
+  static HeadRows of_heads(const Tensor& tensor);
   static HeadRows of_probabilities(const Tensor& tensor) {
     return {tensor, 2, 0, 1};
   }  // [b, heads, sq, sk]
   static HeadRows of_bias(const Tensor& tensor) { return {tensor, 1, -1, 0}; }  // [heads, sq, sk]
 
   std::byte* at(std::int64_t row, std::int64_t sample, std::int64_t head) const {
-    return data_ + row * row_bytes_ + sample * sample_bytes_ + head * head_bytes_;
+    const std::int64_t skipped = group_skip_ == 0 ? 0 : head / heads_per_group_ * group_skip_;
+    return data_ + row * row_bytes_ + sample * sample_bytes_ + head * head_bytes_ + skipped;
   }
   DType dtype() const { return dtype_; }
 
@@ -55,6 +57,9 @@ class HeadRows {
 
   std::byte* data_;
   std::int64_t row_bytes_, sample_bytes_, head_bytes_;
+  // Bytes between the last head of a group and the first of the next that are no head's.
+  std::int64_t group_skip_ = 0;
+  std::int64_t heads_per_group_ = 1;
   DType dtype_;
 };
 
@@ -131,7 +136,8 @@ struct KeyBlock {
   int count;
   std::array<std::int32_t, kBlockKeys> position;
   std::array<std::int32_t, kBlockKeys> document;
-  std::array<CoordinateRange, kKeyGroups> ranges;  // of the rows that are not padding
+  CoordinateRange range;                           // of the rows that are not padding, and
+  std::array<CoordinateRange, kKeyGroups> ranges;  // of each group
   std::array<bool, kKeyGroups> padding;            // has padding rows
 };
 

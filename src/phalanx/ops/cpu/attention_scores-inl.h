@@ -104,6 +104,8 @@ inline void mask_scores(const ops::AttentionMask& mask, const QueryStrip& strip,
   const SignedTag coordinates;
   const std::int64_t lanes = lanes_of(strip);
   const auto unseen = hn::Set(d, -kInfinity);
+  const auto farthest = hn::Set(coordinates, static_cast<std::int32_t>(std::min<std::int64_t>(
+                                                 mask.window - 1, hwy::LimitsMax<std::int32_t>())));
   const KeySpan masked{.first = span.masked_first, .last = span.masked_last};
   for_keys(masked, [&](std::size_t key, std::int64_t at) HWY_ATTR {
     if (block.document[key] < 0) return fill(scores + at, lanes, -kInfinity);
@@ -114,6 +116,10 @@ inline void mask_scores(const ops::AttentionMask& mask, const QueryStrip& strip,
       if (mask.causal) {
         const auto queries = hn::Load(coordinates, strip.position.data() + lane);
         score = hn::IfThenElse(hn::RebindMask(d, hn::Gt(position, queries)), unseen, score);
+        if (mask.window > 0) {
+          const auto distance = hn::Sub(queries, position);
+          score = hn::IfThenElse(hn::RebindMask(d, hn::Gt(distance, farthest)), unseen, score);
+        }
       }
       if (mask.documents) {
         const auto queries = hn::Load(coordinates, strip.document.data() + lane);

@@ -10,11 +10,21 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// Queries [s, b, heads, d], grouped or not.
+Array read_heads(const Tensor& query) {
+  Array heads = read(query);
+  if (heads.shape.rank() == 5) {
+    const Shape& from = heads.shape;
+    heads.shape = Shape{from[0], from[1], from[2] * from[3], from[4]};
+  }
+  return heads;
+}
+
 // The inputs as doubles. Indices: i a query, j a key, b a sample of the batch, h a query head.
 struct Inputs {
   explicit Inputs(const ops::AttentionInputs& in)
       : op(in),
-        query(read(in.query)),
+        query(read_heads(in.query)),
         key(read(in.key)),
         value(read(in.value)),
         bias(read(in.bias)),
@@ -33,7 +43,9 @@ struct Inputs {
     const std::int64_t document = key_rows.document(j, b);
     if (document < 0) return false;
     if (op.mask.documents && document != query_rows.document(i, b)) return false;
-    return !op.mask.causal || key_rows.position(j, b) <= query_rows.position(i, b);
+    if (!op.mask.causal) return true;
+    const std::int64_t distance = query_rows.position(i, b) - key_rows.position(j, b);
+    return distance >= 0 && (op.mask.window == 0 || distance < op.mask.window);
   }
 
   // The row of query i: scaled scores with bias, -infinity where the key is not seen.
