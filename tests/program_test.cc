@@ -192,7 +192,7 @@ TEST_F(ProgramTest, PlansWithoutAllocating) {
   const Json& bytes = plan.at("ranks").at(0).at("bytes");
   std::int64_t total = 0;
   for (const char* part : {"parameters", "main_parameters", "gradients", "optimizer", "saved",
-                           "workspace", "communication"}) {
+                           "workspace", "communication", "constants"}) {
     total += bytes.at(part).get<std::int64_t>();
   }
   EXPECT_EQ(bytes.at("total").get<std::int64_t>(), total);

@@ -1,6 +1,6 @@
 #pragma once
-// The parameters of a model part in global parameter order. Layers add theirs when they are built
-// and keep the ids.
+// The parameters of a model part in global parameter order, and its constants. Layers add theirs
+// when they are built and keep the ids.
 
 #include <algorithm>
 #include <utility>
@@ -8,6 +8,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/mesh/param_spec.h"
+#include "phalanx/nn/constants.h"
 
 namespace phalanx::nn {
 
@@ -59,6 +60,19 @@ class ParamTable {
     return {id, static_cast<int>(roles_.size()) - 1};
   }
   const std::vector<Role>& roles() const { return roles_; }
+  // A constant that others may have asked for before: the table has it once.
+  ConstantId add_constant(ConstantSpec spec) {
+    const auto known = std::ranges::find(constants_, spec.name, &ConstantSpec::name);
+    const auto id = static_cast<ConstantId>(known - constants_.begin());
+    if (known == constants_.end()) {
+      constants_.push_back(std::move(spec));
+    } else {
+      PHALANX_CHECK(known->dtype == spec.dtype && known->shape == spec.shape, "{} is {}, and {}",
+                    spec.name, known->shape.to_string(), spec.shape.to_string());
+    }
+    return id;
+  }
+  const std::vector<ConstantSpec>& constants() const { return constants_; }
   const ParamSpec& operator[](ParamId id) const { return specs_[static_cast<std::size_t>(id)]; }
   const std::vector<ParamSpec>& specs() const { return specs_; }
   ParamId size() const { return static_cast<ParamId>(specs_.size()); }
@@ -70,6 +84,7 @@ class ParamTable {
   std::vector<ParamSpec> specs_;
   std::vector<int> chunks_;  // by ParamId
   std::vector<Role> roles_;
+  std::vector<ConstantSpec> constants_;
   int begun_ = 0;
 };
 

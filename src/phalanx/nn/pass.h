@@ -102,7 +102,8 @@ struct Pass {
   TensorRegion region;
   bool training = true;  // dropout; gradients of the loss
   LossSettings loss_settings;
-  std::span<const LossTerm> losses;  // in the model's order
+  std::span<const LossTerm> losses;        // in the model's order
+  std::span<const Tensor> constants = {};  // by ConstantId
   Sequence sequence = Sequence::kOnly;
   BatchShape shape = shapes[sequence];  // of the sequence
 

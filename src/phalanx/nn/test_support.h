@@ -116,6 +116,7 @@ struct LayerFixture {
   Gradients gradients;
   LossSettings loss_settings;
   LossTerm losses;
+  std::vector<Tensor> constants;
 
   void allocate(ops::Operands& operands, const std::vector<SavedSlot>& saved_slots,
                 std::int64_t vocabulary = 16) {
@@ -126,6 +127,10 @@ struct LayerFixture {
       saved_tensors.push_back(operands.output(slot.dtype, slot.shape(shape)));
     }
     weights = {parameters};
+    for (const ConstantSpec& spec : table.constants()) {
+      constants.push_back(operands.output(spec.dtype, spec.shape));
+      spec.fill(operands.preparation(), constants.back());
+    }
     for (const ParamTable::Role& role : table.roles()) {
       const Shape& extents = table[role.id].local_shape;
       RoleGradient& gradient = role_gradients.emplace_back();
@@ -152,7 +157,8 @@ struct LayerFixture {
             .region = region,
             .training = true,
             .loss_settings = loss_settings,
-            .losses = {&losses, 1}};
+            .losses = {&losses, 1},
+            .constants = constants};
   }
 
   Tensor stream(ops::Operands& operands, std::int64_t width) const {

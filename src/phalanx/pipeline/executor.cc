@@ -201,7 +201,8 @@ void Executor::execute_pass(std::size_t index, Run& run) {
                 .region = run.settings.region,
                 .training = run.settings.training,
                 .loss_settings = run.settings.loss,
-                .losses = run.services.losses(action.microbatch)};
+                .losses = run.services.losses(action.microbatch),
+                .constants = run.settings.constants};
   compute(action, pass, run);
   if (run.observer != nullptr) run.observer->end(action);
 }

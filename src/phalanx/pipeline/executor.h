@@ -61,6 +61,7 @@ struct StepSettings {
   TensorRegion region;
   bool training = true;
   nn::LossSettings loss;
+  std::span<const Tensor> constants = {};
 };
 
 class Executor {

@@ -73,6 +73,7 @@ Json rank_json(const RunPlan& plan, const MemoryPlan& memory, int rank) {
             {"saved_per_microbatch", memory.saved_per_microbatch},
             {"workspace", memory.workspace},
             {"communication", memory.communication},
+            {"constants", memory.constants},
             {"total", memory.total},
             {"library_bound", memory.library_bound}}},
           {"microbatches_in_flight", memory.microbatches_in_flight},

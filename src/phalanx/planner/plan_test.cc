@@ -77,10 +77,10 @@ TEST(Plan, DocumentListsEveryRankOfASmallWorld) {
     EXPECT_EQ(keys(bytes),
               (std::vector<std::string>{"parameters", "main_parameters", "gradients", "optimizer",
                                         "saved", "saved_per_microbatch", "workspace",
-                                        "communication", "total", "library_bound"}));
+                                        "communication", "constants", "total", "library_bound"}));
     std::int64_t total = 0;
     for (const char* part : {"parameters", "main_parameters", "gradients", "optimizer", "saved",
-                             "workspace", "communication"}) {
+                             "workspace", "communication", "constants"}) {
       total += bytes.at(part).get<std::int64_t>();
     }
     EXPECT_EQ(bytes.at("total"), total);

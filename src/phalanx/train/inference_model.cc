@@ -11,18 +11,19 @@ namespace phalanx {
 
 InferenceArenas InferenceArenas::planning() {
   return {Arena::planning("parameters"), Arena::planning("main parameters"),
-          Arena::planning("key/value cache"), Arena::planning("transient"),
-          Arena::planning("workspace")};
+          Arena::planning("constants"),  Arena::planning("key/value cache"),
+          Arena::planning("transient"),  Arena::planning("workspace")};
 }
 
 InferenceArenas InferenceArenas::sized() const {
   const auto like = [](const Arena& arena) { return Arena(arena.name(), arena.high_water()); };
-  return {like(parameters), like(unused), like(cache), like(transient), like(workspace)};
+  return {like(parameters), like(unused),    like(constants),
+          like(cache),      like(transient), like(workspace)};
 }
 
 std::int64_t InferenceArenas::bytes() const {
-  return parameters.high_water() + unused.high_water() + cache.high_water() +
-         transient.high_water() + workspace.high_water();
+  return parameters.high_water() + unused.high_water() + constants.high_water() +
+         cache.high_water() + transient.high_water() + workspace.high_water();
 }
 
 InferenceModel::InferenceModel(const Model& model, std::unique_ptr<Backend> backend,
@@ -33,6 +34,7 @@ InferenceModel::InferenceModel(const Model& model, std::unique_ptr<Backend> back
           .backend = *backend_, .workspace = arenas_.workspace, .stream = {}, .recorder = nullptr},
       chunk_(model.build_chunk(model.whole(), table_)),
       parameters_(table_, arenas_.parameters, arenas_.unused),
+      constants_(table_.constants(), context_, arenas_.constants),
       padded_vocabulary_(model.vocabulary().padded) {}
 
 void InferenceModel::load(const CheckpointReader& checkpoint) {
@@ -65,7 +67,8 @@ void InferenceModel::infer(const nn::Batch& batch, const Results& results) {
                 .region = {},
                 .training = false,
                 .loss_settings = {},
-                .losses = results.losses};
+                .losses = results.losses,
+                .constants = constants_.tensors()};
   nn::InferencePass inference{.pass = pass,
                               .cache = results.cache,
                               .logits = results.logits,

@@ -18,7 +18,7 @@ namespace phalanx {
 class CheckpointReader;
 
 struct InferenceArenas {
-  Arena parameters, unused, cache, transient, workspace;
+  Arena parameters, unused, constants, cache, transient, workspace;
 
   static InferenceArenas planning();
   // Memory for what these, of planning models, have seen.
@@ -64,6 +64,7 @@ class InferenceModel {
   nn::ParamTable table_;
   Chunk chunk_;
   ParameterStore parameters_;
+  nn::Constants constants_;
   std::int64_t padded_vocabulary_;
 };
 

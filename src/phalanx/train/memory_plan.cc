@@ -19,8 +19,8 @@ constexpr std::int64_t kLibraryBytes = 160LL << 20;
 constexpr std::int64_t kLibraryBytesPerThread = 16LL << 20;
 
 std::vector<std::int64_t> planned(const MemoryPlan& plan) {
-  return {plan.parameters, plan.main_parameters, plan.gradients,    plan.optimizer,
-          plan.saved,      plan.workspace,       plan.communication};
+  return {plan.parameters, plan.main_parameters, plan.gradients,     plan.optimizer,
+          plan.saved,      plan.workspace,       plan.communication, plan.constants};
 }
 
 void raise_to(std::vector<std::int64_t>& marks, const std::vector<std::int64_t>& others) {
@@ -48,6 +48,7 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
                   .saved = marks[4],
                   .workspace = marks[5],
                   .communication = marks[6],
+                  .constants = marks[7],
                   .total = std::accumulate(marks.begin(), marks.end(), std::int64_t{0}),
                   .library_bound = kLibraryBytes +
                                    config.layout.threads_per_rank * kLibraryBytesPerThread +
@@ -109,7 +110,8 @@ RankArenas allocate_arenas(const MemoryPlan& plan) {
           .optimizer = Arena("optimizer", plan.optimizer),
           .saved = Arena("saved", plan.saved),
           .workspace = Arena("workspace", plan.workspace),
-          .communication = Arena("communication", plan.communication)};
+          .communication = Arena("communication", plan.communication),
+          .constants = Arena("constants", plan.constants)};
 }
 
 void check_high_water(const MemoryPlan& plan, const RankArenas& arenas) {

@@ -20,6 +20,7 @@ struct MemoryPlan {
   std::int64_t saved = 0;
   std::int64_t workspace = 0;
   std::int64_t communication = 0;
+  std::int64_t constants = 0;
   std::int64_t total = 0;
   // What libraries and the program itself may take beside the arenas, data that is read ahead
   // included: a bound, not a measurement.

@@ -95,6 +95,7 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
   parameters_ = std::make_unique<ParameterStore>(
       model_.table, model_.places, arenas.parameters, arenas.main_parameters,
       is_sharded ? OptimizerShard{data->rank(), data->size(), bucket_size} : OptimizerShard{});
+  constants_ = nn::Constants(model_.table.constants(), context_, arenas.constants);
   const BatchSchema schema = family_model_->batch_schema();
   shapes_ =
       batch_shapes(schema, config.layout.micro_batch_size, region_.layout().sequence_shards());
@@ -218,7 +219,8 @@ StepSettings Rank::settings(bool training) const {
           .region = region_,
           .training = training,
           .loss = {.loss_scale = loss_scale_,
-                   .mean_of_microbatch = config_.optimizer.loss_average == "microbatch"}};
+                   .mean_of_microbatch = config_.optimizer.loss_average == "microbatch"},
+          .constants = constants_.tensors()};
 }
 
 double Rank::tokens_per_update() const {

@@ -194,6 +194,7 @@ class Rank final : private StepServices {
   std::vector<std::unique_ptr<Communicator>>
       shared_;  // of holders, by the model's shared parameters
   std::unique_ptr<ParameterStore> parameters_;
+  nn::Constants constants_;
   std::unique_ptr<GradientStore> gradients_;
   std::unique_ptr<DataParallel> data_parallel_;
   std::unique_ptr<Optimizer> optimizer_;

@@ -11,12 +11,13 @@ RankArenas RankArenas::planning() {
           .optimizer = Arena::planning("optimizer"),
           .saved = Arena::planning("saved"),
           .workspace = Arena::planning("workspace"),
-          .communication = Arena::planning("communication")};
+          .communication = Arena::planning("communication"),
+          .constants = Arena::planning("constants")};
 }
 
 std::vector<const Arena*> RankArenas::all() const {
-  return {&parameters, &main_parameters, &gradients,    &optimizer,
-          &saved,      &workspace,       &communication};
+  return {&parameters, &main_parameters, &gradients,     &optimizer,
+          &saved,      &workspace,       &communication, &constants};
 }
 
 std::vector<std::int64_t> RankArenas::high_water() const {
@@ -27,7 +28,7 @@ std::vector<std::int64_t> RankArenas::high_water() const {
 
 void RankArenas::forget_high_water() {
   for (Arena* arena : {&parameters, &main_parameters, &gradients, &optimizer, &saved, &workspace,
-                       &communication}) {
+                       &communication, &constants}) {
     arena->forget_high_water();
   }
 }

@@ -12,6 +12,7 @@ namespace phalanx {
 // A rank's memory by what it is for; the rows of the plan.
 struct RankArenas {
   Arena parameters, main_parameters, gradients, optimizer, saved, workspace, communication;
+  Arena constants;
 
   static RankArenas planning();
   // The high-water mark of every arena, in the order above.

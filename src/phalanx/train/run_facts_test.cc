@@ -67,7 +67,8 @@ TEST_F(RunFactsTest, ARunKeepsWhatItIsAndWhatHappened) {
       bytes.at("parameters").get<std::int64_t>() + bytes.at("main_parameters").get<std::int64_t>() +
           bytes.at("gradients").get<std::int64_t>() + bytes.at("optimizer").get<std::int64_t>() +
           bytes.at("saved").get<std::int64_t>() + bytes.at("workspace").get<std::int64_t>() +
-          bytes.at("communication").get<std::int64_t>());
+          bytes.at("communication").get<std::int64_t>() +
+          bytes.at("constants").get<std::int64_t>());
   EXPECT_EQ(begin.at("schedule").at("simulated").size(), 2U);
   const Json& end = first.back();
   EXPECT_EQ(end.at("outcome"), "finished");

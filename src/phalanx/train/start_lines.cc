@@ -132,7 +132,7 @@ std::vector<int> ranks_of_places(const RankGrid& grid) {
 }
 
 std::string memory_table(const MemoryPlan& plan) {
-  const std::array<std::pair<const char*, std::int64_t>, 7> rows = {{
+  const std::array<std::pair<const char*, std::int64_t>, 8> rows = {{
       {"parameters", plan.parameters},
       {"main parameters", plan.main_parameters},
       {"gradients", plan.gradients},
@@ -140,6 +140,7 @@ std::string memory_table(const MemoryPlan& plan) {
       {"saved activations", plan.saved},
       {"workspace", plan.workspace},
       {"communication", plan.communication},
+      {"constants", plan.constants},
   }};
   std::string text;
   for (const auto& [name, bytes] : rows) {

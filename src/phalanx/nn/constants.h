@@ -1,0 +1,40 @@
+#pragma once
+// What passes read beside parameters and batches, and what no training changes: tables that layers
+// ask for when they are built. A rank makes each once.
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "phalanx/tensor/tensor.h"
+
+namespace phalanx {
+struct Context;
+}
+
+namespace phalanx::nn {
+
+using ConstantId = int;
+
+// Layers that give the same name mean the same constant.
+struct ConstantSpec {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape;
+  std::function<void(Context& context, const Tensor& constant)> fill;
+};
+
+// The constants of a table of parameters (nn/param_table.h), in memory.
+class Constants {
+ public:
+  Constants() = default;
+  Constants(std::span<const ConstantSpec> specs, Context& context, Arena& arena);
+  // By id.
+  std::span<const Tensor> tensors() const { return tensors_; }
+
+ private:
+  std::vector<Tensor> tensors_;
+};
+
+}  // namespace phalanx::nn
