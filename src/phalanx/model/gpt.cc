@@ -1,5 +1,7 @@
 #include "phalanx/model/gpt.h"
 
+#include <algorithm>
+
 #include "phalanx/base/text_batches.h"
 #include "phalanx/nn/embedding.h"
 #include "phalanx/nn/language_model_head.h"
@@ -33,11 +35,14 @@ std::unique_ptr<nn::Unit> make_head(const GptConfig& config, nn::ParamTable& tab
 
 Chunk build_gpt_chunk(const GptConfig& config, const ChunkRange& range, nn::ParamTable& table) {
   table.begin_chunk();
+  nn::TransformerConfig layers = config.transformer;
+  layers.position_column = gpt_batch_schema(1).index("position_ids");
+  if (layers.max_positions == 0) layers.max_positions = config.max_positions;
   std::vector<std::unique_ptr<nn::Unit>> units;
   if (range.embedding) units.push_back(make_embedding(config, table));
   for (std::int64_t i = 0; i < range.num_layers; ++i) {
-    units.push_back(std::make_unique<nn::TransformerLayer>(table, range.first_layer + i, i,
-                                                           config.transformer));
+    units.push_back(
+        std::make_unique<nn::TransformerLayer>(table, range.first_layer + i, i, layers));
   }
   if (range.head) units.push_back(make_head(config, table));
   return Chunk(std::move(units), config.recompute);
@@ -79,7 +84,9 @@ StageRange GptModel::whole() const {
 }
 
 Chunk GptModel::build_chunk(const StageRange& range, nn::ParamTable& table) const {
-  return build_gpt_chunk(config_,
+  GptConfig config = config_;
+  config.transformer.max_positions = std::min(config.max_positions, sequence_);
+  return build_gpt_chunk(config,
                          {.first_layer = range.first_layer,
                           .num_layers = range.num_layers,
                           .embedding = range.has_embedding,

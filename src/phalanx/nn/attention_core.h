@@ -17,6 +17,7 @@ class AttentionCore {
     DropoutPlace dropout = DropoutPlace::kAttention;
     bool causal = false;
     bool documents = false;
+    std::int64_t window = 0;  // of a causal mask
     // Keys of another sequence. A saved tensor has the shape of one sequence, so the probabilities
     // of an unfused kernel are computed again.
     bool is_cross = false;
@@ -24,7 +25,7 @@ class AttentionCore {
   AttentionCore(SavedSlots& slots, std::int64_t layer, const Kind& kind,
                 const TransformerConfig& config);
 
-  // Views [s, b, heads or groups, d].
+  // Views [s, b, heads or groups, d]; queries may be [s, b, groups, heads per group, d].
   struct Heads {
     Tensor query, key, value;
   };

@@ -51,8 +51,11 @@ struct TransformerConfig {
   bool causal = true;
   // Of a stack whose self attention has a relative position bias.
   std::optional<ops::RelativeBuckets> relative_buckets = std::nullopt;
-  // Rotary positions of queries and keys of self attention.
+  // Rotary positions of queries and keys of self attention; what they are says a column [s, b] of
+  // the batch, and all are below max_positions.
   std::optional<ops::Rotary> rotary = std::nullopt;
+  std::size_t position_column = 0;
+  std::int64_t max_positions = 0;
   // Of the scores; without: 1 / sqrt(head_size).
   std::optional<double> attention_scale = std::nullopt;
   // Keys that a query of a causal stack sees, itself among them; 0: all before it.

@@ -28,36 +28,62 @@ SelfAttention::SelfAttention(ParamTable& table, std::vector<ParamId>& owned, Sav
       core_(slots, layer,
             {.dropout = DropoutPlace::kAttention,
              .causal = config.causal,
-             .documents = config.mask_documents},
+             .documents = config.mask_documents,
+             .window = config.causal ? config.window_of(layer) : 0},
             config) {
   PHALANX_CHECK(config.query_groups % config.tensor.size == 0,
                 "{} query groups on {} tensor-parallel ranks", config.query_groups,
                 config.tensor.size);
+  if (config.qk_norm) {
+    const std::int64_t per_group = config.local_heads() / config.local_query_groups();
+    query_norm_.emplace(table, owned, slots, prefix + ".self_attention.q_layernorm", per_group,
+                        config);
+    key_norm_.emplace(table, owned, slots, prefix + ".self_attention.k_layernorm", 1, config);
+  }
+  if (config.rotary) rotary_.emplace(table, config);
   if (config.relative_buckets) bias_.emplace(table, owned, slots, layer, config);
 }
 
-SelfAttention::FusedHeads SelfAttention::split(Pass& pass, const Tensor& qkv) const {
-  const std::int64_t d = config_.head_size;
-  const std::int64_t per_group = config_.heads / config_.query_groups;
+AttentionCore::Heads SelfAttention::split(const Tensor& qkv) const {
+  const std::int64_t groups = config_.local_query_groups();
+  const std::int64_t per_group = config_.local_heads() / groups;
   const Tensor grouped =
-      qkv.reshape({qkv.shape[0], qkv.shape[1], config_.local_query_groups(), per_group + 2, d});
-  FusedHeads heads{
-      {.query = {}, .key = grouped.select(3, per_group), .value = grouped.select(3, per_group + 1)},
-      {}};
-  if (per_group == 1) {
-    heads.query = grouped.select(3, 0);
-  } else {
-    heads.fused_query = grouped.slice(3, 0, per_group);
-    heads.query = pass.scratch(qkv.dtype, {qkv.shape[0], qkv.shape[1], config_.local_heads(), d});
+      qkv.reshape({qkv.shape[0], qkv.shape[1], groups, per_group + 2, config_.head_size});
+  return {.query = grouped.slice(3, 0, per_group),
+          .key = grouped.select(3, per_group),
+          .value = grouped.select(3, per_group + 1)};
+}
+
+AttentionCore::Heads SelfAttention::beside(Pass& pass, const AttentionCore::Heads& heads) const {
+  if (!query_norm_) return heads;
+  return {.query = pass.scratch(heads.query.dtype, heads.query.shape),
+          .key = pass.scratch(heads.key.dtype, heads.key.shape),
+          .value = heads.value};
+}
+
+AttentionCore::Heads SelfAttention::position(Pass& pass, const Saved& saved) const {
+  const AttentionCore::Heads raw = split(saved[qkv_output_]);
+  const AttentionCore::Heads heads = beside(pass, raw);
+  if (query_norm_) {
+    query_norm_->forward(pass, heads.query, raw.query, saved);
+    key_norm_->forward(pass, heads.key, raw.key, saved);
+  }
+  if (rotary_) {
+    rotary_->forward(pass, heads.query);
+    rotary_->forward(pass, heads.key);
   }
   return heads;
 }
 
-SelfAttention::FusedHeads SelfAttention::split_filled(Pass& pass, const Tensor& qkv) const {
-  const FusedHeads heads = split(pass, qkv);
-  if (heads.fused_query) {
-    ops::copy(pass.ops, {.destination = heads.query.reshape(heads.fused_query.shape),
-                         .source = heads.fused_query});
+AttentionCore::Heads SelfAttention::position_again(Pass& pass, const Saved& saved) const {
+  const AttentionCore::Heads raw = split(saved[qkv_output_]);
+  if (!query_norm_) return raw;
+  const AttentionCore::Heads heads = beside(pass, raw);
+  query_norm_->apply(pass, heads.query, raw.query, saved);
+  key_norm_->apply(pass, heads.key, raw.key, saved);
+  if (rotary_) {
+    rotary_->forward(pass, heads.query);
+    rotary_->forward(pass, heads.key);
   }
   return heads;
 }
@@ -88,7 +114,7 @@ void SelfAttention::recompute(BodyPass& at, const Tensor& entered) const {
   Pass& pass = at.pass;
   qkv_.forward(pass, at.saved[qkv_output_], entered);
   const WorkspaceScope scope(pass.ops.workspace);
-  FusedHeads heads = split_filled(pass, at.saved[qkv_output_]);
+  AttentionCore::Heads heads = position(pass, at.saved);
   const RowCoordinates& rows = pass.rows();
   const RowCoordinates key_rows = at.cache != nullptr ? append(pass, *at.cache, heads) : rows;
   AttentionCore::Bias bias;
@@ -105,8 +131,9 @@ void SelfAttention::backward_to_entry(BodyPass& at) const {
   const Tensor dcontext =
       pass.scratch_rows(config_.dtype, config_.local_heads() * config_.head_size);
   projection_.backward_input(pass, dcontext, at.exit_gradient);
-  const FusedHeads heads = split_filled(pass, at.saved[qkv_output_]);
-  const FusedHeads gradients = split(pass, at.saved[dqkv_output_]);
+  const AttentionCore::Heads heads = position_again(pass, at.saved);
+  const AttentionCore::Heads raw_gradients = split(at.saved[dqkv_output_]);
+  const AttentionCore::Heads gradients = beside(pass, raw_gradients);
   const RowCoordinates& rows = pass.rows();
   AttentionCore::Bias bias;
   if (bias_) {
@@ -116,9 +143,14 @@ void SelfAttention::backward_to_entry(BodyPass& at) const {
   }
   core_.backward(pass, gradients, dcontext, heads, {.query = rows, .key = rows}, bias, at.saved);
   if (bias_) bias_->backward_input(pass, bias.gradient, at.saved);
-  if (gradients.fused_query) {
-    ops::copy(pass.ops, {.destination = gradients.fused_query,
-                         .source = gradients.query.reshape(gradients.fused_query.shape)});
+  if (rotary_) {
+    rotary_->backward(pass, gradients.query);
+    rotary_->backward(pass, gradients.key);
+  }
+  if (query_norm_) {
+    const AttentionCore::Heads raw = split(at.saved[qkv_output_]);
+    query_norm_->backward_input(pass, raw_gradients.query, gradients.query, raw.query, at.saved);
+    key_norm_->backward_input(pass, raw_gradients.key, gradients.key, raw.key, at.saved);
   }
 }
 
@@ -129,6 +161,10 @@ void SelfAttention::entry_input_gradient(BodyPass& at, const Tensor& dentered) c
 void SelfAttention::entry_weight_gradient(BodyPass& at, const Tensor& entered,
                                           const Gradients& gradients) const {
   qkv_.backward_weight(at.pass, at.saved[dqkv_output_], entered, gradients);
+  if (query_norm_) {
+    query_norm_->backward_weight(at.pass, at.saved, gradients);
+    key_norm_->backward_weight(at.pass, at.saved, gradients);
+  }
 }
 
 void SelfAttention::exit_weight_gradient(BodyPass& at, const Gradients& gradients) const {

@@ -1,16 +1,22 @@
 #pragma once
 // Self attention as the body of a sub-layer: proj(attention(qkv(x))). The fused QKV weight has
 // Megatron's row order: for each query group its query heads, then its key, then its value; a rank
-// of the tensor-parallel group has whole query groups. Of a stack with relative positions the
-// scores have a bias (nn/relative_bias.h).
+// of the tensor-parallel group has whole query groups. Queries and keys may be normalised, and then
+// rotated by their positions; a cache has keys as attention reads them. Of a stack with relative
+// positions the scores have a bias (nn/relative_bias.h).
+//
+// Without norms of heads the fused tensor is rotated in place, which is what backward reads; with
+// them it is saved as it is, and backward normalises and rotates once more.
 
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "phalanx/nn/attention_core.h"
+#include "phalanx/nn/head_norm.h"
 #include "phalanx/nn/linear.h"
 #include "phalanx/nn/relative_bias.h"
+#include "phalanx/nn/rotary.h"
 #include "phalanx/nn/sublayer.h"
 
 namespace phalanx::nn {
@@ -33,15 +39,14 @@ class SelfAttention final : public SublayerBody {
   DropoutPlace exit_dropout() const override { return DropoutPlace::kAttentionOutput; }
 
  private:
-  // Query, key and value [s, b, heads, d]: views of a fused [s, b, qkv] tensor, or of its gradient.
-  // With several query heads a group the queries are not evenly strided, and `query` is a dense
-  // scratch copy.
-  struct FusedHeads : AttentionCore::Heads {
-    Tensor fused_query;  // [s, b, groups, heads per group, d], where query is a
-                         // copy
-  };
-  FusedHeads split(Pass& pass, const Tensor& qkv) const;
-  FusedHeads split_filled(Pass& pass, const Tensor& qkv) const;
+  // Query [s, b, groups, heads per group, d], key and value [s, b, groups, d]: views of a fused
+  // [s, b, qkv] tensor, or of its gradient.
+  AttentionCore::Heads split(const Tensor& qkv) const;
+  // The same with dense scratch for query and key, where these are normalised.
+  AttentionCore::Heads beside(Pass& pass, const AttentionCore::Heads& heads) const;
+  // What attention reads, from the output of linear_qkv, or in backward from what is saved of it.
+  AttentionCore::Heads position(Pass& pass, const Saved& saved) const;
+  AttentionCore::Heads position_again(Pass& pass, const Saved& saved) const;
   // Keys and values join those of the cache: its rows are returned.
   RowCoordinates append(Pass& pass, const KeyValueCache& cache, AttentionCore::Heads& heads) const;
 
@@ -50,6 +55,8 @@ class SelfAttention final : public SublayerBody {
   Linear qkv_, projection_;
   SavedId qkv_output_, dqkv_output_;
   AttentionCore core_;
+  std::optional<HeadNorm> query_norm_, key_norm_;
+  std::optional<RotaryPositions> rotary_;
   std::optional<RelativeBias> bias_;
 };
 
