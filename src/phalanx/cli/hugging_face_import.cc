@@ -55,8 +55,6 @@ void add_flags(FlagSet& flags, ImportFlags& given) {
 hugging_face::ImportOutput output_of(const Import& model, const ImportFlags& given) {
   const TokenizerOptions tokenizer = folder_tokenizer(model, !given.no_tokenizer);
   hugging_face::ImportOutput output{.directory = given.output,
-                                    .copies = {},
-                                    .input_files = {},
                                     .tokenizer = tokenizer_arguments(tokenizer)};
   for (const TokenizerFile& file : tokenizer_files(tokenizer)) {
     InputCopy copy{.name = file.name, .bytes = read_file(file.path)};

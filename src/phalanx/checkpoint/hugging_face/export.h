@@ -17,7 +17,7 @@ namespace phalanx::hugging_face {
 inline constexpr std::int64_t kMaxShardBytes = 5'000'000'000;
 
 struct ExportOptions {
-  std::optional<DType> dtype;  // f32, bf16, f16; empty: as the checkpoint has them
+  std::optional<DType> dtype = std::nullopt;      // f32, bf16, f16; empty: as they are stored
   std::int64_t max_shard_bytes = kMaxShardBytes;  // tensors are never cut
   std::vector<InputCopy> files = {};              // others that go into the folder: a tokenizer's
   std::function<bool()> stop_requested = nullptr;

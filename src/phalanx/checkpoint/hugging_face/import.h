@@ -54,10 +54,10 @@ class Import {
 };
 
 struct ImportOutput {
-  std::filesystem::path directory;  // --output
-  std::vector<InputCopy> copies;    // of the tokenizer's files
-  std::vector<Manifest::InputFile> input_files;
-  std::map<std::string, std::string> tokenizer;  // its flags
+  std::filesystem::path directory;     // --output
+  std::vector<InputCopy> copies = {};  // of the tokenizer's files
+  std::vector<Manifest::InputFile> input_files = {};
+  std::map<std::string, std::string> tokenizer = {};  // its flags
   std::function<bool()> stop_requested = nullptr;
 };
 

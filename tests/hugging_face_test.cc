@@ -1,0 +1,89 @@
+// import hf and export hf, as they are typed.
+
+#include "program_test.h"
+
+namespace phalanx {
+namespace {
+
+using Output = ProgramOutput;
+
+class HuggingFaceCommands : public ProgramTest {
+ protected:
+  // A small GPT-2 that was trained here, and its folder.
+  void export_trained(const std::string& flags = "") const {
+    prepare();
+    ASSERT_EQ(run("pretrain gpt " + training() +
+                  "--train-iters 2 --eval-iters 0 --threads-per-rank 1 --save run --save-interval "
+                  "2 " +
+                  flags)
+                  .status,
+              0);
+    const Output output = run("export hf --load run --output folder");
+    ASSERT_EQ(output.status, 0) << output.err;
+  }
+};
+
+TEST_F(HuggingFaceCommands, ATrainedModelGoesOutAndComesBack) {
+  export_trained();
+  for (const char* name : {"config.json", "generation_config.json", "model.safetensors",
+                           "vocab.json", "merges.txt", "tokenizer_config.json"}) {
+    EXPECT_TRUE(std::filesystem::exists(directory_ / "folder" / name)) << name;
+  }
+  const Json config = Json::parse(read("folder/config.json"));
+  EXPECT_EQ(config.at("architectures"), Json({"GPT2LMHeadModel"}));
+  EXPECT_EQ(config.at("vocab_size"), 283);
+  EXPECT_EQ(config.at("eos_token_id"), 282);
+
+  const Json imported = run_json("import hf --input folder --output back --json");
+  EXPECT_EQ(imported.at("architecture"), "GPT2LMHeadModel");
+  EXPECT_EQ(imported.at("tensors"), 28);
+  EXPECT_EQ(imported.at("arguments").at("--tokenizer-type"), "GPT2BPETokenizer");
+  EXPECT_EQ(imported.at("dropped"), Json::array());
+  // The folder is needed no more: the checkpoint has the tokenizer's files.
+  std::filesystem::remove_all(directory_ / "folder");
+  const std::string text = "And the 3 said unto the 2, behold.";
+  const Output trained = run("score --load run --json", text);
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_EQ(run("score --load back --json", text).out, trained.out);
+  const std::string words = " --prompt 'And the' --max-new-tokens 4 --temperature 0";
+  const Output generated = run("generate --load back" + words);
+  EXPECT_EQ(generated.status, 0) << generated.err;
+  EXPECT_EQ(generated.out, run("generate --load run" + words).out);
+
+  ASSERT_EQ(run("export hf --load back --output again --max-shard-bytes 20000").status, 0);
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "again/model.safetensors.index.json"));
+  EXPECT_EQ(Json::parse(read("again/config.json")), config);
+  ASSERT_EQ(run("import hf --input again --output twice --no-tokenizer").status, 0);
+  EXPECT_EQ(run("checkpoint digest twice").out, run("checkpoint digest back").out);
+}
+
+TEST_F(HuggingFaceCommands, RefuseWhatTheyCannotDo) {
+  export_trained();
+  std::filesystem::copy(directory_ / "folder/config.json", directory_ / "config.json");
+  expect_error("import hf --input nowhere --output out", 66, "nowhere");
+  expect_error("import hf --input folder --output run", 73, "run");
+  expect_error("export hf --load run --output folder", 73, "folder");
+  expect_error("export hf --load run --output out --architecture LlamaForCausalLM", 78,
+               "--normalization");
+  expect_error("export hf --load run --output out --architecture Llama", 78, "LlamaForCausalLM");
+  expect_error("export hf --load run --output out --dtype fp64", 78, "--dtype");
+  Json config = Json::parse(read("config.json"));
+  config["n_layer"] = 3;
+  write("folder/config.json", config.dump());
+  expect_error("import hf --input folder --output out", 65, "transformer.h.2");
+  config["n_layer"] = 2;
+  config["activation_function"] = "relu";
+  write("folder/config.json", config.dump());
+  expect_error("import hf --input folder --output out", 78, "activation_function");
+  // A tokenizer of more ids than the model has.
+  config["activation_function"] = "gelu_new";
+  config["vocab_size"] = 100;
+  write("folder/config.json", config.dump());
+  expect_error("import hf --input folder --output out", 65, "transformer.wte.weight");
+  for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with("out")) << entry.path();
+  }
+}
+
+}  // namespace
+}  // namespace phalanx
