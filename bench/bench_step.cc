@@ -32,9 +32,10 @@ Options parse(const std::vector<std::string>& arguments) {
   Options o;
   StepSetting& s = o.setting;
   FlagSet flags("bench_step", "Times whole training steps on random tokens.");
-  flags.add({.name = "--model",
-             .help = "Some of gpt2-124m, small, bert-base, t5-small; else the first two"},
-            &o.models);
+  flags.add(
+      {.name = "--model",
+       .help = "Some of gpt2-124m, small, bert-base, t5-small, llama-160m; else the first two"},
+      &o.models);
   flags.add({.name = "--dtype", .help = "Some of f32, bf16; else both"}, &o.dtypes);
   flags.add({.name = "--threads", .help = "Threads; 0: all cores"}, &s.threads);
   flags.add({.name = "--steps", .help = "Timed steps, after 2 of warm-up; 0: by the model"},

@@ -8,7 +8,7 @@
 namespace phalanx::bench {
 
 struct StepSetting {
-  std::string model = "gpt2-124m";  // gpt2-124m, small, bert-base, t5-small
+  std::string model = "gpt2-124m";  // gpt2-124m, small, bert-base, t5-small, llama-160m
   std::string dtype = "f32";        // f32, bf16
   std::string attention = "fused";
   std::string matmul_precision = "auto";

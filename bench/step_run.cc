@@ -42,13 +42,15 @@ struct ModelSize {
 constexpr auto kModels = std::to_array<ModelSize>({{"gpt2-124m", "gpt", 12, 768, 12, 50257, 8},
                                                    {"small", "gpt", 4, 256, 8, 8192, 60},
                                                    {"bert-base", "bert", 12, 768, 12, 30524, 8},
-                                                   {"t5-small", "t5", 6, 512, 8, 30624, 12}});
+                                                   {"t5-small", "t5", 6, 512, 8, 30624, 12},
+                                                   {"llama-160m", "gpt", 12, 768, 12, 32000, 8}});
 
 const ModelSize& size_named(const std::string& name) {
   const auto found =
       std::ranges::find_if(kModels, [&](const ModelSize& size) { return size.name == name; });
   if (found == kModels.end()) {
-    throw ConfigError("--model {}: choose of gpt2-124m, small, bert-base, t5-small", name);
+    throw ConfigError("--model {}: choose of gpt2-124m, small, bert-base, t5-small, llama-160m",
+                      name);
   }
   return *found;
 }
@@ -56,6 +58,17 @@ const ModelSize& size_named(const std::string& name) {
 // Of T5's targets, which are shorter than its texts.
 std::int64_t decoder_length(std::int64_t sequence) {
   return std::max<std::int64_t>(sequence / 4, 1);
+}
+
+// As JackFram/llama-160m (Miao et al., SpecInfer, 2023): no grouped queries.
+void make_llama(ModelConfig& model) {
+  model.ffn_hidden_size = 3072;
+  model.position_embedding_type = "rope";
+  model.normalization = "RMSNorm";
+  model.norm_epsilon = 1e-6;
+  model.swiglu = true;
+  model.disable_bias_linear = true;
+  model.untie_embeddings_and_output_weights = true;
 }
 
 TrainConfig train_config(const StepSetting& setting, const ModelSize& model) {
@@ -68,6 +81,7 @@ TrainConfig train_config(const StepSetting& setting, const ModelSize& model) {
     config.model.decoder_num_layers = model.layers;
     config.data.decoder_seq_length = decoder_length(setting.sequence);
   }
+  if (std::string_view(model.name) == "llama-160m") make_llama(config.model);
   config.model.num_layers = model.layers;
   config.model.hidden_size = model.hidden;
   config.model.num_attention_heads = model.heads;

@@ -11,6 +11,7 @@ MODELS = {  # family; layers (of each stack), hidden, heads, vocabulary (padded)
     "small": ("gpt", (4, 256, 8, 8192, 60)),
     "bert-base": ("bert", (12, 768, 12, 30592, 8)),
     "t5-small": ("t5", (6, 512, 8, 30720, 12)),
+    "llama-160m": ("llama", (12, 768, 12, 32000, 8)),
 }
 MASKED_SHARE = 0.15  # of BERT's rows
 IGNORED = -100
@@ -29,7 +30,7 @@ def random_batch(torch, family, samples, sequence, vocabulary, generator):
     def words(length):
         return torch.randint(vocabulary, (samples, length), generator=generator)
 
-    if family == "gpt":
+    if family in ("gpt", "llama"):
         text = words(sequence + 1)
         return text[:, :-1], text[:, 1:].contiguous()
     if family == "t5":
@@ -48,10 +49,12 @@ def build_model(torch, family, layers, hidden, heads, vocabulary, positions):
     def by_head(x):
         return x.view(*x.shape[:2], heads, hidden // heads).transpose(1, 2)
 
-    def attend(query, key, value, is_causal):
-        context = functional.scaled_dot_product_attention(by_head(query), by_head(key),
-                                                          by_head(value), is_causal=is_causal)
+    def joined(query, key, value, is_causal):
+        context = functional.scaled_dot_product_attention(query, key, value, is_causal=is_causal)
         return context.transpose(1, 2).flatten(2)
+
+    def attend(query, key, value, is_causal):
+        return joined(by_head(query), by_head(key), by_head(value), is_causal)
 
     def cross_entropy(logits, labels):
         return functional.cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1))
@@ -137,7 +140,46 @@ def build_model(torch, family, layers, hidden, heads, vocabulary, positions):
             x = self.decoder(self.embed(decoder_tokens), encoded)
             return cross_entropy(functional.linear(x, self.words.weight, self.logit_bias), labels)
 
-    model = {"gpt": Gpt, "bert": Bert, "t5": T5}[family]()
+    class LlamaLayer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm1, self.norm2 = nn.RMSNorm(hidden, eps=1e-6), nn.RMSNorm(hidden, eps=1e-6)
+            self.qkv = nn.Linear(hidden, 3 * hidden, bias=False)
+            self.projection = nn.Linear(hidden, hidden, bias=False)
+            self.gate_and_up = nn.Linear(hidden, 8 * hidden, bias=False)
+            self.fc2 = nn.Linear(4 * hidden, hidden, bias=False)
+
+        def forward(self, x, cos, sin):
+            def rotated(vectors):
+                one, two = vectors.chunk(2, dim=-1)
+                return vectors * cos + torch.cat((-two, one), dim=-1) * sin
+
+            query, key, value = (by_head(part) for part in self.qkv(self.norm1(x)).chunk(3, dim=-1))
+            x = x + self.projection(joined(rotated(query), rotated(key), value, True))
+            gate, up = self.gate_and_up(self.norm2(x)).chunk(2, dim=-1)
+            return x + self.fc2(functional.silu(gate) * up)
+
+    class Llama(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Embedding(vocabulary, hidden)
+            self.layers = nn.ModuleList(LlamaLayer() for _ in range(layers))
+            self.norm = nn.RMSNorm(hidden, eps=1e-6)
+            self.head = nn.Linear(hidden, vocabulary, bias=False)
+            width = hidden // heads
+            theta = 10000.0 ** (-torch.arange(0, width, 2) / width)
+            angle = torch.outer(torch.arange(positions), torch.cat((theta, theta)))
+            self.register_buffer("cos", angle.cos(), persistent=False)
+            self.register_buffer("sin", angle.sin(), persistent=False)
+
+        def forward(self, tokens, labels):
+            x = self.words(tokens)
+            cos, sin = self.cos[:tokens.shape[1]], self.sin[:tokens.shape[1]]
+            for layer in self.layers:
+                x = layer(x, cos.to(x.dtype), sin.to(x.dtype))
+            return cross_entropy(self.head(self.norm(x)), labels)
+
+    model = {"gpt": Gpt, "bert": Bert, "t5": T5, "llama": Llama}[family]()
     initialise(nn, model, layers)
     return model
 
