@@ -96,6 +96,18 @@ LlmcConfig llmc_config(const TrainConfig& config, std::int64_t vocabulary) {
          "--num-query-groups: llm.c's heads have keys and values of their own");
   expect(model.kv_channels * model.num_attention_heads == model.hidden_size,
          "--kv-channels: llm.c's heads share --hidden-size out among them");
+  expect(model.position_embedding_type == "learned_absolute",
+         "--position-embedding-type: llm.c has a learned table");
+  expect(model.normalization == "LayerNorm", "--normalization: llm.c's norms are LayerNorm");
+  expect(!model.apply_layernorm_1p,
+         "--apply-layernorm-1p: llm.c's norm weights are kept as they are");
+  expect(!model.disable_bias_linear, "--disable-bias-linear: llm.c's linears have biases");
+  expect(!model.qk_layernorm, "--qk-layernorm: llm.c normalises no queries and keys");
+  expect(model.window_size == ModelConfig{}.window_size,
+         "--window-size: every token of llm.c sees all before it");
+  expect(model.attention_scale == 0.0, "--attention-scale: llm.c's is 1 / sqrt(head size)");
+  expect(model.activation_func == "gelu" && !model.gated_linear_unit,
+         "--activation-func and --gated-linear-unit: llm.c has GeLU, not gated");
   expect(!model.no_bias_gelu_fusion, "--no-bias-gelu-fusion: llm.c has the tanh form of GeLU");
   expect(static_cast<float>(model.norm_epsilon) == 1e-5F, "--norm-epsilon: llm.c's is 1e-05");
   if (!faults.empty()) {

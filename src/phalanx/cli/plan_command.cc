@@ -25,17 +25,19 @@ using Notes = std::vector<std::string>;
 constexpr std::int64_t kGpt2Vocabulary = 50257;
 
 // A plan needs the size of the vocabulary, not the tokenizer: no file need be there.
-std::int64_t vocabulary_of(const TokenizerOptions& options, Notes& notes) {
+std::int64_t vocabulary_of(const TrainConfig& config, Notes& notes) {
+  const TokenizerOptions& options = config.tokenizer;
   const std::vector<TokenizerFile> files = tokenizer_files(options);
   const bool has_files = std::ranges::all_of(
       files, [](const TokenizerFile& file) { return std::filesystem::exists(file.path); });
   const bool is_null = options.tokenizer_type == "NullTokenizer";
   if (is_null || (has_files && !files.empty())) return make_tokenizer(options)->vocab_size();
   if (options.vocab_size > 0) return options.vocab_size;
-  notes.push_back(fmt::format(
-      "the plan is of GPT-2's {} ids: {}", kGpt2Vocabulary,
-      files.empty() ? "give --vocab-size N or the tokenizer's files for another vocabulary"
-                    : "the tokenizer's files are not there"));
+  if (config.model.model_vocab_size > 0) return config.model.model_vocab_size;
+  notes.push_back(fmt::format("the plan is of GPT-2's {} ids: {}", kGpt2Vocabulary,
+                              files.empty() ? "give --vocab-size N or --model-vocab-size N or the "
+                                              "tokenizer's files for another vocabulary"
+                                            : "the tokenizer's files are not there"));
   return kGpt2Vocabulary;
 }
 
@@ -99,7 +101,7 @@ int run_plan(const Arguments& arguments) {
     fmt::print("{}", flags.to_yaml());
     return 0;
   }
-  const std::int64_t vocabulary = vocabulary_of(config.tokenizer, notes);
+  const std::int64_t vocabulary = vocabulary_of(config, notes);
   for (const Notes& some : {flags.notes(), notes}) {
     for (const std::string& note : some) log_info("{}", note);
   }

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <vector>
 
 #include "phalanx/base/error.h"
 #include "phalanx/flags/flag_set.h"
@@ -21,27 +23,32 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-TrainConfig small() {
-  TrainConfig c;
-  c.model.num_layers = 4;
-  c.model.hidden_size = 96;
-  c.model.num_attention_heads = 4;
-  c.model.max_position_embeddings = 32;
-  c.data.seq_length = 32;
-  c.data.data_path = {"data"};
-  c.layout.micro_batch_size = 1;
-  c.layout.global_batch_size = 1;
-  c.run.train_iters = 10;
-  c.optimizer.lr = 1e-3;
-  return c;
-}
-
-// As the command line says it.
+// As the command line says it, behind sizes of a small model.
 TrainConfig parsed(const std::vector<std::string>& arguments) {
-  TrainConfig c = small();
+  std::vector<std::string> all = {"--num-layers",
+                                  "4",
+                                  "--hidden-size",
+                                  "96",
+                                  "--num-attention-heads",
+                                  "4",
+                                  "--max-position-embeddings",
+                                  "32",
+                                  "--seq-length",
+                                  "32",
+                                  "--micro-batch-size",
+                                  "1",
+                                  "--train-iters",
+                                  "10",
+                                  "--lr",
+                                  "0.001",
+                                  "--data-path",
+                                  "data"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  TrainConfig c;
   FlagSet flags("phalanx pretrain gpt", "");
   add_train_flags(flags, c);
-  flags.parse(arguments, nullptr, [&] { resolve(c, true); });
+  flags.add_yaml();
+  flags.parse(all, nullptr, [&] { resolve(c, true); });
   return c;
 }
 
@@ -127,7 +134,7 @@ TEST(ConfigModel, SwitchesAndNamesOfActivationsAreTheSame) {
               HasSubstr("exclude each other"));
   EXPECT_THAT(refusal_of({"--activation-func", "tanh"}), HasSubstr("choose one of gelu"));
   // Without a command line too.
-  TrainConfig both = small();
+  TrainConfig both = parsed({});
   both.model.swiglu = true;
   both.model.activation_func = "relu";
   EXPECT_THROW(resolve(both, true), ConfigError);
@@ -268,6 +275,29 @@ TEST(ConfigModel, ArgumentsComeBackFromACheckpoint) {
   EXPECT_EQ(argument_values(back), argument_values(c));
   EXPECT_EQ(*transformer_config(back).rotary, *transformer_config(c).rotary);
   EXPECT_EQ(back.model.attention_scale, 0.12345678901234566);
+}
+
+TEST(ConfigModel, KeysOfMegatronsYamlFiles) {
+  const auto file = std::filesystem::path(testing::TempDir()) / "config_model_test.yaml";
+  std::ofstream(file) << "language_model:\n"
+                         "  add_bias_linear: False\n"
+                         "  add_qkv_bias: True\n"
+                         "  normalization: RMSNorm\n"
+                         "  layernorm_zero_centered_gamma: True\n"
+                         "  activation_func: swiglu\n"
+                         "  gated_linear_unit: False\n"
+                         "  window_size: \"7,0\"\n"
+                         "add_position_embedding: False\n"
+                         "position_embedding_type: rope\n"
+                         "rotary_percent: 0.5\n"
+                         "rotary_seq_len_interpolation_factor: 2\n";
+  const nn::TransformerConfig t = layers_of({"--yaml-cfg", file.string()});
+  std::filesystem::remove(file);
+  EXPECT_FALSE(t.linear_bias);
+  EXPECT_TRUE(t.qkv_bias && t.gated && t.norm_zero_centred);
+  EXPECT_EQ(t.norm, nn::NormKind::kRmsNorm);
+  EXPECT_EQ(t.window, 8);
+  EXPECT_EQ(*t.rotary, (ops::Rotary{.dimensions = 12, .interpolation = 2.0}));
 }
 
 // Of weights made with others nothing goes on, with --finetune neither where they do not fit.

@@ -27,6 +27,12 @@ class T5Family final : public ModelFamily {
           "--group-query-attention: every head of a T5 has keys and values of its own, in cross "
           "attention too; leave it out");
     }
+    const std::string& positions = config.model.position_embedding_type;
+    if (positions != "learned_absolute" && positions != "relative") {
+      throw ConfigError(
+          "--position-embedding-type {}: a T5 has learned_absolute or relative positions; give one",
+          positions);
+    }
   }
 
   std::shared_ptr<const Model> model(const TrainConfig& config,
