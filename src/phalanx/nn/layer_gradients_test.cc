@@ -163,12 +163,19 @@ GradientCase embedding_case(bool tied) {
           }};
 }
 
-GradientCase head_case() {
-  return {"language_model_head", "untied", [](Operands& operands) {
+GradientCase head_case(double row_scale = 1.0) {
+  return {"language_model_head", fmt::format("untied, rows x {}", row_scale),
+          [row_scale](Operands& operands) {
             const auto all = std::make_shared<LayerFixture>();
             const auto unit = std::make_shared<LanguageModelHead>(
-                all->table, LanguageModelHead::Output::kOwn, kVocabulary, kPaddedVocabulary,
-                kTestTargetColumns, test_config());
+                all->table,
+                VocabularyOptions{.vocabulary = kVocabulary,
+                                  .padded_vocabulary = kPaddedVocabulary,
+                                  .tied = false,
+                                  .bias = row_scale != 1.0,
+                                  .row_scale = row_scale,
+                                  .columns = kTestTargetColumns},
+                test_config());
             all->allocate(operands, unit->saved_slots(), kVocabulary);
             return unit_job(operands, all, unit);
           }};
@@ -180,7 +187,8 @@ std::vector<GradientCase> layer_cases() {
                                      linear_case(Linear::Bias::kNone),
                                      embedding_case(true),
                                      embedding_case(false),
-                                     head_case()};
+                                     head_case(),
+                                     head_case(0.5)};
   for (const bool either : {false, true}) {
     for (const bool other : {false, true}) {
       cases.push_back(norm_case(NormKind::kLayerNorm, either, other));

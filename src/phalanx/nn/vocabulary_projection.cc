@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "phalanx/nn/embedding.h"
+#include "phalanx/ops/elementwise.h"
 
 namespace phalanx::nn {
 namespace {
@@ -57,7 +58,13 @@ VocabularyProjection::VocabularyProjection(ParamTable& table, std::vector<ParamI
   owned.push_back(bias_);
 }
 
+void VocabularyProjection::scale_rows(Pass& pass, const Tensor& rows) const {
+  if (options_.row_scale == 1.0) return;
+  ops::scale(pass.ops, {.y = rows, .x = rows, .factor = options_.row_scale});
+}
+
 void VocabularyProjection::logits(Pass& pass, const Tensor& logits, const Tensor& rows) const {
+  scale_rows(pass, rows);
   ops::linear_forward(pass.ops, {.y = logits,
                                  .x = rows,
                                  .weight = pass.weights[weight_.id],
@@ -138,11 +145,13 @@ void VocabularyProjection::entry_input_gradient(BodyPass& at, const Tensor& dent
   ops::linear_input_gradient(at.pass.ops, {.dx = dentered.rows(),
                                            .dy = at.saved[dlogits_].rows(),
                                            .weight = at.pass.weights[weight_.id]});
+  scale_rows(at.pass, dentered.rows());
 }
 
 void VocabularyProjection::entry_weight_gradient(BodyPass& at, const Tensor& entered,
                                                  const Gradients& gradients) const {
   const Tensor dlogits = at.saved[dlogits_].rows();
+  scale_rows(at.pass, entered.rows());
   const bool adds = gradients.adds_to(weight_);
   PHALANX_CHECK(bias_ < 0 || adds == gradients.adds_to(bias_),
                 "{}: a weight and its bias are of one pass", options_.name);

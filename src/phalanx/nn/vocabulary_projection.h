@@ -27,6 +27,8 @@ struct VocabularyOptions {
   std::string name = "output_layer";
   // NAME.bias [vocabulary], zeros, is added to the logits; padding has none.
   bool bias = false;
+  // Rows are multiplied by it before the product.
+  double row_scale = 1.0;
   TargetColumns columns;
   std::size_t loss = 0;  // which of the model's losses it makes
 };
@@ -36,9 +38,11 @@ class VocabularyProjection final : public RegionBody {
   VocabularyProjection(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
                        const VocabularyOptions& options, const TransformerConfig& config);
 
-  // Of some of the region's rows [n, h]: this rank's logits [n, v], in f32 or storage type.
+  // Of some of the region's rows [n, h], which are scaled in place: this rank's logits [n, v], in
+  // f32 or storage type.
   void logits(Pass& pass, const Tensor& logits, const Tensor& rows) const;
-  // Adds to the loss of the entered rows [s, b, h] and, in training, leaves the gradient of their
+  // Adds to the loss of the entered rows [s, b, h], which are scaled in place, and, in training,
+  // leaves the gradient of their
   // logits. Optional: `row_losses` [s*b] gets the loss of each row, `last_logits` [n, v] the logits
   // of the last n.
   void losses(Pass& pass, const Tensor& entered, const Saved& saved, const Tensor& row_losses = {},
@@ -48,6 +52,8 @@ class VocabularyProjection final : public RegionBody {
                              const Gradients& gradients) const override;
 
  private:
+  void scale_rows(Pass& pass, const Tensor& rows) const;
+
   // Rows of logits to losses and their gradients, in place or into dlogits.
   struct Rows {
     Tensor loss, dlogits, logits, targets, mask, seed;

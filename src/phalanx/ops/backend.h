@@ -55,7 +55,7 @@ using OpList = OpListOf<
     AttentionDelta, AttentionBackward, UnfusedAttentionForward, UnfusedAttentionBackward,
     RelativeBiasForward, RelativeBiasBackward, RotaryTable, Rotate, CrossEntropy,
     CrossEntropyStatistics, VocabularyParallelCrossEntropy, LabelMask, LossSeed, LossAccumulate,
-    Adam, Sgd, SquareSum, ZeroCount, Total, GradientFactor, Fill, Copy, Accumulate, Normal>;
+    Adam, Sgd, SquareSum, ZeroCount, Total, GradientFactor, Fill, Copy, Accumulate, Normal, Scale>;
 
 // Where an op stands in the list; the compiler refuses one that does not.
 template <typename Op, typename... Ops>

@@ -18,6 +18,7 @@ OpCost cost(const Copy& op) { return {"copy", 0, bytes_of(op.source), bytes_of(o
 OpCost cost(const Accumulate& op) {
   return {"accumulate", 0, bytes_of(op.destination, op.source), bytes_of(op.destination)};
 }
+OpCost cost(const Scale& op) { return {"scale", op.x.count(), bytes_of(op.x), bytes_of(op.y)}; }
 
 void fill(Context& context, const Fill& op) {
   expect_contiguous("fill", "x", op.x);
@@ -35,6 +36,15 @@ void accumulate(Context& context, const Accumulate& op) {
   expect_contiguous("accumulate", "destination", op.destination);
   expect_contiguous("accumulate", "source", op.source);
   expect_convertible("accumulate", op.source, op.destination);
+  enqueue(context, op);
+}
+
+void scale(Context& context, const Scale& op) {
+  expect_shape("scale", "y", op.y, op.x.shape);
+  expect_contiguous("scale", "y", op.y);
+  expect_contiguous("scale", "x", op.x);
+  PHALANX_CHECK(op.x.dtype == op.y.dtype && is_floating(op.x.dtype), "scale: {} to {}",
+                name_of(op.x.dtype), name_of(op.y.dtype));
   enqueue(context, op);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Fill, copy (with conversion and strides), and addition.
+// Fill, copy (with conversion and strides), addition, and multiplication by a number.
 
 #include "phalanx/ops/rows.h"
 
@@ -23,12 +23,21 @@ struct Accumulate {
   Tensor source;
 };
 
+// y = factor * x, of one floating type, contiguous.
+struct Scale {
+  Tensor y;  // may be x
+  Tensor x;
+  double factor = 1.0;
+};
+
 OpCost cost(const Fill& op);
 OpCost cost(const Copy& op);
 OpCost cost(const Accumulate& op);
+OpCost cost(const Scale& op);
 
 void fill(Context& context, const Fill& op);
 void copy(Context& context, const Copy& op);
 void accumulate(Context& context, const Accumulate& op);
+void scale(Context& context, const Scale& op);
 
 }  // namespace phalanx::ops

@@ -88,6 +88,11 @@ Job accumulated(Operands& operands, DType destination, DType source, std::int64_
   return make_job(op, accumulate, {{op.destination, 0.0}});
 }
 
+Job scaled(Operands& operands, std::int64_t n) {
+  const Scale op{.y = operands.output({n}), .x = operands.uniform({n}), .factor = -0.37};
+  return make_job(op, scale, {{op.y, 0.0}});
+}
+
 void add_copies(std::vector<Case>& tests) {
   for (const std::int64_t n : {1, 3, 17, 257, 70001}) {
     for (const DType source : kStorageTypes) {
@@ -120,6 +125,8 @@ void add_elementwise_cases(CaseTable& table) {
         {"accumulate", fmt::format("{}, into f32", n), kStorageTypes, [=](Operands& operands) {
            return accumulated(operands, DType::kF32, operands.storage(), n);
          }});
+    table.tests.push_back({"scale", fmt::format("{}", n), kStorageTypes,
+                           [=](Operands& operands) { return scaled(operands, n); }});
   }
   add_copies(table.tests);
 

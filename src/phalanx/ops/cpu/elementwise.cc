@@ -1,4 +1,4 @@
-// Fill, copy and addition at the speed of memory.
+// Fill, copy, addition and multiplication by a number at the speed of memory.
 
 // clang-format off
 #include "phalanx/ops/cpu/targets.h"
@@ -181,6 +181,27 @@ void accumulate(const CpuDevice& device, const ops::Accumulate& op) {
   accumulate_as<std::uint8_t, std::uint8_t>(device, op);
 }
 
+void scale(const CpuDevice& device, const ops::Scale& op) {
+  const Blocks blocks = element_blocks(op.x.count());
+  with_floating(op.x.dtype, [&](auto type) {
+    using T = decltype(type);
+    const T* x = reinterpret_cast<const T*>(op.x.data());
+    T* y = reinterpret_cast<T*>(op.y.data());
+    parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+      if constexpr (kVector<T>) {
+        const auto factor = hn::Set(FloatTag(), static_cast<float>(op.factor));
+        for_vectors(blocks.begin(block), blocks.end(block),
+                    [=](std::int64_t i, auto lanes)
+                        HWY_ATTR { lanes.store(hn::Mul(factor, lanes.load(x + i)), y + i); });
+      } else {
+        for (std::int64_t i = blocks.begin(block); i < blocks.end(block); ++i) {
+          y[i] = narrow<T>(op.factor * widen(x[i]));
+        }
+      }
+    });
+  });
+}
+
 }  // namespace phalanx::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -190,6 +211,7 @@ namespace phalanx::cpu {
 HWY_EXPORT(fill);
 HWY_EXPORT(copy);
 HWY_EXPORT(accumulate);
+HWY_EXPORT(scale);
 
 namespace {
 
@@ -227,6 +249,9 @@ void execute(CpuDevice& device, const ops::Copy& op, const Tensor& /*scratch*/) 
 }
 void execute(CpuDevice& device, const ops::Accumulate& op, const Tensor& /*scratch*/) {
   HWY_DYNAMIC_DISPATCH(accumulate)(device, op);
+}
+void execute(CpuDevice& device, const ops::Scale& op, const Tensor& /*scratch*/) {
+  HWY_DYNAMIC_DISPATCH(scale)(device, op);
 }
 
 }  // namespace phalanx::cpu

@@ -99,6 +99,7 @@ void execute(CpuDevice& device, const ops::GradientFactor& op, const Tensor& scr
 void execute(CpuDevice& device, const ops::Fill& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::Copy& op, const Tensor& scratch);
 void execute(CpuDevice& device, const ops::Accumulate& op, const Tensor& scratch);
+void execute(CpuDevice& device, const ops::Scale& op, const Tensor& scratch);
 
 // random.cc
 void execute(CpuDevice& device, const ops::Normal& op, const Tensor& scratch);

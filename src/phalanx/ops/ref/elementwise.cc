@@ -32,4 +32,10 @@ void execute(RefDevice& /*device*/, const ops::Accumulate& op, const Tensor& /*s
   write(op.destination, sum);
 }
 
+void execute(RefDevice& /*device*/, const ops::Scale& op, const Tensor& /*scratch*/) {
+  Array y = read(op.x);
+  for (double& value : y.values) value *= op.factor;
+  write(op.y, y);
+}
+
 }  // namespace phalanx::ref

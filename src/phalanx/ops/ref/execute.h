@@ -87,6 +87,7 @@ void execute(RefDevice& device, const ops::GradientFactor& op, const Tensor& scr
 void execute(RefDevice& device, const ops::Fill& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::Copy& op, const Tensor& scratch);
 void execute(RefDevice& device, const ops::Accumulate& op, const Tensor& scratch);
+void execute(RefDevice& device, const ops::Scale& op, const Tensor& scratch);
 
 // random.cc
 void execute(RefDevice& device, const ops::Normal& op, const Tensor& scratch);
