@@ -3,6 +3,7 @@
 #include <array>
 
 #include "phalanx/base/text_batches.h"
+#include "phalanx/model/layer_weights.h"
 #include "phalanx/nn/embedding.h"
 #include "phalanx/nn/transformer_layer.h"
 
@@ -85,7 +86,7 @@ double BertModel::flops_per_sample() const {
   const auto context = static_cast<double>(t.heads * t.head_size);
   const auto qkv = static_cast<double>((t.heads + 2 * t.query_groups) * t.head_size);
   const auto layers = static_cast<double>(t.num_layers);
-  const double layer = h * qkv + h * context + 2.0 * h * static_cast<double>(t.ffn_hidden);
+  const double layer = h * qkv + h * context + mlp_weights(t);
   const double head = h * h + h * static_cast<double>(config_.padded_vocabulary);
   const double binary = config_.binary_head ? h * h + h * static_cast<double>(kClasses) : 0.0;
   return s * (6.0 * (layers * layer + head) + 12.0 * layers * s * context) + 6.0 * binary;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "phalanx/base/text_batches.h"
+#include "phalanx/model/layer_weights.h"
 #include "phalanx/nn/embedding.h"
 #include "phalanx/nn/language_model_head.h"
 #include "phalanx/nn/transformer_layer.h"
@@ -61,10 +62,18 @@ double gpt_flops_per_token(const GptConfig& config, std::int64_t sequence) {
   const auto context = static_cast<double>(t.heads * t.head_size);
   const auto qkv = static_cast<double>((t.heads + 2 * t.query_groups) * t.head_size);
   const auto h = static_cast<double>(t.hidden);
-  const double layer = h * qkv + h * context + 2.0 * h * static_cast<double>(t.ffn_hidden);
-  const auto layers = static_cast<double>(t.num_layers);
-  return 6.0 * (layers * layer + h * static_cast<double>(config.padded_vocabulary)) +
-         12.0 * layers * static_cast<double>(sequence) * context;
+  const auto s = static_cast<double>(sequence);
+  const double layer = h * qkv + h * context + mlp_weights(t);
+  // Keys that the rows of a sample see, over all layers.
+  double keys = 0.0;
+  for (std::int64_t i = 0; i < t.num_layers; ++i) {
+    const std::int64_t window = t.window_of(i);
+    const auto w = static_cast<double>(window);
+    keys += window > 0 && window < sequence ? w * (w + 1.0) / 2.0 + (s - w) * w : s * s;
+  }
+  return 6.0 * (static_cast<double>(t.num_layers) * layer +
+                h * static_cast<double>(config.padded_vocabulary)) +
+         12.0 * context * (keys / s);
 }
 
 std::unique_ptr<const Model> GptModel::placed(int tensor_rank) const {

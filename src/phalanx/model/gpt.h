@@ -39,12 +39,15 @@ struct ChunkRange {
 // adds it.
 Chunk build_gpt_chunk(const GptConfig& config, const ChunkRange& range, nn::ParamTable& table);
 
-// Parameters without vocabulary padding: 12 L h^2 (1 + 13 / (12 h)) + (V + P) h + 2 h for f = 4 h.
+// Parameters without vocabulary padding: 12 L h^2 (1 + 13 / (12 h)) + (V + P) h + 2 h for f = 4 h;
+// of a gated MLP, RMSNorm, rotary positions, no biases and q = heads * head size, kv = groups *
+// head size: L (h (q + 2 kv) + q h + 3 h f + 2 h) + h + V h, or 2 V h where untied.
 std::int64_t gpt_parameters(const GptConfig& config);
 
 // Floating-point operations of the model for one token, forward and backward, with full attention
 // over `sequence` positions (the convention of performance tables): 6 per matrix weight and 12 L s
-// (heads * head size).
+// (heads * head size). Where a window is below the sequence, the keys that rows see are counted
+// instead of s for each: min(i + 1, window) of row i.
 double gpt_flops_per_token(const GptConfig& config, std::int64_t sequence);
 
 class GptModel final : public Model {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "phalanx/base/text_batches.h"
+#include "phalanx/model/layer_weights.h"
 #include "phalanx/nn/embedding.h"
 #include "phalanx/nn/encoder_norm.h"
 #include "phalanx/nn/language_model_head.h"
@@ -40,7 +41,8 @@ std::unique_ptr<nn::Unit> make_t5_head(const T5Config& config, const Transformer
           .padded_vocabulary = config.padded_vocabulary,
           .tied = config.tied_embedding,
           .name = "lm_head.output_layer",
-          .bias = config.tied_embedding,
+          .bias = config.tied_embedding && config.output_bias,
+          .row_scale = config.output_scale,
           .columns = {.labels = batch.index("labels"), .loss_mask = batch.index("loss_mask")}},
       decoder);
 }
@@ -135,7 +137,7 @@ double T5Model::flops_per_sample() const {
   const auto encoder_rows = static_cast<double>(config_.sequence);
   const auto decoder_rows = static_cast<double>(config_.decoder_sequence);
   const double self = 4.0 * h * context;  // weights: qkv and proj
-  const double mlp = 2.0 * h * static_cast<double>(encoder_.ffn_hidden);
+  const double mlp = mlp_weights(encoder_);
   const double cross = 2.0 * h * context;  // q and proj; kv has as many
   const double encoder =
       6.0 * encoder_rows * (self + mlp) + 12.0 * context * encoder_rows * encoder_rows;

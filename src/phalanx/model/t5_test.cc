@@ -46,16 +46,29 @@ T5Outcome run_stages(const T5Config& config, const T5Fixture::Stages& stages, bo
 }
 
 // Every gradient of the whole model: both stacks, cross attention, the sum of the gradients of the
-// encoder's output, shared tables; dropout on.
+// encoder's output, shared tables; dropout on. As Megatron has it, and as published: without
+// biases, scores as they are, the decoder's output scaled.
 TEST(T5, GradientsMatchDifferences) {
-  for (const auto kernel : {nn::AttentionKernel::kFused, nn::AttentionKernel::kUnfused}) {
-    const bool fused = kernel == nn::AttentionKernel::kFused;
+  enum class Form { kLearned, kRelative, kPublished };
+  for (const Form form : {Form::kLearned, Form::kRelative, Form::kPublished}) {
     const ops::GradientCase row{
-        "t5", fused ? "learned, tied, fused" : "relative, untied, unfused",
-        [kernel, fused](ops::Operands& operands) {
-          T5Config config =
-              test_t5_config(fused ? T5Positions::kLearned : T5Positions::kRelative, fused);
-          config.transformer.attention = kernel;
+        "t5",
+        form == Form::kLearned    ? "learned, tied, fused"
+        : form == Form::kRelative ? "relative, untied, unfused"
+                                  : "relative, tied, scaled, no biases",
+        [form](ops::Operands& operands) {
+          T5Config config = test_t5_config(
+              form == Form::kLearned ? T5Positions::kLearned : T5Positions::kRelative,
+              form != Form::kRelative);
+          config.transformer.attention =
+              form == Form::kRelative ? nn::AttentionKernel::kUnfused : nn::AttentionKernel::kFused;
+          if (form == Form::kPublished) {
+            config.transformer.linear_bias = false;
+            config.transformer.qkv_bias = false;
+            config.transformer.attention_scale = 0.5;
+            config.output_bias = false;
+            config.output_scale = 0.5;
+          }
           config.encoder_layers = 1;
           config.transformer.heads = 2;
           config.transformer.query_groups = 2;
@@ -313,6 +326,33 @@ TEST(T5, Parameters) {
   config.positions = T5Positions::kRelative;
   EXPECT_EQ(t5_parameters(config),
             222495744 - 96 * (768 + 1) + 30624 * (768 - 1) - 512 * 768 + 2 * 32 * 12);
+}
+
+// t5-small and t5-v1_1-small as published: RMSNorm, no biases, an output matrix that is tied and
+// one that is not.
+TEST(T5, ParametersOfPublishedModels) {
+  T5Config config;
+  nn::TransformerConfig& t = config.transformer;
+  t.hidden = 512;
+  t.ffn_hidden = 2048;
+  t.heads = 8;
+  t.query_groups = 8;
+  t.head_size = 64;
+  t.norm = nn::NormKind::kRmsNorm;
+  t.linear_bias = false;
+  t.qkv_bias = false;
+  t.num_layers = config.encoder_layers = config.decoder_layers = 6;
+  config.vocabulary = config.padded_vocabulary = 32128;
+  config.positions = T5Positions::kRelative;
+  config.output_bias = false;
+  EXPECT_EQ(t5_parameters(config), 60506624);
+  t.ffn_hidden = 1024;
+  t.heads = 6;
+  t.query_groups = 6;
+  t.gated = true;
+  t.num_layers = config.encoder_layers = config.decoder_layers = 8;
+  config.tied_embedding = false;
+  EXPECT_EQ(t5_parameters(config), 76961152);
 }
 
 // An encoder layer is a GPT's, of 12 h^2 weights; a decoder layer has 4 h^2 more, of which half
