@@ -81,6 +81,7 @@ void compare_norms(const GlobalValues& a, const GlobalValues& b, double& largest
   }
 }
 
+constexpr std::size_t kHeads = 4;
 constexpr std::size_t kHeadSize = 8;
 
 // What weight decay applies to.
@@ -118,9 +119,13 @@ Distance distance(const TrainingResult& a, const TrainingResult& b) {
   for (const auto& [name, values] : b.weights) {
     const bool is_qkv_bias = name.ends_with("linear_qkv.bias");
     const bool is_kv_bias = name.ends_with("linear_kv.bias");
+    // Group by group the queries, the key and the value.
+    const std::size_t heads = values.size() / kHeadSize;
+    const std::size_t groups = is_qkv_bias ? (heads - kHeads) / 2 : 1;
     const auto is_key = [&](std::size_t i) {
       const std::size_t head = i / kHeadSize;
-      return (is_qkv_bias && head % 3 == 1) || (is_kv_bias && head % 2 == 0);
+      return (is_qkv_bias && head % (heads / groups) == kHeads / groups) ||
+             (is_kv_bias && head % 2 == 0);
     };
     const double moved = square_distance(values, b.initial_weights.at(name), is_key);
     const double apart = square_distance(a.weights.at(name), values, is_key);

@@ -181,6 +181,7 @@ std::string name_of(const Layout& l) {
   const std::string pipeline =
       l.pipeline == 1 ? "" : fmt::format(" p{} {} v{}", l.pipeline, l.schedule, l.chunks);
   std::string model = fmt::format("L{}", l.layers);
+  if (l.groups > 0) model += fmt::format(" g{}", l.groups);
   if (l.family == "bert") model = fmt::format("bert {}{}", model, l.binary_head ? " sop" : "");
   if (l.family == "t5") {
     model = fmt::format("t5 {}+{}{}{}", model, l.decoder_layers,
@@ -204,6 +205,7 @@ Layout on_one_rank(const Layout& layout) {
           .storage = layout.storage,
           .tied = layout.tied,
           .mean_of_means = layout.mean_of_means,
+          .groups = layout.groups,
           .family = layout.family,
           .binary_head = layout.binary_head,
           .decoder_layers = layout.decoder_layers,
@@ -224,6 +226,8 @@ TrainConfig config_of(const Layout& layout) {
   c.model.hidden_size = 32;
   c.model.ffn_hidden_size = 96;
   c.model.num_attention_heads = 4;
+  c.model.group_query_attention = layout.groups > 0;
+  if (layout.groups > 0) c.model.num_query_groups = layout.groups;
   c.model.max_position_embeddings = 20;
   c.data.seq_length = kSequence;
   c.model.make_vocab_size_divisible_by = 8;

@@ -40,6 +40,7 @@ struct Layout {
   Storage storage = Storage::kF32;
   bool tied = true;
   bool mean_of_means = false;  // --loss-average microbatch
+  int groups = 0;              // of the 4 heads; 0: each is one
   std::string family = "gpt";
   bool binary_head = true;  // of a BERT
   // Of a T5, whose encoder has `layers`:

@@ -63,18 +63,43 @@ std::int64_t word_table_size(const TrainConfig& c, std::int64_t vocabulary) {
 
 constexpr std::int64_t kLayerParameters = 12;
 
-// Local sizes of all parameters of the model, in order.
-std::vector<std::int64_t> parameter_sizes(const TrainConfig& c, std::int64_t vocabulary) {
+// Of a parameter: its elements on a rank, and those at its end that other ranks have too.
+struct LocalSize {
+  std::int64_t elements = 0;
+  std::int64_t common = 0;
+};
+
+// How many neighbours have the same key and value rows.
+std::int64_t holders_of_groups(const TrainConfig& c) {
+  return std::max<std::int64_t>(1, c.layout.tensor_model_parallel_size / c.model.num_query_groups);
+}
+
+// All parameters of the model, in order.
+std::vector<LocalSize> parameter_sizes(const TrainConfig& c, std::int64_t vocabulary) {
   const std::int64_t t = c.layout.tensor_model_parallel_size;
   const std::int64_t h = c.model.hidden_size;
   const std::int64_t f = c.model.ffn_hidden_size;
-  const std::int64_t table = word_table_size(c, vocabulary);
-  std::vector<std::int64_t> sizes = {table, c.model.max_position_embeddings * h};
+  const std::int64_t n = c.model.kv_channels;
+  const std::int64_t q = c.model.num_attention_heads * n / t;
+  const std::int64_t kv = 2 * n * std::max<std::int64_t>(1, c.model.num_query_groups / t);
+  const std::int64_t common = holders_of_groups(c) > 1 ? kv : 0;
+  const LocalSize table{word_table_size(c, vocabulary)};
+  std::vector<LocalSize> sizes = {table, {c.model.max_position_embeddings * h}};
   for (std::int64_t layer = 0; layer < c.model.num_layers; ++layer) {
-    sizes.insert(sizes.end(), {h, h, 3 * h * h / t, 3 * h / t, h * h / t, h, h, h, f * h / t, f / t,
-                               h * f / t, h});
+    sizes.insert(sizes.end(), {{h},
+                               {h},
+                               {(q + kv) * h, common * h},
+                               {q + kv, common},
+                               {h * q},
+                               {h},
+                               {h},
+                               {h},
+                               {f * h / t},
+                               {f / t},
+                               {h * f / t},
+                               {h}});
   }
-  sizes.insert(sizes.end(), {h, h});
+  sizes.insert(sizes.end(), {{h}, {h}});
   if (c.model.untie_embeddings_and_output_weights) sizes.push_back(table);
   return sizes;
 }
@@ -212,6 +237,12 @@ void add_model_parallel(const TrainConfig& c, const std::vector<ChunkPart>& chun
     has_end = has_end || part.embedding || part.head;
   }
   if (c.layout.sequence_parallel) add("tp", "all_reduce", 4 * sequence_partial);
+  if (holders_of_groups(c) > 1) {
+    for (const ChunkPart& part : chunks) {
+      add("kv", "all_reduce", 8 * c.model.kv_channels * c.model.hidden_size, part.layers);
+      add("kv", "all_reduce", 8 * c.model.kv_channels, part.layers);
+    }
+  }
   const bool is_pipeline = c.layout.pipeline_model_parallel_size > 1;
   if (is_pipeline) add("pp", "all_reduce", 16);
   if (has_end && has_copies(c)) add("embd", "all_reduce", 4 * word_table);
@@ -228,18 +259,23 @@ FlatSizes flat_sizes(const TrainConfig& config, std::int64_t vocabulary, int ran
   // In the layout of the whole model.
   std::vector<std::int64_t> offsets(sizes.size(), 0);
   for (std::size_t i = sizes.size() - 1; i > 0; --i) {
-    offsets[i - 1] = round_up(offsets[i] + sizes[i], kAlignment);
+    offsets[i - 1] = round_up(offsets[i] + sizes[i].elements, kAlignment);
   }
   const std::int64_t shards = is_sharded(config) ? data_parallel_size(config.layout) : 1;
-  const auto chunks = chunks_of(config, rank_grid(config.layout).coordinates(rank).pipeline);
+  const GridCoordinates at = rank_grid(config.layout).coordinates(rank);
+  const auto chunks = chunks_of(config, at.pipeline);
+  // Of rows that several ranks have the first one counts.
+  const bool is_first_holder = at.tensor % holders_of_groups(config) == 0;
   for (auto part = chunks.rbegin(); part != chunks.rend(); ++part) {
     const std::int64_t begin = flat.elements;
     const auto parameters = parameters_of(config, *part, sizes.size());
     for (auto p = parameters.rbegin(); p != parameters.rend(); ++p) {
       const std::int64_t place = offsets[p->number] % kBlock;
       const std::int64_t gap = (place - flat.elements % kBlock + kBlock) % kBlock;
-      if (!p->is_copy) flat.blocks += ceil_divide(place + sizes[p->number], kBlock);
-      flat.elements = round_up(flat.elements + gap + sizes[p->number], kAlignment);
+      const LocalSize& size = sizes[p->number];
+      const std::int64_t counted = size.elements - (is_first_holder ? 0 : size.common);
+      if (!p->is_copy) flat.blocks += ceil_divide(place + counted, kBlock);
+      flat.elements = round_up(flat.elements + gap + size.elements, kAlignment);
     }
     const bool is_last = part + 1 == chunks.rend();
     if (!is_last || shards > 1) flat.elements = round_up(flat.elements, shards * kBlock);

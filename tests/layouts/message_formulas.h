@@ -36,6 +36,8 @@
 //   all_reduce        8 for each parameter of the whole model: the norm
 // and over tp with sequence parallelism:
 //   all_reduce        4 (6 h L + 2 h): gradients of norms and row-parallel biases
+// and over kv, the t / g ranks that have the same of g < t groups of heads of size n:
+//   all_reduce        8 n h of each layer, and 8 n: gradients of the key's and the value's rows
 
 #include <string>
 #include <vector>
@@ -52,7 +54,7 @@ struct FlatSizes {
   std::int64_t parameters = 0;        // tensors of the whole model
   std::int64_t elements = 0;          // gaps and padding included
   std::vector<std::int64_t> regions;  // likewise, of each chunk, the last one first
-  std::int64_t blocks = 0;            // of the norm
+  std::int64_t blocks = 0;            // of the norm: of what the rank counts
 };
 FlatSizes flat_sizes(const TrainConfig& config, std::int64_t vocabulary, int rank = 0);
 

@@ -32,6 +32,7 @@ struct Case {
   int chunks = 0;
   bool untied = false;
   std::int64_t first_layers = 0, last_layers = 0;  // of these ranks of a pipeline; 0: as others
+  std::int64_t query_groups = 0;                   // of the 8 heads; 0: each is one
 };
 
 TrainConfig config_of(const Case& c) {
@@ -39,6 +40,8 @@ TrainConfig config_of(const Case& c) {
   config.model.num_layers = c.layers;
   config.model.hidden_size = 128;
   config.model.num_attention_heads = 8;
+  config.model.group_query_attention = c.query_groups > 0;
+  if (c.query_groups > 0) config.model.num_query_groups = c.query_groups;
   config.model.max_position_embeddings = 160;
   config.data.seq_length = 160;
   config.layout.micro_batch_size = 2;
@@ -112,6 +115,9 @@ TEST(Messages, ThePlanIsTheClosedForm) {
            .group = 1,
            .bf16 = true,
            .fp32_residual = true},
+           Case{.tensor = 4, .query_groups = 4},
+           Case{.tensor = 8, .data = 2, .microbatches = 2, .query_groups = 2},
+           Case{.tensor = 4, .sequence = true, .data = 3, .zero = true, .query_groups = 1},
        }) {
     expect_closed_form(c, {0, c.tensor * c.data - 1});
   }

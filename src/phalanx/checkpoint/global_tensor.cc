@@ -95,12 +95,14 @@ void store_as(DType dtype, double value, std::byte* to) {
 
 ParamBox part_of(const ParamBox& box, std::int64_t row, std::int64_t rows, std::int64_t column,
                  std::int64_t columns) {
-  return {.global_row = box.global_row + row,
-          .global_column = box.global_column + column,
-          .local_row = box.local_row + row,
-          .local_column = box.local_column + column,
-          .rows = rows,
-          .columns = columns};
+  ParamBox part = box;
+  part.global_row += row;
+  part.global_column += column;
+  part.local_row += row;
+  part.local_column += column;
+  part.rows = rows;
+  part.columns = columns;
+  return part;
 }
 
 // Appends the part of one box that lies in elements [begin, end) of a matrix with rows of `length`.

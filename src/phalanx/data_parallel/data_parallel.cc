@@ -72,6 +72,17 @@ DataParallel::DataParallel(const ParameterStore& parameters, const GradientStore
         {segment, places[static_cast<std::size_t>(segment.id)] + segment.begin});
   }
   if (count > 0) coalesced_ = communication.allocate(gradients.flat().dtype, {count});
+  for (ParamId id = 0; id < table.size(); ++id) {
+    const std::int64_t common = common_count(table[id]);
+    if (common == 0) continue;
+    PHALANX_CHECK(
+        groups_.box_holders != nullptr && groups_.box_holders->size() == most_holders(table[id]),
+        "{}: {} ranks have boxes of it, of which {} sum them", table[id].name,
+        most_holders(table[id]), groups_.box_holders != nullptr ? groups_.box_holders->size() : 1);
+    const std::int64_t elements = table[id].local_shape.count();
+    common_.push_back(
+        gradients.gradient(id).reshape({elements}).slice(0, elements - common, common));
+  }
 }
 
 void DataParallel::begin(Context& context, int last_microbatch) {
@@ -162,6 +173,7 @@ void DataParallel::finish_reduction() {
   gradients_->expect_complete();
   finish_buckets();
   sum_over_sequence();
+  sum_over_box_holders();
 }
 
 void DataParallel::finish_shared_sums() {
@@ -224,6 +236,16 @@ void DataParallel::sum_over_sequence() {
   copy_each(true);
   region_.group().all_reduce(*context_, coalesced_, Reduction::kSum).wait(context_->stream);
   copy_each(false);
+}
+
+void DataParallel::sum_over_box_holders() {
+  if (common_.empty()) return;
+  const TimerScope time(timers_, StepTimer::kLayerNormGradients);
+  std::vector<Work> sums;
+  for (const Tensor& gradient : common_) {
+    sums.push_back(groups_.box_holders->all_reduce(*context_, gradient, Reduction::kSum));
+  }
+  for (Work& sum : sums) sum.wait(context_->stream);
 }
 
 void DataParallel::gather() {

@@ -9,7 +9,7 @@
 // whole model would.
 //
 // At the end the gradients of what acts on a sequence-parallel stream are summed over the
-// tensor-parallel group.
+// tensor-parallel group, and those of rows that neighbours in it have too over these.
 
 #include "phalanx/base/step_timers.h"
 #include "phalanx/data_parallel/parameter_store.h"
@@ -28,6 +28,8 @@ struct ReductionGroups {
   Communicator* data = nullptr;
   // Of each of the model's shared parameters, its holders in their order.
   std::vector<Communicator*> shared = {};
+  // Neighbours of the tensor-parallel group that have the same boxes of some parameters.
+  Communicator* box_holders = nullptr;
 };
 
 class DataParallel final : public nn::UnitHooks {
@@ -76,6 +78,7 @@ class DataParallel final : public nn::UnitHooks {
   void pass_on(const SharedSum& sum);
   void finish_buckets();
   void sum_over_sequence();
+  void sum_over_box_holders();
   void wait_for(std::size_t bucket);
 
   const ParameterStore* parameters_;
@@ -95,6 +98,9 @@ class DataParallel final : public nn::UnitHooks {
   };
   std::vector<Coalesced> sequence_partial_;
   Tensor coalesced_;
+  // Gradients of what other ranks have too: all of each, for then the message is the same on every
+  // data-parallel rank. What is not of the own segments has no meaning before and after.
+  std::vector<Tensor> common_;
 
   Context* context_ = nullptr;
   int last_microbatch_ = -1;

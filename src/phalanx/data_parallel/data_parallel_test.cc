@@ -307,5 +307,85 @@ TEST(DataParallelGradients, OfTheStreamAreSummedOverTheSequence) {
   sum_over_sequence(2, true, 20000);
 }
 
+// The last rows of a matrix and of a vector are on both ranks of a tensor-parallel group: these are
+// summed over all, everything else over data parallelism alone.
+void sum_over_box_holders(int data_size, bool sharded, std::int64_t bucket_size) {
+  SCOPED_TRACE(fmt::format("{} data-parallel ranks, sharded {}, buckets of {}", data_size, sharded,
+                           bucket_size));
+  run_local_ranks(2 * data_size, {}, [&](Communicator& world) {
+    std::vector<std::vector<int>> tensor_groups, data_groups(2);
+    for (int d = 0; d < data_size; ++d) {
+      tensor_groups.push_back({2 * d, 2 * d + 1});
+      data_groups[0].push_back(2 * d);
+      data_groups[1].push_back(2 * d + 1);
+    }
+    const auto tensor = world.split(tensor_groups, "kv");
+    const auto data = world.split(data_groups, "dp");
+    const int rank_of_part = tensor->rank();
+    const auto rows = [&](std::int64_t own, std::int64_t common) {
+      return std::vector<RowRange>{
+          {.first = rank_of_part * own, .count = own},
+          {.first = 2 * own, .count = common, .holders = 2, .holder = rank_of_part}};
+    };
+    constexpr std::int64_t kColumns = 70;
+    nn::ParamTable table;
+    table.add(whole_parameter("0", {90, kColumns}, DType::kF64, {}));
+    table.add(row_ranges_parameter("1", {250, kColumns}, DType::kF64, {}, rows(100, 50), 2));
+    table.add(row_ranges_parameter("2", {25}, DType::kF64, {}, rows(10, 5), 2));
+    OptimizerShard shard;
+    if (sharded) shard = {.rank = data->rank(), .ranks = data_size, .bucket_size = bucket_size};
+    StoreRank rank(table, shard);
+    DataParallel data_parallel(
+        rank.parameters, rank.gradients, {1, 1, 1},
+        {.data = data_size > 1 ? data.get() : nullptr, .box_holders = tensor.get()}, {},
+        {.overlap_grad_reduce = true, .bucket_size = bucket_size}, rank.memory);
+    data_parallel.begin(rank.context, 0);
+    rank.set_gradients(static_cast<std::uint64_t>(world.rank()));
+    for (const ParamId id : {2, 1, 0}) data_parallel.grad_ready(id, 0);
+    data_parallel.reduce(0);
+    data_parallel.finish_reduction();
+    const std::vector<std::int64_t> alone = {90 * kColumns, 100 * kColumns, 10};
+    for (const Segment& segment : rank.parameters.segments()) {
+      const Values sums = values_of(rank.gradients.gradient(segment));
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        const std::int64_t place = segment.begin + static_cast<std::int64_t>(i);
+        double expected = 0.0;
+        for (int r = 0; r < world.size(); ++r) {
+          const bool is_common = place >= alone[static_cast<std::size_t>(segment.id)];
+          if (!is_common && r % 2 != rank_of_part) continue;
+          expected += noise(static_cast<std::uint64_t>(100 * r + segment.id),
+                            static_cast<std::uint64_t>(place));
+        }
+        ASSERT_NEAR(sums[i], expected, 1e-13) << segment.id << " " << place;
+      }
+    }
+    // Of the same size on every rank.
+    std::vector<Message> over_holders;
+    for (const Message& message : rank.recorder.messages()) {
+      if (message.group == "kv") over_holders.push_back(message);
+    }
+    EXPECT_EQ(over_holders, (std::vector<Message>{{"kv", "all_reduce", 50 * kColumns * 8},
+                                                  {"kv", "all_reduce", 5 * 8}}));
+  });
+}
+
+TEST(DataParallelGradients, OfRowsOfSeveralRanksAreSummedOverThese) {
+  sum_over_box_holders(1, false, 0);
+  sum_over_box_holders(2, false, 5000);
+  sum_over_box_holders(2, true, 0);
+  // Shards begin and end amid the rows.
+  sum_over_box_holders(2, true, 1);
+  sum_over_box_holders(3, true, 5000);
+}
+
+TEST(DataParallelGradients, OfRowsOfSeveralRanksNeedTheseRanks) {
+  nn::ParamTable table;
+  table.add(row_ranges_parameter("w", {6, 2}, DType::kF64, {},
+                                 {{0, 2}, {.first = 4, .count = 2, .holders = 2}}, 2));
+  StoreRank rank(table);
+  EXPECT_THROW(DataParallel(rank.parameters, rank.gradients, {1}, {}, {}, {}, rank.memory),
+               InternalError);
+}
+
 }  // namespace
 }  // namespace phalanx

@@ -38,6 +38,33 @@ std::int64_t true_count(const ParamSpec& spec) {
   return count;
 }
 
+int most_holders(const ParamSpec& spec) {
+  int holders = 1;
+  for (const ParamBox& box : spec.boxes) holders = std::max(holders, box.holders);
+  return holders;
+}
+
+std::int64_t common_count(const ParamSpec& spec) {
+  const std::int64_t elements = spec.local_shape.count();
+  std::int64_t count = 0;
+  std::int64_t first = elements;
+  for (const ParamBox& box : spec.boxes) {
+    if (box.holders == 1) continue;
+    count += box.rows * box.columns;
+    first = std::min(first, box.local_row * matrix_columns(spec.local_shape) + box.local_column);
+  }
+  PHALANX_CHECK(first + count == elements,
+                "{}: {} elements from {} on of {} are other ranks' too, not the last ones",
+                spec.name, count, first, elements);
+  return count;
+}
+
+std::int64_t counted_count(const ParamSpec& spec) {
+  const bool is_first =
+      std::ranges::all_of(spec.boxes, [](const ParamBox& box) { return box.holder == 0; });
+  return spec.local_shape.count() - (is_first ? 0 : common_count(spec));
+}
+
 std::int64_t matrix_rows(const Shape& shape) { return shape.rank() >= 2 ? shape[0] : 1; }
 
 std::int64_t matrix_columns(const Shape& shape) {
@@ -94,14 +121,18 @@ ParamSpec row_ranges_parameter(std::string name, Shape global_shape, DType dtype
         range.first >= 0 && range.count > 0 && range.first + range.count <= global_shape[0],
         "{}: rows [{}, {}) of {}", spec.name, range.first, range.first + range.count,
         global_shape.to_string());
-    if (range.first == end) {
+    const bool has_same_holders = !spec.boxes.empty() &&
+                                  spec.boxes.back().holders == range.holders &&
+                                  spec.boxes.back().holder == range.holder;
+    if (range.first == end && has_same_holders) {
       (is_vector ? spec.boxes.back().columns : spec.boxes.back().rows) += range.count;
-    } else if (is_vector) {
-      spec.boxes.push_back(
-          {.global_column = range.first, .local_column = held, .rows = 1, .columns = range.count});
     } else {
-      spec.boxes.push_back(
-          {.global_row = range.first, .local_row = held, .rows = range.count, .columns = columns});
+      ParamBox box{.holders = range.holders, .holder = range.holder};
+      (is_vector ? box.global_column : box.global_row) = range.first;
+      (is_vector ? box.local_column : box.local_row) = held;
+      box.rows = is_vector ? 1 : range.count;
+      box.columns = is_vector ? range.count : columns;
+      spec.boxes.push_back(box);
     }
     end = range.first + range.count;
     held += range.count;

@@ -20,6 +20,10 @@ struct ParamBox {
   std::int64_t global_row = 0, global_column = 0;
   std::int64_t local_row = 0, local_column = 0;
   std::int64_t rows = 0, columns = 0;
+  // Of a parameter that is cut: so many neighbours of the tensor-parallel group have this box, each
+  // with its own part of the gradient, and this rank is that one of them. The first one counts and
+  // writes it.
+  int holders = 1, holder = 0;
 };
 
 struct Initialiser {
@@ -85,6 +89,15 @@ using ParamId = int;
 // Elements that exist in the global tensor among those this rank holds (padding excluded).
 std::int64_t true_count(const ParamSpec& spec);
 
+// Of its boxes the most holders; 1 where this rank alone has what it has.
+int most_holders(const ParamSpec& spec);
+// What neighbours have too lies at the end of the local part: so many elements. InternalError where
+// it does not.
+std::int64_t common_count(const ParamSpec& spec);
+// So many elements at the beginning of the local part are this rank's to count: all, or without
+// those that an earlier holder counts.
+std::int64_t counted_count(const ParamSpec& spec);
+
 // rows x columns as boxes see it: a vector is one row.
 std::int64_t matrix_rows(const Shape& shape);
 std::int64_t matrix_columns(const Shape& shape);
@@ -105,13 +118,16 @@ ParamSpec row_cut_parameter(std::string name, Shape global_shape, DType dtype,
 ParamSpec column_cut_parameter(std::string name, Shape global_shape, DType dtype,
                                Initialiser initialiser, int rank, int size);
 
-// Consecutive rows of a matrix, or elements of a vector.
+// Consecutive rows of a matrix, or elements of a vector, and who has them (ParamBox).
 struct RowRange {
   std::int64_t first = 0, count = 0;
+  int holders = 1, holder = 0;
+
+  friend bool operator==(const RowRange&, const RowRange&) = default;
 };
 
 // A rank of `size` has these ranges along dimension 0, one behind the other: a box each, but for
-// neighbours that are neighbours in the global tensor too.
+// neighbours of the same holders that are neighbours in the global tensor too.
 ParamSpec row_ranges_parameter(std::string name, Shape global_shape, DType dtype,
                                Initialiser initialiser, const std::vector<RowRange>& ranges,
                                int size);

@@ -129,6 +129,37 @@ TEST(ParamCut, NeighbouringRowRangesAreOneBox) {
   }
 }
 
+// Of ranges that are neighbours but not of the same holders each is a box.
+TEST(ParamCut, RowsThatOtherRanksHaveTooAreABoxAtTheEnd) {
+  const std::vector<RowRange> ranges = {{.first = 2, .count = 4},
+                                        {.first = 6, .count = 3, .holders = 2, .holder = 1}};
+  for (const Shape& shape : {Shape{9, 5}, Shape{9}}) {
+    const std::int64_t columns = shape.rank() == 2 ? 5 : 1;
+    const auto spec = row_ranges_parameter("w", shape, DType::kF32, kNormal, ranges, 2);
+    EXPECT_EQ(spec.local_shape[0], 7);
+    ASSERT_EQ(spec.boxes.size(), 2U);
+    EXPECT_EQ(spec.boxes[0].holders, 1);
+    EXPECT_EQ(spec.boxes[1].holders, 2);
+    EXPECT_EQ(spec.boxes[1].holder, 1);
+    EXPECT_EQ(most_holders(spec), 2);
+    EXPECT_EQ(true_count(spec), 7 * columns);
+    EXPECT_EQ(common_count(spec), 3 * columns);
+    EXPECT_EQ(counted_count(spec), 4 * columns);
+    ParamSpec first = spec;
+    first.boxes[1].holder = 0;
+    EXPECT_EQ(common_count(first), 3 * columns);
+    EXPECT_EQ(counted_count(first), 7 * columns);
+  }
+  const auto alone = whole_parameter("w", {9, 5}, DType::kF32, kNormal, 12);
+  EXPECT_EQ(most_holders(alone), 1);
+  EXPECT_EQ(common_count(alone), 0);
+  EXPECT_EQ(counted_count(alone), 60);
+  // In front of what this rank has alone.
+  const auto wrong = row_ranges_parameter("w", {9, 5}, DType::kF32, kNormal,
+                                          {{.first = 0, .count = 2, .holders = 2}, {4, 2}}, 2);
+  EXPECT_THROW(common_count(wrong), InternalError);
+}
+
 // The boxes of all parts lie in their local tensors and have every global element once.
 void expect_partition(const std::function<ParamSpec(int)>& part, int size) {
   const Shape shape = part(0).global_shape;

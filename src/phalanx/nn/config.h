@@ -2,6 +2,7 @@
 // What the layers of one Transformer stack have in common. Sizes are global; `tensor` says which
 // part of them a rank holds.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -72,7 +73,13 @@ struct TransformerConfig {
   // What this rank holds of each.
   std::int64_t local_ffn_hidden() const { return ffn_hidden / tensor.size; }
   std::int64_t local_heads() const { return heads / tensor.size; }
-  std::int64_t local_query_groups() const { return query_groups / tensor.size; }
+  // Whole ones; of fewer groups than ranks one, of which this rank has a part of the queries.
+  std::int64_t local_query_groups() const {
+    return std::max<std::int64_t>(1, query_groups / tensor.size);
+  }
+  std::int64_t local_qkv_width() const {
+    return (local_heads() + 2 * local_query_groups()) * head_size;
+  }
   double score_scale() const {
     return attention_scale.value_or(1.0 / std::sqrt(static_cast<double>(head_size)));
   }

@@ -81,6 +81,10 @@ std::vector<LayerCase> layer_cases() {
           {"attention_unfused", make_attention, parallel_config(4, 4, unfused)},
           {"attention_grouped", make_attention, parallel_config(8, 4)},
           {"attention_grouped_unfused", make_attention, parallel_config(8, 4, unfused)},
+          // Of four ranks two, or all, have the same keys and values.
+          {"attention_two_groups", make_attention, parallel_config(8, 2)},
+          {"attention_one_group", make_attention, parallel_config(4, 1)},
+          {"attention_one_group_unfused", make_attention, parallel_config(8, 1, unfused)},
           {"mlp", make_mlp, parallel_config()},
           {"layer", make_layer, parallel_config(8, 4)},
           {"attention_post_norm", make_attention, post_norm_config(8, 4)},

@@ -9,6 +9,28 @@ std::int64_t qkv_width(const TransformerConfig& config) {
 
 }  // namespace
 
+std::vector<RowRange> qkv_rows(const TransformerConfig& config) {
+  const std::int64_t groups = config.query_groups;
+  const auto [rank, ranks] = std::pair(config.tensor.rank, config.tensor.size);
+  PHALANX_CHECK((groups % ranks == 0 || ranks % groups == 0) && config.heads % ranks == 0,
+                "{} heads in {} groups on {} tensor-parallel ranks", config.heads, groups, ranks);
+  const std::int64_t group_rows = (config.heads / groups + 2) * config.head_size;
+  if (groups % ranks == 0) {
+    const std::int64_t count = groups / ranks * group_rows;
+    return {{.first = rank * count, .count = count}};
+  }
+  const int holders = ranks / static_cast<int>(groups);
+  const int holder = rank % holders;
+  const std::int64_t first = rank / holders * group_rows;
+  const std::int64_t queries = config.local_heads() * config.head_size;
+  const std::int64_t keys_and_values = 2 * config.head_size;
+  return {{.first = first + holder * queries, .count = queries},
+          {.first = first + group_rows - keys_and_values,
+           .count = keys_and_values,
+           .holders = holders,
+           .holder = holder}};
+}
+
 SelfAttention::SelfAttention(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
                              const std::string& prefix, std::int64_t layer,
                              std::int64_t local_layer, const TransformerConfig& config)
@@ -16,24 +38,20 @@ SelfAttention::SelfAttention(ParamTable& table, std::vector<ParamId>& owned, Sav
       local_layer_(local_layer),
       qkv_(table, owned, prefix + ".self_attention.linear_qkv", qkv_width(config), config.hidden,
            config, config.init_deviation, Linear::Cut::kColumn,
-           bias_if(config.qkv_bias, Linear::Bias::kInProduct)),
+           bias_if(config.qkv_bias, Linear::Bias::kInProduct), qkv_rows(config)),
       projection_(table, owned, prefix + ".self_attention.linear_proj", config.hidden,
                   config.heads * config.head_size, config, config.exit_deviation(),
                   Linear::Cut::kRow, bias_if(config.linear_bias, Linear::Bias::kByCaller)),
-      qkv_output_(slots.add_rows("qkv", config.dtype, qkv_width(config) / config.tensor.size,
-                                 Born::kForward, LastReader::kInputGradient)),
-      dqkv_output_(slots.add_rows("qkv gradient", config.dtype,
-                                  qkv_width(config) / config.tensor.size, Born::kInputGradient,
-                                  LastReader::kWeightGradient)),
+      qkv_output_(slots.add_rows("qkv", config.dtype, config.local_qkv_width(), Born::kForward,
+                                 LastReader::kInputGradient)),
+      dqkv_output_(slots.add_rows("qkv gradient", config.dtype, config.local_qkv_width(),
+                                  Born::kInputGradient, LastReader::kWeightGradient)),
       core_(slots, layer,
             {.dropout = DropoutPlace::kAttention,
              .causal = config.causal,
              .documents = config.mask_documents,
              .window = config.causal ? config.window_of(layer) : 0},
             config) {
-  PHALANX_CHECK(config.query_groups % config.tensor.size == 0,
-                "{} query groups on {} tensor-parallel ranks", config.query_groups,
-                config.tensor.size);
   if (config.qk_norm) {
     const std::int64_t per_group = config.local_heads() / config.local_query_groups();
     query_norm_.emplace(table, owned, slots, prefix + ".self_attention.q_layernorm", per_group,

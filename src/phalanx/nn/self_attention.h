@@ -60,6 +60,11 @@ class SelfAttention final : public SublayerBody {
   std::optional<RelativeBias> bias_;
 };
 
+// The rows of linear_qkv that a rank has, which has its heads group by group: the queries, the key
+// and the value. Where there are fewer groups than ranks, neighbours share one: each has a part of
+// its queries, and all of them have its key and value.
+std::vector<RowRange> qkv_rows(const TransformerConfig& config);
+
 // The sub-layer with its norm.
 Sublayer self_attention_sublayer(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
                                  const std::string& prefix, std::int64_t layer,

@@ -27,7 +27,7 @@ Optimizer::Optimizer(const ParameterStore& parameters, const GradientStore& grad
     const std::int64_t offset = parameters.layout().offsets[static_cast<std::size_t>(id)];
     const std::int64_t count =
         parameters.places().counted[static_cast<std::size_t>(id)]
-            ? ops::sum_blocks(offset % ops::kSumBlock, table[id].local_shape.count())
+            ? ops::sum_blocks(offset % ops::kSumBlock, counted_count(table[id]))
             : 0;
     blocks_.push_back({blocks, count});
     blocks += count;
@@ -61,17 +61,20 @@ void Optimizer::sum_by_block(Context& context, Statistic statistic) const {
   if (groups_.data != nullptr) ops::fill(context, {.x = block_sums_, .value = 0.0});
   for (const Segment& segment : parameters_->segments()) {
     const auto id = static_cast<std::size_t>(segment.id);
-    if (blocks_[id].count == 0) continue;
+    const std::int64_t count =
+        std::min(segment.count, counted_count(parameters_->table()[segment.id]) - segment.begin);
+    if (blocks_[id].count == 0 || count <= 0) continue;
     const std::int64_t lead = segment.flat % ops::kSumBlock;
     const std::int64_t first_block =
         segment.flat / ops::kSumBlock - parameters_->layout().offsets[id] / ops::kSumBlock;
     const Tensor sums =
-        block_sums_.slice(0, blocks_[id].begin + first_block, ops::sum_blocks(lead, segment.count));
-    const Tensor gradient = gradients_->gradient(segment);
+        block_sums_.slice(0, blocks_[id].begin + first_block, ops::sum_blocks(lead, count));
+    const Tensor gradient = gradients_->gradient(segment).slice(0, 0, count);
     if (statistic == Statistic::kSquares) {
       ops::square_sum(context, {.sums = sums, .x = gradient, .lead = lead});
     } else if (statistic == Statistic::kParameterSquares) {
-      ops::square_sum(context, {.sums = sums, .x = parameters_->main(segment), .lead = lead});
+      const Tensor main = parameters_->main(segment).slice(0, 0, count);
+      ops::square_sum(context, {.sums = sums, .x = main, .lead = lead});
     } else {
       ops::zero_count(context, {.counts = sums, .x = gradient, .lead = lead});
     }

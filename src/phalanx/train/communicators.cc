@@ -6,7 +6,10 @@ namespace phalanx {
 
 RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyone,
                                      StepTimers* timers)
-    : at(grid.coordinates(everyone.rank())), world(&everyone), pipelines_(grid.groups("pp")) {
+    : at(grid.coordinates(everyone.rank())),
+      world(&everyone),
+      tensors_(grid.groups("tp")),
+      pipelines_(grid.groups("pp")) {
   if (timers != nullptr) {
     timed_world_ = timed(everyone, *timers);
     world = timed_world_.get();
@@ -14,7 +17,7 @@ RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyon
   PHALANX_CHECK(world->size() == grid.world_size(), "a world of {} ranks on a grid of {}",
                 world->size(), grid.world_size());
   const GridSizes& sizes = grid.sizes();
-  if (sizes.tensor > 1) tensor = world->split(grid.groups("tp"), "tp");
+  if (sizes.tensor > 1) tensor = world->split(tensors_, "tp");
   if (sizes.data > 1) data = world->split(grid.groups("dp"), "dp");
   if (sizes.pipeline > 1) {
     pipeline = world->split(pipelines_, "pp");
@@ -29,6 +32,20 @@ std::unique_ptr<Communicator> RankCommunicators::among(const std::vector<int>& p
   for (const std::vector<int>& members : pipelines_) {
     std::vector<int>& group = groups.emplace_back();
     for (const int rank : pipeline_ranks) group.push_back(members[static_cast<std::size_t>(rank)]);
+  }
+  return world->split(groups, name);
+}
+
+std::unique_ptr<Communicator> RankCommunicators::tensor_neighbours(int count,
+                                                                   const std::string& name) const {
+  if (count < 2) return nullptr;
+  RankGroups groups;
+  for (const std::vector<int>& members : tensors_) {
+    PHALANX_CHECK(std::ssize(members) % count == 0, "{} ranks in groups of {}", members.size(),
+                  count);
+    for (auto first = members.begin(); first != members.end(); first += count) {
+      groups.emplace_back(first, first + count);
+    }
   }
   return world->split(groups, name);
 }

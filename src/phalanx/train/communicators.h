@@ -28,9 +28,12 @@ struct RankCommunicators {
   // it is none of them or alone. By every rank of the world, in one order.
   std::unique_ptr<Communicator> among(const std::vector<int>& pipeline_ranks,
                                       const std::string& name) const;
+  // So many neighbours in each tensor-parallel group: one rank's end of its group, null where it is
+  // alone. By every rank of the world, in one order.
+  std::unique_ptr<Communicator> tensor_neighbours(int count, const std::string& name) const;
 
  private:
-  RankGroups pipelines_;
+  RankGroups tensors_, pipelines_;
   std::unique_ptr<Communicator> timed_world_;
   std::unique_ptr<Communicator> model_;  // of a pipeline
 };

@@ -66,7 +66,13 @@ void resolve_tensor_parallelism(TrainConfig& c) {
                       size);
   };
   require_even("--num-attention-heads", c.model.num_attention_heads);
-  require_even("--num-query-groups", c.model.num_query_groups);
+  const std::int64_t groups = c.model.num_query_groups;
+  if (groups % size != 0 && size % groups != 0) {
+    throw ConfigError(
+        "--num-query-groups {} and --tensor-model-parallel-size {}: one must be a multiple of the "
+        "other, so that a rank has whole groups or a part of one",
+        groups, size);
+  }
   require_even("--ffn-hidden-size", c.model.ffn_hidden_size);
   if (l.sequence_parallel && size == 1) {
     log_info("--sequence-parallel is off: --tensor-model-parallel-size is 1");

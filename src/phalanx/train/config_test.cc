@@ -344,12 +344,21 @@ TEST(TrainConfig, TensorParallelismCutsEvenly) {
         c.model.hidden_size = 64;
       },
       {"--num-attention-heads 1", size});
-  refused(
-      [](TrainConfig& c) {
-        c.model.group_query_attention = true;
-        c.model.num_query_groups = 1;
-      },
-      {"--num-query-groups 1", size});
+  const auto grouped = [](std::int64_t groups) {
+    return [groups](TrainConfig& c) {
+      c.model.group_query_attention = true;
+      c.model.num_attention_heads = 6;
+      c.model.kv_channels = 8;
+      c.model.num_query_groups = groups;
+    };
+  };
+  refused(grouped(3), {"--num-query-groups 3", size});
+  for (const std::int64_t groups : {1, 2, 6}) {
+    resolved([&](TrainConfig& c) {
+      two_tensor_ranks(c);
+      grouped(groups)(c);
+    });
+  }
   refused([](TrainConfig& c) { c.model.ffn_hidden_size = 129; }, {"--ffn-hidden-size 129", size});
   refused(
       [](TrainConfig& c) {

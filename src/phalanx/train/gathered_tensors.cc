@@ -21,6 +21,12 @@ bool contributes(const Rank& rank, ParamId id, bool is_sharded) {
   return first_copy && (is_sharded || rank.ranks().at.data == 0);
 }
 
+// Boxes that several ranks have come from the first of them.
+GlobalTensor own_part(GlobalTensor part) {
+  std::erase_if(part.boxes, [](const ParamBox& box) { return box.holder > 0; });
+  return part;
+}
+
 // Where this rank's table has a parameter of the model; -1 where it has not.
 ParamId id_in(const nn::ParamTable& table, const std::string& name) {
   for (ParamId id = 0; id < table.size(); ++id) {
@@ -69,7 +75,7 @@ std::vector<ContributedTensor> contributed_tensors(const Rank& rank, bool with_o
     ContributedTensor weight{{whole.name, whole.dtype, whole.global_shape}, {}};
     const ParamId id = id_in(table, whole.name);
     if (id >= 0 && contributes(rank, id, false)) {
-      weight.parts.push_back(global_tensor(table[id], parameters.weight(id)));
+      weight.parts.push_back(own_part(global_tensor(table[id], parameters.weight(id))));
     }
     tensors.push_back(std::move(weight));
   }
@@ -82,7 +88,8 @@ std::vector<ContributedTensor> contributed_tensors(const Rank& rank, bool with_o
       const ParamId id = id_in(table, whole.name);
       for (const Segment& segment : parameters.segments()) {
         if (segment.id != id || !contributes(rank, id, parameters.is_sharded())) continue;
-        state.parts.push_back(shard_tensor(table[id], state_of(segment), segment.begin, prefix));
+        state.parts.push_back(
+            own_part(shard_tensor(table[id], state_of(segment), segment.begin, prefix)));
       }
       tensors.push_back(std::move(state));
     }

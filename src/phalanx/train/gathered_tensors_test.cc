@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -52,8 +54,12 @@ TrainConfig resolved(const Layout& layout, std::int64_t bucket_size, bool bf16) 
 void expect_gathered(const TrainConfig& config, std::int64_t vocabulary) {
   const auto model = make_model(config, vocabulary);
   const std::string label = fmt::format(
-      "t {}, world {}, sharded {}, bf16 {}", config.layout.tensor_model_parallel_size,
-      config.layout.world_size, config.layout.use_distributed_optimizer, config.model.bf16);
+      "t {}, world {}, sharded {}, bf16 {}, {} groups", config.layout.tensor_model_parallel_size,
+      config.layout.world_size, config.layout.use_distributed_optimizer, config.model.bf16,
+      config.model.num_query_groups);
+  std::mutex mutex;
+  std::map<std::string, std::int64_t> elements;  // by tensor: what all ranks contribute
+  std::map<std::string, std::int64_t> expected;
   run_ranks(config, *model, [&](Rank& rank) {
     poison(rank);
     auto tensors = contributed_tensors(rank, true);
@@ -64,6 +70,11 @@ void expect_gathered(const TrainConfig& config, std::int64_t vocabulary) {
       const auto& [info, parts] = tensors[static_cast<std::size_t>(i)];
       const Bytes bytes = pattern(info, i);
       for (const GlobalTensor& part : parts) fill_from_global_bytes(part, info.dtype, bytes);
+      const std::lock_guard lock(mutex);
+      expected[info.name] = info.global_shape.count();
+      for (const GlobalTensor& part : parts) {
+        for (const ParamBox& box : part.boxes) elements[info.name] += box.rows * box.columns;
+      }
     }
     Communicator& world = *rank.ranks().world;
     GatheredTensors gathered(std::move(tensors), world, rank.context());
@@ -76,6 +87,8 @@ void expect_gathered(const TrainConfig& config, std::int64_t vocabulary) {
       EXPECT_TRUE(found == pattern(gathered.info(i), i)) << label << ": " << gathered.info(i).name;
     }
   });
+  // Nothing comes twice.
+  EXPECT_EQ(elements, expected) << label;
 }
 
 TEST(GatheredTensors, AreWholeInEveryLayout) {
@@ -89,6 +102,20 @@ TEST(GatheredTensors, AreWholeInEveryLayout) {
           expect_gathered(resolved(layout, sharded ? 5000 : 0, bf16), 49);
         }
       }
+    }
+  }
+}
+
+// Keys and values of one group on two and on four ranks.
+TEST(GatheredTensors, OfRowsOfSeveralRanksComeOnce) {
+  for (const std::int64_t tensor : {2, 4}) {
+    for (const bool sharded : {false, true}) {
+      TrainConfig c =
+          resolved({.tensor = tensor, .data = 2, .sharded = sharded}, sharded ? 5000 : 0, true);
+      c.model.group_query_attention = true;
+      c.model.num_query_groups = tensor / 2;
+      resolve(c, false);
+      expect_gathered(c, 49);
     }
   }
 }

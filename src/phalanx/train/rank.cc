@@ -90,6 +90,12 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
     shared_.push_back(ranks.among(parameter.holders, parameter.shared_by));
     reductions.shared.push_back(shared_.back().get());
   }
+  int holders = 1;
+  for (const ParamSpec& spec : model_.whole.specs()) {
+    holders = std::max(holders, most_holders(spec));
+  }
+  box_holders_ = ranks.tensor_neighbours(holders, "kv");
+  reductions.box_holders = box_holders_.get();
   const bool is_sharded = config.layout.use_distributed_optimizer && data != nullptr;
   const std::int64_t bucket_size = reduction_bucket_size(config);
   parameters_ = std::make_unique<ParameterStore>(
@@ -354,7 +360,9 @@ double Rank::padding_elements() const {
   std::int64_t count = 0;
   for (const ParamSpec& spec : model_.whole.specs()) {
     const auto parts = spec.tensor_parallel ? region_.layout().size : 1;
-    count += parts * spec.local_shape.count() - spec.global_shape.count();
+    const std::int64_t common = common_count(spec);
+    count += parts * (spec.local_shape.count() - common) + parts / most_holders(spec) * common -
+             spec.global_shape.count();
   }
   return static_cast<double>(count);
 }

@@ -129,6 +129,9 @@ class Rank final : private StepServices {
   Communicator* holders_of(const SharedSum& sum) const {
     return shared_[static_cast<std::size_t>(sum.parameter)].get();
   }
+  // Neighbours in the tensor-parallel group that have the same boxes of some parameters; null:
+  // there are no such boxes.
+  Communicator* box_holders() const { return box_holders_.get(); }
   // The largest of all ranks' values; every rank asks at the same time.
   int largest_of_all(int value);
 
@@ -193,6 +196,7 @@ class Rank final : private StepServices {
   nn::BatchShapes shapes_;
   std::vector<std::unique_ptr<Communicator>>
       shared_;  // of holders, by the model's shared parameters
+  std::unique_ptr<Communicator> box_holders_;
   std::unique_ptr<ParameterStore> parameters_;
   nn::Constants constants_;
   std::unique_ptr<GradientStore> gradients_;

@@ -211,6 +211,36 @@ TEST_F(RankTest, CountsZeroGradients) {
   EXPECT_EQ(plain[0].zeros_in_grad, sharded[3].zeros_in_grad);
 }
 
+// Rows of keys and values that several ranks have are counted by the first alone: in the zeros, in
+// both norms.
+TEST_F(RankTest, CountsRowsOfSeveralRanksOnce) {
+  const auto counted = [&](const Layout& layout) {
+    TrainConfig c = config("");
+    c.layout.micro_batch_size = 1;
+    c.model.untie_embeddings_and_output_weights = true;
+    c.model.group_query_attention = true;
+    c.model.num_query_groups = 1;
+    c.optimizer.log_num_zeros_in_grad = true;
+    c.optimizer.log_params_norm = true;
+    c = with_layout(std::move(c), layout);
+    resolve(c, true);
+    return c;
+  };
+  const StepResult one = first_step(counted({})).front();
+  for (const Layout& layout :
+       {Layout{.tensor = 2}, Layout{.tensor = 4}, Layout{.tensor = 4, .sequence = true},
+        Layout{.tensor = 2, .data = 2, .sharded = true, .overlaps = true}}) {
+    SCOPED_TRACE(fmt::format("{} x {}", layout.tensor, layout.data));
+    for (const StepResult& result : first_step(counted(layout))) {
+      // Gradients of key biases are sums of roundings around zero.
+      constexpr double kKeyBiases = 2 * 8;
+      EXPECT_NEAR(result.zeros_in_grad, one.zeros_in_grad, kKeyBiases);
+      EXPECT_NEAR(result.grad_norm, one.grad_norm, 1e-5 * one.grad_norm);
+      EXPECT_NEAR(*result.parameters_norm, *one.parameters_norm, 1e-6 * *one.parameters_norm);
+    }
+  }
+}
+
 // A data-parallel rank has samples of its own; of a tensor-parallel group the first rank reads.
 TEST_F(RankTest, ReadsItsOwnSamplesOnce) {
   const TrainConfig config = resolved({.tensor = 2, .data = 2});

@@ -14,21 +14,27 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of the weights as passes read them.
-std::int64_t digest_of(Rank& rank, ParamId id) {
+// What several ranks have of a parameter, by the bits of the weights as passes read them.
+struct Digest {
+  ParamId id = 0;
+  std::int64_t value = 0;
+};
+
+// Of a weight's elements from `begin` on.
+Digest digest_of(Rank& rank, ParamId id, std::int64_t begin = 0) {
   constexpr std::int64_t kPieceBytes = 32768;
   const Tensor& weight = rank.parameters().weight(id);
   const Tensor flat = weight.reshape({weight.count()});
   const std::int64_t most = kPieceBytes / size_of(weight.dtype);
   std::vector<std::byte> buffer(kPieceBytes);
   Xxh3 hash;
-  for (std::int64_t begin = 0; begin < flat.count(); begin += most) {
+  for (; begin < flat.count(); begin += most) {
     const Tensor piece = flat.slice(0, begin, std::min(most, flat.count() - begin));
     const auto bytes = std::span(buffer).first(static_cast<std::size_t>(piece.bytes()));
     rank.context().backend.read_back(rank.context().stream, piece, bytes);
     hash.update(bytes);
   }
-  return static_cast<std::int64_t>(hash.digest());
+  return {id, static_cast<std::int64_t>(hash.digest())};
 }
 
 // What most replicas have; of as many, the first one's.
@@ -37,45 +43,57 @@ std::int64_t usual(const std::vector<std::int64_t>& digests) {
       digests, {}, [&](std::int64_t digest) { return std::ranges::count(digests, digest); });
 }
 
-// A parameter in which this rank differs from most data-parallel replicas, by the digests of all;
-// empty where there is none.
-std::string different_from_replicas(Rank& rank, const std::vector<std::int64_t>& mine) {
-  Communicator* replicas = rank.ranks().data.get();
-  if (replicas == nullptr) return {};
-  const auto whole = static_cast<std::int64_t>(xxh3(std::as_bytes(std::span(mine))));
-  const auto all = gather_numbers(*replicas, rank.context(), whole);
+// A parameter in which this rank differs from most of those that have the same ones; empty where
+// there is none. `group` is null where nobody else has them.
+std::string different_in(Rank& rank, Communicator* group, const std::vector<Digest>& mine) {
+  if (group == nullptr) return {};
+  std::vector<std::int64_t> values;
+  for (const Digest& digest : mine) values.push_back(digest.value);
+  const auto whole = static_cast<std::int64_t>(xxh3(std::as_bytes(std::span(values))));
+  const auto all = gather_numbers(*group, rank.context(), whole);
   if (std::ranges::count(all, whole) == std::ssize(all)) return {};
   std::string different;
-  for (ParamId id = 0; id < rank.table().size(); ++id) {
-    const std::int64_t own = mine[static_cast<std::size_t>(id)];
-    const auto digests = gather_numbers(*replicas, rank.context(), own);
-    if (different.empty() && own != usual(digests)) different = rank.table()[id].name;
+  for (const Digest& own : mine) {
+    const auto others = gather_numbers(*group, rank.context(), own.value);
+    if (different.empty() && own.value != usual(others)) different = rank.table()[own.id].name;
   }
   return different;
 }
 
-// Likewise from the other holders of a shared parameter.
-std::string different_from_holders(Rank& rank, const std::vector<std::int64_t>& mine) {
+// Likewise from the other holders of shared parameters.
+std::string different_from_holders(Rank& rank, const std::vector<Digest>& mine) {
   std::string different;
   for (const SharedSum& sum : rank.gradients().shared()) {
-    Communicator* holders = rank.holders_of(sum);
-    if (holders == nullptr) continue;
-    const std::int64_t own = mine[static_cast<std::size_t>(sum.id)];
-    const auto digests = gather_numbers(*holders, rank.context(), own);
-    if (different.empty() && own != usual(digests)) different = rank.table()[sum.id].name;
+    const std::string found =
+        different_in(rank, rank.holders_of(sum), {mine[static_cast<std::size_t>(sum.id)]});
+    if (different.empty()) different = found;
   }
   return different;
+}
+
+// Likewise from the neighbours that have the same boxes.
+std::string different_from_neighbours(Rank& rank) {
+  std::vector<Digest> mine;
+  for (ParamId id = 0; id < rank.table().size(); ++id) {
+    const ParamSpec& spec = rank.table()[id];
+    const std::int64_t common = common_count(spec);
+    if (common > 0) mine.push_back(digest_of(rank, id, spec.local_shape.count() - common));
+  }
+  return different_in(rank, rank.box_holders(), mine);
 }
 
 }  // namespace
 
 void check_replicas(Rank& rank, const std::vector<RankPlace>& places, std::int64_t iteration) {
   rank.finish_gather();
-  std::vector<std::int64_t> mine;
+  std::vector<Digest> mine;
   for (ParamId id = 0; id < rank.table().size(); ++id) mine.push_back(digest_of(rank, id));
-  std::string different = different_from_replicas(rank, mine);
-  const std::string shared = different_from_holders(rank, mine);
-  if (different.empty()) different = shared;
+  std::string different;
+  for (const std::string& found :
+       {different_in(rank, rank.ranks().data.get(), mine), different_from_holders(rank, mine),
+        different_from_neighbours(rank)}) {
+    if (different.empty()) different = found;
+  }
   if (rank.largest_of_all(different.empty() ? 0 : 1) == 0) return;
   const std::string text =
       Json{{"rank", rank_text(rank.ranks(), places)}, {"different", different}}.dump();

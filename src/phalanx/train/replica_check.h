@@ -1,6 +1,6 @@
 #pragma once
-// Whether all data-parallel ranks, and the ranks of a pipeline that share a parameter, still hold
-// the same weights.
+// Whether all data-parallel ranks, the ranks of a pipeline that share a parameter, and the
+// tensor-parallel ranks that have the same rows of one, still hold the same weights.
 
 #include <vector>
 

@@ -259,6 +259,43 @@ TEST_F(RunFlagsTest, ReplicasAreCompared) {
   }
 }
 
+// Keys and values of one group on two tensor-parallel ranks.
+TEST_F(RunFlagsTest, RowsOfSeveralRanksAreCompared) {
+  TrainConfig c = config("run");
+  c.model.group_query_attention = true;
+  c.model.num_query_groups = 1;
+  const RunSetup setup(with_layout(c, {.tensor = 2}));
+  // An element of linear_qkv: this many before its end.
+  const auto compare = [&](std::int64_t from_end) {
+    run_ranks(setup.config, *setup.model, [&](Rank& rank) {
+      rank.initialise();
+      for (ParamId id = 0; id < rank.table().size(); ++id) {
+        if (rank.ranks().at.tensor == 0 ||
+            !rank.table()[id].name.ends_with("1.self_attention.linear_qkv.weight")) {
+          continue;
+        }
+        const Tensor& weight = rank.parameters().weight(id);
+        const std::int64_t elements = weight.count();
+        ops::fill(rank.context(), {.x = weight.reshape({elements}).slice(0, elements - from_end, 1),
+                                   .value = 0.125});
+      }
+      check_replicas(rank, setup.places, 3);
+    });
+  };
+  const std::int64_t common = 2 * setup.config.model.kv_channels * setup.config.model.hidden_size;
+  compare(common + 1);  // what the rank has alone
+  for (const std::int64_t from_end : {common, std::int64_t{1}}) {
+    try {
+      compare(from_end);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kTemporary);
+      EXPECT_THAT(error.what(),
+                  HasSubstr("other bits of decoder.layers.1.self_attention.linear_qkv.weight"));
+    }
+  }
+}
+
 // The word table of a tied head on another rank of the pipeline.
 TEST_F(RunFlagsTest, HoldersOfASharedParameterAreCompared) {
   const RunSetup setup(with_layout(config("run"), {.pipeline = 2}));

@@ -1,0 +1,92 @@
+// Fewer groups of keys and values than tensor-parallel ranks: neighbours have the same rows of
+// linear_qkv, each with a part of the gradient. It is the training of one rank all the same, and of
+// one bit pattern under everything that must not change a bit.
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "compare.h"
+#include "expectations.h"
+#include "message_formulas.h"
+
+namespace phalanx {
+namespace {
+
+constexpr int kSteps = 3;
+
+std::vector<Layout> layouts() {
+  return {
+      {.tensor = 2, .groups = 2},
+      {.tensor = 2, .groups = 1},
+      {.tensor = 2, .sequence_parallel = true, .micro_batch = 2, .tied = false, .groups = 1},
+      {.tensor = 4, .groups = 2},
+      {.tensor = 4, .async_reduce = false, .groups = 1},
+      {.tensor = 4, .sequence_parallel = true, .recompute = Recompute::kUniform2, .groups = 2},
+      {.tensor = 4,
+       .recompute = Recompute::kSelective,
+       .fused_attention = false,
+       .storage = Storage::kBF16,
+       .groups = 2},
+      {.tensor = 2,
+       .data = 2,
+       .distributed_optimizer = true,
+       .overlap = Overlap::kReduceAndGather,
+       .small_buckets = true,
+       .groups = 1},
+      {.tensor = 4,
+       .data = 2,
+       .sequence_parallel = true,
+       .distributed_optimizer = true,
+       .small_buckets = true,
+       .recompute = Recompute::kBlock2,
+       .storage = Storage::kBF16ResidualF32,
+       .groups = 2},
+      {.tensor = 2, .data = 2, .overlap = Overlap::kReduce, .storage = Storage::kF16, .groups = 1},
+      {.tensor = 2, .pipeline = 2, .schedule = "1f1b", .chunks = 1, .layers = 4, .groups = 1},
+      {.tensor = 4,
+       .pipeline = 2,
+       .schedule = "zb-v",
+       .chunks = 2,
+       .sequence_parallel = true,
+       .layers = 4,
+       .groups = 1},
+      {.tensor = 2,
+       .data = 2,
+       .pipeline = 2,
+       .schedule = "interleaved",
+       .chunks = 2,
+       .distributed_optimizer = true,
+       .layers = 4,
+       .storage = Storage::kBF16,
+       .groups = 1},
+  };
+}
+
+TEST(QueryGroups, TrainAsOneRankDoes) {
+  Trainings trainings(kSteps);
+  for (const Layout& layout : layouts()) {
+    SCOPED_TRACE(name_of(layout));
+    const auto config = legal_config(layout);
+    ASSERT_TRUE(config.has_value());
+    const TrainingResult result = train(*config, kSteps);
+    EXPECT_EQ(result.faults, std::vector<std::string>{});
+    EXPECT_EQ(result.skipped, std::vector<bool>(kSteps, false));
+    expect_step_of_own_gradients(result, *config);
+    for (std::size_t rank = 0; rank < result.measured.size(); ++rank) {
+      const MeasuredStep& step = result.measured[rank];
+      EXPECT_EQ(describe(step.recorded), describe(step.planned));
+      EXPECT_EQ(describe(step.recorded),
+                describe(step_messages(*config, kVocabulary, static_cast<int>(rank))));
+      EXPECT_EQ(step.bytes_moved, payload(step.recorded));
+    }
+    EXPECT_EQ(first_difference(result, trainings.of(without_bitwise_features(layout))), "");
+    if (layout.pipeline > 1) continue;
+    expect_close(result, trainings.of(on_one_rank(layout)), layout);
+  }
+}
+
+}  // namespace
+}  // namespace phalanx
