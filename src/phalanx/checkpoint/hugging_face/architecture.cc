@@ -12,7 +12,8 @@
 namespace phalanx::hugging_face {
 namespace {
 
-constexpr std::array kArchitectures = {&kGpt2, &kLlama, &kMistral, &kQwen2};
+constexpr std::array kArchitectures = {&kGpt2, &kLlama,        &kMistral, &kQwen2,
+                                       &kBert, &kMegatronBert, &kT5};
 
 // Keys of models that these architectures' tensors could hide.
 struct ForeignKey {

@@ -40,7 +40,7 @@ struct Architecture {
   std::int64_t default_eos = -1;
 };
 
-extern const Architecture kGpt2, kLlama, kMistral, kQwen2;
+extern const Architecture kGpt2, kLlama, kMistral, kQwen2, kBert, kMegatronBert, kT5;
 
 // All of them, in the order that export tries them.
 std::span<const Architecture* const> architectures();

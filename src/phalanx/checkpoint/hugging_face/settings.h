@@ -61,6 +61,8 @@ inline constexpr std::string_view kConfigArchitecture = "config.architecture";
 inline constexpr std::string_view kConfigBos = "config.bos_token_id";
 inline constexpr std::string_view kConfigEos = "config.eos_token_ids";
 inline constexpr std::string_view kConfigPad = "config.pad_token_id";
+// What a T5's decoder reads first.
+inline constexpr std::string_view kConfigDecoderStart = "config.decoder_start_token_id";
 inline constexpr std::string_view kGenerationBos = "generation.bos_token_id";
 inline constexpr std::string_view kGenerationEos = "generation.eos_token_ids";
 
