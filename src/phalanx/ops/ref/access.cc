@@ -90,6 +90,12 @@ Array read(const Tensor& tensor) {
   return array;
 }
 
+Array read_norm_weight(const Tensor& tensor, bool zero_centred) {
+  Array weight = read(tensor);
+  for (double& value : weight.values) value += zero_centred ? 1.0 : 0.0;
+  return weight;
+}
+
 Integers read_integers(const Tensor& tensor) {
   if (!tensor) return Integers({0});
   Integers array(tensor.shape);

@@ -80,6 +80,8 @@ using Integers = Dense<std::int64_t>;
 // An absent tensor reads as an array without elements.
 Array read(const Tensor& tensor);
 Integers read_integers(const Tensor& tensor);
+// What a norm multiplies by; a zero-centred weight is kept less 1.
+Array read_norm_weight(const Tensor& tensor, bool zero_centred);
 
 // Rounds to the tensor's type.
 void write(const Tensor& tensor, const Array& array);

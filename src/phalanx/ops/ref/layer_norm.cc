@@ -6,12 +6,6 @@
 namespace phalanx::ref {
 namespace {
 
-Array read_weight(const Tensor& tensor, bool zero_centred) {
-  Array weight = read(tensor);
-  for (double& value : weight.values) value += zero_centred ? 1.0 : 0.0;
-  return weight;
-}
-
 Array normalise(const Array& x, const Array& mean, const Array& rstd, const Array& weight,
                 const Array& bias) {
   Array y(x.shape);
@@ -43,14 +37,15 @@ void execute(RefDevice& /*device*/, const ops::LayerNormForward& op, const Tenso
     mean(r) = round_to(op.mean.dtype, average);
     rstd(r) = round_to(op.rstd.dtype, 1.0 / std::sqrt(squares / columns + op.epsilon));
   }
-  write(op.y, normalise(x, mean, rstd, read_weight(op.weight, op.zero_centred), read(op.bias)));
+  write(op.y,
+        normalise(x, mean, rstd, read_norm_weight(op.weight, op.zero_centred), read(op.bias)));
   write(op.mean, mean);
   write(op.rstd, rstd);
 }
 
 void execute(RefDevice& /*device*/, const ops::LayerNormApply& op, const Tensor& /*scratch*/) {
   write(op.y, normalise(read(op.x), read(op.mean), read(op.rstd),
-                        read_weight(op.weight, op.zero_centred), read(op.bias)));
+                        read_norm_weight(op.weight, op.zero_centred), read(op.bias)));
 }
 
 void execute(RefDevice& /*device*/, const ops::LayerNormBackward& op, const Tensor& /*scratch*/) {
@@ -58,7 +53,7 @@ void execute(RefDevice& /*device*/, const ops::LayerNormBackward& op, const Tens
   const Array x = read(op.x);
   const Array mean = read(op.mean);
   const Array rstd = read(op.rstd);
-  const Array weight = read_weight(op.weight, op.zero_centred);
+  const Array weight = read_norm_weight(op.weight, op.zero_centred);
   const Array residual = read(op.residual);
   const std::int64_t columns = x.shape[1];
   Array dx(x.shape);

@@ -6,12 +6,6 @@
 namespace phalanx::ref {
 namespace {
 
-Array read_weight(const Tensor& tensor, bool zero_centred) {
-  Array weight = read(tensor);
-  for (double& value : weight.values) value += zero_centred ? 1.0 : 0.0;
-  return weight;
-}
-
 Array normalise(const Array& x, const Array& rstd, const Array& weight) {
   Array y(x.shape);
   for (std::int64_t r = 0; r < x.shape[0]; ++r) {
@@ -32,19 +26,19 @@ void execute(RefDevice& /*device*/, const ops::RmsNormForward& op, const Tensor&
     // As stored: RmsNormApply computes the output again from it.
     rstd(r) = round_to(op.rstd.dtype, 1.0 / std::sqrt(mean + op.epsilon));
   }
-  write(op.y, normalise(x, rstd, read_weight(op.weight, op.zero_centred)));
+  write(op.y, normalise(x, rstd, read_norm_weight(op.weight, op.zero_centred)));
   write(op.rstd, rstd);
 }
 
 void execute(RefDevice& /*device*/, const ops::RmsNormApply& op, const Tensor& /*scratch*/) {
-  write(op.y, normalise(read(op.x), read(op.rstd), read_weight(op.weight, op.zero_centred)));
+  write(op.y, normalise(read(op.x), read(op.rstd), read_norm_weight(op.weight, op.zero_centred)));
 }
 
 void execute(RefDevice& /*device*/, const ops::RmsNormBackward& op, const Tensor& /*scratch*/) {
   const Array dy = read(op.dy);
   const Array x = read(op.x);
   const Array rstd = read(op.rstd);
-  const Array weight = read_weight(op.weight, op.zero_centred);
+  const Array weight = read_norm_weight(op.weight, op.zero_centred);
   const Array residual = read(op.residual);
   const std::int64_t columns = x.shape[1];
   Array dx(x.shape);
