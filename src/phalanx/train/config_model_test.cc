@@ -140,6 +140,17 @@ TEST(ConfigModel, SwitchesAndNamesOfActivationsAreTheSame) {
   EXPECT_THROW(resolve(both, true), ConfigError);
 }
 
+TEST(ConfigModel, KindsOfActivations) {
+  const auto kind = [](const std::vector<std::string>& arguments) {
+    return layers_of(arguments).activation;
+  };
+  EXPECT_EQ(kind({"--swiglu"}), ops::ActivationKind::kSilu);
+  EXPECT_EQ(kind({"--activation-func", "relu"}), ops::ActivationKind::kRelu);
+  EXPECT_EQ(kind({"--squared-relu"}), ops::ActivationKind::kSquaredRelu);
+  EXPECT_EQ(kind({"--gated-linear-unit"}), ops::ActivationKind::kGeluTanh);
+  EXPECT_EQ(kind({"--no-bias-gelu-fusion"}), ops::ActivationKind::kGeluErf);
+}
+
 TEST(ConfigModel, BiasesOfQueriesKeysAndValuesAlone) {
   const nn::TransformerConfig qwen = layers_of({"--disable-bias-linear", "--add-qkv-bias"});
   EXPECT_FALSE(qwen.linear_bias);

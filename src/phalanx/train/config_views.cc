@@ -24,6 +24,9 @@ WeightRule weight_rule(const OptimizerConfig& c) {
 }
 
 ops::ActivationKind activation(const ModelConfig& m) {
+  if (m.activation_func == "silu") return ops::ActivationKind::kSilu;
+  if (m.activation_func == "relu") return ops::ActivationKind::kRelu;
+  if (m.activation_func == "squaredrelu") return ops::ActivationKind::kSquaredRelu;
   return m.no_bias_gelu_fusion ? ops::ActivationKind::kGeluErf : ops::ActivationKind::kGeluTanh;
 }
 
