@@ -1,6 +1,7 @@
 #include "phalanx/nn/head_norm.h"
 
 #include "phalanx/ops/layer_norm.h"
+#include "phalanx/ops/rms_norm.h"
 
 namespace phalanx::nn {
 namespace {
@@ -17,25 +18,32 @@ ParamSpec head_vector(std::string name, const TransformerConfig& config, double 
 HeadNorm::HeadNorm(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
                    const std::string& name, std::int64_t heads_per_group,
                    const TransformerConfig& config)
-    : epsilon_(config.norm_epsilon),
+    : kind_(config.norm),
+      zero_centred_(config.norm_zero_centred),
+      epsilon_(config.norm_epsilon),
       heads_per_group_(heads_per_group),
-      head_size_(config.head_size),
-      weight_(table.add(head_vector(name + ".weight", config, 1.0))),
-      bias_(table.add(head_vector(name + ".bias", config, 0.0))) {
+      weight_(table.add(head_vector(name + ".weight", config, zero_centred_ ? 0.0 : 1.0))) {
   owned.push_back(weight_);
-  owned.push_back(bias_);
   const DType full = full_precision(config.dtype);
-  const std::int64_t groups = config.local_query_groups();
-  const auto per_head = [groups, heads_per_group](const BatchShape& batch) {
-    return Shape{heads_per_group, batch.rows() * groups};
+  const auto add_statistic = [&](const char* what) {
+    return slots.add(
+        {name + what, full, Born::kForward, LastReader::kInputGradient,
+         [heads_per_group, groups = config.local_query_groups()](const BatchShape& batch) {
+           return Shape{heads_per_group, batch.rows() * groups};
+         }});
   };
-  const auto per_feature = [d = config.head_size](const BatchShape& /*batch*/) { return Shape{d}; };
-  mean_ = slots.add({name + ".mean", full, Born::kForward, LastReader::kInputGradient, per_head});
-  rstd_ = slots.add({name + ".rstd", full, Born::kForward, LastReader::kInputGradient, per_head});
-  dweight_ = slots.add(
-      {name + ".dweight", full, Born::kInputGradient, LastReader::kWeightGradient, per_feature});
-  dbias_ = slots.add(
-      {name + ".dbias", full, Born::kInputGradient, LastReader::kWeightGradient, per_feature});
+  const auto add_sum = [&](const char* what) {
+    return slots.add({name + what, full, Born::kInputGradient, LastReader::kWeightGradient,
+                      [d = config.head_size](const BatchShape& /*batch*/) { return Shape{d}; }});
+  };
+  if (kind_ == NormKind::kLayerNorm) {
+    bias_ = table.add(head_vector(name + ".bias", config, 0.0));
+    owned.push_back(bias_);
+    mean_ = add_statistic(".mean");
+  }
+  rstd_ = add_statistic(".rstd");
+  dweight_ = add_sum(".dweight");
+  if (kind_ == NormKind::kLayerNorm) dbias_ = add_sum(".dbias");
 }
 
 Tensor HeadNorm::heads_at(const Tensor& heads, std::int64_t place) const {
@@ -51,49 +59,82 @@ Tensor HeadNorm::heads_at(const Tensor& heads, std::int64_t place) const {
 
 void HeadNorm::forward(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const {
   for (std::int64_t place = 0; place < heads_per_group_; ++place) {
+    if (kind_ == NormKind::kRmsNorm) {
+      ops::rms_norm_forward(pass.ops, {.y = heads_at(y, place),
+                                       .rstd = saved[rstd_].select(0, place),
+                                       .x = heads_at(x, place),
+                                       .weight = pass.weights[weight_],
+                                       .epsilon = epsilon_,
+                                       .zero_centred = zero_centred_});
+      continue;
+    }
     ops::layer_norm_forward(pass.ops, {.y = heads_at(y, place),
                                        .mean = saved[mean_].select(0, place),
                                        .rstd = saved[rstd_].select(0, place),
                                        .x = heads_at(x, place),
                                        .weight = pass.weights[weight_],
                                        .bias = pass.weights[bias_],
-                                       .epsilon = epsilon_});
+                                       .epsilon = epsilon_,
+                                       .zero_centred = zero_centred_});
   }
 }
 
 void HeadNorm::apply(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const {
   for (std::int64_t place = 0; place < heads_per_group_; ++place) {
+    if (kind_ == NormKind::kRmsNorm) {
+      ops::rms_norm_apply(pass.ops, {.y = heads_at(y, place),
+                                     .x = heads_at(x, place),
+                                     .rstd = saved[rstd_].select(0, place),
+                                     .weight = pass.weights[weight_],
+                                     .zero_centred = zero_centred_});
+      continue;
+    }
     ops::layer_norm_apply(pass.ops, {.y = heads_at(y, place),
                                      .x = heads_at(x, place),
                                      .mean = saved[mean_].select(0, place),
                                      .rstd = saved[rstd_].select(0, place),
                                      .weight = pass.weights[weight_],
-                                     .bias = pass.weights[bias_]});
+                                     .bias = pass.weights[bias_],
+                                     .zero_centred = zero_centred_});
   }
 }
 
 void HeadNorm::backward_input(Pass& pass, const Tensor& dx, const Tensor& dy, const Tensor& x,
                               const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
-  const Tensor& dweight = saved[dweight_];
-  const Tensor& dbias = saved[dbias_];
   // The first place's sums are overwritten, the others' are added in order.
-  const Tensor more_dweight = pass.scratch(dweight.dtype, dweight.shape);
-  const Tensor more_dbias = pass.scratch(dbias.dtype, dbias.shape);
+  const auto more_of = [&](SavedId id) {
+    return id < 0 ? Tensor{} : pass.scratch(saved[id].dtype, saved[id].shape);
+  };
+  const Tensor more_dweight = more_of(dweight_);
+  const Tensor more_dbias = more_of(dbias_);
   for (std::int64_t place = 0; place < heads_per_group_; ++place) {
     const bool first = place == 0;
-    ops::layer_norm_backward(pass.ops, {.dx = heads_at(dx, place),
-                                        .dweight = first ? dweight : more_dweight,
-                                        .dbias = first ? dbias : more_dbias,
+    const Tensor dweight = first ? saved[dweight_] : more_dweight;
+    if (kind_ == NormKind::kRmsNorm) {
+      ops::rms_norm_backward(pass.ops, {.dx = heads_at(dx, place),
+                                        .dweight = dweight,
                                         .dy = heads_at(dy, place),
                                         .x = heads_at(x, place),
-                                        .mean = saved[mean_].select(0, place),
                                         .rstd = saved[rstd_].select(0, place),
                                         .weight = pass.weights[weight_],
-                                        .residual = {}});
+                                        .zero_centred = zero_centred_});
+    } else {
+      ops::layer_norm_backward(pass.ops, {.dx = heads_at(dx, place),
+                                          .dweight = dweight,
+                                          .dbias = first ? saved[dbias_] : more_dbias,
+                                          .dy = heads_at(dy, place),
+                                          .x = heads_at(x, place),
+                                          .mean = saved[mean_].select(0, place),
+                                          .rstd = saved[rstd_].select(0, place),
+                                          .weight = pass.weights[weight_],
+                                          .zero_centred = zero_centred_});
+    }
     if (first) continue;
-    ops::accumulate(pass.ops, {.destination = dweight, .source = more_dweight});
-    ops::accumulate(pass.ops, {.destination = dbias, .source = more_dbias});
+    ops::accumulate(pass.ops, {.destination = saved[dweight_], .source = more_dweight});
+    if (dbias_ >= 0) {
+      ops::accumulate(pass.ops, {.destination = saved[dbias_], .source = more_dbias});
+    }
   }
 }
 
@@ -106,7 +147,7 @@ void HeadNorm::backward_weight(Pass& pass, const Saved& saved, const Gradients& 
     }
   };
   add(weight_, saved[dweight_]);
-  add(bias_, saved[dbias_]);
+  if (bias_ >= 0) add(bias_, saved[dbias_]);
 }
 
 }  // namespace phalanx::nn

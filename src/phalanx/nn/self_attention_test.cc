@@ -63,6 +63,17 @@ std::vector<Variant> variants() {
     c.qk_norm = true;
     c.query_groups = 4;
   });
+  add("rms_norms_alone", [](TransformerConfig& c) {
+    c.qk_norm = true;
+    c.norm = NormKind::kRmsNorm;
+    c.rotary.reset();
+  });
+  add("rms_norms_zero_centred", [](TransformerConfig& c) {
+    c.qk_norm = true;
+    c.norm = NormKind::kRmsNorm;
+    c.norm_zero_centred = true;
+    c.rotary->dimensions = 4;
+  });
   add("everything", [](TransformerConfig& c) {
     c.qk_norm = true;
     c.qkv_bias = true;
