@@ -46,6 +46,7 @@ TinyTraining::TinyTraining(const TinyRun& run, Backend& backend)
       workspace_("workspace", kArenaBytes),
       context_{.backend = backend, .workspace = workspace_, .stream = {}, .recorder = nullptr},
       chunk_(run.model.build_chunk(run.model.whole(), table_)),
+      constants_(table_.constants(), context_, memory_),
       parameters_(table_, memory_, memory_),
       gradients_(table_, shared_sums(table_), parameters_.layout(), full_precision(),
                  rows_of_step(run.microbatches, shapes_), memory_),
@@ -96,7 +97,8 @@ std::vector<TinyTraining::Loss> TinyTraining::step(const Settings& settings,
                 {.shapes = shapes_,
                  .region = {},
                  .training = true,
-                 .loss = {.loss_scale = loss_scale_, .mean_of_microbatch = run_.mean_of_means}},
+                 .loss = {.loss_scale = loss_scale_, .mean_of_microbatch = run_.mean_of_means},
+                 .constants = constants_.tensors()},
                 *this, hooks_);
   std::vector<Loss> losses;
   for (const nn::LossTerm& term : terms_) {

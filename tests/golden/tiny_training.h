@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "phalanx/model/model.h"
+#include "phalanx/nn/constants.h"
 #include "phalanx/optim/optimizer.h"
 #include "phalanx/pipeline/executor.h"
 
@@ -82,6 +83,7 @@ class TinyTraining final : private StepServices {
   Context context_;
   nn::ParamTable table_;
   Chunk chunk_;
+  nn::Constants constants_;
   ParameterStore parameters_;
   GradientStore gradients_;
   Optimizer optimizer_;

@@ -1,0 +1,269 @@
+// Losses, logits, gradients and AdamW steps of tiny Llamas and their relatives against PyTorch's
+// (make_tiny_llama.py), on the reference in double and on the CPU in fp32, with both attention
+// kernels.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "formula.h"
+#include "phalanx/model/gpt.h"
+
+namespace phalanx {
+namespace {
+
+using nlohmann::json;
+
+const json& golden() {
+  static const json document =
+      json::parse(std::ifstream(PHALANX_SOURCE_DIR "/tests/golden/tiny_llama.json"));
+  return document;
+}
+
+ops::ActivationKind activation_named(const std::string& name) {
+  using enum ops::ActivationKind;
+  static const std::map<std::string, ops::ActivationKind> kinds{{"silu", kSilu},
+                                                                {"relu", kRelu},
+                                                                {"squared_relu", kSquaredRelu},
+                                                                {"gelu_tanh", kGeluTanh},
+                                                                {"gelu_erf", kGeluErf}};
+  return kinds.at(name);
+}
+
+std::optional<ops::Rotary> rotary_of(const json& variant) {
+  if (variant.at("dimensions") == 0) return std::nullopt;
+  ops::Rotary rotary{.dimensions = variant.at("dimensions"),
+                     .base = variant.at("base"),
+                     .interleaved = variant.at("interleaved"),
+                     .interpolation = variant.at("interpolation"),
+                     .factor = variant.at("factor"),
+                     .original_positions = variant.at("original"),
+                     .truncate = variant.at("truncate"),
+                     .attention_factor = variant.at("attention_factor")};
+  if (variant.at("scaling") == "llama3") rotary.scaling = ops::Rotary::Scaling::kLlama3;
+  if (variant.at("scaling") == "yarn") {
+    rotary.scaling = ops::Rotary::Scaling::kYarn;
+    rotary.beta_fast = variant.at("beta_fast");
+    rotary.beta_slow = variant.at("beta_slow");
+  }
+  return rotary;
+}
+
+nn::TransformerConfig transformer_of(const json& size, const json& variant,
+                                     const GoldenMachine& machine) {
+  const double scale = variant.at("attention_scale");
+  return {.num_layers = size.at("layers"),
+          .hidden = size.at("hidden"),
+          .ffn_hidden = size.at("ffn"),
+          .heads = size.at("heads"),
+          .query_groups = variant.at("groups"),
+          .head_size = size.at("head_size"),
+          .norm = variant.at("norm") == "rms" ? nn::NormKind::kRmsNorm : nn::NormKind::kLayerNorm,
+          .norm_zero_centred = variant.at("zero_centred"),
+          .norm_epsilon = variant.at("epsilon"),
+          .activation = activation_named(variant.at("activation")),
+          .gated = variant.at("gated"),
+          .linear_bias = variant.at("linear_bias"),
+          .qkv_bias = variant.at("qkv_bias"),
+          .qk_norm = variant.at("qk_norm"),
+          .attention = machine.attention,
+          .rotary = rotary_of(variant),
+          .attention_scale = scale == 0.0 ? std::nullopt : std::optional(scale),
+          .window = variant.at("window"),
+          .window_layers = variant.at("window_layers").get<std::vector<bool>>(),
+          .mask_documents = variant.at("documents"),
+          .dtype = machine.dtype,
+          .tensor = {},
+          .init_key = {},
+          .dropout_key = {}};
+}
+
+GptModel model_of(const json& size, const json& variant, std::int64_t sequence,
+                  const GoldenMachine& machine) {
+  return {{.transformer = transformer_of(size, variant, machine),
+           .vocabulary = size.at("vocabulary"),
+           .padded_vocabulary = size.at("vocabulary"),
+           .max_positions = sequence,
+           .position_table = false,
+           .tied_embedding = variant.at("tied"),
+           .recompute = {}},
+          sequence};
+}
+
+TinyBatch batch_of(const json& columns) {
+  TinyBatch batch;
+  for (const auto& [name, rows] : columns.items()) batch[name] = sequence_first(rows);
+  batch["loss_mask"].assign(batch["labels"].size(), 1.0);
+  return batch;
+}
+
+// The model that make_tiny_llama.py makes of Hugging Face's tensors.
+class WholeLlama {
+ public:
+  WholeLlama(const json& expected, const GoldenMachine& machine)
+      : backend_(machine.backend()),
+        model_(model_of(golden().at("whole size"), expected.at("variant"), 8, machine)),
+        training_({.model = model_, .micro_batch = 2, .microbatches = 1, .optimizer = {}},
+                  *backend_) {
+    training_.initialise();
+    set_parameters();
+    json tokens = golden().at("whole ids");
+    json labels = tokens;
+    for (json& row : tokens) row.erase(8);
+    for (json& row : labels) row.erase(0);
+    const TinyBatch batch = batch_of({{"tokens", tokens}, {"labels", labels}});
+    losses_ = training_.step({.lr = 0.0, .weight_decay = 0.0, .adam_step = 1}, {{batch}});
+  }
+
+  const TinyTraining& training() const { return training_; }
+  double loss() const { return losses_.at(0).mean(); }
+  double gradient_norm(const std::string& name) const {
+    for (ParamId id = 0; id < training_.table().size(); ++id) {
+      if (training_.table()[id].name == name) return norm_of(training_.gradient(id));
+    }
+    ADD_FAILURE() << "no parameter " << name;
+    return 0.0;
+  }
+
+ private:
+  using Values = std::vector<double>;
+
+  static std::uint32_t hash(std::uint32_t x) {
+    x = (x ^ (x >> 16)) * 0x7FEB352DU;
+    x = (x ^ (x >> 15)) * 0x846CA68BU;
+    return x ^ (x >> 16);
+  }
+
+  // The next of Hugging Face's tensors, row-major.
+  Values next(std::int64_t count, double base, double scale) {
+    Values values;
+    for (std::int64_t i = 1; i <= count; ++i) {
+      const double unit = hash(65536U * number_ + static_cast<std::uint32_t>(i)) / 4294967296.0;
+      values.push_back(static_cast<float>(base + scale * (2.0 * unit - 1.0)));
+    }
+    ++number_;
+    return values;
+  }
+
+  void set_parameters() {
+    const nn::TransformerConfig& config = model_.transformer();
+    const std::int64_t h = config.hidden;
+    const std::int64_t q = config.heads * config.head_size;
+    const std::int64_t kv = config.query_groups * config.head_size;
+    std::map<std::string, Values> values;
+    values["embedding.word_embeddings.weight"] = next(model_.vocabulary().ids * h, 0.0, 1.0);
+    for (std::int64_t i = 0; i < config.num_layers; ++i) {
+      const std::string layer = "decoder.layers." + std::to_string(i) + ".";
+      values[layer + "input_layernorm.weight"] = next(h, 1.0, 0.1);
+      const Values queries = next(q * h, 0.0, 0.5);
+      const Values keys = next(kv * h, 0.0, 0.5);
+      const Values group_values = next(kv * h, 0.0, 0.5);
+      Values& qkv = values[layer + "self_attention.linear_qkv.weight"];
+      for (std::int64_t group = 0; group < config.query_groups; ++group) {
+        for (const Values* part : {&queries, &keys, &group_values}) {
+          const std::ptrdiff_t length = std::ssize(*part) / config.query_groups;
+          qkv.insert(qkv.end(), part->begin() + group * length,
+                     part->begin() + (group + 1) * length);
+        }
+      }
+      values[layer + "self_attention.linear_proj.weight"] = next(h * q, 0.0, 0.5);
+      values[layer + "pre_mlp_layernorm.weight"] = next(h, 1.0, 0.1);
+      Values& gate_and_up = values[layer + "mlp.linear_fc1.weight"];
+      gate_and_up = next(config.ffn_hidden * h, 0.0, 0.5);
+      const Values up = next(config.ffn_hidden * h, 0.0, 0.5);
+      gate_and_up.insert(gate_and_up.end(), up.begin(), up.end());
+      values[layer + "mlp.linear_fc2.weight"] = next(h * config.ffn_hidden, 0.0, 0.5);
+    }
+    values["decoder.final_layernorm.weight"] = next(h, 1.0, 0.1);
+    values["output_layer.weight"] = next(model_.vocabulary().ids * h, 0.0, 0.5);
+    ASSERT_EQ(static_cast<std::size_t>(training_.table().size()), values.size());
+    for (ParamId id = 0; id < training_.table().size(); ++id) {
+      training_.set_parameter(id, values.at(training_.table()[id].name));
+    }
+  }
+
+  std::unique_ptr<Backend> backend_;
+  GptModel model_;
+  TinyTraining training_;
+  std::uint32_t number_ = 0;
+  std::vector<TinyTraining::Loss> losses_;
+};
+
+class TinyLlama : public testing::TestWithParam<GoldenMachine> {};
+
+// What transformers and megatron-core both give of the same tensors.
+TEST_P(TinyLlama, IsTheModelThatOthersHave) {
+  const GoldenMachine& machine = GetParam();
+  const double tolerance = machine.dtype == DType::kF64 ? 2e-10 : 1e-6;
+  const WholeLlama whole(golden().at("whole"), machine);
+  EXPECT_NEAR(whole.loss() / 4.225127716689, 1.0, tolerance);
+  EXPECT_NEAR(whole.training().grad_norm() / 3.050257876529, 1.0, tolerance);
+  EXPECT_NEAR(whole.gradient_norm("decoder.layers.0.self_attention.linear_qkv.weight"), 1.264307014,
+              2e-6);
+  EXPECT_NEAR(whole.gradient_norm("decoder.layers.1.mlp.linear_fc1.weight"), 0.861614550, 2e-6);
+  EXPECT_NEAR(whole.gradient_norm("output_layer.weight"), 1.301468207, 2e-6);
+  const WholeLlama windowed(golden().at("whole with a window"), machine);
+  EXPECT_NEAR(windowed.loss() / 4.122969858169, 1.0, tolerance);
+  EXPECT_NEAR(windowed.training().grad_norm() / 2.819498850991, 1.0, tolerance);
+}
+
+TEST_P(TinyLlama, HasTheGradientsOfTheWhole) {
+  const GoldenMachine& machine = GetParam();
+  for (const char* name : {"whole", "whole with a window"}) {
+    SCOPED_TRACE(name);
+    const json& expected = golden().at(name);
+    const WholeLlama whole(expected, machine);
+    ASSERT_EQ(json(names_of_parameters(whole.training().table())), expected.at("parameters"));
+    EXPECT_NEAR(whole.loss() / expected.at("lm loss").get<double>(), 1.0, machine.tolerance.loss);
+    const double norm = expected.at("grad_norm");
+    EXPECT_NEAR(whole.training().grad_norm() / norm, 1.0, machine.tolerance.gradient);
+    expect_gradients(whole.training(), expected.at("gradients"), norm, machine.tolerance.gradient);
+  }
+}
+
+void expect_variant(const json& run, const GoldenMachine& machine) {
+  const GptModel model =
+      model_of(golden().at("size"), run.at("variant"), golden().at("sequence"), machine);
+  nn::ParamTable table;
+  model.build_chunk(model.whole(), table);
+  ASSERT_EQ(json(names_of_parameters(table)), run.at("parameters"));
+  expect_steps(machine, model, golden(), run, batch_of);
+}
+
+TEST_P(TinyLlama, MakesTheSameSteps) {
+  for (const auto& [name, run] : golden().items()) {
+    if (!name.starts_with("variant ")) continue;
+    SCOPED_TRACE(name);
+    expect_variant(run, GetParam());
+  }
+}
+
+// Mistakes that would show in no shape, and the loss that each would give.
+TEST_P(TinyLlama, IsNotOneOfTheWrongModels) {
+  const double scale = golden().at("size").at("scale");
+  for (const json& wrong : golden().at("wrong")) {
+    const std::string mistake = wrong.at("mistake");
+    const json& run = golden().at("variant " + wrong.at("variant").get<std::string>());
+    SCOPED_TRACE(mistake);
+    const GptModel model =
+        model_of(golden().at("size"), run.at("variant"), golden().at("sequence"), GetParam());
+    std::vector<TinyBatch> batches;
+    for (const json& columns : run.at("steps").at(0).at("batches")) {
+      batches.push_back(batch_of(columns));
+    }
+    const FormulaStep step(model, scale, GetParam(), 1, batches);
+    EXPECT_GT(std::abs(step.mean(0) / wrong.at("lm loss").get<double>() - 1.0), 1e-5);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, TinyLlama, testing::ValuesIn(golden_machines()),
+                         [](const auto& instance) { return instance.param.name; });
+
+}  // namespace
+}  // namespace phalanx
