@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -194,6 +195,28 @@ TEST_F(Examples, AFileIsTheSameRunAsItsScript) {
             0)
       << read("stderr");
   EXPECT_EQ(read("stdout"), plan);
+}
+
+// The shapes of published models, with the parameters that they are known to have.
+TEST_F(Examples, PublishedModelsAreTheirFiles) {
+  const std::map<std::string, std::int64_t> parameters{{"llama2_7b.yaml", 6'738'415'616},
+                                                       {"llama3_8b.yaml", 8'030'261'248},
+                                                       {"mistral_7b.yaml", 7'241'732'096},
+                                                       {"qwen2_7b.yaml", 7'615'616'512}};
+  std::set<std::string> files{"pretrain_gpt_345m.yaml"};
+  for (const auto& [file, count] : parameters) {
+    SCOPED_TRACE(file);
+    files.insert(file);
+    ASSERT_EQ(run("", fmt::format("'{}' plan gpt --json --world-size 8 --yaml-cfg '{}'",
+                                  PHALANX_PROGRAM, (kExamples / file).string())),
+              0)
+        << read("stderr");
+    EXPECT_EQ(Json::parse(read("stdout"))["model"]["parameters"], count);
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(kExamples)) {
+    if (entry.path().extension() != ".yaml") continue;
+    EXPECT_TRUE(files.contains(entry.path().filename().string())) << entry.path();
+  }
 }
 
 // What the scripts for many hosts start, seen by programs that only tell how they were called.
