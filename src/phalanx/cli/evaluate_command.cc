@@ -172,8 +172,7 @@ int run_cloze(const EvaluateOptions& o) {
   const std::int64_t window = window_of(o, trained);
   auto examples = read_cloze(o.valid_data, *trained.tokenizer, o.strict_lambada);
   log_info("> found {} samples", examples.size());
-  std::vector<std::int64_t> lengths;
-  std::int64_t capacity = 0;
+  CachedModel::Sizes sizes{.reads = {1}, .capacity = 0, .sequences = 1};
   const std::int64_t shortened = shorten(examples, window);
   if (shortened > 0) {
     log_warning("{} of {} passages are longer than {} tokens: their beginning is left out",
@@ -182,14 +181,15 @@ int run_cloze(const EvaluateOptions& o) {
   for (const ClozeExample& example : examples) {
     check_ids(example.context, trained, o.valid_data);
     check_ids(example.target, trained, o.valid_data);
-    lengths.push_back(std::ssize(example.context));
-    capacity = std::max(capacity, std::ssize(example.context) + std::ssize(example.target) - 1);
+    sizes.reads.push_back(std::ssize(example.context));
+    sizes.capacity =
+        std::max(sizes.capacity, std::ssize(example.context) + std::ssize(example.target) - 1);
   }
-  Generator generator(trained.config, trained.model, trained.checkpoint, trained.products, lengths,
-                      capacity, "Give a smaller --seq-length or end other programs");
+  const auto model = plan_model(trained, std::move(sizes));
+  load_model(trained, *model, "Give a smaller --seq-length or end other programs");
   ProgressLines progress("passages", std::ssize(examples));
   const ClozeResult result =
-      evaluate_cloze(generator, examples, [&](std::int64_t done) { progress.advance(done); });
+      evaluate_cloze(*model, examples, [&](std::int64_t done) { progress.advance(done); });
   const std::string task = o.task.empty() ? "LAMBADA" : o.task;
   if (!o.json) {
     print_line(result_line(task, result));

@@ -3,6 +3,7 @@
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/train/family.h"
 #include "phalanx/train/flags.h"
+#include "phalanx/train/memory_check.h"
 #include "phalanx/train/run_data.h"
 #include "phalanx/train/run_inputs.h"
 
@@ -49,8 +50,19 @@ void ModelFlags::add_others_to(FlagSet& flags) {
             &allow_overcommit_);
 }
 
-TrainedModel ModelFlags::open() const {
-  auto checkpoint = CheckpointReader::open(load_, Verify::kWeights);
+void ModelFlags::add_layout_to(FlagSet& flags) {
+  flags.add({.name = "--tensor-model-parallel-size",
+             .help = "Ranks, threads of this process, that the model is cut over",
+             .range = from_to(1, 1024)},
+            &tensor_parallel_);
+  flags.add({.name = "--dtype",
+             .help = "Of weights and cached keys and values (default: as it was trained)",
+             .choices = "fp32 bf16"},
+            &dtype_);
+}
+
+TrainedModel ModelFlags::open(Verify verify) const {
+  auto checkpoint = CheckpointReader::open(load_, verify);
   TrainConfig config = for_inference(checkpoint_config(checkpoint));
   use_kept_tokenizer(config, checkpoint);
   if (!vocab_file_.empty()) config.tokenizer.vocab_file = vocab_file_;
@@ -58,8 +70,15 @@ TrainedModel ModelFlags::open() const {
   if (!tokenizer_model_.empty()) config.tokenizer.tokenizer_model = tokenizer_model_;
   // Those that the model was trained with, where they can be had.
   const std::string& trained = checkpoint.manifest().matmul_precision;
-  const bool follows = matmul_precision_ == "auto" && cpu::has_products(trained);
+  const bool follows = matmul_precision_ == "auto" && dtype_.empty() && cpu::has_products(trained);
   config.model.matmul_precision = follows ? trained : matmul_precision_;
+  if (!dtype_.empty()) {
+    config.model.bf16 = dtype_ == "bf16";
+    config.model.fp16 = false;
+    config.model.fp32_residual_connection &= config.model.bf16;
+  }
+  config.layout.tensor_model_parallel_size = tensor_parallel_;
+  config.layout.world_size = tensor_parallel_;
   config.layout.threads_per_rank = threads_;
   config.run.allow_overcommit = allow_overcommit_;
   resolve(config, false);
@@ -72,6 +91,19 @@ TrainedModel ModelFlags::open() const {
           .tokenizer = std::move(tokenizer),
           .model = model,
           .products = products.products};
+}
+
+std::unique_ptr<CachedModel> plan_model(const TrainedModel& trained, CachedModel::Sizes sizes) {
+  return std::make_unique<CachedModel>(trained.model, trained.products,
+                                       static_cast<int>(trained.config.layout.threads_per_rank),
+                                       std::move(sizes));
+}
+
+void load_model(const TrainedModel& trained, CachedModel& model, std::string_view remedy) {
+  const GenerationMemory& memory = model.memory();
+  check_memory(trained.config.run.allow_overcommit, memory.total() * memory.ranks,
+               available_memory(), remedy);
+  model.load(trained.checkpoint);
 }
 
 }  // namespace phalanx

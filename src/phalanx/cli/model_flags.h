@@ -1,13 +1,16 @@
 #pragma once
-// The flags of the commands that compute with a trained model (generate, score), and the model.
+// The flags of the commands that compute with a trained model (generate, score, evaluate), and the
+// model.
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/ops/cpu/device.h"
 #include "phalanx/tokenizer/registry.h"
+#include "phalanx/train/cached_model.h"
 #include "phalanx/train/config.h"
 #include "phalanx/train/config_views.h"
 
@@ -18,7 +21,7 @@ TrainConfig checkpoint_config(const CheckpointReader& checkpoint);
 
 struct TrainedModel {
   CheckpointReader checkpoint;
-  TrainConfig config;  // resolved, for inference on one rank
+  TrainConfig config;  // resolved, for inference
   std::unique_ptr<Tokenizer> tokenizer;
   GptConfig model;
   cpu::ProductPrecision products;
@@ -28,14 +31,24 @@ class ModelFlags {
  public:
   void add_load_to(FlagSet& flags);
   void add_others_to(FlagSet& flags);
-  // Verifies the weights' file; the weights themselves are not read into memory yet.
-  TrainedModel open() const;
+  // Of a command whose model may lie on many ranks, in a dtype of its own.
+  void add_layout_to(FlagSet& flags);
+  // Verifies the weights' file, unless it is told not to; the weights themselves are not read into
+  // memory yet.
+  TrainedModel open(Verify verify = Verify::kWeights) const;
 
  private:
   std::string load_;
   std::int64_t threads_ = 0;
   std::string vocab_file_, merge_file_, tokenizer_model_, matmul_precision_ = "auto";
+  std::int64_t tensor_parallel_ = 1;
+  std::string dtype_;
   bool allow_overcommit_ = false;
 };
+
+// The model with its caches, planned and without weights.
+std::unique_ptr<CachedModel> plan_model(const TrainedModel& trained, CachedModel::Sizes sizes);
+// The weights. ConfigError where the machine has not the memory; `remedy` as check_memory() has it.
+void load_model(const TrainedModel& trained, CachedModel& model, std::string_view remedy);
 
 }  // namespace phalanx

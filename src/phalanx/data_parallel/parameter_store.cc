@@ -46,7 +46,7 @@ ParameterStore::ParameterStore(const nn::ParamTable& table, ModelPlaces places, 
       is_sharded_(shard.ranks > 1) {
   const DType storage = storage_type(table);
   const DType full = nn::full_precision(storage);
-  has_main_parameters_ = storage != full;
+  has_main_parameters_ = shard.exists && storage != full;
   flat_ = parameters.allocate(storage, {layout_.elements});
   weights_ = parameter_views(table, layout_, flat_);
   if (has_main_parameters_) mains_ = main_parameters.allocate(full, {total_count(shard_)});

@@ -23,6 +23,7 @@ struct OptimizerShard {
   int rank = 0;
   int ranks = 1;
   std::int64_t bucket_size = 0;  // elements; 0: one bucket
+  bool exists = true;            // else nothing is updated: there are no main parameters
 };
 
 class ParameterStore {

@@ -156,8 +156,9 @@ bool FlagSet::is_on(std::string_view name) const {
 
 void FlagSet::apply(const FlagOccurrence& found, FlagReading& reading) {
   FlagRow& row = *found.row;
-  std::vector<std::string> words =
-      row.spec.accumulates ? words_between_commas(found.words) : found.words;
+  // Where a text may be anything, a comma is part of it.
+  const bool cuts = row.spec.accumulates && !row.spec.may_be_empty;
+  std::vector<std::string> words = cuts ? words_between_commas(found.words) : found.words;
   if (words.empty() && row.type == FlagType::kList) {
     reading.misuse("{}: a value must follow, {}", found.source, value_name(row.spec, row.type));
     return;

@@ -398,8 +398,10 @@ void Chunk::infer(nn::InferencePass& whole, std::span<const Tensor> blocks) cons
     const nn::Unit& unit = *units_[u];
     const PassBlocks& at = places_[u].forward;
     nn::Pass own = whole.pass.of(unit.sequence());
-    nn::InferencePass pass{
-        .pass = own, .cache = whole.cache, .logits = whole.logits, .row_losses = whole.row_losses};
+    nn::InferencePass pass{.pass = own,
+                           .caches = whole.caches,
+                           .logits = whole.logits,
+                           .row_losses = whole.row_losses};
     unit.infer(pass, part(blocks, at.inputs, unit.inputs().size()),
                part(blocks, at.outputs, unit.outputs().size()),
                nn::Saved(part(blocks, at.slots, unit.saved_slots().size())));

@@ -94,7 +94,7 @@ class TinyT5 {
     t5_.training = false;
     nn::Pass pass = t5_.pass(context_, t5_.stage(0));
     nn::InferencePass inference{.pass = pass,
-                                .cache = nullptr,
+                                .caches = {},
                                 .logits = rows ? Tensor{} : tensor,
                                 .row_losses = rows ? tensor : Tensor{}};
     t5_.stage(0).chunk.infer(inference, t5_.stage(0).blocks);

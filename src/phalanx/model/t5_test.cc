@@ -263,8 +263,8 @@ TEST(T5, PaddingIsNotSeen) {
 TEST(T5, CachedDecodingIsTheWholePass) {
   for (const T5Positions positions : {T5Positions::kLearned, T5Positions::kRelative}) {
     const T5Config config = test_t5_config(positions, true);
-    const auto logits_behind = [&](std::int64_t begin, std::int64_t count, nn::KeyValueCache* cache,
-                                   T5Machine& machine) {
+    const auto logits_behind = [&](std::int64_t begin, std::int64_t count,
+                                   std::span<nn::KeyValueCache* const> caches, T5Machine& machine) {
       T5Samples samples = test_t5_samples();
       samples.encoder.erase(samples.encoder.begin());
       samples.decoder = {{7, 3, 10, 5}};
@@ -280,7 +280,7 @@ TEST(T5, CachedDecodingIsTheWholePass) {
       t5.column("decoder_position_ids") = t5.batch().rows[1].position;
       nn::Pass pass = t5.pass(machine.context, t5.stage(0));
       nn::InferencePass inference{
-          .pass = pass, .cache = cache, .logits = machine.operands.output({1, 12})};
+          .pass = pass, .caches = caches, .logits = machine.operands.output({1, 12})};
       t5.stage(0).chunk.infer(inference, t5.stage(0).blocks);
       return nn::values_of(inference.logits.slice(1, 0, config.vocabulary));
     };
@@ -297,8 +297,9 @@ TEST(T5, CachedDecodingIsTheWholePass) {
     for (const auto& [begin, count] : {std::pair{0, 2}, {2, 1}, {3, 1}}) {
       cache.length = begin;
       T5Machine other;
-      const Values whole = logits_behind(0, begin + count, nullptr, other);
-      nn::expect_near(logits_behind(begin, count, &cache, machine), whole, 1e-12, "logits");
+      const Values whole = logits_behind(0, begin + count, {}, other);
+      nn::KeyValueCache* const caches[] = {&cache};
+      nn::expect_near(logits_behind(begin, count, caches, machine), whole, 1e-12, "logits");
     }
   }
 }

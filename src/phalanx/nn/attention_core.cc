@@ -30,8 +30,8 @@ Tensor AttentionCore::as_heads(const Tensor& context) const {
 }
 
 Tensor AttentionCore::scratch_probabilities(const Pass& pass, const Heads& heads) const {
-  return pass.scratch(config_.dtype, {pass.shape.micro_batch, config_.local_heads(),
-                                      pass.shape.sequence, heads.key.shape[0]});
+  return pass.scratch(config_.dtype, {heads.query.shape[1], config_.local_heads(),
+                                      heads.query.shape[0], heads.key.shape[0]});
 }
 
 ops::AttentionInputs AttentionCore::inputs(const Pass& pass, const Heads& heads, const Rows& rows,
@@ -58,14 +58,29 @@ void AttentionCore::forward(Pass& pass, const Heads& heads, const Rows& rows, co
         pass.ops, {.out = out, .lse = saved[lse_], .in = inputs(pass, heads, rows, bias.values)});
     return;
   }
-  // A cache makes more keys than the saved tensor was declared for; nothing reads it then.
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor& declared = saved[probabilities_];
-  const bool fits = declared.shape[0] > 0 && declared.shape[3] == heads.key.shape[0];
   ops::unfused_attention_forward(
-      pass.ops, {.out = out,
-                 .probabilities = fits ? declared : scratch_probabilities(pass, heads),
-                 .in = inputs(pass, heads, rows, bias.values)});
+      pass.ops,
+      {.out = out,
+       .probabilities = declared.shape[0] > 0 ? declared : scratch_probabilities(pass, heads),
+       .in = inputs(pass, heads, rows, bias.values)});
+}
+
+void AttentionCore::forward_cached(Pass& pass, const Heads& heads, const Rows& rows,
+                                   const Bias& bias, const Saved& saved,
+                                   std::int64_t sample) const {
+  const Tensor out = as_heads(saved[context_]).slice(1, sample, 1);
+  if (config_.attention == AttentionKernel::kFused) {
+    ops::attention_forward(pass.ops, {.out = out,
+                                      .lse = saved[lse_].slice(0, sample, 1),
+                                      .in = inputs(pass, heads, rows, bias.values)});
+    return;
+  }
+  const WorkspaceScope scope(pass.ops.workspace);
+  ops::unfused_attention_forward(pass.ops, {.out = out,
+                                            .probabilities = scratch_probabilities(pass, heads),
+                                            .in = inputs(pass, heads, rows, bias.values)});
 }
 
 void AttentionCore::backward(Pass& pass, const Heads& gradients, const Tensor& dcontext,

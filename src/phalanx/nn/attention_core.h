@@ -39,10 +39,12 @@ class AttentionCore {
 
   Tensor context(const Saved& saved) const { return saved[context_]; }
 
-  // More keys than queries in self attention are those of a cache. Nothing is saved for backward
-  // then.
   void forward(Pass& pass, const Heads& heads, const Rows& rows, const Bias& bias,
                const Saved& saved) const;
+  // Of one sample of the batch alone, whose keys are those of a cache. Nothing is saved for
+  // backward.
+  void forward_cached(Pass& pass, const Heads& heads, const Rows& rows, const Bias& bias,
+                      const Saved& saved, std::int64_t sample) const;
   // From the context's gradient, as context.
   void backward(Pass& pass, const Heads& gradients, const Tensor& dcontext, const Heads& heads,
                 const Rows& rows, const Bias& bias, const Saved& saved) const;

@@ -1,24 +1,27 @@
 #pragma once
 // What generation and scoring ask of the units of a model beside a forward pass.
 
+#include <span>
 #include <vector>
 
 #include "phalanx/nn/pass.h"
 
 namespace phalanx::nn {
 
-// Keys and values of earlier positions. One entry per layer of the chunk.
+// Keys and values of earlier positions of one sequence. One entry per layer of the chunk.
 struct KeyValueCache {
-  std::vector<Tensor> keys, values;  // each [capacity, b, groups, d]
-  RowCoordinates rows;               // [capacity, b]; filled by the owner
+  std::vector<Tensor> keys, values;  // each [capacity, 1, groups, d]
+  RowCoordinates rows;               // [capacity, 1]; filled by the owner
   std::int64_t length = 0;           // positions cached before this pass
 };
 
 struct InferencePass {
-  Pass& pass;                      // not training
-  KeyValueCache* cache = nullptr;  // the pass continues what is in it, and adds itself
-  // What the head leaves, of one sequence at a time. With logits alone nothing else is computed.
-  Tensor logits = {};      // [1, V] f32, of the last position
+  Pass& pass;  // not training
+  // One for each sample of the batch, or none. The pass continues what is in them, and adds itself.
+  // A sample's results do not depend on those beside it.
+  std::span<KeyValueCache* const> caches = {};
+  // What the head leaves. With logits alone nothing else is computed.
+  Tensor logits = {};      // [b, V] f32, of the last position, whole on every rank
   Tensor row_losses = {};  // [s*b] f32, the loss of every row
 };
 

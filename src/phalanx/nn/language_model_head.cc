@@ -34,8 +34,7 @@ void LanguageModelHead::infer(InferencePass& pass, std::span<const Tensor> input
     projection_.losses(pass.pass, normed, saved, pass.row_losses, pass.logits);
     return;
   }
-  PHALANX_CHECK(!pass.pass.region.is_parallel(), "generation runs on one rank");
-  projection_.logits(pass.pass, pass.logits, normed.select(0, pass.pass.shape.sequence - 1));
+  projection_.whole_logits(pass.pass, pass.logits, normed.select(0, pass.pass.shape.sequence - 1));
 }
 
 void LanguageModelHead::backward_input(Pass& pass, std::span<const Tensor> inputs,

@@ -115,11 +115,18 @@ TEST_F(Layers, CachedAttentionIsTheWholePass) {
     whole.training = false;
     layer.forward(whole, in, out, all.saved());
 
-    const Shape cached{5, 2, config.query_groups, config.head_size};
-    KeyValueCache cache{.keys = {operands_.output(cached)},
+    const Shape cached{5, 1, config.query_groups, config.head_size};
+    std::vector<KeyValueCache> caches;
+    for (const std::int64_t sample : {0, 1}) {
+      const RowCoordinates& rows = all.batch.rows[0];
+      caches.push_back({.keys = {operands_.output(cached)},
                         .values = {operands_.output(cached)},
-                        .rows = all.batch.rows[0],
-                        .length = 0};
+                        .rows = {.sample = rows.sample.slice(1, sample, 1),
+                                 .position = rows.position.slice(1, sample, 1),
+                                 .document = rows.document.slice(1, sample, 1)},
+                        .length = 0});
+    }
+    const std::vector<KeyValueCache*> both = {&caches[0], &caches[1]};
     for (const auto& [begin, count] : {std::pair{0, 2}, {2, 1}, {3, 2}}) {
       const BatchShape shape{.sequence = count, .micro_batch = 2};
       Batch batch = all.batch;
@@ -140,8 +147,8 @@ TEST_F(Layers, CachedAttentionIsTheWholePass) {
                 .training = false,
                 .loss_settings = {},
                 .losses = {}};
-      InferencePass inference{.pass = pass, .cache = &cache};
-      cache.length = begin;
+      InferencePass inference{.pass = pass, .caches = both};
+      for (KeyValueCache& cache : caches) cache.length = begin;
       layer.infer(inference, std::vector<Tensor>{in[0].slice(0, begin, count)}, part, Saved(saved));
       const auto expected = values_of(out[0].slice(0, begin, count));
       const auto actual = values_of(part[0]);

@@ -21,7 +21,7 @@ struct BodyPass {
   // gradient that it adds to.
   Tensor carried = {};
   Tensor carried_gradient = {};
-  KeyValueCache* cache = nullptr;  // generation only
+  std::span<KeyValueCache* const> caches = {};  // generation only
 };
 
 // What happens inside a region. Behind the entry is a column-parallel linear.

@@ -132,15 +132,34 @@ void SelfAttention::recompute(BodyPass& at, const Tensor& entered) const {
   Pass& pass = at.pass;
   qkv_.forward(pass, at.saved[qkv_output_], entered);
   const WorkspaceScope scope(pass.ops.workspace);
-  AttentionCore::Heads heads = position(pass, at.saved);
+  const AttentionCore::Heads heads = position(pass, at.saved);
+  if (!at.caches.empty()) return attend_cached(at, heads);
   const RowCoordinates& rows = pass.rows();
-  const RowCoordinates key_rows = at.cache != nullptr ? append(pass, *at.cache, heads) : rows;
   AttentionCore::Bias bias;
-  if (bias_) {
-    bias.values = bias_->bias(pass, heads.query.shape[0], heads.key.shape[0],
-                              at.cache != nullptr ? at.cache->length : 0);
+  if (bias_) bias.values = bias_->bias(pass, pass.shape.sequence, pass.shape.sequence, 0);
+  core_.forward(pass, heads, {.query = rows, .key = rows}, bias, at.saved);
+}
+
+void SelfAttention::attend_cached(BodyPass& at, const AttentionCore::Heads& heads) const {
+  Pass& pass = at.pass;
+  PHALANX_CHECK(std::ssize(at.caches) == pass.shape.micro_batch, "{} caches of {} samples",
+                at.caches.size(), pass.shape.micro_batch);
+  for (std::int64_t i = 0; i < pass.shape.micro_batch; ++i) {
+    const WorkspaceScope scope(pass.ops.workspace);
+    const auto own = [i](const Tensor& all) { return all.slice(1, i, 1); };
+    const KeyValueCache& cache = *at.caches[static_cast<std::size_t>(i)];
+    AttentionCore::Heads sample{
+        .query = own(heads.query), .key = own(heads.key), .value = own(heads.value)};
+    const RowCoordinates key_rows = append(pass, cache, sample);
+    const RowCoordinates rows = {.sample = own(pass.rows().sample),
+                                 .position = own(pass.rows().position),
+                                 .document = own(pass.rows().document)};
+    AttentionCore::Bias bias;
+    if (bias_) {
+      bias.values = bias_->bias(pass, pass.shape.sequence, sample.key.shape[0], cache.length);
+    }
+    core_.forward_cached(pass, sample, {.query = rows, .key = key_rows}, bias, at.saved, i);
   }
-  core_.forward(pass, heads, {.query = rows, .key = key_rows}, bias, at.saved);
 }
 
 void SelfAttention::backward_to_entry(BodyPass& at) const {

@@ -47,6 +47,8 @@ class SelfAttention final : public SublayerBody {
   // What attention reads, from the output of linear_qkv, or in backward from what is saved of it.
   AttentionCore::Heads position(Pass& pass, const Saved& saved) const;
   AttentionCore::Heads position_again(Pass& pass, const Saved& saved) const;
+  // Sample by sample, behind what their caches have.
+  void attend_cached(BodyPass& at, const AttentionCore::Heads& heads) const;
   // Keys and values join those of the cache: its rows are returned.
   RowCoordinates append(Pass& pass, const KeyValueCache& cache, AttentionCore::Heads& heads) const;
 

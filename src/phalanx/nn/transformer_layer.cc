@@ -62,7 +62,7 @@ void TransformerLayer::infer(InferencePass& pass, std::span<const Tensor> inputs
                              std::span<const Tensor> outputs, const Saved& saved) const {
   BodyPass at = body_pass(pass.pass, inputs, saved);
   // Rows that see what follows them are computed whole.
-  if (config_.causal) at.cache = pass.cache;
+  if (config_.causal) at.caches = pass.caches;
   for (std::size_t i = 0; i < sublayers_.size(); ++i) {
     const bool last = i + 1 == sublayers_.size();
     sublayers_[i].forward(at, last ? outputs[0] : saved[between_[i]], stream(i, inputs, saved));

@@ -71,6 +71,20 @@ void VocabularyProjection::logits(Pass& pass, const Tensor& logits, const Tensor
                                  .bias = pass.weights.if_any(bias_)});
 }
 
+void VocabularyProjection::whole_logits(Pass& pass, const Tensor& all, const Tensor& rows) const {
+  if (!pass.region.is_parallel()) return logits(pass, all, rows);
+  const WorkspaceScope scope(pass.ops.workspace);
+  const TensorParallel& layout = config_.tensor;
+  const Tensor parts = pass.scratch(all.dtype, {layout.size, rows.shape[0], columns_});
+  const Tensor own = parts.select(0, layout.rank);
+  logits(pass, own, rows);
+  pass.finish(pass.region.group().all_gather(pass.ops, parts, own));
+  for (int rank = 0; rank < layout.size; ++rank) {
+    ops::copy(pass.ops, {.destination = all.slice(1, rank * columns_, columns_),
+                         .source = parts.select(0, rank)});
+  }
+}
+
 void VocabularyProjection::losses(Pass& pass, const Tensor& entered, const Saved& saved,
                                   const Tensor& row_losses, const Tensor& last_logits) const {
   const WorkspaceScope scope(pass.ops.workspace);

@@ -41,6 +41,8 @@ class VocabularyProjection final : public RegionBody {
   // Of some of the region's rows [n, h], which are scaled in place: this rank's logits [n, v], in
   // f32 or storage type.
   void logits(Pass& pass, const Tensor& logits, const Tensor& rows) const;
+  // Those of all ranks of the tensor-parallel group, gathered: [n, V] f32.
+  void whole_logits(Pass& pass, const Tensor& logits, const Tensor& rows) const;
   // Adds to the loss of the entered rows [s, b, h], which are scaled in place, and, in training,
   // leaves the gradient of their
   // logits. Optional: `row_losses` [s*b] gets the loss of each row, `last_logits` [n, v] the logits

@@ -94,17 +94,16 @@ std::int64_t shorten(std::vector<ClozeExample>& examples, std::int64_t positions
   return count;
 }
 
-ClozeResult evaluate_cloze(Generator& generator, const std::vector<ClozeExample>& examples,
+ClozeResult evaluate_cloze(SequenceModel& model, const std::vector<ClozeExample>& examples,
                            const std::function<void(std::int64_t)>& on_example) {
   ClozeResult result;
   for (const auto& [context, target] : examples) {
-    std::vector<std::int32_t> tokens = context;
-    std::int64_t cached = 0;
+    model.truncate(0, 0);
     bool is_right = true;
-    for (const std::int32_t id : target) {
-      const std::vector<float> logits = generator.logits(tokens, cached);
-      cached = std::ssize(tokens);
-      tokens.push_back(id);
+    std::span<const std::int32_t> fresh = context;
+    for (const std::int32_t& id : target) {
+      const std::vector<float> logits = model.read(0, fresh);
+      fresh = std::span(&id, 1);
       is_right = is_right && std::ranges::max_element(logits) - logits.begin() == id;
       result.log_probability += log_probability(logits, id);
     }

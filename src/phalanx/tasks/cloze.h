@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "phalanx/tokenizer/tokenizer.h"
-#include "phalanx/train/generation.h"
+#include "phalanx/train/sequence_model.h"
 
 namespace phalanx {
 
@@ -34,7 +34,7 @@ struct ClozeResult {
   double log_probability = 0.0;  // of the targets, summed over the examples
 };
 // `on_example` is told how many are done.
-ClozeResult evaluate_cloze(Generator& generator, const std::vector<ClozeExample>& examples,
+ClozeResult evaluate_cloze(SequenceModel& model, const std::vector<ClozeExample>& examples,
                            const std::function<void(std::int64_t)>& on_example);
 
 // " validation results on NAME | number correct: ... | total examples: ... | avg accuracy: ...".

@@ -148,7 +148,7 @@ std::vector<std::int32_t> TextToText::generate(std::span<const std::int32_t> tex
                                                std::int32_t eos, const SamplingOptions& options) {
   std::vector<std::int32_t> target = {bos};
   while (std::ssize(target) <= answers_.most) {
-    const std::int32_t next = sample_token(logits(text, target), options, target.size());
+    const std::int32_t next = sample_token(logits(text, target), options, target.size(), target);
     if (next == eos) break;
     target.push_back(next);
   }

@@ -1,8 +1,9 @@
 #pragma once
-// A trained model on one rank that computes forward passes alone, a sequence at a time. Built on
-// the planning backend first, where rehearsals leave the sizes of its arenas, as a training rank
-// is.
+// A trained model that computes forward passes alone, on one rank or as one of a tensor-parallel
+// group. Built on the planning backend first, where rehearsals leave the sizes of its arenas, as a
+// training rank is.
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -18,7 +19,7 @@ namespace phalanx {
 class CheckpointReader;
 
 struct InferenceArenas {
-  Arena parameters, unused, constants, cache, transient, workspace;
+  Arena parameters, constants, cache, transient, workspace;
 
   static InferenceArenas planning();
   // Memory for what these, of planning models, have seen.
@@ -28,20 +29,25 @@ struct InferenceArenas {
 
 class InferenceModel {
  public:
-  InferenceModel(const Model& model, std::unique_ptr<Backend> backend, InferenceArenas arenas);
+  // `group` is the tensor-parallel group, whose layout the model is built for; null: one rank.
+  InferenceModel(const Model& model, std::unique_ptr<Backend> backend, InferenceArenas arenas,
+                 Communicator* group = nullptr);
   InferenceModel(const InferenceModel&) = delete;
   InferenceModel& operator=(const InferenceModel&) = delete;
 
   // Errors as CheckpointReader::read().
   void load(const CheckpointReader& checkpoint);
+  // Instead: as a new model starts.
+  void initialise(PhiloxKey key);
 
   // What a pass leaves; see nn::InferencePass.
   struct Results {
     std::span<const nn::LossTerm> losses = {};
-    nn::KeyValueCache* cache = nullptr;
+    std::span<nn::KeyValueCache* const> caches = {};
     Tensor logits = {};
     Tensor row_losses = {};
   };
+  // Over all samples of the batch.
   void infer(const nn::Batch& batch, const Results& results);
 
   Context& context() { return context_; }
@@ -58,14 +64,22 @@ class InferenceModel {
   }
 
  private:
+  // The tensors of saved_blocks().
+  std::vector<Tensor> place(const nn::BatchShapes& shapes);
+  std::span<const Tensor> placed(const nn::BatchShapes& shapes);
+
   std::unique_ptr<Backend> backend_;
   InferenceArenas arenas_;
   Context context_;
+  TensorRegion region_;
   nn::ParamTable table_;
   Chunk chunk_;
   ParameterStore parameters_;
   nn::Constants constants_;
   std::int64_t padded_vocabulary_;
+  // Of batches of one position by their samples, which come once a token; of another one the last.
+  std::map<std::int64_t, std::vector<Tensor>> steps_;
+  std::vector<Tensor> last_;
 };
 
 // [rows, 1] of each coordinate.

@@ -5,7 +5,6 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/train/config_views.h"
-#include "phalanx/train/generation.h"
 #include "phalanx/train/run_data.h"
 #include "phalanx/train/test_support.h"
 
@@ -277,43 +276,6 @@ TEST_F(TrainerTest, StopsWhereTheGradientIsNotFinite) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kDoNotRestart);
-  }
-}
-
-// The key/value cache gives what the whole sequence gives.
-TEST_F(TrainerTest, GenerationThroughTheCacheEqualsTheWholeSequence) {
-  for (const char* attention : {"fused", "unfused"}) {
-    TrainConfig c = config(attention);
-    c.model.attention_backend = attention;
-    pretrain_gpt(c);
-    resolve(c, false);
-    const GptConfig model = gpt_config(c, make_tokenizer(c.tokenizer)->vocab_size());
-    const auto checkpoint = CheckpointReader::open(c.run.save);
-    const std::vector<std::int32_t> tokens = {3, 4, 5, 6, 7, 8, 9, 10, 48, 11, 12};
-    Generator whole(c, model, checkpoint, cpu::ProductPrecision::kFp32,
-                    std::vector{static_cast<std::int64_t>(tokens.size())}, 24, "");
-    const auto expected = whole.logits(tokens, 0);
-    Generator cached(c, model, checkpoint, cpu::ProductPrecision::kFp32,
-                     std::vector<std::int64_t>{4}, 24, "");
-    auto found = cached.logits(std::span(tokens).first(4), 0);
-    for (std::size_t n = 5; n <= tokens.size(); ++n) {
-      found = cached.logits(std::span(tokens).first(n), static_cast<std::int64_t>(n) - 1);
-    }
-    ASSERT_EQ(found.size(), expected.size());
-    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 2e-5);
-
-    std::vector<std::int32_t> once;
-    std::vector<std::int32_t> again;
-    for (auto* out : {&once, &again}) {
-      Generator generator(c, model, checkpoint, cpu::ProductPrecision::kFp32,
-                          std::vector<std::int64_t>{2}, 24, "");
-      generator.generate(std::span(tokens).first(2), 30, {.seed = 7}, [&](std::int32_t id) {
-        out->push_back(id);
-        return true;
-      });
-    }
-    EXPECT_EQ(once, again);
-    EXPECT_EQ(once.size(), 23U);  // the last is chosen at the last position
   }
 }
 

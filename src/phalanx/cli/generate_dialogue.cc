@@ -1,0 +1,129 @@
+// generate --interactive: a line of standard input is a prompt, and what was said before it stays
+// in the model's memory.
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <iostream>
+#include <iterator>
+#include <numeric>
+#include <string>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/cli/generate_parts.h"
+#include "phalanx/cli/signals.h"
+#include "phalanx/cli/text_input.h"
+#include "phalanx/tasks/answer_text.h"
+
+namespace phalanx {
+namespace {
+
+constexpr const char* kEndingAnswer = "";  // the answer ends, which can be seen
+
+class Dialogue final : public GenerationListener {
+ public:
+  Dialogue(const GenerateOptions& options, const TrainedModel& trained, SequenceModel& model)
+      : options_(options),
+        tokenizer_(*trained.tokenizer),
+        model_(model),
+        ends_(end_tokens(options, trained)) {}
+
+  // False: a signal asks to leave.
+  bool hear(const std::string& line) {
+    if (line.empty() || line == "/reset") {
+      said_.clear();
+      model_.truncate(0, 0);
+      return true;
+    }
+    // Lines and answers stand under each other.
+    const auto fresh =
+        tokenizer_.encode(said_.empty() ? line : "\n" + line, first_only(options_.encoding));
+    if (fresh.empty()) return true;
+    const std::int64_t length = std::ssize(said_) + std::ssize(fresh);
+    if (length > model_.capacity()) {
+      log_warning("{} tokens with this line, and {} can be remembered: /reset forgets them", length,
+                  model_.capacity());
+      return true;
+    }
+    said_.insert(said_.end(), fresh.begin(), fresh.end());
+    return answer();
+  }
+
+  const GenerationRates& rates() const { return rates_; }
+
+  bool on_token(std::size_t /*request*/, std::int32_t token) override {
+    if (std::ranges::find(ends_, token) != ends_.end()) return false;
+    said_.push_back(token);
+    write_standard_output(text_->add(token));
+    return !text_->is_stopped() && signals_->received() == 0;
+  }
+  void on_end(std::size_t /*request*/) override { write_standard_output(text_->finish() + "\n"); }
+
+ private:
+  // A text begins once.
+  EncodeOptions first_only(EncodeOptions encoding) const {
+    encoding.add_special = encoding.add_special && said_.empty();
+    return encoding;
+  }
+
+  bool answer() {
+    const StopSignals signals(kEndingAnswer);
+    signals_ = &signals;
+    AnswerText text(tokenizer_, said_, options_.stops);
+    text_ = &text;
+    SamplingOptions sampling = options_.sampling;
+    sampling.seed += answers_++;
+    const GenerationRequest request{
+        .prompt = said_, .most = options_.max_tokens, .sampling = sampling};
+    rates_ += generate(model_, std::span(&request, 1), *this);
+    return signals.received() == 0 || signals.received() == SIGINT;
+  }
+
+  const GenerateOptions& options_;
+  const Tokenizer& tokenizer_;
+  SequenceModel& model_;
+  std::vector<std::int32_t> ends_;
+  std::vector<std::int32_t> said_;
+  std::uint64_t answers_ = 0;
+  GenerationRates rates_;
+  const StopSignals* signals_ = nullptr;
+  AnswerText* text_ = nullptr;
+};
+
+void show_prompt(bool shows) {
+  if (shows) write_standard_output("> ");
+}
+
+}  // namespace
+
+int converse(const GenerateOptions& options, const TrainedModel& trained) {
+  CachedModel::Sizes sizes;
+  sizes.capacity = trained.model.max_positions;
+  if (options.context > 0) sizes.capacity = std::min(sizes.capacity, options.context);
+  // Lines of any length.
+  sizes.reads.resize(static_cast<std::size_t>(std::min(sizes.capacity, CachedModel::kPiece)));
+  std::iota(sizes.reads.begin(), sizes.reads.end(), 1);
+  const auto model = plan_model(trained, sizes);
+  if (options.plan) {
+    print_plan(options, trained, *model);
+    return 0;
+  }
+  load_model(trained, *model, "Give a smaller --context or end other programs");
+  Dialogue dialogue(options, trained, *model);
+  const bool is_typed = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
+  show_prompt(is_typed);
+  bool goes_on = true;
+  for (std::string line; goes_on && std::getline(std::cin, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    goes_on = dialogue.hear(line);
+    if (goes_on) show_prompt(is_typed);
+  }
+  if (is_typed) write_standard_output("\n");
+  log_info("{}", text_of(dialogue.rates()));
+  return 0;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,296 @@
+// What follows prompts, of a GPT. The answer of the first prompt that has not ended is shown as it
+// comes, those of later ones when it is their turn.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <deque>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
+#include "phalanx/base/log.h"
+#include "phalanx/cli/generate_parts.h"
+#include "phalanx/cli/signals.h"
+#include "phalanx/cli/text_input.h"
+#include "phalanx/tasks/answer_text.h"
+#include "phalanx/train/beam_search.h"
+
+namespace phalanx {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kStopping =
+    "SIGINT: ending with what there is; press Ctrl-C again to end at once\n";
+
+struct Prompt {
+  std::string source;  // what messages call it
+  std::string text;
+  std::vector<std::int32_t> ids;
+};
+
+std::string prompt_of_json(const std::string& line, std::string_view source) {
+  const Json document = Json::parse(line, nullptr, false);
+  if (!document.is_object() || !document.contains("prompt") || !document["prompt"].is_string()) {
+    throw DataError("{}: expected a JSON object with a text \"prompt\"", source);
+  }
+  return document["prompt"].get<std::string>();
+}
+
+void add_prompts_of_file(const std::string& path, std::vector<Prompt>& prompts) {
+  const std::string text = read_file(path);
+  const std::size_t before = prompts.size();
+  std::int64_t number = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) continue;
+    const std::string source = fmt::format("{}, line {}", path, number);
+    prompts.push_back({.source = source,
+                       .text = path.ends_with(".jsonl") ? prompt_of_json(line, source) : line,
+                       .ids = {}});
+  }
+  if (prompts.size() == before) throw DataError("--prompts-file {}: has no prompt", path);
+}
+
+std::vector<Prompt> read_prompts(const GenerateOptions& options, const TrainedModel& trained) {
+  std::vector<Prompt> prompts;
+  for (const std::string& text : options.prompts) {
+    prompts.push_back({.source = "--prompt", .text = text, .ids = {}});
+  }
+  if (!options.prompts_file.empty()) add_prompts_of_file(options.prompts_file, prompts);
+  if (prompts.empty()) prompts.push_back({.source = "--prompt", .text = "", .ids = {}});
+  const std::int64_t positions = trained.model.max_positions;
+  for (Prompt& prompt : prompts) {
+    prompt.ids = trained.tokenizer->encode(prompt.text, options.encoding);
+    // Without a prompt the text begins where documents do.
+    const std::int32_t begin = trained.tokenizer->end_of_document();
+    if (prompt.ids.empty() && begin < 0) {
+      throw ConfigError("{} is empty, and the tokenizer has no end of document to begin with",
+                        prompt.source);
+    }
+    if (prompt.ids.empty()) prompt.ids.push_back(begin);
+    const std::int64_t length = std::ssize(prompt.ids);
+    if (length > positions) {
+      throw ConfigError("{} has {} tokens, the model has {} positions: shorten it", prompt.source,
+                        length, positions);
+    }
+    if (length + options.max_tokens > positions + 1) {
+      log_warning("the model has {} positions: at most {} tokens follow {}", positions,
+                  positions + 1 - length,
+                  prompts.size() == 1 ? std::string("the prompt") : prompt.source);
+    }
+  }
+  return prompts;
+}
+
+// What comes of a prompt.
+struct Answer {
+  std::vector<std::int32_t> tokens;
+  std::string text;
+  std::string finish = {};  // why; empty: it has not
+};
+
+// Shows texts in the order of their prompts.
+class Pages {
+ public:
+  Pages(std::span<const Prompt> prompts, bool silent) : prompts_(prompts), silent_(silent) {
+    waiting_.resize(prompts.size());
+    ended_.resize(prompts.size());
+    begin_page();
+  }
+
+  void write(std::size_t page, std::string_view text) {
+    if (page == turn_) {
+      show(text);
+    } else {
+      waiting_[page] += text;
+    }
+  }
+  void end(std::size_t page) {
+    ended_[page] = true;
+    while (turn_ < prompts_.size() && ended_[turn_]) {
+      show("\n");
+      ++turn_;
+      begin_page();
+    }
+  }
+
+ private:
+  void show(std::string_view text) const {
+    if (!silent_ && !text.empty()) write_standard_output(text);
+  }
+  void begin_page() {
+    if (turn_ >= prompts_.size()) return;
+    if (turn_ > 0) show("\n");
+    show(prompts_[turn_].text + waiting_[turn_]);
+  }
+
+  std::span<const Prompt> prompts_;
+  bool silent_;
+  std::size_t turn_ = 0;
+  std::vector<std::string> waiting_;
+  std::vector<bool> ended_;
+};
+
+class Answers final : public GenerationListener {
+ public:
+  Answers(const GenerateOptions& options, const TrainedModel& trained,
+          std::span<const Prompt> prompts)
+      : ends_(end_tokens(options, trained)),
+        signals_(kStopping),
+        pages_(prompts, options.json),
+        answers_(prompts.size()) {
+    for (const Prompt& prompt : prompts) {
+      texts_.emplace_back(*trained.tokenizer, prompt.ids, options.stops);
+    }
+  }
+
+  bool on_token(std::size_t request, std::int32_t token) override {
+    Answer& answer = answers_[request];
+    if (std::ranges::find(ends_, token) != ends_.end()) {
+      answer.finish = "end";
+      return false;
+    }
+    answer.tokens.push_back(token);
+    pages_.write(request, texts_[request].add(token));
+    if (texts_[request].is_stopped()) {
+      answer.finish = "stop";
+    } else if (interrupted()) {
+      answer.finish = "interrupted";
+    } else {
+      return true;
+    }
+    return false;
+  }
+
+  void on_end(std::size_t request) override {
+    pages_.write(request, texts_[request].finish());
+    answers_[request].text = texts_[request].text();
+    if (answers_[request].finish.empty()) answers_[request].finish = "length";
+    pages_.end(request);
+  }
+
+  // Of an answer that is there as a whole.
+  void add(std::size_t request, const BeamAnswer& found) {
+    for (const std::int32_t token : found.tokens) {
+      if (!on_token(request, token)) break;
+    }
+    if (found.ended) answers_[request].finish = "end";
+    on_end(request);
+  }
+
+  bool goes_on() override { return !interrupted(); }
+
+  bool interrupted() const { return signals_.received() != 0; }
+  int signal() const { return signals_.received(); }
+  const std::vector<std::int32_t>& ends() const { return ends_; }
+  const Answer& operator[](std::size_t request) const { return answers_[request]; }
+
+ private:
+  std::vector<std::int32_t> ends_;
+  StopSignals signals_;
+  Pages pages_;
+  std::deque<AnswerText> texts_;
+  std::vector<Answer> answers_;
+};
+
+CachedModel::Sizes sizes_of(const GenerateOptions& options, std::span<const Prompt> prompts,
+                            std::int64_t positions) {
+  CachedModel::Sizes sizes;
+  for (const Prompt& prompt : prompts) {
+    const std::int64_t length = std::ssize(prompt.ids);
+    sizes.reads.push_back(length);
+    sizes.capacity = std::max(sizes.capacity, std::min(positions, length + options.max_tokens));
+  }
+  const auto together = static_cast<std::int64_t>(prompts.size());
+  sizes.sequences =
+      static_cast<int>(options.beams > 1 ? options.beams : std::min(together, options.batch_size));
+  return sizes;
+}
+
+GenerationRates sample(const GenerateOptions& options, std::span<const Prompt> prompts,
+                       SequenceModel& model, Answers& answers) {
+  std::vector<GenerationRequest> requests;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    SamplingOptions sampling = options.sampling;
+    sampling.seed += i;
+    requests.push_back(
+        {.prompt = prompts[i].ids, .most = options.max_tokens, .sampling = sampling});
+  }
+  return generate(model, requests, answers);
+}
+
+GenerationRates search(const GenerateOptions& options, std::span<const Prompt> prompts,
+                       SequenceModel& model, Answers& answers) {
+  const BeamOptions beams{.beams = static_cast<int>(options.beams),
+                          .length_penalty = options.length_penalty,
+                          .early_stopping = options.early_stopping,
+                          .repetition_penalty = options.sampling.repetition_penalty,
+                          .end_tokens = answers.ends()};
+  GenerationRates rates;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    BeamAnswer found;
+    if (options.max_tokens > 0 && !answers.interrupted()) {
+      found = beam_search(model, prompts[i].ids, options.max_tokens, beams, rates,
+                          [&] { return !answers.interrupted(); });
+    }
+    answers.add(i, found);
+  }
+  return rates;
+}
+
+Json json_of(const Prompt& prompt, const Answer& answer) {
+  return {{"prompt", prompt.ids},
+          {"tokens", answer.tokens},
+          {"text", answer.text},
+          {"finish", answer.finish.empty() ? "interrupted" : answer.finish}};
+}
+
+void print_json(std::span<const Prompt> prompts, const Answers& answers,
+                const GenerationRates& rates) {
+  Json document;
+  if (prompts.size() == 1) {
+    document = json_of(prompts[0], answers[0]);
+  } else {
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      document["answers"].push_back(json_of(prompts[i], answers[i]));
+    }
+  }
+  document["rates"] = {{"prompt_tokens", rates.prompt_tokens},
+                       {"prompt_seconds", rates.prompt_seconds},
+                       {"decoded_tokens", rates.decoded_tokens},
+                       {"decode_seconds", rates.decode_seconds}};
+  write_standard_output(document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace
+
+int continue_texts(const GenerateOptions& options, const TrainedModel& trained) {
+  const std::vector<Prompt> prompts = read_prompts(options, trained);
+  const auto model = plan_model(trained, sizes_of(options, prompts, trained.model.max_positions));
+  if (options.plan) {
+    print_plan(options, trained, *model);
+    return 0;
+  }
+  load_model(trained, *model,
+             "Give fewer --max-tokens, a smaller --batch-prompts or end other programs");
+  Answers answers(options, trained, prompts);
+  const GenerationRates rates = options.beams > 1 ? search(options, prompts, *model, answers)
+                                                  : sample(options, prompts, *model, answers);
+  if (options.json) {
+    print_json(prompts, answers, rates);
+  } else if (answers.interrupted()) {
+    write_standard_output("\n");
+  }
+  log_info("{}", text_of(rates));
+  constexpr int kEndedBySignal = 128;  // and its number, as shells say it
+  return answers.interrupted() ? kEndedBySignal + answers.signal() : 0;
+}
+
+}  // namespace phalanx

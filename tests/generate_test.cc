@@ -1,0 +1,171 @@
+// generate with a GPT, as it is typed.
+
+#include <cctype>
+
+#include "program_test.h"
+
+namespace phalanx {
+namespace {
+
+using Output = ProgramOutput;
+
+class GenerateCommand : public ProgramTest {
+ protected:
+  void pretrain() const {
+    prepare();
+    const Output output = run("pretrain gpt " + training() + "--save one --save-interval 8");
+    ASSERT_EQ(output.status, 0) << output.err;
+  }
+  Json generate(const std::string& words) const {
+    return run_json("generate --load one --max-tokens 10 --ignore-eos --json " + words);
+  }
+};
+
+TEST_F(GenerateCommand, SeveralPromptsHaveTheirOwnAnswers) {
+  pretrain();
+  const std::vector<std::string> prompts = {"And the", "a, b", "The"};
+  Json alone = Json::array();
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    Json one = generate(fmt::format("--prompt '{}' --seed {}", prompts[i], 3 + i));
+    EXPECT_EQ(one.at("finish"), "length");
+    EXPECT_EQ(one.at("tokens").size(), 10U);
+    one.erase("rates");
+    alone.push_back(one);
+  }
+  const std::string all = "--prompt 'And the' --prompt 'a, b' 'The' --seed 3 ";
+  for (const char* batch : {"1", "2", "8"}) {
+    const Json together = generate(all + "--batch-prompts " + batch);
+    EXPECT_EQ(together.at("answers"), alone) << batch;
+    EXPECT_EQ(together.at("rates").at("decoded_tokens"), 27);
+  }
+  write("prompts.txt", "And the\n\na, b\r\nThe");
+  EXPECT_EQ(generate("--prompts-file prompts.txt --seed 3").at("answers"), alone);
+  write("prompts.jsonl", "{\"prompt\": \"And the\"}\n{\"id\": 1, \"prompt\": \"a, b\"}\n");
+  EXPECT_EQ(generate("--prompts-file prompts.jsonl --seed 3").at("answers").at(1), alone.at(1));
+  // Text is shown in the order of the prompts, with an empty line between them.
+  const std::string words = "generate --load one --max-tokens 10 --ignore-eos ";
+  const Output text = run(words + all);
+  std::string expected;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    expected += (i == 0 ? "" : "\n") +
+                run(fmt::format("{} --prompt '{}' --seed {}", words, prompts[i], 3 + i)).out;
+  }
+  EXPECT_EQ(text.out, expected);
+  EXPECT_NE(text.err.find("answers 27 tokens, "), std::string::npos) << text.err;
+}
+
+TEST_F(GenerateCommand, RanksAndDtypesOfItsOwn) {
+  pretrain();
+  const std::string words = "--prompt 'And the' --temperature 0 ";
+  const Json one = generate(words);
+  EXPECT_EQ(generate(words + "--tensor-model-parallel-size 2 --threads-per-rank 1").at("tokens"),
+            one.at("tokens"));
+  EXPECT_EQ(generate(words + "--dtype bf16").at("tokens").size(), 10U);
+  expect_error("generate --load one --tensor-model-parallel-size 3", 78,
+               "--tensor-model-parallel-size 3");
+
+  const Json fp32 = generate(words + "--plan").at("bytes");
+  const Json bf16 = generate(words + "--plan --dtype bf16").at("bytes");
+  EXPECT_EQ(fp32.at("key_value_cache").get<int>(), 2 * bf16.at("key_value_cache").get<int>());
+  EXPECT_EQ(fp32.at("parameters").get<int>(), 2 * bf16.at("parameters").get<int>());
+  EXPECT_EQ(fp32.at("total").get<int>(),
+            fp32.at("parameters").get<int>() + fp32.at("key_value_cache").get<int>() +
+                fp32.at("constants").get<int>() + fp32.at("workspace").get<int>());
+  const Output table = run("generate --load one --plan");
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_NE(table.out.find("key/value cache"), std::string::npos) << table.out;
+}
+
+TEST_F(GenerateCommand, EndsInFrontOfAStopSequence) {
+  pretrain();
+  const Json whole = generate("--prompt 'And the' --temperature 0");
+  const std::string text = whole.at("text");
+  std::size_t at = 1;
+  while (at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])) == 0) ++at;
+  ASSERT_LT(at, text.size()) << text;
+  const std::string stop = text.substr(at, 1);
+  const Json cut = generate("--prompt 'And the' --temperature 0 --stop zzz --stop " + stop);
+  EXPECT_EQ(cut.at("text"), text.substr(0, text.find(stop)));
+  EXPECT_EQ(cut.at("finish"), "stop");
+  EXPECT_LE(cut.at("tokens").size(), whole.at("tokens").size());
+  expect_error("generate --load one --stop ''", 78, "--stop is empty");
+}
+
+TEST_F(GenerateCommand, BeamsFindWhatIsAtLeastAsLikely) {
+  pretrain();
+  const auto loss = [&](const Json& answer) {
+    std::string ids;
+    for (const char* part : {"prompt", "tokens"}) {
+      for (const int id : answer.at(part)) ids += fmt::format(" {}", id);
+    }
+    const Json scores = run_json("score --load one --json --tokens" + ids).at("log_probabilities");
+    double sum = 0.0;
+    for (std::size_t i = scores.size() - answer.at("tokens").size(); i < scores.size(); ++i) {
+      sum += scores[i].get<double>();
+    }
+    return sum;
+  };
+  const std::string words = "--prompt 'And the' --max-tokens 6 ";
+  const Json greedy = generate(words + "--temperature 0");
+  EXPECT_EQ(generate(words + "--num-beams 1 --temperature 0").at("tokens"), greedy.at("tokens"));
+  const Json beams = generate(words + "--num-beams 4");
+  EXPECT_EQ(beams.at("tokens").size(), 6U);
+  EXPECT_GE(loss(beams), loss(greedy) - 1e-4);
+}
+
+TEST_F(GenerateCommand, GoesOnLineByLine) {
+  pretrain();
+  const std::string words =
+      "generate --load one --interactive --max-tokens 6 --temperature 0 --ignore-eos";
+  const Output first = run(words, "And the\n");
+  EXPECT_EQ(first.status, 0) << first.err;
+  const std::string prompt = "And the";
+  const Output once = run(
+      "generate --load one --max-tokens 6 --temperature 0 --ignore-eos --prompt '" + prompt + "'");
+  EXPECT_EQ(prompt + first.out, once.out);
+  // What was said is part of what follows, until it is forgotten.
+  const Output twice = run(words, "And the\nAnd the\n");
+  EXPECT_EQ(twice.out.substr(0, first.out.size()), first.out);
+  for (const std::string forget : {"", "/reset"}) {
+    EXPECT_EQ(run(words, "And the\n" + forget + "\nAnd the\n").out, first.out + first.out);
+  }
+  EXPECT_EQ(run(words, "").out, "");
+  const Output full = run(words + " --context 8", "And the\nand so on, and so on, and so on\n");
+  EXPECT_EQ(full.status, 0) << full.err;
+  EXPECT_NE(full.err.find("/reset forgets them"), std::string::npos) << full.err;
+}
+
+TEST_F(GenerateCommand, AnInterruptEndsWithWhatThereIs) {
+  pretrain();
+  std::string prompts;
+  for (int i = 0; i < 20000; ++i) prompts += "And the\n";
+  write("prompts.txt", prompts);
+  const Output output =
+      run_between("", "generate --load one --prompts-file prompts.txt --batch-prompts 1",
+                  "&\nuntil [ -s stdout ]; do sleep 0.05; done\nkill -INT $!\nwait $!");
+  EXPECT_EQ(output.status, 130) << output.err;
+  EXPECT_NE(output.err.find("SIGINT: ending with what there is"), std::string::npos) << output.err;
+  EXPECT_TRUE(output.out.starts_with("And the")) << output.out;
+}
+
+TEST_F(GenerateCommand, TellsWhatIsWrong) {
+  pretrain();
+  const std::string words = "generate --load one ";
+  expect_error(words + "--prompts-file none.txt", 66, "none.txt");
+  write("empty.txt", "\n");
+  expect_error(words + "--prompts-file empty.txt", 65, "empty.txt: has no prompt");
+  write("bad.jsonl", "{\"prompt\": \"x\"}\n{\"text\": 1}\n");
+  expect_error(words + "--prompts-file bad.jsonl", 65, "bad.jsonl, line 2");
+  std::string lengthy;
+  for (int i = 0; i < 400; ++i) lengthy += "and the ";
+  expect_error(words + "--prompt '" + lengthy + "'", 78, "shorten it");
+  expect_error(words + "--num-beams 2 --top-k 3", 78, "--top-k");
+  expect_error(words + "--num-beams 2 --stop x", 78, "--stop");
+  expect_error(words + "--interactive --json", 78, "--json");
+  expect_error(words + "--length-penalty 2", 78, "--num-beams");
+  expect_error(words + "--min-p 2", 78, "--min-p");
+  expect_error(words + "--repetition-penalty 0", 78, "--repetition-penalty");
+}
+
+}  // namespace
+}  // namespace phalanx
