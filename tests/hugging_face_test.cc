@@ -45,7 +45,7 @@ TEST_F(HuggingFaceCommands, ATrainedModelGoesOutAndComesBack) {
   const Output trained = run("score --load run --json", text);
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_EQ(run("score --load back --json", text).out, trained.out);
-  const std::string words = " --prompt 'And the' --max-new-tokens 4 --temperature 0";
+  const std::string words = " --prompt 'And the' --max-tokens 4 --temperature 0";
   const Output generated = run("generate --load back" + words);
   EXPECT_EQ(generated.status, 0) << generated.err;
   EXPECT_EQ(generated.out, run("generate --load run" + words).out);
@@ -75,11 +75,17 @@ TEST_F(HuggingFaceCommands, RefuseWhatTheyCannotDo) {
   config["activation_function"] = "relu";
   write("folder/config.json", config.dump());
   expect_error("import hf --input folder --output out", 78, "activation_function");
-  // A tokenizer of more ids than the model has.
   config["activation_function"] = "gelu_new";
   config["vocab_size"] = 100;
   write("folder/config.json", config.dump());
   expect_error("import hf --input folder --output out", 65, "transformer.wte.weight");
+  // A tokenizer of more ids than the model has.
+  config["vocab_size"] = 283;
+  write("folder/config.json", config.dump());
+  Json vocabulary = Json::parse(read("folder/vocab.json"));
+  vocabulary["beholdtheunknown"] = 283;
+  write("folder/vocab.json", vocabulary.dump());
+  expect_error("import hf --input folder --output out", 78, "has 284 ids");
   for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
     EXPECT_FALSE(entry.path().filename().string().starts_with("out")) << entry.path();
   }
