@@ -140,9 +140,10 @@ TEST_F(GenerateCommand, AnInterruptEndsWithWhatThereIs) {
   std::string prompts;
   for (int i = 0; i < 20000; ++i) prompts += "And the\n";
   write("prompts.txt", prompts);
-  const Output output =
-      run_between("", "generate --load one --prompts-file prompts.txt --batch-prompts 1",
-                  "&\nuntil [ -s stdout ]; do sleep 0.05; done\nkill -INT $!\nwait $!");
+  const Output output = run_between(
+      "", "generate --load one --prompts-file prompts.txt --batch-prompts 1",
+      "&\nn=0\nuntil [ -s stdout ] || [ $n -ge 600 ]; do sleep 0.1; n=$((n + 1)); done\n"
+      "kill -INT $!\nwait $!");
   EXPECT_EQ(output.status, 130) << output.err;
   EXPECT_NE(output.err.find("SIGINT: ending with what there is"), std::string::npos) << output.err;
   EXPECT_TRUE(output.out.starts_with("And the")) << output.out;
