@@ -1,5 +1,7 @@
 #include "activation_formulas.h"
 
+#include <algorithm>
+
 #include "phalanx/base/error.h"
 #include "phalanx/model/gpt.h"
 #include "phalanx/train/config_views.h"
@@ -97,15 +99,14 @@ TrainConfig config_of(const LayerCase& c) {
   return config;
 }
 
-std::int64_t saved_bytes(const LayerCase& c) {
-  const TrainConfig config = config_of(c);
+namespace {
+
+// Of each of the two layers of a model.
+std::int64_t saved_bytes(const GptConfig& model, const nn::BatchShape& shape) {
   nn::ParamTable table;
-  const Chunk chunk = build_gpt_chunk(gpt_config(config, kVocabulary),
-                                      {0, config.model.num_layers, true, true}, table);
+  const Chunk chunk = build_gpt_chunk(model, {0, model.transformer.num_layers, true, true}, table);
   // Units: the embedding, two layers, the head.
   std::vector<std::int64_t> of_unit(4, 0);
-  const nn::BatchShape shape{
-      .sequence = c.s, .micro_batch = c.b, .sequence_shards = stream_shards(c)};
   for (const SavedBlock& block : chunk.saved_blocks(shape, false)) {
     const bool is_held =
         block.born.pass == nn::PassKind::kForward && block.last.pass != nn::PassKind::kForward;
@@ -113,6 +114,54 @@ std::int64_t saved_bytes(const LayerCase& c) {
   }
   PHALANX_CHECK(of_unit[1] == of_unit[2], "layers save {} and {} bytes", of_unit[1], of_unit[2]);
   return of_unit[1];
+}
+
+}  // namespace
+
+std::int64_t saved_bytes(const LayerCase& c) {
+  return saved_bytes(gpt_config(config_of(c), kVocabulary),
+                     {.sequence = c.s, .micro_batch = c.b, .sequence_shards = stream_shards(c)});
+}
+
+std::int64_t formula_bytes(const GatedLayer& l) {
+  const std::int64_t q = l.heads * l.head_size;
+  const std::int64_t kv = std::max(l.groups / l.t, std::int64_t{1}) * l.head_size;
+  const std::int64_t stream = (4 * l.h + 8) / (l.sequence_parallel ? l.t : 1);
+  return stream + (4 * q + 4 * l.f + 4 * l.heads) / l.t + 4 * kv;
+}
+
+std::int64_t bytes_of_everything(const GatedLayer& l) {
+  const std::int64_t q = l.heads * l.head_size;
+  const std::int64_t kv = l.groups * l.head_size;
+  return 8 * l.h + 2 * (q + 2 * kv) + 2 * q + 6 * l.f + 4 * l.heads;
+}
+
+std::int64_t saved_bytes_of_token(const GatedLayer& l) {
+  constexpr std::int64_t kTokens = 64;
+  LayerCase plain{.s = kTokens,
+                  .b = 1,
+                  .h = l.h,
+                  .a = l.heads,
+                  .t = l.t,
+                  .sequence_parallel = l.sequence_parallel,
+                  .scheme = SavingScheme::kFused};
+  GptConfig model = gpt_config(config_of(plain), kVocabulary);
+  nn::TransformerConfig& layer = model.transformer;
+  layer.query_groups = l.groups;
+  layer.head_size = l.head_size;
+  layer.ffn_hidden = l.f;
+  layer.norm = nn::NormKind::kRmsNorm;
+  layer.activation = ops::ActivationKind::kSilu;
+  layer.gated = true;
+  layer.linear_bias = false;
+  layer.qkv_bias = false;
+  layer.hidden_dropout = 0.0;
+  layer.attention_dropout = 0.0;
+  const std::int64_t bytes = saved_bytes(
+      model,
+      {.sequence = kTokens, .micro_batch = 1, .sequence_shards = l.sequence_parallel ? l.t : 1});
+  PHALANX_CHECK(bytes % kTokens == 0, "{} bytes of {} tokens", bytes, kTokens);
+  return bytes / kTokens;
 }
 
 }  // namespace phalanx

@@ -50,4 +50,21 @@ TrainConfig config_of(const LayerCase& layer);
 // pass; the same for both.
 std::int64_t saved_bytes(const LayerCase& layer);
 
+// A layer as in Llama: RMSNorm, a gated MLP, no bias, no dropout; fused attention, 16 bits.
+struct GatedLayer {
+  std::string name;
+  std::int64_t h = 0, heads = 0, groups = 0, head_size = 0, f = 0;
+  std::int64_t t = 1;
+  bool sequence_parallel = false;
+};
+
+// What a rank keeps of one token of it: 4h + 8, divided by t with sequence parallelism, and
+// (2 (q + 2 kv) + 2 q + 4 f + 4 a) / t, where a rank has one group's kv at least.
+std::int64_t formula_bytes(const GatedLayer& layer);
+// Likewise, if norm and MLP kept their outputs too: 8 h + 2 (q + 2 kv) + 2 q + 6 f + 4 a, of one
+// rank.
+std::int64_t bytes_of_everything(const GatedLayer& layer);
+// As the program plans it.
+std::int64_t saved_bytes_of_token(const GatedLayer& layer);
+
 }  // namespace phalanx

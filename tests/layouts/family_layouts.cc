@@ -52,6 +52,9 @@ void set_others(Layout& layout, const int* value) {
   layout.mean_of_means = value[9] != 0;
   layout.binary_head = layout.family != "bert" || value[10] == 0;
   layout.relative_positions = layout.family == "t5" && value[10] != 0;
+  if (layout.family != "llama") return;
+  layout.groups = value[10] == 0 ? 2 : 1;
+  layout.qkv_extras = value[10] != 0;
 }
 
 // So that each stage has a layer at least, and where there are few stages two.

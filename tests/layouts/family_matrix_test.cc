@@ -1,5 +1,5 @@
-// BERT and T5, trained on many layouts: bitwise equal where that is promised, equal to rounding
-// elsewhere, with the memory and the messages that were planned.
+// BERT, T5 and Llama, trained on many layouts: bitwise equal where that is promised, equal to
+// rounding elsewhere, with the memory and the messages that were planned.
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -92,12 +92,12 @@ TEST_P(FamilyMatrix, TrainsAsOneRankDoes) {
 TEST_P(FamilyMatrix, HasEveryPlaceScheduleAndKindOfStorage) {
   std::set<std::pair<int, int>> replicas, stages;
   std::set<std::string> schedules;
-  std::set<std::tuple<Storage, bool, bool>> models;
+  std::set<std::tuple<Storage, bool, bool, int>> models;
   for (const Layout& layout : covering_layouts_of(GetParam())) {
     replicas.insert({layout.tensor, layout.data});
     stages.insert({layout.pipeline, layout.split});
     if (layout.pipeline > 1) schedules.insert(layout.schedule);
-    models.insert({layout.storage, layout.binary_head, layout.relative_positions});
+    models.insert({layout.storage, layout.binary_head, layout.relative_positions, layout.groups});
   }
   const bool is_t5 = std::string(GetParam()) == "t5";
   EXPECT_EQ(replicas.size(), 5U);
@@ -112,6 +112,7 @@ TEST_P(FamilyMatrix, TheRunOnOneRankIsWorthComparing) {
     Layout layout{.layers = 2, .family = GetParam()};
     layout.binary_head = layout.family != "bert" || !other;
     layout.relative_positions = layout.family == "t5" && other;
+    layout.qkv_extras = layout.family == "llama" && other;
     layout.decoder_layers = 2;
     SCOPED_TRACE(name_of(layout));
     const auto config = legal_config(layout);
@@ -136,7 +137,7 @@ TEST_P(FamilyMatrix, MicrobatchesOfAnySizeHaveOneLoss) {
   EXPECT_LE(distance(four, one).gradient, 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, FamilyMatrix, testing::Values("bert", "t5"),
+INSTANTIATE_TEST_SUITE_P(Families, FamilyMatrix, testing::Values("bert", "t5", "llama"),
                          [](const auto& family) { return std::string(family.param); });
 
 }  // namespace

@@ -160,7 +160,20 @@ void set_recomputation(Recompute recompute, TrainConfig& c) {
   c.layout.distribute_saved_activations = recompute == Recompute::kDistributed;
 }
 
+// A window on every second layer.
+void set_llama(const Layout& layout, ModelConfig& m) {
+  m.position_embedding_type = "rope";
+  m.normalization = "RMSNorm";
+  m.swiglu = true;
+  m.disable_bias_linear = true;
+  m.window_size = "5,0";
+  m.window_attn_skip_freq = "2";
+  m.add_qkv_bias = layout.qkv_extras;
+  m.qk_layernorm = layout.qkv_extras;
+}
+
 void set_family(const Layout& layout, TrainConfig& c) {
+  if (layout.family == "llama") return set_llama(layout, c.model);
   c.model.family = layout.family;
   c.model.bert_no_binary_head = !layout.binary_head;
   if (layout.family != "t5") return;
@@ -182,6 +195,7 @@ std::string name_of(const Layout& l) {
       l.pipeline == 1 ? "" : fmt::format(" p{} {} v{}", l.pipeline, l.schedule, l.chunks);
   std::string model = fmt::format("L{}", l.layers);
   if (l.groups > 0) model += fmt::format(" g{}", l.groups);
+  if (l.family == "llama") model = fmt::format("llama {}{}", model, l.qkv_extras ? " extras" : "");
   if (l.family == "bert") model = fmt::format("bert {}{}", model, l.binary_head ? " sop" : "");
   if (l.family == "t5") {
     model = fmt::format("t5 {}+{}{}{}", model, l.decoder_layers,
@@ -207,6 +221,7 @@ Layout on_one_rank(const Layout& layout) {
           .mean_of_means = layout.mean_of_means,
           .groups = layout.groups,
           .family = layout.family,
+          .qkv_extras = layout.qkv_extras,
           .binary_head = layout.binary_head,
           .decoder_layers = layout.decoder_layers,
           .relative_positions = layout.relative_positions};

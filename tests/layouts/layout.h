@@ -41,8 +41,9 @@ struct Layout {
   bool tied = true;
   bool mean_of_means = false;  // --loss-average microbatch
   int groups = 0;              // of the 4 heads; 0: each is one
-  std::string family = "gpt";
-  bool binary_head = true;  // of a BERT
+  std::string family = "gpt";  // or "llama", which is one with what Llama's recipe says
+  bool qkv_extras = false;     // of a Llama: bias of linear_qkv, norms of queries and keys
+  bool binary_head = true;     // of a BERT
   // Of a T5, whose encoder has `layers`:
   int decoder_layers = 0;
   int split = 0;  // the decoder's first stage

@@ -67,6 +67,42 @@ TEST(ActivationMemory, PublishedFormulasGiveThePublishedNumbers) {
   EXPECT_NEAR(static_cast<double>(published_bytes(c).bytes), 0.050e9, 1e6);
 }
 
+std::vector<GatedLayer> gated_layers() {
+  const GatedLayer llama2{
+      .name = "Llama-2 7B", .h = 4096, .heads = 32, .groups = 32, .head_size = 128, .f = 11008};
+  const GatedLayer llama3{
+      .name = "Llama-3 8B", .h = 4096, .heads = 32, .groups = 8, .head_size = 128, .f = 14336};
+  const GatedLayer large{
+      .name = "Llama-3 70B", .h = 8192, .heads = 64, .groups = 8, .head_size = 128, .f = 28672};
+  std::vector<GatedLayer> layers;
+  const auto add = [&](GatedLayer layer, std::int64_t t, bool sequence) {
+    layer.t = t;
+    layer.sequence_parallel = sequence;
+    layers.push_back(layer);
+  };
+  for (const GatedLayer& layer : {llama2, llama3, large}) {
+    add(layer, 1, false);
+    add(layer, 8, false);
+    add(layer, 8, true);
+  }
+  // Fewer groups than ranks.
+  add(llama3, 16, false);
+  add(large, 16, false);
+  return layers;
+}
+
+TEST(ActivationMemory, OfAGatedLayerIsItsFormula) {
+  for (const GatedLayer& layer : gated_layers()) {
+    SCOPED_TRACE(fmt::format("{}, t {}, sequence parallel {}", layer.name, layer.t,
+                             layer.sequence_parallel));
+    EXPECT_EQ(saved_bytes_of_token(layer), formula_bytes(layer));
+  }
+  // Where heads are wider than the stream, and the one group of queries is everywhere.
+  const GatedLayer odd{
+      .name = "odd", .h = 48, .heads = 4, .groups = 1, .head_size = 16, .f = 40, .t = 4};
+  EXPECT_EQ(saved_bytes_of_token(odd), formula_bytes(odd));
+}
+
 TEST(ActivationMemory, AMicrobatchIsItsLayersAndTheHead) {
   constexpr std::int64_t kVocabulary = 5000;
   for (const LayerCase& c : schemes_of({.s = 64, .b = 3, .h = 64, .a = 8, .t = 4})) {
@@ -324,6 +360,19 @@ std::string tables_of(const LayerCase& layer) {
       layer.s, layer.b, layer.h, layer.a, layer.t, bytes, terms);
 }
 
+std::string gated_table() {
+  std::string table =
+      "| layer | t | stream | everything kept | Phalanx |\n"
+      "|---|--:|---|--:|--:|\n";
+  for (const GatedLayer& layer : gated_layers()) {
+    table += fmt::format("| {} | {} | {} | {} | {} |\n", layer.name, layer.t,
+                         layer.sequence_parallel ? "cut" : "whole",
+                         layer.t == 1 ? grouped(bytes_of_everything(layer)) : "",
+                         grouped(saved_bytes_of_token(layer)));
+  }
+  return table;
+}
+
 // The document with its generated parts made anew: each lies between its marker and the next
 // "<!-- end -->".
 std::string with_tables(std::string text, const std::string& name, const std::string& tables) {
@@ -336,8 +385,9 @@ std::string with_tables(std::string text, const std::string& name, const std::st
 
 TEST(MemoryDocument, HasTheNumbersOfTheProgram) {
   const std::string text = read_file(kDocument);
-  const std::string expected =
-      with_tables(with_tables(text, "gpt3", tables_of(kGpt3Like)), "small", tables_of(kSmall));
+  std::string expected = with_tables(text, "gpt3", tables_of(kGpt3Like));
+  expected = with_tables(expected, "small", tables_of(kSmall));
+  expected = with_tables(expected, "gated", gated_table());
   if (std::getenv("PHALANX_UPDATE_DOCS") != nullptr) {
     write_file_durably(kDocument, expected);
     return;

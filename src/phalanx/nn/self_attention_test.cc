@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -147,11 +148,18 @@ TEST_P(SelfAttentionVariants, CachedAreTheWholePass) {
   whole.training = false;
   layer.forward(whole, in, out, all.saved());
 
-  const Shape cached{5, 2, config.query_groups, config.head_size};
-  KeyValueCache cache{.keys = {operands_.output(cached)},
+  const Shape cached{5, 1, config.query_groups, config.head_size};
+  std::vector<KeyValueCache> caches;
+  for (const std::int64_t sample : {0, 1}) {
+    const RowCoordinates& rows = all.batch.rows[0];
+    caches.push_back({.keys = {operands_.output(cached)},
                       .values = {operands_.output(cached)},
-                      .rows = all.batch.rows[0],
-                      .length = 0};
+                      .rows = {.sample = rows.sample.slice(1, sample, 1),
+                               .position = rows.position.slice(1, sample, 1),
+                               .document = rows.document.slice(1, sample, 1)},
+                      .length = 0});
+  }
+  const std::array<KeyValueCache*, 2> of_samples = {&caches[0], &caches[1]};
   for (const auto& [begin, count] : {std::pair{0, 2}, {2, 1}, {3, 1}, {4, 1}}) {
     const BatchShape shape{.sequence = count, .micro_batch = 2};
     Batch batch = all.batch;
@@ -174,8 +182,8 @@ TEST_P(SelfAttentionVariants, CachedAreTheWholePass) {
               .loss_settings = {},
               .losses = {},
               .constants = all.constants};
-    InferencePass inference{.pass = pass, .cache = &cache};
-    cache.length = begin;
+    InferencePass inference{.pass = pass, .caches = of_samples};
+    for (KeyValueCache& cache : caches) cache.length = begin;
     layer.infer(inference, std::vector<Tensor>{in[0].slice(0, begin, count)}, part, Saved(saved));
     const Values expected = values_of(out[0].slice(0, begin, count));
     const Values actual = values_of(part[0]);
