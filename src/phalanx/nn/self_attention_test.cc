@@ -3,6 +3,7 @@
 
 #include "phalanx/nn/self_attention.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -191,18 +192,21 @@ TEST_P(SelfAttentionVariants, CachedAreTheWholePass) {
   }
 }
 
-// Heads shared out over tensor-parallel ranks: the weights of their norms see the gradients of all.
+// Heads shared out over tensor-parallel ranks, also with fewer groups than ranks: the weights of
+// their norms see the gradients of all.
 TEST_P(SelfAttentionVariants, CutOverRanksAreTheWholeLayer) {
   UnitRun run{
       .make = [](ParamTable& table, const TransformerConfig& config) -> std::unique_ptr<Unit> {
         return std::make_unique<SublayerUnit>(table, config, make_test_attention);
       },
       .config = GetParam().config};
-  run.config.query_groups = std::max<std::int64_t>(run.config.query_groups, 2);
   const UnitResult expected = result_of(run);
-  for (const bool sequence : {false, true}) {
-    run.config.tensor = {.size = 2, .sequence = sequence};
-    expect_near(result_of(run), expected, 1e-12);
+  for (const int size : {2, 4}) {
+    for (const bool sequence : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} ranks, sequence parallel {}", size, sequence));
+      run.config.tensor = {.size = size, .sequence = sequence};
+      expect_near(result_of(run), expected, 1e-12);
+    }
   }
 }
 
