@@ -1,10 +1,14 @@
 // import hf and export hf, as they are typed.
 
+#include <algorithm>
+#include <cmath>
+
 #include "program_test.h"
 
 namespace phalanx {
 namespace {
 
+using Json = nlohmann::json;
 using Output = ProgramOutput;
 
 class HuggingFaceCommands : public ProgramTest {
@@ -89,6 +93,51 @@ TEST_F(HuggingFaceCommands, RefuseWhatTheyCannotDo) {
   for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
     EXPECT_FALSE(entry.path().filename().string().starts_with("out")) << entry.path();
   }
+}
+
+// Numbers relative to the largest of them.
+void expect_near(const Json& actual, const Json& expected) {
+  const auto numbers = actual.get<std::vector<double>>();
+  const auto others = expected.get<std::vector<double>>();
+  ASSERT_EQ(numbers.size(), others.size());
+  double largest = 0.0;
+  for (const double other : others) largest = std::max(largest, std::abs(other));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    EXPECT_NEAR(numbers[i], others[i], 1e-5 * largest) << i;
+  }
+}
+
+// Up to the first end: the model's, or the null tokenizer's, the last id.
+std::vector<int> until_end(const Json& tokens) {
+  auto ids = tokens.get<std::vector<int>>();
+  ids.erase(std::ranges::find_if(ids, [](int id) { return id == 2 || id == 31; }), ids.end());
+  return ids;
+}
+
+// Folders that transformers wrote, with what it says of them.
+TEST_F(HuggingFaceCommands, ComputeWhatTransformersComputes) {
+  const std::filesystem::path folders =
+      std::filesystem::path(PHALANX_SOURCE_DIR) / "tests/golden/hugging_face";
+  std::ifstream file(folders / "expected.json");
+  const Json expected = Json::parse(file).at("models");
+  int compared = 0;
+  for (const auto& [name, model] : expected.items()) {
+    if (model.at("kind") != "causal") continue;
+    SCOPED_TRACE(name);
+    ASSERT_EQ(run("import hf --input '" + (folders / name).string() + "' --output " + name).status,
+              0);
+    std::string ids;
+    for (const int id : model.at("tokens").get<std::vector<int>>()) ids += std::to_string(id) + " ";
+    const Json scored =
+        run_json("score --load " + name + " --json --logits --tokens '" + ids + "'");
+    expect_near(scored.at("log_probabilities"), model.at("log_probabilities"));
+    expect_near(scored.at("logits"), model.at("logits"));
+    const Json answer = run_json("generate --load " + name + " --prompt '" + ids +
+                                 "' --temperature 0 --max-tokens 8 --json");
+    EXPECT_EQ(until_end(answer.at("tokens")), until_end(model.at("greedy")));
+    ++compared;
+  }
+  EXPECT_EQ(compared, 5);
 }
 
 }  // namespace

@@ -69,8 +69,8 @@ TEST_F(ProgramTest, HelpForWhatIsNotThereIsAnError) {
   expect_error("pretrain gtp --help", 64, "unknown model gtp");
   expect_error("dataset infos --help", 64, "info, check, head, merge or samples, not infos");
   expect_error("checkpoint show --help", 64, "info, digest or diff, not show");
-  expect_error("import pytorch --help", 64, "llmc, not pytorch");
-  expect_error("export pytorch --help", 64, "llmc, not pytorch");
+  expect_error("import pytorch --help", 64, "llmc or hf, not pytorch");
+  expect_error("export pytorch --help", 64, "llmc or hf, not pytorch");
 }
 
 TEST_F(ProgramTest, WithoutACommandTheUsageIsAnError) {

@@ -28,7 +28,7 @@ class PeakHead final : public phalanx::nn::Unit {
 
   const phalanx::nn::TransformerConfig config_;
   std::size_t labels_, mask_;
-  phalanx::nn::LayerNorm norm_;
+  phalanx::nn::Norm norm_;
   phalanx::nn::Linear classes_;
   phalanx::nn::SavedId dlogits_;
 };

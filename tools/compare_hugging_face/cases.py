@@ -127,9 +127,10 @@ TOKENS = [10, 26, 16, 12, 14, 22, 24, 5, 16, 9, 24, 21, 30, 16, 28]
 TARGET = [6, 14, 24, 17, 11]
 
 
-def expectation(case, model):
-    """What the model says of TOKENS, in fp32: log probabilities, the last logits, greedy tokens."""
-    model = model.float()
+def expectation(case, model, folder):
+    """What a model of the folder's says of TOKENS, in fp32: log probabilities, the last logits, greedy tokens. It is read
+    from there, for a model that was turned to 16 bits has rounded its rotary frequencies too."""
+    model = type(model).from_pretrained(folder, dtype=torch.float32).eval()
     with torch.no_grad():
         return {"causal": causal, "masked": masked, "text-to-text": text_to_text}[case.kind](model)
 

@@ -29,7 +29,7 @@ def main():
             continue
         name = case.name.replace(", ", "-").replace(" ", "-")
         model = cases.write_folder(case, case.make(), root / name)
-        expected["models"][name] = {"kind": case.kind, **cases.expectation(case, model)}
+        expected["models"][name] = {"kind": case.kind, **cases.expectation(case, model, root / name)}
     (root / "expected.json").write_text(text_of(expected))
 
 

@@ -89,7 +89,7 @@ Job accumulated(Operands& operands, DType destination, DType source, std::int64_
 }
 
 Job scaled(Operands& operands, std::int64_t n) {
-  const Scale op{.y = operands.output({n}), .x = operands.uniform({n}), .factor = -0.37};
+  const Scale op{.y = operands.output({n}), .x = operands.uniform({n}), .factor = -0.375};
   return make_job(op, scale, {{op.y, 0.0}});
 }
 
