@@ -26,7 +26,7 @@ bool is_free(const fs::path& path) {
 
 }  // namespace
 
-StagedDirectory::StagedDirectory(fs::path directory, std::string_view flag)
+StagedDirectory::StagedDirectory(const fs::path& directory, std::string_view flag)
     : directory_(plain(directory)), staging_(directory_.string() + ".partial"), flag_(flag) {
   if (!is_free(directory_)) {
     throw OutputError("{} {}: is there and not an empty directory: name another", flag,

@@ -15,7 +15,7 @@ class StagedDirectory {
   // OutputError where something is there that is no empty directory; DirectoryInUseError where
   // another process is writing it. What a process that was killed has left of it is removed. `flag`
   // named the directory, for messages.
-  StagedDirectory(std::filesystem::path directory, std::string_view flag);
+  StagedDirectory(const std::filesystem::path& directory, std::string_view flag);
   StagedDirectory(const StagedDirectory&) = delete;
   StagedDirectory& operator=(const StagedDirectory&) = delete;
   // Removes what is there, unless it was committed.
