@@ -7,6 +7,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/checkpoint/hugging_face/settings.h"
 #include "phalanx/cli/text_input.h"
 
 namespace phalanx {
@@ -25,10 +26,11 @@ std::vector<std::int32_t> end_tokens(const GenerateOptions& options, const Train
     ids.push_back(trained.tokenizer->end_of_document());
   }
   const auto& arguments = trained.checkpoint.manifest().arguments;
-  const auto stored = arguments.find(std::string(kEndTokensArgument));
+  const auto stored = arguments.find(std::string(hugging_face::kGenerationEos));
   if (stored == arguments.end()) return ids;
-  for (const std::int32_t id : token_ids_of(
-           stored->second, fmt::format("the checkpoint's argument {}", kEndTokensArgument))) {
+  for (const std::int32_t id :
+       token_ids_of(stored->second,
+                    fmt::format("the checkpoint's argument {}", hugging_face::kGenerationEos))) {
     if (std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
   }
   return ids;

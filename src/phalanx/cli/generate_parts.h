@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "phalanx/cli/generate.h"
@@ -11,9 +10,6 @@
 #include "phalanx/train/generation.h"
 
 namespace phalanx {
-
-// The ids that an imported model says its texts end with, between blanks.
-inline constexpr std::string_view kEndTokensArgument = "generation.eos_token_ids";
 
 // Tokens that end a text: the tokenizer's end of document, and those of the checkpoint. DataError
 // where these are no ids.

@@ -236,20 +236,30 @@ TEST(DataParallelGradients, JoinTheTiedEmbeddingFirst) {
   }
 }
 
-// Two tensor-parallel ranks in each of two (or one) data-parallel ones: gradients of what acts on
-// the sequence-parallel stream are summed over all four, others over data parallelism alone.
-void sum_over_sequence(int data_size, bool sharded, std::int64_t bucket_size) {
-  SCOPED_TRACE(fmt::format("{} data-parallel ranks, sharded {}, buckets of {}", data_size, sharded,
-                           bucket_size));
-  run_local_ranks(2 * data_size, {}, [&](Communicator& world) {
+// Two tensor-parallel ranks in each of `data_size` data-parallel ones: a rank's ends of both
+// groups.
+struct TwoTensorRanks {
+  TwoTensorRanks(Communicator& world, int data_size, const std::string& tensor_name) {
     std::vector<std::vector<int>> tensor_groups, data_groups(2);
     for (int d = 0; d < data_size; ++d) {
       tensor_groups.push_back({2 * d, 2 * d + 1});
       data_groups[0].push_back(2 * d);
       data_groups[1].push_back(2 * d + 1);
     }
-    const auto tensor = world.split(tensor_groups, "tp");
-    const auto data = world.split(data_groups, "dp");
+    tensor = world.split(tensor_groups, tensor_name);
+    data = world.split(data_groups, "dp");
+  }
+  std::unique_ptr<Communicator> tensor, data;
+};
+
+// Gradients of what acts on the sequence-parallel stream are summed over all four, others over data
+// parallelism alone.
+void sum_over_sequence(int data_size, bool sharded, std::int64_t bucket_size) {
+  SCOPED_TRACE(fmt::format("{} data-parallel ranks, sharded {}, buckets of {}", data_size, sharded,
+                           bucket_size));
+  run_local_ranks(2 * data_size, {}, [&](Communicator& world) {
+    const TwoTensorRanks groups(world, data_size, "tp");
+    const auto& [tensor, data] = groups;
     const nn::ParamTable plain = uneven_table(DType::kF64);
     nn::ParamTable table;
     for (ParamId id = 0; id < plain.size(); ++id) {
@@ -313,14 +323,8 @@ void sum_over_box_holders(int data_size, bool sharded, std::int64_t bucket_size)
   SCOPED_TRACE(fmt::format("{} data-parallel ranks, sharded {}, buckets of {}", data_size, sharded,
                            bucket_size));
   run_local_ranks(2 * data_size, {}, [&](Communicator& world) {
-    std::vector<std::vector<int>> tensor_groups, data_groups(2);
-    for (int d = 0; d < data_size; ++d) {
-      tensor_groups.push_back({2 * d, 2 * d + 1});
-      data_groups[0].push_back(2 * d);
-      data_groups[1].push_back(2 * d + 1);
-    }
-    const auto tensor = world.split(tensor_groups, "kv");
-    const auto data = world.split(data_groups, "dp");
+    const TwoTensorRanks groups(world, data_size, "kv");
+    const auto& [tensor, data] = groups;
     const int rank_of_part = tensor->rank();
     const auto rows = [&](std::int64_t own, std::int64_t common) {
       return std::vector<RowRange>{

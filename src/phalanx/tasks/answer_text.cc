@@ -51,6 +51,7 @@ AnswerText::AnswerText(const Tokenizer& tokenizer, std::span<const std::int32_t>
 }
 
 std::string AnswerText::add(std::int32_t id) {
+  if (id >= tokenizer_.vocab_size()) return "";
   ids_.push_back(id);
   const auto tokens = std::span(ids_).subspan(begin_);
   const std::string before = tokenizer_.decode(tokens.first(shown_ - begin_));

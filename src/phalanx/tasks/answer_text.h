@@ -20,7 +20,8 @@ class AnswerText {
   AnswerText(const Tokenizer& tokenizer, std::span<const std::int32_t> prompt,
              std::span<const std::string> stops);
 
-  // What can be shown because of this token.
+  // What can be shown because of this token. Ids that only the model has, not the tokenizer, have
+  // no text.
   std::string add(std::int32_t id);
   // What was held back: there are no more tokens.
   std::string finish();

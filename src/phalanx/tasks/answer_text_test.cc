@@ -82,5 +82,14 @@ TEST(AnswerText, StopsAcrossTokens) {
   EXPECT_EQ(text.text(), " ");
 }
 
+// A model may have rows that its tokenizer has no tokens for.
+TEST(AnswerText, IdsBeyondTheTokenizerHaveNoText) {
+  const std::vector<std::int32_t> prompt = {1};
+  AnswerText text(tokenizer(), prompt, {});
+  for (const std::int32_t id : {0, 9, 1000, 7}) text.add(id);
+  text.finish();
+  EXPECT_EQ(text.text(), " dog a");
+}
+
 }  // namespace
 }  // namespace phalanx
