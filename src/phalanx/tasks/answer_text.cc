@@ -45,13 +45,14 @@ AnswerText::AnswerText(const Tokenizer& tokenizer, std::span<const std::int32_t>
   for (const std::string& stop : stops) {
     PHALANX_CHECK(!stop.empty(), "an empty stop sequence is everywhere");
   }
-  const auto context = prompt.last(std::min(prompt.size(), kContext));
-  ids_.assign(context.begin(), context.end());
+  for (const std::int32_t id : prompt.last(std::min(prompt.size(), kContext))) {
+    if (has_text(id)) ids_.push_back(id);
+  }
   shown_ = ids_.size();
 }
 
 std::string AnswerText::add(std::int32_t id) {
-  if (id >= tokenizer_.vocab_size()) return "";
+  if (!has_text(id)) return "";
   ids_.push_back(id);
   const auto tokens = std::span(ids_).subspan(begin_);
   const std::string before = tokenizer_.decode(tokens.first(shown_ - begin_));

@@ -30,6 +30,7 @@ class AnswerText {
   const std::string& text() const { return text_; }
 
  private:
+  bool has_text(std::int32_t id) const { return id < tokenizer_.vocab_size(); }
   std::string show(std::string_view fresh, bool last);
 
   const Tokenizer& tokenizer_;

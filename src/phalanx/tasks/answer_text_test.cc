@@ -84,7 +84,8 @@ TEST(AnswerText, StopsAcrossTokens) {
 
 // A model may have rows that its tokenizer has no tokens for.
 TEST(AnswerText, IdsBeyondTheTokenizerHaveNoText) {
-  const std::vector<std::int32_t> prompt = {1};
+  // What was said before in a dialogue is the prompt of what follows.
+  const std::vector<std::int32_t> prompt = {1, 12};
   AnswerText text(tokenizer(), prompt, {});
   for (const std::int32_t id : {0, 9, 1000, 7}) text.add(id);
   text.finish();
