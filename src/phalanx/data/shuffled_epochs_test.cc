@@ -65,7 +65,7 @@ TEST(ShuffledEpochs, MayKeepTheRest) {
     EXPECT_EQ(std::vector(found.end() - 2, found.end()), (std::vector{-1, -1}));
     found.resize(10);
     std::ranges::sort(found);
-    EXPECT_THAT(found, testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+    EXPECT_THAT(found, ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
   }
 }
 

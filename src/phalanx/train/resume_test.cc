@@ -83,7 +83,7 @@ TEST(Resume, EveryFlagByItsClass) {
     const FlagTarget target = flag.target(config);
     const FlagType type = type_of(target, flag.spec.type);
     std::string then = another(flag, type);
-    if (then == text_of(target)) then = words_of(flag.spec.choices).front();
+    if (then == phalanx::text_of(target)) then = words_of(flag.spec.choices).front();
 
     const Answer plain = answer(config, name, then);
     TrainConfig permits = config;

@@ -15,7 +15,7 @@
 namespace phalanx::cpu {
 namespace {
 
-struct Shape {
+struct Sizes {
   std::int64_t batch, heads, length, width;
 
   std::int64_t all_heads() const { return batch * heads; }
@@ -23,12 +23,12 @@ struct Shape {
   std::int64_t strip_bytes() const { return kStripRows * round_up(width, 16) * 4; }
 };
 
-std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+std::ostream& operator<<(std::ostream& out, const Sizes& shape) {
   return out << shape.batch << " x " << shape.length << ", " << shape.heads << " heads";
 }
 
 // Pairs of query and key under a causal mask.
-std::int64_t causal_pairs(const Shape& shape, std::int64_t strip, std::int64_t block,
+std::int64_t causal_pairs(const Sizes& shape, std::int64_t strip, std::int64_t block,
                           std::int64_t block_keys) {
   std::int64_t pairs = 0;
   const std::int64_t last = std::min(shape.length, (strip + 1) * kStripRows);
@@ -40,7 +40,7 @@ std::int64_t causal_pairs(const Shape& shape, std::int64_t strip, std::int64_t b
 
 // Calls body(head, strip, block) for what a task does.
 template <typename Body>
-void for_each_meeting(const Shape& shape, const AttentionPass& pass, std::int64_t index,
+void for_each_meeting(const Sizes& shape, const AttentionPass& pass, std::int64_t index,
                       const Body& body) {
   const AttentionTask task = pass.task(index);
   task.blocks.for_each(
@@ -52,7 +52,7 @@ void for_each_meeting(const Shape& shape, const AttentionPass& pass, std::int64_
 }
 
 // What the threads have done at the end of a pass, each taking the next task when it is free.
-std::vector<std::int64_t> loads(const Shape& shape, const AttentionPass& pass, int threads) {
+std::vector<std::int64_t> loads(const Sizes& shape, const AttentionPass& pass, int threads) {
   std::vector<std::int64_t> work(static_cast<std::size_t>(threads), 0);
   for (std::int64_t task = 0; task < pass.tasks(); ++task) {
     std::int64_t& free = *std::min_element(work.begin(), work.end());
@@ -69,7 +69,7 @@ double busy(const std::vector<std::int64_t>& work) {
   return std::accumulate(work.begin(), work.end(), 0.0) / (most * static_cast<double>(work.size()));
 }
 
-void expect_each_meeting_once(const Shape& shape, const AttentionPass& pass) {
+void expect_each_meeting_once(const Sizes& shape, const AttentionPass& pass) {
   const std::int64_t blocks = ceil_div(shape.length, pass.block_keys);
   std::vector<int> visits(static_cast<std::size_t>(shape.all_heads() * shape.strips() * blocks));
   for (std::int64_t task = 0; task < pass.tasks(); ++task) {
@@ -103,10 +103,10 @@ TEST(AttentionCut, SharesAreNotEmptyAndNotLarge) {
   EXPECT_EQ(shares_of(2, 0, 12, 64), 1);
 }
 
-class AttentionCutOf : public testing::TestWithParam<Shape> {
+class AttentionCutOf : public testing::TestWithParam<Sizes> {
  protected:
   BackwardCut backward(int threads) const {
-    const Shape& shape = GetParam();
+    const Sizes& shape = GetParam();
     return {shape.all_heads(), shape.strips(), shape.length, shape.strip_bytes(), threads};
   }
   AttentionPass forward(int threads) const {
@@ -154,9 +154,9 @@ TEST_P(AttentionCutOf, KeepsManyThreadsBusy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpt2, AttentionCutOf,
-                         testing::Values(Shape{4, 12, 256, 64}, Shape{1, 12, 1024, 64},
-                                         Shape{1, 16, 1024, 64}, Shape{4, 12, 1024, 64},
-                                         Shape{1, 25, 1024, 64}, Shape{2, 16, 2048, 128}));
+                         testing::Values(Sizes{4, 12, 256, 64}, Sizes{1, 12, 1024, 64},
+                                         Sizes{1, 16, 1024, 64}, Sizes{4, 12, 1024, 64},
+                                         Sizes{1, 25, 1024, 64}, Sizes{2, 16, 2048, 128}));
 
 // Neither pass waits for a sum over a long sequence.
 TEST(AttentionCut, BoundsTheScratchOfLongSequences) {
