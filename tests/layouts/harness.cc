@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -42,23 +43,32 @@ std::vector<double> loss_counts(const Model& model, const std::vector<HostBatch>
 }
 
 // Which elements of a parameter's local part the global one has.
-std::vector<bool> elements_that_exist(const ParamSpec& spec) {
+std::vector<char> elements_that_exist(const ParamSpec& spec) {
   const std::int64_t columns = matrix_columns(spec.local_shape);
-  std::vector<bool> exists(static_cast<std::size_t>(spec.local_shape.count()), false);
+  std::vector<char> exists(static_cast<std::size_t>(spec.local_shape.count()), false);
   for (const ParamBox& box : spec.boxes) {
     for (std::int64_t r = 0; r < box.rows; ++r) {
-      for (std::int64_t c = 0; c < box.columns; ++c) {
-        exists[static_cast<std::size_t>((box.local_row + r) * columns + box.local_column + c)] =
-            true;
-      }
+      std::fill_n(exists.begin() + (box.local_row + r) * columns + box.local_column, box.columns,
+                  true);
     }
   }
   return exists;
 }
 
+bool is_padded(const ParamSpec& spec) {
+  std::int64_t count = 0;
+  for (const ParamBox& box : spec.boxes) count += box.rows * box.columns;
+  return count != spec.local_shape.count();
+}
+
 float element(const Tensor& tensor, std::int64_t index) {
-  return static_cast<float>(
-      element_as_double(tensor.dtype, tensor.data() + index * size_of(tensor.dtype)));
+  const std::byte* from = tensor.data() + index * size_of(tensor.dtype);
+  if (tensor.dtype != DType::kF32) {
+    return static_cast<float>(element_as_double(tensor.dtype, from));
+  }
+  float value = 0.0F;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
 }
 
 bool agree(const StepResult& a, const StepResult& b) {
@@ -117,17 +127,18 @@ class Assembly {
  private:
   struct Entry {
     std::vector<float> values;
-    std::vector<bool> present;
+    std::vector<char> present;
   };
 
   void add_box(const GlobalTensor& part, const ParamBox& box, Entry& entry) {
     const std::int64_t columns = matrix_columns(part.global_shape);
     std::int64_t different = 0;
     for (std::int64_t r = 0; r < box.rows; ++r) {
+      const std::int64_t from = part.local_element(box, r);
       for (std::int64_t c = 0; c < box.columns; ++c) {
         const auto to =
             static_cast<std::size_t>((box.global_row + r) * columns + box.global_column + c);
-        const float value = element(part.local, part.local_element(box, r) + c);
+        const float value = element(part.local, from + c);
         if (entry.present[to] &&
             std::bit_cast<std::uint32_t>(entry.values[to]) != std::bit_cast<std::uint32_t>(value)) {
           ++different;
@@ -143,6 +154,7 @@ class Assembly {
   }
 
   void check_padding(const ParamSpec& spec, const Tensor& local, std::int64_t begin) {
+    if (!is_padded(spec)) return;
     const auto exists = elements_that_exist(spec);
     for (std::int64_t i = 0; i < local.count(); ++i) {
       if (exists[static_cast<std::size_t>(begin + i)] || element(local, i) == 0.0F) continue;

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "phalanx/train/family.h"
 #include "phalanx/train/flags.h"
@@ -42,10 +44,19 @@ bool describes_model(const TrainFlag& flag) {
 }
 
 const TrainFlag* find_train_flag(std::string_view name) {
-  const auto& all = train_flags();
-  const auto found =
-      std::ranges::find_if(all, [&](const TrainFlag& flag) { return answers_to(flag.spec, name); });
-  return found == all.end() ? nullptr : &*found;
+  // Every setting of every layout that is tried asks.
+  static const auto by_name = [] {
+    std::map<std::string, const TrainFlag*> flags;
+    for (const TrainFlag& flag : train_flags()) {
+      flags.emplace(canonical_name(flag.spec.name), &flag);
+      for (const auto list : {flag.spec.aliases, flag.spec.old_names}) {
+        for (const auto other : words_of(list)) flags.emplace(canonical_name(other), &flag);
+      }
+    }
+    return flags;
+  }();
+  const auto found = by_name.find(canonical_name(name));
+  return found == by_name.end() ? nullptr : found->second;
 }
 
 std::vector<std::pair<std::string, std::string>> argument_values(const TrainConfig& config) {
