@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <map>
 
 #include "program_test.h"
 
@@ -107,11 +109,29 @@ void expect_near(const Json& actual, const Json& expected) {
   }
 }
 
-// Up to the first end: the model's, or the null tokenizer's, the last id.
-std::vector<int> until_end(const Json& tokens) {
+// Up to the first of these.
+std::vector<int> until(const Json& tokens, const std::vector<int>& ends) {
   auto ids = tokens.get<std::vector<int>>();
-  ids.erase(std::ranges::find_if(ids, [](int id) { return id == 2 || id == 31; }), ids.end());
+  ids.erase(std::ranges::find_first_of(ids, ends), ids.end());
   return ids;
+}
+
+std::string ids_of(const Json& tokens) {
+  std::string ids;
+  for (const int id : tokens.get<std::vector<int>>()) ids += std::to_string(id) + " ";
+  return ids;
+}
+
+// The tokens as the lines of a vocab.txt.
+std::string words_of(const Json& tokens, const std::filesystem::path& vocabulary) {
+  std::ifstream file(vocabulary);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  std::string words;
+  for (const int id : tokens.get<std::vector<int>>()) {
+    words += lines.at(static_cast<std::size_t>(id)) + " ";
+  }
+  return words;
 }
 
 // Folders that transformers wrote, with what it says of them.
@@ -120,24 +140,55 @@ TEST_F(HuggingFaceCommands, ComputeWhatTransformersComputes) {
       std::filesystem::path(PHALANX_SOURCE_DIR) / "tests/golden/hugging_face";
   std::ifstream file(folders / "expected.json");
   const Json expected = Json::parse(file).at("models");
-  int compared = 0;
+  std::map<std::string, int> compared;
   for (const auto& [name, model] : expected.items()) {
-    if (model.at("kind") != "causal") continue;
     SCOPED_TRACE(name);
-    ASSERT_EQ(run("import hf --input '" + (folders / name).string() + "' --output " + name).status,
-              0);
-    std::string ids;
-    for (const int id : model.at("tokens").get<std::vector<int>>()) ids += std::to_string(id) + " ";
-    const Json scored =
-        run_json("score --load " + name + " --json --logits --tokens '" + ids + "'");
+    const std::string kind = model.at("kind");
+    ++compared[kind];
+    const std::filesystem::path folder = folders / name;
+    ASSERT_EQ(run("import hf --input '" + folder.string() + "' --output " + name).status, 0);
+    const std::string score = "score --load " + name + " --json";
+    const std::string ids = ids_of(model.at("tokens"));
+    Json scored;
+    if (kind == "causal") {
+      scored = run_json(score + " --logits --tokens '" + ids + "'");
+      expect_near(scored.at("logits"), model.at("logits"));
+    } else if (kind == "text-to-text") {
+      scored =
+          run_json(score + " --tokens '" + ids + "' --target '" + ids_of(model.at("target")) + "'");
+    } else {
+      scored = Json::parse(run(score, words_of(model.at("tokens"), folder / "vocab.txt")).out);
+    }
     expect_near(scored.at("log_probabilities"), model.at("log_probabilities"));
-    expect_near(scored.at("logits"), model.at("logits"));
+    if (kind == "masked") continue;
     const Json answer = run_json("generate --load " + name + " --prompt '" + ids +
                                  "' --temperature 0 --max-tokens 8 --json");
-    EXPECT_EQ(until_end(answer.at("tokens")), until_end(model.at("greedy")));
-    ++compared;
+    // What the model ends with; a GPT's text also with the null tokenizer's end, the last id.
+    const auto ends = kind == "causal" ? std::vector{2, 31} : std::vector{1};
+    EXPECT_EQ(until(answer.at("tokens"), ends), until(model.at("greedy"), ends));
   }
-  EXPECT_EQ(compared, 5);
+  EXPECT_EQ(compared,
+            (std::map<std::string, int>{{"causal", 5}, {"masked", 2}, {"text-to-text", 2}}));
+}
+
+// What config.json says beside the model outlives training.
+TEST_F(HuggingFaceCommands, ATrainedImportIsExportedWithItsTokens) {
+  const std::string golden =
+      std::string(PHALANX_SOURCE_DIR) + "/tests/golden/hugging_face/llama-llama3-rope";
+  ASSERT_EQ(run("import hf --input '" + golden + "' --output imported").status, 0);
+  const Output trained = run(
+      "pretrain gpt --load imported --finetune --use-checkpoint-args --mock-data --seq-length 16 "
+      "--micro-batch-size 1 --global-batch-size 1 --train-iters 1 --eval-iters 0 --lr 1e-3 "
+      "--threads-per-rank 1 --save trained");
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  ASSERT_EQ(run("export hf --load imported --output before").status, 0);
+  const Output exported = run("export hf --load trained --output after");
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  for (const char* name : {"config.json", "generation_config.json"}) {
+    EXPECT_EQ(Json::parse(read(std::string("after/") + name)),
+              Json::parse(read(std::string("before/") + name)));
+  }
+  EXPECT_NE(read("after/model.safetensors"), read("before/model.safetensors"));
 }
 
 }  // namespace

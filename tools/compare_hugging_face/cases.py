@@ -99,6 +99,7 @@ CASES = [
     Case("bert", lambda: bert(False), kind="masked", golden=True),
     Case("megatron bert", lambda: bert(True), kind="masked", golden=True),
     Case("t5 v1.0", lambda: t5(False), kind="text-to-text", golden=True),
+    Case("t5 v1.1, as it is saved", lambda: t5(True), kind="text-to-text"),
     Case("t5 v1.1", lambda: t5(True), kind="text-to-text", golden=True, config_fixes={"tie_word_embeddings": False}),
 ]
 

@@ -9,9 +9,10 @@
 
 namespace phalanx {
 
-// Bytes of a dense tensor; empty where an extent is negative or the product leaves int64.
-inline std::optional<std::int64_t> checked_bytes(DType dtype, const Shape& shape) {
-  std::int64_t bytes = size_of(dtype);
+// Bytes of a dense tensor whose elements have so many; empty where an extent is negative or the
+// product leaves int64.
+inline std::optional<std::int64_t> checked_bytes(std::int64_t element, const Shape& shape) {
+  std::int64_t bytes = element;
   bool fits = true;
   bool empty = false;
   for (const auto extent : shape) {
@@ -20,6 +21,9 @@ inline std::optional<std::int64_t> checked_bytes(DType dtype, const Shape& shape
   }
   if (!fits) return std::nullopt;
   return empty ? 0 : bytes;
+}
+inline std::optional<std::int64_t> checked_bytes(DType dtype, const Shape& shape) {
+  return checked_bytes(size_of(dtype), shape);
 }
 
 }  // namespace phalanx

@@ -161,8 +161,8 @@ void CheckpointReader::check_entry(const Manifest::Entry& entry) const {
   }
   if (stored->dtype != entry.dtype || stored->shape != entry.shape) {
     throw DataError("{}: tensor {} is {} {}, the manifest says {} {}", file.path().string(),
-                    entry.name, name_of(stored->dtype), stored->shape.to_string(),
-                    name_of(entry.dtype), entry.shape.to_string());
+                    entry.name, stored->type, stored->shape.to_string(), name_of(entry.dtype),
+                    entry.shape.to_string());
   }
 }
 

@@ -39,11 +39,32 @@ constexpr std::array<std::pair<std::string_view, DType>, 7> kDTypeNames = {{
     {"U8", DType::kU8},
 }};
 
+// Of tensors that only other programs have a use for: bytes of an element.
+constexpr std::array<std::pair<std::string_view, std::int64_t>, 8> kForeignTypes = {{
+    {"BOOL", 1},
+    {"I8", 1},
+    {"F8_E4M3", 1},
+    {"F8_E5M2", 1},
+    {"I16", 2},
+    {"U16", 2},
+    {"U32", 4},
+    {"U64", 8},
+}};
+
 std::optional<DType> dtype_of(std::string_view stored_name) {
   for (const auto& [name, dtype] : kDTypeNames) {
     if (name == stored_name) return dtype;
   }
   return std::nullopt;
+}
+
+// Bytes of an element; 0: of no type that is known.
+std::int64_t element_bytes(std::string_view stored_name) {
+  if (const auto dtype = dtype_of(stored_name)) return size_of(*dtype);
+  for (const auto& [name, bytes] : kForeignTypes) {
+    if (name == stored_name) return bytes;
+  }
+  return 0;
 }
 
 std::string_view stored_name_of(DType dtype) {
@@ -69,16 +90,14 @@ SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value
   SafetensorsEntry entry;
   entry.name = name;
 
-  const std::string dtype_name = object.text("dtype", 16);
-  const auto dtype = dtype_of(dtype_name);
-  if (!dtype) {
-    throw DataError("{}: dtype {} is not supported (F64 F32 BF16 F16 I64 I32 U8 are)",
-                    object.where(), json_string(dtype_name));
+  entry.type = object.text("dtype", 16);
+  entry.dtype = dtype_of(entry.type);
+  const std::int64_t element = element_bytes(entry.type);
+  if (element == 0) {
+    throw DataError("{}: dtype {} is not known", object.where(), json_string(entry.type));
   }
-  entry.dtype = *dtype;
-
   entry.shape = object.shape("shape");
-  const auto bytes = checked_bytes(entry.dtype, entry.shape);
+  const auto bytes = checked_bytes(element, entry.shape);
   if (!bytes) throw DataError("{}: the shape does not fit in 64 bits", object.where());
   entry.bytes = *bytes;
 
@@ -89,7 +108,7 @@ SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value
   entry.offset = range[0];
   if (range[1] - range[0] != entry.bytes) {
     throw DataError("{}: data_offsets [{}, {}] hold {} bytes, {} {} needs {}", object.where(),
-                    range[0], range[1], range[1] - range[0], dtype_name, entry.shape.to_string(),
+                    range[0], range[1], range[1] - range[0], entry.type, entry.shape.to_string(),
                     entry.bytes);
   }
   object.finish();

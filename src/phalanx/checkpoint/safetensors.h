@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,7 +21,8 @@ namespace phalanx {
 
 struct SafetensorsEntry {
   std::string name;
-  DType dtype = DType::kF32;
+  std::string type;            // as the file names it: F32, BOOL
+  std::optional<DType> dtype;  // none: of a type that has bytes here and no values
   Shape shape;
   std::int64_t offset = 0;  // from the start of the data
   std::int64_t bytes = 0;

@@ -62,7 +62,7 @@ TEST_F(SafetensorsTest, ReadsAFileWrittenByHand) {
   const auto* scalar = file.find("a");
   ASSERT_NE(scalar, nullptr);
   EXPECT_EQ(scalar->shape.rank(), 0);
-  EXPECT_EQ(element_as_double(scalar->dtype, file.bytes(*scalar).data()), 42);
+  EXPECT_EQ(element_as_double(*scalar->dtype, file.bytes(*scalar).data()), 42);
   EXPECT_EQ(file.find("c"), nullptr);
 }
 
@@ -158,7 +158,8 @@ TEST_F(SafetensorsTest, MalformedHeaders) {
   expect_error(tensor(R"("shape":[2],"data_offsets":[0,8])"), 8, "'dtype' is missing");
   expect_error(tensor(R"("dtype":"F32","data_offsets":[0,8])"), 8, "'shape' is missing");
   expect_error(tensor(R"("dtype":"F32","shape":[2])"), 8, "'data_offsets' is missing");
-  expect_error(tensor(R"("dtype":"F8","shape":[2],"data_offsets":[0,8])"), 8, "not supported");
+  expect_error(tensor(R"("dtype":"F8","shape":[2],"data_offsets":[0,8])"), 8,
+               "dtype \"F8\" is not known");
   expect_error(tensor(R"("dtype":7,"shape":[2],"data_offsets":[0,8])"), 8, "must be a string");
   expect_error(tensor(R"("dtype":"F32","shape":2,"data_offsets":[0,8])"), 8, "must be a list");
   expect_error(tensor(R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])"), 8, "'shape'");
@@ -167,6 +168,19 @@ TEST_F(SafetensorsTest, MalformedHeaders) {
   expect_error(tensor(R"("dtype":"F32","shape":[1,1,1,1,1,1,2],"data_offsets":[0,8])"), 8,
                "7 extents");
   expect_error(tensor(std::string(good) + ",\"extra\":1"), 8, "key \"extra\" is unknown");
+}
+
+// They are there, and have a size and no values.
+TEST_F(SafetensorsTest, TypesWithoutValues) {
+  const auto file = open(R"({"mask":{"dtype":"BOOL","shape":[2,3],"data_offsets":[0,6]},)"
+                         R"("wide":{"dtype":"U16","shape":[5],"data_offsets":[6,16]}})",
+                         16);
+  ASSERT_EQ(file.entries().size(), 2U);
+  EXPECT_EQ(file.entries()[0].type, "BOOL");
+  EXPECT_EQ(file.entries()[0].dtype, std::nullopt);
+  EXPECT_EQ(file.bytes(file.entries()[0]).size(), 6U);
+  EXPECT_EQ(file.bytes(file.entries()[1]).size(), 10U);
+  expect_error(R"({"a":{"dtype":"U16","shape":[5],"data_offsets":[0,5]}})", 5, "U16 [5] needs 10");
 }
 
 TEST_F(SafetensorsTest, LyingSizesAndRanges) {

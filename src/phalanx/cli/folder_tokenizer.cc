@@ -69,12 +69,19 @@ TokenizerOptions found_tokenizer(const hugging_face::Import& model) {
   }
   const fs::path pieces = first_of(folder, {"tokenizer.model", "spiece.model"});
   if (!pieces.empty()) {
+    if (model.architecture().family == "t5") {
+      log_warning(
+          "{}: has no sentinels (<extra_id_0>, ...): in texts they are read as plain text; a "
+          "tokenizer.json beside it has them",
+          pieces.string());
+    }
     return {.tokenizer_type = sentencepiece_type(model), .tokenizer_model = pieces.string()};
   }
   if (is_there(folder / "vocab.txt")) {
     const bool lower = says(folder, "do_lower_case", true);
     return {.tokenizer_type = lower ? "BertWordPieceLowerCase" : "BertWordPieceCase",
-            .vocab_file = (folder / "vocab.txt").string()};
+            .vocab_file = (folder / "vocab.txt").string(),
+            .vocab_file_only = true};
   }
   return null_tokenizer(model.settings().vocabulary());
 }
@@ -92,7 +99,9 @@ Json special_names(const Tokenizer& tokenizer) {
        {"eos_token", special.eos ? special.eos : special.eod}}};
   Json names = Json::object();
   for (const auto& [key, id] : tokens) {
-    if (id && *id >= 0) names[key] = tokenizer.piece(*id);
+    // What closes BERT's texts is named once.
+    const bool is_sep = id == special.sep && key != std::string_view("sep_token");
+    if (id && *id >= 0 && !is_sep) names[key] = tokenizer.piece(*id);
   }
   return names;
 }
@@ -136,6 +145,7 @@ std::map<std::string, std::string> tokenizer_arguments(const TokenizerOptions& o
   add("--merge-file", options.merge_file);
   add("--tokenizer-model", options.tokenizer_model);
   if (options.vocab_size > 0) arguments["--vocab-size"] = std::to_string(options.vocab_size);
+  if (options.vocab_file_only) arguments["--vocab-file-only"] = "true";
   return arguments;
 }
 
@@ -176,6 +186,7 @@ std::vector<InputCopy> exported_tokenizer(const CheckpointReader& checkpoint, Tr
     set(hugging_face::kConfigBos, special.bos ? special.bos : special.eod);
     set(hugging_face::kConfigEos, special.eos ? special.eos : special.eod);
     set(hugging_face::kConfigPad, special.pad);
+    set(hugging_face::kConfigDecoderStart, special.bos);
   }
   if (has_config) return files;
   file.update(special_names(*tokenizer));

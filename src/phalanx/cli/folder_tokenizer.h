@@ -10,6 +10,7 @@
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/checkpoint/hugging_face/import.h"
+#include "phalanx/checkpoint/input_file.h"
 #include "phalanx/tokenizer/registry.h"
 #include "phalanx/train/config.h"
 

@@ -8,6 +8,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/cli/generate.h"
+#include "phalanx/tasks/answer_text.h"
 #include "phalanx/tasks/masked_tokens.h"
 #include "phalanx/tasks/text_to_text.h"
 #include "phalanx/train/families/families.h"
@@ -71,9 +72,11 @@ int fill_masks(const GenerateOptions& options, const TrainedModel& trained) {
 
 int answer_text(const GenerateOptions& options, const TrainedModel& trained) {
   const Tokenizer& tokenizer = *trained.tokenizer;
-  const TargetTokens special(tokenizer);
+  const auto special = target_tokens(tokenizer, trained.checkpoint.manifest().arguments);
   const T5Config model = t5_config(trained.config, tokenizer.vocab_size());
-  const auto prompt = tokenizer.encode(prompt_of(options), {.parse_special = true});
+  EncodeOptions encoding = options.encoding;
+  encoding.parse_special = true;
+  const auto prompt = tokenizer.encode(prompt_of(options), encoding);
   const std::int64_t length = std::ssize(prompt);
   if (length == 0) throw ConfigError("--prompt has no tokens: a T5 answers what its encoder reads");
   if (length > model.sequence) {
@@ -83,11 +86,11 @@ int answer_text(const GenerateOptions& options, const TrainedModel& trained) {
   const std::int64_t most = std::min(options.max_tokens, model.decoder_sequence);
   TextToText writer(trained.config, model, trained.checkpoint, trained.products,
                     {.text = length, .most = most});
-  const auto tokens = writer.generate(prompt, special.bos, special.eos, options.sampling);
+  const auto tokens = writer.generate(prompt, special, options.sampling);
   if (std::ssize(tokens) == most && most < options.max_tokens) {
     log_warning("the model's decoder has {} positions: the answer ends there, without [EOS]", most);
   }
-  const std::string text = tokenizer.decode(tokens);
+  const std::string text = known_text(tokenizer, tokens);
   if (options.json) {
     const nlohmann::ordered_json json = {{"prompt", prompt}, {"tokens", tokens}, {"text", text}};
     fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));

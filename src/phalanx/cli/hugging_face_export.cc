@@ -63,8 +63,7 @@ std::optional<DType> dtype_of(const std::string& name) {
 Settings settings_of(const CheckpointReader& checkpoint, const TrainConfig& config) {
   Settings settings;
   for (const auto& [name, value] : checkpoint.manifest().arguments) {
-    // What import has kept beside flags.
-    if (name.starts_with("config.") || name.starts_with("generation.")) settings.set(name, value);
+    if (hugging_face::is_kept_of_import(name)) settings.set(name, value);
   }
   for (auto& [flag, value] : argument_values(config)) settings.set(flag, std::move(value));
   settings.set("run.family", config.model.family);

@@ -73,6 +73,7 @@ std::string identity_of(const Tokenizer& tokenizer, const TokenizerOptions& opti
                                      {"tiktoken_pattern", options.tiktoken_pattern},
                                      {"tiktoken_num", options.tiktoken_num_special_tokens},
                                      {"tiktoken_special", options.tiktoken_special_tokens}};
+  if (options.vocab_file_only) identity["vocab_file_only"] = true;
   for (const TokenizerFile& file : tokenizer_files(options)) {
     if (!std::filesystem::is_regular_file(file.path)) continue;
     identity[file.flag + " " + file.name] = digest_to_text(digest_file(file.path).xxh3);

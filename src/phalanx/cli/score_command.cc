@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "phalanx/cli/model_flags.h"
 #include "phalanx/cli/text_input.h"
 #include "phalanx/flags/utf8.h"
+#include "phalanx/tasks/answer_text.h"
 #include "phalanx/tasks/masked_tokens.h"
 #include "phalanx/tasks/text_to_text.h"
 #include "phalanx/train/families/families.h"
@@ -166,7 +168,7 @@ std::string to_json(const Text& text, const TextScore& score) {
 // The text of one token, quoted; bytes that are a part of a character only are marked.
 std::string quoted(const Tokenizer& tokenizer, std::int32_t id) {
   using Json = nlohmann::json;
-  return Json(tokenizer.decode(std::span(&id, 1)))
+  return Json(known_text(tokenizer, std::span(&id, 1)))
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -285,14 +287,17 @@ void check_target_flags(const CommandOptions& options) {
   if (options.stride > 0) throw ConfigError("--stride: a T5's texts are not cut into windows");
 }
 
-// [BOS] target [EOS], unless the target has them.
-std::vector<std::int32_t> target_ids(const std::string& target, const Tokenizer& tokenizer,
+// The target between what opens and closes it, unless it has them.
+std::vector<std::int32_t> target_ids(const std::string& target, const TrainedModel& trained,
                                      const T5Config& model) {
-  const TargetTokens special(tokenizer);
+  const Tokenizer& tokenizer = *trained.tokenizer;
+  const auto special = target_tokens(tokenizer, trained.checkpoint.manifest().arguments);
   check_utf8(target, "--target");
   auto ids = tokenizer.encode(target, {.parse_special = true});
-  if (ids.empty() || ids.front() != special.bos) ids.insert(ids.begin(), special.bos);
-  if (ids.back() != special.eos) ids.push_back(special.eos);
+  if (ids.empty() || ids.front() != special.begin) ids.insert(ids.begin(), special.begin);
+  const bool is_closed =
+      ids.size() > 1 && std::ranges::find(special.ends, ids.back()) != special.ends.end();
+  if (!is_closed) ids.push_back(special.ends.front());
   if (std::ssize(ids) - 1 <= model.decoder_sequence) return ids;
   throw ConfigError("--target has {} tokens with its [EOS]; the model's decoder has {}: shorten it",
                     ids.size() - 1, model.decoder_sequence);
@@ -311,7 +316,7 @@ int score_target(const CommandOptions& options, const TrainedModel& trained,
                  const std::vector<Text>& texts) {
   const Tokenizer& tokenizer = *trained.tokenizer;
   const T5Config model = t5_config(trained.config, tokenizer.vocab_size());
-  const Text target{"--target", target_ids(options.target, tokenizer, model)};
+  const Text target{"--target", target_ids(options.target, trained, model)};
   for (const Text& text : texts) check_encoder_text(text, model);
   TextToText scorer(trained.config, model, trained.checkpoint, trained.products);
   print_scores(options, tokenizer, texts, [&](const Text& text) {

@@ -39,6 +39,12 @@ std::size_t common_border(std::string_view text, std::string_view stop) {
 
 }  // namespace
 
+std::string known_text(const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
+  std::vector<std::int32_t> known(ids.begin(), ids.end());
+  std::erase_if(known, [&](std::int32_t id) { return id >= tokenizer.vocab_size(); });
+  return tokenizer.decode(known);
+}
+
 AnswerText::AnswerText(const Tokenizer& tokenizer, std::span<const std::int32_t> prompt,
                        std::span<const std::string> stops)
     : tokenizer_(tokenizer), stops_(stops) {

@@ -13,6 +13,9 @@
 
 namespace phalanx {
 
+// The text of tokens; ids that only the model has, not the tokenizer, have none.
+std::string known_text(const Tokenizer& tokenizer, std::span<const std::int32_t> ids);
+
 class AnswerText {
  public:
   // Of tokens behind those of a prompt. Where one of `stops` (none empty) appears, even across

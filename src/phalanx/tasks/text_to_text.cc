@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/text_batches.h"
+#include "phalanx/checkpoint/hugging_face/settings.h"
 #include "phalanx/data/host_batch.h"
 #include "phalanx/data/sentence_dataset.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
@@ -144,24 +147,42 @@ std::vector<float> TextToText::logits(std::span<const std::int32_t> text,
   return result;
 }
 
-std::vector<std::int32_t> TextToText::generate(std::span<const std::int32_t> text, std::int32_t bos,
-                                               std::int32_t eos, const SamplingOptions& options) {
-  std::vector<std::int32_t> target = {bos};
+std::vector<std::int32_t> TextToText::generate(std::span<const std::int32_t> text,
+                                               const TargetTokens& special,
+                                               const SamplingOptions& options) {
+  std::vector<std::int32_t> target = {special.begin};
   while (std::ssize(target) <= answers_.most) {
     const std::int32_t next = sample_token(logits(text, target), options, target.size(), target);
-    if (next == eos) break;
+    if (std::ranges::find(special.ends, next) != special.ends.end()) break;
     target.push_back(next);
   }
   target.erase(target.begin());
   return target;
 }
 
-TargetTokens::TargetTokens(const Tokenizer& tokenizer)
-    : bos(tokenizer.special_tokens().bos.value_or(-1)),
-      eos(tokenizer.special_tokens().eos.value_or(-1)) {
-  if (bos >= 0 && eos >= 0) return;
-  throw ConfigError("--tokenizer-type {} has no {} token, which a T5's decoder {} with",
-                    tokenizer.name(), bos < 0 ? "[BOS]" : "[EOS]", bos < 0 ? "begins" : "ends");
+TargetTokens target_tokens(const Tokenizer& tokenizer,
+                           const std::map<std::string, std::string>& arguments) {
+  const hugging_face::Settings imported(arguments);
+  const auto ids_of = [&](std::string_view argument, std::optional<std::int32_t> otherwise) {
+    std::vector<std::int32_t> ids;
+    for (const std::int64_t id : imported.ids(argument)) {
+      if (id < 0 || id > std::numeric_limits<std::int32_t>::max()) {
+        throw DataError("the checkpoint's argument {} is no token id: {}", argument, id);
+      }
+      ids.push_back(static_cast<std::int32_t>(id));
+    }
+    if (ids.empty() && otherwise) ids.push_back(*otherwise);
+    return ids;
+  };
+  const SpecialTokens& special = tokenizer.special_tokens();
+  const auto begin = ids_of(hugging_face::kConfigDecoderStart, special.bos);
+  const auto ends = ids_of(hugging_face::kGenerationEos, special.eos);
+  if (begin.empty() || ends.empty()) {
+    throw ConfigError("--tokenizer-type {} has no {} token, which a T5's decoder {} with",
+                      tokenizer.name(), begin.empty() ? "[BOS]" : "[EOS]",
+                      begin.empty() ? "begins" : "ends");
+  }
+  return {.begin = begin.front(), .ends = ends};
 }
 
 }  // namespace phalanx

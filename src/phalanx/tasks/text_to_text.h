@@ -3,8 +3,10 @@
 // a token at a time. Each token is a pass over encoder and decoder from their first rows on.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
@@ -24,6 +26,16 @@ struct AnswerSizes {
   std::int64_t most = 0;
 };
 
+// What opens and closes what the decoder reads and writes.
+struct TargetTokens {
+  std::int32_t begin = -1;
+  std::vector<std::int32_t> ends;  // the first is a target's own
+};
+// Those that the checkpoint of an imported model names; of others the tokenizer's [BOS] and [EOS].
+// ConfigError where it lacks one, DataError where the checkpoint's are no ids.
+TargetTokens target_tokens(const Tokenizer& tokenizer,
+                           const std::map<std::string, std::string>& arguments);
+
 class TextToText {
  public:
   // Loads the weights; `config` is for inference (train/config.h). Memory is planned for what is
@@ -32,32 +44,25 @@ class TextToText {
              cpu::ProductPrecision products, const AnswerSizes& answers = {});
   ~TextToText();
 
-  // Of a target that begins with [BOS], each token but that one, given the text and the tokens
-  // before it; both padded as training pads, so that the loss is that of training. DataError where
-  // a probability is not a number.
+  // Of a target that begins with TargetTokens::begin, each token but that one, given the text and
+  // the tokens before it; both padded as training pads, so that the loss is that of training.
+  // DataError where a probability is not a number.
   TextScore score(std::span<const std::int32_t> text, std::span<const std::int32_t> target);
 
   // Logits [vocabulary] of the token behind `target`, of which there are AnswerSizes::most tokens
-  // at most, [BOS] counted; the text has as many as were planned for.
+  // at most, the first one counted; the text has as many as were planned for.
   std::vector<float> logits(std::span<const std::int32_t> text,
                             std::span<const std::int32_t> target);
-  // The answer of AnswerSizes::most tokens, or shorter: up to the [EOS], which is not part of it.
-  std::vector<std::int32_t> generate(std::span<const std::int32_t> text, std::int32_t bos,
-                                     std::int32_t eos, const SamplingOptions& options);
+  // The answer of AnswerSizes::most tokens, or shorter: up to a token that ends it, which is not
+  // part of it.
+  std::vector<std::int32_t> generate(std::span<const std::int32_t> text,
+                                     const TargetTokens& special, const SamplingOptions& options);
 
  private:
   struct Engine;
   std::unique_ptr<Engine> engine_;
   T5Config model_;
   AnswerSizes answers_;
-};
-
-// What opens and closes what the decoder reads and writes. ConfigError where the tokenizer lacks
-// one.
-struct TargetTokens {
-  explicit TargetTokens(const Tokenizer& tokenizer);
-  std::int32_t bos;
-  std::int32_t eos;
 };
 
 }  // namespace phalanx

@@ -141,7 +141,7 @@ TEST_F(TextToTextTest, AnAnswerEndsWithoutItsEnd) {
   const std::vector<std::int32_t> text = {5, 6, 7};
   TextToText writer = make({.text = 3, .most = 12});
   const SamplingOptions likely{.temperature = 0.0};
-  const auto whole = writer.generate(text, 30, -1, likely);
+  const auto whole = writer.generate(text, {.begin = 30, .ends = {}}, likely);
   ASSERT_EQ(whole.size(), 12U);
   // Each is the likeliest behind those before it.
   std::vector<std::int32_t> target = {30};
@@ -151,15 +151,21 @@ TEST_F(TextToTextTest, AnAnswerEndsWithoutItsEnd) {
     target.push_back(id);
   }
   // Whatever opens an answer would end it.
-  EXPECT_TRUE(writer.generate(text, 30, whole[0], likely).empty());
+  EXPECT_TRUE(writer.generate(text, {.begin = 30, .ends = {-1, whole[0]}}, likely).empty());
 }
 
-TEST(TargetTokens, AreThoseOfTheTokenizer) {
+TEST(TargetTokens, AreThoseOfTheTokenizerOrOfTheImportedModel) {
   TokenizerOptions config;
   config.tokenizer_type = "NullTokenizer";
   config.vocab_size = 48;
-  EXPECT_THAT([&] { TargetTokens{*make_tokenizer(config)}; },
+  const auto tokenizer = make_tokenizer(config);
+  EXPECT_THAT([&] { target_tokens(*tokenizer, {}); },
               testing::ThrowsMessage<ConfigError>(testing::HasSubstr("has no [BOS] token")));
+  // An imported model says what its decoder begins and ends with.
+  const TargetTokens imported = target_tokens(
+      *tokenizer, {{"config.decoder_start_token_id", "0"}, {"generation.eos_token_ids", "1 47"}});
+  EXPECT_EQ(imported.begin, 0);
+  EXPECT_THAT(imported.ends, testing::ElementsAre(1, 47));
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ struct TokenizerOptions {
   std::string tokenizer_model = {};  // a file, or a directory of Hugging Face's
   std::int64_t vocab_size = 0;
   std::int64_t vocab_extra_ids = 0;  // sentinels behind the vocabulary
+  bool vocab_file_only = false;      // no [BOS] and [EOS] behind a vocab.txt
   std::string tiktoken_pattern = {};
   std::int64_t tiktoken_num_special_tokens = 1000;
   std::vector<std::string> tiktoken_special_tokens = {};

@@ -70,8 +70,9 @@ struct WithSpecialTokens {
   SpecialTokens special;
 };
 
-WithSpecialTokens with_special_tokens(std::vector<std::string> tokens, std::int64_t extra_ids,
-                                      const std::string& source) {
+WithSpecialTokens with_special_tokens(std::vector<std::string> tokens,
+                                      const WordPieceAppended& wanted, const std::string& source) {
+  const std::int64_t extra_ids = wanted.extra_ids;
   constexpr std::int64_t kLimit = std::numeric_limits<std::int32_t>::max();
   if (extra_ids < 0 || extra_ids > kLimit - 2 - std::ssize(tokens)) {
     throw ConfigError("--vocab-extra-ids {} is out of range: {} has {} tokens", extra_ids, source,
@@ -84,8 +85,11 @@ WithSpecialTokens with_special_tokens(std::vector<std::string> tokens, std::int6
   special.cls = appended.required("[CLS]");
   special.sep = appended.required("[SEP]");
   special.mask = appended.required("[MASK]");
-  special.bos = appended.appended("[BOS]");
-  special.eos = special.eod = appended.appended("[EOS]");
+  if (wanted.bos_and_eos) {
+    special.bos = appended.appended("[BOS]");
+    special.eos = appended.appended("[EOS]");
+  }
+  special.eod = special.eos ? special.eos : special.sep;
   for (std::int64_t i = 0; i < extra_ids; ++i) {
     special.sentinels.push_back(appended.appended("<extra_id_" + std::to_string(i) + ">"));
   }
@@ -107,19 +111,20 @@ std::vector<std::string> read_wordpiece_file(const std::string& path) {
 }
 
 WordPieceTokenizer::WordPieceTokenizer(WordPieceCase letter_case, std::vector<std::string> tokens,
-                                       std::int64_t extra_ids, const std::string& source)
+                                       const WordPieceAppended& appended, const std::string& source)
     : case_(letter_case),
       tokens_(std::move(tokens)),
       words_(letter_case == WordPieceCase::kLower),
       pieces_({}, {}) {
-  WithSpecialTokens vocabulary = with_special_tokens(std::move(tokens_), extra_ids, source);
+  WithSpecialTokens vocabulary = with_special_tokens(std::move(tokens_), appended, source);
   tokens_ = std::move(vocabulary.tokens);
   special_ = std::move(vocabulary.special);
   pieces_ = GreedyPieces(tokens_, {.continuing_prefix = std::string(kContinued),
                                    .most_characters = 200,
                                    .unknown = *special_.unk});
-  std::vector<std::int32_t> special = {*special_.pad,  *special_.unk, *special_.cls, *special_.sep,
-                                       *special_.mask, *special_.bos, *special_.eos};
+  std::vector<std::int32_t> special = {*special_.pad, *special_.unk, *special_.cls, *special_.sep,
+                                       *special_.mask};
+  if (special_.bos) special.insert(special.end(), {*special_.bos, *special_.eos});
   special.insert(special.end(), special_.sentinels.begin(), special_.sentinels.end());
   is_special_.resize(tokens_.size());
   std::vector<std::pair<std::string, std::int32_t>> written;
@@ -182,8 +187,11 @@ namespace {
 
 std::unique_ptr<Tokenizer> make_wordpiece_tokenizer(WordPieceCase letter_case,
                                                     const TokenizerOptions& options) {
-  return std::make_unique<WordPieceTokenizer>(letter_case, read_wordpiece_file(options.vocab_file),
-                                              options.vocab_extra_ids, options.vocab_file);
+  return std::make_unique<WordPieceTokenizer>(
+      letter_case, read_wordpiece_file(options.vocab_file),
+      WordPieceAppended{.extra_ids = options.vocab_extra_ids,
+                        .bos_and_eos = !options.vocab_file_only},
+      options.vocab_file);
 }
 
 }  // namespace

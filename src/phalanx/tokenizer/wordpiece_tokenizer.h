@@ -2,8 +2,9 @@
 // BERT's WordPiece (Devlin et al., 2018) as Megatron-LM reads it: the words of wordpiece_words.h,
 // each cut greedily into the longest tokens of vocab.txt (greedy_pieces.h). What the file lacks of
 // [BOS], [EOS] and the sentinels <extra_id_0>, ... stands behind its tokens; a document ends with
-// [EOS]. Decoding joins tokens with blanks, those that begin with ## without, and takes the blanks
-// before punctuation and English contractions away, as Hugging Face's tokenizers do.
+// [EOS], or with [SEP] where there is none. Decoding joins tokens with blanks, those that begin
+// with ## without, and takes the blanks before punctuation and English contractions away, as
+// Hugging Face's tokenizers do.
 
 #include <cstdint>
 #include <memory>
@@ -25,6 +26,12 @@ enum class WordPieceCase { kLower, kKept };
 // id. DataError names the line that is no UTF-8, InputMissingError a file that is not there.
 std::vector<std::string> read_wordpiece_file(const std::string& path);
 
+// What stands behind the tokens of the file, where it lacks it.
+struct WordPieceAppended {
+  std::int64_t extra_ids = 0;  // sentinels
+  bool bos_and_eos = true;
+};
+
 class WordPieceTokenizer final : public Tokenizer {
  public:
   static constexpr std::string_view kLowerCaseName = "BertWordPieceLowerCase";
@@ -32,7 +39,7 @@ class WordPieceTokenizer final : public Tokenizer {
 
   // Throws DataError, naming `source`, unless [PAD], [UNK], [CLS], [SEP] and [MASK] are there.
   WordPieceTokenizer(WordPieceCase letter_case, std::vector<std::string> tokens,
-                     std::int64_t extra_ids, const std::string& source);
+                     const WordPieceAppended& appended, const std::string& source);
 
   std::string_view name() const override {
     return case_ == WordPieceCase::kLower ? kLowerCaseName : kCaseName;

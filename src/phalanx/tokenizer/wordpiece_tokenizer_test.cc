@@ -27,9 +27,9 @@ constexpr EncodeOptions kParsed = {.parse_special = true};
 constexpr EncodeOptions kAdded = {.add_special = true};
 
 WordPieceTokenizer lower_case_tokenizer(std::int64_t extra_ids = 0) {
-  return {WordPieceCase::kLower, kTokens, extra_ids, "vocab.txt"};
+  return {WordPieceCase::kLower, kTokens, {.extra_ids = extra_ids}, "vocab.txt"};
 }
-WordPieceTokenizer case_tokenizer() { return {WordPieceCase::kKept, kTokens, 0, "vocab.txt"}; }
+WordPieceTokenizer case_tokenizer() { return {WordPieceCase::kKept, kTokens, {}, "vocab.txt"}; }
 
 std::vector<std::string> words_of(std::string_view text, bool lower_case) {
   std::vector<std::string> words;
@@ -83,12 +83,22 @@ TEST(WordPieceTokenizer, AppendsWhatIsAbsent) {
 
   auto with_some = kTokens;
   with_some.insert(with_some.begin(), {"<extra_id_1>", "[EOS]"});
-  const WordPieceTokenizer again(WordPieceCase::kLower, with_some, 2, "vocab.txt");
+  const WordPieceTokenizer again(WordPieceCase::kLower, with_some, {.extra_ids = 2}, "vocab.txt");
   EXPECT_EQ(again.vocab_size(), 29);
   EXPECT_EQ(again.end_of_document(), 1);
   EXPECT_THAT(again.special_tokens().sentinels, ElementsAre(28, 0));
   EXPECT_THAT(message_of<ConfigError>([] { lower_case_tokenizer(-1); }),
               HasSubstr("--vocab-extra-ids -1"));
+}
+
+TEST(WordPieceTokenizer, TheFileAlone) {
+  const WordPieceTokenizer tokenizer(WordPieceCase::kLower, kTokens, {.bos_and_eos = false},
+                                     "vocab.txt");
+  EXPECT_EQ(tokenizer.vocab_size(), 25);
+  EXPECT_EQ(tokenizer.end_of_document(), 3);
+  EXPECT_FALSE(tokenizer.special_tokens().bos || tokenizer.special_tokens().eos);
+  EXPECT_THAT(tokenizer.encode("un[SEP][EOS]", kParsed), ElementsAre(5, 3, 22, 1, 23));
+  EXPECT_EQ(tokenizer.decode(Ids{2, 5, 3}, {.skip_special = true}), "un");
 }
 
 TEST(WordPieceTokenizer, SpecialTokensInTheTextAndAroundIt) {
@@ -117,7 +127,7 @@ TEST(WordPieceTokenizer, Decodes) {
 TEST(WordPieceTokenizer, DecodingTakesBlanksAway) {
   auto tokens = kTokens;
   tokens.insert(tokens.end(), {"n't", "'m", "'s", "'ve", "'re", "?", ".", "do not"});
-  const WordPieceTokenizer tokenizer(WordPieceCase::kLower, tokens, 0, "vocab.txt");
+  const WordPieceTokenizer tokenizer(WordPieceCase::kLower, tokens, {}, "vocab.txt");
   EXPECT_EQ(tokenizer.decode(Ids{5, 25, 26, 27, 28, 29, 30, 31, 32}), "unn't'm's've're?. don't");
 }
 

@@ -24,6 +24,8 @@ namespace phalanx::hugging_face {
 // What config.json has no word for: "--qk-layernorm: ...".
 using Faults = std::vector<std::string>;
 
+class Folder;
+
 struct Architecture {
   std::string_view name;        // LlamaForCausalLM
   std::string_view model_type;  // llama
@@ -35,6 +37,8 @@ struct Architecture {
   // --model-vocab-size. With a fault the JSON is of no use.
   void (*write_config)(const Settings& settings, nlohmann::json& config, Faults& faults);
   TensorTable (*tensors)(const Settings& settings);
+  // What its config.json leaves to the tensors; null: nothing.
+  void (*read_tensors)(const Folder& folder, Settings& settings) = nullptr;
   // The ids that its configuration has where config.json names none; -1: none.
   std::int64_t default_bos = -1;
   std::int64_t default_eos = -1;

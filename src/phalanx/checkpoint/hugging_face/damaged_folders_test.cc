@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
-#include "phalanx/checkpoint/hugging_face/import.h"
+#include "phalanx/checkpoint/hugging_face/write_import.h"
 #include "phalanx/checkpoint/test_support.h"
 
 namespace phalanx::hugging_face {

@@ -129,6 +129,10 @@ std::string Export::generation_json() const {
   };
   add("bos_token_id", kGenerationBos, kConfigBos);
   add("eos_token_id", kGenerationEos, kConfigEos);
+  add("pad_token_id", kConfigPad, kConfigPad);
+  if (architecture_.family == "t5") {
+    config["decoder_start_token_id"] = settings_.integer(kConfigDecoderStart, 0);
+  }
   return text_of(config);
 }
 

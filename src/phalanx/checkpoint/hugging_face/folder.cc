@@ -84,6 +84,11 @@ void check_total(const nlohmann::json& json, std::int64_t bytes, const std::stri
 
 }  // namespace
 
+bool FolderTensor::is_equal(const FolderTensor& other) const {
+  return entry->type == other.entry->type && entry->shape == other.entry->shape &&
+         std::ranges::equal(bytes(), other.bytes());
+}
+
 Folder::Folder(fs::path directory) : directory_(std::move(directory)) {
   std::error_code error;
   const auto status = fs::status(directory_, error);

@@ -28,6 +28,8 @@ struct FolderTensor {
   const SafetensorsEntry* entry = nullptr;
 
   std::span<const std::byte> bytes() const { return file->bytes(*entry); }
+  // In type, shape and every byte.
+  bool is_equal(const FolderTensor& other) const;
 };
 
 class Folder {

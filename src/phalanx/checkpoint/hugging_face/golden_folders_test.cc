@@ -8,7 +8,7 @@
 #include <set>
 
 #include "phalanx/checkpoint/hugging_face/export.h"
-#include "phalanx/checkpoint/hugging_face/import.h"
+#include "phalanx/checkpoint/hugging_face/write_import.h"
 #include "phalanx/checkpoint/test_support.h"
 
 namespace phalanx::hugging_face {
@@ -24,7 +24,7 @@ std::map<std::string, std::string> tensors_of(const Folder& folder) {
   std::map<std::string, std::string> tensors;
   for (const auto& [name, tensor] : folder.tensors()) {
     const auto bytes = tensor.bytes();
-    tensors[name] = std::string(name_of(tensor.entry->dtype)) + tensor.entry->shape.to_string() +
+    tensors[name] = tensor.entry->type + tensor.entry->shape.to_string() +
                     std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
   return tensors;

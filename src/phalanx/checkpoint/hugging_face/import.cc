@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,12 +10,9 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
-#include "phalanx/checkpoint/staged_directory.h"
 
 namespace phalanx::hugging_face {
 namespace {
-
-struct StopRequested {};
 
 // The type that has every value of both.
 DType wider(DType a, DType b) {
@@ -29,33 +25,6 @@ bool matches(std::string_view pattern, std::string_view name) {
   return pattern.starts_with('*') ? name.ends_with(pattern.substr(1)) : name == pattern;
 }
 
-class ImportSource final : public TensorSource {
- public:
-  ImportSource(const Import& model, const std::function<bool()>& stop_requested)
-      : model_(model), stop_requested_(stop_requested) {
-    for (std::size_t row = 0; row < model.table().rows.size(); ++row) {
-      const TensorRow& tensor = model.table().rows[row];
-      infos_.push_back({tensor.name, model.dtype(row), tensor.shape});
-    }
-  }
-
-  int size() const override { return static_cast<int>(infos_.size()); }
-  const Info& info(int index) const override { return infos_[static_cast<std::size_t>(index)]; }
-  void visit(int index, const Visitor& visitor) override {
-    const auto row = static_cast<std::size_t>(index);
-    visit_ours(model_.table().rows[row], model_.parts(row), model_.dtype(row),
-               [&](std::span<const std::byte> bytes) {
-                 if (stop_requested_ && stop_requested_()) throw StopRequested{};
-                 visitor(bytes);
-               });
-  }
-
- private:
-  const Import& model_;
-  const std::function<bool()>& stop_requested_;
-  std::vector<Info> infos_;
-};
-
 }  // namespace
 
 Import::Import(const std::filesystem::path& directory, bool ignore_unexpected)
@@ -65,6 +34,8 @@ Import::Import(const std::filesystem::path& directory, bool ignore_unexpected)
   settings_.set("run.family", std::string(architecture_->family));
   settings_.set(kConfigArchitecture, std::string(architecture_->name));
   read_tokens();
+  if (architecture_->read_tensors != nullptr) architecture_->read_tensors(folder_, settings_);
+  check_layers();
   table_ = architecture_->tensors(settings_);
   check_table(table_);
   place_tensors(ignore_unexpected);
@@ -94,6 +65,14 @@ void Import::read_tokens() {
                           "_name_or_path", "return_dict", "bos_token_id", "eos_token_id"}) {
     config.skip(key);
   }
+}
+
+// So that a number in a file does not decide how long the table of tensors is.
+void Import::check_layers() const {
+  const std::int64_t layers = settings_.layers() + settings_.integer("--decoder-num-layers");
+  if (layers <= std::ssize(folder_.tensors())) return;
+  throw DataError("{}: has {} tensors, too few for the {} layers of its config.json",
+                  folder_.directory().string(), folder_.tensors().size(), layers);
 }
 
 void Import::place_tensors(bool ignore_unexpected) {
@@ -139,11 +118,11 @@ void Import::place(const TensorRow& row) {
       throw DataError("{}: tensor {} is {}, but config.json makes it {}", path, entry.name,
                       entry.shape.to_string(), part.shape.to_string());
     }
-    if (!is_floating(entry.dtype)) {
-      throw DataError("{}: tensor {} is of type {}: weights are f32, bf16 or f16", path, entry.name,
-                      name_of(entry.dtype));
+    if (!entry.dtype || !is_floating(*entry.dtype)) {
+      throw DataError("{}: tensor {} is of type {}: weights are F32, BF16 or F16", path, entry.name,
+                      entry.type);
     }
-    dtype = dtype ? wider(*dtype, entry.dtype) : entry.dtype;
+    dtype = dtype ? wider(*dtype, *entry.dtype) : *entry.dtype;
   }
   if (*dtype == DType::kF64) {
     log_warning("{}: {} is f64 and becomes f32", folder_.directory().string(), row.name);
@@ -158,11 +137,7 @@ bool Import::is_dropped(const std::string& name, const FolderTensor& tensor) con
     if (!matches(dropped.name, name)) continue;
     if (dropped.twin.empty()) return true;
     const auto twin = stored_.find(dropped.twin);
-    const bool is_equal =
-        twin != stored_.end() && twin->second.entry->dtype == tensor.entry->dtype &&
-        twin->second.entry->shape == tensor.entry->shape &&
-        std::memcmp(twin->second.bytes().data(), tensor.bytes().data(), tensor.bytes().size()) == 0;
-    if (is_equal) return true;
+    if (twin != stored_.end() && twin->second.is_equal(tensor)) return true;
     throw DataError(
         "{}: tensor {} is not equal to {}, with which config.json ties it: set "
         "'tie_word_embeddings' to what the model is, or remove the one that is wrong",
@@ -181,32 +156,9 @@ std::vector<StoredTensor> Import::parts(std::size_t row) const {
   std::vector<StoredTensor> parts;
   for (const TensorPart& part : table_.rows[row].parts) {
     const FolderTensor& tensor = stored_.find(part.name)->second;
-    parts.push_back({.dtype = tensor.entry->dtype, .bytes = tensor.bytes()});
+    parts.push_back({.dtype = *tensor.entry->dtype, .bytes = tensor.bytes()});
   }
   return parts;
-}
-
-bool write_import(const Import& model, const ImportOutput& output) {
-  StagedDirectory staging(output.directory, "--output");
-  Manifest manifest;
-  manifest.arguments = model.settings().arguments();
-  for (const auto& [flag, value] : output.tokenizer) manifest.arguments[flag] = value;
-  manifest.input_files = output.input_files;
-  manifest.input_files.push_back(
-      describe_input_file("--input", model.folder().directory() / kConfigName));
-  // Reading all of them once more for a digest would double the time.
-  for (const auto& file : model.folder().files()) {
-    manifest.input_files.push_back(describe_input_length("--input", file->path()));
-  }
-  ImportSource source(model, output.stop_requested);
-  try {
-    save_checkpoint({.directory = staging.path(), .copies = output.copies}, std::move(manifest),
-                    source);
-  } catch (const StopRequested&) {
-    return false;
-  }
-  staging.commit();
-  return true;
 }
 
 }  // namespace phalanx::hugging_face

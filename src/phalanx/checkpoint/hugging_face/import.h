@@ -1,15 +1,14 @@
 #pragma once
-// `phalanx import hf`: a folder of Hugging Face's as a checkpoint.
+// A folder of Hugging Face's as a model of ours: which flags it has, and which of its tensors go
+// where.
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/checkpoint/hugging_face/architecture.h"
 #include "phalanx/checkpoint/hugging_face/folder.h"
 #include "phalanx/checkpoint/hugging_face/tensor_stream.h"
@@ -40,6 +39,7 @@ class Import {
 
  private:
   void read_tokens();
+  void check_layers() const;
   void place_tensors(bool ignore_unexpected);
   void place(const TensorRow& row);
   bool is_dropped(const std::string& name, const FolderTensor& tensor) const;
@@ -52,17 +52,5 @@ class Import {
   std::vector<DType> dtypes_;
   std::vector<std::string> dropped_;
 };
-
-struct ImportOutput {
-  std::filesystem::path directory;     // --output
-  std::vector<InputCopy> copies = {};  // of the tokenizer's files
-  std::vector<Manifest::InputFile> input_files = {};
-  std::map<std::string, std::string> tokenizer = {};  // its flags
-  std::function<bool()> stop_requested = nullptr;
-};
-
-// Writes a weights-only checkpoint of iteration 0 into a directory that appears when it is
-// complete. False where it was asked to stop: then nothing is there.
-bool write_import(const Import& model, const ImportOutput& output);
 
 }  // namespace phalanx::hugging_face

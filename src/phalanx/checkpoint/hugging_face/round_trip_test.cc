@@ -4,8 +4,8 @@
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/checkpoint/hugging_face/export.h"
-#include "phalanx/checkpoint/hugging_face/import.h"
 #include "phalanx/checkpoint/hugging_face/test_support.h"
+#include "phalanx/checkpoint/hugging_face/write_import.h"
 
 namespace phalanx::hugging_face {
 namespace {
@@ -208,6 +208,46 @@ TEST_F(RoundTrip, OldNamesAndMasksAndTwins) {
   EXPECT_THAT(model.dropped(), testing::UnorderedElementsAre(
                                    "h.0.attn.bias", "h.0.attn.masked_bias", "lm_head.weight"));
   expect_same_tensors(plain, exported(imported(folder)));
+}
+
+TEST_F(RoundTrip, AMaskOfBooleansIsDropped) {
+  TinyFolder folder(at("in"), tiny_gpt2());
+  folder.tensors.push_back(
+      {"transformer.h.0.attn.bias", DType::kU8, {1, 1, 8, 8}, std::string(64, '\1')});
+  folder.write();
+  std::string file = read_file(folder.path / kWeightsName);
+  const std::size_t type = file.find("\"U8\"");
+  ASSERT_NE(type, std::string::npos);
+  file.replace(type, 4, "\"BOOL\"");
+  std::uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof(length));
+  length += 2;
+  std::memcpy(file.data(), &length, sizeof(length));
+  put_file(folder.path / kWeightsName, file);
+  EXPECT_THAT(Import(folder.path).dropped(), testing::ElementsAre("transformer.h.0.attn.bias"));
+}
+
+// transformers 5 says of every T5 that its output matrix is the word table.
+TEST_F(RoundTrip, AT5sOutputMatrixOfItsOwn) {
+  Json json = {{"architectures", {"T5ForConditionalGeneration"}},
+               {"model_type", "t5"},
+               {"d_model", 16},
+               {"d_kv", 6},
+               {"num_heads", 3},
+               {"d_ff", 24},
+               {"num_layers", 1},
+               {"vocab_size", 32},
+               {"tie_word_embeddings", false}};
+  TinyFolder folder(at("in"), json);
+  folder.config["tie_word_embeddings"] = true;
+  folder.write();
+  EXPECT_THROW(Import{folder.path}, DataError);
+  folder.config["scale_decoder_outputs"] = false;
+  folder.write();
+  EXPECT_FALSE(Import(folder.path).settings().is_tied());
+  folder.find("lm_head.weight").bytes = folder.find("shared.weight").bytes;
+  folder.write();
+  EXPECT_TRUE(Import(folder.path).settings().is_tied());
 }
 
 TEST_F(RoundTrip, OtherTypesAreTheNearestOrThoseOfMainParameters) {

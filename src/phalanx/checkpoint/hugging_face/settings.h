@@ -66,4 +66,9 @@ inline constexpr std::string_view kConfigDecoderStart = "config.decoder_start_to
 inline constexpr std::string_view kGenerationBos = "generation.bos_token_id";
 inline constexpr std::string_view kGenerationEos = "generation.eos_token_ids";
 
+// Whether it is one of these, which whoever trains an imported model on passes on.
+inline bool is_kept_of_import(std::string_view argument) {
+  return argument.starts_with("config.") || argument.starts_with("generation.");
+}
+
 }  // namespace phalanx::hugging_face

@@ -9,6 +9,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/hugging_face/architecture.h"
+#include "phalanx/checkpoint/hugging_face/folder.h"
 
 namespace phalanx::hugging_face {
 namespace {
@@ -17,6 +18,9 @@ namespace {
 constexpr std::int64_t kLength = 512;
 constexpr std::int64_t kBuckets = 32;
 constexpr std::int64_t kMaxDistance = 128;
+
+constexpr const char* kTheirWords = "shared.weight";
+constexpr const char* kTheirHead = "lm_head.weight";
 
 // What config.json calls an MLP.
 struct Mlp {
@@ -227,8 +231,6 @@ void add_stack(const Settings& settings, bool is_decoder, TensorTable& table) {
 }
 
 TensorTable t5_tensors(const Settings& settings) {
-  constexpr const char* kTheirWords = "shared.weight";
-  constexpr const char* kTheirHead = "lm_head.weight";
   const Shape words = {settings.vocabulary(), settings.hidden()};
   TensorTable table;
   table.add(plain("embedding.word_embeddings.weight", kTheirWords, words));
@@ -247,6 +249,19 @@ TensorTable t5_tensors(const Settings& settings) {
   return table;
 }
 
+// transformers 5 says of every T5 that its output matrix is the word table; one that is not scales
+// nothing, and has the matrix.
+void read_t5_tensors(const Folder& folder, Settings& settings) {
+  if (!settings.is_tied() || settings.is_on("--scale-decoder-output")) return;
+  const auto& tensors = folder.tensors();
+  const auto words = tensors.find(kTheirWords);
+  const auto head = tensors.find(kTheirHead);
+  if (words == tensors.end() || head == tensors.end()) return;
+  if (!head->second.is_equal(words->second)) {
+    settings.set("--untie-embeddings-and-output-weights", true);
+  }
+}
+
 }  // namespace
 
 const Architecture kT5 = {.name = "T5ForConditionalGeneration",
@@ -255,6 +270,7 @@ const Architecture kT5 = {.name = "T5ForConditionalGeneration",
                           .read_config = read_t5,
                           .write_config = write_t5,
                           .tensors = t5_tensors,
+                          .read_tensors = read_t5_tensors,
                           .default_eos = 1};
 
 }  // namespace phalanx::hugging_face

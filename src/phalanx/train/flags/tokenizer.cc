@@ -31,6 +31,11 @@ constexpr TrainFlag kTokenizerRows[] = {
                      .help = "Sentinels (<extra_id_0>, ...) behind the vocabulary",
                      .range = from_to(0, 1 << 20),
                      .resume = ResumeClass::kShape}),
+    works<&TokenizerOptions::vocab_file_only>(
+        kTokenizer, {.name = "--vocab-file-only",
+                     .help = "No [BOS] and [EOS] behind the lines of a vocab.txt: [SEP] closes a "
+                             "document, as Hugging Face's BERT has it",
+                     .resume = ResumeClass::kShape}),
     works<&TokenizerOptions::tiktoken_pattern>(
         kTokenizer, {.name = "--tiktoken-pattern",
                      .help = "How a tiktoken tokenizer cuts text into words",
