@@ -179,7 +179,7 @@ TEST_F(HuggingFaceCommands, ATrainedImportIsExportedWithItsTokens) {
   const Output trained = run(
       "pretrain gpt --load imported --finetune --use-checkpoint-args --mock-data --seq-length 16 "
       "--micro-batch-size 1 --global-batch-size 1 --train-iters 1 --eval-iters 0 --lr 1e-3 "
-      "--threads-per-rank 1 --save trained");
+      "--threads-per-rank 1 --save trained --save-interval 1");
   ASSERT_EQ(trained.status, 0) << trained.err;
   ASSERT_EQ(run("export hf --load imported --output before").status, 0);
   const Output exported = run("export hf --load trained --output after");
