@@ -2,6 +2,8 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "phalanx/base/error.h"
@@ -22,40 +24,63 @@ std::string shown(const std::string& key) {
   return text;
 }
 
-// The parser keeps the last of two equal keys; this sees both.
-class DuplicateFinder {
+// Refuses what the parser takes: two equal keys, of which it keeps the last, and any depth. (With a
+// callback the parser could tell, but then it looks at all members of an object once more behind
+// each of them.)
+class StructureCheck : public nlohmann::json_sax<Json> {
  public:
-  explicit DuplicateFinder(std::string_view where) : where_(where) {}
+  explicit StructureCheck(std::string_view where) : where_(where) {}
 
-  bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
-    if (depth > kDeepest) throw DataError("{}: nested deeper than {} levels", where_, kDeepest);
-    if (event == Json::parse_event_t::object_start) {
-      keys_.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
-      keys_.pop_back();
-    } else if (event == Json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys_.back().insert(key).second) {
-        throw DataError("{}: the key {} comes twice", where_, shown(key));
-      }
-    }
+  bool start_object(std::size_t /*elements*/) override {
+    keys_.emplace_back();
+    return enter();
+  }
+  bool key(string_t& key) override {
+    if (keys_.back().insert(key).second) return true;
+    throw DataError("{}: the key {} comes twice", where_, shown(key));
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    --depth_;
+    return true;
+  }
+  bool start_array(std::size_t /*elements*/) override { return enter(); }
+  bool end_array() override {
+    --depth_;
     return true;
   }
 
+  bool null() override { return true; }
+  bool boolean(bool /*value*/) override { return true; }
+  bool number_integer(number_integer_t /*value*/) override { return true; }
+  bool number_unsigned(number_unsigned_t /*value*/) override { return true; }
+  bool number_float(number_float_t /*value*/, const string_t& /*text*/) override { return true; }
+  bool string(string_t& /*value*/) override { return true; }
+  bool binary(binary_t& /*value*/) override { return true; }
+  // The parser says what is wrong.
+  bool parse_error(std::size_t /*position*/, const std::string& /*last_token*/,
+                   const nlohmann::detail::exception& /*error*/) override {
+    return false;
+  }
+
  private:
+  bool enter() {
+    if (++depth_ > kDeepest) throw DataError("{}: nested deeper than {} levels", where_, kDeepest);
+    return true;
+  }
+
   std::string where_;
+  int depth_ = 0;
   std::vector<std::set<std::string>> keys_;
 };
 
 }  // namespace
 
 Json parse_strict_json(std::string_view text, std::string_view where) {
-  DuplicateFinder finder(where);
+  StructureCheck check(where);
   try {
-    return Json::parse(text.begin(), text.end(),
-                       [&finder](int depth, Json::parse_event_t event, const Json& parsed) {
-                         return finder(depth, event, parsed);
-                       });
+    Json::sax_parse(text.begin(), text.end(), &check);
+    return Json::parse(text.begin(), text.end());
   } catch (const Json::parse_error& error) {
     throw DataError("{}: not JSON at byte {}", where, error.byte);
   } catch (const Json::exception&) {
