@@ -1,16 +1,18 @@
-# Groups of sources that one compiler run can read together, as if a file included all of them, and each means what it
-# means alone: no name that one has for itself, in an unnamed namespace or as a macro, is a word of another. (It would
-# hide what the other means by it, without a message.) Reads lines that end in a source's path, writes each behind the
-# number of its group. -v most=N: so many files at most, -v most_bytes=N: unless it is one alone.
+# Groups of sources that one compiler run can read together, as if a file included all of them: no two have a name for
+# themselves, in an unnamed namespace or as a macro, that is the same. Reads lines that end in a source's path, writes
+# each behind the number of its group. -v most=N: so many files at most, -v most_bytes=N: unless it is one alone.
+# -v same_meaning=1: and each means what it means alone, no such name is a word of another. (It would hide what the other
+# means by it, without a message.)
 function clashes(group,  name) {
   for (name in names) {
     # The same alias may stand in all of them.
     if ((group, name) in group_names) {
       if (group_names[group, name] != names[name]) return 1
-    } else if ((group, name) in group_words) {
+    } else if (same_meaning && (group, name) in group_words) {
       return 1
     }
   }
+  if (!same_meaning) return 0
   for (name in words) if (!(name in names) && (group, name) in group_names) return 1
   return 0
 }

@@ -61,7 +61,8 @@ function(phalanx_together name result)
   endforeach()
   list(JOIN candidates "\n" lines)
   file(WRITE ${directory}/sources "${lines}\n")
-  execute_process(COMMAND awk -v most=8 -v most_bytes=100000 -f ${PROJECT_SOURCE_DIR}/cmake/group_sources.awk
+  execute_process(COMMAND awk -v most=8 -v most_bytes=100000 -v same_meaning=1
+                          -f ${PROJECT_SOURCE_DIR}/cmake/group_sources.awk
                   WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} INPUT_FILE ${directory}/sources
                   OUTPUT_VARIABLE lines COMMAND_ERROR_IS_FATAL ANY)
   string(REGEX MATCHALL "[^\n]+" lines "${lines}")
