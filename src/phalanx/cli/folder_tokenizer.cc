@@ -154,12 +154,6 @@ std::vector<InputCopy> exported_tokenizer(const CheckpointReader& checkpoint, Tr
   use_kept_tokenizer(config, checkpoint);
   const TokenizerOptions& options = config.tokenizer;
   if (options.tokenizer_type == "NullTokenizer") return {};
-  Json file = class_of(options.tokenizer_type);
-  if (file.is_null() || options.vocab_extra_ids > 0) {
-    log_warning("--tokenizer-type {}{}: has no counterpart there: the folder gets no tokenizer",
-                options.tokenizer_type, options.vocab_extra_ids > 0 ? " with extra ids" : "");
-    return {};
-  }
   std::vector<InputCopy> files;
   bool has_config = false;
   for (const TokenizerFile& kept : tokenizer_files(options)) {
@@ -187,6 +181,12 @@ std::vector<InputCopy> exported_tokenizer(const CheckpointReader& checkpoint, Tr
     set(hugging_face::kConfigEos, special.eos ? special.eos : special.eod);
     set(hugging_face::kConfigPad, special.pad);
     set(hugging_face::kConfigDecoderStart, special.bos);
+  }
+  Json file = class_of(options.tokenizer_type);
+  if (file.is_null() || options.vocab_extra_ids > 0) {
+    log_warning("--tokenizer-type {}{}: has no counterpart there: the folder gets no tokenizer",
+                options.tokenizer_type, options.vocab_extra_ids > 0 ? " with extra ids" : "");
+    return {};
   }
   if (has_config) return files;
   file.update(special_names(*tokenizer));
