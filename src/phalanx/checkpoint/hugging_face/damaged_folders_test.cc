@@ -155,6 +155,8 @@ std::vector<Damage> damages_of_config() {
        [](const Patient& p) { p.set("num_hidden_layers", 1.5); }},
       {"more layers than there are", kData, "model.layers.2.",
        [](const Patient& p) { p.set("num_hidden_layers", 3); }},
+      {"more layers than tensors", kData, "too few for the 65000 layers",
+       [](const Patient& p) { p.set("num_hidden_layers", 65000); }},
       {"fewer layers than there are", kData, "model.layers.1.",
        [](const Patient& p) { p.set("num_hidden_layers", 1); }},
       {"another width", kData, "model.embed_tokens.weight",
