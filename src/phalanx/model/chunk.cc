@@ -88,6 +88,11 @@ void Chunk::form_groups() {
   }
 }
 
+int Chunk::recomputed_until(int unit) const {
+  const int group = places_[static_cast<std::size_t>(unit)].group;
+  return group < 0 ? -1 : static_cast<int>(groups_[static_cast<std::size_t>(group)].last);
+}
+
 bool Chunk::begins_group(std::size_t u) const {
   const int group = places_[u].group;
   return group >= 0 && groups_[static_cast<std::size_t>(group)].first == u;
@@ -300,7 +305,8 @@ void Chunk::forward_unit(nn::Pass& whole, std::span<const Tensor> blocks, nn::Un
                .slots = slots});
 }
 
-void Chunk::recompute(nn::Pass& whole, std::span<const Tensor> blocks, const Group& group) const {
+void Chunk::recompute(nn::Pass& whole, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+                      int microbatch, const Group& group) const {
   nn::Pass pass = whole.of(units_[group.first]->sequence());
   const auto& streams = units_[group.first]->inputs();
   if (recompute_.input_shards > 1) {
@@ -315,6 +321,7 @@ void Chunk::recompute(nn::Pass& whole, std::span<const Tensor> blocks, const Gro
   for (std::size_t u = group.first; u <= group.last; ++u) {
     const nn::Unit& unit = *units_[u];
     const PassBlocks& at = places_[u].backward;
+    hooks.before(unit, PassKind::kRecompute, microbatch);
     const auto inputs = part(blocks, at.inputs, unit.inputs().size());
     const nn::Saved saved(part(blocks, at.slots, unit.saved_slots().size()));
     if (u == group.last) {
@@ -408,17 +415,18 @@ void Chunk::infer(nn::InferencePass& whole, std::span<const Tensor> blocks) cons
   }
 }
 
-void Chunk::recompute_before(nn::Pass& pass, std::span<const Tensor> blocks, std::size_t u) const {
+void Chunk::recompute_before(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+                             int microbatch, std::size_t u) const {
   const int group = places_[u].group;
   if (group < 0) return;
   const Group& units = groups_[static_cast<std::size_t>(group)];
-  if (units.last == u) recompute(pass, blocks, units);
+  if (units.last == u) recompute(pass, blocks, hooks, microbatch, units);
 }
 
 void Chunk::backward_input(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
                            int microbatch) const {
   for (std::size_t u = units_.size(); u-- > 0;) {
-    recompute_before(pass, blocks, u);
+    recompute_before(pass, blocks, hooks, microbatch, u);
     backward_input_unit(pass, blocks, hooks, microbatch, u);
   }
 }
@@ -434,7 +442,7 @@ void Chunk::backward_weight(nn::Pass& pass, std::span<const Tensor> blocks,
 void Chunk::backward(nn::Pass& pass, std::span<const Tensor> blocks, const nn::Gradients& gradients,
                      nn::UnitHooks& hooks, int microbatch) const {
   for (std::size_t u = units_.size(); u-- > 0;) {
-    recompute_before(pass, blocks, u);
+    recompute_before(pass, blocks, hooks, microbatch, u);
     backward_unit(pass, blocks, gradients, hooks, microbatch, u);
   }
 }

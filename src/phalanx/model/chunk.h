@@ -13,28 +13,6 @@
 
 namespace phalanx {
 
-// A point in a microbatch's life on this chunk. Outside the units are its ends: at forward -1 it
-// has its input, at forward num_units its output is handed on; at backward num_units it has the
-// gradient of its output, at backward -1 that of its input is handed on.
-struct PassPoint {
-  nn::PassKind pass = nn::PassKind::kForward;
-  int unit = 0;
-};
-
-// One saved tensor of a microbatch and between which two points it is needed, both included.
-struct SavedBlock {
-  std::string name;
-  DType dtype = DType::kF32;
-  Shape shape;
-  PassPoint born;
-  PassPoint last;
-  // The number of the block whose memory this is: a carried stream's, which has a place in the list
-  // for every unit that reads it. -1: it has memory of its own.
-  int same_as = -1;
-  // Of its own.
-  std::int64_t bytes() const { return same_as < 0 ? shape.count() * size_of(dtype) : 0; }
-};
-
 // Full activation recomputation: of a group of layers only the input is kept, and the group runs
 // forward once more before its backward.
 struct RecomputePlan {
@@ -56,6 +34,8 @@ class Chunk {
 
   const std::vector<std::unique_ptr<nn::Unit>>& units() const { return units_; }
   int num_units() const { return static_cast<int>(units_.size()); }
+  // The last of the units that are recomputed together with this one; -1: it is not recomputed.
+  int recomputed_until(int unit) const;
   // What the chunk reads of the stage before it, and what it hands to the next.
   const std::vector<nn::StreamSpec>& inputs() const { return units_.front()->inputs(); }
   const std::vector<nn::StreamSpec>& outputs() const { return units_.back()->outputs(); }
@@ -122,9 +102,11 @@ class Chunk {
   std::size_t add(Entry entry);
   // Zeros where a carried stream's gradient begins: nobody behind the unit reads the stream.
   void begin_gradients(nn::Pass& pass, std::span<const Tensor> blocks, std::size_t unit) const;
-  void recompute(nn::Pass& whole, std::span<const Tensor> blocks, const Group& group) const;
+  void recompute(nn::Pass& whole, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+                 int microbatch, const Group& group) const;
   // Where backward comes to the last unit of a group.
-  void recompute_before(nn::Pass& pass, std::span<const Tensor> blocks, std::size_t unit) const;
+  void recompute_before(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+                        int microbatch, std::size_t unit) const;
 
   void forward_unit(nn::Pass& whole, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
                     int microbatch, std::size_t unit) const;

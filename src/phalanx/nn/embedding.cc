@@ -46,6 +46,7 @@ Embedding::Embedding(ParamTable& table, std::int64_t vocabulary, std::int64_t pa
                            {.order = sharing.role,
                             .gradient = ParamRole::Gradient::kRows,
                             .sequence = sharing.sequence});
+  local_rows_ = table[word_.id].local_shape[0];
   parameters_ = {word_.id};
   if (max_positions > 0) add_positions(table, max_positions, sharing);
   if (extras.token_types > 0) {
@@ -56,7 +57,8 @@ Embedding::Embedding(ParamTable& table, std::int64_t vocabulary, std::int64_t pa
   }
   if (extras.norm) {
     PHALANX_CHECK(!config.fp32_residual, "a norm behind the embedding has its type's stream");
-    norm_.emplace(table, parameters_, slots_, "embedding.layernorm", config);
+    norm_.emplace(table, norm_parameters_, slots_, "embedding.layernorm", config);
+    parameters_.insert(parameters_.end(), norm_parameters_.begin(), norm_parameters_.end());
     sum_ = slots_.add_stream("embedding sum", config.dtype, config.hidden, Born::kForward,
                              LastReader::kInputGradient);
   }
@@ -83,9 +85,7 @@ void Embedding::add_positions(ParamTable& table, std::int64_t max_positions,
   parameters_.push_back(position_.id);
 }
 
-std::int64_t Embedding::first_row(const Pass& pass) const {
-  return config_.tensor.rank * pass.weights[word_.id].shape[0];
-}
+std::int64_t Embedding::first_row() const { return config_.tensor.rank * local_rows_; }
 
 Dropout Embedding::dropout(const Pass& pass) const {
   return config_.hidden_dropout_at(kEmbeddingLayer, DropoutPlace::kEmbedding, pass.training);
@@ -122,7 +122,7 @@ void Embedding::forward(Pass& pass, std::span<const Tensor> /*inputs*/,
   ops::embedding_forward(pass.ops, {.y = words,
                                     .table = pass.weights[word_.id],
                                     .ids = pass.batch[columns_.tokens],
-                                    .first_row = first_row(pass)});
+                                    .first_row = first_row()});
   pass.finish(pass.region.leave(pass.ops, words));
   add_tables(pass, sum, pass.region.own(words));
   if (!norm_) return;
@@ -159,12 +159,12 @@ void Embedding::backward_weight(Pass& pass, std::span<const Tensor> /*inputs*/, 
                                               .values = sparse.values,
                                               .ids = pass.batch[columns_.tokens],
                                               .dy = saved[dsum_],
-                                              .first_row = first_row(pass)});
+                                              .first_row = first_row()});
   } else {
     ops::embedding_gradient(pass.ops, {.dtable = table_sum(pass, gradients, word_),
                                        .ids = pass.batch[columns_.tokens],
                                        .dy = saved[dsum_],
-                                       .first_row = first_row(pass)});
+                                       .first_row = first_row()});
   }
   if (position_.id < 0) return;
   ops::embedding_gradient(pass.ops, {.dtable = table_sum(pass, gradients, position_),

@@ -48,6 +48,10 @@ class Embedding final : public Unit {
             const EmbeddingColumns& columns, const TransformerConfig& config,
             const EmbeddingExtras& extras = {});
 
+  // Backward reads no table.
+  const std::vector<ParamId>& needs(PassKind pass) const override {
+    return pass == PassKind::kForward ? parameters_ : norm_parameters_;
+  }
   void forward(Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                const Saved& saved) const override;
   void backward_input(Pass& pass, std::span<const Tensor> inputs,
@@ -60,7 +64,7 @@ class Embedding final : public Unit {
   void add_positions(ParamTable& table, std::int64_t max_positions,
                      const EmbeddingSharing& sharing);
   // The word of this rank's first row.
-  std::int64_t first_row(const Pass& pass) const;
+  std::int64_t first_row() const;
   Dropout dropout(const Pass& pass) const;
   // sum += rows of a table, and dropout where that is the last thing.
   void add_table(Pass& pass, const Tensor& sum, const Tensor& x, ParamId table, std::size_t ids,
@@ -71,6 +75,8 @@ class Embedding final : public Unit {
   const TransformerConfig config_;
   EmbeddingColumns columns_;
   ParamUse word_, position_, type_;  // no id: there is no such table
+  std::int64_t local_rows_ = 0;      // of the word table
+  std::vector<ParamId> norm_parameters_;
   std::optional<Norm> norm_;
   SavedId sum_ = -1;  // what the norm is of
   SavedId dsum_;

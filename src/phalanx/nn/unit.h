@@ -16,6 +16,7 @@
 
 #include "phalanx/nn/inference_pass.h"
 #include "phalanx/nn/param_table.h"
+#include "phalanx/nn/saved_block.h"
 
 namespace phalanx::nn {
 
@@ -42,6 +43,8 @@ class Unit {
   const std::vector<SavedSlot>& saved_slots() const { return slots_.slots(); }
   // Parameters whose gradients backward_weight adds to.
   const std::vector<ParamId>& parameters() const { return parameters_; }
+  // Parameters whose weights a pass of this kind reads, others' that it shares among them.
+  virtual const std::vector<ParamId>& needs(PassKind /*pass*/) const { return parameters_; }
   // Streams into and out of the unit; the embedding has no input, the head no output.
   const std::vector<StreamSpec>& inputs() const { return inputs_; }
   const std::vector<StreamSpec>& outputs() const { return outputs_; }
@@ -91,8 +94,6 @@ class Unit {
   std::vector<StreamSpec> inputs_, outputs_;
   LastReader input_last_reader_ = LastReader::kWeightGradient;
 };
-
-enum class PassKind : std::uint8_t { kForward, kBackwardInput, kBackwardWeight };
 
 // What a pass of a unit was handed: it has read and written nothing else. Where a pass has no such
 // tensors, none.

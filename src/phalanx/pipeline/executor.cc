@@ -1,5 +1,6 @@
 #include "phalanx/pipeline/executor.h"
 
+#include <numeric>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -8,13 +9,19 @@
 namespace phalanx {
 namespace {
 
-std::vector<std::vector<SavedBlock>> blocks_of(const std::vector<ChunkTables>& chunks,
-                                               const nn::BatchShapes& shapes, bool forward_only) {
-  std::vector<std::vector<SavedBlock>> blocks;
-  for (const auto& tables : chunks) {
-    blocks.push_back(tables.chunk->saved_blocks(shapes, forward_only));
+std::vector<nn::PassOrder> orders_of(const Program& program) {
+  std::vector<nn::PassOrder> orders(static_cast<std::size_t>(program.chunks),
+                                    {program.forward_only, !program.forward_only});
+  std::vector<const Action*> before(orders.size(), nullptr);
+  for (const Action& action : program.actions) {
+    if (!is_pass(action.kind)) continue;
+    const auto chunk = static_cast<std::size_t>(action.chunk);
+    const bool follows = before[chunk] != nullptr && before[chunk]->kind == ActionKind::kForward &&
+                         before[chunk]->microbatch == action.microbatch;
+    if (action.kind != ActionKind::kForward && !follows) orders[chunk].backward_follows = false;
+    before[chunk] = &action;
   }
-  return blocks;
+  return orders;
 }
 
 StepTimer send_timer(bool forward) {
@@ -36,12 +43,22 @@ Executor::Executor(Program program, std::vector<ChunkTables> chunks, const nn::B
                    Communicator* pipeline, SavedPlans* plans)
     : program_(std::move(program)),
       chunks_(std::move(chunks)),
-      blocks_(blocks_of(chunks_, shapes, program_.forward_only)),
-      plan_(plans != nullptr ? plans->plan(program_, blocks_)
-                             : std::make_shared<const SavedPlan>(program_, blocks_)),
+      orders_(orders_of(program_)),
       batch_slots_(program_),
       messages_(pipeline) {
-  for (const auto& blocks : blocks_) placed_.emplace_back(blocks.size());
+  for (std::size_t c = 0; c < chunks_.size(); ++c) {
+    auto blocks = chunks_[c].chunk->saved_blocks(shapes, orders_[c].forward_only);
+    std::vector<std::size_t>& lent = lent_.emplace_back();
+    for (const nn::PassStates* states : chunks_[c].states) {
+      const auto more = states->blocks(static_cast<int>(c), orders_[c]);
+      lent.push_back(more.size());
+      blocks.insert(blocks.end(), more.begin(), more.end());
+    }
+    placed_.emplace_back(blocks.size());
+    blocks_.push_back(std::move(blocks));
+  }
+  plan_ = plans != nullptr ? plans->plan(program_, blocks_)
+                           : std::make_shared<const SavedPlan>(program_, blocks_);
 }
 
 std::span<const Tensor> Executor::place(int chunk, int microbatch, Arena& saved) {
@@ -211,6 +228,7 @@ void Executor::compute(const Action& action, nn::Pass& pass, Run& run) {
   const ChunkTables& tables = chunks_[static_cast<std::size_t>(action.chunk)];
   const auto blocks = place(action.chunk, action.microbatch, run.saved);
   const int microbatch = action.microbatch;
+  enter(action, blocks);
   const TimerScope time(run.timers, action.kind == ActionKind::kForward
                                         ? StepTimer::kForwardCompute
                                         : StepTimer::kBackwardCompute);
@@ -225,6 +243,17 @@ void Executor::compute(const Action& action, nn::Pass& pass, Run& run) {
       return tables.chunk->backward_weight(pass, blocks, tables.gradients, run.hooks, microbatch);
     default:
       PHALANX_CHECK(false, "{} is not a pass", to_string(action));
+  }
+}
+
+void Executor::enter(const Action& action, std::span<const Tensor> blocks) const {
+  const auto chunk = static_cast<std::size_t>(action.chunk);
+  const std::vector<std::size_t>& lent = lent_[chunk];
+  auto rest = blocks.last(std::accumulate(lent.begin(), lent.end(), std::size_t{0}));
+  for (std::size_t i = 0; i < lent.size(); ++i) {
+    chunks_[chunk].states[i]->enter(action.chunk, orders_[chunk],
+                                    action.kind == ActionKind::kForward, rest.first(lent[i]));
+    rest = rest.subspan(lent[i]);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "phalanx/base/step_timers.h"
 #include "phalanx/comm/communicator.h"
 #include "phalanx/model/chunk.h"
+#include "phalanx/nn/pass_states.h"
 #include "phalanx/pipeline/action.h"
 #include "phalanx/pipeline/batch_slots.h"
 #include "phalanx/pipeline/saved_plan.h"
@@ -53,6 +54,8 @@ struct ChunkTables {
   const Chunk* chunk = nullptr;
   nn::Weights weights;  // the newest
   nn::Gradients gradients;
+  // Who keeps these tables, where that is not the same for all units.
+  std::vector<nn::PassStates*> states = {};
 };
 
 // What holds for all passes of one run.
@@ -108,6 +111,8 @@ class Executor {
   void execute(std::size_t index, Run& run);
   void execute_pass(std::size_t index, Run& run);
   void compute(const Action& action, nn::Pass& pass, Run& run);
+  // Tells those who lend weights and gradients where a pass finds them.
+  void enter(const Action& action, std::span<const Tensor> blocks) const;
   static const nn::Batch& load(int microbatch, Run& run);
   void await_input(const Action& pass, Run& run);
   void await_send(const Action& action, Run& run);
@@ -125,7 +130,9 @@ class Executor {
 
   Program program_;
   std::vector<ChunkTables> chunks_;
-  std::vector<std::vector<SavedBlock>> blocks_;
+  std::vector<nn::PassOrder> orders_;            // by chunk
+  std::vector<std::vector<std::size_t>> lent_;   // by chunk: how many blocks each of its states has
+  std::vector<std::vector<SavedBlock>> blocks_;  // by chunk: its own, then those
   std::shared_ptr<const SavedPlan> plan_;
   BatchSlots batch_slots_;
   StageMessages messages_;
