@@ -42,12 +42,12 @@ DelayedUpdates::DelayedUpdates(const RunSetup& setup, DelayRule rule)
                                 setup.products.products)),
       context_{.backend = *backend_, .workspace = workspace_, .stream = {}, .recorder = nullptr},
       chunk_(setup.model->build_chunk(setup.model->whole(), table_)),
-      parameters_(table_, memory_, memory_) {
+      parameters_(StateLayout(table_), memory_, memory_) {
   const DType full = nn::full_precision(setup.model->transformer().dtype);
   for (int r = 0; r < data_parallel_size(setup.config.layout); ++r) {
     replicas_.push_back(
         {.stream = RunData::Stream(*setup.data, SplitKind::kTrain, 0, r),
-         .gradients = GradientStore(table_, parameters_.layout(), full, shape_.rows(), memory_),
+         .gradients = GradientStore(parameters_.states(), full, shape_.rows(), memory_),
          .losses = {.sum = memory_.allocate(DType::kF64, {1}),
                     .count = memory_.allocate(DType::kF64, {1})}});
   }
@@ -62,7 +62,7 @@ DelayedUpdates::DelayedUpdates(const RunSetup& setup, DelayRule rule)
   ops::fill(context_, {.x = loss_scale_, .value = 1.0});
   stale_flat_ = memory_.allocate(parameters_.flat().dtype, parameters_.flat().shape);
   for (ParamId id = 0; id < table_.size(); ++id) {
-    const std::int64_t offset = parameters_.layout().offsets[static_cast<std::size_t>(id)];
+    const std::int64_t offset = parameters_.states().flat().offsets[static_cast<std::size_t>(id)];
     const Shape& extent = table_[id].local_shape;
     stale_.push_back(stale_flat_.slice(0, offset, extent.count()).reshape(extent));
   }
@@ -79,8 +79,7 @@ int DelayedUpdates::stage_of(const std::string& parameter) const {
 }
 
 void DelayedUpdates::train() {
-  parameters_.initialise(context_, setup_.model->transformer().init_key,
-                         replicas_.front().gradients.flat());
+  parameters_.initialise(context_, setup_.model->transformer().init_key);
   for (const Replica& replica : replicas_) replica.gradients.initialise(context_);
   optimizer_->initialise(context_);
   for (std::int64_t i = 0; i < setup_.length.last_iteration(); ++i) iteration(i);
@@ -184,7 +183,7 @@ void DelayedUpdates::add_replicas() {
 
 std::vector<std::string> DelayedUpdates::differences(const CheckpointReader& checkpoint) const {
   std::vector<std::string> names;
-  for (const Segment& segment : parameters_.segments()) {
+  for (const Segment& segment : parameters_.states().segments()) {
     const ParamSpec& spec = table_[segment.id];
     const auto compare = [&](const Tensor& values, std::string_view prefix) {
       if (!equals_stored(checkpoint, spec, values, prefix)) {

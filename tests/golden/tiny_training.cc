@@ -47,8 +47,8 @@ TinyTraining::TinyTraining(const TinyRun& run, Backend& backend)
       context_{.backend = backend, .workspace = workspace_, .stream = {}, .recorder = nullptr},
       chunk_(run.model.build_chunk(run.model.whole(), table_)),
       constants_(table_.constants(), context_, memory_),
-      parameters_(table_, memory_, memory_),
-      gradients_(table_, shared_sums(table_), parameters_.layout(), full_precision(),
+      parameters_(StateLayout(table_), memory_, memory_),
+      gradients_(parameters_.states(), shared_sums(table_), full_precision(),
                  rows_of_step(run.microbatches, shapes_), memory_),
       optimizer_(parameters_, gradients_, run.optimizer, {}, memory_, memory_),
       executor_(no_pipelining(run.microbatches),
@@ -70,7 +70,7 @@ TinyTraining::TinyTraining(const TinyRun& run, Backend& backend)
 }
 
 void TinyTraining::initialise() {
-  parameters_.initialise(context_, run_.model.transformer().init_key, gradients_.flat());
+  parameters_.initialise(context_, run_.model.transformer().init_key);
   gradients_.initialise(context_);
   optimizer_.initialise(context_);
   ops::fill(context_, {.x = loss_scale_, .value = kLossScale});
@@ -144,7 +144,7 @@ std::vector<double> TinyTraining::gradient(ParamId id) const {
 
 std::vector<double> TinyTraining::padding(ParamId id) const {
   std::vector<double> result;
-  const Segment& segment = parameters_.segments()[static_cast<std::size_t>(id)];
+  const Segment& segment = parameters_.states().segments()[static_cast<std::size_t>(id)];
   for (const Tensor& tensor :
        {parameters_.main(id), parameters_.weight(id), gradients_.gradient(id),
         optimizer_.state("exp_avg", segment), optimizer_.state("exp_avg_sq", segment)}) {

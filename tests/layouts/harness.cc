@@ -230,7 +230,7 @@ void Training::run_rank(Communicator& world) {
   rank.initialise();
   const ParameterStore& parameters = rank.parameters();
   const nn::ParamTable& table = rank.table();
-  for (const Segment& s : parameters.segments()) {
+  for (const Segment& s : parameters.states().segments()) {
     initial_.add(table[s.id], parameters.main(s), s.begin);
   }
   for (int step = 0; step < steps_; ++step) {
@@ -238,7 +238,7 @@ void Training::run_rank(Communicator& world) {
                                                  : train_step(rank, step));
     check_high_water(plans_[me], arenas);
     if (step > 0) continue;
-    for (const Segment& s : parameters.segments()) {
+    for (const Segment& s : parameters.states().segments()) {
       first_gradients_.add(table[s.id], rank.gradients().gradient(s), s.begin);
       first_weights_.add(table[s.id], parameters.main(s), s.begin);
       first_exp_avg_.add(table[s.id], rank.optimizer().state("exp_avg", s), s.begin);
@@ -246,7 +246,7 @@ void Training::run_rank(Communicator& world) {
   }
   rank.finish_gather();
   for (ParamId id = 0; id < table.size(); ++id) stored_.add(table[id], parameters.weight(id));
-  for (const Segment& s : parameters.segments()) {
+  for (const Segment& s : parameters.states().segments()) {
     weights_.add(table[s.id], parameters.main(s), s.begin);
     exp_avg_.add(table[s.id], rank.optimizer().state("exp_avg", s), s.begin);
     exp_avg_sq_.add(table[s.id], rank.optimizer().state("exp_avg_sq", s), s.begin);

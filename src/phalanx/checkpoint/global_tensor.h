@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "phalanx/mesh/param_spec.h"
+#include "phalanx/mesh/box_range.h"
 #include "phalanx/tensor/tensor.h"
 
 namespace phalanx {
@@ -36,12 +36,6 @@ struct GlobalTensor {
     return (box.local_row + row) * row_length() + box.local_column - local_begin;
   }
 };
-
-// What a rank holds of a parameter if it keeps but the elements [begin, begin + count) of its local
-// part, as a ZeRO shard does: the boxes of `spec` clipped to them. A box becomes at most three: the
-// rest of a row, whole rows, the beginning of a row. Padding has none. Local coordinates stay those
-// of the whole local part (see GlobalTensor). InternalError where the range leaves it.
-std::vector<ParamBox> boxes_of_range(const ParamSpec& spec, std::int64_t begin, std::int64_t count);
 
 // A parameter, or with a prefix ("optimizer.exp_avg.") what belongs to it and is cut like it:
 // `local` may be a vector or anything else with the count of spec.local_shape, and of any dtype.

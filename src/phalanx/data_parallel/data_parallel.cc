@@ -7,18 +7,6 @@
 namespace phalanx {
 namespace {
 
-// Buckets that hold a part of each parameter.
-std::vector<std::vector<std::size_t>> bucket_index(const ParameterStore& parameters,
-                                                   const std::vector<FlatRange>& buckets) {
-  std::vector<std::vector<std::size_t>> index(parameters.table().specs().size());
-  for (std::size_t b = 0; b < buckets.size(); ++b) {
-    for (const Segment& part : segments_of(parameters.table(), parameters.layout(), {buckets[b]})) {
-      index[static_cast<std::size_t>(part.id)].push_back(b);
-    }
-  }
-  return index;
-}
-
 std::vector<int> shared_index(const nn::ParamTable& table, const std::vector<SharedSum>& shared) {
   std::vector<int> index(table.specs().size(), -1);
   for (std::size_t i = 0; i < shared.size(); ++i) {
@@ -33,25 +21,23 @@ bool is_sequence_partial(const ParamSpec& spec) {
 
 }  // namespace
 
-DataParallel::DataParallel(const ParameterStore& parameters, const GradientStore& gradients,
+DataParallel::DataParallel(const ParameterStore& parameters, GradientStore& gradients,
                            std::vector<int> uses, const ReductionGroups& groups,
                            const TensorRegion& region, const DataParallelOptions& options,
-                           Arena& communication)
+                           Arena& communication, std::vector<UnitOrder> chunks)
     : parameters_(&parameters),
       gradients_(&gradients),
+      chunks_(std::move(chunks)),
       uses_(std::move(uses)),
       groups_(groups),
       region_(region),
       options_(options),
-      buckets_(parameters.is_sharded() ? parameters.buckets()
-                                       : cut_buckets(parameters.layout(), options.bucket_size, 1)),
-      buckets_of_(bucket_index(parameters, buckets_)),
       shared_of_(shared_index(parameters.table(), gradients.shared())),
-      reductions_(buckets_.size()),
-      started_(buckets_.size()),
+      reductions_(states().buckets().size()),
+      started_(states().buckets().size()),
       shared_(gradients.shared().size()),
-      gathers_(buckets_.size()) {
-  PHALANX_CHECK(!parameters.is_sharded() || groups.data != nullptr, "a shard of one rank");
+      gathers_(states().buckets().size()) {
+  PHALANX_CHECK(!states().is_sharded() || groups.data != nullptr, "a shard of one rank");
   for (const SharedSum& sum : gradients.shared()) {
     const Communicator* group = group_of(sum);
     PHALANX_CHECK((group != nullptr ? group->size() : 1) == sum.holders,
@@ -66,12 +52,12 @@ DataParallel::DataParallel(const ParameterStore& parameters, const GradientStore
     places[static_cast<std::size_t>(id)] = count;
     count += table[id].local_shape.count();
   }
-  for (const Segment& segment : parameters.segments()) {
+  for (const Segment& segment : states().segments()) {
     if (!is_sequence_partial(table[segment.id])) continue;
     sequence_partial_.push_back(
         {segment, places[static_cast<std::size_t>(segment.id)] + segment.begin});
   }
-  if (count > 0) coalesced_ = communication.allocate(gradients.flat().dtype, {count});
+  if (count > 0) coalesced_ = communication.allocate(gradients.dtype(), {count});
   for (ParamId id = 0; id < table.size(); ++id) {
     const std::int64_t common = common_count(table[id]);
     if (common == 0) continue;
@@ -79,39 +65,45 @@ DataParallel::DataParallel(const ParameterStore& parameters, const GradientStore
         groups_.box_holders != nullptr && groups_.box_holders->size() == most_holders(table[id]),
         "{}: {} ranks have boxes of it, of which {} sum them", table[id].name,
         most_holders(table[id]), groups_.box_holders != nullptr ? groups_.box_holders->size() : 1);
-    const std::int64_t elements = table[id].local_shape.count();
-    common_.push_back(
-        gradients.gradient(id).reshape({elements}).slice(0, elements - common, common));
+    common_.push_back({id, table[id].local_shape.count() - common, common});
   }
+  if (!states().cuts_gradients() || common_.empty()) return;
+  const std::int64_t room = std::ranges::max_element(common_, {}, &Common::count)->count;
+  common_sum_ = communication.allocate(gradients.dtype(), {room});
 }
 
 void DataParallel::begin(Context& context, int last_microbatch) {
   context_ = &context;
   last_microbatch_ = last_microbatch;
   uses_left_ = uses_;
-  missing_.assign(buckets_.size(), 0);
-  for (const auto& buckets : buckets_of_) {
-    for (const std::size_t b : buckets) ++missing_[b];
+  count_missing();
+  started_.assign(started_.size(), false);
+  shared_.assign(shared_.size(), {});
+  has_sum_.assign(started_.size(), false);
+}
+
+void DataParallel::count_missing() {
+  missing_.assign(states().buckets().size(), 0);
+  for (ParamId id = 0; id < parameters_->table().size(); ++id) {
+    for (const std::size_t b : states().buckets_of(id)) ++missing_[b];
   }
   for (const SharedSum& sum : gradients_->shared()) {
     if (sum.holders == 1) continue;
-    for (const std::size_t b : buckets_of_[static_cast<std::size_t>(sum.id)]) ++missing_[b];
+    for (const std::size_t b : states().buckets_of(sum.id)) ++missing_[b];
   }
-  started_.assign(buckets_.size(), false);
-  shared_.assign(shared_.size(), {});
 }
 
 void DataParallel::grad_ready(ParamId id, int microbatch) {
-  if (microbatch != last_microbatch_) return;
+  if (microbatch != last_microbatch_ && !states().cuts_gradients()) return;
   if (--uses_left_[static_cast<std::size_t>(id)] == 0) complete(id);
 }
 
 void DataParallel::complete(ParamId id) {
   const int shared = shared_of_[static_cast<std::size_t>(id)];
   if (shared >= 0) complete_shared(static_cast<std::size_t>(shared));
-  for (const std::size_t b : buckets_of_[static_cast<std::size_t>(id)]) {
+  for (const std::size_t b : states().buckets_of(id)) {
     --missing_[b];
-    if (options_.overlap_grad_reduce) start_if_complete(b);
+    if (options_.overlap_grad_reduce || states().cuts_gradients()) start_if_complete(b);
   }
 }
 
@@ -145,15 +137,99 @@ void DataParallel::start_if_complete(std::size_t bucket) {
 void DataParallel::start_reduction(std::size_t bucket) {
   started_[bucket] = true;
   if (groups_.data == nullptr) return;
-  const FlatRange& range = buckets_[bucket];
-  const Tensor sums = gradients_->flat().slice(0, range.begin, range.count);
-  if (parameters_->is_sharded()) {
-    const FlatRange& own = parameters_->shard()[bucket];
-    reductions_[bucket] = groups_.data->reduce_scatter(
-        *context_, gradients_->flat().slice(0, own.begin, own.count), sums, Reduction::kSum);
+  const StateLayout::Bucket& at = states().buckets()[bucket];
+  if (states().cuts_gradients()) {
+    start_scatter(bucket);
+  } else if (states().is_sharded()) {
+    reductions_[bucket] = groups_.data->reduce_scatter(*context_, gradients_->own(at),
+                                                       gradients_->whole(at), Reduction::kSum);
   } else {
-    reductions_[bucket] = groups_.data->all_reduce(*context_, sums, Reduction::kSum);
+    reductions_[bucket] =
+        groups_.data->all_reduce(*context_, gradients_->whole(at), Reduction::kSum);
   }
+}
+
+std::vector<DataParallel::Added> DataParallel::added(int chunk) const {
+  std::vector<Added> groups;
+  const UnitOrder& units = chunks_[static_cast<std::size_t>(chunk)];
+  for (int u = units.size(); u-- > 0;) {
+    for (const int group : units.units[static_cast<std::size_t>(u)].added) {
+      const auto known = std::ranges::find(groups, group, &Added::group);
+      if (known != groups.end()) {
+        known->last = u;
+      } else {
+        groups.push_back({group, u, u});
+      }
+    }
+  }
+  return groups;
+}
+
+std::vector<SavedBlock> DataParallel::blocks(int chunk, const nn::PassOrder& order) const {
+  std::vector<SavedBlock> blocks;
+  if (!states().cuts_gradients() || order.forward_only) return blocks;
+  const UnitOrder& units = chunks_[static_cast<std::size_t>(chunk)];
+  const int longer = options_.overlap_grad_reduce ? 1 : 0;
+  for (const Added& group : added(chunk)) {
+    const int last = std::max(group.last - longer, 0);
+    blocks.push_back(
+        {.name = "gradients",
+         .dtype = gradients_->dtype(),
+         .shape = {states().flat().regions[static_cast<std::size_t>(group.group)].count},
+         .born = units.begin(units.backward_moment(group.first)),
+         .last = units.end(units.backward_moment(last))});
+  }
+  return blocks;
+}
+
+void DataParallel::enter(int chunk, const nn::PassOrder& /*order*/, bool forward,
+                         std::span<const Tensor> blocks) {
+  if (!states().cuts_gradients() || forward) return;
+  chunk_ = chunk;
+  const std::vector<Added> groups = added(chunk);
+  PHALANX_CHECK(blocks.size() == groups.size(), "{} blocks for the gradients of {} groups",
+                blocks.size(), groups.size());
+  gradients_->begin_update();
+  uses_left_ = uses_;
+  count_missing();
+  started_.assign(started_.size(), false);
+  for (std::size_t i = 0; i < groups.size(); ++i) gradients_->place(groups[i].group, blocks[i]);
+}
+
+void DataParallel::start_scatter(std::size_t bucket) {
+  const StateLayout::Bucket& at = states().buckets()[bucket];
+  const Tensor whole = gradients_->whole(at);
+  const bool adds = has_sum_[bucket];
+  const Tensor sum =
+      adds ? whole.slice(0, at.own.begin - at.range.begin, at.own.count) : gradients_->own(at);
+  has_sum_[bucket] = true;
+  const std::vector<Added> groups = added(chunk_);
+  const auto group = std::ranges::find(groups, at.group, &Added::group);
+  const bool waits = options_.overlap_grad_reduce && group->last > 0;
+  scatters_.push_back(
+      {.bucket = bucket,
+       .until = waits ? group->last - 1 : group->last,
+       .adds = adds,
+       .work = groups_.data->reduce_scatter(*context_, sum, whole, Reduction::kSum)});
+  if (!waits) finish_scatters(group->last);
+}
+
+void DataParallel::finish_scatters(int unit) {
+  for (const Scatter& scatter : scatters_) {
+    if (scatter.until != unit) continue;
+    const StateLayout::Bucket& at = states().buckets()[scatter.bucket];
+    scatter.work.wait(context_->stream);
+    if (!scatter.adds) continue;
+    const Tensor sum = gradients_->whole(at).slice(0, at.own.begin - at.range.begin, at.own.count);
+    ops::accumulate(*context_, {.destination = gradients_->own(at), .source = sum});
+  }
+  std::erase_if(scatters_, [&](const Scatter& scatter) { return scatter.until == unit; });
+}
+
+void DataParallel::after(const nn::Unit& unit, nn::PassKind pass, int /*microbatch*/,
+                         const nn::UnitTensors& /*tensors*/) {
+  if (pass != nn::PassKind::kBackwardWeight || scatters_.empty()) return;
+  finish_scatters(chunks_[static_cast<std::size_t>(chunk_)].index_of(unit));
 }
 
 void DataParallel::reduce(int chunk) {
@@ -161,10 +237,9 @@ void DataParallel::reduce(int chunk) {
     const ParamId id = gradients_->shared()[i].id;
     if (uses_left_[static_cast<std::size_t>(id)] == 0) start_shared_sum(i);
   }
-  const FlatRange& region = parameters_->layout().regions[static_cast<std::size_t>(chunk)];
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const bool is_of_chunk = buckets_[b].begin >= region.begin && buckets_[b].end() <= region.end();
-    if (is_of_chunk) start_if_complete(b);
+  for (std::size_t b = 0; b < started_.size(); ++b) {
+    const auto group = static_cast<std::size_t>(states().buckets()[b].group);
+    if (states().groups().chunk[group] == chunk) start_if_complete(b);
   }
 }
 
@@ -172,6 +247,7 @@ void DataParallel::finish_reduction() {
   finish_shared_sums();
   gradients_->expect_complete();
   finish_buckets();
+  sum_over_replicas();
   sum_over_sequence();
   sum_over_box_holders();
 }
@@ -213,8 +289,9 @@ void DataParallel::pass_on(const SharedSum& sum) {
 void DataParallel::finish_buckets() {
   // Without other ranks there is nothing to wait for, and Megatron's row is not there.
   const TimerScope time(groups_.data != nullptr ? timers_ : nullptr, StepTimer::kAllGradients);
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    if (!started_[b]) start_reduction(b);
+  for (std::size_t b = 0; b < started_.size(); ++b) {
+    // What is cut is summed by now, but for buckets of padding.
+    if (!started_[b] && !states().cuts_gradients()) start_reduction(b);
   }
   for (Work& work : reductions_) {
     work.wait(context_->stream);
@@ -241,23 +318,58 @@ void DataParallel::sum_over_sequence() {
 void DataParallel::sum_over_box_holders() {
   if (common_.empty()) return;
   const TimerScope time(timers_, StepTimer::kLayerNormGradients);
+  const auto sum = [&](const Tensor& gradient) {
+    return groups_.box_holders->all_reduce(*context_, gradient, Reduction::kSum);
+  };
   std::vector<Work> sums;
-  for (const Tensor& gradient : common_) {
-    sums.push_back(groups_.box_holders->all_reduce(*context_, gradient, Reduction::kSum));
+  for (const Common& common : common_) {
+    if (states().cuts_gradients()) {
+      copy_common(common, true);
+      sum(common_sum_.slice(0, 0, common.count)).wait(context_->stream);
+      copy_common(common, false);
+    } else {
+      const Tensor& gradient = gradients_->gradient(common.id);
+      sums.push_back(
+          sum(gradient.reshape({gradient.count()}).slice(0, common.begin, common.count)));
+    }
+  }
+  for (Work& work : sums) work.wait(context_->stream);
+}
+
+void DataParallel::copy_common(const Common& common, bool in) {
+  if (in) ops::fill(*context_, {.x = common_sum_, .value = 0.0});
+  for (const Segment& segment : states().segments()) {
+    if (segment.id != common.id) continue;
+    const std::int64_t begin = std::max(segment.begin, common.begin);
+    const std::int64_t count = segment.begin + segment.count - begin;
+    if (count <= 0) continue;
+    const Tensor own = gradients_->gradient(segment).slice(0, begin - segment.begin, count);
+    const Tensor place = common_sum_.slice(0, begin - common.begin, count);
+    ops::copy(*context_, {.destination = in ? place : own, .source = in ? own : place});
+  }
+}
+
+void DataParallel::sum_over_replicas() {
+  if (groups_.replicas == nullptr) return;
+  const TimerScope time(timers_, StepTimer::kAllGradients);
+  std::vector<Work> sums;
+  for (const StateLayout::Bucket& bucket : states().buckets()) {
+    sums.push_back(
+        groups_.replicas->all_reduce(*context_, gradients_->own(bucket), Reduction::kSum));
   }
   for (Work& sum : sums) sum.wait(context_->stream);
 }
 
 void DataParallel::gather() {
-  if (!parameters_->is_sharded()) return;
+  if (!states().is_sharded()) return;
   const TimerScope time(timers_, StepTimer::kGatherParameters);
   // In the order in which forward reads: the last bucket holds the first parameters.
-  for (std::size_t b = buckets_.size(); b-- > 0;) {
-    const FlatRange& range = buckets_[b];
-    const FlatRange& own = parameters_->shard()[b];
-    gathers_[b] =
-        groups_.data->all_gather(*context_, parameters_->flat().slice(0, range.begin, range.count),
-                                 parameters_->flat().slice(0, own.begin, own.count));
+  for (std::size_t b = gathers_.size(); b-- > 0;) {
+    const StateLayout::Bucket& at = states().buckets()[b];
+    if (states().cuts_weights(at.group)) continue;
+    const Tensor whole = parameters_->weights(at);
+    const Tensor own = whole.slice(0, at.own.begin - at.range.begin, at.own.count);
+    gathers_[b] = groups_.data->all_gather(*context_, whole, own);
   }
   if (!options_.overlap_param_gather) finish_gather();
 }
@@ -269,13 +381,13 @@ void DataParallel::wait_for(std::size_t bucket) {
 
 void DataParallel::finish_gather() {
   if (context_ == nullptr) return;  // no step so far
-  for (std::size_t b = buckets_.size(); b-- > 0;) wait_for(b);
+  for (std::size_t b = gathers_.size(); b-- > 0;) wait_for(b);
 }
 
 void DataParallel::before(const nn::Unit& unit, nn::PassKind pass, int /*microbatch*/) {
   if (pass != nn::PassKind::kForward || !options_.overlap_param_gather) return;
   for (const ParamId id : unit.parameters()) {
-    for (const std::size_t b : buckets_of_[static_cast<std::size_t>(id)]) wait_for(b);
+    for (const std::size_t b : states().buckets_of(id)) wait_for(b);
   }
 }
 

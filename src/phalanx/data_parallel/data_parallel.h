@@ -4,6 +4,10 @@
 // every rank receives the sum of its shard alone, updates it, and the parameters are gathered, each
 // bucket before the first unit that reads it.
 //
+// Where gradients are cut too (ZeRO stage 2), those of every microbatch are summed at once, added
+// to the shard, and let go: a unit's are whole while its backward pass runs, and with overlap
+// during the next unit's.
+//
 // The gradients of a parameter that ranks of a pipeline share are summed over these first, and the
 // buckets with it come last: so each data-parallel rank adds to the sum what one rank with the
 // whole model would.
@@ -12,7 +16,9 @@
 // tensor-parallel group, and those of rows that neighbours in it have too over these.
 
 #include "phalanx/base/step_timers.h"
+#include "phalanx/data_parallel/gradient_store.h"
 #include "phalanx/data_parallel/parameter_store.h"
+#include "phalanx/data_parallel/unit_order.h"
 #include "phalanx/nn/unit.h"
 
 namespace phalanx {
@@ -20,25 +26,28 @@ namespace phalanx {
 struct DataParallelOptions {
   bool overlap_grad_reduce = false;   // reduce during backward, not after it
   bool overlap_param_gather = false;  // gather during the next forward, not at once
-  std::int64_t bucket_size = 0;       // elements, where nothing is sharded; 0: one bucket
 };
 
 // Who takes part in the sums: null where nobody else does.
 struct ReductionGroups {
+  // Where states are cut those that share a copy of them, else all of data parallelism.
   Communicator* data = nullptr;
+  // Those that have the same part of each copy, where there are several.
+  Communicator* replicas = nullptr;
   // Of each of the model's shared parameters, its holders in their order.
   std::vector<Communicator*> shared = {};
   // Neighbours of the tensor-parallel group that have the same boxes of some parameters.
   Communicator* box_holders = nullptr;
 };
 
-class DataParallel final : public nn::UnitHooks {
+class DataParallel final : public nn::PassStates {
  public:
-  // `uses` says of each parameter how many units of a microbatch add to its gradient. The stores
-  // must outlive this.
-  DataParallel(const ParameterStore& parameters, const GradientStore& gradients,
-               std::vector<int> uses, const ReductionGroups& groups, const TensorRegion& region,
-               const DataParallelOptions& options, Arena& communication);
+  // `uses` says of each parameter how many units of a microbatch add to its gradient. `chunks`:
+  // where gradients are cut. The stores must outlive this.
+  DataParallel(const ParameterStore& parameters, GradientStore& gradients, std::vector<int> uses,
+               const ReductionGroups& groups, const TensorRegion& region,
+               const DataParallelOptions& options, Arena& communication,
+               std::vector<UnitOrder> chunks = {});
 
   // Before the passes of a step whose last microbatch is `last_microbatch`; during evaluation, with
   // gradients nobody wants, -1.
@@ -58,13 +67,32 @@ class DataParallel final : public nn::UnitHooks {
   // Waits for reductions, and gathers, count their time there from now on; null: nowhere.
   void time_with(StepTimers* timers) { timers_ = timers; }
 
+  std::vector<SavedBlock> blocks(int chunk, const nn::PassOrder& order) const override;
+  void enter(int chunk, const nn::PassOrder& order, bool forward,
+             std::span<const Tensor> blocks) override;
   void before(const nn::Unit& unit, nn::PassKind pass, int microbatch) override;
+  void after(const nn::Unit& unit, nn::PassKind pass, int microbatch,
+             const nn::UnitTensors& tensors) override;
   void grad_ready(ParamId id, int microbatch) override;
 
  private:
   void complete(ParamId id);
   void start_if_complete(std::size_t bucket);
   void start_reduction(std::size_t bucket);
+  // Of gradients that are cut: the groups that units of a chunk add to, with the first and the last
+  // of these units in backward.
+  struct Added {
+    int group = 0;
+    int first = 0;
+    int last = 0;
+  };
+  std::vector<Added> added(int chunk) const;
+  // By bucket, what has to come before its sum over data parallelism begins.
+  void count_missing();
+  // Into the shard, or to be added to it.
+  void start_scatter(std::size_t bucket);
+  // Those that may be under way until a unit of the chunk is done with.
+  void finish_scatters(int unit);
   // One of gradients_->shared().
   struct SharedState {
     bool started = false;
@@ -79,16 +107,25 @@ class DataParallel final : public nn::UnitHooks {
   void finish_buckets();
   void sum_over_sequence();
   void sum_over_box_holders();
+  // What other ranks have too of a parameter.
+  struct Common {
+    ParamId id = 0;
+    std::int64_t begin = 0, count = 0;  // within the parameter
+  };
+  // Own parts of a common range of gradients that are cut, into the room for it or back.
+  void copy_common(const Common& common, bool in);
+  void sum_over_replicas();
   void wait_for(std::size_t bucket);
 
+  const StateLayout& states() const { return parameters_->states(); }
+
   const ParameterStore* parameters_;
-  const GradientStore* gradients_;
+  GradientStore* gradients_;
+  std::vector<UnitOrder> chunks_;
   std::vector<int> uses_;
   ReductionGroups groups_;
   TensorRegion region_;
   DataParallelOptions options_;
-  std::vector<FlatRange> buckets_;
-  std::vector<std::vector<std::size_t>> buckets_of_;  // by ParamId
   std::vector<int> shared_of_;  // by ParamId: index into the shared parameters of this rank, or -1
   // Own segments of sequence-partial parameters, with their places in the buffer that is summed: it
   // has room for all such parameters, so that its message is the same on every rank.
@@ -98,9 +135,11 @@ class DataParallel final : public nn::UnitHooks {
   };
   std::vector<Coalesced> sequence_partial_;
   Tensor coalesced_;
-  // Gradients of what other ranks have too: all of each, for then the message is the same on every
-  // data-parallel rank. What is not of the own segments has no meaning before and after.
-  std::vector<Tensor> common_;
+  // All of that of each, for then the message is the same on every data-parallel rank. Where
+  // gradients are not cut they are summed where they are; what is not of the own segments then has
+  // no meaning before and after.
+  std::vector<Common> common_;
+  Tensor common_sum_;  // of gradients that are cut: room for one of them
 
   Context* context_ = nullptr;
   int last_microbatch_ = -1;
@@ -109,6 +148,17 @@ class DataParallel final : public nn::UnitHooks {
   std::vector<int> missing_;
   std::vector<Work> reductions_;  // by bucket
   std::vector<bool> started_;
+  // Of gradients that are cut: by bucket, whether microbatches of this update have left a sum; and
+  // the sums under way.
+  struct Scatter {
+    std::size_t bucket = 0;
+    int until = 0;  // the unit behind which it is waited for
+    bool adds = false;
+    Work work;
+  };
+  std::vector<bool> has_sum_;
+  std::vector<Scatter> scatters_;
+  int chunk_ = 0;
   StepTimers* timers_ = nullptr;
   std::vector<SharedState> shared_;
   std::vector<Work> gathers_;  // by bucket

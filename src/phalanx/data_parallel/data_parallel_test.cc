@@ -35,15 +35,13 @@ struct Layout {
   bool overlap = false;
 };
 
-OptimizerShard shard_of_rank(const Layout& layout, int rank) {
-  if (!layout.sharded) return {};
+StateCut shard_of_rank(const Layout& layout, int rank) {
+  if (!layout.sharded) return {.bucket_size = layout.bucket_size};
   return {.rank = rank, .ranks = layout.ranks, .bucket_size = layout.bucket_size};
 }
 
 DataParallelOptions options_of(const Layout& layout) {
-  return {.overlap_grad_reduce = layout.overlap,
-          .overlap_param_gather = false,
-          .bucket_size = layout.bucket_size};
+  return {.overlap_grad_reduce = layout.overlap, .overlap_param_gather = false};
 }
 
 // By parameter, put together from the ranks' shards; without shards all ranks must agree.
@@ -59,7 +57,7 @@ std::vector<Values> reduced_gradients(const Layout& layout) {
     backward(data_parallel, [](ParamId) {});
     data_parallel.reduce(0);
     data_parallel.finish_reduction();
-    for (const Segment& segment : rank.parameters.segments()) {
+    for (const Segment& segment : rank.parameters.states().segments()) {
       parts[static_cast<std::size_t>(world.rank())].emplace_back(
           segment, values_of(rank.gradients.gradient(segment)));
     }
@@ -114,9 +112,8 @@ TEST(DataParallelMessages, StartWhenABucketIsComplete) {
       const Layout layout{.ranks = 2, .sharded = sharded, .bucket_size = size, .overlap = true};
       run_local_ranks(2, {}, [&](Communicator& world) {
         StoreRank rank(uneven_table(DType::kF32), shard_of_rank(layout, world.rank()));
-        const auto buckets =
-            sharded ? rank.parameters.buckets() : cut_buckets(rank.parameters.layout(), size, 1);
-        const auto contents = contents_of(rank, buckets);
+        const auto& buckets = rank.parameters.states().buckets();
+        const auto contents = contents_of(rank);
         DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &world}, {},
                                    options_of(layout), rank.memory);
         for (int step = 0; step < 2; ++step) {
@@ -133,7 +130,7 @@ TEST(DataParallelMessages, StartWhenABucketIsComplete) {
                     return times[static_cast<std::size_t>(part)] ==
                            kUses[static_cast<std::size_t>(part)];
                   });
-              if (complete && done.insert(b).second) started.push_back(buckets[b].count * 4);
+              if (complete && done.insert(b).second) started.push_back(buckets[b].range.count * 4);
             }
             std::vector<std::int64_t> sent;
             for (const Message& message : rank.recorder.messages()) {
@@ -162,15 +159,15 @@ TEST(DataParallelMessages, WaitForReduceWithoutOverlap) {
     EXPECT_TRUE(rank.recorder.messages().empty());
     data_parallel.reduce(0);
     data_parallel.finish_reduction();
-    EXPECT_EQ(rank.recorder.messages().size(), rank.parameters.buckets().size());
+    EXPECT_EQ(rank.recorder.messages().size(), rank.parameters.states().buckets().size());
   });
 }
 
 TEST(DataParallelMessages, EvaluationSendsNone) {
   run_local_ranks(2, {}, [](Communicator& world) {
-    StoreRank rank(uneven_table(DType::kF32));
+    StoreRank rank(uneven_table(DType::kF32), {.bucket_size = 1});
     DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &world}, {},
-                               {.overlap_grad_reduce = true, .bucket_size = 1}, rank.memory);
+                               {.overlap_grad_reduce = true}, rank.memory);
     data_parallel.begin(rank.context, -1);
     backward(data_parallel, [](ParamId) {});
     EXPECT_TRUE(rank.recorder.messages().empty());
@@ -178,9 +175,9 @@ TEST(DataParallelMessages, EvaluationSendsNone) {
 }
 
 TEST(DataParallelGradients, OfOneRankStayAsTheyAre) {
-  StoreRank rank(uneven_table(DType::kF32));
+  StoreRank rank(uneven_table(DType::kF32), {.bucket_size = 1});
   DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {}, {},
-                             {.overlap_grad_reduce = true, .bucket_size = 1}, rank.memory);
+                             {.overlap_grad_reduce = true}, rank.memory);
   data_parallel.begin(rank.context, kMicrobatches - 1);
   rank.set_gradients(7);
   const Values before = values_of(rank.gradients.flat());
@@ -267,20 +264,20 @@ void sum_over_sequence(int data_size, bool sharded, std::int64_t bucket_size) {
       if (id == 1 || id == 2 || id == 3) spec.reduction = GradientReduction::kSequencePartial;
       table.add(spec);
     }
-    OptimizerShard shard;
+    StateCut shard{.bucket_size = bucket_size};
     if (sharded) shard = {.rank = data->rank(), .ranks = data_size, .bucket_size = bucket_size};
     StoreRank rank(table, shard);
     const TensorRegion region({.rank = tensor->rank(), .size = 2, .sequence = true}, tensor.get());
-    DataParallel data_parallel(
-        rank.parameters, rank.gradients, kUses, {.data = data_size > 1 ? data.get() : nullptr},
-        region, {.overlap_grad_reduce = true, .bucket_size = bucket_size}, rank.memory);
+    DataParallel data_parallel(rank.parameters, rank.gradients, kUses,
+                               {.data = data_size > 1 ? data.get() : nullptr}, region,
+                               {.overlap_grad_reduce = true}, rank.memory);
     data_parallel.begin(rank.context, kMicrobatches - 1);
     rank.set_gradients(static_cast<std::uint64_t>(world.rank()));
     backward(data_parallel, [](ParamId) {});
     data_parallel.reduce(0);
     data_parallel.finish_reduction();
     std::set<ParamId> seen;
-    for (const Segment& segment : rank.parameters.segments()) {
+    for (const Segment& segment : rank.parameters.states().segments()) {
       const bool partial = segment.id >= 1 && segment.id <= 3;
       seen.insert(segment.id);
       const Values sums = values_of(rank.gradients.gradient(segment));
@@ -336,20 +333,20 @@ void sum_over_box_holders(int data_size, bool sharded, std::int64_t bucket_size)
     table.add(whole_parameter("0", {90, kColumns}, DType::kF64, {}));
     table.add(row_ranges_parameter("1", {250, kColumns}, DType::kF64, {}, rows(100, 50), 2));
     table.add(row_ranges_parameter("2", {25}, DType::kF64, {}, rows(10, 5), 2));
-    OptimizerShard shard;
+    StateCut shard{.bucket_size = bucket_size};
     if (sharded) shard = {.rank = data->rank(), .ranks = data_size, .bucket_size = bucket_size};
     StoreRank rank(table, shard);
     DataParallel data_parallel(
         rank.parameters, rank.gradients, {1, 1, 1},
         {.data = data_size > 1 ? data.get() : nullptr, .box_holders = tensor.get()}, {},
-        {.overlap_grad_reduce = true, .bucket_size = bucket_size}, rank.memory);
+        {.overlap_grad_reduce = true}, rank.memory);
     data_parallel.begin(rank.context, 0);
     rank.set_gradients(static_cast<std::uint64_t>(world.rank()));
     for (const ParamId id : {2, 1, 0}) data_parallel.grad_ready(id, 0);
     data_parallel.reduce(0);
     data_parallel.finish_reduction();
     const std::vector<std::int64_t> alone = {90 * kColumns, 100 * kColumns, 10};
-    for (const Segment& segment : rank.parameters.segments()) {
+    for (const Segment& segment : rank.parameters.states().segments()) {
       const Values sums = values_of(rank.gradients.gradient(segment));
       for (std::size_t i = 0; i < sums.size(); ++i) {
         const std::int64_t place = segment.begin + static_cast<std::int64_t>(i);

@@ -17,16 +17,37 @@ std::int64_t next_alike(std::int64_t begin, std::int64_t place) {
 
 }  // namespace
 
-FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places, int shards) {
+ParamGroups chunk_groups(const nn::ParamTable& table) {
+  ParamGroups groups;
+  for (ParamId id = 0; id < table.size(); ++id) groups.of_parameter.push_back(table.chunk(id));
+  for (int chunk = 0; chunk < table.num_chunks(); ++chunk) groups.chunk.push_back(chunk);
+  groups.stays.assign(groups.chunk.size(), false);
+  return groups;
+}
+
+int FlatLayout::group_at(std::int64_t element) const {
+  const auto region = std::ranges::find_if(regions, [&](const FlatRange& range) {
+    return range.begin <= element && element < range.end();
+  });
+  PHALANX_CHECK(region != regions.end(), "element {} is in no group", element);
+  return static_cast<int>(region - regions.begin());
+}
+
+FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places,
+                       const ParamGroups& groups, int shards) {
   const std::int64_t grid = shards * ops::kSumBlock;
   FlatLayout layout;
   layout.offsets.resize(table.specs().size());
-  layout.regions.resize(static_cast<std::size_t>(table.num_chunks()));
-  ParamId id = table.size() - 1;
-  for (int chunk = table.num_chunks(); chunk-- > 0;) {
+  layout.regions.resize(groups.chunk.size());
+  std::vector<std::vector<ParamId>> members(groups.chunk.size());
+  for (ParamId id = table.size(); id-- > 0;) {
+    members[static_cast<std::size_t>(groups.of_parameter[static_cast<std::size_t>(id)])].push_back(
+        id);
+  }
+  for (std::size_t group = members.size(); group-- > 0;) {
     layout.elements = round_up(layout.elements, grid);
-    layout.regions[static_cast<std::size_t>(chunk)].begin = layout.elements;
-    for (; id >= 0 && table.chunk(id) == chunk; --id) {
+    layout.regions[group].begin = layout.elements;
+    for (const ParamId id : members[group]) {
       const auto i = static_cast<std::size_t>(id);
       layout.offsets[i] = next_alike(layout.elements, places.offsets[i]);
       layout.elements =
@@ -42,14 +63,18 @@ FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places, i
   return layout;
 }
 
+FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places, int shards) {
+  return flat_layout(table, places, chunk_groups(table), shards);
+}
+
 FlatLayout flat_layout(const nn::ParamTable& table, int shards) {
   return flat_layout(table, whole_model_places(table), shards);
 }
 
 std::vector<FlatRange> cut_buckets(const FlatLayout& layout, std::int64_t bucket_size, int shards) {
   std::vector<FlatRange> buckets;
-  for (std::size_t chunk = layout.regions.size(); chunk-- > 0;) {
-    const FlatRange& region = layout.regions[chunk];
+  for (std::size_t group = layout.regions.size(); group-- > 0;) {
+    const FlatRange& region = layout.regions[group];
     const std::int64_t size =
         bucket_size == 0 ? region.count : round_up(bucket_size, shards * ops::kSumBlock);
     for (std::int64_t begin = region.begin; begin < region.end(); begin += size) {
@@ -89,7 +114,8 @@ std::vector<Segment> segments_of(const nn::ParamTable& table, const FlatLayout& 
                             .begin = from - offset,
                             .count = to - from,
                             .flat = from,
-                            .local = local + from - range.begin});
+                            .local = local + from - range.begin,
+                            .weight = from});
       }
       local += range.count;
     }

@@ -3,14 +3,15 @@
 // parallelism. Parameters lie in reverse order of registration, about the order in which their
 // gradients become ready, each at a multiple of 64 elements; so buckets and the shards of a
 // distributed optimizer are plain ranges, which ignore where one parameter ends and the next
-// begins. Every chunk of a pipeline rank has a region of its own, the last chunk's first, and no
-// bucket lies in two: the gradients of a chunk are complete at a time of their own.
+// begins. Parameters that are reduced and gathered together are a group, which has a region of its
+// own, the last group's first, and no bucket lies in two: the gradients of a group are complete at
+// a time of their own. At first a group is a chunk of a pipeline rank.
 //
 // All cuts are on the grid of ops::kSumBlock elements, and a parameter lies on that grid as it does
 // in the layout of the whole model; so the sums of its blocks, and with them the gradient norm,
 // have the same bits under any cut and in any pipeline. The gaps that this needs are of less than a
-// block each: in front of a region's first parameter, and around a copy of the word table, which is
-// out of the whole model's order.
+// block each: in front of a region's first parameter, and of each that does not follow its
+// predecessor in the whole model.
 
 #include <cstdint>
 #include <vector>
@@ -27,14 +28,31 @@ struct FlatRange {
   std::int64_t end() const { return begin + count; }
 };
 
+// Which parameters are reduced and gathered together.
+struct ParamGroups {
+  std::vector<int> of_parameter;  // by ParamId
+  std::vector<int> chunk;         // by group: whose parameters they are
+  // By group: whether its weights stay whole on every rank where the others' are cut.
+  std::vector<bool> stays;
+
+  int size() const { return static_cast<int>(chunk.size()); }
+};
+ParamGroups chunk_groups(const nn::ParamTable& table);
+
 struct FlatLayout {
   std::vector<std::int64_t> offsets;  // by ParamId
-  std::vector<FlatRange> regions;     // by chunk; consecutive, the last chunk's first
+  std::vector<FlatRange> regions;     // by group; consecutive, the last group's first
   std::int64_t elements = 0;          // padding at the end included
+
+  // Whose region an element is in.
+  int group_at(std::int64_t element) const;
 };
 
 // Regions begin at multiples of shards * ops::kSumBlock elements; with `shards` > 1 the end is
 // padded likewise, so that each can be cut into that many equal parts.
+FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places,
+                       const ParamGroups& groups, int shards);
+// With a group for each chunk.
 FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places, int shards = 1);
 // Of a table that is the whole model.
 FlatLayout flat_layout(const nn::ParamTable& table, int shards = 1);
@@ -54,8 +72,9 @@ struct Segment {
   ParamId id = 0;
   std::int64_t begin = 0;  // within the parameter
   std::int64_t count = 0;
-  std::int64_t flat = 0;   // within the flat buffers
-  std::int64_t local = 0;  // within the shard
+  std::int64_t flat = 0;    // within the flat buffers
+  std::int64_t local = 0;   // within the shard
+  std::int64_t weight = 0;  // within the buffer of weights: as flat, where they are not cut
 };
 
 // In ParamId order, then by position.

@@ -113,7 +113,7 @@ double updated(ParamId id, std::int64_t element) {
 // Writes the "updated" parameters of this rank's shard; what others update is NaN.
 void update_shard(const StoreRank& rank) {
   set_each(rank.parameters.flat(), [](std::int64_t) { return std::nan(""); });
-  for (const Segment& segment : rank.parameters.segments()) {
+  for (const Segment& segment : rank.parameters.states().segments()) {
     set_each(rank.parameters.weight(segment),
              [&](std::int64_t i) { return updated(segment.id, segment.begin + i); });
   }
@@ -152,7 +152,7 @@ TEST(DataParallelParameters, AreThereForTheFirstUnitThatReads) {
     std::vector<int> waits;
     Watched watched(world, waits);
     StoreRank rank(uneven_table(DType::kF32), {.rank = world.rank(), .ranks = 2, .bucket_size = 1});
-    const auto contents = contents_of(rank, rank.parameters.buckets());
+    const auto contents = contents_of(rank);
     const int buckets = static_cast<int>(contents.size());
     DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &watched}, {},
                                {.overlap_param_gather = true}, rank.memory);

@@ -20,11 +20,6 @@ class Stores : public testing::Test {
   Arena memory_{"memory", 4 << 20};
   Arena workspace_{"workspace", 1 << 20};
   Context context_{.backend = *backend_, .workspace = workspace_};
-
-  // Where values are drawn: the gradients before the first step.
-  Tensor scratch_of(const ParameterStore& store) {
-    return memory_.allocate(nn::full_precision(store.flat().dtype), {store.layout().elements});
-  }
   PhiloxKey key_ = random_key(5, RandomPurpose::kInitialisation);
 };
 
@@ -32,13 +27,13 @@ TEST_F(Stores, OneStorageType) {
   nn::ParamTable table;
   table.add(whole_parameter("a", {2}, DType::kF32, {}));
   table.add(whole_parameter("b", {2}, DType::kBF16, {}));
-  EXPECT_THROW(ParameterStore(table, memory_, memory_), InternalError);
+  EXPECT_THROW(ParameterStore(StateLayout(table), memory_, memory_), InternalError);
 }
 
 TEST_F(Stores, FullPrecisionParametersAreTheirOwnMainParameters) {
   nn::ParamTable table;
   table.add(whole_parameter("a", {3, 4}, DType::kF32, kNormal));
-  const ParameterStore store(table, memory_, memory_);
+  const ParameterStore store(StateLayout(table), memory_, memory_);
   EXPECT_FALSE(store.has_main_parameters());
   EXPECT_EQ(store.main(0).data(), store.weight(0).data());
 }
@@ -47,9 +42,9 @@ TEST_F(Stores, StorageIsTheRoundedMainParameter) {
   nn::ParamTable table;
   table.add(whole_parameter("a", {3, 4}, DType::kBF16, kNormal));
   table.add(whole_parameter("b", {5}, DType::kBF16, {Initialiser::Kind::kConstant, 1.0}));
-  const ParameterStore store(table, memory_, memory_);
+  const ParameterStore store(StateLayout(table), memory_, memory_);
   EXPECT_TRUE(store.has_main_parameters());
-  store.initialise(context_, key_, scratch_of(store));
+  store.initialise(context_, key_);
   const auto main = values_of(store.main(0));
   const auto stored = values_of(store.weight(0));
   EXPECT_NE(main, stored);
@@ -65,18 +60,18 @@ TEST_F(Stores, InitialValuesBelongToNames) {
   nn::ParamTable table;
   table.add(whole_parameter("a", {6, 8}, DType::kF64, kNormal));
   table.add(whole_parameter("b", {6, 8}, DType::kF64, kNormal));
-  const ParameterStore store(table, memory_, memory_);
-  store.initialise(context_, key_, scratch_of(store));
+  const ParameterStore store(StateLayout(table), memory_, memory_);
+  store.initialise(context_, key_);
   nn::ParamTable swapped;
   swapped.add(whole_parameter("b", {6, 8}, DType::kF64, kNormal));
   swapped.add(whole_parameter("c", {3}, DType::kF64, {}));
   swapped.add(whole_parameter("a", {6, 8}, DType::kF64, kNormal));
-  const ParameterStore other(swapped, memory_, memory_);
-  other.initialise(context_, key_, scratch_of(other));
+  const ParameterStore other(StateLayout(swapped), memory_, memory_);
+  other.initialise(context_, key_);
   EXPECT_EQ(values_of(store.main(0)), values_of(other.main(2)));
   EXPECT_EQ(values_of(store.main(1)), values_of(other.main(0)));
   EXPECT_NE(values_of(store.main(0)), values_of(store.main(1)));
-  other.initialise(context_, random_key(6, RandomPurpose::kInitialisation), scratch_of(other));
+  other.initialise(context_, random_key(6, RandomPurpose::kInitialisation));
   EXPECT_NE(values_of(store.main(0)), values_of(other.main(2)));
   // Box-Muller of the first block of the parameter's coordinate (base/philox.h).
   const auto block = normal_block(key_, parameter_coordinate("a"), 0);
@@ -96,14 +91,14 @@ TEST_F(Stores, ACutParameterStartsAsItsPartOfTheWhole) {
                    {.global_column = 1, .local_column = 2, .rows = 6, .columns = 3}};
   nn::ParamTable whole_table;
   whole_table.add(whole_parameter("a", {6, 8}, DType::kF64, kNormal));
-  const ParameterStore whole(whole_table, memory_, memory_);
-  whole.initialise(context_, key_, scratch_of(whole));
+  const ParameterStore whole(StateLayout(whole_table), memory_, memory_);
+  whole.initialise(context_, key_);
   const ref::Array expected = ref::read(whole.main(0));
   for (const ParamSpec& spec : {rows, columns}) {
     nn::ParamTable table;
     table.add(spec);
-    const ParameterStore store(table, memory_, memory_);
-    store.initialise(context_, key_, scratch_of(store));
+    const ParameterStore store(StateLayout(table), memory_, memory_);
+    store.initialise(context_, key_);
     const ref::Array actual = ref::read(store.main(0));
     for (const ParamBox& box : spec.boxes) {
       for (std::int64_t r = 0; r < box.rows; ++r) {
@@ -119,9 +114,9 @@ TEST_F(Stores, ACutParameterStartsAsItsPartOfTheWhole) {
 TEST_F(Stores, PaddedRowsAreZero) {
   nn::ParamTable table;
   table.add(whole_parameter("a", {5, 4}, DType::kBF16, kNormal, 8));
-  const ParameterStore store(table, memory_, memory_);
+  const ParameterStore store(StateLayout(table), memory_, memory_);
   ops::fill(context_, {.x = store.main(0), .value = 3.0});
-  store.initialise(context_, key_, scratch_of(store));
+  store.initialise(context_, key_);
   for (const Tensor& tensor : {store.main(0), store.weight(0)}) {
     for (const double value : values_of(tensor.slice(0, 0, 5))) EXPECT_NE(value, 0.0);
     for (const double value : values_of(tensor.slice(0, 5, 3))) EXPECT_EQ(value, 0.0);
@@ -134,12 +129,12 @@ TEST_F(Stores, AShardStartsAsItsPartOfTheWhole) {
     const StoreRank whole(uneven_table(dtype));
     for (int rank = 0; rank < 3; ++rank) {
       const StoreRank part(uneven_table(dtype), {.rank = rank, .ranks = 3, .bucket_size = 20000});
-      EXPECT_TRUE(part.parameters.is_sharded());
+      EXPECT_TRUE(part.parameters.states().is_sharded());
       EXPECT_EQ(part.parameters.has_main_parameters(), dtype == DType::kBF16);
       for (ParamId id = 0; id < part.table.size(); ++id) {
         EXPECT_EQ(values_of(part.parameters.weight(id)), values_of(whole.parameters.weight(id)));
       }
-      for (const Segment& segment : part.parameters.segments()) {
+      for (const Segment& segment : part.parameters.states().segments()) {
         const Tensor parameter = whole.parameters.main(segment.id);
         EXPECT_EQ(
             values_of(part.parameters.main(segment)),
@@ -168,8 +163,8 @@ std::vector<std::vector<double>> word_gradients(bool tied, Context& context) {
     all.table.add_shared(nn::word_table_parameter(kVocabulary, 16, config), {.order = kHeadRole});
   }
   all.allocate(operands, embedding.saved_slots(), kVocabulary);
-  const GradientStore store(all.table, flat_layout(all.table), DType::kF64, 2 * all.shape.rows(),
-                            memory);
+  const StateLayout states(all.table);
+  const GradientStore store(states, DType::kF64, 2 * all.shape.rows(), memory);
   store.initialise(context);
   const std::vector<Tensor> dout = {all.stream(operands, config.hidden)};
   std::vector<std::vector<double>> results;
@@ -205,9 +200,10 @@ TEST_F(Stores, SparseAccumulatorIsBoundedByTheTokens) {
   nn::TransformerConfig config = nn::test_config();
   const nn::Embedding embedding(table, 1000, 1024, 5, {.words = true}, nn::kTestEmbeddingColumns,
                                 config);
-  const GradientStore few(table, flat_layout(table), DType::kF64, 10, memory_);
+  const StateLayout states(table);
+  const GradientStore few(states, DType::kF64, 10, memory_);
   EXPECT_EQ(few.gradients().roles[0].rows.values.shape, (Shape{10, config.hidden}));
-  const GradientStore many(table, flat_layout(table), DType::kF64, 5000, memory_);
+  const GradientStore many(states, DType::kF64, 5000, memory_);
   EXPECT_EQ(many.gradients().roles[0].rows.values.shape, (Shape{1024, config.hidden}));
 }
 

@@ -107,7 +107,7 @@ class HoldingRank {
         table_(table_of(roles, pipeline_rank_)),
         sums_(shared_sums(table_, shared_, pipeline_rank_)),
         stores_(table_, model_places(table_, table_of(roles, -1), shared_, pipeline_rank_), sums_,
-                way.sharded ? OptimizerShard{data_->rank(), way.data, 4096} : OptimizerShard{}),
+                way.sharded ? StateCut{data_->rank(), way.data, 4096} : StateCut{}),
         data_parallel_(stores_.parameters, stores_.gradients, uses(),
                        {.data = way.data > 1 ? data_.get() : nullptr, .shared = {group_.get()}}, {},
                        {.overlap_grad_reduce = way.overlap}, stores_.memory) {}
@@ -138,7 +138,7 @@ class HoldingRank {
   int data_rank() const { return data_->rank(); }
   // Puts what this rank has of the whole sum into it.
   void collect(Values& whole) const {
-    for (const Segment& segment : stores_.parameters.segments()) {
+    for (const Segment& segment : stores_.parameters.states().segments()) {
       if (segment.id != id()) continue;
       std::ranges::copy(values_of(stores_.gradients.gradient(segment)),
                         whole.begin() + segment.begin);
@@ -332,13 +332,14 @@ TEST(SharedParameters, TakeNoMemoryTwice) {
   const nn::ParamTable table = table_of(roles, 1);
   Arena memory("memory", 1 << 20);
   const auto shared = shared_parameters(table_of(roles, -1), roles.ranks);
-  const GradientStore store(table, shared_sums(table, shared, 1), flat_layout(table), DType::kF64,
-                            {4, 2}, memory);
+  const StateLayout states(table);
+  const GradientStore store(states, shared_sums(table, shared, 1), DType::kF64, {4, 2}, memory);
   EXPECT_EQ(store.gradients().roles[0].dense.data(), store.gradient(0).data());
   EXPECT_EQ(store.gradients().roles[1].rows.values.shape, (Shape{2, kColumns}));
   const nn::ParamTable first = table_of(roles, 0);
-  const GradientStore others(first, shared_sums(first, shared, 0), flat_layout(first), DType::kF64,
-                             {4, 2}, memory);
+  const StateLayout first_states(first);
+  const GradientStore others(first_states, shared_sums(first, shared, 0), DType::kF64, {4, 2},
+                             memory);
   EXPECT_EQ(others.gradients().roles[0].rows.values.shape, (Shape{4, kColumns}));
 }
 

@@ -56,8 +56,8 @@ Sums sums_of(const Staged& staged, Step step = last_chunk_first) {
       rank.data_parallel.finish_reduction();
     }
     if (!staged.sharded && rank.data->rank() > 0) return;
-    for (const Segment& segment : rank.stores.parameters.segments()) {
-      const bool is_last_copy = is_uncounted(rank.stores.parameters.places(), segment.id);
+    for (const Segment& segment : rank.stores.parameters.states().segments()) {
+      const bool is_last_copy = is_uncounted(rank.stores.parameters.states().places(), segment.id);
       Values& whole = is_last_copy
                           ? sums.last_copy
                           : sums.gradients[static_cast<std::size_t>(rank.global(segment.id))];
@@ -152,19 +152,15 @@ bool is_shared_by_two(const StagedRank& rank, ParamId id) {
 }
 
 // The messages of a chunk's buckets: those that need no other rank's word table, or those that do.
-std::vector<std::int64_t> buckets_of(const StagedRank& rank, const Staged& staged, int chunk,
-                                     bool with_copy) {
-  const FlatLayout& layout = rank.stores.parameters.layout();
-  const auto buckets = staged.sharded ? rank.stores.parameters.buckets()
-                                      : cut_buckets(layout, staged.bucket_size, 1);
-  const auto contents = contents_of(rank.stores, buckets);
-  const FlatRange& region = layout.regions[static_cast<std::size_t>(chunk)];
+std::vector<std::int64_t> buckets_of(const StagedRank& rank, int chunk, bool with_copy) {
+  const auto& buckets = rank.stores.parameters.states().buckets();
+  const auto contents = contents_of(rank.stores);
   std::vector<std::int64_t> bytes;
   for (std::size_t b = 0; b < buckets.size(); ++b) {
-    if (buckets[b].begin < region.begin || buckets[b].begin >= region.end()) continue;
+    if (buckets[b].group != chunk) continue;
     const bool has_copy =
         std::ranges::any_of(contents[b], [&](ParamId id) { return is_shared_by_two(rank, id); });
-    if (has_copy == with_copy) bytes.push_back(buckets[b].count * 8);
+    if (has_copy == with_copy) bytes.push_back(buckets[b].range.count * 8);
   }
   return bytes;
 }
@@ -193,13 +189,13 @@ TEST(StagedMessages, WaitForTheReductionOfTheirChunkWithoutOverlap) {
           rank.backward(chunk);
           expect_sent("behind the chunk's gradients");
           rank.data_parallel.reduce(chunk);
-          append(data, buckets_of(rank, staged, chunk, false));
+          append(data, buckets_of(rank, chunk, false));
           const bool has_copy = rank.is_last() ? chunk == 1 : rank.is_first() && chunk == 0;
           if (has_copy) words.push_back(kWordTableBytes);
           expect_sent("behind the reduction");
         }
         rank.data_parallel.finish_reduction();
-        for (const int chunk : {1, 0}) append(data, buckets_of(rank, staged, chunk, true));
+        for (const int chunk : {1, 0}) append(data, buckets_of(rank, chunk, true));
         expect_sent("at the end");
       });
     }
@@ -234,13 +230,13 @@ TEST(StagedMessages, BeginBehindTheLastGradientOfTheirChunk) {
           rank.add(use, kLast);
           if (is_shared_by_two(rank, use.id)) words.push_back(kWordTableBytes);
         }
-        append(data, buckets_of(rank, staged, chunk, false));
+        append(data, buckets_of(rank, chunk, false));
         EXPECT_EQ(sent(rank, "dp"), data) << "behind chunk " << chunk;
       }
       for (const int chunk : {1, 0}) rank.data_parallel.reduce(chunk);
       EXPECT_EQ(sent(rank, "dp"), data);
       rank.data_parallel.finish_reduction();
-      for (const int chunk : {1, 0}) append(data, buckets_of(rank, staged, chunk, true));
+      for (const int chunk : {1, 0}) append(data, buckets_of(rank, chunk, true));
       EXPECT_EQ(sent(rank, "dp"), data);
       EXPECT_EQ(sent(rank, "embedding"), words);
     });

@@ -46,10 +46,7 @@ struct StagedRank {
                shared_sums(part.table, shared, world.rank() / staged.data), shard()),
         data_parallel(stores.parameters, stores.gradients, uses_of(part),
                       {.data = staged.data > 1 ? data.get() : nullptr, .shared = {embedding.get()}},
-                      {},
-                      {.overlap_grad_reduce = staged.overlap,
-                       .overlap_param_gather = false,
-                       .bucket_size = staged.bucket_size},
+                      {}, {.overlap_grad_reduce = staged.overlap, .overlap_param_gather = false},
                       stores.memory) {}
 
   bool is_first() const { return part.embedding.id >= 0; }
@@ -99,7 +96,7 @@ struct StagedRank {
   }
 
   ParamId global(ParamId id) const {
-    return stores.parameters.places().global[static_cast<std::size_t>(id)];
+    return stores.parameters.states().places().global[static_cast<std::size_t>(id)];
   }
   const Tensor& gradient(ParamId id) const { return stores.gradients.gradient(id); }
 
@@ -120,8 +117,8 @@ struct StagedRank {
     }
     return groups;
   }
-  OptimizerShard shard() const {
-    if (!staged.sharded) return {};
+  StateCut shard() const {
+    if (!staged.sharded) return {.bucket_size = staged.bucket_size};
     return {.rank = data->rank(), .ranks = staged.data, .bucket_size = staged.bucket_size};
   }
 

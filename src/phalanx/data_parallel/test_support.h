@@ -43,25 +43,25 @@ inline void set_each(const Tensor& tensor, const std::function<double(std::int64
 
 // One rank's stores with everything they need.
 struct StoreRank {
-  explicit StoreRank(const nn::ParamTable& parameter_table, const OptimizerShard& shard = {},
+  explicit StoreRank(const nn::ParamTable& parameter_table, const StateCut& shard = {},
                      std::unique_ptr<Backend> machine = make_ref_backend())
       : StoreRank(parameter_table, whole_model_places(parameter_table), shard, std::move(machine)) {
   }
   // Of a part of a model.
-  StoreRank(const nn::ParamTable& parameter_table, ModelPlaces places,
-            const OptimizerShard& shard = {}, std::unique_ptr<Backend> machine = make_ref_backend())
+  StoreRank(const nn::ParamTable& parameter_table, ModelPlaces places, const StateCut& shard = {},
+            std::unique_ptr<Backend> machine = make_ref_backend())
       : StoreRank(parameter_table, std::move(places), shared_sums(parameter_table), shard,
                   std::move(machine)) {}
   // With what it shares with other parts.
   StoreRank(const nn::ParamTable& parameter_table, ModelPlaces places,
-            std::vector<SharedSum> shared, const OptimizerShard& shard = {},
+            std::vector<SharedSum> shared, const StateCut& shard = {},
             std::unique_ptr<Backend> machine = make_ref_backend())
       : backend(std::move(machine)),
         table(parameter_table),
-        parameters(table, std::move(places), memory, memory, shard),
-        gradients(table, std::move(shared), parameters.layout(), nn::full_precision(table[0].dtype),
+        parameters(StateLayout(table, std::move(places), shard), memory, memory),
+        gradients(parameters.states(), std::move(shared), nn::full_precision(table[0].dtype),
                   {64, 48}, memory) {
-    parameters.initialise(context, random_key(5, RandomPurpose::kInitialisation), gradients.flat());
+    parameters.initialise(context, random_key(5, RandomPurpose::kInitialisation));
     gradients.initialise(context);
     gradients.clear(context);
   }
@@ -91,14 +91,15 @@ struct StoreRank {
 inline const std::vector<int> kUses = {1, 1, 1, 2, 1};
 
 // The parameters that lie in each bucket.
-inline std::vector<std::set<ParamId>> contents_of(const StoreRank& rank,
-                                                  const std::vector<FlatRange>& buckets) {
-  std::vector<std::set<ParamId>> contents(buckets.size());
-  for (std::size_t b = 0; b < buckets.size(); ++b) {
+inline std::vector<std::set<ParamId>> contents_of(const StoreRank& rank) {
+  const StateLayout& states = rank.parameters.states();
+  std::vector<std::set<ParamId>> contents(states.buckets().size());
+  for (std::size_t b = 0; b < contents.size(); ++b) {
+    const FlatRange& bucket = states.buckets()[b].range;
     for (ParamId id = 0; id < rank.table.size(); ++id) {
-      const std::int64_t begin = rank.parameters.layout().offsets[static_cast<std::size_t>(id)];
+      const std::int64_t begin = states.flat().offsets[static_cast<std::size_t>(id)];
       const std::int64_t end = begin + rank.table[id].local_shape.count();
-      if (begin < buckets[b].end() && buckets[b].begin < end) contents[b].insert(id);
+      if (begin < bucket.end() && bucket.begin < end) contents[b].insert(id);
     }
   }
   return contents;

@@ -7,10 +7,11 @@ namespace phalanx {
 
 WeightStash::WeightStash(const ParameterStore& parameters, int versions, Arena& arena)
     : parameters_(&parameters) {
+  PHALANX_CHECK(!parameters.states().cuts_weights(), "older versions of a shard of weights");
   const Tensor& newest = parameters.flat();
   for (int i = 1; i < versions; ++i) {
     const Tensor flat = arena.allocate(newest.dtype, newest.shape);
-    slots_.push_back({flat, parameter_views(parameters.table(), parameters.layout(), flat)});
+    slots_.push_back({flat, parameter_views(parameters.table(), parameters.states().flat(), flat)});
   }
 }
 

@@ -10,23 +10,24 @@ Optimizer::Optimizer(const ParameterStore& parameters, const GradientStore& grad
                      const OptimizerSettings& settings, const OptimizerGroups& groups,
                      Arena& states, Arena& scalars)
     : parameters_(&parameters), gradients_(&gradients), settings_(settings), groups_(groups) {
-  PHALANX_CHECK((groups.data != nullptr) == parameters.is_sharded(),
+  const StateLayout& layout = parameters.states();
+  PHALANX_CHECK((groups.data != nullptr) == layout.is_sharded(),
                 "a group of shards goes with a sharded store");
-  const ParamId parameters_of_model = parameters.places().parameters;
+  const ParamId parameters_of_model = layout.places().parameters;
   PHALANX_CHECK(groups.model != nullptr || groups.is_stage_alone ||
-                    (groups.first_tensor_rank && parameters_of_model == parameters.table().size()),
+                    parameters_of_model == parameters.table().size(),
                 "a part of a model without the other parts");
   const nn::ParamTable& table = parameters.table();
   const DType full = nn::full_precision(table[0].dtype);
-  const Shape shard{total_count(parameters.shard())};
+  const Shape shard{layout.shard_elements()};
   for (std::size_t i = 0; i < state_names().size(); ++i) {
     states_.push_back(states.allocate(full, shard));
   }
   std::int64_t blocks = 0;
   for (ParamId id = 0; id < table.size(); ++id) {
-    const std::int64_t offset = parameters.layout().offsets[static_cast<std::size_t>(id)];
+    const std::int64_t offset = layout.flat().offsets[static_cast<std::size_t>(id)];
     const std::int64_t count =
-        parameters.places().counted[static_cast<std::size_t>(id)]
+        layout.places().counted[static_cast<std::size_t>(id)]
             ? ops::sum_blocks(offset % ops::kSumBlock, counted_count(table[id]))
             : 0;
     blocks_.push_back({blocks, count});
@@ -52,21 +53,16 @@ Tensor Optimizer::state(std::string_view name, const Segment& segment) const {
                                                                         segment.count);
 }
 
-bool Optimizer::counts(ParamId id) const {
-  const bool has_blocks = blocks_[static_cast<std::size_t>(id)].count > 0;
-  return has_blocks && (parameters_->table()[id].tensor_parallel || groups_.first_tensor_rank);
-}
-
 void Optimizer::sum_by_block(Context& context, Statistic statistic) const {
   if (groups_.data != nullptr) ops::fill(context, {.x = block_sums_, .value = 0.0});
-  for (const Segment& segment : parameters_->segments()) {
+  for (const Segment& segment : states().segments()) {
     const auto id = static_cast<std::size_t>(segment.id);
     const std::int64_t count =
         std::min(segment.count, counted_count(parameters_->table()[segment.id]) - segment.begin);
     if (blocks_[id].count == 0 || count <= 0) continue;
     const std::int64_t lead = segment.flat % ops::kSumBlock;
     const std::int64_t first_block =
-        segment.flat / ops::kSumBlock - parameters_->layout().offsets[id] / ops::kSumBlock;
+        segment.flat / ops::kSumBlock - states().flat().offsets[id] / ops::kSumBlock;
     const Tensor sums =
         block_sums_.slice(0, blocks_[id].begin + first_block, ops::sum_blocks(lead, count));
     const Tensor gradient = gradients_->gradient(segment).slice(0, 0, count);
@@ -91,9 +87,9 @@ void Optimizer::sum_by_parameter(Context& context, Statistic statistic) const {
     ops::fill(context, {.x = by_parameter_, .value = 0.0});
   }
   for (ParamId id = 0; id < parameters_->table().size(); ++id) {
-    if (!counts(id)) continue;
     const auto i = static_cast<std::size_t>(id);
-    ops::total(context, {.sum = by_parameter_.slice(0, parameters_->places().global[i], 1),
+    if (!states().counts(id) || blocks_[i].count == 0) continue;
+    ops::total(context, {.sum = by_parameter_.slice(0, states().places().global[i], 1),
                          .x = block_sums_.slice(0, blocks_[i].begin, blocks_[i].count)});
   }
   // A parameter is one stage's, the others add zeros: exact.
@@ -135,7 +131,7 @@ void Optimizer::measure(Context& context, const StepInputs& inputs) const {
 
 void Optimizer::update(Context& context, const StepInputs& inputs) const {
   const TimerScope time(timers_, StepTimer::kOptimizerInnerStep);
-  for (const Segment& segment : parameters_->segments()) update(context, inputs, segment);
+  for (const Segment& segment : states().segments()) update(context, inputs, segment);
 }
 
 void Optimizer::update(Context& context, const StepInputs& inputs, const Segment& segment) const {

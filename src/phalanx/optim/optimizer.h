@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "phalanx/base/step_timers.h"
+#include "phalanx/data_parallel/gradient_store.h"
 #include "phalanx/data_parallel/parameter_store.h"
 #include "phalanx/optim/weight_rule.h"
 
@@ -30,8 +31,6 @@ struct OptimizerGroups {
   // All ranks with a part of one copy of the model: tensor-parallel parts and pipeline stages, the
   // tensor-parallel rank fastest.
   Communicator* model = nullptr;
-  // Of what a tensor-parallel group has copies of, its first rank's counts.
-  bool first_tensor_rank = true;
   // A stage of a pipeline whose stages update at different times: `model` is its tensor-parallel
   // group, and norm and zeros are those of the stage.
   bool is_stage_alone = false;
@@ -85,9 +84,9 @@ class Optimizer {
   void sum_by_parameter(Context& context, Statistic statistic) const;
   // Of the blocks of this rank's parameters, in block_sums_.
   void sum_by_block(Context& context, Statistic statistic) const;
-  // Whether this rank adds a parameter to what is counted over the model.
-  bool counts(ParamId id) const;
   void update(Context& context, const StepInputs& inputs, const Segment& segment) const;
+
+  const StateLayout& states() const { return parameters_->states(); }
 
   const ParameterStore* parameters_;
   const GradientStore* gradients_;

@@ -32,8 +32,7 @@ class OneRankOptimizer : public testing::Test {
  protected:
   explicit OneRankOptimizer(DType dtype = DType::kF64)
       : full_(nn::full_precision(dtype)), table_(make_table(dtype)) {
-    parameters_.initialise(context_, random_key(1, RandomPurpose::kInitialisation),
-                           gradients_.flat());
+    parameters_.initialise(context_, random_key(1, RandomPurpose::kInitialisation));
     ops::fill(context_, {.x = loss_scale_, .value = 1.0});
     gradients_.initialise(context_);
     gradients_.clear(context_);
@@ -53,7 +52,7 @@ class OneRankOptimizer : public testing::Test {
   }
   // Nothing is cut: a parameter is one segment.
   const Segment& segment_of(ParamId id) const {
-    return parameters_.segments().at(static_cast<std::size_t>(id));
+    return parameters_.states().segments().at(static_cast<std::size_t>(id));
   }
   // The first `values` elements; the padded row keeps its zeros.
   void set(const Tensor& tensor, const Values& values) {
@@ -95,8 +94,8 @@ class OneRankOptimizer : public testing::Test {
   Arena workspace_{"workspace", 1 << 20};
   Context context_{.backend = *backend_, .workspace = workspace_};
   nn::ParamTable table_;
-  ParameterStore parameters_{table_, memory_, memory_};
-  GradientStore gradients_{table_, parameters_.layout(), full_, 8, memory_};
+  ParameterStore parameters_{StateLayout(table_), memory_, memory_};
+  GradientStore gradients_{parameters_.states(), full_, 8, memory_};
   Tensor loss_scale_ = memory_.allocate(full_, {1});
 };
 
@@ -263,8 +262,8 @@ TEST_F(OneRankOptimizer, TheInputLayerHasItsOwnRate) {
   nn::ParamTable table;
   table.add(std::move(input));
   table.add(whole_parameter("vector", {3}, DType::kF64, {}));
-  const ParameterStore parameters(table, memory_, memory_);
-  const GradientStore gradients(table, parameters.layout(), DType::kF64, 8, memory_);
+  const ParameterStore parameters(StateLayout(table), memory_, memory_);
+  const GradientStore gradients(parameters.states(), DType::kF64, 8, memory_);
   parameters.clear(context_);
   gradients.initialise(context_);
   gradients.clear(context_);

@@ -96,12 +96,14 @@ Outcome outcome_of(const Grid& grid) {
     const int stage_rank = world.rank() / (grid.tensor * grid.data);
     const StagePart part = stage_part(grid.cut, stage_rank, tensor);
     OptimizerRank rank(part.table, places_of(part, grid.cut, stage_rank, tensor),
-                       {.rank = data->rank(), .ranks = grid.data, .bucket_size = grid.bucket_size},
-                       {.data = grid.data > 1 ? data.get() : nullptr,
-                        .model = model->size() > 1 ? model.get() : nullptr,
+                       {.rank = data->rank(),
+                        .ranks = grid.data,
+                        .bucket_size = grid.bucket_size,
                         .first_tensor_rank = tensor.rank == 0},
+                       {.data = grid.data > 1 ? data.get() : nullptr,
+                        .model = model->size() > 1 ? model.get() : nullptr},
                        make_ref_backend());
-    const std::vector<ParamId>& global = rank.stores.parameters.places().global;
+    const std::vector<ParamId>& global = rank.stores.parameters.states().places().global;
     Outcome& mine = scalars[static_cast<std::size_t>(world.rank())];
     for (int step = 1; step <= kSteps; ++step) {
       for (ParamId id = 0; id < part.table.size(); ++id) {
@@ -116,9 +118,9 @@ Outcome outcome_of(const Grid& grid) {
       mine.zeros.push_back(values_of(rank.optimizer.zeros())[0]);
     }
     const auto t = static_cast<std::size_t>(tensor.rank);
-    for (const Segment& segment : rank.stores.parameters.segments()) {
+    for (const Segment& segment : rank.stores.parameters.states().segments()) {
       const Tensor weight = rank.stores.parameters.weight(segment);
-      if (is_uncounted(rank.stores.parameters.places(), segment.id)) {
+      if (is_uncounted(rank.stores.parameters.states().places(), segment.id)) {
         put(outcome.last_copy[t], segment, weight);
         continue;
       }
@@ -214,7 +216,7 @@ TEST(PipelineOptimizer, AStageAloneHasItsOwnNorm) {
   stores.set_gradients(1);
   double squares = 0.0;
   for (ParamId id = 0; id < part.table.size(); ++id) {
-    if (is_uncounted(stores.parameters.places(), id)) continue;
+    if (is_uncounted(stores.parameters.states().places(), id)) continue;
     for (const double value : values_of(stores.gradients.gradient(id))) squares += value * value;
   }
   const Tensor loss_scale = memory.allocate(DType::kF64, {1});

@@ -98,7 +98,7 @@ Outcome outcome_of(const Run& run) {
       gathered[r].push_back(values_of(rank.stores.parameters.weight(id)));
     }
     // Every rank writes elements of its own.
-    for (const Segment& segment : rank.stores.parameters.segments()) {
+    for (const Segment& segment : rank.stores.parameters.states().segments()) {
       put(whole.mains, segment, rank.stores.parameters.main(segment));
       const auto names = rank.optimizer.state_names();
       for (std::size_t i = 0; i < names.size(); ++i) {
@@ -189,7 +189,7 @@ TEST(ShardedOptimizer, ClipsByTheNormOfAllShards) {
     EXPECT_NEAR(values_of(rank.optimizer.norm())[0] / norm, 1.0, 1e-13);
     EXPECT_EQ(values_of(rank.optimizer.zeros())[0], zeros);
     const double factor = average * kSettings.clip_grad / (norm + 1e-6);
-    for (const Segment& segment : rank.stores.parameters.segments()) {
+    for (const Segment& segment : rank.stores.parameters.states().segments()) {
       const Values gradients = values_of(rank.stores.gradients.gradient(segment));
       const Values moments = values_of(rank.optimizer.state("exp_avg", segment));
       for (std::size_t i = 0; i < moments.size(); ++i) {
@@ -226,9 +226,8 @@ TEST(TensorParallelOptimizer, CountsEveryParameterOnce) {
     run_local_ranks(2, {}, [&](Communicator& world) {
       OptimizerSettings settings = kSettings;
       settings.clip_grad = clip;
-      OptimizerRank rank(cut_table(world.rank()), {},
-                         {.model = &world, .first_tensor_rank = world.rank() == 0},
-                         make_ref_backend(), settings);
+      OptimizerRank rank(cut_table(world.rank()), {.first_tensor_rank = world.rank() == 0},
+                         {.model = &world}, make_ref_backend(), settings);
       set_cut_gradients(rank.stores, world.rank());
       rank.step(1);
       EXPECT_NEAR(values_of(rank.optimizer.norm())[0], kCutNorm, 1e-15);
@@ -236,7 +235,7 @@ TEST(TensorParallelOptimizer, CountsEveryParameterOnce) {
       EXPECT_EQ(values_of(rank.optimizer.skip())[0], 0.0);
       const double factor = 8.0 / 7.0 / 2.0 * (clip == 0.5 ? 0.5 / (kCutNorm + 1e-6) : 1.0);
       const Values moments =
-          values_of(rank.optimizer.state("exp_avg", rank.stores.parameters.segments()[1]));
+          values_of(rank.optimizer.state("exp_avg", rank.stores.parameters.states().segments()[1]));
       EXPECT_NEAR(moments[0], 0.2 * 0.6 * factor, 1e-15);
       EXPECT_EQ(moments[1], 0.0);
       EXPECT_NEAR(moments[2], -0.2 * 0.8 * factor, 1e-15);
@@ -249,10 +248,9 @@ TEST(TensorParallelOptimizer, WithShards) {
   run_local_ranks(4, {}, [&](Communicator& world) {
     const auto tensor = world.split(std::vector<std::vector<int>>{{0, 1}, {2, 3}}, "tp");
     const auto data = world.split(std::vector<std::vector<int>>{{0, 2}, {1, 3}}, "dp");
-    OptimizerRank rank(
-        cut_table(tensor->rank()), {.rank = data->rank(), .ranks = 2},
-        {.data = data.get(), .model = tensor.get(), .first_tensor_rank = tensor->rank() == 0},
-        make_ref_backend());
+    OptimizerRank rank(cut_table(tensor->rank()),
+                       {.rank = data->rank(), .ranks = 2, .first_tensor_rank = tensor->rank() == 0},
+                       {.data = data.get(), .model = tensor.get()}, make_ref_backend());
     set_cut_gradients(rank.stores, tensor->rank());
     rank.step(1);
     EXPECT_NEAR(values_of(rank.optimizer.norm())[0], kCutNorm, 1e-15);
@@ -262,7 +260,7 @@ TEST(TensorParallelOptimizer, WithShards) {
 
 // What is not finite on one rank keeps all from stepping.
 void expect_all_skip(const OptimizerGroups& groups, const nn::ParamTable& table,
-                     const OptimizerShard& shard, bool is_bad, double bad, ParamId id) {
+                     const StateCut& shard, bool is_bad, double bad, ParamId id) {
   OptimizerRank rank(table, shard, groups, make_ref_backend());
   set_each(rank.stores.gradients.flat(), [](std::int64_t i) { return i % 2 == 0 ? 0.1 : -0.2; });
   rank.step(1);
@@ -270,7 +268,7 @@ void expect_all_skip(const OptimizerGroups& groups, const nn::ParamTable& table,
   const auto state = [&] {
     std::vector<Values> all;
     all.push_back(values_of(rank.stores.parameters.flat()));
-    for (const Segment& segment : rank.stores.parameters.segments()) {
+    for (const Segment& segment : rank.stores.parameters.states().segments()) {
       all.push_back(values_of(rank.stores.parameters.main(segment)));
       all.push_back(values_of(rank.optimizer.state("exp_avg", segment)));
       all.push_back(values_of(rank.optimizer.state("exp_avg_sq", segment)));
@@ -280,7 +278,7 @@ void expect_all_skip(const OptimizerGroups& groups, const nn::ParamTable& table,
   const auto before = state();
   if (is_bad) {
     bool found = false;
-    for (const Segment& segment : rank.stores.parameters.segments()) {
+    for (const Segment& segment : rank.stores.parameters.states().segments()) {
       if (segment.id != id || found) continue;
       found = true;
       const Tensor gradient = rank.stores.gradients.gradient(segment);
@@ -306,8 +304,8 @@ TEST(OptimizerOverflow, OnOneRankSkipsOnAll) {
         expect_all_skip({.data = &world}, uneven_table(DType::kBF16),
                         {.rank = world.rank(), .ranks = 2}, world.rank() == rank, bad,
                         rank == 0 ? 3 : 0);
-        expect_all_skip({.model = &world, .first_tensor_rank = world.rank() == 0},
-                        cut_table(world.rank()), {}, world.rank() == rank, bad, 0);
+        expect_all_skip({.model = &world}, cut_table(world.rank()),
+                        {.first_tensor_rank = world.rank() == 0}, world.rank() == rank, bad, 0);
       });
     }
   }

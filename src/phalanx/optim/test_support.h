@@ -14,13 +14,12 @@ inline constexpr AdamRule kAdam{.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6};
 inline constexpr OptimizerSettings kSettings{.rule = kAdam, .clip_grad = 1.0, .count_zeros = true};
 
 struct OptimizerRank {
-  OptimizerRank(const nn::ParamTable& table, const OptimizerShard& shard,
-                const OptimizerGroups& groups, std::unique_ptr<Backend> machine,
-                const OptimizerSettings& settings = kSettings)
+  OptimizerRank(const nn::ParamTable& table, const StateCut& shard, const OptimizerGroups& groups,
+                std::unique_ptr<Backend> machine, const OptimizerSettings& settings = kSettings)
       : OptimizerRank(table, whole_model_places(table), shard, groups, std::move(machine),
                       settings) {}
   // Of a part of a model.
-  OptimizerRank(const nn::ParamTable& table, ModelPlaces places, const OptimizerShard& shard,
+  OptimizerRank(const nn::ParamTable& table, ModelPlaces places, const StateCut& shard,
                 const OptimizerGroups& groups, std::unique_ptr<Backend> machine,
                 const OptimizerSettings& settings = kSettings)
       : stores(table, std::move(places), shard, std::move(machine)),

@@ -9,7 +9,8 @@ RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyon
     : at(grid.coordinates(everyone.rank())),
       world(&everyone),
       tensors_(grid.groups("tp")),
-      pipelines_(grid.groups("pp")) {
+      pipelines_(grid.groups("pp")),
+      datas_(grid.groups("dp")) {
   if (timers != nullptr) {
     timed_world_ = timed(everyone, *timers);
     world = timed_world_.get();
@@ -18,7 +19,7 @@ RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyon
                 world->size(), grid.world_size());
   const GridSizes& sizes = grid.sizes();
   if (sizes.tensor > 1) tensor = world->split(tensors_, "tp");
-  if (sizes.data > 1) data = world->split(grid.groups("dp"), "dp");
+  if (sizes.data > 1) data = world->split(datas_, "dp");
   if (sizes.pipeline > 1) {
     pipeline = world->split(pipelines_, "pp");
     model_ = world->split(grid.groups("tp-pp"), "mp");
@@ -34,6 +35,27 @@ std::unique_ptr<Communicator> RankCommunicators::among(const std::vector<int>& p
     for (const int rank : pipeline_ranks) group.push_back(members[static_cast<std::size_t>(rank)]);
   }
   return world->split(groups, name);
+}
+
+RankCommunicators::Sharding RankCommunicators::sharding(int instances) const {
+  RankGroups shards;
+  RankGroups replicas;
+  for (const std::vector<int>& members : datas_) {
+    PHALANX_CHECK(std::ssize(members) % instances == 0, "{} ranks in {} groups", members.size(),
+                  instances);
+    const std::size_t size = members.size() / static_cast<std::size_t>(instances);
+    const std::size_t first = replicas.size();
+    replicas.resize(first + size);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      if (i % size == 0) shards.emplace_back();
+      shards.back().push_back(members[i]);
+      replicas[first + i % size].push_back(members[i]);
+    }
+  }
+  Sharding groups;
+  if (shards.front().size() > 1) groups.shards = world->split(shards, "dp-shard");
+  if (replicas.front().size() > 1) groups.replicas = world->split(replicas, "dp-replica");
+  return groups;
 }
 
 std::unique_ptr<Communicator> RankCommunicators::tensor_neighbours(int count,

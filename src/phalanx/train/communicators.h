@@ -28,12 +28,19 @@ struct RankCommunicators {
   // it is none of them or alone. By every rank of the world, in one order.
   std::unique_ptr<Communicator> among(const std::vector<int>& pipeline_ranks,
                                       const std::string& name) const;
+  // Of data parallelism: `instances` groups of neighbours, which share one copy of their states
+  // each, and those that have the same part of every copy. Null where the rank is alone. By every
+  // rank of the world, in one order.
+  struct Sharding {
+    std::unique_ptr<Communicator> shards, replicas;
+  };
+  Sharding sharding(int instances) const;
   // So many neighbours in each tensor-parallel group: one rank's end of its group, null where it is
   // alone. By every rank of the world, in one order.
   std::unique_ptr<Communicator> tensor_neighbours(int count, const std::string& name) const;
 
  private:
-  RankGroups tensors_, pipelines_;
+  RankGroups tensors_, pipelines_, datas_;
   std::unique_ptr<Communicator> timed_world_;
   std::unique_ptr<Communicator> model_;  // of a pipeline
 };

@@ -128,7 +128,17 @@ struct LayoutConfig {
   std::int64_t encoder_tensor_model_parallel_size = 0;    // 0: as the decoder's
 
   // Data parallelism.
-  bool use_distributed_optimizer = false;
+  // How much of a rank's states is cut over data parallelism: stages of ZeRO. resolve() makes one
+  // thing of the four ways to say it.
+  std::int64_t zero_stage = 0;
+  bool use_distributed_optimizer = false;       // stage 1, at least
+  std::string data_parallel_sharding_strategy;  // "", no_shard, optim, optim_grads, ..._params
+  bool use_megatron_fsdp = false;               // without a strategy: stage 3
+  std::int64_t num_distributed_optimizer_instances = 1;  // copies of the states
+  bool zero_accumulate_unsharded = false;
+  std::int64_t zero_prefetch_depth = 1;               // units
+  std::int64_t zero_persistence_threshold = 100'000;  // elements
+  bool no_zero_reshard_after_forward = false;
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
   std::int64_t ddp_bucket_size = 0;  // elements; 0: Megatron's default

@@ -87,13 +87,6 @@ void resolve_tensor_parallelism(TrainConfig& c) {
   }
 }
 
-void check_data_parallelism(const LayoutConfig& l) {
-  if (l.overlap_param_gather && !(l.use_distributed_optimizer && l.overlap_grad_reduce)) {
-    throw ConfigError(
-        "--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce");
-  }
-}
-
 void resolve_recomputation(TrainConfig& c) {
   LayoutConfig& l = c.layout;
   if (l.recompute_granularity == "full") {

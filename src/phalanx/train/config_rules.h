@@ -53,7 +53,8 @@ void resolve_batch(TrainConfig& config);
 void resolve_tensor_parallelism(TrainConfig& config);
 // With one place where data comes from, but in a plan.
 void check_data(const DataConfig& data, bool for_training);
-void check_data_parallelism(const LayoutConfig& layout);
+// With the ranks resolved.
+void resolve_data_parallelism(LayoutConfig& layout);
 void resolve_recomputation(TrainConfig& config);
 // The schedule, its virtual stages and their layers; with the batch and the ranks resolved.
 void resolve_pipeline(TrainConfig& config);

@@ -15,12 +15,6 @@ constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
 constexpr std::int64_t kNumbersPerBox = 6;
 constexpr std::uint64_t kKey = message_key(MessageKind::kOther, 0, 0);
 
-bool contributes(const Rank& rank, ParamId id, bool is_sharded) {
-  const bool first_copy = (rank.table()[id].tensor_parallel || rank.ranks().at.tensor == 0) &&
-                          rank.parameters().places().counted[static_cast<std::size_t>(id)];
-  return first_copy && (is_sharded || rank.ranks().at.data == 0);
-}
-
 // Boxes that several ranks have come from the first of them.
 GlobalTensor own_part(GlobalTensor part) {
   std::erase_if(part.boxes, [](const ParamBox& box) { return box.holder > 0; });
@@ -70,11 +64,23 @@ std::int64_t staging_bytes(const std::vector<ContributedTensor>& tensors) {
 std::vector<ContributedTensor> contributed_tensors(const Rank& rank, bool with_optimizer) {
   const nn::ParamTable& table = rank.table();
   const ParameterStore& parameters = rank.parameters();
+  const StateLayout& states = parameters.states();
+  // What this rank updates of a parameter, where it writes that.
+  const auto own_segments = [&](ParamId id, std::string_view prefix, const auto& tensor_of) {
+    std::vector<GlobalTensor> parts;
+    for (const Segment& segment : states.segments()) {
+      if (segment.id != id || !states.writes_states(id)) continue;
+      parts.push_back(own_part(shard_tensor(table[id], tensor_of(segment), segment.begin, prefix)));
+    }
+    return parts;
+  };
   std::vector<ContributedTensor> tensors;
   for (const ParamSpec& whole : rank.whole_table().specs()) {
     ContributedTensor weight{{whole.name, whole.dtype, whole.global_shape}, {}};
     const ParamId id = id_in(table, whole.name);
-    if (id >= 0 && contributes(rank, id, false)) {
+    if (id >= 0 && !parameters.weight(id)) {
+      weight.parts = own_segments(id, "", [&](const Segment& s) { return parameters.weight(s); });
+    } else if (id >= 0 && states.writes_weight(id)) {
       weight.parts.push_back(own_part(global_tensor(table[id], parameters.weight(id))));
     }
     tensors.push_back(std::move(weight));
@@ -82,16 +88,9 @@ std::vector<ContributedTensor> contributed_tensors(const Rank& rank, bool with_o
   if (!with_optimizer) return tensors;
   const auto add_states = [&](std::string_view prefix, const auto& state_of) {
     for (const ParamSpec& whole : rank.whole_table().specs()) {
-      ContributedTensor state{
-          {std::string(prefix) + whole.name, nn::full_precision(whole.dtype), whole.global_shape},
-          {}};
-      const ParamId id = id_in(table, whole.name);
-      for (const Segment& segment : parameters.segments()) {
-        if (segment.id != id || !contributes(rank, id, parameters.is_sharded())) continue;
-        state.parts.push_back(
-            own_part(shard_tensor(table[id], state_of(segment), segment.begin, prefix)));
-      }
-      tensors.push_back(std::move(state));
+      tensors.push_back(
+          {{std::string(prefix) + whole.name, nn::full_precision(whole.dtype), whole.global_shape},
+           own_segments(id_in(table, whole.name), prefix, state_of)});
     }
   };
   const Optimizer& optimizer = rank.optimizer();

@@ -33,7 +33,7 @@ InferenceModel::InferenceModel(const Model& model, std::unique_ptr<Backend> back
           .backend = *backend_, .workspace = arenas_.workspace, .stream = {}, .recorder = nullptr},
       region_(model.transformer().tensor, group),
       chunk_(model.build_chunk(model.whole(), table_)),
-      parameters_(table_, arenas_.parameters, arenas_.parameters, {.exists = false}),
+      parameters_(StateLayout(table_, {.updates = false}), arenas_.parameters, arenas_.parameters),
       constants_(table_.constants(), context_, arenas_.constants),
       padded_vocabulary_(model.vocabulary().padded) {}
 
@@ -44,7 +44,7 @@ void InferenceModel::load(const CheckpointReader& checkpoint) {
   }
 }
 
-void InferenceModel::initialise(PhiloxKey key) { parameters_.initialise(context_, key, {}); }
+void InferenceModel::initialise(PhiloxKey key) { parameters_.initialise(context_, key); }
 
 std::vector<Tensor> InferenceModel::place(const nn::BatchShapes& shapes) {
   const std::vector<std::vector<SavedBlock>> blocks = {chunk_.saved_blocks(shapes, true)};

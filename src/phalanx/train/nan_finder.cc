@@ -24,7 +24,7 @@ using nn::PassKind;
 template <typename TensorOf>
 std::string non_finite_parameter(Rank& rank, const TensorOf& tensor_of) {
   const ParameterStore& parameters = rank.parameters();
-  for (const Segment& segment : parameters.segments()) {
+  for (const Segment& segment : parameters.states().segments()) {
     if (!is_finite(rank.context(), tensor_of(segment))) return parameters.table()[segment.id].name;
   }
   return {};

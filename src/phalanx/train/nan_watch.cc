@@ -149,7 +149,9 @@ void NanWatch::after(const nn::Unit& unit, PassKind pass, int microbatch,
   if (tensor == nullptr) return;
   std::vector<Named> weights;
   for (const ParamId id : unit.parameters()) {
-    weights.push_back({tensors.pass.weights[id], table[id].name});
+    // What the pass does not read may not be there.
+    const Tensor& weight = tensors.pass.weights[id];
+    if (weight) weights.push_back({weight, table[id].name});
   }
   const std::vector<Named> inputs = read(unit, pass, tensors);
   const Named* input = first_non_finite(context, inputs);

@@ -33,31 +33,6 @@ int weight_versions_back(const std::vector<Action>& actions) {
   return most;
 }
 
-// Another's hooks behind a rank's own.
-class HooksInTurn final : public nn::UnitHooks {
- public:
-  HooksInTurn(nn::UnitHooks& own, nn::UnitHooks& others) : own_(own), others_(others) {}
-
-  void before(const nn::Unit& unit, nn::PassKind pass, int microbatch) override {
-    own_.before(unit, pass, microbatch);
-    others_.before(unit, pass, microbatch);
-  }
-  void after(const nn::Unit& unit, nn::PassKind pass, int microbatch,
-             const nn::UnitTensors& tensors) override {
-    own_.after(unit, pass, microbatch, tensors);
-    others_.after(unit, pass, microbatch, tensors);
-  }
-  // The gradient may change as soon as the rank's own are told.
-  void grad_ready(ParamId id, int microbatch) override {
-    others_.grad_ready(id, microbatch);
-    own_.grad_ready(id, microbatch);
-  }
-
- private:
-  nn::UnitHooks& own_;
-  nn::UnitHooks& others_;
-};
-
 double read_scalar(Context& context, const Tensor& scalar) {
   if (scalar.dtype == DType::kF64) {
     double value = 0.0;
@@ -84,8 +59,7 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
       family_model_(any_rank.placed(ranks.at.tensor)),
       model_(*family_model_, programs.placement(), model_stages(config, programs.placement()),
              ranks.at.pipeline) {
-  Communicator* data = ranks.data.get();
-  ReductionGroups reductions{.data = data};
+  ReductionGroups reductions{.data = ranks.data.get()};
   for (const SharedParameter& parameter : model_.shared) {
     shared_.push_back(ranks.among(parameter.holders, parameter.shared_by));
     reductions.shared.push_back(shared_.back().get());
@@ -96,11 +70,17 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
   }
   box_holders_ = ranks.tensor_neighbours(holders, "kv");
   reductions.box_holders = box_holders_.get();
-  const bool is_sharded = config.layout.use_distributed_optimizer && data != nullptr;
-  const std::int64_t bucket_size = reduction_bucket_size(config);
-  parameters_ = std::make_unique<ParameterStore>(
-      model_.table, model_.places, arenas.parameters, arenas.main_parameters,
-      is_sharded ? OptimizerShard{data->rank(), data->size(), bucket_size} : OptimizerShard{});
+  if (config.layout.num_distributed_optimizer_instances > 1) {
+    sharding_ = ranks.sharding(static_cast<int>(config.layout.num_distributed_optimizer_instances));
+  }
+  Communicator* shards = shard_group();
+  if (shards != nullptr) {
+    reductions.data = shards;
+    reductions.replicas = sharding_.replicas.get();
+  }
+  parameters_ =
+      std::make_unique<ParameterStore>(StateLayout(model_.table, model_.places, state_cut()),
+                                       arenas.parameters, arenas.main_parameters);
   constants_ = nn::Constants(model_.table.constants(), context_, arenas.constants);
   const BatchSchema schema = family_model_->batch_schema();
   shapes_ =
@@ -113,20 +93,24 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
   const std::vector<std::int64_t> tokens = {most_microbatches * shapes_.of[0].rows(),
                                             most_microbatches * shapes_.of[1].rows()};
   gradients_ = std::make_unique<GradientStore>(
-      model_.table, shared_sums(model_.table, model_.shared, ranks.at.pipeline),
-      parameters_->layout(), full, tokens, arenas.gradients);
+      parameters_->states(), shared_sums(model_.table, model_.shared, ranks.at.pipeline), full,
+      tokens, arenas.gradients);
   data_parallel_ = std::make_unique<DataParallel>(
       *parameters_, *gradients_, gradient_uses(), reductions, region_,
       DataParallelOptions{.overlap_grad_reduce = config.layout.overlap_grad_reduce,
-                          .overlap_param_gather = config.layout.overlap_param_gather,
-                          .bucket_size = bucket_size},
-      arenas.communication);
+                          .overlap_param_gather = config.layout.overlap_param_gather},
+      arenas.communication, unit_orders());
+  if (parameters_->states().cuts_weights()) {
+    gathers_ = std::make_unique<WeightGathers>(
+        *parameters_, unit_orders(), *shards,
+        GatherOptions{.prefetch = static_cast<int>(config.layout.zero_prefetch_depth),
+                      .reshard_after_forward = !config.layout.no_zero_reshard_after_forward});
+  }
   // What lives as long as the run lies at the bottom of the workspace.
   optimizer_ = std::make_unique<Optimizer>(
       *parameters_, *gradients_, optimizer_settings(config.optimizer),
-      OptimizerGroups{.data = is_sharded ? data : nullptr,
+      OptimizerGroups{.data = shards,
                       .model = is_asynchronous_ ? ranks.tensor.get() : ranks.model(),
-                      .first_tensor_rank = ranks.at.tensor == 0,
                       .is_stage_alone = is_asynchronous_},
       arenas.optimizer, arenas.workspace);
 
@@ -159,7 +143,11 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
 void Rank::make_programs(const StepPrograms& programs, SavedPlans* plans) {
   std::vector<ChunkTables> tables;
   for (const Chunk& chunk : model_.chunks) {
-    tables.push_back({&chunk, parameters_->weights(), gradients_->gradients()});
+    tables.push_back(
+        {&chunk, gathers_ ? gathers_->weights() : parameters_->weights(), gradients_->gradients()});
+    if (gathers_) tables.back().states.push_back(gathers_.get());
+    if (parameters_->states().cuts_gradients())
+      tables.back().states.push_back(data_parallel_.get());
   }
   const auto at = static_cast<std::size_t>(ranks_.at.pipeline);
   const auto executor = [&](const PipelinePrograms& pipeline) {
@@ -193,6 +181,46 @@ Rank::~Rank() {
   }
 }
 
+Communicator* Rank::shard_group() const {
+  if (!config_.layout.use_distributed_optimizer) return nullptr;
+  return config_.layout.num_distributed_optimizer_instances > 1 ? sharding_.shards.get()
+                                                                : ranks_.data.get();
+}
+
+StateCut Rank::state_cut() const {
+  const LayoutConfig& layout = config_.layout;
+  const Communicator* shards = shard_group();
+  StateCut cut{.bucket_size = reduction_bucket_size(config_),
+               .replica = static_cast<int>(ranks_.at.data),
+               .first_tensor_rank = ranks_.at.tensor == 0};
+  if (shards == nullptr) return cut;
+  cut.rank = shards->rank();
+  cut.ranks = shards->size();
+  cut.replica /= shards->size();
+  cut.gradients = layout.zero_stage >= 2 && !layout.zero_accumulate_unsharded;
+  cut.weights = layout.zero_stage == 3;
+  if (!cut.gradients && !cut.weights) return cut;
+  std::vector<UnitList> chunks;
+  for (const Chunk& chunk : model_.chunks) chunks.emplace_back(chunk.units());
+  cut.groups =
+      unit_groups(model_.table, chunks, cut.weights ? layout.zero_persistence_threshold : -1);
+  // A unit's parameters are one message, unless it was said what is.
+  cut.bucket_size = layout.ddp_bucket_size;
+  return cut;
+}
+
+std::vector<UnitOrder> Rank::unit_orders() const {
+  std::vector<UnitOrder> orders;
+  for (const Chunk& chunk : model_.chunks) {
+    std::vector<int> recomputed_until;
+    for (int u = 0; u < chunk.num_units(); ++u) {
+      recomputed_until.push_back(chunk.recomputed_until(u));
+    }
+    orders.push_back(unit_order(chunk.units(), recomputed_until, parameters_->states().groups()));
+  }
+  return orders;
+}
+
 std::vector<int> Rank::gradient_uses() const {
   std::vector<int> uses(model_.table.specs().size(), 0);
   for (const Chunk& chunk : model_.chunks) {
@@ -204,10 +232,8 @@ std::vector<int> Rank::gradient_uses() const {
 }
 
 void Rank::initialise() {
-  parameters_->initialise(
-      context_,
-      random_key(static_cast<std::uint64_t>(config_.run.seed), RandomPurpose::kInitialisation),
-      gradients_->flat());
+  parameters_->initialise(context_, random_key(static_cast<std::uint64_t>(config_.run.seed),
+                                               RandomPurpose::kInitialisation));
   initialise_optimizer();
   initialise_gradients();
 }
@@ -246,7 +272,20 @@ void Rank::begin(const BatchSource* source, const TrainingProgram* training) {
 
 void Rank::begin_update(int update) {
   gradients_->begin_update();
-  data_parallel_->begin(context_, (update + 1) * microbatches_per_update_ - 1);
+  begin_passes((update + 1) * microbatches_per_update_ - 1);
+}
+
+void Rank::begin_passes(int last_microbatch) {
+  data_parallel_->begin(context_, last_microbatch);
+  if (gathers_) gathers_->begin(context_);
+}
+
+nn::HooksInTurn Rank::own_hooks(nn::UnitHooks* others) {
+  std::vector<nn::UnitHooks*> hooks;
+  if (gathers_) hooks.push_back(gathers_.get());
+  hooks.push_back(data_parallel_.get());
+  if (others != nullptr) hooks.push_back(others);
+  return nn::HooksInTurn(std::move(hooks));
 }
 
 std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
@@ -312,9 +351,7 @@ void Rank::time_with(StepTimers* timers) {
 
 // What is neither the optimizer's nor its gathers' is Megatron's forward-backward.
 void Rank::run_training(Executor& executor, PassObserver* observer, nn::UnitHooks* hooks_behind) {
-  std::optional<HooksInTurn> both;
-  if (hooks_behind != nullptr) both.emplace(*data_parallel_, *hooks_behind);
-  nn::UnitHooks& hooks = both ? static_cast<nn::UnitHooks&>(*both) : *data_parallel_;
+  nn::HooksInTurn hooks = own_hooks(hooks_behind);
   const auto now = StepTimers::Clock::now;
   const auto elsewhere = [this] {
     return timers_ == nullptr ? StepTimers::Clock::duration()
@@ -348,8 +385,9 @@ void Rank::forward_only(const BatchSource& source) {
   StepTimers* const timers = std::exchange(timers_, nullptr);
   const TimerScope time(timers, StepTimer::kEvaluation);
   begin(&source, nullptr);
-  data_parallel_->begin(context_, -1);
-  evaluation_->run(context_, arenas_.saved, settings(false), *this, *data_parallel_);
+  begin_passes(-1);
+  nn::HooksInTurn hooks = own_hooks();
+  evaluation_->run(context_, arenas_.saved, settings(false), *this, hooks);
   timers_ = timers;
 }
 

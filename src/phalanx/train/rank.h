@@ -13,7 +13,9 @@
 
 #include "phalanx/data/host_batch.h"
 #include "phalanx/data_parallel/data_parallel.h"
+#include "phalanx/data_parallel/weight_gathers.h"
 #include "phalanx/data_parallel/weight_stash.h"
+#include "phalanx/nn/hooks_in_turn.h"
 #include "phalanx/optim/optimizer.h"
 #include "phalanx/pipeline/executor.h"
 #include "phalanx/train/batch_memory.h"
@@ -132,6 +134,8 @@ class Rank final : private StepServices {
   // Neighbours in the tensor-parallel group that have the same boxes of some parameters; null:
   // there are no such boxes.
   Communicator* box_holders() const { return box_holders_.get(); }
+  // Data-parallel ranks with the same part of another copy of the states; null: there is one copy.
+  Communicator* replicas() const { return sharding_.replicas.get(); }
   // The largest of all ranks' values; every rank asks at the same time.
   int largest_of_all(int value);
 
@@ -162,6 +166,10 @@ class Rank final : private StepServices {
   void make_programs(const StepPrograms& programs, SavedPlans* plans);
   int batch_slots() const;
   std::vector<int> gradient_uses() const;
+  StateCut state_cut() const;
+  // Ranks that share one copy of the states; null: nothing is cut.
+  Communicator* shard_group() const;
+  std::vector<UnitOrder> unit_orders() const;
   void sum_over_data(const Tensor& tensor);
   void sum_losses();
   void sum_loss_counts(const std::vector<double>& own);
@@ -176,6 +184,9 @@ class Rank final : private StepServices {
   // `training`: of the program that runs, or null in an evaluation.
   void begin(const BatchSource* source, const TrainingProgram* training);
   void begin_update(int update);
+  void begin_passes(int last_microbatch);
+  // This rank's own, and others' behind them.
+  nn::HooksInTurn own_hooks(nn::UnitHooks* others = nullptr);
   // Loss and tokens of updates, on every rank of the pipeline.
   StepResult read_losses(std::int64_t first_update, std::int64_t updates);
   // [1] f64 of a loss in an update, and those of all updates.
@@ -197,10 +208,12 @@ class Rank final : private StepServices {
   std::vector<std::unique_ptr<Communicator>>
       shared_;  // of holders, by the model's shared parameters
   std::unique_ptr<Communicator> box_holders_;
+  RankCommunicators::Sharding sharding_;  // of several copies of the states
   std::unique_ptr<ParameterStore> parameters_;
   nn::Constants constants_;
   std::unique_ptr<GradientStore> gradients_;
   std::unique_ptr<DataParallel> data_parallel_;
+  std::unique_ptr<WeightGathers> gathers_;  // of weights that are cut
   std::unique_ptr<Optimizer> optimizer_;
   std::map<ProgramSize, TrainingProgram> training_;
   std::unique_ptr<Executor> evaluation_;

@@ -37,8 +37,8 @@ Rank::Rehearsal Rank::rehearse() {
       recorder.clear();
       if (wants_loss_counts()) sum_loss_counts(std::vector<double>(terms_.size(), 1.0));
       const std::vector<Message> before = recorder.messages();
-      auto run = program.executor->rehearse(context_, arenas_.saved, settings(true), *this,
-                                            *data_parallel_);
+      nn::HooksInTurn hooks = own_hooks();
+      auto run = program.executor->rehearse(context_, arenas_.saved, settings(true), *this, hooks);
       known->second = arenas_.high_water();
       if (size == usual_) {
         result.flops_per_step = run.flops / size.iterations;
@@ -56,8 +56,9 @@ Rank::Rehearsal Rank::rehearse() {
   }
   arenas_.forget_high_water();
   begin(nullptr, nullptr);
-  data_parallel_->begin(context_, -1);
-  evaluation_->rehearse(context_, arenas_.saved, settings(false), *this, *data_parallel_);
+  begin_passes(-1);
+  nn::HooksInTurn hooks = own_hooks();
+  evaluation_->rehearse(context_, arenas_.saved, settings(false), *this, hooks);
   result.programs.push_back({{.iterations = 0, .microbatches = evaluation_->program().microbatches},
                              arenas_.high_water()});
   context_.recorder = nullptr;

@@ -20,19 +20,31 @@ struct Digest {
   std::int64_t value = 0;
 };
 
-// Of a weight's elements from `begin` on.
-Digest digest_of(Rank& rank, ParamId id, std::int64_t begin = 0) {
+void add_to(Xxh3& hash, Rank& rank, const Tensor& flat) {
   constexpr std::int64_t kPieceBytes = 32768;
-  const Tensor& weight = rank.parameters().weight(id);
-  const Tensor flat = weight.reshape({weight.count()});
-  const std::int64_t most = kPieceBytes / size_of(weight.dtype);
+  const std::int64_t most = kPieceBytes / size_of(flat.dtype);
   std::vector<std::byte> buffer(kPieceBytes);
-  Xxh3 hash;
-  for (; begin < flat.count(); begin += most) {
+  for (std::int64_t begin = 0; begin < flat.count(); begin += most) {
     const Tensor piece = flat.slice(0, begin, std::min(most, flat.count() - begin));
     const auto bytes = std::span(buffer).first(static_cast<std::size_t>(piece.bytes()));
     rank.context().backend.read_back(rank.context().stream, piece, bytes);
     hash.update(bytes);
+  }
+}
+
+// Of a weight's elements from `begin` on, as far as this rank keeps them.
+Digest digest_of(Rank& rank, ParamId id, std::int64_t begin = 0) {
+  const ParameterStore& parameters = rank.parameters();
+  const Tensor& whole = parameters.weight(id);
+  Xxh3 hash;
+  if (whole) {
+    add_to(hash, rank, whole.reshape({whole.count()}).slice(0, begin, whole.count() - begin));
+  } else {
+    for (const Segment& segment : parameters.states().segments()) {
+      const std::int64_t skipped = std::max<std::int64_t>(begin - segment.begin, 0);
+      if (segment.id != id || skipped >= segment.count) continue;
+      add_to(hash, rank, parameters.weight(segment).slice(0, skipped, segment.count - skipped));
+    }
   }
   return {id, static_cast<std::int64_t>(hash.digest())};
 }
@@ -87,10 +99,16 @@ std::string different_from_neighbours(Rank& rank) {
 void check_replicas(Rank& rank, const std::vector<RankPlace>& places, std::int64_t iteration) {
   rank.finish_gather();
   std::vector<Digest> mine;
-  for (ParamId id = 0; id < rank.table().size(); ++id) mine.push_back(digest_of(rank, id));
+  std::vector<Digest> whole;  // on every data-parallel rank; the others have other parts here
+  std::vector<Digest> parts;
+  for (ParamId id = 0; id < rank.table().size(); ++id) {
+    mine.push_back(digest_of(rank, id));
+    (rank.parameters().weight(id) ? whole : parts).push_back(mine.back());
+  }
   std::string different;
   for (const std::string& found :
-       {different_in(rank, rank.ranks().data.get(), mine), different_from_holders(rank, mine),
+       {different_in(rank, rank.ranks().data.get(), whole),
+        different_in(rank, rank.replicas(), parts), different_from_holders(rank, mine),
         different_from_neighbours(rank)}) {
     if (different.empty()) different = found;
   }

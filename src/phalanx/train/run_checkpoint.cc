@@ -46,9 +46,16 @@ using Absent = std::set<std::string>;
 
 void load_weights(const CheckpointReader& reader, const Rank& rank, const Absent& absent) {
   const nn::ParamTable& table = rank.table();
+  const ParameterStore& parameters = rank.parameters();
   for (ParamId id = 0; id < table.size(); ++id) {
-    if (absent.contains(table[id].name)) continue;
-    reader.read(global_tensor(table[id], rank.parameters().weight(id)), DTypeMatch::kConvert);
+    if (absent.contains(table[id].name) || !parameters.weight(id)) continue;
+    reader.read(global_tensor(table[id], parameters.weight(id)), DTypeMatch::kConvert);
+  }
+  for (const Segment& segment : parameters.states().segments()) {
+    const ParamSpec& spec = table[segment.id];
+    if (absent.contains(spec.name) || parameters.weight(segment.id)) continue;
+    reader.read(shard_tensor(spec, parameters.weight(segment), segment.begin),
+                DTypeMatch::kConvert);
   }
 }
 
@@ -56,7 +63,7 @@ void load_weights(const CheckpointReader& reader, const Rank& rank, const Absent
 void load_states(const CheckpointReader& reader, const Rank& rank, bool with_optimizer,
                  const Absent& absent) {
   const ParameterStore& parameters = rank.parameters();
-  for (const Segment& segment : parameters.segments()) {
+  for (const Segment& segment : parameters.states().segments()) {
     const ParamSpec& spec = parameters.table()[segment.id];
     if (absent.contains(spec.name)) continue;
     const auto read = [&](const Tensor& tensor, std::string_view prefix, DTypeMatch match) {

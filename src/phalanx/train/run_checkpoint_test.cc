@@ -54,7 +54,7 @@ TEST_F(RunCheckpointTest, ALoadLeavesTheVocabularysPaddingZero) {
         run_ranks(setup.config, *setup.model, [&](Rank& rank) {
           const ParameterStore& parameters = rank.parameters();
           poison(parameters.flat());
-          for (const Segment& segment : parameters.segments()) {
+          for (const Segment& segment : parameters.states().segments()) {
             poison(parameters.main(segment));
             poison(rank.optimizer().state("exp_avg", segment));
             poison(rank.optimizer().state("exp_avg_sq", segment));
@@ -67,7 +67,7 @@ TEST_F(RunCheckpointTest, ALoadLeavesTheVocabularysPaddingZero) {
           // 49 ids of 64; the second of two ranks has all of the padding.
           const bool has_padding = rank.ranks().at.tensor == layout.tensor - 1;
           EXPECT_EQ(weights, has_padding ? 15 * 32 : 0);
-          for (const Segment& segment : parameters.segments()) {
+          for (const Segment& segment : parameters.states().segments()) {
             const ParamSpec& spec = rank.table()[segment.id];
             for (const Tensor& part :
                  {parameters.main(segment), rank.optimizer().state("exp_avg", segment),

@@ -126,6 +126,51 @@ constexpr TrainFlag kLayoutRows[] = {
     works<&LayoutConfig::use_distributed_optimizer>(
         kDataParallelism, {.name = "--use-distributed-optimizer",
                            .help = "Data-parallel ranks share the optimizer state (ZeRO 1)"}),
+    works<&LayoutConfig::zero_stage>(
+        kDataParallelism, {.name = "--zero-stage",
+                           .help = "Data-parallel ranks share optimizer state (1), gradients too "
+                                   "(2), parameters too (3)",
+                           .range = from_to(0, 3)}),
+    works<&LayoutConfig::data_parallel_sharding_strategy>(
+        kDataParallelism, {.name = "--data-parallel-sharding-strategy",
+                           .help = "The same in Megatron's words",
+                           .choices = "no_shard optim optim_grads optim_grads_params",
+                           .excludes = "--zero-stage"}),
+    works<&LayoutConfig::use_megatron_fsdp>(kDataParallelism,
+                                            {.name = "--use-megatron-fsdp",
+                                             .old_names = "--use-custom-fsdp",
+                                             .help = "Without a strategy: --zero-stage 3",
+                                             .excludes = "--zero-stage"}),
+    works<&LayoutConfig::num_distributed_optimizer_instances>(
+        kDataParallelism, {.name = "--num-distributed-optimizer-instances",
+                           .help = "Copies of the shared states: ranks are shared out among so "
+                                   "many groups (HSDP)",
+                           .range = from_to(1, kMostRanks)}),
+    works<&LayoutConfig::zero_accumulate_unsharded>(
+        kDataParallelism, {.name = "--zero-accumulate-unsharded",
+                           .help = "Stages 2 and 3: gradients stay whole until the last microbatch "
+                                   "and are reduced once"}),
+    works<&LayoutConfig::zero_prefetch_depth>(
+        kDataParallelism, {.name = "--zero-prefetch-depth",
+                           .help = "Stage 3: so many units ahead parameters are gathered",
+                           .range = from_to(0, kMostRanks)}),
+    works<&LayoutConfig::zero_persistence_threshold>(
+        kDataParallelism, {.name = "--zero-persistence-threshold",
+                           .help = "Stage 3: parameters of at most so many elements stay on every "
+                                   "rank",
+                           .range = from_to(0, kMostExact)}),
+    works<&LayoutConfig::no_zero_reshard_after_forward>(
+        kDataParallelism, {.name = "--no-zero-reshard-after-forward",
+                           .yaml_keys = "!zero_reshard_after_forward",
+                           .help = "Stage 3: what forward gathered stays until backward"}),
+    {.section = kDataParallelism,
+     .spec = {.name = "--use-torch-fsdp2",
+              .help = "The same as --zero-stage 3",
+              .stands_for = "--zero-stage 3"}},
+    {.section = kDataParallelism,
+     .spec = {.name = "--torch-fsdp2-no-reshard-after-forward",
+              .help = "The same as --no-zero-reshard-after-forward",
+              .stands_for = "--no-zero-reshard-after-forward"}},
     works<&LayoutConfig::overlap_grad_reduce>(
         kDataParallelism,
         {.name = "--overlap-grad-reduce", .help = "Gradients are reduced while backward goes on"}),

@@ -29,9 +29,6 @@ constexpr std::string_view kGathersAtOnce =
 constexpr std::string_view kWholeProducts =
     "a product and its tensor-parallel message are never cut into pieces";
 constexpr Refusal kNoNccl = {"messages do not go through NCCL; leave the flag out", kSamePlan};
-constexpr Refusal kSharded = {
-    "gradients and parameters are not sharded in this version of Phalanx; "
-    "--use-distributed-optimizer shards main parameters and moments"};
 constexpr std::string_view kInHostMemory =
     "weights and activations lie in the host's memory anyway";
 
@@ -129,10 +126,6 @@ constexpr TrainFlag kUnboundLayoutRows[] = {
              "the buckets of the plan are not padded"}),
     satisfied(kDataParallelism, "--ddp-reduce-scatter-with-fp32-accumulation", kSwitch,
               "gradients are always summed in fp32"),
-    satisfied_by("1", kDataParallelism, "--num-distributed-optimizer-instances", kInteger,
-                 "all data-parallel ranks share one optimizer state",
-                 {"several copies of the distributed optimizer's state are not available in this "
-                  "version of Phalanx; give 1"}),
     satisfied_by("local torch", kDataParallelism, "--DDP-impl", kText,
                  "gradients are reduced from contiguous fp32 buffers", {"give local or torch"}),
     satisfied(kDataParallelism, "--use-contiguous-buffers-in-ddp", kSwitch,
@@ -141,11 +134,6 @@ constexpr TrainFlag kUnboundLayoutRows[] = {
             {"gradients always lie in contiguous buffers, and no number depends on it; leave the "
              "flag out",
              "gradients lie in contiguous buffers"}),
-    refused(kDataParallelism, "--use-torch-fsdp2", kSwitch, kSharded),
-    refused(kDataParallelism, "--use-custom-fsdp", kSwitch, kSharded),
-    refused(kDataParallelism, "--use-megatron-fsdp", kSwitch, kSharded),
-    satisfied_by("no_shard", kDataParallelism, "--data-parallel-sharding-strategy", kText,
-                 "every rank has all gradients and parameters", kSharded),
 
     {.section = kRecomputation,
      .spec = {.name = "--checkpoint-activations",

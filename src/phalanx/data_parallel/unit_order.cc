@@ -1,0 +1,153 @@
+#include "phalanx/data_parallel/unit_order.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "phalanx/base/error.h"
+
+namespace phalanx {
+namespace {
+
+using nn::PassKind;
+
+std::vector<int> groups_of(const std::vector<ParamId>& parameters, const ParamGroups& groups) {
+  std::vector<int> found;
+  for (const ParamId id : parameters) {
+    found.push_back(groups.of_parameter[static_cast<std::size_t>(id)]);
+  }
+  std::ranges::sort(found);
+  const auto rest = std::ranges::unique(found);
+  found.erase(rest.begin(), rest.end());
+  return found;
+}
+
+// When a unit's passes read a group's weights.
+struct Need {
+  int group = 0;
+  int first = 0;
+  int last = 0;
+};
+
+std::vector<Need> needs_of(const UnitOrder& order, bool forward_only) {
+  std::vector<Need> needs;
+  const auto add = [&](const std::vector<int>& groups, int first, int last) {
+    for (const int group : groups) needs.push_back({group, first, last});
+  };
+  for (int u = 0; u < order.size(); ++u) {
+    const UnitOrder::Unit& unit = order.units[static_cast<std::size_t>(u)];
+    add(unit.read_forward, order.forward_moment(u), order.forward_moment(u));
+    if (forward_only) continue;
+    const int backward = order.backward_moment(u);
+    if (unit.recomputed_until >= 0) {
+      // One gather serves the recomputation and the backward pass behind it.
+      add(unit.read_forward, order.backward_moment(unit.recomputed_until), backward);
+    }
+    add(unit.read_backward, backward, backward);
+  }
+  std::ranges::sort(needs, {}, [](const Need& n) { return std::pair(n.group, n.first); });
+  return needs;
+}
+
+}  // namespace
+
+ParamGroups unit_groups(const nn::ParamTable& table, const std::vector<UnitList>& chunks,
+                        std::int64_t stays_below) {
+  std::vector<bool> has_role(table.specs().size(), false);
+  for (const auto& role : table.roles()) has_role[static_cast<std::size_t>(role.id)] = true;
+  ParamGroups groups;
+  groups.of_parameter.assign(table.specs().size(), -1);
+  const auto begin_group = [&](std::size_t chunk, bool stays) {
+    groups.chunk.push_back(static_cast<int>(chunk));
+    groups.stays.push_back(stays);
+    return groups.size() - 1;
+  };
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    for (const auto& unit : chunks[c]) {
+      std::array<int, 2> own = {-1, -1};  // by whether it stays
+      for (const ParamId id : unit->parameters()) {
+        int& group = groups.of_parameter[static_cast<std::size_t>(id)];
+        if (group >= 0) continue;
+        const bool stays = table[id].local_shape.count() <= stays_below;
+        if (has_role[static_cast<std::size_t>(id)]) {
+          group = begin_group(c, stays);
+          continue;
+        }
+        int& own_group = own[stays ? 1 : 0];
+        if (own_group < 0) own_group = begin_group(c, stays);
+        group = own_group;
+      }
+    }
+  }
+  PHALANX_CHECK(std::ranges::find(groups.of_parameter, -1) == groups.of_parameter.end(),
+                "a parameter that no unit uses");
+  return groups;
+}
+
+int UnitOrder::index_of(const nn::Unit& unit) const {
+  const auto found = std::ranges::find(units, &unit, &Unit::unit);
+  return found == units.end() ? -1 : static_cast<int>(found - units.begin());
+}
+
+int UnitOrder::moment_of(const nn::Unit& unit, PassKind pass) const {
+  const int u = index_of(unit);
+  PHALANX_CHECK(u >= 0, "{} is no unit of this chunk", unit.name());
+  if (pass == PassKind::kForward) return forward_moment(u);
+  if (pass != PassKind::kRecompute) return backward_moment(u);
+  return backward_moment(units[static_cast<std::size_t>(u)].recomputed_until);
+}
+
+// Backward may write a block as soon as it comes to the unit, and be done with it at its end.
+PassPoint UnitOrder::begin(int moment) const {
+  if (moment < size()) return {PassKind::kForward, moment};
+  return {PassKind::kBackwardInput, 2 * size() - 1 - moment};
+}
+
+PassPoint UnitOrder::end(int moment) const {
+  if (moment < size()) return {PassKind::kForward, moment};
+  return {PassKind::kBackwardWeight, 2 * size() - 1 - moment};
+}
+
+UnitOrder unit_order(UnitList units, const std::vector<int>& recomputed_until,
+                     const ParamGroups& groups) {
+  UnitOrder order;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const nn::Unit& unit = *units[u];
+    order.units.push_back({.unit = &unit,
+                           .read_forward = groups_of(unit.needs(PassKind::kForward), groups),
+                           .read_backward = groups_of(unit.needs(PassKind::kBackwardInput), groups),
+                           .added = groups_of(unit.parameters(), groups),
+                           .recomputed_until = recomputed_until[u]});
+  }
+  return order;
+}
+
+std::vector<WeightHold> weight_holds(const UnitOrder& units, const std::vector<bool>& is_cut,
+                                     const nn::PassOrder& order, const GatherOptions& options) {
+  std::vector<WeightHold> holds;
+  const auto is_forward = [&](int moment) { return moment < units.size(); };
+  for (const Need& need : needs_of(units, order.forward_only)) {
+    if (!is_cut[static_cast<std::size_t>(need.group)]) continue;
+    const bool is_same = !holds.empty() && holds.back().group == need.group;
+    const bool is_joined = order.backward_follows || !is_same ||
+                           is_forward(holds.back().last) == is_forward(need.first);
+    // What is let go now and gathered again with the next moment's is not let go.
+    const bool is_near =
+        is_same && need.first - std::max(options.prefetch, 1) <= holds.back().last && is_joined;
+    if (is_near || (is_same && !options.reshard_after_forward)) {
+      holds.back().last = std::max(holds.back().last, need.last);
+      continue;
+    }
+    // Without a pass of this microbatch in front there is nothing behind which it could begin.
+    const int earliest = is_forward(need.first) || order.backward_follows ? 0 : units.size();
+    holds.push_back({.group = need.group,
+                     .gathered = std::max(earliest, need.first - options.prefetch),
+                     .first = need.first,
+                     .last = need.last});
+  }
+  std::ranges::stable_sort(
+      holds, {}, [](const WeightHold& hold) { return std::pair(hold.gathered, hold.first); });
+  return holds;
+}
+
+}  // namespace phalanx

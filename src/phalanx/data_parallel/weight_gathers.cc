@@ -1,0 +1,112 @@
+#include "phalanx/data_parallel/weight_gathers.h"
+
+#include <utility>
+
+namespace phalanx {
+
+using nn::PassKind;
+
+WeightGathers::WeightGathers(const ParameterStore& parameters, std::vector<UnitOrder> chunks,
+                             Communicator& data, const GatherOptions& options)
+    : parameters_(&parameters), chunks_(std::move(chunks)), data_(&data), options_(options) {
+  PHALANX_CHECK(states().cuts_weights(), "gathers of weights that are whole");
+  for (int group = 0; group < states().groups().size(); ++group) {
+    is_cut_.push_back(states().cuts_weights(group));
+  }
+  for (ParamId id = 0; id < parameters.table().size(); ++id) {
+    weights_.push_back(parameters.weight(id));
+  }
+}
+
+std::vector<WeightHold> WeightGathers::holds(int chunk, const nn::PassOrder& order) const {
+  return weight_holds(chunks_[static_cast<std::size_t>(chunk)], is_cut_, order, options_);
+}
+
+std::vector<SavedBlock> WeightGathers::blocks(int chunk, const nn::PassOrder& order) const {
+  const UnitOrder& units = chunks_[static_cast<std::size_t>(chunk)];
+  std::vector<SavedBlock> blocks;
+  for (const WeightHold& hold : holds(chunk, order)) {
+    const auto group = static_cast<std::size_t>(hold.group);
+    blocks.push_back({.name = "gathered weights",
+                      .dtype = parameters_->flat().dtype,
+                      .shape = {states().flat().regions[group].count},
+                      .born = units.begin(hold.gathered),
+                      .last = units.end(hold.last)});
+  }
+  return blocks;
+}
+
+void WeightGathers::enter(int chunk, const nn::PassOrder& order, bool forward,
+                          std::span<const Tensor> blocks) {
+  if (chunk != chunk_ || order != order_) {
+    chunk_ = chunk;
+    order_ = order;
+    holds_ = holds(chunk, order);
+    gathers_.assign(holds_.size(), {});
+  }
+  blocks_.assign(blocks.begin(), blocks.end());
+  PHALANX_CHECK(blocks_.size() == holds_.size(), "{} blocks for {} gathers", blocks_.size(),
+                holds_.size());
+  const int entry = forward ? 0 : units().size();
+  begun_ = 0;
+  while (begun_ < holds_.size() && holds_[begun_].gathered < entry) ++begun_;
+  is_there_.assign(holds_.size(), false);
+  for (std::size_t i = 0; i < begun_; ++i) {
+    const WeightHold& hold = holds_[i];
+    is_there_[i] = hold.first < entry;
+    if (is_there_[i] && hold.last >= entry) show(hold.group, blocks_[i]);
+  }
+}
+
+void WeightGathers::gather(std::size_t number) {
+  const WeightHold& hold = holds_[number];
+  const FlatRange& region = states().flat().regions[static_cast<std::size_t>(hold.group)];
+  for (const StateLayout::Bucket& bucket : states().buckets()) {
+    if (bucket.group != hold.group) continue;
+    const Tensor whole =
+        blocks_[number].slice(0, bucket.range.begin - region.begin, bucket.range.count);
+    gathers_[number].push_back(data_->all_gather(*context_, whole, parameters_->weights(bucket)));
+  }
+}
+
+void WeightGathers::show(int group, const Tensor& block) {
+  const FlatLayout& flat = states().flat();
+  const std::int64_t begin = flat.regions[static_cast<std::size_t>(group)].begin;
+  for (ParamId id = 0; id < parameters_->table().size(); ++id) {
+    if (states().group(id) != group) continue;
+    const auto i = static_cast<std::size_t>(id);
+    const Shape& shape = parameters_->table()[id].local_shape;
+    weights_[i] =
+        block ? block.slice(0, flat.offsets[i] - begin, shape.count()).reshape(shape) : Tensor{};
+  }
+}
+
+void WeightGathers::before(const nn::Unit& unit, PassKind pass, int /*microbatch*/) {
+  const int now = units().moment_of(unit, pass);
+  const auto begin = [&](auto is_due) {
+    while (begun_ < holds_.size() && holds_[begun_].gathered <= now && is_due(holds_[begun_])) {
+      gather(begun_++);
+    }
+  };
+  begin([&](const WeightHold& hold) { return hold.first <= now; });
+  for (std::size_t i = 0; i < begun_; ++i) {
+    if (holds_[i].first > now || is_there_[i]) continue;
+    for (const Work& work : gathers_[i]) work.wait(context_->stream);
+    gathers_[i].clear();
+    is_there_[i] = true;
+    show(holds_[i].group, blocks_[i]);
+  }
+  // The next ones come while this one is computed.
+  begin([](const WeightHold& /*hold*/) { return true; });
+}
+
+void WeightGathers::after(const nn::Unit& unit, PassKind pass, int /*microbatch*/,
+                          const nn::UnitTensors& /*tensors*/) {
+  if (pass == PassKind::kBackwardInput) return;
+  const int now = units().moment_of(unit, pass);
+  for (const WeightHold& hold : holds_) {
+    if (hold.last == now) show(hold.group, {});
+  }
+}
+
+}  // namespace phalanx
