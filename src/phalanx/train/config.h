@@ -143,6 +143,12 @@ struct LayoutConfig {
   bool overlap_param_gather = false;
   std::int64_t ddp_bucket_size = 0;  // elements; 0: Megatron's default
 
+  // Directories of fast disks for states that need not lie in memory; "": they do.
+  std::string offload_optimizer_to;    // main parameters, moments and the shard of gradients
+  std::string offload_parameters_to;   // weights, but for the units that passes read
+  std::string offload_activations_to;  // what forward saves for backward
+  double offload_fraction = 1.0;       // of the optimizer's states
+
   // Recomputation of activations.
   std::string recompute_granularity;      // "", selective, full
   std::string recompute_method;           // "", uniform, block

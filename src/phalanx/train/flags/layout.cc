@@ -184,6 +184,25 @@ constexpr TrainFlag kLayoutRows[] = {
                                    "million for each rank)",
                            .range = from_to(0, kMostExact)}),
 
+    works<&LayoutConfig::offload_optimizer_to>(
+        kOffload, {.name = "--offload-optimizer-to",
+                   .help = "Main parameters, moments and gradients lie in files of this directory, "
+                           "on a fast disk, and come to memory by tiles",
+                   .value_name = "DIR"}),
+    works<&LayoutConfig::offload_parameters_to>(
+        kOffload, {.name = "--offload-parameters-to",
+                   .help = "So do parameters, which come unit by unit; implies --zero-stage 3",
+                   .value_name = "DIR"}),
+    works<&LayoutConfig::offload_activations_to>(kOffload,
+                                                 {.name = "--offload-activations-to",
+                                                  .help = "So does what forward saves for backward",
+                                                  .value_name = "DIR"}),
+    works<&LayoutConfig::offload_fraction>(
+        kOffload, {.name = "--offload-fraction",
+                   .help = "Share of the optimizer's states that lies in files",
+                   .range = from_to(0, 1),
+                   .needs = "--offload-optimizer-to"}),
+
     {.section = kRecomputation,
      .spec = {.name = "--recompute-activations",
               .help = "The same as --recompute-granularity selective",
