@@ -8,19 +8,11 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/model/batch_binding.h"
-#include "phalanx/ops/cross_entropy.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/family.h"
 
 namespace phalanx {
 namespace {
-
-std::int64_t reduction_bucket_size(const TrainConfig& config) {
-  if (config.layout.ddp_bucket_size > 0) return config.layout.ddp_bucket_size;
-  return config.layout.overlap_grad_reduce
-             ? default_bucket_size(static_cast<int>(data_parallel_size(config.layout)))
-             : 0;
-}
 
 // How far back the passes of a rank's list read weights, the newest version included.
 int weight_versions_back(const std::vector<Action>& actions) {
@@ -31,6 +23,26 @@ int weight_versions_back(const std::vector<Action>& actions) {
     if (is_pass(action.kind)) most = std::max(most, newest - action.version + 1);
   }
   return most;
+}
+
+// Versions of the weights that a rank of the pipeline reads at once.
+int weight_versions(const StepPrograms& programs, int pipeline_rank) {
+  int versions = 1;
+  for (const auto& [size, pipeline] : programs.training) {
+    const auto& actions = pipeline.schedule.ranks[static_cast<std::size_t>(pipeline_rank)];
+    versions = std::max(versions, weight_versions_back(actions));
+  }
+  return versions;
+}
+
+// At most, by sequence.
+std::vector<std::int64_t> tokens_per_step(const StepPrograms& programs,
+                                          const nn::BatchShapes& shapes) {
+  int most_microbatches = 1;
+  for (const auto& [size, pipeline] : programs.training) {
+    most_microbatches = std::max(most_microbatches, size.microbatches);
+  }
+  return {most_microbatches * shapes.of[0].rows(), most_microbatches * shapes.of[1].rows()};
 }
 
 double read_scalar(Context& context, const Tensor& scalar) {
@@ -50,70 +62,17 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
            const RankCommunicators& ranks, Backend& backend, RankArenas& arenas, SavedPlans* plans)
     : config_(config),
       ranks_(ranks),
-      is_asynchronous_(is_asynchronous(config.layout)),
       usual_(programs.usual),
       region_(any_rank.placed(ranks.at.tensor)->transformer().tensor, ranks.tensor.get()),
       context_{
           .backend = backend, .workspace = arenas.workspace, .stream = {}, .recorder = nullptr},
       arenas_(arenas),
       family_model_(any_rank.placed(ranks.at.tensor)),
-      model_(*family_model_, programs.placement(), model_stages(config, programs.placement()),
-             ranks.at.pipeline) {
-  ReductionGroups reductions{.data = ranks.data.get()};
-  for (const SharedParameter& parameter : model_.shared) {
-    shared_.push_back(ranks.among(parameter.holders, parameter.shared_by));
-    reductions.shared.push_back(shared_.back().get());
-  }
-  int holders = 1;
-  for (const ParamSpec& spec : model_.whole.specs()) {
-    holders = std::max(holders, most_holders(spec));
-  }
-  box_holders_ = ranks.tensor_neighbours(holders, "kv");
-  reductions.box_holders = box_holders_.get();
-  if (config.layout.num_distributed_optimizer_instances > 1) {
-    sharding_ = ranks.sharding(static_cast<int>(config.layout.num_distributed_optimizer_instances));
-  }
-  Communicator* shards = shard_group();
-  if (shards != nullptr) {
-    reductions.data = shards;
-    reductions.replicas = sharding_.replicas.get();
-  }
-  parameters_ =
-      std::make_unique<ParameterStore>(StateLayout(model_.table, model_.places, state_cut()),
-                                       arenas.parameters, arenas.main_parameters);
-  constants_ = nn::Constants(model_.table.constants(), context_, arenas.constants);
+      shapes_(batch_shapes(family_model_->batch_schema(), config.layout.micro_batch_size,
+                           region_.layout().sequence_shards())),
+      states_(config_, *family_model_, programs, ranks, tokens_per_step(programs, shapes_),
+              context_, arenas) {
   const BatchSchema schema = family_model_->batch_schema();
-  shapes_ =
-      batch_shapes(schema, config.layout.micro_batch_size, region_.layout().sequence_shards());
-  const DType full = nn::full_precision(any_rank.transformer().dtype);
-  int most_microbatches = 1;
-  for (const auto& [size, pipeline] : programs.training) {
-    most_microbatches = std::max(most_microbatches, size.microbatches);
-  }
-  const std::vector<std::int64_t> tokens = {most_microbatches * shapes_.of[0].rows(),
-                                            most_microbatches * shapes_.of[1].rows()};
-  gradients_ = std::make_unique<GradientStore>(
-      parameters_->states(), shared_sums(model_.table, model_.shared, ranks.at.pipeline), full,
-      tokens, arenas.gradients);
-  data_parallel_ = std::make_unique<DataParallel>(
-      *parameters_, *gradients_, gradient_uses(), reductions, region_,
-      DataParallelOptions{.overlap_grad_reduce = config.layout.overlap_grad_reduce,
-                          .overlap_param_gather = config.layout.overlap_param_gather},
-      arenas.communication, unit_orders());
-  if (parameters_->states().cuts_weights()) {
-    gathers_ = std::make_unique<WeightGathers>(
-        *parameters_, unit_orders(), *shards,
-        GatherOptions{.prefetch = static_cast<int>(config.layout.zero_prefetch_depth),
-                      .reshard_after_forward = !config.layout.no_zero_reshard_after_forward});
-  }
-  // What lives as long as the run lies at the bottom of the workspace.
-  optimizer_ = std::make_unique<Optimizer>(
-      *parameters_, *gradients_, optimizer_settings(config.optimizer),
-      OptimizerGroups{.data = shards,
-                      .model = is_asynchronous_ ? ranks.tensor.get() : ranks.model(),
-                      .is_stage_alone = is_asynchronous_},
-      arenas.optimizer, arenas.workspace);
-
   make_programs(programs, plans);
   for (const auto& [size, program] : training_) {
     most_updates_ = std::max<std::int64_t>(
@@ -130,8 +89,12 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
     loss_mask_ = schema.index(losses.front().mask);
     counted_per_sample_ = schema.columns()[loss_mask_].extents[0];
   }
-  if (is_asynchronous_) unused_sum_ = arenas.workspace.allocate(DType::kF64, {1});
-  loss_scale_ = arenas.workspace.allocate(full, {1});
+  if (is_asynchronous(config.layout)) {
+    asynchronous_ = std::make_unique<AsynchronousUpdates>(
+        states_.parameters(), weight_versions(programs, ranks.at.pipeline), ranks,
+        arenas.parameters, arenas.workspace);
+  }
+  loss_scale_ = arenas.workspace.allocate(nn::full_precision(any_rank.transformer().dtype), {1});
   if (ranks.world->size() > 1) {
     const auto pipeline = static_cast<int>(config.layout.pipeline_model_parallel_size);
     agreement_ = arenas.workspace.allocate(DType::kI32, {StopAgreement::delay(pipeline)});
@@ -141,30 +104,18 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
 }
 
 void Rank::make_programs(const StepPrograms& programs, SavedPlans* plans) {
-  std::vector<ChunkTables> tables;
-  for (const Chunk& chunk : model_.chunks) {
-    tables.push_back(
-        {&chunk, gathers_ ? gathers_->weights() : parameters_->weights(), gradients_->gradients()});
-    if (gathers_) tables.back().states.push_back(gathers_.get());
-    if (parameters_->states().cuts_gradients())
-      tables.back().states.push_back(data_parallel_.get());
-  }
+  const std::vector<ChunkTables> tables = states_.tables();
   const auto at = static_cast<std::size_t>(ranks_.at.pipeline);
   const auto executor = [&](const PipelinePrograms& pipeline) {
     return std::make_unique<Executor>(pipeline.ranks[at], tables, shapes_, ranks_.pipeline.get(),
                                       plans);
   };
-  int versions = 1;
   for (const auto& [size, pipeline] : programs.training) {
     training_.emplace(size, TrainingProgram{.executor = executor(pipeline),
                                             .microbatches_per_update =
                                                 pipeline.schedule.microbatches_per_update});
-    versions = std::max(versions, weight_versions_back(pipeline.schedule.ranks[at]));
   }
   evaluation_ = executor(programs.evaluation);
-  if (is_asynchronous_) {
-    stash_ = std::make_unique<WeightStash>(*parameters_, versions, arenas_.parameters);
-  }
 }
 
 int Rank::batch_slots() const {
@@ -181,66 +132,15 @@ Rank::~Rank() {
   }
 }
 
-Communicator* Rank::shard_group() const {
-  if (!config_.layout.use_distributed_optimizer) return nullptr;
-  return config_.layout.num_distributed_optimizer_instances > 1 ? sharding_.shards.get()
-                                                                : ranks_.data.get();
-}
-
-StateCut Rank::state_cut() const {
-  const LayoutConfig& layout = config_.layout;
-  const Communicator* shards = shard_group();
-  StateCut cut{.bucket_size = reduction_bucket_size(config_),
-               .replica = static_cast<int>(ranks_.at.data),
-               .first_tensor_rank = ranks_.at.tensor == 0};
-  if (shards == nullptr) return cut;
-  cut.rank = shards->rank();
-  cut.ranks = shards->size();
-  cut.replica /= shards->size();
-  cut.gradients = layout.zero_stage >= 2 && !layout.zero_accumulate_unsharded;
-  cut.weights = layout.zero_stage == 3;
-  if (!cut.gradients && !cut.weights) return cut;
-  std::vector<UnitList> chunks;
-  for (const Chunk& chunk : model_.chunks) chunks.emplace_back(chunk.units());
-  cut.groups =
-      unit_groups(model_.table, chunks, cut.weights ? layout.zero_persistence_threshold : -1);
-  // A unit's parameters are one message, unless it was said what is.
-  cut.bucket_size = layout.ddp_bucket_size;
-  return cut;
-}
-
-std::vector<UnitOrder> Rank::unit_orders() const {
-  std::vector<UnitOrder> orders;
-  for (const Chunk& chunk : model_.chunks) {
-    std::vector<int> recomputed_until;
-    for (int u = 0; u < chunk.num_units(); ++u) {
-      recomputed_until.push_back(chunk.recomputed_until(u));
-    }
-    orders.push_back(unit_order(chunk.units(), recomputed_until, parameters_->states().groups()));
-  }
-  return orders;
-}
-
-std::vector<int> Rank::gradient_uses() const {
-  std::vector<int> uses(model_.table.specs().size(), 0);
-  for (const Chunk& chunk : model_.chunks) {
-    for (const auto& unit : chunk.units()) {
-      for (const ParamId id : unit->parameters()) ++uses[static_cast<std::size_t>(id)];
-    }
-  }
-  return uses;
-}
-
 void Rank::initialise() {
-  parameters_->initialise(context_, random_key(static_cast<std::uint64_t>(config_.run.seed),
-                                               RandomPurpose::kInitialisation));
+  states_.draw_weights(context_);
   initialise_optimizer();
   initialise_gradients();
 }
 
-void Rank::initialise_optimizer() { optimizer_->initialise(context_); }
+void Rank::initialise_optimizer() { states_.optimizer().initialise(context_); }
 
-void Rank::initialise_gradients() { gradients_->initialise(context_); }
+void Rank::initialise_gradients() { states_.gradients().initialise(context_); }
 
 std::int64_t Rank::updates_of_iteration() const {
   return running_->program().microbatches / (microbatches_per_update_ * std::ssize(iterations_));
@@ -252,7 +152,7 @@ StepSettings Rank::settings(bool training) const {
           .training = training,
           .loss = {.loss_scale = loss_scale_,
                    .mean_of_microbatch = config_.optimizer.loss_average == "microbatch"},
-          .constants = constants_.tensors()};
+          .constants = states_.constants()};
 }
 
 double Rank::tokens_per_update() const {
@@ -271,21 +171,8 @@ void Rank::begin(const BatchSource* source, const TrainingProgram* training) {
 }
 
 void Rank::begin_update(int update) {
-  gradients_->begin_update();
-  begin_passes((update + 1) * microbatches_per_update_ - 1);
-}
-
-void Rank::begin_passes(int last_microbatch) {
-  data_parallel_->begin(context_, last_microbatch);
-  if (gathers_) gathers_->begin(context_);
-}
-
-nn::HooksInTurn Rank::own_hooks(nn::UnitHooks* others) {
-  std::vector<nn::UnitHooks*> hooks;
-  if (gathers_) hooks.push_back(gathers_.get());
-  hooks.push_back(data_parallel_.get());
-  if (others != nullptr) hooks.push_back(others);
-  return nn::HooksInTurn(std::move(hooks));
+  states_.gradients().begin_update();
+  states_.begin_passes(context_, (update + 1) * microbatches_per_update_ - 1);
 }
 
 std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
@@ -302,17 +189,13 @@ std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
   iterations_ = iterations;
   begin(&source, &program);
   ops::fill(context_, {.x = loss_scale_, .value = iterations.front().loss_scale});
-  if (stash_) stash_->begin();
+  if (asynchronous_) asynchronous_->begin();
   if (wants_loss_counts()) sum_loss_counts(iterations.front().loss_counts);
   begin_update(0);
   run_training(*program.executor, observer, others);
-  if (is_asynchronous_) {
+  if (asynchronous_) {
     for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
-      const Tensor sums = loss_parts(loss, LossPart::kSum);
-      sum_over_data(sums);
-      if (ranks_.pipeline) {
-        ranks_.pipeline->all_reduce(context_, sums, Reduction::kSum).wait(context_.stream);
-      }
+      asynchronous_->sum_losses(context_, loss_parts(loss, LossPart::kSum));
     }
   }
   const std::int64_t updates = updates_of_iteration();
@@ -320,10 +203,11 @@ std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
   for (std::size_t i = 0; i < iterations.size(); ++i) {
     StepResult result = read_losses(static_cast<std::int64_t>(i) * updates, updates);
     result.skipped = overflowed_;
-    result.grad_norm = is_asynchronous_ ? std::numeric_limits<double>::quiet_NaN()
-                                        : read_scalar(context_, optimizer_->norm());
+    result.grad_norm = asynchronous_ ? std::numeric_limits<double>::quiet_NaN()
+                                     : read_scalar(context_, states_.optimizer().norm());
     if (config_.optimizer.log_num_zeros_in_grad) {
-      result.zeros_in_grad = read_scalar(context_, optimizer_->zeros()) - padding_elements();
+      result.zeros_in_grad =
+          read_scalar(context_, states_.optimizer().zeros()) - padding_elements();
     }
     results.push_back(result);
   }
@@ -332,11 +216,9 @@ std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
 }
 
 double Rank::parameters_norm() {
-  const Tensor& squares = optimizer_->parameter_squares(context_);
+  const Tensor& squares = states_.optimizer().parameter_squares(context_);
   // An asynchronous schedule's optimizer knows its stage alone; now no stage updates.
-  if (is_asynchronous_ && ranks_.pipeline) {
-    ranks_.pipeline->all_reduce(context_, squares, Reduction::kSum).wait(context_.stream);
-  }
+  if (asynchronous_) asynchronous_->sum_over_stages(context_, squares);
   const WorkspaceScope scope(context_.workspace);
   const Tensor sum = context_.workspace.allocate(DType::kF64, {1});
   ops::total(context_, {.sum = sum, .x = squares});
@@ -345,13 +227,13 @@ double Rank::parameters_norm() {
 
 void Rank::time_with(StepTimers* timers) {
   timers_ = timers;
-  data_parallel_->time_with(timers);
-  optimizer_->time_with(timers);
+  states_.data_parallel().time_with(timers);
+  states_.optimizer().time_with(timers);
 }
 
 // What is neither the optimizer's nor its gathers' is Megatron's forward-backward.
 void Rank::run_training(Executor& executor, PassObserver* observer, nn::UnitHooks* hooks_behind) {
-  nn::HooksInTurn hooks = own_hooks(hooks_behind);
+  nn::HooksInTurn hooks = states_.hooks(hooks_behind);
   const auto now = StepTimers::Clock::now;
   const auto elsewhere = [this] {
     return timers_ == nullptr ? StepTimers::Clock::duration()
@@ -385,8 +267,8 @@ void Rank::forward_only(const BatchSource& source) {
   StepTimers* const timers = std::exchange(timers_, nullptr);
   const TimerScope time(timers, StepTimer::kEvaluation);
   begin(&source, nullptr);
-  begin_passes(-1);
-  nn::HooksInTurn hooks = own_hooks();
+  states_.begin_passes(context_, -1);
+  nn::HooksInTurn hooks = states_.hooks();
   evaluation_->run(context_, arenas_.saved, settings(false), *this, hooks);
   timers_ = timers;
 }
@@ -396,7 +278,7 @@ bool Rank::is_given_up(int microbatch) { return stop_->is_given_up(context_, mic
 // The padding of vocabulary-sized parameters has zero gradients that are nobody's.
 double Rank::padding_elements() const {
   std::int64_t count = 0;
-  for (const ParamSpec& spec : model_.whole.specs()) {
+  for (const ParamSpec& spec : states_.model().whole.specs()) {
     const auto parts = spec.tensor_parallel ? region_.layout().size : 1;
     const std::int64_t common = common_count(spec);
     count += parts * (spec.local_shape.count() - common) + parts / most_holders(spec) * common -
@@ -478,12 +360,8 @@ const nn::Batch& Rank::load(int microbatch) {
   const nn::Batch& batch = batches_[slot];
   // A stage that updates for itself must know by how many tokens to divide.
   const bool trains = !running_->program().forward_only;
-  if (is_asynchronous_ && trains && !model_.has_head) {
-    const Tensor& column = batch[loss_mask_];
-    const Tensor mask = column.reshape({column.count()});
-    ops::loss_accumulate(
-        context_,
-        {.sum = unused_sum_, .count = losses(microbatch)[0].count, .loss = mask, .mask = mask});
+  if (asynchronous_ && trains && !states_.model().has_head) {
+    asynchronous_->count(context_, batch[loss_mask_], losses(microbatch)[0].count);
   }
   return batch;
 }
@@ -522,33 +400,33 @@ std::span<const nn::LossTerm> Rank::losses(int microbatch) {
   return terms_;
 }
 
-nn::Weights Rank::stale_weights(int version) { return stash_->weights(version); }
+nn::Weights Rank::stale_weights(int version) { return asynchronous_->weights(version); }
 
-void Rank::reduce_gradients(int chunk) { data_parallel_->reduce(chunk); }
+void Rank::reduce_gradients(int chunk) { states_.data_parallel().reduce(chunk); }
 
 void Rank::optimizer_step(int version) {
-  data_parallel_->finish_reduction();
+  states_.data_parallel().finish_reduction();
   const std::int64_t update = version - 1;
   const std::int64_t updates = updates_of_iteration();
   const auto iteration = static_cast<std::size_t>(update / updates);
   const StepSchedule& schedule = iterations_[iteration];
   const Tensor tokens = loss_part(0, LossPart::kCount, update);
-  if (is_asynchronous_) {
-    sum_over_data(tokens);
-    stash_->keep(context_);
+  if (asynchronous_) {
+    asynchronous_->before_update(context_, tokens);
   } else {
     sum_losses();
   }
   refuse_loss(update);
   const bool per_microbatch = config_.optimizer.loss_average == "microbatch";
-  optimizer_->step(context_, {.lr = schedule.lr,
-                              .decoupled_lr = schedule.decoupled_lr,
-                              .weight_decay = schedule.weight_decay,
-                              .step = schedule.adam_step + update % updates,
-                              .tokens = per_microbatch || terms_.size() > 1 ? Tensor{} : tokens,
-                              .expected_tokens = tokens_per_update(),
-                              .loss_scale = loss_scale_});
-  overflowed_ = overflowed_ || read_scalar(context_, optimizer_->skip()) != 0.0;
+  states_.optimizer().step(context_,
+                           {.lr = schedule.lr,
+                            .decoupled_lr = schedule.decoupled_lr,
+                            .weight_decay = schedule.weight_decay,
+                            .step = schedule.adam_step + update % updates,
+                            .tokens = per_microbatch || terms_.size() > 1 ? Tensor{} : tokens,
+                            .expected_tokens = tokens_per_update(),
+                            .loss_scale = loss_scale_});
+  overflowed_ = overflowed_ || read_scalar(context_, states_.optimizer().skip()) != 0.0;
   const bool is_last = version == running_->program().microbatches / microbatches_per_update_;
   if (!is_last) begin_update(version);
 }
@@ -556,7 +434,7 @@ void Rank::optimizer_step(int version) {
 // A loss that is not finite keeps the step from being made, as a gradient does that is not: all are
 // divided by a scale that is no number. The next step sets it again.
 void Rank::refuse_loss(std::int64_t update) {
-  if (is_asynchronous_ || !checks_for_nan(config_)) return;
+  if (asynchronous_ || !checks_for_nan(config_)) return;
   const auto is_finite = [&](std::size_t loss) {
     return std::isfinite(read_scalar(context_, loss_part(loss, LossPart::kSum, update)));
   };
@@ -569,6 +447,6 @@ void Rank::refuse_loss(std::int64_t update) {
   ops::fill(context_, {.x = loss_scale_, .value = kNoNumber});
 }
 
-void Rank::gather_parameters() { data_parallel_->gather(); }
+void Rank::gather_parameters() { states_.data_parallel().gather(); }
 
 }  // namespace phalanx

@@ -12,17 +12,13 @@
 #include <vector>
 
 #include "phalanx/data/host_batch.h"
-#include "phalanx/data_parallel/data_parallel.h"
-#include "phalanx/data_parallel/weight_gathers.h"
-#include "phalanx/data_parallel/weight_stash.h"
-#include "phalanx/nn/hooks_in_turn.h"
-#include "phalanx/optim/optimizer.h"
 #include "phalanx/pipeline/executor.h"
+#include "phalanx/train/asynchronous_updates.h"
 #include "phalanx/train/batch_memory.h"
 #include "phalanx/train/communicators.h"
 #include "phalanx/train/config.h"
 #include "phalanx/train/rank_arenas.h"
-#include "phalanx/train/rank_model.h"
+#include "phalanx/train/rank_states.h"
 #include "phalanx/train/step_programs.h"
 #include "phalanx/train/stop_agreement.h"
 
@@ -94,7 +90,7 @@ class Rank final : private StepServices {
   }
   // Parameters that other ranks updated may still be on their way after a step; after this they are
   // there.
-  void finish_gather() { data_parallel_->finish_gather(); }
+  void finish_gather() { states_.data_parallel().finish_gather(); }
   // Whether a step must be told beforehand what each loss counts: with several losses the gradients
   // cannot be divided at the end, for they are one sum then.
   bool wants_loss_counts() const;
@@ -120,22 +116,14 @@ class Rank final : private StepServices {
 
   const RankCommunicators& ranks() const { return ranks_; }
   Context& context() { return context_; }
-  const nn::ParamTable& table() const { return model_.table; }
-  const std::vector<Chunk>& chunks() const { return model_.chunks; }
+  const RankStates& states() const { return states_; }
+  const nn::ParamTable& table() const { return states_.model().table; }
+  const std::vector<Chunk>& chunks() const { return states_.model().chunks; }
   // All of the model, as one pipeline rank would have it.
-  const nn::ParamTable& whole_table() const { return model_.whole; }
-  const ParameterStore& parameters() const { return *parameters_; }
-  const GradientStore& gradients() const { return *gradients_; }
-  const Optimizer& optimizer() const { return *optimizer_; }
-  // The ranks of the pipeline with a shared parameter, this one among them; null: it alone.
-  Communicator* holders_of(const SharedSum& sum) const {
-    return shared_[static_cast<std::size_t>(sum.parameter)].get();
-  }
-  // Neighbours in the tensor-parallel group that have the same boxes of some parameters; null:
-  // there are no such boxes.
-  Communicator* box_holders() const { return box_holders_.get(); }
-  // Data-parallel ranks with the same part of another copy of the states; null: there is one copy.
-  Communicator* replicas() const { return sharding_.replicas.get(); }
+  const nn::ParamTable& whole_table() const { return states_.model().whole; }
+  const ParameterStore& parameters() const { return states_.parameters(); }
+  const GradientStore& gradients() const { return states_.gradients(); }
+  const Optimizer& optimizer() const { return states_.optimizer(); }
   // The largest of all ranks' values; every rank asks at the same time.
   int largest_of_all(int value);
 
@@ -165,11 +153,6 @@ class Rank final : private StepServices {
 
   void make_programs(const StepPrograms& programs, SavedPlans* plans);
   int batch_slots() const;
-  std::vector<int> gradient_uses() const;
-  StateCut state_cut() const;
-  // Ranks that share one copy of the states; null: nothing is cut.
-  Communicator* shard_group() const;
-  std::vector<UnitOrder> unit_orders() const;
   void sum_over_data(const Tensor& tensor);
   void sum_losses();
   void sum_loss_counts(const std::vector<double>& own);
@@ -184,9 +167,6 @@ class Rank final : private StepServices {
   // `training`: of the program that runs, or null in an evaluation.
   void begin(const BatchSource* source, const TrainingProgram* training);
   void begin_update(int update);
-  void begin_passes(int last_microbatch);
-  // This rank's own, and others' behind them.
-  nn::HooksInTurn own_hooks(nn::UnitHooks* others = nullptr);
   // Loss and tokens of updates, on every rank of the pipeline.
   StepResult read_losses(std::int64_t first_update, std::int64_t updates);
   // [1] f64 of a loss in an update, and those of all updates.
@@ -197,34 +177,22 @@ class Rank final : private StepServices {
   const TrainConfig config_;
   const int exceptions_at_birth_ = std::uncaught_exceptions();
   const RankCommunicators& ranks_;
-  const bool is_asynchronous_;
   const ProgramSize usual_;
   TensorRegion region_;
   Context context_;
   RankArenas& arenas_;
   std::shared_ptr<const Model> family_model_;  // of this place
-  RankModel model_;
   nn::BatchShapes shapes_;
-  std::vector<std::unique_ptr<Communicator>>
-      shared_;  // of holders, by the model's shared parameters
-  std::unique_ptr<Communicator> box_holders_;
-  RankCommunicators::Sharding sharding_;  // of several copies of the states
-  std::unique_ptr<ParameterStore> parameters_;
-  nn::Constants constants_;
-  std::unique_ptr<GradientStore> gradients_;
-  std::unique_ptr<DataParallel> data_parallel_;
-  std::unique_ptr<WeightGathers> gathers_;  // of weights that are cut
-  std::unique_ptr<Optimizer> optimizer_;
+  RankStates states_;
   std::map<ProgramSize, TrainingProgram> training_;
   std::unique_ptr<Executor> evaluation_;
-  std::unique_ptr<WeightStash> stash_;  // of an asynchronous schedule
-  BatchMemory batches_;                 // a slot for each microbatch in flight
-  std::int64_t most_updates_ = 1;       // that a program has
-  Tensor losses_;                       // f64, [losses, {sum, count}, most updates]
-  std::vector<nn::LossTerm> terms_;     // of the microbatch that runs
-  Tensor global_counts_;                // f64, by loss; of a rank that wants_loss_counts()
-  std::vector<double> counts_;          // likewise: on the host
-  Tensor unused_sum_;                   // [1] f64, of an asynchronous schedule
+  std::unique_ptr<AsynchronousUpdates> asynchronous_;  // of such a schedule
+  BatchMemory batches_;                                // a slot for each microbatch in flight
+  std::int64_t most_updates_ = 1;                      // that a program has
+  Tensor losses_;                                      // f64, [losses, {sum, count}, most updates]
+  std::vector<nn::LossTerm> terms_;                    // of the microbatch that runs
+  Tensor global_counts_;        // f64, by loss; of a rank that wants_loss_counts()
+  std::vector<double> counts_;  // likewise: on the host
   // Of a model with one loss: the column that says what counts, and how many that are of a sample.
   std::size_t loss_mask_ = 0;
   std::int64_t counted_per_sample_ = 1;

@@ -32,12 +32,12 @@ Rank::Rehearsal Rank::rehearse() {
       const std::vector<StepSchedule> schedules(static_cast<std::size_t>(size.iterations));
       iterations_ = schedules;
       begin(nullptr, &program);
-      if (stash_) stash_->begin();
+      if (asynchronous_) asynchronous_->begin();
       begin_update(0);
       recorder.clear();
       if (wants_loss_counts()) sum_loss_counts(std::vector<double>(terms_.size(), 1.0));
       const std::vector<Message> before = recorder.messages();
-      nn::HooksInTurn hooks = own_hooks();
+      nn::HooksInTurn hooks = states_.hooks();
       auto run = program.executor->rehearse(context_, arenas_.saved, settings(true), *this, hooks);
       known->second = arenas_.high_water();
       if (size == usual_) {
@@ -56,13 +56,13 @@ Rank::Rehearsal Rank::rehearse() {
   }
   arenas_.forget_high_water();
   begin(nullptr, nullptr);
-  begin_passes(-1);
-  nn::HooksInTurn hooks = own_hooks();
+  states_.begin_passes(context_, -1);
+  nn::HooksInTurn hooks = states_.hooks();
   evaluation_->rehearse(context_, arenas_.saved, settings(false), *this, hooks);
   result.programs.push_back({{.iterations = 0, .microbatches = evaluation_->program().microbatches},
                              arenas_.high_water()});
   context_.recorder = nullptr;
-  for (int c = 0; c < std::ssize(model_.chunks); ++c) {
+  for (int c = 0; c < std::ssize(states_.model().chunks); ++c) {
     result.saved_per_microbatch.push_back(largest->bytes_per_microbatch(c));
     result.microbatches_in_flight.push_back(largest->microbatches_in_flight(c));
   }

@@ -77,7 +77,7 @@ std::string different_from_holders(Rank& rank, const std::vector<Digest>& mine) 
   std::string different;
   for (const SharedSum& sum : rank.gradients().shared()) {
     const std::string found =
-        different_in(rank, rank.holders_of(sum), {mine[static_cast<std::size_t>(sum.id)]});
+        different_in(rank, rank.states().holders_of(sum), {mine[static_cast<std::size_t>(sum.id)]});
     if (different.empty()) different = found;
   }
   return different;
@@ -91,7 +91,7 @@ std::string different_from_neighbours(Rank& rank) {
     const std::int64_t common = common_count(spec);
     if (common > 0) mine.push_back(digest_of(rank, id, spec.local_shape.count() - common));
   }
-  return different_in(rank, rank.box_holders(), mine);
+  return different_in(rank, rank.states().box_holders(), mine);
 }
 
 }  // namespace
@@ -108,7 +108,7 @@ void check_replicas(Rank& rank, const std::vector<RankPlace>& places, std::int64
   std::string different;
   for (const std::string& found :
        {different_in(rank, rank.ranks().data.get(), whole),
-        different_in(rank, rank.replicas(), parts), different_from_holders(rank, mine),
+        different_in(rank, rank.states().replicas(), parts), different_from_holders(rank, mine),
         different_from_neighbours(rank)}) {
     if (different.empty()) different = found;
   }

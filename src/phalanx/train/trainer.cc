@@ -195,7 +195,7 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
   state_.evaluation_is_due = setup.length.begin().evaluation_is_due;
   state_.requested = setup.data->counts();
   const bool shares = std::ranges::any_of(rank_.gradients().shared(), [&](const auto& sum) {
-    return rank_.holders_of(sum) != nullptr;
+    return rank_.states().holders_of(sum) != nullptr;
   });
   if (config_.run.check_weight_hash_across_dp_replicas_interval > 0 && !ranks_.data && !shares) {
     report_.note(RunNote::Kind::kWarning, state_.iteration,

@@ -1,0 +1,162 @@
+#include "phalanx/train/rank_states.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "phalanx/base/error.h"
+#include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
+
+namespace phalanx {
+namespace {
+
+std::int64_t reduction_bucket_size(const LayoutConfig& layout) {
+  if (layout.ddp_bucket_size > 0) return layout.ddp_bucket_size;
+  return layout.overlap_grad_reduce
+             ? default_bucket_size(static_cast<int>(data_parallel_size(layout)))
+             : 0;
+}
+
+// How many neighbours have a box of some parameter, at most.
+int most_box_holders(const nn::ParamTable& table) {
+  int holders = 1;
+  for (const ParamSpec& spec : table.specs()) holders = std::max(holders, most_holders(spec));
+  return holders;
+}
+
+}  // namespace
+
+RankStates::RankStates(const TrainConfig& config, const Model& model, const StepPrograms& programs,
+                       const RankCommunicators& ranks,
+                       const std::vector<std::int64_t>& tokens_per_step, Context& context,
+                       RankArenas& arenas)
+    : config_(config),
+      ranks_(ranks),
+      model_(model, programs.placement(), model_stages(config, programs.placement()),
+             ranks.at.pipeline) {
+  for (const SharedParameter& parameter : model_.shared) {
+    shared_.push_back(ranks.among(parameter.holders, parameter.shared_by));
+  }
+  box_holders_ = ranks.tensor_neighbours(most_box_holders(model_.whole), "kv");
+  const LayoutConfig& layout = config.layout;
+  if (layout.num_distributed_optimizer_instances > 1) {
+    sharding_ = ranks.sharding(static_cast<int>(layout.num_distributed_optimizer_instances));
+  }
+  parameters_ =
+      std::make_unique<ParameterStore>(StateLayout(model_.table, model_.places, state_cut()),
+                                       arenas.parameters, arenas.main_parameters);
+  constants_ = nn::Constants(model_.table.constants(), context, arenas.constants);
+  gradients_ = std::make_unique<GradientStore>(
+      parameters_->states(), shared_sums(model_.table, model_.shared, ranks.at.pipeline),
+      nn::full_precision(model.transformer().dtype), tokens_per_step, arenas.gradients);
+  data_parallel_ = std::make_unique<DataParallel>(
+      *parameters_, *gradients_, gradient_uses(), reduction_groups(),
+      TensorRegion(model.transformer().tensor, ranks.tensor.get()),
+      DataParallelOptions{.overlap_grad_reduce = layout.overlap_grad_reduce,
+                          .overlap_param_gather = layout.overlap_param_gather},
+      arenas.communication, unit_orders());
+  if (parameters_->states().cuts_weights()) {
+    gathers_ = std::make_unique<WeightGathers>(
+        *parameters_, unit_orders(), *shard_group(),
+        GatherOptions{.prefetch = static_cast<int>(layout.zero_prefetch_depth),
+                      .reshard_after_forward = !layout.no_zero_reshard_after_forward});
+  }
+  const bool is_stage_alone = is_asynchronous(layout);
+  // What lives as long as the run lies at the bottom of the workspace.
+  optimizer_ = std::make_unique<Optimizer>(
+      *parameters_, *gradients_, optimizer_settings(config.optimizer),
+      OptimizerGroups{.data = shard_group(),
+                      .model = is_stage_alone ? ranks.tensor.get() : ranks.model(),
+                      .is_stage_alone = is_stage_alone},
+      arenas.optimizer, arenas.workspace);
+}
+
+Communicator* RankStates::shard_group() const {
+  if (!config_.layout.use_distributed_optimizer) return nullptr;
+  return config_.layout.num_distributed_optimizer_instances > 1 ? sharding_.shards.get()
+                                                                : ranks_.data.get();
+}
+
+ReductionGroups RankStates::reduction_groups() const {
+  Communicator* shards = shard_group();
+  ReductionGroups groups{.data = shards != nullptr ? shards : ranks_.data.get(),
+                         .replicas = shards != nullptr ? sharding_.replicas.get() : nullptr,
+                         .box_holders = box_holders_.get()};
+  for (const auto& holders : shared_) groups.shared.push_back(holders.get());
+  return groups;
+}
+
+StateCut RankStates::state_cut() const {
+  const LayoutConfig& layout = config_.layout;
+  const Communicator* shards = shard_group();
+  StateCut cut{.bucket_size = reduction_bucket_size(layout),
+               .replica = static_cast<int>(ranks_.at.data),
+               .first_tensor_rank = ranks_.at.tensor == 0};
+  if (shards == nullptr) return cut;
+  cut.rank = shards->rank();
+  cut.ranks = shards->size();
+  cut.replica /= shards->size();
+  cut.gradients = layout.zero_stage >= 2 && !layout.zero_accumulate_unsharded;
+  cut.weights = layout.zero_stage == 3;
+  if (!cut.gradients && !cut.weights) return cut;
+  std::vector<UnitList> chunks;
+  for (const Chunk& chunk : model_.chunks) chunks.emplace_back(chunk.units());
+  cut.groups =
+      unit_groups(model_.table, chunks, cut.weights ? layout.zero_persistence_threshold : -1);
+  // A unit's parameters are one message, unless it was said what is.
+  cut.bucket_size = layout.ddp_bucket_size;
+  return cut;
+}
+
+std::vector<UnitOrder> RankStates::unit_orders() const {
+  std::vector<UnitOrder> orders;
+  for (const Chunk& chunk : model_.chunks) {
+    std::vector<int> recomputed_until;
+    for (int u = 0; u < chunk.num_units(); ++u) {
+      recomputed_until.push_back(chunk.recomputed_until(u));
+    }
+    orders.push_back(unit_order(chunk.units(), recomputed_until, parameters_->states().groups()));
+  }
+  return orders;
+}
+
+std::vector<int> RankStates::gradient_uses() const {
+  std::vector<int> uses(model_.table.specs().size(), 0);
+  for (const Chunk& chunk : model_.chunks) {
+    for (const auto& unit : chunk.units()) {
+      for (const ParamId id : unit->parameters()) ++uses[static_cast<std::size_t>(id)];
+    }
+  }
+  return uses;
+}
+
+std::vector<ChunkTables> RankStates::tables() const {
+  std::vector<ChunkTables> tables;
+  for (const Chunk& chunk : model_.chunks) {
+    ChunkTables& of_chunk = tables.emplace_back(ChunkTables{
+        &chunk, gathers_ ? gathers_->weights() : parameters_->weights(), gradients_->gradients()});
+    if (gathers_) of_chunk.states.push_back(gathers_.get());
+    if (parameters_->states().cuts_gradients()) of_chunk.states.push_back(data_parallel_.get());
+  }
+  return tables;
+}
+
+nn::HooksInTurn RankStates::hooks(nn::UnitHooks* others) const {
+  std::vector<nn::UnitHooks*> hooks;
+  if (gathers_) hooks.push_back(gathers_.get());
+  hooks.push_back(data_parallel_.get());
+  if (others != nullptr) hooks.push_back(others);
+  return nn::HooksInTurn(std::move(hooks));
+}
+
+void RankStates::begin_passes(Context& context, int last_microbatch) const {
+  data_parallel_->begin(context, last_microbatch);
+  if (gathers_) gathers_->begin(context);
+}
+
+void RankStates::draw_weights(Context& context) const {
+  parameters_->initialise(context, random_key(static_cast<std::uint64_t>(config_.run.seed),
+                                              RandomPurpose::kInitialisation));
+}
+
+}  // namespace phalanx
