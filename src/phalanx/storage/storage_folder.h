@@ -39,6 +39,9 @@ class StorageFolder {
   void expect_space(std::int64_t bytes) const;
 
  private:
+  int claim();
+  void leave() noexcept;
+
   std::filesystem::path directory_;
   std::filesystem::path path_;
   std::string flag_;
