@@ -18,7 +18,6 @@
 //
 // Tensors are contiguous. Counts are in elements.
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -27,41 +26,13 @@
 #include <utility>
 #include <vector>
 
+#include "phalanx/comm/work.h"
 #include "phalanx/ops/backend.h"
 
 namespace phalanx {
 
 enum class Reduction : std::uint8_t { kSum, kMax, kMin };
 std::string_view name_of(Reduction reduction);
-
-// A message under way. Copies share it; a default one is done.
-class Work {
- public:
-  using Clock = std::chrono::steady_clock;
-  class State {
-   public:
-    virtual ~State() = default;
-    virtual void wait(Stream stream) = 0;
-    virtual void wait_host(Clock::time_point deadline) = 0;
-    virtual bool done() = 0;
-  };
-
-  Work() = default;
-  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
-
-  // What is enqueued on `stream` from here on sees the result; the host need not wait.
-  void wait(Stream stream) const {
-    if (state_) state_->wait(stream);
-  }
-  // Returns when the result is there. CommError at the deadline.
-  void wait_host(Clock::time_point deadline) const {
-    if (state_) state_->wait_host(deadline);
-  }
-  bool done() const { return !state_ || state_->done(); }
-
- private:
-  std::shared_ptr<State> state_;
-};
 
 // What is in a point-to-point message.
 enum class MessageKind : std::uint8_t { kOther, kActivation, kGradient };

@@ -1,7 +1,7 @@
 #pragma once
-// What a program did, operation by operation: names, floating-point operations, bytes and time; and
-// message by message. Ops and communicators write here while they are enqueued; the planner and the
-// benchmarks read it.
+// What a program did, operation by operation: names, floating-point operations, bytes and time;
+// message by message; and transfer by transfer, to and from files. Ops, communicators and files
+// write here while they are enqueued; the planner and the benchmarks read it.
 
 #include <cstdint>
 #include <map>
@@ -30,29 +30,44 @@ struct Message {
   friend bool operator==(const Message&, const Message&) = default;
 };
 
-// Messages added up by group and op.
-class MessageTotals {
+// What one rank writes to a file that holds its state on a disk, or reads from it.
+struct Transfer {
+  std::string place;       // the file's name: "optimizer"
+  std::string_view op;     // a string literal: "read", "write"
+  std::int64_t bytes = 0;  // the payload, without padding
+
+  friend bool operator==(const Transfer&, const Transfer&) = default;
+};
+
+// Messages or transfers added up by where they go and op.
+template <typename Entry>
+class TrafficTotals {
  public:
   struct Total {
     std::int64_t count = 0;
     std::int64_t bytes = 0;
     friend bool operator==(const Total&, const Total&) = default;
   };
-  using Key = std::pair<std::string, std::string>;  // group, op
+  using Key = std::pair<std::string, std::string>;  // group or place, op
 
-  void add(const std::vector<Message>& messages, std::int64_t times = 1) {
-    for (const Message& message : messages) {
-      Total& total = by_key_[{message.group, std::string(message.op)}];
+  void add(const std::vector<Entry>& entries, std::int64_t times = 1) {
+    for (const Entry& entry : entries) {
+      Total& total = by_key_[{where(entry), std::string(entry.op)}];
       total.count += times;
-      total.bytes += times * message.bytes;
+      total.bytes += times * entry.bytes;
     }
   }
   const std::map<Key, Total>& by_key() const { return by_key_; }
-  friend bool operator==(const MessageTotals&, const MessageTotals&) = default;
+  friend bool operator==(const TrafficTotals&, const TrafficTotals&) = default;
 
  private:
+  static const std::string& where(const Message& message) { return message.group; }
+  static const std::string& where(const Transfer& transfer) { return transfer.place; }
+
   std::map<Key, Total> by_key_;
 };
+using MessageTotals = TrafficTotals<Message>;
+using TransferTotals = TrafficTotals<Transfer>;
 
 class Recorder {
  public:
@@ -69,8 +84,10 @@ class Recorder {
     messages_.push_back(std::move(message));
     ops_before_.push_back(records_.size());
   }
+  void record(Transfer transfer) { transfers_.push_back(std::move(transfer)); }
   const std::vector<Record>& records() const { return records_; }
   const std::vector<Message>& messages() const { return messages_; }
+  const std::vector<Transfer>& transfers() const { return transfers_; }
   // How many operations were enqueued before a message started.
   std::size_t ops_before(std::size_t message) const { return ops_before_[message]; }
   std::int64_t flops() const {
@@ -81,12 +98,14 @@ class Recorder {
   void clear() {
     records_.clear();
     messages_.clear();
+    transfers_.clear();
     ops_before_.clear();
   }
 
  private:
   std::vector<Record> records_;
   std::vector<Message> messages_;
+  std::vector<Transfer> transfers_;
   std::vector<std::size_t> ops_before_;  // by message
 };
 

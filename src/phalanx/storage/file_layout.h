@@ -1,0 +1,47 @@
+#pragma once
+// Where records lie in a file of states: one behind the other, each from a multiple of 4,096 bytes
+// on, as transfers past the page cache want it. A record is cut into blocks; a block has a checksum
+// and is what moves at once. Bytes.
+
+#include <cstdint>
+#include <vector>
+
+namespace phalanx {
+
+// Of records in their file, and of memory that needs no copy on its way there.
+inline constexpr std::int64_t kStorageAlignment = 4096;
+inline constexpr std::int64_t kDefaultStorageBlock = std::int64_t{1} << 20;
+
+class FileLayout {
+ public:
+  // `block_bytes`: a multiple of kStorageAlignment; the last block of a record may be shorter.
+  explicit FileLayout(std::int64_t block_bytes = kDefaultStorageBlock);
+
+  // A new record of so many bytes; where it begins in the file.
+  std::int64_t add(std::int64_t bytes);
+
+  std::int64_t block_bytes() const { return block_bytes_; }
+  std::int64_t bytes() const { return bytes_; }  // of the file
+  std::int64_t blocks() const { return blocks_; }
+
+  struct Blocks {
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+  };
+  // The blocks of `bytes` from `offset` on. InternalError unless they are a record or whole blocks
+  // of one.
+  Blocks blocks_of(std::int64_t offset, std::int64_t bytes) const;
+
+ private:
+  struct Record {
+    std::int64_t offset;
+    std::int64_t bytes;
+    std::int64_t first_block;
+  };
+  std::int64_t block_bytes_;
+  std::vector<Record> records_;  // by offset
+  std::int64_t bytes_ = 0;
+  std::int64_t blocks_ = 0;
+};
+
+}  // namespace phalanx
