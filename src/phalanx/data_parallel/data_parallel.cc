@@ -136,17 +136,13 @@ void DataParallel::start_if_complete(std::size_t bucket) {
 
 void DataParallel::start_reduction(std::size_t bucket) {
   started_[bucket] = true;
+  if (states().cuts_gradients()) return start_scatter(bucket);
   if (groups_.data == nullptr) return;
-  const StateLayout::Bucket& at = states().buckets()[bucket];
-  if (states().cuts_gradients()) {
-    start_scatter(bucket);
-  } else if (states().is_sharded()) {
-    reductions_[bucket] = groups_.data->reduce_scatter(*context_, gradients_->own(at),
-                                                       gradients_->whole(at), Reduction::kSum);
-  } else {
-    reductions_[bucket] =
-        groups_.data->all_reduce(*context_, gradients_->whole(at), Reduction::kSum);
-  }
+  const Tensor whole = gradients_->whole(bucket);
+  reductions_[bucket] =
+      states().is_sharded()
+          ? groups_.data->reduce_scatter(*context_, gradients_->own(bucket), whole, Reduction::kSum)
+          : groups_.data->all_reduce(*context_, whole, Reduction::kSum);
 }
 
 std::vector<DataParallel::Added> DataParallel::added(int chunk) const {
@@ -198,30 +194,38 @@ void DataParallel::enter(int chunk, const nn::PassOrder& /*order*/, bool forward
 
 void DataParallel::start_scatter(std::size_t bucket) {
   const StateLayout::Bucket& at = states().buckets()[bucket];
-  const Tensor whole = gradients_->whole(at);
-  const bool adds = has_sum_[bucket];
-  const Tensor sum =
-      adds ? whole.slice(0, at.own.begin - at.range.begin, at.own.count) : gradients_->own(at);
+  const Tensor whole = gradients_->whole(bucket);
+  Scatter scatter{.bucket = bucket, .adds = has_sum_[bucket], .sum = {}, .work = {}};
   has_sum_[bucket] = true;
+  if (!states().is_sharded()) {
+    scatter.sum = whole;
+  } else {
+    // The first sum of an update goes where it stays, if that is memory.
+    if (!scatter.adds) scatter.sum = gradients_->own(bucket);
+    scatter.is_in_place = scatter.sum.defined();
+    if (!scatter.is_in_place) {
+      scatter.sum = whole.slice(0, at.own.begin - at.range.begin, at.own.count);
+    }
+    scatter.work = groups_.data->reduce_scatter(*context_, scatter.sum, whole, Reduction::kSum);
+  }
   const std::vector<Added> groups = added(chunk_);
-  const auto group = std::ranges::find(groups, at.group, &Added::group);
-  const bool waits = options_.overlap_grad_reduce && group->last > 0;
-  scatters_.push_back(
-      {.bucket = bucket,
-       .until = waits ? group->last - 1 : group->last,
-       .adds = adds,
-       .work = groups_.data->reduce_scatter(*context_, sum, whole, Reduction::kSum)});
-  if (!waits) finish_scatters(group->last);
+  const int last = std::ranges::find(groups, at.group, &Added::group)->last;
+  const bool waits = options_.overlap_grad_reduce && last > 0;
+  scatter.until = waits ? last - 1 : last;
+  scatters_.push_back(std::move(scatter));
+  if (!waits) finish_scatters(last);
 }
 
 void DataParallel::finish_scatters(int unit) {
   for (const Scatter& scatter : scatters_) {
     if (scatter.until != unit) continue;
-    const StateLayout::Bucket& at = states().buckets()[scatter.bucket];
     scatter.work.wait(context_->stream);
-    if (!scatter.adds) continue;
-    const Tensor sum = gradients_->whole(at).slice(0, at.own.begin - at.range.begin, at.own.count);
-    ops::accumulate(*context_, {.destination = gradients_->own(at), .source = sum});
+    if (scatter.is_in_place) continue;
+    if (scatter.adds) {
+      gradients_->add(*context_, scatter.bucket, scatter.sum);
+    } else {
+      gradients_->set(*context_, scatter.bucket, scatter.sum);
+    }
   }
   std::erase_if(scatters_, [&](const Scatter& scatter) { return scatter.until == unit; });
 }
@@ -353,9 +357,8 @@ void DataParallel::sum_over_replicas() {
   if (groups_.replicas == nullptr) return;
   const TimerScope time(timers_, StepTimer::kAllGradients);
   std::vector<Work> sums;
-  for (const StateLayout::Bucket& bucket : states().buckets()) {
-    sums.push_back(
-        groups_.replicas->all_reduce(*context_, gradients_->own(bucket), Reduction::kSum));
+  for (std::size_t b = 0; b < states().buckets().size(); ++b) {
+    sums.push_back(groups_.replicas->all_reduce(*context_, gradients_->own(b), Reduction::kSum));
   }
   for (Work& sum : sums) sum.wait(context_->stream);
 }

@@ -152,8 +152,10 @@ class DataParallel final : public nn::PassStates {
   // the sums under way.
   struct Scatter {
     std::size_t bucket = 0;
-    int until = 0;  // the unit behind which it is waited for
-    bool adds = false;
+    int until = 0;             // the unit behind which it is waited for
+    bool adds = false;         // to what microbatches before have left
+    bool is_in_place = false;  // `sum` is where it stays
+    Tensor sum;
     Work work;
   };
   std::vector<bool> has_sum_;

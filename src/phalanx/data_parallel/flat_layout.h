@@ -32,7 +32,8 @@ struct FlatRange {
 struct ParamGroups {
   std::vector<int> of_parameter;  // by ParamId
   std::vector<int> chunk;         // by group: whose parameters they are
-  // By group: whether its weights stay whole on every rank where the others' are cut.
+  // By group: whether its weights stay whole on every rank where the others' are cut, and all of
+  // its states in memory where the others' lie in files.
   std::vector<bool> stays;
 
   int size() const { return static_cast<int>(chunk.size()); }
@@ -75,6 +76,8 @@ struct Segment {
   std::int64_t flat = 0;    // within the flat buffers
   std::int64_t local = 0;   // within the shard
   std::int64_t weight = 0;  // within the buffer of weights: as flat, where they are not cut
+  int tile = 0;             // the one of the shard's tiles that it lies in
+  std::int64_t memory = 0;  // within the part of the shard that lies in memory
 };
 
 // In ParamId order, then by position.

@@ -10,22 +10,28 @@ GradientStore::GradientStore(const StateLayout& states, DType dtype, std::int64_
     : GradientStore(states, shared_sums(states.table()), dtype, {tokens_per_step}, arena) {}
 
 GradientStore::GradientStore(const StateLayout& states, std::vector<SharedSum> shared, DType dtype,
-                             const std::vector<std::int64_t>& tokens_per_step, Arena& arena)
+                             const std::vector<std::int64_t>& tokens_per_step, Arena& arena,
+                             const StateFiles& files)
     : states_(&states),
-      flat_(arena.allocate(
-          dtype, {states.cuts_gradients() ? states.shard_elements() : states.flat().elements})),
+      dtype_(dtype),
+      staging_(files.staging),
       gradients_(table().specs().size()),
       whole_(static_cast<std::size_t>(states.groups().size())),
       shared_(std::move(shared)),
       roles_(table().roles().size()),
       begun_(std::make_unique<bool[]>(gradients_.size() + roles_.size())) {
+  if (states.cuts_gradients()) {
+    shard_ = StateColumn("gradients", dtype, states, arena, files.states);
+  } else {
+    flat_ = arena.allocate(dtype, {states.flat().elements});
+  }
   add_roles(dtype, tokens_per_step, arena);
   if (states.cuts_gradients()) return;
   const auto views = parameter_views(table(), states.flat(), flat_);
-  for (ParamId id = 0; id < table().size(); ++id) set(id, views[static_cast<std::size_t>(id)]);
+  for (ParamId id = 0; id < table().size(); ++id) resolve(id, views[static_cast<std::size_t>(id)]);
 }
 
-void GradientStore::set(ParamId id, const Tensor& gradient) {
+void GradientStore::resolve(ParamId id, const Tensor& gradient) {
   gradients_[static_cast<std::size_t>(id)] = gradient;
   for (const SharedSum& sum : shared_) {
     if (sum.id != id) continue;
@@ -44,16 +50,63 @@ void GradientStore::place(int group, const Tensor& memory) {
     if (states_->group(id) != group) continue;
     const Shape& shape = table()[id].local_shape;
     const std::int64_t begin = flat.offsets[static_cast<std::size_t>(id)] - region.begin;
-    set(id, memory.slice(0, begin, shape.count()).reshape(shape));
+    resolve(id, memory.slice(0, begin, shape.count()).reshape(shape));
   }
 }
 
-Tensor GradientStore::whole(const StateLayout::Bucket& bucket) const {
+Tensor GradientStore::whole(std::size_t number) const {
+  const StateLayout::Bucket& bucket = states_->buckets()[number];
   if (!states_->cuts_gradients()) return flat_.slice(0, bucket.range.begin, bucket.range.count);
   const auto group = static_cast<std::size_t>(bucket.group);
   PHALANX_CHECK(whole_[group].defined(), "the gradients of group {} are not placed", group);
   return whole_[group].slice(0, bucket.range.begin - states_->flat().regions[group].begin,
                              bucket.range.count);
+}
+
+Tensor GradientStore::own(std::size_t number) const {
+  const StateLayout::Bucket& bucket = states_->buckets()[number];
+  if (!states_->cuts_gradients()) return flat_.slice(0, bucket.own.begin, bucket.own.count);
+  std::int64_t begin = -1;
+  for (const StateLayout::Tile& tile : states_->tiles()) {
+    if (tile.bucket != number) continue;
+    if (tile.states_in_file) return {};
+    if (begin < 0) begin = tile.memory;
+  }
+  return shard_.memory().slice(0, begin, bucket.own.count);
+}
+
+void GradientStore::set(Context& context, std::size_t bucket, const Tensor& sum) {
+  put(context, bucket, sum, false);
+}
+
+void GradientStore::add(Context& context, std::size_t bucket, const Tensor& sum) {
+  put(context, bucket, sum, true);
+}
+
+void GradientStore::put(Context& context, std::size_t bucket, const Tensor& sum, bool adds) {
+  const std::int64_t begin = states_->buckets()[bucket].local;
+  for (std::size_t t = 0; t < states_->tiles().size(); ++t) {
+    const StateLayout::Tile& tile = states_->tiles()[t];
+    if (tile.bucket != bucket) continue;
+    const Tensor part = sum.slice(0, tile.local.begin - begin, tile.local.count);
+    const auto combine = [&](const Tensor& to) {
+      if (adds) {
+        ops::accumulate(context, {.destination = to, .source = part});
+      } else {
+        ops::copy(context, {.destination = to, .source = part});
+      }
+    };
+    if (!tile.states_in_file) {
+      combine(shard_.in_memory(tile));
+      continue;
+    }
+    const auto number = static_cast<int>(t);
+    TileStaging::Slot& slot = staging_->next(context);
+    const Tensor to = slot.take(dtype_, tile.local.count);
+    if (adds) shard_.file()->read(context, number, to).wait(context.stream);
+    combine(to);
+    slot.hold(shard_.file()->write(context, number, to));
+  }
 }
 
 int GradientStore::role_in_place(const SharedSum& sum, const SharedSum::Run& run) const {
@@ -103,7 +156,7 @@ void GradientStore::initialise(Context& context) const {
 void GradientStore::begin_update() const { std::ranges::fill(begun(), false); }
 
 void GradientStore::clear(Context& context) const {
-  ops::fill(context, {.x = flat_, .value = 0.0});
+  ops::fill(context, {.x = flat(), .value = 0.0});
   for (const nn::RoleGradient& role : roles_) {
     if (role.dense) ops::fill(context, {.x = role.dense, .value = 0.0});
   }

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "phalanx/data_parallel/parameter_store.h"
 #include "phalanx/data_parallel/shared_parameters.h"
-#include "phalanx/data_parallel/state_layout.h"
 #include "phalanx/nn/pass.h"
 
 namespace phalanx {
@@ -19,25 +19,37 @@ class GradientStore {
   // The rows that occur in an accumulator of rows are at most `tokens_per_step` of its sequence.
   // The layout must outlive this.
   GradientStore(const StateLayout& states, std::vector<SharedSum> shared, DType dtype,
-                const std::vector<std::int64_t>& tokens_per_step, Arena& arena);
+                const std::vector<std::int64_t>& tokens_per_step, Arena& arena,
+                const StateFiles& files = {});
   // Of a table that is the whole model.
   GradientStore(const StateLayout& states, DType dtype, std::int64_t tokens_per_step, Arena& arena);
 
   nn::Gradients gradients() const { return {gradients_, roles_, begun()}; }
   const Tensor& gradient(ParamId id) const { return gradients_[static_cast<std::size_t>(id)]; }
-  DType dtype() const { return flat_.dtype; }
-  // All gradients, or of those that are cut this rank's.
-  const Tensor& flat() const { return flat_; }
+  DType dtype() const { return dtype_; }
+  // All gradients, or of those that are cut this rank's that lie in memory.
+  const Tensor& flat() const { return states_->cuts_gradients() ? shard_.memory() : flat_; }
+  // InternalError where it lies in a file.
   Tensor gradient(const Segment& segment) const {
-    return flat_.slice(0, states_->cuts_gradients() ? segment.local : segment.flat, segment.count);
+    return states_->cuts_gradients() ? shard_.in_memory(segment)
+                                     : flat_.slice(0, segment.flat, segment.count);
   }
-  // What this rank updates of a bucket.
-  Tensor own(const StateLayout::Bucket& bucket) const {
-    return flat_.slice(0, states_->cuts_gradients() ? bucket.local : bucket.own.begin,
-                       bucket.own.count);
+  // Of a visit of the tiles.
+  TileAccess access(bool reads, bool writes) const {
+    return {
+        .column = states_->cuts_gradients() ? &shard_ : nullptr, .reads = reads, .writes = writes};
   }
+  Tensor gradient(const Segment& segment, const Tensor& tile) const {
+    return tile ? part_of(tile, *states_, segment) : gradient(segment);
+  }
+  // What this rank updates of a bucket; of gradients that are cut an empty tensor where it is not
+  // one piece of memory.
+  Tensor own(std::size_t bucket) const;
+  // Of gradients that are cut: what this rank updates of a bucket becomes `sum`, or more by it.
+  void set(Context& context, std::size_t bucket, const Tensor& sum);
+  void add(Context& context, std::size_t bucket, const Tensor& sum);
   // A bucket's gradients of all ranks' shards; while they are whole.
-  Tensor whole(const StateLayout::Bucket& bucket) const;
+  Tensor whole(std::size_t bucket) const;
   // How the roles of this rank's shared parameters become one sum.
   const std::vector<SharedSum>& shared() const { return shared_; }
 
@@ -68,10 +80,14 @@ class GradientStore {
   // The role of a run whose accumulator is the main gradient, or -1.
   int role_in_place(const SharedSum& sum, const SharedSum::Run& run) const;
   // The main gradient of a parameter is this from here on.
-  void set(ParamId id, const Tensor& gradient);
+  void resolve(ParamId id, const Tensor& gradient);
+  void put(Context& context, std::size_t bucket, const Tensor& sum, bool adds);
 
   const StateLayout* states_;
-  Tensor flat_;
+  DType dtype_;
+  Tensor flat_;        // of gradients that are not cut
+  StateColumn shard_;  // of those that are
+  TileStaging* staging_;
   std::vector<Tensor> gradients_;  // by id
   std::vector<Tensor> whole_;      // by group, of gradients that are cut: while it is placed
   std::vector<SharedSum> shared_;

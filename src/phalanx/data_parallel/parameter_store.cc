@@ -1,5 +1,6 @@
 #include "phalanx/data_parallel/parameter_store.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "phalanx/mesh/box_range.h"
@@ -59,8 +60,9 @@ std::vector<Tensor> parameter_views(const nn::ParamTable& table, const FlatLayou
   return views;
 }
 
-ParameterStore::ParameterStore(StateLayout states, Arena& parameters, Arena& main_parameters)
-    : states_(std::move(states)) {
+ParameterStore::ParameterStore(StateLayout states, Arena& parameters, Arena& main_parameters,
+                               const StateFiles& files)
+    : states_(std::move(states)), staging_(files.staging) {
   const DType storage = storage_type(table());
   const DType full = nn::full_precision(storage);
   has_main_parameters_ = states_.updates() && storage != full;
@@ -73,7 +75,38 @@ ParameterStore::ParameterStore(StateLayout states, Arena& parameters, Arena& mai
     const Shape& shape = table()[id].local_shape;
     weights_.push_back(flat_.slice(0, states_.weight_offset(id), shape.count()).reshape(shape));
   }
-  if (has_main_parameters_) mains_ = main_parameters.allocate(full, {states_.shard_elements()});
+  if (has_main_parameters_) {
+    mains_ = StateColumn("main parameters", full, states_, main_parameters, files.states);
+  }
+  std::vector<bool> is_here;
+  for (const StateLayout::Tile& tile : states_.tiles()) is_here.push_back(tile.weights_in_file);
+  if (std::ranges::find(is_here, true) == is_here.end()) return;
+  PHALANX_CHECK(files.weights != nullptr, "weights in files that nobody opened");
+  weight_file_ =
+      std::make_unique<TileFile>(*files.weights, "parameters", storage, states_, is_here);
+}
+
+Tensor ParameterStore::weight(const Segment& segment) const {
+  PHALANX_CHECK(segment.weight >= 0, "element {} of {} lies in a file", segment.begin,
+                table()[segment.id].name);
+  return flat_.slice(0, segment.weight, segment.count);
+}
+
+std::array<TileAccess, 2> ParameterStore::accesses(bool reads, bool writes) const {
+  return {
+      TileAccess{
+          .column = has_main_parameters_ ? &mains_ : nullptr, .reads = reads, .writes = writes},
+      // Rounded from the main parameters, where there are any.
+      TileAccess{
+          .file = weight_file_.get(), .reads = reads && !has_main_parameters_, .writes = writes}};
+}
+
+Tensor ParameterStore::weight(const Segment& segment, std::span<const Tensor> tile) const {
+  return tile[1] ? part_of(tile[1], states_, segment) : weight(segment);
+}
+
+Tensor ParameterStore::main(const Segment& segment, std::span<const Tensor> tile) const {
+  return tile[0] ? part_of(tile[0], states_, segment) : weight(segment, tile);
 }
 
 Tensor ParameterStore::weights(const StateLayout::Bucket& bucket) const {
@@ -82,7 +115,7 @@ Tensor ParameterStore::weights(const StateLayout::Bucket& bucket) const {
 }
 
 Tensor ParameterStore::main(const Segment& segment) const {
-  return has_main_parameters_ ? mains_.slice(0, segment.local, segment.count) : weight(segment);
+  return has_main_parameters_ ? mains_.in_memory(segment) : weight(segment);
 }
 
 Tensor ParameterStore::main(ParamId id) const {
@@ -90,7 +123,7 @@ Tensor ParameterStore::main(ParamId id) const {
   PHALANX_CHECK(!states_.is_sharded(), "{} is spread over ranks", table()[id].name);
   const Shape& shape = table()[id].local_shape;
   const std::int64_t offset = states_.flat().offsets[static_cast<std::size_t>(id)];
-  return mains_.slice(0, offset, shape.count()).reshape(shape);
+  return mains_.memory().slice(0, offset, shape.count()).reshape(shape);
 }
 
 void ParameterStore::initialise(Context& context, PhiloxKey key) const {
@@ -98,23 +131,34 @@ void ParameterStore::initialise(Context& context, PhiloxKey key) const {
     const Tensor& whole = weight(id);
     if (whole) draw(context, key, table()[id], 0, whole.reshape({whole.count()}));
   }
-  for (const Segment& segment : states_.segments()) {
-    const ParamSpec& spec = table()[segment.id];
-    if (!weight(segment.id)) draw(context, key, spec, segment.begin, weight(segment));
-    if (has_main_parameters_) draw(context, key, spec, segment.begin, main(segment));
-  }
+  const auto access = accesses(false, true);
+  visit_tiles(context, states_, staging_, access, [&](const auto& tile, auto tensors) {
+    for (const Segment& segment : tile.segments) {
+      const ParamSpec& spec = table()[segment.id];
+      if (!weight(segment.id)) draw(context, key, spec, segment.begin, weight(segment, tensors));
+      if (has_main_parameters_) draw(context, key, spec, segment.begin, main(segment, tensors));
+    }
+  });
 }
 
 void ParameterStore::clear(Context& context) const {
   ops::fill(context, {.x = flat_, .value = 0.0});
-  if (has_main_parameters_) ops::fill(context, {.x = mains_, .value = 0.0});
+  if (has_main_parameters_) ops::fill(context, {.x = mains_.memory(), .value = 0.0});
+  // What lies in files is zeros where nothing else is written.
+  if (states_.has_files()) {
+    visit_tiles(context, states_, staging_, accesses(false, true), [](const auto&, auto) {});
+  }
 }
 
 void ParameterStore::round_to_storage(Context& context) const {
   if (!has_main_parameters_) return;
-  for (const Segment& segment : states_.segments()) {
-    ops::copy(context, {.destination = weight(segment), .source = main(segment)});
-  }
+  visit_tiles(
+      context, states_, staging_, accesses(true, true), [&](const auto& tile, auto tensors) {
+        for (const Segment& segment : tile.segments) {
+          ops::copy(context,
+                    {.destination = weight(segment, tensors), .source = main(segment, tensors)});
+        }
+      });
 }
 
 }  // namespace phalanx

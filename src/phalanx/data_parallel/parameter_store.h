@@ -1,11 +1,14 @@
 #pragma once
 // Parameters as dense ranges of flat buffers (flat_layout.h). With a distributed optimizer a rank
 // keeps fp32 main parameters for its shard alone, and where weights are cut too, of these its
-// shard; passes then read what gathers bring (weight_gathers.h).
+// shard, in memory or in a file; passes then read what gathers bring (weight_gathers.h).
 
+#include <array>
+#include <memory>
+#include <span>
 #include <vector>
 
-#include "phalanx/data_parallel/state_layout.h"
+#include "phalanx/data_parallel/tile_file.h"
 #include "phalanx/nn/pass.h"
 
 namespace phalanx {
@@ -14,11 +17,19 @@ namespace phalanx {
 std::vector<Tensor> parameter_views(const nn::ParamTable& table, const FlatLayout& layout,
                                     const Tensor& flat);
 
+// Where states are that lie in files, and the memory through which they come: null where none do.
+struct StateFiles {
+  Storage* states = nullptr;
+  Storage* weights = nullptr;
+  TileStaging* staging = nullptr;
+};
+
 class ParameterStore {
  public:
   // Parameters in their storage type; fp32 main parameters, of the shard, only where that is a
   // 16-bit type.
-  ParameterStore(StateLayout states, Arena& parameters, Arena& main_parameters);
+  ParameterStore(StateLayout states, Arena& parameters, Arena& main_parameters,
+                 const StateFiles& files = {});
 
   const StateLayout& states() const { return states_; }
   const nn::ParamTable& table() const { return states_.table(); }
@@ -32,10 +43,16 @@ class ParameterStore {
   Tensor weights(const StateLayout::Bucket& bucket) const;
   bool has_main_parameters() const { return has_main_parameters_; }
   // The segment in storage type and in full precision; the same tensor where the storage is full.
-  Tensor weight(const Segment& segment) const {
-    return flat_.slice(0, segment.weight, segment.count);
-  }
+  // InternalError where it lies in a file.
+  Tensor weight(const Segment& segment) const;
   Tensor main(const Segment& segment) const;
+  // Of a visit of the tiles: these, in this order.
+  std::array<TileAccess, 2> accesses(bool reads, bool writes) const;
+  // The segment among the tensors of such a visit.
+  Tensor weight(const Segment& segment, std::span<const Tensor> tile) const;
+  Tensor main(const Segment& segment, std::span<const Tensor> tile) const;
+  const TileFile* weight_file() const { return weight_file_.get(); }
+  TileStaging* staging() const { return staging_; }
   // The whole parameter in full precision, where nothing is sharded.
   Tensor main(ParamId id) const;
 
@@ -51,7 +68,10 @@ class ParameterStore {
  private:
   StateLayout states_;
   bool has_main_parameters_;
-  Tensor flat_, mains_;
+  Tensor flat_;
+  StateColumn mains_;
+  std::unique_ptr<TileFile> weight_file_;  // of weights that lie there
+  TileStaging* staging_;
   std::vector<Tensor> weights_;
 };
 

@@ -1,5 +1,7 @@
 #include "phalanx/data_parallel/state_layout.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -15,10 +17,6 @@ StateLayout::StateLayout(const nn::ParamTable& table, ModelPlaces places, StateC
   flat_ = flat_layout(table, places_, cut_.groups, cut_.ranks);
   const std::vector<FlatRange> ranges = cut_buckets(flat_, cut_.bucket_size, cut_.ranks);
   const std::vector<FlatRange> shard = shard_of(ranges, cut_.rank, cut_.ranks);
-  std::vector<FlatRange> own = shard;
-  // Without a cut a parameter is one segment, however it is sent.
-  if (!is_sharded()) own = cut_buckets(flat_, 0, 1);
-  segments_ = segments_of(table, flat_, own);
   buckets_of_.resize(table.specs().size());
   for (std::size_t b = 0; b < ranges.size(); ++b) {
     const int group = flat_.group_at(ranges[b].begin);
@@ -28,12 +26,61 @@ StateLayout::StateLayout(const nn::ParamTable& table, ModelPlaces places, StateC
                         .local = shard_elements_,
                         .weights = weight_elements_});
     shard_elements_ += shard[b].count;
-    weight_elements_ += cuts_weights(group) ? shard[b].count : ranges[b].count;
+    if (!cuts_weights(group)) {
+      weight_elements_ += ranges[b].count;
+    } else if (!cut_.weights_in_files) {
+      weight_elements_ += shard[b].count;
+    }
     for (const Segment& part : segments_of(table, flat_, {ranges[b]})) {
       buckets_of_[static_cast<std::size_t>(part.id)].push_back(b);
     }
   }
-  for (Segment& segment : segments_) segment.weight = weight_place(segment);
+  cut_buckets_into_tiles();
+}
+
+void StateLayout::cut_buckets_into_tiles() {
+  std::vector<FlatRange> ranges;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const Bucket& bucket = buckets_[b];
+    for (std::int64_t begin = 0; begin < bucket.own.count; begin += cut_.tile) {
+      const std::int64_t count = std::min(cut_.tile, bucket.own.count - begin);
+      ranges.push_back({bucket.own.begin + begin, count});
+      tiles_.push_back({.bucket = b, .local = {bucket.local + begin, count}, .segments = {}});
+    }
+  }
+  place_in_files();
+  segments_ = segments_of(*table_, flat_, ranges);
+  for (Segment& segment : segments_) {
+    const auto behind = std::ranges::upper_bound(tiles_, segment.local, {},
+                                                 [](const Tile& tile) { return tile.local.begin; });
+    Tile& tile = *std::prev(behind);
+    segment.tile = static_cast<int>(&tile - tiles_.data());
+    segment.memory = tile.memory + segment.local - tile.local.begin;
+    segment.weight = tile.weights_in_file ? -1 : weight_place(segment);
+    tile.segments.push_back(segment);
+  }
+}
+
+void StateLayout::place_in_files() {
+  const auto stays = [this](const Tile& tile) {
+    return cut_.groups.stays[static_cast<std::size_t>(buckets_[tile.bucket].group)];
+  };
+  std::int64_t movable = 0;
+  for (const Tile& tile : tiles_) movable += stays(tile) ? 0 : tile.local.count;
+  const auto wanted = static_cast<double>(movable) * cut_.states_in_files;
+  std::int64_t in_files = 0;
+  for (Tile& tile : tiles_) {
+    tile.weights_in_file = cut_.weights_in_files && !stays(tile);
+    tile.states_in_file = !stays(tile) && static_cast<double>(in_files) < wanted;
+    tile.memory = memory_elements_;
+    (tile.states_in_file ? in_files : memory_elements_) += tile.local.count;
+  }
+}
+
+std::int64_t StateLayout::largest_tile() const {
+  std::int64_t largest = 0;
+  for (const Tile& tile : tiles_) largest = std::max(largest, tile.local.count);
+  return largest;
 }
 
 std::int64_t StateLayout::weight_place(const Segment& segment) const {

@@ -140,8 +140,10 @@ std::vector<WeightHold> weight_holds(const UnitOrder& units, const std::vector<b
     }
     // Without a pass of this microbatch in front there is nothing behind which it could begin.
     const int earliest = is_forward(need.first) || order.backward_follows ? 0 : units.size();
+    const int gathered = std::max(earliest, need.first - options.prefetch);
     holds.push_back({.group = need.group,
-                     .gathered = std::max(earliest, need.first - options.prefetch),
+                     .read = std::max(earliest, gathered - 1),
+                     .gathered = gathered,
                      .first = need.first,
                      .last = need.last});
   }

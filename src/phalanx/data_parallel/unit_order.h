@@ -46,7 +46,8 @@ UnitOrder unit_order(UnitList units, const std::vector<int>& recomputed_until,
 // A group's weights, whole for some moments.
 struct WeightHold {
   int group = 0;
-  int gathered = 0;  // the moment at which the gather begins
+  int read = 0;      // the moment at which this rank's part begins to come from its file
+  int gathered = 0;  // and the gather begins
   int first = 0;     // needed first, and last
   int last = 0;
 };

@@ -7,9 +7,11 @@ namespace phalanx {
 using nn::PassKind;
 
 WeightGathers::WeightGathers(const ParameterStore& parameters, std::vector<UnitOrder> chunks,
-                             Communicator& data, const GatherOptions& options)
-    : parameters_(&parameters), chunks_(std::move(chunks)), data_(&data), options_(options) {
+                             Communicator* data, const GatherOptions& options)
+    : parameters_(&parameters), chunks_(std::move(chunks)), data_(data), options_(options) {
   PHALANX_CHECK(states().cuts_weights(), "gathers of weights that are whole");
+  PHALANX_CHECK(data != nullptr || parameters.weight_file() != nullptr,
+                "gathers from nobody and nowhere");
   for (int group = 0; group < states().groups().size(); ++group) {
     is_cut_.push_back(states().cuts_weights(group));
   }
@@ -22,16 +24,33 @@ std::vector<WeightHold> WeightGathers::holds(int chunk, const nn::PassOrder& ord
   return weight_holds(chunks_[static_cast<std::size_t>(chunk)], is_cut_, order, options_);
 }
 
+std::int64_t WeightGathers::own_elements(int group) const {
+  std::int64_t elements = 0;
+  for (const StateLayout::Bucket& bucket : states().buckets()) {
+    if (bucket.group == group) elements += bucket.own.count;
+  }
+  return elements;
+}
+
 std::vector<SavedBlock> WeightGathers::blocks(int chunk, const nn::PassOrder& order) const {
   const UnitOrder& units = chunks_[static_cast<std::size_t>(chunk)];
   std::vector<SavedBlock> blocks;
-  for (const WeightHold& hold : holds(chunk, order)) {
+  const std::vector<WeightHold> all = holds(chunk, order);
+  for (const WeightHold& hold : all) {
     const auto group = static_cast<std::size_t>(hold.group);
     blocks.push_back({.name = "gathered weights",
                       .dtype = parameters_->flat().dtype,
                       .shape = {states().flat().regions[group].count},
                       .born = units.begin(hold.gathered),
                       .last = units.end(hold.last)});
+  }
+  if (!has_own_blocks()) return blocks;
+  for (const WeightHold& hold : all) {
+    blocks.push_back({.name = "own part of weights",
+                      .dtype = parameters_->flat().dtype,
+                      .shape = {own_elements(hold.group)},
+                      .born = units.begin(hold.read),
+                      .last = units.end(hold.first)});
   }
   return blocks;
 }
@@ -42,14 +61,19 @@ void WeightGathers::enter(int chunk, const nn::PassOrder& order, bool forward,
     chunk_ = chunk;
     order_ = order;
     holds_ = holds(chunk, order);
+    reads_.assign(holds_.size(), {});
     gathers_.assign(holds_.size(), {});
   }
-  blocks_.assign(blocks.begin(), blocks.end());
-  PHALANX_CHECK(blocks_.size() == holds_.size(), "{} blocks for {} gathers", blocks_.size(),
-                holds_.size());
+  const std::size_t count = holds_.size();
+  PHALANX_CHECK(blocks.size() == (has_own_blocks() ? 2 : 1) * count, "{} blocks for {} gathers",
+                blocks.size(), count);
+  blocks_.assign(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(count));
+  own_.assign(blocks.begin() + static_cast<std::ptrdiff_t>(count), blocks.end());
   const int entry = forward ? 0 : units().size();
   begun_ = 0;
-  while (begun_ < holds_.size() && holds_[begun_].gathered < entry) ++begun_;
+  while (begun_ < count && holds_[begun_].gathered < entry) ++begun_;
+  read_ = begun_;
+  while (read_ < count && holds_[read_].read < entry) ++read_;
   is_there_.assign(holds_.size(), false);
   for (std::size_t i = 0; i < begun_; ++i) {
     const WeightHold& hold = holds_[i];
@@ -58,14 +82,35 @@ void WeightGathers::enter(int chunk, const nn::PassOrder& order, bool forward,
   }
 }
 
+void WeightGathers::read(std::size_t number) {
+  const TileFile* file = parameters_->weight_file();
+  if (file == nullptr) return;
+  const Tensor& own = has_own_blocks() ? own_[number] : blocks_[number];
+  std::int64_t place = 0;
+  for (std::size_t t = 0; t < states().tiles().size(); ++t) {
+    const StateLayout::Tile& tile = states().tiles()[t];
+    if (states().buckets()[tile.bucket].group != holds_[number].group) continue;
+    reads_[number].push_back(
+        file->read(*context_, static_cast<int>(t), own.slice(0, place, tile.local.count)));
+    place += tile.local.count;
+  }
+}
+
 void WeightGathers::gather(std::size_t number) {
+  if (data_ == nullptr) return;
+  for (const Work& work : reads_[number]) work.wait(context_->stream);
+  reads_[number].clear();
   const WeightHold& hold = holds_[number];
   const FlatRange& region = states().flat().regions[static_cast<std::size_t>(hold.group)];
+  std::int64_t place = 0;
   for (const StateLayout::Bucket& bucket : states().buckets()) {
     if (bucket.group != hold.group) continue;
     const Tensor whole =
         blocks_[number].slice(0, bucket.range.begin - region.begin, bucket.range.count);
-    gathers_[number].push_back(data_->all_gather(*context_, whole, parameters_->weights(bucket)));
+    const Tensor own = has_own_blocks() ? own_[number].slice(0, place, bucket.own.count)
+                                        : parameters_->weights(bucket);
+    place += bucket.own.count;
+    gathers_[number].push_back(data_->all_gather(*context_, whole, own));
   }
 }
 
@@ -85,19 +130,23 @@ void WeightGathers::before(const nn::Unit& unit, PassKind pass, int /*microbatch
   const int now = units().moment_of(unit, pass);
   const auto begin = [&](auto is_due) {
     while (begun_ < holds_.size() && holds_[begun_].gathered <= now && is_due(holds_[begun_])) {
+      if (read_ == begun_) read(read_++);
       gather(begun_++);
     }
   };
   begin([&](const WeightHold& hold) { return hold.first <= now; });
   for (std::size_t i = 0; i < begun_; ++i) {
     if (holds_[i].first > now || is_there_[i]) continue;
-    for (const Work& work : gathers_[i]) work.wait(context_->stream);
-    gathers_[i].clear();
+    for (auto* under_way : {&reads_[i], &gathers_[i]}) {
+      for (const Work& work : *under_way) work.wait(context_->stream);
+      under_way->clear();
+    }
     is_there_[i] = true;
     show(holds_[i].group, blocks_[i]);
   }
   // The next ones come while this one is computed.
   begin([](const WeightHold& /*hold*/) { return true; });
+  while (has_own_blocks() && read_ < holds_.size() && holds_[read_].read <= now) read(read_++);
 }
 
 void WeightGathers::after(const nn::Unit& unit, PassKind pass, int /*microbatch*/,

@@ -1,7 +1,8 @@
 #pragma once
 // Weights of which every rank of data parallelism keeps a part (ZeRO stage 3; Rajbhandari et al.,
-// 2020): a unit's are gathered before its passes, into blocks that are planned with what
-// microbatches save, some units ahead, and let go behind them.
+// 2020), in memory or in a file: a unit's are gathered before its passes, into blocks that are
+// planned with what microbatches save, some units ahead, and let go behind them. Of one rank they
+// come from the file straight; of several each reads its part a moment before they are gathered.
 
 #include <map>
 #include <vector>
@@ -13,8 +14,8 @@ namespace phalanx {
 
 class WeightGathers final : public nn::PassStates {
  public:
-  // `data`: the ranks that have the parts. All must outlive this.
-  WeightGathers(const ParameterStore& parameters, std::vector<UnitOrder> chunks, Communicator& data,
+  // `data`: the ranks that have the parts; null: this one has all of them. All must outlive this.
+  WeightGathers(const ParameterStore& parameters, std::vector<UnitOrder> chunks, Communicator* data,
                 const GatherOptions& options);
 
   // What passes read: of what is not here, an empty tensor.
@@ -31,9 +32,15 @@ class WeightGathers final : public nn::PassStates {
 
  private:
   const StateLayout& states() const { return parameters_->states(); }
+  // What this rank keeps of a group.
+  std::int64_t own_elements(int group) const;
   std::vector<WeightHold> holds(int chunk, const nn::PassOrder& order) const;
   const UnitOrder& units() const { return chunks_[static_cast<std::size_t>(chunk_)]; }
+  // Reads what lies in a file, into the block of its own or that of the whole.
+  void read(std::size_t hold);
   void gather(std::size_t hold);
+  // Whether own parts have blocks of their own, that a file is read into.
+  bool has_own_blocks() const { return data_ != nullptr && parameters_->weight_file() != nullptr; }
   // The group's weights are in the block, or nowhere.
   void show(int group, const Tensor& block);
 
@@ -49,9 +56,12 @@ class WeightGathers final : public nn::PassStates {
   nn::PassOrder order_;
   std::vector<WeightHold> holds_;
   std::vector<Tensor> blocks_;              // by hold
+  std::vector<Tensor> own_;                 // by hold: room for own parts that come from a file
   std::vector<bool> is_there_;              // by hold: passes read it
+  std::vector<std::vector<Work>> reads_;    // by hold: of its tiles
   std::vector<std::vector<Work>> gathers_;  // by hold: the messages of its buckets
   std::size_t begun_ = 0;                   // holds whose gathers have begun
+  std::size_t read_ = 0;                    // and those whose parts have begun to come
 };
 
 }  // namespace phalanx

@@ -8,7 +8,7 @@ namespace phalanx {
 
 Optimizer::Optimizer(const ParameterStore& parameters, const GradientStore& gradients,
                      const OptimizerSettings& settings, const OptimizerGroups& groups,
-                     Arena& states, Arena& scalars)
+                     Arena& states, Arena& scalars, const StateFiles& files)
     : parameters_(&parameters), gradients_(&gradients), settings_(settings), groups_(groups) {
   const StateLayout& layout = parameters.states();
   PHALANX_CHECK((groups.data != nullptr) == layout.is_sharded(),
@@ -19,9 +19,8 @@ Optimizer::Optimizer(const ParameterStore& parameters, const GradientStore& grad
                 "a part of a model without the other parts");
   const nn::ParamTable& table = parameters.table();
   const DType full = nn::full_precision(table[0].dtype);
-  const Shape shard{layout.shard_elements()};
-  for (std::size_t i = 0; i < state_names().size(); ++i) {
-    states_.push_back(states.allocate(full, shard));
+  for (const std::string_view name : state_names()) {
+    states_.emplace_back(std::string(name), full, layout, states, files.states);
   }
   std::int64_t blocks = 0;
   for (ParamId id = 0; id < table.size(); ++id) {
@@ -42,39 +41,58 @@ Optimizer::Optimizer(const ParameterStore& parameters, const GradientStore& grad
 }
 
 void Optimizer::initialise(Context& context) const {
-  for (const Tensor& state : states_) ops::fill(context, {.x = state, .value = 0.0});
+  std::vector<TileAccess> written;
+  for (const StateColumn& state : states_) {
+    ops::fill(context, {.x = state.memory(), .value = 0.0});
+    written.push_back({.column = &state, .reads = false});
+  }
+  if (!states().has_files()) return;
+  visit_tiles(context, states(), parameters_->staging(), written, [](const auto&, auto) {});
 }
 
-Tensor Optimizer::state(std::string_view name, const Segment& segment) const {
+const StateColumn& Optimizer::state(std::string_view name) const {
   const auto names = state_names();
   const auto found = std::ranges::find(names, name);
   PHALANX_CHECK(found != names.end(), "the optimizer keeps no {}", name);
-  return states_[static_cast<std::size_t>(found - names.begin())].slice(0, segment.local,
-                                                                        segment.count);
+  return states_[static_cast<std::size_t>(found - names.begin())];
+}
+
+Tensor Optimizer::state(std::string_view name, const Segment& segment) const {
+  return state(name).in_memory(segment);
 }
 
 void Optimizer::sum_by_block(Context& context, Statistic statistic) const {
   if (groups_.data != nullptr) ops::fill(context, {.x = block_sums_, .value = 0.0});
-  for (const Segment& segment : states().segments()) {
+  const auto sum = [&](const Segment& segment, const Tensor& x) {
     const auto id = static_cast<std::size_t>(segment.id);
     const std::int64_t count =
         std::min(segment.count, counted_count(parameters_->table()[segment.id]) - segment.begin);
-    if (blocks_[id].count == 0 || count <= 0) continue;
+    if (blocks_[id].count == 0 || count <= 0) return;
     const std::int64_t lead = segment.flat % ops::kSumBlock;
     const std::int64_t first_block =
         segment.flat / ops::kSumBlock - states().flat().offsets[id] / ops::kSumBlock;
     const Tensor sums =
         block_sums_.slice(0, blocks_[id].begin + first_block, ops::sum_blocks(lead, count));
-    const Tensor gradient = gradients_->gradient(segment).slice(0, 0, count);
-    if (statistic == Statistic::kSquares) {
-      ops::square_sum(context, {.sums = sums, .x = gradient, .lead = lead});
-    } else if (statistic == Statistic::kParameterSquares) {
-      const Tensor main = parameters_->main(segment).slice(0, 0, count);
-      ops::square_sum(context, {.sums = sums, .x = main, .lead = lead});
+    const Tensor counted = x.slice(0, 0, count);
+    if (statistic == Statistic::kZeros) {
+      ops::zero_count(context, {.counts = sums, .x = counted, .lead = lead});
     } else {
-      ops::zero_count(context, {.counts = sums, .x = gradient, .lead = lead});
+      ops::square_sum(context, {.sums = sums, .x = counted, .lead = lead});
     }
+  };
+  const bool of_weights = statistic == Statistic::kParameterSquares;
+  std::vector<TileAccess> read;
+  if (of_weights) {
+    for (const TileAccess& access : parameters_->accesses(true, false)) read.push_back(access);
+  } else {
+    read.push_back(gradients_->access(true, false));
   }
+  visit_tiles(context, states(), parameters_->staging(), read, [&](const auto& at, auto tensors) {
+    for (const Segment& segment : at.segments) {
+      sum(segment, of_weights ? parameters_->main(segment, tensors)
+                              : gradients_->gradient(segment, tensors[0]));
+    }
+  });
   // A block is one rank's, the others add zeros: exact.
   if (groups_.data != nullptr) {
     groups_.data->all_reduce(context, block_sums_, Reduction::kSum).wait(context.stream);
@@ -131,26 +149,42 @@ void Optimizer::measure(Context& context, const StepInputs& inputs) const {
 
 void Optimizer::update(Context& context, const StepInputs& inputs) const {
   const TimerScope time(timers_, StepTimer::kOptimizerInnerStep);
-  for (const Segment& segment : states().segments()) update(context, inputs, segment);
+  visit_tiles(context, states(), parameters_->staging(), accesses(),
+              [&](const auto& at, auto tensors) {
+                for (const Segment& segment : at.segments) {
+                  update(context, inputs, segment, tensors);
+                }
+              });
 }
 
-void Optimizer::update(Context& context, const StepInputs& inputs, const Segment& segment) const {
+// Weights, the gradient, and what the rule keeps.
+std::vector<TileAccess> Optimizer::accesses() const {
+  std::vector<TileAccess> accesses;
+  for (const TileAccess& access : parameters_->accesses(true, true)) accesses.push_back(access);
+  accesses.push_back(gradients_->access(true, false));
+  for (const StateColumn& state : states_) accesses.push_back({.column = &state});
+  return accesses;
+}
+
+void Optimizer::update(Context& context, const StepInputs& inputs, const Segment& segment,
+                       std::span<const Tensor> tile) const {
+  constexpr std::size_t kGradient = 2;
   std::vector<Tensor> states;
-  for (const Tensor& state : states_) {
-    states.push_back(state.slice(0, segment.local, segment.count));
+  for (const Tensor& state : tile.subspan(kGradient + 1)) {
+    states.push_back(part_of(state, parameters_->states(), segment));
   }
   const ParamSpec& spec = parameters_->table()[segment.id];
-  update_weights(
-      context, settings_.rule,
-      {.weight = parameters_->main(segment),
-       .storage = parameters_->has_main_parameters() ? parameters_->weight(segment) : Tensor{},
-       .gradient = gradients_->gradient(segment),
-       .states = states,
-       .factor = factor_,
-       .skip = skip_,
-       .lr = spec.decoupled_rate ? inputs.decoupled_lr.value_or(inputs.lr) : inputs.lr,
-       .weight_decay = spec.decays ? inputs.weight_decay : 0.0,
-       .step = inputs.step});
+  update_weights(context, settings_.rule,
+                 {.weight = parameters_->main(segment, tile),
+                  .storage = parameters_->has_main_parameters() ? parameters_->weight(segment, tile)
+                                                                : Tensor{},
+                  .gradient = gradients_->gradient(segment, tile[kGradient]),
+                  .states = states,
+                  .factor = factor_,
+                  .skip = skip_,
+                  .lr = spec.decoupled_rate ? inputs.decoupled_lr.value_or(inputs.lr) : inputs.lr,
+                  .weight_decay = spec.decays ? inputs.weight_decay : 0.0,
+                  .step = inputs.step});
 }
 
 }  // namespace phalanx

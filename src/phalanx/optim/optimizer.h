@@ -53,7 +53,7 @@ class Optimizer {
   // What the rule keeps goes to `states`, the one-element tensors to `scalars`.
   Optimizer(const ParameterStore& parameters, const GradientStore& gradients,
             const OptimizerSettings& settings, const OptimizerGroups& groups, Arena& states,
-            Arena& scalars);
+            Arena& scalars, const StateFiles& files = {});
 
   // Steps count their time there from now on; null: nowhere.
   void time_with(StepTimers* timers) { timers_ = timers; }
@@ -69,7 +69,9 @@ class Optimizer {
   std::span<const std::string_view> state_names() const {
     return phalanx::state_names(settings_.rule);
   }
+  // InternalError where it lies in a file.
   Tensor state(std::string_view name, const Segment& segment) const;
+  const StateColumn& state(std::string_view name) const;
   const Tensor& norm() const { return norm_; }    // [1], of the averaged, unscaled gradient
   const Tensor& skip() const { return skip_; }    // [1], 1 where the norm was not finite
   const Tensor& zeros() const { return zeros_; }  // [1] f64, with count_zeros: padding included
@@ -84,7 +86,10 @@ class Optimizer {
   void sum_by_parameter(Context& context, Statistic statistic) const;
   // Of the blocks of this rank's parameters, in block_sums_.
   void sum_by_block(Context& context, Statistic statistic) const;
-  void update(Context& context, const StepInputs& inputs, const Segment& segment) const;
+  // One segment, among the tensors of a visit of the tiles: those of accesses().
+  std::vector<TileAccess> accesses() const;
+  void update(Context& context, const StepInputs& inputs, const Segment& segment,
+              std::span<const Tensor> tile) const;
 
   const StateLayout& states() const { return parameters_->states(); }
 
@@ -93,8 +98,8 @@ class Optimizer {
   OptimizerSettings settings_;
   OptimizerGroups groups_;
   StepTimers* timers_ = nullptr;
-  std::vector<FlatRange> blocks_;  // by ParamId: its blocks in block_sums_; a last copy has none
-  std::vector<Tensor> states_;     // of the shard, in the order of state_names()
+  std::vector<FlatRange> blocks_;    // by ParamId: its blocks in block_sums_; a last copy has none
+  std::vector<StateColumn> states_;  // in the order of state_names()
   Tensor block_sums_, by_parameter_, norm_, factor_, skip_, zeros_;
 };
 

@@ -57,7 +57,7 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
       arenas.communication, unit_orders());
   if (parameters_->states().cuts_weights()) {
     gathers_ = std::make_unique<WeightGathers>(
-        *parameters_, unit_orders(), *shard_group(),
+        *parameters_, unit_orders(), shard_group(),
         GatherOptions{.prefetch = static_cast<int>(layout.zero_prefetch_depth),
                       .reshard_after_forward = !layout.no_zero_reshard_after_forward});
   }
