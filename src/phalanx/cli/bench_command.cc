@@ -177,6 +177,7 @@ int run_bench(const Arguments& arguments) {
   options.is_stopped = [&] { return signals.received() != 0; };
   StorageFolder folder(directory, "bench-" + random_digits(kUniqueDigits), 0, "bench disk");
   options.file_bytes = values.bytes(folder);
+  folder.expect_space(options.file_bytes);
   const std::vector<Row> rows = measure(values, folder, options);
   if (signals.received() != 0) {
     log_line(LogLevel::kError, "phalanx bench: stopped; nothing was left behind");
