@@ -30,6 +30,7 @@ constexpr Command kCommands[] = {
      run_plan},
     {kPlanning, "schedule", "a pipeline schedule: verified, simulated, drawn", run_schedule},
     {kPlanning, "grid", "which rank sits where, and all groups", run_grid},
+    {kPlanning, "bench", "what a plan reckons with, measured: bench disk DIR", run_bench},
     {kData, "preprocess-data", "text or JSON lines into a .bin/.idx dataset", run_preprocess_data},
     {kData, "train-tokenizer", "a byte-level BPE vocabulary from text", run_train_tokenizer},
     {kData, "tokenize", "standard input into token ids, or back", run_tokenize},

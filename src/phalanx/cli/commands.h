@@ -15,6 +15,7 @@ int run_launch(const Arguments& arguments);
 int run_plan(const Arguments& arguments);
 int run_schedule(const Arguments& arguments);
 int run_grid(const Arguments& arguments);
+int run_bench(const Arguments& arguments);
 int run_generate(const Arguments& arguments);
 int run_score(const Arguments& arguments);
 int run_evaluate(const Arguments& arguments);

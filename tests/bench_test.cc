@@ -1,0 +1,76 @@
+// `phalanx bench disk`: what it says, and that nothing stays behind.
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "program_test.h"
+
+namespace phalanx {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class BenchTest : public ProgramTest {
+ protected:
+  static constexpr const char* kLittle = " --size 17 --seconds 0.2 ";
+  bool is_there(const std::string& name) const {
+    return std::filesystem::exists(directory_ / name);
+  }
+};
+
+TEST_F(BenchTest, MeasuresEveryEngineAndLeavesNothing) {
+  const Json bench = run_json(std::string("bench disk disk --json") + kLittle);
+  EXPECT_EQ(bench.at("file_bytes"), 17 << 20);
+  EXPECT_EQ(bench.at("block_bytes"), 1 << 20);
+  EXPECT_EQ(bench.at("engines").back().at("engine"), "threads");
+  EXPECT_THAT(bench.at("plan").get<std::string>(), HasSubstr("--disk-bandwidth "));
+  for (const Json& engine : bench.at("engines")) {
+    EXPECT_GT(engine.at("moved_bytes"), 0);
+    EXPECT_GT(engine.at("read_bytes_per_s"), 0);
+    EXPECT_GT(engine.at("write_bytes_per_s"), 0);
+  }
+  EXPECT_FALSE(is_there("disk"));
+}
+
+TEST_F(BenchTest, TheTableSaysWhatAPlanIsToldAndHowBytesMoved) {
+  std::filesystem::create_directories(directory_ / "disk");
+  const ProgramOutput output =
+      run(std::string("bench disk disk --buffered --engine threads --block-size 256") + kLittle);
+  EXPECT_EQ(output.status, 0) << output.err;
+  EXPECT_THAT(output.out, AllOf(HasSubstr("disk: a file of 17.0 MiB"), HasSubstr("\nthreads "),
+                                Not(HasSubstr("\nio_uring ")), HasSubstr("through the page cache"),
+                                HasSubstr("phalanx plan ... --disk-bandwidth ")));
+  EXPECT_TRUE(std::filesystem::is_empty(directory_ / "disk"));
+}
+
+TEST_F(BenchTest, RefusesWithOneLine) {
+  write("file", "");
+  expect_error("bench disk file", 73, "file: is not a directory");
+  expect_error("bench disk no/where", 73, "no/where: the directory above it is not there");
+  expect_error("bench disk . --block-size 5", 78, "--block-size 5: must be a multiple of 4");
+  expect_error("bench disk . --size 16000000", 73, "are needed and");
+  expect_error("bench disk", 64, "DIR");
+  expect_error("bench", 64, "say disk");
+  EXPECT_THAT(read("file"), IsEmpty());
+}
+
+TEST_F(BenchTest, AnInterruptRemovesTheFile) {
+  // As soon as the file is there: it takes a disk longer to write it.
+  const ProgramOutput output =
+      run_between("", "bench disk disk --size 1024 --seconds 600",
+                  "& program=$!\n"
+                  "while kill -0 $program && [ ! -e disk/phalanx-bench-*/rank-0000/bandwidth.state "
+                  "]; do :; done\n"
+                  "kill -INT $program; wait $program");
+  EXPECT_EQ(output.status, 130) << output.err;
+  EXPECT_THAT(output.err, AllOf(HasSubstr("SIGINT: stopping"), HasSubstr("nothing was left")));
+  EXPECT_THAT(output.out, IsEmpty());
+  EXPECT_FALSE(is_there("disk"));
+}
+
+}  // namespace
+}  // namespace phalanx
