@@ -173,7 +173,8 @@ std::vector<SavedBlock> DataParallel::blocks(int chunk, const nn::PassOrder& ord
          .dtype = gradients_->dtype(),
          .shape = {states().flat().regions[static_cast<std::size_t>(group.group)].count},
          .born = units.begin(units.backward_moment(group.first)),
-         .last = units.end(units.backward_moment(last))});
+         .last = units.end(units.backward_moment(last)),
+         .is_lent = true});
   }
   return blocks;
 }

@@ -47,7 +47,17 @@ Tensor TileStaging::Slot::take(DType dtype, std::int64_t count) {
   return tensor;
 }
 
+Tensor TileStaging::keep(Context& context, const TileFile& file, int tile, std::int64_t count) {
+  if (kept_file_ == &file && kept_tile_ == tile) return kept_;
+  kept_ = next(context).take(file.dtype(), count);
+  file.read(context, tile, kept_).wait(context.stream);
+  kept_file_ = &file;
+  kept_tile_ = tile;
+  return kept_;
+}
+
 TileStaging::Slot& TileStaging::next(Context& context) {
+  kept_file_ = nullptr;
   Slot& slot = slots_[turn_];
   turn_ = (turn_ + 1) % slots_.size();
   for (const Work& work : slot.pending_) work.wait(context.stream);

@@ -24,6 +24,7 @@ class TileFile {
            const std::vector<bool>& is_here);
 
   DType dtype() const { return dtype_; }
+  std::int64_t bytes() const { return file_->layout().bytes(); }  // of the disk
   bool has(int tile) const { return offsets_[static_cast<std::size_t>(tile)] >= 0; }
   Work read(Context& context, int tile, const Tensor& to) const;
   Work write(Context& context, int tile, const Tensor& from) const;
@@ -58,6 +59,8 @@ class TileStaging {
   };
   // The next in turn, when it is free.
   Slot& next(Context& context);
+  // A tile of a file, which stays until the next turn: who asks for it again has it.
+  Tensor keep(Context& context, const TileFile& file, int tile, std::int64_t count);
   // For the storage: memory that is used again and again.
   std::span<std::byte> memory() const;
 
@@ -65,6 +68,9 @@ class TileStaging {
   Tensor memory_;
   std::array<Slot, kSlots> slots_;
   std::size_t turn_ = 0;
+  const TileFile* kept_file_ = nullptr;
+  int kept_tile_ = -1;
+  Tensor kept_;
 };
 
 // In memory where the layout has the states in memory, else in a file.

@@ -52,14 +52,14 @@ std::vector<Need> needs_of(const UnitOrder& order, bool forward_only) {
 }  // namespace
 
 ParamGroups unit_groups(const nn::ParamTable& table, const std::vector<UnitList>& chunks,
-                        std::int64_t stays_below) {
+                        const std::function<bool(const ParamSpec&)>& stays) {
   std::vector<bool> has_role(table.specs().size(), false);
   for (const auto& role : table.roles()) has_role[static_cast<std::size_t>(role.id)] = true;
   ParamGroups groups;
   groups.of_parameter.assign(table.specs().size(), -1);
-  const auto begin_group = [&](std::size_t chunk, bool stays) {
+  const auto begin_group = [&](std::size_t chunk, bool it_stays) {
     groups.chunk.push_back(static_cast<int>(chunk));
-    groups.stays.push_back(stays);
+    groups.stays.push_back(it_stays);
     return groups.size() - 1;
   };
   for (std::size_t c = 0; c < chunks.size(); ++c) {
@@ -68,13 +68,13 @@ ParamGroups unit_groups(const nn::ParamTable& table, const std::vector<UnitList>
       for (const ParamId id : unit->parameters()) {
         int& group = groups.of_parameter[static_cast<std::size_t>(id)];
         if (group >= 0) continue;
-        const bool stays = table[id].local_shape.count() <= stays_below;
+        const bool it_stays = stays(table[id]);
         if (has_role[static_cast<std::size_t>(id)]) {
-          group = begin_group(c, stays);
+          group = begin_group(c, it_stays);
           continue;
         }
-        int& own_group = own[stays ? 1 : 0];
-        if (own_group < 0) own_group = begin_group(c, stays);
+        int& own_group = own[it_stays ? 1 : 0];
+        if (own_group < 0) own_group = begin_group(c, it_stays);
         group = own_group;
       }
     }

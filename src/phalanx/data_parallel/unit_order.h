@@ -3,6 +3,7 @@
 // gathers need no tracing. A microbatch's life on a chunk of n units is a sequence of 2 n moments:
 // its forward passes, unit by unit, and its backward passes, in reverse.
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -13,11 +14,10 @@
 namespace phalanx {
 
 // A group for the parameters of each unit, where it is the first to use them, and one for each that
-// others use too. With `stays_below` above -1 those of at most so many elements on a rank are in
-// groups of their own, which stay.
+// others use too. Those that stay are in groups of their own.
 using UnitList = std::span<const std::unique_ptr<nn::Unit>>;
 ParamGroups unit_groups(const nn::ParamTable& table, const std::vector<UnitList>& chunks,
-                        std::int64_t stays_below = -1);
+                        const std::function<bool(const ParamSpec&)>& stays);
 
 // What the units of a chunk use, in groups.
 struct UnitOrder {

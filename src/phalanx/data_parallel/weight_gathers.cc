@@ -42,7 +42,8 @@ std::vector<SavedBlock> WeightGathers::blocks(int chunk, const nn::PassOrder& or
                       .dtype = parameters_->flat().dtype,
                       .shape = {states().flat().regions[group].count},
                       .born = units.begin(hold.gathered),
-                      .last = units.end(hold.last)});
+                      .last = units.end(hold.last),
+                      .is_lent = true});
   }
   if (!has_own_blocks()) return blocks;
   for (const WeightHold& hold : all) {
@@ -50,7 +51,8 @@ std::vector<SavedBlock> WeightGathers::blocks(int chunk, const nn::PassOrder& or
                       .dtype = parameters_->flat().dtype,
                       .shape = {own_elements(hold.group)},
                       .born = units.begin(hold.read),
-                      .last = units.end(hold.first)});
+                      .last = units.end(hold.first),
+                      .is_lent = true});
   }
   return blocks;
 }
@@ -73,7 +75,7 @@ void WeightGathers::enter(int chunk, const nn::PassOrder& order, bool forward,
   begun_ = 0;
   while (begun_ < count && holds_[begun_].gathered < entry) ++begun_;
   read_ = begun_;
-  while (read_ < count && holds_[read_].read < entry) ++read_;
+  while (has_own_blocks() && read_ < count && holds_[read_].read < entry) ++read_;
   is_there_.assign(holds_.size(), false);
   for (std::size_t i = 0; i < begun_; ++i) {
     const WeightHold& hold = holds_[i];

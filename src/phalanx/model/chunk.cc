@@ -253,8 +253,12 @@ std::vector<SavedBlock> Chunk::saved_blocks(const nn::BatchShapes& shapes,
                                             bool forward_only) const {
   std::vector<SavedBlock> blocks;
   for (const Entry& entry : entries_) {
-    SavedBlock block{entry.name, entry.dtype, entry.shape(shapes),
-                     entry.born, entry.last,  entry.same_as};
+    SavedBlock block{.name = entry.name,
+                     .dtype = entry.dtype,
+                     .shape = entry.shape(shapes),
+                     .born = entry.born,
+                     .last = entry.last,
+                     .same_as = entry.same_as};
     if (forward_only) {
       const bool exists = entry.born.pass == PassKind::kForward;
       if (!exists) block.shape[0] = 0;

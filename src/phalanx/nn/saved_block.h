@@ -40,6 +40,7 @@ struct SavedBlock {
   // The number of the block whose memory this is: a carried stream's, which has a place in the list
   // for every unit that reads it. -1: it has memory of its own.
   int same_as = -1;
+  bool is_lent = false;  // weights or gradients that passes are lent, not saved
   // Of its own.
   std::int64_t bytes() const { return same_as < 0 ? shape.count() * size_of(dtype) : 0; }
 };

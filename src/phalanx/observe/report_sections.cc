@@ -148,14 +148,15 @@ std::string memory_section(const ReportRun& run) {
     const char* key;
     const char* name;
   };
-  static constexpr std::array<Class, 8> kClasses = {{{"/parameters", "parameters"},
+  static constexpr std::array<Class, 9> kClasses = {{{"/parameters", "parameters"},
                                                      {"/main_parameters", "main parameters"},
                                                      {"/gradients", "gradients"},
                                                      {"/optimizer", "optimizer"},
                                                      {"/saved", "saved activations"},
                                                      {"/workspace", "workspace"},
                                                      {"/communication", "communication"},
-                                                     {"/constants", "constants"}}};
+                                                     {"/constants", "constants"},
+                                                     {"/staging", "staging of files"}}};
   double most = 0;
   for (const Json& plan : plans) most = std::max(most, number_at(plan, "/bytes/total").value_or(0));
   std::vector<std::string> cells;

@@ -174,10 +174,14 @@ void Optimizer::update(Context& context, const StepInputs& inputs, const Segment
     states.push_back(part_of(state, parameters_->states(), segment));
   }
   const ParamSpec& spec = parameters_->table()[segment.id];
+  const bool has_mains = parameters_->has_main_parameters();
+  // A weight that lies in a file was not read: a skipped step too must leave it there.
+  const bool is_elsewhere = has_mains && parameters_->states().tile(segment).weights_in_file;
+  const Tensor main = parameters_->main(segment, tile);
+  const Tensor stored = has_mains ? parameters_->weight(segment, tile) : Tensor{};
   update_weights(context, settings_.rule,
-                 {.weight = parameters_->main(segment, tile),
-                  .storage = parameters_->has_main_parameters() ? parameters_->weight(segment, tile)
-                                                                : Tensor{},
+                 {.weight = main,
+                  .storage = is_elsewhere ? Tensor{} : stored,
                   .gradient = gradients_->gradient(segment, tile[kGradient]),
                   .states = states,
                   .factor = factor_,
@@ -185,6 +189,7 @@ void Optimizer::update(Context& context, const StepInputs& inputs, const Segment
                   .lr = spec.decoupled_rate ? inputs.decoupled_lr.value_or(inputs.lr) : inputs.lr,
                   .weight_decay = spec.decays ? inputs.weight_decay : 0.0,
                   .step = inputs.step});
+  if (is_elsewhere) ops::copy(context, {.destination = stored, .source = main});
 }
 
 }  // namespace phalanx

@@ -142,6 +142,7 @@ Executor::Rehearsal Executor::rehearse(Context& context, Arena& saved, const Ste
   struct Seen {
     std::int64_t flops = 0;
     std::vector<Message> messages;
+    std::vector<Transfer> transfers;
     std::int64_t times = 0;
   };
   const std::vector<std::size_t> numbers = numbers_of_actions();
@@ -164,12 +165,14 @@ Executor::Rehearsal Executor::rehearse(Context& context, Arena& saved, const Ste
     }
     alike.flops = context.recorder->flops();
     alike.messages = context.recorder->messages();
+    alike.transfers = context.recorder->transfers();
   }
   messages_.forget();
   Rehearsal total;
   for (const Seen& action : seen) {
     total.flops += action.times * action.flops;
     total.messages.add(action.messages, action.times);
+    total.transfers.add(action.transfers, action.times);
   }
   return total;
 }

@@ -85,6 +85,7 @@ class Executor {
   struct Rehearsal {
     std::int64_t flops = 0;
     MessageTotals messages;
+    TransferTotals transfers;
   };
   // Runs each distinct action once and answers for all. On the planning backend this marks all
   // memory a run takes.

@@ -15,8 +15,8 @@ using nn::PassKind;
 std::int64_t bytes_between_passes(const std::vector<SavedBlock>& blocks) {
   std::int64_t bytes = 0;
   for (const SavedBlock& block : blocks) {
-    const bool waits =
-        block.born.pass == PassKind::kForward && block.last.pass != PassKind::kForward;
+    const bool waits = !block.is_lent && block.born.pass == PassKind::kForward &&
+                       block.last.pass != PassKind::kForward;
     if (waits) bytes += block.bytes();
   }
   return bytes;
@@ -30,6 +30,24 @@ std::vector<int> count_in_flight(const Program& program) {
     const bool forward = action.kind == ActionKind::kForward;
     if (forward) most[chunk] = std::max(most[chunk], ++open[chunk]);
     if (adds_weight_gradient(action.kind) || (forward && program.forward_only)) --open[chunk];
+  }
+  return most;
+}
+
+std::int64_t count_lent(const std::vector<SavedEvent>& events, const std::vector<SavedLives>& lives,
+                        const std::vector<std::vector<SavedBlock>>& blocks) {
+  const auto any = [](const auto& list) { return std::ranges::any_of(list, &SavedBlock::is_lent); };
+  if (std::ranges::none_of(blocks, any)) return 0;
+  std::int64_t lent = 0;
+  std::int64_t most = 0;
+  for (const SavedEvent& event : events) {
+    const auto chunk = static_cast<std::size_t>(event.chunk);
+    for (const BlockChange& change : lives[chunk].changes(event.kind)) {
+      if (!blocks[chunk][change.block].is_lent) continue;
+      const std::int64_t bytes = lives[chunk].bytes[change.block];
+      lent += change.born ? bytes : -bytes;
+      most = std::max(most, lent);
+    }
   }
   return most;
 }
@@ -67,7 +85,9 @@ SavedPlan::SavedPlan(const Program& program, const std::vector<std::vector<Saved
   const std::vector<SavedEvent> events = saved_events(program);
   in_flight_ = count_in_flight(program);
 
-  PackedOffsets packed = pack_offsets(events, saved_lives(program, blocks));
+  const std::vector<SavedLives> lives = saved_lives(program, blocks);
+  most_lent_ = count_lent(events, lives, blocks);
+  PackedOffsets packed = pack_offsets(events, lives);
   bytes_ = packed.bytes;
   layouts_ = std::move(packed.layouts);
   for (const auto& [owner, layout] : packed.layout_of) {

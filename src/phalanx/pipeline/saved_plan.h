@@ -28,6 +28,8 @@ class SavedPlan {
   std::int64_t bytes_per_microbatch(int chunk) const {
     return bytes_per_microbatch_[static_cast<std::size_t>(chunk)];
   }
+  // The most that is at once lent to passes (SavedBlock).
+  std::int64_t most_lent() const { return most_lent_; }
   // The most microbatches that are at once between their forward and their last backward pass.
   int microbatches_in_flight(int chunk) const {
     return in_flight_[static_cast<std::size_t>(chunk)];
@@ -41,6 +43,7 @@ class SavedPlan {
 
   int microbatches_;
   std::int64_t bytes_ = 0;
+  std::int64_t most_lent_ = 0;
   std::vector<std::int64_t> bytes_per_microbatch_;
   std::vector<int> in_flight_;
   std::vector<std::vector<std::int64_t>> layouts_;  // distinct offset tables

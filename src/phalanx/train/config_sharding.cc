@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 4> kStrategies = {"no_shard", "optim", "o
 
 std::int64_t stage_of(const LayoutConfig& l) {
   const auto named = std::ranges::find(kStrategies, l.data_parallel_sharding_strategy);
-  std::int64_t stage = l.zero_stage;
+  std::int64_t stage = l.offload_parameters_to.empty() ? l.zero_stage : 3;
   if (named != kStrategies.end()) {
     stage = named - kStrategies.begin();
   } else if (l.use_megatron_fsdp) {
@@ -47,6 +47,24 @@ void refuse_idle(const LayoutConfig& l) {
   }
 }
 
+void check_files(const LayoutConfig& l) {
+  if (!l.offload_activations_to.empty()) {
+    throw ConfigError(
+        "--offload-activations-to {}: activations in files are not available in this version of "
+        "Phalanx; --recompute-granularity full saves most of their memory",
+        l.offload_activations_to);
+  }
+  const bool has_files = !l.offload_optimizer_to.empty() || !l.offload_parameters_to.empty();
+  if (has_files && l.num_distributed_optimizer_instances > 1 && l.zero_stage > 1 &&
+      !l.zero_accumulate_unsharded) {
+    throw ConfigError(
+        "--num-distributed-optimizer-instances {} and gradients in files (--offload-optimizer-to, "
+        "--zero-stage {}): the copies would have to be summed through the files. Give "
+        "--zero-accumulate-unsharded, or one instance",
+        l.num_distributed_optimizer_instances, l.zero_stage);
+  }
+}
+
 }  // namespace
 
 void resolve_data_parallelism(LayoutConfig& l) {
@@ -57,6 +75,7 @@ void resolve_data_parallelism(LayoutConfig& l) {
         "--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce");
   }
   refuse_idle(l);
+  check_files(l);
   const std::int64_t data = data_parallel_size(l);
   if (data % l.num_distributed_optimizer_instances != 0) {
     throw ConfigError(
@@ -66,7 +85,8 @@ void resolve_data_parallelism(LayoutConfig& l) {
   if (l.pipeline_model_parallel_size == 1) return;
   if (l.zero_stage == 3) {
     throw ConfigError(
-        "--zero-stage 3 and --pipeline-model-parallel-size {}: every stage would gather its "
+        "--zero-stage 3 (--offload-parameters-to) and --pipeline-model-parallel-size {}: every "
+        "stage would gather its "
         "parameters twice for every microbatch, while its neighbours wait. Give --zero-stage 1, or "
         "data parallelism in place of the pipeline",
         l.pipeline_model_parallel_size);

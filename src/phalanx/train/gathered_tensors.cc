@@ -37,6 +37,10 @@ std::vector<ParamBox> boxes_of(const std::vector<GlobalTensor>& parts) {
   return boxes;
 }
 
+Tensor tile_in_memory(Rank& rank, const TileFile& file, const StateLayout::Tile& tile, int number) {
+  return rank.parameters().staging()->keep(rank.context(), file, number, tile.local.count);
+}
+
 std::int64_t row_bytes(const TensorSource::Info& info) {
   return matrix_columns(info.global_shape) * size_of(info.dtype);
 }
@@ -61,44 +65,66 @@ std::int64_t staging_bytes(const std::vector<ContributedTensor>& tensors) {
 
 }  // namespace
 
-std::vector<ContributedTensor> contributed_tensors(const Rank& rank, bool with_optimizer) {
+GlobalTensor ContributedTensor::part(std::size_t number) const {
+  GlobalTensor part = parts[number];
+  if (number < fetches.size() && fetches[number]) part.local = fetches[number]();
+  return part;
+}
+
+std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimizer) {
   const nn::ParamTable& table = rank.table();
   const ParameterStore& parameters = rank.parameters();
   const StateLayout& states = parameters.states();
-  // What this rank updates of a parameter, where it writes that.
-  const auto own_segments = [&](ParamId id, std::string_view prefix, const auto& tensor_of) {
-    std::vector<GlobalTensor> parts;
+  // What this rank updates of a parameter, where it writes that: in memory, or in a file.
+  const auto add_segments = [&](ContributedTensor& tensor, ParamId id, std::string_view prefix,
+                                const TileFile* file, const auto& in_memory) {
     for (const Segment& segment : states.segments()) {
       if (segment.id != id || !states.writes_states(id)) continue;
-      parts.push_back(own_part(shard_tensor(table[id], tensor_of(segment), segment.begin, prefix)));
+      const bool is_in_file = file != nullptr && file->has(segment.tile);
+      Tensor local;  // of what lies in a file the shape alone
+      if (is_in_file) {
+        local.dtype = file->dtype();
+        local.shape = {segment.count};
+      } else {
+        local = in_memory(segment);
+      }
+      tensor.parts.push_back(own_part(shard_tensor(table[id], local, segment.begin, prefix)));
+      tensor.fetches.emplace_back();
+      if (!is_in_file) continue;
+      tensor.fetches.back() = [&rank, &states, file, segment] {
+        return part_of(tile_in_memory(rank, *file, states.tile(segment), segment.tile), states,
+                       segment);
+      };
     }
-    return parts;
   };
   std::vector<ContributedTensor> tensors;
   for (const ParamSpec& whole : rank.whole_table().specs()) {
     ContributedTensor weight{{whole.name, whole.dtype, whole.global_shape}, {}};
     const ParamId id = id_in(table, whole.name);
     if (id >= 0 && !parameters.weight(id)) {
-      weight.parts = own_segments(id, "", [&](const Segment& s) { return parameters.weight(s); });
+      add_segments(weight, id, "", parameters.weight_file(),
+                   [&](const Segment& s) { return parameters.weight(s); });
     } else if (id >= 0 && states.writes_weight(id)) {
       weight.parts.push_back(own_part(global_tensor(table[id], parameters.weight(id))));
     }
     tensors.push_back(std::move(weight));
   }
   if (!with_optimizer) return tensors;
-  const auto add_states = [&](std::string_view prefix, const auto& state_of) {
+  const auto add_states = [&](std::string_view prefix, const StateColumn& column) {
     for (const ParamSpec& whole : rank.whole_table().specs()) {
-      tensors.push_back(
-          {{std::string(prefix) + whole.name, nn::full_precision(whole.dtype), whole.global_shape},
-           own_segments(id_in(table, whole.name), prefix, state_of)});
+      ContributedTensor& state = tensors.emplace_back(ContributedTensor{
+          {std::string(prefix) + whole.name, nn::full_precision(whole.dtype), whole.global_shape},
+          {}});
+      add_segments(state, id_in(table, whole.name), prefix, column.file(),
+                   [&](const Segment& s) { return column.in_memory(s); });
     }
   };
   const Optimizer& optimizer = rank.optimizer();
   for (const auto name : optimizer.state_names()) {
-    add_states(state_prefix(name), [&](const Segment& s) { return optimizer.state(name, s); });
+    add_states(state_prefix(name), optimizer.state(name));
   }
   if (parameters.has_main_parameters()) {
-    add_states(kMainParamPrefix, [&](const Segment& s) { return parameters.main(s); });
+    add_states(kMainParamPrefix, *parameters.accesses(true, false)[0].column);
   }
   return tensors;
 }
@@ -169,9 +195,12 @@ void GatheredTensors::visit(int index, const Visitor& visitor) {
       unpack_rows(held, dtype, columns, begin, end,
                   {packed.data(), static_cast<std::size_t>(bytes)}, rows.data());
     };
-    for (const GlobalTensor& part : tensor.parts) {
-      pack_rows(part, begin, end, packed.data());
-      unpack(part.boxes, packed_bytes(part.boxes, dtype, begin, end));
+    for (std::size_t i = 0; i < tensor.parts.size(); ++i) {
+      const auto& boxes_of_part = tensor.parts[i].boxes;
+      const std::int64_t bytes = packed_bytes(boxes_of_part, dtype, begin, end);
+      if (bytes == 0) continue;
+      pack_rows(tensor.part(i), begin, end, packed.data());
+      unpack(boxes_of_part, bytes);
     }
     for (int peer = 1; peer < world_.size(); ++peer) {
       const Boxes& held = boxes[static_cast<std::size_t>(peer)];
@@ -209,9 +238,11 @@ void GatheredTensors::serve() {
       if (bytes == 0) return;
       const Tensor packed = arena_.allocate(DType::kU8, {bytes});
       std::byte* to = packed.data();
-      for (const GlobalTensor& part : tensor.parts) {
-        pack_rows(part, begin, end, to);
-        to += packed_bytes(part.boxes, dtype, begin, end);
+      for (std::size_t i = 0; i < tensor.parts.size(); ++i) {
+        const std::int64_t of_part = packed_bytes(tensor.parts[i].boxes, dtype, begin, end);
+        if (of_part == 0) continue;
+        pack_rows(tensor.part(i), begin, end, to);
+        to += of_part;
       }
       send(packed);
     });

@@ -4,6 +4,7 @@
 // from those who have them, so no rank ever holds a whole tensor that is not its own. Parts that
 // several ranks have (copies over data and tensor parallelism) come from the first of them.
 
+#include <functional>
 #include <vector>
 
 #include "phalanx/checkpoint/box_copy.h"
@@ -16,11 +17,17 @@ namespace phalanx {
 struct ContributedTensor {
   TensorSource::Info info;
   std::vector<GlobalTensor> parts;
+  // Of each part that lies in a file, what brings it to memory until another one is brought; of
+  // others, nothing.
+  std::vector<std::function<Tensor()>> fetches = {};
+
+  // The part with its elements.
+  GlobalTensor part(std::size_t number) const;
 };
 
 // In the writer's order: weights, then with the optimizer its states and main parameters. The same
-// tensors on every rank.
-std::vector<ContributedTensor> contributed_tensors(const Rank& rank, bool with_optimizer);
+// tensors on every rank. The rank must outlive them.
+std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimizer);
 
 class GatheredTensors final : public TensorSource {
  public:

@@ -41,7 +41,8 @@ std::vector<Row> largest_rows(const MemoryPlan& plan, const TrainConfig& config)
                            {"saved activations", plan.saved, recompute},
                            {"workspace", plan.workspace, "a smaller --micro-batch-size"},
                            {"communication", plan.communication, "a smaller --micro-batch-size"},
-                           {"constants", plan.constants, "a smaller --seq-length"}};
+                           {"constants", plan.constants, "a smaller --seq-length"},
+                           {"staging of files", plan.staging, smaller_model}};
   std::ranges::stable_sort(rows, std::greater{}, &Row::bytes);
   std::size_t count = 0;
   for (std::int64_t sum = 0; count < rows.size() && 4 * sum < 3 * plan.total; ++count) {

@@ -19,8 +19,8 @@ constexpr std::int64_t kLibraryBytes = 160LL << 20;
 constexpr std::int64_t kLibraryBytesPerThread = 16LL << 20;
 
 std::vector<std::int64_t> planned(const MemoryPlan& plan) {
-  return {plan.parameters, plan.main_parameters, plan.gradients,     plan.optimizer,
-          plan.saved,      plan.workspace,       plan.communication, plan.constants};
+  return {plan.parameters, plan.main_parameters, plan.gradients, plan.optimizer, plan.saved,
+          plan.workspace,  plan.communication,   plan.constants, plan.staging};
 }
 
 void raise_to(std::vector<std::int64_t>& marks, const std::vector<std::int64_t>& others) {
@@ -49,6 +49,7 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
                   .workspace = marks[5],
                   .communication = marks[6],
                   .constants = marks[7],
+                  .staging = marks[8],
                   .total = std::accumulate(marks.begin(), marks.end(), std::int64_t{0}),
                   .library_bound = kLibraryBytes +
                                    config.layout.threads_per_rank * kLibraryBytesPerThread +
@@ -60,7 +61,10 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
                   .saved_per_microbatch = rehearsal.saved_per_microbatch,
                   .microbatches_in_flight = rehearsal.microbatches_in_flight,
                   .flops_per_step = rehearsal.flops_per_step,
-                  .messages = rehearsal.messages};
+                  .lent = rehearsal.lent,
+                  .messages = rehearsal.messages,
+                  .transfers = rehearsal.transfers,
+                  .file_bytes = rank.states().file_bytes()};
   for (const ParamSpec& spec : rank.table().specs()) plan.model_parameters += true_count(spec);
   return plan;
 }
@@ -111,7 +115,8 @@ RankArenas allocate_arenas(const MemoryPlan& plan) {
           .saved = Arena("saved", plan.saved),
           .workspace = Arena("workspace", plan.workspace),
           .communication = Arena("communication", plan.communication),
-          .constants = Arena("constants", plan.constants)};
+          .constants = Arena("constants", plan.constants),
+          .staging = Arena("staging", plan.staging)};
 }
 
 void check_high_water(const MemoryPlan& plan, const RankArenas& arenas) {

@@ -21,6 +21,7 @@ struct MemoryPlan {
   std::int64_t workspace = 0;
   std::int64_t communication = 0;
   std::int64_t constants = 0;
+  std::int64_t staging = 0;  // of states in files
   std::int64_t total = 0;
   // What libraries and the program itself may take beside the arenas, data that is read ahead
   // included: a bound, not a measurement.
@@ -36,7 +37,10 @@ struct MemoryPlan {
   std::vector<int> microbatches_in_flight;         // likewise
   std::int64_t model_parameters = 0;               // of this rank, without vocabulary padding
   std::int64_t flops_per_step = 0;  // of matrix products and attention as they are computed
+  std::int64_t lent = 0;            // of `saved`: weights and gradients that passes are lent
   MessageTotals messages;           // of a training step
+  TransferTotals transfers;         // likewise: from and to files
+  std::int64_t file_bytes = 0;      // what these files take of the disk
 
   friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
 };

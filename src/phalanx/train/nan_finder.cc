@@ -22,20 +22,29 @@ using nn::PassKind;
 
 // A parameter of the rank whose part here, of gradients or of weights, is not finite; "" if none.
 template <typename TensorOf>
-std::string non_finite_parameter(Rank& rank, const TensorOf& tensor_of) {
-  const ParameterStore& parameters = rank.parameters();
-  for (const Segment& segment : parameters.states().segments()) {
-    if (!is_finite(rank.context(), tensor_of(segment))) return parameters.table()[segment.id].name;
-  }
-  return {};
+std::string non_finite_parameter(Rank& rank, std::span<const TileAccess> accesses,
+                                 const TensorOf& tensor_of) {
+  ParamId first = rank.table().size();
+  rank.visit(accesses, [&](const auto& tile, auto tensors) {
+    for (const Segment& segment : tile.segments) {
+      if (segment.id < first && !is_finite(rank.context(), tensor_of(segment, tensors))) {
+        first = segment.id;
+      }
+    }
+  });
+  return first < rank.table().size() ? rank.table()[first].name : std::string();
 }
 std::string non_finite_gradient(Rank& rank) {
-  return non_finite_parameter(
-      rank, [&](const Segment& segment) { return rank.gradients().gradient(segment); });
+  const TileAccess access = rank.gradients().access(true, false);
+  return non_finite_parameter(rank, {&access, 1}, [&](const Segment& segment, auto tensors) {
+    return rank.gradients().gradient(segment, tensors[0]);
+  });
 }
 std::string non_finite_weight(Rank& rank) {
-  return non_finite_parameter(
-      rank, [&](const Segment& segment) { return rank.parameters().main(segment); });
+  return non_finite_parameter(rank, rank.parameters().accesses(true, false),
+                              [&](const Segment& segment, auto tensors) {
+                                return rank.parameters().main(segment, tensors);
+                              });
 }
 
 bool failed(const StepResult& result) { return result.skipped || !std::isfinite(result.loss()); }

@@ -105,12 +105,14 @@ class Rank final : private StepServices {
   struct Rehearsal {
     std::int64_t flops_per_step = 0;
     MessageTotals messages;          // of the usual program: an iteration, unless weights are stale
+    TransferTotals transfers;        // likewise
     std::vector<std::int64_t> made;  // what the arenas had come to before the first program
     std::vector<ProgramMemory> programs;  // those of training, and the evaluation's
     // Of the program that takes the most:
     std::size_t largest = 0;
     std::vector<std::int64_t> saved_per_microbatch;  // by chunk
     std::vector<int> microbatches_in_flight;         // likewise
+    std::int64_t lent = 0;                           // at once, to passes
   };
   Rehearsal rehearse();
 
@@ -124,6 +126,11 @@ class Rank final : private StepServices {
   const ParameterStore& parameters() const { return states_.parameters(); }
   const GradientStore& gradients() const { return states_.gradients(); }
   const Optimizer& optimizer() const { return states_.optimizer(); }
+  // Between steps: what this rank updates, tile by tile (tile_file.h).
+  void visit(std::span<const TileAccess> accesses,
+             const std::function<void(const StateLayout::Tile&, std::span<const Tensor>)>& body) {
+    visit_tiles(context_, parameters().states(), parameters().staging(), accesses, body);
+  }
   // The largest of all ranks' values; every rank asks at the same time.
   int largest_of_all(int value);
 

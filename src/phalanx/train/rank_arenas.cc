@@ -12,12 +12,13 @@ RankArenas RankArenas::planning() {
           .saved = Arena::planning("saved"),
           .workspace = Arena::planning("workspace"),
           .communication = Arena::planning("communication"),
-          .constants = Arena::planning("constants")};
+          .constants = Arena::planning("constants"),
+          .staging = Arena::planning("staging")};
 }
 
 std::vector<const Arena*> RankArenas::all() const {
-  return {&parameters, &main_parameters, &gradients,     &optimizer,
-          &saved,      &workspace,       &communication, &constants};
+  return {&parameters, &main_parameters, &gradients, &optimizer, &saved,
+          &workspace,  &communication,   &constants, &staging};
 }
 
 std::vector<std::int64_t> RankArenas::high_water() const {
@@ -28,7 +29,7 @@ std::vector<std::int64_t> RankArenas::high_water() const {
 
 void RankArenas::forget_high_water() {
   for (Arena* arena : {&parameters, &main_parameters, &gradients, &optimizer, &saved, &workspace,
-                       &communication, &constants}) {
+                       &communication, &constants, &staging}) {
     arena->forget_high_water();
   }
 }

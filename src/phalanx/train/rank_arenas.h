@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "phalanx/tensor/arena.h"
+#include "phalanx/train/rank_folders.h"
 #include "phalanx/train/step_programs.h"
 
 namespace phalanx {
@@ -13,6 +14,9 @@ namespace phalanx {
 struct RankArenas {
   Arena parameters, main_parameters, gradients, optimizer, saved, workspace, communication;
   Arena constants;
+  Arena staging;  // through which states that lie in files come and go
+  // Where these files are; none in plans, which make no files.
+  RankFolders folders = {};
 
   static RankArenas planning();
   // The high-water mark of every arena, in the order above.

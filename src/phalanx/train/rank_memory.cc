@@ -10,12 +10,12 @@ namespace phalanx {
 RankFacts facts_of(const MemoryPlan& plan) {
   return {.parameters = plan.model_parameters,
           .bytes = {plan.parameters, plan.main_parameters, plan.gradients, plan.optimizer,
-                    plan.saved, plan.workspace, plan.communication, plan.constants, plan.total,
-                    plan.library_bound}};
+                    plan.saved, plan.workspace, plan.communication, plan.constants, plan.staging,
+                    plan.total, plan.library_bound}};
 }
 
 std::int64_t RankFacts::arena_bytes() const {
-  constexpr std::size_t kTotal = 8;
+  constexpr std::size_t kTotal = 9;
   static_assert(kMemoryClasses[kTotal] == "total");
   return bytes[kTotal];
 }

@@ -14,9 +14,9 @@
 namespace phalanx {
 
 // The classes of a plan's bytes, as `phalanx plan --json` calls them.
-inline constexpr std::array<std::string_view, 10> kMemoryClasses = {
-    "parameters", "main_parameters", "gradients", "optimizer", "saved",
-    "workspace",  "communication",   "constants", "total",     "library_bound"};
+inline constexpr std::array<std::string_view, 11> kMemoryClasses = {
+    "parameters",    "main_parameters", "gradients", "optimizer", "saved",        "workspace",
+    "communication", "constants",       "staging",   "total",     "library_bound"};
 using MemoryBytes = std::array<std::int64_t, kMemoryClasses.size()>;
 
 // Of one rank.

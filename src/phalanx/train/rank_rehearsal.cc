@@ -44,6 +44,7 @@ Rank::Rehearsal Rank::rehearse() {
         result.flops_per_step = run.flops / size.iterations;
         result.messages = std::move(run.messages);
         result.messages.add(before, 1);
+        result.transfers = std::move(run.transfers);
       }
     }
     ProgramMemory memory{size, known->second};
@@ -62,6 +63,7 @@ Rank::Rehearsal Rank::rehearse() {
   result.programs.push_back({{.iterations = 0, .microbatches = evaluation_->program().microbatches},
                              arenas_.high_water()});
   context_.recorder = nullptr;
+  result.lent = largest->most_lent();
   for (int c = 0; c < std::ssize(states_.model().chunks); ++c) {
     result.saved_per_microbatch.push_back(largest->bytes_per_microbatch(c));
     result.microbatches_in_flight.push_back(largest->microbatches_in_flight(c));

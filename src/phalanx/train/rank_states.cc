@@ -42,13 +42,14 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
   if (layout.num_distributed_optimizer_instances > 1) {
     sharding_ = ranks.sharding(static_cast<int>(layout.num_distributed_optimizer_instances));
   }
-  parameters_ =
-      std::make_unique<ParameterStore>(StateLayout(model_.table, model_.places, state_cut()),
-                                       arenas.parameters, arenas.main_parameters);
+  StateLayout states(model_.table, model_.places, state_cut());
+  const StateFiles files = open_files(states, model.transformer().dtype, arenas);
+  parameters_ = std::make_unique<ParameterStore>(std::move(states), arenas.parameters,
+                                                 arenas.main_parameters, files);
   constants_ = nn::Constants(model_.table.constants(), context, arenas.constants);
   gradients_ = std::make_unique<GradientStore>(
       parameters_->states(), shared_sums(model_.table, model_.shared, ranks.at.pipeline),
-      nn::full_precision(model.transformer().dtype), tokens_per_step, arenas.gradients);
+      nn::full_precision(model.transformer().dtype), tokens_per_step, arenas.gradients, files);
   data_parallel_ = std::make_unique<DataParallel>(
       *parameters_, *gradients_, gradient_uses(), reduction_groups(),
       TensorRegion(model.transformer().tensor, ranks.tensor.get()),
@@ -68,7 +69,59 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
       OptimizerGroups{.data = shard_group(),
                       .model = is_stage_alone ? ranks.tensor.get() : ranks.model(),
                       .is_stage_alone = is_stage_alone},
-      arenas.optimizer, arenas.workspace);
+      arenas.optimizer, arenas.workspace, files);
+}
+
+std::int64_t RankStates::file_bytes() const {
+  std::vector<const TileFile*> files = {parameters_->weight_file()};
+  const auto add = [&](const StateColumn* column) {
+    if (column != nullptr) files.push_back(column->file());
+  };
+  add(parameters_->accesses(true, false)[0].column);
+  add(gradients_->access(true, false).column);
+  for (const std::string_view name : optimizer_->state_names()) add(&optimizer_->state(name));
+  std::int64_t bytes = 0;
+  for (const TileFile* file : files) bytes += file != nullptr ? file->bytes() : 0;
+  return bytes;
+}
+
+Storage* RankStates::open_storage(const std::string& directory, RankArenas& arenas) {
+  if (directory.empty()) return nullptr;
+  std::unique_ptr<Storage>& storage = storages_[directory];
+  if (storage) return storage.get();
+  StorageOptions options;
+  options.staging.push_back(staging_->memory());
+  if (arenas.staging.space() == MemorySpace::kNone) {
+    storage = make_meta_storage(options, arenas.staging);
+  } else {
+    PHALANX_CHECK(arenas.folders.contains(directory), "{} was not opened", directory);
+    storage = make_disk_storage(*arenas.folders.at(directory), options, arenas.staging);
+  }
+  return storage.get();
+}
+
+StateFiles RankStates::open_files(const StateLayout& layout, DType storage, RankArenas& arenas) {
+  if (!layout.has_files()) return {};
+  const LayoutConfig& flags = config_.layout;
+  const DType full = nn::full_precision(storage);
+  // What an update has of every element that lies in a file.
+  std::int64_t bytes = 0;
+  std::size_t tensors = 0;
+  const auto add = [&](DType dtype) {
+    bytes += size_of(dtype);
+    ++tensors;
+  };
+  if (!flags.offload_optimizer_to.empty()) {
+    if (storage != full) add(full);
+    if (layout.cuts_gradients()) add(full);
+    for (std::size_t i = 0; i < state_names(optimizer_settings(config_.optimizer).rule).size(); ++i)
+      add(full);
+  }
+  if (!flags.offload_parameters_to.empty()) add(storage);
+  staging_ = std::make_unique<TileStaging>(layout.largest_tile(), bytes, tensors, arenas.staging);
+  return {.states = open_storage(flags.offload_optimizer_to, arenas),
+          .weights = open_storage(flags.offload_parameters_to, arenas),
+          .staging = staging_.get()};
 }
 
 Communicator* RankStates::shard_group() const {
@@ -92,17 +145,26 @@ StateCut RankStates::state_cut() const {
   StateCut cut{.bucket_size = reduction_bucket_size(layout),
                .replica = static_cast<int>(ranks_.at.data),
                .first_tensor_rank = ranks_.at.tensor == 0};
-  if (shards == nullptr) return cut;
-  cut.rank = shards->rank();
-  cut.ranks = shards->size();
-  cut.replica /= shards->size();
+  if (shards != nullptr) {
+    cut.rank = shards->rank();
+    cut.ranks = shards->size();
+    cut.replica /= shards->size();
+  }
   cut.gradients = layout.zero_stage >= 2 && !layout.zero_accumulate_unsharded;
   cut.weights = layout.zero_stage == 3;
+  if (!layout.offload_optimizer_to.empty()) cut.states_in_files = layout.offload_fraction;
+  cut.weights_in_files = !layout.offload_parameters_to.empty();
   if (!cut.gradients && !cut.weights) return cut;
   std::vector<UnitList> chunks;
   for (const Chunk& chunk : model_.chunks) chunks.emplace_back(chunk.units());
-  cut.groups =
-      unit_groups(model_.table, chunks, cut.weights ? layout.zero_persistence_threshold : -1);
+  const std::int64_t small = cut.weights ? layout.zero_persistence_threshold : -1;
+  cut.groups = unit_groups(model_.table, chunks, [&](const ParamSpec& spec) {
+    // Gradients that are summed once more, over other ranks than these, are so in memory.
+    const bool sums_again =
+        spec.reduction == GradientReduction::kSequencePartial || common_count(spec) > 0;
+    return spec.local_shape.count() <= small ||
+           (cut.gradients && cut.states_in_files > 0.0 && sums_again);
+  });
   // A unit's parameters are one message, unless it was said what is.
   cut.bucket_size = layout.ddp_bucket_size;
   return cut;

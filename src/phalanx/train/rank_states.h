@@ -2,7 +2,9 @@
 // A rank's memory: its part of the model, what it keeps of parameters, gradients and optimizer
 // states, and who else has which of them. What it does with them in a step is rank.h's.
 
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "phalanx/data_parallel/data_parallel.h"
@@ -32,6 +34,8 @@ class RankStates {
   GradientStore& gradients() const { return *gradients_; }
   DataParallel& data_parallel() const { return *data_parallel_; }
   Optimizer& optimizer() const { return *optimizer_; }
+  // What files of states take of the disk.
+  std::int64_t file_bytes() const;
   std::span<const Tensor> constants() const { return constants_.tensors(); }
 
   // What passes over the chunks read and write.
@@ -56,6 +60,9 @@ class RankStates {
   Communicator* shard_group() const;
   ReductionGroups reduction_groups() const;
   StateCut state_cut() const;
+  // Where states lie in files: the memory through which they come, and where the files go.
+  StateFiles open_files(const StateLayout& layout, DType storage, RankArenas& arenas);
+  Storage* open_storage(const std::string& directory, RankArenas& arenas);
   std::vector<UnitOrder> unit_orders() const;
   std::vector<int> gradient_uses() const;
 
@@ -66,6 +73,8 @@ class RankStates {
       shared_;  // of holders, by the model's shared parameters
   std::unique_ptr<Communicator> box_holders_;
   RankCommunicators::Sharding sharding_;  // of several copies of the states
+  std::unique_ptr<TileStaging> staging_;
+  std::map<std::string, std::unique_ptr<Storage>> storages_;  // by directory
   std::unique_ptr<ParameterStore> parameters_;
   nn::Constants constants_;
   std::unique_ptr<GradientStore> gradients_;

@@ -32,6 +32,17 @@ void add_to(Xxh3& hash, Rank& rank, const Tensor& flat) {
   }
 }
 
+// Of weights that are cut.
+Tensor weight_of(Rank& rank, const Segment& segment) {
+  const ParameterStore& parameters = rank.parameters();
+  const TileFile* file = parameters.weight_file();
+  if (file == nullptr || !file->has(segment.tile)) return parameters.weight(segment);
+  const StateLayout& states = parameters.states();
+  const Tensor tile = parameters.staging()->keep(rank.context(), *file, segment.tile,
+                                                 states.tile(segment).local.count);
+  return part_of(tile, states, segment);
+}
+
 // Of a weight's elements from `begin` on, as far as this rank keeps them.
 Digest digest_of(Rank& rank, ParamId id, std::int64_t begin = 0) {
   const ParameterStore& parameters = rank.parameters();
@@ -43,7 +54,8 @@ Digest digest_of(Rank& rank, ParamId id, std::int64_t begin = 0) {
     for (const Segment& segment : parameters.states().segments()) {
       const std::int64_t skipped = std::max<std::int64_t>(begin - segment.begin, 0);
       if (segment.id != id || skipped >= segment.count) continue;
-      add_to(hash, rank, parameters.weight(segment).slice(0, skipped, segment.count - skipped));
+      const Tensor part = weight_of(rank, segment);
+      add_to(hash, rank, part.slice(0, skipped, segment.count - skipped));
     }
   }
   return {id, static_cast<std::int64_t>(hash.digest())};

@@ -44,40 +44,46 @@ std::set<std::string> absent_parameters(const CheckpointReader& reader,
 
 using Absent = std::set<std::string>;
 
-void load_weights(const CheckpointReader& reader, const Rank& rank, const Absent& absent) {
+void load_weights(const CheckpointReader& reader, Rank& rank, const Absent& absent) {
   const nn::ParamTable& table = rank.table();
   const ParameterStore& parameters = rank.parameters();
   for (ParamId id = 0; id < table.size(); ++id) {
     if (absent.contains(table[id].name) || !parameters.weight(id)) continue;
     reader.read(global_tensor(table[id], parameters.weight(id)), DTypeMatch::kConvert);
   }
-  for (const Segment& segment : parameters.states().segments()) {
-    const ParamSpec& spec = table[segment.id];
-    if (absent.contains(spec.name) || parameters.weight(segment.id)) continue;
-    reader.read(shard_tensor(spec, parameters.weight(segment), segment.begin),
-                DTypeMatch::kConvert);
-  }
+  rank.visit(parameters.accesses(true, true), [&](const auto& tile, auto tensors) {
+    for (const Segment& segment : tile.segments) {
+      const ParamSpec& spec = table[segment.id];
+      if (absent.contains(spec.name) || parameters.weight(segment.id)) continue;
+      reader.read(shard_tensor(spec, parameters.weight(segment, tensors), segment.begin),
+                  DTypeMatch::kConvert);
+    }
+  });
 }
 
 // The parts of main parameters and optimizer states that this rank updates.
-void load_states(const CheckpointReader& reader, const Rank& rank, bool with_optimizer,
+void load_states(const CheckpointReader& reader, Rank& rank, bool with_optimizer,
                  const Absent& absent) {
   const ParameterStore& parameters = rank.parameters();
-  for (const Segment& segment : parameters.states().segments()) {
-    const ParamSpec& spec = parameters.table()[segment.id];
-    if (absent.contains(spec.name)) continue;
-    const auto read = [&](const Tensor& tensor, std::string_view prefix, DTypeMatch match) {
-      reader.read(shard_tensor(spec, tensor, segment.begin, prefix), match);
-    };
-    if (parameters.has_main_parameters()) {
-      // Without the optimizer's copy the main parameters start from the rounded ones.
-      read(parameters.main(segment), with_optimizer ? kMainParamPrefix : std::string_view(),
-           with_optimizer ? DTypeMatch::kExact : DTypeMatch::kConvert);
-    }
-    if (!with_optimizer) continue;
-    for (const auto name : rank.optimizer().state_names()) {
-      read(rank.optimizer().state(name, segment), state_prefix(name), DTypeMatch::kExact);
-    }
+  const auto read_each = [&](const TileAccess& access, std::string_view prefix, DTypeMatch match) {
+    rank.visit({&access, 1}, [&](const auto& tile, auto tensors) {
+      for (const Segment& segment : tile.segments) {
+        const ParamSpec& spec = parameters.table()[segment.id];
+        if (absent.contains(spec.name)) continue;
+        const Tensor part = part_of(tensors[0], parameters.states(), segment);
+        reader.read(shard_tensor(spec, part, segment.begin, prefix), match);
+      }
+    });
+  };
+  if (parameters.has_main_parameters()) {
+    // Without the optimizer's copy the main parameters start from the rounded ones.
+    read_each(parameters.accesses(true, true)[0],
+              with_optimizer ? kMainParamPrefix : std::string_view(),
+              with_optimizer ? DTypeMatch::kExact : DTypeMatch::kConvert);
+  }
+  if (!with_optimizer) return;
+  for (const auto name : rank.optimizer().state_names()) {
+    read_each({.column = &rank.optimizer().state(name)}, state_prefix(name), DTypeMatch::kExact);
   }
 }
 

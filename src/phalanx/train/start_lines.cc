@@ -132,7 +132,7 @@ std::vector<int> ranks_of_places(const RankGrid& grid) {
 }
 
 std::string memory_table(const MemoryPlan& plan) {
-  const std::array<std::pair<const char*, std::int64_t>, 8> rows = {{
+  const std::array<std::pair<const char*, std::int64_t>, 9> rows = {{
       {"parameters", plan.parameters},
       {"main parameters", plan.main_parameters},
       {"gradients", plan.gradients},
@@ -141,9 +141,11 @@ std::string memory_table(const MemoryPlan& plan) {
       {"workspace", plan.workspace},
       {"communication", plan.communication},
       {"constants", plan.constants},
+      {"staging of files", plan.staging},
   }};
   std::string text;
   for (const auto& [name, bytes] : rows) {
+    if (bytes == 0 && name == rows.back().first) continue;
     text +=
         fmt::format("  {:<20} {:>12} {:>20} B\n", name, format_bytes(bytes), format_count(bytes));
   }
@@ -156,6 +158,10 @@ std::string memory_table(const MemoryPlan& plan) {
   text += largest_program(plan);
   text += fmt::format("  saved per microbatch {}, microbatches in flight {}",
                       fmt::join(saved, " and "), fmt::join(plan.microbatches_in_flight, " and "));
+  if (plan.lent > 0) {
+    text += fmt::format("\n  of the saved bytes {} are weights and gradients lent to passes",
+                        format_bytes(plan.lent));
+  }
   return text;
 }
 

@@ -141,8 +141,10 @@ class Trainer {
 
 // A checkpoint is read by one thread into what the rank's team will compute on; all else is written
 // first by the team.
-RankArenas arenas_of_run(const MemoryPlan& plan, int threads, bool from_checkpoint) {
-  RankArenas arenas = allocate_arenas(plan);
+RankArenas arenas_of_run(const RunSetup& setup, int rank, bool from_checkpoint) {
+  const int threads = static_cast<int>(setup.config.layout.threads_per_rank);
+  RankArenas arenas = allocate_arenas(setup.plan_of(rank));
+  arenas.folders = open_folders(setup.config.layout, setup.directory.run_id(), rank);
   if (from_checkpoint) {
     for (const Arena* arena : {&arenas.parameters, &arenas.main_parameters, &arenas.optimizer}) {
       cpu::touch_first(threads, *arena);
@@ -171,8 +173,7 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       watch_(watch),
       ranks_(setup.grid, world, &timers_),
       plan_(setup.plan_of(world.rank())),
-      arenas_(arenas_of_run(plan_, static_cast<int>(config_.layout.threads_per_rank),
-                            checkpoint != nullptr)),
+      arenas_(arenas_of_run(setup, world.rank(), checkpoint != nullptr)),
       high_water_(plan_, arenas_),
       backend_(make_cpu_backend(static_cast<int>(config_.layout.threads_per_rank),
                                 setup.products.products)),

@@ -1,0 +1,20 @@
+#include "phalanx/train/rank_folders.h"
+
+#include <array>
+#include <utility>
+
+namespace phalanx {
+
+RankFolders open_folders(const LayoutConfig& layout, const std::string& run, int rank) {
+  const std::array<std::pair<const char*, const std::string*>, 2> flags = {
+      {{"--offload-optimizer-to", &layout.offload_optimizer_to},
+       {"--offload-parameters-to", &layout.offload_parameters_to}}};
+  RankFolders folders;
+  for (const auto& [flag, directory] : flags) {
+    if (directory->empty() || folders.contains(*directory)) continue;
+    folders[*directory] = std::make_unique<StorageFolder>(*directory, run, rank, flag);
+  }
+  return folders;
+}
+
+}  // namespace phalanx
