@@ -38,6 +38,13 @@ StateLayout::StateLayout(const nn::ParamTable& table, ModelPlaces places, StateC
   cut_buckets_into_tiles();
 }
 
+bool StateLayout::cuts_weights() const {
+  for (int group = 0; group < groups().size(); ++group) {
+    if (cuts_weights(group)) return true;
+  }
+  return false;
+}
+
 void StateLayout::cut_buckets_into_tiles() {
   std::vector<FlatRange> ranges;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {

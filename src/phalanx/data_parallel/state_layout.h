@@ -57,10 +57,11 @@ class StateLayout {
   // What is cut over the ranks of data parallelism.
   bool is_sharded() const { return cut_.ranks > 1; }
   bool cuts_gradients() const { return cut_.gradients; }
-  bool cuts_weights() const { return cut_.weights && (is_sharded() || cut_.weights_in_files); }
+  bool cuts_weights() const;
   // Of a group: whether its weights are here only while passes need them.
   bool cuts_weights(int group) const {
-    return cuts_weights() && !cut_.groups.stays[static_cast<std::size_t>(group)];
+    return cut_.weights && (is_sharded() || cut_.weights_in_files) &&
+           !cut_.groups.stays[static_cast<std::size_t>(group)];
   }
   bool updates() const { return cut_.updates; }
 

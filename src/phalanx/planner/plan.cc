@@ -53,13 +53,19 @@ Json stages_json(const RunPlan& plan, int pipeline_rank) {
   return list;
 }
 
+// `where`: what the first half of a key is called.
+template <typename Entry>
+Json traffic_json(const TrafficTotals<Entry>& totals, const char* where) {
+  Json list = Json::array();
+  for (const auto& [key, total] : totals.by_key()) {
+    list.push_back(
+        {{where, key.first}, {"op", key.second}, {"count", total.count}, {"bytes", total.bytes}});
+  }
+  return list;
+}
+
 Json rank_json(const RunPlan& plan, const MemoryPlan& memory, int rank) {
   const GridCoordinates at = plan.grid.coordinates(rank);
-  Json messages = Json::array();
-  for (const auto& [key, total] : memory.messages.by_key()) {
-    messages.push_back(
-        {{"group", key.first}, {"op", key.second}, {"count", total.count}, {"bytes", total.bytes}});
-  }
   return {{"rank", rank},
           {"coordinates",
            {{"tp", at.tensor}, {"cp", at.context}, {"dp", at.data}, {"pp", at.pipeline}}},
@@ -80,7 +86,9 @@ Json rank_json(const RunPlan& plan, const MemoryPlan& memory, int rank) {
             {"library_bound", memory.library_bound}}},
           {"microbatches_in_flight", memory.microbatches_in_flight},
           {"stages", stages_json(plan, at.pipeline)},
-          {"messages", std::move(messages)},
+          {"messages", traffic_json(memory.messages, "group")},
+          {"file_bytes", memory.file_bytes},
+          {"transfers", traffic_json(memory.transfers, "file")},
           {"largest_program", program_json(plan.config, memory.programs[memory.largest])}};
 }
 
@@ -94,9 +102,10 @@ Json batch_sizes_json(const TrainConfig& config) {
   return list;
 }
 
-std::string message_table(const MemoryPlan& memory) {
+template <typename Entry>
+std::string traffic_table(const TrafficTotals<Entry>& totals) {
   std::string text;
-  for (const auto& [key, total] : memory.messages.by_key()) {
+  for (const auto& [key, total] : totals.by_key()) {
     text += fmt::format("  {:<8} {:<15} {:>8} {:>12} {:>20} B\n", key.first, key.second,
                         format_count(total.count), format_bytes(total.bytes),
                         format_count(total.bytes));
@@ -261,7 +270,14 @@ std::string to_text(const RunPlan& plan) {
   if (c.layout.pipeline_model_parallel_size > 1) text += stage_table(plan);
   if (!memory.messages.by_key().empty()) {
     text += "messages of rank 0 in a step (group, operation, count, payload it contributes):\n" +
-            message_table(memory);
+            traffic_table(memory.messages);
+  }
+  if (memory.file_bytes > 0) {
+    text += fmt::format(
+                "files of rank 0: {} of the disk; in a step (file, operation, count, "
+                "bytes):\n",
+                format_bytes(memory.file_bytes)) +
+            traffic_table(memory.transfers);
   }
   return text;
 }
