@@ -13,17 +13,6 @@ namespace {
 constexpr std::array<std::string_view, 4> kStrategies = {"no_shard", "optim", "optim_grads",
                                                          "optim_grads_params"};
 
-std::int64_t stage_of(const LayoutConfig& l) {
-  const auto named = std::ranges::find(kStrategies, l.data_parallel_sharding_strategy);
-  std::int64_t stage = l.zero_stage;
-  if (named != kStrategies.end()) {
-    stage = named - kStrategies.begin();
-  } else if (l.use_megatron_fsdp) {
-    stage = 3;
-  }
-  return l.use_distributed_optimizer ? std::max<std::int64_t>(stage, 1) : stage;
-}
-
 // Flags that say how something is done that is not done.
 void refuse_idle(const LayoutConfig& l) {
   const LayoutConfig plain;
@@ -49,8 +38,19 @@ void refuse_idle(const LayoutConfig& l) {
 
 }  // namespace
 
+std::int64_t zero_stage(const LayoutConfig& l) {
+  const auto named = std::ranges::find(kStrategies, l.data_parallel_sharding_strategy);
+  std::int64_t stage = l.zero_stage;
+  if (named != kStrategies.end()) {
+    stage = named - kStrategies.begin();
+  } else if (l.use_megatron_fsdp) {
+    stage = 3;
+  }
+  return l.use_distributed_optimizer ? std::max<std::int64_t>(stage, 1) : stage;
+}
+
 void resolve_data_parallelism(LayoutConfig& l) {
-  l.zero_stage = stage_of(l);
+  l.zero_stage = zero_stage(l);
   l.use_distributed_optimizer = l.zero_stage > 0;
   if (l.overlap_param_gather && !(l.use_distributed_optimizer && l.overlap_grad_reduce)) {
     throw ConfigError(

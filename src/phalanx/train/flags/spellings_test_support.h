@@ -71,6 +71,8 @@ inline constexpr std::string_view kSpellings = R"(
 --delay-offload-until-cuda-graph
 --delay-param-gather
 --delay-wgrad-compute
+--deepspeed
+--deepspeed-activation-checkpointing
 --delta-offload-bytes-across-pp-ranks
 --disable-bias-linear
 --dist-ckpt-strictness
@@ -195,6 +197,7 @@ inline constexpr std::string_view kSpellings = R"(
 --no-overlap-p2p-communication
 --no-persist-layer-norm
 --no-pin-cpu-grads
+--no-pipeline-parallel
 --no-pin-cpu-params
 --no-position-embedding
 --no-query-key-layer-scaling

@@ -161,6 +161,12 @@ constexpr TrainFlag kUnboundLayoutRows[] = {
     satisfied(kDataParallelism, "--init-model-with-meta-device", kSwitch,
               "memory is planned before any is taken, and a rank draws the weights that it keeps"),
 
+    satisfied(kDataParallelism, "--deepspeed", kSwitch,
+              "what the file of its settings says counts without it"),
+    satisfied(kPipelines, "--no-pipeline-parallel", kSwitch,
+              "there is no pipeline without --pipeline-model-parallel-size"),
+    satisfied(kRecomputation, "--deepspeed-activation-checkpointing", kSwitch,
+              "--recompute-granularity says what is computed again"),
     {.section = kRecomputation,
      .spec = {.name = "--checkpoint-activations",
               .help = "Earlier name of --recompute-granularity full --recompute-method uniform",
