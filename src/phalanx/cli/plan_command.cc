@@ -13,6 +13,7 @@
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/planner/plan.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/deepspeed/deepspeed_config.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/run_data.h"
 
@@ -42,12 +43,14 @@ std::int64_t vocabulary_of(const TrainConfig& config, Notes& notes) {
 }
 
 // What a run needs and a plan can do without.
-void fill_in(TrainConfig& config, const FlagSet& flags, Notes& notes) {
+void fill_in_samples(TrainConfig& config, const FlagSet& flags, Notes& notes) {
+  if (flags.given("--micro-batch-size")) return;
+  config.layout.micro_batch_size = 1;
+  notes.emplace_back("the plan is of microbatches of 1 sample: --micro-batch-size is not given");
+}
+
+void fill_in_ranks(TrainConfig& config, const FlagSet& flags, Notes& notes) {
   LayoutConfig& layout = config.layout;
-  if (!flags.given("--micro-batch-size")) {
-    layout.micro_batch_size = 1;
-    notes.emplace_back("the plan is of microbatches of 1 sample: --micro-batch-size is not given");
-  }
   if (flags.given("--world-size")) return;
   const std::int64_t one_copy = ranks_of_model(layout);
   if (one_copy == 1) return;
@@ -82,6 +85,7 @@ int run_plan(const Arguments& arguments) {
   flags.add({.name = "--device", .help = "The kind of machine to plan for", .choices = "cpu"},
             &device);
   flags.add_yaml();
+  add_deepspeed_config(flags, config);
   flags.add_example(
       "phalanx plan gpt --num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length "
       "2048 --max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 1536 "
@@ -92,9 +96,10 @@ int run_plan(const Arguments& arguments) {
       [&] {
         use_checkpoint_arguments(flags, config);
         use_family_defaults(flags, *named.family);
+        fill_in_ranks(config, flags, notes);
       },
       [&] {
-        fill_in(config, flags, notes);
+        fill_in_samples(config, flags, notes);
         resolve(config, false);
       });
   if (flags.prints_yaml()) {

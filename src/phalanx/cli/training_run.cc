@@ -14,6 +14,7 @@
 #include "phalanx/base/log.h"
 #include "phalanx/base/stack_dump.h"
 #include "phalanx/cli/signals.h"
+#include "phalanx/train/deepspeed/deepspeed_config.h"
 #include "phalanx/train/process_launcher.h"
 #include "phalanx/train/run_sinks.h"
 #include "phalanx/train/trainer.h"
@@ -86,6 +87,7 @@ void add_start_flags(FlagSet& flags, TrainConfig& config) {
              .range = from_to(1, 1048576)},
             &config.layout.world_size);
   flags.add_yaml();
+  add_deepspeed_config(flags, config);
 }
 
 int run_training(const std::optional<LaunchEnvironment>& environment, const FlagSet& flags,

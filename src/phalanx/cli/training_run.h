@@ -12,7 +12,7 @@ namespace phalanx {
 // Before the flags are read: who started this process, which says what ranks there are.
 std::optional<LaunchEnvironment> begin_process(TrainConfig& config);
 
-// --nproc, for the end of the flags.
+// --nproc and files of flags, for the end of the flags.
 void add_start_flags(FlagSet& flags, TrainConfig& config);
 
 // Trains as the read flags say and returns the exit status.

@@ -109,7 +109,7 @@ void FlagSet::add_example(std::string call, std::string meaning) {
 }
 
 void FlagSet::add_yaml() {
-  section(std::string(kYamlSection));
+  section(std::string(kFilesSection));
   add({.name = kYamlFile,
        .help = "Flags from a YAML file, under their names with underscores",
        .value_name = "FILE"},
@@ -122,6 +122,13 @@ void FlagSet::add_yaml() {
       &print_yaml_);
 }
 
+void FlagSet::add_settings(const FlagSpec& spec, std::shared_ptr<SettingsFile> file) {
+  PHALANX_CHECK(settings_ == nullptr, "{}: {} has a file of settings already", spec.name, command_);
+  section(std::string(kFilesSection));
+  add(spec, &settings_file_);
+  settings_ = std::move(file);
+}
+
 const FlagRow* FlagSet::find(std::string_view name) const {
   const auto place = places_.find(canonical_name(name));
   return place == places_.end() ? nullptr : &rows_[place->second];
@@ -131,10 +138,12 @@ FlagRow* FlagSet::find(std::string_view name) {
   return const_cast<FlagRow*>(std::as_const(*this).find(name));
 }
 
-bool FlagSet::given(std::string_view name) const {
+bool FlagSet::given(std::string_view name) const { return !source(name).empty(); }
+
+const std::string& FlagSet::source(std::string_view name) const {
   const FlagRow* row = find(name);
   PHALANX_CHECK(row != nullptr, "{} has no flag {}", command_, name);
-  return row->is_given();
+  return row->source;
 }
 
 bool FlagSet::is_required(const FlagRow& row) const {
@@ -264,7 +273,9 @@ void FlagSet::parse(const std::vector<std::string>& arguments,
                     const std::function<void()>& complete, const std::function<void()>& judge) {
   FlagReading reading;
   scan(arguments, reading);
+  for (const FlagOccurrence& found : reading.found) reading.typed.push_back(found.row);
   read_yaml_file(reading);
+  read_settings_file(reading);
   for (const FlagOccurrence& found : reading.found) apply(found, reading);
   for (const FlagRow& row : rows_) {
     if (!row.is_given()) continue;
@@ -287,6 +298,7 @@ void FlagSet::parse(const std::vector<std::string>& arguments,
   }
   try {
     if (complete) complete();
+    settle_settings_file(reading);
   } catch (const Error& error) {
     if (reading.faults.empty()) throw;
     reading.fault("{}", error.what());
@@ -310,7 +322,7 @@ std::string FlagSet::to_yaml() const {
   std::vector<YamlSection> sections;
   for (const FlagRow& row : rows_) {
     // What another flag has set comes back with that one.
-    if (!row.is_given() || row.is_implied || row.section == kYamlSection) continue;
+    if (!row.is_given() || row.is_implied || row.section == kFilesSection) continue;
     const std::string heading = heading_of(row.section);
     auto section = std::ranges::find(sections, heading, &YamlSection::heading);
     if (section == sections.end()) {

@@ -1,9 +1,11 @@
 #pragma once
-// The flags of one command: rows bound to variables, read from a command line and from YAML files.
+// The flags of one command: rows bound to variables, read from a command line, from YAML files and
+// from files of other programs' settings.
 // A flag given twice: the last wins; the command line wins over files. Whatever is wrong with a
 // call is told at once, not the first fault alone.
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,6 +44,35 @@ class FlagSet;
 struct FlagOccurrence;
 struct FlagReading;
 
+// What a file of another program's settings comes to: flags, and what is to be said.
+struct FileFlags {
+  struct Given {
+    std::string name;                // --zero-stage
+    std::vector<std::string> words;  // "false" of a switch that the file has off
+    std::string place;               // that messages begin with: "FILE: zero_optimization.stage"
+  };
+  std::vector<Given> flags;
+  std::vector<std::string> notes;
+  std::vector<std::string> misuses;  // what cannot be read
+  std::vector<std::string> faults;   // values that are not possible or contradict each other
+};
+
+// Reads such a file.
+class SettingsFile {
+ public:
+  virtual ~SettingsFile() = default;
+  SettingsFile(const SettingsFile&) = delete;
+  SettingsFile& operator=(const SettingsFile&) = delete;
+
+  // What the file says by itself.
+  virtual FileFlags read(const std::string& path) = 0;
+  // What follows from it and from all flags, when their values are there.
+  virtual FileFlags settle(const FlagSet& flags) = 0;
+
+ protected:
+  SettingsFile() = default;
+};
+
 // Thrown by parse() for --help: the text for standard output, and what it was made of.
 struct HelpRequested {
   std::string text;
@@ -66,6 +97,9 @@ class FlagSet {
   void add_example(std::string call, std::string meaning);
   // Adds --yaml-cfg, --yaml-env and --print-yaml.
   void add_yaml();
+  // Adds a flag that names a file of another program's settings, which `file` makes flags of: the
+  // command line wins over them. One of a set.
+  void add_settings(const FlagSpec& spec, std::shared_ptr<SettingsFile> file);
   // The command only plans: flags whose rows say what is planned are taken although they are
   // refused.
   void plan_only() { plans_ = true; }
@@ -82,6 +116,8 @@ class FlagSet {
              const std::function<void()>& judge = nullptr);
 
   bool given(std::string_view name) const;
+  // Where a flag was given, as its row has it; empty where it was not.
+  const std::string& source(std::string_view name) const;
   // Whether a call must give it.
   bool is_required(const FlagRow& row) const;
   // What to say at the start: flags that are satisfied, old names, what a plan does with a flag.
@@ -113,6 +149,9 @@ class FlagSet {
   void scan(const std::vector<std::string>& arguments, FlagReading& reading);
   std::pair<FlagRow*, bool> row_of_key(const std::string& key);
   void read_yaml_file(FlagReading& reading);
+  void read_settings_file(FlagReading& reading);
+  void settle_settings_file(FlagReading& reading);
+  std::vector<FlagOccurrence> occurrences_of(const FileFlags& file, FlagReading& reading);
   void apply(const FlagOccurrence& occurrence, FlagReading& reading);
   void replace(const FlagRow& row, FlagReading& reading);
   void answer(const FlagRow& row, FlagReading& reading);
@@ -127,6 +166,8 @@ class FlagSet {
   std::vector<std::pair<std::string, std::string>> examples_;
   std::vector<std::string> notes_;
   std::string yaml_file_;
+  std::shared_ptr<SettingsFile> settings_;
+  std::string settings_file_;
   bool yaml_env_ = false;
   bool print_yaml_ = false;
   bool plans_ = false;

@@ -315,6 +315,67 @@ TEST_F(FlagSetTest, AFileSaysAThingOnce) {
       std::string("64 F:3:1: save '': is empty: is a variable of the script not set?") + kHint);
 }
 
+// Settings of another program: half of them in a file, the other half of what all flags say.
+class TwiceTheLayers : public SettingsFile {
+ public:
+  FileFlags read(const std::string& path) override {
+    return {.flags = {{.name = "--num-layers", .words = {"3"}, .place = path + ": depth"},
+                      {.name = "--style", .words = {"cosine"}, .place = path + ": style"}},
+            .notes = {path + " is read"},
+            .misuses = {},
+            .faults = {}};
+  }
+  FileFlags settle(const FlagSet& flags) override {
+    FileFlags result;
+    if (flags.source("--num-layers") != "x.json: depth") result.faults = {"of the settings"};
+    result.flags = {{.name = "--heads", .words = {heads}, .place = "x.json: heads"}};
+    return result;
+  }
+
+  std::string heads = "6";
+};
+
+TEST_F(FlagSetTest, SettingsGiveWayToTheCommandLine) {
+  const auto settings = std::make_shared<TwiceTheLayers>();
+  const auto parse_settings = [&](const std::vector<std::string>& words) {
+    begin();
+    flags_->add_settings({.name = "--settings", .help = "Of another program"}, settings);
+    flags_->parse(words);
+  };
+  const auto message = [&](const std::vector<std::string>& words) -> std::string {
+    try {
+      parse_settings(words);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  parse_settings({"--settings", "x.json"});
+  EXPECT_EQ(values_.layers, 3);
+  EXPECT_EQ(values_.heads, 6);
+  EXPECT_EQ(flags_->source("--heads"), "x.json: heads");
+  EXPECT_THAT(flags_->notes(), ElementsAre("x.json is read"));
+  const std::string yaml = flags_->to_yaml();
+  EXPECT_THAT(yaml, testing::HasSubstr("num_layers: 3"));
+  EXPECT_THAT(yaml, testing::HasSubstr("heads: 6"));
+  EXPECT_THAT(yaml, testing::Not(testing::HasSubstr("settings")));
+
+  parse_settings({"--settings", "x.json", "--heads", "9", "--style", "linear"});
+  EXPECT_EQ(values_.heads, 9);
+  EXPECT_EQ(message({"--settings", "x.json", "--num-layers", "4"}), "of the settings");
+  EXPECT_THAT(message({"--settings", "x.json", "--yaml-cfg", file("num_layers: 4\n")}),
+              testing::HasSubstr("x.json: depth means --num-layers, which "));
+  EXPECT_THAT(message({"--settings", "x.json", "--yaml-cfg", file("heads: 4\n")}),
+              testing::HasSubstr("x.json: heads means --heads, which "));
+  EXPECT_THAT(message({"--yaml-cfg", file("settings: x.json\nnum_layers: 2\nstyle: linear\n")}),
+              testing::HasSubstr("settings: does not belong in a file"));
+  settings->heads = "many";
+  EXPECT_THAT(message({"--settings", "x.json"}),
+              testing::HasSubstr("x.json: heads many: is not a whole number"));
+  parse_settings({"--num-layers", "4", "--style", "linear"});  // without a file
+  EXPECT_FALSE(flags_->given("--heads"));
+}
+
 TEST_F(FlagSetTest, MessagesStayReadable) {
   std::vector<std::string> many(1000, "--zzz");
   const std::string message = fault(many);

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstddef>
 
+#include "phalanx/base/error.h"
 #include "phalanx/flags/views.h"
 #include "phalanx/flags/yaml_file.h"
 
@@ -154,7 +155,7 @@ void FlagSet::read_yaml_file(FlagReading& reading) {
     const auto meant_row = row_of_key(entry.key);
     FlagRow* const row = meant_row.first;
     const bool is_negated = meant_row.second;
-    if (row == nullptr || row->section == kYamlSection) {
+    if (row == nullptr || row->section == kFilesSection) {
       const auto meant = nearest(entry.key, keys);
       reading.misuse("{}: {}: {}{}", entry.place, entry.key,
                      row == nullptr ? "no flag has this name" : "does not belong in a file",
@@ -168,9 +169,7 @@ void FlagSet::read_yaml_file(FlagReading& reading) {
       continue;
     }
     // The command line wins. Of flags that set nothing, an empty text asks for nothing.
-    const bool is_overruled =
-        !row->spec.accumulates &&
-        std::ranges::any_of(reading.found, [&](const auto& typed) { return typed.row == row; });
+    const bool is_overruled = !row->spec.accumulates && reading.is_typed(*row);
     const bool is_empty = entry.words == std::vector<std::string>{""} &&
                           std::holds_alternative<std::monostate>(row->target);
     if (is_overruled || is_empty) continue;
@@ -190,6 +189,55 @@ void FlagSet::read_yaml_file(FlagReading& reading) {
                        .words = std::move(entry.words)});
   }
   reading.found.insert(reading.found.begin(), in_file.begin(), in_file.end());
+}
+
+// Of the flags in a file of settings those that the command line leaves to it.
+std::vector<FlagOccurrence> FlagSet::occurrences_of(const FileFlags& file, FlagReading& reading) {
+  for (const std::string& misuse : file.misuses) reading.misuse("{}", misuse);
+  for (const std::string& fault : file.faults) reading.fault("{}", fault);
+  notes_.insert(notes_.end(), file.notes.begin(), file.notes.end());
+  std::vector<FlagOccurrence> result;
+  for (const FileFlags::Given& given : file.flags) {
+    FlagRow* row = find(given.name);
+    PHALANX_CHECK(row != nullptr, "{}: {} has no flag {}", given.place, command_, given.name);
+    if (reading.is_typed(*row)) continue;
+    const FlagOccurrence* before = nullptr;
+    for (const auto* others : {&reading.found, &result}) {
+      const auto other = std::ranges::find(*others, row, &FlagOccurrence::row);
+      if (other != others->end()) before = &*other;
+    }
+    if (before != nullptr) {
+      reading.misuse("{} means {}, which {} says already: keep one of them", given.place,
+                     row->spec.name, before->source);
+      continue;
+    }
+    result.push_back({.row = row,
+                      .source = given.place,
+                      .spelling = std::string(row->spec.name),
+                      .words = given.words});
+  }
+  return result;
+}
+
+void FlagSet::read_settings_file(FlagReading& reading) {
+  if (settings_ == nullptr) return;
+  std::string path;
+  for (const FlagOccurrence& found : reading.found) {
+    if (found.row->target == FlagTarget{&settings_file_}) path = found.words[0];
+  }
+  if (path.empty()) {
+    settings_ = nullptr;
+    return;
+  }
+  const auto in_file = occurrences_of(settings_->read(path), reading);
+  reading.found.insert(reading.found.begin(), in_file.begin(), in_file.end());
+}
+
+void FlagSet::settle_settings_file(FlagReading& reading) {
+  if (settings_ == nullptr) return;
+  for (const FlagOccurrence& found : occurrences_of(settings_->settle(*this), reading)) {
+    apply(found, reading);
+  }
 }
 
 }  // namespace phalanx

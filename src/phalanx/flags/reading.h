@@ -14,7 +14,7 @@
 namespace phalanx {
 
 inline constexpr std::string_view kYamlFile = "--yaml-cfg";
-inline constexpr std::string_view kYamlSection = "YAML";
+inline constexpr std::string_view kFilesSection = "Files of flags";
 
 // A flag as it was found, on the command line or in a file.
 struct FlagOccurrence {
@@ -28,12 +28,14 @@ struct FlagOccurrence {
 // What is known of a call while it is read.
 struct FlagReading {
   std::vector<FlagOccurrence> found;  // files first, then the command line
+  std::vector<const FlagRow*> typed;  // on the command line
   std::vector<std::string> positionals;
   std::vector<std::string> faults;
   std::size_t count = 0;    // of faults
   bool is_misused = false;  // a fault is of the words themselves, not of what the values say
   std::vector<const FlagRow*> unreadable;  // rows that were given, in vain
 
+  bool is_typed(const FlagRow& row) const { return std::ranges::find(typed, &row) != typed.end(); }
   bool is_unreadable(const FlagRow& row) const {
     return std::ranges::find(unreadable, &row) != unreadable.end();
   }

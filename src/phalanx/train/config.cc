@@ -106,6 +106,7 @@ void resolve(TrainConfig& config, bool for_training) {
   const bool has_batch = has_ranks && faults.hold([&] { resolve_batch(config); });
   faults.hold([&] { check_precision(config.model); });
   if (has_ranks) faults.hold([&] { resolve_data_parallelism(config.layout); });
+  faults.hold([&] { check_offload(config.layout); });
   faults.hold([&] { check_data(config.data, for_training); });
   faults.hold([&] { check_optimizer(config.optimizer); });
   faults.hold([&] { check_loss_scale(config.optimizer); });

@@ -148,6 +148,9 @@ struct LayoutConfig {
   std::string offload_parameters_to;   // weights, but for the units that passes read
   std::string offload_activations_to;  // what forward saves for backward
   double offload_fraction = 1.0;       // of the optimizer's states
+  // How those files are read and written.
+  std::int64_t aio_block_size = std::int64_t{1} << 20;  // bytes
+  std::int64_t aio_queue_depth = 8;                     // blocks under way at once
 
   // Recomputation of activations.
   std::string recompute_granularity;      // "", selective, full

@@ -32,6 +32,12 @@ void resolve_threads(LayoutConfig& l) {
 
 }  // namespace
 
+void check_offload(const LayoutConfig& l) {
+  constexpr std::int64_t kAlignment = 4096;  // of what goes past the system's page cache
+  if (l.aio_block_size % kAlignment == 0) return;
+  throw ConfigError("--aio-block-size {} is not a multiple of {}", l.aio_block_size, kAlignment);
+}
+
 void resolve_ranks(TrainConfig& c) {
   LayoutConfig& l = c.layout;
   if (l.world_size < 1 || l.world_size > kMostRanks) {

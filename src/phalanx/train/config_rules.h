@@ -55,6 +55,8 @@ void resolve_tensor_parallelism(TrainConfig& config);
 void check_data(const DataConfig& data, bool for_training);
 // With the ranks resolved.
 void resolve_data_parallelism(LayoutConfig& layout);
+// How files of states are read and written.
+void check_offload(const LayoutConfig& layout);
 void resolve_recomputation(TrainConfig& config);
 // The schedule, its virtual stages and their layers; with the batch and the ranks resolved.
 void resolve_pipeline(TrainConfig& config);

@@ -13,17 +13,6 @@ namespace {
 constexpr std::array<std::string_view, 4> kStrategies = {"no_shard", "optim", "optim_grads",
                                                          "optim_grads_params"};
 
-std::int64_t stage_of(const LayoutConfig& l) {
-  const auto named = std::ranges::find(kStrategies, l.data_parallel_sharding_strategy);
-  std::int64_t stage = l.offload_parameters_to.empty() ? l.zero_stage : 3;
-  if (named != kStrategies.end()) {
-    stage = named - kStrategies.begin();
-  } else if (l.use_megatron_fsdp) {
-    stage = 3;
-  }
-  return l.use_distributed_optimizer ? std::max<std::int64_t>(stage, 1) : stage;
-}
-
 // Flags that say how something is done that is not done.
 void refuse_idle(const LayoutConfig& l) {
   const LayoutConfig plain;
@@ -54,6 +43,9 @@ void check_files(const LayoutConfig& l) {
         "Phalanx; --recompute-granularity full saves most of their memory",
         l.offload_activations_to);
   }
+  if (!l.offload_parameters_to.empty() && l.zero_stage < 3) {
+    throw ConfigError("--offload-parameters-to needs --zero-stage 3, not {}", l.zero_stage);
+  }
   const bool has_files = !l.offload_optimizer_to.empty() || !l.offload_parameters_to.empty();
   if (has_files && l.num_distributed_optimizer_instances > 1 && l.zero_stage > 1 &&
       !l.zero_accumulate_unsharded) {
@@ -67,8 +59,21 @@ void check_files(const LayoutConfig& l) {
 
 }  // namespace
 
+std::int64_t zero_stage(const LayoutConfig& l) {
+  const auto named = std::ranges::find(kStrategies, l.data_parallel_sharding_strategy);
+  // Parameters in files are cut at least.
+  std::int64_t stage =
+      l.zero_stage == 0 && !l.offload_parameters_to.empty() ? 3 : l.zero_stage;
+  if (named != kStrategies.end()) {
+    stage = named - kStrategies.begin();
+  } else if (l.use_megatron_fsdp) {
+    stage = 3;
+  }
+  return l.use_distributed_optimizer ? std::max<std::int64_t>(stage, 1) : stage;
+}
+
 void resolve_data_parallelism(LayoutConfig& l) {
-  l.zero_stage = stage_of(l);
+  l.zero_stage = zero_stage(l);
   l.use_distributed_optimizer = l.zero_stage > 0;
   if (l.overlap_param_gather && !(l.use_distributed_optimizer && l.overlap_grad_reduce)) {
     throw ConfigError(

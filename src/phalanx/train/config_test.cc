@@ -87,6 +87,13 @@ TEST(TrainConfig, SchedulesAreInSamples) {
   EXPECT_EQ(s.decoupled->min_lr, 2e-4);
 }
 
+TEST(TrainConfig, BlocksOfFilesAreAligned) {
+  expect_refused([](TrainConfig& c) { c.layout.aio_block_size = 5000; },
+                 {"--aio-block-size 5000 is not a multiple of 4096"});
+  EXPECT_EQ(resolved([](TrainConfig& c) { c.layout.aio_block_size = 8192; }).layout.aio_block_size,
+            8192);
+}
+
 TEST(TrainConfig, RefusesSchedulesThatContradict) {
   expect_refused([](TrainConfig& c) { c.optimizer.lr_decay_style = "WSD"; },
                  {"--lr-decay-style WSD needs --lr-wsd-decay-iters"});

@@ -25,6 +25,8 @@ std::int64_t ranks_of_model(const LayoutConfig& layout);
 // Ranks that share the cores of this machine.
 std::int64_t ranks_on_machine(const LayoutConfig& layout);
 std::int64_t data_parallel_size(const LayoutConfig& layout);
+// The stage of ZeRO that the ways to say it come to.
+std::int64_t zero_stage(const LayoutConfig& layout);
 // Samples that a microbatch of every data-parallel rank makes together.
 std::int64_t samples_per_microbatch(const LayoutConfig& layout);
 // Of one data-parallel rank, in an iteration with this global batch.

@@ -23,7 +23,7 @@ std::string another_value(const TrainFlag& flag, const FlagTarget& target) {
       return "5,3,2";
     case FlagType::kInteger:
     case FlagType::kReal:
-      for (const char* text : {"7", "0.25", "1", "0"}) {
+      for (const char* text : {"7", "0.25", "1", "0", "8192"}) {
         if (text != now && !fault_of(flag.spec, type, text)) return text;
       }
       break;

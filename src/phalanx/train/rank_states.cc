@@ -89,7 +89,8 @@ Storage* RankStates::open_storage(const std::string& directory, RankArenas& aren
   if (directory.empty()) return nullptr;
   std::unique_ptr<Storage>& storage = storages_[directory];
   if (storage) return storage.get();
-  StorageOptions options;
+  StorageOptions options{.block_bytes = config_.layout.aio_block_size,
+                         .queue_depth = static_cast<int>(config_.layout.aio_queue_depth)};
   options.staging.push_back(staging_->memory());
   if (arenas.staging.space() == MemorySpace::kNone) {
     storage = make_meta_storage(options, arenas.staging);

@@ -230,6 +230,35 @@ TEST(Answers, AFlagIsSatisfiedByItsValuesAlone) {
   EXPECT_NE(parse("--DDP-impl horovod").error.find("local or torch"), std::string::npos);
 }
 
+// The flags of a script that shards with Megatron's FSDP and offloads.
+TEST(Answers, FsdpAndOffloadAreAnswered) {
+  const Parsed script = parse(
+      "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params "
+      "--outer-dp-sharding-strategy no_shard --megatron-fsdp-main-grads-dtype auto "
+      "--init-model-with-meta-device --fsdp-double-buffer --calculate-per-token-loss "
+      "--ckpt-format fsdp_dtensor --use-precision-aware-optimizer --optimizer-cpu-offload "
+      "--optimizer-offload-fraction 0.5 --fine-grained-activation-offloading --offload-modules "
+      "core_attn attn_proj --min-offloaded-tensor-size 1024");
+  EXPECT_EQ(script.error, "");
+  EXPECT_NE(script.notes.find("--offload-modules core_attn attn_proj: weights and activations lie"),
+            std::string::npos)
+      << script.notes;
+  for (const auto& [flags, why] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"--outer-dp-sharding-strategy optim", "not shared out once more"},
+           {"--megatron-fsdp-main-params-dtype bf16", "always fp32"},
+           {"--megatron-fsdp-main-grads-dtype bf16", "summed in fp32"},
+           {"--megatron-fsdp-grad-comm-dtype bf16", "summed in fp32"},
+           {"--megatron-fsdp-version 3", "the versions are 1 and 2"},
+           {"--main-params-dtype fp16", "always fp32"},
+           {"--fsdp-manual-registration", "do not go through NCCL"},
+           {"--use-nccl-ub", "do not go through NCCL"},
+           {"--optimizer-offload-fraction 2", "must be from 0 to 1"},
+           {"--activation-offload-fraction -1", "must be from 0 to 1"},
+           {"--aio-block-size 8192", "needs --offload-optimizer-to or"}}) {
+    EXPECT_NE(parse(flags).error.find(why), std::string::npos) << flags << parse(flags).error;
+  }
+}
+
 // They set what they say and need no remark.
 TEST(Answers, SchedulesAndOptimizersWork) {
   const Parsed all = parse(

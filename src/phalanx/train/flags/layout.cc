@@ -6,6 +6,10 @@ namespace {
 
 // More ranks on an axis are a typing error.
 constexpr double kMostRanks = 1048576.0;
+// Of a file: what is read at once lies in memory as often as --aio-queue-depth says.
+constexpr double kMostBlock = 1073741824.0;
+constexpr std::string_view kOffloads =
+    "--offload-optimizer-to --offload-parameters-to --offload-activations-to";
 
 constexpr TrainFlag kLayoutRows[] = {
     works<&LayoutConfig::micro_batch_size>(kTraining, {.name = "--micro-batch-size",
@@ -202,6 +206,15 @@ constexpr TrainFlag kLayoutRows[] = {
                    .help = "Share of the optimizer's states that lies in files",
                    .range = from_to(0, 1),
                    .needs = "--offload-optimizer-to"}),
+    works<&LayoutConfig::aio_block_size>(
+        kOffload, {.name = "--aio-block-size",
+                   .help = "Bytes that are read or written at once, a multiple of 4096",
+                   .range = from_to(4096, kMostBlock),
+                   .needs = kOffloads}),
+    works<&LayoutConfig::aio_queue_depth>(kOffload, {.name = "--aio-queue-depth",
+                                                     .help = "So many at the same time",
+                                                     .range = from_to(1, 1024),
+                                                     .needs = kOffloads}),
 
     {.section = kRecomputation,
      .spec = {.name = "--recompute-activations",

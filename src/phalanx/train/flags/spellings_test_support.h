@@ -11,6 +11,7 @@ inline constexpr std::string_view kSpellings = R"(
 --account-for-embedding-in-pipeline-split
 --account-for-loss-in-pipeline-split
 --accumulate-allreduce-grads-in-fp32
+--activation-offload-fraction
 --activations-checkpoint-method
 --activations-checkpoint-num-layers
 --adam-beta1
@@ -42,7 +43,10 @@ inline constexpr std::string_view kSpellings = R"(
 --clip-grad
 --context-parallel-size
 --cp-comm-type
+--cpu-offloading
+--cpu-offloading-activations
 --cpu-offloading-num-layers
+--cpu-offloading-weights
 --cross-entropy-loss-fusion
 --data-args-path
 --data-cache-path
@@ -64,8 +68,12 @@ inline constexpr std::string_view kSpellings = R"(
 --decoupled-min-lr
 --decrease-batch-size-if-needed
 --defer-embedding-wgrad-compute
+--delay-offload-until-cuda-graph
 --delay-param-gather
 --delay-wgrad-compute
+--deepspeed
+--deepspeed-activation-checkpointing
+--delta-offload-bytes-across-pp-ranks
 --disable-bias-linear
 --dist-ckpt-strictness
 --distribute-checkpointed-activations
@@ -91,11 +99,14 @@ inline constexpr std::string_view kSpellings = R"(
 --expert-model-parallel-size
 --expert-tensor-parallel-size
 --ffn-hidden-size
+--fine-grained-activation-offloading
 --finetune
 --fp16
 --fp16-lm-cross-entropy
 --fp32-residual-connection
 --fp8-format
+--fsdp-double-buffer
+--fsdp-manual-registration
 --full-validation
 --global-batch-size
 --grad-reduce-in-bf16
@@ -106,14 +117,15 @@ inline constexpr std::string_view kSpellings = R"(
 --hysteresis
 --init-method-std
 --init-method-xavier-uniform
+--init-model-with-meta-device
 --initial-loss-scale
 --kv-channels
 --layernorm-epsilon
 --lazy-mpu-init
 --load
 --load-main-params-from-ckpt
---local-rank
 --local_rank
+--local-rank
 --log-batch-size-to-tensorboard
 --log-interval
 --log-memory-to-tensorboard
@@ -145,11 +157,16 @@ inline constexpr std::string_view kSpellings = R"(
 --manual-gc-interval
 --mask-prob
 --max-position-embeddings
+--megatron-fsdp-grad-comm-dtype
+--megatron-fsdp-main-grads-dtype
+--megatron-fsdp-main-params-dtype
+--megatron-fsdp-version
 --merge-file
 --micro-batch-size
 --microbatch-group-size-per-virtual-pipeline-stage
 --min-loss-scale
 --min-lr
+--min-offloaded-tensor-size
 --mmap-warmup
 --mock-data
 --model-parallel-size
@@ -179,6 +196,9 @@ inline constexpr std::string_view kSpellings = R"(
 --no-mmap-bin-files
 --no-overlap-p2p-communication
 --no-persist-layer-norm
+--no-pin-cpu-grads
+--no-pipeline-parallel
+--no-pin-cpu-params
 --no-position-embedding
 --no-query-key-layer-scaling
 --no-rope-fusion
@@ -201,18 +221,22 @@ inline constexpr std::string_view kSpellings = R"(
 --num-query-groups
 --num-virtual-stages-per-pipeline-rank
 --num-workers
+--offload-modules
 --onnx-safe
 --openai-gelu
 --optimizer
 --optimizer-cpu-offload
+--optimizer-offload-fraction
+--outer-dp-sharding-strategy
+--overlap-cpu-optimizer-d2h-h2d
 --overlap-grad-reduce
 --overlap-p2p-communication-warmup-flush
 --overlap-param-gather
 --overlap-param-gather-with-optimizer-step
 --override-ckpt-iteration
 --override-lr-scheduler
---override-opt-param-scheduler
 --override-opt_param-scheduler
+--override-opt-param-scheduler
 --per-split-data-args-path
 --pipeline-model-parallel-layout
 --pipeline-model-parallel-size
@@ -253,6 +277,7 @@ inline constexpr std::string_view kSpellings = R"(
 --start-eval-at-iter
 --start-weight-decay
 --step-batch-size-schedule
+--suggested-communication-unit-size
 --swiglu
 --tensor-model-parallel-size
 --tensorboard-dir
@@ -265,6 +290,7 @@ inline constexpr std::string_view kSpellings = R"(
 --timing-log-option
 --tokenizer-model
 --tokenizer-type
+--torch-fsdp2-no-reshard-after-forward
 --tp-comm-overlap
 --train-data-path
 --train-iters
@@ -283,11 +309,13 @@ inline constexpr std::string_view kSpellings = R"(
 --use-flash-attn
 --use-megatron-fsdp
 --use-mp-args-from-checkpoint-args
+--use-nccl-ub
 --use-precision-aware-optimizer
 --use-ring-exchange-p2p
 --use-rope-scaling
 --use-rotary-position-embeddings
 --use-torch-fsdp2
+--use-torch-optimizer-for-cpu-offload
 --use-tp-pp-dp-mapping
 --valid-data-path
 --vocab-extra-ids
@@ -356,6 +384,15 @@ inline constexpr std::string_view kDefaults = R"(
 --distributed-backend nccl
 --distributed-timeout-minutes 10
 --num-distributed-optimizer-instances 1
+--outer-dp-sharding-strategy no_shard
+--megatron-fsdp-version 1
+--megatron-fsdp-main-params-dtype fp32
+--megatron-fsdp-main-grads-dtype auto
+--megatron-fsdp-grad-comm-dtype auto
+--optimizer-offload-fraction 1.0
+--min-offloaded-tensor-size 1048576
+--activation-offload-fraction 1.0
+--delta-offload-bytes-across-pp-ranks 0
 --DDP-impl local
 --cp-comm-type p2p
 --adlr-autoresume-interval 1000

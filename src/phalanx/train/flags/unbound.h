@@ -65,6 +65,11 @@ constexpr TrainFlag only_default(std::string_view value, std::string_view sectio
   return satisfied_by(value, section, name, type, absence.unused, absence.refusal);
 }
 
+constexpr TrainFlag with_range(const FlagRange& range, TrainFlag row) {
+  row.spec.range = range;
+  return row;
+}
+
 // The row of a flag that has other spellings, or keys of YAML files, too.
 constexpr TrainFlag with_aliases(std::string_view aliases, TrainFlag row) {
   row.spec.aliases = aliases;

@@ -31,6 +31,9 @@ constexpr std::string_view kWholeProducts =
 constexpr Refusal kNoNccl = {"messages do not go through NCCL; leave the flag out", kSamePlan};
 constexpr std::string_view kInHostMemory =
     "weights and activations lie in the host's memory anyway";
+constexpr std::string_view kFp32Sums = "gradients are always fp32, and summed in fp32";
+constexpr Refusal kSmallSums = {
+    "gradients are always fp32, and summed in fp32; leave the flag out"};
 
 constexpr TrainFlag kUnboundLayoutRows[] = {
     satisfied_by("0 1 2", kTraining, "--empty-unused-memory-level", kInteger,
@@ -135,6 +138,35 @@ constexpr TrainFlag kUnboundLayoutRows[] = {
              "flag out",
              "gradients lie in contiguous buffers"}),
 
+    satisfied_by("1 2", kDataParallelism, "--megatron-fsdp-version", kInteger,
+                 "the versions share out the same states, and here there is one implementation",
+                 {"the versions are 1 and 2"}),
+    satisfied_by("no_shard", kDataParallelism, "--outer-dp-sharding-strategy", kText,
+                 "every group of --num-distributed-optimizer-instances has all states",
+                 {"groups of ranks are copies of each other, whose states are not shared out once "
+                  "more; lower --num-distributed-optimizer-instances instead"}),
+    satisfied_by("fp32", kDataParallelism, "--megatron-fsdp-main-params-dtype", kText,
+                 "main parameters are always fp32",
+                 {"main parameters are always fp32; leave the flag out"}),
+    satisfied_by("fp32 auto", kDataParallelism, "--megatron-fsdp-main-grads-dtype", kText,
+                 kFp32Sums, kSmallSums),
+    satisfied_by("fp32 auto", kDataParallelism, "--megatron-fsdp-grad-comm-dtype", kText, kFp32Sums,
+                 kSmallSums),
+    satisfied(kDataParallelism, "--suggested-communication-unit-size", kInteger,
+              "what a unit of the model needs is gathered together; --zero-prefetch-depth says how "
+              "many units ahead"),
+    satisfied(kDataParallelism, "--fsdp-double-buffer", kSwitch,
+              "gathered parameters have planned places, which units use one after the other"),
+    refused(kDataParallelism, "--fsdp-manual-registration", kSwitch, kNoNccl),
+    satisfied(kDataParallelism, "--init-model-with-meta-device", kSwitch,
+              "memory is planned before any is taken, and a rank draws the weights that it keeps"),
+
+    satisfied(kDataParallelism, "--deepspeed", kSwitch,
+              "what the file of its settings says counts without it"),
+    satisfied(kPipelines, "--no-pipeline-parallel", kSwitch,
+              "there is no pipeline without --pipeline-model-parallel-size"),
+    satisfied(kRecomputation, "--deepspeed-activation-checkpointing", kSwitch,
+              "--recompute-granularity says what is computed again"),
     {.section = kRecomputation,
      .spec = {.name = "--checkpoint-activations",
               .help = "Earlier name of --recompute-granularity full --recompute-method uniform",
@@ -156,6 +188,12 @@ constexpr TrainFlag kUnboundLayoutRows[] = {
     satisfied(kRecomputation, "--cpu-offloading-activations", kSwitch, kInHostMemory),
     satisfied(kRecomputation, "--cpu-offloading-weights", kSwitch, kInHostMemory),
     satisfied(kRecomputation, "--fine-grained-activation-offloading", kSwitch, kInHostMemory),
+    satisfied(kRecomputation, "--offload-modules", kList, kInHostMemory),
+    satisfied(kRecomputation, "--min-offloaded-tensor-size", kInteger, kInHostMemory),
+    with_range(from_to(0, 1),
+               satisfied(kRecomputation, "--activation-offload-fraction", kReal, kInHostMemory)),
+    satisfied(kRecomputation, "--delta-offload-bytes-across-pp-ranks", kInteger, kInHostMemory),
+    satisfied(kRecomputation, "--delay-offload-until-cuda-graph", kSwitch, kInHostMemory),
 };
 
 }  // namespace

@@ -15,7 +15,8 @@ constexpr Refusal kRunTwice = {
 
 constexpr TrainFlag kUnboundOptimizerRows[] = {
     satisfied(kRegularisation, "--optimizer-cpu-offload", kSwitch, kStatesInHostMemory),
-    satisfied(kRegularisation, "--optimizer-offload-fraction", kReal, kStatesInHostMemory),
+    with_range(from_to(0, 1), satisfied(kRegularisation, "--optimizer-offload-fraction", kReal,
+                                        kStatesInHostMemory)),
     satisfied(kRegularisation, "--use-torch-optimizer-for-cpu-offload", kSwitch,
               kStatesInHostMemory),
     satisfied(kRegularisation, "--overlap-cpu-optimizer-d2h-h2d", kSwitch, kStatesInHostMemory),
