@@ -62,7 +62,7 @@ Tolerance tolerance_of(const Layout& layout) {
             .weight = {}};
   }
   return {.loss = 2e-4,
-          .grad_norm = 1e-3,
+          .grad_norm = 2.5e-3,
           .gradient = 1e-6,
           .moment = 5e-3,
           .all_weights = 3e-3,
