@@ -283,8 +283,7 @@ TEST(UnitGroups, KeepSmallParametersApart) {
   // Of each layer the bias and the norm stay, the weight is cut.
   EXPECT_EQ(groups.of_parameter, (std::vector<int>{0, 1, 2, 3, 2, 4, 5, 4, 6}));
   EXPECT_EQ(groups.stays, (std::vector<bool>{false, false, true, false, true, false, true}));
-  EXPECT_EQ(chunk.groups(bias - 1).stays,
-            (std::vector<bool>{false, false, false, false, true}));
+  EXPECT_EQ(chunk.groups(bias - 1).stays, (std::vector<bool>{false, false, false, false, true}));
 }
 
 TEST(UnitGroups, NeedAUnitForEveryParameter) {
