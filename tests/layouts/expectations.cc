@@ -57,7 +57,7 @@ Tolerance tolerance_of(const Layout& layout) {
     return {.loss = 1e-3,
             .grad_norm = 1e-2,
             .gradient = 8e-3,
-            .moment = 0.05,
+            .moment = 0.17,
             .all_weights = 4e-2,
             .weight = {}};
   }

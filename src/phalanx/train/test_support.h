@@ -56,7 +56,8 @@ inline TrainConfig with_layout(TrainConfig c, const Layout& layout) {
   c.layout.overlap_grad_reduce = layout.overlaps;
   c.layout.zero_stage = layout.zero;
   c.layout.num_distributed_optimizer_instances = layout.copies;
-  if (layout.zero == 3) c.layout.zero_persistence_threshold = layout.stays_below;
+  c.layout.zero_persistence_threshold =
+      layout.zero == 3 ? layout.stays_below : LayoutConfig().zero_persistence_threshold;
   c.layout.overlap_param_gather = layout.overlaps && (layout.sharded || layout.zero > 0);
   c.layout.ddp_bucket_size = layout.overlaps ? 5000 : 0;
   c.layout.pipeline_model_parallel_size = layout.pipeline;

@@ -133,8 +133,8 @@ TEST_F(ZeroRunTest, CopiesOfPartsAreCompared) {
     });
   };
   compare(-1, "");
-  for (const char* name : {"decoder.layers.0.input_layernorm.bias",
-                           "decoder.layers.0.self_attention.linear_qkv.weight"}) {
+  for (const char* name :
+       {"decoder.layers.0.input_layernorm.bias", "decoder.layers.0.mlp.linear_fc2.weight"}) {
     try {
       compare(2, name);
       FAIL() << name;
