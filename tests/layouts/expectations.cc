@@ -57,12 +57,12 @@ Tolerance tolerance_of(const Layout& layout) {
     return {.loss = 1e-3,
             .grad_norm = 1e-2,
             .gradient = 8e-3,
-            .moment = 0.05,
+            .moment = 0.17,
             .all_weights = 4e-2,
             .weight = {}};
   }
   return {.loss = 2e-4,
-          .grad_norm = 1e-3,
+          .grad_norm = 2.5e-3,
           .gradient = 1e-6,
           .moment = 5e-3,
           .all_weights = 3e-3,

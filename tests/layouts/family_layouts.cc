@@ -31,17 +31,26 @@ constexpr auto kNightlyT5Kinds = std::to_array<PipelineKind>({{"1f1b", 1},
                                                               {"eager-1f1b", 1},
                                                               {"zb-h2", 1}});
 
-// Behind replicas, stages and kinds: sequence parallelism, sharded optimizer, overlap, small
+constexpr auto kShardings =
+    std::to_array<Sharding>({{},
+                             {.stage = 1},
+                             {.stage = 2},
+                             {.stage = 3},
+                             {.stage = 2, .accumulate_unsharded = true},
+                             {.stage = 3, .prefetch = 2, .stays_below = 96, .reshard = false}});
+
+// Behind replicas, stages and kinds: sequence parallelism, shared states, overlap, small
 // buckets, recomputation; microbatch, attention, storage, tied, mean of means, and what the family
 // alone has.
-const std::vector<int> kOtherAxes = {2, 2, 3, 2, 6, 2, 2, 5, 2, 2, 2};
+const std::vector<int> kOtherAxes = {2, static_cast<int>(kShardings.size()), 3, 2, 6, 2, 2, 5, 2, 2,
+                                     2};
 constexpr std::size_t kPlaceAxes = 3;
 // Of which the product is taken at night with those in front of them.
 constexpr std::size_t kNightlyAxes = 2;
 
 void set_others(Layout& layout, const int* value) {
   layout.sequence_parallel = value[0] != 0;
-  layout.distributed_optimizer = value[1] != 0;
+  layout.zero = kShardings[static_cast<std::size_t>(value[1])];
   layout.overlap = static_cast<Overlap>(value[2]);
   layout.small_buckets = value[3] != 0;
   layout.recompute = static_cast<Recompute>(value[4]);

@@ -55,7 +55,7 @@ TEST(Grouping, AMeanOfMeansDependsOnTheGroupsAndNotOnTheirPlace) {
   for (const Layout& layout :
        {Layout{.data = 8, .mean_of_means = true},
         Layout{.tensor = 2, .data = 2, .sequence_parallel = true, .mean_of_means = true},
-        Layout{.data = 4, .distributed_optimizer = true, .mean_of_means = true}}) {
+        Layout{.data = 4, .zero = {.stage = 1}, .mean_of_means = true}}) {
     SCOPED_TRACE(name_of(layout));
     const Distance d = distance(train_grouped(layout, 2), pairs);
     EXPECT_LE(d.loss, 1e-5);

@@ -234,6 +234,11 @@ void Training::run_rank(Communicator& world) {
     initial_.add(table[s.id], parameters.main(s), s.begin);
   }
   for (int step = 0; step < steps_; ++step) {
+    // What microbatches leave, weights that were gathered for them among it, is of no use to a
+    // step.
+    if (left_ == LeftGradients::kNan) {
+      std::memset(arenas.saved.base(), 0xff, static_cast<std::size_t>(arenas.saved.capacity()));
+    }
     results_[me].push_back(step == kMeasuredStep ? measured_step(rank, step)
                                                  : train_step(rank, step));
     check_high_water(plans_[me], arenas);
@@ -245,8 +250,11 @@ void Training::run_rank(Communicator& world) {
     }
   }
   rank.finish_gather();
-  for (ParamId id = 0; id < table.size(); ++id) stored_.add(table[id], parameters.weight(id));
+  for (ParamId id = 0; id < table.size(); ++id) {
+    if (parameters.weight(id)) stored_.add(table[id], parameters.weight(id));
+  }
   for (const Segment& s : parameters.states().segments()) {
+    if (!parameters.weight(s.id)) stored_.add(table[s.id], parameters.weight(s), s.begin);
     weights_.add(table[s.id], parameters.main(s), s.begin);
     exp_avg_.add(table[s.id], rank.optimizer().state("exp_avg", s), s.begin);
     exp_avg_sq_.add(table[s.id], rank.optimizer().state("exp_avg_sq", s), s.begin);

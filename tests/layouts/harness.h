@@ -44,7 +44,8 @@ inline constexpr int kTrainingSteps = 10;
 inline constexpr double kLearningRate = 5e-3;
 inline constexpr double kWeightDecay = 0.1;
 
-// What the gradients hold before every step: the first pass over each must overwrite it.
+// What the gradients hold before every step: the first pass over each must overwrite it. With NaN
+// microbatches' memory holds it too.
 enum class LeftGradients : std::uint8_t { kNan, kZeros };
 
 // `config` must be resolved. Checks every arena's high-water mark: InternalError where one is not

@@ -37,16 +37,30 @@ constexpr std::array<PipelineKind, 10> kPipelineKinds = {{{"1f1b", 1},
                                                           {"zb-v", 2},
                                                           {"dualpipe-v", 2},
                                                           {"hanayo", 2}}};
+// Ways to share states: without a pipeline, and with one.
+constexpr std::array<Sharding, 9> kShardings = {
+    {{},
+     {.stage = 1},
+     {.stage = 2},
+     {.stage = 3},
+     {.stage = 2, .accumulate_unsharded = true},
+     {.stage = 3, .accumulate_unsharded = true, .prefetch = 2, .stays_below = 96},
+     {.stage = 3, .prefetch = 0, .reshard = false},
+     {.stage = 2, .copies = 2},
+     {.stage = 3, .copies = 2, .prefetch = 2, .stays_below = 96}}};
+constexpr std::array<Sharding, 4> kStageShardings = {
+    {{}, {.stage = 1}, {.stage = 2, .accumulate_unsharded = true}, {.stage = 1, .copies = 2}}};
 // Numbers of layers that numbers of stages divide, and that they do not.
 constexpr std::array<int, 4> kEvenLayers = {4, 6, 8, 16};
 constexpr std::array<int, 4> kUnevenLayers = {3, 5, 9, 17};
 
-// The axes: ranks without a pipeline or with one, what they do, and the model.
-const std::vector<int> kFlatAxes = {static_cast<int>(kReplicas.size())};
-const std::vector<int> kPipelineAxes = {static_cast<int>(kStageReplicas.size()),
-                                        static_cast<int>(kPipelines.size()),
-                                        static_cast<int>(kPipelineKinds.size())};
-const std::vector<int> kFeatureAxes = {2, 2, 3, 2, 6, 2};
+// The axes: ranks without a pipeline or with one and what they share, what they do, and the model.
+const std::vector<int> kFlatAxes = {static_cast<int>(kReplicas.size()),
+                                    static_cast<int>(kShardings.size())};
+const std::vector<int> kPipelineAxes = {
+    static_cast<int>(kStageReplicas.size()), static_cast<int>(kPipelines.size()),
+    static_cast<int>(kPipelineKinds.size()), static_cast<int>(kStageShardings.size())};
+const std::vector<int> kFeatureAxes = {2, 3, 2, 6, 2};
 const std::vector<int> kModelAxes = {2, 2, 2, 5, 2, 2};
 
 template <typename Values>
@@ -56,21 +70,22 @@ auto at(const Values& values, int index) {
 
 void set_flat(Layout& layout, const int* value) {
   std::tie(layout.tensor, layout.data) = at(kReplicas, value[0]);
+  layout.zero = at(kShardings, value[1]);
 }
 
 void set_pipeline(Layout& layout, const int* value) {
   std::tie(layout.tensor, layout.data) = at(kStageReplicas, value[0]);
   layout.pipeline = at(kPipelines, value[1]);
   std::tie(layout.schedule, layout.chunks) = at(kPipelineKinds, value[2]);
+  layout.zero = at(kStageShardings, value[3]);
 }
 
 void set_features(Layout& layout, const int* value) {
   layout.sequence_parallel = value[0] != 0;
-  layout.distributed_optimizer = value[1] != 0;
-  layout.overlap = static_cast<Overlap>(value[2]);
-  layout.small_buckets = value[3] != 0;
-  layout.recompute = static_cast<Recompute>(value[4]);
-  layout.async_reduce = value[5] == 0;
+  layout.overlap = static_cast<Overlap>(value[1]);
+  layout.small_buckets = value[2] != 0;
+  layout.recompute = static_cast<Recompute>(value[3]);
+  layout.async_reduce = value[4] == 0;
 }
 
 // The fewest layers of which each stage has one.
@@ -118,7 +133,7 @@ struct Family {
 };
 // With a pipeline the product of everything would take a day.
 const std::array<Family, 2> kFamilies = {
-    {{kFlatAxes, set_flat, kFeatureAxes.size()}, {kPipelineAxes, set_pipeline, 3}}};
+    {{kFlatAxes, set_flat, kFeatureAxes.size()}, {kPipelineAxes, set_pipeline, 2}}};
 
 void add_nightly_layouts(const Family& family, std::vector<Layout>& layouts) {
   const IsLegal any = [](const Combination&) { return true; };
@@ -146,6 +161,32 @@ void add_covering_layouts(const Family& family, std::vector<Layout>& layouts) {
   for (const auto& values : pairwise_cover(family.axes(0, family.num_axes()), is_legal)) {
     layouts.push_back(family.layout_of(values));
   }
+}
+
+void set_sharding(const Sharding& zero, LayoutConfig& l) {
+  l.zero_stage = zero.stage;
+  l.num_distributed_optimizer_instances = zero.copies;
+  l.zero_accumulate_unsharded = zero.accumulate_unsharded;
+  if (zero.stage < 3) return;
+  l.zero_prefetch_depth = zero.prefetch;
+  l.zero_persistence_threshold = zero.stays_below;
+  l.no_zero_reshard_after_forward = !zero.reshard;
+}
+
+std::string name_of(const Sharding& zero) {
+  if (zero.stage == 0) return "";
+  std::string name = fmt::format(" zero{}", zero.stage);
+  if (zero.copies > 1) name += fmt::format(" x{}", zero.copies);
+  if (zero.accumulate_unsharded) name += " unsharded-sums";
+  if (zero.stage < 3) return name;
+  return fmt::format("{} prefetch{} stays{}{}", name, zero.prefetch, zero.stays_below,
+                     zero.reshard ? "" : " no-reshard");
+}
+
+// Whether sums over ranks are added microbatch by microbatch.
+bool adds_sums(const Layout& layout) {
+  return layout.zero.stage >= 2 && !layout.zero.accumulate_unsharded &&
+         layout.micro_batch * layout.data < kGlobalBatch;
 }
 
 void set_recomputation(Recompute recompute, TrainConfig& c) {
@@ -204,12 +245,11 @@ std::string name_of(const Layout& l) {
   }
   return fmt::format(
       "t{}{}{} d{}{}{}{}{}{} {} b{} {} {} {}{}", l.tensor, l.sequence_parallel ? " sp" : "",
-      pipeline, l.data, l.distributed_optimizer ? " zero1" : "",
-      kOverlaps[static_cast<std::size_t>(l.overlap)], l.small_buckets ? " small-buckets" : "",
-      kRecomputes[static_cast<std::size_t>(l.recompute)], l.async_reduce ? "" : " no-async", model,
-      l.micro_batch, l.fused_attention ? "fused" : "unfused",
-      kStorages[static_cast<std::size_t>(l.storage)], l.tied ? "tied" : "untied",
-      l.mean_of_means ? " mean-of-means" : "");
+      pipeline, l.data, name_of(l.zero), kOverlaps[static_cast<std::size_t>(l.overlap)],
+      l.small_buckets ? " small-buckets" : "", kRecomputes[static_cast<std::size_t>(l.recompute)],
+      l.async_reduce ? "" : " no-async", model, l.micro_batch,
+      l.fused_attention ? "fused" : "unfused", kStorages[static_cast<std::size_t>(l.storage)],
+      l.tied ? "tied" : "untied", l.mean_of_means ? " mean-of-means" : "");
 }
 
 Layout on_one_rank(const Layout& layout) {
@@ -232,6 +272,9 @@ Layout without_bitwise_features(const Layout& layout) {
   plain.tensor = layout.tensor;
   plain.data = layout.data;
   plain.sequence_parallel = layout.sequence_parallel;
+  plain.zero.copies = layout.zero.copies;
+  if (layout.zero.copies > 1) plain.zero.stage = 1;
+  if (adds_sums(layout)) plain.zero.stage = 2;
   return plain;
 }
 
@@ -268,7 +311,7 @@ TrainConfig config_of(const Layout& layout) {
   c.layout.tensor_model_parallel_size = layout.tensor;
   c.layout.sequence_parallel = layout.sequence_parallel;
   c.layout.no_async_tensor_model_parallel_allreduce = !layout.async_reduce;
-  c.layout.use_distributed_optimizer = layout.distributed_optimizer;
+  set_sharding(layout.zero, c.layout);
   c.layout.overlap_grad_reduce = layout.overlap != Overlap::kNone;
   c.layout.overlap_param_gather = layout.overlap == Overlap::kReduceAndGather;
   c.layout.ddp_bucket_size = layout.small_buckets ? 1 : 0;
@@ -281,6 +324,8 @@ std::optional<TrainConfig> legal_config(const Layout& layout) {
   if (layout.tensor * layout.data * layout.pipeline > kMostRanks) return {};
   // What means nothing on one rank of a group is not a layout of its own.
   if (layout.tensor == 1 && (layout.sequence_parallel || !layout.async_reduce)) return {};
+  if (layout.zero.stage > 1 && layout.data == 1) return {};
+  if (layout.zero.copies > 1 && layout.zero.copies >= layout.data) return {};
   TrainConfig config = config_of(layout);
   try {
     resolve(config, false);

@@ -20,6 +20,17 @@ enum class Recompute : std::uint8_t {
 };
 enum class Storage : std::uint8_t { kF32, kBF16, kBF16ResidualF32, kF16, kF16ResidualF32 };
 
+// What data-parallel ranks share of their states.
+struct Sharding {
+  int stage = 0;                      // of ZeRO
+  int copies = 1;                     // of what is shared, each of its own ranks
+  bool accumulate_unsharded = false;  // stages 2 and 3
+  // Stage 3:
+  int prefetch = 1;
+  std::int64_t stays_below = 0;  // elements of parameters that stay
+  bool reshard = true;
+};
+
 struct Layout {
   // Over ranks.
   int tensor = 1;
@@ -28,7 +39,7 @@ struct Layout {
   std::string schedule = {};  // empty: the default
   int chunks = 0;             // of a rank; 0: as the schedule wants
   bool sequence_parallel = false;
-  bool distributed_optimizer = false;
+  Sharding zero = {};
   Overlap overlap = Overlap::kNone;
   bool small_buckets = false;
   Recompute recompute = Recompute::kNone;
@@ -50,12 +61,13 @@ struct Layout {
   bool relative_positions = false;
 };
 
-// "t2 sp d4 zero1 ... b2 fused bf16 tied".
+// "t2 sp d4 zero3 x2 ... b2 fused bf16 tied".
 std::string name_of(const Layout& layout);
 
 // The same model and batches on one rank, with nothing else turned on.
 Layout on_one_rank(const Layout& layout);
-// The same ranks; of what must not change a bit, nothing.
+// The same ranks; of what must not change a bit, nothing. What does: sums over ranks that are added
+// microbatch by microbatch, and sums over copies of sums over ranks.
 Layout without_bitwise_features(const Layout& layout);
 
 // 72, 80 or 96 with padding: of four ranks one has nothing else.

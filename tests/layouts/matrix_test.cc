@@ -68,14 +68,21 @@ INSTANTIATE_TEST_SUITE_P(Worlds, LayoutMatrix,
                            return fmt::format("t{}d{}", world.param.tensor, world.param.data);
                          });
 
-TEST(LayoutMatrix, HasEveryWorldScheduleAndKindOfStorage) {
+TEST(LayoutMatrix, HasEveryWorldScheduleShardingAndKindOfStorage) {
   std::set<std::tuple<int, int, int>> worlds;
   std::set<std::pair<std::string, int>> schedules;  // with the number of stages
   std::set<std::pair<std::string, bool>> even;      // and with whether it divides the layers
   std::map<Storage, int> storages;
+  using Shared = std::tuple<int, int, bool, int>;
+  std::set<Shared> shared;
+  std::set<std::pair<Shared, Recompute>> recomputed;
   for (const Layout& layout : covering_layouts()) {
     worlds.insert({layout.tensor, layout.pipeline, layout.data});
     ++storages[layout.storage];
+    const Sharding& zero = layout.zero;
+    const Shared kind{zero.stage, zero.copies, zero.accumulate_unsharded, zero.prefetch};
+    shared.insert(kind);
+    if (zero.stage == 3) recomputed.insert({kind, layout.recompute});
     if (layout.pipeline == 1) continue;
     schedules.insert({layout.schedule, layout.pipeline});
     even.insert({layout.schedule, layout.layers % (layout.pipeline * layout.chunks) == 0});
@@ -84,6 +91,8 @@ TEST(LayoutMatrix, HasEveryWorldScheduleAndKindOfStorage) {
   EXPECT_EQ(schedules.size(), 10U * 4U);
   EXPECT_EQ(even.size(), 10U * 2U);
   EXPECT_EQ(storages.size(), 5U);
+  EXPECT_EQ(shared.size(), 10U);
+  EXPECT_EQ(recomputed.size(), 4U * 6U);
 }
 
 // A run plans once for each place in the model: tensor-parallel rank and stage.
@@ -120,13 +129,13 @@ TEST(LayoutMatrix, TwiceTheSameLayoutGivesTheSameBits) {
        {Layout{.tensor = 4,
        .data = 2,
        .sequence_parallel = true,
-       .distributed_optimizer = true,
+       .zero = {.stage = 3},
        .overlap = Overlap::kReduceAndGather,
        .small_buckets = true,
        .recompute = Recompute::kUniform2,
        .storage = Storage::kBF16},
         Layout{.data = 8, .overlap = Overlap::kReduce, .small_buckets = true},
-        Layout{.tensor = 2, .data = 4, .distributed_optimizer = true, .fused_attention = false}}) {
+        Layout{.tensor = 2, .data = 4, .zero = {.stage = 1}, .fused_attention = false}}) {
     SCOPED_TRACE(name_of(layout));
     const auto config = legal_config(layout);
     ASSERT_TRUE(config.has_value());

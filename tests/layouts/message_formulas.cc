@@ -124,8 +124,63 @@ std::vector<ChunkParameter> parameters_of(const TrainConfig& c, const ChunkPart&
   return found;
 }
 
-bool is_sharded(const TrainConfig& c) {
-  return c.layout.use_distributed_optimizer && data_parallel_size(c.layout) > 1;
+// Data-parallel ranks that share one copy of the states.
+std::int64_t ranks_of_copy(const TrainConfig& c) {
+  if (c.layout.zero_stage == 0) return 1;
+  return data_parallel_size(c.layout) / c.layout.num_distributed_optimizer_instances;
+}
+
+bool is_sharded(const TrainConfig& c) { return ranks_of_copy(c) > 1; }
+
+bool cuts_gradients(const TrainConfig& c) {
+  return is_sharded(c) && c.layout.zero_stage >= 2 && !c.layout.zero_accumulate_unsharded;
+}
+
+bool cuts_weights(const TrainConfig& c) { return is_sharded(c) && c.layout.zero_stage == 3; }
+
+// Parameters that are reduced and gathered together, in order.
+struct Group {
+  std::vector<ChunkParameter> parameters;
+  std::int64_t gathers = 0;  // of a microbatch
+  bool stays = true;         // whole on every rank, or gathered once a step
+};
+
+// Of a chunk without a pipeline: the groups of its units.
+std::vector<Group> unit_groups(const TrainConfig& c, const std::vector<LocalSize>& sizes) {
+  const bool tied = !c.model.untie_embeddings_and_output_weights;
+  const bool reshards = !c.layout.no_zero_reshard_after_forward;
+  const std::int64_t stays_below = cuts_weights(c) ? c.layout.zero_persistence_threshold : -1;
+  std::vector<Group> groups;
+  const auto add = [&](std::size_t from, std::size_t to, std::int64_t gathers) {
+    Group cut{.parameters = {}, .gathers = gathers, .stays = !cuts_weights(c)};
+    Group stays{.parameters = {}};
+    for (; from < to; ++from) {
+      (sizes[from].elements <= stays_below ? stays : cut).parameters.push_back({from});
+    }
+    for (const Group& group : {cut, stays}) {
+      if (!group.parameters.empty()) groups.push_back(group);
+    }
+  };
+  // A tied table is the head's too, which is done forward just before its backward.
+  if (tied) add(0, 1, reshards ? 2 : 1);
+  add(tied ? 1 : 0, 2, 1);
+  const std::size_t behind_layers = 2 + kLayerParameters * c.model.num_layers;
+  for (std::size_t layer = 2; layer < behind_layers; layer += kLayerParameters) {
+    add(layer, layer + kLayerParameters, reshards ? 2 : 1);
+  }
+  add(behind_layers, sizes.size(), 1);
+  return groups;
+}
+
+// The last one's region is the first.
+std::vector<Group> groups_of(const TrainConfig& c, int pipeline_rank,
+                             const std::vector<LocalSize>& sizes) {
+  if (cuts_gradients(c) || cuts_weights(c)) return unit_groups(c, sizes);
+  std::vector<Group> groups;
+  for (const ChunkPart& part : chunks_of(c, pipeline_rank)) {
+    groups.push_back({.parameters = parameters_of(c, part, sizes.size())});
+  }
+  return groups;
 }
 
 std::int64_t storage_size(const TrainConfig& c) { return c.model.bf16 || c.model.fp16 ? 2 : 4; }
@@ -207,24 +262,35 @@ void add_pipeline(const TrainConfig& c, const ChunkPart& part, int pipeline_rank
   }
 }
 
+// Elements of the buckets of a region.
+std::vector<std::int64_t> buckets_of(const TrainConfig& c, std::int64_t region) {
+  const std::int64_t size = c.layout.ddp_bucket_size > 0
+                                ? round_up(c.layout.ddp_bucket_size, ranks_of_copy(c) * kBlock)
+                                : region;
+  std::vector<std::int64_t> buckets;
+  for (; region > 0; region -= buckets.back()) buckets.push_back(std::min(size, region));
+  return buckets;
+}
+
 void add_data_parallel(const TrainConfig& c, const FlatSizes& flat, Adder& add) {
-  const std::int64_t d = data_parallel_size(c.layout);
-  const std::int64_t grain = is_sharded(c) ? d * kBlock : kBlock;
-  for (std::int64_t left : flat.regions) {
-    const std::int64_t bucket =
-        c.layout.ddp_bucket_size > 0 ? round_up(c.layout.ddp_bucket_size, grain) : left;
-    for (; left > 0; left -= std::min(bucket, left)) {
-      const std::int64_t elements = std::min(bucket, left);
-      if (is_sharded(c)) {
-        add("dp", "reduce_scatter", 4 * elements);
-        add("dp", "all_gather", storage_size(c) * elements / d);
-      } else {
-        add("dp", "all_reduce", 4 * elements);
+  const std::int64_t n = ranks_of_copy(c);
+  const std::int64_t copies = data_parallel_size(c.layout) / n;
+  const char* const group = n > 1 && copies > 1 ? "dp-shard" : "dp";
+  const std::int64_t microbatches = num_microbatches(c.layout);
+  for (const FlatSizes::Region& region : flat.regions) {
+    for (const std::int64_t elements : buckets_of(c, region.elements)) {
+      if (n == 1) {
+        add(group, "all_reduce", 4 * elements);
+        continue;
       }
+      add(group, "reduce_scatter", 4 * elements, cuts_gradients(c) ? microbatches : 1);
+      add(group, "all_gather", storage_size(c) * elements / n,
+          region.stays ? 1 : microbatches * region.gathers);
+      if (copies > 1) add("dp-replica", "all_reduce", 4 * elements / n);
     }
   }
   add("dp", "all_reduce", 16);
-  if (is_sharded(c)) add("dp", "all_reduce", 8 * flat.blocks);
+  if (n > 1) add(group, "all_reduce", 8 * flat.blocks);
 }
 
 // Once a step, over the ranks of one copy of the model.
@@ -261,15 +327,14 @@ FlatSizes flat_sizes(const TrainConfig& config, std::int64_t vocabulary, int ran
   for (std::size_t i = sizes.size() - 1; i > 0; --i) {
     offsets[i - 1] = round_up(offsets[i] + sizes[i].elements, kAlignment);
   }
-  const std::int64_t shards = is_sharded(config) ? data_parallel_size(config.layout) : 1;
+  const std::int64_t shards = ranks_of_copy(config);
   const GridCoordinates at = rank_grid(config.layout).coordinates(rank);
-  const auto chunks = chunks_of(config, at.pipeline);
+  const auto groups = groups_of(config, at.pipeline, sizes);
   // Of rows that several ranks have the first one counts.
   const bool is_first_holder = at.tensor % holders_of_groups(config) == 0;
-  for (auto part = chunks.rbegin(); part != chunks.rend(); ++part) {
+  for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
     const std::int64_t begin = flat.elements;
-    const auto parameters = parameters_of(config, *part, sizes.size());
-    for (auto p = parameters.rbegin(); p != parameters.rend(); ++p) {
+    for (auto p = group->parameters.rbegin(); p != group->parameters.rend(); ++p) {
       const std::int64_t place = offsets[p->number] % kBlock;
       const std::int64_t gap = (place - flat.elements % kBlock + kBlock) % kBlock;
       const LocalSize& size = sizes[p->number];
@@ -277,9 +342,9 @@ FlatSizes flat_sizes(const TrainConfig& config, std::int64_t vocabulary, int ran
       if (!p->is_copy) flat.blocks += ceil_divide(place + counted, kBlock);
       flat.elements = round_up(flat.elements + gap + size.elements, kAlignment);
     }
-    const bool is_last = part + 1 == chunks.rend();
+    const bool is_last = group + 1 == groups.rend();
     if (!is_last || shards > 1) flat.elements = round_up(flat.elements, shards * kBlock);
-    flat.regions.push_back(flat.elements - begin);
+    flat.regions.push_back({flat.elements - begin, group->gathers, group->stays});
   }
   return flat;
 }

@@ -26,8 +26,16 @@
 //   sums of gradients: all_reduce of 4 bytes for each element, in buckets of one chunk each; with a
 //     distributed optimizer reduce_scatter of as much, and all_gather of e bytes for each element
 //     of the shard
+//   ZeRO stage 2: the buckets are of one unit each, and the reduce_scatter is every microbatch's
+//   ZeRO stage 3: so is the all_gather, of what is cut: of each layer twice, before forward and
+//     backward (recomputation is part of backward), of a tied table twice, for embedding and head,
+//     of others once; all of these once where what forward gathered stays. (Of layers more than are
+//     gathered ahead, and of these fewer than 3.)
 //   all_reduce        16: the loss, two numbers of 8 bytes; with a distributed optimizer 8 for each
 //                     block of the norm
+// Of several copies of the shared states that is over dp-shard, but for the loss; and over
+// dp-replica:
+//   all_reduce        4 bytes for each element of the shard
 // over pp:
 //   all_reduce        16: the loss
 // over embd, where the embedding is tied to a head on another rank, on these two:
@@ -51,10 +59,17 @@ MessageTotals step_messages(const TrainConfig& config, std::int64_t vocabulary, 
 
 // Of the flat parameter buffer of a rank.
 struct FlatSizes {
-  std::int64_t parameters = 0;        // tensors of the whole model
-  std::int64_t elements = 0;          // gaps and padding included
-  std::vector<std::int64_t> regions;  // likewise, of each chunk, the last one first
-  std::int64_t blocks = 0;            // of the norm: of what the rank counts
+  std::int64_t parameters = 0;  // tensors of the whole model
+  std::int64_t elements = 0;    // gaps and padding included
+  // Of what is reduced and gathered together: a chunk or, where gradients or weights are cut, a
+  // unit. The last one first.
+  struct Region {
+    std::int64_t elements = 0;
+    std::int64_t gathers = 0;  // of a microbatch
+    bool stays = true;         // or is gathered once a step, if at all
+  };
+  std::vector<Region> regions;
+  std::int64_t blocks = 0;  // of the norm: of what the rank counts
 };
 FlatSizes flat_sizes(const TrainConfig& config, std::int64_t vocabulary, int rank = 0);
 

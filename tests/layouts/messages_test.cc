@@ -19,7 +19,12 @@ struct Case {
   int tensor = 1;
   bool sequence = false;
   int data = 1;
-  bool zero = false;
+  int zero = 0;  // stage
+  int copies = 1;
+  bool unsharded = false;  // sums of microbatches
+  int prefetch = 1;
+  std::int64_t stays_below = 0;
+  bool reshard = true;
   const char* recompute = "";  // "", "selective", "uniform", "block", "distributed"
   std::int64_t group = 0;
   std::int64_t microbatches = 1;
@@ -56,7 +61,14 @@ TrainConfig config_of(const Case& c) {
   config.layout.decoder_last_pipeline_num_layers = c.last_layers;
   config.layout.tensor_model_parallel_size = c.tensor;
   config.layout.sequence_parallel = c.sequence;
-  config.layout.use_distributed_optimizer = c.zero;
+  config.layout.zero_stage = c.zero;
+  config.layout.num_distributed_optimizer_instances = c.copies;
+  config.layout.zero_accumulate_unsharded = c.unsharded;
+  if (c.zero == 3) {
+    config.layout.zero_prefetch_depth = c.prefetch;
+    config.layout.zero_persistence_threshold = c.stays_below;
+    config.layout.no_zero_reshard_after_forward = !c.reshard;
+  }
   config.layout.ddp_bucket_size = c.bucket;
   config.model.bf16 = c.bf16;
   config.model.fp32_residual_connection = c.fp32_residual;
@@ -100,10 +112,10 @@ TEST(Messages, ThePlanIsTheClosedForm) {
            Case{.tensor = 8, .sequence = true, .data = 16, .bf16 = true, .fp32_residual = true},
            Case{.tensor = 2, .bf16 = true, .fp32_residual = true},
            Case{.data = 64, .microbatches = 4},
-           Case{.data = 64, .zero = true, .bucket = 300000},
-           Case{.data = 5, .zero = true, .bf16 = true, .bucket = 100000},
+           Case{.data = 64, .zero = 1, .bucket = 300000},
+           Case{.data = 5, .zero = 1, .bf16 = true, .bucket = 100000},
            Case{.data = 6, .bucket = 100000},
-           Case{.tensor = 4, .sequence = true, .data = 8, .zero = true, .microbatches = 5},
+           Case{.tensor = 4, .sequence = true, .data = 8, .zero = 1, .microbatches = 5},
            Case{.tensor = 4, .recompute = "selective"},
            Case{.tensor = 4, .recompute = "uniform", .group = 1, .microbatches = 3},
            Case{.tensor = 4, .recompute = "uniform", .group = 4, .bf16 = true},
@@ -117,7 +129,38 @@ TEST(Messages, ThePlanIsTheClosedForm) {
            .fp32_residual = true},
            Case{.tensor = 4, .query_groups = 4},
            Case{.tensor = 8, .data = 2, .microbatches = 2, .query_groups = 2},
-           Case{.tensor = 4, .sequence = true, .data = 3, .zero = true, .query_groups = 1},
+           Case{.tensor = 4, .sequence = true, .data = 3, .zero = 1, .query_groups = 1},
+       }) {
+    expect_closed_form(c, {0, c.tensor * c.data - 1});
+  }
+}
+
+TEST(Messages, ThePlanOfSharedStatesIsTheClosedForm) {
+  for (const Case& c : {
+           Case{.data = 4, .zero = 2, .microbatches = 3},
+           Case{.data = 64, .zero = 2, .microbatches = 2, .bf16 = true, .untied = true},
+           Case{.data = 3, .zero = 2, .unsharded = true, .microbatches = 4},
+           Case{.data = 4, .zero = 3},
+           Case{.data = 5, .zero = 3, .microbatches = 6, .bf16 = true},
+           Case{.data = 8, .zero = 3, .prefetch = 0, .microbatches = 2, .untied = true},
+           Case{.data = 8, .zero = 3, .prefetch = 2, .microbatches = 2, .bucket = 100000},
+           Case{.data = 4, .zero = 3, .stays_below = 512, .microbatches = 2},
+           Case{.data = 4, .zero = 3, .stays_below = 1 << 20, .microbatches = 2},
+           Case{.data = 4, .zero = 3, .reshard = false, .microbatches = 3},
+           Case{.data = 4, .zero = 3, .unsharded = true, .microbatches = 3, .untied = true},
+           Case{.tensor = 4, .sequence = true, .data = 2, .zero = 3, .microbatches = 2},
+           Case{.tensor = 4, .data = 2, .zero = 3, .microbatches = 2, .query_groups = 2},
+           Case{.tensor = 2, .data = 3, .zero = 2, .microbatches = 2, .query_groups = 1},
+           Case{.data = 2, .zero = 3, .recompute = "selective", .microbatches = 2},
+           Case{.data = 2, .zero = 3, .recompute = "uniform", .group = 1, .microbatches = 2},
+           Case{.data = 2, .zero = 3, .recompute = "uniform", .group = 4, .microbatches = 2},
+           Case{.data = 2, .zero = 3, .recompute = "block", .group = 5, .microbatches = 2},
+           Case{.tensor = 2, .data = 2, .zero = 3, .recompute = "distributed", .group = 3},
+           Case{.data = 8, .zero = 1, .copies = 2, .microbatches = 2},
+           Case{.data = 8, .zero = 2, .copies = 4, .microbatches = 2, .bf16 = true},
+           Case{.data = 8, .zero = 3, .copies = 2, .microbatches = 3, .bf16 = true},
+           Case{.data = 8, .zero = 3, .copies = 8, .microbatches = 3},
+           Case{.tensor = 2, .sequence = true, .data = 6, .zero = 3, .copies = 3, .bucket = 1},
        }) {
     expect_closed_form(c, {0, c.tensor * c.data - 1});
   }
@@ -143,7 +186,7 @@ TEST(Messages, ThePlanOfAPipelineIsTheClosedForm) {
            Case{.tensor = 4,
            .sequence = true,
            .data = 3,
-           .zero = true,
+           .zero = 1,
            .microbatches = 16,
            .bf16 = true,
            .bucket = 100000,
@@ -177,8 +220,15 @@ TEST(Messages, ThePlanOfAPipelineIsTheClosedForm) {
            .layers = 7,
            .pipeline = 2,
            .schedule = "dualpipe-v"},
+           Case{.data = 4,
+           .zero = 2,
+           .copies = 2,
+           .unsharded = true,
+           .microbatches = 8,
+           .pipeline = 3,
+           .schedule = "1f1b"},
            Case{.data = 64,
-           .zero = true,
+           .zero = 1,
            .microbatches = 16,
            .bucket = 300000,
            .layers = 96,
@@ -306,10 +356,10 @@ TEST(Messages, RingVolumesAreThePublishedOnes) {
 
   // Data parallelism: 2 P (d - 1) / d elements, sharded or not.
   const int d = 8;
-  const TrainConfig config = config_of({.data = d, .zero = true});
+  const TrainConfig config = config_of({.data = d, .zero = 1});
   const auto elements = static_cast<double>(flat_sizes(config, kVocabulary).elements);
   const double volume = 4.0 * 2.0 * elements * (d - 1) / d;
-  const auto sharded = planned({.data = d, .zero = true}).by_key();
+  const auto sharded = planned({.data = d, .zero = 1}).by_key();
   const auto bytes = [&](const char* op) {
     return ring_bytes(op, static_cast<double>(sharded.at({"dp", op}).bytes), d);
   };
@@ -320,6 +370,73 @@ TEST(Messages, RingVolumesAreThePublishedOnes) {
   EXPECT_DOUBLE_EQ(
       ring_bytes("all_reduce", static_cast<double>(plain.at({"dp", "all_reduce"}).bytes) - 16.0, d),
       4.0 * 2.0 * plain_elements * (d - 1) / d);
+}
+
+// Elements that a rank sends to share states, over the elements of the model and without
+// (d - 1) / d: of gradients that are summed, and of parameters that are gathered.
+struct Volume {
+  double gradients = 0.0, parameters = 0.0;
+};
+
+Volume volume_of(Case c) {
+  c.data = 8;
+  c.untied = true;
+  const TrainConfig config = config_of(c);
+  const auto elements = static_cast<double>(flat_sizes(config, kVocabulary).elements);
+  const auto messages = planned(c).by_key();
+  const auto bytes = [&](const char* op) {
+    const auto found = messages.find({"dp", op});
+    return found == messages.end() ? 0.0 : static_cast<double>(found->second.bytes);
+  };
+  if (c.zero == 0) return {.gradients = 2 * (bytes("all_reduce") - 16) / 4 / elements};
+  return {.gradients = bytes("reduce_scatter") / 4 / elements,
+          .parameters = bytes("all_gather") * c.data / 4 / elements};
+}
+
+// The published volumes, with P elements of the model and M microbatches: 2 P without sharing and
+// at stage 1, M P + P at stage 2, 3 M P at stage 3, M P + M P where what forward gathered stays,
+// and P once where gradients stay whole.
+TEST(Messages, VolumesOfSharedStatesAreThePublishedOnes) {
+  for (const int m : {1, 4}) {
+    SCOPED_TRACE(fmt::format("{} microbatches", m));
+    const auto expect = [&](const Case& c, double gradients, double parameters) {
+      const Volume volume = volume_of(c);
+      EXPECT_DOUBLE_EQ(volume.gradients, gradients) << "stage " << c.zero;
+      EXPECT_DOUBLE_EQ(volume.parameters, parameters) << "stage " << c.zero;
+    };
+    expect({.microbatches = m}, 2, 0);
+    expect({.zero = 1, .microbatches = m}, 1, 1);
+    expect({.zero = 2, .microbatches = m}, m, 1);
+    expect({.zero = 2, .unsharded = true, .microbatches = m}, 1, 1);
+    expect({.zero = 3, .reshard = false, .microbatches = m}, m, m);
+    expect({.zero = 3, .unsharded = true, .reshard = false, .microbatches = m}, 1, m);
+    // But for what is gathered once, first and last: the embedding, which backward does not read,
+    // and the head, whose backward comes directly behind its forward pass.
+    const TrainConfig config = config_of({.data = 8, .zero = 3, .untied = true});
+    const FlatSizes flat = flat_sizes(config, kVocabulary);
+    double once = 0.0;
+    for (const FlatSizes::Region& region : flat.regions) {
+      if (region.gathers == 1) once += static_cast<double>(region.elements);
+    }
+    const double twice = 2.0 - once / static_cast<double>(flat.elements);
+    EXPECT_GT(twice, 1.7);
+    for (const char* recompute : {"", "uniform"}) {
+      expect({.zero = 3, .recompute = recompute, .group = 1, .microbatches = m}, m, m * twice);
+    }
+  }
+}
+
+// Copies of shared states: the sums over copies are of a shard, once a step, however often those
+// over its ranks are.
+TEST(Messages, CopiesOfSharedStatesSumTheirShardsOnce) {
+  for (const int m : {1, 4}) {
+    const Case c{.data = 8, .zero = 3, .copies = 2, .microbatches = m, .untied = true};
+    const FlatSizes flat = flat_sizes(config_of(c), kVocabulary);
+    const auto messages = planned(c).by_key();
+    EXPECT_EQ(messages.at({"dp-replica", "all_reduce"}).count, std::ssize(flat.regions));
+    EXPECT_EQ(messages.at({"dp-replica", "all_reduce"}).bytes, 4 * flat.elements / 4);
+    EXPECT_EQ(messages.at({"dp-shard", "reduce_scatter"}).bytes, m * 4 * flat.elements);
+  }
 }
 
 }  // namespace

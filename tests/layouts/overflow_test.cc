@@ -1,4 +1,5 @@
-// Gradients that overflow on one stage of a pipeline: no stage updates.
+// Gradients that overflow on one stage of a pipeline, or in one rank's part of them: nobody
+// updates.
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -11,16 +12,25 @@
 namespace phalanx {
 namespace {
 
-std::vector<Layout> pipelines() {
+std::vector<Layout> layouts() {
   return {{.pipeline = 2, .schedule = "1f1b", .layers = 4, .storage = Storage::kF16},
           {.pipeline = 4, .schedule = "zb-h1", .layers = 4, .storage = Storage::kF16},
           {.data = 2,
            .pipeline = 2,
            .schedule = "zb-v",
-           .distributed_optimizer = true,
+           .zero = {.stage = 1},
            .overlap = Overlap::kReduceAndGather,
            .layers = 4,
-           .storage = Storage::kF16}};
+           .storage = Storage::kF16},
+          {.data = 2, .zero = {.stage = 2}, .storage = Storage::kF16},
+          {.tensor = 2,
+           .data = 2,
+           .sequence_parallel = true,
+           .zero = {.stage = 3, .stays_below = 96},
+           .overlap = Overlap::kReduceAndGather,
+           .recompute = Recompute::kUniform2,
+           .storage = Storage::kF16},
+          {.data = 4, .zero = {.stage = 3, .copies = 2}, .storage = Storage::kF16}};
 }
 
 TrainConfig with_scale(const Layout& layout, double scale) {
@@ -30,8 +40,8 @@ TrainConfig with_scale(const Layout& layout, double scale) {
   return config;
 }
 
-TEST(Overflow, NoStageUpdatesWhereOneOverflows) {
-  for (const Layout& layout : pipelines()) {
+TEST(Overflow, NobodyUpdatesWhereOneOverflows) {
+  for (const Layout& layout : layouts()) {
     SCOPED_TRACE(name_of(layout));
     const TrainingResult result = train(with_scale(layout, std::ldexp(1.0, 60)));
     EXPECT_EQ(result.faults, std::vector<std::string>{});
@@ -44,8 +54,8 @@ TEST(Overflow, NoStageUpdatesWhereOneOverflows) {
 }
 
 // With a scale at the edge some steps overflow, and on few elements.
-TEST(Overflow, TheSameStepsAreSkippedAsWithoutAPipeline) {
-  for (const Layout& layout : pipelines()) {
+TEST(Overflow, TheSameStepsAreSkippedByAll) {
+  for (const Layout& layout : layouts()) {
     std::int64_t mixed = 0;
     for (const int exponent : {18, 19, 20, 21, 22}) {
       SCOPED_TRACE(fmt::format("{}, scale 2^{}", name_of(layout), exponent));

@@ -78,7 +78,7 @@ TEST(PipelineOptions, MayHaveDataParallelRanksOutermost) {
                       .pipeline = 2,
                       .schedule = "interleaved",
                       .chunks = 2,
-                      .distributed_optimizer = true,
+                      .zero = {.stage = 1},
                       .layers = 5};
   TrainConfig config = config_of(layout);
   config.layout.use_tp_pp_dp_mapping = true;

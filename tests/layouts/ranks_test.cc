@@ -17,7 +17,7 @@ TEST(LayoutRanks, FourRanksDoAllTheyCan) {
   const Layout sharded{.tensor = 2,
                        .data = 2,
                        .sequence_parallel = true,
-                       .distributed_optimizer = true,
+                       .zero = {.stage = 1},
                        .overlap = Overlap::kReduceAndGather,
                        .small_buckets = true,
                        .recompute = Recompute::kUniform1};
@@ -31,7 +31,7 @@ TEST(LayoutRanks, FourRanksDoAllTheyCan) {
                            .pipeline = 2,
                            .schedule = "interleaved",
                            .chunks = 2,
-                           .distributed_optimizer = true,
+                           .zero = {.stage = 1},
                            .overlap = Overlap::kReduceAndGather,
                            .small_buckets = true,
                            .layers = 5,
@@ -44,7 +44,15 @@ TEST(LayoutRanks, FourRanksDoAllTheyCan) {
                     .recompute = Recompute::kUniform1,
                     .layers = 4,
                     .storage = Storage::kF16};
-  for (const Layout& layout : {sharded, distributed, interleaved, wave}) {
+  const Layout gathered{.tensor = 2,
+                        .data = 2,
+                        .sequence_parallel = true,
+                        .zero = {.stage = 3, .prefetch = 2, .stays_below = 96},
+                        .overlap = Overlap::kReduceAndGather,
+                        .recompute = Recompute::kUniform2,
+                        .storage = Storage::kBF16};
+  const Layout copied{.data = 4, .zero = {.stage = 2, .copies = 2}, .overlap = Overlap::kReduce};
+  for (const Layout& layout : {sharded, distributed, interleaved, wave, gathered, copied}) {
     SCOPED_TRACE(name_of(layout));
     const auto config = legal_config(layout);
     ASSERT_TRUE(config.has_value());

@@ -10,6 +10,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/test_support.h"
+#include "phalanx/mesh/box_range.h"
 
 namespace phalanx {
 namespace {
@@ -17,7 +18,6 @@ namespace {
 using namespace testing_support;
 using testing::ElementsAre;
 using testing::ElementsAreArray;
-using testing::IsEmpty;
 
 constexpr float kUntouched = -1;
 
@@ -190,40 +190,6 @@ TEST(BoxCopy, OneRankWithAllShardsVisitsTheWhole) {
     visit_global_bytes(whole, [&](std::span<const std::byte> piece) { visited += as_text(piece); });
     EXPECT_EQ(visited, raw(global));
   }
-}
-
-std::vector<std::int64_t> numbers_of(const ParamBox& box) {
-  return {box.global_row,   box.global_column, box.local_row,
-          box.local_column, box.rows,          box.columns};
-}
-
-TEST(BoxCopy, ARangeIsTheRestOfARowWholeRowsAndTheBeginningOfOne) {
-  // Columns 3, 4 and 5 of six; the local part is [4, 3].
-  const ParamSpec spec = column_cut_parameter("w", {4, 6}, DType::kF32, {}, 1, 2);
-  const auto boxes = boxes_of_range(spec, 2, 8);
-  ASSERT_EQ(boxes.size(), 3U);
-  EXPECT_THAT(numbers_of(boxes[0]), ElementsAre(0, 5, 0, 2, 1, 1));
-  EXPECT_THAT(numbers_of(boxes[1]), ElementsAre(1, 3, 1, 0, 2, 3));
-  EXPECT_THAT(numbers_of(boxes[2]), ElementsAre(3, 3, 3, 0, 1, 1));
-  const auto whole_rows = boxes_of_range(spec, 3, 6);
-  ASSERT_EQ(whole_rows.size(), 1U);
-  EXPECT_THAT(numbers_of(whole_rows[0]), ElementsAre(1, 3, 1, 0, 2, 3));
-  const auto amid = boxes_of_range(spec, 4, 1);
-  ASSERT_EQ(amid.size(), 1U);
-  EXPECT_THAT(numbers_of(amid[0]), ElementsAre(1, 4, 1, 1, 1, 1));
-  EXPECT_THAT(boxes_of_range(spec, 5, 0), IsEmpty());
-  EXPECT_THAT(boxes_of_range(whole_parameter("w", {0, 3}, DType::kF32, {}), 0, 0), IsEmpty());
-  EXPECT_THROW(boxes_of_range(spec, 5, 8), InternalError);
-  EXPECT_THROW(boxes_of_range(spec, -1, 2), InternalError);
-}
-
-TEST(BoxCopy, ARangeOfPaddingHasNoBoxes) {
-  // Rows 4 to 7 of 8, of which 6 exist.
-  const ParamSpec spec = row_cut_parameter("w", {6, 2}, DType::kF32, {}, 1, 2, 8);
-  EXPECT_THAT(boxes_of_range(spec, 4, 4), IsEmpty());
-  const auto boxes = boxes_of_range(spec, 3, 3);
-  ASSERT_EQ(boxes.size(), 1U);
-  EXPECT_THAT(numbers_of(boxes[0]), ElementsAre(5, 1, 1, 1, 1, 1));
 }
 
 TEST(BoxCopy, PackedRowsFollowTheBoxes) {

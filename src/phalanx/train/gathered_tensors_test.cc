@@ -53,10 +53,11 @@ TrainConfig resolved(const Layout& layout, std::int64_t bucket_size, bool bf16) 
 // Each rank fills what it has of every tensor; the first one visits them whole.
 void expect_gathered(const TrainConfig& config, std::int64_t vocabulary) {
   const auto model = make_model(config, vocabulary);
-  const std::string label = fmt::format(
-      "t {}, world {}, sharded {}, bf16 {}, {} groups", config.layout.tensor_model_parallel_size,
-      config.layout.world_size, config.layout.use_distributed_optimizer, config.model.bf16,
-      config.model.num_query_groups);
+  const std::string label =
+      fmt::format("t {}, world {}, stage {}, {} copies, bf16 {}, {} groups",
+                  config.layout.tensor_model_parallel_size, config.layout.world_size,
+                  config.layout.zero_stage, config.layout.num_distributed_optimizer_instances,
+                  config.model.bf16, config.model.num_query_groups);
   std::mutex mutex;
   std::map<std::string, std::int64_t> elements;  // by tensor: what all ranks contribute
   std::map<std::string, std::int64_t> expected;
@@ -106,12 +107,28 @@ TEST(GatheredTensors, AreWholeInEveryLayout) {
   }
 }
 
+TEST(GatheredTensors, AreWholeInEveryStage) {
+  for (const bool bf16 : {false, true}) {
+    for (const std::int64_t bucket_size : {0, 5000}) {
+      for (const Layout& layout :
+           {Layout{.data = 2, .zero = 2}, Layout{.data = 2, .zero = 3},
+            Layout{.data = 3, .zero = 3}, Layout{.data = 2, .zero = 3, .stays_below = 96},
+            Layout{.data = 2, .zero = 3, .stays_below = 1 << 20},
+            Layout{.tensor = 2, .data = 2, .sequence = true, .zero = 3},
+            Layout{.data = 4, .zero = 1, .copies = 2}, Layout{.data = 4, .zero = 3, .copies = 2},
+            Layout{.tensor = 2, .data = 2, .zero = 3, .copies = 2}}) {
+        expect_gathered(resolved(layout, bucket_size, bf16), 49);
+      }
+    }
+  }
+}
+
 // Keys and values of one group on two and on four ranks.
 TEST(GatheredTensors, OfRowsOfSeveralRanksComeOnce) {
   for (const std::int64_t tensor : {2, 4}) {
-    for (const bool sharded : {false, true}) {
+    for (const std::int64_t stage : {0, 1, 3}) {
       TrainConfig c =
-          resolved({.tensor = tensor, .data = 2, .sharded = sharded}, sharded ? 5000 : 0, true);
+          resolved({.tensor = tensor, .data = 2, .zero = stage}, stage == 1 ? 5000 : 0, true);
       c.model.group_query_attention = true;
       c.model.num_query_groups = tensor / 2;
       resolve(c, false);

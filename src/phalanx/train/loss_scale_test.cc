@@ -20,6 +20,8 @@ using testing::Not;
 constexpr Layout kSequence{.name = "t2-sp", .tensor = 2, .sequence = true};
 constexpr Layout kSharded{.name = "d2-zero1", .data = 2, .sharded = true, .overlaps = true};
 
+constexpr Layout kGathered{.name = "d2-zero3", .data = 2, .overlaps = true, .zero = 3};
+
 class LossScaleTest : public RunTest {
  protected:
   // From a scale that overflows down to one that does not, and up again every two clean steps.
@@ -73,7 +75,7 @@ TEST_F(LossScaleTest, Fp16FollowsFp32) {
 // Every gradient overflows: hysteresis 3 lets two pass, then each halves the scale, down to the
 // smallest. Samples are consumed; schedule, Adam and weights stand still.
 TEST_F(LossScaleTest, NothingButSamplesMovesInASkippedIteration) {
-  for (const Layout& layout : {Layout{}, kSequence, kSharded}) {
+  for (const Layout& layout : {Layout{}, kSequence, kSharded, kGathered}) {
     TrainConfig c = with_layout(fp16("run"), layout);
     c.run.train_iters = 6;
     c.optimizer.lr_warmup_iters = 2;
@@ -160,7 +162,8 @@ TEST_F(LossScaleTest, AllRanksSkipAlike) {
   c.run.train_iters = 20;
   pretrain_gpt(c);
   for (const Layout& layout :
-       {kSequence, Layout{.name = "d2", .data = 2}, kSharded,
+       {kSequence, Layout{.name = "d2", .data = 2}, kSharded, kGathered,
+        Layout{.name = "d4-zero2-x2", .data = 4, .zero = 2, .copies = 2},
         Layout{.name = "all", .tensor = 2, .data = 2, .sequence = true, .sharded = true}}) {
     TrainConfig ranks = with_layout(c, layout);
     ranks.run.save = path(layout.name);
@@ -172,7 +175,7 @@ TEST_F(LossScaleTest, AllRanksSkipAlike) {
 }
 
 TEST_F(LossScaleTest, ResumesInTheMiddleOfATrajectory) {
-  for (const Layout& layout : {Layout{}, kSequence, kSharded}) {
+  for (const Layout& layout : {Layout{}, kSequence, kSharded, kGathered}) {
     TrainConfig c = with_layout(fp16("straight"), layout);
     c.optimizer.initial_loss_scale = std::ldexp(1.0, 28);
     std::filesystem::remove_all(path("parts"));

@@ -191,8 +191,10 @@ TEST_F(NanFinderTest, FindsTheRankOfATensorParallelGroup) {
 }
 
 TEST_F(NanFinderTest, FindsTheRankAmongReplicas) {
-  for (const Layout& layout : {Layout{.data = 2}, Layout{.data = 2, .overlaps = true},
-                               Layout{.data = 2, .sharded = true, .overlaps = true}}) {
+  for (const Layout& layout :
+       {Layout{.data = 2}, Layout{.data = 2, .overlaps = true},
+        Layout{.data = 2, .sharded = true, .overlaps = true},
+        Layout{.data = 2, .overlaps = true, .zero = 2}, Layout{.data = 2, .zero = 3}}) {
     for (const PassKind pass : kPasses) {
       expect_found(config(layout), {.rank = 1, .unit = "layer 3", .pass = pass, .microbatch = 1});
     }
@@ -323,7 +325,8 @@ TEST_F(NanFinderTest, NamesTheSumOverRanks) {
   const auto of = [](double value) {
     return [value](int) { return std::make_unique<Large>(value); };
   };
-  for (const Layout& layout : {Layout{.data = 2}, Layout{.data = 2, .sharded = true}}) {
+  for (const Layout& layout :
+       {Layout{.data = 2}, Layout{.data = 2, .sharded = true}, Layout{.data = 2, .zero = 3}}) {
     const Told sum = told(config(layout), of(3e38));
     EXPECT_EQ(sum.code, ErrorCode::kDoNotRestart);
     EXPECT_THAT(sum.text, HasSubstr("it is the sum over ranks that is not finite, of the gradient "

@@ -73,7 +73,9 @@ TEST_F(RankTest, EveryRankKnowsTheStepsNumbers) {
   EXPECT_GT(expected.grad_norm, 0.1);
   for (const Layout& layout :
        {Layout{.tensor = 2, .sequence = true}, Layout{.data = 4},
-        Layout{.tensor = 2, .data = 2, .sequence = true, .sharded = true, .overlaps = true}}) {
+        Layout{.tensor = 2, .data = 2, .sequence = true, .sharded = true, .overlaps = true},
+        Layout{.tensor = 2, .data = 2, .sequence = true, .overlaps = true, .zero = 3},
+        Layout{.data = 4, .zero = 2, .copies = 2}}) {
     const auto results = first_step(resolved(layout));
     for (const StepResult& result : results) {
       EXPECT_EQ(result.tokens(), expected.tokens());

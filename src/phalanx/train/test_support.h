@@ -42,6 +42,9 @@ struct Layout {
   std::int64_t pipeline = 1;
   const char* schedule = "";  // the default one
   std::int64_t chunks = 0;    // of a pipeline rank; 0: as the schedule wants
+  // --zero-stage, what is less than 1 left to `sharded`; copies of what is shared; and of stage 3
+  // the elements of parameters that stay.
+  std::int64_t zero = 0, copies = 1, stays_below = 0;
 };
 
 // The command line's values for it.
@@ -51,7 +54,11 @@ inline TrainConfig with_layout(TrainConfig c, const Layout& layout) {
   c.layout.sequence_parallel = layout.sequence;
   c.layout.use_distributed_optimizer = layout.sharded;
   c.layout.overlap_grad_reduce = layout.overlaps;
-  c.layout.overlap_param_gather = layout.overlaps && layout.sharded;
+  c.layout.zero_stage = layout.zero;
+  c.layout.num_distributed_optimizer_instances = layout.copies;
+  c.layout.zero_persistence_threshold =
+      layout.zero == 3 ? layout.stays_below : LayoutConfig().zero_persistence_threshold;
+  c.layout.overlap_param_gather = layout.overlaps && (layout.sharded || layout.zero > 0);
   c.layout.ddp_bucket_size = layout.overlaps ? 5000 : 0;
   c.layout.pipeline_model_parallel_size = layout.pipeline;
   c.layout.pipeline_schedule = layout.schedule;

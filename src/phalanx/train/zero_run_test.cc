@@ -1,0 +1,157 @@
+// Whole runs of data-parallel ranks that share their states, from one stage of ZeRO to the next.
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/ops/elementwise.h"
+#include "phalanx/train/replica_check.h"
+#include "phalanx/train/run_setup.h"
+#include "phalanx/train/test_support.h"
+
+namespace phalanx {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr Layout kPlain{.name = "d2", .data = 2};
+constexpr Layout kFirst{.name = "d2-zero1", .data = 2, .sharded = true};
+constexpr Layout kSecond{.name = "d2-zero2", .data = 2, .overlaps = true, .zero = 2};
+constexpr Layout kThird{.name = "d2-zero3", .data = 2, .zero = 3};
+constexpr Layout kThirdOverlapped{
+    .name = "d2-zero3-overlap", .data = 2, .overlaps = true, .zero = 3, .stays_below = 100};
+constexpr Layout kTwoCopies{.name = "d4-zero3-x2", .data = 4, .zero = 3, .copies = 2};
+constexpr Layout kCut{.name = "t2-sp-d2-zero3",
+                      .tensor = 2,
+                      .data = 2,
+                      .sequence = true,
+                      .overlaps = true,
+                      .zero = 3};
+
+class ZeroRunTest : public RunTest {
+ protected:
+  // One sample at a time: on two data-parallel ranks a step is two microbatches.
+  TrainConfig config(const Layout& layout) const { return config(layout, layout.name); }
+  TrainConfig config(const Layout& layout, const std::string& save) const {
+    TrainConfig c = RunTest::config(save);
+    c.layout.micro_batch_size = 1;
+    return with_layout(std::move(c), layout);
+  }
+};
+
+TEST_F(ZeroRunTest, ResumesInTheSameStageBitwise) {
+  for (const Layout& layout : {kSecond, kThird, kThirdOverlapped, kTwoCopies}) {
+    SCOPED_TRACE(layout.name);
+    std::filesystem::remove_all(path("parts"));
+    expect_resume_is_bitwise(config(layout));
+  }
+}
+
+TEST_F(ZeroRunTest, ResumesInTheSameStageBitwiseInBf16) {
+  TrainConfig c = config(kCut);
+  c.model.bf16 = true;
+  c.layout.recompute_granularity = "full";
+  c.layout.recompute_method = "uniform";
+  expect_resume_is_bitwise(c);
+}
+
+// Evaluations between them included.
+TEST_F(ZeroRunTest, StagesOfOneMicrobatchAreOneRun) {
+  for (const bool bf16 : {false, true}) {
+    const auto config_of = [&](const Layout& layout) {
+      TrainConfig c = config(layout);
+      c.layout.micro_batch_size = 2;
+      c.model.bf16 = bf16;
+      return c;
+    };
+    train(config_of(kPlain));
+    for (const Layout& layout : {kFirst, kSecond, kThird, kThirdOverlapped}) {
+      train(config_of(layout));
+      const auto found = difference(kPlain.name, layout.name);
+      EXPECT_TRUE(found.tensors_equal()) << layout.name << "\n" << to_text(found);
+      ASSERT_EQ(metrics(layout.name).size(), metrics(kPlain.name).size());
+      for (std::size_t i = 0; i < metrics(kPlain.name).size(); ++i) {
+        EXPECT_EQ(metrics(layout.name)[i].at("lm_loss"), metrics(kPlain.name)[i].at("lm_loss"));
+      }
+      EXPECT_EQ(metric(layout.name, "grad_norm"), metric(kPlain.name, "grad_norm"));
+    }
+  }
+}
+
+// A checkpoint knows no stage.
+TEST_F(ZeroRunTest, ResumesInAnotherStage) {
+  TrainConfig straight = config(kPlain);
+  straight.layout.micro_batch_size = 2;
+  train(straight);
+  for (const auto& [first, second] :
+       {std::pair{kPlain, kThird}, std::pair{kThird, kPlain}, std::pair{kFirst, kSecond},
+        std::pair{kSecond, kThirdOverlapped}, std::pair{kThirdOverlapped, kFirst}}) {
+    const std::string save = fmt::format("{}-to-{}", first.name, second.name);
+    TrainConfig c = config(first, save);
+    c.layout.micro_batch_size = 2;
+    train_and_change(c, second);
+    const auto found = difference(kPlain.name, save);
+    EXPECT_TRUE(found.tensors_equal()) << save << "\n" << to_text(found);
+  }
+}
+
+TEST_F(ZeroRunTest, ResumesOnOtherRanks) {
+  train(config({}, "one"));
+  for (const auto& [first, second] :
+       {std::pair{Layout{}, kCut}, std::pair{kCut, kTwoCopies}, std::pair{kTwoCopies, Layout{}}}) {
+    const std::string save = fmt::format("{}-to-{}", first.name, second.name);
+    train_and_change(config(first, save), second);
+    expect_near(save, "one", "lm_loss", 1e-5);
+    expect_near(save, "one", "grad_norm", 1e-4);
+  }
+}
+
+// What is whole is compared over all ranks, what is cut over copies.
+TEST_F(ZeroRunTest, CopiesOfPartsAreCompared) {
+  TrainConfig c = config(kTwoCopies, "run");
+  c.layout.zero_persistence_threshold = 32;
+  c.run.check_weight_hash_across_dp_replicas_interval = 2;
+  train(c);
+  const RunSetup setup(c);
+  const auto compare = [&](int rank_of_fault, const std::string& name) {
+    run_ranks(setup.config, *setup.model, [&](Rank& rank) {
+      rank.initialise();
+      const bool is_it = rank.ranks().world->rank() == rank_of_fault;
+      bool is_done = false;
+      for (const Segment& segment : rank.parameters().states().segments()) {
+        if (!is_it || is_done || rank.table()[segment.id].name != name) continue;
+        is_done = true;
+        ops::fill(rank.context(),
+                  {.x = rank.parameters().weight(segment).slice(0, 1, 1), .value = 0.125});
+      }
+      EXPECT_EQ(is_it, is_done);
+      check_replicas(rank, setup.places, 12);
+    });
+  };
+  compare(-1, "");
+  for (const char* name :
+       {"decoder.layers.0.input_layernorm.bias", "decoder.layers.0.mlp.linear_fc2.weight"}) {
+    try {
+      compare(2, name);
+      FAIL() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kTemporary);
+      EXPECT_THAT(error.what(), HasSubstr(fmt::format("after iteration 12: rank 2 (tp 0, pp 0, dp "
+                                                      "2) has other bits of {}",
+                                                      name)));
+    }
+  }
+}
+
+TEST_F(ZeroRunTest, RanksWithOtherPartsAreNotCompared) {
+  TrainConfig c = config(kThird, "run");
+  c.run.check_weight_hash_across_dp_replicas_interval = 2;
+  train(c);
+}
+
+}  // namespace
+}  // namespace phalanx
