@@ -26,15 +26,15 @@ struct Tolerance {
 Tolerance tolerance_of(const Layout& layout) {
   const bool is_tensor_parallel = layout.tensor > 1;
   switch (layout.storage) {
-    case Storage::kF32:
+    case StorageType::kF32:
       return {.loss = 1e-5,
               .grad_norm = 5e-5,
               .gradient = 1e-5,
               .moment = 3e-4,
               .all_weights = 5e-4,
               .weight = 5e-4};
-    case Storage::kBF16:
-    case Storage::kBF16ResidualF32:
+    case StorageType::kBF16:
+    case StorageType::kBF16ResidualF32:
       if (is_tensor_parallel) {
         return {.loss = 2e-3,
                 .grad_norm = 3e-2,
@@ -49,8 +49,8 @@ Tolerance tolerance_of(const Layout& layout) {
               .moment = 3e-2,
               .all_weights = 2e-2,
               .weight = 3e-2};
-    case Storage::kF16:
-    case Storage::kF16ResidualF32:
+    case StorageType::kF16:
+    case StorageType::kF16ResidualF32:
       break;
   }
   if (is_tensor_parallel) {
@@ -87,7 +87,7 @@ void expect_close(const TrainingResult& result, const TrainingResult& one_rank,
   const Distance d = distance(result, one_rank);
   Tolerance t = tolerance_of(layout);
   // Its second loss is a mean of few numbers.
-  if (layout.family == "bert" && layout.storage != Storage::kF32) t.loss *= 3.0;
+  if (layout.family == "bert" && layout.storage != StorageType::kF32) t.loss *= 3.0;
   EXPECT_EQ(result.initial_weights, one_rank.initial_weights);
   EXPECT_LE(d.loss, t.loss);
   EXPECT_LE(d.grad_norm, t.grad_norm);

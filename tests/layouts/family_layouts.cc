@@ -56,7 +56,7 @@ void set_others(Layout& layout, const int* value) {
   layout.recompute = static_cast<Recompute>(value[4]);
   layout.micro_batch = 1 + value[5];
   layout.fused_attention = value[6] == 0;
-  layout.storage = static_cast<Storage>(value[7]);
+  layout.storage = static_cast<StorageType>(value[7]);
   layout.tied = value[8] == 0;
   layout.mean_of_means = value[9] != 0;
   layout.binary_head = layout.family != "bert" || value[10] == 0;

@@ -92,7 +92,7 @@ TEST_P(FamilyMatrix, TrainsAsOneRankDoes) {
 TEST_P(FamilyMatrix, HasEveryPlaceScheduleAndKindOfStorage) {
   std::set<std::pair<int, int>> replicas, stages;
   std::set<std::string> schedules;
-  std::set<std::tuple<Storage, bool, bool, int>> models;
+  std::set<std::tuple<StorageType, bool, bool, int>> models;
   for (const Layout& layout : covering_layouts_of(GetParam())) {
     replicas.insert({layout.tensor, layout.data});
     stages.insert({layout.pipeline, layout.split});

@@ -17,7 +17,7 @@ std::vector<Layout> layouts() {
   std::vector<Layout> layouts = {
       {},
       {.tied = false},
-      {.storage = Storage::kBF16},
+      {.storage = StorageType::kBF16},
       {.recompute = Recompute::kUniform2},
       {.tensor = 2, .sequence_parallel = true},
       {.data = 2, .overlap = Overlap::kReduce, .small_buckets = true},

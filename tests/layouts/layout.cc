@@ -101,7 +101,7 @@ void set_model(Layout& layout, const int* value) {
   layout.layers = fewest_layers(layout.pipeline * std::max(layout.chunks, 1), value[0] != 0);
   layout.micro_batch = 1 + value[1];
   layout.fused_attention = value[2] == 0;
-  layout.storage = static_cast<Storage>(value[3]);
+  layout.storage = static_cast<StorageType>(value[3]);
   layout.tied = value[4] == 0;
   layout.mean_of_means = value[5] != 0;
 }
@@ -298,10 +298,12 @@ TrainConfig config_of(const Layout& layout) {
   c.model.untie_embeddings_and_output_weights = !layout.tied;
   c.model.attention_backend = layout.fused_attention ? "fused" : "unfused";
   c.optimizer.loss_average = layout.mean_of_means ? "microbatch" : "token";
-  c.model.bf16 = layout.storage == Storage::kBF16 || layout.storage == Storage::kBF16ResidualF32;
-  c.model.fp16 = layout.storage == Storage::kF16 || layout.storage == Storage::kF16ResidualF32;
-  c.model.fp32_residual_connection =
-      layout.storage == Storage::kBF16ResidualF32 || layout.storage == Storage::kF16ResidualF32;
+  c.model.bf16 =
+      layout.storage == StorageType::kBF16 || layout.storage == StorageType::kBF16ResidualF32;
+  c.model.fp16 =
+      layout.storage == StorageType::kF16 || layout.storage == StorageType::kF16ResidualF32;
+  c.model.fp32_residual_connection = layout.storage == StorageType::kBF16ResidualF32 ||
+                                     layout.storage == StorageType::kF16ResidualF32;
   if (c.model.fp16) c.optimizer.loss_scale = 1024.0;
 
   c.layout.world_size = std::int64_t{layout.tensor} * layout.data * layout.pipeline;

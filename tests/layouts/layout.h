@@ -18,7 +18,7 @@ enum class Recompute : std::uint8_t {
   kBlock2,
   kDistributed,  // uniform groups of 2, their inputs distributed
 };
-enum class Storage : std::uint8_t { kF32, kBF16, kBF16ResidualF32, kF16, kF16ResidualF32 };
+enum class StorageType : std::uint8_t { kF32, kBF16, kBF16ResidualF32, kF16, kF16ResidualF32 };
 
 // What data-parallel ranks share of their states.
 struct Sharding {
@@ -48,7 +48,7 @@ struct Layout {
   int layers = 3;
   int micro_batch = 1;
   bool fused_attention = true;
-  Storage storage = Storage::kF32;
+  StorageType storage = StorageType::kF32;
   bool tied = true;
   bool mean_of_means = false;  // --loss-average microbatch
   int groups = 0;              // of the 4 heads; 0: each is one

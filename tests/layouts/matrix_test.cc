@@ -72,7 +72,7 @@ TEST(LayoutMatrix, HasEveryWorldScheduleShardingAndKindOfStorage) {
   std::set<std::tuple<int, int, int>> worlds;
   std::set<std::pair<std::string, int>> schedules;  // with the number of stages
   std::set<std::pair<std::string, bool>> even;      // and with whether it divides the layers
-  std::map<Storage, int> storages;
+  std::map<StorageType, int> storages;
   using Shared = std::tuple<int, int, bool, int>;
   std::set<Shared> shared;
   std::set<std::pair<Shared, Recompute>> recomputed;
@@ -133,7 +133,7 @@ TEST(LayoutMatrix, TwiceTheSameLayoutGivesTheSameBits) {
        .overlap = Overlap::kReduceAndGather,
        .small_buckets = true,
        .recompute = Recompute::kUniform2,
-       .storage = Storage::kBF16},
+       .storage = StorageType::kBF16},
         Layout{.data = 8, .overlap = Overlap::kReduce, .small_buckets = true},
         Layout{.tensor = 2, .data = 4, .zero = {.stage = 1}, .fused_attention = false}}) {
     SCOPED_TRACE(name_of(layout));

@@ -13,24 +13,24 @@ namespace phalanx {
 namespace {
 
 std::vector<Layout> layouts() {
-  return {{.pipeline = 2, .schedule = "1f1b", .layers = 4, .storage = Storage::kF16},
-          {.pipeline = 4, .schedule = "zb-h1", .layers = 4, .storage = Storage::kF16},
+  return {{.pipeline = 2, .schedule = "1f1b", .layers = 4, .storage = StorageType::kF16},
+          {.pipeline = 4, .schedule = "zb-h1", .layers = 4, .storage = StorageType::kF16},
           {.data = 2,
            .pipeline = 2,
            .schedule = "zb-v",
            .zero = {.stage = 1},
            .overlap = Overlap::kReduceAndGather,
            .layers = 4,
-           .storage = Storage::kF16},
-          {.data = 2, .zero = {.stage = 2}, .storage = Storage::kF16},
+           .storage = StorageType::kF16},
+          {.data = 2, .zero = {.stage = 2}, .storage = StorageType::kF16},
           {.tensor = 2,
            .data = 2,
            .sequence_parallel = true,
            .zero = {.stage = 3, .stays_below = 96},
            .overlap = Overlap::kReduceAndGather,
            .recompute = Recompute::kUniform2,
-           .storage = Storage::kF16},
-          {.data = 4, .zero = {.stage = 3, .copies = 2}, .storage = Storage::kF16}};
+           .storage = StorageType::kF16},
+          {.data = 4, .zero = {.stage = 3, .copies = 2}, .storage = StorageType::kF16}};
 }
 
 TrainConfig with_scale(const Layout& layout, double scale) {

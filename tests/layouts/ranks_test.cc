@@ -26,7 +26,7 @@ TEST(LayoutRanks, FourRanksDoAllTheyCan) {
                            .overlap = Overlap::kReduce,
                            .small_buckets = true,
                            .recompute = Recompute::kDistributed,
-                           .storage = Storage::kF16ResidualF32};
+                           .storage = StorageType::kF16ResidualF32};
   const Layout interleaved{.data = 2,
                            .pipeline = 2,
                            .schedule = "interleaved",
@@ -35,7 +35,7 @@ TEST(LayoutRanks, FourRanksDoAllTheyCan) {
                            .overlap = Overlap::kReduceAndGather,
                            .small_buckets = true,
                            .layers = 5,
-                           .storage = Storage::kBF16};
+                           .storage = StorageType::kBF16};
   const Layout wave{.tensor = 2,
                     .pipeline = 2,
                     .schedule = "zb-v",
@@ -43,14 +43,14 @@ TEST(LayoutRanks, FourRanksDoAllTheyCan) {
                     .sequence_parallel = true,
                     .recompute = Recompute::kUniform1,
                     .layers = 4,
-                    .storage = Storage::kF16};
+                    .storage = StorageType::kF16};
   const Layout gathered{.tensor = 2,
                         .data = 2,
                         .sequence_parallel = true,
                         .zero = {.stage = 3, .prefetch = 2, .stays_below = 96},
                         .overlap = Overlap::kReduceAndGather,
                         .recompute = Recompute::kUniform2,
-                        .storage = Storage::kBF16};
+                        .storage = StorageType::kBF16};
   const Layout copied{.data = 4, .zero = {.stage = 2, .copies = 2}, .overlap = Overlap::kReduce};
   for (const Layout& layout : {sharded, distributed, interleaved, wave, gathered, copied}) {
     SCOPED_TRACE(name_of(layout));

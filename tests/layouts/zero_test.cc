@@ -26,13 +26,13 @@ TrainingResult trained(const Layout& layout) {
 TEST(ZeroStages, OfOneMicrobatchHaveTheBitsOfNoSharing) {
   for (Layout layout :
        {Layout{.data = 2, .micro_batch = 8}, Layout{.data = 4, .micro_batch = 4, .tied = false},
-        Layout{.data = 8, .micro_batch = 2, .storage = Storage::kF16},
+        Layout{.data = 8, .micro_batch = 2, .storage = StorageType::kF16},
         Layout{.tensor = 2,
         .data = 2,
         .sequence_parallel = true,
         .recompute = Recompute::kUniform2,
         .micro_batch = 8,
-        .storage = Storage::kBF16},
+        .storage = StorageType::kBF16},
         Layout{.tensor = 2, .data = 2, .micro_batch = 8, .groups = 1}}) {
     const TrainingResult plain = trained(layout);
     for (const Sharding& zero :

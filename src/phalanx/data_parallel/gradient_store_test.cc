@@ -29,9 +29,10 @@ TEST(CutGradients, KeepTheShardAlone) {
     EXPECT_EQ(values_of(cut.gradients.gradient(segment)).front(),
               static_cast<double>(segment.local));
   }
-  for (const StateLayout::Bucket& bucket : states.buckets()) {
-    EXPECT_EQ(cut.gradients.own(bucket).count(), bucket.own.count);
-    EXPECT_EQ(values_of(cut.gradients.own(bucket)).front(), static_cast<double>(bucket.local));
+  for (std::size_t b = 0; b < states.buckets().size(); ++b) {
+    const StateLayout::Bucket& bucket = states.buckets()[b];
+    EXPECT_EQ(cut.gradients.own(b).count(), bucket.own.count);
+    EXPECT_EQ(values_of(cut.gradients.own(b)).front(), static_cast<double>(bucket.local));
   }
   set_each(whole.gradients.flat(), [](std::int64_t i) { return static_cast<double>(i); });
   for (const Segment& segment : whole.parameters.states().segments()) {
@@ -45,8 +46,8 @@ TEST(CutGradients, AreWholeWhereTheyArePlaced) {
   const UnitChunk chunk;
   StoreRank rank(chunk.table, cut_of(chunk, true));
   const StateLayout& states = rank.parameters.states();
-  for (const StateLayout::Bucket& bucket : states.buckets()) {
-    EXPECT_THROW(rank.gradients.whole(bucket), InternalError);
+  for (std::size_t b = 0; b < states.buckets().size(); ++b) {
+    EXPECT_THROW(rank.gradients.whole(b), InternalError);
   }
   const nn::Gradients passes = rank.gradients.gradients();
   for (int time = 0; time < 2; ++time) {
@@ -67,9 +68,9 @@ TEST(CutGradients, AreWholeWhereTheyArePlaced) {
     // The head adds in place, the embedding beside it.
     EXPECT_EQ(passes[chunk.head].data(), passes[chunk.head.id].data());
     EXPECT_NE(passes[chunk.embedding].data(), passes[chunk.embedding.id].data());
-    for (const StateLayout::Bucket& bucket : states.buckets()) {
-      EXPECT_EQ(values_of(rank.gradients.whole(bucket)).front(),
-                static_cast<double>(1000000 * time + bucket.range.begin));
+    for (std::size_t b = 0; b < states.buckets().size(); ++b) {
+      EXPECT_EQ(values_of(rank.gradients.whole(b)).front(),
+                static_cast<double>(1000000 * time + states.buckets()[b].range.begin));
     }
   }
 }

@@ -87,7 +87,9 @@ struct UnitChunk {
   }
 
   ParamGroups groups(std::int64_t stays_below = -1) const {
-    return unit_groups(table, {UnitList(units)}, stays_below);
+    return unit_groups(table, {UnitList(units)}, [=](const ParamSpec& spec) {
+      return spec.local_shape.count() <= stays_below;
+    });
   }
   UnitOrder order(const ParamGroups& groups,
                   const std::vector<int>& recomputed_until = {-1, -1, -1, -1}) const {

@@ -62,8 +62,7 @@ void check_files(const LayoutConfig& l) {
 std::int64_t zero_stage(const LayoutConfig& l) {
   const auto named = std::ranges::find(kStrategies, l.data_parallel_sharding_strategy);
   // Parameters in files are cut at least.
-  std::int64_t stage =
-      l.zero_stage == 0 && !l.offload_parameters_to.empty() ? 3 : l.zero_stage;
+  std::int64_t stage = l.zero_stage == 0 && !l.offload_parameters_to.empty() ? 3 : l.zero_stage;
   if (named != kStrategies.end()) {
     stage = named - kStrategies.begin();
   } else if (l.use_megatron_fsdp) {

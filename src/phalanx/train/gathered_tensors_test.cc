@@ -68,9 +68,11 @@ void expect_gathered(const TrainConfig& config, std::int64_t vocabulary) {
     const ParamId parameters = rank.table().size();
     EXPECT_EQ(size, (config.model.bf16 ? 4 : 3) * parameters);
     for (int i = 0; i < size; ++i) {
-      const auto& [info, parts] = tensors[static_cast<std::size_t>(i)];
+      const auto& [info, parts, fetches] = tensors[static_cast<std::size_t>(i)];
       const Bytes bytes = pattern(info, i);
       for (const GlobalTensor& part : parts) fill_from_global_bytes(part, info.dtype, bytes);
+      EXPECT_FALSE(
+          std::ranges::any_of(fetches, [](const auto& fetch) { return fetch != nullptr; }));
       const std::lock_guard lock(mutex);
       expected[info.name] = info.global_shape.count();
       for (const GlobalTensor& part : parts) {

@@ -22,7 +22,8 @@ MemoryPlan plan_of(std::int64_t optimizer, std::int64_t saved) {
           .process_bound = 2 * kGiB,
           .saved_per_microbatch = {saved},
           .microbatches_in_flight = {1},
-          .messages = {}};
+          .messages = {},
+          .transfers = {}};
 }
 
 TrainConfig config_of(std::int64_t world) {
