@@ -258,9 +258,8 @@ void DeepspeedConfig::settle_conditions(const FlagSet& flags) {
       if (!is_switched_off) {
         s.note(path, fmt::format("nothing depends on it without {}", key.when));
       }
-    } else if (key.fate == Fate::kFlag && key.when != "--fp16") {
-      s.give(path, key.flag);
-    } else if (key.flag == "--zero-prefetch-depth" && words.front() == "0") {
+    } else if ((key.fate == Fate::kFlag && key.when != "--fp16") ||
+               (key.flag == "--zero-prefetch-depth" && words.front() == "0")) {
       s.give(path, key.flag);
     } else if (key.flag == "--distribute-saved-activations" && !is_switched_off) {
       if (l.tensor_model_parallel_size > 1 && !l.sequence_parallel) {
