@@ -136,6 +136,32 @@ TEST_F(Chunks, HooksAroundEveryUnit) {
   for (const auto& [id, times] : hooks.ready) EXPECT_EQ(times, 1) << id;
 }
 
+// Recomputation is a pass of its own, of all units of a group, before the backward pass of the
+// last.
+TEST_F(Chunks, HooksAreToldOfRecomputation) {
+  ops::Operands operands(memory_, DType::kF64, context_);
+  GptConfig config = test_gpt_config(false);
+  config.transformer.num_layers = 3;
+  config.recompute = {.method = RecomputePlan::Method::kUniform, .num_layers = 2};
+  GptFixture gpt(operands, config);
+  std::vector<int> recomputed_until;
+  for (int unit = 0; unit < gpt.chunk.num_units(); ++unit) {
+    recomputed_until.push_back(gpt.chunk.recomputed_until(unit));
+  }
+  EXPECT_EQ(recomputed_until, (std::vector<int>{-1, 2, 2, 3, -1}));
+  Recording hooks;
+  nn::Pass pass = gpt.all.pass(context_);
+  gpt.chunk.forward(pass, gpt.blocks, hooks, 3);
+  hooks.log.clear();
+  gpt.chunk.backward(pass, gpt.blocks, gpt.all.gradients, hooks, 3);
+  EXPECT_EQ(hooks.log,
+            "<head 1 3\n<head 2 3\n>head 1 3\n>head 2 3\n"
+            "<layer 2 3 3\n<layer 2 1 3\n<layer 2 2 3\n>layer 2 1 3\n>layer 2 2 3\n"
+            "<layer 0 3 3\n<layer 1 3 3\n<layer 1 1 3\n<layer 1 2 3\n>layer 1 1 3\n>layer 1 2 3\n"
+            "<layer 0 1 3\n<layer 0 2 3\n>layer 0 1 3\n>layer 0 2 3\n"
+            "<embedding 1 3\n<embedding 2 3\n>embedding 1 3\n>embedding 2 3\n");
+}
+
 // A tied word table is ready twice: behind the head, and behind the embedding.
 TEST_F(Chunks, TiedTableIsReadyTwice) {
   ops::Operands operands(memory_, DType::kF64, context_);

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <tuple>
 
 #include "phalanx/base/error.h"
 #include "phalanx/comm/local/local_ranks.h"
@@ -213,9 +215,99 @@ struct StepOutcome {
   std::int64_t saved_bytes = 0;
 };
 
+// Asks for blocks that live from one moment of a microbatch to another, and sees that nobody else
+// writes them meanwhile; whoever reads them before or behind reads NaN.
+class Lender final : public nn::PassStates {
+ public:
+  explicit Lender(int units) : units_(units) {
+    for (int u = 0; u < units; ++u) {
+      lives_.push_back({u, u});
+      lives_.push_back({u, backward(u)});
+      lives_.push_back({std::max(0, u - 1), u});
+      lives_.push_back({backward(u), backward(std::max(0, u - 1))});
+    }
+  }
+
+  std::vector<SavedBlock> blocks(int chunk, const nn::PassOrder& order) const override {
+    EXPECT_EQ(chunk, 0);
+    EXPECT_FALSE(order.forward_only);
+    std::vector<SavedBlock> blocks;
+    for (const Life& life : lives_) {
+      blocks.push_back({.name = "lent",
+                        .dtype = DType::kF64,
+                        .shape = {37},
+                        .born = point(life.born, nn::PassKind::kBackwardInput),
+                        .last = point(life.last, nn::PassKind::kBackwardWeight)});
+    }
+    return blocks;
+  }
+  void enter(int /*chunk*/, const nn::PassOrder& order, bool forward,
+             std::span<const Tensor> blocks) override {
+    EXPECT_EQ(blocks.size(), lives_.size());
+    log += forward ? "F" : "B";
+    backward_follows = order.backward_follows;
+    blocks_.assign(blocks.begin(), blocks.end());
+  }
+  void before(const nn::Unit& /*unit*/, nn::PassKind pass, int microbatch) override {
+    if (pass == nn::PassKind::kForward || pass == nn::PassKind::kBackwardInput) {
+      begin(pass == nn::PassKind::kForward ? forward_++ % units_ : units_ + backward_++ % units_,
+            microbatch);
+    }
+  }
+  void after(const nn::Unit& /*unit*/, nn::PassKind pass, int microbatch,
+             const nn::UnitTensors& /*tensors*/) override {
+    if (pass != nn::PassKind::kBackwardInput) end(microbatch);
+  }
+
+  std::string log;
+  bool backward_follows = false;
+
+ private:
+  struct Life {
+    int born = 0, last = 0;  // moments: forward passes, then backward passes
+  };
+  int backward(int unit) const { return 2 * units_ - 1 - unit; }
+  PassPoint point(int moment, nn::PassKind in_backward) const {
+    if (moment < units_) return {nn::PassKind::kForward, moment};
+    return {in_backward, backward(moment)};
+  }
+  static double value(std::size_t block, int microbatch) {
+    return 100.0 * microbatch + static_cast<double>(block);
+  }
+  void begin(int moment, int microbatch) {
+    now_ = moment;
+    for (std::size_t i = 0; i < lives_.size(); ++i) {
+      if (lives_[i].born == now_) fill(i, value(i, microbatch));
+    }
+    expect_untouched(microbatch);
+  }
+  void end(int microbatch) {
+    expect_untouched(microbatch);
+    for (std::size_t i = 0; i < lives_.size(); ++i) {
+      if (lives_[i].last == now_) fill(i, std::nan(""));
+    }
+  }
+  void fill(std::size_t block, double number) {
+    std::ranges::fill(blocks_[block].span<double>(), number);
+  }
+  void expect_untouched(int microbatch) {
+    for (std::size_t i = 0; i < lives_.size(); ++i) {
+      if (now_ < lives_[i].born || lives_[i].last < now_) continue;
+      for (const double x : blocks_[i].span<double>()) {
+        ASSERT_EQ(x, value(i, microbatch)) << "block " << i << " at moment " << now_;
+      }
+    }
+  }
+
+  int units_;
+  std::vector<Life> lives_;
+  std::vector<Tensor> blocks_;  // of the microbatch whose pass runs
+  int forward_ = 0, backward_ = 0, now_ = 0;
+};
+
 // One step's gradients of a tiny GPT under a program, in memory full of garbage.
 StepOutcome outcome_of(const std::string& text, Context& context,
-                       const RecomputePlan& recompute = {}) {
+                       const RecomputePlan& recompute = {}, Lender* lender = nullptr) {
   Arena memory("operands", 8 << 20);
   ops::Operands operands(memory, DType::kF64, context);
   GptConfig config = test_gpt_config(true);
@@ -229,15 +321,16 @@ StepOutcome outcome_of(const std::string& text, Context& context,
     for (auto& sample : batches.back().rows[0].sample.span<std::int64_t>()) sample += 2 * m;
   }
   Services services(batches, gpt.all.losses);
-  Executor executor(program_of(text, 1, kMicrobatches),
-                    {{&gpt.chunk, gpt.all.weights, gpt.all.gradients}}, gpt.all.shape);
+  ChunkTables tables{&gpt.chunk, gpt.all.weights, gpt.all.gradients};
+  if (lender != nullptr) tables.states.push_back(lender);
+  Executor executor(program_of(text, 1, kMicrobatches), {tables}, gpt.all.shape);
   Arena saved("saved", executor.saved_plan().bytes());
   std::memset(saved.base(), 0xff, static_cast<std::size_t>(saved.capacity()));
-  nn::UnitHooks hooks;
+  nn::UnitHooks no_hooks;
   executor.run(
       context, saved,
       {.shapes = gpt.all.shape, .region = {}, .training = true, .loss = gpt.all.loss_settings},
-      services, hooks);
+      services, lender != nullptr ? static_cast<nn::UnitHooks&>(*lender) : no_hooks);
   gpt.all.join(context);
   StepOutcome outcome;
   for (const auto& gradient : gpt.all.gradient_tensors) {
@@ -262,6 +355,30 @@ TEST_F(Executors, EveryScheduleGivesTheSameBits) {
     EXPECT_EQ(outcome.loss, expected.loss) << text;
     EXPECT_EQ(outcome.gradients, expected.gradients) << text;
     EXPECT_GE(outcome.saved_bytes, expected.saved_bytes) << text;
+  }
+}
+
+// Blocks that are lent with a microbatch's memory are nobody else's while they live, and theirs is
+// not written then.
+TEST_F(Executors, LentBlocksLieBesideWhatIsSaved) {
+  using Method = RecomputePlan::Method;
+  constexpr int kUnits = 5;  // embedding, three layers, head
+  for (const RecomputePlan& plan :
+       {RecomputePlan{}, RecomputePlan{.method = Method::kUniform, .num_layers = 2}}) {
+    const char* const in_turn = "F0.0 B0.0 F1.0 B1.0 F2.0 B2.0 reduce.0 step";
+    const auto expected = outcome_of(in_turn, context_, plan);
+    for (const auto& [text, passes, follows] :
+         {std::tuple{in_turn, "FBFBFB", true},
+          std::tuple{"F0.0 F1.0 F2.0 B0.0 B1.0 B2.0 reduce.0 step", "FFFBBB", false},
+          std::tuple{"F0.0 F1.0 B0.0 F2.0 B1.0 B2.0 reduce.0 step", "FFBFBB", false}}) {
+      Lender lender(kUnits);
+      const auto outcome = outcome_of(text, context_, plan, &lender);
+      EXPECT_EQ(lender.log, passes);
+      EXPECT_EQ(lender.backward_follows, follows) << text;
+      EXPECT_EQ(outcome.loss, expected.loss) << text;
+      EXPECT_EQ(outcome.gradients, expected.gradients) << text;
+      EXPECT_GT(outcome.saved_bytes, expected.saved_bytes) << text;
+    }
   }
 }
 
