@@ -110,7 +110,7 @@ TEST_F(StateFiles, ArePlanned) {
       "--nproc 2 --global-batch-size 8 --offload-optimizer-to disk --offload-parameters-to disk "
       "--zero-persistence-threshold 0 --json";
   std::string words = run_of("x", flags);
-  words.replace(0, std::string("pretrain gpt").size(), "plan");
+  words.replace(0, std::string("pretrain").size(), "plan");
   words.replace(words.find("--nproc"), 7, "--world-size");
   const Json rank = run_json(words).at("ranks").at(0);
   EXPECT_FALSE(is_there("disk")) << "a plan makes no files";
@@ -140,18 +140,18 @@ TEST_F(StateFiles, ArePlanned) {
 
 TEST_F(StateFiles, ClearErrors) {
   write("file", "");
-  expect_error(run_of("x", "--offload-optimizer-to file"), 74, "--offload-optimizer-to");
-  expect_error(run_of("x", "--offload-optimizer-to no/such/parent"), 74, "no/such/parent");
-  expect_error(run_of("x", "--offload-activations-to disk"), 64, "--offload-activations-to");
-  expect_error(run_of("x", "--offload-fraction 0.5"), 64, "--offload-optimizer-to");
+  expect_error(run_of("x", "--offload-optimizer-to file"), 73, "--offload-optimizer-to");
+  expect_error(run_of("x", "--offload-optimizer-to no/such/parent"), 73, "no/such/parent");
+  expect_error(run_of("x", "--offload-activations-to disk"), 78, "--offload-activations-to");
+  expect_error(run_of("x", "--offload-fraction 0.5"), 78, "--offload-optimizer-to");
   expect_error(run_of("x",
                       "--nproc 4 --zero-stage 2 --num-distributed-optimizer-instances 2 "
                       "--offload-optimizer-to disk"),
-               64, "--zero-accumulate-unsharded");
+               78, "--zero-accumulate-unsharded");
   expect_error(run_of("x",
                       "--nproc 2 --pipeline-model-parallel-size 2 --offload-parameters-to "
                       "disk"),
-               64, "--offload-parameters-to");
+               78, "--offload-parameters-to");
 }
 
 }  // namespace
