@@ -117,6 +117,16 @@ void add_end_of_setup(const RunSetup& setup, std::span<const TimerRow> times,
   lines.add("{}", datetime_line("before the start of training step", now));
 }
 
+std::string sharding_text(const LayoutConfig& layout) {
+  if (!layout.use_distributed_optimizer) return "";
+  std::string text = " with a distributed optimizer";
+  if (layout.zero_stage > 1) text += fmt::format(" (ZeRO stage {})", layout.zero_stage);
+  if (layout.num_distributed_optimizer_instances > 1) {
+    text += fmt::format(" in {} copies", layout.num_distributed_optimizer_instances);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::vector<int> ranks_of_places(const RankGrid& grid) {
@@ -187,8 +197,7 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
     add("> tensor-model-parallel size {}{}, pipeline-model-parallel size {}, data-parallel "
         "size {}{}",
         sizes.tensor, config.layout.sequence_parallel ? " with sequence parallelism" : "",
-        sizes.pipeline, sizes.data,
-        config.layout.use_distributed_optimizer ? " with a distributed optimizer" : "");
+        sizes.pipeline, sizes.data, sharding_text(config.layout));
   }
   if (sizes.pipeline > 1) {
     const Placement& placement = setup.programs.placement();
