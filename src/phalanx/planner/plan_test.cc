@@ -69,18 +69,18 @@ TEST(Plan, DocumentListsEveryRankOfASmallWorld) {
     const Json& rank = ranks.at(static_cast<std::size_t>(number));
     EXPECT_EQ(keys(rank), (std::vector<std::string>{"rank", "coordinates", "parameters", "bytes",
                                                     "microbatches_in_flight", "stages", "messages",
-                                                    "largest_program"}));
+                                                    "file_bytes", "transfers", "largest_program"}));
     EXPECT_EQ(rank.at("rank"), number);
     EXPECT_EQ(rank.at("coordinates"),
               Json({{"tp", number % 2}, {"cp", 0}, {"dp", number / 2}, {"pp", 0}}));
     const Json& bytes = rank.at("bytes");
-    EXPECT_EQ(keys(bytes),
-              (std::vector<std::string>{"parameters", "main_parameters", "gradients", "optimizer",
-                                        "saved", "saved_per_microbatch", "workspace",
-                                        "communication", "constants", "total", "library_bound"}));
+    EXPECT_EQ(keys(bytes), (std::vector<std::string>{
+                               "parameters", "main_parameters", "gradients", "optimizer", "saved",
+                               "saved_per_microbatch", "lent", "workspace", "communication",
+                               "constants", "staging", "total", "library_bound"}));
     std::int64_t total = 0;
     for (const char* part : {"parameters", "main_parameters", "gradients", "optimizer", "saved",
-                             "workspace", "communication", "constants"}) {
+                             "workspace", "communication", "constants", "staging"}) {
       total += bytes.at(part).get<std::int64_t>();
     }
     EXPECT_EQ(bytes.at("total"), total);

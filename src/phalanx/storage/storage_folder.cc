@@ -106,8 +106,12 @@ class Guard {
  private:
   // False: not yet.
   bool take() {
-    const bool made = ::mkdir(directory_.c_str(), 0777) == 0;
-    if (!made && errno != EEXIST) refuse(errno);
+    // Who made it may come to the guard behind others.
+    if (::mkdir(directory_.c_str(), 0777) == 0) {
+      made_ = true;
+    } else if (errno != EEXIST) {
+      refuse(errno);
+    }
     // Every user may lock it, whose folders may be beside ours.
     descriptor_ = ::open(path_.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (descriptor_ < 0 && errno == ENOENT) {
@@ -125,7 +129,7 @@ class Guard {
     }
     const FileLock lock = try_lock(descriptor_, 0);
     if (lock == FileLock::kTaken && is_at_its_path()) {
-      if (made) remember_made();
+      if (made_) remember_made();
       return true;
     }
     const int error = errno;
@@ -174,6 +178,7 @@ class Guard {
   fs::path path_;
   std::string_view flag_;
   int descriptor_ = -1;
+  bool made_ = false;
 };
 
 // Removes a rank's folder and its run's, if that is then empty. The bytes that were freed. Under

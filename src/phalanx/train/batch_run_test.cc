@@ -274,7 +274,7 @@ TEST(HighWaterCheck, ComparesWithWhatHasRun) {
     arenas.saved.place(0, DType::kU8, {bytes});
   };
   const auto marks = [](std::int64_t saved) {
-    return std::vector<std::int64_t>{0, 0, 0, 0, saved, 0, 0, 0};
+    return std::vector<std::int64_t>{0, 0, 0, 0, saved, 0, 0, 0, 0};
   };
   MemoryPlan plan;
   plan.made = marks(0);

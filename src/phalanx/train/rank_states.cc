@@ -151,7 +151,9 @@ StateCut RankStates::state_cut() const {
     cut.ranks = shards->size();
     cut.replica /= shards->size();
   }
-  cut.gradients = layout.zero_stage >= 2 && !layout.zero_accumulate_unsharded;
+  // With a copy for every rank nothing is shared.
+  const bool is_alone = shards == nullptr && ranks_.data != nullptr;
+  cut.gradients = layout.zero_stage >= 2 && !layout.zero_accumulate_unsharded && !is_alone;
   cut.weights = layout.zero_stage == 3;
   if (!layout.offload_optimizer_to.empty()) cut.states_in_files = layout.offload_fraction;
   cut.weights_in_files = !layout.offload_parameters_to.empty();
