@@ -151,10 +151,10 @@ StateCut RankStates::state_cut() const {
     cut.ranks = shards->size();
     cut.replica /= shards->size();
   }
-  // With a copy for every rank nothing is shared.
+  // With a copy for every rank nothing is shared; a file may have the weights all the same.
   const bool is_alone = shards == nullptr && ranks_.data != nullptr;
   cut.gradients = layout.zero_stage >= 2 && !layout.zero_accumulate_unsharded && !is_alone;
-  cut.weights = layout.zero_stage == 3;
+  cut.weights = layout.zero_stage == 3 && (!is_alone || !layout.offload_parameters_to.empty());
   if (!layout.offload_optimizer_to.empty()) cut.states_in_files = layout.offload_fraction;
   cut.weights_in_files = !layout.offload_parameters_to.empty();
   if (!cut.gradients && !cut.weights) return cut;
