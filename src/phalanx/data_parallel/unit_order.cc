@@ -17,8 +17,7 @@ std::vector<int> groups_of(const std::vector<ParamId>& parameters, const ParamGr
     found.push_back(groups.of_parameter[static_cast<std::size_t>(id)]);
   }
   std::ranges::sort(found);
-  const auto rest = std::ranges::unique(found);
-  found.erase(rest.begin(), rest.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
 }
 
