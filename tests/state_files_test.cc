@@ -92,14 +92,17 @@ TEST_F(StateFiles, OfAKilledRunAreClearedByTheNext) {
   std::filesystem::create_directories(directory_ / "disk");
   const std::string flags =
       "--global-batch-size 4 --offload-optimizer-to disk "
-      "--offload-parameters-to disk ";
-  // It kills itself in the middle of a step.
+      "--offload-parameters-to disk --zero-persistence-threshold 0 ";
   const ProgramOutput killed = run_between(
       "", run_of("killed", flags + "--train-iters 100000 --lr-decay-iters 100000"),
       "& pid=$!; for i in $(seq 400); do ls disk/phalanx-*/rank-*/*.state >/dev/null 2>&1 "
       "&& break; sleep 0.05; done; sleep 0.3; kill -9 $pid; wait $pid");
   EXPECT_NE(killed.status, 0);
-  EXPECT_FALSE(std::filesystem::is_empty(directory_ / "disk"));
+  int files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory_ / "disk")) {
+    files += entry.path().extension() == ".state" ? 1 : 0;
+  }
+  EXPECT_EQ(files, 5) << "main parameters, two moments, gradients, parameters";
   EXPECT_EQ(run(run_of("next", flags)).status, 0);
   EXPECT_TRUE(is_there("disk"));
   EXPECT_TRUE(std::filesystem::is_empty(directory_ / "disk"));

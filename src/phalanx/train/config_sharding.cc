@@ -90,9 +90,8 @@ void resolve_data_parallelism(LayoutConfig& l) {
   if (l.zero_stage == 3) {
     throw ConfigError(
         "--zero-stage 3 (--offload-parameters-to) and --pipeline-model-parallel-size {}: every "
-        "stage would gather its "
-        "parameters twice for every microbatch, while its neighbours wait. Give --zero-stage 1, or "
-        "data parallelism in place of the pipeline",
+        "stage would gather its parameters twice for every microbatch, while its neighbours wait. "
+        "Give --zero-stage 1, or data parallelism in place of the pipeline",
         l.pipeline_model_parallel_size);
   }
   if (l.zero_stage == 2 && !l.zero_accumulate_unsharded) {
