@@ -123,6 +123,7 @@ std::unique_ptr<Wire> make_network_wire(const UcxOptions& options) {
 
 Wires open_wires(int rank, const std::vector<RankPlace>& places, const UcxOptions& options,
                  const GatherTexts& gather) {
+  if (places.size() > 1) open_ucx();
   const auto is_local = [&](std::size_t peer) {
     return places[peer].host == places[static_cast<std::size_t>(rank)].host;
   };

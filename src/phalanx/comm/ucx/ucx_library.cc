@@ -58,11 +58,17 @@ void* open_library() {
       kLibrary, program.string());
 }
 
+void* library() {
+  static void* const opened = open_library();
+  return opened;
+}
+
 }  // namespace
 
+void open_ucx() { library(); }
+
 std::unique_ptr<Wire> make_wire(const std::string& transports, const std::string& devices) {
-  static void* const library = open_library();
-  const auto make = reinterpret_cast<MakeWire>(dlsym(library, kMakeWire));
+  const auto make = reinterpret_cast<MakeWire>(dlsym(library(), kMakeWire));
   if (make == nullptr) throw SystemError("{}: {}", kLibrary, dlerror());
   try {
     return std::unique_ptr<Wire>(make(transports.c_str(), devices.c_str()));
