@@ -259,6 +259,10 @@ std::vector<SavedBlock> Chunk::saved_blocks(const nn::BatchShapes& shapes,
                      .born = entry.born,
                      .last = entry.last,
                      .same_as = entry.same_as};
+    if (entry.forward_last < num_units()) {
+      block.forward_last = entry.forward_last;
+      block.backward_first = std::max(entry.forward_last, recomputed_until(entry.forward_last));
+    }
     if (forward_only) {
       const bool exists = entry.born.pass == PassKind::kForward;
       if (!exists) block.shape[0] = 0;
@@ -313,6 +317,8 @@ void Chunk::recompute(nn::Pass& whole, std::span<const Tensor> blocks, nn::UnitH
                       int microbatch, const Group& group) const {
   nn::Pass pass = whole.of(units_[group.first]->sequence());
   const auto& streams = units_[group.first]->inputs();
+  // Whoever brings something must have brought it when it is read.
+  hooks.before(*units_[group.first], PassKind::kRecompute, microbatch);
   if (recompute_.input_shards > 1) {
     const UnitBlocks& at = places_[group.first];
     for (std::size_t i = 0; i < streams.size(); ++i) {
@@ -325,7 +331,7 @@ void Chunk::recompute(nn::Pass& whole, std::span<const Tensor> blocks, nn::UnitH
   for (std::size_t u = group.first; u <= group.last; ++u) {
     const nn::Unit& unit = *units_[u];
     const PassBlocks& at = places_[u].backward;
-    hooks.before(unit, PassKind::kRecompute, microbatch);
+    if (u > group.first) hooks.before(unit, PassKind::kRecompute, microbatch);
     const auto inputs = part(blocks, at.inputs, unit.inputs().size());
     const nn::Saved saved(part(blocks, at.slots, unit.saved_slots().size()));
     if (u == group.last) {

@@ -37,6 +37,11 @@ struct SavedBlock {
   Shape shape;
   PassPoint born;
   PassPoint last;
+  // Of what a forward pass writes for a backward pass: the last unit whose forward pass touches it,
+  // and the unit before whose backward pass, or the recomputation in front of that, it is touched
+  // again.
+  int forward_last = 0;
+  int backward_first = 0;
   // The number of the block whose memory this is: a carried stream's, which has a place in the list
   // for every unit that reads it. -1: it has memory of its own.
   int same_as = -1;

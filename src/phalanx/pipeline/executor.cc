@@ -1,6 +1,6 @@
 #include "phalanx/pipeline/executor.h"
 
-#include <numeric>
+#include <algorithm>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -24,6 +24,17 @@ std::vector<nn::PassOrder> orders_of(const Program& program) {
   return orders;
 }
 
+std::array<std::vector<std::size_t>, 2> homes_of(const std::vector<SavedBlock>& blocks,
+                                                 const std::vector<SavedLeave>& leaves) {
+  std::vector<std::size_t> first(blocks.size());
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    first[i] = blocks[i].same_as < 0 ? i : static_cast<std::size_t>(blocks[i].same_as);
+  }
+  std::vector<std::size_t> second = first;
+  for (const SavedLeave& leave : leaves) std::ranges::replace(second, leave.block, leave.second);
+  return {std::move(first), std::move(second)};
+}
+
 StepTimer send_timer(bool forward) {
   return forward ? StepTimer::kForwardSend : StepTimer::kBackwardSend;
 }
@@ -40,34 +51,49 @@ nn::Weights StepServices::stale_weights(int version) {
 }
 
 Executor::Executor(Program program, std::vector<ChunkTables> chunks, const nn::BatchShapes& shapes,
-                   Communicator* pipeline, SavedPlans* plans)
+                   Communicator* pipeline, SavedPlans* plans, SavedFiles* files)
     : program_(std::move(program)),
       chunks_(std::move(chunks)),
       orders_(orders_of(program_)),
+      files_(files),
       batch_slots_(program_),
       messages_(pipeline) {
   for (std::size_t c = 0; c < chunks_.size(); ++c) {
     auto blocks = chunks_[c].chunk->saved_blocks(shapes, orders_[c].forward_only);
+    own_.push_back(blocks.size());
     std::vector<std::size_t>& lent = lent_.emplace_back();
     for (const nn::PassStates* states : chunks_[c].states) {
       const auto more = states->blocks(static_cast<int>(c), orders_[c]);
       lent.push_back(more.size());
       blocks.insert(blocks.end(), more.begin(), more.end());
     }
+    leaves_.emplace_back();
+    if (files_ != nullptr) {
+      leaves_[c] =
+          cut_lives(blocks, chunks_[c].chunk->num_units(), orders_[c], files_->block_bytes());
+    }
     placed_.emplace_back(blocks.size());
+    homes_.push_back(homes_of(blocks, leaves_[c]));
     blocks_.push_back(std::move(blocks));
+  }
+  if (files_ != nullptr) {
+    file_slots_ = file_slots(program_);
+    for (std::size_t c = 0; c < chunks_.size(); ++c) {
+      files_->reserve(static_cast<int>(c), blocks_[c], leaves_[c],
+                      1 + std::ranges::max(file_slots_[c]));
+    }
   }
   plan_ = plans != nullptr ? plans->plan(program_, blocks_)
                            : std::make_shared<const SavedPlan>(program_, blocks_);
 }
 
-std::span<const Tensor> Executor::place(int chunk, int microbatch, Arena& saved) {
+std::span<const Tensor> Executor::place(int chunk, int microbatch, Arena& saved, Life life) {
   const auto& blocks = blocks_[static_cast<std::size_t>(chunk)];
   auto& placed = placed_[static_cast<std::size_t>(chunk)];
   const auto offsets = plan_->offsets(chunk, microbatch);
+  const auto& homes = homes_[static_cast<std::size_t>(chunk)][static_cast<std::size_t>(life)];
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const std::size_t own = blocks[i].same_as < 0 ? i : static_cast<std::size_t>(blocks[i].same_as);
-    placed[i] = saved.place(offsets[own], blocks[i].dtype, blocks[i].shape);
+    placed[i] = saved.place(offsets[homes[i]], blocks[i].dtype, blocks[i].shape);
   }
   return placed;
 }
@@ -151,7 +177,8 @@ Executor::Rehearsal Executor::rehearse(Context& context, Arena& saved, const Ste
           .saved = saved,
           .settings = settings,
           .services = services,
-          .hooks = hooks};
+          .hooks = hooks,
+          .is_rehearsal = true};
   for (std::size_t i = 0; i < program_.actions.size(); ++i) {
     Seen& alike = seen[numbers[i]];
     if (++alike.times > 1) continue;
@@ -229,12 +256,13 @@ void Executor::execute_pass(std::size_t index, Run& run) {
 
 void Executor::compute(const Action& action, nn::Pass& pass, Run& run) {
   const ChunkTables& tables = chunks_[static_cast<std::size_t>(action.chunk)];
-  const auto blocks = place(action.chunk, action.microbatch, run.saved);
+  const bool is_forward = action.kind == ActionKind::kForward;
+  const auto blocks =
+      place(action.chunk, action.microbatch, run.saved, is_forward ? Life::kFirst : Life::kSecond);
   const int microbatch = action.microbatch;
-  enter(action, blocks);
-  const TimerScope time(run.timers, action.kind == ActionKind::kForward
-                                        ? StepTimer::kForwardCompute
-                                        : StepTimer::kBackwardCompute);
+  enter(action, blocks, run);
+  const TimerScope time(run.timers,
+                        is_forward ? StepTimer::kForwardCompute : StepTimer::kBackwardCompute);
   switch (action.kind) {
     case ActionKind::kForward:
       return tables.chunk->forward(pass, blocks, run.hooks, microbatch);
@@ -249,15 +277,24 @@ void Executor::compute(const Action& action, nn::Pass& pass, Run& run) {
   }
 }
 
-void Executor::enter(const Action& action, std::span<const Tensor> blocks) const {
+void Executor::enter(const Action& action, std::span<const Tensor> blocks, Run& run) const {
   const auto chunk = static_cast<std::size_t>(action.chunk);
+  const bool is_forward = action.kind == ActionKind::kForward;
   const std::vector<std::size_t>& lent = lent_[chunk];
-  auto rest = blocks.last(std::accumulate(lent.begin(), lent.end(), std::size_t{0}));
+  auto rest = blocks.subspan(own_[chunk]);
   for (std::size_t i = 0; i < lent.size(); ++i) {
-    chunks_[chunk].states[i]->enter(action.chunk, orders_[chunk],
-                                    action.kind == ActionKind::kForward, rest.first(lent[i]));
+    chunks_[chunk].states[i]->enter(action.chunk, orders_[chunk], is_forward, rest.first(lent[i]));
     rest = rest.subspan(lent[i]);
   }
+  if (files_ == nullptr) return;
+  const auto microbatch = static_cast<std::size_t>(action.microbatch);
+  files_->enter({.context = &run.context,
+                 .chunk = chunks_[chunk].chunk,
+                 .index = action.chunk,
+                 .slot = run.is_rehearsal ? 0 : file_slots_[chunk][microbatch],
+                 .forward = is_forward,
+                 .leaves = leaves_[chunk],
+                 .blocks = blocks});
 }
 
 const nn::Batch& Executor::load(int microbatch, Run& run) {

@@ -5,6 +5,8 @@
 // A message moves while passes run: a receive begins at its place in the program and is waited for
 // by the pass that reads it, a send is waited for where the program says so.
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "phalanx/nn/pass_states.h"
 #include "phalanx/pipeline/action.h"
 #include "phalanx/pipeline/batch_slots.h"
+#include "phalanx/pipeline/saved_files.h"
 #include "phalanx/pipeline/saved_plan.h"
 #include "phalanx/pipeline/stage_messages.h"
 
@@ -70,9 +73,11 @@ struct StepSettings {
 class Executor {
  public:
   // The program must have been verified with those of the other ranks of `pipeline`, which is null
-  // where there are none. Packs its saved tensors, unless `plans` has them.
+  // where there are none. Packs its saved tensors, unless `plans` has them. With `files` some leave
+  // memory between the passes; these are opened when all executors are made, and outlive them.
   Executor(Program program, std::vector<ChunkTables> chunks, const nn::BatchShapes& shapes,
-           Communicator* pipeline = nullptr, SavedPlans* plans = nullptr);
+           Communicator* pipeline = nullptr, SavedPlans* plans = nullptr,
+           SavedFiles* files = nullptr);
 
   const Program& program() const { return program_; }
   const SavedPlan& saved_plan() const { return *plan_; }
@@ -108,12 +113,15 @@ class Executor {
     StepTimers* timers = nullptr;
     PassObserver* observer = nullptr;
     int version = 0;  // of the newest weights
+    // Not all passes run: what one writes to a file another reads.
+    bool is_rehearsal = false;
   };
   void execute(std::size_t index, Run& run);
   void execute_pass(std::size_t index, Run& run);
   void compute(const Action& action, nn::Pass& pass, Run& run);
-  // Tells those who lend weights and gradients where a pass finds them.
-  void enter(const Action& action, std::span<const Tensor> blocks) const;
+  // Tells those who lend weights and gradients, or keep what is saved in files, where a pass finds
+  // them.
+  void enter(const Action& action, std::span<const Tensor> blocks, Run& run) const;
   static const nn::Batch& load(int microbatch, Run& run);
   void await_input(const Action& pass, Run& run);
   void await_send(const Action& action, Run& run);
@@ -121,7 +129,8 @@ class Executor {
   void receive(const Action& action, Run& run);
   void hand_over(const Action& action, Run& run);
   // The saved tensors of a microbatch on a chunk, until the next are asked for.
-  std::span<const Tensor> place(int chunk, int microbatch, Arena& saved);
+  enum class Life : std::uint8_t { kFirst, kSecond };
+  std::span<const Tensor> place(int chunk, int microbatch, Arena& saved, Life life = Life::kFirst);
   const Chunk& chunk(int index) const { return *chunks_[static_cast<std::size_t>(index)].chunk; }
   // By action: whether it is the last weight gradient of its chunk before a reduction.
   std::vector<bool> completing_actions() const;
@@ -133,7 +142,13 @@ class Executor {
   std::vector<ChunkTables> chunks_;
   std::vector<nn::PassOrder> orders_;            // by chunk
   std::vector<std::vector<std::size_t>> lent_;   // by chunk: how many blocks each of its states has
-  std::vector<std::vector<SavedBlock>> blocks_;  // by chunk: its own, then those
+  std::vector<std::size_t> own_;                 // by chunk: how many it has itself
+  std::vector<std::vector<SavedBlock>> blocks_;  // by chunk: its own, then those, then second lives
+  SavedFiles* files_;
+  std::vector<std::vector<SavedLeave>> leaves_;  // by chunk: what leaves memory
+  std::vector<std::vector<int>> file_slots_;     // by chunk and microbatch
+  // By chunk, life and block: the block in whose place it is.
+  std::vector<std::array<std::vector<std::size_t>, 2>> homes_;
   std::shared_ptr<const SavedPlan> plan_;
   BatchSlots batch_slots_;
   StageMessages messages_;

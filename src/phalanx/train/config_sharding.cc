@@ -37,12 +37,6 @@ void refuse_idle(const LayoutConfig& l) {
 }
 
 void check_files(const LayoutConfig& l) {
-  if (!l.offload_activations_to.empty()) {
-    throw ConfigError(
-        "--offload-activations-to {}: activations in files are not available in this version of "
-        "Phalanx; --recompute-granularity full saves most of their memory",
-        l.offload_activations_to);
-  }
   if (!l.offload_parameters_to.empty() && l.zero_stage < 3) {
     throw ConfigError("--offload-parameters-to needs --zero-stage 3, not {}", l.zero_stage);
   }

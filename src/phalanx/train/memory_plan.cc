@@ -64,7 +64,7 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
                   .lent = rehearsal.lent,
                   .messages = rehearsal.messages,
                   .transfers = rehearsal.transfers,
-                  .file_bytes = rank.states().file_bytes()};
+                  .file_bytes = rank.file_bytes()};
   for (const ParamSpec& spec : rank.table().specs()) plan.model_parameters += true_count(spec);
   return plan;
 }

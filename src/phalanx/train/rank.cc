@@ -106,9 +106,12 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
 void Rank::make_programs(const StepPrograms& programs, SavedPlans* plans) {
   const std::vector<ChunkTables> tables = states_.tables();
   const auto at = static_cast<std::size_t>(ranks_.at.pipeline);
+  if (Storage* storage = states_.activation_storage()) {
+    saved_files_ = std::make_unique<SavedFiles>(*storage, config_.layout.aio_block_size);
+  }
   const auto executor = [&](const PipelinePrograms& pipeline) {
     return std::make_unique<Executor>(pipeline.ranks[at], tables, shapes_, ranks_.pipeline.get(),
-                                      plans);
+                                      plans, saved_files_.get());
   };
   for (const auto& [size, pipeline] : programs.training) {
     training_.emplace(size, TrainingProgram{.executor = executor(pipeline),
@@ -116,6 +119,7 @@ void Rank::make_programs(const StepPrograms& programs, SavedPlans* plans) {
                                                 pipeline.schedule.microbatches_per_update});
   }
   evaluation_ = executor(programs.evaluation);
+  if (saved_files_) saved_files_->open();
 }
 
 int Rank::batch_slots() const {
@@ -233,7 +237,7 @@ void Rank::time_with(StepTimers* timers) {
 
 // What is neither the optimizer's nor its gathers' is Megatron's forward-backward.
 void Rank::run_training(Executor& executor, PassObserver* observer, nn::UnitHooks* hooks_behind) {
-  nn::HooksInTurn hooks = states_.hooks(hooks_behind);
+  nn::HooksInTurn hooks = states_.hooks({saved_files_.get(), hooks_behind});
   const auto now = StepTimers::Clock::now;
   const auto elsewhere = [this] {
     return timers_ == nullptr ? StepTimers::Clock::duration()
@@ -268,7 +272,7 @@ void Rank::forward_only(const BatchSource& source) {
   const TimerScope time(timers, StepTimer::kEvaluation);
   begin(&source, nullptr);
   states_.begin_passes(context_, -1);
-  nn::HooksInTurn hooks = states_.hooks();
+  nn::HooksInTurn hooks = states_.hooks({saved_files_.get()});
   evaluation_->run(context_, arenas_.saved, settings(false), *this, hooks);
   timers_ = timers;
 }

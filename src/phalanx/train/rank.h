@@ -119,6 +119,10 @@ class Rank final : private StepServices {
   const RankCommunicators& ranks() const { return ranks_; }
   Context& context() { return context_; }
   const RankStates& states() const { return states_; }
+  // What its files take of the disk.
+  std::int64_t file_bytes() const {
+    return states_.file_bytes() + (saved_files_ ? saved_files_->file_bytes() : 0);
+  }
   const nn::ParamTable& table() const { return states_.model().table; }
   const std::vector<Chunk>& chunks() const { return states_.model().chunks; }
   // All of the model, as one pipeline rank would have it.
@@ -191,6 +195,7 @@ class Rank final : private StepServices {
   std::shared_ptr<const Model> family_model_;  // of this place
   nn::BatchShapes shapes_;
   RankStates states_;
+  std::unique_ptr<SavedFiles> saved_files_;  // where activations lie in files
   std::map<ProgramSize, TrainingProgram> training_;
   std::unique_ptr<Executor> evaluation_;
   std::unique_ptr<AsynchronousUpdates> asynchronous_;  // of such a schedule

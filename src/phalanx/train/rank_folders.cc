@@ -6,9 +6,10 @@
 namespace phalanx {
 
 RankFolders open_folders(const LayoutConfig& layout, const std::string& run, int rank) {
-  const std::array<std::pair<const char*, const std::string*>, 2> flags = {
+  const std::array<std::pair<const char*, const std::string*>, 3> flags = {
       {{"--offload-optimizer-to", &layout.offload_optimizer_to},
-       {"--offload-parameters-to", &layout.offload_parameters_to}}};
+       {"--offload-parameters-to", &layout.offload_parameters_to},
+       {"--offload-activations-to", &layout.offload_activations_to}}};
   RankFolders folders;
   for (const auto& [flag, directory] : flags) {
     if (directory->empty() || folders.contains(*directory)) continue;

@@ -37,7 +37,7 @@ Rank::Rehearsal Rank::rehearse() {
       recorder.clear();
       if (wants_loss_counts()) sum_loss_counts(std::vector<double>(terms_.size(), 1.0));
       const std::vector<Message> before = recorder.messages();
-      nn::HooksInTurn hooks = states_.hooks();
+      nn::HooksInTurn hooks = states_.hooks({saved_files_.get()});
       auto run = program.executor->rehearse(context_, arenas_.saved, settings(true), *this, hooks);
       known->second = arenas_.high_water();
       if (size == usual_) {
@@ -58,7 +58,7 @@ Rank::Rehearsal Rank::rehearse() {
   arenas_.forget_high_water();
   begin(nullptr, nullptr);
   states_.begin_passes(context_, -1);
-  nn::HooksInTurn hooks = states_.hooks();
+  nn::HooksInTurn hooks = states_.hooks({saved_files_.get()});
   evaluation_->rehearse(context_, arenas_.saved, settings(false), *this, hooks);
   result.programs.push_back({{.iterations = 0, .microbatches = evaluation_->program().microbatches},
                              arenas_.high_water()});

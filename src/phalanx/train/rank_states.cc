@@ -1,6 +1,7 @@
 #include "phalanx/train/rank_states.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -44,6 +45,7 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
   }
   StateLayout states(model_.table, model_.places, state_cut());
   const StateFiles files = open_files(states, model.transformer().dtype, arenas);
+  activations_ = open_storage(layout.offload_activations_to, arenas);
   parameters_ = std::make_unique<ParameterStore>(std::move(states), arenas.parameters,
                                                  arenas.main_parameters, files);
   constants_ = nn::Constants(model_.table.constants(), context, arenas.constants);
@@ -91,7 +93,7 @@ Storage* RankStates::open_storage(const std::string& directory, RankArenas& aren
   if (storage) return storage.get();
   StorageOptions options{.block_bytes = config_.layout.aio_block_size,
                          .queue_depth = static_cast<int>(config_.layout.aio_queue_depth)};
-  options.staging.push_back(staging_->memory());
+  if (staging_) options.staging.push_back(staging_->memory());
   if (arenas.staging.space() == MemorySpace::kNone) {
     storage = make_meta_storage(options, arenas.staging);
   } else {
@@ -206,11 +208,12 @@ std::vector<ChunkTables> RankStates::tables() const {
   return tables;
 }
 
-nn::HooksInTurn RankStates::hooks(nn::UnitHooks* others) const {
+nn::HooksInTurn RankStates::hooks(std::initializer_list<nn::UnitHooks*> others) const {
   std::vector<nn::UnitHooks*> hooks;
   if (gathers_) hooks.push_back(gathers_.get());
   hooks.push_back(data_parallel_.get());
-  if (others != nullptr) hooks.push_back(others);
+  std::ranges::copy_if(others, std::back_inserter(hooks),
+                       [](const auto* h) { return h != nullptr; });
   return nn::HooksInTurn(std::move(hooks));
 }
 

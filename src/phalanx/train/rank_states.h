@@ -2,6 +2,7 @@
 // A rank's memory: its part of the model, what it keeps of parameters, gradients and optimizer
 // states, and who else has which of them. What it does with them in a step is rank.h's.
 
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -36,12 +37,14 @@ class RankStates {
   Optimizer& optimizer() const { return *optimizer_; }
   // What files of states take of the disk.
   std::int64_t file_bytes() const;
+  // For what forward saves for backward; null: it stays in memory.
+  Storage* activation_storage() const { return activations_; }
   std::span<const Tensor> constants() const { return constants_.tensors(); }
 
   // What passes over the chunks read and write.
   std::vector<ChunkTables> tables() const;
-  // These states' own hooks, and others' behind them.
-  nn::HooksInTurn hooks(nn::UnitHooks* others = nullptr) const;
+  // These states' own hooks, and behind them those of others that are not null.
+  nn::HooksInTurn hooks(std::initializer_list<nn::UnitHooks*> others) const;
   // Before the passes of an update whose last microbatch is this; of an evaluation, -1.
   void begin_passes(Context& context, int last_microbatch) const;
 
@@ -75,6 +78,7 @@ class RankStates {
   RankCommunicators::Sharding sharding_;  // of several copies of the states
   std::unique_ptr<TileStaging> staging_;
   std::map<std::string, std::unique_ptr<Storage>> storages_;  // by directory
+  Storage* activations_ = nullptr;
   std::unique_ptr<ParameterStore> parameters_;
   nn::Constants constants_;
   std::unique_ptr<GradientStore> gradients_;
