@@ -145,7 +145,6 @@ TEST_F(StateFiles, ClearErrors) {
   write("file", "");
   expect_error(run_of("x", "--offload-optimizer-to file"), 73, "--offload-optimizer-to");
   expect_error(run_of("x", "--offload-optimizer-to no/such/parent"), 73, "no/such/parent");
-  expect_error(run_of("x", "--offload-activations-to disk"), 78, "--offload-activations-to");
   expect_error(run_of("x", "--offload-fraction 0.5"), 78, "--offload-optimizer-to");
   expect_error(run_of("x",
                       "--nproc 4 --zero-stage 2 --num-distributed-optimizer-instances 2 "

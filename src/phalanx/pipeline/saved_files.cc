@@ -120,13 +120,9 @@ void SavedFiles::enter(const Entry& entry) {
 
 void SavedFiles::before(const nn::Unit& unit, PassKind pass, int /*microbatch*/) {
   const std::span<const SavedLeave> leaves = pass_.leaves;
-  if (leaves.empty() || pass == PassKind::kBackwardWeight) return;
+  const bool reads = pass == PassKind::kBackwardInput || pass == PassKind::kRecompute;
+  if (leaves.empty() || !reads) return;
   int now = index_of(unit);
-  if (pass == PassKind::kForward) {
-    // Its place is another block's from here on.
-    while (over_ < begun_ && leaves[over_].written + 1 < now) await(over_++);
-    return;
-  }
   if (pass == PassKind::kRecompute) now = pass_.chunk->recomputed_until(now);
   while (over_ > begun_ && leaves[over_ - 1].read >= now) await(--over_);
   while (begun_ > 0 && leaves[begun_ - 1].read + 1 >= now) {
@@ -141,13 +137,13 @@ void SavedFiles::after(const nn::Unit& unit, PassKind pass, int /*microbatch*/,
   const std::span<const SavedLeave> leaves = pass_.leaves;
   if (leaves.empty() || pass != PassKind::kForward) return;
   const int now = index_of(unit);
+  // Its place is another block's from here on.
+  while (over_ < begun_ && leaves[over_].written < now) await(over_++);
   for (; begun_ < leaves.size() && leaves[begun_].written <= now; ++begun_) {
     const SavedLeave& leave = leaves[begun_];
     works_[begun_] =
         file_->file->write(*pass_.context, offset_of(leave), pass_.blocks[leave.block]);
   }
-  if (now + 1 < pass_.chunk->num_units()) return;
-  while (over_ < begun_) await(over_++);
 }
 
 }  // namespace phalanx
