@@ -197,10 +197,11 @@ constexpr TrainFlag kLayoutRows[] = {
         kOffload, {.name = "--offload-parameters-to",
                    .help = "So do parameters, which come unit by unit; implies --zero-stage 3",
                    .value_name = "DIR"}),
-    works<&LayoutConfig::offload_activations_to>(kOffload,
-                                                 {.name = "--offload-activations-to",
-                                                  .help = "So does what forward saves for backward",
-                                                  .value_name = "DIR"}),
+    works<&LayoutConfig::offload_activations_to>(
+        kOffload, {.name = "--offload-activations-to",
+                   .help = "So does what forward saves for backward, but for what is "
+                           "smaller than --aio-block-size",
+                   .value_name = "DIR"}),
     works<&LayoutConfig::offload_fraction>(
         kOffload, {.name = "--offload-fraction",
                    .help = "Share of the optimizer's states that lies in files",
