@@ -37,6 +37,7 @@ DataParallel::DataParallel(const ParameterStore& parameters, GradientStore& grad
       started_(states().buckets().size()),
       shared_(gradients.shared().size()),
       gathers_(states().buckets().size()) {
+  for (const UnitOrder& units : chunks_) holds_.push_back(gradient_holds(units));
   PHALANX_CHECK(!states().is_sharded() || groups.data != nullptr, "a shard of one rank");
   for (const SharedSum& sum : gradients.shared()) {
     const Communicator* group = group_of(sum);
@@ -145,34 +146,18 @@ void DataParallel::start_reduction(std::size_t bucket) {
           : groups_.data->all_reduce(*context_, whole, Reduction::kSum);
 }
 
-std::vector<DataParallel::Added> DataParallel::added(int chunk) const {
-  std::vector<Added> groups;
-  const UnitOrder& units = chunks_[static_cast<std::size_t>(chunk)];
-  for (int u = units.size(); u-- > 0;) {
-    for (const int group : units.units[static_cast<std::size_t>(u)].added) {
-      const auto known = std::ranges::find(groups, group, &Added::group);
-      if (known != groups.end()) {
-        known->last = u;
-      } else {
-        groups.push_back({group, u, u});
-      }
-    }
-  }
-  return groups;
-}
-
 std::vector<SavedBlock> DataParallel::blocks(int chunk, const nn::PassOrder& order) const {
   std::vector<SavedBlock> blocks;
   if (!states().cuts_gradients() || order.forward_only) return blocks;
   const UnitOrder& units = chunks_[static_cast<std::size_t>(chunk)];
   const int longer = options_.overlap_grad_reduce ? 1 : 0;
-  for (const Added& group : added(chunk)) {
-    const int last = std::max(group.last - longer, 0);
+  for (const GradientHold& hold : holds_[static_cast<std::size_t>(chunk)]) {
+    const int last = std::max(hold.last - longer, 0);
     blocks.push_back(
         {.name = "gradients",
          .dtype = gradients_->dtype(),
-         .shape = {states().flat().regions[static_cast<std::size_t>(group.group)].count},
-         .born = units.begin(units.backward_moment(group.first)),
+         .shape = {states().flat().regions[static_cast<std::size_t>(hold.group)].count},
+         .born = units.begin(units.backward_moment(hold.first)),
          .last = units.end(units.backward_moment(last)),
          .is_lent = true});
   }
@@ -183,14 +168,14 @@ void DataParallel::enter(int chunk, const nn::PassOrder& /*order*/, bool forward
                          std::span<const Tensor> blocks) {
   if (!states().cuts_gradients() || forward) return;
   chunk_ = chunk;
-  const std::vector<Added> groups = added(chunk);
-  PHALANX_CHECK(blocks.size() == groups.size(), "{} blocks for the gradients of {} groups",
-                blocks.size(), groups.size());
+  const std::vector<GradientHold>& holds = holds_[static_cast<std::size_t>(chunk)];
+  PHALANX_CHECK(blocks.size() == holds.size(), "{} blocks for the gradients of {} groups",
+                blocks.size(), holds.size());
   gradients_->begin_update();
   uses_left_ = uses_;
   count_missing();
   started_.assign(started_.size(), false);
-  for (std::size_t i = 0; i < groups.size(); ++i) gradients_->place(groups[i].group, blocks[i]);
+  for (std::size_t i = 0; i < holds.size(); ++i) gradients_->place(holds[i].group, blocks[i]);
 }
 
 void DataParallel::start_scatter(std::size_t bucket) {
@@ -209,8 +194,8 @@ void DataParallel::start_scatter(std::size_t bucket) {
     }
     scatter.work = groups_.data->reduce_scatter(*context_, scatter.sum, whole, Reduction::kSum);
   }
-  const std::vector<Added> groups = added(chunk_);
-  const int last = std::ranges::find(groups, at.group, &Added::group)->last;
+  const std::vector<GradientHold>& holds = holds_[static_cast<std::size_t>(chunk_)];
+  const int last = std::ranges::find(holds, at.group, &GradientHold::group)->last;
   const bool waits = options_.overlap_grad_reduce && last > 0;
   scatter.until = waits ? last - 1 : last;
   scatters_.push_back(std::move(scatter));

@@ -79,14 +79,6 @@ class DataParallel final : public nn::PassStates {
   void complete(ParamId id);
   void start_if_complete(std::size_t bucket);
   void start_reduction(std::size_t bucket);
-  // Of gradients that are cut: the groups that units of a chunk add to, with the first and the last
-  // of these units in backward.
-  struct Added {
-    int group = 0;
-    int first = 0;
-    int last = 0;
-  };
-  std::vector<Added> added(int chunk) const;
   // By bucket, what has to come before its sum over data parallelism begins.
   void count_missing();
   // Into the shard, or to be added to it.
@@ -122,6 +114,7 @@ class DataParallel final : public nn::PassStates {
   const ParameterStore* parameters_;
   GradientStore* gradients_;
   std::vector<UnitOrder> chunks_;
+  std::vector<std::vector<GradientHold>> holds_;  // by chunk
   std::vector<int> uses_;
   ReductionGroups groups_;
   TensorRegion region_;

@@ -84,9 +84,11 @@ void StateLayout::place_in_files() {
   }
 }
 
-std::int64_t StateLayout::largest_tile() const {
+std::int64_t StateLayout::largest_tile_in_file() const {
   std::int64_t largest = 0;
-  for (const Tile& tile : tiles_) largest = std::max(largest, tile.local.count);
+  for (const Tile& tile : tiles_) {
+    if (tile.states_in_file || tile.weights_in_file) largest = std::max(largest, tile.local.count);
+  }
   return largest;
 }
 

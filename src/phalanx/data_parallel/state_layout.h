@@ -96,9 +96,9 @@ class StateLayout {
   // In ParamId order, then by position; each of one tile.
   const std::vector<Segment>& segments() const { return segments_; }
   std::int64_t shard_elements() const { return shard_elements_; }
-  // Those whose states lie in memory, and those of the largest tile.
+  // Those whose states lie in memory, and those of the largest tile that is in a file.
   std::int64_t memory_elements() const { return memory_elements_; }
-  std::int64_t largest_tile() const;
+  std::int64_t largest_tile_in_file() const;
   bool has_files() const { return cut_.states_in_files > 0.0 || cut_.weights_in_files; }
   std::int64_t weight_elements() const { return weight_elements_; }
   // Where a parameter whose weights stay begins in the buffer of weights.

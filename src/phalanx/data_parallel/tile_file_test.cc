@@ -21,7 +21,7 @@ class Tiles : public testing::Test {
                    ("phalanx_tiles_" + std::to_string(::getpid()))),
         folder_(directory_, "run", 0, "--offload-optimizer-to"),
         states_(table_, {.gradients = true, .states_in_files = share, .tile = 8192}),
-        staging_(states_.largest_tile(), 8, 2, arena_) {
+        staging_(states_.largest_tile_in_file(), 8, 2, arena_) {
     StorageOptions options;
     options.staging.push_back(staging_.memory());
     storage_ = make_disk_storage(folder_, options, arena_);

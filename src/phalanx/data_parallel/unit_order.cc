@@ -151,4 +151,19 @@ std::vector<WeightHold> weight_holds(const UnitOrder& units, const std::vector<b
   return holds;
 }
 
+std::vector<GradientHold> gradient_holds(const UnitOrder& units) {
+  std::vector<GradientHold> holds;
+  for (int u = units.size(); u-- > 0;) {
+    for (const int group : units.units[static_cast<std::size_t>(u)].added) {
+      const auto known = std::ranges::find(holds, group, &GradientHold::group);
+      if (known != holds.end()) {
+        known->last = u;
+      } else {
+        holds.push_back({.group = group, .first = u, .last = u});
+      }
+    }
+  }
+  return holds;
+}
+
 }  // namespace phalanx

@@ -62,4 +62,13 @@ struct GatherOptions {
 std::vector<WeightHold> weight_holds(const UnitOrder& units, const std::vector<bool>& is_cut,
                                      const nn::PassOrder& order, const GatherOptions& options);
 
+// A group's gradients, whole while units add to them: from the first of these in backward to the
+// last. In the order in which they begin.
+struct GradientHold {
+  int group = 0;
+  int first = 0;
+  int last = 0;
+};
+std::vector<GradientHold> gradient_holds(const UnitOrder& units);
+
 }  // namespace phalanx
