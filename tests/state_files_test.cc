@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <sstream>
 #include <string>
 
 #include "program_test.h"
@@ -11,7 +12,9 @@
 namespace phalanx {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class StateFiles : public ProgramTest {
  protected:
@@ -32,6 +35,14 @@ class StateFiles : public ProgramTest {
     const ProgramOutput output = run(run_of(save, flags));
     EXPECT_EQ(output.status, 0) << flags << "\n" << output.err;
     return digest(save);
+  }
+  // The first with these words.
+  std::string line_of(const std::string& name, const std::string& words) const {
+    std::istringstream text(read(name));
+    for (std::string line; std::getline(text, line);) {
+      if (line.find(words) != std::string::npos) return line;
+    }
+    return {};
   }
   bool is_there(const std::string& name) const {
     return std::filesystem::exists(directory_ / name);
@@ -54,7 +65,8 @@ TEST_F(StateFiles, HaveTheBitsOfMemory) {
   EXPECT_EQ(digest_of_run("one_both", one + "--offload-optimizer-to disk --offload-parameters-to "
                                             "disk --zero-persistence-threshold 0"),
             digest_of_run("one", one + "--zero-stage 2"));
-  EXPECT_EQ(digest_of_run("one_states", one + "--offload-optimizer-to disk"),
+  EXPECT_EQ(digest_of_run("one_states", one + "--offload-optimizer-to disk --aio-block-size 8192 "
+                                              "--aio-queue-depth 3"),
             digest_of_run("one_whole", one));
   // Directories that were not there are gone.
   EXPECT_FALSE(is_there("disk"));
@@ -141,8 +153,38 @@ TEST_F(StateFiles, ArePlanned) {
   EXPECT_EQ(rank.at("bytes").at("optimizer"), 0);
 }
 
+// What was predicted, beside what was.
+TEST_F(StateFiles, ARunSaysWhatItTookOfTheDisk) {
+  const std::string flags = "--nproc 2 --global-batch-size 8 --offload-optimizer-to disk ";
+  const ProgramOutput output = run(run_of("timed", flags + "--disk-bandwidth 0.5,0.25"));
+  EXPECT_EQ(output.status, 0) << output.err;
+  EXPECT_THAT(output.err, AllOf(HasSubstr("> disk: a step of all ranks of a host reads "),
+                                HasSubstr(" at 0.5 and 0.25 GB/s; its arithmetic takes "),
+                                HasSubstr(" at 0.5 and 0.25 GB/s; measured: it took "),
+                                HasSubstr("waited "), HasSubstr(" s for files (medians)")));
+  const Json begin = Json::parse(line_of("timed/events.jsonl", "\"begin\""));
+  const Json& disk = begin.at("disk");
+  EXPECT_DOUBLE_EQ(
+      disk.at("seconds").get<double>(),
+      disk.at("read_bytes").get<double>() / 0.5e9 + disk.at("write_bytes").get<double>() / 0.25e9);
+  EXPECT_GT(disk.at("arithmetic_seconds"), 0);
+  const Json step = Json::parse(line_of("timed/metrics.jsonl", "\"lm_loss\""));
+  EXPECT_GT(step.at("waited_for_files_s"), 0);
+  EXPECT_LT(step.at("waited_for_files_s"), step.at("elapsed_s"));
+  EXPECT_THAT(line_of("timed/events.jsonl", "measured: it took"), HasSubstr("\"disk\""));
+
+  const ProgramOutput plain = run(run_of("plain", "--global-batch-size 8"));
+  EXPECT_THAT(plain.err, Not(HasSubstr("disk: ")));
+  EXPECT_THAT(line_of("plain/metrics.jsonl", "\"lm_loss\""), Not(HasSubstr("files")));
+}
+
 TEST_F(StateFiles, ClearErrors) {
   write("file", "");
+  for (const char* wrong : {"1.5", "0,1", "1,-1", "nan,1"}) {
+    expect_error(run_of("x", std::string("--offload-optimizer-to disk --disk-bandwidth ") + wrong),
+                 78, std::string("--disk-bandwidth ") + wrong);
+  }
+  expect_error(run_of("x", "--disk-bandwidth 1,2"), 78, "--disk-bandwidth");
   expect_error(run_of("x", "--offload-optimizer-to file"), 73, "--offload-optimizer-to");
   expect_error(run_of("x", "--offload-optimizer-to no/such/parent"), 73, "no/such/parent");
   expect_error(run_of("x", "--offload-fraction 0.5"), 78, "--offload-optimizer-to");

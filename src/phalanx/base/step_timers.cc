@@ -35,8 +35,9 @@ constexpr std::array<Row, kStepTimers> kRows = {{
     {"evaluation", kNoRow},
     {"messages", kNoRow},
     {"data", kNoRow},
+    {"files", kNoRow},
 }};
-static_assert(static_cast<std::size_t>(StepTimer::kData) + 1 == kStepTimers);
+static_assert(static_cast<std::size_t>(StepTimer::kFiles) + 1 == kStepTimers);
 
 }  // namespace
 

@@ -38,8 +38,9 @@ enum class StepTimer : std::uint8_t {
   kEvaluation,  // forward passes of evaluations
   kMessages,    // within all others: waiting for messages of any group, barriers included
   kData,        // within kBatchGenerator: waiting for microbatches that are not read yet
+  kFiles,       // within all others: waiting for states to come from files and to go there
 };
-inline constexpr std::size_t kStepTimers = 23;
+inline constexpr std::size_t kStepTimers = 24;
 
 // "forward-backward".
 std::string_view name_of(StepTimer timer);

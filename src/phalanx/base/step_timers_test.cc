@@ -45,6 +45,7 @@ TEST(StepTimers, HaveNamesOfTheirOwn) {
   EXPECT_EQ(name_of(StepTimer::kForwardBackward), "forward-backward");
   EXPECT_EQ(name_of(StepTimer::kSaveCheckpoint), "save-checkpoint");
   EXPECT_EQ(name_of(StepTimer::kData), "data");
+  EXPECT_EQ(name_of(StepTimer::kFiles), "files");
 }
 
 }  // namespace

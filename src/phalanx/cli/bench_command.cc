@@ -70,7 +70,7 @@ struct BenchFlags {
     flags.add({.name = "--buffered", .help = "Through the page cache, as some file systems must"},
               &buffered);
     flags.add({.name = "--seconds",
-               .help = "The most time of each pass: there are three of each engine",
+               .help = "The most time of each pass: there are four of each engine",
                .range = from_to(0.01, 600)},
               &seconds);
     flags.add({.name = "--json", .help = "One JSON document on standard output"}, &json);
@@ -108,18 +108,20 @@ struct Row {
 
 // What a plan should reckon with: that of the engine that a run would take.
 std::string plan_flag(const Row& row) {
-  return fmt::format("--disk-bandwidth {:.2f},{:.2f}", row.measured.read_per_s / kGigabyte,
+  return fmt::format("--disk-bandwidth {:.3g},{:.3g}", row.measured.read_per_s / kGigabyte,
                      row.measured.write_per_s / kGigabyte);
 }
 
 std::string text_of(const std::string& directory, std::int64_t bytes,
                     const std::vector<Row>& rows) {
-  std::string text = fmt::format("{}: a file of {}\n\n{:<10} {:>12} {:>12} {:>12}\n", directory,
-                                 format_bytes(bytes), "engine", "moved", "read GB/s", "write GB/s");
+  std::string text =
+      fmt::format("{}: a file of {}\n\n{:<10} {:>12} {:>12} {:>12} {:>12}\n", directory,
+                  format_bytes(bytes), "engine", "moved", "read GB/s", "write GB/s", "by turns");
   for (const auto& [engine, measured] : rows) {
-    text += fmt::format("{:<10} {:>12} {:>12.2f} {:>12.2f}   {}\n", engine,
+    text += fmt::format("{:<10} {:>12} {:>12.2f} {:>12.2f} {:>12.2f}   {}\n", engine,
                         format_bytes(measured.bytes), measured.read_per_s / kGigabyte,
-                        measured.write_per_s / kGigabyte, measured.description);
+                        measured.write_per_s / kGigabyte, measured.both_per_s / kGigabyte,
+                        measured.description);
   }
   return text +
          fmt::format("\nphalanx plan ... {}   (GB/s: read, write)\n", plan_flag(rows.front()));
@@ -138,7 +140,8 @@ std::string json_of(const std::string& directory, std::int64_t bytes, const Stor
                                {"description", measured.description},
                                {"moved_bytes", measured.bytes},
                                {"read_bytes_per_s", measured.read_per_s},
-                               {"write_bytes_per_s", measured.write_per_s}});
+                               {"write_bytes_per_s", measured.write_per_s},
+                               {"by_turns_bytes_per_s", measured.both_per_s}});
   }
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

@@ -12,7 +12,7 @@ namespace phalanx {
 TileFile::TileFile(Storage& storage, const std::string& name, DType dtype,
                    const StateLayout& states, const std::vector<bool>& is_here)
     : dtype_(dtype) {
-  FileLayout layout;
+  FileLayout layout(storage.block_bytes());
   for (std::size_t t = 0; t < states.tiles().size(); ++t) {
     const std::int64_t bytes = states.tiles()[t].local.count * size_of(dtype);
     offsets_.push_back(is_here[t] ? layout.add(bytes) : -1);

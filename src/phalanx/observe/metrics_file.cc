@@ -41,6 +41,11 @@ std::string decoupled_field(const IterationReport& report) {
   return fmt::format(R"("decoupled_learning_rate": {}, )", number(*report.decoupled_learning_rate));
 }
 
+std::string file_field(const IterationReport& report) {
+  if (!report.file_seconds) return {};
+  return fmt::format(R"("waited_for_files_s": {}, )", number(*report.file_seconds));
+}
+
 struct Line {
   std::int64_t iteration = 0;
   bool is_evaluation = false;
@@ -87,14 +92,14 @@ std::string to_json_line(const IterationReport& report, double peak_flops) {
       R"("grad_norm": {}, "loss_scale": {}, "skipped": {}, "elapsed_s": {}, )"
       R"("tokens_per_second": {}, "model_flops_per_second": {}, "peak_bytes": {}, )"
       R"("rss_bytes": {}, "mfu": {}, "hfu": {}, "waited_for_data_s": {}, )"
-      R"("waited_for_messages_s": {}, "saving_s": {}}})",
+      R"("waited_for_messages_s": {}, {}"saving_s": {}}})",
       report.iteration, report.consumed_samples, loss_fields(report.losses),
       number(report.learning_rate), decoupled_field(report), number(report.grad_norm),
       number(report.loss_scale), report.skipped, number(report.seconds), number(tokens_per_second),
       number(report.model_flops / report.seconds), report.peak_bytes, report.rss_bytes,
       number(report.model_flops / report.seconds / peak_flops),
       number(report.hardware_flops / report.seconds / peak_flops), number(report.data_seconds),
-      number(report.message_seconds), number(report.saving_seconds));
+      number(report.message_seconds), file_field(report), number(report.saving_seconds));
 }
 
 std::string to_json_line(const EvaluationReport& report) {

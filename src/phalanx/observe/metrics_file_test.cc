@@ -66,6 +66,11 @@ TEST(MetricsLine, HasTheDocumentedKeysInOrder) {
       R"("tokens_per_second": 16384, "model_flops_per_second": 125000000000, )"
       R"("peak_bytes": 8589934592, "rss_bytes": 123, "mfu": 0.5, "hfu": 0.625, )"
       R"("waited_for_data_s": 0.0625, "waited_for_messages_s": 0.03125, "saving_s": 2})");
+  IterationReport with_files = example(3);
+  with_files.file_seconds = 0.5;
+  EXPECT_THAT(to_json_line(with_files, 2.5e11),
+              testing::EndsWith(R"("waited_for_messages_s": 0.03125, "waited_for_files_s": 0.5, )"
+                                R"("saving_s": 2})"));
   EXPECT_EQ(to_json_line(EvaluationReport{.iteration = 3,
                                           .consumed_samples = 48,
                                           .split = "valid",

@@ -242,6 +242,7 @@ std::string other_charts(std::span<const ReportRun> runs) {
                       });
   for (const auto& [which, title] : {std::pair(Metric::kWaitedForData, "Waiting for data"),
                                      std::pair(Metric::kWaitedForMessages, "Waiting for messages"),
+                                     std::pair(Metric::kWaitedForFiles, "Waiting for files"),
                                      std::pair(Metric::kSaving, "Saving")}) {
     html += small_chart(runs,
                         {.title = title,

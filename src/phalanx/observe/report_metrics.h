@@ -28,6 +28,7 @@ enum class Metric : std::uint8_t {
   kHfu,
   kWaitedForData,
   kWaitedForMessages,
+  kWaitedForFiles,
   kSaving,
   kPeakBytes,
   kResidentBytes,

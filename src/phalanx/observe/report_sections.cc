@@ -56,14 +56,16 @@ std::string whole_run(const ReportRun& run) {
   const ReportMetrics& metrics = run.metrics;
   const double data = metrics[Metric::kWaitedForData].sum();
   const double messages = metrics[Metric::kWaitedForMessages].sum();
+  const double files = metrics[Metric::kWaitedForFiles].sum();
   const double saving = metrics[Metric::kSaving].sum();
   const double steps = metrics[Metric::kSeconds].sum();
   double wall = 0;
   for (const ReportStart& start : run.starts) wall += start.last_seconds - start.begin_seconds;
   const double rest = std::max(0.0, wall - steps - saving);
-  std::vector<BarPart> parts = {{"steps", steps - data - messages, 0},
+  std::vector<BarPart> parts = {{"steps", steps - data - messages - files, 0},
                                 {"waiting for data (first rank)", data, 3},
                                 {"waiting for messages (first rank)", messages, 4},
+                                {"waiting for files (first rank)", files, 2},
                                 {"saving", saving, 5},
                                 {"start, evaluation and other", rest, 6}};
   const double whole = steps + saving + rest;
@@ -76,6 +78,27 @@ std::string whole_run(const ReportRun& run) {
   return "<h3>The whole run</h3>\n" +
          bars({bar_row("all starts", shares(parts, whole), duration_text(whole))}) +
          bar_legend(parts) + to_html({{"", "time", "share"}, rows, ""});
+}
+
+// Of a run with files: a step as it was predicted, and as it was.
+std::string disk_time(const ReportRun& run) {
+  const auto fact = [&](std::string_view pointer) { return number_at(run.facts(), pointer); };
+  if (!fact("/disk/read_bytes")) return {};
+  const auto time = [](const std::optional<double>& seconds) {
+    return seconds ? duration_text(*seconds) : std::string();
+  };
+  const auto median = [&](Metric metric) {
+    const Series& series = run.metrics[metric];
+    return series.empty() ? std::string() : duration_text(series.median());
+  };
+  const std::vector<std::vector<std::string>> rows = {
+      {fmt::format("the disk: {} read, {} written", bytes_text(fact("/disk/read_bytes")),
+                   bytes_text(fact("/disk/write_bytes"))),
+       time(fact("/disk/seconds")), ""},
+      {"arithmetic at the peak", time(fact("/disk/arithmetic_seconds")), ""},
+      {"the step (median)", "", median(Metric::kSeconds)},
+      {"of it, waiting for files (first rank, median)", "", median(Metric::kWaitedForFiles)}};
+  return "<h3>States in files: a step</h3>\n" + to_html({{"", "predicted", "measured"}, rows, ""});
 }
 
 std::string last_step(const ReportRun& run) {
@@ -110,7 +133,7 @@ std::string last_step(const ReportRun& run) {
 
 std::string time_section(const ReportRun& run) {
   const std::string whole = whole_run(run);
-  const std::string step = last_step(run);
+  const std::string step = disk_time(run) + last_step(run);
   if (whole.empty() && step.empty()) return {};
   return heading("Where the time went") + whole + step;
 }

@@ -95,6 +95,30 @@ class ReportTest : public testing::Test {
   fs::path root_;
 };
 
+// 200 and 100 MiB a step: predicted beside what metrics say.
+TEST_F(ReportTest, ARunWithFilesShowsWhatTheDiskTook) {
+  const fs::path run = directory("run");
+  std::string text;
+  for (int i = 1; i <= 3; ++i) {
+    text += fmt::format(
+        "{{\"iteration\": {}, \"lm_loss\": 1, \"elapsed_s\": 5, \"waited_for_messages_s\": 0, "
+        "\"waited_for_files_s\": {}, \"saving_s\": 0}}\n",
+        i, i);
+  }
+  write(run / kMetricsName, text);
+  RunBegin begin = begin_at(0, 1);
+  begin.facts = R"({"run": "r", "disk": {"read_bytes": 209715200, "write_bytes": 104857600,
+                    "arithmetic_seconds": 3, "seconds": 4}})";
+  write_event(run, begin_line(begin, at(0)));
+  write_event(run, end_line({RunEnding::Outcome::kFinished, 3, "", ""}, at(20)));
+  const std::string page = page_of({run});
+  for (const char* part : {"the disk: 200 MiB read, 100 MiB written", "waiting for files", "4.0 s",
+                           "3.0 s", "5.0 s", "2.0 s", "Waiting for files"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
+  EXPECT_THAT(page_of({eventful_run("other")}), Not(HasSubstr("aiting for files")));
+}
+
 TEST_F(ReportTest, APageTellsAllOfARun) {
   const std::string page = page_of({eventful_run("run")});
   for (const char* text : {"<h1>run</h1>",

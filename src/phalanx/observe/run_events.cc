@@ -78,6 +78,8 @@ std::string_view event_of(RunNote::Kind kind) {
       return "save_failed";
     case RunNote::Kind::kBatchSize:
       return "batch_size";
+    case RunNote::Kind::kDisk:
+      return "disk";
     case RunNote::Kind::kSignal:
       return "signal";
     case RunNote::Kind::kExit:

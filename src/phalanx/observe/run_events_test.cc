@@ -63,14 +63,16 @@ TEST(EventsSink, AppendsWhatHappensBehindATornLine) {
   sink.note({RunNote::Kind::kSignal, 4, "SIGTERM"});
   sink.note({RunNote::Kind::kExit, 4, "exit"});
   sink.note({RunNote::Kind::kWarning, 4, "warn"});
+  sink.note({RunNote::Kind::kDisk, 4, "disk"});
   sink.end({RunEnding::Outcome::kFailed, 4, "why", R"({"timeline": {"kind": "1f1b"}})"});
   const auto lines = lines_of(path);
   std::vector<std::string> events;
   for (const Json& line : lines) {
     events.push_back(line.is_discarded() ? "?" : line.at("event").get<std::string>());
   }
-  EXPECT_THAT(events, testing::ElementsAre("save", "?", "begin", "batch_size", "save",
-                                           "save_failed", "signal", "exit", "warning", "end"));
+  EXPECT_THAT(events,
+              testing::ElementsAre("save", "?", "begin", "batch_size", "save", "save_failed",
+                                   "signal", "exit", "warning", "disk", "end"));
   EXPECT_EQ(lines[3].at("iteration"), 3);
   EXPECT_EQ(lines[3].at("text"), "batch");
   EXPECT_EQ(lines.back().at("outcome"), "failed");

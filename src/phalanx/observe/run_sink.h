@@ -69,6 +69,7 @@ struct IterationReport {
   // Of it, on the first rank: reading data, and waiting for messages of any group.
   double data_seconds = 0;
   double message_seconds = 0;
+  std::optional<double> file_seconds = {};  // likewise, where states lie in files
   // Since the last iteration, beside it: saving.
   double saving_seconds = 0;
   // At --log-interval with --timing-log-level 1 or 2: since the last such.
@@ -94,6 +95,7 @@ struct RunNote {
     kSaved,
     kSaveFailed,
     kBatchSize,  // the global batch is another from now on
+    kDisk,       // what steps took of the disk
     kSignal,     // asks the run to stop
     kExit,       // --exit-interval, --exit-duration-in-mins
     kTrained,    // the last iteration is done

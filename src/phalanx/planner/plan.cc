@@ -102,6 +102,14 @@ Json batch_sizes_json(const TrainConfig& config) {
   return list;
 }
 
+// Of the busiest host.
+std::string disk_text(const RunPlan& plan) {
+  const LayoutConfig& layout = plan.config.layout;
+  const std::string text = to_text(*plan.disk, layout);
+  if (plan.grid.world_size() == 1) return text;
+  return fmt::format("of all ranks of a host ({}) {}", ranks_on_machine(layout), text);
+}
+
 template <typename Entry>
 std::string traffic_table(const TrafficTotals<Entry>& totals) {
   std::string text;
@@ -131,6 +139,24 @@ Json flops_json(const RunPlan& plan) {
     flops += group.memory.flops_per_step * std::ssize(group.ranks);
   }
   return flops;
+}
+
+// Ranks come to hosts in their order.
+std::optional<DiskStep> disk_of(const RunPlan& plan) {
+  const LayoutConfig& layout = plan.config.layout;
+  std::vector<DiskTraffic> traffic(static_cast<std::size_t>(plan.grid.world_size()));
+  for (const RankPlan& group : plan.groups) {
+    const DiskTraffic of_rank = disk_traffic(group.memory.transfers);
+    for (const int rank : group.ranks) traffic[static_cast<std::size_t>(rank)] = of_rank;
+  }
+  const auto ranks = static_cast<int>(ranks_on_machine(layout));
+  return disk_step(layout, traffic, [&](int rank) { return rank / ranks; });
+}
+
+Json disk_json(const DiskStep& disk) {
+  Json json = {{"read_bytes", disk.traffic.read}, {"write_bytes", disk.traffic.written}};
+  if (disk.seconds) json["seconds"] = *disk.seconds;
+  return json;
 }
 
 std::string pipeline_text(const TrainConfig& c) {
@@ -215,9 +241,11 @@ RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary,
                .model = make_model(config, vocabulary),
                .products = products,
                .model_parameters = 0,
-               .groups = {}};
+               .groups = {},
+               .disk = {}};
   plan.model_parameters = plan.model->parameters();
   plan.groups = plan_ranks(config, *plan.model, programs, products);
+  plan.disk = disk_of(plan);
   return plan;
 }
 
@@ -235,10 +263,11 @@ std::string to_json(const RunPlan& plan, ListedRanks listed) {
   }
   Json list = Json::array();
   for (auto& [rank, json] : ranks) list.push_back(std::move(json));
-  const Json document = {{"model", model_json(plan)},
-                         {"flops_per_step", flops_json(plan)},
-                         {"batch_sizes", batch_sizes_json(plan.config)},
-                         {"ranks", std::move(list)}};
+  Json document = {{"model", model_json(plan)},
+                   {"flops_per_step", flops_json(plan)},
+                   {"batch_sizes", batch_sizes_json(plan.config)}};
+  if (plan.disk) document["disk"] = disk_json(*plan.disk);
+  document["ranks"] = std::move(list);
   return document.dump(2) + "\n";
 }
 
@@ -279,6 +308,7 @@ std::string to_text(const RunPlan& plan) {
                 format_bytes(memory.file_bytes)) +
             traffic_table(memory.transfers);
   }
+  if (plan.disk) text += fmt::format("disk: a step {}\n", disk_text(plan));
   return text;
 }
 

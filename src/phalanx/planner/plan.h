@@ -3,6 +3,7 @@
 // allocating it.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "phalanx/model/model.h"
 #include "phalanx/pipeline/placement.h"
 #include "phalanx/train/config.h"
+#include "phalanx/train/disk_time.h"
 #include "phalanx/train/memory_plan.h"
 
 namespace phalanx {
@@ -23,6 +25,7 @@ struct RunPlan {
   cpu::ProductPrecision products = cpu::ProductPrecision::kFp32;
   std::int64_t model_parameters = 0;  // global, without vocabulary padding
   std::vector<RankPlan> groups;       // data-parallel ranks do the same
+  std::optional<DiskStep> disk;       // where states lie in files
 };
 
 // `config` is resolved; `vocabulary` is the tokenizer's size.
@@ -35,10 +38,12 @@ enum class ListedRanks { kAsManyAsReadable, kAll };
 
 // One JSON document with a newline: {"model" ("family", "parameters", "layers", "losses", ...; of
 // an encoder and a decoder also "decoder_layers" and "decoder_sequence_length"), "flops_per_step",
-// "batch_sizes": [{"samples", "global_batch_size"}], "ranks": [{"rank", "coordinates",
-// "parameters", "bytes", "microbatches_in_flight", "stages": [{"stage", "first_layer", "layers",
-// "holds"}], "messages", "largest_program": {"kind", "global_batch_size", "iterations",
-// "microbatches", "bytes"}}]}. Operations and messages are of a step of the last batch.
+// "batch_sizes": [{"samples", "global_batch_size"}], "disk" (of files: "read_bytes", "write_bytes"
+// and, with --disk-bandwidth, "seconds" of a step on the busiest host), "ranks": [{"rank",
+// "coordinates", "parameters", "bytes", "microbatches_in_flight", "stages": [{"stage",
+// "first_layer", "layers", "holds"}], "messages", "file_bytes", "transfers", "largest_program":
+// {"kind", "global_batch_size", "iterations", "microbatches", "bytes"}}]}. Operations, messages and
+// transfers are of a step of the last batch.
 std::string to_json(const RunPlan& plan, ListedRanks listed = ListedRanks::kAsManyAsReadable);
 // The table for people.
 std::string to_text(const RunPlan& plan);

@@ -270,5 +270,34 @@ TEST(Plan, LargeModelsOnManyRanks) {
   EXPECT_NE(text.find("reduce_scatter"), std::string::npos) << text;
 }
 
+// Every element of the moments, 4 bytes each, is read and written once a step.
+TEST(Plan, SaysWhatAStepTakesOfTheDisk) {
+  TrainConfig c = config(2, 1);
+  EXPECT_FALSE(plan(c).disk);
+  EXPECT_FALSE(json_of(plan(c)).contains("disk"));
+  c.layout.offload_optimizer_to = "disk";
+  const RunPlan unknown = plan(c);
+  ASSERT_TRUE(unknown.disk);
+  const std::int64_t bytes = 2 * 2 * 4 * unknown.model_parameters;  // ranks, moments
+  const std::int64_t padding = unknown.disk->traffic.read - bytes;
+  EXPECT_GE(padding, 0);
+  EXPECT_LT(padding, bytes / 4);
+  EXPECT_EQ(unknown.disk->traffic.written, unknown.disk->traffic.read);
+  EXPECT_FALSE(unknown.disk->seconds);
+  const Json disk = json_of(unknown).at("disk");
+  EXPECT_EQ(keys(disk), (std::vector<std::string>{"read_bytes", "write_bytes"}));
+  EXPECT_EQ(disk.at("read_bytes"), unknown.disk->traffic.read);
+  EXPECT_EQ(to_text(unknown).find(" GB/s"), std::string::npos);
+
+  c.layout.disk_bandwidth = "0.5,0.25";
+  const RunPlan known = plan(c);
+  EXPECT_DOUBLE_EQ(known.disk->seconds.value(),
+                   static_cast<double>(known.disk->traffic.read) * (2e-9 + 4e-9));
+  EXPECT_EQ(json_of(known).at("disk").at("seconds"), *known.disk->seconds);
+  EXPECT_NE(to_text(known).find("\ndisk: a step of all ranks of a host (2) reads "),
+            std::string::npos);
+  EXPECT_NE(to_text(known).find(" at 0.5 and 0.25 GB/s\n"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace phalanx

@@ -50,6 +50,12 @@ class Measurement {
         bytes, [&](std::int64_t at, std::span<std::byte> tile) { return file_->read(at, tile); });
     result.read_per_s = static_cast<double>(bytes) / read_s;
     result.bytes = bytes;
+    bool writes = false;
+    const double both_s = pass(bytes, [&](std::int64_t at, std::span<std::byte> tile) {
+      writes = !writes;
+      return writes ? file_->write(at, tile) : file_->read(at, tile);
+    });
+    result.both_per_s = static_cast<double>(bytes) / both_s;
     return result;
   }
 

@@ -23,6 +23,7 @@ TEST_F(BandwidthTest, WritesAndReadsTheFileAndRemovesIt) {
     EXPECT_EQ(measured.bytes, (bytes + 4095) / 4096 * 4096);
     EXPECT_GT(measured.write_per_s, 0);
     EXPECT_GT(measured.read_per_s, 0);
+    EXPECT_GT(measured.both_per_s, 0);
     EXPECT_NE(measured.description, "");
     EXPECT_FALSE(std::filesystem::exists(folder_.path() / "bandwidth.state"));
   }

@@ -118,8 +118,8 @@ class DiskStorage final : public Storage {
  public:
   DiskStorage(StorageFolder& folder, const StorageOptions& options, Arena& arena,
               const EngineMaker& make)
-      : folder_(folder),
-        block_bytes_(options.block_bytes),
+      : Storage(options.block_bytes),
+        folder_(folder),
         arena_(arena),
         access_(access_of(folder.path(), options.direct)) {
     const Tensor memory = arena.allocate(DType::kU8, {storage_bytes(options)});
@@ -140,8 +140,9 @@ class DiskStorage final : public Storage {
 
   std::unique_ptr<StateFile> create_file(const std::string& name,
                                          const FileLayout& layout) override {
-    PHALANX_CHECK(layout.block_bytes() == block_bytes_, "{}: blocks of {} bytes in a storage of {}",
-                  name, layout.block_bytes(), block_bytes_);
+    PHALANX_CHECK(layout.block_bytes() == block_bytes(),
+                  "{}: blocks of {} bytes in a storage of {}", name, layout.block_bytes(),
+                  block_bytes());
     folder_.expect_space(layout.bytes());
     const fs::path path = folder_.path() / (name + ".state");
     const int descriptor = create(path, access_.direct ? O_DIRECT : 0);
@@ -196,7 +197,6 @@ class DiskStorage final : public Storage {
   }
 
   StorageFolder& folder_;
-  std::int64_t block_bytes_;
   Arena& arena_;
   DiskAccess access_;
   std::unique_ptr<TransferQueue> queue_;

@@ -20,7 +20,8 @@ class MetaFile final : public StateFile {
 
 class MetaStorage final : public Storage {
  public:
-  MetaStorage(const StorageOptions& options, Arena& arena) : arena_(arena) {
+  MetaStorage(const StorageOptions& options, Arena& arena)
+      : Storage(options.block_bytes), arena_(arena) {
     arena_.allocate(DType::kU8, {storage_bytes(options)});
   }
   std::unique_ptr<StateFile> create_file(const std::string& name,

@@ -110,9 +110,14 @@ class Storage {
                                                  const FileLayout& layout) = 0;
   // What it turned out to be: "ext4, past the page cache, io_uring with registered buffers".
   virtual std::string description() const = 0;
+  // Of the layouts of its files.
+  std::int64_t block_bytes() const { return block_bytes_; }
 
  protected:
-  Storage() = default;
+  explicit Storage(std::int64_t block_bytes) : block_bytes_(block_bytes) {}
+
+ private:
+  std::int64_t block_bytes_;
 };
 
 // Files in `folder`. The folder and the arena outlive the storage, the storage its files.

@@ -151,6 +151,7 @@ struct LayoutConfig {
   // How those files are read and written.
   std::int64_t aio_block_size = std::int64_t{1} << 20;  // bytes
   std::int64_t aio_queue_depth = 8;                     // blocks under way at once
+  std::string disk_bandwidth;  // "READ,WRITE" GB/s, for predictions; "": not known
 
   // Recomputation of activations.
   std::string recompute_granularity;      // "", selective, full

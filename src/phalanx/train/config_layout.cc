@@ -10,6 +10,7 @@
 #include "phalanx/base/machine.h"
 #include "phalanx/train/config_rules.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/disk_time.h"
 
 namespace phalanx {
 namespace {
@@ -34,8 +35,10 @@ void resolve_threads(LayoutConfig& l) {
 
 void check_offload(const LayoutConfig& l) {
   constexpr std::int64_t kAlignment = 4096;  // of what goes past the system's page cache
-  if (l.aio_block_size % kAlignment == 0) return;
-  throw ConfigError("--aio-block-size {} is not a multiple of {}", l.aio_block_size, kAlignment);
+  if (l.aio_block_size % kAlignment != 0) {
+    throw ConfigError("--aio-block-size {} is not a multiple of {}", l.aio_block_size, kAlignment);
+  }
+  disk_rates(l);
 }
 
 void resolve_ranks(TrainConfig& c) {

@@ -231,8 +231,7 @@ double Rank::parameters_norm() {
 
 void Rank::time_with(StepTimers* timers) {
   timers_ = timers;
-  states_.data_parallel().time_with(timers);
-  states_.optimizer().time_with(timers);
+  states_.time_with(timers);
 }
 
 // What is neither the optimizer's nor its gathers' is Megatron's forward-backward.

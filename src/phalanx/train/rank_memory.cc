@@ -11,7 +11,8 @@ RankFacts facts_of(const MemoryPlan& plan) {
   return {.parameters = plan.model_parameters,
           .bytes = {plan.parameters, plan.main_parameters, plan.gradients, plan.optimizer,
                     plan.saved, plan.workspace, plan.communication, plan.constants, plan.staging,
-                    plan.total, plan.library_bound}};
+                    plan.total, plan.library_bound},
+          .disk = disk_traffic(plan.transfers)};
 }
 
 std::int64_t RankFacts::arena_bytes() const {
@@ -21,13 +22,14 @@ std::int64_t RankFacts::arena_bytes() const {
 }
 
 std::string to_text(const RankFacts& facts) {
-  return fmt::format("{} {}", facts.parameters, fmt::join(facts.bytes, " "));
+  return fmt::format("{} {} {} {}", facts.parameters, fmt::join(facts.bytes, " "), facts.disk.read,
+                     facts.disk.written);
 }
 
 std::istream& operator>>(std::istream& text, RankFacts& facts) {
   text >> facts.parameters;
   for (std::int64_t& bytes : facts.bytes) text >> bytes;
-  return text;
+  return text >> facts.disk.read >> facts.disk.written;
 }
 
 std::vector<RankMemory> memory_of_ranks(std::span<const RankFacts> facts) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/train/disk_time.h"
 #include "phalanx/train/memory_plan.h"
 
 namespace phalanx {
@@ -23,6 +24,7 @@ using MemoryBytes = std::array<std::int64_t, kMemoryClasses.size()>;
 struct RankFacts {
   std::int64_t parameters = 0;  // without vocabulary padding
   MemoryBytes bytes{};
+  DiskTraffic disk = {};  // of a step
 
   std::int64_t arena_bytes() const;  // "total"
 };

@@ -87,18 +87,25 @@ std::int64_t RankStates::file_bytes() const {
   return bytes;
 }
 
+void RankStates::time_with(StepTimers* timers) const {
+  data_parallel_->time_with(timers);
+  optimizer_->time_with(timers);
+  for (const auto& [directory, storage] : storages_) storage->time_with(timers);
+}
+
 Storage* RankStates::open_storage(const std::string& directory, RankArenas& arenas) {
   if (directory.empty()) return nullptr;
-  std::unique_ptr<Storage>& storage = storages_[directory];
+  std::unique_ptr<TimedStorage>& storage = storages_[directory];
   if (storage) return storage.get();
   StorageOptions options{.block_bytes = config_.layout.aio_block_size,
                          .queue_depth = static_cast<int>(config_.layout.aio_queue_depth)};
   if (staging_) options.staging.push_back(staging_->memory());
   if (arenas.staging.space() == MemorySpace::kNone) {
-    storage = make_meta_storage(options, arenas.staging);
+    storage = std::make_unique<TimedStorage>(make_meta_storage(options, arenas.staging));
   } else {
     PHALANX_CHECK(arenas.folders.contains(directory), "{} was not opened", directory);
-    storage = make_disk_storage(*arenas.folders.at(directory), options, arenas.staging);
+    storage = std::make_unique<TimedStorage>(
+        make_disk_storage(*arenas.folders.at(directory), options, arenas.staging));
   }
   return storage.get();
 }

@@ -13,6 +13,7 @@
 #include "phalanx/nn/hooks_in_turn.h"
 #include "phalanx/optim/optimizer.h"
 #include "phalanx/pipeline/executor.h"
+#include "phalanx/storage/timed_storage.h"
 #include "phalanx/train/communicators.h"
 #include "phalanx/train/config.h"
 #include "phalanx/train/rank_arenas.h"
@@ -39,6 +40,8 @@ class RankStates {
   std::int64_t file_bytes() const;
   // For what forward saves for backward; null: it stays in memory.
   Storage* activation_storage() const { return activations_; }
+  // Reductions, updates and waits for files are counted there from now on; null: nowhere.
+  void time_with(StepTimers* timers) const;
   std::span<const Tensor> constants() const { return constants_.tensors(); }
 
   // What passes over the chunks read and write.
@@ -77,7 +80,7 @@ class RankStates {
   std::unique_ptr<Communicator> box_holders_;
   RankCommunicators::Sharding sharding_;  // of several copies of the states
   std::unique_ptr<TileStaging> staging_;
-  std::map<std::string, std::unique_ptr<Storage>> storages_;  // by directory
+  std::map<std::string, std::unique_ptr<TimedStorage>> storages_;  // by directory
   Storage* activations_ = nullptr;
   std::unique_ptr<ParameterStore> parameters_;
   nn::Constants constants_;

@@ -83,6 +83,16 @@ Json memory_facts(const RunSetup& setup) {
   return ranks;
 }
 
+// Of a step, predicted.
+Json disk_facts(const RunSetup& setup) {
+  const DiskStep& disk = *setup.disk;
+  Json json = {{"read_bytes", disk.traffic.read},
+               {"write_bytes", disk.traffic.written},
+               {"arithmetic_seconds", setup.arithmetic_seconds()}};
+  if (disk.seconds) json["seconds"] = *disk.seconds;
+  return json;
+}
+
 }  // namespace
 
 std::string run_facts(const RunSetup& setup) {
@@ -91,6 +101,7 @@ std::string run_facts(const RunSetup& setup) {
                 {"machine", machine_facts(setup)},       {"model", model_facts(setup)},
                 {"layout", layout_facts(setup)},         {"data", data_facts(setup)},
                 {"memory", memory_facts(setup)}};
+  if (setup.disk) facts["disk"] = disk_facts(setup);
   facts["schedule"] =
       Json::parse(schedule_json(setup.programs.training.at(setup.programs.usual).schedule));
   // What a path holds need not be UTF-8.

@@ -1,5 +1,7 @@
 #include "phalanx/train/run_report.h"
 
+#include <fmt/core.h>
+
 #include <utility>
 #include <vector>
 
@@ -43,7 +45,8 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPos
                              static_cast<double>(tokens_per_sample_)),
       hardware_flops_per_token_(
           setup.flops_per_step /
-          static_cast<double>(setup.length.batches().last() * tokens_per_sample_)) {
+          static_cast<double>(setup.length.batches().last() * tokens_per_sample_)),
+      disk_(setup.disk) {
   if (sinks_ == nullptr) return;
   const bool is_over = begin.iteration >= setup.length.last_iteration();
   const std::int64_t weights =
@@ -55,7 +58,7 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPos
                  .last_iteration = setup.length.last_iteration(),
                  .is_finished = is_over && !setup.length.begin().evaluation_is_due,
                  .world_size = setup.grid.world_size(),
-                 .peak_flops = 1e9 * setup.hosts() * setup.peak.of(setup.products.products),
+                 .peak_flops = setup.peak_flops(),
                  .arenas = arenas_of(setup),
                  .weight_and_optimizer_bytes = weights,
                  .activation_bytes = plan.total - weights,
@@ -87,6 +90,11 @@ void RunReport::iteration(const RunState& state, const StepResult& step, std::in
   report.seconds = seconds;
   report.data_seconds = times.data;
   report.message_seconds = times.messages;
+  if (disk_) {
+    report.file_seconds = times.files;
+    step_seconds_.add(static_cast<double>(state.iteration), seconds);
+    file_seconds_.add(static_cast<double>(state.iteration), times.files);
+  }
   report.saving_seconds = times.saving;
   report.times = std::move(times.rows);
   report.peak_bytes = peak_bytes_;
@@ -118,7 +126,18 @@ void RunReport::note(RunNote::Kind kind, std::int64_t iteration, std::string tex
   }
 }
 
+// What was predicted beside what was measured.
+void RunReport::note_disk(std::int64_t iteration) {
+  if (step_seconds_.empty()) return;
+  note(
+      RunNote::Kind::kDisk, iteration,
+      fmt::format("disk: a step {}; measured: it took {:.3g} s, and of that the first rank "
+                  "waited {:.3g} s for files (medians)",
+                  to_text(*disk_, config_.layout), step_seconds_.median(), file_seconds_.median()));
+}
+
 void RunReport::end(const RunEnding& ending) {
+  if (disk_ && ending.outcome != RunEnding::Outcome::kFailed) note_disk(ending.iteration);
   if (sinks_ != nullptr) sinks_->end(ending);
 }
 

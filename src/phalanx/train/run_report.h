@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "phalanx/data/split.h"
+#include "phalanx/observe/charts_series.h"
 #include "phalanx/observe/run_sink.h"
 #include "phalanx/train/run_setup.h"
 #include "phalanx/train/run_times.h"
@@ -30,6 +31,7 @@ class RunReport {
   void end(const RunEnding& ending);
 
  private:
+  void note_disk(std::int64_t iteration);
   std::vector<NamedLoss> named(std::span<const double> means) const;
 
   const TrainConfig& config_;
@@ -39,6 +41,10 @@ class RunReport {
   std::vector<std::string> loss_names_;
   double model_flops_per_token_;
   double hardware_flops_per_token_;
+  std::optional<DiskStep> disk_;  // as planned, and by iteration:
+  static constexpr std::size_t kBins = 256;
+  Series step_seconds_{kBins};
+  Series file_seconds_{kBins};  // that this rank waited
 };
 
 // Whether the iteration has a line in the log.

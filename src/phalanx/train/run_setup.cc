@@ -110,6 +110,10 @@ void RunSetup::plan_memory(Launcher& launcher) {
     }
     if (is_alone || places[process].host == here.host) needed += bytes;
   }
+  std::vector<DiskTraffic> traffic;
+  for (const RankFacts& facts : ranks) traffic.push_back(facts.disk);
+  disk = disk_step(config.layout, traffic,
+                   [&](int rank) { return places[static_cast<std::size_t>(rank)].host; });
   if (here.local_rank == 0)
     check_memory(config, plans, needed, here.local_size, available_memory());
 }

@@ -55,6 +55,7 @@ struct RunSetup {
   std::vector<RankFacts> ranks;  // of all, by rank
   std::int64_t peak_bytes = 0;   // the most that the arenas of any rank hold
   double flops_per_step = 0;     // that all ranks compute, recomputation included
+  std::optional<DiskStep> disk;  // of a step, where states lie in files
   std::optional<RunData> data;
   RankAffinity affinity;
   UsableCores cores = usable_cores();  // before any rank is bound to its own
@@ -65,6 +66,10 @@ struct RunSetup {
 
   const MemoryPlan& plan_of(int rank) const;
   int hosts() const { return places.back().host + 1; }
+  // Per second, of all hosts.
+  double peak_flops() const { return 1e9 * hosts() * peak.of(products.products); }
+  // Of a step, at the peak.
+  double arithmetic_seconds() const { return flops_per_step / peak_flops(); }
 
  private:
   RunSetup(RunStart start, Launcher& launcher, const std::function<bool()>& stop);

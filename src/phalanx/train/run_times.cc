@@ -39,13 +39,17 @@ void RunTimes::end_iterations(std::int64_t count) {
   };
   data_ = share(StepTimer::kData);
   messages_ = share(StepTimer::kMessages);
+  files_ = share(StepTimer::kFiles);
   const double saved = timers_.seconds(StepTimer::kSaveCheckpoint);
   saving_ = saved - std::exchange(saved_, saved);
 }
 
 IterationTimes RunTimes::of_iteration(bool is_logged) {
-  IterationTimes times{
-      .data = data_, .messages = messages_, .saving = std::exchange(saving_, 0.0), .rows = {}};
+  IterationTimes times{.data = data_,
+                       .messages = messages_,
+                       .files = files_,
+                       .saving = std::exchange(saving_, 0.0),
+                       .rows = {}};
   if (!is_logged || log_level_ == 0) return times;
   std::vector<StepTimer> wanted;
   for (std::size_t i = 0; i < kStepTimers; ++i) {

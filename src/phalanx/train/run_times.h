@@ -15,6 +15,7 @@ namespace phalanx {
 struct IterationTimes {
   double data = 0;
   double messages = 0;
+  double files = 0;
   double saving = 0;  // since the last iteration
   std::vector<TimerRow> rows;
 };
@@ -51,6 +52,7 @@ class RunTimes {
   double saved_ = 0;              // until then
   double data_ = 0;               // of each of these
   double messages_ = 0;
+  double files_ = 0;
   double saving_ = 0;
   std::int64_t iterations_ = 0;  // since the last rows
 };

@@ -109,13 +109,16 @@ TEST_F(RunTimesTest, WaitsAreSharedByTheIterationsOfAProgram) {
     // Between iterations: saving counts, what it waits for does not.
     add(StepTimer::kSaveCheckpoint, 7);
     add(StepTimer::kMessages, 100);
+    add(StepTimer::kFiles, 100);
     times.begin_iterations();
     add(StepTimer::kData, 2);
     add(StepTimer::kMessages, 4);
+    add(StepTimer::kFiles, 6);
     times.end_iterations(2);
     IterationTimes first = times.of_iteration(true);
     EXPECT_EQ(first.data, 1.0);
     EXPECT_EQ(first.messages, 2.0);
+    EXPECT_EQ(first.files, 3.0);
     EXPECT_EQ(first.saving, 7.0);
     EXPECT_TRUE(first.rows.empty());
     EXPECT_EQ(times.of_iteration(true).saving, 0.0);

@@ -117,6 +117,13 @@ void add_end_of_setup(const RunSetup& setup, std::span<const TimerRow> times,
   lines.add("{}", datetime_line("before the start of training step", now));
 }
 
+// What the step cannot be faster than: its files, and its arithmetic.
+std::string disk_text(const RunSetup& setup) {
+  return fmt::format("{}{}; its arithmetic takes {:.3g} s at the peak",
+                     setup.grid.world_size() > 1 ? "of all ranks of a host " : "",
+                     to_text(*setup.disk, setup.config.layout), setup.arithmetic_seconds());
+}
+
 std::string sharding_text(const LayoutConfig& layout) {
   if (!layout.use_distributed_optimizer) return "";
   std::string text = " with a distributed optimizer";
@@ -224,6 +231,7 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
   add("> matrix products: {} ({})", setup.products.name(), setup.products.reason);
   add("> peak: {}{}", cpu::to_text(setup.peak), setup.hosts() > 1 ? " on each host" : "");
   add("> memory plan{}:\n{}", setup.grid.world_size() > 1 ? " of rank 0" : "", memory_table(plan));
+  if (setup.disk) add("> disk: a step {}", disk_text(setup));
   if (config.run.train_samples > 0) {
     add("setting training iterations to {}", length.last_iteration());
   }

@@ -216,6 +216,13 @@ constexpr TrainFlag kLayoutRows[] = {
                                                      .help = "So many at the same time",
                                                      .range = from_to(1, 1024),
                                                      .needs = kOffloads}),
+    works<&LayoutConfig::disk_bandwidth>(
+        kOffload,
+        {.name = "--disk-bandwidth",
+         .help = "GB/s of the disk, as `phalanx bench disk` prints them: what a step takes "
+                 "of it is predicted",
+         .value_name = "READ,WRITE",
+         .needs = kOffloads}),
 
     {.section = kRecomputation,
      .spec = {.name = "--recompute-activations",
