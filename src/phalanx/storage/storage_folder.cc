@@ -198,7 +198,8 @@ std::int64_t remove_rank(const fs::path& folder) {
       freed += status.st_blocks * 512;
     }
   }
-  if (::rmdir(folder.c_str()) != 0) {
+  // Somebody may have removed it before.
+  if (::rmdir(folder.c_str()) != 0 && errno != ENOENT) {
     log_warning("{}: cannot be removed: {}", folder.string(), std::strerror(errno));
   }
   ::rmdir(folder.parent_path().c_str());
