@@ -16,6 +16,7 @@
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/planner/memory_bars.h"
 #include "phalanx/planner/plan.h"
+#include "phalanx/planner/step_timeline.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/deepspeed/deepspeed_config.h"
 #include "phalanx/train/flags.h"
@@ -71,6 +72,7 @@ struct PlanCall {
   std::string device = "cpu";
   std::string svg;
   std::string compare;
+  std::string timeline;
   Notes notes;
   std::string yaml;  // --print-yaml: the call itself
 };
@@ -97,8 +99,14 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
                "that are given; the picture has the memory of all",
        .value_name = "FLAGS",
        .needs = "--svg",
-       .excludes = "--json --all-ranks"},
+       .excludes = "--json --all-ranks --timeline"},
       &call.compare);
+  flags.add(
+      {.name = "--timeline",
+       .help = "A picture of a step of rank 0 - passes, gathers, sums, files - in its order is "
+               "written to this file",
+       .value_name = "FILE"},
+      &call.timeline);
   flags.add({.name = "--world-size",
              .aliases = "--nproc",
              .help = "Ranks to plan for; they need not fit on this machine",
@@ -185,7 +193,8 @@ void compare_runs(const NamedFamily& named, const PlanCall& call) {
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("--compare, of \"{}\": {}", name, error.what()));
     }
-    if (run.json || run.svg != call.svg || run.compare != call.compare || !run.yaml.empty()) {
+    if (run.json || run.svg != call.svg || run.compare != call.compare || !run.timeline.empty() ||
+        !run.yaml.empty()) {
       throw UsageError("--compare, of \"{}\": give flags of the run alone", name);
     }
     const RunPlan plan = plan_of(run);
@@ -220,6 +229,10 @@ int run_plan(const Arguments& arguments) {
   if (!call.svg.empty()) {
     write_file_durably(call.svg,
                        to_svg(memory_bars(plan, ""), model_words(plan) + ": memory of a rank"));
+  }
+  if (!call.timeline.empty()) {
+    write_file_durably(call.timeline,
+                       to_svg(step_timeline(plan), model_words(plan) + ": a step of rank 0"));
   }
   const auto listed = call.all_ranks ? ListedRanks::kAll : ListedRanks::kAsManyAsReadable;
   fmt::print("{}", call.json ? to_json(plan, listed) : to_text(plan));

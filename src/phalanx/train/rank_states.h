@@ -42,6 +42,8 @@ class RankStates {
   std::vector<ChunkTables> tables() const;
   // These states' own hooks, and others' behind them.
   nn::HooksInTurn hooks(nn::UnitHooks* others = nullptr) const;
+  // Is told what becomes of these states from now on; null: nobody.
+  void observe_with(StateObserver* observer) const;
   // Before the passes of an update whose last microbatch is this; of an evaluation, -1.
   void begin_passes(Context& context, int last_microbatch) const;
 
