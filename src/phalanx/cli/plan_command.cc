@@ -201,7 +201,7 @@ void compare_runs(const NamedFamily& named, const PlanCall& call) {
     for (const std::string& note : run.notes) {
       if (std::ranges::find(said, note) == said.end()) said.push_back(note);
     }
-    if (title.empty()) title = model_words(plan) + ": memory";
+    if (title.empty()) title = model_words(plan) + ": memory of a rank";
     const std::vector<MemoryBar> more = memory_bars(plan, name);
     bars.insert(bars.end(), more.begin(), more.end());
   }
@@ -231,8 +231,11 @@ int run_plan(const Arguments& arguments) {
                        to_svg(memory_bars(plan, ""), model_words(plan) + ": memory of a rank"));
   }
   if (!call.timeline.empty()) {
-    write_file_durably(call.timeline,
-                       to_svg(step_timeline(plan), model_words(plan) + ": a step of rank 0"));
+    write_file_durably(
+        call.timeline,
+        to_svg(step_timeline(plan),
+               fmt::format("{}: a step of rank 0 of {}, ZeRO stage {}", model_words(plan),
+                           plan.grid.world_size(), zero_stage(plan.config.layout))));
   }
   const auto listed = call.all_ranks ? ListedRanks::kAll : ListedRanks::kAsManyAsReadable;
   fmt::print("{}", call.json ? to_json(plan, listed) : to_text(plan));

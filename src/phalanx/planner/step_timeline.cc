@@ -145,9 +145,9 @@ class StepListener final : public StateObserver, public nn::UnitHooks {
   void finish() {
     note_transfers();
     timeline_.length = now_;
-    const bool goes_on = !under_way_.empty();
-    if (goes_on) timeline_.length += 0.5;
+    if (!under_way_.empty()) timeline_.length += 0.5;
     for (StepTimeline::Move& move : timeline_.moves) {
+      move.goes_on = move.done == kOpen;
       if (move.done == kOpen) move.done = timeline_.length;
       if (move.end == kOpen) move.end = timeline_.length;
     }

@@ -37,8 +37,9 @@ struct StepTimeline {
     int row = 0;
     std::int64_t bytes = 0;  // of all ranks' parts together
     double begin = 0.0;
-    double done = 0.0;  // waited for; the step's end where it goes on behind it
-    double end = 0.0;   // of whole weights: let go
+    double done = 0.0;     // waited for
+    double end = 0.0;      // of whole weights: let go
+    bool goes_on = false;  // into the next step: not waited for in this one
   };
   struct Transfers {
     std::string file;

@@ -124,7 +124,9 @@ class StepDrawing {
       end = pass.end;
     }
     gap(end, timeline_.update_begin);
-    gap(timeline_.update_end, timeline_.length);
+    const bool goes_on =
+        std::ranges::any_of(timeline_.moves, [](const auto& move) { return move.goes_on; });
+    if (!goes_on) gap(timeline_.update_end, timeline_.length);
     canvas_.rectangle("update", across(timeline_.update_begin), top_,
                       column_ * (timeline_.update_end - timeline_.update_begin), bottom_ - top_,
                       "the optimizer's step");
@@ -199,7 +201,9 @@ class StepDrawing {
         return bar("replicas", move.begin, move.done, "its gradients are summed over copies");
       case StateMove::kNewParameters:
         has_new_ = true;
-        return bar("new", move.begin, move.done, "its new parameters come");
+        return bar("new", move.begin, move.done,
+                   move.goes_on ? "its new parameters come, until the next step reads them"
+                                : "its new parameters come");
     }
   }
 
@@ -254,15 +258,15 @@ class StepDrawing {
     if (has_recompute_) entries.push_back({"recompute", "recomputed"});
     entries.push_back({"backward", "backward"});
     if (has_reads_ || !files_.empty()) {
-      entries.push_back({"read", has_reads_ ? "read: own parts, files" : "read"});
+      entries.push_back({"read", "read"});
     }
     if (!files_.empty()) entries.push_back({"write", "written"});
     if (has_weights_) {
       entries.push_back({"coming", "weights come"});
       entries.push_back({"whole", "weights are whole"});
     }
-    if (has_sums_) entries.push_back({"sum", "gradients are summed over ranks"});
-    if (has_replicas_) entries.push_back({"replicas", "and over copies"});
+    if (has_sums_) entries.push_back({"sum", "gradients are summed"});
+    if (has_replicas_) entries.push_back({"replicas", "summed over copies"});
     if (has_new_) entries.push_back({"new", "new parameters come"});
     entries.push_back({"update", "update"});
     if (has_waits_) entries.push_back({"waits", "no pass: it waits"});
