@@ -1,5 +1,6 @@
 // States that data-parallel ranks share, as people ask for them.
 
+#include <algorithm>
 #include <string>
 
 #include "program_test.h"
@@ -50,6 +51,48 @@ TEST_F(ZeroProgramTest, WhatIsNotPossibleNamesTheFlags) {
   expect_error(words + "--zero-stage 2 --zero-prefetch-depth 2", 78, "--zero-prefetch-depth");
   expect_error(words + "--zero-stage 1 --data-parallel-sharding-strategy optim", 78,
                "--data-parallel-sharding-strategy");
+}
+
+TEST_F(ZeroProgramTest, PlansAreDrawn) {
+  const std::string words = "plan gpt " + training() + "--nproc 4 --global-batch-size 16 ";
+  const ProgramOutput drawn = run(words + "--zero-stage 3 --svg a.svg --timeline b.svg --json");
+  EXPECT_EQ(drawn.status, 0) << drawn.err;
+  EXPECT_EQ(Json::parse(drawn.out).at("ranks").size(), 4U);
+  EXPECT_EQ(read("a.svg").substr(0, 5), "<svg ");
+  EXPECT_NE(read("b.svg").find("a step of rank 0 of 4, ZeRO stage 3"), std::string::npos);
+  const ProgramOutput compared =
+      run(words + "--compare 'zero-stage=1 | zero-stage=3 nproc=2 |' --svg c.svg");
+  EXPECT_EQ(compared.status, 0) << compared.err;
+  EXPECT_EQ(std::ranges::count(compared.out, '\n'), 3) << compared.out;
+  EXPECT_NE(compared.out.find("--zero-stage 3 --nproc 2, each of 2 ranks"), std::string::npos)
+      << compared.out;
+  EXPECT_NE(compared.out.find("as it is, each of 4 ranks"), std::string::npos) << compared.out;
+  EXPECT_NE(read("c.svg").find(">--zero-stage 1</text>"), std::string::npos);
+}
+
+TEST_F(ZeroProgramTest, WhatCannotBeDrawnIsOneClearError) {
+  const std::string words =
+      "plan gpt " + training() + "--vocab-size 64 --nproc 4 --global-batch-size 16 ";
+  expect_error(words + "--compare 'zero-stage=1 | zero-stage=2'", 78, "--svg");
+  expect_error(words + "--compare 'zero-stage=1' --svg a.svg --json", 78, "--json");
+  expect_error(words + "--compare 'zero-stage=1' --svg a.svg --timeline b.svg", 78, "--timeline");
+  expect_error(words + "--compare 'zero-stage=1 | zero-stage=9' --svg a.svg", 78,
+               "--compare, of \"--zero-stage 9\"");
+  expect_error(words + "--compare 'zero-stages=1' --svg a.svg", 64, "--zero-stages");
+  expect_error(words + "--compare 'svg=b.svg' --svg a.svg", 64, "flags of the run alone");
+  expect_error(words + "--svg nowhere/a.svg", 73, "nowhere/a.svg");
+  expect_error(words + "--timeline a.svg --pipeline-model-parallel-size 2", 78, "--timeline");
+}
+
+// Every picture of the page is what its command draws.
+TEST_F(ZeroProgramTest, ThePicturesAreUpToDate) {
+  const ProgramOutput output =
+      run_between("'" PHALANX_SOURCE_DIR "/tools/draw-zero' --check '" PHALANX_PROGRAM
+                  "' >drawn 2>&1 || echo bad "
+                  ">>drawn",
+                  "version", "");
+  EXPECT_EQ(output.status, 0);
+  EXPECT_EQ(read("drawn"), "") << "run tools/draw-zero and look at what it changed";
 }
 
 }  // namespace

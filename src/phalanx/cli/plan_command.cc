@@ -1,17 +1,22 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
 #include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/model_name.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/ops/cpu/precision.h"
+#include "phalanx/planner/memory_bars.h"
 #include "phalanx/planner/plan.h"
+#include "phalanx/planner/step_timeline.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/deepspeed/deepspeed_config.h"
 #include "phalanx/train/flags.h"
@@ -59,31 +64,56 @@ void fill_in_ranks(TrainConfig& config, const FlagSet& flags, Notes& notes) {
       "the plan is of the {} ranks of one copy of the model: --world-size is not given", one_copy));
 }
 
-}  // namespace
-
-int run_plan(const Arguments& arguments) {
+// What a call asks for.
+struct PlanCall {
   TrainConfig config;
   bool json = false;
   bool all_ranks = false;
   std::string device = "cpu";
+  std::string svg;
+  std::string compare;
+  std::string timeline;
   Notes notes;
-  const NamedFamily named = named_family("phalanx plan", arguments);
+  std::string yaml;  // --print-yaml: the call itself
+};
+
+// The call must stay where it is while it is read.
+void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& call) {
+  TrainConfig& config = call.config;
   config.model.family = named.family->name();
   FlagSet flags(fmt::format("phalanx plan {}", config.model.family),
                 "The memory plan of a training run, nothing allocated.");
   flags.plan_only();
   add_train_flags(flags, config);
   flags.section("Plan");
-  flags.add({.name = "--json", .help = "One JSON document on standard output"}, &json);
+  flags.add({.name = "--json", .help = "One JSON document on standard output"}, &call.json);
   flags.add({.name = "--all-ranks", .help = "JSON lists every rank also of worlds above 64"},
-            &all_ranks);
+            &call.all_ranks);
+  flags.add({.name = "--svg",
+             .help = "A picture of the memory of ranks, by what is in it, is written to this file",
+             .value_name = "FILE"},
+            &call.svg);
+  flags.add(
+      {.name = "--compare",
+       .help = "NAME=VALUE ... | NAME=VALUE ...: flags of several runs, each beside the others "
+               "that are given; the picture has the memory of all",
+       .value_name = "FLAGS",
+       .needs = "--svg",
+       .excludes = "--json --all-ranks --timeline"},
+      &call.compare);
+  flags.add(
+      {.name = "--timeline",
+       .help = "A picture of a step of rank 0 - passes, gathers, sums, files - in its order is "
+               "written to this file",
+       .value_name = "FILE"},
+      &call.timeline);
   flags.add({.name = "--world-size",
              .aliases = "--nproc",
              .help = "Ranks to plan for; they need not fit on this machine",
              .range = from_to(1, 1048576)},
             &config.layout.world_size);
   flags.add({.name = "--device", .help = "The kind of machine to plan for", .choices = "cpu"},
-            &device);
+            &call.device);
   flags.add_yaml();
   add_deepspeed_config(flags, config);
   flags.add_example(
@@ -92,28 +122,123 @@ int run_plan(const Arguments& arguments) {
       "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 --world-size 1024 --bf16",
       "GPT-3 on 1,024 ranks");
   flags.parse(
-      named.arguments,
+      arguments,
       [&] {
         use_checkpoint_arguments(flags, config);
         use_family_defaults(flags, *named.family);
-        fill_in_ranks(config, flags, notes);
+        fill_in_ranks(config, flags, call.notes);
       },
       [&] {
-        fill_in_samples(config, flags, notes);
+        fill_in_samples(config, flags, call.notes);
         resolve(config, false);
       });
-  if (flags.prints_yaml()) {
-    fmt::print("{}", flags.to_yaml());
+  call.notes.insert(call.notes.begin(), flags.notes().begin(), flags.notes().end());
+  if (flags.prints_yaml()) call.yaml = flags.to_yaml();
+}
+
+RunPlan plan_of(PlanCall& call) {
+  const std::int64_t vocabulary = vocabulary_of(call.config, call.notes);
+  const auto choice =
+      cpu::choose_products(call.config.model.matmul_precision, call.config.model.bf16);
+  return plan_run(call.config, vocabulary, choice.products);
+}
+
+void say(const Notes& notes) {
+  for (const std::string& note : notes) log_info("{}", note);
+}
+
+// Of a text of NAME=VALUE, and NAME of a switch, with | between runs: the flags of each.
+std::vector<Arguments> runs_of(const std::string& compare) {
+  std::vector<Arguments> runs(1);
+  std::istringstream words(compare);
+  for (std::string word; words >> word;) {
+    if (word == "|") {
+      runs.emplace_back();
+    } else {
+      runs.back().push_back(word.starts_with("--") ? word : "--" + word);
+    }
+  }
+  return runs;
+}
+
+// Flags as they are read.
+std::string name_of_run(const Arguments& flags) {
+  std::string name;
+  for (std::string flag : flags) {
+    const std::size_t sign = flag.find('=');
+    if (sign != std::string::npos) flag[sign] = ' ';
+    name += (name.empty() ? "" : " ") + flag;
+  }
+  return name.empty() ? "as it is" : name;
+}
+
+constexpr std::size_t kMostRuns = 32;
+
+// The memory of every run, in one picture.
+void compare_runs(const NamedFamily& named, const PlanCall& call) {
+  const std::vector<Arguments> runs = runs_of(call.compare);
+  if (runs.size() > kMostRuns) {
+    throw UsageError("--compare has {} runs, and a picture {} at most", runs.size(), kMostRuns);
+  }
+  std::vector<MemoryBar> bars;
+  std::string title;
+  Notes said;
+  for (const Arguments& flags : runs) {
+    const std::string name = name_of_run(flags);
+    Arguments arguments = named.arguments;
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    PlanCall run;
+    try {
+      read_call(named, arguments, run);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("--compare, of \"{}\": {}", name, error.what()));
+    }
+    if (run.json || run.svg != call.svg || run.compare != call.compare || !run.timeline.empty() ||
+        !run.yaml.empty()) {
+      throw UsageError("--compare, of \"{}\": give flags of the run alone", name);
+    }
+    const RunPlan plan = plan_of(run);
+    for (const std::string& note : run.notes) {
+      if (std::ranges::find(said, note) == said.end()) said.push_back(note);
+    }
+    if (title.empty()) title = model_words(plan) + ": memory of a rank";
+    const std::vector<MemoryBar> more = memory_bars(plan, name);
+    bars.insert(bars.end(), more.begin(), more.end());
+  }
+  say(said);
+  write_file_durably(call.svg, to_svg(bars, title));
+  fmt::print("{}", to_text(bars));
+}
+
+}  // namespace
+
+int run_plan(const Arguments& arguments) {
+  const NamedFamily named = named_family("phalanx plan", arguments);
+  PlanCall call;
+  read_call(named, named.arguments, call);
+  if (!call.yaml.empty()) {
+    fmt::print("{}", call.yaml);
     return 0;
   }
-  const std::int64_t vocabulary = vocabulary_of(config, notes);
-  for (const Notes& some : {flags.notes(), notes}) {
-    for (const std::string& note : some) log_info("{}", note);
+  if (!call.compare.empty()) {
+    compare_runs(named, call);
+    return 0;
   }
-  const auto choice = cpu::choose_products(config.model.matmul_precision, config.model.bf16);
-  const RunPlan plan = plan_run(config, vocabulary, choice.products);
-  const auto listed = all_ranks ? ListedRanks::kAll : ListedRanks::kAsManyAsReadable;
-  fmt::print("{}", json ? to_json(plan, listed) : to_text(plan));
+  const RunPlan plan = plan_of(call);
+  say(call.notes);
+  if (!call.svg.empty()) {
+    write_file_durably(call.svg,
+                       to_svg(memory_bars(plan, ""), model_words(plan) + ": memory of a rank"));
+  }
+  if (!call.timeline.empty()) {
+    write_file_durably(
+        call.timeline,
+        to_svg(step_timeline(plan),
+               fmt::format("{}: a step of rank 0 of {}, ZeRO stage {}", model_words(plan),
+                           plan.grid.world_size(), zero_stage(plan.config.layout))));
+  }
+  const auto listed = call.all_ranks ? ListedRanks::kAll : ListedRanks::kAsManyAsReadable;
+  fmt::print("{}", call.json ? to_json(plan, listed) : to_text(plan));
   return 0;
 }
 

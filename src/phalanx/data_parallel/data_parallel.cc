@@ -139,6 +139,7 @@ void DataParallel::start_reduction(std::size_t bucket) {
   started_[bucket] = true;
   if (states().cuts_gradients()) return start_scatter(bucket);
   if (groups_.data == nullptr) return;
+  tell_begin(StateMove::kGradientSum, bucket);
   const Tensor whole = gradients_->whole(bucket);
   reductions_[bucket] =
       states().is_sharded()
@@ -179,6 +180,7 @@ void DataParallel::enter(int chunk, const nn::PassOrder& /*order*/, bool forward
 }
 
 void DataParallel::start_scatter(std::size_t bucket) {
+  tell_begin(StateMove::kGradientSum, bucket);
   const StateLayout::Bucket& at = states().buckets()[bucket];
   const Tensor whole = gradients_->whole(bucket);
   Scatter scatter{.bucket = bucket, .adds = has_sum_[bucket], .sum = {}, .work = {}};
@@ -206,12 +208,12 @@ void DataParallel::finish_scatters(int unit) {
   for (const Scatter& scatter : scatters_) {
     if (scatter.until != unit) continue;
     scatter.work.wait(context_->stream);
-    if (scatter.is_in_place) continue;
-    if (scatter.adds) {
+    if (!scatter.is_in_place && scatter.adds) {
       gradients_->add(*context_, scatter.bucket, scatter.sum);
-    } else {
+    } else if (!scatter.is_in_place) {
       gradients_->set(*context_, scatter.bucket, scatter.sum);
     }
+    tell_end(StateMove::kGradientSum, scatter.bucket);
   }
   std::erase_if(scatters_, [&](const Scatter& scatter) { return scatter.until == unit; });
 }
@@ -283,9 +285,10 @@ void DataParallel::finish_buckets() {
     // What is cut is summed by now, but for buckets of padding.
     if (!started_[b] && !states().cuts_gradients()) start_reduction(b);
   }
-  for (Work& work : reductions_) {
-    work.wait(context_->stream);
-    work = {};
+  for (std::size_t b = 0; b < reductions_.size(); ++b) {
+    reductions_[b].wait(context_->stream);
+    reductions_[b] = {};
+    if (!states().cuts_gradients()) tell_end(StateMove::kGradientSum, b);
   }
 }
 
@@ -344,9 +347,13 @@ void DataParallel::sum_over_replicas() {
   const TimerScope time(timers_, StepTimer::kAllGradients);
   std::vector<Work> sums;
   for (std::size_t b = 0; b < states().buckets().size(); ++b) {
+    tell_begin(StateMove::kReplicaSum, b);
     sums.push_back(groups_.replicas->all_reduce(*context_, gradients_->own(b), Reduction::kSum));
   }
-  for (Work& sum : sums) sum.wait(context_->stream);
+  for (std::size_t b = 0; b < sums.size(); ++b) {
+    sums[b].wait(context_->stream);
+    tell_end(StateMove::kReplicaSum, b);
+  }
 }
 
 void DataParallel::gather() {
@@ -358,6 +365,7 @@ void DataParallel::gather() {
     if (states().cuts_weights(at.group)) continue;
     const Tensor whole = parameters_->weights(at);
     const Tensor own = whole.slice(0, at.own.begin - at.range.begin, at.own.count);
+    tell_begin(StateMove::kNewParameters, b);
     gathers_[b] = groups_.data->all_gather(*context_, whole, own);
   }
   if (!options_.overlap_param_gather) finish_gather();
@@ -366,6 +374,7 @@ void DataParallel::gather() {
 void DataParallel::wait_for(std::size_t bucket) {
   gathers_[bucket].wait(context_->stream);
   gathers_[bucket] = {};
+  tell_end(StateMove::kNewParameters, bucket);
 }
 
 void DataParallel::finish_gather() {

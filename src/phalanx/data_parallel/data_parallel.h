@@ -18,6 +18,7 @@
 #include "phalanx/base/step_timers.h"
 #include "phalanx/data_parallel/gradient_store.h"
 #include "phalanx/data_parallel/parameter_store.h"
+#include "phalanx/data_parallel/state_observer.h"
 #include "phalanx/data_parallel/unit_order.h"
 #include "phalanx/nn/unit.h"
 
@@ -66,6 +67,8 @@ class DataParallel final : public nn::PassStates {
 
   // Waits for reductions, and gathers, count their time there from now on; null: nowhere.
   void time_with(StepTimers* timers) { timers_ = timers; }
+  // Is told from now on; null: nobody.
+  void observe_with(StateObserver* observer) { observer_ = observer; }
 
   std::vector<SavedBlock> blocks(int chunk, const nn::PassOrder& order) const override;
   void enter(int chunk, const nn::PassOrder& order, bool forward,
@@ -108,6 +111,13 @@ class DataParallel final : public nn::PassStates {
   void copy_common(const Common& common, bool in);
   void sum_over_replicas();
   void wait_for(std::size_t bucket);
+
+  void tell_begin(StateMove move, std::size_t bucket) const {
+    if (observer_ != nullptr) observer_->begins(move, static_cast<int>(bucket));
+  }
+  void tell_end(StateMove move, std::size_t bucket) const {
+    if (observer_ != nullptr) observer_->is_done(move, static_cast<int>(bucket));
+  }
 
   const StateLayout& states() const { return parameters_->states(); }
 
@@ -155,6 +165,7 @@ class DataParallel final : public nn::PassStates {
   std::vector<Scatter> scatters_;
   int chunk_ = 0;
   StepTimers* timers_ = nullptr;
+  StateObserver* observer_ = nullptr;
   std::vector<SharedState> shared_;
   std::vector<Work> gathers_;  // by bucket
 };

@@ -88,6 +88,9 @@ void WeightGathers::read(std::size_t number) {
   const TileFile* file = parameters_->weight_file();
   if (file == nullptr) return;
   const Tensor& own = has_own_blocks() ? own_[number] : blocks_[number];
+  if (observer_ != nullptr && has_own_blocks()) {
+    observer_->begins(StateMove::kWeightRead, holds_[number].group);
+  }
   std::int64_t place = 0;
   for (std::size_t t = 0; t < states().tiles().size(); ++t) {
     const StateLayout::Tile& tile = states().tiles()[t];
@@ -103,6 +106,9 @@ void WeightGathers::gather(std::size_t number) {
   for (const Work& work : reads_[number]) work.wait(context_->stream);
   reads_[number].clear();
   const WeightHold& hold = holds_[number];
+  if (observer_ != nullptr && has_own_blocks()) {
+    observer_->is_done(StateMove::kWeightRead, hold.group);
+  }
   const FlatRange& region = states().flat().regions[static_cast<std::size_t>(hold.group)];
   std::int64_t place = 0;
   for (const StateLayout::Bucket& bucket : states().buckets()) {
@@ -133,7 +139,9 @@ void WeightGathers::before(const nn::Unit& unit, PassKind pass, int /*microbatch
   const auto begin = [&](auto is_due) {
     while (begun_ < holds_.size() && holds_[begun_].gathered <= now && is_due(holds_[begun_])) {
       if (read_ == begun_) read(read_++);
-      gather(begun_++);
+      gather(begun_);
+      if (observer_ != nullptr) observer_->begins(StateMove::kWeights, holds_[begun_].group);
+      ++begun_;
     }
   };
   begin([&](const WeightHold& hold) { return hold.first <= now; });
@@ -144,6 +152,7 @@ void WeightGathers::before(const nn::Unit& unit, PassKind pass, int /*microbatch
       under_way->clear();
     }
     is_there_[i] = true;
+    if (observer_ != nullptr) observer_->is_done(StateMove::kWeights, holds_[i].group);
     show(holds_[i].group, blocks_[i]);
   }
   // The next ones come while this one is computed.
@@ -156,7 +165,9 @@ void WeightGathers::after(const nn::Unit& unit, PassKind pass, int /*microbatch*
   if (pass == PassKind::kBackwardInput) return;
   const int now = units().moment_of(unit, pass);
   for (const WeightHold& hold : holds_) {
-    if (hold.last == now) show(hold.group, {});
+    if (hold.last != now) continue;
+    show(hold.group, {});
+    if (observer_ != nullptr) observer_->lets_go(hold.group);
   }
 }
 

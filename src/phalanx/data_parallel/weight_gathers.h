@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "phalanx/data_parallel/parameter_store.h"
+#include "phalanx/data_parallel/state_observer.h"
 #include "phalanx/data_parallel/unit_order.h"
 
 namespace phalanx {
@@ -22,6 +23,8 @@ class WeightGathers final : public nn::PassStates {
   nn::Weights weights() const { return {weights_}; }
   // Before the passes of a step or an evaluation.
   void begin(Context& context) { context_ = &context; }
+  // Is told from now on; null: nobody.
+  void observe_with(StateObserver* observer) { observer_ = observer; }
 
   std::vector<SavedBlock> blocks(int chunk, const nn::PassOrder& order) const override;
   void enter(int chunk, const nn::PassOrder& order, bool forward,
@@ -51,6 +54,7 @@ class WeightGathers final : public nn::PassStates {
   std::vector<bool> is_cut_;  // by group
   std::vector<Tensor> weights_;
   Context* context_ = nullptr;
+  StateObserver* observer_ = nullptr;
   // Of the microbatch whose passes run.
   int chunk_ = -1;
   nn::PassOrder order_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "phalanx/pipeline/timeline_layout.h"
 
@@ -11,6 +12,14 @@ namespace phalanx {
 namespace {
 
 std::string pixels(double length) { return short_number(length, 2); }
+
+// The attributes of a picture that is told by its words, and these.
+std::pair<std::string, std::string> spoken(const CanvasCaption& caption) {
+  if (caption.title.empty()) return {};
+  return {" role=\"img\" aria-labelledby=\"title description\"",
+          fmt::format("<title id=\"title\">{}</title>\n<desc id=\"description\">{}</desc>\n",
+                      escaped_for_svg(caption.title), escaped_for_svg(caption.description))};
+}
 
 }  // namespace
 
@@ -43,13 +52,15 @@ void TimelineCanvas::down_to(double y) { body_ += "V" + pixels(y); }
 void TimelineCanvas::end_path() { body_ += "Z\"/>\n"; }
 
 std::string TimelineCanvas::document(double width, double height, std::string_view rules,
-                                     std::string_view definitions) const {
+                                     std::string_view definitions,
+                                     const CanvasCaption& caption) const {
+  const auto [attributes, words] = spoken(caption);
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
-      "viewBox=\"0 0 {0} {1}\" font-family=\"sans-serif\">\n"
-      "<style>\n{2}</style>\n{3}<rect width=\"100%\" height=\"100%\" "
+      "viewBox=\"0 0 {0} {1}\" font-family=\"sans-serif\"{5}>\n"
+      "{6}<style>\n{2}</style>\n{3}<rect width=\"100%\" height=\"100%\" "
       "fill=\"#ffffff\"/>\n{4}</svg>\n",
-      pixels(width), pixels(height), rules, definitions, body_);
+      pixels(width), pixels(height), rules, definitions, body_, attributes, words);
 }
 
 std::string TimelineCanvas::fragment(double width, double height, std::string_view rules,

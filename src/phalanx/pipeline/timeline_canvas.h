@@ -7,6 +7,12 @@
 
 namespace phalanx {
 
+// What a document says to people who hear it.
+struct CanvasCaption {
+  std::string title = {};
+  std::string description = {};
+};
+
 class TimelineCanvas {
  public:
   // With a `tip`, which is shown where the pointer rests on it.
@@ -26,7 +32,7 @@ class TimelineCanvas {
   // The document, on white whatever the page's colour is: `rules` are those of the style classes,
   // `definitions` what they refer to.
   std::string document(double width, double height, std::string_view rules,
-                       std::string_view definitions) const;
+                       std::string_view definitions, const CanvasCaption& caption = {}) const;
   // The same as a part of a page, on the page's own ground: the rules hold within elements of the
   // class `scope` alone.
   std::string fragment(double width, double height, std::string_view rules,

@@ -421,6 +421,7 @@ void Rank::optimizer_step(int version) {
   }
   refuse_loss(update);
   const bool per_microbatch = config_.optimizer.loss_average == "microbatch";
+  if (observer_ != nullptr) observer_->update_begins();
   states_.optimizer().step(context_,
                            {.lr = schedule.lr,
                             .decoupled_lr = schedule.decoupled_lr,
@@ -430,6 +431,7 @@ void Rank::optimizer_step(int version) {
                             .expected_tokens = tokens_per_update(),
                             .loss_scale = loss_scale_});
   overflowed_ = overflowed_ || read_scalar(context_, states_.optimizer().skip()) != 0.0;
+  if (observer_ != nullptr) observer_->update_ends();
   const bool is_last = version == running_->program().microbatches / microbatches_per_update_;
   if (!is_last) begin_update(version);
 }

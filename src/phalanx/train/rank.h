@@ -115,6 +115,9 @@ class Rank final : private StepServices {
     std::int64_t lent = 0;                           // at once, to passes
   };
   Rehearsal rehearse();
+  // Plays the whole of the usual program on the planning backend, every action of it: `observer` is
+  // told what becomes of its states, `passes` of its units' passes, and `recorder` what it does.
+  void play(StateObserver& observer, nn::UnitHooks& passes, Recorder& recorder);
 
   const RankCommunicators& ranks() const { return ranks_; }
   Context& context() { return context_; }
@@ -212,6 +215,7 @@ class Rank final : private StepServices {
   Tensor agreement_;  // i32, where there are other ranks
   std::unique_ptr<StopAgreement> stop_;
   StepTimers* timers_ = nullptr;
+  StateObserver* observer_ = nullptr;
   // Of the run in progress.
   const Executor* running_ = nullptr;
   int microbatches_per_update_ = 1;

@@ -71,4 +71,22 @@ Rank::Rehearsal Rank::rehearse() {
   return result;
 }
 
+void Rank::play(StateObserver& observer, nn::UnitHooks& passes, Recorder& recorder) {
+  initialise();
+  const TrainingProgram& program = training_.at(usual_);
+  const std::vector<StepSchedule> schedules(static_cast<std::size_t>(usual_.iterations));
+  iterations_ = schedules;
+  begin(nullptr, &program);
+  if (asynchronous_) asynchronous_->begin();
+  begin_update(0);
+  if (wants_loss_counts()) sum_loss_counts(std::vector<double>(terms_.size(), 1.0));
+  context_.recorder = &recorder;
+  observer_ = &observer;
+  states_.observe_with(&observer);
+  run_training(*program.executor, nullptr, &passes);
+  states_.observe_with(nullptr);
+  observer_ = nullptr;
+  context_.recorder = nullptr;
+}
+
 }  // namespace phalanx

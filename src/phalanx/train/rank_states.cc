@@ -230,6 +230,11 @@ void RankStates::begin_passes(Context& context, int last_microbatch) const {
   if (gathers_) gathers_->begin(context);
 }
 
+void RankStates::observe_with(StateObserver* observer) const {
+  data_parallel_->observe_with(observer);
+  if (gathers_) gathers_->observe_with(observer);
+}
+
 void RankStates::draw_weights(Context& context) const {
   parameters_->initialise(context, random_key(static_cast<std::uint64_t>(config_.run.seed),
                                               RandomPurpose::kInitialisation));

@@ -48,6 +48,8 @@ class RankStates {
   std::vector<ChunkTables> tables() const;
   // These states' own hooks, and behind them those of others that are not null.
   nn::HooksInTurn hooks(std::initializer_list<nn::UnitHooks*> others) const;
+  // Is told what becomes of these states from now on; null: nobody.
+  void observe_with(StateObserver* observer) const;
   // Before the passes of an update whose last microbatch is this; of an evaluation, -1.
   void begin_passes(Context& context, int last_microbatch) const;
 

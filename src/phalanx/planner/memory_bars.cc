@@ -1,0 +1,289 @@
+#include "phalanx/planner/memory_bars.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/numeric.h"
+#include "phalanx/pipeline/timeline_canvas.h"
+#include "phalanx/pipeline/timeline_layout.h"
+#include "phalanx/train/family.h"
+
+namespace phalanx {
+namespace {
+
+// Pixels.
+constexpr double kBarsMargin = 12.0;
+constexpr double kBarsLength = 620.0;  // of the longest bar
+constexpr double kBarHeight = 22.0;
+constexpr double kBarGap = 8.0;
+constexpr double kRunGap = 6.0;  // more, between runs
+constexpr double kNameLine = 15.0;
+constexpr double kNameLetter = 7.0;   // the mean width of one
+constexpr double kDigitLetter = 6.2;  // of those on bars
+constexpr double kTotalWidth = 76.0;  // of the sum behind a bar
+constexpr double kBarTicks = 70.0;    // their distance, at least
+constexpr double kLegendLine = 20.0;
+constexpr std::size_t kLongestLine = 34;  // letters of a name
+constexpr std::size_t kMostBars = 64;
+
+constexpr std::size_t kNumClasses = 10;
+using ClassBytes = std::array<std::int64_t, kNumClasses>;
+
+struct MemoryClass {
+  std::string_view style;
+  std::string_view colour;
+  std::string_view name;
+};
+// From what states are to what passes take; what is lent beside what it lies among.
+constexpr std::array<MemoryClass, kNumClasses> kClasses = {{
+    {"parameters", "#5b92e5", "parameters"},
+    {"main", "#b4cdf5", "main parameters"},
+    {"gradients", "#f0a04b", "gradients"},
+    {"optimizer", "#57b068", "optimizer"},
+    {"saved", "#a48fce", "saved by passes"},
+    {"lent", "#dcd0ef", "lent to passes: whole weights and gradients"},
+    {"workspace", "#c4c4c4", "workspace"},
+    {"communication", "#e3cf57", "communication"},
+    {"constants", "#8c8c8c", "constants"},
+    {"staging", "#e08585", "staging of files"},
+}};
+
+// By class; their sum is the plan's.
+ClassBytes classes_of(const MemoryPlan& memory) {
+  return {memory.parameters, memory.main_parameters,     memory.gradients,
+          memory.optimizer,  memory.saved - memory.lent, memory.lent,
+          memory.workspace,  memory.communication,       memory.constants,
+          memory.staging};
+}
+
+std::string ranks_text(std::vector<int> ranks) {
+  std::ranges::sort(ranks);
+  if (ranks.size() == 1) return fmt::format("rank {}", ranks.front());
+  if (ranks.back() - ranks.front() + 1 == std::ssize(ranks)) {
+    return fmt::format("ranks {} to {}", ranks.front(), ranks.back());
+  }
+  if (ranks.size() <= 4) return fmt::format("ranks {}", fmt::join(ranks, ", "));
+  return fmt::format("rank {} and {} like it", ranks.front(), ranks.size() - 1);
+}
+
+// Broken in front of flags.
+std::vector<std::string> name_lines(const std::string& name) {
+  std::vector<std::string> lines;
+  std::size_t begin = 0;
+  while (begin < name.size()) {
+    const std::size_t end = std::min(name.find(" --", begin + 1), name.size());
+    const std::string part = name.substr(begin, end - begin);
+    if (!lines.empty() && lines.back().size() + part.size() <= kLongestLine) {
+      lines.back() += part;
+    } else {
+      lines.push_back(part.substr(part.find_first_not_of(' ')));
+    }
+    begin = end;
+  }
+  return lines;
+}
+
+class BarsDrawing {
+ public:
+  BarsDrawing(std::span<const MemoryBar> bars, std::string title)
+      : bars_(bars), title_(std::move(title)) {}
+
+  std::string document() {
+    measure();
+    canvas_.text("title", kBarsMargin, y_ + 14.0, title_);
+    y_ += 30.0;
+    const double top = y_;
+    for (std::size_t i = 0; i < bars_.size(); ++i) draw_bar(i);
+    draw_axis(top);
+    draw_legend();
+    return canvas_.document(width_, y_ + kBarsMargin, rules(), "", caption());
+  }
+
+ private:
+  void measure() {
+    std::int64_t most = 1;
+    double names = 0.0;
+    for (const MemoryBar& bar : bars_) {
+      most = std::max(most, bar.memory.total);
+      for (const std::string& line : lines_of(bar)) {
+        names = std::max(names, kNameLetter * static_cast<double>(line.size()));
+      }
+    }
+    constexpr std::array<std::string_view, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+    std::size_t unit = 0;
+    while (unit + 1 < kUnits.size() && static_cast<double>(most) >= 1024.0 * unit_) {
+      unit_ *= 1024.0;
+      ++unit;
+    }
+    unit_name_ = kUnits[unit];
+    scale_ = kBarsLength / (static_cast<double>(most) / unit_);
+    left_ = kBarsMargin + names + 8.0;
+    width_ = left_ + kBarsLength + kTotalWidth + kBarsMargin;
+  }
+
+  static std::vector<std::string> lines_of(const MemoryBar& bar) {
+    std::vector<std::string> lines = name_lines(bar.name);
+    lines.push_back(bar.ranks);
+    return lines;
+  }
+
+  void draw_bar(std::size_t number) {
+    const MemoryBar& bar = bars_[number];
+    const bool is_next_run = number > 0 && bars_[number - 1].name != bar.name;
+    if (is_next_run) y_ += kRunGap;
+    // A run's name stands at its first bar.
+    const bool is_first = number == 0 || is_next_run;
+    const std::vector<std::string> lines =
+        is_first ? lines_of(bar) : std::vector<std::string>{bar.ranks};
+    const double height = std::max(kBarHeight, kNameLine * static_cast<double>(lines.size()));
+    double line = y_ + (height - kNameLine * static_cast<double>(lines.size())) / 2.0 + 11.5;
+    for (std::size_t i = 0; i < lines.size(); ++i, line += kNameLine) {
+      canvas_.text(i + 1 == lines.size() ? "name ranks" : "name", left_ - 8.0, line, lines[i]);
+    }
+    const double top = y_ + (height - kBarHeight) / 2.0;
+    const ClassBytes bytes = classes_of(bar.memory);
+    double x = left_;
+    for (std::size_t c = 0; c < kNumClasses; ++c) {
+      if (bytes[c] == 0) continue;
+      has_class_[c] = true;
+      const double size = static_cast<double>(bytes[c]) / unit_;
+      const double width = scale_ * size;
+      canvas_.rectangle(fmt::format("part {}", kClasses[c].style), x, top, width, kBarHeight,
+                        fmt::format("{}: {}, {} B", kClasses[c].name, format_bytes(bytes[c]),
+                                    format_count(bytes[c])));
+      const std::string digits = short_number(size, size < 10.0 ? 2 : size < 100.0 ? 1 : 0);
+      if (kDigitLetter * static_cast<double>(digits.size()) + 6.0 <= width) {
+        canvas_.text("digits", x + width / 2.0, top + 15.0, digits);
+      }
+      x += width;
+    }
+    canvas_.text("total", x + 6.0, top + 15.0, format_bytes(bar.memory.total));
+    y_ += height + kBarGap;
+  }
+
+  void draw_axis(double top) {
+    const double step = tick_step(kBarTicks / scale_);
+    canvas_.line("base", left_, top - 6.0, left_, y_);
+    for (int tick = 0; scale_ * step * tick <= kBarsLength + 0.01; ++tick) {
+      const double x = left_ + scale_ * step * tick;
+      canvas_.line("base", x, y_, x, y_ + 4.0);
+      canvas_.text("tick", x, y_ + 15.0, short_number(step * tick, 6));
+    }
+    canvas_.line("base", left_, y_, left_ + kBarsLength, y_);
+    canvas_.text("tick unit", left_ + kBarsLength + 14.0, y_ + 15.0, unit_name_);
+    y_ += 30.0;
+  }
+
+  void draw_legend() {
+    double x = kBarsMargin;
+    for (std::size_t c = 0; c < kNumClasses; ++c) {
+      if (!has_class_[c]) continue;
+      const double whole = 20.0 + kNameLetter * static_cast<double>(kClasses[c].name.size());
+      if (x > kBarsMargin && x + whole > width_ - kBarsMargin) {
+        x = kBarsMargin;
+        y_ += kLegendLine;
+      }
+      canvas_.rectangle(fmt::format("part {}", kClasses[c].style), x, y_, 13.0, 13.0);
+      canvas_.text("legend", x + 18.0, y_ + 11.0, kClasses[c].name);
+      x += whole + 14.0;
+    }
+    y_ += kLegendLine;
+  }
+
+  static std::string rules() {
+    std::string rules =
+        ".part{stroke:#ffffff;stroke-width:0.8}\n.base{stroke:#bbbbbb;stroke-width:0.8}\n"
+        "text{fill:#222222;font-size:12px}\n.title{font-size:14px;font-weight:bold}\n"
+        ".name{text-anchor:end}\n.ranks{fill:#555555}\n"
+        ".tick{font-size:10px;fill:#555555;text-anchor:middle}\n.unit{text-anchor:start}\n"
+        ".digits{font-size:11px;fill:#111111;text-anchor:middle;pointer-events:none}\n";
+    for (const MemoryClass& one : kClasses) {
+      rules += fmt::format(".{}{{fill:{}}}\n", one.style, one.colour);
+    }
+    return rules;
+  }
+
+  CanvasCaption caption() const {
+    std::string words;
+    for (const MemoryBar& bar : bars_) {
+      words += fmt::format("{}{}{}: {}", words.empty() ? "" : "; ", bar.name,
+                           bar.name.empty() ? bar.ranks : ", " + bar.ranks,
+                           format_bytes(bar.memory.total));
+      const ClassBytes bytes = classes_of(bar.memory);
+      for (std::size_t c = 0; c < kNumClasses; ++c) {
+        if (bytes[c] > 0) words += fmt::format(", {} {}", kClasses[c].name, format_bytes(bytes[c]));
+      }
+    }
+    return {.title = title_, .description = words + "."};
+  }
+
+  std::span<const MemoryBar> bars_;
+  std::string title_;
+  TimelineCanvas canvas_;
+  double unit_ = 1.0;  // bytes
+  std::string_view unit_name_;
+  double scale_ = 1.0;  // pixels of one unit
+  double left_ = 0.0;   // where bars begin
+  double width_ = 0.0;
+  double y_ = kBarsMargin;
+  std::array<bool, kNumClasses> has_class_ = {};
+};
+
+}  // namespace
+
+std::vector<MemoryBar> memory_bars(const RunPlan& plan, const std::string& name) {
+  std::vector<std::pair<const MemoryPlan*, std::vector<int>>> alike;
+  for (const RankPlan& group : plan.groups) {
+    const auto known = std::ranges::find_if(alike, [&](const auto& other) {
+      return classes_of(*other.first) == classes_of(group.memory);
+    });
+    if (known == alike.end()) {
+      alike.emplace_back(&group.memory, group.ranks);
+    } else {
+      known->second.insert(known->second.end(), group.ranks.begin(), group.ranks.end());
+    }
+  }
+  const int world = plan.grid.world_size();
+  std::vector<MemoryBar> bars;
+  for (const auto& [memory, ranks] : alike) {
+    const std::string each = world == 1 ? "1 rank" : fmt::format("each of {} ranks", world);
+    bars.push_back({name, alike.size() == 1 ? each : ranks_text(ranks), *memory});
+  }
+  return bars;
+}
+
+std::string model_words(const RunPlan& plan) {
+  return fmt::format("{}, {} parameters, {}", family_of(plan.config).title(),
+                     format_count(plan.model_parameters), name_of(plan.model->transformer().dtype));
+}
+
+std::string to_svg(std::span<const MemoryBar> bars, const std::string& title) {
+  if (bars.size() > kMostBars) {
+    throw ConfigError(
+        "--svg: the memory of {} ranks that differ is too much for a picture, which has {} bars at "
+        "most: --json lists them",
+        bars.size(), kMostBars);
+  }
+  return BarsDrawing(bars, title).document();
+}
+
+std::string to_text(std::span<const MemoryBar> bars) {
+  std::size_t longest = 0;
+  const auto words = [](const MemoryBar& bar) {
+    return bar.name.empty() ? bar.ranks : bar.name + ", " + bar.ranks;
+  };
+  for (const MemoryBar& bar : bars) longest = std::max(longest, words(bar).size());
+  std::string text;
+  for (const MemoryBar& bar : bars) {
+    text += fmt::format("{:<{}} {:>12} {:>20} B\n", words(bar), longest,
+                        format_bytes(bar.memory.total), format_count(bar.memory.total));
+  }
+  return text;
+}
+
+}  // namespace phalanx
