@@ -69,8 +69,7 @@ Executor::Executor(Program program, std::vector<ChunkTables> chunks, const nn::B
     }
     leaves_.emplace_back();
     if (files_ != nullptr) {
-      leaves_[c] =
-          cut_lives(blocks, chunks_[c].chunk->num_units(), orders_[c], files_->block_bytes());
+      leaves_[c] = cut_lives(blocks, chunks_[c].chunk->num_units(), orders_[c], files_->smallest());
     }
     placed_.emplace_back(blocks.size());
     homes_.push_back(homes_of(blocks, leaves_[c]));

@@ -76,7 +76,7 @@ void SavedFiles::reserve(int chunk, std::span<const SavedBlock> blocks,
 
 void SavedFiles::open() {
   for (auto& [chunk, file] : files_) {
-    FileLayout layout(block_bytes_);
+    FileLayout layout(storage_.block_bytes());
     for (int slot = 0; slot < file.slots; ++slot) {
       for (const auto& [block, bytes] : file.bytes) {
         file.offsets[block].push_back(layout.add(bytes));

@@ -41,10 +41,10 @@ std::vector<std::vector<int>> file_slots(const Program& program);
 class SavedFiles final : public nn::UnitHooks {
  public:
   // The storage must outlive this.
-  SavedFiles(Storage& storage, std::int64_t block_bytes)
-      : storage_(storage), block_bytes_(block_bytes) {}
+  explicit SavedFiles(Storage& storage) : storage_(storage) {}
 
-  std::int64_t block_bytes() const { return block_bytes_; }
+  // What is smaller than a block of the file stays.
+  std::int64_t smallest() const { return storage_.block_bytes(); }
   // Room for these of so many microbatches at once; programs share it.
   void reserve(int chunk, std::span<const SavedBlock> blocks, std::span<const SavedLeave> leaves,
                int slots);
@@ -79,7 +79,6 @@ class SavedFiles final : public nn::UnitHooks {
   std::int64_t offset_of(const SavedLeave& leave) const;
 
   Storage& storage_;
-  std::int64_t block_bytes_;
   std::map<int, File> files_;  // by chunk
   Entry pass_;
   File* file_ = nullptr;     // of the pass

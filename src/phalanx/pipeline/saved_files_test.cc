@@ -217,7 +217,7 @@ TEST_P(SavedFilesRun, PassesReadWhatTheirForwardPassSaved) {
           });
   const Program program = program_of(GetParam().program, 1, 4);
   const Chunk chunk = chunk_of(kUnits, GetParam().recompute);
-  SavedFiles files(rig.storage(), testing_support::kBlock);
+  SavedFiles files(rig.storage());
   Executor executor(program, {{&chunk, {}, {}}}, kShape, nullptr, nullptr, &files);
   files.open();
   EXPECT_LT(executor.saved_plan().bytes(),

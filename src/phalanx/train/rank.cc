@@ -107,7 +107,7 @@ void Rank::make_programs(const StepPrograms& programs, SavedPlans* plans) {
   const std::vector<ChunkTables> tables = states_.tables();
   const auto at = static_cast<std::size_t>(ranks_.at.pipeline);
   if (Storage* storage = states_.activation_storage()) {
-    saved_files_ = std::make_unique<SavedFiles>(*storage, config_.layout.aio_block_size);
+    saved_files_ = std::make_unique<SavedFiles>(*storage);
   }
   const auto executor = [&](const PipelinePrograms& pipeline) {
     return std::make_unique<Executor>(pipeline.ranks[at], tables, shapes_, ranks_.pipeline.get(),
