@@ -1,7 +1,9 @@
-// `phalanx bench disk`: what it says, and that nothing stays behind.
+// `phalanx bench disk`, and benches of states that are shared or in files: what they say, and that
+// nothing stays behind.
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <string>
 
 #include "program_test.h"
@@ -32,6 +34,7 @@ TEST_F(BenchTest, MeasuresEveryEngineAndLeavesNothing) {
     EXPECT_GT(engine.at("moved_bytes"), 0);
     EXPECT_GT(engine.at("read_bytes_per_s"), 0);
     EXPECT_GT(engine.at("write_bytes_per_s"), 0);
+    EXPECT_GT(engine.at("by_turns_bytes_per_s"), 0);
   }
   EXPECT_FALSE(is_there("disk"));
 }
@@ -71,6 +74,38 @@ TEST_F(BenchTest, AnInterruptRemovesTheFile) {
   EXPECT_THAT(output.out, IsEmpty());
   EXPECT_FALSE(is_there("disk"));
 }
+
+#ifdef PHALANX_BENCH_DIR
+
+class BenchPrograms : public BenchTest {
+ protected:
+  // Of the least that is a run.
+  std::string said_by(const std::string& words) const {
+    const std::string command = fmt::format(
+        "cd '{}' && '{}'/{} --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 8 "
+        "--vocab-size 64 --rounds 1 --steps 1 >said 2>err",
+        directory_.string(), PHALANX_BENCH_DIR, words);
+    EXPECT_EQ(std::system(command.c_str()), 0) << read("err");
+    return read("said");
+  }
+};
+
+TEST_F(BenchPrograms, StagesHaveARowEach) {
+  const std::string said = said_by("bench_zero --global-batch-size 4 --micro-batch-size 1");
+  EXPECT_THAT(said, AllOf(HasSubstr("2 ranks, 1 layers"), HasSubstr("\n| 0: data parallel | "),
+                          HasSubstr("\n| 1: "), HasSubstr("\n| 2: "), HasSubstr("\n| 3: "),
+                          HasSubstr("\n| 3, kept ")));
+}
+
+TEST_F(BenchPrograms, FilesAreComparedWithTheDiskAndWithMemory) {
+  const std::string said =
+      said_by("bench_files disk --bf16 --few 4 --global-batch-size 2 --disk-mib 1 --threads 1");
+  EXPECT_THAT(said, AllOf(HasSubstr("the disk: "), HasSubstr("\nan update: "),
+                          HasSubstr("\n| 4 tokens | "), HasSubstr("\n| 16 tokens | ")));
+  EXPECT_FALSE(is_there("disk"));
+}
+
+#endif
 
 }  // namespace
 }  // namespace phalanx

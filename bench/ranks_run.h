@@ -1,0 +1,41 @@
+#pragma once
+// Training steps of a GPT with random tokens, on ranks that are threads of this process: for
+// benches that run layouts by turns.
+
+#include <cstdint>
+#include <vector>
+
+#include "phalanx/flags/flag_set.h"
+#include "phalanx/train/config.h"
+#include "phalanx/train/memory_plan.h"
+
+namespace phalanx::bench {
+
+struct GptSize {
+  std::int64_t layers = 4;
+  std::int64_t hidden = 512;
+  std::int64_t heads = 8;
+  std::int64_t sequence = 256;
+  std::int64_t vocabulary = 8192;
+  bool bf16 = false;
+
+  void add_to(FlagSet& flags);
+  // Without dropout, of one thread a rank; what else it needs is left open.
+  TrainConfig config() const;
+};
+
+// Of the first rank.
+struct RanksRun {
+  MemoryPlan plan;
+  std::vector<double> seconds;       // of each timed step
+  std::vector<double> pass_seconds;  // of it: forward and backward
+  std::vector<double> file_seconds;  // of it: waiting for files
+};
+
+// `config` is resolved. One step of warm-up comes first.
+RanksRun run_on_ranks(const TrainConfig& config, std::int64_t vocabulary, std::int64_t steps);
+
+double median(std::vector<double> values);
+void append(std::vector<double>& all, const std::vector<double>& more);
+
+}  // namespace phalanx::bench
