@@ -61,7 +61,7 @@ TEST_F(ZeroProgramTest, PlansAreDrawn) {
   EXPECT_EQ(read("a.svg").substr(0, 5), "<svg ");
   EXPECT_NE(read("b.svg").find("a step of rank 0 of 4, ZeRO stage 3"), std::string::npos);
   const ProgramOutput compared =
-      run(words + "--compare 'zero-stage=1 | zero-stage=3 nproc=2 |' --svg c.svg");
+      run(words + "--compare 'zero-stage=1| zero-stage=3 nproc=2 |' --svg c.svg");
   EXPECT_EQ(compared.status, 0) << compared.err;
   EXPECT_EQ(std::ranges::count(compared.out, '\n'), 3) << compared.out;
   EXPECT_NE(compared.out.find("--zero-stage 3 --nproc 2, each of 2 ranks"), std::string::npos)
@@ -80,6 +80,8 @@ TEST_F(ZeroProgramTest, WhatCannotBeDrawnIsOneClearError) {
                "--compare, of \"--zero-stage 9\"");
   expect_error(words + "--compare 'zero-stages=1' --svg a.svg", 64, "--zero-stages");
   expect_error(words + "--compare 'svg=b.svg' --svg a.svg", 64, "flags of the run alone");
+  expect_error(words + "--compare 'zero-stage=1 | timeline=b.svg' --svg a.svg", 78, "--timeline");
+  expect_error(words + "--svg a.svg --timeline a.svg", 64, "give two files");
   expect_error(words + "--svg nowhere/a.svg", 73, "nowhere/a.svg");
   expect_error(words + "--timeline a.svg --pipeline-model-parallel-size 2", 78, "--timeline");
 }

@@ -149,14 +149,16 @@ void say(const Notes& notes) {
 
 // Of a text of NAME=VALUE, and NAME of a switch, with | between runs: the flags of each.
 std::vector<Arguments> runs_of(const std::string& compare) {
-  std::vector<Arguments> runs(1);
-  std::istringstream words(compare);
-  for (std::string word; words >> word;) {
-    if (word == "|") {
-      runs.emplace_back();
-    } else {
-      runs.back().push_back(word.starts_with("--") ? word : "--" + word);
+  std::vector<Arguments> runs;
+  std::size_t begin = 0;
+  while (begin <= compare.size()) {
+    const std::size_t end = std::min(compare.find('|', begin), compare.size());
+    std::istringstream words(compare.substr(begin, end - begin));
+    Arguments& flags = runs.emplace_back();
+    for (std::string word; words >> word;) {
+      flags.push_back(word.starts_with("--") ? word : "--" + word);
     }
+    begin = end + 1;
   }
   return runs;
 }
@@ -193,8 +195,7 @@ void compare_runs(const NamedFamily& named, const PlanCall& call) {
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("--compare, of \"{}\": {}", name, error.what()));
     }
-    if (run.json || run.svg != call.svg || run.compare != call.compare || !run.timeline.empty() ||
-        !run.yaml.empty()) {
+    if (run.svg != call.svg || run.compare != call.compare || !run.yaml.empty()) {
       throw UsageError("--compare, of \"{}\": give flags of the run alone", name);
     }
     const RunPlan plan = plan_of(run);
@@ -219,6 +220,9 @@ int run_plan(const Arguments& arguments) {
   if (!call.yaml.empty()) {
     fmt::print("{}", call.yaml);
     return 0;
+  }
+  if (!call.svg.empty() && call.svg == call.timeline) {
+    throw UsageError("--svg and --timeline are both {}: give two files", call.svg);
   }
   if (!call.compare.empty()) {
     compare_runs(named, call);
