@@ -31,8 +31,8 @@ class MemoryGroup {
     const fs::path parent = groups.front().directory;
     // Refused where the kernel wants processes in leaves alone.
     if (!is_old) put(parent / "cgroup.subtree_control", "+memory");
-    auto group = std::unique_ptr<MemoryGroup>(
-        new MemoryGroup(parent / fmt::format("phalanx-test-{}", ::getpid()), is_old));
+    auto group =
+        std::make_unique<MemoryGroup>(parent / fmt::format("phalanx-test-{}", ::getpid()), is_old);
     const std::string limit = std::to_string(bytes);
     const bool is_limited = is_old ? put(group->path_ / "memory.limit_in_bytes", limit)
                                    : put(group->path_ / "memory.max", limit);
@@ -41,6 +41,10 @@ class MemoryGroup {
     put(group->path_ / (is_old ? "memory.memsw.limit_in_bytes" : "memory.swap.max"),
         is_old ? limit : "0");
     return group;
+  }
+  MemoryGroup(fs::path path, bool is_old) : path_(std::move(path)), is_old_(is_old) {
+    std::error_code error;
+    fs::create_directory(path_, error);
   }
   MemoryGroup(const MemoryGroup&) = delete;
   MemoryGroup& operator=(const MemoryGroup&) = delete;
@@ -62,10 +66,6 @@ class MemoryGroup {
   }
 
  private:
-  MemoryGroup(fs::path path, bool is_old) : path_(std::move(path)), is_old_(is_old) {
-    std::error_code error;
-    fs::create_directory(path_, error);
-  }
   static bool put(const fs::path& file, const std::string& text) {
     std::error_code error;
     if (!fs::exists(file, error)) return false;

@@ -9,7 +9,7 @@
 namespace phalanx {
 namespace {
 
-constexpr std::int64_t kVocabulary = 50257;
+constexpr std::int64_t kVocabularyOfGpt2 = 50257;
 
 bool is_full(const LayerCase& c) {
   return c.scheme == SavingScheme::kFull || c.scheme == SavingScheme::kDistributed;
@@ -119,7 +119,7 @@ std::int64_t saved_bytes(const GptConfig& model, const nn::BatchShape& shape) {
 }  // namespace
 
 std::int64_t saved_bytes(const LayerCase& c) {
-  return saved_bytes(gpt_config(config_of(c), kVocabulary),
+  return saved_bytes(gpt_config(config_of(c), kVocabularyOfGpt2),
                      {.sequence = c.s, .micro_batch = c.b, .sequence_shards = stream_shards(c)});
 }
 
@@ -145,7 +145,7 @@ std::int64_t saved_bytes_of_token(const GatedLayer& l) {
                   .t = l.t,
                   .sequence_parallel = l.sequence_parallel,
                   .scheme = SavingScheme::kFused};
-  GptConfig model = gpt_config(config_of(plain), kVocabulary);
+  GptConfig model = gpt_config(config_of(plain), kVocabularyOfGpt2);
   nn::TransformerConfig& layer = model.transformer;
   layer.query_groups = l.groups;
   layer.head_size = l.head_size;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "compare.h"
+#include "transfer_formulas.h"
 
 namespace phalanx {
 namespace {
@@ -110,6 +111,19 @@ void expect_step_of_own_gradients(const TrainingResult& result, const TrainConfi
   EXPECT_LE(error.weight, 5e-5) << error.weight_of;
   if (shows_distances()) {
     fmt::print("step 1: {:.1e} {:.1e} {:.1e}\n", error.grad_norm, error.moment, error.weight);
+  }
+}
+
+void expect_traffic(const TrainingResult& result, const TrainConfig& config) {
+  for (std::size_t rank = 0; rank < result.measured.size(); ++rank) {
+    SCOPED_TRACE(fmt::format("rank {}", rank));
+    const MeasuredStep& step = result.measured[rank];
+    const int number = static_cast<int>(rank);
+    EXPECT_EQ(describe(step.recorded), describe(step.planned));
+    EXPECT_EQ(describe(step.recorded), describe(step_messages(config, kVocabulary, number)));
+    EXPECT_EQ(step.bytes_moved, payload(step.recorded));
+    EXPECT_EQ(describe(step.transfers), describe(step.planned_transfers));
+    EXPECT_EQ(describe(step.transfers), describe(step_transfers(config, kVocabulary, number)));
   }
 }
 

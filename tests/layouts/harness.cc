@@ -10,6 +10,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "phalanx/base/log.h"
 #include "phalanx/checkpoint/global_tensor.h"
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
@@ -195,8 +196,14 @@ class Training {
 
  private:
   void run_rank(Communicator& world);
+  void leave_gradients(Rank& rank) const;
   StepResult train_step(Rank& rank, int step) const;
   StepResult measured_step(Rank& rank, int step);
+  // What the rank updates, in memory and in files.
+  static void add_gradients(Rank& rank, Assembly& to);
+  static void add_weights(Rank& rank, Assembly& to);
+  static void add_stored_weights(Rank& rank, Assembly& to);
+  static void add_moments(Rank& rank, std::string_view name, Assembly& to);
   TrainingResult result();
   // Of the only loss, masked or not, in a global batch.
   double rows_of_loss() const {
@@ -225,46 +232,88 @@ void Training::run_rank(Communicator& world) {
   const auto me = static_cast<std::size_t>(world.rank());
   const RankCommunicators ranks(grid_, world);
   RankArenas arenas = allocate_arenas(plans_[me]);
+  arenas.folders = open_folders(config_.layout, "layouts", world.rank());
   const auto backend = make_cpu_backend(1, kProducts);
   Rank rank(config_, *model_, programs_, ranks, *backend, arenas);
   rank.initialise();
-  const ParameterStore& parameters = rank.parameters();
-  const nn::ParamTable& table = rank.table();
-  for (const Segment& s : parameters.states().segments()) {
-    initial_.add(table[s.id], parameters.main(s), s.begin);
-  }
+  add_weights(rank, initial_);
   for (int step = 0; step < steps_; ++step) {
     // What microbatches leave, weights that were gathered for them among it, is of no use to a
     // step.
     if (left_ == LeftGradients::kNan) {
       std::memset(arenas.saved.base(), 0xff, static_cast<std::size_t>(arenas.saved.capacity()));
     }
+    leave_gradients(rank);
     results_[me].push_back(step == kMeasuredStep ? measured_step(rank, step)
                                                  : train_step(rank, step));
     check_high_water(plans_[me], arenas);
     if (step > 0) continue;
-    for (const Segment& s : parameters.states().segments()) {
-      first_gradients_.add(table[s.id], rank.gradients().gradient(s), s.begin);
-      first_weights_.add(table[s.id], parameters.main(s), s.begin);
-      first_exp_avg_.add(table[s.id], rank.optimizer().state("exp_avg", s), s.begin);
-    }
+    add_gradients(rank, first_gradients_);
+    add_weights(rank, first_weights_);
+    add_moments(rank, "exp_avg", first_exp_avg_);
   }
   rank.finish_gather();
-  for (ParamId id = 0; id < table.size(); ++id) {
-    if (parameters.weight(id)) stored_.add(table[id], parameters.weight(id));
+  add_stored_weights(rank, stored_);
+  add_weights(rank, weights_);
+  add_moments(rank, "exp_avg", exp_avg_);
+  add_moments(rank, "exp_avg_sq", exp_avg_sq_);
+}
+
+void Training::add_gradients(Rank& rank, Assembly& to) {
+  const TileAccess access = rank.gradients().access(true, false);
+  rank.visit({&access, 1}, [&](const auto& tile, auto tensors) {
+    for (const Segment& s : tile.segments) {
+      to.add(rank.table()[s.id], rank.gradients().gradient(s, tensors[0]), s.begin);
+    }
+  });
+}
+
+void Training::add_weights(Rank& rank, Assembly& to) {
+  const auto accesses = rank.parameters().accesses(true, false);
+  rank.visit(accesses, [&](const auto& tile, auto tensors) {
+    for (const Segment& s : tile.segments) {
+      to.add(rank.table()[s.id], rank.parameters().main(s, tensors), s.begin);
+    }
+  });
+}
+
+void Training::add_stored_weights(Rank& rank, Assembly& to) {
+  const ParameterStore& parameters = rank.parameters();
+  for (ParamId id = 0; id < rank.table().size(); ++id) {
+    if (parameters.weight(id)) to.add(rank.table()[id], parameters.weight(id));
   }
-  for (const Segment& s : parameters.states().segments()) {
-    if (!parameters.weight(s.id)) stored_.add(table[s.id], parameters.weight(s), s.begin);
-    weights_.add(table[s.id], parameters.main(s), s.begin);
-    exp_avg_.add(table[s.id], rank.optimizer().state("exp_avg", s), s.begin);
-    exp_avg_sq_.add(table[s.id], rank.optimizer().state("exp_avg_sq", s), s.begin);
-  }
+  const TileAccess access{.file = parameters.weight_file(), .writes = false};
+  rank.visit({&access, 1}, [&](const auto& tile, auto tensors) {
+    for (const Segment& s : tile.segments) {
+      if (parameters.weight(s.id)) continue;
+      to.add(rank.table()[s.id],
+             tensors[0] ? part_of(tensors[0], parameters.states(), s) : parameters.weight(s),
+             s.begin);
+    }
+  });
+}
+
+void Training::add_moments(Rank& rank, std::string_view name, Assembly& to) {
+  const TileAccess access{.column = &rank.optimizer().state(name), .writes = false};
+  rank.visit({&access, 1}, [&](const auto& tile, auto tensors) {
+    for (const Segment& s : tile.segments) {
+      to.add(rank.table()[s.id], part_of(tensors[0], rank.parameters().states(), s), s.begin);
+    }
+  });
+}
+
+// A gradient that no pass of a step wrote shows.
+void Training::leave_gradients(Rank& rank) const {
+  const double left = left_ == LeftGradients::kNan ? std::numeric_limits<double>::quiet_NaN() : 0.0;
+  ops::fill(rank.context(), {.x = rank.gradients().flat(), .value = left});
+  const TileAccess access = rank.gradients().access(false, true);
+  if (access.column == nullptr || access.column->file() == nullptr) return;
+  rank.visit({&access, 1}, [&](const auto& /*tile*/, auto tensors) {
+    ops::fill(rank.context(), {.x = tensors[0], .value = left});
+  });
 }
 
 StepResult Training::train_step(Rank& rank, int step) const {
-  // A gradient that no pass of this step wrote shows.
-  const double left = left_ == LeftGradients::kNan ? std::numeric_limits<double>::quiet_NaN() : 0.0;
-  ops::fill(rank.context(), {.x = rank.gradients().flat(), .value = left});
   const std::int64_t first = step * config_.layout.global_batch_size;
   // As the sampler hands them out: the ranks of a microbatch follow each other.
   std::vector<HostBatch> batches;
@@ -298,8 +347,13 @@ StepResult Training::measured_step(Rank& rank, int step) {
   rank.record_to(&recorder);
   StepResult result = train_step(rank, step);
   rank.record_to(nullptr);
-  measured_[me] = {.planned = plans_[me].messages, .recorded = {}, .bytes_moved = 0};
+  measured_[me] = {.planned = plans_[me].messages,
+                   .recorded = {},
+                   .planned_transfers = plans_[me].transfers,
+                   .transfers = {},
+                   .bytes_moved = 0};
   measured_[me].recorded.add(recorder.messages());
+  measured_[me].transfers.add(recorder.transfers());
   measured_[me].bytes_moved = bytes_read() - before;
   return result;
 }
@@ -339,6 +393,8 @@ TrainingResult Training::result() {
 }  // namespace
 
 TrainingResult train(const TrainConfig& config, int steps, LeftGradients left) {
+  // Folders say what disk they are on.
+  set_log_level(LogLevel::kError);
   return Training(config, steps, left).run();
 }
 

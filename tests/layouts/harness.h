@@ -19,7 +19,8 @@ using GlobalValues = std::map<std::string, std::vector<float>>;
 // One rank in the step that is measured, with everything that it began.
 struct MeasuredStep {
   MessageTotals planned, recorded;
-  std::int64_t bytes_moved = 0;  // that the transport read from the rank's tensors
+  TransferTotals planned_transfers, transfers;  // from and to files
+  std::int64_t bytes_moved = 0;                 // that the transport read from the rank's tensors
 };
 
 struct TrainingResult {

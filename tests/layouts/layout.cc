@@ -1,9 +1,11 @@
 #include "layout.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <tuple>
 #include <utility>
 
@@ -60,7 +62,7 @@ const std::vector<int> kFlatAxes = {static_cast<int>(kReplicas.size()),
 const std::vector<int> kPipelineAxes = {
     static_cast<int>(kStageReplicas.size()), static_cast<int>(kPipelines.size()),
     static_cast<int>(kPipelineKinds.size()), static_cast<int>(kStageShardings.size())};
-const std::vector<int> kFeatureAxes = {2, 3, 2, 6, 2};
+const std::vector<int> kFeatureAxes = {2, 3, 2, 6, 2, 5};
 const std::vector<int> kModelAxes = {2, 2, 2, 5, 2, 2};
 
 template <typename Values>
@@ -86,6 +88,7 @@ void set_features(Layout& layout, const int* value) {
   layout.small_buckets = value[2] != 0;
   layout.recompute = static_cast<Recompute>(value[3]);
   layout.async_reduce = value[4] == 0;
+  layout.files = static_cast<Files>(value[5]);
 }
 
 // The fewest layers of which each stage has one.
@@ -131,9 +134,9 @@ struct Family {
     return layout;
   }
 };
-// With a pipeline the product of everything would take a day.
+// With a pipeline the product of everything would take a day, and so with files.
 const std::array<Family, 2> kFamilies = {
-    {{kFlatAxes, set_flat, kFeatureAxes.size()}, {kPipelineAxes, set_pipeline, 2}}};
+    {{kFlatAxes, set_flat, kFeatureAxes.size() - 1}, {kPipelineAxes, set_pipeline, 2}}};
 
 void add_nightly_layouts(const Family& family, std::vector<Layout>& layouts) {
   const IsLegal any = [](const Combination&) { return true; };
@@ -171,6 +174,18 @@ void set_sharding(const Sharding& zero, LayoutConfig& l) {
   l.zero_prefetch_depth = zero.prefetch;
   l.zero_persistence_threshold = zero.stays_below;
   l.no_zero_reshard_after_forward = !zero.reshard;
+}
+
+bool has_parameter_files(const Layout& layout) {
+  return layout.files == Files::kParameters || layout.files == Files::kBoth ||
+         (layout.files == Files::kHalf && layout.zero.stage == 3);
+}
+
+void set_files(Files files, bool has_parameters, LayoutConfig& l) {
+  if (has_parameters) l.offload_parameters_to = state_directory();
+  if (files == Files::kNone || files == Files::kParameters) return;
+  l.offload_optimizer_to = state_directory();
+  if (files == Files::kHalf) l.offload_fraction = 0.5;
 }
 
 std::string name_of(const Sharding& zero) {
@@ -232,6 +247,8 @@ std::string name_of(const Layout& l) {
       "", " selective", " uniform1", " uniform2", " block2", " distributed"};
   static constexpr std::array<const char*, 5> kStorages = {"fp32", "bf16", "bf16+fp32-residual",
                                                            "fp16", "fp16+fp32-residual"};
+  static constexpr std::array<const char*, 5> kFiles = {"", " optimizer-files", " weight-files",
+                                                        " files", " half-files"};
   const std::string pipeline =
       l.pipeline == 1 ? "" : fmt::format(" p{} {} v{}", l.pipeline, l.schedule, l.chunks);
   std::string model = fmt::format("L{}", l.layers);
@@ -244,12 +261,13 @@ std::string name_of(const Layout& l) {
                         l.relative_positions ? " relative" : "");
   }
   return fmt::format(
-      "t{}{}{} d{}{}{}{}{}{} {} b{} {} {} {}{}", l.tensor, l.sequence_parallel ? " sp" : "",
-      pipeline, l.data, name_of(l.zero), kOverlaps[static_cast<std::size_t>(l.overlap)],
-      l.small_buckets ? " small-buckets" : "", kRecomputes[static_cast<std::size_t>(l.recompute)],
-      l.async_reduce ? "" : " no-async", model, l.micro_batch,
-      l.fused_attention ? "fused" : "unfused", kStorages[static_cast<std::size_t>(l.storage)],
-      l.tied ? "tied" : "untied", l.mean_of_means ? " mean-of-means" : "");
+      "t{}{}{} d{}{}{}{}{}{}{} {} b{} {} {} {}{}", l.tensor, l.sequence_parallel ? " sp" : "",
+      pipeline, l.data, name_of(l.zero), kFiles[static_cast<std::size_t>(l.files)],
+      kOverlaps[static_cast<std::size_t>(l.overlap)], l.small_buckets ? " small-buckets" : "",
+      kRecomputes[static_cast<std::size_t>(l.recompute)], l.async_reduce ? "" : " no-async", model,
+      l.micro_batch, l.fused_attention ? "fused" : "unfused",
+      kStorages[static_cast<std::size_t>(l.storage)], l.tied ? "tied" : "untied",
+      l.mean_of_means ? " mean-of-means" : "");
 }
 
 Layout on_one_rank(const Layout& layout) {
@@ -276,6 +294,14 @@ Layout without_bitwise_features(const Layout& layout) {
   if (layout.zero.copies > 1) plain.zero.stage = 1;
   if (adds_sums(layout)) plain.zero.stage = 2;
   return plain;
+}
+
+std::string state_directory() {
+  namespace fs = std::filesystem;
+  // Thousands of small transfers, for their order and their numbers: a disk would be waited for.
+  const fs::path memory = "/dev/shm";
+  const fs::path base = fs::is_directory(memory) ? memory : fs::temp_directory_path();
+  return (base / fmt::format("phalanx_layouts_{}", ::getpid())).string();
 }
 
 TrainConfig config_of(const Layout& layout) {
@@ -314,6 +340,7 @@ TrainConfig config_of(const Layout& layout) {
   c.layout.sequence_parallel = layout.sequence_parallel;
   c.layout.no_async_tensor_model_parallel_allreduce = !layout.async_reduce;
   set_sharding(layout.zero, c.layout);
+  set_files(layout.files, has_parameter_files(layout), c.layout);
   c.layout.overlap_grad_reduce = layout.overlap != Overlap::kNone;
   c.layout.overlap_param_gather = layout.overlap == Overlap::kReduceAndGather;
   c.layout.ddp_bucket_size = layout.small_buckets ? 1 : 0;
@@ -326,7 +353,16 @@ std::optional<TrainConfig> legal_config(const Layout& layout) {
   if (layout.tensor * layout.data * layout.pipeline > kMostRanks) return {};
   // What means nothing on one rank of a group is not a layout of its own.
   if (layout.tensor == 1 && (layout.sequence_parallel || !layout.async_reduce)) return {};
-  if (layout.zero.stage > 1 && layout.data == 1) return {};
+  // There gradients of a microbatch may still be apart, and weights in a file.
+  const bool is_second = layout.zero.stage == 2 && !layout.zero.accumulate_unsharded;
+  if (layout.zero.stage > 1 && layout.data == 1 && !is_second && !has_parameter_files(layout)) {
+    return {};
+  }
+  if (has_parameter_files(layout) && layout.zero.stage < 3) return {};
+  // As resolve() would find: what is refused most often is refused at once.
+  const bool has_state_files = layout.files != Files::kNone && layout.files != Files::kParameters;
+  const bool sums_shards = layout.zero.copies > 1 && layout.zero.stage > 1;
+  if (has_state_files && sums_shards && !layout.zero.accumulate_unsharded) return {};
   if (layout.zero.copies > 1 && layout.zero.copies >= layout.data) return {};
   TrainConfig config = config_of(layout);
   try {

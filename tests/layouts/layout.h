@@ -18,6 +18,8 @@ enum class Recompute : std::uint8_t {
   kBlock2,
   kDistributed,  // uniform groups of 2, their inputs distributed
 };
+// Which states lie in files; kHalf: half of the optimizer's, and weights at stage 3.
+enum class Files : std::uint8_t { kNone, kOptimizer, kParameters, kBoth, kHalf };
 enum class StorageType : std::uint8_t { kF32, kBF16, kBF16ResidualF32, kF16, kF16ResidualF32 };
 
 // What data-parallel ranks share of their states.
@@ -40,6 +42,7 @@ struct Layout {
   int chunks = 0;             // of a rank; 0: as the schedule wants
   bool sequence_parallel = false;
   Sharding zero = {};
+  Files files = Files::kNone;
   Overlap overlap = Overlap::kNone;
   bool small_buckets = false;
   Recompute recompute = Recompute::kNone;
@@ -75,6 +78,9 @@ inline constexpr std::int64_t kVocabulary = 67;
 inline constexpr std::int64_t kGlobalBatch = 16;
 inline constexpr std::int64_t kSequence = 16;
 inline constexpr std::int64_t kDecoderSequence = 8;
+
+// Where files of states go: one directory for a process, which is there while a training runs.
+std::string state_directory();
 
 // The settings, as given on a command line.
 TrainConfig config_of(const Layout& layout);

@@ -13,24 +13,11 @@
 
 #include "compare.h"
 #include "expectations.h"
-#include "message_formulas.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/family.h"
 
 namespace phalanx {
 namespace {
-
-// What every rank began in a step: as planned, as the formulas say, and as much as really moved.
-void expect_messages(const TrainingResult& result, const TrainConfig& config) {
-  for (std::size_t rank = 0; rank < result.measured.size(); ++rank) {
-    SCOPED_TRACE(fmt::format("rank {}", rank));
-    const MeasuredStep& step = result.measured[rank];
-    EXPECT_EQ(describe(step.recorded), describe(step.planned));
-    EXPECT_EQ(describe(step.recorded),
-              describe(step_messages(config, kVocabulary, static_cast<int>(rank))));
-    EXPECT_EQ(step.bytes_moved, payload(step.recorded));
-  }
-}
 
 struct World {
   int tensor, data;
@@ -51,7 +38,7 @@ TEST_P(LayoutMatrix, TrainsAsOneRankDoes) {
     const TrainingResult result = train(*config);
     EXPECT_EQ(result.faults, std::vector<std::string>{});
     EXPECT_EQ(result.skipped, std::vector<bool>(kTrainingSteps, false));
-    expect_messages(result, *config);
+    expect_traffic(result, *config);
     expect_step_of_own_gradients(result, *config);
     EXPECT_EQ(first_difference(result, trainings.of(without_bitwise_features(layout))), "");
     // The bits of no pipeline: how near these are is the flat layouts' business.
@@ -68,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, LayoutMatrix,
                            return fmt::format("t{}d{}", world.param.tensor, world.param.data);
                          });
 
-TEST(LayoutMatrix, HasEveryWorldScheduleShardingAndKindOfStorage) {
+TEST(LayoutMatrix, HasEveryWorldScheduleShardingAndKindOfStorageAndFiles) {
   std::set<std::tuple<int, int, int>> worlds;
   std::set<std::pair<std::string, int>> schedules;  // with the number of stages
   std::set<std::pair<std::string, bool>> even;      // and with whether it divides the layers
@@ -76,6 +63,8 @@ TEST(LayoutMatrix, HasEveryWorldScheduleShardingAndKindOfStorage) {
   using Shared = std::tuple<int, int, bool, int>;
   std::set<Shared> shared;
   std::set<std::pair<Shared, Recompute>> recomputed;
+  std::set<std::pair<Shared, Files>> in_files;
+  std::set<std::pair<Files, Recompute>> recomputed_in_files;
   for (const Layout& layout : covering_layouts()) {
     worlds.insert({layout.tensor, layout.pipeline, layout.data});
     ++storages[layout.storage];
@@ -83,6 +72,8 @@ TEST(LayoutMatrix, HasEveryWorldScheduleShardingAndKindOfStorage) {
     const Shared kind{zero.stage, zero.copies, zero.accumulate_unsharded, zero.prefetch};
     shared.insert(kind);
     if (zero.stage == 3) recomputed.insert({kind, layout.recompute});
+    if (layout.files != Files::kNone) in_files.insert({kind, layout.files});
+    if (layout.files != Files::kNone) recomputed_in_files.insert({layout.files, layout.recompute});
     if (layout.pipeline == 1) continue;
     schedules.insert({layout.schedule, layout.pipeline});
     even.insert({layout.schedule, layout.layers % (layout.pipeline * layout.chunks) == 0});
@@ -93,6 +84,10 @@ TEST(LayoutMatrix, HasEveryWorldScheduleShardingAndKindOfStorage) {
   EXPECT_EQ(storages.size(), 5U);
   EXPECT_EQ(shared.size(), 10U);
   EXPECT_EQ(recomputed.size(), 4U * 6U);
+  // Of stage 3 each kind, of others those without weights; of copies that sum over shards of
+  // gradients, weights alone.
+  EXPECT_EQ(in_files.size(), 3U * 4U + 5U * 2U + 1U);
+  EXPECT_EQ(recomputed_in_files.size(), 4U * 6U);
 }
 
 // A run plans once for each place in the model: tensor-parallel rank and stage.

@@ -67,6 +67,7 @@ constexpr std::int64_t kLayerParameters = 12;
 struct LocalSize {
   std::int64_t elements = 0;
   std::int64_t common = 0;
+  bool is_sequence_partial = false;  // with sequence parallelism: each rank has a part of its sum
 };
 
 // How many neighbours have the same key and value rows.
@@ -86,20 +87,21 @@ std::vector<LocalSize> parameter_sizes(const TrainConfig& c, std::int64_t vocabu
   const LocalSize table{word_table_size(c, vocabulary)};
   std::vector<LocalSize> sizes = {table, {c.model.max_position_embeddings * h}};
   for (std::int64_t layer = 0; layer < c.model.num_layers; ++layer) {
-    sizes.insert(sizes.end(), {{h},
-                               {h},
+    const LocalSize vector{.elements = h, .is_sequence_partial = c.layout.sequence_parallel};
+    sizes.insert(sizes.end(), {vector,
+                               vector,
                                {(q + kv) * h, common * h},
                                {q + kv, common},
                                {h * q},
-                               {h},
-                               {h},
-                               {h},
+                               vector,
+                               vector,
+                               vector,
                                {f * h / t},
                                {f / t},
                                {h * f / t},
-                               {h}});
+                               vector});
   }
-  sizes.insert(sizes.end(), {{h}, {h}});
+  sizes.insert(sizes.end(), 2, {.elements = h, .is_sequence_partial = c.layout.sequence_parallel});
   if (c.model.untie_embeddings_and_output_weights) sizes.push_back(table);
   return sizes;
 }
@@ -124,25 +126,18 @@ std::vector<ChunkParameter> parameters_of(const TrainConfig& c, const ChunkPart&
   return found;
 }
 
-// Data-parallel ranks that share one copy of the states.
-std::int64_t ranks_of_copy(const TrainConfig& c) {
-  if (c.layout.zero_stage == 0) return 1;
-  return data_parallel_size(c.layout) / c.layout.num_distributed_optimizer_instances;
-}
-
 bool is_sharded(const TrainConfig& c) { return ranks_of_copy(c) > 1; }
 
-bool cuts_gradients(const TrainConfig& c) {
-  return is_sharded(c) && c.layout.zero_stage >= 2 && !c.layout.zero_accumulate_unsharded;
+bool cuts_weights(const TrainConfig& c) {
+  return c.layout.zero_stage == 3 && (is_sharded(c) || !c.layout.offload_parameters_to.empty());
 }
-
-bool cuts_weights(const TrainConfig& c) { return is_sharded(c) && c.layout.zero_stage == 3; }
 
 // Parameters that are reduced and gathered together, in order.
 struct Group {
   std::vector<ChunkParameter> parameters;
   std::int64_t gathers = 0;  // of a microbatch
   bool stays = true;         // whole on every rank, or gathered once a step
+  bool has_no_files = false;
 };
 
 // Of a chunk without a pipeline: the groups of its units.
@@ -150,12 +145,17 @@ std::vector<Group> unit_groups(const TrainConfig& c, const std::vector<LocalSize
   const bool tied = !c.model.untie_embeddings_and_output_weights;
   const bool reshards = !c.layout.no_zero_reshard_after_forward;
   const std::int64_t stays_below = cuts_weights(c) ? c.layout.zero_persistence_threshold : -1;
+  const bool has_state_files = !c.layout.offload_optimizer_to.empty();
   std::vector<Group> groups;
   const auto add = [&](std::size_t from, std::size_t to, std::int64_t gathers) {
     Group cut{.parameters = {}, .gathers = gathers, .stays = !cuts_weights(c)};
-    Group stays{.parameters = {}};
+    Group stays{.parameters = {}, .has_no_files = true};
     for (; from < to; ++from) {
-      (sizes[from].elements <= stays_below ? stays : cut).parameters.push_back({from});
+      const LocalSize& size = sizes[from];
+      const bool is_summed_again = size.is_sequence_partial || size.common > 0;
+      const bool it_stays =
+          size.elements <= stays_below || (is_summed_again && cuts_gradients(c) && has_state_files);
+      (it_stays ? stays : cut).parameters.push_back({from});
     }
     for (const Group& group : {cut, stays}) {
       if (!group.parameters.empty()) groups.push_back(group);
@@ -262,16 +262,6 @@ void add_pipeline(const TrainConfig& c, const ChunkPart& part, int pipeline_rank
   }
 }
 
-// Elements of the buckets of a region.
-std::vector<std::int64_t> buckets_of(const TrainConfig& c, std::int64_t region) {
-  const std::int64_t size = c.layout.ddp_bucket_size > 0
-                                ? round_up(c.layout.ddp_bucket_size, ranks_of_copy(c) * kBlock)
-                                : region;
-  std::vector<std::int64_t> buckets;
-  for (; region > 0; region -= buckets.back()) buckets.push_back(std::min(size, region));
-  return buckets;
-}
-
 void add_data_parallel(const TrainConfig& c, const FlatSizes& flat, Adder& add) {
   const std::int64_t n = ranks_of_copy(c);
   const std::int64_t copies = data_parallel_size(c.layout) / n;
@@ -317,7 +307,36 @@ void add_model_parallel(const TrainConfig& c, const std::vector<ChunkPart>& chun
   }
 }
 
+template <typename Totals>
+std::string lines_of(const Totals& totals, std::string_view what) {
+  std::string text;
+  for (const auto& [key, total] : totals.by_key()) {
+    text += fmt::format("{} {}: {} {}, {} bytes\n", key.first, key.second, total.count, what,
+                        total.bytes);
+  }
+  return text;
+}
+
 }  // namespace
+
+std::int64_t ranks_of_copy(const TrainConfig& c) {
+  if (c.layout.zero_stage == 0) return 1;
+  return data_parallel_size(c.layout) / c.layout.num_distributed_optimizer_instances;
+}
+
+bool cuts_gradients(const TrainConfig& c) {
+  const bool is_alone = data_parallel_size(c.layout) > 1 && !is_sharded(c);
+  return c.layout.zero_stage >= 2 && !c.layout.zero_accumulate_unsharded && !is_alone;
+}
+
+std::vector<std::int64_t> buckets_of(const TrainConfig& c, std::int64_t region) {
+  const std::int64_t size = c.layout.ddp_bucket_size > 0
+                                ? round_up(c.layout.ddp_bucket_size, ranks_of_copy(c) * kBlock)
+                                : region;
+  std::vector<std::int64_t> buckets;
+  for (; region > 0; region -= buckets.back()) buckets.push_back(std::min(size, region));
+  return buckets;
+}
 
 FlatSizes flat_sizes(const TrainConfig& config, std::int64_t vocabulary, int rank) {
   const auto sizes = parameter_sizes(config, vocabulary);
@@ -344,7 +363,8 @@ FlatSizes flat_sizes(const TrainConfig& config, std::int64_t vocabulary, int ran
     }
     const bool is_last = group + 1 == groups.rend();
     if (!is_last || shards > 1) flat.elements = round_up(flat.elements, shards * kBlock);
-    flat.regions.push_back({flat.elements - begin, group->gathers, group->stays});
+    flat.regions.push_back(
+        {flat.elements - begin, group->gathers, group->stays, group->has_no_files});
   }
   return flat;
 }
@@ -376,14 +396,8 @@ double ring_bytes(std::string_view op, double payload, int size) {
   return payload * others;
 }
 
-std::string describe(const MessageTotals& totals) {
-  std::string text;
-  for (const auto& [key, total] : totals.by_key()) {
-    text += fmt::format("{} {}: {} messages, {} bytes\n", key.first, key.second, total.count,
-                        total.bytes);
-  }
-  return text;
-}
+std::string describe(const MessageTotals& totals) { return lines_of(totals, "messages"); }
+std::string describe(const TransferTotals& totals) { return lines_of(totals, "transfers"); }
 
 std::int64_t payload(const MessageTotals& totals) {
   std::int64_t bytes = 0;

@@ -47,7 +47,9 @@
 // and over kv, the t / g ranks that have the same of g < t groups of heads of size n:
 //   all_reduce        8 n h of each layer, and 8 n: gradients of the key's and the value's rows
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "phalanx/tensor/recorder.h"
@@ -65,13 +67,21 @@ struct FlatSizes {
   // unit. The last one first.
   struct Region {
     std::int64_t elements = 0;
-    std::int64_t gathers = 0;  // of a microbatch
-    bool stays = true;         // or is gathered once a step, if at all
+    std::int64_t gathers = 0;   // of a microbatch
+    bool stays = true;          // or is gathered once a step, if at all
+    bool has_no_files = false;  // whatever flags say
   };
   std::vector<Region> regions;
   std::int64_t blocks = 0;  // of the norm: of what the rank counts
 };
 FlatSizes flat_sizes(const TrainConfig& config, std::int64_t vocabulary, int rank = 0);
+
+// Ranks of data parallelism that share one copy of the states.
+std::int64_t ranks_of_copy(const TrainConfig& config);
+// What is whole for passes alone.
+bool cuts_gradients(const TrainConfig& config);
+// Elements of the buckets of a region.
+std::vector<std::int64_t> buckets_of(const TrainConfig& config, std::int64_t region);
 
 // Bytes that a rank of `size` sends for one message of a payload by the ring algorithms: what
 // published volumes count.
@@ -79,6 +89,7 @@ double ring_bytes(std::string_view op, double payload, int size);
 
 // One line for each group and op.
 std::string describe(const MessageTotals& totals);
+std::string describe(const TransferTotals& totals);
 // The bytes of all messages together.
 std::int64_t payload(const MessageTotals& totals);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compare.h"
+#include "expectations.h"
 
 namespace phalanx {
 namespace {
@@ -68,6 +69,27 @@ TEST(ZeroStages, TwoAndThreeHaveTheSameBitsHoweverTheyAreSent) {
     layout.recompute = static_cast<Recompute>(number++ % 5);
     SCOPED_TRACE(name_of(layout));
     EXPECT_EQ(first_difference(trained(layout), sums), "");
+  }
+}
+
+// Of copies of shards too, with what is read and written as the formulas have it.
+TEST(ZeroStages, FilesOfCopiesHaveTheBitsOfMemory) {
+  for (const Sharding& zero :
+       {Sharding{.stage = 1, .copies = 2},
+        Sharding{.stage = 2, .copies = 2, .accumulate_unsharded = true},
+        Sharding{.stage = 3, .copies = 2, .accumulate_unsharded = true, .stays_below = 96},
+        Sharding{.stage = 3, .copies = 2, .prefetch = 2}}) {
+    Layout layout{.data = 4, .zero = zero, .storage = StorageType::kBF16};
+    const TrainingResult memory = trained(layout);
+    for (const Files files : {Files::kOptimizer, Files::kParameters, Files::kBoth, Files::kHalf}) {
+      layout.files = files;
+      const auto config = legal_config(layout);
+      if (!config) continue;
+      SCOPED_TRACE(name_of(layout));
+      const TrainingResult result = trained(layout);
+      EXPECT_EQ(first_difference(result, memory), "");
+      expect_traffic(result, *config);
+    }
   }
 }
 

@@ -8,7 +8,8 @@
 // that comes; folders of living ranks are left alone. When the last rank goes, DIR is as it was
 // found: gone, too, if it was not there.
 //
-// Locks are flock's: the kernel lets go of them when their process ends, however that happens.
+// Locks are those of base/file_lock.h: the kernel lets go of them when their process ends, however
+// that happens.
 
 #include <cstdint>
 #include <filesystem>

@@ -40,9 +40,8 @@ void check_files(const LayoutConfig& l) {
   if (!l.offload_parameters_to.empty() && l.zero_stage < 3) {
     throw ConfigError("--offload-parameters-to needs --zero-stage 3, not {}", l.zero_stage);
   }
-  const bool has_files = !l.offload_optimizer_to.empty() || !l.offload_parameters_to.empty();
-  if (has_files && l.num_distributed_optimizer_instances > 1 && l.zero_stage > 1 &&
-      !l.zero_accumulate_unsharded) {
+  if (!l.offload_optimizer_to.empty() && l.num_distributed_optimizer_instances > 1 &&
+      l.zero_stage > 1 && !l.zero_accumulate_unsharded) {
     throw ConfigError(
         "--num-distributed-optimizer-instances {} and gradients in files (--offload-optimizer-to, "
         "--zero-stage {}): the copies would have to be summed through the files. Give "
