@@ -128,13 +128,18 @@ TEST_F(StateFaults, WhatIsDamagedOrCutOffEndsTheRunWhichGoesOnFromItsCheckpoint)
 }
 
 TEST_F(StateFaults, AFullDiskAtTheStartSaysWhatIsNeeded) {
+  std::string plan = run_of("run", kFiles);
+  plan.replace(0, std::string("pretrain").size(), "plan");
+  plan.replace(plan.find("--nproc"), 7, "--world-size");
+  const std::int64_t bytes = run_json(plan + "--json").at("ranks").at(0).at("file_bytes");
   ProgramOutput output;
   if (!run_on("mount -t tmpfs -o size=300k none disk", run_of("run", kFiles), output)) {
     GTEST_SKIP() << "needs CAP_SYS_ADMIN: " << read("unshared");
   }
   expect_one_error(output, 73);
   EXPECT_THAT(output.err,
-              AllOf(HasSubstr("to "), HasSubstr("/disk: "), HasSubstr(" are needed and "),
+              AllOf(HasSubstr("-to "), HasSubstr("/disk: "), HasSubstr(" are needed and "),
+                    HasSubstr(fmt::format(" ({} and ", bytes)),
                     HasSubstr("make room or name a directory on another disk")));
   EXPECT_EQ(read("left"), "");
 }
@@ -146,12 +151,17 @@ TEST_F(StateFaults, ALimitOfFileSizesIsOneError) {
   EXPECT_FALSE(is_there("disk"));
 }
 
-// A file system that promises nothing: it is full when blocks are written.
+// A file system that promises nothing: it is full when blocks are written. Of two directories
+// nobody knows that they are on one disk.
 TEST_F(StateFaults, ADiskThatIsFullLaterEndsTheRun) {
   ProgramOutput output;
-  if (!run_on("truncate -s 1M image && mkfs.ext2 -q -F -b 1024 image && mount -o loop image disk &&"
-              " rmdir disk/lost+found",
-              run_of("run", kFiles), output)) {
+  if (!run_on(
+          "truncate -s 1500K image && mkfs.ext2 -q -F -b 1024 image && mount -o loop image disk &&"
+          " rmdir disk/lost+found",
+          run_of("run",
+                 "--nproc 1 --offload-optimizer-to disk --offload-parameters-to disk/weights "
+                 "--zero-persistence-threshold 0"),
+          output)) {
     GTEST_SKIP() << "needs CAP_SYS_ADMIN, loop devices and mkfs.ext2: " << read("unshared");
   }
   expect_one_error(output, 74);

@@ -10,6 +10,7 @@
 #include "compare.h"
 #include "phalanx/pipeline/schedule.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/step_programs.h"
 
 namespace phalanx {

@@ -143,8 +143,11 @@ class Trainer {
 // first by the team.
 RankArenas arenas_of_run(const RunSetup& setup, int rank, bool from_checkpoint) {
   const int threads = static_cast<int>(setup.config.layout.threads_per_rank);
-  RankArenas arenas = allocate_arenas(setup.plan_of(rank));
+  const MemoryPlan& plan = setup.plan_of(rank);
+  RankArenas arenas = allocate_arenas(plan);
   arenas.folders = open_folders(setup.config.layout, setup.directory.run_id(), rank);
+  // Where the disk is one, all files are known to be too large before the first one is made.
+  if (arenas.folders.size() == 1) arenas.folders.begin()->second->expect_space(plan.file_bytes);
   if (from_checkpoint) {
     for (const Arena* arena : {&arenas.parameters, &arenas.main_parameters, &arenas.optimizer}) {
       cpu::touch_first(threads, *arena);
