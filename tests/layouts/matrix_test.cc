@@ -112,7 +112,8 @@ TEST(LayoutMatrix, RanksThatDifferInDataAloneHaveOnePlan) {
 // What the comparisons rest on: the run clips, moves its weights and learns.
 TEST(LayoutMatrix, TheRunOnOneRankIsWorthComparing) {
   const TrainingResult run = train(*legal_config({}));
-  for (const double norm : run.grad_norms) EXPECT_GT(norm, 2 * config_of(Layout{}).optimizer.clip_grad);
+  for (const double norm : run.grad_norms)
+    EXPECT_GT(norm, 2 * config_of(Layout{}).optimizer.clip_grad);
   EXPECT_LT(run.losses.back(), 0.9 * run.losses.front());
   for (const auto& [name, weights] : run.weights) {
     EXPECT_NE(weights, run.initial_weights.at(name)) << name;
