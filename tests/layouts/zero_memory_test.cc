@@ -148,6 +148,21 @@ TEST(SharedStateMemory, OfSevenAndAHalfBillionParametersIsThePublishedTable) {
   }
 }
 
+// What DeepSpeed estimates of stage 2, whose gradients are whole and of 2 bytes beside their parts:
+// 4 bytes of a parameter, and 16 over all ranks.
+TEST(SharedStateMemory, OfTheSecondStageIsTwoBytesAndSixteenOverAllRanks) {
+  for (const std::int64_t data : {4, 64}) {
+    SharedStates c{.data = data, .layers = 24, .hidden = 2048, .heads = 16, .vocabulary = 50257};
+    c.stage = 2;
+    const MemoryPlan plan = plan_of(c);
+    const auto model = static_cast<double>(plan.model_parameters);
+    const auto states = static_cast<double>(plan.parameters + plan.main_parameters +
+                                            plan.gradients + plan.optimizer);
+    const double estimate = 4.0 * model + 16.0 * model / static_cast<double>(data);
+    EXPECT_NEAR(states + 2.0 * model, estimate, 0.01 * estimate);
+  }
+}
+
 // What DeepSpeed estimates of stage 3: 18 bytes of a parameter over all ranks, and the largest
 // layer's parameters, here of 2 bytes, and gradients, of 4.
 TEST(SharedStateMemory, OfTheThirdStageIsEighteenBytesOverAllRanksAndTheLargestLayer) {
