@@ -121,7 +121,7 @@ TEST_F(AcrossHosts, TheHostThatIsCutOffIsNamed) {
   hosts.swallow(2);
   for (ChildProcess& launcher : launchers) expect_end(launcher, 75);
   const Json json = summary("logs_0");
-  ASSERT_TRUE(json["culprit"].is_object()) << json;
+  ASSERT_TRUE(json["culprit"].is_object()) << json << launchers[0].err();
   EXPECT_EQ(json["culprit"].value("rank", -1), 2) << json;
   EXPECT_THAT(launchers[1].err(), HasSubstr("rank 2"));
   expect_clean("run");

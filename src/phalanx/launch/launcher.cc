@@ -219,8 +219,15 @@ class Launcher {
     if (!own.lost_launcher.empty()) return end_without_others(attempt, own);
     if (group_->node() == 0) own.iteration = newest_iteration(save_);
     std::vector<NodeReport> reports;
-    for (const std::string& text : exchange(stage + 1, to_text(own))) {
-      reports.push_back(parse_node_report(text));
+    try {
+      for (const std::string& text : exchange(stage + 1, to_text(own))) {
+        reports.push_back(parse_node_report(text));
+      }
+    } catch (const Error&) {
+      // A launcher whose host is cut off may be missed a moment later than its ranks.
+      own.lost_launcher = group_->lost();
+      if (own.lost_launcher.empty() || !own.verdict) throw;
+      return end_without_others(attempt, own);
     }
     // As node 0 sees it: the others might see the file system later.
     const auto before = std::exchange(iteration_, reports[0].iteration);
