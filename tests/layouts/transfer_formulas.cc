@@ -44,7 +44,8 @@ TransferTotals step_transfers(const TrainConfig& config, std::int64_t vocabulary
 
   std::int64_t movable = 0;
   for (const auto& region : flat.regions) movable += region.has_no_files ? 0 : region.elements;
-  const double wanted = layout.offload_fraction * static_cast<double>(movable / ranks);
+  const std::int64_t all_own = movable / ranks;
+  const double wanted = layout.offload_fraction * static_cast<double>(all_own);
   Parts states, weights;
   for (const FlatSizes::Region& region : flat.regions) {
     if (region.has_no_files) continue;

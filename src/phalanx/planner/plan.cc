@@ -105,7 +105,7 @@ Json batch_sizes_json(const TrainConfig& config) {
 // Of the busiest host.
 std::string disk_text(const RunPlan& plan) {
   const LayoutConfig& layout = plan.config.layout;
-  const std::string text = to_text(*plan.disk, layout);
+  std::string text = to_text(*plan.disk, layout);
   if (plan.grid.world_size() == 1) return text;
   return fmt::format("of all ranks of a host ({}) {}", ranks_on_machine(layout), text);
 }
