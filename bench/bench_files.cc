@@ -169,8 +169,7 @@ void print_pair(const Pair& pair, const Disk& disk) {
   const double of_disk = disk.seconds(traffic);
   fmt::print(
       "| {} | {:.0f} MiB | {:.3f} s | {:.3f} s | {:.3f} s | {:.3f} s | {:.3f} s | {:.2f} | {:.2f} "
-      "| "
-      "{:.2f} ({:.2f}) |\n",
+      "| {:.2f} ({:.2f}) |\n",
       pair.name, static_cast<double>(traffic.read + traffic.written) / (1 << 20), of_disk, passes,
       memory, files, median(pair.files.file_seconds), of_disk / files, (of_disk + passes) / files,
       memory / files,
@@ -196,10 +195,8 @@ void run(const Options& o) {
   print_update(update, disk);
   fmt::print(
       "| a step of | moved | the disk alone | passes alone | in memory | with files | of it "
-      "waiting "
-      "for files | share of the disk's speed | of the disk's and the passes' | of memory's "
-      "(best steps) "
-      "|\n|---|---|---|---|---|---|---|---|---|---|\n");
+      "waiting for files | share of the disk's speed | of the disk's and the passes' | of memory's "
+      "(best steps) |\n|---|---|---|---|---|---|---|---|---|---|\n");
   for (const Pair& pair : pairs) print_pair(pair, disk);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// Trains a tiny model of any family on a layout, one thread for every rank, without files: batches
-// are functions of the sample's number. What comes back is free of the layout: global tensors, put
-// together from what the ranks hold.
+// Trains a tiny model of any family on a layout, one thread for every rank, without files of data:
+// batches are functions of the sample's number. What comes back is free of the layout: global
+// tensors, put together from what the ranks hold.
 
 #include <cstdint>
 #include <map>

@@ -1,14 +1,13 @@
 #pragma once
 // What forward passes save and backward passes read, in files between them (Rajbhandari et al.,
 // ZeRO-Infinity, 2021): a block is written behind the forward pass of its unit, while the next one
-// is computed, and read ahead of its backward pass, while the one before it is. So it has two lives
-// in memory, each with a place of its own in the plan.
+// is computed, and read ahead of its backward pass, while that of the next one is. So it has two
+// lives in memory, each with a place of its own in the plan.
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "phalanx/model/chunk.h"
