@@ -48,5 +48,6 @@ case $status in
     if [ "${SLURM_RESTART_COUNT:-0}" -lt "${REQUEUES:-10}" ]; then again=1; fi
     ;;
 esac
+rm -f "$secret" # a job that goes back into the queue is ended at once
 if [ "$again" ]; then scontrol requeue "$SLURM_JOB_ID"; fi
 exit "$status"
