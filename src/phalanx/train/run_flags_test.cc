@@ -46,7 +46,7 @@ class RunFlagsTest : public RunTest {
     Diary diary;
     RunSinks sinks = default_sinks(c.run);
     sinks.add(std::make_unique<DiarySink>(diary));
-    EXPECT_EQ(pretrain_gpt(c, nullptr, sinks), RunEnd::kFinished);
+    EXPECT_EQ(pretrain(c, nullptr, sinks), RunEnd::kFinished);
     return diary;
   }
   TrainConfig config(const std::string& save) const {
@@ -67,7 +67,7 @@ class RunFlagsTest : public RunTest {
 TEST_F(RunFlagsTest, WhatIsNotFiniteHasAName) {
   for (const Layout& layout : {Layout{}, Layout{.tensor = 2, .data = 2, .sharded = true}}) {
     try {
-      pretrain_gpt(exploding(with_layout(config(layout.name), layout)));
+      pretrain(exploding(with_layout(config(layout.name), layout)));
       FAIL();
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kDoNotRestart);
@@ -346,7 +346,7 @@ TEST_F(RunFlagsTest, BeginsFromPretrainedWeights) {
   c.run.save = path("other");
   c.run.pretrained_checkpoint = path("nothing");
   try {
-    pretrain_gpt(c);
+    pretrain(c);
     FAIL();
   } catch (const InputMissingError& error) {
     EXPECT_THAT(error.what(), HasSubstr("--pretrained-checkpoint"));
@@ -394,7 +394,7 @@ TEST_F(RunFlagsTest, ARunDoesNotDependOnWhoShowsIt) {
     sinks.add(std::make_unique<FailingSink>(call));
     sinks.add(std::make_unique<MetricsSink>(path("gone") + "/metrics.jsonl"));
     sinks.add(std::make_unique<DiarySink>(diary));
-    EXPECT_EQ(pretrain_gpt(c, nullptr, sinks), RunEnd::kFinished);
+    EXPECT_EQ(pretrain(c, nullptr, sinks), RunEnd::kFinished);
     expect_same(fmt::format("failing-{}", call), diary);
   }
 }

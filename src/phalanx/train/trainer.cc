@@ -536,8 +536,8 @@ std::chrono::milliseconds timeout_of(const RunConfig& run) {
       static_cast<std::int64_t>(run.distributed_timeout_minutes * 60e3));
 }
 
-RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop, RunSinks& sinks,
-                    const MakeLauncher& make_launcher) {
+RunEnd pretrain(const TrainConfig& config, const StopToken& stop, RunSinks& sinks,
+                const MakeLauncher& make_launcher) {
   const StopToken asked = stop ? stop : [] { return 0; };
   try {
     return prepare_and_train(config, asked, sinks, *make_launcher());
@@ -551,15 +551,15 @@ RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop, RunSinks& 
   }
 }
 
-RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop, RunSinks& sinks) {
-  return pretrain_gpt(config, stop, sinks, [&config] {
+RunEnd pretrain(const TrainConfig& config, const StopToken& stop, RunSinks& sinks) {
+  return pretrain(config, stop, sinks, [&config] {
     return make_thread_launcher(static_cast<int>(config.layout.world_size));
   });
 }
 
-RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop) {
+RunEnd pretrain(const TrainConfig& config, const StopToken& stop) {
   RunSinks sinks = default_sinks(config.run);
-  return pretrain_gpt(config, stop, sinks);
+  return pretrain(config, stop, sinks);
 }
 
 }  // namespace phalanx
