@@ -106,7 +106,8 @@ TEST_F(TrainerTest, LossAverages) {
   pretrain(c);
   const auto token = losses("token");
   const auto microbatch = losses("microbatch");
-  EXPECT_EQ(token[0], microbatch[0]);
+  EXPECT_NE(token[0], microbatch[0]);
+  EXPECT_NEAR(token[0], microbatch[0], 0.01);
   EXPECT_NE(token[5], microbatch[5]);
   EXPECT_NEAR(token[5], microbatch[5], 0.1);
 }
