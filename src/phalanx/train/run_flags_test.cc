@@ -245,7 +245,10 @@ TEST_F(RunFlagsTest, ReplicasAreCompared) {
         ops::fill(rank.context(),
                   {.x = weight.reshape({weight.count()}).slice(0, 1, 1), .value = 0.125});
       }
-      check_replicas(rank, setup.places, 12);
+      check_replicas(rank, setup.places, 12, [&] {
+        EXPECT_EQ(rank.ranks().world->rank(), 0);
+        return std::string("Start again");
+      });
     });
   };
   compare(-1);
@@ -256,7 +259,28 @@ TEST_F(RunFlagsTest, ReplicasAreCompared) {
     EXPECT_EQ(error.code(), ErrorCode::kTemporary);
     EXPECT_THAT(error.what(), HasSubstr("after iteration 12: rank 3 (tp 1, pp 0, dp 1) has other "
                                         "bits of decoder.layers.0.input_layernorm.bias"));
+    EXPECT_THAT(error.what(), HasSubstr("is suspicious. Start again, without that machine"));
   }
+}
+
+// A save since the ranks were the same may have what one of them alone has.
+TEST_F(RunFlagsTest, ADifferenceNamesTheCheckpointToStartFrom) {
+  TrainConfig c = config("run");
+  c.run.save_interval = 2;
+  train(c);
+  const std::string save = path("run");
+  const std::string run = CheckpointReader::open(save).manifest().run_id;
+  EXPECT_THAT(
+      restart_advice(save, run, 5),
+      testing::AllOf(HasSubstr("same after iteration 5, and later checkpoints may be spoilt"),
+                     HasSubstr(save + "/iter_0000004 (--load " + save + " --ckpt-step 4")));
+  EXPECT_THAT(restart_advice(save, run, 6),
+              HasSubstr("last checkpoint, " + save + "/iter_0000006"));
+  std::filesystem::remove_all(save + "/iter_0000002");
+  std::filesystem::remove_all(save + "/iter_0000004");
+  EXPECT_THAT(restart_advice(save, run, 5), HasSubstr("no checkpoint from before"));
+  EXPECT_THAT(restart_advice(save, "another", 6), HasSubstr("no checkpoint from before"));
+  EXPECT_THAT(restart_advice("", run, 6), HasSubstr("nothing is saved: start the run again"));
 }
 
 // Keys and values of one group on two tensor-parallel ranks.
@@ -279,7 +303,7 @@ TEST_F(RunFlagsTest, RowsOfSeveralRanksAreCompared) {
         ops::fill(rank.context(), {.x = weight.reshape({elements}).slice(0, elements - from_end, 1),
                                    .value = 0.125});
       }
-      check_replicas(rank, setup.places, 3);
+      check_replicas(rank, setup.places, 3, [] { return std::string(); });
     });
   };
   const std::int64_t common = 2 * setup.config.model.kv_channels * setup.config.model.hidden_size;
@@ -308,7 +332,7 @@ TEST_F(RunFlagsTest, HoldersOfASharedParameterAreCompared) {
         ops::fill(rank.context(),
                   {.x = weight.reshape({weight.count()}).slice(0, 1, 1), .value = 0.125});
       }
-      check_replicas(rank, setup.places, 3);
+      check_replicas(rank, setup.places, 3, [] { return std::string(); });
     });
   };
   compare(false);
