@@ -102,7 +102,7 @@ class RunAllocations : public RunTest {
     c.run.exit_interval = iterations;
     c.run.eval_interval = 1;
     forget_allocations();
-    EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished);
+    EXPECT_EQ(pretrain(c), RunEnd::kFinished);
     return large_allocations();
   }
 };

@@ -107,7 +107,7 @@ TEST_P(AsynchronousTest, TrainsByItsUpdateRule) {
     c.optimizer.optimizer = "sgd";
     c.optimizer.decoupled_lr = 0.05;
   }
-  ASSERT_EQ(pretrain_gpt(with_pipeline(c, p)), RunEnd::kFinished);
+  ASSERT_EQ(pretrain(with_pipeline(c, p)), RunEnd::kFinished);
 
   const RunSetup setup(c);
   DelayedUpdates direct(setup, rule_of(p));
@@ -140,7 +140,7 @@ class DelayedUpdatesTest : public AsynchronousTest {};
 TEST_P(DelayedUpdatesTest, WithoutDelayIsTheOrdinaryRun) {
   const AsynchronousCase& p = GetParam();
   const TrainConfig c = config("ordinary", p.data, p.bf16);
-  ASSERT_EQ(pretrain_gpt(c), RunEnd::kFinished);
+  ASSERT_EQ(pretrain(c), RunEnd::kFinished);
   const RunSetup setup(c);
   DelayRule rule = double_buffered(p);
   rule.version = [](int microbatch, int /*stage*/) { return microbatch / kMicrobatches; };

@@ -7,8 +7,10 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <sstream>
 
 #include "phalanx/base/error.h"
+#include "phalanx/flags/flag_set.h"
 
 namespace phalanx {
 namespace {
@@ -64,6 +66,47 @@ TEST(CommandTable, KnowsTheFlagsOfCommandsAndVerbs) {
   EXPECT_EQ(find("import llmc").help, "llm.c's model and token files into DIR.");
   EXPECT_TRUE(find("dataset").rows.empty());
   EXPECT_TRUE(find("pretrain").rows.empty());
+}
+
+HelpRequested help_of(const std::vector<std::string>& words) {
+  try {
+    run_command(words);
+  } catch (const HelpRequested& help) {
+    return help;
+  }
+  ADD_FAILURE() << words[0] << " has no --help";
+  return {};
+}
+
+// Where the words behind a flag, or behind the name of another thing, begin; npos where they are in
+// the next line.
+std::size_t column_of_meaning(std::string_view line) {
+  constexpr std::size_t kIndent = 2;
+  return line.find_first_not_of(' ', line.find("  ", kIndent));
+}
+
+void expect_two_columns(const HelpRequested& help) {
+  SCOPED_TRACE(help.command);
+  const std::string text = help.text.substr(0, help.text.find("\nExamples:\n"));
+  std::set<std::size_t> columns;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 100U) << line;
+    if (!line.starts_with("  ")) continue;
+    const bool is_entry = line[2] != ' ';
+    columns.insert(is_entry ? column_of_meaning(line) : line.find_first_not_of(' '));
+  }
+  columns.erase(std::string::npos);
+  EXPECT_LE(columns.size(), 1U) << text;
+}
+
+TEST(CommandTable, HelpHasTwoColumns) {
+  for (const Command& command : command_table()) {
+    const std::string name(command.name);
+    const HelpRequested help = help_of({name, "--help"});
+    expect_two_columns(help);
+    for (const std::string& verb : help.verbs) expect_two_columns(help_of({name, verb, "--help"}));
+  }
 }
 
 std::string text_of_page(const std::string& name) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/commands.h"
+#include "phalanx/cli/standard_output.h"
 #include "phalanx/cli/training_run.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/ops/cpu/precision.h"
@@ -168,7 +168,7 @@ void evaluate_checkpoint(const TrainConfig& config, const ClassifyOptions& optio
     all.add(found);
   }
   if (!valid.texts.empty()) fmt::print("{}\n", overall_line(epoch, all));
-  std::fflush(stdout);
+  flush_standard_output();
 }
 
 // Of the epochs whose checkpoints there are; where nothing was trained, of what was loaded.

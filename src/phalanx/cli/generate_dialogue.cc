@@ -15,7 +15,7 @@
 #include "phalanx/base/log.h"
 #include "phalanx/cli/generate_parts.h"
 #include "phalanx/cli/signals.h"
-#include "phalanx/cli/text_input.h"
+#include "phalanx/cli/standard_output.h"
 #include "phalanx/tasks/answer_text.h"
 
 namespace phalanx {

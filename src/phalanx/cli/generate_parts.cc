@@ -8,6 +8,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/checkpoint/hugging_face/settings.h"
+#include "phalanx/cli/standard_output.h"
 #include "phalanx/cli/text_input.h"
 
 namespace phalanx {

@@ -10,7 +10,7 @@
 #include "phalanx/cli/hugging_face_commands.h"
 #include "phalanx/cli/model_flags.h"
 #include "phalanx/cli/signals.h"
-#include "phalanx/cli/text_input.h"
+#include "phalanx/cli/standard_output.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/train/flags.h"
 

@@ -11,7 +11,7 @@
 #include "phalanx/cli/folder_tokenizer.h"
 #include "phalanx/cli/hugging_face_commands.h"
 #include "phalanx/cli/signals.h"
-#include "phalanx/cli/text_input.h"
+#include "phalanx/cli/standard_output.h"
 #include "phalanx/flags/flag_set.h"
 
 namespace phalanx {

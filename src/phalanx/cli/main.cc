@@ -15,13 +15,14 @@
 #include "phalanx/base/mapped_file.h"
 #include "phalanx/cli/command_table.h"
 #include "phalanx/cli/commands.h"
+#include "phalanx/cli/standard_output.h"
 #include "phalanx/comm/comm_error.h"
 #include "phalanx/flags/flag_set.h"
 
 namespace phalanx {
 namespace {
 
-int run(const std::vector<std::string>& words) {
+int run_call(const std::vector<std::string>& words) {
   if (words.empty()) {
     fmt::print(stderr, "{}", usage_text());
     return static_cast<int>(ErrorCode::kUsage);
@@ -29,6 +30,17 @@ int run(const std::vector<std::string>& words) {
   if (words[0] == "--help" || words[0] == "-h") return run_help({});
   if (words[0] == "--version") return run_version({});
   return run_command(words);
+}
+
+int run(const std::vector<std::string>& words) {
+  return with_checked_output([&words] {
+    try {
+      return run_call(words);
+    } catch (const HelpRequested& help) {
+      fmt::print("{}", help.text);
+      return 0;
+    }
+  });
 }
 
 // What was typed up to its first flag: messages begin with it.
@@ -82,9 +94,6 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   try {
     return phalanx::run(words);
-  } catch (const phalanx::HelpRequested& help) {
-    fmt::print("{}", help.text);
-    return 0;
   } catch (const phalanx::CommError& error) {
     return phalanx::end_with(words, error.what(), error.code(), error.place().rank);
   } catch (const phalanx::Error& error) {

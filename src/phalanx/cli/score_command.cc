@@ -10,6 +10,7 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/model_flags.h"
+#include "phalanx/cli/standard_output.h"
 #include "phalanx/cli/text_input.h"
 #include "phalanx/flags/utf8.h"
 #include "phalanx/tasks/answer_text.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -68,12 +67,6 @@ std::vector<std::int32_t> token_ids_of(const std::string& text, std::string_view
     at = text.find_first_not_of(kBlanks, end);
   }
   return ids;
-}
-
-void write_standard_output(std::string_view text) {
-  const bool done =
-      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  if (!done) throw OutputError("standard output: cannot write");
 }
 
 }  // namespace phalanx

@@ -1,5 +1,5 @@
 #pragma once
-// Text and token ids that commands are given, and the text that they give.
+// Text and token ids that commands are given.
 
 #include <cstdint>
 #include <string>
@@ -13,8 +13,5 @@ std::string standard_input();
 
 // Ids of a JSON list, or between blanks. DataError, naming `source`, where it is neither.
 std::vector<std::int32_t> token_ids_of(const std::string& text, std::string_view source);
-
-// At once, for who reads along. OutputError where it cannot be written.
-void write_standard_output(std::string_view text);
 
 }  // namespace phalanx

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "phalanx/cli/commands.h"
+#include "phalanx/cli/standard_output.h"
 #include "phalanx/cli/text_input.h"
 #include "phalanx/cli/tokenizer_flags.h"
 

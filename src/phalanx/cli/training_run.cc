@@ -61,7 +61,7 @@ std::unique_ptr<Launcher> launcher_of(const std::optional<LaunchEnvironment>& en
 RunEnd train(const std::optional<LaunchEnvironment>& environment, const TrainConfig& config) {
   const StopSignals signals(!config.run.save.empty(), signal_number(config.run.exit_signal));
   RunSinks sinks = default_sinks(config.run);
-  return pretrain_gpt(
+  return pretrain(
       config, [&signals] { return signals.received(); }, sinks,
       [&] { return launcher_of(environment, config, signals); });
 }

@@ -62,29 +62,22 @@ std::string meaning_of(const FlagSet& flags, const FlagRow& row) {
   return text;
 }
 
-// One line wherever that is possible: a long meaning begins before the column.
+// A head that reaches into the column of meanings has a line of its own.
 std::string entry(const std::string& head, const std::string& meaning, std::size_t column) {
-  std::string line = "  " + head;
-  const std::size_t least = line.size() + 2;
+  const std::string line = "  " + head;
   if (meaning.empty()) return line + '\n';
-  if (least + meaning.size() <= kLineWidth) {
-    line.resize(std::max(least, std::min(column, kLineWidth - meaning.size())), ' ');
-    return line + meaning + '\n';
-  }
   const std::string lines = wrapped(meaning, column);
-  return least > column ? line + '\n' + lines : line + lines.substr(line.size());
+  return line.size() + 2 > column ? line + '\n' + lines : line + lines.substr(line.size());
 }
 
 std::string flag_entry(const FlagSet& flags, const FlagRow& row, std::size_t column) {
-  const std::string head = head_of(row);
   const std::string meaning = meaning_of(flags, row);
   std::string aliases;
   for (const std::string_view alias : words_of(row.spec.aliases)) {
     aliases += fmt::format(" [also {}]", alias);
   }
-  const std::size_t begin = std::max(head.size() + 4, column);
-  const bool aliases_fit = begin + meaning.size() + aliases.size() <= kLineWidth;
-  return entry(head, aliases_fit ? meaning + aliases : meaning, column);
+  const bool aliases_fit = column + meaning.size() + aliases.size() <= kLineWidth;
+  return entry(head_of(row), aliases_fit ? meaning + aliases : meaning, column);
 }
 
 // Where meanings begin: behind the longest head that is not above the limit.

@@ -98,12 +98,17 @@ std::string last_entry(std::string_view name, std::string_view help) {
   return text.substr(text.find(before) + before.size());
 }
 
-TEST(Help, KeepsToALineWhereItFits) {
-  const std::string words = "A meaning that is too long for what is left of its line in its column";
+TEST(Help, MeaningsBeginInOneColumn) {
+  const std::string words = "A meaning that is a word too long for what is left of its line behind";
   EXPECT_EQ(last_entry("--a", "Short"), "  --a N                             Short\n");
-  EXPECT_EQ(last_entry("--a", words), "  --a N                        " + words + "\n");
+  EXPECT_EQ(
+      last_entry("--a", words),
+      "  --a N                             A meaning that is a word too long for what is left "
+      "of its line\n"
+      "                                    behind\n");
   EXPECT_EQ(last_entry("--longer-than-where-meanings-begin-", "Short"),
-            "  --longer-than-where-meanings-begin- N  Short\n");
+            "  --longer-than-where-meanings-begin- N\n"
+            "                                    Short\n");
 }
 
 TEST(Help, WrapsWhatDoesNotFit) {

@@ -24,7 +24,7 @@ void AsynchronousUpdates::count(Context& context, const Tensor& mask, const Tens
 }
 
 void AsynchronousUpdates::before_update(Context& context, const Tensor& tokens) {
-  sum_over(context, ranks_.data.get(), tokens);
+  if (tokens) sum_over(context, ranks_.data.get(), tokens);
   stash_.keep(context);
 }
 

@@ -20,7 +20,7 @@ class AsynchronousUpdates {
   nn::Weights weights(int version) const { return stash_.weights(version); }
   // Of a stage that has no loss: what counts in a microbatch, by the column that says it.
   void count(Context& context, const Tensor& mask, const Tensor& count) const;
-  // Before an update that `tokens` are the count of on this rank.
+  // Before an update that `tokens` are the count of on this rank, if it divides by any.
   void before_update(Context& context, const Tensor& tokens);
   // With the pipeline empty: sums of which the last stages have the losses.
   void sum_losses(Context& context, const Tensor& sums) const;

@@ -48,10 +48,10 @@ class LossScaleTest : public RunTest {
 TEST_F(LossScaleTest, AConstantPowerOfTwoChangesNoBit) {
   for (const Layout& layout : {Layout{}, kSequence, kSharded}) {
     TrainConfig c = with_layout(config("without"), layout);
-    pretrain_gpt(c);
+    pretrain(c);
     c.run.save = path("with");
     c.optimizer.loss_scale = 1024.0;
-    pretrain_gpt(c);
+    pretrain(c);
     EXPECT_TRUE(equal("without", "with")) << layout.name;
     for (const char* key : {"lm_loss", "grad_norm", "learning_rate"}) {
       EXPECT_EQ(metric("without", key), metric("with", key)) << layout.name;
@@ -62,11 +62,11 @@ TEST_F(LossScaleTest, AConstantPowerOfTwoChangesNoBit) {
 
 TEST_F(LossScaleTest, Fp16FollowsFp32) {
   TrainConfig c = config("wide");
-  pretrain_gpt(c);
+  pretrain(c);
   c.model.fp16 = true;
   c.optimizer.initial_loss_scale = 1024.0;
   c.run.save = path("narrow");
-  pretrain_gpt(c);
+  pretrain(c);
   EXPECT_EQ(skipped("narrow"), std::vector<bool>(6, false));
   expect_near("narrow", "wide", "lm_loss", 2e-3);
   expect_near("narrow", "wide", "grad_norm", 2e-2);
@@ -82,7 +82,7 @@ TEST_F(LossScaleTest, NothingButSamplesMovesInASkippedIteration) {
     c.optimizer.initial_loss_scale = std::ldexp(1.0, 60);
     c.optimizer.min_loss_scale = std::ldexp(1.0, 58);
     c.optimizer.hysteresis = 3;
-    pretrain_gpt(c);
+    pretrain(c);
     EXPECT_EQ(skipped("run"), std::vector<bool>(6, true));
     const auto power = [](int n) { return std::ldexp(1.0, n); };
     EXPECT_EQ(numbers("run", "loss_scale"), (std::vector<double>{power(60), power(60), power(59),
@@ -104,7 +104,7 @@ TEST_F(LossScaleTest, NothingButSamplesMovesInASkippedIteration) {
     c.optimizer.lr = 0.0;
     c.optimizer.min_lr = 0.0;
     c.optimizer.lr_warmup_iters = 0;
-    pretrain_gpt(c);
+    pretrain(c);
     auto found = difference("start", "run");
     std::erase_if(found.tensors, [](const TensorDifference& d) {
       return d.name.starts_with(state_prefix("exp_avg")) ||
@@ -119,7 +119,7 @@ TEST_F(LossScaleTest, FollowsTheRuleDownAndUp) {
   TrainConfig c = fp16("run");
   c.optimizer.initial_loss_scale = std::ldexp(1.0, 30);
   c.run.train_iters = 24;
-  pretrain_gpt(c);
+  pretrain(c);
   const auto overflows = skipped("run");
   const auto scales = numbers("run", "loss_scale");
   const auto rates = numbers("run", "learning_rate");
@@ -160,14 +160,14 @@ TEST_F(LossScaleTest, AllRanksSkipAlike) {
   TrainConfig c = fp16("one");
   c.optimizer.initial_loss_scale = std::ldexp(1.0, 30);
   c.run.train_iters = 20;
-  pretrain_gpt(c);
+  pretrain(c);
   for (const Layout& layout :
        {kSequence, Layout{.name = "d2", .data = 2}, kSharded, kGathered,
         Layout{.name = "d4-zero2-x2", .data = 4, .zero = 2, .copies = 2},
         Layout{.name = "all", .tensor = 2, .data = 2, .sequence = true, .sharded = true}}) {
     TrainConfig ranks = with_layout(c, layout);
     ranks.run.save = path(layout.name);
-    pretrain_gpt(ranks);
+    pretrain(ranks);
     EXPECT_EQ(skipped(layout.name), skipped("one")) << layout.name;
     EXPECT_EQ(metric(layout.name, "loss_scale"), metric("one", "loss_scale")) << layout.name;
     expect_near(layout.name, "one", "lm_loss", 2e-3);
@@ -193,7 +193,7 @@ TEST_F(LossScaleTest, TheLogCountsSkippedIterations) {
   c.optimizer.log_num_zeros_in_grad = true;
   c.optimizer.initial_loss_scale = std::ldexp(1.0, 60);
   testing::internal::CaptureStderr();
-  pretrain_gpt(c);
+  pretrain(c);
   const std::string log = testing::internal::GetCapturedStderr();
   const auto line = [&](int iteration) {
     const auto begin = log.find(fmt::format(" iteration {:8d}/       4 |", iteration));
@@ -210,7 +210,7 @@ TEST_F(LossScaleTest, TheLogCountsSkippedIterations) {
   }
   c.optimizer.loss_scale = 64.0;
   testing::internal::CaptureStderr();
-  pretrain_gpt(c);
+  pretrain(c);
   const std::string clean = testing::internal::GetCapturedStderr();
   for (const char* present : {" lm loss: ", " loss scale: 64.0 | grad norm: ", " num zeros: ",
                               " number of skipped iterations:   0 |"}) {
@@ -228,7 +228,7 @@ TEST_F(LossScaleTest, Bf16EndsWhereTheGradientIsNotFinite) {
   c.optimizer.lr_warmup_iters = 0;
   c.optimizer.clip_grad = 0.0;
   try {
-    pretrain_gpt(c);
+    pretrain(c);
     ADD_FAILURE() << "the run went on";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kDoNotRestart) << error.what();

@@ -200,7 +200,7 @@ TEST_F(ManyRanksTest, LossAveragesOfMaskedTokens) {
       expect_near(fmt::format("d2-{}", average), fmt::format("one-{}", average), key, 2e-5);
     }
   }
-  EXPECT_EQ(losses("d2-token")[0], losses("d2-microbatch")[0]);
+  EXPECT_NE(losses("d2-token")[0], losses("d2-microbatch")[0]);
   EXPECT_GT(
       std::abs(numbers("d2-token", "grad_norm")[0] - numbers("d2-microbatch", "grad_norm")[0]),
       1e-4 * numbers("d2-token", "grad_norm")[0]);
@@ -259,7 +259,7 @@ TEST_F(ManyRanksTest, MemoryLivesWhileMessagesAreUnderWay) {
   for (int round = 0; round < 12; ++round) train(c);
   c.data.data_path = {path("spoilt")};
   c.run.train_iters = 40;
-  for (int round = 0; round < 3; ++round) EXPECT_THROW(pretrain_gpt(c), DataError);
+  for (int round = 0; round < 3; ++round) EXPECT_THROW(pretrain(c), DataError);
 }
 
 TEST_F(ManyRanksTest, ACheckpointWaitsForParametersUnderWay) {
@@ -290,7 +290,7 @@ TEST_F(ManyRanksTest, AFaultOnOneRankEndsAll) {
     c.data.data_path = {path("spoilt")};
     c.run.train_iters = 40;
     try {
-      pretrain_gpt(c);
+      pretrain(c);
       ADD_FAILURE() << layout.name << " did not end";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kBadData) << error.what();
@@ -309,7 +309,7 @@ TEST_F(ManyRanksTest, AGradientThatIsNotFiniteEndsAll) {
     c.optimizer.clip_grad = 0.0;
     c.run.save_interval = 1;
     try {
-      pretrain_gpt(c);
+      pretrain(c);
       ADD_FAILURE() << layout.name << " did not end";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kDoNotRestart) << error.what();

@@ -80,7 +80,7 @@ class OptimizerRunTest : public RunTest {
 
 std::string refusal(const TrainConfig& c) {
   try {
-    pretrain_gpt(c);
+    pretrain(c);
     return "accepted";
   } catch (const ConfigError& error) {
     return error.what();

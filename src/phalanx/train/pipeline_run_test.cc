@@ -197,7 +197,7 @@ TEST_F(PipelineRunTest, AFaultOnOneRankEndsAll) {
     TrainConfig c = config(layout);
     c.data.data_path = {path("spoilt")};
     c.run.train_iters = 40;
-    EXPECT_THROW(pretrain_gpt(c), DataError) << layout.name;
+    EXPECT_THROW(pretrain(c), DataError) << layout.name;
   }
 }
 
@@ -209,7 +209,7 @@ TEST_F(PipelineRunTest, AGradientThatIsNotFiniteEndsAll) {
     c.optimizer.min_lr = 0.0;
     c.optimizer.lr_warmup_iters = 0;
     try {
-      pretrain_gpt(c);
+      pretrain(c);
       ADD_FAILURE() << layout.name << " did not end";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kDoNotRestart) << layout.name << ": " << error.what();

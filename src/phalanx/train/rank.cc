@@ -45,17 +45,6 @@ std::vector<std::int64_t> tokens_per_step(const StepPrograms& programs,
   return {most_microbatches * shapes.of[0].rows(), most_microbatches * shapes.of[1].rows()};
 }
 
-double read_scalar(Context& context, const Tensor& scalar) {
-  if (scalar.dtype == DType::kF64) {
-    double value = 0.0;
-    context.backend.read_back(context.stream, scalar, std::as_writable_bytes(std::span(&value, 1)));
-    return value;
-  }
-  float value = 0.0F;
-  context.backend.read_back(context.stream, scalar, std::as_writable_bytes(std::span(&value, 1)));
-  return value;
-}
-
 }  // namespace
 
 Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms& programs,
@@ -82,6 +71,10 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
   terms_.resize(losses.size());
   losses_ = arenas.workspace.allocate(
       DType::kF64, {2 * most_updates_ * static_cast<std::int64_t>(terms_.size())});
+  if (averages_microbatches()) {
+    microbatch_losses_ =
+        arenas.workspace.allocate(DType::kF64, {std::ssize(losses), 2, most_microbatches()});
+  }
   if (wants_loss_counts()) {
     global_counts_ = arenas.workspace.allocate(DType::kF64, {std::ssize(losses)});
   }
@@ -122,6 +115,14 @@ void Rank::make_programs(const StepPrograms& programs, SavedPlans* plans) {
   if (saved_files_) saved_files_->open();
 }
 
+int Rank::most_microbatches() const {
+  int most = evaluation_->program().microbatches;
+  for (const auto& [size, program] : training_) {
+    most = std::max(most, program.executor->program().microbatches);
+  }
+  return most;
+}
+
 int Rank::batch_slots() const {
   int needed = evaluation_->batch_slots().count();
   for (const auto& [size, program] : training_) {
@@ -154,14 +155,17 @@ StepSettings Rank::settings(bool training) const {
   return {.shapes = shapes_,
           .region = region_,
           .training = training,
-          .loss = {.loss_scale = loss_scale_,
-                   .mean_of_microbatch = config_.optimizer.loss_average == "microbatch"},
+          .loss = {.loss_scale = loss_scale_, .mean_of_microbatch = averages_microbatches()},
           .constants = states_.constants()};
 }
 
+double Rank::microbatches_of_update() const {
+  return static_cast<double>(microbatches_per_update_ * data_parallel_size(config_.layout));
+}
+
 double Rank::tokens_per_update() const {
-  return static_cast<double>(microbatches_per_update_ * data_parallel_size(config_.layout) *
-                             config_.layout.micro_batch_size * counted_per_sample_);
+  return microbatches_of_update() *
+         static_cast<double>(config_.layout.micro_batch_size * counted_per_sample_);
 }
 
 void Rank::begin(const BatchSource* source, const TrainingProgram* training) {
@@ -172,6 +176,7 @@ void Rank::begin(const BatchSource* source, const TrainingProgram* training) {
       training != nullptr ? training->microbatches_per_update : running_->program().microbatches;
   overflowed_ = false;
   ops::fill(context_, {.x = losses_, .value = 0.0});
+  if (microbatch_losses_) ops::fill(context_, {.x = microbatch_losses_, .value = 0.0});
 }
 
 void Rank::begin_update(int update) {
@@ -198,6 +203,7 @@ std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
   begin_update(0);
   run_training(*program.executor, observer, others);
   if (asynchronous_) {
+    if (averages_microbatches()) average_microbatches();
     for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
       asynchronous_->sum_losses(context_, loss_parts(loss, LossPart::kSum));
     }
@@ -208,10 +214,9 @@ std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
     StepResult result = read_losses(static_cast<std::int64_t>(i) * updates, updates);
     result.skipped = overflowed_;
     result.grad_norm = asynchronous_ ? std::numeric_limits<double>::quiet_NaN()
-                                     : read_scalar(context_, states_.optimizer().norm());
+                                     : read_scalar(states_.optimizer().norm());
     if (config_.optimizer.log_num_zeros_in_grad) {
-      result.zeros_in_grad =
-          read_scalar(context_, states_.optimizer().zeros()) - padding_elements();
+      result.zeros_in_grad = read_scalar(states_.optimizer().zeros()) - padding_elements();
     }
     results.push_back(result);
   }
@@ -226,7 +231,7 @@ double Rank::parameters_norm() {
   const WorkspaceScope scope(context_.workspace);
   const Tensor sum = context_.workspace.allocate(DType::kF64, {1});
   ops::total(context_, {.sum = sum, .x = squares});
-  return std::sqrt(read_scalar(context_, sum));
+  return std::sqrt(read_scalar(sum));
 }
 
 void Rank::time_with(StepTimers* timers) {
@@ -306,55 +311,6 @@ void Rank::sum_over_data(const Tensor& tensor) {
   ranks_.data->all_reduce(context_, tensor, Reduction::kSum).wait(context_.stream);
 }
 
-bool Rank::wants_loss_counts() const {
-  return terms_.size() > 1 && config_.optimizer.loss_average == "token";
-}
-
-// All stages read the same samples: each sums for itself.
-void Rank::sum_loss_counts(const std::vector<double>& own) {
-  if (!own.empty()) {
-    PHALANX_CHECK(own.size() == terms_.size(), "counts of {} losses", own.size());
-    context_.backend.upload(context_.stream, global_counts_, std::as_bytes(std::span(own)));
-  }
-  if (ranks_.tensor) ranks_.tensor->broadcast(context_, global_counts_, 0).wait(context_.stream);
-  sum_over_data(global_counts_);
-  counts_.assign(terms_.size(), 1.0);
-  context_.backend.read_back(context_.stream, global_counts_,
-                             std::as_writable_bytes(std::span(counts_)));
-}
-
-// The stage that has the head knows loss and tokens, the others add zeros.
-void Rank::sum_losses() {
-  const auto sum = [&](const std::unique_ptr<Communicator>& group) {
-    if (group) group->all_reduce(context_, losses_, Reduction::kSum).wait(context_.stream);
-  };
-  sum(ranks_.data);
-  sum(ranks_.pipeline);
-}
-
-Tensor Rank::loss_parts(std::size_t loss, LossPart part) const {
-  const auto row = static_cast<std::int64_t>(2 * loss + static_cast<std::size_t>(part));
-  return losses_.slice(0, row * most_updates_, most_updates_);
-}
-
-Tensor Rank::loss_part(std::size_t loss, LossPart part, std::int64_t update) const {
-  return loss_parts(loss, part).slice(0, update, 1);
-}
-
-StepResult Rank::read_losses(std::int64_t first_update, std::int64_t updates) {
-  StepResult result;
-  for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
-    double sum = 0.0;
-    double count = 0.0;
-    for (std::int64_t u = first_update; u < first_update + updates; ++u) {
-      sum += read_scalar(context_, loss_part(loss, LossPart::kSum, u));
-      count += read_scalar(context_, loss_part(loss, LossPart::kCount, u));
-    }
-    result.losses.push_back({.mean = count > 0.0 ? sum / count : 0.0, .count = count});
-  }
-  return result;
-}
-
 const nn::Batch& Rank::load(int microbatch) {
   const int slot = running_->batch_slots().slot(microbatch);
   const bool reads = !ranks_.tensor || ranks_.tensor->rank() == 0;
@@ -362,8 +318,8 @@ const nn::Batch& Rank::load(int microbatch) {
   if (ranks_.tensor) batches_.broadcast(context_, slot, *ranks_.tensor);
   const nn::Batch& batch = batches_[slot];
   // A stage that updates for itself must know by how many tokens to divide.
-  const bool trains = !running_->program().forward_only;
-  if (asynchronous_ && trains && !states_.model().has_head) {
+  const bool divides = !running_->program().forward_only && !averages_microbatches();
+  if (asynchronous_ && divides && !states_.model().has_head) {
     asynchronous_->count(context_, batch[loss_mask_], losses(microbatch)[0].count);
   }
   return batch;
@@ -382,27 +338,6 @@ const nn::Batch& Rank::loaded(int microbatch) {
   return batches_[running_->batch_slots().slot(microbatch)];
 }
 
-// With one loss a constant; the step's end knows what is unmasked.
-double Rank::factor_of(std::size_t loss) const {
-  if (!wants_loss_counts()) return 1.0 / tokens_per_update();
-  // Nobody counts the losses of what is evaluated.
-  if (loss >= counts_.size()) return 1.0;
-  return counts_[loss] > 0.0 ? 1.0 / counts_[loss] : 0.0;
-}
-
-std::span<const nn::LossTerm> Rank::losses(int microbatch) {
-  const std::int64_t update = microbatch / microbatches_per_update_;
-  const bool per_microbatch = config_.optimizer.loss_average == "microbatch";
-  const double microbatches =
-      static_cast<double>(microbatches_per_update_ * data_parallel_size(config_.layout));
-  for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
-    terms_[loss] = {.sum = loss_part(loss, LossPart::kSum, update),
-                    .count = loss_part(loss, LossPart::kCount, update),
-                    .factor = per_microbatch ? 1.0 / microbatches : factor_of(loss)};
-  }
-  return terms_;
-}
-
 nn::Weights Rank::stale_weights(int version) { return asynchronous_->weights(version); }
 
 void Rank::reduce_gradients(int chunk) { states_.data_parallel().reduce(chunk); }
@@ -413,43 +348,26 @@ void Rank::optimizer_step(int version) {
   const std::int64_t updates = updates_of_iteration();
   const auto iteration = static_cast<std::size_t>(update / updates);
   const StepSchedule& schedule = iterations_[iteration];
-  const Tensor tokens = loss_part(0, LossPart::kCount, update);
+  const bool divides = !averages_microbatches() && terms_.size() == 1;
+  const Tensor tokens = divides ? loss_part(0, LossPart::kCount, update) : Tensor{};
   if (asynchronous_) {
     asynchronous_->before_update(context_, tokens);
   } else {
     sum_losses();
   }
   refuse_loss(update);
-  const bool per_microbatch = config_.optimizer.loss_average == "microbatch";
   if (observer_ != nullptr) observer_->update_begins();
-  states_.optimizer().step(context_,
-                           {.lr = schedule.lr,
-                            .decoupled_lr = schedule.decoupled_lr,
-                            .weight_decay = schedule.weight_decay,
-                            .step = schedule.adam_step + update % updates,
-                            .tokens = per_microbatch || terms_.size() > 1 ? Tensor{} : tokens,
-                            .expected_tokens = tokens_per_update(),
-                            .loss_scale = loss_scale_});
-  overflowed_ = overflowed_ || read_scalar(context_, states_.optimizer().skip()) != 0.0;
+  states_.optimizer().step(context_, {.lr = schedule.lr,
+                                      .decoupled_lr = schedule.decoupled_lr,
+                                      .weight_decay = schedule.weight_decay,
+                                      .step = schedule.adam_step + update % updates,
+                                      .tokens = tokens,
+                                      .expected_tokens = tokens_per_update(),
+                                      .loss_scale = loss_scale_});
+  overflowed_ = overflowed_ || read_scalar(states_.optimizer().skip()) != 0.0;
   if (observer_ != nullptr) observer_->update_ends();
   const bool is_last = version == running_->program().microbatches / microbatches_per_update_;
   if (!is_last) begin_update(version);
-}
-
-// A loss that is not finite keeps the step from being made, as a gradient does that is not: all are
-// divided by a scale that is no number. The next step sets it again.
-void Rank::refuse_loss(std::int64_t update) {
-  if (asynchronous_ || !checks_for_nan(config_)) return;
-  const auto is_finite = [&](std::size_t loss) {
-    return std::isfinite(read_scalar(context_, loss_part(loss, LossPart::kSum, update)));
-  };
-  bool are_finite = true;
-  for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
-    are_finite = are_finite && is_finite(loss);
-  }
-  if (are_finite) return;
-  constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
-  ops::fill(context_, {.x = loss_scale_, .value = kNoNumber});
 }
 
 void Rank::gather_parameters() { states_.data_parallel().gather(); }

@@ -26,15 +26,17 @@ namespace phalanx {
 
 // Over the global batch.
 struct LossResult {
-  double mean = 0.0;   // over what is unmasked
-  double count = 0.0;  // unmasked: tokens, or samples of a loss that is a sample's
+  double mean = 0.0;
+  // What it is the mean of: what is unmasked, which is tokens, or samples of a loss that is a
+  // sample's; with --loss-average microbatch the means of this many microbatches.
+  double count = 0.0;
 };
 
 // What an iteration brought back to the host.
 struct StepResult {
   std::vector<LossResult> losses;  // in the model's order
   double loss() const { return losses.front().mean; }
-  double tokens() const { return losses.front().count; }
+  double tokens() const { return losses.front().count; }  // with --loss-average token
   // Of the whole model; of an asynchronous schedule, where stages update at different times, NaN.
   double grad_norm = 0.0;
   double zeros_in_grad = 0.0;  // with --log-num-zeros-in-grad
@@ -94,7 +96,8 @@ class Rank final : private StepServices {
   // Whether a step must be told beforehand what each loss counts: with several losses the gradients
   // cannot be divided at the end, for they are one sum then.
   bool wants_loss_counts() const;
-  // Mean loss over the unmasked tokens of one forward-only global batch.
+  // The losses of one forward-only global batch. Microbatches that are masked throughout take no
+  // part in means of means: they fill up a set that is read whole.
   StepResult evaluate(const BatchSource& source);
   // Likewise, unless any rank's `stop` says between two microbatches to give it up: then nothing,
   // on all ranks.
@@ -166,13 +169,20 @@ class Rank final : private StepServices {
   };
 
   void make_programs(const StepPrograms& programs, SavedPlans* plans);
+  int most_microbatches() const;  // of a program
   int batch_slots() const;
   void sum_over_data(const Tensor& tensor);
   void sum_losses();
+  // --loss-average microbatch: Megatron's mean of means.
+  bool averages_microbatches() const { return config_.optimizer.loss_average == "microbatch"; }
+  // Puts the means of this rank's microbatches into `losses_`.
+  void average_microbatches();
   void sum_loss_counts(const std::vector<double>& own);
   void refuse_loss(std::int64_t update);
+  double read_scalar(const Tensor& scalar);
   double parameters_norm();
   void forward_only(const BatchSource& source);
+  double microbatches_of_update() const;  // of all data-parallel ranks
   double tokens_per_update() const;
   double factor_of(std::size_t loss) const;
   std::int64_t updates_of_iteration() const;  // of the program that runs
@@ -181,7 +191,7 @@ class Rank final : private StepServices {
   // `training`: of the program that runs, or null in an evaluation.
   void begin(const BatchSource* source, const TrainingProgram* training);
   void begin_update(int update);
-  // Loss and tokens of updates, on every rank of the pipeline.
+  // The losses of updates, on every rank of the pipeline.
   StepResult read_losses(std::int64_t first_update, std::int64_t updates);
   // [1] f64 of a loss in an update, and those of all updates.
   enum class LossPart : std::uint8_t { kSum, kCount };
@@ -205,9 +215,11 @@ class Rank final : private StepServices {
   BatchMemory batches_;                                // a slot for each microbatch in flight
   std::int64_t most_updates_ = 1;                      // that a program has
   Tensor losses_;                                      // f64, [losses, {sum, count}, most updates]
-  std::vector<nn::LossTerm> terms_;                    // of the microbatch that runs
-  Tensor global_counts_;        // f64, by loss; of a rank that wants_loss_counts()
-  std::vector<double> counts_;  // likewise: on the host
+  // With --loss-average microbatch: f64, [losses, {sum, count}, most microbatches of a program].
+  Tensor microbatch_losses_;
+  std::vector<nn::LossTerm> terms_;  // of the microbatch that runs
+  Tensor global_counts_;             // f64, by loss; of a rank that wants_loss_counts()
+  std::vector<double> counts_;       // likewise: on the host
   // Of a model with one loss: the column that says what counts, and how many that are of a sample.
   std::size_t loss_mask_ = 0;
   std::int64_t counted_per_sample_ = 1;

@@ -84,7 +84,7 @@ TEST_F(ReadingAheadTest, ASpoiltSampleEndsTheIterationThatNeedsIt) {
     c.data.data_order = "sequential";
     c.run.eval_iters = 0;
     try {
-      pretrain_gpt(c);
+      pretrain(c);
       FAIL() << "it ended well";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kBadData);

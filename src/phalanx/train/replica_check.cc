@@ -7,6 +7,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/hash.h"
+#include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/train/rank_texts.h"
 
 namespace phalanx {
@@ -108,7 +109,8 @@ std::string different_from_neighbours(Rank& rank) {
 
 }  // namespace
 
-void check_replicas(Rank& rank, const std::vector<RankPlace>& places, std::int64_t iteration) {
+void check_replicas(Rank& rank, const std::vector<RankPlace>& places, std::int64_t iteration,
+                    const std::function<std::string()>& advice) {
   rank.finish_gather();
   std::vector<Digest> mine;
   std::vector<Digest> whole;  // on every data-parallel rank; the others have other parts here
@@ -125,18 +127,55 @@ void check_replicas(Rank& rank, const std::vector<RankPlace>& places, std::int64
     if (different.empty()) different = found;
   }
   if (rank.largest_of_all(different.empty() ? 0 : 1) == 0) return;
-  const std::string text =
-      Json{{"rank", rank_text(rank.ranks(), places)}, {"different", different}}.dump();
-  for (const std::string& other : gather_texts(*rank.ranks().world, rank.context(), text)) {
+  const Communicator& world = *rank.ranks().world;
+  const std::string text = Json{{"rank", rank_text(rank.ranks(), places)},
+                                {"different", different},
+                                {"advice", world.rank() == 0 ? advice() : ""}}
+                               .dump(-1, ' ', false, Json::error_handler_t::replace);
+  const auto texts = gather_texts(*rank.ranks().world, rank.context(), text);
+  for (const std::string& other : texts) {
     const Json json = Json::parse(other);
     if (json.at("different").get<std::string>().empty()) continue;
     throw ErrorOf<ErrorCode::kTemporary>(
         "after iteration {}: {} has other bits of {} than other ranks that hold it "
         "(--check-weight-hash-across-dp-replicas-interval): memory or a processor of that machine "
-        "is suspicious. Nothing was saved since: start again from the last checkpoint, without "
-        "that machine if it happens again",
-        iteration, json.at("rank").get<std::string>(), json.at("different").get<std::string>());
+        "is suspicious. {}, without that machine if it happens again",
+        iteration, json.at("rank").get<std::string>(), json.at("different").get<std::string>(),
+        Json::parse(texts.front()).at("advice").get<std::string>());
   }
+}
+
+std::string restart_advice(const std::filesystem::path& save, std::string_view run_id,
+                           std::int64_t same) {
+  const std::string known = fmt::format("All ranks were the same after iteration {}", same);
+  if (save.empty()) return known + ", and nothing is saved: start the run again";
+  const SavedCheckpoint* newest = nullptr;
+  bool is_latest = true;
+  std::vector<SavedCheckpoint> saved;
+  try {
+    saved = saved_checkpoints(save);
+  } catch (const Error& error) {
+    return fmt::format("{} ({}): start again from a checkpoint that is not newer", known,
+                       error.what());
+  }
+  for (const SavedCheckpoint& checkpoint : saved) {
+    if (checkpoint.run_id != run_id) continue;
+    if (checkpoint.iteration > same) {
+      is_latest = false;
+    } else if (newest == nullptr || checkpoint.iteration > newest->iteration) {
+      newest = &checkpoint;
+    }
+  }
+  if (newest == nullptr) {
+    return fmt::format("{}, and {} has no checkpoint from before: start the run again{}", known,
+                       save.string(), is_latest ? "" : " with --overwrite");
+  }
+  const std::string from = newest->directory.string();
+  if (is_latest) return fmt::format("{}: start again from the last checkpoint, {}", known, from);
+  return fmt::format(
+      "{}, and later checkpoints may be spoilt: start again from {} (--load {} --ckpt-step {} "
+      "--overwrite)",
+      known, from, save.string(), newest->iteration);
 }
 
 }  // namespace phalanx

@@ -46,7 +46,7 @@ class RunDirectoryTest : public RunTest {
   }
   static std::string refusal(const TrainConfig& c) {
     try {
-      pretrain_gpt(c);
+      pretrain(c);
     } catch (const ConfigError& error) {
       return error.what();
     }
@@ -193,7 +193,7 @@ TEST_F(RunDirectoryTest, AFailedStartMovesNothing) {
   TrainConfig c = saving("run");
   c.run.overwrite = true;
   c.data.data_path = {path("no-such-data")};
-  EXPECT_THROW(pretrain_gpt(c), InputMissingError);
+  EXPECT_THROW(pretrain(c), InputMissingError);
   EXPECT_THAT(iterations("run"), ElementsAre(2, 4, 6));
   EXPECT_FALSE(fs::exists(path("run/abandoned-1")));
 }
@@ -225,7 +225,7 @@ TEST_F(RunDirectoryTest, ADirectoryHasOneWriter) {
   TrainConfig c = saving("run");
   const auto lock = lock_save_directory(c.run);
   try {
-    pretrain_gpt(c);
+    pretrain(c);
     FAIL() << "two runs in one directory";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kTemporary);

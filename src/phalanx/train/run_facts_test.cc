@@ -47,7 +47,7 @@ class RunFactsTest : public RunTest {
 
 TEST_F(RunFactsTest, ARunKeepsWhatItIsAndWhatHappened) {
   TrainConfig c = pipeline("run");
-  pretrain_gpt(c);
+  pretrain(c);
   const auto first = events("run");
   EXPECT_THAT(names(first), ElementsAre("begin", "save", "save", "end"));
   const Json& begin = first.front();
@@ -80,7 +80,7 @@ TEST_F(RunFactsTest, ARunKeepsWhatItIsAndWhatHappened) {
   // The history stays.
   c.run.load = c.run.save;
   c.run.train_iters = 3;
-  pretrain_gpt(c);
+  pretrain(c);
   const auto both = events("run");
   EXPECT_THAT(names(both), ElementsAre("begin", "save", "save", "end", "begin", "save", "end"));
   EXPECT_EQ(both[4].at("run"), begin.at("run"));
@@ -95,7 +95,7 @@ TEST_F(RunFactsTest, WhatCannotBeWrittenChangesNothing) {
     std::filesystem::create_directories(path("run/" + std::string(name) + "/x"));
   }
   testing::internal::CaptureStderr();
-  pretrain_gpt(c);
+  pretrain(c);
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_THAT(said, HasSubstr("the run goes on without events.jsonl"));
   EXPECT_THAT(said, HasSubstr("the run goes on without report.html"));

@@ -46,7 +46,7 @@ class RunFlagsTest : public RunTest {
     Diary diary;
     RunSinks sinks = default_sinks(c.run);
     sinks.add(std::make_unique<DiarySink>(diary));
-    EXPECT_EQ(pretrain_gpt(c, nullptr, sinks), RunEnd::kFinished);
+    EXPECT_EQ(pretrain(c, nullptr, sinks), RunEnd::kFinished);
     return diary;
   }
   TrainConfig config(const std::string& save) const {
@@ -67,7 +67,7 @@ class RunFlagsTest : public RunTest {
 TEST_F(RunFlagsTest, WhatIsNotFiniteHasAName) {
   for (const Layout& layout : {Layout{}, Layout{.tensor = 2, .data = 2, .sharded = true}}) {
     try {
-      pretrain_gpt(exploding(with_layout(config(layout.name), layout)));
+      pretrain(exploding(with_layout(config(layout.name), layout)));
       FAIL();
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kDoNotRestart);
@@ -245,7 +245,10 @@ TEST_F(RunFlagsTest, ReplicasAreCompared) {
         ops::fill(rank.context(),
                   {.x = weight.reshape({weight.count()}).slice(0, 1, 1), .value = 0.125});
       }
-      check_replicas(rank, setup.places, 12);
+      check_replicas(rank, setup.places, 12, [&] {
+        EXPECT_EQ(rank.ranks().world->rank(), 0);
+        return std::string("Start again");
+      });
     });
   };
   compare(-1);
@@ -256,7 +259,28 @@ TEST_F(RunFlagsTest, ReplicasAreCompared) {
     EXPECT_EQ(error.code(), ErrorCode::kTemporary);
     EXPECT_THAT(error.what(), HasSubstr("after iteration 12: rank 3 (tp 1, pp 0, dp 1) has other "
                                         "bits of decoder.layers.0.input_layernorm.bias"));
+    EXPECT_THAT(error.what(), HasSubstr("is suspicious. Start again, without that machine"));
   }
+}
+
+// A save since the ranks were the same may have what one of them alone has.
+TEST_F(RunFlagsTest, ADifferenceNamesTheCheckpointToStartFrom) {
+  TrainConfig c = config("run");
+  c.run.save_interval = 2;
+  train(c);
+  const std::string save = path("run");
+  const std::string run = CheckpointReader::open(save).manifest().run_id;
+  EXPECT_THAT(
+      restart_advice(save, run, 5),
+      testing::AllOf(HasSubstr("same after iteration 5, and later checkpoints may be spoilt"),
+                     HasSubstr(save + "/iter_0000004 (--load " + save + " --ckpt-step 4")));
+  EXPECT_THAT(restart_advice(save, run, 6),
+              HasSubstr("last checkpoint, " + save + "/iter_0000006"));
+  std::filesystem::remove_all(save + "/iter_0000002");
+  std::filesystem::remove_all(save + "/iter_0000004");
+  EXPECT_THAT(restart_advice(save, run, 5), HasSubstr("no checkpoint from before"));
+  EXPECT_THAT(restart_advice(save, "another", 6), HasSubstr("no checkpoint from before"));
+  EXPECT_THAT(restart_advice("", run, 6), HasSubstr("nothing is saved: start the run again"));
 }
 
 // Keys and values of one group on two tensor-parallel ranks.
@@ -279,7 +303,7 @@ TEST_F(RunFlagsTest, RowsOfSeveralRanksAreCompared) {
         ops::fill(rank.context(), {.x = weight.reshape({elements}).slice(0, elements - from_end, 1),
                                    .value = 0.125});
       }
-      check_replicas(rank, setup.places, 3);
+      check_replicas(rank, setup.places, 3, [] { return std::string(); });
     });
   };
   const std::int64_t common = 2 * setup.config.model.kv_channels * setup.config.model.hidden_size;
@@ -308,7 +332,7 @@ TEST_F(RunFlagsTest, HoldersOfASharedParameterAreCompared) {
         ops::fill(rank.context(),
                   {.x = weight.reshape({weight.count()}).slice(0, 1, 1), .value = 0.125});
       }
-      check_replicas(rank, setup.places, 3);
+      check_replicas(rank, setup.places, 3, [] { return std::string(); });
     });
   };
   compare(false);
@@ -346,7 +370,7 @@ TEST_F(RunFlagsTest, BeginsFromPretrainedWeights) {
   c.run.save = path("other");
   c.run.pretrained_checkpoint = path("nothing");
   try {
-    pretrain_gpt(c);
+    pretrain(c);
     FAIL();
   } catch (const InputMissingError& error) {
     EXPECT_THAT(error.what(), HasSubstr("--pretrained-checkpoint"));
@@ -394,7 +418,7 @@ TEST_F(RunFlagsTest, ARunDoesNotDependOnWhoShowsIt) {
     sinks.add(std::make_unique<FailingSink>(call));
     sinks.add(std::make_unique<MetricsSink>(path("gone") + "/metrics.jsonl"));
     sinks.add(std::make_unique<DiarySink>(diary));
-    EXPECT_EQ(pretrain_gpt(c, nullptr, sinks), RunEnd::kFinished);
+    EXPECT_EQ(pretrain(c, nullptr, sinks), RunEnd::kFinished);
     expect_same(fmt::format("failing-{}", call), diary);
   }
 }

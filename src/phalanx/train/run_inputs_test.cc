@@ -29,7 +29,7 @@ TEST_F(RunInputsTest, ARunGoesOnWithTheDataItBeganWith) {
   std::ofstream(path("data.bin"), std::ios::app | std::ios::binary) << "xx";
   ASSERT_EQ(bin(), length + 2);
   try {
-    pretrain_gpt(c);
+    pretrain(c);
     FAIL() << "another dataset was accepted";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("--data-path"), HasSubstr("data.bin"),
@@ -57,7 +57,7 @@ TEST_F(RunInputsTest, AChangedBlockOfDataIsNamed) {
     file.put(static_cast<char>(value > 0 ? value - 1 : 1));  // still an id of the vocabulary
   }
   try {
-    pretrain_gpt(c);
+    pretrain(c);
     FAIL() << "other tokens were accepted";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(),
@@ -74,7 +74,7 @@ TEST_F(RunInputsTest, FilesThatAreNotThereAreNamed) {
   c.data.data_path = {path("none")};
   c.tokenizer.vocab_file = path("no-vocab");
   try {
-    pretrain_gpt(c);
+    pretrain(c);
     FAIL() << "nothing is missing";
   } catch (const InputMissingError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("--vocab-file: "), HasSubstr("no-vocab: no such"),
@@ -83,7 +83,7 @@ TEST_F(RunInputsTest, FilesThatAreNotThereAreNamed) {
   }
   TrainConfig traced = config("run");
   traced.run.trace = path("nowhere/trace.json");
-  EXPECT_THROW(pretrain_gpt(traced), OutputError);
+  EXPECT_THROW(pretrain(traced), OutputError);
 }
 
 TEST_F(RunInputsTest, AnIndexIsComparedByItsBytes) {

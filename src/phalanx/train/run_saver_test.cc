@@ -129,7 +129,7 @@ TEST_F(RunSaverOneTest, TheLoadedCheckpointIsLetGo) {
   c.run.exit_interval = 0;
   std::atomic<int> signal{0};
   std::thread run(
-      [&] { EXPECT_EQ(pretrain_gpt(c, [&signal] { return signal.load(); }), RunEnd::kPreempted); });
+      [&] { EXPECT_EQ(pretrain(c, [&signal] { return signal.load(); }), RunEnd::kPreempted); });
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (training_metrics("run").size() < 4 && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -60,7 +60,7 @@ TEST_F(RunSinksTest, OneThatFailsAtAnyCallChangesNoBit) {
     RunSinks sinks;
     sinks.add(std::make_unique<FailingSink>(call, calls));
     sinks.add(std::make_unique<MetricsSink>(fs::path(c.run.save) / kMetricsName));
-    EXPECT_EQ(pretrain_gpt(c, nullptr, sinks), RunEnd::kFinished);
+    EXPECT_EQ(pretrain(c, nullptr, sinks), RunEnd::kFinished);
     EXPECT_EQ(calls, 1) << call;
     expect_as_alone(call);
     EXPECT_EQ(losses(call), losses("alone"));

@@ -103,7 +103,7 @@ TEST_F(StepTraceTest, HasThePassesOfAllRanksOfAPipeline) {
         Layout{.name = "zb-v", .pipeline = 2, .schedule = "zb-v"},
         Layout{.name = "many", .tensor = 2, .data = 2, .pipeline = 2, .chunks = 2}}) {
     TrainConfig c = config(layout);
-    pretrain_gpt(c);
+    pretrain(c);
     resolve(c, true);
     expect_passes_of(step_programs(c).training.begin()->second.schedule, read(c));
     EXPECT_EQ(svg(layout).find("<svg"), svg(layout).find('<')) << layout.name;
@@ -122,7 +122,7 @@ TEST_F(StepTraceTest, IsOfTheLastSteps) {
     c.layout.pipeline_drain_interval = 2;
     c.run.eval_interval = 3;
     c.run.eval_iters = 1;
-    pretrain_gpt(c);
+    pretrain(c);
     TrainConfig run = c;
     resolve(run, true);
     const StepPrograms programs = step_programs(run);
@@ -137,10 +137,10 @@ TEST_F(StepTraceTest, NothingIsWrittenOfNothing) {
   TrainConfig c = config(layout);
   c.run.save = path("save");
   c.run.save_interval = 3;
-  pretrain_gpt(c);
+  pretrain(c);
   std::filesystem::remove(c.run.trace);
   c.run.load = c.run.save;
-  pretrain_gpt(c);
+  pretrain(c);
   EXPECT_FALSE(std::filesystem::exists(c.run.trace));
 }
 

@@ -176,11 +176,11 @@ TEST_F(TargetsTest, ARunKeepsItsProducts) {
   train(c);
   c.run.load = c.run.save;
   c.model.matmul_precision = "fp32";
-  EXPECT_THROW(pretrain_gpt(c), ConfigError);
+  EXPECT_THROW(pretrain(c), ConfigError);
   c.model.matmul_precision = "auto";
   {
     const ForcedTarget forced(Target::kAvx512);
-    EXPECT_THROW(pretrain_gpt(c), ConfigError);
+    EXPECT_THROW(pretrain(c), ConfigError);
   }
   train(c);
   const auto recorded = [&] {

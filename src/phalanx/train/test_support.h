@@ -202,7 +202,7 @@ class RunTest : public testing::Test {
   }
   std::vector<double> losses(const std::string& save) const { return numbers(save, "lm_loss"); }
 
-  static void train(const TrainConfig& c) { EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished); }
+  static void train(const TrainConfig& c) { EXPECT_EQ(pretrain(c), RunEnd::kFinished); }
   // The first three iterations as `c` says, which saves; the others in another layout, resumed.
   static void train_and_change(TrainConfig c, const Layout& then) {
     c.run.load = c.run.save;
@@ -226,7 +226,7 @@ class RunTest : public testing::Test {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
     });
-    return pretrain_gpt(c, [&signal] { return signal.load(); });
+    return pretrain(c, [&signal] { return signal.load(); });
   }
 
   void expect_near(const std::string& found, const std::string& expected, const std::string& key,
@@ -243,14 +243,14 @@ class RunTest : public testing::Test {
   // The run in one part and in two that meet after `at` iterations: equal bits.
   void expect_resume_is_bitwise(const TrainConfig& straight, std::int64_t at = 3) {
     TrainConfig parts = straight;
-    EXPECT_EQ(pretrain_gpt(straight), RunEnd::kFinished);
+    EXPECT_EQ(pretrain(straight), RunEnd::kFinished);
     parts.run.save = path("parts");
     parts.run.load = path("parts");
     parts.run.exit_interval = at;
-    EXPECT_EQ(pretrain_gpt(parts), RunEnd::kFinished);
+    EXPECT_EQ(pretrain(parts), RunEnd::kFinished);
     EXPECT_EQ(CheckpointReader::open(path("parts")).manifest().iteration, at);
     parts.run.exit_interval = 0;
-    EXPECT_EQ(pretrain_gpt(parts), RunEnd::kFinished);
+    EXPECT_EQ(pretrain(parts), RunEnd::kFinished);
     const std::string whole = std::filesystem::path(straight.run.save).filename().string();
     const auto found = difference(whole, "parts");
     EXPECT_TRUE(found.tensors_equal()) << to_text(found);

@@ -130,6 +130,9 @@ class Trainer {
   Rank rank_;
   LossScaler scaler_;
   RunState state_;
+  // All holders of a weight have the same bits of it after this iteration: when the run begins, and
+  // with every comparison of --check-weight-hash-across-dp-replicas-interval.
+  std::int64_t ranks_are_same_;
   std::vector<std::int64_t> left_out_;  // --iterations-to-skip
   RunTimes times_;
   std::unique_ptr<RunData::Stream> train_stream_;
@@ -183,6 +186,7 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       rank_(config_, *setup.model, setup.programs, ranks_, *backend_, arenas_),
       scaler_(loss_scaler(config_)),
       state_(start_state(setup, checkpoint, rank_, timers_)),
+      ranks_are_same_(state_.iteration),
       left_out_(iterations_to_skip(config_.run)),
       times_(setup, rank_, timers_, start_),
       report_(setup, plan_, state_, sinks, times_.of_setup()),
@@ -260,7 +264,10 @@ RunEnd Trainer::loop() {
     }
     const std::int64_t check = config_.run.check_weight_hash_across_dp_replicas_interval;
     if (check > 0 && state_.iteration % check == 0) {
-      check_replicas(rank_, setup_.places, state_.iteration);
+      check_replicas(rank_, setup_.places, state_.iteration, [this] {
+        return restart_advice(config_.run.save, setup_.directory.run_id(), ranks_are_same_);
+      });
+      ranks_are_same_ = state_.iteration;
     }
 
     if (setup_.digests && ranks_.world->rank() == 0) setup_.digests->check();
@@ -536,8 +543,8 @@ std::chrono::milliseconds timeout_of(const RunConfig& run) {
       static_cast<std::int64_t>(run.distributed_timeout_minutes * 60e3));
 }
 
-RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop, RunSinks& sinks,
-                    const MakeLauncher& make_launcher) {
+RunEnd pretrain(const TrainConfig& config, const StopToken& stop, RunSinks& sinks,
+                const MakeLauncher& make_launcher) {
   const StopToken asked = stop ? stop : [] { return 0; };
   try {
     return prepare_and_train(config, asked, sinks, *make_launcher());
@@ -551,15 +558,15 @@ RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop, RunSinks& 
   }
 }
 
-RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop, RunSinks& sinks) {
-  return pretrain_gpt(config, stop, sinks, [&config] {
+RunEnd pretrain(const TrainConfig& config, const StopToken& stop, RunSinks& sinks) {
+  return pretrain(config, stop, sinks, [&config] {
     return make_thread_launcher(static_cast<int>(config.layout.world_size));
   });
 }
 
-RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop) {
+RunEnd pretrain(const TrainConfig& config, const StopToken& stop) {
   RunSinks sinks = default_sinks(config.run);
-  return pretrain_gpt(config, stop, sinks);
+  return pretrain(config, stop, sinks);
 }
 
 }  // namespace phalanx

@@ -22,13 +22,13 @@ enum class RunEnd {
 using StopToken = std::function<int()>;
 using MakeLauncher = std::function<std::unique_ptr<Launcher>()>;
 
-// Trains GPT as the (unresolved) configuration says: the ranks of the launcher that are this
-// process's. The first rank tells the sinks.
-RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop, RunSinks& sinks,
-                    const MakeLauncher& make_launcher);
+// Trains a model of any family as the (unresolved) configuration says: the ranks of the launcher
+// that are this process's. The first rank tells the sinks.
+RunEnd pretrain(const TrainConfig& config, const StopToken& stop, RunSinks& sinks,
+                const MakeLauncher& make_launcher);
 // All ranks as threads of this process; without `sinks` the default ones.
-RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop, RunSinks& sinks);
-RunEnd pretrain_gpt(const TrainConfig& config, const StopToken& stop = nullptr);
+RunEnd pretrain(const TrainConfig& config, const StopToken& stop, RunSinks& sinks);
+RunEnd pretrain(const TrainConfig& config, const StopToken& stop = nullptr);
 
 // --distributed-timeout-minutes.
 std::chrono::milliseconds timeout_of(const RunConfig& run);

@@ -46,36 +46,36 @@ TEST_F(TrainerTest, Bf16ResumesBitwiseAndFollowsFp32) {
   expect_resume_is_bitwise(c);
   c.model.bf16 = false;
   c.run.save = path("fp32");
-  pretrain_gpt(c);
+  pretrain(c);
   expect_near("straight", "fp32", "lm_loss", 2e-3);
 }
 
 // Dropout on: the masks are functions of the sample, not of the microbatch it came in.
 TEST_F(TrainerTest, AccumulationDoesNotChangeTheRun) {
-  pretrain_gpt(config("two"));
+  pretrain(config("two"));
   TrainConfig one = config("one");
   one.layout.micro_batch_size = 1;
-  pretrain_gpt(one);
+  pretrain(one);
   TrainConfig four = config("four");
   four.layout.micro_batch_size = 4;
-  pretrain_gpt(four);
+  pretrain(four);
   for (const char* other : {"one", "four"}) expect_near(other, "two", "lm_loss", 1e-5);
 }
 
 TEST_F(TrainerTest, UnfusedAttentionAgrees) {
-  pretrain_gpt(config("fused"));
+  pretrain(config("fused"));
   TrainConfig c = config("unfused");
   c.model.attention_backend = "unfused";
-  pretrain_gpt(c);
+  pretrain(c);
   expect_near("unfused", "fused", "lm_loss", 1e-5);
 }
 
 // Padding takes no part: a vocabulary padded further gives the same losses.
 TEST_F(TrainerTest, PaddingDoesNotChangeTheLoss) {
-  pretrain_gpt(config("little"));
+  pretrain(config("little"));
   TrainConfig c = config("much");
   c.model.make_vocab_size_divisible_by = 128;
-  pretrain_gpt(c);
+  pretrain(c);
   expect_near("much", "little", "lm_loss", 1e-5);
 }
 
@@ -83,10 +83,10 @@ TEST_F(TrainerTest, PaddingDoesNotChangeTheLoss) {
 // the losses; its norm shows it.
 TEST_F(TrainerTest, LossAveragesAgreeWhereNothingIsMasked) {
   TrainConfig c = config("token");
-  pretrain_gpt(c);
+  pretrain(c);
   c.run.save = path("microbatch");
   c.optimizer.loss_average = "microbatch";
-  pretrain_gpt(c);
+  pretrain(c);
   const auto token = numbers("token", "grad_norm");
   const auto microbatch = numbers("microbatch", "grad_norm");
   ASSERT_EQ(token.size(), 6U);
@@ -100,13 +100,14 @@ TEST_F(TrainerTest, LossAverages) {
   c.data.eod_mask_loss = true;
   c.data.reset_position_ids = true;
   c.data.reset_attention_mask = true;
-  pretrain_gpt(c);
+  pretrain(c);
   c.run.save = path("microbatch");
   c.optimizer.loss_average = "microbatch";
-  pretrain_gpt(c);
+  pretrain(c);
   const auto token = losses("token");
   const auto microbatch = losses("microbatch");
-  EXPECT_EQ(token[0], microbatch[0]);
+  EXPECT_NE(token[0], microbatch[0]);
+  EXPECT_NEAR(token[0], microbatch[0], 0.01);
   EXPECT_NE(token[5], microbatch[5]);
   EXPECT_NEAR(token[5], microbatch[5], 0.1);
 }
@@ -125,35 +126,35 @@ TEST_F(TrainerTest, ASignalSavesTheStepItFinishes) {
 
 TEST_F(TrainerTest, AFinishedRunAddsNoLines) {
   TrainConfig c = config("run");
-  pretrain_gpt(c);
+  pretrain(c);
   const std::string before = read_file(std::filesystem::path(c.run.save) / "metrics.jsonl");
   c.run.load = c.run.save;
-  EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished);
+  EXPECT_EQ(pretrain(c), RunEnd::kFinished);
   EXPECT_EQ(read_file(std::filesystem::path(c.run.save) / "metrics.jsonl"), before);
 }
 
 TEST_F(TrainerTest, RefusesToResumeWhatItCannotContinue) {
   TrainConfig c = config("run");
-  pretrain_gpt(c);
+  pretrain(c);
   c.run.load = c.run.save;
   c.model.hidden_size = 64;
-  EXPECT_THROW(pretrain_gpt(c), ConfigError);
+  EXPECT_THROW(pretrain(c), ConfigError);
   c.model.hidden_size = 32;
   c.optimizer.lr = 2e-2;
-  EXPECT_THROW(pretrain_gpt(c), ConfigError);
+  EXPECT_THROW(pretrain(c), ConfigError);
   c.optimizer.use_checkpoint_opt_param_scheduler = true;
-  EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished);
+  EXPECT_EQ(pretrain(c), RunEnd::kFinished);
 }
 
 // Weights that the model has no place for would be lost, whatever was permitted.
 TEST_F(TrainerTest, RefusesToDropWeights) {
   TrainConfig c = config("run");
-  pretrain_gpt(c);
+  pretrain(c);
   c.run.load = c.run.save;
   c.model.num_layers -= 1;
   c.run.allow_changed = {"num_layers"};
   try {
-    pretrain_gpt(c);
+    pretrain(c);
     FAIL() << "a layer was dropped";
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find("decoder.layers.1"), std::string::npos)
@@ -199,7 +200,7 @@ TEST_F(TrainerTest, AWarmupInSamplesIsAWholeNumberInTheCheckpoint) {
   train(c);
   c.run.train_iters = 8;
   c.optimizer.lr_warmup_fraction = 0.31;
-  EXPECT_THROW(pretrain_gpt(c), ConfigError);
+  EXPECT_THROW(pretrain(c), ConfigError);
   c.optimizer.use_checkpoint_opt_param_scheduler = true;
   train(c);
 }
@@ -209,15 +210,15 @@ TEST_F(TrainerTest, AWarmupInSamplesIsAWholeNumberInTheCheckpoint) {
 TEST_F(TrainerTest, ALongerRunKeepsItsOrderWhileTheSamplesLast) {
   TrainConfig c = config("run");
   c.optimizer.lr_decay_iters = 6;
-  pretrain_gpt(c);
+  pretrain(c);
   c.run.load = c.run.save;
   c.run.train_iters = 7;
-  EXPECT_EQ(pretrain_gpt(c), RunEnd::kFinished);
+  EXPECT_EQ(pretrain(c), RunEnd::kFinished);
   const auto manifest = CheckpointReader::open(path("run")).manifest();
   EXPECT_EQ(manifest.iteration, 7);
   EXPECT_EQ(manifest.requested_samples.train, 24);
   c.run.train_iters = 400;
-  EXPECT_THROW(pretrain_gpt(c), ConfigError);
+  EXPECT_THROW(pretrain(c), ConfigError);
 }
 
 // What is left is counted in samples, whatever batches the others came in; so is the schedule.
@@ -259,7 +260,7 @@ TEST_F(TrainerTest, AnotherBatchOfARunInIterationsIsAskedFor) {
   train(c);
   c.run.exit_interval = 0;
   c.layout.global_batch_size = 8;
-  EXPECT_THROW(pretrain_gpt(c), ConfigError);
+  EXPECT_THROW(pretrain(c), ConfigError);
   c.optimizer.override_opt_param_scheduler = true;
   train(c);
   EXPECT_EQ(metric("run", "consumed_samples"), (std::vector<Json>{4, 8, 12, 20, 28, 36}));
@@ -272,7 +273,7 @@ TEST_F(TrainerTest, StopsWhereTheGradientIsNotFinite) {
   c.optimizer.lr_warmup_iters = 0;
   c.optimizer.clip_grad = 0.0;
   try {
-    pretrain_gpt(c);
+    pretrain(c);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kDoNotRestart);

@@ -129,7 +129,7 @@ TEST_F(ZeroRunTest, CopiesOfPartsAreCompared) {
                   {.x = rank.parameters().weight(segment).slice(0, 1, 1), .value = 0.125});
       }
       EXPECT_EQ(is_it, is_done);
-      check_replicas(rank, setup.places, 12);
+      check_replicas(rank, setup.places, 12, [] { return std::string(); });
     });
   };
   compare(-1, "");
