@@ -141,11 +141,14 @@ class Trainer {
 
 // A checkpoint is read by one thread into what the rank's team will compute on; all else is written
 // first by the team.
-RankArenas arenas_of_run(const RunSetup& setup, int rank, bool from_checkpoint) {
+RankArenas arenas_of_run(const RunSetup& setup, int rank, bool from_checkpoint,
+                         const StopToken& stop) {
   const int threads = static_cast<int>(setup.config.layout.threads_per_rank);
   const MemoryPlan& plan = setup.plan_of(rank);
   RankArenas arenas = allocate_arenas(plan);
-  arenas.folders = open_folders(setup.config.layout, setup.directory.run_id(), rank);
+  arenas.folders = open_folders(setup.config.layout, setup.name, rank, [&] {
+    if (stop() != 0) throw StoppedEarly{.is_saved = setup.directory.is_resumed()};
+  });
   // Where the disk is one, all files are known to be too large before the first one is made.
   if (arenas.folders.size() == 1) arenas.folders.begin()->second->expect_space(plan.file_bytes);
   if (from_checkpoint) {
@@ -176,7 +179,7 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       watch_(watch),
       ranks_(setup.grid, world, &timers_),
       plan_(setup.plan_of(world.rank())),
-      arenas_(arenas_of_run(setup, world.rank(), checkpoint != nullptr)),
+      arenas_(arenas_of_run(setup, world.rank(), checkpoint != nullptr, stop)),
       high_water_(plan_, arenas_),
       backend_(make_cpu_backend(static_cast<int>(config_.layout.threads_per_rank),
                                 setup.products.products)),
