@@ -1,8 +1,12 @@
 // A model whose states are larger than the memory that a run may have trains with the states in
-// files, with the bits of a run in memory. With PHALANX_NIGHTLY=1 states of 8 GiB in 3 GiB.
+// files, with the bits of a run in memory; and what a run is told that has less than it planned.
+// With PHALANX_NIGHTLY=1 states of 8 GiB in 3 GiB.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <linux/magic.h>
+#include <poll.h>
+#include <sys/inotify.h>
 #include <sys/vfs.h>
 
 #include <chrono>
@@ -12,12 +16,14 @@
 #include <thread>
 
 #include "phalanx/base/control_groups.h"
+#include "phalanx/base/file_lock.h"
 #include "program_test.h"
 
 namespace phalanx {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
 
 // A control group below the test's own, for a command that may have so much memory and no swap.
@@ -33,13 +39,10 @@ class MemoryGroup {
     if (!is_old) put(parent / "cgroup.subtree_control", "+memory");
     auto group =
         std::make_unique<MemoryGroup>(parent / fmt::format("phalanx-test-{}", ::getpid()), is_old);
-    const std::string limit = std::to_string(bytes);
-    const bool is_limited = is_old ? put(group->path_ / "memory.limit_in_bytes", limit)
-                                   : put(group->path_ / "memory.max", limit);
-    if (!is_limited) return nullptr;
+    if (!group->limit(bytes)) return nullptr;
     // Not everywhere is swap counted, or there.
     put(group->path_ / (is_old ? "memory.memsw.limit_in_bytes" : "memory.swap.max"),
-        is_old ? limit : "0");
+        is_old ? std::to_string(bytes) : "0");
     return group;
   }
   MemoryGroup(fs::path path, bool is_old) : path_(std::move(path)), is_old_(is_old) {
@@ -56,6 +59,10 @@ class MemoryGroup {
     }
   }
 
+  // False where it cannot be so little.
+  bool limit(std::int64_t bytes) const {
+    return put(path_ / (is_old_ ? "memory.limit_in_bytes" : "memory.max"), std::to_string(bytes));
+  }
   // A command for the shell that goes on in the group.
   std::string enter() const { return fmt::format("echo $$ >'{}/cgroup.procs'", path_.string()); }
   // What was in memory for it, files that are cached included; 0: unknown.
@@ -170,6 +177,45 @@ TEST_F(StateMemory, StatesThatAreLargerThanMemoryTrainAsInMemory) {
                                 "--seq-length 32 --max-position-embeddings 32 --vocab-size 2000 "
                                 "--train-iters 3 --lr-decay-iters 3",
                        .least_states = 380 << 20});
+}
+
+// After the plan and before the arenas a run waits for its directory of files, whose lock somebody
+// has; meanwhile its control group gets less.
+TEST_F(StateMemory, MemoryThatIsGoneSinceThePlanEndsTheRunBeforeTheKernelDoes) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's shadow memory is not in the plan";
+#endif
+  const LargeModel model{.flags =
+                             "--num-layers 8 --hidden-size 512 --num-attention-heads 4 "
+                             "--seq-length 32 --max-position-embeddings 32 "
+                             "--vocab-size 2000 --train-iters 2 --lr-decay-iters 2"};
+  const std::string files = "--offload-optimizer-to disk ";
+  const Json bytes = run_json(words("plan", model, files + "--json")).at("ranks").at(0).at("bytes");
+  const auto total = bytes.at("total").get<std::int64_t>();
+  ASSERT_GT(total, 128 << 20);
+  const auto group =
+      MemoryGroup::make(total + bytes.at("library_bound").get<std::int64_t>() + (16 << 20));
+  if (!group) GTEST_SKIP() << "no control group with a limit of memory can be made";
+
+  fs::create_directories(directory_ / "disk");
+  const fs::path guard = directory_ / "disk" / ".phalanx-storage";
+  const int lock = ::open(guard.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  ASSERT_EQ(try_lock(lock, 0), FileLock::kTaken);
+  pollfd opened{.fd = ::inotify_init1(IN_CLOEXEC), .events = POLLIN, .revents = 0};
+  ::inotify_add_watch(opened.fd, guard.c_str(), IN_OPEN);
+  bool is_less = false;
+  std::thread others([&] {
+    constexpr int kPatienceMs = 120000;
+    is_less = ::poll(&opened, 1, kPatienceMs) == 1 && group->limit(total);
+    ::close(lock);
+  });
+  const ProgramOutput output = run_between(group->enter(), words("pretrain", model, files), "");
+  others.join();
+  ::close(opened.fd);
+  ASSERT_TRUE(is_less) << output.err;
+  EXPECT_EQ(output.status, 71) << output.err;
+  EXPECT_THAT(output.err, AllOf(HasSubstr("still to be taken"),
+                                HasSubstr(" are available (memory."), HasSubstr(" of cgroup ")));
 }
 
 TEST_F(StateMemory, EightGibibytesTrainInThree) {

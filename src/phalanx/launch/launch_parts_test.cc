@@ -149,6 +149,21 @@ TEST_F(Files, OomKillsAreTheControlGroups) {
   write("sys/fs/cgroup/job/memory.events", "oom 4\noom_kill 3\n");
   EXPECT_EQ(oom_kills(directory_), 3);
   EXPECT_EQ(oom_kills(directory_ / "nowhere"), 0);
+  write("proc/self/cgroup", "3:memory:/job\n");
+  write("proc/self/mountinfo", "1 0 0:1 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+  write("sys/fs/cgroup/memory/job/memory.oom_control",
+        "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
+  EXPECT_EQ(oom_kills(directory_), 2);
+}
+
+// The root's group has no such file with version 2, and there may be none.
+TEST_F(Files, OomKillsAreTheMachinesWhereNoGroupCounts) {
+  write("proc/vmstat", "nr_free_pages 5\noom_kill 7\npgfault 1\n");
+  EXPECT_EQ(oom_kills(directory_), 7);
+  write("proc/self/cgroup", "0::/\n");
+  write("proc/self/mountinfo", "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  write("sys/fs/cgroup/cgroup.controllers", "memory\n");
+  EXPECT_EQ(oom_kills(directory_), 7);
 }
 
 TEST(RunNames, AreTheStartAndRandomDigits) {

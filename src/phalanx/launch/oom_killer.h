@@ -1,5 +1,6 @@
 #pragma once
-// How often the kernel's OOM-killer has struck in this process's control group.
+// How often the kernel's OOM-killer has struck in this process's control group; on the whole
+// machine where the group does not count.
 
 #include <cstdint>
 #include <filesystem>

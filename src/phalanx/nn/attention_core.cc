@@ -12,10 +12,14 @@ AttentionCore::AttentionCore(SavedSlots& slots, std::int64_t layer, const Kind& 
   // again are nowhere saved.
   const bool fused = config.attention == AttentionKernel::kFused;
   const bool saves_probabilities = !fused && !kind.is_cross && !config.recompute_core_attention;
-  lse_ = slots.add({"attention lse", full_precision(config.dtype), Born::kForward,
-                    LastReader::kInputGradient, [heads, fused](const BatchShape& batch) {
-                      return Shape{fused ? batch.micro_batch : 0, heads, batch.sequence};
-                    }});
+  lse_ = slots.add({.name = "attention lse",
+                    .dtype = full_precision(config.dtype),
+                    .last_reader = LastReader::kInputGradient,
+                    .shape =
+                        [heads, fused](const BatchShape& batch) {
+                          return Shape{fused ? batch.micro_batch : 0, heads, batch.sequence};
+                        },
+                    .may_be_minus_infinity = true});
   probabilities_ =
       slots.add({"attention probabilities", config.dtype, Born::kForward,
                  LastReader::kInputGradient, [heads, saves_probabilities](const BatchShape& batch) {

@@ -51,6 +51,8 @@ struct SavedSlot {
   LastReader last_reader = LastReader::kWeightGradient;
   std::function<Shape(const BatchShape&)> shape;  // for the slot's sequence
   Sequence sequence = Sequence::kOnly;
+  // Minus infinity is a number like others there, of a row that sees nothing.
+  bool may_be_minus_infinity = false;
 };
 
 using SavedId = int;

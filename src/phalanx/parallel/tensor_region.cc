@@ -18,6 +18,8 @@ Communicator& TensorRegion::group() const {
 
 Tensor TensorRegion::own(const Tensor& inside) const {
   if (!layout_.sequence) return inside;
+  PHALANX_CHECK(inside.shape[0] % layout_.size == 0, "{} has no equal shares of rows for {} ranks",
+                inside.shape.to_string(), layout_.size);
   const std::int64_t rows = inside.shape[0] / layout_.size;
   return inside.slice(0, layout_.rank * rows, rows);
 }

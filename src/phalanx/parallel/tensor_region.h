@@ -45,7 +45,8 @@ class TensorRegion {
   // The tensor-parallel group; there must be one.
   Communicator& group() const;
 
-  // The rows of [s, ...] that this rank's stream holds: all, or s / t from rank * s / t on.
+  // The rows of [s, ...] that this rank's stream holds: all, or s / t from rank * s / t on, where t
+  // must divide s.
   Tensor own(const Tensor& inside) const;
 
   // Before: own(inside) is this rank's stream. After: all rows are there.

@@ -68,6 +68,15 @@ TEST(TensorRegion, OfOneRankDoesNothing) {
   EXPECT_THROW(rank.region.group(), InternalError);
 }
 
+TEST(TensorRegion, RowsThatRanksCannotShareAreAnError) {
+  run_local_ranks(2, {}, [&](Communicator& group) {
+    RegionRank rank(&group, true);
+    EXPECT_THROW(rank.region.own(rank.inside.slice(0, 0, 3)), InternalError);
+    EXPECT_THROW(rank.region.leave(rank.context, rank.inside.slice(0, 0, 3)), InternalError);
+    EXPECT_THROW(rank.region.enter(rank.context, rank.inside.slice(0, 0, 1)), InternalError);
+  });
+}
+
 TEST(TensorRegion, WholeStream) {
   for (const int size : {2, 4}) {
     run_local_ranks(size, {}, [&](Communicator& group) {

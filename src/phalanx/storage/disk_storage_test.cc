@@ -172,11 +172,11 @@ TEST_P(PlacesTest, AFlippedBitIsAnError) {
   ::close(descriptor);
   const Work work = file->read(4096, memory);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_THAT(message_of<DataError>([&] { work.wait({}); }),
+    EXPECT_THAT(message_of<ChangedFileError>([&] { work.wait({}); }),
                 AllOf(HasSubstr(path.string()), HasSubstr(fmt::format(" {} ", 4096 + kBlock)),
                       HasSubstr("not what was written")));
   }
-  EXPECT_THAT(message_of<DataError>([&] { file->write(4096, memory); }),
+  EXPECT_THAT(message_of<ChangedFileError>([&] { file->write(4096, memory); }),
               HasSubstr("not what was written"));
 }
 

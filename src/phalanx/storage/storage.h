@@ -10,9 +10,9 @@
 //
 // - A read sees what was written to its range before, and a write waits for reads of its range: the
 //   order of calls is the order in which ranges are touched.
-// - Every block's checksum is kept in memory and compared when it is read: DataError names file and
-//   offset. Other failures are IoError. Whichever comes first ends the storage: it is thrown by the
-//   waits of what it stopped and by every later call.
+// - Every block's checksum is kept in memory and compared when it is read: ChangedFileError names
+//   file and offset. Other failures are IoError. Whichever comes first ends the storage: it is
+//   thrown by the waits of what it stopped and by every later call.
 // - A Work may be dropped. What is under way to or from a file is awaited when the file goes, what
 //   had not begun is left out; so tensors must outlive files.
 // - Tensors are contiguous and in host memory. Those that begin at a multiple of 4,096 bytes
@@ -29,6 +29,7 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/base/error.h"
 #include "phalanx/comm/work.h"
 #include "phalanx/ops/backend.h"
 #include "phalanx/storage/file_layout.h"
@@ -36,6 +37,10 @@
 namespace phalanx {
 
 class StorageFolder;
+
+// A file has not what was written to it. It is no input of the run: a restart, from the last
+// checkpoint, writes it anew.
+using ChangedFileError = ErrorOf<ErrorCode::kTemporary>;
 
 // Who hands blocks to the kernel.
 enum class StorageEngine : std::uint8_t {

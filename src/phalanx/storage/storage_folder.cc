@@ -66,14 +66,24 @@ bool has_ranks(const fs::path& directory) {
   });
 }
 
+// Whether what is open has not been removed from there, nor replaced.
+bool is_at(int descriptor, const fs::path& path) {
+  struct stat held {};
+  struct stat there {};
+  return ::fstat(descriptor, &held) == 0 && ::stat(path.c_str(), &there) == 0 &&
+         held.st_ino == there.st_ino && held.st_dev == there.st_dev;
+}
+
 // One process and thread at a time makes and removes folders in a directory: the lock of a file in
 // it, which goes with the last folder. It has a text where Phalanx made the directory.
 class Guard {
  public:
-  Guard(const fs::path& directory, std::string_view flag)
+  // `poll` is called while another has it, and may throw.
+  Guard(const fs::path& directory, std::string_view flag, const std::function<void()>& poll)
       : directory_(directory), path_(directory / kGuardName), flag_(flag) {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (!take()) {
+      if (poll) poll();
       if (std::chrono::steady_clock::now() > deadline) {
         throw StorageInUseError("{} {}: another process has held {} for {} s: is it stopped?", flag,
                                 directory.string(), path_.string(), kPatience.count());
@@ -91,6 +101,8 @@ class Guard {
     if (has_ranks(directory_)) return true;
     struct stat status {};
     const bool made = ::fstat(descriptor_, &status) == 0 && status.st_size > 0;
+    // Killed in between, a process leaves its run's folder without a rank's.
+    if (made) remove_empty_runs();
     ::unlink(path_.c_str());
     if (!made) return true;
     return ::rmdir(directory_.c_str()) == 0 || errno != ENOTEMPTY || has_what_is_not_ours();
@@ -114,10 +126,7 @@ class Guard {
     }
     // Every user may lock it, whose folders may be beside ours.
     descriptor_ = ::open(path_.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (descriptor_ < 0 && errno == ENOENT) {
-      descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-      if (descriptor_ >= 0) ::fchmod(descriptor_, 0666);
-    }
+    if (descriptor_ < 0 && errno == ENOENT) create();
     if (descriptor_ < 0) {
       if (errno != EEXIST && errno != ENOENT) refuse(errno);
       // The directory has just gone, or the file come; or the directory is a link to nowhere.
@@ -128,7 +137,8 @@ class Guard {
       return false;
     }
     const FileLock lock = try_lock(descriptor_, 0);
-    if (lock == FileLock::kTaken && is_at_its_path()) {
+    // Its last user has removed it, where it is not at its path.
+    if (lock == FileLock::kTaken && is_at(descriptor_, path_)) {
       if (made_) remember_made();
       return true;
     }
@@ -138,27 +148,52 @@ class Guard {
     return false;
   }
 
-  // Its last user has removed it, where not.
-  bool is_at_its_path() const {
-    struct stat held {};
-    struct stat there {};
-    return ::fstat(descriptor_, &held) == 0 && ::stat(path_.c_str(), &there) == 0 &&
-           held.st_ino == there.st_ino && held.st_dev == there.st_dev;
+  // The guard's file; or errno.
+  void create() {
+    const int directory = ::open(directory_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0) return;
+    descriptor_ = ::openat(directory, kGuardName.data(),
+                           O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    const int error = errno;
+    // No file can be made in a directory that was removed, nor in some that are there (/proc).
+    const bool is_removed = error == ENOENT && !is_at(directory, directory_);
+    ::close(directory);
+    if (descriptor_ >= 0) {
+      ::fchmod(descriptor_, 0666);
+    } else if (error == ENOENT && !is_removed) {
+      refuse_files();
+    }
+    errno = error;
+  }
+
+  void remove_empty_runs() const {
+    for (const fs::path& run : folders_in(directory_, kRunStem)) ::rmdir(run.c_str());
   }
   bool has_what_is_not_ours() const {
+    const std::vector<fs::path> runs = folders_in(directory_, kRunStem);
     std::error_code error;
     for (fs::directory_iterator entry(directory_, error), end; !error && entry != end;
          entry.increment(error)) {
-      const std::string name = entry->path().filename();
-      if (name != kGuardName && !name.starts_with(kRunStem)) return true;
+      if (entry->path().filename() == kGuardName) continue;
+      const bool is_run = std::ranges::find(runs, entry->path()) != runs.end();
+      std::error_code gone;
+      const bool is_ours = is_run && (fs::is_empty(entry->path(), gone) ||
+                                      !folders_in(entry->path(), kRankStem).empty());
+      if (!is_ours && !gone) return true;
     }
     return false;
+  }
+
+  [[noreturn]] void refuse_files() const {
+    throw OutputError("{} {}: no file can be made there: name a directory on a disk", flag_,
+                      directory_.string());
   }
 
   [[noreturn]] void refuse(int error) const {
     const std::string directory = directory_.string();
     switch (error) {
       case ENOENT:
+        if (fs::exists(directory_.parent_path())) refuse_files();
         throw OutputError("{} {}: the directory above it is not there: make that first", flag_,
                           directory);
       case ENOTDIR:
@@ -236,12 +271,12 @@ void remove_abandoned(const fs::path& directory, std::string_view flag) {
 }  // namespace
 
 StorageFolder::StorageFolder(const fs::path& directory, const std::string& run, int rank,
-                             std::string flag)
+                             std::string flag, const std::function<void()>& poll)
     : directory_(fs::absolute(directory)),
       path_(directory_ / fmt::format("{}{}", kRunStem, run) /
             fmt::format("{}{:04}", kRankStem, rank)),
       flag_(std::move(flag)) {
-  const int error = claim();
+  const int error = claim(poll);
   if (error == 0) return;
   leave();
   if (error == EEXIST) {
@@ -253,8 +288,8 @@ StorageFolder::StorageFolder(const fs::path& directory, const std::string& run, 
 }
 
 // 0, or errno, of a rank that is there EEXIST.
-int StorageFolder::claim() {
-  const Guard guard(directory_, flag_);
+int StorageFolder::claim(const std::function<void()>& poll) {
+  const Guard guard(directory_, flag_, poll);
   remove_abandoned(directory_, flag_);
   const fs::path run = path_.parent_path();
   is_first_ = ::mkdir(run.c_str(), 0777) == 0;
@@ -278,7 +313,7 @@ void StorageFolder::leave() noexcept {
   try {
     bool knows_made = false;
     for (bool done = false; !done; knows_made = true) {
-      Guard guard(directory_, flag_);
+      Guard guard(directory_, flag_, nullptr);
       if (knows_made) guard.remember_made();
       if (lock_ >= 0) {
         remove_rank(path_);

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 namespace phalanx {
@@ -20,10 +21,11 @@ namespace phalanx {
 class StorageFolder {
  public:
   // Makes DIR if its parent is there. `flag` named it, for messages; `run` is letters, digits and
-  // dashes. OutputError where nothing can be made or locked there, or where a living process has
-  // this rank of this run.
+  // dashes. OutputError where nothing can be made or locked there; a temporary one (75) where a
+  // living process has this rank of this run, or has made and removed folders there for a minute.
+  // `poll` is called while another does that, and may throw.
   StorageFolder(const std::filesystem::path& directory, const std::string& run, int rank,
-                std::string flag);
+                std::string flag, const std::function<void()>& poll = nullptr);
   StorageFolder(const StorageFolder&) = delete;
   StorageFolder& operator=(const StorageFolder&) = delete;
   // Removes the folder with its files.
@@ -40,7 +42,7 @@ class StorageFolder {
   void expect_space(std::int64_t bytes) const;
 
  private:
-  int claim();
+  int claim(const std::function<void()>& poll);
   void leave() noexcept;
 
   std::filesystem::path directory_;

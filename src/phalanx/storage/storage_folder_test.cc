@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "phalanx/base/file_lock.h"
 #include "phalanx/storage/storage_test_support.h"
 
 namespace phalanx {
@@ -210,6 +211,55 @@ TEST_F(StorageFolderTest, SaysWhatIsNeededAndWhatIsFree) {
       message_of<OutputError>([&] { folder.expect_space(std::int64_t{1} << 60); });
   EXPECT_THAT(message, AllOf(HasSubstr(kFlag), HasSubstr("1024 PiB are needed"),
                              HasSubstr("1152921504606846976"), Not(HasSubstr("\n"))));
+}
+
+// A file system in which the kernel alone makes files says that the directory is not there.
+TEST_F(StorageFolderTest, RefusesWhereNoFileCanBeMade) {
+  for (const fs::path directory : {"/proc", "/proc/states", "/proc/self"}) {
+    EXPECT_THAT(refusal(directory), AllOf(HasSubstr(kFlag), HasSubstr(directory.string()),
+                                          HasSubstr("no file can be made there")));
+  }
+}
+
+// While another process makes or removes folders, which may be stopped.
+TEST_F(StorageFolderTest, WhoWaitsCanBeTold) {
+  struct Told {};
+  fs::create_directories(directory_);
+  const fs::path guard = directory_ / ".phalanx-storage";
+  const int descriptor = ::open(guard.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  ASSERT_EQ(try_lock(descriptor, 0), FileLock::kTaken);
+  int polls = 0;
+  EXPECT_THROW(StorageFolder(directory_, "a", 0, kFlag,
+                             [&] {
+                               if (++polls == 3) throw Told{};
+                             }),
+               Told);
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 1);
+  ::close(descriptor);
+  {
+    const StorageFolder folder(directory_, "a", 0, kFlag, [] { throw Told{}; });
+  }
+  EXPECT_TRUE(fs::is_empty(directory_));
+  fs::remove(directory_);
+}
+
+// What a process leaves that is killed between its run's folder and its own, and what a user puts
+// there that looks alike.
+TEST_F(StorageFolderTest, WhatIsNoRanksFolderKeepsNobody) {
+  std::optional<StorageFolder> folder(std::in_place, directory_, "a", 0, kFlag);
+  fs::create_directories(directory_ / "phalanx-killed");
+  folder.reset();
+  EXPECT_FALSE(fs::exists(directory_));
+  folder.emplace(directory_, "a", 0, kFlag);
+  put(directory_ / "phalanx-notes", "");
+  folder.reset();
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 1);
+  fs::remove_all(directory_);
+  folder.emplace(directory_, "a", 0, kFlag);
+  fs::create_directories(directory_ / "phalanx-plans" / "of-a-user");
+  folder.reset();
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 1);
+  fs::remove_all(directory_);
 }
 
 // Everybody comes and goes at once, a directory that is not there to begin with, and some are

@@ -27,8 +27,8 @@ std::uint64_t checksum_of(const std::byte* memory, std::int64_t bytes) {
 
 void TransferQueue::Failure::raise() const {
   switch (code) {
-    case ErrorCode::kBadData:
-      throw DataError("{}", message);
+    case ErrorCode::kTemporary:
+      throw ChangedFileError("{}", message);
     case ErrorCode::kInternal:
       throw InternalError("{}", message);
     default:
@@ -259,9 +259,9 @@ void TransferQueue::deliver(const Slot& slot) {
   const std::uint64_t checksum = checksum_of(slot.memory, slot.bytes);
   if (checksum == transfer.file.checksums[static_cast<std::size_t>(slot.block)]) return;
   fail(transfer,
-       {ErrorCode::kBadData,
+       {ErrorCode::kTemporary,
         fmt::format("{}: the {} bytes at offset {} are not what was written there: the disk, or "
-                    "somebody else, has changed them",
+                    "somebody else, has changed them; start again, from the last checkpoint",
                     transfer.file.path, slot.bytes,
                     transfer.request.offset + (slot.memory - transfer.request.memory))});
 }

@@ -9,28 +9,31 @@ namespace {
 
 constexpr std::int64_t kPieceBytes = 16384;
 
-// All bits of the exponent are set in what is infinite or no number.
+// All bits of the exponent are set in what is infinite or no number; in minus infinity, these and
+// the sign.
 template <typename Bits>
-bool all_finite(std::span<const std::byte> bytes, Bits exponent) {
+bool all_finite(std::span<const std::byte> bytes, Bits exponent, bool minus_infinity) {
+  constexpr auto kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
+  const auto allowed = static_cast<Bits>(kSign | exponent);
   bool found = false;
   for (std::size_t i = 0; i < bytes.size(); i += sizeof(Bits)) {
     Bits bits{};
     std::memcpy(&bits, bytes.data() + i, sizeof bits);
-    found |= (bits & exponent) == exponent;
+    found |= (bits & exponent) == exponent && !(minus_infinity && bits == allowed);
   }
   return !found;
 }
 
-bool all_finite(std::span<const std::byte> bytes, DType dtype) {
+bool all_finite(std::span<const std::byte> bytes, DType dtype, bool minus_infinity) {
   switch (dtype) {
     case DType::kF64:
-      return all_finite<std::uint64_t>(bytes, 0x7ff0000000000000U);
+      return all_finite<std::uint64_t>(bytes, 0x7ff0000000000000U, minus_infinity);
     case DType::kF32:
-      return all_finite<std::uint32_t>(bytes, 0x7f800000U);
+      return all_finite<std::uint32_t>(bytes, 0x7f800000U, minus_infinity);
     case DType::kBF16:
-      return all_finite<std::uint16_t>(bytes, 0x7f80U);
+      return all_finite<std::uint16_t>(bytes, 0x7f80U, minus_infinity);
     case DType::kF16:
-      return all_finite<std::uint16_t>(bytes, 0x7c00U);
+      return all_finite<std::uint16_t>(bytes, 0x7c00U, minus_infinity);
     default:
       return true;
   }
@@ -38,7 +41,7 @@ bool all_finite(std::span<const std::byte> bytes, DType dtype) {
 
 }  // namespace
 
-bool is_finite(Context& context, const Tensor& tensor) {
+bool is_finite(Context& context, const Tensor& tensor, bool minus_infinity) {
   if (!tensor || !is_floating(tensor.dtype) || tensor.count() == 0) return true;
   const Tensor flat = tensor.reshape({tensor.count()});
   const std::int64_t most = kPieceBytes / size_of(tensor.dtype);
@@ -47,7 +50,7 @@ bool is_finite(Context& context, const Tensor& tensor) {
     const Tensor piece = flat.slice(0, begin, std::min(most, flat.count() - begin));
     const auto bytes = std::span(buffer).first(static_cast<std::size_t>(piece.bytes()));
     context.backend.read_back(context.stream, piece, bytes);
-    if (!all_finite(bytes, tensor.dtype)) return false;
+    if (!all_finite(bytes, tensor.dtype, minus_infinity)) return false;
   }
   return true;
 }

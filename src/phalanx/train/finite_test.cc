@@ -29,6 +29,15 @@ TEST(Finite, SeesEveryKindOfNumber) {
       }
     }
   }
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
+    const Tensor x = arena.allocate(dtype, {3});
+    ops::fill(context, {.x = x, .value = -std::numeric_limits<double>::infinity()});
+    EXPECT_TRUE(is_finite(context, x, true)) << name_of(dtype);
+    for (const double value : {kNan, -kNan, std::numeric_limits<double>::infinity()}) {
+      ops::fill(context, {.x = x.slice(0, 1, 1), .value = value});
+      EXPECT_FALSE(is_finite(context, x, true)) << name_of(dtype) << " " << value;
+    }
+  }
   EXPECT_TRUE(is_finite(context, {}));
   EXPECT_TRUE(is_finite(context, arena.allocate(DType::kF32, {0, 4})));
 }

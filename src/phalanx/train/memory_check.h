@@ -1,6 +1,6 @@
 #pragma once
-// Whether a plan fits into the machine, before anything is allocated: arenas are reserved without
-// memory behind them, and the kernel would end the process where it runs out.
+// Whether a plan fits into the machine, before anything is allocated. populate_arenas.h sees what
+// others take after that.
 
 #include <cstdint>
 #include <span>

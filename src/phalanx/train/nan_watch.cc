@@ -19,7 +19,12 @@ using nn::PassKind;
 struct Named {
   Tensor tensor;
   std::string name;
+  bool may_be_minus_infinity = false;
 };
+
+Named named(const nn::SavedSlot& slot, const Tensor& tensor) {
+  return {tensor, slot.name, slot.may_be_minus_infinity};
+}
 
 void add_streams(std::vector<Named>& tensors, const std::vector<nn::StreamSpec>& streams,
                  std::span<const Tensor> found, std::string_view name) {
@@ -72,7 +77,7 @@ std::vector<Named> written(const nn::Unit& unit, PassKind pass, const nn::UnitTe
   const auto& slots = unit.saved_slots();
   if (pass == PassKind::kForward) {
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      if (slots[i].born == nn::Born::kForward) tensors.push_back({t.slots[i], slots[i].name});
+      if (slots[i].born == nn::Born::kForward) tensors.push_back(named(slots[i], t.slots[i]));
     }
     add_streams(tensors, unit.outputs(), t.outputs, "output");
     if (unit.outputs().empty()) {
@@ -82,7 +87,7 @@ std::vector<Named> written(const nn::Unit& unit, PassKind pass, const nn::UnitTe
   }
   // Backward goes through a unit from its end.
   for (std::size_t i = slots.size(); i-- > 0;) {
-    if (slots[i].born == nn::Born::kInputGradient) tensors.push_back({t.slots[i], slots[i].name});
+    if (slots[i].born == nn::Born::kInputGradient) tensors.push_back(named(slots[i], t.slots[i]));
   }
   add_streams(tensors, unit.inputs(), t.input_gradients, "input gradient");
   return tensors;
@@ -106,14 +111,15 @@ std::vector<Named> read(const nn::Unit& unit, PassKind pass, const nn::UnitTenso
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const bool is_read = slots[i].last_reader >= reader &&
                          (slots[i].born == nn::Born::kForward || pass == PassKind::kBackwardWeight);
-    if (is_read) tensors.push_back({t.slots[i], slots[i].name});
+    if (is_read) tensors.push_back(named(slots[i], t.slots[i]));
   }
   return tensors;
 }
 
 const Named* first_non_finite(Context& context, const std::vector<Named>& tensors) {
-  const auto found = std::ranges::find_if(
-      tensors, [&](const Named& named) { return !is_finite(context, named.tensor); });
+  const auto found = std::ranges::find_if(tensors, [&](const Named& it) {
+    return !is_finite(context, it.tensor, it.may_be_minus_infinity);
+  });
   return found == tensors.end() ? nullptr : &*found;
 }
 

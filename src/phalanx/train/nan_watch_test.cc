@@ -75,6 +75,29 @@ TEST_F(NanWatchTest, FindsNothingInAFiniteStep) {
   }
 }
 
+// The log-sum-exp of a query of padding, which sees no key, is minus infinity.
+TEST_F(NanWatchTest, ARowThatSeesNothingIsNoFault) {
+  TrainConfig c = config({});
+  c.data.reset_attention_mask = true;
+  const RunSetup setup(c);
+  run_ranks(setup.config, *setup.model, [&](Rank& rank) {
+    rank.initialise();
+    RunData::Stream stream(*setup.data, SplitKind::kTrain, 0);
+    const BatchSource whole = stream.source();
+    HostBatch padded;
+    const auto source = [&](int microbatch) -> const HostBatch& {
+      padded = whole(microbatch);
+      padded.column<std::int32_t>("document").back() = -1;
+      return padded;
+    };
+    NanWatch watch(rank, setup.programs.placement());
+    const StepSchedule schedule{.lr = 1e-3};
+    const auto results = rank.train({&schedule, 1}, source, nullptr, &watch);
+    EXPECT_FALSE(results.front().skipped);
+    EXPECT_FALSE(watch.first()) << watch.first()->unit_name << ": " << watch.first()->tensor;
+  });
+}
+
 // A pass writes a unit's tensors in the order of its computation, and a victim says what it read.
 TEST_F(NanWatchTest, NamesTheFirstTensorOfAUnit) {
   const auto victim_of = [&](PassKind planted) {

@@ -75,6 +75,9 @@ class ProcessLauncher final : public Launcher {
                           .network_device = member_->network_device()},
                          *member_, [this](std::string mine) { return gather(std::move(mine)); });
       body(*world, *member_);
+    } catch (const StoppedEarly&) {
+      member_->fail("it was stopped before its first step");
+      throw;
     } catch (const std::exception& error) {
       member_->fail(error.what());
       throw;

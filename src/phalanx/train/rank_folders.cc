@@ -5,7 +5,8 @@
 
 namespace phalanx {
 
-RankFolders open_folders(const LayoutConfig& layout, const std::string& run, int rank) {
+RankFolders open_folders(const LayoutConfig& layout, const std::string& start, int rank,
+                         const std::function<void()>& poll) {
   const std::array<std::pair<const char*, const std::string*>, 3> flags = {
       {{"--offload-optimizer-to", &layout.offload_optimizer_to},
        {"--offload-parameters-to", &layout.offload_parameters_to},
@@ -13,7 +14,7 @@ RankFolders open_folders(const LayoutConfig& layout, const std::string& run, int
   RankFolders folders;
   for (const auto& [flag, directory] : flags) {
     if (directory->empty() || folders.contains(*directory)) continue;
-    folders[*directory] = std::make_unique<StorageFolder>(*directory, run, rank, flag);
+    folders[*directory] = std::make_unique<StorageFolder>(*directory, start, rank, flag, poll);
   }
   return folders;
 }

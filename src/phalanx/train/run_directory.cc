@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
-#include "phalanx/base/unique_name.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/train/run_checkpoint.h"
 
@@ -48,16 +48,17 @@ std::optional<DirectoryLock> lock_save_directory(const RunConfig& run) {
   return std::optional<DirectoryLock>(std::in_place, run.save);
 }
 
-RunDirectory::RunDirectory(const RunConfig& run, const CheckpointReader* loaded)
-    : save_(run.save), loads_own_directory_(is_same_directory(run.load, run.save)) {
+RunDirectory::RunDirectory(const RunConfig& run, const CheckpointReader* loaded, std::string name)
+    : save_(run.save),
+      loads_own_directory_(is_same_directory(run.load, run.save)),
+      run_id_(std::move(name)) {
   if (save_.empty()) return;
   // --load may also name one iteration of it.
   is_resumed_ = loaded != nullptr && !run.finetune &&
                 is_same_directory(fs::absolute(loaded->directory()).parent_path(), save_);
-  run_id_ = is_resumed_ ? loaded->manifest().run_id : std::string();
-  if (run_id_.empty()) run_id_ = random_digits(32);
   if (is_resumed_) {
     const Manifest& manifest = loaded->manifest();
+    if (!manifest.run_id.empty()) run_id_ = manifest.run_id;
     last_ = {.iteration = manifest.iteration,
              .evaluates_again = position_of(manifest).evaluation_is_due};
     abandoned_ = checkpoints_after(save_, manifest.start, manifest.iteration);

@@ -28,9 +28,10 @@ std::optional<DirectoryLock> lock_save_directory(const RunConfig& run);
 
 class RunDirectory {
  public:
-  // Decides, and changes nothing; `loaded` is the checkpoint that --load gave, or null. ConfigError
-  // where --save holds another run, or --ckpt-step goes back in its own, without --overwrite.
-  RunDirectory(const RunConfig& run, const CheckpointReader* loaded);
+  // Decides, and changes nothing; `loaded` is the checkpoint that --load gave, or null, and `name`
+  // the id of a run that begins anew. ConfigError where --save holds another run, or --ckpt-step
+  // goes back in its own, without --overwrite.
+  RunDirectory(const RunConfig& run, const CheckpointReader* loaded, std::string name);
 
   // Moves aside what the run does not go on with and cuts the metrics after the loaded iteration.
   // Once, before anything else is written there.

@@ -42,6 +42,7 @@ struct RunSetup {
   std::shared_ptr<const CheckpointReader> checkpoint;
   std::optional<Manifest> loaded;  // the checkpoint's
   RunDirectory directory;
+  std::string name;  // of this start, in all its processes: nobody else has it
   RunInputs inputs;
   // Of the leading process, or null.
   std::unique_ptr<const DataDigests> digests;

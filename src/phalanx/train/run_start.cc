@@ -164,6 +164,7 @@ RunStart decide(const TrainConfig& config, Launcher& launcher) {
   }
   start.decisions.products = cpu::choose_products(requested, start.config.model.bf16);
   start.decisions.peak = cpu::measure_peak(busy_threads(start.config, launcher));
+  start.decisions.name = random_digits(32);
   return start;
 }
 
@@ -237,7 +238,8 @@ std::string RunDecisions::to_text() const {
               {"products", std::string(products.name())},
               {"reason", products.reason},
               {"peak", {peak.fp32_gflops, peak.bf16_gflops, peak.amx_gflops}},
-              {"nonce", nonce}}
+              {"nonce", nonce},
+              {"name", name}}
       .dump();
 }
 
@@ -251,7 +253,8 @@ RunDecisions RunDecisions::from_text(const std::string& text) {
           .products = {.products = products_of(json.at("products").get<std::string>()),
                        .reason = json.at("reason")},
           .peak = {.fp32_gflops = peak[0], .bf16_gflops = peak[1], .amx_gflops = peak[2]},
-          .nonce = json.at("nonce")};
+          .nonce = json.at("nonce"),
+          .name = json.at("name")};
 }
 
 RunStart start_run(TrainConfig config, Launcher& launcher) {

@@ -23,6 +23,7 @@ struct RunDecisions {
   cpu::ProductChoice products;
   cpu::Peak peak;     // of the threads of a host's ranks, as many as there are cores
   std::string nonce;  // lies in --save while the processes join
+  std::string name;   // of this start, and of the run where it begins anew: nobody else has it
 
   std::string to_text() const;
   static RunDecisions from_text(const std::string& text);

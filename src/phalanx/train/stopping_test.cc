@@ -1,10 +1,16 @@
 // Signals outside of training steps: evaluations are given up between two microbatches, on all
 // ranks at the same one, and so is the making of the data's order.
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "phalanx/base/file_lock.h"
 #include "phalanx/train/run_setup.h"
 #include "phalanx/train/test_support.h"
 
@@ -62,6 +68,27 @@ TEST_F(StoppingTest, AnEvaluationIsGivenUpAndMadeUpFor) {
     EXPECT_TRUE(equal(whole + "-parts", whole));
     EXPECT_EQ(CheckpointReader::open(c.run.save).manifest().consumed_valid_samples, 2 * 4);
   }
+}
+
+// Who is stopped while it makes folders in the directory of files is waited for, but not by a run
+// that is to end.
+TEST_F(StoppingTest, ARunThatWaitsForItsDirectoryOfFilesListens) {
+  TrainConfig c = config({.name = "d2", .data = 2, .sharded = true}, "");
+  c.layout.offload_optimizer_to = path("disk");
+  std::filesystem::create_directories(path("disk"));
+  const std::string guard = path("disk/.phalanx-storage");
+  const int descriptor = ::open(guard.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  ASSERT_EQ(try_lock(descriptor, 0), FileLock::kTaken);
+  // Ranks are threads of their own: they ask when they wait.
+  const auto main_thread = std::this_thread::get_id();
+  std::atomic<bool> is_waiting = false;
+  const auto stop = [&] {
+    if (std::this_thread::get_id() != main_thread) is_waiting = true;
+    return is_waiting ? SIGTERM : 0;
+  };
+  EXPECT_EQ(pretrain_gpt(c, stop), RunEnd::kStopped);
+  EXPECT_TRUE(is_waiting);
+  ::close(descriptor);
 }
 
 // Also where nothing is left but the evaluation.

@@ -21,6 +21,7 @@
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/launcher.h"
 #include "phalanx/train/nan_finder.h"
+#include "phalanx/train/populate_arenas.h"
 #include "phalanx/train/replica_check.h"
 #include "phalanx/train/run_report.h"
 #include "phalanx/train/run_saver.h"
@@ -124,9 +125,9 @@ class Trainer {
   StepTimers timers_;
   RankCommunicators ranks_;
   const MemoryPlan& plan_;
+  std::unique_ptr<Backend> backend_;
   RankArenas arenas_;
   HighWaterCheck high_water_;
-  std::unique_ptr<Backend> backend_;
   Rank rank_;
   LossScaler scaler_;
   RunState state_;
@@ -142,18 +143,24 @@ class Trainer {
   RunSaver saver_;
 };
 
-// A checkpoint is read by one thread into what the rank's team will compute on; all else is written
-// first by the team.
-RankArenas arenas_of_run(const RunSetup& setup, int rank, bool from_checkpoint) {
+// With --allow-overcommit memory is taken when it is written, by the team; but a checkpoint is read
+// by one thread into what the team will compute on.
+RankArenas arenas_of_run(const RunSetup& setup, Communicator& world, Backend& backend,
+                         bool from_checkpoint, const StopToken& stop) {
+  const int rank = world.rank();
   const int threads = static_cast<int>(setup.config.layout.threads_per_rank);
   const MemoryPlan& plan = setup.plan_of(rank);
   RankArenas arenas = allocate_arenas(plan);
-  arenas.folders = open_folders(setup.config.layout, setup.directory.run_id(), rank);
+  arenas.folders = open_folders(setup.config.layout, setup.name, rank, [&] {
+    if (stop() != 0) throw StoppedEarly{.is_saved = setup.directory.is_resumed()};
+  });
   // Where the disk is one, all files are known to be too large before the first one is made.
   if (arenas.folders.size() == 1) arenas.folders.begin()->second->expect_space(plan.file_bytes);
-  if (from_checkpoint) {
+  if (!setup.config.run.allow_overcommit) {
+    populate_arenas(world, setup.places, backend, arenas.all(), {.threads = threads});
+  } else if (from_checkpoint) {
     for (const Arena* arena : {&arenas.parameters, &arenas.main_parameters, &arenas.optimizer}) {
-      cpu::touch_first(threads, *arena);
+      cpu::FirstTouch(threads, *arena).take(arena->capacity());
     }
   }
   return arenas;
@@ -179,10 +186,10 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       watch_(watch),
       ranks_(setup.grid, world, &timers_),
       plan_(setup.plan_of(world.rank())),
-      arenas_(arenas_of_run(setup, world.rank(), checkpoint != nullptr)),
-      high_water_(plan_, arenas_),
       backend_(make_cpu_backend(static_cast<int>(config_.layout.threads_per_rank),
                                 setup.products.products)),
+      arenas_(arenas_of_run(setup, world, *backend_, checkpoint != nullptr, stop)),
+      high_water_(plan_, arenas_),
       rank_(config_, *setup.model, setup.programs, ranks_, *backend_, arenas_),
       scaler_(loss_scaler(config_)),
       state_(start_state(setup, checkpoint, rank_, timers_)),

@@ -118,8 +118,8 @@ void add_gated_cases(CaseTable& table, ActivationKind kind) {
          [=](Operands& operands) { return gated_backward(operands, size, kind, bias, range); }});
   };
   for (const bool bias : {false, true}) {
-    for (const ActivationSize& size :
-         {ActivationSize{1, 1}, ActivationSize{3, 17}, ActivationSize{65, 129}}) {
+    for (const ActivationSize& size : {ActivationSize{1, 1}, ActivationSize{3, 17},
+                                       ActivationSize{65, 129}, ActivationSize{0, 33}}) {
       add(size, bias, kRange);
     }
   }
@@ -175,8 +175,9 @@ void add_tanh_cases(CaseTable& table) {
 
 void add_activation_cases(CaseTable& table) {
   for (const ActivationKind kind : kActivationKinds) {
-    for (const ActivationSize& size : {ActivationSize{1, 1}, ActivationSize{3, 17},
-                                       ActivationSize{65, 257}, ActivationSize{257, 64}}) {
+    for (const ActivationSize& size :
+         {ActivationSize{1, 1}, ActivationSize{3, 17}, ActivationSize{65, 257},
+          ActivationSize{257, 64}, ActivationSize{0, 33}}) {
       for (const bool bias : {false, true}) {
         table.tests.push_back(
             {"bias_activation_forward", activation_name(size, kind, bias), kStorageTypes,

@@ -36,6 +36,23 @@ TEST(CaseTable, TestsEveryOp) {
   for (const Case& row : make_case_table().performance) EXPECT_TRUE(tested.contains(row.op));
 }
 
+// Others would count as arithmetic at the speed of products.
+TEST(CaseTable, ProductsAndAttentionAloneHaveOperations) {
+  Arena memory("operands", 256 << 20);
+  const auto reference = make_ref_backend();
+  for (const Case& row : make_case_table().tests) {
+    memory.release(0);
+    Arena workspace("workspace", 16 << 20);
+    Context context{.backend = *reference, .workspace = workspace};
+    Operands operands(memory, row.storage.front(), context);
+    const OpCost cost = row.build(operands).cost;
+    const bool is_attention =
+        row.op.find("attention") != std::string::npos && row.op != "attention_delta";
+    if (row.product || is_attention) continue;
+    EXPECT_EQ(cost.flops, 0) << row.op << " " << row.description;
+  }
+}
+
 // Three numbers, the middle one an output; on the second of two runs `fault` happens too.
 std::string compare_with_fault(double tolerance,
                                const std::function<void(Context&, Tensor)>& fault) {

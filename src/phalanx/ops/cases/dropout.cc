@@ -76,8 +76,9 @@ void add_dropout_cases(CaseTable& table) {
          [=](Operands& operands) { return forward(operands, size, 0.1, true, false); }});
   }
   for (const double probability : {0.0, 0.1, 0.5}) {
-    for (const DropoutSize& size : {DropoutSize{1, 1, 1}, DropoutSize{3, 2, 17},
-                                    DropoutSize{17, 1, 65}, DropoutSize{9, 3, 257}}) {
+    for (const DropoutSize& size :
+         {DropoutSize{1, 1, 1}, DropoutSize{3, 2, 17}, DropoutSize{17, 1, 65},
+          DropoutSize{9, 3, 257}, DropoutSize{0, 2, 17}}) {
       const auto add = [&](const char* op, const char* more, auto build) {
         table.tests.push_back({op, dropout_name(size, probability, more), kStorageTypes, build});
       };

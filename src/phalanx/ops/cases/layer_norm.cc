@@ -117,7 +117,8 @@ GradientJob gradients(Operands& operands, const LayerNormSize& size, bool zero_c
 void add_layer_norm_cases(CaseTable& table) {
   for (const LayerNormSize& size :
        {LayerNormSize{1, 1}, LayerNormSize{3, 2}, LayerNormSize{1, 17}, LayerNormSize{17, 65},
-        LayerNormSize{65, 257}, LayerNormSize{257, 64}, LayerNormSize{5, 768}}) {
+        LayerNormSize{65, 257}, LayerNormSize{257, 64}, LayerNormSize{5, 768},
+        LayerNormSize{0, 65}}) {
     const auto add = [&](const char* op, const std::string& description, auto build) {
       table.tests.push_back({op, description, kStorageTypes, build});
     };

@@ -130,9 +130,9 @@ GradientJob all_gradients(Operands& operands, const LinearSize& size) {
 }  // namespace
 
 void add_linear_cases(CaseTable& table) {
-  const LinearSize sizes[] = {{1, 1, 1},     {3, 17, 5},    {17, 1, 65},
-                              {1, 65, 257},  {65, 257, 17}, {257, 3, 65},
-                              {64, 96, 128}, {5, 3072, 24}, {7, 24, 3072}};
+  const LinearSize sizes[] = {{1, 1, 1},     {3, 17, 5},   {17, 1, 65},   {1, 65, 257},
+                              {65, 257, 17}, {257, 3, 65}, {64, 96, 128}, {5, 3072, 24},
+                              {7, 24, 3072}, {0, 65, 257}, {3, 17, 0},    {3, 0, 5}};
   for (const LinearSize& size : sizes) {
     add_products(table.tests, kStorageTypes, size);
     table.tests.push_back({"bias_gradient", linear_name(size), kStorageTypes,
@@ -150,9 +150,12 @@ void add_linear_cases(CaseTable& table) {
       [odd](Operands& operands) { return forward(operands, odd, false, true); });
   add("linear_forward", "33x65x19, bias, f32 output",
       [odd](Operands& operands) { return forward(operands, odd, true, true); });
-  add("linear_weight_gradient", "33x65x19, overwrite",
-      [odd](Operands& operands) { return weight_gradient(operands, odd, false); });
-  for (const LinearSize& size : {odd, LinearSize{9, 50, 400}, LinearSize{70, 20, 3}}) {
+  for (const LinearSize& size : {odd, LinearSize{0, 65, 257}}) {
+    add("linear_weight_gradient", linear_name(size) + ", overwrite",
+        [size](Operands& operands) { return weight_gradient(operands, size, false); });
+  }
+  for (const LinearSize& size : {odd, LinearSize{9, 50, 400}, LinearSize{70, 20, 3},
+                                 LinearSize{0, 50, 400}, LinearSize{9, 50, 0}}) {
     for (const ActivationKind kind : kActivationKinds) {
       const std::string name = fmt::format("{}, {}", linear_name(size), name_of(kind));
       add("linear_forward", name, [size, kind](Operands& operands) {

@@ -96,7 +96,7 @@ void add_rms_norm_cases(CaseTable& table) {
   };
   for (const RmsNormSize& size :
        {RmsNormSize{1, 1}, RmsNormSize{3, 2}, RmsNormSize{17, 65}, RmsNormSize{65, 257},
-        RmsNormSize{257, 64}, RmsNormSize{5, 768}}) {
+        RmsNormSize{257, 64}, RmsNormSize{5, 768}, RmsNormSize{0, 65}}) {
     for (const bool zero_centred : {false, true}) {
       for (const bool fp32_residual : {false, true}) {
         const std::span<const DType> types =

@@ -1,13 +1,34 @@
 #pragma once
 // Memory lies on the NUMA node of the thread that first writes it.
 
+#include <cstdint>
+
 #include "phalanx/tensor/arena.h"
 
 namespace phalanx::cpu {
 
-// Writes zeros to every page of an arena that nobody has written to, each by the thread of a team
-// of `threads` that computes on it: threads have shares of flat buffers, in order. For what one
-// thread is about to fill; kernels that write first need none of this.
-void touch_first(int threads, const Arena& arena);
+// Takes the memory of an arena that nobody has written to, piece by piece, each page by the thread
+// of a team of `threads` that computes on it: threads have shares of flat buffers, in order.
+class FirstTouch {
+ public:
+  FirstTouch(int threads, const Arena& arena);
+
+  std::int64_t left() const;  // bytes that are not taken yet
+  // About so many bytes more, of the shares of all threads alike. SystemError where the system
+  // refuses them.
+  void take(std::int64_t bytes);
+
+ private:
+  // A thread's share, or what of it the next `pieces` of every share are.
+  struct Range {
+    std::int64_t begin = 0, end = 0;  // bytes of the arena
+  };
+  Range share(int thread, std::int64_t from, std::int64_t pieces) const;
+
+  int threads_;
+  const Arena& arena_;
+  std::int64_t pieces_;     // of the arena
+  std::int64_t taken_ = 0;  // of every share
+};
 
 }  // namespace phalanx::cpu

@@ -81,6 +81,10 @@ void add_up_block(const Lines& from, std::int64_t lines, std::int64_t depth, flo
 
 void combine_line_sums(int threads, const LineSums& sums, std::int64_t depth_block,
                        const std::byte* partial) {
+  if (sums.depth == 0) {
+    if (!sums.accumulate) std::fill_n(sums.to, sums.lines, 0.0F);
+    return;
+  }
   const Blocks lines{sums.lines, kTaskElements};
   parallel_for(threads, lines.count(), [&](std::int64_t task) {
     HWY_DYNAMIC_DISPATCH(combine)

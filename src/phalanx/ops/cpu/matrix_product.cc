@@ -3,13 +3,16 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/ops/cpu/flush_to_zero.h"
 #include "phalanx/ops/cpu/line_sums.h"
+#include "phalanx/ops/cpu/operands.h"
 #include "phalanx/ops/cpu/panel_packing.h"
+#include "phalanx/ops/cpu/parallel.h"
 #include "phalanx/ops/cpu/product_plan.h"
 #include "phalanx/tensor/arena.h"
 
@@ -40,6 +43,25 @@ LineSums row_sums_of(const MatrixProduct& p) {
           .depth = p.k,
           .to = p.row_sums,
           .accumulate = p.accumulate_row_sums};
+}
+
+// No element of C, or each is a sum over nothing.
+bool is_empty(const MatrixProduct& p) { return p.m == 0 || p.n == 0 || p.k == 0; }
+
+// Sums over nothing are zeros.
+void finish_zeros(int threads, const MatrixProduct& p) {
+  if (p.n == 0 || p.epilogue.accumulate) return;
+  static constexpr std::array<float, 256> kZeros{};
+  parallel_for(threads, p.m, [&](std::int64_t row) {
+    const Blocks columns{p.n, std::ssize(kZeros)};
+    for (std::int64_t i = 0; i < columns.count(); ++i) {
+      finish(p.epilogue, {.row = row,
+                          .column = columns.begin(i),
+                          .rows = 1,
+                          .columns = columns.end(i) - columns.begin(i),
+                          .sums = kZeros.data()});
+    }
+  });
 }
 
 // What threads share of left operands, right ones and products.
@@ -408,9 +430,12 @@ void Multiplication::finish_block(const Range& rows, const Range& panels,
 }  // namespace
 
 std::int64_t workspace_bytes_of(const CpuDevice& device, const MatrixProduct& product) {
-  if (product.m == 0 || product.n == 0) return 0;
-  const ProductPlan plan(shape_of(product), kernel_of(device, product), device.threads,
-                         device.caches);
+  const PanelKernel& kernel = kernel_of(device, product);
+  if (is_empty(product)) {
+    if (!product.sums_rows) return 0;
+    return line_sums_bytes(row_sums_of(product), depth_block_of(product.k, kernel));
+  }
+  const ProductPlan plan(shape_of(product), kernel, device.threads, device.caches);
   std::int64_t bytes =
       kTaskSets * TeamTasks::bytes(device.threads) + plan.workspace_bytes(device.threads);
   if (product.sums_rows) bytes += line_sums_bytes(row_sums_of(product), plan.depth_block);
@@ -418,12 +443,17 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const MatrixProduct& pr
 }
 
 void multiply(const CpuDevice& device, const MatrixProduct& product, std::byte* workspace) {
-  if (product.m == 0 || product.n == 0) return;
-  PHALANX_CHECK(product.k > 0, "a matrix product over nothing");
   PHALANX_CHECK(!product.epilogue.accumulate || product.epilogue.is_plain(),
                 "products accumulate into f32, not {}", name_of(product.epilogue.c.dtype));
-  const ProductPlan plan(shape_of(product), kernel_of(device, product), device.threads,
-                         device.caches);
+  const PanelKernel& kernel = kernel_of(device, product);
+  if (is_empty(product)) {
+    finish_zeros(device.threads, product);
+    if (!product.sums_rows) return;
+    add_up_lines(device.threads, row_sums_of(product), depth_block_of(product.k, kernel),
+                 workspace);
+    return;
+  }
+  const ProductPlan plan(shape_of(product), kernel, device.threads, device.caches);
   Multiplication(product, plan, device.threads, workspace).run();
   if (!product.sums_rows) return;
   combine_line_sums(device.threads, row_sums_of(product), plan.depth_block,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/ops/cpu/panel_packing.h"
 #include "phalanx/tensor/arena.h"
@@ -56,8 +57,8 @@ bool may_stay(const ProductShape::Operand& left, const PanelKernel& kernel, cons
 std::int64_t depth_block_of(std::int64_t depth, const PanelKernel& kernel) {
   // Whole cache lines of floats and whole steps of every kernel.
   constexpr std::int64_t kGroups = 16;
-  const std::int64_t groups = ceil_div(depth, kernel.group);
-  const std::int64_t blocks = std::max<std::int64_t>(1, ceil_div(groups, kDepthGroups));
+  const std::int64_t groups = std::max<std::int64_t>(1, ceil_div(depth, kernel.group));
+  const std::int64_t blocks = ceil_div(groups, kDepthGroups);
   return round_up(ceil_div(groups, blocks), kGroups) * kernel.group;
 }
 
@@ -78,6 +79,8 @@ std::int64_t ProductPlan::block_columns() const {
 ProductPlan::ProductPlan(const ProductShape& shape, const PanelKernel& with, int threads,
                          const Caches& caches)
     : rows(shape.rows), columns(shape.columns), depth(shape.depth), kernel(&with) {
+  PHALANX_CHECK(rows > 0 && columns > 0 && depth > 0, "a plan for a product of {} x {} over {}",
+                rows, columns, depth);
   ProductShape::Operand left_operand = shape.a;
   ProductShape::Operand right_operand = shape.b;
   if (shape.a.depth_inner && shape.b.depth_inner && rows <= kFewColumns &&

@@ -31,6 +31,7 @@ struct ProductShape {
 };
 
 struct ProductPlan {
+  // Of a product that has rows, columns and depth.
   ProductPlan(const ProductShape& shape, const PanelKernel& kernel, int threads,
               const Caches& caches = {});
 
@@ -96,7 +97,7 @@ struct ProductPlan {
   std::int64_t groups_of_span() const;
 };
 
-// The length of the blocks in which a depth is summed.
+// The length of the blocks in which a depth is summed, more than 0 for no depth either.
 std::int64_t depth_block_of(std::int64_t depth, const PanelKernel& kernel);
 
 }  // namespace phalanx::cpu
