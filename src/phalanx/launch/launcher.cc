@@ -217,7 +217,7 @@ class Launcher {
                                          .interruptions = interruptions_,
                                          .has_failed_file = has_failed_file_});
     if (!own.lost_launcher.empty()) return end_without_others(attempt, own);
-    if (group_->node() == 0) own.iteration = newest_iteration(save_);
+    if (group_->node() == 0) own.progress = newest_checkpoint(save_);
     std::vector<NodeReport> reports;
     try {
       for (const std::string& text : exchange(stage + 1, to_text(own))) {
@@ -230,8 +230,8 @@ class Launcher {
       return end_without_others(attempt, own);
     }
     // As node 0 sees it: the others might see the file system later.
-    const auto before = std::exchange(iteration_, reports[0].iteration);
-    return decide(attempt, outcome_of(reports), before, iteration_);
+    const auto before = std::exchange(progress_, reports[0].progress);
+    return decide(attempt, outcome_of(reports), before, progress_);
   }
 
   // Another launcher is gone, and with it what the nodes would decide together.
@@ -246,9 +246,9 @@ class Launcher {
     return step;
   }
 
-  NextStep decide(int attempt, const Outcome& outcome, std::optional<std::int64_t> before,
-                  std::optional<std::int64_t> iteration) {
-    NextStep step = policy_.after(outcome, before, iteration);
+  NextStep decide(int attempt, const Outcome& outcome, const std::optional<SavedProgress>& before,
+                  const std::optional<SavedProgress>& now) {
+    NextStep step = policy_.after(outcome, before, now);
     end_attempt(attempt, outcome, step);
     return step;
   }
@@ -285,7 +285,7 @@ class Launcher {
   std::unique_ptr<NodeGroup> group_;
   std::optional<LogDirectory> logs_;
   WorldPlace place_;
-  std::optional<std::int64_t> iteration_;  // of the newest checkpoint, after the last attempt
+  std::optional<SavedProgress> progress_;  // after the last attempt
   bool has_failed_file_ = false;
 };
 

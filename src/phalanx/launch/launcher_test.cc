@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/launch/signal_inbox.h"
 #include "phalanx/launch/test_support.h"
 
@@ -197,14 +198,20 @@ TEST_F(LaunchTest, AHangIsTheVerdictsCulprit) {
 
 TEST_F(LaunchTest, RestartsGoOnFromTheCheckpoint) {
   options_.max_restarts = 5;
+  for (const std::int64_t iteration : {10, 11}) {
+    const auto directory = directory_ / ("made_" + std::to_string(iteration - 10)) /
+                           iteration_directory_name(iteration);
+    std::filesystem::create_directories(directory);
+    std::ofstream(directory / kManifestName) << manifest_text(1, iteration);
+  }
   std::filesystem::create_directories(directory_ / "save");
   EXPECT_EQ(run(2,
                 "echo attempt $TORCHELASTIC_RESTART_COUNT\n"
                 "[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0\n"
                 "[ $RANK = 0 ] && sleep 30\n"
-                "echo 1$TORCHELASTIC_RESTART_COUNT >" +
-                    here() +
-                    "/save/latest_checkpointed_iteration.txt\n"
+                "cp -r " +
+                    here() + "/made_$TORCHELASTIC_RESTART_COUNT/iter_* " + here() +
+                    "/save\n"
                     "kill -SEGV $$",
                 {"pretrain", "--save", here() + "/save"}),
             0);
