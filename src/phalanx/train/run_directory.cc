@@ -9,6 +9,7 @@
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/unique_name.h"
+#include "phalanx/base/working_directory.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/train/run_checkpoint.h"
 
@@ -53,7 +54,7 @@ RunDirectory::RunDirectory(const RunConfig& run, const CheckpointReader* loaded)
   if (save_.empty()) return;
   // --load may also name one iteration of it.
   is_resumed_ = loaded != nullptr && !run.finetune &&
-                is_same_directory(fs::absolute(loaded->directory()).parent_path(), save_);
+                is_same_directory(absolute_path(loaded->directory()).parent_path(), save_);
   run_id_ = is_resumed_ ? loaded->manifest().run_id : std::string();
   if (run_id_.empty()) run_id_ = random_digits(32);
   if (is_resumed_) {
