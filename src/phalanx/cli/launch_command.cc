@@ -6,6 +6,7 @@
 #include <string>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
 #include "phalanx/cli/command_table.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/comm/rendezvous/secret.h"
@@ -37,6 +38,7 @@ std::filesystem::path own_program() {
 int run_launch(const Arguments& arguments) {
   const launch::LaunchOptions options = launch::parse_launch_options(
       arguments, [](const std::string& word) { return is_command(word); });
+  let_log_drop_lines();
   const Secret secret = launch::run_secret(options);
   const launch::Descriptor shared(secret.bytes.empty() ? -1 : share_secret(secret));
   launch::LaunchSetup setup;

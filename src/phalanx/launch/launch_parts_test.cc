@@ -23,6 +23,7 @@ namespace phalanx::launch {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::MatchesRegex;
 
@@ -144,6 +145,20 @@ TEST_F(Files, TheNewestCheckpointIsFoundByManifests) {
   EXPECT_EQ(newest_checkpoint(directory_), (SavedProgress{.start = 2, .iteration = 15}));
   write("iter_0000015/manifest.json", "half of a mani");
   EXPECT_EQ(newest_checkpoint(directory_), (SavedProgress{.start = 1, .iteration = 20}));
+}
+
+// Two runs of one name would write into each other's files.
+TEST_F(Files, ARunsLogsHaveOneLauncherOfEachNode) {
+  const LogDirectory logs(directory_, "one", 0);
+  EXPECT_NO_THROW(LogDirectory(directory_, "one", 1));
+  EXPECT_NO_THROW(LogDirectory(directory_, "two", 0));
+  try {
+    LogDirectory(directory_, "one", 0);
+    ADD_FAILURE() << "no error";
+  } catch (const DirectoryInUseError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--rdzv-id one is taken: the folder"));
+    EXPECT_THAT(error.what(), HasSubstr("in use by process " + std::to_string(::getpid())));
+  }
 }
 
 TEST_F(Files, OomKillsAreTheControlGroups) {

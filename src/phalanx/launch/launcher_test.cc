@@ -397,6 +397,46 @@ TEST_F(LaunchTest, AConsoleThatIsHeldDoesNotKeepFromWatching) {
   ::close(ends[1]);
 }
 
+// ... nor do the ranks whose log goes there: they would stand still, and be taken for hung.
+TEST_F(LaunchTest, AConsoleThatNobodyReadsHoldsNoRank) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  options_.log_directory.clear();
+  options_.ranks = 2;
+  options_.command = {
+      "-c", "[ $RANK = 1 ] || yes | head -c 3000000 >&2; touch " + here() + "/ended_$RANK"};
+  LaunchSetup held = setup();
+  held.output = ends[1];
+  held.error = ends[1];
+  EXPECT_EQ(launch(options_, held), 0);
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "ended_0"));
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST_F(LaunchTest, ResultsWaitForTheirReader) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  options_.ranks = 1;
+  options_.command = {"-c", "yes | head -c 3000000"};
+  LaunchSetup slow = setup();
+  slow.output = ends[1];
+  std::size_t count = 0;
+  std::thread reader([&] {
+    std::array<char, 65536> bytes{};
+    while (count < 3000000) {
+      const auto got = ::read(ends[0], bytes.data(), bytes.size());
+      if (got <= 0) break;
+      count += static_cast<std::size_t>(got);
+    }
+  });
+  EXPECT_EQ(launch(options_, slow), 0);
+  ::close(ends[1]);
+  reader.join();
+  ::close(ends[0]);
+  EXPECT_EQ(count, 3000000U);
+}
+
 TEST_F(LaunchTest, LogsThatCannotBeWrittenAreToldBeforeTheStart) {
   std::ofstream(directory_ / "file") << "x";
   options_.log_directory = directory_ / "file";
