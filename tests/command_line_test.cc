@@ -32,6 +32,39 @@ TEST_F(CommandLineTest, AllFaultsOfACallAreTold) {
                                   HasSubstr("--min-lr 2"), HasSubstr("--trace t.svg")));
 }
 
+// Standard error is a pipe that is full, and that nobody reads: the log is for people, the run is
+// not.
+TEST_F(CommandLineTest, ARunWaitsForNobodyWhoReadsItsLog) {
+  prepare();
+  const std::string fifo =
+      "mkfifo unread && { sleep 300 < unread & reader=$!; head -c 65536 /dev/zero > unread; }";
+  const ProgramOutput output = run_between(
+      fifo, "pretrain gpt --nproc 2 --save run --save-interval 8 --log-interval 1 " + training(),
+      "2> unread; status=$?; kill $reader; exit $status");
+  EXPECT_EQ(output.status, 0);
+  EXPECT_EQ(metrics("run").back()["iteration"], 8);
+}
+
+// As daemons start programs. What has nowhere to go is no file's or socket's.
+TEST_F(CommandLineTest, StandardStreamsMayBeClosed) {
+  for (const char* closed : {"<&-", ">&-", "2>&-", "<&- >&- 2>&-"}) {
+    EXPECT_EQ(
+        run_between("", "launch --nproc-per-node 2 --log-dir logs checkpoint info nowhere", closed)
+            .status,
+        66)
+        << closed;
+  }
+}
+
+TEST_F(CommandLineTest, AWorkingDirectoryThatIsGoneIsTold) {
+  const std::string call = fmt::format(
+      "; mkdir gone && cd gone && rmdir ../gone && '{}' launch --log-dir logs version "
+      "2> \"$here/told\"",
+      PHALANX_PROGRAM);
+  EXPECT_EQ(run_between("here=$PWD", "version", call).status, 66);
+  EXPECT_THAT(read("told"), HasSubstr("logs: the working directory cannot be found"));
+}
+
 // A plan judges what it does not read, and needs no file.
 TEST_F(CommandLineTest, APlanJudgesEveryGivenValue) {
   const std::string shape =

@@ -31,6 +31,14 @@ TEST_F(LaunchCommand, RanksRunTheProgram) {
   EXPECT_EQ(summary["world_size"], 3);
 }
 
+// The first word that is a command ends the launcher's flags.
+TEST_F(LaunchCommand, TheCommandNeedsNoDashes) {
+  const ProgramOutput output = run("launch --nproc-per-node 2 --role version version");
+  EXPECT_EQ(output.status, 0) << output.err;
+  EXPECT_EQ(output.out, run("version").out);
+  expect_error("launch --nproc-per-node 2 verison", 64, "verison is no command");
+}
+
 // Nothing but the streams is needed.
 TEST_F(LaunchCommand, RunsWithoutLogs) {
   const ProgramOutput output = run("launch --nproc_per_node=2 -- version");
@@ -89,7 +97,7 @@ TEST_F(LaunchCommand, TwoNodesMeetAndEndAlike) {
 }
 
 TEST_F(LaunchCommand, WhatCannotBeStartedIsToldBefore) {
-  expect_error("launch --nproc-per-node 2", 64, "must follow --");
+  expect_error("launch --nproc-per-node 2", 64, "must follow the flags");
   expect_error("launch --nnodes 1:2 -- version", 78, "nodes neither come nor go");
   expect_error("launch --nnodes 2 --node-rank 1 --master-addr 127.0.0.1 -- version", 77,
                "--rdzv-secret-file FILE");

@@ -15,6 +15,7 @@
 #include "phalanx/base/input_descriptor.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/unique_name.h"
+#include "phalanx/base/working_directory.h"
 
 namespace phalanx {
 namespace {
@@ -162,12 +163,12 @@ void create_directories_durably(const fs::path& path) {
   const fs::path whole = path.has_filename() ? path : path.parent_path();
   std::vector<fs::path> missing;
   std::error_code error;
-  for (fs::path at = fs::absolute(whole); !fs::exists(at, error) && at.has_relative_path();
+  for (fs::path at = absolute_path(whole); !fs::exists(at, error) && at.has_relative_path();
        at = at.parent_path()) {
     missing.push_back(at);
   }
   // A process that was killed may have made the last one and not synced it.
-  if (missing.empty()) sync_if_possible(fs::absolute(whole).parent_path());
+  if (missing.empty()) sync_if_possible(absolute_path(whole).parent_path());
   for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
     fs::create_directory(*at, error);
     if (error) {

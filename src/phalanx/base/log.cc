@@ -1,20 +1,70 @@
 #include "phalanx/base/log.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "phalanx/base/background_writer.h"
 
 namespace phalanx {
 namespace {
 
-spdlog::logger& logger() {
-  static const auto instance = [] {
-    auto made = std::make_shared<spdlog::logger>("phalanx",
-                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_pattern("%v");
-    made->flush_on(spdlog::level::info);
-    return made;
-  }();
-  return *instance;
+constexpr auto kPatienceAtEnd = std::chrono::milliseconds(500);
+constexpr auto kMostAtEnd = std::chrono::seconds(5);
+
+class StandardErrorSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  void drop_lines() {
+    const std::lock_guard lock(mutex_);
+    if (writer_) return;
+    std::fflush(stderr);
+    writer_.emplace();
+    output_ = writer_->add(STDERR_FILENO, {}, /*at_once=*/true);
+  }
+  bool is_behind() {
+    const std::lock_guard lock(mutex_);
+    return writer_ && output_.is_behind();
+  }
+  void wait() {
+    const std::lock_guard lock(mutex_);
+    if (writer_) writer_->flush(kPatienceAtEnd, kMostAtEnd);
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    if (writer_) {
+      output_.write({line.data(), line.size()});
+    } else {
+      std::fwrite(line.data(), 1, line.size(), stderr);
+    }
+  }
+  void flush_() override { std::fflush(stderr); }
+
+ private:
+  std::optional<BackgroundWriter> writer_;  // none: lines wait for who reads them
+  BackgroundWriter::Output output_;
+};
+
+struct Log {
+  std::shared_ptr<StandardErrorSink> sink = std::make_shared<StandardErrorSink>();
+  spdlog::logger logger{"phalanx", sink};
+
+  Log() {
+    logger.set_pattern("%v");
+    logger.flush_on(spdlog::level::info);
+  }
+};
+
+Log& log() {
+  static Log instance;
+  return instance;
 }
 
 spdlog::level::level_enum to_spdlog(LogLevel level) {
@@ -33,13 +83,19 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
 
 }  // namespace
 
-void set_log_level(LogLevel level) { logger().set_level(to_spdlog(level)); }
+void set_log_level(LogLevel level) { log().logger.set_level(to_spdlog(level)); }
 
 void log_line(LogLevel level, std::string_view line) {
   const std::string_view prefix = level == LogLevel::kWarning ? "warning: "
                                   : level == LogLevel::kError ? "error: "
                                                               : "";
-  logger().log(to_spdlog(level), "{}{}", prefix, line);
+  log().logger.log(to_spdlog(level), "{}{}", prefix, line);
 }
+
+void let_log_drop_lines() { log().sink->drop_lines(); }
+
+bool log_is_behind() { return log().sink->is_behind(); }
+
+void flush_log() { log().sink->wait(); }
 
 }  // namespace phalanx

@@ -16,6 +16,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 TEST_F(CheckpointTest, DirectoryNames) {
   EXPECT_EQ(iteration_directory_name(1000), "iter_0001000");
@@ -99,6 +100,17 @@ TEST_F(CheckpointTest, ATrackerWithoutCheckpointsIsAnError) {
   fs::create_directories(save() / "iter_0000012" / "mp_rank_00");
   EXPECT_THAT(message_of([&] { CheckpointReader::open_if_any(save()); }),
               AllOf(HasSubstr("has no manifest.json"), HasSubstr("no older checkpoint")));
+}
+
+TEST_F(CheckpointTest, OfManyThatCannotBeReadTheFirstAreNamed) {
+  for (int i = 2; i <= 31; ++i) fs::create_directories(save() / iteration_directory_name(i));
+  const std::string message = message_of([&] { CheckpointReader::open_if_any(save()); });
+  EXPECT_THAT(message, AllOf(HasSubstr("not a checkpoint of Phalanx; and 20 more; no older"),
+                             HasSubstr("iter_0000011"), Not(HasSubstr("iter_0000012"))));
+  save_in_start(1, 1, 10, 0);
+  const std::string warnings = warnings_of([&] { CheckpointReader::open_if_any(save()); });
+  EXPECT_EQ(std::ranges::count(warnings, '\n'), 11) << warnings;
+  EXPECT_THAT(warnings, HasSubstr("20 more checkpoints cannot be read"));
 }
 
 TEST_F(CheckpointTest, TheLatestIsOfTheLatestStart) {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/first_few.h"
 #include "phalanx/base/hash.h"
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
@@ -67,8 +69,12 @@ std::optional<CheckpointReader> CheckpointReader::open_if_any(const fs::path& di
        ++candidate) {
     try {
       CheckpointReader reader(candidate->directory, verify);
-      for (const auto& failure : failures) {
+      for (const auto& failure : failures | std::views::take(kNamedInMessages)) {
         log_warning("{}; taking {}", failure, reader.directory().string());
+      }
+      if (failures.size() > kNamedInMessages) {
+        log_warning("{}: {} more checkpoints cannot be read", save.string(),
+                    failures.size() - kNamedInMessages);
       }
       if (failures.empty()) compare_with_tracker(save, *candidate);
       return reader;
@@ -77,7 +83,7 @@ std::optional<CheckpointReader> CheckpointReader::open_if_any(const fs::path& di
       failures.emplace_back(failure.what());
     }
   }
-  throw DataError("{}; no older checkpoint in {} can be read", fmt::join(failures, "; "),
+  throw DataError("{}; no older checkpoint in {} can be read", first_few(failures, "; "),
                   save.string());
 }
 

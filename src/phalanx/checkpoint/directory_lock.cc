@@ -86,9 +86,10 @@ int open_lock_file(const fs::path& path) {
 
 }  // namespace
 
-DirectoryLock::DirectoryLock(const fs::path& directory, std::string_view flag) {
+DirectoryLock::DirectoryLock(const fs::path& directory, std::string_view flag,
+                             std::string_view name) {
   create_directories_durably(directory);
-  const fs::path path = directory / kLockName;
+  const fs::path path = directory / name;
   descriptor_ = open_lock_file(path);
   FileLock lock = try_lock(descriptor_, kInUse);
   for (int attempt = 0; lock == FileLock::kHeld; ++attempt) {

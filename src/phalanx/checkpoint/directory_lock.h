@@ -22,10 +22,12 @@ using DirectoryInUseError = ErrorOf<ErrorCode::kTemporary>;
 
 class DirectoryLock {
  public:
-  // Makes the directory, durably, where it is not there. `flag` is what named it, for messages.
+  // Makes the directory, durably, where it is not there. `flag` is what named it, for messages;
+  // `name` the lock file's, for who shares a directory with others of the same run.
   // DirectoryInUseError (75) with process, host and time of the holder; OutputError where the
   // directory or the lock file cannot be made.
-  explicit DirectoryLock(const std::filesystem::path& directory, std::string_view flag = "--save");
+  explicit DirectoryLock(const std::filesystem::path& directory, std::string_view flag = "--save",
+                         std::string_view name = kLockName);
   DirectoryLock(DirectoryLock&& other) noexcept;
   DirectoryLock& operator=(DirectoryLock&& other) noexcept;
   DirectoryLock(const DirectoryLock&) = delete;

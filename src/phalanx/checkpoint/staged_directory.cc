@@ -5,6 +5,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/working_directory.h"
 
 namespace phalanx {
 namespace {
@@ -13,7 +14,7 @@ namespace fs = std::filesystem;
 
 // Without a slash at the end.
 fs::path plain(const fs::path& path) {
-  const fs::path normal = fs::absolute(path).lexically_normal();
+  const fs::path normal = absolute_path(path).lexically_normal();
   return normal.has_filename() ? normal : normal.parent_path();
 }
 

@@ -20,8 +20,8 @@ constexpr Command kCommands[] = {
     {kTraining, "pretrain", "train a model: pretrain gpt|bert|t5 FLAGS, with Megatron's flag names",
      run_pretrain},
     {kTraining, "finetune", "train a BERT further: finetune classify FLAGS", run_finetune},
-    {kTraining, "launch",
-     "starts and watches ranks as processes: launch FLAGS -- pretrain gpt FLAGS", run_launch},
+    {kTraining, "launch", "starts and watches ranks as processes: launch FLAGS pretrain gpt FLAGS",
+     run_launch},
     {kTraining, "generate", "text from a checkpoint", run_generate},
     {kTraining, "score", "the log probability of each token of a text", run_score},
     {kTraining, "evaluate", "how good a model is on a text file: perplexity, cloze", run_evaluate},
@@ -84,6 +84,10 @@ Examples:
     phalanx plan gpt --yaml-cfg run.yaml --world-size 64    what that takes on 64
     phalanx generate --load RUN --prompt "In the"           let the model go on
 )";
+}
+
+bool is_command(std::string_view word) {
+  return std::ranges::any_of(kCommands, [&](const Command& one) { return one.name == word; });
 }
 
 int run_command(const std::vector<std::string>& words) {

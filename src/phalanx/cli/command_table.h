@@ -22,6 +22,7 @@ std::span<const Command> command_table();
 // phalanx --help.
 std::string usage_text();
 
+bool is_command(std::string_view word);
 // Runs the command that the first word names; UsageError where there is none.
 int run_command(const std::vector<std::string>& words);
 

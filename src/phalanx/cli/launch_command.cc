@@ -6,6 +6,8 @@
 #include <string>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/cli/command_table.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/comm/rendezvous/secret.h"
 #include "phalanx/launch/descriptor.h"
@@ -34,7 +36,9 @@ std::filesystem::path own_program() {
 }  // namespace
 
 int run_launch(const Arguments& arguments) {
-  const launch::LaunchOptions options = launch::parse_launch_options(arguments);
+  const launch::LaunchOptions options = launch::parse_launch_options(
+      arguments, [](const std::string& word) { return is_command(word); });
+  let_log_drop_lines();
   const Secret secret = launch::run_secret(options);
   const launch::Descriptor shared(secret.bytes.empty() ? -1 : share_secret(secret));
   launch::LaunchSetup setup;

@@ -1,18 +1,24 @@
+#include <fcntl.h>
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iterator>
+#include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/error_report.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/mapped_file.h"
+#include "phalanx/base/threads.h"
 #include "phalanx/cli/command_table.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/standard_output.h"
@@ -84,24 +90,50 @@ int end_with(const std::vector<std::string>& words, const std::string& message, 
   return report.code;
 }
 
+// A file or a socket must not take the number of a standard stream that is closed, and be read or
+// written as that. Whoever does read or write one that was closed gets an error.
+void occupy_standard_descriptors() {
+  constexpr std::array kWrongWays = {O_WRONLY, O_RDONLY, O_RDONLY};
+  for (int descriptor = 0; descriptor < std::ssize(kWrongWays); ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) >= 0) continue;
+    ::open("/dev/null", kWrongWays[static_cast<std::size_t>(descriptor)]);
+  }
+}
+
+// The exit status.
+int run_program(const std::vector<std::string>& words) {
+  try {
+    return run(words);
+  } catch (const CommError& error) {
+    return end_with(words, error.what(), error.code(), error.place().rank);
+  } catch (const Error& error) {
+    return end_with(words, error.what(), error.code());
+  } catch (const std::bad_alloc&) {
+    return end_with(words, "out of memory", ErrorCode::kSystem);
+  } catch (const std::system_error& error) {
+    // Threads are started in many places.
+    const bool is_limit = error.code() == std::errc::resource_unavailable_try_again;
+    return is_limit
+               ? end_with(words,
+                          fmt::format("the system refused a thread (ulimit -u): {}. Limits: {}",
+                                      error.code().message(), thread_limits()),
+                          ErrorCode::kSystem)
+               : end_with(words, fmt::format("internal error: {}", error.what()),
+                          ErrorCode::kInternal);
+  } catch (const std::exception& error) {
+    return end_with(words, fmt::format("internal error: {}", error.what()), ErrorCode::kInternal);
+  }
+}
+
 }  // namespace
 }  // namespace phalanx
 
 int main(int argc, char** argv) {
+  phalanx::occupy_standard_descriptors();
   // A file-size limit then arrives as a failed write, which has a message.
   std::signal(SIGXFSZ, SIG_IGN);
   phalanx::report_unreadable_maps();
-  const std::vector<std::string> words(argv + 1, argv + argc);
-  try {
-    return phalanx::run(words);
-  } catch (const phalanx::CommError& error) {
-    return phalanx::end_with(words, error.what(), error.code(), error.place().rank);
-  } catch (const phalanx::Error& error) {
-    return phalanx::end_with(words, error.what(), error.code());
-  } catch (const std::bad_alloc&) {
-    return phalanx::end_with(words, "out of memory", phalanx::ErrorCode::kSystem);
-  } catch (const std::exception& error) {
-    return phalanx::end_with(words, fmt::format("internal error: {}", error.what()),
-                             phalanx::ErrorCode::kInternal);
-  }
+  const int status = phalanx::run_program({argv + 1, argv + argc});
+  phalanx::flush_log();
+  return status;
 }

@@ -1,5 +1,6 @@
 #include "phalanx/cli/signals.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,7 +43,11 @@ static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 static_assert(std::atomic<const char*>::is_always_lock_free);
 static_assert(std::atomic<bool>::is_always_lock_free);
 
+// A terminal that is held, or a pipe that nobody reads, must not keep the thread that the signal
+// came to.
 void write_line(const char* line) {
+  pollfd ready{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (::poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) return;
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, std::strlen(line));
 }
 

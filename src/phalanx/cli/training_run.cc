@@ -92,6 +92,7 @@ void add_start_flags(FlagSet& flags, TrainConfig& config) {
 
 int run_training(const std::optional<LaunchEnvironment>& environment, const FlagSet& flags,
                  TrainConfig& config) {
+  let_log_drop_lines();
   for (const std::string& note : flags.notes()) log_info("{}", note);
   config.run.restarts = restarts_from_environment();
   if (environment && flags.given("--nproc")) {

@@ -10,6 +10,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/working_directory.h"
 #include "phalanx/data/indexed_dataset.h"
 
 namespace phalanx {
@@ -76,7 +77,7 @@ std::string work_of(const std::string& settings, std::span<const CorpusSegment> 
   Json inputs = Json::array();
   for (const CorpusSegment& segment : segments) {
     const FileState state = state_of(segment.path);
-    inputs.push_back({{"path", fs::absolute(segment.path).string()},
+    inputs.push_back({{"path", absolute_path(segment.path).string()},
                       {"begin", segment.range.begin},
                       {"end", segment.range.end},
                       {"bytes", state.bytes},

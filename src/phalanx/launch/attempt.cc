@@ -26,9 +26,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often ranks are looked at that may have been stopped, and a console that takes nothing.
+// How often ranks are looked at that may have been stopped, and a console or a disk that is slow.
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr std::size_t kLargestErrorFile = 1 << 16;
+// What waits for a disk: in all of a node's files, and in each of them.
+constexpr std::size_t kMostWaiting = std::size_t{128} << 20;
+constexpr std::size_t kMostOfFile = std::size_t{4} << 20;
+constexpr std::size_t kLeastOfFile = std::size_t{256} << 10;
+// At the end of an attempt, while the disk takes something.
+constexpr auto kDiskPatience = std::chrono::seconds(2);
+constexpr auto kMostForDisk = std::chrono::seconds(10);
 constexpr int kPreempted = static_cast<int>(ErrorCode::kPreempted);
 
 struct OutputOfRank {
@@ -98,6 +105,7 @@ class Attempt {
       wait();
     }
     tell(errors_.take(Clock::now(), /*all=*/true));
+    finish_logs();
     report_.was_asked_to_stop = around_.interruptions.asked_to_stop();
     report_.lost_launcher = lost_launcher_;
     return std::move(report_);
@@ -110,8 +118,25 @@ class Attempt {
     const auto file = [&](const char* end) {
       return setup_.directory / fmt::format("rank_{}.{}", rank, end);
     };
-    return {.output = RankStream(rank, ConsoleStream::kOutput, plan.output, file("out")),
-            .error = RankStream(rank, ConsoleStream::kError, plan.error, file("err"))};
+    const auto files = static_cast<std::size_t>(2 * setup_.options.ranks);
+    const LogWriting writing{
+        .writer = around_.log_writer,
+        .most_bytes = std::clamp(kMostWaiting / files, kLeastOfFile, kMostOfFile)};
+    return {.output = RankStream(rank, ConsoleStream::kOutput, plan.output, file("out"), writing),
+            .error = RankStream(rank, ConsoleStream::kError, plan.error, file("err"), writing)};
+  }
+
+  void finish_logs() {
+    const bool all = around_.log_writer.flush(kDiskPatience, kMostForDisk);
+    for (WatchedRank& rank : ranks_) {
+      rank.output.tell_fault(sinks_);
+      rank.error.tell_fault(sinks_);
+    }
+    if (all) return;
+    around_.console.line(fmt::format(
+        "warning: phalanx launch: the disk of --log-dir takes nothing: {} bytes of what "
+        "the ranks printed are not written",
+        around_.log_writer.waiting()));
   }
 
   void start(int local, OutputOfRank streams) {
@@ -136,7 +161,7 @@ class Attempt {
 
   // Sleeps until something happens.
   void wait() {
-    const bool console_is_full = around_.console.is_full();
+    bool is_slow = false;
     polled_.clear();
     add(around_.inbox.descriptor());
     add(around_.group.verdict_descriptor());
@@ -144,11 +169,15 @@ class Attempt {
     for (const WatchedRank& rank : ranks_) {
       if (rank.is_running) add(rank.process.watch_descriptor());
       for (const RankStream* stream : {&rank.output, &rank.error}) {
-        if (!console_is_full || !stream->goes_to_console()) add(stream->descriptor());
+        if (stream->should_wait(around_.console)) {
+          is_slow = true;
+        } else {
+          add(stream->descriptor());
+        }
       }
     }
     auto until = errors_.next();
-    if (console_is_full || stopping_since_) until = std::min(until, Clock::now() + kTick);
+    if (is_slow || stopping_since_) until = std::min(until, Clock::now() + kTick);
     const auto before = Clock::now();
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - before);
     constexpr std::chrono::milliseconds kLong = std::chrono::hours(1);
@@ -277,10 +306,9 @@ class Attempt {
   }
 
   void read_streams() {
-    const bool console_is_full = around_.console.is_full();
     for (WatchedRank& rank : ranks_) {
       for (RankStream* stream : {&rank.output, &rank.error}) {
-        if (!console_is_full || !stream->goes_to_console()) stream->read_some(sinks_);
+        if (!stream->should_wait(around_.console)) stream->read_some(sinks_);
       }
     }
   }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "phalanx/base/background_writer.h"
 #include "phalanx/launch/console.h"
 #include "phalanx/launch/interruptions.h"
 #include "phalanx/launch/node_group.h"
@@ -39,6 +40,7 @@ struct AttemptSetup {
 struct AttemptSurroundings {
   NodeGroup& group;
   Console& console;
+  BackgroundWriter& log_writer;
   SignalInbox& inbox;
   Interruptions& interruptions;
   bool& has_failed_file;

@@ -1,7 +1,6 @@
 #include "phalanx/launch/child_process.h"
 
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <linux/close_range.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -14,11 +13,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <fstream>
 #include <string_view>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/threads.h"
+#include "phalanx/comm/rendezvous/identity.h"
 
 namespace phalanx::launch {
 namespace {
@@ -152,8 +151,9 @@ ChildProcess ChildProcess::start(const ChildOptions& options) {
   const int pid = ::fork();
   if (pid == 0) become(prepared);
   if (pid < 0) {
-    throw SystemError("the system refuses another process: {}. Limits: {}", std::strerror(errno),
-                      thread_limits());
+    const int error = errno;  // before the limits are looked for
+    throw SystemError("the system refuses another process: {} (ulimit -u). Limits: {}",
+                      std::strerror(error), thread_limits());
   }
   ::setpgid(pid, pid);  // whoever is first
   report_write.close();
@@ -188,13 +188,7 @@ std::optional<ChildProcess::End> ChildProcess::take_end() {
 bool ChildProcess::send(int signal) const { return watch_.is_open() && ::kill(-pid_, signal) == 0; }
 
 bool ChildProcess::is_stopped() const {
-  if (!watch_.is_open()) return false;
-  std::ifstream file(fmt::format("/proc/{}/stat", pid_));
-  std::string line;
-  std::getline(file, line);
-  const std::size_t end = line.rfind(") ");  // of its name, which may hold anything
-  if (end == std::string::npos || end + 2 >= line.size()) return false;
-  return line[end + 2] == 'T' || line[end + 2] == 't';
+  return watch_.is_open() && rendezvous::is_stopped_process(pid_);
 }
 
 }  // namespace phalanx::launch

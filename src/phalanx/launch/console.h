@@ -1,13 +1,14 @@
 #pragma once
-// The launcher's standard output and error, written by a thread of their own: a terminal that is
-// held (Ctrl-S) or a pipe that nobody empties must not keep the launcher from watching. What
-// nobody reads any more is dropped.
+// The launcher's standard output and error. Nothing here waits for a terminal that is held (Ctrl-S)
+// or a pipe that nobody empties: what standard error cannot take is dropped with a word of how much
+// was, and standard output, which has results, says when its producer has to wait.
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
+
+#include "phalanx/base/background_writer.h"
 
 namespace phalanx::launch {
 
@@ -25,15 +26,22 @@ class Console {
   void write(ConsoleStream stream, std::string_view bytes);
   // A line of the launcher's own, on standard error; it begins a new line there.
   void line(std::string_view text);
-  // Whether so much is waiting that nothing should be added that can wait.
-  bool is_full() const;
-  // False where it was not all written within that time.
-  bool flush(std::chrono::milliseconds limit);
+  // Whether nothing should be added now that can wait: on standard error while it is slow, not
+  // where it takes nothing.
+  bool should_wait(ConsoleStream stream) const;
+
+  // Of what was written to standard output.
+  enum class Results : std::uint8_t { kTaken, kWaiting, kNobodyTakesThem };
+  // Waits for them, up to that long.
+  Results wait_for_results(std::chrono::milliseconds limit) const;
 
  private:
-  class Writer;
-  std::shared_ptr<Writer> writer_;  // the thread's, too
+  BackgroundWriter output_writer_;
+  BackgroundWriter error_writer_;
+  BackgroundWriter::Output output_;
+  BackgroundWriter::Output error_;
   bool error_at_line_start_ = true;
+  bool has_results_ = false;
 };
 
 }  // namespace phalanx::launch

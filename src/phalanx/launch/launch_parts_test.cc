@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/launch/interruptions.h"
 #include "phalanx/launch/log_directory.h"
 #include "phalanx/launch/oom_killer.h"
@@ -16,11 +17,13 @@
 #include "phalanx/launch/saved_progress.h"
 #include "phalanx/launch/stream_plan.h"
 #include "phalanx/launch/summary.h"
+#include "phalanx/launch/test_support.h"
 
 namespace phalanx::launch {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::MatchesRegex;
 
@@ -126,20 +129,35 @@ TEST_F(Files, TheSaveDirectoryIsTheCommands) {
   EXPECT_EQ(save_directory_of({"pretrain", "--yaml-cfg", "nowhere.yaml"}), "");
 }
 
-TEST_F(Files, TheNewestIterationIsTheTrackers) {
-  EXPECT_EQ(newest_iteration(""), std::nullopt);
-  EXPECT_EQ(newest_iteration(directory_), std::nullopt);
-  for (const auto& [text, iteration] :
-       std::vector<std::pair<std::string, std::optional<std::int64_t>>>{
-           {"120", 120},
-           {"120\n", 120},
-           {"release", {}},
-           {"", {}},
-           {"-1", {}},
-           {"12x", {}},
-           {"99999999999999999999", {}}}) {
-    write("latest_checkpointed_iteration.txt", text);
-    EXPECT_EQ(newest_iteration(directory_), iteration) << text;
+// The tracker is a hint that a crash leaves behind: what counts are whole manifests.
+TEST_F(Files, TheNewestCheckpointIsFoundByManifests) {
+  EXPECT_EQ(newest_checkpoint(""), std::nullopt);
+  EXPECT_EQ(newest_checkpoint(directory_ / "nowhere"), std::nullopt);
+  write("latest_checkpointed_iteration.txt", "120");
+  EXPECT_EQ(newest_checkpoint(directory_), std::nullopt);
+  const auto save = [&](std::int64_t start, std::int64_t iteration) {
+    write(iteration_directory_name(iteration) + "/manifest.json", manifest_text(start, iteration));
+  };
+  save(1, 10);
+  save(1, 20);
+  EXPECT_EQ(newest_checkpoint(directory_), (SavedProgress{.start = 1, .iteration = 20}));
+  save(2, 15);
+  EXPECT_EQ(newest_checkpoint(directory_), (SavedProgress{.start = 2, .iteration = 15}));
+  write("iter_0000015/manifest.json", "half of a mani");
+  EXPECT_EQ(newest_checkpoint(directory_), (SavedProgress{.start = 1, .iteration = 20}));
+}
+
+// Two runs of one name would write into each other's files.
+TEST_F(Files, ARunsLogsHaveOneLauncherOfEachNode) {
+  const LogDirectory logs(directory_, "one", 0);
+  EXPECT_NO_THROW(LogDirectory(directory_, "one", 1));
+  EXPECT_NO_THROW(LogDirectory(directory_, "two", 0));
+  try {
+    LogDirectory(directory_, "one", 0);
+    ADD_FAILURE() << "no error";
+  } catch (const DirectoryInUseError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--rdzv-id one is taken: the folder"));
+    EXPECT_THAT(error.what(), HasSubstr("in use by process " + std::to_string(::getpid())));
   }
 }
 

@@ -1,17 +1,18 @@
 #include "phalanx/launch/launcher.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "phalanx/base/background_writer.h"
 #include "phalanx/base/error.h"
 #include "phalanx/launch/attempt.h"
 #include "phalanx/launch/console.h"
@@ -25,13 +26,7 @@ namespace phalanx::launch {
 namespace {
 
 constexpr int kEndedAtOnce = 130;
-
-// A pipe must not take the place of a standard stream that is not there.
-void open_standard_descriptors() {
-  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (::fcntl(descriptor, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
-  }
-}
+constexpr auto kTick = std::chrono::milliseconds(100);
 
 class IgnoredBrokenPipes {
  public:
@@ -124,7 +119,10 @@ class Launcher {
     for (int attempt = 0;; ++attempt) {
       try {
         const NextStep step = run_one(attempt);
-        if (!step.restarts) return step.exit_status;
+        if (!step.restarts) {
+          if (step.exit_status == 0) deliver_results();
+          return step.exit_status;
+        }
       } catch (const Error& error) {
         // Nobody's fault among the ranks: another launcher is gone, the system refuses.
         summary_.attempts.push_back(
@@ -138,8 +136,24 @@ class Launcher {
 
  private:
   void open_logs() {
-    logs_.emplace(options_.log_directory, summary_.run);
+    logs_.emplace(options_.log_directory, summary_.run, options_.node);
     console_.line(fmt::format("phalanx launch: logs in {}", logs_->path().string()));
+  }
+
+  // A program that is read slowly or late delivers all.
+  void deliver_results() {
+    while (true) {
+      switch (console_.wait_for_results(kTick)) {
+        case Console::Results::kTaken:
+          return;
+        case Console::Results::kNobodyTakesThem:
+          throw IoError("standard output: nobody reads what the ranks printed; the rest is lost");
+        case Console::Results::kWaiting:
+          break;
+      }
+      take_signals();
+      if (interruptions_.asked_to_stop()) return;
+    }
   }
 
   // All launchers at the same time, each with its text; those of all, by node. Stages rise.
@@ -213,11 +227,12 @@ class Launcher {
         .grace = setup_.grace};
     NodeReport own = run_attempt(setup, {.group = *group_,
                                          .console = console_,
+                                         .log_writer = log_writer_,
                                          .inbox = inbox_,
                                          .interruptions = interruptions_,
                                          .has_failed_file = has_failed_file_});
     if (!own.lost_launcher.empty()) return end_without_others(attempt, own);
-    if (group_->node() == 0) own.iteration = newest_iteration(save_);
+    if (group_->node() == 0) own.progress = newest_checkpoint(save_);
     std::vector<NodeReport> reports;
     try {
       for (const std::string& text : exchange(stage + 1, to_text(own))) {
@@ -230,8 +245,8 @@ class Launcher {
       return end_without_others(attempt, own);
     }
     // As node 0 sees it: the others might see the file system later.
-    const auto before = std::exchange(iteration_, reports[0].iteration);
-    return decide(attempt, outcome_of(reports), before, iteration_);
+    const auto before = std::exchange(progress_, reports[0].progress);
+    return decide(attempt, outcome_of(reports), before, progress_);
   }
 
   // Another launcher is gone, and with it what the nodes would decide together.
@@ -246,9 +261,9 @@ class Launcher {
     return step;
   }
 
-  NextStep decide(int attempt, const Outcome& outcome, std::optional<std::int64_t> before,
-                  std::optional<std::int64_t> iteration) {
-    NextStep step = policy_.after(outcome, before, iteration);
+  NextStep decide(int attempt, const Outcome& outcome, const std::optional<SavedProgress>& before,
+                  const std::optional<SavedProgress>& now) {
+    NextStep step = policy_.after(outcome, before, now);
     end_attempt(attempt, outcome, step);
     return step;
   }
@@ -279,20 +294,20 @@ class Launcher {
   IgnoredBrokenPipes no_broken_pipes_;
   SignalInbox inbox_;  // before all threads
   Console console_;
+  BackgroundWriter log_writer_;
   RestartPolicy policy_;
   RunSummary summary_;
   std::string run_id_;
   std::unique_ptr<NodeGroup> group_;
   std::optional<LogDirectory> logs_;
   WorldPlace place_;
-  std::optional<std::int64_t> iteration_;  // of the newest checkpoint, after the last attempt
+  std::optional<SavedProgress> progress_;  // after the last attempt
   bool has_failed_file_ = false;
 };
 
 }  // namespace
 
 int launch(const LaunchOptions& options, const LaunchSetup& setup) {
-  open_standard_descriptors();
   return Launcher(options, setup).run();
 }
 

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/launch/signal_inbox.h"
 #include "phalanx/launch/test_support.h"
 
@@ -197,14 +198,20 @@ TEST_F(LaunchTest, AHangIsTheVerdictsCulprit) {
 
 TEST_F(LaunchTest, RestartsGoOnFromTheCheckpoint) {
   options_.max_restarts = 5;
+  for (const std::int64_t iteration : {10, 11}) {
+    const auto directory = directory_ / ("made_" + std::to_string(iteration - 10)) /
+                           iteration_directory_name(iteration);
+    std::filesystem::create_directories(directory);
+    std::ofstream(directory / kManifestName) << manifest_text(1, iteration);
+  }
   std::filesystem::create_directories(directory_ / "save");
   EXPECT_EQ(run(2,
                 "echo attempt $TORCHELASTIC_RESTART_COUNT\n"
                 "[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0\n"
                 "[ $RANK = 0 ] && sleep 30\n"
-                "echo 1$TORCHELASTIC_RESTART_COUNT >" +
-                    here() +
-                    "/save/latest_checkpointed_iteration.txt\n"
+                "cp -r " +
+                    here() + "/made_$TORCHELASTIC_RESTART_COUNT/iter_* " + here() +
+                    "/save\n"
                     "kill -SEGV $$",
                 {"pretrain", "--save", here() + "/save"}),
             0);
@@ -388,6 +395,46 @@ TEST_F(LaunchTest, AConsoleThatIsHeldDoesNotKeepFromWatching) {
   EXPECT_EQ(launch(options_, held), 66);
   ::close(ends[0]);
   ::close(ends[1]);
+}
+
+// ... nor do the ranks whose log goes there: they would stand still, and be taken for hung.
+TEST_F(LaunchTest, AConsoleThatNobodyReadsHoldsNoRank) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  options_.log_directory.clear();
+  options_.ranks = 2;
+  options_.command = {
+      "-c", "[ $RANK = 1 ] || yes | head -c 3000000 >&2; touch " + here() + "/ended_$RANK"};
+  LaunchSetup held = setup();
+  held.output = ends[1];
+  held.error = ends[1];
+  EXPECT_EQ(launch(options_, held), 0);
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "ended_0"));
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST_F(LaunchTest, ResultsWaitForTheirReader) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  options_.ranks = 1;
+  options_.command = {"-c", "yes | head -c 3000000"};
+  LaunchSetup slow = setup();
+  slow.output = ends[1];
+  std::size_t count = 0;
+  std::thread reader([&] {
+    std::array<char, 65536> bytes{};
+    while (count < 3000000) {
+      const auto got = ::read(ends[0], bytes.data(), bytes.size());
+      if (got <= 0) break;
+      count += static_cast<std::size_t>(got);
+    }
+  });
+  EXPECT_EQ(launch(options_, slow), 0);
+  ::close(ends[1]);
+  reader.join();
+  ::close(ends[0]);
+  EXPECT_EQ(count, 3000000U);
 }
 
 TEST_F(LaunchTest, LogsThatCannotBeWrittenAreToldBeforeTheStart) {

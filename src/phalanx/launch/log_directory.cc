@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/base/unique_name.h"
+#include "phalanx/launch/descriptor.h"
 
 namespace phalanx::launch {
 namespace {
@@ -21,6 +23,7 @@ namespace {
 constexpr mode_t kOwnDirectory = 0700;
 constexpr mode_t kOwnFile = 0600;
 constexpr int kNameDigits = 6;
+constexpr auto kStuck = std::chrono::seconds(1);
 
 void make_own_directory(const std::filesystem::path& path) {
   if (::mkdir(path.c_str(), kOwnDirectory) == 0) return;
@@ -31,17 +34,33 @@ void make_own_directory(const std::filesystem::path& path) {
                     std::strerror(error));
 }
 
-}  // namespace
-
-LogDirectory::LogDirectory(const std::filesystem::path& directory, const std::string& run)
-    : path_(directory / run) {
-  create_directories_durably(directory);
-  make_own_directory(path_);
-  if (::access(path_.c_str(), W_OK | X_OK) != 0) {
-    throw OutputError("{}: cannot be written: {}; give another --log-dir", path_.string(),
+Descriptor open_own_file(const std::filesystem::path& path) {
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kOwnFile));
+  if (!file.is_open()) {
+    throw OutputError("{}: cannot be written: {}; give another --log-dir", path.string(),
                       std::strerror(errno));
   }
+  return file;
 }
+
+std::filesystem::path make_run_directory(const std::filesystem::path& directory,
+                                         const std::string& run) {
+  std::filesystem::path path = directory / run;
+  create_directories_durably(directory);
+  make_own_directory(path);
+  if (::access(path.c_str(), W_OK | X_OK) != 0) {
+    throw OutputError("{}: cannot be written: {}; give another --log-dir", path.string(),
+                      std::strerror(errno));
+  }
+  return path;
+}
+
+}  // namespace
+
+LogDirectory::LogDirectory(const std::filesystem::path& directory, const std::string& run, int node)
+    : path_(make_run_directory(directory, run)),
+      lock_(path_, fmt::format("--rdzv-id {} is taken: the folder", run),
+            fmt::format(".node_{}.lock", node)) {}
 
 std::filesystem::path LogDirectory::make_attempt(int attempt) const {
   std::filesystem::path path = path_ / fmt::format("attempt_{}", attempt);
@@ -49,27 +68,27 @@ std::filesystem::path LogDirectory::make_attempt(int attempt) const {
   return path;
 }
 
-LogFile::LogFile(std::filesystem::path path)
-    : path_(std::move(path)),
-      file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kOwnFile)) {
-  if (!file_.is_open()) {
-    throw OutputError("{}: cannot be written: {}; give another --log-dir", path_.string(),
-                      std::strerror(errno));
-  }
+LogFile::LogFile(std::filesystem::path path, BackgroundWriter& writer, std::size_t most_bytes)
+    : path_(std::move(path)) {
+  const Descriptor file = open_own_file(path_);
+  output_ = writer.add(file.get(),
+                       {.most_bytes = most_bytes, .reason = "the disk of --log-dir was too slow"},
+                       /*at_once=*/false);
 }
 
-std::string LogFile::write(std::string_view bytes) {
-  while (file_.is_open() && !bytes.empty()) {
-    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
-    if (written >= 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno != EINTR) {
-      const std::string reason = std::strerror(errno);
-      file_.close();
-      return fmt::format("{}: cannot be written: {}", path_.string(), reason);
-    }
-  }
-  return "";
+void LogFile::write(std::string_view bytes) const {
+  if (output_) output_.write(bytes);
+}
+
+bool LogFile::should_wait() const {
+  return output_ && output_.is_full() && output_.stuck_for() < kStuck;
+}
+
+std::string LogFile::take_fault() {
+  if (!output_ || told_) return "";
+  const std::string reason = output_.fault();
+  told_ = !reason.empty();
+  return told_ ? fmt::format("{}: cannot be written: {}", path_.string(), reason) : "";
 }
 
 std::string new_run_name() {

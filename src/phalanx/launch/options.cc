@@ -165,9 +165,9 @@ void add_answered_flags(FlagSet& flags) {
       "after a failure ranks have a second to leave, another one after SIGTERM; a pre-emption "
       "waits for the save");
   refused("--module", FlagType::kSwitch,
-          "nothing runs under Python: a phalanx command follows --, pretrain gpt ...");
+          "nothing runs under Python: a phalanx command follows the flags, pretrain gpt ...");
   refused("--run-path", FlagType::kSwitch,
-          "nothing runs under Python: a phalanx command follows --, pretrain gpt ...");
+          "nothing runs under Python: a phalanx command follows the flags, pretrain gpt ...");
   refused("--numa-binding", FlagType::kText,
           "the ranks of a node bind themselves to their shares of its cores, neighbours together; "
           "leave it out (pretrain --no-cpu-affinity: no binding)");
@@ -212,6 +212,40 @@ Words spelt_out(Words words) {
     }
   }
   return words;
+}
+
+struct SplitWords {
+  Words flags;
+  Words command;
+  std::string unknown;  // the first word that is neither a flag, nor its value, nor a command
+};
+
+// Whether the word behind it is the flag's value.
+bool takes_next_word(const FlagSet& flags, std::string word) {
+  if (word.find('=') != std::string::npos) return false;
+  std::ranges::replace(word, '_', '-');
+  const auto row =
+      std::ranges::find_if(flags.rows(), [&](const FlagRow& one) { return one.spec.name == word; });
+  return row != flags.rows().end() && row->type != FlagType::kSwitch;
+}
+
+SplitWords split_words(const FlagSet& flags, const Words& words, const IsCommand& is_command) {
+  SplitWords split;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool is_end = words[i] == "--";
+    if (is_end || (!words[i].starts_with("-") && is_command(words[i]))) {
+      split.command.assign(words.begin() + static_cast<std::ptrdiff_t>(i + (is_end ? 1 : 0)),
+                           words.end());
+      return split;
+    }
+    const bool has_value = words[i].starts_with("-") && takes_next_word(flags, words[i]);
+    if (!words[i].starts_with("-") && split.unknown.empty()) split.unknown = words[i];
+    split.flags.push_back(words[i]);
+    if (has_value && i + 1 < words.size() && words[i + 1] != "--") {
+      split.flags.push_back(words[++i]);
+    }
+  }
+  return split;
 }
 
 int number_of(std::string_view text, std::string_view flag, int most) {
@@ -427,7 +461,7 @@ LaunchOptions options_of(const FlagSet& flags, const FlagValues& values,
 }  // namespace
 
 LaunchOptions parse_launch_options(const std::vector<std::string>& arguments,
-                                   const GetVariable& variable) {
+                                   const IsCommand& is_command, const GetVariable& variable) {
   FlagValues values;
   FlagSet flags("phalanx launch", "Starts the ranks of a run as processes and watches over them.");
   flags.answers_for("torchrun");
@@ -436,38 +470,45 @@ LaunchOptions parse_launch_options(const std::vector<std::string>& arguments,
   add_output_flags(flags, values);
   add_answered_flags(flags);
   flags.add_example(
-      "phalanx launch --nproc-per-node 4 --log-dir logs -- pretrain gpt --yaml-cfg run.yaml",
+      "phalanx launch --nproc-per-node 4 --log-dir logs pretrain gpt --yaml-cfg run.yaml",
       "four ranks on this machine");
   flags.add_example(
       "phalanx launch --nnodes 2 --node-rank 0 --master-addr n01 --rdzv-secret-file key "
-      "--nproc-per-node 8 -- pretrain gpt --yaml-cfg run.yaml",
+      "--nproc-per-node 8 pretrain gpt --yaml-cfg run.yaml",
       "the first of two nodes");
-  const auto end = std::ranges::find(arguments, "--");
-  const Words command(end == arguments.end() ? end : end + 1, arguments.end());
+  const SplitWords split = split_words(flags, spelt_out(arguments), is_command);
   try {
-    flags.parse(with_variables(flags, spelt_out({arguments.begin(), end}), variable));
+    flags.parse(with_variables(flags, split.flags, variable));
   } catch (HelpRequested& help) {
     const std::size_t place = help.text.find(kFlagsInUsage);
     if (place != std::string::npos) {
-      help.text.replace(place, kFlagsInUsage.size(), "FLAGS -- pretrain gpt FLAGS");
+      help.text.replace(place, kFlagsInUsage.size(), "FLAGS [--] pretrain gpt FLAGS");
     }
     throw;
   } catch (const UsageError&) {
-    if (!command.empty()) throw;  // else the command may be among the flags
+    if (!split.command.empty()) throw;  // else the command may be among the flags
   }
-  if (command.empty()) {
+  if (!split.unknown.empty()) {
     throw UsageError(
-        "what the ranks run must follow --: phalanx launch --nproc-per-node {} -- "
-        "pretrain gpt ...",
+        "{} is no command that the ranks could run (phalanx --help lists them): phalanx launch "
+        "--nproc-per-node {} pretrain gpt ...",
+        split.unknown, values.ranks);
+  }
+  if (split.command.empty()) {
+    throw UsageError(
+        "what the ranks run must follow the flags: phalanx launch --nproc-per-node {} pretrain "
+        "gpt ...",
         values.ranks);
   }
   LaunchOptions options = options_of(flags, values, variable);
-  options.command = command;
+  options.command = split.command;
   return options;
 }
 
-LaunchOptions parse_launch_options(const std::vector<std::string>& arguments) {
-  return parse_launch_options(arguments, [](const char* name) { return std::getenv(name); });
+LaunchOptions parse_launch_options(const std::vector<std::string>& arguments,
+                                   const IsCommand& is_command) {
+  return parse_launch_options(arguments, is_command,
+                              [](const char* name) { return std::getenv(name); });
 }
 
 }  // namespace phalanx::launch

@@ -37,12 +37,15 @@ struct LaunchOptions {
   std::vector<std::string> notes;  // to be said at the start
 };
 
+using IsCommand = std::function<bool(const std::string& word)>;
 using GetVariable = std::function<const char*(const char* name)>;
 
-// The words behind `phalanx launch`. Flags that are not given are taken from torchrun's PET_
-// variables (PET_NNODES). UsageError, ConfigError; HelpRequested for --help.
+// The words behind `phalanx launch`: flags, and from the first word on that is a command of the
+// program and no flag's value, or behind --, what the ranks run. Flags that are not given are taken
+// from torchrun's PET_ variables (PET_NNODES). UsageError, ConfigError; HelpRequested for --help.
 LaunchOptions parse_launch_options(const std::vector<std::string>& arguments,
-                                   const GetVariable& variable);
-LaunchOptions parse_launch_options(const std::vector<std::string>& arguments);
+                                   const IsCommand& is_command, const GetVariable& variable);
+LaunchOptions parse_launch_options(const std::vector<std::string>& arguments,
+                                   const IsCommand& is_command);
 
 }  // namespace phalanx::launch

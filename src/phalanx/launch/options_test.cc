@@ -18,9 +18,11 @@ using testing::HasSubstr;
 using Words = std::vector<std::string>;
 using Variables = std::map<std::string, std::string>;
 
+bool is_command(const std::string& word) { return word == "pretrain" || word == "version"; }
+
 LaunchOptions parse(Words words, const Variables& variables = {}) {
   words.insert(words.end(), {"--", "pretrain", "gpt", "--lr", "1"});
-  return parse_launch_options(words, [&](const char* name) {
+  return parse_launch_options(words, is_command, [&](const char* name) {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   });
@@ -149,23 +151,47 @@ TEST(LaunchOptions, WhatMakesNoSenseIsRefusedWithTheReason) {
   expect_fault<ConfigError>({"--master-addr", "a", "--rdzv-endpoint", "b"}, "exclude each other");
 }
 
-TEST(LaunchOptions, TheCommandFollowsTwoDashes) {
-  const auto nothing = [](const char*) -> const char* { return nullptr; };
-  for (const Words& words :
-       {Words{}, Words{"--nproc-per-node", "2", "--"},
-        Words{"--nproc-per-node", "2", "pretrain", "gpt"}, Words{"pretrain", "gpt", "--lr", "1"}}) {
+const char* nothing(const char* /*name*/) { return nullptr; }
+
+TEST(LaunchOptions, TheFirstCommandEndsTheFlags) {
+  const auto command_of = [](const Words& words) {
+    return parse_launch_options(words, is_command, nothing).command;
+  };
+  EXPECT_THAT(command_of({"pretrain", "gpt", "--lr", "1"}),
+              ElementsAre("pretrain", "gpt", "--lr", "1"));
+  EXPECT_THAT(command_of({"--nproc-per-node", "2", "pretrain", "--help"}),
+              ElementsAre("pretrain", "--help"));
+  EXPECT_THAT(command_of({"--nproc_per_node=2", "--no-python", "version"}), ElementsAre("version"));
+  EXPECT_THAT(command_of({"--", "pretrain", "--", "version"}),
+              ElementsAre("pretrain", "--", "version"));
+  EXPECT_THAT(command_of({"--", "anything"}), ElementsAre("anything"));
+  // A flag's value is none, whatever it says.
+  const LaunchOptions options = parse_launch_options(
+      {"--rdzv-id", "pretrain", "-t", "3", "--role", "version", "pretrain", "gpt"}, is_command,
+      nothing);
+  EXPECT_EQ(options.run_id, "pretrain");
+  EXPECT_EQ(options.role, "version");
+  EXPECT_THAT(options.command, ElementsAre("pretrain", "gpt"));
+}
+
+TEST(LaunchOptions, WithoutACommandNothingIsStarted) {
+  const auto expect_usage = [](const Words& words, const std::string& mention) {
     try {
-      parse_launch_options(words, nothing);
-      ADD_FAILURE() << "no error";
+      parse_launch_options(words, is_command, nothing);
+      ADD_FAILURE() << mention << ": no error";
     } catch (const UsageError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("must follow --"));
+      EXPECT_THAT(error.what(), HasSubstr(mention));
     }
-  }
+  };
+  expect_usage({}, "must follow the flags");
+  expect_usage({"--nproc-per-node", "2", "--"}, "must follow the flags");
+  expect_usage({"--nproc-per-node", "2", "pretrian", "gpt"}, "pretrian is no command");
+  expect_usage({"--rdzv-id", "pretrain"}, "must follow the flags");
   try {
-    parse_launch_options({"--help"}, nothing);
+    parse_launch_options({"--help"}, is_command, nothing);
     ADD_FAILURE() << "no help";
   } catch (const HelpRequested& help) {
-    EXPECT_THAT(help.text, HasSubstr("usage: phalanx launch FLAGS -- pretrain gpt FLAGS\n"));
+    EXPECT_THAT(help.text, HasSubstr("usage: phalanx launch FLAGS [--] pretrain gpt FLAGS\n"));
     EXPECT_THAT(help.text, HasSubstr("of torchrun's need nothing here or are refused"));
   }
 }

@@ -121,7 +121,7 @@ TEST(NodeReports, TravelAsText) {
                     .was_asked_to_stop = true,
                     .failures = {},
                     .verdict = RankVerdict{.rank = 7, .is_hang = true, .reason = "x"},
-                    .iteration = 12};
+                    .progress = SavedProgress{.start = 2, .iteration = 12}};
   for (int rank = 0; rank < 40; ++rank) {
     report.failures.push_back(killed(rank, 15, rank, rank < 39));
     report.failures.back().message = std::string(10000, 'x') + "\xff";
@@ -133,7 +133,7 @@ TEST(NodeReports, TravelAsText) {
   EXPECT_EQ(read.failed, 40);
   EXPECT_EQ(read.failures[0].rank, 39);  // a cause of its own is kept before all others
   EXPECT_EQ(read.verdict->rank, 7);
-  EXPECT_EQ(read.iteration, 12);
+  EXPECT_EQ(read.progress, report.progress);
   for (const char* broken : {"", "{", "[]", "{\"node\": \"x\"}"}) {
     EXPECT_ANY_THROW(parse_node_report(broken)) << broken;
   }

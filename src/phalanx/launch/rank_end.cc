@@ -91,7 +91,10 @@ std::string to_text(const NodeReport& report) {
     json["failures"].push_back(json_of(end));
   }
   if (report.verdict) json["verdict"] = json_of(*report.verdict);
-  if (report.iteration) json["iteration"] = *report.iteration;
+  if (report.progress) {
+    json["start"] = report.progress->start;
+    json["iteration"] = report.progress->iteration;
+  }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -108,7 +111,10 @@ NodeReport parse_node_report(const std::string& text) {
                       .verdict = {}};
     for (const Json& end : json.at("failures")) report.failures.push_back(end_of(end));
     if (json.contains("verdict")) report.verdict = verdict_of(json.at("verdict"));
-    if (json.contains("iteration")) report.iteration = json.at("iteration").get<std::int64_t>();
+    if (json.contains("iteration")) {
+      report.progress = SavedProgress{.start = json.at("start").get<std::int64_t>(),
+                                      .iteration = json.at("iteration").get<std::int64_t>()};
+    }
     return report;
   } catch (const Json::exception& error) {
     throw DataError("what another launcher says of its ranks cannot be read: {}", error.what());

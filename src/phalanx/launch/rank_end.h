@@ -1,10 +1,11 @@
 #pragma once
 // How ranks end, as the launchers of a run tell each other.
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "phalanx/launch/saved_progress.h"
 
 namespace phalanx::launch {
 
@@ -44,7 +45,7 @@ struct NodeReport {
   bool was_ended_at_once = false;           // by a second Ctrl-C
   std::vector<RankEnd> failures;            // the first ones, of either kind
   std::optional<RankVerdict> verdict;       // node 0
-  std::optional<std::int64_t> iteration{};  // of the newest checkpoint; node 0
+  std::optional<SavedProgress> progress{};  // node 0
   std::string lost_launcher{};  // of another node: who, for people; nobody else hears of it
 };
 

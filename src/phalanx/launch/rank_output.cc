@@ -22,7 +22,7 @@ constexpr std::string_view kError = "error: ";
 }  // namespace
 
 RankStream::RankStream(int rank, ConsoleStream stream, const StreamPlan& plan,
-                       const std::filesystem::path& path)
+                       const std::filesystem::path& path, const LogWriting& writing)
     : rank_(rank), stream_(stream), plan_(plan) {
   if (plan_.is_inherited) return;
   std::array<int, 2> ends{};
@@ -33,7 +33,12 @@ RankStream::RankStream(int rank, ConsoleStream stream, const StreamPlan& plan,
   pipe_ = Descriptor(ends[0]);
   child_ = Descriptor(ends[1]);
   ::fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);
-  if (plan_.has_file) file_ = LogFile(path);
+  if (plan_.has_file) file_ = LogFile(path, writing.writer, writing.most_bytes);
+}
+
+bool RankStream::should_wait(const Console& console) const {
+  const bool is_shown = plan_.console != ConsoleMode::kNothing;
+  return (is_shown && console.should_wait(stream_)) || file_.should_wait();
 }
 
 void RankStream::read_some(const OutputSinks& sinks) { read_once(sinks); }
@@ -59,13 +64,16 @@ bool RankStream::read_once(const OutputSinks& sinks) {
   return true;
 }
 
+void RankStream::tell_fault(const OutputSinks& sinks) {
+  const std::string fault = file_.take_fault();
+  if (fault.empty() || std::exchange(sinks.has_failed_file, true)) return;
+  sinks.console.line(fmt::format(
+      "warning: phalanx launch: {}; what the ranks print is lost, the run goes on", fault));
+}
+
 void RankStream::take(std::string_view bytes, const OutputSinks& sinks) {
-  if (const std::string fault = file_.write(bytes); !fault.empty()) {
-    if (!std::exchange(sinks.has_failed_file, true)) {
-      sinks.console.line(fmt::format(
-          "warning: phalanx launch: {}; what the ranks print is lost, the run goes on", fault));
-    }
-  }
+  file_.write(bytes);
+  tell_fault(sinks);
   if (plan_.console == ConsoleMode::kRaw) sinks.console.write(stream_, bytes);
   while (!bytes.empty()) {
     const std::size_t end = bytes.find('\n');

@@ -22,12 +22,18 @@ struct OutputSinks {
   bool& has_failed_file;  // it is said once in a run
 };
 
+// Where the bytes of a stream are kept, beside who reads them.
+struct LogWriting {
+  BackgroundWriter& writer;
+  std::size_t most_bytes;  // that wait for each file
+};
+
 // One stream of one rank.
 class RankStream {
  public:
   // A pipe, and the file `path` where the plan has one. SystemError, OutputError.
   RankStream(int rank, ConsoleStream stream, const StreamPlan& plan,
-             const std::filesystem::path& path);
+             const std::filesystem::path& path, const LogWriting& writing);
 
   // For the rank; -1: the launcher's own. Closed in the launcher by started().
   int child_descriptor() const { return child_.get(); }
@@ -35,11 +41,14 @@ class RankStream {
 
   // -1: nothing comes any more.
   int descriptor() const { return pipe_.get(); }
-  bool goes_to_console() const { return plan_.console != ConsoleMode::kNothing; }
+  // Whether nothing should be read now, for what it goes to is slow.
+  bool should_wait(const Console& console) const;
   // Takes what is there, up to a bound, so that one rank that floods does not starve the others.
   void read_some(const OutputSinks& sinks);
   // The rank has ended: takes what is left, waits for nothing.
   void finish(const OutputSinks& sinks);
+  // Says it where its file cannot be written.
+  void tell_fault(const OutputSinks& sinks);
 
   // The last line that begins with "error: ", else the last one that says anything.
   const std::string& last_error() const { return error_line_.empty() ? last_line_ : error_line_; }

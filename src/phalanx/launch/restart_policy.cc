@@ -39,15 +39,14 @@ Repeat repeat_after(int status) {
 
 }  // namespace
 
-NextStep RestartPolicy::after(const Outcome& outcome, std::optional<std::int64_t> iteration_before,
-                              std::optional<std::int64_t> iteration) {
+NextStep RestartPolicy::after(const Outcome& outcome, const std::optional<SavedProgress>& before,
+                              const std::optional<SavedProgress>& now) {
   const int status = outcome.exit_status;
   const auto end = [&](std::string why) {
     return NextStep{.restarts = false, .exit_status = status, .why = std::move(why)};
   };
   if (outcome.failed == 0 || outcome.was_ended_at_once) return end("");
-  const bool is_newer = iteration && (!iteration_before || *iteration > *iteration_before);
-  if (restarts_ > 0) without_progress_ = is_newer ? 0 : without_progress_ + 1;
+  if (restarts_ > 0) without_progress_ = is_progress(before, now) ? 0 : without_progress_ + 1;
   if (outcome.was_asked_to_stop) return end("not started again: it was asked to stop");
   if (max_restarts_ == 0) return end("");
   const Repeat repeat = repeat_after(status);
@@ -60,9 +59,9 @@ NextStep RestartPolicy::after(const Outcome& outcome, std::optional<std::int64_t
   if (without_progress_ >= kMostWithoutProgress) {
     return {.restarts = false,
             .exit_status = static_cast<int>(ErrorCode::kDoNotRestart),
-            .why = fmt::format("not started again: {} restarts wrote no newer checkpoint than that "
-                               "of iteration {}",
-                               without_progress_, iteration.value_or(0))};
+            .why = fmt::format(
+                "not started again: {} restarts wrote no newer checkpoint{}", without_progress_,
+                now ? fmt::format(" than that of iteration {}", now->iteration) : "")};
   }
   if (restarts_ >= max_restarts_) {
     return end(fmt::format("not started again: --max-restarts {} are used up", max_restarts_));
@@ -73,13 +72,13 @@ NextStep RestartPolicy::after(const Outcome& outcome, std::optional<std::int64_t
         "from");
   }
   ++restarts_;
-  return {.restarts = true,
-          .exit_status = 0,
-          .why = iteration ? fmt::format("restart {} of {}, from the checkpoint of iteration {}",
-                                         restarts_, max_restarts_, *iteration)
-                           : fmt::format("restart {} of {}, from the beginning: there is no "
-                                         "checkpoint yet",
-                                         restarts_, max_restarts_)};
+  return {
+      .restarts = true,
+      .exit_status = 0,
+      .why = now ? fmt::format("restart {} of {}, from the checkpoint of iteration {}", restarts_,
+                               max_restarts_, now->iteration)
+                 : fmt::format("restart {} of {}, from the beginning: there is no checkpoint yet",
+                               restarts_, max_restarts_)};
 }
 
 }  // namespace phalanx::launch

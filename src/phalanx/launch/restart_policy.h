@@ -2,11 +2,11 @@
 // Whether the ranks are started again after a failure. Pure: every launcher of a run decides the
 // same.
 
-#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "phalanx/launch/outcome.h"
+#include "phalanx/launch/saved_progress.h"
 
 namespace phalanx::launch {
 
@@ -22,11 +22,11 @@ class RestartPolicy {
   RestartPolicy(int max_restarts, bool has_save)
       : max_restarts_(max_restarts), has_save_(has_save) {}
 
-  // An attempt has ended; before it and now the newest checkpoint was of these iterations. Restarts
+  // An attempt has ended; before it and now these checkpoints were the newest. Restarts
   // follow 69, 70 (once; also what is no status of ours), 74, 75, 124 and signals; never 64-66, 71,
   // 73, 77, 78, 85, 93. Three restarts of which none wrote a newer checkpoint end with 93.
-  NextStep after(const Outcome& outcome, std::optional<std::int64_t> iteration_before,
-                 std::optional<std::int64_t> iteration);
+  NextStep after(const Outcome& outcome, const std::optional<SavedProgress>& before,
+                 const std::optional<SavedProgress>& now);
 
   int restarts() const { return restarts_; }
 

@@ -7,7 +7,11 @@ namespace phalanx::launch {
 namespace {
 
 using testing::HasSubstr;
-using Iteration = std::optional<std::int64_t>;
+using Progress = std::optional<SavedProgress>;
+
+Progress at(std::int64_t iteration, std::int64_t start = 1) {
+  return SavedProgress{.start = start, .iteration = iteration};
+}
 
 Outcome failed(int status) { return {.exit_status = status, .culprit = {}, .failed = 1}; }
 
@@ -18,7 +22,7 @@ TEST(RestartPolicy, DependsOnTheExitStatus) {
   }
   for (const int status : {64, 65, 66, 71, 73, 77, 78, 85, 93, 130}) {
     RestartPolicy policy(5, true);
-    const NextStep step = policy.after(failed(status), {}, 1);
+    const NextStep step = policy.after(failed(status), {}, at(1));
     EXPECT_FALSE(step.restarts) << status;
     EXPECT_EQ(step.exit_status, status);
   }
@@ -26,37 +30,37 @@ TEST(RestartPolicy, DependsOnTheExitStatus) {
 
 TEST(RestartPolicy, EndsWhereNothingFailed) {
   RestartPolicy policy(5, true);
-  EXPECT_FALSE(policy.after({.exit_status = 0, .culprit = {}, .finished = 2}, {}, 1).restarts);
-  EXPECT_EQ(policy.after({.exit_status = 85, .culprit = {}, .preempted = 2}, {}, 1).exit_status,
+  EXPECT_FALSE(policy.after({.exit_status = 0, .culprit = {}, .finished = 2}, {}, at(1)).restarts);
+  EXPECT_EQ(policy.after({.exit_status = 85, .culprit = {}, .preempted = 2}, {}, at(1)).exit_status,
             85);
 }
 
 TEST(RestartPolicy, AnInternalErrorIsTriedOnce) {
   RestartPolicy policy(5, true);
-  EXPECT_TRUE(policy.after(failed(70), {}, 1).restarts);
-  EXPECT_TRUE(policy.after(failed(75), 1, 2).restarts);
-  const NextStep step = policy.after(failed(70), 2, 3);
+  EXPECT_TRUE(policy.after(failed(70), {}, at(1)).restarts);
+  EXPECT_TRUE(policy.after(failed(75), at(1), at(2)).restarts);
+  const NextStep step = policy.after(failed(70), at(2), at(3));
   EXPECT_FALSE(step.restarts);
   EXPECT_EQ(step.exit_status, 70);
 }
 
 TEST(RestartPolicy, RestartsAreCounted) {
   RestartPolicy policy(2, true);
-  EXPECT_TRUE(policy.after(failed(75), {}, 1).restarts);
-  EXPECT_TRUE(policy.after(failed(75), 1, 2).restarts);
-  const NextStep step = policy.after(failed(75), 2, 3);
+  EXPECT_TRUE(policy.after(failed(75), {}, at(1)).restarts);
+  EXPECT_TRUE(policy.after(failed(75), at(1), at(2)).restarts);
+  const NextStep step = policy.after(failed(75), at(2), at(3));
   EXPECT_FALSE(step.restarts);
   EXPECT_EQ(step.exit_status, 75);
   RestartPolicy none(0, true);
-  EXPECT_FALSE(none.after(failed(75), {}, 1).restarts);
+  EXPECT_FALSE(none.after(failed(75), {}, at(1)).restarts);
 }
 
 TEST(RestartPolicy, ThreeRestartsWithoutProgressEnd) {
   RestartPolicy policy(3, true);
-  EXPECT_TRUE(policy.after(failed(75), {}, 5).restarts);
-  EXPECT_TRUE(policy.after(failed(75), 5, 5).restarts);
-  EXPECT_TRUE(policy.after(failed(75), 5, 5).restarts);
-  const NextStep step = policy.after(failed(75), 5, 5);
+  EXPECT_TRUE(policy.after(failed(75), {}, at(5)).restarts);
+  EXPECT_TRUE(policy.after(failed(75), at(5), at(5)).restarts);
+  EXPECT_TRUE(policy.after(failed(75), at(5), at(5)).restarts);
+  const NextStep step = policy.after(failed(75), at(5), at(5));
   EXPECT_FALSE(step.restarts);
   EXPECT_EQ(step.exit_status, 93);
   EXPECT_THAT(step.why, HasSubstr("iteration 5"));
@@ -64,12 +68,25 @@ TEST(RestartPolicy, ThreeRestartsWithoutProgressEnd) {
 
 TEST(RestartPolicy, ProgressBeginsTheCountAnew) {
   RestartPolicy policy(100, true);
-  Iteration before;
+  Progress before;
   for (int i = 0; i < 20; ++i) {
-    const Iteration now = i / 3;  // something new every third time
+    const Progress now = at(i / 3);  // something new every third time
     EXPECT_TRUE(policy.after(failed(75), before, now).restarts) << i;
     before = now;
   }
+}
+
+// A run that went on from an earlier checkpoint, for the newest was damaged, writes smaller
+// numbers.
+TEST(RestartPolicy, ProgressIsThatOfTheLastStart) {
+  EXPECT_TRUE(is_progress({}, at(0)));
+  EXPECT_FALSE(is_progress({}, {}));
+  EXPECT_FALSE(is_progress(at(5), {}));
+  EXPECT_FALSE(is_progress(at(5), at(5)));
+  EXPECT_TRUE(is_progress(at(5), at(6)));
+  EXPECT_FALSE(is_progress(at(5), at(4)));
+  EXPECT_TRUE(is_progress(at(10, 1), at(6, 2)));
+  EXPECT_FALSE(is_progress(at(10, 1), at(10, 2))) << "it came to the same place again";
 }
 
 TEST(RestartPolicy, WithoutCheckpointsNothingIsStartedAgain) {
@@ -84,7 +101,7 @@ TEST(RestartPolicy, WhoAskedToStopGetsNoRestart) {
   RestartPolicy policy(5, true);
   Outcome outcome = failed(75);
   outcome.was_asked_to_stop = true;
-  EXPECT_FALSE(policy.after(outcome, {}, 1).restarts);
+  EXPECT_FALSE(policy.after(outcome, {}, at(1)).restarts);
 }
 
 }  // namespace

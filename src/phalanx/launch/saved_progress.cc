@@ -1,17 +1,15 @@
 #include "phalanx/launch/saved_progress.h"
 
-#include <array>
-#include <charconv>
-#include <fstream>
 #include <string_view>
+#include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/flags/yaml_file.h"
 
 namespace phalanx::launch {
 namespace {
-
-constexpr const char* kTracker = "latest_checkpointed_iteration.txt";
 
 // The last value of a flag on a command line; empty where it is not given.
 std::string value_of(const std::vector<std::string>& command, std::string_view flag) {
@@ -56,18 +54,24 @@ std::filesystem::path save_directory_of(const std::vector<std::string>& command)
   return save;
 }
 
-std::optional<std::int64_t> newest_iteration(const std::filesystem::path& save) {
+std::optional<SavedProgress> newest_checkpoint(const std::filesystem::path& save) {
   if (save.empty()) return std::nullopt;
-  std::array<char, 32> text{};
-  std::ifstream file(save / kTracker, std::ios::binary);
-  file.read(text.data(), text.size());
-  const std::string_view digits(text.data(), static_cast<std::size_t>(file.gcount()));
-  std::int64_t iteration = 0;
-  const auto [end, fault] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), iteration);
-  const bool ends_there = end == digits.data() + digits.size() || *end == '\n';
-  if (fault != std::errc{} || !ends_there || iteration < 0) return std::nullopt;
-  return iteration;
+  try {
+    const std::vector<SavedCheckpoint> checkpoints = saved_checkpoints(save);
+    if (checkpoints.empty()) return std::nullopt;
+    return SavedProgress{.start = checkpoints.back().start,
+                         .iteration = checkpoints.back().iteration};
+  } catch (const Error& error) {
+    log_warning("phalanx launch: {}", error.what());
+    return std::nullopt;
+  }
+}
+
+bool is_progress(const std::optional<SavedProgress>& before,
+                 const std::optional<SavedProgress>& now) {
+  if (!before || !now) return now.has_value();
+  return now->iteration != before->iteration &&
+         std::pair(now->start, now->iteration) > std::pair(before->start, before->iteration);
 }
 
 }  // namespace phalanx::launch

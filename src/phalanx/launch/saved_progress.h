@@ -13,7 +13,20 @@ namespace phalanx::launch {
 // Empty where it does not, or the file cannot be read (the command itself will say so).
 std::filesystem::path save_directory_of(const std::vector<std::string>& command);
 
-// What latest_checkpointed_iteration.txt says; empty where there is none, or no number.
-std::optional<std::int64_t> newest_iteration(const std::filesystem::path& save);
+// The newest checkpoint that is whole.
+struct SavedProgress {
+  std::int64_t start = 0;  // of the run, which rises with each of its starts
+  std::int64_t iteration = 0;
+  friend bool operator==(const SavedProgress&, const SavedProgress&) = default;
+};
+
+// By the manifests in SAVE/iter_*/, as a run that goes on finds it; empty where there is none, or
+// the directory cannot be listed, which is a warning.
+std::optional<SavedProgress> newest_checkpoint(const std::filesystem::path& save);
+
+// Whether the run has come further than it had. One that was started again and came to the same
+// iteration has not, though its checkpoint is another.
+bool is_progress(const std::optional<SavedProgress>& before,
+                 const std::optional<SavedProgress>& now);
 
 }  // namespace phalanx::launch

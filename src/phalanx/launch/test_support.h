@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -17,9 +18,20 @@
 #include <utility>
 #include <vector>
 
+#include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/launch/launcher.h"
 
 namespace phalanx::launch {
+
+// Of a checkpoint that is whole.
+inline std::string manifest_text(std::int64_t start, std::int64_t iteration) {
+  Manifest manifest;
+  manifest.run_id = std::string(32, 'a');
+  manifest.start = start;
+  manifest.iteration = iteration;
+  manifest.files = {{.name = std::string(kModelFileName), .bytes = 1, .xxh3 = 1}};
+  return manifest_to_json(manifest);
+}
 
 class LaunchTest : public testing::Test {
  protected:

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
 
 namespace phalanx {
@@ -73,7 +74,10 @@ std::string format_progress(const Progress& progress, int columns) {
 }
 
 ProgressBar::ProgressBar(std::int64_t total_iterations, int descriptor)
-    : total_(total_iterations), descriptor_(descriptor), active_(can_draw(descriptor)) {}
+    : total_(total_iterations),
+      descriptor_(descriptor),
+      active_(can_draw(descriptor)),
+      output_(descriptor) {}
 
 ProgressBar::~ProgressBar() { clear(); }
 
@@ -109,9 +113,10 @@ int ProgressBar::columns() const {
   return ::ioctl(descriptor_, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
 }
 
-// A bar that cannot be drawn is no reason to stop a run.
-void ProgressBar::put(const std::string& text) const {
-  [[maybe_unused]] const auto written = ::write(descriptor_, text.data(), text.size());
+// A bar that cannot be drawn is no reason to stop a run, nor is a terminal that is held; and lines
+// that wait for it come first.
+void ProgressBar::put(std::string_view text) const {
+  if (!log_is_behind()) output_.write(text);
 }
 
 void ProgressSink::iteration(const IterationReport& report) {

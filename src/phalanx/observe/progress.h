@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "phalanx/base/ready_output.h"
 #include "phalanx/observe/rate.h"
 #include "phalanx/observe/run_sink.h"
 
@@ -48,11 +50,12 @@ class ProgressBar {
 
  private:
   int columns() const;
-  void put(const std::string& text) const;
+  void put(std::string_view text) const;
 
   std::int64_t total_;
   int descriptor_;
   bool active_;
+  ReadyOutput output_;
   bool drawn_ = false;
   Clock::time_point next_draw_;
   MovingRate tokens_;

@@ -22,6 +22,7 @@
 #include "phalanx/base/file_lock.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/base/working_directory.h"
 
 namespace phalanx {
 namespace {
@@ -272,7 +273,7 @@ void remove_abandoned(const fs::path& directory, std::string_view flag) {
 
 StorageFolder::StorageFolder(const fs::path& directory, const std::string& run, int rank,
                              std::string flag, const std::function<void()>& poll)
-    : directory_(fs::absolute(directory)),
+    : directory_(absolute_path(directory)),
       path_(directory_ / fmt::format("{}{}", kRunStem, run) /
             fmt::format("{}{:04}", kRankStem, rank)),
       flag_(std::move(flag)) {

@@ -9,6 +9,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/working_directory.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/train/run_checkpoint.h"
 
@@ -55,7 +56,7 @@ RunDirectory::RunDirectory(const RunConfig& run, const CheckpointReader* loaded,
   if (save_.empty()) return;
   // --load may also name one iteration of it.
   is_resumed_ = loaded != nullptr && !run.finetune &&
-                is_same_directory(fs::absolute(loaded->directory()).parent_path(), save_);
+                is_same_directory(absolute_path(loaded->directory()).parent_path(), save_);
   if (is_resumed_) {
     const Manifest& manifest = loaded->manifest();
     if (!manifest.run_id.empty()) run_id_ = manifest.run_id;

@@ -12,6 +12,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/first_few.h"
 #include "phalanx/base/hash.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/train/config_data.h"
@@ -82,7 +83,7 @@ void check_files(const TrainConfig& config) {
       look(flag, prefix + ".bin");
     }
   }
-  if (!missing.empty()) throw InputMissingError("{}", fmt::join(missing, "\n"));
+  if (!missing.empty()) throw InputMissingError("{}", first_few(missing, "\n"));
   const auto pictures = std::filesystem::path(config.run.trace).parent_path();
   if (!pictures.empty() && !std::filesystem::is_directory(pictures)) {
     throw OutputError("--trace {}: there is no directory {}", config.run.trace, pictures.string());

@@ -18,6 +18,7 @@
 #include "phalanx/base/log.h"
 #include "phalanx/base/machine.h"
 #include "phalanx/base/unique_name.h"
+#include "phalanx/base/working_directory.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/flags.h"
@@ -158,7 +159,7 @@ RunStart decide(const TrainConfig& config, Launcher& launcher) {
   start.checkpoint = open_checkpoint(start.config.run);
   std::string requested = start.config.model.matmul_precision;
   if (start.checkpoint) {
-    start.decisions.checkpoint = fs::absolute(start.checkpoint->directory()).string();
+    start.decisions.checkpoint = absolute_path(start.checkpoint->directory()).string();
     start.decisions.manifest_digest = digest_of_manifest(start.checkpoint->directory());
     requested = resumed_precision(start.config, start.checkpoint->manifest());
   }

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/comm/rendezvous/identity.h"
 
 namespace phalanx::rendezvous {
 namespace {
@@ -139,6 +140,14 @@ void Connection::close() {
     socket_.shutdown(Socket::shutdown_both, ignored);
     socket_.close(ignored);
   }
+}
+
+bool Connection::peer_is_stopped() {
+  ucred credentials{};
+  socklen_t length = sizeof(credentials);
+  return ::getsockopt(socket_.native_handle(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) ==
+             0 &&
+         credentials.pid > 0 && is_stopped_process(credentials.pid);
 }
 
 void Connection::end(const std::string& how) {

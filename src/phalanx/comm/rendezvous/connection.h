@@ -43,6 +43,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close_when_sent();
   void close();
   bool is_open() const { return socket_.is_open(); }
+  // Of a process of this host, over a Unix socket, whether it is stopped.
+  bool peer_is_stopped();
 
  private:
   struct Outgoing {

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstddef>
 #include <fstream>
+#include <string>
 
 namespace phalanx::rendezvous {
 
@@ -22,6 +24,15 @@ std::string own_machine() {
   struct stat status {};
   if (::stat("/proc/self/ns/net", &status) != 0) return boot_id;
   return fmt::format("{}/{}", boot_id, status.st_ino);
+}
+
+bool is_stopped_process(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line);
+  const std::size_t end = line.rfind(") ");  // of its name, which may hold anything
+  if (end == std::string::npos || end + 2 >= line.size()) return false;
+  return line[end + 2] == 'T' || line[end + 2] == 't';
 }
 
 }  // namespace phalanx::rendezvous

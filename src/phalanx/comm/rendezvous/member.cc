@@ -271,6 +271,11 @@ void ConnectedMember::on_tick() {
   if (now - ticked_ > kOwnGap + kTick) heard_ += now - ticked_;
   ticked_ = now;
   if (now - beaten_ >= kBeatEvery) beat();
+  // A launcher that was stopped says nothing for as long.
+  if (now - heard_ > options_.coordinator_silence && connection_->is_open() &&
+      connection_->peer_is_stopped()) {
+    heard_ = now;
+  }
   if (now - heard_ > options_.coordinator_silence && connection_->is_open()) {
     set_failure({hosted_by_, ErrorCode::kHang,
                  fmt::format("{}, where all meet, hangs: it has said nothing for {:.1f} s",

@@ -15,6 +15,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/comm/ucx/shared_memory.h"
 #include "phalanx/comm/ucx/ucx_library.h"
 
 namespace phalanx::ucx {
@@ -119,6 +120,17 @@ std::unique_ptr<Wire> make_network_wire(const UcxOptions& options) {
   return make_wire(transports.empty() ? kNetwork : transports, devices);
 }
 
+// UCX says of a folder without room that it has no resources.
+std::unique_ptr<Wire> make_local_wire(const char* transports, int ranks) {
+  try {
+    return make_wire(transports, "");
+  } catch (const SystemError& error) {
+    const std::string fault = shared_memory_fault(shared_memory_folder(), ranks);
+    if (fault.empty()) throw;
+    throw SystemError("{} ({})", fault, error.what());
+  }
+}
+
 }  // namespace
 
 Wires open_wires(int rank, const std::vector<RankPlace>& places, const UcxOptions& options,
@@ -128,12 +140,14 @@ Wires open_wires(int rank, const std::vector<RankPlace>& places, const UcxOption
     return places[peer].host == places[static_cast<std::size_t>(rank)].host;
   };
   std::unique_ptr<Wire> shared_memory, network;
-  bool locals = false, remotes = false;
+  bool remotes = false;
+  int ranks_here = 0;
   for (std::size_t peer = 0; peer < places.size(); ++peer) {
-    if (static_cast<int>(peer) == rank) continue;
-    (is_local(peer) ? locals : remotes) = true;
+    ranks_here += is_local(peer) ? 1 : 0;
+    remotes = remotes || !is_local(peer);
   }
-  if (locals) shared_memory = make_wire(kSharedMemory, "");
+  const bool locals = ranks_here > 1;
+  if (locals) shared_memory = make_local_wire(kSharedMemory, ranks_here);
   if (remotes) network = make_network_wire(options);
 
   const Sample sample;
@@ -170,7 +184,7 @@ Wires open_wires(int rank, const std::vector<RankPlace>& places, const UcxOption
           "messages within hosts are copied twice",
           refused - refusals.begin(), *refused);
     }
-    if (locals) shared_memory = make_wire(kSharedMemoryAlone, "");
+    if (locals) shared_memory = make_local_wire(kSharedMemoryAlone, ranks_here);
     invitations = invite();
   }
 
