@@ -86,7 +86,7 @@ TEST_F(StoppingTest, ARunThatWaitsForItsDirectoryOfFilesListens) {
     if (std::this_thread::get_id() != main_thread) is_waiting = true;
     return is_waiting ? SIGTERM : 0;
   };
-  EXPECT_EQ(pretrain_gpt(c, stop), RunEnd::kStopped);
+  EXPECT_EQ(pretrain(c, stop), RunEnd::kStopped);
   EXPECT_TRUE(is_waiting);
   ::close(descriptor);
 }
