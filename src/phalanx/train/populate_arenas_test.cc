@@ -7,8 +7,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "phalanx/base/error.h"
 #include "phalanx/comm/local/local_ranks.h"
