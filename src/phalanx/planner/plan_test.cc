@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "phalanx/ops/cpu/target.h"
 
 namespace phalanx {
 namespace {
@@ -29,9 +32,10 @@ TrainConfig config(std::int64_t world, std::int64_t tensor) {
   return c;
 }
 
-RunPlan plan(TrainConfig c, std::int64_t vocabulary = kVocabulary) {
+RunPlan plan(TrainConfig c, std::int64_t vocabulary = kVocabulary,
+             const PlannedKernels& kernels = {}) {
   resolve(c, false);
-  return plan_run(c, vocabulary, cpu::ProductPrecision::kFp32);
+  return plan_run(c, vocabulary, kernels);
 }
 
 Json json_of(const RunPlan& found, ListedRanks listed = ListedRanks::kAsManyAsReadable) {
@@ -57,12 +61,32 @@ std::map<std::string, std::pair<std::int64_t, std::int64_t>> messages(const Json
   return found;
 }
 
+// A plan for a named target is the plan of a machine that computes with it, and no other target's.
+TEST(Plan, OfANamedTargetIsThatOfItsMachine) {
+  TrainConfig c = config(1, 1);
+  c.model.hidden_size = 768;
+  std::set<std::int64_t> workspaces;
+  for (const cpu::Target target : cpu::targets_of_build()) {
+    const auto named = [&](const cpu::Caches& caches) {
+      return plan(c, kVocabulary, {.processor = {.target = target, .caches = caches}});
+    };
+    const RunPlan usual = named(cpu::usual_processor(target).caches);
+    EXPECT_EQ(json_of(usual).at("cpu_target"), cpu::name_of(target));
+    workspaces.insert(usual.groups[0].memory.workspace);
+    if (target > cpu::best_target()) continue;
+    const std::string with_these_caches = to_json(named(cpu::caches_of_machine()));
+    const cpu::ForcedTarget forced(target);
+    EXPECT_EQ(to_json(plan(c)), with_these_caches) << cpu::name_of(target);
+  }
+  EXPECT_GT(workspaces.size(), 1U);
+}
+
 TEST(Plan, DocumentListsEveryRankOfASmallWorld) {
   TrainConfig c = config(8, 2);
   c.layout.use_distributed_optimizer = true;
   const Json document = json_of(plan(c));
-  EXPECT_EQ(keys(document),
-            (std::vector<std::string>{"model", "flops_per_step", "batch_sizes", "ranks"}));
+  EXPECT_EQ(keys(document), (std::vector<std::string>{"model", "flops_per_step", "batch_sizes",
+                                                      "cpu_target", "ranks"}));
   const Json& ranks = document.at("ranks");
   ASSERT_EQ(ranks.size(), 8U);
   for (int number = 0; number < 8; ++number) {

@@ -30,13 +30,12 @@ void raise_to(std::vector<std::int64_t>& marks, const std::vector<std::int64_t>&
 }  // namespace
 
 MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const StepPrograms& programs,
-                       int number, cpu::ProductPrecision products, SavedPlans* plans) {
+                       int number, const PlannedKernels& kernels, SavedPlans* plans) {
   const RankGrid grid = rank_grid(config.layout);
   const auto world = make_meta_world(number, grid.world_size());
   const RankCommunicators ranks(grid, *world);
   RankArenas arenas = RankArenas::planning();
-  const auto backend =
-      make_meta_backend(static_cast<int>(config.layout.threads_per_rank), products);
+  const auto backend = make_meta_backend(kernels.device(config.layout));
   Rank rank(config, model, programs, ranks, *backend, arenas, plans);
   const Rank::Rehearsal rehearsal = rank.rehearse();
   std::vector<std::int64_t> marks = rehearsal.made;
@@ -70,14 +69,14 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
 }
 
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
-                                 const StepPrograms& programs, cpu::ProductPrecision products) {
+                                 const StepPrograms& programs, const PlannedKernels& kernels) {
   std::vector<int> ranks(static_cast<std::size_t>(config.layout.world_size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  return plan_ranks(config, model, programs, products, ranks);
+  return plan_ranks(config, model, programs, kernels, ranks);
 }
 
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
-                                 const StepPrograms& programs, cpu::ProductPrecision products,
+                                 const StepPrograms& programs, const PlannedKernels& kernels,
                                  std::span<const int> ranks) {
   const RankGrid grid = rank_grid(config.layout);
   std::vector<RankPlan> plans;
@@ -89,7 +88,7 @@ std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
     const auto [found, is_new] = plan_of_place.try_emplace({at.pipeline, at.tensor}, plans.size());
     if (is_new) {
       if (std::exchange(stage, at.pipeline) != at.pipeline) saved.forget();
-      plans.push_back({plan_memory(config, model, programs, rank, products, &saved), {}});
+      plans.push_back({plan_memory(config, model, programs, rank, kernels, &saved), {}});
     }
     plans[found->second].ranks.push_back(rank);
   }

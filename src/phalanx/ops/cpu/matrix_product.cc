@@ -22,7 +22,8 @@ bool is_native(const CpuDevice& device, const MatrixProduct& product) {
 }
 
 const PanelKernel& kernel_of(const CpuDevice& device, const MatrixProduct& product) {
-  return panel_kernel(is_native(device, product) ? device.products : ProductPrecision::kFp32);
+  return panel_kernel(is_native(device, product) ? device.products : ProductPrecision::kFp32,
+                      device.processor.target);
 }
 
 ProductShape shape_of(const MatrixProduct& p) {
@@ -410,7 +411,7 @@ void Multiplication::finish_block(const Range& rows, const Range& panels,
 std::int64_t workspace_bytes_of(const CpuDevice& device, const MatrixProduct& product) {
   if (product.m == 0 || product.n == 0) return 0;
   const ProductPlan plan(shape_of(product), kernel_of(device, product), device.threads,
-                         device.caches);
+                         device.processor.caches);
   std::int64_t bytes =
       kTaskSets * TeamTasks::bytes(device.threads) + plan.workspace_bytes(device.threads);
   if (product.sums_rows) bytes += line_sums_bytes(row_sums_of(product), plan.depth_block);
@@ -423,7 +424,7 @@ void multiply(const CpuDevice& device, const MatrixProduct& product, std::byte* 
   PHALANX_CHECK(!product.epilogue.accumulate || product.epilogue.is_plain(),
                 "products accumulate into f32, not {}", name_of(product.epilogue.c.dtype));
   const ProductPlan plan(shape_of(product), kernel_of(device, product), device.threads,
-                         device.caches);
+                         device.processor.caches);
   Multiplication(product, plan, device.threads, workspace).run();
   if (!product.sums_rows) return;
   combine_line_sums(device.threads, row_sums_of(product), plan.depth_block,
