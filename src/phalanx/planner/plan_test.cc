@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "phalanx/ops/cpu/target.h"
+#include "phalanx/train/family.h"
 
 namespace phalanx {
 namespace {
@@ -321,6 +324,45 @@ TEST(Plan, SaysWhatAStepTakesOfTheDisk) {
   EXPECT_NE(to_text(known).find("\ndisk: a step of all ranks of a host (2) reads "),
             std::string::npos);
   EXPECT_NE(to_text(known).find(" at 0.5 and 0.25 GB/s\n"), std::string::npos);
+}
+
+// Counts how often a chunk of the model is built.
+class CountedModel final : public Model {
+ public:
+  CountedModel(std::shared_ptr<const Model> model, int& built)
+      : model_(std::move(model)), built_(built) {}
+  std::unique_ptr<const Model> placed(int tensor_rank) const override {
+    return std::make_unique<CountedModel>(model_->placed(tensor_rank), built_);
+  }
+  const nn::TransformerConfig& transformer() const override { return model_->transformer(); }
+  VocabularySize vocabulary() const override { return model_->vocabulary(); }
+  BatchSchema batch_schema() const override { return model_->batch_schema(); }
+  std::vector<LossSpec> losses() const override { return model_->losses(); }
+  StageRange whole() const override { return model_->whole(); }
+  Chunk build_chunk(const StageRange& range, nn::ParamTable& table) const override {
+    ++built_;
+    return model_->build_chunk(range, table);
+  }
+  std::int64_t tokens_per_sample() const override { return model_->tokens_per_sample(); }
+  double flops_per_sample() const override { return model_->flops_per_sample(); }
+
+ private:
+  std::shared_ptr<const Model> model_;
+  int& built_;
+};
+
+// What all ranks of a pipeline have in common is made once: twice as many stages are twice the
+// work.
+TEST(Plan, TheWholeModelIsBuiltOnceForAllStages) {
+  constexpr int kStages = 16;
+  TrainConfig c = config(kStages, 1);
+  c.model.num_layers = kStages;
+  c.layout.pipeline_model_parallel_size = kStages;
+  resolve(c, false);
+  int built = 0;
+  plan_ranks(c, CountedModel(make_model(c, kVocabulary), built), step_programs(c), {});
+  EXPECT_GE(built, kStages);
+  EXPECT_LE(built, 3 * kStages);
 }
 
 }  // namespace

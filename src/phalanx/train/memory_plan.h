@@ -57,7 +57,7 @@ struct PlannedKernels {
 
 // Of one rank of the world of `config`. Nothing of the model's size is allocated.
 MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const StepPrograms& programs,
-                       int rank, const PlannedKernels& kernels, SavedPlans* plans = nullptr);
+                       int rank, const PlannedKernels& kernels, Rank::Shared* shared = nullptr);
 
 // Ranks with one plan: those of one place in the model, which is all that a plan depends on.
 struct RankPlan {
