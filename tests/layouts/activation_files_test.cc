@@ -108,7 +108,7 @@ TEST(ActivationFiles, TakeWhatWaitsNoLonger) {
     const TrainConfig files = with_files(*memory);
     const auto plans_of = [](const TrainConfig& config) {
       return plan_ranks(config, *make_model(config, kVocabulary), step_programs(config),
-                        cpu::ProductPrecision::kFp32);
+                        {cpu::ProductPrecision::kFp32});
     };
     const auto whole = plans_of(*memory);
     const auto cut = plans_of(files);

@@ -14,6 +14,7 @@
 #include "phalanx/cli/model_name.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/ops/cpu/precision.h"
+#include "phalanx/ops/cpu/target.h"
 #include "phalanx/planner/memory_bars.h"
 #include "phalanx/planner/plan.h"
 #include "phalanx/planner/step_timeline.h"
@@ -70,6 +71,7 @@ struct PlanCall {
   bool json = false;
   bool all_ranks = false;
   std::string device = "cpu";
+  std::string cpu_target;
   std::string svg;
   std::string compare;
   std::string timeline;
@@ -114,6 +116,11 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
             &config.layout.world_size);
   flags.add({.name = "--device", .help = "The kind of machine to plan for", .choices = "cpu"},
             &call.device);
+  flags.add({.name = "--cpu-target",
+             .help = "The processor to plan for, by the instructions that kernels use, with usual "
+                     "caches; not given: this machine's, with its own",
+             .choices = "scalar avx2 avx512 avx512_bf16 amx"},
+            &call.cpu_target);
   flags.add_yaml();
   add_deepspeed_config(flags, config);
   flags.add_example(
@@ -136,11 +143,20 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
   if (flags.prints_yaml()) call.yaml = flags.to_yaml();
 }
 
+// Those of this machine, or of the target that is named.
+PlannedKernels kernels_of(const PlanCall& call) {
+  const ModelConfig& model = call.config.model;
+  if (call.cpu_target.empty()) {
+    return {cpu::choose_products(model.matmul_precision, model.bf16).products};
+  }
+  const cpu::Target target = cpu::target_named("--cpu-target", call.cpu_target);
+  return {cpu::choose_products(model.matmul_precision, model.bf16, target).products,
+          cpu::usual_processor(target)};
+}
+
 RunPlan plan_of(PlanCall& call) {
   const std::int64_t vocabulary = vocabulary_of(call.config, call.notes);
-  const auto choice =
-      cpu::choose_products(call.config.model.matmul_precision, call.config.model.bf16);
-  return plan_run(call.config, vocabulary, choice.products);
+  return plan_run(call.config, vocabulary, kernels_of(call));
 }
 
 void say(const Notes& notes) {

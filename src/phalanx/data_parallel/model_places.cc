@@ -1,8 +1,6 @@
 #include "phalanx/data_parallel/model_places.h"
 
 #include <algorithm>
-#include <string_view>
-#include <unordered_map>
 
 #include "phalanx/base/numeric.h"
 
@@ -23,25 +21,32 @@ ModelPlaces whole_model_places(const nn::ParamTable& whole) {
   return places;
 }
 
-ModelPlaces model_places(const nn::ParamTable& part, const nn::ParamTable& whole,
-                         std::span<const SharedParameter> shared, int pipeline_rank) {
-  std::unordered_map<std::string_view, ParamId> numbers;
-  for (ParamId id = 0; id < whole.size(); ++id) numbers.emplace(whole[id].name, id);
-  const ModelPlaces all = whole_model_places(whole);
-  ModelPlaces places{.global = {}, .parameters = whole.size(), .offsets = {}, .counted = {}};
+PlacesByName::PlacesByName(const nn::ParamTable& whole)
+    : whole_(whole), offsets_(whole_model_places(whole).offsets) {
+  for (ParamId id = 0; id < whole.size(); ++id) numbers_.emplace(whole[id].name, id);
+}
+
+ModelPlaces PlacesByName::of(const nn::ParamTable& part, std::span<const SharedParameter> shared,
+                             int pipeline_rank) const {
+  ModelPlaces places{.global = {}, .parameters = whole_.size(), .offsets = {}, .counted = {}};
   for (const ParamSpec& spec : part.specs()) {
-    const auto found = numbers.find(spec.name);
-    PHALANX_CHECK(found != numbers.end(), "{} is not in the whole model", spec.name);
+    const auto found = numbers_.find(spec.name);
+    PHALANX_CHECK(found != numbers_.end(), "{} is not in the whole model", spec.name);
     const ParamId id = found->second;
-    PHALANX_CHECK(whole[id].local_shape == spec.local_shape, "{} is {}, in the whole model {}",
-                  spec.name, spec.local_shape.to_string(), whole[id].local_shape.to_string());
+    PHALANX_CHECK(whole_[id].local_shape == spec.local_shape, "{} is {}, in the whole model {}",
+                  spec.name, spec.local_shape.to_string(), whole_[id].local_shape.to_string());
     places.global.push_back(id);
-    places.offsets.push_back(all.offsets[static_cast<std::size_t>(id)]);
+    places.offsets.push_back(offsets_[static_cast<std::size_t>(id)]);
     const auto holders = std::ranges::find(shared, spec.name, &SharedParameter::name);
     places.counted.push_back(holders == shared.end() ||
                              holders->counting_holder() == pipeline_rank);
   }
   return places;
+}
+
+ModelPlaces model_places(const nn::ParamTable& part, const nn::ParamTable& whole,
+                         std::span<const SharedParameter> shared, int pipeline_rank) {
+  return PlacesByName(whole).of(part, shared, pipeline_rank);
 }
 
 }  // namespace phalanx

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "phalanx/data_parallel/shared_parameters.h"
@@ -21,13 +23,28 @@ struct ModelPlaces {
   std::vector<bool> counted;
 };
 
-// The places of `part` in `whole`, by name: the table of the whole model of the same
-// tensor-parallel rank. `shared`: the model's shared parameters, of which this is rank
-// `pipeline_rank`; without any it counts all that it has.
-ModelPlaces model_places(const nn::ParamTable& part, const nn::ParamTable& whole,
-                         std::span<const SharedParameter> shared = {}, int pipeline_rank = 0);
-
 // Of a table that is the whole model.
 ModelPlaces whole_model_places(const nn::ParamTable& whole);
+
+// Finds the places of parts in a whole model, as often as there are ranks.
+class PlacesByName {
+ public:
+  // `whole` must outlive this.
+  explicit PlacesByName(const nn::ParamTable& whole);
+
+  // The places of `part`, by name, of the same tensor-parallel rank. `shared`: the model's shared
+  // parameters, of which this is rank `pipeline_rank`; without any it counts all that it has.
+  ModelPlaces of(const nn::ParamTable& part, std::span<const SharedParameter> shared = {},
+                 int pipeline_rank = 0) const;
+
+ private:
+  const nn::ParamTable& whole_;
+  std::unordered_map<std::string_view, ParamId> numbers_;
+  std::vector<std::int64_t> offsets_;  // by ParamId
+};
+
+// Of one part.
+ModelPlaces model_places(const nn::ParamTable& part, const nn::ParamTable& whole,
+                         std::span<const SharedParameter> shared = {}, int pipeline_rank = 0);
 
 }  // namespace phalanx

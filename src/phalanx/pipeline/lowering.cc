@@ -50,6 +50,20 @@ class Messages {
                   .source_stage = key(source, direction)};
   }
 
+  // The other ranks that a rank exchanges messages with.
+  std::vector<int> peers_of(int rank) const {
+    std::vector<int> peers;
+    for (int chunk = 0; chunk < placement_.chunks(); ++chunk) {
+      const int stage = placement_.stage(rank, chunk);
+      for (const int neighbour : {stage - 1, stage + 1}) {
+        if (!exists(neighbour)) continue;
+        const int peer = placement_.rank(neighbour, placement_.direction(chunk));
+        if (peer != rank && !std::ranges::count(peers, peer)) peers.push_back(peer);
+      }
+    }
+    return peers;
+  }
+
   // The other end of a send.
   Action receive_of(int sender, const Action& send) const {
     const int direction = placement_.direction(send.chunk);
@@ -92,38 +106,61 @@ struct PassTime {
   double end = 0.0;
 };
 
-// One rank in simulated time: its passes in the order of its list, and ends of messages.
-struct RankEvents {
-  std::vector<PassTime> passes;
-  std::vector<MessageEvent> messages;
-};
+// By rank: its passes in simulated time, in the order of its list.
+using PassTimes = std::vector<std::vector<PassTime>>;
 
 // Nothing where a pass whose result is sent takes no time, so that times do not order the two.
-std::optional<std::vector<RankEvents>> events_of(const Schedule& schedule, const Costs& costs) {
+std::optional<PassTimes> times_of(const Schedule& schedule, const Costs& costs) {
   const Messages messages(schedule.placement);
-  std::vector<RankEvents> ranks(schedule.ranks.size());
+  PassTimes times(schedule.ranks.size());
+  for (std::size_t rank = 0; rank < times.size(); ++rank) {
+    times[rank].reserve(schedule.ranks[rank].size());
+  }
   bool ordered = true;
   Replay replay(schedule, costs);
   const bool finished =
       replay.run([&](std::size_t rank, std::size_t index, double begin, double end) {
-        ranks[rank].passes.push_back({begin, end});
-        const auto sender = static_cast<int>(rank);
-        const auto send = messages.outgoing(sender, schedule.ranks[rank][index]);
-        if (!send || send->kind != ActionKind::kSend) return;
-        ordered = ordered && begin < end;
-        ranks[rank].messages.push_back({end, *send});
-        ranks[static_cast<std::size_t>(send->peer)].messages.push_back(
-            {end, messages.receive_of(sender, *send)});
+        times[rank].push_back({begin, end});
+        if (begin < end) return;
+        const auto send = messages.outgoing(static_cast<int>(rank), schedule.ranks[rank][index]);
+        if (send && send->kind == ActionKind::kSend) ordered = false;
       });
   PHALANX_CHECK(finished, "the ranks of schedule {} wait for each other", schedule.kind);
   if (!ordered) return std::nullopt;
-  for (RankEvents& rank : ranks) std::ranges::sort(rank.messages, comes_before);
-  return ranks;
+  return times;
+}
+
+// The ends of messages in a rank's list, in the total order: those of its own sends, and of each
+// peer's to it, come in order already.
+std::vector<MessageEvent> events_of(const Schedule& schedule, int rank, const PassTimes& times,
+                                    const Messages& messages) {
+  std::vector<MessageEvent> events;
+  const auto add = [&](int sender) {
+    const auto before = static_cast<std::ptrdiff_t>(events.size());
+    auto time = times[static_cast<std::size_t>(sender)].begin();
+    for (const Action& action : schedule.ranks[static_cast<std::size_t>(sender)]) {
+      if (!is_pass(action.kind)) continue;
+      const double end = time++->end;
+      const auto send = messages.outgoing(sender, action);
+      if (!send || send->kind != ActionKind::kSend) continue;
+      if (sender == rank) {
+        events.push_back({end, *send});
+      } else if (send->peer == rank) {
+        events.push_back({end, messages.receive_of(sender, *send)});
+      }
+    }
+    std::inplace_merge(events.begin(), events.begin() + before, events.end(), comes_before);
+  };
+  add(rank);
+  for (const int peer : messages.peers_of(rank)) add(peer);
+  return events;
 }
 
 // Writes one rank's program.
 class ProgramWriter {
  public:
+  explicit ProgramWriter(std::size_t actions = 0) { actions_.reserve(actions); }
+
   // Passes between a send and the wait for its end.
   static constexpr std::int64_t kSendPasses = 2;
 
@@ -160,16 +197,22 @@ class ProgramWriter {
 
 // Passes with what stands behind them, and messages, in order of time: the ends of messages before
 // a pass that begins at their time.
-std::vector<Action> merged(const std::vector<Action>& list, int rank, const RankEvents& events,
-                           const Messages& messages) {
-  ProgramWriter program;
-  auto message = events.messages.begin();
+std::vector<Action> merged(const std::vector<Action>& list, int rank,
+                           const std::vector<PassTime>& times,
+                           const std::vector<MessageEvent>& events, const Messages& messages) {
+  const auto is_send = [](const MessageEvent& event) {
+    return event.action.kind == ActionKind::kSend;
+  };
+  // Each send is awaited too.
+  ProgramWriter program(list.size() + events.size() +
+                        static_cast<std::size_t>(std::ranges::count_if(events, is_send)));
+  auto message = events.begin();
   const auto append_messages = [&](double until) {
-    for (; message != events.messages.end() && message->time <= until; ++message) {
+    for (; message != events.end() && message->time <= until; ++message) {
       program.append(message->action);
     }
   };
-  auto time = events.passes.begin();
+  auto time = times.begin();
   for (auto action = list.begin(); action != list.end(); ++time) {
     append_messages(time->begin);
     program.append(*action);
@@ -203,13 +246,15 @@ Program program_with(const Schedule& schedule, std::vector<Action> actions) {
 
 std::vector<Program> lower(const Schedule& schedule, const Costs& costs) {
   const Messages messages(schedule.placement);
-  std::optional<std::vector<RankEvents>> events = events_of(schedule, costs);
+  std::optional<PassTimes> times = times_of(schedule, costs);
   // Any times give an order that is safe.
-  if (!events) events = events_of(schedule, Costs{});
+  if (!times) times = times_of(schedule, Costs{});
   std::vector<Program> programs;
-  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-    programs.push_back(program_with(
-        schedule, merged(schedule.ranks[rank], static_cast<int>(rank), (*events)[rank], messages)));
+  for (int rank = 0; rank < schedule.placement.ranks(); ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    const auto events = events_of(schedule, rank, *times, messages);
+    programs.push_back(
+        program_with(schedule, merged(schedule.ranks[at], rank, (*times)[at], events, messages)));
   }
   return programs;
 }

@@ -88,13 +88,25 @@ using Channels = std::map<std::pair<int, int>, Channel>;  // by (source, destina
 
 Channels channels_of(std::span<const Program> programs) {
   Channels channels;
+  // Of one rank, to and from its peers, which are few.
+  std::vector<std::pair<int, Channel*>> to;
+  std::vector<std::pair<int, Channel*>> from;
+  const auto find = [&](auto& known, int peer, const std::pair<int, int>& ends) -> Channel& {
+    for (const auto& [other, channel] : known) {
+      if (other == peer) return *channel;
+    }
+    return *known.emplace_back(peer, &channels[ends]).second;
+  };
   for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
+    to.clear();
+    from.clear();
     int place = 0;
     for (const Action& action : programs[index(rank)].actions) {
+      const int peer = action.peer;
       if (action.kind == ActionKind::kSend) {
-        channels[{rank, action.peer}].sends.push_back(place);
+        find(to, peer, {rank, peer}).sends.push_back(place);
       } else if (action.kind == ActionKind::kReceive) {
-        channels[{action.peer, rank}].receives.push_back(place);
+        find(from, peer, {peer, rank}).receives.push_back(place);
       }
       ++place;
     }

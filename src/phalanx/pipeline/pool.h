@@ -1,12 +1,12 @@
 #pragma once
 // Hands out offsets in a pool that grows as needed. Neighbouring holes are joined, so its state is
-// what lives in it and how far it has grown.
+// what lives in it and how far it has grown. Holes are few: they lie in sorted lists.
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <map>
-#include <set>
 #include <utility>
+#include <vector>
 
 #include "phalanx/base/numeric.h"
 #include "phalanx/tensor/arena.h"
@@ -20,10 +20,10 @@ class Pool {
   std::int64_t allocate(std::int64_t bytes) {
     bytes = round_up(bytes, kArenaAlignment);
     if (bytes == 0) return 0;
-    const auto best = by_size_.lower_bound({bytes, 0});
+    const auto best = std::ranges::lower_bound(by_size_, Pair{bytes, 0});
     if (best == by_size_.end()) return extend(bytes);
     const std::int64_t offset = best->second;
-    take(holes_.find(offset), offset, bytes);
+    take(first_from(offset), offset, bytes);
     return offset;
   }
 
@@ -31,7 +31,7 @@ class Pool {
   bool allocate_at(std::int64_t offset, std::int64_t bytes) {
     bytes = round_up(bytes, kArenaAlignment);
     if (bytes == 0) return true;
-    const auto behind = holes_.upper_bound(offset);
+    const auto behind = std::ranges::upper_bound(holes_, offset, {}, &Pair::first);
     if (behind == holes_.begin()) return false;
     const auto hole = std::prev(behind);
     if (offset + bytes > hole->first + hole->second) return false;
@@ -43,13 +43,13 @@ class Pool {
   void free(std::int64_t offset, std::int64_t bytes) {
     bytes = round_up(bytes, kArenaAlignment);
     if (bytes == 0) return;
-    const auto next = holes_.lower_bound(offset);
+    auto next = first_from(offset);
     if (next != holes_.begin()) {
       const auto previous = std::prev(next);
       if (previous->first + previous->second == offset) {
         offset = previous->first;
         bytes += previous->second;
-        remove_hole(previous);
+        next = remove_hole(previous);
       }
     }
     if (next != holes_.end() && offset + bytes == next->first) {
@@ -62,15 +62,21 @@ class Pool {
   std::int64_t size() const { return size_; }
 
  private:
-  using Holes = std::map<std::int64_t, std::int64_t>;  // offset -> bytes
+  using Pair = std::pair<std::int64_t, std::int64_t>;
+  using Holes = std::vector<Pair>;  // (offset, bytes), in order
 
-  void add_hole(std::int64_t offset, std::int64_t bytes) {
-    holes_.emplace(offset, bytes);
-    by_size_.emplace(bytes, offset);
+  Holes::iterator first_from(std::int64_t offset) {
+    return std::ranges::lower_bound(holes_, offset, {}, &Pair::first);
   }
-  void remove_hole(Holes::iterator hole) {
-    by_size_.erase({hole->second, hole->first});
-    holes_.erase(hole);
+  void add_hole(std::int64_t offset, std::int64_t bytes) {
+    holes_.insert(first_from(offset), {offset, bytes});
+    const Pair sized(bytes, offset);
+    by_size_.insert(std::ranges::lower_bound(by_size_, sized), sized);
+  }
+  // The hole behind it.
+  Holes::iterator remove_hole(Holes::iterator hole) {
+    by_size_.erase(std::ranges::lower_bound(by_size_, Pair{hole->second, hole->first}));
+    return holes_.erase(hole);
   }
 
   // A part of a hole.
@@ -97,7 +103,7 @@ class Pool {
   }
 
   Holes holes_;
-  std::set<std::pair<std::int64_t, std::int64_t>> by_size_;  // (bytes, offset) of the holes
+  std::vector<Pair> by_size_;  // the same as (bytes, offset), in order
   std::int64_t size_ = 0;
 };
 

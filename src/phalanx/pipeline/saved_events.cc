@@ -1,8 +1,8 @@
 #include "phalanx/pipeline/saved_events.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -44,6 +44,28 @@ void append_events(const Action& action, std::vector<SavedEvent>& events) {
     case ActionKind::kOptimizerStep:
     case ActionKind::kGatherParameters:
       return;
+  }
+}
+
+// Which are the first and the last of their microbatch on their chunk.
+void mark_ends(std::vector<SavedEvent>& events) {
+  int chunks = 0;
+  int microbatches = 0;
+  for (const SavedEvent& event : events) {
+    chunks = std::max(chunks, event.chunk + 1);
+    microbatches = std::max(microbatches, event.microbatch + 1);
+  }
+  constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+  std::vector<std::size_t> latest(
+      static_cast<std::size_t>(chunks) * static_cast<std::size_t>(microbatches), kNone);
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    std::size_t& before =
+        latest[static_cast<std::size_t>(events[i].chunk) * static_cast<std::size_t>(microbatches) +
+               static_cast<std::size_t>(events[i].microbatch)];
+    events[i].first = before == kNone;
+    events[i].last = true;
+    if (before != kNone) events[before].last = false;
+    before = i;
   }
 }
 
@@ -97,17 +119,10 @@ std::array<std::vector<BlockChange>, kSavedEventKinds> changes_of(
 
 std::vector<SavedEvent> saved_events(const Program& program) {
   std::vector<SavedEvent> events;
+  events.reserve(program.actions.size());
   for (const Action& action : program.actions) append_events(action, events);
 
-  const auto owner = [](const SavedEvent& event) {
-    return std::pair(event.chunk, event.microbatch);
-  };
-  std::set<std::pair<int, int>> seen;
-  for (SavedEvent& event : events) event.first = seen.insert(owner(event)).second;
-  seen.clear();
-  for (auto event = events.rbegin(); event != events.rend(); ++event) {
-    event->last = seen.insert(owner(*event)).second;
-  }
+  mark_ends(events);
   return events;
 }
 

@@ -1,6 +1,8 @@
 #include "phalanx/pipeline/saved_packing.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "phalanx/base/error.h"
 #include "phalanx/pipeline/pool.h"
@@ -44,6 +46,12 @@ class Packing {
       }
     }
     state_.vacated.resize(likenesses);
+    for (const SavedEvent& event : events) {
+      microbatches_ = std::max(microbatches_, event.microbatch + 1);
+    }
+    open_of_.resize(lives.size() * static_cast<std::size_t>(microbatches_), nullptr);
+    layout_of_.resize(open_of_.size(), PackedOffsets::kNoLayout);
+    count_open();
     remember();
   }
 
@@ -55,14 +63,38 @@ class Packing {
     }
     return {.bytes = pool_.size(),
             .layouts = take_layouts(),
+            .microbatches = microbatches_,
             .layout_of = std::move(layout_of_),
             .packed_events = packed_events_};
   }
 
  private:
+  std::size_t index(const SavedEvent& event) const {
+    return static_cast<std::size_t>(event.chunk) * static_cast<std::size_t>(microbatches_) +
+           static_cast<std::size_t>(event.microbatch);
+  }
+  Open& open_at(const SavedEvent& event) {
+    Open*& open = open_of_[index(event)];
+    if (open == nullptr) open = &state_.open[owner_of(event)];
+    return *open;
+  }
+
+  // How many microbatches are open at each moment, and the last moment at which so many are.
+  void count_open() {
+    int open = 0;
+    open_before_.reserve(events_.size());
+    last_moment_.assign(1, 0);
+    for (std::size_t i = 0; i < events_.size(); ++i) {
+      open_before_.push_back(open);
+      last_moment_.resize(std::max(last_moment_.size(), static_cast<std::size_t>(open) + 1));
+      last_moment_[static_cast<std::size_t>(open)] = i;
+      open += (events_[i].first ? 1 : 0) - (events_[i].last ? 1 : 0);
+    }
+  }
+
   void play(const SavedEvent& event) {
     const SavedLives& lives = lives_[static_cast<std::size_t>(event.chunk)];
-    Open& open = state_.open[owner_of(event)];
+    Open& open = open_at(event);
     if (event.first) open.offsets.assign(lives.bytes.size(), 0);
     open.events |= 1U << static_cast<unsigned>(event.kind);
     for (const BlockChange& change : lives.changes(event.kind)) {
@@ -97,7 +129,8 @@ class Packing {
     PHALANX_CHECK(open.live == 0, "microbatch {} on chunk {}: {} more blocks are born than die",
                   event.microbatch, event.chunk, open.live);
     const auto layout = layouts_.try_emplace(std::move(open.offsets), layouts_.size()).first;
-    layout_of_[owner_of(event)] = layout->second;
+    layout_of_[index(event)] = layout->second;
+    open_of_[index(event)] = nullptr;
     state_.open.erase(found);
   }
 
@@ -121,7 +154,14 @@ class Packing {
     }
     if (period < patience_) return;
     patience_ *= 2;
-    remember();
+    if (may_come_back()) remember();
+  }
+
+  // Whether as many microbatches are open again, so much later that it is worth a copy of the
+  // state; where the pipeline drains they are not.
+  bool may_come_back() const {
+    const auto open = static_cast<std::size_t>(open_before_[at_]);
+    return last_moment_[open] - at_ >= open;
   }
 
   void remember() {
@@ -137,6 +177,7 @@ class Packing {
 
   bool is_as_remembered() const {
     if (pool_.size() != remembered_size_) return false;
+    if (state_.open.size() != remembered_.open.size()) return false;
     const auto same = [ahead = microbatches_ahead()](const auto& now, const auto& then) {
       const auto& [chunk, microbatch] = then.first;
       return now.first == Owner{chunk, microbatch + ahead} && now.second == then.second;
@@ -163,14 +204,15 @@ class Packing {
     const int ahead = microbatches_ahead() * static_cast<int>(count / period);
     for (const std::size_t end = at_ + count; at_ < end; ++at_) {
       const SavedEvent& event = events_[at_];
-      if (event.last) layout_of_[owner_of(event)] = layout_of_.at(owner_of(events_[at_ - period]));
+      if (event.last) layout_of_[index(event)] = layout_of_[index(events_[at_ - period])];
     }
+    std::ranges::fill(open_of_, nullptr);
     std::map<Owner, Open> renumbered;
     for (auto& [owner, open] : state_.open) {
       renumbered.emplace(Owner{owner.first, owner.second + ahead}, std::move(open));
     }
     state_.open = std::move(renumbered);
-    if (at_ == events_.size()) return;
+    if (at_ == events_.size() || !may_come_back()) return;
     remember();
     patience_ = 1;
   }
@@ -182,7 +224,12 @@ class Packing {
   Pool pool_;
   State state_;
   std::map<Offsets, std::size_t> layouts_;  // distinct ones, numbered
-  std::map<Owner, std::size_t> layout_of_;
+  int microbatches_ = 0;
+  // By chunk and microbatch: where it is in the state, and its layout when it is done.
+  std::vector<Open*> open_of_;
+  std::vector<std::size_t> layout_of_;
+  std::vector<int> open_before_;          // by event
+  std::vector<std::size_t> last_moment_;  // by how many are open
   std::size_t remembered_at_ = 0;
   std::int64_t remembered_size_ = 0;
   State remembered_;

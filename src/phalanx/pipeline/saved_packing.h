@@ -4,9 +4,8 @@
 // microbatches of a steady state come to take turns in the same places, and are packed once.
 
 #include <cstdint>
-#include <map>
+#include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "phalanx/pipeline/saved_events.h"
@@ -17,8 +16,11 @@ struct PackedOffsets {
   using Offsets = std::vector<std::int64_t>;  // by block
   std::int64_t bytes = 0;                     // the pool's size
   std::vector<Offsets> layouts;
-  std::map<std::pair<int, int>, std::size_t> layout_of;  // by (chunk, microbatch)
-  std::size_t packed_events = 0;                         // the others repeated these
+  // By chunk * microbatches + microbatch; kNoLayout of those that have no event.
+  int microbatches = 0;
+  std::vector<std::size_t> layout_of;
+  static constexpr std::size_t kNoLayout = std::numeric_limits<std::size_t>::max();
+  std::size_t packed_events = 0;  // the others repeated these
 };
 
 // What repeats itself is not packed again. It makes no difference to the result.

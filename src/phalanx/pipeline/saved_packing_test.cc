@@ -61,9 +61,13 @@ void expect_repetitions_make_no_difference(const Program& program, const Tables&
   const PackedOffsets packed = pack_offsets(events, lives, Repetitions::kPacked);
   EXPECT_EQ(skipped.bytes, packed.bytes);
   ASSERT_EQ(skipped.layout_of.size(), packed.layout_of.size());
-  for (const auto& [owner, layout] : packed.layout_of) {
-    ASSERT_EQ(skipped.layouts[skipped.layout_of.at(owner)], packed.layouts[layout])
-        << "chunk " << owner.first << ", microbatch " << owner.second;
+  for (std::size_t i = 0; i < packed.layout_of.size(); ++i) {
+    const std::size_t layout = packed.layout_of[i];
+    ASSERT_EQ(skipped.layout_of[i] == PackedOffsets::kNoLayout, layout == PackedOffsets::kNoLayout);
+    if (layout == PackedOffsets::kNoLayout) continue;
+    ASSERT_EQ(skipped.layouts[skipped.layout_of[i]], packed.layouts[layout])
+        << "chunk " << i / static_cast<std::size_t>(packed.microbatches) << ", microbatch "
+        << i % static_cast<std::size_t>(packed.microbatches);
   }
 }
 

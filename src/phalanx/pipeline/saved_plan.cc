@@ -66,16 +66,35 @@ bool are_alike(const std::vector<std::vector<SavedBlock>>& a,
       a, b, [&](const auto& x, const auto& y) { return std::ranges::equal(x, y, same_block); });
 }
 
+// Whether two actions do the same to the saved memory of their rank, whoever the peer.
+bool are_same_here(const Action& a, const Action& b) {
+  const auto key = [](const Action& action) {
+    const int reader = action.kind == ActionKind::kHandOver ? action.peer : 0;
+    return std::tuple(action.kind, action.payload, action.chunk, action.microbatch, reader);
+  };
+  return key(a) == key(b);
+}
+
 }  // namespace
 
 std::shared_ptr<const SavedPlan> SavedPlans::plan(
     const Program& program, const std::vector<std::vector<SavedBlock>>& blocks) {
   const auto known = std::ranges::find_if(made_, [&](const Made& made) {
-    return made.actions == program.actions && are_alike(made.blocks, blocks);
+    return made.forward_only == program.forward_only && are_alike(made.blocks, blocks) &&
+           std::ranges::equal(made.actions, program.actions, are_same_here);
   });
-  if (known != made_.end()) return known->plan;
-  made_.push_back({program.actions, blocks, std::make_shared<const SavedPlan>(program, blocks)});
+  if (known != made_.end()) {
+    known->is_used = true;
+    return known->plan;
+  }
+  made_.push_back({true, program.forward_only, program.actions, blocks,
+                   std::make_shared<const SavedPlan>(program, blocks)});
   return made_.back().plan;
+}
+
+void SavedPlans::forget_unused() {
+  std::erase_if(made_, [](const Made& made) { return !made.is_used; });
+  for (Made& made : made_) made.is_used = false;
 }
 
 SavedPlan::SavedPlan(const Program& program, const std::vector<std::vector<SavedBlock>>& blocks)
@@ -90,8 +109,10 @@ SavedPlan::SavedPlan(const Program& program, const std::vector<std::vector<Saved
   PackedOffsets packed = pack_offsets(events, lives);
   bytes_ = packed.bytes;
   layouts_ = std::move(packed.layouts);
-  for (const auto& [owner, layout] : packed.layout_of) {
-    layout_of_[index(owner.first, owner.second)] = layout;
+  for (std::size_t i = 0; i < packed.layout_of.size(); ++i) {
+    if (packed.layout_of[i] == PackedOffsets::kNoLayout) continue;
+    const auto of = static_cast<std::size_t>(packed.microbatches);
+    layout_of_[index(static_cast<int>(i / of), static_cast<int>(i % of))] = packed.layout_of[i];
   }
 }
 

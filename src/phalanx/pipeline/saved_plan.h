@@ -51,15 +51,19 @@ class SavedPlan {
 };
 
 // The plans that were made, for whoever asks for the same again: the ranks of a tensor-parallel
-// group have the same programs and blocks.
+// group have the same programs and blocks; in an evaluation so have the stages between the first
+// and the last, but for their peers.
 class SavedPlans {
  public:
   std::shared_ptr<const SavedPlan> plan(const Program& program,
                                         const std::vector<std::vector<SavedBlock>>& blocks);
-  void forget() { made_.clear(); }
+  // Those that nobody has asked for since this was last called.
+  void forget_unused();
 
  private:
   struct Made {
+    bool is_used = true;
+    bool forward_only = false;
     std::vector<Action> actions;
     std::vector<std::vector<SavedBlock>> blocks;
     std::shared_ptr<const SavedPlan> plan;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "phalanx/base/error.h"
 #include "phalanx/pipeline/saved_plan_test_support.h"
 
@@ -81,6 +83,34 @@ TEST(SavedPlan, EndsLiveWithTheirMessages) {
 TEST(SavedPlan, EndsNeedTheirMessages) {
   const Tables tables = {{block(256, forward(-1), weight(0))}};
   EXPECT_THROW(SavedPlan(one_by_one(1), tables), InternalError);
+}
+
+// Stages between the first and the last do the same with others; the plan is made once, and kept
+// as long as somebody asks for it.
+TEST(SavedPlans, AreSharedByStagesThatDifferInTheirPeers) {
+  using enum ActionKind;
+  const auto act = [](ActionKind kind, int m) { return message(kind, Payload::kActivation, 0, m); };
+  const Tables tables = {{block(256, forward(-1), forward(0)), block(512, forward(0), forward(1))}};
+  const Program second{
+      .actions = {act(kReceive, 0), pass(kForward, 0, 0), act(kSend, 0), act(kAwaitSend, 0)},
+      .forward_only = true};
+  Program third = second;
+  for (Action& action : third.actions) {
+    if (!is_message(action.kind)) continue;
+    ++action.peer;
+    ++action.source_stage;
+  }
+  SavedPlans plans;
+  std::weak_ptr<const SavedPlan> made = plans.plan(second, tables);
+  plans.forget_unused();
+  EXPECT_EQ(plans.plan(third, tables), made.lock());
+  Program trained = second;
+  trained.forward_only = false;
+  EXPECT_NE(plans.plan(trained, tables), made.lock());
+  plans.forget_unused();
+  EXPECT_FALSE(made.expired());
+  plans.forget_unused();
+  EXPECT_TRUE(made.expired());
 }
 
 TEST(SavedPlan, EvaluationFreesEveryMicrobatch) {

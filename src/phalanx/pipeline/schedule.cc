@@ -95,8 +95,9 @@ Schedule make_schedule(std::string_view name, const ScheduleRequest& request) {
     schedule.microbatches_per_update =
         request.microbatches_per_update > 0 ? request.microbatches_per_update : request.ranks;
   }
-  for (const auto& passes : kind.passes(request, schedule.placement)) {
-    schedule.ranks.push_back(with_updates(passes, schedule.placement, schedule));
+  schedule.ranks = kind.passes(request, schedule.placement);
+  for (std::vector<Action>& list : schedule.ranks) {
+    list = with_updates(list, schedule.placement, schedule);
   }
   return schedule;
 }

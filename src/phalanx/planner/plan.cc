@@ -232,19 +232,19 @@ std::string stage_table(const RunPlan& plan) {
 }  // namespace
 
 RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary,
-                 cpu::ProductPrecision products) {
+                 const PlannedKernels& kernels) {
   const StepPrograms programs = step_programs(config);
   RunPlan plan{.config = config,
                .grid = rank_grid(config.layout),
                .placement = programs.placement(),
                .stages = model_stages(config, programs.placement()),
                .model = make_model(config, vocabulary),
-               .products = products,
+               .kernels = kernels,
                .model_parameters = 0,
                .groups = {},
                .disk = {}};
   plan.model_parameters = plan.model->parameters();
-  plan.groups = plan_ranks(config, *plan.model, programs, products);
+  plan.groups = plan_ranks(config, *plan.model, programs, kernels);
   plan.disk = disk_of(plan);
   return plan;
 }
@@ -265,7 +265,8 @@ std::string to_json(const RunPlan& plan, ListedRanks listed) {
   for (auto& [rank, json] : ranks) list.push_back(std::move(json));
   Json document = {{"model", model_json(plan)},
                    {"flops_per_step", flops_json(plan)},
-                   {"batch_sizes", batch_sizes_json(plan.config)}};
+                   {"batch_sizes", batch_sizes_json(plan.config)},
+                   {"cpu_target", cpu::name_of(plan.kernels.processor.target)}};
   if (plan.disk) document["disk"] = disk_json(*plan.disk);
   document["ranks"] = std::move(list);
   return document.dump(2) + "\n";
@@ -279,9 +280,10 @@ std::string to_text(const RunPlan& plan) {
                       format_count(plan.model_parameters), flops_per_step(plan));
   text += fmt::format(
       "global batch {} = {} microbatches of {} on each of {} data-parallel ranks; {} threads per "
-      "rank, {} products\n",
+      "rank, {} products on {}\n",
       batches.last(), num_microbatches(c.layout), c.layout.micro_batch_size,
-      data_parallel_size(c.layout), c.layout.threads_per_rank, cpu::name_of(plan.products));
+      data_parallel_size(c.layout), c.layout.threads_per_rank, cpu::name_of(plan.kernels.products),
+      cpu::name_of(plan.kernels.processor.target));
   if (batches.pieces().size() > 1) {
     text += fmt::format("it begins with {} samples and changes {} times, last after {} samples\n",
                         batches.at(0), batches.pieces().size() - 1,

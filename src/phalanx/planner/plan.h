@@ -22,15 +22,14 @@ struct RunPlan {
   Placement placement;             // of the pipeline's stages
   std::vector<StageRange> stages;  // what each of them has
   std::shared_ptr<const Model> model;
-  cpu::ProductPrecision products = cpu::ProductPrecision::kFp32;
+  PlannedKernels kernels;
   std::int64_t model_parameters = 0;  // global, without vocabulary padding
   std::vector<RankPlan> groups;       // data-parallel ranks do the same
   std::optional<DiskStep> disk;       // where states lie in files
 };
 
 // `config` is resolved; `vocabulary` is the tokenizer's size.
-RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary,
-                 cpu::ProductPrecision products);
+RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary, const PlannedKernels& kernels);
 
 // Which ranks the document lists: up to 64 all of them; of larger worlds the first of each group,
 // with the others under "same_as", unless all are asked for.
@@ -39,8 +38,8 @@ enum class ListedRanks { kAsManyAsReadable, kAll };
 // One JSON document with a newline: {"model" ("family", "parameters", "layers", "losses", ...; of
 // an encoder and a decoder also "decoder_layers" and "decoder_sequence_length"), "flops_per_step",
 // "batch_sizes": [{"samples", "global_batch_size"}], "disk" (of files: "read_bytes", "write_bytes"
-// and, with --disk-bandwidth, "seconds" of a step on the busiest host), "ranks": [{"rank",
-// "coordinates", "parameters", "bytes", "microbatches_in_flight", "stages": [{"stage",
+// and, with --disk-bandwidth, "seconds" of a step on the busiest host), "cpu_target", "ranks":
+// [{"rank", "coordinates", "parameters", "bytes", "microbatches_in_flight", "stages": [{"stage",
 // "first_layer", "layers", "holds"}], "messages", "file_bytes", "transfers", "largest_program":
 // {"kind", "global_batch_size", "iterations", "microbatches", "bytes"}}]}. Operations, messages and
 // transfers are of a step of the last batch.

@@ -4,9 +4,15 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "phalanx/ops/cpu/target.h"
+#include "phalanx/train/family.h"
 
 namespace phalanx {
 namespace {
@@ -29,9 +35,10 @@ TrainConfig config(std::int64_t world, std::int64_t tensor) {
   return c;
 }
 
-RunPlan plan(TrainConfig c, std::int64_t vocabulary = kVocabulary) {
+RunPlan plan(TrainConfig c, std::int64_t vocabulary = kVocabulary,
+             const PlannedKernels& kernels = {}) {
   resolve(c, false);
-  return plan_run(c, vocabulary, cpu::ProductPrecision::kFp32);
+  return plan_run(c, vocabulary, kernels);
 }
 
 Json json_of(const RunPlan& found, ListedRanks listed = ListedRanks::kAsManyAsReadable) {
@@ -57,12 +64,32 @@ std::map<std::string, std::pair<std::int64_t, std::int64_t>> messages(const Json
   return found;
 }
 
+// A plan for a named target is the plan of a machine that computes with it, and no other target's.
+TEST(Plan, OfANamedTargetIsThatOfItsMachine) {
+  TrainConfig c = config(1, 1);
+  c.model.hidden_size = 768;
+  std::set<std::int64_t> workspaces;
+  for (const cpu::Target target : cpu::targets_of_build()) {
+    const auto named = [&](const cpu::Caches& caches) {
+      return plan(c, kVocabulary, {.processor = {.target = target, .caches = caches}});
+    };
+    const RunPlan usual = named(cpu::usual_processor(target).caches);
+    EXPECT_EQ(json_of(usual).at("cpu_target"), cpu::name_of(target));
+    workspaces.insert(usual.groups[0].memory.workspace);
+    if (target > cpu::best_target()) continue;
+    const std::string with_these_caches = to_json(named(cpu::caches_of_machine()));
+    const cpu::ForcedTarget forced(target);
+    EXPECT_EQ(to_json(plan(c)), with_these_caches) << cpu::name_of(target);
+  }
+  EXPECT_GT(workspaces.size(), 1U);
+}
+
 TEST(Plan, DocumentListsEveryRankOfASmallWorld) {
   TrainConfig c = config(8, 2);
   c.layout.use_distributed_optimizer = true;
   const Json document = json_of(plan(c));
-  EXPECT_EQ(keys(document),
-            (std::vector<std::string>{"model", "flops_per_step", "batch_sizes", "ranks"}));
+  EXPECT_EQ(keys(document), (std::vector<std::string>{"model", "flops_per_step", "batch_sizes",
+                                                      "cpu_target", "ranks"}));
   const Json& ranks = document.at("ranks");
   ASSERT_EQ(ranks.size(), 8U);
   for (int number = 0; number < 8; ++number) {
@@ -297,6 +324,45 @@ TEST(Plan, SaysWhatAStepTakesOfTheDisk) {
   EXPECT_NE(to_text(known).find("\ndisk: a step of all ranks of a host (2) reads "),
             std::string::npos);
   EXPECT_NE(to_text(known).find(" at 0.5 and 0.25 GB/s\n"), std::string::npos);
+}
+
+// Counts how often a chunk of the model is built.
+class CountedModel final : public Model {
+ public:
+  CountedModel(std::shared_ptr<const Model> model, int& built)
+      : model_(std::move(model)), built_(built) {}
+  std::unique_ptr<const Model> placed(int tensor_rank) const override {
+    return std::make_unique<CountedModel>(model_->placed(tensor_rank), built_);
+  }
+  const nn::TransformerConfig& transformer() const override { return model_->transformer(); }
+  VocabularySize vocabulary() const override { return model_->vocabulary(); }
+  BatchSchema batch_schema() const override { return model_->batch_schema(); }
+  std::vector<LossSpec> losses() const override { return model_->losses(); }
+  StageRange whole() const override { return model_->whole(); }
+  Chunk build_chunk(const StageRange& range, nn::ParamTable& table) const override {
+    ++built_;
+    return model_->build_chunk(range, table);
+  }
+  std::int64_t tokens_per_sample() const override { return model_->tokens_per_sample(); }
+  double flops_per_sample() const override { return model_->flops_per_sample(); }
+
+ private:
+  std::shared_ptr<const Model> model_;
+  int& built_;
+};
+
+// What all ranks of a pipeline have in common is made once: twice as many stages are twice the
+// work.
+TEST(Plan, TheWholeModelIsBuiltOnceForAllStages) {
+  constexpr int kStages = 16;
+  TrainConfig c = config(kStages, 1);
+  c.model.num_layers = kStages;
+  c.layout.pipeline_model_parallel_size = kStages;
+  resolve(c, false);
+  int built = 0;
+  plan_ranks(c, CountedModel(make_model(c, kVocabulary), built), step_programs(c), {});
+  EXPECT_GE(built, kStages);
+  EXPECT_LE(built, 3 * kStages);
 }
 
 }  // namespace

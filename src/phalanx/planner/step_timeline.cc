@@ -240,8 +240,7 @@ StepTimeline step_timeline(const RunPlan& plan) {
   const auto world = make_meta_world(0, plan.grid.world_size());
   const RankCommunicators ranks(plan.grid, *world);
   RankArenas arenas = RankArenas::planning();
-  const auto backend =
-      make_meta_backend(static_cast<int>(config.layout.threads_per_rank), plan.products);
+  const auto backend = make_meta_backend(plan.kernels.device(config.layout));
   const StepPrograms programs = step_programs(config);
   Rank rank(config, *plan.model, programs, ranks, *backend, arenas);
   check_for_picture(config, rank);

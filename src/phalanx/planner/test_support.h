@@ -21,7 +21,7 @@ inline TrainConfig planned_config(std::int64_t world) {
 
 inline RunPlan planned(TrainConfig c) {
   resolve(c, false);
-  return plan_run(c, 1000, cpu::ProductPrecision::kFp32);
+  return plan_run(c, 1000, {cpu::ProductPrecision::kFp32});
 }
 
 }  // namespace phalanx

@@ -30,14 +30,13 @@ void raise_to(std::vector<std::int64_t>& marks, const std::vector<std::int64_t>&
 }  // namespace
 
 MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const StepPrograms& programs,
-                       int number, cpu::ProductPrecision products, SavedPlans* plans) {
+                       int number, const PlannedKernels& kernels, Rank::Shared* shared) {
   const RankGrid grid = rank_grid(config.layout);
   const auto world = make_meta_world(number, grid.world_size());
   const RankCommunicators ranks(grid, *world);
   RankArenas arenas = RankArenas::planning();
-  const auto backend =
-      make_meta_backend(static_cast<int>(config.layout.threads_per_rank), products);
-  Rank rank(config, model, programs, ranks, *backend, arenas, plans);
+  const auto backend = make_meta_backend(kernels.device(config.layout));
+  Rank rank(config, model, programs, ranks, *backend, arenas, shared);
   const Rank::Rehearsal rehearsal = rank.rehearse();
   std::vector<std::int64_t> marks = rehearsal.made;
   for (const ProgramMemory& program : rehearsal.programs) raise_to(marks, program.bytes);
@@ -70,26 +69,26 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
 }
 
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
-                                 const StepPrograms& programs, cpu::ProductPrecision products) {
+                                 const StepPrograms& programs, const PlannedKernels& kernels) {
   std::vector<int> ranks(static_cast<std::size_t>(config.layout.world_size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  return plan_ranks(config, model, programs, products, ranks);
+  return plan_ranks(config, model, programs, kernels, ranks);
 }
 
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
-                                 const StepPrograms& programs, cpu::ProductPrecision products,
+                                 const StepPrograms& programs, const PlannedKernels& kernels,
                                  std::span<const int> ranks) {
   const RankGrid grid = rank_grid(config.layout);
   std::vector<RankPlan> plans;
   std::map<std::pair<int, int>, std::size_t> plan_of_place;
-  SavedPlans saved;  // of one stage
+  Rank::Shared shared;
   int stage = 0;
   for (const int rank : ranks) {
     const GridCoordinates at = grid.coordinates(rank);
     const auto [found, is_new] = plan_of_place.try_emplace({at.pipeline, at.tensor}, plans.size());
     if (is_new) {
-      if (std::exchange(stage, at.pipeline) != at.pipeline) saved.forget();
-      plans.push_back({plan_memory(config, model, programs, rank, products, &saved), {}});
+      if (std::exchange(stage, at.pipeline) != at.pipeline) shared.saved.forget_unused();
+      plans.push_back({plan_memory(config, model, programs, rank, kernels, &shared), {}});
     }
     plans[found->second].ranks.push_back(rank);
   }

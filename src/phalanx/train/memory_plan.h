@@ -45,9 +45,19 @@ struct MemoryPlan {
   friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
 };
 
+// The kernels that a plan is for; their threads are the configuration's.
+struct PlannedKernels {
+  cpu::ProductPrecision products = cpu::ProductPrecision::kFp32;
+  cpu::Processor processor = cpu::this_processor();
+
+  cpu::CpuDevice device(const LayoutConfig& layout) const {
+    return {static_cast<int>(layout.threads_per_rank), products, processor};
+  }
+};
+
 // Of one rank of the world of `config`. Nothing of the model's size is allocated.
 MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const StepPrograms& programs,
-                       int rank, cpu::ProductPrecision products, SavedPlans* plans = nullptr);
+                       int rank, const PlannedKernels& kernels, Rank::Shared* shared = nullptr);
 
 // Ranks with one plan: those of one place in the model, which is all that a plan depends on.
 struct RankPlan {
@@ -56,9 +66,9 @@ struct RankPlan {
 };
 // Of all ranks, or of these; by their first ranks.
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
-                                 const StepPrograms& programs, cpu::ProductPrecision products);
+                                 const StepPrograms& programs, const PlannedKernels& kernels);
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
-                                 const StepPrograms& programs, cpu::ProductPrecision products,
+                                 const StepPrograms& programs, const PlannedKernels& kernels,
                                  std::span<const int> ranks);
 
 // Of all ranks in one process, with what it needs for itself, at most.

@@ -48,7 +48,7 @@ std::vector<std::int64_t> tokens_per_step(const StepPrograms& programs,
 }  // namespace
 
 Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms& programs,
-           const RankCommunicators& ranks, Backend& backend, RankArenas& arenas, SavedPlans* plans)
+           const RankCommunicators& ranks, Backend& backend, RankArenas& arenas, Shared* shared)
     : config_(config),
       ranks_(ranks),
       usual_(programs.usual),
@@ -60,9 +60,9 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
       shapes_(batch_shapes(family_model_->batch_schema(), config.layout.micro_batch_size,
                            region_.layout().sequence_shards())),
       states_(config_, *family_model_, programs, ranks, tokens_per_step(programs, shapes_),
-              context_, arenas) {
+              context_, arenas, shared != nullptr ? &shared->models : nullptr) {
   const BatchSchema schema = family_model_->batch_schema();
-  make_programs(programs, plans);
+  make_programs(programs, shared != nullptr ? &shared->saved : nullptr);
   for (const auto& [size, program] : training_) {
     most_updates_ = std::max<std::int64_t>(
         most_updates_, size.iterations * updates_per_iteration(config.layout, size.microbatches));
@@ -286,7 +286,7 @@ bool Rank::is_given_up(int microbatch) { return stop_->is_given_up(context_, mic
 // The padding of vocabulary-sized parameters has zero gradients that are nobody's.
 double Rank::padding_elements() const {
   std::int64_t count = 0;
-  for (const ParamSpec& spec : states_.model().whole.specs()) {
+  for (const ParamSpec& spec : whole_table().specs()) {
     const auto parts = spec.tensor_parallel ? region_.layout().size : 1;
     const std::int64_t common = common_count(spec);
     count += parts * (spec.local_shape.count() - common) + parts / most_holders(spec) * common -

@@ -65,11 +65,15 @@ using BatchSource = std::function<const HostBatch&(int microbatch)>;
 
 class Rank final : private StepServices {
  public:
-  // Programs, communicators and arenas must outlive the rank. `plans` may know where its saved
-  // tensors go.
+  // What ranks that are made one after another need not make each for itself.
+  struct Shared {
+    SavedPlans saved;
+    WholeModels models;
+  };
+  // Programs, communicators and arenas must outlive the rank; `shared` likewise, where it is there.
   Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms& programs,
        const RankCommunicators& ranks, Backend& backend, RankArenas& arenas,
-       SavedPlans* plans = nullptr);
+       Shared* shared = nullptr);
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
   // Where it leaves with an exception the world ends: peers may not read its arenas any more.
@@ -132,7 +136,7 @@ class Rank final : private StepServices {
   const nn::ParamTable& table() const { return states_.model().table; }
   const std::vector<Chunk>& chunks() const { return states_.model().chunks; }
   // All of the model, as one pipeline rank would have it.
-  const nn::ParamTable& whole_table() const { return states_.model().whole; }
+  const nn::ParamTable& whole_table() const { return states_.model().whole->table; }
   const ParameterStore& parameters() const { return states_.parameters(); }
   const GradientStore& gradients() const { return states_.gradients(); }
   const Optimizer& optimizer() const { return states_.optimizer(); }

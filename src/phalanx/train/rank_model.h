@@ -3,6 +3,8 @@
 // in one table, and where these are in the whole model.
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "phalanx/data_parallel/model_places.h"
@@ -11,17 +13,33 @@
 
 namespace phalanx {
 
-struct RankModel {
-  // `model` is that of the rank's place in the tensor-parallel group, cut into these stages.
-  RankModel(const Model& model, const Placement& placement, const std::vector<StageRange>& stages,
-            int pipeline_rank);
+// A model as one rank of a pipeline would have it, whose chunks are the stages: the same for all
+// ranks of the pipeline.
+struct WholeModel {
+  // `model` is that of a place in the tensor-parallel group, cut into these stages.
+  WholeModel(const Model& model, const Placement& placement, std::vector<StageRange> ranges);
+  WholeModel(const WholeModel&) = delete;
+  WholeModel& operator=(const WholeModel&) = delete;
 
+  std::vector<StageRange> stages;
   nn::ParamTable table;
-  nn::ParamTable whole;  // of the model on one pipeline rank; its chunks are the stages
+  std::vector<SharedParameter> shared;
+  PlacesByName places;
+  int most_holders = 1;  // tensor-parallel neighbours that have one box of a parameter
+};
+
+// Whole models by place in the tensor-parallel group, each made when it is first asked for.
+using WholeModels = std::map<int, std::shared_ptr<const WholeModel>>;
+
+struct RankModel {
+  RankModel(const Model& model, const Placement& placement,
+            std::shared_ptr<const WholeModel> of_all, int pipeline_rank);
+
+  std::shared_ptr<const WholeModel> whole;
+  nn::ParamTable table;
   ModelPlaces places;
   std::vector<Chunk> chunks;
   bool has_head = false;
-  std::vector<SharedParameter> shared;  // of the whole model
 };
 
 }  // namespace phalanx

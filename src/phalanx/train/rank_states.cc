@@ -18,11 +18,16 @@ std::int64_t reduction_bucket_size(const LayoutConfig& layout) {
              : 0;
 }
 
-// How many neighbours have a box of some parameter, at most.
-int most_box_holders(const nn::ParamTable& table) {
-  int holders = 1;
-  for (const ParamSpec& spec : table.specs()) holders = std::max(holders, most_holders(spec));
-  return holders;
+std::shared_ptr<const WholeModel> whole_model(const TrainConfig& config, const Model& model,
+                                              const Placement& placement, int tensor_rank,
+                                              WholeModels* known) {
+  const auto make = [&] {
+    return std::make_shared<const WholeModel>(model, placement, model_stages(config, placement));
+  };
+  if (known == nullptr) return make();
+  std::shared_ptr<const WholeModel>& whole = (*known)[tensor_rank];
+  if (!whole) whole = make();
+  return whole;
 }
 
 }  // namespace
@@ -30,15 +35,16 @@ int most_box_holders(const nn::ParamTable& table) {
 RankStates::RankStates(const TrainConfig& config, const Model& model, const StepPrograms& programs,
                        const RankCommunicators& ranks,
                        const std::vector<std::int64_t>& tokens_per_step, Context& context,
-                       RankArenas& arenas)
+                       RankArenas& arenas, WholeModels* whole_models)
     : config_(config),
       ranks_(ranks),
-      model_(model, programs.placement(), model_stages(config, programs.placement()),
+      model_(model, programs.placement(),
+             whole_model(config, model, programs.placement(), ranks.at.tensor, whole_models),
              ranks.at.pipeline) {
-  for (const SharedParameter& parameter : model_.shared) {
+  for (const SharedParameter& parameter : model_.whole->shared) {
     shared_.push_back(ranks.among(parameter.holders, parameter.shared_by));
   }
-  box_holders_ = ranks.tensor_neighbours(most_box_holders(model_.whole), "kv");
+  box_holders_ = ranks.tensor_neighbours(model_.whole->most_holders, "kv");
   const LayoutConfig& layout = config.layout;
   if (layout.num_distributed_optimizer_instances > 1) {
     sharding_ = ranks.sharding(static_cast<int>(layout.num_distributed_optimizer_instances));
@@ -50,7 +56,7 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
                                                  arenas.main_parameters, files);
   constants_ = nn::Constants(model_.table.constants(), context, arenas.constants);
   gradients_ = std::make_unique<GradientStore>(
-      parameters_->states(), shared_sums(model_.table, model_.shared, ranks.at.pipeline),
+      parameters_->states(), shared_sums(model_.table, model_.whole->shared, ranks.at.pipeline),
       nn::full_precision(model.transformer().dtype), tokens_per_step, arenas.gradients, files);
   data_parallel_ = std::make_unique<DataParallel>(
       *parameters_, *gradients_, gradient_uses(), reduction_groups(),

@@ -24,10 +24,11 @@ namespace phalanx {
 
 class RankStates {
  public:
-  // `tokens_per_step`: at most, by sequence. All must outlive this.
+  // `tokens_per_step`: at most, by sequence. `whole_models` may know the rank's. All must outlive
+  // this.
   RankStates(const TrainConfig& config, const Model& model, const StepPrograms& programs,
              const RankCommunicators& ranks, const std::vector<std::int64_t>& tokens_per_step,
-             Context& context, RankArenas& arenas);
+             Context& context, RankArenas& arenas, WholeModels* whole_models = nullptr);
   RankStates(const RankStates&) = delete;
   RankStates& operator=(const RankStates&) = delete;
 

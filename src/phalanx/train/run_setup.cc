@@ -53,7 +53,7 @@ RunSetup::RunSetup(RunStart start, Launcher& launcher, const std::function<bool(
       peak(start.decisions.peak),
       model(make_model(config, tokenizer->vocab_size())),
       programs(step_programs(config, length)),
-      plans(plan_ranks(config, *model, programs, products.products, launcher.own_ranks())),
+      plans(plan_ranks(config, *model, programs, {products.products}, launcher.own_ranks())),
       affinity(rank_affinity(config.layout)),
       initialised(std::chrono::system_clock::now()),
       start_time(start.time) {

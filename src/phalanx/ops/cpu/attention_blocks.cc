@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "phalanx/ops/cpu/kernel_type.h"
+#include "phalanx/ops/cpu/panel_kernels.h"
 
 namespace phalanx::cpu {
 namespace {
@@ -91,7 +92,7 @@ AttentionOperands::AttentionOperands(const ops::AttentionInputs& in, ProductPrec
   expect_kernel_type(in.query.dtype);
   if (in.bias) bias = HeadRows::of_bias(in.bias);
   if (products == ProductPrecision::kBf16 && in.query.dtype == DType::kBF16) {
-    pairs = &panel_kernel(products);
+    pairs = &panel_kernel_bf16();
   }
 }
 

@@ -17,8 +17,26 @@ Caches caches_of_machine() {
   return caches;
 }
 
+Processor this_processor() { return {active_target(), caches_of_machine()}; }
+
+Processor usual_processor(Target target) {
+  constexpr std::int64_t kKiB = 1024;
+  switch (target) {
+    case Target::kScalar:
+      break;
+    case Target::kAvx2:  // Zen 2 and 3
+      return {target, {.first_level_ways = 8, .second_level_bytes = 512 * kKiB}};
+    case Target::kAvx512:      // Skylake-SP and Cascade Lake
+    case Target::kAvx512Bf16:  // Zen 4
+      return {target, {.first_level_ways = 8, .second_level_bytes = 1024 * kKiB}};
+    case Target::kAmx:  // Sapphire and Emerald Rapids
+      return {target, {.first_level_ways = 12, .second_level_bytes = 2048 * kKiB}};
+  }
+  return {target, {}};
+}
+
 CpuDevice make_device(int threads, ProductPrecision products) {
-  return {threads, products, caches_of_machine()};
+  return {threads, products, this_processor()};
 }
 
 }  // namespace phalanx::cpu

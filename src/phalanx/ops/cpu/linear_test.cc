@@ -4,7 +4,6 @@
 #include "phalanx/ops/linear.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <algorithm>
 #include <cmath>
@@ -39,10 +38,10 @@ double value(const Tensor& t, std::int64_t i, std::int64_t j) {
   }
 }
 
-// How a product is run: on the best target or on one.
+// How a product is run.
 struct Setting {
   int threads = 1;
-  std::int64_t target = 0;
+  Target target = active_target();
 };
 
 class Products : public testing::Test {
@@ -206,7 +205,7 @@ TEST_F(Products, OfBf16) {
 std::vector<std::byte> Products::results_of(const Problem& problem, ProductPrecision family,
                                             const Setting& setting) {
   const WorkspaceScope scope(arena_);
-  hwy::SetSupportedTargetsForTest(setting.target);
+  const ForcedTarget forced(setting.target);
   CpuDevice device = make_device(setting.threads, family);
   const std::int64_t rows = problem.x.shape[0], n = problem.dy.shape[1], k = problem.x.shape[1];
   const DType dtype = problem.x.dtype;
@@ -224,7 +223,6 @@ std::vector<std::byte> Products::results_of(const Problem& problem, ProductPreci
                                         .x = problem.x,
                                         .accumulate = false,
                                         .dbias = dbias});
-  hwy::SetSupportedTargetsForTest(0);
   std::vector<std::byte> bytes;
   for (const Tensor& t : {y, dx, dweight, dbias}) {
     bytes.insert(bytes.end(), t.data(), t.data() + t.bytes());
@@ -240,16 +238,15 @@ constexpr std::int64_t kBorders[][3] = {
     {400, 900, 300}, {66, 352, 769}, {48, 16, 4100}, {2, 50, 4200},   {3, 4200, 50}};
 
 TEST_F(Products, AgreeWithTheReferenceAtEveryBorder) {
-  for (const std::int64_t target : {HWY_AVX2, HWY_AVX3, HWY_SCALAR}) {
-    if ((hwy::SupportedTargets() & target) == 0) continue;
+  for (const Target target : {Target::kAvx2, Target::kAvx512, Target::kScalar}) {
+    if (target > best_target()) continue;
+    const ForcedTarget forced(target);
     for (const auto& [rows, n, k] : kBorders) {
-      if (target == HWY_SCALAR && rows * n * k > (1 << 22)) continue;
+      if (target == Target::kScalar && rows * n * k > (1 << 22)) continue;
       const WorkspaceScope scope(arena_);
-      hwy::SetSupportedTargetsForTest(target);
       CpuDevice device = make_device(2, ProductPrecision::kFp32);
       check_all(device, DType::kF32, rows, n, k, kF32, rows % 3);
       check_all(device, DType::kBF16, rows, n, k, kBf16, k % 5);
-      hwy::SetSupportedTargetsForTest(0);
     }
   }
   for (const ProductPrecision family : bf16_families()) {
@@ -273,12 +270,12 @@ TEST_F(Products, BitsDependNeitherOnThreadsNorOnTheTarget) {
             << name_of(dtype) << " " << rows << " x " << n << " x " << k << ", " << threads
             << " threads";
       }
-      for (const std::int64_t target : {HWY_AVX2, HWY_AVX3}) {
-        if ((hwy::SupportedTargets() & target) == 0) continue;
+      for (const Target target : {Target::kAvx2, Target::kAvx512}) {
+        if (target > best_target()) continue;
         EXPECT_TRUE(results_of(problem, ProductPrecision::kFp32,
                                {.threads = 2, .target = target}) == expected)
             << name_of(dtype) << " " << rows << " x " << n << " x " << k << " on "
-            << hwy::TargetName(target);
+            << name_of(target);
       }
       if (dtype != DType::kBF16) continue;
       for (const ProductPrecision family : bf16_families()) {

@@ -25,7 +25,8 @@ bool is_native(const CpuDevice& device, const MatrixProduct& product) {
 }
 
 const PanelKernel& kernel_of(const CpuDevice& device, const MatrixProduct& product) {
-  return panel_kernel(is_native(device, product) ? device.products : ProductPrecision::kFp32);
+  return panel_kernel(is_native(device, product) ? device.products : ProductPrecision::kFp32,
+                      device.processor.target);
 }
 
 ProductShape shape_of(const MatrixProduct& p) {
@@ -435,7 +436,7 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const MatrixProduct& pr
     if (!product.sums_rows) return 0;
     return line_sums_bytes(row_sums_of(product), depth_block_of(product.k, kernel));
   }
-  const ProductPlan plan(shape_of(product), kernel, device.threads, device.caches);
+  const ProductPlan plan(shape_of(product), kernel, device.threads, device.processor.caches);
   std::int64_t bytes =
       kTaskSets * TeamTasks::bytes(device.threads) + plan.workspace_bytes(device.threads);
   if (product.sums_rows) bytes += line_sums_bytes(row_sums_of(product), plan.depth_block);
@@ -453,7 +454,7 @@ void multiply(const CpuDevice& device, const MatrixProduct& product, std::byte* 
                  workspace);
     return;
   }
-  const ProductPlan plan(shape_of(product), kernel, device.threads, device.caches);
+  const ProductPlan plan(shape_of(product), kernel, device.threads, device.processor.caches);
   Multiplication(product, plan, device.threads, workspace).run();
   if (!product.sums_rows) return;
   combine_line_sums(device.threads, row_sums_of(product), plan.depth_block,

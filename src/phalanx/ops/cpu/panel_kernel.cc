@@ -4,16 +4,16 @@
 
 namespace phalanx::cpu {
 
-const PanelKernel& panel_kernel(ProductPrecision family) {
+const PanelKernel& panel_kernel(ProductPrecision family, Target target) {
   switch (family) {
     case ProductPrecision::kFp32:
-      return panel_kernel_f32();
+      return panel_kernel_f32(target);
     case ProductPrecision::kBf16:
       return panel_kernel_bf16();
     case ProductPrecision::kAmx:
       return panel_kernel_amx();
   }
-  return panel_kernel_f32();
+  return panel_kernel_f32(target);
 }
 
 }  // namespace phalanx::cpu

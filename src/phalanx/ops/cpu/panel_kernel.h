@@ -74,7 +74,8 @@ class KernelUse {
   void (*release_)();
 };
 
-// The kernel of a family of products on the target that runs. The processor must have it.
-const PanelKernel& panel_kernel(ProductPrecision family);
+// The kernel of a family of products on a target. Its tiles run on processors that have both; its
+// sizes are there on every one.
+const PanelKernel& panel_kernel(ProductPrecision family, Target target);
 
 }  // namespace phalanx::cpu

@@ -105,7 +105,7 @@ const PanelKernel& panel_kernel_amx() { return kAmxKernel; }
 
 const PanelKernel& panel_kernel_amx() {
   PHALANX_CHECK(false, "this processor has no AMX");
-  return panel_kernel_f32();
+  return panel_kernel_f32(Target::kScalar);
 }
 
 #endif

@@ -96,7 +96,7 @@ const PanelKernel& panel_kernel_bf16() { return kBf16Kernel; }
 
 const PanelKernel& panel_kernel_bf16() {
   PHALANX_CHECK(false, "this processor has no dot product of bf16");
-  return panel_kernel_f32();
+  return panel_kernel_f32(Target::kScalar);
 }
 
 #endif

@@ -52,20 +52,18 @@ constexpr std::array<TileFunction, PanelKernel::kMostWidths> tiles() {
           kTileVectors > 2 ? run_tile<kLeft, kTileVectors> : nullptr};
 }
 
-const PanelKernel& f32_kernel() {
-  static const PanelKernel kKernel{.name = hwy::TargetName(HWY_TARGET),
-                                   .operand = DType::kF32,
-                                   .group = 1,
-                                   .depth_step = 1,
-                                   .rows = kTileRows,
-                                   .width = static_cast<int>(kMaxLanes),
-                                   .widths = kTileVectors,
-                                   .left_columns = true,
-                                   .prepare = nullptr,
-                                   .release = nullptr,
-                                   .tiles = {tiles<Left::kRows>(), tiles<Left::kColumns>()}};
-  return kKernel;
-}
+// A constant: processors that have not the target read its sizes.
+constexpr PanelKernel kF32Kernel{.name = HWY_STR(HWY_NAMESPACE),
+                                 .operand = DType::kF32,
+                                 .group = 1,
+                                 .depth_step = 1,
+                                 .rows = kTileRows,
+                                 .width = static_cast<int>(kMaxLanes),
+                                 .widths = kTileVectors,
+                                 .left_columns = true,
+                                 .prepare = nullptr,
+                                 .release = nullptr,
+                                 .tiles = {tiles<Left::kRows>(), tiles<Left::kColumns>()}};
 
 }  // namespace phalanx::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -73,9 +71,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace phalanx::cpu {
 
-HWY_EXPORT(f32_kernel);
-
-const PanelKernel& panel_kernel_f32() { return HWY_DYNAMIC_DISPATCH(f32_kernel)(); }
+const PanelKernel& panel_kernel_f32(Target target) {
+#if (HWY_TARGETS & HWY_AVX3) != 0
+  if (target >= Target::kAvx512) return N_AVX3::kF32Kernel;
+#endif
+#if (HWY_TARGETS & HWY_AVX2) != 0
+  if (target >= Target::kAvx2) return N_AVX2::kF32Kernel;
+#endif
+  PHALANX_CHECK(target == Target::kScalar, "this build has no kernels of {}", name_of(target));
+  return HWY_STATIC_DISPATCH(kF32Kernel);
+}
 
 }  // namespace phalanx::cpu
 #endif  // HWY_ONCE

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <optional>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/threads.h"
@@ -77,6 +78,45 @@ double best_gflops(int threads, const Family& family) {
   return sum * 1e-9;
 }
 
+bool has_products(ProductPrecision products, Target target) {
+  return target >= family_of(products).needs;
+}
+
+std::string products_of(Target target) {
+  std::vector<std::string_view> names;
+  for (const Family& family : kFamilies) {
+    if (target >= family.needs) names.push_back(name_of(family.products));
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// What is asked for by name, or nothing is to be chosen from; none where it is.
+// `description` is the target's.
+std::optional<ProductChoice> only_choice(std::string_view requested, bool stores_bf16,
+                                         Target target, std::string_view description) {
+  if (const Family* const named = find_family(requested)) {
+    if (named->products != ProductPrecision::kFp32 && !stores_bf16) {
+      throw ConfigError("--matmul-precision {} multiplies operands stored as bf16: add --bf16",
+                        requested);
+    }
+    if (!has_products(named->products, target)) {
+      throw ConfigError(
+          "--matmul-precision {}: target {} has not the instructions; it has {} (a run recorded "
+          "with other products gives other bits)",
+          requested, description, products_of(target));
+    }
+    return ProductChoice{named->products, "requested"};
+  }
+  if (requested != "auto") {
+    throw ConfigError("--matmul-precision {}: use auto, fp32, bf16 or amx", requested);
+  }
+  if (!stores_bf16) return ProductChoice{ProductPrecision::kFp32, "nothing is stored as bf16"};
+  if (!has_products(ProductPrecision::kBf16, target)) {
+    return ProductChoice{ProductPrecision::kFp32, "the processor has no bf16 products"};
+  }
+  return std::nullopt;
+}
+
 // The first family, and each that outruns what was the best before it.
 ProductChoice fastest() {
   const Rates rates = best_rates();
@@ -95,22 +135,14 @@ ProductChoice fastest() {
 
 }  // namespace
 
-bool has_products(ProductPrecision products) {
-  return active_target() >= family_of(products).needs;
-}
+bool has_products(ProductPrecision products) { return has_products(products, active_target()); }
 
 bool has_products(std::string_view name) {
   const Family* family = find_family(name);
   return family != nullptr && has_products(family->products);
 }
 
-std::string available_products() {
-  std::vector<std::string_view> names;
-  for (const Family& family : kFamilies) {
-    if (has_products(family.products)) names.push_back(name_of(family.products));
-  }
-  return fmt::format("{}", fmt::join(names, ", "));
-}
+std::string available_products() { return products_of(active_target()); }
 
 double Peak::of(ProductPrecision products) const {
   const std::array<double, kFamilies.size()> gflops = {fp32_gflops, bf16_gflops, amx_gflops};
@@ -151,26 +183,15 @@ std::string to_text(const Peak& peak) {
 }
 
 ProductChoice choose_products(std::string_view requested, bool stores_bf16) {
-  const bool has_others = has_products(ProductPrecision::kBf16);  // also refuses a wrong target
-  if (const Family* const named = find_family(requested)) {
-    if (named->products != ProductPrecision::kFp32 && !stores_bf16) {
-      throw ConfigError("--matmul-precision {} multiplies operands stored as bf16: add --bf16",
-                        requested);
-    }
-    if (!has_products(named->products)) {
-      throw ConfigError(
-          "--matmul-precision {}: target {} has not the instructions; it has {} (a run recorded "
-          "with other products gives other bits)",
-          requested, describe_active_target(), available_products());
-    }
-    return {named->products, "requested"};
-  }
-  if (requested != "auto") {
-    throw ConfigError("--matmul-precision {}: use auto, fp32, bf16 or amx", requested);
-  }
-  if (!stores_bf16) return {ProductPrecision::kFp32, "nothing is stored as bf16"};
-  if (!has_others) return {ProductPrecision::kFp32, "the processor has no bf16 products"};
-  return fastest();
+  const auto only = only_choice(requested, stores_bf16, active_target(), describe_active_target());
+  return only ? *only : fastest();
+}
+
+ProductChoice choose_products(std::string_view requested, bool stores_bf16, Target target) {
+  if (const auto only = only_choice(requested, stores_bf16, target, name_of(target))) return *only;
+  return {has_products(ProductPrecision::kAmx, target) ? ProductPrecision::kAmx
+                                                       : ProductPrecision::kBf16,
+          "the fastest of such processors"};
 }
 
 std::vector<std::string> processor_features() {

@@ -31,6 +31,9 @@ std::string available_products();
 // and at 1.8 times on Zen 5, tiles at 16 times.) ConfigError when the request makes no sense or the
 // processor has not the family.
 ProductChoice choose_products(std::string_view requested, bool stores_bf16);
+// Of a processor with this target, which need not be this one: nothing is measured. `auto` is the
+// last family that it has, as measurements on such processors come out.
+ProductChoice choose_products(std::string_view requested, bool stores_bf16, Target target);
 
 // GFLOP/s of multiply-adds on registers; 0 where the target has no such instruction.
 struct Peak {

@@ -58,6 +58,21 @@ TEST(Precision, FamiliesAreThoseOfTheTarget) {
   EXPECT_FALSE(has_products("fp8"));
 }
 
+// Of a processor that is named nothing is measured, nor need it be this one.
+TEST(Precision, OfANamedTargetIsTheSameEverywhere) {
+  const auto products = [](std::string_view requested, Target target, bool stores_bf16 = true) {
+    return choose_products(requested, stores_bf16, target).products;
+  };
+  EXPECT_EQ(products("auto", Target::kAvx2), ProductPrecision::kFp32);
+  EXPECT_EQ(products("auto", Target::kAvx512), ProductPrecision::kFp32);
+  EXPECT_EQ(products("auto", Target::kAvx512Bf16), ProductPrecision::kBf16);
+  EXPECT_EQ(products("auto", Target::kAmx), ProductPrecision::kAmx);
+  EXPECT_EQ(products("auto", Target::kAmx, false), ProductPrecision::kFp32);
+  EXPECT_EQ(products("bf16", Target::kAmx), ProductPrecision::kBf16);
+  EXPECT_THROW(products("amx", Target::kAvx512Bf16), ConfigError);
+  EXPECT_THROW(products("bf16", Target::kAvx512Bf16, false), ConfigError);
+}
+
 // No wider a margin than neighbours need: the choice must not depend on the minute.
 TEST(Precision, TheChoiceIsTheSameEveryTime) {
   const auto first = choose_products("auto", true).products;

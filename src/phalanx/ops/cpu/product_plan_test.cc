@@ -27,9 +27,18 @@ ProductShape shape_of(Pass pass, std::int64_t rows, std::int64_t n, std::int64_t
   return {n, k, rows, {dtype, n, false}, {dtype, k, false}, true};
 }
 
+// Of every target of the build: sizes need no processor that has it.
 std::vector<const PanelKernel*> kernels() {
-  return {&panel_kernel(ProductPrecision::kFp32), &panel_kernel(ProductPrecision::kBf16),
-          &panel_kernel(ProductPrecision::kAmx)};
+  std::vector<const PanelKernel*> found;
+  const auto add = [&](const PanelKernel& kernel) {
+    if (std::ranges::find(found, &kernel) == found.end()) found.push_back(&kernel);
+  };
+  for (const Target target : targets_of_build()) {
+    add(panel_kernel(ProductPrecision::kFp32, target));
+    if (target >= Target::kAvx512Bf16) add(panel_kernel(ProductPrecision::kBf16, target));
+    if (target >= Target::kAmx) add(panel_kernel(ProductPrecision::kAmx, target));
+  }
+  return found;
 }
 
 struct Size {
@@ -72,7 +81,7 @@ TEST(ProductPlan, CutsTheDepthByItsLengthAndTheKernelAlone) {
 
 // What decides about fp32's bits must not be the kernel's width.
 TEST(ProductPlan, BlocksOfDepthAreBalanced) {
-  const PanelKernel& f32 = panel_kernel(ProductPrecision::kFp32);
+  const PanelKernel& f32 = panel_kernel(ProductPrecision::kFp32, active_target());
   EXPECT_EQ(depth_block_of(1, f32), 16);
   EXPECT_EQ(depth_block_of(256, f32), 256);
   EXPECT_EQ(depth_block_of(384, f32), 384);
@@ -132,7 +141,7 @@ TEST(ProductPlan, FeedsSixtyFourThreads) {
 
 // One position of many sequences at a time: the weights are read as they lie.
 TEST(ProductPlan, DoesNotPackWeightsForAFewRows) {
-  const PanelKernel& kernel = panel_kernel(ProductPrecision::kFp32);
+  const PanelKernel& kernel = panel_kernel(ProductPrecision::kFp32, active_target());
   const ProductPlan plan(shape_of(Pass::kForward, 1, 50304, 768), kernel, 2);
   EXPECT_TRUE(plan.swapped);
   EXPECT_EQ(plan.left_bytes, 0);

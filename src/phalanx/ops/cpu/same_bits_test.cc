@@ -20,6 +20,7 @@
 #include "phalanx/ops/cases/compare.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/cpu/exponential-inl.h"
+#include "phalanx/ops/cpu/target.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
@@ -62,10 +63,10 @@ HWY_EXPORT(functions);
 namespace {
 
 // The scalar target has no fused multiply-add: nobody promises anything for it.
-std::vector<std::int64_t> vector_targets() {
-  std::vector<std::int64_t> targets;
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    if (target != HWY_SCALAR) targets.push_back(target);
+std::vector<Target> vector_targets() {
+  std::vector<Target> targets;
+  for (const Target target : {Target::kAvx512, Target::kAvx2}) {
+    if (target <= best_target()) targets.push_back(target);
   }
   return targets;
 }
@@ -74,11 +75,10 @@ std::vector<std::int64_t> vector_targets() {
 template <typename Result>
 auto on_all_targets(const Result& result) {
   std::vector<decltype(result())> results;
-  for (const std::int64_t target : vector_targets()) {
-    hwy::SetSupportedTargetsForTest(target);
+  for (const Target target : vector_targets()) {
+    const ForcedTarget forced(target);
     results.push_back(result());
   }
-  hwy::SetSupportedTargetsForTest(0);
   return results;
 }
 
@@ -86,8 +86,8 @@ template <typename Result>
 void expect_equal(const std::vector<Result>& results, const std::string& what) {
   for (std::size_t i = 1; i < results.size(); ++i) {
     EXPECT_TRUE(results[i] == results[0])
-        << what << ": " << hwy::TargetName(vector_targets()[i]) << " has other bits than "
-        << hwy::TargetName(vector_targets()[0]);
+        << what << ": " << name_of(vector_targets()[i]) << " has other bits than "
+        << name_of(vector_targets()[0]);
   }
 }
 
@@ -106,9 +106,12 @@ class SameBits : public testing::TestWithParam<std::string> {
 
 TEST_P(SameBits, OnEveryTarget) {
   if (vector_targets().size() < 2) GTEST_SKIP() << "one target with vectors on this processor";
-  const auto backend = make_cpu_backend(1, ProductPrecision::kFp32);
   for_each_row([&](const ops::Case& row, DType storage, const std::string& name) {
-    expect_equal(on_all_targets([&] { return ops::output_bits(row, storage, *backend); }), name);
+    expect_equal(on_all_targets([&] {
+                   const auto backend = make_cpu_backend(1, ProductPrecision::kFp32);
+                   return ops::output_bits(row, storage, *backend);
+                 }),
+                 name);
   });
 }
 

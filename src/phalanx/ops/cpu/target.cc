@@ -23,9 +23,22 @@ namespace {
 constexpr std::array<std::string_view, 5> kNames = {"scalar", "avx2", "avx512", "avx512_bf16",
                                                     "amx"};
 
-// As many names as the machine has targets.
-std::span<const std::string_view> names_up_to(Target best) {
-  return std::span(kNames).first(static_cast<std::size_t>(best) + 1);
+constexpr bool kBuiltAvx2 = (HWY_TARGETS & HWY_AVX2) != 0;
+constexpr bool kBuiltAvx512 = kBuiltAvx2 && (HWY_TARGETS & HWY_AVX3) != 0;
+// The families of bf16 need no Highway, but AVX-512 beside them.
+constexpr Target kLastOfBuild = kBuiltAvx512 ? Target::kAmx
+                                : kBuiltAvx2 ? Target::kAvx2
+                                             : Target::kScalar;
+
+std::vector<Target> targets_up_to(Target last) {
+  std::vector<Target> targets;
+  for (int i = 0; i <= static_cast<int>(last); ++i) targets.push_back(static_cast<Target>(i));
+  return targets;
+}
+
+// As many names as there are targets up to this one.
+std::span<const std::string_view> names_up_to(Target last) {
+  return std::span(kNames).first(static_cast<std::size_t>(last) + 1);
 }
 
 #if defined(__x86_64__)
@@ -56,14 +69,14 @@ bool may_use_tiles() {
 // What Highway asks of a processor for its targets, and a build without them (HWY_TARGETS) has
 // neither.
 bool has_avx2() {
-  return (HWY_TARGETS & HWY_AVX2) != 0 && __builtin_cpu_supports("avx2") &&
-         __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-         __builtin_cpu_supports("bmi2") && has_f16c() && has_lzcnt();
+  return kBuiltAvx2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && has_f16c() &&
+         has_lzcnt();
 }
 bool has_avx512() {
-  return (HWY_TARGETS & HWY_AVX3) != 0 && __builtin_cpu_supports("avx512f") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd");
+  return kBuiltAvx512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd");
 }
 
 Target detect() {
@@ -134,13 +147,17 @@ std::string describe_active_target() {
   return fmt::format("{} ({}; the best here is {})", name, kTargetVariable, name_of(best_target()));
 }
 
-std::vector<Target> targets_here() {
-  std::vector<Target> targets;
-  for (int i = 0; i <= static_cast<int>(best_target()); ++i) {
-    targets.push_back(static_cast<Target>(i));
+std::vector<Target> targets_of_build() { return targets_up_to(kLastOfBuild); }
+
+Target target_named(std::string_view flag, std::string_view name) {
+  for (const Target target : targets_of_build()) {
+    if (name_of(target) == name) return target;
   }
-  return targets;
+  throw ConfigError("{} {}: there are kernels for {}", flag, name,
+                    fmt::join(names_up_to(kLastOfBuild), ", "));
 }
+
+std::vector<Target> targets_here() { return targets_up_to(best_target()); }
 
 std::vector<std::string> names_of_targets_here() {
   const auto names = names_up_to(best_target());

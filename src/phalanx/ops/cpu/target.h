@@ -20,6 +20,13 @@ std::string_view name_of(Target target);
 // The last of the list that this processor and its kernel have; AMX's tiles are asked for here.
 Target best_target();
 
+// Those whose kernels are in this build, whatever the machine has: what a plan may be made for.
+std::vector<Target> targets_of_build();
+
+// The target of that name, which `flag` was given. ConfigError for a name that is none, and for a
+// target whose kernels this build has not.
+Target target_named(std::string_view flag, std::string_view name);
+
 // What `value`, of the variable, stands for: the best where it is empty. ConfigError for a name
 // that is none, and for a target that this machine has not.
 Target requested_target(std::string_view value);

@@ -5,6 +5,7 @@
 #include <hwy/targets.h>
 
 #include <string>
+#include <vector>
 
 #include "phalanx/base/error.h"
 
@@ -41,9 +42,27 @@ TEST(CpuTarget, WhatTheMachineHasNotIsRefused) {
                                        HasSubstr(std::string(name_of(best_target())))));
 }
 
+// A plan may name what this machine has not.
+TEST(CpuTarget, ThoseOfTheBuildAreNamed) {
+  const std::vector<Target> built = targets_of_build();
+  ASSERT_GE(std::ssize(built), std::ssize(targets_here()));
+  for (const Target target : built) EXPECT_EQ(target_named("--x", name_of(target)), target);
+  try {
+    target_named("--x", "avx1024");
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("--x avx1024"), HasSubstr("kernels for scalar")));
+  }
+}
+
 // Forced targets are what Highway's kernels run with, and they end where they should.
 TEST(CpuTarget, LimitsHighway) {
-  const auto chooses = [](std::int64_t target) { return (hwy::SupportedTargets() & target) != 0; };
+  const auto chooses = [](std::int64_t target) {
+    const bool is_supported = (hwy::SupportedTargets() & target) != 0;
+    // To ask makes Highway choose among all that the processor has.
+    const ForcedTarget again(active_target());
+    return is_supported;
+  };
   const Target before = active_target();
   for (const Target target : targets_here()) {
     SCOPED_TRACE(name_of(target));

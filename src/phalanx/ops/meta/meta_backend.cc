@@ -40,7 +40,11 @@ class MetaBackend final : public ops::DispatchTo<MetaDevice, ops::OpList> {
 }  // namespace meta
 
 std::unique_ptr<Backend> make_meta_backend(int threads, cpu::ProductPrecision products) {
-  return std::make_unique<meta::MetaBackend>(meta::MetaDevice{cpu::make_device(threads, products)});
+  return make_meta_backend(cpu::make_device(threads, products));
+}
+
+std::unique_ptr<Backend> make_meta_backend(const cpu::CpuDevice& device) {
+  return std::make_unique<meta::MetaBackend>(meta::MetaDevice{device});
 }
 
 }  // namespace phalanx
