@@ -44,7 +44,7 @@ RunSetup::RunSetup(RunStart start, Launcher& launcher, const std::function<bool(
       tokenizer(make_tokenizer(config.tokenizer)),
       checkpoint(std::move(start.checkpoint)),
       loaded(checkpoint ? std::optional(checkpoint->manifest()) : std::nullopt),
-      directory(config.run, checkpoint.get()),
+      directory(config.run, checkpoint.get(), std::move(start.decisions.job)),
       inputs(run_inputs(config)),
       length(config, begin_of(config, loaded)),
       schedule(loaded ? check_resume(config, *loaded) : parameter_schedule(config)),
