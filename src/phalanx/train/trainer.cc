@@ -525,6 +525,7 @@ RunEnd prepare_and_train(const TrainConfig& config, const StopToken& stop, RunSi
                          Launcher& launcher) {
   std::optional<RunSetup> setup;
   launcher.prepare([&] { setup.emplace(config, launcher, [&] { return stop() != 0; }); });
+  if (setup->lock) setup->lock->expect_in_place();
   if (launcher.leads()) setup->directory.claim();
   return train_on_ranks(*setup, std::move(setup->checkpoint), stop, sinks, launcher);
 }
