@@ -15,6 +15,7 @@
 #include "phalanx/base/mapped_file.h"
 #include "phalanx/cli/command_table.h"
 #include "phalanx/cli/commands.h"
+#include "phalanx/cli/signals.h"
 #include "phalanx/comm/comm_error.h"
 #include "phalanx/flags/flag_set.h"
 
@@ -76,6 +77,9 @@ int end_with(const std::vector<std::string>& words, const std::string& message, 
 }  // namespace phalanx
 
 int main(int argc, char** argv) {
+  // Training commands end with what they have saved, however early they are asked.
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "pretrain" || command == "finetune") phalanx::hold_stop_signals();
   // A file-size limit then arrives as a failed write, which has a message.
   std::signal(SIGXFSZ, SIG_IGN);
   phalanx::report_unreadable_maps();

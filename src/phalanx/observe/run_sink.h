@@ -110,7 +110,7 @@ struct RunNote {
 struct RunEnding {
   enum class Outcome {
     kFinished,
-    kPreempted,  // a signal came: the state is saved
+    kPreempted,  // a signal came: the state is saved, or training had not begun
     kStopped,    // a signal came, and nothing is saved
     kFailed,
   };

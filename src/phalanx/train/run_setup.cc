@@ -63,7 +63,7 @@ RunSetup::RunSetup(RunStart start, Launcher& launcher, const std::function<bool(
     check_inputs(inputs, *loaded, config.run);
   }
   const auto poll = [&] {
-    if (stop && stop()) throw StoppedEarly{.is_saved = directory.is_resumed()};
+    if (stop && stop()) throw StoppedEarly{};
   };
   const auto begin = std::chrono::steady_clock::now();
   data.emplace(config, *tokenizer, counts_of(*this), poll);
