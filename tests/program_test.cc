@@ -437,11 +437,18 @@ TEST_F(ProgramTest, ARunIsNotLostByAnother) {
   EXPECT_EQ(first, run_json("checkpoint digest run --json"));
   EXPECT_EQ(metrics("run").size(), 4U);
 
-  // What a launcher starts again goes on.
+  // A count of restarts makes it nobody's own.
+  for (const char* count : {"export SLURM_RESTART_COUNT=1", "export TORCHELASTIC_RESTART_COUNT=1",
+                            "export SLURM_RESTART_COUNT=1 SLURM_JOB_ID=7",
+                            "export PHALANX_LAUNCH=other TORCHELASTIC_RESTART_COUNT=1"}) {
+    const Output refused = run_between(count, saves, "");
+    EXPECT_EQ(refused.status, 78) << count << refused.err;
+    EXPECT_NE(refused.err.find("--overwrite"), std::string::npos) << count << refused.err;
+  }
+  EXPECT_EQ(first, run_json("checkpoint digest run --json"));
   const Output bad = run_between("export TORCHELASTIC_RESTART_COUNT=one", saves, "");
   EXPECT_EQ(bad.status, 64) << bad.err;
-  const Output again = run_between("export SLURM_RESTART_COUNT=1", saves, "");
-  EXPECT_EQ(again.status, 0) << again.err;
+  ASSERT_EQ(run(saves + "--load run").status, 0);
   EXPECT_EQ(metrics("run").size(), 8U);
 
   expect_error(saves + "--load run --ckpt-step 4", 78, "--ckpt-step 4");
@@ -449,6 +456,32 @@ TEST_F(ProgramTest, ARunIsNotLostByAnother) {
   EXPECT_EQ(metrics("run").size(), 8U);
   EXPECT_EQ(metrics("run/abandoned-1").size(), 4U);
   EXPECT_EQ(run("checkpoint diff run run/abandoned-1").status, 0);
+}
+
+// What Slurm starts again goes on with what the same job has saved, whatever it began with; another
+// command of the job does not.
+TEST_F(ProgramTest, AJobGoesOnWithItsOwn) {
+  prepare();
+  const std::string saves = "pretrain gpt " + training() + "--save run --save-interval 4 ";
+  ASSERT_EQ(run(saves + "--exit-interval 4").status, 0);
+  const std::string first = "export SLURM_JOB_ID=7 SLURM_CLUSTER_NAME=c; ";
+  const std::string second = first + "export SLURM_RESTART_COUNT=1";
+  const std::string begins = saves + "--overwrite --seed 5 ";
+  const Output stopped = run_between(first, begins + "--exit-interval 4", "");
+  ASSERT_EQ(stopped.status, 0) << stopped.err;
+  const Json kept = run_json("checkpoint digest run/abandoned-1 --json");
+  const Output other = run_between(second, saves + "--seed 5", "");
+  EXPECT_EQ(other.status, 78) << other.err;
+  const Output again = run_between(second, begins, "");
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_NE(again.err.find("attempt 2 of this job: goes on from --save run"), std::string::npos)
+      << again.err;
+  EXPECT_EQ(metrics("run").size(), 8U);
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "run/abandoned-2"));
+  EXPECT_EQ(kept, run_json("checkpoint digest run/abandoned-1 --json"));
+  ASSERT_EQ(run("pretrain gpt " + training() + "--save straight --save-interval 4 --seed 5").status,
+            0);
+  EXPECT_EQ(run("checkpoint diff run straight").status, 0);
 }
 
 TEST_F(ProgramTest, ADirectoryHasOneWriter) {

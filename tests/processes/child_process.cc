@@ -18,10 +18,11 @@
 namespace phalanx::processes {
 namespace {
 
-constexpr std::string_view kOfRanks[] = {
-    "RANK=",  "WORLD_SIZE=", "LOCAL_", "GROUP_",        "ROLE_",        "MASTER_",
-    "SLURM_", "SRUN_",       "PMI",    "TORCHELASTIC_", "PHALANX_RDZV", "PHALANX_COORDINATOR",
-    "UCX_"};
+constexpr std::string_view kOfRanks[] = {"RANK=",          "WORLD_SIZE=",  "LOCAL_",
+                                         "GROUP_",         "ROLE_",        "MASTER_",
+                                         "SLURM_",         "SRUN_",        "PMI",
+                                         "TORCHELASTIC_",  "PHALANX_RDZV", "PHALANX_COORDINATOR",
+                                         "PHALANX_LAUNCH", "UCX_"};
 
 bool speaks_of_ranks(std::string_view variable) {
   for (const std::string_view name : kOfRanks) {

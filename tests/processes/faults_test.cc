@@ -161,6 +161,45 @@ TEST_F(Faults, ARestartEndsWithTheBitsOfAnUndisturbedRun) {
   expect_clean("run");
 }
 
+// Killed before it has begun anything, the job resumes nobody else's run; what it was told to do is
+// done by the attempt that comes to it.
+TEST_F(Faults, ARankThatIsKilledAtOnceTakesOverNothing) {
+  prepare();
+  const std::string flags = model() + "--eval-iters 0 --save-interval 4 --keep-last 1 ";
+  ASSERT_EQ(run("pretrain gpt " + flags + "--seed 5 --nproc 2 --save run").status, 0);
+  const Json before = digest("run");
+  const auto kill_at_once = [&](const std::string& more, int status) {
+    ChildProcess launcher =
+        launch("launch", "--nproc-per-node 2 --max-restarts 2", flags + "--save run " + more);
+    pid_t victim = 0;
+    EXPECT_TRUE(eventually(kLimit, [&] { return (victim = pid_of_rank(run_mark(), 0)) != 0; }));
+    ::kill(victim, SIGKILL);
+    expect_end(launcher, status);
+  };
+  kill_at_once("", 78);
+  EXPECT_EQ(digest("run"), before);
+  EXPECT_EQ(iterations("run"), 8);
+  kill_at_once("--overwrite", 0);
+  EXPECT_EQ(digest("run/abandoned-1"), before);
+  ASSERT_EQ(run("pretrain gpt " + flags + "--nproc 2 --save threads").status, 0);
+  EXPECT_EQ(digest("run"), digest("threads"));
+  EXPECT_EQ(results("run"), results("threads"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "run/abandoned-2"));
+}
+
+// However early: nothing is lost, and the job may come again.
+TEST_F(Faults, ASignalBeforeTheFirstStepIsAPreemption) {
+  prepare();
+  for (const int delay_ms : {0, 20, 200}) {
+    ChildProcess launcher = launch("launch", "--nproc-per-node 2", endless() + "--save run ");
+    EXPECT_TRUE(eventually(kLimit, [&] { return pid_of_rank(run_mark(), 0) != 0; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
+    launcher.signal(SIGTERM);
+    expect_end(launcher, 85);
+    std::filesystem::remove_all(directory_ / "run");
+  }
+}
+
 // Without a launcher rank 0's process is where the others meet.
 TEST_F(Faults, RanksStartedByHandHearOfEachOthersEnd) {
   prepare();

@@ -12,6 +12,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/base/unique_name.h"
+#include "phalanx/base/working_directory.h"
 #include "phalanx/checkpoint/manifest.h"
 
 namespace phalanx {
@@ -48,6 +49,24 @@ std::optional<std::int64_t> iteration_of_unique_name(std::string_view name, std:
 
 std::pair<std::int64_t, std::int64_t> order(const SavedCheckpoint& checkpoint) {
   return {checkpoint.start, checkpoint.iteration};
+}
+
+bool is_checkpoint(const fs::path& directory) {
+  const std::string name = directory.filename().string();
+  std::error_code error;
+  if (is_staging_directory_name(name) || iteration_of_aside_name(name)) {
+    return fs::is_directory(directory, error);
+  }
+  const fs::path manifest = directory / kManifestName;
+  if (!fs::exists(manifest, error)) return false;
+  if (iteration_of_directory_name(name)) return true;
+  // A copy under another name; other programs' files have this name too.
+  try {
+    read_manifest(manifest);
+    return true;
+  } catch (const Error& fault) {
+    return fault.code() == ErrorCode::kConfiguration;  // a newer format
+  }
 }
 
 // Puts one entry of a save directory where it belongs.
@@ -186,20 +205,28 @@ std::vector<fs::path> checkpoints_after(const fs::path& save, std::int64_t start
   return after;
 }
 
-fs::path make_abandoned_directory(const fs::path& save) {
+bool is_abandoned_name(std::string_view name) {
+  return name.starts_with(kAbandonedPrefix) && whole_number(name.substr(kAbandonedPrefix.size()));
+}
+
+std::string free_abandoned_name(const fs::path& save) {
   for (std::int64_t n = 1;; ++n) {
-    fs::path path = save / fmt::format("{}{}", kAbandonedPrefix, n);
+    std::string name = fmt::format("{}{}", kAbandonedPrefix, n);
     std::error_code error;
-    if (fs::create_directory(path, error)) {
-      sync_directory(save);
-      return path;
-    }
-    // Whatever has the name, the next number may be free.
-    std::error_code unknown;
-    if (error && !fs::exists(fs::symlink_status(path, unknown))) {
-      throw OutputError("{}: cannot create: {}", path.string(), error.message());
-    }
+    if (!fs::exists(fs::symlink_status(save / name, error))) return name;
   }
+}
+
+fs::path make_abandoned_directory(const fs::path& save, std::string_view name) {
+  fs::path path = save / name;
+  std::error_code error;
+  fs::create_directory(path, error);
+  if (error || !fs::is_directory(path)) {
+    throw OutputError("{}: cannot create: {}", path.string(),
+                      error ? error.message() : "something else is there");
+  }
+  sync_directory(save);
+  return path;
 }
 
 void move_into(const fs::path& abandoned, std::span<const fs::path> paths) {
@@ -215,6 +242,17 @@ void move_into(const fs::path& abandoned, std::span<const fs::path> paths) {
     sync_directory(abandoned);
     sync_directory(path.parent_path());
   }
+}
+
+std::optional<fs::path> checkpoint_around(const fs::path& path) {
+  const fs::path absolute = absolute_path(path).lexically_normal();
+  std::error_code error;
+  for (const fs::path& start : {fs::weakly_canonical(absolute, error), absolute}) {
+    for (fs::path at = start; at.has_relative_path(); at = at.parent_path()) {
+      if (is_checkpoint(at)) return at;
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<std::int64_t> read_tracker(const fs::path& save) {

@@ -81,11 +81,21 @@ std::filesystem::path directory_of_iteration(const std::filesystem::path& save,
 std::vector<std::filesystem::path> checkpoints_after(const std::filesystem::path& save,
                                                      std::int64_t start, std::int64_t iteration);
 
-// SAVE/abandoned-N with the smallest free N from 1, made durably. OutputError where it cannot be.
-std::filesystem::path make_abandoned_directory(const std::filesystem::path& save);
+// "abandoned-N".
+bool is_abandoned_name(std::string_view name);
+// The one with the smallest N from 1 that nothing in `save` has.
+std::string free_abandoned_name(const std::filesystem::path& save);
+// SAVE/NAME, made durably where it is not there. OutputError where it cannot be.
+std::filesystem::path make_abandoned_directory(const std::filesystem::path& save,
+                                               std::string_view name);
 // Renames `paths` into `abandoned`, the last first, and syncs both directories. OutputError.
 void move_into(const std::filesystem::path& abandoned,
                std::span<const std::filesystem::path> paths);
+
+// The checkpoint that `path` is or lies in, by its name or where its links lead: a complete one, or
+// one that is being written or replaced, as long as that is there. Saves remove it with all it
+// holds.
+std::optional<std::filesystem::path> checkpoint_around(const std::filesystem::path& path);
 
 // What the tracker says; empty where there is none. DataError where it is not an iteration number.
 std::optional<std::int64_t> read_tracker(const std::filesystem::path& save);

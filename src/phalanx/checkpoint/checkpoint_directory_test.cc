@@ -229,14 +229,18 @@ TEST_F(CheckpointTest, AnAsideCopyComesAfterToo) {
 TEST_F(CheckpointTest, AbandonedOnesAreKeptElsewhere) {
   for (const std::int64_t iteration : {3, 6, 9})
     save_at(iteration, static_cast<float>(iteration), 0);
-  const auto first = make_abandoned_directory(save());
+  EXPECT_EQ(free_abandoned_name(save()), "abandoned-1");
+  const auto first = make_abandoned_directory(save(), "abandoned-1");
   EXPECT_EQ(first, save() / "abandoned-1");
   move_into(first, checkpoints_after(save(), 1, 3));
   EXPECT_EQ(latest_base(), 3);
   EXPECT_THAT(iterations(), ElementsAre(3));
   EXPECT_EQ(CheckpointReader::open(first).manifest().iteration, 9);
   put_file(save() / "abandoned-2", "somebody's");
-  EXPECT_EQ(make_abandoned_directory(save()), save() / "abandoned-3");
+  EXPECT_EQ(free_abandoned_name(save()), "abandoned-3");
+  EXPECT_THROW(make_abandoned_directory(save(), "abandoned-2"), OutputError);
+  // Whoever was interrupted goes on with it.
+  EXPECT_EQ(make_abandoned_directory(save(), "abandoned-1"), first);
   // Saves leave them alone.
   save_at(6, 60, 1);
   EXPECT_EQ(CheckpointReader::open(first).manifest().iteration, 9);
@@ -244,11 +248,40 @@ TEST_F(CheckpointTest, AbandonedOnesAreKeptElsewhere) {
 
 TEST_F(CheckpointTest, WhatCannotBeMovedIsNamed) {
   save_at(3);
-  const auto abandoned = make_abandoned_directory(save());
+  const auto abandoned = make_abandoned_directory(save(), "abandoned-1");
   const std::vector<fs::path> none = {save() / "iter_0000004"};
   EXPECT_THAT(message_of([&] { move_into(abandoned, none); }), HasSubstr(none[0].string()));
   EXPECT_THROW(move_into(abandoned, none), OutputError);
-  EXPECT_THROW(make_abandoned_directory(save() / "none"), OutputError);
+  EXPECT_THROW(make_abandoned_directory(save() / "none", "abandoned-1"), OutputError);
+}
+
+TEST_F(CheckpointTest, WhatLiesInACheckpointIsSeen) {
+  const fs::path checkpoint = save_at(3);
+  const auto around = [](const fs::path& path) {
+    return checkpoint_around(path).value_or("none").filename();
+  };
+  const fs::path name = checkpoint.filename();
+  for (const char* inside : {"run", "a/b/c", "a/../run", "../iter_0000003/run"}) {
+    EXPECT_EQ(around(checkpoint / inside), name) << inside;
+  }
+  EXPECT_EQ(around(checkpoint), name);
+  EXPECT_EQ(around(save()), "none");
+  EXPECT_EQ(around(save() / "run"), "none");
+  EXPECT_EQ(around(save() / "iter_0000003.tmp.0123456789abcdef/run"), "none");  // is not there
+  // By links, from outside and from inside.
+  fs::create_directory_symlink(checkpoint, save() / "link");
+  EXPECT_EQ(around(save() / "link" / "run"), name);
+  fs::create_directory_symlink(save(), checkpoint / "out");
+  EXPECT_EQ(around(checkpoint / "out" / "run"), name);
+  // A copy of any name, and one that is half written.
+  fs::copy(checkpoint, save() / "best");
+  EXPECT_EQ(around(save() / "best" / "run"), "best");
+  const std::string staging = staging_directory_name(5);
+  fs::create_directory(save() / staging);
+  EXPECT_EQ(around(save() / staging / "run"), staging);
+  // Other programs have manifests too.
+  put_file(save() / "manifest.json", "{}");
+  EXPECT_EQ(around(save() / "run"), "none");
 }
 
 }  // namespace

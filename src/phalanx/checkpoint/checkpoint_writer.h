@@ -26,7 +26,8 @@ struct SaveOptions {
   std::vector<InputCopy> copies = {};
   // False: as on a file system where two directories cannot change places in one step.
   bool may_exchange = true;
-  // Called before each step of the save with its name: fault tests stop the process here.
+  // Called before each step of the save with its name: whoever throws there ends the save, and
+  // fault tests stop the process.
   std::function<void(std::string_view step)> before_step = nullptr;
 };
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 #include "phalanx/base/file.h"
 #include "phalanx/base/file_lock.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/working_directory.h"
 #include "phalanx/checkpoint/strict_json.h"
 
 namespace phalanx {
@@ -87,7 +89,8 @@ int open_lock_file(const fs::path& path) {
 }  // namespace
 
 DirectoryLock::DirectoryLock(const fs::path& directory, std::string_view flag,
-                             std::string_view name) {
+                             std::string_view name)
+    : path_(absolute_path(directory) / name), flag_(flag) {
   create_directories_durably(directory);
   const fs::path path = directory / name;
   descriptor_ = open_lock_file(path);
@@ -109,6 +112,13 @@ DirectoryLock::DirectoryLock(const fs::path& directory, std::string_view flag,
     ::close(std::exchange(descriptor_, -1));
     throw OutputError("{}: cannot lock: {}", path.string(), std::strerror(error));
   }
+  if (!is_in_place()) {
+    is_comparable_ = false;
+    log_warning(
+        "{}: the file system gives a file another number with each look: nobody notices "
+        "when the directory is moved away under the run",
+        directory.string());
+  }
   if (lock == FileLock::kUnsupported) {
     log_warning("{}: the file system has no locks: nothing keeps another run with the same {} out",
                 directory.string(), flag);
@@ -118,15 +128,40 @@ DirectoryLock::DirectoryLock(const fs::path& directory, std::string_view flag,
 }
 
 DirectoryLock::DirectoryLock(DirectoryLock&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      path_(std::move(other.path_)),
+      flag_(std::move(other.flag_)),
+      is_comparable_(other.is_comparable_) {}
 
 DirectoryLock& DirectoryLock::operator=(DirectoryLock&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
+  std::swap(path_, other.path_);
+  std::swap(flag_, other.flag_);
+  std::swap(is_comparable_, other.is_comparable_);
   return *this;
 }
 
 DirectoryLock::~DirectoryLock() {
   if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+bool DirectoryLock::is_in_place() const {
+  struct stat held {};
+  struct stat found {};
+  if (!is_comparable_ || descriptor_ < 0 || ::fstat(descriptor_, &held) != 0) return true;
+  if (::lstat(path_.c_str(), &found) == 0) {
+    return held.st_dev == found.st_dev && held.st_ino == found.st_ino;
+  }
+  // Of any other fault nothing follows.
+  return errno != ENOENT && errno != ENOTDIR && errno != ESTALE;
+}
+
+void DirectoryLock::expect_in_place() const {
+  if (is_in_place()) return;
+  throw DirectoryLostError(
+      "{} {}: its {} is gone or another than the one that this run holds: the directory was moved, "
+      "removed or replaced, and nothing more is written there",
+      flag_, path_.parent_path().string(), path_.filename().string());
 }
 
 }  // namespace phalanx

@@ -8,8 +8,12 @@
 // nolock or local_lock, nor Lustre with localflock, where only the runs of one host see each other.
 // Where a file system has no locks at all, a warning says so and the run goes on. The file stays
 // when the lock is gone: removing it would be a race.
+//
+// The lock is of a file, the writer goes by a path. Where the directory is moved or removed and
+// another takes its place, they part: whoever holds the lock asks before it writes.
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "phalanx/base/error.h"
@@ -19,6 +23,11 @@ namespace phalanx {
 inline constexpr std::string_view kLockName = ".lock";
 
 using DirectoryInUseError = ErrorOf<ErrorCode::kTemporary>;
+// The directory under the path is not the locked one any more.
+class DirectoryLostError : public IoError {
+ public:
+  using IoError::IoError;
+};
 
 class DirectoryLock {
  public:
@@ -34,8 +43,15 @@ class DirectoryLock {
   DirectoryLock& operator=(const DirectoryLock&) = delete;
   ~DirectoryLock();
 
+  // Before each write: DirectoryLostError (74) where the locked file is not the one at its path.
+  void expect_in_place() const;
+  bool is_in_place() const;
+
  private:
   int descriptor_ = -1;
+  std::filesystem::path path_;  // of the file, absolute
+  std::string flag_;
+  bool is_comparable_ = true;  // files have numbers that stay
 };
 
 }  // namespace phalanx

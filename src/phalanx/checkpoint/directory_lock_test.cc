@@ -163,5 +163,38 @@ TEST_F(DirectoryLockTest, SavesWorkUnderTheLock) {
   EXPECT_EQ(CheckpointReader::open(save()).manifest().iteration, 1);
 }
 
+// The path leads elsewhere while the lock is held.
+TEST_F(DirectoryLockTest, ADirectoryThatIsMovedOrRemovedIsLost) {
+  const auto message = [](const DirectoryLock& lock) -> std::string {
+    try {
+      lock.expect_in_place();
+    } catch (const DirectoryLostError& error) {
+      EXPECT_EQ(error.exit_status(), 74);
+      return error.what();
+    }
+    return "in place";
+  };
+  const fs::path moved = save().string() + "-moved";
+  std::optional<DirectoryLock> lock(save());
+  EXPECT_EQ(message(*lock), "in place");
+  fs::rename(save(), moved);
+  EXPECT_THAT(message(*lock), HasSubstr("--save " + save().string()));
+  {
+    const DirectoryLock another(save());
+    EXPECT_THAT(message(*lock), HasSubstr("moved, removed or replaced"));
+    EXPECT_EQ(message(another), "in place");
+  }
+  fs::remove_all(save());
+  fs::rename(moved, save());
+  EXPECT_EQ(message(*lock), "in place");
+  // Also of a lock that has changed hands.
+  DirectoryLock taken(std::move(*lock));
+  lock.reset();
+  fs::remove(save() / kLockName);
+  EXPECT_THAT(message(taken), HasSubstr(std::string(kLockName)));
+  fs::create_symlink("elsewhere", save() / kLockName);
+  EXPECT_THAT(message(taken), HasSubstr(std::string(kLockName)));
+}
+
 }  // namespace
 }  // namespace phalanx

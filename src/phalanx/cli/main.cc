@@ -22,6 +22,7 @@
 #include "phalanx/cli/command_table.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/standard_output.h"
+#include "phalanx/cli/signals.h"
 #include "phalanx/comm/comm_error.h"
 #include "phalanx/flags/flag_set.h"
 
@@ -130,6 +131,9 @@ int run_program(const std::vector<std::string>& words) {
 
 int main(int argc, char** argv) {
   phalanx::occupy_standard_descriptors();
+  // Training commands end with what they have saved, however early they are asked.
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "pretrain" || command == "finetune") phalanx::hold_stop_signals();
   // A file-size limit then arrives as a failed write, which has a message.
   std::signal(SIGXFSZ, SIG_IGN);
   phalanx::report_unreadable_maps();

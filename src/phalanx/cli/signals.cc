@@ -38,6 +38,7 @@ std::atomic<int> received_signal{0};
 std::atomic<std::int64_t> first_interrupt{0};  // ns; 0: none came
 std::atomic<const char*> first_line{nullptr};  // what it says; null: nothing
 std::atomic<bool> second_ends{false};
+std::atomic<bool> is_held{false};  // what has come before there were StopSignals counts
 static_assert(std::atomic<int>::is_always_lock_free);
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 static_assert(std::atomic<const char*>::is_always_lock_free);
@@ -95,7 +96,7 @@ StopSignals::StopSignals(const char* line) : signals_{SIGINT, SIGTERM, SIGTERM} 
 }
 
 void StopSignals::install(const char* line, bool is_alone) {
-  received_signal.store(0);
+  if (!is_held.exchange(false)) received_signal.store(0);
   first_interrupt.store(0);
   first_line.store(line);
   second_ends.store(is_alone);
@@ -113,6 +114,16 @@ StopSignals::~StopSignals() {
   for (std::size_t i = signals_.size(); i-- > 0;) {
     ::sigaction(signals_[i], &before_[i], nullptr);
   }
+}
+
+void hold_stop_signals() {
+  is_held.store(true);
+  received_signal.store(0);
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  ::sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
 }
 
 int signal_number(std::string_view name) {

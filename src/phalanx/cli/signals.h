@@ -30,6 +30,10 @@ class StopSignals {
   std::array<struct sigaction, 3> before_;
 };
 
+// For the first thing that a program does: SIGINT and SIGTERM that come from here on wait for the
+// first StopSignals instead of ending the process.
+void hold_stop_signals();
+
 // Of a name such as SIGUSR1. ConfigError for one that a run does not listen to.
 int signal_number(std::string_view name);
 

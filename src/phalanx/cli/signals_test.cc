@@ -53,6 +53,24 @@ TEST_F(StopSignalsTest, TheFirstInterruptSaysWhatHappens) {
   EXPECT_NE(said_of_two_interrupts(false).find("nothing is saved"), std::string::npos);
 }
 
+// What comes before the handlers is not lost, and ends nothing.
+TEST_F(StopSignalsTest, HeldSignalsWait) {
+  struct sigaction interrupt {};
+  struct sigaction terminate {};
+  ::sigaction(SIGINT, nullptr, &interrupt);
+  ::sigaction(SIGTERM, nullptr, &terminate);
+  hold_stop_signals();
+  std::raise(SIGTERM);
+  {
+    const StopSignals signals(true);
+    EXPECT_EQ(signals.received(), SIGTERM);
+  }
+  const StopSignals next(true);
+  EXPECT_EQ(next.received(), 0);
+  ::sigaction(SIGINT, &interrupt, nullptr);
+  ::sigaction(SIGTERM, &terminate, nullptr);
+}
+
 // Of many processes the first speaks, and none promises what only the launcher can do.
 TEST_F(StopSignalsTest, OneOfManyProcessesSpeaks) {
   for (const char* variable : {"RANK", "SLURM_PROCID"}) {

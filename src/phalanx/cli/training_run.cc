@@ -2,17 +2,15 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "phalanx/base/cpu_affinity.h"
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/stack_dump.h"
+#include "phalanx/cli/job_environment.h"
 #include "phalanx/cli/signals.h"
 #include "phalanx/train/deepspeed/deepspeed_config.h"
 #include "phalanx/train/process_launcher.h"
@@ -21,23 +19,6 @@
 
 namespace phalanx {
 namespace {
-
-// torchrun and Slurm count how often they have started a job again.
-std::int64_t restarts_from_environment() {
-  std::int64_t most = 0;
-  for (const char* name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"}) {
-    const char* const text = std::getenv(name);
-    if (text == nullptr || *text == '\0') continue;
-    std::int64_t count = 0;
-    const std::string_view digits(text);
-    const auto [end, fault] = std::from_chars(digits.begin(), digits.end(), count);
-    if (fault != std::errc{} || end != digits.end() || count < 0) {
-      throw UsageError("the environment's {} is {}, not a count", name, text);
-    }
-    most = std::max(most, count);
-  }
-  return most;
-}
 
 // Ranks of this machine that share the cores of this process. Slurm may have given each of them
 // cores of its own.
@@ -94,7 +75,7 @@ int run_training(const std::optional<LaunchEnvironment>& environment, const Flag
                  TrainConfig& config) {
   let_log_drop_lines();
   for (const std::string& note : flags.notes()) log_info("{}", note);
-  config.run.restarts = restarts_from_environment();
+  read_job(config.run);
   if (environment && flags.given("--nproc")) {
     throw UsageError(
         "--nproc starts ranks as threads of this process, but {} processes were started ({}): "

@@ -250,6 +250,12 @@ class Attempt {
     const auto now = Clock::now();
     const bool was_preempted =
         is_preempting_ && end.signal != 0 && end.signal == around_.interruptions.signal_for_ranks();
+    // It did not listen yet, for the signal came with its start: nothing is lost. Ranks of other
+    // nodes must hear that it is gone.
+    if (was_preempted && !rank.was_sent_signal && around_.group.nodes() == 1) {
+      ++report_.preempted;
+      return;
+    }
     RankEnd result{.rank = rank.rank,
                    .host = setup_.place.host,
                    .exit_code = end.exit_code,

@@ -29,6 +29,7 @@ struct AttemptSetup {
   WorldPlace place;
   int attempt = 0;
   std::string run_id;               // TORCHELASTIC_RUN_ID
+  std::string launch_id;            // PHALANX_LAUNCH: of all attempts of this launch and no other
   std::filesystem::path directory;  // of this attempt's logs; empty: none
   int secret_descriptor = -1;       // that the ranks inherit; -1: none
   int stage = 0;                    // under which other launchers are told of failures

@@ -14,6 +14,7 @@
 
 #include "phalanx/base/background_writer.h"
 #include "phalanx/base/error.h"
+#include "phalanx/base/unique_name.h"
 #include "phalanx/launch/attempt.h"
 #include "phalanx/launch/console.h"
 #include "phalanx/launch/log_directory.h"
@@ -220,6 +221,7 @@ class Launcher {
         .place = place_,
         .attempt = attempt,
         .run_id = run_id_,
+        .launch_id = launch_id_,
         .directory = logs_ ? logs_->make_attempt(attempt) : std::filesystem::path(),
         .secret_descriptor = setup_.secret_descriptor,
         .stage = stage,
@@ -298,6 +300,7 @@ class Launcher {
   RestartPolicy policy_;
   RunSummary summary_;
   std::string run_id_;
+  const std::string launch_id_ = random_digits(32);
   std::unique_ptr<NodeGroup> group_;
   std::optional<LogDirectory> logs_;
   WorldPlace place_;

@@ -14,6 +14,7 @@
 #include <csignal>
 #include <fstream>
 #include <functional>
+#include <set>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -81,6 +82,7 @@ TEST_F(LaunchTest, RanksFindTorchrunsVariables) {
         "PHALANX_COORDINATOR=unix:none"}) {
     EXPECT_THAT(variables, HasSubstr("\n" + line + "\n"));
   }
+  EXPECT_THAT(variables, testing::ContainsRegex("\nPHALANX_LAUNCH=[0-9a-f]{32}\n"));
   EXPECT_THAT(variables, HasSubstr("TORCHELASTIC_ERROR_FILE=" + here() +
                                    "/logs/run/attempt_0/rank_1.error.json\n"));
   EXPECT_THAT(variables, Not(HasSubstr("PHALANX_RDZV_SECRET_FILE")));
@@ -207,15 +209,22 @@ TEST_F(LaunchTest, RestartsGoOnFromTheCheckpoint) {
   std::filesystem::create_directories(directory_ / "save");
   EXPECT_EQ(run(2,
                 "echo attempt $TORCHELASTIC_RESTART_COUNT\n"
-                "[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0\n"
-                "[ $RANK = 0 ] && sleep 30\n"
-                "cp -r " +
+                "echo $PHALANX_LAUNCH >>" +
+                    here() +
+                    "/launches\n"
+                    "[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0\n"
+                    "[ $RANK = 0 ] && sleep 30\n"
+                    "cp -r " +
                     here() + "/made_$TORCHELASTIC_RESTART_COUNT/iter_* " + here() +
                     "/save\n"
                     "kill -SEGV $$",
                 {"pretrain", "--save", here() + "/save"}),
             0);
   EXPECT_EQ(read("logs/run/attempt_2/rank_1.out"), "attempt 2\n");
+  std::istringstream launches(read("launches"));
+  std::set<std::string> names;
+  for (std::string name; launches >> name;) names.insert(name);
+  EXPECT_EQ(names.size(), 1U);
   EXPECT_EQ(summary()["attempts"], 3);
   EXPECT_EQ(summary()["exit"], 0);
   EXPECT_EQ(summary()["attempt_ends"][1]["exit"], 75);
@@ -292,12 +301,12 @@ TEST_F(LaunchSignal, ASecondCtrlCEndsAtOnce) {
   for (const int pid : numbers_in("pids")) EXPECT_FALSE(is_alive(pid));
 }
 
-// It has no handler yet: nothing is saved, and nothing is started again.
+// They do not listen yet, so that nothing is lost; nothing is started again.
 TEST_F(LaunchSignal, RanksThatAreNotReadyToSaveEnd) {
   options_.max_restarts = 3;
   EXPECT_EQ(
       run_and(2, ready() + "while :; do sleep 0.05; done", [] { ::kill(::getpid(), SIGTERM); }),
-      75);
+      85);
   EXPECT_EQ(summary()["attempts"], 1);
 }
 

@@ -27,7 +27,8 @@ std::vector<std::pair<std::string, std::string>> rank_environment(const AttemptS
       {"TORCHELASTIC_MAX_RESTARTS", text(options.max_restarts)},
       {"TORCHELASTIC_RUN_ID", setup.run_id},
       {"TORCHELASTIC_USE_AGENT_STORE", "False"},  // torchrun's store is not there
-      {"PHALANX_COORDINATOR", group.endpoint()}};
+      {"PHALANX_COORDINATOR", group.endpoint()},
+      {"PHALANX_LAUNCH", setup.launch_id}};
   if (setup.secret_descriptor >= 0) {
     variables.emplace_back("PHALANX_RDZV_SECRET_FD", text(setup.secret_descriptor));
   }

@@ -13,7 +13,8 @@ std::string report_of(const std::vector<std::filesystem::path>& directories,
   return report_page(read_runs(directories), options);
 }
 
-void ReportSink::end(const RunEnding& /*ending*/) {
+void ReportSink::end(const RunEnding& ending) {
+  if (ending.save_is_lost) return;
   const std::filesystem::path path = directory_ / kReportName;
   write_file_durably(path, report_of({directory_}, {draw_, std::chrono::system_clock::now()}));
   log_info("> report: {}", path.string());

@@ -110,7 +110,7 @@ struct RunNote {
 struct RunEnding {
   enum class Outcome {
     kFinished,
-    kPreempted,  // a signal came: the state is saved
+    kPreempted,  // a signal came: the state is saved, or training had not begun
     kStopped,    // a signal came, and nothing is saved
     kFailed,
   };
@@ -119,6 +119,7 @@ struct RunEnding {
   std::string error;  // of one that failed
   // A JSON object: the timeline of the last step (train/run_facts.h); empty: none.
   std::string facts = {};
+  bool save_is_lost = false;  // another directory has taken the place of --save
 };
 
 class RunSink {

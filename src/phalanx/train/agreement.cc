@@ -15,7 +15,6 @@ namespace {
 constexpr char kValue = '+';
 constexpr char kError = '!';  // "!78 --lr is ..."
 constexpr std::string_view kStopped = ".";
-constexpr std::string_view kStoppedAndSaved = ".saved";
 
 // A text that is exchanged may not be longer.
 constexpr std::size_t kLongestMessage = 8192;
@@ -40,8 +39,8 @@ void Agreement::prepare(const std::function<void()>& preparation) {
   try {
     preparation();
     round({kValue});
-  } catch (const StoppedEarly& stopped) {
-    tell(std::string(stopped.is_saved ? kStoppedAndSaved : kStopped));
+  } catch (const StoppedEarly&) {
+    tell(std::string(kStopped));
     throw;
   } catch (const Error& error) {
     const std::string message = std::string(error.what()).substr(0, kLongestMessage);
@@ -58,7 +57,7 @@ std::vector<std::string> Agreement::round(std::string mine) {
     const std::string_view text = texts[rank];
     if (text.starts_with(kValue)) continue;
     told_ = true;
-    if (!text.starts_with(kError)) throw StoppedEarly{.is_saved = text == kStoppedAndSaved};
+    if (!text.starts_with(kError)) throw StoppedEarly{};
     int code = 0;
     const auto [end, fault] = std::from_chars(text.data() + 1, text.data() + text.size(), code);
     throw Error(static_cast<ErrorCode>(code),

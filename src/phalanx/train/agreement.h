@@ -11,10 +11,8 @@
 
 namespace phalanx {
 
-// Thrown where the run was asked to stop before its ranks had begun.
-struct StoppedEarly {
-  bool is_saved = false;  // all there is of the run is in its --save
-};
+// Thrown where the run was asked to stop before its ranks had begun: nothing is lost.
+struct StoppedEarly {};
 
 class Agreement {
  public:

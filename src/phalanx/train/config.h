@@ -231,6 +231,12 @@ struct OptimizerConfig {
   std::int64_t hysteresis = 2;
 };
 
+// Whoever starts a job's command line again after a failure: a launcher, torchrun, Slurm.
+struct JobName {
+  std::string name;           // new with every launch, the same for all of its attempts
+  std::int64_t restarts = 0;  // how often it has started this job again
+};
+
 // How the run goes.
 struct RunConfig {
   std::int64_t train_iters = 0;
@@ -263,8 +269,9 @@ struct RunConfig {
   std::int64_t keep_last = 3;
   std::vector<std::string> allow_changed;  // flags that may differ from the checkpoint's
   bool overwrite = false;  // what --save holds beyond the loaded checkpoint is moved aside
-  // How often a launcher has started this job again: its environment says so, no flag.
-  std::int64_t restarts = 0;
+  // How often this job was started again, and by whom: the environment says so, no flag.
+  std::int64_t restarts = 0;  // the most of them
+  std::vector<JobName> job;
 
   // Validation.
   std::int64_t eval_iters = 100;

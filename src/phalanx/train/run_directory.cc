@@ -25,16 +25,6 @@ bool is_same_directory(const fs::path& a, const fs::path& b) {
 
 }  // namespace
 
-TrainConfig as_restarted(TrainConfig config) {
-  if (config.run.restarts == 0 || config.run.save.empty() ||
-      saved_checkpoints(config.run.save).empty()) {
-    return config;
-  }
-  log_info("> attempt {} of this job: goes on from --save {}", config.run.restarts + 1,
-           config.run.save);
-  return restarted_from_save(std::move(config));
-}
-
 TrainConfig restarted_from_save(TrainConfig config) {
   config.run.load = config.run.save;
   config.run.ckpt_step = 0;
@@ -46,13 +36,22 @@ TrainConfig restarted_from_save(TrainConfig config) {
 
 std::optional<DirectoryLock> lock_save_directory(const RunConfig& run) {
   if (run.save.empty()) return std::nullopt;
+  if (const auto checkpoint = checkpoint_around(run.save)) {
+    throw ConfigError(
+        "--save {} lies in the checkpoint {}, and whoever saves there removes it one day with all "
+        "that it holds: name a directory outside of it",
+        run.save, checkpoint->string());
+  }
   return std::optional<DirectoryLock>(std::in_place, run.save);
 }
 
-RunDirectory::RunDirectory(const RunConfig& run, const CheckpointReader* loaded, std::string name)
+RunDirectory::RunDirectory(const RunConfig& run, const CheckpointReader* loaded, JobRecord job,
+                           std::string name)
     : save_(run.save),
       loads_own_directory_(is_same_directory(run.load, run.save)),
-      run_id_(std::move(name)) {
+      job_(std::move(job)),
+      goes_on_with_job_(job_.has_begun() && job_.is_settled),
+      run_id_(job_.run_id.empty() ? std::move(name) : job_.run_id) {
   if (save_.empty()) return;
   // --load may also name one iteration of it.
   is_resumed_ = loaded != nullptr && !run.finetune &&
@@ -67,11 +66,16 @@ RunDirectory::RunDirectory(const RunConfig& run, const CheckpointReader* loaded,
   } else {
     abandoned_ = checkpoints_after(save_, -1, -1);
   }
+  start_ = std::max(start_, job_.start);
   // What is moved aside keeps its number to itself, should the move be interrupted.
   for (const SavedCheckpoint& saved : saved_checkpoints(save_)) {
     start_ = std::max(start_, saved.start + 1);
   }
-  refuse_to_lose(run, loaded);
+  // What an earlier attempt of the job was about to move aside is not refused by this one.
+  if (!job_.has_begun() || job_.is_settled) refuse_to_lose(run, loaded);
+  if (job_.has_begun()) return;
+  job_.run_id = run_id_;
+  job_.start = start_;
 }
 
 void RunDirectory::refuse_to_lose(const RunConfig& run, const CheckpointReader* loaded) const {
@@ -109,32 +113,59 @@ void RunDirectory::refuse_to_lose(const RunConfig& run, const CheckpointReader* 
       save_.string(), newest.iteration, save_.string());
 }
 
-void RunDirectory::claim() const {
+std::string RunDirectory::what_is_moved(bool has_lines) const {
+  const std::string checkpoints =
+      fmt::format("{} checkpoint{}", abandoned_.size(), abandoned_.size() == 1 ? "" : "s");
+  const std::string metrics = fmt::format("the metrics after iteration {}", last_.iteration);
+  if (abandoned_.empty()) return metrics;
+  return has_lines ? checkpoints + " and " + metrics : checkpoints;
+}
+
+void RunDirectory::claim(const std::function<void(std::string_view step)>& before_step) const {
   if (save_.empty()) return;
+  const auto step = [&](std::string_view name) {
+    if (before_step) before_step(name);
+  };
   const fs::path metrics = save_ / kMetricsName;
   const std::string lines = metrics_after(metrics, last_);
   // Lines beyond the last checkpoint of a run that goes on are about to be written again.
-  const bool goes_on = is_resumed_ || (loads_own_directory_ && abandoned_.empty());
-  if (abandoned_.empty() && (goes_on || lines.empty())) return cut_metrics(metrics, last_);
-
-  const fs::path aside = make_abandoned_directory(save_);
-  const std::string checkpoints =
-      fmt::format("{} checkpoint{}", abandoned_.size(), abandoned_.size() == 1 ? "" : "s");
-  const std::string metrics_moved = fmt::format("the metrics after iteration {}", last_.iteration);
-  log_warning("{}: moved to {}: {}", save_.string(), aside.filename().string(),
-              abandoned_.empty() ? metrics_moved
-              : lines.empty()    ? checkpoints
-                                 : checkpoints + " and " + metrics_moved);
+  const bool goes_on =
+      is_resumed_ || goes_on_with_job_ || (loads_own_directory_ && abandoned_.empty());
+  JobRecord job = job_;
+  step("record");
+  if (abandoned_.empty() && (goes_on || lines.empty())) {
+    job.is_settled = true;
+    write_job_record(save_, job);
+    step("cut");
+    return cut_metrics(metrics, last_);
+  }
+  // What a settled attempt moves is none of the first one's choice.
+  std::string aside_name = job.aside;
+  if (aside_name.empty() || goes_on_with_job_) aside_name = free_abandoned_name(save_);
+  if (!goes_on_with_job_) job.aside = aside_name;
+  write_job_record(save_, job);
+  step("make aside");
+  const fs::path aside = make_abandoned_directory(save_, aside_name);
+  log_warning("{}: moved to {}: {}", save_.string(), aside_name, what_is_moved(!lines.empty()));
   // The lines are cut last: killed in between, they are there twice and not lost.
+  step("lines");
   if (!lines.empty()) write_file_durably(aside / kMetricsName, lines);
-  move_into(aside, abandoned_);
+  for (auto next = abandoned_.rbegin(); next != abandoned_.rend(); ++next) {
+    step("move");
+    move_into(aside, {&*next, 1});
+  }
+  step("tracker");
   if (is_resumed_) {
     write_tracker(save_, last_.iteration);
   } else {
     std::error_code ignored;  // a hint
     fs::remove(save_ / kTrackerName, ignored);
   }
+  step("cut");
   cut_metrics(metrics, last_);
+  step("settle");
+  job.is_settled = true;
+  write_job_record(save_, job);
 }
 
 }  // namespace phalanx

@@ -212,8 +212,10 @@ TEST_F(RunDirectoryTest, ARestartedAttemptGoesOn) {
     train(c);
     c.run.save = path(parts);
     c.run.exit_interval = 3;
+    c.run.job = {{.name = "a launch", .restarts = 0}};
     train(c);
     c.run.restarts = 1;
+    c.run.job[0].restarts = 1;
     c.run.exit_interval = 0;
     train(c);
     EXPECT_TRUE(equal(straight, parts)) << finetune;
@@ -231,6 +233,19 @@ TEST_F(RunDirectoryTest, ADirectoryHasOneWriter) {
     EXPECT_EQ(error.code(), ErrorCode::kTemporary);
     EXPECT_THAT(error.what(), HasSubstr(std::to_string(::getpid())));
   }
+}
+
+// It would go with the checkpoint. Nothing is left in there by the attempt.
+TEST_F(RunDirectoryTest, ACheckpointIsNoPlaceForARun) {
+  train(saving("other"));
+  for (const char* inside : {"other/iter_0000004", "other/iter_0000004/run", "link/a/run"}) {
+    std::error_code there_already;
+    fs::create_directory_symlink(path("other/iter_0000004"), path("link"), there_already);
+    EXPECT_THAT(refusal(saving(inside)),
+                testing::AllOf(HasSubstr("--save"), HasSubstr(inside), HasSubstr("iter_0000004")));
+  }
+  EXPECT_FALSE(fs::exists(path("other/iter_0000004/.lock")));
+  EXPECT_FALSE(fs::exists(path("other/iter_0000004/run")));
 }
 
 // Lines of a run that saved nothing are written again where it goes on, and kept where it does not.

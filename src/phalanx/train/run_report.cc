@@ -37,6 +37,7 @@ bool is_logged(const RunConfig& run, std::int64_t iteration) {
 RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPosition& begin,
                      RunSinks* sinks, std::span<const TimerRow> times)
     : config_(setup.config),
+      lock_(setup.lock),
       sinks_(sinks),
       peak_bytes_(setup.peak_bytes),
       tokens_per_sample_(setup.model->tokens_per_sample()),
@@ -48,6 +49,7 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPos
           static_cast<double>(setup.length.batches().last() * tokens_per_sample_)),
       disk_(setup.disk) {
   if (sinks_ == nullptr) return;
+  expect_own_directory();
   const bool is_over = begin.iteration >= setup.length.last_iteration();
   const std::int64_t weights =
       plan.parameters + plan.main_parameters + plan.gradients + plan.optimizer;
@@ -68,6 +70,7 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPos
 void RunReport::iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,
                           const LearningRates& next, double seconds, IterationTimes times) {
   if (sinks_ == nullptr) return;
+  expect_own_directory();
   const std::int64_t tokens = global_batch * tokens_per_sample_;
   IterationReport report;
   report.iteration = state.iteration;
@@ -106,6 +109,7 @@ void RunReport::iteration(const RunState& state, const StepResult& step, std::in
 void RunReport::evaluation(const RunState& state, SplitKind kind, const std::string& set,
                            const std::string& place, std::span<const double> losses) {
   if (sinks_ == nullptr) return;
+  expect_own_directory();
   sinks_->evaluation({.iteration = state.iteration,
                       .consumed_samples = state.consumed_train_samples,
                       .split = std::string(name_of(kind)),
@@ -136,9 +140,17 @@ void RunReport::note_disk(std::int64_t iteration) {
                   to_text(*disk_, config_.layout), step_seconds_.median(), file_seconds_.median()));
 }
 
-void RunReport::end(const RunEnding& ending) {
-  if (disk_ && ending.outcome != RunEnding::Outcome::kFailed) note_disk(ending.iteration);
-  if (sinks_ != nullptr) sinks_->end(ending);
+void RunReport::expect_own_directory() const {
+  if (lock_) lock_->expect_in_place();
+}
+
+void RunReport::end(RunEnding ending) {
+  const bool has_failed = ending.outcome == RunEnding::Outcome::kFailed;
+  if (disk_ && !has_failed) note_disk(ending.iteration);
+  if (sinks_ == nullptr) return;
+  if (!has_failed) expect_own_directory();
+  ending.save_is_lost = lock_ && !lock_->is_in_place();
+  sinks_->end(ending);
 }
 
 }  // namespace phalanx

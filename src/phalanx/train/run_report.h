@@ -2,6 +2,7 @@
 // What the first rank tells the sinks of a run: from where it is and what its steps came to.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ class RunReport {
   RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPosition& begin,
             RunSinks* sinks, std::span<const TimerRow> times = {});
 
+  // What goes into --save is told as long as that is the run's own: DirectoryLostError.
   // After a step: `next` are the schedule's next values, as Megatron prints them.
   void iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,
                  const LearningRates& next, double seconds, IterationTimes times = {});
@@ -28,13 +30,15 @@ class RunReport {
   void evaluation(const RunState& state, SplitKind kind, const std::string& set,
                   const std::string& place, std::span<const double> losses);
   void note(RunNote::Kind kind, std::int64_t iteration, std::string text);
-  void end(const RunEnding& ending);
+  void end(RunEnding ending);
 
  private:
   void note_disk(std::int64_t iteration);
+  void expect_own_directory() const;
   std::vector<NamedLoss> named(std::span<const double> means) const;
 
   const TrainConfig& config_;
+  const std::optional<DirectoryLock>& lock_;
   RunSinks* sinks_;
   std::int64_t peak_bytes_;  // of the arenas, the most of any rank
   std::int64_t tokens_per_sample_;

@@ -97,11 +97,18 @@ std::string RunSaver::try_to_save(const RunState& state) {
   report_.note(
       RunNote::Kind::kSaving, state.iteration,
       fmt::format("saving checkpoint at iteration {:7d} to {}", state.iteration, config.run.save));
+  const auto expect_own_directory = [this](std::string_view /*step*/) {
+    if (setup_.lock) setup_.lock->expect_in_place();
+  };
+  expect_own_directory("begin");
   try {
     save_checkpoint({.directory = config.run.save,
                      .keep_last = static_cast<int>(config.run.keep_last),
-                     .copies = setup_.inputs.copies},
+                     .copies = setup_.inputs.copies,
+                     .before_step = expect_own_directory},
                     manifest_of(state), tensors);
+  } catch (const DirectoryLostError&) {
+    throw;
   } catch (const Error& error) {
     if (!may_pass(error)) throw;
     tensors.skip_rest();

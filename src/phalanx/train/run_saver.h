@@ -26,7 +26,8 @@ class RunSaver {
 
   // SAVE/iter_NNNNNNN, durably, and removes all but the last --keep-last; nothing without --save or
   // where the iteration is saved. All ranks at the same time; the first one writes, and all of them
-  // learn how it went. IoError, naming the reason and the last good checkpoint, where the run ends.
+  // learn how it went. IoError, naming the reason and the last good checkpoint, where the run ends;
+  // DirectoryLostError at once where --save is not the run's own any more.
   void save(const RunState& state, Occasion occasion);
 
  private:

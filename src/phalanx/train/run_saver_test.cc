@@ -5,10 +5,12 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/checkpoint/directory_lock.h"
 #include "phalanx/observe/log_sink.h"
 #include "phalanx/train/test_support.h"
 
@@ -141,6 +143,52 @@ TEST_F(RunSaverOneTest, TheLoadedCheckpointIsLetGo) {
   EXPECT_THAT(maps, testing::Not(HasSubstr("safetensors")));
   signal = SIGTERM;
   run.join();
+}
+
+// A run whose directory is moved away, with or without another's in its place, writes nothing more
+// and says so.
+TEST_F(RunSaverOneTest, AnothersDirectoryIsNotWrittenTo) {
+  for (const char* what : {"moved", "replaced", "unlocked", "removed"}) {
+    TrainConfig c = config("run");
+    c.run.save_interval = 2;
+    c.run.train_iters = 100000;
+    fs::remove_all(path("run"));
+    fs::remove_all(path("moved"));
+    std::optional<DirectoryLock> other;
+    const std::string happens = what;
+    const auto take_away = [&] {
+      if (happens == "unlocked") {
+        fs::remove(fs::path(path("run")) / kLockName);
+      } else if (happens == "removed") {
+        fs::remove_all(path("run"));
+      } else {
+        fs::rename(path("run"), path("moved"));
+      }
+      if (happens == "replaced") other.emplace(path("run"));
+    };
+    bool is_done = false;
+    try {
+      pretrain(c, [&] {
+        const fs::path saved = fs::path(path("run")) / iteration_directory_name(4);
+        if (!is_done && fs::exists(saved)) {
+          take_away();
+          is_done = true;
+        }
+        return 0;
+      });
+      ADD_FAILURE() << "it went on: " << what;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kIo) << what;
+      EXPECT_THAT(error.what(), HasSubstr("--save " + path("run"))) << what;
+    }
+    EXPECT_TRUE(is_done);
+    if (happens == "replaced") {
+      EXPECT_THAT(saved_checkpoints(path("run")), testing::IsEmpty());
+      EXPECT_FALSE(fs::exists(path("run/report.html")));
+    } else if (happens != "unlocked") {
+      EXPECT_FALSE(fs::exists(path("run"))) << what;
+    }
+  }
 }
 
 }  // namespace

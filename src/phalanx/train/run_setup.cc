@@ -44,7 +44,7 @@ RunSetup::RunSetup(RunStart start, Launcher& launcher, const std::function<bool(
       tokenizer(make_tokenizer(config.tokenizer)),
       checkpoint(std::move(start.checkpoint)),
       loaded(checkpoint ? std::optional(checkpoint->manifest()) : std::nullopt),
-      directory(config.run, checkpoint.get(), start.decisions.name),
+      directory(config.run, checkpoint.get(), std::move(start.decisions.job), start.decisions.name),
       name(std::move(start.decisions.name)),
       inputs(run_inputs(config)),
       length(config, begin_of(config, loaded)),
@@ -64,7 +64,7 @@ RunSetup::RunSetup(RunStart start, Launcher& launcher, const std::function<bool(
     check_inputs(inputs, *loaded, config.run);
   }
   const auto poll = [&] {
-    if (stop && stop()) throw StoppedEarly{.is_saved = directory.is_resumed()};
+    if (stop && stop()) throw StoppedEarly{};
   };
   const auto begin = std::chrono::steady_clock::now();
   data.emplace(config, *tokenizer, counts_of(*this), poll);

@@ -97,10 +97,6 @@ int busy_threads(const TrainConfig& config, Launcher& launcher) {
                                                  std::max(cores, threads)));
 }
 
-std::string digest_of_manifest(const fs::path& checkpoint) {
-  return digest_to_text(xxh3(read_file(checkpoint / kManifestName)));
-}
-
 cpu::ProductPrecision products_of(std::string_view name) {
   using enum cpu::ProductPrecision;
   for (const auto products : {kFp32, kBf16, kAmx}) {
@@ -146,21 +142,61 @@ class Nonce {
   std::string text_;
 };
 
-// Of the leading process.
-RunStart decide(const TrainConfig& config, Launcher& launcher) {
-  RunStart start{.config = as_restarted(config), .lock = {}, .decisions = {}, .checkpoint = {}};
-  start.decisions.is_restarted = start.config.run.load != config.run.load;
-  if (begins_pretrained(start.config.run)) {
-    start.decisions.is_pretrained = true;
+// What an attempt of a job goes on with.
+void tell(const RunConfig& run, const JobRecord& job, bool is_restarted) {
+  if (run.restarts == 0 || run.save.empty()) return;
+  const std::int64_t attempt = run.restarts + 1;
+  if (is_restarted) {
+    log_info("> attempt {} of this job: goes on from --save {}", attempt, run.save);
+  } else if (job.has_begun()) {
+    log_info("> attempt {} of this job: nothing is saved yet, it begins as the first one did",
+             attempt);
+  } else {
+    log_info("> attempt {} of this job: none before it has begun a run in --save {}", attempt,
+             run.save);
+  }
+}
+
+// Under the lock: an attempt that its launcher has started again goes on with what the job saved;
+// while there is nothing, it begins as the first one did, from the same checkpoint. Without a
+// record of this job it is the first.
+void choose_checkpoint(const TrainConfig& given, RunStart& start) {
+  RunDecisions& decisions = start.decisions;
+  const fs::path save = given.run.save;
+  decisions.job = begun_by_this_job(given);
+  JobRecord& job = decisions.job;
+  decisions.is_restarted = job.has_begun() && has_saved(job, save);
+  tell(given.run, job, decisions.is_restarted);
+  if (decisions.is_restarted) start.config = restarted_from_save(std::move(start.config));
+  const bool repeats = job.has_begun() && !decisions.is_restarted;
+  decisions.is_pretrained = repeats ? job.is_pretrained : begins_pretrained(start.config.run);
+  if (decisions.is_pretrained) {
     start.config = from_pretrained(std::move(start.config));
     log_info("> a new run from --pretrained-checkpoint {}", start.config.run.load);
   }
-  start.lock = lock_save_directory(start.config.run);
-  start.checkpoint = open_checkpoint(start.config.run);
+  if (!repeats) {
+    start.checkpoint = open_checkpoint(start.config.run);
+  } else if (!job.checkpoint.empty()) {
+    start.checkpoint =
+        open_checkpoint_at(start.config.run, chosen_checkpoint(job, save).string(), true);
+  }
+  if (start.checkpoint) {
+    decisions.checkpoint = absolute_path(start.checkpoint->directory()).string();
+    decisions.manifest_digest = digest_of_manifest(start.checkpoint->directory());
+  }
+  if (job.has_begun()) return;
+  job.checkpoint = decisions.checkpoint;
+  job.manifest_digest = decisions.manifest_digest;
+  job.is_pretrained = decisions.is_pretrained;
+}
+
+// Of the leading process.
+RunStart decide(const TrainConfig& config, Launcher& launcher) {
+  RunStart start{.config = config, .lock = {}, .decisions = {}, .checkpoint = {}};
+  start.lock = lock_save_directory(config.run);
+  choose_checkpoint(config, start);
   std::string requested = start.config.model.matmul_precision;
   if (start.checkpoint) {
-    start.decisions.checkpoint = absolute_path(start.checkpoint->directory()).string();
-    start.decisions.manifest_digest = digest_of_manifest(start.checkpoint->directory());
     requested = resumed_precision(start.config, start.checkpoint->manifest());
   }
   start.decisions.products = cpu::choose_products(requested, start.config.model.bf16);
@@ -236,6 +272,7 @@ std::string RunDecisions::to_text() const {
               {"pretrained", is_pretrained},
               {"checkpoint", checkpoint},
               {"manifest", manifest_digest},
+              {"job", job.to_text()},
               {"products", std::string(products.name())},
               {"reason", products.reason},
               {"peak", {peak.fp32_gflops, peak.bf16_gflops, peak.amx_gflops}},
@@ -251,6 +288,7 @@ RunDecisions RunDecisions::from_text(const std::string& text) {
           .is_pretrained = json.at("pretrained"),
           .checkpoint = json.at("checkpoint"),
           .manifest_digest = json.at("manifest"),
+          .job = JobRecord::from_text(json.at("job")),
           .products = {.products = products_of(json.at("products").get<std::string>()),
                        .reason = json.at("reason")},
           .peak = {.fp32_gflops = peak[0], .bf16_gflops = peak[1], .amx_gflops = peak[2]},

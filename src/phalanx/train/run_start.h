@@ -20,6 +20,7 @@ struct RunDecisions {
   bool is_pretrained = false;   // begins from --pretrained-checkpoint
   std::string checkpoint;       // its directory; empty: the run begins anew
   std::string manifest_digest;  // of it
+  JobRecord job;                // the choice, and whether an earlier attempt has made it
   cpu::ProductChoice products;
   cpu::Peak peak;     // of the threads of a host's ranks, as many as there are cores
   std::string nonce;  // lies in --save while the processes join

@@ -5,17 +5,22 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "phalanx/base/file_lock.h"
+#include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/train/run_setup.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr Layout kOne{};
 constexpr Layout kTensor{.name = "t2", .tensor = 2};
@@ -167,20 +172,41 @@ TEST_F(StoppingTest, MakingTheOrderListens) {
     int times = 0;
     try {
       const RunSetup setup(c, [&] { return ++times > asked; });
-    } catch (const StoppedEarly& stopped) {
-      return stopped.is_saved ? "saved" : "not saved";
+    } catch (const StoppedEarly&) {
+      return "stopped";
     }
     return "made";
   };
   TrainConfig c = RunTest::config("run");
   EXPECT_EQ(stops_after(c, 1000), "made");
-  for (const int asked : {0, 1, 2}) EXPECT_EQ(stops_after(c, asked), "not saved");
-  c.run.load = c.run.save;
-  EXPECT_EQ(stops_after(c, 0), "not saved");  // nothing is there yet
-  train(c);
-  EXPECT_EQ(stops_after(c, 0), "saved");
-  c.run.save = path("elsewhere");
-  EXPECT_EQ(stops_after(c, 0), "not saved");
+  for (const int asked : {0, 1, 2}) EXPECT_EQ(stops_after(c, asked), "stopped");
+}
+
+// Nothing is lost before the first step, with and without --save.
+TEST_F(StoppingTest, BeforeTheFirstStepNothingIsLost) {
+  for (const char* save : {"run", ""}) {
+    const TrainConfig c = RunTest::config(save);
+    const fs::path checkpoint = fs::path(path("run")) / iteration_directory_name(1);
+    int asked = 0;  // until the first step is made
+    for (RunEnd end = RunEnd::kPreempted;
+         end == RunEnd::kPreempted && (c.run.save.empty() || !fs::exists(checkpoint)); ++asked) {
+      int times = 0;
+      end = pretrain(c, [&] { return ++times > asked ? SIGTERM : 0; });
+      EXPECT_TRUE(end == RunEnd::kPreempted || c.run.save.empty()) << asked;
+    }
+    EXPECT_GT(asked, 2) << save;
+  }
+}
+
+// The checkpoint under way when the signal comes is the last one: no step follows.
+TEST_F(StoppingTest, ASaveUnderWayIsTheLast) {
+  TrainConfig c = config(kOne, "run");
+  c.run.eval_iters = 0;
+  c.run.save_interval = 2;
+  const fs::path saved = fs::path(path("run")) / iteration_directory_name(2);
+  EXPECT_EQ(pretrain(c, [&] { return fs::exists(saved) ? SIGTERM : 0; }), RunEnd::kPreempted);
+  EXPECT_EQ(CheckpointReader::open(c.run.save).manifest().iteration, 2);
+  EXPECT_EQ(training_metrics("run").size(), 2U);
 }
 
 }  // namespace

@@ -33,6 +33,8 @@
 namespace phalanx {
 namespace {
 
+constexpr const char* kNothingIsLost = "training had not begun: nothing is lost";
+
 std::string name_of_signal(int number) {
   const char* const name = ::sigabbrev_np(number);
   return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
@@ -97,7 +99,10 @@ class Trainer {
   bool is_traced() const { return !config_.run.trace.empty() || !config_.run.save.empty(); }
   std::string last_step();
   std::vector<StepSchedule> next_schedules() const;
-  void change_batch();
+  // As save_periodically(), which it does where the batch changes.
+  std::optional<RunEnd> change_batch();
+  // The reason to leave, if there is one by then.
+  std::optional<RunEnd> save_periodically();
   void train_until_drained();
   // Where a step was not made and no loss scale explains it: says where that began, and ends.
   void count_losses(StepSchedule& schedule);
@@ -113,7 +118,7 @@ class Trainer {
   bool final_evaluation();
   // The reason to leave after this iteration, if there is one: the same on all ranks.
   std::optional<RunEnd> exit_condition();
-  RunEnd stop_by_signal(int signal);
+  RunEnd stop_by_signal(int signal, bool has_trained = true);
   RunEnd stopped();
   RunEnd skip_training();
 
@@ -260,10 +265,13 @@ std::string Trainer::last_step() {
 
 // A training run.
 RunEnd Trainer::loop() {
+  if (const int signal = rank_.largest_of_all(stop_()); signal != 0) {
+    return stop_by_signal(signal, /*has_trained=*/false);
+  }
   if (config_.run.skip_train) return skip_training();
   if (state_.evaluation_is_due && !evaluate_at_interval()) return stopped();
   while (state_.iteration < setup_.length.last_iteration()) {
-    change_batch();
+    if (const auto end = change_batch()) return *end;
     if (is_left_out(state_.iteration + 1)) {
       leave_out_iteration();
     } else {
@@ -284,7 +292,7 @@ RunEnd Trainer::loop() {
       return *end;
     }
     if (config_.run.save_interval > 0 && state_.iteration % config_.run.save_interval == 0) {
-      saver_.save(state_, RunSaver::Occasion::kPeriodic);
+      if (const auto end = save_periodically()) return *end;
     }
   }
   report_.note(RunNote::Kind::kTrained, state_.iteration, "after training is done");
@@ -353,14 +361,26 @@ std::vector<StepSchedule> Trainer::next_schedules() const {
 }
 
 // As in Megatron, what was trained with another batch is saved first.
-void Trainer::change_batch() {
+std::optional<RunEnd> Trainer::change_batch() {
   const RunLength::Stretch* next = setup_.length.change_after(state_.iteration);
-  if (next == nullptr) return;
+  if (next == nullptr) return std::nullopt;
   report_.note(
       RunNote::Kind::kBatchSize, state_.iteration,
       fmt::format("global batch size is {} from iteration {} on ({} samples consumed)",
                   next->global_batch, state_.iteration + 1, state_.consumed_train_samples));
+  return save_periodically();
+}
+
+// Whoever asks for the run's end while it saves gets this checkpoint: no step follows. Saved again
+// where it has failed.
+std::optional<RunEnd> Trainer::save_periodically() {
   saver_.save(state_, RunSaver::Occasion::kPeriodic);
+  if (config_.run.save.empty()) return std::nullopt;
+  const int signal = rank_.largest_of_all(stop_());
+  if (signal == 0) return std::nullopt;
+  const RunEnd end = stop_by_signal(signal);
+  saver_.save(state_, RunSaver::Occasion::kLeaving);
+  return end;
 }
 
 void Trainer::train_until_drained() {
@@ -505,9 +525,13 @@ std::optional<RunEnd> Trainer::exit_condition() {
   return RunEnd::kFinished;
 }
 
-RunEnd Trainer::stop_by_signal(int signal) {
+RunEnd Trainer::stop_by_signal(int signal, bool has_trained) {
   report_.note(RunNote::Kind::kSignal, state_.iteration,
                fmt::format("exiting program after receiving {}.", name_of_signal(signal)));
+  if (!has_trained) {
+    report_.note(RunNote::Kind::kExit, state_.iteration, kNothingIsLost);
+    return RunEnd::kPreempted;
+  }
   if (!config_.run.save.empty()) return RunEnd::kPreempted;
   report_.note(RunNote::Kind::kWarning, state_.iteration, "nothing is saved: --save was not given");
   return RunEnd::kStopped;
@@ -539,6 +563,7 @@ RunEnd prepare_and_train(const TrainConfig& config, const StopToken& stop, RunSi
                          Launcher& launcher) {
   std::optional<RunSetup> setup;
   launcher.prepare([&] { setup.emplace(config, launcher, [&] { return stop() != 0; }); });
+  if (setup->lock) setup->lock->expect_in_place();
   if (launcher.leads()) setup->directory.claim();
   return train_on_ranks(*setup, std::move(setup->checkpoint), stop, sinks, launcher);
 }
@@ -555,13 +580,12 @@ RunEnd pretrain(const TrainConfig& config, const StopToken& stop, RunSinks& sink
   const StopToken asked = stop ? stop : [] { return 0; };
   try {
     return prepare_and_train(config, asked, sinks, *make_launcher());
-  } catch (const StoppedEarly& stopped) {
+  } catch (const StoppedEarly&) {
     const std::string said =
         fmt::format("exiting program after receiving {}.", name_of_signal(asked()));
     log_info("{}", datetime_line(said, std::chrono::system_clock::now()));
-    if (stopped.is_saved) return RunEnd::kPreempted;
-    log_warning("nothing is saved: training had not begun");
-    return RunEnd::kStopped;
+    log_info("{}", kNothingIsLost);
+    return RunEnd::kPreempted;
   }
 }
 

@@ -13,8 +13,8 @@ namespace phalanx {
 
 enum class RunEnd {
   kFinished,   // all iterations are done, or an exit condition was met
-  kPreempted,  // a signal came: the state is saved
-  kStopped,    // a signal came, and there is no --save
+  kPreempted,  // a signal came: the state is saved, or training had not begun
+  kStopped,    // a signal came between steps, and there is no --save
 };
 
 // The number of the signal that asks the run to stop, or 0. Ranks ask between steps and between the
