@@ -36,7 +36,7 @@ std::filesystem::path own_program() {
 int run_launch(const Arguments& arguments) {
   const launch::LaunchOptions options = launch::parse_launch_options(arguments);
   const Secret secret = launch::run_secret(options);
-  const launch::Descriptor shared(secret.bytes.empty() ? -1 : share_secret(secret));
+  const launch::Descriptor shared(secret.empty() ? -1 : share_secret(secret));
   launch::LaunchSetup setup;
   setup.program = own_program();
   setup.host = host_name();

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -9,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "phalanx/base/error.h"
 #include "phalanx/launch/interruptions.h"
 #include "phalanx/launch/log_directory.h"
 #include "phalanx/launch/oom_killer.h"
@@ -149,6 +151,57 @@ TEST_F(Files, OomKillsAreTheControlGroups) {
   write("sys/fs/cgroup/job/memory.events", "oom 4\noom_kill 3\n");
   EXPECT_EQ(oom_kills(directory_), 3);
   EXPECT_EQ(oom_kills(directory_ / "nowhere"), 0);
+}
+
+TEST_F(Files, LogsAreNotWrittenThroughLinks) {
+  write("treasure", "gold");
+  std::filesystem::create_directories(directory_ / "elsewhere");
+  const auto refusal = [](const auto& body) -> std::string {
+    try {
+      body();
+    } catch (const OutputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  std::filesystem::create_symlink("treasure", directory_ / "rank_0.out");
+  EXPECT_THAT(refusal([&] { const LogFile file(directory_ / "rank_0.out"); }),
+              testing::EndsWith("rank_0.out: cannot be written: it is a link; give another "
+                                "--log-dir"));
+  ASSERT_EQ(::mkfifo((directory_ / "rank_1.out").c_str(), 0600), 0);
+  EXPECT_THAT(refusal([&] { const LogFile file(directory_ / "rank_1.out"); }),
+              testing::HasSubstr("rank_1.out: "));
+  std::filesystem::create_symlink("elsewhere", directory_ / "run");
+  EXPECT_THAT(refusal([&] { const LogDirectory logs(directory_, "run"); }),
+              testing::EndsWith("run: is a link, not a directory; give another --log-dir"));
+  const LogDirectory logs(directory_, "own");
+  std::filesystem::create_symlink("../elsewhere", logs.path() / "attempt_0");
+  EXPECT_THAT(refusal([&] { logs.make_attempt(0); }), testing::HasSubstr("attempt_0: is a link"));
+  std::ifstream treasure(directory_ / "treasure");
+  std::string text;
+  treasure >> text;
+  EXPECT_EQ(text, "gold");
+  EXPECT_TRUE(std::filesystem::is_empty(directory_ / "elsewhere"));
+}
+
+TEST_F(Files, LogsOfAnotherUserAreRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  write("rank_0.out", "");
+  ASSERT_EQ(::chown((directory_ / "rank_0.out").c_str(), 65534, 65534), 0);
+  EXPECT_THROW(LogFile(directory_ / "rank_0.out"), OutputError);
+  std::filesystem::create_directories(directory_ / "run");
+  ASSERT_EQ(::chown((directory_ / "run").c_str(), 65534, 65534), 0);
+  EXPECT_THROW(LogDirectory(directory_, "run"), OutputError);
+}
+
+// A run of the same name goes on in them.
+TEST_F(Files, LogsThatAreThereAreAddedTo) {
+  for (int time = 0; time < 2; ++time) {
+    const LogDirectory logs(directory_, "run");
+    LogFile file(logs.make_attempt(0) / "rank_0.out");
+    EXPECT_EQ(file.write("x"), "");
+  }
+  EXPECT_EQ(std::filesystem::file_size(directory_ / "run/attempt_0/rank_0.out"), 2U);
 }
 
 TEST(RunNames, AreTheStartAndRandomDigits) {

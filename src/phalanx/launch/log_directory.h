@@ -11,7 +11,8 @@ namespace phalanx::launch {
 
 class LogDirectory {
  public:
-  // LOG_DIR/RUN, made where it is not there. OutputError (73) where it cannot be made or written.
+  // LOG_DIR/RUN, made where it is not there. OutputError (73) where it cannot be made or written,
+  // is a link or another user's.
   LogDirectory(const std::filesystem::path& directory, const std::string& run);
 
   const std::filesystem::path& path() const { return path_; }
@@ -26,7 +27,7 @@ class LogDirectory {
 class LogFile {
  public:
   LogFile() = default;
-  // OutputError.
+  // OutputError; also where it is a link or another user's.
   explicit LogFile(std::filesystem::path path);
 
   // Why it failed, the first time; else empty.

@@ -35,7 +35,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // As it is: the handshake.
   void send_raw(std::string bytes);
   // From here on messages are sealed with this key.
-  void seal_with(const Digest& key) { sealer_.emplace(key); }
+  void seal_with(const Key& key) { sealer_.emplace(key); }
   void send(std::shared_ptr<const std::string> message);
   // Whether everything has been given to the kernel.
   bool all_sent() const { return queue_.empty() || broken_; }

@@ -24,7 +24,7 @@ std::string FrameSealer::seal(std::string_view message, std::size_t& offset) {
   append_number(frame, number_++, 8);
   frame.push_back(offset == message.size() ? kLastFrame : kMoreFollows);
   frame.append(part);
-  frame.append(mac_of(hmac_sha256(key_, frame)));
+  frame.append(mac_of(hmac_sha256(key_.bytes(), frame)));
   return frame;
 }
 
@@ -45,7 +45,7 @@ std::optional<std::string> FrameOpener::next() {
     }
     const std::size_t signed_bytes = kFrameHeaderBytes + length;
     if (rest.size() < signed_bytes + kFrameMacBytes) break;
-    const Digest expected = hmac_sha256(key_, rest.substr(0, signed_bytes));
+    const Digest expected = hmac_sha256(key_.bytes(), rest.substr(0, signed_bytes));
     if (!equal_secretly(mac_of(expected), rest.substr(signed_bytes, kFrameMacBytes))) {
       throw UnavailableError("a control frame with a wrong MAC");
     }

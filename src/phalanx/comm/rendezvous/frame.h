@@ -24,7 +24,7 @@ inline constexpr std::size_t kLongestPayload = std::size_t{64} << 10;
 
 class FrameSealer {
  public:
-  explicit FrameSealer(const Digest& key) : key_(key) {}
+  explicit FrameSealer(const Key& key) : key_(key) {}
 
   // The next frame of `message`, from `offset` on, which moves to what comes after it: the size
   // with the message's last frame.
@@ -33,21 +33,21 @@ class FrameSealer {
   std::string seal_all(std::string_view message);
 
  private:
-  Digest key_;
+  Key key_;
   std::uint64_t number_ = 0;
 };
 
 class FrameOpener {
  public:
   // Messages of more than `longest` bytes are refused.
-  FrameOpener(const Digest& key, std::size_t longest) : key_(key), longest_(longest) {}
+  FrameOpener(const Key& key, std::size_t longest) : key_(key), longest_(longest) {}
 
   void feed(std::string_view bytes) { received_.append(bytes); }
   // The next whole message; empty where there is none yet. After each feed(), until it is empty.
   std::optional<std::string> next();
 
  private:
-  Digest key_;
+  Key key_;
   std::size_t longest_;
   std::uint64_t number_ = 0;
   std::string received_{};

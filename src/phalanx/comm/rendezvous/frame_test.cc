@@ -11,10 +11,10 @@ namespace {
 
 constexpr std::size_t kLongest = std::size_t{1} << 20;
 
-Digest key_of(int number) {
-  Digest key{};
-  key[0] = static_cast<std::byte>(number);
-  return key;
+Key key_of(int number) {
+  Digest bytes{};
+  bytes[0] = static_cast<std::byte>(number);
+  return Key(bytes);
 }
 
 std::vector<std::string> open_all(FrameOpener& opener, std::string_view bytes) {

@@ -44,8 +44,8 @@ struct Hello {
 std::string short_run_id(const std::string& run_id);
 
 struct SessionKeys {
-  Digest of_client{};
-  Digest of_server{};
+  Key of_client{};
+  Key of_server{};
 };
 
 // kEnded: the client has the credential, or knows that there is none, and will come again.

@@ -131,7 +131,7 @@ bool Joiner::attempt() {
   turned_away_ = false;
   const std::vector<Address> addresses = resolve();
   if (addresses.empty() || !connect(addresses)) return false;
-  if (options_.with_munge && secret_.bytes.empty()) {
+  if (options_.with_munge && secret_.empty()) {
     if (!ask_for_secret() || !connect(addresses)) return false;
   }
   return shake_hands() && ask_to_join();
@@ -328,7 +328,7 @@ bool Joiner::ask_to_join() {
 
 void Joiner::throw_handshake_failure() const {
   using Failure = ClientHandshake::Failure;
-  const std::string own = secret_.bytes.empty() ? "none" : "from " + secret_.source;
+  const std::string own = secret_.empty() ? "none" : "from " + secret_.source();
   switch (handshake_->failure()) {
     case Failure::kWrongSecret:
       throw PermissionError(
