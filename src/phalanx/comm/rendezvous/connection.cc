@@ -70,17 +70,22 @@ void Connection::read() {
   socket_.async_read_some(
       asio::buffer(buffer_),
       [self = shared_from_this()](const asio::error_code& error, std::size_t size) {
-        if (error) return self->end(how_it_ended(error));
-        // A copy: what is called may close the connection, and with it drop the function.
-        const OnBytes on_bytes = self->on_bytes_;
-        if (!on_bytes) return;
-        try {
-          on_bytes({self->buffer_.data(), size});
-        } catch (const Error& failure) {
-          return self->end(std::string("its connection was ended: ") + failure.what());
-        }
-        if (self->is_open()) self->read();
+        self->take(error, size);
       });
+}
+
+// Whatever is thrown here is about this connection: the others of the thread go on.
+void Connection::take(const asio::error_code& error, std::size_t size) {
+  if (error) return end(how_it_ended(error));
+  // A copy: what is called may close the connection, and with it drop the function.
+  const OnBytes on_bytes = on_bytes_;
+  if (!on_bytes) return;
+  try {
+    on_bytes({buffer_.data(), size});
+    if (is_open()) read();
+  } catch (const std::exception& failure) {
+    end(std::string("its connection was ended: ") + failure.what());
+  }
 }
 
 void Connection::send_raw(std::string bytes) {
@@ -95,33 +100,54 @@ void Connection::send(std::shared_ptr<const std::string> message) {
   write();
 }
 
+void Connection::break_off(const char* why) noexcept {
+  broken_ = true;
+  queue_.clear();
+  try {
+    fault_ = why;
+  } catch (const std::exception&) {
+    fault_.clear();
+  }
+  asio::error_code ignored;
+  socket_.shutdown(Socket::shutdown_both, ignored);
+}
+
 // One frame at a time: a message for a thousand members is in memory once, however far each is.
+// What fails here is this connection's: who sends to many goes on.
 void Connection::write() {
   if (writing_ || queue_.empty() || !is_open()) return;
-  Outgoing& next = queue_.front();
-  if (next.sealed) {
-    PHALANX_CHECK(sealer_, "a message before the handshake's end");
-    chunk_ = sealer_->seal(*next.bytes, next.offset);
-  } else {
-    chunk_ = *next.bytes;
-    next.offset = chunk_.size();
+  try {
+    Outgoing& next = queue_.front();
+    if (next.sealed) {
+      PHALANX_CHECK(sealer_, "a message before the handshake's end");
+      chunk_ = sealer_->seal(*next.bytes, next.offset);
+    } else {
+      chunk_ = *next.bytes;
+      next.offset = chunk_.size();
+    }
+    writing_ = true;
+    asio::async_write(socket_, asio::buffer(chunk_),
+                      [self = shared_from_this()](const asio::error_code& error, std::size_t) {
+                        self->written(error);
+                      });
+  } catch (const std::exception& failure) {
+    writing_ = false;
+    break_off(failure.what());
   }
-  writing_ = true;
-  asio::async_write(socket_, asio::buffer(chunk_),
-                    [self = shared_from_this()](const asio::error_code& error, std::size_t) {
-                      self->writing_ = false;
-                      if (error) {
-                        // What the peer said before it went may still be there to be read: that
-                        // end is the connection's.
-                        self->broken_ = true;
-                        self->queue_.clear();
-                      } else if (!self->queue_.empty() && self->queue_.front().offset ==
-                                                              self->queue_.front().bytes->size()) {
-                        self->queue_.pop_front();
-                      }
-                      self->write();
-                      if (self->close_when_sent_ && self->all_sent()) self->close();
-                    });
+}
+
+void Connection::written(const asio::error_code& error) {
+  writing_ = false;
+  if (error) {
+    // What the peer said before it went may still be there to be read: that end is the
+    // connection's.
+    broken_ = true;
+    queue_.clear();
+  } else if (!queue_.empty() && queue_.front().offset == queue_.front().bytes->size()) {
+    queue_.pop_front();
+  }
+  write();
+  if (close_when_sent_ && all_sent()) close();
 }
 
 void Connection::close_when_sent() {
@@ -144,7 +170,7 @@ void Connection::close() {
 void Connection::end(const std::string& how) {
   const OnEnd on_end = std::exchange(on_end_, nullptr);
   close();
-  if (on_end) on_end(how);
+  if (on_end) on_end(fault_.empty() ? how : "its connection was ended: " + fault_);
 }
 
 void set_options(Socket& socket) {

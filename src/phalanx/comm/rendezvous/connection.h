@@ -22,7 +22,7 @@ using Socket = asio::generic::stream_protocol::socket;
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // Of what arrives: any bytes, in order. What it throws (an Error) ends the connection.
+  // Of what arrives: any bytes, in order. What it throws ends the connection.
   using OnBytes = std::function<void(std::string_view bytes)>;
   // It has ended, and not by close(). Once.
   using OnEnd = std::function<void(const std::string& how)>;
@@ -52,8 +52,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   };
 
   void read();
+  void take(const asio::error_code& error, std::size_t size);
   void write();
+  void written(const asio::error_code& error);
   void end(const std::string& how);
+  // Nothing can be written any more: the end is the reading side's.
+  void break_off(const char* why) noexcept;
 
   Socket socket_;
   OnBytes on_bytes_{};
@@ -63,6 +67,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string chunk_{};  // on its way
   bool writing_ = false;
   bool broken_ = false;  // nothing can be written any more
+  std::string fault_{};  // why, where that is this end's fault
   bool close_when_sent_ = false;
   std::array<char, 16384> buffer_{};
 };

@@ -195,7 +195,7 @@ void ConnectedMember::begin() {
   // What came with the welcome.
   try {
     hear({});
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     connection_->close();
     lose(error.what());
   }

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <asio/dispatch.hpp>
-#include <asio/error.hpp>
 #include <asio/post.hpp>
+#include <exception>
 #include <future>
 #include <utility>
 
@@ -39,12 +39,15 @@ Server::Server(const CoordinatorOptions& options)
       who_(host_of(options)),
       epoch_(options.epoch),
       work_(context_.get_executor()),
-      timer_(context_),
-      listener_(listen(context_, options.endpoint, options.bind_any)) {
+      timer_(context_) {
+  Listener listener = listen(context_, options.endpoint, options.bind_any);
+  endpoint_ = listener.endpoint;
+  accept_loop_.emplace(
+      std::move(listener.acceptors), [this] { return gate_.has_room(Clock::now()); },
+      [this](Socket socket) { greet(std::move(socket)); });
   if (options_.launchers > 0) launchers_ = assemble(MemberRole::kLauncher, options_.launchers);
   start_attempt(options_.epoch, options_.world_size);
-  for (Acceptor& acceptor : listener_.acceptors) accept(acceptor);
-  arm_timer();
+  accept_loop_->wake();
   thread_ = std::thread([this] { run(); });
 }
 
@@ -55,6 +58,7 @@ Server::~Server() {
     if (ranks_) ranks_->group.abandon(why);
     if (launchers_) launchers_->group.abandon(why);
     stop_by_ = Clock::now() + options_.farewell;
+    accept_loop_->stop();
     tick();
   });
   thread_.join();
@@ -63,6 +67,8 @@ Server::~Server() {
 void Server::run() {
   while (!context_.stopped()) {
     try {
+      // Also after a tick that failed before it had armed it.
+      arm_timer();
       context_.run();
     } catch (const std::exception& error) {
       log_warning("the rendezvous: {}", error.what());
@@ -108,37 +114,20 @@ void Server::begin_attempt(int epoch, int world_size) {
   // dispatch: on_verdict may call it, on the thread that would otherwise be waited for.
   std::promise<void> done;
   asio::dispatch(context_, [&] {
-    start_attempt(epoch, world_size);
-    done.set_value();
+    try {
+      start_attempt(epoch, world_size);
+      done.set_value();
+    } catch (...) {
+      done.set_exception(std::current_exception());
+    }
   });
-  done.get_future().wait();
+  done.get_future().get();
 }
 
 void Server::rank_ended(int rank, const std::string& how) {
   asio::post(context_, [this, rank, how] {
     if (ranks_) ranks_->group.ended(rank, how, Clock::now());
     settle();
-  });
-}
-
-void Server::accept(Acceptor& acceptor) {
-  if (stop_by_) return;
-  if (!gate_.has_room(Clock::now())) {
-    resting_.push_back(&acceptor);
-    return;
-  }
-  acceptor.async_accept([this, &acceptor](const asio::error_code& error, Socket socket) {
-    if (error == asio::error::operation_aborted) return;
-    if (error) {
-      // Out of descriptors, say: the timer tries again.
-      if (!std::exchange(accept_failed_, true)) {
-        log_warning("the rendezvous cannot take a connection now: {}", error.message());
-      }
-      resting_.push_back(&acceptor);
-      return;
-    }
-    greet(std::move(socket));
-    accept(acceptor);
   });
 }
 
@@ -150,6 +139,16 @@ void Server::greet(Socket socket) {
   if (evicted) drop(*evicted);
   if (answer != Gate::Answer::kEnter) return;
   if (!is_trusted_user(socket)) return log_failed_hello(id, "another user's process");
+  try {
+    admit(id, std::move(socket));
+  } catch (const std::exception&) {
+    gate_.leave(id);
+    drop(id);
+    throw;
+  }
+}
+
+void Server::admit(Id id, Socket socket) {
   const auto connection = std::make_shared<Connection>(std::move(socket));
   Peer peer{connection, ServerHandshake(options_.secret, credential_)};
   peer.since = Clock::now();
@@ -340,7 +339,7 @@ void Server::tick() {
   arm_timer();
   const Clock::time_point now = Clock::now();
   turn_away_late_ones(now);
-  for (Acceptor* acceptor : std::exchange(resting_, {})) accept(*acceptor);
+  accept_loop_->wake();
   const bool ping = now - pinged_ >= kPingEvery;
   if (ping) pinged_ = now;
   for (const auto* assembly : {&launchers_, &ranks_}) {

@@ -14,13 +14,13 @@
 #include <thread>
 #include <vector>
 
+#include "phalanx/comm/rendezvous/accept_loop.h"
 #include "phalanx/comm/rendezvous/connection.h"
 #include "phalanx/comm/rendezvous/coordinator.h"
 #include "phalanx/comm/rendezvous/frame.h"
 #include "phalanx/comm/rendezvous/gate.h"
 #include "phalanx/comm/rendezvous/group.h"
 #include "phalanx/comm/rendezvous/handshake.h"
-#include "phalanx/comm/rendezvous/listener.h"
 
 namespace phalanx::rendezvous {
 
@@ -31,7 +31,7 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  Endpoint endpoint() const { return listener_.endpoint; }
+  Endpoint endpoint() const { return endpoint_; }
   void begin_attempt(int epoch, int world_size);
   void rank_ended(int rank, const std::string& how);
 
@@ -54,8 +54,8 @@ class Server {
 
   // All of them on the server's thread.
   void run();
-  void accept(Acceptor& acceptor);
   void greet(Socket socket);
+  void admit(Id id, Socket socket);
   void hear(Id id, std::string_view bytes);
   void prove(Id id, Peer& peer, std::string_view bytes);
   void take(Id id, Peer& peer, Message&& message);
@@ -86,14 +86,13 @@ class Server {
   asio::io_context context_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   asio::steady_timer timer_;
-  Listener listener_;
-  std::vector<Acceptor*> resting_{};  // acceptors for whose connections there was no room
-  bool accept_failed_ = false;
+  Endpoint endpoint_;
   Gate gate_{};
   std::map<Id, Peer> peers_{};
   Id next_id_ = 1;
   std::unique_ptr<Assembly> ranks_{};
   std::unique_ptr<Assembly> launchers_{};
+  std::optional<AcceptLoop> accept_loop_{};
   Clock::time_point pinged_{};
   std::optional<Clock::time_point> stop_by_{};
   std::thread thread_{};
