@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <asio/buffer.hpp>
 #include <asio/error.hpp>
 #include <asio/write.hpp>
@@ -18,9 +19,10 @@
 namespace phalanx::rendezvous {
 namespace {
 
-constexpr int kUserTimeoutMs = 3000;
 constexpr int kKeepaliveSeconds = 1;
-constexpr int kKeepaliveProbes = 3;
+// Until it is known how long a silence may be.
+constexpr auto kFirstSilence = std::chrono::seconds(60);
+constexpr auto kMostForTheEnd = std::chrono::seconds(2);
 
 void set_option(Socket& socket, int level, int name, int value) {
   // What the kernel does not have is done without.
@@ -45,16 +47,46 @@ std::string_view internet_address(const sockaddr* address) {
   return {};
 }
 
-std::string how_it_ended(const asio::error_code& error) {
-  if (error == asio::error::eof) return "its connection was closed";
-  if (error == asio::error::connection_reset) return "its connection was reset";
-  if (error == asio::error::timed_out) return "its connection was cut (no answer for 3 s)";
-  return "its connection broke: " + error.message();
+ConnectionEnd how_it_ended(const asio::error_code& error, std::chrono::milliseconds patience) {
+  using enum ConnectionEnd::Kind;
+  if (error == asio::error::eof) return {kClosed, "its connection was closed"};
+  if (error == asio::error::connection_reset) return {kClosed, "its connection was reset"};
+  if (error == asio::error::timed_out) {
+    return {kCut, fmt::format("its connection was cut (no answer for {:.3g} s)",
+                              std::chrono::duration<double>(patience).count())};
+  }
+  return {kCut, "its connection broke: " + error.message()};
 }
 
 }  // namespace
 
-Connection::Connection(Socket socket) : socket_(std::move(socket)) { set_options(socket_); }
+std::chrono::milliseconds patience_of(std::chrono::milliseconds silence) {
+  return silence - std::min<std::chrono::milliseconds>(kMostForTheEnd, silence / 4);
+}
+
+Connection::Connection(Socket socket) : socket_(std::move(socket)) {
+  const int family = socket_.local_endpoint().protocol().family();
+  is_over_network_ = family == AF_INET || family == AF_INET6;
+  if (!is_over_network_) return;
+  // Small messages do not wait for more.
+  set_option(socket_, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket_, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket_, IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveSeconds);
+  set_option(socket_, IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveSeconds);
+  set_silence(kFirstSilence);
+}
+
+void Connection::set_silence(std::chrono::milliseconds silence) {
+  const std::chrono::milliseconds patience = patience_of(silence);
+  if (!is_over_network_ || !is_open() || patience == patience_) return;
+  patience_ = patience;
+  // The first is for a connection on which something is on its way, the second for the others.
+  constexpr std::int64_t kMostProbes = 127;
+  const std::int64_t probes = patience / std::chrono::seconds(kKeepaliveSeconds);
+  set_option(socket_, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(patience.count()));
+  set_option(socket_, IPPROTO_TCP, TCP_KEEPCNT,
+             static_cast<int>(std::clamp<std::int64_t>(probes, 1, kMostProbes)));
+}
 
 void Connection::start(OnBytes on_bytes, OnEnd on_end) {
   hand_over(std::move(on_bytes), std::move(on_end));
@@ -76,7 +108,7 @@ void Connection::read() {
 
 // Whatever is thrown here is about this connection: the others of the thread go on.
 void Connection::take(const asio::error_code& error, std::size_t size) {
-  if (error) return end(how_it_ended(error));
+  if (error) return end(how_it_ended(error, patience_));
   // A copy: what is called may close the connection, and with it drop the function.
   const OnBytes on_bytes = on_bytes_;
   if (!on_bytes) return;
@@ -84,7 +116,7 @@ void Connection::take(const asio::error_code& error, std::size_t size) {
     on_bytes({buffer_.data(), size});
     if (is_open()) read();
   } catch (const std::exception& failure) {
-    end(std::string("its connection was ended: ") + failure.what());
+    end({ConnectionEnd::Kind::kFault, std::string("its connection was ended: ") + failure.what()});
   }
 }
 
@@ -94,9 +126,9 @@ void Connection::send_raw(std::string bytes) {
   write();
 }
 
-void Connection::send(std::shared_ptr<const std::string> message) {
+void Connection::send(std::shared_ptr<const std::string> message, std::uint64_t number) {
   if (broken_ || !is_open()) return;
-  queue_.push_back({std::move(message), true});
+  queue_.push_back({std::move(message), true, number});
   write();
 }
 
@@ -120,7 +152,7 @@ void Connection::write() {
     Outgoing& next = queue_.front();
     if (next.sealed) {
       PHALANX_CHECK(sealer_, "a message before the handshake's end");
-      chunk_ = sealer_->seal(*next.bytes, next.offset);
+      chunk_ = sealer_->seal(*next.bytes, next.offset, {next.number, heard_});
     } else {
       chunk_ = *next.bytes;
       next.offset = chunk_.size();
@@ -167,21 +199,12 @@ void Connection::close() {
   }
 }
 
-void Connection::end(const std::string& how) {
+void Connection::end(const ConnectionEnd& end) {
   const OnEnd on_end = std::exchange(on_end_, nullptr);
   close();
-  if (on_end) on_end(fault_.empty() ? how : "its connection was ended: " + fault_);
-}
-
-void set_options(Socket& socket) {
-  const int family = socket.local_endpoint().protocol().family();
-  if (family != AF_INET && family != AF_INET6) return;
-  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveSeconds);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveSeconds);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes);
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
+  if (!on_end) return;
+  if (fault_.empty()) return on_end(end);
+  on_end({ConnectionEnd::Kind::kFault, "its connection was ended: " + fault_});
 }
 
 std::string address_of(Socket& socket) {

@@ -46,8 +46,8 @@ TEST(Connection, WhateverIsThrownAtItsBytesEndsItAndNoOther) {
   std::string end;
   std::string heard;
   bad.near->start([](std::string_view) { throw std::bad_alloc(); },
-                  [&](const std::string& how) { end = how; });
-  good.near->start([&](std::string_view bytes) { heard += bytes; }, [](const std::string&) {});
+                  [&](const ConnectionEnd& how) { end = how.how; });
+  good.near->start([&](std::string_view bytes) { heard += bytes; }, [](const ConnectionEnd&) {});
   bad.far->send_raw("x");
   good.far->send_raw("one");
   ASSERT_TRUE(run_until(context, [&] { return !end.empty() && heard == "one"; }));
@@ -61,7 +61,7 @@ TEST(Connection, WhatCannotBeSentEndsItAndNotItsSender) {
   asio::io_context context;
   const Ends ends(context);
   std::string end;
-  ends.near->start([](std::string_view) {}, [&](const std::string& how) { end = how; });
+  ends.near->start([](std::string_view) {}, [&](const ConnectionEnd& how) { end = how.how; });
   // Without a key.
   EXPECT_NO_THROW(ends.near->send(std::make_shared<const std::string>("message")));
   EXPECT_EQ(end, "");

@@ -28,7 +28,7 @@
 
 namespace phalanx::rendezvous {
 
-inline constexpr int kProtocolVersion = 1;
+inline constexpr int kProtocolVersion = 2;
 // What the server takes from a client that has proved nothing.
 inline constexpr std::size_t kLongestUnproven = 256;
 

@@ -21,6 +21,7 @@
 #include "phalanx/comm/rendezvous/gate.h"
 #include "phalanx/comm/rendezvous/group.h"
 #include "phalanx/comm/rendezvous/handshake.h"
+#include "phalanx/comm/rendezvous/session.h"
 
 namespace phalanx::rendezvous {
 
@@ -46,10 +47,15 @@ class Server {
     State state = State::kUnproven;
     Clock::time_point since{};  // of this state
   };
-  // A group and the connections of its members, by number.
+  // A member's connection, which may change, and what was said over all of them.
+  struct Seat {
+    Id peer = 0;
+    Session session{};
+  };
+  // A group and its members' seats, by number.
   struct Assembly {
     Group group;
-    std::vector<Id> members;
+    std::vector<Seat> seats;
   };
 
   // All of them on the server's thread.
@@ -58,17 +64,20 @@ class Server {
   void admit(Id id, Socket socket);
   void hear(Id id, std::string_view bytes);
   void prove(Id id, Peer& peer, std::string_view bytes);
-  void take(Id id, Peer& peer, Message&& message);
+  void take(Id id, Peer& peer, const OpenedMessage& message);
   void join(Id id, Peer& peer, const JoinRequest& join);
+  void resume(Id id, Peer& peer, const JoinRequest& join);
+  void send(MemberRole role, int number, const Group::Bytes& bytes, bool may_be_dropped);
   std::optional<Refusal> refusal_of(const Hello& hello) const;
   void refuse(Id id, Peer& peer, const Refusal& refusal);
-  void end(Id id, const std::string& how);
-  void lose(const Hello& hello, const std::string& how);
+  void end(Id id, const ConnectionEnd& end);
+  void take_lost_launchers(Clock::time_point now);
   void drop(Id id);
   void log_failed_hello(Id id, const std::string& reason);
   void start_attempt(int epoch, int world_size);
   void settle();
   void tick();
+  void ping(Clock::time_point now);
   void arm_timer();
   void turn_away_late_ones(Clock::time_point now);
   bool may_go(Clock::time_point now) const;
