@@ -156,6 +156,22 @@ TEST_F(AcrossHosts, ALinkThatFlapsIsEndured) {
   expect_clean("run");
 }
 
+// For longer than anything that lives takes to answer.
+TEST_F(AcrossHosts, ALinkThatIsDownForFourSecondsIsEndured) {
+  const Hosts hosts(2);
+  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
+  expect_begun(launchers);
+  hosts.link_down(1);
+  std::this_thread::sleep_for(4s);
+  hosts.link_up(1);
+  const int before = iterations("run");
+  ASSERT_TRUE(eventually(kLimit, [&] { return iterations("run") > before; }))
+      << launchers[0].err() << launchers[1].err();
+  launchers[0].signal(SIGTERM);
+  for (ChildProcess& launcher : launchers) expect_end(launcher, 85);
+  expect_clean("run");
+}
+
 // Of ranks and launchers, at both ends: nothing is lost, and nobody is missed.
 TEST_F(AcrossHosts, ControlConnectionsThatAreResetComeBack) {
   const Hosts hosts(2);
