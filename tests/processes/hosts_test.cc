@@ -8,6 +8,11 @@
 namespace phalanx::processes {
 namespace {
 
+// Of launchers that are told none.
+constexpr int kMasterPort = 29500;
+// Between hosts, where no flag says otherwise.
+constexpr auto kSilence = 60s;
+
 class AcrossHosts : public ProcessesTest {
  protected:
   void SetUp() override {
@@ -33,9 +38,15 @@ class AcrossHosts : public ProcessesTest {
   void expect_begun(const std::vector<ChildProcess>& launchers) const {
     ASSERT_TRUE(has_begun("run")) << launchers[0].err() << launchers[1].err();
   }
+  void expect_lost(std::vector<ChildProcess>& launchers) const {
+    for (ChildProcess& launcher : launchers) {
+      launcher.wait(kSilence);
+      expect_end(launcher, 75);
+    }
+  }
   // Both sides end; who still hears of all says whom it has lost.
   void expect_cut(std::vector<ChildProcess>& launchers) const {
-    for (ChildProcess& launcher : launchers) expect_end(launcher, 75);
+    expect_lost(launchers);
     const Json json = summary("logs_0");
     EXPECT_EQ(json.value("exit", -1), 75) << json;
     ASSERT_TRUE(json["culprit"].is_object()) << json << launchers[0].err();
@@ -119,7 +130,7 @@ TEST_F(AcrossHosts, TheHostThatIsCutOffIsNamed) {
       launch_on(hosts, 3, endless() + "--global-batch-size 6 --save run");
   expect_begun(launchers);
   hosts.swallow(2);
-  for (ChildProcess& launcher : launchers) expect_end(launcher, 75);
+  expect_lost(launchers);
   const Json json = summary("logs_0");
   ASSERT_TRUE(json["culprit"].is_object()) << json << launchers[0].err();
   EXPECT_EQ(json["culprit"].value("rank", -1), 2) << json;
@@ -142,6 +153,52 @@ TEST_F(AcrossHosts, ALinkThatFlapsIsEndured) {
   }
   launchers[0].signal(SIGTERM);
   for (ChildProcess& launcher : launchers) expect_end(launcher, 85);
+  expect_clean("run");
+}
+
+// For longer than anything that lives takes to answer.
+TEST_F(AcrossHosts, ALinkThatIsDownForFourSecondsIsEndured) {
+  const Hosts hosts(2);
+  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
+  expect_begun(launchers);
+  hosts.link_down(1);
+  std::this_thread::sleep_for(4s);
+  hosts.link_up(1);
+  const int before = iterations("run");
+  ASSERT_TRUE(eventually(kLimit, [&] { return iterations("run") > before; }))
+      << launchers[0].err() << launchers[1].err();
+  launchers[0].signal(SIGTERM);
+  for (ChildProcess& launcher : launchers) expect_end(launcher, 85);
+  expect_clean("run");
+}
+
+// Of ranks and launchers, at both ends: nothing is lost, and nobody is missed.
+TEST_F(AcrossHosts, ControlConnectionsThatAreResetComeBack) {
+  const Hosts hosts(2);
+  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
+  expect_begun(launchers);
+  for (int i = 0; i < 3; ++i) {
+    if (!hosts.reset_control(i % 2, kMasterPort))
+      GTEST_SKIP() << "the kernel resets no connections";
+    const int before = iterations("run");
+    std::this_thread::sleep_for(1500ms);
+    ASSERT_TRUE(eventually(kLimit, [&] { return iterations("run") > before; }))
+        << launchers[0].err() << launchers[1].err();
+  }
+  launchers[1].signal(SIGTERM);
+  for (ChildProcess& launcher : launchers) expect_end(launcher, 85);
+  EXPECT_THAT(launchers[0].err(), HasSubstr("rank 1 (host "));
+  EXPECT_THAT(launchers[0].err(), HasSubstr(" is back: its connection "));
+  expect_clean("run");
+}
+
+// The payload's cannot: what was on the way is lost.
+TEST_F(AcrossHosts, APayloadConnectionThatIsResetEndsTheAttempt) {
+  const Hosts hosts(2);
+  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
+  expect_begun(launchers);
+  if (!hosts.reset_payload(1, kMasterPort)) GTEST_SKIP() << "the kernel resets no connections";
+  for (ChildProcess& launcher : launchers) expect_end(launcher, 75);
   expect_clean("run");
 }
 

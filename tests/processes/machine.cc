@@ -231,4 +231,20 @@ void Hosts::slow_down(int host, const std::string& rate) const {
   on(host, fmt::format("tc qdisc add dev eth0 root tbf rate {} burst 32k latency 100ms", rate));
 }
 
+bool Hosts::reset(int host, const std::string& which) const {
+  // It lists those that it has ended.
+  return std::system(fmt::format("nsenter --net --target {} ss -H -t -K state established '( {} )' "
+                                 "2>/dev/null | grep -q .",
+                                 process(host), which)
+                         .c_str()) == 0;
+}
+
+bool Hosts::reset_control(int host, int port) const {
+  return reset(host, fmt::format("sport = :{0} or dport = :{0}", port));
+}
+
+bool Hosts::reset_payload(int host, int port) const {
+  return reset(host, fmt::format("sport != :{0} and dport != :{0}", port));
+}
+
 }  // namespace phalanx::processes

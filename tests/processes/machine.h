@@ -60,9 +60,14 @@ class Hosts {
   // What the host sends to the other is lost; what comes from there arrives.
   void lose_one_direction(int from, int to) const;
   void slow_down(int host, const std::string& rate) const;
+  // Ends connections of the host as a reset does, those of the rendezvous or all the others. False
+  // where the kernel does not know how.
+  bool reset_control(int host, int port) const;
+  bool reset_payload(int host, int port) const;
 
  private:
   void on(int host, const std::string& command) const;
+  bool reset(int host, const std::string& which) const;
   void wait_for_link(int host) const;
 
   std::string directory_;

@@ -210,6 +210,22 @@ TEST_F(Rendezvous, SeveralHostsNeedASecret) {
   expect_clean();
 }
 
+// Whoever can set a variable of the environment has said nothing about secrets by it.
+TEST_F(Rendezvous, ACoordinatorsAddressIsNoPermissionToDoWithoutASecret) {
+  prepare();
+  Variables variables = host_of_its_own(1, 2, "127.0.0.1");
+  variables["PHALANX_COORDINATOR"] = fmt::format("tcp:127.0.0.1:{}", free_port());
+  ChildProcess rank = start_rank(1, 2, impatient(), variables);
+  expect_error(rank, 77, {"have no secret to know each other by", "--rdzv-insecure"});
+  // The launcher's word for --rdzv-insecure is.
+  variables["PHALANX_RDZV_INSECURE"] = "1";
+  ChildProcess insecure = start_rank(1, 2, impatient(), variables, "insecure");
+  expect_error(insecure, 69, {"cannot be reached"});
+  variables["PHALANX_RDZV_INSECURE"] = "yes";
+  ChildProcess wrong = start_rank(1, 2, impatient(), variables, "wrong");
+  expect_line(wrong, 64, "PHALANX_RDZV_INSECURE=yes: 1 (as --rdzv-insecure) or 0");
+}
+
 TEST_F(Rendezvous, VariablesContradictEachOther) {
   prepare();
   ChildProcess slurm = start_rank(0, 2, impatient(),

@@ -40,7 +40,7 @@ int run_launch(const Arguments& arguments) {
       arguments, [](const std::string& word) { return is_command(word); });
   let_log_drop_lines();
   const Secret secret = launch::run_secret(options);
-  const launch::Descriptor shared(secret.bytes.empty() ? -1 : share_secret(secret));
+  const launch::Descriptor shared(secret.empty() ? -1 : share_secret(secret));
   launch::LaunchSetup setup;
   setup.program = own_program();
   setup.host = host_name();

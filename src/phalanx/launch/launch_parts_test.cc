@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -9,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/launch/interruptions.h"
 #include "phalanx/launch/log_directory.h"
@@ -182,6 +184,62 @@ TEST_F(Files, OomKillsAreTheMachinesWhereNoGroupCounts) {
   write("proc/self/mountinfo", "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
   write("sys/fs/cgroup/cgroup.controllers", "memory\n");
   EXPECT_EQ(oom_kills(directory_), 7);
+}
+
+TEST_F(Files, LogsAreNotWrittenThroughLinks) {
+  BackgroundWriter writer;
+  write("treasure", "gold");
+  std::filesystem::create_directories(directory_ / "elsewhere");
+  const auto refusal = [](const auto& body) -> std::string {
+    try {
+      body();
+    } catch (const OutputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  std::filesystem::create_symlink("treasure", directory_ / "rank_0.out");
+  EXPECT_THAT(refusal([&] { const LogFile file(directory_ / "rank_0.out", writer, 4096); }),
+              testing::EndsWith("rank_0.out: cannot be written: it is a link; give another "
+                                "--log-dir"));
+  ASSERT_EQ(::mkfifo((directory_ / "rank_1.out").c_str(), 0600), 0);
+  EXPECT_THAT(refusal([&] { const LogFile file(directory_ / "rank_1.out", writer, 4096); }),
+              testing::HasSubstr("rank_1.out: "));
+  std::filesystem::create_symlink("elsewhere", directory_ / "run");
+  EXPECT_THAT(refusal([&] { const LogDirectory logs(directory_, "run", 0); }),
+              testing::EndsWith("run: is a link, not a directory; give another --log-dir"));
+  const LogDirectory logs(directory_, "own", 0);
+  std::filesystem::create_symlink("../elsewhere", logs.path() / "attempt_0");
+  EXPECT_THAT(refusal([&] { logs.make_attempt(0); }), testing::HasSubstr("attempt_0: is a link"));
+  std::ifstream treasure(directory_ / "treasure");
+  std::string text;
+  treasure >> text;
+  EXPECT_EQ(text, "gold");
+  EXPECT_TRUE(std::filesystem::is_empty(directory_ / "elsewhere"));
+}
+
+TEST_F(Files, LogsOfAnotherUserAreRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  write("rank_0.out", "");
+  ASSERT_EQ(::chown((directory_ / "rank_0.out").c_str(), 65534, 65534), 0);
+  BackgroundWriter writer;
+  EXPECT_THROW(LogFile(directory_ / "rank_0.out", writer, 4096), OutputError);
+  std::filesystem::create_directories(directory_ / "run");
+  ASSERT_EQ(::chown((directory_ / "run").c_str(), 65534, 65534), 0);
+  EXPECT_THROW(LogDirectory(directory_, "run", 0), OutputError);
+}
+
+// A run of the same name goes on in them.
+TEST_F(Files, LogsThatAreThereAreAddedTo) {
+  for (int time = 0; time < 2; ++time) {
+    const LogDirectory logs(directory_, "run", 0);
+    BackgroundWriter writer;
+    LogFile file(logs.make_attempt(0) / "rank_0.out", writer, 4096);
+    file.write("x");
+    writer.flush(std::chrono::seconds(60), std::chrono::seconds(60));
+    EXPECT_EQ(file.take_fault(), "");
+  }
+  EXPECT_EQ(std::filesystem::file_size(directory_ / "run/attempt_0/rank_0.out"), 2U);
 }
 
 TEST(RunNames, AreTheStartAndRandomDigits) {

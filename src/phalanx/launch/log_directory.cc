@@ -25,21 +25,44 @@ constexpr mode_t kOwnFile = 0600;
 constexpr int kNameDigits = 6;
 constexpr auto kStuck = std::chrono::seconds(1);
 
+// This user's, or root's, who is trusted.
+void check_owner(const struct stat& status, const std::filesystem::path& path) {
+  if (status.st_uid == ::geteuid() || status.st_uid == 0) return;
+  throw OutputError("{}: belongs to user {}, and this is user {}'s run; give another --log-dir",
+                    path.string(), status.st_uid, ::geteuid());
+}
+
+// Or one of this user's that is there already; not what a link points to.
 void make_own_directory(const std::filesystem::path& path) {
   if (::mkdir(path.c_str(), kOwnDirectory) == 0) return;
   const int error = errno;
-  std::error_code ignored;
-  if (error == EEXIST && std::filesystem::is_directory(path, ignored)) return;
-  throw OutputError("{}: cannot make the directory: {}; give another --log-dir", path.string(),
-                    std::strerror(error));
+  struct stat status {};
+  if (error != EEXIST || ::lstat(path.c_str(), &status) != 0) {
+    throw OutputError("{}: cannot make the directory: {}; give another --log-dir", path.string(),
+                      std::strerror(error));
+  }
+  if (!S_ISDIR(status.st_mode)) {
+    throw OutputError("{}: is {}, not a directory; give another --log-dir", path.string(),
+                      S_ISLNK(status.st_mode) ? "a link" : "something else");
+  }
+  check_owner(status, path);
 }
 
+// Not through a link: whoever may write in the directory would choose the file that is written.
+// O_NONBLOCK: a pipe in its place is refused, not waited for.
 Descriptor open_own_file(const std::filesystem::path& path) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kOwnFile));
+  constexpr int kFlags =
+      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+  Descriptor file(::open(path.c_str(), kFlags, kOwnFile));
   if (!file.is_open()) {
     throw OutputError("{}: cannot be written: {}; give another --log-dir", path.string(),
-                      std::strerror(errno));
+                      errno == ELOOP ? "it is a link" : std::strerror(errno));
   }
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    throw OutputError("{}: is not a regular file; give another --log-dir", path.string());
+  }
+  check_owner(status, path);
   return file;
 }
 

@@ -15,7 +15,7 @@ class LogDirectory {
  public:
   // LOG_DIR/RUN, made where it is not there, and this node's until the end: another launcher that
   // was given the same run and node is told so. OutputError (73) where it cannot be made or
-  // written, DirectoryInUseError (75).
+  // written, is a link or another user's; DirectoryInUseError (75).
   LogDirectory(const std::filesystem::path& directory, const std::string& run, int node);
 
   const std::filesystem::path& path() const { return path_; }
@@ -32,7 +32,7 @@ class LogDirectory {
 class LogFile {
  public:
   LogFile() = default;
-  // At most `most_bytes` wait for the disk. OutputError.
+  // At most `most_bytes` wait for the disk. OutputError; also where it is a link or another user's.
   LogFile(std::filesystem::path path, BackgroundWriter& writer, std::size_t most_bytes);
 
   void write(std::string_view bytes) const;

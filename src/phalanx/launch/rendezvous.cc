@@ -120,7 +120,7 @@ Secret run_secret(const LaunchOptions& options) {
   if (!options.secret_file.empty()) {
     return read_secret_file(options.secret_file, options.secret_flag);
   }
-  if (options.insecure) return {.bytes = {}, .source = "--rdzv-insecure"};
+  if (options.insecure) return {{}, "--rdzv-insecure"};
   throw PermissionError(
       "--nnodes {}: on several nodes whoever reaches the rendezvous could join the run. Give all "
       "nodes the same secret, --rdzv-secret-file FILE (head -c 32 /dev/urandom > FILE; chmod 600 "

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <exception>
+#include <string_view>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -100,8 +101,16 @@ const char* variable(const char* name) {
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
-// Our own launcher has seen to the secret, or was told to do without.
-bool is_started_by_phalanx() { return variable("PHALANX_COORDINATOR") != nullptr; }
+// PHALANX_RDZV_INSECURE=1 is --rdzv-insecure, which our launcher passes on.
+bool is_told_insecure(const RunConfig& run) {
+  const char* const value = variable("PHALANX_RDZV_INSECURE");
+  if (value == nullptr) return run.rdzv_insecure;
+  const std::string_view text = value;
+  if (text != "0" && text != "1") {
+    throw UsageError("PHALANX_RDZV_INSECURE={}: 1 (as --rdzv-insecure) or 0", text.substr(0, 80));
+  }
+  return run.rdzv_insecure || text == "1";
+}
 
 // What the user or the launcher has given.
 Secret given_secret(const RunConfig& run) {
@@ -118,8 +127,7 @@ Secret given_secret(const RunConfig& run) {
 }
 
 bool needs_secret(const LaunchEnvironment& environment, const RunConfig& run) {
-  return environment.endpoint.kind == Endpoint::Kind::kTcp && !run.rdzv_insecure &&
-         !is_started_by_phalanx();
+  return environment.endpoint.kind == Endpoint::Kind::kTcp && !is_told_insecure(run);
 }
 
 }  // namespace
@@ -129,7 +137,7 @@ std::unique_ptr<Launcher> make_process_launcher(const LaunchEnvironment& environ
                                                 std::chrono::milliseconds timeout,
                                                 const std::function<void()>& poll) {
   Secret secret = given_secret(run);
-  const bool has_none = secret.bytes.empty() && needs_secret(environment, run);
+  const bool has_none = secret.empty() && needs_secret(environment, run);
   const bool with_munge = has_none && environment.source == "Slurm" && rendezvous::has_munge();
   if (has_none && !with_munge) {
     throw PermissionError(

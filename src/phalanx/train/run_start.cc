@@ -6,10 +6,8 @@
 #include <array>
 #include <bit>
 #include <chrono>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -22,6 +20,7 @@
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/flags.h"
+#include "phalanx/train/joining_file.h"
 #include "phalanx/train/resume.h"
 #include "phalanx/train/run_inputs.h"
 
@@ -105,43 +104,6 @@ cpu::ProductPrecision products_of(std::string_view name) {
   throw InternalError("an unknown family of matrix products: {}", name);
 }
 
-// In --save while the processes join: who does not see it writes to another disk.
-class Nonce {
- public:
-  static constexpr const char* kName = ".joining";
-
-  Nonce() = default;
-  explicit Nonce(const fs::path& save) : path_(save / kName), text_(random_digits(32)) {
-    std::ofstream file(path_, std::ios::binary | std::ios::trunc);
-    file << text_;
-    file.close();
-    if (!file) throw OutputError("--save {}: {} cannot be written", save.string(), path_.string());
-  }
-  Nonce(const Nonce&) = delete;
-  Nonce& operator=(const Nonce&) = delete;
-  ~Nonce() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove(path_, ignored);
-  }
-  const std::string& text() const { return text_; }
-
-  static bool is_seen(const fs::path& save, const std::string& text) {
-    // File systems of several hosts may show what is new with a delay.
-    constexpr int kTries = 50;
-    for (int i = 0; i < kTries; ++i) {
-      std::ifstream file(save / kName, std::ios::binary);
-      std::string found;
-      if (file >> found && found == text) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    }
-    return false;
-  }
-
- private:
-  fs::path path_;
-  std::string text_;
-};
-
 // What an attempt of a job goes on with.
 void tell(const RunConfig& run, const JobRecord& job, bool is_restarted) {
   if (run.restarts == 0 || run.save.empty()) return;
@@ -213,7 +175,7 @@ RunStart follow(TrainConfig config, RunDecisions decisions, const RankPlace& pla
   if (d.is_restarted) start.config = restarted_from_save(std::move(start.config));
   if (d.is_pretrained) start.config = from_pretrained(std::move(start.config));
   const std::string& save = start.config.run.save;
-  if (!d.nonce.empty() && !Nonce::is_seen(save, d.nonce)) {
+  if (!d.nonce.empty() && !JoiningFile::is_seen(save, d.nonce)) {
     throw ConfigError(
         "--save {} is not the directory that rank 0 writes to: give one on a file system that all "
         "hosts share",
@@ -251,9 +213,9 @@ RunStart start_alike(TrainConfig config, Launcher& launcher) {
     RunStart start = decide(config, launcher);
     const bool is_alone = launcher.own_ranks().size() == launcher.places().size();
     const bool is_saved = !start.config.run.save.empty() && !is_alone;
-    const std::optional<Nonce> nonce =
-        is_saved ? std::optional<Nonce>(std::in_place, start.config.run.save) : std::nullopt;
-    if (nonce) start.decisions.nonce = nonce->text();
+    std::optional<JoiningFile> file;
+    if (is_saved) file.emplace(start.config.run.save);
+    if (file) start.decisions.nonce = file->text();
     launcher.broadcast(start.decisions.to_text());
     launcher.gather({});  // all have looked
     return start;

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <asio/buffer.hpp>
 #include <asio/error.hpp>
 #include <asio/write.hpp>
@@ -19,9 +20,10 @@
 namespace phalanx::rendezvous {
 namespace {
 
-constexpr int kUserTimeoutMs = 3000;
 constexpr int kKeepaliveSeconds = 1;
-constexpr int kKeepaliveProbes = 3;
+// Until it is known how long a silence may be.
+constexpr auto kFirstSilence = std::chrono::seconds(60);
+constexpr auto kMostForTheEnd = std::chrono::seconds(2);
 
 void set_option(Socket& socket, int level, int name, int value) {
   // What the kernel does not have is done without.
@@ -46,16 +48,46 @@ std::string_view internet_address(const sockaddr* address) {
   return {};
 }
 
-std::string how_it_ended(const asio::error_code& error) {
-  if (error == asio::error::eof) return "its connection was closed";
-  if (error == asio::error::connection_reset) return "its connection was reset";
-  if (error == asio::error::timed_out) return "its connection was cut (no answer for 3 s)";
-  return "its connection broke: " + error.message();
+ConnectionEnd how_it_ended(const asio::error_code& error, std::chrono::milliseconds patience) {
+  using enum ConnectionEnd::Kind;
+  if (error == asio::error::eof) return {kClosed, "its connection was closed"};
+  if (error == asio::error::connection_reset) return {kClosed, "its connection was reset"};
+  if (error == asio::error::timed_out) {
+    return {kCut, fmt::format("its connection was cut (no answer for {:.3g} s)",
+                              std::chrono::duration<double>(patience).count())};
+  }
+  return {kCut, "its connection broke: " + error.message()};
 }
 
 }  // namespace
 
-Connection::Connection(Socket socket) : socket_(std::move(socket)) { set_options(socket_); }
+std::chrono::milliseconds patience_of(std::chrono::milliseconds silence) {
+  return silence - std::min<std::chrono::milliseconds>(kMostForTheEnd, silence / 4);
+}
+
+Connection::Connection(Socket socket) : socket_(std::move(socket)) {
+  const int family = socket_.local_endpoint().protocol().family();
+  is_over_network_ = family == AF_INET || family == AF_INET6;
+  if (!is_over_network_) return;
+  // Small messages do not wait for more.
+  set_option(socket_, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket_, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket_, IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveSeconds);
+  set_option(socket_, IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveSeconds);
+  set_silence(kFirstSilence);
+}
+
+void Connection::set_silence(std::chrono::milliseconds silence) {
+  const std::chrono::milliseconds patience = patience_of(silence);
+  if (!is_over_network_ || !is_open() || patience == patience_) return;
+  patience_ = patience;
+  // The first is for a connection on which something is on its way, the second for the others.
+  constexpr std::int64_t kMostProbes = 127;
+  const std::int64_t probes = patience / std::chrono::seconds(kKeepaliveSeconds);
+  set_option(socket_, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(patience.count()));
+  set_option(socket_, IPPROTO_TCP, TCP_KEEPCNT,
+             static_cast<int>(std::clamp<std::int64_t>(probes, 1, kMostProbes)));
+}
 
 void Connection::start(OnBytes on_bytes, OnEnd on_end) {
   hand_over(std::move(on_bytes), std::move(on_end));
@@ -71,17 +103,22 @@ void Connection::read() {
   socket_.async_read_some(
       asio::buffer(buffer_),
       [self = shared_from_this()](const asio::error_code& error, std::size_t size) {
-        if (error) return self->end(how_it_ended(error));
-        // A copy: what is called may close the connection, and with it drop the function.
-        const OnBytes on_bytes = self->on_bytes_;
-        if (!on_bytes) return;
-        try {
-          on_bytes({self->buffer_.data(), size});
-        } catch (const Error& failure) {
-          return self->end(std::string("its connection was ended: ") + failure.what());
-        }
-        if (self->is_open()) self->read();
+        self->take(error, size);
       });
+}
+
+// Whatever is thrown here is about this connection: the others of the thread go on.
+void Connection::take(const asio::error_code& error, std::size_t size) {
+  if (error) return end(how_it_ended(error, patience_));
+  // A copy: what is called may close the connection, and with it drop the function.
+  const OnBytes on_bytes = on_bytes_;
+  if (!on_bytes) return;
+  try {
+    on_bytes({buffer_.data(), size});
+    if (is_open()) read();
+  } catch (const std::exception& failure) {
+    end({ConnectionEnd::Kind::kFault, std::string("its connection was ended: ") + failure.what()});
+  }
 }
 
 void Connection::send_raw(std::string bytes) {
@@ -90,39 +127,60 @@ void Connection::send_raw(std::string bytes) {
   write();
 }
 
-void Connection::send(std::shared_ptr<const std::string> message) {
+void Connection::send(std::shared_ptr<const std::string> message, std::uint64_t number) {
   if (broken_ || !is_open()) return;
-  queue_.push_back({std::move(message), true});
+  queue_.push_back({std::move(message), true, number});
   write();
 }
 
+void Connection::break_off(const char* why) noexcept {
+  broken_ = true;
+  queue_.clear();
+  try {
+    fault_ = why;
+  } catch (const std::exception&) {
+    fault_.clear();
+  }
+  asio::error_code ignored;
+  socket_.shutdown(Socket::shutdown_both, ignored);
+}
+
 // One frame at a time: a message for a thousand members is in memory once, however far each is.
+// What fails here is this connection's: who sends to many goes on.
 void Connection::write() {
   if (writing_ || queue_.empty() || !is_open()) return;
-  Outgoing& next = queue_.front();
-  if (next.sealed) {
-    PHALANX_CHECK(sealer_, "a message before the handshake's end");
-    chunk_ = sealer_->seal(*next.bytes, next.offset);
-  } else {
-    chunk_ = *next.bytes;
-    next.offset = chunk_.size();
+  try {
+    Outgoing& next = queue_.front();
+    if (next.sealed) {
+      PHALANX_CHECK(sealer_, "a message before the handshake's end");
+      chunk_ = sealer_->seal(*next.bytes, next.offset, {next.number, heard_});
+    } else {
+      chunk_ = *next.bytes;
+      next.offset = chunk_.size();
+    }
+    writing_ = true;
+    asio::async_write(socket_, asio::buffer(chunk_),
+                      [self = shared_from_this()](const asio::error_code& error, std::size_t) {
+                        self->written(error);
+                      });
+  } catch (const std::exception& failure) {
+    writing_ = false;
+    break_off(failure.what());
   }
-  writing_ = true;
-  asio::async_write(socket_, asio::buffer(chunk_),
-                    [self = shared_from_this()](const asio::error_code& error, std::size_t) {
-                      self->writing_ = false;
-                      if (error) {
-                        // What the peer said before it went may still be there to be read: that
-                        // end is the connection's.
-                        self->broken_ = true;
-                        self->queue_.clear();
-                      } else if (!self->queue_.empty() && self->queue_.front().offset ==
-                                                              self->queue_.front().bytes->size()) {
-                        self->queue_.pop_front();
-                      }
-                      self->write();
-                      if (self->close_when_sent_ && self->all_sent()) self->close();
-                    });
+}
+
+void Connection::written(const asio::error_code& error) {
+  writing_ = false;
+  if (error) {
+    // What the peer said before it went may still be there to be read: that end is the
+    // connection's.
+    broken_ = true;
+    queue_.clear();
+  } else if (!queue_.empty() && queue_.front().offset == queue_.front().bytes->size()) {
+    queue_.pop_front();
+  }
+  write();
+  if (close_when_sent_ && all_sent()) close();
 }
 
 void Connection::close_when_sent() {
@@ -150,21 +208,12 @@ bool Connection::peer_is_stopped() {
          credentials.pid > 0 && is_stopped_process(credentials.pid);
 }
 
-void Connection::end(const std::string& how) {
+void Connection::end(const ConnectionEnd& end) {
   const OnEnd on_end = std::exchange(on_end_, nullptr);
   close();
-  if (on_end) on_end(how);
-}
-
-void set_options(Socket& socket) {
-  const int family = socket.local_endpoint().protocol().family();
-  if (family != AF_INET && family != AF_INET6) return;
-  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveSeconds);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveSeconds);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes);
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
+  if (!on_end) return;
+  if (fault_.empty()) return on_end(end);
+  on_end({ConnectionEnd::Kind::kFault, "its connection was ended: " + fault_});
 }
 
 std::string address_of(Socket& socket) {

@@ -6,7 +6,9 @@
 #include <array>
 #include <asio/generic/stream_protocol.hpp>
 #include <asio/io_context.hpp>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -14,6 +16,7 @@
 #include <string>
 #include <string_view>
 
+#include "phalanx/comm/rendezvous/connection_end.h"
 #include "phalanx/comm/rendezvous/frame.h"
 
 namespace phalanx::rendezvous {
@@ -22,10 +25,10 @@ using Socket = asio::generic::stream_protocol::socket;
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // Of what arrives: any bytes, in order. What it throws (an Error) ends the connection.
+  // Of what arrives: any bytes, in order. What it throws ends the connection.
   using OnBytes = std::function<void(std::string_view bytes)>;
   // It has ended, and not by close(). Once.
-  using OnEnd = std::function<void(const std::string& how)>;
+  using OnEnd = std::function<void(const ConnectionEnd& end)>;
 
   explicit Connection(Socket socket);
 
@@ -35,8 +38,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // As it is: the handshake.
   void send_raw(std::string bytes);
   // From here on messages are sealed with this key.
-  void seal_with(const Digest& key) { sealer_.emplace(key); }
-  void send(std::shared_ptr<const std::string> message);
+  void seal_with(const Key& key) { sealer_.emplace(key); }
+  void send(std::shared_ptr<const std::string> message, std::uint64_t number = 0);
+  // Up to which number the other end's messages have come: told with every message.
+  void set_heard(std::uint64_t number) { heard_ = number; }
+  // An end that answers nothing is given up a little before it would be taken for dead: who says
+  // nothing for `silence` is. Nothing for Unix sockets.
+  void set_silence(std::chrono::milliseconds silence);
+  // Whether another one can take its place: a Unix socket ends with the process at its end.
+  bool is_over_network() const { return is_over_network_; }
   // Whether everything has been given to the kernel.
   bool all_sent() const { return queue_.empty() || broken_; }
   // When what was sent is with the kernel.
@@ -50,28 +60,37 @@ class Connection : public std::enable_shared_from_this<Connection> {
   struct Outgoing {
     std::shared_ptr<const std::string> bytes;
     bool sealed;
+    std::uint64_t number = 0;
     std::size_t offset = 0;
   };
 
   void read();
+  void take(const asio::error_code& error, std::size_t size);
   void write();
-  void end(const std::string& how);
+  void written(const asio::error_code& error);
+  void end(const ConnectionEnd& end);
+  // Nothing can be written any more: the end is the reading side's.
+  void break_off(const char* why) noexcept;
 
   Socket socket_;
   OnBytes on_bytes_{};
   OnEnd on_end_{};
+  bool is_over_network_ = false;
+  std::chrono::milliseconds patience_{};  // of the kernel with what is not answered
   std::optional<FrameSealer> sealer_{};
+  std::uint64_t heard_ = 0;
   std::deque<Outgoing> queue_{};
   std::string chunk_{};  // on its way
   bool writing_ = false;
   bool broken_ = false;  // nothing can be written any more
+  std::string fault_{};  // why, where that is this end's fault
   bool close_when_sent_ = false;
   std::array<char, 16384> buffer_{};
 };
 
-// A peer that is gone without a word is noticed within three seconds (keepalive, TCP_USER_TIMEOUT),
-// and small messages do not wait for more. Nothing for Unix sockets.
-void set_options(Socket& socket);
+// Of a silence that ends a member, so long the kernel waits for an answer: the rest is for the
+// connection's end to be heard as such.
+std::chrono::milliseconds patience_of(std::chrono::milliseconds silence);
 // Who is at the other end: "10.0.0.3" (without the port) or "a process of user 1000".
 std::string address_of(Socket& socket);
 // On a Unix socket: whether the peer is this user's or root's; true for TCP.

@@ -155,7 +155,7 @@ TEST(Coordinator, FramesThatAreNotASessionsEndIt) {
   ASSERT_TRUE(client.prove(options.secret, {MemberRole::kRank, 1, 0, "run"}));
   ASSERT_TRUE(client.say(JoinRequest{2, 0, 1, 2, 4711, "n07", "m"}));
   const std::unique_ptr<Member> member = Member::join(member_options(coordinator, options, 0));
-  client.send(FrameSealer(Digest{}).seal_all(encode(Goodbye{})));
+  client.send(FrameSealer(Key()).seal_all(encode(Goodbye{})));
   ASSERT_TRUE(eventually([&] { return member->failure().has_value(); }));
   EXPECT_EQ(member->failure()->rank, 1);
   EXPECT_NE(member->failure()->reason.find("wrong MAC"), std::string::npos)

@@ -28,10 +28,13 @@ Digest hmac_sha256(std::span<const std::byte> key, std::string_view text) {
   return digest;
 }
 
-Digest derive_key(std::span<const std::byte> secret, std::string_view salt,
-                  std::string_view label) {
-  const Digest extracted = hmac_sha256(std::as_bytes(std::span(salt)), text_of(secret));
-  return hmac_sha256(extracted, std::string(label) + '\x01');
+Key derive_key(std::span<const std::byte> secret, std::string_view salt, std::string_view label) {
+  const Key extracted(hmac_sha256(std::as_bytes(std::span(salt)), text_of(secret)));
+  return Key(hmac_sha256(extracted.bytes(), std::string(label) + '\x01'));
+}
+
+void wipe(std::span<std::byte> bytes) {
+  if (!bytes.empty()) OPENSSL_cleanse(bytes.data(), bytes.size());
 }
 
 std::string sha256_digits(std::string_view text) {

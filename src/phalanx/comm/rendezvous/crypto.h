@@ -1,6 +1,6 @@
 #pragma once
 // The few primitives that the rendezvous stands on: HMAC-SHA256, keys derived from it, random
-// bytes, and a comparison that takes as long whatever it finds.
+// bytes, a comparison that takes as long whatever it finds, and the wiping of what was secret.
 
 #include <array>
 #include <cstddef>
@@ -13,10 +13,28 @@ namespace phalanx::rendezvous {
 inline constexpr std::size_t kDigestBytes = 32;
 using Digest = std::array<std::byte, kDigestBytes>;
 
+// In a way that the compiler does not leave out.
+void wipe(std::span<std::byte> bytes);
+
+// Of a session's frames. Each copy is wiped at its end.
+class Key {
+ public:
+  Key() = default;
+  explicit Key(const Digest& bytes) : bytes_(bytes) {}
+  Key(const Key&) = default;
+  Key& operator=(const Key&) = default;
+  ~Key() { wipe(bytes_); }
+  const Digest& bytes() const { return bytes_; }
+  friend bool operator==(const Key&, const Key&) = default;
+
+ private:
+  Digest bytes_{};
+};
+
 // The key may be empty.
 Digest hmac_sha256(std::span<const std::byte> key, std::string_view text);
 // HKDF-SHA256 (RFC 5869), its first 32 bytes.
-Digest derive_key(std::span<const std::byte> secret, std::string_view salt, std::string_view label);
+Key derive_key(std::span<const std::byte> secret, std::string_view salt, std::string_view label);
 // As 64 hexadecimal digits.
 std::string sha256_digits(std::string_view text);
 

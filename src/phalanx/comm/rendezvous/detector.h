@@ -2,6 +2,7 @@
 // Who of the ranks has failed, from what is heard of them. No thread, no socket, no clock of its
 // own: the coordinator feeds it and asks.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -23,6 +24,8 @@ struct Heartbeat {
   double waited_seconds = 0.0;  // of these, in waits for others
   std::int64_t steps = 0;       // that these are
   std::string busy{};           // with what; empty: with the run's own work
+  // How long it may be silent, in seconds, by its flags. Empty: what is usual.
+  std::optional<double> silence_limit{};
   struct Wait {
     CommPlace at{};
     std::vector<int> missing{};  // some of them, where they are many
@@ -30,6 +33,12 @@ struct Heartbeat {
   };
   std::optional<Wait> wait{};
 };
+
+// Of what flags and heartbeats say in seconds.
+inline std::chrono::milliseconds milliseconds_of(double seconds) {
+  constexpr double kMost = 1e9;
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(seconds, kMost) * 1e3));
+}
 
 struct Verdict {
   std::vector<int> culprits;               // ranks; the first one is named first everywhere
@@ -45,8 +54,10 @@ class Detector {
   using Clock = std::chrono::steady_clock;
 
   struct Limits {
-    std::chrono::milliseconds silence = std::chrono::seconds(5);  // of a connection that lives
-    std::chrono::milliseconds still = std::chrono::seconds(5);    // at least; or 5 usual steps
+    // Of a connection that lives.
+    std::chrono::milliseconds silence = std::chrono::seconds(10);      // on the first rank's host
+    std::chrono::milliseconds far_silence = std::chrono::seconds(60);  // on other hosts
+    std::chrono::milliseconds still = std::chrono::seconds(5);         // at least; or 5 usual steps
     // Instead of `still` until every rank has told of a step after its first, and as soon as one
     // has said goodbye.
     std::chrono::milliseconds first_step = std::chrono::seconds(60);

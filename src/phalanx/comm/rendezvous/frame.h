@@ -3,10 +3,14 @@
 //
 //   length of the payload (4 bytes) | sequence number (8) | payload | MAC (16)
 //
-// with the numbers little-endian. The payload begins with a byte that says whether the message goes
-// on in the next frame. The MAC is HMAC-SHA256 over all before it, cut to 16 bytes, with a key of
-// this direction alone. A wrong MAC, number or length is a UnavailableError, and ends the
-// connection.
+// with the numbers little-endian. The payload is
+//
+//   whether the message goes on in the next frame (1) | the message's number (8) |
+//   up to which number the sender has heard (8) | the message's part
+//
+// Sequence numbers are the connection's, messages' numbers the session's (session.h). The MAC is
+// HMAC-SHA256 over all before it, cut to 16 bytes, with a key of this direction and connection
+// alone. A wrong MAC, sequence number or length is a UnavailableError, and ends the connection.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,33 +25,45 @@ namespace phalanx::rendezvous {
 inline constexpr std::size_t kFrameHeaderBytes = 12;
 inline constexpr std::size_t kFrameMacBytes = 16;
 inline constexpr std::size_t kLongestPayload = std::size_t{64} << 10;
+inline constexpr std::size_t kLongestPart = kLongestPayload - 17;
+
+// Of a message in its session.
+struct MessageNumbers {
+  std::uint64_t number = 0;  // 0: none; nobody misses it
+  std::uint64_t heard = 0;   // up to which the sender has heard the other end
+};
+
+struct OpenedMessage {
+  std::string text{};
+  MessageNumbers numbers{};
+};
 
 class FrameSealer {
  public:
-  explicit FrameSealer(const Digest& key) : key_(key) {}
+  explicit FrameSealer(const Key& key) : key_(key) {}
 
   // The next frame of `message`, from `offset` on, which moves to what comes after it: the size
   // with the message's last frame.
-  std::string seal(std::string_view message, std::size_t& offset);
+  std::string seal(std::string_view message, std::size_t& offset, const MessageNumbers& numbers);
   // All of a message that is short.
-  std::string seal_all(std::string_view message);
+  std::string seal_all(std::string_view message, const MessageNumbers& numbers = {});
 
  private:
-  Digest key_;
+  Key key_;
   std::uint64_t number_ = 0;
 };
 
 class FrameOpener {
  public:
   // Messages of more than `longest` bytes are refused.
-  FrameOpener(const Digest& key, std::size_t longest) : key_(key), longest_(longest) {}
+  FrameOpener(const Key& key, std::size_t longest) : key_(key), longest_(longest) {}
 
   void feed(std::string_view bytes) { received_.append(bytes); }
   // The next whole message; empty where there is none yet. After each feed(), until it is empty.
-  std::optional<std::string> next();
+  std::optional<OpenedMessage> next();
 
  private:
-  Digest key_;
+  Key key_;
   std::size_t longest_;
   std::uint64_t number_ = 0;
   std::string received_{};

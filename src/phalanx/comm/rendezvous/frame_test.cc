@@ -11,28 +11,42 @@ namespace {
 
 constexpr std::size_t kLongest = std::size_t{1} << 20;
 
-Digest key_of(int number) {
-  Digest key{};
-  key[0] = static_cast<std::byte>(number);
-  return key;
+Key key_of(int number) {
+  Digest bytes{};
+  bytes[0] = static_cast<std::byte>(number);
+  return Key(bytes);
 }
 
 std::vector<std::string> open_all(FrameOpener& opener, std::string_view bytes) {
   std::vector<std::string> messages;
   opener.feed(bytes);
-  while (std::optional<std::string> message = opener.next()) messages.push_back(*message);
+  while (const auto message = opener.next()) messages.push_back(message->text);
   return messages;
 }
 
 TEST(Frame, CarriesMessagesOfAnySize) {
-  for (const std::size_t size : {0UL, 1UL, 1000UL, kLongestPayload - 2, kLongestPayload - 1,
-                                 kLongestPayload, 3 * kLongestPayload, kLongest}) {
+  for (const std::size_t size : {0UL, 1UL, 1000UL, kLongestPart - 1, kLongestPart, kLongestPart + 1,
+                                 3 * kLongestPart, kLongest}) {
     FrameSealer sealer(key_of(1));
     FrameOpener opener(key_of(1), kLongest);
     const std::string message(size, 'x');
     EXPECT_EQ(open_all(opener, sealer.seal_all(message)), std::vector{message});
     EXPECT_EQ(open_all(opener, sealer.seal_all("next")), std::vector<std::string>{"next"});
   }
+}
+
+TEST(Frame, CarriesTheNumbersOfItsMessage) {
+  FrameSealer sealer(key_of(1));
+  FrameOpener opener(key_of(1), kLongest);
+  opener.feed(sealer.seal_all(std::string(kLongestPart + 1, 'x'), {7, std::uint64_t{1} << 40}));
+  opener.feed(sealer.seal_all("heartbeat"));
+  const auto numbered = opener.next();
+  ASSERT_TRUE(numbered);
+  EXPECT_EQ(numbered->numbers.number, 7U);
+  EXPECT_EQ(numbered->numbers.heard, std::uint64_t{1} << 40);
+  const auto other = opener.next();
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->numbers.number, 0U);
 }
 
 TEST(Frame, ArrivesByteByByte) {

@@ -12,6 +12,17 @@ namespace {
 constexpr auto kRollCallEvery = std::chrono::seconds(5);
 // For a goodbye that a process said before it ended.
 constexpr auto kLastWords = std::chrono::milliseconds(50);
+// For a process that lives to come back when its connection was closed or reset.
+constexpr auto kReturn = std::chrono::milliseconds(800);
+// Where a launcher would have told of its end.
+constexpr auto kWatchedReturn = std::chrono::seconds(5);
+// Who is cut off is lost a little before the detector would say that it hangs.
+constexpr auto kBeforeSilence = std::chrono::milliseconds(100);
+// What is due within this time is looked at in time.
+constexpr auto kSoon = std::chrono::milliseconds(200);
+// A watcher that was not asked for so long did not run itself.
+constexpr auto kOwnGap = std::chrono::seconds(1);
+constexpr std::size_t kMostLines = 64;  // kept for who does not ask
 // What Member says of its own exchanges.
 constexpr std::string_view kOwnGroup = "rendezvous";
 
@@ -33,7 +44,9 @@ void Group::tell(int number, const Message& message) const {
 void Group::tell_all(const Message& message, bool may_be_dropped) const {
   const auto bytes = std::make_shared<const std::string>(encode(message));
   for (int number = 0; number < options_.size; ++number) {
-    if (members_[static_cast<std::size_t>(number)].connected) {
+    // Who is cut off hears it when it is back.
+    const bool may_come_back = options_.over_network && !may_be_dropped && roster_.has(number);
+    if (members_[static_cast<std::size_t>(number)].connected || may_come_back) {
       send_(number, bytes, may_be_dropped);
     }
   }
@@ -45,6 +58,7 @@ std::optional<Refusal> Group::join(int number, const JoinRequest& join, Clock::t
   }
   if (std::optional<Refusal> refusal = roster_.admit(number, join)) return refusal;
   member(number).connected = true;
+  member(number).session = join.session;
   if (roster_.complete()) {
     welcome(now);
   } else {
@@ -55,8 +69,11 @@ std::optional<Refusal> Group::join(int number, const JoinRequest& join, Clock::t
 
 void Group::welcome(Clock::time_point now) {
   const std::vector<RankPlace> places = roster_.places();
+  for (Member& each : members_) each.heard = now;
   if (options_.noun == "rank") {
-    detector_.emplace(places, options_.limits);
+    Detector::Limits limits = options_.limits;
+    if (options_.over_network) limits.silence = limits.far_silence;
+    detector_.emplace(places, limits);
     for (int number = 0; number < options_.size; ++number) {
       detector_->joined(number, roster_.member(number).pid, now);
     }
@@ -87,6 +104,11 @@ void Group::hear(int number, RoundPart&& part, Clock::time_point now) {
 }
 
 void Group::hear(int number, Beat&& beat, Clock::time_point now) {
+  member(number).heard = now;
+  // All ranks have the same flags.
+  if (const auto said = beat.heartbeat.silence_limit; said && *said > 0) {
+    silence_ = milliseconds_of(*said);
+  }
   if (!detector_) return;
   if (std::optional<Heartbeat::Wait>& wait = beat.heartbeat.wait) {
     const auto nobody = [&](int rank) { return rank < 0 || rank >= options_.size; };
@@ -106,12 +128,64 @@ void Group::hear_goodbye(int number) {
   tell(number, GoodbyeHeard{});
 }
 
-void Group::lost(int number, const std::string& how, Clock::time_point now) {
+bool Group::knows(int number, const JoinRequest& join) const {
+  if (!options_.over_network || join.session.empty()) return false;
+  return roster_.has(number) &&
+         members_.at(static_cast<std::size_t>(number)).session == join.session;
+}
+
+void Group::resumed(int number, Clock::time_point now) {
+  Member& of_number = member(number);
+  of_number.connected = true;
+  Ping ping;
+  ping.silence = silence();
+  if (!roster_.complete()) ping.waiting = roster_.roll_call();
+  send_(number, std::make_shared<const std::string>(encode(ping)), true);
+  const auto loss = std::find_if(losses_.begin(), losses_.end(),
+                                 [&](const Loss& each) { return each.number == number; });
+  if (loss == losses_.end() || !of_number.ended.empty()) return;
+  if (lines_.size() < kMostLines) {
+    lines_.push_back(fmt::format("{} is back: {}", roster_.name_of(number), loss->how));
+  }
+  losses_.erase(loss);
+  of_number.lost = false;
+  of_number.heard = now;
+}
+
+std::chrono::milliseconds Group::silence() const {
+  return silence_.value_or(options_.over_network ? options_.limits.far_silence
+                                                 : options_.limits.silence);
+}
+
+Group::Clock::time_point Group::due(int number, const ConnectionEnd& end,
+                                    Clock::time_point now) const {
+  const Clock::time_point soon = now + options_.hold;
+  if (!options_.over_network || end.kind == ConnectionEnd::Kind::kFault) return soon;
+  const Clock::time_point heard =
+      roster_.complete() ? members_.at(static_cast<std::size_t>(number)).heard : now;
+  Clock::time_point due = heard + silence() - kBeforeSilence;
+  if (end.kind == ConnectionEnd::Kind::kClosed) {
+    const bool is_watched = options_.hold.count() > 0;
+    due = std::min(due, now + (is_watched ? Clock::duration(kWatchedReturn) : kReturn));
+  }
+  return std::max(soon, due);
+}
+
+// Nobody could come back meanwhile.
+void Group::account_for_own_gap(Clock::time_point now) {
+  const auto gap = now - judged_.value_or(now);
+  judged_ = now;
+  if (gap <= kOwnGap) return;
+  for (Member& each : members_) each.heard = std::min(now, each.heard + gap);
+  for (Loss& loss : losses_) loss.due += gap;
+}
+
+void Group::lost(int number, const ConnectionEnd& end, Clock::time_point now) {
   Member& of_number = member(number);
   of_number.connected = false;
   if (of_number.left) return;
   if (of_number.ended.empty()) {
-    add_loss(number, how, now + options_.hold);
+    add_loss(number, end.how, due(number, end, now));
   } else {
     add_loss(number, of_number.ended, now);
   }
@@ -153,6 +227,7 @@ void Group::take_losses(Clock::time_point now, bool all) {
   losses_.erase(end, losses_.end());
   for (const Loss& loss : due) {
     if (member(loss.number).left) continue;
+    lost_members_.emplace_back(loss.number, loss.how);
     if (detector_) {
       detector_->lost(loss.number, loss.how, now);
     } else {
@@ -166,8 +241,16 @@ void Group::take_losses(Clock::time_point now, bool all) {
 }
 
 void Group::take_failure(int number, const std::string& reason, Clock::time_point now) {
-  // Who was lost before it said so was first.
-  take_losses(now, true);
+  // Who was lost before it said so was first. Whether it was, one that may come back will show.
+  Clock::time_point due = now;
+  for (const Loss& loss : losses_) {
+    if (options_.over_network && loss.due <= now + kReturn) due = std::max(due, loss.due);
+  }
+  if (due > now) {
+    if (!failing_) failing_ = Loss{number, reason, due};
+    return;
+  }
+  if (!options_.over_network) take_losses(now, true);
   if (detector_) {
     detector_->failed(number, reason, now);
   } else {
@@ -190,9 +273,20 @@ void Group::decide(Verdict verdict) {
   }
 }
 
+bool Group::is_urgent(Clock::time_point now) const {
+  if (failing_ && !verdict_) return true;
+  return !verdict_ && std::any_of(losses_.begin(), losses_.end(),
+                                  [&](const Loss& loss) { return loss.due < now + kSoon; });
+}
+
 std::optional<Verdict> Group::judge(Clock::time_point now) {
+  account_for_own_gap(now);
   if (!verdict_) {
     take_losses(now, false);
+    if (failing_ && failing_->due <= now) {
+      const Loss failing = *std::exchange(failing_, std::nullopt);
+      take_failure(failing.number, failing.how, now);
+    }
     if (detector_ && !verdict_) {
       if (std::optional<Verdict> verdict = detector_->judge(now)) decide(std::move(*verdict));
     }
@@ -211,6 +305,7 @@ std::optional<Verdict> Group::judge(Clock::time_point now) {
 
 void Group::ping(Clock::time_point now) {
   Ping ping;
+  ping.silence = silence();
   if (!roster_.complete()) {
     ping.waiting = roster_.roll_call();
   } else if (detector_) {
@@ -226,8 +321,9 @@ std::optional<std::string> Group::roll_call(Clock::time_point now) {
 }
 
 std::vector<std::string> Group::warnings() {
-  if (!detector_ || verdict_) return {};
-  std::vector<std::string> lines = detector_->slow_ranks();
+  std::vector<std::string> lines = std::exchange(lines_, {});
+  if (!detector_ || verdict_) return lines;
+  for (std::string& line : detector_->slow_ranks()) lines.push_back(std::move(line));
   for (std::string& line : detector_->warnings()) lines.push_back(std::move(line));
   return lines;
 }
@@ -237,9 +333,10 @@ void Group::abandon(const std::string& why) {
 }
 
 bool Group::over() const {
-  return verdict_.has_value() ||
-         std::none_of(members_.begin(), members_.end(),
-                      [](const Member& m) { return m.connected && !m.left; });
+  if (verdict_) return true;
+  // Who is cut off may come back.
+  const auto is_here = [](const Member& m) { return m.connected && !m.left; };
+  return losses_.empty() && std::none_of(members_.begin(), members_.end(), is_here);
 }
 
 }  // namespace phalanx::rendezvous

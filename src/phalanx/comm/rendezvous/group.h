@@ -9,8 +9,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "phalanx/comm/rendezvous/connection_end.h"
 #include "phalanx/comm/rendezvous/detector.h"
 #include "phalanx/comm/rendezvous/message.h"
 #include "phalanx/comm/rendezvous/roster.h"
@@ -27,6 +29,8 @@ struct GroupOptions {
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
   // How long the end of a connection waits for a launcher to say how the process ended.
   std::chrono::milliseconds hold{};
+  // Connections may end while both ends live, and members come back over others.
+  bool over_network = false;
 };
 
 class Group {
@@ -42,8 +46,13 @@ class Group {
   std::optional<Refusal> join(int number, const JoinRequest& join, Clock::time_point now);
   // UnavailableError where it cannot be said at this point: the connection is to be ended.
   void heard(int number, Message&& message, Clock::time_point now);
-  // Its connection has ended.
-  void lost(int number, const std::string& how, Clock::time_point now);
+  // Its connection has ended. It is lost if it does not come back in time: within a second where
+  // its process may be gone, before its silence is too long where the network is.
+  void lost(int number, const ConnectionEnd& end, Clock::time_point now);
+  // Whether this is a member that has joined, which comes again.
+  bool knows(int number, const JoinRequest& join) const;
+  // It is back, over another connection.
+  void resumed(int number, Clock::time_point now);
   // Its process has, says its launcher.
   void ended(int number, const std::string& how, Clock::time_point now);
   // The node's launcher is gone, and its ranks with it.
@@ -54,6 +63,14 @@ class Group {
   std::optional<Verdict> judge(Clock::time_point now);
   // Every half second: pings.
   void ping(Clock::time_point now);
+  // Who was lost since the last call, and how, where nobody judges them.
+  std::vector<std::pair<int, std::string>> lost_members() {
+    return std::exchange(lost_members_, {});
+  }
+  // After how much silence a member is taken for dead.
+  std::chrono::milliseconds silence() const;
+  // Of a group that cannot know by itself.
+  void set_silence(std::chrono::milliseconds silence) { silence_ = silence; }
   // For the log: the roll-call every five seconds; ranks that are slow, or were silent.
   std::optional<std::string> roll_call(Clock::time_point now);
   std::vector<std::string> warnings();
@@ -67,7 +84,7 @@ class Group {
   // Nobody is left who would miss the coordinator.
   bool over() const;
   // Something is to be judged within milliseconds.
-  bool is_urgent() const { return !losses_.empty() && !verdict_; }
+  bool is_urgent(Clock::time_point now) const;
   const Roster& roster() const { return roster_; }
 
  private:
@@ -81,6 +98,8 @@ class Group {
     bool left = false;
     bool lost = false;  // in losses_, or told to the detector
     std::string ended{};
+    Clock::time_point heard{};  // its last heartbeat, or when all had joined
+    std::string session{};
   };
 
   Member& member(int number) { return members_.at(static_cast<std::size_t>(number)); }
@@ -90,6 +109,8 @@ class Group {
   void hear(int number, RoundPart&& part, Clock::time_point now);
   void hear(int number, Beat&& beat, Clock::time_point now);
   void hear_goodbye(int number);
+  Clock::time_point due(int number, const ConnectionEnd& end, Clock::time_point now) const;
+  void account_for_own_gap(Clock::time_point now);
   void add_loss(int number, const std::string& how, Clock::time_point due);
   // Those that are due, in their order; all of them where `all`.
   void take_losses(Clock::time_point now, bool all);
@@ -102,6 +123,11 @@ class Group {
   Round round_;
   std::vector<Member> members_;
   std::vector<Loss> losses_{};
+  std::vector<std::pair<int, std::string>> lost_members_{};
+  std::optional<Loss> failing_{};     // who said that it fails, while others may be lost
+  std::vector<std::string> lines_{};  // for the log
+  std::optional<std::chrono::milliseconds> silence_{};
+  std::optional<Clock::time_point> judged_{};
   std::optional<Detector> detector_{};  // of ranks, when all have joined
   std::optional<Verdict> verdict_{};    // the first
   bool verdict_told_ = false;           // to judge()'s caller

@@ -10,6 +10,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+const ConnectionEnd kClosed{ConnectionEnd::Kind::kClosed, "its connection was closed"};
+const ConnectionEnd kCut{ConnectionEnd::Kind::kCut, "its connection was cut"};
+
 class GroupTest : public testing::Test {
  protected:
   static JoinRequest request(int number, int size) {
@@ -93,7 +96,7 @@ TEST_F(GroupTest, WhoGoesBeforeAllHaveComeEndsTheWait) {
   open(3);
   group_->join(1, request(1, 3), now_);
   group_->join(0, request(0, 3), now_);
-  group_->lost(1, "its connection was closed", now_);
+  group_->lost(1, kClosed, now_);
   ASSERT_TRUE(group_->judge(now_));
   EXPECT_EQ(told<Refusal>(), (std::vector<int>{0}));
   EXPECT_EQ(reason_,
@@ -133,7 +136,7 @@ TEST_F(GroupTest, AFailureIsToldToAllAndTheFirstCounts) {
   join_all(3);
   group_->heard(1, Failing{"the disk is full"}, now_);
   group_->heard(2, Failing{"rank 1 does not answer"}, now_);
-  group_->lost(1, "its connection was closed", now_);
+  group_->lost(1, kClosed, now_);
   const auto verdict = group_->judge(now_);
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->culprits, std::vector<int>{1});
@@ -148,7 +151,7 @@ TEST_F(GroupTest, GoodbyeIsNobodysFailure) {
   group_->heard(1, Goodbye{}, now_);
   EXPECT_EQ(told<GoodbyeHeard>(), std::vector<int>{1});
   EXPECT_FALSE(group_->over());
-  group_->lost(1, "its connection was closed", now_);
+  group_->lost(1, kClosed, now_);
   group_->ended(1, "exit 0", now_);
   group_->heard(0, Goodbye{}, now_);
   EXPECT_TRUE(group_->over());
@@ -158,8 +161,8 @@ TEST_F(GroupTest, GoodbyeIsNobodysFailure) {
 TEST_F(GroupTest, TheLaunchersWordIsWaitedForAndWins) {
   open(3, milliseconds(30));
   join_all(3);
-  group_->lost(2, "its connection was closed", now_);
-  EXPECT_TRUE(group_->is_urgent());
+  group_->lost(2, kClosed, now_);
+  EXPECT_TRUE(group_->is_urgent(now_));
   EXPECT_FALSE(group_->judge(now_ + milliseconds(10)));
   group_->ended(2, "killed by signal 9 (SIGKILL)", now_ + milliseconds(11));
   const auto verdict = group_->judge(now_ + milliseconds(11));
@@ -172,14 +175,14 @@ TEST_F(GroupTest, TheLaunchersWordIsWaitedForAndWins) {
 TEST_F(GroupTest, TheEndOfAConnectionIsNotHeldForLong) {
   open(3, milliseconds(30));
   join_all(3);
-  group_->lost(2, "its connection was closed", now_);
+  group_->lost(2, kClosed, now_);
   group_->heard(0, Failing{"rank 2 does not answer"}, now_ + milliseconds(1));
   const auto verdict = group_->judge(now_ + milliseconds(1));
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->culprits.front(), 2);
   open(3, milliseconds(30));
   join_all(3);
-  group_->lost(2, "its connection was closed", now_);
+  group_->lost(2, kClosed, now_);
   ASSERT_TRUE(group_->judge(now_ + milliseconds(30)));
 }
 
@@ -190,7 +193,7 @@ TEST_F(GroupTest, AGoodbyeThatIsReadLateCounts) {
   group_->ended(1, "exit 0", now_);
   EXPECT_FALSE(group_->judge(now_ + milliseconds(20)));
   group_->heard(1, Goodbye{}, now_ + milliseconds(21));
-  group_->lost(1, "its connection was closed", now_ + milliseconds(21));
+  group_->lost(1, kClosed, now_ + milliseconds(21));
   EXPECT_FALSE(group_->judge(now_ + milliseconds(200)));
 }
 
@@ -211,7 +214,7 @@ TEST_F(GroupTest, LaunchersAreNotJudgedByTheirHeartbeats) {
   join_all(2);
   group_->heard(1, Beat{}, now_);
   EXPECT_FALSE(group_->judge(now_ + std::chrono::hours(1)));
-  group_->lost(1, "its connection was closed", now_ + std::chrono::hours(1));
+  group_->lost(1, kClosed, now_ + std::chrono::hours(1));
   const auto verdict = group_->judge(now_ + std::chrono::hours(1));
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->reason, "launcher 1 (host n01, pid 101) is gone: its connection was closed");
@@ -226,6 +229,171 @@ TEST_F(GroupTest, WhatAMemberCannotSayEndsItsConnection) {
   Heartbeat of_rank_9;
   of_rank_9.wait = Heartbeat::Wait{{0, "tp", "all_reduce", 1}, {9}, 1.0};
   EXPECT_THROW(group_->heard(0, Beat{of_rank_9}, now_), UnavailableError);
+}
+
+// Over a network: members that come back.
+class FarGroup : public GroupTest {
+ protected:
+  FarGroup() {
+    GroupOptions options;
+    options.size = 3;
+    options.over_network = true;
+    options.limits.silence = options.limits.far_silence = seconds(60);
+    open(options);
+    for (int number = 0; number < 3; ++number) group_->join(number, coming(number), now_);
+    sent_.clear();
+  }
+  static JoinRequest coming(int number) {
+    JoinRequest join = request(number, 3);
+    join.session = "session " + std::to_string(number);
+    return join;
+  }
+  // Time passes, in which all but `silent` say that they live.
+  std::optional<Verdict> pass(milliseconds time, int silent) {
+    const auto until = now_ + time;
+    while (now_ < until) {
+      now_ += milliseconds(100);
+      for (int number = 0; number < 3; ++number) {
+        Heartbeat heartbeat;
+        heartbeat.ticks = ++ticks_;
+        if (number != silent) group_->heard(number, Beat{heartbeat}, now_);
+      }
+      if (std::optional<Verdict> verdict = group_->judge(now_)) return verdict;
+    }
+    return std::nullopt;
+  }
+  std::uint64_t ticks_ = 0;
+};
+
+TEST_F(FarGroup, WhoIsCutOffMayComeBackUntilItsSilenceIsTooLong) {
+  group_->lost(1, kCut, now_);
+  EXPECT_FALSE(pass(seconds(50), 1));
+  EXPECT_TRUE(group_->knows(1, coming(1)));
+  EXPECT_FALSE(group_->over());
+  group_->resumed(1, now_);
+  EXPECT_EQ(told<Ping>(), std::vector<int>{1});
+  const std::vector<std::string> lines = group_->warnings();
+  ASSERT_FALSE(lines.empty());
+  EXPECT_EQ(lines[0], "rank 1 (host n01, pid 101) is back: its connection was cut");
+  EXPECT_FALSE(pass(seconds(50), -1));
+  // Not a hang: it is gone.
+  group_->lost(1, kCut, now_);
+  const auto verdict = pass(seconds(61), 1);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->code, ErrorCode::kTemporary);
+  EXPECT_EQ(verdict->culprits, std::vector<int>{1});
+  EXPECT_NE(verdict->reason.find("its connection was cut"), std::string::npos) << verdict->reason;
+}
+
+TEST_F(FarGroup, TheLimitIsWhatTheRanksSay) {
+  EXPECT_EQ(group_->silence(), seconds(60));
+  Heartbeat heartbeat;
+  heartbeat.silence_limit = 2.5;
+  group_->heard(0, Beat{heartbeat}, now_);
+  EXPECT_EQ(group_->silence(), milliseconds(2500));
+  group_->lost(1, kCut, now_);
+  EXPECT_FALSE(pass(milliseconds(2300), 1));
+  const auto verdict = pass(milliseconds(300), 1);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->code, ErrorCode::kTemporary);
+}
+
+TEST_F(FarGroup, WhoHasSilenceBehindItHasTheRestOfIt) {
+  EXPECT_FALSE(pass(seconds(58), 1));
+  group_->lost(1, kCut, now_);
+  const auto begin = now_;
+  const auto verdict = pass(seconds(10), 1);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->code, ErrorCode::kTemporary);
+  EXPECT_LE(now_ - begin, milliseconds(2100));
+}
+
+TEST_F(FarGroup, WhoseConnectionWasClosedComesBackWithinASecondOrIsDead) {
+  group_->lost(1, kClosed, now_);
+  EXPECT_FALSE(pass(milliseconds(700), 1));
+  group_->resumed(1, now_);
+  EXPECT_FALSE(pass(seconds(5), -1));
+  const auto begin = now_;
+  group_->lost(1, kClosed, now_);
+  const auto verdict = pass(seconds(2), 1);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->culprits, std::vector<int>{1});
+  EXPECT_LE(now_ - begin, seconds(1));
+}
+
+// What was said meanwhile is said to it too; pings are not.
+TEST_F(FarGroup, WhoIsCutOffIsToldLater) {
+  group_->lost(1, kCut, now_);
+  group_->ping(now_);
+  EXPECT_EQ(told<Ping>(), (std::vector<int>{0, 2}));
+  for (const int number : {0, 1, 2}) group_->heard(number, part(0, "x"), now_);
+  EXPECT_EQ(told<RoundResult>(), (std::vector<int>{0, 1, 2}));
+}
+
+// Which of two was first shows when one comes back, or does not.
+TEST_F(FarGroup, AFailureWaitsForWhoMayBeBack) {
+  group_->lost(1, kClosed, now_);
+  group_->heard(2, Failing{"the loss is not a number"}, now_);
+  EXPECT_FALSE(group_->judge(now_));
+  group_->resumed(1, now_ + milliseconds(300));
+  const auto failed = pass(seconds(1), -1);
+  ASSERT_TRUE(failed);
+  EXPECT_EQ(failed->culprits, std::vector<int>{2});
+}
+
+TEST_F(FarGroup, AFailureIsNotTheReasonWhereSomebodyWasLostBefore) {
+  group_->lost(1, kClosed, now_);
+  group_->heard(2, Failing{"rank 1 does not answer"}, now_);
+  const auto lost = pass(seconds(1), 1);
+  ASSERT_TRUE(lost);
+  EXPECT_EQ(lost->culprits, std::vector<int>{1});
+}
+
+// With a launcher that would have told of its end there is more time.
+TEST_F(FarGroup, WhoIsWatchedHasLongerToComeBack) {
+  GroupOptions options;
+  options.size = 3;
+  options.over_network = true;
+  options.hold = milliseconds(30);
+  open(options);
+  for (int number = 0; number < 3; ++number) group_->join(number, coming(number), now_);
+  group_->lost(1, kClosed, now_);
+  EXPECT_FALSE(pass(seconds(4), 1));
+  group_->ended(1, "killed by signal 9 (SIGKILL)", now_);
+  EXPECT_TRUE(group_->judge(now_));
+}
+
+TEST_F(FarGroup, WhoseEndItsLauncherTellsIsDeadAtOnce) {
+  group_->lost(1, kCut, now_);
+  group_->ended(1, "killed by signal 9 (SIGKILL)", now_);
+  const auto verdict = group_->judge(now_);
+  ASSERT_TRUE(verdict);
+  EXPECT_NE(verdict->reason.find("killed by signal 9"), std::string::npos) << verdict->reason;
+}
+
+TEST_F(FarGroup, WhatCannotBeIsNotForgiven) {
+  group_->lost(1, {ConnectionEnd::Kind::kFault, "its connection was ended: a wrong MAC"}, now_);
+  EXPECT_TRUE(group_->judge(now_));
+}
+
+TEST_F(FarGroup, AnotherProcessIsNotTakenForTheOneThatWasCutOff) {
+  group_->lost(1, kCut, now_);
+  JoinRequest other = coming(1);
+  other.session = "session 2";
+  EXPECT_FALSE(group_->knows(1, other));
+  other.session.clear();
+  EXPECT_FALSE(group_->knows(1, other));
+  EXPECT_TRUE(group_->join(1, other, now_));
+}
+
+// The coordinator itself was stopped: nobody could come back to it.
+TEST_F(FarGroup, ItsOwnGapIsNobodysSilence) {
+  EXPECT_FALSE(pass(seconds(1), -1));
+  group_->lost(1, kClosed, now_);
+  EXPECT_FALSE(group_->judge(now_));
+  now_ += seconds(100);
+  EXPECT_FALSE(group_->judge(now_));
+  EXPECT_TRUE(pass(seconds(2), 1));
 }
 
 }  // namespace

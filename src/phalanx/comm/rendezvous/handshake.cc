@@ -29,15 +29,15 @@ std::string fresh_nonce() {
 }
 
 std::string proof_of(const Secret& secret, std::string_view label, std::string_view transcript) {
-  const Digest proof = hmac_sha256(secret.bytes, std::string(label).append(transcript));
+  const Digest proof = hmac_sha256(secret.bytes(), std::string(label).append(transcript));
   return std::string(text_of(proof));
 }
 constexpr std::string_view kClientLabel = "phalanx client";
 constexpr std::string_view kServerLabel = "phalanx server";
 
 SessionKeys keys_of(const Secret& secret, const std::string& nonces) {
-  return {derive_key(secret.bytes, nonces, "phalanx frames of the client"),
-          derive_key(secret.bytes, nonces, "phalanx frames of the server")};
+  return {derive_key(secret.bytes(), nonces, "phalanx frames of the client"),
+          derive_key(secret.bytes(), nonces, "phalanx frames of the server")};
 }
 
 std::string encode(const Hello& hello) {

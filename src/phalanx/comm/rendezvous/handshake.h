@@ -28,7 +28,7 @@
 
 namespace phalanx::rendezvous {
 
-inline constexpr int kProtocolVersion = 1;
+inline constexpr int kProtocolVersion = 2;
 // What the server takes from a client that has proved nothing.
 inline constexpr std::size_t kLongestUnproven = 256;
 
@@ -44,8 +44,8 @@ struct Hello {
 std::string short_run_id(const std::string& run_id);
 
 struct SessionKeys {
-  Digest of_client{};
-  Digest of_server{};
+  Key of_client{};
+  Key of_server{};
 };
 
 // kEnded: the client has the credential, or knows that there is none, and will come again.

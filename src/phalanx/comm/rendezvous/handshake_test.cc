@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "phalanx/base/error.h"
@@ -11,8 +12,9 @@ namespace phalanx::rendezvous {
 namespace {
 
 Secret secret_of(std::string_view text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  return {{bytes.begin(), bytes.end()}, "a test"};
+  SecretBytes bytes(text.size());
+  std::ranges::copy(std::as_bytes(std::span(text)), bytes.bytes().begin());
+  return {std::move(bytes), "a test"};
 }
 
 const Secret kSecret = secret_of("0123456789abcdef");

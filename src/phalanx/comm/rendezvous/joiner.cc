@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <asio/connect.hpp>
+#include <asio/error.hpp>
 #include <asio/executor_work_guard.hpp>
 #include <asio/ip/tcp.hpp>
 #include <asio/local/stream_protocol.hpp>
@@ -14,6 +15,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/unique_name.h"
 #include "phalanx/comm/rendezvous/handshake.h"
 #include "phalanx/comm/rendezvous/identity.h"
 #include "phalanx/comm/rendezvous/munge.h"
@@ -62,6 +64,7 @@ class Joiner {
   void hear_messages();
   void hear(const Message& message);
   [[noreturn]] void throw_handshake_failure() const;
+  [[noreturn]] void throw_gone(const std::string& how) const;
   [[noreturn]] void throw_unreachable() const;
 
   // Runs what arrives until `done` or the time; the caller's poll meanwhile.
@@ -84,9 +87,14 @@ class Joiner {
   std::optional<FrameOpener> opener_{};
   std::optional<Welcome> welcome_{};
   std::optional<Refusal> refusal_{};
-  std::optional<std::string> end_{};
-  bool turned_away_ = false;              // before the handshake was over
-  std::optional<std::string> waiting_{};  // the roll-call: it is in
+  std::optional<ConnectionEnd> end_{};
+  bool turned_away_ = false;  // before the handshake was over
+
+  // Of all tries: it may have been in, and have lost its connection.
+  const std::string session_name_ = random_digits(kUniqueDigits);
+  Session session_{};
+  std::optional<std::string> waiting_{};  // the roll-call, once it was in
+  Address address_{};
 };
 
 bool Joiner::wait_until(Clock::time_point until, const std::function<bool()>& done) {
@@ -118,7 +126,14 @@ Joined Joiner::run() {
     pause = std::min<Clock::duration>(2 * pause, kLongestPause);
   }
   // NOLINTNEXTLINE(bugprone-unchecked-optional-access): attempt() has filled them.
-  return {connection_, std::move(*opener_), std::move(*welcome_), device_};
+  return {connection_,
+          std::move(*opener_),
+          std::move(session_),
+          session_name_,
+          address_,
+          secret_,
+          std::move(*welcome_),
+          device_};
 }
 
 bool Joiner::attempt() {
@@ -127,11 +142,10 @@ bool Joiner::attempt() {
   opener_.reset();
   refusal_.reset();
   end_.reset();
-  waiting_.reset();
   turned_away_ = false;
   const std::vector<Address> addresses = resolve();
   if (addresses.empty() || !connect(addresses)) return false;
-  if (options_.with_munge && secret_.bytes.empty()) {
+  if (options_.with_munge && secret_.empty()) {
     if (!ask_for_secret() || !connect(addresses)) return false;
   }
   return shake_hands() && ask_to_join();
@@ -194,8 +208,10 @@ bool Joiner::connect(const std::vector<Address>& addresses) {
     }
     if (*result) {
       problem_ = result->message();
+      if (waiting_ && *result == asio::error::connection_refused) throw_gone(problem_);
       continue;
     }
+    address_ = address;
     device_ = interface_of(*socket);
     if (!is_trusted_user(*socket)) {
       throw PermissionError("{} belongs to {}: it is not this user's run", where_,
@@ -216,7 +232,7 @@ bool Joiner::ask_for_secret() {
         answer.append(bytes);
         if (!credential) credential = credential_in(answer);
       },
-      [&](const std::string& how) { end = how; });
+      [&](const ConnectionEnd& how) { end = how.how; });
   connection_->send_raw(std::string(credential_request()));
   const auto over = [&] { return credential || end; };
   const bool answered = wait_until(std::min(deadline_, Clock::now() + kHandshakeTimeout), over);
@@ -240,7 +256,7 @@ bool Joiner::shake_hands() {
   handshake_.emplace(
       secret_, Hello{options_.role, environment_.rank, environment_.attempt, environment_.run_id});
   connection_->start([this](std::string_view bytes) { hear_handshake(bytes); },
-                     [this](const std::string& how) { end_ = how; });
+                     [this](const ConnectionEnd& end) { end_ = end; });
   connection_->send_raw(handshake_->start());
   const auto over = [&] { return handshake_->state() != HandshakeState::kPending || end_; };
   if (!wait_until(std::min(deadline_, Clock::now() + kHandshakeTimeout), over)) {
@@ -249,7 +265,7 @@ bool Joiner::shake_hands() {
   }
   if (handshake_->state() == HandshakeState::kFailed) throw_handshake_failure();
   if (handshake_->state() == HandshakeState::kPending) {
-    problem_ = *end_;
+    problem_ = end_->how;
     turned_away_ = true;
     return false;
   }
@@ -272,9 +288,12 @@ void Joiner::hear_handshake(std::string_view bytes) {
 
 void Joiner::hear_messages() {
   while (!welcome_ && !refusal_) {
-    const std::optional<std::string> message = opener_->next();
+    const std::optional<OpenedMessage> message = opener_->next();
     if (!message) return;
-    hear(decode(*message));
+    session_.confirm(message->numbers.heard);
+    if (message->numbers.number != 0 && !session_.hear(message->numbers.number)) continue;
+    connection_->set_heard(session_.heard());
+    hear(decode(message->text));
   }
 }
 
@@ -291,13 +310,7 @@ void Joiner::hear(const Message& message) {
 }
 
 bool Joiner::ask_to_join() {
-  const JoinRequest request{environment_.world_size,
-                            environment_.node,
-                            environment_.local_rank,
-                            environment_.local_size,
-                            static_cast<int>(::getpid()),
-                            own_host_name(),
-                            own_machine()};
+  const JoinRequest request = join_request(environment_, session_name_, session_.heard());
   connection_->send(std::make_shared<const std::string>(encode(request)));
   const auto over = [&] { return welcome_ || refusal_ || end_; };
   const bool answered = wait_until(deadline_ + kSlack, over);
@@ -311,12 +324,11 @@ bool Joiner::ask_to_join() {
   if (refusal_ && !refusal_->later) throw Error(refusal_->code, refusal_->text);
   if (refusal_) {
     problem_ = refusal_->text;
-  } else if (end_ && waiting_) {
-    throw Error(ErrorCode::kTemporary,
-                fmt::format("the coordinator at {} is gone before all had joined ({}): {}", where_,
-                            *waiting_, *end_));
   } else if (end_) {
-    problem_ = *end_;
+    problem_ = end_->how;
+    const bool may_come_back =
+        connection_->is_over_network() && end_->kind != ConnectionEnd::Kind::kFault;
+    if (waiting_ && !may_come_back) throw_gone(problem_);
   } else if (!answered && waiting_) {
     throw UnavailableError("not all have come within {:.3g} s: {}",
                            std::chrono::duration<double>(options_.join_timeout).count(), *waiting_);
@@ -328,7 +340,7 @@ bool Joiner::ask_to_join() {
 
 void Joiner::throw_handshake_failure() const {
   using Failure = ClientHandshake::Failure;
-  const std::string own = secret_.bytes.empty() ? "none" : "from " + secret_.source;
+  const std::string own = secret_.empty() ? "none" : "from " + secret_.source();
   switch (handshake_->failure()) {
     case Failure::kWrongSecret:
       throw PermissionError(
@@ -353,6 +365,12 @@ void Joiner::throw_handshake_failure() const {
   }
 }
 
+void Joiner::throw_gone(const std::string& how) const {
+  throw Error(ErrorCode::kTemporary,
+              fmt::format("the coordinator at {} is gone before all had joined ({}): {}", where_,
+                          waiting_.value_or(""), how));
+}
+
 void Joiner::throw_unreachable() const {
   throw UnavailableError(
       "the coordinator at {} cannot be reached within {:.3g} s: {}; rank 0 or the first launcher "
@@ -361,6 +379,19 @@ void Joiner::throw_unreachable() const {
 }
 
 }  // namespace
+
+JoinRequest join_request(const LaunchEnvironment& environment, const std::string& session_name,
+                         std::uint64_t heard) {
+  return {environment.world_size,
+          environment.node,
+          environment.local_rank,
+          environment.local_size,
+          static_cast<int>(::getpid()),
+          own_host_name(),
+          own_machine(),
+          session_name,
+          heard};
+}
 
 Joined join_coordinator(asio::io_context& context, const MemberOptions& options) {
   Joiner joiner(context, options);

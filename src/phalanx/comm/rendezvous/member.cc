@@ -12,6 +12,7 @@
 
 #include "phalanx/base/log.h"
 #include "phalanx/comm/rendezvous/joiner.h"
+#include "phalanx/comm/rendezvous/member_link.h"
 #include "phalanx/comm/rendezvous/member_state.h"
 
 namespace phalanx {
@@ -40,22 +41,24 @@ class ConnectedMember : public Member {
         context_(std::move(context)),
         work_(context_->get_executor()),
         timer_(*context_),
-        connection_(std::move(joined.connection)),
-        opener_(std::move(joined.opener)) {
+        link_(*context_, options_, std::move(joined),
+              {.hear = [this](Message&& message) { take(std::move(message)); },
+               .lose = [this](const std::string& how) { lose(how); },
+               .hang = [this](Clock::duration time) { hang(time); },
+               .cut_off = [this](bool is_cut_off) { set_cut_off(is_cut_off); }}) {
     const bool one_host = places_.back().host == 0 &&
                           std::all_of(places_.begin(), places_.end(),
                                       [](const RankPlace& place) { return place.host == 0; });
     if (one_host && device_ == "lo") device_.clear();
-    heard_ = ticked_ = Clock::now();
-    connection_->hand_over([this](std::string_view bytes) { hear(bytes); },
-                           [this](const std::string& how) { lose(how); });
+    ticked_ = Clock::now();
+    if (options_.silence_limit) link_.set_silence(milliseconds_of(*options_.silence_limit));
     asio::post(*context_, [this] { begin(); });
     thread_ = std::thread([this] { run(); });
   }
 
   ~ConnectedMember() override {
     asio::post(*context_, [this] {
-      connection_->close();
+      link_.close();
       context_->stop();
     });
     thread_.join();
@@ -121,15 +124,14 @@ class ConnectedMember : public Member {
   // On the member's thread.
   void run();
   void begin();
-  void hear(std::string_view bytes);
   void take(Message&& message);
+  void take(Ping&& ping);
   void lose(const std::string& how);
+  void hang(Clock::duration time);
+  void set_cut_off(bool is_cut_off);
   void on_tick();
   void arm_timer();
   void beat();
-  void send(const Message& message) {
-    connection_->send(std::make_shared<const std::string>(encode(message)));
-  }
   void set_failure(RankFailure failure);
   void check_for_stuck_rank(Time now);
 
@@ -138,6 +140,9 @@ class ConnectedMember : public Member {
     asio::post(*context_, [this] { beat(); });
   }
   std::vector<std::string> exchange(RoundKind kind, std::string mine);
+  // Until `done`, the coordinator is gone, or `limit` has passed in which it could be reached.
+  void wait_while_connected(std::unique_lock<std::mutex>& lock, Clock::duration limit,
+                            const std::function<bool()>& done);
 
   const MemberOptions options_;
   std::vector<RankPlace> places_;
@@ -150,9 +155,7 @@ class ConnectedMember : public Member {
   std::unique_ptr<asio::io_context> context_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   asio::steady_timer timer_;
-  std::shared_ptr<Connection> connection_;
-  FrameOpener opener_;
-  Time heard_{};
+  MemberLink link_;
   Time ticked_{};
   Time beaten_{};
   bool said_goodbye_ = false;
@@ -164,7 +167,8 @@ class ConnectedMember : public Member {
   Time failed_at_{};
   bool leaving_ = false;  // failures are no longer this rank's
   bool goodbye_heard_ = false;
-  bool connected_ = true;
+  bool connected_ = true;  // or will be again
+  bool cut_off_ = false;   // between two connections
   std::string busy_ranks_{};
   std::int64_t next_round_ = 0;
   std::optional<RoundResult> result_{};
@@ -188,23 +192,10 @@ void ConnectedMember::run() {
 }
 
 void ConnectedMember::begin() {
-  heard_ = ticked_ = Clock::now();
+  ticked_ = Clock::now();
   arm_timer();
   beat();
-  if (!connection_->is_open()) return lose("its connection was closed");
-  // What came with the welcome.
-  try {
-    hear({});
-  } catch (const Error& error) {
-    connection_->close();
-    lose(error.what());
-  }
-}
-
-void ConnectedMember::hear(std::string_view bytes) {
-  heard_ = Clock::now();
-  opener_.feed(bytes);
-  while (std::optional<std::string> message = opener_.next()) take(decode(*message));
+  link_.begin();
 }
 
 void ConnectedMember::take(Message&& message) {
@@ -213,10 +204,9 @@ void ConnectedMember::take(Message&& message) {
     if (options_.on_rank_failure) options_.on_rank_failure(failed->failure);
     return;
   }
+  if (auto* ping = std::get_if<Ping>(&message)) return take(std::move(*ping));
   const std::lock_guard lock(mutex_);
-  if (auto* ping = std::get_if<Ping>(&message)) {
-    busy_ranks_ = std::move(ping->busy);
-  } else if (auto* result = std::get_if<RoundResult>(&message)) {
+  if (auto* result = std::get_if<RoundResult>(&message)) {
     result_ = std::move(*result);
     changed_.notify_all();
   } else if (std::holds_alternative<GoodbyeHeard>(message)) {
@@ -227,11 +217,31 @@ void ConnectedMember::take(Message&& message) {
   }
 }
 
+void ConnectedMember::take(Ping&& ping) {
+  if (ping.silence.count() > 0 && !options_.silence_limit) link_.set_silence(ping.silence);
+  const std::lock_guard lock(mutex_);
+  busy_ranks_ = std::move(ping.busy);
+}
+
+void ConnectedMember::set_cut_off(bool is_cut_off) {
+  {
+    const std::lock_guard lock(mutex_);
+    cut_off_ = is_cut_off;
+  }
+  if (!is_cut_off) beat();
+}
+
+void ConnectedMember::hang(Clock::duration time) {
+  set_failure({hosted_by_, ErrorCode::kHang,
+               fmt::format("{}, where all meet, hangs: it has said nothing for {:.1f} s",
+                           coordinator_, std::chrono::duration<double>(time).count())});
+}
+
 void ConnectedMember::lose(const std::string& how) {
   set_failure({hosted_by_, ErrorCode::kTemporary,
                fmt::format("{}, where all meet, is gone: {}", coordinator_, how)});
   const std::lock_guard lock(mutex_);
-  connected_ = false;
+  connected_ = cut_off_ = false;
   changed_.notify_all();
 }
 
@@ -268,19 +278,10 @@ void ConnectedMember::on_tick() {
   arm_timer();
   const Time now = Clock::now();
   // A process that was stopped has heard nobody, and that is nobody's fault.
-  if (now - ticked_ > kOwnGap + kTick) heard_ += now - ticked_;
+  if (now - ticked_ > kOwnGap + kTick) link_.account_for_own_gap(now - ticked_);
   ticked_ = now;
   if (now - beaten_ >= kBeatEvery) beat();
-  // A launcher that was stopped says nothing for as long.
-  if (now - heard_ > options_.coordinator_silence && connection_->is_open() &&
-      connection_->peer_is_stopped()) {
-    heard_ = now;
-  }
-  if (now - heard_ > options_.coordinator_silence && connection_->is_open()) {
-    set_failure({hosted_by_, ErrorCode::kHang,
-                 fmt::format("{}, where all meet, hangs: it has said nothing for {:.1f} s",
-                             coordinator_, std::chrono::duration<double>(now - heard_).count())});
-  }
+  link_.check(now);
   check_for_stuck_rank(now);
 }
 
@@ -299,16 +300,18 @@ void ConnectedMember::check_for_stuck_rank(Time now) {
 void ConnectedMember::beat() {
   if (said_goodbye_) return;
   beaten_ = Clock::now();
-  send(Beat{state_.heartbeat(beaten_)});
+  Beat beat{state_.heartbeat(beaten_)};
+  beat.heartbeat.silence_limit = options_.silence_limit;
+  link_.send(beat);
 }
 
 void ConnectedMember::fail(std::string_view reason) noexcept {
   try {
     asio::post(*context_, [this, text = std::string(reason)] {
-      if (!said_goodbye_) send(Failing{text});
+      if (!said_goodbye_) link_.send(Failing{text});
     });
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kLastWord, [&] { return failure_ || leaving_ || !connected_; });
+    wait_while_connected(lock, kLastWord, [&] { return failure_ || leaving_; });
   } catch (const std::exception&) {
     // It cannot be said: the end of the connection will.
   }
@@ -320,12 +323,22 @@ void ConnectedMember::leave() noexcept {
     if (leaving_) return;
     leaving_ = true;
     asio::post(*context_, [this] {
-      send(Goodbye{});
+      link_.send(Goodbye{});
       said_goodbye_ = true;
     });
-    changed_.wait_for(lock, kLastWord, [&] { return goodbye_heard_ || !connected_; });
+    wait_while_connected(lock, kLastWord, [&] { return goodbye_heard_; });
   } catch (const std::exception&) {
     // Likewise.
+  }
+}
+
+void ConnectedMember::wait_while_connected(std::unique_lock<std::mutex>& lock,
+                                           Clock::duration limit,
+                                           const std::function<bool()>& done) {
+  Time until = Clock::now() + limit;
+  while (!done() && connected_ && Clock::now() < until) {
+    changed_.wait_for(lock, kTick);
+    if (cut_off_) until = Clock::now() + limit;
   }
 }
 
@@ -335,7 +348,8 @@ std::vector<std::string> ConnectedMember::exchange(RoundKind kind, std::string m
   PHALANX_CHECK(!leaving_, "a {} of texts after goodbye", name);
   const std::int64_t round = next_round_++;
   const Time begin = Clock::now();
-  asio::post(*context_, [this, part = RoundPart{round, kind, std::move(mine)}] { send(part); });
+  asio::post(*context_,
+             [this, part = RoundPart{round, kind, std::move(mine)}] { link_.send(part); });
   // Who is missing the coordinator knows.
   state_.begin_wait({options_.environment.rank, "rendezvous", name + " of texts", round}, {});
   // Launchers wait for each other for as long as ranks run.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,9 @@ struct MemberOptions {
   // Asked a few times a second while waiting; what it throws ends the joining.
   std::function<void()> poll = nullptr;
 
-  // A coordinator that lives and says nothing for so long hangs.
-  std::chrono::milliseconds coordinator_silence = std::chrono::seconds(5);
+  // What the rank's flags say of silence, its own and the coordinator's, in seconds; empty: what
+  // the coordinator says.
+  std::optional<double> silence_limit{};
   // Called once, on the member's own thread, where a failure has been there for `grace` and the
   // rank has neither left nor gone: it is stuck, in computing or in the system.
   std::function<void(const RankFailure& failure)> on_stuck = nullptr;

@@ -35,7 +35,9 @@ struct Writer {
               {"local_size", join.local_size},
               {"pid", join.pid},
               {"host_name", cut(join.host_name)},
-              {"machine", cut(join.machine)}};
+              {"machine", cut(join.machine)},
+              {"session", cut(join.session)},
+              {"heard", join.heard}};
   }
   void operator()(const RoundPart& part) {
     header = {{"type", "part"}, {"round", part.round}, {"kind", static_cast<int>(part.kind)}};
@@ -50,6 +52,7 @@ struct Writer {
               {"waited_seconds", heartbeat.waited_seconds},
               {"steps", heartbeat.steps},
               {"busy", cut(heartbeat.busy)}};
+    if (heartbeat.silence_limit) header["silence_limit"] = *heartbeat.silence_limit;
     if (heartbeat.wait) {
       const CommPlace& at = heartbeat.wait->at;
       header["wait"] = {{"rank", at.rank},
@@ -89,7 +92,10 @@ struct Writer {
     header = {{"type", "result"}, {"round", result.round}, {"sizes", std::move(sizes)}};
   }
   void operator()(const Ping& ping) {
-    header = {{"type", "ping"}, {"waiting", cut(ping.waiting)}, {"busy", cut(ping.busy)}};
+    header = {{"type", "ping"},
+              {"waiting", cut(ping.waiting)},
+              {"busy", cut(ping.busy)},
+              {"silence_ms", ping.silence.count()}};
   }
   void operator()(const Failed& failed) {
     header = {{"type", "failed"},
@@ -172,9 +178,15 @@ ErrorCode code(const json& object) {
 constexpr std::int64_t kMostNumber = std::numeric_limits<std::int64_t>::max();
 
 JoinRequest read_join(const json& header) {
-  return {small(header, "world_size", 1), small(header, "node", 0), small(header, "local_rank", 0),
-          small(header, "local_size", 1), small(header, "pid", 0),  text_field(header, "host_name"),
-          text_field(header, "machine")};
+  return {small(header, "world_size", 1),
+          small(header, "node", 0),
+          small(header, "local_rank", 0),
+          small(header, "local_size", 1),
+          small(header, "pid", 0),
+          text_field(header, "host_name"),
+          text_field(header, "machine"),
+          text_field(header, "session"),
+          static_cast<std::uint64_t>(integer(header, "heard", 0, kMostNumber))};
 }
 
 RoundPart read_part(const json& header, std::string_view texts) {
@@ -193,6 +205,7 @@ Beat read_beat(const json& header) {
   heartbeat.waited_seconds = seconds(header, "waited_seconds");
   heartbeat.steps = integer(header, "steps", 0, kMostNumber);
   heartbeat.busy = text_field(header, "busy");
+  if (header.contains("silence_limit")) heartbeat.silence_limit = seconds(header, "silence_limit");
   if (const auto wait = header.find("wait"); wait != header.end()) {
     if (!wait->is_object()) refuse("wait");
     Heartbeat::Wait read;
@@ -270,7 +283,10 @@ Message decode(std::string_view bytes) {
     return Refusal{code(header), truth(header, "later"), text_field(header, "text")};
   if (type == "welcome") return read_welcome(header);
   if (type == "result") return read_result(header, texts);
-  if (type == "ping") return Ping{text_field(header, "waiting"), text_field(header, "busy")};
+  if (type == "ping") {
+    return Ping{text_field(header, "waiting"), text_field(header, "busy"),
+                std::chrono::milliseconds(integer(header, "silence_ms", 0, kMostInt))};
+  }
   if (type == "failed") {
     return Failed{{small(header, "rank", -1), code(header), text_field(header, "reason")},
                   truth(header, "of_own_group")};

@@ -3,6 +3,7 @@
 // secret. As bytes: the length of a JSON object (4 bytes, little-endian), the object, and the texts
 // that are not JSON, one after the other.
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -32,6 +33,10 @@ struct JoinRequest {
   int pid = 0;
   std::string host_name{};
   std::string machine{};  // equal for two that share memory: boot id and network namespace
+  // The member's own random name of its session: who comes again with it goes on where a lost
+  // connection ended. Empty: it will not.
+  std::string session{};
+  std::uint64_t heard = 0;  // up to which number, in this session
 };
 
 enum class RoundKind : std::uint8_t { kGather, kBroadcast };
@@ -74,8 +79,9 @@ struct RoundResult {
 
 // Every half second.
 struct Ping {
-  std::string waiting{};  // the roll-call, before all have joined
-  std::string busy{};     // who is
+  std::string waiting{};                // the roll-call, before all have joined
+  std::string busy{};                   // who is
+  std::chrono::milliseconds silence{};  // after which somebody is taken for dead; 0: not known yet
 };
 
 struct Failed {

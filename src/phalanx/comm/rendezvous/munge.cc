@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/comm/rendezvous/crypto.h"
 
 namespace phalanx::rendezvous {
 namespace {
@@ -54,28 +55,32 @@ struct Pipe {
 
 struct Outcome {
   int exit_status = -1;  // -1: it did not end by itself
-  std::string output{};
+  SecretBytes output{};
+
+  std::string_view text() const { return text_of(output.bytes()); }
 };
 
-std::string read_until(int descriptor, Clock::time_point until) {
-  std::string output;
-  std::array<char, 4096> bytes{};
-  while (output.size() < kLongestOutput) {
+SecretBytes read_until(int descriptor, Clock::time_point until) {
+  SecretBytes output(kLongestOutput);
+  std::size_t total = 0;
+  while (total < kLongestOutput) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
     pollfd entry{descriptor, POLLIN, 0};
     const int ready = ::poll(&entry, 1, static_cast<int>(std::max<std::int64_t>(0, left.count())));
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) break;
-    const ssize_t size = ::read(descriptor, bytes.data(), bytes.size());
+    const std::span<std::byte> rest = output.bytes().subspan(total);
+    const ssize_t size = ::read(descriptor, rest.data(), rest.size());
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) break;
-    output.append(bytes.data(), static_cast<std::size_t>(size));
+    total += static_cast<std::size_t>(size);
   }
+  output.shrink(total);
   return output;
 }
 
 // The input must fit in a pipe's buffer.
-Outcome run(const std::vector<std::string>& command, const std::string& input) {
+Outcome run(const std::vector<std::string>& command, std::string_view input) {
   Pipe to_child;
   Pipe from_child;
   posix_spawn_file_actions_t actions;
@@ -143,15 +148,27 @@ std::int64_t uid_in(std::string_view table) {
   return error == std::errc() && end != line.data() + line.size() && *end == ')' ? uid : -1;
 }
 
-std::vector<std::byte> bytes_of_digits(std::string_view digits) {
-  std::vector<std::byte> bytes;
+// Nothing where they are not digits.
+SecretBytes bytes_of_digits(std::string_view digits) {
+  SecretBytes bytes(digits.size() / 2);
   for (std::size_t at = 0; at + 2 <= digits.size(); at += 2) {
     unsigned value = 0;
     const char* const begin = digits.data() + at;
     if (std::from_chars(begin, begin + 2, value, 16).ptr != begin + 2) return {};
-    bytes.push_back(static_cast<std::byte>(value));
+    bytes.bytes()[at / 2] = static_cast<std::byte>(value);
   }
   return bytes;
+}
+
+SecretBytes digits_of(std::span<const std::byte> bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  SecretBytes digits(2 * bytes.size());
+  for (std::size_t at = 0; at < bytes.size(); ++at) {
+    const auto value = static_cast<unsigned>(bytes[at]);
+    digits.bytes()[2 * at] = static_cast<std::byte>(kDigits[value / 16]);
+    digits.bytes()[2 * at + 1] = static_cast<std::byte>(kDigits[value % 16]);
+  }
+  return digits;
 }
 
 }  // namespace
@@ -159,39 +176,36 @@ std::vector<std::byte> bytes_of_digits(std::string_view digits) {
 bool has_munge() { return is_on_path("munge") && is_on_path("unmunge"); }
 
 std::string make_munge_credential(const Secret& secret) {
-  std::string digits;
-  for (const std::byte byte : secret.bytes) {
-    digits += fmt::format("{:02x}", static_cast<unsigned>(byte));
-  }
-  const Outcome outcome =
-      run({"munge", "-u", std::to_string(::geteuid()), "-t", kLifeSeconds}, digits);
-  if (outcome.exit_status != 0 || outcome.output.empty() ||
-      outcome.output.size() > kLongestCredential) {
+  const SecretBytes digits = digits_of(secret.bytes());
+  const Outcome outcome = run({"munge", "-u", std::to_string(::geteuid()), "-t", kLifeSeconds},
+                              text_of(digits.bytes()));
+  if (outcome.exit_status != 0 || outcome.text().empty() ||
+      outcome.text().size() > kLongestCredential) {
     throw SystemError(
         "munge gives no credential (status {}): does munged run on this host? Otherwise give "
         "--rdzv-secret-file",
         outcome.exit_status);
   }
-  return outcome.output;
+  return std::string(outcome.text());
 }
 
 Secret read_munge_credential(const std::string& credential) {
   const Outcome outcome = run({"unmunge"}, credential);
   const int status = outcome.exit_status;
-  const std::size_t end = outcome.output.find("\n\n");
+  const std::size_t end = outcome.text().find("\n\n");
   if ((status != 0 && status != kExpired && status != kReplayed) || end == std::string::npos) {
     throw PermissionError(
         "unmunge does not take the coordinator's credential (status {}): does munged run on this "
         "host, with the same key? Otherwise give --rdzv-secret-file",
         status);
   }
-  const std::int64_t uid = uid_in("\n" + outcome.output.substr(0, end));
+  const std::int64_t uid = uid_in("\n" + std::string(outcome.text().substr(0, end)));
   if (uid != ::geteuid()) {
     throw PermissionError("the coordinator's credential is of user {}, this process of user {}",
                           uid, ::geteuid());
   }
-  Secret secret{bytes_of_digits(std::string_view(outcome.output).substr(end + 2)), "MUNGE"};
-  if (secret.bytes.size() < 16) {
+  Secret secret(bytes_of_digits(outcome.text().substr(end + 2)), "MUNGE");
+  if (secret.bytes().size() < 16) {
     throw PermissionError("the coordinator's credential holds no secret of a run");
   }
   return secret;

@@ -184,7 +184,7 @@ class RawClient {
   // The next message; empty at the connection's end.
   std::optional<Message> hear() {
     while (true) {
-      if (const std::optional<std::string> message = opener_->next()) return decode(*message);
+      if (const auto message = opener_->next()) return decode(message->text);
       const std::string bytes = receive();
       if (bytes.empty()) return std::nullopt;
       opener_->feed(bytes);

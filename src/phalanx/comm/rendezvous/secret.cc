@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "phalanx/base/error.h"
 #include "phalanx/comm/rendezvous/crypto.h"
@@ -33,31 +34,19 @@ class Descriptor {
   int descriptor_;
 };
 
-// A core file does not show the pages that hold it. (Theirs alone is the advice, so whatever else
-// lies on them is missing there too; that the kernel may refuse harms nothing.)
-void keep_out_of_cores(std::span<const std::byte> bytes) {
-  if (bytes.empty()) return;
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto first = reinterpret_cast<std::uintptr_t>(bytes.data()) / page * page;
-  const auto end = reinterpret_cast<std::uintptr_t>(bytes.data()) + bytes.size();
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): madvise wants the page's address.
-  ::madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTDUMP);
-}
-
 // From its start, wherever the descriptor stands: children share its position. At most `limit`.
-std::vector<std::byte> read_all(int descriptor, std::size_t limit, const std::string& name) {
-  std::vector<std::byte> bytes(limit);
+SecretBytes read_all(int descriptor, std::size_t limit, const std::string& name) {
+  SecretBytes bytes(limit);
   std::size_t size = 0;
   while (size < limit) {
     const ssize_t count =
-        ::pread(descriptor, bytes.data() + size, limit - size, static_cast<off_t>(size));
+        ::pread(descriptor, bytes.bytes().data() + size, limit - size, static_cast<off_t>(size));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw IoError("{}: cannot read: {}", name, std::strerror(errno));
     if (count == 0) break;
     size += static_cast<std::size_t>(count);
   }
-  bytes.resize(size);
-  keep_out_of_cores(bytes);
+  bytes.shrink(size);
   return bytes;
 }
 
@@ -77,6 +66,49 @@ void check_owner(const struct stat& status, const std::string& name) {
 
 }  // namespace
 
+SecretBytes::SecretBytes(std::size_t size) : size_(size) {
+  if (size == 0) return;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  allocated_ = (size + page - 1) / page * page;
+  void* const pages =
+      ::mmap(nullptr, allocated_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw SystemError("no memory for a secret: {}", std::strerror(errno));
+  // That the kernel may refuse harms nothing.
+  ::madvise(pages, allocated_, MADV_DONTDUMP);
+  data_ = static_cast<std::byte*>(pages);
+}
+
+SecretBytes::SecretBytes(SecretBytes&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      allocated_(std::exchange(other.allocated_, 0)) {}
+
+SecretBytes& SecretBytes::operator=(SecretBytes&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(allocated_, other.allocated_);
+  return *this;
+}
+
+SecretBytes::~SecretBytes() {
+  if (data_ == nullptr) return;
+  rendezvous::wipe({data_, allocated_});
+  ::munmap(data_, allocated_);
+}
+
+void SecretBytes::shrink(std::size_t size) {
+  PHALANX_CHECK(size <= size_, "{} bytes of {}", size, size_);
+  rendezvous::wipe(bytes().subspan(size));
+  size_ = size;
+}
+
+Secret::Secret(SecretBytes bytes, std::string source)
+    : bytes_(std::make_shared<const SecretBytes>(std::move(bytes))), source_(std::move(source)) {}
+
+std::span<const std::byte> Secret::bytes() const {
+  return bytes_ ? bytes_->bytes() : std::span<const std::byte>();
+}
+
 Secret read_secret_file(const std::filesystem::path& path, const std::string& flag) {
   const std::string name = path.string();
   const std::string source = flag + " " + name;
@@ -92,24 +124,24 @@ Secret read_secret_file(const std::filesystem::path& path, const std::string& fl
     throw IoError("{}: cannot look at it: {}", source, std::strerror(errno));
   }
   check_owner(status, name);
-  Secret secret{read_all(file.get(), kMostBytes + 1, name), source};
+  SecretBytes bytes = read_all(file.get(), kMostBytes + 1, name);
   // The newline that an editor or `base64` leaves at the end is not meant.
-  while (!secret.bytes.empty() && secret.bytes.back() == std::byte{'\n'}) secret.bytes.pop_back();
-  if (secret.bytes.size() < kLeastBytes) {
+  while (bytes.size() > 0 && bytes.bytes().back() == std::byte{'\n'})
+    bytes.shrink(bytes.size() - 1);
+  if (bytes.size() < kLeastBytes) {
     throw DataError("{}: a secret has at least {} bytes, this one has {}: head -c 32 /dev/urandom",
-                    source, kLeastBytes, secret.bytes.size());
+                    source, kLeastBytes, bytes.size());
   }
-  if (secret.bytes.size() > kMostBytes) {
+  if (bytes.size() > kMostBytes) {
     throw DataError("{}: a secret has at most {} bytes: is this the file?", source, kMostBytes);
   }
-  return secret;
+  return {std::move(bytes), source};
 }
 
 Secret make_secret() {
-  Secret secret{std::vector<std::byte>(kFreshBytes), "made for this run"};
-  rendezvous::fill_randomly(secret.bytes);
-  keep_out_of_cores(secret.bytes);
-  return secret;
+  SecretBytes bytes(kFreshBytes);
+  rendezvous::fill_randomly(bytes.bytes());
+  return {std::move(bytes), "made for this run"};
 }
 
 int share_secret(const Secret& secret) {
@@ -120,9 +152,9 @@ int share_secret(const Secret& secret) {
   }
   ::fchmod(memory.get(), S_IRUSR | S_IWUSR);
   std::size_t written = 0;
-  while (written < secret.bytes.size()) {
-    const ssize_t count =
-        ::write(memory.get(), secret.bytes.data() + written, secret.bytes.size() - written);
+  while (written < secret.bytes().size()) {
+    const std::span<const std::byte> rest = secret.bytes().subspan(written);
+    const ssize_t count = ::write(memory.get(), rest.data(), rest.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) throw SystemError("the run's secret cannot be kept: {}", std::strerror(errno));
     written += static_cast<std::size_t>(count);
@@ -139,7 +171,7 @@ Secret inherited_secret(int descriptor) {
     throw PermissionError("{}: holds no secret of a run: was this process started by the launcher?",
                           source);
   }
-  Secret secret{read_all(descriptor, kMostBytes, source), source};
+  Secret secret(read_all(descriptor, kMostBytes, source), source);
   // Whatever this process starts is none of the run's ranks.
   ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   return secret;

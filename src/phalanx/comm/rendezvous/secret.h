@@ -3,14 +3,51 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <string>
-#include <vector>
 
 namespace phalanx {
 
-struct Secret {
-  std::vector<std::byte> bytes;  // empty: none (one host, where the kernel says whose a peer is)
-  std::string source;            // for people: "--rdzv-secret-file /run/key"
+// Bytes that nobody else shall see: they lie on pages of their own, which core files leave out, and
+// are wiped before their memory is given back. They can be moved, not copied.
+class SecretBytes {
+ public:
+  SecretBytes() = default;
+  explicit SecretBytes(std::size_t size);  // zeros
+  SecretBytes(SecretBytes&& other) noexcept;
+  SecretBytes& operator=(SecretBytes&& other) noexcept;
+  SecretBytes(const SecretBytes&) = delete;
+  SecretBytes& operator=(const SecretBytes&) = delete;
+  ~SecretBytes();
+
+  std::span<std::byte> bytes() { return {data_, size_}; }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  std::size_t size() const { return size_; }
+  // Forgets those behind.
+  void shrink(std::size_t size);
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  std::size_t allocated_ = 0;
+};
+
+// Its copies share the bytes, which are wiped with the last of them.
+class Secret {
+ public:
+  Secret() = default;
+  Secret(SecretBytes bytes, std::string source);
+
+  std::span<const std::byte> bytes() const;
+  // There is none: one host, where the kernel says whose a peer is, or --rdzv-insecure.
+  bool empty() const { return bytes().empty(); }
+  // For people: "--rdzv-secret-file /run/key".
+  const std::string& source() const { return source_; }
+
+ private:
+  std::shared_ptr<const SecretBytes> bytes_{};
+  std::string source_{};
 };
 
 // PermissionError (77) unless the file is this user's and nobody else may read it;

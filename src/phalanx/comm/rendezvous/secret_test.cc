@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "phalanx/base/error.h"
@@ -13,6 +14,10 @@
 
 namespace phalanx {
 namespace {
+
+bool same(const Secret& one, const Secret& other) {
+  return std::ranges::equal(one.bytes(), other.bytes());
+}
 
 class SecretFile : public testing::Test {
  protected:
@@ -41,8 +46,8 @@ class SecretFile : public testing::Test {
 
 TEST_F(SecretFile, IsRead) {
   const Secret secret = read_secret_file(write("0123456789abcdef\n"), "--rdzv-secret-file");
-  EXPECT_EQ(secret.bytes.size(), 16U);
-  EXPECT_EQ(secret.source, "--rdzv-secret-file " + path_.string());
+  EXPECT_EQ(secret.bytes().size(), 16U);
+  EXPECT_EQ(secret.source(), "--rdzv-secret-file " + path_.string());
 }
 
 TEST_F(SecretFile, ThatOthersMayReadIsRefused) {
@@ -73,8 +78,8 @@ TEST_F(SecretFile, ThatIsNoneIsRefused) {
 
 TEST(Secret, IsNewEachTime) {
   const Secret one = make_secret();
-  EXPECT_EQ(one.bytes.size(), 32U);
-  EXPECT_NE(one.bytes, make_secret().bytes);
+  EXPECT_EQ(one.bytes().size(), 32U);
+  EXPECT_FALSE(same(one, make_secret()));
 }
 
 TEST(Secret, ComesToChildrenByADescriptor) {
@@ -85,12 +90,12 @@ TEST(Secret, ComesToChildrenByADescriptor) {
   // Each child reads it from the start.
   for (int child = 0; child < 2; ++child) {
     const pid_t pid = ::fork();
-    if (pid == 0) ::_exit(inherited_secret(descriptor).bytes == secret.bytes ? 0 : 1);
+    if (pid == 0) ::_exit(same(inherited_secret(descriptor), secret) ? 0 : 1);
     int status = -1;
     ::waitpid(pid, &status, 0);
     EXPECT_EQ(status, 0);
   }
-  EXPECT_EQ(inherited_secret(descriptor).bytes, secret.bytes);
+  EXPECT_TRUE(same(inherited_secret(descriptor), secret));
   EXPECT_NE(::fcntl(descriptor, F_GETFD) & FD_CLOEXEC, 0);
   // Nobody changes it on the way.
   EXPECT_EQ(::pwrite(descriptor, "x", 1, 0), -1);

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <asio/dispatch.hpp>
-#include <asio/error.hpp>
 #include <asio/post.hpp>
+#include <exception>
 #include <future>
 #include <utility>
 
@@ -39,12 +39,15 @@ Server::Server(const CoordinatorOptions& options)
       who_(host_of(options)),
       epoch_(options.epoch),
       work_(context_.get_executor()),
-      timer_(context_),
-      listener_(listen(context_, options.endpoint, options.bind_any)) {
+      timer_(context_) {
+  Listener listener = listen(context_, options.endpoint, options.bind_any);
+  endpoint_ = listener.endpoint;
+  accept_loop_.emplace(
+      std::move(listener.acceptors), [this] { return gate_.has_room(Clock::now()); },
+      [this](Socket socket) { greet(std::move(socket)); });
   if (options_.launchers > 0) launchers_ = assemble(MemberRole::kLauncher, options_.launchers);
   start_attempt(options_.epoch, options_.world_size);
-  for (Acceptor& acceptor : listener_.acceptors) accept(acceptor);
-  arm_timer();
+  accept_loop_->wake();
   thread_ = std::thread([this] { run(); });
 }
 
@@ -55,6 +58,7 @@ Server::~Server() {
     if (ranks_) ranks_->group.abandon(why);
     if (launchers_) launchers_->group.abandon(why);
     stop_by_ = Clock::now() + options_.farewell;
+    accept_loop_->stop();
     tick();
   });
   thread_.join();
@@ -63,6 +67,8 @@ Server::~Server() {
 void Server::run() {
   while (!context_.stopped()) {
     try {
+      // Also after a tick that failed before it had armed it.
+      arm_timer();
       context_.run();
     } catch (const std::exception& error) {
       log_warning("the rendezvous: {}", error.what());
@@ -79,22 +85,29 @@ std::unique_ptr<Server::Assembly> Server::assemble(MemberRole role, int size) {
   group.hosted_by = role == MemberRole::kRank && options_.launchers > 0 ? -1 : 0;
   group.limits = options_.limits;
   group.join_timeout = options_.join_timeout;
+  group.over_network = options_.endpoint.kind == Endpoint::Kind::kTcp;
   if (role == MemberRole::kRank && options_.launchers > 0) group.hold = kHold;
-  const auto send = [this, role](int number, const Group::Bytes& bytes, bool may_be_dropped) {
-    const auto peer = peers_.find(assembly_of(role)->members[static_cast<std::size_t>(number)]);
-    if (peer == peers_.end()) return;
-    Connection& connection = *peer->second.connection;
-    if (!may_be_dropped || connection.all_sent()) connection.send(bytes);
+  const auto send_to = [this, role](int number, const Group::Bytes& bytes, bool may_be_dropped) {
+    send(role, number, bytes, may_be_dropped);
   };
-  return std::make_unique<Assembly>(
-      Assembly{Group(group, send, Clock::now()), std::vector<Id>(static_cast<std::size_t>(size))});
+  return std::make_unique<Assembly>(Assembly{Group(group, send_to, Clock::now()),
+                                             std::vector<Seat>(static_cast<std::size_t>(size))});
+}
+
+void Server::send(MemberRole role, int number, const Group::Bytes& bytes, bool may_be_dropped) {
+  Seat& seat = assembly_of(role)->seats[static_cast<std::size_t>(number)];
+  const std::uint64_t of_message = may_be_dropped ? 0 : seat.session.say(bytes);
+  const auto peer = peers_.find(seat.peer);
+  if (peer == peers_.end()) return;
+  Connection& connection = *peer->second.connection;
+  if (!may_be_dropped || connection.all_sent()) connection.send(bytes, of_message);
 }
 
 void Server::start_attempt(int epoch, int world_size) {
   epoch_ = epoch;
   if (ranks_) {
-    for (const Id id : ranks_->members) {
-      if (const auto peer = peers_.find(id); peer != peers_.end()) {
+    for (const Seat& seat : ranks_->seats) {
+      if (const auto peer = peers_.find(seat.peer); peer != peers_.end()) {
         peer->second.connection->close_when_sent();
         peers_.erase(peer);
       }
@@ -108,37 +121,20 @@ void Server::begin_attempt(int epoch, int world_size) {
   // dispatch: on_verdict may call it, on the thread that would otherwise be waited for.
   std::promise<void> done;
   asio::dispatch(context_, [&] {
-    start_attempt(epoch, world_size);
-    done.set_value();
+    try {
+      start_attempt(epoch, world_size);
+      done.set_value();
+    } catch (...) {
+      done.set_exception(std::current_exception());
+    }
   });
-  done.get_future().wait();
+  done.get_future().get();
 }
 
 void Server::rank_ended(int rank, const std::string& how) {
   asio::post(context_, [this, rank, how] {
     if (ranks_) ranks_->group.ended(rank, how, Clock::now());
     settle();
-  });
-}
-
-void Server::accept(Acceptor& acceptor) {
-  if (stop_by_) return;
-  if (!gate_.has_room(Clock::now())) {
-    resting_.push_back(&acceptor);
-    return;
-  }
-  acceptor.async_accept([this, &acceptor](const asio::error_code& error, Socket socket) {
-    if (error == asio::error::operation_aborted) return;
-    if (error) {
-      // Out of descriptors, say: the timer tries again.
-      if (!std::exchange(accept_failed_, true)) {
-        log_warning("the rendezvous cannot take a connection now: {}", error.message());
-      }
-      resting_.push_back(&acceptor);
-      return;
-    }
-    greet(std::move(socket));
-    accept(acceptor);
   });
 }
 
@@ -150,12 +146,22 @@ void Server::greet(Socket socket) {
   if (evicted) drop(*evicted);
   if (answer != Gate::Answer::kEnter) return;
   if (!is_trusted_user(socket)) return log_failed_hello(id, "another user's process");
+  try {
+    admit(id, std::move(socket));
+  } catch (const std::exception&) {
+    gate_.leave(id);
+    drop(id);
+    throw;
+  }
+}
+
+void Server::admit(Id id, Socket socket) {
   const auto connection = std::make_shared<Connection>(std::move(socket));
   Peer peer{connection, ServerHandshake(options_.secret, credential_)};
   peer.since = Clock::now();
   peers_.emplace(id, std::move(peer));
   connection->start([this, id](std::string_view bytes) { hear(id, bytes); },
-                    [this, id](const std::string& how) { end(id, how); });
+                    [this, id](const ConnectionEnd& how) { end(id, how); });
 }
 
 void Server::hear(Id id, std::string_view bytes) {
@@ -165,9 +171,9 @@ void Server::hear(Id id, std::string_view bytes) {
   found->second.opener->feed(bytes);
   // What it says may end the connection, and with it the peer.
   for (auto peer = found; peer != peers_.end(); peer = peers_.find(id)) {
-    std::optional<std::string> message = peer->second.opener->next();
+    const std::optional<OpenedMessage> message = peer->second.opener->next();
     if (!message) break;
-    take(id, peer->second, decode(*message));
+    take(id, peer->second, *message);
   }
   settle();
 }
@@ -191,10 +197,17 @@ void Server::prove(Id id, Peer& peer, std::string_view bytes) {
   }
 }
 
-void Server::take(Id id, Peer& peer, Message&& message) {
+void Server::take(Id id, Peer& peer, const OpenedMessage& opened) {
   const Hello& hello = peer.handshake.hello();
+  Message message = decode(opened.text);
   if (peer.state == State::kMember) {
-    return assembly_of(hello.role)->group.heard(hello.number, std::move(message), Clock::now());
+    Assembly& assembly = *assembly_of(hello.role);
+    Session& session = assembly.seats[static_cast<std::size_t>(hello.number)].session;
+    session.confirm(opened.numbers.heard);
+    // Said again, and heard before.
+    if (opened.numbers.number != 0 && !session.hear(opened.numbers.number)) return;
+    peer.connection->set_heard(session.heard());
+    return assembly.group.heard(hello.number, std::move(message), Clock::now());
   }
   const auto* request = std::get_if<JoinRequest>(&message);
   if (request == nullptr) throw UnavailableError("it speaks before it has joined");
@@ -232,15 +245,37 @@ void Server::join(Id id, Peer& peer, const JoinRequest& join) {
   if (const std::optional<Refusal> refusal = refusal_of(hello)) return refuse(id, peer, *refusal);
   Assembly& assembly = *assembly_of(hello.role);
   const auto number = static_cast<std::size_t>(hello.number);
+  if (assembly.group.knows(hello.number, join)) return resume(id, peer, join);
   const Roster& roster = assembly.group.roster();
   // Known before it is told anything: with the last one all are, that everybody is there.
   const bool is_free = hello.number < roster.size() && !roster.has(hello.number);
-  if (is_free) assembly.members[number] = id;
+  if (is_free) assembly.seats[number].peer = id;
   if (const auto refusal = assembly.group.join(hello.number, join, Clock::now())) {
-    if (is_free) assembly.members[number] = 0;
+    if (is_free) assembly.seats[number].peer = 0;
     return refuse(id, peer, *refusal);
   }
   peer.state = State::kMember;
+}
+
+// Who comes again goes on where its last connection ended, whether that has ended here already or
+// not.
+void Server::resume(Id id, Peer& peer, const JoinRequest& join) {
+  const Hello& hello = peer.handshake.hello();
+  Assembly& assembly = *assembly_of(hello.role);
+  Seat& seat = assembly.seats[static_cast<std::size_t>(hello.number)];
+  seat.session.confirm(join.heard);
+  if (!seat.session.is_whole()) {
+    return refuse(id, peer, {ErrorCode::kTemporary, false, "too much was said meanwhile"});
+  }
+  if (const Id before = std::exchange(seat.peer, id); before != id) drop(before);
+  peer.state = State::kMember;
+  peer.connection->set_heard(seat.session.heard());
+  peer.connection->set_silence(assembly.group.silence());
+  // First what says how much has been heard here.
+  assembly.group.resumed(hello.number, Clock::now());
+  for (const Session::Said& said : seat.session.unconfirmed()) {
+    peer.connection->send(said.bytes, said.number);
+  }
 }
 
 void Server::refuse(Id id, Peer& peer, const Refusal& refusal) {
@@ -250,27 +285,28 @@ void Server::refuse(Id id, Peer& peer, const Refusal& refusal) {
   peers_.erase(id);
 }
 
-void Server::end(Id id, const std::string& how) {
+void Server::end(Id id, const ConnectionEnd& end) {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return;
   const State state = found->second.state;
   const Hello hello = found->second.handshake.hello();
   peers_.erase(found);
   if (state == State::kUnproven) {
-    log_failed_hello(id, how + " before a whole hello had come");
+    log_failed_hello(id, end.how + " before a whole hello had come");
   } else if (state == State::kMember) {
-    lose(hello, how);
+    assembly_of(hello.role)->group.lost(hello.number, end, Clock::now());
     settle();
   }
 }
 
-void Server::lose(const Hello& hello, const std::string& how) {
-  const Clock::time_point now = Clock::now();
-  if (hello.role == MemberRole::kRank) return ranks_->group.lost(hello.number, how, now);
-  launchers_->group.lost(hello.number, how, now);
-  if (!ranks_ || launchers_->group.has_left(hello.number)) return;
-  const int node = launchers_->group.roster().member(hello.number).node;
-  ranks_->group.node_lost(node, "its launcher is gone: " + how, now);
+// And with them the ranks of their nodes.
+void Server::take_lost_launchers(Clock::time_point now) {
+  if (!launchers_) return;
+  for (const auto& [number, how] : launchers_->group.lost_members()) {
+    if (!ranks_) continue;
+    const int node = launchers_->group.roster().member(number).node;
+    ranks_->group.node_lost(node, "its launcher is gone: " + how, now);
+  }
 }
 
 void Server::drop(Id id) {
@@ -287,6 +323,7 @@ void Server::log_failed_hello(Id id, const std::string& reason) {
 void Server::settle() {
   const Clock::time_point now = Clock::now();
   if (launchers_) launchers_->group.judge(now);
+  take_lost_launchers(now);
   if (ranks_) {
     if (const std::optional<Verdict> verdict = ranks_->group.judge(now)) {
       const int culprit = verdict->culprits.empty() ? -1 : verdict->culprits.front();
@@ -296,14 +333,16 @@ void Server::settle() {
       if (options_.on_verdict) options_.on_verdict(*verdict);
     }
   }
-  if ((ranks_ && ranks_->group.is_urgent()) || (launchers_ && launchers_->group.is_urgent())) {
+  if ((ranks_ && ranks_->group.is_urgent(now)) ||
+      (launchers_ && launchers_->group.is_urgent(now))) {
     arm_timer();
   }
 }
 
 void Server::arm_timer() {
+  const Clock::time_point now = Clock::now();
   const bool urgent =
-      (ranks_ && ranks_->group.is_urgent()) || (launchers_ && launchers_->group.is_urgent());
+      (ranks_ && ranks_->group.is_urgent(now)) || (launchers_ && launchers_->group.is_urgent(now));
   timer_.expires_after(urgent ? kUrgentTick : kTick);
   timer_.async_wait([this](const asio::error_code& error) {
     if (!error) tick();
@@ -335,17 +374,29 @@ bool Server::may_go(Clock::time_point now) const {
          });
 }
 
+void Server::ping(Clock::time_point now) {
+  pinged_ = now;
+  if (ranks_ && launchers_) launchers_->group.set_silence(ranks_->group.silence());
+  for (const auto* assembly : {&launchers_, &ranks_}) {
+    if (!*assembly) continue;
+    const std::chrono::milliseconds silence = (*assembly)->group.silence();
+    for (const Seat& seat : (*assembly)->seats) {
+      const auto peer = peers_.find(seat.peer);
+      if (peer != peers_.end()) peer->second.connection->set_silence(silence);
+    }
+    (*assembly)->group.ping(now);
+  }
+}
+
 void Server::tick() {
   // Whatever is thrown below, the next one comes.
   arm_timer();
   const Clock::time_point now = Clock::now();
   turn_away_late_ones(now);
-  for (Acceptor* acceptor : std::exchange(resting_, {})) accept(*acceptor);
-  const bool ping = now - pinged_ >= kPingEvery;
-  if (ping) pinged_ = now;
+  accept_loop_->wake();
+  if (now - pinged_ >= kPingEvery) ping(now);
   for (const auto* assembly : {&launchers_, &ranks_}) {
     if (!*assembly) continue;
-    if (ping) (*assembly)->group.ping(now);
     if (const auto line = (*assembly)->group.roll_call(now)) log_info("{}", *line);
     for (const std::string& line : (*assembly)->group.warnings()) log_warning("{}", line);
   }

@@ -14,13 +14,14 @@
 #include <thread>
 #include <vector>
 
+#include "phalanx/comm/rendezvous/accept_loop.h"
 #include "phalanx/comm/rendezvous/connection.h"
 #include "phalanx/comm/rendezvous/coordinator.h"
 #include "phalanx/comm/rendezvous/frame.h"
 #include "phalanx/comm/rendezvous/gate.h"
 #include "phalanx/comm/rendezvous/group.h"
 #include "phalanx/comm/rendezvous/handshake.h"
-#include "phalanx/comm/rendezvous/listener.h"
+#include "phalanx/comm/rendezvous/session.h"
 
 namespace phalanx::rendezvous {
 
@@ -31,7 +32,7 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  Endpoint endpoint() const { return listener_.endpoint; }
+  Endpoint endpoint() const { return endpoint_; }
   void begin_attempt(int epoch, int world_size);
   void rank_ended(int rank, const std::string& how);
 
@@ -46,29 +47,37 @@ class Server {
     State state = State::kUnproven;
     Clock::time_point since{};  // of this state
   };
-  // A group and the connections of its members, by number.
+  // A member's connection, which may change, and what was said over all of them.
+  struct Seat {
+    Id peer = 0;
+    Session session{};
+  };
+  // A group and its members' seats, by number.
   struct Assembly {
     Group group;
-    std::vector<Id> members;
+    std::vector<Seat> seats;
   };
 
   // All of them on the server's thread.
   void run();
-  void accept(Acceptor& acceptor);
   void greet(Socket socket);
+  void admit(Id id, Socket socket);
   void hear(Id id, std::string_view bytes);
   void prove(Id id, Peer& peer, std::string_view bytes);
-  void take(Id id, Peer& peer, Message&& message);
+  void take(Id id, Peer& peer, const OpenedMessage& message);
   void join(Id id, Peer& peer, const JoinRequest& join);
+  void resume(Id id, Peer& peer, const JoinRequest& join);
+  void send(MemberRole role, int number, const Group::Bytes& bytes, bool may_be_dropped);
   std::optional<Refusal> refusal_of(const Hello& hello) const;
   void refuse(Id id, Peer& peer, const Refusal& refusal);
-  void end(Id id, const std::string& how);
-  void lose(const Hello& hello, const std::string& how);
+  void end(Id id, const ConnectionEnd& end);
+  void take_lost_launchers(Clock::time_point now);
   void drop(Id id);
   void log_failed_hello(Id id, const std::string& reason);
   void start_attempt(int epoch, int world_size);
   void settle();
   void tick();
+  void ping(Clock::time_point now);
   void arm_timer();
   void turn_away_late_ones(Clock::time_point now);
   bool may_go(Clock::time_point now) const;
@@ -86,14 +95,13 @@ class Server {
   asio::io_context context_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   asio::steady_timer timer_;
-  Listener listener_;
-  std::vector<Acceptor*> resting_{};  // acceptors for whose connections there was no room
-  bool accept_failed_ = false;
+  Endpoint endpoint_;
   Gate gate_{};
   std::map<Id, Peer> peers_{};
   Id next_id_ = 1;
   std::unique_ptr<Assembly> ranks_{};
   std::unique_ptr<Assembly> launchers_{};
+  std::optional<AcceptLoop> accept_loop_{};
   Clock::time_point pinged_{};
   std::optional<Clock::time_point> stop_by_{};
   std::thread thread_{};

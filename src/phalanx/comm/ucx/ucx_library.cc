@@ -18,7 +18,7 @@ constexpr std::string_view kLibrary = "libphalanx_ucx.so";
 
 // UCX reads these when it is loaded; what the user has set stays.
 void set_environment() {
-  constexpr std::array<std::pair<const char*, const char*>, 7> kSettings = {{
+  constexpr std::array<std::pair<const char*, const char*>, 8> kSettings = {{
       // Without, shared memory is not for those who want to hear of dead peers, and UCX takes TCP.
       {"UCX_POSIX_ERROR_HANDLING", "y"},
       // Nor would it read a peer's memory.
@@ -29,6 +29,8 @@ void set_environment() {
       {"UCX_MEM_EVENTS", "n"},
       // A file system of its own state below /tmp, with a thread that watches for it.
       {"UCX_VFS_ENABLE", "n"},
+      // Others watch over the ranks: an outage of the network is not yet the end of a connection.
+      {"UCX_TCP_KEEPIDLE", "3600s"},
       // Files of shared memory have no name left once they are open: nothing stays behind.
       {"UCX_POSIX_USE_PROC_LINK", "y"},
       // All that goes wrong is told to us too, and we name ranks and operations: of a rank that

@@ -62,7 +62,7 @@ constexpr TrainFlag kRunRows[] = {
     works<&RunConfig::rdzv_insecure>(
         kRanks, {.name = "--rdzv-insecure",
                  .help = "Ranks of several hosts join without a secret: whoever reaches the port "
-                         "may",
+                         "may (environment: PHALANX_RDZV_INSECURE=1)",
                  .excludes = "--rdzv-secret-file"}),
     works<&RunConfig::rdzv_bind_any>(
         kRanks, {.name = "--rdzv-bind-any",
