@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "phalanx/launch/console.h"
+#include "phalanx/launch/descriptor.h"
 #include "phalanx/launch/log_directory.h"
 #include "phalanx/launch/repeated_lines.h"
 #include "phalanx/launch/stream_plan.h"

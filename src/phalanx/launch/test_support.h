@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/launch/descriptor.h"
 #include "phalanx/launch/launcher.h"
 
 namespace phalanx::launch {

@@ -18,8 +18,8 @@ TEST(SharedMemory, WhatIsWrongWithItsFolderIsTold) {
   EXPECT_EQ(shared_memory_fault(folder, 0), "");
   EXPECT_THAT(shared_memory_fault(folder, 1 << 30),
               AllOf(HasSubstr(folder + ", where ranks of one host share memory, is too small: "
-                                       "1073741824 ranks take 4518305890304 KiB of it"),
-                    HasSubstr("of which"), HasSubstr("size=9036611780608k " + folder),
+                                       "1073741824 ranks take 4518305595392 KiB of it"),
+                    HasSubstr("of which"), HasSubstr("size=9036611190784k " + folder),
                     HasSubstr("--shm-size")));
 }
 
