@@ -146,7 +146,7 @@ bool has_saved(const JobRecord& record, const fs::path& save) {
 fs::path chosen_checkpoint(const JobRecord& record, const fs::path& save) {
   fs::path path = record.checkpoint;
   if (is_chosen(record, path)) return path;
-  const fs::path aside = absolute_path(save / record.aside / path.filename());
+  fs::path aside = absolute_path(save / record.aside / path.filename());
   if (!record.aside.empty() && is_chosen(record, aside)) return aside;
   throw InputMissingError(
       "the checkpoint {}, with which the first attempt of this job began, is gone or has become "

@@ -116,7 +116,7 @@ void RunDirectory::refuse_to_lose(const RunConfig& run, const CheckpointReader* 
 std::string RunDirectory::what_is_moved(bool has_lines) const {
   const std::string checkpoints =
       fmt::format("{} checkpoint{}", abandoned_.size(), abandoned_.size() == 1 ? "" : "s");
-  const std::string metrics = fmt::format("the metrics after iteration {}", last_.iteration);
+  std::string metrics = fmt::format("the metrics after iteration {}", last_.iteration);
   if (abandoned_.empty()) return metrics;
   return has_lines ? checkpoints + " and " + metrics : checkpoints;
 }
