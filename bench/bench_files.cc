@@ -106,7 +106,7 @@ Update run_updates(const Options& o) {
   Update update;
   run_local_ranks(1, {.threads_per_rank = threads}, [&](Communicator& world) {
     const RankCommunicators ranks(rank_grid(config.layout), world);
-    const MemoryPlan plan = plan_memory(config, *model, programs, 0, products);
+    const MemoryPlan plan = plan_memory(config, *model, programs, 0, {products});
     RankArenas arenas = allocate_arenas(plan);
     arenas.folders =
         open_folders(config.layout, "bench-" + random_digits(kUniqueDigits), world.rank());

@@ -51,7 +51,7 @@ RanksRun run_on_ranks(const TrainConfig& config, std::int64_t vocabulary, std::i
   run_local_ranks(grid.world_size(), {.threads_per_rank = threads}, [&](Communicator& world) {
     const bool is_first = world.rank() == 0;
     const RankCommunicators ranks(grid, world);
-    const MemoryPlan plan = plan_memory(config, *model, programs, world.rank(), products);
+    const MemoryPlan plan = plan_memory(config, *model, programs, world.rank(), {products});
     RankArenas arenas = allocate_arenas(plan);
     arenas.folders = open_folders(config.layout, name, world.rank());
     const auto backend = make_cpu_backend(threads, products);

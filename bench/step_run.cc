@@ -240,7 +240,7 @@ StepReport run_steps(StepSetting setting, bool measure_memory_bandwidth) {
   const auto world = make_local_world(1);
   const RankCommunicators ranks(rank_grid(config.layout), *world[0]);
   const StepPrograms programs = step_programs(config);
-  const MemoryPlan plan = plan_memory(config, *model, programs, 0, products.products);
+  const MemoryPlan plan = plan_memory(config, *model, programs, 0, {products.products});
   RankArenas arenas = allocate_arenas(plan);
   const auto backend = make_cpu_backend(threads, products.products);
   Rank rank(config, *model, programs, ranks, *backend, arenas);

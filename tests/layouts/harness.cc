@@ -184,7 +184,7 @@ class Training {
         results_(static_cast<std::size_t>(grid_.world_size())),
         measured_(results_.size()) {
     for (int rank = 0; rank < grid_.world_size(); ++rank) {
-      plans_.push_back(plan_memory(config, *model_, programs_, rank, kProducts));
+      plans_.push_back(plan_memory(config, *model_, programs_, rank, {kProducts}));
     }
   }
 

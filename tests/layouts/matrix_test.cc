@@ -98,7 +98,7 @@ TEST(LayoutMatrix, RanksThatDifferInDataAloneHaveOnePlan) {
     const auto model = make_model(*config, kVocabulary);
     const StepPrograms programs = step_programs(*config);
     const auto plan = [&](int rank) {
-      return plan_memory(*config, *model, programs, rank, cpu::ProductPrecision::kFp32);
+      return plan_memory(*config, *model, programs, rank, {cpu::ProductPrecision::kFp32});
     };
     const RankGrid grid = rank_grid(config->layout);
     for (int rank = 0; rank < grid.world_size(); ++rank) {

@@ -114,7 +114,7 @@ TEST(ActivationMemory, AMicrobatchIsItsLayersAndTheHead) {
     // The final norm's input and statistics, the gradient of the logits.
     const std::int64_t head =
         (2 * rows * c.h + 8 * rows) / shards + 2 * rows * model->vocabulary().padded / c.t;
-    EXPECT_EQ(plan_memory(config, *model, step_programs(config), 0, cpu::ProductPrecision::kFp32)
+    EXPECT_EQ(plan_memory(config, *model, step_programs(config), 0, {cpu::ProductPrecision::kFp32})
                   .saved_per_microbatch.front(),
               2 * saved_bytes(c) + head);
   }
@@ -147,7 +147,7 @@ constexpr std::int64_t kStateVocabulary = 500;
 
 MemoryPlan planned(const TrainConfig& config) {
   return plan_memory(config, *make_model(config, kStateVocabulary), step_programs(config), 0,
-                     cpu::ProductPrecision::kFp32);
+                     {cpu::ProductPrecision::kFp32});
 }
 
 std::int64_t allocated(std::int64_t bytes) { return round_up(bytes, kArenaAlignment); }
@@ -228,7 +228,7 @@ std::vector<MemoryPlan> plans_by_rank(const TrainConfig& config, const StepProgr
   std::vector<MemoryPlan> plans;
   for (int rank = 0; rank < config.layout.world_size; ++rank) {
     plans.push_back(plan_memory(config, *make_model(config, kStateVocabulary), programs, rank,
-                                cpu::ProductPrecision::kFp32));
+                                {cpu::ProductPrecision::kFp32}));
   }
   return plans;
 }

@@ -88,7 +88,7 @@ TrainConfig config_of(const Case& c) {
 MessageTotals planned(const Case& c, int rank = 0) {
   const TrainConfig config = config_of(c);
   return plan_memory(config, *make_model(config, kVocabulary), step_programs(config), rank,
-                     cpu::ProductPrecision::kFp32)
+                     {cpu::ProductPrecision::kFp32})
       .messages;
 }
 

@@ -55,7 +55,7 @@ TrainConfig config_with(const SharedStates& c) {
 MemoryPlan plan_of(const SharedStates& c) {
   const TrainConfig config = config_with(c);
   return plan_memory(config, *make_model(config, c.vocabulary), step_programs(config), 0,
-                     cpu::ProductPrecision::kFp32);
+                     {cpu::ProductPrecision::kFp32});
 }
 
 std::int64_t in_arena(std::int64_t bytes) { return round_up(bytes, kArenaAlignment); }

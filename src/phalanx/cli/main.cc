@@ -21,8 +21,8 @@
 #include "phalanx/base/threads.h"
 #include "phalanx/cli/command_table.h"
 #include "phalanx/cli/commands.h"
-#include "phalanx/cli/standard_output.h"
 #include "phalanx/cli/signals.h"
+#include "phalanx/cli/standard_output.h"
 #include "phalanx/comm/comm_error.h"
 #include "phalanx/flags/flag_set.h"
 

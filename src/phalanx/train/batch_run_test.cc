@@ -226,7 +226,7 @@ TEST_F(BatchRunTest, ThePlanIsTheMostOfAllPrograms) {
     TrainConfig c = config("", {.pipeline = 4});
     change(c);
     resolve(c, true);
-    return plan_memory(c, *make_model(c, 49), step_programs(c), 0, cpu::ProductPrecision::kFp32);
+    return plan_memory(c, *make_model(c, 49), step_programs(c), 0, {cpu::ProductPrecision::kFp32});
   };
   const MemoryPlan whole = planned([](TrainConfig& c) { c.layout.rampup_batch_size.clear(); });
   ASSERT_EQ(whole.programs.size(), 2U);

@@ -150,7 +150,8 @@ TEST_F(RankTest, EveryStageKnowsAnEvaluation) {
 TEST_F(RankTest, KeepsTheWeightsThatAreRead) {
   const auto parameters = [&](const char* schedule, int rank) {
     const TrainConfig c = asynchronous({.pipeline = 4, .schedule = schedule});
-    return plan_memory(c, *make_model(c, 49), step_programs(c), rank, cpu::ProductPrecision::kFp32)
+    return plan_memory(c, *make_model(c, 49), step_programs(c), rank,
+                       {cpu::ProductPrecision::kFp32})
         .parameters;
   };
   for (int rank = 0; rank < 4; ++rank) {

@@ -1,0 +1,77 @@
+// What the linker makes of the program and of what it opens: addresses that are not known
+// beforehand, and no table of functions that can be written to while it runs.
+
+#include <elf.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace phalanx {
+namespace {
+
+class ElfFile {
+ public:
+  explicit ElfFile(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    bytes_.assign(std::istreambuf_iterator<char>(file), {});
+    if (bytes_.compare(0, SELFMAG, ELFMAG) != 0 || bytes_[EI_CLASS] != ELFCLASS64) return;
+    const auto header = read<Elf64_Ehdr>(0, 1).at(0);
+    type_ = header.e_type;
+    segments_ = read<Elf64_Phdr>(header.e_phoff, header.e_phnum);
+    if (const Elf64_Phdr* dynamic = segment(PT_DYNAMIC)) {
+      entries_ = read<Elf64_Dyn>(dynamic->p_offset, dynamic->p_filesz / sizeof(Elf64_Dyn));
+    }
+  }
+
+  int type() const { return type_; }
+  const Elf64_Phdr* segment(Elf64_Word type) const {
+    for (const Elf64_Phdr& segment : segments_) {
+      if (segment.p_type == type) return &segment;
+    }
+    return nullptr;
+  }
+  // Of the dynamic section; 0 where it has none.
+  Elf64_Xword flags(Elf64_Sxword tag) const {
+    for (const Elf64_Dyn& entry : entries_) {
+      if (entry.d_tag == tag) return entry.d_un.d_val;
+    }
+    return 0;
+  }
+
+ private:
+  template <typename T>
+  std::vector<T> read(std::size_t offset, std::size_t count) const {
+    std::vector<T> values(count);
+    if (offset + count * sizeof(T) > bytes_.size()) return {};
+    std::memcpy(values.data(), bytes_.data() + offset, count * sizeof(T));
+    return values;
+  }
+
+  std::string bytes_;
+  int type_ = ET_NONE;
+  std::vector<Elf64_Phdr> segments_;
+  std::vector<Elf64_Dyn> entries_;
+};
+
+TEST(Linking, TablesOfFunctionsAreReadOnly) {
+  for (const std::string path : {PHALANX_PROGRAM, PHALANX_BUILD_DIR "/libphalanx_ucx.so"}) {
+    SCOPED_TRACE(path);
+    const ElfFile file(path);
+    // A program at a fixed address would be ET_EXEC.
+    ASSERT_EQ(file.type(), ET_DYN);
+    EXPECT_NE(file.segment(PT_GNU_RELRO), nullptr);
+    const bool binds_now =
+        (file.flags(DT_FLAGS) & DF_BIND_NOW) != 0 || (file.flags(DT_FLAGS_1) & DF_1_NOW) != 0;
+    EXPECT_TRUE(binds_now) << "functions are looked up when they are first called";
+    ASSERT_NE(file.segment(PT_GNU_STACK), nullptr);
+    EXPECT_EQ(file.segment(PT_GNU_STACK)->p_flags & PF_X, 0U);
+  }
+  EXPECT_NE(ElfFile(PHALANX_PROGRAM).flags(DT_FLAGS_1) & DF_1_PIE, 0U);
+}
+
+}  // namespace
+}  // namespace phalanx
