@@ -11,6 +11,7 @@
 #include "phalanx/base/log.h"
 #include "phalanx/base/stack_dump.h"
 #include "phalanx/base/threads.h"
+#include "phalanx/base/unique_name.h"
 #include "phalanx/comm/rendezvous/coordinator.h"
 #include "phalanx/comm/rendezvous/member.h"
 #include "phalanx/comm/rendezvous/munge.h"
@@ -136,10 +137,14 @@ std::unique_ptr<Launcher> make_process_launcher(const LaunchEnvironment& environ
         environment.endpoint.to_text());
   }
   std::unique_ptr<Coordinator> coordinator;
+  Endpoint endpoint = environment.endpoint;
   if (environment.hosts_coordinator) {
     if (with_munge) secret = make_secret();
+    // Nobody else is to find it: several such processes may share what a launcher gave them.
+    if (environment.world_size == 1)
+      endpoint.name = "phalanx-alone-" + random_digits(kUniqueDigits);
     CoordinatorOptions options;
-    options.endpoint = environment.endpoint;
+    options.endpoint = endpoint;
     options.bind_any = run.rdzv_bind_any;
     options.secret = secret;
     options.with_munge = with_munge;
@@ -154,6 +159,7 @@ std::unique_ptr<Launcher> make_process_launcher(const LaunchEnvironment& environ
   }
   MemberOptions options;
   options.environment = environment;
+  options.environment.endpoint = endpoint;
   options.secret = secret;
   options.with_munge = with_munge && !environment.hosts_coordinator;
   options.join_timeout = timeout;

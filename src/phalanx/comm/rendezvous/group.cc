@@ -197,7 +197,7 @@ std::optional<Verdict> Group::judge(Clock::time_point now) {
       if (std::optional<Verdict> verdict = detector_->judge(now)) decide(std::move(*verdict));
     }
     if (!verdict_ && !roster_.complete() && now - begin_ >= options_.join_timeout) {
-      decide({{},
+      decide({roster_.missing(),
               ErrorCode::kUnavailable,
               fmt::format("not all {}s have come within {:.3g} s: {}", options_.noun,
                           std::chrono::duration<double>(options_.join_timeout).count(),
