@@ -26,7 +26,8 @@ class AcrossHosts : public ProcessesTest {
                  fmt::format("--nproc-per-node 1 --nnodes {} --node-rank {} --master-addr {} "
                              "--rdzv-secret-file secret --log-dir logs_{}",
                              count, host, address, host),
-                 flags, hosts.process(host)));
+                 // Longer than the kernel needs to find that a connection is cut.
+                 flags + " --silence-timeout-s 5", hosts.process(host)));
     }
     return launchers;
   }

@@ -56,6 +56,16 @@ std::filesystem::path save_directory_of(const std::vector<std::string>& command)
   return save;
 }
 
+std::optional<double> silence_timeout_of(const std::vector<std::string>& command) {
+  const std::string text = value_of(command, "--silence-timeout-s");
+  double seconds = 0.0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (fault != std::errc{} || end != text.data() + text.size() || !(seconds > 0)) {
+    return std::nullopt;
+  }
+  return seconds;
+}
+
 std::optional<std::int64_t> newest_iteration(const std::filesystem::path& save) {
   if (save.empty()) return std::nullopt;
   std::array<char, 32> text{};

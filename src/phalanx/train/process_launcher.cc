@@ -9,6 +9,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/progress.h"
 #include "phalanx/base/stack_dump.h"
 #include "phalanx/base/threads.h"
 #include "phalanx/base/unique_name.h"
@@ -87,6 +88,7 @@ class ProcessLauncher final : public Launcher {
  private:
   std::unique_ptr<Coordinator> coordinator_;  // of the first rank, where no launcher has one
   std::unique_ptr<Member> member_;
+  const ProgressScope progress_{member_->progress()};  // of the thread that makes and leaves it
   int rank_;
   const int exceptions_at_birth_ = std::uncaught_exceptions();
   bool is_agreed_ = false;  // how the preparation ended is how it ended everywhere
@@ -163,6 +165,8 @@ std::unique_ptr<Launcher> make_process_launcher(const LaunchEnvironment& environ
   options.secret = secret;
   options.with_munge = with_munge && !environment.hosts_coordinator;
   options.join_timeout = timeout;
+  options.silence_limit = run.silence_timeout_s;
+  options.still_limit = run.hang_timeout_s;
   options.poll = poll;
   options.on_hang = [] { dump_stacks(); };
   options.on_stuck = [](const RankFailure& failure) {

@@ -46,6 +46,16 @@ class ConnectedMember : public Member {
                           std::all_of(places_.begin(), places_.end(),
                                       [](const RankPlace& place) { return place.host == 0; });
     if (one_host && device_ == "lo") device_.clear();
+    const int own = options_.environment.rank;
+    const bool is_near = own < std::ssize(places_) &&
+                         places_[static_cast<std::size_t>(own)].host == places_.front().host;
+    // A coordinator that lives and says nothing for so long hangs.
+    coordinator_silence_ = is_near ? kSilence : kFarSilence;
+    if (options_.silence_limit) {
+      coordinator_silence_ =
+          std::chrono::milliseconds(static_cast<std::int64_t>(*options_.silence_limit * 1e3));
+    }
+    state_.limit(options_.silence_limit, options_.still_limit);
     heard_ = ticked_ = Clock::now();
     connection_->hand_over([this](std::string_view bytes) { hear(bytes); },
                            [this](const std::string& how) { lose(how); });
@@ -64,6 +74,10 @@ class ConnectedMember : public Member {
   // ---- what the rank says
 
   void tick() noexcept override { state_.tick(); }
+  Progress* progress() noexcept override { return &state_.progress(); }
+  void limit_stillness(std::chrono::milliseconds limit) override {
+    state_.limit_stillness(std::chrono::duration<double>(limit).count());
+  }
   void begin_wait(const CommPlace& at, const std::vector<int>& missing) override {
     state_.begin_wait(at, missing);
   }
@@ -145,6 +159,7 @@ class ConnectedMember : public Member {
   int hosted_by_;
   std::string device_;
   MemberState state_{};
+  std::chrono::milliseconds coordinator_silence_{};
 
   // Of the member's thread.
   std::unique_ptr<asio::io_context> context_;
@@ -240,7 +255,7 @@ void ConnectedMember::set_failure(RankFailure failure) {
   {
     const std::lock_guard lock(mutex_);
     if (failure_ || leaving_) return;
-    is_hang = failure.code == ErrorCode::kHang;
+    is_hang = failure.code == ErrorCode::kHang || failure.code == ErrorCode::kIo;
     failure_ = std::move(failure);
     failed_at_ = Clock::now();
     changed_.notify_all();
@@ -271,7 +286,7 @@ void ConnectedMember::on_tick() {
   if (now - ticked_ > kOwnGap + kTick) heard_ += now - ticked_;
   ticked_ = now;
   if (now - beaten_ >= kBeatEvery) beat();
-  if (now - heard_ > options_.coordinator_silence && connection_->is_open()) {
+  if (now - heard_ > coordinator_silence_ && connection_->is_open()) {
     set_failure({hosted_by_, ErrorCode::kHang,
                  fmt::format("{}, where all meet, hangs: it has said nothing for {:.1f} s",
                              coordinator_, std::chrono::duration<double>(now - heard_).count())});

@@ -202,7 +202,7 @@ TEST(Member, TakesASilentCoordinatorForOneThatHangs) {
   of_rank.environment.run_id = "run";
   of_rank.environment.endpoint = coordinator.endpoint();
   of_rank.secret = options.secret;
-  of_rank.coordinator_silence = milliseconds(300);
+  of_rank.silence_limit = 0.3;
   of_rank.grace = milliseconds(200);
   std::atomic<int> stuck = 0;
   of_rank.on_stuck = [&](const RankFailure& failure) {
