@@ -62,7 +62,7 @@ class Workshop {
         "--seq-length 32 --max-position-embeddings 32 --micro-batch-size 1 --lr 1e-3 "
         "--train-iters 1000000 --lr-decay-iters 1000 --eval-iters 0 --split 100,0,0 "
         "--threads-per-rank 1 --no-cpu-affinity --rdzv-insecure --overwrite --save run "
-        "--save-interval 1000000 "
+        "--save-interval 1000000 --hang-timeout-s 5 --silence-timeout-s 5 "
         "--data-path data_text_document " +
         tokenizer;
   }

@@ -113,6 +113,23 @@ TEST_F(Faults, WhoIsStoppedIsNamed) {
   }
 }
 
+// Its launcher waits for the only rank as for any, and hears how it goes.
+TEST_F(Faults, TheOnlyRankJoinsAndIsWatched) {
+  prepare();
+  ChildProcess launcher =
+      launch("launch", "--nproc-per-node 1 --rdzv-conf join_timeout=3 --log-dir logs",
+             endless() + "--save run");
+  ASSERT_TRUE(has_begun("run")) << launcher.err();
+  std::this_thread::sleep_for(3s);  // the limit of joining
+  const int before = iterations("run");
+  EXPECT_TRUE(eventually(kLimit, [&] { return iterations("run") > before + 1; })) << launcher.err();
+  ::kill(pid_of_rank(run_mark(), 0), SIGSTOP);
+  expect_end(launcher, 124);
+  EXPECT_EQ(summary("logs")["culprit"].value("rank", -1), 0);
+  EXPECT_EQ(summary("logs")["culprit"].value("reason", ""), "hang");
+  expect_clean("run");
+}
+
 // Stopped for less than the limit: nothing happens.
 TEST_F(Faults, WhoIsStoppedForAShortWhileGoesOn) {
   prepare();

@@ -21,6 +21,11 @@ class AcrossHosts : public ProcessesTest {
     write("secret", "an opaque key of this test");
     std::filesystem::permissions(directory_ / "secret", std::filesystem::perms::owner_read);
   }
+  static std::string with_silence(const std::string& flags) {
+    return flags.find("--silence-timeout-s 30") == std::string::npos
+               ? flags + " --silence-timeout-s 5"
+               : flags;
+  }
   // A launcher on each host, a rank each.
   std::vector<ChildProcess> launch_on(const Hosts& hosts, int count, const std::string& flags,
                                       const std::string& address = Hosts::address(0)) const {
@@ -31,7 +36,8 @@ class AcrossHosts : public ProcessesTest {
                  fmt::format("--nproc-per-node 1 --nnodes {} --node-rank {} --master-addr {} "
                              "--rdzv-secret-file secret --log-dir logs_{}",
                              count, host, address, host),
-                 flags, hosts.process(host)));
+                 // Longer than the kernel needs to find that a connection is cut.
+                 with_silence(flags), hosts.process(host)));
     }
     return launchers;
   }
@@ -159,7 +165,8 @@ TEST_F(AcrossHosts, ALinkThatFlapsIsEndured) {
 // For longer than anything that lives takes to answer.
 TEST_F(AcrossHosts, ALinkThatIsDownForFourSecondsIsEndured) {
   const Hosts hosts(2);
-  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
+  std::vector<ChildProcess> launchers = launch_on(
+      hosts, 2, endless() + "--save run --silence-timeout-s 30 --hang-timeout-s 30");
   expect_begun(launchers);
   hosts.link_down(1);
   std::this_thread::sleep_for(4s);

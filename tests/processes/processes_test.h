@@ -34,7 +34,7 @@ class ProcessesTest : public ProgramTest {
   static std::string endless() {
     return model() +
            "--train-iters 1000000 --lr-decay-iters 1000000 --eval-iters 0 "
-           "--save-interval 1000000 ";
+           "--save-interval 1000000 --hang-timeout-s 5 --silence-timeout-s 3 ";
   }
 
   using Variables = std::map<std::string, std::string>;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "phalanx/base/file_lock.h"
 #include "phalanx/base/input_descriptor.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/progress.h"
 #include "phalanx/base/unique_name.h"
 #include "phalanx/base/working_directory.h"
 
@@ -24,6 +26,9 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporaryMark = ".tmp.";
 constexpr int kAttempts = 16;  // names are random: one is enough
+// What of a file may be on its way to the disk at once, twice: the sync at its end is short then,
+// however long the file is, and a disk that hangs is noticed before.
+constexpr std::int64_t kWriteBehind = std::int64_t{64} << 20;
 
 // False where somebody else has the lock that a living writer has on its temporary file.
 bool hold(int descriptor) { return try_lock(descriptor, 0) != FileLock::kHeld; }
@@ -71,6 +76,7 @@ void sync_if_possible(const fs::path& directory) {
 }  // namespace
 
 std::string read_file(const std::filesystem::path& path) {
+  FileAccess access("reading", path);
   const InputDescriptor file(path);
   std::string text(file.size(), '\0');
   std::size_t done = 0;
@@ -82,11 +88,13 @@ std::string read_file(const std::filesystem::path& path) {
                     got == 0 ? "the file became shorter" : std::strerror(errno));
     }
     done += static_cast<std::size_t>(got);
+    access.moved(got);
   }
   return text;
 }
 
 DurableFile::DurableFile(std::filesystem::path path) : path_(std::move(path)) {
+  const FileAccess access("creating", path_);
   remove_abandoned_temporaries(path_);
   for (int attempt = 0; descriptor_ < 0; ++attempt) {
     temporary_ = path_.string().append(kTemporaryMark).append(random_digits(kUniqueDigits));
@@ -111,14 +119,37 @@ DurableFile::~DurableFile() {
 }
 
 void DurableFile::write(std::span<const std::byte> bytes) {
+  FileAccess access("writing", temporary_);
   while (!bytes.empty()) {
-    const auto put = ::write(descriptor_, bytes.data(), bytes.size());
+    const auto most = std::min(bytes.size(), static_cast<std::size_t>(kWriteBehind));
+    const auto put = ::write(descriptor_, bytes.data(), most);
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) {
       throw OutputError("{}: cannot write: {}", temporary_.string(), std::strerror(errno));
     }
     bytes = bytes.subspan(static_cast<std::size_t>(put));
+    written_ += put;
+    access.moved(put);
+    while (written_ - begun_ >= kWriteBehind) write_behind();
   }
+}
+
+// Sends the next piece on its way to the disk, and waits for the one before it.
+void DurableFile::write_behind() {
+  const auto move = [&](std::int64_t from, unsigned flags) {
+    const bool failed = ::sync_file_range(descriptor_, from, kWriteBehind, flags) != 0;
+    // What the disk says is said once. A file system that cannot do this does it at the end.
+    if (failed && (errno == EIO || errno == ENOSPC || errno == EDQUOT)) {
+      throw OutputError("{}: cannot write: {}", temporary_.string(), std::strerror(errno));
+    }
+  };
+  move(begun_, SYNC_FILE_RANGE_WRITE);
+  if (begun_ >= kWriteBehind) {
+    move(begun_ - kWriteBehind,
+         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+  }
+  begun_ += kWriteBehind;
+  note_progress();
 }
 
 void DurableFile::write(std::string_view text) {
@@ -127,6 +158,7 @@ void DurableFile::write(std::string_view text) {
 
 void DurableFile::commit() {
   PHALANX_CHECK(descriptor_ >= 0, "{} was committed before", path_.string());
+  const FileAccess access("syncing", temporary_);
   if (::fsync(descriptor_) != 0) {
     throw OutputError("{}: cannot sync: {}", temporary_.string(), std::strerror(errno));
   }
@@ -136,6 +168,7 @@ void DurableFile::commit() {
   // Only now, for the lock goes with it. What it could still report, fsync has reported.
   ::close(std::exchange(descriptor_, -1));
   sync_directory(path_.parent_path());
+  if (Progress* const progress = thread_progress()) progress->add_file();
 }
 
 void write_file_durably(const std::filesystem::path& path, std::string_view text) {
@@ -146,6 +179,7 @@ void write_file_durably(const std::filesystem::path& path, std::string_view text
 
 void sync_directory(const std::filesystem::path& path) {
   const auto directory = path.empty() ? std::filesystem::path(".") : path;
+  const FileAccess access("syncing", directory);
   const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) {
     throw OutputError("{}: cannot open the directory: {}", directory.string(),

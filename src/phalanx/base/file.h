@@ -33,9 +33,13 @@ class DurableFile {
   void commit();
 
  private:
+  void write_behind();
+
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   int descriptor_ = -1;
+  std::int64_t written_ = 0;
+  std::int64_t begun_ = 0;  // bytes that are on their way to the disk, or there
 };
 
 void write_file_durably(const std::filesystem::path& path, std::string_view text);

@@ -3,12 +3,18 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/progress.h"
 
 namespace phalanx {
+
+namespace {
+constexpr std::size_t kPiece = std::size_t{16} << 20;
+}  // namespace
 
 struct Xxh3::State {
   State() : value(XXH3_createState()) {
@@ -32,8 +38,15 @@ void Xxh3::update(std::span<const std::byte> bytes) {
 
 std::uint64_t Xxh3::digest() const { return XXH3_64bits_digest(state_->value); }
 
+// A mapped file may come from a slow disk: in pieces, which a watcher sees.
 std::uint64_t xxh3(std::span<const std::byte> bytes) {
-  return XXH3_64bits(bytes.data(), bytes.size());
+  if (bytes.size() <= kPiece) return XXH3_64bits(bytes.data(), bytes.size());
+  Xxh3 digest;
+  for (std::size_t done = 0; done < bytes.size(); done += kPiece) {
+    digest.update(bytes.subspan(done, std::min(kPiece, bytes.size() - done)));
+    note_progress();
+  }
+  return digest.digest();
 }
 
 std::uint64_t xxh3(std::string_view text) {
@@ -52,6 +65,7 @@ std::optional<std::uint64_t> digest_from_text(std::string_view text) {
 }
 
 FileDigest digest_file(const std::filesystem::path& path) {
+  const FileAccess access("reading", path);
   const MappedFile file(path);
   return {.bytes = static_cast<std::int64_t>(file.bytes().size()), .xxh3 = xxh3(file.bytes())};
 }

@@ -16,6 +16,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/input_descriptor.h"
+#include "phalanx/base/progress.h"
 
 namespace phalanx {
 namespace {
@@ -119,6 +120,7 @@ void report_unreadable_maps() {
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+  const FileAccess access("opening", path);
   const InputDescriptor file(path);
   size_ = file.size();
   if (size_ == 0) return;

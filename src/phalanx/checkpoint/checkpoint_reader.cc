@@ -10,6 +10,7 @@
 #include "phalanx/base/first_few.h"
 #include "phalanx/base/hash.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/progress.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/input_file.h"
 
@@ -143,6 +144,7 @@ void CheckpointReader::compare_digest(const Manifest::File& file) const {
     if (digest_file(path).xxh3 == file.xxh3) return;
     throw DataError("{}: damaged: its digest is not the manifest's", path.string());
   }
+  const FileAccess access("reading", path);
   if (xxh3(opened->second.all_bytes()) == file.xxh3) return;
   // A second pass, to say where.
   for (const auto& entry : manifest_.tensors) {
@@ -211,7 +213,9 @@ void CheckpointReader::read(const GlobalTensor& target, DTypeMatch match) const 
                       target.name, name_of(entry->dtype), name_of(local));
   }
   check_boxes(target, Coverage::kPartial);
+  FileAccess access("reading", directory_ / entry->file);
   fill_from_global_bytes(target, entry->dtype, bytes(*entry));
+  access.moved(target.local.bytes());
 }
 
 std::optional<fs::path> CheckpointReader::copy_of(std::string_view flag) const {

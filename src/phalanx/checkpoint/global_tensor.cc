@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/progress.h"
 
 namespace phalanx {
 namespace {
@@ -191,6 +192,19 @@ void visit_global_bytes(const GlobalTensor& tensor,
   flush();
 }
 
+namespace {
+
+// What is mapped may come from a slow disk.
+void copy_in_pieces(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  constexpr std::int64_t kPiece = 16 << 20;
+  for (std::int64_t done = 0; done < bytes; done += kPiece) {
+    std::memcpy(to + done, from + done, static_cast<std::size_t>(std::min(kPiece, bytes - done)));
+    note_progress();
+  }
+}
+
+}  // namespace
+
 void fill_from_global_bytes(const GlobalTensor& tensor, DType dtype,
                             std::span<const std::byte> bytes) {
   const std::int64_t size = size_of(dtype);
@@ -208,7 +222,7 @@ void fill_from_global_bytes(const GlobalTensor& tensor, DType dtype,
       const std::byte* from = bytes.data() + run.global_begin * size;
       std::byte* to = tensor.local.data() + run.local_begin * local_size;
       if (dtype == local_dtype) {
-        std::memcpy(to, from, static_cast<std::size_t>(run.length * size));
+        copy_in_pieces(to, from, run.length * size);
         continue;
       }
       for (std::int64_t i = 0; i < run.length; ++i) {

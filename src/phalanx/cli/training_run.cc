@@ -56,7 +56,10 @@ std::optional<LaunchEnvironment> begin_process(TrainConfig& config) {
   install_stack_dump(STDERR_FILENO, environment ? environment->rank : -1);
   if (environment) {
     config.layout.world_size = environment->world_size;
-    config.layout.local_size = ranks_on_these_cores(*environment);
+    // One process may still be told to start ranks as threads.
+    if (environment->world_size > 1) {
+      config.layout.local_size = ranks_on_these_cores(*environment);
+    }
   }
   return environment;
 }
@@ -76,14 +79,19 @@ int run_training(const std::optional<LaunchEnvironment>& environment, const Flag
   let_log_drop_lines();
   for (const std::string& note : flags.notes()) log_info("{}", note);
   read_job(config.run);
-  if (environment && flags.given("--nproc")) {
+  const bool starts_threads = environment && flags.given("--nproc") &&
+                              (environment->world_size > 1 || config.layout.world_size > 1);
+  // Nobody waits for the only process of torchrun's or Slurm's to join.
+  const bool may_start_threads =
+      environment && environment->world_size == 1 && environment->hosts_coordinator;
+  if (starts_threads && !may_start_threads) {
     throw UsageError(
-        "--nproc starts ranks as threads of this process, but {} processes were started ({}): "
-        "leave "
-        "--nproc out",
-        environment->world_size, environment->source);
+        "--nproc starts ranks as threads of this process, but {} {} started ({}): leave --nproc "
+        "out; the launcher's --nproc-per-node says how many ranks there are",
+        environment->world_size, environment->world_size == 1 ? "process was" : "processes were",
+        environment->source);
   }
-  switch (train(environment, config)) {
+  switch (train(starts_threads ? std::nullopt : environment, config)) {
     case RunEnd::kFinished:
       return 0;
     case RunEnd::kPreempted:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/progress.h"
 #include "phalanx/comm/comm_place.h"
 
 namespace phalanx {
@@ -20,7 +21,7 @@ namespace phalanx {
 // The first failure of a world; what follows from it is nobody's.
 struct RankFailure {
   int rank = -1;                           // whose it is
-  ErrorCode code = ErrorCode::kTemporary;  // what the other ranks end with: 75, 124 for a hang
+  ErrorCode code = ErrorCode::kTemporary;  // what the other ranks end with: 75, 124 or 74
   std::string reason;                      // "rank 3 (host n07, pid 4711) is gone: ..."
 };
 
@@ -32,9 +33,14 @@ class RankWatch {
   RankWatch(const RankWatch&) = delete;
   RankWatch& operator=(const RankWatch&) = delete;
 
-  // Something moved: a message began or ended, a pass is over. A rank that does not tick, and is
-  // not busy, is taken for one that hangs.
+  // Something moved: a message began or ended, a pass is over. A rank that does not tick is taken
+  // for one that hangs.
   virtual void tick() noexcept = 0;
+  // Where its threads count what moves beside messages, each such thread in a ProgressScope; null
+  // where nobody looks.
+  virtual Progress* progress() noexcept { return nullptr; }
+  // How long the rank may go without a tick; zero: for ever.
+  virtual void limit_stillness(std::chrono::milliseconds /*limit*/) {}
 
   // The rank's thread waits for messages of these ranks; said where it takes longer than some tens
   // of milliseconds, once for each wait.
@@ -43,7 +49,8 @@ class RankWatch {
   // Time spent in waits, however short, beside the rank's own work.
   virtual void waited(Clock::duration time) noexcept = 0;
 
-  // Something long beside the messages ("saving the checkpoint of iteration 100"). May nest.
+  // Something long beside the messages ("saving the checkpoint of iteration 100"). May nest. It
+  // ticks, as all else.
   virtual void begin_busy(std::string what) = 0;
   virtual void end_busy() noexcept = 0;
   // Who is busy now, of all ranks: "rank 0, which has been saving the checkpoint of iteration 100

@@ -85,6 +85,9 @@ void place_parts(GptIndexPlan& plan, std::int64_t documents, const GptIndexOptio
   place(plan.shuffle, is_shuffled ? plan.samples : 0, plan.samples - 1);
 }
 
+// New memory takes time.
+constexpr std::size_t kFilledBetweenPolls = std::size_t{1} << 24;
+
 // 0, 1, 2, ..., `period` - 1 and again, shuffled in two parts: `first` entries and the others.
 template <typename T>
 void fill_shuffled(std::span<T> entries, std::int64_t period, std::int64_t first,
@@ -92,7 +95,11 @@ void fill_shuffled(std::span<T> entries, std::int64_t period, std::int64_t first
   const auto step = static_cast<std::size_t>(period);
   for (std::size_t at = 0; at < entries.size(); at += step) {
     const auto block = entries.subspan(at, step);
-    std::iota(block.begin(), block.end(), T{0});
+    for (std::size_t begin = 0; begin < step; begin += kFilledBetweenPolls) {
+      const auto piece = block.subspan(begin, std::min(kFilledBetweenPolls, step - begin));
+      std::iota(piece.begin(), piece.end(), static_cast<T>(begin));
+      if (poll) poll();
+    }
   }
   random.shuffle(entries.first(static_cast<std::size_t>(first)), poll);
   random.shuffle(entries.subspan(static_cast<std::size_t>(first)), poll);

@@ -50,6 +50,7 @@ struct WatchedRank {
   RankStream error;
   bool is_running = true;
   bool was_sent_signal = false;  // one that ends it
+  std::optional<Clock::time_point> killed_at = {};
 };
 
 // {"message": "..."} or, as torch has it, {"message": {"message": "..."}}.
@@ -208,6 +209,7 @@ class Attempt {
           say("SIGINT again: all ranks are ended at once");
           report_.was_ended_at_once = true;
           end_all();
+          begin_stopping();
           break;
         case Interruption::kStacks:
           send_all(SIGQUIT);
@@ -328,6 +330,7 @@ class Attempt {
 
   void go_on_stopping() {
     if (!stopping_since_) return;
+    leave_behind_unkillable();
     const auto time = Clock::now() - *stopping_since_;
     if (time >= 2 * setup_.grace) return end_all();
     for (WatchedRank& rank : ranks_) {
@@ -337,7 +340,7 @@ class Attempt {
         end(rank, SIGKILL);
       } else if (time >= setup_.grace && !rank.was_sent_signal) {
         const bool hangs =
-            report_.verdict && report_.verdict->is_hang && report_.verdict->rank == rank.rank;
+            report_.verdict && report_.verdict->is_hang() && report_.verdict->rank == rank.rank;
         end(rank, hangs ? SIGKILL : SIGTERM);
       }
     }
@@ -345,7 +348,26 @@ class Attempt {
 
   void end(WatchedRank& rank, int signal) {
     rank.was_sent_signal = true;
+    if (signal == SIGKILL && !rank.killed_at) rank.killed_at = Clock::now();
     rank.process.send(signal);
+  }
+
+  void leave_behind_unkillable() {
+    for (WatchedRank& rank : ranks_) {
+      if (!rank.is_running || !rank.killed_at) continue;
+      if (Clock::now() - *rank.killed_at < setup_.kill_patience) continue;
+      say(
+          fmt::format("rank {} (pid {}) cannot be ended: SIGKILL has no effect for {:.0f} s, it "
+                      "waits in the kernel for a disk or a file system; it is left behind",
+                      rank.rank, rank.process.pid(), seconds(setup_.kill_patience)));
+      rank.process.abandon();
+      rank.is_running = false;
+      --running_;
+      ++report_.left_behind;
+      rank.output.finish(sinks_);
+      rank.error.finish(sinks_);
+      take_end(rank, {.exit_code = 0, .signal = SIGKILL});
+    }
   }
 
   void end_all() {

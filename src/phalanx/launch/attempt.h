@@ -34,7 +34,8 @@ struct AttemptSetup {
   int secret_descriptor = -1;       // that the ranks inherit; -1: none
   int stage = 0;                    // under which other launchers are told of failures
   bool error_is_terminal = false;
-  std::chrono::milliseconds grace = std::chrono::seconds(1);  // as LaunchSetup's
+  std::chrono::milliseconds grace = std::chrono::seconds(1);           // as LaunchSetup's
+  std::chrono::milliseconds kill_patience = std::chrono::seconds(10);  // likewise
 };
 
 // What lives longer than an attempt.

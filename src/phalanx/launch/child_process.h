@@ -47,6 +47,9 @@ class ChildProcess {
   std::optional<End> take_end();
   // To it and its process group. False where it has ended.
   bool send(int signal) const;
+  // It cannot be ended now, and nobody waits for it any more. The kernel ends it when it can: it
+  // was told to.
+  void abandon() { watch_.close(); }
   // Whether it was stopped (SIGSTOP), so that nothing but SIGKILL and SIGCONT reaches it.
   bool is_stopped() const;
 

@@ -157,18 +157,37 @@ class Launcher {
     }
   }
 
-  // All launchers at the same time, each with its text; those of all, by node. Stages rise.
-  std::vector<std::string> exchange(int stage, std::string text) {
+  // All launchers at the same time, each with its text; those of all, by node. Stages rise. Error
+  // 75 where some have not come in time.
+  std::vector<std::string> exchange(int stage, std::string text,
+                                    std::optional<std::chrono::milliseconds> limit = {}) {
+    using Clock = std::chrono::steady_clock;
+    const auto begin = Clock::now();
     group_->post(stage, std::move(text));
     while (true) {
       if (auto texts = group_->texts(stage)) return *texts;
+      if (limit && Clock::now() - begin >= *limit) give_up_on_others(stage, *limit);
       std::array<pollfd, 2> polled = {
           {{.fd = group_->board_descriptor(), .events = POLLIN, .revents = 0},
            {.fd = inbox_.descriptor(), .events = POLLIN, .revents = 0}}};
-      ::poll(polled.data(), polled.size(), -1);
+      ::poll(polled.data(), polled.size(), limit ? static_cast<int>(kTick.count()) : -1);
       group_->clear_events();
       take_signals();
     }
+  }
+
+  [[noreturn]] void give_up_on_others(int stage, std::chrono::milliseconds waited) const {
+    std::string missing;
+    const std::vector<std::string> texts = group_->latest(stage);
+    for (std::size_t node = 0; node < texts.size(); ++node) {
+      if (texts[node].empty()) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", node);
+    }
+    const Error error(ErrorCode::kTemporary,
+                      fmt::format("the launcher of node {} hangs: it has not said for {:.3g} s how "
+                                  "its ranks ended",
+                                  missing, std::chrono::duration<double>(waited).count()));
+    group_->give_up(error.what());
+    throw Error(error);
   }
 
   // While no rank of this node runs.
@@ -226,7 +245,8 @@ class Launcher {
         .secret_descriptor = setup_.secret_descriptor,
         .stage = stage,
         .error_is_terminal = ::isatty(setup_.error) == 1,
-        .grace = setup_.grace};
+        .grace = setup_.grace,
+        .kill_patience = setup_.kill_patience};
     NodeReport own = run_attempt(setup, {.group = *group_,
                                          .console = console_,
                                          .log_writer = log_writer_,
@@ -237,12 +257,18 @@ class Launcher {
     if (group_->node() == 0) own.progress = newest_checkpoint(save_);
     std::vector<NodeReport> reports;
     try {
-      for (const std::string& text : exchange(stage + 1, to_text(own))) {
+      // Where ranks have failed, all launchers end theirs within seconds.
+      const bool is_ending = own.failed > 0 || own.verdict;
+      const auto limit = is_ending ? std::optional(setup_.others_patience) : std::nullopt;
+      for (const std::string& text : exchange(stage + 1, to_text(own), limit)) {
         reports.push_back(parse_node_report(text));
       }
-    } catch (const Error&) {
+    } catch (const Error& error) {
       // A launcher whose host is cut off may be missed a moment later than its ranks.
       own.lost_launcher = group_->lost();
+      if (own.lost_launcher.empty() && error.code() == ErrorCode::kTemporary) {
+        own.lost_launcher = error.what();
+      }
       if (own.lost_launcher.empty() || !own.verdict) throw;
       return end_without_others(attempt, own);
     }

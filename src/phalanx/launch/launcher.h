@@ -27,6 +27,10 @@ struct LaunchSetup {
   // After the first failure the other ranks have this long to leave by themselves, and as long
   // again after SIGTERM.
   std::chrono::milliseconds grace = std::chrono::seconds(1);
+  // A process that SIGKILL has not ended by then is left behind.
+  std::chrono::milliseconds kill_patience = std::chrono::seconds(10);
+  // After ranks have failed, for the other nodes' launchers to say how theirs have ended.
+  std::chrono::milliseconds others_patience = std::chrono::minutes(2);
   int output = 1;
   int error = 2;
 };

@@ -179,7 +179,7 @@ TEST_F(LaunchTest, AHangIsTheVerdictsCulprit) {
   std::jthread coordinator([this] {
     wait_until([&] { return numbers_in("pids").size() == 2; });
     verdicts_->put({.rank = 1,
-                    .is_hang = true,
+                    .code = ErrorCode::kHang,
                     .reason = "rank 1 hangs: it has not joined all_reduce",
                     .after_seconds = 0,
                     .detected_seconds = 5},

@@ -42,6 +42,10 @@ std::vector<std::string> NodeGroup::latest(int stage) const {
 
 std::string NodeGroup::lost() const { return board_ ? board_->lost() : ""; }
 
+void NodeGroup::give_up(const std::string& reason) const {
+  if (parts_.give_up) parts_.give_up(reason);
+}
+
 void NodeGroup::begin_attempt(int attempt, int world_size) {
   if (parts_.server) parts_.server->begin_attempt(attempt, world_size);
   parts_.verdicts->take();  // of the attempt before

@@ -2,6 +2,7 @@
 // The launchers of a run, one a node, and what its ranks meet at, in the launcher of node 0.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -55,7 +56,9 @@ struct NodeGroupParts {
   std::unique_ptr<RankServer> server;    // node 0
   std::string endpoint;                  // where ranks find the server: PHALANX_COORDINATOR
   GatherTexts gather;                    // several nodes
-  std::chrono::milliseconds pace{100};   // between rounds of it
+  // Tells all launchers that this one waits for them no more.
+  std::function<void(const std::string& reason)> give_up = nullptr;
+  std::chrono::milliseconds pace{100};  // between rounds of it
 };
 
 class NodeGroup {
@@ -71,6 +74,8 @@ class NodeGroup {
   std::optional<std::vector<std::string>> texts(int stage) const;
   std::vector<std::string> latest(int stage) const;
   std::string lost() const;
+  // The other launchers are not waited for any more: all hear of it.
+  void give_up(const std::string& reason) const;
 
   // Node 0 alone; elsewhere nothing happens.
   void begin_attempt(int attempt, int world_size);

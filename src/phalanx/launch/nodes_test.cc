@@ -127,6 +127,7 @@ class LaunchNodes : public LaunchTest {
     setup.program = "/bin/sh";
     setup.host = fmt::format("n{}", node);
     setup.grace = grace_;
+    setup.others_patience = others_patience_;
     setup.make_group = [&](const std::string&, const std::function<void()>&) {
       return std::make_unique<NodeGroup>(NodeGroupParts{.nodes = kNodes,
                                                         .node = node,
@@ -134,6 +135,11 @@ class LaunchNodes : public LaunchTest {
                                                         .server = nullptr,
                                                         .endpoint = "tcp:none:1",
                                                         .gather = meeting_.of(node),
+                                                        .give_up =
+                                                            [&](const std::string& reason) {
+                                                              reason_ = reason;
+                                                              meeting_.break_off();
+                                                            },
                                                         .pace = kPace});
     };
     const Descriptor output(open_file(fmt::format("console{}.out", node)));
@@ -148,6 +154,8 @@ class LaunchNodes : public LaunchTest {
   }
 
   Meeting meeting_{kNodes};
+  std::chrono::milliseconds others_patience_ = std::chrono::minutes(2);
+  std::string reason_;  // why a launcher has given up
 };
 
 TEST_F(LaunchNodes, RanksAreCountedOverTheNodes) {
@@ -193,6 +201,22 @@ TEST_F(LaunchNodes, ALauncherThatIsGoneEndsTheOthers) {
   for (const int pid : numbers_in("pids")) EXPECT_NE(::kill(pid, 0), 0);
   EXPECT_EQ(summary()["exit"], 75);
   EXPECT_TRUE(summary()["culprit"].is_null());
+}
+
+// It hears that a rank has failed, and never says how its own have ended.
+TEST_F(LaunchNodes, ALauncherThatHangsIsNotWaitedForForEver) {
+  others_patience_ = std::chrono::milliseconds(200);
+  std::jthread other([&](const std::stop_token& stop) {
+    NodeBoard board(kNodes, meeting_.of(1), kPace);
+    board.post(0, R"({"host": "n1", "ranks": 2, "nodes": 2, "max_restarts": 0, "has_save": true,
+                      "run_name": "run"})");
+    wait_for(board, 0);
+    board.post(1, "");
+    while (!stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  EXPECT_EQ(run_node(0, 1, "exit 70", 0), 75);
+  EXPECT_EQ(reason_, "the launcher of node 1 hangs: it has not said for 0.2 s how its ranks ended");
+  EXPECT_EQ(summary()["exit"], 75);
 }
 
 TEST_F(LaunchNodes, FlagsThatDifferAreRefusedByAll) {

@@ -40,14 +40,25 @@ Culprit culprit_of(const RankEnd& end) {
           .detected_after_seconds = end.detected_seconds};
 }
 
+struct VerdictWords {
+  const char* reason;
+  const char* told;
+};
+
+VerdictWords words_of(const RankVerdict& verdict) {
+  if (verdict.is_hang()) return {.reason = "hang", .told = "hung"};
+  if (verdict.code == ErrorCode::kUnavailable) return {.reason = "absent", .told = "did not join"};
+  return {.reason = "lost", .told = "was lost"};
+}
+
 Culprit culprit_of(const RankVerdict& verdict, const RankEnd* end) {
   const std::string host = end == nullptr ? verdict.host : end->host;
+  const VerdictWords words = words_of(verdict);
   return {.rank = verdict.rank,
           .host = host,
-          .reason = verdict.is_hang ? "hang" : "lost",
+          .reason = words.reason,
           .told = fmt::format("rank {}{} {}", verdict.rank,
-                              host.empty() ? "" : fmt::format(" (host {})", host),
-                              verdict.is_hang ? "hung" : "was lost"),
+                              host.empty() ? "" : fmt::format(" (host {})", host), words.told),
           .message = verdict.reason.empty() && end != nullptr ? end->message : verdict.reason,
           .detected_after_seconds = verdict.detected_seconds};
 }
@@ -93,17 +104,23 @@ void blame(const Failures& failures, Outcome& outcome) {
     outcome.culprit = culprit_of(end);
     outcome.exit_status = status_of(end);
   };
-  const RankEnd* const own = failures.first(has_own_cause);
   const auto& verdict = failures.verdict;
+  // Where a rank hangs in a file, all of them end with what that is.
+  const auto has_cause = [&](const RankEnd& end) {
+    const bool follows = verdict && verdict->code == ErrorCode::kIo && end.signal == 0 &&
+                         end.exit_code == status_of(ErrorCode::kIo);
+    return has_own_cause(end) && !follows;
+  };
+  const RankEnd* const own = failures.first(has_cause);
   if (verdict) {
     const RankEnd* const judged = failures.of_rank(verdict->rank);
     // The coordinator hears of a lost connection, the launcher how the process ended.
-    if (judged != nullptr && has_own_cause(*judged)) return set(*judged);
+    if (judged != nullptr && has_cause(*judged)) return set(*judged);
     const bool is_earlier =
         own != nullptr && own->after_seconds < verdict->after_seconds + kSameMoment;
     if (!is_earlier) {
       outcome.culprit = culprit_of(*verdict, judged);
-      outcome.exit_status = status_of(verdict->is_hang ? ErrorCode::kHang : ErrorCode::kTemporary);
+      outcome.exit_status = status_of(verdict->code);
       return;
     }
   }
@@ -123,6 +140,7 @@ Outcome outcome_of(std::span<const NodeReport> reports) {
     outcome.finished += report.finished;
     outcome.preempted += report.preempted;
     outcome.failed += report.failed;
+    outcome.left_behind += report.left_behind;
     outcome.was_asked_to_stop = outcome.was_asked_to_stop || report.was_asked_to_stop;
     outcome.was_ended_at_once = outcome.was_ended_at_once || report.was_ended_at_once;
   }

@@ -22,9 +22,10 @@ struct Culprit {
 struct Outcome {
   int exit_status = 0;
   std::optional<Culprit> culprit;
-  int finished = 0;   // ranks that ended with 0
-  int preempted = 0;  // with 85
-  int failed = 0;     // the culprit among them
+  int finished = 0;     // ranks that ended with 0
+  int preempted = 0;    // with 85
+  int failed = 0;       // the culprit among them
+  int left_behind = 0;  // of them, processes that the kernel does not end
   bool was_asked_to_stop = false;
   bool was_ended_at_once = false;
 };

@@ -73,7 +73,8 @@ TEST(Outcome, AVerdictIsToldByHowItsRankEnded) {
 }
 
 TEST(Outcome, AHangIsEndedByTheLauncher) {
-  const RankVerdict hang{.rank = 1, .is_hang = true, .reason = "rank 1 hangs", .after_seconds = 9};
+  const RankVerdict hang{
+      .rank = 1, .code = ErrorCode::kHang, .reason = "rank 1 hangs", .after_seconds = 9};
   const Outcome found = outcome({exited(0, 75, 9.2), killed(1, 9, 10.1, true)}, hang);
   EXPECT_EQ(found.culprit->rank, 1);
   EXPECT_EQ(found.culprit->reason, "hang");
@@ -89,10 +90,33 @@ TEST(Outcome, AVerdictOverARankThatOnlyBlamesGivesWayToTheCause) {
 }
 
 TEST(Outcome, WhatFailsOnTheWayOutIsNoCause) {
-  const RankVerdict hang{.rank = 1, .is_hang = true, .reason = "rank 1 hangs", .after_seconds = 9};
+  const RankVerdict hang{
+      .rank = 1, .code = ErrorCode::kHang, .reason = "rank 1 hangs", .after_seconds = 9};
   const Outcome found = outcome({killed(0, 11, 9.6), killed(1, 9, 10.1, true)}, hang);
   EXPECT_EQ(found.culprit->rank, 1);
   EXPECT_EQ(found.exit_status, 124);
+}
+
+TEST(Outcome, AHangInAFileIsThatOfOneRank) {
+  const RankVerdict hang{
+      .rank = 0, .code = ErrorCode::kIo, .reason = "rank 0 hangs: writing /a", .after_seconds = 9};
+  for (const RankEnd& end : {killed(0, 9, 10.1, true), exited(0, 74, 19.0)}) {
+    const Outcome found = outcome({exited(1, 74, 9.05), end}, hang);
+    EXPECT_EQ(found.exit_status, 74);
+    EXPECT_EQ(found.culprit->rank, 0);
+    EXPECT_EQ(found.culprit->reason, "hang");
+  }
+}
+
+TEST(Outcome, WhoDoesNotComeIsNamed) {
+  const RankVerdict absent{.rank = 2,
+                           .code = ErrorCode::kUnavailable,
+                           .reason = "not all ranks have come",
+                           .after_seconds = 9};
+  const Outcome found = outcome({killed(2, 15, 10.1, true)}, absent);
+  EXPECT_EQ(found.exit_status, 69);
+  EXPECT_EQ(found.culprit->reason, "absent");
+  EXPECT_EQ(found.culprit->told, "rank 2 (host n1) did not join");
 }
 
 TEST(Outcome, TheOomKillerIsNamed) {
@@ -120,7 +144,7 @@ TEST(NodeReports, TravelAsText) {
                     .failed = 40,
                     .was_asked_to_stop = true,
                     .failures = {},
-                    .verdict = RankVerdict{.rank = 7, .is_hang = true, .reason = "x"},
+                    .verdict = RankVerdict{.rank = 7, .code = ErrorCode::kHang, .reason = "x"},
                     .progress = SavedProgress{.start = 2, .iteration = 12}};
   for (int rank = 0; rank < 40; ++rank) {
     report.failures.push_back(killed(rank, 15, rank, rank < 39));

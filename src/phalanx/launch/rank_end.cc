@@ -47,7 +47,7 @@ RankEnd end_of(const Json& json) {
 Json json_of(const RankVerdict& verdict) {
   return {{"rank", verdict.rank},
           {"host", shortened(verdict.host)},
-          {"is_hang", verdict.is_hang},
+          {"code", static_cast<int>(verdict.code)},
           {"reason", shortened(verdict.reason)},
           {"after_seconds", verdict.after_seconds},
           {"detected_seconds", verdict.detected_seconds}};
@@ -56,7 +56,7 @@ Json json_of(const RankVerdict& verdict) {
 RankVerdict verdict_of(const Json& json) {
   return {.rank = json.at("rank").get<int>(),
           .host = json.at("host").get<std::string>(),
-          .is_hang = json.at("is_hang").get<bool>(),
+          .code = static_cast<ErrorCode>(json.at("code").get<int>()),
           .reason = json.at("reason").get<std::string>(),
           .after_seconds = json.at("after_seconds").get<double>(),
           .detected_seconds = json.at("detected_seconds").get<double>()};
@@ -84,6 +84,7 @@ std::string to_text(const NodeReport& report) {
                {"finished", report.finished},
                {"preempted", report.preempted},
                {"failed", report.failed},
+               {"left_behind", report.left_behind},
                {"was_asked_to_stop", report.was_asked_to_stop},
                {"was_ended_at_once", report.was_ended_at_once},
                {"failures", Json::array()}};
@@ -105,6 +106,7 @@ NodeReport parse_node_report(const std::string& text) {
                       .finished = json.at("finished").get<int>(),
                       .preempted = json.at("preempted").get<int>(),
                       .failed = json.at("failed").get<int>(),
+                      .left_behind = json.at("left_behind").get<int>(),
                       .was_asked_to_stop = json.at("was_asked_to_stop").get<bool>(),
                       .was_ended_at_once = json.at("was_ended_at_once").get<bool>(),
                       .failures = {},

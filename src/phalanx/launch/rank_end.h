@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/base/error.h"
 #include "phalanx/launch/saved_progress.h"
 
 namespace phalanx::launch {
@@ -29,10 +30,12 @@ struct RankEnd {
 struct RankVerdict {
   int rank = 0;
   std::string host{};
-  bool is_hang = false;
-  std::string reason;             // a line
-  double after_seconds = 0.0;     // since the attempt began
-  double detected_seconds = 0.0;  // from its last sign of life
+  ErrorCode code = ErrorCode::kTemporary;  // 75 lost, 69 not come, 124 and 74 (of a file) hang
+  std::string reason;                      // a line
+  double after_seconds = 0.0;              // since the attempt began
+  double detected_seconds = 0.0;           // from its last sign of life
+
+  bool is_hang() const { return code == ErrorCode::kHang || code == ErrorCode::kIo; }
 };
 
 // An attempt of one node, when all of its ranks have ended.
@@ -41,6 +44,7 @@ struct NodeReport {
   int finished = 0;   // ranks that ended with 0
   int preempted = 0;  // with 85
   int failed = 0;
+  int left_behind = 0;                      // of them, processes that the kernel does not end
   bool was_asked_to_stop = false;           // by a signal to the launcher
   bool was_ended_at_once = false;           // by a second Ctrl-C
   std::vector<RankEnd> failures;            // the first ones, of either kind

@@ -9,6 +9,7 @@
 #include "phalanx/comm/rendezvous/coordinator.h"
 #include "phalanx/comm/rendezvous/launch_environment.h"
 #include "phalanx/comm/rendezvous/member.h"
+#include "phalanx/launch/saved_progress.h"
 
 namespace phalanx::launch {
 namespace {
@@ -59,6 +60,7 @@ class Membership {
   Membership& operator=(const Membership&) = delete;
   ~Membership() { member_->leave(); }
   std::vector<std::string> gather(std::string mine) { return member_->gather(std::move(mine)); }
+  void give_up(const std::string& reason) { member_->fail(reason); }
 
  private:
   std::unique_ptr<Member> member_;
@@ -77,7 +79,7 @@ std::unique_ptr<CoordinatorServer> make_server(const LaunchOptions& options, con
   coordinator.on_verdict = [box = std::move(box)](const Verdict& verdict) {
     box->put({.rank = verdict.culprits.empty() ? -1 : verdict.culprits[0],
               .host = verdict.host,
-              .is_hang = verdict.code == ErrorCode::kHang,
+              .code = verdict.code,
               .reason = verdict.reason,
               .detected_seconds = verdict.silent_seconds},
              lines_of(verdict.report));
@@ -98,13 +100,14 @@ MemberOptions member_options(const LaunchOptions& options, const Secret& secret,
   member.environment.endpoint = endpoint;
   member.secret = secret;
   member.join_timeout = options.join_timeout;
+  member.silence_limit = silence_timeout_of(options.command);
   member.poll = poll;
   // The launcher with the coordinator has heard it there, and more of it.
   if (options.node > 0) {
     member.on_rank_failure = [box = std::move(box)](const RankFailure& failure) {
       box->put({.rank = failure.rank,
                 .host = {},
-                .is_hang = failure.code == ErrorCode::kHang,
+                .code = failure.code,
                 .reason = failure.reason,
                 .detected_seconds = 0.0},
                {});
@@ -147,6 +150,7 @@ std::unique_ptr<NodeGroup> meet_nodes(const LaunchOptions& options, const Secret
     const auto member = std::make_shared<Membership>(
         member_options(options, secret, run_id, endpoint, poll, parts.verdicts));
     parts.gather = [member](std::string mine) { return member->gather(std::move(mine)); };
+    parts.give_up = [member](const std::string& reason) { member->give_up(reason); };
   }
   return std::make_unique<NodeGroup>(std::move(parts));
 }

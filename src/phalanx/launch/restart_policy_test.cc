@@ -28,6 +28,16 @@ TEST(RestartPolicy, DependsOnTheExitStatus) {
   }
 }
 
+TEST(RestartPolicy, NotBesideAProcessThatCannotBeEnded) {
+  RestartPolicy policy(5, true);
+  Outcome outcome = failed(74);
+  outcome.left_behind = 1;
+  const NextStep step = policy.after(outcome, {}, 1);
+  EXPECT_FALSE(step.restarts);
+  EXPECT_EQ(step.exit_status, 74);
+  EXPECT_THAT(step.why, HasSubstr("cannot be ended"));
+}
+
 TEST(RestartPolicy, EndsWhereNothingFailed) {
   RestartPolicy policy(5, true);
   EXPECT_FALSE(policy.after({.exit_status = 0, .culprit = {}, .finished = 2}, {}, at(1)).restarts);

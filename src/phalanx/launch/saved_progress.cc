@@ -1,5 +1,6 @@
 #include "phalanx/launch/saved_progress.h"
 
+#include <charconv>
 #include <string_view>
 #include <utility>
 
@@ -52,6 +53,16 @@ std::filesystem::path save_directory_of(const std::vector<std::string>& command)
   if (file.empty()) file = value_of(command, "--yaml_cfg");
   if (save.empty() && !file.empty()) save = saved_by_yaml(command, file);
   return save;
+}
+
+std::optional<double> silence_timeout_of(const std::vector<std::string>& command) {
+  const std::string text = value_of(command, "--silence-timeout-s");
+  double seconds = 0.0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (fault != std::errc{} || end != text.data() + text.size() || !(seconds > 0)) {
+    return std::nullopt;
+  }
+  return seconds;
 }
 
 std::optional<SavedProgress> newest_checkpoint(const std::filesystem::path& save) {

@@ -62,6 +62,7 @@ class LaunchTest : public testing::Test {
     setup.program = "/bin/sh";
     setup.host = "here";
     setup.grace = grace_;
+    setup.kill_patience = kill_patience_;
     setup.make_group = [this](const std::string&, const std::function<void()>&) {
       return std::make_unique<NodeGroup>(NodeGroupParts{
           .verdicts = verdicts_, .server = nullptr, .endpoint = "unix:none", .gather = nullptr});
@@ -96,6 +97,7 @@ class LaunchTest : public testing::Test {
   std::filesystem::path directory_;
   LaunchOptions options_;
   std::chrono::milliseconds grace_{250};
+  std::chrono::milliseconds kill_patience_ = std::chrono::seconds(10);
   std::shared_ptr<VerdictBox> verdicts_ = std::make_shared<VerdictBox>();
   Descriptor output_, error_;
 };

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/progress.h"
 
 namespace phalanx {
 
@@ -38,6 +39,7 @@ void LineFile::end_torn_line() {
 }
 
 void LineFile::write(std::string line) {
+  const FileAccess access("writing", path_);
   line += '\n';
   std::string_view rest = line;
   while (!rest.empty()) {

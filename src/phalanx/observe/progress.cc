@@ -49,7 +49,7 @@ std::string format_duration(double seconds) {
   return fmt::format("{}d {:02}h", whole / kDay, whole % kDay / kHour);
 }
 
-std::string format_progress(const Progress& progress, int columns) {
+std::string format_progress(const ProgressLine& progress, int columns) {
   const double share = progress.total > 0 ? std::clamp(static_cast<double>(progress.iteration) /
                                                            static_cast<double>(progress.total),
                                                        0.0, 1.0)
@@ -90,11 +90,11 @@ void ProgressBar::advance(std::int64_t iteration, double loss, std::int64_t toke
   next_draw_ = now + kRedrawInterval;
   const double rate = iterations_.per_second();
   const auto left = static_cast<double>(std::max<std::int64_t>(0, total_ - iteration));
-  const Progress progress{.iteration = iteration,
-                          .total = total_,
-                          .loss = loss,
-                          .tokens_per_second = tokens_.per_second(),
-                          .seconds_left = rate > 0 ? left / rate : -1};
+  const ProgressLine progress{.iteration = iteration,
+                              .total = total_,
+                              .loss = loss,
+                              .tokens_per_second = tokens_.per_second(),
+                              .seconds_left = rate > 0 ? left / rate : -1};
   // One column stays free: a full line would wrap, and the erasure would then miss its first half.
   put(std::string(kEraseLine) + format_progress(progress, columns() - 1));
   drawn_ = true;

@@ -14,7 +14,8 @@
 
 namespace phalanx {
 
-struct Progress {
+// What the bar shows.
+struct ProgressLine {
   std::int64_t iteration = 0;  // done so far
   std::int64_t total = 0;
   double loss = 0;
@@ -24,7 +25,7 @@ struct Progress {
 
 // The bar as text of at most `columns` characters; in a narrow terminal the bar goes first, then
 // what is on the right. " 42% [=====>    ] 420/1000 | loss 3.2145 | 4,012 tokens/s | 2m 24s left".
-std::string format_progress(const Progress& progress, int columns);
+std::string format_progress(const ProgressLine& progress, int columns);
 // "48s", "2m 24s", "3h 07m", "2d 04h".
 std::string format_duration(double seconds);
 

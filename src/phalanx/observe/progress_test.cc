@@ -22,11 +22,11 @@ TEST(Duration, HasTwoUnits) {
 }
 
 TEST(ProgressText, FillsTheLineAndShrinks) {
-  const Progress progress{.iteration = 420,
-                          .total = 1000,
-                          .loss = 3.21449,
-                          .tokens_per_second = 4012.3,
-                          .seconds_left = 144};
+  const ProgressLine progress{.iteration = 420,
+                              .total = 1000,
+                              .loss = 3.21449,
+                              .tokens_per_second = 4012.3,
+                              .seconds_left = 144};
   EXPECT_EQ(format_progress(progress, 76),
             " 42% [======>        ] 420/1000 | loss 3.2145 | 4,012 tokens/s | 2m 24s left");
   EXPECT_EQ(format_progress(progress, 62),

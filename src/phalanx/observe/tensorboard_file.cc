@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/progress.h"
 #include "phalanx/observe/crc32c.h"
 
 namespace phalanx {
@@ -118,6 +119,7 @@ void TensorBoardFile::add(tensorboard::Event event) {
 void TensorBoardFile::flush() {
   flushed_ = now_();
   queued_ = 0;
+  const FileAccess access("writing", path_);
   const std::string records = std::exchange(queue_, {});
   std::string_view rest = records;
   while (!rest.empty()) {

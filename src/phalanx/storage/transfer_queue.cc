@@ -43,11 +43,13 @@ class TransferQueue::Transfer final : public Work::State {
 
   // A stream of the CPU is in order with its host.
   void wait(Stream /*stream*/) override {
+    const FileAccess access(verb(), path_);
     std::unique_lock lock(mutex_);
     is_done_.wait(lock, [this] { return done_; });
     if (failure) failure->raise();
   }
   void wait_host(Work::Clock::time_point deadline) override {
+    const FileAccess access(verb(), path_);
     std::unique_lock lock(mutex_);
     if (!is_done_.wait_until(lock, deadline, [this] { return done_; })) {
       throw IoError("{}: {} bytes from {} on were not {} in time", path_, request.bytes,
@@ -79,6 +81,8 @@ class TransferQueue::Transfer final : public Work::State {
   std::shared_ptr<const Failure> failure;  // everybody's once it is finished
 
  private:
+  const char* verb() const { return request.is_write ? "writing" : "reading"; }
+
   std::string path_;
   std::mutex mutex_;
   std::condition_variable is_done_;
@@ -231,6 +235,7 @@ void TransferQueue::complete(const BlockCompletion& completion) {
     slot.rest.memory += moved;
     slot.rest.offset += moved;
     slot.rest.bytes -= moved;
+    if (progress_ != nullptr) progress_->tick();
     if (slot.rest.bytes > 0) {
       engine_->submit(slot.rest);
       return;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/progress.h"
 #include "phalanx/comm/work.h"
 #include "phalanx/storage/block_engine.h"
 
@@ -98,6 +99,7 @@ class TransferQueue {
   std::byte* buffer(std::size_t slot) const;
 
   std::unique_ptr<BlockEngine> engine_;
+  Progress* progress_ = thread_progress();  // of the rank
   std::int64_t block_bytes_;
   std::byte* buffers_;
 

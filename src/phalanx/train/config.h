@@ -251,6 +251,8 @@ struct RunConfig {
   std::int64_t check_weight_hash_across_dp_replicas_interval = 0;  // iterations; 0: never
   std::int64_t seed = 1234;
   double distributed_timeout_minutes = 10.0;
+  std::optional<double> hang_timeout_s;     // 0: never
+  std::optional<double> silence_timeout_s;  // above 0
   std::string rdzv_secret_file;
   bool rdzv_insecure = false;
   bool rdzv_bind_any = false;

@@ -60,6 +60,7 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
                   .saved_per_microbatch = rehearsal.saved_per_microbatch,
                   .microbatches_in_flight = rehearsal.microbatches_in_flight,
                   .flops_per_step = rehearsal.flops_per_step,
+                  .largest_unit = rehearsal.largest_unit,
                   .lent = rehearsal.lent,
                   .messages = rehearsal.messages,
                   .transfers = rehearsal.transfers,

@@ -37,6 +37,7 @@ struct MemoryPlan {
   std::vector<int> microbatches_in_flight;         // likewise
   std::int64_t model_parameters = 0;               // of this rank, without vocabulary padding
   std::int64_t flops_per_step = 0;  // of matrix products and attention as they are computed
+  LargestUnit largest_unit = {};    // of what a rank does without telling who watches over it
   std::int64_t lent = 0;            // of `saved`: weights and gradients that passes are lent
   MessageTotals messages;           // of a training step
   TransferTotals transfers;         // likewise: from and to files

@@ -10,8 +10,10 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/progress.h"
 #include "phalanx/base/stack_dump.h"
 #include "phalanx/base/threads.h"
+#include "phalanx/base/unique_name.h"
 #include "phalanx/comm/rendezvous/coordinator.h"
 #include "phalanx/comm/rendezvous/member.h"
 #include "phalanx/comm/rendezvous/munge.h"
@@ -90,6 +92,7 @@ class ProcessLauncher final : public Launcher {
  private:
   std::unique_ptr<Coordinator> coordinator_;  // of the first rank, where no launcher has one
   std::unique_ptr<Member> member_;
+  const ProgressScope progress_{member_->progress()};  // of the thread that makes and leaves it
   int rank_;
   const int exceptions_at_birth_ = std::uncaught_exceptions();
   bool is_agreed_ = false;  // how the preparation ended is how it ended everywhere
@@ -147,10 +150,14 @@ std::unique_ptr<Launcher> make_process_launcher(const LaunchEnvironment& environ
         environment.endpoint.to_text());
   }
   std::unique_ptr<Coordinator> coordinator;
+  Endpoint endpoint = environment.endpoint;
   if (environment.hosts_coordinator) {
     if (with_munge) secret = make_secret();
+    // Nobody else is to find it: several such processes may share what a launcher gave them.
+    if (environment.world_size == 1)
+      endpoint.name = "phalanx-alone-" + random_digits(kUniqueDigits);
     CoordinatorOptions options;
-    options.endpoint = environment.endpoint;
+    options.endpoint = endpoint;
     options.bind_any = run.rdzv_bind_any;
     options.secret = secret;
     options.with_munge = with_munge;
@@ -165,9 +172,12 @@ std::unique_ptr<Launcher> make_process_launcher(const LaunchEnvironment& environ
   }
   MemberOptions options;
   options.environment = environment;
+  options.environment.endpoint = endpoint;
   options.secret = secret;
   options.with_munge = with_munge && !environment.hosts_coordinator;
   options.join_timeout = timeout;
+  options.silence_limit = run.silence_timeout_s;
+  options.still_limit = run.hang_timeout_s;
   options.poll = poll;
   options.on_hang = [] { dump_stacks(); };
   options.on_stuck = [](const RankFailure& failure) {

@@ -24,6 +24,14 @@
 
 namespace phalanx {
 
+// The most that a pass of one unit computes and moves.
+struct LargestUnit {
+  std::int64_t flops = 0;
+  std::int64_t bytes = 0;
+
+  friend bool operator==(const LargestUnit&, const LargestUnit&) = default;
+};
+
 // Over the global batch.
 struct LossResult {
   double mean = 0.0;
@@ -111,6 +119,7 @@ class Rank final : private StepServices {
   // Runs every distinct action of the programs, recording; for planning.
   struct Rehearsal {
     std::int64_t flops_per_step = 0;
+    LargestUnit largest_unit;
     MessageTotals messages;          // of the usual program: an iteration, unless weights are stale
     TransferTotals transfers;        // likewise
     std::vector<std::int64_t> made;  // what the arenas had come to before the first program

@@ -1,5 +1,6 @@
 // The rehearsal of a rank's programs on the planning backend: what they compute, send and hold.
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -13,6 +14,34 @@ namespace {
 // Where it stands in RankArenas::all().
 constexpr std::size_t kSavedArena = 4;
 
+// What each unit's pass records.
+class UnitCosts final : public nn::UnitHooks {
+ public:
+  UnitCosts(const Recorder& recorder, LargestUnit& largest)
+      : recorder_(recorder), largest_(largest) {}
+
+  void before(const nn::Unit& /*unit*/, nn::PassKind /*pass*/, int /*microbatch*/) override {
+    first_ = recorder_.records().size();
+  }
+  void after(const nn::Unit& /*unit*/, nn::PassKind /*pass*/, int /*microbatch*/,
+             const nn::UnitTensors& /*tensors*/) override {
+    std::int64_t flops = 0;
+    std::int64_t bytes = 0;
+    for (std::size_t i = first_; i < recorder_.records().size(); ++i) {
+      const OpCost& cost = recorder_.records()[i].cost;
+      flops += cost.flops;
+      bytes += cost.bytes_read + cost.bytes_written;
+    }
+    largest_.flops = std::max(largest_.flops, flops);
+    largest_.bytes = std::max(largest_.bytes, bytes);
+  }
+
+ private:
+  const Recorder& recorder_;
+  LargestUnit& largest_;
+  std::size_t first_ = 0;
+};
+
 }  // namespace
 
 Rank::Rehearsal Rank::rehearse() {
@@ -21,6 +50,7 @@ Rank::Rehearsal Rank::rehearse() {
   initialise();
   Rehearsal result;
   result.made = arenas_.high_water();
+  UnitCosts unit_costs(recorder, result.largest_unit);
   const SavedPlan* largest = nullptr;
   // A program of the same distinct actions as another differs from it in its saved tensors alone.
   std::map<std::vector<bool>, std::vector<std::int64_t>> bytes_of_actions;
@@ -37,7 +67,7 @@ Rank::Rehearsal Rank::rehearse() {
       recorder.clear();
       if (wants_loss_counts()) sum_loss_counts(std::vector<double>(terms_.size(), 1.0));
       const std::vector<Message> before = recorder.messages();
-      nn::HooksInTurn hooks = states_.hooks({saved_files_.get()});
+      nn::HooksInTurn hooks = states_.hooks({saved_files_.get(), &unit_costs});
       auto run = program.executor->rehearse(context_, arenas_.saved, settings(true), *this, hooks);
       known->second = arenas_.high_water();
       if (size == usual_) {

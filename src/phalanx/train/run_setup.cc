@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "phalanx/base/machine.h"
+#include "phalanx/base/progress.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/family.h"
 #include "phalanx/train/memory_check.h"
@@ -64,6 +65,7 @@ RunSetup::RunSetup(RunStart start, Launcher& launcher, const std::function<bool(
     check_inputs(inputs, *loaded, config.run);
   }
   const auto poll = [&] {
+    note_progress();
     if (stop && stop()) throw StoppedEarly{};
   };
   const auto begin = std::chrono::steady_clock::now();

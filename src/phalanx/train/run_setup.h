@@ -69,6 +69,10 @@ struct RunSetup {
   int hosts() const { return places.back().host + 1; }
   // Per second, of all hosts.
   double peak_flops() const { return 1e9 * hosts() * peak.of(products.products); }
+  // Of a rank, among those of its host.
+  double peak_flops_of(int rank) const {
+    return 1e9 * peak.of(products.products) / places[static_cast<std::size_t>(rank)].local_size;
+  }
   // Of a step, at the peak.
   double arithmetic_seconds() const { return flops_per_step / peak_flops(); }
 

@@ -29,6 +29,7 @@
 #include "phalanx/train/run_sinks.h"
 #include "phalanx/train/run_times.h"
 #include "phalanx/train/step_trace.h"
+#include "phalanx/train/stillness_limit.h"
 
 namespace phalanx {
 namespace {
@@ -551,6 +552,10 @@ RunEnd train_on_ranks(const RunSetup& setup, std::shared_ptr<const CheckpointRea
   launcher.run(options, [&](Communicator& world, RankWatch& watch) {
     const auto rank = static_cast<std::size_t>(world.rank());
     setup.affinity.bind(setup.places[rank].local_rank);  // before its team and memory are there
+    if (!setup.config.run.hang_timeout_s) {
+      watch.limit_stillness(stillness_limit(setup.plan_of(world.rank()).largest_unit,
+                                            setup.peak_flops_of(world.rank())));
+    }
     Trainer trainer(setup, readers[rank].get(), stop, rank == 0 ? &sinks : nullptr, world, watch);
     readers[rank].reset();
     const RunEnd mine = trainer.run();

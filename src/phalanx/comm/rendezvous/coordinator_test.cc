@@ -110,7 +110,7 @@ TEST(Coordinator, TellsPlacesByNode) {
 
 TEST(Coordinator, ASilentMemberHangs) {
   CoordinatorOptions options = coordinator_options(unix_endpoint(), 2);
-  options.limits.silence = milliseconds(1500);
+  options.limits.silence = options.limits.far_silence = milliseconds(1500);
   std::atomic<int> verdicts = 0;
   Verdict verdict;
   options.on_verdict = [&](const Verdict& reached) {
@@ -133,7 +133,7 @@ TEST(Coordinator, ASilentMemberHangs) {
 // What a rank waits for in the rendezvous itself names who has not come.
 TEST(Coordinator, WhoDoesNotComeToAnExchangeHangs) {
   CoordinatorOptions options = coordinator_options(unix_endpoint(), 3);
-  options.limits.still = options.limits.first_step = milliseconds(1500);
+  options.limits.still = milliseconds(1500);
   const Coordinator coordinator(options);
   auto members = join_all(coordinator, options);
   run_all(3, [&](int rank) {

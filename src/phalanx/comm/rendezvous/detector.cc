@@ -24,8 +24,6 @@ namespace {
 constexpr auto kStale = std::chrono::milliseconds(1200);
 // A watcher that was not asked for so long did not run itself.
 constexpr auto kOwnGap = std::chrono::seconds(1);
-constexpr std::size_t kKeptSteps = 16;
-constexpr double kUsualSteps = 5.0;  // so many without anything that moves are a hang
 constexpr double kMaxSeconds = 1e9;
 constexpr std::int64_t kMaxSteps = std::int64_t{1} << 50;
 constexpr std::size_t kMaxWarnings = 64;  // kept for who does not ask
@@ -42,10 +40,15 @@ Detector::Clock::duration together(Detector::Clock::duration limit) {
   return std::max<Detector::Clock::duration>(limit - std::chrono::seconds(1), limit / 2);
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
+Detector::Clock::duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Detector::Clock::duration>(
+      std::chrono::duration<double>(seconds));
+}
+
+// What a rank says where a limit of its own holds.
+std::optional<double> sane_limit(const std::optional<double>& said) {
+  if (!said || !std::isfinite(*said) || *said < 0) return std::nullopt;
+  return std::min(*said, kMaxSeconds);
 }
 
 // Its wait began, ended, or is another one: between the end of a wait and the tick that follows a
@@ -89,8 +92,8 @@ class Detector::State {
   bool whole_host(const std::vector<int>& ranks) const;
   bool same_host(int first, int second) const;
   void note_silence_before(RankState& state, TimePoint now);
-  void note_steps(RankState& state, const Heartbeat& heartbeat);
-  Clock::duration still_limit() const;
+  Clock::duration silence_limit(const RankState& state) const;
+  std::optional<Clock::duration> still_limit() const;
   Verdict verdict(std::vector<int> culprits, ErrorCode code, std::string reason, TimePoint now);
   Verdict end_verdict(TimePoint now);
   std::optional<Verdict> silence_verdict(TimePoint now);
@@ -105,6 +108,7 @@ class Detector::State {
   bool several_hosts_ = false;
   int absent_ = 0;
   bool somebody_left_ = false;
+  Clock::duration said_silence_{};  // by ranks; zero: nobody has said one
   bool judged_ = false;
   std::optional<TimePoint> last_judge_;
   std::optional<End> end_;
@@ -160,25 +164,13 @@ void Detector::State::joined(int rank, int pid, TimePoint now) {
 
 void Detector::State::note_silence_before(RankState& state, TimePoint now) {
   const auto silence = now - state.heard;
-  if (!all_joined() || silence < limits_.silence / 2 || warnings_.size() >= kMaxWarnings) return;
+  if (!all_joined() || silence < silence_limit(state) / 2 || warnings_.size() >= kMaxWarnings)
+    return;
   ++state.times_back;
   warnings_.push_back(
       fmt::format("{} was silent for {:.1f} s and is back ({} so far)",
                   rendezvous::rank_text(state), seconds(silence),
                   state.times_back == 1 ? "once" : fmt::format("{} times", state.times_back)));
-}
-
-void Detector::State::note_steps(RankState& state, const Heartbeat& heartbeat) {
-  const std::int64_t steps = heartbeat.steps - state.last.steps;
-  if (steps <= 0) return;
-  const double mean =
-      (heartbeat.step_seconds - state.last.step_seconds) / static_cast<double>(steps);
-  if (state.step_seconds.size() < kKeptSteps) {
-    state.step_seconds.push_back(mean);
-  } else {
-    state.step_seconds[state.next_step] = mean;
-    state.next_step = (state.next_step + 1) % kKeptSteps;
-  }
 }
 
 void Detector::State::heard(int rank, const Heartbeat& said, TimePoint now) {
@@ -189,11 +181,16 @@ void Detector::State::heard(int rank, const Heartbeat& said, TimePoint now) {
   heartbeat.waited_seconds = sane_seconds(said.waited_seconds);
   heartbeat.steps = std::clamp(said.steps, std::int64_t{0}, kMaxSteps);
   if (heartbeat.wait) heartbeat.wait->seconds = sane_seconds(heartbeat.wait->seconds);
+  heartbeat.silence_limit = sane_limit(said.silence_limit);
+  heartbeat.still_limit = sane_limit(said.still_limit);
+  // All ranks have the same flags, and the first heartbeat may be another's.
+  if (heartbeat.silence_limit)
+    said_silence_ = std::max(said_silence_, duration_of(*heartbeat.silence_limit));
   note_silence_before(state, now);
-  note_steps(state, heartbeat);
-  if (heartbeat.busy != state.last.busy) state.busy_since = now;
+  const bool is_busy_elsewhere = heartbeat.busy != state.last.busy;
+  if (is_busy_elsewhere) state.busy_since = now;
   if (heartbeat.ticks != state.last.ticks || waits_elsewhere(state.last, heartbeat) ||
-      !heartbeat.busy.empty() || state.is_busy())
+      is_busy_elsewhere)
     state.moved = now;
   state.heard = now;
   state.last = std::move(heartbeat);
@@ -232,7 +229,7 @@ void Detector::State::left(int rank) {
 // What follows from it.
 
 bool Detector::State::is_stale(const RankState& state, TimePoint now) const {
-  return now - state.heard > std::min<Clock::duration>(kStale, limits_.silence / 2);
+  return now - state.heard > std::min<Clock::duration>(kStale, silence_limit(state) / 2);
 }
 
 bool Detector::State::same_host(int first, int second) const {
@@ -254,7 +251,7 @@ Verdict Detector::State::verdict(std::vector<int> culprits, ErrorCode code, std:
   Verdict verdict;
   verdict.report = rendezvous::report_text(states_, culprits, now);
   const RankState& first = states_[culprits.front()];
-  const bool is_still = code == ErrorCode::kHang && !is_stale(first, now);
+  const bool is_still = code != ErrorCode::kTemporary && !is_stale(first, now);
   verdict.host = first.place.host_name;
   verdict.silent_seconds = seconds(now - (is_still ? first.moved : first.heard));
   verdict.culprits = std::move(culprits);
@@ -290,31 +287,37 @@ std::optional<Verdict> Detector::State::silence_verdict(TimePoint now) {
     return state.is_here() && now - state.heard > limit;
   };
   if (std::ranges::none_of(
-          states_, [&](const RankState& state) { return silent_for(state, limits_.silence); }))
+          states_, [&](const RankState& state) { return silent_for(state, silence_limit(state)); }))
     return std::nullopt;
-  // Who fell silent at the same time: heartbeats come at different times.
-  const Clock::duration together =
-      std::max<Clock::duration>(limits_.silence - std::chrono::seconds(1), limits_.silence / 2);
+  // Who fell silent at the same time.
   std::vector<int> culprits;
   for (const RankState& state : states_)
-    if (silent_for(state, together)) culprits.push_back(state.place.rank);
+    if (silent_for(state, together(silence_limit(state)))) culprits.push_back(state.place.rank);
   std::ranges::stable_sort(culprits, {}, [&](int rank) { return states_[rank].heard; });
   const bool host = whole_host(culprits);
   return verdict(culprits, ErrorCode::kHang,
                  rendezvous::silence_reason(states_, culprits, host, now), now);
 }
 
-Detector::Clock::duration Detector::State::still_limit() const {
-  double usual = 0.0;
-  bool known = !somebody_left_;
+Detector::Clock::duration Detector::State::silence_limit(const RankState& state) const {
+  if (said_silence_ > Clock::duration{}) return said_silence_;
+  return state.place.host == states_.front().place.host ? limits_.silence : limits_.far_silence;
+}
+
+// The slowest rank's; nothing where a rank may be still for ever.
+std::optional<Detector::Clock::duration> Detector::State::still_limit() const {
+  Clock::duration limit{};
   for (const RankState& state : states_) {
     if (!state.is_here()) continue;
-    known = known && !state.step_seconds.empty();
-    if (!state.step_seconds.empty()) usual = std::max(usual, median(state.step_seconds));
+    if (!state.last.still_limit) {
+      limit = std::max<Clock::duration>(limit, limits_.still);
+    } else if (*state.last.still_limit == 0) {
+      return std::nullopt;
+    } else {
+      limit = std::max(limit, duration_of(*state.last.still_limit));
+    }
   }
-  const auto least = known ? limits_.still : std::max(limits_.still, limits_.first_step);
-  const std::chrono::duration<double> steps(std::min(kUsualSteps * usual, kMaxSeconds));
-  return std::max<Clock::duration>(least, std::chrono::duration_cast<Clock::duration>(steps));
+  return somebody_left_ ? std::max<Clock::duration>(limit, limits_.leaving) : limit;
 }
 
 std::vector<rendezvous::GraphRank> Detector::State::graph(TimePoint now,
@@ -329,7 +332,7 @@ std::vector<rendezvous::GraphRank> Detector::State::graph(TimePoint now,
       rank.kind = Kind::kGone;
       continue;
     }
-    const bool still = !state.is_busy() && now - state.moved > limit && !is_stale(state, now);
+    const bool still = now - state.moved > limit && !is_stale(state, now);
     if (still) rank.kind = state.last.wait ? Kind::kWaiting : Kind::kStill;
     if (!state.last.wait) continue;
     rank.group = state.last.wait->at.group;
@@ -340,19 +343,22 @@ std::vector<rendezvous::GraphRank> Detector::State::graph(TimePoint now,
 }
 
 std::optional<Verdict> Detector::State::stillness_verdict(TimePoint now) {
-  // The limit is at least this; nearly always somebody is found to have moved, and that is all.
-  const auto may_be_still = [&](const RankState& state) {
-    return state.is_here() && !state.is_busy() && now - state.moved > limits_.still;
+  const std::optional<Clock::duration> most = still_limit();
+  if (!most) return std::nullopt;
+  const Clock::duration limit = *most;
+  const auto is_still = [&](const RankState& state) {
+    return state.is_here() && now - state.moved > limit;
   };
-  if (std::ranges::none_of(states_, may_be_still)) return std::nullopt;
-  const Clock::duration limit = still_limit();
+  if (std::ranges::none_of(states_, is_still)) return std::nullopt;
   std::vector<int> culprits = rendezvous::find_culprits(graph(now, limit));
   if (culprits.empty()) return std::nullopt;
   // Where it waits for nobody, so may others that fell still at the same time.
   if (!states_[culprits.front()].last.wait)
     culprits = rendezvous::find_culprits(graph(now, together(limit)));
-  return verdict(culprits, ErrorCode::kHang, rendezvous::stillness_reason(states_, culprits, now),
-                 now);
+  // A file system that does not answer is no fault of the program.
+  const bool in_file = !states_[culprits.front()].last.access.empty();
+  return verdict(culprits, in_file ? ErrorCode::kIo : ErrorCode::kHang,
+                 rendezvous::stillness_reason(states_, culprits, now), now);
 }
 
 std::optional<Verdict> Detector::State::judge(TimePoint now) {
@@ -373,6 +379,8 @@ std::string Detector::State::busy_ranks(TimePoint now) const {
     text += fmt::format("{}rank {}, which has been {} for {:.0f} s", busy == 1 ? "" : "; ",
                         state.place.rank, rendezvous::one_line(state.last.busy),
                         std::max(0.0, seconds(now - state.busy_since)));
+    if (!state.last.moved.empty())
+      text += fmt::format(" ({})", rendezvous::one_line(state.last.moved));
   }
   if (busy > kMaxBusyNamed) text += fmt::format("; and {} more", busy - kMaxBusyNamed);
   return text;

@@ -24,8 +24,12 @@ struct Heartbeat {
   double waited_seconds = 0.0;  // of these, in waits for others
   std::int64_t steps = 0;       // that these are
   std::string busy{};           // with what; empty: with the run's own work
-  // How long it may be silent, in seconds, by its flags. Empty: what is usual.
+  std::string moved{};          // since it is busy: "3.2 GB, 2 files"
+  std::string access{};         // a file that it reads or writes now: "writing /runs/a/m.tmp"
+  // What its flags and its plan say: how long it may be silent, and be without a tick, in seconds.
+  // Empty: the detector's own limits. Zero without a tick: for ever.
   std::optional<double> silence_limit{};
+  std::optional<double> still_limit{};
   struct Wait {
     CommPlace at{};
     std::vector<int> missing{};  // some of them, where they are many
@@ -42,25 +46,30 @@ inline std::chrono::milliseconds milliseconds_of(double seconds) {
 
 struct Verdict {
   std::vector<int> culprits;               // ranks; the first one is named first everywhere
-  ErrorCode code = ErrorCode::kTemporary;  // 75 lost, 124 hang
+  ErrorCode code = ErrorCode::kTemporary;  // 75 lost, 124 hang, 74 hang in a file
   std::string reason;           // a line: who, where, since when, in what, who waits for it
   std::string report;           // lines: everybody's position
   std::string host{};           // of the first culprit
   double silent_seconds = 0.0;  // from its last sign of life
 };
 
+// How long a rank may say nothing where no flag says otherwise: within a host, and between hosts,
+// where the network has outages. And how long it may be without a tick.
+inline constexpr std::chrono::milliseconds kSilence = std::chrono::seconds(10);
+inline constexpr std::chrono::milliseconds kFarSilence = std::chrono::seconds(60);
+inline constexpr std::chrono::milliseconds kStill = std::chrono::seconds(60);
+
 class Detector {
  public:
   using Clock = std::chrono::steady_clock;
 
   struct Limits {
-    // Of a connection that lives.
-    std::chrono::milliseconds silence = std::chrono::seconds(10);      // on the first rank's host
-    std::chrono::milliseconds far_silence = std::chrono::seconds(60);  // on other hosts
-    std::chrono::milliseconds still = std::chrono::seconds(5);         // at least; or 5 usual steps
-    // Instead of `still` until every rank has told of a step after its first, and as soon as one
-    // has said goodbye.
-    std::chrono::milliseconds first_step = std::chrono::seconds(60);
+    // Of a connection that lives. Ranks may say others, which all have from their flags.
+    std::chrono::milliseconds silence = kSilence;         // on the first rank's host
+    std::chrono::milliseconds far_silence = kFarSilence;  // on other hosts
+    std::chrono::milliseconds still = kStill;
+    // At least, as soon as one has said goodbye.
+    std::chrono::milliseconds leaving = std::chrono::seconds(60);
     double slow_factor = 1.3;  // own compute time over the median's, for three windows
     int window_steps = 5;
   };
@@ -91,7 +100,7 @@ class Detector {
   std::vector<std::string> slow_ranks();
   // ... and ranks that were silent for more than half of the limit, and are back.
   std::vector<std::string> warnings();
-  // "rank 0, which has been saving ... for 12 s"; empty where nobody is busy.
+  // "rank 0, which has been saving ... for 12 s (3.2 GB, 2 files)"; empty where nobody is busy.
   std::string busy_ranks(Clock::time_point now) const;
 
  private:

@@ -86,7 +86,9 @@ class Simulation {
     }
     victim_ = static_cast<int>(random_() % ranks);
     choose_place();
-    detector_ = std::make_unique<Detector>(places);
+    Detector::Limits limits;
+    limits.silence = limits.far_silence = limits.still = std::chrono::seconds(5);
+    detector_ = std::make_unique<Detector>(places, limits);
     for (int rank = 0; rank < ranks; ++rank) detector_->joined(rank, 1000 + rank, now_);
   }
 
@@ -150,6 +152,7 @@ class Simulation {
       if (!wrong_) busy_left_ = 400;  // 20 s
       wrong_ = true;
       rank.heartbeat.busy = busy_left_ > 0 ? "saving" : "";
+      ++rank.heartbeat.ticks;
       return busy_left_-- > 0;
     }
     if (!wrong_ && fault_ == Fault::kKilled)

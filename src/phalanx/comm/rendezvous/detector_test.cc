@@ -18,11 +18,17 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using Seconds = std::chrono::duration<double>;
 
+Detector::Limits five_seconds() {
+  Detector::Limits limits;
+  limits.silence = limits.far_silence = limits.still = std::chrono::seconds(5);
+  return limits;
+}
+
 // A world whose ranks say what `beats` holds, every half second; the detector is asked ten times
 // as often.
 class World {
  public:
-  explicit World(std::vector<int> ranks_of_hosts) {
+  explicit World(std::vector<int> ranks_of_hosts, const Detector::Limits& limits = five_seconds()) {
     std::vector<RankPlace> places;
     for (std::size_t host = 0; host < ranks_of_hosts.size(); ++host)
       for (int local = 0; local < ranks_of_hosts[host]; ++local)
@@ -34,7 +40,7 @@ class World {
                           .host_name = "n0" + std::to_string(host + 1)});
     beats.resize(places.size());
     silent.resize(places.size(), false);
-    detector = std::make_unique<Detector>(places);
+    detector = std::make_unique<Detector>(places, limits);
     for (std::size_t rank = 0; rank < places.size(); ++rank)
       detector->joined(static_cast<int>(rank), 100 + static_cast<int>(rank), now);
   }
@@ -267,8 +273,9 @@ TEST(Detector, AllHangByThemselves) {
   EXPECT_THAT(verdict->reason, HasSubstr("; so do ranks "));
 }
 
-TEST(Detector, TheFirstStepMayTakeAMinute) {
-  World world({2});
+// In the first step as in any.
+TEST(Detector, AMinuteWhereNobodySaysOtherwise) {
+  World world({2}, {});
   world.wait_in(0, all_gather(), {1});
   EXPECT_FALSE(world.run(59));
   const auto verdict = world.run(3);
@@ -276,20 +283,44 @@ TEST(Detector, TheFirstStepMayTakeAMinute) {
   EXPECT_THAT(verdict->culprits, ElementsAre(1));
 }
 
-TEST(Detector, FiveUsualSteps) {
+// Ten seconds within a host and a minute between hosts.
+TEST(Detector, SilenceWhereNobodySaysOtherwise) {
+  for (const auto& [rank, limit] : {std::pair{1, 10.0}, std::pair{3, 60.0}}) {
+    World world({2, 2}, {});
+    world.train(10);
+    world.silent[rank] = true;
+    std::vector<bool> still(4, false);
+    still[rank] = true;
+    world.train_but(still, limit - 1);
+    const auto verdict = world.run(2);
+    ASSERT_TRUE(verdict);
+    EXPECT_THAT(verdict->culprits, ElementsAre(rank));
+  }
+}
+
+// The largest of what the ranks say, and what one says of silence is said for all.
+TEST(Detector, RanksSayTheirLimits) {
   World world({2});
-  for (Heartbeat& beat : world.beats) beat.iteration = 0;
-  world.on_beat = [&](int rank) {
-    Heartbeat& beat = world.beats[rank];
-    beat.ticks += 1;
-    if (world.step / 10 % 8 != 7) return;  // a step of 4 s
-    ++beat.steps;
-    beat.step_seconds += 4.0;
-  };
-  ASSERT_FALSE(world.run(30));
-  world.on_beat = nullptr;
-  EXPECT_FALSE(world.run(19));
+  world.train(10);
+  world.beats[0].still_limit = 20;
+  world.beats[1].still_limit = 30;
+  EXPECT_FALSE(world.run(29));
   EXPECT_TRUE(world.run(3));
+
+  World silent({2});
+  silent.beats[0].silence_limit = 2;
+  silent.train(10);
+  silent.silent[1] = true;
+  const auto verdict = silent.run(3);
+  ASSERT_TRUE(verdict);
+  EXPECT_THAT(verdict->culprits, ElementsAre(1));
+}
+
+TEST(Detector, NobodyIsStillWhereTheLimitIsOff) {
+  World world({2});
+  for (Heartbeat& beat : world.beats) beat.still_limit = 0;
+  world.wait_in(0, all_gather(), {1});
+  EXPECT_FALSE(world.run(1000));
 }
 
 // Others wait for it meanwhile, and others for those.
@@ -297,18 +328,64 @@ TEST(Detector, WhoIsBusyDoesNotHang) {
   World world({4});
   world.train(10);
   world.beats[0].busy = "saving the checkpoint of iteration 20";
+  world.beats[0].moved = "3.2 GB, 2 files";
   world.wait_in(1, all_gather(), {0});
   world.wait_in(2, receive(), {1});
   world.wait_in(3, receive(), {2});
+  world.on_beat = [&](int rank) {
+    if (rank == 0) ++world.beats[0].ticks;
+  };
   EXPECT_FALSE(world.run(100));
   EXPECT_EQ(world.detector->busy_ranks(world.now),
-            "rank 0, which has been saving the checkpoint of iteration 20 for 100 s");
+            "rank 0, which has been saving the checkpoint of iteration 20 for 100 s (3.2 GB, 2 "
+            "files)");
   // It is over, but nothing follows.
+  world.on_beat = nullptr;
   world.beats[0].busy.clear();
   const auto verdict = world.run(20);
   ASSERT_TRUE(verdict);
   EXPECT_THAT(verdict->culprits, ElementsAre(0));
   EXPECT_EQ(world.detector->busy_ranks(world.now), "");
+}
+
+// A file system that does not answer any more.
+TEST(Detector, WhoIsBusyAndDoesNotGoOnHangs) {
+  World world({2});
+  world.train(10);
+  world.beats[0].busy = "saving the checkpoint of iteration 20";
+  world.beats[0].moved = "3.2 GB, 2 files";
+  world.beats[0].access = "writing /runs/a/model.tmp";
+  world.wait_in(1, all_gather(), {0});
+  const auto verdict = world.run(20);
+  ASSERT_TRUE(verdict);
+  EXPECT_THAT(verdict->culprits, ElementsAre(0));
+  EXPECT_EQ(verdict->code, ErrorCode::kIo);
+  EXPECT_THAT(verdict->reason,
+              testing::MatchesRegex(
+                  "rank 0 \\(host n01, pid 100\\) hangs: saving the checkpoint of iteration 20, "
+                  "writing /runs/a/model.tmp \\(3.2 GB, 2 files so far\\), and nothing has moved "
+                  "in it for 5\\.[0-9] s; rank 1 waits for it in all_gather\\(f32 x 88\\), call "
+                  "12 of group tp"));
+
+  World computing({2});
+  computing.train(10);
+  computing.beats[1].busy = "evaluating after iteration 20";
+  computing.wait_in(0, all_gather(), {1});
+  const auto hang = computing.run(20);
+  ASSERT_TRUE(hang);
+  EXPECT_THAT(hang->culprits, ElementsAre(1));
+  EXPECT_EQ(hang->code, ErrorCode::kHang);
+}
+
+// Busy, and waiting for one that goes on.
+TEST(Detector, WhoIsBusyMayWait) {
+  World world({2});
+  for (Heartbeat& beat : world.beats) beat.busy = "preparing the run";
+  world.wait_in(1, {.rank = 1, .group = "rendezvous", .operation = "gather", .number = 3}, {0});
+  world.on_beat = [&](int rank) {
+    if (rank == 0) ++world.beats[0].ticks;
+  };
+  EXPECT_FALSE(world.run(100));
 }
 
 // The wait is over, the tick that follows has not been counted yet.
@@ -317,6 +394,9 @@ TEST(Detector, TheEndOfALongWaitIsAMove) {
   world.train(10);
   world.beats[0].busy = "saving the checkpoint of iteration 20";
   world.wait_in(1, all_gather(), {0});
+  world.on_beat = [&](int rank) {
+    if (rank == 0) ++world.beats[0].ticks;
+  };
   ASSERT_FALSE(world.run(30));
   world.beats[1].wait.reset();
   EXPECT_FALSE(world.run(1));

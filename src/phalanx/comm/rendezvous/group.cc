@@ -71,9 +71,7 @@ void Group::welcome(Clock::time_point now) {
   const std::vector<RankPlace> places = roster_.places();
   for (Member& each : members_) each.heard = now;
   if (options_.noun == "rank") {
-    Detector::Limits limits = options_.limits;
-    if (options_.over_network) limits.silence = limits.far_silence;
-    detector_.emplace(places, limits);
+    detector_.emplace(places, options_.limits);
     for (int number = 0; number < options_.size; ++number) {
       detector_->joined(number, roster_.member(number).pid, now);
     }
@@ -291,7 +289,7 @@ std::optional<Verdict> Group::judge(Clock::time_point now) {
       if (std::optional<Verdict> verdict = detector_->judge(now)) decide(std::move(*verdict));
     }
     if (!verdict_ && !roster_.complete() && now - begin_ >= options_.join_timeout) {
-      decide({{},
+      decide({roster_.missing(),
               ErrorCode::kUnavailable,
               fmt::format("not all {}s have come within {:.3g} s: {}", options_.noun,
                           std::chrono::duration<double>(options_.join_timeout).count(),

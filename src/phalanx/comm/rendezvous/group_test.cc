@@ -85,6 +85,7 @@ TEST_F(GroupTest, RefusesAllWhenOneDoesNotCome) {
   const auto verdict = group_->judge(now_ + std::chrono::minutes(10));
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->code, ErrorCode::kUnavailable);
+  EXPECT_EQ(verdict->culprits, (std::vector<int>{2}));
   EXPECT_EQ(told<Refusal>(), (std::vector<int>{0, 1}));
   EXPECT_EQ(reason_, "not all ranks have come within 600 s: 2/3 joined, missing rank 2");
   const auto late = group_->join(2, request(2, 3), now_);

@@ -200,7 +200,8 @@ std::optional<LaunchEnvironment> read_torchrun(const Variables& variables) {
     throw UsageError("WORLD_SIZE={} is set, but RANK is not", *world);
   if (rank.value_or(0) >= *world)
     throw UsageError("RANK={} is not below WORLD_SIZE={}", *rank, *world);
-  if (*world == 1) return std::nullopt;
+  // Nobody watches over a process that stands alone and was started by hand.
+  if (*world == 1 && launcher == nullptr) return std::nullopt;
 
   LaunchEnvironment environment;
   environment.source = coordinator           ? "phalanx launch"
@@ -232,12 +233,15 @@ std::optional<LaunchEnvironment> read_torchrun(const Variables& variables) {
 // ---------------------------------------------------------------------------------------------
 // Slurm.
 
-// Whether srun started this process as one of several.
+// Whether srun started this process as a rank. In a step of one task, a shell of srun's say, ranks
+// may have been started by hand.
 bool is_slurm_task(const Variables& variables) {
   const auto step = variables.number("SLURM_STEP_ID", 0, kMaxSlurmId);
   if (!step || *step >= kFirstOwnStep) return false;
   const char* const tasks = variables.first({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
-  return tasks != nullptr && *variables.number(tasks, 1, kMaxRanks) > 1;
+  if (tasks == nullptr) return false;
+  return *variables.number(tasks, 1, kMaxRanks) > 1 ||
+         (!variables.has("RANK") && !variables.has("WORLD_SIZE"));
 }
 
 // What people export by hand in a script of Slurm's must be what Slurm says.

@@ -43,8 +43,8 @@ struct LaunchEnvironment {
 // The variable's value; null where it is not set.
 using GetVariable = std::function<const char*(const char* name)>;
 
-// Empty where no launcher started this process, or it started one alone. UsageError (64) where a
-// variable is not what it should be, or two of them contradict each other.
+// Empty where no launcher started this process. A launcher's only process is a rank like any.
+// UsageError (64) where a variable is not what it should be, or two of them contradict each other.
 std::optional<LaunchEnvironment> read_launch_environment(const GetVariable& variable);
 // Of this process.
 std::optional<LaunchEnvironment> read_launch_environment();

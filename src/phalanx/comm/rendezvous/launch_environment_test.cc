@@ -95,11 +95,46 @@ TEST(LaunchEnvironment, NobodyStartedThisProcess) {
   EXPECT_FALSE(read({{"MASTER_ADDR", "n01"}, {"MASTER_PORT", "29500"}, {"LOCAL_RANK", "0"}}));
 }
 
-TEST(LaunchEnvironment, AloneIsNoWorld) {
+TEST(LaunchEnvironment, AloneByHandIsNoWorld) {
   EXPECT_FALSE(read({{"WORLD_SIZE", "1"}}));
   EXPECT_FALSE(read({{"RANK", "0"}, {"WORLD_SIZE", "1"}}));
-  EXPECT_FALSE(read(with(torchrun(), {{"RANK", "0"}, {"WORLD_SIZE", "1"}})));
-  EXPECT_FALSE(read(with(slurm(), {{"SLURM_STEP_NUM_TASKS", "1"}})));
+}
+
+Environment alone(Environment environment) {
+  return with(std::move(environment), {{"RANK", "0"},
+                                       {"WORLD_SIZE", "1"},
+                                       {"LOCAL_RANK", "0"},
+                                       {"LOCAL_WORLD_SIZE", "1"},
+                                       {"GROUP_RANK", "0"}});
+}
+
+// Its launcher waits for it.
+TEST(LaunchEnvironment, TheOnlyProcessOfALauncherIsARank) {
+  const auto ours = read(with(alone(torchrun()), {{"PHALANX_COORDINATOR", "unix:there"}}));
+  ASSERT_TRUE(ours);
+  EXPECT_EQ(ours->world_size, 1);
+  EXPECT_EQ(ours->endpoint, Endpoint::parse("unix:there"));
+  EXPECT_FALSE(ours->hosts_coordinator);
+  const auto torchruns = read(alone(torchrun()));
+  ASSERT_TRUE(torchruns);
+  EXPECT_EQ(torchruns->world_size, 1);
+  EXPECT_EQ(torchruns->endpoint.kind, Endpoint::Kind::kUnix);
+  EXPECT_TRUE(torchruns->hosts_coordinator);
+  const Environment task = with(slurm(), {{"SLURM_STEP_NUM_TASKS", "1"},
+                                          {"SLURM_STEP_TASKS_PER_NODE", "1"},
+                                          {"SLURM_PROCID", "0"},
+                                          {"SLURM_LOCALID", "0"},
+                                          {"SLURM_NODEID", "0"}});
+  const auto slurms = read(task);
+  ASSERT_TRUE(slurms);
+  EXPECT_EQ(slurms->world_size, 1);
+  EXPECT_EQ(slurms->source, "Slurm");
+  // Ranks by hand in a shell of srun's.
+  const auto by_hand = read(with(task, {{"RANK", "1"}, {"WORLD_SIZE", "2"}}));
+  ASSERT_TRUE(by_hand);
+  EXPECT_EQ(by_hand->world_size, 2);
+  EXPECT_EQ(by_hand->source, "RANK and WORLD_SIZE");
+  EXPECT_FALSE(read(with(task, {{"RANK", "0"}, {"WORLD_SIZE", "1"}})));
 }
 
 TEST(LaunchEnvironment, TorchrunOnSeveralHosts) {

@@ -50,8 +50,14 @@ class ConnectedMember : public Member {
                           std::all_of(places_.begin(), places_.end(),
                                       [](const RankPlace& place) { return place.host == 0; });
     if (one_host && device_ == "lo") device_.clear();
+    const int own = options_.environment.rank;
+    const bool is_near = own < std::ssize(places_) &&
+                         places_[static_cast<std::size_t>(own)].host == places_.front().host;
+    // A coordinator that lives and says nothing for so long hangs.
+    const std::chrono::milliseconds usual = is_near ? kSilence : kFarSilence;
+    link_.set_silence(options_.silence_limit ? milliseconds_of(*options_.silence_limit) : usual);
+    state_.limit(options_.silence_limit, options_.still_limit);
     ticked_ = Clock::now();
-    if (options_.silence_limit) link_.set_silence(milliseconds_of(*options_.silence_limit));
     asio::post(*context_, [this] { begin(); });
     thread_ = std::thread([this] { run(); });
   }
@@ -67,6 +73,10 @@ class ConnectedMember : public Member {
   // ---- what the rank says
 
   void tick() noexcept override { state_.tick(); }
+  Progress* progress() noexcept override { return &state_.progress(); }
+  void limit_stillness(std::chrono::milliseconds limit) override {
+    state_.limit_stillness(std::chrono::duration<double>(limit).count());
+  }
   void begin_wait(const CommPlace& at, const std::vector<int>& missing) override {
     state_.begin_wait(at, missing);
   }
@@ -250,7 +260,7 @@ void ConnectedMember::set_failure(RankFailure failure) {
   {
     const std::lock_guard lock(mutex_);
     if (failure_ || leaving_) return;
-    is_hang = failure.code == ErrorCode::kHang;
+    is_hang = failure.code == ErrorCode::kHang || failure.code == ErrorCode::kIo;
     failure_ = std::move(failure);
     failed_at_ = Clock::now();
     changed_.notify_all();
@@ -300,9 +310,7 @@ void ConnectedMember::check_for_stuck_rank(Time now) {
 void ConnectedMember::beat() {
   if (said_goodbye_) return;
   beaten_ = Clock::now();
-  Beat beat{state_.heartbeat(beaten_)};
-  beat.heartbeat.silence_limit = options_.silence_limit;
-  link_.send(beat);
+  link_.send(Beat{state_.heartbeat(beaten_)});
 }
 
 void ConnectedMember::fail(std::string_view reason) noexcept {

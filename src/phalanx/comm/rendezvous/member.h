@@ -30,9 +30,10 @@ struct MemberOptions {
   // Asked a few times a second while waiting; what it throws ends the joining.
   std::function<void()> poll = nullptr;
 
-  // What the rank's flags say of silence, its own and the coordinator's, in seconds; empty: what
-  // the coordinator says.
+  // What the rank's flags say of silence, its own and the coordinator's, and of being without a
+  // tick, in seconds; empty: what is usual. Zero without a tick: for ever.
   std::optional<double> silence_limit{};
+  std::optional<double> still_limit{};
   // Called once, on the member's own thread, where a failure has been there for `grace` and the
   // rank has neither left nor gone: it is stuck, in computing or in the system.
   std::function<void(const RankFailure& failure)> on_stuck = nullptr;

@@ -1,5 +1,7 @@
 #include "phalanx/comm/rendezvous/member_state.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 namespace phalanx::rendezvous {
@@ -8,11 +10,30 @@ namespace {
 // Of the ranks that are waited for: a heartbeat stays small however many there are.
 constexpr std::size_t kMostMissing = 64;
 
+std::string moved_text(std::int64_t bytes, std::int64_t files) {
+  if (bytes <= 0) return "";
+  const double megabytes = static_cast<double>(bytes) / 1e6;
+  const std::string text = megabytes < 1000 ? fmt::format("{:.1f} MB", megabytes)
+                                            : fmt::format("{:.1f} GB", megabytes / 1000);
+  return files > 0 ? fmt::format("{}, {} file{}", text, files, files == 1 ? "" : "s") : text;
+}
+
 double seconds_of(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
 }  // namespace
+
+void MemberState::limit(std::optional<double> silence, std::optional<double> still) {
+  const std::lock_guard lock(mutex_);
+  silence_limit_ = silence;
+  still_limit_ = still;
+}
+
+void MemberState::limit_stillness(double seconds) {
+  const std::lock_guard lock(mutex_);
+  still_limit_ = seconds;
+}
 
 void MemberState::begin_wait(const CommPlace& at, const std::vector<int>& missing) {
   const std::size_t count = std::min(missing.size(), kMostMissing);
@@ -29,6 +50,11 @@ void MemberState::end_wait() noexcept {
 
 bool MemberState::begin_busy(std::string what) {
   const std::lock_guard lock(mutex_);
+  // Who waits for others meanwhile is busy with the same again.
+  if (busy_.empty() && what != last_busy_) {
+    last_busy_ = what;
+    at_busy_ = progress_.files();
+  }
   busy_.push_back(std::move(what));
   return busy_.size() == 1;
 }
@@ -56,14 +82,21 @@ void MemberState::step(std::int64_t iteration) noexcept {
 
 Heartbeat MemberState::heartbeat(Clock::time_point now) const {
   Heartbeat heartbeat;
-  heartbeat.ticks = ticks_.load(std::memory_order_relaxed);
+  heartbeat.ticks = progress_.ticks();
+  Progress::Files files = progress_.files();
+  heartbeat.access = std::move(files.access);
   const std::lock_guard lock(mutex_);
+  heartbeat.silence_limit = silence_limit_;
+  heartbeat.still_limit = still_limit_;
   heartbeat.iteration = iteration_;
   heartbeat.steps = steps_;
   heartbeat.step_seconds = seconds_of(stepped_);
   heartbeat.waited_seconds = seconds_of(Clock::duration(waited_at_last_ - waited_at_first_));
   // What began last is what it does now.
-  if (!busy_.empty()) heartbeat.busy = busy_.back();
+  if (!busy_.empty()) {
+    heartbeat.busy = busy_.back();
+    heartbeat.moved = moved_text(files.bytes - at_busy_.bytes, files.files - at_busy_.files);
+  }
   if (!waits_.empty()) {
     const Wait& wait = waits_.back();
     heartbeat.wait = Heartbeat::Wait{wait.at, wait.missing,

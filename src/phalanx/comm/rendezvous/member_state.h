@@ -6,10 +6,12 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "phalanx/base/progress.h"
 #include "phalanx/comm/comm_place.h"
 #include "phalanx/comm/rendezvous/detector.h"
 
@@ -20,7 +22,10 @@ class MemberState {
  public:
   using Clock = std::chrono::steady_clock;
 
-  void tick() noexcept { ticks_.fetch_add(1, std::memory_order_relaxed); }
+  void tick() noexcept { progress_.tick(); }
+  Progress& progress() noexcept { return progress_; }
+  void limit(std::optional<double> silence, std::optional<double> still);
+  void limit_stillness(double seconds);
   void add_waited(Clock::duration time) noexcept {
     waited_.fetch_add(time.count(), std::memory_order_relaxed);
   }
@@ -40,12 +45,16 @@ class MemberState {
     Clock::time_point since;
   };
 
-  std::atomic<std::uint64_t> ticks_{0};
+  Progress progress_{};
   std::atomic<Clock::rep> waited_{0};
 
   mutable std::mutex mutex_{};
   std::vector<Wait> waits_{};
   std::vector<std::string> busy_{};
+  std::string last_busy_{};
+  Progress::Files at_busy_{};  // when it became busy with that
+  std::optional<double> silence_limit_{};
+  std::optional<double> still_limit_{};
   std::int64_t iteration_ = -1;
   std::int64_t steps_ = 0;
   Clock::time_point last_step_{};  // where there was one

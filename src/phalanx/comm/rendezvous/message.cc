@@ -52,7 +52,10 @@ struct Writer {
               {"waited_seconds", heartbeat.waited_seconds},
               {"steps", heartbeat.steps},
               {"busy", cut(heartbeat.busy)}};
+    if (!heartbeat.moved.empty()) header["moved"] = cut(heartbeat.moved);
+    if (!heartbeat.access.empty()) header["access"] = cut(heartbeat.access);
     if (heartbeat.silence_limit) header["silence_limit"] = *heartbeat.silence_limit;
+    if (heartbeat.still_limit) header["still_limit"] = *heartbeat.still_limit;
     if (heartbeat.wait) {
       const CommPlace& at = heartbeat.wait->at;
       header["wait"] = {{"rank", at.rank},
@@ -205,7 +208,10 @@ Beat read_beat(const json& header) {
   heartbeat.waited_seconds = seconds(header, "waited_seconds");
   heartbeat.steps = integer(header, "steps", 0, kMostNumber);
   heartbeat.busy = text_field(header, "busy");
+  if (header.contains("moved")) heartbeat.moved = text_field(header, "moved");
+  if (header.contains("access")) heartbeat.access = text_field(header, "access");
   if (header.contains("silence_limit")) heartbeat.silence_limit = seconds(header, "silence_limit");
+  if (header.contains("still_limit")) heartbeat.still_limit = seconds(header, "still_limit");
   if (const auto wait = header.find("wait"); wait != header.end()) {
     if (!wait->is_object()) refuse("wait");
     Heartbeat::Wait read;

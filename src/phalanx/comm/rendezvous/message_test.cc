@@ -46,6 +46,10 @@ TEST(Message, ComesBackAsItWas) {
   heartbeat.waited_seconds = 0.25;
   heartbeat.steps = 2;
   heartbeat.busy = "saving";
+  heartbeat.moved = "3 MB";
+  heartbeat.access = "writing /a";
+  heartbeat.silence_limit = 3;
+  heartbeat.still_limit = 0.5;
   heartbeat.wait = Heartbeat::Wait{{2, "tp", "all_reduce", 12}, {0, 3}, 0.5};
   const Heartbeat beat = through(Beat{heartbeat}).heartbeat;
   EXPECT_EQ(beat.ticks, 12U);
@@ -54,6 +58,11 @@ TEST(Message, ComesBackAsItWas) {
   EXPECT_EQ(beat.waited_seconds, 0.25);
   EXPECT_EQ(beat.steps, 2);
   EXPECT_EQ(beat.busy, "saving");
+  EXPECT_EQ(beat.moved, "3 MB");
+  EXPECT_EQ(beat.access, "writing /a");
+  EXPECT_EQ(beat.silence_limit, 3);
+  EXPECT_EQ(beat.still_limit, 0.5);
+  EXPECT_FALSE(through(Beat{}).heartbeat.still_limit);
   ASSERT_TRUE(beat.wait);
   EXPECT_EQ(beat.wait->at.operation, "all_reduce");
   EXPECT_EQ(beat.wait->at.number, 12);

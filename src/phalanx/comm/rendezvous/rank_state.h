@@ -18,12 +18,10 @@ struct RankState {
   int pid = 0;
   Life life = Life::kAbsent;
   Clock::time_point heard{};       // when the last heartbeat came, or it joined
-  Clock::time_point moved{};       // when ticks last changed, or it was last busy
+  Clock::time_point moved{};       // when ticks last changed
   Clock::time_point busy_since{};  // with what last.busy says
   Heartbeat last{};
-  std::vector<double> step_seconds{};  // of the last steps, as far as heartbeats tell them apart
-  std::size_t next_step = 0;           // the oldest of them, once there are enough
-  int times_back = 0;                  // from silence
+  int times_back = 0;  // from silence
 
   bool is_here() const { return life == Life::kHere; }
   bool is_busy() const { return !last.busy.empty(); }

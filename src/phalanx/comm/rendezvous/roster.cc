@@ -62,6 +62,14 @@ std::string Roster::name_of(int number) const {
   return fmt::format("{} {} (host {}, pid {})", noun_, number, join.host_name, join.pid);
 }
 
+std::vector<int> Roster::missing() const {
+  std::vector<int> numbers;
+  for (int number = 0; number < size(); ++number) {
+    if (!has(number)) numbers.push_back(number);
+  }
+  return numbers;
+}
+
 std::string Roster::host_of_missing(int number) const {
   for (int other = 0; other < size(); ++other) {
     if (!has(other)) continue;

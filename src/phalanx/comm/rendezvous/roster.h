@@ -27,6 +27,7 @@ class Roster {
   std::string name_of(int number) const;
   // "7/8 joined, missing rank 5 (host n02)".
   std::string roll_call() const;
+  std::vector<int> missing() const;
   // When all have joined. A host is a node and a machine; local ranks are numbered anew in it.
   std::vector<RankPlace> places() const;
 

@@ -134,11 +134,20 @@ std::string call_text(const CommPlace& at) {
   return text;
 }
 
+// "saving the checkpoint of iteration 100, writing /runs/a/m.tmp (3.2 GB, 2 files so far)".
+std::string activity_text(const RankState& state) {
+  const Heartbeat& last = state.last;
+  std::string text = one_line(last.busy);
+  if (!last.access.empty()) text += (text.empty() ? "" : ", ") + one_line(last.access);
+  if (!last.moved.empty()) text += fmt::format(" ({} so far)", one_line(last.moved));
+  return text;
+}
+
 std::string position_text(const RankState& state) {
   std::string text = state.last.iteration < 0
                          ? "no iteration over yet"
                          : fmt::format("after iteration {}", state.last.iteration);
-  if (state.is_busy()) return text + ", " + one_line(state.last.busy);
+  if (state.is_busy() || !state.last.access.empty()) return text + ", " + activity_text(state);
   if (state.last.wait) return text + ", waiting in " + wait_text(*state.last.wait);
   return text + ", in its own work";
 }
@@ -176,7 +185,15 @@ std::string stillness_reason(const States& states, const std::vector<int>& culpr
   if (first.last.wait)
     text += fmt::format("it waits in {}{}", wait_text(*first.last.wait),
                         waiters.ranks.empty() ? "" : ", while ");
-  if (waiters.ranks.empty()) {
+  const std::string activity = first.last.wait ? "" : activity_text(first);
+  if (!activity.empty()) {
+    text += fmt::format("{}, and nothing has moved in it for {}", activity,
+                        since_text(first.moved, now));
+    if (!waiters.ranks.empty()) {
+      text += fmt::format("; {} {} for it in {}", ranks_text(waiters.ranks),
+                          waiters.ranks.size() == 1 ? "waits" : "wait", call_text(waiters.at));
+    }
+  } else if (waiters.ranks.empty()) {
     text += fmt::format("{}, {} {}", first.last.wait ? "" : "nothing has moved in its own work",
                         "for", since_text(first.moved, now));
   } else {

@@ -20,6 +20,8 @@ std::string rank_text(const RankState& state);
 std::string host_text(const RankState& state);
 // "all_reduce(sum, f32 x 100), call 12 of group tp".
 std::string call_text(const CommPlace& at);
+// What it is busy with and the file that it is in; empty where it is neither.
+std::string activity_text(const RankState& state);
 // "after iteration 12, waiting in all_gather(f32 x 88), call 12 of group tp, for rank 5".
 std::string position_text(const RankState& state);
 

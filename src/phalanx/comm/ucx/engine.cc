@@ -42,6 +42,7 @@ std::uint64_t tag_of(int source, std::uint16_t group, std::uint64_t number, Lane
 constexpr std::uint16_t kGoodbyeGroup = 0xffff;
 
 std::string failed(int rank, std::string_view reason) {
+  if (rank < 0) return std::string(reason);  // the launcher's, which hosts the rendezvous
   const std::string subject = fmt::format("rank {} ", rank);
   if (reason.starts_with(subject)) return std::string(reason);
   return fmt::format("{}failed: {}", subject, reason);

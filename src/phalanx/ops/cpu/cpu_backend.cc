@@ -1,5 +1,6 @@
 #include "phalanx/ops/cpu/cpu_backend.h"
 
+#include "phalanx/base/progress.h"
 #include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/flush_to_zero.h"
 #include "phalanx/ops/cpu/target.h"
@@ -23,6 +24,7 @@ template <typename Op>
 void execute(FlushingDevice& flushing, const Op& op, const Tensor& scratch) {
   const FlushToZero mode;
   execute(flushing.device, op, scratch);
+  note_progress();
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/base/progress.h"
 #include "phalanx/ops/cpu/parallel.h"
 
 namespace phalanx::cpu {
@@ -76,6 +77,7 @@ void FirstTouch::take(std::int64_t bytes) {
     if (failure != 0) error = failure;
   });
   taken_ += pieces;
+  note_progress();
   if (error != 0) {
     throw SystemError("arena {}: the system has not {} of memory: {}", arena_.name(),
                       format_bytes(arena_.capacity()), std::strerror(error));

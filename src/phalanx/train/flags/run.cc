@@ -54,6 +54,17 @@ constexpr TrainFlag kRunRows[] = {
         kRanks, {.name = "--distributed-timeout-minutes",
                  .help = "How long a rank waits for the others before the run ends",
                  .range = above(0)}),
+    works<&RunConfig::hang_timeout_s>(
+        kRanks, {.name = "--hang-timeout-s",
+                 .help = "How long a rank that is a process may make no progress, no message, "
+                         "kernel or block of a file, before the run ends (0: for ever; not given: "
+                         "60 s, or 20 times the slowest unit of the model by the plan)",
+                 .range = at_least(0)}),
+    works<&RunConfig::silence_timeout_s>(
+        kRanks, {.name = "--silence-timeout-s",
+                 .help = "How long nothing may be heard of a rank that is a process before the run "
+                         "ends (not given: 10 s within a host, 60 s between hosts)",
+                 .range = above(0)}),
     works<&RunConfig::rdzv_secret_file>(
         kRanks, {.name = "--rdzv-secret-file",
                  .help = "The secret that ranks of several hosts prove to each other, a file that "
