@@ -165,8 +165,8 @@ TEST_F(AcrossHosts, ALinkThatFlapsIsEndured) {
 // For longer than anything that lives takes to answer.
 TEST_F(AcrossHosts, ALinkThatIsDownForFourSecondsIsEndured) {
   const Hosts hosts(2);
-  std::vector<ChildProcess> launchers = launch_on(
-      hosts, 2, endless() + "--save run --silence-timeout-s 30 --hang-timeout-s 30");
+  std::vector<ChildProcess> launchers =
+      launch_on(hosts, 2, endless() + "--save run --silence-timeout-s 30 --hang-timeout-s 30");
   expect_begun(launchers);
   hosts.link_down(1);
   std::this_thread::sleep_for(4s);
