@@ -72,7 +72,7 @@ struct PlannedRank {
       : ranks(rank_grid(config.layout), world),
         programs(step_programs(config)),
         arenas(allocate_arenas(
-            plan_memory(config, model, programs, world.rank(), cpu::ProductPrecision::kFp32))),
+            plan_memory(config, model, programs, world.rank(), {cpu::ProductPrecision::kFp32}))),
         backend(make_cpu_backend(static_cast<int>(config.layout.threads_per_rank),
                                  cpu::ProductPrecision::kFp32)),
         rank(config, model, programs, ranks, *backend, arenas) {}
