@@ -90,6 +90,8 @@ bool is_command(std::string_view word) {
   return std::ranges::any_of(kCommands, [&](const Command& one) { return one.name == word; });
 }
 
+bool is_training_command(std::string_view word) { return word == "pretrain" || word == "finetune"; }
+
 int run_command(const std::vector<std::string>& words) {
   PHALANX_CHECK(!words.empty(), "no command");
   std::vector<std::string> names;

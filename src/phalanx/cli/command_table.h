@@ -23,6 +23,8 @@ std::span<const Command> command_table();
 std::string usage_text();
 
 bool is_command(std::string_view word);
+// Whether it trains: as one of several processes it joins the others, and signals make it save.
+bool is_training_command(std::string_view word);
 // Runs the command that the first word names; UsageError where there is none.
 int run_command(const std::vector<std::string>& words);
 

@@ -36,8 +36,9 @@ std::filesystem::path own_program() {
 }  // namespace
 
 int run_launch(const Arguments& arguments) {
-  const launch::LaunchOptions options = launch::parse_launch_options(
+  launch::LaunchOptions options = launch::parse_launch_options(
       arguments, [](const std::string& word) { return is_command(word); });
+  options.ranks_join = is_training_command(options.command.front());
   let_log_drop_lines();
   const Secret secret = launch::run_secret(options);
   const launch::Descriptor shared(secret.empty() ? -1 : share_secret(secret));

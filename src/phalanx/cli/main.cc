@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
   phalanx::occupy_standard_descriptors();
   // Training commands end with what they have saved, however early they are asked.
   const std::string_view command = argc > 1 ? argv[1] : "";
-  if (command == "pretrain" || command == "finetune") phalanx::hold_stop_signals();
+  if (phalanx::is_training_command(command)) phalanx::hold_stop_signals();
   // A file-size limit then arrives as a failed write, which has a message.
   std::signal(SIGXFSZ, SIG_IGN);
   phalanx::report_unreadable_maps();

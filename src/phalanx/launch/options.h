@@ -34,6 +34,7 @@ struct LaunchOptions {
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
   bool virtual_local_rank = false;  // every rank is told LOCAL_RANK 0
   std::vector<std::string> command;
+  bool ranks_join = true;          // each other: the command trains
   std::vector<std::string> notes;  // to be said at the start
 };
 

@@ -76,6 +76,7 @@ std::unique_ptr<CoordinatorServer> make_server(const LaunchOptions& options, con
   coordinator.run_id = run_id;
   coordinator.launchers = options.nodes > 1 ? options.nodes : 0;
   coordinator.join_timeout = options.join_timeout;
+  coordinator.ranks_join = options.ranks_join;
   coordinator.on_verdict = [box = std::move(box)](const Verdict& verdict) {
     box->put({.rank = verdict.culprits.empty() ? -1 : verdict.culprits[0],
               .host = verdict.host,

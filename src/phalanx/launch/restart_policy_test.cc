@@ -32,7 +32,7 @@ TEST(RestartPolicy, NotBesideAProcessThatCannotBeEnded) {
   RestartPolicy policy(5, true);
   Outcome outcome = failed(74);
   outcome.left_behind = 1;
-  const NextStep step = policy.after(outcome, {}, 1);
+  const NextStep step = policy.after(outcome, {}, at(1));
   EXPECT_FALSE(step.restarts);
   EXPECT_EQ(step.exit_status, 74);
   EXPECT_THAT(step.why, HasSubstr("cannot be ended"));

@@ -158,7 +158,7 @@ RankArenas arenas_of_run(const RunSetup& setup, Communicator& world, Backend& ba
   const MemoryPlan& plan = setup.plan_of(rank);
   RankArenas arenas = allocate_arenas(plan);
   arenas.folders = open_folders(setup.config.layout, setup.name, rank, [&] {
-    if (stop() != 0) throw StoppedEarly{.is_saved = setup.directory.is_resumed()};
+    if (stop() != 0) throw StoppedEarly{};
   });
   // Where the disk is one, all files are known to be too large before the first one is made.
   if (arenas.folders.size() == 1) arenas.folders.begin()->second->expect_space(plan.file_bytes);

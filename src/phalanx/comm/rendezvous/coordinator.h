@@ -28,6 +28,8 @@ struct CoordinatorOptions {
   std::string run_id;
   int launchers = 0;   // how many will join
   int world_size = 0;  // 0: ranks wait until begin_attempt()
+  // False: what runs as the ranks may join nobody, and nobody waits for it.
+  bool ranks_join = true;
   // Attempt: ranks of an older one are refused, those of a newer one wait until it begins.
   int epoch = 0;
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);

@@ -17,6 +17,7 @@
 namespace phalanx::rendezvous {
 namespace {
 
+constexpr auto kLongest = std::chrono::hours(24 * 365);
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr auto kUrgentTick = std::chrono::milliseconds(10);
 constexpr auto kPingEvery = std::chrono::milliseconds(500);
@@ -84,7 +85,8 @@ std::unique_ptr<Server::Assembly> Server::assemble(MemberRole role, int size) {
   group.coordinator = who_;
   group.hosted_by = role == MemberRole::kRank && options_.launchers > 0 ? -1 : 0;
   group.limits = options_.limits;
-  group.join_timeout = options_.join_timeout;
+  const bool joins = role != MemberRole::kRank || options_.ranks_join;
+  group.join_timeout = joins ? options_.join_timeout : kLongest;
   group.over_network = options_.endpoint.kind == Endpoint::Kind::kTcp;
   if (role == MemberRole::kRank && options_.launchers > 0) group.hold = kHold;
   const auto send_to = [this, role](int number, const Group::Bytes& bytes, bool may_be_dropped) {
