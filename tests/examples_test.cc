@@ -276,7 +276,8 @@ TEST_F(ClusterExamples, SlurmsScriptMakesASecretOfTheJobAndGoesBackIntoTheQueue)
                "./slurm_script --seed 3");
   };
   ASSERT_EQ(submit(""), 0) << read("stderr");
-  EXPECT_THAT(read("stdout"), testing::StartsWith("srun --kill-on-bad-exit=1 phalanx pretrain "));
+  EXPECT_THAT(read("stdout"),
+              testing::StartsWith("srun --kill-on-bad-exit=0 --wait=900 phalanx pretrain "));
   EXPECT_THAT(read("stdout"), HasSubstr("\nMASTER_ADDR=n07\nMASTER_PORT=20042\n"));
   EXPECT_THAT(read("stdout"), HasSubstr("\nPHALANX_RDZV_SECRET_FILE=" + directory_.string() +
                                         "/.rdzv_secret_10042_"));
@@ -284,10 +285,17 @@ TEST_F(ClusterExamples, SlurmsScriptMakesASecretOfTheJobAndGoesBackIntoTheQueue)
   for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
     EXPECT_FALSE(entry.path().filename().string().starts_with(".rdzv")) << entry.path();
   }
-  EXPECT_EQ(submit("CODE=85"), 85);
-  EXPECT_THAT(read("stdout"), testing::EndsWith("scontrol requeue 10042\n"));
-  EXPECT_EQ(submit("CODE=75"), 75);
-  EXPECT_THAT(read("stdout"), testing::Not(HasSubstr("scontrol requeue")));
+  // Pre-empted, lost, hung, killed; all but the first no more often than REQUEUES.
+  for (const int code : {85, 75, 124, 137}) {
+    EXPECT_EQ(submit(fmt::format("SLURM_RESTART_COUNT=9 CODE={}", code)), code);
+    EXPECT_THAT(read("stdout"), testing::EndsWith("scontrol requeue 10042\n")) << code;
+    EXPECT_EQ(submit(fmt::format("SLURM_RESTART_COUNT=2 REQUEUES=2 CODE={}", code)), code);
+    EXPECT_EQ(read("stdout").ends_with("scontrol requeue 10042\n"), code == 85) << code;
+  }
+  for (const int code : {0, 65, 78, 130}) {
+    EXPECT_EQ(submit(fmt::format("CODE={}", code)), code);
+    EXPECT_THAT(read("stdout"), testing::Not(HasSubstr("scontrol requeue"))) << code;
+  }
 }
 
 TEST_F(Examples, TheScriptOfGpt3AsksForNothingThatCannotBeDone) {

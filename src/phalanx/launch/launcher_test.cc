@@ -454,13 +454,20 @@ TEST_F(LaunchTest, LogsThatCannotBeWrittenAreToldBeforeTheStart) {
 }
 
 TEST_F(LaunchTest, AFullLogDiskEndsNothing) {
-  // The file system refuses as a full disk does.
-  std::filesystem::create_directories(directory_ / "logs/run/attempt_0");
-  std::filesystem::create_symlink("/dev/full", directory_ / "logs/run/attempt_0/rank_1.out");
-  EXPECT_EQ(run(2, "echo one; sleep 0.1; echo two"), 0);
+  // A limit refuses as a full disk does.
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit limit{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const int status =
+      run(2, "echo one; [ $RANK = 1 ] && seq 10000; sleep 0.1; [ $RANK = 1 ] && seq 9; echo two");
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(status, 0);
   EXPECT_EQ(read("logs/run/attempt_0/rank_0.out"), "one\ntwo\n");
   const std::string console = read("console.err");
-  EXPECT_THAT(console, HasSubstr("rank_1.out: cannot be written: No space left on device"));
+  EXPECT_THAT(console, HasSubstr("rank_1.out: cannot be written: File too large"));
   EXPECT_EQ(console.find("cannot be written"), console.rfind("cannot be written"));
 }
 

@@ -79,13 +79,16 @@ void populate_arenas(Communicator& world, std::span<const RankPlace> places, Bac
     if (std::ranges::all_of(lefts, [](std::int64_t left) { return left == 0; })) return;
     // ... and takes the next one when it knows what each host's first rank has seen meanwhile.
     const AvailableMemory available = leads ? options.available() : AvailableMemory{};
-    const std::int64_t most =
-        of_host(here.host, places, gather_numbers(world, context, leads ? available.bytes : 0));
-    const std::int64_t left = of_host(here.host, places, lefts);
-    if (left > most) {
-      if (leads) refuse(total, left, here.local_size, available);
-      world.barrier(context);  // ends with the first rank's error
+    const auto availables = gather_numbers(world, context, leads ? available.bytes : 0);
+    bool is_enough = true;
+    for (const RankPlace& place : places) {
+      if (place.local_rank != 0) continue;
+      const std::int64_t left = of_host(place.host, places, lefts);
+      if (left <= of_host(place.host, places, availables)) continue;
+      if (leads && place.host == here.host) refuse(total, left, here.local_size, available);
+      is_enough = false;
     }
+    if (!is_enough) world.barrier(context);  // ends with the error of that host's first rank
     memory.take(options.block_bytes);
   }
 }

@@ -91,7 +91,7 @@ TEST_F(StoppingTest, ARunThatWaitsForItsDirectoryOfFilesListens) {
     if (std::this_thread::get_id() != main_thread) is_waiting = true;
     return is_waiting ? SIGTERM : 0;
   };
-  EXPECT_EQ(pretrain(c, stop), RunEnd::kStopped);
+  EXPECT_EQ(pretrain(c, stop), RunEnd::kPreempted);
   EXPECT_TRUE(is_waiting);
   ::close(descriptor);
 }

@@ -37,6 +37,24 @@ TEST(Coordinator, NamesTheMissingRankToAllWhoWait) {
   }
 }
 
+// A launcher runs commands that know nothing of ranks.
+TEST(Coordinator, NobodyWaitsForRanksThatNeedNotJoin) {
+  CoordinatorOptions options = coordinator_options(unix_endpoint(), 3);
+  options.join_timeout = milliseconds(50);
+  std::atomic<int> verdicts = 0;
+  options.on_verdict = [&](const Verdict&) { ++verdicts; };
+  for (const bool joins : {true, false}) {
+    options.ranks_join = joins;
+    const Coordinator coordinator(options);
+    if (joins) {
+      EXPECT_TRUE(eventually([&] { return verdicts == 1; }));
+    } else {
+      std::this_thread::sleep_for(milliseconds(400));
+    }
+  }
+  EXPECT_EQ(verdicts, 1);
+}
+
 // Where the member's patience ends before the coordinator's.
 TEST(Coordinator, LetsAnImpatientMemberKnowWhoIsMissing) {
   const CoordinatorOptions options = coordinator_options(unix_endpoint(), 3);
