@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -70,12 +69,13 @@ std::optional<CheckpointReader> CheckpointReader::open_if_any(const fs::path& di
        ++candidate) {
     try {
       CheckpointReader reader(candidate->directory, verify);
-      for (const auto& failure : failures | std::views::take(kNamedInMessages)) {
-        log_warning("{}; taking {}", failure, reader.directory().string());
+      const std::size_t named = std::min(failures.size(), kNamedInMessages);
+      for (std::size_t i = 0; i < named; ++i) {
+        log_warning("{}; taking {}", failures[i], reader.directory().string());
       }
-      if (failures.size() > kNamedInMessages) {
+      if (failures.size() > named) {
         log_warning("{}: {} more checkpoints cannot be read", save.string(),
-                    failures.size() - kNamedInMessages);
+                    failures.size() - named);
       }
       if (failures.empty()) compare_with_tracker(save, *candidate);
       return reader;
