@@ -21,23 +21,17 @@ class AcrossHosts : public ProcessesTest {
     write("secret", "an opaque key of this test");
     std::filesystem::permissions(directory_ / "secret", std::filesystem::perms::owner_read);
   }
-  static std::string with_silence(const std::string& flags) {
-    return flags.find("--silence-timeout-s 30") == std::string::npos
-               ? flags + " --silence-timeout-s 5"
-               : flags;
-  }
   // A launcher on each host, a rank each.
   std::vector<ChildProcess> launch_on(const Hosts& hosts, int count, const std::string& flags,
                                       const std::string& address = Hosts::address(0)) const {
     std::vector<ChildProcess> launchers;
     for (int host = 0; host < count; ++host) {
-      launchers.push_back(
-          launch(fmt::format("launch_{}", host),
-                 fmt::format("--nproc-per-node 1 --nnodes {} --node-rank {} --master-addr {} "
-                             "--rdzv-secret-file secret --log-dir logs_{}",
-                             count, host, address, host),
-                 // Longer than the kernel needs to find that a connection is cut.
-                 with_silence(flags), hosts.process(host)));
+      launchers.push_back(launch(
+          fmt::format("launch_{}", host),
+          fmt::format("--nproc-per-node 1 --nnodes {} --node-rank {} --master-addr {} "
+                      "--rdzv-secret-file secret --log-dir logs_{}",
+                      count, host, address, host),
+          fmt::format("{} --silence-timeout-s {}", flags, silence_seconds_), hosts.process(host)));
     }
     return launchers;
   }
@@ -60,6 +54,9 @@ class AcrossHosts : public ProcessesTest {
     EXPECT_EQ(json["culprit"].value("reason", ""), "lost") << json;
     expect_clean("run");
   }
+
+  // Longer than the kernel needs to find that a connection is cut.
+  int silence_seconds_ = 5;
 };
 
 TEST_F(AcrossHosts, TwoTrainAsThreadsDo) {
@@ -165,8 +162,9 @@ TEST_F(AcrossHosts, ALinkThatFlapsIsEndured) {
 // For longer than anything that lives takes to answer.
 TEST_F(AcrossHosts, ALinkThatIsDownForFourSecondsIsEndured) {
   const Hosts hosts(2);
+  silence_seconds_ = 30;
   std::vector<ChildProcess> launchers =
-      launch_on(hosts, 2, endless() + "--save run --silence-timeout-s 30 --hang-timeout-s 30");
+      launch_on(hosts, 2, endless() + "--save run --hang-timeout-s 30");
   expect_begun(launchers);
   hosts.link_down(1);
   std::this_thread::sleep_for(4s);
