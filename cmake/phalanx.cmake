@@ -26,6 +26,13 @@ if(PHALANX_SANITIZE)
     add_compile_definitions(HWY_COMPILE_ONLY_STATIC ASIO_DISABLE_FENCED_BLOCK)
   endif()
 endif()
+# A function that writes beyond its arrays ends the program when it returns, and glibc's copies compare their lengths with
+# what they write to. The same flags for all code: precompiled headers are read with those that they were made with.
+# Sanitizers see more, and replace the functions that would be checked; without optimisation nothing is known to check.
+if(NOT PHALANX_SANITIZE)
+  add_compile_options(-fstack-protector-strong)
+  add_compile_options($<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE> $<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
+endif()
 # Addresses are not known beforehand, and tables of functions are filled in at the start and read-only from then on.
 include(CheckPIESupported)
 check_pie_supported(LANGUAGES CXX)
