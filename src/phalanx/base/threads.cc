@@ -4,6 +4,8 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
 #include <fstream>
 #include <latch>
 #include <utility>
@@ -47,6 +49,35 @@ void expect_threads(int count, const ThreadStarter& start) {
     throw_threads_refused(static_cast<int>(std::ssize(threads)), count, error);
   }
   end.count_down();
+}
+
+void run_parallel(std::size_t count, int threads, const std::function<void(std::size_t)>& body,
+                  const ThreadStarter& start) {
+  std::vector<std::exception_ptr> failures(count);
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < count; i = next++) {
+      try {
+        body(i);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    try {
+      while (others.size() + 1 < std::min(count, static_cast<std::size_t>(std::max(threads, 1)))) {
+        others.push_back(start(work));
+      }
+    } catch (const std::system_error&) {
+      // Those that have started share the work.
+    }
+    work();
+  }
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
 }
 
 void throw_threads_refused(int started, int wanted, const std::system_error& reason) {

@@ -1,6 +1,7 @@
 #pragma once
 // Threads that the system may refuse to start.
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -21,6 +22,12 @@ std::string thread_limits(const std::filesystem::path& root = "/");
 // SystemError unless `count` threads can run beside the calling one: starts them, idle, and lets
 // them go. OpenMP ends the process without a word to say where its own cannot be started.
 void expect_threads(int count, const ThreadStarter& start = start_thread);
+
+// Calls body(0) ... body(count - 1), each once, on up to `threads` threads, the calling one among
+// them: with fewer where the system refuses to start more. All calls are made whatever fails; then
+// the exception of the first call that failed is thrown.
+void run_parallel(std::size_t count, int threads, const std::function<void(std::size_t)>& body,
+                  const ThreadStarter& start = start_thread);
 
 // What is thrown where a thread was refused: how many there were, and the limits.
 [[noreturn]] void throw_threads_refused(int started, int wanted, const std::system_error& reason);

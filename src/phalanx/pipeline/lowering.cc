@@ -8,10 +8,15 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/machine.h"
+#include "phalanx/base/threads.h"
 #include "phalanx/pipeline/replay.h"
 
 namespace phalanx {
 namespace {
+
+// Programs of fewer passes are written in less time than threads start.
+constexpr std::size_t kPassesWorthThreads = 100'000;
 
 // What passes hand to each other.
 class Messages {
@@ -249,13 +254,16 @@ std::vector<Program> lower(const Schedule& schedule, const Costs& costs) {
   std::optional<PassTimes> times = times_of(schedule, costs);
   // Any times give an order that is safe.
   if (!times) times = times_of(schedule, Costs{});
-  std::vector<Program> programs;
-  for (int rank = 0; rank < schedule.placement.ranks(); ++rank) {
-    const auto at = static_cast<std::size_t>(rank);
+  std::vector<Program> programs(schedule.ranks.size());
+  const auto write = [&](std::size_t at) {
+    const int rank = static_cast<int>(at);
     const auto events = events_of(schedule, rank, *times, messages);
-    programs.push_back(
-        program_with(schedule, merged(schedule.ranks[at], rank, (*times)[at], events, messages)));
-  }
+    programs[at] =
+        program_with(schedule, merged(schedule.ranks[at], rank, (*times)[at], events, messages));
+  };
+  std::size_t passes = 0;
+  for (const PassTimes::value_type& of_rank : *times) passes += of_rank.size();
+  run_parallel(programs.size(), passes < kPassesWorthThreads ? 1 : usable_cores().count, write);
   return programs;
 }
 

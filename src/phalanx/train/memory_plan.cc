@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/machine.h"
+#include "phalanx/base/threads.h"
 #include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/ops/meta/meta_backend.h"
 #include "phalanx/train/config_views.h"
@@ -17,6 +19,9 @@ namespace {
 // The program and its libraries, and a stack and allocator arena per thread.
 constexpr std::int64_t kLibraryBytes = 160LL << 20;
 constexpr std::int64_t kLibraryBytesPerThread = 16LL << 20;
+
+// What they have in common is planned once by each thread.
+constexpr std::size_t kPlansWorthAThread = 8;
 
 std::vector<std::int64_t> planned(const MemoryPlan& plan) {
   return {plan.parameters, plan.main_parameters, plan.gradients, plan.optimizer, plan.saved,
@@ -81,18 +86,30 @@ std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
                                  std::span<const int> ranks) {
   const RankGrid grid = rank_grid(config.layout);
   std::vector<RankPlan> plans;
+  std::vector<int> stages;  // by plan
   std::map<std::pair<int, int>, std::size_t> plan_of_place;
-  Rank::Shared shared;
-  int stage = 0;
   for (const int rank : ranks) {
     const GridCoordinates at = grid.coordinates(rank);
     const auto [found, is_new] = plan_of_place.try_emplace({at.pipeline, at.tensor}, plans.size());
     if (is_new) {
-      if (std::exchange(stage, at.pipeline) != at.pipeline) shared.saved.forget_unused();
-      plans.push_back({plan_memory(config, model, programs, rank, kernels, &shared), {}});
+      plans.emplace_back();
+      stages.push_back(at.pipeline);
     }
     plans[found->second].ranks.push_back(rank);
   }
+  // Neighbours have most in common: each thread plans places that follow each other.
+  const std::size_t threads = std::clamp<std::size_t>(
+      plans.size() / kPlansWorthAThread, 1, static_cast<std::size_t>(usable_cores().count));
+  run_parallel(threads, static_cast<int>(threads), [&](std::size_t part) {
+    Rank::Shared shared;
+    const std::size_t begin = plans.size() * part / threads;
+    const std::size_t end = plans.size() * (part + 1) / threads;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (i > begin && stages[i] != stages[i - 1]) shared.saved.forget_unused();
+      plans[i].memory =
+          plan_memory(config, model, programs, plans[i].ranks.front(), kernels, &shared);
+    }
+  });
   return plans;
 }
 
