@@ -1,9 +1,11 @@
-// What the linker makes of the program and of what it opens: addresses that are not known
-// beforehand, and no table of functions that can be written to while it runs.
+// What the compiler and the linker make of the program and of what it opens: checked arrays and
+// copies, addresses that are not known beforehand, and no table of functions that can be written to
+// while it runs.
 
 #include <elf.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -25,6 +27,8 @@ class ElfFile {
     if (const Elf64_Phdr* dynamic = segment(PT_DYNAMIC)) {
       entries_ = read<Elf64_Dyn>(dynamic->p_offset, dynamic->p_filesz / sizeof(Elf64_Dyn));
     }
+    // The linker puts them where their address is their place in the file.
+    strings_ = bytes_.substr(std::min(flags(DT_STRTAB), bytes_.size()), flags(DT_STRSZ));
   }
 
   int type() const { return type_; }
@@ -33,6 +37,11 @@ class ElfFile {
       if (segment.p_type == type) return &segment;
     }
     return nullptr;
+  }
+  // Names of the functions of other libraries that it calls, and of its own that others may.
+  bool names(const std::string& function) const {
+    // Between two zeros.
+    return strings_.find('\0' + function + '\0') != std::string::npos;
   }
   // Of the dynamic section; 0 where it has none.
   Elf64_Xword flags(Elf64_Sxword tag) const {
@@ -55,6 +64,7 @@ class ElfFile {
   int type_ = ET_NONE;
   std::vector<Elf64_Phdr> segments_;
   std::vector<Elf64_Dyn> entries_;
+  std::string strings_;  // the dynamic section's
 };
 
 TEST(Linking, TablesOfFunctionsAreReadOnly) {
@@ -71,6 +81,17 @@ TEST(Linking, TablesOfFunctionsAreReadOnly) {
     EXPECT_EQ(file.segment(PT_GNU_STACK)->p_flags & PF_X, 0U);
   }
   EXPECT_NE(ElfFile(PHALANX_PROGRAM).flags(DT_FLAGS_1) & DF_1_PIE, 0U);
+}
+
+// Sanitizers bring checks of their own, and no optimisation means none of glibc's.
+TEST(Compiling, ArraysAndCopiesAreChecked) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+  GTEST_SKIP() << "this build has sanitizers, or is not optimised";
+#endif
+  const ElfFile program(PHALANX_PROGRAM);
+  EXPECT_TRUE(program.names("__stack_chk_fail")) << "without -fstack-protector-strong";
+  EXPECT_TRUE(program.names("__memcpy_chk")) << "without _FORTIFY_SOURCE";
+  EXPECT_TRUE(ElfFile(PHALANX_BUILD_DIR "/libphalanx_ucx.so").names("__stack_chk_fail"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -329,7 +330,7 @@ TEST(Plan, SaysWhatAStepTakesOfTheDisk) {
 // Counts how often a chunk of the model is built.
 class CountedModel final : public Model {
  public:
-  CountedModel(std::shared_ptr<const Model> model, int& built)
+  CountedModel(std::shared_ptr<const Model> model, std::atomic<int>& built)
       : model_(std::move(model)), built_(built) {}
   std::unique_ptr<const Model> placed(int tensor_rank) const override {
     return std::make_unique<CountedModel>(model_->placed(tensor_rank), built_);
@@ -348,21 +349,40 @@ class CountedModel final : public Model {
 
  private:
   std::shared_ptr<const Model> model_;
-  int& built_;
+  std::atomic<int>& built_;
 };
 
-// What all ranks of a pipeline have in common is made once: twice as many stages are twice the
-// work.
+TrainConfig config_of_stages(int stages) {
+  TrainConfig c = config(stages, 1);
+  c.model.num_layers = stages;
+  c.layout.pipeline_model_parallel_size = stages;
+  resolve(c, false);
+  return c;
+}
+
+// What all ranks of a pipeline have in common is made once by each thread: twice as many stages are
+// twice the work.
 TEST(Plan, TheWholeModelIsBuiltOnceForAllStages) {
   constexpr int kStages = 16;
-  TrainConfig c = config(kStages, 1);
-  c.model.num_layers = kStages;
-  c.layout.pipeline_model_parallel_size = kStages;
-  resolve(c, false);
-  int built = 0;
+  const TrainConfig c = config_of_stages(kStages);
+  std::atomic<int> built = 0;
   plan_ranks(c, CountedModel(make_model(c, kVocabulary), built), step_programs(c), {});
   EXPECT_GE(built, kStages);
   EXPECT_LE(built, 3 * kStages);
+}
+
+TEST(Plan, RanksThatThreadsPlanAreThoseThatArePlannedAlone) {
+  constexpr int kStages = 24;
+  const TrainConfig c = config_of_stages(kStages);
+  const auto model = make_model(c, kVocabulary);
+  const StepPrograms programs = step_programs(c);
+  const std::vector<RankPlan> together = plan_ranks(c, *model, programs, {});
+  ASSERT_EQ(together.size(), kStages);
+  for (int rank = 0; rank < kStages; ++rank) {
+    const RankPlan& plan = together[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(plan.ranks, std::vector{rank});
+    EXPECT_EQ(plan.memory, plan_memory(c, *model, programs, rank, {})) << "rank " << rank;
+  }
 }
 
 }  // namespace

@@ -20,8 +20,10 @@ namespace {
 constexpr std::int64_t kLibraryBytes = 160LL << 20;
 constexpr std::int64_t kLibraryBytesPerThread = 16LL << 20;
 
-// What they have in common is planned once by each thread.
-constexpr std::size_t kPlansWorthAThread = 8;
+// The ranks of a part share what they have in common; a thread takes one part after the other, for
+// some stages are more work.
+constexpr std::size_t kPlansOfAPart = 8;
+constexpr int kPartsOfAThread = 4;
 
 std::vector<std::int64_t> planned(const MemoryPlan& plan) {
   return {plan.parameters, plan.main_parameters, plan.gradients, plan.optimizer, plan.saved,
@@ -97,13 +99,14 @@ std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
     }
     plans[found->second].ranks.push_back(rank);
   }
-  // Neighbours have most in common: each thread plans places that follow each other.
-  const std::size_t threads = std::clamp<std::size_t>(
-      plans.size() / kPlansWorthAThread, 1, static_cast<std::size_t>(usable_cores().count));
-  run_parallel(threads, static_cast<int>(threads), [&](std::size_t part) {
+  // Neighbours have most in common: a part are places that follow each other.
+  const int threads = usable_cores().count;
+  const std::size_t parts = std::clamp<std::size_t>(
+      plans.size() / kPlansOfAPart, 1, static_cast<std::size_t>(kPartsOfAThread * threads));
+  run_parallel(parts, threads, [&](std::size_t part) {
     Rank::Shared shared;
-    const std::size_t begin = plans.size() * part / threads;
-    const std::size_t end = plans.size() * (part + 1) / threads;
+    const std::size_t begin = plans.size() * part / parts;
+    const std::size_t end = plans.size() * (part + 1) / parts;
     for (std::size_t i = begin; i < end; ++i) {
       if (i > begin && stages[i] != stages[i - 1]) shared.saved.forget_unused();
       plans[i].memory =
