@@ -93,7 +93,8 @@ class Drawing {
     }
     double labels = 0;
     y_ticks_ = ticks(
-        shown(y_), std::max(2, static_cast<int>((size_.height - kTop - kBottom) / kTickDistance)));
+        shown(y_), std::max(2, static_cast<int>((size_.height - kTop - kBottom) / kTickDistance)),
+        chart_.has_whole_values ? TickValues::kWhole : TickValues::kAny);
     for (const ChartTick& tick : y_ticks_) labels = std::max(labels, text_width(tick.label));
     left_ = std::max(34.0, labels + 10.0);
     right_ = size_.width - std::min(size_.width / 3, std::max(12.0, names + 8.0));
@@ -114,7 +115,7 @@ class Drawing {
     }
     put(R"(<path class="axis" d="M{} {}H{}"/>)", pixels(left_), pixels(bottom_), pixels(right_));
     const auto wanted = static_cast<int>((right_ - left_) / (1.9 * kTickDistance));
-    for (const ChartTick& tick : ticks(x_, std::max(2, wanted))) {
+    for (const ChartTick& tick : ticks(x_, std::max(2, wanted), TickValues::kWhole)) {
       const std::string x = pixels(across(tick.value));
       put(R"(<path class="axis" d="M{} {}v4"/><text class="tick" x="{}" y="{}">{}</text>)", x,
           pixels(bottom_), x, pixels(bottom_ + 16), tick.label);
