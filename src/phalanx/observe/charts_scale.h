@@ -27,8 +27,8 @@ struct ChartTick {
 };
 // Iterations and samples have no fractions.
 enum class TickValues : std::uint8_t { kAny, kWhole };
-// At round values, 1, 2 or 5 times a power of ten; about `wanted` of them, at least one, unless there
-// is no whole number on an axis of these. Different values have different labels.
+// At round values, 1, 2 or 5 times a power of ten; about `wanted` of them, at least one, unless
+// there is no whole number on an axis of these. Different values have different labels.
 std::vector<ChartTick> ticks(const ChartScale& scale, int wanted,
                              TickValues values = TickValues::kAny);
 

@@ -239,8 +239,7 @@ void MetricsReader::count_skipped(std::int64_t iteration) {
 void MetricsReader::finish_evaluation(std::int64_t iteration) {
   auto& all = split_ == "test" ? metrics_.test : metrics_.validation;
   const auto x = static_cast<double>(iteration);
-  EvaluationNumbers evaluation{
-      .iteration = iteration, .split = split_, .set = set_, .numbers = {}};
+  EvaluationNumbers evaluation{.iteration = iteration, .split = split_, .set = set_, .numbers = {}};
   for (const Number& loss : losses_) {
     std::string name = fields_[loss.place].key;
     evaluation.numbers.emplace_back(name, loss.value);

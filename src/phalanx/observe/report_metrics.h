@@ -70,7 +70,7 @@ struct ReportMetrics {
   std::vector<NamedSeries> test;
   std::deque<EvaluationNumbers> evaluations;  // the last ones
   std::int64_t evaluations_left_out = 0;      // before these
-  Series batch_sizes;  // samples by iteration
+  Series batch_sizes;                         // samples by iteration
 
   std::int64_t lines = 0;  // of training
   // Lines that are no metrics line, or whose iteration is not behind the one before; a torn last
@@ -123,7 +123,7 @@ class MetricsReader {
   };
   std::vector<Number> losses_;
   std::vector<Number> others_;  // of keys that are no metric of a training line
-  std::string split_, set_;  // of an evaluation
+  std::string split_, set_;     // of an evaluation
   bool is_skipped_ = false;
   double consumed_before_ = -1;
 };

@@ -84,10 +84,11 @@ TEST(MetricsReader, TakesWhatRunsWrite) {
 
 // At an interval, and at the end of the run on other samples.
 TEST(MetricsReader, BothEvaluationsOfAnIterationAreThere) {
-  const ReportMetrics metrics = read({R"({"iteration": 2, "eval": "valid", "lm_loss": 5, "ppl": 7})",
-                                      R"({"iteration": 4, "eval": "valid", "lm_loss": 4, "ppl": 6})",
-                                      R"({"iteration": 4, "eval": "valid", "lm_loss": 3, "ppl": 5})",
-                                      R"({"iteration": 4, "eval": "test", "lm_loss": 2, "new": 1})"});
+  const ReportMetrics metrics =
+      read({R"({"iteration": 2, "eval": "valid", "lm_loss": 5, "ppl": 7})",
+            R"({"iteration": 4, "eval": "valid", "lm_loss": 4, "ppl": 6})",
+            R"({"iteration": 4, "eval": "valid", "lm_loss": 3, "ppl": 5})",
+            R"({"iteration": 4, "eval": "test", "lm_loss": 2, "new": 1})"});
   EXPECT_EQ(metrics.unusable, 0);
   EXPECT_EQ(means(metrics.validation[0].series.bins()),
             (std::vector<ChartPoint>{{2, 5}, {4, 4}, {4, 3}}));

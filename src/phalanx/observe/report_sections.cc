@@ -155,9 +155,8 @@ std::string evaluations_section(const ReportRun& run) {
     const std::string of = evaluation.set.empty() ? "" : ", " + evaluation.set;
     std::vector<std::string> row = {format_count(evaluation.iteration), evaluation.split + of};
     for (const std::string& key : keys) {
-      const auto found = std::ranges::find(evaluation.numbers, key, [](const auto& number) {
-        return number.first;
-      });
+      const auto found = std::ranges::find(evaluation.numbers, key,
+                                           [](const auto& number) { return number.first; });
       row.push_back(found == evaluation.numbers.end() ? "" : short_value(found->second, 5));
     }
     table.rows.push_back(std::move(row));
@@ -250,8 +249,8 @@ std::string memory_section(const ReportRun& run) {
     table.headings.push_back("rank " + ranks);
     std::vector<BarPart> parts;
     for (std::size_t i = 0; i < kClasses.size(); ++i) {
-      parts.push_back({kClasses[i].name, bytes_of(plan, kClasses[i].key).value_or(0),
-                       static_cast<int>(i)});
+      parts.push_back(
+          {kClasses[i].name, bytes_of(plan, kClasses[i].key).value_or(0), static_cast<int>(i)});
     }
     cells.push_back(
         bar_row("rank " + ranks, shares(parts, most), bytes_text(bytes_of(plan, "/total"))));

@@ -70,7 +70,8 @@ figcaption{font-weight:620;margin-bottom:2px}
 table{border-collapse:collapse;font-size:14px}
 th{font-weight:600;text-align:left;color:var(--soft);font-size:13px;vertical-align:bottom}
 th,td{padding:4px 18px 4px 0;border-bottom:1px solid var(--grid);vertical-align:top}
-th.n,td.n{text-align:right;white-space:nowrap}
+th.n,td.n{text-align:right}
+td.n{white-space:nowrap}
 .events td:nth-child(-n+3){white-space:nowrap}
 .events td:last-child,.differences td{overflow-wrap:anywhere;min-width:16ch}
 .events td:last-child{white-space:pre-line}

@@ -189,8 +189,8 @@ TEST_F(ReportTest, TheSmoothedLossIsTheSameAtEveryWidth) {
   write(run / kMetricsName, text);
   const std::string page = page_of({run});
   const std::regex name(">smoothed ([0-9.]+)</text>");
-  const std::vector<std::string> found(std::sregex_token_iterator(page.begin(), page.end(), name, 1),
-                                       std::sregex_token_iterator());
+  const std::vector<std::string> found(
+      std::sregex_token_iterator(page.begin(), page.end(), name, 1), std::sregex_token_iterator());
   ASSERT_EQ(found.size(), 4U);  // wide and narrow, linear and logarithmic
   EXPECT_THAT(found, testing::Each(found.front()));
   EXPECT_THAT(page, HasSubstr("<b>" + found.front() + "</b><span>training loss, smoothed</span>"));
@@ -203,13 +203,12 @@ TEST_F(ReportTest, BothEvaluationsOfTheLastIterationAreShown) {
         "{\"iteration\": 40, \"eval\": \"valid\", \"lm_loss\": 3.125, \"ppl\": 22.76}\n"
         "{\"iteration\": 40, \"eval\": \"test\", \"lm_loss\": 3.5, \"f1\": 0.75}\n");
   const std::string page = page_of({run});
-  for (const char* part : {"<b>3.25</b><span>validation loss</span>",
-                           "<b>3.125</b><span>validation loss, at the end</span>",
-                           "<b>3.5</b><span>test loss</span>",
-                           "<td>40</td><td>valid</td><td class=\"n\">3.25</td>",
-                           "<td>40</td><td>valid</td><td class=\"n\">3.125</td>",
-                           "<td>40</td><td>test</td><td class=\"n\">3.5</td>", ">f1</th>", "0.75",
-                           "22.76"}) {
+  for (const char* part :
+       {"<b>3.25</b><span>validation loss</span>",
+        "<b>3.125</b><span>validation loss, at the end</span>", "<b>3.5</b><span>test loss</span>",
+        "<td>40</td><td>valid</td><td class=\"n\">3.25</td>",
+        "<td>40</td><td>valid</td><td class=\"n\">3.125</td>",
+        "<td>40</td><td>test</td><td class=\"n\">3.5</td>", ">f1</th>", "0.75", "22.76"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
 }

@@ -118,9 +118,10 @@ class SvgDrawing {
   // `style`: of the element around it, within one of the class "timeline".
   std::string fragment(std::string_view style) {
     draw();
-    return canvas_.fragment(width_, y_ + kMargin,
-                            fmt::format("{}.{} .pass{{{}}}\n", rules("stroke:#ffffff"), style, border()),
-                            has_updates_ ? kHatch : "", "timeline");
+    return canvas_.fragment(
+        width_, y_ + kMargin,
+        fmt::format("{}.{} .pass{{{}}}\n", rules("stroke:#ffffff"), style, border()),
+        has_updates_ ? kHatch : "", "timeline");
   }
 
  private:

@@ -169,7 +169,8 @@ TEST(TimelineSvgTest, APageHasAPictureForAPhone) {
   const double width = attribute(svg, " width", 0);
   EXPECT_LE(width, 362.0);
   EXPECT_LE(attribute(page, " width", paper), 740.0);
-  for (std::size_t at = svg.find("<rect"); at != std::string::npos; at = svg.find("<rect", at + 1)) {
+  for (std::size_t at = svg.find("<rect"); at != std::string::npos;
+       at = svg.find("<rect", at + 1)) {
     EXPECT_LE(attribute(svg, " x", at) + attribute(svg, " width", at), width);
   }
   constexpr double kLetter = 6.3;

@@ -127,10 +127,8 @@ std::vector<NamedLoss> RunReport::named(std::span<const double> means) const {
 void RunReport::note(RunNote::Kind kind, std::int64_t iteration, std::string text,
                      std::string event) {
   if (sinks_ != nullptr) {
-    sinks_->note({.kind = kind,
-                  .iteration = iteration,
-                  .text = std::move(text),
-                  .event = std::move(event)});
+    sinks_->note(
+        {.kind = kind, .iteration = iteration, .text = std::move(text), .event = std::move(event)});
   }
 }
 
