@@ -15,6 +15,7 @@ phalanx pretrain gpt $flags --seed 2 --save OTHER --save-interval 4 >output 2>&1
 instead 'ssh host' 'sh -c'
 page docs/report.md "Reports"
 expect grep -q '2 runs compared' compared.html
+expect grep -q 'checkpoint saved: RUN/iter_0000004' page.html
 expect cmp <(grep -v '^<footer' page.html) <(grep -v '^<footer' RUN/report.html)
 
 page docs/schedules.md "Pipeline schedules"
