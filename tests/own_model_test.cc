@@ -1,5 +1,5 @@
 // A model family from outside the source tree: examples/own-model is built against an installed
-// Phalanx, as its README says, and trains.
+// Phalanx by the commands of its README (tests/journeys/own_model.sh), and trains.
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -54,11 +54,8 @@ constexpr const char* kFlags =
     "--eval-iters 0 --save-interval 200 --peak-distance 2";
 
 TEST_F(OwnModel, BuildsAgainstAnInstalledPhalanxAndTrains) {
-  ASSERT_EQ(shell(fmt::format("cmake --install '{}' --prefix installed", PHALANX_BUILD_DIR)), 0)
-      << output();
-  ASSERT_EQ(shell(fmt::format("cmake -S '{}/examples/own-model' -B own -DCMAKE_BUILD_TYPE=Debug "
-                              "-DCMAKE_PREFIX_PATH=\"$PWD/installed\" && cmake --build own",
-                              PHALANX_SOURCE_DIR)),
+  ASSERT_EQ(shell(fmt::format("PHALANX='{}' KEEP=\"$PWD\" bash '{}/tests/journeys/own_model.sh'",
+                              PHALANX_PROGRAM, PHALANX_SOURCE_DIR)),
             0)
       << output();
   ASSERT_EQ(shell(fmt::format("own/peaks {} --save one", kFlags)), 0) << output();

@@ -34,13 +34,17 @@ std::string without_trailing_zeros(std::string text) {
 // Enough decimals to tell a tick from its neighbour; all of an axis in one style.
 std::string tick_label(double value, double step, const ChartScale& scale) {
   const double size = std::max(std::abs(scale.low), std::abs(scale.high));
-  if (size >= 1e4 || size < 1e-3) return short_value(value, 3);
+  if (size >= 1e4 || size < 1e-3) {
+    const int digits = static_cast<int>(std::ceil(std::log10(size / step) - 1e-9)) + 1;
+    return short_value(value, std::clamp(digits, 3, 15));
+  }
   const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
   return fmt::format("{:.{}f}", value, decimals);
 }
 
-std::vector<ChartTick> linear_ticks(const ChartScale& scale, int wanted) {
-  const double step = round_step((scale.high - scale.low) / wanted);
+std::vector<ChartTick> linear_ticks(const ChartScale& scale, int wanted, TickValues values) {
+  double step = round_step((scale.high - scale.low) / wanted);
+  if (values == TickValues::kWhole) step = std::max(step, 1.0);
   std::vector<ChartTick> found;
   for (double i = std::ceil(scale.low / step - 1e-9);
        i * step <= scale.high * (1 + 1e-12) + 1e-9 * step; ++i) {
@@ -50,9 +54,9 @@ std::vector<ChartTick> linear_ticks(const ChartScale& scale, int wanted) {
   return found;
 }
 
-std::vector<ChartTick> logarithmic_ticks(const ChartScale& scale, int wanted) {
+std::vector<ChartTick> logarithmic_ticks(const ChartScale& scale, int wanted, TickValues values) {
   const double decades = std::log10(scale.high / scale.low);
-  if (decades < 0.7) return linear_ticks(scale, wanted);
+  if (decades < 0.7) return linear_ticks(scale, wanted, values);
   // Many decades: each second or third; few: 1, 2 and 5 of each.
   const int every = std::max(1, static_cast<int>(std::ceil(decades / wanted)));
   const bool has_parts = decades < wanted / 2.0;
@@ -67,7 +71,7 @@ std::vector<ChartTick> logarithmic_ticks(const ChartScale& scale, int wanted) {
       found.push_back({value, short_value(value, 2)});
     }
   }
-  return found.empty() ? linear_ticks(scale, wanted) : found;
+  return found.empty() ? linear_ticks(scale, wanted, values) : found;
 }
 
 }  // namespace
@@ -101,8 +105,9 @@ ChartScale scale_over(double least, double most, bool logarithmic, bool from_zer
   return {least - kAir * extent, most + kAir * extent, false};
 }
 
-std::vector<ChartTick> ticks(const ChartScale& scale, int wanted) {
-  return scale.logarithmic ? logarithmic_ticks(scale, wanted) : linear_ticks(scale, wanted);
+std::vector<ChartTick> ticks(const ChartScale& scale, int wanted, TickValues values) {
+  return scale.logarithmic ? logarithmic_ticks(scale, wanted, values)
+                           : linear_ticks(scale, wanted, values);
 }
 
 std::string short_value(double value, int digits) {

@@ -1,6 +1,7 @@
 #pragma once
 // From values to places on an axis, and where round ticks stand.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,12 @@ struct ChartTick {
   double value = 0;
   std::string label;
 };
-// At round values, 1, 2 or 5 times a power of ten; about `wanted` of them, at least one.
-std::vector<ChartTick> ticks(const ChartScale& scale, int wanted);
+// Iterations and samples have no fractions.
+enum class TickValues : std::uint8_t { kAny, kWhole };
+// At round values, 1, 2 or 5 times a power of ten; about `wanted` of them, at least one, unless
+// there is no whole number on an axis of these. Different values have different labels.
+std::vector<ChartTick> ticks(const ChartScale& scale, int wanted,
+                             TickValues values = TickValues::kAny);
 
 // "1.25 M", "48 k", "0.0003", "3e-8": a few significant digits, for people.
 std::string short_value(double value, int digits = 3);

@@ -24,6 +24,27 @@ TEST(ChartScale, TicksStandAtRoundValues) {
   EXPECT_EQ(labels({-1, 1, false}, 4), (Labels{"-1.0", "-0.5", "0.0", "0.5", "1.0"}));
 }
 
+// A run of three iterations has no iteration 1.5.
+TEST(ChartScale, WholeValuesHaveWholeTicks) {
+  const auto whole = [](double low, double high, int wanted) {
+    Labels found;
+    for (const ChartTick& tick : ticks({low, high, false}, wanted, TickValues::kWhole)) {
+      found.push_back(tick.label);
+    }
+    return found;
+  };
+  EXPECT_EQ(whole(1, 3, 5), (Labels{"1", "2", "3"}));
+  EXPECT_EQ(whole(0.5, 1.5, 5), (Labels{"1"}));
+  EXPECT_EQ(whole(0, 8.32, 5), (Labels{"0", "2", "4", "6", "8"}));
+}
+
+TEST(ChartScale, FarFromZeroTicksAreToldApart) {
+  EXPECT_EQ(labels({100'000, 100'400, false}, 4),
+            (Labels{"100 k", "100.1 k", "100.2 k", "100.3 k", "100.4 k"}));
+  EXPECT_EQ(labels({12'345'670, 12'345'690, false}, 2),
+            (Labels{"12.34567 M", "12.34568 M", "12.34569 M"}));
+}
+
 TEST(ChartScale, LogarithmicTicksArePowersOfTenWithPartsWhereThereIsRoom) {
   EXPECT_EQ(labels({1, 1e6, true}, 4), (Labels{"1", "100", "10 k", "1 M"}));
   EXPECT_EQ(labels({0.9, 120, true}, 6), (Labels{"1", "2", "5", "10", "20", "50", "100"}));

@@ -106,4 +106,14 @@ std::vector<ChartPoint> smoothed(std::span<const SeriesBin> bins) {
   return points;
 }
 
+std::vector<ChartPoint> thinned(std::span<const ChartPoint> points, std::size_t columns) {
+  std::vector<ChartPoint> fewer;
+  if (points.empty()) return fewer;
+  const std::size_t spaces = std::max<std::size_t>(2, columns) - 1;
+  const std::size_t step = std::max<std::size_t>(1, (points.size() - 1 + spaces - 1) / spaces);
+  for (std::size_t i = 0; i + 1 < points.size(); i += step) fewer.push_back(points[i]);
+  fewer.push_back(points.back());
+  return fewer;
+}
+
 }  // namespace phalanx

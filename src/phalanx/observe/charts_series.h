@@ -71,7 +71,10 @@ std::vector<SeriesBin> thinned(std::span<const SeriesBin> bins, std::size_t colu
 std::vector<ChartPoint> outline(std::span<const SeriesBin> bins);
 // The mean of each bin.
 std::vector<ChartPoint> means(std::span<const SeriesBin> bins);
-// The mean of each bin's neighbourhood, 4 % of the curve, near ones counting more.
+// The mean of each bin's neighbourhood, 4 % of the curve, near ones counting more. Of all bins of a
+// series, so that the curve is the same at every width of a page.
 std::vector<ChartPoint> smoothed(std::span<const SeriesBin> bins);
+// At most `columns` of the points, at least two where there are as many; the last one is kept.
+std::vector<ChartPoint> thinned(std::span<const ChartPoint> points, std::size_t columns);
 
 }  // namespace phalanx

@@ -72,6 +72,20 @@ TEST(Series, AnOutlineKeepsTheOrderOfExtremes) {
   EXPECT_EQ(outline(thinned(other.bins(), 1)), (std::vector<ChartPoint>{{0, 9}, {3, 2}}));
 }
 
+TEST(Thinned, KeepsTheEndsOfACurve) {
+  std::vector<ChartPoint> points;
+  for (int i = 0; i < 1000; ++i) points.push_back({1.0 * i, 2.0 * i});
+  for (const std::size_t columns : {1, 2, 3, 7, 308, 644, 999}) {
+    const auto fewer = thinned(points, columns);
+    EXPECT_LE(fewer.size(), std::max<std::size_t>(columns, 2)) << columns;
+    EXPECT_EQ(fewer.front(), points.front());
+    EXPECT_EQ(fewer.back(), points.back());
+  }
+  EXPECT_EQ(thinned(points, 1000), points);
+  EXPECT_TRUE(thinned(std::span<const ChartPoint>(), 5).empty());
+  EXPECT_EQ(thinned(std::span(points).first(1), 5).size(), 1U);
+}
+
 TEST(Smoothed, IsTheMeanOfTheNeighbourhood) {
   Series series;
   for (int i = 0; i < 400; ++i) series.add(i, 3.0 + (i % 2 == 0 ? 1 : -1));

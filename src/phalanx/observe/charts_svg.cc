@@ -92,8 +92,9 @@ class Drawing {
       names = std::max(names, text_width(fitting(curve.name)));
     }
     double labels = 0;
-    y_ticks_ = ticks(
-        shown(y_), std::max(2, static_cast<int>((size_.height - kTop - kBottom) / kTickDistance)));
+    y_ticks_ = ticks(shown(y_),
+                     std::max(2, static_cast<int>((size_.height - kTop - kBottom) / kTickDistance)),
+                     chart_.has_whole_values ? TickValues::kWhole : TickValues::kAny);
     for (const ChartTick& tick : y_ticks_) labels = std::max(labels, text_width(tick.label));
     left_ = std::max(34.0, labels + 10.0);
     right_ = size_.width - std::min(size_.width / 3, std::max(12.0, names + 8.0));
@@ -114,7 +115,7 @@ class Drawing {
     }
     put(R"(<path class="axis" d="M{} {}H{}"/>)", pixels(left_), pixels(bottom_), pixels(right_));
     const auto wanted = static_cast<int>((right_ - left_) / (1.9 * kTickDistance));
-    for (const ChartTick& tick : ticks(x_, std::max(2, wanted))) {
+    for (const ChartTick& tick : ticks(x_, std::max(2, wanted), TickValues::kWhole)) {
       const std::string x = pixels(across(tick.value));
       put(R"(<path class="axis" d="M{} {}v4"/><text class="tick" x="{}" y="{}">{}</text>)", x,
           pixels(bottom_), x, pixels(bottom_ + 16), tick.label);
@@ -126,8 +127,11 @@ class Drawing {
   void draw_mark(const ChartMark& mark) {
     if (mark.x < x_.low || mark.x > x_.high) return;
     const double x = across(mark.x);
-    put(R"(<path class="mark" d="M{} {}V{}"/><text class="tick mark-name" x="{}" y="{}">{}</text>)",
-        pixels(x), pixels(kTop), pixels(bottom_), pixels(x + 3), pixels(kTop + 8),
+    put(R"(<path class="mark" d="M{} {}V{}"/>)", pixels(x), pixels(kTop), pixels(bottom_));
+    // Where the name before reaches as far, the line tells as much.
+    if (x < mark_names_end_) return;
+    mark_names_end_ = x + 6.0 + text_width(mark.name);
+    put(R"(<text class="tick mark-name" x="{}" y="{}">{}</text>)", pixels(x + 3), pixels(kTop + 8),
         escaped_for_page(mark.name));
   }
 
@@ -181,6 +185,7 @@ class Drawing {
   ChartScale x_, y_;
   std::vector<ChartTick> y_ticks_;
   double left_ = 0, right_ = 0, bottom_ = 0;
+  double mark_names_end_ = 0;
 };
 
 // How many bytes of valid UTF-8 begin here; 0: none.

@@ -35,7 +35,8 @@ struct Chart {
   std::string x_name = "iteration";
   bool logarithmic = false;
   bool from_zero = false;
-  double shown_factor = 1;  // of what is shown of values: 100 for percent
+  double shown_factor = 1;        // of what is shown of values: 100 for percent
+  bool has_whole_values = false;  // ticks without fractions, as those of iterations
   std::vector<ChartCurve> curves = {};
   std::vector<ChartMark> marks = {};
   // Where values beyond are cut off: a peak that would flatten everything else. 0: nowhere.

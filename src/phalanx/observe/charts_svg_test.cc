@@ -72,6 +72,25 @@ TEST(ChartSvg, NamesDoNotCoverEachOther) {
   EXPECT_LE(heights.back(), 230 - 34);
 }
 
+TEST(ChartSvg, IterationsHaveNoFractions) {
+  const std::string svg = to_svg(chart_of({{.points = {{1, 10}, {2, 20}, {3, 30}}}}), {});
+  for (const char* label : {">1<", ">2<", ">3<"}) EXPECT_THAT(svg, HasSubstr(label));
+  for (const char* label : {">1.0<", ">1.5<", ">2.5<"}) EXPECT_THAT(svg, Not(HasSubstr(label)));
+}
+
+TEST(ChartSvg, NamesOfMarksDoNotCoverEachOther) {
+  Chart chart = chart_of({{.points = {{0, 5}, {100, 3}}}});
+  chart.marks = {{10, "resumed"}, {12, "resumed"}, {60, "resumed"}};
+  const std::string svg = to_svg(chart, {});
+  const auto count = [&](std::string_view part) {
+    int times = 0;
+    for (auto i = svg.find(part); i != std::string::npos; i = svg.find(part, i + 1)) ++times;
+    return times;
+  };
+  EXPECT_EQ(count("<path class=\"mark\""), 3);
+  EXPECT_EQ(count(">resumed</text>"), 2);
+}
+
 TEST(ChartSvg, HasSomethingToDrawOrIsEmpty) {
   EXPECT_EQ(to_svg(chart_of({}), {}), "");
   EXPECT_EQ(to_svg(chart_of({{.name = "none"}}), {}), "");

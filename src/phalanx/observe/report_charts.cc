@@ -41,6 +41,9 @@ std::vector<ChartMark> marks_of(std::span<const ReportRun> runs) {
   return marks;
 }
 
+// A short curve is its own mean.
+bool is_smoothed(const Series& series) { return series.bins().size() >= 50; }
+
 std::string ended(std::string name, double value) {
   return fmt::format("{} {}", name, short_value(value, 4));
 }
@@ -50,16 +53,17 @@ void add_loss(Chart& chart, const ReportRun& run, std::size_t number, const std:
               bool is_only, std::size_t columns) {
   const int colour = static_cast<int>(number) % kColours;
   if (const Series* loss = find(run.metrics.losses, name)) {
-    const auto bins = thinned(loss->bins(), columns);
-    const auto smooth = smoothed(bins);
-    const bool is_long = bins.size() > 50;  // a short curve is its own mean
+    const auto smooth = smoothed(loss->bins());
+    const bool is_long = is_smoothed(*loss);
     if (is_long) {
-      chart.curves.push_back(
-          {.name = {}, .points = outline(bins), .colour = colour, .is_faint = true});
+      chart.curves.push_back({.name = {},
+                              .points = outline(thinned(loss->bins(), columns)),
+                              .colour = colour,
+                              .is_faint = true});
     }
     chart.curves.push_back(
         {.name = is_only ? ended(is_long ? "smoothed" : "training", smooth.back().y) : run.name,
-         .points = is_long ? smooth : means(bins),
+         .points = thinned(smooth, columns),
          .colour = colour});
   }
   const Series* validation = find(run.metrics.validation, name);
@@ -80,6 +84,13 @@ std::string loss_chart(std::span<const ReportRun> runs, const std::string& name,
     add_loss(chart, runs[i], i, name, runs.size() == 1, columns_of(size));
   }
   return to_svg(chart, size);
+}
+
+bool has_smoothed(std::span<const ReportRun> runs, const std::string& name) {
+  return std::ranges::any_of(runs, [&](const ReportRun& run) {
+    const Series* const loss = find(run.metrics.losses, name);
+    return loss != nullptr && is_smoothed(*loss);
+  });
 }
 
 // Every name once, in the order of their appearance.
@@ -110,6 +121,7 @@ struct SmallChart {
   bool is_smooth = false;  // a mean over the raw values
   bool only_if_it_changes = false;
   double shown_factor = 1;
+  bool has_whole_values = false;
 };
 
 std::string small_chart(std::span<const ReportRun> runs, const SmallChart& wanted,
@@ -117,17 +129,18 @@ std::string small_chart(std::span<const ReportRun> runs, const SmallChart& wante
   Chart chart{.title = wanted.title,
               .logarithmic = wanted.logarithmic,
               .from_zero = wanted.from_zero,
-              .shown_factor = wanted.shown_factor};
+              .shown_factor = wanted.shown_factor,
+              .has_whole_values = wanted.has_whole_values};
   bool changes = false;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Picked picked = pick(runs[i]);
     if (picked.series == nullptr || picked.series->empty()) continue;
     changes = changes || picked.series->least() != picked.series->most();
-    const auto bins = thinned(picked.series->bins(), columns_of(kSmall));
+    const std::size_t columns = columns_of(kSmall);
     const int colour = static_cast<int>(i) % kColours;
-    const bool is_faint = wanted.is_smooth && bins.size() > 50;
-    std::vector<ChartPoint> raw = outline(bins);
-    std::vector<ChartPoint> smooth = smoothed(bins);
+    const bool is_faint = wanted.is_smooth && is_smoothed(*picked.series);
+    std::vector<ChartPoint> raw = outline(thinned(picked.series->bins(), columns));
+    std::vector<ChartPoint> smooth = thinned(smoothed(picked.series->bins()), columns);
     for (auto* points : {&raw, &smooth}) {
       for (ChartPoint& point : *points) point.y *= picked.factor;
     }
@@ -188,11 +201,11 @@ std::string loss_charts(std::span<const ReportRun> runs) {
           loss_chart(runs, name, logarithmic, kNarrow));
     }
     html += fmt::format(
-        "<figure class=\"loss\"><figcaption>{0} <span class=\"unit\">faint: as it was, "
-        "strong: smoothed</span></figcaption><input type=\"checkbox\" "
-        "class=\"switch\" id=\"log-{1}\"><label "
+        "<figure class=\"loss\"><figcaption>{0} <span class=\"unit\">{3}</span></figcaption>"
+        "<input type=\"checkbox\" class=\"switch\" id=\"log-{1}\"><label "
         "for=\"log-{1}\">logarithmic</label>\n{2}</figure>\n",
-        escaped_for_page(words(name)), number++, charts);
+        escaped_for_page(words(name)), number++, charts,
+        has_smoothed(runs, name) ? "training: faint as it was, strong smoothed" : "");
   }
   return html;
 }
@@ -236,7 +249,8 @@ std::string other_charts(std::span<const ReportRun> runs) {
                       {.title = "Global batch size",
                        .unit = "samples",
                        .from_zero = true,
-                       .only_if_it_changes = true},
+                       .only_if_it_changes = true,
+                       .has_whole_values = true},
                       [](const ReportRun& run) {
                         return Picked{&run.metrics.batch_sizes, 1};
                       });

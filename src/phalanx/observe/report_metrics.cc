@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "phalanx/observe/line_reader.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMostRanges = 100;
+constexpr std::size_t kMostEvaluations = 40;
 
 constexpr std::array<std::string_view, kMetrics> kKeys = {"iteration",
                                                           "consumed_samples",
@@ -131,6 +133,8 @@ void MetricsReader::take(std::string_view key, std::size_t place, double value) 
     values_[static_cast<std::size_t>(field.metric)] = value;
   } else if (key == "skipped") {
     is_skipped_ = value == 1;
+  } else {
+    others_.push_back({place, value});
   }
 }
 
@@ -139,12 +143,17 @@ bool MetricsReader::read(std::string_view line) {
   return finish_line();
 }
 
-bool MetricsReader::scan(std::string_view line) {
+void MetricsReader::begin_line() {
   values_.fill(kNone);
   losses_.clear();
+  others_.clear();
   split_.clear();
   set_.clear();
   is_skipped_ = false;
+}
+
+bool MetricsReader::scan(std::string_view line) {
+  begin_line();
   FlatObject object(line);
   if (!object.open()) return false;
   std::size_t place = 0;
@@ -169,11 +178,7 @@ bool MetricsReader::scan(std::string_view line) {
 bool MetricsReader::scan_slowly(std::string_view line) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return false;
-  values_.fill(kNone);
-  losses_.clear();
-  split_.clear();
-  set_.clear();
-  is_skipped_ = false;
+  begin_line();
   std::size_t place = 0;
   for (const auto& [key, value] : json.items()) {
     if (value.is_number()) take(key, place++, value.get<double>());
@@ -212,7 +217,7 @@ void MetricsReader::finish_training(std::int64_t iteration) {
   for (std::size_t i = 0; i < kMetrics; ++i) metrics_.metrics[i].add(x, values_[i]);
   const double tokens = value_of(Metric::kTokensPerSecond) * value_of(Metric::kSeconds);
   if (std::isfinite(tokens)) metrics_.tokens += tokens;
-  for (const Loss& loss : losses_) {
+  for (const Number& loss : losses_) {
     series_of(metrics_.losses, fields_[loss.place].key).add(x, loss.value);
   }
   if (is_skipped_) count_skipped(iteration);
@@ -231,16 +236,28 @@ void MetricsReader::count_skipped(std::int64_t iteration) {
   }
 }
 
-// The same place is evaluated twice at the end of a run: the first tells as much.
 void MetricsReader::finish_evaluation(std::int64_t iteration) {
   auto& all = split_ == "test" ? metrics_.test : metrics_.validation;
   const auto x = static_cast<double>(iteration);
-  for (const Loss& loss : losses_) {
+  EvaluationNumbers evaluation{.iteration = iteration, .split = split_, .set = set_, .numbers = {}};
+  for (const Number& loss : losses_) {
     std::string name = fields_[loss.place].key;
+    evaluation.numbers.emplace_back(name, loss.value);
     if (!set_.empty()) name += " " + set_;
     Series& series = series_of(all, name);
-    if (series.empty() || series.bins().back().x_last < x) series.add(x, loss.value);
+    if (series.empty() || series.bins().back().x_last <= x) series.add(x, loss.value);
   }
+  for (const Number& other : others_) {
+    evaluation.numbers.emplace_back(fields_[other.place].key, other.value);
+  }
+  const double perplexity = value_of(Metric::kPerplexity);
+  if (std::isfinite(perplexity)) {
+    evaluation.numbers.emplace_back(key_of(Metric::kPerplexity), perplexity);
+  }
+  metrics_.evaluations.push_back(std::move(evaluation));
+  if (metrics_.evaluations.size() <= kMostEvaluations) return;
+  metrics_.evaluations.pop_front();
+  ++metrics_.evaluations_left_out;
 }
 
 ReportMetrics read_metrics(const std::filesystem::path& path) {

@@ -5,9 +5,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "phalanx/observe/charts_series.h"
@@ -50,13 +52,25 @@ struct SkippedRange {
   double loss_scale = 0;  // after the last of them; 0: not said
 };
 
+// An evaluation's line, all of its numbers by their keys: losses, "ppl" and whatever else it has.
+struct EvaluationNumbers {
+  std::int64_t iteration = 0;
+  std::string split;
+  std::string set;
+  std::vector<std::pair<std::string, double>> numbers;
+};
+
 struct ReportMetrics {
   std::array<Series, kMetrics> metrics;  // of training lines, by iteration
   std::vector<NamedSeries> losses;       // likewise, in the order in which they appear
   // "lm_loss" of evaluations of the split "valid", "lm_loss wiki" of one of several sets.
+  // Where one iteration is evaluated twice, at an interval and at the end of the run on other
+  // samples, both points are there.
   std::vector<NamedSeries> validation;
   std::vector<NamedSeries> test;
-  Series batch_sizes;  // samples by iteration
+  std::deque<EvaluationNumbers> evaluations;  // the last ones
+  std::int64_t evaluations_left_out = 0;      // before these
+  Series batch_sizes;                         // samples by iteration
 
   std::int64_t lines = 0;  // of training
   // Lines that are no metrics line, or whose iteration is not behind the one before; a torn last
@@ -90,6 +104,7 @@ class MetricsReader {
     bool is_loss = false;
   };
   const Field& field_of(std::string_view key, std::size_t place);
+  void begin_line();
   bool scan(std::string_view line);
   bool scan_slowly(std::string_view line);
   void take(std::string_view key, std::size_t place, double value);
@@ -102,12 +117,13 @@ class MetricsReader {
   ReportMetrics& metrics_;
   std::vector<Field> fields_;  // of the last line, by place: keys come in one order
   std::array<double, kMetrics> values_{};
-  struct Loss {
+  struct Number {
     std::size_t place = 0;  // of its field
     double value = 0;
   };
-  std::vector<Loss> losses_;
-  std::string split_, set_;  // of an evaluation
+  std::vector<Number> losses_;
+  std::vector<Number> others_;  // of keys that are no metric of a training line
+  std::string split_, set_;     // of an evaluation
   bool is_skipped_ = false;
   double consumed_before_ = -1;
 };

@@ -82,6 +82,23 @@ TEST(MetricsReader, TakesWhatRunsWrite) {
   EXPECT_EQ(metrics.batch_sizes.last(), 32);
 }
 
+// At an interval, and at the end of the run on other samples.
+TEST(MetricsReader, BothEvaluationsOfAnIterationAreThere) {
+  const ReportMetrics metrics =
+      read({R"({"iteration": 2, "eval": "valid", "lm_loss": 5, "ppl": 7})",
+            R"({"iteration": 4, "eval": "valid", "lm_loss": 4, "ppl": 6})",
+            R"({"iteration": 4, "eval": "valid", "lm_loss": 3, "ppl": 5})",
+            R"({"iteration": 4, "eval": "test", "lm_loss": 2, "new": 1})"});
+  EXPECT_EQ(metrics.unusable, 0);
+  EXPECT_EQ(means(metrics.validation[0].series.bins()),
+            (std::vector<ChartPoint>{{2, 5}, {4, 4}, {4, 3}}));
+  ASSERT_EQ(metrics.evaluations.size(), 4U);
+  using Numbers = std::vector<std::pair<std::string, double>>;
+  EXPECT_EQ(metrics.evaluations[1].numbers, (Numbers{{"lm_loss", 4}, {"ppl", 6}}));
+  EXPECT_EQ(metrics.evaluations[3].split, "test");
+  EXPECT_EQ(metrics.evaluations[3].numbers, (Numbers{{"lm_loss", 2}, {"new", 1}}));
+}
+
 TEST(MetricsReader, SkipsAreRanges) {
   const ReportMetrics metrics =
       read({R"({"iteration": 1, "lm_loss": null, "loss_scale": 8, "skipped": true})",

@@ -34,7 +34,7 @@ RunState state_of(const ReportRun& run) {
   return {"failed: " + text_at(*end, "/text"), "bad"};
 }
 
-// The end of the smoothed curve of the first loss.
+// The end of the smoothed curve of the first loss, as its chart shows it.
 std::optional<double> final_loss(const ReportRun& run) {
   for (const NamedSeries& loss : run.metrics.losses) {
     if (!loss.series.empty()) return smoothed(loss.series.bins()).back().y;
@@ -44,6 +44,31 @@ std::optional<double> final_loss(const ReportRun& run) {
 
 const Series* first_of(const std::vector<NamedSeries>& all) {
   return all.empty() || all.front().series.empty() ? nullptr : &all.front().series;
+}
+
+struct ValidationLosses {
+  std::optional<double> last;
+  // Of a second evaluation of the same iteration, which a run makes at its end on other samples.
+  std::optional<double> at_end;
+};
+
+// Of the first loss of the first validation set.
+ValidationLosses validation_losses(const ReportMetrics& metrics) {
+  if (metrics.validation.empty()) return {};
+  std::vector<double> values;  // of the last iteration
+  std::int64_t iteration = 0;
+  for (const EvaluationNumbers& evaluation : metrics.evaluations) {
+    if (evaluation.split == "test") continue;
+    for (const auto& [key, value] : evaluation.numbers) {
+      const std::string name = evaluation.set.empty() ? key : key + " " + evaluation.set;
+      if (name != metrics.validation.front().name) continue;
+      if (iteration != evaluation.iteration) values.clear();
+      iteration = evaluation.iteration;
+      values.push_back(value);
+    }
+  }
+  if (values.size() < 2) return {metrics.validation.front().series.last(), std::nullopt};
+  return {values[values.size() - 2], values.back()};
 }
 
 std::string number_text(const std::optional<double>& value, int digits = 4) {
@@ -60,9 +85,10 @@ NamedTexts summary(const ReportRun& run) {
                          format_count(static_cast<std::int64_t>(std::clamp(*last, 0.0, 9e15))))
            : "iterations",
       format_count(metrics.last_iteration));
-  facts.emplace_back("training loss", number_text(final_loss(run)));
-  const Series* const validation = first_of(metrics.validation);
-  facts.emplace_back("validation loss", validation ? short_value(validation->last(), 4) : "");
+  facts.emplace_back("training loss, smoothed", number_text(final_loss(run)));
+  const auto [validation, at_end] = validation_losses(metrics);
+  facts.emplace_back("validation loss", number_text(validation));
+  facts.emplace_back("validation loss, at the end", number_text(at_end));
   const Series* const test = first_of(metrics.test);
   facts.emplace_back("test loss", test ? short_value(test->last(), 4) : "");
   facts.emplace_back("tokens trained on", metrics.tokens > 0 ? short_value(metrics.tokens, 3) : "");
@@ -163,7 +189,7 @@ std::string page_of_one(const ReportRun& run, const ReportOptions& options) {
                   state.style, escaped_for_page(state.text));
   html += subtitle(run) + faults(run, false) + tiles(summary(run));
   const std::span<const ReportRun> runs(&run, 1);
-  html += loss_charts(runs) + other_charts(runs);
+  html += loss_charts(runs) + other_charts(runs) + evaluations_section(run);
   html += time_section(run) + timeline_section(run, options.draw_timelines) + memory_section(run);
   return html + events_section(run) + facts_section(run) + arguments_section(run);
 }

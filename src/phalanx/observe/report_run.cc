@@ -37,15 +37,39 @@ double seconds_of(const std::string& time) {
   return static_cast<double>(::timegm(&utc)) + seconds;
 }
 
-std::string trimmed(const std::string& text) {
-  const auto begin = text.find_first_not_of(" \n\t");
-  if (begin == std::string::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \n\t") - begin + 1);
+// Neither before nor behind the words, and one between two.
+std::string with_single_blanks(std::string_view text) {
+  std::string words;
+  for (const char letter : text) {
+    const bool is_blank = letter == ' ' || letter == '\t' || letter == '\r';
+    if (!is_blank) {
+      words += letter;
+    } else if (!words.empty() && words.back() != ' ') {
+      words += ' ';
+    }
+  }
+  if (words.ends_with(' ')) words.pop_back();
+  return words;
+}
+
+// What happened, without what the log says beside it: the table of times below a saved checkpoint.
+std::string event_text(const std::string& text) {
+  std::string kept;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = with_single_blanks(text.substr(begin, end - begin));
+    begin = end + 1;
+    if (line.ends_with("across ranks (ms):")) break;
+    if (line.empty()) continue;
+    if (!kept.empty()) kept += '\n';
+    kept += line;
+  }
+  return kept;
 }
 
 // `number`: which start of the run it is.
 std::string begin_text(const Json& begin, std::size_t number) {
-  std::string text = trimmed(text_at(begin, "/text"));
+  std::string text = event_text(text_at(begin, "/text"));
   if (number > 1) text = fmt::format("start {} of the run, {}", number, text);
   if (const auto restarts = number_at(begin, "/restarts"); restarts && *restarts > 0) {
     text += fmt::format("; attempt {:g} of the job", *restarts + 1);
@@ -65,7 +89,7 @@ class EventsReader {
     ReportEvent event{.time = text_at(json, "/time"),
                       .event = text_at(json, "/event"),
                       .iteration = static_cast<std::int64_t>(std::clamp(iteration, 0.0, 9e15)),
-                      .text = trimmed(text_at(json, "/text"))};
+                      .text = event_text(text_at(json, "/text"))};
     event.seconds = seconds_of(event.time);
     if (event.event == "begin") {
       begin(json, event);

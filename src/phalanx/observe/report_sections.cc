@@ -29,6 +29,12 @@ std::string bytes_text(const std::optional<double>& value) {
   return format_bytes(static_cast<std::int64_t>(*value));
 }
 
+// "save_failed" as people write it.
+std::string readable(std::string key) {
+  std::ranges::replace(key, '_', ' ');
+  return key;
+}
+
 // As it stands in the file, without quotes.
 std::string plain(const Json& value) {
   return value.is_string() ? value.get<std::string>()
@@ -131,6 +137,38 @@ std::string last_step(const ReportRun& run) {
 
 }  // namespace
 
+// Exact numbers, the last of which a chart does not name.
+std::string evaluations_section(const ReportRun& run) {
+  const auto& evaluations = run.metrics.evaluations;
+  if (evaluations.empty()) return {};
+  std::vector<std::string> keys;  // those of all lines
+  for (const EvaluationNumbers& evaluation : evaluations) {
+    for (const auto& [key, value] : evaluation.numbers) {
+      if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
+    }
+  }
+  PageTable table{.headings = {"iteration", ":of the split"}, .rows = {}, .style = ""};
+  for (const std::string& key : keys) {
+    table.headings.push_back(key == key_of(Metric::kPerplexity) ? "perplexity" : readable(key));
+  }
+  for (const EvaluationNumbers& evaluation : evaluations) {
+    const std::string of = evaluation.set.empty() ? "" : ", " + evaluation.set;
+    std::vector<std::string> row = {format_count(evaluation.iteration), evaluation.split + of};
+    for (const std::string& key : keys) {
+      const auto found = std::ranges::find(evaluation.numbers, key,
+                                           [](const auto& number) { return number.first; });
+      row.push_back(found == evaluation.numbers.end() ? "" : short_value(found->second, 5));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  std::string html = heading("Evaluations") + to_html(table);
+  if (run.metrics.evaluations_left_out > 0) {
+    html += missing_text(fmt::format("{} before these are left out; the curves have them.",
+                                     format_count(run.metrics.evaluations_left_out)));
+  }
+  return html;
+}
+
 std::string time_section(const ReportRun& run) {
   const std::string whole = whole_run(run);
   const std::string step = disk_time(run) + last_step(run);
@@ -182,30 +220,45 @@ std::string memory_section(const ReportRun& run) {
                                                      {"/staging", "staging of files"}}};
   double most = 0;
   for (const Json& plan : plans) most = std::max(most, number_at(plan, "/bytes/total").value_or(0));
+  const auto bytes_of = [](const Json& plan, std::string_view key) {
+    return number_at(part_at(plan, "/bytes"), key);
+  };
   std::vector<std::string> cells;
-  std::vector<BarPart> parts;
-  PageTable table{.headings = {"rank"}, .rows = {}, .style = ""};
-  for (const Class& one : kClasses) table.headings.emplace_back(one.name);
-  table.headings.insert(table.headings.end(), {"total", "libraries, at most"});
-  for (const Json& plan : plans) {
-    parts.clear();
-    const std::string ranks = text_at(plan, "/ranks");
-    std::vector<std::string> row = {ranks};
-    for (std::size_t i = 0; i < kClasses.size(); ++i) {
-      const auto bytes = number_at(part_at(plan, "/bytes"), kClasses[i].key);
+  std::vector<BarPart> legend;  // of what some rank has
+  PageTable table{.headings = {""}, .rows = {}, .style = ""};
+  // A row for each class, so that the table of a few ranks fits on a phone.
+  const auto add_row = [&](const std::string& name, std::string_view key) {
+    std::vector<std::string> row = {name};
+    double all = 0;
+    for (const Json& plan : plans) {
+      const auto bytes = bytes_of(plan, key);
       row.push_back(bytes_text(bytes));
-      parts.push_back({kClasses[i].name, bytes.value_or(0), static_cast<int>(i)});
+      all += bytes.value_or(0);
     }
-    const auto total = number_at(plan, "/bytes/total");
-    row.push_back(bytes_text(total));
-    row.push_back(bytes_text(number_at(plan, "/bytes/library_bound")));
-    table.rows.push_back(std::move(row));
-    cells.push_back(bar_row("rank " + ranks, shares(parts, most), bytes_text(total)));
+    if (all > 0) table.rows.push_back(std::move(row));
+    return all;
+  };
+  for (std::size_t i = 0; i < kClasses.size(); ++i) {
+    const double all = add_row(kClasses[i].name, kClasses[i].key);
+    if (all > 0) legend.push_back({kClasses[i].name, all, static_cast<int>(i)});
+  }
+  add_row("total", "/total");
+  add_row("beside it, libraries: at most", "/library_bound");
+  for (const Json& plan : plans) {
+    const std::string ranks = text_at(plan, "/ranks");
+    table.headings.push_back("rank " + ranks);
+    std::vector<BarPart> parts;
+    for (std::size_t i = 0; i < kClasses.size(); ++i) {
+      parts.push_back(
+          {kClasses[i].name, bytes_of(plan, kClasses[i].key).value_or(0), static_cast<int>(i)});
+    }
+    cells.push_back(
+        bar_row("rank " + ranks, shares(parts, most), bytes_text(bytes_of(plan, "/total"))));
   }
   return heading("Memory plan") +
          "<p class=\"note\">Every byte is planned before the first step; a run ends with an error "
          "where its high-water mark is another.</p>\n" +
-         bars(cells) + bar_legend(parts) + to_html(table);
+         bars(cells) + bar_legend(legend) + to_html(table);
 }
 
 namespace {
@@ -216,11 +269,6 @@ struct PageEvent {
   std::string event;
   std::string text;
 };
-
-std::string readable(std::string event) {
-  std::ranges::replace(event, '_', ' ');
-  return event;
-}
 
 PageEvent skipped_event(const SkippedRange& range) {
   const std::int64_t count = range.last - range.first + 1;

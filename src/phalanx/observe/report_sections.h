@@ -11,6 +11,8 @@ namespace phalanx {
 
 // Of one run: where its time went, as a whole and in its last step.
 std::string time_section(const ReportRun& run);
+// Its last evaluations, in numbers.
+std::string evaluations_section(const ReportRun& run);
 std::string timeline_section(const ReportRun& run, const DrawTimelines& draw);
 std::string memory_section(const ReportRun& run);
 std::string events_section(const ReportRun& run);

@@ -8,10 +8,10 @@ const std::string_view kReportStyle = R"css(
 :root{color-scheme:light dark;--ground:#fff;--raised:#f6f7f9;--ink:#1b1f24;--soft:#59636e;
 --rule:#d8dde3;--grid:#e8ebef;--c0:#0068a8;--c1:#c74e00;--c2:#00805e;--c3:#b0558a;--c4:#a87200;
 --c5:#2f8fc4;--c6:#6b5b95;--c7:#57606a;--b0:#0072b2;--b1:#56b4e9;--b2:#009e73;--b3:#d9a300;
---b4:#d55e00;--b5:#cc79a7;--b6:#8c8c8c;--b7:#dfe3e8;--bad:#b3261e;--good:#00704f}
+--b4:#d55e00;--b5:#cc79a7;--b6:#8c8c8c;--b7:#cdd3da;--b8:#6f4fa8;--bad:#b3261e;--good:#00704f}
 @media screen and (prefers-color-scheme:dark){:root{--ground:#14171b;--raised:#1d2126;--ink:#e7eaee;
 --soft:#a2abb5;--rule:#353b43;--grid:#282d34;--c0:#5cb3ec;--c1:#ff8a4c;--c2:#3ec79b;--c3:#e59ac6;
---c4:#e8b53a;--c5:#9bd2f5;--c6:#b9a7e6;--c7:#b4bcc6;--b6:#7c848d;--b7:#363c44;--bad:#ff8a80;
+--c4:#e8b53a;--c5:#9bd2f5;--c6:#b9a7e6;--c7:#b4bcc6;--b6:#8d959e;--b7:#515a64;--b8:#a98be0;--bad:#ff8a80;
 --good:#4fd1a5}}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:1240px;padding:24px 20px 60px;background:var(--ground);color:var(--ink);
@@ -60,7 +60,7 @@ figcaption{font-weight:620;margin-bottom:2px}
 .end.c6,.dot.c6{fill:var(--c6)}.end.c7,.dot.c7{fill:var(--c7)}
 .dot{stroke:none}
 .b0{fill:var(--b0)}.b1{fill:var(--b1)}.b2{fill:var(--b2)}.b3{fill:var(--b3)}.b4{fill:var(--b4)}
-.b5{fill:var(--b5)}.b6{fill:var(--b6)}.b7{fill:var(--b7)}
+.b5{fill:var(--b5)}.b6{fill:var(--b6)}.b7{fill:var(--b7)}.b8{fill:var(--b8)}
 .bars{display:grid;grid-template-columns:max-content 1fr max-content;gap:6px 12px;align-items:center}
 .bars span{white-space:nowrap}.bars span:nth-child(3n){text-align:right;color:var(--soft)}
 .bar{display:block;width:100%;height:18px;background:var(--raised);border-radius:2px}
@@ -70,9 +70,11 @@ figcaption{font-weight:620;margin-bottom:2px}
 table{border-collapse:collapse;font-size:14px}
 th{font-weight:600;text-align:left;color:var(--soft);font-size:13px;vertical-align:bottom}
 th,td{padding:4px 18px 4px 0;border-bottom:1px solid var(--grid);vertical-align:top}
-th.n,td.n{text-align:right;white-space:nowrap}
+th.n,td.n{text-align:right}
+td.n{white-space:nowrap}
 .events td:nth-child(-n+3){white-space:nowrap}
 .events td:last-child,.differences td{overflow-wrap:anywhere;min-width:16ch}
+.events td:last-child{white-space:pre-line}
 .events .n{min-width:0}
 dl{display:grid;grid-template-columns:minmax(110px,max-content) 1fr;gap:3px 18px;margin:8px 0}
 dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
@@ -90,7 +92,7 @@ footer{margin-top:48px;border-top:1px solid var(--rule);padding-top:8px;font-siz
 @media print{
 :root{color-scheme:light;--ground:#fff;--raised:#f3f3f3;--ink:#000;--soft:#444;--rule:#bbb;--grid:#ddd;
 --c0:#0068a8;--c1:#c74e00;--c2:#00805e;--c3:#b0558a;--c4:#a87200;--c5:#2f8fc4;--c6:#6b5b95;--c7:#57606a;
---b6:#8c8c8c;--b7:#dfe3e8;--bad:#b3261e;--good:#00704f}
+--b6:#8c8c8c;--b7:#cdd3da;--b8:#6f4fa8;--bad:#b3261e;--good:#00704f}
 @page{margin:14mm}
 body{max-width:none;padding:0;font-size:10.5pt}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}

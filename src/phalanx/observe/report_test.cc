@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
@@ -153,6 +156,95 @@ TEST_F(ReportTest, APageTellsAllOfARun) {
   EXPECT_THAT(page, Not(HasSubstr(" src=")));
   EXPECT_THAT(page, Not(HasSubstr(" href=")));
   EXPECT_THAT(page, Not(HasSubstr("@import")));
+}
+
+// What older versions write into events.jsonl: the log's lines.
+TEST_F(ReportTest, AnEventIsASentenceNotTheLogsLines) {
+  const fs::path run = eventful_run("run");
+  for (const char* times : {"(min, max) time across ranks (ms):\n    save-checkpoint ....: (5, 6)",
+                            "times across ranks (ms):\n  save-checkpoint:\n     rank  0: 5.00"}) {
+    write_event(run, note_line({RunNote::Kind::kSaved, 40,
+                                std::string("  successfully saved checkpoint at iteration      40 "
+                                            "to x\n") +
+                                    times},
+                               at(71)));
+  }
+  write_event(run, note_line({RunNote::Kind::kWarning, 40, "one\n  two"}, at(72)));
+  const std::string page = page_of({run});
+  EXPECT_THAT(page, HasSubstr("<td>successfully saved checkpoint at iteration 40 to x</td>"));
+  EXPECT_THAT(page, Not(HasSubstr("across ranks")));
+  EXPECT_THAT(page, Not(HasSubstr("save-checkpoint")));
+  EXPECT_THAT(page, HasSubstr("<td>one\ntwo</td>"));  // two lines on the page, too
+  EXPECT_THAT(page, HasSubstr(".events td:last-child{white-space:pre-line}"));
+}
+
+// The names at the ends of the curves, in a chart of each width, and the number at the top.
+TEST_F(ReportTest, TheSmoothedLossIsTheSameAtEveryWidth) {
+  const fs::path run = directory("run");
+  std::string text;
+  for (int i = 1; i <= 1500; ++i) {
+    text += fmt::format("{{\"iteration\": {}, \"lm_loss\": {}}}\n", i,
+                        8.0 * std::exp(-i / 700.0) + 0.5 * std::sin(i * i * 0.37));
+  }
+  write(run / kMetricsName, text);
+  const std::string page = page_of({run});
+  const std::regex name(">smoothed ([0-9.]+)</text>");
+  const std::vector<std::string> found(
+      std::sregex_token_iterator(page.begin(), page.end(), name, 1), std::sregex_token_iterator());
+  ASSERT_EQ(found.size(), 4U);  // wide and narrow, linear and logarithmic
+  EXPECT_THAT(found, testing::Each(found.front()));
+  EXPECT_THAT(page, HasSubstr("<b>" + found.front() + "</b><span>training loss, smoothed</span>"));
+}
+
+TEST_F(ReportTest, BothEvaluationsOfTheLastIterationAreShown) {
+  const fs::path run = directory("run");
+  write_metrics(run, 40);  // 3.25
+  write(run / kMetricsName,
+        "{\"iteration\": 40, \"eval\": \"valid\", \"lm_loss\": 3.125, \"ppl\": 22.76}\n"
+        "{\"iteration\": 40, \"eval\": \"test\", \"lm_loss\": 3.5, \"f1\": 0.75}\n");
+  const std::string page = page_of({run});
+  for (const char* part :
+       {"<b>3.25</b><span>validation loss</span>",
+        "<b>3.125</b><span>validation loss, at the end</span>", "<b>3.5</b><span>test loss</span>",
+        "<td>40</td><td>valid</td><td class=\"n\">3.25</td>",
+        "<td>40</td><td>valid</td><td class=\"n\">3.125</td>",
+        "<td>40</td><td>test</td><td class=\"n\">3.5</td>", ">f1</th>", "0.75", "22.76"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
+}
+
+// What no rule names is black.
+TEST_F(ReportTest, EveryColourOfThePageHasARule) {
+  const fs::path run = directory("run");
+  write_metrics(run, 40);
+  RunBegin begin = begin_at(0, 1);
+  begin.facts =
+      R"({"run": "r", "memory": [{"ranks": "0", "bytes": {"parameters": 1, "main_parameters": 1,
+          "gradients": 1, "optimizer": 1, "saved": 1, "workspace": 1, "communication": 1,
+          "constants": 1, "staging": 1, "total": 9}}]})";
+  write_event(run, begin_line(begin, at(0)));
+  write_event(run, end_line({RunEnding::Outcome::kFinished, 40, "",
+                             R"({"timeline": {"passes": [{"forward": 1, "backward": 1}]}})"},
+                            at(20)));
+  const std::string page = page_of({run});
+  const std::regex used("<rect class=\"(b[0-9]+)\"");
+  std::set<std::string> styles(std::sregex_token_iterator(page.begin(), page.end(), used, 1),
+                               std::sregex_token_iterator());
+  EXPECT_EQ(styles.size(), 9U);
+  for (const std::string& style : styles) {
+    EXPECT_THAT(page, HasSubstr(fmt::format(".{0}{{fill:var(--{0})}}", style)));
+    EXPECT_THAT(page, HasSubstr(fmt::format("--{}:#", style)));
+  }
+}
+
+// A table of classes that no rank has any bytes of would not fit on a window.
+TEST_F(ReportTest, TheMemoryPlanShowsWhatThereIs) {
+  const std::string page = page_of({eventful_run("run")});
+  EXPECT_THAT(page, HasSubstr("<th></th><th class=\"n\">rank 0-1</th>"));
+  EXPECT_THAT(page, HasSubstr("<td>parameters</td><td class=\"n\">1.00 MiB</td>"));
+  EXPECT_THAT(page, HasSubstr("<td>beside it, libraries: at most</td><td class=\"n\">17 B</td>"));
+  EXPECT_THAT(page, Not(HasSubstr("staging of files")));
+  EXPECT_THAT(page, Not(HasSubstr("constants")));
 }
 
 TEST_F(ReportTest, TheSameFilesGiveTheSamePage) {

@@ -34,7 +34,7 @@ struct PageTable {
 };
 std::string to_html(const PageTable& table);
 
-// Parts side by side, each a share of the whole width; `colour`: classes b0 ... b7.
+// Parts side by side, each a share of the whole width; `colour`: classes b0 ... b8.
 struct BarPart {
   std::string name;
   double share = 0;

@@ -58,7 +58,8 @@ std::string begin_line(const RunBegin& begin, EventTime time) {
 }
 
 std::string note_line(const RunNote& note, EventTime time) {
-  return line_of(event(event_of(note.kind), note.iteration, note.text, time));
+  return line_of(event(event_of(note.kind), note.iteration,
+                       note.event.empty() ? note.text : note.event, time));
 }
 
 std::string end_line(const RunEnding& ending, EventTime time) {

@@ -29,6 +29,12 @@ std::vector<Json> lines_of(const std::filesystem::path& path) {
   return lines;
 }
 
+// The log's lines of a checkpoint are Megatron's, with a table of times.
+TEST(RunEvents, ANoteMayTellAnotherTextThanTheLog) {
+  const RunNote note{RunNote::Kind::kSaved, 3, "  saved\n(min, max) time", "checkpoint saved: x"};
+  EXPECT_EQ(nlohmann::json::parse(note_line(note, {})).at("text"), "checkpoint saved: x");
+}
+
 TEST(RunEvents, TimesAreUtc) {
   const EventTime time(std::chrono::milliseconds(1'769'860'800'123));
   EXPECT_EQ(utc_text(time), "2026-01-31T12:00:00.123Z");

@@ -104,6 +104,7 @@ struct RunNote {
   Kind kind = Kind::kWarning;
   std::int64_t iteration = 0;
   std::string text;
+  std::string event = {};  // for events.jsonl, where the log's lines are none of its own
   bool is_warning() const { return kind == Kind::kSaveFailed || kind == Kind::kWarning; }
 };
 

@@ -30,7 +30,7 @@ struct TimelinePicture {
 // One SVG document; several pictures one under the other on one time scale.
 std::string to_svg(std::span<const TimelinePicture> pictures);
 // The same for a page, to stand within an element of the class "timeline": on the page's ground,
-// which may be dark.
+// which may be dark, and in three widths, of which the page shows the one that fits.
 std::string to_page_svg(std::span<const TimelinePicture> pictures);
 // For terminals: for each rank a line of passes and one of microbatches (and of chunks, if there
 // are several), within `columns`; the middle of what is longer is left out. No memory lane.

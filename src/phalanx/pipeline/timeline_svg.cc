@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,6 @@ constexpr double kLabelWidth = 56.0;  // "rank 0", to the left of the rows
 constexpr double kPeakWidth = 44.0;   // the most activations held, to their right
 constexpr double kMinWidth = 640.0;
 constexpr double kMaxWidth = 1600.0;
-constexpr double kMaxPageWidth = 1190.0;
 constexpr double kPassWidth = 22.0;  // of a short pass, where the picture does not get too wide
 constexpr double kRowHeight = 22.0;
 constexpr double kLaneHeight = 16.0;
@@ -31,6 +31,7 @@ constexpr double kLegendHeight = 22.0;
 constexpr double kTickDistance = 44.0;  // at least
 constexpr double kDigitWidth = 6.4;
 constexpr double kLetterWidth = 6.3;  // the mean of a text of the footer's size
+constexpr double kTitleSize = 1.2;    // of it
 
 constexpr std::string_view kRules = R"(.idle{fill:#ffffff;stroke:#d9d9d9;stroke-width:0.6}
 .grid{stroke:#e4e4e4;stroke-width:0.6}
@@ -53,10 +54,16 @@ constexpr std::string_view kHatch =
     "patternTransform=\"rotate(45)\"><rect width=\"5\" height=\"5\" fill=\"#e2e2e2\"/>"
     "<rect width=\"2\" height=\"5\" fill=\"#8c8c8c\"/></pattern></defs>\n";
 
-std::vector<std::string> lines_of(std::string_view text) {
+// Broken at blanks where a line is longer than `most` letters.
+std::vector<std::string> lines_of(std::string_view text, double most) {
+  const auto letters = static_cast<std::size_t>(std::max(most, 1.0));
   std::vector<std::string> lines;
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::size_t end = std::min(text.find('\n'), text.size());
+    if (end > letters) {
+      const std::size_t blank = text.rfind(' ', letters);
+      end = blank == std::string_view::npos ? end : blank;
+    }
     lines.emplace_back(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
@@ -65,8 +72,20 @@ std::vector<std::string> lines_of(std::string_view text) {
 
 double text_width(std::string_view text) { return kLetterWidth * static_cast<double>(text.size()); }
 
-// Behind the others, on a dark page.
-constexpr std::string_view kDarkRules = R"(<style>
+// A page has the pictures in three widths, of which it shows the one that fits: for a large window,
+// a small one or paper, and a phone.
+struct PageWidth {
+  std::string_view style;
+  double pixels;
+};
+constexpr std::array<PageWidth, 3> kPageWidths = {
+    {{"for-window", 1190.0}, {"for-paper", 740.0}, {"for-phone", 362.0}}};
+constexpr std::string_view kPageRules = R"(<style>
+.timeline .for-paper,.timeline .for-phone{display:none}
+.timeline .for-paper svg,.timeline .for-phone svg{max-width:100%;height:auto}
+@media screen and (max-width:1229px){.timeline .for-window{display:none}.timeline .for-paper{display:block}}
+@media screen and (max-width:699px){.timeline .for-paper{display:none}.timeline .for-phone{display:block}}
+@media print{.timeline .for-window{display:none}.timeline .for-paper{display:block}}
 @media screen and (prefers-color-scheme:dark){
 .timeline .idle{fill:#1d2126;stroke:#3a414a}
 .timeline .grid{stroke:#3a414a}
@@ -88,17 +107,21 @@ bool is_update(ActionKind kind) {
 
 class SvgDrawing {
  public:
-  SvgDrawing(std::span<const TimelinePicture> pictures, double most_width)
-      : pictures_(pictures), most_width_(most_width) {}
+  // `has_tips`: what rests under a pointer is named.
+  SvgDrawing(std::span<const TimelinePicture> pictures, double most_width, bool has_tips = true)
+      : pictures_(pictures), most_width_(most_width), has_tips_(has_tips) {}
 
   std::string document() {
     draw();
-    return canvas_.document(width_, y_ + kMargin, rules(), kHatch);
+    return canvas_.document(width_, y_ + kMargin, rules("stroke:#ffffff;" + border()), kHatch);
   }
-  std::string fragment() {
+  // `style`: of the element around it, within one of the class "timeline".
+  std::string fragment(std::string_view style) {
     draw();
-    return canvas_.fragment(width_, y_ + kMargin, rules(), kHatch, "timeline") +
-           std::string(kDarkRules);
+    return canvas_.fragment(
+        width_, y_ + kMargin,
+        fmt::format("{}.{} .pass{{{}}}\n", rules("stroke:#ffffff"), style, border()),
+        has_updates_ ? kHatch : "", "timeline");
   }
 
  private:
@@ -108,11 +131,13 @@ class SvgDrawing {
     draw_legend();
   }
 
-  std::string rules() const {
-    // Neighbours are told apart by their borders, which must not hide them where they are narrow.
-    return fmt::format("{}.pass{{stroke:#ffffff;stroke-width:{}}}\n", kRules,
-                       short_number(std::clamp(pass_width_ / 20.0, 0.05, 0.8), 2)) +
-           styles_.rules();
+  std::string rules(std::string_view of_passes) const {
+    return fmt::format("{}.pass{{{}}}\n", kRules, of_passes) + styles_.rules();
+  }
+  // Neighbours are told apart by their borders, which must not hide them where they are narrow.
+  std::string border() const {
+    return fmt::format("stroke-width:{}",
+                       short_number(std::clamp(pass_width_ / 20.0, 0.05, 0.8), 2));
   }
 
   // The common scale, and how wide the document is.
@@ -123,8 +148,10 @@ class SvgDrawing {
     for (const TimelinePicture& picture : pictures_) {
       length = std::max(length, picture_length(picture));
       pass = std::max({pass, shortest_pass(picture), median_pass(picture) / 3.0});
-      text = std::max(text, 1.2 * text_width(picture.title));
-      for (const std::string& line : lines_of(picture.footer)) {
+      for (const std::string& line : title_lines(picture)) {
+        text = std::max(text, kTitleSize * text_width(line));
+      }
+      for (const std::string& line : footer_lines(picture)) {
         text = std::max(text, text_width(line));
       }
       for (const auto& row : picture.timeline) {
@@ -136,21 +163,32 @@ class SvgDrawing {
     if (length <= 0.0) length = 1.0;
     scale_ = std::min(kPassWidth / pass, (most_width_ - kSides) / length);
     pass_width_ = scale_ * pass;
-    width_ =
-        std::clamp(kSides + std::max(scale_ * length, text - kLabelWidth), kMinWidth, most_width_);
+    width_ = std::clamp(kSides + std::max(scale_ * length, text - kLabelWidth),
+                        std::min(kMinWidth, most_width_), most_width_);
   }
+
+  std::vector<std::string> title_lines(const TimelinePicture& picture) const {
+    return lines_of(picture.title, letters_across() / kTitleSize);
+  }
+  std::vector<std::string> footer_lines(const TimelinePicture& picture) const {
+    return lines_of(picture.footer, letters_across());
+  }
+  double letters_across() const { return (most_width_ - 2.0 * kMargin) / kLetterWidth; }
 
   void draw(const TimelinePicture& picture) {
     if (y_ > kMargin) y_ += kPictureGap;
-    canvas_.text("title", kMargin, y_ + 14.0, picture.title);
-    y_ += kTitleHeight;
+    for (const std::string& line : title_lines(picture)) {
+      canvas_.text("title", kMargin, y_ + 14.0, line);
+      y_ += kFooterHeight;
+    }
+    y_ += kTitleHeight - kFooterHeight;
     const double length = scale_ * picture_length(picture);
     const double row = kRowHeight + (picture.memory_lane ? kLaneHeight + 2.0 : 0.0) + kRowGap;
     const double bottom = y_ + row * static_cast<double>(picture.timeline.size());
     draw_rows(picture, row, length);
     y_ = bottom;
     draw_axis(picture, length);
-    for (const std::string& line : lines_of(picture.footer)) {
+    for (const std::string& line : footer_lines(picture)) {
       canvas_.text("footer", kMargin, y_ + 12.0, line);
       y_ += kFooterHeight;
     }
@@ -194,15 +232,21 @@ class SvgDrawing {
     }
   }
 
+  std::string tip_of(const TimelinePicture& picture, const TimedAction& timed) const {
+    if (!has_tips_) return {};
+    const Action& action = timed.action;
+    return fmt::format(
+        "{}, {} to {}",
+        is_pass(action.kind) ? pass_name(action, picture.placement) : to_string(action),
+        short_number(timed.begin, 6), short_number(timed.end, 6));
+  }
+
   void draw_cell(const TimelinePicture& picture, const TimedAction& timed, Stack stack, double x,
                  double y) {
     const Action& action = timed.action;
     const double left = x + scale_ * timed.begin;
     const double width = scale_ * (timed.end - timed.begin);
-    const std::string tip =
-        fmt::format("{}, {} to {}",
-                    is_pass(action.kind) ? pass_name(action, picture.placement) : to_string(action),
-                    short_number(timed.begin, 6), short_number(timed.end, 6));
+    const std::string tip = tip_of(picture, timed);
     if (is_update(action.kind) && width > 0.0) {
       has_updates_ = true;
       canvas_.rectangle("update", left, y, width, kRowHeight, tip);
@@ -318,6 +362,7 @@ class SvgDrawing {
 
   std::span<const TimelinePicture> pictures_;
   double most_width_;
+  bool has_tips_;
   TimelineCanvas canvas_;
   PassStyles styles_;
   double width_ = kMinWidth;
@@ -340,7 +385,13 @@ std::string to_svg(std::span<const TimelinePicture> pictures) {
 }
 
 std::string to_page_svg(std::span<const TimelinePicture> pictures) {
-  return SvgDrawing(pictures, kMaxPageWidth).fragment();
+  std::string html;
+  for (const PageWidth& width : kPageWidths) {
+    const bool has_pointer = width.style == kPageWidths.front().style;
+    html += fmt::format("<div class=\"{}\">{}</div>\n", width.style,
+                        SvgDrawing(pictures, width.pixels, has_pointer).fragment(width.style));
+  }
+  return html + std::string(kPageRules);
 }
 
 }  // namespace phalanx

@@ -155,6 +155,41 @@ TEST(TimelineSvgTest, TextIsEscaped) {
   EXPECT_EQ(escaped_for_svg("plain"), "plain");
 }
 
+// Nothing beyond the picture's right side, at the width of a phone either.
+TEST(TimelineSvgTest, APageHasAPictureForAPhone) {
+  TimelinePicture picture = picture_of("zb-h1", 4, 8);
+  picture.title = "simulated with the mean measured times: zb-h1, 4 ranks, 8 microbatches";
+  picture.footer = "makespan 24.5 ms, work 18.2 ms, idle 18.9 %, bubble / ideal 18.9 %";
+  const std::string page = to_page_svg({&picture, 1});
+  const std::size_t paper = page.find("<div class=\"for-paper\">");
+  const std::size_t phone = page.find("<div class=\"for-phone\">");
+  ASSERT_LT(paper, phone);
+  ASSERT_NE(phone, std::string::npos);
+  const std::string svg = page.substr(phone);
+  const double width = attribute(svg, " width", 0);
+  EXPECT_LE(width, 362.0);
+  EXPECT_LE(attribute(page, " width", paper), 740.0);
+  for (std::size_t at = svg.find("<rect"); at != std::string::npos;
+       at = svg.find("<rect", at + 1)) {
+    EXPECT_LE(attribute(svg, " x", at) + attribute(svg, " width", at), width);
+  }
+  constexpr double kLetter = 6.3;
+  for (const char* style : {"title", "footer"}) {
+    const double letter = style == std::string("title") ? 1.2 * kLetter : kLetter;
+    const std::string begin = std::string("<text class=\"") + style + "\"";
+    EXPECT_GE(count(svg, begin), 2) << style;
+    for (std::size_t at = svg.find(begin); at != std::string::npos; at = svg.find(begin, at + 1)) {
+      const std::size_t text = svg.find('>', at) + 1;
+      const auto letters = static_cast<double>(svg.find('<', text) - text);
+      EXPECT_LE(attribute(svg, " x", at) + letter * letters, width);
+    }
+  }
+  // All passes, and names where there is a pointer.
+  EXPECT_EQ(count(page, "class=\"pass "), 3 * (3 * 32 + 3));
+  EXPECT_EQ(count(svg, "<title>F"), 0);
+  EXPECT_EQ(count(page, "<title>F"), 32);
+}
+
 TEST(TimelineSvgTest, TagsAreClosed) {
   const std::string svg = svg_of(picture_of("dualpipe", 4, 8));
   for (const char* tag : {"svg", "style", "defs", "title", "text"}) {

@@ -124,9 +124,11 @@ std::vector<NamedLoss> RunReport::named(std::span<const double> means) const {
   return losses;
 }
 
-void RunReport::note(RunNote::Kind kind, std::int64_t iteration, std::string text) {
+void RunReport::note(RunNote::Kind kind, std::int64_t iteration, std::string text,
+                     std::string event) {
   if (sinks_ != nullptr) {
-    sinks_->note({.kind = kind, .iteration = iteration, .text = std::move(text)});
+    sinks_->note(
+        {.kind = kind, .iteration = iteration, .text = std::move(text), .event = std::move(event)});
   }
 }
 

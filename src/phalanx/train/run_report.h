@@ -29,7 +29,8 @@ class RunReport {
   // `set`: the name of one of several validation sets.
   void evaluation(const RunState& state, SplitKind kind, const std::string& set,
                   const std::string& place, std::span<const double> losses);
-  void note(RunNote::Kind kind, std::int64_t iteration, std::string text);
+  // `event`: for events.jsonl, where `text` is the log's alone.
+  void note(RunNote::Kind kind, std::int64_t iteration, std::string text, std::string event = {});
   void end(RunEnding ending);
 
  private:

@@ -46,7 +46,9 @@ void RunSaver::save(const RunState& state, Occasion occasion) {
     const std::string times = format_times(config.run.timing_log_option, times_.of_save());
     report_.note(RunNote::Kind::kSaved, state.iteration,
                  fmt::format("  successfully saved checkpoint at iteration {:7d} to {}\n{}",
-                             state.iteration, config.run.save, times));
+                             state.iteration, config.run.save, times),
+                 fmt::format("checkpoint saved: {}/{}", config.run.save,
+                             iteration_directory_name(state.iteration)));
     return;
   }
   ++failures_;
