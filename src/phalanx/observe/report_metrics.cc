@@ -119,6 +119,7 @@ const MetricsReader::Field& MetricsReader::field_of(std::string_view key, std::s
   if (found != kKeys.end()) field.metric = static_cast<Metric>(found - kKeys.begin());
   if (key == "step") field.metric = Metric::kIteration;
   field.is_loss = key.ends_with("loss");
+  field.is_score = key == "accuracy" || key == "f1";
   fields_[place] = std::move(field);
   return fields_[place];
 }
@@ -127,6 +128,8 @@ void MetricsReader::take(std::string_view key, std::size_t place, double value) 
   const Field& field = field_of(key, place);
   if (field.is_loss) {
     losses_.push_back({place, value});
+  } else if (field.is_score) {
+    scores_.push_back({place, value});
   } else if (field.metric != Metric::kCount) {
     values_[static_cast<std::size_t>(field.metric)] = value;
   } else if (key == "skipped") {
@@ -142,6 +145,7 @@ bool MetricsReader::read(std::string_view line) {
 bool MetricsReader::scan(std::string_view line) {
   values_.fill(kNone);
   losses_.clear();
+  scores_.clear();
   split_.clear();
   set_.clear();
   is_skipped_ = false;
@@ -171,6 +175,7 @@ bool MetricsReader::scan_slowly(std::string_view line) {
   if (!json.is_object()) return false;
   values_.fill(kNone);
   losses_.clear();
+  scores_.clear();
   split_.clear();
   set_.clear();
   is_skipped_ = false;
@@ -235,12 +240,15 @@ void MetricsReader::count_skipped(std::int64_t iteration) {
 void MetricsReader::finish_evaluation(std::int64_t iteration) {
   auto& all = split_ == "test" ? metrics_.test : metrics_.validation;
   const auto x = static_cast<double>(iteration);
-  for (const Loss& loss : losses_) {
-    std::string name = fields_[loss.place].key;
+  const auto add = [&](std::vector<NamedSeries>& to, const Loss& value) {
+    std::string name = fields_[value.place].key;
     if (!set_.empty()) name += " " + set_;
-    Series& series = series_of(all, name);
-    if (series.empty() || series.bins().back().x_last < x) series.add(x, loss.value);
-  }
+    Series& series = series_of(to, name);
+    if (series.empty() || series.bins().back().x_last < x) series.add(x, value.value);
+  };
+  for (const Loss& loss : losses_) add(all, loss);
+  if (split_ == "test") return;
+  for (const Loss& score : scores_) add(metrics_.scores, score);
 }
 
 ReportMetrics read_metrics(const std::filesystem::path& path) {

@@ -56,6 +56,8 @@ struct ReportMetrics {
   // "lm_loss" of evaluations of the split "valid", "lm_loss wiki" of one of several sets.
   std::vector<NamedSeries> validation;
   std::vector<NamedSeries> test;
+  // "accuracy" and "f1" of the split "valid", likewise.
+  std::vector<NamedSeries> scores;
   Series batch_sizes;  // samples by iteration
 
   std::int64_t lines = 0;  // of training
@@ -88,6 +90,7 @@ class MetricsReader {
     std::string key;
     Metric metric = Metric::kCount;  // kCount: none of them
     bool is_loss = false;
+    bool is_score = false;
   };
   const Field& field_of(std::string_view key, std::size_t place);
   bool scan(std::string_view line);
@@ -106,7 +109,7 @@ class MetricsReader {
     std::size_t place = 0;  // of its field
     double value = 0;
   };
-  std::vector<Loss> losses_;
+  std::vector<Loss> losses_, scores_;
   std::string split_, set_;  // of an evaluation
   bool is_skipped_ = false;
   double consumed_before_ = -1;
