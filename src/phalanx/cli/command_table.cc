@@ -24,7 +24,7 @@ constexpr Command kCommands[] = {
      run_launch},
     {kTraining, "generate", "text from a checkpoint", run_generate},
     {kTraining, "score", "the log probability of each token of a text", run_score},
-    {kTraining, "classify", "which class each line is of: classify --load DIR < lines",
+    {kTraining, "classify", "which class each line of text is of, by a fine-tuned classifier",
      run_classify},
     {kTraining, "evaluate", "how good a model is on a text file: perplexity, cloze", run_evaluate},
     {kTraining, "report", "one page of a run, or of several compared: report DIR", run_report},

@@ -1,4 +1,4 @@
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -20,7 +20,9 @@
 #include "phalanx/tasks/classify_family.h"
 #include "phalanx/tasks/classify_options.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/flags.h"
+#include "phalanx/train/run_checkpoint.h"
 
 namespace phalanx {
 namespace {
@@ -86,6 +88,10 @@ std::int64_t plan_epochs(const FlagSet& flags, TrainConfig& config,
                          const ClassifyOptions& options) {
   RunConfig& run = config.run;
   run.train_iters = 1;
+  if (config.data.valid_data_path.empty()) {
+    config.data.full_validation = config.data.multiple_validation_sets = false;
+    run.eval_iters = 0;
+  }
   if (options.epochs == 0) return 0;
   if (run.save.empty()) {
     throw ConfigError("--save must be given: what an epoch has come to is kept there");
@@ -101,6 +107,26 @@ std::int64_t plan_epochs(const FlagSet& flags, TrainConfig& config,
   run.eval_interval = run.save_interval = batches;
   if (!flags.given("--keep-last")) run.keep_last = std::max(run.keep_last, options.epochs);
   return batches;
+}
+
+// A classifier that is trained on, or evaluated, keeps the names of its classes.
+void check_labels(const RunConfig& run, const ClassifyOptions& options) {
+  const bool is_new = run.load.empty() || begins_pretrained(run);
+  if (is_new && options.epochs > 0) return;
+  const std::string& from = is_new ? run.pretrained_checkpoint : run.load;
+  if (from.empty()) return;
+  const auto checkpoint = CheckpointReader::open_if_any(from, Verify::kNo);
+  if (!checkpoint) return;
+  const auto& arguments = checkpoint->manifest().arguments;
+  const auto family = arguments.find(std::string(kFamilyArgument));
+  if (family == arguments.end() || family->second != kClassifyFamily) return;
+  const auto then = ClassifyOptions::from_text(arguments).label_names();
+  const auto now = options.label_names();
+  if (then == now) return;
+  throw ConfigError(
+      "--labels: the classes are {}, but those of the checkpoint in {} are {}: give them in its "
+      "order",
+      fmt::join(now, ", "), from, fmt::join(then, ", "));
 }
 
 // The tables that are evaluated.
@@ -226,6 +252,7 @@ int finetune_classifier(const Arguments& arguments) {
       },
       [&] {
         options.classify.classes();
+        check_labels(config.run, options.classify);
         batches = plan_epochs(flags, config, options.classify);
         resolve(config, options.classify.epochs > 0);
       });

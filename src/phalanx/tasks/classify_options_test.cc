@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "phalanx/base/error.h"
 #include "phalanx/tasks/test_support.h"
 
@@ -11,24 +13,27 @@ namespace {
 
 using testing::ElementsAre;
 
+using Values = std::map<std::string, std::string>;
+
+ClassifyOptions options_of(const Values& values) { return ClassifyOptions::from_text(values); }
+
 TEST(ClassifyOptions, LabelsHaveNames) {
-  EXPECT_THAT(ClassifyOptions{.labels = {"no", "yes"}}.label_names(), ElementsAre("no", "yes"));
-  EXPECT_THAT(ClassifyOptions{.num_classes = 3}.label_names(), ElementsAre("0", "1", "2"));
-  EXPECT_THAT(ClassifyOptions{.table_format = "mnli"}.label_names(),
+  EXPECT_THAT(options_of({{"--labels", "no\tyes"}}).label_names(), ElementsAre("no", "yes"));
+  EXPECT_THAT(options_of({{"--num-classes", "3"}}).label_names(), ElementsAre("0", "1", "2"));
+  EXPECT_THAT(options_of({{"--table-format", "mnli"}}).label_names(),
               ElementsAre("contradiction", "entailment", "neutral"));
-  EXPECT_THAT(ClassifyOptions{.table_format = "qqp"}.label_names(), ElementsAre("0", "1"));
-  const ClassifyOptions twice{.labels = {"no", "yes", "no"}};
-  EXPECT_THROW(twice.classes(), ConfigError);
+  EXPECT_THAT(options_of({{"--table-format", "qqp"}}).label_names(), ElementsAre("0", "1"));
+  EXPECT_THROW(options_of({{"--labels", "no\tyes\tno"}}).classes(), ConfigError);
 }
 
 TEST(ClassifyOptions, WhatAnImportedModelDoesNotSayIsOpen) {
-  const auto imported = ClassifyOptions::from_text({{"--labels", "not so\tso"}});
+  const auto imported = options_of({{"--labels", "not so\tso"}});
   EXPECT_EQ(imported.classes(), 2);
   EXPECT_EQ(imported.texts(), 0);
   EXPECT_THAT(imported.label_names(), ElementsAre("not so", "so"));
-  EXPECT_EQ(ClassifyOptions::from_text(imported.to_text()).to_text(), imported.to_text());
-  EXPECT_EQ(ClassifyOptions{}.texts(), 1);
-  EXPECT_EQ(ClassifyOptions{.table_format = "qqp"}.texts(), 2);
+  EXPECT_EQ(options_of(imported.to_text()).to_text(), imported.to_text());
+  EXPECT_EQ(ClassifyOptions().texts(), 1);
+  EXPECT_EQ(options_of({{"--table-format", "qqp"}}).texts(), 2);
 }
 
 class Tables : public TaskFiles {
@@ -46,7 +51,8 @@ class Tables : public TaskFiles {
 
 // All files together count.
 TEST_F(Tables, NobodyLearnsFromOneLabel) {
-  const ClassifyOptions options{.labels = {"no", "yes"}};
+  ClassifyOptions options;
+  options.labels = {"no", "yes"};
   const std::string all = write("all.tsv", "a\tyes\nb\tyes\n");
   const std::string other = write("other.tsv", "c\tno\n");
   EXPECT_THAT(refusal_of({all}, options),

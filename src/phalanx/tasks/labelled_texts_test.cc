@@ -97,8 +97,9 @@ TEST(UnlabelledText, IsATablesRowWithoutItsLabel) {
   EXPECT_EQ(refusal("one\tyes", 1), "line 7: 2 columns; a row is one text, without a label");
   EXPECT_EQ(refusal("one", 2),
             "line 7: 1 column; a row is two texts with a tab between them, without a label");
-  EXPECT_EQ(refusal("a\tb\tyes", 0),
-            "line 7: 3 columns; a row is one text, or two with a tab between them, without a label");
+  EXPECT_EQ(
+      refusal("a\tb\tyes", 0),
+      "line 7: 3 columns; a row is one text, or two with a tab between them, without a label");
   EXPECT_EQ(refusal(" \t", 2), "line 7: a blank line: there is no text");
   EXPECT_EQ(refusal("a\t", 2), "line 7: an empty text");
 }
