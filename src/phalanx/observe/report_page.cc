@@ -63,14 +63,15 @@ NamedTexts summary(const ReportRun& run) {
   facts.emplace_back("training loss", number_text(final_loss(run)));
   const Series* const validation = first_of(metrics.validation);
   facts.emplace_back("validation loss", validation ? short_value(validation->last(), 4) : "");
-  for (const auto& [name, word] : {std::pair("accuracy", "accuracy"), std::pair("f1", "F1")}) {
-    // Of several sets the first.
+  // Of several sets the first.
+  const auto score_text = [&](std::string_view key) {
     const auto score = std::ranges::find_if(
-        metrics.scores, [&](const NamedSeries& one) { return one.name.starts_with(name); });
+        metrics.scores, [&](const NamedSeries& one) { return one.name.starts_with(key); });
     const bool is_known = score != metrics.scores.end() && !score->series.empty();
-    facts.emplace_back(fmt::format("validation {}", word),
-                       is_known ? short_value(score->series.last(), 4) : "");
-  }
+    return is_known ? short_value(score->series.last(), 4) : std::string();
+  };
+  facts.emplace_back("validation accuracy", score_text("accuracy"));
+  facts.emplace_back("validation F1", score_text("f1"));
   const Series* const test = first_of(metrics.test);
   facts.emplace_back("test loss", test ? short_value(test->last(), 4) : "");
   facts.emplace_back("tokens trained on", metrics.tokens > 0 ? short_value(metrics.tokens, 3) : "");
