@@ -24,6 +24,8 @@ constexpr Command kCommands[] = {
      run_launch},
     {kTraining, "generate", "text from a checkpoint", run_generate},
     {kTraining, "score", "the log probability of each token of a text", run_score},
+    {kTraining, "classify", "which class each line of text is of, by a fine-tuned classifier",
+     run_classify},
     {kTraining, "evaluate", "how good a model is on a text file: perplexity, cloze", run_evaluate},
     {kTraining, "report", "one page of a run, or of several compared: report DIR", run_report},
     {kPlanning, "plan", "a run's memory and messages, nothing allocated: plan gpt|bert|t5 FLAGS",

@@ -18,6 +18,7 @@ int run_grid(const Arguments& arguments);
 int run_bench(const Arguments& arguments);
 int run_generate(const Arguments& arguments);
 int run_score(const Arguments& arguments);
+int run_classify(const Arguments& arguments);
 int run_evaluate(const Arguments& arguments);
 int run_preprocess_data(const Arguments& arguments);
 int run_train_tokenizer(const Arguments& arguments);

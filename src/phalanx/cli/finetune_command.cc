@@ -1,4 +1,4 @@
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -20,7 +20,9 @@
 #include "phalanx/tasks/classify_family.h"
 #include "phalanx/tasks/classify_options.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/flags.h"
+#include "phalanx/train/run_checkpoint.h"
 
 namespace phalanx {
 namespace {
@@ -86,6 +88,10 @@ std::int64_t plan_epochs(const FlagSet& flags, TrainConfig& config,
                          const ClassifyOptions& options) {
   RunConfig& run = config.run;
   run.train_iters = 1;
+  if (config.data.valid_data_path.empty()) {
+    config.data.full_validation = config.data.multiple_validation_sets = false;
+    run.eval_iters = 0;
+  }
   if (options.epochs == 0) return 0;
   if (run.save.empty()) {
     throw ConfigError("--save must be given: what an epoch has come to is kept there");
@@ -93,13 +99,34 @@ std::int64_t plan_epochs(const FlagSet& flags, TrainConfig& config,
   if (config.data.train_data_path.empty()) throw ConfigError("--train-data must be given");
   TrainConfig probe = config;
   resolve(probe, true);
-  const std::int64_t samples = std::ssize(read_tables(config.data.train_data_path, options).texts);
+  const std::int64_t samples = std::ssize(
+      read_tables(config.data.train_data_path, options, TableUse::kTraining, Tell::kNothing).texts);
   const std::int64_t batches =
       batches_of_epoch(samples, batch_schedule(probe).last(), options.keep_last_batch);
   run.train_iters = options.epochs * batches;
   run.eval_interval = run.save_interval = batches;
   if (!flags.given("--keep-last")) run.keep_last = std::max(run.keep_last, options.epochs);
   return batches;
+}
+
+// A classifier that is trained on, or evaluated, keeps the names of its classes.
+void check_labels(const RunConfig& run, const ClassifyOptions& options) {
+  const bool is_new = run.load.empty() || begins_pretrained(run);
+  if (is_new && options.epochs > 0) return;
+  const std::string& from = is_new ? run.pretrained_checkpoint : run.load;
+  if (from.empty()) return;
+  const auto checkpoint = CheckpointReader::open_if_any(from, Verify::kNo);
+  if (!checkpoint) return;
+  const auto& arguments = checkpoint->manifest().arguments;
+  const auto family = arguments.find(std::string(kFamilyArgument));
+  if (family == arguments.end() || family->second != kClassifyFamily) return;
+  const auto then = ClassifyOptions::from_text(arguments).label_names();
+  const auto now = options.label_names();
+  if (then == now) return;
+  throw ConfigError(
+      "--labels: the classes are {}, but those of the checkpoint in {} are {}: give them in its "
+      "order",
+      fmt::join(now, ", "), from, fmt::join(then, ", "));
 }
 
 // The tables that are evaluated.
@@ -110,9 +137,11 @@ struct Validation {
 
 Validation read_validation(const TrainConfig& config, const ClassifyOptions& options) {
   Validation result;
+  // A run tells for itself.
+  const Tell tell = options.epochs > 0 ? Tell::kNothing : Tell::kAll;
   for (const std::string& path : config.data.valid_data_path) {
     result.names.push_back(validation_name(path));
-    result.texts.push_back(read_tables({path}, options));
+    result.texts.push_back(read_tables({path}, options, TableUse::kValidation, tell));
   }
   return result;
 }
@@ -133,9 +162,11 @@ std::vector<WordBag> bags_of(const LabelledTexts& texts, const Tokenizer& tokeni
 void compare_with_bag_of_words(const TrainConfig& config, const ClassifyOptions& options,
                                const Validation& valid) {
   const auto tokenizer = make_tokenizer(config.tokenizer);
-  const BagOfWords model(bags_of(read_tables(config.data.train_data_path, options), *tokenizer),
-                         tokenizer->vocab_size(), options.classes(),
-                         static_cast<std::uint64_t>(config.run.seed));
+  const BagOfWords model(
+      bags_of(
+          read_tables(config.data.train_data_path, options, TableUse::kTraining, Tell::kNothing),
+          *tokenizer),
+      tokenizer->vocab_size(), options.classes(), static_cast<std::uint64_t>(config.run.seed));
   for (std::size_t i = 0; i < valid.texts.size(); ++i) {
     Confusion found(options.classes());
     for (const WordBag& bag : bags_of(valid.texts[i], *tokenizer)) {
@@ -154,8 +185,8 @@ void evaluate_checkpoint(const TrainConfig& config, const ClassifyOptions& optio
   const auto checkpoint = CheckpointReader::open(directory, Verify::kWeights);
   const auto tokenizer = make_tokenizer(config.tokenizer);
   const auto products = cpu::choose_products(config.model.matmul_precision, config.model.bf16);
-  Classifier classifier(config, classifier_config(config, tokenizer->vocab_size()), checkpoint,
-                        products.products);
+  Classifier classifier(config, classifier_config(config, tokenizer->vocab_size()), *tokenizer,
+                        checkpoint, products.products);
   Confusion all(options.classes());
   for (std::size_t i = 0; i < valid.texts.size(); ++i) {
     const auto begin = std::chrono::steady_clock::now();
@@ -191,7 +222,7 @@ void evaluate_epochs(TrainConfig config, const ClassifyOptions& options, const V
   }
 }
 
-int run_classify(const Arguments& arguments) {
+int finetune_classifier(const Arguments& arguments) {
   TrainConfig config;
   config.family = classify_family();
   config.model.family = "bert";  // whose flags it has
@@ -221,6 +252,7 @@ int run_classify(const Arguments& arguments) {
       },
       [&] {
         options.classify.classes();
+        check_labels(config.run, options.classify);
         batches = plan_epochs(flags, config, options.classify);
         resolve(config, options.classify.epochs > 0);
       });
@@ -246,7 +278,7 @@ int run_classify(const Arguments& arguments) {
 int run_finetune(const Arguments& arguments) {
   constexpr std::array<Verb, 1> kVerbs = {{{"classify", "which class a text is of"}}};
   verb_of("phalanx finetune", kVerbs, arguments);
-  return run_classify({arguments.begin() + 1, arguments.end()});
+  return finetune_classifier({arguments.begin() + 1, arguments.end()});
 }
 
 }  // namespace phalanx

@@ -12,6 +12,8 @@
 #include "phalanx/cli/signals.h"
 #include "phalanx/cli/standard_output.h"
 #include "phalanx/flags/flag_set.h"
+#include "phalanx/tasks/classify_options.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/flags.h"
 
 namespace phalanx {
@@ -66,7 +68,13 @@ Settings settings_of(const CheckpointReader& checkpoint, const TrainConfig& conf
     if (hugging_face::is_kept_of_import(name)) settings.set(name, value);
   }
   for (auto& [flag, value] : argument_values(config)) settings.set(flag, std::move(value));
-  settings.set("run.family", config.model.family);
+  settings.set(kFamilyArgument, std::string(family_of(config).name()));
+  if (config.family != nullptr) {
+    // By their names, which a table's format may give them.
+    const auto classify = ClassifyOptions::from_text(config.family_options);
+    settings.set("--labels", hugging_face::joined_words(classify.label_names()));
+    settings.set("--num-classes", classify.classes());
+  }
   settings.set("--model-vocab-size", hugging_face::vocabulary_of(checkpoint));
   return settings;
 }

@@ -1,6 +1,9 @@
 #include "phalanx/cli/model_flags.h"
 
+#include "phalanx/base/error.h"
 #include "phalanx/ops/cpu/precision.h"
+#include "phalanx/tasks/classify_family.h"
+#include "phalanx/tasks/classify_options.h"
 #include "phalanx/train/family.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/memory_check.h"
@@ -15,9 +18,16 @@ TrainConfig checkpoint_config(const CheckpointReader& checkpoint) {
   if (const auto family = arguments.find(std::string(kFamilyArgument)); family != arguments.end()) {
     config.model.family = family->second;
   }
+  if (config.model.family == kClassifyFamily) {
+    config.family = classify_family();
+    config.model.family = "bert";  // whose flags it has
+  }
   FlagSet flags("the checkpoint's arguments", "");
   add_train_flags(flags, config);
   for (const auto& [name, value] : arguments) flags.set_default(name, value);
+  if (config.family != nullptr) {
+    config.family_options = ClassifyOptions::from_text(arguments).to_text();
+  }
   return config;
 }
 
@@ -62,6 +72,26 @@ void ModelFlags::add_layout_to(FlagSet& flags) {
 }
 
 TrainedModel ModelFlags::open(Verify verify) const {
+  TrainedModel trained = open_any(verify);
+  if (!trained.is_classifier()) return trained;
+  throw ConfigError(
+      "--load {}: a classifier of texts has no tokens to say: phalanx classify tells what it "
+      "predicts, phalanx score how good it is",
+      load_);
+}
+
+TrainedModel ModelFlags::open_classifier() const {
+  TrainedModel trained = open_any(Verify::kWeights);
+  if (trained.is_classifier()) return trained;
+  throw ConfigError(
+      "--load {}: a {} is no classifier: phalanx finetune classify makes one, and phalanx import "
+      "hf takes a BertForSequenceClassification",
+      load_, family_of(trained.config).title());
+}
+
+bool TrainedModel::is_classifier() const { return family_of(config).name() == kClassifyFamily; }
+
+TrainedModel ModelFlags::open_any(Verify verify) const {
   auto checkpoint = CheckpointReader::open(load_, verify);
   TrainConfig config = for_inference(checkpoint_config(checkpoint));
   use_kept_tokenizer(config, checkpoint);

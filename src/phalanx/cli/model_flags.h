@@ -25,6 +25,8 @@ struct TrainedModel {
   std::unique_ptr<Tokenizer> tokenizer;
   GptConfig model;
   cpu::ProductPrecision products;
+
+  bool is_classifier() const;  // tasks/classify_family.h
 };
 
 class ModelFlags {
@@ -35,7 +37,12 @@ class ModelFlags {
   void add_layout_to(FlagSet& flags);
   // Verifies the weights' file, unless it is told not to; the weights themselves are not read into
   // memory yet.
+  // ConfigError where it is a classifier, which has no output layer.
   TrainedModel open(Verify verify = Verify::kWeights) const;
+  // Likewise, of any model.
+  TrainedModel open_any(Verify verify = Verify::kWeights) const;
+  // Of a classifier; ConfigError where it is none.
+  TrainedModel open_classifier() const;
 
  private:
   std::string load_;

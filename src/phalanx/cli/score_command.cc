@@ -10,9 +10,9 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/model_flags.h"
+#include "phalanx/cli/score_rows.h"
 #include "phalanx/cli/standard_output.h"
 #include "phalanx/cli/text_input.h"
-#include "phalanx/flags/utf8.h"
 #include "phalanx/tasks/answer_text.h"
 #include "phalanx/tasks/masked_tokens.h"
 #include "phalanx/tasks/text_to_text.h"
@@ -68,18 +68,10 @@ void add_flags(FlagSet& flags, CommandOptions& o) {
                     "a JSON document for each line");
   flags.add_example("phalanx score --load T5 --target '<extra_id_0> blue' < text.txt",
                     "what a T5 says of an answer");
+  flags.add_example("phalanx score --load CLASSIFIER < dev.tsv",
+                    "accuracy, F1 and loss of labelled rows");
   flags.add_example("phalanx score --load RUN --stride 512 --json < book.txt",
                     "perplexity of a long text");
-}
-
-void check_utf8(std::string_view text, std::string_view source) {
-  for (std::size_t at = 0; at < text.size();) {
-    const auto character = utf8_character(text, at);
-    if (!character) {
-      throw DataError("{}: byte {} is no UTF-8: convert the text first (iconv does)", source, at);
-    }
-    at += character->bytes;
-  }
 }
 
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -326,6 +318,18 @@ int score_target(const CommandOptions& options, const TrainedModel& trained,
   return 0;
 }
 
+void check_row_flags(const CommandOptions& options) {
+  for (const auto& [flag, is_given] :
+       {std::pair("--tokens", !options.tokens.empty()),
+        std::pair("--target", !options.target.empty()), std::pair("--stride", options.stride > 0),
+        std::pair("--logits", options.logits)}) {
+    if (is_given) {
+      throw ConfigError(
+          "{}: a classifier is scored on labelled rows of standard input: leave it out", flag);
+    }
+  }
+}
+
 }  // namespace
 
 int run_score(const Arguments& arguments) {
@@ -333,11 +337,16 @@ int run_score(const Arguments& arguments) {
   FlagSet flags(
       "phalanx score",
       "How likely a model holds a text to be: the log probability of each token given "
-      "those before it; of a BERT, given all others; of a T5's target, given the text, too.");
+      "those before it; of a BERT, given all others; of a T5's target, given the text, too. How "
+      "good a classifier is on labelled rows.");
   add_flags(flags, options);
   flags.parse(arguments);
 
-  const TrainedModel trained = options.model.open();
+  const TrainedModel trained = options.model.open_any();
+  if (trained.is_classifier()) {
+    check_row_flags(options);
+    return score_rows(trained, {.lines = options.lines, .json = options.json});
+  }
   const GptConfig& model = trained.model;
   if (options.stride > model.max_positions) {
     throw ConfigError("--stride {} leaves tokens out between windows: the model has {} positions",

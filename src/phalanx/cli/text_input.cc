@@ -10,6 +10,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/flags/utf8.h"
 
 namespace phalanx {
 
@@ -33,20 +34,68 @@ std::vector<std::int32_t> ids_of_json(const std::string& text, std::string_view 
 
 }  // namespace
 
-std::string standard_input() {
+namespace {
+
+void greet_typist() {
   if (::isatty(STDIN_FILENO) == 1) log_info("reading standard input; Ctrl-D ends it");
+}
+
+// Appends what has come of standard input, once something has; false at its end.
+bool read_more(std::string& text) {
   constexpr std::size_t kBlock = 1 << 20;
-  std::string text;
   while (true) {
     const std::size_t size = text.size();
     if (text.capacity() - size < kBlock) text.reserve(2 * size + kBlock);
     text.resize(size + kBlock);
     const ssize_t count = ::read(STDIN_FILENO, text.data() + size, kBlock);
     text.resize(size + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
-    if (count == 0) return text;
-    if (count < 0 && errno != EINTR) {
+    if (count >= 0) return count > 0;
+    if (errno != EINTR) {
       throw IoError("standard input: {}", std::generic_category().message(errno));
     }
+  }
+}
+
+}  // namespace
+
+std::string standard_input() {
+  greet_typist();
+  std::string text;
+  while (read_more(text)) {
+  }
+  return text;
+}
+
+std::vector<std::string> InputLines::next(std::size_t most) {
+  if (!has_begun_) greet_typist();
+  has_begun_ = true;
+  std::vector<std::string> lines;
+  while (true) {
+    for (std::size_t end = 0; lines.size() < most; taken_ = searched_ = end + 1) {
+      end = text_.find('\n', searched_);
+      // The last line needs no end.
+      if (end == std::string::npos) {
+        if (!has_ended_ || taken_ >= text_.size()) break;
+        end = text_.size();
+      }
+      std::string& line = lines.emplace_back(text_.substr(taken_, end - taken_));
+      if (line.ends_with('\r')) line.pop_back();
+    }
+    if (!lines.empty() || has_ended_) return lines;
+    searched_ = text_.size() - taken_;
+    text_.erase(0, taken_);
+    taken_ = 0;
+    has_ended_ = !read_more(text_);
+  }
+}
+
+void check_utf8(std::string_view text, std::string_view source) {
+  for (std::size_t at = 0; at < text.size();) {
+    const auto character = utf8_character(text, at);
+    if (!character) {
+      throw DataError("{}: byte {} is no UTF-8: convert the text first (iconv does)", source, at);
+    }
+    at += character->bytes;
   }
 }
 

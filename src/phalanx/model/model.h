@@ -19,6 +19,8 @@ struct LossSpec {
   std::string name;  // Megatron's: "lm loss"
   // The batch's column (f32) that says which rows count; empty: every sample counts.
   std::string mask;
+  // For people, where Megatron's name says something else; empty: the name.
+  std::string title = {};
 };
 
 // How the vocabulary is padded, for people.

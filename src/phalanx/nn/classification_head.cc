@@ -37,6 +37,10 @@ ClassificationHead::ClassificationHead(ParamTable& table, const ClassificationHe
                config.init_deviation, Linear::Cut::kWhole, Linear::Bias::kInProduct) {
   inputs_ = {{"hidden states", config.stream_dtype(), config.hidden}};
   const std::int64_t classes = options.classes;
+  logits_ = slots_.add({"class logits", full_precision(config.dtype), Born::kForward,
+                        LastReader::kForward, [classes](const BatchShape& batch) {
+                          return Shape{batch.micro_batch, classes};
+                        }});
   dlogits_ = slots_.add({"class logit gradient", config.dtype, Born::kForward,
                          LastReader::kWeightGradient, [classes](const BatchShape& batch) {
                            return Shape{batch.micro_batch, classes};
@@ -80,7 +84,7 @@ void ClassificationHead::forward(Pass& pass, std::span<const Tensor> inputs,
   const LossTerm& term = pass.losses[0];
   const Tensor labels = pass.batch[options_.labels].reshape({samples});
   const Tensor mask = pass.batch[options_.loss_mask].reshape({samples});
-  const Tensor logits = pass.scratch(full, {samples, options_.classes});
+  const Tensor& logits = saved[logits_];
   const Tensor loss = pass.scratch(full, {samples});
   const Tensor seed = pass.scratch(full, {1});
   class_logits(pass, logits, inputs[0], saved);

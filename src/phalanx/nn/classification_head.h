@@ -29,6 +29,11 @@ class ClassificationHead final : public Unit {
   // `logits` [1, classes], of one sample; no loss.
   void infer(InferencePass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
              const Saved& saved) const override;
+  // Of a forward pass, until it is over: the saved tensor [b, classes] of its logits, and the
+  // columns of the batch that say which class is right and which samples count.
+  SavedId logits() const { return logits_; }
+  const ClassificationHeadOptions& options() const { return options_; }
+
   void backward_input(Pass& pass, std::span<const Tensor> inputs,
                       std::span<const Tensor> output_gradients,
                       std::span<const Tensor> input_gradients, const Saved& saved) const override;
@@ -46,7 +51,7 @@ class ClassificationHead final : public Unit {
   std::optional<Norm> norm_;
   BertPooler pooler_;
   Linear classes_;
-  SavedId dlogits_;
+  SavedId logits_, dlogits_;
 };
 
 }  // namespace phalanx::nn

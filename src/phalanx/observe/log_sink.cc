@@ -75,7 +75,7 @@ void LogSink::print_line(const IterationReport& report) {
 }
 
 void LogSink::evaluation(const EvaluationReport& report) {
-  log_info("{}", format_evaluation_block(report.place, report.losses));
+  log_info("{}", format_evaluation_block(report.place, report.losses, report.scores));
 }
 
 void LogSink::note(const RunNote& note) {

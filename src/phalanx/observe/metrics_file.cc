@@ -29,9 +29,16 @@ float as_float(const NamedLoss& loss) { return static_cast<float>(loss.value); }
 std::string loss_fields(const std::vector<NamedLoss>& losses) {
   std::string text;
   for (const NamedLoss& loss : losses) {
-    std::string key = loss.name;
-    std::ranges::replace(key, ' ', '_');
-    text += fmt::format(R"("{}": {}, )", key, number(as_float(loss)));
+    text += fmt::format(R"("{}": {}, )", metrics_key(loss.name), number(as_float(loss)));
+  }
+  return text;
+}
+
+// "accuracy": 0.875, and so on.
+std::string score_fields(const std::vector<NamedLoss>& scores) {
+  std::string text;
+  for (const NamedLoss& score : scores) {
+    text += fmt::format(R"("{}": {}, )", score.name, number(score.value));
   }
   return text;
 }
@@ -85,6 +92,11 @@ std::size_t kept_bytes(std::string_view text, const std::string& path,
 
 }  // namespace
 
+std::string metrics_key(std::string name) {
+  std::ranges::replace(name, ' ', '_');
+  return name;
+}
+
 std::string to_json_line(const IterationReport& report, double peak_flops) {
   const double tokens_per_second = static_cast<double>(report.tokens) / report.seconds;
   return fmt::format(
@@ -110,8 +122,9 @@ std::string to_json_line(const EvaluationReport& report) {
           : fmt::format("\"set\": {}, ",
                         json(report.set).dump(-1, ' ', false, json::error_handler_t::replace));
   return fmt::format(
-      R"({{"iteration": {}, "consumed_samples": {}, "eval": "{}", {}{}"ppl": {}}})",
+      R"({{"iteration": {}, "consumed_samples": {}, "eval": "{}", {}{}{}"ppl": {}}})",
       report.iteration, report.consumed_samples, report.split, set, loss_fields(report.losses),
+      score_fields(report.scores),
       number(report.losses.empty() ? std::nan("") : perplexity(as_float(report.losses.front()))));
 }
 

@@ -16,6 +16,8 @@
 
 namespace phalanx {
 
+// The field of a loss: "lm_loss" of "lm loss".
+std::string metrics_key(std::string name);
 // One line without its newline. A loss has a field of its name with underscores: "lm_loss".
 // Utilisation is that of `peak_flops` per second.
 std::string to_json_line(const IterationReport& report, double peak_flops);

@@ -107,6 +107,17 @@ TEST(MetricsLine, NamesOneOfSeveralValidationSets) {
             R"("lm_loss": 0, "ppl": 1})");
 }
 
+TEST(MetricsLine, HasTheScoresOfAnEvaluation) {
+  const EvaluationReport evaluation{.iteration = 3,
+                                    .split = "valid",
+                                    .place = {},
+                                    .losses = {{"lm loss", 0, "classification loss"}},
+                                    .scores = {{"accuracy", 0.875}, {"f1", 0.1, "F1"}}};
+  EXPECT_EQ(to_json_line(evaluation),
+            R"({"iteration": 3, "consumed_samples": 0, "eval": "valid", "lm_loss": 0, )"
+            R"("accuracy": 0.875, "f1": 0.1, "ppl": 1})");
+}
+
 TEST_F(MetricsFileTest, LinesAreThereAtOnce) {
   MetricsFile file(path());
   file.write(example(1), 2.5e11);

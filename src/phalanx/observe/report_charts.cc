@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
 
 #include "phalanx/observe/charts_svg.h"
 
@@ -20,6 +21,28 @@ constexpr std::size_t kMostMarks = 12;
 std::string words(std::string name) {
   std::ranges::replace(name, '_', ' ');
   return name;
+}
+
+// "f1 dev" likewise.
+std::string score_words(std::string name) {
+  for (const auto& [key, word] : {std::pair("accuracy", "Accuracy"), std::pair("f1", "F1")}) {
+    if (name.starts_with(key)) name.replace(0, std::string_view(key).size(), word);
+  }
+  return name;
+}
+
+// What people call a loss: as the runs say it, where all of them say the same.
+std::string title_of(std::span<const ReportRun> runs, const std::string& name) {
+  const std::size_t end = std::min(name.find(' '), name.size());
+  const auto said_by = [&](const ReportRun& run) {
+    const auto& titles = part_at(run.facts(), "/loss_titles");
+    const auto said = titles.find(name.substr(0, end));
+    return said != titles.end() && said->is_string() ? said->get<std::string>() : std::string();
+  };
+  const std::string title = said_by(runs.front());
+  const bool is_same =
+      std::ranges::all_of(runs, [&](const ReportRun& run) { return said_by(run) == title; });
+  return is_same && !title.empty() ? title + name.substr(end) : words(name);
 }
 
 const Series* find(const std::vector<NamedSeries>& all, const std::string& name) {
@@ -77,7 +100,7 @@ void add_loss(Chart& chart, const ReportRun& run, std::size_t number, const std:
 std::string loss_chart(std::span<const ReportRun> runs, const std::string& name, bool logarithmic,
                        const ChartSize& size) {
   Chart chart;
-  chart.title = words(name);
+  chart.title = title_of(runs, name);
   chart.logarithmic = logarithmic;
   chart.marks = marks_of(runs);
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -93,17 +116,23 @@ bool has_smoothed(std::span<const ReportRun> runs, const std::string& name) {
   });
 }
 
+using Lists = std::initializer_list<std::vector<NamedSeries> ReportMetrics::*>;
+
 // Every name once, in the order of their appearance.
-std::vector<std::string> loss_names(std::span<const ReportRun> runs) {
+std::vector<std::string> names_in(std::span<const ReportRun> runs, const Lists& lists) {
   std::vector<std::string> names;
   for (const ReportRun& run : runs) {
-    for (const auto* all : {&run.metrics.losses, &run.metrics.validation}) {
-      for (const NamedSeries& loss : *all) {
-        if (std::ranges::find(names, loss.name) == names.end()) names.push_back(loss.name);
+    for (const auto list : lists) {
+      for (const NamedSeries& one : run.metrics.*list) {
+        if (std::ranges::find(names, one.name) == names.end()) names.push_back(one.name);
       }
     }
   }
   return names;
+}
+
+std::vector<std::string> loss_names(std::span<const ReportRun> runs) {
+  return names_in(runs, {&ReportMetrics::losses, &ReportMetrics::validation});
 }
 
 struct Picked {
@@ -204,7 +233,7 @@ std::string loss_charts(std::span<const ReportRun> runs) {
         "<figure class=\"loss\"><figcaption>{0} <span class=\"unit\">{3}</span></figcaption>"
         "<input type=\"checkbox\" class=\"switch\" id=\"log-{1}\"><label "
         "for=\"log-{1}\">logarithmic</label>\n{2}</figure>\n",
-        escaped_for_page(words(name)), number++, charts,
+        escaped_for_page(title_of(runs, name)), number++, charts,
         has_smoothed(runs, name) ? "training: faint as it was, strong smoothed" : "");
   }
   return html;
@@ -214,11 +243,17 @@ std::string other_charts(std::span<const ReportRun> runs) {
   std::string html;
   if (runs.size() > 1) {
     for (const std::string& name : loss_names(runs)) {
-      html += small_chart(runs, {.title = words(name) + ", validation", .has_marks = true},
+      html += small_chart(runs, {.title = title_of(runs, name) + ", validation", .has_marks = true},
                           [&](const ReportRun& run) {
                             return Picked{find(run.metrics.validation, name), 1};
                           });
     }
+  }
+  for (const std::string& name : names_in(runs, {&ReportMetrics::scores})) {
+    html += small_chart(runs, {.title = score_words(name) + ", validation", .has_marks = true},
+                        [&](const ReportRun& run) {
+                          return Picked{find(run.metrics.scores, name), 1};
+                        });
   }
   html += small_chart(runs, {.title = "Learning rate", .from_zero = true},
                       metric(Metric::kLearningRate));

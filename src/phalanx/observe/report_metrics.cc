@@ -121,6 +121,7 @@ const MetricsReader::Field& MetricsReader::field_of(std::string_view key, std::s
   if (found != kKeys.end()) field.metric = static_cast<Metric>(found - kKeys.begin());
   if (key == "step") field.metric = Metric::kIteration;
   field.is_loss = key.ends_with("loss");
+  field.is_score = key == "accuracy" || key == "f1";
   fields_[place] = std::move(field);
   return fields_[place];
 }
@@ -129,6 +130,8 @@ void MetricsReader::take(std::string_view key, std::size_t place, double value) 
   const Field& field = field_of(key, place);
   if (field.is_loss) {
     losses_.push_back({place, value});
+  } else if (field.is_score) {
+    scores_.push_back({place, value});
   } else if (field.metric != Metric::kCount) {
     values_[static_cast<std::size_t>(field.metric)] = value;
   } else if (key == "skipped") {
@@ -147,6 +150,7 @@ void MetricsReader::begin_line() {
   values_.fill(kNone);
   losses_.clear();
   others_.clear();
+  scores_.clear();
   split_.clear();
   set_.clear();
   is_skipped_ = false;
@@ -240,16 +244,24 @@ void MetricsReader::finish_evaluation(std::int64_t iteration) {
   auto& all = split_ == "test" ? metrics_.test : metrics_.validation;
   const auto x = static_cast<double>(iteration);
   EvaluationNumbers evaluation{.iteration = iteration, .split = split_, .set = set_, .numbers = {}};
-  for (const Number& loss : losses_) {
-    std::string name = fields_[loss.place].key;
-    evaluation.numbers.emplace_back(name, loss.value);
-    if (!set_.empty()) name += " " + set_;
-    Series& series = series_of(all, name);
-    if (series.empty() || series.bins().back().x_last <= x) series.add(x, loss.value);
+  const auto add = [&](std::vector<NamedSeries>& to, const Number& number) {
+    const std::string name = set_.empty() ? fields_[number.place].key
+                                          : fields_[number.place].key + " " + set_;
+    Series& series = series_of(to, name);
+    if (series.empty() || series.bins().back().x_last <= x) series.add(x, number.value);
+  };
+  const auto list = [&](const std::vector<Number>& numbers) {
+    for (const Number& number : numbers) {
+      evaluation.numbers.emplace_back(fields_[number.place].key, number.value);
+    }
+  };
+  for (const Number& loss : losses_) add(all, loss);
+  for (const Number& score : scores_) {
+    if (split_ != "test") add(metrics_.scores, score);
   }
-  for (const Number& other : others_) {
-    evaluation.numbers.emplace_back(fields_[other.place].key, other.value);
-  }
+  list(losses_);
+  list(scores_);
+  list(others_);
   const double perplexity = value_of(Metric::kPerplexity);
   if (std::isfinite(perplexity)) {
     evaluation.numbers.emplace_back(key_of(Metric::kPerplexity), perplexity);

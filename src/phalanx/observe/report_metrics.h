@@ -68,6 +68,8 @@ struct ReportMetrics {
   // samples, both points are there.
   std::vector<NamedSeries> validation;
   std::vector<NamedSeries> test;
+  // "accuracy" and "f1" of the split "valid", likewise.
+  std::vector<NamedSeries> scores;
   std::deque<EvaluationNumbers> evaluations;  // the last ones
   std::int64_t evaluations_left_out = 0;      // before these
   Series batch_sizes;                         // samples by iteration
@@ -102,6 +104,7 @@ class MetricsReader {
     std::string key;
     Metric metric = Metric::kCount;  // kCount: none of them
     bool is_loss = false;
+    bool is_score = false;
   };
   const Field& field_of(std::string_view key, std::size_t place);
   void begin_line();
@@ -121,7 +124,7 @@ class MetricsReader {
     std::size_t place = 0;  // of its field
     double value = 0;
   };
-  std::vector<Number> losses_;
+  std::vector<Number> losses_, scores_;
   std::vector<Number> others_;  // of keys that are no metric of a training line
   std::string split_, set_;     // of an evaluation
   bool is_skipped_ = false;

@@ -40,6 +40,26 @@ TEST(ReportMetrics, SeveralValidationSetsHaveSeriesOfTheirOwn) {
   EXPECT_EQ(metrics.validation[1].series.last(), 7.5);
 }
 
+TEST(ReportMetrics, ScoresOfTheValidationSetHaveSeries) {
+  EvaluationReport evaluation;
+  evaluation.losses = {{"lm loss", 1}};
+  std::vector<std::string> lines;
+  for (const auto& [iteration, split, accuracy] :
+       {std::tuple(2, "valid", 0.5), std::tuple(4, "valid", 0.75), std::tuple(4, "test", 1.0)}) {
+    evaluation.iteration = iteration;
+    evaluation.split = split;
+    evaluation.scores = {{"accuracy", accuracy}, {"f1", accuracy / 2, "F1"}};
+    lines.push_back(to_json_line(evaluation));
+  }
+  const ReportMetrics metrics = read({lines[0], lines[1], lines[2]});
+  ASSERT_EQ(metrics.scores.size(), 2U);
+  EXPECT_EQ(metrics.scores[0].name, "accuracy");
+  EXPECT_EQ(metrics.scores[0].series.count(), 2);
+  EXPECT_EQ(metrics.scores[0].series.last(), 0.75);
+  EXPECT_EQ(metrics.scores[1].name, "f1");
+  EXPECT_EQ(metrics.scores[1].series.last(), 0.375);
+}
+
 TEST(MetricsReader, TakesWhatRunsWrite) {
   IterationReport report;
   report.iteration = 1;

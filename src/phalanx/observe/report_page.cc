@@ -89,6 +89,15 @@ NamedTexts summary(const ReportRun& run) {
   const auto [validation, at_end] = validation_losses(metrics);
   facts.emplace_back("validation loss", number_text(validation));
   facts.emplace_back("validation loss, at the end", number_text(at_end));
+  // Of several sets the first.
+  const auto score_text = [&](std::string_view key) {
+    const auto score = std::ranges::find_if(
+        metrics.scores, [&](const NamedSeries& one) { return one.name.starts_with(key); });
+    const bool is_known = score != metrics.scores.end() && !score->series.empty();
+    return is_known ? short_value(score->series.last(), 4) : std::string();
+  };
+  facts.emplace_back("validation accuracy", score_text("accuracy"));
+  facts.emplace_back("validation F1", score_text("f1"));
   const Series* const test = first_of(metrics.test);
   facts.emplace_back("test loss", test ? short_value(test->last(), 4) : "");
   facts.emplace_back("tokens trained on", metrics.tokens > 0 ? short_value(metrics.tokens, 3) : "");

@@ -7,6 +7,10 @@
 
 namespace phalanx {
 
+const std::string& title_of(const NamedLoss& loss) {
+  return loss.title.empty() ? loss.name : loss.title;
+}
+
 void RunSinks::tell(const std::function<void(RunSink&)>& call) {
   for (auto& sink : sinks_) {
     std::string name;

@@ -15,7 +15,9 @@ namespace phalanx {
 struct NamedLoss {
   std::string name;  // "lm loss"
   double value = 0;
+  std::string title = {};  // for people, where the name says something else; empty: the name
 };
+const std::string& title_of(const NamedLoss& loss);
 
 // One of Megatron's timers: seconds on every rank, an iteration's mean; 0 where it never ran.
 struct TimerRow {
@@ -86,6 +88,8 @@ struct EvaluationReport {
   std::string set = {};  // the name of one of several validation sets
   std::string place;     // "iteration 100", "iteration 100 on validation set"
   std::vector<NamedLoss> losses;
+  // What is no loss, shares from 0 to 1: "accuracy", "f1".
+  std::vector<NamedLoss> scores = {};
 };
 
 // Something that happened. What has a text is printed.

@@ -86,9 +86,13 @@ void TensorBoardSink::put_times(const IterationReport& report) {
 void TensorBoardSink::evaluation(const EvaluationReport& report) {
   if (!file_) return;
   const Place at{.iteration = report.iteration, .samples = report.consumed_samples};
+  const auto tag_of = [&](const NamedLoss& value) {
+    const std::string tag = value.name + (report.split == "test" ? " test" : " validation");
+    return report.set.empty() ? tag : tag + " " + report.set;
+  };
+  for (const NamedLoss& score : report.scores) put(tag_of(score), score.value, at);
   for (const NamedLoss& loss : report.losses) {
-    std::string tag = loss.name + (report.split == "test" ? " test" : " validation");
-    if (!report.set.empty()) tag += " " + report.set;
+    const std::string tag = tag_of(loss);
     put(tag, loss.value, at);
     if (options_.validation_perplexity) put(tag + " ppl", perplexity(loss.value), at);
   }

@@ -188,6 +188,23 @@ TEST_F(TensorBoard, FlagsAddAndTakeAway) {
                   "lm loss test ppl vs samples@32=1"));
 }
 
+TEST_F(TensorBoard, ScoresStandBesideTheLoss) {
+  TensorBoardSink sink({.directory = directory()});
+  sink.begin({});
+  sink.evaluation({.iteration = 4,
+                   .consumed_samples = 32,
+                   .split = "valid",
+                   .set = "dev",
+                   .place = {},
+                   .losses = {{"lm loss", 0.5, "classification loss"}},
+                   .scores = {{"accuracy", 0.75}, {"f1", 0.25, "F1"}}});
+  EXPECT_THAT(scalars(),
+              testing::ElementsAre(
+                  "accuracy validation dev@4=0.75", "accuracy validation dev vs samples@32=0.75",
+                  "f1 validation dev@4=0.25", "f1 validation dev vs samples@32=0.25",
+                  "lm loss validation dev@4=0.5", "lm loss validation dev vs samples@32=0.5"));
+}
+
 TEST_F(TensorBoard, ArgumentsAreTexts) {
   TensorBoardSink sink({.directory = directory()});
   RunBegin begin;

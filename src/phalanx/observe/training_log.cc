@@ -68,7 +68,7 @@ std::string format_training_line(const TrainingLine& line) {
   }
   fmt::format_to(out, " global batch size: {:5d} |", line.global_batch_size);
   for (const auto& loss : line.losses) {
-    if (loss.value > 0) fmt::format_to(out, " {}: {:.6E} |", loss.name, loss.value);
+    if (loss.value > 0) fmt::format_to(out, " {}: {:.6E} |", title_of(loss), loss.value);
   }
   fmt::format_to(out, " loss scale: {:.1f} |", line.loss_scale);
   if (line.grad_norm) fmt::format_to(out, " grad norm: {:.3f} |", *line.grad_norm);
@@ -83,11 +83,17 @@ std::string format_training_line(const TrainingLine& line) {
 
 double perplexity(double loss) { return std::exp(loss > 20.0 ? 20.0 : loss); }
 
-std::string format_evaluation_block(std::string_view place, std::span<const NamedLoss> losses) {
+std::string format_evaluation_block(std::string_view place, std::span<const NamedLoss> losses,
+                                    std::span<const NamedLoss> scores) {
   std::string text = fmt::format(" validation loss at {} | ", place);
+  const auto out = std::back_inserter(text);
   for (const auto& loss : losses) {
-    fmt::format_to(std::back_inserter(text), "{} value: {:.6E} | {} PPL: {:.6E} | ", loss.name,
-                   loss.value, loss.name, perplexity(loss.value));
+    fmt::format_to(out, "{} value: {:.6E} | ", title_of(loss), loss.value);
+    if (!loss.title.empty()) continue;
+    fmt::format_to(out, "{} PPL: {:.6E} | ", loss.name, perplexity(loss.value));
+  }
+  for (const auto& score : scores) {
+    fmt::format_to(out, "{}: {:.6f} | ", title_of(score), score.value);
   }
   const std::string rule(text.size() + 1, '-');
   return rule + "\n" + text + "\n" + rule;

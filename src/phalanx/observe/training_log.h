@@ -39,9 +39,10 @@ struct TrainingLine {
 std::string format_training_line(const TrainingLine& line);
 
 // The three lines (joined by newlines, none at the end) around an evaluation's losses: a rule, the
-// losses with their perplexities, a rule. `place` is "iteration 100" or "iteration 100 on
-// validation set".
-std::string format_evaluation_block(std::string_view place, std::span<const NamedLoss> losses);
+// losses with their perplexities and the scores, a rule. A loss with a title is not one of tokens,
+// and has no perplexity. `place` is "iteration 100" or "iteration 100 on validation set".
+std::string format_evaluation_block(std::string_view place, std::span<const NamedLoss> losses,
+                                    std::span<const NamedLoss> scores = {});
 
 // "[after training is done] datetime: 2024-07-02 13:02:03 ", in local time.
 std::string datetime_line(std::string_view what, std::chrono::system_clock::time_point time);

@@ -74,6 +74,22 @@ TEST_F(TrainingLog, EvaluationBlockIsMegatrons) {
   EXPECT_EQ(format_evaluation_block("iteration 100", losses), rule + "\n" + text + "\n" + rule);
 }
 
+// A loss that is not of tokens has a title and no perplexity.
+TEST_F(TrainingLog, AClassifiersEvaluationSaysHowMuchIsRight) {
+  const std::vector<NamedLoss> losses = {{"lm loss", 0.5, "classification loss"}};
+  const std::vector<NamedLoss> scores = {{"accuracy", 0.875}, {"f1", 0.75, "F1"}};
+  const std::string text =
+      " validation loss at iteration 8 | classification loss value: 5.000000E-01 | accuracy: "
+      "0.875000 | F1: 0.750000 | ";
+  const std::string rule(text.size() + 1, '-');
+  EXPECT_EQ(format_evaluation_block("iteration 8", losses, scores),
+            rule + "\n" + text + "\n" + rule);
+  TrainingLine line = example();
+  line.losses = losses;
+  EXPECT_NE(format_training_line(line).find(" | classification loss: 5.000000E-01 | "),
+            std::string::npos);
+}
+
 TEST_F(TrainingLog, DatesAreMegatrons) {
   EXPECT_EQ(datetime_line("after training is done", example().time),
             "[after training is done] datetime: 2024-07-02 13:02:03 ");

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <string_view>
 
 #include "phalanx/base/error.h"
 #include "phalanx/data/host_batch.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/meta/meta_backend.h"
+#include "phalanx/tasks/class_scores.h"
 #include "phalanx/train/batch_memory.h"
 #include "phalanx/train/inference_model.h"
 
@@ -21,6 +23,28 @@ std::string share_of(std::int64_t correct, std::int64_t total) {
   const double percent =
       total > 0 ? 100.0 * static_cast<double>(correct) / static_cast<double>(total) : 0.0;
   return fmt::format("correct / total = {} / {} = {:.4f} %", correct, total, percent);
+}
+
+// Rows of a batch, padding included, unless one sample has more.
+constexpr std::int64_t kMostRows = 2048;
+constexpr std::int64_t kMostSamples = 32;
+
+// Samples that are computed at once, at most; smaller batches have half as many, and so on.
+std::int64_t largest_batch(std::int64_t length) {
+  std::int64_t samples = kMostSamples;
+  while (samples > 1 && samples * length > kMostRows) samples /= 2;
+  return samples;
+}
+
+// In steps of a half of the power of two below, so that few are rehearsed and little is padded.
+std::vector<std::int64_t> lengths_up_to(std::int64_t sequence) {
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t power = 16; power < sequence; power *= 2) {
+    lengths.push_back(power);
+    if (power * 3 / 2 < sequence) lengths.push_back(power * 3 / 2);
+  }
+  lengths.push_back(sequence);
+  return lengths;
 }
 
 }  // namespace
@@ -53,23 +77,17 @@ std::int64_t Confusion::correct() const {
   return sum;
 }
 
-double Confusion::f1(std::int64_t of_class) const {
-  const auto c = static_cast<std::size_t>(of_class);
-  std::int64_t labelled = 0, predicted = 0;
-  for (std::size_t i = 0; i < counts_.size(); ++i) {
-    labelled += counts_[c][i];
-    predicted += counts_[i][c];
-  }
-  if (labelled + predicted == 0) return 0.0;
-  return 2.0 * static_cast<double>(counts_[c][c]) / static_cast<double>(labelled + predicted);
-}
-
 double Confusion::f1() const {
-  const std::int64_t classes = std::ssize(counts_);
-  if (classes == 2) return f1(1);
-  double sum = 0.0;
-  for (std::int64_t c = 0; c < classes; ++c) sum += f1(c);
-  return sum / static_cast<double>(classes);
+  std::vector<double> hits(counts_.size()), labelled(counts_.size()), predicted(counts_.size());
+  for (std::size_t label = 0; label < counts_.size(); ++label) {
+    hits[label] = static_cast<double>(counts_[label][label]);
+    for (std::size_t prediction = 0; prediction < counts_.size(); ++prediction) {
+      const auto count = static_cast<double>(counts_[label][prediction]);
+      labelled[label] += count;
+      predicted[prediction] += count;
+    }
+  }
+  return f1_score(hits, labelled, predicted);
 }
 
 std::string accuracy_line(std::int64_t epoch, const std::string& name, const Confusion& found) {
@@ -99,52 +117,85 @@ std::string validation_name(const std::string& path) {
 }
 
 struct Classifier::Engine {
-  Engine(const ClassifierModel& classifier, std::unique_ptr<Backend> backend,
+  Engine(const ClassifierConfig& config, std::int32_t pad_token, std::unique_ptr<Backend> backend,
          InferenceArenas arenas)
-      : schema(classifier.batch_schema()),
-        model(classifier, std::move(backend), std::move(arenas)) {}
+      : classes(config.classes),
+        pad(pad_token),
+        model(ClassifierModel(config), std::move(backend), std::move(arenas)) {}
 
-  void forward(const Sample& sample, std::span<float> logits) {
-    HostBatch host(schema, 1);
-    host.put(0, 0, sample);
+  // [samples, classes], of sequences of this length.
+  std::vector<float> forward(std::span<const EncodedPair* const> pairs, std::int64_t length) {
+    const BatchSchema schema = classification_schema(length);
+    const std::int64_t samples = std::ssize(pairs);
+    HostBatch host(schema, samples);
+    Sample sample(schema);
+    for (std::int64_t i = 0; i < samples; ++i) {
+      fill_sample(*pairs[static_cast<std::size_t>(i)], 0, pad, schema, sample);
+      host.put(i, 0, sample);
+    }
     Arena& workspace = model.arenas().workspace;
     const WorkspaceScope scope(workspace);
-    const BatchMemory memory(schema, 1, 1, workspace);
+    const BatchMemory memory(schema, samples, 1, workspace);
     memory.upload(model.context(), 0, host);
-    const Tensor row = workspace.allocate(DType::kF32, {1, std::ssize(logits)});
-    model.infer(memory[0], {.logits = row});
-    model.read_back(row, logits);
+    const Tensor logits = workspace.allocate(DType::kF32, {samples, classes});
+    model.infer(memory[0], {.logits = logits});
+    std::vector<float> result(static_cast<std::size_t>(logits.count()));
+    model.read_back(logits, std::span(result));
+    return result;
   }
 
-  BatchSchema schema;
+  std::int64_t classes;
+  std::int32_t pad;
   InferenceModel model;
 };
 
 Classifier::Classifier(const TrainConfig& config, const ClassifierConfig& model,
-                       const CheckpointReader& checkpoint, cpu::ProductPrecision products)
-    : classes_(model.classes) {
-  const ClassifierModel classifier(model);
+                       const Tokenizer& tokenizer, const CheckpointReader& checkpoint,
+                       cpu::ProductPrecision products)
+    : lengths_(lengths_up_to(model.bert.sequence)) {
   const auto threads = static_cast<int>(config.layout.threads_per_rank);
-  Engine rehearsal(classifier, make_meta_backend(threads, products), InferenceArenas::planning());
-  std::vector<float> none(static_cast<std::size_t>(classes_));
-  rehearsal.forward(Sample(rehearsal.schema), none);
+  const std::int32_t pad = ClassificationTokens(tokenizer).pad;
+  Engine rehearsal(model, pad, make_meta_backend(threads, products), InferenceArenas::planning());
+  const EncodedPair nothing;
+  for (const std::int64_t length : lengths_) {
+    for (std::int64_t samples = largest_batch(length); samples > 0; samples /= 2) {
+      const std::vector<const EncodedPair*> pairs(static_cast<std::size_t>(samples), &nothing);
+      rehearsal.forward(pairs, length);
+    }
+  }
   expect_room(config, rehearsal.model.arenas(), "End other programs");
-  engine_ = std::make_unique<Engine>(classifier, make_cpu_backend(threads, products),
+  engine_ = std::make_unique<Engine>(model, pad, make_cpu_backend(threads, products),
                                      rehearsal.model.arenas().sized());
   engine_->model.load(checkpoint);
 }
 
 Classifier::~Classifier() = default;
 
-std::vector<float> Classifier::logits(const ClassificationSamples& samples, std::int64_t index) {
-  Sample sample(engine_->schema);
-  std::vector<double> counts(static_cast<std::size_t>(samples.losses()));
-  samples.fetch(index, sample, counts);
-  std::vector<float> result(static_cast<std::size_t>(classes_));
-  engine_->forward(sample, result);
-  for (const float logit : result) {
-    if (!std::isfinite(logit)) {
-      throw DataError("a logit of sample {} is not a number: the weights are not sound", index + 1);
+std::int64_t Classifier::padded(std::int64_t tokens) const {
+  return *std::ranges::lower_bound(lengths_, tokens);
+}
+
+std::vector<std::vector<float>> Classifier::logits(std::span<const EncodedPair> samples) {
+  std::map<std::int64_t, std::vector<std::size_t>> by_length;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    by_length[padded(std::ssize(samples[i].tokens))].push_back(i);
+  }
+  std::vector<std::vector<float>> result(samples.size());
+  for (const auto& [length, numbers] : by_length) {
+    auto batch = static_cast<std::size_t>(largest_batch(length));
+    for (std::size_t done = 0; done < numbers.size(); done += batch) {
+      while (batch > numbers.size() - done) batch /= 2;
+      std::vector<const EncodedPair*> pairs;
+      for (std::size_t i = 0; i < batch; ++i) pairs.push_back(&samples[numbers[done + i]]);
+      const std::vector<float> rows = engine_->forward(pairs, length);
+      const std::size_t classes = rows.size() / batch;
+      for (std::size_t i = 0; i < batch; ++i) {
+        const auto row = std::span(rows).subspan(i * classes, classes);
+        if (!std::ranges::all_of(row, [](float logit) { return std::isfinite(logit); })) {
+          throw DataError("a logit is not a number: the weights are not sound");
+        }
+        result[numbers[done + i]].assign(row.begin(), row.end());
+      }
     }
   }
   return result;
@@ -153,15 +204,26 @@ std::vector<float> Classifier::logits(const ClassificationSamples& samples, std:
 Confusion Classifier::evaluate(
     const ClassificationSamples& samples,
     const std::function<void(std::int32_t, const std::vector<float>&)>& on_sample) {
-  Confusion found(classes_);
-  for (std::int64_t i = 0; i < samples.size(); ++i) {
-    const std::vector<float> scores = logits(samples, i);
-    const auto prediction =
-        static_cast<std::int32_t>(std::ranges::max_element(scores) - scores.begin());
-    found.add(samples.label(i), prediction);
-    if (on_sample) on_sample(prediction, scores);
+  constexpr std::size_t kAtOnce = 256;
+  const std::span<const EncodedPair> pairs = samples.pairs();
+  Confusion found(engine_->classes);
+  for (std::size_t begin = 0; begin < pairs.size(); begin += kAtOnce) {
+    const auto some = pairs.subspan(begin, std::min(kAtOnce, pairs.size() - begin));
+    std::size_t number = begin;
+    for (const std::vector<float>& scores : logits(some)) {
+      const std::int32_t prediction = class_of(scores);
+      found.add(samples.label(static_cast<std::int64_t>(number++)), prediction);
+      if (on_sample) on_sample(prediction, scores);
+    }
   }
   return found;
+}
+
+double cross_entropy_of(std::span<const float> logits, std::int32_t label) {
+  const auto largest = static_cast<double>(*std::ranges::max_element(logits));
+  double sum = 0.0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
+  return largest + std::log(sum) - static_cast<double>(logits[static_cast<std::size_t>(label)]);
 }
 
 }  // namespace phalanx

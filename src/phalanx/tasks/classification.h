@@ -1,10 +1,10 @@
 #pragma once
-// What a trained classifier says of labelled texts, on one rank: predictions, and how good they
-// are.
+// What a trained classifier says of texts, on one rank: predictions, and how good they are.
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +12,7 @@
 #include "phalanx/ops/cpu/device.h"
 #include "phalanx/tasks/classification_samples.h"
 #include "phalanx/tasks/classifier.h"
+#include "phalanx/tokenizer/tokenizer.h"
 #include "phalanx/train/config.h"
 
 namespace phalanx {
@@ -25,10 +26,7 @@ class Confusion {
 
   std::int64_t total() const;
   std::int64_t correct() const;
-  // 2 hits / (of the class + predicted so); 0 where there is neither.
-  double f1(std::int64_t of_class) const;
-  // Of two classes that of class 1, else the mean over all.
-  double f1() const;
+  double f1() const;  // class_scores.h
   const std::vector<std::vector<std::int64_t>>& counts() const { return counts_; }
 
  private:
@@ -44,24 +42,31 @@ std::string overall_line(std::int64_t epoch, const Confusion& found);
 // dashes for slashes and underscores.
 std::string validation_name(const std::string& path);
 
+// The loss of one sample.
+double cross_entropy_of(std::span<const float> logits, std::int32_t label);
+
 class Classifier {
  public:
   // Loads the weights; `config` is for inference (train/config.h).
-  Classifier(const TrainConfig& config, const ClassifierConfig& model,
+  Classifier(const TrainConfig& config, const ClassifierConfig& model, const Tokenizer& tokenizer,
              const CheckpointReader& checkpoint, cpu::ProductPrecision products);
   ~Classifier();
 
-  // [classes]; one sample at a time. DataError where one is not a number.
-  std::vector<float> logits(const ClassificationSamples& samples, std::int64_t index);
-  // Of all samples; `on_sample` is told of each its prediction and logits.
+  // Logits by class. What is said of a sample depends on no other one. DataError where one is not a
+  // number.
+  std::vector<std::vector<float>> logits(std::span<const EncodedPair> samples);
+  // Of all samples; `on_sample` is told of each, in their order, its prediction and logits.
   Confusion evaluate(
       const ClassificationSamples& samples,
       const std::function<void(std::int32_t, const std::vector<float>&)>& on_sample = nullptr);
 
  private:
   struct Engine;
+  // Samples that are computed at once have one length, with padding: one of `lengths_`.
+  std::int64_t padded(std::int64_t tokens) const;
+
   std::unique_ptr<Engine> engine_;
-  std::int64_t classes_;
+  std::vector<std::int64_t> lengths_;
 };
 
 }  // namespace phalanx

@@ -44,6 +44,8 @@ EncodedPair encode_pair(std::span<const std::int32_t> a, std::span<const std::in
   result.first_of_b = std::ssize(tokens);
   tokens.insert(tokens.end(), b.begin(), b.end());
   const bool is_cut = std::ssize(tokens) >= sequence;
+  // A [SEP] that goes for another is no loss.
+  result.is_cut = is_cut && (has_b || std::ssize(tokens) > sequence);
   if (is_cut) tokens.resize(static_cast<std::size_t>(sequence) - 1);
   // The last [SEP] is B's, whatever is left of B.
   if (has_b) {
@@ -67,41 +69,42 @@ ClassificationSamples::ClassificationSamples(const LabelledTexts& texts, const T
       throw DataError("{}, line {}: {}", texts.path, line, error.what());
     }
   };
-  begins_.push_back(0);
   for (const LabelledText& text : texts.texts) {
-    const EncodedPair pair = encode_pair(encode(text.a, text.line), encode(text.b, text.line),
-                                         texts.has_pairs, special, sequence);
-    tokens_.insert(tokens_.end(), pair.tokens.begin(), pair.tokens.end());
-    begins_.push_back(std::ssize(tokens_));
-    first_of_b_.push_back(pair.first_of_b);
+    pairs_.push_back(encode_pair(encode(text.a, text.line), encode(text.b, text.line),
+                                 texts.has_pairs, special, sequence));
+    pairs_.back().tokens.shrink_to_fit();
+    if (pairs_.back().is_cut) ++cut_;
     labels_.push_back(text.label);
   }
 }
 
-void ClassificationSamples::fetch(std::int64_t index, Sample& sample,
-                                  std::span<double> counts) const {
-  const auto at = static_cast<std::size_t>(index);
+void fill_sample(const EncodedPair& pair, std::int32_t label, std::int32_t pad,
+                 const BatchSchema& schema, Sample& sample) {
   const auto column = [&](std::string_view name) {
-    return sample.column<std::int32_t>(schema_.index(name));
+    return sample.column<std::int32_t>(schema.index(name));
   };
   const auto tokens = column("tokens");
   const auto types = column("types");
   const auto position_ids = column("position_ids");
   const auto positions = column("position");
   const auto documents = column("document");
-  const auto begin = static_cast<std::size_t>(begins_[at]);
-  const auto length = static_cast<std::size_t>(begins_[at + 1]) - begin;
   for (std::size_t row = 0; row < tokens.size(); ++row) {
-    const bool is_real = row < length;
+    const bool is_real = row < pair.tokens.size();
     const auto p = static_cast<std::int32_t>(row);
-    tokens[row] = is_real ? tokens_[begin + row] : pad_;
-    types[row] = is_real && p >= first_of_b_[at] ? 1 : 0;
+    tokens[row] = is_real ? pair.tokens[row] : pad;
+    types[row] = is_real && p >= pair.first_of_b ? 1 : 0;
     position_ids[row] = p;
     positions[row] = p;
     documents[row] = is_real ? 0 : -1;
   }
-  column("label")[0] = labels_[at];
-  sample.column<float>(schema_.index("loss_mask"))[0] = 1.0F;
+  column("label")[0] = label;
+  sample.column<float>(schema.index("loss_mask"))[0] = 1.0F;
+}
+
+void ClassificationSamples::fetch(std::int64_t index, Sample& sample,
+                                  std::span<double> counts) const {
+  const auto at = static_cast<std::size_t>(index);
+  fill_sample(pairs_[at], labels_[at], pad_, schema_, sample);
   counts[0] = 1.0;
 }
 

@@ -26,11 +26,16 @@ struct ClassificationTokens {
 struct EncodedPair {
   std::vector<std::int32_t> tokens;
   std::int64_t first_of_b = 0;  // tokens from here on have type 1; without B as many as there are
+  bool is_cut = false;          // some of A or B are left out
 };
 // At most `sequence` tokens: what is too long loses its end - B first, then A - and ends with
 // [SEP].
 EncodedPair encode_pair(std::span<const std::int32_t> a, std::span<const std::int32_t> b,
                         bool has_b, const ClassificationTokens& special, std::int64_t sequence);
+
+// As the columns of sequences that are long enough.
+void fill_sample(const EncodedPair& pair, std::int32_t label, std::int32_t pad,
+                 const BatchSchema& schema, Sample& sample);
 
 class ClassificationSamples final : public SampleSource {
  public:
@@ -42,16 +47,17 @@ class ClassificationSamples final : public SampleSource {
   const BatchSchema& schema() const override { return schema_; }
   int losses() const override { return 1; }
   std::int32_t label(std::int64_t index) const { return labels_[static_cast<std::size_t>(index)]; }
+  std::span<const EncodedPair> pairs() const { return pairs_; }
+  // Samples whose texts are too long.
+  std::int64_t cut() const { return cut_; }
   void fetch(std::int64_t index, Sample& sample, std::span<double> counts) const override;
 
  private:
   BatchSchema schema_;
   std::int32_t pad_;
-  // Of all samples, one behind the other; sample i begins at begins_[i].
-  std::vector<std::int32_t> tokens_;
-  std::vector<std::int64_t> begins_;
-  std::vector<std::int64_t> first_of_b_;
+  std::vector<EncodedPair> pairs_;
   std::vector<std::int32_t> labels_;
+  std::int64_t cut_ = 0;
 };
 
 }  // namespace phalanx

@@ -40,6 +40,17 @@ TEST(EncodePair, IsMegatrons) {
   EXPECT_THAT(encoded({5, 6}, {}, false, 3, 3), ElementsAre(kCls, 5, kSep));
 }
 
+TEST(EncodePair, SaysWhetherTextIsLost) {
+  const auto is_cut = [](const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b,
+                         std::int64_t sequence) {
+    return encode_pair(a, b, !b.empty(), ClassificationTokens(LetterTokenizer()), sequence).is_cut;
+  };
+  EXPECT_FALSE(is_cut({5, 6}, {}, 4));
+  EXPECT_TRUE(is_cut({5, 6}, {}, 3));
+  EXPECT_FALSE(is_cut({5, 6}, {7, 8, 9}, 8));
+  EXPECT_TRUE(is_cut({5, 6}, {7, 8, 9}, 7));
+}
+
 TEST(ClassificationSamples, FillTheColumns) {
   const LabelledTexts texts{
       .path = "t", .texts = {{"ab", "c", 1, 1}, {"d", "efghij", 0, 2}}, .has_pairs = true};

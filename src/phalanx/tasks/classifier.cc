@@ -31,7 +31,7 @@ BatchSchema ClassifierModel::batch_schema() const {
 }
 
 std::vector<LossSpec> ClassifierModel::losses() const {
-  return {{.name = "lm loss", .mask = "loss_mask"}};
+  return {{.name = "lm loss", .mask = "loss_mask", .title = "classification loss"}};
 }
 
 StageRange ClassifierModel::whole() const {

@@ -26,7 +26,7 @@ class ClassifierModel final : public Model {
     return {.ids = config_.bert.vocabulary, .padded = config_.bert.padded_vocabulary};
   }
   BatchSchema batch_schema() const override;
-  // "lm loss": Megatron's name, although no language is modelled.
+  // "lm loss": Megatron's name, although no language is modelled; its title says what it is.
   std::vector<LossSpec> losses() const override;
   StageRange whole() const override;
   Chunk build_chunk(const StageRange& range, nn::ParamTable& table) const override;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/tasks/class_scores.h"
 #include "phalanx/tasks/classifier.h"
 #include "phalanx/tasks/classify_options.h"
 #include "phalanx/train/config_views.h"
@@ -56,7 +57,7 @@ class ClassifySources final : public DataSources {
 
 class ClassifyFamily final : public ModelFamily {
  public:
-  std::string_view name() const override { return "classify"; }
+  std::string_view name() const override { return kClassifyFamily; }
   std::string_view title() const override { return "BERT classifier"; }
   bool reads_tables() const override { return true; }
   bool begins_with_part() const override { return true; }
@@ -64,6 +65,10 @@ class ClassifyFamily final : public ModelFamily {
   std::shared_ptr<const Model> model(const TrainConfig& config,
                                      std::int64_t vocabulary) const override {
     return std::make_shared<const ClassifierModel>(classifier_config(config, vocabulary));
+  }
+  std::shared_ptr<const EvaluationScores> evaluation_scores(
+      const TrainConfig& config) const override {
+    return class_scores(ClassifyOptions::from_text(config.family_options).classes());
   }
   std::unique_ptr<DataSources> sources(const TrainConfig& config, const SourceSeed& seed,
                                        const Tokenizer& tokenizer) const override {

@@ -2,6 +2,7 @@
 // Classification as a model family: a BERT's body under a new head, and tables of labelled texts.
 
 #include <memory>
+#include <string_view>
 
 #include "phalanx/tasks/classifier.h"
 #include "phalanx/train/family.h"
@@ -11,6 +12,8 @@ namespace phalanx {
 // The model of a resolved configuration whose family this is.
 ClassifierConfig classifier_config(const TrainConfig& config, std::int64_t vocabulary);
 
+// What a classifier's checkpoint says it is of.
+inline constexpr std::string_view kClassifyFamily = "classify";
 // Its options are ClassifyOptions, as text.
 std::shared_ptr<const ModelFamily> classify_family();
 

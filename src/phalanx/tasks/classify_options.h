@@ -27,10 +27,15 @@ struct ClassifyOptions {
   TableOptions table() const;
   // ConfigError where nothing says it, or two flags say different things.
   std::int64_t classes() const;
+  // By class: the words, or the numbers that stand for them.
+  std::vector<std::string> label_names() const;
+  // Texts of a row: one, two, or 0 where nothing says it, as of an imported model.
+  int texts() const;
 
   // As a configuration keeps them: values by flag.
   std::map<std::string, std::string> to_text() const;
-  // ConfigError where a value is missing or none.
+  // A flag that is missing has its default, but nothing says which columns are texts then.
+  // ConfigError where a value is none.
   static ClassifyOptions from_text(const std::map<std::string, std::string>& values);
 };
 
@@ -49,8 +54,17 @@ std::shared_ptr<const SampleSource> validation_source(const std::string& path,
                                                       const Tokenizer& tokenizer,
                                                       std::int64_t sequence);
 
-// Several files as one; all have one text, or all have two. Says how many texts there are, and
-// which rows were skipped.
-LabelledTexts read_tables(const std::vector<std::string>& paths, const ClassifyOptions& options);
+// Warnings: of rows that are left out, and of texts that are longer than a sequence.
+void tell_left_out(const LabelledTexts& table);
+void tell_cut(const std::string& source, std::int64_t cut, std::int64_t rows,
+              std::int64_t sequence);
+
+// Several files as one; all have one text, or all have two. What is told: how many texts there are,
+// which rows are left out, and, of texts to train on, which label no row has.
+enum class TableUse : std::uint8_t { kTraining, kValidation };
+enum class Tell : std::uint8_t { kNothing, kAll };
+// DataError where texts to train on have one label alone.
+LabelledTexts read_tables(const std::vector<std::string>& paths, const ClassifyOptions& options,
+                          TableUse use, Tell tell);
 
 }  // namespace phalanx

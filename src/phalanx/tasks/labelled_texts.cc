@@ -59,9 +59,10 @@ class Lines {
 // A file on its way.
 class Reader {
  public:
-  Reader(const std::string& path, const TableOptions& options, std::int64_t classes)
-      : options_(options), classes_(classes), text_(read_text_file(path)), lines_(text_) {
-    result_.path = path;
+  Reader(std::string text, const std::string& source, const TableOptions& options,
+         std::int64_t classes)
+      : options_(options), classes_(classes), text_(std::move(text)), lines_(text_) {
+    result_.path = source;
   }
 
   LabelledTexts read() {
@@ -108,6 +109,7 @@ class Reader {
     constexpr std::size_t kTextA = 8, kTextB = 9;
     result_.has_pairs = true;
     const bool is_test = header().size() == kTextB + 1;
+    result_.has_labels = !is_test;
     while (const auto line = lines_.next()) {
       const Row row = columns_of(strip(*line));
       if (row.size() <= kTextB) refuse("{} columns; MNLI has 10 or more", row.size());
@@ -126,6 +128,7 @@ class Reader {
     result_.has_pairs = true;
     const std::size_t columns = header().size();
     const bool is_test = columns == kTestColumns;
+    result_.has_labels = !is_test;
     if (!is_test && columns != kColumns) {
       throw DataError("{}: the header has {} columns; QQP has 6, and 3 in a test file",
                       result_.path, columns);
@@ -157,13 +160,44 @@ class Reader {
       if (const auto line = lines_.next()) names = columns_of(*line);
     }
     while (const auto line = lines_.next()) {
-      if (strip(*line).empty()) continue;
+      if (strip(*line).empty()) {
+        if (result_.blank++ == 0) result_.first_blank = lines_.number();
+        continue;
+      }
       const Row row = columns_of(*line);
-      const std::string_view a = row[place_of(texts[0], names, row)];
-      const std::string_view b = result_.has_pairs ? row[place_of(texts[1], names, row)] : "";
-      if (a.empty() || (result_.has_pairs && b.empty())) refuse("an empty text");
-      add(a, b, label_of(row[place_of(options_.label_column, names, row)]));
+      const std::size_t place = place_of(texts[0], names, row);
+      const std::size_t place_of_label = place_of(options_.label_column, names, row);
+      check_place(place, texts[0], place_of_label, row);
+      std::string_view b;
+      if (result_.has_pairs) {
+        const std::size_t place_of_b = place_of(texts[1], names, row);
+        check_place(place_of_b, texts[1], place_of_label, row);
+        b = row[place_of_b];
+      }
+      check_width(row, names);
+      if (row[place].empty() || (result_.has_pairs && b.empty())) refuse("an empty text");
+      add(row[place], b, label_of(row[place_of_label]));
     }
+  }
+
+  // A short row may end before its label.
+  void check_place(std::size_t text, const std::string& column, std::size_t label,
+                   const Row& row) const {
+    if (text != label) return;
+    refuse("{} column{}: the text's (--text-columns {}) would be the label's (--label-column {})",
+           row.size(), row.size() == 1 ? "" : "s", column, options_.label_column);
+  }
+
+  // A tab too many, or one that is missing, moves texts and labels.
+  void check_width(const Row& row, const Row& names) {
+    if (width_ == 0) {
+      width_ = names.empty() ? row.size() : names.size();
+      width_line_ = names.empty() ? lines_.number() : 1;
+    }
+    if (row.size() == width_) return;
+    refuse(
+        "{} columns, but line {} has {}: all rows must have as many, with a tab between each two",
+        row.size(), width_line_, width_);
   }
 
   std::size_t place_of(const std::string& column, const Row& names, const Row& row) const {
@@ -218,6 +252,9 @@ class Reader {
   Lines lines_;
   LabelledTexts result_;
   std::set<std::string> unknown_labels_;
+  // Columns of the header, or else of the first row.
+  std::size_t width_ = 0;
+  std::int64_t width_line_ = 0;
 };
 
 }  // namespace
@@ -234,9 +271,38 @@ std::int64_t classes_of(TableKind kind) {
   return 0;
 }
 
+std::vector<std::string> label_words(TableKind kind) {
+  if (kind != TableKind::kMnli) return {};
+  return {std::begin(kMnliLabels), std::end(kMnliLabels)};
+}
+
+LabelledTexts parse_labelled_texts(std::string text, const std::string& source,
+                                   const TableOptions& options, std::int64_t classes) {
+  return Reader(std::move(text), source, options, classes).read();
+}
+
 LabelledTexts read_labelled_texts(const std::string& path, const TableOptions& options,
                                   std::int64_t classes) {
-  return Reader(path, options, classes).read();
+  return parse_labelled_texts(read_text_file(path), path, options, classes);
+}
+
+UnlabelledText unlabelled_text(std::string_view line, int texts, std::string_view source) {
+  const Row row = columns_of(line);
+  if (strip(line).empty()) throw DataError("{}: a blank line: there is no text", source);
+  const std::size_t most = texts == 0 ? 2 : static_cast<std::size_t>(texts);
+  if (row.size() > most || (texts != 0 && row.size() < most)) {
+    throw DataError("{}: {} column{}; a row is {}, without a label", source, row.size(),
+                    row.size() == 1 ? "" : "s",
+                    texts == 1   ? "one text"
+                    : texts == 2 ? "two texts with a tab between them"
+                                 : "one text, or two with a tab between them");
+  }
+  UnlabelledText result{.a = clean_text(row[0]), .b = {}, .has_b = row.size() == 2};
+  if (result.has_b) result.b = clean_text(row[1]);
+  if (result.a.empty() || (result.has_b && result.b.empty())) {
+    throw DataError("{}: an empty text", source);
+  }
+  return result;
 }
 
 std::string clean_text(std::string_view text) {

@@ -42,16 +42,33 @@ struct LabelledTexts {
   // Rows that are left out, as the kind has it, and the line of the first.
   std::int64_t skipped = 0;
   std::int64_t first_skipped = 0;
+  // Blank lines of a plain file, which are left out too.
+  std::int64_t blank = 0;
+  std::int64_t first_blank = 0;
+  bool has_labels = true;  // false: a test file's, which nobody knows
 };
 
 // How many labels the kind has; 0: nobody knows.
 std::int64_t classes_of(TableKind kind);
+// What they are called there, in their order; empty where the kind has no words.
+std::vector<std::string> label_words(TableKind kind);
 
 // Labels are below `classes`. DataError names the line and what is wrong with it: too few columns,
-// an empty text, a label that is none (and which words there are, where labels are words that
-// nobody named). ConfigError where a column is not in the header.
+// other columns than the first row, an empty text, a label that is none (and which words there are,
+// where labels are words that nobody named). ConfigError where a column is not in the header.
 LabelledTexts read_labelled_texts(const std::string& path, const TableOptions& options,
                                   std::int64_t classes);
+// Of a text in UTF-8, which messages call `source`.
+LabelledTexts parse_labelled_texts(std::string text, const std::string& source,
+                                   const TableOptions& options, std::int64_t classes);
+
+// A line without a label, cleaned as a table's: one text, or two with a tab between them. `texts`
+// says how many there must be, 0 that both will do. DataError calls the line `source`.
+struct UnlabelledText {
+  std::string a, b;
+  bool has_b = false;
+};
+UnlabelledText unlabelled_text(std::string_view line, int texts, std::string_view source);
 
 // Without line ends, runs of white space and blanks before full stops, as Megatron's clean_text().
 std::string clean_text(std::string_view text);

@@ -59,6 +59,51 @@ TEST_F(LabelledTables, FaultsNameTheirLine) {
   refused("a\xff\t1\n", {}, ": byte 1 is no UTF-8");
 }
 
+// What a tab too many or too few would move.
+TEST_F(LabelledTables, RowsHaveOneNumberOfColumns) {
+  refused("a\t1\nb\tc\t1\n", {}, ", line 2: 3 columns, but line 1 has 2");
+  refused("text\tlabel\n\na\tb\t1\n", {.has_header = true},
+          ", line 3: 3 columns, but line 1 has 2");
+  refused("a\tb\t1\nc\t0\n", {.text_columns = {"0", "1"}},
+          ", line 2: 2 columns: the text's (--text-columns 1) would be the label's (--label-column "
+          "-1)");
+  refused("1\n", {}, ", line 1: 1 column: the text's (--text-columns 0)");
+}
+
+TEST_F(LabelledTables, BlankLinesAreCounted) {
+  const auto found = read("a\t1\n\n \t \nb\t0\n", {});
+  EXPECT_EQ(found.texts.size(), 2U);
+  EXPECT_EQ(found.blank, 2);
+  EXPECT_EQ(found.first_blank, 2);
+  EXPECT_TRUE(found.has_labels);
+}
+
+TEST(UnlabelledText, IsATablesRowWithoutItsLabel) {
+  const UnlabelledText pair = unlabelled_text(" one  text \tother . text", 2, "line 1");
+  EXPECT_EQ(pair.a, "one text");
+  EXPECT_EQ(pair.b, "other. text");
+  EXPECT_TRUE(pair.has_b);
+  EXPECT_FALSE(unlabelled_text("one", 1, "line 1").has_b);
+  EXPECT_FALSE(unlabelled_text("one", 0, "line 1").has_b);
+  EXPECT_TRUE(unlabelled_text("one\ttwo", 0, "line 1").has_b);
+  const auto refusal = [](std::string_view line, int texts) {
+    try {
+      unlabelled_text(line, texts, "line 7");
+    } catch (const DataError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refusal("one\tyes", 1), "line 7: 2 columns; a row is one text, without a label");
+  EXPECT_EQ(refusal("one", 2),
+            "line 7: 1 column; a row is two texts with a tab between them, without a label");
+  EXPECT_EQ(
+      refusal("a\tb\tyes", 0),
+      "line 7: 3 columns; a row is one text, or two with a tab between them, without a label");
+  EXPECT_EQ(refusal(" \t", 2), "line 7: a blank line: there is no text");
+  EXPECT_EQ(refusal("a\t", 2), "line 7: an empty text");
+}
+
 TEST_F(LabelledTables, Mnli) {
   const TableOptions options = {.kind = TableKind::kMnli};
   const std::string head = "index\tp\tg\td\te\tf\th\ti\tsentence1\tsentence2\tl1\tgold_label\n";
@@ -74,6 +119,7 @@ TEST_F(LabelledTables, Mnli) {
   EXPECT_EQ(found.texts[2].label, 0);
   const std::string test_head = "index\tp\tg\td\te\tf\th\ti\tsentence1\tsentence2\n";
   EXPECT_EQ(read(test_head + "7" + left + "A\tB\n", options).texts[0].label, 0);
+  EXPECT_FALSE(read(test_head + "7" + left + "A\tB\n", options).has_labels);
   refused(head + "0" + left + "A\tB\tx\tmaybe\n", options, ", line 2: the label maybe is none of");
   refused(head + "0" + left + "\tB\tx\tneutral\n", options, ", line 2: an empty text");
   refused(head + "0\tA\tneutral\n", options, ", line 2: 3 columns");

@@ -17,6 +17,7 @@
 #include "phalanx/pipeline/placement.h"
 #include "phalanx/tokenizer/tokenizer.h"
 #include "phalanx/train/config.h"
+#include "phalanx/train/evaluation_scores.h"
 #include "phalanx/train/family_sources.h"
 
 namespace phalanx {
@@ -65,6 +66,11 @@ class ModelFamily {
   // Whether --pretrained-checkpoint may be of a model that has only a part of this one: what it
   // lacks is drawn, and what is not of this model stays there.
   virtual bool begins_with_part() const { return false; }
+  // What an evaluation tells beside the losses; null: nothing.
+  virtual std::shared_ptr<const EvaluationScores> evaluation_scores(
+      const TrainConfig& /*config*/) const {
+    return nullptr;
+  }
   // Where its samples come from; their schema is the model's.
   virtual std::unique_ptr<DataSources> sources(const TrainConfig& config, const SourceSeed& seed,
                                                const Tokenizer& tokenizer) const = 0;

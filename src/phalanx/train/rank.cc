@@ -45,6 +45,25 @@ std::vector<std::int64_t> tokens_per_step(const StepPrograms& programs,
   return {most_microbatches * shapes.of[0].rows(), most_microbatches * shapes.of[1].rows()};
 }
 
+// Counts behind every unit's forward pass.
+class PassCounts final : public nn::UnitHooks {
+ public:
+  PassCounts(const EvaluationScores* scores, Context& context, std::span<double> counts)
+      : scores_(scores), counts_(counts), read_([&context](const Tensor& tensor, auto bytes) {
+          context.backend.read_back(context.stream, tensor, bytes);
+        }) {}
+
+  void after(const nn::Unit& unit, nn::PassKind pass, int /*microbatch*/,
+             const nn::UnitTensors& tensors) override {
+    if (pass == nn::PassKind::kForward) scores_->count(unit, tensors, read_, counts_);
+  }
+
+ private:
+  const EvaluationScores* scores_;
+  std::span<double> counts_;
+  EvaluationScores::ReadBack read_;
+};
+
 }  // namespace
 
 Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms& programs,
@@ -77,6 +96,11 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
   }
   if (wants_loss_counts()) {
     global_counts_ = arenas.workspace.allocate(DType::kF64, {std::ssize(losses)});
+  }
+  scores_ = family_of(config_).evaluation_scores(config_);
+  if (scores_ != nullptr) {
+    host_counts_.resize(static_cast<std::size_t>(scores_->counts()));
+    evaluation_counts_ = arenas.workspace.allocate(DType::kF64, {scores_->counts()});
   }
   if (losses.size() == 1) {
     loss_mask_ = schema.index(losses.front().mask);
@@ -257,8 +281,17 @@ void Rank::run_training(Executor& executor, PassObserver* observer, nn::UnitHook
 
 StepResult Rank::evaluate(const BatchSource& source) {
   forward_only(source);
+  return evaluated();
+}
+
+StepResult Rank::evaluated() {
   sum_losses();
-  return read_losses(0, 1);
+  StepResult result = read_losses(0, 1);
+  if (scores_ != nullptr) {
+    sum_evaluation_counts();
+    result.counts = host_counts_;
+  }
+  return result;
 }
 
 std::optional<StepResult> Rank::evaluate_unless(const std::function<bool()>& stop,
@@ -266,8 +299,7 @@ std::optional<StepResult> Rank::evaluate_unless(const std::function<bool()>& sto
   stop_->begin(&stop);
   forward_only(source);
   if (stop_->end(context_)) return std::nullopt;
-  sum_losses();
-  return read_losses(0, 1);
+  return evaluated();
 }
 
 void Rank::forward_only(const BatchSource& source) {
@@ -276,7 +308,10 @@ void Rank::forward_only(const BatchSource& source) {
   const TimerScope time(timers, StepTimer::kEvaluation);
   begin(&source, nullptr);
   states_.begin_passes(context_, -1);
-  nn::HooksInTurn hooks = states_.hooks({saved_files_.get()});
+  std::ranges::fill(host_counts_, 0.0);
+  PassCounts counting(scores_.get(), context_, host_counts_);
+  nn::HooksInTurn hooks =
+      states_.hooks({saved_files_.get(), scores_ != nullptr ? &counting : nullptr});
   evaluation_->run(context_, arenas_.saved, settings(false), *this, hooks);
   timers_ = timers;
 }

@@ -17,6 +17,7 @@
 #include "phalanx/train/batch_memory.h"
 #include "phalanx/train/communicators.h"
 #include "phalanx/train/config.h"
+#include "phalanx/train/evaluation_scores.h"
 #include "phalanx/train/rank_arenas.h"
 #include "phalanx/train/rank_states.h"
 #include "phalanx/train/step_programs.h"
@@ -51,6 +52,8 @@ struct StepResult {
   // Of the whole model after the update, with --log-params-norm; of several iterations that are run
   // together the last has it.
   std::optional<double> parameters_norm = std::nullopt;
+  // Of an evaluation: what the family's EvaluationScores count; of all ranks.
+  std::vector<double> counts = {};
   bool skipped = false;  // a gradient, or a loss that is checked, was not finite: no update
 };
 
@@ -186,6 +189,7 @@ class Rank final : private StepServices {
   int batch_slots() const;
   void sum_over_data(const Tensor& tensor);
   void sum_losses();
+  void sum_evaluation_counts();
   // --loss-average microbatch: Megatron's mean of means.
   bool averages_microbatches() const { return config_.optimizer.loss_average == "microbatch"; }
   // Puts the means of this rank's microbatches into `losses_`.
@@ -195,6 +199,8 @@ class Rank final : private StepServices {
   double read_scalar(const Tensor& scalar);
   double parameters_norm();
   void forward_only(const BatchSource& source);
+  // What an evaluation came to, on all ranks.
+  StepResult evaluated();
   double microbatches_of_update() const;  // of all data-parallel ranks
   double tokens_per_update() const;
   double factor_of(std::size_t loss) const;
@@ -236,6 +242,10 @@ class Rank final : private StepServices {
   // Of a model with one loss: the column that says what counts, and how many that are of a sample.
   std::size_t loss_mask_ = 0;
   std::int64_t counted_per_sample_ = 1;
+  // What evaluations count beside the losses, where the family has scores: f64, and on the host.
+  std::shared_ptr<const EvaluationScores> scores_;
+  Tensor evaluation_counts_;
+  std::vector<double> host_counts_;
   Tensor loss_scale_;
   Tensor agreement_;  // i32, where there are other ranks
   std::unique_ptr<StopAgreement> stop_;

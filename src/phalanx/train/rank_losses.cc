@@ -70,6 +70,20 @@ void Rank::sum_losses() {
   sum(ranks_.pipeline);
 }
 
+// Likewise.
+void Rank::sum_evaluation_counts() {
+  context_.backend.upload(context_.stream, evaluation_counts_,
+                          std::as_bytes(std::span(std::as_const(host_counts_))));
+  const auto sum = [&](const std::unique_ptr<Communicator>& group) {
+    if (group)
+      group->all_reduce(context_, evaluation_counts_, Reduction::kSum).wait(context_.stream);
+  };
+  sum(ranks_.data);
+  sum(ranks_.pipeline);
+  context_.backend.read_back(context_.stream, evaluation_counts_,
+                             std::as_writable_bytes(std::span(host_counts_)));
+}
+
 Tensor Rank::loss_parts(std::size_t loss, LossPart part) const {
   const auto row = static_cast<std::int64_t>(2 * loss + static_cast<std::size_t>(part));
   return losses_.slice(0, row * most_updates_, most_updates_);

@@ -90,6 +90,7 @@ Rank::Rehearsal Rank::rehearse() {
   states_.begin_passes(context_, -1);
   nn::HooksInTurn hooks = states_.hooks({saved_files_.get()});
   evaluation_->rehearse(context_, arenas_.saved, settings(false), *this, hooks);
+  if (scores_ != nullptr) sum_evaluation_counts();
   result.programs.push_back({{.iterations = 0, .microbatches = evaluation_->program().microbatches},
                              arenas_.high_water()});
   context_.recorder = nullptr;

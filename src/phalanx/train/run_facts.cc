@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "phalanx/base/machine.h"
+#include "phalanx/observe/metrics_file.h"
 #include "phalanx/ops/cpu/target.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/rank_memory.h"
@@ -101,6 +102,9 @@ std::string run_facts(const RunSetup& setup) {
                 {"machine", machine_facts(setup)},       {"model", model_facts(setup)},
                 {"layout", layout_facts(setup)},         {"data", data_facts(setup)},
                 {"memory", memory_facts(setup)}};
+  for (const LossSpec& loss : setup.model->losses()) {
+    if (!loss.title.empty()) facts["loss_titles"][metrics_key(loss.name)] = loss.title;
+  }
   if (setup.disk) facts["disk"] = disk_facts(setup);
   facts["schedule"] =
       Json::parse(schedule_json(setup.programs.training.at(setup.programs.usual).schedule));

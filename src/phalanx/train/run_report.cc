@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "phalanx/observe/process_memory.h"
+#include "phalanx/train/family.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/run_facts.h"
 #include "phalanx/train/start_lines.h"
@@ -22,12 +23,6 @@ std::vector<ArenaBytes> arenas_of(const RunSetup& setup) {
   return arenas;
 }
 
-std::vector<std::string> names_of(const std::vector<LossSpec>& losses) {
-  std::vector<std::string> names;
-  for (const LossSpec& loss : losses) names.push_back(loss.name);
-  return names;
-}
-
 }  // namespace
 
 bool is_logged(const RunConfig& run, std::int64_t iteration) {
@@ -41,7 +36,8 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPos
       sinks_(sinks),
       peak_bytes_(setup.peak_bytes),
       tokens_per_sample_(setup.model->tokens_per_sample()),
-      loss_names_(names_of(setup.model->losses())),
+      losses_(setup.model->losses()),
+      scores_(family_of(setup.config).evaluation_scores(setup.config)),
       model_flops_per_token_(setup.model->flops_per_sample() /
                              static_cast<double>(tokens_per_sample_)),
       hardware_flops_per_token_(
@@ -107,20 +103,25 @@ void RunReport::iteration(const RunState& state, const StepResult& step, std::in
 }
 
 void RunReport::evaluation(const RunState& state, SplitKind kind, const std::string& set,
-                           const std::string& place, std::span<const double> losses) {
+                           const std::string& place, std::span<const double> losses,
+                           std::span<const double> counts) {
   if (sinks_ == nullptr) return;
   expect_own_directory();
-  sinks_->evaluation({.iteration = state.iteration,
-                      .consumed_samples = state.consumed_train_samples,
-                      .split = std::string(name_of(kind)),
-                      .set = set,
-                      .place = place,
-                      .losses = named(losses)});
+  sinks_->evaluation(
+      {.iteration = state.iteration,
+       .consumed_samples = state.consumed_train_samples,
+       .split = std::string(name_of(kind)),
+       .set = set,
+       .place = place,
+       .losses = named(losses),
+       .scores = scores_ != nullptr ? scores_->scores(counts) : std::vector<NamedLoss>()});
 }
 
 std::vector<NamedLoss> RunReport::named(std::span<const double> means) const {
   std::vector<NamedLoss> losses;
-  for (std::size_t i = 0; i < means.size(); ++i) losses.push_back({loss_names_[i], means[i]});
+  for (std::size_t i = 0; i < means.size(); ++i) {
+    losses.push_back({.name = losses_[i].name, .value = means[i], .title = losses_[i].title});
+  }
   return losses;
 }
 

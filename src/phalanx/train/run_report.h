@@ -10,6 +10,7 @@
 #include "phalanx/data/split.h"
 #include "phalanx/observe/charts_series.h"
 #include "phalanx/observe/run_sink.h"
+#include "phalanx/train/evaluation_scores.h"
 #include "phalanx/train/run_setup.h"
 #include "phalanx/train/run_times.h"
 
@@ -26,9 +27,10 @@ class RunReport {
   // After a step: `next` are the schedule's next values, as Megatron prints them.
   void iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,
                  const LearningRates& next, double seconds, IterationTimes times = {});
-  // `set`: the name of one of several validation sets.
+  // `set`: the name of one of several validation sets; `counts`: those of EvaluationScores.
   void evaluation(const RunState& state, SplitKind kind, const std::string& set,
-                  const std::string& place, std::span<const double> losses);
+                  const std::string& place, std::span<const double> losses,
+                  std::span<const double> counts);
   // `event`: for events.jsonl, where `text` is the log's alone.
   void note(RunNote::Kind kind, std::int64_t iteration, std::string text, std::string event = {});
   void end(RunEnding ending);
@@ -43,7 +45,8 @@ class RunReport {
   RunSinks* sinks_;
   std::int64_t peak_bytes_;  // of the arenas, the most of any rank
   std::int64_t tokens_per_sample_;
-  std::vector<std::string> loss_names_;
+  std::vector<LossSpec> losses_;
+  std::shared_ptr<const EvaluationScores> scores_;
   double model_flops_per_token_;
   double hardware_flops_per_token_;
   std::optional<DiskStep> disk_;  // as planned, and by iteration:

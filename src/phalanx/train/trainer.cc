@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -113,8 +114,12 @@ class Trainer {
   void count(const StepResult& step, std::int64_t global_batch);
   // False where a signal gave the evaluation up: it leaves no trace.
   bool evaluate(SplitKind kind, const std::string& place);
-  // The mean loss of one set; nothing where the evaluation is given up.
-  std::optional<std::vector<double>> evaluate_set(SplitKind kind, std::size_t set);
+  struct SetResult {
+    std::vector<double> losses;  // means
+    std::vector<double> counts;  // of the family's EvaluationScores
+  };
+  // What one set came to; nothing where the evaluation is given up.
+  std::optional<SetResult> evaluate_set(SplitKind kind, std::size_t set);
   bool evaluate_at_interval();
   bool final_evaluation();
   // The reason to leave after this iteration, if there is one: the same on all ranks.
@@ -444,7 +449,7 @@ void Trainer::count(const StepResult& step, std::int64_t global_batch) {
   state_.schedule_samples += global_batch;
 }
 
-std::optional<std::vector<double>> Trainer::evaluate_set(SplitKind kind, std::size_t set) {
+std::optional<Trainer::SetResult> Trainer::evaluate_set(SplitKind kind, std::size_t set) {
   // Of several sets one after the other is open: what is read ahead does not grow with them.
   std::unique_ptr<RunData::Stream> own;
   const bool goes_on = kind == SplitKind::kValid && !setup_.data->is_read_whole(kind);
@@ -452,6 +457,7 @@ std::optional<std::vector<double>> Trainer::evaluate_set(SplitKind kind, std::si
   if (!is_open) own = open(kind, goes_on ? state_.consumed_valid_samples : 0, set);
   RunData::Stream& stream = is_open ? *valid_stream_ : *own;
   std::vector<LossResult> sums(setup_.model->losses().size());
+  SetResult result;
   const std::int64_t iterations = setup_.data->evaluation_iterations(kind, set);
   for (std::int64_t i = 0; i < iterations; ++i) {
     const auto step = rank_.evaluate_unless([this] { return stop_() != 0; }, stream.source());
@@ -460,10 +466,11 @@ std::optional<std::vector<double>> Trainer::evaluate_set(SplitKind kind, std::si
       sums[loss].mean += step->losses[loss].mean * step->losses[loss].count;
       sums[loss].count += step->losses[loss].count;
     }
+    result.counts.resize(step->counts.size());
+    std::ranges::transform(result.counts, step->counts, result.counts.begin(), std::plus());
   }
-  std::vector<double> means;
-  for (const auto& [sum, count] : sums) means.push_back(count > 0.0 ? sum / count : 0.0);
-  return means;
+  for (const auto& [sum, count] : sums) result.losses.push_back(count > 0.0 ? sum / count : 0.0);
+  return result;
 }
 
 bool Trainer::evaluate(SplitKind kind, const std::string& place) {
@@ -471,11 +478,11 @@ bool Trainer::evaluate(SplitKind kind, const std::string& place) {
   const auto busy =
       ranks_.world->busy(fmt::format("evaluating after iteration {}", state_.iteration));
   const auto& sets = setup_.data->sets(kind);
-  std::vector<std::vector<double>> losses;
+  std::vector<SetResult> results;
   for (std::size_t set = 0; set < sets.size(); ++set) {
-    auto means = evaluate_set(kind, set);
-    if (!means) return false;
-    losses.push_back(std::move(*means));
+    auto result = evaluate_set(kind, set);
+    if (!result) return false;
+    results.push_back(std::move(*result));
   }
   high_water_.after_evaluation();
   // Every set is read as far as the others.
@@ -485,7 +492,8 @@ bool Trainer::evaluate(SplitKind kind, const std::string& place) {
   for (std::size_t set = 0; set < sets.size(); ++set) {
     const std::string& name = sets[set].name;
     report_.evaluation(state_, kind, name,
-                       name.empty() ? place : fmt::format("{}, {}", place, name), losses[set]);
+                       name.empty() ? place : fmt::format("{}, {}", place, name),
+                       results[set].losses, results[set].counts);
   }
   return true;
 }

@@ -12,8 +12,10 @@
 namespace phalanx::hugging_face {
 namespace {
 
-constexpr std::array kArchitectures = {&kGpt2, &kLlama,        &kMistral, &kQwen2,
-                                       &kBert, &kMegatronBert, &kT5};
+constexpr std::array kArchitectures = {
+    &kGpt2, &kLlama,        &kMistral,        &kQwen2,
+    &kBert, &kMegatronBert, &kBertClassifier, &kMegatronBertClassifier,
+    &kT5};
 
 // Keys of models that these architectures' tensors could hide.
 struct ForeignKey {

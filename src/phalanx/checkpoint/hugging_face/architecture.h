@@ -29,7 +29,7 @@ class Folder;
 struct Architecture {
   std::string_view name;        // LlamaForCausalLM
   std::string_view model_type;  // llama
-  std::string_view family;      // Phalanx's: gpt, bert, t5
+  std::string_view family;      // Phalanx's: gpt, bert, classify, t5
   // ConfigError names the key whose value Phalanx has no model for. The common keys (token ids,
   // quantisation) are read elsewhere.
   void (*read_config)(const ConfigFile& config, Settings& settings);
@@ -44,7 +44,8 @@ struct Architecture {
   std::int64_t default_eos = -1;
 };
 
-extern const Architecture kGpt2, kLlama, kMistral, kQwen2, kBert, kMegatronBert, kT5;
+extern const Architecture kGpt2, kLlama, kMistral, kQwen2, kBert, kMegatronBert, kBertClassifier,
+    kMegatronBertClassifier, kT5;
 
 // All of them, in the order that export tries them.
 std::span<const Architecture* const> architectures();

@@ -8,6 +8,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/hugging_face/architecture.h"
+#include "phalanx/checkpoint/hugging_face/bert_body.h"
 
 namespace phalanx::hugging_face {
 namespace {
@@ -29,8 +30,9 @@ void read_heads(const ConfigFile& config, Settings& settings) {
   settings.set("--kv-channels", hidden / heads);
 }
 
-// What both have in common.
-void read_common(const ConfigFile& config, Settings& settings) {
+}  // namespace
+
+void read_bert_body(const ConfigFile& config, Settings& settings) {
   settings.set("--num-layers", config.size("num_hidden_layers", kMostLayers));
   read_heads(config, settings);
   settings.set("--ffn-hidden-size", config.size("intermediate_size", 4 * kMostWidth));
@@ -41,13 +43,6 @@ void read_common(const ConfigFile& config, Settings& settings) {
     throw ConfigError("{}: 'type_vocab_size' {} is not supported here: {} is", config.where(),
                       segments, kSegments);
   }
-  // It is that of the head too, which Phalanx has with the exact GeLU alone.
-  const std::string activation = config.text("hidden_act", "gelu");
-  if (activation != "gelu") {
-    throw ConfigError("{}: 'hidden_act' {} is not supported here: gelu is", config.where(),
-                      activation);
-  }
-  settings.set("--no-bias-gelu-fusion", true);
   const std::string positions = config.text("position_embedding_type", "absolute");
   if (positions != "absolute") {
     throw ConfigError("{}: 'position_embedding_type' {} is not supported here: absolute is",
@@ -61,10 +56,24 @@ void read_common(const ConfigFile& config, Settings& settings) {
   settings.set("--bert-no-binary-head", false);
   config.expect("is_decoder", false, false);
   config.expect("add_cross_attention", false, false);
+  // Of heads that are not those of pretraining; training has --hidden-dropout there.
+  config.skip("classifier_dropout");
+}
+
+namespace {
+
+// What both have in common.
+void read_common(const ConfigFile& config, Settings& settings) {
+  read_bert_body(config, settings);
+  // It is that of the head too, which Phalanx has with the exact GeLU alone.
+  const std::string activation = config.text("hidden_act", "gelu");
+  if (activation != "gelu") {
+    throw ConfigError("{}: 'hidden_act' {} is not supported here: gelu is", config.where(),
+                      activation);
+  }
+  settings.set("--no-bias-gelu-fusion", true);
   config.expect("tie_word_embeddings", true, true);
   settings.set("--untie-embeddings-and-output-weights", false);
-  // Of heads that are not those of pretraining.
-  config.skip("classifier_dropout");
 }
 
 void read_bert(const ConfigFile& config, Settings& settings) {
@@ -77,13 +86,12 @@ void read_megatron_bert(const ConfigFile& config, Settings& settings) {
   settings.set("--post-layernorm", false);
 }
 
-void write_common(const Settings& settings, nlohmann::json& config, Faults& faults) {
+}  // namespace
+
+void write_bert_body(const Settings& settings, nlohmann::json& config, Faults& faults) {
   const auto expect = [&](bool holds, std::string_view fault) {
     if (!holds) faults.emplace_back(fault);
   };
-  expect(settings.is_on("--no-bias-gelu-fusion") &&
-             settings.text("--activation-func", "gelu") == "gelu",
-         "--no-bias-gelu-fusion: the layers' activation is the head's, the exact GeLU");
   expect(!settings.is_on("--swiglu") && !settings.is_on("--gated-linear-unit"),
          "--swiglu, --gated-linear-unit: the MLP has no gate");
   expect(!settings.is_on("--squared-relu"), "--squared-relu: the activation is a GeLU");
@@ -98,9 +106,6 @@ void write_common(const Settings& settings, nlohmann::json& config, Faults& faul
          "--kv-channels: heads share --hidden-size out among them");
   expect(settings.number("--attention-scale") == 0.0,
          "--attention-scale: it is 1 / sqrt(--kv-channels)");
-  expect(!settings.is_on("--bert-no-binary-head"), "--bert-no-binary-head: there are two heads");
-  expect(settings.is_tied(),
-         "--untie-embeddings-and-output-weights: the output matrix is the word table");
   config["hidden_size"] = settings.hidden();
   config["num_hidden_layers"] = settings.layers();
   config["num_attention_heads"] = settings.heads();
@@ -108,30 +113,47 @@ void write_common(const Settings& settings, nlohmann::json& config, Faults& faul
   config["max_position_embeddings"] = settings.positions();
   config["vocab_size"] = settings.vocabulary();
   config["type_vocab_size"] = kSegments;
-  config["hidden_act"] = "gelu";
   config["layer_norm_eps"] = settings.number("--norm-epsilon", 1e-5);
   config["initializer_range"] = settings.number("--init-method-std", 0.02);
   config["hidden_dropout_prob"] = settings.number("--hidden-dropout", 0.1);
   config["attention_probs_dropout_prob"] = settings.number("--attention-dropout", 0.1);
   config["position_embedding_type"] = "absolute";
-  config["tie_word_embeddings"] = true;
   config["is_decoder"] = false;
   config["add_cross_attention"] = false;
   config["use_cache"] = true;
 }
 
+void expect_bert_norms(const Settings& settings, bool post, Faults& faults) {
+  if (is_post_norm(settings) == post) return;
+  faults.emplace_back(post ? "--post-layernorm: norms are behind the sub-layers"
+                           : "--post-layernorm: norms are before the sub-layers");
+}
+
+namespace {
+
+void write_common(const Settings& settings, nlohmann::json& config, Faults& faults) {
+  const auto expect = [&](bool holds, std::string_view fault) {
+    if (!holds) faults.emplace_back(fault);
+  };
+  expect(settings.is_on("--no-bias-gelu-fusion") &&
+             settings.text("--activation-func", "gelu") == "gelu",
+         "--no-bias-gelu-fusion: the layers' activation is the head's, the exact GeLU");
+  write_bert_body(settings, config, faults);
+  expect(!settings.is_on("--bert-no-binary-head"), "--bert-no-binary-head: there are two heads");
+  expect(settings.is_tied(),
+         "--untie-embeddings-and-output-weights: the output matrix is the word table");
+  config["hidden_act"] = "gelu";
+  config["tie_word_embeddings"] = true;
+}
+
 void write_bert(const Settings& settings, nlohmann::json& config, Faults& faults) {
   write_common(settings, config, faults);
-  if (!is_post_norm(settings)) {
-    faults.emplace_back("--post-layernorm: norms are behind the sub-layers");
-  }
+  expect_bert_norms(settings, true, faults);
 }
 
 void write_megatron_bert(const Settings& settings, nlohmann::json& config, Faults& faults) {
   write_common(settings, config, faults);
-  if (is_post_norm(settings)) {
-    faults.emplace_back("--post-layernorm: norms are before the sub-layers");
-  }
+  expect_bert_norms(settings, false, faults);
 }
 
 // Adds weights and biases under our name and theirs.
@@ -195,12 +217,15 @@ std::string canonical_name(std::string_view stored) {
   return std::string(stored);
 }
 
-TensorTable bert_tensors(const Settings& settings) {
+constexpr const char* kWords = "bert.embeddings.word_embeddings.weight";
+
+}  // namespace
+
+TensorTable bert_body_tensors(const Settings& settings) {
   const std::int64_t hidden = settings.hidden();
-  const std::string words = "bert.embeddings.word_embeddings.weight";
   TensorTable table;
   Pairs add(table);
-  table.add(plain("embedding.word_embeddings.weight", words, {settings.vocabulary(), hidden}));
+  table.add(plain("embedding.word_embeddings.weight", kWords, {settings.vocabulary(), hidden}));
   table.add(plain("embedding.position_embeddings.weight",
                   "bert.embeddings.position_embeddings.weight", {settings.positions(), hidden}));
   table.add(plain("embedding.tokentype_embeddings.weight",
@@ -211,14 +236,23 @@ TensorTable bert_tensors(const Settings& settings) {
   for (std::int64_t layer = 0; layer < settings.layers(); ++layer) add_layer(settings, layer, add);
   if (!is_post_norm(settings)) add.norm("encoder.final_layernorm", "bert.encoder.ln", hidden);
   add.linear("pooler.dense", "bert.pooler.dense", hidden, hidden);
+  table.dropped = {{.name = "*.position_ids"}};
+  table.canonical_name = canonical_name;
+  return table;
+}
+
+namespace {
+
+TensorTable bert_tensors(const Settings& settings) {
+  const std::int64_t hidden = settings.hidden();
+  TensorTable table = bert_body_tensors(settings);
+  Pairs add(table);
   table.add(plain("output_layer.bias", "cls.predictions.bias", {settings.vocabulary()}));
   add.linear("lm_head.dense", "cls.predictions.transform.dense", hidden, hidden);
   add.norm("lm_head.layer_norm", "cls.predictions.transform.LayerNorm", hidden);
   add.linear("binary_head", "cls.seq_relationship", 2, hidden);
-  table.dropped = {{.name = "cls.predictions.decoder.weight", .twin = words},
-                   {.name = "cls.predictions.decoder.bias", .twin = "cls.predictions.bias"},
-                   {.name = "*.position_ids"}};
-  table.canonical_name = canonical_name;
+  table.dropped.push_back({.name = "cls.predictions.decoder.weight", .twin = kWords});
+  table.dropped.push_back({.name = "cls.predictions.decoder.bias", .twin = "cls.predictions.bias"});
   return table;
 }
 

@@ -170,6 +170,71 @@ TEST(HuggingFaceBert, Tensors) {
               testing::ElementsAre("bert.encoder.ln.weight"));
 }
 
+Json classifier_json() {
+  Json json = bert_json();
+  json["architectures"] = {"BertForSequenceClassification"};
+  json["id2label"] = {{"0", "not so"}, {"1", "so"}, {"2", "who knows"}};
+  json["label2id"] = {{"not so", 0}, {"so", 1}, {"who knows", 2}};
+  return json;
+}
+
+TEST(HuggingFaceClassifier, Flags) {
+  const Settings settings = read(classifier_json());
+  EXPECT_EQ(settings.text("--labels"), "not so\tso\twho knows");
+  EXPECT_EQ(settings.integer("--num-classes"), 3);
+  EXPECT_EQ(settings.text("--no-bias-gelu-fusion"), "true");
+  Json json = classifier_json();
+  json["hidden_act"] = "gelu_new";
+  EXPECT_EQ(read(json).text("--no-bias-gelu-fusion"), "false");
+  // As transformers has it, where nothing is said.
+  json.erase("id2label");
+  json.erase("label2id");
+  EXPECT_EQ(read(json).text("--labels"), "LABEL_0\tLABEL_1");
+  json["num_labels"] = 3;
+  EXPECT_EQ(read(json).text("--labels"), "LABEL_0\tLABEL_1\tLABEL_2");
+}
+
+TEST(HuggingFaceClassifier, IsWrittenAsItWasRead) {
+  for (const auto& [name, type] :
+       {std::pair("BertForSequenceClassification", "bert"),
+        std::pair("MegatronBertForSequenceClassification", "megatron-bert")}) {
+    Json json = classifier_json();
+    json["architectures"] = {name};
+    json["model_type"] = type;
+    Settings settings = read(json);
+    settings.set("run.family", "classify");
+    EXPECT_EQ(architecture_for(settings).name, name);
+    Json again = written(settings);
+    EXPECT_EQ(again["num_labels"], 3);
+    EXPECT_EQ(again["problem_type"], "single_label_classification");
+    again["architectures"] = {name};
+    again["model_type"] = type;
+    for (const auto& item : json.items()) EXPECT_EQ(again[item.key()], item.value()) << item.key();
+    EXPECT_EQ(read(again).arguments(), read(json).arguments());
+  }
+}
+
+TEST(HuggingFaceClassifier, WhatItsConfigMayNotSay) {
+  const auto refusal = [](const std::string& key, const Json& value) {
+    return refusal_of(classifier_json(), key, value);
+  };
+  EXPECT_THAT(refusal("problem_type", "regression"), HasSubstr("'problem_type' regression"));
+  EXPECT_THAT(refusal("problem_type", "multi_label_classification"), HasSubstr("multi_label"));
+  EXPECT_THAT(refusal("num_labels", 2), HasSubstr("'num_labels' is 2, but 'id2label' names 3"));
+  EXPECT_THAT(refusal("id2label", {{"0", "only"}}), HasSubstr("a regression"));
+  EXPECT_THAT(refusal("id2label", {{"0", "a"}, {"1", "a"}}), HasSubstr("has a twice"));
+  EXPECT_THAT(refusal("id2label", {{"0", "a"}, {"1", "b\tc"}}), HasSubstr("'id2label' 1"));
+  EXPECT_THAT(refusal("id2label", {{"0", "a"}, {"1", 7}}), HasSubstr("id2label"));
+  EXPECT_THAT(refusal("hidden_act", "relu"), HasSubstr("'hidden_act' relu"));
+}
+
+TEST(HuggingFaceClassifier, Tensors) {
+  auto sources = sources_of(kBertClassifier, read(classifier_json()));
+  EXPECT_EQ(sources.size(), 3 + 2 + 2 * 12 + 2 + 2);
+  EXPECT_THAT(sources["classification_head.weight"], testing::ElementsAre("classifier.weight"));
+  EXPECT_THAT(sources["pooler.dense.bias"], testing::ElementsAre("bert.pooler.dense.bias"));
+}
+
 TEST(HuggingFaceT5, Flags) {
   const Settings first = read(t5_json());
   EXPECT_EQ(first.text("--activation-func"), "relu");

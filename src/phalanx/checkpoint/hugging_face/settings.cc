@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "phalanx/base/error.h"
@@ -26,6 +27,20 @@ T value_of(std::string_view flag, std::string_view text, std::string_view kind) 
 }
 
 }  // namespace
+
+std::string joined_words(const std::vector<std::string>& words) {
+  return fmt::format("{}", fmt::join(words, "\t"));
+}
+
+std::vector<std::string> split_words(std::string_view text) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\t'), text.size());
+    words.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
+}
 
 void Settings::set(std::string_view flag, std::string text) {
   arguments_[std::string(flag)] = std::move(text);

@@ -53,6 +53,11 @@ class Settings {
   std::map<std::string, std::string> arguments_;
 };
 
+// A list of words as one value, and back: the labels of a classifier. Tabs are between them; no
+// word has one, for columns of tables stand between tabs.
+std::string joined_words(const std::vector<std::string>& words);
+std::vector<std::string> split_words(std::string_view text);
+
 // Arguments of a manifest that are no flags. Which architecture an imported model had: several may
 // describe the same model.
 inline constexpr std::string_view kConfigArchitecture = "config.architecture";
