@@ -15,6 +15,7 @@ namespace phalanx {
 struct SpecialTokens {
   std::optional<std::int32_t> unk, cls, sep, mask, pad, bos, eos;
   std::optional<std::int32_t> eod;      // closes a document
+  std::optional<std::int32_t> decoder_start;  // what a decoder reads first, where files say it
   std::vector<std::int32_t> sentinels;  // <extra_id_0>, <extra_id_1>, ...
 };
 
