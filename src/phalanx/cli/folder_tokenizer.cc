@@ -80,12 +80,13 @@ fs::path first_of(const fs::path& folder, std::initializer_list<const char*> nam
 // A folder whose tokenizer is there in part, or in a form that is not read: texts would silently be
 // ids.
 void refuse_incomplete_tokenizer(const fs::path& folder) {
-  const fs::path part = first_of(
-      folder, {kTokenizerConfig, "vocab.json", "merges.txt", "special_tokens_map.json",
-               "added_tokens.json", "tokenizer.tiktoken", "sentencepiece.bpe.model"});
+  const fs::path part =
+      first_of(folder, {kTokenizerConfig, "vocab.json", "merges.txt", "special_tokens_map.json",
+                        "added_tokens.json", "tokenizer.tiktoken", "sentencepiece.bpe.model"});
   if (part.empty()) return;
   throw InputMissingError(
-      "{}: has {}, but no tokenizer.json, vocab.json with merges.txt, tokenizer.model, spiece.model "
+      "{}: has {}, but no tokenizer.json, vocab.json with merges.txt, tokenizer.model, "
+      "spiece.model "
       "or vocab.txt: add the one that the model was trained with (transformers' "
       "AutoTokenizer.from_pretrained() and save_pretrained() write a tokenizer.json), or give "
       "--no-tokenizer to import the weights alone",
@@ -116,9 +117,8 @@ TokenizerOptions found_tokenizer(const hugging_face::Import& model) {
             .vocab_file_only = true};
   }
   refuse_incomplete_tokenizer(folder);
-  log_warning(
-      "{}: has no tokenizer: texts are ids (NullTokenizer), and export hf will write none",
-      folder.string());
+  log_warning("{}: has no tokenizer: texts are ids (NullTokenizer), and export hf will write none",
+              folder.string());
   return null_tokenizer(model.settings().vocabulary());
 }
 

@@ -17,8 +17,8 @@
 namespace phalanx {
 
 // What reads the files that lie in the folder: tokenizer.json before vocab.json with merges.txt,
-// a SentencePiece model or vocab.txt. Where it is not wanted text is ids, and, with a warning, where
-// the folder has none. InputMissingError where it has only parts of one.
+// a SentencePiece model or vocab.txt. Where it is not wanted text is ids, and, with a warning,
+// where the folder has none. InputMissingError where it has only parts of one.
 TokenizerOptions folder_tokenizer(const hugging_face::Import& model, bool is_wanted);
 
 // The options as a manifest has them, by flag.

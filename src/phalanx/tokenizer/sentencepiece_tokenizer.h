@@ -5,8 +5,8 @@
 // <EOD>, <MASK>, the model's padding, beginning and end (<PAD>, <BOS>, <EOS> where it has none) and
 // the sentinels <extra_id_0>, ...; a document ends with <EOD>. Decoded, each of them stands between
 // blanks. GPTSentencePieceTokenizer and Llama2Tokenizer: the model's ids; a document ends with its
-// end piece, where it has one; the latter adds the beginning in front of a text, the former may have
-// sentinels behind the pieces, <extra_id_0> last, as transformers' T5Tokenizer.
+// end piece, where it has one; the latter adds the beginning in front of a text, the former may
+// have sentinels behind the pieces, <extra_id_0> last, as transformers' T5Tokenizer.
 //
 // Texts between special tokens that are parsed are encoded each for itself, with the blank in front
 // that the model asks for. A byte that is no UTF-8 reads as U+FFFD.

@@ -24,8 +24,8 @@ std::string or_none(const std::string& value) { return value.empty() ? "not give
 void check_flags(const TrainConfig& config, const Manifest& manifest, Faults& faults) {
   if (!config.run.finetune) faults.hold([&] { check_family(config, manifest.arguments); });
   const auto tokenizer = manifest.arguments.find("--tokenizer-type");
-  const bool is_other_tokenizer = tokenizer != manifest.arguments.end() &&
-                                  tokenizer->second != config.tokenizer.tokenizer_type;
+  const bool is_other_tokenizer =
+      tokenizer != manifest.arguments.end() && tokenizer->second != config.tokenizer.tokenizer_type;
   TrainConfig values = config;  // targets are variables; these are read alone
   for (const TrainFlag& flag : train_flags()) {
     const ResumeClass resume = flag.spec.resume;

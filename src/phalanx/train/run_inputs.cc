@@ -147,8 +147,8 @@ void check_inputs(const RunInputs& inputs, const Manifest& manifest, const RunCo
   for (const auto& [role, now] : roles_of(inputs.files)) {
     // A new run from the weights has their tokenizer, and data of its own.
     // Another type of tokenizer has other files.
-    const bool is_free = is_data(*now) ? run.finetune
-                                       : is_allowed_to_change(run, "--tokenizer-type");
+    const bool is_free =
+        is_data(*now) ? run.finetune : is_allowed_to_change(run, "--tokenizer-type");
     if (is_free || is_allowed_to_change(run, now->flag)) continue;
     const auto found = roles.find(role);
     if (found == roles.end()) continue;

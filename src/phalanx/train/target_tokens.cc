@@ -11,8 +11,8 @@ namespace phalanx {
 namespace {
 
 std::vector<std::int32_t> stored_ids(const std::map<std::string, std::string>& arguments,
-                                 std::string_view argument,
-                                 std::optional<std::int32_t> otherwise) {
+                                     std::string_view argument,
+                                     std::optional<std::int32_t> otherwise) {
   const hugging_face::Settings imported(arguments);
   std::vector<std::int32_t> ids;
   for (const std::int64_t id : imported.ids(argument)) {
@@ -31,7 +31,7 @@ TargetTokens find_target_tokens(const Tokenizer& tokenizer,
                                 const std::map<std::string, std::string>& arguments) {
   const SpecialTokens& special = tokenizer.special_tokens();
   const auto begin = stored_ids(arguments, hugging_face::kConfigDecoderStart,
-                            special.decoder_start ? special.decoder_start : special.bos);
+                                special.decoder_start ? special.decoder_start : special.bos);
   return {.begin = begin.empty() ? -1 : begin.front(),
           .ends = stored_ids(arguments, hugging_face::kGenerationEos, special.eos)};
 }
@@ -50,8 +50,7 @@ TargetTokens target_tokens(const Tokenizer& tokenizer,
 
 std::int32_t find_padding(const Tokenizer& tokenizer,
                           const std::map<std::string, std::string>& arguments) {
-  const auto ids =
-      stored_ids(arguments, hugging_face::kConfigPad, tokenizer.special_tokens().pad);
+  const auto ids = stored_ids(arguments, hugging_face::kConfigPad, tokenizer.special_tokens().pad);
   return ids.empty() ? -1 : ids.front();
 }
 

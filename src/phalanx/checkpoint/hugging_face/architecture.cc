@@ -14,8 +14,9 @@ namespace {
 
 // Of two names for the same model the first is what a model of Phalanx's own is called.
 constexpr std::array kArchitectures = {
-    &kGpt2,         &kLlama, &kMistral, &kQwen2, &kBert, &kMegatronBert, &kBertMaskedLm,
-    &kMegatronBertMaskedLm, &kT5};
+    &kGpt2, &kLlama,        &kMistral,      &kQwen2,
+    &kBert, &kMegatronBert, &kBertMaskedLm, &kMegatronBertMaskedLm,
+    &kT5};
 
 // Keys of models that these architectures' tensors could hide.
 struct ForeignKey {

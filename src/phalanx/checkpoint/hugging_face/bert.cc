@@ -229,7 +229,8 @@ constexpr std::string_view kMaskedLmIsRead =
     "they were not saved, load the folder with transformers' BertForPreTraining, which draws them, "
     "and save_pretrained() that";
 
-constexpr Architecture bert_architecture(std::string_view name, std::string_view what_is_read = {}) {
+constexpr Architecture bert_architecture(std::string_view name,
+                                         std::string_view what_is_read = {}) {
   return {.name = name,
           .model_type = "bert",
           .family = "bert",

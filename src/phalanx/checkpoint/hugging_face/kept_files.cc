@@ -24,18 +24,18 @@ constexpr const char* kFlag = "--input";
 
 // Weights, in whatever form; pages and pictures; programs.
 constexpr auto kOtherEndings = std::to_array<std::string_view>(
-    {".safetensors", ".bin",  ".pt",    ".pth",  ".ckpt", ".pkl", ".pickle", ".h5",     ".hdf5",
-     ".keras",       ".pb",   ".onnx",  ".gguf", ".ggml", ".ot",  ".npy",    ".npz",    ".msgpack",
-     ".onnx_data",   ".nemo",     ".tflite",       ".mlmodel", ".engine", ".distcp",
-     ".index.json",  ".tar",  ".gz",    ".xz",   ".zst",  ".zip", ".7z",     ".md",     ".rst",
-     ".html",        ".pdf",  ".ipynb", ".png",  ".jpg",  ".jpeg", ".gif",   ".svg",    ".webp",
-     ".py",          ".pyc",  ".sh",    ".so",   ".dll",  ".exe", "_results.json"});
+    {".safetensors", ".bin",    ".pt",     ".pth",        ".ckpt",      ".pkl",  ".pickle",
+     ".h5",          ".hdf5",   ".keras",  ".pb",         ".onnx",      ".gguf", ".ggml",
+     ".ot",          ".npy",    ".npz",    ".msgpack",    ".onnx_data", ".nemo", ".tflite",
+     ".mlmodel",     ".engine", ".distcp", ".index.json", ".tar",       ".gz",   ".xz",
+     ".zst",         ".zip",    ".7z",     ".md",         ".rst",       ".html", ".pdf",
+     ".ipynb",       ".png",    ".jpg",    ".jpeg",       ".gif",       ".svg",  ".webp",
+     ".py",          ".pyc",    ".sh",     ".so",         ".dll",       ".exe",  "_results.json"});
 constexpr auto kOtherBeginnings = std::to_array<std::string_view>(
     {"readme", "license", "licence", "notice", "copying", "use_policy", "requirements"});
 // An adapter's configuration would make transformers look for its weights.
-constexpr auto kOtherNames =
-    std::to_array<std::string_view>({kConfigName, kGenerationName, "trainer_state.json",
-                                     "adapter_config.json"});
+constexpr auto kOtherNames = std::to_array<std::string_view>(
+    {kConfigName, kGenerationName, "trainer_state.json", "adapter_config.json"});
 
 std::string in_small_letters(std::string_view name) {
   std::string small(name);

@@ -16,13 +16,13 @@
 
 namespace phalanx::hugging_face {
 
-inline constexpr std::int64_t kMostKeptBytes = std::int64_t{16} << 20;     // of a file
-inline constexpr std::int64_t kMostKeptInAll = std::int64_t{64} << 20;     // of all
+inline constexpr std::int64_t kMostKeptBytes = std::int64_t{16} << 20;  // of a file
+inline constexpr std::int64_t kMostKeptInAll = std::int64_t{64} << 20;  // of all
 inline constexpr std::size_t kMostKeptFiles = 64;
 
-// Whether a file of this name is kept. Not: what a checkpoint cannot have as a copy; config.json and
-// generation_config.json, which are written anew; weights of any format and their indices; pages of
-// the repository (README, LICENSE, *.md, pictures); programs; what a training left behind.
+// Whether a file of this name is kept. Not: what a checkpoint cannot have as a copy; config.json
+// and generation_config.json, which are written anew; weights of any format and their indices;
+// pages of the repository (README, LICENSE, *.md, pictures); programs; what a training left behind.
 bool is_kept_name(std::string_view name);
 
 struct KeptFiles {

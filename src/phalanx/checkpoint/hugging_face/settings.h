@@ -71,8 +71,8 @@ inline constexpr std::string_view kGenerationOthers = "generation.others";
 // What export writes there anew.
 inline constexpr std::array<std::string_view, 3> kWrittenOfGeneration = {
     "bos_token_id", "eos_token_id", "transformers_version"};
-// "true" where the model has been trained on with another tokenizer than it came with: the ids above
-// are not kept, and those of its own tokenizer hold.
+// "true" where the model has been trained on with another tokenizer than it came with: the ids
+// above are not kept, and those of its own tokenizer hold.
 inline constexpr std::string_view kTokenizerReplaced = "config.tokenizer_replaced";
 
 // Whether it is one of these, which whoever trains an imported model on passes on.

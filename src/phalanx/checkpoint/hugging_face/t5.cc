@@ -265,7 +265,8 @@ std::string t5_remark(const Settings& settings) {
   const bool is_scaled = settings.is_on("--scale-decoder-output");
   if (is_scaled == settings.is_tied()) return {};
   return fmt::format(
-      "config.json: 'scale_decoder_outputs' is {} and 'tie_word_embeddings' {}: transformers before "
+      "config.json: 'scale_decoder_outputs' is {} and 'tie_word_embeddings' {}: transformers "
+      "before "
       "version 5 do not know the first, and compute another model",
       is_scaled, settings.is_tied());
 }

@@ -27,9 +27,8 @@ std::vector<TrainFlag> all_flags() {
 }
 
 bool is_row_of(std::span<const TrainFlag> rows, const TrainFlag& flag) {
-  return std::ranges::find(rows, flag.spec.name, [](const TrainFlag& row) {
-           return row.spec.name;
-         }) != rows.end();
+  return std::ranges::find(rows, flag.spec.name,
+                           [](const TrainFlag& row) { return row.spec.name; }) != rows.end();
 }
 
 }  // namespace
@@ -41,8 +40,9 @@ const std::vector<TrainFlag>& train_flags() {
 
 bool describes_model(const TrainFlag& flag) {
   return flag.target != nullptr &&
-         (is_row_of(model_flags(), flag) || is_row_of(layer_flags(), flag) || flag.spec.resume == ResumeClass::kShape ||
-          flag.spec.name == "--seq-length" || flag.spec.name == "--decoder-seq-length");
+         (is_row_of(model_flags(), flag) || is_row_of(layer_flags(), flag) ||
+          flag.spec.resume == ResumeClass::kShape || flag.spec.name == "--seq-length" ||
+          flag.spec.name == "--decoder-seq-length");
 }
 
 bool describes_tokenizer(const TrainFlag& flag) { return is_row_of(tokenizer_flags(), flag); }
