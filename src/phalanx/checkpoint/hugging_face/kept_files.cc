@@ -78,9 +78,10 @@ KeptFiles read_kept_files(const fs::path& folder, const std::set<std::string>& o
   }
   if (error) throw IoError("{}: cannot be listed: {}", folder.string(), error.message());
   std::int64_t bytes_in_all = 0;
-  for (const auto& [name, entry] : entries) {
+  for (const auto& item : entries) {
+    const fs::directory_entry& entry = item.second;
     const auto leave_out = [&](std::string reason) {
-      kept.left_out.push_back({name, std::move(reason)});
+      kept.left_out.push_back({item.first, std::move(reason)});
     };
     const auto bytes = static_cast<std::int64_t>(entry.file_size(error));
     if (entry.is_symlink() && !stays_inside(entry.path(), folder)) {
@@ -90,7 +91,7 @@ KeptFiles read_kept_files(const fs::path& folder, const std::set<std::string>& o
     } else if (bytes_in_all + bytes > kMostKeptInAll || kept.files.size() == kMostKeptFiles) {
       leave_out(fmt::format("beyond {} files or {}", kMostKeptFiles, format_bytes(kMostKeptInAll)));
     } else {
-      InputCopy copy{.name = name, .bytes = read_file(entry.path())};
+      InputCopy copy{.name = item.first, .bytes = read_file(entry.path())};
       refuse_lfs_pointer(entry.path(), copy.bytes);
       bytes_in_all += std::ssize(copy.bytes);
       kept.files.push_back(std::move(copy));
