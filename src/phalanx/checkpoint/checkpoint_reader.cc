@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
 #include "phalanx/base/first_few.h"
 #include "phalanx/base/hash.h"
 #include "phalanx/base/log.h"
@@ -35,6 +36,24 @@ void compare_with_tracker(const fs::path& save, const SavedCheckpoint& taken) {
   }
 }
 
+// A folder of transformers: a config.json that says which model it is. Whoever names one for a
+// checkpoint means its weights, and a run that began without them would be another.
+void refuse_hugging_face_folder(const fs::path& directory) {
+  constexpr std::uintmax_t kLongestConfig = std::uintmax_t{16} << 20;
+  const fs::path config = directory / "config.json";
+  std::error_code error;
+  if (!fs::is_regular_file(config, error) || fs::file_size(config, error) > kLongestConfig) return;
+  const std::string text = read_file(config);
+  if (text.find("\"model_type\"") == std::string::npos &&
+      text.find("\"architectures\"") == std::string::npos) {
+    return;
+  }
+  throw InputMissingError(
+      "{}: no checkpoint, but a folder of Hugging Face's (it has a config.json): make a checkpoint "
+      "of it with phalanx import hf --input {} --output NEW, and name that",
+      directory.string(), directory.string());
+}
+
 bool means_another_checkpoint_may_do(const Error& error) {
   return error.code() == ErrorCode::kBadData || error.code() == ErrorCode::kInputMissing ||
          error.code() == ErrorCode::kIo;
@@ -57,6 +76,7 @@ std::optional<CheckpointReader> CheckpointReader::open_if_any(const fs::path& di
       throw DataError("{} says {}, but no checkpoint of Phalanx is there",
                       (save / kTrackerName).string(), *tracked);
     }
+    refuse_hugging_face_folder(save);
     return std::nullopt;
   }
   const std::int64_t latest = contents.complete.empty() ? -1 : contents.complete.back().iteration;

@@ -33,7 +33,8 @@ class CheckpointReader {
   // latest is the one with the highest (start, iteration); where it is damaged the one before is
   // taken, with a warning that names the fault and what is taken instead. Empty where nothing was
   // saved there yet: a run starts from random (see no_checkpoint_message). DataError where there is
-  // a checkpoint and none that can be read; ConfigError for a format version that is not known.
+  // a checkpoint and none that can be read; ConfigError for a format version that is not known;
+  // InputMissingError where it is a folder of Hugging Face's, which says how to import it.
   static std::optional<CheckpointReader> open_if_any(const std::filesystem::path& directory,
                                                      Verify verify = Verify::kYes);
   // For commands that need one: InputMissingError instead of empty.

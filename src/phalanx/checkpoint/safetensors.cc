@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/lfs_pointer.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/checkpoint/checked.h"
 #include "phalanx/checkpoint/strict_json.h"
@@ -124,6 +125,7 @@ bool is_tensor_name(std::string_view name) {
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
   const auto bytes = file_.bytes();
+  refuse_lfs_pointer(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (std::ssize(bytes) < kLengthBytes) {
     throw DataError("{}: {} bytes are too few for a safetensors file", path.string(), bytes.size());
   }

@@ -1,14 +1,68 @@
 #include "phalanx/cli/checkpoint_arguments.h"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
+#include <string>
+#include <string_view>
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/tokenizer/registry.h"
 #include "phalanx/train/flags.h"
 #include "phalanx/train/run_checkpoint.h"
 
 namespace phalanx {
+namespace {
+
+constexpr auto kTokenizerPaths =
+    std::to_array<std::string_view>({"--vocab-file", "--merge-file", "--tokenizer-model"});
+
+// A file that is named here without a type is of the checkpoint's type.
+void expect_type_takes(std::string_view type, std::string_view flag, const FlagSet& flags,
+                       const std::filesystem::path& directory) {
+  const auto row = std::ranges::find(tokenizer_types(), type, &TokenizerType::name);
+  if (!flags.given(flag) || row == tokenizer_types().end()) return;
+  const auto names = [&](std::string_view list) {
+    const auto words = words_of(list);
+    return std::ranges::find(words, flag) != words.end();
+  };
+  if (names(row->needs) || names(row->takes)) return;
+  throw ConfigError(
+      "{} is given, but the tokenizer of {} is a {}, which has none: give --tokenizer-type, too",
+      flag, directory.string(), type);
+}
+
+// The checkpoint's tokenizer, as far as the call does not name another: of another type nothing of
+// the checkpoint's goes with it.
+void use_tokenizer(const CheckpointReader& checkpoint, const std::string& given_type,
+                   FlagSet& flags) {
+  const auto& arguments = checkpoint.manifest().arguments;
+  const auto type = arguments.find("--tokenizer-type");
+  const bool is_known = type != arguments.end();
+  if (flags.given("--tokenizer-type")) {
+    if (is_known && given_type != type->second) return;
+  } else if (is_known) {
+    for (const auto path : kTokenizerPaths) {
+      expect_type_takes(type->second, path, flags, checkpoint.directory());
+    }
+  }
+  for (const TrainFlag& flag : tokenizer_flags()) {
+    const auto said = arguments.find(std::string(flag.spec.name));
+    const bool is_path =
+        std::ranges::find(kTokenizerPaths, flag.spec.name) != kTokenizerPaths.end();
+    if (is_path) {
+      if (const auto kept = checkpoint.copy_of(flag.spec.name)) {
+        flags.set_default(flag.spec.name, kept->string());
+      }
+    } else if (said != arguments.end()) {
+      flags.set_default(flag.spec.name, said->second);
+    }
+  }
+}
+
+}  // namespace
 
 void use_checkpoint_arguments(FlagSet& flags, const TrainConfig& config) {
   const RunConfig& run = config.run;
@@ -28,16 +82,13 @@ void use_checkpoint_arguments(FlagSet& flags, const TrainConfig& config) {
            flags.given("--activation-func");
   };
   for (const TrainFlag& flag : train_flags()) {
-    if (is_said_otherwise(flag)) continue;
+    if (is_said_otherwise(flag) || describes_tokenizer(flag)) continue;
     const auto said = arguments.find(std::string(flag.spec.name));
     if (describes_model(flag) && said != arguments.end()) {
       flags.set_default(flag.spec.name, said->second);
     }
   }
-  if (config.tokenizer.tokenizer_type == "NullTokenizer") return;
-  for (const char* flag : {"--vocab-file", "--merge-file", "--tokenizer-model"}) {
-    if (const auto kept = checkpoint->copy_of(flag)) flags.set_default(flag, kept->string());
-  }
+  use_tokenizer(*checkpoint, config.tokenizer.tokenizer_type, flags);
 }
 
 }  // namespace phalanx

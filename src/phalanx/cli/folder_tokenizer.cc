@@ -7,6 +7,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
+#include "phalanx/checkpoint/hugging_face/kept_files.h"
 #include "phalanx/train/run_inputs.h"
 
 namespace phalanx {
@@ -36,6 +37,25 @@ std::string sentencepiece_type(const hugging_face::Import& model) {
              : "GPTSentencePieceTokenizer";
 }
 
+// Those of a T5, whose SentencePiece model has none: as transformers' T5Tokenizer counts them.
+void add_sentinels(const hugging_face::Import& model, TokenizerOptions& options) {
+  constexpr std::int64_t kOfT5 = 100;
+  constexpr std::int64_t kMost = 65534;
+  const fs::path config = model.folder().directory() / kTokenizerConfig;
+  const std::int64_t sentinels =
+      is_there(config) ? hugging_face::ConfigFile(config).integer("extra_ids", 0, kMost, kOfT5)
+                       : kOfT5;
+  const std::int64_t pieces = make_tokenizer(options)->vocab_size();
+  if (sentinels > 0 && pieces + sentinels <= model.settings().vocabulary()) {
+    options.vocab_extra_ids = sentinels;
+    return;
+  }
+  log_warning(
+      "{}: the model's {} ids leave no room for {} sentinels (<extra_id_0>, ...) behind {} pieces: "
+      "in texts they are read as plain text; a tokenizer.json beside it has them",
+      options.tokenizer_model, model.settings().vocabulary(), sentinels, pieces);
+}
+
 TokenizerOptions null_tokenizer(std::int64_t vocabulary) {
   // It counts the end of a document beyond its size.
   return {.tokenizer_type = "NullTokenizer",
@@ -57,6 +77,22 @@ fs::path first_of(const fs::path& folder, std::initializer_list<const char*> nam
   return found == names.end() ? fs::path() : folder / *found;
 }
 
+// A folder whose tokenizer is there in part, or in a form that is not read: texts would silently be
+// ids.
+void refuse_incomplete_tokenizer(const fs::path& folder) {
+  const fs::path part =
+      first_of(folder, {kTokenizerConfig, "vocab.json", "merges.txt", "special_tokens_map.json",
+                        "added_tokens.json", "tokenizer.tiktoken", "sentencepiece.bpe.model"});
+  if (part.empty()) return;
+  throw InputMissingError(
+      "{}: has {}, but no tokenizer.json, vocab.json with merges.txt, tokenizer.model, "
+      "spiece.model "
+      "or vocab.txt: add the one that the model was trained with (transformers' "
+      "AutoTokenizer.from_pretrained() and save_pretrained() write a tokenizer.json), or give "
+      "--no-tokenizer to import the weights alone",
+      folder.string(), part.filename().string());
+}
+
 TokenizerOptions found_tokenizer(const hugging_face::Import& model) {
   const fs::path& folder = model.folder().directory();
   if (is_there(folder / "tokenizer.json")) {
@@ -69,13 +105,10 @@ TokenizerOptions found_tokenizer(const hugging_face::Import& model) {
   }
   const fs::path pieces = first_of(folder, {"tokenizer.model", "spiece.model"});
   if (!pieces.empty()) {
-    if (model.architecture().family == "t5") {
-      log_warning(
-          "{}: has no sentinels (<extra_id_0>, ...): in texts they are read as plain text; a "
-          "tokenizer.json beside it has them",
-          pieces.string());
-    }
-    return {.tokenizer_type = sentencepiece_type(model), .tokenizer_model = pieces.string()};
+    TokenizerOptions options{.tokenizer_type = sentencepiece_type(model),
+                             .tokenizer_model = pieces.string()};
+    if (model.architecture().family == "t5") add_sentinels(model, options);
+    return options;
   }
   if (is_there(folder / "vocab.txt")) {
     const bool lower = says(folder, "do_lower_case", true);
@@ -83,6 +116,9 @@ TokenizerOptions found_tokenizer(const hugging_face::Import& model) {
             .vocab_file = (folder / "vocab.txt").string(),
             .vocab_file_only = true};
   }
+  refuse_incomplete_tokenizer(folder);
+  log_warning("{}: has no tokenizer: texts are ids (NullTokenizer), and export hf will write none",
+              folder.string());
   return null_tokenizer(model.settings().vocabulary());
 }
 
@@ -106,8 +142,23 @@ Json special_names(const Tokenizer& tokenizer) {
   return names;
 }
 
+// A T5's spiece.model, whose sentinels are behind its pieces.
+bool is_t5_sentencepiece(const TokenizerOptions& options) {
+  return options.tokenizer_type == "GPTSentencePieceTokenizer" && options.vocab_extra_ids > 0;
+}
+
+// What the class there calls a file.
+std::string exported_name(const TokenizerFile& file, const TokenizerOptions& options) {
+  return is_t5_sentencepiece(options) ? "spiece.model" : file.name;
+}
+
 // tokenizer_config.json, for types whose files do not say all; null: there is no such class.
-Json class_of(const std::string& type) {
+Json class_of(const TokenizerOptions& options) {
+  const std::string& type = options.tokenizer_type;
+  if (is_t5_sentencepiece(options)) {
+    return {{"tokenizer_class", "T5Tokenizer"}, {"extra_ids", options.vocab_extra_ids}};
+  }
+  if (options.vocab_extra_ids > 0) return nullptr;
   if (type == "HuggingFaceTokenizer") return {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   if (type == "GPT2BPETokenizer") {
     return {{"tokenizer_class", "GPT2Tokenizer"}, {"add_prefix_space", false}};
@@ -122,6 +173,63 @@ Json class_of(const std::string& type) {
             {"do_lower_case", type == "BertWordPieceLowerCase"}};
   }
   return nullptr;
+}
+
+// The ids that begin, end and pad a text, unless an imported config.json has said them.
+void set_token_ids(const SpecialTokens& special, hugging_face::Settings& settings) {
+  const auto set = [&](std::string_view argument, std::optional<std::int32_t> id) {
+    const bool fits = id && *id >= 0 && *id < settings.vocabulary();
+    if (fits && !settings.has(argument)) settings.set(argument, std::int64_t{*id});
+  };
+  // An imported model's ids are what its config.json said, nothing included.
+  const bool is_imported = settings.has(hugging_face::kConfigArchitecture);
+  if (is_imported && !settings.is_on(hugging_face::kTokenizerReplaced)) return;
+  set(hugging_face::kConfigBos, special.bos ? special.bos : special.eod);
+  set(hugging_face::kConfigEos, special.eos ? special.eos : special.eod);
+  set(hugging_face::kConfigPad, special.pad);
+  set(hugging_face::kConfigDecoderStart, special.bos);
+}
+
+// Those of the tokenizer, beside the kept ones.
+std::vector<InputCopy> exported_tokenizer(const TokenizerOptions& options,
+                                          const std::vector<InputCopy>& kept,
+                                          hugging_face::Settings& settings) {
+  // By its name, or, of a file that a tokenizer of ours calls otherwise, by its bytes.
+  const auto is_kept = [&](const InputCopy& file) {
+    return std::ranges::any_of(kept, [&](const InputCopy& other) {
+      return other.name == file.name || other.bytes == file.bytes;
+    });
+  };
+  std::vector<InputCopy> files;
+  bool has_config = is_kept({.name = kTokenizerConfig, .bytes = {}});
+  for (const TokenizerFile& file : tokenizer_files(options)) {
+    if (!is_there(file.path)) {
+      log_warning("{} {}: is not there any more: the folder gets no tokenizer", file.flag,
+                  file.path);
+      return {};
+    }
+    // The model's own are written anew.
+    if (file.name == hugging_face::kConfigName || file.name == hugging_face::kGenerationName) {
+      continue;
+    }
+    has_config = has_config || file.name == kTokenizerConfig;
+    InputCopy copy{.name = exported_name(file, options), .bytes = read_file(file.path)};
+    if (!is_kept(copy)) files.push_back(std::move(copy));
+  }
+  const auto tokenizer = make_tokenizer(options);
+  set_token_ids(tokenizer->special_tokens(), settings);
+  Json config = class_of(options);
+  if (config.is_null()) {
+    log_warning("--tokenizer-type {}{}: has no counterpart there: the folder gets no tokenizer",
+                options.tokenizer_type, options.vocab_extra_ids > 0 ? " with extra ids" : "");
+    return {};
+  }
+  if (has_config) return files;
+  config.update(special_names(*tokenizer));
+  config["model_max_length"] = settings.positions();
+  config["clean_up_tokenization_spaces"] = false;
+  files.push_back({.name = kTokenizerConfig, .bytes = config.dump(2) + "\n"});
+  return files;
 }
 
 }  // namespace
@@ -145,54 +253,21 @@ std::map<std::string, std::string> tokenizer_arguments(const TokenizerOptions& o
   add("--merge-file", options.merge_file);
   add("--tokenizer-model", options.tokenizer_model);
   if (options.vocab_size > 0) arguments["--vocab-size"] = std::to_string(options.vocab_size);
+  if (options.vocab_extra_ids > 0) {
+    arguments["--vocab-extra-ids"] = std::to_string(options.vocab_extra_ids);
+  }
   if (options.vocab_file_only) arguments["--vocab-file-only"] = "true";
   return arguments;
 }
 
-std::vector<InputCopy> exported_tokenizer(const CheckpointReader& checkpoint, TrainConfig config,
-                                          hugging_face::Settings& settings) {
+std::vector<InputCopy> exported_files(const CheckpointReader& checkpoint, TrainConfig config,
+                                      hugging_face::Settings& settings) {
+  std::vector<InputCopy> files = hugging_face::read_kept_files(checkpoint);
   use_kept_tokenizer(config, checkpoint);
   const TokenizerOptions& options = config.tokenizer;
-  if (options.tokenizer_type == "NullTokenizer") return {};
-  std::vector<InputCopy> files;
-  bool has_config = false;
-  for (const TokenizerFile& kept : tokenizer_files(options)) {
-    if (!is_there(kept.path)) {
-      log_warning("{} {}: is not there any more: the folder gets no tokenizer", kept.flag,
-                  kept.path);
-      return {};
-    }
-    // The model's own are written anew.
-    if (kept.name == hugging_face::kConfigName || kept.name == hugging_face::kGenerationName) {
-      continue;
-    }
-    has_config = has_config || kept.name == kTokenizerConfig;
-    files.push_back({.name = kept.name, .bytes = read_file(kept.path)});
-  }
-  const auto tokenizer = make_tokenizer(options);
-  const auto set = [&](std::string_view argument, std::optional<std::int32_t> id) {
-    const bool fits = id && *id >= 0 && *id < settings.vocabulary();
-    if (fits && !settings.has(argument)) settings.set(argument, std::int64_t{*id});
-  };
-  const SpecialTokens& special = tokenizer->special_tokens();
-  // An imported model's ids are what its config.json said, nothing included.
-  if (!settings.has(hugging_face::kConfigArchitecture)) {
-    set(hugging_face::kConfigBos, special.bos ? special.bos : special.eod);
-    set(hugging_face::kConfigEos, special.eos ? special.eos : special.eod);
-    set(hugging_face::kConfigPad, special.pad);
-    set(hugging_face::kConfigDecoderStart, special.bos);
-  }
-  Json file = class_of(options.tokenizer_type);
-  if (file.is_null() || options.vocab_extra_ids > 0) {
-    log_warning("--tokenizer-type {}{}: has no counterpart there: the folder gets no tokenizer",
-                options.tokenizer_type, options.vocab_extra_ids > 0 ? " with extra ids" : "");
-    return {};
-  }
-  if (has_config) return files;
-  file.update(special_names(*tokenizer));
-  file["model_max_length"] = settings.positions();
-  file["clean_up_tokenization_spaces"] = false;
-  files.push_back({.name = kTokenizerConfig, .bytes = file.dump(2) + "\n"});
+  if (options.tokenizer_type == "NullTokenizer") return files;
+  const auto of_tokenizer = exported_tokenizer(options, files, settings);
+  files.insert(files.end(), of_tokenizer.begin(), of_tokenizer.end());
   return files;
 }
 

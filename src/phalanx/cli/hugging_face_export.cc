@@ -103,7 +103,7 @@ int run_export_hugging_face(const Arguments& arguments) {
   const Architecture& architecture = architecture_of(given.architecture, settings);
   hugging_face::ExportOptions options{.dtype = dtype,
                                       .max_shard_bytes = given.max_shard_bytes,
-                                      .files = exported_tokenizer(checkpoint, config, settings)};
+                                      .files = exported_files(checkpoint, config, settings)};
   const hugging_face::Export model(checkpoint, std::move(settings), architecture, dtype);
   const StopSignals signals(kStopping);
   options.stop_requested = [&] { return signals.received() != 0; };

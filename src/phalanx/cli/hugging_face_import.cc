@@ -1,12 +1,17 @@
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/checkpoint/hugging_face/kept_files.h"
 #include "phalanx/checkpoint/hugging_face/write_import.h"
 #include "phalanx/cli/folder_tokenizer.h"
 #include "phalanx/cli/hugging_face_commands.h"
@@ -45,12 +50,29 @@ void add_flags(FlagSet& flags, ImportFlags& given) {
              .help = "Leave out tensors that the architecture does not have"},
             &given.ignore_unexpected);
   flags.add({.name = "--no-tokenizer",
-             .help = "Leave out the folder's tokenizer: texts are ids (NullTokenizer)"},
+             .help = "The weights alone: texts are ids (NullTokenizer), and export hf writes no "
+                     "tokenizer"},
             &given.no_tokenizer);
   flags.add({.name = "--json", .help = "What was imported as JSON"}, &given.json);
   flags.add({.name = "--verbose",
-             .help = "Also say which keys of config.json were ignored, and all flags"},
+             .help = "Also say which keys of config.json were ignored, which files are kept for "
+                     "export, and all flags"},
             &given.verbose);
+}
+
+// What is not understood and goes out again with the model.
+void keep_other_files(const std::filesystem::path& folder, hugging_face::ImportOutput& output) {
+  std::set<std::string> names;
+  for (const InputCopy& copy : output.copies) names.insert(copy.name);
+  auto kept = hugging_face::read_kept_files(folder, names);
+  for (const auto& file : kept.left_out) {
+    log_warning("{}: {}: not kept, export hf will not write it", (folder / file.name).string(),
+                file.reason);
+  }
+  for (InputCopy& copy : kept.files) {
+    output.input_files.push_back(hugging_face::describe_kept_file(folder, copy));
+    output.copies.push_back(std::move(copy));
+  }
 }
 
 hugging_face::ImportOutput output_of(const Import& model, const ImportFlags& given) {
@@ -62,7 +84,16 @@ hugging_face::ImportOutput output_of(const Import& model, const ImportFlags& giv
     output.input_files.push_back(describe_input_copy(file.flag, file.path, copy));
     output.copies.push_back(std::move(copy));
   }
+  if (!given.no_tokenizer) keep_other_files(model.folder().directory(), output);
   return output;
+}
+
+std::vector<std::string> kept_names(const hugging_face::ImportOutput& output) {
+  std::vector<std::string> names;
+  for (const auto& file : hugging_face::kept_files_of(output.input_files)) {
+    names.push_back(file.copy);
+  }
+  return names;
 }
 
 std::map<std::string, std::string> arguments_of(const Import& model,
@@ -75,12 +106,14 @@ std::map<std::string, std::string> arguments_of(const Import& model,
 void report(const Import& model, const hugging_face::ImportOutput& output,
             const ImportFlags& given) {
   const auto arguments = arguments_of(model, output);
+  const auto kept = kept_names(output);
   if (given.verbose) {
     const auto ignored = model.folder().config().ignored();
     if (!ignored.empty()) log_info("config.json: ignored: {}", fmt::join(ignored, ", "));
     if (!model.dropped().empty()) {
       log_info("tensors left out: {}", fmt::join(model.dropped(), ", "));
     }
+    if (!kept.empty()) log_info("files kept as they are: {}", fmt::join(kept, ", "));
     for (const auto& [flag, value] : arguments) log_info("  {} {}", flag, value);
   }
   if (given.json) {
@@ -88,6 +121,7 @@ void report(const Import& model, const hugging_face::ImportOutput& output,
                                  {"parameters", model.parameters()},
                                  {"tensors", model.table().rows.size()},
                                  {"dropped", model.dropped()},
+                                 {"kept_files", kept},
                                  {"arguments", arguments}};
     write_standard_output(json.dump() + "\n");
     return;

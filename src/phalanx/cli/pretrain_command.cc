@@ -44,8 +44,9 @@ int pretrain_family(std::shared_ptr<const ModelFamily> family, const Arguments& 
   flags.parse(
       arguments,
       [&] {
-        use_checkpoint_arguments(flags, config);
         use_family_defaults(flags, *family);
+        // Behind: what a checkpoint says counts more than what is usual.
+        use_checkpoint_arguments(flags, config);
       },
       [&] { resolve(config, true); });
   if (flags.prints_yaml()) {

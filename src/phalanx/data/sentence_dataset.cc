@@ -17,7 +17,9 @@ void check_masked_options(const MaskedOptions& options, std::string_view model,
     if (token.id >= 0) continue;
     throw ConfigError(
         "{} needs a tokenizer with {}, which this one lacks: give --tokenizer-type "
-        "BertWordPieceLowerCase or BertWordPieceCase",
+        "BertWordPieceLowerCase or BertWordPieceCase, or the HuggingFaceTokenizer of a folder "
+        "whose "
+        "config.json and tokenizer_config.json name it",
         model, token.name);
   }
   // Batches are padded with 0, which must be nothing else.

@@ -53,7 +53,9 @@ void check_t5_options(const T5Options& options) {
       std::array<NeededToken, 3>{
           {{vocabulary.bos, "[BOS]"}, {vocabulary.eos, "[EOS]"}, {vocabulary.pad, "[PAD]"}}});
   if (vocabulary.sentinels.empty()) {
-    throw ConfigError("T5 puts sentinels in place of spans: give --vocab-extra-ids 100");
+    throw ConfigError(
+        "T5 puts sentinels in place of spans, and this tokenizer has none: give --vocab-extra-ids "
+        "100, or a tokenizer.json that has <extra_id_0>, <extra_id_1>, ...");
   }
   if (common.sequence_length < kLeftFree + 2) {
     throw ConfigError("--seq-length {}: a sample of T5 has at least {} tokens",
@@ -129,7 +131,7 @@ void T5Dataset::check_fits(std::int64_t i, const MaskedSpans& masked) const {
   if (masked.ends.size() > vocabulary_->sentinels.size()) {
     throw DataError(
         "{} has {} masked spans, and the tokenizer {} sentinels: give a larger "
-        "--vocab-extra-ids",
+        "--vocab-extra-ids, or a smaller --mask-prob",
         sentences_.text_of(i), masked.ends.size(), vocabulary_->sentinels.size());
   }
   const auto needed = static_cast<std::int64_t>(1 + masked.ends.size() + masked.positions.size());

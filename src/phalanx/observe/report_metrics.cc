@@ -245,8 +245,8 @@ void MetricsReader::finish_evaluation(std::int64_t iteration) {
   const auto x = static_cast<double>(iteration);
   EvaluationNumbers evaluation{.iteration = iteration, .split = split_, .set = set_, .numbers = {}};
   const auto add = [&](std::vector<NamedSeries>& to, const Number& number) {
-    const std::string name = set_.empty() ? fields_[number.place].key
-                                          : fields_[number.place].key + " " + set_;
+    const std::string name =
+        set_.empty() ? fields_[number.place].key : fields_[number.place].key + " " + set_;
     Series& series = series_of(to, name);
     if (series.empty() || series.bins().back().x_last <= x) series.add(x, number.value);
   };

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <optional>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/text_batches.h"
-#include "phalanx/checkpoint/hugging_face/settings.h"
 #include "phalanx/data/host_batch.h"
 #include "phalanx/data/sentence_dataset.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
@@ -158,31 +155,6 @@ std::vector<std::int32_t> TextToText::generate(std::span<const std::int32_t> tex
   }
   target.erase(target.begin());
   return target;
-}
-
-TargetTokens target_tokens(const Tokenizer& tokenizer,
-                           const std::map<std::string, std::string>& arguments) {
-  const hugging_face::Settings imported(arguments);
-  const auto ids_of = [&](std::string_view argument, std::optional<std::int32_t> otherwise) {
-    std::vector<std::int32_t> ids;
-    for (const std::int64_t id : imported.ids(argument)) {
-      if (id < 0 || id > std::numeric_limits<std::int32_t>::max()) {
-        throw DataError("the checkpoint's argument {} is no token id: {}", argument, id);
-      }
-      ids.push_back(static_cast<std::int32_t>(id));
-    }
-    if (ids.empty() && otherwise) ids.push_back(*otherwise);
-    return ids;
-  };
-  const SpecialTokens& special = tokenizer.special_tokens();
-  const auto begin = ids_of(hugging_face::kConfigDecoderStart, special.bos);
-  const auto ends = ids_of(hugging_face::kGenerationEos, special.eos);
-  if (begin.empty() || ends.empty()) {
-    throw ConfigError("--tokenizer-type {} has no {} token, which a T5's decoder {} with",
-                      tokenizer.name(), begin.empty() ? "[BOS]" : "[EOS]",
-                      begin.empty() ? "begins" : "ends");
-  }
-  return {.begin = begin.front(), .ends = ends};
 }
 
 }  // namespace phalanx

@@ -3,7 +3,6 @@
 // a token at a time. Each token is a pass over encoder and decoder from their first rows on.
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,6 +15,7 @@
 #include "phalanx/train/config.h"
 #include "phalanx/train/sampling.h"
 #include "phalanx/train/scoring.h"
+#include "phalanx/train/target_tokens.h"
 
 namespace phalanx {
 
@@ -25,16 +25,6 @@ struct AnswerSizes {
   std::int64_t text = 0;
   std::int64_t most = 0;
 };
-
-// What opens and closes what the decoder reads and writes.
-struct TargetTokens {
-  std::int32_t begin = -1;
-  std::vector<std::int32_t> ends;  // the first is a target's own
-};
-// Those that the checkpoint of an imported model names; of others the tokenizer's [BOS] and [EOS].
-// ConfigError where it lacks one, DataError where the checkpoint's are no ids.
-TargetTokens target_tokens(const Tokenizer& tokenizer,
-                           const std::map<std::string, std::string>& arguments);
 
 class TextToText {
  public:

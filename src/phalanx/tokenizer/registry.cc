@@ -4,6 +4,7 @@
 #include <array>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/lfs_pointer.h"
 #include "phalanx/tokenizer/gpt2_bpe.h"
 #include "phalanx/tokenizer/hf/hf_tokenizer.h"
 #include "phalanx/tokenizer/null_tokenizer.h"
@@ -38,7 +39,7 @@ constexpr std::array kTypes = {
     TokenizerType{.name = SentencePieceTokenizer::kGptName,
                   .help = "A SentencePiece model (.model) as it is",
                   .needs = "--tokenizer-model",
-                  .takes = "",
+                  .takes = "--vocab-extra-ids",
                   .make = make_gpt_sentencepiece_tokenizer},
     TokenizerType{.name = SentencePieceTokenizer::kLlama2Name,
                   .help = "A SentencePiece model (.model) in Llama 2's way",
@@ -132,6 +133,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options) {
                       kTokenizerTypes);
   }
   check_flags(*type, options);
+  for (const TokenizerFile& file : tokenizer_files(options)) refuse_lfs_pointer(file.path);
   return type->make(options);
 }
 

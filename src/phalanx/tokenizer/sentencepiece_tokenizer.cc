@@ -1,5 +1,8 @@
 #include "phalanx/tokenizer/sentencepiece_tokenizer.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <unordered_map>
@@ -17,20 +20,24 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceType type, SentenceP
   if (type == SentencePieceType::kMegatron) {
     append_special_tokens(extra_ids, source);
   } else {
-    take_special_tokens_of_model();
+    take_special_tokens_of_model(extra_ids, source);
   }
   is_special_[static_cast<std::size_t>(*special_.unk)] = true;
+}
+
+void SentencePieceTokenizer::check_extra_ids(std::int64_t extra_ids,
+                                             const std::string& source) const {
+  constexpr std::int64_t kLimit = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t kNamed = 7;
+  if (extra_ids >= 0 && extra_ids <= kLimit - kNamed - pieces()) return;
+  throw ConfigError("--vocab-extra-ids {} is out of range: {} has {} pieces", extra_ids, source,
+                    pieces());
 }
 
 // In Megatron's order, which decides the ids.
 void SentencePieceTokenizer::append_special_tokens(std::int64_t extra_ids,
                                                    const std::string& source) {
-  constexpr std::int64_t kLimit = std::numeric_limits<std::int32_t>::max();
-  constexpr std::int64_t kNamed = 7;
-  if (extra_ids < 0 || extra_ids > kLimit - kNamed - pieces()) {
-    throw ConfigError("--vocab-extra-ids {} is out of range: {} has {} pieces", extra_ids, source,
-                      pieces());
-  }
+  check_extra_ids(extra_ids, source);
   const SentencePieceModel& model = engine_.model();
   std::unordered_map<std::string, std::int32_t> ids;
   for (std::size_t id = 0; id < model.pieces.size(); ++id) {
@@ -62,7 +69,8 @@ void SentencePieceTokenizer::append_special_tokens(std::int64_t extra_ids,
   finder_ = SpecialFinder({written.begin(), written.end()});
 }
 
-void SentencePieceTokenizer::take_special_tokens_of_model() {
+void SentencePieceTokenizer::take_special_tokens_of_model(std::int64_t extra_ids,
+                                                          const std::string& source) {
   const SentencePieceModel& model = engine_.model();
   special_.bos = model.bos;
   special_.eos = special_.eod = model.eos;
@@ -75,6 +83,21 @@ void SentencePieceTokenizer::take_special_tokens_of_model() {
     is_special_[id] = true;
     written.emplace_back(piece.text, static_cast<std::int32_t>(id));
   }
+  // T5's order: the first sentinel has the highest id.
+  check_extra_ids(extra_ids, source);
+  special_.sentinels.resize(static_cast<std::size_t>(extra_ids));
+  for (std::int64_t i = extra_ids - 1; i >= 0; --i) {
+    const std::string token = fmt::format("<extra_id_{}>", i);
+    const auto id = static_cast<std::int32_t>(vocab_size());
+    if (std::ranges::find(model.pieces, token, &SentencePiece::text) != model.pieces.end()) {
+      throw ConfigError("--vocab-extra-ids {}: {} has a piece {} of its own: leave the flag out",
+                        extra_ids, source, token);
+    }
+    special_.sentinels[static_cast<std::size_t>(i)] = id;
+    appended_.push_back(token);
+    written.emplace_back(token, id);
+  }
+  is_special_.resize(static_cast<std::size_t>(vocab_size()), true);
   finder_ = SpecialFinder(std::move(written));
 }
 
@@ -120,7 +143,8 @@ std::string SentencePieceTokenizer::decode_ids(std::span<const std::int32_t> ids
     std::string token = piece(id);
     const bool is_special = is_special_[static_cast<std::size_t>(id)];
     if (is_special && options.skip_special) continue;
-    if (!is_special || type_ != SentencePieceType::kMegatron || id == special_.unk) {
+    const bool is_text = !is_special || type_ != SentencePieceType::kMegatron || id == special_.unk;
+    if (is_text && id < pieces()) {
       stretch.push_back(id);
       continue;
     }

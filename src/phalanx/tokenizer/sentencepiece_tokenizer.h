@@ -5,7 +5,8 @@
 // <EOD>, <MASK>, the model's padding, beginning and end (<PAD>, <BOS>, <EOS> where it has none) and
 // the sentinels <extra_id_0>, ...; a document ends with <EOD>. Decoded, each of them stands between
 // blanks. GPTSentencePieceTokenizer and Llama2Tokenizer: the model's ids; a document ends with its
-// end piece, where it has one; the latter adds the beginning in front of a text.
+// end piece, where it has one; the latter adds the beginning in front of a text, the former may
+// have sentinels behind the pieces, <extra_id_0> last, as transformers' T5Tokenizer.
 //
 // Texts between special tokens that are parsed are encoded each for itself, with the blank in front
 // that the model asks for. A byte that is no UTF-8 reads as U+FFFD.
@@ -31,7 +32,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   static constexpr std::string_view kGptName = "GPTSentencePieceTokenizer";
   static constexpr std::string_view kLlama2Name = "Llama2Tokenizer";
 
-  // The sentinels are kMegatron's. `source` names the model in errors.
+  // So many sentinels are behind the pieces; of Llama 2 none. `source` names the model in errors.
   SentencePieceTokenizer(SentencePieceType type, SentencePieceModel model, std::int64_t extra_ids,
                          const std::string& source);
 
@@ -47,7 +48,8 @@ class SentencePieceTokenizer final : public Tokenizer {
                          const DecodeOptions& options) const override;
   std::int64_t pieces() const { return std::ssize(engine_.model().pieces); }
   void append_special_tokens(std::int64_t extra_ids, const std::string& source);
-  void take_special_tokens_of_model();
+  void take_special_tokens_of_model(std::int64_t extra_ids, const std::string& source);
+  void check_extra_ids(std::int64_t extra_ids, const std::string& source) const;
 
   SentencePieceType type_;
   SentencePieceEngine engine_;

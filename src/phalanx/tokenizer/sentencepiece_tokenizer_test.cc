@@ -56,6 +56,27 @@ TEST(SentencePieceBpe, ByteFallback) {
   EXPECT_EQ(tokenizer.encode("a\xff"), tokenizer.encode("a\ufffd"));
 }
 
+// As transformers' T5Tokenizer has them.
+TEST(SentencePieceGpt, SentinelsStandBehindThePiecesTheFirstOneLast) {
+  const auto model = byte_fallback_model();
+  const auto plain = tokenizer_of(model);
+  const auto tokenizer = tokenizer_of(model, SentencePieceType::kGpt, 3);
+  const auto pieces = static_cast<std::int32_t>(plain.vocab_size());
+  EXPECT_EQ(tokenizer.vocab_size(), pieces + 3);
+  EXPECT_THAT(tokenizer.special_tokens().sentinels, ElementsAre(pieces + 2, pieces + 1, pieces));
+  EXPECT_EQ(tokenizer.piece(pieces + 2), "<extra_id_0>");
+  EXPECT_EQ(tokenizer.encode("a<extra_id_1>b"), plain.encode("a<extra_id_1>b"));
+  Ids expected = plain.encode("a");
+  expected.push_back(pieces + 1);
+  for (const std::int32_t id : plain.encode("b")) expected.push_back(id);
+  EXPECT_EQ(tokenizer.encode("a<extra_id_1>b", kParsed), expected);
+  EXPECT_EQ(tokenizer.decode(expected), "a <extra_id_1> b");
+  EXPECT_EQ(tokenizer.decode(expected, {.skip_special = true}), "a b");
+  SentencePieceModel own = model;
+  own.pieces.push_back({"<extra_id_1>", 0, PieceKind::kUserDefined});
+  EXPECT_THROW(tokenizer_of(own, SentencePieceType::kGpt, 3), ConfigError);
+}
+
 TEST(SentencePieceBpe, Decodes) {
   const auto tokenizer = tokenizer_of(byte_fallback_model());
   const auto decoded = [&](const Ids& ids) { return tokenizer.decode(ids); };

@@ -14,8 +14,9 @@ namespace phalanx {
 // The ids of tokens that have a meaning of their own; absent where a type has no such token.
 struct SpecialTokens {
   std::optional<std::int32_t> unk, cls, sep, mask, pad, bos, eos;
-  std::optional<std::int32_t> eod;      // closes a document
-  std::vector<std::int32_t> sentinels;  // <extra_id_0>, <extra_id_1>, ...
+  std::optional<std::int32_t> eod;            // closes a document
+  std::optional<std::int32_t> decoder_start;  // what a decoder reads first, where files say it
+  std::vector<std::int32_t> sentinels;        // <extra_id_0>, <extra_id_1>, ...
 };
 
 // How text becomes ids. As it stands text is data: nothing in it is read as a special token, and

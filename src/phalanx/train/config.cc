@@ -128,6 +128,7 @@ void resolve(TrainConfig& config, bool for_training) {
 TrainConfig for_inference(const TrainConfig& trained) {
   TrainConfig config{.family = trained.family,
                      .family_options = trained.family_options,
+                     .imported = trained.imported,
                      .model = trained.model,
                      .layout = {},
                      .data = trained.data,

@@ -307,6 +307,9 @@ struct TrainConfig {
   std::shared_ptr<const ModelFamily> family;
   // The values of the family's own flags, by name.
   std::map<std::string, std::string> family_options;
+  // What the files of an imported model say beside flags (checkpoint/hugging_face/settings.h): a
+  // run has it from the checkpoint that it begins with.
+  std::map<std::string, std::string> imported;
 
   ModelConfig model;
   LayoutConfig layout;

@@ -1,9 +1,12 @@
 #include "phalanx/train/family_sources.h"
 
+#include <utility>
+
 #include "phalanx/base/error.h"
 #include "phalanx/base/text_batches.h"
 #include "phalanx/data/gpt_sources.h"
 #include "phalanx/data/masked_sources.h"
+#include "phalanx/train/target_tokens.h"
 
 namespace phalanx {
 namespace {
@@ -13,14 +16,14 @@ const IndexCache* cache_of(const DataConfig& data, const SourceSeed& seed) {
 }
 
 MaskedOptions masked_options(const DataConfig& data, const SourceSeed& seed,
-                             const Tokenizer& tokenizer) {
+                             std::shared_ptr<const MaskingVocabulary> vocabulary) {
   if (data.data_order != "megatron") {
     throw ConfigError(
         "--data-order {}: samples with masked words come in the order megatron alone, for epochs "
         "of them are shuffled together; leave the flag out",
         data.data_order);
   }
-  return {.vocabulary = masking_vocabulary(tokenizer),
+  return {.vocabulary = std::move(vocabulary),
           .sequence_length = data.seq_length,
           .mask_prob = data.mask_prob,
           .short_seq_prob = data.short_seq_prob,
@@ -50,16 +53,25 @@ std::unique_ptr<DataSources> gpt_sources(const DataConfig& data, const SourceSee
 std::unique_ptr<DataSources> bert_sources(const DataConfig& data, const SourceSeed& seed,
                                           const Tokenizer& tokenizer, bool binary_head) {
   return std::make_unique<BertSources>(
-      BertOptions{.common = masked_options(data, seed, tokenizer), .binary_head = binary_head});
+      BertOptions{.common = masked_options(data, seed, masking_vocabulary(tokenizer)),
+                  .binary_head = binary_head});
 }
 
 std::unique_ptr<DataSources> t5_sources(const DataConfig& data, const SourceSeed& seed,
-                                        const Tokenizer& tokenizer) {
-  return std::make_unique<T5Sources>(T5Options{.common = masked_options(data, seed, tokenizer),
-                                               .decoder_sequence_length = data.decoder_seq_length});
+                                        const Tokenizer& tokenizer,
+                                        const std::map<std::string, std::string>& imported) {
+  auto vocabulary = masking_vocabulary(tokenizer);
+  // An imported T5 goes on with the ids that it was trained with.
+  const TargetTokens target = find_target_tokens(tokenizer, imported);
+  vocabulary->bos = target.begin;
+  vocabulary->eos = target.ends.empty() ? -1 : target.ends.front();
+  vocabulary->pad = find_padding(tokenizer, imported);
+  return std::make_unique<T5Sources>(
+      T5Options{.common = masked_options(data, seed, std::move(vocabulary)),
+                .decoder_sequence_length = data.decoder_seq_length});
 }
 
-std::shared_ptr<const MaskingVocabulary> masking_vocabulary(const Tokenizer& tokenizer) {
+std::shared_ptr<MaskingVocabulary> masking_vocabulary(const Tokenizer& tokenizer) {
   auto vocabulary = std::make_shared<MaskingVocabulary>();
   vocabulary->size = tokenizer.vocab_size();
   vocabulary->continues.resize(static_cast<std::size_t>(vocabulary->size));

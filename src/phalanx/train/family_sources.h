@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "phalanx/data/data_sources.h"
 #include "phalanx/data/index_cache.h"
@@ -27,10 +29,12 @@ std::unique_ptr<DataSources> gpt_sources(const DataConfig& data, const SourceSee
 // ConfigError as BertSources and T5Sources, and for --data-order sequential.
 std::unique_ptr<DataSources> bert_sources(const DataConfig& data, const SourceSeed& seed,
                                           const Tokenizer& tokenizer, bool binary_head);
+// `imported`: TrainConfig's.
 std::unique_ptr<DataSources> t5_sources(const DataConfig& data, const SourceSeed& seed,
-                                        const Tokenizer& tokenizer);
+                                        const Tokenizer& tokenizer,
+                                        const std::map<std::string, std::string>& imported = {});
 
 // Words are told by the "##" of the pieces that go on with one.
-std::shared_ptr<const MaskingVocabulary> masking_vocabulary(const Tokenizer& tokenizer);
+std::shared_ptr<MaskingVocabulary> masking_vocabulary(const Tokenizer& tokenizer);
 
 }  // namespace phalanx

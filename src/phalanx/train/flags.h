@@ -37,6 +37,8 @@ const std::vector<TrainFlag>& train_flags();
 // Whether it says what the model is: its shape, its numerics, its tokenizer's size. With
 // --use-checkpoint-args the checkpoint's value stands in for one that is not given.
 bool describes_model(const TrainFlag& flag);
+// Whether it says what makes ids of text.
+bool describes_tokenizer(const TrainFlag& flag);
 // Whether it belongs to the model family of this name.
 bool is_of_family(const TrainFlag& flag, std::string_view family);
 // By any of its names, or null.

@@ -23,12 +23,19 @@ std::string or_none(const std::string& value) { return value.empty() ? "not give
 // from its weights must fit them alone.
 void check_flags(const TrainConfig& config, const Manifest& manifest, Faults& faults) {
   if (!config.run.finetune) faults.hold([&] { check_family(config, manifest.arguments); });
+  const auto tokenizer = manifest.arguments.find("--tokenizer-type");
+  const bool is_other_tokenizer =
+      tokenizer != manifest.arguments.end() && tokenizer->second != config.tokenizer.tokenizer_type;
   TrainConfig values = config;  // targets are variables; these are read alone
   for (const TrainFlag& flag : train_flags()) {
     const ResumeClass resume = flag.spec.resume;
     if (flag.target == nullptr || resume == ResumeClass::kFree) continue;
     if (resume == ResumeClass::kState) continue;  // judged by what the optimizer keeps
     if (config.run.finetune && resume != ResumeClass::kShape) continue;
+    // Another type of tokenizer is one fault: its other flags go with it.
+    if (is_other_tokenizer && describes_tokenizer(flag) && flag.spec.name != "--tokenizer-type") {
+      continue;
+    }
     // Where there is no table of positions their number is in no weight.
     if (flag.spec.name == "--max-position-embeddings" &&
         config.model.position_embedding_type != "learned_absolute") {

@@ -146,7 +146,9 @@ void check_inputs(const RunInputs& inputs, const Manifest& manifest, const RunCo
   const auto roles = roles_of(manifest.input_files);
   for (const auto& [role, now] : roles_of(inputs.files)) {
     // A new run from the weights has their tokenizer, and data of its own.
-    const bool is_free = run.finetune && is_data(*now);
+    // Another type of tokenizer has other files.
+    const bool is_free =
+        is_data(*now) ? run.finetune : is_allowed_to_change(run, "--tokenizer-type");
     if (is_free || is_allowed_to_change(run, now->flag)) continue;
     const auto found = roles.find(role);
     if (found == roles.end()) continue;

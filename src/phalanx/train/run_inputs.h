@@ -14,7 +14,9 @@ namespace phalanx {
 
 struct RunInputs {
   std::vector<Manifest::InputFile> files;
-  std::vector<InputCopy> copies;  // of the tokenizer's files, as they were when the run began
+  // Of the tokenizer's files, as they were when the run began, and of those that an imported
+  // checkpoint keeps.
+  std::vector<InputCopy> copies;
   std::map<std::string, std::string> arguments;  // config_data.h: of the order of samples
 };
 

@@ -5,7 +5,6 @@
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
-#include "phalanx/checkpoint/hugging_face/settings.h"
 #include "phalanx/observe/timing_log.h"
 #include "phalanx/train/family.h"
 #include "phalanx/train/flags.h"
@@ -140,11 +139,7 @@ Manifest RunSaver::manifest_of(const RunState& state) const {
   manifest.arguments = schedule_arguments(setup_.schedule);
   for (const auto& [flag, value] : argument_values(config)) manifest.arguments[flag] = value;
   for (const auto& [name, value] : setup_.inputs.arguments) manifest.arguments[name] = value;
-  if (setup_.loaded) {
-    for (const auto& [name, value] : setup_.loaded->arguments) {
-      if (hugging_face::is_kept_of_import(name)) manifest.arguments[name] = value;
-    }
-  }
+  for (const auto& [name, value] : config.imported) manifest.arguments[name] = value;
   manifest.arguments[std::string(kFamilyArgument)] = family_of(config).name();
   manifest.arguments["--nproc"] = std::to_string(config.layout.world_size);
   if (state.evaluation_is_due) manifest.arguments[std::string(kDueEvaluation)] = "true";

@@ -10,6 +10,7 @@
 #include "phalanx/base/progress.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/family.h"
+#include "phalanx/train/imported_parts.h"
 #include "phalanx/train/memory_check.h"
 #include "phalanx/train/resume.h"
 
@@ -63,6 +64,12 @@ RunSetup::RunSetup(RunStart start, Launcher& launcher, const std::function<bool(
   if (loaded) {
     if (!family_of(config).begins_with_part()) check_tensors(*model, *loaded);
     check_inputs(inputs, *loaded, config.run);
+    ImportedParts imported = imported_parts(config, inputs, *loaded);
+    // The leading process saves.
+    if (launcher.leads() && !config.run.save.empty()) {
+      add_kept_files(imported, *checkpoint, inputs);
+    }
+    config.imported = std::move(imported.arguments);
   }
   const auto poll = [&] {
     note_progress();

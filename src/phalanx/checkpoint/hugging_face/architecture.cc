@@ -12,10 +12,18 @@
 namespace phalanx::hugging_face {
 namespace {
 
-constexpr std::array kArchitectures = {
-    &kGpt2, &kLlama,        &kMistral,        &kQwen2,
-    &kBert, &kMegatronBert, &kBertClassifier, &kMegatronBertClassifier,
-    &kT5};
+// Of two names for the same model the first is what a model of Phalanx's own is called.
+constexpr std::array kArchitectures = {&kGpt2,
+                                       &kLlama,
+                                       &kMistral,
+                                       &kQwen2,
+                                       &kBert,
+                                       &kMegatronBert,
+                                       &kBertMaskedLm,
+                                       &kMegatronBertMaskedLm,
+                                       &kBertClassifier,
+                                       &kMegatronBertClassifier,
+                                       &kT5};
 
 // Keys of models that these architectures' tensors could hide.
 struct ForeignKey {

@@ -39,13 +39,17 @@ struct Architecture {
   TensorTable (*tensors)(const Settings& settings);
   // What its config.json leaves to the tensors; null: nothing.
   void (*read_tensors)(const Folder& folder, Settings& settings) = nullptr;
+  // Ends the message that a tensor is missing: which files of this architecture are read.
+  std::string_view what_is_read = {};
+  // What readers of the exported folder should know; empty: nothing.
+  std::string (*remark)(const Settings& settings) = nullptr;
   // The ids that its configuration has where config.json names none; -1: none.
   std::int64_t default_bos = -1;
   std::int64_t default_eos = -1;
 };
 
-extern const Architecture kGpt2, kLlama, kMistral, kQwen2, kBert, kMegatronBert, kBertClassifier,
-    kMegatronBertClassifier, kT5;
+extern const Architecture kGpt2, kLlama, kMistral, kQwen2, kBert, kMegatronBert, kBertMaskedLm,
+    kMegatronBertMaskedLm, kBertClassifier, kMegatronBertClassifier, kT5;
 
 // All of them, in the order that export tries them.
 std::span<const Architecture* const> architectures();

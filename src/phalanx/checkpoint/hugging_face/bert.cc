@@ -1,5 +1,6 @@
 // BERT (Devlin et al., 2019), whose layers end in their norms, and MegatronBert, whose layers begin
-// with them. Both with the two heads of pretraining.
+// with them. Both with the two heads of pretraining, which published files have although their
+// config.json names one of them alone (BertForMaskedLM).
 
 #include <fmt/format.h>
 
@@ -256,19 +257,40 @@ TensorTable bert_tensors(const Settings& settings) {
   return table;
 }
 
+// Their config.json names the head that they are published for; the files have both.
+constexpr std::string_view kMaskedLmIsRead =
+    "it is read with the pooler and both heads of pretraining, as published files have them; where "
+    "they were not saved, load the folder with transformers' BertForPreTraining, which draws them, "
+    "and save_pretrained() that";
+
+constexpr Architecture bert_architecture(std::string_view name,
+                                         std::string_view what_is_read = {}) {
+  return {.name = name,
+          .model_type = "bert",
+          .family = "bert",
+          .read_config = read_bert,
+          .write_config = write_bert,
+          .tensors = bert_tensors,
+          .what_is_read = what_is_read};
+}
+
+constexpr Architecture megatron_bert_architecture(std::string_view name,
+                                                  std::string_view what_is_read = {}) {
+  return {.name = name,
+          .model_type = "megatron-bert",
+          .family = "bert",
+          .read_config = read_megatron_bert,
+          .write_config = write_megatron_bert,
+          .tensors = bert_tensors,
+          .what_is_read = what_is_read};
+}
+
 }  // namespace
 
-const Architecture kBert = {.name = "BertForPreTraining",
-                            .model_type = "bert",
-                            .family = "bert",
-                            .read_config = read_bert,
-                            .write_config = write_bert,
-                            .tensors = bert_tensors};
-const Architecture kMegatronBert = {.name = "MegatronBertForPreTraining",
-                                    .model_type = "megatron-bert",
-                                    .family = "bert",
-                                    .read_config = read_megatron_bert,
-                                    .write_config = write_megatron_bert,
-                                    .tensors = bert_tensors};
+const Architecture kBert = bert_architecture("BertForPreTraining");
+const Architecture kBertMaskedLm = bert_architecture("BertForMaskedLM", kMaskedLmIsRead);
+const Architecture kMegatronBert = megatron_bert_architecture("MegatronBertForPreTraining");
+const Architecture kMegatronBertMaskedLm =
+    megatron_bert_architecture("MegatronBertForMaskedLM", kMaskedLmIsRead);
 
 }  // namespace phalanx::hugging_face

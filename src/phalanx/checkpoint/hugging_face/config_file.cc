@@ -171,6 +171,12 @@ void ConfigFile::expect(const std::string& key, bool value, bool absent) const {
                     value);
 }
 
+std::string ConfigFile::text_without(std::span<const std::string_view> keys) const {
+  Json others = *value_;
+  for (const std::string_view key : keys) others.erase(std::string(key));
+  return others.empty() ? std::string() : others.dump();
+}
+
 void ConfigFile::skip(std::string_view key) const { known_->insert(std::string(key)); }
 
 void ConfigFile::warn(std::string_view text) const { log_warning("{}: {}", where_, text); }

@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,6 +61,9 @@ class ConfigFile {
   void refuse(const std::string& key, std::string_view what) const;
   // ConfigError unless the key, where it is there, is this.
   void expect(const std::string& key, bool value, bool absent) const;
+
+  // The object without these keys as a JSON text; empty where it has no others.
+  std::string text_without(std::span<const std::string_view> keys) const;
 
   // A key that says nothing of the model: no need to speak of it.
   void skip(std::string_view key) const;

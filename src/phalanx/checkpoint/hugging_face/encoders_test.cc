@@ -98,14 +98,20 @@ TEST(HuggingFaceBert, Flags) {
 }
 
 TEST(HuggingFaceBert, IsWrittenAsItWasRead) {
-  for (const auto& [name, type] : {std::pair("BertForPreTraining", "bert"),
-                                   std::pair("MegatronBertForPreTraining", "megatron-bert")}) {
+  for (const auto& [name, type] :
+       {std::pair("BertForPreTraining", "bert"), std::pair("BertForMaskedLM", "bert"),
+        std::pair("MegatronBertForPreTraining", "megatron-bert"),
+        std::pair("MegatronBertForMaskedLM", "megatron-bert")}) {
     Json json = bert_json();
     json["architectures"] = {name};
     json["model_type"] = type;
     Settings settings = read(json);
     settings.set("run.family", "bert");
-    EXPECT_EQ(architecture_for(settings).name, name);
+    // A model of Phalanx's own has both heads.
+    EXPECT_TRUE(architecture_for(settings).name.ends_with("BertForPreTraining"));
+    Settings imported = settings;
+    imported.set(kConfigArchitecture, name);
+    EXPECT_EQ(architecture_for(imported).name, name);
     Json again = written(settings);
     again["architectures"] = {name};
     again["model_type"] = type;
@@ -293,7 +299,7 @@ TEST(HuggingFaceT5, WhatAModelMayNotHave) {
   for (const auto& [flag, value] :
        {std::pair("--normalization", "LayerNorm"), std::pair("--disable-bias-linear", "false"),
         std::pair("--attention-scale", "0"), std::pair("--activation-func", "silu"),
-        std::pair("--disable-output-bias", "false"), std::pair("--scale-decoder-output", "false"),
+        std::pair("--disable-output-bias", "false"),
         std::pair("--position-embedding-type", "learned_absolute"),
         std::pair("--attention-dropout", "0.5"), std::pair("--no-bias-gelu-fusion", "true")}) {
     Settings settings = read(t5_json());
@@ -301,6 +307,23 @@ TEST(HuggingFaceT5, WhatAModelMayNotHave) {
     const Faults faults = faults_of(kT5, settings);
     ASSERT_EQ(faults.size(), 1) << flag;
     EXPECT_THAT(faults.front(), HasSubstr(flag));
+  }
+}
+
+// transformers 5 says by a key of its own whether a tied model's output is scaled.
+TEST(HuggingFaceT5, TiesAndScalesAreIndependent) {
+  for (const bool tied : {true, false}) {
+    for (const bool scaled : {true, false}) {
+      Json json = t5_json();
+      json["tie_word_embeddings"] = tied;
+      json["scale_decoder_outputs"] = scaled;
+      Settings settings = read(json);
+      settings.set("run.family", "t5");
+      const Json again = written(settings);
+      EXPECT_EQ(again["tie_word_embeddings"], tied);
+      EXPECT_EQ(again["scale_decoder_outputs"], scaled);
+      EXPECT_EQ(kT5.remark(settings).empty(), tied == scaled);
+    }
   }
 }
 

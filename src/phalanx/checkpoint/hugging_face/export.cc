@@ -12,12 +12,14 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"  // names of main parameters
 #include "phalanx/checkpoint/hugging_face/folder.h"
 #include "phalanx/checkpoint/hugging_face/tensor_stream.h"
 #include "phalanx/checkpoint/safetensors.h"
 #include "phalanx/checkpoint/staged_directory.h"
+#include "phalanx/checkpoint/strict_json.h"
 
 namespace phalanx::hugging_face {
 namespace {
@@ -39,6 +41,14 @@ std::string_view torch_name(DType dtype) {
 Json id_json(const std::vector<std::int64_t>& ids) {
   if (ids.empty()) return nullptr;
   return ids.size() == 1 ? Json(ids.front()) : Json(ids);
+}
+
+Json others_of_generation(const Settings& settings) {
+  const std::string where = fmt::format("the checkpoint's argument {}", kGenerationOthers);
+  Json others = parse_strict_json(settings.text(kGenerationOthers), where);
+  if (!others.is_object()) throw DataError("{}: not a JSON object", where);
+  for (const std::string_view key : kWrittenOfGeneration) others.erase(std::string(key));
+  return others;
 }
 
 std::string text_of(const Json& json) { return json.dump(2) + "\n"; }
@@ -133,6 +143,8 @@ std::string Export::generation_json() const {
   if (architecture_.family == "t5") {
     config["decoder_start_token_id"] = settings_.integer(kConfigDecoderStart, 0);
   }
+  // What an imported file says otherwise of padding and of a decoder's first token counts more.
+  if (settings_.has(kGenerationOthers)) config.update(others_of_generation(settings_));
   return text_of(config);
 }
 
@@ -193,6 +205,10 @@ void Export::write_weights(const fs::path& directory, const ExportOptions& optio
 
 bool Export::write(const fs::path& directory, const ExportOptions& options) const {
   StagedDirectory staging(directory, "--output");
+  if (architecture_.remark != nullptr) {
+    const std::string remark = architecture_.remark(settings_);
+    if (!remark.empty()) log_warning("{}", remark);
+  }
   std::int64_t needed = 0;
   for (const Tensor& tensor : tensors_) needed += tensor.bytes();
   std::error_code error;

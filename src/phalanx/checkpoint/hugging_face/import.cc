@@ -14,6 +14,8 @@
 namespace phalanx::hugging_face {
 namespace {
 
+constexpr std::size_t kLongestGeneration = std::size_t{1} << 18;
+
 // The type that has every value of both.
 DType wider(DType a, DType b) {
   if (a == b) return a;
@@ -61,9 +63,22 @@ void Import::read_tokens() {
   };
   keep(kGenerationBos, generation_ids("bos_token_id", kConfigBos));
   keep(kGenerationEos, generation_ids("eos_token_id", kConfigEos));
+  keep_generation();
   for (const char* key : {"transformers_version", "torch_dtype", "dtype", "use_cache",
                           "_name_or_path", "return_dict", "bos_token_id", "eos_token_id"}) {
     config.skip(key);
+  }
+}
+
+void Import::keep_generation() {
+  if (!folder_.generation()) return;
+  const std::string others = folder_.generation()->text_without(kWrittenOfGeneration);
+  if (others.size() > kLongestGeneration) {
+    folder_.generation()->warn(
+        fmt::format("{} bytes beside the token ids are more than the limit of {}: left out",
+                    others.size(), kLongestGeneration));
+  } else if (!others.empty()) {
+    settings_.set(kGenerationOthers, others);
   }
 }
 
@@ -109,8 +124,10 @@ void Import::place(const TensorRow& row) {
   for (const TensorPart& part : row.parts) {
     const auto found = stored_.find(part.name);
     if (found == stored_.end()) {
-      throw DataError("{}: has no tensor {}, which the {} of its config.json has",
-                      folder_.directory().string(), part.name, architecture_->name);
+      const std::string_view read = architecture_->what_is_read;
+      throw DataError("{}: has no tensor {}, which the {} of its config.json has{}{}",
+                      folder_.directory().string(), part.name, architecture_->name,
+                      read.empty() ? "" : ": ", read);
     }
     const SafetensorsEntry& entry = *found->second.entry;
     const std::string path = found->second.file->path().string();

@@ -39,6 +39,7 @@ class Import {
 
  private:
   void read_tokens();
+  void keep_generation();
   void check_layers() const;
   void place_tensors(bool ignore_unexpected);
   void place(const TensorRow& row);

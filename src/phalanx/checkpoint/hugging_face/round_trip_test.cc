@@ -53,6 +53,67 @@ class RoundTrip : public testing::Test {
   TemporaryDirectory directory_{"hugging_face_round_trip"};
 };
 
+// The published BERT: config.json names one of its heads, and norms have gamma and beta.
+TEST_F(RoundTrip, APublishedBert) {
+  const Json config = {{"architectures", {"BertForMaskedLM"}},
+                       {"model_type", "bert"},
+                       {"hidden_size", 16},
+                       {"num_hidden_layers", 2},
+                       {"num_attention_heads", 4},
+                       {"intermediate_size", 24},
+                       {"max_position_embeddings", 10},
+                       {"vocab_size", 32}};
+  const TinyFolder now(at("in"), config);
+  TinyFolder folder = now;
+  int renamed = 0;
+  for (TinyTensor& tensor : folder.tensors) {
+    for (const auto& [name, old] : {std::pair("LayerNorm.weight", "LayerNorm.gamma"),
+                                    std::pair("LayerNorm.bias", "LayerNorm.beta")}) {
+      const std::size_t begin = tensor.name.find(name);
+      if (begin == std::string::npos) continue;
+      tensor.name.replace(begin, std::string_view(name).size(), old);
+      ++renamed;
+    }
+  }
+  EXPECT_EQ(renamed, 2 * (1 + 2 * 2 + 1));
+  folder.write();
+  const fs::path out = exported(imported(folder));
+  expect_same_tensors(now, out);
+  EXPECT_EQ(Json::parse(read_file(out / kConfigName)).at("architectures"),
+            Json({"BertForMaskedLM"}));
+
+  folder.remove("cls.seq_relationship.weight");
+  folder.write();
+  try {
+    const Import model(folder.path);
+    FAIL() << "a head is missing";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("cls.seq_relationship.weight"),
+                                             HasSubstr("both heads of pretraining")));
+  }
+}
+
+// Of generation_config.json what is not understood comes out as it went in.
+TEST_F(RoundTrip, KeysOfGenerationAreKept) {
+  const TinyFolder folder(at("in"), tiny_llama());
+  folder.write();
+  Json generation = {{"bos_token_id", 1},          {"eos_token_id", {2, 7}},
+                     {"do_sample", true},          {"temperature", 0.6},
+                     {"pad_token_id", 9},          {"top_p", 0.95},
+                     {"suppress_tokens", nullptr}, {"transformers_version", "4.44.0"}};
+  put_file(at("in") / kGenerationName, generation.dump());
+  const CheckpointReader checkpoint = imported(folder);
+  EXPECT_EQ(Json::parse(read_file(exported(checkpoint) / kGenerationName)), generation);
+
+  Settings settings = settings_of(checkpoint);
+  settings.set(kGenerationOthers, "[1]");
+  EXPECT_THROW(Export(checkpoint, settings, kLlama, std::nullopt).generation_json(), DataError);
+
+  generation["long"] = std::string(std::size_t{1} << 18, 'x');
+  put_file(at("in") / kGenerationName, generation.dump());
+  EXPECT_FALSE(settings_of(imported(folder)).has(kGenerationOthers));
+}
+
 TEST_F(RoundTrip, LlamasTensorsFindTheirPlaces) {
   TinyFolder folder(at("in"), tiny_llama());
   folder.write();

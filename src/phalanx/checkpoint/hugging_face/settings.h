@@ -2,6 +2,7 @@
 // What a checkpoint says of its model: flags and their values as text, as manifests keep them. What
 // import makes of a config.json, and what export makes one of.
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -70,6 +71,14 @@ inline constexpr std::string_view kConfigPad = "config.pad_token_id";
 inline constexpr std::string_view kConfigDecoderStart = "config.decoder_start_token_id";
 inline constexpr std::string_view kGenerationBos = "generation.bos_token_id";
 inline constexpr std::string_view kGenerationEos = "generation.eos_token_ids";
+// What else generation_config.json says, as a JSON object: how to choose tokens, for example.
+inline constexpr std::string_view kGenerationOthers = "generation.others";
+// What export writes there anew.
+inline constexpr std::array<std::string_view, 3> kWrittenOfGeneration = {
+    "bos_token_id", "eos_token_id", "transformers_version"};
+// "true" where the model has been trained on with another tokenizer than it came with: the ids
+// above are not kept, and those of its own tokenizer hold.
+inline constexpr std::string_view kTokenizerReplaced = "config.tokenizer_replaced";
 
 // Whether it is one of these, which whoever trains an imported model on passes on.
 inline bool is_kept_of_import(std::string_view argument) {

@@ -111,9 +111,6 @@ void write_t5(const Settings& settings, nlohmann::json& config, Faults& faults) 
   expect(settings.number("--attention-scale") == 1.0, "--attention-scale: scores are not scaled");
   expect(!settings.is_tied() || settings.is_on("--disable-output-bias"),
          "--disable-output-bias: logits have no bias");
-  expect(settings.is_tied() == settings.is_on("--scale-decoder-output"),
-         "--scale-decoder-output: the decoder's output is scaled where the output matrix is the "
-         "word table");
   expect(settings.number("--hidden-dropout", 0.1) == settings.number("--attention-dropout", 0.1),
          "--attention-dropout: it is --hidden-dropout");
   config["d_model"] = settings.hidden();
@@ -131,6 +128,7 @@ void write_t5(const Settings& settings, nlohmann::json& config, Faults& faults) 
   config["layer_norm_epsilon"] = settings.number("--norm-epsilon", 1e-5);
   config["dropout_rate"] = settings.number("--hidden-dropout", 0.1);
   config["tie_word_embeddings"] = settings.is_tied();
+  config["scale_decoder_outputs"] = settings.is_on("--scale-decoder-output");
   config["n_positions"] = settings.positions();
   config["decoder_start_token_id"] = settings.integer(kConfigDecoderStart, 0);
   config["initializer_factor"] = 1.0;
@@ -262,6 +260,17 @@ void read_t5_tensors(const Folder& folder, Settings& settings) {
   }
 }
 
+// transformers 4 has no such key: it scales wherever the output matrix is the word table.
+std::string t5_remark(const Settings& settings) {
+  const bool is_scaled = settings.is_on("--scale-decoder-output");
+  if (is_scaled == settings.is_tied()) return {};
+  return fmt::format(
+      "config.json: 'scale_decoder_outputs' is {} and 'tie_word_embeddings' {}: transformers "
+      "before "
+      "version 5 do not know the first, and compute another model",
+      is_scaled, settings.is_tied());
+}
+
 }  // namespace
 
 const Architecture kT5 = {.name = "T5ForConditionalGeneration",
@@ -271,6 +280,7 @@ const Architecture kT5 = {.name = "T5ForConditionalGeneration",
                           .write_config = write_t5,
                           .tensors = t5_tensors,
                           .read_tensors = read_t5_tensors,
+                          .remark = t5_remark,
                           .default_eos = 1};
 
 }  // namespace phalanx::hugging_face

@@ -277,6 +277,10 @@ TEST(HuggingFaceTokenizer, SpecialTokensOfTheFilesBeside) {
                             path / "generation_config.json"));
   }
 
+  EXPECT_EQ(HuggingFaceTokenizer(path).special_tokens().decoder_start, std::nullopt);
+  directory.write("config.json", R"({"eos_token_id": 2, "decoder_start_token_id": 3})");
+  EXPECT_EQ(HuggingFaceTokenizer(path).special_tokens().decoder_start, 3);
+
   directory.write("tokenizer_config.json", R"({"eos_token": "<end>"})");
   EXPECT_THAT(message_of<DataError>([&] { HuggingFaceTokenizer{path}; }),
               AllOf(HasSubstr("tokenizer_config.json: $.eos_token"), HasSubstr("\"<end>\"")));

@@ -1,5 +1,7 @@
 #include "phalanx/tokenizer/hf/special_tokens.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <limits>
 #include <utility>
@@ -20,10 +22,11 @@ constexpr std::array<std::pair<std::string_view, Field>, 7> kContents = {
      {"bos_token", &SpecialTokens::bos},
      {"eos_token", &SpecialTokens::eos}}};
 
-constexpr std::array<std::pair<std::string_view, Field>, 3> kIds = {
+constexpr std::array<std::pair<std::string_view, Field>, 4> kIds = {
     {{"bos_token_id", &SpecialTokens::bos},
      {"eos_token_id", &SpecialTokens::eos},
-     {"pad_token_id", &SpecialTokens::pad}}};
+     {"pad_token_id", &SpecialTokens::pad},
+     {"decoder_start_token_id", &SpecialTokens::decoder_start}}};
 
 void read_contents(const JsonNode& config, const TokenLookup& lookup, SpecialTokens& special) {
   for (const auto& [key, field] : kContents) {
@@ -70,6 +73,9 @@ SpecialTokens read_special_tokens(const std::filesystem::path& directory, const 
     }
   }
   special.eod = special.eos;
+  while (const auto id = lookup(fmt::format("<extra_id_{}>", special.sentinels.size()))) {
+    special.sentinels.push_back(*id);
+  }
   return special;
 }
 

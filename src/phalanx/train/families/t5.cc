@@ -41,7 +41,7 @@ class T5Family final : public ModelFamily {
   }
   std::unique_ptr<DataSources> sources(const TrainConfig& config, const SourceSeed& seed,
                                        const Tokenizer& tokenizer) const override {
-    return t5_sources(config.data, seed, tokenizer);
+    return t5_sources(config.data, seed, tokenizer, config.imported);
   }
 };
 

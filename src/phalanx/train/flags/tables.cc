@@ -26,6 +26,11 @@ std::vector<TrainFlag> all_flags() {
   return all;
 }
 
+bool is_row_of(std::span<const TrainFlag> rows, const TrainFlag& flag) {
+  return std::ranges::find(rows, flag.spec.name,
+                           [](const TrainFlag& row) { return row.spec.name; }) != rows.end();
+}
+
 }  // namespace
 
 const std::vector<TrainFlag>& train_flags() {
@@ -34,14 +39,13 @@ const std::vector<TrainFlag>& train_flags() {
 }
 
 bool describes_model(const TrainFlag& flag) {
-  const auto is_of = [&](std::span<const TrainFlag> rows) {
-    return std::ranges::any_of(
-        rows, [&](const TrainFlag& known) { return known.spec.name == flag.spec.name; });
-  };
   return flag.target != nullptr &&
-         (is_of(model_flags()) || is_of(layer_flags()) || flag.spec.resume == ResumeClass::kShape ||
-          flag.spec.name == "--seq-length" || flag.spec.name == "--decoder-seq-length");
+         (is_row_of(model_flags(), flag) || is_row_of(layer_flags(), flag) ||
+          flag.spec.resume == ResumeClass::kShape || flag.spec.name == "--seq-length" ||
+          flag.spec.name == "--decoder-seq-length");
 }
+
+bool describes_tokenizer(const TrainFlag& flag) { return is_row_of(tokenizer_flags(), flag); }
 
 const TrainFlag* find_train_flag(std::string_view name) {
   // Every setting of every layout that is tried asks.
