@@ -139,7 +139,7 @@ TEST_F(ImportedModels, AT5IsTrainedWithTheIdsOfItsFolder) {
 TEST_F(ImportedModels, FilesThatAreNotUnderstoodOutliveTraining) {
   copy_folder("t5-v1.1", "t5");
   write_t5_tokenizer("t5");
-  const std::string chat("{%- for m in messages -%}\r\n\0\xff{{ m }}\n", 38);
+  const std::string chat("{%- for m in messages -%}\r\n\0\xff{{ m }}\n", 37);
   write("t5/chat_template.jinja", chat);
   write("t5/special_tokens_map.json", "{\"eos_token\":   \"</s>\"}");
   write("t5/added_tokens.json", "{}\n\n");
