@@ -234,7 +234,7 @@ TEST_F(PreprocessProgramTest, ADatasetIsAWordOrAFlag) {
     EXPECT_EQ(by_word.status, 0) << by_word.err;
     EXPECT_EQ(by_word.out, by_flag.out);
     EXPECT_EQ(run(words + " --json d_text_document").status, 0);
-    expect_error(words, 64, "--data-path must be given");
+    expect_error(words, 64, "PREFIX or --data-path must be given");
     expect_error(words + " d_text_document --data-path other", 64, "give the prefix once");
     expect_error(words + " d_text_document other", 64, "other belongs to no flag");
   }

@@ -26,23 +26,23 @@ using Json = nlohmann::ordered_json;
 
 IndexedDataset open_dataset(const std::string& prefix) { return IndexedDataset(prefix); }
 
-// The prefix of a dataset, as a word behind the command or behind its flag.
+// The prefix of a dataset: a word of the command, or the value of --data-path.
 class DataPath {
  public:
   void add_to(FlagSet& flags) {
     flags.add_positional({.name = "PREFIX",
-                          .help = "Prefix of the .bin and .idx files; --data-path is the same",
+                          .help = "Prefix of the .bin and .idx files",
                           .values = &words_,
                           .least = 0,
                           .most = 1});
     flags.add({.name = "--data-path",
-               .help = "Prefix of the .bin and .idx files",
-               .value_name = "PREFIX",
-               .required = true},
+               .help = "Prefix of the .bin and .idx files, in the place of the word",
+               .value_name = "PREFIX"},
               &prefix_);
   }
-  // To be called while the flags are judged, for it says whether one is missing.
+  // To be called while the flags are judged.
   void complete() {
+    if (words_.empty() && prefix_.empty()) throw UsageError("PREFIX or --data-path must be given");
     if (words_.empty()) return;
     if (!prefix_.empty()) {
       throw UsageError("{} and --data-path {}: give the prefix once", words_[0], prefix_);
@@ -123,8 +123,8 @@ int check(const Arguments& arguments) {
   TokenizerFlags tokenizer_flags;
   bool json = false;
   FlagSet flags("phalanx dataset check",
-                "Reads every token, and checks that it is of the tokenizer's, or below "
-                "--vocab-size; without either the range of ids is printed.");
+                "Reads every token, and checks that it is an id of the tokenizer, or below "
+                "--vocab-size.");
   path.add_to(flags);
   flags.add(
       {.name = "--data-cache-path",

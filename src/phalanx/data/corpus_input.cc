@@ -58,10 +58,6 @@ std::int64_t size_of_file(const std::string& name, const struct stat& status, st
 
 }  // namespace
 
-std::string corpus_input_name(const std::string& path) {
-  return path == kStandardInput ? "standard input" : path;
-}
-
 std::int64_t corpus_input_size(const std::string& path) {
   const bool is_standard = path == kStandardInput;
   struct stat status {};

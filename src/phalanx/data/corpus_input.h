@@ -24,7 +24,9 @@ struct CorpusRange {
 };
 
 // How people know an input: the path, or "standard input".
-std::string corpus_input_name(const std::string& path);
+inline std::string corpus_input_name(const std::string& path) {
+  return path == kStandardInput ? "standard input" : path;
+}
 
 // Asked while a pipe has nothing to read.
 using StopRequested = std::function<bool()>;

@@ -40,8 +40,12 @@ class BpeTrainer {
   BpeTables train() const;
 
  private:
-  struct Hash : std::hash<std::string_view> {
+  // Not noexcept: the standard library then keeps the hash of every word beside it.
+  struct Hash {
     using is_transparent = void;
+    std::size_t operator()(std::string_view word) const {
+      return std::hash<std::string_view>()(word);
+    }
   };
 
   void add_word(std::string_view word, std::int64_t count);
