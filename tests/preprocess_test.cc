@@ -152,7 +152,7 @@ TEST_F(PreprocessProgramTest, SignalsAreHeardWhileItWaits) {
     write("run.sh",
           fmt::format("mkfifo pipe\n"
                       "sleep 60 > pipe & holder=$!\n"
-                      "'{}' preprocess-data --input pipe --format jsonl --output-prefix d "
+                      "'{}' preprocess-data --input pipe --output-prefix d "
                       "{} < /dev/null & p=$!\n"
                       "until ls d_text_document.bin.tmp.* > /dev/null 2>&1; do sleep 0.01; "
                       "done\n"
