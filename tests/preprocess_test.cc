@@ -41,8 +41,8 @@ TEST_F(PreprocessProgramTest, FilesPipesAndPatternsAreTheSame) {
   write("a.jsonl", text.substr(0, text.find("\n{", 5000) + 1));
   write("b.jsonl", text.substr(text.find("\n{", 5000) + 1));
   const auto same = [&](const std::string& words, const std::string& input = "") {
-    const auto output =
-        run("preprocess-data --append-eod --output-prefix d " + numbers() + words, input);
+    const auto output = run(
+        "preprocess-data --append-eod --overwrite --output-prefix d " + numbers() + words, input);
     EXPECT_EQ(output.status, 0) << output.err;
     EXPECT_THAT(output.err, HasSubstr("1,000 documents"));
     EXPECT_EQ(output.out, "");
@@ -72,12 +72,74 @@ TEST_F(PreprocessProgramTest, Refusals) {
   EXPECT_THAT(files(), ::testing::ElementsAre("a.jsonl"));
 }
 
+// The work has not begun: no input is looked for.
+TEST_F(PreprocessProgramTest, WhatIsThereIsReplacedOnlyOnDemand) {
+  write("a.jsonl", "{\"text\": \"1 2\", \"b\": \"3\"}\n");
+  for (const char* name : {"d_text_document.idx", "d_b_document.bin", "d_text_sentence.bin"}) {
+    write(name, "what was there");
+    const std::string words =
+        std::string("preprocess-data --json-keys text b --output-prefix d ") +
+        (name == std::string("d_text_sentence.bin") ? "--split-sentences " : "") + numbers();
+    const std::string refusal =
+        std::string(" ") + name + ": is there already: give --overwrite to replace it";
+    expect_error(words + " --input a.jsonl", 78, refusal);
+    expect_error(words + " --input none.jsonl", 78, refusal);
+    EXPECT_EQ(read(name), "what was there");
+    EXPECT_EQ(run(words + " --input a.jsonl --overwrite").status, 0);
+    expect_error(words + " --input a.jsonl", 78, "is there already");
+    for (const auto& file : files()) {
+      if (file != "a.jsonl") std::filesystem::remove(directory_ / file);
+    }
+  }
+}
+
+TEST_F(PreprocessProgramTest, ContentTellsTheFormat) {
+  write("wiki_00", "{\"text\": \"1 2\"}\n{\"text\": \"3\"}\n");
+  write("a.txt", read("wiki_00"));
+  write("prose", "1 2\n3\n");
+  const std::string rest = " --overwrite --output-prefix d " + numbers();
+  const auto documents = [&](const std::string& words, const std::string& input = "") {
+    const auto output = run("preprocess-data --input " + words + rest, input);
+    EXPECT_EQ(output.status, 0) << output.err;
+    return run_json("dataset info d_text_document --json").at("documents").get<int>();
+  };
+  EXPECT_EQ(documents("wiki_00"), 2);
+  EXPECT_EQ(documents("prose"), 1);
+  EXPECT_EQ(documents("-", read("wiki_00")), 2);
+  EXPECT_EQ(documents("-", read("prose")), 1);
+  EXPECT_EQ(documents("/dev/stdin", read("wiki_00")), 2);
+  expect_error("preprocess-data --input a.txt" + rest, 78, "give --format jsonl");
+  EXPECT_EQ(documents("a.txt --format jsonl"), 2);
+  write("run.sh",
+        fmt::format("'{0}' preprocess-data --input <(cat wiki_00) <(gzip < wiki_00) {1} && "
+                    "'{0}' dataset info d_text_document --json > info",
+                    PHALANX_PROGRAM, rest));
+  run_script();
+  EXPECT_EQ(Json::parse(read("info")).at("documents"), 4) << read("stderr");
+}
+
+TEST_F(PreprocessProgramTest, TextThatIsNotUtf8IsToldAsWhatItIs) {
+  const std::string rest = " --overwrite --output-prefix d " + numbers();
+  write("u", std::string("\xff\xfe{\0\"\0", 6));
+  expect_error("preprocess-data --input u" + rest, 65, "u: UTF-16");
+  write("r.jsonl", "{\"text\": \"1\"}\r{\"text\": \"2\"}\r");
+  expect_error("preprocess-data --input r.jsonl" + rest, 65, "carriage returns alone");
+  write("l.jsonl", "{\"text\": \"1\"}\n{\"text\": \"\xe9\"}\n");
+  expect_error("preprocess-data --input l.jsonl" + rest, 65, "l.jsonl:2: not UTF-8");
+  write("h.jsonl", "{\"text\": \"1\"}\n{\"text\": \"\\ud800\"}\n");
+  expect_error("preprocess-data --input h.jsonl" + rest, 65, "h.jsonl:2: half of a surrogate pair");
+  write("b.txt",
+        "\xef\xbb\xbf"
+        "1 2");
+  EXPECT_EQ(run("preprocess-data --input b.txt" + rest).status, 0);
+}
+
 TEST_F(PreprocessProgramTest, AFullDiskKeepsWhatWasThere) {
   write("a.jsonl", lines(30'000));
   write("d_text_document.bin", "what was there");
-  const auto output =
-      run_between("ulimit -f 20",
-                  "preprocess-data --input a.jsonl --output-prefix d --workers 2 " + numbers(), "");
+  const auto output = run_between(
+      "ulimit -f 20",
+      "preprocess-data --input a.jsonl --output-prefix d --overwrite --workers 2 " + numbers(), "");
   EXPECT_EQ(output.status, 73) << output.err;
   EXPECT_THAT(output.err, HasSubstr("d_text_document.bin"));
   EXPECT_EQ(read("d_text_document.bin"), "what was there");
@@ -90,7 +152,7 @@ TEST_F(PreprocessProgramTest, SignalsAreHeardWhileItWaits) {
     write("run.sh",
           fmt::format("mkfifo pipe\n"
                       "sleep 60 > pipe & holder=$!\n"
-                      "'{}' preprocess-data --input pipe --format jsonl --output-prefix d "
+                      "'{}' preprocess-data --input pipe --output-prefix d "
                       "{} < /dev/null & p=$!\n"
                       "until ls d_text_document.bin.tmp.* > /dev/null 2>&1; do sleep 0.01; "
                       "done\n"
@@ -153,10 +215,44 @@ TEST_F(PreprocessProgramTest, DatasetCommandsInJson) {
       run_json("dataset merge --input all d_text_document --output-prefix merged --json");
   EXPECT_EQ(merged.at("documents"), 9);
   EXPECT_EQ(merged.at("tokens"), 18);
+  expect_error("dataset merge --input all --output-prefix merged", 78,
+               "merged.bin: is there already: give --overwrite to replace it");
+  EXPECT_EQ(run("dataset merge --input all --output-prefix merged --overwrite").status, 0);
   expect_error("dataset head --data-path d_text_document --first 4", 78, "there are 3 documents");
   expect_error("dataset check --data-path d_text_document --vocab-size 6", 65, "is 6, outside");
   write("d_text_document.bin", read("d_text_document.bin") + "x");
   expect_error("dataset check --data-path d_text_document", 65, "the file at byte 13");
+}
+
+TEST_F(PreprocessProgramTest, ADatasetIsAWordOrAFlag) {
+  write("a.jsonl", "{\"text\": \"1 2 7\"}\n");
+  ASSERT_EQ(run("preprocess-data --input a.jsonl --output-prefix d " + numbers()).status, 0);
+  for (const char* verb : {"info", "check", "head"}) {
+    const std::string words = std::string("dataset ") + verb;
+    const auto by_flag = run(words + " --data-path d_text_document");
+    const auto by_word = run(words + " d_text_document");
+    EXPECT_EQ(by_word.status, 0) << by_word.err;
+    EXPECT_EQ(by_word.out, by_flag.out);
+    EXPECT_EQ(run(words + " --json d_text_document").status, 0);
+    expect_error(words, 64, "PREFIX or --data-path must be given");
+    expect_error(words + " d_text_document --data-path other", 64, "give the prefix once");
+    expect_error(words + " d_text_document other", 64, "other belongs to no flag");
+  }
+}
+
+TEST_F(PreprocessProgramTest, TheTokenizerBoundsTheIds) {
+  write("a.jsonl", "{\"text\": \"1 2 7\"}\n");
+  ASSERT_EQ(run("preprocess-data --input a.jsonl --output-prefix d " + numbers()).status, 0);
+  const std::string null = "dataset check d_text_document --tokenizer-type NullTokenizer ";
+  EXPECT_EQ(run_json(null + "--vocab-size 7 --json").at("vocab_size"), 8);
+  expect_error(null + "--vocab-size 6", 65, "is 7, outside the vocabulary of 7 ids");
+  expect_error(null, 78, "--vocab-size is missing");
+  write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n");
+  const std::string bert =
+      "dataset check d_text_document --tokenizer-type BertWordPieceCase --vocab-file vocab.txt ";
+  EXPECT_EQ(run(bert + "--vocab-extra-ids 1").status, 0);
+  expect_error(bert + "--vocab-file-only", 65, "outside the vocabulary of 5 ids");
+  EXPECT_EQ(run_json("dataset check d_text_document --json").at("vocab_size"), 0);
 }
 
 }  // namespace

@@ -30,14 +30,14 @@ class T5Commands : public ProgramTest {
     write("documents.jsonl", documents);
     const std::string flags =
         "--tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt --vocab-extra-ids 8 ";
-    ASSERT_EQ(run("preprocess-data --input documents.jsonl --output-prefix data " + flags).status,
+    ASSERT_EQ(run("preprocess-data --input documents.jsonl --output-prefix own " + flags).status,
               0);
     const Output output =
         run("pretrain t5 " + flags +
             "--num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 16 "
             "--decoder-seq-length 12 --max-position-embeddings 16 --threads-per-rank 1 "
             "--micro-batch-size 4 --global-batch-size 4 --lr 1e-2 --train-iters 60 --data-path "
-            "data_text_document --split 90,10,0 --eval-iters 1 --eval-interval 100 "
+            "own_text_document --split 90,10,0 --eval-iters 1 --eval-interval 100 "
             "--log-interval 1000 --save t5 --save-interval 60");
     ASSERT_EQ(output.status, 0) << output.err;
   }

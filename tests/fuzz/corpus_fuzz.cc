@@ -1,5 +1,6 @@
-// Any bytes as a file of text or of JSON lines: its documents are parts of it, in order, and none
-// is blank; a line is refused with its place, or its texts come back when they are written as JSON.
+// Any bytes as a file of text or of JSON lines: it is one of these, or refused by its name; its
+// documents are parts of it, in order, and none is blank; a line is refused with its place, or its
+// texts come back when they are written as JSON.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/data/corpus.h"
+#include "phalanx/data/corpus_format.h"
 #include "require.h"
 
 namespace phalanx {
@@ -45,7 +47,22 @@ void check_line(std::string_view line) {
   }
 }
 
+void check_format(std::string_view text, const std::string& name) {
+  try {
+    const CorpusHead head = look_at_corpus(text.substr(0, kCorpusHeadBytes), name);
+    require(head.mark_bytes <= text.size(), "a mark of {} bytes", head.mark_bytes);
+    CorpusRules rules;
+    rules.format = format_of_corpus(name, head);
+    check_line_ends(head, rules, name);
+  } catch (const Error& error) {
+    require(error.code() == ErrorCode::kBadData || error.code() == ErrorCode::kConfiguration,
+            "another error: {}", error.what());
+    require(std::string_view(error.what()).starts_with(name), "without a name: {}", error.what());
+  }
+}
+
 void check(std::string_view text) {
+  for (const char* name : {"part-00000", "corpus.txt", "corpus.jsonl.gz"}) check_format(text, name);
   InOrder paragraphs(text);
   for_each_paragraph(text, [&](std::string_view piece) { paragraphs(piece); });
   InOrder separated(text);

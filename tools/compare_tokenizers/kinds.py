@@ -38,8 +38,8 @@ class Kind:
 def train_gpt2(program, texts, work, size):
     corpus, output = work / "corpus.txt", work / "gpt2"
     corpus.write_text("\n\n".join(texts))
-    subprocess.run([program, "train-tokenizer", "--input", corpus, "--vocab-size", str(size), "--output", output],
-                   check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([program, "train-tokenizer", "--input", corpus, "--vocab-size", str(size), "--overwrite",
+                    "--output", output], check=True, stderr=subprocess.DEVNULL)
     return output / "vocab.json", output / "merges.txt"
 
 

@@ -205,7 +205,7 @@ def compare_training(program, work, megabytes, rounds=1):
         for _ in range(rounds):
             for name, command in (("theirs", [sys.executable, "-c", code, file]),
                                   ("ours", ["taskset", "-c", f"0-{threads - 1}", program.path, "train-tokenizer", "--input",
-                                            file, "--vocab-size", "32768", "--output", output])):
+                                            file, "--vocab-size", "32768", "--overwrite", "--output", output])):
                 before = os.times()
                 subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
                 after = os.times()

@@ -62,7 +62,8 @@ TEST(CommandTable, KnowsTheFlagsOfCommandsAndVerbs) {
   EXPECT_TRUE(has(find("plan gpt"), "--world-size"));
   EXPECT_TRUE(has(find("dataset samples"), "--of"));
   EXPECT_TRUE(find("checkpoint diff").takes_files);
-  EXPECT_FALSE(find("dataset info").takes_files);
+  EXPECT_TRUE(find("dataset info").takes_files);
+  EXPECT_FALSE(find("dataset merge").takes_files);
   EXPECT_EQ(find("import llmc").help, "llm.c's model and token files into DIR.");
   EXPECT_TRUE(find("dataset").rows.empty());
   EXPECT_TRUE(find("pretrain").rows.empty());

@@ -11,6 +11,7 @@
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/cli/commands.h"
+#include "phalanx/cli/output_files.h"
 #include "phalanx/cli/tokenizer_flags.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/data/block_digests.h"
@@ -25,13 +26,35 @@ using Json = nlohmann::ordered_json;
 
 IndexedDataset open_dataset(const std::string& prefix) { return IndexedDataset(prefix); }
 
-void add_data_path(FlagSet& flags, std::string* path) {
-  flags.add({.name = "--data-path",
-             .help = "Prefix of the .bin and .idx files",
-             .value_name = "PREFIX",
-             .required = true},
-            path);
-}
+// The prefix of a dataset: a word of the command, or the value of --data-path.
+class DataPath {
+ public:
+  void add_to(FlagSet& flags) {
+    flags.add_positional({.name = "PREFIX",
+                          .help = "Prefix of the .bin and .idx files",
+                          .values = &words_,
+                          .least = 0,
+                          .most = 1});
+    flags.add({.name = "--data-path",
+               .help = "Prefix of the .bin and .idx files, in the place of the word",
+               .value_name = "PREFIX"},
+              &prefix_);
+  }
+  // To be called while the flags are judged.
+  void complete() {
+    if (words_.empty() && prefix_.empty()) throw UsageError("PREFIX or --data-path must be given");
+    if (words_.empty()) return;
+    if (!prefix_.empty()) {
+      throw UsageError("{} and --data-path {}: give the prefix once", words_[0], prefix_);
+    }
+    prefix_ = words_[0];
+  }
+  const std::string& prefix() const { return prefix_; }
+
+ private:
+  std::vector<std::string> words_;
+  std::string prefix_;
+};
 
 Json json_of(const DatasetInfo& info) {
   return {{"sequences", info.sequences},
@@ -63,13 +86,13 @@ void print(const Json& document, bool as_json) {
 }
 
 int info(const Arguments& arguments) {
-  std::string path;
+  DataPath path;
   bool json = false;
   FlagSet flags("phalanx dataset info", "What is in a dataset.");
-  add_data_path(flags, &path);
+  path.add_to(flags);
   flags.add({.name = "--json", .help = "One JSON document"}, &json);
-  flags.parse(arguments);
-  print(json_of(dataset_info(open_dataset(path))), json);
+  flags.parse(arguments, [&] { path.complete(); });
+  print(json_of(dataset_info(open_dataset(path.prefix()))), json);
   return 0;
 }
 
@@ -95,26 +118,31 @@ BlockDigests checked_block_digests(const std::string& path, const std::string& c
 }
 
 int check(const Arguments& arguments) {
-  std::string path, cache;
-  std::int64_t vocabulary = 0;
+  DataPath path;
+  std::string cache;
+  TokenizerFlags tokenizer_flags;
   bool json = false;
-  FlagSet flags("phalanx dataset check", "Reads every token and checks its range.");
-  add_data_path(flags, &path);
-  flags.add({.name = "--vocab-size",
-             .help = "Ids must be below this (0: print the range only)",
-             .range = at_least(0)},
-            &vocabulary);
+  FlagSet flags("phalanx dataset check",
+                "Reads every token, and checks that it is an id of the tokenizer, or below "
+                "--vocab-size.");
+  path.add_to(flags);
   flags.add(
       {.name = "--data-cache-path",
        .help = "Directory that keeps the digests of the .bin's blocks: compared, or put there",
        .value_name = "DIR"},
       &cache);
   flags.add({.name = "--json", .help = "One JSON document"}, &json);
-  flags.parse(arguments);
+  flags.section("Tokenizer: ids must be of it");
+  tokenizer_flags.add_to(flags);
+  flags.parse(arguments, [&] { path.complete(); });
+  // --vocab-size alone is a number.
+  const std::int64_t vocabulary = TokenizerFlags::names_tokenizer(flags)
+                                      ? tokenizer_flags.make()->vocab_size()
+                                      : tokenizer_flags.options().vocab_size;
   // Opening has checked every length, offset and document boundary against the files.
-  const IndexedDataset data = open_dataset(path);
+  const IndexedDataset data = open_dataset(path.prefix());
   check_layout(data);
-  const BlockDigests digests = checked_block_digests(bin_path(path), cache);
+  const BlockDigests digests = checked_block_digests(bin_path(path.prefix()), cache);
   if (vocabulary > 0) check_token_ids(data, vocabulary);
   const TokenIdRange range = token_id_range(data);
   if (json) {
@@ -123,13 +151,16 @@ int check(const Arguments& arguments) {
            {"documents", data.documents()},
            {"smallest_id", range.smallest},
            {"largest_id", range.largest},
+           {"vocab_size", vocabulary},
            {"block_bytes", digests.block_bytes},
            {"blocks", digests.blocks()},
            {"xxh3", digest_to_text(digests.digest())}},
           json);
   } else {
-    fmt::print("{} tokens, ids {} to {}\n", format_count(data.tokens()), range.smallest,
-               range.largest);
+    fmt::print("{} tokens, ids {} to {}{}\n", format_count(data.tokens()), range.smallest,
+               range.largest,
+               vocabulary > 0 ? fmt::format(" of a vocabulary of {}", format_count(vocabulary))
+                              : ", not compared with a vocabulary: give a tokenizer's flags");
     fmt::print("digest {} of {} blocks of {}\n", digest_to_text(digests.digest()), digests.blocks(),
                format_bytes(digests.block_bytes));
   }
@@ -159,7 +190,7 @@ void print_documents(const Json& documents) {
 }
 
 int head(const Arguments& arguments) {
-  std::string path;
+  DataPath path;
   std::int64_t first = 0;
   std::int64_t count = 1;
   std::int64_t sequences = 64;
@@ -167,7 +198,7 @@ int head(const Arguments& arguments) {
   bool json = false;
   TokenizerFlags tokenizer_flags;
   FlagSet flags("phalanx dataset head", "The first tokens of the sequences of some documents.");
-  add_data_path(flags, &path);
+  path.add_to(flags);
   flags.add({.name = "--first", .help = "The first document", .range = at_least(0)}, &first);
   flags.add({.name = "--count", .help = "Documents", .range = at_least(0)}, &count);
   flags.add({.name = "--sequences",
@@ -179,10 +210,9 @@ int head(const Arguments& arguments) {
   flags.add({.name = "--json", .help = "One JSON document"}, &json);
   flags.section("Tokenizer: shows text instead of ids");
   tokenizer_flags.add_to(flags);
-  flags.parse(arguments);
-  const IndexedDataset data = open_dataset(path);
-  const bool as_text = flags.given("--tokenizer-type") || flags.given("--vocab-file") ||
-                       flags.given("--tokenizer-model");
+  flags.parse(arguments, [&] { path.complete(); });
+  const IndexedDataset data = open_dataset(path.prefix());
+  const bool as_text = TokenizerFlags::names_tokenizer(flags) || flags.given("--vocab-size");
   const auto tokenizer = as_text ? tokenizer_flags.make() : nullptr;
   if (first > data.documents()) {
     throw ConfigError("--first {}: there are {} documents", first, data.documents());
@@ -209,6 +239,7 @@ int head(const Arguments& arguments) {
 int merge(const Arguments& arguments) {
   std::vector<std::string> inputs;
   std::string output;
+  bool overwrite = false;
   bool json = false;
   FlagSet flags("phalanx dataset merge", "Several datasets, one after the other, as one.");
   flags.add({.name = "--input",
@@ -221,8 +252,11 @@ int merge(const Arguments& arguments) {
              .value_name = "PREFIX",
              .required = true},
             &output);
+  flags.add({.name = "--overwrite", .help = "Replace a dataset that is there"}, &overwrite);
   flags.add({.name = "--json", .help = "One JSON document, as dataset info"}, &json);
   flags.parse(arguments);
+  check_output("--output-prefix", bin_path(output), overwrite);
+  check_output("--output-prefix", idx_path(output), overwrite);
   std::vector<std::string> prefixes;
   for (const std::string& input : inputs) {
     std::error_code ignored;

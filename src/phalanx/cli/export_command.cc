@@ -11,6 +11,7 @@
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/hugging_face_commands.h"
 #include "phalanx/cli/model_flags.h"
+#include "phalanx/cli/output_files.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/data/indexed_dataset.h"
 #include "phalanx/flags/flag_set.h"
@@ -49,19 +50,6 @@ void add_flags(FlagSet& flags, ExportOptions& o) {
              .needs = "--tokens"},
             &o.data_path);
   flags.add({.name = "--overwrite", .help = "Replace files that are there"}, &o.overwrite);
-}
-
-void check_output(std::string_view flag, const fs::path& path, bool overwrite) {
-  std::error_code error;
-  const auto status = fs::status(path, error);
-  if (!fs::exists(status)) return;
-  if (!fs::is_regular_file(status)) {
-    throw OutputError("{} {}: is there and no regular file: name another", flag, path.string());
-  }
-  if (!overwrite) {
-    throw ConfigError("{} {}: is there already: give --overwrite to replace it", flag,
-                      path.string());
-  }
 }
 
 void check_outputs(const ExportOptions& options) {

@@ -6,11 +6,13 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/hash.h"
 #include "phalanx/base/log.h"
-#include "phalanx/base/machine.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/cli/commands.h"
+#include "phalanx/cli/corpus_flags.h"
+#include "phalanx/cli/output_files.h"
 #include "phalanx/cli/signals.h"
 #include "phalanx/cli/tokenizer_flags.h"
+#include "phalanx/data/indexed_dataset.h"
 #include "phalanx/data/preprocess.h"
 
 namespace phalanx {
@@ -23,8 +25,6 @@ constexpr const char* kStopping =
     "from; press Ctrl-C again to end at once\n";
 
 constexpr double kMegabyte = 1e6;
-// Lines that are left out are said, up to so many.
-constexpr std::int64_t kSkippedLinesShown = 10;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -83,40 +83,10 @@ std::string identity_of(const Tokenizer& tokenizer, const TokenizerOptions& opti
 
 struct PreprocessFlags {
   PreprocessOptions options;
-  std::vector<std::string> inputs;
-  std::vector<std::string> keys;
-  std::string format;
+  CorpusFlags corpus{options};
   std::string language = "auto";
   std::int64_t workers = 0;
-
-  void add_input_to(FlagSet& flags) {
-    flags.section("Input");
-    flags.add({.name = "--input",
-               .help = "Files or patterns of names; - is standard input; gzip and zstd are read",
-               .value_name = "FILE",
-               .required = true},
-              &inputs);
-    flags.add({.name = "--format",
-               .help = "Default: jsonl for .json, .jsonl, .ndjson and standard input, else text",
-               .choices = "text jsonl"},
-              &format);
-    flags.add(
-        {.name = "--json-keys", .help = "Keys of a JSON line (default: text)", .value_name = "KEY"},
-        &keys);
-    flags.add({.name = "--skip-bad-lines",
-               .help = "Leave out up to N lines that are no JSON or lack a key",
-               .range = at_least(0)},
-              &options.skip_bad_lines);
-    flags.add({.name = "--split-on-blank-lines",
-               .help = "Text: a document ends at a blank line (default: with its file)"},
-              &options.split_on_blank_lines);
-    flags.add({.name = "--document-separator", .help = "Text: a document ends at this string"},
-              &options.document_separator);
-    flags.add({.name = "--max-document-bytes",
-               .help = "A longer line is a bad line, a longer text an error",
-               .range = from_to(1, static_cast<double>(std::int64_t{1} << 40))},
-              &options.max_document_bytes);
-  }
+  bool overwrite = false;
 
   void add_output_to(FlagSet& flags) {
     flags.section("Output");
@@ -125,6 +95,7 @@ struct PreprocessFlags {
                .value_name = "PREFIX",
                .required = true},
               &options.output_prefix);
+    flags.add({.name = "--overwrite", .help = "Replace a dataset that is there"}, &overwrite);
     flags.add({.name = "--append-eod", .help = "End every document with end-of-document"},
               &options.append_eod);
     flags.add({.name = "--split-sentences", .help = "One sequence a sentence, for BERT and T5"},
@@ -188,23 +159,18 @@ struct PreprocessFlags {
     }
   }
 
-  // After parsing.
+  // After parsing. Nothing is read before it is known that the output may be written.
   void complete() {
-    if (format == "text") options.format = CorpusFormat::kText;
-    if (format == "jsonl") options.format = CorpusFormat::kJsonLines;
     if (language == "english") options.sentences.language = SentenceLanguage::kEnglish;
     if (language == "chinese") options.sentences.language = SentenceLanguage::kChinese;
     if (language == "japanese") options.sentences.language = SentenceLanguage::kJapanese;
-    if (!keys.empty()) options.json_keys = keys;
-    options.workers = workers > 0 ? static_cast<int>(workers) : usable_cores().count;
-    options.inputs = matching_files(inputs);
+    corpus.complete(workers);
+    for (const std::string& prefix : preprocess_output_prefixes(options)) {
+      check_output("--output-prefix", bin_path(prefix), overwrite);
+      check_output("--output-prefix", idx_path(prefix), overwrite);
+    }
   }
 };
-
-void show_skipped(std::int64_t number, const std::string& problem) {
-  if (number <= kSkippedLinesShown) log_warning("{}: left out", problem);
-  if (number == kSkippedLinesShown) log_warning("further lines are left out without a word");
-}
 
 void show_end(const PreprocessResult& result, double seconds) {
   for (const auto& prefix : result.output_prefixes) log_info("{}.bin, {}.idx", prefix, prefix);
@@ -233,15 +199,15 @@ int run_preprocess_data(const Arguments& arguments) {
   PreprocessFlags given;
   FlagSet flags("phalanx preprocess-data",
                 "Text or JSON lines into PREFIX_KEY_document.{bin,idx}.");
-  given.add_input_to(flags);
+  given.corpus.add_to(flags);
   given.add_output_to(flags);
   given.add_work_to(flags);
   flags.section("Tokenizer");
   tokenizer_flags.add_to(flags);
   flags.parse(arguments);
   for (const std::string& note : flags.notes()) log_info("{}", note);
-  const auto tokenizer = tokenizer_flags.make();
   given.complete();
+  const auto tokenizer = tokenizer_flags.make();
   PreprocessOptions& options = given.options;
   options.eod = tokenizer->end_of_document();
   options.vocabulary_size = tokenizer->vocab_size();
@@ -249,9 +215,7 @@ int run_preprocess_data(const Arguments& arguments) {
 
   const StopSignals signals(kStopping);
   ProgressLines lines;
-  std::int64_t skipped = 0;
   options.progress = [&](const PreprocessProgress& progress) { lines.show(progress); };
-  options.skipped = [&](const std::string& problem) { show_skipped(++skipped, problem); };
   options.stop_requested = [&] { return signals.received() != 0; };
   try {
     const auto result =

@@ -11,6 +11,8 @@ namespace phalanx {
 class TokenizerFlags {
  public:
   void add_to(FlagSet& flags);
+  // Whether the call has any of them, but for --vocab-size.
+  static bool names_tokenizer(const FlagSet& flags);
   // GPT2BPETokenizer unless a type is named.
   std::unique_ptr<Tokenizer> make() const { return make_tokenizer(config_.tokenizer); }
   const TokenizerOptions& options() const { return config_.tokenizer; }

@@ -56,26 +56,22 @@ std::int64_t size_of_file(const std::string& name, const struct stat& status, st
   return S_ISREG(status.st_mode) ? std::max<std::int64_t>(status.st_size - here, 0) : -1;
 }
 
-std::string name_of_input(const std::string& path) {
-  return path == kStandardInput ? "standard input" : path;
-}
-
 }  // namespace
 
 std::int64_t corpus_input_size(const std::string& path) {
   const bool is_standard = path == kStandardInput;
   struct stat status {};
   const int failed = is_standard ? ::fstat(STDIN_FILENO, &status) : ::stat(path.c_str(), &status);
-  if (failed != 0) throw_unopened(name_of_input(path));
+  if (failed != 0) throw_unopened(corpus_input_name(path));
   const auto here = is_standard ? ::lseek(STDIN_FILENO, 0, SEEK_CUR) : 0;
-  return size_of_file(name_of_input(path), status, std::max<std::int64_t>(here, 0));
+  return size_of_file(corpus_input_name(path), status, std::max<std::int64_t>(here, 0));
 }
 
 // The bytes as they lie on the disk, through one buffer.
 class CorpusInput::File {
  public:
   File(const std::string& path, CorpusRange range, StopRequested stop_requested)
-      : name_(name_of_input(path)),
+      : name_(corpus_input_name(path)),
         descriptor_(open_input(path)),
         range_(range),
         stop_requested_(std::move(stop_requested)) {
@@ -320,10 +316,33 @@ CorpusInput::CorpusInput(const std::string& path, CorpusRange range, StopRequest
 CorpusInput::~CorpusInput() = default;
 
 std::size_t CorpusInput::read(std::span<char> out) {
-  return out.empty() ? 0 : decoder_->read(*file_, out);
+  if (out.empty()) return 0;
+  if (peeked_and_read_ == peeked_.size()) return decoder_->read(*file_, out);
+  const std::size_t count = std::min(out.size(), peeked_.size() - peeked_and_read_);
+  std::copy_n(peeked_.data() + peeked_and_read_, count, out.begin());
+  peeked_and_read_ += count;
+  return count;
 }
+
+std::string_view CorpusInput::peek(std::size_t count) {
+  peeked_.erase(0, std::exchange(peeked_and_read_, 0));
+  std::size_t filled = peeked_.size();
+  peeked_.resize(std::max(filled, count));
+  while (filled < count) {
+    const std::size_t got = decoder_->read(*file_, std::span(peeked_).subspan(filled));
+    if (got == 0) break;
+    filled += got;
+  }
+  peeked_.resize(filled);
+  return std::string_view(peeked_).substr(0, count);
+}
+
 const std::string& CorpusInput::name() const { return file_->name(); }
-std::int64_t CorpusInput::position() const { return file_->position(); }
+std::int64_t CorpusInput::position() const {
+  const std::size_t ahead = peeked_.size() - peeked_and_read_;
+  return file_->position() -
+         (compression_ == Compression::kNone ? static_cast<std::int64_t>(ahead) : 0);
+}
 std::int64_t CorpusInput::size() const { return file_->size(); }
 
 }  // namespace phalanx

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace phalanx {
 
@@ -21,6 +22,11 @@ struct CorpusRange {
   std::int64_t begin = 0;
   std::int64_t end = -1;
 };
+
+// How people know an input: the path, or "standard input".
+inline std::string corpus_input_name(const std::string& path) {
+  return path == kStandardInput ? "standard input" : path;
+}
 
 // Asked while a pipe has nothing to read.
 using StopRequested = std::function<bool()>;
@@ -44,10 +50,12 @@ class CorpusInput {
   // names file and offset where compressed data is damaged or ends early, IoError where the file
   // cannot be read.
   std::size_t read(std::span<char> out);
+  // The next bytes of the text, which the next read() begins with: so many, or all that there are.
+  // Valid until then. Errors as of read().
+  std::string_view peek(std::size_t count);
 
   Compression compression() const { return compression_; }
-  // How people know it: the path, or "standard input".
-  const std::string& name() const;
+  const std::string& name() const;  // how people know it
   // Bytes of the file that were used, from the beginning of the range.
   std::int64_t position() const;
   // Bytes of the range; -1 where nobody knows, as of a pipe.
@@ -63,6 +71,8 @@ class CorpusInput {
   std::unique_ptr<File> file_;
   Compression compression_ = Compression::kNone;
   std::unique_ptr<Decoder> decoder_;
+  std::string peeked_;  // of the text
+  std::size_t peeked_and_read_ = 0;
 };
 
 }  // namespace phalanx

@@ -137,6 +137,28 @@ TEST_F(CorpusInputTest, RangesOfPlainFiles) {
   EXPECT_THAT(error_of(ErrorCode::kIo, [&] { read_all(beyond); }), HasSubstr("became shorter"));
 }
 
+TEST_F(CorpusInputTest, PeekingTakesNothing) {
+  const std::string& text = long_text();
+  for (const auto& bytes : {text, gzip_of(text), zstd_of(text)}) {
+    CorpusInput input(add(bytes));
+    const bool is_plain = input.compression() == Compression::kNone;
+    EXPECT_EQ(input.peek(3), text.substr(0, 3));
+    EXPECT_EQ(input.peek(100'000), text.substr(0, 100'000));
+    EXPECT_EQ(input.peek(5), text.substr(0, 5));
+    EXPECT_EQ(input.position() == 0, is_plain);
+    std::string begin(1000, '\0');
+    EXPECT_EQ(input.read(begin), 1000U);
+    EXPECT_EQ(input.position() == 1000, is_plain);
+    EXPECT_EQ(input.peek(4), text.substr(1000, 4));
+    EXPECT_EQ(begin + read_all(input), text);
+    EXPECT_EQ(input.peek(4), "");
+    EXPECT_EQ(input.position(), input.size());
+  }
+  EXPECT_EQ(CorpusInput(add("abc")).peek(9), "abc");
+  CorpusInput part(add(text), {10, 20});
+  EXPECT_EQ(part.peek(100), text.substr(10, 10));
+}
+
 TEST_F(CorpusInputTest, WhatIsNoFile) {
   EXPECT_THAT(error_of(ErrorCode::kIo, [&] { CorpusInput input(directory_ / ""); }),
               HasSubstr("is a directory"));

@@ -87,6 +87,21 @@ class TextsReader final : public nlohmann::json_sax<Json> {
     // The library's text repeats its own error number, and a line number that counts within the
     // line.
     const bool is_syntax = dynamic_cast<const Json::parse_error*>(&error) != nullptr;
+    const std::string_view said = error.what();
+    const auto says = [&](std::string_view word) {
+      return said.find(word) != std::string_view::npos;
+    };
+    if (is_syntax && says("ill-formed UTF-8")) {
+      problem_ = fmt::format("not UTF-8, as JSON must be (at byte {} of the line)", byte);
+      return false;
+    }
+    if (is_syntax && says("surrogate")) {
+      problem_ = fmt::format(
+          "half of a surrogate pair, which is no character (at byte {} of the "
+          "line): \\ud800 to \\udfff come in pairs",
+          byte);
+      return false;
+    }
     problem_ = is_syntax ? fmt::format("not JSON (at byte {} of the line)", byte)
                          : fmt::format("not JSON that can be read: {}", error.what());
     return false;

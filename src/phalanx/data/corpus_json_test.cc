@@ -99,6 +99,22 @@ TEST(JsonTexts, BothReadersAgree) {
   }
 }
 
+TEST(JsonTexts, FaultsOfCharactersAreNamed) {
+  const auto problem = [](const std::string& value) {
+    return answer_of(
+               [&] { return json_texts("{\"text\": \"" + value + "\", \"b\": []}", kKeys, ""); })
+        .problem;
+  };
+  for (const char* half : {"\\ud800", "\\udc00", "\\ud800\\u0041"}) {
+    EXPECT_THAT(problem(half), ::testing::HasSubstr("half of a surrogate pair")) << half;
+  }
+  for (const char* bytes : {"\xe9", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80"}) {
+    EXPECT_THAT(problem(bytes), ::testing::HasSubstr("not UTF-8, as JSON must be (at byte 1"))
+        << bytes;
+  }
+  EXPECT_EQ(problem("\\ud83d\\ude00"), "");
+}
+
 TEST(JsonTexts, BothReadersAgreeOnDamage) {
   JsonTextReader reader(kKeys);
   std::mt19937 random(9);

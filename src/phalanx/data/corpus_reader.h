@@ -1,10 +1,12 @@
 #pragma once
 // Cuts the files of a corpus into documents, a bounded piece of text at a time: batches of whole
-// documents in the order of the files. What it holds is one batch and the longest document.
+// documents in the order of the files. What it holds is one batch and the longest document. A byte
+// order mark at the beginning of a file is left out.
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "phalanx/data/corpus.h"
+#include "phalanx/data/corpus_format.h"
 #include "phalanx/data/corpus_input.h"
 
 namespace phalanx {
@@ -21,6 +24,8 @@ struct CorpusSegment {
   std::string path;
   CorpusRange range = {};
   CorpusRules rules = {};
+  // The format is told when the input is opened, for it can be read but once.
+  bool is_format_open = false;
   friend bool operator==(const CorpusSegment& a, const CorpusSegment& b) {
     return a.path == b.path && a.range.begin == b.range.begin && a.range.end == b.range.end;
   }
@@ -35,6 +40,7 @@ struct TextBatch {
   std::string text;
   std::vector<Document> documents;
   std::size_t segment = 0;
+  CorpusFormat format = CorpusFormat::kText;
   std::int64_t first_line = 1;  // number of the text's first line in its segment
   // Not 0: the batch has no documents and stands for one line of so many bytes, which is longer
   // than may be.
@@ -55,6 +61,11 @@ struct TextBatch {
 struct CorpusReaderOptions {
   std::size_t batch_bytes = std::size_t{1} << 20;
   std::int64_t max_document_bytes = std::int64_t{1} << 30;
+  // The format of an input that leaves it open, by what it begins with.
+  std::function<CorpusFormat(const std::string& path, const CorpusHead& head)> format_of = nullptr;
+  // Size of the longest beginning of a text that may be a piece of its own, 0 where there is none:
+  // texts that are one document each are cut there. Null: they are not cut.
+  std::function<std::size_t(std::string_view text)> cut_text = nullptr;
 };
 
 class CorpusReader {
@@ -63,10 +74,12 @@ class CorpusReader {
                StopRequested stop_requested);
 
   // The next batch; false at the end, or where it was told to stop. DataError for a text document
-  // that is longer than may be, and as CorpusInput.
+  // that is longer than may be, and as CorpusInput and look_at_corpus().
   bool next(TextBatch& batch);
 
  private:
+  bool open();
+  std::size_t whole_size() const;
   bool take(TextBatch& batch);
   bool fill(std::size_t goal);
   void give(std::size_t size, TextBatch& batch);
@@ -78,6 +91,7 @@ class CorpusReader {
   StopRequested stop_requested_;
   std::size_t segment_ = 0;
   std::unique_ptr<CorpusInput> input_;
+  CorpusRules rules_;   // of the segment
   std::string buffer_;  // read, and not given
   std::int64_t line_ = 1;
   std::int64_t input_bytes_before_ = 0;  // of the segments before this one

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kPartitionMark = ".partition-";
-constexpr int kRecordVersion = 1;
+constexpr int kRecordVersion = 2;  // 1 told the format by the name alone
 
 bool can_be_cut(const CorpusSegment& file, Compression compression) {
   const CorpusRules& rules = file.rules;

@@ -125,7 +125,7 @@ TEST_F(PreprocessTest, MalformedLinesAreNamed) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"{\"text\": \"a\"", "not JSON"},
       {"{\"text\": \"a\"} x", "not JSON"},
-      {"{\"text\": \"\xff\"}", "not JSON"},
+      {"{\"text\": \"\xff\"}", "not UTF-8"},
       {"{\"a\": " + std::string(100000, '['), "not JSON"},
       {"[1]", "object is expected, got array"},
       {"{\"Text\": \"a\"}", "no key \"text\""},
@@ -422,6 +422,51 @@ TEST_F(PreprocessTest, NamesTellTheFormat) {
     add_input(name, "{\"text\": \"a\"}");
     run();
     EXPECT_THAT(text_documents(), ElementsAre(ElementsAre("a")));
+  }
+}
+
+// Whatever a file is called, and whether it is compressed.
+TEST_F(PreprocessTest, ContentTellsTheFormat) {
+  for (const char* name : {"wiki_00", "part-00000", "x.gz", "a.raw"}) {
+    options_.inputs.clear();
+    add_input(name, testing::gzip_of("{\"text\": \"a\"}\n{\"text\": \"b\"}\n"));
+    run();
+    EXPECT_THAT(text_documents(), ElementsAre(ElementsAre("a"), ElementsAre("b"))) << name;
+  }
+  add_input("prose", "One.\n{\n");
+  run();
+  EXPECT_THAT(text_documents(),
+              ElementsAre(ElementsAre("a"), ElementsAre("b"), ElementsAre("One.\n{\n")));
+  options_.inputs.clear();
+  add_input("a.txt", "{\"text\": \"a\"}\n");
+  EXPECT_THAT(error_of(ErrorCode::kConfiguration, [&] { run(); }),
+              AllOf(HasSubstr("a.txt: "), HasSubstr("--format jsonl")));
+  options_.format = CorpusFormat::kJsonLines;
+  run();
+  EXPECT_THAT(text_documents(), ElementsAre(ElementsAre("a")));
+}
+
+// Nothing is encoded before all files are looked at.
+TEST_F(PreprocessTest, AFileThatContradictsIsToldFirst) {
+  add_input("a.jsonl", "{\"text\": \"a\"}\n");
+  add_input("b.txt", "{\"text\": \"a\"}\n");
+  const auto encode = [](std::string_view) -> std::vector<std::int32_t> {
+    ADD_FAILURE();
+    return {};
+  };
+  error_of(ErrorCode::kConfiguration, [&] { preprocess(options_, encode); });
+}
+
+TEST_F(PreprocessTest, AByteOrderMarkIsLeftOut) {
+  add_input("a.txt",
+            "\xef\xbb\xbf"
+            "One.\n\nTwo.\n\n\xef\xbb\xbfThree.");
+  options_.split_on_blank_lines = true;
+  for (const std::int64_t partitions : {1, 2}) {
+    options_.partitions = partitions;
+    run();
+    EXPECT_THAT(text_documents(), ElementsAre(ElementsAre("One."), ElementsAre("Two."),
+                                              ElementsAre("\xef\xbb\xbfThree.")));
   }
 }
 

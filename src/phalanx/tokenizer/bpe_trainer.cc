@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <future>
 #include <limits>
 #include <optional>
 #include <vector>
 
 #include "phalanx/base/error.h"
-#include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
 #include "phalanx/tokenizer/byte_symbols.h"
 #include "phalanx/tokenizer/merge_learner.h"
@@ -18,18 +16,6 @@ namespace phalanx {
 namespace {
 
 constexpr std::size_t kLongestWord = 1024;
-// A thread is not worth its while for less text.
-constexpr std::size_t kLeastOfThread = 1 << 16;
-
-// The first place from `at` on, or the end, where a word begins whatever lies before and behind: a
-// blank or line feed after ASCII that is neither blank nor control. Both sides split as the whole.
-std::size_t word_start(std::string_view text, std::size_t at) {
-  for (at = std::max<std::size_t>(at, 1); at < text.size(); ++at) {
-    const char before = text[at - 1];
-    if ((text[at] == ' ' || text[at] == '\n') && before > ' ' && before < 0x7f) return at;
-  }
-  return text.size();
-}
 
 }  // namespace
 
@@ -45,41 +31,23 @@ BpeTrainer::BpeTrainer(const BpeTrainerOptions& options)
   }
 }
 
-BpeTrainer::WordCountsOfText BpeTrainer::count_words(std::string_view text) const {
-  WordCountsOfText counts;
-  WordCursor words(splitter_, text);
-  for (auto word = words.next(); !word.empty(); word = words.next()) {
-    for (; !word.empty(); word.remove_prefix(std::min(word.size(), kLongestWord))) {
-      ++counts[word.substr(0, kLongestWord)];
-    }
-  }
-  return counts;
-}
-
-void BpeTrainer::add_counts(const WordCountsOfText& counts) {
-  for (const auto& [word, count] : counts) {
-    auto entry = counts_.find(word);
-    if (entry == counts_.end()) entry = counts_.emplace(word, 0).first;
-    entry->second += count;
-  }
+void BpeTrainer::add_word(std::string_view word, std::int64_t count) {
+  auto entry = counts_.find(word);
+  if (entry == counts_.end()) entry = counts_.emplace(word, 0).first;
+  entry->second += count;
 }
 
 void BpeTrainer::add_text(std::string_view text) {
-  std::vector<std::future<WordCountsOfText>> parts;  // deferred where no thread is to be had
-  for (int left = options_.threads; left > 1 && text.size() > kLeastOfThread; --left) {
-    const std::size_t end = word_start(text, text.size() / static_cast<std::size_t>(left));
-    parts.push_back(std::async(std::launch::async | std::launch::deferred,
-                               [this, part = text.substr(0, end)] { return count_words(part); }));
-    text.remove_prefix(end);
+  WordCursor words(splitter_, text);
+  for (auto word = words.next(); !word.empty(); word = words.next()) {
+    for (; !word.empty(); word.remove_prefix(std::min(word.size(), kLongestWord))) {
+      add_word(word.substr(0, kLongestWord), 1);
+    }
   }
-  add_counts(count_words(text));
-  for (auto& part : parts) add_counts(part.get());
 }
 
-void BpeTrainer::add_file(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  const auto bytes = file.bytes();
-  add_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+void BpeTrainer::add_words_of(const BpeTrainer& other) {
+  for (const auto& [word, count] : other.counts_) add_word(word, count);
 }
 
 BpeTables BpeTrainer::train() const {
@@ -118,13 +86,6 @@ BpeTables BpeTrainer::train() const {
         options_.vocab_size, options_.min_frequency, tables.tokens.size());
   }
   return tables;
-}
-
-BpeTables train_bpe(std::span<const std::filesystem::path> files,
-                    const BpeTrainerOptions& options) {
-  BpeTrainer trainer(options);
-  for (const auto& file : files) trainer.add_file(file);
-  return trainer.train();
 }
 
 }  // namespace phalanx

@@ -9,9 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -24,7 +22,6 @@ namespace phalanx {
 struct BpeTrainerOptions {
   std::int64_t vocab_size = 0;     // --vocab-size, <|endoftext|> included; at least 257
   std::int64_t min_frequency = 2;  // a pair that occurs less often is not merged; at least 1
-  int threads = 1;                 // that count the words of a long text; changes no result
 };
 
 class BpeTrainer {
@@ -35,29 +32,27 @@ class BpeTrainer {
   // Counts the words of a text; memory grows with the distinct words only. A word longer than 1,024
   // bytes (no natural one) is counted in pieces, which bounds the work of a merge.
   void add_text(std::string_view text);
-  // A whole file as one text.
-  void add_file(const std::filesystem::path& path);
+  // The words of another trainer's texts. So each thread may count with a trainer of its own.
+  void add_words_of(const BpeTrainer& other);
 
   // The tables for what was added so far. Where the pairs run out first, they are smaller than
   // asked, with a warning; so take the vocabulary size from the result.
   BpeTables train() const;
 
  private:
-  struct Hash : std::hash<std::string_view> {
+  // Not noexcept: the standard library then keeps the hash of every word beside it.
+  struct Hash {
     using is_transparent = void;
+    std::size_t operator()(std::string_view word) const {
+      return std::hash<std::string_view>()(word);
+    }
   };
-  using WordCounts = std::unordered_map<std::string, std::int64_t, Hash, std::equal_to<>>;
-  using WordCountsOfText = std::unordered_map<std::string_view, std::int64_t>;
 
-  WordCountsOfText count_words(std::string_view text) const;
-  void add_counts(const WordCountsOfText& counts);
+  void add_word(std::string_view word, std::int64_t count);
 
   BpeTrainerOptions options_;
   WordSplitter splitter_;
-  WordCounts counts_;
+  std::unordered_map<std::string, std::int64_t, Hash, std::equal_to<>> counts_;
 };
-
-// All files through one trainer.
-BpeTables train_bpe(std::span<const std::filesystem::path> files, const BpeTrainerOptions& options);
 
 }  // namespace phalanx

@@ -215,4 +215,19 @@ std::string_view WordCursor::next() {
   return take_valid(end);
 }
 
+std::size_t last_word_end(std::string_view text) {
+  constexpr std::size_t kLongestCharacter = 4;
+  constexpr std::string_view kOfWords = "LNPS";  // by the first letter of the general category
+  for (std::size_t end = text.size(); end-- > 1;) {
+    if (text[end] != ' ' && text[end] != '\n') continue;
+    std::size_t begin = end - 1;
+    while (begin > 0 && end - begin < kLongestCharacter && (text[begin] & 0xc0) == 0x80) --begin;
+    std::string_view character = text.substr(begin, end - begin);
+    if (utf8_length(character) != character.size()) continue;
+    const std::string_view category = general_category(take_character(character));
+    if (kOfWords.find(category.front()) != std::string_view::npos) return end;
+  }
+  return 0;
+}
+
 }  // namespace phalanx

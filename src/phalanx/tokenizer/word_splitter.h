@@ -78,4 +78,9 @@ class WordCursor {
   std::string_view rest_;                    // what follows it
 };
 
+// Size of the longest beginning of a text that may be cut off: by GPT-2's pattern and by BERT's
+// rules both sides have the words of the whole. It ends with a letter, digit, punctuation character
+// or symbol, and a blank or line feed follows. 0 where there is none.
+std::size_t last_word_end(std::string_view text);
+
 }  // namespace phalanx

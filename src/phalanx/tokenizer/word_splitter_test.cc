@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/tokenizer/patterns.h"
 #include "phalanx/tokenizer/test_files.h"
+#include "phalanx/tokenizer/wordpiece_words.h"
 
 namespace phalanx {
 namespace {
@@ -163,6 +166,43 @@ TEST(WordSplitter, APatternThatGoesWildIsStopped) {
               testing::HasSubstr("limit exceeded"));
   EXPECT_THAT(message_of<DataError>([&] { matches("(?:aa|a)+[cd]", std::string(1 << 22, 'a')); }),
               testing::HasSubstr("limit exceeded"));
+}
+
+TEST(LastWordEnd, BothSidesHaveTheWordsOfTheWhole) {
+  const std::vector<std::string> pieces = {
+      "a",      "b's",    "12",     "!",        " ",      "  ",     "\n",        "\r\n",
+      "\t",     "\x01",   "\xff",   "\xe4\xb8", "\u4e16", "\u3002", "\u3000",    "\u00a0",
+      "\u0301", "\u00e9", "\u180e", "\ufffd",   "'",      " the",   "\U0001f600"};
+  const auto bert_words = [](std::string_view text) {
+    std::vector<std::string> words;
+    WordPieceWords(true).read(text, [&](std::string_view word) { words.emplace_back(word); });
+    return words;
+  };
+  std::mt19937 random(4);
+  int cut = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::string text;
+    for (auto n = random() % 12; n > 0; --n) text += pieces[random() % pieces.size()];
+    const std::size_t end = last_word_end(text);
+    if (end == 0) continue;
+    ++cut;
+    for (const auto& words_of : {std::function(split), std::function(bert_words)}) {
+      auto words = words_of(text.substr(0, end));
+      const auto rest = words_of(std::string_view(text).substr(end));
+      words.insert(words.end(), rest.begin(), rest.end());
+      EXPECT_EQ(words, words_of(text)) << text;
+    }
+  }
+  EXPECT_GT(cut, 500);
+}
+
+TEST(LastWordEnd, IsTheLastOne) {
+  EXPECT_EQ(last_word_end("one two three"), 7U);
+  EXPECT_EQ(last_word_end("one two\n\n  "), 7U);
+  EXPECT_EQ(last_word_end("\u4e16\u754c\u3002\n\u4e16"), 9U);
+  for (const char* text : {"", " ", "one", " one", "\u3000 one", "\xff one"}) {
+    EXPECT_EQ(last_word_end(text), 0U) << text;
+  }
 }
 
 }  // namespace

@@ -66,6 +66,10 @@ void WordPieceTrainer::add_text(std::string_view text) {
   words_.read(text, [this](std::string_view word) { add_word(word, 1); });
 }
 
+void WordPieceTrainer::add_words_of(const WordPieceTrainer& other) {
+  for (const auto& [word, count] : other.counts_) add_word(word, count);
+}
+
 void WordPieceTrainer::add_word(std::string_view word, std::int64_t count) {
   if (word.size() > kLongestWord && count_characters(word) > kLongestWord) return;
   auto entry = counts_.find(word);
@@ -134,17 +138,6 @@ std::vector<std::string> WordPieceTrainer::train() const {
         options_.vocab_size, vocabulary.size());
   }
   return std::move(vocabulary).take_tokens();
-}
-
-std::vector<std::string> train_wordpiece(const std::vector<std::filesystem::path>& files,
-                                         const WordPieceTrainerOptions& options) {
-  WordPieceTrainer trainer(options);
-  for (const auto& path : files) {
-    const MappedFile file(path);
-    const auto bytes = file.bytes();
-    trainer.add_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  }
-  return trainer.train();
 }
 
 void write_wordpiece_file(const std::vector<std::string>& tokens,

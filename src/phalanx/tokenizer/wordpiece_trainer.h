@@ -36,6 +36,8 @@ class WordPieceTrainer {
   // with the distinct words only. Words of more than 200 characters do not count: no tokenizer
   // looks into them.
   void add_text(std::string_view text);
+  // The words of another trainer's texts. So each thread may count with a trainer of its own.
+  void add_words_of(const WordPieceTrainer& other);
   // A word as it stands: well-formed UTF-8.
   void add_word(std::string_view word, std::int64_t count);
 
@@ -57,9 +59,6 @@ class WordPieceTrainer {
   std::unordered_map<std::string, std::int64_t, Hash, std::equal_to<>> counts_;
 };
 
-// All files through one trainer, each as one text.
-std::vector<std::string> train_wordpiece(const std::vector<std::filesystem::path>& files,
-                                         const WordPieceTrainerOptions& options);
 // vocab.txt: a token a line.
 void write_wordpiece_file(const std::vector<std::string>& tokens,
                           const std::filesystem::path& path);

@@ -83,9 +83,13 @@ TEST(WordPieceTrainer, OptionsOutOfRange) {
 
 TEST(WordPieceTrainer, ItsFileIsATokenizers) {
   const TemporaryDirectory directory;
-  const auto text = directory.write("text", kText);
   const auto vocab = directory.file("vocab.txt");
-  write_wordpiece_file(train_wordpiece({text, text}, {.vocab_size = 1000}), vocab);
+  WordPieceTrainer trainer({.vocab_size = 1000});
+  WordPieceTrainer other({.vocab_size = 1000});
+  other.add_text(kText);
+  trainer.add_text(kText);
+  trainer.add_words_of(other);
+  write_wordpiece_file(trainer.train(), vocab);
   const auto tokenizer =
       make_tokenizer({.tokenizer_type = "BertWordPieceLowerCase", .vocab_file = vocab.string()});
   EXPECT_EQ(tokenizer->decode(tokenizer->encode("newest lower slow")), "newest lower slow");

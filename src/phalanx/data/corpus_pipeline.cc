@@ -1,4 +1,4 @@
-#include "phalanx/data/preprocess_pipeline.h"
+#include "phalanx/data/corpus_pipeline.h"
 
 #include <chrono>
 #include <system_error>
@@ -14,8 +14,7 @@ constexpr std::chrono::milliseconds kWait{100};
 
 }  // namespace
 
-PreprocessPipeline::PreprocessPipeline(int workers, std::size_t bytes_under_way, Read read,
-                                       Encode encode)
+CorpusPipeline::CorpusPipeline(int workers, std::size_t bytes_under_way, Read read, Encode encode)
     : bytes_under_way_limit_(bytes_under_way), read_(std::move(read)), encode_(std::move(encode)) {
   try {
     threads_.push_back(start_thread([this] { read_all(); }));
@@ -29,9 +28,9 @@ PreprocessPipeline::PreprocessPipeline(int workers, std::size_t bytes_under_way,
   }
 }
 
-PreprocessPipeline::~PreprocessPipeline() { stop(); }
+CorpusPipeline::~CorpusPipeline() { stop(); }
 
-void PreprocessPipeline::stop() {
+void CorpusPipeline::stop() {
   {
     const std::lock_guard lock(mutex_);
     is_stopped_ = true;
@@ -41,7 +40,7 @@ void PreprocessPipeline::stop() {
   threads_.clear();  // joins
 }
 
-std::optional<EncodedBatch> PreprocessPipeline::next(const std::function<void()>& wait) {
+std::optional<EncodedBatch> CorpusPipeline::next(const std::function<void()>& wait) {
   std::unique_ptr<Job> job;
   {
     std::unique_lock lock(mutex_);
@@ -62,7 +61,7 @@ std::optional<EncodedBatch> PreprocessPipeline::next(const std::function<void()>
   return std::move(job->result);
 }
 
-void PreprocessPipeline::read_all() {
+void CorpusPipeline::read_all() {
   for (bool more = true; more;) {
     auto job = std::make_unique<Job>();
     try {
@@ -82,7 +81,7 @@ void PreprocessPipeline::read_all() {
   results_.notify_one();
 }
 
-bool PreprocessPipeline::add(std::unique_ptr<Job> job) {
+bool CorpusPipeline::add(std::unique_ptr<Job> job) {
   {
     // One batch may be larger than the limit: then it is alone.
     std::unique_lock lock(mutex_);
@@ -98,7 +97,7 @@ bool PreprocessPipeline::add(std::unique_ptr<Job> job) {
   return true;
 }
 
-void PreprocessPipeline::encode_all() {
+void CorpusPipeline::encode_all() {
   std::unique_lock lock(mutex_);
   while (true) {
     work_.wait(lock, [this] { return is_stopped_ || begun_ < jobs_.size() || at_end_; });

@@ -1,5 +1,5 @@
 #pragma once
-// The threads of preprocess-data: one reads batches of documents, several encode them, and the
+// The threads that read a corpus: one reads batches of documents, several encode them, and the
 // caller takes the results in the order of the batches. What is under way is bounded in bytes.
 
 #include <condition_variable>
@@ -20,35 +20,37 @@
 
 namespace phalanx {
 
-// A document that cannot be encoded.
+// What is wrong with a line, or with a document that begins there.
 struct CorpusFault {
-  std::size_t segment = 0;
   std::int64_t line = 0;  // in the segment
   std::string problem;
 };
 
 // What became of a batch.
 struct EncodedBatch {
-  std::vector<SequenceBlock> blocks;  // of each key
+  std::vector<SequenceBlock> blocks;  // of each key; none where there is no document
+  std::size_t segment = 0;
+  bool has_lines = false;             // JSON lines, which may be left out
   std::vector<CorpusFault> faults;    // in order; their documents are left out
+  std::vector<CorpusFault> warnings;  // of documents that are not left out
   std::int64_t documents = 0;
   std::int64_t empty_documents = 0;
   std::int64_t text_bytes = 0;
   std::int64_t input_bytes = 0;  // as TextBatch's
 };
 
-class PreprocessPipeline {
+class CorpusPipeline {
  public:
   using Read = std::function<bool(TextBatch&)>;
   using Encode = std::function<EncodedBatch(const TextBatch&)>;
 
   // Starts the threads; SystemError where the system refuses. `read` is called by one of them,
   // `encode` by all others at once. They must not outlive what the functions refer to.
-  PreprocessPipeline(int workers, std::size_t bytes_under_way, Read read, Encode encode);
-  PreprocessPipeline(const PreprocessPipeline&) = delete;
-  PreprocessPipeline& operator=(const PreprocessPipeline&) = delete;
+  CorpusPipeline(int workers, std::size_t bytes_under_way, Read read, Encode encode);
+  CorpusPipeline(const CorpusPipeline&) = delete;
+  CorpusPipeline& operator=(const CorpusPipeline&) = delete;
   // Waits for what the threads are doing.
-  ~PreprocessPipeline();
+  ~CorpusPipeline();
 
   // The next result; none at the end. An exception of `read` or `encode` is thrown in its turn.
   // `wait` is called about ten times a second while there is nothing to take, and may throw.
