@@ -84,7 +84,7 @@ TEST_F(OwnModel, BuildsAgainstAnInstalledPhalanxAndTrains) {
   EXPECT_EQ(shell("own/peaks pretrain --help"), 0);
   EXPECT_TRUE(output().starts_with("usage: peaks pretrain FLAGS\n")) << output();
   EXPECT_EQ(output().find("phalanx pretrain"), std::string::npos);
-  EXPECT_EQ(shell("own/peaks plan " + std::string(kFlags)), 0) << output();
+  EXPECT_EQ(shell("own/peaks plan " + std::string(kFlags) + " --save one"), 0) << output();
   EXPECT_NE(output().find("parameters"), std::string::npos) << output();
   EXPECT_EQ(shell("own/peaks score --load one --tokens 1 2"), 78);
   EXPECT_NE(
