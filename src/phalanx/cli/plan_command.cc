@@ -209,12 +209,6 @@ constexpr std::size_t kMostRuns = 32;
 // The memory of every run, in one picture.
 void compare_runs(const NamedFamily& named, const PlanCall& call) {
   const std::vector<Arguments> runs = runs_of(call.compare);
-  if (runs.size() < 2) {
-    throw UsageError(
-        "--compare '{0}' names one run: put | between the flags of two or more, as in --compare "
-        "'{0} | NAME=VALUE' (nothing on one side of it: the call as it is)",
-        call.compare);
-  }
   if (runs.size() > kMostRuns) {
     throw UsageError("--compare has {} runs, and a picture {} at most", runs.size(), kMostRuns);
   }
@@ -241,6 +235,13 @@ void compare_runs(const NamedFamily& named, const PlanCall& call) {
     if (title.empty()) title = model_words(plan) + ": memory of a rank";
     const std::vector<MemoryBar> more = memory_bars(plan, name);
     bars.insert(bars.end(), more.begin(), more.end());
+  }
+  // Behind the faults of its flags.
+  if (runs.size() < 2) {
+    throw UsageError(
+        "--compare '{0}' names one run: put | between the flags of two or more, as in --compare "
+        "'{0} | NAME=VALUE' (nothing on one side of it: the call as it is)",
+        call.compare);
   }
   say(said);
   write_file_durably(call.svg, to_svg(bars, title));
