@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "program_test.h"
 
 namespace phalanx {
@@ -30,6 +32,60 @@ TEST_F(CommandLineTest, AllFaultsOfACallAreTold) {
   EXPECT_EQ(settings.status, 78);
   EXPECT_THAT(settings.err, AllOf(HasSubstr("--hidden-size 30"), HasSubstr("--split 0,0"),
                                   HasSubstr("--min-lr 2"), HasSubstr("--trace t.svg")));
+}
+
+// What people try: a model's name, another program's script, a comparison of one run. One line
+// each.
+TEST_F(CommandLineTest, WhatIsMeantIsTold) {
+  const auto only_line = [&](const std::string& words, int status) {
+    const ProgramOutput output = run(words);
+    EXPECT_EQ(output.status, status) << words;
+    EXPECT_EQ(std::ranges::count(output.err, '\n'), 1) << output.err;
+    return output.err;
+  };
+  for (const std::string name : {"llama", "meta-llama/Llama-3.1-8B"}) {
+    EXPECT_THAT(only_line("pretrain " + name, 64),
+                HasSubstr(name + " is a model of the family gpt, with flags of its own: phalanx "
+                                 "pretrain gpt --yaml-cfg examples/llama3_8b.yaml has them"));
+  }
+  EXPECT_THAT(only_line("plan bert-large", 64), HasSubstr("phalanx plan bert FLAGS"));
+  EXPECT_THAT(only_line("pretrain gtp", 64), HasSubstr("(did you mean gpt?)"));
+  EXPECT_THAT(only_line("pretrain mamba", 64), HasSubstr("phalanx pretrain gpt|bert|t5 FLAGS"));
+  EXPECT_THAT(only_line("pretrain pretrain_gpt.py --num-layers 2", 64),
+              HasSubstr("give its flags to phalanx pretrain gpt"));
+  EXPECT_THAT(only_line("tools/preprocess_data.py --input x", 64),
+              HasSubstr("give its flags to phalanx preprocess-data"));
+  EXPECT_THAT(only_line("launch --nproc-per-node 2 pretrain_gpt.py --num-layers 2", 64),
+              HasSubstr("phalanx launch --nproc-per-node 2 pretrain gpt ..."));
+  const std::string model =
+      "plan gpt --num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 "
+      "--max-position-embeddings 8 --micro-batch-size 1 --vocab-size 20 --world-size 2 "
+      "--tokenizer-type NullTokenizer --svg c.svg ";
+  EXPECT_THAT(
+      only_line(model + "--compare '--zero-stage 1'", 64),
+      HasSubstr("--compare '--zero-stage 1' names one run: put | between the flags of two"));
+  const ProgramOutput compared = run(model + "--compare '--zero-stage 1 --bf16 | zero_stage=2'");
+  EXPECT_EQ(compared.status, 0) << compared.err;
+  EXPECT_THAT(compared.out,
+              AllOf(HasSubstr("--zero-stage 1 --bf16, "), HasSubstr("--zero_stage 2, ")));
+}
+
+// The flags of Megatron's that a script has and no result depends on are one line of the log.
+TEST_F(CommandLineTest, AScriptOfMegatronsPassesOver) {
+  prepare();
+  const ProgramOutput output =
+      run("pretrain gpt --wandb-project p --wandb-exp-name e --async-save --log-straggler "
+          "--dist-ckpt-strictness assume_ok_unexpected --profile --profile-ranks 0 1 " +
+          training());
+  EXPECT_EQ(output.status, 0) << output.err;
+  const std::string log = output.out + output.err;
+  const auto begin = log.find("passed over, for no result depends on them: ");
+  ASSERT_NE(begin, std::string::npos) << log;
+  const std::string note = log.substr(begin, log.find('\n', begin) - begin);
+  EXPECT_THAT(note, AllOf(HasSubstr("--async-save"), HasSubstr("--wandb-project p"),
+                          HasSubstr("--profile-ranks 0 1"), HasSubstr("--tensorboard-dir"),
+                          HasSubstr("metrics.jsonl of --save")));
+  EXPECT_EQ(log.find("--wandb-exp-name", begin + note.size()), std::string::npos);
 }
 
 // Standard error is a pipe that is full, and that nobody reads: the log is for people, the run is

@@ -130,6 +130,17 @@ TEST_F(GenerateCommand, GoesOnLineByLine) {
     EXPECT_EQ(run(words, "And the\n" + forget + "\nAnd the\n").out, first.out + first.out);
   }
   EXPECT_EQ(run(words, "").out, "");
+  // It is left by a word, too; what looks like one and is none is no prompt.
+  for (const std::string leave : {"/quit", "/exit"}) {
+    EXPECT_EQ(run(words, "And the\n" + leave + "\nAnd the\n").out, first.out);
+  }
+  const Output unknown = run(words, "/help\nAnd the\n");
+  EXPECT_EQ(unknown.out, first.out);
+  EXPECT_NE(unknown.err.find("/help is no command: /reset or an empty line forgets what was said, "
+                             "/quit or /exit ends"),
+            std::string::npos)
+      << unknown.err;
+  EXPECT_EQ(run(words, "/usr/bin is\n").err.find("is no command"), std::string::npos);
   const Output full = run(words + " --context 8", "And the\nand so on, and so on, and so on\n");
   EXPECT_EQ(full.status, 0) << full.err;
   EXPECT_NE(full.err.find("/reset forgets them"), std::string::npos) << full.err;

@@ -77,6 +77,70 @@ TEST_F(OwnModel, BuildsAgainstAnInstalledPhalanxAndTrains) {
   EXPECT_NE(output().find("--peak-distance 0: give a number from 1 on"), std::string::npos);
   EXPECT_EQ(shell(fmt::format("'{}' checkpoint info one --json", PHALANX_PROGRAM)), 0) << output();
   EXPECT_NE(output().find("\"--peak-distance\""), std::string::npos) << output();
+  // The program's own name, and what else there is to do with the family.
+  EXPECT_EQ(shell("own/peaks pretrain --help"), 0);
+  EXPECT_TRUE(output().starts_with("usage: peaks pretrain FLAGS\n")) << output();
+  EXPECT_EQ(output().find("phalanx pretrain"), std::string::npos);
+  EXPECT_EQ(shell("own/peaks plan " + std::string(kFlags) + " --save one"), 0) << output();
+  EXPECT_NE(output().find("parameters"), std::string::npos) << output();
+  EXPECT_EQ(shell("own/peaks score --load one --tokens 1 2"), 78);
+  EXPECT_NE(
+      output().find("error: peaks score: a model that finds peaks does not go on with a text"),
+      std::string::npos)
+      << output();
+}
+
+// A family whose model goes on with a text has all of it.
+TEST_F(OwnModel, ALanguageModelScoresAndGenerates) {
+  const std::string model =
+      "--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 "
+      "--max-position-embeddings 16 --tokenizer-type NullTokenizer --vocab-size 50 ";
+  const std::string training = model +
+                               "--micro-batch-size 4 --train-iters 2 --lr 1e-3 --mock-data "
+                               "--eval-iters 0 --save-interval 2 ";
+  const auto run = [&](const std::string& words) {
+    return shell(fmt::format("'{}' {}", PHALANX_OWN_PROGRAM, words));
+  };
+  ASSERT_EQ(run("pretrain " + training + "--echo-note hello --save own"), 0) << output();
+  EXPECT_EQ(run(training + "--save again"), 0) << output();  // a flag alone is of pretrain
+  EXPECT_EQ(run("plan " + model + "--micro-batch-size 4 --json"), 0) << output();
+  EXPECT_EQ(Json::parse(output()).at("ranks").size(), 1U);
+  EXPECT_EQ(run("score --load own --tokens 1 2 3 --json"), 0) << output();
+  EXPECT_EQ(Json::parse(output()).at("log_probabilities").size(), 2U);
+  EXPECT_EQ(run("generate --load own --prompt '1 2' --max-tokens 3 --ignore-eos --json"), 0)
+      << output();
+  const std::string first_line = output().substr(0, output().find('\n'));
+  EXPECT_EQ(Json::parse(first_line).at("tokens").size(), 3U) << output();
+
+  // It says its own name wherever a command is typed.
+  for (const std::string command : {"pretrain", "plan", "score", "generate"}) {
+    EXPECT_EQ(run(command + " --help"), 0);
+    EXPECT_TRUE(output().starts_with("usage: echo " + command + " ")) << output();
+    EXPECT_EQ(output().find("phalanx " + command), std::string::npos) << output();
+    EXPECT_EQ(run("help " + command), 0);
+    EXPECT_EQ(run(command + " --no-such-flag"), 64);
+    EXPECT_NE(output().find(fmt::format("error: echo {}: --no-such-flag: unknown flag", command)),
+              std::string::npos)
+        << output();
+    EXPECT_NE(output().find(fmt::format("(echo {} --help lists the flags)", command)),
+              std::string::npos)
+        << output();
+  }
+  EXPECT_EQ(run("--help"), 0);
+  EXPECT_TRUE(output().starts_with("echo: trains a model that says it again")) << output();
+  EXPECT_EQ(run("pretran"), 64);
+  EXPECT_NE(output().find("error: echo pretran: unknown command pretran; did you mean pretrain?"),
+            std::string::npos)
+      << output();
+
+  // Neither computes with the other's models.
+  EXPECT_EQ(shell(fmt::format("'{}' score --load own --tokens 1 2", PHALANX_PROGRAM)), 78);
+  EXPECT_NE(output().find("echo is no family of models that this program knows"), std::string::npos)
+      << output();
+  ASSERT_EQ(shell(fmt::format("'{}' pretrain gpt {} --save gpt", PHALANX_PROGRAM, training)), 0);
+  EXPECT_EQ(run("score --load gpt --tokens 1 2"), 78);
+  EXPECT_NE(output().find("the checkpoint is of a gpt, and a echo is asked for"), std::string::npos)
+      << output();
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -151,6 +153,35 @@ TEST_F(Scripts, WarningsAreErrorsInThePresetsOnly) {
   EXPECT_THAT(read("by_hand/compile_commands.json"), HasSubstr("-Wconversion"));
   EXPECT_THAT(read("by_hand/compile_commands.json"), Not(HasSubstr("-Werror")));
   EXPECT_THAT(text_of(kSource / "CMakePresets.json"), HasSubstr("\"PHALANX_WERROR\": \"ON\""));
+}
+
+// The table of exit codes has those of the code, under their names, and no others but 0, 1 and
+// those of signals.
+TEST(ExitCodes, ThePageHasThoseOfTheCode) {
+  std::map<std::string, std::string> codes;  // by name
+  const std::regex enumerator(R"(\s+(k[A-Z]\w*) = (\d+),)");
+  for (const std::string& line : lines_of(text_of(kSource / "src/phalanx/base/error.h"))) {
+    std::smatch match;
+    if (std::regex_match(line, match, enumerator)) codes[match[1]] = match[2];
+  }
+  EXPECT_GE(codes.size(), 14U);
+  std::map<std::string, std::string> told;
+  std::vector<std::string> nameless;
+  const std::regex row(R"(\| (\d+|128 \+ N) \| (?:`(\w+)` )?\| \S.*)");
+  for (const std::string& line : lines_of(text_of(kSource / "docs/exit-codes.md"))) {
+    std::smatch match;
+    if (!std::regex_match(line, match, row)) continue;
+    if (match[2].matched) {
+      EXPECT_TRUE(told.emplace(match[2], match[1]).second) << line;
+    } else {
+      nameless.push_back(match[1]);
+    }
+  }
+  EXPECT_EQ(told, codes);
+  EXPECT_EQ(nameless, (std::vector<std::string>{"0", "1", "128 + N"}));
+  for (const char* const place : {"README.md", "src/phalanx/cli/command_table.cc"}) {
+    EXPECT_THAT(text_of(kSource / place), HasSubstr("docs/exit-codes.md")) << place;
+  }
 }
 
 }  // namespace

@@ -84,7 +84,11 @@ TEST_F(ScoreCommand, ScoresTexts) {
   // Longer than the 32 positions.
   std::string book;
   for (int i = 0; i < 20; ++i) book += text;
-  refused("score --load run", book, 65, "enough for 33: shorten it, or give --stride N");
+  refused("score --load run", book, 65,
+          "enough for 33: shorten it, or give --stride N with N from 1 to 32");
+  refused("score --load run --stride 0", book, 65,
+          "enough for 33, and --stride 0 makes no windows: shorten it, or give --stride N with N "
+          "from 1 to 32");
   const auto windows = json_lines(run("score --load run --json --stride 16", book));
   EXPECT_EQ(windows.at(0).at("tokens").size(), windows[0].at("log_probabilities").size() + 1);
 }

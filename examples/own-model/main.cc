@@ -1,27 +1,8 @@
-// Trains the model that finds peaks (peak_family.h).
-
-#include <cstdio>
-#include <exception>
-#include <string>
-#include <vector>
+// The program of the model that finds peaks (peak_family.h): peaks pretrain, peaks plan, ...
 
 #include "peak_family.h"
-#include "phalanx/base/error.h"
-#include "phalanx/cli/pretrain.h"
-#include "phalanx/flags/flag_set.h"
+#include "phalanx/cli/family_program.h"
 
 int main(int argc, char** argv) {
-  try {
-    const std::vector<std::string> arguments(argv + 1, argv + argc);
-    return phalanx::pretrain_family(peaks::peak_family(), arguments);
-  } catch (const phalanx::HelpRequested& help) {
-    std::fputs(help.text.c_str(), stdout);
-    return 0;
-  } catch (const phalanx::Error& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return static_cast<int>(error.code());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "internal error: %s\n", error.what());
-    return static_cast<int>(phalanx::ErrorCode::kInternal);
-  }
+  return phalanx::run_family_program(peaks::peak_family(), argc, argv);
 }

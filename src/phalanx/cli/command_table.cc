@@ -6,6 +6,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/flags/flag_set.h"
+#include "phalanx/launch/python_script.h"
 
 namespace phalanx {
 namespace {
@@ -85,6 +86,9 @@ Examples:
     phalanx pretrain gpt --yaml-cfg run.yaml --nproc 4      train on four ranks
     phalanx plan gpt --yaml-cfg run.yaml --world-size 64    what that takes on 64
     phalanx generate --load RUN --prompt "In the"           let the model go on
+
+Exit codes: 0 done, 64 the call is wrong, 65 or 66 the input, 78 the settings;
+docs/exit-codes.md says what all of them mean.
 )";
 }
 
@@ -100,6 +104,10 @@ int run_command(const std::vector<std::string>& words) {
   for (const Command& command : kCommands) {
     if (command.name == words[0]) return command.run({words.begin() + 1, words.end()});
     names.emplace_back(command.name);
+  }
+  if (const auto command = launch::command_of_script(words[0])) {
+    throw UsageError("{}: nothing runs under Python here; give its flags to phalanx {}", words[0],
+                     *command);
   }
   const auto meant = nearest(words[0], names);
   throw UsageError("unknown command {}{} (phalanx --help lists the commands)", words[0],

@@ -1,9 +1,15 @@
 #include "phalanx/cli/command_table.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -107,6 +113,130 @@ TEST(CommandTable, HelpHasTwoColumns) {
     const HelpRequested help = help_of({name, "--help"});
     expect_two_columns(help);
     for (const std::string& verb : help.verbs) expect_two_columns(help_of({name, verb, "--help"}));
+  }
+}
+
+// A flag of a command that completion offers.
+struct Offered {
+  std::string command;
+  const FlagRow* row;
+  std::vector<std::string_view> choices;
+};
+
+std::vector<Offered> offered_flags(const std::vector<CommandFlags>& commands) {
+  std::vector<Offered> flags;
+  for (const CommandFlags& command : commands) {
+    for (const FlagRow& row : command.rows) {
+      const FlagSpec& spec = row.spec;
+      if (spec.state == FlagState::kRefused || row.type == FlagType::kSwitch) continue;
+      flags.push_back(
+          {command.words, &row, words_of(spec.choices.empty() ? spec.satisfied_by : spec.choices)});
+    }
+  }
+  return flags;
+}
+
+// What bash completes behind each of the flags: lines of words.
+std::vector<std::string> completed_by_bash(const std::vector<CommandFlags>& commands,
+                                           const std::vector<Offered>& flags) {
+  std::string script = completion_script("bash", commands) + R"(
+try() {
+  COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+  _phalanx
+  echo "${COMPREPLY[*]}"
+}
+)";
+  for (const Offered& flag : flags) {
+    script += fmt::format("try phalanx {} {} ''\n", flag.command, flag.row->spec.name);
+  }
+  const std::string name = fmt::format("{}phalanx_choices_{}", testing::TempDir(), ::getpid());
+  std::ofstream(name) << script;
+  EXPECT_EQ(std::system(fmt::format("bash '{0}' > '{0}.out' 2>&1", name).c_str()), 0);
+  std::vector<std::string> lines;
+  std::ifstream out(name + ".out");
+  for (std::string line; std::getline(out, line);) lines.push_back(line);
+  for (const auto& file : {name, name + ".out"}) std::remove(file.c_str());
+  return lines;
+}
+
+// Whatever table a flag stands in: who gives it choices completes them.
+TEST(CommandTable, EveryFlagWithChoicesCompletesThem) {
+  if (std::system("command -v bash >/dev/null 2>&1") != 0) GTEST_SKIP() << "bash is not installed";
+  const auto commands = all_command_flags();
+  auto flags = offered_flags(commands);
+  std::erase_if(flags, [](const Offered& flag) { return flag.choices.empty(); });
+  EXPECT_GT(flags.size(), 60U);
+  const auto completed = completed_by_bash(commands, flags);
+  ASSERT_EQ(completed.size(), flags.size());
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    EXPECT_EQ(completed[i], fmt::format("{}", fmt::join(flags[i].choices, " ")))
+        << flags[i].command << " " << flags[i].row->spec.name;
+  }
+  // zsh has the same branches, fish a line for each flag.
+  const std::string bash = completion_script("bash", commands);
+  const std::string zsh = completion_script("zsh", commands);
+  std::istringstream lines(bash);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(" takes=choice choices=(") == line.npos) continue;
+    EXPECT_NE(zsh.find(line + "\n"), zsh.npos) << line;
+  }
+  const std::string fish = completion_script("fish", commands);
+  for (const Offered& flag : flags) {
+    const std::string words = fmt::format("\\'{}\\'", fmt::join(flag.choices, "\\' \\'"));
+    const std::string line =
+        fmt::format("complete -c phalanx -n '__phalanx_in {}' -l {} -x -a '{}' -d ", flag.command,
+                    flag.row->spec.name.substr(2), words);
+    EXPECT_NE(fish.find(line), fish.npos) << line;
+  }
+}
+
+// A text has choices, or is the name of something on a disk, or is one of these, which only the
+// user knows. Who adds a flag with a few possible values meets this list.
+TEST(CommandTable, ATextWithoutChoicesIsAPathOrAnybodysGuess) {
+  const std::set<std::string_view> open = {"--allow-changed",
+                                           "--compare",
+                                           "--costs",
+                                           "--disk-bandwidth",
+                                           "--document-separator",
+                                           "--encoder-costs",
+                                           "--iterations-to-skip",
+                                           "--json-keys",
+                                           "--label-column",
+                                           "--labels",
+                                           "--local-ranks-filter",
+                                           "--master-addr",
+                                           "--nnodes",
+                                           "--nproc-per-node",
+                                           "--prompt",
+                                           "--rampup-batch-size",
+                                           "--rank-order",
+                                           "--rdzv-conf",
+                                           "--rdzv-endpoint",
+                                           "--rdzv-id",
+                                           "--redirects",
+                                           "--role",
+                                           "--set",
+                                           "--signals-to-handle",
+                                           "--step-batch-size-schedule",
+                                           "--stop",
+                                           "--target",
+                                           "--task",
+                                           "--tee",
+                                           "--text-columns",
+                                           "--tiktoken-special-tokens",
+                                           "--tokens",
+                                           "--window-attn-skip-freq",
+                                           "--window-size"};
+  for (const Offered& flag : offered_flags(all_command_flags())) {
+    const FlagSpec& spec = flag.row->spec;
+    const bool is_text = flag.row->type == FlagType::kText || flag.row->type == FlagType::kList;
+    const bool does_nothing = spec.state != FlagState::kWorks;
+    const bool is_path =
+        std::ranges::any_of(std::array{"FILE", "DIR", "PATH", "PREFIX"},
+                            [&](const char* word) { return spec.value_name.starts_with(word); });
+    if (!is_text || does_nothing || is_path || !flag.choices.empty()) continue;
+    EXPECT_TRUE(open.contains(spec.name))
+        << flag.command << " " << spec.name << " " << spec.value_name << ": has it choices?";
   }
 }
 

@@ -6,6 +6,7 @@
 #include "phalanx/cli/command_table.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/flags/flag_set.h"
+#include "phalanx/train/family.h"
 
 namespace phalanx {
 namespace {
@@ -15,6 +16,19 @@ void add_words_of_help(std::vector<CommandFlags>& commands) {
   for (const Command& command : command_table()) {
     if (command.name == "help") continue;
     commands.push_back({fmt::format("help {}", command.name), std::string(command.help), {}});
+  }
+}
+
+// The families have one table of flags, which stands under the first one's name.
+void add_families(std::vector<CommandFlags>& commands) {
+  const auto families = known_families();
+  const std::string first = fmt::format(" {}", families.front()->name());
+  for (CommandFlags& command : commands) {
+    if (!command.words.ends_with(first)) continue;
+    const std::string verb = command.words.substr(0, command.words.size() - first.size());
+    for (const auto& family : families.subspan(1)) {
+      command.other_words.push_back(fmt::format("{} {}", verb, family->name()));
+    }
   }
 }
 
@@ -46,6 +60,7 @@ int run_completion(const Arguments& arguments) {
   flags.parse({arguments.begin() + 1, arguments.end()});
   std::vector<CommandFlags> commands = all_command_flags();
   add_words_of_help(commands);
+  add_families(commands);
   fmt::print("{}", completion_script(shell, commands));
   return 0;
 }

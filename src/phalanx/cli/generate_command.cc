@@ -4,6 +4,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/cli/commands.h"
+#include "phalanx/cli/family_commands.h"
 #include "phalanx/cli/generate.h"
 
 namespace phalanx {
@@ -27,7 +28,7 @@ void add_text_flags(FlagSet& flags, GenerateOptions& o) {
             &o.prompts_file);
   flags.add({.name = "--interactive",
              .help = "Continues lines of standard input, behind what was said before; /reset or "
-                     "an empty line forgets that, Ctrl-C ends an answer",
+                     "an empty line forgets that, /quit or /exit ends, Ctrl-C ends an answer",
              .excludes = "--prompt --json --num-beams"},
             &o.interactive);
   flags.add({.name = "--context",
@@ -115,10 +116,11 @@ void add_flags(FlagSet& flags, GenerateOptions& o) {
        .help = "One JSON document: the prompt's and the new token ids, the text, for a GPT why it "
                "ended and how fast it was, for a BERT the answers for each mask"},
       &o.json);
-  flags.add_example("phalanx generate --load RUN --prompt 'In the beginning'", "one text");
-  flags.add_example("phalanx generate --load RUN --prompts-file prompts.txt --json",
+  const std::string& command = flags.command();
+  flags.add_example(command + " --load RUN --prompt 'In the beginning'", "one text");
+  flags.add_example(command + " --load RUN --prompts-file prompts.txt --json",
                     "a text for each line");
-  flags.add_example("phalanx generate --load RUN --interactive --stop Q:", "line by line");
+  flags.add_example(command + " --load RUN --interactive --stop Q:", "line by line");
 }
 
 // What only a GPT can be told.
@@ -145,9 +147,12 @@ void expect_plain(const FlagSet& flags, std::string_view family) {
 
 }  // namespace
 
-int run_generate(const Arguments& arguments) {
+int run_generate(const Arguments& arguments) { return generate({"phalanx generate"}, arguments); }
+
+int generate(const ModelCommand& command, const Arguments& arguments) {
   GenerateOptions options;
-  FlagSet flags("phalanx generate", "Text from a checkpoint.");
+  options.model = ModelFlags(command.family);
+  FlagSet flags(command.name, "Text from a checkpoint.");
   add_flags(flags, options);
   flags.parse(arguments);
   options.sampling.seed = static_cast<std::uint64_t>(options.seed);
@@ -158,7 +163,8 @@ int run_generate(const Arguments& arguments) {
 
   const TrainedModel trained = options.model.open(options.plan ? Verify::kNo : Verify::kWeights);
   const std::string& family = trained.config.model.family;
-  if (family == "gpt") {
+  if (command.family != nullptr) expect_language_model(command, trained);
+  if (trained.goes_on) {
     return options.interactive ? converse(options, trained) : continue_texts(options, trained);
   }
   expect_plain(flags, family);

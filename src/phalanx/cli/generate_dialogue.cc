@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <csignal>
 #include <iostream>
 #include <iterator>
 #include <numeric>
 #include <string>
+#include <string_view>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
@@ -22,6 +24,14 @@ namespace phalanx {
 namespace {
 
 constexpr const char* kEndingAnswer = "";  // the answer ends, which can be seen
+constexpr std::string_view kSlashWords =
+    "/reset or an empty line forgets what was said, /quit or /exit ends";
+
+// A slash and a word, alone.
+bool is_slash_word(std::string_view line) {
+  return line.size() > 1 && line[0] == '/' &&
+         std::ranges::all_of(line.substr(1), [](unsigned char c) { return std::isalpha(c) != 0; });
+}
 
 class Dialogue final : public GenerationListener {
  public:
@@ -31,11 +41,16 @@ class Dialogue final : public GenerationListener {
         model_(model),
         ends_(end_tokens(options, trained)) {}
 
-  // False: a signal asks to leave.
+  // False: a signal or the line asks to leave.
   bool hear(const std::string& line) {
+    if (line == "/quit" || line == "/exit") return false;
     if (line.empty() || line == "/reset") {
       said_.clear();
       model_.truncate(0, 0);
+      return true;
+    }
+    if (is_slash_word(line)) {
+      log_warning("{} is no command: {}; a prompt may begin with a blank", line, kSlashWords);
       return true;
     }
     // Lines and answers stand under each other.
@@ -114,6 +129,7 @@ int converse(const GenerateOptions& options, const TrainedModel& trained) {
   load_model(trained, *model, "Give a smaller --context or end other programs");
   Dialogue dialogue(options, trained, *model);
   const bool is_typed = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
+  if (is_typed) log_info("every line is a prompt; {}", kSlashWords);
   show_prompt(is_typed);
   bool goes_on = true;
   for (std::string line; goes_on && std::getline(std::cin, line);) {

@@ -32,6 +32,18 @@ struct ExportFlags {
   bool json = false;
 };
 
+// As the choices of a flag.
+std::string_view architecture_choices() {
+  static const std::string names = [] {
+    std::string words;
+    for (const Architecture* one : hugging_face::architectures()) {
+      words += (words.empty() ? "" : " ") + std::string(one->name);
+    }
+    return words;
+  }();
+  return names;
+}
+
 void add_flags(FlagSet& flags, ExportFlags& given) {
   flags.add({.name = "--load",
              .help = "Save directory or one iteration's",
@@ -51,7 +63,7 @@ void add_flags(FlagSet& flags, ExportFlags& given) {
             &given.max_shard_bytes);
   flags.add({.name = "--architecture",
              .help = "What config.json calls the model (default: what it is)",
-             .value_name = "NAME"},
+             .choices = architecture_choices()},
             &given.architecture);
   flags.add({.name = "--json", .help = "What was exported as JSON"}, &given.json);
 }

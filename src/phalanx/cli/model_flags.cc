@@ -1,6 +1,7 @@
 #include "phalanx/cli/model_flags.h"
 
 #include "phalanx/base/error.h"
+#include "phalanx/cli/model_name.h"
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/tasks/classify_family.h"
 #include "phalanx/tasks/classify_options.h"
@@ -12,9 +13,14 @@
 
 namespace phalanx {
 
-TrainConfig checkpoint_config(const CheckpointReader& checkpoint) {
+TrainConfig checkpoint_config(const CheckpointReader& checkpoint,
+                              const std::shared_ptr<const ModelFamily>& own) {
   TrainConfig config;
   const auto& arguments = checkpoint.manifest().arguments;
+  if (own != nullptr) {
+    use_family(own, config);
+    check_family(config, arguments);
+  }
   if (const auto family = arguments.find(std::string(kFamilyArgument)); family != arguments.end()) {
     config.model.family = family->second;
   }
@@ -93,7 +99,7 @@ bool TrainedModel::is_classifier() const { return family_of(config).name() == kC
 
 TrainedModel ModelFlags::open_any(Verify verify) const {
   auto checkpoint = CheckpointReader::open(load_, verify);
-  TrainConfig config = for_inference(checkpoint_config(checkpoint));
+  TrainConfig config = for_inference(checkpoint_config(checkpoint, own_));
   use_kept_tokenizer(config, checkpoint);
   if (!vocab_file_.empty()) config.tokenizer.vocab_file = vocab_file_;
   if (!merge_file_.empty()) config.tokenizer.merge_file = merge_file_;
@@ -114,13 +120,23 @@ TrainedModel ModelFlags::open_any(Verify verify) const {
   resolve(config, false);
 
   auto tokenizer = make_tokenizer(config.tokenizer);
-  const GptConfig model = gpt_config(config, tokenizer->vocab_size());
+  const auto language = family_of(config).language_model(config, tokenizer->vocab_size());
   const auto products = cpu::choose_products(config.model.matmul_precision, config.model.bf16);
+  const GptConfig model = language ? *language : gpt_config(config, tokenizer->vocab_size());
   return {.checkpoint = std::move(checkpoint),
           .config = std::move(config),
           .tokenizer = std::move(tokenizer),
           .model = model,
+          .goes_on = language.has_value(),
           .products = products.products};
+}
+
+void expect_language_model(const ModelCommand& command, const TrainedModel& trained) {
+  if (trained.goes_on) return;
+  throw ConfigError(
+      "a {} does not go on with a text, which {} takes a model for: its losses are told by the "
+      "training program, --load DIR --skip-train --eval-iters N",
+      command.family->title(), command.name);
 }
 
 std::unique_ptr<CachedModel> plan_model(const TrainedModel& trained, CachedModel::Sizes sizes) {

@@ -5,25 +5,31 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/cli/family_commands.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/ops/cpu/device.h"
 #include "phalanx/tokenizer/registry.h"
 #include "phalanx/train/cached_model.h"
 #include "phalanx/train/config.h"
 #include "phalanx/train/config_views.h"
+#include "phalanx/train/family.h"
 
 namespace phalanx {
 
-// The training configuration that a checkpoint was made with, unresolved.
-TrainConfig checkpoint_config(const CheckpointReader& checkpoint);
+// The training configuration that a checkpoint was made with, unresolved. `own`: the family of a
+// program that has no other; ConfigError where the checkpoint is not of it.
+TrainConfig checkpoint_config(const CheckpointReader& checkpoint,
+                              const std::shared_ptr<const ModelFamily>& own = nullptr);
 
 struct TrainedModel {
   CheckpointReader checkpoint;
   TrainConfig config;  // resolved, for inference
   std::unique_ptr<Tokenizer> tokenizer;
   GptConfig model;
+  bool goes_on = false;  // with a text: `model` is what it is
   cpu::ProductPrecision products;
 
   bool is_classifier() const;  // tasks/classify_family.h
@@ -31,6 +37,7 @@ struct TrainedModel {
 
 class ModelFlags {
  public:
+  explicit ModelFlags(std::shared_ptr<const ModelFamily> own = nullptr) : own_(std::move(own)) {}
   void add_load_to(FlagSet& flags);
   void add_others_to(FlagSet& flags);
   // Of a command whose model may lie on many ranks, in a dtype of its own.
@@ -45,6 +52,7 @@ class ModelFlags {
   TrainedModel open_classifier() const;
 
  private:
+  std::shared_ptr<const ModelFamily> own_;
   std::string load_;
   std::int64_t threads_ = 0;
   std::string vocab_file_, merge_file_, tokenizer_model_, matmul_precision_ = "auto";
@@ -52,6 +60,10 @@ class ModelFlags {
   std::string dtype_;
   bool allow_overcommit_ = false;
 };
+
+// Of a command of a program with a family of its own. ConfigError where its model does not go on
+// with a text.
+void expect_language_model(const ModelCommand& command, const TrainedModel& trained);
 
 // The model with its caches, planned and without weights.
 std::unique_ptr<CachedModel> plan_model(const TrainedModel& trained, CachedModel::Sizes sizes);

@@ -11,6 +11,7 @@
 #include "phalanx/base/log.h"
 #include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/commands.h"
+#include "phalanx/cli/family_commands.h"
 #include "phalanx/cli/model_name.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/ops/cpu/precision.h"
@@ -79,12 +80,19 @@ struct PlanCall {
   std::string yaml;  // --print-yaml: the call itself
 };
 
+void add_example(FlagSet& flags) {
+  flags.add_example(
+      "phalanx plan gpt --num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length "
+      "2048 --max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 1536 "
+      "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 --world-size 1024 --bf16",
+      "GPT-3 on 1,024 ranks");
+}
+
 // The call must stay where it is while it is read.
 void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& call) {
   TrainConfig& config = call.config;
-  config.model.family = named.family->name();
-  FlagSet flags(fmt::format("phalanx plan {}", config.model.family),
-                "The memory plan of a training run, nothing allocated.");
+  use_family(named.family, config);
+  FlagSet flags(named.command, "The memory plan of a training run, nothing allocated.");
   flags.plan_only();
   add_train_flags(flags, config);
   flags.section("Plan");
@@ -123,11 +131,7 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
             &call.cpu_target);
   flags.add_yaml();
   add_deepspeed_config(flags, config);
-  flags.add_example(
-      "phalanx plan gpt --num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length "
-      "2048 --max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 1536 "
-      "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 --world-size 1024 --bf16",
-      "GPT-3 on 1,024 ranks");
+  if (config.family == nullptr) add_example(flags);
   flags.parse(
       arguments,
       [&] {
@@ -163,7 +167,8 @@ void say(const Notes& notes) {
   for (const std::string& note : notes) log_info("{}", note);
 }
 
-// Of a text of NAME=VALUE, and NAME of a switch, with | between runs: the flags of each.
+// Of a text of NAME=VALUE or --NAME VALUE, and NAME of a switch, with | between runs: the flags of
+// each.
 std::vector<Arguments> runs_of(const std::string& compare) {
   std::vector<Arguments> runs;
   std::size_t begin = 0;
@@ -171,8 +176,17 @@ std::vector<Arguments> runs_of(const std::string& compare) {
     const std::size_t end = std::min(compare.find('|', begin), compare.size());
     std::istringstream words(compare.substr(begin, end - begin));
     Arguments& flags = runs.emplace_back();
+    bool may_take_value = false;  // the word before has dashes and no value yet
     for (std::string word; words >> word;) {
-      flags.push_back(word.starts_with("--") ? word : "--" + word);
+      const bool has_dashes = word.starts_with("--");
+      const bool has_value = word.find('=') != std::string::npos;
+      if (may_take_value && !has_dashes && !has_value) {
+        flags.back() += "=" + word;
+        may_take_value = false;
+        continue;
+      }
+      flags.push_back(has_dashes ? word : "--" + word);
+      may_take_value = has_dashes && !has_value;
     }
     begin = end + 1;
   }
@@ -222,6 +236,13 @@ void compare_runs(const NamedFamily& named, const PlanCall& call) {
     const std::vector<MemoryBar> more = memory_bars(plan, name);
     bars.insert(bars.end(), more.begin(), more.end());
   }
+  // Behind the faults of its flags.
+  if (runs.size() < 2) {
+    throw UsageError(
+        "--compare '{0}' names one run: put | between the flags of two or more, as in --compare "
+        "'{0} | NAME=VALUE' (nothing on one side of it: the call as it is)",
+        call.compare);
+  }
   say(said);
   write_file_durably(call.svg, to_svg(bars, title));
   fmt::print("{}", to_text(bars));
@@ -229,8 +250,9 @@ void compare_runs(const NamedFamily& named, const PlanCall& call) {
 
 }  // namespace
 
-int run_plan(const Arguments& arguments) {
-  const NamedFamily named = named_family("phalanx plan", arguments);
+int run_plan(const Arguments& arguments) { return plan(named_family("phalanx plan", arguments)); }
+
+int plan(const NamedFamily& named) {
   PlanCall call;
   read_call(named, named.arguments, call);
   if (!call.yaml.empty()) {

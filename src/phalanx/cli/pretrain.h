@@ -1,6 +1,6 @@
 #pragma once
-// `phalanx pretrain` for a program that brings a model family of its own: what Megatron's
-// pretrain() is to a script. examples/own-model is such a program.
+// `phalanx pretrain` for a program that trains a model family of its own and does nothing else.
+// One with all that can be done with a family is made by family_program.h.
 
 #include <memory>
 
@@ -10,7 +10,7 @@
 namespace phalanx {
 
 // Trains a model of the family with these flags: those of `phalanx pretrain` and the family's own.
-// Returns the exit status; errors are thrown.
+// Messages call the program by the name of its file. Returns the exit status; errors are thrown.
 int pretrain_family(std::shared_ptr<const ModelFamily> family, const Arguments& arguments);
 
 }  // namespace phalanx

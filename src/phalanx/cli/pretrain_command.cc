@@ -1,9 +1,11 @@
 #include <fmt/core.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/commands.h"
+#include "phalanx/cli/family_commands.h"
 #include "phalanx/cli/model_name.h"
 #include "phalanx/cli/pretrain.h"
 #include "phalanx/cli/training_run.h"
@@ -27,24 +29,25 @@ void add_examples(FlagSet& flags) {
 }  // namespace
 
 int run_pretrain(const Arguments& arguments) {
-  NamedFamily named = named_family("phalanx pretrain", arguments);
-  return pretrain_family(std::move(named.family), named.arguments);
+  return pretrain(named_family("phalanx pretrain", arguments));
 }
 
 int pretrain_family(std::shared_ptr<const ModelFamily> family, const Arguments& arguments) {
+  return pretrain({::program_invocation_short_name, std::move(family), arguments});
+}
+
+int pretrain(const NamedFamily& named) {
   TrainConfig config;
   const auto environment = begin_process(config);
-  config.model.family = family->name();
-  if (find_family(family->name()) == nullptr) config.family = family;
-  FlagSet flags(fmt::format("phalanx pretrain {}", family->name()),
-                fmt::format("Trains a {}.", family->title()));
+  use_family(named.family, config);
+  FlagSet flags(named.command, fmt::format("Trains a {}.", named.family->title()));
   add_train_flags(flags, config);
   add_start_flags(flags, config);
   if (config.family == nullptr) add_examples(flags);
   flags.parse(
-      arguments,
+      named.arguments,
       [&] {
-        use_family_defaults(flags, *family);
+        use_family_defaults(flags, *named.family);
         // Behind: what a checkpoint says counts more than what is usual.
         use_checkpoint_arguments(flags, config);
       },

@@ -15,6 +15,7 @@
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/schedule_report.h"
 #include "phalanx/flags/flag_set.h"
+#include "phalanx/pipeline/schedule.h"
 
 namespace phalanx {
 namespace {
@@ -51,8 +52,8 @@ void add_flags(FlagSet& flags, ScheduleFlags& values) {
   const FlagRange count_or_0 = from_to(0, 1'000'000);
   flags.add({.name = "--kind",
              .help = "The schedule: --list-kinds lists the names",
-             .value_name = "KIND",
-             .required_unless = "--list-kinds"},
+             .required_unless = "--list-kinds",
+             .choices = kScheduleNames},
             &values.kind);
   flags.add({.name = "--pipeline-size",
              .help = "Ranks of the pipeline",
@@ -118,7 +119,8 @@ void add_flags(FlagSet& flags, ScheduleFlags& values) {
   flags.add(
       {.name = "--trace",
        .help =
-           "A trace in Chrome's format is written to this file; a unit of time is a millisecond"},
+           "A trace in Chrome's format is written to this file; a unit of time is a millisecond",
+       .value_name = "FILE"},
       &values.trace);
   flags.add({.name = "--json", .help = "One JSON document on standard output"}, &values.json);
   flags.add({.name = "--lowered",
@@ -219,7 +221,6 @@ void check_kind_of_flags(const FlagSet& flags, const ScheduleFlags& values) {
 }
 
 ScheduleRequest request_of(const FlagSet& flags, const ScheduleFlags& values) {
-  schedule_kind(values.kind);  // an unknown name is told before what does not fit it
   check_kind_of_flags(flags, values);
   ScheduleRequest request{.ranks = static_cast<int>(values.ranks),
                           .microbatches = static_cast<int>(values.microbatches),

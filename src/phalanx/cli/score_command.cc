@@ -9,6 +9,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/cli/commands.h"
+#include "phalanx/cli/family_commands.h"
 #include "phalanx/cli/model_flags.h"
 #include "phalanx/cli/score_rows.h"
 #include "phalanx/cli/standard_output.h"
@@ -28,6 +29,7 @@ struct CommandOptions {
   std::string target;
   bool lines = false;
   std::int64_t stride = 0;
+  bool names_stride = false;
   bool logits = false;
   bool json = false;
 };
@@ -51,7 +53,7 @@ void add_flags(FlagSet& flags, CommandOptions& o) {
   flags.add({.name = "--lines", .help = "Each line by itself, without its end"}, &o.lines);
   flags.add({.name = "--stride",
              .help = "Texts longer than the model's positions: in windows, each N tokens after the "
-                     "one before (0: an error)",
+                     "one before (0: they are refused)",
              .range = at_least(0)},
             &o.stride);
   flags.add({.name = "--logits",
@@ -63,15 +65,14 @@ void add_flags(FlagSet& flags, CommandOptions& o) {
              .help = "One JSON document: token ids, log probabilities of all but the first, loss "
                      "(their negated mean), perplexity; with --lines one a line"},
             &o.json);
-  flags.add_example("phalanx score --load RUN < text.txt", "every token's log probability");
-  flags.add_example("phalanx score --load RUN --lines --json < lines.txt",
-                    "a JSON document for each line");
-  flags.add_example("phalanx score --load T5 --target '<extra_id_0> blue' < text.txt",
-                    "what a T5 says of an answer");
-  flags.add_example("phalanx score --load CLASSIFIER < dev.tsv",
-                    "accuracy, F1 and loss of labelled rows");
-  flags.add_example("phalanx score --load RUN --stride 512 --json < book.txt",
-                    "perplexity of a long text");
+  const auto add_example = [&](std::string_view call, std::string_view meaning) {
+    flags.add_example(fmt::format("{} {}", flags.command(), call), std::string(meaning));
+  };
+  add_example("--load RUN < text.txt", "every token's log probability");
+  add_example("--load RUN --lines --json < lines.txt", "a JSON document for each line");
+  add_example("--load T5 --target '<extra_id_0> blue' < text.txt", "what a T5 says of an answer");
+  add_example("--load CLASSIFIER < dev.tsv", "accuracy, F1 and loss of labelled rows");
+  add_example("--load RUN --stride 512 --json < book.txt", "perplexity of a long text");
 }
 
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -132,9 +133,12 @@ void check_text(const Text& text, const GptConfig& model, const CommandOptions& 
   const std::int64_t most = model.max_positions + (options.logits ? 0 : 1);
   if (length <= most || options.stride > 0) return;
   throw DataError(
-      "{}: {} tokens; the model has {} positions, enough for {}{}: shorten it, or give --stride N "
-      "to score it in windows (N = {}: one after the other; smaller: with more context, slower)",
+      "{}: {} tokens; the model has {} positions, enough for {}{}{}: shorten it, or give --stride "
+      "N "
+      "with N from 1 to {} to score it in windows (N = {}: one after the other; smaller: with more "
+      "context, slower)",
       text.source, length, model.max_positions, most, options.logits ? " with --logits" : "",
+      options.names_stride ? ", and --stride 0 makes no windows" : "", model.max_positions,
       model.max_positions);
 }
 
@@ -332,15 +336,19 @@ void check_row_flags(const CommandOptions& options) {
 
 }  // namespace
 
-int run_score(const Arguments& arguments) {
+int run_score(const Arguments& arguments) { return score({"phalanx score"}, arguments); }
+
+int score(const ModelCommand& command, const Arguments& arguments) {
   CommandOptions options;
+  options.model = ModelFlags(command.family);
   FlagSet flags(
-      "phalanx score",
+      command.name,
       "How likely a model holds a text to be: the log probability of each token given "
       "those before it; of a BERT, given all others; of a T5's target, given the text, too. How "
       "good a classifier is on labelled rows.");
   add_flags(flags, options);
   flags.parse(arguments);
+  options.names_stride = flags.given("--stride");
 
   const TrainedModel trained = options.model.open_any();
   if (trained.is_classifier()) {
@@ -353,7 +361,9 @@ int run_score(const Arguments& arguments) {
                       options.stride, model.max_positions);
   }
   const std::string& family = trained.config.model.family;
-  const bool has_target = family == "t5";
+  const bool is_own = command.family != nullptr;
+  if (is_own) expect_language_model(command, trained);
+  const bool has_target = family == "t5" && !is_own;
   if (has_target) check_target_flags(options);
   if (!has_target && !options.target.empty()) {
     throw ConfigError("--target: {} has no decoder to score a target with, a T5 has: leave it out",
@@ -363,8 +373,8 @@ int run_score(const Arguments& arguments) {
   const std::vector<Text> texts =
       read_texts(options, *trained.tokenizer, {.parse_special = has_target});
   if (has_target) return score_target(options, trained, texts);
-  if (family == "bert") return score_masked(options, trained, texts);
-  if (family != "gpt") throw ConfigError("{} is no model whose texts have a score here", family);
+  if (family == "bert" && !is_own) return score_masked(options, trained, texts);
+  if (!trained.goes_on) throw ConfigError("{} is no model whose texts have a score here", family);
   std::vector<std::int64_t> lengths;
   for (const Text& text : texts) {
     check_text(text, model, options);

@@ -57,6 +57,8 @@ std::string settings_of(const FlagRow& row) {
       return "takes=number" + many;
     case Takes::kFile:
       return "takes=file" + many;
+    case Takes::kText:
+      return "takes=text" + many;
     case Takes::kChoice:
       return fmt::format("takes=choice choices=({}){}", quoted_words(allowed_values(row.spec)),
                          many);
@@ -89,7 +91,10 @@ using Element = std::function<std::string(std::string_view word, std::string_vie
 std::string command_branches(const std::vector<CommandNode>& nodes, const Element& element) {
   std::string text;
   for (const CommandNode& node : nodes) {
-    text += fmt::format("    {})\n", shell_quoted(node.path));
+    if (!node.same_as.empty()) continue;
+    text += "    " + shell_quoted(node.path);
+    for (const std::string& other : node.others) text += " | " + shell_quoted(other);
+    text += ")\n";
     if (!node.words.empty()) {
       text += "      next_words=(\n";
       for (const auto& word : node.words) {
@@ -154,7 +159,7 @@ _phalanx() {{
 
   if [[ $behind -gt 0 && ( -z $many || $word == -* ) ]]; then takes=''; fi
   case "$takes" in
-    number) return ;;
+    number | text) return ;;
     file) compopt -o default; return ;;
     choice) candidates=("${{choices[@]}}") ;;
     *)
@@ -208,6 +213,7 @@ _phalanx() {{
   if [[ $behind -gt 0 && ( -z $many || $PREFIX == -* ) ]]; then takes=''; fi
   case "$takes" in
     number) _message 'a number' ;;
+    text) _message 'a text' ;;
     file) _files ;;
     choice) compadd -- "${{choices[@]}}" ;;
     *)

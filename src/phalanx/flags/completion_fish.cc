@@ -62,6 +62,7 @@ std::string fish_flag(const FlagRow& row, const std::string& in_command) {
     case Takes::kNothing:
       break;
     case Takes::kNumber:
+    case Takes::kText:
       value = " -x";
       break;
     case Takes::kFile:
@@ -75,7 +76,7 @@ std::string fish_flag(const FlagRow& row, const std::string& in_command) {
       fmt::format("complete -c phalanx -n {} -l {}{} -d {}\n", fish_quoted(in_command), name, value,
                   fish_quoted(description_of(row)));
   // Behind the first value of a list there are more.
-  if (row.type == FlagType::kList) {
+  if (row.type == FlagType::kList && takes(row) != Takes::kText) {
     text += fmt::format(
         "complete -c phalanx -n {} {}\n",
         fish_quoted(fmt::format("{}; and __phalanx_behind {}", in_command, row.spec.name)),
@@ -90,8 +91,10 @@ std::string fish_script(const std::vector<CommandNode>& nodes) {
   std::string text = std::string(kFish) + "complete -c phalanx -l help -d 'What the flags are'\n" +
                      fish_command_words(nodes);
   for (const CommandNode& node : nodes) {
-    if (node.command == nullptr) continue;
-    const std::string in_command = "__phalanx_in" + node.path;
+    if (node.command == nullptr || !node.same_as.empty()) continue;
+    std::string in_command;
+    for (const std::string& other : node.others) in_command += "__phalanx_in" + other + "; or ";
+    in_command += "__phalanx_in" + node.path;
     if (node.command->takes_files) {
       text += fmt::format("complete -c phalanx -n {} -F\n", fish_quoted(in_command));
     }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "phalanx/flags/row_text.h"
 
@@ -15,13 +16,20 @@ std::string on_one_line(std::string_view text) {
   return line;
 }
 
+// Whether the word that stands for a value is that of something on a disk: FILE, DIR, FILE.json.
+bool names_path(std::string_view value_name) {
+  return std::ranges::any_of(std::array{"FILE", "DIR", "PATH", "PREFIX"},
+                             [&](const char* word) { return value_name.starts_with(word); });
+}
+
 }  // namespace
 
 Takes takes(const FlagRow& row) {
   if (row.type == FlagType::kSwitch) return Takes::kNothing;
   if (!allowed_values(row.spec).empty()) return Takes::kChoice;
   const bool is_text = row.type == FlagType::kText || row.type == FlagType::kList;
-  return is_text ? Takes::kFile : Takes::kNumber;
+  if (!is_text) return Takes::kNumber;
+  return names_path(row.spec.value_name) ? Takes::kFile : Takes::kText;
 }
 
 bool is_offered(const FlagRow& row) { return row.spec.state != FlagState::kRefused; }
@@ -41,9 +49,9 @@ std::string escaped(std::string_view text, std::string_view characters) {
 
 std::vector<CommandNode> tree_of(const std::vector<CommandFlags>& commands) {
   std::vector<CommandNode> nodes(1);
-  for (const CommandFlags& command : commands) {
+  const auto place_of = [&](std::string_view words) {
     std::size_t at = 0;
-    for (const std::string_view word : words_of(command.words)) {
+    for (const std::string_view word : words_of(words)) {
       const std::string path = fmt::format("{} {}", nodes[at].path, word);
       const auto next = std::ranges::find(nodes, path, &CommandNode::path);
       const auto index = static_cast<std::size_t>(next - nodes.begin());
@@ -53,7 +61,17 @@ std::vector<CommandNode> tree_of(const std::vector<CommandFlags>& commands) {
       }
       at = index;
     }
+    return at;
+  };
+  for (const CommandFlags& command : commands) {
+    const std::size_t at = place_of(command.words);
     nodes[at].command = &command;
+    for (const std::string& words : command.other_words) {
+      const std::size_t other = place_of(words);
+      nodes[other].command = &command;
+      nodes[other].same_as = nodes[at].path;
+      nodes[at].others.push_back(nodes[other].path);
+    }
   }
   return nodes;
 }

@@ -11,7 +11,8 @@
 namespace phalanx {
 
 // What is completed behind a flag.
-enum class Takes : std::uint8_t { kNothing, kNumber, kChoice, kFile };
+// kText: nothing, for only the user knows it.
+enum class Takes : std::uint8_t { kNothing, kNumber, kChoice, kFile, kText };
 
 Takes takes(const FlagRow& row);
 
@@ -29,6 +30,9 @@ struct CommandNode {
   std::string path;                       // " dataset info"; empty at the root
   std::vector<std::string> words;         // that may come next
   const CommandFlags* command = nullptr;  // that these words are
+  // Of a command that has all flags of this one: its path. They are told of there.
+  std::string same_as = {};
+  std::vector<std::string> others = {};  // the paths of those
 };
 
 // The root first. They point to the commands.

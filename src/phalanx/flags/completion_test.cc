@@ -38,8 +38,10 @@ std::vector<CommandFlags> commands() {
              .choices = "linear cosine"});
   train.add(
       {.name = "--nasty", .type = FlagType::kText, .help = "Choices", .choices = R"(a'b c$d e\f)"});
-  train.add({.name = "--save", .type = FlagType::kText, .help = "Directory"});
-  train.add({.name = "--data-path", .type = FlagType::kList, .help = "Data"});
+  train.add({.name = "--save", .type = FlagType::kText, .help = "Directory", .value_name = "DIR"});
+  train.add(
+      {.name = "--data-path", .type = FlagType::kList, .help = "Data", .value_name = "PREFIX"});
+  train.add({.name = "--note", .type = FlagType::kText, .help = "A remark"});
   train.add({.name = "--kinds", .type = FlagType::kList, .help = "Kinds", .choices = "a b"});
   train.add({.name = "--optimizer",
              .type = FlagType::kText,
@@ -50,7 +52,7 @@ std::vector<CommandFlags> commands() {
   train.add({.name = "--fp8", .state = FlagState::kRefused, .reason = "not there"});
   FlagSet info("phalanx data info", "Tells.");
   info.add({.name = "--json", .help = "JSON"});
-  return {{"train gpt", "train a model", train.rows()},
+  return {{"train gpt", "train a model", train.rows(), false, {"train t5"}},
           {"data", "what is in data", {}},
           {"data info", "what is there", info.rows(), true},
           {"data check", std::string(kNasty), {}},
@@ -130,15 +132,19 @@ TEST_F(BashCompletion, CompletesCommands) {
   EXPECT_THAT(is[3], ElementsAre("check"));
   EXPECT_THAT(is[4], ElementsAre("--help"));
   EXPECT_THAT(is[5], ElementsAre("train", "data", "version"));
+  // Two that have the same flags.
+  const auto same = bash({"try phalanx train ''", "try phalanx train t5 --style ''"});
+  EXPECT_THAT(same[0], ElementsAre("gpt", "t5"));
+  EXPECT_THAT(same[1], ElementsAre("linear", "cosine"));
 }
 
 TEST_F(BashCompletion, CompletesFlagsOfTheCommand) {
   const auto is = bash({"try phalanx train gpt ''", "try phalanx train gpt --num",
                         "try phalanx train gpt --fast --sty", "try phalanx data info -",
                         "try phalanx train gpt --num-layers 2 --fa", "try phalanx data info ''"});
-  EXPECT_THAT(is[0],
-              ElementsAre("--num-layers", "--num_heads", "--lr", "--split", "--fast", "--style",
-                          "--nasty", "--save", "--data-path", "--kinds", "--optimizer", "--help"));
+  EXPECT_THAT(is[0], ElementsAre("--num-layers", "--num_heads", "--lr", "--split", "--fast",
+                                 "--style", "--nasty", "--save", "--data-path", "--note", "--kinds",
+                                 "--optimizer", "--help"));
   EXPECT_THAT(is[1], ElementsAre("--num-layers", "--num_heads"));
   EXPECT_THAT(is[2], ElementsAre("--style"));
   EXPECT_THAT(is[3], ElementsAre("--json", "--help"));
@@ -162,6 +168,7 @@ TEST_F(BashCompletion, CompletesValues) {
       "try phalanx train gpt --split ''",
       "try phalanx train gpt --fast l",
       "try phalanx train gpt --style linear c",
+      "try phalanx train gpt --note tw",
   });
   EXPECT_THAT(is[0], ElementsAre("linear", "cosine"));
   EXPECT_THAT(is[1], ElementsAre("cosine"));
@@ -220,6 +227,7 @@ TEST(ZshCompletion, CompletesCommandsFlagsAndValues) {
       "try phalanx train gpt --save tw",
       "try phalanx train gpt --data-path 0.3 tw",
       "try phalanx train gpt --num-heads ''",
+      "try phalanx train gpt --note tw",
   });
   EXPECT_THAT(is[0], ElementsAre("train", "data:what is in data", "version:the version"));
   EXPECT_THAT(is[1], ElementsAre("info:what is there", "check:" + std::string(kNasty)));
@@ -234,6 +242,7 @@ TEST(ZshCompletion, CompletesCommandsFlagsAndValues) {
   EXPECT_THAT(is[8], ElementsAre("files"));
   EXPECT_THAT(is[9], ElementsAre("files"));
   EXPECT_THAT(is[10], ElementsAre("message: a number"));
+  EXPECT_THAT(is[11], ElementsAre("message: a text"));
 }
 
 // fish tells what it would offer: words and descriptions between tabs.
@@ -263,6 +272,8 @@ TEST(FishCompletion, CompletesCommandsFlagsAndValues) {
       "phalanx train gpt --num-layers ",
       "phalanx train gpt --fast tw",
       "phalanx train gpt --",
+      "phalanx train gpt --note tw",
+      "phalanx train t5 --style ",
   });
   EXPECT_THAT(is[0], ElementsAre("data\twhat is in data", "train", "version\tthe version"));
   EXPECT_THAT(is[1], ElementsAre("check\t" + std::string(kNasty), "info\twhat is there"));
@@ -280,6 +291,8 @@ TEST(FishCompletion, CompletesCommandsFlagsAndValues) {
   EXPECT_THAT(is[13], Contains("--optimizer\tit is Adam"));
   EXPECT_THAT(is[13], Not(Contains(HasSubstr("--fp8"))));
   EXPECT_THAT(is[13], Not(Contains(HasSubstr("--json"))));
+  EXPECT_THAT(is[14], IsEmpty());
+  EXPECT_THAT(is[15], ElementsAre("cosine\tHow it falls", "linear\tHow it falls"));
 }
 
 // Whatever the shell that is asked for, the scripts can be read.

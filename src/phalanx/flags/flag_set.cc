@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <sstream>
 
 #include "phalanx/base/error.h"
 #include "phalanx/flags/reading.h"
@@ -227,7 +228,7 @@ void FlagSet::answer(const FlagRow& row, FlagReading& reading) {
     notes_.push_back(fmt::format("{} is now called {}", row.source, spec.name));
   }
   if (spec.is_old) notes_.push_back(fmt::format("{} is now {}", call_of(row), meant_by(row)));
-  if (spec.state == FlagState::kWorks) return;
+  if (spec.state == FlagState::kWorks || spec.state == FlagState::kPassedOver) return;
   const auto values = words_of(spec.satisfied_by);
   const bool is_satisfied =
       spec.state == FlagState::kSatisfied &&
@@ -241,6 +242,27 @@ void FlagSet::answer(const FlagRow& row, FlagReading& reading) {
   } else {
     reading.fault("{}: {}", call_of(row), spec.otherwise.empty() ? spec.reason : spec.otherwise);
   }
+}
+
+// One note: a script of another program may have many of them.
+void FlagSet::tell_passed_over() {
+  std::vector<std::string> calls;
+  std::vector<std::string_view> found_elsewhere;
+  for (const FlagRow& row : rows_) {
+    if (row.spec.state != FlagState::kPassedOver || !row.is_given()) continue;
+    if (row.type == FlagType::kSwitch && row.words[0] == "false") continue;
+    calls.push_back(call_of(row));
+    const std::string_view instead = row.spec.instead;
+    if (instead.empty() || std::ranges::find(found_elsewhere, instead) != found_elsewhere.end()) {
+      continue;
+    }
+    found_elsewhere.push_back(instead);
+  }
+  if (calls.empty()) return;
+  notes_.push_back(fmt::format("passed over, for no result depends on {}: {}{}{}",
+                               calls.size() == 1 ? "it" : "them", fmt::join(calls, ", "),
+                               found_elsewhere.empty() ? "" : "; ",
+                               fmt::join(found_elsewhere, "; ")));
 }
 
 void FlagSet::check_together(FlagReading& reading) const {
@@ -262,7 +284,8 @@ void FlagSet::check_together(FlagReading& reading) const {
     }
     for (const auto name : words_of(row.spec.excludes)) {
       const FlagRow* other = find(name);
-      if (!is_on(name) || !other->is_given()) continue;
+      if (!is_on(name) || !other->is_given() || reading.exclude_each_other(row, *other)) continue;
+      reading.exclusions.emplace_back(&row, other);
       reading.fault("{} and {} exclude each other: give one", call_of(row), call_of(*other));
     }
   }
@@ -282,6 +305,7 @@ void FlagSet::parse(const std::vector<std::string>& arguments,
     answer(row, reading);
     if (!row.spec.stands_for.empty() && row.words[0] != "false") replace(row, reading);
   }
+  tell_passed_over();
   std::size_t taken = 0;
   for (const Positional& positional : positionals_) {
     const auto most = static_cast<std::size_t>(positional.most);
@@ -307,7 +331,10 @@ void FlagSet::parse(const std::vector<std::string>& arguments,
   try {
     if (judge && !reading.is_misused && reading.unreadable.empty()) judge();
   } catch (const ConfigError& error) {
-    reading.fault("{}", error.what());
+    std::istringstream lines(error.what());
+    for (std::string line; std::getline(lines, line);) {
+      if (!reading.has_told(line)) reading.fault("{}", line);
+    }
   }
   if (reading.faults.empty()) return;
   std::string message = fmt::format("{}", fmt::join(reading.faults, "\n"));

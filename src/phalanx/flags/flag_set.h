@@ -120,7 +120,8 @@ class FlagSet {
   const std::string& source(std::string_view name) const;
   // Whether a call must give it.
   bool is_required(const FlagRow& row) const;
-  // What to say at the start: flags that are satisfied, old names, what a plan does with a flag.
+  // What to say at the start: flags that are satisfied, old names, what a plan does with a flag,
+  // and in one note those that are passed over.
   const std::vector<std::string>& notes() const { return notes_; }
   // --print-yaml: the call is to be printed, not obeyed.
   bool prints_yaml() const { return print_yaml_; }
@@ -155,6 +156,7 @@ class FlagSet {
   void apply(const FlagOccurrence& occurrence, FlagReading& reading);
   void replace(const FlagRow& row, FlagReading& reading);
   void answer(const FlagRow& row, FlagReading& reading);
+  void tell_passed_over();
   void check_together(FlagReading& reading) const;
 
   std::string command_, description_;

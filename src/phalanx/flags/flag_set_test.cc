@@ -16,6 +16,7 @@ namespace phalanx {
 namespace {
 
 using testing::ElementsAre;
+using testing::IsEmpty;
 
 // A flag of every type, state and relation.
 struct Values {
@@ -197,6 +198,61 @@ TEST_F(FlagSetTest, FaultsOfValues) {
   EXPECT_EQ(fault({"--interval", "5"}), "78 --interval 5 needs --save");
   EXPECT_EQ(fault({"--interval", "5", "--save", "d"}), "accepted");
   EXPECT_EQ(fault({"--brain", "--half"}), "78 --half and --brain exclude each other: give one");
+}
+
+// Both rows may say it, and the rules behind the flags again, in words of their own.
+TEST(FlagSets, TellOnceThatTwoFlagsExcludeEachOther) {
+  bool half = false, brain = false;
+  double rate = 0.0;
+  FlagSet flags("phalanx train", "");
+  flags.add({.name = "--half", .excludes = "--brain"}, &half);
+  flags.add({.name = "--brain", .excludes = "--half"}, &brain);
+  flags.add({.name = "--brain-rate"}, &rate);
+  const auto judge = [] {
+    throw ConfigError(
+        "--brain and --half are two types\n--half with --brain-rate 0: give a rate\n--half is new");
+  };
+  try {
+    flags.parse({"--half", "--brain"}, nullptr, judge);
+    ADD_FAILURE() << "no error";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(),
+                 "--half and --brain exclude each other: give one\n"
+                 "--half with --brain-rate 0: give a rate\n--half is new");
+  }
+}
+
+TEST(FlagSets, PassOverWithOneNote) {
+  const auto notes = [](const std::vector<std::string>& arguments) {
+    FlagSet flags("phalanx train", "");
+    const auto add = [&](std::string_view name, FlagType type, std::string_view instead) {
+      flags.add({.name = name,
+                 .type = type,
+                 .state = FlagState::kPassedOver,
+                 .reason = "nothing depends on it",
+                 .instead = instead});
+    };
+    add("--project", FlagType::kText, "metrics are in files");
+    add("--entity", FlagType::kText, "metrics are in files");
+    add("--async", FlagType::kSwitch, "");
+    add("--ranks", FlagType::kList, "perf sees them");
+    flags.add({.name = "--strict",
+               .type = FlagType::kText,
+               .choices = "all none",
+               .state = FlagState::kPassedOver,
+               .reason = "it is always all"});
+    flags.parse(arguments);
+    return flags.notes();
+  };
+  EXPECT_THAT(notes({}), IsEmpty());
+  EXPECT_THAT(notes({"--async=false"}), IsEmpty());
+  EXPECT_THAT(notes({"--async"}), ElementsAre("passed over, for no result depends on it: --async"));
+  EXPECT_THAT(
+      notes({"--ranks", "0", "1", "--entity=e", "--strict", "all", "--async", "--project", "a b"}),
+      ElementsAre("passed over, for no result depends on them: --project 'a b', --entity e, "
+                  "--async, --ranks 0 1, --strict all; metrics are in files; perf sees them"));
+  EXPECT_THROW(notes({"--strict", "some"}), ConfigError);
+  EXPECT_THROW(notes({"--project"}), UsageError);
 }
 
 // One for each state.

@@ -29,8 +29,9 @@ enum class FlagType : std::uint8_t {
 // What becomes of a flag.
 enum class FlagState : std::uint8_t {
   kWorks,
-  kSatisfied,  // what it asks for is how Phalanx always does it: said once, when it is given
-  kRefused,    // an error that says why and what to use instead
+  kSatisfied,   // what it asks for is how Phalanx always does it: said once, when it is given
+  kPassedOver,  // no result depends on it: one note names all of these that are given
+  kRefused,     // an error that says why and what to use instead
 };
 
 // What a resumed run may do with a flag's value.
@@ -87,8 +88,11 @@ struct FlagSpec {
   bool accumulates = false;           // lists: given twice, both count; an argument may be A,B
   ResumeClass resume = ResumeClass::kFree;
   FlagState state = FlagState::kWorks;
-  // Of a satisfied flag: why it needs nothing; of a refused one: why, and what to use instead.
+  // Of a satisfied flag: why it needs nothing; of one that is passed over: why no result depends on
+  // it; of a refused one: why, and what to use instead.
   std::string_view reason = {};
+  // Of a flag that is passed over: where what it is for is found, a clause for the note.
+  std::string_view instead = {};
   // Where a flag is satisfied for these values alone: the others are refused, for this reason.
   std::string_view satisfied_by = {};
   std::string_view otherwise = {};

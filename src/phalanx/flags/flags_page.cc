@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "phalanx/flags/row_text.h"
 #include "phalanx/flags/views.h"
@@ -23,6 +24,8 @@ Every flag of Megatron-LM's releases 2.5 to core 0.8, and most of later ones, ha
   last one counts.
 * It is *satisfied*: what it asks for is how Phalanx always does it. It may be given and changes
   nothing.
+* It is *passed over*: no result depends on it. It may be given; one note at the start names all of
+  these.
 * It is *refused*: the error says why, and what to use instead. A plan takes some of these, where
   what is planned does not depend on them.
 
@@ -178,9 +181,8 @@ std::string working_table(const Rows& rows, bool resumes) {
 // "--optimizer adam (also --optim)".
 std::string flag_with_remarks(const FlagRow& row) {
   std::string text = cell(row.spec.name);
-  if (!row.spec.satisfied_by.empty()) {
-    text += ' ' + cell(either_of(words_of(row.spec.satisfied_by)));
-  }
+  const auto values = allowed_values(row.spec);
+  if (!values.empty()) text += ' ' + cell(either_of(values));
   const auto remarks = remarks_on(row.spec);
   if (!remarks.empty()) text += fmt::format(" ({})", fmt::join(remarks, "; "));
   return text;
@@ -218,6 +220,15 @@ std::string satisfied_table(const Rows& rows) {
          });
 }
 
+std::string passed_over_table(const Rows& rows) {
+  return heading_of({"flags", "why no result depends on them"}) +
+         shared_lines(rows, [](const FlagSpec& spec) {
+           std::string why = capitalized(sentence(spec.reason));
+           if (!spec.instead.empty()) why += ' ' + capitalized(sentence(spec.instead));
+           return std::vector{why};
+         });
+}
+
 std::string refused_table(const Rows& rows) {
   return heading_of({"flags", "why, and what to use instead", "a plan"}) +
          shared_lines(rows, [](const FlagSpec& spec) {
@@ -226,10 +237,18 @@ std::string refused_table(const Rows& rows) {
          });
 }
 
-std::string other_states(const Rows& satisfied, const Rows& refused, std::string_view level) {
+// `rows_in`: those of a state that are to be told.
+std::string other_states(const std::function<Rows(FlagState)>& rows_in, std::string_view level) {
   std::string text;
+  const Rows satisfied = rows_in(FlagState::kSatisfied);
+  const Rows passed_over = rows_in(FlagState::kPassedOver);
+  const Rows refused = rows_in(FlagState::kRefused);
   if (!satisfied.empty()) {
     text += fmt::format("\n{} Satisfied flags\n\n{}", level, satisfied_table(satisfied));
+  }
+  if (!passed_over.empty()) {
+    text +=
+        fmt::format("\n{} Flags that are passed over\n\n{}", level, passed_over_table(passed_over));
   }
   if (!refused.empty()) {
     text += fmt::format("\n{} Refused flags\n\n{}", level, refused_table(refused));
@@ -242,8 +261,8 @@ std::string first_command(const CommandFlags& command) {
   for (const auto& section : sections_of(rows_in_state(command.rows, FlagState::kWorks))) {
     text += fmt::format("\n### {}\n\n{}", section.title, working_table(section.rows, true));
   }
-  return text + other_states(rows_in_state(command.rows, FlagState::kSatisfied),
-                             rows_in_state(command.rows, FlagState::kRefused), "##");
+  return text +
+         other_states([&](FlagState state) { return rows_in_state(command.rows, state); }, "##");
 }
 
 // A command has a row of the first if it has it under the same name and with the same meaning.
@@ -289,7 +308,7 @@ std::string other_command(const CommandFlags& command, const CommandFlags& first
   if (const Rows rows = own(FlagState::kWorks); !rows.empty()) {
     text += "\n" + working_table(rows, false);
   }
-  return text + other_states(own(FlagState::kSatisfied), own(FlagState::kRefused), "###");
+  return text + other_states(own, "###");
 }
 
 }  // namespace

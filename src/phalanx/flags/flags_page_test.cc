@@ -66,6 +66,15 @@ struct Page {
                   .reason = "all-in-all it is Adam",
                   .satisfied_by = "adam adamw",
                   .otherwise = "sgd comes later"});
+      flags->add({.name = "--wandb",
+                  .state = FlagState::kPassedOver,
+                  .reason = "nothing is sent there",
+                  .instead = "metrics are in files"});
+      flags->add({.name = "--strict",
+                  .type = FlagType::kText,
+                  .choices = "all none",
+                  .state = FlagState::kPassedOver,
+                  .reason = "it is always all"});
       flags->add({.name = "--fp8", .state = FlagState::kRefused, .reason = "--bf16: |it| works"});
       flags->add({.name = "--no-fused",
                   .yaml_keys = "!fusion",
@@ -120,6 +129,13 @@ TEST(FlagsPage, HasATableForEachSectionAndState) {
 |---|---|
 | --fused (also --fuse), --no-fused (in YAML also fusion: false) | Kernels are always fused. |
 | --optimizer adam or adamw | All-in-all it is Adam. Other values are refused: sgd comes later. |
+
+## Flags that are passed over
+
+| flags | why no result depends on them |
+|---|---|
+| --wandb | Nothing is sent there. Metrics are in files. |
+| --strict all or none | It is always all. |
 
 ## Refused flags
 

@@ -12,8 +12,11 @@
 namespace phalanx {
 namespace {
 
+// A text that begins like one may be a value: no name has a blank in it.
 bool begins_flag(std::string_view word) {
-  return word.size() > 2 && word.starts_with("--") && word[2] != '-';
+  const std::string_view name = word.substr(0, word.find('='));
+  return name.size() > 2 && name.starts_with("--") && name[2] != '-' &&
+         name.find_first_of(" \t\n") == std::string_view::npos;
 }
 
 // Whether a word can be a value of the type: -5 can, --seed cannot.
@@ -24,6 +27,20 @@ bool is_value(FlagType type, std::string_view word) {
   return is_word || word[1] == '.' || std::isdigit(static_cast<unsigned char>(word[1])) != 0;
 }
 
+// Whether a text has the name of a flag as a word: --lr is not in "--lr-decay-style cosine".
+bool mentions(std::string_view text, std::string_view name) {
+  const auto is_part = [](char c) {
+    return c == '-' || c == '_' || std::isalnum(static_cast<unsigned char>(c)) != 0;
+  };
+  for (std::size_t at = text.find(name); at != std::string_view::npos;
+       at = text.find(name, at + 1)) {
+    const std::size_t end = at + name.size();
+    const bool begins = at == 0 || !is_part(text[at - 1]);
+    if (begins && (end == text.size() || !is_part(text[end]))) return true;
+  }
+  return false;
+}
+
 // Of a switch; a word that is none stays, to be told of.
 std::string negation_of(const std::string& word) {
   if (word == "true") return "false";
@@ -31,6 +48,12 @@ std::string negation_of(const std::string& word) {
 }
 
 }  // namespace
+
+bool FlagReading::has_told(std::string_view fault) const {
+  return std::ranges::any_of(exclusions, [&](const auto& pair) {
+    return mentions(fault, pair.first->spec.name) && mentions(fault, pair.second->spec.name);
+  });
+}
 
 std::string shown(std::string_view word) {
   constexpr std::size_t kMost = 120;

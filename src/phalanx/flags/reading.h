@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "phalanx/flags/flag_set.h"
@@ -34,11 +35,21 @@ struct FlagReading {
   std::size_t count = 0;    // of faults
   bool is_misused = false;  // a fault is of the words themselves, not of what the values say
   std::vector<const FlagRow*> unreadable;  // rows that were given, in vain
+  // That were told to exclude each other.
+  std::vector<std::pair<const FlagRow*, const FlagRow*>> exclusions;
 
   bool is_typed(const FlagRow& row) const { return std::ranges::find(typed, &row) != typed.end(); }
   bool is_unreadable(const FlagRow& row) const {
     return std::ranges::find(unreadable, &row) != unreadable.end();
   }
+  bool exclude_each_other(const FlagRow& one, const FlagRow& other) const {
+    return std::ranges::any_of(exclusions, [&](const auto& pair) {
+      return pair == std::pair(&one, &other) || pair == std::pair(&other, &one);
+    });
+  }
+  // Whether a fault is of two flags together that were told to exclude each other: who gives one of
+  // them is rid of it, too.
+  bool has_told(std::string_view fault) const;
 
   // Words that cannot be read.
   template <typename... Args>

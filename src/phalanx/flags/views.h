@@ -23,11 +23,13 @@ struct CommandFlags {
   std::string words;
   std::string help;
   std::vector<FlagRow> rows;
-  bool takes_files = false;  // words without dashes follow: names of files
+  bool takes_files = false;                   // words without dashes follow: names of files
+  std::vector<std::string> other_words = {};  // commands with the same flags: "pretrain bert"
 };
 
 // A completion script for bash, zsh or fish: commands, the words behind them, their flags, choices
-// of flags, files where a flag takes text. UsageError for another shell.
+// of flags, files where the value of a flag is called FILE, DIR, PATH or PREFIX. UsageError for
+// another shell.
 std::string completion_script(std::string_view shell, const std::vector<CommandFlags>& commands);
 
 // The page of all flags (docs/flags.md): a table for each section of the training flags, by state,

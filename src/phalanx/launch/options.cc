@@ -14,6 +14,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/machine.h"
 #include "phalanx/flags/flag_set.h"
+#include "phalanx/launch/python_script.h"
 
 namespace phalanx::launch {
 namespace {
@@ -246,6 +247,19 @@ SplitWords split_words(const FlagSet& flags, const Words& words, const IsCommand
     }
   }
   return split;
+}
+
+[[noreturn]] void refuse_command(const std::string& word, const FlagValues& values) {
+  if (const auto meant = command_of_script(word)) {
+    throw UsageError(
+        "{}: nothing runs under Python here: give a command in its place, with the same flags "
+        "behind it: phalanx launch --nproc-per-node {} {} ...",
+        word, values.ranks, *meant);
+  }
+  throw UsageError(
+      "{} is no command that the ranks could run (phalanx --help lists them): phalanx launch "
+      "--nproc-per-node {} pretrain gpt ...",
+      word, values.ranks);
 }
 
 int number_of(std::string_view text, std::string_view flag, int most) {
@@ -488,18 +502,14 @@ LaunchOptions parse_launch_options(const std::vector<std::string>& arguments,
   } catch (const UsageError&) {
     if (!split.command.empty()) throw;  // else the command may be among the flags
   }
-  if (!split.unknown.empty()) {
-    throw UsageError(
-        "{} is no command that the ranks could run (phalanx --help lists them): phalanx launch "
-        "--nproc-per-node {} pretrain gpt ...",
-        split.unknown, values.ranks);
-  }
+  if (!split.unknown.empty()) refuse_command(split.unknown, values);
   if (split.command.empty()) {
     throw UsageError(
         "what the ranks run must follow the flags: phalanx launch --nproc-per-node {} pretrain "
         "gpt ...",
         values.ranks);
   }
+  if (command_of_script(split.command.front())) refuse_command(split.command.front(), values);
   LaunchOptions options = options_of(flags, values, variable);
   options.command = split.command;
   return options;

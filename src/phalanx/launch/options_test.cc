@@ -186,6 +186,12 @@ TEST(LaunchOptions, WithoutACommandNothingIsStarted) {
   expect_usage({}, "must follow the flags");
   expect_usage({"--nproc-per-node", "2", "--"}, "must follow the flags");
   expect_usage({"--nproc-per-node", "2", "pretrian", "gpt"}, "pretrian is no command");
+  // What torchrun is given.
+  expect_usage({"--nproc-per-node", "2", "pretrain_gpt.py", "--num-layers", "2"},
+               "pretrain_gpt.py: nothing runs under Python here: give a command in its place, with "
+               "the same flags behind it: phalanx launch --nproc-per-node 2 pretrain gpt ...");
+  expect_usage({"--", "/opt/megatron/pretrain_t5.py"}, "--nproc-per-node 1 pretrain t5 ...");
+  expect_usage({"python3", "pretrain_bert.py"}, "python3: nothing runs under Python here");
   expect_usage({"--rdzv-id", "pretrain"}, "must follow the flags");
   try {
     parse_launch_options({"--help"}, is_command, nothing);

@@ -73,6 +73,10 @@ struct ScheduleKind {
 
 // In the order in which people are told of them.
 std::span<const ScheduleKind> schedule_kinds();
+// Their names in this order: the choices of flags.
+inline constexpr std::string_view kScheduleNames =
+    "naive gpipe 1f1b eager-1f1b interleaved looped-bfs zb-h1 zb-h2 zb-v zb-interleaved hanayo "
+    "dualpipe dualpipe-v chimera backward-first pipedream pipedream-2bw auto";
 // ConfigError that lists the names.
 const ScheduleKind& schedule_kind(std::string_view name);
 

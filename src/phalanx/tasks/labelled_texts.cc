@@ -7,7 +7,10 @@
 #include <charconv>
 #include <optional>
 #include <set>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "phalanx/base/error.h"
 #include "phalanx/tasks/unicode_text.h"
@@ -24,6 +27,20 @@ std::optional<std::int64_t> number_of(std::string_view text) {
   const auto [end, fault] = std::from_chars(text.begin(), text.end(), value);
   if (fault != std::errc{} || end != text.end()) return {};
   return value;
+}
+
+// Where a word begins and ends can be seen.
+std::string in_quotes(std::string_view word) { return fmt::format("\"{}\"", word); }
+
+std::string in_quotes(std::span<const std::string_view> words) {
+  std::string list;
+  for (const auto word : words) list += (list.empty() ? "" : ", ") + in_quotes(word);
+  return list;
+}
+
+// A word of a command line.
+std::string as_typed(std::string_view word) {
+  return word.find_first_of(" \t") == std::string_view::npos ? std::string(word) : in_quotes(word);
 }
 
 Row columns_of(std::string_view line) {
@@ -117,7 +134,8 @@ class Reader {
       if (row[kTextA].empty() || row[kTextB].empty()) refuse("an empty text");
       const auto* const label = is_test ? kMnliLabels : std::ranges::find(kMnliLabels, row.back());
       if (label == std::end(kMnliLabels)) {
-        refuse("the label {} is none of {}", row.back(), fmt::join(kMnliLabels, ", "));
+        refuse("the label, the last of {} columns, is {}: it must be one of {}", row.size(),
+               in_quotes(row.back()), in_quotes(kMnliLabels));
       }
       add(row[kTextA], row[kTextB], static_cast<std::int32_t>(label - kMnliLabels));
     }
@@ -144,7 +162,10 @@ class Reader {
       }
       check_id(row[0]);
       const auto label = is_test ? 0 : number_of(row[5]);
-      if (!label || *label < 0 || *label > 1) refuse("the label {} is not 0 or 1", row[5]);
+      if (!label || *label < 0 || *label > 1) {
+        refuse("the label, the last of {} columns, is {}: it must be 0 or 1", row.size(),
+               in_quotes(row[5]));
+      }
       add(row[a], row[a + 1], static_cast<std::int32_t>(*label));
     }
   }
@@ -176,7 +197,7 @@ class Reader {
       }
       check_width(row, names);
       if (row[place].empty() || (result_.has_pairs && b.empty())) refuse("an empty text");
-      add(row[place], b, label_of(row[place_of_label]));
+      add(row[place], b, label_of(row, place_of_label));
     }
   }
 
@@ -216,11 +237,17 @@ class Reader {
     return static_cast<std::size_t>(place);
   }
 
-  std::int32_t label_of(std::string_view word) {
+  std::int32_t label_of(const Row& row, std::size_t column) {
+    const std::string_view word = row[column];
     if (!options_.labels.empty()) {
       const auto place = std::ranges::find(options_.labels, word) - options_.labels.begin();
       if (place == std::ssize(options_.labels)) {
-        refuse("the label {} is none of {}", word, fmt::join(options_.labels, ", "));
+        const std::vector<std::string_view> labels(options_.labels.begin(), options_.labels.end());
+        refuse(
+            "the label is read from column {} of {} (the first is 0, tabs stand between them), and "
+            "{} is none of {}: give --label-column if another one has it, --labels if there are "
+            "other labels",
+            column, row.size(), in_quotes(word), in_quotes(labels));
       }
       return static_cast<std::int32_t>(place);
     }
@@ -238,12 +265,16 @@ class Reader {
   // All words are said, up to some: which they are is what a call is to name.
   [[noreturn]] void refuse_labels() const {
     constexpr std::size_t kMost = 10;
-    const auto end =
-        std::next(unknown_labels_.begin(),
-                  static_cast<std::ptrdiff_t>(std::min(kMost, unknown_labels_.size())));
-    throw DataError("{}: labels are words: name them in their order, --labels {}{}", result_.path,
-                    fmt::join(unknown_labels_.begin(), end, " "),
-                    end == unknown_labels_.end() ? "" : " ...");
+    std::string words;
+    std::size_t count = 0;
+    for (const std::string& word : unknown_labels_) {
+      words += ' ' + (count++ < kMost ? as_typed(word) : "...");
+      if (count > kMost) break;
+    }
+    throw DataError(
+        "{}: labels are words: name them in their order, --labels{} (or give --label-column, if "
+        "these are no labels)",
+        result_.path, words);
   }
 
   const TableOptions& options_;

@@ -53,7 +53,14 @@ TEST_F(LabelledTables, FaultsNameTheirLine) {
   refused("a\t1\n\t1\n", {}, ", line 2: an empty text");
   refused("a\t1\nb\n", {.text_columns = {"0", "1"}, .label_column = "2"}, ", line 1: 2 columns");
   refused("a\tyes\nb\tno\n", {}, ": labels are words: name them in their order, --labels no yes");
-  refused("a\tmaybe\n", {.labels = {"no", "yes"}}, ", line 1: the label maybe is none of no, yes");
+  refused("a\tand it was so\nb\tno\n", {},
+          ": labels are words: name them in their order, --labels \"and it was so\" no (or give "
+          "--label-column");
+  refused(
+      "a\tand it was so\n", {.labels = {"no", "not so"}},
+      ", line 1: the label is read from column 1 of 2 (the first is 0, tabs stand between them), "
+      "and \"and it was so\" is none of \"no\", \"not so\": give --label-column if another one "
+      "has it, --labels if there are other labels");
   refused("x\ty\na\t1\n", {.label_column = "label"}, ": no column is called label");
   refused("x\ty\na\n", {.label_column = "y"}, ", line 2: 1 columns; the header has 2");
   refused("a\xff\t1\n", {}, ": byte 1 is no UTF-8");
@@ -120,7 +127,9 @@ TEST_F(LabelledTables, Mnli) {
   const std::string test_head = "index\tp\tg\td\te\tf\th\ti\tsentence1\tsentence2\n";
   EXPECT_EQ(read(test_head + "7" + left + "A\tB\n", options).texts[0].label, 0);
   EXPECT_FALSE(read(test_head + "7" + left + "A\tB\n", options).has_labels);
-  refused(head + "0" + left + "A\tB\tx\tmaybe\n", options, ", line 2: the label maybe is none of");
+  refused(head + "0" + left + "A\tB\tx\tmaybe\n", options,
+          ", line 2: the label, the last of 12 columns, is \"maybe\": it must be one of "
+          "\"contradiction\", \"entailment\", \"neutral\"");
   refused(head + "0" + left + "\tB\tx\tneutral\n", options, ", line 2: an empty text");
   refused(head + "0\tA\tneutral\n", options, ", line 2: 3 columns");
   refused(head + "x" + left + "A\tB\tx\tneutral\n", options, ", line 2: the first column is x");
@@ -141,7 +150,8 @@ TEST_F(LabelledTables, Qqp) {
   EXPECT_EQ(test.texts[0].a, "x");
   EXPECT_EQ(test.texts[0].label, 0);
   refused("id\tq\n1\t2\n", options, ": the header has 2 columns");
-  refused(head + "0\t1\t2\tA\tB\t2\n", options, ", line 2: the label 2 is not 0 or 1");
+  refused(head + "0\t1\t2\tA\tB\t2\n", options,
+          ", line 2: the label, the last of 6 columns, is \"2\": it must be 0 or 1");
   refused("id\ta\tb\n5\tx\n", options, ", line 2: 2 columns, not 3");
 }
 

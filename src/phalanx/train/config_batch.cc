@@ -153,6 +153,13 @@ BatchSchedule given_schedule(const TrainConfig& c) {
   return l.rampup_batch_size.empty() ? BatchSchedule(l.global_batch_size) : rampup_schedule(l);
 }
 
+// "8 or 12 is": the multiples around a batch, of which 0 is none.
+std::string neighbours_text(std::int64_t batch, std::int64_t factor) {
+  const std::int64_t below = batch / factor * factor;
+  const std::int64_t above = below + factor;
+  return below == 0 ? fmt::format("{} is", above) : fmt::format("{} or {} is", below, above);
+}
+
 void check_batch(const LayoutConfig& l, const BatchSchedule::Piece& piece) {
   const std::int64_t together = samples_per_microbatch(l);
   const std::string product = fmt::format("{}: --micro-batch-size {} x {} data-parallel ranks",
@@ -166,8 +173,7 @@ void check_batch(const LayoutConfig& l, const BatchSchedule::Piece& piece) {
         "{} is not a multiple of {}: {} (or give --decrease-batch-size-if-needed)",
         batch_text(l, piece), product,
         l.rampup_batch_size.empty()
-            ? fmt::format("{} or {} is", std::max(together, piece.batch / together * together),
-                          (piece.batch / together + 1) * together)
+            ? neighbours_text(piece.batch, together)
             : fmt::format("make the ramp's first batch and its steps multiples of {}", together));
   }
   if (num_microbatches(l, piece.batch) > kMostMicrobatches) {

@@ -73,6 +73,10 @@ TEST(BatchFlags, EveryBatchIsAMultipleOfTheMicrobatches) {
                     HasSubstr("the batch of 6 samples (after 15 samples) is not a multiple of 4: "
                               "--micro-batch-size 2 x 2 data-parallel ranks"),
                     HasSubstr("multiples of 4")));
+  // 0 is no batch, so there may be one choice.
+  const auto of_batch = [](std::int64_t batch) { return with_rampup({}, batch, 2); };
+  EXPECT_THAT(refusal(of_batch(3)), HasSubstr("data-parallel ranks: 4 is (or give"));
+  EXPECT_THAT(refusal(of_batch(6)), HasSubstr("data-parallel ranks: 4 or 8 is (or give"));
   TrainConfig rounded = with_rampup({"4", "2", "60"}, 12, 2);
   rounded.layout.decrease_batch_size_if_needed = true;
   EXPECT_EQ(refusal(rounded), "accepted");

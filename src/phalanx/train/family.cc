@@ -14,6 +14,13 @@ std::vector<StageRange> ModelFamily::stages(const TrainConfig& config,
   return stage_ranges(config, placement);
 }
 
+std::optional<GptConfig> ModelFamily::language_model(const TrainConfig& config,
+                                                     std::int64_t vocabulary) const {
+  const std::shared_ptr<const Model> made = model(config, vocabulary);
+  const auto* const gpt = dynamic_cast<const GptModel*>(made.get());
+  return gpt == nullptr ? std::nullopt : std::optional(gpt->config());
+}
+
 std::span<const std::shared_ptr<const ModelFamily>> known_families() {
   static const auto families_of_phalanx = std::to_array({gpt_family(), bert_family(), t5_family()});
   return families_of_phalanx;
@@ -30,7 +37,10 @@ const ModelFamily& family_of(const TrainConfig& config) {
   if (config.family != nullptr) return *config.family;
   const auto found = find_family(config.model.family);
   if (found == nullptr) {
-    throw ConfigError("{} is no family of models that this program knows", config.model.family);
+    throw ConfigError(
+        "{} is no family of models that this program knows: the program that trains it computes "
+        "with it",
+        config.model.family);
   }
   return *found;
 }

@@ -1,7 +1,7 @@
 #pragma once
 // A model family as training meets it: what Megatron's pretrain() is handed as dataset_provider,
 // model_provider and extra_args_provider. GPT, BERT and T5 are three; another program can bring its
-// own (examples/own-model). Nothing else in training knows a family by name.
+// own (examples/own-model, cli/family_program.h). Nothing else in training knows a family by name.
 
 #include <map>
 #include <memory>
@@ -13,6 +13,7 @@
 
 #include "phalanx/data/data_sources.h"
 #include "phalanx/flags/flag_set.h"
+#include "phalanx/model/gpt.h"
 #include "phalanx/model/model.h"
 #include "phalanx/pipeline/placement.h"
 #include "phalanx/tokenizer/tokenizer.h"
@@ -71,6 +72,10 @@ class ModelFamily {
       const TrainConfig& /*config*/) const {
     return nullptr;
   }
+  // The model as one that goes on with a text, which is what score and generate compute with; none
+  // where it is no GptModel.
+  virtual std::optional<GptConfig> language_model(const TrainConfig& config,
+                                                  std::int64_t vocabulary) const;
   // Where its samples come from; their schema is the model's.
   virtual std::unique_ptr<DataSources> sources(const TrainConfig& config, const SourceSeed& seed,
                                                const Tokenizer& tokenizer) const = 0;

@@ -102,6 +102,18 @@ constexpr ScheduleKind kKinds[] = {
      by_chunks, auto_passes, kSearched},
 };
 
+// Whether the table has these names, and no others.
+constexpr bool has_names(std::string_view names) {
+  for (const ScheduleKind& kind : kKinds) {
+    if (!names.starts_with(kind.name)) return false;
+    names.remove_prefix(kind.name.size());
+    if (!names.empty() && !names.starts_with(' ')) return false;
+    names.remove_prefix(names.empty() ? 0 : 1);
+  }
+  return names.empty();
+}
+static_assert(has_names(kScheduleNames));
+
 }  // namespace
 
 std::span<const ScheduleKind> schedule_kinds() { return kKinds; }

@@ -95,7 +95,7 @@ TEST(Answers, NoSpellingHasTwo) {
   }
 }
 
-// A key may be a flag's name only where that flag, switched on, asks for nothing.
+// A key may be a flag's name only where that flag, switched on, changes nothing.
 TEST(Answers, NoYamlKeyHasTwo) {
   std::set<std::string> keys;
   for (const TrainFlag& row : train_flags()) {
@@ -104,7 +104,8 @@ TEST(Answers, NoYamlKeyHasTwo) {
       EXPECT_TRUE(!is_negation(key) || row.spec.type == FlagType::kSwitch) << key;
       const TrainFlag* named = find_train_flag(canonical_key(key));
       EXPECT_TRUE(named == nullptr ||
-                  (is_negation(key) && named->spec.state == FlagState::kSatisfied))
+                  (is_negation(key) && (named->spec.state == FlagState::kSatisfied ||
+                                        named->spec.state == FlagState::kPassedOver)))
           << key;
     }
   }
@@ -129,6 +130,8 @@ TEST(Answers, EachSaysWhy) {
     }
     EXPECT_EQ(row.target, nullptr) << spec.name;
     expect_clause(spec.name, spec.reason);
+    EXPECT_TRUE(spec.instead.empty() || spec.state == FlagState::kPassedOver) << spec.name;
+    if (!spec.instead.empty()) expect_clause(spec.name, spec.instead);
     EXPECT_EQ(spec.satisfied_by.empty(), spec.otherwise.empty()) << spec.name;
     if (!spec.otherwise.empty()) expect_clause(spec.name, spec.otherwise);
     if (!spec.planned.empty()) expect_clause(spec.name, spec.planned);
@@ -146,7 +149,7 @@ TEST(Answers, NameFlagsThatThereAre) {
         EXPECT_TRUE(is_value || find_train_flag(word) != nullptr) << spec.name << ": " << word;
       }
     }
-    for (const auto text : {spec.reason, spec.otherwise, spec.planned}) {
+    for (const auto text : {spec.reason, spec.otherwise, spec.planned, spec.instead}) {
       for (std::string_view word : words_of(text)) {
         const std::size_t begin = word.find("--");
         if (begin == std::string_view::npos) continue;
@@ -208,12 +211,52 @@ TEST(Answers, ADefaultThatNeedsASwitchIsNotIgnored) {
 }
 
 TEST(Answers, AFlagThatIsNotThereYetIsRefusedByARunAndToldByAPlan) {
-  const std::string flag = "--tp-comm-overlap";
+  const std::string flag = "--save-retain-interval 5";
   EXPECT_TRUE(parse(flag).error.starts_with(
-      "--tp-comm-overlap: tensor-parallel messages move while weight gradients are computed"))
+      "--save-retain-interval 5: old checkpoints go by their number; give --keep-last"))
       << parse(flag).error;
   EXPECT_EQ(parse(flag, true).error, "");
-  EXPECT_EQ(parse(flag, true).notes, "--tp-comm-overlap: the plan does not depend on it\n");
+  EXPECT_EQ(parse(flag, true).notes, "--save-retain-interval 5: the plan does not depend on it\n");
+}
+
+// As scripts that train published models have them: logging, profilers, the pace of checkpoints and
+// of messages. One note names them all, by runs and by plans.
+TEST(Answers, WhatChangesNoResultIsPassedOver) {
+  const std::string script =
+      "--wandb-project Mixtral --wandb-exp-name 8x7b --wandb-save-dir /w --wandb-entity us "
+      "--async-save --use-persistent-ckpt-worker --async-strategy mcore --ckpt-fully-parallel-save "
+      "--ckpt-fully-parallel-load --ckpt-assume-constant-structure --dist-ckpt-strictness log_all "
+      "--log-progress --log-energy --log-straggler --disable-straggler-on-startup "
+      "--straggler-minmax-count 16 --straggler-ctrlr-port 65535 --logging-level 40 "
+      "--profile --profile-step-start 4 --profile-step-end 6 --profile-ranks 0 8 "
+      "--use-pytorch-profiler --record-memory-history --memory-snapshot-path m.pickle "
+      "--one-logger-project p --one-logger-run-name r --one-logger-async --app-tag-run-name a "
+      "--app-tag-run-version 1 --enable-ft-package --calc-ft-timeouts "
+      "--no-mmap-bin-files --num-dataset-builder-threads 8 --trust-remote-code "
+      "--nccl-communicator-config-path n.yaml --nccl-ub --high-priority-stream-groups dp_cp ep_dp "
+      "--use-sharp --tp-comm-overlap --tp-comm-overlap-cfg t.yaml --tp-comm-bootstrap-backend nccl "
+      "--enable-cuda-graph --cuda-graph-impl local --cuda-graph-scope attn "
+      "--cuda-graph-warmup-steps "
+      "3 --te-rng-tracker --rerun-mode validate_results --ddp-num-buckets 8 "
+      "--ddp-average-in-collective --ddp-pad-buckets-for-high-nccl-busbw "
+      "--overlap-param-gather-with-optimizer-step --no-overlap-p2p-communication "
+      "--defer-embedding-wgrad-compute --wgrad-deferral-limit 2";
+  for (const bool plans : {false, true}) {
+    const Parsed read = parse(script, plans);
+    EXPECT_EQ(read.error, "");
+    EXPECT_EQ(std::ranges::count(read.notes, '\n'), 1) << read.notes;
+    EXPECT_TRUE(read.notes.starts_with("passed over, for no result depends on them: "))
+        << read.notes;
+    for (const std::string& word : words_between_blanks(script)) {
+      if (!word.starts_with("--") || word == "--nccl-ub") continue;
+      EXPECT_NE(read.notes.find(word), std::string::npos) << word;
+    }
+    EXPECT_NE(read.notes.find("metrics are in metrics.jsonl of --save and, with --tensorboard-dir"),
+              std::string::npos)
+        << read.notes;
+  }
+  EXPECT_NE(parse("--dist-ckpt-strictness log").error.find("choose one of assume_ok_unexpected"),
+            std::string::npos);
 }
 
 TEST(Answers, AFlagOfAnotherModelIsRefusedByAPlanToo) {
@@ -238,7 +281,8 @@ TEST(Answers, FsdpAndOffloadAreAnswered) {
       "--init-model-with-meta-device --fsdp-double-buffer --calculate-per-token-loss "
       "--ckpt-format fsdp_dtensor --use-precision-aware-optimizer --optimizer-cpu-offload "
       "--optimizer-offload-fraction 0.5 --fine-grained-activation-offloading --offload-modules "
-      "core_attn attn_proj --min-offloaded-tensor-size 1024");
+      "core_attn attn_proj --min-offloaded-tensor-size 1024 --fsdp-manual-registration "
+      "--use-nccl-ub");
   EXPECT_EQ(script.error, "");
   EXPECT_NE(script.notes.find("--offload-modules core_attn attn_proj: weights and activations lie"),
             std::string::npos)
@@ -250,8 +294,6 @@ TEST(Answers, FsdpAndOffloadAreAnswered) {
            {"--megatron-fsdp-grad-comm-dtype bf16", "summed in fp32"},
            {"--megatron-fsdp-version 3", "the versions are 1 and 2"},
            {"--main-params-dtype fp16", "always fp32"},
-           {"--fsdp-manual-registration", "do not go through NCCL"},
-           {"--use-nccl-ub", "do not go through NCCL"},
            {"--optimizer-offload-fraction 2", "must be from 0 to 1"},
            {"--activation-offload-fraction -1", "must be from 0 to 1"},
            {"--aio-block-size 8192", "needs --offload-optimizer-to or"}}) {

@@ -1,3 +1,4 @@
+#include "phalanx/pipeline/schedule.h"
 #include "phalanx/train/flags/bound.h"
 #include "phalanx/train/flags/sections.h"
 
@@ -78,7 +79,7 @@ constexpr TrainFlag kLayoutRows[] = {
         kPipelines, {.name = "--pipeline-schedule",
                      .help = "Order of the passes (phalanx schedule --list-kinds; 1f1b, or "
                              "interleaved with several virtual stages)",
-                     .value_name = "KIND"}),
+                     .choices = kScheduleNames}),
     works<&LayoutConfig::num_layers_per_virtual_pipeline_stage>(
         kPipelines, {.name = "--num-layers-per-virtual-pipeline-stage",
                      .help = "Layers of a virtual stage: ranks have several (0: as the schedule "

@@ -48,6 +48,21 @@ constexpr TrainFlag satisfied(std::string_view section, std::string_view name, F
           .spec = {.name = name, .type = type, .state = FlagState::kSatisfied, .reason = reason}};
 }
 
+// No result depends on it. `instead`: where what it is for is found, a clause.
+constexpr TrainFlag passed_over(std::string_view section, std::string_view name, FlagType type,
+                                std::string_view reason, std::string_view instead = {}) {
+  return {.section = section,
+          .spec = {.name = name,
+                   .type = type,
+                   .state = FlagState::kPassedOver,
+                   .reason = reason,
+                   .instead = instead}};
+}
+constexpr TrainFlag with_choices(std::string_view choices, TrainFlag row) {
+  row.spec.choices = choices;
+  return row;
+}
+
 // Satisfied for these values alone, words between blanks in canonical form.
 constexpr TrainFlag satisfied_by(std::string_view values, std::string_view section,
                                  std::string_view name, FlagType type, std::string_view reason,

@@ -8,20 +8,21 @@ using enum FlagType;
 
 constexpr Absence kRetriever = {"nothing depends on it without a retriever",
                                 {"retrievers are not trained by Phalanx; leave the flag out"}};
-constexpr Refusal kMapped = {
-    "dataset files are always mapped into memory, and no number depends on it; leave the flag out",
-    kSamePlan};
+constexpr std::string_view kMapped = "dataset files are always mapped into memory";
 
 constexpr TrainFlag kUnboundDataRows[] = {
-    with_yaml_keys("!mmap_bin_files", refused(kData, "--no-mmap-bin-files", kSwitch, kMapped)),
-    satisfied_by("mmap infer", kData, "--data-impl", kText,
-                 "dataset files are always mapped into memory", kMapped),
-    refused(kData, "--mmap-warmup", kSwitch,
-            {"dataset files are not read ahead; cat FILE.bin > /dev/null before the run does that",
-             kSamePlan}),
-    satisfied_by("1", kData, "--num-dataset-builder-threads", kInteger,
-                 "the order of samples is made by one thread",
-                 {"the order of samples is made by one thread; give 1", kSamePlan}),
+    with_yaml_keys("!mmap_bin_files", passed_over(kData, "--no-mmap-bin-files", kSwitch, kMapped)),
+    satisfied_by(
+        "mmap infer", kData, "--data-impl", kText, kMapped,
+        {"dataset files are mapped into memory, those of MMapIndexedDataset; leave the flag "
+         "out",
+         kSamePlan}),
+    passed_over(kData, "--mmap-warmup", kSwitch, "dataset files are not read ahead",
+                "cat FILE.bin > /dev/null before the run does that"),
+    passed_over(kData, "--num-dataset-builder-threads", kInteger,
+                "the order of samples is the same for any number of threads, and made by one"),
+    passed_over(kTokenizer, "--trust-remote-code", kSwitch,
+                "no code of a tokenizer's folder is ever run"),
     with_yaml_keys("!create_attention_mask_in_dataloader",
                    satisfied(kData, "--no-create-attention-mask-in-dataloader", kSwitch,
                              "no mask is ever stored: attention knows the positions and documents "

@@ -14,10 +14,10 @@ constexpr Absence kContext = {
 constexpr Refusal kFewerLayers = {
     "layers are counted alone when they are shared out; give the rank with the embedding or the "
     "head fewer by --decoder-first-pipeline-num-layers or --decoder-last-pipeline-num-layers"};
-constexpr Refusal kLateWeightGradients = {
-    "some schedules put weight gradients off, each by a rule of its own: --pipeline-schedule "
-    "zb-h1, "
-    "zb-h2 or zb-v"};
+constexpr std::string_view kLateWeightGradients =
+    "when a weight gradient is computed changes no bit of it";
+constexpr std::string_view kZeroBubble =
+    "--pipeline-schedule zb-h1, zb-h2 or zb-v put weight gradients off, each by a rule of its own";
 constexpr std::string_view kStagesOverlap = "messages between stages always move while passes run";
 constexpr std::string_view kVerifiedMessages =
     "messages between stages have an order in which none waits for itself, and are awaited before "
@@ -28,7 +28,9 @@ constexpr std::string_view kGathersAtOnce =
     "every rank gathers parameters as soon as they are updated, whatever other stages do";
 constexpr std::string_view kWholeProducts =
     "a product and its tensor-parallel message are never cut into pieces";
-constexpr Refusal kNoNccl = {"messages do not go through NCCL; leave the flag out", kSamePlan};
+constexpr std::string_view kNoNccl = "messages do not go through NCCL";
+constexpr std::string_view kNoGraphs =
+    "no kernel is launched on a device, so no graphs of them are";
 constexpr std::string_view kInHostMemory =
     "weights and activations lie in the host's memory anyway";
 constexpr std::string_view kFp32Sums = "gradients are always fp32, and summed in fp32";
@@ -46,22 +48,30 @@ constexpr TrainFlag kUnboundLayoutRows[] = {
                  "on CPUs UCX carries the messages between processes; threads of one process share "
                  "its memory",
                  {"no such backend; leave the flag out"}),
-    refused(kRanks, "--lazy-mpu-init", kSwitch,
-            {"the program starts its ranks itself, at once; leave the flag out", kSamePlan}),
-    refused(kRanks, "--nccl-communicator-config-path", kText, kNoNccl),
-    refused(kRanks, "--use-nccl-ub", kSwitch, kNoNccl),
+    passed_over(kRanks, "--lazy-mpu-init", kSwitch, "the program starts its ranks itself, at once"),
+    passed_over(kRanks, "--nccl-communicator-config-path", kText, kNoNccl),
+    with_aliases("--nccl-ub", passed_over(kRanks, "--use-nccl-ub", kSwitch, kNoNccl)),
+    passed_over(kRanks, "--high-priority-stream-groups", kList, kNoNccl),
+    passed_over(kRanks, "--use-sharp", kSwitch, kNoNccl),
+    passed_over(kRanks, "--sharp-enabled-group", kText, kNoNccl),
+    passed_over(kTraining, "--enable-cuda-graph", kSwitch, kNoGraphs),
+    passed_over(kTraining, "--external-cuda-graph", kSwitch, kNoGraphs),
+    passed_over(kTraining, "--cuda-graph-impl", kText, kNoGraphs),
+    passed_over(kTraining, "--cuda-graph-scope", kList, kNoGraphs),
+    passed_over(kTraining, "--cuda-graph-warmup-steps", kInteger, kNoGraphs),
     satisfied(kRanks, "--disable-gloo-process-groups", kSwitch,
               "there are no groups of processes beside those that train"),
     only_default("p2p", kRanks, "--cp-comm-type", kList, kContext),
     refused(kRanks, "--hierarchical-context-parallel-sizes", kList, kContext.refusal),
     only_default("1", kRanks, "--expert-model-parallel-size", kInteger, kExperts),
     only_default("1", kRanks, "--expert-tensor-parallel-size", kInteger, kExperts),
-    refused(kRanks, "--tp-comm-overlap", kSwitch,
-            {"tensor-parallel messages move while weight gradients are computed, not within a "
-             "product; leave the flag out",
-             kSamePlan}),
-    refused(kRanks, "--tp-comm-overlap-cfg", kText,
-            {"a product and its message are never cut into pieces; leave the flag out", kSamePlan}),
+    passed_over(kRanks, "--tp-comm-overlap", kSwitch,
+                "tensor-parallel messages move while weight gradients are computed, not within a "
+                "product"),
+    passed_over(kRanks, "--tp-comm-overlap-cfg", kText, kWholeProducts),
+    passed_over(kRanks, "--tp-comm-overlap-rs-dgrad", kSwitch, kWholeProducts),
+    with_choices("nccl mpi gloo",
+                 passed_over(kRanks, "--tp-comm-bootstrap-backend", kText, kWholeProducts)),
     with_yaml_keys("!tp_comm_overlap_ag",
                    satisfied(kRanks, "--disable-tp-comm-overlap-ag", kSwitch, kWholeProducts)),
     with_yaml_keys("!tp_comm_overlap_rs",
@@ -80,29 +90,24 @@ constexpr TrainFlag kUnboundLayoutRows[] = {
              "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers"}),
     refused(kPipelines, "--account-for-embedding-in-pipeline-split", kSwitch, kFewerLayers),
     refused(kPipelines, "--account-for-loss-in-pipeline-split", kSwitch, kFewerLayers),
-    refused(kPipelines, "--no-overlap-p2p-communication", kSwitch,
-            {"messages between stages always move while passes run, and no number depends on it; "
-             "leave the flag out",
-             kStagesOverlap}),
+    passed_over(kPipelines, "--no-overlap-p2p-communication", kSwitch, kStagesOverlap),
     satisfied(kPipelines, "--overlap-p2p-comm", kSwitch, kStagesOverlap),
     satisfied(kPipelines, "--overlap-p2p-communication-warmup-flush", kSwitch, kStagesOverlap),
     with_yaml_keys("!scatter_gather_tensors_in_pipeline",
-                   refused(kPipelines, "--no-scatter-gather-tensors-in-pipeline", kSwitch,
-                           {"between stages every tensor-parallel rank always sends its share, and "
-                            "no number depends on it; leave the flag out",
-                            "between stages every tensor-parallel rank sends its share"})),
+                   passed_over(kPipelines, "--no-scatter-gather-tensors-in-pipeline", kSwitch,
+                               "between stages every tensor-parallel rank always sends its share")),
     satisfied(kPipelines, "--batch-p2p-comm", kSwitch, kVerifiedMessages),
     satisfied(kPipelines, "--batch-p2p-sync", kSwitch, kVerifiedMessages),
     satisfied(kPipelines, "--deallocate-pipeline-outputs", kSwitch,
               "the output of a stage lives until its send is over, no longer"),
     refused(kPipelines, "--variable-seq-lengths", kSwitch,
             {"all samples have --seq-length tokens; leave the flag out"}),
-    refused(kPipelines, "--use-ring-exchange-p2p", kSwitch,
-            {"messages between stages are sent one by one, and no number depends on it; leave the "
-             "flag out",
-             kSamePlan}),
-    refused(kPipelines, "--defer-embedding-wgrad-compute", kSwitch, kLateWeightGradients),
-    refused(kPipelines, "--delay-wgrad-compute", kSwitch, kLateWeightGradients),
+    passed_over(kPipelines, "--use-ring-exchange-p2p", kSwitch,
+                "messages between stages are sent one by one"),
+    passed_over(kPipelines, "--defer-embedding-wgrad-compute", kSwitch, kLateWeightGradients,
+                kZeroBubble),
+    passed_over(kPipelines, "--wgrad-deferral-limit", kInteger, kLateWeightGradients, kZeroBubble),
+    passed_over(kPipelines, "--delay-wgrad-compute", kSwitch, kLateWeightGradients, kZeroBubble),
 
     refused(
         kDataParallelism, "--data-parallel-random-init", kSwitch,
@@ -113,30 +118,25 @@ constexpr TrainFlag kUnboundLayoutRows[] = {
                                             kReducesAtOnce))),
     with_yaml_keys("!align_param_gather",
                    satisfied(kDataParallelism, "--no-align-param-gather", kSwitch, kGathersAtOnce)),
-    refused(kDataParallelism, "--delay-param-gather", kSwitch, {kGathersAtOnce, kSamePlan}),
-    refused(kDataParallelism, "--overlap-param-gather-with-optimizer-step", kSwitch,
-            {"parameters are gathered when the whole step is done; --overlap-param-gather does so "
-             "while the next forward begins",
-             kSamePlan}),
-    refused(kDataParallelism, "--ddp-num-buckets", kInteger,
-            {"buckets are cut by their size; give --ddp-bucket-size"}),
-    refused(kDataParallelism, "--ddp-average-in-collective", kSwitch,
-            {"the number that backward begins with has the average in it, so gradients are only "
-             "summed; leave the flag out",
-             kSamePlan}),
-    refused(kDataParallelism, "--ddp-pad-buckets-for-high-nccl-busbw", kSwitch,
-            {"messages do not go through NCCL; leave the flag out",
-             "the buckets of the plan are not padded"}),
+    passed_over(kDataParallelism, "--delay-param-gather", kSwitch, kGathersAtOnce),
+    passed_over(kDataParallelism, "--overlap-param-gather-with-optimizer-step", kSwitch,
+                "parameters are gathered when the whole step is done",
+                "--overlap-param-gather gathers them while the next forward begins"),
+    passed_over(kDataParallelism, "--ddp-num-buckets", kInteger,
+                "sums of gradients have the same bits for any buckets",
+                "--ddp-bucket-size is the size of a bucket"),
+    passed_over(kDataParallelism, "--ddp-average-in-collective", kSwitch,
+                "the number that backward begins with has the average in it, so gradients are only "
+                "summed"),
+    passed_over(kDataParallelism, "--ddp-pad-buckets-for-high-nccl-busbw", kSwitch, kNoNccl),
     satisfied(kDataParallelism, "--ddp-reduce-scatter-with-fp32-accumulation", kSwitch,
               "gradients are always summed in fp32"),
     satisfied_by("local torch", kDataParallelism, "--DDP-impl", kText,
                  "gradients are reduced from contiguous fp32 buffers", {"give local or torch"}),
     satisfied(kDataParallelism, "--use-contiguous-buffers-in-ddp", kSwitch,
               "gradients always lie in contiguous buffers"),
-    refused(kDataParallelism, "--no-contiguous-buffers-in-local-ddp", kSwitch,
-            {"gradients always lie in contiguous buffers, and no number depends on it; leave the "
-             "flag out",
-             "gradients lie in contiguous buffers"}),
+    passed_over(kDataParallelism, "--no-contiguous-buffers-in-local-ddp", kSwitch,
+                "gradients always lie in contiguous buffers"),
 
     satisfied_by("1 2", kDataParallelism, "--megatron-fsdp-version", kInteger,
                  "the versions share out the same states, and here there is one implementation",
@@ -157,7 +157,7 @@ constexpr TrainFlag kUnboundLayoutRows[] = {
               "many units ahead"),
     satisfied(kDataParallelism, "--fsdp-double-buffer", kSwitch,
               "gathered parameters have planned places, which units use one after the other"),
-    refused(kDataParallelism, "--fsdp-manual-registration", kSwitch, kNoNccl),
+    passed_over(kDataParallelism, "--fsdp-manual-registration", kSwitch, kNoNccl),
     satisfied(kDataParallelism, "--init-model-with-meta-device", kSwitch,
               "memory is planned before any is taken, and a rank draws the weights that it keeps"),
 

@@ -21,32 +21,26 @@ constexpr std::string_view kFreeOfLayout =
 constexpr std::string_view kStateless =
     "random numbers are functions of the seed and the place where they are used, so no generator "
     "has a state";
-constexpr Refusal kBetweenIterations = {
-    "a checkpoint is written before the next iteration begins in this version of Phalanx; leave "
-    "the flag out",
-    "the plan is of a run that saves between iterations"};
-constexpr Refusal kFirstWrites = {
-    "the first rank writes the whole checkpoint in this version of Phalanx; leave the flag out",
-    kSamePlan};
-constexpr Refusal kTensorsMustAgree = {
-    "a checkpoint whose tensors are not the model's is never loaded; leave the flag out",
-    kSamePlan};
-constexpr Refusal kWandb = {
-    "nothing is sent to Weights & Biases; give --tensorboard-dir DIR, and their program uploads "
-    "it: "
-    "wandb sync DIR",
-    kSamePlan};
-constexpr Absence kProfile = {
-    "nothing depends on it without --profile",
-    {"--trace FILE.json writes the timeline of the last iteration; all ranks are threads that perf "
-     "sees",
-     kSamePlan}};
-constexpr Absence kReports = {"nothing is reported to anyone",
-                              {"nothing is reported to anyone; leave the flag out", kSamePlan}};
-constexpr Refusal kNotLogged = {
-    "not available in this version of Phalanx; leave the flag out: the log line and metrics.jsonl "
-    "have losses, gradient norm and times",
-    kSamePlan};
+constexpr std::string_view kBetweenIterations =
+    "a checkpoint has the same bits whenever it is written, and is written before the next "
+    "iteration begins";
+constexpr std::string_view kWhoWrites =
+    "a checkpoint has the same bits whoever writes it, and the first rank does";
+constexpr std::string_view kOneLayoutOfFiles =
+    "there is one form of checkpoints, which every layout loads";
+constexpr std::string_view kWandb = "nothing is sent to Weights & Biases";
+constexpr std::string_view kMetrics =
+    "metrics are in metrics.jsonl of --save and, with --tensorboard-dir, in files that TensorBoard "
+    "shows and wandb sync uploads";
+constexpr std::string_view kProfile = "the profilers of PyTorch and CUDA see no Python here";
+constexpr std::string_view kTimeline =
+    "--trace FILE.json writes the timeline of the last iteration, and perf sees all ranks";
+constexpr std::string_view kReports = "nothing is reported to anyone";
+constexpr std::string_view kSlowRanks = "it looks for slow ranks, and trains nothing";
+constexpr std::string_view kTimesOfRanks =
+    "--timing-log-level 1 with --timing-log-option all logs the times of every rank";
+constexpr std::string_view kWatched =
+    "ranks that are gone or stand still are always found, and what they waited for is told";
 
 constexpr TrainFlag kUnboundRunRows[] = {
     satisfied(kOwn, "--allow-different-threads", kSwitch,
@@ -89,20 +83,24 @@ constexpr TrainFlag kUnboundRunRows[] = {
     refused(kCheckpoints, "--ckpt-convert-format", kText, kOtherFormats),
     refused(kCheckpoints, "--ckpt-convert-save", kText, kOtherFormats),
     refused(kCheckpoints, "--ckpt-convert-update-legacy-dist-opt-format", kSwitch, kOtherFormats),
-    refused(kCheckpoints, "--async-save", kSwitch, kBetweenIterations),
-    refused(kCheckpoints, "--use-persistent-ckpt-worker", kSwitch, kBetweenIterations),
-    refused(kCheckpoints, "--ckpt-fully-parallel-save", kSwitch, kFirstWrites),
+    passed_over(kCheckpoints, "--async-save", kSwitch, kBetweenIterations),
+    passed_over(kCheckpoints, "--use-persistent-ckpt-worker", kSwitch, kBetweenIterations),
+    with_choices("nvrx mcore",
+                 passed_over(kCheckpoints, "--async-strategy", kText, kBetweenIterations)),
+    passed_over(kCheckpoints, "--ckpt-fully-parallel-save", kSwitch, kWhoWrites),
     satisfied(kCheckpoints, "--no-ckpt-fully-parallel-save", kSwitch,
               "the first rank writes the whole checkpoint"),
-    refused(
-        kCheckpoints, "--ckpt-fully-parallel-load", kSwitch,
-        {"every rank reads from the files what it needs, no more; leave the flag out", kSamePlan}),
-    refused(kCheckpoints, "--ckpt-assume-constant-structure", kSwitch,
-            {"there is nothing about a save that could be kept for the next; leave the flag out",
-             kSamePlan}),
-    satisfied_by(
-        "assume_ok_unexpected raise_unexpected raise_all", kCheckpoints, "--dist-ckpt-strictness",
-        kText, "a checkpoint whose tensors are not the model's is never loaded", kTensorsMustAgree),
+    passed_over(kCheckpoints, "--ckpt-fully-parallel-load", kSwitch,
+                "every rank reads from the files what it needs, no more"),
+    passed_over(kCheckpoints, "--ckpt-assume-constant-structure", kSwitch,
+                "there is nothing about a save that could be kept for the next"),
+    with_choices("assume_ok_unexpected log_unexpected log_all raise_unexpected raise_all "
+                 "return_unexpected return_all ignore_all",
+                 passed_over(kCheckpoints, "--dist-ckpt-strictness", kText,
+                             "a checkpoint whose tensors are not the model's is never loaded")),
+    passed_over(kCheckpoints, "--dist-ckpt-save-pre-mcore-014", kSwitch, kOneLayoutOfFiles),
+    passed_over(kCheckpoints, "--distrib-optim-fully-reshardable-mem-efficient", kSwitch,
+                kOneLayoutOfFiles),
     satisfied(kCheckpoints, "--verify-integrity", kSwitch,
               "every file of a checkpoint is compared with its digest when it is opened"),
     refused(kCheckpoints, "--save-retain-interval", kInteger,
@@ -120,36 +118,48 @@ constexpr TrainFlag kUnboundRunRows[] = {
             {"main parameters are loaded with the optimizer's state, so without --no-load-optim",
              kSamePlan}),
 
-    refused(kLogging, "--log-energy", kSwitch, kNotLogged),
-    refused(kLogging, "--log-straggler", kSwitch, kNotLogged),
-    refused(kLogging, "--log-progress", kSwitch,
-            {"metrics.jsonl in --save has the progress of every iteration; leave the flag out",
-             kSamePlan}),
+    passed_over(kLogging, "--log-energy", kSwitch, "the power that a run takes is not measured"),
+    passed_over(kLogging, "--log-device-memory-used", kSwitch,
+                "memory is planned, and the log has what was taken of it"),
+    passed_over(kLogging, "--log-straggler", kSwitch, kSlowRanks, kTimesOfRanks),
+    passed_over(kLogging, "--disable-straggler-on-startup", kSwitch, kSlowRanks, kTimesOfRanks),
+    passed_over(kLogging, "--straggler-ctrlr-port", kInteger, kSlowRanks, kTimesOfRanks),
+    passed_over(kLogging, "--straggler-minmax-count", kInteger, kSlowRanks, kTimesOfRanks),
+    passed_over(kLogging, "--log-progress", kSwitch, "a file of its own is not written", kMetrics),
     with_yaml_keys("!barrier_with_L1_time",
                    satisfied(kLogging, "--no-barrier-with-level-1-timing", kSwitch,
                              "no rank ever waits at a barrier for the sake of timing")),
-    satisfied_by("20", kLogging, "--logging-level", kInteger,
-                 "what is logged has level 20 (INFO) and above",
-                 {"what is logged has level 20 (INFO) and above; leave the flag out", kSamePlan}),
+    passed_over(kLogging, "--logging-level", kInteger,
+                "the log has one level of detail, whatever is asked for"),
+    passed_over(kLogging, "--config-logger-dir", kText, "the configuration is not written there",
+                "the log begins with all arguments, and a checkpoint's manifest has them"),
 
-    refused(kLogging, "--wandb-project", kText, kWandb),
-    refused(kLogging, "--wandb-exp-name", kText, kWandb),
-    refused(kLogging, "--wandb-save-dir", kText, kWandb),
-    refused(kLogging, "--wandb-entity", kText, kWandb),
+    passed_over(kLogging, "--wandb-project", kText, kWandb, kMetrics),
+    passed_over(kLogging, "--wandb-exp-name", kText, kWandb, kMetrics),
+    passed_over(kLogging, "--wandb-save-dir", kText, kWandb, kMetrics),
+    passed_over(kLogging, "--wandb-entity", kText, kWandb, kMetrics),
 
-    refused(kLogging, "--profile", kSwitch, kProfile.refusal),
-    refused(kLogging, "--use-pytorch-profiler", kSwitch, kProfile.refusal),
-    refused(kLogging, "--record-memory-history", kSwitch, kProfile.refusal),
-    only_default("10", kLogging, "--profile-step-start", kInteger, kProfile),
-    only_default("12", kLogging, "--profile-step-end", kInteger, kProfile),
-    only_default("0", kLogging, "--profile-ranks", kList, kProfile),
-    with_yaml_keys("!enable_one_logger",
-                   satisfied(kLogging, "--no-one-logger", kSwitch, kReports.unused)),
-    only_default("megatron-lm", kLogging, "--one-logger-project", kText, kReports),
-    refused(kLogging, "--one-logger-run-name", kText, kReports.refusal),
-    refused(kLogging, "--one-logger-async", kSwitch, kReports.refusal),
-    refused(kLogging, "--app-tag-run-name", kText, kReports.refusal),
-    only_default("0.0.0", kLogging, "--app-tag-run-version", kText, kReports),
+    passed_over(kLogging, "--profile", kSwitch, kProfile, kTimeline),
+    passed_over(kLogging, "--use-pytorch-profiler", kSwitch, kProfile, kTimeline),
+    passed_over(kLogging, "--pytorch-profiler-collect-shapes", kSwitch, kProfile, kTimeline),
+    passed_over(kLogging, "--pytorch-profiler-collect-callstack", kSwitch, kProfile, kTimeline),
+    passed_over(kLogging, "--nvtx-ranges", kSwitch, kProfile, kTimeline),
+    passed_over(kLogging, "--record-memory-history", kSwitch, kProfile, kTimeline),
+    passed_over(kLogging, "--memory-snapshot-path", kText, kProfile, kTimeline),
+    passed_over(kLogging, "--profile-step-start", kInteger, kProfile, kTimeline),
+    passed_over(kLogging, "--profile-step-end", kInteger, kProfile, kTimeline),
+    passed_over(kLogging, "--profile-ranks", kList, kProfile, kTimeline),
+    passed_over(kLogging, "--enable-ft-package", kSwitch, kWatched),
+    passed_over(kLogging, "--calc-ft-timeouts", kSwitch, kWatched),
+    passed_over(kLogging, "--flight-recorder-dump-path", kText, kWatched),
+    passed_over(kLogging, "--run-workload-inspector-server", kSwitch, kReports),
+    passed_over(kLogging, "--enable-one-logger", kSwitch, kReports),
+    with_yaml_keys("!enable_one_logger", satisfied(kLogging, "--no-one-logger", kSwitch, kReports)),
+    passed_over(kLogging, "--one-logger-project", kText, kReports),
+    passed_over(kLogging, "--one-logger-run-name", kText, kReports),
+    passed_over(kLogging, "--one-logger-async", kSwitch, kReports),
+    passed_over(kLogging, "--app-tag-run-name", kText, kReports),
+    passed_over(kLogging, "--app-tag-run-version", kText, kReports),
 };
 
 }  // namespace

@@ -1,0 +1,24 @@
+#pragma once
+// Commands that are there for the families of Phalanx and, in programs of others, for theirs.
+
+#include <memory>
+#include <string>
+
+#include "phalanx/cli/commands.h"
+#include "phalanx/cli/model_name.h"
+#include "phalanx/train/family.h"
+
+namespace phalanx {
+
+int pretrain(const NamedFamily& named);
+int plan(const NamedFamily& named);
+
+// A command that computes with a checkpoint's model.
+struct ModelCommand {
+  std::string name;                                     // as it is typed: "phalanx score"
+  std::shared_ptr<const ModelFamily> family = nullptr;  // the program's own; null: Phalanx's
+};
+int score(const ModelCommand& command, const Arguments& arguments);
+int generate(const ModelCommand& command, const Arguments& arguments);
+
+}  // namespace phalanx

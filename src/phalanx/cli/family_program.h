@@ -1,0 +1,21 @@
+#pragma once
+// A program that brings a model family of its own: what Megatron's pretrain() is to a script, and
+// what else can be done with a model. examples/own-model is such a program.
+
+#include <memory>
+
+#include "phalanx/train/family.h"
+
+namespace phalanx {
+
+// What main() returns. The first word of the call is a command, the flags behind it are those of
+// Phalanx's command and the family's own:
+//   pretrain   trains; also where the first word is a flag
+//   plan       the memory and the messages of that, nothing allocated
+//   score      the log probability of each token of a text, where the model is a GptModel
+//   generate   text from a checkpoint, likewise
+//   help       the commands; of one, its flags
+// The program is called by the name of its file in all it says.
+int run_family_program(std::shared_ptr<const ModelFamily> family, int argc, char** argv);
+
+}  // namespace phalanx

@@ -1,0 +1,139 @@
+#include "phalanx/cli/program.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <iterator>
+#include <new>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/error_report.h"
+#include "phalanx/base/log.h"
+#include "phalanx/base/mapped_file.h"
+#include "phalanx/base/threads.h"
+#include "phalanx/cli/signals.h"
+#include "phalanx/cli/standard_output.h"
+#include "phalanx/comm/comm_error.h"
+#include "phalanx/flags/flag_set.h"
+
+namespace phalanx {
+namespace {
+
+// The words of a call, and whose they are.
+struct Call {
+  const CommandProgram& program;
+  std::vector<std::string> words;
+};
+
+int run(const Call& call) {
+  return with_checked_output([&call] {
+    try {
+      return call.program.run(call.words);
+    } catch (const HelpRequested& help) {
+      fmt::print("{}", help.text);
+      return 0;
+    }
+  });
+}
+
+// What was typed up to its first flag: messages begin with it.
+std::string typed_command(const Call& call) {
+  std::string typed = call.program.name;
+  for (int count = 0; count < std::min<int>(2, static_cast<int>(call.words.size())); ++count) {
+    const std::string& word = call.words[static_cast<std::size_t>(count)];
+    if (word.starts_with("-")) break;
+    typed += " " + word;
+  }
+  return typed;
+}
+
+// A line for each fault, each with the command that was typed.
+void print_error(const Call& call, std::string_view message) {
+  const std::string typed = typed_command(call);
+  while (!message.empty()) {
+    const std::size_t end = std::min(message.find('\n'), message.size());
+    log_line(LogLevel::kError, fmt::format("{}: {}", typed, message.substr(0, end)));
+    message.remove_prefix(std::min(end + 1, message.size()));
+  }
+}
+
+// This process's rank, where a launcher started it.
+int launched_rank() {
+  for (const char* name : {"RANK", "SLURM_PROCID"}) {
+    const char* const text = std::getenv(name);
+    if (text != nullptr && *text != '\0') return std::atoi(text);
+  }
+  return -1;
+}
+
+// For people, and for the launcher. Returns the exit status.
+int end_with(const Call& call, const std::string& message, ErrorCode code, int culprit = -1) {
+  print_error(call, message);
+  ErrorReport report{.message = message, .code = static_cast<int>(code), .rank = launched_rank()};
+  if (culprit >= 0 && culprit != report.rank) {
+    report.culprit = ErrorReport::Culprit{.rank = culprit, .host = {}, .reason = message};
+  }
+  write_error_report(report);
+  return report.code;
+}
+
+// A file or a socket must not take the number of a standard stream that is closed, and be read or
+// written as that. Whoever does read or write one that was closed gets an error.
+void occupy_standard_descriptors() {
+  constexpr std::array kWrongWays = {O_WRONLY, O_RDONLY, O_RDONLY};
+  for (int descriptor = 0; descriptor < std::ssize(kWrongWays); ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) >= 0) continue;
+    ::open("/dev/null", kWrongWays[static_cast<std::size_t>(descriptor)]);
+  }
+}
+
+// The exit status.
+int status_of(const Call& call) {
+  try {
+    return run(call);
+  } catch (const CommError& error) {
+    return end_with(call, error.what(), error.code(), error.place().rank);
+  } catch (const Error& error) {
+    return end_with(call, error.what(), error.code());
+  } catch (const std::bad_alloc&) {
+    return end_with(call, "out of memory", ErrorCode::kSystem);
+  } catch (const std::system_error& error) {
+    // Threads are started in many places.
+    const bool is_limit = error.code() == std::errc::resource_unavailable_try_again;
+    return is_limit
+               ? end_with(call,
+                          fmt::format("the system refused a thread (ulimit -u): {}. Limits: {}",
+                                      error.code().message(), thread_limits()),
+                          ErrorCode::kSystem)
+               : end_with(call, fmt::format("internal error: {}", error.what()),
+                          ErrorCode::kInternal);
+  } catch (const std::exception& error) {
+    return end_with(call, fmt::format("internal error: {}", error.what()), ErrorCode::kInternal);
+  }
+}
+
+}  // namespace
+
+int run_program(const CommandProgram& program, int argc, char** argv) {
+  occupy_standard_descriptors();
+  // Training commands end with what they have saved, however early they are asked.
+  if (program.trains(argc > 1 ? argv[1] : "")) hold_stop_signals();
+  // A file-size limit then arrives as a failed write, which has a message.
+  std::signal(SIGXFSZ, SIG_IGN);
+  report_unreadable_maps();
+  const int status = status_of({program, {argv + 1, argv + argc}});
+  flush_log();
+  return status;
+}
+
+}  // namespace phalanx
