@@ -325,7 +325,7 @@ int score_target(const CommandOptions& options, const TrainedModel& trained,
 void check_row_flags(const CommandOptions& options) {
   for (const auto& [flag, is_given] :
        {std::pair("--tokens", !options.tokens.empty()),
-        std::pair("--target", !options.target.empty()), std::pair("--stride", options.stride > 0),
+        std::pair("--target", !options.target.empty()), std::pair("--stride", options.names_stride),
         std::pair("--logits", options.logits)}) {
     if (is_given) {
       throw ConfigError(

@@ -225,7 +225,9 @@ class Reader {
     const auto count = std::ssize(row);
     if (const auto number = number_of(column)) {
       const std::int64_t place = *number < 0 ? count + *number : *number;
-      if (place < 0 || place >= count) refuse("{} columns: there is no column {}", count, column);
+      if (place < 0 || place >= count) {
+        refuse("{} columns, the first is 0: there is no column {}", count, column);
+      }
       return static_cast<std::size_t>(place);
     }
     const auto place = std::ranges::find(names, std::string_view(column)) - names.begin();
