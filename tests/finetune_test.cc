@@ -117,7 +117,7 @@ TEST_F(BertCommands, FinetuneLearnsWhatABagOfWordsCannot) {
   EXPECT_NE(too_large.err.find("64 samples do not fill a global batch of 100"), std::string::npos);
   write("bad.tsv", "a\tb\tmaybe\n");
   expect_error(classify() + "--epochs 1 --save x --train-data bad.tsv", 65,
-               "bad.tsv, line 1: \"maybe\" is none of no, yes");
+               "and \"maybe\" is none of \"no\", \"yes\": give --label-column");
   expect_error(classify() + "--epochs 1 --save x --train-data nowhere.tsv", 66, "nowhere.tsv");
 }
 
