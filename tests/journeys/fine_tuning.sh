@@ -42,5 +42,7 @@ page docs/evaluating.md "A T5"
 rm RUN
 printf 'And the 3 said\tunto the 2\t%s\n' no yes no yes no yes no yes | tee train.tsv >dev.tsv
 instead '--epochs 3 --micro-batch-size 16' '--epochs 2 --micro-batch-size 2'
+printf 'And the 3 said\tunto the 2\n' >lines.txt
 page docs/evaluating.md "Classification"
-expect grep -q 'overall: correct' output
+expect grep -qx 'no\|yes' labels.txt
+expect grep -q '^8 texts, accuracy' output

@@ -227,7 +227,8 @@ TEST(CommandTable, ATextWithoutChoicesIsAPathOrAnybodysGuess) {
                                            "--tokens",
                                            "--window-attn-skip-freq",
                                            "--window-size"};
-  for (const Offered& flag : offered_flags(all_command_flags())) {
+  const auto commands = all_command_flags();
+  for (const Offered& flag : offered_flags(commands)) {
     const FlagSpec& spec = flag.row->spec;
     const bool is_text = flag.row->type == FlagType::kText || flag.row->type == FlagType::kList;
     const bool does_nothing = spec.state != FlagState::kWorks;

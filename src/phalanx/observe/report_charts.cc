@@ -17,32 +17,12 @@ constexpr ChartSize kSmall = {440, 230};
 constexpr int kColours = 8;
 constexpr std::size_t kMostMarks = 12;
 
-// "lm_loss" as people write it.
-std::string words(std::string name) {
-  std::ranges::replace(name, '_', ' ');
-  return name;
-}
-
-// "f1 dev" likewise.
+// "f1 dev" as people write it.
 std::string score_words(std::string name) {
   for (const auto& [key, word] : {std::pair("accuracy", "Accuracy"), std::pair("f1", "F1")}) {
     if (name.starts_with(key)) name.replace(0, std::string_view(key).size(), word);
   }
   return name;
-}
-
-// What people call a loss: as the runs say it, where all of them say the same.
-std::string title_of(std::span<const ReportRun> runs, const std::string& name) {
-  const std::size_t end = std::min(name.find(' '), name.size());
-  const auto said_by = [&](const ReportRun& run) {
-    const auto& titles = part_at(run.facts(), "/loss_titles");
-    const auto said = titles.find(name.substr(0, end));
-    return said != titles.end() && said->is_string() ? said->get<std::string>() : std::string();
-  };
-  const std::string title = said_by(runs.front());
-  const bool is_same =
-      std::ranges::all_of(runs, [&](const ReportRun& run) { return said_by(run) == title; });
-  return is_same && !title.empty() ? title + name.substr(end) : words(name);
 }
 
 const Series* find(const std::vector<NamedSeries>& all, const std::string& name) {

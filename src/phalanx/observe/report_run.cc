@@ -245,6 +245,22 @@ const Json& part_at(const Json& json, std::string_view pointer) {
   return json.contains(place) ? json.at(place) : nothing;
 }
 
+std::string title_of(std::span<const ReportRun> runs, const std::string& name) {
+  const std::size_t end = std::min(name.find(' '), name.size());
+  const auto said_by = [&](const ReportRun& run) {
+    const auto& titles = part_at(run.facts(), "/loss_titles");
+    const auto said = titles.find(name.substr(0, end));
+    return said != titles.end() && said->is_string() ? said->get<std::string>() : std::string();
+  };
+  const std::string title = said_by(runs.front());
+  const bool is_same =
+      std::ranges::all_of(runs, [&](const ReportRun& run) { return said_by(run) == title; });
+  if (is_same && !title.empty()) return title + name.substr(end);
+  std::string words = name;
+  std::ranges::replace(words, '_', ' ');
+  return words;
+}
+
 std::optional<double> number_at(const Json& json, std::string_view pointer) {
   const Json& part = part_at(json, pointer);
   return part.is_number() ? std::optional(part.get<double>()) : std::nullopt;

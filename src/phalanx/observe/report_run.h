@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,10 @@ struct ReportRun {
 ReportRun read_run(const std::filesystem::path& directory);
 // Several, with names that differ. UsageError where two are the same directory.
 std::vector<ReportRun> read_runs(const std::vector<std::filesystem::path>& directories);
+
+// What people call a loss, "lm_loss" or "lm_loss wiki": as the runs say it, where all of them say
+// the same.
+std::string title_of(std::span<const ReportRun> runs, const std::string& name);
 
 // Numbers and texts of JSON that somebody may have edited: nothing where they are missing or of
 // another type.

@@ -149,7 +149,9 @@ std::string evaluations_section(const ReportRun& run) {
   }
   PageTable table{.headings = {"iteration", ":of the split"}, .rows = {}, .style = ""};
   for (const std::string& key : keys) {
-    table.headings.push_back(key == key_of(Metric::kPerplexity) ? "perplexity" : readable(key));
+    table.headings.push_back(key == key_of(Metric::kPerplexity) ? "perplexity"
+                             : key == "f1"                      ? "F1"
+                                                                : title_of({&run, 1}, key));
   }
   for (const EvaluationNumbers& evaluation : evaluations) {
     const std::string of = evaluation.set.empty() ? "" : ", " + evaluation.set;

@@ -96,7 +96,7 @@ TEST(Coordinator, RefusesWhoContradicts) {
       {[](MemberOptions& m) { m.secret = {}; }, 77, "has another secret than this process (none)"},
       {[](MemberOptions& m) {
          m.environment.attempt = 4;
-         m.join_timeout = milliseconds(200);
+         m.join_timeout = milliseconds(2000);  // an answer must come within it
        },
        69, "attempt 4 has not begun, the run is at attempt 3"},
   };
