@@ -366,9 +366,13 @@ TEST_F(ProgramTest, ASecondInterruptEndsAtOnce) {
       "pretrain gpt " + training() +
       "--threads-per-rank 1 --train-iters 4 --global-batch-size 200000 --eval-iters 0 --save run "
       "--save-interval 4";
+  // Within the step: it has computed for 0.3 s.
   const std::string begin =
       "&\npid=$!\n"
+      "ticks() { awk '{ print $14 + $15 }' /proc/$pid/stat; }\n"
       "while ! grep -q 'training from' stderr && kill -0 $pid; do sleep 0.05; done\n"
+      "begun=$(ticks)\n"
+      "while [ $(ticks) -lt $((begun + 30)) ] && kill -0 $pid; do sleep 0.05; done\n"
       "kill -INT $pid\n";
   const Output ended = run_between("unset RANK SLURM_PROCID", step,
                                    begin + "kill -TERM $pid\nsleep 1.1\nkill -INT $pid\nwait $pid");

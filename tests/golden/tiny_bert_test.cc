@@ -84,7 +84,8 @@ TEST_P(TinyBert, HasTheSumsOfEverySample) {
     const double right = logits.at(columns.at("is_random").at(0).get<std::size_t>());
     const double all = std::log(std::exp(logits.at(0).get<double>()) +  //
                                 std::exp(logits.at(1).get<double>()));
-    EXPECT_NEAR(step.losses[1].sum / (all - right), 1.0, machine.tolerance.loss);
+    // A small difference of two logits.
+    EXPECT_NEAR(step.losses[1].sum / (all - right), 1.0, 3 * machine.tolerance.loss);
     EXPECT_EQ(step.losses[1].count, 1.0);
   }
 }
