@@ -1,5 +1,7 @@
 #include "phalanx/data/indexed_dataset.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <cstring>
 #include <filesystem>
@@ -29,13 +31,35 @@ T load(std::span<const std::byte> bytes, std::uint64_t offset) {
   return value;
 }
 
-MappedFile map_part(const std::string& path) {
-  std::error_code unreadable;  // is reported by the mapping
-  if (!std::filesystem::exists(path, unreadable) && !unreadable) {
-    throw InputMissingError(
-        "{}: no such file (a data path is what PREFIX.bin and PREFIX.idx have in common)", path);
+// Errors count as there: opening the file reports them.
+bool is_there(const std::string& path) {
+  std::error_code unreadable;
+  return std::filesystem::exists(path, unreadable) || unreadable;
+}
+
+// What somebody may have meant who gave this prefix, which no dataset has.
+std::string hint_for(const std::string& prefix) {
+  for (const char* part : {".idx", ".bin"}) {
+    if (!prefix.ends_with(part)) continue;
+    const std::string without = prefix.substr(0, prefix.size() - 4);
+    if (is_there(idx_path(without))) return fmt::format("give {} without {}", without, part);
   }
-  return MappedFile(path);
+  for (const char* suffix : {"_text_document", "_text_sentence"}) {
+    if (is_there(idx_path(prefix + suffix))) return fmt::format("{}{} is there", prefix, suffix);
+  }
+  std::error_code unknown;
+  if (std::filesystem::is_regular_file(prefix, unknown)) {
+    return fmt::format("{} is a file: phalanx preprocess-data makes a dataset of its texts",
+                       prefix);
+  }
+  return "a data path is what PREFIX.bin and PREFIX.idx have in common";
+}
+
+MappedFile map_part(const std::string& prefix, std::string_view part) {
+  if (const std::string missing = missing_dataset(prefix); !missing.empty()) {
+    throw InputMissingError("{}", missing);
+  }
+  return MappedFile(prefix + std::string(part));
 }
 
 TokenType token_type_from_code(const std::string& path, std::uint8_t code) {
@@ -108,10 +132,15 @@ TokenType token_type_for_vocabulary(std::int64_t vocabulary_size) {
 std::string bin_path(std::string_view prefix) { return std::string(prefix) + ".bin"; }
 std::string idx_path(std::string_view prefix) { return std::string(prefix) + ".idx"; }
 
+std::string missing_dataset(const std::string& prefix) {
+  for (const std::string& path : {idx_path(prefix), bin_path(prefix)}) {
+    if (!is_there(path)) return fmt::format("{}: no such file ({})", path, hint_for(prefix));
+  }
+  return {};
+}
+
 IndexedDataset::IndexedDataset(std::string prefix)
-    : prefix_(std::move(prefix)),
-      idx_(map_part(idx_path(prefix_))),
-      bin_(map_part(bin_path(prefix_))) {
+    : prefix_(std::move(prefix)), idx_(map_part(prefix_, ".idx")), bin_(map_part(prefix_, ".bin")) {
   read_header();
   check_sequences();
   check_boundaries();

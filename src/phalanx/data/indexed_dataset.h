@@ -36,6 +36,9 @@ inline constexpr std::size_t kIndexHeaderBytes = 34;
 std::string bin_path(std::string_view prefix);
 std::string idx_path(std::string_view prefix);
 
+// Which of a dataset's two files is not there, and what may have been meant; empty where both are.
+std::string missing_dataset(const std::string& prefix);
+
 class IndexedDataset final : public TokenSequences {
  public:
   // InputMissingError where a file is not there, DataError (naming file and field) where one is

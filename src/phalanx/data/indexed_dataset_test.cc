@@ -156,6 +156,16 @@ TEST_F(MalformedDataset, MissingFiles) {
   EXPECT_THAT(error_of(ErrorCode::kInputMissing, open), HasSubstr("d.bin: no such file"));
 }
 
+TEST_F(MalformedDataset, WhatIsMeantIsToldWhereFilesAreMissing) {
+  EXPECT_THAT(missing_dataset(prefix()), HasSubstr("(a data path is what PREFIX.bin and"));
+  write_text(prefix(), "a text\n");
+  EXPECT_THAT(missing_dataset(prefix()), HasSubstr("d is a file: phalanx preprocess-data makes"));
+  for (const char* part : {".idx", ".bin"}) write_text(prefix() + "_text_document" + part, "");
+  EXPECT_THAT(missing_dataset(prefix()), HasSubstr("d_text_document is there"));
+  EXPECT_THAT(missing_dataset(prefix() + "_text_document.bin"), HasSubstr("without .bin"));
+  EXPECT_EQ(missing_dataset(prefix() + "_text_document"), "");
+}
+
 // Whatever the index says, a dataset either is refused or can be read everywhere it says.
 TEST_F(MalformedDataset, MutationsAreRefusedOrReadSafely) {
   std::mt19937 random(7);

@@ -15,6 +15,7 @@
 #include "phalanx/base/first_few.h"
 #include "phalanx/base/hash.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/data/indexed_dataset.h"
 #include "phalanx/train/config_data.h"
 #include "phalanx/train/family.h"
 #include "phalanx/train/resume.h"
@@ -79,8 +80,9 @@ void check_files(const TrainConfig& config) {
         look(flag, prefix);
         continue;
       }
-      look(flag, prefix + ".idx");
-      look(flag, prefix + ".bin");
+      if (const std::string fault = missing_dataset(prefix); !fault.empty()) {
+        missing.push_back(fmt::format("{}: {}", flag, fault));
+      }
     }
   }
   if (!missing.empty()) throw InputMissingError("{}", first_few(missing, "\n"));
