@@ -208,7 +208,7 @@ TEST_F(ReportTest, BothEvaluationsOfTheLastIterationAreShown) {
         "<b>3.125</b><span>validation loss, at the end</span>", "<b>3.5</b><span>test loss</span>",
         "<td>40</td><td>valid</td><td class=\"n\">3.25</td>",
         "<td>40</td><td>valid</td><td class=\"n\">3.125</td>",
-        "<td>40</td><td>test</td><td class=\"n\">3.5</td>", ">f1</th>", "0.75", "22.76"}) {
+        "<td>40</td><td>test</td><td class=\"n\">3.5</td>", ">F1</th>", "0.75", "22.76"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
 }
