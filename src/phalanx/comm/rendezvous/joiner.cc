@@ -191,7 +191,8 @@ bool Joiner::connect(const std::vector<Address>& addresses) {
     std::optional<asio::error_code> result;
     socket->async_connect(address,
                           [&result, socket](const asio::error_code& error) { result = error; });
-    const Clock::time_point until = std::min(deadline_, Clock::now() + kConnectTimeout);
+    const Clock::time_point begun = Clock::now();
+    const Clock::time_point until = std::min(deadline_, begun + kConnectTimeout);
     try {
       wait_until(until, [&] { return result.has_value(); });
     } catch (...) {
@@ -203,7 +204,11 @@ bool Joiner::connect(const std::vector<Address>& addresses) {
     if (!result) {
       socket->close();
       while (!result && context_.run_one() > 0) continue;
-      problem_ = "no answer within 3 s";
+      // A try that the end of the time cuts short says less than the one before it.
+      if (until < deadline_ || problem_.empty()) {
+        problem_ = fmt::format("no answer within {:.1f} s",
+                               std::chrono::duration<double>(until - begun).count());
+      }
       continue;
     }
     if (*result) {
