@@ -39,7 +39,7 @@ class SentenceDatasetTest : public ::testing::Test {
       description.assign(reinterpret_cast<const char*>(file.bytes().data()) + 40, length);
     }
     std::vector<std::byte> bytes(rows.size() * 4 + extra_bytes);
-    std::memcpy(bytes.data(), rows.data(), rows.size() * 4);
+    if (!rows.empty()) std::memcpy(bytes.data(), rows.data(), rows.size() * 4);
     cache_.put({.name = "sentences", .description = description, .bytes = std::nullopt}, bytes);
   }
 

@@ -43,20 +43,19 @@ class Pool {
   void free(std::int64_t offset, std::int64_t bytes) {
     bytes = round_up(bytes, kArenaAlignment);
     if (bytes == 0) return;
-    auto next = first_from(offset);
+    const auto next = first_from(offset);
+    const bool joins_next = next != holes_.end() && offset + bytes == next->first;
     if (next != holes_.begin()) {
       const auto previous = std::prev(next);
       if (previous->first + previous->second == offset) {
-        offset = previous->first;
-        bytes += previous->second;
-        next = remove_hole(previous);
+        const std::int64_t joined = previous->second + bytes + (joins_next ? next->second : 0);
+        change_hole(previous, previous->first, joined);
+        if (joins_next) remove_hole(next);
+        return;
       }
     }
-    if (next != holes_.end() && offset + bytes == next->first) {
-      bytes += next->second;
-      remove_hole(next);
-    }
-    add_hole(offset, bytes);
+    if (joins_next) return change_hole(next, offset, bytes + next->second);
+    add_hole(next, offset, bytes);
   }
 
   std::int64_t size() const { return size_; }
@@ -68,24 +67,42 @@ class Pool {
   Holes::iterator first_from(std::int64_t offset) {
     return std::ranges::lower_bound(holes_, offset, {}, &Pair::first);
   }
-  void add_hole(std::int64_t offset, std::int64_t bytes) {
-    holes_.insert(first_from(offset), {offset, bytes});
+  // Before the next one.
+  void add_hole(Holes::iterator next, std::int64_t offset, std::int64_t bytes) {
+    holes_.insert(next, {offset, bytes});
     const Pair sized(bytes, offset);
     by_size_.insert(std::ranges::lower_bound(by_size_, sized), sized);
   }
-  // The hole behind it.
-  Holes::iterator remove_hole(Holes::iterator hole) {
+  void remove_hole(Holes::iterator hole) {
     by_size_.erase(std::ranges::lower_bound(by_size_, Pair{hole->second, hole->first}));
-    return holes_.erase(hole);
+    holes_.erase(hole);
+  }
+  // It stays where it is among its neighbours; by size only those between its sizes move.
+  void change_hole(Holes::iterator hole, std::int64_t offset, std::int64_t bytes) {
+    const Pair sized(bytes, offset);
+    const auto from = std::ranges::lower_bound(by_size_, Pair{hole->second, hole->first});
+    const auto to = std::ranges::lower_bound(by_size_, sized);
+    if (from < to) {
+      *std::move(from + 1, to, from) = sized;
+    } else {
+      std::move_backward(to, from, from + 1);
+      *to = sized;
+    }
+    *hole = {offset, bytes};
   }
 
   // A part of a hole.
   void take(Holes::iterator hole, std::int64_t offset, std::int64_t bytes) {
     const auto [begin, size] = *hole;
-    remove_hole(hole);
-    if (offset > begin) add_hole(begin, offset - begin);
     const std::int64_t left = begin + size - (offset + bytes);
-    if (left > 0) add_hole(offset + bytes, left);
+    if (offset > begin) {
+      change_hole(hole, begin, offset - begin);
+      if (left > 0) add_hole(hole + 1, offset + bytes, left);
+    } else if (left > 0) {
+      change_hole(hole, offset + bytes, left);
+    } else {
+      remove_hole(hole);
+    }
   }
 
   // A hole at the very end is widened rather than left behind.
