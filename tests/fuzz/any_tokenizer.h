@@ -70,7 +70,11 @@ inline void check_any_tokenizer(const AnyTokenizerOptions& options, std::string_
   } catch (const Error& error) {
     const bool is_refusal =
         error.code() == ErrorCode::kBadData || error.code() == ErrorCode::kConfiguration;
-    require(is_refusal, "{}", error.what());
+    // A Git LFS pointer stands for a file that is not there.
+    const bool is_pointer =
+        error.code() == ErrorCode::kInputMissing &&
+        std::string_view(error.what()).find("a Git LFS pointer") != std::string_view::npos;
+    require(is_refusal || is_pointer, "{}", error.what());
     require(*error.what() != '\0', "an error without a message");
   }
 }
