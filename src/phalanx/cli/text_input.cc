@@ -32,10 +32,6 @@ std::vector<std::int32_t> ids_of_json(const std::string& text, std::string_view 
   }
 }
 
-}  // namespace
-
-namespace {
-
 void greet_typist() {
   if (::isatty(STDIN_FILENO) == 1) log_info("reading standard input; Ctrl-D ends it");
 }
