@@ -13,6 +13,7 @@
 
 #include "compare.h"
 #include "expectations.h"
+#include "golden_digests.h"
 #include "phalanx/train/config_views.h"
 #include "phalanx/train/family.h"
 
@@ -41,6 +42,7 @@ TEST_P(LayoutMatrix, TrainsAsOneRankDoes) {
     expect_traffic(result, *config);
     expect_step_of_own_gradients(result, *config);
     EXPECT_EQ(first_difference(result, trainings.of(without_bitwise_features(layout))), "");
+    expect_golden_digest(result, layout);
     // The bits of no pipeline: how near these are is the flat layouts' business.
     if (layout.pipeline > 1) continue;
     expect_close(result, trainings.of(on_one_rank(layout)), layout);
