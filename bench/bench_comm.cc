@@ -23,10 +23,10 @@
 #include "bench_main.h"
 #include "phalanx/base/error.h"
 #include "phalanx/comm/local/local_world.h"
-#include "phalanx/comm/rendezvous/coordinator.h"
-#include "phalanx/comm/rendezvous/member.h"
 #include "phalanx/comm/ucx/ucx_world.h"
 #include "phalanx/ops/ref/ref_backend.h"
+#include "phalanx/rendezvous/coordinator.h"
+#include "phalanx/rendezvous/member.h"
 
 namespace phalanx {
 namespace {
@@ -116,17 +116,17 @@ class Side {
   Work ping_pong(std::int64_t bytes) {
     const Tensor tensor = first(input_, bytes), answer = first(output_, bytes);
     if (world_.rank() == 0) {
-      world_.send(context_, tensor, 1, 0).wait(context_.stream);
+      world_.send(context_, tensor, 1, 0).wait(context_.queue);
       return world_.receive(context_, answer, 1, 0);
     }
     if (world_.rank() > 1) return {};
-    world_.receive(context_, answer, 0, 0).wait(context_.stream);
+    world_.receive(context_, answer, 0, 0).wait(context_.queue);
     return world_.send(context_, tensor, 0, 0);
   }
 
   void row(const char* op, std::int64_t bytes, int messages, const std::function<Work()>& start) {
     const double seconds =
-        time_it(repetitions(bytes), [&] { start().wait(context_.stream); }) / messages;
+        time_it(repetitions(bytes), [&] { start().wait(context_.queue); }) / messages;
     world_.barrier(context_);
     if (world_.rank() != 0) return;
     const double rate = static_cast<double>(bytes) / seconds;

@@ -22,12 +22,12 @@
 #include "bench_data_text.h"
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/corpus/preprocess.h"
 #include "phalanx/data/gpt_dataset.h"
 #include "phalanx/data/index_cache.h"
 #include "phalanx/data/indexed_dataset.h"
-#include "phalanx/data/preprocess.h"
 #include "phalanx/data/split.h"
-#include "phalanx/observe/process_memory.h"
+#include "phalanx/metrics/process_memory.h"
 
 namespace phalanx::bench {
 namespace {

@@ -17,8 +17,8 @@
 #include "bench_main.h"
 #include "memory_bandwidth.h"
 #include "phalanx/base/cpu_affinity.h"
+#include "phalanx/inference/cached_model.h"
 #include "phalanx/ops/cpu/precision.h"
-#include "phalanx/train/cached_model.h"
 
 namespace phalanx::bench {
 namespace {

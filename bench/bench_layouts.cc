@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/rules/resolve.h"
 #include "ranks_run.h"
 
 namespace phalanx::bench {

@@ -102,7 +102,7 @@ void run_rank(const Options& o, const Schedule& schedule, const Program& program
   const auto backend = make_cpu_backend(1, cpu::ProductPrecision::kFp32);
   Arena workspace("workspace", 1 << 16);
   Arena saved("saved", executor.saved_plan().bytes());
-  Context context{.backend = *backend, .workspace = workspace, .stream = {}, .recorder = nullptr};
+  Context context{.backend = *backend, .workspace = workspace, .queue = {}, .recorder = nullptr};
   NoServices services;
   nn::UnitHooks hooks;
   LastPass last;

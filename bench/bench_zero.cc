@@ -12,6 +12,7 @@
 #include "bench_main.h"
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/rules/resolve.h"
 #include "ranks_run.h"
 
 namespace phalanx::bench {
@@ -84,7 +85,7 @@ double message_rate(const Options& o) {
     for (int i = 0; i < kTimes; ++i) {
       world.barrier(context);
       const auto begin = std::chrono::steady_clock::now();
-      world.all_reduce(context, numbers, Reduction::kSum).wait(context.stream);
+      world.all_reduce(context, numbers, Reduction::kSum).wait(context.queue);
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
       if (world.rank() == 0 && i > 0) seconds.push_back(took.count());
     }

@@ -7,11 +7,11 @@
 #include "phalanx/base/step_timers.h"
 #include "phalanx/base/unique_name.h"
 #include "phalanx/comm/local/local_ranks.h"
+#include "phalanx/families/family.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/cpu/precision.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/family.h"
-#include "phalanx/train/rank_folders.h"
+#include "phalanx/rank/rank_folders.h"
+#include "phalanx/settings/config_views.h"
 #include "random_batch.h"
 
 namespace phalanx::bench {

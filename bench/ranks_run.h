@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "phalanx/flags/flag_set.h"
-#include "phalanx/train/config.h"
-#include "phalanx/train/memory_plan.h"
+#include "phalanx/rehearsal/memory_plan.h"
+#include "phalanx/settings/train_config.h"
 
 namespace phalanx::bench {
 

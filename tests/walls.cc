@@ -23,6 +23,7 @@ constexpr std::string_view kOwnPrefix = "phalanx/";
 struct Folder {
   int line = 0;
   std::vector<std::string> uses;
+  std::vector<std::string> tests_use;  // in addition
 };
 
 struct Vendor {
@@ -64,21 +65,29 @@ Table read_table(const fs::path& root, std::vector<Violation>& violations) {
     const auto colon = text.find(':');
     const auto head = words(text.substr(0, colon));
     if (colon == std::string::npos || head.empty() || head.size() > 2 ||
-        (head.size() == 2 && head[0] != "vendor")) {
+        (head.size() == 2 && head[0] != "vendor" && head[0] != "tests")) {
       violations.push_back(
-          {kTableName, number, "neither 'folder: folders' nor 'vendor PREFIX: folders'"});
+          {kTableName, number, "no line of a folder, of a folder's tests or of a vendor"});
       continue;
     }
     auto rest = words(text.substr(colon + 1));
-    if (head.size() == 2) {
+    if (head[0] == "tests") {
+      const auto folder = table.folders.find(head[1]);
+      if (folder == table.folders.end()) {
+        violations.push_back({kTableName, number, fmt::format("no line for {} before", head[1])});
+      } else {
+        folder->second.tests_use = std::move(rest);
+      }
+    } else if (head.size() == 2) {
       table.vendors.push_back({head[1], std::move(rest)});
-    } else if (!table.folders.try_emplace(head[0], Folder{number, std::move(rest)}).second) {
+    } else if (!table.folders.try_emplace(head[0], Folder{number, std::move(rest), {}}).second) {
       violations.push_back({kTableName, number, fmt::format("a second line for {}", head[0])});
     }
   }
   for (const auto& [name, folder] : table.folders) {
-    for (const auto& use : folder.uses) {
-      if (!table.folders.contains(use)) {
+    for (const auto* uses : {&folder.uses, &folder.tests_use}) {
+      for (const auto& use : *uses) {
+        if (table.folders.contains(use)) continue;
         violations.push_back(
             {kTableName, folder.line, fmt::format("{} names the unknown folder {}", name, use)});
       }
@@ -125,6 +134,12 @@ bool is_inside(std::string_view directory, std::string_view room) {
          (directory.starts_with(room) && directory.substr(room.size()).starts_with('/'));
 }
 
+// "x_test.cc", and what tests share: "test_support.h".
+bool is_test(const fs::path& file) {
+  const std::string stem = file.stem().string();
+  return stem.ends_with("_test") || stem.ends_with("test_support");
+}
+
 class Checker {
  public:
   explicit Checker(const fs::path& root) : root_(root), table_(read_table(root, violations_)) {
@@ -135,6 +150,11 @@ class Checker {
             {kTableName, folder.line, fmt::format("{} uses itself in a circle", name)});
       }
       allowed_[name].insert(name);
+      std::set<std::string>& to_tests = allowed_to_tests_[name] = allowed_[name];
+      for (const auto& use : folder.tests_use) {
+        to_tests.insert(use);
+        to_tests.merge(reachable(table_, use));
+      }
     }
   }
 
@@ -163,7 +183,8 @@ class Checker {
     const std::string& name = include.name;
     if (name.starts_with(kOwnPrefix)) {
       const auto target = first_folder(std::string_view(name).substr(kOwnPrefix.size()));
-      if (allowed_.at(folder).contains(target)) return std::nullopt;
+      const auto& allowed = is_test(file) ? allowed_to_tests_ : allowed_;
+      if (allowed.at(folder).contains(target)) return std::nullopt;
       return fmt::format("{} may not include {}", folder, name);
     }
     if (include.quoted && fs::exists(root_ / file.parent_path() / name)) {
@@ -182,7 +203,7 @@ class Checker {
   fs::path root_;
   std::vector<Violation> violations_;
   Table table_;
-  std::map<std::string, std::set<std::string>> allowed_;
+  std::map<std::string, std::set<std::string>> allowed_, allowed_to_tests_;
 };
 
 }  // namespace

@@ -88,14 +88,23 @@ TEST_F(WallsOfTree, RefuseACircle) {
                                                  "walls.txt:3: high uses itself in a circle"));
 }
 
+TEST_F(WallsOfTree, TestsMayUseMoreThanTheirFolder) {
+  write("walls.txt", "low:\nmiddle: low\nhigh: middle\ntests low: high\n");
+  write("low/a_test.cc", "#include \"phalanx/middle/a.h\"\n");
+  write("low/test_support.h", "#include \"phalanx/high/a.h\"\n");
+  write("low/a.cc", "#include \"phalanx/high/a.h\"\n");
+  EXPECT_THAT(violations(),
+              testing::ElementsAre("low/a.cc:1: low may not include phalanx/high/a.h"));
+}
+
 TEST_F(WallsOfTree, RefuseATableThatCannotBeRead) {
   write("walls.txt", "low:\nlow: low2\nno colon\nmiddle: nowhere\nvendors lib/: low\n");
   EXPECT_THAT(
       violations(),
       testing::ElementsAre("walls.txt:2: a second line for low",
-                           "walls.txt:3: neither 'folder: folders' nor 'vendor PREFIX: folders'",
+                           "walls.txt:3: no line of a folder, of a folder's tests or of a vendor",
                            "walls.txt:4: middle names the unknown folder nowhere",
-                           "walls.txt:5: neither 'folder: folders' nor 'vendor PREFIX: folders'"));
+                           "walls.txt:5: no line of a folder, of a folder's tests or of a vendor"));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/nn/embedding.h"
 #include "phalanx/nn/transformer_layer.h"
-#include "phalanx/train/config_views.h"
+#include "phalanx/settings/config_views.h"
 
 namespace peaks {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "phalanx/train/family.h"
+#include "phalanx/families/family.h"
 
 namespace peaks {
 

@@ -13,8 +13,9 @@
 #include "large_allocations.h"
 #include "phalanx/base/text_batches.h"
 #include "phalanx/data/gpt_columns.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/flags.h"
+#include "phalanx/flag_table/train_flags.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/settings/config_views.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {

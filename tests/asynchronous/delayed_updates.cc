@@ -12,7 +12,7 @@
 #include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/elementwise.h"
-#include "phalanx/train/config_views.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -40,7 +40,7 @@ DelayedUpdates::DelayedUpdates(const RunSetup& setup, DelayRule rule)
       workspace_("workspace", kArenaBytes),
       backend_(make_cpu_backend(static_cast<int>(setup.config.layout.threads_per_rank),
                                 setup.products.products)),
-      context_{.backend = *backend_, .workspace = workspace_, .stream = {}, .recorder = nullptr},
+      context_{.backend = *backend_, .workspace = workspace_, .queue = {}, .recorder = nullptr},
       chunk_(setup.model->build_chunk(setup.model->whole(), table_)),
       parameters_(StateLayout(table_), memory_, memory_) {
   const DType full = nn::full_precision(setup.model->transformer().dtype);
@@ -54,7 +54,7 @@ DelayedUpdates::DelayedUpdates(const RunSetup& setup, DelayRule rule)
   optimizer_ = std::make_unique<Optimizer>(parameters_, replicas_.front().gradients,
                                            optimizer_settings(setup.config.optimizer),
                                            OptimizerGroups{}, memory_, memory_);
-  for (const SavedBlock& block : chunk_.saved_blocks(shape_, false)) {
+  for (const SavedTensor& block : chunk_.saved_tensors(shape_, false)) {
     saved_.push_back(memory_.allocate(block.dtype, block.shape));
   }
   batch_ = BatchMemory(gpt_batch_schema(shape_.sequence), shape_.micro_batch, 1, memory_);

@@ -12,8 +12,8 @@
 
 #include "phalanx/model/gpt.h"
 #include "phalanx/optim/optimizer.h"
-#include "phalanx/train/batch_memory.h"
-#include "phalanx/train/run_setup.h"
+#include "phalanx/rank/batch_memory.h"
+#include "phalanx/start/run_setup.h"
 
 namespace phalanx {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
-#include "phalanx/data/corpus.h"
-#include "phalanx/data/corpus_format.h"
+#include "phalanx/corpus/corpus.h"
+#include "phalanx/corpus/corpus_format.h"
 #include "require.h"
 
 namespace phalanx {

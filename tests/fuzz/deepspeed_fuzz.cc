@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "phalanx/base/error.h"
-#include "phalanx/train/deepspeed/json_text.h"
-#include "phalanx/train/deepspeed/settings.h"
+#include "phalanx/flag_table/deepspeed/json_text.h"
+#include "phalanx/flag_table/deepspeed/settings.h"
 #include "require.h"
 
 namespace phalanx::deepspeed {

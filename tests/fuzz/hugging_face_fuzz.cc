@@ -17,8 +17,8 @@
 #include "memory_file.h"
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
-#include "phalanx/checkpoint/hugging_face/import.h"
-#include "phalanx/checkpoint/hugging_face/tensor_stream.h"
+#include "phalanx/hugging_face/import.h"
+#include "phalanx/hugging_face/tensor_stream.h"
 #include "require.h"
 
 namespace phalanx::hugging_face {

@@ -13,7 +13,7 @@
 
 #include "memory_file.h"
 #include "phalanx/base/error.h"
-#include "phalanx/data/dataset_info.h"
+#include "phalanx/corpus/dataset_info.h"
 #include "phalanx/data/gpt_dataset.h"
 #include "phalanx/data/indexed_dataset.h"
 #include "require.h"

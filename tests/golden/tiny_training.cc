@@ -44,7 +44,7 @@ TinyTraining::TinyTraining(const TinyRun& run, Backend& backend)
       memory_("memory", kArenaBytes),
       saved_("saved", kArenaBytes),
       workspace_("workspace", kArenaBytes),
-      context_{.backend = backend, .workspace = workspace_, .stream = {}, .recorder = nullptr},
+      context_{.backend = backend, .workspace = workspace_, .queue = {}, .recorder = nullptr},
       chunk_(run.model.build_chunk(run.model.whole(), table_)),
       constants_(table_.constants(), context_, memory_),
       parameters_(StateLayout(table_), memory_, memory_),

@@ -8,10 +8,10 @@
 #include <string>
 
 #include "compare.h"
+#include "phalanx/families/family.h"
 #include "phalanx/pipeline/schedule.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/family.h"
-#include "phalanx/train/step_programs.h"
+#include "phalanx/rank/step_programs.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {

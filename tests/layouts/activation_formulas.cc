@@ -4,7 +4,8 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/model/gpt.h"
-#include "phalanx/train/config_views.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -107,7 +108,7 @@ std::int64_t saved_bytes(const GptConfig& model, const nn::BatchShape& shape) {
   const Chunk chunk = build_gpt_chunk(model, {0, model.transformer.num_layers, true, true}, table);
   // Units: the embedding, two layers, the head.
   std::vector<std::int64_t> of_unit(4, 0);
-  for (const SavedBlock& block : chunk.saved_blocks(shape, false)) {
+  for (const SavedTensor& block : chunk.saved_tensors(shape, false)) {
     const bool is_held =
         block.born.pass == nn::PassKind::kForward && block.last.pass != nn::PassKind::kForward;
     if (is_held) of_unit[static_cast<std::size_t>(block.last.unit)] += block.bytes();

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "phalanx/train/config_views.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {

@@ -15,7 +15,7 @@
 #include "family_layouts.h"
 #include "golden_digests.h"
 #include "message_formulas.h"
-#include "phalanx/train/config_views.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {

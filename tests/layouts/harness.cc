@@ -11,12 +11,12 @@
 #include <numeric>
 
 #include "phalanx/base/log.h"
-#include "phalanx/checkpoint/global_tensor.h"
 #include "phalanx/comm/local/local_ranks.h"
+#include "phalanx/families/family.h"
+#include "phalanx/mesh/global_tensor.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/elementwise.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/family.h"
+#include "phalanx/settings/config_views.h"
 #include "tiny_batches.h"
 
 namespace phalanx {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "layout.h"
-#include "phalanx/train/memory_plan.h"
+#include "phalanx/rehearsal/memory_plan.h"
 
 namespace phalanx {
 

@@ -11,7 +11,8 @@
 
 #include "pairwise.h"
 #include "phalanx/base/error.h"
-#include "phalanx/train/step_programs.h"
+#include "phalanx/rank/step_programs.h"
+#include "phalanx/rules/resolve.h"
 
 namespace phalanx {
 namespace {

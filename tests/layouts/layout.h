@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "phalanx/train/config.h"
+#include "phalanx/settings/train_config.h"
 
 namespace phalanx {
 

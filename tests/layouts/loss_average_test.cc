@@ -10,10 +10,11 @@
 
 #include "layout.h"
 #include "phalanx/comm/local/local_ranks.h"
+#include "phalanx/families/family.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/family.h"
-#include "phalanx/train/memory_plan.h"
+#include "phalanx/rehearsal/memory_plan.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/settings/config_views.h"
 #include "tiny_batches.h"
 
 namespace phalanx {

@@ -14,8 +14,8 @@
 #include "compare.h"
 #include "expectations.h"
 #include "golden_digests.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/family.h"
+#include "phalanx/families/family.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {

@@ -10,10 +10,11 @@
 #include "message_formulas.h"
 #include "phalanx/base/file.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/families/family.h"
 #include "phalanx/pipeline/simulator.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/family.h"
-#include "phalanx/train/memory_plan.h"
+#include "phalanx/rehearsal/memory_plan.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -243,7 +244,7 @@ double share_kept_for_weight_gradients(const TrainConfig& config) {
   const nn::BatchShape shape{.sequence = config.data.seq_length,
                              .micro_batch = config.layout.micro_batch_size};
   double before = 0.0, behind = 0.0;  // the pass that makes the input gradient
-  for (const SavedBlock& block : layers.saved_blocks(shape, false)) {
+  for (const SavedTensor& block : layers.saved_tensors(shape, false)) {
     const auto bytes = static_cast<double>(block.bytes());
     const bool waits = block.last.pass == nn::PassKind::kBackwardWeight;
     if (block.born.pass == nn::PassKind::kForward && block.last.pass != nn::PassKind::kForward) {

@@ -8,7 +8,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/pipeline/schedule.h"
-#include "phalanx/train/config_views.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {

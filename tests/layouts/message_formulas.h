@@ -52,8 +52,8 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/settings/train_config.h"
 #include "phalanx/tensor/recorder.h"
-#include "phalanx/train/config.h"
 
 namespace phalanx {
 

@@ -6,9 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "message_formulas.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/family.h"
-#include "phalanx/train/memory_plan.h"
+#include "phalanx/families/family.h"
+#include "phalanx/rehearsal/memory_plan.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {

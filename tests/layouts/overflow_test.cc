@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "compare.h"
+#include "phalanx/rules/resolve.h"
 
 namespace phalanx {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "compare.h"
 #include "phalanx/pipeline/schedule.h"
+#include "phalanx/rules/resolve.h"
 
 namespace phalanx {
 namespace {

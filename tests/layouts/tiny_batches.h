@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "phalanx/data/host_batch.h"
-#include "phalanx/train/config.h"
+#include "phalanx/settings/train_config.h"
 
 namespace phalanx {
 

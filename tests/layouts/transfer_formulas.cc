@@ -1,6 +1,6 @@
 #include "transfer_formulas.h"
 
-#include "phalanx/train/config_views.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "compare.h"
 #include "expectations.h"
+#include "phalanx/rules/resolve.h"
 
 namespace phalanx {
 namespace {

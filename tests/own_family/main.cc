@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "phalanx/cli/family_program.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/families/families.h"
+#include "phalanx/families/families.h"
+#include "phalanx/settings/config_views.h"
 
 namespace {
 

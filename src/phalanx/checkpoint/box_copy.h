@@ -8,7 +8,7 @@
 #include <span>
 
 #include "phalanx/base/dtype.h"
-#include "phalanx/checkpoint/global_tensor.h"
+#include "phalanx/mesh/global_tensor.h"
 #include "phalanx/mesh/param_spec.h"
 
 namespace phalanx {

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "phalanx/checkpoint/global_tensor.h"
 #include "phalanx/checkpoint/manifest.h"
 #include "phalanx/checkpoint/safetensors.h"
+#include "phalanx/mesh/global_tensor.h"
 
 namespace phalanx {
 

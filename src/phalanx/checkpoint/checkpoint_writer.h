@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "phalanx/checkpoint/global_tensor.h"
 #include "phalanx/checkpoint/input_file.h"
 #include "phalanx/checkpoint/manifest.h"
 #include "phalanx/checkpoint/tensor_source.h"
+#include "phalanx/mesh/global_tensor.h"
 
 namespace phalanx {
 

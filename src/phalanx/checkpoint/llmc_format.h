@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "phalanx/checkpoint/global_tensor.h"
+#include "phalanx/mesh/global_tensor.h"
 
 namespace phalanx {
 

@@ -11,7 +11,7 @@
 
 #include "phalanx/base/dtype.h"
 #include "phalanx/base/shape.h"
-#include "phalanx/checkpoint/global_tensor.h"
+#include "phalanx/mesh/global_tensor.h"
 
 namespace phalanx {
 

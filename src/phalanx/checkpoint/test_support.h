@@ -14,7 +14,7 @@
 
 #include "phalanx/base/file.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
-#include "phalanx/checkpoint/global_tensor.h"
+#include "phalanx/mesh/global_tensor.h"
 #include "phalanx/tensor/tensor.h"
 
 namespace phalanx::testing_support {

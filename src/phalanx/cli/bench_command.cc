@@ -16,7 +16,7 @@
 #include "phalanx/cli/signals.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/flags/flag_set.h"
-#include "phalanx/storage/bandwidth.h"
+#include "phalanx/offload/bandwidth.h"
 
 namespace phalanx {
 namespace {

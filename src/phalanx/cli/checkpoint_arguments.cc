@@ -9,9 +9,9 @@
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/flag_table/train_flags.h"
+#include "phalanx/saving/run_checkpoint.h"
 #include "phalanx/tokenizer/registry.h"
-#include "phalanx/train/flags.h"
-#include "phalanx/train/run_checkpoint.h"
 
 namespace phalanx {
 namespace {

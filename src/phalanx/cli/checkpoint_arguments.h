@@ -2,7 +2,7 @@
 // --use-checkpoint-args.
 
 #include "phalanx/flags/flag_set.h"
-#include "phalanx/train/config.h"
+#include "phalanx/settings/train_config.h"
 
 namespace phalanx {
 

@@ -5,8 +5,8 @@
 
 #include "phalanx/cli/command_table.h"
 #include "phalanx/cli/verb.h"
+#include "phalanx/families/family.h"
 #include "phalanx/flags/flag_set.h"
-#include "phalanx/train/family.h"
 
 namespace phalanx {
 namespace {

@@ -14,9 +14,9 @@
 #include "phalanx/cli/output_files.h"
 #include "phalanx/cli/tokenizer_flags.h"
 #include "phalanx/cli/verb.h"
+#include "phalanx/corpus/dataset_info.h"
+#include "phalanx/corpus/dataset_merge.h"
 #include "phalanx/data/block_digests.h"
-#include "phalanx/data/dataset_info.h"
-#include "phalanx/data/dataset_merge.h"
 #include "phalanx/flags/flag_set.h"
 
 namespace phalanx {

@@ -15,11 +15,11 @@
 #include "phalanx/cli/tokenizer_flags.h"
 #include "phalanx/data/bert_samples.h"
 #include "phalanx/data/t5_samples.h"
+#include "phalanx/families/family_sources.h"
+#include "phalanx/flag_table/train_flags.h"
 #include "phalanx/flags/flag_set.h"
-#include "phalanx/train/config_rules.h"
-#include "phalanx/train/family_sources.h"
-#include "phalanx/train/flags.h"
-#include "phalanx/train/run_data.h"
+#include "phalanx/rules/rules.h"
+#include "phalanx/start/run_data.h"
 
 namespace phalanx {
 namespace {

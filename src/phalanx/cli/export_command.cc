@@ -15,6 +15,7 @@
 #include "phalanx/cli/verb.h"
 #include "phalanx/data/indexed_dataset.h"
 #include "phalanx/flags/flag_set.h"
+#include "phalanx/rules/resolve.h"
 
 namespace phalanx {
 namespace {

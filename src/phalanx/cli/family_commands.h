@@ -6,7 +6,7 @@
 
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/model_name.h"
-#include "phalanx/train/family.h"
+#include "phalanx/families/family.h"
 
 namespace phalanx {
 

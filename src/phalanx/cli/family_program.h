@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "phalanx/train/family.h"
+#include "phalanx/families/family.h"
 
 namespace phalanx {
 

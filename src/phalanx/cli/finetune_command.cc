@@ -14,15 +14,16 @@
 #include "phalanx/cli/standard_output.h"
 #include "phalanx/cli/training_run.h"
 #include "phalanx/cli/verb.h"
+#include "phalanx/families/family.h"
+#include "phalanx/flag_table/train_flags.h"
 #include "phalanx/ops/cpu/precision.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/saving/run_checkpoint.h"
+#include "phalanx/settings/config_views.h"
 #include "phalanx/tasks/bag_of_words.h"
 #include "phalanx/tasks/classification.h"
 #include "phalanx/tasks/classify_family.h"
 #include "phalanx/tasks/classify_options.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/family.h"
-#include "phalanx/train/flags.h"
-#include "phalanx/train/run_checkpoint.h"
 
 namespace phalanx {
 namespace {

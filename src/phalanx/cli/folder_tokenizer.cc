@@ -7,8 +7,8 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
-#include "phalanx/checkpoint/hugging_face/kept_files.h"
-#include "phalanx/train/run_inputs.h"
+#include "phalanx/hugging_face/kept_files.h"
+#include "phalanx/saving/run_inputs.h"
 
 namespace phalanx {
 namespace {
@@ -176,24 +176,24 @@ Json class_of(const TokenizerOptions& options) {
 }
 
 // The ids that begin, end and pad a text, unless an imported config.json has said them.
-void set_token_ids(const SpecialTokens& special, hugging_face::Settings& settings) {
+void set_token_ids(const SpecialTokens& special, ModelArguments& settings) {
   const auto set = [&](std::string_view argument, std::optional<std::int32_t> id) {
     const bool fits = id && *id >= 0 && *id < settings.vocabulary();
     if (fits && !settings.has(argument)) settings.set(argument, std::int64_t{*id});
   };
   // An imported model's ids are what its config.json said, nothing included.
-  const bool is_imported = settings.has(hugging_face::kConfigArchitecture);
-  if (is_imported && !settings.is_on(hugging_face::kTokenizerReplaced)) return;
-  set(hugging_face::kConfigBos, special.bos ? special.bos : special.eod);
-  set(hugging_face::kConfigEos, special.eos ? special.eos : special.eod);
-  set(hugging_face::kConfigPad, special.pad);
-  set(hugging_face::kConfigDecoderStart, special.bos);
+  const bool is_imported = settings.has(kConfigArchitecture);
+  if (is_imported && !settings.is_on(kTokenizerReplaced)) return;
+  set(kConfigBos, special.bos ? special.bos : special.eod);
+  set(kConfigEos, special.eos ? special.eos : special.eod);
+  set(kConfigPad, special.pad);
+  set(kConfigDecoderStart, special.bos);
 }
 
 // Those of the tokenizer, beside the kept ones.
 std::vector<InputCopy> exported_tokenizer(const TokenizerOptions& options,
                                           const std::vector<InputCopy>& kept,
-                                          hugging_face::Settings& settings) {
+                                          ModelArguments& settings) {
   // By its name, or, of a file that a tokenizer of ours calls otherwise, by its bytes.
   const auto is_kept = [&](const InputCopy& file) {
     return std::ranges::any_of(kept, [&](const InputCopy& other) {
@@ -261,7 +261,7 @@ std::map<std::string, std::string> tokenizer_arguments(const TokenizerOptions& o
 }
 
 std::vector<InputCopy> exported_files(const CheckpointReader& checkpoint, TrainConfig config,
-                                      hugging_face::Settings& settings) {
+                                      ModelArguments& settings) {
   std::vector<InputCopy> files = hugging_face::read_kept_files(checkpoint);
   use_kept_tokenizer(config, checkpoint);
   const TokenizerOptions& options = config.tokenizer;

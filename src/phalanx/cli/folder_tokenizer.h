@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
-#include "phalanx/checkpoint/hugging_face/import.h"
 #include "phalanx/checkpoint/input_file.h"
+#include "phalanx/hugging_face/import.h"
+#include "phalanx/settings/train_config.h"
 #include "phalanx/tokenizer/registry.h"
-#include "phalanx/train/config.h"
 
 namespace phalanx {
 
@@ -29,6 +29,6 @@ std::map<std::string, std::string> tokenizer_arguments(const TokenizerOptions& o
 // counterpart there, with a warning where it is more than ids. What they say of tokens that begin
 // and end a text becomes a setting unless there is one.
 std::vector<InputCopy> exported_files(const CheckpointReader& checkpoint, TrainConfig config,
-                                      hugging_face::Settings& settings);
+                                      ModelArguments& settings);
 
 }  // namespace phalanx

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "phalanx/cli/model_flags.h"
+#include "phalanx/inference/sampling.h"
 #include "phalanx/tokenizer/tokenizer.h"
-#include "phalanx/train/sampling.h"
 
 namespace phalanx {
 

@@ -8,10 +8,10 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/cli/generate.h"
+#include "phalanx/families/families.h"
 #include "phalanx/tasks/answer_text.h"
 #include "phalanx/tasks/masked_tokens.h"
 #include "phalanx/tasks/text_to_text.h"
-#include "phalanx/train/families/families.h"
 
 namespace phalanx {
 namespace {

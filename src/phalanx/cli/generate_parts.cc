@@ -7,9 +7,9 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
-#include "phalanx/checkpoint/hugging_face/settings.h"
 #include "phalanx/cli/standard_output.h"
 #include "phalanx/cli/text_input.h"
+#include "phalanx/flags/model_arguments.h"
 
 namespace phalanx {
 namespace {
@@ -27,11 +27,10 @@ std::vector<std::int32_t> end_tokens(const GenerateOptions& options, const Train
     ids.push_back(trained.tokenizer->end_of_document());
   }
   const auto& arguments = trained.checkpoint.manifest().arguments;
-  const auto stored = arguments.find(std::string(hugging_face::kGenerationEos));
+  const auto stored = arguments.find(std::string(kGenerationEos));
   if (stored == arguments.end()) return ids;
   for (const std::int32_t id :
-       token_ids_of(stored->second,
-                    fmt::format("the checkpoint's argument {}", hugging_face::kGenerationEos))) {
+       token_ids_of(stored->second, fmt::format("the checkpoint's argument {}", kGenerationEos))) {
     if (std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
   }
   return ids;

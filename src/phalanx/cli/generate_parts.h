@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "phalanx/cli/generate.h"
-#include "phalanx/train/cached_model.h"
-#include "phalanx/train/generation.h"
+#include "phalanx/inference/cached_model.h"
+#include "phalanx/inference/generation.h"
 
 namespace phalanx {
 

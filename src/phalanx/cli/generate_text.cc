@@ -14,8 +14,8 @@
 #include "phalanx/cli/generate_parts.h"
 #include "phalanx/cli/signals.h"
 #include "phalanx/cli/standard_output.h"
+#include "phalanx/inference/beam_search.h"
 #include "phalanx/tasks/answer_text.h"
-#include "phalanx/train/beam_search.h"
 
 namespace phalanx {
 namespace {

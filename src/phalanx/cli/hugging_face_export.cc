@@ -5,22 +5,22 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
-#include "phalanx/checkpoint/hugging_face/export.h"
 #include "phalanx/cli/folder_tokenizer.h"
 #include "phalanx/cli/hugging_face_commands.h"
 #include "phalanx/cli/model_flags.h"
 #include "phalanx/cli/signals.h"
 #include "phalanx/cli/standard_output.h"
+#include "phalanx/families/family.h"
+#include "phalanx/flag_table/train_flags.h"
 #include "phalanx/flags/flag_set.h"
+#include "phalanx/hugging_face/export.h"
+#include "phalanx/rules/resolve.h"
 #include "phalanx/tasks/classify_options.h"
-#include "phalanx/train/family.h"
-#include "phalanx/train/flags.h"
 
 namespace phalanx {
 namespace {
 
 using hugging_face::Architecture;
-using hugging_face::Settings;
 
 constexpr int kEndedBySignal = 128;  // and its number, as shells say it
 constexpr const char* kStopping = "SIGINT: leaving; what was written is removed\n";
@@ -74,24 +74,24 @@ std::optional<DType> dtype_of(const std::string& name) {
 }
 
 // The model as flags, those that were derived too.
-Settings settings_of(const CheckpointReader& checkpoint, const TrainConfig& config) {
-  Settings settings;
+ModelArguments settings_of(const CheckpointReader& checkpoint, const TrainConfig& config) {
+  ModelArguments settings;
   for (const auto& [name, value] : checkpoint.manifest().arguments) {
-    if (hugging_face::is_kept_of_import(name)) settings.set(name, value);
+    if (is_kept_of_import(name)) settings.set(name, value);
   }
   for (auto& [flag, value] : argument_values(config)) settings.set(flag, std::move(value));
   settings.set(kFamilyArgument, std::string(family_of(config).name()));
   if (config.family != nullptr) {
     // By their names, which a table's format may give them.
     const auto classify = ClassifyOptions::from_text(config.family_options);
-    settings.set("--labels", hugging_face::joined_words(classify.label_names()));
+    settings.set("--labels", joined_words(classify.label_names()));
     settings.set("--num-classes", classify.classes());
   }
   settings.set("--model-vocab-size", hugging_face::vocabulary_of(checkpoint));
   return settings;
 }
 
-const Architecture& architecture_of(const std::string& name, const Settings& settings) {
+const Architecture& architecture_of(const std::string& name, const ModelArguments& settings) {
   if (name.empty()) return hugging_face::architecture_for(settings);
   const Architecture* architecture = hugging_face::find_architecture(name);
   if (architecture != nullptr) return *architecture;
@@ -111,7 +111,7 @@ int run_export_hugging_face(const Arguments& arguments) {
       CheckpointReader::open(given.load, dtype ? Verify::kYes : Verify::kWeights);
   TrainConfig config = for_inference(checkpoint_config(checkpoint));
   resolve(config, false);
-  Settings settings = settings_of(checkpoint, config);
+  ModelArguments settings = settings_of(checkpoint, config);
   const Architecture& architecture = architecture_of(given.architecture, settings);
   hugging_face::ExportOptions options{.dtype = dtype,
                                       .max_shard_bytes = given.max_shard_bytes,

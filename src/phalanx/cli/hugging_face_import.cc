@@ -11,13 +11,13 @@
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
-#include "phalanx/checkpoint/hugging_face/kept_files.h"
-#include "phalanx/checkpoint/hugging_face/write_import.h"
 #include "phalanx/cli/folder_tokenizer.h"
 #include "phalanx/cli/hugging_face_commands.h"
 #include "phalanx/cli/signals.h"
 #include "phalanx/cli/standard_output.h"
 #include "phalanx/flags/flag_set.h"
+#include "phalanx/hugging_face/kept_files.h"
+#include "phalanx/hugging_face/write_import.h"
 
 namespace phalanx {
 namespace {

@@ -9,11 +9,11 @@
 #include "phalanx/base/log.h"
 #include "phalanx/cli/command_table.h"
 #include "phalanx/cli/commands.h"
-#include "phalanx/comm/rendezvous/secret.h"
 #include "phalanx/launch/descriptor.h"
 #include "phalanx/launch/launcher.h"
+#include "phalanx/launch/meet_nodes.h"
 #include "phalanx/launch/options.h"
-#include "phalanx/launch/rendezvous.h"
+#include "phalanx/rendezvous/secret.h"
 
 namespace phalanx {
 namespace {

@@ -2,14 +2,15 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/cli/model_name.h"
+#include "phalanx/families/family.h"
+#include "phalanx/flag_table/train_flags.h"
 #include "phalanx/ops/cpu/precision.h"
+#include "phalanx/rehearsal/memory_check.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/saving/run_inputs.h"
+#include "phalanx/start/run_data.h"
 #include "phalanx/tasks/classify_family.h"
 #include "phalanx/tasks/classify_options.h"
-#include "phalanx/train/family.h"
-#include "phalanx/train/flags.h"
-#include "phalanx/train/memory_check.h"
-#include "phalanx/train/run_data.h"
-#include "phalanx/train/run_inputs.h"
 
 namespace phalanx {
 

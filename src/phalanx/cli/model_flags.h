@@ -9,13 +9,13 @@
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/cli/family_commands.h"
+#include "phalanx/families/family.h"
 #include "phalanx/flags/flag_set.h"
+#include "phalanx/inference/cached_model.h"
 #include "phalanx/ops/cpu/device.h"
+#include "phalanx/settings/config_views.h"
+#include "phalanx/settings/train_config.h"
 #include "phalanx/tokenizer/registry.h"
-#include "phalanx/train/cached_model.h"
-#include "phalanx/train/config.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/family.h"
 
 namespace phalanx {
 

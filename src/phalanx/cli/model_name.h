@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "phalanx/cli/commands.h"
+#include "phalanx/families/family.h"
 #include "phalanx/flags/flag_set.h"
-#include "phalanx/train/family.h"
 
 namespace phalanx {
 

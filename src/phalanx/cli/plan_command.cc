@@ -13,16 +13,17 @@
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/family_commands.h"
 #include "phalanx/cli/model_name.h"
+#include "phalanx/flag_table/deepspeed/deepspeed_config.h"
+#include "phalanx/flag_table/train_flags.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/ops/cpu/target.h"
 #include "phalanx/planner/memory_bars.h"
 #include "phalanx/planner/plan.h"
 #include "phalanx/planner/step_timeline.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/deepspeed/deepspeed_config.h"
-#include "phalanx/train/flags.h"
-#include "phalanx/train/run_data.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/settings/config_views.h"
+#include "phalanx/start/run_data.h"
 
 namespace phalanx {
 namespace {

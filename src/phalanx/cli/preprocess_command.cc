@@ -12,8 +12,8 @@
 #include "phalanx/cli/output_files.h"
 #include "phalanx/cli/signals.h"
 #include "phalanx/cli/tokenizer_flags.h"
+#include "phalanx/corpus/preprocess.h"
 #include "phalanx/data/indexed_dataset.h"
-#include "phalanx/data/preprocess.h"
 
 namespace phalanx {
 namespace {

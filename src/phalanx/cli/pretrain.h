@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "phalanx/cli/commands.h"
-#include "phalanx/train/family.h"
+#include "phalanx/families/family.h"
 
 namespace phalanx {
 

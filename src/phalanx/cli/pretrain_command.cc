@@ -9,8 +9,9 @@
 #include "phalanx/cli/model_name.h"
 #include "phalanx/cli/pretrain.h"
 #include "phalanx/cli/training_run.h"
+#include "phalanx/flag_table/train_flags.h"
 #include "phalanx/flags/flag_set.h"
-#include "phalanx/train/flags.h"
+#include "phalanx/rules/resolve.h"
 
 namespace phalanx {
 namespace {

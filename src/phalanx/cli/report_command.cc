@@ -11,8 +11,8 @@
 #include "phalanx/base/log.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/flags/flag_set.h"
-#include "phalanx/observe/report.h"
-#include "phalanx/train/run_timeline.h"
+#include "phalanx/report/report.h"
+#include "phalanx/timelines/run_timeline.h"
 
 namespace phalanx {
 namespace {

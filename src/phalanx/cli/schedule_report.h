@@ -10,7 +10,7 @@
 #include "phalanx/pipeline/lowering.h"
 #include "phalanx/pipeline/schedule.h"
 #include "phalanx/pipeline/simulator.h"
-#include "phalanx/pipeline/timeline_drawing.h"
+#include "phalanx/timelines/timeline_drawing.h"
 
 namespace phalanx {
 

@@ -14,11 +14,11 @@
 #include "phalanx/cli/score_rows.h"
 #include "phalanx/cli/standard_output.h"
 #include "phalanx/cli/text_input.h"
+#include "phalanx/families/families.h"
+#include "phalanx/inference/scoring.h"
 #include "phalanx/tasks/answer_text.h"
 #include "phalanx/tasks/masked_tokens.h"
 #include "phalanx/tasks/text_to_text.h"
-#include "phalanx/train/families/families.h"
-#include "phalanx/train/scoring.h"
 
 namespace phalanx {
 namespace {

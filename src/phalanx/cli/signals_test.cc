@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "phalanx/base/error.h"
-#include "phalanx/train/flags.h"
+#include "phalanx/flag_table/train_flags.h"
 
 namespace phalanx {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "phalanx/train/flags.h"
+#include "phalanx/flag_table/train_flags.h"
 
 namespace phalanx {
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "phalanx/flags/flag_set.h"
-#include "phalanx/train/config.h"
+#include "phalanx/settings/train_config.h"
 
 namespace phalanx {
 

@@ -12,8 +12,8 @@
 #include "phalanx/base/stack_dump.h"
 #include "phalanx/cli/job_environment.h"
 #include "phalanx/cli/signals.h"
-#include "phalanx/train/deepspeed/deepspeed_config.h"
-#include "phalanx/train/process_launcher.h"
+#include "phalanx/flag_table/deepspeed/deepspeed_config.h"
+#include "phalanx/start/process_runner.h"
 #include "phalanx/train/run_sinks.h"
 #include "phalanx/train/trainer.h"
 
@@ -30,11 +30,11 @@ std::int64_t ranks_on_these_cores(const LaunchEnvironment& environment) {
 }
 
 // Threads of this process, or this process as one rank of many.
-std::unique_ptr<Launcher> launcher_of(const std::optional<LaunchEnvironment>& environment,
+std::unique_ptr<RankRunner> runner_of(const std::optional<LaunchEnvironment>& environment,
                                       const TrainConfig& config, const StopSignals& signals) {
-  if (!environment) return make_thread_launcher(static_cast<int>(config.layout.world_size));
+  if (!environment) return make_thread_runner(static_cast<int>(config.layout.world_size));
   if (environment->rank == 0 && !environment->note.empty()) log_info("> {}", environment->note);
-  return make_process_launcher(*environment, config.run, timeout_of(config.run), [&signals] {
+  return make_process_runner(*environment, config.run, timeout_of(config.run), [&signals] {
     if (signals.received() != 0) throw StoppedEarly{};
   });
 }
@@ -44,7 +44,7 @@ RunEnd train(const std::optional<LaunchEnvironment>& environment, const TrainCon
   RunSinks sinks = default_sinks(config.run);
   return pretrain(
       config, [&signals] { return signals.received(); }, sinks,
-      [&] { return launcher_of(environment, config, signals); });
+      [&] { return runner_of(environment, config, signals); });
 }
 
 }  // namespace

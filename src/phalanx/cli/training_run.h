@@ -3,9 +3,9 @@
 
 #include <optional>
 
-#include "phalanx/comm/rendezvous/launch_environment.h"
 #include "phalanx/flags/flag_set.h"
-#include "phalanx/train/config.h"
+#include "phalanx/rendezvous/launch_environment.h"
+#include "phalanx/settings/train_config.h"
 
 namespace phalanx {
 

@@ -92,7 +92,7 @@ std::vector<Values> rounded(DType dtype, std::vector<Values> values) {
   return values;
 }
 
-void wait(Rank& rank, const Work& work) { work.wait(rank.context.stream); }
+void wait(Rank& rank, const Work& work) { work.wait(rank.context.queue); }
 
 class CollectivesTest : public testing::TestWithParam<std::tuple<const Transport*, int>> {
  protected:

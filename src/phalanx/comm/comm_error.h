@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
-#include "phalanx/comm/comm_place.h"
+#include "phalanx/rendezvous/comm_place.h"
 
 namespace phalanx {
 

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "phalanx/comm/comm_error.h"
-#include "phalanx/comm/groups.h"
 #include "phalanx/comm/local/local_world.h"
 #include "phalanx/comm/meta/meta_communicator.h"
+#include "phalanx/comm/split_groups.h"
 #include "phalanx/comm/transport_test_support.h"
 
 namespace phalanx {

@@ -21,7 +21,7 @@ Work all_reduce(Rank& rank, std::int64_t count, DType dtype = DType::kF32,
                 Reduction reduction = Reduction::kSum) {
   return rank.world.all_reduce(rank.context, rank.empty(dtype, count), reduction);
 }
-void wait(Rank& rank, const Work& work) { work.wait(rank.context.stream); }
+void wait(Rank& rank, const Work& work) { work.wait(rank.context.queue); }
 
 // Two of three ranks agree. All must get an error, one of them the whole story.
 void expect_mismatch(const Transport& transport, const Program& program, const std::string& one,

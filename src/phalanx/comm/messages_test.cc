@@ -17,7 +17,7 @@ std::vector<double> constant(double value, std::int64_t count = kLong) {
   return std::vector<double>(static_cast<std::size_t>(count), value);
 }
 
-void wait(Rank& rank, const Work& work) { work.wait(rank.context.stream); }
+void wait(Rank& rank, const Work& work) { work.wait(rank.context.queue); }
 
 void all_reduce(Rank& rank, Communicator& group, const Tensor& tensor) {
   wait(rank, group.all_reduce(rank.context, tensor, Reduction::kSum));

@@ -9,9 +9,9 @@ class TimedWork final : public Work::State {
  public:
   TimedWork(Work work, StepTimers& timers) : work_(std::move(work)), timers_(timers) {}
 
-  void wait(Stream stream) override {
+  void wait(Queue queue) override {
     const TimerScope time(&timers_, StepTimer::kMessages);
-    work_.wait(stream);
+    work_.wait(queue);
   }
   void wait_host(Work::Clock::time_point deadline) override {
     const TimerScope time(&timers_, StepTimer::kMessages);
@@ -79,7 +79,7 @@ class TimedCommunicator final : public Communicator {
   static Context unrecorded(const Context& context) {
     return {.backend = context.backend,
             .workspace = context.workspace,
-            .stream = context.stream,
+            .stream = context.queue,
             .recorder = nullptr};
   }
   Work timed_work(Work work) { return Work(std::make_shared<TimedWork>(std::move(work), timers_)); }

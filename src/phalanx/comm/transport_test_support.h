@@ -22,9 +22,9 @@
 #include "phalanx/comm/call.h"
 #include "phalanx/comm/comm_error.h"
 #include "phalanx/comm/local/local_world.h"
-#include "phalanx/comm/rank_watch.h"
 #include "phalanx/comm/ucx/ucx_world.h"
 #include "phalanx/ops/ref/ref_backend.h"
+#include "phalanx/rendezvous/rank_watch.h"
 
 namespace phalanx::transports {
 

@@ -16,7 +16,7 @@ class Work {
   class State {
    public:
     virtual ~State() = default;
-    virtual void wait(Stream stream) = 0;
+    virtual void wait(Queue queue) = 0;
     virtual void wait_host(Clock::time_point deadline) = 0;
     virtual bool done() = 0;
   };
@@ -24,9 +24,9 @@ class Work {
   Work() = default;
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  // What is enqueued on `stream` from here on sees the result; the host need not wait.
-  void wait(Stream stream) const {
-    if (state_) state_->wait(stream);
+  // What is enqueued on `queue` from here on sees the result; the host need not wait.
+  void wait(Queue queue) const {
+    if (state_) state_->wait(queue);
   }
   // Returns when the result is there; an error at the deadline, CommError of a message.
   void wait_host(Clock::time_point deadline) const {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <random>
 
-#include "phalanx/data/dataset_info.h"
+#include "phalanx/corpus/dataset_info.h"
 #include "phalanx/data/test_files.h"
 
 namespace phalanx {

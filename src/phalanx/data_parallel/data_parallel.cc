@@ -147,8 +147,8 @@ void DataParallel::start_reduction(std::size_t bucket) {
           : groups_.data->all_reduce(*context_, whole, Reduction::kSum);
 }
 
-std::vector<SavedBlock> DataParallel::blocks(int chunk, const nn::PassOrder& order) const {
-  std::vector<SavedBlock> blocks;
+std::vector<SavedTensor> DataParallel::blocks(int chunk, const nn::PassOrder& order) const {
+  std::vector<SavedTensor> blocks;
   if (!states().cuts_gradients() || order.forward_only) return blocks;
   const UnitOrder& units = chunks_[static_cast<std::size_t>(chunk)];
   const int longer = options_.overlap_grad_reduce ? 1 : 0;

@@ -103,7 +103,7 @@ void GradientStore::put(Context& context, std::size_t bucket, const Tensor& sum,
     const auto number = static_cast<int>(t);
     TileStaging::Slot& slot = staging_->next(context);
     const Tensor to = slot.take(dtype_, tile.local.count);
-    if (adds) shard_.file()->read(context, number, to).wait(context.stream);
+    if (adds) shard_.file()->read(context, number, to).wait(context.queue);
     combine(to);
     slot.hold(shard_.file()->write(context, number, to));
   }

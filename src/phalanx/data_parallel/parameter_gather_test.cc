@@ -32,7 +32,7 @@ class Watched final : public Communicator {
    public:
     Watch(Work work, int number, std::vector<int>& waits)
         : work_(std::move(work)), number_(number), waits_(waits) {}
-    void wait(Stream stream) override {
+    void wait(Queue queue) override {
       waits_.push_back(number_);
       work_.wait(stream);
     }

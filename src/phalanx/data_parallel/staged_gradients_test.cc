@@ -128,9 +128,9 @@ TEST(StagedGradients, OfTheLastStageWaitForNobody) {
       if (rank.is_last()) {
         rank.backward(0);
         rank.data_parallel.reduce(0);
-        rank.embedding->send(context, token, 1, 0).wait(context.stream);
+        rank.embedding->send(context, token, 1, 0).wait(context.queue);
       } else {
-        rank.embedding->receive(context, token, 0, 0).wait(context.stream);
+        rank.embedding->receive(context, token, 0, 0).wait(context.queue);
         rank.backward(0);
         rank.data_parallel.reduce(0);
       }

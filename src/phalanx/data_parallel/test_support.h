@@ -81,7 +81,7 @@ struct StoreRank {
   Arena memory{"memory", 8 << 20};
   Arena workspace{"workspace", 1 << 20};
   Recorder recorder;
-  Context context{.backend = *backend, .workspace = workspace, .stream = {}, .recorder = &recorder};
+  Context context{.backend = *backend, .workspace = workspace, .queue = {}, .recorder = &recorder};
   nn::ParamTable table;
   ParameterStore parameters;
   GradientStore gradients;

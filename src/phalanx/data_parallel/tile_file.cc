@@ -50,7 +50,7 @@ Tensor TileStaging::Slot::take(DType dtype, std::int64_t count) {
 Tensor TileStaging::keep(Context& context, const TileFile& file, int tile, std::int64_t count) {
   if (kept_file_ == &file && kept_tile_ == tile) return kept_;
   kept_ = next(context).take(file.dtype(), count);
-  file.read(context, tile, kept_).wait(context.stream);
+  file.read(context, tile, kept_).wait(context.queue);
   kept_file_ = &file;
   kept_tile_ = tile;
   return kept_;
@@ -60,7 +60,7 @@ TileStaging::Slot& TileStaging::next(Context& context) {
   kept_file_ = nullptr;
   Slot& slot = slots_[turn_];
   turn_ = (turn_ + 1) % slots_.size();
-  for (const Work& work : slot.pending_) work.wait(context.stream);
+  for (const Work& work : slot.pending_) work.wait(context.queue);
   slot.pending_.clear();
   slot.used_ = 0;
   return slot;
@@ -154,7 +154,7 @@ void visit_tiles(
     }
     const Coming tile = std::move(coming.front());
     coming.pop_front();
-    for (const Work& read : tile.reads) read.wait(context.stream);
+    for (const Work& read : tile.reads) read.wait(context.queue);
     body(states.tiles()[static_cast<std::size_t>(t)], tile.tensors);
     for (std::size_t i = 0; i < accesses.size(); ++i) {
       const TileFile* file = file_of(accesses[i], t);

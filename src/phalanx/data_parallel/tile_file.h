@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "phalanx/data_parallel/state_layout.h"
-#include "phalanx/storage/storage.h"
+#include "phalanx/offload/storage.h"
 #include "phalanx/tensor/tensor.h"
 
 namespace phalanx {

@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "phalanx/data_parallel/test_support.h"
+#include "phalanx/offload/storage_folder.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
-#include "phalanx/storage/storage_folder.h"
 
 namespace phalanx {
 namespace {

@@ -32,9 +32,9 @@ std::int64_t WeightGathers::own_elements(int group) const {
   return elements;
 }
 
-std::vector<SavedBlock> WeightGathers::blocks(int chunk, const nn::PassOrder& order) const {
+std::vector<SavedTensor> WeightGathers::blocks(int chunk, const nn::PassOrder& order) const {
   const UnitOrder& units = chunks_[static_cast<std::size_t>(chunk)];
-  std::vector<SavedBlock> blocks;
+  std::vector<SavedTensor> blocks;
   const std::vector<WeightHold> all = holds(chunk, order);
   for (const WeightHold& hold : all) {
     const auto group = static_cast<std::size_t>(hold.group);

@@ -17,7 +17,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/threads.h"
-#include "phalanx/comm/rendezvous/identity.h"
+#include "phalanx/rendezvous/identity.h"
 
 namespace phalanx::launch {
 namespace {

@@ -172,7 +172,7 @@ struct TinyBert {
                         .count = operands.filled(DType::kF64, {1}, 0.0),
                         .factor = 1.0 / count});
     }
-    for (const auto& block : chunk.saved_blocks(all.shape, false)) {
+    for (const auto& block : chunk.saved_tensors(all.shape, false)) {
       blocks.push_back(operands.output(block.dtype, block.shape));
     }
   }

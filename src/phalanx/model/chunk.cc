@@ -249,16 +249,16 @@ void Chunk::add_slots(std::size_t u) {
   if (!recomputed) at.forward.slots = at.backward.slots;
 }
 
-std::vector<SavedBlock> Chunk::saved_blocks(const nn::BatchShapes& shapes,
-                                            bool forward_only) const {
-  std::vector<SavedBlock> blocks;
+std::vector<SavedTensor> Chunk::saved_tensors(const nn::BatchShapes& shapes,
+                                              bool forward_only) const {
+  std::vector<SavedTensor> blocks;
   for (const Entry& entry : entries_) {
-    SavedBlock block{.name = entry.name,
-                     .dtype = entry.dtype,
-                     .shape = entry.shape(shapes),
-                     .born = entry.born,
-                     .last = entry.last,
-                     .same_as = entry.same_as};
+    SavedTensor block{.name = entry.name,
+                      .dtype = entry.dtype,
+                      .shape = entry.shape(shapes),
+                      .born = entry.born,
+                      .last = entry.last,
+                      .same_as = entry.same_as};
     if (entry.forward_last < num_units()) {
       block.forward_last = entry.forward_last;
       block.backward_first = std::max(entry.forward_last, recomputed_until(entry.forward_last));

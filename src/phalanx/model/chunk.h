@@ -1,7 +1,7 @@
 #pragma once
 // A chunk is a list of consecutive units that a pipeline stage owns: layers, the embedding in front
 // of the first, the head behind the last. It owns no memory: for every microbatch it is handed the
-// blocks that saved_blocks() asks for.
+// blocks that saved_tensors() asks for.
 
 #include <map>
 #include <memory>
@@ -42,15 +42,15 @@ class Chunk {
 
   // In the order the passes expect them. A forward-only microbatch needs nothing beyond its own
   // forward pass.
-  std::vector<SavedBlock> saved_blocks(const nn::BatchShapes& shapes, bool forward_only) const;
+  std::vector<SavedTensor> saved_tensors(const nn::BatchShapes& shapes, bool forward_only) const;
 
-  // The chunk's ends among the tensors of saved_blocks(), one for each of inputs() or outputs().
+  // The chunk's ends among the tensors of saved_tensors(), one for each of inputs() or outputs().
   std::span<const Tensor> input_streams(std::span<const Tensor> blocks) const;
   std::span<const Tensor> output_streams(std::span<const Tensor> blocks) const;
   std::span<const Tensor> input_gradients(std::span<const Tensor> blocks) const;
   std::span<const Tensor> output_gradients(std::span<const Tensor> blocks) const;
 
-  // `blocks` are the tensors of saved_blocks(). Hooks are called around every unit.
+  // `blocks` are the tensors of saved_tensors(). Hooks are called around every unit.
   void forward(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
                int microbatch) const;
   // Of generation and scoring: `blocks` are those of a forward-only microbatch.

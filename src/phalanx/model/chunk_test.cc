@@ -65,7 +65,7 @@ TEST_F(Chunks, TwoStagesAreTheWhole) {
   ops::fill(context_, {.x = gpt.all.losses.sum, .value = 0.0});
   const auto allocate = [&](const Chunk& chunk) {
     std::vector<Tensor> blocks;
-    for (const auto& block : chunk.saved_blocks(gpt.all.shape, false)) {
+    for (const auto& block : chunk.saved_tensors(gpt.all.shape, false)) {
       blocks.push_back(operands.output(block.dtype, block.shape));
     }
     return blocks;
@@ -179,8 +179,8 @@ TEST_F(Chunks, ForwardOnlyBlocks) {
   nn::ParamTable table;
   const Chunk chunk = build_gpt_chunk(test_gpt_config(true), {0, 2, true, true}, table);
   const nn::BatchShape shape{.sequence = 5, .micro_batch = 2};
-  const auto training = chunk.saved_blocks(shape, false);
-  const auto evaluation = chunk.saved_blocks(shape, true);
+  const auto training = chunk.saved_tensors(shape, false);
+  const auto evaluation = chunk.saved_tensors(shape, true);
   ASSERT_EQ(training.size(), evaluation.size());
   for (std::size_t i = 0; i < training.size(); ++i) {
     EXPECT_EQ(evaluation[i].born.pass, PassKind::kForward) << evaluation[i].name;
@@ -209,7 +209,7 @@ TEST_F(Chunks, EndsLiveBeyondTheUnits) {
     ASSERT_EQ(chunk.outputs().size(), 1U);
     for (const bool forward_only : {false, true}) {
       const auto blocks =
-          chunk.saved_blocks(nn::BatchShape{.sequence = 4, .micro_batch = 2}, forward_only);
+          chunk.saved_tensors(nn::BatchShape{.sequence = 4, .micro_batch = 2}, forward_only);
       // Where each accessor finds its stream: tensors told apart by their place.
       ops::Operands operands(memory_, DType::kF64, context_);
       std::vector<Tensor> tensors;
@@ -220,10 +220,10 @@ TEST_F(Chunks, EndsLiveBeyondTheUnits) {
         EXPECT_EQ(streams.size(), 1U);
         return blocks[static_cast<std::size_t>(streams.data() - tensors.data())];
       };
-      const SavedBlock input = block_of(chunk.input_streams(tensors));
-      const SavedBlock output = block_of(chunk.output_streams(tensors));
-      const SavedBlock input_gradient = block_of(chunk.input_gradients(tensors));
-      const SavedBlock output_gradient = block_of(chunk.output_gradients(tensors));
+      const SavedTensor input = block_of(chunk.input_streams(tensors));
+      const SavedTensor output = block_of(chunk.output_streams(tensors));
+      const SavedTensor input_gradient = block_of(chunk.input_gradients(tensors));
+      const SavedTensor output_gradient = block_of(chunk.output_gradients(tensors));
       EXPECT_EQ(input.shape, Shape({4, 2, 6}));
       EXPECT_EQ(output.shape, Shape({4, 2, 6}));
       EXPECT_EQ(point(input.born), Point(PassKind::kForward, -1));
@@ -233,7 +233,7 @@ TEST_F(Chunks, EndsLiveBeyondTheUnits) {
       EXPECT_EQ(input.last.pass == PassKind::kForward, !held);
       EXPECT_EQ(input.last.unit, 0);
       int outside = 0;
-      for (const SavedBlock& block : blocks) {
+      for (const SavedTensor& block : blocks) {
         outside += block.born.unit == -1 || block.born.unit == 2;
         outside += block.last.unit == -1 || block.last.unit == 2;
       }
@@ -256,8 +256,8 @@ TEST_F(Chunks, EndsLiveBeyondTheUnits) {
 TEST_F(Chunks, TheWholeModelHasNoEnds) {
   nn::ParamTable table;
   const Chunk chunk = build_gpt_chunk(test_gpt_config(true), {0, 2, true, true}, table);
-  const auto blocks = chunk.saved_blocks(nn::BatchShape{.sequence = 5, .micro_batch = 2}, false);
-  for (const SavedBlock& block : blocks) {
+  const auto blocks = chunk.saved_tensors(nn::BatchShape{.sequence = 5, .micro_batch = 2}, false);
+  for (const SavedTensor& block : blocks) {
     for (const PassPoint& at : {block.born, block.last}) {
       EXPECT_GE(at.unit, 0) << block.name;
       EXPECT_LT(at.unit, chunk.num_units()) << block.name;

@@ -222,7 +222,7 @@ struct Stage {
       whole_ids.push_back(static_cast<std::size_t>(place));
       all.parameters[static_cast<std::size_t>(id)] = gpt.all.parameters[whole_ids.back()];
     }
-    for (const auto& block : chunk.saved_blocks(all.shape, false)) {
+    for (const auto& block : chunk.saved_tensors(all.shape, false)) {
       blocks.push_back(operands.output(block.dtype, block.shape));
     }
   }

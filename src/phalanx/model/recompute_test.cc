@@ -53,7 +53,7 @@ class Steps {
       : backend_(std::move(backend)),
         operands_(memory_, config.transformer.dtype, context_),
         gpt_(operands_, config, group),
-        blocks_(gpt_.chunk.saved_blocks(gpt_.all.shape, false)) {}
+        blocks_(gpt_.chunk.saved_tensors(gpt_.all.shape, false)) {}
 
   Outcome run(bool split) {
     for (int microbatch = 0; microbatch < 2; ++microbatch) {
@@ -97,7 +97,7 @@ class Steps {
   Context context_{.backend = *backend_, .workspace = workspace_};
   ops::Operands operands_;
   GptFixture gpt_;
-  std::vector<SavedBlock> blocks_;
+  std::vector<SavedTensor> blocks_;
 };
 
 Outcome outcome_of(const RecomputePlan& plan, bool split) {
@@ -158,15 +158,15 @@ TEST(Recomputation, GivesTheSameBitsOnTwoRanks) {
 using Held = std::vector<std::pair<std::string, std::int64_t>>;
 constexpr nn::BatchShape kShape{.sequence = 6, .micro_batch = 2};
 
-std::vector<SavedBlock> blocks_of(const RecomputePlan& plan, bool forward_only) {
+std::vector<SavedTensor> blocks_of(const RecomputePlan& plan, bool forward_only) {
   nn::ParamTable table;
   return build_gpt_chunk(config_with(plan), {0, kLayers, true, true}, table)
-      .saved_blocks(kShape, forward_only);
+      .saved_tensors(kShape, forward_only);
 }
 
 Held held_by(const RecomputePlan& plan) {
   Held held;
-  for (const SavedBlock& block : blocks_of(plan, false)) {
+  for (const SavedTensor& block : blocks_of(plan, false)) {
     if (block.born.pass != PassKind::kForward || block.last.pass == PassKind::kForward) continue;
     if (block.bytes() > 0) held.emplace_back(block.name, block.bytes());
   }
@@ -213,7 +213,7 @@ TEST(Recomputation, HoldsTheInputsOfGroups) {
 TEST(Recomputation, LeavesForwardOnlyBlocksAsTheyAre) {
   const auto lives = [](const RecomputePlan& plan) {
     std::string text;
-    for (const SavedBlock& block : blocks_of(plan, true)) {
+    for (const SavedTensor& block : blocks_of(plan, true)) {
       if (block.bytes() == 0) continue;
       EXPECT_EQ(block.born.pass, PassKind::kForward) << block.name;
       EXPECT_EQ(block.last.pass, PassKind::kForward) << block.name;
@@ -236,7 +236,7 @@ TEST(Recomputation, EvaluationGivesTheSameLoss) {
     ops::Operands operands(memory, DType::kF64, context);
     GptFixture gpt(operands, config_with(plan));
     std::vector<Tensor> blocks;
-    for (const SavedBlock& block : gpt.chunk.saved_blocks(gpt.all.shape, true)) {
+    for (const SavedTensor& block : gpt.chunk.saved_tensors(gpt.all.shape, true)) {
       blocks.push_back(operands.output(block.dtype, block.shape));
     }
     nn::Pass pass = gpt.all.pass(context);
@@ -255,9 +255,9 @@ TEST(Recomputation, OfAChunkWithoutEmbeddingAndHead) {
   nn::ParamTable table;
   const RecomputePlan plan{.method = Method::kUniform, .num_layers = 2};
   const auto blocks =
-      build_gpt_chunk(config_with(plan), {0, 3, false, false}, table).saved_blocks(kShape, false);
+      build_gpt_chunk(config_with(plan), {0, 3, false, false}, table).saved_tensors(kShape, false);
   Held held;
-  for (const SavedBlock& block : blocks) {
+  for (const SavedTensor& block : blocks) {
     if (block.born.pass != PassKind::kForward || block.last.pass == PassKind::kForward) continue;
     if (block.bytes() > 0) held.emplace_back(block.name, block.last.unit);
   }

@@ -230,7 +230,7 @@ TEST(T5, TheEncodersOutputIsOneBlock) {
   const nn::BatchShapes shapes({.sequence = 8, .micro_batch = 2},
                                {.sequence = 4, .micro_batch = 2});
   std::int64_t blocks = 0, bytes = 0;
-  for (const SavedBlock& block : chunk.saved_blocks(shapes, false)) {
+  for (const SavedTensor& block : chunk.saved_tensors(shapes, false)) {
     if (!block.name.starts_with("encoder output") || block.bytes() == 0) continue;
     ++blocks;
     bytes += block.bytes();

@@ -275,7 +275,7 @@ class T5Fixture {
     }
     stage.weights = {stage.parameters};
     stage.gradients = {stage.gradient_tensors, stage.roles};
-    for (const SavedBlock& block : stage.chunk.saved_blocks(shapes_, false)) {
+    for (const SavedTensor& block : stage.chunk.saved_tensors(shapes_, false)) {
       stage.blocks.push_back(block.same_as < 0
                                  ? operands.output(block.dtype, block.shape)
                                  : stage.blocks[static_cast<std::size_t>(block.same_as)]);

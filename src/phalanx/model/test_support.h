@@ -51,7 +51,7 @@ struct GptFixture {
     all.shape.sequence_shards = tensor.sequence_shards();
     all.allocate(operands, {}, config.vocabulary);
     all.batch = gpt_test_batch(all.batch);
-    for (const auto& block : chunk.saved_blocks(all.shape, false)) {
+    for (const auto& block : chunk.saved_tensors(all.shape, false)) {
       blocks.push_back(operands.output(block.dtype, block.shape));
     }
   }

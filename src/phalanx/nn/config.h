@@ -16,7 +16,7 @@
 #include "phalanx/ops/activation.h"
 #include "phalanx/ops/relative_bias.h"
 #include "phalanx/ops/rotary.h"
-#include "phalanx/parallel/tensor_region.h"
+#include "phalanx/regions/tensor_region.h"
 
 namespace phalanx::nn {
 

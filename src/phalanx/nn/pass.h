@@ -10,7 +10,7 @@
 #include "phalanx/nn/param_table.h"
 #include "phalanx/nn/saved.h"
 #include "phalanx/ops/backend.h"
-#include "phalanx/parallel/tensor_region.h"
+#include "phalanx/regions/tensor_region.h"
 
 namespace phalanx::nn {
 
@@ -122,7 +122,7 @@ struct Pass {
             .document = region.own(rows().document)};
   }
   // Runs a message to its end.
-  void finish(const Work& work) const { work.wait(ops.stream); }
+  void finish(const Work& work) const { work.wait(ops.queue); }
 
   // Scratch until the enclosing WorkspaceScope ends.
   Tensor scratch(DType dtype, const Shape& extents) const {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "phalanx/nn/saved_block.h"
+#include "phalanx/nn/saved_tensor.h"
 #include "phalanx/nn/unit.h"
 
 namespace phalanx::nn {
@@ -24,7 +24,7 @@ struct PassOrder {
 class PassStates : public UnitHooks {
  public:
   // What it needs of a microbatch's memory on the chunk, beside what the chunk saves.
-  virtual std::vector<SavedBlock> blocks(int chunk, const PassOrder& order) const = 0;
+  virtual std::vector<SavedTensor> blocks(int chunk, const PassOrder& order) const = 0;
   // The next pass over the chunk is a forward pass, or one of backward, and these are its
   // microbatch's blocks, until the next pass.
   virtual void enter(int chunk, const PassOrder& order, bool forward,

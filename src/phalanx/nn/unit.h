@@ -16,7 +16,7 @@
 
 #include "phalanx/nn/inference_pass.h"
 #include "phalanx/nn/param_table.h"
-#include "phalanx/nn/saved_block.h"
+#include "phalanx/nn/saved_tensor.h"
 
 namespace phalanx::nn {
 

@@ -34,7 +34,7 @@
 namespace phalanx {
 
 // An ordered queue of work on a device. On the CPU everything runs in order when it is enqueued.
-struct Stream {
+struct Queue {
   int id = 0;
 };
 struct Event {
@@ -79,33 +79,33 @@ class Backend {
     return workspace_bytes_of_op(ops::number_in<Op>(ops::OpList()), &op);
   }
   template <typename Op>
-  void run(Stream stream, const Op& op, const Tensor& scratch) {
-    run_op(stream, ops::number_in<Op>(ops::OpList()), &op, scratch);
+  void run(Queue queue, const Op& op, const Tensor& scratch) {
+    run_op(queue, ops::number_in<Op>(ops::OpList()), &op, scratch);
   }
 
   virtual MemorySpace space() const = 0;
 
-  // Bytes from the host into a tensor, in stream order.
-  virtual void upload(Stream stream, const Tensor& destination,
+  // Bytes from the host into a tensor, in the order of the queue.
+  virtual void upload(Queue queue, const Tensor& destination,
                       std::span<const std::byte> source) = 0;
-  // The only way back to the host; waits for the stream. Called in train/ alone. A planning backend
+  // The only way back to the host; waits for the queue. Called in train/ alone. A planning backend
   // answers zeros.
-  virtual void read_back(Stream stream, const Tensor& source, std::span<std::byte> destination) = 0;
+  virtual void read_back(Queue queue, const Tensor& source, std::span<std::byte> destination) = 0;
 
-  virtual Event record(Stream stream) = 0;
-  virtual void wait(Stream stream, Event event) = 0;
+  virtual Event record(Queue queue) = 0;
+  virtual void wait(Queue queue, Event event) = 0;
 
  private:
   // `op` is the op of that number.
   virtual std::int64_t workspace_bytes_of_op(std::size_t number, const void* op) const = 0;
-  virtual void run_op(Stream stream, std::size_t number, const void* op, const Tensor& scratch) = 0;
+  virtual void run_op(Queue queue, std::size_t number, const void* op, const Tensor& scratch) = 0;
 };
 
 // Where an op is enqueued.
 struct Context {
   Backend& backend;
   Arena& workspace;  // scratch with stack discipline
-  Stream stream{};
+  Queue queue{};
   Recorder* recorder = nullptr;  // optional
 };
 
@@ -118,13 +118,13 @@ void enqueue(Context& context, const Op& op) {
   const Tensor scratch =
       context.workspace.allocate(DType::kU8, {context.backend.workspace_bytes(op)});
   if (context.recorder == nullptr) {
-    context.backend.run(context.stream, op, scratch);
+    context.backend.run(context.queue, op, scratch);
     return;
   }
   const auto begin = std::chrono::steady_clock::now();
-  context.backend.run(context.stream, op, scratch);
+  context.backend.run(context.queue, op, scratch);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-  context.recorder->record(context.stream.id, cost(op), elapsed.count());
+  context.recorder->record(context.queue.id, cost(op), elapsed.count());
 }
 
 // A backend whose ops are free functions found by argument-dependent lookup beside the type Device:
@@ -145,7 +145,7 @@ class DispatchTo<Device, OpListOf<Ops...>> : public Backend {
     }...};
     return kFunctions[number](device_, op);
   }
-  void run_op(Stream /*stream*/, std::size_t number, const void* op, const Tensor& scratch) final {
+  void run_op(Queue /*queue*/, std::size_t number, const void* op, const Tensor& scratch) final {
     using Function = void (*)(Device&, const void*, const Tensor&);
     static constexpr Function kFunctions[] = {
         [](Device& device, const void* operands, const Tensor& memory) {

@@ -14,20 +14,19 @@ class HostBackend final : public DispatchTo<Device, OpList> {
   explicit HostBackend(Device device) : DispatchTo<Device, OpList>(std::move(device)) {}
 
   MemorySpace space() const override { return MemorySpace::kHost; }
-  void upload(Stream /*stream*/, const Tensor& destination,
+  void upload(Queue /*queue*/, const Tensor& destination,
               std::span<const std::byte> source) override {
     PHALANX_CHECK(destination.bytes() == static_cast<std::int64_t>(source.size()),
                   "upload of {} bytes into {}", source.size(), destination.bytes());
     std::memcpy(destination.data(), source.data(), source.size());
   }
-  void read_back(Stream /*stream*/, const Tensor& source,
-                 std::span<std::byte> destination) override {
+  void read_back(Queue /*queue*/, const Tensor& source, std::span<std::byte> destination) override {
     PHALANX_CHECK(source.bytes() == static_cast<std::int64_t>(destination.size()),
                   "read-back of {} bytes into {}", source.bytes(), destination.size());
     std::memcpy(destination.data(), source.data(), destination.size());
   }
-  Event record(Stream stream) override { return {stream.id}; }
-  void wait(Stream /*stream*/, Event /*event*/) override {}
+  Event record(Queue queue) override { return {queue.id}; }
+  void wait(Queue /*queue*/, Event /*event*/) override {}
 };
 
 }  // namespace phalanx::ops

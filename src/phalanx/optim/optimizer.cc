@@ -95,7 +95,7 @@ void Optimizer::sum_by_block(Context& context, Statistic statistic) const {
   });
   // A block is one rank's, the others add zeros: exact.
   if (groups_.data != nullptr) {
-    groups_.data->all_reduce(context, block_sums_, Reduction::kSum).wait(context.stream);
+    groups_.data->all_reduce(context, block_sums_, Reduction::kSum).wait(context.queue);
   }
 }
 
@@ -112,7 +112,7 @@ void Optimizer::sum_by_parameter(Context& context, Statistic statistic) const {
   }
   // A parameter is one stage's, the others add zeros: exact.
   if (groups_.model != nullptr) {
-    groups_.model->all_reduce(context, by_parameter_, Reduction::kSum).wait(context.stream);
+    groups_.model->all_reduce(context, by_parameter_, Reduction::kSum).wait(context.queue);
   }
 }
 

@@ -211,7 +211,7 @@ TEST(PipelineOptimizer, AStageAloneHasItsOwnNorm) {
                             {.is_stage_alone = true}, memory, memory);
   Arena workspace("workspace", 1 << 20);
   Context context{
-      .backend = *stores.backend, .workspace = workspace, .stream = {}, .recorder = nullptr};
+      .backend = *stores.backend, .workspace = workspace, .queue = {}, .recorder = nullptr};
   optimizer.initialise(context);
   stores.set_gradients(1);
   double squares = 0.0;

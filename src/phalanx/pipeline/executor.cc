@@ -24,7 +24,7 @@ std::vector<nn::PassOrder> orders_of(const Program& program) {
   return orders;
 }
 
-std::array<std::vector<std::size_t>, 2> homes_of(const std::vector<SavedBlock>& blocks,
+std::array<std::vector<std::size_t>, 2> homes_of(const std::vector<SavedTensor>& blocks,
                                                  const std::vector<SavedLeave>& leaves) {
   std::vector<std::size_t> first(blocks.size());
   for (std::size_t i = 0; i < blocks.size(); ++i) {
@@ -59,7 +59,7 @@ Executor::Executor(Program program, std::vector<ChunkTables> chunks, const nn::B
       batch_slots_(program_),
       messages_(pipeline) {
   for (std::size_t c = 0; c < chunks_.size(); ++c) {
-    auto blocks = chunks_[c].chunk->saved_blocks(shapes, orders_[c].forward_only);
+    auto blocks = chunks_[c].chunk->saved_tensors(shapes, orders_[c].forward_only);
     own_.push_back(blocks.size());
     std::vector<std::size_t>& lent = lent_.emplace_back();
     for (const nn::PassStates* states : chunks_[c].states) {

@@ -140,10 +140,11 @@ class Executor {
 
   Program program_;
   std::vector<ChunkTables> chunks_;
-  std::vector<nn::PassOrder> orders_;            // by chunk
-  std::vector<std::vector<std::size_t>> lent_;   // by chunk: how many blocks each of its states has
-  std::vector<std::size_t> own_;                 // by chunk: how many it has itself
-  std::vector<std::vector<SavedBlock>> blocks_;  // by chunk: its own, then those, then second lives
+  std::vector<nn::PassOrder> orders_;           // by chunk
+  std::vector<std::vector<std::size_t>> lent_;  // by chunk: how many blocks each of its states has
+  std::vector<std::size_t> own_;                // by chunk: how many it has itself
+  std::vector<std::vector<SavedTensor>>
+      blocks_;  // by chunk: its own, then those, then second lives
   SavedFiles* files_;
   std::vector<std::vector<SavedLeave>> leaves_;  // by chunk: what leaves memory
   std::vector<std::vector<int>> file_slots_;     // by chunk and microbatch

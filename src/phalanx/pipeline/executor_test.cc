@@ -228,10 +228,10 @@ class Lender final : public nn::PassStates {
     }
   }
 
-  std::vector<SavedBlock> blocks(int chunk, const nn::PassOrder& order) const override {
+  std::vector<SavedTensor> blocks(int chunk, const nn::PassOrder& order) const override {
     EXPECT_EQ(chunk, 0);
     EXPECT_FALSE(order.forward_only);
-    std::vector<SavedBlock> blocks;
+    std::vector<SavedTensor> blocks;
     for (const Life& life : lives_) {
       blocks.push_back({.name = "lent",
                         .dtype = DType::kF64,
@@ -409,7 +409,7 @@ void expect_rehearsal_counts_the_program(const GptConfig& config, Communicator* 
   Arena memory("operands", 8 << 20);
   Arena workspace("workspace", 1 << 20);
   Recorder recorder;
-  Context context{.backend = *backend, .workspace = workspace, .stream = {}, .recorder = &recorder};
+  Context context{.backend = *backend, .workspace = workspace, .queue = {}, .recorder = &recorder};
   ops::Operands operands(memory, DType::kF64, context);
   GptFixture gpt(operands, config, group);
   const std::vector<nn::Batch> batches(4, gpt.all.batch);

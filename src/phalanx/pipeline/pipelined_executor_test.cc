@@ -145,7 +145,7 @@ Results results_of(const Schedule& schedule, const GptConfig& config) {
         const auto backend = make_ref_backend();
         Arena workspace("workspace", 1 << 20);
         Context context{
-            .backend = *backend, .workspace = workspace, .stream = {}, .recorder = nullptr};
+            .backend = *backend, .workspace = workspace, .queue = {}, .recorder = nullptr};
         PipelineRank rank(config, schedule.placement, world.rank(), context);
         run_rank(rank, programs[static_cast<std::size_t>(world.rank())], context,
                  world.size() > 1 ? &world : nullptr);
@@ -158,7 +158,7 @@ Results results_of(const Schedule& schedule, const GptConfig& config) {
 Results results_of_one_rank(const GptConfig& config) {
   const auto backend = make_ref_backend();
   Arena workspace("workspace", 1 << 20);
-  Context context{.backend = *backend, .workspace = workspace, .stream = {}, .recorder = nullptr};
+  Context context{.backend = *backend, .workspace = workspace, .queue = {}, .recorder = nullptr};
   const Schedule schedule = make_schedule(
       "gpipe", {.ranks = 1, .microbatches = kMicrobatches, .costs = {}, .memory_limit = {}});
   Results results;
@@ -208,7 +208,7 @@ TEST(PipelinedExecutor, RehearsalsCountTheProgram) {
         Arena workspace("workspace", 1 << 20);
         Recorder recorder;
         Context context{
-            .backend = *backend, .workspace = workspace, .stream = {}, .recorder = &recorder};
+            .backend = *backend, .workspace = workspace, .queue = {}, .recorder = &recorder};
         PipelineRank rank(config, schedule.placement, world.rank(), context);
         recorder.clear();
         rank.recorder = &recorder;
@@ -220,7 +220,7 @@ TEST(PipelinedExecutor, RehearsalsCountTheProgram) {
         const auto nobody = make_meta_world(world.rank(), ranks);
         Recorder planned;
         Context planning{
-            .backend = *planner, .workspace = workspace, .stream = {}, .recorder = &planned};
+            .backend = *planner, .workspace = workspace, .queue = {}, .recorder = &planned};
         rank.recorder = &planned;
         Executor executor(program, rank.tables(), kShape, nobody.get());
         Arena saved = Arena::planning("saved");

@@ -147,7 +147,7 @@ void run_rank(const Schedule& schedule, const Program& program, Communicator& wo
   Arena saved("saved", executor.saved_plan().bytes());
   std::memset(saved.base(), 0xff, static_cast<std::size_t>(saved.capacity()));
   Arena batches("batches", 1 << 16);
-  Context context{.backend = *backend, .workspace = workspace, .stream = {}, .recorder = nullptr};
+  Context context{.backend = *backend, .workspace = workspace, .queue = {}, .recorder = nullptr};
   StreamServices services(executor.batch_slots(), batches);
   nn::UnitHooks hooks;
   PassList observed;

@@ -70,9 +70,9 @@ void mark_ends(std::vector<SavedEvent>& events) {
 }
 
 // A block names the point behind the last unit where the chunk hands its output on, and only there.
-int units_with_blocks(const Program& program, int chunk, const std::vector<SavedBlock>& blocks) {
+int units_with_blocks(const Program& program, int chunk, const std::vector<SavedTensor>& blocks) {
   int points = 0;
-  for (const SavedBlock& block : blocks) {
+  for (const SavedTensor& block : blocks) {
     points = std::max({points, block.born.unit + 1, block.last.unit + 1});
   }
   const bool hands_on = std::ranges::any_of(program.actions, [&](const Action& action) {
@@ -83,13 +83,13 @@ int units_with_blocks(const Program& program, int chunk, const std::vector<Saved
 }
 
 std::array<std::vector<BlockChange>, kSavedEventKinds> changes_of(
-    const std::vector<SavedBlock>& blocks, int units) {
+    const std::vector<SavedTensor>& blocks, int units) {
   struct Changes {
     std::vector<BlockChange> born, dead;
   };
   std::map<std::pair<PassKind, int>, Changes> points;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const SavedBlock& block = blocks[i];
+    const SavedTensor& block = blocks[i];
     if (block.bytes() == 0) continue;
     points[{block.born.pass, block.born.unit}].born.push_back({.block = i, .born = true});
     points[{block.last.pass, block.last.unit}].dead.push_back({.block = i, .born = false});
@@ -127,14 +127,14 @@ std::vector<SavedEvent> saved_events(const Program& program) {
 }
 
 std::vector<SavedLives> saved_lives(const Program& program,
-                                    const std::vector<std::vector<SavedBlock>>& blocks) {
+                                    const std::vector<std::vector<SavedTensor>>& blocks) {
   std::vector<SavedLives> result;
   // Bytes, passes, and the how many-th such block of its chunk.
   std::map<std::tuple<std::int64_t, PassKind, PassKind, int>, std::size_t> numbers;
   for (std::size_t chunk = 0; chunk < blocks.size(); ++chunk) {
     SavedLives lives;
     std::map<std::tuple<std::int64_t, PassKind, PassKind>, int> seen;
-    for (const SavedBlock& block : blocks[chunk]) {
+    for (const SavedTensor& block : blocks[chunk]) {
       const std::tuple kind(block.bytes(), block.born.pass, block.last.pass);
       const auto number =
           numbers.try_emplace(std::tuple_cat(kind, std::tuple(seen[kind]++)), numbers.size());

@@ -59,6 +59,6 @@ struct SavedLives {
 
 // By chunk, of a program with its messages.
 std::vector<SavedLives> saved_lives(const Program& program,
-                                    const std::vector<std::vector<SavedBlock>>& blocks);
+                                    const std::vector<std::vector<SavedTensor>>& blocks);
 
 }  // namespace phalanx

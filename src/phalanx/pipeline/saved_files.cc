@@ -10,12 +10,12 @@ namespace phalanx {
 
 using nn::PassKind;
 
-std::vector<SavedLeave> cut_lives(std::vector<SavedBlock>& blocks, int units,
+std::vector<SavedLeave> cut_lives(std::vector<SavedTensor>& blocks, int units,
                                   const nn::PassOrder& order, std::int64_t smallest) {
   std::vector<SavedLeave> leaves;
   if (order.forward_only) return leaves;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const SavedBlock& block = blocks[i];
+    const SavedTensor& block = blocks[i];
     const bool waits = block.born.pass == PassKind::kForward &&
                        block.last.pass != PassKind::kForward && !block.is_lent;
     if (!waits || block.bytes() < std::max<std::int64_t>(smallest, 1)) continue;
@@ -29,7 +29,7 @@ std::vector<SavedLeave> cut_lives(std::vector<SavedBlock>& blocks, int units,
   std::ranges::stable_sort(leaves, {}, &SavedLeave::written);
   for (SavedLeave& leave : leaves) {
     leave.second = blocks.size();
-    SavedBlock second = blocks[leave.block];
+    SavedTensor second = blocks[leave.block];
     second.name += " (read)";
     second.born = {PassKind::kBackwardInput, leave.read + 1};
     blocks[leave.block].last = {PassKind::kForward, leave.written + 1};
@@ -61,7 +61,7 @@ std::vector<std::vector<int>> file_slots(const Program& program) {
   return slots;
 }
 
-void SavedFiles::reserve(int chunk, std::span<const SavedBlock> blocks,
+void SavedFiles::reserve(int chunk, std::span<const SavedTensor> blocks,
                          std::span<const SavedLeave> leaves, int slots) {
   if (leaves.empty()) return;
   File& file = files_[chunk];

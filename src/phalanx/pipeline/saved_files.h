@@ -12,8 +12,8 @@
 
 #include "phalanx/model/chunk.h"
 #include "phalanx/nn/pass_states.h"
+#include "phalanx/offload/storage.h"
 #include "phalanx/pipeline/action.h"
-#include "phalanx/storage/storage.h"
 
 namespace phalanx {
 
@@ -30,7 +30,7 @@ struct SavedLeave {
 // Cuts the lives of those of a chunk's blocks that leave, and adds their second ones to the list.
 // By units. What is smaller than `smallest` bytes stays; so does what the chunk's last unit saves,
 // and what would come back at once.
-std::vector<SavedLeave> cut_lives(std::vector<SavedBlock>& blocks, int units,
+std::vector<SavedLeave> cut_lives(std::vector<SavedTensor>& blocks, int units,
                                   const nn::PassOrder& order, std::int64_t smallest);
 
 // For each microbatch the room that it has in its chunk's file: the first that is free. By chunk
@@ -45,7 +45,7 @@ class SavedFiles final : public nn::UnitHooks {
   // What is smaller than a block of the file stays.
   std::int64_t smallest() const { return storage_.block_bytes(); }
   // Room for these of so many microbatches at once; programs share it.
-  void reserve(int chunk, std::span<const SavedBlock> blocks, std::span<const SavedLeave> leaves,
+  void reserve(int chunk, std::span<const SavedTensor> blocks, std::span<const SavedLeave> leaves,
                int slots);
   // Makes the files, when all programs have reserved theirs.
   void open();

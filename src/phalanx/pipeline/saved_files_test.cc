@@ -7,10 +7,10 @@
 #include <set>
 #include <thread>
 
+#include "phalanx/offload/storage_test_support.h"
 #include "phalanx/ops/ref/ref_backend.h"
 #include "phalanx/pipeline/executor.h"
 #include "phalanx/pipeline/test_support.h"
-#include "phalanx/storage/storage_test_support.h"
 
 namespace phalanx {
 namespace {
@@ -140,7 +140,7 @@ std::vector<int> numbers(const std::vector<SavedLeave>& leaves, int SavedLeave::
 TEST_F(SavedFilesTest, WhatIsAwayForSomeUnitsLeaves) {
   const Chunk chunk = chunk_of(6);
   const auto leaves_of = [&](const nn::PassOrder& order, std::int64_t smallest = 1) {
-    std::vector<SavedBlock> blocks = chunk.saved_blocks(kShape, order.forward_only);
+    std::vector<SavedTensor> blocks = chunk.saved_tensors(kShape, order.forward_only);
     return cut_lives(blocks, 6, order, smallest);
   };
   // With other passes in between all but the last unit's.
@@ -155,13 +155,13 @@ TEST_F(SavedFilesTest, WhatIsAwayForSomeUnitsLeaves) {
 
 TEST_F(SavedFilesTest, EachLifeIsAUnitLongerThanItsPasses) {
   const Chunk chunk = chunk_of(6);
-  std::vector<SavedBlock> blocks = chunk.saved_blocks(kShape, false);
-  const std::vector<SavedBlock> whole = blocks;
+  std::vector<SavedTensor> blocks = chunk.saved_tensors(kShape, false);
+  const std::vector<SavedTensor> whole = blocks;
   const auto leaves = cut_lives(blocks, 6, {}, 1);
   ASSERT_EQ(blocks.size(), whole.size() + leaves.size());
   for (const SavedLeave& leave : leaves) {
-    const SavedBlock& first = blocks[leave.block];
-    const SavedBlock& second = blocks[leave.second];
+    const SavedTensor& first = blocks[leave.block];
+    const SavedTensor& second = blocks[leave.second];
     EXPECT_EQ(leave.read, leave.written);
     EXPECT_EQ(first.born.unit, whole[leave.block].born.unit);
     EXPECT_EQ(first.last.pass, PassKind::kForward);
@@ -177,7 +177,7 @@ TEST_F(SavedFilesTest, EachLifeIsAUnitLongerThanItsPasses) {
 // Of a group that is recomputed only the input is away, until the backward pass of the unit behind.
 TEST_F(SavedFilesTest, AGroupsInputComesBeforeItsRecomputation) {
   const Chunk chunk = chunk_of(8, {RecomputePlan::Method::kUniform, 3});
-  std::vector<SavedBlock> blocks = chunk.saved_blocks(kShape, false);
+  std::vector<SavedTensor> blocks = chunk.saved_tensors(kShape, false);
   const auto leaves = cut_lives(blocks, 8, {}, 1);
   // Groups 0-2, 3-5, 6-7: the first has no input, the last one stays.
   ASSERT_EQ(leaves.size(), 1U);

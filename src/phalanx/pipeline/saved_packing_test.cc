@@ -97,10 +97,10 @@ class Random {
     return result;
   }
 
-  std::vector<SavedBlock> blocks(const RandomChunk& chunk, bool forward_only) {
+  std::vector<SavedTensor> blocks(const RandomChunk& chunk, bool forward_only) {
     const int units = chunk.units;
     const auto bytes = [&] { return below(5) == 0 ? 0 : 1 + below(2000); };
-    std::vector<SavedBlock> result;
+    std::vector<SavedTensor> result;
     for (int i = 1 + below(10); i > 0; --i) {
       const int unit = below(units);
       const PassPoint ends[] = {forward(unit + below(units - unit)), input(below(units)),
@@ -258,7 +258,7 @@ struct RankChunks {
       const int stage = placement.stage(rank, c);
       const Chunk chunk =
           build_gpt_chunk(config, {stage * layers, layers, stage == 0, stage == last}, table);
-      tables.push_back(chunk.saved_blocks(shape, forward_only));
+      tables.push_back(chunk.saved_tensors(shape, forward_only));
       units.push_back(chunk.num_units());
     }
   }

@@ -12,9 +12,9 @@ namespace {
 
 using nn::PassKind;
 
-std::int64_t bytes_between_passes(const std::vector<SavedBlock>& blocks) {
+std::int64_t bytes_between_passes(const std::vector<SavedTensor>& blocks) {
   std::int64_t bytes = 0;
-  for (const SavedBlock& block : blocks) {
+  for (const SavedTensor& block : blocks) {
     const bool waits = !block.is_lent && block.born.pass == PassKind::kForward &&
                        block.last.pass != PassKind::kForward;
     if (waits) bytes += block.bytes();
@@ -35,8 +35,10 @@ std::vector<int> count_in_flight(const Program& program) {
 }
 
 std::int64_t count_lent(const std::vector<SavedEvent>& events, const std::vector<SavedLives>& lives,
-                        const std::vector<std::vector<SavedBlock>>& blocks) {
-  const auto any = [](const auto& list) { return std::ranges::any_of(list, &SavedBlock::is_lent); };
+                        const std::vector<std::vector<SavedTensor>>& blocks) {
+  const auto any = [](const auto& list) {
+    return std::ranges::any_of(list, &SavedTensor::is_lent);
+  };
   if (std::ranges::none_of(blocks, any)) return 0;
   std::int64_t lent = 0;
   std::int64_t most = 0;
@@ -53,10 +55,10 @@ std::int64_t count_lent(const std::vector<SavedEvent>& events, const std::vector
 }
 
 // Whether two lists of blocks are packed alike.
-bool are_alike(const std::vector<std::vector<SavedBlock>>& a,
-               const std::vector<std::vector<SavedBlock>>& b) {
-  const auto same_block = [](const SavedBlock& x, const SavedBlock& y) {
-    const auto key = [](const SavedBlock& block) {
+bool are_alike(const std::vector<std::vector<SavedTensor>>& a,
+               const std::vector<std::vector<SavedTensor>>& b) {
+  const auto same_block = [](const SavedTensor& x, const SavedTensor& y) {
+    const auto key = [](const SavedTensor& block) {
       return std::tuple(block.bytes(), block.born.pass, block.born.unit, block.last.pass,
                         block.last.unit);
     };
@@ -78,7 +80,7 @@ bool are_same_here(const Action& a, const Action& b) {
 }  // namespace
 
 std::shared_ptr<const SavedPlan> SavedPlans::plan(
-    const Program& program, const std::vector<std::vector<SavedBlock>>& blocks) {
+    const Program& program, const std::vector<std::vector<SavedTensor>>& blocks) {
   const auto known = std::ranges::find_if(made_, [&](const Made& made) {
     return made.forward_only == program.forward_only && are_alike(made.blocks, blocks) &&
            std::ranges::equal(made.actions, program.actions, are_same_here);
@@ -97,7 +99,7 @@ void SavedPlans::forget_unused() {
   for (Made& made : made_) made.is_used = false;
 }
 
-SavedPlan::SavedPlan(const Program& program, const std::vector<std::vector<SavedBlock>>& blocks)
+SavedPlan::SavedPlan(const Program& program, const std::vector<std::vector<SavedTensor>>& blocks)
     : microbatches_(program.microbatches),
       layout_of_(blocks.size() * static_cast<std::size_t>(program.microbatches), 0) {
   for (const auto& saved : blocks) bytes_per_microbatch_.push_back(bytes_between_passes(saved));

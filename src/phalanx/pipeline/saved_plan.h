@@ -17,7 +17,7 @@ class SavedPlan {
  public:
   // `blocks[chunk]` are the chunk's saved blocks, the same for every microbatch. The program has
   // its messages, and its schedule must have been verified.
-  SavedPlan(const Program& program, const std::vector<std::vector<SavedBlock>>& blocks);
+  SavedPlan(const Program& program, const std::vector<std::vector<SavedTensor>>& blocks);
 
   // The pool's size.
   std::int64_t bytes() const { return bytes_; }
@@ -28,7 +28,7 @@ class SavedPlan {
   std::int64_t bytes_per_microbatch(int chunk) const {
     return bytes_per_microbatch_[static_cast<std::size_t>(chunk)];
   }
-  // The most that is at once lent to passes (SavedBlock).
+  // The most that is at once lent to passes (SavedTensor).
   std::int64_t most_lent() const { return most_lent_; }
   // The most microbatches that are at once between their forward and their last backward pass.
   int microbatches_in_flight(int chunk) const {
@@ -56,7 +56,7 @@ class SavedPlan {
 class SavedPlans {
  public:
   std::shared_ptr<const SavedPlan> plan(const Program& program,
-                                        const std::vector<std::vector<SavedBlock>>& blocks);
+                                        const std::vector<std::vector<SavedTensor>>& blocks);
   // Those that nobody has asked for since this was last called.
   void forget_unused();
 
@@ -65,7 +65,7 @@ class SavedPlans {
     bool is_used = true;
     bool forward_only = false;
     std::vector<Action> actions;
-    std::vector<std::vector<SavedBlock>> blocks;
+    std::vector<std::vector<SavedTensor>> blocks;
     std::shared_ptr<const SavedPlan> plan;
   };
   std::vector<Made> made_;

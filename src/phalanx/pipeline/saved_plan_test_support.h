@@ -16,9 +16,9 @@
 namespace phalanx {
 
 using nn::PassKind;
-using Tables = std::vector<std::vector<SavedBlock>>;
+using Tables = std::vector<std::vector<SavedTensor>>;
 
-inline SavedBlock block(std::int64_t bytes, PassPoint born, PassPoint last) {
+inline SavedTensor block(std::int64_t bytes, PassPoint born, PassPoint last) {
   return {.name = "block", .dtype = DType::kU8, .shape = {bytes}, .born = born, .last = last};
 }
 

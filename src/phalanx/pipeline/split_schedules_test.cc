@@ -8,9 +8,9 @@
 #include "phalanx/pipeline/message_verifier.h"
 #include "phalanx/pipeline/schedule.h"
 #include "phalanx/pipeline/simulator.h"
-#include "phalanx/pipeline/timeline_drawing.h"
-#include "phalanx/pipeline/timeline_layout.h"
 #include "phalanx/pipeline/verifier.h"
+#include "phalanx/timelines/timeline_drawing.h"
+#include "phalanx/timelines/timeline_layout.h"
 
 namespace phalanx {
 namespace {

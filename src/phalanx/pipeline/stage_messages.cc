@@ -44,7 +44,7 @@ void StageMessages::receive(Context& context, const TensorRegion& region, const 
 void StageMessages::await_send(Context& context, const Action& send) {
   const auto found = sends_.find({send.payload, send.chunk, send.microbatch});
   if (found == sends_.end()) return;
-  found->second.wait(context.stream);
+  found->second.wait(context.queue);
   sends_.erase(found);
 }
 
@@ -71,9 +71,9 @@ void StageMessages::finish_receive(Context& context, const TensorRegion& region,
   const auto found = receives_.find(id);
   if (found == receives_.end()) return;
   const auto& [work, streams] = found->second;
-  work.wait(context.stream);
+  work.wait(context.queue);
   for (const Tensor& stream : streams) {
-    region.gather_shares(context, stream).wait(context.stream);
+    region.gather_shares(context, stream).wait(context.queue);
   }
   receives_.erase(found);
 }

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "phalanx/comm/communicator.h"
-#include "phalanx/parallel/tensor_region.h"
 #include "phalanx/pipeline/action.h"
+#include "phalanx/regions/tensor_region.h"
 
 namespace phalanx {
 

@@ -59,7 +59,7 @@ struct StageRank {
   Arena memory{"memory", 1 << 16};
   Arena workspace{"workspace", 1 << 16};
   Recorder recorder;
-  Context context{.backend = *backend, .workspace = workspace, .stream = {}, .recorder = &recorder};
+  Context context{.backend = *backend, .workspace = workspace, .queue = {}, .recorder = &recorder};
   TensorRegion region;
   StageMessages messages;
 };

@@ -9,9 +9,9 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
-#include "phalanx/pipeline/timeline_canvas.h"
-#include "phalanx/pipeline/timeline_layout.h"
-#include "phalanx/train/family.h"
+#include "phalanx/families/family.h"
+#include "phalanx/timelines/timeline_canvas.h"
+#include "phalanx/timelines/timeline_layout.h"
 
 namespace phalanx {
 namespace {

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "phalanx/base/numeric.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/family.h"
-#include "phalanx/train/start_lines.h"
+#include "phalanx/families/family.h"
+#include "phalanx/rehearsal/memory_table.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {

@@ -10,9 +10,9 @@
 #include "phalanx/mesh/rank_grid.h"
 #include "phalanx/model/model.h"
 #include "phalanx/pipeline/placement.h"
-#include "phalanx/train/config.h"
-#include "phalanx/train/disk_time.h"
-#include "phalanx/train/memory_plan.h"
+#include "phalanx/rehearsal/disk_time.h"
+#include "phalanx/rehearsal/memory_plan.h"
+#include "phalanx/settings/train_config.h"
 
 namespace phalanx {
 

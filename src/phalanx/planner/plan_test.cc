@@ -12,8 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "phalanx/families/family.h"
 #include "phalanx/ops/cpu/target.h"
-#include "phalanx/train/family.h"
+#include "phalanx/rules/resolve.h"
 
 namespace phalanx {
 namespace {

@@ -8,8 +8,8 @@
 #include "phalanx/base/error.h"
 #include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/ops/meta/meta_backend.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/rank.h"
+#include "phalanx/rank/rank.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {

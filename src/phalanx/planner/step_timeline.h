@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "phalanx/data_parallel/state_observer.h"
-#include "phalanx/nn/saved_block.h"
+#include "phalanx/nn/saved_tensor.h"
 #include "phalanx/planner/plan.h"
 
 namespace phalanx {

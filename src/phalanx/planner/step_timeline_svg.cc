@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "phalanx/base/numeric.h"
-#include "phalanx/pipeline/timeline_canvas.h"
 #include "phalanx/planner/step_timeline.h"
+#include "phalanx/timelines/timeline_canvas.h"
 
 namespace phalanx {
 namespace {

@@ -2,7 +2,8 @@
 // A small model to plan.
 
 #include "phalanx/planner/plan.h"
-#include "phalanx/train/config_views.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "phalanx/train/evaluation_scores.h"
+#include "phalanx/families/evaluation_scores.h"
 
 namespace phalanx {
 

@@ -10,10 +10,10 @@
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/ops/cpu/device.h"
+#include "phalanx/settings/train_config.h"
 #include "phalanx/tasks/classification_samples.h"
 #include "phalanx/tasks/classifier.h"
 #include "phalanx/tokenizer/tokenizer.h"
-#include "phalanx/train/config.h"
 
 namespace phalanx {
 
@@ -47,7 +47,7 @@ double cross_entropy_of(std::span<const float> logits, std::int32_t label);
 
 class Classifier {
  public:
-  // Loads the weights; `config` is for inference (train/config.h).
+  // Loads the weights; `config` is for inference (settings/train_config.h).
   Classifier(const TrainConfig& config, const ClassifierConfig& model, const Tokenizer& tokenizer,
              const CheckpointReader& checkpoint, cpu::ProductPrecision products);
   ~Classifier();

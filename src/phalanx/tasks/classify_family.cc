@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/families/families.h"
+#include "phalanx/settings/config_views.h"
 #include "phalanx/tasks/class_scores.h"
 #include "phalanx/tasks/classifier.h"
 #include "phalanx/tasks/classify_options.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/families/families.h"
 
 namespace phalanx {
 namespace {

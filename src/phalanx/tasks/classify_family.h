@@ -4,8 +4,8 @@
 #include <memory>
 #include <string_view>
 
+#include "phalanx/families/family.h"
 #include "phalanx/tasks/classifier.h"
-#include "phalanx/train/family.h"
 
 namespace phalanx {
 

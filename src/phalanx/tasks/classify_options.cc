@@ -8,16 +8,13 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
-#include "phalanx/checkpoint/hugging_face/settings.h"
 #include "phalanx/data/blended_source.h"
 #include "phalanx/data/shuffled_epochs.h"
+#include "phalanx/flags/model_arguments.h"
 #include "phalanx/tasks/classification_samples.h"
 
 namespace phalanx {
 namespace {
-
-using hugging_face::joined_words;
-using hugging_face::split_words;
 
 TableKind kind_of_format(const std::string& format) {
   if (format == "mnli") return TableKind::kMnli;

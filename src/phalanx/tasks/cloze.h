@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/inference/sequence_model.h"
 #include "phalanx/tokenizer/tokenizer.h"
-#include "phalanx/train/sequence_model.h"
 
 namespace phalanx {
 

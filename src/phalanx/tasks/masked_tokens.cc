@@ -7,12 +7,12 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/data/host_batch.h"
+#include "phalanx/inference/inference_model.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/elementwise.h"
 #include "phalanx/ops/meta/meta_backend.h"
+#include "phalanx/rank/batch_memory.h"
 #include "phalanx/tasks/classification_samples.h"
-#include "phalanx/train/batch_memory.h"
-#include "phalanx/train/inference_model.h"
 
 namespace phalanx {
 namespace {

@@ -9,8 +9,8 @@
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/model/bert.h"
 #include "phalanx/ops/cpu/device.h"
+#include "phalanx/settings/train_config.h"
 #include "phalanx/tokenizer/tokenizer.h"
-#include "phalanx/train/config.h"
 
 namespace phalanx {
 
@@ -22,8 +22,8 @@ struct Candidate {
 
 class MaskedTokens {
  public:
-  // Loads the weights; `config` is for inference (train/config.h), `model` of any sequence length.
-  // Memory is planned for texts of these lengths in tokens, [CLS] and [SEP] counted.
+  // Loads the weights; `config` is for inference (settings/train_config.h), `model` of any sequence
+  // length. Memory is planned for texts of these lengths in tokens, [CLS] and [SEP] counted.
   MaskedTokens(const TrainConfig& config, const BertConfig& model,
                const CheckpointReader& checkpoint, cpu::ProductPrecision products,
                std::span<const std::int64_t> lengths);

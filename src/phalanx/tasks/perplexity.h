@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/inference/scoring.h"
 #include "phalanx/tokenizer/tokenizer.h"
-#include "phalanx/train/scoring.h"
 
 namespace phalanx {
 

@@ -7,11 +7,11 @@
 #include "phalanx/base/text_batches.h"
 #include "phalanx/data/host_batch.h"
 #include "phalanx/data/sentence_dataset.h"
+#include "phalanx/inference/inference_model.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/elementwise.h"
 #include "phalanx/ops/meta/meta_backend.h"
-#include "phalanx/train/batch_memory.h"
-#include "phalanx/train/inference_model.h"
+#include "phalanx/rank/batch_memory.h"
 
 namespace phalanx {
 namespace {

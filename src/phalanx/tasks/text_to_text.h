@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/families/target_tokens.h"
+#include "phalanx/inference/sampling.h"
+#include "phalanx/inference/scoring.h"
 #include "phalanx/model/t5.h"
 #include "phalanx/ops/cpu/device.h"
+#include "phalanx/settings/train_config.h"
 #include "phalanx/tokenizer/tokenizer.h"
-#include "phalanx/train/config.h"
-#include "phalanx/train/sampling.h"
-#include "phalanx/train/scoring.h"
-#include "phalanx/train/target_tokens.h"
 
 namespace phalanx {
 
@@ -28,8 +28,8 @@ struct AnswerSizes {
 
 class TextToText {
  public:
-  // Loads the weights; `config` is for inference (train/config.h). Memory is planned for what is
-  // asked, for scores with the lengths of the model's samples.
+  // Loads the weights; `config` is for inference (settings/train_config.h). Memory is planned for
+  // what is asked, for scores with the lengths of the model's samples.
   TextToText(const TrainConfig& config, const T5Config& model, const CheckpointReader& checkpoint,
              cpu::ProductPrecision products, const AnswerSizes& answers = {});
   ~TextToText();

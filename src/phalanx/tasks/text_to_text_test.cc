@@ -7,10 +7,11 @@
 #include <cmath>
 #include <fstream>
 
+#include "phalanx/families/families.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/saving/run_checkpoint.h"
+#include "phalanx/start/run_data.h"
 #include "phalanx/tokenizer/registry.h"
-#include "phalanx/train/families/families.h"
-#include "phalanx/train/run_checkpoint.h"
-#include "phalanx/train/run_data.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
-#include "phalanx/train/run_checkpoint.h"
-#include "phalanx/train/step_programs.h"
+#include "phalanx/rank/step_programs.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/saving/run_checkpoint.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {

@@ -12,7 +12,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/info.h"
-#include "phalanx/train/run_setup.h"
+#include "phalanx/start/run_setup.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {

@@ -8,10 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/families/family.h"
+#include "phalanx/flag_table/train_flags.h"
 #include "phalanx/flags/flag_set.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/family.h"
-#include "phalanx/train/flags.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {

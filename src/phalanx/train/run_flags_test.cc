@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
-#include "phalanx/observe/metrics_file.h"
+#include "phalanx/metrics/metrics_file.h"
 #include "phalanx/ops/elementwise.h"
-#include "phalanx/train/replica_check.h"
-#include "phalanx/train/run_setup.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/start/run_setup.h"
 #include "phalanx/train/run_sinks.h"
 #include "phalanx/train/test_support.h"
+#include "phalanx/watch/replica_check.h"
 
 namespace phalanx {
 namespace {

@@ -5,11 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "phalanx/observe/process_memory.h"
-#include "phalanx/train/family.h"
-#include "phalanx/train/flags.h"
-#include "phalanx/train/run_facts.h"
-#include "phalanx/train/start_lines.h"
+#include "phalanx/families/family.h"
+#include "phalanx/flag_table/train_flags.h"
+#include "phalanx/metrics/process_memory.h"
+#include "phalanx/rehearsal/memory_table.h"
+#include "phalanx/start/run_facts.h"
+#include "phalanx/start/start_lines.h"
 
 namespace phalanx {
 namespace {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "phalanx/data/split.h"
-#include "phalanx/observe/charts_series.h"
-#include "phalanx/observe/run_sink.h"
-#include "phalanx/train/evaluation_scores.h"
-#include "phalanx/train/run_setup.h"
+#include "phalanx/drawing/charts_series.h"
+#include "phalanx/families/evaluation_scores.h"
+#include "phalanx/metrics/run_sink.h"
+#include "phalanx/start/run_setup.h"
 #include "phalanx/train/run_times.h"
 
 namespace phalanx {

@@ -5,11 +5,11 @@
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
-#include "phalanx/observe/timing_log.h"
-#include "phalanx/train/family.h"
-#include "phalanx/train/flags.h"
-#include "phalanx/train/gathered_tensors.h"
-#include "phalanx/train/stored_schedule.h"
+#include "phalanx/families/family.h"
+#include "phalanx/flag_table/train_flags.h"
+#include "phalanx/metrics/timing_log.h"
+#include "phalanx/saving/gathered_tensors.h"
+#include "phalanx/saving/stored_schedule.h"
 
 namespace phalanx {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "phalanx/start/run_setup.h"
 #include "phalanx/train/run_report.h"
-#include "phalanx/train/run_setup.h"
 #include "phalanx/train/run_times.h"
 
 namespace phalanx {

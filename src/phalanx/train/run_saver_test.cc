@@ -11,7 +11,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/directory_lock.h"
-#include "phalanx/observe/log_sink.h"
+#include "phalanx/metrics/log_sink.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {

@@ -3,13 +3,13 @@
 #include <filesystem>
 #include <memory>
 
-#include "phalanx/observe/log_sink.h"
-#include "phalanx/observe/metrics_file.h"
-#include "phalanx/observe/progress.h"
-#include "phalanx/observe/report.h"
-#include "phalanx/observe/run_events.h"
-#include "phalanx/observe/tensorboard_sink.h"
-#include "phalanx/train/run_timeline.h"
+#include "phalanx/metrics/log_sink.h"
+#include "phalanx/metrics/metrics_file.h"
+#include "phalanx/metrics/progress.h"
+#include "phalanx/metrics/run_events.h"
+#include "phalanx/metrics/tensorboard_sink.h"
+#include "phalanx/report/report.h"
+#include "phalanx/timelines/run_timeline.h"
 
 namespace phalanx {
 namespace {

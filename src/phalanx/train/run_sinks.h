@@ -1,8 +1,8 @@
 #pragma once
 // Who is told of a run when nobody asks for anything else: what `phalanx pretrain` shows and keeps.
 
-#include "phalanx/observe/run_sink.h"
-#include "phalanx/train/config.h"
+#include "phalanx/metrics/run_sink.h"
+#include "phalanx/settings/train_config.h"
 
 namespace phalanx {
 

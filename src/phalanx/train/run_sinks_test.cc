@@ -8,7 +8,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "phalanx/observe/metrics_file.h"
+#include "phalanx/metrics/metrics_file.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {

@@ -72,7 +72,7 @@ std::vector<TimerRow> RunTimes::gather(const std::vector<StepTimer>& wanted,
     const double since = now - std::exchange(gathered, now);
     mine.as<double>()[i] = iterations > 0 ? since / static_cast<double>(iterations) : 0.0;
   }
-  rank_.ranks().world->all_gather(rank_.context(), all, mine).wait(rank_.context().stream);
+  rank_.ranks().world->all_gather(rank_.context(), all, mine).wait(rank_.context().queue);
   std::vector<TimerRow> rows;
   if (here.rank() > 0) return rows;
   for (std::int64_t i = 0; i < count; ++i) {

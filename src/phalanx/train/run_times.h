@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "phalanx/base/step_timers.h"
-#include "phalanx/observe/run_sink.h"
-#include "phalanx/train/run_setup.h"
+#include "phalanx/metrics/run_sink.h"
+#include "phalanx/start/run_setup.h"
 
 namespace phalanx {
 

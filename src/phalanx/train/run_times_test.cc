@@ -5,8 +5,9 @@
 #include <fstream>
 
 #include "phalanx/comm/local/local_ranks.h"
-#include "phalanx/observe/tensorboard_test_support.h"
+#include "phalanx/metrics/tensorboard_test_support.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/rules/resolve.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {

@@ -12,8 +12,8 @@
 
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
-#include "phalanx/pipeline/timeline_drawing.h"
-#include "phalanx/train/run_setup.h"
+#include "phalanx/start/run_setup.h"
+#include "phalanx/timelines/timeline_drawing.h"
 
 namespace phalanx {
 namespace {
@@ -52,8 +52,8 @@ double clock_offset(Communicator& world, int peer, Context& context) {
   double shortest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kRoundTrips; ++i) {
     const double begin = milliseconds_now();
-    world.send(context, time, peer, kKey).wait(context.stream);
-    world.receive(context, time, peer, kKey).wait(context.stream);
+    world.send(context, time, peer, kKey).wait(context.queue);
+    world.receive(context, time, peer, kKey).wait(context.queue);
     const double end = milliseconds_now();
     if (end - begin >= shortest) continue;
     shortest = end - begin;
@@ -66,9 +66,9 @@ void answer_clock(Communicator& world, Context& context) {
   Arena arena("clock", 2 * kArenaAlignment);
   const Tensor time = arena.allocate(DType::kF64, {1});
   for (int i = 0; i < kRoundTrips; ++i) {
-    world.receive(context, time, 0, kKey).wait(context.stream);
+    world.receive(context, time, 0, kKey).wait(context.queue);
     time.as<double>()[0] = milliseconds_now();
-    world.send(context, time, 0, kKey).wait(context.stream);
+    world.send(context, time, 0, kKey).wait(context.queue);
   }
 }
 
@@ -100,11 +100,11 @@ std::vector<TimedAction> passes_of(std::span<const double> numbers) {
 std::vector<TimedAction> received(Communicator& world, int peer, Context& context) {
   Arena arena("trace", 2 * kArenaAlignment);
   const Tensor count = arena.allocate(DType::kI64, {1});
-  world.receive(context, count, peer, kKey).wait(context.stream);
+  world.receive(context, count, peer, kKey).wait(context.queue);
   const std::int64_t numbers = count.as<std::int64_t>()[0];
   Arena storage("trace", numbers * size_of(DType::kF64) + kArenaAlignment);
   const Tensor all = storage.allocate(DType::kF64, {numbers});
-  world.receive(context, all, peer, kKey).wait(context.stream);
+  world.receive(context, all, peer, kKey).wait(context.queue);
   return passes_of(all.span<double>());
 }
 
@@ -113,10 +113,10 @@ void send(const std::vector<TimedAction>& passes, Communicator& world, Context& 
   Arena arena("trace", std::ssize(numbers) * size_of(DType::kF64) + 2 * kArenaAlignment);
   const Tensor count = arena.allocate(DType::kI64, {1});
   count.as<std::int64_t>()[0] = std::ssize(numbers);
-  world.send(context, count, 0, kKey).wait(context.stream);
+  world.send(context, count, 0, kKey).wait(context.queue);
   const Tensor all = arena.allocate(DType::kF64, {std::ssize(numbers)});
   std::ranges::copy(numbers, all.as<double>());
-  world.send(context, all, 0, kKey).wait(context.stream);
+  world.send(context, all, 0, kKey).wait(context.queue);
 }
 
 std::string footer_of(const TimelineMeasures& measures) {
@@ -161,54 +161,6 @@ void StepTrace::begin(const Action& pass) {
 }
 
 void StepTrace::end(const Action& /*pass*/) { passes_.back().end = milliseconds_now(); }
-
-Costs measured_costs(const Timeline& timeline, const Placement& placement) {
-  struct Mean {
-    double sum = 0.0;
-    int count = 0;
-    void add(double value) {
-      sum += value;
-      ++count;
-    }
-    double value() const { return count > 0 ? sum / count : 0.0; }
-  };
-  struct Means {
-    Mean forward, backward, input, weight;
-  };
-  std::vector<Means> means(static_cast<std::size_t>(placement.stages()));
-  for (int rank = 0; rank < placement.ranks(); ++rank) {
-    for (const TimedAction& timed : timeline[static_cast<std::size_t>(rank)]) {
-      Means& of = means[static_cast<std::size_t>(placement.stage(rank, timed.action.chunk))];
-      const double cost = timed.end - timed.begin;
-      switch (timed.action.kind) {
-        case ActionKind::kForward:
-          of.forward.add(cost);
-          break;
-        case ActionKind::kBackward:
-          of.backward.add(cost);
-          break;
-        case ActionKind::kBackwardInput:
-          of.input.add(cost);
-          break;
-        case ActionKind::kBackwardWeight:
-          of.weight.add(cost);
-          break;
-        default:
-          break;
-      }
-    }
-  }
-  Costs costs{.stages = {}};
-  for (const Means& of : means) {
-    // A fused pass is the sum of two; how it is shared between them is seen where it is split.
-    const bool split = of.input.count > 0;
-    costs.stages.push_back(
-        {.forward = of.forward.value(),
-         .backward_input = split ? of.input.value() : of.backward.value() / 2,
-         .backward_weight = split ? of.weight.value() : of.backward.value() / 2});
-  }
-  return costs;
-}
 
 std::optional<MeasuredStep> gather_step(const RunSetup& setup, const StepTrace& trace,
                                         const RankCommunicators& ranks, Context& context) {

@@ -10,8 +10,8 @@
 
 #include "phalanx/pipeline/executor.h"
 #include "phalanx/pipeline/simulator.h"
-#include "phalanx/train/communicators.h"
-#include "phalanx/train/run_timeline.h"
+#include "phalanx/rank/communicators.h"
+#include "phalanx/timelines/run_timeline.h"
 
 namespace phalanx {
 
@@ -37,8 +37,5 @@ std::optional<MeasuredStep> gather_step(const RunSetup& setup, const StepTrace& 
                                         const RankCommunicators& ranks, Context& context);
 // --trace FILE.json (Chrome's format), FILE.svg and FILE.txt.
 void write_step_trace(const std::string& path, const MeasuredStep& step);
-
-// The mean cost of each stage's measured passes; messages cost nothing.
-Costs measured_costs(const Timeline& timeline, const Placement& placement);
 
 }  // namespace phalanx

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "phalanx/rules/resolve.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {

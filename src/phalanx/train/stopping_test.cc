@@ -14,7 +14,7 @@
 
 #include "phalanx/base/file_lock.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
-#include "phalanx/train/run_setup.h"
+#include "phalanx/start/run_setup.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {

@@ -24,10 +24,10 @@
 #include "phalanx/checkpoint/diff.h"
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/data/indexed_dataset_writer.h"
+#include "phalanx/families/family.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/family.h"
-#include "phalanx/train/memory_plan.h"
+#include "phalanx/rehearsal/memory_plan.h"
+#include "phalanx/settings/config_views.h"
 #include "phalanx/train/trainer.h"
 
 namespace phalanx {

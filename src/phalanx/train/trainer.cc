@@ -16,21 +16,21 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
-#include "phalanx/observe/training_log.h"
+#include "phalanx/metrics/training_log.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/cpu/first_touch.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/launcher.h"
-#include "phalanx/train/nan_finder.h"
-#include "phalanx/train/populate_arenas.h"
-#include "phalanx/train/replica_check.h"
+#include "phalanx/settings/config_views.h"
+#include "phalanx/start/populate_arenas.h"
+#include "phalanx/start/rank_runner.h"
+#include "phalanx/start/run_setup.h"
+#include "phalanx/start/stillness_limit.h"
 #include "phalanx/train/run_report.h"
 #include "phalanx/train/run_saver.h"
-#include "phalanx/train/run_setup.h"
 #include "phalanx/train/run_sinks.h"
 #include "phalanx/train/run_times.h"
 #include "phalanx/train/step_trace.h"
-#include "phalanx/train/stillness_limit.h"
+#include "phalanx/watch/nan_finder.h"
+#include "phalanx/watch/replica_check.h"
 
 namespace phalanx {
 namespace {
@@ -547,17 +547,17 @@ RunEnd Trainer::stop_by_signal(int signal, bool has_trained) {
 }
 
 RunEnd train_on_ranks(const RunSetup& setup, std::shared_ptr<const CheckpointReader> checkpoint,
-                      const StopToken& stop, RunSinks& sinks, Launcher& launcher) {
+                      const StopToken& stop, RunSinks& sinks, RankRunner& runner) {
   const RankOptions options{
       .threads_per_rank = static_cast<int>(setup.config.layout.threads_per_rank),
       .timeout = timeout_of(setup.config.run)};
   // All ranks end for the same reason.
   RunEnd end = RunEnd::kFinished;
-  const int first = launcher.own_ranks().front();
+  const int first = runner.own_ranks().front();
   // Every rank lets go of it when it has loaded.
   std::vector readers(setup.places.size(), checkpoint);
   checkpoint.reset();
-  launcher.run(options, [&](Communicator& world, RankWatch& watch) {
+  runner.run(options, [&](Communicator& world, RankWatch& watch) {
     const auto rank = static_cast<std::size_t>(world.rank());
     setup.affinity.bind(setup.places[rank].local_rank);  // before its team and memory are there
     if (!setup.config.run.hang_timeout_s) {
@@ -573,12 +573,12 @@ RunEnd train_on_ranks(const RunSetup& setup, std::shared_ptr<const CheckpointRea
 }
 
 RunEnd prepare_and_train(const TrainConfig& config, const StopToken& stop, RunSinks& sinks,
-                         Launcher& launcher) {
+                         RankRunner& runner) {
   std::optional<RunSetup> setup;
-  launcher.prepare([&] { setup.emplace(config, launcher, [&] { return stop() != 0; }); });
+  runner.prepare([&] { setup.emplace(config, runner, [&] { return stop() != 0; }); });
   if (setup->lock) setup->lock->expect_in_place();
-  if (launcher.leads()) setup->directory.claim();
-  return train_on_ranks(*setup, std::move(setup->checkpoint), stop, sinks, launcher);
+  if (runner.leads()) setup->directory.claim();
+  return train_on_ranks(*setup, std::move(setup->checkpoint), stop, sinks, runner);
 }
 
 }  // namespace
@@ -589,10 +589,10 @@ std::chrono::milliseconds timeout_of(const RunConfig& run) {
 }
 
 RunEnd pretrain(const TrainConfig& config, const StopToken& stop, RunSinks& sinks,
-                const MakeLauncher& make_launcher) {
+                const MakeRankRunner& make_runner) {
   const StopToken asked = stop ? stop : [] { return 0; };
   try {
-    return prepare_and_train(config, asked, sinks, *make_launcher());
+    return prepare_and_train(config, asked, sinks, *make_runner());
   } catch (const StoppedEarly&) {
     const std::string said =
         fmt::format("exiting program after receiving {}.", name_of_signal(asked()));
@@ -604,7 +604,7 @@ RunEnd pretrain(const TrainConfig& config, const StopToken& stop, RunSinks& sink
 
 RunEnd pretrain(const TrainConfig& config, const StopToken& stop, RunSinks& sinks) {
   return pretrain(config, stop, sinks, [&config] {
-    return make_thread_launcher(static_cast<int>(config.layout.world_size));
+    return make_thread_runner(static_cast<int>(config.layout.world_size));
   });
 }
 

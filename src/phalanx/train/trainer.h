@@ -5,9 +5,9 @@
 #include <functional>
 #include <memory>
 
-#include "phalanx/observe/run_sink.h"
-#include "phalanx/train/config.h"
-#include "phalanx/train/launcher.h"
+#include "phalanx/metrics/run_sink.h"
+#include "phalanx/settings/train_config.h"
+#include "phalanx/start/rank_runner.h"
 
 namespace phalanx {
 
@@ -20,12 +20,12 @@ enum class RunEnd {
 // The number of the signal that asks the run to stop, or 0. Ranks ask between steps and between the
 // microbatches of an evaluation; once it is not 0 it stays so.
 using StopToken = std::function<int()>;
-using MakeLauncher = std::function<std::unique_ptr<Launcher>()>;
+using MakeRankRunner = std::function<std::unique_ptr<RankRunner>()>;
 
-// Trains a model of any family as the (unresolved) configuration says: the ranks of the launcher
+// Trains a model of any family as the (unresolved) configuration says: the ranks of the runner
 // that are this process's. The first rank tells the sinks.
 RunEnd pretrain(const TrainConfig& config, const StopToken& stop, RunSinks& sinks,
-                const MakeLauncher& make_launcher);
+                const MakeRankRunner& make_runner);
 // All ranks as threads of this process; without `sinks` the default ones.
 RunEnd pretrain(const TrainConfig& config, const StopToken& stop, RunSinks& sinks);
 RunEnd pretrain(const TrainConfig& config, const StopToken& stop = nullptr);

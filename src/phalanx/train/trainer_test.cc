@@ -4,8 +4,9 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
-#include "phalanx/train/config_views.h"
-#include "phalanx/train/run_data.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/settings/config_views.h"
+#include "phalanx/start/run_data.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {

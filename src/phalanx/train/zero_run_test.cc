@@ -9,9 +9,9 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/ops/elementwise.h"
-#include "phalanx/train/replica_check.h"
-#include "phalanx/train/run_setup.h"
+#include "phalanx/start/run_setup.h"
 #include "phalanx/train/test_support.h"
+#include "phalanx/watch/replica_check.h"
 
 namespace phalanx {
 namespace {

@@ -3,8 +3,8 @@
 #include <numeric>
 #include <utility>
 
-#include "phalanx/comm/groups.h"
 #include "phalanx/comm/local/hub.h"
+#include "phalanx/comm/split_groups.h"
 
 namespace phalanx {
 namespace local {
@@ -16,7 +16,7 @@ class LocalWork final : public Work::State {
       : hub_(std::move(hub)), rank_(rank), operations_(std::move(operations)) {}
 
   // What is enqueued on the CPU runs at once.
-  void wait(Stream /*stream*/) override { hub_->wait(rank_, operations_); }
+  void wait(Queue /*queue*/) override { hub_->wait(rank_, operations_); }
   void wait_host(Work::Clock::time_point deadline) override {
     hub_->wait(rank_, operations_, deadline);
   }

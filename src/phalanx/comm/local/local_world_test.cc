@@ -23,7 +23,7 @@ std::vector<double> constant(double value) {
   return std::vector<double>(static_cast<std::size_t>(kLong), value);
 }
 
-void wait(Rank& rank, const Work& work) { work.wait(rank.context.stream); }
+void wait(Rank& rank, const Work& work) { work.wait(rank.context.queue); }
 
 void run_ranks(int size, const transports::Program& program) {
   transports::run_ranks(transports::local_transport(), size, program);

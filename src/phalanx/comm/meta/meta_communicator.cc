@@ -1,6 +1,6 @@
 #include "phalanx/comm/meta/meta_communicator.h"
 
-#include "phalanx/comm/groups.h"
+#include "phalanx/comm/split_groups.h"
 
 namespace phalanx {
 namespace {

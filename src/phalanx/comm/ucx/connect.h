@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "phalanx/comm/rank_place.h"
 #include "phalanx/comm/ucx/engine.h"
 #include "phalanx/comm/ucx/ucx_world.h"
+#include "phalanx/rendezvous/rank_place.h"
 
 namespace phalanx::ucx {
 

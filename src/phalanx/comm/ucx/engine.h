@@ -17,11 +17,11 @@
 #include <thread>
 #include <vector>
 
-#include "phalanx/comm/rank_watch.h"
 #include "phalanx/comm/ucx/events.h"
 #include "phalanx/comm/ucx/operation.h"
 #include "phalanx/comm/ucx/ucx_world.h"
 #include "phalanx/comm/ucx/wire.h"
+#include "phalanx/rendezvous/rank_watch.h"
 
 namespace phalanx::ucx {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "phalanx/comm/call.h"
-#include "phalanx/comm/comm_place.h"
+#include "phalanx/rendezvous/comm_place.h"
 
 namespace phalanx::ucx {
 

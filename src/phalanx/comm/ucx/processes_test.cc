@@ -77,7 +77,7 @@ constexpr std::int64_t kLong = 1 << 20;
 void run_rank(Rank& rank, const std::string& program, int socket) {
   const Tensor sum = rank.tensor(DType::kF32, std::vector<double>(kLong, rank.rank() + 1));
   const auto add = [&] {
-    rank.world.all_reduce(rank.context, sum, Reduction::kSum).wait(rank.context.stream);
+    rank.world.all_reduce(rank.context, sum, Reduction::kSum).wait(rank.context.queue);
   };
   add();
   const int size = rank.world.size();

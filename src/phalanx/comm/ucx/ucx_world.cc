@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "phalanx/comm/groups.h"
+#include "phalanx/comm/split_groups.h"
 #include "phalanx/comm/ucx/collectives.h"
 #include "phalanx/comm/ucx/connect.h"
 #include "phalanx/comm/ucx/engine.h"
@@ -22,7 +22,7 @@ class UcxWork final : public Work::State {
       : engine_(std::move(engine)), operations_(std::move(operations)) {}
 
   // What is enqueued on the CPU runs at once.
-  void wait(Stream /*stream*/) override { engine_->wait(operations_); }
+  void wait(Queue /*queue*/) override { engine_->wait(operations_); }
   void wait_host(Work::Clock::time_point deadline) override {
     engine_->wait(operations_, deadline);
   }

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "phalanx/comm/communicator.h"
-#include "phalanx/comm/rank_place.h"
-#include "phalanx/comm/rank_watch.h"
+#include "phalanx/rendezvous/rank_place.h"
+#include "phalanx/rendezvous/rank_watch.h"
 
 namespace phalanx {
 

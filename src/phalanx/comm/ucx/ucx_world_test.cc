@@ -24,7 +24,7 @@ using transports::shared_memory_transport;
 using transports::SharedWatch;
 using transports::World;
 
-void wait(Rank& rank, const Work& work) { work.wait(rank.context.stream); }
+void wait(Rank& rank, const Work& work) { work.wait(rank.context.queue); }
 
 std::vector<double> constant(double value, std::int64_t count) {
   return std::vector<double>(static_cast<std::size_t>(count), value);

@@ -26,14 +26,14 @@ class MetaBackend final : public ops::DispatchTo<MetaDevice, ops::OpList> {
   explicit MetaBackend(MetaDevice device) : DispatchTo(device) {}
 
   MemorySpace space() const override { return MemorySpace::kNone; }
-  void upload(Stream /*stream*/, const Tensor& /*destination*/,
+  void upload(Queue /*queue*/, const Tensor& /*destination*/,
               std::span<const std::byte> /*source*/) override {}
-  void read_back(Stream /*stream*/, const Tensor& /*source*/,
+  void read_back(Queue /*queue*/, const Tensor& /*source*/,
                  std::span<std::byte> destination) override {
     std::fill(destination.begin(), destination.end(), std::byte{0});
   }
-  Event record(Stream stream) override { return {stream.id}; }
-  void wait(Stream /*stream*/, Event /*event*/) override {}
+  Event record(Queue queue) override { return {stream.id}; }
+  void wait(Queue /*queue*/, Event /*event*/) override {}
 };
 
 }  // namespace

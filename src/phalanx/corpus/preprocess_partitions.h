@@ -1,0 +1,56 @@
+#pragma once
+// The partitions of preprocess-data: which part of the inputs each has, and what an interrupted run
+// has left complete. A partition is a dataset per key beside the output,
+// `{output}.partition-0001-of-0004.{bin,idx}`, and last of all a record,
+// `{prefix}.partition-0001-of-0004.json`, which says what it was made of and how.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/corpus/corpus_reader.h"
+
+namespace phalanx {
+
+// Cuts files into `count` runs of whole documents, in order, about equal in bytes; some may be
+// empty. Compressed files are not cut. IoError, InputMissingError as of CorpusInput.
+std::vector<std::vector<CorpusSegment>> partition_segments(std::span<const CorpusSegment> files,
+                                                           std::int64_t count);
+
+// What a partition came to.
+struct PartitionCounts {
+  std::int64_t documents = 0;
+  std::int64_t empty_documents = 0;
+  std::int64_t skipped_lines = 0;
+  std::int64_t text_bytes = 0;
+};
+
+// "NAME.partition-0001-of-0004".
+std::string partition_name(std::string_view name, std::int64_t number, std::int64_t count);
+
+class PartitionRecord {
+ public:
+  // `settings`: all that the output depends on beside the inputs, whose sizes and times of change
+  // are looked up now.
+  PartitionRecord(std::string path, const std::string& settings,
+                  std::span<const CorpusSegment> segments);
+
+  // The counts where there is a record of this very work, and its datasets are there.
+  std::optional<PartitionCounts> read(std::span<const std::string> prefixes) const;
+  // DataError where an input has changed since the constructor.
+  void write(const PartitionCounts& counts) const;
+
+ private:
+  std::string path_;
+  std::string settings_;
+  std::vector<CorpusSegment> segments_;
+  std::string work_;  // what is compared
+};
+
+// Removes the partitions of these outputs, whatever their number.
+void remove_partitions(const std::string& prefix, std::span<const std::string> outputs);
+
+}  // namespace phalanx

@@ -1,0 +1,51 @@
+#pragma once
+// How a row of the table is bound to a member of the configuration.
+
+#include "phalanx/flag_table/train_flags.h"
+
+namespace phalanx {
+
+constexpr ModelConfig& part_of(TrainConfig& c, ModelConfig*) { return c.model; }
+constexpr LayoutConfig& part_of(TrainConfig& c, LayoutConfig*) { return c.layout; }
+constexpr DataConfig& part_of(TrainConfig& c, DataConfig*) { return c.data; }
+constexpr TokenizerOptions& part_of(TrainConfig& c, TokenizerOptions*) { return c.tokenizer; }
+constexpr OptimizerConfig& part_of(TrainConfig& c, OptimizerConfig*) { return c.optimizer; }
+constexpr RunConfig& part_of(TrainConfig& c, RunConfig*) { return c.run; }
+
+template <typename Part, typename Value>
+Part* part_with(Value Part::*);
+
+// "num_layers" of &ModelConfig::num_layers, as the compiler spells it.
+template <auto kMember>
+constexpr std::string_view member_name() {
+  const std::string_view function = __PRETTY_FUNCTION__;
+  const std::size_t begin = function.find("kMember = ");
+  const std::size_t end = function.find_first_of(";]", begin);
+  const std::string_view member = function.substr(begin, end - begin);
+  return member.substr(member.rfind(':') + 1);
+}
+
+// The row of a flag that sets the member.
+template <auto kMember>
+constexpr TrainFlag works(std::string_view section, const FlagSpec& spec) {
+  using Part = decltype(part_with(kMember));
+  return {.section = section,
+          .spec = spec,
+          .target = [](TrainConfig& config) -> FlagTarget {
+            return &(part_of(config, Part{nullptr}).*kMember);
+          },
+          .member = member_name<kMember>()};
+}
+
+// The row of a flag that says something of some model families alone.
+constexpr TrainFlag of_families(std::string_view families, TrainFlag row) {
+  row.families = families;
+  return row;
+}
+
+// The most that a count may be which is kept in 32 bits somewhere.
+inline constexpr double kMostInt32 = 2147483647.0;
+// The most whole numbers up to which all are different as doubles.
+inline constexpr double kMostExact = 9007199254740992.0;
+
+}  // namespace phalanx

@@ -1,0 +1,235 @@
+#include "phalanx/hugging_face/export.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
+#include "phalanx/base/log.h"
+#include "phalanx/base/numeric.h"
+#include "phalanx/checkpoint/checkpoint_writer.h"  // names of main parameters
+#include "phalanx/checkpoint/safetensors.h"
+#include "phalanx/checkpoint/staged_directory.h"
+#include "phalanx/checkpoint/strict_json.h"
+#include "phalanx/hugging_face/folder.h"
+#include "phalanx/hugging_face/tensor_stream.h"
+
+namespace phalanx::hugging_face {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr std::string_view kWordTable = "embedding.word_embeddings.weight";
+// Whose spelling of config.json is written.
+constexpr const char* kTransformersVersion = "4.44.0";
+
+struct StopRequested {};
+
+std::string_view torch_name(DType dtype) {
+  return dtype == DType::kBF16 ? "bfloat16" : dtype == DType::kF16 ? "float16" : "float32";
+}
+
+// Null, one id or a list.
+Json id_json(const std::vector<std::int64_t>& ids) {
+  if (ids.empty()) return nullptr;
+  return ids.size() == 1 ? Json(ids.front()) : Json(ids);
+}
+
+Json others_of_generation(const ModelArguments& settings) {
+  const std::string where = fmt::format("the checkpoint's argument {}", kGenerationOthers);
+  Json others = parse_strict_json(settings.text(kGenerationOthers), where);
+  if (!others.is_object()) throw DataError("{}: not a JSON object", where);
+  for (const std::string_view key : kWrittenOfGeneration) others.erase(std::string(key));
+  return others;
+}
+
+std::string text_of(const Json& json) { return json.dump(2) + "\n"; }
+
+}  // namespace
+
+std::int64_t vocabulary_of(const CheckpointReader& checkpoint) {
+  const auto* entry = checkpoint.find(kWordTable);
+  if (entry == nullptr || entry->shape.rank() != 2) {
+    throw ConfigError("{}: has no word table {}", checkpoint.directory().string(), kWordTable);
+  }
+  return entry->shape[0];
+}
+
+Export::Export(const CheckpointReader& checkpoint, ModelArguments settings,
+               const Architecture& architecture, std::optional<DType> dtype)
+    : checkpoint_(checkpoint), settings_(std::move(settings)), architecture_(architecture) {
+  const Faults faults = faults_of(architecture_, settings_);
+  if (!faults.empty()) {
+    const std::string line = fmt::format("{} cannot have this model: ", architecture_.name);
+    throw ConfigError("{}{}", line, fmt::join(faults, "\n" + line));
+  }
+  table_ = architecture_.tensors(settings_);
+  check_table(table_);
+  for (const TensorRow& row : table_.rows) {
+    const Manifest::Entry& entry = entry_of(row, dtype);
+    const DType written = dtype.value_or(entry.dtype == DType::kF64 ? DType::kF32 : entry.dtype);
+    for (const TensorPart& part : row.parts) {
+      tensors_.push_back({.row = &row, .part = &part, .entry = &entry, .dtype = written});
+    }
+  }
+  check_surplus();
+}
+
+// Main parameters are exact where those of the model are rounded to another type than is wanted.
+const Manifest::Entry& Export::entry_of(const TensorRow& row, std::optional<DType> dtype) const {
+  const std::string directory = checkpoint_.directory().string();
+  const auto* entry = checkpoint_.find(row.name);
+  if (entry == nullptr) {
+    throw ConfigError("{}: has no tensor {}, which {} has", directory, row.name,
+                      architecture_.name);
+  }
+  if (entry->shape != row.shape || !is_floating(entry->dtype)) {
+    throw ConfigError("{}: tensor {} is {} {}, that of {} is {}", directory, row.name,
+                      name_of(entry->dtype), entry->shape.to_string(), architecture_.name,
+                      row.shape.to_string());
+  }
+  if (!dtype || *dtype == entry->dtype) return *entry;
+  const auto* main = checkpoint_.find(std::string(kMainParamPrefix) + row.name);
+  return main != nullptr && main->shape == row.shape ? *main : *entry;
+}
+
+void Export::check_surplus() const {
+  std::set<std::string_view> places;
+  for (const TensorRow& row : table_.rows) places.insert(row.name);
+  for (const auto& entry : checkpoint_.manifest().tensors) {
+    if (entry.name.starts_with(kOptimizerPrefix) || places.contains(entry.name)) continue;
+    throw ConfigError("{}: tensor {} has no place in {}", checkpoint_.directory().string(),
+                      entry.name, architecture_.name);
+  }
+}
+
+std::int64_t Export::parameters() const {
+  std::int64_t count = 0;
+  for (const Tensor& tensor : tensors_) count += tensor.part->shape.count();
+  return count;
+}
+
+std::string Export::config_json() const {
+  Json config = Json::object();
+  Faults faults;
+  architecture_.write_config(settings_, config, faults);
+  config["architectures"] = {architecture_.name};
+  config["model_type"] = architecture_.model_type;
+  config["torch_dtype"] = torch_name(tensors_.front().dtype);
+  config["transformers_version"] = kTransformersVersion;
+  config["bos_token_id"] = id_json(settings_.ids(kConfigBos));
+  config["eos_token_id"] = id_json(settings_.ids(kConfigEos));
+  config["pad_token_id"] = id_json(settings_.ids(kConfigPad));
+  return text_of(config);
+}
+
+std::string Export::generation_json() const {
+  Json config = {{"transformers_version", kTransformersVersion}};
+  const auto add = [&](const char* key, std::string_view generation, std::string_view in_config) {
+    const auto ids = settings_.ids(settings_.has(generation) ? generation : in_config);
+    if (!ids.empty()) config[key] = id_json(ids);
+  };
+  add("bos_token_id", kGenerationBos, kConfigBos);
+  add("eos_token_id", kGenerationEos, kConfigEos);
+  add("pad_token_id", kConfigPad, kConfigPad);
+  if (architecture_.family == "t5") {
+    config["decoder_start_token_id"] = settings_.integer(kConfigDecoderStart, 0);
+  }
+  // What an imported file says otherwise of padding and of a decoder's first token counts more.
+  if (settings_.has(kGenerationOthers)) config.update(others_of_generation(settings_));
+  return text_of(config);
+}
+
+std::vector<Export::Shard> Export::shards(std::int64_t max_bytes) const {
+  std::vector<Shard> shards(1);
+  std::int64_t filled = 0;
+  for (const Tensor& tensor : tensors_) {
+    if (!shards.back().empty() && filled + tensor.bytes() > max_bytes) {
+      shards.emplace_back();
+      filled = 0;
+    }
+    shards.back().push_back(&tensor);
+    filled += tensor.bytes();
+  }
+  return shards;
+}
+
+void Export::write_shard(const fs::path& path, Shard shard, const ExportOptions& options) const {
+  // So every tensor begins at a multiple of its element.
+  std::ranges::stable_sort(shard, std::ranges::greater{},
+                           [](const Tensor* tensor) { return size_of(tensor->dtype); });
+  std::vector<SafetensorsWriter::Item> items;
+  for (const Tensor* tensor : shard) {
+    items.push_back({tensor->part->name, tensor->dtype, tensor->part->shape});
+  }
+  SafetensorsWriter writer(path, items, {{"format", "pt"}});
+  for (const Tensor* tensor : shard) {
+    const StoredTensor ours{.dtype = tensor->entry->dtype,
+                            .bytes = checkpoint_.bytes(*tensor->entry)};
+    visit_theirs(*tensor->row, *tensor->part, ours, tensor->dtype,
+                 [&](std::span<const std::byte> bytes) {
+                   if (options.stop_requested && options.stop_requested()) throw StopRequested{};
+                   writer.write(bytes);
+                 });
+  }
+  writer.commit();
+}
+
+void Export::write_weights(const fs::path& directory, const ExportOptions& options) const {
+  const auto all = shards(options.max_shard_bytes);
+  if (all.size() == 1) {
+    write_shard(directory / kWeightsName, all.front(), options);
+    return;
+  }
+  Json map = Json::object();
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, all.size());
+    write_shard(directory / name, all[i], options);
+    for (const Tensor* tensor : all[i]) {
+      map[tensor->part->name] = name;
+      bytes += tensor->bytes();
+    }
+  }
+  const Json index = {{"metadata", {{"total_size", bytes}}}, {"weight_map", std::move(map)}};
+  write_file_durably(directory / kIndexName, text_of(index));
+}
+
+bool Export::write(const fs::path& directory, const ExportOptions& options) const {
+  StagedDirectory staging(directory, "--output");
+  if (architecture_.remark != nullptr) {
+    const std::string remark = architecture_.remark(settings_);
+    if (!remark.empty()) log_warning("{}", remark);
+  }
+  std::int64_t needed = 0;
+  for (const Tensor& tensor : tensors_) needed += tensor.bytes();
+  std::error_code error;
+  const auto space = fs::space(staging.path(), error);
+  if (!error && static_cast<std::uintmax_t>(needed) > space.available) {
+    throw OutputError("{}: no space for the weights: {} needed, {} free", directory.string(),
+                      format_bytes(needed),
+                      format_bytes(static_cast<std::int64_t>(space.available)));
+  }
+  write_file_durably(staging.path() / kConfigName, config_json());
+  write_file_durably(staging.path() / kGenerationName, generation_json());
+  for (const InputCopy& file : options.files) {
+    write_file_durably(staging.path() / file.name, file.bytes);
+  }
+  try {
+    write_weights(staging.path(), options);
+  } catch (const StopRequested&) {
+    return false;
+  }
+  staging.commit();
+  return true;
+}
+
+}  // namespace phalanx::hugging_face

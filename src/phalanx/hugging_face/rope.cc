@@ -1,0 +1,152 @@
+#include "phalanx/hugging_face/rope.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "phalanx/base/error.h"
+
+namespace phalanx::hugging_face {
+namespace {
+
+constexpr double kDefaultBase = 10000.0;
+
+// A number above 0.
+double positive(const ConfigFile& config, const std::string& key,
+                std::optional<double> absent = std::nullopt) {
+  const double value = config.number(key, absent);
+  if (!(value > 0.0)) throw DataError("{}: '{}' is {}, not above 0", config.where(), key, value);
+  return value;
+}
+
+// The kinds that write their dictionary alike.
+void read_llama3(const ConfigFile& rope, ModelArguments& settings) {
+  settings.set("--use-rope-scaling", true);
+  settings.set("--rope-scaling-factor", positive(rope, "factor"));
+  settings.set("--rope-low-freq-factor", positive(rope, "low_freq_factor"));
+  settings.set("--rope-high-freq-factor", positive(rope, "high_freq_factor"));
+  settings.set("--rope-original-max-positions",
+               rope.size("original_max_position_embeddings", kMostInt32));
+  if (settings.number("--rope-low-freq-factor") >= settings.number("--rope-high-freq-factor")) {
+    throw DataError("{}: 'low_freq_factor' is not below 'high_freq_factor'", rope.where());
+  }
+}
+
+// By how much cosines and sines grow with the factor.
+double yarn_growth(double factor, double scale) {
+  return factor <= 1.0 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
+}
+
+void read_yarn(const ConfigFile& rope, ModelArguments& settings) {
+  const std::int64_t positions = settings.positions();
+  const std::int64_t original =
+      rope.size("original_max_position_embeddings", kMostInt32, positions);
+  const double factor =
+      positive(rope, "factor", static_cast<double>(positions) / static_cast<double>(original));
+  settings.set("--rope-type", "yarn");
+  settings.set("--rope-scaling-factor", factor);
+  settings.set("--rope-original-max-positions", original);
+  settings.set("--yarn-beta-fast", positive(rope, "beta_fast", 32.0));
+  settings.set("--yarn-beta-slow", positive(rope, "beta_slow", 1.0));
+  settings.set("--yarn-no-truncate", !rope.boolean("truncate", true));
+  // 0: derived from the factor.
+  double attention = positive(rope, "attention_factor", std::numeric_limits<double>::infinity());
+  const double scale = rope.number("mscale", 0.0);
+  const double all = rope.number("mscale_all_dim", 0.0);
+  if (std::isinf(attention)) {
+    const bool has_both = scale != 0.0 && all != 0.0;
+    attention = has_both ? yarn_growth(factor, scale) / yarn_growth(factor, all) : 0.0;
+  }
+  settings.set("--yarn-attention-factor", attention);
+}
+
+void read_scaling(const ConfigFile& rope, ModelArguments& settings) {
+  const std::string old_kind = rope.text("type", "default");
+  const std::string kind = rope.text("rope_type", old_kind);
+  if (kind == "default") return;
+  if (kind == "linear") {
+    settings.set("--rotary-seq-len-interpolation-factor", positive(rope, "factor"));
+  } else if (kind == "llama3") {
+    read_llama3(rope, settings);
+  } else if (kind == "yarn") {
+    read_yarn(rope, settings);
+  } else {
+    throw ConfigError("{}: 'rope_type' {} is not supported: default, linear, llama3 and yarn are",
+                      rope.where(), kind);
+  }
+}
+
+void check_whole(const ConfigFile& config) {
+  if (config.number("partial_rotary_factor", 1.0) == 1.0) return;
+  throw ConfigError("{}: 'partial_rotary_factor' is {}: this architecture rotates whole heads",
+                    config.where(), config.number("partial_rotary_factor", 1.0));
+}
+
+}  // namespace
+
+void read_rope(const ConfigFile& config, ModelArguments& settings) {
+  settings.set("--position-embedding-type", "rope");
+  check_whole(config);
+  const auto theta = config.number("rope_theta", kDefaultBase);
+  const auto scaling = config.object("rope_scaling");
+  const auto parameters = config.object("rope_parameters");
+  if (!parameters) {
+    settings.set("--rotary-base", positive(config, "rope_theta", theta));
+    if (scaling) {
+      check_whole(*scaling);
+      read_scaling(*scaling, settings);
+    }
+    return;
+  }
+  for (const char* kind : {"full_attention", "sliding_attention"}) {
+    if (!parameters->has(kind)) continue;
+    throw ConfigError("{}: '{}': rotations that differ from layer to layer are not supported",
+                      parameters->where(), kind);
+  }
+  settings.set("--rotary-base", positive(*parameters, "rope_theta", theta));
+  check_whole(*parameters);
+  read_scaling(*parameters, settings);
+}
+
+void write_rope(const ModelArguments& settings, nlohmann::json& config, Faults& faults) {
+  if (settings.number("--rotary-percent", 1.0) != 1.0) {
+    faults.emplace_back("--rotary-percent: whole heads are rotated");
+  }
+  config["rope_theta"] = settings.number("--rotary-base", kDefaultBase);
+  config["rope_scaling"] = nullptr;
+  const double interpolation = settings.number("--rotary-seq-len-interpolation-factor", 1.0);
+  const bool is_yarn = settings.text("--rope-type", "rope") == "yarn";
+  const bool is_llama3 = settings.is_on("--use-rope-scaling");
+  const bool is_linear = interpolation != 1.0 && interpolation != 0.0;
+  if (is_linear && (is_yarn || is_llama3)) {
+    faults.emplace_back("--rotary-seq-len-interpolation-factor: no place beside another scaling");
+  }
+  const double factor = settings.number("--rope-scaling-factor", 8.0);
+  const std::int64_t original = settings.integer("--rope-original-max-positions", 8192);
+  if (is_yarn) {
+    nlohmann::json scaling = {
+        {"rope_type", "yarn"},
+        {"factor", factor},
+        {"original_max_position_embeddings", original},
+        {"beta_fast", settings.number("--yarn-beta-fast", 32.0)},
+        {"beta_slow", settings.number("--yarn-beta-slow", 1.0)},
+        {"truncate", !settings.is_on("--yarn-no-truncate")},
+    };
+    const double attention = settings.number("--yarn-attention-factor");
+    if (attention != 0.0) scaling["attention_factor"] = attention;
+    config["rope_scaling"] = std::move(scaling);
+  } else if (is_llama3) {
+    config["rope_scaling"] = {
+        {"rope_type", "llama3"},
+        {"factor", factor},
+        {"low_freq_factor", settings.number("--rope-low-freq-factor", 1.0)},
+        {"high_freq_factor", settings.number("--rope-high-freq-factor", 4.0)},
+        {"original_max_position_embeddings", original},
+    };
+  } else if (is_linear) {
+    config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", interpolation}};
+  }
+}
+
+}  // namespace phalanx::hugging_face

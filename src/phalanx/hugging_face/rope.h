@@ -1,0 +1,16 @@
+#pragma once
+// Rotary positions as config.json has them: rope_theta and rope_scaling, or both in
+// rope_parameters, and as flags.
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "phalanx/hugging_face/architecture.h"
+
+namespace phalanx::hugging_face {
+
+// ConfigError for a kind of rotation that Phalanx has not.
+void read_rope(const ConfigFile& config, ModelArguments& settings);
+// The old spelling: transformers below 5 ignores the new one, and newer ones convert it.
+void write_rope(const ModelArguments& settings, nlohmann::json& config, Faults& faults);
+
+}  // namespace phalanx::hugging_face

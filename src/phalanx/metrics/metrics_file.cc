@@ -1,0 +1,162 @@
+#include "phalanx/metrics/metrics_file.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
+#include "phalanx/metrics/training_log.h"
+
+namespace phalanx {
+namespace {
+
+template <typename Float>
+std::string number(Float value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "null";
+}
+
+// Losses are computed in fp32.
+float as_float(const NamedLoss& loss) { return static_cast<float>(loss.value); }
+
+// "lm_loss": 9.01, and so on.
+std::string loss_fields(const std::vector<NamedLoss>& losses) {
+  std::string text;
+  for (const NamedLoss& loss : losses) {
+    text += fmt::format(R"("{}": {}, )", metrics_key(loss.name), number(as_float(loss)));
+  }
+  return text;
+}
+
+// "accuracy": 0.875, and so on.
+std::string score_fields(const std::vector<NamedLoss>& scores) {
+  std::string text;
+  for (const NamedLoss& score : scores) {
+    text += fmt::format(R"("{}": {}, )", score.name, number(score.value));
+  }
+  return text;
+}
+
+std::string decoupled_field(const IterationReport& report) {
+  if (!report.decoupled_learning_rate) return {};
+  return fmt::format(R"("decoupled_learning_rate": {}, )", number(*report.decoupled_learning_rate));
+}
+
+std::string file_field(const IterationReport& report) {
+  if (!report.file_seconds) return {};
+  return fmt::format(R"("waited_for_files_s": {}, )", number(*report.file_seconds));
+}
+
+struct Line {
+  std::int64_t iteration = 0;
+  bool is_evaluation = false;
+};
+
+std::optional<Line> parse(std::string_view line) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  const auto found = json.find("iteration");
+  if (found == json.end() || !found->is_number_integer()) return std::nullopt;
+  return Line{found->get<std::int64_t>(), json.contains("eval")};
+}
+
+// Bytes of the lines to keep. Lines are in order of iteration, so what is cut is a tail.
+std::size_t kept_bytes(std::string_view text, const std::string& path,
+                       const MetricsPosition& last) {
+  if (last.iteration == 0) return 0;
+  std::size_t begin = 0;
+  for (int number = 1; begin < text.size(); ++number) {
+    const auto end = text.find('\n', begin);
+    if (end == std::string_view::npos) break;  // torn
+    const auto line = parse(text.substr(begin, end - begin));
+    if (!line && end + 1 == text.size()) break;  // torn, and filled up by the file system
+    if (!line) {
+      throw DataError(
+          "{}:{}: not a metrics line (a JSON object with an \"iteration\"); repair the line or "
+          "move the file away to resume without it",
+          path, number);
+    }
+    const bool comes_again =
+        last.evaluates_again && line->iteration == last.iteration && line->is_evaluation;
+    if (line->iteration > last.iteration || comes_again) break;
+    begin = end + 1;
+  }
+  return begin;
+}
+
+}  // namespace
+
+std::string metrics_key(std::string name) {
+  std::ranges::replace(name, ' ', '_');
+  return name;
+}
+
+std::string to_json_line(const IterationReport& report, double peak_flops) {
+  const double tokens_per_second = static_cast<double>(report.tokens) / report.seconds;
+  return fmt::format(
+      R"({{"iteration": {}, "consumed_samples": {}, {}"learning_rate": {}, {})"
+      R"("grad_norm": {}, "loss_scale": {}, "skipped": {}, "elapsed_s": {}, )"
+      R"("tokens_per_second": {}, "model_flops_per_second": {}, "peak_bytes": {}, )"
+      R"("rss_bytes": {}, "mfu": {}, "hfu": {}, "waited_for_data_s": {}, )"
+      R"("waited_for_messages_s": {}, {}"saving_s": {}}})",
+      report.iteration, report.consumed_samples, loss_fields(report.losses),
+      number(report.learning_rate), decoupled_field(report), number(report.grad_norm),
+      number(report.loss_scale), report.skipped, number(report.seconds), number(tokens_per_second),
+      number(report.model_flops / report.seconds), report.peak_bytes, report.rss_bytes,
+      number(report.model_flops / report.seconds / peak_flops),
+      number(report.hardware_flops / report.seconds / peak_flops), number(report.data_seconds),
+      number(report.message_seconds), file_field(report), number(report.saving_seconds));
+}
+
+std::string to_json_line(const EvaluationReport& report) {
+  using nlohmann::json;
+  const std::string set =
+      report.set.empty()
+          ? std::string()
+          : fmt::format("\"set\": {}, ",
+                        json(report.set).dump(-1, ' ', false, json::error_handler_t::replace));
+  return fmt::format(
+      R"({{"iteration": {}, "consumed_samples": {}, "eval": "{}", {}{}{}"ppl": {}}})",
+      report.iteration, report.consumed_samples, report.split, set, loss_fields(report.losses),
+      score_fields(report.scores),
+      number(report.losses.empty() ? std::nan("") : perplexity(as_float(report.losses.front()))));
+}
+
+std::string metrics_after(const std::filesystem::path& path, const MetricsPosition& last) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return {};
+  std::string text = read_file(path);
+  text.erase(0, kept_bytes(text, path.string(), last));
+  return text;
+}
+
+void cut_metrics(const std::filesystem::path& path, const MetricsPosition& last) {
+  const std::string cut = metrics_after(path, last);
+  if (cut.empty()) return;
+  const auto kept = std::filesystem::file_size(path) - cut.size();
+  if (::truncate(path.c_str(), static_cast<off_t>(kept)) != 0) {
+    throw OutputError("{}: cannot cut to {} bytes: {}", path.string(), kept, std::strerror(errno));
+  }
+}
+
+// A run that was finished before evaluates again, but its lines are in the file.
+void MetricsSink::begin(const RunBegin& begin) {
+  peak_flops_ = begin.peak_flops;
+  if (!begin.is_finished) file_.emplace(path_);
+}
+
+void MetricsSink::iteration(const IterationReport& report) {
+  if (file_) file_->write(report, peak_flops_);
+}
+
+void MetricsSink::evaluation(const EvaluationReport& report) {
+  if (file_) file_->write(report);
+}
+
+}  // namespace phalanx

@@ -1,0 +1,139 @@
+#include "phalanx/metrics/tensorboard_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <tensorboard.pb.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/progress.h"
+#include "phalanx/metrics/crc32c.h"
+
+namespace phalanx {
+namespace {
+
+template <typename Integer>
+std::string bytes_of(Integer value) {
+  static_assert(std::endian::native == std::endian::little);
+  return {reinterpret_cast<const char*>(&value), sizeof(value)};
+}
+
+// A CRC over bytes that hold their own CRC is a constant: TFRecord masks it.
+std::uint32_t masked_crc(std::string_view bytes) {
+  return std::rotr(crc32c(bytes), 15) + 0xA282EAD8U;
+}
+
+std::string framed(std::string_view event) {
+  const std::string length = bytes_of(std::uint64_t{event.size()});
+  return length + bytes_of(masked_crc(length)) + std::string(event) + bytes_of(masked_crc(event));
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
+  return name.data();
+}
+
+double seconds_of(TensorBoardFile::Clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+constexpr int kMostFiles = 1000;               // of one process in one second
+constexpr std::size_t kMostQueued = 32 << 10;  // bytes: a run allocates nothing large
+
+}  // namespace
+
+TensorBoardFile::TensorBoardFile(const std::filesystem::path& directory, std::int64_t queue_size,
+                                 std::function<Clock::time_point()> now)
+    : queue_size_(queue_size), now_(std::move(now)), flushed_(now_()) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    throw OutputError("--tensorboard-dir {}: cannot create: {}", directory.string(),
+                      error.message());
+  }
+  const auto seconds = static_cast<std::int64_t>(seconds_of(now_()));
+  for (int number = 0; descriptor_ < 0 && number < kMostFiles; ++number) {
+    path_ = directory / fmt::format("events.out.tfevents.{}.{}.{}.{}", seconds, host_name(),
+                                    ::getpid(), number);
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+    if (descriptor_ < 0 && errno != EEXIST) break;
+  }
+  if (descriptor_ < 0) {
+    throw OutputError("{}: cannot create: {}", path_.string(), std::strerror(errno));
+  }
+  tensorboard::Event version;
+  version.set_file_version("brain.Event:2");
+  add(std::move(version));
+  flush();
+}
+
+TensorBoardFile::~TensorBoardFile() { ::close(descriptor_); }
+
+void TensorBoardFile::scalar(std::string_view tag, double value, std::int64_t step) {
+  tensorboard::Event event;
+  event.set_step(step);
+  tensorboard::Summary::Value& entry = *event.mutable_summary()->add_value();
+  entry.set_tag(std::string(tag));
+  entry.set_simple_value(static_cast<float>(value));
+  add(std::move(event));
+}
+
+void TensorBoardFile::text(std::string_view tag, std::string_view value, std::int64_t step) {
+  tensorboard::Event event;
+  event.set_step(step);
+  tensorboard::Summary::Value& entry = *event.mutable_summary()->add_value();
+  // As PyTorch's SummaryWriter names them.
+  entry.set_tag(fmt::format("{}/text_summary", tag));
+  entry.mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
+  tensorboard::TensorProto& tensor = *entry.mutable_tensor();
+  tensor.set_dtype(tensorboard::DT_STRING);
+  tensor.mutable_tensor_shape()->add_dim()->set_size(1);
+  tensor.add_string_val(std::string(value));
+  add(std::move(event));
+}
+
+void TensorBoardFile::restart(std::int64_t step) {
+  tensorboard::Event event;
+  event.set_step(step);
+  event.mutable_session_log()->set_status(tensorboard::SessionLog::START);
+  add(std::move(event));
+}
+
+void TensorBoardFile::add(tensorboard::Event event) {
+  const Clock::time_point now = now_();
+  event.set_wall_time(seconds_of(now));
+  queue_ += framed(event.SerializeAsString());
+  ++queued_;
+  const bool is_due = queued_ >= queue_size_ || now - flushed_ >= kFlushInterval;
+  if (is_due || queue_.size() >= kMostQueued) flush();
+}
+
+void TensorBoardFile::flush() {
+  flushed_ = now_();
+  queued_ = 0;
+  const FileAccess access("writing", path_);
+  const std::string records = std::exchange(queue_, {});
+  std::string_view rest = records;
+  while (!rest.empty()) {
+    const auto put = ::write(descriptor_, rest.data(), rest.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) {
+      throw OutputError("{}: cannot write: {}", path_.string(), std::strerror(errno));
+    }
+    rest.remove_prefix(static_cast<std::size_t>(put));
+  }
+  struct stat status {};
+  if (::fstat(descriptor_, &status) == 0 && status.st_nlink == 0) {
+    throw OutputError("{}: somebody has removed it", path_.string());
+  }
+}
+
+}  // namespace phalanx

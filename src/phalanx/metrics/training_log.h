@@ -1,0 +1,84 @@
+#pragma once
+// The lines that Megatron-LM prints while it trains, byte for byte (the format of core 0.8), so
+// that people's log parsers keep working; and the averages that they show.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/metrics/run_sink.h"
+
+namespace phalanx {
+
+// One training line. Learning rates and loss scale are those after the step.
+struct TrainingLine {
+  std::chrono::system_clock::time_point time;  // printed as local time
+  std::int64_t iteration = 0;
+  std::int64_t train_iterations = 0;
+  std::int64_t consumed_samples = 0;
+  std::int64_t skipped_samples = 0;             // printed when > 0
+  double milliseconds_per_iteration = 0;        // average of the interval
+  std::optional<double> tera_flops_per_second;  // per device; with --log-throughput
+  double learning_rate = 0;
+  std::optional<double> decoupled_learning_rate;  // with --decoupled-lr
+  std::int64_t global_batch_size = 0;
+  std::vector<NamedLoss>
+      losses;  // averages of the interval; one that is not above zero is left out
+  double loss_scale = 1;
+  std::optional<double> grad_norm;
+  std::optional<double> zeros_in_gradients;
+  std::optional<double> parameters_norm;
+  std::int64_t skipped_iterations = 0;  // of the interval
+  std::int64_t nan_iterations = 0;      // of the interval
+};
+
+std::string format_training_line(const TrainingLine& line);
+
+// The three lines (joined by newlines, none at the end) around an evaluation's losses: a rule, the
+// losses with their perplexities and the scores, a rule. A loss with a title is not one of tokens,
+// and has no perplexity. `place` is "iteration 100" or "iteration 100 on validation set".
+std::string format_evaluation_block(std::string_view place, std::span<const NamedLoss> losses,
+                                    std::span<const NamedLoss> scores = {});
+
+// "[after training is done] datetime: 2024-07-02 13:02:03 ", in local time.
+std::string datetime_line(std::string_view what, std::chrono::system_clock::time_point time);
+
+// What Megatron prints of memory after the first iterations, a line for each rank; everything that
+// an arena holds was allocated before the first iteration.
+std::string format_memory(std::int64_t iteration, std::span<const ArenaBytes> ranks);
+// Megatron's line, of a plan instead of a formula.
+std::string format_footprints(std::int64_t weight_and_optimizer_bytes,
+                              std::int64_t activation_bytes);
+
+// exp(loss), the loss capped at 20; NaN stays NaN.
+double perplexity(double loss);
+
+// What the training line says about the iterations since the last one.
+class LogInterval {
+ public:
+  struct Summary {
+    std::vector<NamedLoss>
+        losses;  // averages over the iterations that were not skipped, in order of first arrival
+    double milliseconds_per_iteration = 0;
+    std::int64_t skipped_iterations = 0;
+    std::int64_t nan_iterations = 0;  // skipped ones with a loss that is not finite
+  };
+
+  // `seconds`: the iteration's own time, evaluation and checkpoints not counted.
+  void add(std::span<const NamedLoss> losses, double seconds, bool skipped);
+  // The summary; the next interval begins.
+  Summary take();
+
+ private:
+  std::vector<NamedLoss> sums_;
+  double seconds_ = 0;
+  std::int64_t iterations_ = 0;
+  std::int64_t skipped_iterations_ = 0;
+  std::int64_t nan_iterations_ = 0;
+};
+
+}  // namespace phalanx

@@ -1,0 +1,75 @@
+#include "phalanx/rank/communicators.h"
+
+#include "phalanx/comm/timed_communicator.h"
+
+namespace phalanx {
+
+RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyone,
+                                     StepTimers* timers)
+    : at(grid.coordinates(everyone.rank())),
+      world(&everyone),
+      tensors_(grid.groups("tp")),
+      pipelines_(grid.groups("pp")),
+      datas_(grid.groups("dp")) {
+  if (timers != nullptr) {
+    timed_world_ = timed(everyone, *timers);
+    world = timed_world_.get();
+  }
+  PHALANX_CHECK(world->size() == grid.world_size(), "a world of {} ranks on a grid of {}",
+                world->size(), grid.world_size());
+  const GridSizes& sizes = grid.sizes();
+  if (sizes.tensor > 1) tensor = world->split(tensors_, "tp");
+  if (sizes.data > 1) data = world->split(datas_, "dp");
+  if (sizes.pipeline > 1) {
+    pipeline = world->split(pipelines_, "pp");
+    model_ = world->split(grid.groups("tp-pp"), "mp");
+  }
+}
+
+std::unique_ptr<Communicator> RankCommunicators::among(const std::vector<int>& pipeline_ranks,
+                                                       const std::string& name) const {
+  if (pipeline_ranks.size() < 2) return nullptr;
+  RankGroups groups;
+  for (const std::vector<int>& members : pipelines_) {
+    std::vector<int>& group = groups.emplace_back();
+    for (const int rank : pipeline_ranks) group.push_back(members[static_cast<std::size_t>(rank)]);
+  }
+  return world->split(groups, name);
+}
+
+RankCommunicators::Sharding RankCommunicators::sharding(int instances) const {
+  RankGroups shards;
+  RankGroups replicas;
+  for (const std::vector<int>& members : datas_) {
+    PHALANX_CHECK(std::ssize(members) % instances == 0, "{} ranks in {} groups", members.size(),
+                  instances);
+    const std::size_t size = members.size() / static_cast<std::size_t>(instances);
+    const std::size_t first = replicas.size();
+    replicas.resize(first + size);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      if (i % size == 0) shards.emplace_back();
+      shards.back().push_back(members[i]);
+      replicas[first + i % size].push_back(members[i]);
+    }
+  }
+  Sharding groups;
+  if (shards.front().size() > 1) groups.shards = world->split(shards, "dp-shard");
+  if (replicas.front().size() > 1) groups.replicas = world->split(replicas, "dp-replica");
+  return groups;
+}
+
+std::unique_ptr<Communicator> RankCommunicators::tensor_neighbours(int count,
+                                                                   const std::string& name) const {
+  if (count < 2) return nullptr;
+  RankGroups groups;
+  for (const std::vector<int>& members : tensors_) {
+    PHALANX_CHECK(std::ssize(members) % count == 0, "{} ranks in groups of {}", members.size(),
+                  count);
+    for (auto first = members.begin(); first != members.end(); first += count) {
+      groups.emplace_back(first, first + count);
+    }
+  }
+  return world->split(groups, name);
+}
+
+}  // namespace phalanx

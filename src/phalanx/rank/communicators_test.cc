@@ -1,0 +1,54 @@
+#include "phalanx/rank/communicators.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/comm/local/local_ranks.h"
+#include "phalanx/ops/elementwise.h"
+#include "phalanx/ops/ref/ref_backend.h"
+
+namespace phalanx {
+namespace {
+
+// Which ranks of the world a group has: a bit for each.
+int members_of(Communicator& world, Communicator* group) {
+  if (group == nullptr) return 1 << world.rank();
+  const auto backend = make_ref_backend();
+  Arena memory("memory", 1 << 12);
+  Arena workspace("workspace", 1 << 12);
+  Context context{.backend = *backend, .workspace = workspace};
+  const Tensor bits = memory.allocate(DType::kF64, {1});
+  ops::fill(context, {.x = bits, .value = static_cast<double>(1 << world.rank())});
+  group->all_reduce(context, bits, Reduction::kSum).wait(context.queue);
+  return static_cast<int>(bits.span<double>()[0]);
+}
+
+// Two tensor-parallel ranks, the first of each pair of numbers, in four data-parallel ones.
+TEST(RankCommunicators, ShareOutDataParallelRanksAmongCopies) {
+  run_local_ranks(8, {}, [](Communicator& world) {
+    const RankGrid grid({.tensor = 2, .data = 4});
+    const RankCommunicators ranks(grid, world);
+    const int odd = world.rank() % 2;
+    const auto one = ranks.sharding(1);
+    EXPECT_EQ(members_of(world, one.shards.get()), 0b01010101 << odd);
+    EXPECT_EQ(one.replicas, nullptr);
+    const auto two = ranks.sharding(2);
+    EXPECT_EQ(members_of(world, two.shards.get()), (world.rank() < 4 ? 0b00000101 : 0b01010000)
+                                                       << odd);
+    EXPECT_EQ(two.shards->rank(), world.rank() / 2 % 2);
+    EXPECT_EQ(members_of(world, two.replicas.get()),
+              (world.rank() / 2 % 2 == 0 ? 0b00010001 : 0b01000100) << odd);
+    EXPECT_EQ(two.replicas->rank(), world.rank() / 4);
+    EXPECT_EQ(two.shards->name(), "dp-shard");
+    EXPECT_EQ(two.replicas->name(), "dp-replica");
+    const auto four = ranks.sharding(4);
+    EXPECT_EQ(four.shards, nullptr);
+    EXPECT_EQ(members_of(world, four.replicas.get()), 0b01010101 << odd);
+    EXPECT_THROW(ranks.sharding(3), InternalError);
+  });
+}
+
+}  // namespace
+}  // namespace phalanx

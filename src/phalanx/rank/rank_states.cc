@@ -1,0 +1,249 @@
+#include "phalanx/rank/rank_states.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "phalanx/base/error.h"
+#include "phalanx/families/family.h"
+#include "phalanx/settings/config_views.h"
+
+namespace phalanx {
+namespace {
+
+std::int64_t reduction_bucket_size(const LayoutConfig& layout) {
+  if (layout.ddp_bucket_size > 0) return layout.ddp_bucket_size;
+  return layout.overlap_grad_reduce
+             ? default_bucket_size(static_cast<int>(data_parallel_size(layout)))
+             : 0;
+}
+
+std::shared_ptr<const WholeModel> whole_model(const TrainConfig& config, const Model& model,
+                                              const Placement& placement, int tensor_rank,
+                                              WholeModels* known) {
+  const auto make = [&] {
+    return std::make_shared<const WholeModel>(model, placement, model_stages(config, placement));
+  };
+  if (known == nullptr) return make();
+  std::shared_ptr<const WholeModel>& whole = (*known)[tensor_rank];
+  if (!whole) whole = make();
+  return whole;
+}
+
+}  // namespace
+
+RankStates::RankStates(const TrainConfig& config, const Model& model, const StepPrograms& programs,
+                       const RankCommunicators& ranks,
+                       const std::vector<std::int64_t>& tokens_per_step, Context& context,
+                       RankArenas& arenas, WholeModels* whole_models)
+    : config_(config),
+      ranks_(ranks),
+      model_(model, programs.placement(),
+             whole_model(config, model, programs.placement(), ranks.at.tensor, whole_models),
+             ranks.at.pipeline) {
+  for (const SharedParameter& parameter : model_.whole->shared) {
+    shared_.push_back(ranks.among(parameter.holders, parameter.shared_by));
+  }
+  box_holders_ = ranks.tensor_neighbours(model_.whole->most_holders, "kv");
+  const LayoutConfig& layout = config.layout;
+  if (layout.num_distributed_optimizer_instances > 1) {
+    sharding_ = ranks.sharding(static_cast<int>(layout.num_distributed_optimizer_instances));
+  }
+  StateLayout states(model_.table, model_.places, state_cut());
+  const StateFiles files = open_files(states, model.transformer().dtype, arenas);
+  activations_ = open_storage(layout.offload_activations_to, arenas);
+  parameters_ = std::make_unique<ParameterStore>(std::move(states), arenas.parameters,
+                                                 arenas.main_parameters, files);
+  constants_ = nn::Constants(model_.table.constants(), context, arenas.constants);
+  gradients_ = std::make_unique<GradientStore>(
+      parameters_->states(), shared_sums(model_.table, model_.whole->shared, ranks.at.pipeline),
+      nn::full_precision(model.transformer().dtype), tokens_per_step, arenas.gradients, files);
+  data_parallel_ = std::make_unique<DataParallel>(
+      *parameters_, *gradients_, gradient_uses(), reduction_groups(),
+      TensorRegion(model.transformer().tensor, ranks.tensor.get()),
+      DataParallelOptions{.overlap_grad_reduce = layout.overlap_grad_reduce,
+                          .overlap_param_gather = layout.overlap_param_gather},
+      arenas.communication, unit_orders());
+  if (parameters_->states().cuts_weights()) {
+    gathers_ = std::make_unique<WeightGathers>(
+        *parameters_, unit_orders(), shard_group(),
+        GatherOptions{.prefetch = static_cast<int>(layout.zero_prefetch_depth),
+                      .reshard_after_forward = !layout.no_zero_reshard_after_forward});
+  }
+  const bool is_stage_alone = is_asynchronous(layout);
+  // What lives as long as the run lies at the bottom of the workspace.
+  optimizer_ = std::make_unique<Optimizer>(
+      *parameters_, *gradients_, optimizer_settings(config.optimizer),
+      OptimizerGroups{.data = shard_group(),
+                      .model = is_stage_alone ? ranks.tensor.get() : ranks.model(),
+                      .is_stage_alone = is_stage_alone},
+      arenas.optimizer, arenas.workspace, files);
+}
+
+std::int64_t RankStates::file_bytes() const {
+  std::vector<const TileFile*> files = {parameters_->weight_file()};
+  const auto add = [&](const StateColumn* column) {
+    if (column != nullptr) files.push_back(column->file());
+  };
+  add(parameters_->accesses(true, false)[0].column);
+  add(gradients_->access(true, false).column);
+  for (const std::string_view name : optimizer_->state_names()) add(&optimizer_->state(name));
+  std::int64_t bytes = 0;
+  for (const TileFile* file : files) bytes += file != nullptr ? file->bytes() : 0;
+  return bytes;
+}
+
+void RankStates::time_with(StepTimers* timers) const {
+  data_parallel_->time_with(timers);
+  optimizer_->time_with(timers);
+  for (const auto& [directory, storage] : storages_) storage->time_with(timers);
+}
+
+Storage* RankStates::open_storage(const std::string& directory, RankArenas& arenas) {
+  if (directory.empty()) return nullptr;
+  std::unique_ptr<TimedStorage>& storage = storages_[directory];
+  if (storage) return storage.get();
+  StorageOptions options{.block_bytes = config_.layout.aio_block_size,
+                         .queue_depth = static_cast<int>(config_.layout.aio_queue_depth)};
+  if (staging_) options.staging.push_back(staging_->memory());
+  if (arenas.staging.space() == MemorySpace::kNone) {
+    storage = std::make_unique<TimedStorage>(make_meta_storage(options, arenas.staging));
+  } else {
+    PHALANX_CHECK(arenas.folders.contains(directory), "{} was not opened", directory);
+    storage = std::make_unique<TimedStorage>(
+        make_disk_storage(*arenas.folders.at(directory), options, arenas.staging));
+  }
+  return storage.get();
+}
+
+StateFiles RankStates::open_files(const StateLayout& layout, DType storage, RankArenas& arenas) {
+  if (!layout.has_files()) return {};
+  const LayoutConfig& flags = config_.layout;
+  const DType full = nn::full_precision(storage);
+  // What an update has of every element that lies in a file.
+  std::int64_t bytes = 0;
+  std::size_t tensors = 0;
+  const auto add = [&](DType dtype) {
+    bytes += size_of(dtype);
+    ++tensors;
+  };
+  if (!flags.offload_optimizer_to.empty()) {
+    if (storage != full) add(full);
+    if (layout.cuts_gradients()) add(full);
+    for (std::size_t i = 0; i < state_names(optimizer_settings(config_.optimizer).rule).size(); ++i)
+      add(full);
+  }
+  if (!flags.offload_parameters_to.empty()) add(storage);
+  staging_ =
+      std::make_unique<TileStaging>(layout.largest_tile_in_file(), bytes, tensors, arenas.staging);
+  return {.states = open_storage(flags.offload_optimizer_to, arenas),
+          .weights = open_storage(flags.offload_parameters_to, arenas),
+          .staging = staging_.get()};
+}
+
+Communicator* RankStates::shard_group() const {
+  if (!config_.layout.use_distributed_optimizer) return nullptr;
+  return config_.layout.num_distributed_optimizer_instances > 1 ? sharding_.shards.get()
+                                                                : ranks_.data.get();
+}
+
+ReductionGroups RankStates::reduction_groups() const {
+  Communicator* shards = shard_group();
+  ReductionGroups groups{.data = shards != nullptr ? shards : ranks_.data.get(),
+                         .replicas = shards != nullptr ? sharding_.replicas.get() : nullptr,
+                         .box_holders = box_holders_.get()};
+  for (const auto& holders : shared_) groups.shared.push_back(holders.get());
+  return groups;
+}
+
+StateCut RankStates::state_cut() const {
+  const LayoutConfig& layout = config_.layout;
+  const Communicator* shards = shard_group();
+  StateCut cut{.bucket_size = reduction_bucket_size(layout),
+               .replica = static_cast<int>(ranks_.at.data),
+               .first_tensor_rank = ranks_.at.tensor == 0};
+  if (shards != nullptr) {
+    cut.rank = shards->rank();
+    cut.ranks = shards->size();
+    cut.replica /= shards->size();
+  }
+  // With a copy for every rank nothing is shared; a file may have the weights all the same.
+  const bool is_alone = shards == nullptr && ranks_.data != nullptr;
+  cut.gradients = layout.zero_stage >= 2 && !layout.zero_accumulate_unsharded && !is_alone;
+  cut.weights = layout.zero_stage == 3 && (!is_alone || !layout.offload_parameters_to.empty());
+  if (!layout.offload_optimizer_to.empty()) cut.states_in_files = layout.offload_fraction;
+  cut.weights_in_files = !layout.offload_parameters_to.empty();
+  if (!cut.gradients && !cut.weights) return cut;
+  std::vector<UnitList> chunks;
+  for (const Chunk& chunk : model_.chunks) chunks.emplace_back(chunk.units());
+  const std::int64_t small = cut.weights ? layout.zero_persistence_threshold : -1;
+  cut.groups = unit_groups(model_.table, chunks, [&](const ParamSpec& spec) {
+    // Gradients that are summed once more, over other ranks than these, are so in memory.
+    const bool sums_again =
+        spec.reduction == GradientReduction::kSequencePartial || common_count(spec) > 0;
+    return spec.local_shape.count() <= small ||
+           (cut.gradients && cut.states_in_files > 0.0 && sums_again);
+  });
+  // A unit's parameters are one message, unless it was said what is.
+  cut.bucket_size = layout.ddp_bucket_size;
+  return cut;
+}
+
+std::vector<UnitOrder> RankStates::unit_orders() const {
+  std::vector<UnitOrder> orders;
+  for (const Chunk& chunk : model_.chunks) {
+    std::vector<int> recomputed_until;
+    for (int u = 0; u < chunk.num_units(); ++u) {
+      recomputed_until.push_back(chunk.recomputed_until(u));
+    }
+    orders.push_back(unit_order(chunk.units(), recomputed_until, parameters_->states().groups()));
+  }
+  return orders;
+}
+
+std::vector<int> RankStates::gradient_uses() const {
+  std::vector<int> uses(model_.table.specs().size(), 0);
+  for (const Chunk& chunk : model_.chunks) {
+    for (const auto& unit : chunk.units()) {
+      for (const ParamId id : unit->parameters()) ++uses[static_cast<std::size_t>(id)];
+    }
+  }
+  return uses;
+}
+
+std::vector<ChunkTables> RankStates::tables() const {
+  std::vector<ChunkTables> tables;
+  for (const Chunk& chunk : model_.chunks) {
+    ChunkTables& of_chunk = tables.emplace_back(ChunkTables{
+        &chunk, gathers_ ? gathers_->weights() : parameters_->weights(), gradients_->gradients()});
+    if (gathers_) of_chunk.states.push_back(gathers_.get());
+    if (parameters_->states().cuts_gradients()) of_chunk.states.push_back(data_parallel_.get());
+  }
+  return tables;
+}
+
+nn::HooksInTurn RankStates::hooks(std::initializer_list<nn::UnitHooks*> others) const {
+  std::vector<nn::UnitHooks*> hooks;
+  if (gathers_) hooks.push_back(gathers_.get());
+  hooks.push_back(data_parallel_.get());
+  std::ranges::copy_if(others, std::back_inserter(hooks),
+                       [](const auto* h) { return h != nullptr; });
+  return nn::HooksInTurn(std::move(hooks));
+}
+
+void RankStates::begin_passes(Context& context, int last_microbatch) const {
+  data_parallel_->begin(context, last_microbatch);
+  if (gathers_) gathers_->begin(context);
+}
+
+void RankStates::observe_with(StateObserver* observer) const {
+  data_parallel_->observe_with(observer);
+  if (gathers_) gathers_->observe_with(observer);
+}
+
+void RankStates::draw_weights(Context& context) const {
+  parameters_->initialise(context, random_key(static_cast<std::uint64_t>(config_.run.seed),
+                                              RandomPurpose::kInitialisation));
+}
+
+}  // namespace phalanx

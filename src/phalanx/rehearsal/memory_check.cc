@@ -1,0 +1,106 @@
+#include "phalanx/rehearsal/memory_check.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/base/numeric.h"
+#include "phalanx/rehearsal/memory_table.h"
+#include "phalanx/settings/config_views.h"
+
+namespace phalanx {
+namespace {
+
+struct Row {
+  std::string_view name;
+  std::int64_t bytes;
+  std::string_view advice;
+};
+
+// The largest rows of a plan, until they are most of it.
+std::vector<Row> largest_rows(const MemoryPlan& plan, const TrainConfig& config) {
+  const std::string_view smaller_model = "a smaller model";
+  const std::string_view spread =
+      data_parallel_size(config.layout) > 1 && !config.layout.use_distributed_optimizer
+          ? "--use-distributed-optimizer"
+          : smaller_model;
+  const std::string_view recompute =
+      config.layout.recompute_granularity == "full"
+          ? "a smaller --micro-batch-size or --seq-length"
+          : "--recompute-granularity full, a smaller --micro-batch-size or --seq-length";
+  std::vector<Row> rows = {{"parameters", plan.parameters, smaller_model},
+                           {"main parameters", plan.main_parameters, spread},
+                           {"gradients", plan.gradients, smaller_model},
+                           {"optimizer", plan.optimizer, spread},
+                           {"saved activations", plan.saved, recompute},
+                           {"workspace", plan.workspace, "a smaller --micro-batch-size"},
+                           {"communication", plan.communication, "a smaller --micro-batch-size"},
+                           {"constants", plan.constants, "a smaller --seq-length"},
+                           {"staging of files", plan.staging, smaller_model}};
+  std::ranges::stable_sort(rows, std::greater{}, &Row::bytes);
+  std::size_t count = 0;
+  for (std::int64_t sum = 0; count < rows.size() && 4 * sum < 3 * plan.total; ++count) {
+    sum += rows[count].bytes;
+  }
+  rows.resize(count);
+  return rows;
+}
+
+std::string what_to_do(const std::vector<Row>& rows, const TrainConfig& config) {
+  std::vector<std::string_view> advice;
+  for (const Row& row : rows) {
+    if (std::ranges::find(advice, row.advice) == advice.end()) advice.push_back(row.advice);
+  }
+  if (data_parallel_size(config.layout) > 1)
+    advice.emplace_back("fewer data-parallel ranks (--nproc)");
+  return fmt::format("{}", fmt::join(advice, "; "));
+}
+
+// An error, or what the user wants to hear of it.
+void report(bool allow_overcommit, const std::string& text) {
+  if (!allow_overcommit) {
+    throw ConfigError("{}, or --allow-overcommit to begin nevertheless", text);
+  }
+  log_warning("{}; --allow-overcommit: the kernel may end the run in the middle of a step", text);
+}
+
+std::string both(std::int64_t needed, const AvailableMemory& available) {
+  return fmt::format("{} needed, {} available ({})", format_bytes(needed),
+                     format_bytes(available.bytes), available.limit);
+}
+
+}  // namespace
+
+void check_memory(const TrainConfig& config, std::span<const RankPlan> plans, std::int64_t needed,
+                  int ranks, const AvailableMemory& available) {
+  if (needed <= available.bytes) return;
+  const RankPlan& largest =
+      *std::ranges::max_element(plans, {}, [](const RankPlan& plan) { return plan.memory.total; });
+  const std::vector<Row> rows = largest_rows(largest.memory, config);
+  std::vector<std::string> names;
+  for (const Row& row : rows) {
+    names.push_back(fmt::format("{} ({})", row.name, format_bytes(row.bytes)));
+  }
+  report(
+      config.run.allow_overcommit,
+      fmt::format("the run does not fit into this machine's memory: {} for {} rank{}. Memory "
+                  "plan of rank {}, {}:\n{}\nMost of it: {}. Choose {}",
+                  both(needed, available), ranks, ranks == 1 ? "" : "s", largest.ranks.front(),
+                  config.layout.world_size == 1 ? "the only one" : "the largest",
+                  memory_table(largest.memory), fmt::join(names, ", "), what_to_do(rows, config)));
+}
+
+void check_memory(bool allow_overcommit, std::int64_t arena_bytes, const AvailableMemory& available,
+                  std::string_view remedy) {
+  if (arena_bytes <= available.bytes) return;
+  report(allow_overcommit, fmt::format("the model does not fit into this machine's memory: {}. {}",
+                                       both(arena_bytes, available), remedy));
+}
+
+}  // namespace phalanx

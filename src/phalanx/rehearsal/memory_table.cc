@@ -1,0 +1,73 @@
+#include "phalanx/rehearsal/memory_table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "phalanx/base/numeric.h"
+
+namespace phalanx {
+namespace {
+
+// Which program it is, where it is one of several.
+std::string largest_program(const MemoryPlan& plan) {
+  if (plan.programs.size() <= 2) return "";
+  const ProgramMemory& largest = plan.programs[plan.largest];
+  return fmt::format(
+      "  the most of {} programs: that of {}{} microbatches, {}\n", plan.programs.size(),
+      largest.size.iterations > 1 ? fmt::format("{} iterations of ", largest.size.iterations) : "",
+      largest.size.microbatches, format_bytes(largest.total()));
+}
+
+}  // namespace
+
+std::string memory_table(const MemoryPlan& plan) {
+  const std::array<std::pair<const char*, std::int64_t>, 9> rows = {{
+      {"parameters", plan.parameters},
+      {"main parameters", plan.main_parameters},
+      {"gradients", plan.gradients},
+      {"optimizer", plan.optimizer},
+      {"saved activations", plan.saved},
+      {"workspace", plan.workspace},
+      {"communication", plan.communication},
+      {"constants", plan.constants},
+      {"staging of files", plan.staging},
+  }};
+  std::string text;
+  for (const auto& [name, bytes] : rows) {
+    if (bytes == 0 && name == rows.back().first) continue;
+    text +=
+        fmt::format("  {:<20} {:>12} {:>20} B\n", name, format_bytes(bytes), format_count(bytes));
+  }
+  text += fmt::format("  {:<20} {:>12} {:>20} B\n", "total", format_bytes(plan.total),
+                      format_count(plan.total));
+  text += fmt::format("  {:<20} {:>12} {:>20} B\n", "libraries, at most",
+                      format_bytes(plan.library_bound), format_count(plan.library_bound));
+  std::vector<std::string> saved;
+  for (const std::int64_t bytes : plan.saved_per_microbatch) saved.push_back(format_bytes(bytes));
+  text += largest_program(plan);
+  text += fmt::format("  saved per microbatch {}, microbatches in flight {}",
+                      fmt::join(saved, " and "), fmt::join(plan.microbatches_in_flight, " and "));
+  if (plan.lent > 0) {
+    text += fmt::format("\n  of the saved bytes {} are weights and gradients lent to passes",
+                        format_bytes(plan.lent));
+  }
+  return text;
+}
+
+std::vector<int> ranks_of_places(const RankGrid& grid) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    if (grid.coordinates(rank).data == 0) ranks.push_back(rank);
+  }
+  std::ranges::stable_sort(ranks, {}, [&](int rank) {
+    const GridCoordinates at = grid.coordinates(rank);
+    return std::pair(at.pipeline, at.tensor);
+  });
+  return ranks;
+}
+
+}  // namespace phalanx

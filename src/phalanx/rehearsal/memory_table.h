@@ -1,0 +1,18 @@
+#pragma once
+// The plan of a rank's memory, for people.
+
+#include <string>
+#include <vector>
+
+#include "phalanx/mesh/rank_grid.h"
+#include "phalanx/rehearsal/memory_plan.h"
+
+namespace phalanx {
+
+// The rows of the plan.
+std::string memory_table(const MemoryPlan& plan);
+
+// The first data-parallel rank of each place in the model, pipeline ranks slowest.
+std::vector<int> ranks_of_places(const RankGrid& grid);
+
+}  // namespace phalanx

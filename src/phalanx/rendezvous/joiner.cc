@@ -1,0 +1,408 @@
+#include "phalanx/rendezvous/joiner.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <asio/connect.hpp>
+#include <asio/error.hpp>
+#include <asio/executor_work_guard.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/local/stream_protocol.hpp>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/base/unique_name.h"
+#include "phalanx/rendezvous/handshake.h"
+#include "phalanx/rendezvous/identity.h"
+#include "phalanx/rendezvous/munge.h"
+
+namespace phalanx::rendezvous {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Address = asio::generic::stream_protocol::endpoint;
+
+constexpr auto kShortestPause = std::chrono::milliseconds(50);
+constexpr auto kLongestPause = std::chrono::seconds(1);
+constexpr auto kConnectTimeout = std::chrono::seconds(3);
+constexpr auto kHandshakeTimeout = std::chrono::seconds(5);
+constexpr auto kPollEvery = std::chrono::milliseconds(100);
+// For the coordinator, whose time is over at the same moment, to say who is missing.
+constexpr auto kSlack = std::chrono::seconds(1);
+
+class Joiner {
+ public:
+  Joiner(asio::io_context& context, const MemberOptions& options)
+      : context_(context),
+        work_(context.get_executor()),
+        options_(options),
+        secret_(options.secret),
+        environment_(options.environment),
+        where_(environment_.endpoint.to_text()),
+        deadline_(Clock::now() + options.join_timeout) {}
+  Joiner(const Joiner&) = delete;
+  Joiner& operator=(const Joiner&) = delete;
+  ~Joiner() {
+    if (connection_ && !welcome_) connection_->close();
+  }
+
+  Joined run();
+
+ private:
+  // One try. False where another may succeed; problem_ says why this one did not.
+  bool attempt();
+  std::vector<Address> resolve();
+  bool connect(const std::vector<Address>& addresses);
+  bool ask_for_secret();
+  bool shake_hands();
+  bool ask_to_join();
+  void hear_handshake(std::string_view bytes);
+  void hear_messages();
+  void hear(const Message& message);
+  [[noreturn]] void throw_handshake_failure() const;
+  [[noreturn]] void throw_gone(const std::string& how) const;
+  [[noreturn]] void throw_unreachable() const;
+
+  // Runs what arrives until `done` or the time; the caller's poll meanwhile.
+  bool wait_until(Clock::time_point until, const std::function<bool()>& done);
+
+  asio::io_context& context_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  const MemberOptions& options_;
+  Secret secret_;  // the given one, or MUNGE's
+  const LaunchEnvironment& environment_;
+  std::string where_;
+  Clock::time_point deadline_;
+  std::string problem_{};
+  bool unresolved_said_ = false;
+
+  // Of the current try.
+  std::shared_ptr<Connection> connection_{};
+  std::string device_{};
+  std::optional<ClientHandshake> handshake_{};
+  std::optional<FrameOpener> opener_{};
+  std::optional<Welcome> welcome_{};
+  std::optional<Refusal> refusal_{};
+  std::optional<ConnectionEnd> end_{};
+  bool turned_away_ = false;  // before the handshake was over
+
+  // Of all tries: it may have been in, and have lost its connection.
+  const std::string session_name_ = random_digits(kUniqueDigits);
+  Session session_{};
+  std::optional<std::string> waiting_{};  // the roll-call, once it was in
+  Address address_{};
+};
+
+bool Joiner::wait_until(Clock::time_point until, const std::function<bool()>& done) {
+  Clock::time_point poll_at = Clock::now() + kPollEvery;
+  while (!done()) {
+    const Clock::time_point now = Clock::now();
+    if (now >= until) return false;
+    if (now >= poll_at) {
+      if (options_.poll) options_.poll();
+      poll_at = now + kPollEvery;
+    }
+    if (context_.stopped()) context_.restart();
+    context_.run_one_until(std::min(until, poll_at));
+  }
+  return true;
+}
+
+Joined Joiner::run() {
+  Clock::duration pause = kShortestPause;
+  while (true) {
+    if (options_.poll) options_.poll();
+    if (attempt()) break;
+    if (connection_) connection_->close();
+    const Clock::time_point now = Clock::now();
+    if (now + pause >= deadline_) throw_unreachable();
+    // Who was turned away without a word is not alone at the door: the next one may be it.
+    if (turned_away_) pause = kShortestPause;
+    wait_until(now + pause, [] { return false; });
+    pause = std::min<Clock::duration>(2 * pause, kLongestPause);
+  }
+  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): attempt() has filled them.
+  return {connection_,
+          std::move(*opener_),
+          std::move(session_),
+          session_name_,
+          address_,
+          secret_,
+          std::move(*welcome_),
+          device_};
+}
+
+bool Joiner::attempt() {
+  connection_.reset();
+  handshake_.reset();
+  opener_.reset();
+  refusal_.reset();
+  end_.reset();
+  turned_away_ = false;
+  const std::vector<Address> addresses = resolve();
+  if (addresses.empty() || !connect(addresses)) return false;
+  if (options_.with_munge && secret_.empty()) {
+    if (!ask_for_secret() || !connect(addresses)) return false;
+  }
+  return shake_hands() && ask_to_join();
+}
+
+std::vector<Address> Joiner::resolve() {
+  const Endpoint& endpoint = environment_.endpoint;
+  if (endpoint.kind == Endpoint::Kind::kUnix) {
+    return {asio::local::stream_protocol::endpoint('\0' + endpoint.name)};
+  }
+  using asio::ip::tcp;
+  // Shared with the handler, which may run after this function has given up.
+  struct Answer {
+    bool there = false;
+    asio::error_code error{};
+    std::vector<Address> addresses{};
+  };
+  const auto answer = std::make_shared<Answer>();
+  const auto resolver = std::make_shared<tcp::resolver>(context_);
+  resolver->async_resolve(
+      endpoint.host, std::to_string(endpoint.port),
+      [answer, resolver](const asio::error_code& error, const tcp::resolver::results_type& found) {
+        answer->there = true;
+        answer->error = error;
+        for (const auto& entry : found) answer->addresses.emplace_back(entry.endpoint());
+      });
+  if (!wait_until(deadline_, [&] { return answer->there; })) {
+    problem_ = fmt::format("no name server answers for {}", endpoint.host);
+    return {};
+  }
+  if (answer->error) {
+    problem_ = fmt::format("the host name {} cannot be resolved: {}", endpoint.host,
+                           answer->error.message());
+    // It may appear while the cluster starts; but whoever mistyped it should not wait to hear so.
+    if (!std::exchange(unresolved_said_, true)) log_warning("{}; trying again", problem_);
+  }
+  return answer->addresses;
+}
+
+bool Joiner::connect(const std::vector<Address>& addresses) {
+  for (const Address& address : addresses) {
+    const auto socket = std::make_shared<Socket>(context_);
+    std::optional<asio::error_code> result;
+    socket->async_connect(address,
+                          [&result, socket](const asio::error_code& error) { result = error; });
+    const Clock::time_point begun = Clock::now();
+    const Clock::time_point until = std::min(deadline_, begun + kConnectTimeout);
+    try {
+      wait_until(until, [&] { return result.has_value(); });
+    } catch (...) {
+      // The handler knows a variable of this function.
+      socket->close();
+      while (!result && context_.run_one() > 0) continue;
+      throw;
+    }
+    if (!result) {
+      socket->close();
+      while (!result && context_.run_one() > 0) continue;
+      // A try that the end of the time cuts short says less than the one before it.
+      if (until < deadline_ || problem_.empty()) {
+        problem_ = fmt::format("no answer within {:.1f} s",
+                               std::chrono::duration<double>(until - begun).count());
+      }
+      continue;
+    }
+    if (*result) {
+      problem_ = result->message();
+      if (waiting_ && *result == asio::error::connection_refused) throw_gone(problem_);
+      continue;
+    }
+    address_ = address;
+    device_ = interface_of(*socket);
+    if (!is_trusted_user(*socket)) {
+      throw PermissionError("{} belongs to {}: it is not this user's run", where_,
+                            address_of(*socket));
+    }
+    connection_ = std::make_shared<Connection>(std::move(*socket));
+    return true;
+  }
+  return false;
+}
+
+bool Joiner::ask_for_secret() {
+  std::string answer;
+  std::optional<std::string> credential;
+  std::optional<std::string> end;
+  connection_->start(
+      [&](std::string_view bytes) {
+        answer.append(bytes);
+        if (!credential) credential = credential_in(answer);
+      },
+      [&](const ConnectionEnd& how) { end = how.how; });
+  connection_->send_raw(std::string(credential_request()));
+  const auto over = [&] { return credential || end; };
+  const bool answered = wait_until(std::min(deadline_, Clock::now() + kHandshakeTimeout), over);
+  connection_->close();
+  if (!credential) {
+    problem_ = answered ? *end : "it takes the connection and says nothing";
+    turned_away_ = answered;
+    return false;
+  }
+  if (credential->empty()) {
+    throw PermissionError(
+        "the coordinator at {} gives its secret to nobody (it runs without MUNGE): give "
+        "--rdzv-secret-file on all hosts",
+        where_);
+  }
+  secret_ = read_munge_credential(*credential);
+  return true;
+}
+
+bool Joiner::shake_hands() {
+  handshake_.emplace(
+      secret_, Hello{options_.role, environment_.rank, environment_.attempt, environment_.run_id});
+  connection_->start([this](std::string_view bytes) { hear_handshake(bytes); },
+                     [this](const ConnectionEnd& end) { end_ = end; });
+  connection_->send_raw(handshake_->start());
+  const auto over = [&] { return handshake_->state() != HandshakeState::kPending || end_; };
+  if (!wait_until(std::min(deadline_, Clock::now() + kHandshakeTimeout), over)) {
+    problem_ = "it takes the connection and says nothing";
+    return false;
+  }
+  if (handshake_->state() == HandshakeState::kFailed) throw_handshake_failure();
+  if (handshake_->state() == HandshakeState::kPending) {
+    problem_ = end_->how;
+    turned_away_ = true;
+    return false;
+  }
+  return true;
+}
+
+void Joiner::hear_handshake(std::string_view bytes) {
+  if (handshake_->state() == HandshakeState::kFailed) return;
+  if (handshake_->state() == HandshakeState::kPending) {
+    connection_->send_raw(handshake_->receive(bytes));
+    if (handshake_->state() != HandshakeState::kDone) return;
+    connection_->seal_with(handshake_->keys().of_client);
+    opener_.emplace(handshake_->keys().of_server, kLongestOfCoordinator);
+    opener_->feed(handshake_->rest());
+  } else {
+    opener_->feed(bytes);
+  }
+  hear_messages();
+}
+
+void Joiner::hear_messages() {
+  while (!welcome_ && !refusal_) {
+    const std::optional<OpenedMessage> message = opener_->next();
+    if (!message) return;
+    session_.confirm(message->numbers.heard);
+    if (message->numbers.number != 0 && !session_.hear(message->numbers.number)) continue;
+    connection_->set_heard(session_.heard());
+    hear(decode(message->text));
+  }
+}
+
+void Joiner::hear(const Message& message) {
+  if (const auto* welcome = std::get_if<Welcome>(&message)) {
+    welcome_ = *welcome;
+  } else if (const auto* refusal = std::get_if<Refusal>(&message)) {
+    refusal_ = *refusal;
+  } else if (const auto* ping = std::get_if<Ping>(&message)) {
+    waiting_ = ping->waiting;
+  } else {
+    throw UnavailableError("it speaks out of turn");
+  }
+}
+
+bool Joiner::ask_to_join() {
+  const JoinRequest request = join_request(environment_, session_name_, session_.heard());
+  connection_->send(std::make_shared<const std::string>(encode(request)));
+  const auto over = [&] { return welcome_ || refusal_ || end_; };
+  const bool answered = wait_until(deadline_ + kSlack, over);
+  if (welcome_) {
+    if (static_cast<int>(welcome_->places.size()) != environment_.world_size) {
+      throw UnavailableError("the coordinator at {} counts {} places instead of {}", where_,
+                             welcome_->places.size(), environment_.world_size);
+    }
+    return true;
+  }
+  if (refusal_ && !refusal_->later) throw Error(refusal_->code, refusal_->text);
+  if (refusal_) {
+    problem_ = refusal_->text;
+  } else if (end_) {
+    problem_ = end_->how;
+    const bool may_come_back =
+        connection_->is_over_network() && end_->kind != ConnectionEnd::Kind::kFault;
+    if (waiting_ && !may_come_back) throw_gone(problem_);
+  } else if (!answered && waiting_) {
+    throw UnavailableError("not all have come within {:.3g} s: {}",
+                           std::chrono::duration<double>(options_.join_timeout).count(), *waiting_);
+  } else {
+    problem_ = "it does not answer";
+  }
+  return false;
+}
+
+void Joiner::throw_handshake_failure() const {
+  using Failure = ClientHandshake::Failure;
+  const std::string own = secret_.empty() ? "none" : "from " + secret_.source();
+  switch (handshake_->failure()) {
+    case Failure::kWrongSecret:
+      throw PermissionError(
+          "the coordinator at {} has another secret than this process ({}): the same file on all "
+          "hosts (--rdzv-secret-file)",
+          where_, own);
+    case Failure::kImpostor:
+      throw PermissionError(
+          "who answers at {} does not know the run's secret ({}): it is not this run's "
+          "coordinator",
+          where_, own);
+    case Failure::kVersion:
+      throw ConfigError(
+          "the coordinator at {} speaks version {} of the protocol, this program version {}: the "
+          "same build on all hosts",
+          where_, handshake_->server_version(), kProtocolVersion);
+    default:
+      throw UnavailableError(
+          "what answers at {} is no rendezvous of phalanx: another program has this port "
+          "(MASTER_PORT, --master-port)",
+          where_);
+  }
+}
+
+void Joiner::throw_gone(const std::string& how) const {
+  throw Error(ErrorCode::kTemporary,
+              fmt::format("the coordinator at {} is gone before all had joined ({}): {}", where_,
+                          waiting_.value_or(""), how));
+}
+
+void Joiner::throw_unreachable() const {
+  throw UnavailableError(
+      "the coordinator at {} cannot be reached within {:.3g} s: {}; rank 0 or the first launcher "
+      "listens there (MASTER_ADDR, MASTER_PORT)",
+      where_, std::chrono::duration<double>(options_.join_timeout).count(), problem_);
+}
+
+}  // namespace
+
+JoinRequest join_request(const LaunchEnvironment& environment, const std::string& session_name,
+                         std::uint64_t heard) {
+  return {environment.world_size,
+          environment.node,
+          environment.local_rank,
+          environment.local_size,
+          static_cast<int>(::getpid()),
+          own_host_name(),
+          own_machine(),
+          session_name,
+          heard};
+}
+
+Joined join_coordinator(asio::io_context& context, const MemberOptions& options) {
+  Joiner joiner(context, options);
+  Joined joined = joiner.run();
+  joined.connection->hand_over(nullptr, nullptr);
+  return joined;
+}
+
+}  // namespace phalanx::rendezvous

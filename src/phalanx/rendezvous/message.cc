@@ -1,0 +1,304 @@
+#include "phalanx/rendezvous/message.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "phalanx/base/error.h"
+#include "phalanx/rendezvous/wire.h"
+
+namespace phalanx::rendezvous {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kLongestText = 4096;  // within the JSON object
+
+// Bytes that are not UTF-8 (a host's name, a path in a reason) become U+FFFD.
+std::string dump(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string cut(const std::string& text) { return text.substr(0, kLongestText); }
+
+// ---- writing
+
+struct Writer {
+  json header;
+  std::string texts{};
+
+  void operator()(const JoinRequest& join) {
+    header = {{"type", "join"},
+              {"world_size", join.world_size},
+              {"node", join.node},
+              {"local_rank", join.local_rank},
+              {"local_size", join.local_size},
+              {"pid", join.pid},
+              {"host_name", cut(join.host_name)},
+              {"machine", cut(join.machine)},
+              {"session", cut(join.session)},
+              {"heard", join.heard}};
+  }
+  void operator()(const RoundPart& part) {
+    header = {{"type", "part"}, {"round", part.round}, {"kind", static_cast<int>(part.kind)}};
+    texts = part.text;
+  }
+  void operator()(const Beat& beat) {
+    const Heartbeat& heartbeat = beat.heartbeat;
+    header = {{"type", "beat"},
+              {"ticks", heartbeat.ticks},
+              {"iteration", heartbeat.iteration},
+              {"step_seconds", heartbeat.step_seconds},
+              {"waited_seconds", heartbeat.waited_seconds},
+              {"steps", heartbeat.steps},
+              {"busy", cut(heartbeat.busy)}};
+    if (!heartbeat.moved.empty()) header["moved"] = cut(heartbeat.moved);
+    if (!heartbeat.access.empty()) header["access"] = cut(heartbeat.access);
+    if (heartbeat.silence_limit) header["silence_limit"] = *heartbeat.silence_limit;
+    if (heartbeat.still_limit) header["still_limit"] = *heartbeat.still_limit;
+    if (heartbeat.wait) {
+      const CommPlace& at = heartbeat.wait->at;
+      header["wait"] = {{"rank", at.rank},
+                        {"group", cut(at.group)},
+                        {"operation", cut(at.operation)},
+                        {"number", at.number},
+                        {"missing", heartbeat.wait->missing},
+                        {"seconds", heartbeat.wait->seconds}};
+    }
+  }
+  void operator()(const Failing& failing) {
+    header = {{"type", "failing"}, {"reason", cut(failing.reason)}};
+  }
+  void operator()(const Goodbye&) { header = {{"type", "goodbye"}}; }
+  void operator()(const Refusal& refusal) {
+    header = {{"type", "refusal"},
+              {"code", static_cast<int>(refusal.code)},
+              {"later", refusal.later},
+              {"text", cut(refusal.text)}};
+  }
+  void operator()(const Welcome& welcome) {
+    json places = json::array();
+    for (const RankPlace& place : welcome.places) {
+      places.push_back({place.host, place.local_rank, place.local_size, cut(place.host_name)});
+    }
+    header = {{"type", "welcome"},
+              {"coordinator", cut(welcome.coordinator)},
+              {"hosted_by", welcome.hosted_by},
+              {"places", std::move(places)}};
+  }
+  void operator()(const RoundResult& result) {
+    json sizes = json::array();
+    for (const std::string& text : result.texts) {
+      sizes.push_back(text.size());
+      texts += text;
+    }
+    header = {{"type", "result"}, {"round", result.round}, {"sizes", std::move(sizes)}};
+  }
+  void operator()(const Ping& ping) {
+    header = {{"type", "ping"},
+              {"waiting", cut(ping.waiting)},
+              {"busy", cut(ping.busy)},
+              {"silence_ms", ping.silence.count()}};
+  }
+  void operator()(const Failed& failed) {
+    header = {{"type", "failed"},
+              {"rank", failed.failure.rank},
+              {"code", static_cast<int>(failed.failure.code)},
+              {"reason", cut(failed.failure.reason)},
+              {"of_own_group", failed.of_own_group}};
+  }
+  void operator()(const GoodbyeHeard&) { header = {{"type", "goodbye_heard"}}; }
+};
+
+// ---- reading
+
+constexpr std::int64_t kMostInt = std::numeric_limits<std::int32_t>::max();
+
+[[noreturn]] void refuse(const char* what) {
+  throw UnavailableError("a control message that cannot be read: {}", what);
+}
+
+const json& field(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) refuse(key);
+  return *found;
+}
+
+std::int64_t integer(const json& value, std::int64_t low, std::int64_t high, const char* what) {
+  if (!value.is_number_integer()) refuse(what);
+  if (value.is_number_unsigned() &&
+      value.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) {
+    refuse(what);
+  }
+  const auto number = value.get<std::int64_t>();
+  if (number < low || number > high) refuse(what);
+  return number;
+}
+std::int64_t integer(const json& object, const char* key, std::int64_t low, std::int64_t high) {
+  return integer(field(object, key), low, high, key);
+}
+int small(const json& object, const char* key, std::int64_t low) {
+  return static_cast<int>(integer(object, key, low, kMostInt));
+}
+
+double seconds(const json& object, const char* key) {
+  const json& value = field(object, key);
+  if (!value.is_number()) refuse(key);
+  const auto number = value.get<double>();
+  if (!std::isfinite(number) || number < 0) refuse(key);
+  return number;
+}
+
+std::string text(const json& value, const char* what) {
+  // Where bytes were replaced they have become three.
+  if (!value.is_string() || value.get_ref<const std::string&>().size() > 3 * kLongestText) {
+    refuse(what);
+  }
+  return value.get<std::string>();
+}
+std::string text_field(const json& object, const char* key) {
+  return text(field(object, key), key);
+}
+
+bool truth(const json& object, const char* key) {
+  const json& value = field(object, key);
+  if (!value.is_boolean()) refuse(key);
+  return value.get<bool>();
+}
+
+ErrorCode code(const json& object) {
+  const std::int64_t number = integer(object, "code", 1, 255);
+  for (const ErrorCode known :
+       {ErrorCode::kUsage, ErrorCode::kBadData, ErrorCode::kInputMissing, ErrorCode::kUnavailable,
+        ErrorCode::kInternal, ErrorCode::kSystem, ErrorCode::kCannotCreate, ErrorCode::kIo,
+        ErrorCode::kTemporary, ErrorCode::kNotPermitted, ErrorCode::kConfiguration,
+        ErrorCode::kPreempted, ErrorCode::kDoNotRestart, ErrorCode::kHang}) {
+    if (static_cast<std::int64_t>(known) == number) return known;
+  }
+  refuse("code");
+}
+
+constexpr std::int64_t kMostNumber = std::numeric_limits<std::int64_t>::max();
+
+JoinRequest read_join(const json& header) {
+  return {small(header, "world_size", 1),
+          small(header, "node", 0),
+          small(header, "local_rank", 0),
+          small(header, "local_size", 1),
+          small(header, "pid", 0),
+          text_field(header, "host_name"),
+          text_field(header, "machine"),
+          text_field(header, "session"),
+          static_cast<std::uint64_t>(integer(header, "heard", 0, kMostNumber))};
+}
+
+RoundPart read_part(const json& header, std::string_view texts) {
+  const auto kind = static_cast<RoundKind>(integer(header, "kind", 0, 1));
+  if (texts.size() > (kind == RoundKind::kGather ? kLongestGathered : kLongestBroadcast)) {
+    refuse("a text that is too long");
+  }
+  return {integer(header, "round", 0, kMostNumber), kind, std::string(texts)};
+}
+
+Beat read_beat(const json& header) {
+  Heartbeat heartbeat;
+  heartbeat.ticks = static_cast<std::uint64_t>(integer(header, "ticks", 0, kMostNumber));
+  heartbeat.iteration = integer(header, "iteration", -1, kMostNumber);
+  heartbeat.step_seconds = seconds(header, "step_seconds");
+  heartbeat.waited_seconds = seconds(header, "waited_seconds");
+  heartbeat.steps = integer(header, "steps", 0, kMostNumber);
+  heartbeat.busy = text_field(header, "busy");
+  if (header.contains("moved")) heartbeat.moved = text_field(header, "moved");
+  if (header.contains("access")) heartbeat.access = text_field(header, "access");
+  if (header.contains("silence_limit")) heartbeat.silence_limit = seconds(header, "silence_limit");
+  if (header.contains("still_limit")) heartbeat.still_limit = seconds(header, "still_limit");
+  if (const auto wait = header.find("wait"); wait != header.end()) {
+    if (!wait->is_object()) refuse("wait");
+    Heartbeat::Wait read;
+    read.at.rank = small(*wait, "rank", -1);
+    read.at.group = text_field(*wait, "group");
+    read.at.operation = text_field(*wait, "operation");
+    read.at.number = integer(*wait, "number", -1, kMostNumber);
+    read.seconds = seconds(*wait, "seconds");
+    const json& missing = field(*wait, "missing");
+    if (!missing.is_array()) refuse("missing");
+    for (const json& rank : missing) {
+      read.missing.push_back(static_cast<int>(integer(rank, 0, kMostInt, "missing")));
+    }
+    heartbeat.wait = std::move(read);
+  }
+  return {std::move(heartbeat)};
+}
+
+Welcome read_welcome(const json& header) {
+  Welcome welcome{text_field(header, "coordinator"), small(header, "hosted_by", -1), {}};
+  const json& places = field(header, "places");
+  if (!places.is_array() || places.empty()) refuse("places");
+  const int size = static_cast<int>(places.size());
+  for (const json& place : places) {
+    if (!place.is_array() || place.size() != 4) refuse("places");
+    const int rank = static_cast<int>(welcome.places.size());
+    welcome.places.push_back({rank, size, static_cast<int>(integer(place[0], 0, size - 1, "host")),
+                              static_cast<int>(integer(place[1], 0, size - 1, "local_rank")),
+                              static_cast<int>(integer(place[2], 1, size, "local_size")),
+                              text(place[3], "host_name")});
+  }
+  return welcome;
+}
+
+RoundResult read_result(const json& header, std::string_view texts) {
+  RoundResult result{integer(header, "round", 0, kMostNumber), {}};
+  const json& sizes = field(header, "sizes");
+  if (!sizes.is_array()) refuse("sizes");
+  for (const json& size : sizes) {
+    const auto bytes = static_cast<std::size_t>(
+        integer(size, 0, static_cast<std::int64_t>(texts.size()), "sizes"));
+    result.texts.emplace_back(texts.substr(0, bytes));
+    texts.remove_prefix(bytes);
+  }
+  if (!texts.empty()) refuse("sizes");
+  return result;
+}
+
+}  // namespace
+
+std::string encode(const Message& message) {
+  Writer writer;
+  std::visit(writer, message);
+  const std::string header = dump(writer.header);
+  std::string bytes;
+  bytes.reserve(4 + header.size() + writer.texts.size());
+  append_number(bytes, header.size(), 4);
+  return bytes.append(header).append(writer.texts);
+}
+
+Message decode(std::string_view bytes) {
+  if (bytes.size() < 4) refuse("it ends early");
+  const std::size_t size = read_number(bytes, 0, 4);
+  if (size > bytes.size() - 4) refuse("it ends early");
+  const json header = json::parse(bytes.substr(4, size), nullptr, false);
+  if (!header.is_object()) refuse("not JSON");
+  const std::string_view texts = bytes.substr(4 + size);
+  const std::string type = text_field(header, "type");
+  if (type == "join") return read_join(header);
+  if (type == "part") return read_part(header, texts);
+  if (type == "beat") return read_beat(header);
+  if (type == "failing") return Failing{text_field(header, "reason")};
+  if (type == "goodbye") return Goodbye{};
+  if (type == "refusal")
+    return Refusal{code(header), truth(header, "later"), text_field(header, "text")};
+  if (type == "welcome") return read_welcome(header);
+  if (type == "result") return read_result(header, texts);
+  if (type == "ping") {
+    return Ping{text_field(header, "waiting"), text_field(header, "busy"),
+                std::chrono::milliseconds(integer(header, "silence_ms", 0, kMostInt))};
+  }
+  if (type == "failed") {
+    return Failed{{small(header, "rank", -1), code(header), text_field(header, "reason")},
+                  truth(header, "of_own_group")};
+  }
+  if (type == "goodbye_heard") return GoodbyeHeard{};
+  refuse("of no known type");
+}
+
+}  // namespace phalanx::rendezvous

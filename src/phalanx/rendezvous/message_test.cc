@@ -1,0 +1,144 @@
+#include "phalanx/rendezvous/message.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "phalanx/base/error.h"
+#include "phalanx/rendezvous/wire.h"
+
+namespace phalanx::rendezvous {
+namespace {
+
+template <typename Type>
+Type through(const Type& message) {
+  return std::get<Type>(decode(encode(message)));
+}
+
+std::string with_header(const std::string& header, const std::string& rest = "") {
+  std::string bytes;
+  append_number(bytes, header.size(), 4);
+  return bytes + header + rest;
+}
+
+TEST(Message, ComesBackAsItWas) {
+  const JoinRequest join = through(JoinRequest{8, 1, 2, 4, 4711, "n02", "boot/1"});
+  EXPECT_EQ(join.world_size, 8);
+  EXPECT_EQ(join.node, 1);
+  EXPECT_EQ(join.local_rank, 2);
+  EXPECT_EQ(join.local_size, 4);
+  EXPECT_EQ(join.pid, 4711);
+  EXPECT_EQ(join.host_name, "n02");
+  EXPECT_EQ(join.machine, "boot/1");
+
+  const std::string any{"\0\xff{}\"", 5};
+  const RoundPart part = through(RoundPart{7, RoundKind::kBroadcast, any});
+  EXPECT_EQ(part.round, 7);
+  EXPECT_EQ(part.kind, RoundKind::kBroadcast);
+  EXPECT_EQ(part.text, any);
+  const RoundResult result = through(RoundResult{7, {"", any, "third"}});
+  EXPECT_EQ(result.texts, (std::vector<std::string>{"", any, "third"}));
+
+  Heartbeat heartbeat;
+  heartbeat.ticks = 12;
+  heartbeat.iteration = 3;
+  heartbeat.step_seconds = 1.5;
+  heartbeat.waited_seconds = 0.25;
+  heartbeat.steps = 2;
+  heartbeat.busy = "saving";
+  heartbeat.moved = "3 MB";
+  heartbeat.access = "writing /a";
+  heartbeat.silence_limit = 3;
+  heartbeat.still_limit = 0.5;
+  heartbeat.wait = Heartbeat::Wait{{2, "tp", "all_reduce", 12}, {0, 3}, 0.5};
+  const Heartbeat beat = through(Beat{heartbeat}).heartbeat;
+  EXPECT_EQ(beat.ticks, 12U);
+  EXPECT_EQ(beat.iteration, 3);
+  EXPECT_EQ(beat.step_seconds, 1.5);
+  EXPECT_EQ(beat.waited_seconds, 0.25);
+  EXPECT_EQ(beat.steps, 2);
+  EXPECT_EQ(beat.busy, "saving");
+  EXPECT_EQ(beat.moved, "3 MB");
+  EXPECT_EQ(beat.access, "writing /a");
+  EXPECT_EQ(beat.silence_limit, 3);
+  EXPECT_EQ(beat.still_limit, 0.5);
+  EXPECT_FALSE(through(Beat{}).heartbeat.still_limit);
+  ASSERT_TRUE(beat.wait);
+  EXPECT_EQ(beat.wait->at.operation, "all_reduce");
+  EXPECT_EQ(beat.wait->at.number, 12);
+  EXPECT_EQ(beat.wait->missing, (std::vector<int>{0, 3}));
+  EXPECT_FALSE(through(Beat{}).heartbeat.wait);
+
+  const Refusal refusal = through(Refusal{ErrorCode::kUnavailable, true, "later"});
+  EXPECT_EQ(refusal.code, ErrorCode::kUnavailable);
+  EXPECT_TRUE(refusal.later);
+  const Welcome welcome =
+      through(Welcome{"rank 0", 0, {{0, 2, 0, 0, 1, "a"}, {1, 2, 1, 0, 1, "b"}}});
+  EXPECT_EQ(welcome.places[1].host, 1);
+  EXPECT_EQ(welcome.places[1].rank, 1);
+  EXPECT_EQ(welcome.places[1].host_name, "b");
+  EXPECT_EQ(through(Ping{"1/2", "rank 0"}).busy, "rank 0");
+  const Failed failed = through(Failed{{3, ErrorCode::kHang, "why"}, false});
+  EXPECT_EQ(failed.failure.rank, 3);
+  EXPECT_EQ(failed.failure.code, ErrorCode::kHang);
+  EXPECT_FALSE(failed.of_own_group);
+  EXPECT_EQ(through(Failing{"why"}).reason, "why");
+}
+
+TEST(Message, OfBytesThatAreNoTextIsReadable) {
+  EXPECT_EQ(through(Failing{"disk \xff full"}).reason, "disk \xef\xbf\xbd full");
+  EXPECT_EQ(through(Failing{std::string(100000, '\xff')}).reason.size(), 3U * 4096U);
+}
+
+TEST(Message, ThatIsNoneIsRefused) {
+  for (const std::string& bytes :
+       {std::string(),
+        std::string("abc"),
+        with_header(""),
+        with_header("[]"),
+        with_header("{}"),
+        with_header(R"({"type": 3})"),
+        with_header(R"({"type": "no such"})"),
+        with_header(R"({"type": "failing"})"),
+        with_header(R"({"type": "failing", "reason": 1})"),
+        with_header(R"({"type": "part", "round": -1, "kind": 0})"),
+        with_header(R"({"type": "part", "round": 1, "kind": 7})"),
+        with_header(R"({"type": "part", "round": 18446744073709551615, "kind": 0})"),
+        with_header(R"({"type": "part", "round": 0, "kind": 0})", std::string(16385, 'x')),
+        with_header(R"({"type": "result", "round": 0, "sizes": [5]})", "four"),
+        with_header(R"({"type": "result", "round": 0, "sizes": [3]})", "four"),
+        with_header(R"({"type": "welcome", "coordinator": "", "hosted_by": 0, "places": []})"),
+        with_header(R"({"type": "welcome", "coordinator": "", "hosted_by": 0,
+                        "places": [[1, 0, 1, ""]]})"),
+        with_header(R"({"type": "refusal", "code": 3, "later": false, "text": ""})"),
+        with_header(std::string(100000, '[')),
+        std::string("\xff\xff\xff\xff{}", 6)}) {
+    EXPECT_THROW(decode(bytes), UnavailableError) << bytes.substr(0, 80);
+  }
+}
+
+TEST(Message, AnyChangeIsReadOrRefused) {
+  // NOLINTNEXTLINE(bugprone-random-generator-seed,cert-msc51-cpp): the same each time.
+  std::mt19937 random(1);
+  Heartbeat heartbeat;
+  heartbeat.wait = Heartbeat::Wait{{2, "tp", "all_reduce", 12}, {0, 3}, 0.5};
+  const std::vector<std::string> seeds = {
+      encode(Beat{heartbeat}), encode(JoinRequest{8, 1, 2, 4, 4711, "n02", "boot/1"}),
+      encode(RoundResult{1, {"one", "two"}}), encode(Welcome{"rank 0", 0, {{0, 1, 0, 0, 1, "a"}}})};
+  int read = 0;
+  for (int round = 0; round < 10000; ++round) {
+    std::string bytes = seeds[static_cast<std::size_t>(round) % seeds.size()];
+    for (std::uint32_t change = 0; change <= random() % 3; ++change) {
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    }
+    try {
+      decode(bytes);
+      ++read;
+    } catch (const UnavailableError&) {
+    }
+  }
+  EXPECT_LT(read, 10000);
+}
+
+}  // namespace
+}  // namespace phalanx::rendezvous

@@ -1,0 +1,81 @@
+#include "phalanx/rendezvous/slow_ranks.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace phalanx::rendezvous {
+namespace {
+
+constexpr int kWindowsUntilSlow = 3;
+// What the system's own scheduling makes of short steps is no slow rank.
+constexpr double kLeastDifference = 1e-3;
+constexpr std::size_t kMaxSamples = 64;  // of a rank in a window that another one holds up
+
+// The lower of the two in the middle: of two ranks one can be slow.
+double lower_median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+}  // namespace
+
+SlowRanks::SlowRanks(int world_size, double factor, int window_steps)
+    : factor_(factor),
+      window_steps_(window_steps),
+      windows_(static_cast<std::size_t>(world_size)),
+      complete_(static_cast<std::size_t>(world_size), false) {}
+
+void SlowRanks::add_sample(Window& window, const Heartbeat& last) {
+  const std::int64_t steps = last.steps - window.steps;
+  if (steps == 0) return;
+  const double own_seconds = last.step_seconds - last.waited_seconds;
+  if (steps > 0 && window.samples.size() < kMaxSamples)
+    window.samples.push_back((own_seconds - window.own_seconds) / static_cast<double>(steps));
+  window.steps = last.steps;
+  window.own_seconds = own_seconds;
+}
+
+std::vector<SlowRank> SlowRanks::heard(int rank, const std::vector<RankState>& states) {
+  const RankState& state = states[rank];
+  Window& window = windows_[rank];
+  somebody_busy_ = somebody_busy_ || state.is_busy();
+  add_sample(window, state.last);
+  if (complete_[rank] || window.samples.empty()) return {};
+  if (window.steps - window.first_step < window_steps_) return {};
+  complete_[rank] = true;
+  ++complete_count_;
+  if (complete_count_ < static_cast<int>(states.size())) return {};
+  std::vector<double> own;
+  for (const Window& of_rank : windows_) own.push_back(lower_median(of_rank.samples));
+  std::vector<SlowRank> slow;
+  if (!somebody_busy_) slow = compare(own);
+  begin_window();
+  return slow;
+}
+
+std::vector<SlowRank> SlowRanks::compare(const std::vector<double>& own) {
+  const double median = std::max(lower_median(own), 0.0);
+  std::vector<SlowRank> newly;
+  for (std::size_t rank = 0; rank < own.size(); ++rank) {
+    const bool is_slow = own[rank] >= factor_ * median && own[rank] - median >= kLeastDifference;
+    int& count = windows_[rank].slow_windows;
+    count = is_slow ? count + 1 : 0;
+    // Past that number it has been named, and is again only after it was normal.
+    if (count == kWindowsUntilSlow)
+      newly.push_back({static_cast<int>(rank), own[rank] / std::max(median, 1e-9), own[rank]});
+  }
+  return newly;
+}
+
+void SlowRanks::begin_window() {
+  somebody_busy_ = false;
+  complete_count_ = 0;
+  for (std::size_t rank = 0; rank < windows_.size(); ++rank) {
+    windows_[rank].first_step = windows_[rank].steps;
+    windows_[rank].samples.clear();
+    complete_[rank] = false;
+  }
+}
+
+}  // namespace phalanx::rendezvous

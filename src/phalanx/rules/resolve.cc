@@ -1,0 +1,129 @@
+#include "phalanx/rules/resolve.h"
+
+#include <cmath>
+
+#include "phalanx/base/error.h"
+#include "phalanx/families/family.h"
+#include "phalanx/flag_table/train_flags.h"
+#include "phalanx/rules/rules.h"
+#include "phalanx/settings/config_views.h"
+#include "phalanx/settings/data_settings.h"
+
+namespace phalanx {
+namespace {
+
+void check_precision(const ModelConfig& m) {
+  if (m.fp16 && m.bf16) throw ConfigError("--fp16 and --bf16 exclude each other: give one");
+  if ((m.matmul_precision == "bf16" || m.matmul_precision == "amx") && !m.bf16) {
+    throw ConfigError("--matmul-precision {} needs bf16 parameters: add --bf16",
+                      m.matmul_precision);
+  }
+  if (m.fp32_residual_connection && !m.fp16 && !m.bf16) {
+    throw ConfigError("--fp32-residual-connection needs --fp16 or --bf16");
+  }
+  if (m.fp32_residual_connection && m.post_layernorm) {
+    throw ConfigError(
+        "--fp32-residual-connection: with --post-layernorm the residual stream is what a norm "
+        "gives, in 16 bits: leave one of the two out");
+  }
+}
+
+// No sum of sizes that follow from these may leave 64 bits; such a model is a typing error.
+void check_size(const TrainConfig& c) {
+  const ModelConfig& m = c.model;
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double width = real(m.hidden_size) + real(m.num_attention_heads) * real(m.kv_channels);
+  const double layer = width * (4.0 * width + 4.0 * real(m.ffn_hidden_size));
+  const double tables =
+      real(m.hidden_size) * (2.0 * 2147483647.0 + real(m.max_position_embeddings));
+  const double sequence = real(c.data.seq_length) + real(c.data.decoder_seq_length);
+  const double rows = real(c.layout.micro_batch_size) * sequence;
+  const double attention = real(m.num_attention_heads) * sequence;
+  // A layer of a decoder has cross attention too.
+  const double layers = real(m.num_layers) + 2.0 * real(m.decoder_num_layers);
+  const double activations =
+      rows * (24.0 * width + 10.0 * real(m.ffn_hidden_size) + 6.0 * attention);
+  const double bytes = 24.0 * (layers * layer + tables) + 8.0 * layers * activations;
+  if (bytes < std::exp2(62)) return;
+  throw ConfigError(
+      "--num-layers {}, --hidden-size {}, --ffn-hidden-size {}, --num-attention-heads {}, "
+      "--kv-channels {}, --seq-length {} and --micro-batch-size {} make sizes beyond 64 bits: one "
+      "of them is mistyped",
+      m.num_layers, m.hidden_size, m.ffn_hidden_size, m.num_attention_heads, m.kv_channels,
+      c.data.seq_length, c.layout.micro_batch_size);
+}
+
+void check_run(const RunConfig& r) {
+  if (!r.trace.empty() && !r.trace.ends_with(".json")) {
+    throw ConfigError("--trace {}: the name must end with .json; a picture goes beside it as .svg",
+                      r.trace);
+  }
+  if (!r.save.empty() && r.save_interval == 0) {
+    throw ConfigError("--save {} needs --save-interval", r.save);
+  }
+  if (r.skip_train && r.eval_iters == 0) {
+    throw ConfigError("--skip-train and --eval-iters 0 leave nothing to do: leave one out");
+  }
+  iterations_to_skip(r);  // throws where one is no number
+  for (const std::string& name : r.allow_changed) {
+    const TrainFlag* flag = find_train_flag(name);
+    if (flag == nullptr || flag->target == nullptr) {
+      std::vector<std::string> names;
+      for (const TrainFlag& known : train_flags()) {
+        if (known.target != nullptr) names.emplace_back(known.spec.name);
+      }
+      const auto meant = nearest(canonical_name(name), names);
+      throw ConfigError("--allow-changed {}: no flag that a checkpoint keeps{}", name,
+                        meant ? "; did you mean " + meant->substr(2) + "?" : "");
+    }
+    if (flag->spec.resume == ResumeClass::kSchedule) {
+      throw ConfigError("--allow-changed {}: schedules change with --override-opt_param-scheduler",
+                        name);
+    }
+    if (flag->spec.resume == ResumeClass::kState) {
+      throw ConfigError("--allow-changed {}: the optimizer changes with --no-load-optim", name);
+    }
+  }
+}
+
+}  // namespace
+
+void resolve(TrainConfig& config, bool for_training) {
+  Faults faults;
+  check_values(config, for_training, faults);
+  faults.raise();
+
+  check_family_flags(config, faults);
+  faults.raise();
+
+  const bool has_model = faults.hold([&] {
+    resolve_model(config);
+    family_of(config).resolve_model(config);
+  });
+  const bool has_ranks = faults.hold([&] {
+    resolve_encoder_ranks(config.layout);
+    resolve_ranks(config);
+  });
+  const bool has_batch = has_ranks && faults.hold([&] { resolve_batch(config); });
+  faults.hold([&] { check_precision(config.model); });
+  if (has_ranks) faults.hold([&] { resolve_data_parallelism(config.layout); });
+  faults.hold([&] { check_offload(config.layout); });
+  faults.hold([&] { check_data(config.data, for_training); });
+  faults.hold([&] { check_optimizer(config.optimizer); });
+  faults.hold([&] { check_loss_scale(config.optimizer); });
+  faults.hold([&] { check_run(config.run); });
+  const bool has_decay = faults.hold([&] { resolve_weight_decay(config.optimizer); });
+  // Products of sizes are formed behind this check alone.
+  if (has_model && has_batch && faults.hold([&] { check_size(config); })) {
+    faults.hold([&] { resolve_tensor_parallelism(config); });
+    faults.hold([&] { resolve_recomputation(config); });
+    faults.hold([&] { resolve_pipeline(config); });
+  }
+  if (has_batch && faults.hold([&] { check_length(config, for_training); }) && has_decay) {
+    faults.hold([&] { check_learning_rate(config); });
+  }
+  faults.raise();
+  family_of(config).resolve(config);
+}
+
+}  // namespace phalanx

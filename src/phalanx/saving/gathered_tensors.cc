@@ -1,0 +1,252 @@
+#include "phalanx/saving/gathered_tensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "phalanx/checkpoint/checkpoint_writer.h"
+
+namespace phalanx {
+namespace {
+
+// Of global rows at a time; a row that is longer comes alone.
+constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
+constexpr std::int64_t kNumbersPerBox = 6;
+constexpr std::uint64_t kKey = message_key(MessageKind::kOther, 0, 0);
+
+// Boxes that several ranks have come from the first of them.
+GlobalTensor own_part(GlobalTensor part) {
+  std::erase_if(part.boxes, [](const ParamBox& box) { return box.holder > 0; });
+  return part;
+}
+
+// Where this rank's table has a parameter of the model; -1 where it has not.
+ParamId id_in(const nn::ParamTable& table, const std::string& name) {
+  for (ParamId id = 0; id < table.size(); ++id) {
+    if (table[id].name == name) return id;
+  }
+  return -1;
+}
+
+std::vector<ParamBox> boxes_of(const std::vector<GlobalTensor>& parts) {
+  std::vector<ParamBox> boxes;
+  for (const GlobalTensor& part : parts) {
+    boxes.insert(boxes.end(), part.boxes.begin(), part.boxes.end());
+  }
+  return boxes;
+}
+
+Tensor tile_in_memory(Rank& rank, const TileFile& file, const StateLayout::Tile& tile, int number) {
+  return rank.parameters().staging()->keep(rank.context(), file, number, tile.local.count);
+}
+
+std::int64_t row_bytes(const TensorSource::Info& info) {
+  return matrix_columns(info.global_shape) * size_of(info.dtype);
+}
+
+// body(begin, end) for some rows at a time.
+template <typename Body>
+void for_pieces(const TensorSource::Info& info, const Body& body) {
+  const std::int64_t rows = matrix_rows(info.global_shape);
+  const std::int64_t step =
+      std::max<std::int64_t>(1, kPieceBytes / std::max<std::int64_t>(1, row_bytes(info)));
+  for (std::int64_t begin = 0; begin < rows; begin += step) {
+    body(begin, std::min(begin + step, rows));
+  }
+}
+
+// A piece of rows, and of it what one rank sends.
+std::int64_t staging_bytes(const std::vector<ContributedTensor>& tensors) {
+  std::int64_t largest = kPieceBytes;
+  for (const auto& tensor : tensors) largest = std::max(largest, row_bytes(tensor.info));
+  return 2 * (largest + kArenaAlignment);
+}
+
+}  // namespace
+
+GlobalTensor ContributedTensor::part(std::size_t number) const {
+  GlobalTensor part = parts[number];
+  if (number < fetches.size() && fetches[number]) part.local = fetches[number]();
+  return part;
+}
+
+std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimizer) {
+  const nn::ParamTable& table = rank.table();
+  const ParameterStore& parameters = rank.parameters();
+  const StateLayout& states = parameters.states();
+  // What this rank updates of a parameter, where it writes that: in memory, or in a file.
+  const auto add_segments = [&](ContributedTensor& tensor, ParamId id, std::string_view prefix,
+                                const TileFile* file, const auto& in_memory) {
+    for (const Segment& segment : states.segments()) {
+      if (segment.id != id || !states.writes_states(id)) continue;
+      const bool is_in_file = file != nullptr && file->has(segment.tile);
+      Tensor local;  // of what lies in a file the shape alone
+      if (is_in_file) {
+        local.dtype = file->dtype();
+        local.shape = {segment.count};
+      } else {
+        local = in_memory(segment);
+      }
+      tensor.parts.push_back(own_part(shard_tensor(table[id], local, segment.begin, prefix)));
+      tensor.fetches.emplace_back();
+      if (!is_in_file) continue;
+      tensor.fetches.back() = [&rank, &states, file, segment] {
+        return part_of(tile_in_memory(rank, *file, states.tile(segment), segment.tile), states,
+                       segment);
+      };
+    }
+  };
+  std::vector<ContributedTensor> tensors;
+  for (const ParamSpec& whole : rank.whole_table().specs()) {
+    ContributedTensor weight{{whole.name, whole.dtype, whole.global_shape}, {}};
+    const ParamId id = id_in(table, whole.name);
+    if (id >= 0 && !parameters.weight(id)) {
+      add_segments(weight, id, "", parameters.weight_file(),
+                   [&](const Segment& s) { return parameters.weight(s); });
+    } else if (id >= 0 && states.writes_weight(id)) {
+      weight.parts.push_back(own_part(global_tensor(table[id], parameters.weight(id))));
+    }
+    tensors.push_back(std::move(weight));
+  }
+  if (!with_optimizer) return tensors;
+  const auto add_states = [&](std::string_view prefix, const StateColumn& column) {
+    for (const ParamSpec& whole : rank.whole_table().specs()) {
+      ContributedTensor& state = tensors.emplace_back(ContributedTensor{
+          {std::string(prefix) + whole.name, nn::full_precision(whole.dtype), whole.global_shape},
+          {}});
+      add_segments(state, id_in(table, whole.name), prefix, column.file(),
+                   [&](const Segment& s) { return column.in_memory(s); });
+    }
+  };
+  const Optimizer& optimizer = rank.optimizer();
+  for (const auto name : optimizer.state_names()) {
+    add_states(state_prefix(name), optimizer.state(name));
+  }
+  if (parameters.has_main_parameters()) {
+    add_states(kMainParamPrefix, *parameters.accesses(true, false)[0].column);
+  }
+  return tensors;
+}
+
+GatheredTensors::GatheredTensors(std::vector<ContributedTensor> tensors, Communicator& world,
+                                 Context& context)
+    : tensors_(std::move(tensors)),
+      world_(world),
+      context_(context),
+      arena_("checkpoint staging", staging_bytes(tensors_)) {}
+
+void GatheredTensors::send(const Tensor& tensor) {
+  world_.send(context_, tensor, 0, kKey).wait(context_.queue);
+}
+
+void GatheredTensors::receive(const Tensor& tensor, int peer) {
+  world_.receive(context_, tensor, peer, kKey).wait(context_.queue);
+}
+
+void GatheredTensors::send_boxes(const Boxes& boxes) {
+  const WorkspaceScope scope(arena_);
+  const Tensor count = arena_.allocate(DType::kI64, {1});
+  count.as<std::int64_t>()[0] = std::ssize(boxes);
+  send(count);
+  if (boxes.empty()) return;
+  const Tensor numbers = arena_.allocate(DType::kI64, {std::ssize(boxes), kNumbersPerBox});
+  std::int64_t* to = numbers.as<std::int64_t>();
+  for (const ParamBox& b : boxes) {
+    for (const std::int64_t number :
+         {b.global_row, b.global_column, b.local_row, b.local_column, b.rows, b.columns}) {
+      *to++ = number;
+    }
+  }
+  send(numbers);
+}
+
+GatheredTensors::Boxes GatheredTensors::receive_boxes(int peer) {
+  const WorkspaceScope scope(arena_);
+  const Tensor count = arena_.allocate(DType::kI64, {1});
+  receive(count, peer);
+  Boxes boxes(static_cast<std::size_t>(count.as<std::int64_t>()[0]));
+  if (boxes.empty()) return boxes;
+  const Tensor numbers = arena_.allocate(DType::kI64, {std::ssize(boxes), kNumbersPerBox});
+  receive(numbers, peer);
+  const std::int64_t* from = numbers.as<std::int64_t>();
+  for (ParamBox& b : boxes) {
+    b = {from[0], from[1], from[2], from[3], from[4], from[5]};
+    from += kNumbersPerBox;
+  }
+  return boxes;
+}
+
+void GatheredTensors::visit(int index, const Visitor& visitor) {
+  const ContributedTensor& tensor = at(index);
+  const DType dtype = tensor.info.dtype;
+  const std::int64_t columns = matrix_columns(tensor.info.global_shape);
+  next_ = index + 1;
+  std::exception_ptr failure;
+  std::vector<Boxes> boxes(static_cast<std::size_t>(world_.size()));
+  for (int peer = 1; peer < world_.size(); ++peer) {
+    boxes[static_cast<std::size_t>(peer)] = receive_boxes(peer);
+  }
+  for_pieces(tensor.info, [&](std::int64_t begin, std::int64_t end) {
+    const WorkspaceScope scope(arena_);
+    const Tensor rows = arena_.allocate(dtype, {end - begin, columns});
+    const Tensor packed = arena_.allocate(DType::kU8, {rows.bytes()});
+    const auto unpack = [&](std::span<const ParamBox> held, std::int64_t bytes) {
+      unpack_rows(held, dtype, columns, begin, end,
+                  {packed.data(), static_cast<std::size_t>(bytes)}, rows.data());
+    };
+    for (std::size_t i = 0; i < tensor.parts.size(); ++i) {
+      const auto& boxes_of_part = tensor.parts[i].boxes;
+      const std::int64_t bytes = packed_bytes(boxes_of_part, dtype, begin, end);
+      if (bytes == 0) continue;
+      pack_rows(tensor.part(i), begin, end, packed.data());
+      unpack(boxes_of_part, bytes);
+    }
+    for (int peer = 1; peer < world_.size(); ++peer) {
+      const Boxes& held = boxes[static_cast<std::size_t>(peer)];
+      const std::int64_t bytes = packed_bytes(held, dtype, begin, end);
+      if (bytes == 0) continue;
+      receive(packed.slice(0, 0, bytes), peer);
+      unpack(held, bytes);
+    }
+    if (failure) return;
+    try {
+      visitor({rows.data(), static_cast<std::size_t>(rows.bytes())});
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
+}
+
+void GatheredTensors::skip_rest() {
+  // Alone there is nobody who sends.
+  if (world_.size() == 1) return;
+  while (next_ < size()) visit(next_, [](std::span<const std::byte> /*bytes*/) {});
+}
+
+void GatheredTensors::serve() {
+  for (const ContributedTensor& tensor : tensors_) {
+    const DType dtype = tensor.info.dtype;
+    send_boxes(boxes_of(tensor.parts));
+    for_pieces(tensor.info, [&](std::int64_t begin, std::int64_t end) {
+      const WorkspaceScope scope(arena_);
+      std::int64_t bytes = 0;
+      for (const GlobalTensor& part : tensor.parts) {
+        bytes += packed_bytes(part.boxes, dtype, begin, end);
+      }
+      if (bytes == 0) return;
+      const Tensor packed = arena_.allocate(DType::kU8, {bytes});
+      std::byte* to = packed.data();
+      for (std::size_t i = 0; i < tensor.parts.size(); ++i) {
+        const std::int64_t of_part = packed_bytes(tensor.parts[i].boxes, dtype, begin, end);
+        if (of_part == 0) continue;
+        pack_rows(tensor.part(i), begin, end, to);
+        to += of_part;
+      }
+      send(packed);
+    });
+  }
+}
+
+}  // namespace phalanx

@@ -1,0 +1,164 @@
+#include "phalanx/saving/resume.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/families/family.h"
+#include "phalanx/flag_table/train_flags.h"
+#include "phalanx/ops/cpu/precision.h"
+#include "phalanx/ops/cpu/target.h"
+#include "phalanx/saving/stored_schedule.h"
+#include "phalanx/settings/config_views.h"
+#include "phalanx/settings/faults.h"
+
+namespace phalanx {
+namespace {
+
+std::string or_none(const std::string& value) { return value.empty() ? "not given" : value; }
+
+// Flags whose values differ from those that the checkpoint was made with, by their class. A new run
+// from its weights must fit them alone.
+void check_flags(const TrainConfig& config, const Manifest& manifest, Faults& faults) {
+  if (!config.run.finetune) faults.hold([&] { check_family(config, manifest.arguments); });
+  const auto tokenizer = manifest.arguments.find("--tokenizer-type");
+  const bool is_other_tokenizer =
+      tokenizer != manifest.arguments.end() && tokenizer->second != config.tokenizer.tokenizer_type;
+  TrainConfig values = config;  // targets are variables; these are read alone
+  for (const TrainFlag& flag : train_flags()) {
+    const ResumeClass resume = flag.spec.resume;
+    if (flag.target == nullptr || resume == ResumeClass::kFree) continue;
+    if (resume == ResumeClass::kState) continue;  // judged by what the optimizer keeps
+    if (config.run.finetune && resume != ResumeClass::kShape) continue;
+    // Another type of tokenizer is one fault: its other flags go with it.
+    if (is_other_tokenizer && describes_tokenizer(flag) && flag.spec.name != "--tokenizer-type") {
+      continue;
+    }
+    // Where there is no table of positions their number is in no weight.
+    if (flag.spec.name == "--max-position-embeddings" &&
+        config.model.position_embedding_type != "learned_absolute") {
+      continue;
+    }
+    const auto found = manifest.arguments.find(std::string(flag.spec.name));
+    if (found == manifest.arguments.end()) continue;
+    const FlagTarget target = flag.target(values);
+    const FlagType type = type_of(target, flag.spec.type);
+    const std::string now = canonical_value(type, text_of(target));
+    const std::string then = canonical_value(type, found->second);
+    // An older checkpoint says nothing of a text that is not given.
+    if (now == then || (type == FlagType::kText && then.empty())) continue;
+    const bool is_refused = resume == ResumeClass::kFixed || resume == ResumeClass::kShape;
+    // A schedule's values are compared as what they come to, unless the flags' are wanted.
+    const bool is_said =
+        resume == ResumeClass::kWarned ||
+        (resume == ResumeClass::kSchedule && config.optimizer.override_opt_param_scheduler);
+    if (is_refused && !is_allowed_to_change(config.run, flag.spec.name)) {
+      const std::string_view advice =
+          resume == ResumeClass::kShape
+              ? "the same value (--use-checkpoint-args takes it from the checkpoint)"
+              : "the same value, --finetune to start a new run from its weights";
+      faults.add(
+          fmt::format("{} is {}, but the checkpoint of iteration {} was made with {}: give {}, or "
+                      "--allow-changed {}",
+                      flag.spec.name, or_none(now), manifest.iteration, or_none(then), advice,
+                      flag.spec.name.substr(2)));
+    } else if (is_refused || is_said) {
+      log_warning("{} is {}, the checkpoint of iteration {} was made with {}", flag.spec.name,
+                  or_none(now), manifest.iteration, or_none(then));
+    }
+  }
+}
+
+// What an optimizer keeps, in words.
+std::string kept_by(std::string_view optimizer, bool has_momentum) {
+  if (optimizer != "sgd") return std::string(optimizer);
+  return has_momentum ? "sgd with momentum" : "sgd without momentum";
+}
+
+// Refuses a run that would go on with what another optimizer keeps, or without what its own has
+// kept so far.
+void check_optimizer_state(const TrainConfig& config, const Manifest& manifest, Faults& faults) {
+  const bool is_left = config.run.finetune || config.run.no_load_optim;
+  // An imported model has no state.
+  if (is_left || manifest.iteration == 0) return;
+  const auto argument = [&](const char* flag, const char* before) {
+    const auto found = manifest.arguments.find(flag);
+    return found == manifest.arguments.end() ? std::string(before) : found->second;
+  };
+  // What older checkpoints do not say was always so.
+  const std::string momentum = canonical_value(FlagType::kReal, argument("--sgd-momentum", "0.9"));
+  const std::string then = kept_by(argument("--optimizer", "adam"), momentum != "0");
+  const std::string now = kept_by(config.optimizer.optimizer, config.optimizer.sgd_momentum > 0.0);
+  if (now == then) return;
+  faults.add(
+      fmt::format("the optimizer is {}, but the checkpoint of iteration {} was made with {}, which "
+                  "keeps something else: give --optimizer and --sgd-momentum as they were, or "
+                  "--no-load-optim to begin the optimizer and the schedules anew",
+                  now, manifest.iteration, then));
+}
+
+}  // namespace
+
+bool is_allowed_to_change(const RunConfig& run, std::string_view flag) {
+  const auto is_it = [&](const std::string& name) {
+    const TrainFlag* named = find_train_flag(name);
+    return named != nullptr && named->spec.name == flag;
+  };
+  return std::ranges::any_of(run.allow_changed, is_it);
+}
+
+ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manifest) {
+  const ParameterSchedule asked = parameter_schedule(config);
+  Faults faults;
+  check_flags(config, manifest, faults);
+  check_optimizer_state(config, manifest, faults);
+  // A new run and an imported model have no schedule to continue.
+  const bool has_schedule = !config.run.finetune && manifest.iteration > 0;
+  const bool keeps_schedule = has_schedule && config.optimizer.use_checkpoint_opt_param_scheduler;
+  // Without the optimizer's state the flags' schedules begin anew.
+  const bool is_anew = config.run.no_load_optim && !keeps_schedule;
+  if (has_schedule && !is_anew && !config.optimizer.override_opt_param_scheduler) {
+    const auto differences = schedule_differences(asked, manifest);
+    if (keeps_schedule && !differences.empty()) {
+      log_info("the checkpoint's schedules are kept:\n{}", to_table(differences));
+    } else if (!differences.empty()) {
+      faults.add(
+          fmt::format("the schedules are not those of the checkpoint of iteration {}:\n{}\ngive "
+                      "--override-opt_param-scheduler to use this run's or "
+                      "--use-checkpoint-opt_param-scheduler to keep the checkpoint's",
+                      manifest.iteration, to_table(differences)));
+    }
+  }
+  faults.raise();
+  return keeps_schedule ? stored_schedule(manifest) : asked;
+}
+
+std::string resumed_precision(const TrainConfig& config, const Manifest& manifest) {
+  const std::string& asked = config.model.matmul_precision;
+  const std::string& then = manifest.matmul_precision;
+  if (!config.model.bf16 || config.run.finetune || then == "auto" || asked == then) return asked;
+  const bool is_possible = cpu::has_products(then);
+  if (asked == "auto" && is_possible) return then;
+  const std::string difference =
+      is_possible
+          ? fmt::format(
+                "--matmul-precision is {}, but the checkpoint of iteration {} was "
+                "made with {}: other products make other bits",
+                asked, manifest.iteration, then)
+          : fmt::format(
+                "the checkpoint of iteration {} was made with --matmul-precision "
+                "{}, and this machine's target {} has {}: others make other bits",
+                manifest.iteration, then, cpu::describe_active_target(), cpu::available_products());
+  if (!is_allowed_to_change(config.run, "--matmul-precision")) {
+    throw ConfigError(
+        "{}; give {}--finetune to start a new run from its weights, or "
+        "--allow-changed matmul-precision",
+        difference, is_possible ? "the same value, " : "");
+  }
+  log_warning("{}", difference);
+  return asked;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,355 @@
+#include "phalanx/saving/resume.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/flag_table/train_flags.h"
+#include "phalanx/ops/cpu/target.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/saving/stored_schedule.h"
+#include "phalanx/settings/config_views.h"
+
+namespace phalanx {
+namespace {
+
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+TrainConfig trained() {
+  TrainConfig c;
+  c.model.num_layers = 2;
+  c.model.hidden_size = 64;
+  c.model.num_attention_heads = 4;
+  c.model.max_position_embeddings = 32;
+  c.data.seq_length = 32;
+  c.layout.micro_batch_size = 2;
+  c.layout.global_batch_size = 8;
+  c.layout.threads_per_rank = 1;
+  c.run.train_iters = 100;
+  c.optimizer.lr = 1e-3;
+  c.data.data_path = {"data"};
+  resolve(c, true);
+  return c;
+}
+
+Manifest manifest_of(const TrainConfig& config) {
+  Manifest manifest;
+  manifest.iteration = 5;
+  manifest.arguments = schedule_arguments(parameter_schedule(config));
+  for (const auto& [flag, value] : argument_values(config)) manifest.arguments[flag] = value;
+  return manifest;
+}
+
+struct Answer {
+  std::string error = "accepted";
+  std::string log;
+};
+
+// What becomes of a run that goes on with another value of one flag. The checkpoint is what is
+// changed, so that the run itself stays possible.
+Answer answer(const TrainConfig& config, const std::string& flag, const std::string& then) {
+  Manifest manifest = manifest_of(trained());
+  manifest.arguments[flag] = then;
+  Answer result;
+  testing::internal::CaptureStderr();
+  try {
+    check_resume(config, manifest);
+  } catch (const ConfigError& error) {
+    result.error = error.what();
+  }
+  result.log = testing::internal::GetCapturedStderr();
+  return result;
+}
+
+std::string another(const TrainFlag& flag, FlagType type) {
+  if (type == FlagType::kSwitch) return "true";
+  if (type == FlagType::kInteger || type == FlagType::kReal) return "77";
+  if (type == FlagType::kNumbers) return "5,3,2";
+  return flag.spec.choices.empty() ? "other" : std::string(words_of(flag.spec.choices).back());
+}
+
+// Every flag that works, changed, under each of the ways to go on.
+TEST(Resume, EveryFlagByItsClass) {
+  TrainConfig config = trained();
+  for (const TrainFlag& flag : train_flags()) {
+    if (flag.target == nullptr) continue;
+    const std::string name(flag.spec.name);
+    SCOPED_TRACE(name);
+    const FlagTarget target = flag.target(config);
+    const FlagType type = type_of(target, flag.spec.type);
+    std::string then = another(flag, type);
+    if (then == phalanx::text_of(target)) then = words_of(flag.spec.choices).front();
+
+    const Answer plain = answer(config, name, then);
+    TrainConfig permits = config;
+    permits.run.allow_changed = {name};
+    const Answer permitted = answer(permits, name, then);
+    TrainConfig finetunes = config;
+    finetunes.run.finetune = true;
+    const Answer anew = answer(finetunes, name, then);
+    TrainConfig overrides = config;
+    overrides.optimizer.override_opt_param_scheduler = true;
+    const Answer overridden = answer(overrides, name, then);
+
+    switch (flag.spec.resume) {
+      case ResumeClass::kFree:
+        EXPECT_EQ(plain.error + plain.log, "accepted");
+        break;
+      case ResumeClass::kWarned:
+        EXPECT_EQ(plain.error, "accepted");
+        EXPECT_THAT(plain.log,
+                    AllOf(HasSubstr("warning: " + name), HasSubstr("made with " + then)));
+        EXPECT_EQ(anew.log, "");
+        break;
+      case ResumeClass::kSchedule:
+        EXPECT_EQ(plain.error + plain.log, "accepted");
+        EXPECT_THAT(overridden.log, HasSubstr("warning: " + name));
+        EXPECT_EQ(anew.log, "");
+        break;
+      case ResumeClass::kState:
+        EXPECT_THAT(plain.error, AllOf(HasSubstr("made with " + then), HasSubstr(name),
+                                       HasSubstr("--no-load-optim")));
+        EXPECT_EQ(anew.error + anew.log, "accepted");
+        break;
+      case ResumeClass::kFixed:
+        EXPECT_THAT(plain.error, AllOf(HasSubstr(name + " is "), HasSubstr("made with " + then),
+                                       HasSubstr("--finetune"), HasSubstr("--allow-changed")));
+        EXPECT_EQ(anew.error + anew.log, "accepted");
+        EXPECT_EQ(permitted.error, "accepted");
+        EXPECT_THAT(permitted.log, HasSubstr("warning: " + name));
+        break;
+      case ResumeClass::kShape:
+        EXPECT_THAT(plain.error, AllOf(HasSubstr(name + " is "), HasSubstr("made with " + then)));
+        EXPECT_EQ(anew.error, plain.error);
+        EXPECT_EQ(permitted.error, "accepted");
+        EXPECT_THAT(permitted.log, HasSubstr("warning: " + name));
+        break;
+    }
+  }
+}
+
+TEST(Resume, ValuesAreComparedAsValues) {
+  TrainConfig config = trained();
+  config.data.split = "90, 10,0";
+  EXPECT_EQ(answer(config, "--split", "90,10,0").error, "accepted");
+  EXPECT_EQ(answer(config, "--split", "90/10/0.0").error, "accepted");
+  EXPECT_THAT(answer(config, "--split", "90,9,1").error, HasSubstr("--split is 90,10,0"));
+  EXPECT_EQ(answer(trained(), "--norm-epsilon", "0.00001").error, "accepted");
+  EXPECT_EQ(answer(trained(), "--num-layers", "002").error, "accepted");
+}
+
+TEST(Resume, AllDifferencesAreTold) {
+  Manifest manifest = manifest_of(trained());
+  manifest.arguments["--num-layers"] = "3";
+  manifest.arguments["--seed"] = "9";
+  manifest.arguments["schedule.max_lr"] = "0.5";
+  try {
+    check_resume(trained(), manifest);
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("--num-layers is 2"), HasSubstr("--seed is 1234"),
+                                    ContainsRegex("\n  --lr +0.001 +0.5\n")));
+  }
+}
+
+// What comes of a run with these flags that goes on with a checkpoint made with those.
+std::string come_to(const TrainConfig& now, const Manifest& then) {
+  try {
+    check_resume(now, then);
+    return "accepted";
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+TrainConfig stable() {
+  TrainConfig c = trained();
+  c.optimizer.lr_decay_style = "WSD";
+  c.optimizer.lr_wsd_decay_iters = 25;
+  c.optimizer.decoupled_lr = 5e-3;
+  resolve(c, true);
+  return c;
+}
+
+// Every field of a schedule: stored, compared, shown and taken from the checkpoint.
+TEST(Resume, SchedulesAreComparedFieldByField) {
+  struct Case {
+    const char* name;
+    void (*change)(OptimizerConfig&);
+    const char* row;  // this run's value and the checkpoint's
+  };
+  const Case cases[] = {
+      {"lr", [](OptimizerConfig& o) { o.lr = 2e-3; }, "--lr +0.002 +0.001"},
+      {"min", [](OptimizerConfig& o) { o.min_lr = 1e-4; }, "--min-lr +0.0001 +0"},
+      {"init", [](OptimizerConfig& o) { o.lr_warmup_init = 1e-4; }, "--lr-warmup-init +0.0001 +0"},
+      {"warm-up", [](OptimizerConfig& o) { o.lr_warmup_iters = 3; }, "warm-up in samples +24 +0"},
+      {"decay", [](OptimizerConfig& o) { o.lr_decay_iters = 50; },
+       "decay of the learning rate in samples +400 +800"},
+      {"wsd", [](OptimizerConfig& o) { o.lr_wsd_decay_iters = 30; },
+       "last decay of WSD in samples +240 +200"},
+      {"wsd style", [](OptimizerConfig& o) { o.lr_wsd_decay_style = "cosine"; },
+       "--lr-wsd-decay-style +cosine +exponential"},
+      {"decoupled", [](OptimizerConfig& o) { o.decoupled_lr = 4e-3; },
+       "--decoupled-lr +0.004 +0.005"},
+      {"decoupled min", [](OptimizerConfig& o) { o.decoupled_min_lr = 1e-5; },
+       "--decoupled-min-lr +1e-05 +0"},
+      {"not decoupled", [](OptimizerConfig& o) { o.decoupled_lr.reset(); },
+       "--decoupled-lr +not given +0.005"},
+      {"weight decay",
+       [](OptimizerConfig& o) {
+         o.weight_decay = 0.5;
+         o.start_weight_decay.reset();
+         o.end_weight_decay.reset();
+       },
+       "first weight decay +0.5 +0.01"},
+  };
+  const Manifest manifest = manifest_of(stable());
+  const ParameterSchedule then = parameter_schedule(stable());
+  EXPECT_EQ(come_to(stable(), manifest), "accepted");
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.name);
+    TrainConfig c = stable();
+    one.change(c.optimizer);
+    resolve(c, true);
+    EXPECT_THAT(come_to(c, manifest), AllOf(ContainsRegex(" +this run +checkpoint\n"),
+                                            ContainsRegex(std::string("\n  ") + one.row + "\n"),
+                                            HasSubstr("--override-opt_param-scheduler"),
+                                            HasSubstr("--use-checkpoint-opt_param-scheduler")));
+    c.optimizer.override_opt_param_scheduler = true;
+    EXPECT_EQ(schedule_arguments(check_resume(c, manifest)),
+              schedule_arguments(parameter_schedule(c)));
+    c.optimizer.override_opt_param_scheduler = false;
+    c.optimizer.use_checkpoint_opt_param_scheduler = true;
+    const ParameterSchedule kept = check_resume(c, manifest);
+    EXPECT_EQ(schedule_arguments(kept), schedule_arguments(then));
+    // The weight decay of the first step too.
+    EXPECT_EQ(kept.weight_decay(40), then.weight_decay(40));
+  }
+}
+
+// Checkpoints of before know nothing of WSD, decoupled rates and other optimizers.
+TEST(Resume, OlderCheckpointsGoOn) {
+  Manifest older = manifest_of(trained());
+  for (const char* const flag :
+       {"--lr-wsd-decay-iters", "--lr-wsd-decay-samples", "--lr-wsd-decay-style", "--decoupled-lr",
+        "--decoupled-min-lr", "--optimizer", "--sgd-momentum"}) {
+    EXPECT_EQ(older.arguments.erase(flag), 1U) << flag;
+  }
+  for (const auto& [key, value] : older.arguments) {
+    EXPECT_THAT(key, Not(HasSubstr("decoupled"))) << value;
+    EXPECT_THAT(key, Not(HasSubstr("wsd"))) << value;
+  }
+  EXPECT_EQ(come_to(trained(), older), "accepted");
+  EXPECT_THAT(come_to(stable(), older), ContainsRegex("--lr-decay-style +WSD +linear\n"));
+  TrainConfig sgd = trained();
+  sgd.optimizer.optimizer = "sgd";
+  EXPECT_THAT(come_to(sgd, older),
+              AllOf(HasSubstr("the optimizer is sgd with momentum"), HasSubstr("made with adam"),
+                    HasSubstr("--no-load-optim")));
+}
+
+TEST(Resume, AnotherOptimizerBeginsAnewOrNotAtAll) {
+  const auto sgd = [](double momentum) {
+    TrainConfig c = trained();
+    c.optimizer.optimizer = "sgd";
+    c.optimizer.sgd_momentum = momentum;
+    return c;
+  };
+  EXPECT_EQ(come_to(sgd(0.9), manifest_of(sgd(0.5))), "accepted");
+  EXPECT_THAT(come_to(sgd(0.9), manifest_of(sgd(0.0))),
+              AllOf(HasSubstr("sgd with momentum"), HasSubstr("made with sgd without momentum"),
+                    HasSubstr("--sgd-momentum")));
+  EXPECT_THAT(come_to(sgd(0.0), manifest_of(sgd(0.9))), HasSubstr("made with sgd with momentum"));
+  EXPECT_THAT(come_to(trained(), manifest_of(sgd(0.9))),
+              AllOf(HasSubstr("the optimizer is adam"), HasSubstr("--no-load-optim")));
+  TrainConfig anew = trained();
+  anew.run.no_load_optim = true;
+  EXPECT_EQ(come_to(anew, manifest_of(sgd(0.9))), "accepted");
+  // What is imported has no state.
+  Manifest imported = manifest_of(trained());
+  imported.iteration = 0;
+  EXPECT_EQ(come_to(sgd(0.9), imported), "accepted");
+  TrainConfig permits = sgd(0.9);
+  permits.run.allow_changed = {"optimizer"};
+  try {
+    resolve(permits, true);
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--no-load-optim"));
+  }
+}
+
+// What older checkpoints do not say is not compared.
+TEST(Resume, SilenceIsNoDifference) {
+  Manifest manifest = manifest_of(trained());
+  for (const auto& [name, value] : argument_values(trained())) manifest.arguments.erase(name);
+  EXPECT_NO_THROW(check_resume(trained(), manifest));
+}
+
+TEST(Resume, PermissionIsByAnySpelling) {
+  RunConfig run;
+  run.allow_changed = {"seed", "--vocab_file"};
+  EXPECT_TRUE(is_allowed_to_change(run, "--seed"));
+  EXPECT_TRUE(is_allowed_to_change(run, "--vocab-file"));
+  EXPECT_FALSE(is_allowed_to_change(run, "--num-layers"));
+}
+
+// What a run multiplies with, by what it asks for and what its checkpoint was made with.
+TEST(Resume, ProductsAreTheCheckpoints) {
+  TrainConfig config = trained();
+  config.model.bf16 = true;
+  Manifest manifest = manifest_of(trained());
+  const auto come_to = [&](const std::string& asked, const std::string& then) -> std::string {
+    config.model.matmul_precision = asked;
+    manifest.matmul_precision = then;
+    try {
+      return resumed_precision(config, manifest);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(come_to("auto", "fp32"), "fp32");
+  EXPECT_EQ(come_to("fp32", "fp32"), "fp32");
+  EXPECT_EQ(come_to("auto", "auto"), "auto");
+  EXPECT_EQ(come_to("bf16", "auto"), "bf16");
+  EXPECT_THAT(come_to("bf16", "fp32"),
+              AllOf(HasSubstr("--matmul-precision is bf16"), HasSubstr("made with fp32"),
+                    HasSubstr("give the same value, --finetune"),
+                    HasSubstr("--allow-changed matmul-precision")));
+  {
+    const cpu::ForcedTarget forced(cpu::Target::kScalar);
+    for (const char* const asked : {"auto", "fp32"}) {
+      EXPECT_THAT(come_to(asked, "amx"),
+                  AllOf(HasSubstr("made with --matmul-precision amx"), HasSubstr("target scalar"),
+                        HasSubstr("has fp32"), HasSubstr("--allow-changed matmul-precision")));
+    }
+    config.run.allow_changed = {"matmul-precision"};
+    EXPECT_EQ(come_to("auto", "amx"), "auto");
+  }
+  EXPECT_EQ(come_to("bf16", "fp32"), "bf16");
+  config.run.allow_changed.clear();
+  config.run.finetune = true;
+  EXPECT_EQ(come_to("bf16", "fp32"), "bf16");
+}
+
+TEST(Resume, OnlyFlagsThatAreThereCanBePermitted) {
+  TrainConfig config = trained();
+  config.run.allow_changed = {"seeds"};
+  EXPECT_THROW(resolve(config, true), ConfigError);
+  config.run.allow_changed = {"lr"};
+  try {
+    resolve(config, true);
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--override-opt_param-scheduler"));
+  }
+}
+
+}  // namespace
+}  // namespace phalanx

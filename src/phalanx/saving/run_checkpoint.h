@@ -1,0 +1,56 @@
+#pragma once
+// What a run takes from a checkpoint, and whether it may go on with it.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/data/sample_counts.h"
+#include "phalanx/rank/rank.h"
+#include "phalanx/settings/config_views.h"
+#include "phalanx/settings/run_length.h"
+#include "phalanx/settings/train_config.h"
+
+namespace phalanx {
+
+// The counters of a run beside its tensors.
+struct RunState : RunPosition {
+  std::int64_t schedule_samples = 0;  // consumed by successful updates
+  std::int64_t adam_step = 0;         // successful updates
+  std::int64_t left_out_samples = 0;  // consumed by iterations that were left out
+  LossScaler::State loss_scaler;
+  SampleCounts requested;  // what the datasets were built for
+};
+
+// Whether the run begins from --pretrained-checkpoint, for --load has nothing; and its settings
+// then, those of a new run from these weights. IoError, DataError as the directory is read.
+bool begins_pretrained(const RunConfig& run);
+TrainConfig from_pretrained(TrainConfig config);
+
+// The checkpoint that --load names (or its --ckpt-step), its files verified; null, with a warning,
+// where nothing was saved there yet.
+std::shared_ptr<const CheckpointReader> open_checkpoint(const RunConfig& run);
+// The one that another process has chosen so; its files are verified again or not.
+std::shared_ptr<const CheckpointReader> open_checkpoint_at(const RunConfig& run,
+                                                           const std::string& directory,
+                                                           bool verified);
+
+// Stands among a manifest's arguments where the evaluation of its iteration was given up.
+inline constexpr std::string_view kDueEvaluation = "run.evaluation_is_due";
+
+// And how many samples were left out, where any were.
+inline constexpr std::string_view kLeftOutSamples = "run.left_out_samples";
+
+// Where a run that resumes from the checkpoint begins.
+RunPosition position_of(const Manifest& manifest);
+
+// ConfigError where the checkpoint has weights that the model has not: they would be lost.
+void check_tensors(const Model& model, const Manifest& manifest);
+
+// Fills the rank's parts of weights (and of optimizer states, unless they are absent or not wanted)
+// and returns the counters.
+RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Rank& rank);
+
+}  // namespace phalanx

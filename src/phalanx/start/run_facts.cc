@@ -1,0 +1,115 @@
+#include "phalanx/start/run_facts.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "phalanx/base/machine.h"
+#include "phalanx/metrics/metrics_file.h"
+#include "phalanx/ops/cpu/target.h"
+#include "phalanx/settings/config_views.h"
+#include "phalanx/start/rank_memory.h"
+#include "phalanx/timelines/run_timeline.h"
+
+namespace phalanx {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json machine_facts(const RunSetup& setup) {
+  return {{"host", host_name()},
+          {"hosts", setup.hosts()},
+          {"processor", processor_name()},
+          {"cores", setup.cores.reason},
+          {"memory_bytes", physical_memory()},
+          {"target", cpu::describe_active_target()},
+          {"products", fmt::format("{} ({})", setup.products.name(), setup.products.reason)},
+          {"peak", cpu::to_text(setup.peak)},
+          {"affinity", setup.affinity.text}};
+}
+
+Json model_facts(const RunSetup& setup) {
+  const ModelConfig& model = setup.config.model;
+  return {{"parameters", setup.model->parameters()},
+          {"layers", model.num_layers},
+          {"hidden_size", model.hidden_size},
+          {"attention_heads", model.num_attention_heads},
+          {"sequence_length", setup.config.data.seq_length},
+          {"vocabulary", setup.model->vocabulary().ids},
+          {"padded_vocabulary", setup.model->vocabulary().padded},
+          {"dtype", name_of(setup.model->transformer().dtype)}};
+}
+
+Json layout_facts(const RunSetup& setup) {
+  const LayoutConfig& layout = setup.config.layout;
+  const GridSizes& sizes = setup.grid.sizes();
+  return {{"world_size", setup.grid.world_size()},
+          {"tensor", sizes.tensor},
+          {"pipeline", sizes.pipeline},
+          {"data", sizes.data},
+          {"context", sizes.context},
+          {"sequence_parallel", layout.sequence_parallel},
+          {"distributed_optimizer", layout.use_distributed_optimizer},
+          {"schedule", sizes.pipeline > 1 ? layout.pipeline_schedule : std::string()},
+          {"threads_per_rank", layout.threads_per_rank},
+          {"micro_batch_size", layout.micro_batch_size},
+          {"global_batch_size", layout.global_batch_size}};
+}
+
+Json data_facts(const RunSetup& setup) {
+  const DataConfig& data = setup.config.data;
+  const SampleCounts& counts = setup.data->counts();
+  Json files = Json::array();
+  for (const Manifest::InputFile& file : setup.inputs.files) {
+    files.push_back({{"flag", file.flag}, {"path", file.path}, {"bytes", file.bytes}});
+  }
+  return {{"tokens", setup.data->tokens()},
+          {"documents", setup.data->documents()},
+          {"split", data.split},
+          {"order", data.data_order},
+          {"samples", {{"train", counts.train}, {"valid", counts.valid}, {"test", counts.test}}},
+          {"tokenizer", setup.config.tokenizer.tokenizer_type},
+          {"files", std::move(files)}};
+}
+
+Json memory_facts(const RunSetup& setup) {
+  Json ranks = Json::array();
+  for (const RankMemory& memory : memory_of_ranks(setup.ranks)) {
+    Json bytes = Json::object();
+    for (std::size_t i = 0; i < kMemoryClasses.size(); ++i) {
+      bytes[std::string(kMemoryClasses[i])] = memory.bytes[i];
+    }
+    ranks.push_back({{"ranks", ranks_text(memory.ranks)}, {"bytes", std::move(bytes)}});
+  }
+  return ranks;
+}
+
+// Of a step, predicted.
+Json disk_facts(const RunSetup& setup) {
+  const DiskStep& disk = *setup.disk;
+  Json json = {{"read_bytes", disk.traffic.read},
+               {"write_bytes", disk.traffic.written},
+               {"arithmetic_seconds", setup.arithmetic_seconds()}};
+  if (disk.seconds) json["seconds"] = *disk.seconds;
+  return json;
+}
+
+}  // namespace
+
+std::string run_facts(const RunSetup& setup) {
+  Json facts = {{"run", setup.directory.run_id()},       {"start", setup.directory.start()},
+                {"restarts", setup.config.run.restarts}, {"version", PHALANX_VERSION},
+                {"machine", machine_facts(setup)},       {"model", model_facts(setup)},
+                {"layout", layout_facts(setup)},         {"data", data_facts(setup)},
+                {"memory", memory_facts(setup)}};
+  for (const LossSpec& loss : setup.model->losses()) {
+    if (!loss.title.empty()) facts["loss_titles"][metrics_key(loss.name)] = loss.title;
+  }
+  if (setup.disk) facts["disk"] = disk_facts(setup);
+  facts["schedule"] =
+      Json::parse(schedule_json(setup.programs.training.at(setup.programs.usual).schedule));
+  // What a path holds need not be UTF-8.
+  return facts.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace phalanx

@@ -1,0 +1,106 @@
+#include "phalanx/start/run_facts.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "phalanx/base/file.h"
+#include "phalanx/metrics/run_events.h"
+#include "phalanx/report/report.h"
+#include "phalanx/train/test_support.h"
+
+namespace phalanx {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class RunFactsTest : public RunTest {
+ protected:
+  std::vector<Json> events(const std::string& save) const {
+    std::vector<Json> found;
+    std::ifstream file(path(save + "/" + std::string(kEventsName)));
+    for (std::string line; std::getline(file, line);) found.push_back(Json::parse(line));
+    return found;
+  }
+  static std::vector<std::string> names(const std::vector<Json>& events) {
+    std::vector<std::string> found;
+    for (const Json& event : events) found.push_back(event.at("event").get<std::string>());
+    return found;
+  }
+  // A pipeline of two ranks, each twice.
+  TrainConfig pipeline(const std::string& save) const {
+    TrainConfig c = config(save);
+    c.layout.world_size = 4;
+    c.layout.pipeline_model_parallel_size = 2;
+    c.layout.micro_batch_size = 1;
+    c.run.train_iters = 2;
+    c.run.save_interval = 1;
+    c.run.eval_iters = 0;
+    c.run.eval_interval = 0;
+    c.optimizer.lr_decay_iters = 8;
+    c.optimizer.lr_warmup_iters = 0;
+    return c;
+  }
+};
+
+TEST_F(RunFactsTest, ARunKeepsWhatItIsAndWhatHappened) {
+  TrainConfig c = pipeline("run");
+  pretrain(c);
+  const auto first = events("run");
+  EXPECT_THAT(names(first), ElementsAre("begin", "save", "save", "end"));
+  const Json& begin = first.front();
+  EXPECT_EQ(begin.at("start"), 1);
+  EXPECT_EQ(begin.at("arguments").at("--hidden-size"), "32");
+  EXPECT_EQ(begin.at("layout").at("pipeline"), 2);
+  EXPECT_EQ(begin.at("layout").at("data"), 2);
+  EXPECT_GT(begin.at("data").at("tokens"), 1000);
+  EXPECT_FALSE(begin.at("machine").at("processor").get<std::string>().empty());
+  // Each stage has a plan of its own, which data-parallel ranks share.
+  ASSERT_EQ(begin.at("memory").size(), 2U);
+  EXPECT_EQ(begin.at("memory").at(0).at("ranks"), "0, 1");
+  EXPECT_EQ(begin.at("memory").at(1).at("ranks"), "2, 3");
+  const Json& bytes = begin.at("memory").at(0).at("bytes");
+  EXPECT_EQ(
+      bytes.at("total"),
+      bytes.at("parameters").get<std::int64_t>() + bytes.at("main_parameters").get<std::int64_t>() +
+          bytes.at("gradients").get<std::int64_t>() + bytes.at("optimizer").get<std::int64_t>() +
+          bytes.at("saved").get<std::int64_t>() + bytes.at("workspace").get<std::int64_t>() +
+          bytes.at("communication").get<std::int64_t>() +
+          bytes.at("constants").get<std::int64_t>());
+  EXPECT_EQ(begin.at("schedule").at("simulated").size(), 2U);
+  const Json& end = first.back();
+  EXPECT_EQ(end.at("outcome"), "finished");
+  ASSERT_EQ(end.at("timeline").at("measured").size(), 2U);
+  EXPECT_EQ(end.at("timeline").at("measured").at(1).size(), 4U);  // two microbatches there and back
+  EXPECT_GT(end.at("timeline").at("passes").at(0).at("forward"), 0);
+  EXPECT_THAT(read_file(path("run/report.html")), HasSubstr("measured: 1f1b"));
+
+  // The history stays.
+  c.run.load = c.run.save;
+  c.run.train_iters = 3;
+  pretrain(c);
+  const auto both = events("run");
+  EXPECT_THAT(names(both), ElementsAre("begin", "save", "save", "end", "begin", "save", "end"));
+  EXPECT_EQ(both[4].at("run"), begin.at("run"));
+  EXPECT_EQ(both[4].at("start"), 2);
+  EXPECT_EQ(both[4].at("iteration"), 2);
+}
+
+// A run is worth more than its diary.
+TEST_F(RunFactsTest, WhatCannotBeWrittenChangesNothing) {
+  const TrainConfig c = pipeline("run");
+  for (const std::string_view name : {kReportName, kEventsName}) {
+    std::filesystem::create_directories(path("run/" + std::string(name) + "/x"));
+  }
+  testing::internal::CaptureStderr();
+  pretrain(c);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("the run goes on without events.jsonl"));
+  EXPECT_THAT(said, HasSubstr("the run goes on without report.html"));
+  EXPECT_EQ(losses("run").size(), 2U);
+}
+
+}  // namespace
+}  // namespace phalanx

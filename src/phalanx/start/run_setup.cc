@@ -1,0 +1,138 @@
+#include "phalanx/start/run_setup.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "phalanx/base/machine.h"
+#include "phalanx/base/progress.h"
+#include "phalanx/families/family.h"
+#include "phalanx/rehearsal/memory_check.h"
+#include "phalanx/saving/resume.h"
+#include "phalanx/settings/config_views.h"
+#include "phalanx/start/imported_parts.h"
+
+namespace phalanx {
+namespace {
+
+// A run from another's weights begins anew.
+RunPosition begin_of(const TrainConfig& config, const std::optional<Manifest>& loaded) {
+  return loaded && !config.run.finetune ? position_of(*loaded) : RunPosition{};
+}
+
+// What the data order was built for: a resumed run keeps the order it began with.
+SampleCounts counts_of(const RunSetup& setup) {
+  if (!setup.loaded || setup.config.run.finetune) return setup.length.requested();
+  const auto& stored = setup.loaded->requested_samples;
+  const SampleCounts counts{.train = stored.train, .valid = stored.valid, .test = stored.test};
+  return counts == SampleCounts{} ? setup.length.requested() : counts;
+}
+
+}  // namespace
+
+RunSetup::RunSetup(const TrainConfig& given, RankRunner& runner, const std::function<bool()>& stop)
+    : RunSetup(start_run(given, runner), runner, stop) {}
+
+RunSetup::RunSetup(const TrainConfig& given, const std::function<bool()>& stop)
+    : RunSetup(given, *make_thread_runner(static_cast<int>(given.layout.world_size)), stop) {}
+
+RunSetup::RunSetup(RunStart start, RankRunner& runner, const std::function<bool()>& stop)
+    : config(std::move(start.config)),
+      lock(std::move(start.lock)),
+      places(runner.places()),
+      grid(rank_grid(config.layout)),
+      tokenizer(make_tokenizer(config.tokenizer)),
+      checkpoint(std::move(start.checkpoint)),
+      loaded(checkpoint ? std::optional(checkpoint->manifest()) : std::nullopt),
+      directory(config.run, checkpoint.get(), std::move(start.decisions.job), start.decisions.name),
+      name(std::move(start.decisions.name)),
+      inputs(run_inputs(config)),
+      length(config, begin_of(config, loaded)),
+      schedule(loaded ? check_resume(config, *loaded) : parameter_schedule(config)),
+      products(std::move(start.decisions.products)),
+      peak(start.decisions.peak),
+      model(make_model(config, tokenizer->vocab_size())),
+      programs(step_programs(config, length)),
+      plans(plan_ranks(config, *model, programs, {products.products}, runner.own_ranks())),
+      affinity(rank_affinity(config.layout)),
+      initialised(std::chrono::system_clock::now()),
+      start_time(start.time) {
+  agree_on_inputs(inputs, runner);
+  plan_memory(runner);
+  if (loaded) {
+    if (!family_of(config).begins_with_part()) check_tensors(*model, *loaded);
+    check_inputs(inputs, *loaded, config.run);
+    ImportedParts imported = imported_parts(config, inputs, *loaded);
+    // The leading process saves.
+    if (runner.leads() && !config.run.save.empty()) {
+      add_kept_files(imported, *checkpoint, inputs);
+    }
+    config.imported = std::move(imported.arguments);
+  }
+  const auto poll = [&] {
+    note_progress();
+    if (stop && stop()) throw StoppedEarly{};
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  data.emplace(config, *tokenizer, counts_of(*this), poll);
+  data_time = std::chrono::steady_clock::now() - begin;
+  data->check_suffices(length.needed());
+  if (runner.leads()) digests = data_digests(config, inputs, loaded ? &*loaded : nullptr);
+  if (digests) digests->check();
+  poll();
+}
+
+// What a process tells the others of its plans: the bytes that it needs, the operations of a step,
+// and for each of its ranks its number and its facts.
+std::string RunSetup::planned() const {
+  double flops = 0;
+  std::string ranks_text;
+  for (const RankPlan& plan : plans) {
+    flops +=
+        static_cast<double>(plan.memory.flops_per_step) * static_cast<double>(plan.ranks.size());
+    for (const int rank : plan.ranks) {
+      ranks_text += fmt::format(" {} {}", rank, to_text(facts_of(plan.memory)));
+    }
+  }
+  return fmt::format("{} {}{}", process_bytes(plans), flops, ranks_text);
+}
+
+// One process of each host compares what all of the host's need with what there is.
+void RunSetup::plan_memory(RankRunner& runner) {
+  for (RankPlan& plan : plans) plan.memory.library_bound += runner.message_bytes();
+  const std::vector<std::string> texts = runner.gather(planned());
+  ranks.resize(places.size());
+  const bool is_alone = texts.size() == 1;
+  const RankPlace& here = places[static_cast<std::size_t>(runner.own_ranks().front())];
+  std::int64_t needed = 0;
+  for (std::size_t process = 0; process < texts.size(); ++process) {
+    std::istringstream text(texts[process]);
+    std::int64_t bytes = 0;
+    double flops = 0;
+    text >> bytes >> flops;
+    flops_per_step += flops;
+    RankFacts facts;
+    for (std::size_t rank = 0; text >> rank >> facts;) {
+      ranks.at(rank) = facts;
+      peak_bytes = std::max(peak_bytes, facts.arena_bytes());
+    }
+    if (is_alone || places[process].host == here.host) needed += bytes;
+  }
+  std::vector<DiskTraffic> traffic;
+  for (const RankFacts& facts : ranks) traffic.push_back(facts.disk);
+  disk = disk_step(config.layout, traffic,
+                   [&](int rank) { return places[static_cast<std::size_t>(rank)].host; });
+  if (here.local_rank == 0)
+    check_memory(config, plans, needed, here.local_size, available_memory());
+}
+
+const MemoryPlan& RunSetup::plan_of(int rank) const {
+  const auto holds = [rank](const RankPlan& plan) {
+    return std::ranges::find(plan.ranks, rank) != plan.ranks.end();
+  };
+  return std::ranges::find_if(plans, holds)->memory;
+}
+
+}  // namespace phalanx

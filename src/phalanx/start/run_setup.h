@@ -1,0 +1,85 @@
+#pragma once
+// What all ranks of a run share, and nobody changes: settings, tokenizer, the checkpoint to resume
+// from, data, and the plan that says whether it fits.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "phalanx/base/machine.h"
+#include "phalanx/rehearsal/memory_plan.h"
+#include "phalanx/saving/data_digests.h"
+#include "phalanx/saving/run_checkpoint.h"
+#include "phalanx/saving/run_directory.h"
+#include "phalanx/saving/run_inputs.h"
+#include "phalanx/settings/run_length.h"
+#include "phalanx/start/rank_affinity.h"
+#include "phalanx/start/rank_memory.h"
+#include "phalanx/start/rank_runner.h"
+#include "phalanx/start/run_data.h"
+#include "phalanx/start/run_start.h"
+
+namespace phalanx {
+
+struct RunSetup {
+  // Resolves the configuration, opens the inputs, plans; throws where any of it is wrong, before
+  // anything large is allocated. `stop` is asked while the data's order is made, which can take
+  // minutes. By all processes at the same time, within RankRunner::prepare().
+  RunSetup(const TrainConfig& config, RankRunner& runner,
+           const std::function<bool()>& stop = nullptr);
+  // Of ranks in this process.
+  explicit RunSetup(const TrainConfig& config, const std::function<bool()>& stop = nullptr);
+
+  TrainConfig config;
+  std::optional<DirectoryLock> lock;  // on --save, as long as the run; of the leading process
+  std::vector<RankPlace> places;      // by rank
+  RankGrid grid;
+  std::unique_ptr<Tokenizer> tokenizer;
+  // What the run begins with, or null. Whoever has read it lets go of it: files that are removed
+  // later give their space back then.
+  std::shared_ptr<const CheckpointReader> checkpoint;
+  std::optional<Manifest> loaded;  // the checkpoint's
+  RunDirectory directory;
+  std::string name;  // of this start, in all its processes: nobody else has it
+  RunInputs inputs;
+  // Of the leading process, or null.
+  std::unique_ptr<const DataDigests> digests;
+  RunLength length;
+  ParameterSchedule schedule;
+  cpu::ProductChoice products;
+  cpu::Peak peak;  // of the threads of a host's ranks, as many as it has cores
+  std::shared_ptr<const Model> model;
+  StepPrograms programs;
+  std::vector<RankPlan> plans;   // of the ranks of this process
+  std::vector<RankFacts> ranks;  // of all, by rank
+  std::int64_t peak_bytes = 0;   // the most that the arenas of any rank hold
+  double flops_per_step = 0;     // that all ranks compute, recomputation included
+  std::optional<DiskStep> disk;  // of a step, where states lie in files
+  std::optional<RunData> data;
+  RankAffinity affinity;
+  UsableCores cores = usable_cores();  // before any rank is bound to its own
+  // For people: when the first part of the preparation was done, how long it took and how long the
+  // data took.
+  std::chrono::system_clock::time_point initialised;
+  std::chrono::steady_clock::duration start_time{}, data_time{};
+
+  const MemoryPlan& plan_of(int rank) const;
+  int hosts() const { return places.back().host + 1; }
+  // Per second, of all hosts.
+  double peak_flops() const { return 1e9 * hosts() * peak.of(products.products); }
+  // Of a rank, among those of its host.
+  double peak_flops_of(int rank) const {
+    return 1e9 * peak.of(products.products) / places[static_cast<std::size_t>(rank)].local_size;
+  }
+  // Of a step, at the peak.
+  double arithmetic_seconds() const { return flops_per_step / peak_flops(); }
+
+ private:
+  RunSetup(RunStart start, RankRunner& runner, const std::function<bool()>& stop);
+  std::string planned() const;
+  void plan_memory(RankRunner& runner);
+};
+
+}  // namespace phalanx

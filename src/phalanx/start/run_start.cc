@@ -1,0 +1,273 @@
+#include "phalanx/start/run_start.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
+#include "phalanx/base/hash.h"
+#include "phalanx/base/log.h"
+#include "phalanx/base/machine.h"
+#include "phalanx/base/unique_name.h"
+#include "phalanx/base/working_directory.h"
+#include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/flag_table/train_flags.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/saving/resume.h"
+#include "phalanx/saving/run_inputs.h"
+#include "phalanx/settings/config_views.h"
+#include "phalanx/start/joining_file.h"
+
+namespace phalanx {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+// What may differ between processes, for it is about their machine alone.
+constexpr std::array kOwnOfAProcess = {"--threads-per-rank", "--no-cpu-affinity",
+                                       "--allow-overcommit", "--rdzv-secret-file"};
+
+using Identity = std::map<std::string, std::string>;
+
+Identity identity_of(const TrainConfig& config) {
+  Identity identity;
+  for (const auto& [flag, value] : argument_values(config)) {
+    if (std::ranges::find(kOwnOfAProcess, flag) == kOwnOfAProcess.end()) identity[flag] = value;
+  }
+  identity["the version of phalanx"] = PHALANX_VERSION;
+  identity["the compiler"] = __VERSION__;
+  identity["the byte order"] =
+      std::endian::native == std::endian::little ? "little-endian" : "big-endian";
+  identity["how often the job was started again"] = std::to_string(config.run.restarts);
+  return identity;
+}
+
+Identity identity_of(const RunInputs& inputs) {
+  Identity identity;
+  for (const Manifest::InputFile& file : inputs.files) {
+    // Where a file lies does not matter.
+    const std::string what =
+        fmt::format("the content of {}'s {}", file.flag, fs::path(file.path).extension().string());
+    identity[what] += fmt::format("{}{} bytes{}", identity[what].empty() ? "" : ", ", file.bytes,
+                                  file.xxh3 ? " with digest " + digest_to_text(*file.xxh3) : "");
+  }
+  for (const auto& [name, value] : inputs.arguments) identity[name] = value;
+  return identity;
+}
+
+// Names the first difference: "--lr is 0.1, rank 0 has 0.2".
+void agree(const Identity& mine, RankRunner& runner) {
+  const auto theirs = Json::parse(runner.broadcast(Json(mine).dump())).get<Identity>();
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : theirs) keys.push_back(key);
+  for (const auto& [key, value] : mine) {
+    if (!theirs.contains(key)) keys.push_back(key);
+  }
+  const auto value_in = [](const Identity& identity, const std::string& key) {
+    const auto found = identity.find(key);
+    return found == identity.end() || found->second.empty() ? std::string("not given")
+                                                            : found->second;
+  };
+  std::vector<std::string> differences;
+  for (const std::string& key : keys) {
+    const std::string here = value_in(mine, key);
+    const std::string there = value_in(theirs, key);
+    if (here != there)
+      differences.push_back(fmt::format("{} is {}, rank 0 has {}", key, here, there));
+  }
+  if (differences.empty()) return;
+  throw ConfigError(
+      "{}{}: start all ranks with the same flags, files and program", differences.front(),
+      differences.size() == 1 ? "" : fmt::format(" ({} more differ)", differences.size() - 1));
+}
+
+// The threads of a host's ranks, as many as can run at once.
+int busy_threads(const TrainConfig& config, RankRunner& runner) {
+  const std::int64_t cores = usable_cores().count;
+  const std::int64_t threads = config.layout.threads_per_rank;
+  return static_cast<int>(std::min<std::int64_t>(threads * runner.places().front().local_size,
+                                                 std::max(cores, threads)));
+}
+
+cpu::ProductPrecision products_of(std::string_view name) {
+  using enum cpu::ProductPrecision;
+  for (const auto products : {kFp32, kBf16, kAmx}) {
+    if (name_of(products) == name) return products;
+  }
+  throw InternalError("an unknown family of matrix products: {}", name);
+}
+
+// What an attempt of a job goes on with.
+void tell(const RunConfig& run, const JobRecord& job, bool is_restarted) {
+  if (run.restarts == 0 || run.save.empty()) return;
+  const std::int64_t attempt = run.restarts + 1;
+  if (is_restarted) {
+    log_info("> attempt {} of this job: goes on from --save {}", attempt, run.save);
+  } else if (job.has_begun()) {
+    log_info("> attempt {} of this job: nothing is saved yet, it begins as the first one did",
+             attempt);
+  } else {
+    log_info("> attempt {} of this job: none before it has begun a run in --save {}", attempt,
+             run.save);
+  }
+}
+
+// Under the lock: an attempt that its launcher has started again goes on with what the job saved;
+// while there is nothing, it begins as the first one did, from the same checkpoint. Without a
+// record of this job it is the first.
+void choose_checkpoint(const TrainConfig& given, RunStart& start) {
+  RunDecisions& decisions = start.decisions;
+  const fs::path save = given.run.save;
+  decisions.job = begun_by_this_job(given);
+  JobRecord& job = decisions.job;
+  decisions.is_restarted = job.has_begun() && has_saved(job, save);
+  tell(given.run, job, decisions.is_restarted);
+  if (decisions.is_restarted) start.config = restarted_from_save(std::move(start.config));
+  const bool repeats = job.has_begun() && !decisions.is_restarted;
+  decisions.is_pretrained = repeats ? job.is_pretrained : begins_pretrained(start.config.run);
+  if (decisions.is_pretrained) {
+    start.config = from_pretrained(std::move(start.config));
+    log_info("> a new run from --pretrained-checkpoint {}", start.config.run.load);
+  }
+  if (!repeats) {
+    start.checkpoint = open_checkpoint(start.config.run);
+  } else if (!job.checkpoint.empty()) {
+    start.checkpoint =
+        open_checkpoint_at(start.config.run, chosen_checkpoint(job, save).string(), true);
+  }
+  if (start.checkpoint) {
+    decisions.checkpoint = absolute_path(start.checkpoint->directory()).string();
+    decisions.manifest_digest = digest_of_manifest(start.checkpoint->directory());
+  }
+  if (job.has_begun()) return;
+  job.checkpoint = decisions.checkpoint;
+  job.manifest_digest = decisions.manifest_digest;
+  job.is_pretrained = decisions.is_pretrained;
+}
+
+// Of the leading process.
+RunStart decide(const TrainConfig& config, RankRunner& runner) {
+  RunStart start{.config = config, .lock = {}, .decisions = {}, .checkpoint = {}};
+  start.lock = lock_save_directory(config.run);
+  choose_checkpoint(config, start);
+  std::string requested = start.config.model.matmul_precision;
+  if (start.checkpoint) {
+    requested = resumed_precision(start.config, start.checkpoint->manifest());
+  }
+  start.decisions.products = cpu::choose_products(requested, start.config.model.bf16);
+  start.decisions.peak = cpu::measure_peak(busy_threads(start.config, runner));
+  start.decisions.name = random_digits(32);
+  return start;
+}
+
+// Of every other process.
+RunStart follow(TrainConfig config, RunDecisions decisions, const RankPlace& place) {
+  RunStart start{
+      .config = std::move(config), .lock = {}, .decisions = std::move(decisions), .checkpoint = {}};
+  const RunDecisions& d = start.decisions;
+  if (d.is_restarted) start.config = restarted_from_save(std::move(start.config));
+  if (d.is_pretrained) start.config = from_pretrained(std::move(start.config));
+  const std::string& save = start.config.run.save;
+  if (!d.nonce.empty() && !JoiningFile::is_seen(save, d.nonce)) {
+    throw ConfigError(
+        "--save {} is not the directory that rank 0 writes to: give one on a file system that all "
+        "hosts share",
+        save);
+  }
+  if (!cpu::has_products(d.products.products)) {
+    throw ConfigError(
+        "this processor has no {} products, which rank 0 has chosen: give --matmul-precision fp32",
+        d.products.name());
+  }
+  if (d.checkpoint.empty()) return start;
+  const auto refuse = [&](std::string_view fault) {
+    throw ConfigError(
+        "--load {}: {} {}, which rank 0 begins with: give a directory on a file system that all "
+        "hosts share",
+        start.config.run.load, d.checkpoint, fault);
+  };
+  try {
+    if (digest_of_manifest(d.checkpoint) != d.manifest_digest) refuse("is not the checkpoint");
+  } catch (const InputMissingError&) {
+    refuse("is not there");
+  }
+  // The first rank has verified it where it runs; another host reads it by a way of its own.
+  start.checkpoint =
+      open_checkpoint_at(start.config.run, d.checkpoint, place.host > 0 && place.local_rank == 0);
+  return start;
+}
+
+// What all of them do in step.
+RunStart start_alike(TrainConfig config, RankRunner& runner) {
+  resolve(config, true);
+  check_files(config);
+  agree(identity_of(config), runner);
+  if (runner.leads()) {
+    RunStart start = decide(config, runner);
+    const bool is_alone = runner.own_ranks().size() == runner.places().size();
+    const bool is_saved = !start.config.run.save.empty() && !is_alone;
+    std::optional<JoiningFile> file;
+    if (is_saved) file.emplace(start.config.run.save);
+    if (file) start.decisions.nonce = file->text();
+    runner.broadcast(start.decisions.to_text());
+    runner.gather({});  // all have looked
+    return start;
+  }
+  const RunDecisions decisions = RunDecisions::from_text(runner.broadcast({}));
+  const auto rank = static_cast<std::size_t>(runner.own_ranks().front());
+  RunStart start = follow(std::move(config), decisions, runner.places()[rank]);
+  runner.gather({});
+  return start;
+}
+
+}  // namespace
+
+std::string RunDecisions::to_text() const {
+  return Json{{"restarted", is_restarted},
+              {"pretrained", is_pretrained},
+              {"checkpoint", checkpoint},
+              {"manifest", manifest_digest},
+              {"job", job.to_text()},
+              {"products", std::string(products.name())},
+              {"reason", products.reason},
+              {"peak", {peak.fp32_gflops, peak.bf16_gflops, peak.amx_gflops}},
+              {"nonce", nonce},
+              {"name", name}}
+      .dump();
+}
+
+RunDecisions RunDecisions::from_text(const std::string& text) {
+  const Json json = Json::parse(text);
+  const auto peak = json.at("peak").get<std::array<double, 3>>();
+  return {.is_restarted = json.at("restarted"),
+          .is_pretrained = json.at("pretrained"),
+          .checkpoint = json.at("checkpoint"),
+          .manifest_digest = json.at("manifest"),
+          .job = JobRecord::from_text(json.at("job")),
+          .products = {.products = products_of(json.at("products").get<std::string>()),
+                       .reason = json.at("reason")},
+          .peak = {.fp32_gflops = peak[0], .bf16_gflops = peak[1], .amx_gflops = peak[2]},
+          .nonce = json.at("nonce"),
+          .name = json.at("name")};
+}
+
+RunStart start_run(TrainConfig config, RankRunner& runner) {
+  const auto begin = std::chrono::steady_clock::now();
+  RunStart start = start_alike(std::move(config), runner);
+  start.time = std::chrono::steady_clock::now() - begin;
+  return start;
+}
+
+void agree_on_inputs(const RunInputs& inputs, RankRunner& runner) {
+  agree(identity_of(inputs), runner);
+}
+
+}  // namespace phalanx

@@ -1,0 +1,49 @@
+#pragma once
+// Looks at what every pass of a rank's units writes, and keeps the first tensor that is not finite.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "phalanx/pipeline/placement.h"
+#include "phalanx/rank/rank.h"
+
+namespace phalanx {
+
+// A tensor that is not finite, and the pass that wrote it.
+struct NonFinite {
+  nn::PassKind pass = nn::PassKind::kForward;
+  int microbatch = 0;
+  int stage = 0;
+  int unit = 0;           // of the stage
+  std::string unit_name;  // "layer 3"
+  int step = 0;           // among the tensors that the pass writes, in their order
+  std::string tensor;     // "fc1 output"
+  std::string input;      // the first tensor it read that was not finite; empty: all were
+  std::string weight;     // likewise of the parameters
+};
+
+// Looks at what passes write, until something is not finite.
+class NanWatch final : public nn::UnitHooks {
+ public:
+  // `others` are told before it looks.
+  NanWatch(const Rank& rank, const Placement& placement, nn::UnitHooks* others = nullptr);
+
+  void before(const nn::Unit& unit, nn::PassKind pass, int microbatch) override;
+  void grad_ready(ParamId id, int microbatch) override;
+  void after(const nn::Unit& unit, nn::PassKind pass, int microbatch,
+             const nn::UnitTensors& tensors) override;
+  const std::optional<NonFinite>& first() const { return first_; }
+
+ private:
+  struct Place {
+    const nn::Unit* unit;
+    int stage, number;
+  };
+  const Rank& rank_;
+  nn::UnitHooks* others_;
+  std::vector<Place> places_;
+  std::optional<NonFinite> first_;
+};
+
+}  // namespace phalanx
