@@ -79,7 +79,7 @@ class TimedCommunicator final : public Communicator {
   static Context unrecorded(const Context& context) {
     return {.backend = context.backend,
             .workspace = context.workspace,
-            .stream = context.queue,
+            .queue = context.queue,
             .recorder = nullptr};
   }
   Work timed_work(Work work) { return Work(std::make_shared<TimedWork>(std::move(work), timers_)); }

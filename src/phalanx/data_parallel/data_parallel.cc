@@ -207,7 +207,7 @@ void DataParallel::start_scatter(std::size_t bucket) {
 void DataParallel::finish_scatters(int unit) {
   for (const Scatter& scatter : scatters_) {
     if (scatter.until != unit) continue;
-    scatter.work.wait(context_->stream);
+    scatter.work.wait(context_->queue);
     if (!scatter.is_in_place && scatter.adds) {
       gradients_->add(*context_, scatter.bucket, scatter.sum);
     } else if (!scatter.is_in_place) {
@@ -254,7 +254,7 @@ void DataParallel::finish_shared_sums() {
     if (sum.is_chain) pass_on(sum);
   }
   for (SharedState& state : shared_) {
-    state.work.wait(context_->stream);
+    state.work.wait(context_->queue);
     state.work = {};
   }
 }
@@ -268,14 +268,14 @@ void DataParallel::pass_on(const SharedSum& sum) {
   };
   for (const SharedSum::Run& run : sum.runs) {
     if (run.previous >= 0) {
-      group->receive(*context_, gradient, run.previous, key(run.number)).wait(context_->stream);
+      group->receive(*context_, gradient, run.previous, key(run.number)).wait(context_->queue);
     }
     gradients_->join(*context_, sum, run);
     if (run.next >= 0) {
-      group->send(*context_, gradient, run.next, key(run.number + 1)).wait(context_->stream);
+      group->send(*context_, gradient, run.next, key(run.number + 1)).wait(context_->queue);
     }
   }
-  group->broadcast(*context_, gradient, sum.last_holder).wait(context_->stream);
+  group->broadcast(*context_, gradient, sum.last_holder).wait(context_->queue);
 }
 
 void DataParallel::finish_buckets() {
@@ -286,7 +286,7 @@ void DataParallel::finish_buckets() {
     if (!started_[b] && !states().cuts_gradients()) start_reduction(b);
   }
   for (std::size_t b = 0; b < reductions_.size(); ++b) {
-    reductions_[b].wait(context_->stream);
+    reductions_[b].wait(context_->queue);
     reductions_[b] = {};
     if (!states().cuts_gradients()) tell_end(StateMove::kGradientSum, b);
   }
@@ -304,7 +304,7 @@ void DataParallel::sum_over_sequence() {
     }
   };
   copy_each(true);
-  region_.group().all_reduce(*context_, coalesced_, Reduction::kSum).wait(context_->stream);
+  region_.group().all_reduce(*context_, coalesced_, Reduction::kSum).wait(context_->queue);
   copy_each(false);
 }
 
@@ -318,7 +318,7 @@ void DataParallel::sum_over_box_holders() {
   for (const Common& common : common_) {
     if (states().cuts_gradients()) {
       copy_common(common, true);
-      sum(common_sum_.slice(0, 0, common.count)).wait(context_->stream);
+      sum(common_sum_.slice(0, 0, common.count)).wait(context_->queue);
       copy_common(common, false);
     } else {
       const Tensor& gradient = gradients_->gradient(common.id);
@@ -326,7 +326,7 @@ void DataParallel::sum_over_box_holders() {
           sum(gradient.reshape({gradient.count()}).slice(0, common.begin, common.count)));
     }
   }
-  for (Work& work : sums) work.wait(context_->stream);
+  for (Work& work : sums) work.wait(context_->queue);
 }
 
 void DataParallel::copy_common(const Common& common, bool in) {
@@ -351,7 +351,7 @@ void DataParallel::sum_over_replicas() {
     sums.push_back(groups_.replicas->all_reduce(*context_, gradients_->own(b), Reduction::kSum));
   }
   for (std::size_t b = 0; b < sums.size(); ++b) {
-    sums[b].wait(context_->stream);
+    sums[b].wait(context_->queue);
     tell_end(StateMove::kReplicaSum, b);
   }
 }
@@ -372,7 +372,7 @@ void DataParallel::gather() {
 }
 
 void DataParallel::wait_for(std::size_t bucket) {
-  gathers_[bucket].wait(context_->stream);
+  gathers_[bucket].wait(context_->queue);
   gathers_[bucket] = {};
   tell_end(StateMove::kNewParameters, bucket);
 }

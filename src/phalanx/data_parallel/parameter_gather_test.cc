@@ -34,7 +34,7 @@ class Watched final : public Communicator {
         : work_(std::move(work)), number_(number), waits_(waits) {}
     void wait(Queue queue) override {
       waits_.push_back(number_);
-      work_.wait(stream);
+      work_.wait(queue);
     }
     void wait_host(Work::Clock::time_point deadline) override { work_.wait_host(deadline); }
     bool done() override { return work_.done(); }

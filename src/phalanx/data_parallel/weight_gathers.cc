@@ -103,7 +103,7 @@ void WeightGathers::read(std::size_t number) {
 
 void WeightGathers::gather(std::size_t number) {
   if (data_ == nullptr) return;
-  for (const Work& work : reads_[number]) work.wait(context_->stream);
+  for (const Work& work : reads_[number]) work.wait(context_->queue);
   reads_[number].clear();
   const WeightHold& hold = holds_[number];
   if (observer_ != nullptr && has_own_blocks()) {
@@ -148,7 +148,7 @@ void WeightGathers::before(const nn::Unit& unit, PassKind pass, int /*microbatch
   for (std::size_t i = 0; i < begun_; ++i) {
     if (holds_[i].first > now || is_there_[i]) continue;
     for (auto* under_way : {&reads_[i], &gathers_[i]}) {
-      for (const Work& work : *under_way) work.wait(context_->stream);
+      for (const Work& work : *under_way) work.wait(context_->queue);
       under_way->clear();
     }
     is_there_[i] = true;

@@ -106,7 +106,7 @@ std::int64_t SavedFiles::offset_of(const SavedLeave& leave) const {
 }
 
 void SavedFiles::await(std::size_t leave) {
-  works_[leave].wait(pass_.context->stream);
+  works_[leave].wait(pass_.context->queue);
   works_[leave] = {};
 }
 

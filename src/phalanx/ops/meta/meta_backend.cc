@@ -32,7 +32,7 @@ class MetaBackend final : public ops::DispatchTo<MetaDevice, ops::OpList> {
                  std::span<std::byte> destination) override {
     std::fill(destination.begin(), destination.end(), std::byte{0});
   }
-  Event record(Queue queue) override { return {stream.id}; }
+  Event record(Queue queue) override { return {queue.id}; }
   void wait(Queue /*queue*/, Event /*event*/) override {}
 };
 
