@@ -23,8 +23,9 @@ PassKind pass_of(LastReader reader) {
   return PassKind::kForward;
 }
 
-std::span<const Tensor> part(std::span<const Tensor> blocks, std::size_t begin, std::size_t count) {
-  return blocks.subspan(begin, count);
+std::span<const Tensor> part(std::span<const Tensor> tensors, std::size_t begin,
+                             std::size_t count) {
+  return tensors.subspan(begin, count);
 }
 
 Shape empty_shape(const nn::BatchShapes& /*batch*/) { return {0}; }
@@ -93,6 +94,10 @@ int Chunk::recomputed_until(int unit) const {
   return group < 0 ? -1 : static_cast<int>(groups_[static_cast<std::size_t>(group)].last);
 }
 
+PassPoint Chunk::recomputation_of(std::size_t u) const {
+  return {PassKind::kBackwardInput, recomputed_until(static_cast<int>(u))};
+}
+
 bool Chunk::begins_group(std::size_t u) const {
   const int group = places_[u].group;
   return group >= 0 && groups_[static_cast<std::size_t>(group)].first == u;
@@ -103,72 +108,70 @@ std::size_t Chunk::add(Entry entry) {
   return entries_.size() - 1;
 }
 
+Chunk::InputCopies Chunk::input_copies(std::size_t u) const {
+  if (u == units_.size() || places_[u].group < 0) return InputCopies::kOne;
+  if (!begins_group(u)) return InputCopies::kRecomputed;
+  return recompute_.input_shards > 1 ? InputCopies::kGathered : InputCopies::kOne;
+}
+
+PassPoint Chunk::last_read_of_inputs(std::size_t u) const {
+  const bool has_unit = u < units_.size();
+  return {has_unit ? pass_of(units_[u]->input_last_reader()) : PassKind::kForward,
+          static_cast<int>(u)};
+}
+
 // The streams between unit u - 1 and unit u, and their gradients; u runs from 0 (chunk input) to
 // num_units (chunk output). The points outside the units are where the chunk's ends are exchanged.
 void Chunk::add_streams(std::size_t u) {
-  const bool has_consumer = u < units_.size();
   const int consumer = static_cast<int>(u);
   const int producer = consumer - 1;
-  const auto& streams = has_consumer ? units_[u]->inputs() : units_[u - 1]->outputs();
-  const PassPoint made{PassKind::kForward, producer};
-  const PassPoint used{PassKind::kForward, consumer};
-  const PassPoint read{has_consumer ? pass_of(units_[u]->input_last_reader()) : PassKind::kForward,
-                       consumer};
-  const bool recomputed_consumer = has_consumer && places_[u].group >= 0;
-  const bool is_group_input = has_consumer && begins_group(u);
-  const bool is_shared = is_group_input && recompute_.input_shards > 1;
-  const bool lives_twice = recomputed_consumer && (!is_group_input || is_shared);
-
-  // A carried stream has its blocks where it enters the chunk, or is made.
+  const auto& streams = u < units_.size() ? units_[u]->inputs() : units_[u - 1]->outputs();
   for (const auto& stream : streams) {
     if (stream.carried) add_carried(stream, u);
   }
-  const std::size_t forward = entries_.size();
-  for (const auto& stream : streams) {
-    if (stream.carried) {
-      add_alias(carried_.at(stream.name).stream);
-    } else {
-      add({stream.name, stream.dtype, stream_shape(stream), made, lives_twice ? used : read,
-           consumer});
-    }
-  }
-  std::size_t backward = forward;
-  if (lives_twice) {
-    const Group& group = groups_[static_cast<std::size_t>(places_[u].group)];
-    const PassPoint recomputed{PassKind::kBackwardInput, static_cast<int>(group.last)};
-    if (is_shared) {
-      places_[u].input_share = entries_.size();
-      for (const auto& stream : streams) {
-        if (stream.carried) {
-          add_alias(carried_.at(stream.name).stream);
-        } else {
-          add({stream.name + " (share)", stream.dtype, share_shape(stream, recompute_.input_shards),
-               used, recomputed, consumer});
-        }
-      }
-    }
-    backward = entries_.size();
+  // An entry for each stream; a carried one has the tensor that all its units share. Returns the
+  // number of the first.
+  const auto add_each = [&](std::size_t Carried::*shared, const auto& entry_of) {
+    const std::size_t first = entries_.size();
     for (const auto& stream : streams) {
       if (stream.carried) {
-        add_alias(carried_.at(stream.name).stream);
+        add_alias(carried_.at(stream.name).*shared);
       } else {
-        add({stream.name + " (recomputed)", stream.dtype, stream_shape(stream), recomputed, read});
+        add(entry_of(stream));
       }
     }
-  }
-  const std::size_t gradients = entries_.size();
-  for (const auto& stream : streams) {
-    if (stream.carried) {
-      add_alias(carried_.at(stream.name).gradient);
-    } else {
-      add({stream.name + " gradient",
-           stream.dtype,
-           stream_shape(stream),
-           {PassKind::kBackwardInput, consumer},
-           {PassKind::kBackwardInput, producer}});
+    return first;
+  };
+
+  const InputCopies copies = input_copies(u);
+  const PassPoint made{PassKind::kForward, producer};
+  const PassPoint used{PassKind::kForward, consumer};
+  const PassPoint last_read = last_read_of_inputs(u);
+  const std::size_t forward = add_each(&Carried::stream, [&](const nn::StreamSpec& stream) {
+    const PassPoint last = copies == InputCopies::kOne ? last_read : used;
+    return Entry{stream.name, stream.dtype, stream_shape(stream), made, last, consumer};
+  });
+  std::size_t backward = forward;
+  if (copies != InputCopies::kOne) {
+    const PassPoint recomputed = recomputation_of(u);
+    if (copies == InputCopies::kGathered) {
+      places_[u].input_share = add_each(&Carried::stream, [&](const nn::StreamSpec& stream) {
+        return Entry{stream.name + " (share)",
+                     stream.dtype,
+                     share_shape(stream, recompute_.input_shards),
+                     used,
+                     recomputed,
+                     consumer};
+      });
     }
+    backward = add_each(&Carried::stream, [&](const nn::StreamSpec& stream) {
+      return Entry{stream.name + " (recomputed)", stream.dtype, stream_shape(stream), recomputed,
+                   last_read};
+    });
   }
-  if (has_consumer) {
+  const std::size_t gradients = add_each(
+      &Carried::gradient, [&](const nn::StreamSpec& stream) { return gradient_entry(stream, u); });
+  if (u < units_.size()) {
     places_[u].forward.inputs = forward;
     places_[u].backward.inputs = backward;
     places_[u].input_gradients = gradients;
@@ -180,47 +183,49 @@ void Chunk::add_streams(std::size_t u) {
   }
 }
 
-// Its first reader in the chunk is the last that needs it again. The gradient is there from the
-// last reader's backward pass on, or from when it comes, until the unit in front of the first
-// reader has had it, or it has gone.
-void Chunk::add_carried(const nn::StreamSpec& stream, std::size_t u) {
-  const bool has_consumer = u < units_.size();
+Chunk::Entry Chunk::gradient_entry(const nn::StreamSpec& stream, std::size_t u) {
   const int consumer = static_cast<int>(u);
-  const int producer = consumer - 1;
+  return {stream.name + " gradient",
+          stream.dtype,
+          stream_shape(stream),
+          {PassKind::kBackwardInput, consumer},
+          {PassKind::kBackwardInput, consumer - 1}};
+}
+
+// A carried stream has its tensors where it enters the chunk or is made. Backward visits the units
+// from last to first, so the stream is needed until the backward pass of its first reader. Its
+// gradient lives from the backward pass of its last reader, or its arrival from the next stage,
+// until the unit in front of the first reader has read it, or it has been sent.
+void Chunk::add_carried(const nn::StreamSpec& stream, std::size_t u) {
+  const int consumer = static_cast<int>(u);
   const auto known = carried_.find(stream.name);
   if (known != carried_.end()) {
     entries_[known->second.stream].forward_last = consumer;
     entries_[known->second.gradient].born.unit = consumer;
     return;
   }
-  const PassPoint read{has_consumer ? pass_of(units_[u]->input_last_reader()) : PassKind::kForward,
-                       consumer};
-  const std::size_t block = add({stream.name,
-                                 stream.dtype,
-                                 stream_shape(stream),
-                                 {PassKind::kForward, producer},
-                                 read,
-                                 consumer});
-  const std::size_t gradient = add({stream.name + " gradient",
-                                    stream.dtype,
-                                    stream_shape(stream),
-                                    {PassKind::kBackwardInput, consumer},
-                                    {PassKind::kBackwardInput, producer}});
-  carried_.emplace(stream.name, Carried{.stream = block, .gradient = gradient});
+  const std::size_t tensor = add({stream.name,
+                                  stream.dtype,
+                                  stream_shape(stream),
+                                  {PassKind::kForward, consumer - 1},
+                                  last_read_of_inputs(u),
+                                  consumer});
+  const std::size_t gradient = add(gradient_entry(stream, u));
+  carried_.emplace(stream.name, Carried{.stream = tensor, .gradient = gradient});
 }
 
-std::size_t Chunk::add_alias(std::size_t block) {
-  Entry entry = entries_[block];
-  entry.same_as = static_cast<int>(block);
+std::size_t Chunk::add_alias(std::size_t shared) {
+  Entry entry = entries_[shared];
+  entry.same_as = static_cast<int>(shared);
   return add(std::move(entry));
 }
 
 void Chunk::add_slots(std::size_t u) {
   const nn::Unit& unit = *units_[u];
-  UnitBlocks& at = places_[u];
+  UnitPlaces& places = places_[u];
   const PassPoint here{PassKind::kForward, static_cast<int>(u)};
-  const bool recomputed = at.group >= 0;
-  at.forward.slots = entries_.size();
+  const bool recomputed = places.group >= 0;
+  places.forward.slots = entries_.size();
   if (recomputed) {
     // What only backward writes does not exist before it.
     for (const auto& slot : unit.saved_slots()) {
@@ -229,16 +234,11 @@ void Chunk::add_slots(std::size_t u) {
            forward ? slot_shape(slot) : Entry::ShapeOf(empty_shape), here, here, here.unit});
     }
   }
-  at.backward.slots = entries_.size();
+  places.backward.slots = entries_.size();
   for (const auto& slot : unit.saved_slots()) {
     const std::string name = unit.name() + ": " + slot.name + (recomputed ? " (recomputed)" : "");
     PassPoint born{PassKind::kBackwardInput, here.unit};
-    if (slot.born == nn::Born::kForward) {
-      born = recomputed
-                 ? PassPoint{PassKind::kBackwardInput,
-                             static_cast<int>(groups_[static_cast<std::size_t>(at.group)].last)}
-                 : here;
-    }
+    if (slot.born == nn::Born::kForward) born = recomputed ? recomputation_of(u) : here;
     add({name,
          slot.dtype,
          slot_shape(slot),
@@ -246,63 +246,63 @@ void Chunk::add_slots(std::size_t u) {
          {pass_of(slot.last_reader), here.unit},
          here.unit});
   }
-  if (!recomputed) at.forward.slots = at.backward.slots;
+  if (!recomputed) places.forward.slots = places.backward.slots;
 }
 
 std::vector<SavedTensor> Chunk::saved_tensors(const nn::BatchShapes& shapes,
                                               bool forward_only) const {
-  std::vector<SavedTensor> blocks;
+  std::vector<SavedTensor> tensors;
   for (const Entry& entry : entries_) {
-    SavedTensor block{.name = entry.name,
-                      .dtype = entry.dtype,
-                      .shape = entry.shape(shapes),
-                      .born = entry.born,
-                      .last = entry.last,
-                      .same_as = entry.same_as};
+    SavedTensor tensor{.name = entry.name,
+                       .dtype = entry.dtype,
+                       .shape = entry.shape(shapes),
+                       .born = entry.born,
+                       .last = entry.last,
+                       .same_as = entry.same_as};
     if (entry.forward_last < num_units()) {
-      block.forward_last = entry.forward_last;
-      block.backward_first = std::max(entry.forward_last, recomputed_until(entry.forward_last));
+      tensor.forward_last = entry.forward_last;
+      tensor.backward_first = std::max(entry.forward_last, recomputed_until(entry.forward_last));
     }
     if (forward_only) {
       const bool exists = entry.born.pass == PassKind::kForward;
-      if (!exists) block.shape[0] = 0;
-      block.born = {PassKind::kForward, exists ? entry.born.unit : 0};
-      block.last = {PassKind::kForward, exists ? entry.forward_last : 0};
+      if (!exists) tensor.shape[0] = 0;
+      tensor.born = {PassKind::kForward, exists ? entry.born.unit : 0};
+      tensor.last = {PassKind::kForward, exists ? entry.forward_last : 0};
     }
-    blocks.push_back(std::move(block));
+    tensors.push_back(std::move(tensor));
   }
-  return blocks;
+  return tensors;
 }
 
-std::span<const Tensor> Chunk::input_streams(std::span<const Tensor> blocks) const {
-  return part(blocks, places_.front().forward.inputs, inputs().size());
+std::span<const Tensor> Chunk::input_streams(std::span<const Tensor> tensors) const {
+  return part(tensors, places_.front().forward.inputs, inputs().size());
 }
-std::span<const Tensor> Chunk::output_streams(std::span<const Tensor> blocks) const {
-  return part(blocks, places_.back().forward.outputs, outputs().size());
+std::span<const Tensor> Chunk::output_streams(std::span<const Tensor> tensors) const {
+  return part(tensors, places_.back().forward.outputs, outputs().size());
 }
-std::span<const Tensor> Chunk::input_gradients(std::span<const Tensor> blocks) const {
-  return part(blocks, places_.front().input_gradients, inputs().size());
+std::span<const Tensor> Chunk::input_gradients(std::span<const Tensor> tensors) const {
+  return part(tensors, places_.front().input_gradients, inputs().size());
 }
-std::span<const Tensor> Chunk::output_gradients(std::span<const Tensor> blocks) const {
-  return part(blocks, places_.back().output_gradients, outputs().size());
+std::span<const Tensor> Chunk::output_gradients(std::span<const Tensor> tensors) const {
+  return part(tensors, places_.back().output_gradients, outputs().size());
 }
 
-void Chunk::forward_unit(nn::Pass& whole, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+void Chunk::forward_unit(nn::Pass& whole, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
                          int microbatch, std::size_t u) const {
   const nn::Unit& unit = *units_[u];
   nn::Pass pass = whole.of(unit.sequence());
-  const UnitBlocks& at = places_[u];
+  const UnitPlaces& places = places_[u];
   hooks.before(unit, PassKind::kForward, microbatch);
-  const auto inputs = part(blocks, at.forward.inputs, unit.inputs().size());
-  if (begins_group(u) && recompute_.input_shards > 1) {
+  const auto inputs = part(tensors, places.forward.inputs, unit.inputs().size());
+  if (input_copies(u) == InputCopies::kGathered) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (unit.inputs()[i].carried) continue;
-      ops::copy(pass.ops, {.destination = blocks[at.input_share + i],
+      ops::copy(pass.ops, {.destination = tensors[places.input_share + i],
                            .source = pass.region.share(inputs[i])});
     }
   }
-  const auto outputs = part(blocks, at.forward.outputs, unit.outputs().size());
-  const auto slots = part(blocks, at.forward.slots, unit.saved_slots().size());
+  const auto outputs = part(tensors, places.forward.outputs, unit.outputs().size());
+  const auto slots = part(tensors, places.forward.slots, unit.saved_slots().size());
   unit.forward(pass, inputs, outputs, nn::Saved(slots));
   hooks.after(unit, PassKind::kForward, microbatch,
               {.pass = pass,
@@ -313,147 +313,147 @@ void Chunk::forward_unit(nn::Pass& whole, std::span<const Tensor> blocks, nn::Un
                .slots = slots});
 }
 
-void Chunk::recompute(nn::Pass& whole, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+void Chunk::recompute(nn::Pass& whole, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
                       int microbatch, const Group& group) const {
   nn::Pass pass = whole.of(units_[group.first]->sequence());
   const auto& streams = units_[group.first]->inputs();
-  // Whoever brings something must have brought it when it is read.
+  // A hook that fetches weights or saved tensors does so before they are read.
   hooks.before(*units_[group.first], PassKind::kRecompute, microbatch);
-  if (recompute_.input_shards > 1) {
-    const UnitBlocks& at = places_[group.first];
+  if (input_copies(group.first) == InputCopies::kGathered) {
+    const UnitPlaces& places = places_[group.first];
     for (std::size_t i = 0; i < streams.size(); ++i) {
       if (streams[i].carried) continue;
-      const Tensor& input = blocks[at.backward.inputs + i];
+      const Tensor& input = tensors[places.backward.inputs + i];
       pass.finish(pass.region.group().all_gather(pass.ops, input.reshape({input.count()}),
-                                                 blocks[at.input_share + i]));
+                                                 tensors[places.input_share + i]));
     }
   }
   for (std::size_t u = group.first; u <= group.last; ++u) {
     const nn::Unit& unit = *units_[u];
-    const PassBlocks& at = places_[u].backward;
+    const PassPlaces& places = places_[u].backward;
     if (u > group.first) hooks.before(unit, PassKind::kRecompute, microbatch);
-    const auto inputs = part(blocks, at.inputs, unit.inputs().size());
-    const nn::Saved saved(part(blocks, at.slots, unit.saved_slots().size()));
+    const auto inputs = part(tensors, places.inputs, unit.inputs().size());
+    const nn::Saved saved(part(tensors, places.slots, unit.saved_slots().size()));
     if (u == group.last) {
       unit.recompute(pass, inputs, saved);
     } else {
-      unit.forward(pass, inputs, part(blocks, at.outputs, unit.outputs().size()), saved);
+      unit.forward(pass, inputs, part(tensors, places.outputs, unit.outputs().size()), saved);
     }
   }
 }
 
-nn::UnitTensors Chunk::backward_tensors(const nn::Pass& pass, std::span<const Tensor> blocks,
+nn::UnitTensors Chunk::backward_tensors(const nn::Pass& pass, std::span<const Tensor> tensors,
                                         std::size_t u) const {
   const nn::Unit& unit = *units_[u];
-  const UnitBlocks& at = places_[u];
+  const UnitPlaces& places = places_[u];
   return {.pass = pass,
-          .inputs = part(blocks, at.backward.inputs, unit.inputs().size()),
+          .inputs = part(tensors, places.backward.inputs, unit.inputs().size()),
           .outputs = {},
-          .output_gradients = part(blocks, at.output_gradients, unit.outputs().size()),
-          .input_gradients = part(blocks, at.input_gradients, unit.inputs().size()),
-          .slots = part(blocks, at.backward.slots, unit.saved_slots().size())};
+          .output_gradients = part(tensors, places.output_gradients, unit.outputs().size()),
+          .input_gradients = part(tensors, places.input_gradients, unit.inputs().size()),
+          .slots = part(tensors, places.backward.slots, unit.saved_slots().size())};
 }
 
-void Chunk::begin_gradients(nn::Pass& pass, std::span<const Tensor> blocks, std::size_t u) const {
+void Chunk::begin_gradients(nn::Pass& pass, std::span<const Tensor> tensors, std::size_t u) const {
   const nn::Unit& unit = *units_[u];
   for (std::size_t i = 0; i < unit.inputs().size(); ++i) {
     const nn::StreamSpec& stream = unit.inputs()[i];
     if (!stream.carried || is_among(unit.outputs(), stream.name)) continue;
-    ops::fill(pass.ops, {.x = blocks[places_[u].input_gradients + i], .value = 0.0});
+    ops::fill(pass.ops, {.x = tensors[places_[u].input_gradients + i], .value = 0.0});
   }
 }
 
-void Chunk::backward_input_unit(nn::Pass& whole, std::span<const Tensor> blocks,
+void Chunk::backward_input_unit(nn::Pass& whole, std::span<const Tensor> tensors,
                                 nn::UnitHooks& hooks, int microbatch, std::size_t u) const {
   const nn::Unit& unit = *units_[u];
   nn::Pass pass = whole.of(unit.sequence());
-  begin_gradients(pass, blocks, u);
+  begin_gradients(pass, tensors, u);
   hooks.before(unit, PassKind::kBackwardInput, microbatch);
-  const nn::UnitTensors at = backward_tensors(pass, blocks, u);
-  unit.backward_input(pass, at.inputs, at.output_gradients, at.input_gradients,
-                      nn::Saved(at.slots));
-  hooks.after(unit, PassKind::kBackwardInput, microbatch, at);
+  const nn::UnitTensors unit_tensors = backward_tensors(pass, tensors, u);
+  unit.backward_input(pass, unit_tensors.inputs, unit_tensors.output_gradients,
+                      unit_tensors.input_gradients, nn::Saved(unit_tensors.slots));
+  hooks.after(unit, PassKind::kBackwardInput, microbatch, unit_tensors);
 }
 
-void Chunk::backward_weight_unit(nn::Pass& whole, std::span<const Tensor> blocks,
+void Chunk::backward_weight_unit(nn::Pass& whole, std::span<const Tensor> tensors,
                                  const nn::Gradients& gradients, nn::UnitHooks& hooks,
                                  int microbatch, std::size_t u) const {
   const nn::Unit& unit = *units_[u];
   nn::Pass pass = whole.of(unit.sequence());
   hooks.before(unit, PassKind::kBackwardWeight, microbatch);
-  nn::UnitTensors at = backward_tensors(pass, blocks, u);
-  at.gradients = &gradients;
-  unit.backward_weight(pass, at.inputs, nn::Saved(at.slots), gradients);
-  hooks.after(unit, PassKind::kBackwardWeight, microbatch, at);
+  nn::UnitTensors unit_tensors = backward_tensors(pass, tensors, u);
+  unit_tensors.gradients = &gradients;
+  unit.backward_weight(pass, unit_tensors.inputs, nn::Saved(unit_tensors.slots), gradients);
+  hooks.after(unit, PassKind::kBackwardWeight, microbatch, unit_tensors);
   for (const ParamId id : unit.parameters()) hooks.grad_ready(id, microbatch);
 }
 
-void Chunk::backward_unit(nn::Pass& whole, std::span<const Tensor> blocks,
+void Chunk::backward_unit(nn::Pass& whole, std::span<const Tensor> tensors,
                           const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch,
                           std::size_t u) const {
   const nn::Unit& unit = *units_[u];
   nn::Pass pass = whole.of(unit.sequence());
-  begin_gradients(pass, blocks, u);
+  begin_gradients(pass, tensors, u);
   hooks.before(unit, PassKind::kBackwardInput, microbatch);
   hooks.before(unit, PassKind::kBackwardWeight, microbatch);
-  nn::UnitTensors at = backward_tensors(pass, blocks, u);
-  unit.backward(pass, at.inputs, at.output_gradients, at.input_gradients, nn::Saved(at.slots),
-                gradients);
-  hooks.after(unit, PassKind::kBackwardInput, microbatch, at);
-  at.gradients = &gradients;
-  hooks.after(unit, PassKind::kBackwardWeight, microbatch, at);
+  nn::UnitTensors unit_tensors = backward_tensors(pass, tensors, u);
+  unit.backward(pass, unit_tensors.inputs, unit_tensors.output_gradients,
+                unit_tensors.input_gradients, nn::Saved(unit_tensors.slots), gradients);
+  hooks.after(unit, PassKind::kBackwardInput, microbatch, unit_tensors);
+  unit_tensors.gradients = &gradients;
+  hooks.after(unit, PassKind::kBackwardWeight, microbatch, unit_tensors);
   for (const ParamId id : unit.parameters()) hooks.grad_ready(id, microbatch);
 }
 
-void Chunk::forward(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+void Chunk::forward(nn::Pass& pass, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
                     int microbatch) const {
-  for (std::size_t u = 0; u < units_.size(); ++u) forward_unit(pass, blocks, hooks, microbatch, u);
+  for (std::size_t u = 0; u < units_.size(); ++u) forward_unit(pass, tensors, hooks, microbatch, u);
 }
 
-void Chunk::infer(nn::InferencePass& whole, std::span<const Tensor> blocks) const {
+void Chunk::infer(nn::InferencePass& whole, std::span<const Tensor> tensors) const {
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const nn::Unit& unit = *units_[u];
-    const PassBlocks& at = places_[u].forward;
+    const PassPlaces& places = places_[u].forward;
     nn::Pass own = whole.pass.of(unit.sequence());
     nn::InferencePass pass{.pass = own,
                            .caches = whole.caches,
                            .logits = whole.logits,
                            .row_losses = whole.row_losses};
-    unit.infer(pass, part(blocks, at.inputs, unit.inputs().size()),
-               part(blocks, at.outputs, unit.outputs().size()),
-               nn::Saved(part(blocks, at.slots, unit.saved_slots().size())));
+    unit.infer(pass, part(tensors, places.inputs, unit.inputs().size()),
+               part(tensors, places.outputs, unit.outputs().size()),
+               nn::Saved(part(tensors, places.slots, unit.saved_slots().size())));
   }
 }
 
-void Chunk::recompute_before(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+void Chunk::recompute_before(nn::Pass& pass, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
                              int microbatch, std::size_t u) const {
   const int group = places_[u].group;
   if (group < 0) return;
   const Group& units = groups_[static_cast<std::size_t>(group)];
-  if (units.last == u) recompute(pass, blocks, hooks, microbatch, units);
+  if (units.last == u) recompute(pass, tensors, hooks, microbatch, units);
 }
 
-void Chunk::backward_input(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+void Chunk::backward_input(nn::Pass& pass, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
                            int microbatch) const {
   for (std::size_t u = units_.size(); u-- > 0;) {
-    recompute_before(pass, blocks, hooks, microbatch, u);
-    backward_input_unit(pass, blocks, hooks, microbatch, u);
+    recompute_before(pass, tensors, hooks, microbatch, u);
+    backward_input_unit(pass, tensors, hooks, microbatch, u);
   }
 }
 
-void Chunk::backward_weight(nn::Pass& pass, std::span<const Tensor> blocks,
+void Chunk::backward_weight(nn::Pass& pass, std::span<const Tensor> tensors,
                             const nn::Gradients& gradients, nn::UnitHooks& hooks,
                             int microbatch) const {
   for (std::size_t u = units_.size(); u-- > 0;) {
-    backward_weight_unit(pass, blocks, gradients, hooks, microbatch, u);
+    backward_weight_unit(pass, tensors, gradients, hooks, microbatch, u);
   }
 }
 
-void Chunk::backward(nn::Pass& pass, std::span<const Tensor> blocks, const nn::Gradients& gradients,
-                     nn::UnitHooks& hooks, int microbatch) const {
+void Chunk::backward(nn::Pass& pass, std::span<const Tensor> tensors,
+                     const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch) const {
   for (std::size_t u = units_.size(); u-- > 0;) {
-    recompute_before(pass, blocks, hooks, microbatch, u);
-    backward_unit(pass, blocks, gradients, hooks, microbatch, u);
+    recompute_before(pass, tensors, hooks, microbatch, u);
+    backward_unit(pass, tensors, gradients, hooks, microbatch, u);
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // A chunk is a list of consecutive units that a pipeline stage owns: layers, the embedding in front
 // of the first, the head behind the last. It owns no memory: for every microbatch it is handed the
-// blocks that saved_tensors() asks for.
+// tensors that saved_tensors() asks for.
 
 #include <map>
 #include <memory>
@@ -45,26 +45,26 @@ class Chunk {
   std::vector<SavedTensor> saved_tensors(const nn::BatchShapes& shapes, bool forward_only) const;
 
   // The chunk's ends among the tensors of saved_tensors(), one for each of inputs() or outputs().
-  std::span<const Tensor> input_streams(std::span<const Tensor> blocks) const;
-  std::span<const Tensor> output_streams(std::span<const Tensor> blocks) const;
-  std::span<const Tensor> input_gradients(std::span<const Tensor> blocks) const;
-  std::span<const Tensor> output_gradients(std::span<const Tensor> blocks) const;
+  std::span<const Tensor> input_streams(std::span<const Tensor> tensors) const;
+  std::span<const Tensor> output_streams(std::span<const Tensor> tensors) const;
+  std::span<const Tensor> input_gradients(std::span<const Tensor> tensors) const;
+  std::span<const Tensor> output_gradients(std::span<const Tensor> tensors) const;
 
-  // `blocks` are the tensors of saved_tensors(). Hooks are called around every unit.
-  void forward(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+  // `tensors` are the tensors of saved_tensors(). Hooks are called around every unit.
+  void forward(nn::Pass& pass, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
                int microbatch) const;
-  // Of generation and scoring: `blocks` are those of a forward-only microbatch.
-  void infer(nn::InferencePass& whole, std::span<const Tensor> blocks) const;
-  void backward_input(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+  // Of generation and scoring: `tensors` are those of a forward-only microbatch.
+  void infer(nn::InferencePass& whole, std::span<const Tensor> tensors) const;
+  void backward_input(nn::Pass& pass, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
                       int microbatch) const;
-  void backward_weight(nn::Pass& pass, std::span<const Tensor> blocks,
+  void backward_weight(nn::Pass& pass, std::span<const Tensor> tensors,
                        const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch) const;
   // Both, unit by unit: what only the weight pass needs is free again one unit later.
-  void backward(nn::Pass& pass, std::span<const Tensor> blocks, const nn::Gradients& gradients,
+  void backward(nn::Pass& pass, std::span<const Tensor> tensors, const nn::Gradients& gradients,
                 nn::UnitHooks& hooks, int microbatch) const;
 
  private:
-  // A block before the batch's shape is known.
+  // A saved tensor before the batch's shape is known.
   struct Entry {
     std::string name;
     DType dtype;
@@ -74,17 +74,17 @@ class Chunk {
     int forward_last = 0;  // the last unit whose forward pass touches it, where it is born there
     int same_as = -1;
   };
-  // The two blocks of a carried stream, which all its units share.
+  // The two entries of a carried stream, which all its units share.
   struct Carried {
     std::size_t stream, gradient;
   };
-  // Where the tensors of a unit lie in the blocks. What is recomputed lives twice: during the
-  // forward pass, and from the recomputation on.
-  struct PassBlocks {
+  // The numbers of a unit's first entries. What is recomputed has two: one for the forward pass,
+  // one from the recomputation on.
+  struct PassPlaces {
     std::size_t inputs, outputs, slots;
   };
-  struct UnitBlocks {
-    PassBlocks forward, backward;
+  struct UnitPlaces {
+    PassPlaces forward, backward;
     std::size_t input_gradients, output_gradients;
     std::size_t input_share;  // of a group's first unit, where inputs are distributed
     int group = -1;
@@ -93,39 +93,50 @@ class Chunk {
   struct Group {
     std::size_t first, last;
   };
+  // How a unit's inputs, or the chunk's outputs, are kept for backward.
+  enum class InputCopies {
+    kOne,         // from the forward pass to the last read
+    kRecomputed,  // a second one, which the recomputation of the unit before it writes
+    kGathered,    // a share, and a second one that is gathered from the ranks' shares
+  };
   void form_groups();
+  InputCopies input_copies(std::size_t u) const;
+  PassPoint last_read_of_inputs(std::size_t u) const;
+  // Where backward begins to run the unit's group forward again.
+  PassPoint recomputation_of(std::size_t u) const;
   void add_streams(std::size_t u);
+  static Entry gradient_entry(const nn::StreamSpec& stream, std::size_t u);
   void add_carried(const nn::StreamSpec& stream, std::size_t u);
-  std::size_t add_alias(std::size_t block);
+  std::size_t add_alias(std::size_t shared);
   void add_slots(std::size_t u);
   bool begins_group(std::size_t u) const;
   std::size_t add(Entry entry);
   // Zeros where a carried stream's gradient begins: nobody behind the unit reads the stream.
-  void begin_gradients(nn::Pass& pass, std::span<const Tensor> blocks, std::size_t unit) const;
-  void recompute(nn::Pass& whole, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+  void begin_gradients(nn::Pass& pass, std::span<const Tensor> tensors, std::size_t unit) const;
+  void recompute(nn::Pass& whole, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
                  int microbatch, const Group& group) const;
   // Where backward comes to the last unit of a group.
-  void recompute_before(nn::Pass& pass, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+  void recompute_before(nn::Pass& pass, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
                         int microbatch, std::size_t unit) const;
 
-  void forward_unit(nn::Pass& whole, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+  void forward_unit(nn::Pass& whole, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
                     int microbatch, std::size_t unit) const;
-  void backward_input_unit(nn::Pass& whole, std::span<const Tensor> blocks, nn::UnitHooks& hooks,
+  void backward_input_unit(nn::Pass& whole, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
                            int microbatch, std::size_t unit) const;
-  void backward_weight_unit(nn::Pass& whole, std::span<const Tensor> blocks,
+  void backward_weight_unit(nn::Pass& whole, std::span<const Tensor> tensors,
                             const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch,
                             std::size_t unit) const;
-  void backward_unit(nn::Pass& whole, std::span<const Tensor> blocks,
+  void backward_unit(nn::Pass& whole, std::span<const Tensor> tensors,
                      const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch,
                      std::size_t unit) const;
   // What a unit's backward passes are given, but for the gradients.
-  nn::UnitTensors backward_tensors(const nn::Pass& pass, std::span<const Tensor> blocks,
+  nn::UnitTensors backward_tensors(const nn::Pass& pass, std::span<const Tensor> tensors,
                                    std::size_t unit) const;
 
   std::vector<std::unique_ptr<nn::Unit>> units_;
   RecomputePlan recompute_;
   std::vector<Group> groups_;
-  std::vector<UnitBlocks> places_;
+  std::vector<UnitPlaces> places_;
   std::vector<Entry> entries_;
   std::map<std::string, Carried> carried_;  // by name
 };
