@@ -215,6 +215,7 @@ TEST(DataParallelGradients, JoinTheTiedEmbeddingFirst) {
         data_parallel.begin(rank.context, 0);
         ops::fill(rank.context, {.x = rank.gradients.gradient(0), .value = 0.25});
         data_parallel.grad_ready(0, 0);
+        rank.gradients.gradients().mark_written(use);
         const nn::SparseGradient sparse = rank.gradients.gradients().rows(use);
         ops::sparse_embedding_gradient(rank.context, {.slots = sparse.slots,
                                                       .rows = sparse.rows,

@@ -121,7 +121,7 @@ class HoldingRank {
     for (int chunk = table_.num_chunks(); chunk-- > 0;) {
       for (ParamId id = 0; id < table_.size(); ++id) {
         if (table_[id].name == "shared" || table_.chunk(id) != chunk) continue;
-        gradients.gradients().adds_to(id);
+        gradients.gradients().mark_written(id);
         set_each(gradients.gradient(id), [](std::int64_t) { return 0.0; });
         data_parallel_.grad_ready(id, 0);
       }
@@ -156,8 +156,10 @@ class HoldingRank {
     const nn::ParamUse use{role->id, static_cast<int>(role - table_.roles().begin())};
     const nn::Gradients gradients = stores_.gradients.gradients();
     const int order = role->role.order;
+    const bool was_written = gradients.is_written(use);
+    gradients.mark_written(use);
     if (!gradients.has_rows(use)) {
-      EXPECT_FALSE(gradients.adds_to(use));
+      EXPECT_FALSE(was_written);
       set_each(gradients[use], [&](std::int64_t i) { return noise_of(order, data_->rank(), i); });
     } else {
       add_rows(gradients.rows(use), order);
@@ -385,10 +387,10 @@ TEST(SharedParameters, NoticeARoleThatNobodyWrote) {
   StoreRank stores(table);
   stores.gradients.begin_update();
   const nn::Gradients gradients = stores.gradients.gradients();
-  for (ParamId id = 0; id < table.size(); ++id) gradients.adds_to(id);
-  gradients.adds_to(nn::ParamUse{0, 0});
+  for (ParamId id = 0; id < table.size(); ++id) gradients.mark_written(id);
+  gradients.mark_written(nn::ParamUse{0, 0});
   EXPECT_THROW(stores.gradients.expect_complete(), InternalError);
-  gradients.adds_to(nn::ParamUse{0, 1});
+  gradients.mark_written(nn::ParamUse{0, 1});
   stores.gradients.expect_complete();
 }
 

@@ -131,6 +131,7 @@ struct StagedRank {
     const Tensor dy = stores.workspace.allocate(DType::kF64, {2, 1, 97});
     const int stream = 5000 + 10 * data->rank() + microbatch;
     set_each(dy, [&](std::int64_t i) { return rich_noise(stream, i); });
+    stores.gradients.gradients().mark_written(part.embedding);
     const nn::SparseGradient sparse = stores.gradients.gradients().rows(part.embedding);
     ops::sparse_embedding_gradient(stores.context, {.slots = sparse.slots,
                                                     .rows = sparse.rows,

@@ -166,7 +166,8 @@ class CutRank {
     for (const ParamId id : unit.parameters()) {
       nn::ParamUse use{.id = id};
       if (id == chunk_.head.id) use = unit.name() == "head" ? chunk_.head : chunk_.embedding;
-      EXPECT_FALSE(gradients.adds_to(use)) << unit.name() << " " << id;
+      EXPECT_FALSE(gradients.is_written(use)) << unit.name() << " " << id;
+      gradients.mark_written(use);
       const int number = unit.name() == "embedding" && id == chunk_.head.id ? kEmbeddingUse : id;
       set_each(gradients[use], [&](std::int64_t i) { return added(rank_, microbatch, number, i); });
     }

@@ -8,10 +8,14 @@ namespace phalanx::nn {
 
 namespace {
 
-// Of a table whose gradient is added to row by row: zeros, unless it has a sum.
-const Tensor& table_sum(Pass& pass, const Gradients& gradients, const ParamUse& use) {
-  if (!gradients.adds_to(use)) ops::fill(pass.ops, {.x = gradients[use], .value = 0.0});
-  return gradients[use];
+// Adds the rows of dy to the rows `ids` of a table's gradient, which begins as zeros.
+void add_table_gradient(Pass& pass, const Gradients& gradients, const ParamUse& table,
+                        const Tensor& ids, const Tensor& dy, std::int64_t first_row = 0) {
+  const Tensor& dtable = gradients[table];
+  if (!gradients.is_written(table)) ops::fill(pass.ops, {.x = dtable, .value = 0.0});
+  gradients.mark_written(table);
+  ops::embedding_gradient(pass.ops,
+                          {.dtable = dtable, .ids = ids, .dy = dy, .first_row = first_row});
 }
 
 ParamUse add_shared_table(ParamTable& table, ParamSpec spec, bool shared, const ParamRole& role) {
@@ -153,6 +157,7 @@ void Embedding::backward_weight(Pass& pass, std::span<const Tensor> /*inputs*/, 
                                 const Gradients& gradients) const {
   if (gradients.has_rows(word_)) {
     const SparseGradient& sparse = gradients.rows(word_);
+    gradients.mark_written(word_);
     ops::sparse_embedding_gradient(pass.ops, {.slots = sparse.slots,
                                               .rows = sparse.rows,
                                               .count = sparse.count,
@@ -161,19 +166,13 @@ void Embedding::backward_weight(Pass& pass, std::span<const Tensor> /*inputs*/, 
                                               .dy = saved[dsum_],
                                               .first_row = first_row()});
   } else {
-    ops::embedding_gradient(pass.ops, {.dtable = table_sum(pass, gradients, word_),
-                                       .ids = pass.batch[columns_.tokens],
-                                       .dy = saved[dsum_],
-                                       .first_row = first_row()});
+    add_table_gradient(pass, gradients, word_, pass.batch[columns_.tokens], saved[dsum_],
+                       first_row());
   }
   if (position_.id < 0) return;
-  ops::embedding_gradient(pass.ops, {.dtable = table_sum(pass, gradients, position_),
-                                     .ids = pass.batch[columns_.position_ids],
-                                     .dy = saved[dsum_]});
+  add_table_gradient(pass, gradients, position_, pass.batch[columns_.position_ids], saved[dsum_]);
   if (type_.id >= 0) {
-    ops::embedding_gradient(pass.ops, {.dtable = table_sum(pass, gradients, type_),
-                                       .ids = pass.batch[columns_.types],
-                                       .dy = saved[dsum_]});
+    add_table_gradient(pass, gradients, type_, pass.batch[columns_.types], saved[dsum_]);
   }
   if (norm_) norm_->backward_weight(pass, saved, gradients);
 }

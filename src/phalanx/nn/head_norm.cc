@@ -1,16 +1,19 @@
 #include "phalanx/nn/head_norm.h"
 
-#include "phalanx/ops/layer_norm.h"
-#include "phalanx/ops/rms_norm.h"
+#include "phalanx/ops/elementwise.h"
 
 namespace phalanx::nn {
 namespace {
 
-ParamSpec head_vector(std::string name, const TransformerConfig& config, double value) {
-  ParamSpec spec = whole_parameter(std::move(name), {config.head_size}, config.dtype,
-                                   {Initialiser::Kind::kConstant, value});
-  if (config.tensor.size > 1) spec.reduction = GradientReduction::kSequencePartial;
-  return spec;
+Norm::Rows head_rows(std::int64_t heads_per_group, const TransformerConfig& config) {
+  return {.width = config.head_size,
+          .reduction = config.tensor.size > 1 ? GradientReduction::kSequencePartial
+                                              : GradientReduction::kNone,
+          .statistics =
+              [heads_per_group, groups = config.local_query_groups()](const BatchShape& batch) {
+                return Shape{heads_per_group, batch.rows() * groups};
+              },
+          .statistics_last_reader = LastReader::kInputGradient};
 }
 
 }  // namespace
@@ -18,33 +21,8 @@ ParamSpec head_vector(std::string name, const TransformerConfig& config, double 
 HeadNorm::HeadNorm(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
                    const std::string& name, std::int64_t heads_per_group,
                    const TransformerConfig& config)
-    : kind_(config.norm),
-      zero_centred_(config.norm_zero_centred),
-      epsilon_(config.norm_epsilon),
-      heads_per_group_(heads_per_group),
-      weight_(table.add(head_vector(name + ".weight", config, zero_centred_ ? 0.0 : 1.0))) {
-  owned.push_back(weight_);
-  const DType full = full_precision(config.dtype);
-  const auto add_statistic = [&](const char* what) {
-    return slots.add(
-        {name + what, full, Born::kForward, LastReader::kInputGradient,
-         [heads_per_group, groups = config.local_query_groups()](const BatchShape& batch) {
-           return Shape{heads_per_group, batch.rows() * groups};
-         }});
-  };
-  const auto add_sum = [&](const char* what) {
-    return slots.add({name + what, full, Born::kInputGradient, LastReader::kWeightGradient,
-                      [d = config.head_size](const BatchShape& /*batch*/) { return Shape{d}; }});
-  };
-  if (kind_ == NormKind::kLayerNorm) {
-    bias_ = table.add(head_vector(name + ".bias", config, 0.0));
-    owned.push_back(bias_);
-    mean_ = add_statistic(".mean");
-  }
-  rstd_ = add_statistic(".rstd");
-  dweight_ = add_sum(".dweight");
-  if (kind_ == NormKind::kLayerNorm) dbias_ = add_sum(".dbias");
-}
+    : heads_per_group_(heads_per_group),
+      norm_(table, owned, slots, name, config, head_rows(heads_per_group, config)) {}
 
 Tensor HeadNorm::heads_at(const Tensor& heads, std::int64_t place) const {
   const Tensor one = heads.shape.rank() == 5 ? heads.select(3, place) : heads;
@@ -57,97 +35,40 @@ Tensor HeadNorm::heads_at(const Tensor& heads, std::int64_t place) const {
   return rows;
 }
 
+Norm::Statistics HeadNorm::statistics_at(const Saved& saved, std::int64_t place) const {
+  const auto [mean, rstd] = norm_.statistics(saved);
+  return {.mean = mean ? mean.select(0, place) : Tensor{}, .rstd = rstd.select(0, place)};
+}
+
 void HeadNorm::forward(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const {
   for (std::int64_t place = 0; place < heads_per_group_; ++place) {
-    if (kind_ == NormKind::kRmsNorm) {
-      ops::rms_norm_forward(pass.ops, {.y = heads_at(y, place),
-                                       .rstd = saved[rstd_].select(0, place),
-                                       .x = heads_at(x, place),
-                                       .weight = pass.weights[weight_],
-                                       .epsilon = epsilon_,
-                                       .zero_centred = zero_centred_});
-      continue;
-    }
-    ops::layer_norm_forward(pass.ops, {.y = heads_at(y, place),
-                                       .mean = saved[mean_].select(0, place),
-                                       .rstd = saved[rstd_].select(0, place),
-                                       .x = heads_at(x, place),
-                                       .weight = pass.weights[weight_],
-                                       .bias = pass.weights[bias_],
-                                       .epsilon = epsilon_,
-                                       .zero_centred = zero_centred_});
+    norm_.forward(pass, heads_at(y, place), heads_at(x, place), statistics_at(saved, place));
   }
 }
 
 void HeadNorm::apply(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const {
   for (std::int64_t place = 0; place < heads_per_group_; ++place) {
-    if (kind_ == NormKind::kRmsNorm) {
-      ops::rms_norm_apply(pass.ops, {.y = heads_at(y, place),
-                                     .x = heads_at(x, place),
-                                     .rstd = saved[rstd_].select(0, place),
-                                     .weight = pass.weights[weight_],
-                                     .zero_centred = zero_centred_});
-      continue;
-    }
-    ops::layer_norm_apply(pass.ops, {.y = heads_at(y, place),
-                                     .x = heads_at(x, place),
-                                     .mean = saved[mean_].select(0, place),
-                                     .rstd = saved[rstd_].select(0, place),
-                                     .weight = pass.weights[weight_],
-                                     .bias = pass.weights[bias_],
-                                     .zero_centred = zero_centred_});
+    norm_.apply(pass, heads_at(y, place), heads_at(x, place), statistics_at(saved, place));
   }
 }
 
 void HeadNorm::backward_input(Pass& pass, const Tensor& dx, const Tensor& dy, const Tensor& x,
                               const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
-  // The first place's sums are overwritten, the others' are added in order.
-  const auto more_of = [&](SavedId id) {
-    return id < 0 ? Tensor{} : pass.scratch(saved[id].dtype, saved[id].shape);
+  const Norm::Sums sums = norm_.sums(saved);
+  const auto scratch_as = [&](const Tensor& sum) {
+    return sum ? pass.scratch(sum.dtype, sum.shape) : Tensor{};
   };
-  const Tensor more_dweight = more_of(dweight_);
-  const Tensor more_dbias = more_of(dbias_);
+  // The first place overwrites the sums, the others add to them in order.
+  const Norm::Sums sums_of_place{scratch_as(sums.dweight), scratch_as(sums.dbias)};
   for (std::int64_t place = 0; place < heads_per_group_; ++place) {
-    const bool first = place == 0;
-    const Tensor dweight = first ? saved[dweight_] : more_dweight;
-    if (kind_ == NormKind::kRmsNorm) {
-      ops::rms_norm_backward(pass.ops, {.dx = heads_at(dx, place),
-                                        .dweight = dweight,
-                                        .dy = heads_at(dy, place),
-                                        .x = heads_at(x, place),
-                                        .rstd = saved[rstd_].select(0, place),
-                                        .weight = pass.weights[weight_],
-                                        .zero_centred = zero_centred_});
-    } else {
-      ops::layer_norm_backward(pass.ops, {.dx = heads_at(dx, place),
-                                          .dweight = dweight,
-                                          .dbias = first ? saved[dbias_] : more_dbias,
-                                          .dy = heads_at(dy, place),
-                                          .x = heads_at(x, place),
-                                          .mean = saved[mean_].select(0, place),
-                                          .rstd = saved[rstd_].select(0, place),
-                                          .weight = pass.weights[weight_],
-                                          .zero_centred = zero_centred_});
-    }
-    if (first) continue;
-    ops::accumulate(pass.ops, {.destination = saved[dweight_], .source = more_dweight});
-    if (dbias_ >= 0) {
-      ops::accumulate(pass.ops, {.destination = saved[dbias_], .source = more_dbias});
-    }
+    norm_.backward_input(pass, heads_at(dx, place), heads_at(dy, place), heads_at(x, place), {},
+                         statistics_at(saved, place), place == 0 ? sums : sums_of_place);
+    if (place == 0) continue;
+    ops::accumulate(pass.ops, {.destination = sums.dweight, .source = sums_of_place.dweight});
+    if (!sums.dbias) continue;
+    ops::accumulate(pass.ops, {.destination = sums.dbias, .source = sums_of_place.dbias});
   }
-}
-
-void HeadNorm::backward_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const {
-  const auto add = [&](ParamId id, const Tensor& sum) {
-    if (gradients.adds_to(id)) {
-      ops::accumulate(pass.ops, {.destination = gradients[id], .source = sum});
-    } else {
-      ops::copy(pass.ops, {.destination = gradients[id], .source = sum});
-    }
-  };
-  add(weight_, saved[dweight_]);
-  if (bias_ >= 0) add(bias_, saved[dbias_]);
 }
 
 }  // namespace phalanx::nn

@@ -1,14 +1,12 @@
 #pragma once
 // The norm of every head's query or key, over the head's features, of the kind that the
-// configuration says: one weight for all heads. What is normalised is not saved again, and its
-// output never: backward makes it once more (apply).
+// configuration says: one weight for all heads. Neither its input nor its output is saved: backward
+// is given the input, and computes the output again (apply).
 
 #include <string>
 #include <vector>
 
-#include "phalanx/nn/config.h"
-#include "phalanx/nn/param_table.h"
-#include "phalanx/nn/pass.h"
+#include "phalanx/nn/norm.h"
 
 namespace phalanx::nn {
 
@@ -27,21 +25,17 @@ class HeadNorm {
   void apply(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const;
   void backward_input(Pass& pass, const Tensor& dx, const Tensor& dy, const Tensor& x,
                       const Saved& saved) const;
-  void backward_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const;
+  void backward_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const {
+    norm_.backward_weight(pass, saved, gradients);
+  }
 
  private:
   // The rows [s * b * groups, d] of the heads that stand at one place of their groups.
   Tensor heads_at(const Tensor& heads, std::int64_t place) const;
+  Norm::Statistics statistics_at(const Saved& saved, std::int64_t place) const;
 
-  NormKind kind_;
-  bool zero_centred_;
-  double epsilon_;
   std::int64_t heads_per_group_;
-  ParamId weight_;
-  SavedId rstd_, dweight_;
-  // Of layer normalisation alone.
-  ParamId bias_ = -1;
-  SavedId mean_ = -1, dbias_ = -1;
+  Norm norm_;
 };
 
 }  // namespace phalanx::nn

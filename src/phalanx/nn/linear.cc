@@ -81,9 +81,11 @@ void Linear::backward_weight(Pass& pass, const Tensor& dy, const Tensor& x,
   const Tensor rows = cut_ == Cut::kRow ? pass.region.own(dy) : dy;
   const bool all_rows = rows.shape == dy.shape;
   const bool has_bias = bias_ >= 0;
-  const bool adds = gradients.adds_to(weight_);
-  PHALANX_CHECK(!has_bias || adds == gradients.adds_to(bias_),
+  const bool adds = gradients.is_written(weight_);
+  PHALANX_CHECK(!has_bias || adds == gradients.is_written(bias_),
                 "a weight and its bias are of one pass");
+  gradients.mark_written(weight_);
+  if (has_bias) gradients.mark_written(bias_);
   ops::linear_weight_gradient(pass.ops,
                               {.dweight = gradients[weight_],
                                .dy = dy.rows(),

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "phalanx/nn/param_table.h"
@@ -46,14 +45,27 @@ struct RoleGradient {
 struct Gradients {
   std::span<const Tensor> tensors;
   std::span<const RoleGradient> roles = {};
-  // By id, then by role: whether passes of this update have left a sum, to which others add. Empty:
-  // all have one.
-  std::span<bool> begun = {};
+  // By id, then by role: whether a pass of this update has written the gradient. Empty: all are.
+  std::span<bool> written = {};
 
-  // Whether a pass adds to this gradient. The first of an update does not: it overwrites what is
-  // left of the last one. Asking makes the next pass add.
-  bool adds_to(ParamId id) const { return begin(static_cast<std::size_t>(id)); }
-  bool adds_to(const ParamUse& use) const { return begin(place(use)); }
+  // A pass adds to a gradient that is written. The first pass of an update overwrites what the last
+  // update left there, and marks it.
+  bool is_written(const ParamUse& use) const { return written.empty() || written[index(use)]; }
+  bool is_written(ParamId id) const { return is_written(ParamUse{.id = id}); }
+  void mark_written(const ParamUse& use) const {
+    if (!written.empty()) written[index(use)] = true;
+  }
+  void mark_written(ParamId id) const { mark_written(ParamUse{.id = id}); }
+  // Adds a microbatch's sum, or overwrites with it.
+  void add(Context& ops, const ParamUse& use, const Tensor& sum) const {
+    const Tensor& gradient = (*this)[use];
+    if (is_written(use)) {
+      ops::accumulate(ops, {.destination = gradient, .source = sum});
+    } else {
+      ops::copy(ops, {.destination = gradient, .source = sum});
+    }
+    mark_written(use);
+  }
   const Tensor& operator[](ParamId id) const { return tensors[static_cast<std::size_t>(id)]; }
   const Tensor& operator[](const ParamUse& use) const {
     return use.role < 0 ? (*this)[use.id] : roles[static_cast<std::size_t>(use.role)].dense;
@@ -63,17 +75,14 @@ struct Gradients {
     return use.role >= 0 && roles[static_cast<std::size_t>(use.role)].rows.count;
   }
   const SparseGradient& rows(const ParamUse& use) const {
-    begin(place(use));
     return roles[static_cast<std::size_t>(use.role)].rows;
   }
-  bool has_begun(const ParamUse& use) const { return begun.empty() || begun[place(use)]; }
 
  private:
-  std::size_t place(const ParamUse& use) const {
+  std::size_t index(const ParamUse& use) const {
     return use.role < 0 ? static_cast<std::size_t>(use.id)
                         : tensors.size() + static_cast<std::size_t>(use.role);
   }
-  bool begin(std::size_t at) const { return begun.empty() || std::exchange(begun[at], true); }
 };
 
 // How row losses become the gradients that backward starts from.

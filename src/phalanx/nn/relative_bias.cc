@@ -62,11 +62,7 @@ void RelativeBias::backward_input(Pass& pass, const Tensor& dbias, const Saved& 
 
 void RelativeBias::backward_weight(Pass& pass, const Saved& saved,
                                    const Gradients& gradients) const {
-  if (gradients.adds_to(table_)) {
-    ops::accumulate(pass.ops, {.destination = gradients[table_], .source = saved[dtable_]});
-  } else {
-    ops::copy(pass.ops, {.destination = gradients[table_], .source = saved[dtable_]});
-  }
+  gradients.add(pass.ops, table_, saved[dtable_]);
 }
 
 }  // namespace phalanx::nn

@@ -166,9 +166,11 @@ void VocabularyProjection::entry_weight_gradient(BodyPass& at, const Tensor& ent
                                                  const Gradients& gradients) const {
   const Tensor dlogits = at.saved[dlogits_].rows();
   scale_rows(at.pass, entered.rows());
-  const bool adds = gradients.adds_to(weight_);
-  PHALANX_CHECK(bias_ < 0 || adds == gradients.adds_to(bias_),
+  const bool adds = gradients.is_written(weight_);
+  PHALANX_CHECK(bias_ < 0 || adds == gradients.is_written(bias_),
                 "{}: a weight and its bias are of one pass", options_.name);
+  gradients.mark_written(weight_);
+  if (bias_ >= 0) gradients.mark_written(bias_);
   ops::linear_weight_gradient(at.pass.ops, {.dweight = gradients[weight_],
                                             .dy = dlogits,
                                             .x = entered.rows(),

@@ -49,7 +49,7 @@ std::vector<Named> written_gradients(const nn::Unit& unit, const nn::UnitTensors
   const nn::Gradients& gradients = *t.gradients;
   // What no pass of this step has written yet is left from the last one.
   const auto add = [&](const nn::ParamUse& use) {
-    if (!gradients.has_begun(use)) return;
+    if (!gradients.is_written(use)) return;
     if (gradients.has_rows(use)) {
       tensors.push_back({rows_in_use(t.pass.ops, gradients.rows(use)),
                          fmt::format("gradient of {}'s rows", table[use.id].name)});
