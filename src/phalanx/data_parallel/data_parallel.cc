@@ -147,7 +147,7 @@ void DataParallel::start_reduction(std::size_t bucket) {
           : groups_.data->all_reduce(*context_, whole, Reduction::kSum);
 }
 
-std::vector<SavedTensor> DataParallel::blocks(int chunk, const nn::PassOrder& order) const {
+std::vector<SavedTensor> DataParallel::lent_tensors(int chunk, const nn::PassOrder& order) const {
   std::vector<SavedTensor> blocks;
   if (!states().cuts_gradients() || order.forward_only) return blocks;
   const UnitOrder& units = chunks_[static_cast<std::size_t>(chunk)];

@@ -66,7 +66,7 @@ class CutRank {
                                      .sequence = layout.tensor > 1},
                                     tensor_.get()),
                        {.overlap_grad_reduce = layout.overlap}, stores_.memory, {order_}) {
-    for (const SavedTensor& block : data_parallel_.blocks(0, kOneByOne)) {
+    for (const SavedTensor& block : data_parallel_.lent_tensors(0, kOneByOne)) {
       blocks_.push_back(stores_.memory.allocate(block.dtype, block.shape));
     }
   }
@@ -154,7 +154,7 @@ class CutRank {
   }
   // Blocks are somebody else's but for the moments they were asked for.
   void take_away(int now) {
-    const std::vector<SavedTensor> lives = data_parallel_.blocks(0, kOneByOne);
+    const std::vector<SavedTensor> lives = data_parallel_.lent_tensors(0, kOneByOne);
     for (std::size_t i = 0; i < lives.size(); ++i) {
       if (moment(lives[i].born) <= now && now <= moment(lives[i].last)) continue;
       ops::fill(stores_.context, {.x = blocks_[i], .value = std::nan("")});

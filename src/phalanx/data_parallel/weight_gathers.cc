@@ -32,7 +32,7 @@ std::int64_t WeightGathers::own_elements(int group) const {
   return elements;
 }
 
-std::vector<SavedTensor> WeightGathers::blocks(int chunk, const nn::PassOrder& order) const {
+std::vector<SavedTensor> WeightGathers::lent_tensors(int chunk, const nn::PassOrder& order) const {
   const UnitOrder& units = chunks_[static_cast<std::size_t>(chunk)];
   std::vector<SavedTensor> blocks;
   const std::vector<WeightHold> all = holds(chunk, order);

@@ -26,7 +26,7 @@ class WeightGathers final : public nn::PassStates {
   // Is told from now on; null: nobody.
   void observe_with(StateObserver* observer) { observer_ = observer; }
 
-  std::vector<SavedTensor> blocks(int chunk, const nn::PassOrder& order) const override;
+  std::vector<SavedTensor> lent_tensors(int chunk, const nn::PassOrder& order) const override;
   void enter(int chunk, const nn::PassOrder& order, bool forward,
              std::span<const Tensor> blocks) override;
   void before(const nn::Unit& unit, nn::PassKind pass, int microbatch) override;

@@ -63,7 +63,7 @@ class GatheringRank {
   // A microbatch's blocks.
   std::vector<Tensor> allocate(const PassOrder& passes) {
     std::vector<Tensor> blocks;
-    for (const SavedTensor& block : gathers_.blocks(0, passes)) {
+    for (const SavedTensor& block : gathers_.lent_tensors(0, passes)) {
       blocks.push_back(stores_.memory.allocate(block.dtype, block.shape));
     }
     return blocks;
@@ -117,7 +117,7 @@ class GatheringRank {
                                             : order_.backward_moment(point.unit);
   }
   void take_away(const PassOrder& passes, const std::vector<Tensor>& blocks, int now) {
-    const std::vector<SavedTensor> lives = gathers_.blocks(0, passes);
+    const std::vector<SavedTensor> lives = gathers_.lent_tensors(0, passes);
     for (std::size_t i = 0; i < lives.size(); ++i) {
       if (moment(lives[i].born) <= now && now <= moment(lives[i].last)) continue;
       ops::fill(stores_.context, {.x = blocks[i], .value = std::nan("")});
@@ -241,7 +241,7 @@ TEST(WeightGathering, AsksForBlocksOfWhatIsCut) {
     const GatheringRank rank(world, {.stays_below = 97});
     const StateLayout& states = rank.states();
     std::int64_t held = 0;
-    for (const SavedTensor& block : rank.gathers().blocks(0, {.backward_follows = true})) {
+    for (const SavedTensor& block : rank.gathers().lent_tensors(0, {.backward_follows = true})) {
       EXPECT_EQ(block.dtype, DType::kF64);
       held += block.shape.count();
     }

@@ -274,7 +274,7 @@ TEST(TinyBert, LogitsOfAllPositions) {
   for (const std::int64_t rows : {16, 15, 1}) {
     const Tensor logits = operands.output({rows, 64});
     nn::InferencePass inference{.pass = pass, .logits = logits};
-    bert.chunk.infer(inference, bert.blocks);
+    bert.chunk.infer(inference, bert.tensors);
     const nn::Values values = nn::values_of(logits);
     EXPECT_TRUE(std::ranges::all_of(values, [](double value) { return std::isfinite(value); }));
     if (rows == 1) continue;

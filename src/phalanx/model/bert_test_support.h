@@ -151,7 +151,7 @@ inline void set_formula_weights(const nn::ParamTable& table, const std::vector<T
   }
 }
 
-// Its parameters, gradients and saved blocks lie in the operands' arena.
+// Its parameters, gradients and saved tensors lie in the operands' arena.
 struct TinyBert {
   TinyBert(ops::Operands& operands, const BertConfig& bert, const TinyBertBatch& batch,
            Communicator* group = nullptr)
@@ -172,8 +172,8 @@ struct TinyBert {
                         .count = operands.filled(DType::kF64, {1}, 0.0),
                         .factor = 1.0 / count});
     }
-    for (const auto& block : chunk.saved_tensors(all.shape, false)) {
-      blocks.push_back(operands.output(block.dtype, block.shape));
+    for (const auto& saved : chunk.saved_tensors(all.shape, false)) {
+      tensors.push_back(operands.output(saved.dtype, saved.shape));
     }
   }
   TinyBert(const TinyBert&) = delete;
@@ -190,15 +190,15 @@ struct TinyBert {
       ops::fill(context, {.x = term.count, .value = 0.0});
     }
     nn::Pass of_chunk = pass(context);
-    chunk.forward(of_chunk, blocks, hooks, 0);
+    chunk.forward(of_chunk, tensors, hooks, 0);
   }
   void backward(Context& context, bool fused) {
     nn::Pass of_chunk = pass(context);
     if (fused) {
-      chunk.backward(of_chunk, blocks, all.gradients, hooks, 0);
+      chunk.backward(of_chunk, tensors, all.gradients, hooks, 0);
     } else {
-      chunk.backward_input(of_chunk, blocks, hooks, 0);
-      chunk.backward_weight(of_chunk, blocks, all.gradients, hooks, 0);
+      chunk.backward_input(of_chunk, tensors, hooks, 0);
+      chunk.backward_weight(of_chunk, tensors, all.gradients, hooks, 0);
     }
     all.join(context);
   }
@@ -214,7 +214,7 @@ struct TinyBert {
   BertModel model;
   Chunk chunk;
   std::vector<nn::LossTerm> losses;
-  std::vector<Tensor> blocks;
+  std::vector<Tensor> tensors;
   nn::UnitHooks hooks;
 };
 

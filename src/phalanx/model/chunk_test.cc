@@ -37,8 +37,8 @@ TEST_F(Chunks, FusedBackwardIsInputThenWeightBitForBit) {
       gpt.backward(context_);
     } else {
       nn::Pass pass = gpt.all.pass(context_);
-      gpt.chunk.backward_input(pass, gpt.blocks, gpt.hooks, 0);
-      gpt.chunk.backward_weight(pass, gpt.blocks, gpt.all.gradients, gpt.hooks, 0);
+      gpt.chunk.backward_input(pass, gpt.tensors, gpt.hooks, 0);
+      gpt.chunk.backward_weight(pass, gpt.tensors, gpt.all.gradients, gpt.hooks, 0);
     }
     gpt.all.join(context_);
     gradients[fused ? 1 : 0] = contents(gpt.all.gradient_tensors);
@@ -64,11 +64,11 @@ TEST_F(Chunks, TwoStagesAreTheWhole) {
   }
   ops::fill(context_, {.x = gpt.all.losses.sum, .value = 0.0});
   const auto allocate = [&](const Chunk& chunk) {
-    std::vector<Tensor> blocks;
-    for (const auto& block : chunk.saved_tensors(gpt.all.shape, false)) {
-      blocks.push_back(operands.output(block.dtype, block.shape));
+    std::vector<Tensor> tensors;
+    for (const auto& saved : chunk.saved_tensors(gpt.all.shape, false)) {
+      tensors.push_back(operands.output(saved.dtype, saved.shape));
     }
-    return blocks;
+    return tensors;
   };
   const auto first_blocks = allocate(first);
   const auto second_blocks = allocate(second);
@@ -122,12 +122,12 @@ TEST_F(Chunks, HooksAroundEveryUnit) {
   GptFixture gpt(operands, config);
   Recording hooks;
   nn::Pass pass = gpt.all.pass(context_);
-  gpt.chunk.forward(pass, gpt.blocks, hooks, 3);
+  gpt.chunk.forward(pass, gpt.tensors, hooks, 3);
   EXPECT_EQ(hooks.log,
             "<embedding 0 3\n>embedding 0 3\n<layer 0 0 3\n>layer 0 0 3\n<head 0 3\n>head 0 3\n");
   EXPECT_TRUE(hooks.ready.empty());
   hooks.log.clear();
-  gpt.chunk.backward(pass, gpt.blocks, gpt.all.gradients, hooks, 3);
+  gpt.chunk.backward(pass, gpt.tensors, gpt.all.gradients, hooks, 3);
   EXPECT_EQ(hooks.log,
             "<head 1 3\n<head 2 3\n>head 1 3\n>head 2 3\n"
             "<layer 0 1 3\n<layer 0 2 3\n>layer 0 1 3\n>layer 0 2 3\n"
@@ -151,9 +151,9 @@ TEST_F(Chunks, HooksAreToldOfRecomputation) {
   EXPECT_EQ(recomputed_until, (std::vector<int>{-1, 2, 2, 3, -1}));
   Recording hooks;
   nn::Pass pass = gpt.all.pass(context_);
-  gpt.chunk.forward(pass, gpt.blocks, hooks, 3);
+  gpt.chunk.forward(pass, gpt.tensors, hooks, 3);
   hooks.log.clear();
-  gpt.chunk.backward(pass, gpt.blocks, gpt.all.gradients, hooks, 3);
+  gpt.chunk.backward(pass, gpt.tensors, gpt.all.gradients, hooks, 3);
   EXPECT_EQ(hooks.log,
             "<head 1 3\n<head 2 3\n>head 1 3\n>head 2 3\n"
             "<layer 2 3 3\n<layer 2 1 3\n<layer 2 2 3\n>layer 2 1 3\n>layer 2 2 3\n"
@@ -168,8 +168,8 @@ TEST_F(Chunks, TiedTableIsReadyTwice) {
   GptFixture gpt(operands, test_gpt_config(true));
   Recording hooks;
   nn::Pass pass = gpt.all.pass(context_);
-  gpt.chunk.forward(pass, gpt.blocks, hooks, 3);
-  gpt.chunk.backward(pass, gpt.blocks, gpt.all.gradients, hooks, 3);
+  gpt.chunk.forward(pass, gpt.tensors, hooks, 3);
+  gpt.chunk.backward(pass, gpt.tensors, gpt.all.gradients, hooks, 3);
   EXPECT_EQ(hooks.ready[0], 2);
   EXPECT_EQ(hooks.ready[1], 1);
 }
@@ -195,7 +195,7 @@ TEST_F(Chunks, ForwardOnlyBlocks) {
 // them a stage in the middle is like any other.
 TEST_F(Chunks, EndsLiveBeyondTheUnits) {
   using Point = std::pair<PassKind, int>;
-  const auto point = [](const PassPoint& at) { return Point(at.pass, at.unit); };
+  const auto point = [](const PassPoint& at) { return Point(point.pass, point.unit); };
   for (const RecomputePlan& recompute :
        {RecomputePlan{}, RecomputePlan{.method = RecomputePlan::Method::kUniform, .num_layers = 2},
         RecomputePlan{
@@ -208,17 +208,17 @@ TEST_F(Chunks, EndsLiveBeyondTheUnits) {
     ASSERT_EQ(chunk.inputs().size(), 1U);
     ASSERT_EQ(chunk.outputs().size(), 1U);
     for (const bool forward_only : {false, true}) {
-      const auto blocks =
+      const auto saved_tensors =
           chunk.saved_tensors(nn::BatchShape{.sequence = 4, .micro_batch = 2}, forward_only);
       // Where each accessor finds its stream: tensors told apart by their place.
       ops::Operands operands(memory_, DType::kF64, context_);
       std::vector<Tensor> tensors;
-      for (const auto& block : blocks) {
-        tensors.push_back(operands.output(block.dtype, block.shape));
+      for (const auto& saved : saved_tensors) {
+        tensors.push_back(operands.output(saved.dtype, saved.shape));
       }
       const auto block_of = [&](std::span<const Tensor> streams) {
         EXPECT_EQ(streams.size(), 1U);
-        return blocks[static_cast<std::size_t>(streams.data() - tensors.data())];
+        return saved_tensors[static_cast<std::size_t>(streams.data() - tensors.data())];
       };
       const SavedTensor input = block_of(chunk.input_streams(tensors));
       const SavedTensor output = block_of(chunk.output_streams(tensors));
@@ -233,9 +233,9 @@ TEST_F(Chunks, EndsLiveBeyondTheUnits) {
       EXPECT_EQ(input.last.pass == PassKind::kForward, !held);
       EXPECT_EQ(input.last.unit, 0);
       int outside = 0;
-      for (const SavedTensor& block : blocks) {
-        outside += block.born.unit == -1 || block.born.unit == 2;
-        outside += block.last.unit == -1 || block.last.unit == 2;
+      for (const SavedTensor& saved : saved_tensors) {
+        outside += saved.born.unit == -1 || saved.born.unit == 2;
+        outside += saved.last.unit == -1 || saved.last.unit == 2;
       }
       if (forward_only) {
         EXPECT_EQ(outside, 2);
@@ -256,14 +256,15 @@ TEST_F(Chunks, EndsLiveBeyondTheUnits) {
 TEST_F(Chunks, TheWholeModelHasNoEnds) {
   nn::ParamTable table;
   const Chunk chunk = build_gpt_chunk(test_gpt_config(true), {0, 2, true, true}, table);
-  const auto blocks = chunk.saved_tensors(nn::BatchShape{.sequence = 5, .micro_batch = 2}, false);
-  for (const SavedTensor& block : blocks) {
-    for (const PassPoint& at : {block.born, block.last}) {
-      EXPECT_GE(at.unit, 0) << block.name;
-      EXPECT_LT(at.unit, chunk.num_units()) << block.name;
+  const auto saved_tensors =
+      chunk.saved_tensors(nn::BatchShape{.sequence = 5, .micro_batch = 2}, false);
+  for (const SavedTensor& saved : saved_tensors) {
+    for (const PassPoint& point : {saved.born, saved.last}) {
+      EXPECT_GE(point.unit, 0) << saved.name;
+      EXPECT_LT(point.unit, chunk.num_units()) << saved.name;
     }
   }
-  const std::vector<Tensor> tensors(blocks.size());
+  const std::vector<Tensor> tensors(saved_tensors.size());
   EXPECT_TRUE(chunk.input_streams(tensors).empty());
   EXPECT_TRUE(chunk.output_streams(tensors).empty());
   EXPECT_TRUE(chunk.input_gradients(tensors).empty());

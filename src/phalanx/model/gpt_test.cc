@@ -222,8 +222,8 @@ struct Stage {
       whole_ids.push_back(static_cast<std::size_t>(place));
       all.parameters[static_cast<std::size_t>(id)] = gpt.all.parameters[whole_ids.back()];
     }
-    for (const auto& block : chunk.saved_tensors(all.shape, false)) {
-      blocks.push_back(operands.output(block.dtype, block.shape));
+    for (const auto& saved : chunk.saved_tensors(all.shape, false)) {
+      tensors.push_back(operands.output(saved.dtype, saved.shape));
     }
   }
   Stage(const Stage&) = delete;
@@ -232,7 +232,7 @@ struct Stage {
   nn::LayerFixture all;
   Chunk chunk;
   std::vector<std::size_t> whole_ids;
-  std::vector<Tensor> blocks;
+  std::vector<Tensor> tensors;
 };
 
 // What the two ranks of a tied table have in their copies is, summed, the table's gradient bit for
@@ -252,14 +252,14 @@ TEST(Gpt, CopiesHaveTheGradientOfTheTiedTable) {
   Stage last(operands, gpt, {1, 1, false, true});
   nn::Pass first_pass = first.all.pass(context);
   nn::Pass last_pass = last.all.pass(context);
-  first.chunk.forward(first_pass, first.blocks, gpt.hooks, 0);
-  ops::copy(context, {.destination = last.chunk.input_streams(last.blocks)[0],
-                      .source = first.chunk.output_streams(first.blocks)[0]});
-  last.chunk.forward(last_pass, last.blocks, gpt.hooks, 0);
-  last.chunk.backward(last_pass, last.blocks, last.all.gradients, gpt.hooks, 0);
-  ops::copy(context, {.destination = first.chunk.output_gradients(first.blocks)[0],
-                      .source = last.chunk.input_gradients(last.blocks)[0]});
-  first.chunk.backward(first_pass, first.blocks, first.all.gradients, gpt.hooks, 0);
+  first.chunk.forward(first_pass, first.tensors, gpt.hooks, 0);
+  ops::copy(context, {.destination = last.chunk.input_streams(last.tensors)[0],
+                      .source = first.chunk.output_streams(first.tensors)[0]});
+  last.chunk.forward(last_pass, last.tensors, gpt.hooks, 0);
+  last.chunk.backward(last_pass, last.tensors, last.all.gradients, gpt.hooks, 0);
+  ops::copy(context, {.destination = first.chunk.output_gradients(first.tensors)[0],
+                      .source = last.chunk.input_gradients(last.tensors)[0]});
+  first.chunk.backward(first_pass, first.tensors, first.all.gradients, gpt.hooks, 0);
   first.all.join(context);
 
   std::vector<std::vector<double>> sums(gpt.all.gradient_tensors.size());

@@ -99,7 +99,7 @@ void expect_published(nn::NormPlace place, const Published& expected) {
   pass.training = false;
   const Tensor logits = operands.output({14, 32});
   nn::InferencePass inference{.pass = pass, .logits = logits};
-  bert.chunk.infer(inference, bert.blocks);
+  bert.chunk.infer(inference, bert.tensors);
   for (std::size_t i = 0; i < expected.logits.size(); ++i) {
     EXPECT_NEAR(nn::values_of(logits)[i], expected.logits[i], 5e-9);
   }

@@ -44,8 +44,8 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-// Two microbatches, each in blocks that are garbage before and after their lives: what is read
-// beyond the life that a block declares is NaN.
+// Two microbatches, each in tensors that are garbage before and after their lives: what is read
+// beyond the life that a tensor declares is NaN.
 class Steps {
  public:
   Steps(const GptConfig& config, Communicator* group,
@@ -53,20 +53,20 @@ class Steps {
       : backend_(std::move(backend)),
         operands_(memory_, config.transformer.dtype, context_),
         gpt_(operands_, config, group),
-        blocks_(gpt_.chunk.saved_tensors(gpt_.all.shape, false)) {}
+        saved_tensors_(gpt_.chunk.saved_tensors(gpt_.all.shape, false)) {}
 
   Outcome run(bool split) {
     for (int microbatch = 0; microbatch < 2; ++microbatch) {
-      for (const Tensor& block : gpt_.blocks) operands_.poison(block);
+      for (const Tensor& tensor : gpt_.tensors) operands_.poison(tensor);
       nn::Pass pass = gpt_.all.pass(context_);
-      gpt_.chunk.forward(pass, gpt_.blocks, gpt_.hooks, microbatch);
+      gpt_.chunk.forward(pass, gpt_.tensors, gpt_.hooks, microbatch);
       poison_all_but_held();
       if (split) {
-        gpt_.chunk.backward_input(pass, gpt_.blocks, gpt_.hooks, microbatch);
+        gpt_.chunk.backward_input(pass, gpt_.tensors, gpt_.hooks, microbatch);
         poison_last_read_in(PassKind::kBackwardInput);
-        gpt_.chunk.backward_weight(pass, gpt_.blocks, gpt_.all.gradients, gpt_.hooks, microbatch);
+        gpt_.chunk.backward_weight(pass, gpt_.tensors, gpt_.all.gradients, gpt_.hooks, microbatch);
       } else {
-        gpt_.chunk.backward(pass, gpt_.blocks, gpt_.all.gradients, gpt_.hooks, microbatch);
+        gpt_.chunk.backward(pass, gpt_.tensors, gpt_.all.gradients, gpt_.hooks, microbatch);
       }
     }
     gpt_.all.join(context_);
@@ -79,15 +79,15 @@ class Steps {
 
  private:
   void poison_all_but_held() {
-    for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      const bool held =
-          blocks_[i].born.pass == PassKind::kForward && blocks_[i].last.pass != PassKind::kForward;
-      if (!held) operands_.poison(gpt_.blocks[i]);
+    for (std::size_t i = 0; i < saved_tensors_.size(); ++i) {
+      const bool held = saved_tensors_[i].born.pass == PassKind::kForward &&
+                        saved_tensors_[i].last.pass != PassKind::kForward;
+      if (!held) operands_.poison(gpt_.tensors[i]);
     }
   }
   void poison_last_read_in(PassKind pass) {
-    for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      if (blocks_[i].last.pass == pass) operands_.poison(gpt_.blocks[i]);
+    for (std::size_t i = 0; i < saved_tensors_.size(); ++i) {
+      if (saved_tensors_[i].last.pass == pass) operands_.poison(gpt_.tensors[i]);
     }
   }
 
@@ -97,7 +97,7 @@ class Steps {
   Context context_{.backend = *backend_, .workspace = workspace_};
   ops::Operands operands_;
   GptFixture gpt_;
-  std::vector<SavedTensor> blocks_;
+  std::vector<SavedTensor> saved_tensors_;
 };
 
 Outcome outcome_of(const RecomputePlan& plan, bool split) {
@@ -154,11 +154,11 @@ TEST(Recomputation, GivesTheSameBitsOnTwoRanks) {
   });
 }
 
-// The blocks that wait between the forward and the backward pass: names and bytes, sorted.
+// The tensors that wait between the forward and the backward pass: names and bytes, sorted.
 using Held = std::vector<std::pair<std::string, std::int64_t>>;
 constexpr nn::BatchShape kShape{.sequence = 6, .micro_batch = 2};
 
-std::vector<SavedTensor> blocks_of(const RecomputePlan& plan, bool forward_only) {
+std::vector<SavedTensor> saved_tensors_of(const RecomputePlan& plan, bool forward_only) {
   nn::ParamTable table;
   return build_gpt_chunk(config_with(plan), {0, kLayers, true, true}, table)
       .saved_tensors(kShape, forward_only);
@@ -166,9 +166,9 @@ std::vector<SavedTensor> blocks_of(const RecomputePlan& plan, bool forward_only)
 
 Held held_by(const RecomputePlan& plan) {
   Held held;
-  for (const SavedTensor& block : blocks_of(plan, false)) {
-    if (block.born.pass != PassKind::kForward || block.last.pass == PassKind::kForward) continue;
-    if (block.bytes() > 0) held.emplace_back(block.name, block.bytes());
+  for (const SavedTensor& saved : saved_tensors_of(plan, false)) {
+    if (saved.born.pass != PassKind::kForward || saved.last.pass == PassKind::kForward) continue;
+    if (saved.bytes() > 0) held.emplace_back(saved.name, saved.bytes());
   }
   std::ranges::sort(held);
   return held;
@@ -178,8 +178,8 @@ Held held_by(const RecomputePlan& plan) {
 // inputs of the groups.
 Held expected_of(Held all, std::int64_t recomputed, std::int64_t groups, int input_shards) {
   for (std::int64_t layer = 0; layer < recomputed; ++layer) {
-    std::erase_if(all, [&](const auto& block) {
-      return block.first.starts_with(fmt::format("layer {}: ", layer));
+    std::erase_if(all, [&](const auto& tensor) {
+      return tensor.first.starts_with(fmt::format("layer {}: ", layer));
     });
     all.erase(std::ranges::find(all, std::string("hidden states"), &Held::value_type::first));
   }
@@ -213,12 +213,12 @@ TEST(Recomputation, HoldsTheInputsOfGroups) {
 TEST(Recomputation, LeavesForwardOnlyBlocksAsTheyAre) {
   const auto lives = [](const RecomputePlan& plan) {
     std::string text;
-    for (const SavedTensor& block : blocks_of(plan, true)) {
-      if (block.bytes() == 0) continue;
-      EXPECT_EQ(block.born.pass, PassKind::kForward) << block.name;
-      EXPECT_EQ(block.last.pass, PassKind::kForward) << block.name;
-      text += fmt::format("{} {} units {} to {}\n", block.name, block.bytes(), block.born.unit,
-                          block.last.unit);
+    for (const SavedTensor& saved : saved_tensors_of(plan, true)) {
+      if (saved.bytes() == 0) continue;
+      EXPECT_EQ(saved.born.pass, PassKind::kForward) << saved.name;
+      EXPECT_EQ(saved.last.pass, PassKind::kForward) << saved.name;
+      text += fmt::format("{} {} units {} to {}\n", saved.name, saved.bytes(), saved.born.unit,
+                          saved.last.unit);
     }
     return text;
   };
@@ -235,13 +235,13 @@ TEST(Recomputation, EvaluationGivesTheSameLoss) {
     Context context{.backend = *backend, .workspace = workspace};
     ops::Operands operands(memory, DType::kF64, context);
     GptFixture gpt(operands, config_with(plan));
-    std::vector<Tensor> blocks;
-    for (const SavedTensor& block : gpt.chunk.saved_tensors(gpt.all.shape, true)) {
-      blocks.push_back(operands.output(block.dtype, block.shape));
+    std::vector<Tensor> tensors;
+    for (const SavedTensor& saved : gpt.chunk.saved_tensors(gpt.all.shape, true)) {
+      tensors.push_back(operands.output(saved.dtype, saved.shape));
     }
     nn::Pass pass = gpt.all.pass(context);
     pass.training = false;
-    gpt.chunk.forward(pass, blocks, gpt.hooks, 0);
+    gpt.chunk.forward(pass, tensors, gpt.hooks, 0);
     return nn::values_of(gpt.all.losses.sum)[0];
   };
   const double expected = loss(kNothing);
@@ -254,12 +254,12 @@ TEST(Recomputation, EvaluationGivesTheSameLoss) {
 TEST(Recomputation, OfAChunkWithoutEmbeddingAndHead) {
   nn::ParamTable table;
   const RecomputePlan plan{.method = Method::kUniform, .num_layers = 2};
-  const auto blocks =
+  const auto saved_tensors =
       build_gpt_chunk(config_with(plan), {0, 3, false, false}, table).saved_tensors(kShape, false);
   Held held;
-  for (const SavedTensor& block : blocks) {
-    if (block.born.pass != PassKind::kForward || block.last.pass == PassKind::kForward) continue;
-    if (block.bytes() > 0) held.emplace_back(block.name, block.last.unit);
+  for (const SavedTensor& saved : saved_tensors) {
+    if (saved.born.pass != PassKind::kForward || saved.last.pass == PassKind::kForward) continue;
+    if (saved.bytes() > 0) held.emplace_back(saved.name, saved.last.unit);
   }
   EXPECT_EQ(held, (Held{{"hidden states", 0}, {"hidden states", 2}}));
 }

@@ -97,7 +97,7 @@ class TinyT5 {
                                 .caches = {},
                                 .logits = rows ? Tensor{} : tensor,
                                 .row_losses = rows ? tensor : Tensor{}};
-    t5_.stage(0).chunk.infer(inference, t5_.stage(0).blocks);
+    t5_.stage(0).chunk.infer(inference, t5_.stage(0).tensors);
     return nn::values_of(tensor);
   }
   void set_zero(const std::string& name) {

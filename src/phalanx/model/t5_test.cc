@@ -229,13 +229,13 @@ TEST(T5, TheEncodersOutputIsOneBlock) {
   const Chunk chunk = T5Model(config).build_chunk(t5_stages(config)[0], table);
   const nn::BatchShapes shapes({.sequence = 8, .micro_batch = 2},
                                {.sequence = 4, .micro_batch = 2});
-  std::int64_t blocks = 0, bytes = 0;
-  for (const SavedTensor& block : chunk.saved_tensors(shapes, false)) {
-    if (!block.name.starts_with("encoder output") || block.bytes() == 0) continue;
-    ++blocks;
-    bytes += block.bytes();
+  std::int64_t count = 0, bytes = 0;
+  for (const SavedTensor& saved : chunk.saved_tensors(shapes, false)) {
+    if (!saved.name.starts_with("encoder output") || saved.bytes() == 0) continue;
+    ++count;
+    bytes += saved.bytes();
   }
-  EXPECT_EQ(blocks, 2);  // and its gradient
+  EXPECT_EQ(count, 2);  // and its gradient
   EXPECT_EQ(bytes, 2 * 8 * 2 * 6 * size_of(DType::kF64));
 }
 
@@ -281,7 +281,7 @@ TEST(T5, CachedDecodingIsTheWholePass) {
       nn::Pass pass = t5.pass(machine.context, t5.stage(0));
       nn::InferencePass inference{
           .pass = pass, .caches = caches, .logits = machine.operands.output({1, 12})};
-      t5.stage(0).chunk.infer(inference, t5.stage(0).blocks);
+      t5.stage(0).chunk.infer(inference, t5.stage(0).tensors);
       return nn::values_of(inference.logits.slice(1, 0, config.vocabulary));
     };
     T5Machine machine;

@@ -118,7 +118,7 @@ struct T5Stage {
 
   nn::ParamTable table;
   Chunk chunk;
-  std::vector<Tensor> parameters, gradient_tensors, blocks;
+  std::vector<Tensor> parameters, gradient_tensors, tensors;
   std::vector<nn::RoleGradient> roles;
   nn::Weights weights;
   nn::Gradients gradients;
@@ -178,11 +178,11 @@ class T5Fixture {
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       T5Stage& stage = *stages_[s];
       if (s > 0) {
-        send(context, stages_[s - 1]->chunk.output_streams(stages_[s - 1]->blocks),
-             stage.chunk.input_streams(stage.blocks));
+        send(context, stages_[s - 1]->chunk.output_streams(stages_[s - 1]->tensors),
+             stage.chunk.input_streams(stage.tensors));
       }
       nn::Pass here = pass(context, stage);
-      stage.chunk.forward(here, stage.blocks, hooks_, 0);
+      stage.chunk.forward(here, stage.tensors, hooks_, 0);
     }
   }
 
@@ -190,15 +190,15 @@ class T5Fixture {
     for (std::size_t s = stages_.size(); s-- > 0;) {
       T5Stage& stage = *stages_[s];
       if (s + 1 < stages_.size()) {
-        send(context, stages_[s + 1]->chunk.input_gradients(stages_[s + 1]->blocks),
-             stage.chunk.output_gradients(stage.blocks));
+        send(context, stages_[s + 1]->chunk.input_gradients(stages_[s + 1]->tensors),
+             stage.chunk.output_gradients(stage.tensors));
       }
       nn::Pass here = pass(context, stage);
       if (split) {
-        stage.chunk.backward_input(here, stage.blocks, hooks_, 0);
-        stage.chunk.backward_weight(here, stage.blocks, stage.gradients, hooks_, 0);
+        stage.chunk.backward_input(here, stage.tensors, hooks_, 0);
+        stage.chunk.backward_weight(here, stage.tensors, stage.gradients, hooks_, 0);
       } else {
-        stage.chunk.backward(here, stage.blocks, stage.gradients, hooks_, 0);
+        stage.chunk.backward(here, stage.tensors, stage.gradients, hooks_, 0);
       }
     }
   }
@@ -275,10 +275,10 @@ class T5Fixture {
     }
     stage.weights = {stage.parameters};
     stage.gradients = {stage.gradient_tensors, stage.roles};
-    for (const SavedTensor& block : stage.chunk.saved_tensors(shapes_, false)) {
-      stage.blocks.push_back(block.same_as < 0
-                                 ? operands.output(block.dtype, block.shape)
-                                 : stage.blocks[static_cast<std::size_t>(block.same_as)]);
+    for (const SavedTensor& saved : stage.chunk.saved_tensors(shapes_, false)) {
+      stage.tensors.push_back(saved.same_as < 0
+                                  ? operands.output(saved.dtype, saved.shape)
+                                  : stage.tensors[static_cast<std::size_t>(saved.same_as)]);
     }
   }
   static void send(Context& context, std::span<const Tensor> from, std::span<const Tensor> to) {

@@ -39,7 +39,7 @@ inline nn::Batch gpt_test_batch(const nn::Batch& batch) {
   return bind_batch(schema, std::move(columns));
 }
 
-// Its parameters, gradients and saved blocks lie in the operands' arena.
+// Its parameters, gradients and saved tensors lie in the operands' arena.
 struct GptFixture {
   // `group` is null for one rank.
   GptFixture(ops::Operands& operands, const GptConfig& gpt, Communicator* group = nullptr)
@@ -51,8 +51,8 @@ struct GptFixture {
     all.shape.sequence_shards = tensor.sequence_shards();
     all.allocate(operands, {}, config.vocabulary);
     all.batch = gpt_test_batch(all.batch);
-    for (const auto& block : chunk.saved_tensors(all.shape, false)) {
-      blocks.push_back(operands.output(block.dtype, block.shape));
+    for (const auto& saved : chunk.saved_tensors(all.shape, false)) {
+      tensors.push_back(operands.output(saved.dtype, saved.shape));
     }
   }
   GptFixture(const GptFixture&) = delete;
@@ -60,16 +60,16 @@ struct GptFixture {
 
   void forward(Context& context) {
     nn::Pass pass = all.pass(context);
-    chunk.forward(pass, blocks, hooks, 0);
+    chunk.forward(pass, tensors, hooks, 0);
   }
   void backward(Context& context) {
     nn::Pass pass = all.pass(context);
-    chunk.backward(pass, blocks, all.gradients, hooks, 0);
+    chunk.backward(pass, tensors, all.gradients, hooks, 0);
   }
   GptConfig config;
   nn::LayerFixture all;
   Chunk chunk;
-  std::vector<Tensor> blocks;
+  std::vector<Tensor> tensors;
   nn::UnitHooks hooks;
 };
 

@@ -152,17 +152,17 @@ void BertHead::backward_input(Pass& pass, std::span<const Tensor> inputs,
                               std::span<const Tensor> /*output_gradients*/,
                               std::span<const Tensor> input_gradients, const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
-  BodyPass at{.pass = pass, .saved = saved};
+  BodyCall call{.pass = pass, .saved = saved};
   const Tensor dactivated = pass.scratch_stream(config_.dtype, config_.hidden);
-  entry_.backward_input(at, projection_, dactivated, activated_again(pass, saved), {});
+  entry_.backward_input(call, projection_, dactivated, activated_again(pass, saved), {});
   to_input(pass, input_gradients[0], dactivated, inputs[0], saved);
 }
 
 void BertHead::backward_weight(Pass& pass, std::span<const Tensor> inputs, const Saved& saved,
                                const Gradients& gradients) const {
   const WorkspaceScope scope(pass.ops.workspace);
-  BodyPass at{.pass = pass, .saved = saved};
-  entry_.backward_weight(at, projection_, activated_again(pass, saved), gradients);
+  BodyCall call{.pass = pass, .saved = saved};
+  entry_.backward_weight(call, projection_, activated_again(pass, saved), gradients);
   other_weights(pass, inputs[0], saved, gradients);
 }
 
@@ -174,9 +174,9 @@ void BertHead::backward(Pass& pass, std::span<const Tensor> inputs,
     return Unit::backward(pass, inputs, output_gradients, input_gradients, saved, gradients);
   }
   const WorkspaceScope scope(pass.ops.workspace);
-  BodyPass at{.pass = pass, .saved = saved};
+  BodyCall call{.pass = pass, .saved = saved};
   const Tensor dactivated = pass.scratch_stream(config_.dtype, config_.hidden);
-  entry_.backward(at, projection_, dactivated, activated_again(pass, saved), {}, gradients);
+  entry_.backward(call, projection_, dactivated, activated_again(pass, saved), {}, gradients);
   to_input(pass, input_gradients[0], dactivated, inputs[0], saved);
   other_weights(pass, inputs[0], saved, gradients);
 }

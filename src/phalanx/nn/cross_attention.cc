@@ -72,60 +72,60 @@ Tensor CrossAttention::gathered(Pass& encoder, const Tensor& carried) const {
   return rows;
 }
 
-void CrossAttention::forward(BodyPass& at, const Tensor& y, const Tensor& entered) const {
-  recompute(at, entered);
-  projection_.forward(at.pass, y, core_.context(at.saved));
+void CrossAttention::forward(BodyCall& call, const Tensor& y, const Tensor& entered) const {
+  recompute(call, entered);
+  projection_.forward(call.pass, y, core_.context(call.saved));
 }
 
-void CrossAttention::recompute(BodyPass& at, const Tensor& entered) const {
-  Pass encoder = at.pass.of(Sequence::kEncoder);
-  const Tensor& query = at.saved[query_output_];
-  const Tensor& key_value = at.saved[key_value_output_];
-  query_.forward(at.pass, query, entered);
+void CrossAttention::recompute(BodyCall& call, const Tensor& entered) const {
+  Pass encoder = call.pass.of(Sequence::kEncoder);
+  const Tensor& query = call.saved[query_output_];
+  const Tensor& key_value = call.saved[key_value_output_];
+  query_.forward(call.pass, query, entered);
   {
-    const WorkspaceScope scope(at.pass.ops.workspace);
-    key_value_.forward(encoder, key_value, gathered(encoder, at.carried));
+    const WorkspaceScope scope(call.pass.ops.workspace);
+    key_value_.forward(encoder, key_value, gathered(encoder, call.carried));
   }
-  core_.forward(at.pass, split(query, key_value), {.query = at.pass.rows(), .key = encoder.rows()},
-                {}, at.saved);
+  core_.forward(call.pass, split(query, key_value),
+                {.query = call.pass.rows(), .key = encoder.rows()}, {}, call.saved);
 }
 
-void CrossAttention::backward_to_entry(BodyPass& at) const {
-  Pass& pass = at.pass;
+void CrossAttention::backward_to_entry(BodyCall& call) const {
+  Pass& pass = call.pass;
   Pass encoder = pass.of(Sequence::kEncoder);
-  const Tensor& dkey_value = at.saved[dkey_value_output_];
+  const Tensor& dkey_value = call.saved[dkey_value_output_];
   {
     const WorkspaceScope scope(pass.ops.workspace);
     const Tensor dcontext =
         pass.scratch_rows(config_.dtype, config_.local_heads() * config_.head_size);
-    projection_.backward_input(pass, dcontext, at.exit_gradient);
-    core_.backward(pass, split(at.saved[dquery_output_], dkey_value), dcontext,
-                   split(at.saved[query_output_], at.saved[key_value_output_]),
-                   {.query = pass.rows(), .key = encoder.rows()}, {}, at.saved);
+    projection_.backward_input(pass, dcontext, call.exit_gradient);
+    core_.backward(pass, split(call.saved[dquery_output_], dkey_value), dcontext,
+                   split(call.saved[query_output_], call.saved[key_value_output_]),
+                   {.query = pass.rows(), .key = encoder.rows()}, {}, call.saved);
   }
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor dcarried = encoder.scratch_rows(config_.dtype, config_.hidden);
   key_value_.backward_input(encoder, dcarried, dkey_value);
   encoder.finish(encoder.region.leave(encoder.ops, dcarried));
   ops::accumulate(pass.ops,
-                  {.destination = at.carried_gradient, .source = encoder.region.own(dcarried)});
+                  {.destination = call.carried_gradient, .source = encoder.region.own(dcarried)});
 }
 
-void CrossAttention::entry_input_gradient(BodyPass& at, const Tensor& dentered) const {
-  query_.backward_input(at.pass, dentered, at.saved[dquery_output_]);
+void CrossAttention::entry_input_gradient(BodyCall& call, const Tensor& dentered) const {
+  query_.backward_input(call.pass, dentered, call.saved[dquery_output_]);
 }
 
-void CrossAttention::entry_weight_gradient(BodyPass& at, const Tensor& entered,
+void CrossAttention::entry_weight_gradient(BodyCall& call, const Tensor& entered,
                                            const Gradients& gradients) const {
-  query_.backward_weight(at.pass, at.saved[dquery_output_], entered, gradients);
+  query_.backward_weight(call.pass, call.saved[dquery_output_], entered, gradients);
 }
 
-void CrossAttention::exit_weight_gradient(BodyPass& at, const Gradients& gradients) const {
-  projection_.backward_weight(at.pass, at.exit_gradient, core_.context(at.saved), gradients);
-  const WorkspaceScope scope(at.pass.ops.workspace);
-  Pass encoder = at.pass.of(Sequence::kEncoder);
-  key_value_.backward_weight(encoder, at.saved[dkey_value_output_], gathered(encoder, at.carried),
-                             gradients);
+void CrossAttention::exit_weight_gradient(BodyCall& call, const Gradients& gradients) const {
+  projection_.backward_weight(call.pass, call.exit_gradient, core_.context(call.saved), gradients);
+  const WorkspaceScope scope(call.pass.ops.workspace);
+  Pass encoder = call.pass.of(Sequence::kEncoder);
+  key_value_.backward_weight(encoder, call.saved[dkey_value_output_],
+                             gathered(encoder, call.carried), gradients);
 }
 
 Sublayer cross_attention_sublayer(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,

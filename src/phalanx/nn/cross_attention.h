@@ -23,13 +23,13 @@ class CrossAttention final : public SublayerBody {
   CrossAttention(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
                  const std::string& prefix, std::int64_t layer, const TransformerConfig& config);
 
-  void forward(BodyPass& at, const Tensor& y, const Tensor& entered) const override;
-  void recompute(BodyPass& at, const Tensor& entered) const override;
-  void backward_to_entry(BodyPass& at) const override;
-  void entry_input_gradient(BodyPass& at, const Tensor& dentered) const override;
-  void entry_weight_gradient(BodyPass& at, const Tensor& entered,
+  void forward(BodyCall& call, const Tensor& y, const Tensor& entered) const override;
+  void recompute(BodyCall& call, const Tensor& entered) const override;
+  void backward_to_entry(BodyCall& call) const override;
+  void entry_input_gradient(BodyCall& call, const Tensor& dentered) const override;
+  void entry_weight_gradient(BodyCall& call, const Tensor& entered,
                              const Gradients& gradients) const override;
-  void exit_weight_gradient(BodyPass& at, const Gradients& gradients) const override;
+  void exit_weight_gradient(BodyCall& call, const Gradients& gradients) const override;
   ParamId exit_bias() const override { return projection_.bias(); }
   DropoutPlace exit_dropout() const override { return DropoutPlace::kCrossAttentionOutput; }
 

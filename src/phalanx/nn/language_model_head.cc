@@ -41,14 +41,14 @@ void LanguageModelHead::backward_input(Pass& pass, std::span<const Tensor> input
                                        std::span<const Tensor> /*output_gradients*/,
                                        std::span<const Tensor> input_gradients,
                                        const Saved& saved) const {
-  BodyPass at{.pass = pass, .saved = saved};
-  entry_.backward_input(at, projection_, input_gradients[0], inputs[0], {});
+  BodyCall call{.pass = pass, .saved = saved};
+  entry_.backward_input(call, projection_, input_gradients[0], inputs[0], {});
 }
 
 void LanguageModelHead::backward_weight(Pass& pass, std::span<const Tensor> inputs,
                                         const Saved& saved, const Gradients& gradients) const {
-  BodyPass at{.pass = pass, .saved = saved};
-  entry_.backward_weight(at, projection_, inputs[0], gradients);
+  BodyCall call{.pass = pass, .saved = saved};
+  entry_.backward_weight(call, projection_, inputs[0], gradients);
 }
 
 void LanguageModelHead::backward(Pass& pass, std::span<const Tensor> inputs,
@@ -58,8 +58,8 @@ void LanguageModelHead::backward(Pass& pass, std::span<const Tensor> inputs,
   if (!pass.region.overlaps()) {
     return Unit::backward(pass, inputs, output_gradients, input_gradients, saved, gradients);
   }
-  BodyPass at{.pass = pass, .saved = saved};
-  entry_.backward(at, projection_, input_gradients[0], inputs[0], {}, gradients);
+  BodyCall call{.pass = pass, .saved = saved};
+  entry_.backward(call, projection_, input_gradients[0], inputs[0], {}, gradients);
 }
 
 }  // namespace phalanx::nn

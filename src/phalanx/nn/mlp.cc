@@ -51,56 +51,57 @@ Tensor Mlp::activated_again(Pass& pass, const Saved& saved) const {
   return activated;
 }
 
-void Mlp::forward(BodyPass& at, const Tensor& y, const Tensor& entered) const {
-  Pass& pass = at.pass;
+void Mlp::forward(BodyCall& call, const Tensor& y, const Tensor& entered) const {
+  Pass& pass = call.pass;
   const WorkspaceScope scope(pass.ops.workspace);
   if (config_.gated) {
-    fc1_.forward(pass, at.saved[fc1_output_], entered);
-    fc2_.forward(pass, y, activated_again(pass, at.saved));
+    fc1_.forward(pass, call.saved[fc1_output_], entered);
+    fc2_.forward(pass, y, activated_again(pass, call.saved));
     return;
   }
   const Tensor activated = pass.scratch_rows(config_.dtype, config_.local_ffn_hidden());
-  fc1_.forward(pass, at.saved[fc1_output_], entered,
+  fc1_.forward(pass, call.saved[fc1_output_], entered,
                {.activated = activated.rows(),
                 .bias = pass.weights.if_any(fc1_.bias()),
                 .kind = config_.activation});
   fc2_.forward(pass, y, activated);
 }
 
-void Mlp::recompute(BodyPass& at, const Tensor& entered) const {
-  fc1_.forward(at.pass, at.saved[fc1_output_], entered);
+void Mlp::recompute(BodyCall& call, const Tensor& entered) const {
+  fc1_.forward(call.pass, call.saved[fc1_output_], entered);
 }
 
-void Mlp::backward_to_entry(BodyPass& at) const {
-  Pass& pass = at.pass;
-  const Tensor x = at.saved[fc1_output_].rows();
-  const Tensor dx = at.saved[dfc1_output_];
+void Mlp::backward_to_entry(BodyCall& call) const {
+  Pass& pass = call.pass;
+  const Tensor x = call.saved[fc1_output_].rows();
+  const Tensor dx = call.saved[dfc1_output_];
   const Tensor bias = pass.weights.if_any(fc1_.bias());
   if (!config_.gated) {
-    fc2_.backward_input(pass, dx, at.exit_gradient,
+    fc2_.backward_input(pass, dx, call.exit_gradient,
                         {.x = x, .bias = bias, .kind = config_.activation});
     return;
   }
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor dactivated = pass.scratch_rows(config_.dtype, config_.local_ffn_hidden());
-  fc2_.backward_input(pass, dactivated, at.exit_gradient);
+  fc2_.backward_input(pass, dactivated, call.exit_gradient);
   ops::gated_activation_backward(
       pass.ops,
       {.dx = dx.rows(), .dy = dactivated.rows(), .x = x, .bias = bias, .kind = config_.activation});
 }
 
-void Mlp::entry_input_gradient(BodyPass& at, const Tensor& dentered) const {
-  fc1_.backward_input(at.pass, dentered, at.saved[dfc1_output_]);
+void Mlp::entry_input_gradient(BodyCall& call, const Tensor& dentered) const {
+  fc1_.backward_input(call.pass, dentered, call.saved[dfc1_output_]);
 }
 
-void Mlp::entry_weight_gradient(BodyPass& at, const Tensor& entered,
+void Mlp::entry_weight_gradient(BodyCall& call, const Tensor& entered,
                                 const Gradients& gradients) const {
-  fc1_.backward_weight(at.pass, at.saved[dfc1_output_], entered, gradients);
+  fc1_.backward_weight(call.pass, call.saved[dfc1_output_], entered, gradients);
 }
 
-void Mlp::exit_weight_gradient(BodyPass& at, const Gradients& gradients) const {
-  const WorkspaceScope scope(at.pass.ops.workspace);
-  fc2_.backward_weight(at.pass, at.exit_gradient, activated_again(at.pass, at.saved), gradients);
+void Mlp::exit_weight_gradient(BodyCall& call, const Gradients& gradients) const {
+  const WorkspaceScope scope(call.pass.ops.workspace);
+  fc2_.backward_weight(call.pass, call.exit_gradient, activated_again(call.pass, call.saved),
+                       gradients);
 }
 
 Sublayer mlp_sublayer(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,

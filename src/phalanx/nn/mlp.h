@@ -17,13 +17,13 @@ class Mlp final : public SublayerBody {
   Mlp(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots, const std::string& prefix,
       const TransformerConfig& config);
 
-  void forward(BodyPass& at, const Tensor& y, const Tensor& entered) const override;
-  void recompute(BodyPass& at, const Tensor& entered) const override;
-  void backward_to_entry(BodyPass& at) const override;
-  void entry_input_gradient(BodyPass& at, const Tensor& dentered) const override;
-  void entry_weight_gradient(BodyPass& at, const Tensor& entered,
+  void forward(BodyCall& call, const Tensor& y, const Tensor& entered) const override;
+  void recompute(BodyCall& call, const Tensor& entered) const override;
+  void backward_to_entry(BodyCall& call) const override;
+  void entry_input_gradient(BodyCall& call, const Tensor& dentered) const override;
+  void entry_weight_gradient(BodyCall& call, const Tensor& entered,
                              const Gradients& gradients) const override;
-  void exit_weight_gradient(BodyPass& at, const Gradients& gradients) const override;
+  void exit_weight_gradient(BodyCall& call, const Gradients& gradients) const override;
   ParamId exit_bias() const override { return fc2_.bias(); }
   DropoutPlace exit_dropout() const override { return DropoutPlace::kMlpOutput; }
 

@@ -31,51 +31,52 @@ RegionEntry::Entering RegionEntry::enter_again(Pass& pass, const Tensor& x,
   return {.rows = rows, .work = pass.region.enter(pass.ops, rows)};
 }
 
-void RegionEntry::to_stream(BodyPass& at, const Tensor& dx, const Tensor& dentered, const Tensor& x,
-                            const Tensor& residual) const {
-  const Tensor own = at.pass.region.own(dentered);
+void RegionEntry::to_stream(BodyCall& call, const Tensor& dx, const Tensor& dentered,
+                            const Tensor& x, const Tensor& residual) const {
+  const Tensor own = call.pass.region.own(dentered);
   if (norm_) {
-    norm_->backward_input(at.pass, dx, own, x, residual, at.saved);
+    norm_->backward_input(call.pass, dx, own, x, residual, call.saved);
     return;
   }
-  ops::copy(at.pass.ops, {.destination = dx, .source = own});
-  if (residual) ops::accumulate(at.pass.ops, {.destination = dx, .source = residual});
+  ops::copy(call.pass.ops, {.destination = dx, .source = own});
+  if (residual) ops::accumulate(call.pass.ops, {.destination = dx, .source = residual});
 }
 
-void RegionEntry::backward_input(BodyPass& at, const RegionBody& body, const Tensor& dx,
+void RegionEntry::backward_input(BodyCall& call, const RegionBody& body, const Tensor& dx,
                                  const Tensor& x, const Tensor& residual) const {
-  Pass& pass = at.pass;
+  Pass& pass = call.pass;
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor dentered = pass.scratch_rows(config_.dtype, config_.hidden);
-  body.entry_input_gradient(at, dentered);
+  body.entry_input_gradient(call, dentered);
   pass.finish(pass.region.leave(pass.ops, dentered));
-  to_stream(at, dx, dentered, x, residual);
+  to_stream(call, dx, dentered, x, residual);
 }
 
-void RegionEntry::backward_weight(BodyPass& at, const RegionBody& body, const Tensor& x,
+void RegionEntry::backward_weight(BodyCall& call, const RegionBody& body, const Tensor& x,
                                   const Gradients& gradients) const {
-  body.exit_weight_gradient(at, gradients);
-  const WorkspaceScope scope(at.pass.ops.workspace);
-  const Entering again = enter_again(at.pass, x, at.saved);
-  at.pass.finish(again.work);
-  body.entry_weight_gradient(at, again.rows, gradients);
-  if (norm_) norm_->backward_weight(at.pass, at.saved, gradients);
+  body.exit_weight_gradient(call, gradients);
+  const WorkspaceScope scope(call.pass.ops.workspace);
+  const Entering again = enter_again(call.pass, x, call.saved);
+  call.pass.finish(again.work);
+  body.entry_weight_gradient(call, again.rows, gradients);
+  if (norm_) norm_->backward_weight(call.pass, call.saved, gradients);
 }
 
-void RegionEntry::backward(BodyPass& at, const RegionBody& body, const Tensor& dx, const Tensor& x,
-                           const Tensor& residual, const Gradients& gradients) const {
-  Pass& pass = at.pass;
+void RegionEntry::backward(BodyCall& call, const RegionBody& body, const Tensor& dx,
+                           const Tensor& x, const Tensor& residual,
+                           const Gradients& gradients) const {
+  Pass& pass = call.pass;
   const WorkspaceScope scope(pass.ops.workspace);
-  const Entering again = enter_again(pass, x, at.saved);
+  const Entering again = enter_again(pass, x, call.saved);
   const Tensor dentered = pass.scratch_rows(config_.dtype, config_.hidden);
-  body.entry_input_gradient(at, dentered);
+  body.entry_input_gradient(call, dentered);
   const Work reducing = pass.region.leave(pass.ops, dentered);
-  body.exit_weight_gradient(at, gradients);
+  body.exit_weight_gradient(call, gradients);
   pass.finish(again.work);
-  body.entry_weight_gradient(at, again.rows, gradients);
+  body.entry_weight_gradient(call, again.rows, gradients);
   pass.finish(reducing);
-  to_stream(at, dx, dentered, x, residual);
-  if (norm_) norm_->backward_weight(pass, at.saved, gradients);
+  to_stream(call, dx, dentered, x, residual);
+  if (norm_) norm_->backward_weight(pass, call.saved, gradients);
 }
 
 }  // namespace phalanx::nn

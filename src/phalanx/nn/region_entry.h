@@ -13,7 +13,7 @@
 namespace phalanx::nn {
 
 // What the steps of a body are given beside its rows.
-struct BodyPass {
+struct BodyCall {
   Pass& pass;
   const Saved& saved;
   Tensor exit_gradient = {};  // backward of a sub-layer: of its last linear's output [s, b, h]
@@ -30,11 +30,11 @@ class RegionBody {
   virtual ~RegionBody() = default;
   // Of the linear behind the entry: dentered [s, b, h] is this rank's partial sum, over its
   // features; `entered` are the rows that went into it, once more.
-  virtual void entry_input_gradient(BodyPass& at, const Tensor& dentered) const = 0;
-  virtual void entry_weight_gradient(BodyPass& at, const Tensor& entered,
+  virtual void entry_input_gradient(BodyCall& call, const Tensor& dentered) const = 0;
+  virtual void entry_weight_gradient(BodyCall& call, const Tensor& entered,
                                      const Gradients& gradients) const = 0;
   // Of all other linears: what does not read the entered rows.
-  virtual void exit_weight_gradient(BodyPass& /*at*/, const Gradients& /*gradients*/) const {}
+  virtual void exit_weight_gradient(BodyCall& /*call*/, const Gradients& /*gradients*/) const {}
 };
 
 class RegionEntry {
@@ -48,12 +48,12 @@ class RegionEntry {
   bool is_stream() const { return !norm_ && !config_.tensor.sequence; }
 
   // dx = gradient + residual (optional); `x` as in forward.
-  void backward_input(BodyPass& at, const RegionBody& body, const Tensor& dx, const Tensor& x,
+  void backward_input(BodyCall& call, const RegionBody& body, const Tensor& dx, const Tensor& x,
                       const Tensor& residual) const;
-  void backward_weight(BodyPass& at, const RegionBody& body, const Tensor& x,
+  void backward_weight(BodyCall& call, const RegionBody& body, const Tensor& x,
                        const Gradients& gradients) const;
   // Both.
-  void backward(BodyPass& at, const RegionBody& body, const Tensor& dx, const Tensor& x,
+  void backward(BodyCall& call, const RegionBody& body, const Tensor& dx, const Tensor& x,
                 const Tensor& residual, const Gradients& gradients) const;
 
  private:
@@ -63,7 +63,7 @@ class RegionEntry {
     Work work;
   };
   Entering enter_again(Pass& pass, const Tensor& x, const Saved& saved) const;
-  void to_stream(BodyPass& at, const Tensor& dx, const Tensor& dentered, const Tensor& x,
+  void to_stream(BodyCall& call, const Tensor& dx, const Tensor& dentered, const Tensor& x,
                  const Tensor& residual) const;
 
   const TransformerConfig config_;

@@ -1,5 +1,5 @@
 #pragma once
-// A block of the memory that a microbatch has on a chunk, and how long it is needed there.
+// One tensor of the memory that a microbatch has on a chunk, and how long it is needed there.
 
 #include <cstdint>
 #include <string>
@@ -15,16 +15,17 @@ enum class PassKind : std::uint8_t {
   kForward,
   kBackwardInput,
   kBackwardWeight,
-  // Once more forward, before the backward pass of the last of the units that are recomputed
-  // together. Only before() is told.
+  // Forward again, before the backward pass of the last of the units that are recomputed together.
+  // Of the hooks only before() is called for it.
   kRecompute,
 };
 
 }  // namespace nn
 
-// A point in a microbatch's life on this chunk. Outside the units are its ends: at forward -1 it
-// has its input, at forward num_units its output is handed on; at backward num_units it has the
-// gradient of its output, at backward -1 that of its input is handed on.
+// A point in a microbatch's life on this chunk. The numbers -1 and num_units stand for what is
+// exchanged with other stages: the input arrives at forward -1, the output is sent at forward
+// num_units; the output's gradient arrives at backward num_units, the input's is sent at backward
+// -1.
 struct PassPoint {
   nn::PassKind pass = nn::PassKind::kForward;
   int unit = 0;
@@ -37,16 +38,16 @@ struct SavedTensor {
   Shape shape;
   PassPoint born;
   PassPoint last;
-  // Of what a forward pass writes for a backward pass: the last unit whose forward pass touches it,
-  // and the unit before whose backward pass, or the recomputation in front of that, it is touched
-  // again.
+  // Of what a forward pass writes for a backward pass: the last unit whose forward pass uses it,
+  // and the unit whose backward pass, or the recomputation right before that, is the next to use
+  // it.
   int forward_last = 0;
   int backward_first = 0;
-  // The number of the block whose memory this is: a carried stream's, which has a place in the list
-  // for every unit that reads it. -1: it has memory of its own.
+  // The number of the tensor whose memory this is: a carried stream stands in the list once for
+  // every unit that reads it. -1: it has its own memory.
   int same_as = -1;
   bool is_lent = false;  // weights or gradients that passes are lent, not saved
-  // Of its own.
+  // 0 where the memory is another tensor's.
   std::int64_t bytes() const { return same_as < 0 ? shape.count() * size_of(dtype) : 0; }
 };
 

@@ -123,31 +123,31 @@ RowCoordinates SelfAttention::append(Pass& pass, const KeyValueCache& cache,
           .document = cache.rows.document.slice(0, 0, keys)};
 }
 
-void SelfAttention::forward(BodyPass& at, const Tensor& y, const Tensor& entered) const {
-  recompute(at, entered);
-  projection_.forward(at.pass, y, core_.context(at.saved));
+void SelfAttention::forward(BodyCall& call, const Tensor& y, const Tensor& entered) const {
+  recompute(call, entered);
+  projection_.forward(call.pass, y, core_.context(call.saved));
 }
 
-void SelfAttention::recompute(BodyPass& at, const Tensor& entered) const {
-  Pass& pass = at.pass;
-  qkv_.forward(pass, at.saved[qkv_output_], entered);
+void SelfAttention::recompute(BodyCall& call, const Tensor& entered) const {
+  Pass& pass = call.pass;
+  qkv_.forward(pass, call.saved[qkv_output_], entered);
   const WorkspaceScope scope(pass.ops.workspace);
-  const AttentionCore::Heads heads = position(pass, at.saved);
-  if (!at.caches.empty()) return attend_cached(at, heads);
+  const AttentionCore::Heads heads = position(pass, call.saved);
+  if (!call.caches.empty()) return attend_cached(call, heads);
   const RowCoordinates& rows = pass.rows();
   AttentionCore::Bias bias;
   if (bias_) bias.values = bias_->bias(pass, pass.shape.sequence, pass.shape.sequence, 0);
-  core_.forward(pass, heads, {.query = rows, .key = rows}, bias, at.saved);
+  core_.forward(pass, heads, {.query = rows, .key = rows}, bias, call.saved);
 }
 
-void SelfAttention::attend_cached(BodyPass& at, const AttentionCore::Heads& heads) const {
-  Pass& pass = at.pass;
-  PHALANX_CHECK(std::ssize(at.caches) == pass.shape.micro_batch, "{} caches of {} samples",
-                at.caches.size(), pass.shape.micro_batch);
+void SelfAttention::attend_cached(BodyCall& call, const AttentionCore::Heads& heads) const {
+  Pass& pass = call.pass;
+  PHALANX_CHECK(std::ssize(call.caches) == pass.shape.micro_batch, "{} caches of {} samples",
+                call.caches.size(), pass.shape.micro_batch);
   for (std::int64_t i = 0; i < pass.shape.micro_batch; ++i) {
     const WorkspaceScope scope(pass.ops.workspace);
     const auto own = [i](const Tensor& all) { return all.slice(1, i, 1); };
-    const KeyValueCache& cache = *at.caches[static_cast<std::size_t>(i)];
+    const KeyValueCache& cache = *call.caches[static_cast<std::size_t>(i)];
     AttentionCore::Heads sample{
         .query = own(heads.query), .key = own(heads.key), .value = own(heads.value)};
     const RowCoordinates key_rows = append(pass, cache, sample);
@@ -158,18 +158,18 @@ void SelfAttention::attend_cached(BodyPass& at, const AttentionCore::Heads& head
     if (bias_) {
       bias.values = bias_->bias(pass, pass.shape.sequence, sample.key.shape[0], cache.length);
     }
-    core_.forward_cached(pass, sample, {.query = rows, .key = key_rows}, bias, at.saved, i);
+    core_.forward_cached(pass, sample, {.query = rows, .key = key_rows}, bias, call.saved, i);
   }
 }
 
-void SelfAttention::backward_to_entry(BodyPass& at) const {
-  Pass& pass = at.pass;
+void SelfAttention::backward_to_entry(BodyCall& call) const {
+  Pass& pass = call.pass;
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor dcontext =
       pass.scratch_rows(config_.dtype, config_.local_heads() * config_.head_size);
-  projection_.backward_input(pass, dcontext, at.exit_gradient);
-  const AttentionCore::Heads heads = position_again(pass, at.saved);
-  const AttentionCore::Heads raw_gradients = split(at.saved[dqkv_output_]);
+  projection_.backward_input(pass, dcontext, call.exit_gradient);
+  const AttentionCore::Heads heads = position_again(pass, call.saved);
+  const AttentionCore::Heads raw_gradients = split(call.saved[dqkv_output_]);
   const AttentionCore::Heads gradients = beside(pass, raw_gradients);
   const RowCoordinates& rows = pass.rows();
   AttentionCore::Bias bias;
@@ -178,35 +178,35 @@ void SelfAttention::backward_to_entry(BodyPass& at) const {
     bias = {.values = bias_->bias(pass, sequence, sequence, 0),
             .gradient = bias_->zeros(pass, sequence, sequence)};
   }
-  core_.backward(pass, gradients, dcontext, heads, {.query = rows, .key = rows}, bias, at.saved);
-  if (bias_) bias_->backward_input(pass, bias.gradient, at.saved);
+  core_.backward(pass, gradients, dcontext, heads, {.query = rows, .key = rows}, bias, call.saved);
+  if (bias_) bias_->backward_input(pass, bias.gradient, call.saved);
   if (rotary_) {
     rotary_->backward(pass, gradients.query);
     rotary_->backward(pass, gradients.key);
   }
   if (query_norm_) {
-    const AttentionCore::Heads raw = split(at.saved[qkv_output_]);
-    query_norm_->backward_input(pass, raw_gradients.query, gradients.query, raw.query, at.saved);
-    key_norm_->backward_input(pass, raw_gradients.key, gradients.key, raw.key, at.saved);
+    const AttentionCore::Heads raw = split(call.saved[qkv_output_]);
+    query_norm_->backward_input(pass, raw_gradients.query, gradients.query, raw.query, call.saved);
+    key_norm_->backward_input(pass, raw_gradients.key, gradients.key, raw.key, call.saved);
   }
 }
 
-void SelfAttention::entry_input_gradient(BodyPass& at, const Tensor& dentered) const {
-  qkv_.backward_input(at.pass, dentered, at.saved[dqkv_output_]);
+void SelfAttention::entry_input_gradient(BodyCall& call, const Tensor& dentered) const {
+  qkv_.backward_input(call.pass, dentered, call.saved[dqkv_output_]);
 }
 
-void SelfAttention::entry_weight_gradient(BodyPass& at, const Tensor& entered,
+void SelfAttention::entry_weight_gradient(BodyCall& call, const Tensor& entered,
                                           const Gradients& gradients) const {
-  qkv_.backward_weight(at.pass, at.saved[dqkv_output_], entered, gradients);
+  qkv_.backward_weight(call.pass, call.saved[dqkv_output_], entered, gradients);
   if (query_norm_) {
-    query_norm_->backward_weight(at.pass, at.saved, gradients);
-    key_norm_->backward_weight(at.pass, at.saved, gradients);
+    query_norm_->backward_weight(call.pass, call.saved, gradients);
+    key_norm_->backward_weight(call.pass, call.saved, gradients);
   }
 }
 
-void SelfAttention::exit_weight_gradient(BodyPass& at, const Gradients& gradients) const {
-  projection_.backward_weight(at.pass, at.exit_gradient, core_.context(at.saved), gradients);
-  if (bias_) bias_->backward_weight(at.pass, at.saved, gradients);
+void SelfAttention::exit_weight_gradient(BodyCall& call, const Gradients& gradients) const {
+  projection_.backward_weight(call.pass, call.exit_gradient, core_.context(call.saved), gradients);
+  if (bias_) bias_->backward_weight(call.pass, call.saved, gradients);
 }
 
 Sublayer self_attention_sublayer(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,

@@ -28,13 +28,13 @@ class SelfAttention final : public SublayerBody {
                 const std::string& prefix, std::int64_t layer, std::int64_t local_layer,
                 const TransformerConfig& config);
 
-  void forward(BodyPass& at, const Tensor& y, const Tensor& entered) const override;
-  void recompute(BodyPass& at, const Tensor& entered) const override;
-  void backward_to_entry(BodyPass& at) const override;
-  void entry_input_gradient(BodyPass& at, const Tensor& dentered) const override;
-  void entry_weight_gradient(BodyPass& at, const Tensor& entered,
+  void forward(BodyCall& call, const Tensor& y, const Tensor& entered) const override;
+  void recompute(BodyCall& call, const Tensor& entered) const override;
+  void backward_to_entry(BodyCall& call) const override;
+  void entry_input_gradient(BodyCall& call, const Tensor& dentered) const override;
+  void entry_weight_gradient(BodyCall& call, const Tensor& entered,
                              const Gradients& gradients) const override;
-  void exit_weight_gradient(BodyPass& at, const Gradients& gradients) const override;
+  void exit_weight_gradient(BodyCall& call, const Gradients& gradients) const override;
   ParamId exit_bias() const override { return projection_.bias(); }
   DropoutPlace exit_dropout() const override { return DropoutPlace::kAttentionOutput; }
 
@@ -48,7 +48,7 @@ class SelfAttention final : public SublayerBody {
   AttentionCore::Heads position(Pass& pass, const Saved& saved) const;
   AttentionCore::Heads position_again(Pass& pass, const Saved& saved) const;
   // Sample by sample, behind what their caches have.
-  void attend_cached(BodyPass& at, const AttentionCore::Heads& heads) const;
+  void attend_cached(BodyCall& call, const AttentionCore::Heads& heads) const;
   // Keys and values join those of the cache: its rows are returned.
   RowCoordinates append(Pass& pass, const KeyValueCache& cache, AttentionCore::Heads& heads) const;
 

@@ -23,68 +23,68 @@ Dropout Sublayer::dropout(const Pass& pass) const {
   return config_.hidden_dropout_at(layer_, body_->exit_dropout(), pass.training);
 }
 
-void Sublayer::forward(BodyPass at, const Tensor& out, const Tensor& x) const {
-  Pass& pass = at.pass;
+void Sublayer::forward(BodyCall call, const Tensor& out, const Tensor& x) const {
+  Pass& pass = call.pass;
   const WorkspaceScope scope(pass.ops.workspace);
-  const Tensor entered = entry_.forward(pass, x, at.saved);
+  const Tensor entered = entry_.forward(pass, x, call.saved);
   const Tensor y = entry_.is_stream() ? pass.scratch_rows(config_.dtype, config_.hidden) : entered;
-  body_->forward(at, y, entered);
+  body_->forward(call, y, entered);
   pass.finish(pass.region.leave(pass.ops, y));
-  ops::bias_dropout_residual(pass.ops, {.out = is_post() ? at.saved[sum_] : out,
+  ops::bias_dropout_residual(pass.ops, {.out = is_post() ? call.saved[sum_] : out,
                                         .x = pass.region.own(y),
                                         .bias = pass.weights.if_any(body_->exit_bias()),
                                         .residual = x,
                                         .dropout = dropout(pass),
                                         .rows = pass.stream_rows()});
-  if (is_post()) post_norm_->forward(pass, out, at.saved[sum_], at.saved);
+  if (is_post()) post_norm_->forward(pass, out, call.saved[sum_], call.saved);
 }
 
-void Sublayer::recompute(BodyPass at, const Tensor& x) const {
-  const WorkspaceScope scope(at.pass.ops.workspace);
+void Sublayer::recompute(BodyCall call, const Tensor& x) const {
+  const WorkspaceScope scope(call.pass.ops.workspace);
   if (is_post()) {
     // Backward reads what is at the very end: the norm's input and statistics.
-    forward(at, at.pass.scratch_stream(config_.dtype, config_.hidden), x);
+    forward(call, call.pass.scratch_stream(config_.dtype, config_.hidden), x);
   } else {
-    body_->recompute(at, entry_.forward(at.pass, x, at.saved));
+    body_->recompute(call, entry_.forward(call.pass, x, call.saved));
   }
 }
 
-Tensor Sublayer::backward_to_entry(BodyPass& at, const Tensor& dout) const {
-  Pass& pass = at.pass;
+Tensor Sublayer::backward_to_entry(BodyCall& call, const Tensor& dout) const {
+  Pass& pass = call.pass;
   Tensor dsum = dout;
   if (is_post()) {
     dsum = pass.scratch_stream(config_.dtype, config_.hidden);
-    post_norm_->backward_input(pass, dsum, dout, at.saved[sum_], {}, at.saved);
+    post_norm_->backward_input(pass, dsum, dout, call.saved[sum_], {}, call.saved);
   }
-  at.exit_gradient = at.saved[exit_gradient_];
-  ops::dropout_backward(pass.ops, {.dx = pass.region.own(at.exit_gradient),
+  call.exit_gradient = call.saved[exit_gradient_];
+  ops::dropout_backward(pass.ops, {.dx = pass.region.own(call.exit_gradient),
                                    .dout = dsum,
                                    .dropout = dropout(pass),
                                    .rows = pass.stream_rows()});
-  pass.finish(pass.region.enter(pass.ops, at.exit_gradient));
-  body_->backward_to_entry(at);
+  pass.finish(pass.region.enter(pass.ops, call.exit_gradient));
+  body_->backward_to_entry(call);
   return dsum;
 }
 
-void Sublayer::backward_input(BodyPass at, const Tensor& dx, const Tensor& dout,
+void Sublayer::backward_input(BodyCall call, const Tensor& dx, const Tensor& dout,
                               const Tensor& x) const {
-  const WorkspaceScope scope(at.pass.ops.workspace);
-  const Tensor dsum = backward_to_entry(at, dout);
-  entry_.backward_input(at, *body_, dx, x, dsum);
+  const WorkspaceScope scope(call.pass.ops.workspace);
+  const Tensor dsum = backward_to_entry(call, dout);
+  entry_.backward_input(call, *body_, dx, x, dsum);
 }
 
-void Sublayer::backward_weight(BodyPass at, const Tensor& x, const Gradients& gradients) const {
-  at.exit_gradient = at.saved[exit_gradient_];
-  entry_.backward_weight(at, *body_, x, gradients);
-  if (is_post()) post_norm_->backward_weight(at.pass, at.saved, gradients);
+void Sublayer::backward_weight(BodyCall call, const Tensor& x, const Gradients& gradients) const {
+  call.exit_gradient = call.saved[exit_gradient_];
+  entry_.backward_weight(call, *body_, x, gradients);
+  if (is_post()) post_norm_->backward_weight(call.pass, call.saved, gradients);
 }
 
-void Sublayer::backward(BodyPass at, const Tensor& dx, const Tensor& dout, const Tensor& x,
+void Sublayer::backward(BodyCall call, const Tensor& dx, const Tensor& dout, const Tensor& x,
                         const Gradients& gradients) const {
-  const WorkspaceScope scope(at.pass.ops.workspace);
-  const Tensor dsum = backward_to_entry(at, dout);
-  entry_.backward(at, *body_, dx, x, dsum, gradients);
-  if (is_post()) post_norm_->backward_weight(at.pass, at.saved, gradients);
+  const WorkspaceScope scope(call.pass.ops.workspace);
+  const Tensor dsum = backward_to_entry(call, dout);
+  entry_.backward(call, *body_, dx, x, dsum, gradients);
+  if (is_post()) post_norm_->backward_weight(call.pass, call.saved, gradients);
 }
 
 }  // namespace phalanx::nn

@@ -18,11 +18,11 @@ class SublayerBody : public RegionBody {
  public:
   // y [s, b, h]: this rank's partial sum of the last linear, without its bias. It may be `entered`,
   // which a body has read by when it writes y.
-  virtual void forward(BodyPass& at, const Tensor& y, const Tensor& entered) const = 0;
+  virtual void forward(BodyCall& call, const Tensor& y, const Tensor& entered) const = 0;
   // What backward reads of forward, once more.
-  virtual void recompute(BodyPass& at, const Tensor& entered) const = 0;
-  // From at.exit_gradient to the output gradient of the linear behind the entry, which it saves.
-  virtual void backward_to_entry(BodyPass& at) const = 0;
+  virtual void recompute(BodyCall& call, const Tensor& entered) const = 0;
+  // From call.exit_gradient to the output gradient of the linear behind the entry, which it saves.
+  virtual void backward_to_entry(BodyCall& call) const = 0;
 
   // Of the last linear; -1: it has none.
   virtual ParamId exit_bias() const = 0;
@@ -37,19 +37,19 @@ class Sublayer {
 
   // Tensors are the residual stream's, but for the carried one; both of `dout` and `dx` may be one
   // tensor.
-  void forward(BodyPass at, const Tensor& out, const Tensor& x) const;
-  void recompute(BodyPass at, const Tensor& x) const;
-  void backward_input(BodyPass at, const Tensor& dx, const Tensor& dout, const Tensor& x) const;
-  void backward_weight(BodyPass at, const Tensor& x, const Gradients& gradients) const;
+  void forward(BodyCall call, const Tensor& out, const Tensor& x) const;
+  void recompute(BodyCall call, const Tensor& x) const;
+  void backward_input(BodyCall call, const Tensor& dx, const Tensor& dout, const Tensor& x) const;
+  void backward_weight(BodyCall call, const Tensor& x, const Gradients& gradients) const;
   // Both; the weight gradients are computed while the messages of the input gradient are under way.
-  void backward(BodyPass at, const Tensor& dx, const Tensor& dout, const Tensor& x,
+  void backward(BodyCall call, const Tensor& dx, const Tensor& dout, const Tensor& x,
                 const Gradients& gradients) const;
 
  private:
   bool is_post() const { return post_norm_.has_value(); }
   Dropout dropout(const Pass& pass) const;
   // Up to the norm of a post-norm sub-layer. Returns the gradient of the residual's end.
-  Tensor backward_to_entry(BodyPass& at, const Tensor& dout) const;
+  Tensor backward_to_entry(BodyCall& call, const Tensor& dout) const;
 
   const TransformerConfig config_;
   std::int64_t layer_;

@@ -47,7 +47,7 @@ void TransformerLayer::add_between(const std::string& name) {
                                        LastReader::kWeightGradient));
 }
 
-BodyPass TransformerLayer::body_pass(Pass& pass, std::span<const Tensor> inputs,
+BodyCall TransformerLayer::body_call(Pass& pass, std::span<const Tensor> inputs,
                                      const Saved& saved) const {
   return {.pass = pass, .saved = saved, .carried = reads_encoder_ ? inputs[1] : Tensor{}};
 }
@@ -60,22 +60,22 @@ void TransformerLayer::forward(Pass& pass, std::span<const Tensor> inputs,
 
 void TransformerLayer::infer(InferencePass& pass, std::span<const Tensor> inputs,
                              std::span<const Tensor> outputs, const Saved& saved) const {
-  BodyPass at = body_pass(pass.pass, inputs, saved);
+  BodyCall call = body_call(pass.pass, inputs, saved);
   // Rows that see what follows them are computed whole.
-  if (config_.causal) at.caches = pass.caches;
+  if (config_.causal) call.caches = pass.caches;
   for (std::size_t i = 0; i < sublayers_.size(); ++i) {
     const bool last = i + 1 == sublayers_.size();
-    sublayers_[i].forward(at, last ? outputs[0] : saved[between_[i]], stream(i, inputs, saved));
+    sublayers_[i].forward(call, last ? outputs[0] : saved[between_[i]], stream(i, inputs, saved));
   }
 }
 
 void TransformerLayer::recompute(Pass& pass, std::span<const Tensor> inputs,
                                  const Saved& saved) const {
-  const BodyPass at = body_pass(pass, inputs, saved);
+  const BodyCall call = body_call(pass, inputs, saved);
   for (std::size_t i = 0; i < between_.size(); ++i) {
-    sublayers_[i].forward(at, saved[between_[i]], stream(i, inputs, saved));
+    sublayers_[i].forward(call, saved[between_[i]], stream(i, inputs, saved));
   }
-  sublayers_.back().recompute(at, stream(between_.size(), inputs, saved));
+  sublayers_.back().recompute(call, stream(between_.size(), inputs, saved));
 }
 
 template <typename Backward>
@@ -94,19 +94,19 @@ void TransformerLayer::backward_input(Pass& pass, std::span<const Tensor> inputs
                                       std::span<const Tensor> output_gradients,
                                       std::span<const Tensor> input_gradients,
                                       const Saved& saved) const {
-  BodyPass at = body_pass(pass, inputs, saved);
-  if (reads_encoder_) at.carried_gradient = input_gradients[1];
+  BodyCall call = body_call(pass, inputs, saved);
+  if (reads_encoder_) call.carried_gradient = input_gradients[1];
   for_each_backward(pass, output_gradients, input_gradients,
                     [&](std::size_t i, const Tensor& dx, const Tensor& dout) {
-                      sublayers_[i].backward_input(at, dx, dout, stream(i, inputs, saved));
+                      sublayers_[i].backward_input(call, dx, dout, stream(i, inputs, saved));
                     });
 }
 
 void TransformerLayer::backward_weight(Pass& pass, std::span<const Tensor> inputs,
                                        const Saved& saved, const Gradients& gradients) const {
-  const BodyPass at = body_pass(pass, inputs, saved);
+  const BodyCall call = body_call(pass, inputs, saved);
   for (std::size_t i = sublayers_.size(); i-- > 0;) {
-    sublayers_[i].backward_weight(at, stream(i, inputs, saved), gradients);
+    sublayers_[i].backward_weight(call, stream(i, inputs, saved), gradients);
   }
 }
 
@@ -117,11 +117,11 @@ void TransformerLayer::backward(Pass& pass, std::span<const Tensor> inputs,
   if (!pass.region.overlaps()) {
     return Unit::backward(pass, inputs, output_gradients, input_gradients, saved, gradients);
   }
-  BodyPass at = body_pass(pass, inputs, saved);
-  if (reads_encoder_) at.carried_gradient = input_gradients[1];
+  BodyCall call = body_call(pass, inputs, saved);
+  if (reads_encoder_) call.carried_gradient = input_gradients[1];
   for_each_backward(pass, output_gradients, input_gradients,
                     [&](std::size_t i, const Tensor& dx, const Tensor& dout) {
-                      sublayers_[i].backward(at, dx, dout, stream(i, inputs, saved), gradients);
+                      sublayers_[i].backward(call, dx, dout, stream(i, inputs, saved), gradients);
                     });
 }
 

@@ -44,7 +44,7 @@ class TransformerLayer final : public Unit {
     return i == 0 ? inputs[0] : saved[between_[i - 1]];
   }
   void add_between(const std::string& name);
-  BodyPass body_pass(Pass& pass, std::span<const Tensor> inputs, const Saved& saved) const;
+  BodyCall body_call(Pass& pass, std::span<const Tensor> inputs, const Saved& saved) const;
   // Calls backward(i, dx, dout) from the last sub-layer to the first.
   template <typename Backward>
   void for_each_backward(Pass& pass, std::span<const Tensor> output_gradients,

@@ -26,10 +26,10 @@ struct StreamSpec {
   DType dtype = DType::kF32;
   std::int64_t width = 0;  // [s, b, width]
   Sequence sequence = Sequence::kOnly;
-  // One block that many units read on its way: what a unit has among its inputs and, under the same
-  // name, its outputs. A unit writes it only where it is no input of the unit. Its gradient is one
-  // block too, to which every reader adds; it begins as what the stage behind sent, or as zeros
-  // where no unit behind reads the stream.
+  // One tensor that several units read: a unit has it among its inputs and, under the same name,
+  // its outputs. A unit writes it only where it is not an input of the unit. Its gradient is one
+  // tensor too, to which every reader adds; it begins as what the next stage sent, or as zeros
+  // where no later unit reads the stream.
   bool carried = false;
 };
 

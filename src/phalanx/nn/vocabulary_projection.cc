@@ -155,27 +155,27 @@ void VocabularyProjection::cross_entropy(Pass& pass, const Rows& rows) const {
                                                     .vocabulary = options_.vocabulary});
 }
 
-void VocabularyProjection::entry_input_gradient(BodyPass& at, const Tensor& dentered) const {
-  ops::linear_input_gradient(at.pass.ops, {.dx = dentered.rows(),
-                                           .dy = at.saved[dlogits_].rows(),
-                                           .weight = at.pass.weights[weight_.id]});
-  scale_rows(at.pass, dentered.rows());
+void VocabularyProjection::entry_input_gradient(BodyCall& call, const Tensor& dentered) const {
+  ops::linear_input_gradient(call.pass.ops, {.dx = dentered.rows(),
+                                             .dy = call.saved[dlogits_].rows(),
+                                             .weight = call.pass.weights[weight_.id]});
+  scale_rows(call.pass, dentered.rows());
 }
 
-void VocabularyProjection::entry_weight_gradient(BodyPass& at, const Tensor& entered,
+void VocabularyProjection::entry_weight_gradient(BodyCall& call, const Tensor& entered,
                                                  const Gradients& gradients) const {
-  const Tensor dlogits = at.saved[dlogits_].rows();
-  scale_rows(at.pass, entered.rows());
+  const Tensor dlogits = call.saved[dlogits_].rows();
+  scale_rows(call.pass, entered.rows());
   const bool adds = gradients.is_written(weight_);
   PHALANX_CHECK(bias_ < 0 || adds == gradients.is_written(bias_),
                 "{}: a weight and its bias are of one pass", options_.name);
   gradients.mark_written(weight_);
   if (bias_ >= 0) gradients.mark_written(bias_);
-  ops::linear_weight_gradient(at.pass.ops, {.dweight = gradients[weight_],
-                                            .dy = dlogits,
-                                            .x = entered.rows(),
-                                            .accumulate = adds,
-                                            .dbias = bias_ >= 0 ? gradients[bias_] : Tensor{}});
+  ops::linear_weight_gradient(call.pass.ops, {.dweight = gradients[weight_],
+                                              .dy = dlogits,
+                                              .x = entered.rows(),
+                                              .accumulate = adds,
+                                              .dbias = bias_ >= 0 ? gradients[bias_] : Tensor{}});
 }
 
 }  // namespace phalanx::nn

@@ -49,8 +49,8 @@ class VocabularyProjection final : public RegionBody {
   // of the last n.
   void losses(Pass& pass, const Tensor& entered, const Saved& saved, const Tensor& row_losses = {},
               const Tensor& last_logits = {}) const;
-  void entry_input_gradient(BodyPass& at, const Tensor& dentered) const override;
-  void entry_weight_gradient(BodyPass& at, const Tensor& entered,
+  void entry_input_gradient(BodyCall& call, const Tensor& dentered) const override;
+  void entry_weight_gradient(BodyCall& call, const Tensor& entered,
                              const Gradients& gradients) const override;
 
  private:

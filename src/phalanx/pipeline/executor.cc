@@ -63,7 +63,7 @@ Executor::Executor(Program program, std::vector<ChunkTables> chunks, const nn::B
     own_.push_back(blocks.size());
     std::vector<std::size_t>& lent = lent_.emplace_back();
     for (const nn::PassStates* states : chunks_[c].states) {
-      const auto more = states->blocks(static_cast<int>(c), orders_[c]);
+      const auto more = states->lent_tensors(static_cast<int>(c), orders_[c]);
       lent.push_back(more.size());
       blocks.insert(blocks.end(), more.begin(), more.end());
     }

@@ -228,7 +228,7 @@ class Lender final : public nn::PassStates {
     }
   }
 
-  std::vector<SavedTensor> blocks(int chunk, const nn::PassOrder& order) const override {
+  std::vector<SavedTensor> lent_tensors(int chunk, const nn::PassOrder& order) const override {
     EXPECT_EQ(chunk, 0);
     EXPECT_FALSE(order.forward_only);
     std::vector<SavedTensor> blocks;
