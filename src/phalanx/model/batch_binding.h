@@ -1,7 +1,7 @@
 #pragma once
-// From the tensors of a microbatch's columns to what passes are given. Every model family names the
-// coordinates of its rows alike: "sample", "position" and "document"; those of a second sequence
-// have "decoder_" in front.
+// Makes what passes are given from the tensors of a microbatch's columns. All model families use
+// the same names for the coordinates of rows: "sample", "position" and "document"; those of a
+// second sequence begin with "decoder_".
 
 #include <vector>
 

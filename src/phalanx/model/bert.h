@@ -22,7 +22,7 @@ struct BertConfig {
   RecomputePlan recompute;
 };
 
-// The unit in front of the first layer.
+// The unit before the first layer.
 std::unique_ptr<nn::Unit> make_bert_embedding(const BertConfig& config, nn::ParamTable& table);
 
 class BertModel final : public Model {

@@ -227,7 +227,7 @@ void clear(const Tensor& tensor) {
   for (std::int64_t i = 0; i < tensor.count(); ++i) nn::write_element(tensor, i, 0.0);
 }
 
-// What a wrong model would give, reached by changing the input or the weights.
+// The losses of wrong models, made by changing the input or the weights.
 TEST(TinyBert, WhatItReadsMatters) {
   BertRun no_padding;
   no_padding.batch.lengths = {16, 16};

@@ -100,7 +100,7 @@ class Recording final : public nn::UnitHooks {
     EXPECT_EQ(tensors.input_gradients.size(), is_forward ? 0U : unit.inputs().size());
     EXPECT_EQ(tensors.slots.size(), unit.saved_slots().size());
     EXPECT_EQ(tensors.gradients != nullptr, pass == PassKind::kBackwardWeight);
-    // Whoever looks at a gradient must see it before a reduction may begin to change it.
+    // Hooks that read a gradient do so before a reduction may begin to change it.
     if (pass == PassKind::kBackwardWeight) {
       for (const ParamId id : unit.parameters()) looked_at[id] = true;
     }
@@ -162,7 +162,7 @@ TEST_F(Chunks, HooksAreToldOfRecomputation) {
             "<embedding 1 3\n<embedding 2 3\n>embedding 1 3\n>embedding 2 3\n");
 }
 
-// A tied word table is ready twice: behind the head, and behind the embedding.
+// A tied word table's gradient is ready twice: after the head and after the embedding.
 TEST_F(Chunks, TiedTableIsReadyTwice) {
   ops::Operands operands(memory_, DType::kF64, context_);
   GptFixture gpt(operands, test_gpt_config(true));
@@ -210,7 +210,7 @@ TEST_F(Chunks, EndsLiveBeyondTheUnits) {
     for (const bool forward_only : {false, true}) {
       const auto saved_tensors =
           chunk.saved_tensors(nn::BatchShape{.sequence = 4, .micro_batch = 2}, forward_only);
-      // Where each accessor finds its stream: tensors told apart by their place.
+      // The saved tensor that an accessor returns, found by its place in `tensors`.
       ops::Operands operands(memory_, DType::kF64, context_);
       std::vector<Tensor> tensors;
       for (const auto& saved : saved_tensors) {
@@ -252,7 +252,7 @@ TEST_F(Chunks, EndsLiveBeyondTheUnits) {
   }
 }
 
-// The whole model has no ends: nothing of it lives outside the units.
+// The whole model exchanges nothing: none of its tensors lives outside the units.
 TEST_F(Chunks, TheWholeModelHasNoEnds) {
   nn::ParamTable table;
   const Chunk chunk = build_gpt_chunk(test_gpt_config(true), {0, 2, true, true}, table);

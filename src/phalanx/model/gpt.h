@@ -18,15 +18,15 @@ struct GptConfig {
   std::int64_t vocabulary = 0;
   std::int64_t padded_vocabulary = 0;
   std::int64_t max_positions = 0;
-  // Without a learned table positions are the layers' (rotary) or nobody's; max_positions is then
-  // only the most that a sequence may have.
+  // Without a learned table the layers have rotary positions, or there are none; max_positions is
+  // then only the longest sequence allowed.
   bool position_table = true;
   bool tied_embedding = true;
   RecomputePlan recompute;
 };
 
-// A chunk of layers [first_layer, first_layer + num_layers), with the embedding in front and the
-// head behind on demand.
+// A chunk of layers [first_layer, first_layer + num_layers), optionally with the embedding and with
+// the head.
 struct ChunkRange {
   std::int64_t first_layer = 0;
   std::int64_t num_layers = 0;

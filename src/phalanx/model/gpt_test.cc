@@ -235,8 +235,7 @@ struct Stage {
   std::vector<Tensor> tensors;
 };
 
-// What the two ranks of a tied table have in their copies is, summed, the table's gradient bit for
-// bit.
+// The sum of the two ranks' copies of a tied table's gradient is the whole gradient bit for bit.
 TEST(Gpt, CopiesHaveTheGradientOfTheTiedTable) {
   const auto backend = make_ref_backend();
   Arena memory("operands", 8 << 20);

@@ -1,5 +1,5 @@
 #pragma once
-// How many weights a row meets in a layer, for counts of floating-point operations.
+// How many weights a row is multiplied with in a layer, for counts of floating-point operations.
 
 #include "phalanx/nn/config.h"
 

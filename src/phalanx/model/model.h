@@ -1,7 +1,7 @@
 #pragma once
 // A model as training sees it: what a microbatch of it is, what losses it has, and chunks of units
 // for any stage of a pipeline. Every model family has one (model/gpt.h, model/bert.h, model/t5.h);
-// who trains, plans or samples knows none of them by name.
+// training, planning and sampling know none of them by name.
 
 #include <cstdint>
 #include <memory>
@@ -19,11 +19,11 @@ struct LossSpec {
   std::string name;  // Megatron's: "lm loss"
   // The batch's column (f32) that says which rows count; empty: every sample counts.
   std::string mask;
-  // For people, where Megatron's name says something else; empty: the name.
+  // To be printed, where Megatron's name misleads; empty: the name.
   std::string title = {};
 };
 
-// How the vocabulary is padded, for people.
+// How the vocabulary is padded, to be printed.
 struct VocabularySize {
   std::int64_t ids = 0;
   std::int64_t padded = 0;
@@ -35,8 +35,7 @@ class Model {
 
   // The same model as another rank of the tensor-parallel group holds it.
   virtual std::unique_ptr<const Model> placed(int tensor_rank) const = 0;
-  // Of the first stack. All stacks have one dtype, one tensor-parallel layout and one kernel of
-  // attention.
+  // The first stack's. All stacks have the same dtype, tensor-parallel layout and attention kernel.
   virtual const nn::TransformerConfig& transformer() const = 0;
   virtual VocabularySize vocabulary() const = 0;
 
@@ -50,13 +49,13 @@ class Model {
   // parameter order.
   virtual Chunk build_chunk(const StageRange& range, nn::ParamTable& table) const = 0;
 
-  // Tokens that a sample counts for in throughput: of all its sequences.
+  // The tokens of a sample in throughput figures: of all its sequences.
   virtual std::int64_t tokens_per_sample() const = 0;
   // Floating-point operations of the model for one sample, forward and backward (the convention of
   // performance tables: 6 per matrix weight and token, full attention).
   virtual double flops_per_sample() const = 0;
 
-  // Without vocabulary padding, what is shared counted once.
+  // Without vocabulary padding; shared ones count once.
   std::int64_t parameters() const;
 };
 

@@ -174,8 +174,8 @@ Held held_by(const RecomputePlan& plan) {
   return held;
 }
 
-// Of `all` without recomputation: what is not of the layers 0 ... recomputed - 1, and of these the
-// inputs of the groups.
+// What remains of `all` with recomputation of the layers 0 ... recomputed - 1: everything of other
+// units, and the inputs of the groups.
 Held expected_of(Held all, std::int64_t recomputed, std::int64_t groups, int input_shards) {
   for (std::int64_t layer = 0; layer < recomputed; ++layer) {
     std::erase_if(all, [&](const auto& tensor) {
@@ -249,7 +249,7 @@ TEST(Recomputation, EvaluationGivesTheSameLoss) {
   for (const RecomputePlan& plan : kPlans) EXPECT_EQ(loss(plan), expected) << describe(plan);
 }
 
-// A chunk of layers alone, as of a stage in the middle: the first of its groups begins at its
+// A chunk with only layers, as of a stage in the middle: its first group begins at the chunk's
 // input.
 TEST(Recomputation, OfAChunkWithoutEmbeddingAndHead) {
   nn::ParamTable table;

@@ -31,7 +31,7 @@ void check_split(const EncoderDecoderStages& request) {
   }
 }
 
-// How many layers each of so many stages has.
+// How many layers each stage has.
 std::int64_t even_share(std::string_view flag, std::int64_t layers, int stages,
                         std::string_view stack) {
   if (layers >= stages && layers % stages == 0) return layers / stages;

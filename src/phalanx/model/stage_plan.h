@@ -17,7 +17,7 @@ struct StageRange {
   bool has_embedding = false;
   std::int64_t first_layer = 0;
   std::int64_t num_layers = 0;
-  // What closes the encoder; a model of one stack has its final norm in the head.
+  // The encoder's final norm; a model of one stack has it in the head.
   bool has_encoder_norm = false;
   // Of the decoder, where there is one.
   bool has_decoder_embedding = false;
@@ -46,8 +46,8 @@ struct EncoderDecoderStages {
 // either stack has no stage left for its layers.
 std::vector<StageRange> encoder_decoder_stages(const EncoderDecoderStages& request);
 
-// "embedding, encoder layers 0..1", "layers 2..3, head": what people are told a stage has.
-// `has_decoder`: of a model with two stacks.
+// "embedding, encoder layers 0..1", "layers 2..3, head": a stage's units, to be printed.
+// `has_decoder`: the model has two stacks.
 std::string description_of(const StageRange& range, bool has_decoder);
 
 }  // namespace phalanx

@@ -114,7 +114,7 @@ void T5Model::add_decoder(const StageRange& range, nn::ParamTable& table, Units&
   if (range.has_decoder_embedding) units.push_back(make_embedding(decoder_, table));
   for (std::int64_t i = 0; i < range.num_decoder_layers; ++i) {
     const std::int64_t layer = range.first_decoder_layer + i;
-    // Behind the last layer nobody reads the encoder's output.
+    // No unit after the last layer reads the encoder's output.
     const auto encoder_output = layer + 1 == config_.decoder_layers ? nn::EncoderOutput::kReadLast
                                                                     : nn::EncoderOutput::kRead;
     units.push_back(

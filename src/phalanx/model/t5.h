@@ -18,8 +18,8 @@ enum class T5Positions : std::uint8_t {
 };
 
 struct T5Config {
-  // What both stacks have in common. num_layers, by which output projections start smaller, is the
-  // encoder's for both, as Megatron's.
+  // What both stacks have in common. num_layers, which scales the initial weights of output
+  // projections, is the encoder's for both, as in Megatron.
   nn::TransformerConfig transformer;
   std::int64_t encoder_layers = 0;
   std::int64_t decoder_layers = 0;
@@ -37,7 +37,7 @@ struct T5Config {
   RecomputePlan recompute;
 };
 
-// Of one stack: its names, its sequence, what it sees, its position bias.
+// The configuration of one stack: its names, its sequence, its mask, its position bias.
 nn::TransformerConfig t5_encoder_config(const T5Config& config);
 nn::TransformerConfig t5_decoder_config(const T5Config& config);
 
@@ -55,14 +55,14 @@ class T5Model final : public Model {
   BatchSchema batch_schema() const override;
   std::vector<LossSpec> losses() const override;
   StageRange whole() const override;
-  // A stage's part of the encoder, then its part of the decoder.
+  // The units of a stage: its part of the encoder, then its part of the decoder.
   Chunk build_chunk(const StageRange& range, nn::ParamTable& table) const override;
   // Of both sequences.
   std::int64_t tokens_per_sample() const override {
     return config_.sequence + config_.decoder_sequence;
   }
-  // A row meets the weights of its own stack; those of cross attention's keys and values are met by
-  // the encoder's rows, once in each layer of the decoder.
+  // A row is multiplied with the weights of its own stack. The encoder's rows are also multiplied
+  // with the weights of cross attention's keys and values, in each layer of the decoder.
   double flops_per_sample() const override;
 
  private:

@@ -104,7 +104,7 @@ TEST(T5, GradientsMatchDifferences) {
   }
 }
 
-// Of all ranks: parts side by side, partial sums added up.
+// Whole gradients from those of all ranks: parts side by side, partial sums added up.
 T5Outcome run_tensor_parallel(T5Config config, const T5Fixture::Stages& stages, bool split) {
   const int size = config.transformer.tensor.size;
   std::vector<T5Outcome> ranks(static_cast<std::size_t>(size));
@@ -239,7 +239,7 @@ TEST(T5, TheEncodersOutputIsOneBlock) {
   EXPECT_EQ(bytes, 2 * 8 * 2 * 6 * size_of(DType::kF64));
 }
 
-// What is in a sample's padding is nobody's concern.
+// The tokens of a sample's padding change nothing.
 TEST(T5, PaddingIsNotSeen) {
   const T5Config config = test_t5_config(T5Positions::kRelative, true);
   const auto losses = [&](bool changed) {
@@ -356,8 +356,8 @@ TEST(T5, ParametersOfPublishedModels) {
   EXPECT_EQ(t5_parameters(config), 76961152);
 }
 
-// An encoder layer is a GPT's, of 12 h^2 weights; a decoder layer has 4 h^2 more, of which half
-// meet the encoder's rows.
+// An encoder layer is a GPT's, with 12 h^2 weights; a decoder layer has 4 h^2 more, of which half
+// are multiplied with the encoder's rows.
 TEST(T5, FlopsPerSample) {
   T5Config config = test_t5_config(T5Positions::kLearned, true);
   nn::TransformerConfig& t = config.transformer;
@@ -377,7 +377,7 @@ TEST(T5, FlopsPerSample) {
                    3.0 * encoder + 2.0 * decoder + 6.0 * d * h * 100.0);
 }
 
-// Names of the whole and of its stages; drawn alike wherever they are.
+// The whole model and its stages have the same parameter names and initial values.
 TEST(T5, ParametersOfStages) {
   const T5Config config = test_t5_config(T5Positions::kRelative, true);
   const auto specs_of = [&](const T5Fixture::Stages& stages) {

@@ -8,8 +8,8 @@ AttentionCore::AttentionCore(SavedSlots& slots, std::int64_t layer, const Kind& 
   const std::int64_t heads = config.local_heads();
   context_ = slots.add_rows("attention context", config.dtype, heads * config.head_size,
                             Born::kForward, LastReader::kWeightGradient);
-  // One of the two is empty: what the kernel in use needs again. Probabilities that are computed
-  // again are nowhere saved.
+  // The fused kernel's backward needs the log-sum-exp, the unfused one's the probabilities; the
+  // tensor that is not needed is empty.
   const bool fused = config.attention == AttentionKernel::kFused;
   const bool saves_probabilities = !fused && !kind.is_cross && !config.recompute_core_attention;
   lse_ = slots.add({.name = "attention lse",

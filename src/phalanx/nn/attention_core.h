@@ -1,8 +1,8 @@
 #pragma once
 // softmax(q k^T / sqrt(d) + bias) v on heads, fused or unfused, with what backward needs of it: the
-// body of self attention and of cross attention between their linears. The context [sq, b, heads *
-// d] is saved, and of a fused kernel the log-sum-exp, of an unfused one the probabilities, unless
-// these are computed again.
+// body of self attention and of cross attention between their linears. Saved: the context [sq, b,
+// heads * d]; with the fused kernel also the log-sum-exp; with the unfused one the probabilities,
+// unless backward computes them again.
 
 #include "phalanx/nn/config.h"
 #include "phalanx/nn/param_table.h"
@@ -18,8 +18,8 @@ class AttentionCore {
     bool causal = false;
     bool documents = false;
     std::int64_t window = 0;  // of a causal mask
-    // Keys of another sequence. A saved tensor has the shape of one sequence, so the probabilities
-    // of an unfused kernel are computed again.
+    // The keys are another sequence's. A saved tensor has the shape of one sequence, so backward
+    // computes the probabilities of an unfused kernel again.
     bool is_cross = false;
   };
   AttentionCore(SavedSlots& slots, std::int64_t layer, const Kind& kind,
@@ -32,7 +32,8 @@ class AttentionCore {
   struct Rows {
     RowCoordinates query, key;
   };
-  // Of the scores, [heads, sq, sk], optional; of the gradient zeros, to which backward adds.
+  // Added to the scores: [heads, sq, sk], optional. Backward adds to `gradient`, which begins as
+  // zeros.
   struct Bias {
     Tensor values, gradient;
   };
@@ -41,11 +42,11 @@ class AttentionCore {
 
   void forward(Pass& pass, const Heads& heads, const Rows& rows, const Bias& bias,
                const Saved& saved) const;
-  // Of one sample of the batch alone, whose keys are those of a cache. Nothing is saved for
+  // The forward pass of one sample of the batch, whose keys come from a cache. Nothing is saved for
   // backward.
   void forward_cached(Pass& pass, const Heads& heads, const Rows& rows, const Bias& bias,
                       const Saved& saved, std::int64_t sample) const;
-  // From the context's gradient, as context.
+  // `dcontext` [sq, b, heads * d] is the gradient of the context.
   void backward(Pass& pass, const Heads& gradients, const Tensor& dcontext, const Heads& heads,
                 const Rows& rows, const Bias& bias, const Saved& saved) const;
 

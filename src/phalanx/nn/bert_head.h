@@ -4,8 +4,9 @@
 // has one, the binary head on the pooled first row: two classes ("swapped or not"), the mean over
 // samples of their cross entropy (Megatron's BertModel: bert_model.py, bert_lm_head.py).
 //
-// Dense and norm of the head work on the residual stream's rows: under sequence parallelism each
-// rank on its own, with partial gradients. Pooler and binary head are the same on all ranks.
+// Dense layer and norm of the head work on the residual stream's rows: under sequence parallelism
+// each rank has its own rows and partial gradients. Pooler and binary head are the same on all
+// ranks.
 
 #include <optional>
 
@@ -30,8 +31,8 @@ class BertHead final : public Unit {
 
   void forward(Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                const Saved& saved) const override;
-  // `logits` [n, V]: of the last n rows, of all s of a sample for example. They come with the
-  // losses.
+  // `logits` [n, V] are of the last n rows, for example of all s rows of a sample. Losses are
+  // computed too.
   void infer(InferencePass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
              const Saved& saved) const override;
   void backward_input(Pass& pass, std::span<const Tensor> inputs,
@@ -54,14 +55,14 @@ class BertHead final : public Unit {
   void losses(Pass& pass, const Tensor& x, const Saved& saved, const Tensor& row_losses,
               const Tensor& last_logits) const;
   void binary_loss(Pass& pass, const Saved& saved) const;
-  // H of backward: scratch of the enclosing WorkspaceScope, or x itself.
+  // Computes H again for backward: scratch of the enclosing WorkspaceScope, or x itself.
   Tensor hidden_again(Pass& pass, const Tensor& x, const Saved& saved) const;
-  // gelu(H D + d), likewise.
+  // Computes gelu(H D + d) again, in such scratch.
   Tensor activated_again(Pass& pass, const Saved& saved) const;
   // From the gradient of the activation to that of the unit's input.
   void to_input(Pass& pass, const Tensor& dx, const Tensor& dactivated, const Tensor& x,
                 const Saved& saved) const;
-  // The weight gradients in front of the activation, and the binary head's.
+  // The weight gradients of everything before the activation, and of the binary head.
   void other_weights(Pass& pass, const Tensor& x, const Saved& saved,
                      const Gradients& gradients) const;
 

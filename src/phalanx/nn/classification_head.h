@@ -1,7 +1,7 @@
 #pragma once
-// The last unit of a BERT that says of a sample which class it is: final norm, pooler, dropout, a
-// linear layer of so many classes, and the cross entropy of its label (Megatron's
-// model/classification.py). All of it behind the norm is the same on every tensor-parallel rank.
+// The last unit of a BERT that classifies samples: final norm, pooler, dropout, a linear layer with
+// an output for each class, and the cross entropy of the label (Megatron's
+// model/classification.py). Everything after the norm is the same on every tensor-parallel rank.
 
 #include <optional>
 
@@ -29,8 +29,7 @@ class ClassificationHead final : public Unit {
   // `logits` [1, classes], of one sample; no loss.
   void infer(InferencePass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
              const Saved& saved) const override;
-  // Of a forward pass, until it is over: the saved tensor [b, classes] of its logits, and the
-  // columns of the batch that say which class is right and which samples count.
+  // The saved tensor [b, classes] of the logits, which exists only during the forward pass.
   SavedId logits() const { return logits_; }
   const ClassificationHeadOptions& options() const { return options_; }
 
@@ -41,7 +40,7 @@ class ClassificationHead final : public Unit {
                        const Gradients& gradients) const override;
 
  private:
-  // Dropout of the pooled rows, or of their gradient: it is linear, and its own backward.
+  // Dropout of the pooled rows, or of their gradient: dropout is linear, so backward is the same.
   void drop(Pass& pass, const Tensor& out, const Tensor& in) const;
   // [b, classes].
   void class_logits(Pass& pass, const Tensor& logits, const Tensor& x, const Saved& saved) const;

@@ -32,7 +32,7 @@ GradientCase classification_case(std::vector<double> mask, NormPlace norm_place)
           }};
 }
 
-// Dropout on, in double on the reference; also where a sample does not count.
+// With dropout, in double on the reference; also with a sample that does not count.
 TEST(ClassificationHead, GradientsMatchDifferences) {
   for (const NormPlace place : {NormPlace::kPre, NormPlace::kPost}) {
     EXPECT_EQ(ops::compare_with_differences(classification_case({1, 1}, place)), "");

@@ -27,7 +27,7 @@ enum class NormPlace : std::uint8_t { kPre, kPost };
 enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm };
 
 struct TransformerConfig {
-  std::int64_t num_layers = 0;  // by which residual projections start smaller
+  std::int64_t num_layers = 0;  // scales the initial weights of residual projections
   std::int64_t hidden = 0;
   std::int64_t ffn_hidden = 0;
   std::int64_t heads = 0;
@@ -45,24 +45,24 @@ struct TransformerConfig {
   bool qkv_bias = true;     // of linear_qkv
   bool qk_norm = false;     // norms of every head's query and key
   AttentionKernel attention = AttentionKernel::kFused;
-  // Of the stack: the sequence that it runs over, and what its parameters' names begin with.
+  // The sequence that the stack runs over, and what its parameters' names begin with.
   Sequence sequence = Sequence::kOnly;
   std::string stack = "decoder";
   NormPlace norm_place = NormPlace::kPre;
   bool causal = true;
-  // Of a stack whose self attention has a relative position bias.
+  // Set where self attention has a relative position bias.
   std::optional<ops::RelativeBuckets> relative_buckets = std::nullopt;
-  // Rotary positions of queries and keys of self attention; what they are says a column [s, b] of
-  // the batch, and all are below max_positions.
+  // Set where queries and keys of self attention have rotary positions. A column [s, b] of the
+  // batch holds the positions, all below max_positions.
   std::optional<ops::Rotary> rotary = std::nullopt;
   std::size_t position_column = 0;
   std::int64_t max_positions = 0;
-  // Of the scores; without: 1 / sqrt(head_size).
+  // The factor of the scores; not set: 1 / sqrt(head_size).
   std::optional<double> attention_scale = std::nullopt;
-  // Keys that a query of a causal stack sees, itself among them; 0: all before it.
+  // How many keys a query of a causal stack sees, its own position included; 0: all before it.
   std::int64_t window = 0;
-  std::vector<bool> window_layers = {};   // which layers of the stack have it; empty: all
-  bool mask_documents = false;            // rows of other documents of the sample are invisible
+  std::vector<bool> window_layers = {};   // which layers have the window; empty: all
+  bool mask_documents = false;            // rows see only their own document of the sample
   DType dtype = DType::kF32;              // of parameters and activations
   bool fp32_residual = false;             // the residual stream is f32 although dtype has 16 bits
   bool recompute_core_attention = false;  // unfused: probabilities are computed again in backward
@@ -73,7 +73,7 @@ struct TransformerConfig {
   // What this rank holds of each.
   std::int64_t local_ffn_hidden() const { return ffn_hidden / tensor.size; }
   std::int64_t local_heads() const { return heads / tensor.size; }
-  // Whole ones; of fewer groups than ranks one, of which this rank has a part of the queries.
+  // With fewer groups than ranks this rank has one, and a part of that group's queries.
   std::int64_t local_query_groups() const {
     return std::max<std::int64_t>(1, query_groups / tensor.size);
   }
@@ -86,7 +86,7 @@ struct TransformerConfig {
   std::int64_t window_of(std::int64_t layer) const {
     return window_layers.empty() || window_layers[static_cast<std::size_t>(layer)] ? window : 0;
   }
-  // Of what ends in the residual stream.
+  // Of the initial weights of linears whose output is added to the residual stream.
   double exit_deviation() const {
     return init_deviation / std::sqrt(2.0 * static_cast<double>(num_layers));
   }
@@ -101,11 +101,12 @@ struct TransformerConfig {
             .key = dropout_key,
             .site = dropout_site(layer, place)};
   }
-  // Of the residual stream.
+  // The dtype of the residual stream.
   DType stream_dtype() const { return fp32_residual ? DType::kF32 : dtype; }
 };
 
-// How the gradients of what acts on the residual stream (norms, row-parallel biases) come together.
+// How the gradients of parameters that act on the residual stream (norms, row-parallel biases) are
+// summed over ranks.
 constexpr GradientReduction reduction_of_stream(const TensorParallel& tensor) {
   return tensor.sequence ? GradientReduction::kSequencePartial : GradientReduction::kNone;
 }

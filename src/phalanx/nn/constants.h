@@ -1,6 +1,6 @@
 #pragma once
-// What passes read beside parameters and batches, and what no training changes: tables that layers
-// ask for when they are built. A rank makes each once.
+// Tables that passes read and training does not change. Layers ask for them when they are built; a
+// rank computes each once.
 
 #include <functional>
 #include <span>

@@ -9,7 +9,7 @@ std::int64_t context_width(const TransformerConfig& config) {
   return config.heads * config.head_size;
 }
 
-// Of one of the two products, on this rank; that of the keys and values has the encoder's rows.
+// The output of q or of kv on this rank; kv has the encoder's rows.
 SavedId add_product(SavedSlots& slots, const TransformerConfig& config, const std::string& name,
                     Sequence sequence, Born born, LastReader last) {
   const std::int64_t tensors = sequence == Sequence::kEncoder ? 2 : 1;

@@ -1,12 +1,11 @@
 #pragma once
 // Cross attention as the body of a sub-layer: proj(attention(q(x), kv(E))), where E is the
-// encoder's output, carried past all layers of the decoder and not normalised again. The rows of
-// the fused kv weight are, for each head, its key, then its value. Keys whose rows are padding are
-// not seen.
+// encoder's output, which all layers of the decoder read and none normalises again. The rows of the
+// fused kv weight are, for each head, its key, then its value. Keys of padding are masked.
 //
 // kv is a second entry of the region: E is gathered along its own sequence for its product, forward
-// and for the weight gradient, and the partial gradients of E are summed and then added to what
-// later layers have left there, each sum rounded to the stream's type.
+// and for the weight gradient. The partial gradients of E are summed and then added to those of
+// later layers, each sum rounded to the stream's type.
 
 #include <string>
 #include <vector>
@@ -35,7 +34,7 @@ class CrossAttention final : public SublayerBody {
 
  private:
   AttentionCore::Heads split(const Tensor& query, const Tensor& key_value) const;
-  // The rows of E [s, b, h] of its own sequence.
+  // All rows of E, [s, b, h] of the encoder's sequence.
   Tensor gathered(Pass& encoder, const Tensor& carried) const;
 
   const TransformerConfig config_;

@@ -148,8 +148,8 @@ void Embedding::backward_input(Pass& pass, std::span<const Tensor> /*inputs*/,
                                    .dropout = dropout(pass),
                                    .rows = pass.stream_rows()});
   if (norm_) norm_->backward_input(pass, dsum, dropped, saved[sum_], {}, saved);
-  // All rows also serve positions and types: their gradients are whole on every rank, without a
-  // sum.
+  // With all rows here the gradients of positions and types are whole on every rank: no sum over
+  // ranks is needed.
   pass.finish(pass.region.enter(pass.ops, saved[dsum_]));
 }
 

@@ -1,8 +1,8 @@
 #pragma once
-// Word and learned position embeddings, those of token types (BERT's two segments) where the model
-// has them, then dropout: the first unit of a model. The word table is cut over the tensor-parallel
+// The first unit of a model: word and learned position embeddings, those of token types (BERT's two
+// segments) where the model has them, then dropout. The word table is cut over the tensor-parallel
 // group by rows (vocabulary-parallel): a rank looks up the words it has, and leaving the region
-// adds the rows up. Positions, then types are added to the stream, each sum rounded.
+// sums the rows over the ranks. Positions, then types are added, each sum rounded.
 
 #include <optional>
 
@@ -13,7 +13,7 @@
 namespace phalanx::nn {
 
 // embedding.word_embeddings.weight [vocabulary, h], padded to `padded_vocabulary` rows of zeros.
-// Those that share it are Megatron's group "embd".
+// The ranks that share it are Megatron's group "embd".
 ParamSpec word_table_parameter(std::int64_t vocabulary, std::int64_t padded_vocabulary,
                                const TransformerConfig& config);
 
@@ -24,25 +24,26 @@ struct EmbeddingColumns {
   std::size_t types = 0;         // i32: rows of the type table, where there is one
 };
 
-// What an embedding has beside words and positions.
+// What some embeddings have in addition to words and positions.
 struct EmbeddingExtras {
   std::int64_t token_types = 0;  // rows of embedding.tokentype_embeddings.weight
-  // embedding.layernorm, of the sum in front of dropout: of a post-norm stack.
+  // embedding.layernorm, between the sum and dropout: a post-norm stack has it.
   bool norm = false;
 };
 
-// Who else uses an embedding's tables, and as which of their users it does.
+// Which of an embedding's tables other units use too, and the embedding's role among the users.
 struct EmbeddingSharing {
-  bool words = false;      // a tied head, or another embedding
-  bool positions = false;  // another embedding ("pos_embd")
+  bool words = false;      // with a tied head or another embedding
+  bool positions = false;  // with another embedding ("pos_embd")
   int role = kEmbeddingRole;
-  int sequence = 0;  // of its tokens
+  int sequence = 0;  // of the embedding's tokens
 };
 
 class Embedding final : public Unit {
  public:
   // Adds the word table and, where there are positions, embedding.position_embeddings.weight
-  // [max_positions, h]. The embedding of a decoder behind an encoder hands on the encoder's output.
+  // [max_positions, h]. The decoder's embedding of a model with an encoder passes the encoder's
+  // output on.
   Embedding(ParamTable& table, std::int64_t vocabulary, std::int64_t padded_vocabulary,
             std::int64_t max_positions, const EmbeddingSharing& sharing,
             const EmbeddingColumns& columns, const TransformerConfig& config,
@@ -63,13 +64,13 @@ class Embedding final : public Unit {
  private:
   void add_positions(ParamTable& table, std::int64_t max_positions,
                      const EmbeddingSharing& sharing);
-  // The word of this rank's first row.
+  // The id of the word in this rank's first row.
   std::int64_t first_row() const;
   Dropout dropout(const Pass& pass) const;
-  // sum += rows of a table, and dropout where that is the last thing.
+  // sum = x + rows of a table; with dropout if `last`.
   void add_table(Pass& pass, const Tensor& sum, const Tensor& x, ParamId table, std::size_t ids,
                  bool last) const;
-  // sum += rows of all other tables than the words', which are in `words`.
+  // sum = words + rows of all other tables.
   void add_tables(Pass& pass, const Tensor& sum, const Tensor& words) const;
 
   const TransformerConfig config_;
@@ -78,7 +79,7 @@ class Embedding final : public Unit {
   std::int64_t local_rows_ = 0;      // of the word table
   std::vector<ParamId> norm_parameters_;
   std::optional<Norm> norm_;
-  SavedId sum_ = -1;  // what the norm is of
+  SavedId sum_ = -1;  // the norm's input
   SavedId dsum_;
 };
 

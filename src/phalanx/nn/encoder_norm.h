@@ -1,6 +1,5 @@
 #pragma once
-// The last unit of an encoder: its final norm, whose output is carried past the layers of the
-// decoder.
+// The last unit of an encoder: its final norm, whose output the layers of the decoder read.
 
 #include "phalanx/nn/norm.h"
 #include "phalanx/nn/unit.h"

@@ -7,7 +7,8 @@
 
 namespace phalanx::nn {
 
-// Several hooks as one: the first ones are told first of what begins, and last of what is over.
+// Several hooks as one: before() is called from the first to the last, after() and grad_ready()
+// from the last to the first.
 class HooksInTurn final : public UnitHooks {
  public:
   explicit HooksInTurn(std::vector<UnitHooks*> hooks) : hooks_(std::move(hooks)) {}

@@ -42,7 +42,7 @@ class IdleUnit final : public Unit {
                        const Gradients& /*gradients*/) const override {}
 };
 
-// The first has prepared what the others look at, and takes it away when they have seen it.
+// The first hook prepares what the others read, and removes it after they have read it.
 TEST(HooksInTurn, TheFirstBeginsAndEnds) {
   std::string log;
   NamedHooks a("a", log), b("b", log), c("c", log);

@@ -1,5 +1,6 @@
 #pragma once
-// What generation and scoring ask of the units of a model beside a forward pass.
+// What the units of a model are given for generation and scoring: a forward pass, key/value caches
+// and where results go.
 
 #include <span>
 #include <vector>
@@ -17,10 +18,10 @@ struct KeyValueCache {
 
 struct InferencePass {
   Pass& pass;  // not training
-  // One for each sample of the batch, or none. The pass continues what is in them, and adds itself.
-  // A sample's results do not depend on those beside it.
+  // One for each sample of the batch, or none. The pass continues the sequences in them and appends
+  // its own keys and values. A sample's results do not depend on the other samples.
   std::span<KeyValueCache* const> caches = {};
-  // What the head leaves. With logits alone nothing else is computed.
+  // What the head computes; with `logits` alone, only these.
   Tensor logits = {};      // [b, V] f32, of the last position, whole on every rank
   Tensor row_losses = {};  // [s*b] f32, the loss of every row
 };

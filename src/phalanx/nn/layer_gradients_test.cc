@@ -34,7 +34,7 @@ GradientCase linear_case(Linear::Bias bias) {
                                 [=](Context& context) {
                                   Pass pass = all->pass(context);
                                   layer->forward(pass, y, x);
-                                  // The fused operation behind it adds the bias.
+                                  // The fused operation that follows adds the bias.
                                   if (bias != Linear::Bias::kByCaller) return;
                                   for (std::int64_t r = 0; r < all->shape.rows(); ++r) {
                                     ops::accumulate(context, {.destination = y.rows().select(0, r),

@@ -72,8 +72,7 @@ TEST_F(Layers, DropoutIsAFunctionOfTheSample) {
   EXPECT_EQ(run(false), evaluated);
 }
 
-// What a row of the second document computes does not depend on the first, and the future of a
-// sample not on its past.
+// A row of the second document does not depend on the first document, nor a row on later rows.
 TEST_F(Layers, AttentionSeesItsDocumentAndThePast) {
   TransformerConfig config = test_config();
   config.mask_documents = true;
@@ -99,8 +98,8 @@ TEST_F(Layers, AttentionSeesItsDocumentAndThePast) {
   for (const std::int64_t s : {2, 3, 4}) EXPECT_EQ(row(s), before[s]) << s;
 }
 
-// Position by position with cached keys and values: the rows of the whole pass, for both kernels
-// and grouped queries.
+// Passes over one position at a time with cached keys and values give the rows of one pass over all
+// positions, for both kernels and grouped queries.
 TEST_F(Layers, CachedAttentionIsTheWholePass) {
   for (const auto kernel : {AttentionKernel::kFused, AttentionKernel::kUnfused}) {
     TransformerConfig config = test_config();
@@ -159,7 +158,7 @@ TEST_F(Layers, CachedAttentionIsTheWholePass) {
   }
 }
 
-// What recomputation writes is all that backward reads of the forward pass.
+// Recomputation writes everything that backward reads of the forward pass.
 TEST_F(Layers, RecomputedLayersGiveTheSameGradients) {
   TransformerConfig post_norm = test_config();
   post_norm.norm_place = NormPlace::kPost;

@@ -1,9 +1,8 @@
 #pragma once
-// y = x W^T + b: the layer behind every projection, cut over the tensor-parallel group by output
-// features (column-parallel: y is this rank's features) or by input features (row-parallel: x is,
-// and y is a partial sum). The messages that go with it are the caller's, who enters and leaves the
-// region. Or it is whole on every rank. Its output gradient is kept by the caller for the weight
-// pass.
+// y = x W^T + b: every projection is one. It is cut over the tensor-parallel group by output
+// features (column-parallel: y has this rank's features) or by input features (row-parallel: x has
+// this rank's features, and y is a partial sum), or whole on every rank. The caller enters and
+// leaves the region, which sends the messages, and keeps the output gradient for the weight pass.
 
 #include <string>
 #include <vector>
@@ -17,20 +16,18 @@ namespace phalanx::nn {
 
 class Linear {
  public:
-  // Where the bias is added: by the product, or by the fused operation that follows it. Or there is
-  // none.
+  // What adds the bias: the product, or the fused operation that follows it. kNone: there is none.
   enum class Bias { kInProduct, kByCaller, kNone };
   enum class Cut {
     kColumn,
     kRow,
-    kStream,  // whole, of the residual stream's rows: with sequence parallelism each rank has its
-              // own
-    kWhole,   // whole, of rows that every rank has
+    kStream,  // whole; works on the residual stream's rows (under sequence parallelism, the rank's)
+    kWhole,   // whole; works on rows that every rank has
   };
 
   // Parameters NAME.weight [out, in], normal with `deviation`, and NAME.bias [out], zero: sizes are
-  // global. A row-parallel bias is whole, and added by the caller outside the region. `features`
-  // are those that this rank has of a column-parallel linear which is not cut into equal parts.
+  // global. A row-parallel bias is whole, and the caller adds it outside the region. `features` are
+  // this rank's, of a column-parallel linear that is not cut into equal parts.
   Linear(ParamTable& table, std::vector<ParamId>& owned, const std::string& name, std::int64_t out,
          std::int64_t in, const TransformerConfig& config, double deviation, Cut cut, Bias bias,
          const std::vector<RowRange>& features = {});
@@ -51,7 +48,7 @@ class Linear {
   ParamId bias_ = -1;
 };
 
-// Where the bias is added, if there is one.
+// `place` where there is a bias, else kNone.
 constexpr Linear::Bias bias_if(bool exists, Linear::Bias place) {
   return exists ? place : Linear::Bias::kNone;
 }

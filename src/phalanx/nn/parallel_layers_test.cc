@@ -81,7 +81,7 @@ std::vector<LayerCase> layer_cases() {
           {"attention_unfused", make_attention, parallel_config(4, 4, unfused)},
           {"attention_grouped", make_attention, parallel_config(8, 4)},
           {"attention_grouped_unfused", make_attention, parallel_config(8, 4, unfused)},
-          // Of four ranks two, or all, have the same keys and values.
+          // On four ranks, two of them or all have the same keys and values.
           {"attention_two_groups", make_attention, parallel_config(8, 2)},
           {"attention_one_group", make_attention, parallel_config(4, 1)},
           {"attention_one_group_unfused", make_attention, parallel_config(8, 1, unfused)},
@@ -94,7 +94,7 @@ std::vector<LayerCase> layer_cases() {
           {"mlp_gated_no_bias", make_mlp, gated_config(false)},
           {"layer_llama", make_layer, llama_config(parallel_config(8, 4))},
           {"layer_llama_post_norm", make_layer, llama_config(post_norm_config(8, 4))},
-          // Every row is one rank's: nothing is rounded otherwise.
+          // Every row is on one rank, so rounding is the same.
           {"embedding_tied", make_embedding<true>, parallel_config(), 0.0},
           {"embedding_untied", make_embedding<false>, parallel_config(), 0.0},
           {"head_untied", make_head, parallel_config()},
@@ -136,7 +136,7 @@ TEST_P(ParallelLayers, AreTheLayerOfOneRank) {
 INSTANTIATE_TEST_SUITE_P(Layers, ParallelLayers, testing::ValuesIn(layer_cases()),
                          [](const auto& instance) { return instance.param.name; });
 
-// Dropout is on indeed: without it the numbers are others.
+// Dropout is really on: without it the numbers differ.
 TEST(ParallelDropout, IsOn) {
   for (const LayerCase& layer : layer_cases()) {
     if (layer.name.starts_with("head")) continue;
@@ -162,7 +162,7 @@ TEST(ParallelHead, MeanOfMicrobatch) {
   }
 }
 
-// The residual stream and what belongs to it is shared out by rows, the rest by features.
+// Saved tensors of the residual stream are cut by rows, the others by features.
 TEST(ParallelLayer, SavesItsShare) {
   TransformerConfig config = parallel_config();
   config.tensor = {.rank = 1, .size = 2, .sequence = true};
@@ -177,8 +177,8 @@ TEST(ParallelLayer, SavesItsShare) {
   EXPECT_EQ(shapes.at("decoder.layers.0.pre_mlp_layernorm.mean"), (Shape{8}));
 }
 
-// Of a gated fc1 a rank has its part of the gates and its part of the rest. RMSNorm keeps one
-// number a row, and what has no bias has no parameter of that name.
+// A rank has its part of both halves of a gated fc1. RMSNorm saves one number for each row, and
+// layers without biases have no bias parameters.
 TEST(ParallelLayer, OfTheLlamaFamily) {
   TransformerConfig config = llama_config(parallel_config());
   config.tensor = {.rank = 1, .size = 4, .sequence = true};

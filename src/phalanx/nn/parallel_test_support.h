@@ -19,8 +19,8 @@ namespace phalanx::nn {
 
 using Values = std::vector<double>;
 
-// A number in [-0.5, 0.5) for a place in a named whole tensor. It is a multiple of 1 / 128, so that
-// 16-bit storage keeps it.
+// A number in [-0.5, 0.5) for a place in a named whole tensor: a multiple of 1 / 128, which 16-bit
+// types represent exactly.
 inline double noise_at(const std::string& name, std::int64_t index) {
   std::uint64_t hash = 14695981039346656037ULL;
   for (const char letter : name)
@@ -93,7 +93,7 @@ struct UnitRun {
   std::function<std::unique_ptr<Backend>()> backend = make_ref_backend;
 };
 
-// What one rank has, with the specifications to put it together.
+// What one rank has, and the specifications by which the ranks' parts are put together.
 struct RankResult {
   Values output, input_gradient;
   double loss = 0.0, tokens = 0.0;

@@ -12,8 +12,8 @@
 
 namespace phalanx::nn {
 
-// A unit's hold on a parameter: which it is and, where it is shared, as whose part the unit's
-// gradient is summed.
+// One use of a parameter by a unit: the parameter and, where others share it, the role in which the
+// unit's gradient is summed.
 struct ParamUse {
   ParamId id = -1;
   int role = -1;  // index into ParamTable::roles(); -1: the parameter has none
@@ -28,8 +28,8 @@ class ParamTable {
     int chunk = 0;  // of the unit
   };
 
-  // What is added from here on belongs to the rank's next chunk. A table in which none has begun is
-  // one chunk.
+  // Parameters added from here on belong to the rank's next chunk. Without a call the table is one
+  // chunk.
   void begin_chunk() {
     PHALANX_CHECK(begun_ > 0 || specs_.empty(), "parameters in front of the first chunk");
     ++begun_;
@@ -39,8 +39,8 @@ class ParamTable {
     chunks_.push_back(num_chunks() - 1);
     return static_cast<ParamId>(specs_.size()) - 1;
   }
-  // Of a parameter that several places of the model use: the table has it once, where the first of
-  // them added it. A role is added once.
+  // Adds a role of a parameter that several units use, and the parameter itself if it is not there
+  // yet. A role is added once.
   ParamUse add_shared(ParamSpec spec, const ParamRole& role) {
     PHALANX_CHECK(!spec.shared_by.empty(), "{} has a role, and nobody shares it", spec.name);
     const auto known = std::ranges::find(specs_, spec.name, &ParamSpec::name);
@@ -60,7 +60,7 @@ class ParamTable {
     return {id, static_cast<int>(roles_.size()) - 1};
   }
   const std::vector<Role>& roles() const { return roles_; }
-  // A constant that others may have asked for before: the table has it once.
+  // Adds a constant, unless one of that name is there already.
   ConstantId add_constant(ConstantSpec spec) {
     const auto known = std::ranges::find(constants_, spec.name, &ConstantSpec::name);
     const auto id = static_cast<ConstantId>(known - constants_.begin());

@@ -25,7 +25,7 @@ struct Batch {
 struct Weights {
   std::span<const Tensor> tensors;
   const Tensor& operator[](ParamId id) const { return tensors[static_cast<std::size_t>(id)]; }
-  // Absent for -1: what a layer does not have.
+  // An absent tensor for -1, a parameter that the layer does not have.
   Tensor if_any(ParamId id) const { return id < 0 ? Tensor{} : (*this)[id]; }
 };
 
@@ -34,14 +34,14 @@ struct SparseGradient {
   Tensor slots, rows, count, values;
 };
 
-// The accumulator of a shared parameter's role: one of the two.
+// The accumulator of a shared parameter's role: dense or by rows.
 struct RoleGradient {
   Tensor dense;
   SparseGradient rows;
 };
 
-// fp32 main gradients by id, and accumulators of roles by their numbers in the table. A use without
-// a role means the main gradient.
+// fp32 main gradients by id, and accumulators of roles by their numbers in the table. The gradient
+// of a use without a role is the main gradient.
 struct Gradients {
   std::span<const Tensor> tensors;
   std::span<const RoleGradient> roles = {};
@@ -70,7 +70,7 @@ struct Gradients {
   const Tensor& operator[](const ParamUse& use) const {
     return use.role < 0 ? (*this)[use.id] : roles[static_cast<std::size_t>(use.role)].dense;
   }
-  // Whether the use's gradient is kept by rows; if so these are it, and they are always added to.
+  // Whether the use's gradient is kept by rows, to which passes always add.
   bool has_rows(const ParamUse& use) const {
     return use.role >= 0 && roles[static_cast<std::size_t>(use.role)].rows.count;
   }
@@ -85,24 +85,24 @@ struct Gradients {
   }
 };
 
-// How row losses become the gradients that backward starts from.
+// What the gradients that backward starts from are multiplied with.
 struct LossSettings {
   Tensor loss_scale;  // [1]
-  // Also divide by what of the microbatch is unmasked (Megatron's mean of means).
+  // Also divide by the microbatch's unmasked rows (Megatron's mean of means).
   bool mean_of_microbatch = false;
 };
 
-// One of a model's losses: its sums over the microbatches so far, and what the gradient of each
-// row's loss is multiplied with beside the loss scale: 1 / (global batch * sequence) or, of a model
-// with several losses, 1 / what the global batch counts of this one; 1 / microbatches with
-// mean_of_microbatch.
+// One of a model's losses: its sums over the microbatches so far, and the factor of each row's
+// gradient beside the loss scale. That is 1 / (global batch * sequence); for a model with several
+// losses, 1 / the rows of the global batch that count for this one; with mean_of_microbatch,
+// 1 / microbatches.
 struct LossTerm {
   Tensor sum;    // [1], f64
   Tensor count;  // [1], f64
   double factor = 1.0;
 };
 
-// Over one sequence of the batch.
+// A pass over one sequence of the batch.
 struct Pass {
   Context& ops;
   const Weights& weights;
@@ -130,7 +130,7 @@ struct Pass {
             .position = region.own(rows().position),
             .document = region.own(rows().document)};
   }
-  // Runs a message to its end.
+  // Waits for a message.
   void finish(const Work& work) const { work.wait(ops.queue); }
 
   // Scratch until the enclosing WorkspaceScope ends.

@@ -31,7 +31,7 @@ TEST(QkvRows, AreWholeGroupsOrThePartOfOne) {
   EXPECT_EQ(qkv_rows(config_of(8, 1, 1, 2)), (Rows{{8, 8}, {16, 4, 2, 1}}));
 }
 
-// Every row is on as many ranks as it has holders, once with each number.
+// Every row is on as many ranks as it has holders, once for each holder's number.
 TEST(QkvRows, AreOnAllTheirHolders) {
   for (const std::int64_t heads : {8, 24}) {
     for (const std::int64_t groups : {1, 2, 4, 8}) {

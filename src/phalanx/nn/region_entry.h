@@ -1,9 +1,9 @@
 #pragma once
 // From the residual stream into a tensor-parallel region and back: norm -> enter -> body, the first
-// half of a sub-layer (nn/sublayer.h) and all of a head. A body says once what its steps backward
-// are; the entry runs them in one of two orders with the same bits: apart (backward_input,
-// backward_weight), or together, so that weight gradients are computed while the messages of the
-// input gradient are under way.
+// half of a sub-layer (nn/sublayer.h) and all of a head. A body implements the steps of its
+// backward pass; the entry calls them in one of two orders with the same bits: apart
+// (backward_input, backward_weight), or together, so that weight gradients are computed while the
+// messages of the input gradient are under way.
 
 #include <optional>
 
@@ -12,34 +12,35 @@
 
 namespace phalanx::nn {
 
-// What the steps of a body are given beside its rows.
+// What every step of a body is given.
 struct BodyCall {
   Pass& pass;
   const Saved& saved;
-  Tensor exit_gradient = {};  // backward of a sub-layer: of its last linear's output [s, b, h]
-  // The encoder's output on this rank, which cross attention reads, and in backward_to_entry() the
-  // gradient that it adds to.
+  // Backward of a sub-layer: the gradient of its last linear's output [s, b, h].
+  Tensor exit_gradient = {};
+  // The encoder's output on this rank, which cross attention reads, and the gradient to which
+  // backward_to_entry() adds.
   Tensor carried = {};
   Tensor carried_gradient = {};
   std::span<KeyValueCache* const> caches = {};  // generation only
 };
 
-// What happens inside a region. Behind the entry is a column-parallel linear.
+// What happens inside a region. It begins with a column-parallel linear.
 class RegionBody {
  public:
   virtual ~RegionBody() = default;
-  // Of the linear behind the entry: dentered [s, b, h] is this rank's partial sum, over its
-  // features; `entered` are the rows that went into it, once more.
+  // The gradients of the first linear: dentered [s, b, h] is this rank's partial sum, over its
+  // features; `entered` are the linear's input rows, computed again.
   virtual void entry_input_gradient(BodyCall& call, const Tensor& dentered) const = 0;
   virtual void entry_weight_gradient(BodyCall& call, const Tensor& entered,
                                      const Gradients& gradients) const = 0;
-  // Of all other linears: what does not read the entered rows.
+  // The weight gradients of all other linears, which do not read the entered rows.
   virtual void exit_weight_gradient(BodyCall& /*call*/, const Gradients& /*gradients*/) const {}
 };
 
 class RegionEntry {
  public:
-  // Without a norm the stream enters as it is.
+  // Without a norm the stream enters unchanged.
   RegionEntry(const std::optional<Norm>& norm, const TransformerConfig& config);
 
   // The region's rows [s, b, h]: scratch of the enclosing WorkspaceScope that a body may write its
@@ -57,7 +58,7 @@ class RegionEntry {
                 const Tensor& residual, const Gradients& gradients) const;
 
  private:
-  // The rows of forward again, which are there when `work` is done.
+  // The region's rows as in forward; complete when `work` is done.
   struct Entering {
     Tensor rows;
     Work work;

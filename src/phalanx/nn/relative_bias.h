@@ -2,7 +2,7 @@
 // T5's relative position bias as a part of self attention (ops/relative_bias.h): one table
 // [buckets, heads] for all layers of a stack. Every layer computes the bias of its heads from the
 // table where it needs it, so no [s, s] tensor is saved, and adds to the table's gradient under a
-// role of its own: the layers' sums come together in their order, on one stage or on many.
+// role of its own: the roles are summed in the order of the layers, on one stage or on many.
 
 #include <string>
 #include <vector>
@@ -25,7 +25,7 @@ class RelativeBias {
   // The bias [heads of this rank, queries, keys], scratch of the enclosing WorkspaceScope. Query 0
   // is at position `first_query`.
   Tensor bias(Pass& pass, std::int64_t queries, std::int64_t keys, std::int64_t first_query) const;
-  // Zeros for its gradient, likewise.
+  // Zeros for the bias's gradient, in such scratch.
   Tensor zeros(Pass& pass, std::int64_t queries, std::int64_t keys) const;
   void backward_input(Pass& pass, const Tensor& dbias, const Saved& saved) const;
   void backward_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const;

@@ -15,7 +15,7 @@ class RotaryPositions {
 
   // Rotates queries or keys in place: [s, b, heads, d] or [s, b, groups, heads per group, d].
   void forward(Pass& pass, const Tensor& heads) const { rotate(pass, heads, false); }
-  // From their gradients as they are rotated to those before.
+  // Turns gradients of rotated queries or keys, in place, into those of the unrotated ones.
   void backward(Pass& pass, const Tensor& gradients) const { rotate(pass, gradients, true); }
 
  private:

@@ -14,7 +14,7 @@
 
 namespace phalanx::nn {
 
-// A model's samples have one sequence, or two: what its encoder reads and what its decoder does.
+// A model's samples have one sequence, or two: the encoder's and the decoder's.
 enum class Sequence : std::uint8_t { kOnly = 0, kEncoder = 0, kDecoder = 1 };
 inline constexpr std::size_t kMostSequences = 2;
 
@@ -30,7 +30,7 @@ struct BatchShape {
   std::int64_t stream_rows() const { return stream_sequence() * micro_batch; }
 };
 
-// Of each sequence; of a model with one, only the first counts.
+// The shape of each sequence; a model with one sequence uses the first.
 struct BatchShapes {
   BatchShapes() = default;
   BatchShapes(const BatchShape& only) : of{only, {}} {}  // NOLINT: a batch of one sequence is one
@@ -51,7 +51,7 @@ struct SavedSlot {
   LastReader last_reader = LastReader::kWeightGradient;
   std::function<Shape(const BatchShape&)> shape;  // for the slot's sequence
   Sequence sequence = Sequence::kOnly;
-  // Minus infinity is a number like others there, of a row that sees nothing.
+  // Minus infinity is a valid value: of a row that sees no key.
   bool may_be_minus_infinity = false;
 };
 
@@ -74,7 +74,7 @@ class SavedSlots {
                   return Shape{batch.sequence, batch.micro_batch, width};
                 }});
   }
-  // The same of the residual stream.
+  // [s, b, width] of the residual stream.
   SavedId add_stream(std::string name, DType dtype, std::int64_t width, Born born,
                      LastReader last) {
     return add({std::move(name), dtype, born, last, [width](const BatchShape& batch) {

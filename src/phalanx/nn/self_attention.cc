@@ -72,7 +72,8 @@ AttentionCore::Heads SelfAttention::split(const Tensor& qkv) const {
           .value = grouped.select(3, per_group + 1)};
 }
 
-AttentionCore::Heads SelfAttention::beside(Pass& pass, const AttentionCore::Heads& heads) const {
+AttentionCore::Heads SelfAttention::with_normed_scratch(Pass& pass,
+                                                        const AttentionCore::Heads& heads) const {
   if (!query_norm_) return heads;
   return {.query = pass.scratch(heads.query.dtype, heads.query.shape),
           .key = pass.scratch(heads.key.dtype, heads.key.shape),
@@ -81,7 +82,7 @@ AttentionCore::Heads SelfAttention::beside(Pass& pass, const AttentionCore::Head
 
 AttentionCore::Heads SelfAttention::position(Pass& pass, const Saved& saved) const {
   const AttentionCore::Heads raw = split(saved[qkv_output_]);
-  const AttentionCore::Heads heads = beside(pass, raw);
+  const AttentionCore::Heads heads = with_normed_scratch(pass, raw);
   if (query_norm_) {
     query_norm_->forward(pass, heads.query, raw.query, saved);
     key_norm_->forward(pass, heads.key, raw.key, saved);
@@ -96,7 +97,7 @@ AttentionCore::Heads SelfAttention::position(Pass& pass, const Saved& saved) con
 AttentionCore::Heads SelfAttention::position_again(Pass& pass, const Saved& saved) const {
   const AttentionCore::Heads raw = split(saved[qkv_output_]);
   if (!query_norm_) return raw;
-  const AttentionCore::Heads heads = beside(pass, raw);
+  const AttentionCore::Heads heads = with_normed_scratch(pass, raw);
   query_norm_->apply(pass, heads.query, raw.query, saved);
   key_norm_->apply(pass, heads.key, raw.key, saved);
   if (rotary_) {
@@ -170,7 +171,7 @@ void SelfAttention::backward_to_entry(BodyCall& call) const {
   projection_.backward_input(pass, dcontext, call.exit_gradient);
   const AttentionCore::Heads heads = position_again(pass, call.saved);
   const AttentionCore::Heads raw_gradients = split(call.saved[dqkv_output_]);
-  const AttentionCore::Heads gradients = beside(pass, raw_gradients);
+  const AttentionCore::Heads gradients = with_normed_scratch(pass, raw_gradients);
   const RowCoordinates& rows = pass.rows();
   AttentionCore::Bias bias;
   if (bias_) {

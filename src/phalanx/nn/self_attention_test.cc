@@ -109,8 +109,8 @@ TEST_P(SelfAttentionVariants, MatchDifferences) {
   EXPECT_EQ(ops::compare_with_differences(row), "");
 }
 
-// What recomputation writes is all that backward reads of the forward pass, also a second time: the
-// rotation in place is of what the linear has written again.
+// Recomputation writes everything that backward reads of the forward pass, also a second time: the
+// linear writes its output again before that is rotated in place.
 TEST_P(SelfAttentionVariants, RecomputedGiveTheSameGradients) {
   LayerFixture all;
   const SublayerUnit unit(all.table, GetParam().config, make_test_attention);
@@ -137,7 +137,8 @@ TEST_P(SelfAttentionVariants, RecomputedGiveTheSameGradients) {
   EXPECT_EQ(backward(), expected);
 }
 
-// Position by position with cached keys and values: the rows of the whole pass.
+// Passes over one position at a time with cached keys and values give the rows of one pass over
+// all.
 TEST_P(SelfAttentionVariants, CachedAreTheWholePass) {
   const TransformerConfig& config = GetParam().config;
   LayerFixture all;
@@ -192,8 +193,8 @@ TEST_P(SelfAttentionVariants, CachedAreTheWholePass) {
   }
 }
 
-// Heads shared out over tensor-parallel ranks, also with fewer groups than ranks: the weights of
-// their norms see the gradients of all.
+// Heads cut over tensor-parallel ranks, also with fewer groups than ranks: the gradients of the
+// heads' norms are summed over all ranks.
 TEST_P(SelfAttentionVariants, CutOverRanksAreTheWholeLayer) {
   UnitRun run{
       .make = [](ParamTable& table, const TransformerConfig& config) -> std::unique_ptr<Unit> {
@@ -213,8 +214,8 @@ TEST_P(SelfAttentionVariants, CutOverRanksAreTheWholeLayer) {
 INSTANTIATE_TEST_SUITE_P(All, SelfAttentionVariants, testing::ValuesIn(variants()),
                          [](const auto& instance) { return instance.param.name; });
 
-// Scores of rotated heads know only how far apart rows are: at other positions the output is the
-// same. With a window, keys further away do not count.
+// Scores of rotated heads depend only on the distance of rows: when all positions are moved, the
+// output stays the same. With a window, keys further away do not count.
 TEST(SelfAttention, SeesDistancesAndTheWindow) {
   const auto backend = make_ref_backend();
   Arena memory("operands", 8 << 20);
@@ -239,20 +240,20 @@ TEST(SelfAttention, SeesDistancesAndTheWindow) {
   unit.forward(pass, in, out, all.saved());
   const Values moved = values_of(out[0]);
   for (std::size_t i = 0; i < moved.size(); ++i) EXPECT_NEAR(moved[i], all_rows[i], 1e-12);
-  // Row 1 changes: it is seen by itself and by row 2.
+  // Row 1 changes: only rows 1 and 2 see it.
   std::vector<Values> before;
   for (std::int64_t s = 0; s < 5; ++s) before.push_back(row(s));
   in[0].select(0, 1).span<double>()[4] += 1.0;
   unit.forward(pass, in, out, all.saved());
   for (const std::int64_t s : {0, 3, 4}) EXPECT_EQ(row(s), before[s]) << s;
   for (const std::int64_t s : {1, 2}) EXPECT_NE(row(s), before[s]) << s;
-  // Two rows further apart are another thing.
+  // At another distance of two rows the output differs.
   ids[2] += 1;
   unit.forward(pass, in, out, all.saved());
   EXPECT_NE(row(2), before[2]);
 }
 
-// A table of cosines for all layers of a stack.
+// All layers of a stack share one table of cosines.
 TEST(SelfAttention, ShareOneTable) {
   ParamTable table;
   const TransformerLayer first(table, 0, 0, rotary_config());

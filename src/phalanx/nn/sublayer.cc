@@ -42,7 +42,7 @@ void Sublayer::forward(BodyCall call, const Tensor& out, const Tensor& x) const 
 void Sublayer::recompute(BodyCall call, const Tensor& x) const {
   const WorkspaceScope scope(call.pass.ops.workspace);
   if (is_post()) {
-    // Backward reads what is at the very end: the norm's input and statistics.
+    // Backward also reads what forward writes last: the norm's input and statistics.
     forward(call, call.pass.scratch_stream(config_.dtype, config_.hidden), x);
   } else {
     body_->recompute(call, entry_.forward(call.pass, x, call.saved));

@@ -18,7 +18,7 @@
 
 namespace phalanx::nn {
 
-// Small, and nowhere square: two layers of the global model, f64.
+// Small, with no two sizes equal: two layers of the global model, f64.
 inline TransformerConfig test_config() {
   return {.num_layers = 2,
           .hidden = 10,
@@ -168,7 +168,7 @@ struct LayerFixture {
     return operands.output({shape.sequence, shape.micro_batch, width});
   }
 
-  // Adds the rows of roles to the gradients of their tables, which dense roles have added to.
+  // Adds the gradients that roles keep by rows to the gradients of their tables.
   void join(Context& context) const {
     for (std::size_t r = 0; r < role_gradients.size(); ++r) {
       const SparseGradient& sparse = role_gradients[r].rows;

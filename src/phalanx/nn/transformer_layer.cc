@@ -10,7 +10,7 @@
 namespace phalanx::nn {
 namespace {
 
-// Of a model with one stack of layers nobody asks which.
+// The name has no stack in a model with only one.
 std::string layer_name(std::int64_t layer, const TransformerConfig& config) {
   const bool only = config.stack == "decoder" && config.sequence == Sequence::kOnly;
   return fmt::format("{}layer {}", only ? "" : config.stack + " ", layer);
@@ -61,7 +61,7 @@ void TransformerLayer::forward(Pass& pass, std::span<const Tensor> inputs,
 void TransformerLayer::infer(InferencePass& pass, std::span<const Tensor> inputs,
                              std::span<const Tensor> outputs, const Saved& saved) const {
   BodyCall call = body_call(pass.pass, inputs, saved);
-  // Rows that see what follows them are computed whole.
+  // Without a causal mask rows see later ones, so sequences are computed whole.
   if (config_.causal) call.caches = pass.caches;
   for (std::size_t i = 0; i < sublayers_.size(); ++i) {
     const bool last = i + 1 == sublayers_.size();

@@ -1,18 +1,17 @@
 #pragma once
-// A Transformer layer: self attention, in the decoder behind an encoder cross attention, then MLP,
-// each a sub-layer with its norm and residual.
+// A Transformer layer: self attention, then cross attention where an encoder's output is read, then
+// MLP, each a sub-layer with its norm and residual.
 
 #include "phalanx/nn/sublayer.h"
 #include "phalanx/nn/unit.h"
 
 namespace phalanx::nn {
 
-// What a layer has to do with the encoder's output, the carried stream of a decoder
-// (nn/encoder_norm.h).
+// How a layer uses the encoder's output, the carried stream of a decoder (nn/encoder_norm.h).
 enum class EncoderOutput : std::uint8_t {
   kNone,
-  kRead,      // and hand on
-  kReadLast,  // no layer behind reads it
+  kRead,      // reads it and passes it on
+  kReadLast,  // reads it; no later layer does
 };
 
 class TransformerLayer final : public Unit {
@@ -39,7 +38,7 @@ class TransformerLayer final : public Unit {
   void recompute(Pass& pass, std::span<const Tensor> inputs, const Saved& saved) const override;
 
  private:
-  // The residual stream in front of sub-layer i.
+  // The residual stream that sub-layer i reads.
   const Tensor& stream(std::size_t i, std::span<const Tensor> inputs, const Saved& saved) const {
     return i == 0 ? inputs[0] : saved[between_[i - 1]];
   }
@@ -53,7 +52,7 @@ class TransformerLayer final : public Unit {
   const TransformerConfig config_;
   bool reads_encoder_;
   std::vector<Sublayer> sublayers_;
-  std::vector<SavedId> between_;  // the residual stream behind each but the last
+  std::vector<SavedId> between_;  // the residual stream between sub-layers i and i + 1
 };
 
 }  // namespace phalanx::nn

@@ -2,13 +2,12 @@
 // A unit is what a pipeline stage owns a list of: the embedding, each layer, the head. Three
 // passes, written by hand:
 //
-//   forward          reads input, parameters             writes output and what backward needs
-//   (saved) backward_input   reads output gradient, saved        writes input gradient and, into
-//   saved, the output gradients of
-//                                                        its linears that backward_weight will read
-//   backward_weight  reads saved                         adds into the fp32 main gradients
+//   forward          reads input, parameters      writes output, and into saved what backward needs
+//   backward_input   reads output gradient, saved writes input gradient, and into saved the output
+//                                                 gradients of its linears for backward_weight
+//   backward_weight  reads saved                  adds into the fp32 main gradients
 //
-// Units are immutable: all state of a microbatch is in what they are handed.
+// Units are immutable: all state of a microbatch is in what they are given.
 
 #include <string>
 #include <string_view>
@@ -20,7 +19,7 @@
 
 namespace phalanx::nn {
 
-// What flows between units: a list, for some models pass two streams.
+// A tensor that flows between units. Some models pass two.
 struct StreamSpec {
   std::string name;
   DType dtype = DType::kF32;
@@ -38,17 +37,17 @@ class Unit {
   virtual ~Unit() = default;
 
   const std::string& name() const { return name_; }
-  // Whose rows the passes work on.
+  // The sequence whose rows the passes work on.
   Sequence sequence() const { return sequence_; }
   const std::vector<SavedSlot>& saved_slots() const { return slots_.slots(); }
   // Parameters whose gradients backward_weight adds to.
   const std::vector<ParamId>& parameters() const { return parameters_; }
-  // Parameters whose weights a pass of this kind reads, others' that it shares among them.
+  // Parameters whose weights a pass of this kind reads, shared ones included.
   virtual const std::vector<ParamId>& needs(PassKind /*pass*/) const { return parameters_; }
   // Streams into and out of the unit; the embedding has no input, the head no output.
   const std::vector<StreamSpec>& inputs() const { return inputs_; }
   const std::vector<StreamSpec>& outputs() const { return outputs_; }
-  // Until when the unit needs its input again.
+  // The last pass that reads the unit's input.
   LastReader input_last_reader() const { return input_last_reader_; }
 
   virtual void forward(Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
@@ -75,8 +74,8 @@ class Unit {
     forward(pass.pass, inputs, outputs, saved);
   }
 
-  // Whether activation recomputation is about this unit: it can write again what backward reads
-  // from `saved`, bit for bit, without its outputs.
+  // Whether activation recomputation applies to this unit: recompute() writes again what backward
+  // reads from `saved`, bit for bit, without the outputs.
   virtual bool recomputable() const { return false; }
   virtual void recompute(Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
                          const Saved& /*saved*/) const {
@@ -95,8 +94,8 @@ class Unit {
   LastReader input_last_reader_ = LastReader::kWeightGradient;
 };
 
-// What a pass of a unit was handed: it has read and written nothing else. Where a pass has no such
-// tensors, none.
+// What a pass of a unit was given: it has read and written nothing else. Tensors that a kind of
+// pass does not have are empty.
 struct UnitTensors {
   const Pass& pass;
   std::span<const Tensor> inputs, outputs;
@@ -113,8 +112,8 @@ class UnitHooks {
   virtual void before(const Unit& /*unit*/, PassKind /*pass*/, int /*microbatch*/) {}
   virtual void after(const Unit& /*unit*/, PassKind /*pass*/, int /*microbatch*/,
                      const UnitTensors& /*tensors*/) {}
-  // The parameter's gradient of this microbatch has been added, and every hook has been told: it
-  // may change from here on.
+  // The parameter's gradient of this microbatch has been added, and after() of every hook has
+  // returned: the gradient may be changed from here on.
   virtual void grad_ready(ParamId /*id*/, int /*microbatch*/) {}
 };
 

@@ -28,8 +28,8 @@ ParamUse output_parameter(ParamTable& table, const VocabularyOptions& options,
   return {table.add(std::move(spec))};
 }
 
-// Copies of `rows`, which are the logits of the rows from `begin` on, what belongs to the last ones
-// of `all`.
+// `last` gets the last rows of `all` rows of logits; `rows` are those from `begin` on: copies the
+// overlap.
 void copy_last(Pass& pass, const Tensor& last, const Tensor& rows, std::int64_t begin,
                std::int64_t all) {
   const std::int64_t first_wanted = std::max(begin, all - last.shape[0]);

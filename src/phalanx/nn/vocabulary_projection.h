@@ -1,10 +1,9 @@
 #pragma once
 // The end of a head: logits of a region's rows against the (tied) word table, and their cross
-// entropy. Forward already knows what backward starts from (the loss's factor, known before the
-// first pass), so it leaves the gradient of the logits, in storage type, where the logits were:
-// b*s*V exists once. The vocabulary is cut over the tensor-parallel group: each rank has the logits
-// of its words, and three numbers of every row are gathered (vocabulary-parallel cross entropy),
-// never the logits.
+// entropy. The number that backward starts from (the loss's factor) is known before the first pass,
+// so forward overwrites the logits with their gradient, in storage type: b*s*V exists once. The
+// vocabulary is cut over the tensor-parallel group: each rank has the logits of its words, and
+// three numbers of every row are gathered (vocabulary-parallel cross entropy), never the logits.
 
 #include <string>
 #include <vector>
@@ -22,15 +21,15 @@ struct TargetColumns {
 struct VocabularyOptions {
   std::int64_t vocabulary = 0;
   std::int64_t padded_vocabulary = 0;
-  // To the embedding's word table, which it shares; else it adds NAME.weight.
+  // It uses the embedding's word table; else it adds NAME.weight.
   bool tied = true;
   std::string name = "output_layer";
-  // NAME.bias [vocabulary], zeros, is added to the logits; padding has none.
+  // NAME.bias [vocabulary], initially zeros, is added to the logits; padding has none.
   bool bias = false;
-  // Rows are multiplied by it before the product.
+  // Input rows are multiplied by this first.
   double row_scale = 1.0;
   TargetColumns columns;
-  std::size_t loss = 0;  // which of the model's losses it makes
+  std::size_t loss = 0;  // its number among the model's losses
 };
 
 class VocabularyProjection final : public RegionBody {
@@ -38,15 +37,14 @@ class VocabularyProjection final : public RegionBody {
   VocabularyProjection(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
                        const VocabularyOptions& options, const TransformerConfig& config);
 
-  // Of some of the region's rows [n, h], which are scaled in place: this rank's logits [n, v], in
-  // f32 or storage type.
+  // This rank's logits [n, v], in f32 or storage type, of some of the region's rows [n, h], which
+  // are scaled in place.
   void logits(Pass& pass, const Tensor& logits, const Tensor& rows) const;
-  // Those of all ranks of the tensor-parallel group, gathered: [n, V] f32.
+  // The logits [n, V] f32, gathered from all ranks of the tensor-parallel group.
   void whole_logits(Pass& pass, const Tensor& logits, const Tensor& rows) const;
-  // Adds to the loss of the entered rows [s, b, h], which are scaled in place, and, in training,
-  // leaves the gradient of their
-  // logits. Optional: `row_losses` [s*b] gets the loss of each row, `last_logits` [n, v] the logits
-  // of the last n.
+  // Adds the losses of the entered rows [s, b, h] to the sums; scales the rows in place; in
+  // training, saves the gradient of the logits. Optional: `row_losses` [s*b] gets the loss of each
+  // row, `last_logits` [n, v] the logits of the last n.
   void losses(Pass& pass, const Tensor& entered, const Saved& saved, const Tensor& row_losses = {},
               const Tensor& last_logits = {}) const;
   void entry_input_gradient(BodyCall& call, const Tensor& dentered) const override;
@@ -56,7 +54,7 @@ class VocabularyProjection final : public RegionBody {
  private:
   void scale_rows(Pass& pass, const Tensor& rows) const;
 
-  // Rows of logits to losses and their gradients, in place or into dlogits.
+  // Computes losses of rows of logits, and their gradients in place or in dlogits.
   struct Rows {
     Tensor loss, dlogits, logits, targets, mask, seed;
   };

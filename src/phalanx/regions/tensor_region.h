@@ -40,7 +40,7 @@ class TensorRegion {
 
   const TensorParallel& layout() const { return layout_; }
   bool is_parallel() const { return layout_.size > 1; }
-  // Whether leaving backward is worth doing something else meanwhile.
+  // Whether weight gradients are computed while a region's input gradient is being reduced.
   bool overlaps() const { return is_parallel() && layout_.async_reduce; }
   // The tensor-parallel group; there must be one.
   Communicator& group() const;
