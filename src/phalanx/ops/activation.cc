@@ -8,7 +8,9 @@ namespace {
 
 void expect_types(std::string_view op, const Tensor& x, const Tensor& bias) {
   expect_floating(op, "x", x);
+  expect_dense_rows(op, x);
   if (!bias) return;
+  expect_contiguous(op, bias);
   expect_shape(op, "bias", bias, {x.shape[1]});
   expect_dtype(op, "bias", bias, x.dtype);
 }
@@ -20,6 +22,7 @@ void expect_half(std::string_view op, std::string_view operand, const Tensor& ha
                 x.shape.to_string());
   expect_shape(op, operand, half, {x.shape[0], x.shape[1] / 2});
   expect_dtype(op, operand, half, x.dtype);
+  expect_dense_rows(op, half);
 }
 
 }  // namespace
@@ -63,6 +66,7 @@ void bias_activation_forward(Context& context, const BiasActivationForward& op) 
   expect_shape("bias_activation_forward", "y", op.y, op.x.shape);
   expect_types("bias_activation_forward", op.x, op.bias);
   expect_dtype("bias_activation_forward", "y", op.y, op.x.dtype);
+  expect_dense_rows("bias_activation_forward", op.y);
   enqueue(context, op);
 }
 
@@ -72,6 +76,7 @@ void bias_activation_backward(Context& context, const BiasActivationBackward& op
   expect_types("bias_activation_backward", op.x, op.bias);
   expect_dtype("bias_activation_backward", "dx", op.dx, op.x.dtype);
   expect_dtype("bias_activation_backward", "dy", op.dy, op.x.dtype);
+  expect_dense_rows("bias_activation_backward", op.dx, op.dy);
   enqueue(context, op);
 }
 
@@ -86,6 +91,7 @@ void gated_activation_backward(Context& context, const GatedActivationBackward& 
   expect_half("gated_activation_backward", "dy", op.dy, op.x);
   expect_shape("gated_activation_backward", "dx", op.dx, op.x.shape);
   expect_dtype("gated_activation_backward", "dx", op.dx, op.x.dtype);
+  expect_dense_rows("gated_activation_backward", op.dx);
   enqueue(context, op);
 }
 
@@ -93,8 +99,7 @@ void tanh_forward(Context& context, const TanhForward& op) {
   expect_shape("tanh_forward", "y", op.y, op.x.shape);
   expect_floating("tanh_forward", "x", op.x);
   expect_dtype("tanh_forward", "y", op.y, op.x.dtype);
-  expect_contiguous("tanh_forward", "x", op.x);
-  expect_contiguous("tanh_forward", "y", op.y);
+  expect_contiguous("tanh_forward", op.x, op.y);
   enqueue(context, op);
 }
 
@@ -104,9 +109,7 @@ void tanh_backward(Context& context, const TanhBackward& op) {
   expect_floating("tanh_backward", "y", op.y);
   expect_dtype("tanh_backward", "dx", op.dx, op.y.dtype);
   expect_dtype("tanh_backward", "dy", op.dy, op.y.dtype);
-  expect_contiguous("tanh_backward", "dx", op.dx);
-  expect_contiguous("tanh_backward", "dy", op.dy);
-  expect_contiguous("tanh_backward", "y", op.y);
+  expect_contiguous("tanh_backward", op.dx, op.dy, op.y);
   enqueue(context, op);
 }
 

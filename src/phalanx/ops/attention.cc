@@ -35,6 +35,7 @@ Extents expect_inputs(std::string_view op, const AttentionInputs& in) {
     expect_shape(op, "bias", in.bias, {e.heads, e.sq, e.sk});
     expect_full_precision(op, "bias", in.bias);
   }
+  expect_dense_last(op, in.query, in.key, in.value, in.bias);
   expect_rows(op, in.query_rows, e.sq, e.b);
   expect_rows(op, in.key_rows, e.sk, e.b);
   return e;
@@ -48,6 +49,7 @@ void expect_gradients(std::string_view op, const AttentionInputs& in, const Tens
   for (const Tensor* gradient : {&dquery, &dkey, &dvalue}) {
     expect_dtype(op, "a gradient", *gradient, in.query.dtype);
   }
+  expect_dense_last(op, dquery, dkey, dvalue, dbias);
   if (!dbias) return;
   expect_shape(op, "dbias", dbias, in.bias.shape);
   expect_full_precision(op, "dbias", dbias);
@@ -100,6 +102,7 @@ void attention_forward(Context& context, const AttentionForward& op) {
   expect_shape("attention_forward", "out", op.out, {e.sq, e.b, e.heads, e.d});
   expect_shape("attention_forward", "lse", op.lse, {e.b, e.heads, e.sq});
   expect_dtype("attention_forward", "out", op.out, op.in.query.dtype);
+  expect_dense_last("attention_forward", op.out);
   expect_full_precision("attention_forward", "lse", op.lse);
   enqueue(context, op);
 }
@@ -111,6 +114,7 @@ void attention_delta(Context& context, const AttentionDelta& op) {
   expect_floating("attention_delta", "out", op.out);
   expect_dtype("attention_delta", "dout", op.dout, op.out.dtype);
   expect_full_precision("attention_delta", "delta", op.delta);
+  expect_dense_last("attention_delta", op.out, op.dout);
   enqueue(context, op);
 }
 
@@ -123,6 +127,7 @@ void attention_backward(Context& context, const AttentionBackward& op) {
   expect_dtype("attention_backward", "dout", op.dout, op.in.query.dtype);
   expect_full_precision("attention_backward", "lse", op.lse);
   expect_full_precision("attention_backward", "delta", op.delta);
+  expect_dense_last("attention_backward", op.dout);
   enqueue(context, op);
 }
 
@@ -133,6 +138,7 @@ void unfused_attention_forward(Context& context, const UnfusedAttentionForward& 
                {e.b, e.heads, e.sq, e.sk});
   expect_dtype("unfused_attention_forward", "out", op.out, op.in.query.dtype);
   expect_dtype("unfused_attention_forward", "probabilities", op.probabilities, op.in.query.dtype);
+  expect_dense_last("unfused_attention_forward", op.out, op.probabilities);
   enqueue(context, op);
 }
 
@@ -144,6 +150,7 @@ void unfused_attention_backward(Context& context, const UnfusedAttentionBackward
                {e.b, e.heads, e.sq, e.sk});
   expect_dtype("unfused_attention_backward", "dout", op.dout, op.in.query.dtype);
   expect_dtype("unfused_attention_backward", "probabilities", op.probabilities, op.in.query.dtype);
+  expect_dense_last("unfused_attention_backward", op.dout, op.probabilities);
   enqueue(context, op);
 }
 

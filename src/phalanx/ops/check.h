@@ -32,7 +32,7 @@ inline void expect_full_precision(std::string_view op, std::string_view operand,
                 "{}: {} holds {}, expected f32", op, operand, name_of(tensor.dtype));
 }
 
-// The residual stream beside operands of a storage type: of that type, or f32.
+// The residual stream has the storage type of the other operands, or f32.
 inline void expect_stream(std::string_view op, std::string_view operand, const Tensor& tensor,
                           DType storage) {
   PHALANX_CHECK(tensor.dtype == storage || tensor.dtype == DType::kF32,
@@ -40,8 +40,37 @@ inline void expect_stream(std::string_view op, std::string_view operand, const T
                 name_of(storage));
 }
 
-inline void expect_contiguous(std::string_view op, std::string_view operand, const Tensor& tensor) {
-  PHALANX_CHECK(tensor.contiguous(), "{}: {} must be dense", op, operand);
+// How operands lie in memory, which kernels rely on; an absent operand passes.
+// All elements follow each other in row-major order.
+template <typename... Tensors>
+void expect_contiguous(std::string_view op, const Tensors&... tensors) {
+  const auto expect = [op](const Tensor& tensor) {
+    PHALANX_CHECK(tensor.contiguous(), "{}: operand {} with strides {} must be dense", op,
+                  tensor.shape.to_string(), tensor.strides.to_string());
+  };
+  (expect(tensors), ...);
+}
+// The elements along the last dimension follow each other.
+template <typename... Tensors>
+void expect_dense_last(std::string_view op, const Tensors&... tensors) {
+  const auto expect = [op](const Tensor& tensor) {
+    PHALANX_CHECK(!tensor || tensor.shape.back() == 1 || tensor.strides.back() == 1,
+                  "{}: the last dimension of operand {} with strides {} must be dense", op,
+                  tensor.shape.to_string(), tensor.strides.to_string());
+  };
+  (expect(tensors), ...);
+}
+// The rows of a matrix may be apart, but each is dense; a tensor of another rank is dense.
+template <typename... Tensors>
+void expect_dense_rows(std::string_view op, const Tensors&... tensors) {
+  const auto expect = [op](const Tensor& tensor) {
+    if (tensor.shape.rank() == 2) {
+      expect_dense_last(op, tensor);
+    } else {
+      expect_contiguous(op, tensor);
+    }
+  };
+  (expect(tensors), ...);
 }
 
 inline void expect_rows(std::string_view op, const RowCoordinates& rows, std::int64_t s,
@@ -52,6 +81,13 @@ inline void expect_rows(std::string_view op, const RowCoordinates& rows, std::in
   expect_dtype(op, "rows.sample", rows.sample, DType::kI64);
   expect_dtype(op, "rows.position", rows.position, DType::kI32);
   expect_dtype(op, "rows.document", rows.document, DType::kI32);
+}
+
+// Of an op with dropout over [s, b, h].
+inline void expect_dropout(std::string_view op, const Dropout& dropout, const RowCoordinates& rows,
+                           std::int64_t s, std::int64_t b) {
+  expect_rows(op, rows, s, b);
+  if (dropout.probability > 0.0) expect_contiguous(op, rows.sample, rows.position);
 }
 
 // Bytes of the operands that are present.

@@ -9,6 +9,7 @@ namespace {
 void expect_targets(std::string_view op, const Tensor& targets, std::int64_t rows) {
   expect_shape(op, "targets", targets, {rows});
   expect_dtype(op, "targets", targets, DType::kI32);
+  expect_contiguous(op, targets);
 }
 
 void expect_columns(std::string_view op, std::int64_t first_column, std::int64_t vocabulary) {
@@ -19,6 +20,7 @@ void expect_columns(std::string_view op, std::int64_t first_column, std::int64_t
 void expect_mask(std::string_view op, const Tensor& mask, std::int64_t rows) {
   expect_shape(op, "mask", mask, {rows});
   expect_full_precision(op, "mask", mask);
+  expect_contiguous(op, mask);
 }
 
 // The mask, and what comes with dlogits.
@@ -30,6 +32,7 @@ void expect_gradient_operands(std::string_view name, const Op& op) {
   expect_shape(name, "seed", op.seed, {1});
   expect_floating(name, "dlogits", op.dlogits);
   expect_full_precision(name, "seed", op.seed);
+  expect_dense_rows(name, op.dlogits);
 }
 
 }  // namespace
@@ -60,6 +63,8 @@ void cross_entropy(Context& context, const CrossEntropy& op) {
   expect_shape("cross_entropy", "loss", op.loss, {rows});
   expect_floating("cross_entropy", "logits", op.logits);
   expect_full_precision("cross_entropy", "loss", op.loss);
+  expect_dense_rows("cross_entropy", op.logits);
+  expect_contiguous("cross_entropy", op.loss);
   expect_targets("cross_entropy", op.targets, rows);
   PHALANX_CHECK(op.vocabulary >= 1 && op.vocabulary <= op.logits.shape[1],
                 "cross_entropy: vocabulary {} of {} columns", op.vocabulary, op.logits.shape[1]);
@@ -73,7 +78,8 @@ void cross_entropy_statistics(Context& context, const CrossEntropyStatistics& op
   expect_floating(kName, "logits", op.logits);
   expect_shape(kName, "statistics", op.statistics, {3, rows});
   expect_full_precision(kName, "statistics", op.statistics);
-  expect_contiguous(kName, "statistics", op.statistics);
+  expect_contiguous(kName, op.statistics);
+  expect_dense_rows(kName, op.logits);
   expect_columns(kName, op.first_column, op.vocabulary);
   expect_targets(kName, op.targets, rows);
   if (op.mask) expect_mask(kName, op.mask, rows);
@@ -85,7 +91,8 @@ void vocabulary_parallel_cross_entropy(Context& context, const VocabularyParalle
   const auto rows = op.logits.shape[0];
   expect_shape(kName, "statistics", op.statistics, {op.statistics.shape[0], 3, rows});
   expect_full_precision(kName, "statistics", op.statistics);
-  expect_contiguous(kName, "statistics", op.statistics);
+  expect_contiguous(kName, op.statistics, op.loss);
+  expect_dense_rows(kName, op.logits);
   expect_columns(kName, op.first_column, op.vocabulary);
   expect_floating(kName, "logits", op.logits);
   expect_shape(kName, "loss", op.loss, {rows});
@@ -107,6 +114,7 @@ void loss_seed(Context& context, const LossSeed& op) {
   expect_full_precision("loss_seed", "seed", op.seed);
   expect_full_precision("loss_seed", "loss_scale", op.loss_scale);
   if (op.mask) expect_full_precision("loss_seed", "mask", op.mask);
+  expect_contiguous("loss_seed", op.mask);
   enqueue(context, op);
 }
 
@@ -118,6 +126,7 @@ void loss_accumulate(Context& context, const LossAccumulate& op) {
   expect_dtype("loss_accumulate", "count", op.count, DType::kF64);
   expect_full_precision("loss_accumulate", "loss", op.loss);
   expect_full_precision("loss_accumulate", "mask", op.mask);
+  expect_contiguous("loss_accumulate", op.loss, op.mask);
   enqueue(context, op);
 }
 

@@ -22,7 +22,8 @@ void bias_dropout_residual(Context& context, const BiasDropoutResidual& op) {
     expect_shape("bias_dropout_residual", "bias", op.bias, {op.x.shape[2]});
     expect_dtype("bias_dropout_residual", "bias", op.bias, op.x.dtype);
   }
-  expect_rows("bias_dropout_residual", op.rows, op.x.shape[0], op.x.shape[1]);
+  expect_dense_rows("bias_dropout_residual", op.out, op.x, op.residual, op.bias);
+  expect_dropout("bias_dropout_residual", op.dropout, op.rows, op.x.shape[0], op.x.shape[1]);
   enqueue(context, op);
 }
 
@@ -30,7 +31,8 @@ void dropout_backward(Context& context, const DropoutBackward& op) {
   expect_shape("dropout_backward", "dx", op.dx, op.dout.shape);
   expect_floating("dropout_backward", "dx", op.dx);
   expect_stream("dropout_backward", "dout", op.dout, op.dx.dtype);
-  expect_rows("dropout_backward", op.rows, op.dout.shape[0], op.dout.shape[1]);
+  expect_dense_rows("dropout_backward", op.dx, op.dout);
+  expect_dropout("dropout_backward", op.dropout, op.rows, op.dout.shape[0], op.dout.shape[1]);
   enqueue(context, op);
 }
 

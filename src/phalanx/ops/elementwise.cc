@@ -21,7 +21,7 @@ OpCost cost(const Accumulate& op) {
 OpCost cost(const Scale& op) { return {"scale", 0, bytes_of(op.x), bytes_of(op.y)}; }
 
 void fill(Context& context, const Fill& op) {
-  expect_contiguous("fill", "x", op.x);
+  expect_contiguous("fill", op.x);
   enqueue(context, op);
 }
 
@@ -33,16 +33,14 @@ void copy(Context& context, const Copy& op) {
 
 void accumulate(Context& context, const Accumulate& op) {
   expect_shape("accumulate", "destination", op.destination, op.source.shape);
-  expect_contiguous("accumulate", "destination", op.destination);
-  expect_contiguous("accumulate", "source", op.source);
+  expect_contiguous("accumulate", op.destination, op.source);
   expect_convertible("accumulate", op.source, op.destination);
   enqueue(context, op);
 }
 
 void scale(Context& context, const Scale& op) {
   expect_shape("scale", "y", op.y, op.x.shape);
-  expect_contiguous("scale", "y", op.y);
-  expect_contiguous("scale", "x", op.x);
+  expect_contiguous("scale", op.y, op.x);
   PHALANX_CHECK(op.x.dtype == op.y.dtype && is_floating(op.x.dtype), "scale: {} to {}",
                 name_of(op.x.dtype), name_of(op.y.dtype));
   enqueue(context, op);

@@ -9,6 +9,7 @@ namespace {
 void expect_ids(std::string_view op, const Tensor& ids, const Tensor& rows) {
   expect_shape(op, "ids", ids, {rows.shape[0], rows.shape[1]});
   expect_dtype(op, "ids", ids, DType::kI32);
+  expect_contiguous(op, ids);
 }
 
 void expect_slots(std::string_view op, const Tensor& slots, const Tensor& rows,
@@ -16,6 +17,7 @@ void expect_slots(std::string_view op, const Tensor& slots, const Tensor& rows,
   expect_dtype(op, "slots", slots, DType::kI32);
   expect_dtype(op, "rows", rows, DType::kI32);
   expect_dtype(op, "count", count, DType::kI32);
+  expect_contiguous(op, slots, rows, count);
 }
 
 }  // namespace
@@ -41,6 +43,7 @@ void embedding_forward(Context& context, const EmbeddingForward& op) {
   expect_shape("embedding_forward", "table", op.table, {op.table.shape[0], op.y.shape[2]});
   expect_floating("embedding_forward", "table", op.table);
   expect_stream("embedding_forward", "y", op.y, op.table.dtype);
+  expect_dense_rows("embedding_forward", op.y, op.table);
   enqueue(context, op);
 }
 
@@ -51,7 +54,8 @@ void add_positions(Context& context, const AddPositions& op) {
   expect_floating("add_positions", "table", op.table);
   expect_stream("add_positions", "out", op.out, op.table.dtype);
   expect_dtype("add_positions", "x", op.x, op.out.dtype);
-  expect_rows("add_positions", op.rows, op.x.shape[0], op.x.shape[1]);
+  expect_dense_rows("add_positions", op.out, op.x, op.table);
+  expect_dropout("add_positions", op.dropout, op.rows, op.x.shape[0], op.x.shape[1]);
   enqueue(context, op);
 }
 
@@ -60,6 +64,7 @@ void embedding_gradient(Context& context, const EmbeddingGradient& op) {
   expect_shape("embedding_gradient", "dtable", op.dtable, {op.dtable.shape[0], op.dy.shape[2]});
   expect_full_precision("embedding_gradient", "dtable", op.dtable);
   expect_floating("embedding_gradient", "dy", op.dy);
+  expect_dense_rows("embedding_gradient", op.dtable, op.dy);
   enqueue(context, op);
 }
 
@@ -70,6 +75,7 @@ void sparse_embedding_gradient(Context& context, const SparseEmbeddingGradient& 
   expect_shape("sparse_embedding_gradient", "count", op.count, {1});
   expect_full_precision("sparse_embedding_gradient", "values", op.values);
   expect_floating("sparse_embedding_gradient", "dy", op.dy);
+  expect_dense_rows("sparse_embedding_gradient", op.values, op.dy);
   expect_slots("sparse_embedding_gradient", op.slots, op.rows, op.count);
   enqueue(context, op);
 }
@@ -80,6 +86,7 @@ void sparse_embedding_join(Context& context, const SparseEmbeddingJoin& op) {
                {op.rows.shape[0], op.dtable.shape[1]});
   expect_full_precision("sparse_embedding_join", "dtable", op.dtable);
   expect_dtype("sparse_embedding_join", "values", op.values, op.dtable.dtype);
+  expect_dense_rows("sparse_embedding_join", op.dtable, op.values);
   expect_slots("sparse_embedding_join", op.slots, op.rows, op.count);
   enqueue(context, op);
 }

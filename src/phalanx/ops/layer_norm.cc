@@ -12,6 +12,7 @@ void expect_statistics(std::string_view op, const Tensor& x, const Tensor& mean,
   expect_shape(op, "rstd", rstd, {x.shape[0]});
   expect_full_precision(op, "mean", mean);
   expect_full_precision(op, "rstd", rstd);
+  expect_contiguous(op, mean, rstd);
 }
 
 // x beside the vectors and the normalised rows, which have one type.
@@ -19,6 +20,8 @@ void expect_types(std::string_view op, const Tensor& x, const Tensor& y, const T
   expect_floating(op, "y", y);
   expect_stream(op, "x", x, y.dtype);
   expect_dtype(op, "weight", weight, y.dtype);
+  expect_dense_rows(op, x, y);
+  expect_contiguous(op, weight);
 }
 
 }  // namespace
@@ -43,6 +46,7 @@ void layer_norm_forward(Context& context, const LayerNormForward& op) {
   expect_shape("layer_norm_forward", "bias", op.bias, vector);
   expect_types("layer_norm_forward", op.x, op.y, op.weight);
   expect_dtype("layer_norm_forward", "bias", op.bias, op.y.dtype);
+  expect_contiguous("layer_norm_forward", op.bias);
   expect_statistics("layer_norm_forward", op.x, op.mean, op.rstd);
   enqueue(context, op);
 }
@@ -54,6 +58,7 @@ void layer_norm_apply(Context& context, const LayerNormApply& op) {
   expect_shape("layer_norm_apply", "bias", op.bias, vector);
   expect_types("layer_norm_apply", op.x, op.y, op.weight);
   expect_dtype("layer_norm_apply", "bias", op.bias, op.y.dtype);
+  expect_contiguous("layer_norm_apply", op.bias);
   expect_statistics("layer_norm_apply", op.x, op.mean, op.rstd);
   enqueue(context, op);
 }
@@ -74,6 +79,8 @@ void layer_norm_backward(Context& context, const LayerNormBackward& op) {
     expect_dtype("layer_norm_backward", "residual", op.residual, op.x.dtype);
   }
   expect_statistics("layer_norm_backward", op.x, op.mean, op.rstd);
+  expect_dense_rows("layer_norm_backward", op.dx, op.residual);
+  expect_contiguous("layer_norm_backward", op.dweight, op.dbias);
   enqueue(context, op);
 }
 

@@ -12,6 +12,7 @@ void expect_types(std::string_view op, std::string_view a_name, const Tensor& a,
                   std::string_view b_name, const Tensor& b) {
   expect_floating(op, a_name, a);
   expect_dtype(op, b_name, b, a.dtype);
+  expect_dense_rows(op, a, b);
 }
 
 void expect_activation_bias(std::string_view op, const Tensor& bias, std::int64_t columns,
@@ -19,6 +20,7 @@ void expect_activation_bias(std::string_view op, const Tensor& bias, std::int64_
   if (!bias) return;
   expect_shape(op, "activation bias", bias, {columns});
   expect_dtype(op, "activation bias", bias, dtype);
+  expect_contiguous(op, bias);
 }
 
 }  // namespace
@@ -59,6 +61,8 @@ void linear_forward(Context& context, const LinearForward& op) {
     expect_dtype("linear_forward", "y", op.y, op.x.dtype);
     expect_activation_bias("linear_forward", op.activation.bias, n, op.x.dtype);
   }
+  expect_dense_rows("linear_forward", op.y, op.activation.activated);
+  expect_contiguous("linear_forward", op.bias);
   enqueue(context, op);
 }
 
@@ -76,6 +80,7 @@ void linear_input_gradient(Context& context, const LinearInputGradient& op) {
     expect_activation_bias("linear_input_gradient", op.activation.bias, op.dx.shape[1],
                            op.dy.dtype);
   }
+  expect_dense_rows("linear_input_gradient", op.dx, op.activation.x);
   enqueue(context, op);
 }
 
@@ -89,6 +94,8 @@ void linear_weight_gradient(Context& context, const LinearWeightGradient& op) {
     expect_shape("linear_weight_gradient", "dbias", op.dbias, {op.dy.shape[1]});
     expect_full_precision("linear_weight_gradient", "dbias", op.dbias);
   }
+  expect_dense_rows("linear_weight_gradient", op.dweight);
+  expect_contiguous("linear_weight_gradient", op.dbias);
   enqueue(context, op);
 }
 
@@ -96,6 +103,8 @@ void bias_gradient(Context& context, const BiasGradient& op) {
   expect_shape("bias_gradient", "dbias", op.dbias, {op.dy.shape[1]});
   expect_floating("bias_gradient", "dy", op.dy);
   expect_full_precision("bias_gradient", "dbias", op.dbias);
+  expect_dense_rows("bias_gradient", op.dy);
+  expect_contiguous("bias_gradient", op.dbias);
   enqueue(context, op);
 }
 

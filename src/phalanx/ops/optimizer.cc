@@ -20,11 +20,13 @@ void expect_update(const char* name, const Op& op) {
     expect_shape(name, "a scalar", *one, {1});
     expect_full_precision(name, "a scalar", *one);
   }
+  expect_contiguous(name, op.weight, op.storage, op.gradient);
 }
 
 void expect_state(const char* name, const Tensor& state, const Tensor& weight) {
   expect_shape(name, "a state", state, weight.shape);
   expect_full_precision(name, "a state", state);
+  expect_contiguous(name, state);
 }
 
 }  // namespace

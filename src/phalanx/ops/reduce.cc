@@ -14,10 +14,9 @@ void expect_block_grid(std::string_view op, const Tensor& blocks, const Tensor& 
   PHALANX_CHECK(x.shape.rank() == 1, "{}: x is {}, expected one dimension", op,
                 x.shape.to_string());
   expect_full_precision(op, "x", x);
-  expect_contiguous(op, "x", x);
+  expect_contiguous(op, x, blocks);
   expect_shape(op, "the blocks", blocks, {sum_blocks(lead, x.count())});
   expect_dtype(op, "the blocks", blocks, DType::kF64);
-  expect_contiguous(op, "the blocks", blocks);
 }
 
 }  // namespace
@@ -44,7 +43,7 @@ void total(Context& context, const Total& op) {
   expect_shape("total", "sum", op.sum, {1});
   expect_dtype("total", "sum", op.sum, DType::kF64);
   expect_dtype("total", "x", op.x, DType::kF64);
-  expect_contiguous("total", "x", op.x);
+  expect_contiguous("total", op.x);
   enqueue(context, op);
 }
 
@@ -54,6 +53,7 @@ void gradient_factor(Context& context, const GradientFactor& op) {
     expect_full_precision("gradient_factor", "a scalar", *one);
   }
   expect_dtype("gradient_factor", "square_sums", op.square_sums, DType::kF64);
+  expect_contiguous("gradient_factor", op.square_sums);
   enqueue(context, op);
 }
 

@@ -22,8 +22,7 @@ void expect_operands(std::string_view name, const Op& op, const Tensor& table, c
                 "{}: heads {} + {} of {}", name, op.first_head, bias.shape[0], table.shape[1]);
   PHALANX_CHECK(op.first_query >= 0, "{}: queries from {} on", name, op.first_query);
   expect_shape(name, "table", table, {op.buckets.count, table.shape[1]});
-  expect_contiguous(name, "table", table);
-  expect_contiguous(name, "bias", bias);
+  expect_contiguous(name, table, bias);
   expect_full_precision(name, "bias", bias);
 }
 

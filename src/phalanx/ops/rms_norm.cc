@@ -15,6 +15,8 @@ void expect_norm(std::string_view op, const Tensor& x, const Tensor& y, const Te
   expect_stream(op, "x", x, y.dtype);
   expect_shape(op, "weight", weight, {x.shape[1]});
   expect_dtype(op, "weight", weight, y.dtype);
+  expect_dense_rows(op, x, y);
+  expect_contiguous(op, rstd, weight);
 }
 
 }  // namespace
@@ -53,6 +55,8 @@ void rms_norm_backward(Context& context, const RmsNormBackward& op) {
     expect_shape("rms_norm_backward", "residual", op.residual, op.x.shape);
     expect_dtype("rms_norm_backward", "residual", op.residual, op.x.dtype);
   }
+  expect_dense_rows("rms_norm_backward", op.dx, op.residual);
+  expect_contiguous("rms_norm_backward", op.dweight);
   enqueue(context, op);
 }
 

@@ -102,7 +102,7 @@ OpCost cost(const Rotate& op) {
 void rotary_table(Context& context, const RotaryTable& op) {
   expect_shape("rotary_table", "table", op.table, {op.table.shape[0], op.rotary.dimensions});
   expect_full_precision("rotary_table", "table", op.table);
-  expect_contiguous("rotary_table", "table", op.table);
+  expect_contiguous("rotary_table", op.table);
   enqueue(context, op);
 }
 
@@ -118,7 +118,8 @@ void rotate(Context& context, const Rotate& op) {
   expect_dtype("rotate", "y", op.y, op.x.dtype);
   expect_dtype("rotate", "position", op.position, DType::kI32);
   expect_full_precision("rotate", "table", op.table);
-  expect_contiguous("rotate", "table", op.table);
+  expect_contiguous("rotate", op.table);
+  expect_dense_last("rotate", op.x, op.y);
   enqueue(context, op);
 }
 

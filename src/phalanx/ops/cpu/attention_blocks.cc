@@ -66,9 +66,6 @@ HeadRows::HeadRows(const Tensor& tensor, int row_dim, int sample_dim, int head_d
       sample_bytes_(sample_dim < 0 ? 0 : tensor.strides[sample_dim] * size_of(tensor.dtype)),
       head_bytes_(tensor.strides[head_dim] * size_of(tensor.dtype)),
       dtype_(tensor.dtype) {
-  PHALANX_CHECK(tensor.strides.back() == 1 || tensor.shape.back() == 1,
-                "attention: the last dimension of {} has stride {}, not 1",
-                tensor.shape.to_string(), tensor.strides.back());
   PHALANX_CHECK(dtype_ == DType::kF32 || dtype_ == DType::kBF16 || dtype_ == DType::kF16,
                 "attention on the CPU takes f32, bf16 and f16, not {}", name_of(dtype_));
 }

@@ -1,5 +1,6 @@
 #pragma once
-// How kernels see their operands, and how they cut work into tasks.
+// How kernels see their operands, and how they cut work into tasks. Ops have checked how operands
+// lie in memory (ops/check.h).
 
 #include <algorithm>
 #include <cstdint>
@@ -12,10 +13,10 @@ namespace phalanx::cpu {
 // The elements of a dense tensor; null for an absent one.
 template <typename T>
 T* dense(const Tensor& tensor) {
-  return tensor ? tensor.span<T>().data() : nullptr;
+  return tensor ? tensor.as<T>() : nullptr;
 }
 
-// Rows that are dense in themselves and `stride` elements apart.
+// Dense rows, `stride` elements apart.
 template <typename T>
 struct Rows {
   T* data = nullptr;
@@ -29,11 +30,7 @@ struct Rows {
 template <typename T>
 Rows<T> rows_of(const Tensor& tensor) {
   if (!tensor) return {};
-  const std::int64_t columns = tensor.shape.back();
-  if (tensor.shape.rank() != 2) return {dense<T>(tensor), columns};
-  PHALANX_CHECK(columns == 1 || tensor.strides[1] == 1, "the rows of {} are not dense",
-                tensor.shape.to_string());
-  return {tensor.as<T>(), tensor.strides[0]};
+  return {tensor.as<T>(), tensor.shape.rank() == 2 ? tensor.strides[0] : tensor.shape.back()};
 }
 
 // [0, total) in blocks of `size`, the last of which may be shorter.

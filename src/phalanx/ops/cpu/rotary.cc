@@ -149,8 +149,6 @@ void execute(CpuDevice& device, const ops::RotaryTable& op, const Tensor& /*scra
 
 void execute(CpuDevice& device, const ops::Rotate& op, const Tensor& /*scratch*/) {
   expect_kernel_type(op.x.dtype);
-  PHALANX_CHECK(op.x.strides.back() == 1 && op.y.strides.back() == 1,
-                "rotate: the last dimension must be dense");
   const auto* position = op.position.as<std::int32_t>();
   for (std::int64_t s = 0; s < op.position.shape[0]; ++s) {
     for (std::int64_t b = 0; b < op.position.shape[1]; ++b) {
