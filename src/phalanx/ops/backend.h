@@ -4,8 +4,8 @@
 // nothing. A backend answers two questions about every op of the list below: how much scratch
 // memory it needs, and run it.
 //
-// To add an op: a struct, a check and a cost in ops/<family>.{h,cc}; its name in OpList; `execute`
-// in ref/ and cpu/ (the compiler names what is missing); a row in cases/.
+// To add an op: a struct, a check and a cost in ops/<family>.{h,cc}; its name in PHALANX_OPS;
+// `execute` in ref/ and cpu/ (the linker names what is missing); a row in cases/.
 
 #include <chrono>
 #include <cstddef>
@@ -46,18 +46,35 @@ namespace ops {
 template <typename... Ops>
 struct OpListOf {};
 
-using OpList = OpListOf<
-    LinearForward, LinearInputGradient, LinearWeightGradient, BiasGradient, LayerNormForward,
-    LayerNormApply, LayerNormBackward, RmsNormForward, RmsNormApply, RmsNormBackward,
-    BiasActivationForward, BiasActivationBackward, GatedActivationForward, GatedActivationBackward,
-    TanhForward, TanhBackward, BiasDropoutResidual, DropoutBackward, EmbeddingForward, AddPositions,
-    EmbeddingGradient, SparseEmbeddingGradient, SparseEmbeddingJoin, AttentionForward,
-    AttentionDelta, AttentionBackward, UnfusedAttentionForward, UnfusedAttentionBackward,
-    RelativeBiasForward, RelativeBiasBackward, RotaryTable, Rotate, CrossEntropy,
-    CrossEntropyStatistics, VocabularyParallelCrossEntropy, LabelMask, LossSeed, LossAccumulate,
-    Adam, Sgd, SquareSum, ZeroCount, Total, GradientFactor, Fill, Copy, Accumulate, Normal, Scale>;
+// X(Op) for every op.
+// clang-format off
+#define PHALANX_OPS(X)                                                              \
+  X(LinearForward) X(LinearInputGradient) X(LinearWeightGradient) X(BiasGradient)   \
+  X(LayerNormForward) X(LayerNormApply) X(LayerNormBackward)                        \
+  X(RmsNormForward) X(RmsNormApply) X(RmsNormBackward)                              \
+  X(BiasActivationForward) X(BiasActivationBackward)                                \
+  X(GatedActivationForward) X(GatedActivationBackward) X(TanhForward) X(TanhBackward)\
+  X(BiasDropoutResidual) X(DropoutBackward)                                         \
+  X(EmbeddingForward) X(AddPositions) X(EmbeddingGradient)                          \
+  X(SparseEmbeddingGradient) X(SparseEmbeddingJoin)                                 \
+  X(AttentionForward) X(AttentionDelta) X(AttentionBackward)                        \
+  X(UnfusedAttentionForward) X(UnfusedAttentionBackward)                            \
+  X(RelativeBiasForward) X(RelativeBiasBackward) X(RotaryTable) X(Rotate)           \
+  X(CrossEntropy) X(CrossEntropyStatistics) X(VocabularyParallelCrossEntropy)       \
+  X(LabelMask) X(LossSeed) X(LossAccumulate)                                        \
+  X(Adam) X(Sgd) X(SquareSum) X(ZeroCount) X(Total) X(GradientFactor)               \
+  X(Fill) X(Copy) X(Accumulate) X(Normal) X(Scale)
+// clang-format on
 
-// Where an op stands in the list; the compiler refuses one that does not.
+template <typename None, typename... Ops>
+struct OpsBehind {
+  using List = OpListOf<Ops...>;
+};
+#define PHALANX_COMMA_OP(Op) , Op
+using OpList = OpsBehind<void PHALANX_OPS(PHALANX_COMMA_OP)>::List;
+#undef PHALANX_COMMA_OP
+
+// The number of an op in the list; the compiler refuses an op that is not in it.
 template <typename Op, typename... Ops>
 consteval std::size_t number_in(OpListOf<Ops...> /*list*/) {
   static_assert((std::is_same_v<Op, Ops> || ...), "the op is not in OpList");
@@ -72,8 +89,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Ops go through one virtual function each, by number: a virtual function for every op and
-  // backend takes the compiler many times longer.
+  // All ops go through two virtual functions, by number: virtual functions for every op and backend
+  // take many times longer to compile.
   template <typename Op>
   std::int64_t workspace_bytes(const Op& op) const {
     return workspace_bytes_of_op(ops::number_in<Op>(ops::OpList()), &op);
@@ -128,8 +145,8 @@ void enqueue(Context& context, const Op& op) {
 }
 
 // A backend whose ops are free functions found by argument-dependent lookup beside the type Device:
-//   std::int64_t workspace_bytes_of(const Device&, const Op&);   void execute(Device&, const Op&,
-//   const Tensor& scratch);
+//   std::int64_t workspace_bytes_of(const Device&, const Op&);
+//   void execute(Device&, const Op&, const Tensor& scratch);
 template <typename Device, typename List>
 class DispatchTo;
 template <typename Device, typename... Ops>

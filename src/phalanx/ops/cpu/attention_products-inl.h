@@ -27,19 +27,19 @@ namespace phalanx::cpu::HWY_NAMESPACE {
 
 enum class Into { kOverwrite, kAdd, kRescale };
 
-struct Matrix {
+struct FloatRows {
   const float* data;
   std::int64_t stride;
 };
 
-// Rows of the tile of so many vectors: its sums fill the registers but for the operands.
+// The rows of a tile of kVectors vectors: sums and operands together fill the registers.
 template <int kVectors>
 constexpr int tile_rows() {
   return kVectors == 1 ? 8 : kTileRows * kTileVectors / kVectors;
 }
 inline constexpr int kMostVectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
 
-// The vectors of the next tile where so many are left: none is narrow where all can be wide.
+// The vectors of the next tile when `left` remain: chosen so that no tile is narrower than needed.
 constexpr std::int64_t next_vectors(std::int64_t left) {
   if (left <= kMostVectors) return left;
   if (left % kMostVectors == 0) return kMostVectors;
@@ -47,7 +47,7 @@ constexpr std::int64_t next_vectors(std::int64_t left) {
 }
 
 template <Left kLeft, Into kInto, int kRows, int kVectors>
-HWY_INLINE void product_tile(std::int64_t depth, Matrix left, Matrix right, float* result,
+HWY_INLINE void product_tile(std::int64_t depth, FloatRows left, FloatRows right, float* result,
                              std::int64_t stride, const float* factor) {
   const std::int64_t lanes = lane_count();
   const float* next = left.data + kRows * (kLeft == Left::kRows ? left.stride : 1);
@@ -70,9 +70,9 @@ HWY_INLINE void product_tile(std::int64_t depth, Matrix left, Matrix right, floa
 
 // A column of tiles; rows are a multiple of 8.
 template <Left kLeft, Into kInto, int kVectors>
-HWY_NOINLINE void product_columns(std::int64_t rows, std::int64_t depth, Matrix left, Matrix right,
-                                  float* result, std::int64_t stride, const float* factor,
-                                  RowPrefetch& ahead) {
+HWY_NOINLINE void product_columns(std::int64_t rows, std::int64_t depth, FloatRows left,
+                                  FloatRows right, float* result, std::int64_t stride,
+                                  const float* factor, RowPrefetch& ahead) {
   const std::int64_t row_step = kLeft == Left::kRows ? left.stride : 1;
   std::int64_t row = 0;
   const auto tiles = [&](auto height) HWY_ATTR {
@@ -92,8 +92,8 @@ HWY_NOINLINE void product_columns(std::int64_t rows, std::int64_t depth, Matrix 
 }
 
 template <Left kLeft, Into kInto>
-void product_of_floats(std::int64_t rows, std::int64_t columns, std::int64_t depth, Matrix left,
-                       Matrix right, float* result, std::int64_t stride, const float* factor,
+void product_of_floats(std::int64_t rows, std::int64_t columns, std::int64_t depth, FloatRows left,
+                       FloatRows right, float* result, std::int64_t stride, const float* factor,
                        RowPrefetch& ahead) {
   const std::int64_t lanes = lane_count();
   for (std::int64_t column = 0; column < columns;) {
@@ -124,8 +124,9 @@ inline void rescale(std::int64_t rows, std::int64_t columns, float* result, std:
 }
 
 inline void product_of_pairs(const PanelKernel& kernel, Left layout, bool add, std::int64_t rows,
-                             std::int64_t columns, std::int64_t depth, Matrix left, Matrix right,
-                             float* result, std::int64_t stride, RowPrefetch& ahead) {
+                             std::int64_t columns, std::int64_t depth, FloatRows left,
+                             FloatRows right, float* result, std::int64_t stride,
+                             RowPrefetch& ahead) {
   const std::int64_t row_step = layout == Left::kRows ? left.stride : 1;
   for (std::int64_t column = 0; column < columns; column += kernel.columns()) {
     const std::int64_t width = std::min<std::int64_t>(columns - column, kernel.columns());
@@ -151,8 +152,8 @@ inline void product_of_pairs(const PanelKernel& kernel, Left layout, bool add, s
 // kernel. Rows count in 8, columns in whole vectors. Takes a step of `ahead` with every tile.
 template <Left kLeft, Into kInto>
 void product(const PanelKernel* kernel, std::int64_t rows, std::int64_t columns, std::int64_t depth,
-             Matrix left, Matrix right, float* result, std::int64_t stride, const float* factor,
-             RowPrefetch& ahead) {
+             FloatRows left, FloatRows right, float* result, std::int64_t stride,
+             const float* factor, RowPrefetch& ahead) {
   if (kernel == nullptr) {
     product_of_floats<kLeft, kInto>(rows, columns, depth, left, right, result, stride, factor,
                                     ahead);
