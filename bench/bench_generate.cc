@@ -116,7 +116,7 @@ Result measure(const Options& options, GptConfig config, int sequences, int thre
   const bool is_bf16 = config.transformer.dtype == DType::kBF16;
   const auto products = cpu::choose_products(options.matmul_precision, is_bf16);
   config.transformer.tensor.size = static_cast<int>(options.ranks);
-  CachedModel model(config, products.products, threads,
+  CachedModel model(config, {products.products}, threads,
                     {.reads = {options.prompt},
                      .capacity = options.prompt + options.tokens,
                      .sequences = sequences});

@@ -63,7 +63,7 @@ class LineClassifier {
         names_(classify_.label_names()),
         sequence_(trained.config.data.seq_length),
         model_(trained.config, classifier_config(trained.config, tokenizer_.vocab_size()),
-               tokenizer_, trained.checkpoint, trained.products) {}
+               tokenizer_, trained.checkpoint, trained.device) {}
 
   // What is printed of these lines. DataError names the first one that is none, behind the rows of
   // those before it, which are printed.

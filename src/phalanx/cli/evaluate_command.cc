@@ -140,7 +140,7 @@ int run_perplexity(const EvaluateOptions& o) {
   log_info("> number of original tokens: {}, number of detokenized tokens: {} (detokenizer: {})",
            text.words, tokens, detokenizer);
   ProgressLines progress("tokens", tokens);
-  Scorer scorer(trained.config, trained.model, trained.checkpoint, trained.products,
+  Scorer scorer(trained.config, trained.model, trained.checkpoint, trained.device,
                 trained.tokenizer->end_of_document(), std::span(&tokens, 1),
                 {.stride = o.overlapping_eval,
                  .positions = window,

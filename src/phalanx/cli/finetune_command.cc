@@ -187,7 +187,7 @@ void evaluate_checkpoint(const TrainConfig& config, const ClassifyOptions& optio
   const auto tokenizer = make_tokenizer(config.tokenizer);
   const auto products = cpu::choose_products(config.model.matmul_precision, config.model.bf16);
   Classifier classifier(config, classifier_config(config, tokenizer->vocab_size()), *tokenizer,
-                        checkpoint, products.products);
+                        checkpoint, {products.products});
   Confusion all(options.classes());
   for (std::size_t i = 0; i < valid.texts.size(); ++i) {
     const auto begin = std::chrono::steady_clock::now();

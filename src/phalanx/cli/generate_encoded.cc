@@ -40,7 +40,7 @@ int fill_masks(const GenerateOptions& options, const TrainedModel& trained) {
     throw ConfigError("--prompt has {} tokens, the model has {} positions: shorten it", length,
                       model.max_positions);
   }
-  MaskedTokens filler(trained.config, model, trained.checkpoint, trained.products,
+  MaskedTokens filler(trained.config, model, trained.checkpoint, trained.device,
                       std::span(&length, 1));
   const auto answers = filler.log_probabilities(tokens, places);
   const std::vector<std::int32_t> prompt = tokens;
@@ -84,7 +84,7 @@ int answer_text(const GenerateOptions& options, const TrainedModel& trained) {
                       model.sequence);
   }
   const std::int64_t most = std::min(options.max_tokens, model.decoder_sequence);
-  TextToText writer(trained.config, model, trained.checkpoint, trained.products,
+  TextToText writer(trained.config, model, trained.checkpoint, trained.device,
                     {.text = length, .most = most});
   const auto tokens = writer.generate(prompt, special, options.sampling);
   if (std::ssize(tokens) == most && most < options.max_tokens) {

@@ -129,7 +129,7 @@ TrainedModel ModelFlags::open_any(Verify verify) const {
           .tokenizer = std::move(tokenizer),
           .model = model,
           .goes_on = language.has_value(),
-          .products = products.products};
+          .device = {products.products}};
 }
 
 void expect_language_model(const ModelCommand& command, const TrainedModel& trained) {
@@ -141,7 +141,7 @@ void expect_language_model(const ModelCommand& command, const TrainedModel& trai
 }
 
 std::unique_ptr<CachedModel> plan_model(const TrainedModel& trained, CachedModel::Sizes sizes) {
-  return std::make_unique<CachedModel>(trained.model, trained.products,
+  return std::make_unique<CachedModel>(trained.model, trained.device,
                                        static_cast<int>(trained.config.layout.threads_per_rank),
                                        std::move(sizes));
 }

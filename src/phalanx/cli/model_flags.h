@@ -12,7 +12,7 @@
 #include "phalanx/families/family.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/inference/cached_model.h"
-#include "phalanx/ops/cpu/device.h"
+#include "phalanx/ops/device_choice.h"
 #include "phalanx/settings/config_views.h"
 #include "phalanx/settings/train_config.h"
 #include "phalanx/tokenizer/registry.h"
@@ -30,7 +30,7 @@ struct TrainedModel {
   std::unique_ptr<Tokenizer> tokenizer;
   GptConfig model;
   bool goes_on = false;  // with a text: `model` is what it is
-  cpu::ProductPrecision products;
+  DeviceChoice device;
 
   bool is_classifier() const;  // tasks/classify_family.h
 };

@@ -149,7 +149,7 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
 }
 
 // Those of this machine, or of the target that is named.
-PlannedKernels kernels_of(const PlanCall& call) {
+DeviceChoice kernels_of(const PlanCall& call) {
   const ModelConfig& model = call.config.model;
   if (call.cpu_target.empty()) {
     return {cpu::choose_products(model.matmul_precision, model.bf16).products};

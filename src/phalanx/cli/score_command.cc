@@ -268,7 +268,7 @@ int score_masked(const CommandOptions& options, const TrainedModel& trained,
     }
     lengths.push_back(length);
   }
-  MaskedTokens scorer(trained.config, model, trained.checkpoint, trained.products, lengths);
+  MaskedTokens scorer(trained.config, model, trained.checkpoint, trained.device, lengths);
   print_scores(options, tokenizer, texts, [&](const Text& text) {
     return Scored{text, masked_score(scorer, text, mask)};
   });
@@ -315,7 +315,7 @@ int score_target(const CommandOptions& options, const TrainedModel& trained,
   const T5Config model = t5_config(trained.config, tokenizer.vocab_size());
   const Text target{"--target", target_ids(options.target, trained, model)};
   for (const Text& text : texts) check_encoder_text(text, model);
-  TextToText scorer(trained.config, model, trained.checkpoint, trained.products);
+  TextToText scorer(trained.config, model, trained.checkpoint, trained.device);
   print_scores(options, tokenizer, texts, [&](const Text& text) {
     return Scored{target, scorer.score(text.ids, target.ids)};
   });
@@ -380,7 +380,7 @@ int score(const ModelCommand& command, const Arguments& arguments) {
     check_text(text, model, options);
     lengths.push_back(std::ssize(text.ids));
   }
-  Scorer scorer(trained.config, model, trained.checkpoint, trained.products,
+  Scorer scorer(trained.config, model, trained.checkpoint, trained.device,
                 trained.tokenizer->end_of_document(), lengths,
                 {.stride = options.stride, .logits = options.logits});
   print_scores(options, *trained.tokenizer, texts, [&](const Text& text) {

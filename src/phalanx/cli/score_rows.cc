@@ -97,7 +97,7 @@ int score_rows(const TrainedModel& trained, const RowScoreOptions& options) {
   tell_cut(kSource, samples.cut(), samples.size(), sequence);
   Classifier classifier(trained.config,
                         classifier_config(trained.config, trained.tokenizer->vocab_size()),
-                        *trained.tokenizer, trained.checkpoint, trained.products);
+                        *trained.tokenizer, trained.checkpoint, trained.device);
   std::optional<RowTable> table;
   if (options.lines) table.emplace(options, names);
   double loss = 0.0;

@@ -10,9 +10,7 @@
 #include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/inference/inference_model.h"
 #include "phalanx/model/batch_binding.h"
-#include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/elementwise.h"
-#include "phalanx/ops/meta/meta_backend.h"
 
 namespace phalanx {
 
@@ -130,10 +128,10 @@ class CachedModel::Rank {
   RowCoordinates rows_;
 };
 
-CachedModel::CachedModel(GptConfig model, cpu::ProductPrecision products, int threads_per_rank,
+CachedModel::CachedModel(GptConfig model, const DeviceChoice& device, int threads_per_rank,
                          Sizes sizes)
     : model_(std::move(model)),
-      products_(products),
+      device_(device),
       threads_(threads_per_rank),
       sizes_(std::move(sizes)),
       lengths_(static_cast<std::size_t>(sizes_.sequences), 0) {
@@ -142,7 +140,7 @@ CachedModel::CachedModel(GptConfig model, cpu::ProductPrecision products, int th
                 sizes_.sequences, sizes_.capacity);
   const int ranks = model_.transformer.tensor.size;
   if (ranks > 1) nobody_ = make_meta_world(0, ranks);
-  rehearsal_ = std::make_unique<Rank>(model_, sizes_, make_meta_backend(threads_, products_),
+  rehearsal_ = std::make_unique<Rank>(model_, sizes_, device_.make_planning_backend(threads_),
                                       InferenceArenas::planning(), nobody_.get());
   std::set<std::int64_t> pieces;
   for (const std::int64_t length : sizes_.reads) {
@@ -179,7 +177,7 @@ void CachedModel::start() {
   ranks_.resize(static_cast<std::size_t>(memory_.ranks));
   team_->run([&](Communicator& world) {
     ranks_[static_cast<std::size_t>(world.rank())] = std::make_unique<Rank>(
-        model_, sizes_, make_cpu_backend(threads_, products_), rehearsal_->model().arenas().sized(),
+        model_, sizes_, device_.make_backend(threads_), rehearsal_->model().arenas().sized(),
         memory_.ranks > 1 ? &world : nullptr);
   });
   rehearsal_.reset();

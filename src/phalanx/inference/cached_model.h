@@ -10,7 +10,7 @@
 
 #include "phalanx/inference/sequence_model.h"
 #include "phalanx/model/gpt.h"
-#include "phalanx/ops/cpu/device.h"
+#include "phalanx/ops/device_choice.h"
 
 namespace phalanx {
 
@@ -40,7 +40,7 @@ class CachedModel final : public SequenceModel {
   };
   // Plans; allocates nothing. The ranks are those of the model's tensor-parallel layout, each on so
   // many threads.
-  CachedModel(GptConfig model, cpu::ProductPrecision products, int threads_per_rank, Sizes sizes);
+  CachedModel(GptConfig model, const DeviceChoice& device, int threads_per_rank, Sizes sizes);
   ~CachedModel() override;
 
   const GenerationMemory& memory() const { return memory_; }
@@ -69,7 +69,7 @@ class CachedModel final : public SequenceModel {
   void start();
 
   GptConfig model_;
-  cpu::ProductPrecision products_;
+  DeviceChoice device_;
   int threads_;
   Sizes sizes_;
   GenerationMemory memory_;

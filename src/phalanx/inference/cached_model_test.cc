@@ -46,7 +46,7 @@ std::unique_ptr<CachedModel> make_model(const Variant& variant) {
   CachedModel::Sizes sizes{.reads = {}, .capacity = 320, .sequences = variant.sequences};
   sizes.reads.resize(300);
   std::iota(sizes.reads.begin(), sizes.reads.end(), 1);
-  auto model = std::make_unique<CachedModel>(tiny(variant), cpu::ProductPrecision::kFp32, 1, sizes);
+  auto model = std::make_unique<CachedModel>(tiny(variant), DeviceChoice{}, 1, sizes);
   model->initialise();
   return model;
 }
@@ -163,8 +163,7 @@ TEST(CachedModel, TensorParallelRanksGiveWhatOneGives) {
 TEST(CachedModel, TheCacheIsARowOfThePlan) {
   for (const int tensor : {1, 2}) {
     for (const bool bf16 : {false, true}) {
-      const CachedModel planned(tiny({.bf16 = bf16, .tensor = tensor}),
-                                cpu::ProductPrecision::kFp32, 1,
+      const CachedModel planned(tiny({.bf16 = bf16, .tensor = tensor}), DeviceChoice{}, 1,
                                 {.reads = {10}, .capacity = 64, .sequences = 3});
       const GenerationMemory& memory = planned.memory();
       // Keys and values, of layers, sequences, positions, groups, features.

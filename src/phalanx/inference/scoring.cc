@@ -8,8 +8,6 @@
 #include "phalanx/data/gpt_columns.h"
 #include "phalanx/inference/inference_model.h"
 #include "phalanx/model/gpt.h"
-#include "phalanx/ops/cpu/cpu_backend.h"
-#include "phalanx/ops/meta/meta_backend.h"
 #include "phalanx/rank/batch_memory.h"
 
 namespace phalanx {
@@ -84,7 +82,7 @@ struct Scorer::Engine {
 };
 
 Scorer::Scorer(const TrainConfig& config, const GptConfig& model,
-               const CheckpointReader& checkpoint, cpu::ProductPrecision products,
+               const CheckpointReader& checkpoint, const DeviceChoice& device,
                std::int32_t end_of_document, std::span<const std::int64_t> lengths,
                const ScoreOptions& options)
     : options_(options),
@@ -99,10 +97,11 @@ Scorer::Scorer(const TrainConfig& config, const GptConfig& model,
       windows.insert(window.inputs);
     }
   }
-  const auto threads = static_cast<int>(config.layout.threads_per_rank);
+  const std::int64_t threads = config.layout.threads_per_rank;
   const GptBatchOptions batch = batch_options(config.data, end_of_document);
   check_gpt_options(batch);
-  Engine rehearsal(model, make_meta_backend(threads, products), InferenceArenas::planning(), batch);
+  Engine rehearsal(model, device.make_planning_backend(threads), InferenceArenas::planning(),
+                   batch);
   std::vector<float> logits(options_.logits ? static_cast<std::size_t>(vocabulary_) : 0);
   for (const std::int64_t inputs : windows) {
     const std::vector<std::int32_t> tokens(static_cast<std::size_t>(inputs) + 1, 0);
@@ -111,7 +110,7 @@ Scorer::Scorer(const TrainConfig& config, const GptConfig& model,
   }
   expect_room(config, rehearsal.model.arenas(),
               "Score shorter texts, each by itself, or end other programs");
-  engine_ = std::make_unique<Engine>(model, make_cpu_backend(threads, products),
+  engine_ = std::make_unique<Engine>(model, device.make_backend(threads),
                                      rehearsal.model.arenas().sized(), batch);
   engine_->model.load(checkpoint);
 }

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "phalanx/ops/cpu/device.h"
+#include "phalanx/ops/device_choice.h"
 #include "phalanx/settings/config_views.h"
 #include "phalanx/settings/train_config.h"
 
@@ -52,7 +52,7 @@ class Scorer {
   // Loads the weights; `config` is the resolved configuration of the checkpoint. Memory is planned
   // for texts of these lengths in tokens, each at least 2.
   Scorer(const TrainConfig& config, const GptConfig& model, const CheckpointReader& checkpoint,
-         cpu::ProductPrecision products, std::int32_t end_of_document,
+         const DeviceChoice& device, std::int32_t end_of_document,
          std::span<const std::int64_t> lengths, const ScoreOptions& options);
   ~Scorer();
 

@@ -69,8 +69,8 @@ class ScoringTest : public RunTest {
                                 const ScoreOptions& options = {}) const {
     std::vector<std::int64_t> lengths;
     for (const auto& text : texts) lengths.push_back(std::ssize(text));
-    Scorer scorer(config_, model_, CheckpointReader::open(path("run")),
-                  cpu::ProductPrecision::kFp32, tokenizer_->end_of_document(), lengths, options);
+    Scorer scorer(config_, model_, CheckpointReader::open(path("run")), DeviceChoice{},
+                  tokenizer_->end_of_document(), lengths, options);
     std::vector<TextScore> results;
     for (const auto& text : texts) results.push_back(scorer.score(text));
     return results;

@@ -216,7 +216,7 @@ TEST(PipelinedExecutor, RehearsalsCountTheProgram) {
         MessageTotals messages;
         messages.add(recorder.messages());
 
-        const auto planner = make_meta_backend(1, cpu::ProductPrecision::kFp32);
+        const auto planner = make_meta_backend(cpu::make_device(1, cpu::ProductPrecision::kFp32));
         const auto nobody = make_meta_world(world.rank(), ranks);
         Recorder planned;
         Context planning{

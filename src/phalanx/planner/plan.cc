@@ -231,8 +231,7 @@ std::string stage_table(const RunPlan& plan) {
 
 }  // namespace
 
-RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary,
-                 const PlannedKernels& kernels) {
+RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary, const DeviceChoice& kernels) {
   const StepPrograms programs = step_programs(config);
   RunPlan plan{.config = config,
                .grid = rank_grid(config.layout),

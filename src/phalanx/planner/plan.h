@@ -22,14 +22,14 @@ struct RunPlan {
   Placement placement;             // of the pipeline's stages
   std::vector<StageRange> stages;  // what each of them has
   std::shared_ptr<const Model> model;
-  PlannedKernels kernels;
+  DeviceChoice kernels;
   std::int64_t model_parameters = 0;  // global, without vocabulary padding
   std::vector<RankPlan> groups;       // data-parallel ranks do the same
   std::optional<DiskStep> disk;       // where states lie in files
 };
 
 // `config` is resolved; `vocabulary` is the tokenizer's size.
-RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary, const PlannedKernels& kernels);
+RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary, const DeviceChoice& kernels);
 
 // Which ranks the document lists: up to 64 all of them; of larger worlds the first of each group,
 // with the others under "same_as", unless all are asked for.

@@ -38,7 +38,7 @@ TrainConfig config(std::int64_t world, std::int64_t tensor) {
 }
 
 RunPlan plan(TrainConfig c, std::int64_t vocabulary = kVocabulary,
-             const PlannedKernels& kernels = {}) {
+             const DeviceChoice& kernels = {}) {
   resolve(c, false);
   return plan_run(c, vocabulary, kernels);
 }

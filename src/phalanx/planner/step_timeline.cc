@@ -7,7 +7,6 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/comm/meta/meta_communicator.h"
-#include "phalanx/ops/meta/meta_backend.h"
 #include "phalanx/rank/rank.h"
 #include "phalanx/settings/config_views.h"
 
@@ -240,7 +239,7 @@ StepTimeline step_timeline(const RunPlan& plan) {
   const auto world = make_meta_world(0, plan.grid.world_size());
   const RankCommunicators ranks(plan.grid, *world);
   RankArenas arenas = RankArenas::planning();
-  const auto backend = make_meta_backend(plan.kernels.device(config.layout));
+  const auto backend = plan.kernels.make_planning_backend(config.layout.threads_per_rank);
   const StepPrograms programs = step_programs(config);
   Rank rank(config, *plan.model, programs, ranks, *backend, arenas);
   check_for_picture(config, rank);

@@ -9,7 +9,6 @@
 #include "phalanx/base/machine.h"
 #include "phalanx/base/threads.h"
 #include "phalanx/comm/meta/meta_communicator.h"
-#include "phalanx/ops/meta/meta_backend.h"
 #include "phalanx/rank/reading_ahead.h"
 #include "phalanx/settings/config_views.h"
 
@@ -37,12 +36,12 @@ void raise_to(std::vector<std::int64_t>& marks, const std::vector<std::int64_t>&
 }  // namespace
 
 MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const StepPrograms& programs,
-                       int number, const PlannedKernels& kernels, Rank::Shared* shared) {
+                       int number, const DeviceChoice& kernels, Rank::Shared* shared) {
   const RankGrid grid = rank_grid(config.layout);
   const auto world = make_meta_world(number, grid.world_size());
   const RankCommunicators ranks(grid, *world);
   RankArenas arenas = RankArenas::planning();
-  const auto backend = make_meta_backend(kernels.device(config.layout));
+  const auto backend = kernels.make_planning_backend(config.layout.threads_per_rank);
   Rank rank(config, model, programs, ranks, *backend, arenas, shared);
   const Rank::Rehearsal rehearsal = rank.rehearse();
   std::vector<std::int64_t> marks = rehearsal.made;
@@ -77,14 +76,14 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
 }
 
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
-                                 const StepPrograms& programs, const PlannedKernels& kernels) {
+                                 const StepPrograms& programs, const DeviceChoice& kernels) {
   std::vector<int> ranks(static_cast<std::size_t>(config.layout.world_size));
   std::iota(ranks.begin(), ranks.end(), 0);
   return plan_ranks(config, model, programs, kernels, ranks);
 }
 
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
-                                 const StepPrograms& programs, const PlannedKernels& kernels,
+                                 const StepPrograms& programs, const DeviceChoice& kernels,
                                  std::span<const int> ranks) {
   const RankGrid grid = rank_grid(config.layout);
   std::vector<RankPlan> plans;

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "phalanx/ops/cpu/device.h"
+#include "phalanx/ops/device_choice.h"
 #include "phalanx/rank/rank.h"
 
 namespace phalanx {
@@ -46,19 +46,9 @@ struct MemoryPlan {
   friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
 };
 
-// The kernels that a plan is for; their threads are the configuration's.
-struct PlannedKernels {
-  cpu::ProductPrecision products = cpu::ProductPrecision::kFp32;
-  cpu::Processor processor = cpu::this_processor();
-
-  cpu::CpuDevice device(const LayoutConfig& layout) const {
-    return {static_cast<int>(layout.threads_per_rank), products, processor};
-  }
-};
-
 // Of one rank of the world of `config`. Nothing of the model's size is allocated.
 MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const StepPrograms& programs,
-                       int rank, const PlannedKernels& kernels, Rank::Shared* shared = nullptr);
+                       int rank, const DeviceChoice& kernels, Rank::Shared* shared = nullptr);
 
 // Ranks with one plan: those of one place in the model, which is all that a plan depends on.
 struct RankPlan {
@@ -67,9 +57,9 @@ struct RankPlan {
 };
 // Of all ranks, or of these; by their first ranks.
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
-                                 const StepPrograms& programs, const PlannedKernels& kernels);
+                                 const StepPrograms& programs, const DeviceChoice& kernels);
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
-                                 const StepPrograms& programs, const PlannedKernels& kernels,
+                                 const StepPrograms& programs, const DeviceChoice& kernels,
                                  std::span<const int> ranks);
 
 // Of all ranks in one process, with what it needs for itself, at most.

@@ -11,8 +11,6 @@
 #include "phalanx/base/error.h"
 #include "phalanx/data/host_batch.h"
 #include "phalanx/inference/inference_model.h"
-#include "phalanx/ops/cpu/cpu_backend.h"
-#include "phalanx/ops/meta/meta_backend.h"
 #include "phalanx/rank/batch_memory.h"
 #include "phalanx/tasks/class_scores.h"
 
@@ -151,11 +149,11 @@ struct Classifier::Engine {
 
 Classifier::Classifier(const TrainConfig& config, const ClassifierConfig& model,
                        const Tokenizer& tokenizer, const CheckpointReader& checkpoint,
-                       cpu::ProductPrecision products)
+                       const DeviceChoice& device)
     : lengths_(lengths_up_to(model.bert.sequence)) {
-  const auto threads = static_cast<int>(config.layout.threads_per_rank);
+  const std::int64_t threads = config.layout.threads_per_rank;
   const std::int32_t pad = ClassificationTokens(tokenizer).pad;
-  Engine rehearsal(model, pad, make_meta_backend(threads, products), InferenceArenas::planning());
+  Engine rehearsal(model, pad, device.make_planning_backend(threads), InferenceArenas::planning());
   const EncodedPair nothing;
   for (const std::int64_t length : lengths_) {
     for (std::int64_t samples = largest_batch(length); samples > 0; samples /= 2) {
@@ -164,7 +162,7 @@ Classifier::Classifier(const TrainConfig& config, const ClassifierConfig& model,
     }
   }
   expect_room(config, rehearsal.model.arenas(), "End other programs");
-  engine_ = std::make_unique<Engine>(model, pad, make_cpu_backend(threads, products),
+  engine_ = std::make_unique<Engine>(model, pad, device.make_backend(threads),
                                      rehearsal.model.arenas().sized());
   engine_->model.load(checkpoint);
 }

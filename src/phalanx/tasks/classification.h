@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
-#include "phalanx/ops/cpu/device.h"
+#include "phalanx/ops/device_choice.h"
 #include "phalanx/settings/train_config.h"
 #include "phalanx/tasks/classification_samples.h"
 #include "phalanx/tasks/classifier.h"
@@ -49,7 +49,7 @@ class Classifier {
  public:
   // Loads the weights; `config` is for inference (settings/train_config.h).
   Classifier(const TrainConfig& config, const ClassifierConfig& model, const Tokenizer& tokenizer,
-             const CheckpointReader& checkpoint, cpu::ProductPrecision products);
+             const CheckpointReader& checkpoint, const DeviceChoice& device);
   ~Classifier();
 
   // Logits by class. What is said of a sample depends on no other one. DataError where one is not a

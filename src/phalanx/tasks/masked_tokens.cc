@@ -8,9 +8,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/data/host_batch.h"
 #include "phalanx/inference/inference_model.h"
-#include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/elementwise.h"
-#include "phalanx/ops/meta/meta_backend.h"
 #include "phalanx/rank/batch_memory.h"
 #include "phalanx/tasks/classification_samples.h"
 
@@ -74,18 +72,18 @@ struct MaskedTokens::Engine {
 };
 
 MaskedTokens::MaskedTokens(const TrainConfig& config, const BertConfig& model,
-                           const CheckpointReader& checkpoint, cpu::ProductPrecision products,
+                           const CheckpointReader& checkpoint, const DeviceChoice& device,
                            std::span<const std::int64_t> lengths)
     : vocabulary_(model.vocabulary) {
-  const auto threads = static_cast<int>(config.layout.threads_per_rank);
-  Engine rehearsal(model, make_meta_backend(threads, products), InferenceArenas::planning());
+  const std::int64_t threads = config.layout.threads_per_rank;
+  Engine rehearsal(model, device.make_planning_backend(threads), InferenceArenas::planning());
   for (const std::int64_t length : std::set(lengths.begin(), lengths.end())) {
     PHALANX_CHECK(length > 0 && length <= model.max_positions, "{} tokens in {} positions", length,
                   model.max_positions);
     rehearsal.forward(std::vector<std::int32_t>(static_cast<std::size_t>(length), 0));
   }
   expect_room(config, rehearsal.model.arenas(), "Give a shorter text or end other programs");
-  engine_ = std::make_unique<Engine>(model, make_cpu_backend(threads, products),
+  engine_ = std::make_unique<Engine>(model, device.make_backend(threads),
                                      rehearsal.model.arenas().sized());
   engine_->model.load(checkpoint);
 }

@@ -8,7 +8,7 @@
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/model/bert.h"
-#include "phalanx/ops/cpu/device.h"
+#include "phalanx/ops/device_choice.h"
 #include "phalanx/settings/train_config.h"
 #include "phalanx/tokenizer/tokenizer.h"
 
@@ -25,7 +25,7 @@ class MaskedTokens {
   // Loads the weights; `config` is for inference (settings/train_config.h), `model` of any sequence
   // length. Memory is planned for texts of these lengths in tokens, [CLS] and [SEP] counted.
   MaskedTokens(const TrainConfig& config, const BertConfig& model,
-               const CheckpointReader& checkpoint, cpu::ProductPrecision products,
+               const CheckpointReader& checkpoint, const DeviceChoice& device,
                std::span<const std::int64_t> lengths);
   ~MaskedTokens();
 

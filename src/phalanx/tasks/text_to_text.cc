@@ -8,9 +8,7 @@
 #include "phalanx/data/host_batch.h"
 #include "phalanx/data/sentence_dataset.h"
 #include "phalanx/inference/inference_model.h"
-#include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/elementwise.h"
-#include "phalanx/ops/meta/meta_backend.h"
 #include "phalanx/rank/batch_memory.h"
 
 namespace phalanx {
@@ -81,14 +79,14 @@ struct TextToText::Engine {
 };
 
 TextToText::TextToText(const TrainConfig& config, const T5Config& model,
-                       const CheckpointReader& checkpoint, cpu::ProductPrecision products,
+                       const CheckpointReader& checkpoint, const DeviceChoice& device,
                        const AnswerSizes& answers)
     : model_(model), answers_(answers) {
   PHALANX_CHECK(answers.text <= model.sequence && answers.most <= model.decoder_sequence,
                 "{} tokens and an answer of {}, of a model of {} and {}", answers.text,
                 answers.most, model.sequence, model.decoder_sequence);
-  const auto threads = static_cast<int>(config.layout.threads_per_rank);
-  Engine rehearsal(model, make_meta_backend(threads, products), InferenceArenas::planning());
+  const std::int64_t threads = config.layout.threads_per_rank;
+  Engine rehearsal(model, device.make_planning_backend(threads), InferenceArenas::planning());
   if (answers.text > 0) {
     const std::vector<std::int32_t> text(static_cast<std::size_t>(answers.text), 0);
     const std::vector<std::int32_t> target(static_cast<std::size_t>(answers.most), 0);
@@ -101,7 +99,7 @@ TextToText::TextToText(const TrainConfig& config, const T5Config& model,
     rehearsal.forward(t5_batch_schema(model.sequence, model.decoder_sequence), {}, losses, {});
   }
   expect_room(config, rehearsal.model.arenas(), "End other programs");
-  engine_ = std::make_unique<Engine>(model, make_cpu_backend(threads, products),
+  engine_ = std::make_unique<Engine>(model, device.make_backend(threads),
                                      rehearsal.model.arenas().sized());
   engine_->model.load(checkpoint);
 }

@@ -13,7 +13,7 @@
 #include "phalanx/inference/sampling.h"
 #include "phalanx/inference/scoring.h"
 #include "phalanx/model/t5.h"
-#include "phalanx/ops/cpu/device.h"
+#include "phalanx/ops/device_choice.h"
 #include "phalanx/settings/train_config.h"
 #include "phalanx/tokenizer/tokenizer.h"
 
@@ -31,7 +31,7 @@ class TextToText {
   // Loads the weights; `config` is for inference (settings/train_config.h). Memory is planned for
   // what is asked, for scores with the lengths of the model's samples.
   TextToText(const TrainConfig& config, const T5Config& model, const CheckpointReader& checkpoint,
-             cpu::ProductPrecision products, const AnswerSizes& answers = {});
+             const DeviceChoice& device, const AnswerSizes& answers = {});
   ~TextToText();
 
   // Of a target that begins with TargetTokens::begin, each token but that one, given the text and

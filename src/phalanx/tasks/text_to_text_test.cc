@@ -42,8 +42,7 @@ class TextToTextTest : public RunTest {
     model_ = t5_config(config_, tokenizer_->vocab_size());
   }
   TextToText make(const AnswerSizes& sizes = {}) const {
-    return {config_, model_, CheckpointReader::open(path("run")), cpu::ProductPrecision::kFp32,
-            sizes};
+    return {config_, model_, CheckpointReader::open(path("run")), DeviceChoice{}, sizes};
   }
   // The validation sample that training evaluates behind `number` others, and the loss it finds.
   struct Evaluated {

@@ -39,10 +39,6 @@ class MetaBackend final : public ops::DispatchTo<MetaDevice, ops::OpList> {
 }  // namespace
 }  // namespace meta
 
-std::unique_ptr<Backend> make_meta_backend(int threads, cpu::ProductPrecision products) {
-  return make_meta_backend(cpu::make_device(threads, products));
-}
-
 std::unique_ptr<Backend> make_meta_backend(const cpu::CpuDevice& device) {
   return std::make_unique<meta::MetaBackend>(meta::MetaDevice{device});
 }

@@ -10,9 +10,7 @@
 
 namespace phalanx {
 
-// Plans for the CPU kernels with these threads and this product precision, on this machine.
-std::unique_ptr<Backend> make_meta_backend(int threads, cpu::ProductPrecision products);
-// On whatever processor the device names.
+// Plans for the CPU kernels on the processor that `device` names.
 std::unique_ptr<Backend> make_meta_backend(const cpu::CpuDevice& device);
 
 }  // namespace phalanx
