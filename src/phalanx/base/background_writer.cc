@@ -83,7 +83,7 @@ void BackgroundWriter::State::fill_chunk(OutputState& output) {
   waiting += output.buffer.size() + output.chunk.size() - before;
 }
 
-// By the caller: the descriptor waits for nobody.
+// Called by the writing thread itself: the descriptor never waits.
 void BackgroundWriter::State::write_now(OutputState& output) {
   while (output.has_more()) {
     fill_chunk(output);

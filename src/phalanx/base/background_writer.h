@@ -1,8 +1,8 @@
 #pragma once
-// Lines for descriptors that may take nothing for long - a terminal that is held, a pipe that
-// nobody reads, a slow disk: who writes never waits for them. What cannot be written at once is
-// kept, up to a bound, and written by a thread; what does not fit is dropped, and how many lines
-// that were is said when writing goes on.
+// Writes lines to descriptors that may block for long - a stopped terminal, a pipe that nobody
+// reads, a slow disk - without ever blocking its caller. What cannot be written at once is kept, up
+// to a bound, and written by a thread. Lines that do not fit are dropped; when writing goes on, a
+// line says how many.
 
 #include <chrono>
 #include <cstddef>
@@ -16,12 +16,11 @@ class BackgroundWriter {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // For outputs that are slow together: while one of them keeps the thread in a write, the others
-  // wait as well.
+  // One thread serves all outputs: while one of them blocks it in a write, the others wait too.
   BackgroundWriter();
   BackgroundWriter(const BackgroundWriter&) = delete;
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;
-  // Waits for nothing: flush() first. The thread ends when it is out of the write that it is in.
+  // Does not wait: call flush() first. The thread ends after the write that it is in.
   ~BackgroundWriter();
 
   struct Limits {
@@ -40,15 +39,15 @@ class BackgroundWriter {
     Output() = default;
 
     void write(std::string_view bytes) const;
-    // Drops nothing: to be called only while not is_full().
+    // Drops nothing; may be called only while not is_full().
     void write_all(std::string_view bytes) const;
-    // Half of what may wait does.
+    // Whether half of the bound is used.
     bool is_full() const;
-    // Something waits.
+    // Whether something waits to be written.
     bool is_behind() const;
-    // For how long nothing was taken of what waits in the writer; zero where nothing does.
+    // How long the writer has written nothing although something waits; zero where nothing waits.
     Clock::duration stuck_for() const;
-    // Why it takes nothing any more; empty while it does.
+    // Why nothing more can be written; empty while it can.
     std::string fault() const;
     explicit operator bool() const { return output_ != nullptr; }
 
@@ -58,18 +57,18 @@ class BackgroundWriter {
     std::shared_ptr<OutputState> output_;
   };
 
-  // The writer keeps a descriptor of its own. `at_once`: what can be written without waiting is
-  // written by the caller.
+  // The writer duplicates the descriptor. `at_once`: the caller writes what can be written without
+  // waiting.
   Output add(int descriptor, const Limits& limits, bool at_once);
 
-  // Until all is written, or nothing was taken for `patience`, or `most` is over. False where
-  // something is left.
+  // Waits until all is written, but not longer than `most`, nor when nothing was written for
+  // `patience`. False where something is left.
   bool flush(Clock::duration patience, Clock::duration most) const;
   // Bytes that wait.
   std::size_t waiting() const;
 
  private:
-  std::shared_ptr<State> state_;  // the thread's, too
+  std::shared_ptr<State> state_;  // shared with the thread
 };
 
 }  // namespace phalanx

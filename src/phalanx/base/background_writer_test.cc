@@ -76,7 +76,7 @@ TEST_F(UnreadPipe, KeepsNobodyWaitingAndGoesOnWithItsReader) {
   EXPECT_EQ(read_until("\n"), "read again\n");
 }
 
-// As a disk that hangs keeps the thread, and neither who writes nor what the other files are given.
+// A disk that hangs blocks the thread, but neither the callers nor what they write to other files.
 TEST_F(UnreadPipe, ADiskThatHangsKeepsNobody) {
   BackgroundWriter writer;
   const auto hung = writer.add(input(), {.most_bytes = 200000}, /*at_once=*/false);

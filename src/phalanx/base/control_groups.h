@@ -24,8 +24,9 @@ struct ControlGroup {
   std::optional<std::int64_t> number(std::string_view file, std::string_view key) const;
 };
 
-// With `controller` ("cpu", "memory", "pids"), innermost first. `root` is / but in tests: the files
-// proc/self/cgroup and proc/self/mountinfo, and what is mounted, are looked for below it.
+// The groups with `controller` ("cpu", "memory", "pids"), innermost first. The files
+// proc/self/cgroup and proc/self/mountinfo, and mounts, are looked for below `root`: / except in
+// tests.
 std::vector<ControlGroup> control_groups(std::string_view controller,
                                          const std::filesystem::path& root = "/");
 

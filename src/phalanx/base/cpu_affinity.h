@@ -13,14 +13,14 @@ namespace phalanx {
 // not tell more; empty where it does not tell at all. `root` is / but in tests.
 std::vector<int> cores_of_thread(const std::filesystem::path& root = "/");
 
-// The calling thread, and those that it starts from now on, run on `cores` alone. False where the
+// Binds the calling thread, and those that it starts from now on, to `cores`. False where the
 // system refuses.
 bool bind_thread(std::span<const int> cores);
 
 // The share of `usable` cores, in their order, of one of `ranks` ranks of `threads` threads each.
-// Empty, so that nothing is bound, unless several ranks share out all the cores: where a run leaves
-// cores idle, another run may want those, and two runs that bind to the same ones would share them
-// while others idle; where threads are more than cores, the system knows better who waits.
+// Empty, so that nothing is bound, unless several ranks use all the cores together. If cores stay
+// idle, another run may be there, and two runs bound to the same cores would share these while
+// others idle; if there are more threads than cores, the system schedules them better.
 std::vector<int> cores_of_rank(std::span<const int> usable, int ranks, int rank, int threads);
 
 // "0-3,8", of cores in any order.

@@ -28,7 +28,7 @@ TEST(CpuAffinity, RanksShareOutAllCores) {
   EXPECT_EQ(cores_text(cores_of_rank(machine, 2, 0, 32)), "0-31");
   EXPECT_EQ(cores_text(cores_of_rank(machine, 2, 1, 32)), "32-63");
   EXPECT_EQ(cores_text(cores_of_rank(machine, 8, 4, 8)), "32-39");
-  // What does not divide: every core is somebody's, and everybody has enough.
+  // Cores that do not divide evenly: every core is used, and every rank has enough.
   Cores all;
   for (int rank = 0; rank < 3; ++rank) {
     const Cores mine = cores_of_rank(machine, 3, rank, 21);

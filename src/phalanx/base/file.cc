@@ -26,8 +26,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporaryMark = ".tmp.";
 constexpr int kAttempts = 16;  // names are random: one is enough
-// What of a file may be on its way to the disk at once, twice: the sync at its end is short then,
-// however long the file is, and a disk that hangs is noticed before.
+// Twice as many bytes of a file may be on their way to the disk at once: so the sync at the end is
+// short, however long the file is, and a disk that hangs is noticed earlier.
 constexpr std::int64_t kWriteBehind = std::int64_t{64} << 20;
 
 // False where somebody else has the lock that a living writer has on its temporary file.
@@ -138,7 +138,8 @@ void DurableFile::write(std::span<const std::byte> bytes) {
 void DurableFile::write_behind() {
   const auto move = [&](std::int64_t from, unsigned flags) {
     const bool failed = ::sync_file_range(descriptor_, from, kWriteBehind, flags) != 0;
-    // What the disk says is said once. A file system that cannot do this does it at the end.
+    // An error of the disk is reported only once, here. A file system without this call syncs at
+    // the end.
     if (failed && (errno == EIO || errno == ENOSPC || errno == EDQUOT)) {
       throw OutputError("{}: cannot write: {}", temporary_.string(), std::strerror(errno));
     }
@@ -165,7 +166,7 @@ void DurableFile::commit() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     throw OutputError("{}: cannot put in place: {}", path_.string(), std::strerror(errno));
   }
-  // Only now, for the lock goes with it. What it could still report, fsync has reported.
+  // Closed only now, because closing releases the lock. fsync has reported all errors.
   ::close(std::exchange(descriptor_, -1));
   sync_directory(path_.parent_path());
   if (Progress* const progress = thread_progress()) progress->add_file();

@@ -14,7 +14,7 @@ enum class FileLock {
   kFailed,       // for the reason in errno
 };
 
-// For writing: the descriptor must be open for that.
+// Takes a write lock on one byte: the descriptor must be open for writing.
 FileLock try_lock(int descriptor, std::int64_t byte);
 // Whether another descriptor has a lock on it.
 bool is_locked(int descriptor, std::int64_t byte);

@@ -1,6 +1,6 @@
 #pragma once
-// Bytes of lines that wait to be written, of a bounded size: what does not fit is dropped by whole
-// lines, and how many that were is said in their place. No thread, no descriptor.
+// A bounded buffer of lines that wait to be written. Lines that do not fit are dropped whole; a
+// line in their place says how many. It has no thread and no descriptor.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,17 +11,17 @@ namespace phalanx {
 
 class LineBuffer {
  public:
-  // At most `most` bytes wait. `reason` ends "[... 12 lines dropped: ", which takes their place.
+  // Keeps at most `most` bytes. Dropped lines are replaced by "[... 12 lines dropped: `reason`]".
   LineBuffer(std::size_t most, std::string reason) : most_(most), reason_(std::move(reason)) {}
 
-  // The bytes may begin and end within a line. Once a line was dropped, so are those that follow,
+  // The bytes may begin and end within a line. After a dropped line all further lines are dropped
   // until half of the buffer is free again.
   void push(std::string_view bytes);
-  // Drops nothing: for results, whose producer is made to wait instead.
+  // Drops nothing: for results, whose producer has to wait instead.
   void push_all(std::string_view bytes) { append(bytes); }
 
-  // What is to be written next: up to that many bytes, empty where nothing waits. Where all was
-  // taken and lines were dropped, that is said at once.
+  // Removes and returns up to that many bytes; empty where nothing waits. When all is taken and
+  // lines were dropped, the line about them follows at once.
   std::string take(std::size_t bytes);
 
   std::size_t size() const { return waiting_.size() - taken_; }
@@ -37,8 +37,8 @@ class LineBuffer {
   std::string reason_;
   std::string waiting_;
   std::size_t taken_ = 0;           // of waiting_, from its beginning
-  std::uint64_t dropped_ = 0;       // lines that nobody was told of yet
-  bool is_within_dropped_ = false;  // what comes is the rest of a line that was dropped
+  std::uint64_t dropped_ = 0;       // lines, not reported yet
+  bool is_within_dropped_ = false;  // the next bytes are the rest of a dropped line
   bool ends_at_line_start_ = true;  // what was last appended ended a line
 };
 

@@ -25,7 +25,7 @@ TEST(LineBuffer, DropsWholeLinesAndSaysHowMany) {
   LineBuffer buffer(10, "nobody reads");
   buffer.push("12345678\n");
   buffer.push("too long\nand ");
-  buffer.push("again\nx");  // fits, but the reader is to see one gap, not many
+  buffer.push("again\nx");  // fits, but dropped too: one gap, not many
   EXPECT_EQ(all_of(buffer), "12345678\n[... 3 lines dropped: nobody reads]\n");
   buffer.push(" more of x\nback\n");
   EXPECT_EQ(all_of(buffer), "back\n");

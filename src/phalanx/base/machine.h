@@ -1,5 +1,5 @@
 #pragma once
-// What of this machine the process may use: cores and memory. Each is read when it is asked for.
+// The cores and the memory of this machine that the process may use, read at each call.
 
 #include <cstdint>
 #include <filesystem>

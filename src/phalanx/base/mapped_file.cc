@@ -28,8 +28,8 @@ struct Entry {
   std::array<std::atomic<char>, 512> path{};
 };
 
-// A handler can reach nothing but static storage, and may wait for nobody. Maps beyond the table
-// are nobody's to it: the signal does there what it does by default.
+// The handler can only use static storage, and must not wait. It does not know maps that do not fit
+// into the table: there the signal has its default effect.
 constexpr std::size_t kEntries = 1024;
 std::array<Entry, kEntries> entries;
 std::mutex entries_mutex;  // of those that change the table

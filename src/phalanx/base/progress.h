@@ -1,8 +1,8 @@
 #pragma once
-// What moves in a rank's own work: counted by the code that moves it, read by whoever watches over
-// the rank and would otherwise take it for one that hangs. Code that may take long - a kernel, a
-// block of a file, a pass over an array - says so with note_progress() or a FileAccess; where the
-// calling thread has no Progress both do nothing.
+// The progress of a rank's own work. Code that may take long - a kernel, a block of a file, a pass
+// over an array - counts it with note_progress() or a FileAccess; what watches over the rank reads
+// the counts, and so does not take a busy rank for one that hangs. On a thread without a Progress
+// both do nothing.
 
 #include <atomic>
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace phalanx {
 
-// Each call from any thread.
+// All calls may come from any thread.
 class Progress {
  public:
   struct Files {
     std::string access;      // under way now: "writing /runs/a/model.safetensors"; empty: none
-    std::int64_t bytes = 0;  // that were read and written so far
-    std::int64_t files = 0;  // that were written to their end so far
+    std::int64_t bytes = 0;  // read and written so far
+    std::int64_t files = 0;  // completely written so far
   };
 
   void tick() noexcept { ticks_.fetch_add(1, std::memory_order_relaxed); }
@@ -37,7 +37,7 @@ class Progress {
 
  private:
   friend class FileAccess;
-  // The one before.
+  // Returns the access before.
   std::string exchange_access(std::string access);
 
   std::atomic<std::uint64_t> ticks_{0};
@@ -47,10 +47,10 @@ class Progress {
   std::string access_{};
 };
 
-// Of the calling thread; null: nobody watches over what it does.
+// The calling thread's; null: its progress is not counted.
 Progress* thread_progress() noexcept;
 
-// The calling thread's from here to the end of the scope. The Progress outlives it.
+// Makes `progress`, which must live longer, the calling thread's until the end of the scope.
 class ProgressScope {
  public:
   explicit ProgressScope(Progress* progress) noexcept;
@@ -62,10 +62,10 @@ class ProgressScope {
   Progress* before_;
 };
 
-// Something moved in what the calling thread does.
+// Counts one step of the calling thread's work.
 void note_progress() noexcept;
 
-// The calling thread is in a call of the file system, which may not come back.
+// While it lives, the calling thread is in a call of the file system, which may hang.
 class FileAccess {
  public:
   // "writing", the file's path.

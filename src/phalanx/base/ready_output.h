@@ -1,7 +1,7 @@
 #pragma once
-// A descriptor that is written without waiting for who reads it, where the system allows that: a
-// terminal or a pipe is opened a second time, for waiting or not is a property of the open file,
-// which other processes share.
+// A descriptor that is written without waiting for its reader, where the system allows that. A
+// terminal or a pipe is opened a second time, because other processes share the open file and with
+// it the non-blocking mode.
 
 #include <sys/types.h>
 
@@ -11,7 +11,7 @@ namespace phalanx {
 
 class ReadyOutput {
  public:
-  // Keeps a descriptor of its own: the given one may be closed.
+  // Keeps its own descriptor: the given one may be closed.
   explicit ReadyOutput(int descriptor);
   ReadyOutput(const ReadyOutput&) = delete;
   ReadyOutput& operator=(const ReadyOutput&) = delete;
@@ -20,10 +20,9 @@ class ReadyOutput {
   // False for files, whose disk may be slow, and for terminals that cannot be opened again: write()
   // may then wait.
   bool never_waits() const { return never_waits_; }
-  // How many bytes were taken: 0 where there is no room now; -1 with errno where it takes none any
-  // more.
+  // Returns how many bytes were written: 0 where there is no room now; -1 with errno on an error.
   ssize_t write(std::string_view bytes) const;
-  // Until there is room, or nobody is left to read, or the time is over.
+  // Waits until there is room, the reader is gone, or the time is over.
   void wait_for_room(int milliseconds) const;
 
  private:

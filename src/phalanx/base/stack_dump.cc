@@ -22,18 +22,18 @@
 namespace phalanx {
 namespace {
 
-// All that runs in signal handlers keeps to what may be called there: no allocation, no lock of
-// ours, and of the libraries backtrace() and dladdr(), which have been called once before.
+// Code that runs in signal handlers calls only what is safe there: no allocation, no lock of ours.
+// Of the libraries it calls backtrace() and dladdr(), which have been called once before.
 
 constexpr std::int64_t kAnswerTime = 200'000'000;   // nanoseconds
-constexpr std::int64_t kWriteTime = 1'000'000'000;  // for who has begun to write
+constexpr std::int64_t kWriteTime = 1'000'000'000;  // for a thread that has begun to write
 constexpr std::int64_t kWholeTime = 5'000'000'000;
 constexpr long kPause = 100'000;
 constexpr int kReaderTime = 200;  // milliseconds, once: then lines that find no room are dropped
 constexpr int kMaxFrames = 64;
 
-// Whom the dump asks, and how far that is: a number that is never used twice, the thread, a phase.
-// One word, for a thread that answers too late must not be taken for the next one.
+// Which thread the dump asks, in which phase, and a number that is never used twice. It is one
+// atomic word, so that a late answer is not taken for the next thread's.
 enum class Phase : std::uint64_t { kIdle, kAsked, kWriting, kDone };
 struct Question {
   std::uint64_t number = 0;
@@ -93,8 +93,8 @@ class Line {
     return *this;
   }
 
-  // A pipe with room for a line takes it at once: the dump does not wait for who does not read, nor
-  // does it die of SIGPIPE where nobody can.
+  // A pipe with room for a line takes it at once. So the dump neither waits for a reader that does
+  // not read, nor gets SIGPIPE from a pipe without one.
   void write() {
     bytes_[size_++] = '\n';
     pollfd file{dump_descriptor.load(), POLLOUT, 0};
@@ -202,7 +202,7 @@ void answer(int /*signal*/, siginfo_t* info, void* /*context*/) {
   errno = saved;
 }
 
-// Until the question is no longer in `phase`; false where that takes too long.
+// Waits until the question is no longer in `phase`; false where that takes too long.
 bool wait_while(const Question& in_phase, std::int64_t until) {
   while (question.load() == in_phase.pack()) {
     if (now_ns() >= until) return false;

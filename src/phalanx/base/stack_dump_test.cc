@@ -183,7 +183,7 @@ TEST_F(StackDumpTest, AReadIsNotInterrupted) {
   ::close(ends[1]);
 }
 
-// Who waits for the dump of a hang must not hang for the one that should read it.
+// A dump must not hang when nobody reads it.
 TEST_F(StackDumpTest, APipeThatNobodyReads) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_NONBLOCK), 0);

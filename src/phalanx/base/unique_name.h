@@ -1,5 +1,5 @@
 #pragma once
-// Names that nobody else has. They are no part of any result: those come from base/philox.h.
+// Unique names. No result depends on them: numbers of results come from base/philox.h.
 
 #include <string>
 #include <string_view>
@@ -8,7 +8,7 @@ namespace phalanx {
 
 inline constexpr int kUniqueDigits = 16;
 
-// Random hexadecimal digits from the system, others with each call.
+// Random hexadecimal digits from the system, different at each call.
 std::string random_digits(int count);
 
 // Whether `name` is `stem` and kUniqueDigits hexadecimal digits.

@@ -39,7 +39,7 @@ class Layout {
             .length = rows_per_run(box) * box.columns};
   }
 
-  // What follows global element `position` within one run; length 0 where no box has it.
+  // The run from global element `position` on; length 0 where no box has it.
   Run rest_of_run(std::int64_t position) const {
     const std::int64_t row = position / global_columns_;
     const std::int64_t column = position % global_columns_;

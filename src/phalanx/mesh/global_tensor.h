@@ -37,14 +37,14 @@ struct GlobalTensor {
   }
 };
 
-// A parameter, or with a prefix ("optimizer.exp_avg.") what belongs to it and is cut like it:
-// `local` may be a vector or anything else with the count of spec.local_shape, and of any dtype.
+// A parameter, or with a prefix ("optimizer.exp_avg.") a state of it that is cut like it: `local`
+// may have any shape with the count of spec.local_shape, and any dtype.
 GlobalTensor global_tensor(const ParamSpec& spec, const Tensor& local,
                            std::string_view prefix = "");
 // A shard of it: the elements [begin, begin + local.count()) of the local parameter.
 GlobalTensor shard_tensor(const ParamSpec& spec, const Tensor& local, std::int64_t begin,
                           std::string_view prefix = "");
-// A tensor that is local as a whole.
+// A tensor that this rank has completely.
 GlobalTensor whole_tensor(std::string name, const Tensor& local);
 
 enum class Coverage { kPartial, kWhole };

@@ -7,7 +7,7 @@
 namespace phalanx {
 namespace {
 
-// No cluster comes near it; a mistyped size should not fill the memory with groups.
+// More ranks than any cluster has: a mistyped size must not fill the memory with groups.
 constexpr std::int64_t kMaxWorld = std::int64_t{1} << 20;
 
 constexpr std::string_view kWorldFlag = "--world-size";
@@ -140,8 +140,8 @@ RankGroups groups_of_both(const ParallelGrids& grids, std::string_view axes) {
   return all;
 }
 
-// Each of the decoder's groups behind one of the encoder's, which begin again where they are fewer:
-// so Megatron-LM stitches pipelines, and the groups of a copy of the model.
+// Joins each of the decoder's groups to one of the encoder's, which are used again where they are
+// fewer: so Megatron-LM joins pipelines, and the groups of a copy of the model.
 RankGroups groups_across(const ParallelGrids& grids, std::string_view axes) {
   if (!grids.encoder) return grids.dense.groups(axes);
   const RankGroups front = grids.encoder->groups(axes);

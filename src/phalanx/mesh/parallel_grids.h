@@ -21,9 +21,9 @@ struct ParallelSizes {
   std::int64_t context = 1;
   std::int64_t expert = 1;
   std::int64_t expert_tensor = 0;  // 0: not given, the tensor-parallel size
-  // Of an encoder and a decoder. Either the stage at which one pipeline is cut (0: not given), or
-  // the sizes of an encoder that has ranks of its own in front of the decoder's, which the others
-  // are then of.
+  // For an encoder and a decoder: either the stage at which one pipeline is cut (0: not given), or
+  // the sizes of an encoder with its own ranks before the decoder's; the other sizes are then the
+  // decoder's.
   std::int64_t split_rank = 0;
   std::int64_t encoder_pipeline = 0;  // 0: none of its own
   std::int64_t encoder_tensor = 0;    // 0: not given, the tensor-parallel size
@@ -45,7 +45,7 @@ struct ParallelGrids {
   GridCoordinates coordinates(int rank) const;
 };
 
-// Who hands the encoder's output to whom where both have grids of their own. Megatron-LM lets
+// Which rank sends the encoder's output to which where both have their own grids. Megatron-LM lets
 // encoder ranks that feed several decoder ranks add up the gradients that these return; they are
 // equal, so the sum is too large by their number, and replicas of different data are mixed. Here
 // tensor rank j of a decoder replica is fed by tensor rank floor(j * etp / tp) of the same replica,

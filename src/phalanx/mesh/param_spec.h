@@ -20,9 +20,9 @@ struct ParamBox {
   std::int64_t global_row = 0, global_column = 0;
   std::int64_t local_row = 0, local_column = 0;
   std::int64_t rows = 0, columns = 0;
-  // Of a parameter that is cut: so many neighbours of the tensor-parallel group have this box, each
-  // with its own part of the gradient, and this rank is that one of them. The first one counts and
-  // writes it.
+  // Of a parameter that is cut: how many neighbours of the tensor-parallel group have this box,
+  // each with its own part of the gradient, and which of them this rank is. The first one counts
+  // and writes the box.
   int holders = 1, holder = 0;
 };
 
@@ -32,7 +32,7 @@ struct Initialiser {
   double value = 0.0;  // the constant, or the deviation of the normal distribution
 };
 
-// Which ranks' gradients are summed beyond data parallelism.
+// Whether gradients are also summed over the tensor-parallel group.
 enum class GradientReduction {
   kNone,             // complete or cut on every rank of the tensor-parallel group
   kSequencePartial,  // replicated, but each rank saw its share of the sequence (norms, row-parallel
@@ -77,9 +77,9 @@ struct ParamSpec {
   bool tensor_parallel = false;  // cut over the tensor-parallel group; else every rank of it holds
                                  // the whole
   GradientReduction reduction = GradientReduction::kNone;
-  // Of a parameter with roles: what the group of ranks that have it is called, as in Megatron
-  // ("embd"). Each has all of it, of the same name and with the same numbers. Without roles: what
-  // it would be.
+  // Of a parameter with roles: the name of the group of ranks that have it, as in Megatron
+  // ("embd"). Each has the whole parameter, with the same name and the same numbers. Without roles:
+  // the name that the group would have.
   std::string shared_by = {};
 };
 
@@ -89,13 +89,13 @@ using ParamId = int;
 // Elements that exist in the global tensor among those this rank holds (padding excluded).
 std::int64_t true_count(const ParamSpec& spec);
 
-// Of its boxes the most holders; 1 where this rank alone has what it has.
+// The largest number of holders of its boxes; 1 where no other rank has any of them.
 int most_holders(const ParamSpec& spec);
-// What neighbours have too lies at the end of the local part: so many elements. InternalError where
-// it does not.
+// How many elements neighbours have too. They must lie at the end of the local part: else
+// InternalError.
 std::int64_t common_count(const ParamSpec& spec);
-// So many elements at the beginning of the local part are this rank's to count: all, or without
-// those that an earlier holder counts.
+// How many elements, at the beginning of the local part, this rank counts: all but those that an
+// earlier holder counts.
 std::int64_t counted_count(const ParamSpec& spec);
 
 // rows x columns as boxes see it: a vector is one row.
@@ -114,7 +114,7 @@ ParamSpec row_cut_parameter(std::string name, Shape global_shape, DType dtype,
                             Initialiser initialiser, int rank, int size,
                             std::int64_t padded_rows = 0);
 
-// Likewise along dimension 1 of a matrix.
+// The same along dimension 1 of a matrix.
 ParamSpec column_cut_parameter(std::string name, Shape global_shape, DType dtype,
                                Initialiser initialiser, int rank, int size);
 
@@ -126,8 +126,8 @@ struct RowRange {
   friend bool operator==(const RowRange&, const RowRange&) = default;
 };
 
-// A rank of `size` has these ranges along dimension 0, one behind the other: a box each, but for
-// neighbours of the same holders that are neighbours in the global tensor too.
+// A rank of `size` that has these ranges along dimension 0, one after another. Each is a box;
+// ranges that are neighbours in the global tensor and have the same holders are one box.
 ParamSpec row_ranges_parameter(std::string name, Shape global_shape, DType dtype,
                                Initialiser initialiser, const std::vector<RowRange>& ranges,
                                int size);

@@ -19,7 +19,7 @@ inline constexpr std::string_view kDataOutermostOrder = "tp-cp-ep-pp-dp";
 // "tp", "cp", "ep", "dp", "pp".
 std::string_view name_of(Axis axis);
 
-// Something for every axis; kDefault where nothing is said.
+// One value for every axis; kDefault where none is given.
 template <int kDefault>
 struct PerAxis {
   int tensor = kDefault;

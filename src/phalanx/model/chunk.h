@@ -14,7 +14,7 @@
 namespace phalanx {
 
 // Full activation recomputation: of a group of layers only the input is kept, and the group runs
-// forward once more before its backward.
+// forward again before its backward.
 struct RecomputePlan {
   enum class Method : std::uint8_t {
     kNone,
@@ -36,15 +36,15 @@ class Chunk {
   int num_units() const { return static_cast<int>(units_.size()); }
   // The last of the units that are recomputed together with this one; -1: it is not recomputed.
   int recomputed_until(int unit) const;
-  // What the chunk reads of the stage before it, and what it hands to the next.
+  // What the chunk gets from the previous stage, and what it passes to the next.
   const std::vector<nn::StreamSpec>& inputs() const { return units_.front()->inputs(); }
   const std::vector<nn::StreamSpec>& outputs() const { return units_.back()->outputs(); }
 
-  // In the order the passes expect them. A forward-only microbatch needs nothing beyond its own
-  // forward pass.
+  // In the order that the passes expect. A forward-only microbatch keeps nothing after its forward
+  // pass.
   std::vector<SavedTensor> saved_tensors(const nn::BatchShapes& shapes, bool forward_only) const;
 
-  // The chunk's ends among the tensors of saved_tensors(), one for each of inputs() or outputs().
+  // Those of the tensors of saved_tensors() that are inputs() or outputs(), or their gradients.
   std::span<const Tensor> input_streams(std::span<const Tensor> tensors) const;
   std::span<const Tensor> output_streams(std::span<const Tensor> tensors) const;
   std::span<const Tensor> input_gradients(std::span<const Tensor> tensors) const;
@@ -53,13 +53,13 @@ class Chunk {
   // `tensors` are the tensors of saved_tensors(). Hooks are called around every unit.
   void forward(nn::Pass& pass, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
                int microbatch) const;
-  // Of generation and scoring: `tensors` are those of a forward-only microbatch.
+  // For generation and scoring: `tensors` are those of a forward-only microbatch.
   void infer(nn::InferencePass& whole, std::span<const Tensor> tensors) const;
   void backward_input(nn::Pass& pass, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
                       int microbatch) const;
   void backward_weight(nn::Pass& pass, std::span<const Tensor> tensors,
                        const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch) const;
-  // Both, unit by unit: what only the weight pass needs is free again one unit later.
+  // Both, unit by unit: what only the weight pass needs is free one unit later.
   void backward(nn::Pass& pass, std::span<const Tensor> tensors, const nn::Gradients& gradients,
                 nn::UnitHooks& hooks, int microbatch) const;
 
@@ -71,7 +71,7 @@ class Chunk {
     using ShapeOf = std::function<Shape(const nn::BatchShapes&)>;
     ShapeOf shape;
     PassPoint born, last;
-    int forward_last = 0;  // the last unit whose forward pass touches it, where it is born there
+    int forward_last = 0;  // if it is born in the forward pass: the last unit that uses it there
     int same_as = -1;
   };
   // The two entries of a carried stream, which all its units share.
@@ -111,11 +111,11 @@ class Chunk {
   void add_slots(std::size_t u);
   bool begins_group(std::size_t u) const;
   std::size_t add(Entry entry);
-  // Zeros where a carried stream's gradient begins: nobody behind the unit reads the stream.
+  // Zeroes the gradients of carried streams that no unit behind this one reads.
   void begin_gradients(nn::Pass& pass, std::span<const Tensor> tensors, std::size_t unit) const;
   void recompute(nn::Pass& whole, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
                  int microbatch, const Group& group) const;
-  // Where backward comes to the last unit of a group.
+  // Runs the group forward again if the unit is its last.
   void recompute_before(nn::Pass& pass, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
                         int microbatch, std::size_t unit) const;
 
@@ -129,7 +129,7 @@ class Chunk {
   void backward_unit(nn::Pass& whole, std::span<const Tensor> tensors,
                      const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch,
                      std::size_t unit) const;
-  // What a unit's backward passes are given, but for the gradients.
+  // What a unit's backward passes are given, except the main gradients.
   nn::UnitTensors backward_tensors(const nn::Pass& pass, std::span<const Tensor> tensors,
                                    std::size_t unit) const;
 

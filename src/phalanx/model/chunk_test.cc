@@ -195,7 +195,7 @@ TEST_F(Chunks, ForwardOnlyBlocks) {
 // them a stage in the middle is like any other.
 TEST_F(Chunks, EndsLiveBeyondTheUnits) {
   using Point = std::pair<PassKind, int>;
-  const auto point = [](const PassPoint& at) { return Point(point.pass, point.unit); };
+  const auto point = [](const PassPoint& at) { return Point(at.pass, at.unit); };
   for (const RecomputePlan& recompute :
        {RecomputePlan{}, RecomputePlan{.method = RecomputePlan::Method::kUniform, .num_layers = 2},
         RecomputePlan{

@@ -1,7 +1,7 @@
 #pragma once
 // What backward needs. A layer declares its saved tensors when it is built: shape, when each is
-// born and which pass reads it last. Whoever owns the memory places them (pipeline/saved_plan.h)
-// and hands them back for one microbatch.
+// born and which pass reads it last. The owner of the memory places them (pipeline/saved_plan.h)
+// and passes them in for one microbatch.
 
 #include <array>
 #include <cstddef>

@@ -5,12 +5,12 @@
 //
 // Fused: in tiles, never storing the s x s matrix (Dao et al., FlashAttention, 2022); forward
 // returns the log-sum-exp of every row, backward takes the final one and delta = sum(out * dout).
-// Unfused: stores the probabilities; the reference, and what selective recomputation is about. Both
+// Unfused: stores the probabilities, which selective recomputation computes again instead. Both
 // draw the same dropout masks.
 //
 // q, k, v and their gradients may be strided views (of a fused QKV tensor) whose last dimension is
-// dense. There the queries of a group lie side by side and the groups further apart, so queries may
-// be [sq, b, groups, heads / groups, d].
+// dense. In a fused tensor the queries of a group are neighbours and the groups further apart, so
+// queries may be [sq, b, groups, heads / groups, d].
 
 #include "phalanx/ops/rows.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-// Softmax cross entropy over the vocabulary, fused with its gradient, and the sums that make a loss
-// of it.
+// Softmax cross entropy over the vocabulary, fused with its gradient, and the sums of which losses
+// are computed.
 
 #include "phalanx/ops/rows.h"
 
@@ -20,7 +20,7 @@ struct CrossEntropy {
   std::int64_t vocabulary = 0;
 };
 
-// Vocabulary parallelism, first half: what the columns that this rank has say about each row.
+// Vocabulary parallelism, first half: statistics of each row over the columns that this rank has.
 // Column c is token first_column + c; those from `vocabulary` on are padding.
 struct CrossEntropyStatistics {
   Tensor statistics;  // [3, rows], f32: the largest logit, the sum of exp(logit - largest)

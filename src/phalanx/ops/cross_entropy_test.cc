@@ -154,7 +154,7 @@ std::vector<Setting> settings() {
 INSTANTIATE_TEST_SUITE_P(Ops, CutVocabulary, testing::ValuesIn(settings()),
                          testing::PrintToStringParamName());
 
-// A label outside of the vocabulary is an error in a row that counts, and nothing in another.
+// A label outside of the vocabulary is an error in a row that counts, and is ignored in others.
 TEST(CrossEntropyLabels, AreLookedAtWhereTheMaskIsNotZero) {
   for (const bool reference : {false, true}) {
     const auto backend =

@@ -1,8 +1,8 @@
 #pragma once
 // The end of a sub-layer: out = residual + dropout(x + bias), and the gradient through dropout.
 // Kept elements are multiplied by float(1 / (1 - p)); the mask is a function of (sample, site,
-// position, feature) (base/philox.h), so it is asked for again and never stored. A fusion rounds
-// where its parts would: x + bias is rounded to the storage type, so is its dropout, then the sum.
+// position, feature) (base/philox.h), so it is computed again and never stored. The fused op rounds
+// like its parts: x + bias is rounded to the storage type, so is its dropout, then the sum.
 // With probability 0 no random number is drawn.
 
 #include "phalanx/ops/rows.h"

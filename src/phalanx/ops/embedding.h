@@ -39,7 +39,7 @@ struct SparseEmbeddingGradient {
   Tensor slots;   // [v], i32
   Tensor rows;    // [n], i32, n = min(v, tokens per step): rows of the table (id - first_row)
   Tensor count;   // [1], i32: slots in use
-  Tensor values;  // [n, h], f32; a slot is overwritten when it comes into use
+  Tensor values;  // [n, h], f32; the first row of a slot overwrites it
   Tensor ids;     // [s, b], i32
   Tensor dy;      // [s, b, h]
   std::int64_t first_row = 0;

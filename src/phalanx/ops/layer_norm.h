@@ -2,7 +2,7 @@
 // Layer normalisation over the last dimension with fp32 statistics: y = (x - mean) rstd weight +
 // bias, rstd = 1 / sqrt(variance + epsilon) with the biased variance (Ba et al., 2016). The stream
 // that is normalised (x, and in backward dx and residual) has the storage type of y and dy, or is
-// f32. A zero-centred weight is kept less 1: 1 + weight takes its place.
+// f32. A zero-centred weight is stored less 1: rows are multiplied by 1 + weight.
 
 #include "phalanx/ops/rows.h"
 
@@ -18,8 +18,8 @@ struct LayerNormForward {
   bool zero_centred = false;
 };
 
-// y again from saved statistics, bit for bit: instead of saving the output for the weight gradient
-// of the next linear.
+// Computes y again from saved statistics, bit for bit: the weight gradient of the next linear needs
+// it, and it is not saved.
 struct LayerNormApply {
   Tensor y;
   Tensor x;

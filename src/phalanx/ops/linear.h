@@ -1,8 +1,8 @@
 #pragma once
 // Matrix products of linear layers, y = x W^T + b. Weights are [out, in]; products accumulate in
 // fp32 at least. Whether 16-bit operands are multiplied as they are or as fp32 is the backend's
-// recorded policy. What may follow or precede a product in the same pass over memory is part of its
-// op; each fusion has the bits of its parts.
+// recorded policy. Operations that are fused with a product are part of its op; each fusion has the
+// bits of its parts.
 
 #include "phalanx/ops/activation.h"
 #include "phalanx/ops/rows.h"
@@ -29,7 +29,7 @@ struct LinearInputGradient {
   Tensor dx;      // [rows, k]
   Tensor dy;      // [rows, n]
   Tensor weight;  // [n, k]
-  // Optional: dx is then that before f(x + bias), as bias_activation_backward makes it.
+  // Optional: dx is then multiplied by f'(x + bias), as bias_activation_backward does.
   struct Activation {
     Tensor x;     // [rows, k], storage type
     Tensor bias;  // [k], optional
@@ -45,7 +45,7 @@ struct LinearWeightGradient {
   Tensor dy;       // [rows, n]
   Tensor x;        // [rows, k]
   bool accumulate = true;
-  Tensor dbias = {};  // [n], f32, optional; as bias_gradient makes it
+  Tensor dbias = {};  // [n], f32, optional; as bias_gradient computes it
 };
 
 // dbias += column sums of dy (or = without accumulate).

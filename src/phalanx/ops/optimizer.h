@@ -1,5 +1,5 @@
 #pragma once
-// What optimizers do to a dense fp32 range of weights. Nothing changes where skip is not 0.
+// The updates of optimizers, of a dense fp32 range of weights. If skip is not 0, nothing changes.
 //
 // Adam with decoupled weight decay (Loshchilov and Hutter, 2019) on dense fp32 ranges:
 // g = gradient * factor; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;

@@ -1,6 +1,6 @@
 #pragma once
-// Norms and what follows from them, as one-element tensors that later ops read: the host is not
-// asked.
+// Norms and what is computed from them, as one-element tensors that later ops read without the
+// host.
 
 #include "phalanx/ops/rows.h"
 
@@ -19,7 +19,7 @@ constexpr std::int64_t sum_blocks(std::int64_t lead, std::int64_t n) {
 struct SquareSum {
   Tensor sums;            // [sum_blocks(lead, n)], f64
   Tensor x;               // [n], f32
-  std::int64_t lead = 0;  // x begins so many elements into its first block; below kSumBlock
+  std::int64_t lead = 0;  // elements of the first block in front of x; below kSumBlock
 };
 
 // counts[i] = elements of the i-th block that are exactly zero.
@@ -37,17 +37,17 @@ struct Total {
 
 // From the square sums of all parameters (in global parameter order) to what the optimizer
 // multiplies gradients by:
-//   average = expected_tokens / tokens / loss_scale (0 if tokens is 0),  norm = sqrt(sum of sums) *
-//   average, factor = average * min(1, clip / (norm + 1e-6)) (no clipping if clip is 0),  skip =
-//   norm is not finite.
+//   average = expected_tokens / tokens / loss_scale (0 if tokens is 0)
+//   norm = sqrt(sum of sums) * average
+//   factor = average * min(1, clip / (norm + 1e-6)) (no clipping if clip is 0)
+//   skip = norm is not finite
 struct GradientFactor {
   Tensor norm;         // [1], f32
   Tensor factor;       // [1], f32
   Tensor skip;         // [1], f32: 0 or 1
   Tensor square_sums;  // [n], f64
-  Tensor
-      tokens;  // [1], f64: unmasked tokens of the global batch; optional (average = 1 / loss_scale)
-  Tensor loss_scale;  // [1], f32
+  Tensor tokens;       // [1], f64: unmasked ones of the global batch; absent: the expected ones
+  Tensor loss_scale;   // [1], f32
   double expected_tokens = 1.0;
   double clip = 0.0;
 };

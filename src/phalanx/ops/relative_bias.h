@@ -17,7 +17,7 @@ struct RelativeBuckets {
   bool bidirectional = true;
 
   std::int64_t of_side() const { return bidirectional ? count / 2 : count; }
-  // Those of distances that have a bucket of their own.
+  // How many distances have their own bucket.
   std::int64_t exact() const { return of_side() / 2; }
   bool are_valid() const { return exact() >= 1 && max_distance > exact(); }
 };
@@ -35,8 +35,8 @@ struct RelativeBiasForward {
   std::int64_t first_query = 0;
 };
 
-// dtable[bucket][head] += the sum of dbias over the pairs of a bucket: of each difference over
-// queries in order, then of these over differences in order, in fp64; one rounding.
+// dtable[bucket][head] += the sum of dbias over the pairs of a bucket. In fp64: for each difference
+// over queries in order, then over differences in order; rounded once.
 struct RelativeBiasBackward {
   Tensor dtable;  // [buckets, heads of all ranks], f32: of other ranks' heads nothing changes
   Tensor dbias;   // [heads, sq, sk], f32

@@ -1,6 +1,6 @@
 #pragma once
 // Rows have coordinates. Every row (s, b) of a batch says which sample it belongs to, its place
-// there, and its document; attention masks and dropout are functions of these alone, so neither
+// in it, and its document; attention masks and dropout are functions of these alone, so neither
 // depends on the layout.
 
 #include "phalanx/base/philox.h"
@@ -18,7 +18,7 @@ struct RowCoordinates {
   Tensor document;  // i32: document within the sample; negative: padding, which no query sees
 };
 
-// Dropout with probability p at one site (philox.h); nothing is stored, backward asks for the same
+// Dropout with probability p at one site (philox.h); nothing is stored, backward computes the same
 // mask again.
 struct Dropout {
   double probability = 0.0;

@@ -151,7 +151,7 @@ TEST(TensorRegion, HasNoSharesOfAnythingElse) {
   });
 }
 
-// Overlap is worth it where there are messages and nobody has switched it off.
+// Overlap is used where there are messages and it is not switched off.
 TEST(TensorRegion, Overlaps) {
   run_local_ranks(2, {}, [](Communicator& group) {
     for (const bool async : {false, true}) {

@@ -1,9 +1,9 @@
 #pragma once
 // The case table: one list of op calls that drives three modes.
-//   test         every backend against the reference (cases/compare.h), on odd shapes and all
-//   storage types gradient     finite differences of the reference in double against the backward
-//   ops (cases/differentiate.h) performance  the shapes of GPT-2 124M at 4 x 256 tokens, timed
-//   against their cost (bench/bench_ops.cc)
+//   test         every backend against the reference on odd shapes and all types (cases/compare.h)
+//   gradient     backward ops against finite differences in double (cases/differentiate.h)
+//   performance  the shapes of GPT-2 124M at 4 x 256 tokens, timed against their cost
+//                (bench/bench_ops.cc)
 // To add an op: its rows in the file of its family.
 
 #include <fmt/core.h>
@@ -42,7 +42,7 @@ struct Case {
   std::string description;  // "257x65x17, bias"
   std::span<const DType> storage;
   std::function<Job(Operands&)> build;
-  bool product = false;  // a matrix product, which every family of the backend's computes
+  bool product = false;  // a matrix product, tested with every family of products
 };
 
 // A forward pass and its backward, everything in f64. The loss is the sum of output * cotangent;

@@ -15,8 +15,8 @@ namespace phalanx::ops {
 // workspace_bytes asked for.
 std::string compare_with_reference(const Case& row, DType storage, Backend& backend);
 
-// Whether the op's check refuses the case with this operand, by number, of another type, or makes
-// no use of it: the outputs are the same. Nothing where there are fewer operands.
+// Whether the op's check refuses the case when the operand of this number has another type, or the
+// op does not use it: the outputs are the same. Nothing where there are fewer operands.
 std::optional<bool> refuses_disguised(const Case& row, DType storage, int operand,
                                       Backend& backend);
 

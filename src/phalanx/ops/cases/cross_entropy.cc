@@ -49,7 +49,7 @@ void spoil_targets(const Tensor& targets, const Tensor& mask, std::int64_t vocab
   }
 }
 
-// Nobody looks at the logits of rows of mask 0.
+// The logits of rows of mask 0 are not read.
 void spoil_logits(Operands& operands, const Tensor& logits, const Tensor& mask) {
   for (std::int64_t r = 0; r < logits.shape[0]; ++r) {
     if (ref::load(mask.data() + r * size_of(DType::kF32), DType::kF32) != 0.0) continue;
@@ -57,7 +57,7 @@ void spoil_logits(Operands& operands, const Tensor& logits, const Tensor& mask) 
   }
 }
 
-// The padding holds garbage: nobody may look at it.
+// The padding holds garbage: it must not be read.
 CrossEntropy make_op(Operands& operands, const CrossEntropySize& size, Kind kind, double range) {
   const Shape shape{size.rows, size.columns};
   CrossEntropy op;

@@ -13,7 +13,7 @@ std::string dropout_name(const DropoutSize& size, double probability, const char
   return fmt::format("{}x{}x{}, p = {}{}", size.s, size.b, size.h, probability, more);
 }
 
-// Every rounding of the fusion is defined, so nothing may differ.
+// Every rounding of the fusion is defined, so results must be equal.
 Job forward(Operands& operands, const DropoutSize& size, double probability, bool bias,
             bool in_place, bool fp32_residual = false) {
   const Shape shape{size.s, size.b, size.h};

@@ -12,7 +12,7 @@ namespace phalanx::ops {
 
 class Operands {
  public:
-  // `preparation` is where a case computes those of its inputs that other ops produce.
+  // A case computes those inputs that other ops produce with `preparation`.
   Operands(Arena& arena, DType storage, Context& preparation)
       : arena_(arena), storage_(storage), preparation_(preparation) {}
 
@@ -34,9 +34,9 @@ class Operands {
   Tensor output(DType dtype, const Shape& shape);
   Tensor output(const Shape& shape) { return output(storage_, shape); }
 
-  // From here on the tensor number `number`, from 0, says that it holds another type of its size,
-  // an integer for a float and the other way round, if there is one; disguised() tells whether
-  // there has been such a tensor.
+  // From here on the tensor of this number, from 0, claims another type of its size, an integer for
+  // a float and the other way round, if there is such a type; disguised() says whether that
+  // happened.
   void disguise(int number) { left_ = number; }
   bool disguised() const { return disguised_; }
 

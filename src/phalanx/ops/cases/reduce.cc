@@ -59,7 +59,7 @@ Job factor(Operands& operands, std::int64_t n, const Factor& which) {
   op.loss_scale = operands.filled(DType::kF32, {1}, 8.0);
   op.expected_tokens = 1024.0;
   op.clip = which.clip;
-  // With a norm that is not a number the step is skipped, and the factor is nobody's.
+  // With a norm that is not a number the step is skipped, and the factor is not used.
   const double of_factor = which.first_sum < 0.0 ? kInfinity : 0x1p-21;
   return make_job(op, gradient_factor, {near(op.norm, 4), {op.factor, of_factor}, {op.skip, 0.0}});
 }

@@ -1,6 +1,6 @@
 #pragma once
-// The pieces that attention on the CPU works on: strips of queries and blocks of keys, and what
-// the ones see of the others. The rows that read one key/value head (of all heads of its group,
+// The pieces that attention on the CPU works on: strips of queries and blocks of keys, and which
+// keys a strip sees. The query rows that read one key/value head (of all heads of its group,
 // head-major) form strips of 48, which are the SIMD lanes of all scores, [keys][lanes]. So the
 // softmax over keys is element-wise in the lanes, sums know no vector width, grouped heads share
 // the keys they load, and no product needs a transposed key or value.
@@ -57,7 +57,7 @@ class HeadRows {
 
   std::byte* data_;
   std::int64_t row_bytes_, sample_bytes_, head_bytes_;
-  // Bytes between the last head of a group and the first of the next that are no head's.
+  // Bytes between the last query head of a group and the first of the next group.
   std::int64_t group_skip_ = 0;
   std::int64_t heads_per_group_ = 1;
   DType dtype_;
@@ -91,7 +91,7 @@ inline float& row_statistic(const Tensor& tensor, std::int64_t sample, std::int6
                             query * tensor.strides[2]];
 }
 
-// The coordinates that occur among some rows; empty while low > high.
+// The smallest and largest coordinates of some rows; empty while low > high.
 struct CoordinateRange {
   std::int32_t position_low = std::numeric_limits<std::int32_t>::max();
   std::int32_t position_high = std::numeric_limits<std::int32_t>::min();
@@ -144,8 +144,8 @@ struct KeyBlock {
 KeyBlock load_key_block(const ops::AttentionInputs& in, const AttentionShape& shape,
                         std::int64_t sample, std::int64_t first, std::int64_t size = kBlockKeys);
 
-// The keys [first, last) of a block, whole groups, outside which no query of a strip sees any. The
-// queries see all of them but some of [masked_first, masked_last).
+// The keys [first, last) of a block, in whole groups: no query of a strip sees a key outside. All
+// queries see all of these, except that some of [masked_first, masked_last) are masked.
 struct KeySpan {
   int first = 0;
   int last = 0;
@@ -156,19 +156,19 @@ struct KeySpan {
   int count() const { return last - first; }
 };
 
-// The mask: what the queries of a strip see of the keys of a block. The same predicate for one
-// query and one key is mask_scores() of attention_scores-inl.h.
+// Which keys of a block the queries of a strip see. mask_scores() of attention_scores-inl.h applies
+// the same predicate to one query and one key.
 KeySpan visible_span(const ops::AttentionMask& mask, const CoordinateRange& queries,
                      const KeyBlock& block);
 
-// Rows that will be read or written soon, fetched a few at a time while others are worked on:
-// strided rows come too late without it.
+// Fetches rows that will be read or written soon into the caches, a few at each step: processors do
+// not fetch strided rows in time by themselves.
 class RowPrefetch {
  public:
-  // The rows [first, last); while too much waits, they are left alone.
+  // Adds the rows [first, last), or nothing if too many ranges wait.
   void add(const HeadRows& rows, std::int64_t first, std::int64_t last, std::int64_t sample,
            std::int64_t head, std::int64_t width);
-  // The queries of a strip in one of their tensors; of another head's, in part.
+  // Adds the rows of a strip in one of the query tensors.
   void add_strip(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
                  std::int64_t group, std::int64_t strip);
   void add_keys(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
@@ -229,7 +229,7 @@ struct ColumnScratch {
   }
 };
 
-// What softmax knows of the rows of a strip so far.
+// The state of the online softmax for the rows of a strip.
 struct SoftmaxState {
   float* maximum;  // of the scores
   float* sum;      // of the exponentials relative to the maximum

@@ -1,7 +1,7 @@
 #pragma once
 // Which strips of queries and which blocks of keys a task of attention does. Results do not depend
-// on it: a strip adds up its keys block by block, and a key its queries strip by strip, in the
-// order of both, whoever does the rest. So the cut may follow the number of threads.
+// on it: sums over keys go block by block and sums over queries strip by strip, always in order,
+// whichever task does them. So the cut may depend on the number of threads.
 
 #include <algorithm>
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace phalanx::cpu {
 
-// A share of n things of growing or falling cost, such as the strips under a causal mask. They are
-// dealt out from both ends, 0, n-1, 1, n-2, ..., so that shares weigh about the same.
+// A share of n things of growing or falling cost, such as the strips under a causal mask. Things
+// are dealt out from both ends, 0, n-1, 1, n-2, ..., so that all shares cost about the same.
 struct Share {
   std::int64_t index = 0;
   std::int64_t of = 1;  // at most n
@@ -38,7 +38,7 @@ struct Share {
   }
 };
 
-// Tasks of a thread: enough that one more or less weighs little.
+// Tasks for each thread: so many that one more or less matters little.
 inline constexpr std::int64_t kTasksPerThread = 3;
 constexpr std::int64_t enough_tasks(int threads) {
   return threads == 1 ? 1 : threads * kTasksPerThread;

@@ -1,5 +1,5 @@
 #pragma once
-// What the CPU kernels need to know of the machine and of the run.
+// The properties of the machine and of the run that CPU kernels depend on.
 
 #include <cstdint>
 #include <string_view>
@@ -9,8 +9,8 @@
 namespace phalanx::cpu {
 
 // The families of matrix products of 16-bit operands: converted to fp32 (in counted workspace), as
-// bf16 by AVX512_BF16's dot products, as bf16 by AMX's tiles; the last two sum in fp32, each in an
-// order of its own. Part of a run's identity: another family means other bits.
+// bf16 by AVX512_BF16's dot products, as bf16 by AMX's tiles; the last two sum in fp32, each in its
+// own order. Part of a run's identity: another family means other bits.
 enum class ProductPrecision { kFp32, kBf16, kAmx };
 
 // "fp32", "bf16", "amx": what --matmul-precision takes and a checkpoint records.
@@ -26,27 +26,27 @@ constexpr std::string_view name_of(ProductPrecision products) {
   return "";
 }
 
-// Where what is read again should stay. Results do not depend on it.
+// The caches, for which kernels choose sizes of blocks. Results do not depend on them.
 struct Caches {
   int first_level_ways = 8;
   std::int64_t second_level_bytes = std::int64_t{1} << 20;
 
   friend bool operator==(const Caches&, const Caches&) = default;
 };
-// Of this machine; what the system does not know is as in Caches().
+// The caches of this machine; what the system does not tell is as in Caches().
 Caches caches_of_machine();
 
-// What of a processor decides how much memory kernels take: a value, so that plans can be made for
-// one that this machine has not.
+// The properties of a processor on which the kernels' scratch sizes depend: a value, so that plans
+// can be made for a processor that this machine does not have.
 struct Processor {
   Target target = Target::kScalar;
   Caches caches = {};
 
   friend bool operator==(const Processor&, const Processor&) = default;
 };
-// What kernels run on here: active_target() and the machine's caches.
+// The processor of this machine: active_target() and its caches.
 Processor this_processor();
-// A usual one of those that have the target and not the next: the same on every machine.
+// A typical processor whose best target is this one: the same on every machine.
 Processor usual_processor(Target target);
 
 struct CpuDevice {

@@ -22,7 +22,7 @@ constexpr std::int64_t kPiece = 2 << 20;  // a huge page
 void touch_pages(std::byte* begin, std::int64_t bytes) {
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   for (std::int64_t at = 0; at < bytes; at += page) {
-    // Not to be left out as a store of what is there already.
+    // Volatile, or the compiler may drop the store because the value is there already.
     *static_cast<volatile std::byte*>(begin + at) = std::byte{0};
   }
 }

@@ -7,15 +7,16 @@
 
 namespace phalanx::cpu {
 
-// Takes the memory of an arena that nobody has written to, piece by piece, each page by the thread
-// of a team of `threads` that computes on it: threads have shares of flat buffers, in order.
+// Takes the memory of an unwritten arena from the system, piece by piece. Each page is first
+// written by the thread of the team that computes on it: threads have shares of flat buffers, in
+// order.
 class FirstTouch {
  public:
   FirstTouch(int threads, const Arena& arena);
 
   std::int64_t left() const;  // bytes that are not taken yet
-  // About so many bytes more, of the shares of all threads alike. SystemError where the system
-  // refuses them.
+  // Takes about this many bytes more, evenly from the shares of all threads. SystemError where the
+  // system refuses them.
   void take(std::int64_t bytes);
 
  private:

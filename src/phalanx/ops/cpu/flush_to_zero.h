@@ -1,7 +1,7 @@
 #pragma once
 // Subnormal numbers are zeros, as operands and as results, on every thread that computes: part of
-// the numerics. What Adam keeps of a row without gradients would end among them, where processors
-// are many times slower.
+// the numerics. Adam's moments of a row without gradients shrink until they are subnormal, and with
+// such numbers processors are many times slower.
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -9,9 +9,9 @@
 
 namespace phalanx::cpu {
 
-// While it lives, on the thread that made it; then what was before. A new thread inherits its
-// maker's state and keeps it, so every parallel region sets its own threads'. Processors other than
-// x86-64 are left as they are.
+// Sets this mode on the thread that makes it; the destructor restores the mode before. A new thread
+// inherits the mode of its maker, so every parallel region sets it for its own threads. Processors
+// other than x86-64 are left as they are.
 class FlushToZero {
  public:
   FlushToZero(const FlushToZero&) = delete;

@@ -1,5 +1,6 @@
 #pragma once
-// What the CPU's kernels compute on, asked before a parallel region, which no exception must leave.
+// The types that the CPU's kernels take, checked before a parallel region: no exception may leave
+// it.
 
 #include "phalanx/base/dtype.h"
 #include "phalanx/base/error.h"

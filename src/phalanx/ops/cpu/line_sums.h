@@ -1,7 +1,7 @@
 #pragma once
-// Sums over the depth of lines that lie beside one another: the gradient of a bias, which a product
-// also makes while it packs its left operand. Blocks of depth are summed in order, and then their
-// sums: the same bits either way.
+// Sums over the depth of neighbouring lines: the gradient of a bias, which a product also computes
+// while it packs its left operand. Blocks of depth are summed in order, and then their sums: the
+// same bits either way.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace phalanx::cpu {
 
 struct LineSums {
-  Lines from;  // lines beside one another
+  Lines from;  // neighbouring lines
   std::int64_t lines = 0, depth = 0;
   float* to = nullptr;
   bool accumulate = true;  // to += the sums, else =
@@ -23,10 +23,10 @@ std::int64_t line_sums_bytes(const LineSums& sums, std::int64_t depth_block);
 
 // partial[block][line] = sums of the elements of every block, for a part of the lines and depths.
 void add_up_block(const Lines& from, std::int64_t lines, std::int64_t depth, float* partial);
-// From the sums of all blocks.
+// Adds the sums of all blocks up.
 void combine_line_sums(int threads, const LineSums& sums, std::int64_t depth_block,
                        const std::byte* partial);
-// Both.
+// Both steps.
 void add_up_lines(int threads, const LineSums& sums, std::int64_t depth_block, std::byte* partial);
 
 }  // namespace phalanx::cpu

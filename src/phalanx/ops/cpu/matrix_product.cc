@@ -65,7 +65,7 @@ void finish_zeros(int threads, const MatrixProduct& p) {
   });
 }
 
-// What threads share of left operands, right ones and products.
+// Left operands, right ones and products each have a set of tasks that threads share.
 constexpr int kTaskSets = 3;
 
 // A range of rows, panels or depths.
@@ -78,8 +78,8 @@ Range piece(std::int64_t index, std::int64_t size, const Range& of) {
   return {begin, std::min(of.end, begin + size)};
 }
 
-// Tasks of a team. Each thread begins with neighbours, which share operands that it has packed
-// itself for the most part, and helps others when it is done with them.
+// Tasks of a team. Each thread begins with neighbouring tasks, which share operands that it has
+// mostly packed itself, and then helps other threads.
 class TeamTasks {
  public:
   static std::int64_t bytes(int threads) { return threads * kLine; }
@@ -87,7 +87,7 @@ class TeamTasks {
   TeamTasks(int threads, std::byte* memory)
       : threads_(threads), next_(reinterpret_cast<std::int64_t*>(memory)) {}
 
-  // By one thread, before all run.
+  // Called by one thread, before all threads run tasks.
   void set(std::int64_t count) {
     count_ = count;
     for (int thread = 0; thread < threads_; ++thread) next_of(thread) = begin(thread);

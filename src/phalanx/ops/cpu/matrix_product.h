@@ -21,7 +21,7 @@ struct Matrix {
   bool transposed = false;
 };
 
-// C[m, n] = A[m, k] B[k, n], and what the epilogue makes of it.
+// C[m, n] = A[m, k] B[k, n], followed by the epilogue.
 struct MatrixProduct {
   std::int64_t m = 0, n = 0, k = 0;
   Matrix a, b;

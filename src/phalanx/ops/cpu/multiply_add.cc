@@ -70,8 +70,8 @@ __attribute__((target("avx512f,avx512bf16"))) double multiply_adds_bf16() {
 }
 
 // The layout of tiles, palette 1. g++ 12 does not know how much ldtilecfg and tileloadd read and
-// drops stores before them: what they read is constant. The layout stays behind: it is that of the
-// kernels too, which may have loaded it on this thread already.
+// drops stores before them, so they read constants. The layout stays loaded: kernels use the same,
+// and may have loaded it on this thread already.
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1, start_row = 0;
   std::uint8_t reserved[14] = {};

@@ -16,7 +16,7 @@
 
 namespace phalanx::cpu {
 
-// How the left operand lies: depth behind depth within a row, or row behind row within a depth.
+// The layout of the left operand: along the depth within a row, or along the rows within a depth.
 enum class Left { kRows, kColumns };
 
 // One tile. Strides are in groups, those of sums in floats.
@@ -28,9 +28,8 @@ struct TileOperands {
   std::int64_t right_stride = 0;
   float* sums = nullptr;  // [rows][columns]
   std::int64_t sums_stride = 0;
-  bool add = false;  // to what sums hold
-  const std::byte* next_left =
-      nullptr;  // what to fetch meanwhile: the left operand of the next tile
+  bool add = false;                      // to what sums hold
+  const std::byte* next_left = nullptr;  // fetched meanwhile: the left operand of the next tile
 };
 using TileFunction = void (*)(const TileOperands& tile);
 
@@ -45,7 +44,7 @@ struct PanelKernel {
   int width;          // columns of the narrowest tile, a vector
   int widths;         // tiles have 1 to `widths` times that
   bool left_columns;  // takes a left operand by columns too
-  // What a thread does before its first tile and after its last: a state of the processor.
+  // Called on a thread before its first tile and after its last: they set a state of the processor.
   // Optional.
   void (*prepare)();
   void (*release)();
@@ -58,7 +57,7 @@ struct PanelKernel {
   }
 };
 
-// While it lives, the thread may run tiles of a kernel.
+// While this object lives, its thread may run tiles of a kernel.
 class KernelUse {
  public:
   explicit KernelUse(const PanelKernel& kernel) : release_(kernel.release) {

@@ -29,10 +29,10 @@ static_assert(sizeof(TileConfig) == 64);
 constexpr TileConfig kConfig;
 
 __attribute__((target("amx-tile"))) void prepare() { _tile_loadconfig(&kConfig); }
-// Others use tiles in their own way, and a thread without them is switched faster.
+// Other code sets tiles differently, and threads without tiles are switched faster.
 __attribute__((target("amx-tile"))) void release() { _tile_release(); }
 
-// Packed operands must be in memory: nor does GCC 12 know what loads of tiles read.
+// Packed operands must be in memory: GCC 12 does not know what loads of tiles read either.
 inline void finish_stores() { asm volatile("" ::: "memory"); }
 
 // Registers 0-3 hold sums, 4-5 the left operand, 6-7 the right one. Their numbers must be constants

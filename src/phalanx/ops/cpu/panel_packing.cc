@@ -233,7 +233,7 @@ void pack_all_panels(const Packing& p, std::int64_t width) {
   }
 }
 
-// A block of depth of a line is short: what fetches unasked has just found it when it ends.
+// A line's block of depth is short: hardware prefetching has hardly begun when it ends.
 inline constexpr std::int64_t kLinesAhead = 4;
 HWY_INLINE void prefetch_line(const Packing& p, std::int64_t line) {
   if (line >= p.lines) return;

@@ -1,7 +1,7 @@
 #pragma once
 // Copies of operands for the tiles of a matrix product. Both operands are lines - rows of A,
 // columns of B - along the depth; packed, they are groups of 32 bits (panel_kernel.h), by line or
-// by panels of neighbouring lines. What lies beyond the operand is zero.
+// by panels of neighbouring lines. Padding is zero.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace phalanx::cpu {
 
-// An operand as it lies.
+// An operand in memory.
 struct Lines {
   const std::byte* data = nullptr;
   DType dtype = DType::kF32;
@@ -27,7 +27,7 @@ struct Lines {
   }
 };
 
-// A piece of an operand and what it becomes.
+// A piece of an operand and its packed form.
 struct Packing {
   Lines from;
   std::int64_t lines = 0, depth = 0;  // elements that there are

@@ -12,8 +12,8 @@
 namespace phalanx::cpu {
 
 // Calls body(task) for every task in [0, tasks) on `threads` threads, where subnormal numbers are
-// zeros. An exception must not leave
-// body.
+// zeros.
+// An exception must not leave body.
 template <typename Body>
 void parallel_for(int threads, std::int64_t tasks, const Body& body) {
   if (threads == 1 || tasks == 1) {

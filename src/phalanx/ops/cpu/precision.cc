@@ -90,7 +90,7 @@ std::string products_of(Target target) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// What is asked for by name, or nothing is to be chosen from; none where it is.
+// The only possible choice: a named family, or fp32. None where families must be compared.
 // `description` is the target's.
 std::optional<ProductChoice> only_choice(std::string_view requested, bool stores_bf16,
                                          Target target, std::string_view description) {

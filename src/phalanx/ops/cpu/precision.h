@@ -1,6 +1,6 @@
 #pragma once
-// What this processor multiplies best: the policy of matrix products of 16-bit operands, and the
-// measured peaks that training and benchmarks are compared with.
+// The choice of the family of matrix products of 16-bit operands, and the measured peak rates with
+// which training and benchmarks are compared.
 
 #include <string>
 #include <string_view>
@@ -12,16 +12,16 @@ namespace phalanx::cpu {
 
 struct ProductChoice {
   ProductPrecision products = ProductPrecision::kFp32;
-  std::string reason;  // for people
+  std::string reason;  // to be printed
 
   std::string_view name() const { return name_of(products); }
 };
 
-// Whether the target that runs (target.h) has the family's instructions.
+// Whether the active target (target.h) has the family's instructions.
 bool has_products(ProductPrecision products);
-// The same of a name; false for one that is no family's.
+// The same by the family's name; false for an unknown name.
 bool has_products(std::string_view name);
-// The names of those it has: "fp32, bf16, amx".
+// The names of the families that it has: "fp32, bf16, amx".
 std::string available_products();
 
 // The policy for `requested` = --matmul-precision (auto, fp32, bf16 or amx) and a run that stores
@@ -31,8 +31,8 @@ std::string available_products();
 // and at 1.8 times on Zen 5, tiles at 16 times.) ConfigError when the request makes no sense or the
 // processor has not the family.
 ProductChoice choose_products(std::string_view requested, bool stores_bf16);
-// Of a processor with this target, which need not be this one: nothing is measured. `auto` is the
-// last family that it has, as measurements on such processors come out.
+// The same for a processor with this target, which need not be this machine's. Nothing is measured:
+// `auto` is the last family that the target has, which is the fastest on such processors.
 ProductChoice choose_products(std::string_view requested, bool stores_bf16, Target target);
 
 // GFLOP/s of multiply-adds on registers; 0 where the target has no such instruction.
@@ -45,8 +45,8 @@ struct Peak {
 };
 // The best of short slices on all threads at once; a few milliseconds.
 Peak measure_peak(int threads);
-// The best of so many measurements: a neighbour on the sibling hyper-thread leaves AMX, which the
-// two share, a third of its rate for milliseconds at a time. For benchmarks.
+// The best of `times` measurements, for benchmarks: work on the sibling hyper-thread, which shares
+// AMX, can leave it a third of its rate for milliseconds at a time.
 Peak measure_peak(int threads, int times);
 // "356 GFLOP/s fp32, 173 GFLOP/s bf16": the rates that are there.
 std::string to_text(const Peak& peak);

@@ -1,5 +1,5 @@
 #pragma once
-// What becomes of the sums of a matrix product on their way to memory. A fusion rounds where its
+// What is done with the sums of a matrix product before they are stored. A fusion rounds where its
 // parts would.
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace phalanx::cpu {
 
-// Rows that are dense in themselves; null data while planning, or for what is absent.
+// Dense rows, `stride` elements apart; null data while planning, or for an absent tensor.
 struct EpilogueRows {
   std::byte* data = nullptr;
   DType dtype = DType::kF32;

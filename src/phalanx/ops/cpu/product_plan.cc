@@ -12,26 +12,26 @@ namespace {
 
 // Groups of a block of depth: with 384 columns 576 KiB of the second-level cache.
 constexpr std::int64_t kDepthGroups = 384;
-// Depths that are packed at once; a longer one comes back to C.
+// The depth that is packed at once; for a longer one tiles add to C several times.
 constexpr std::int64_t kSpanGroups = 3072;
 constexpr std::int64_t kLongestSpanGroups = 4096;
 constexpr std::int64_t kColumnBlock = 384;
-// Of packed operands: the left one's, and the right one's for each thread of a team.
+// The most memory for packed operands: the left one, and for each thread the right one.
 constexpr std::int64_t kLeftBytes = std::int64_t{32} << 20;
 constexpr std::int64_t kRightBytes = std::int64_t{5} << 20;
-// Sums kept beside C.
+// The most sums that are kept outside of C.
 constexpr std::int64_t kSpanSums = std::int64_t{1} << 25;
-// What is farther apart shares sets of the first-level cache and needs many pages.
+// Rows that are further apart share sets of the first-level cache and lie on many pages.
 constexpr std::int64_t kNearBytes = 1024;
-// With so few columns a copy of the left operand costs more than it brings.
+// With fewer columns packing the left operand costs more than it saves.
 constexpr std::int64_t kFewColumns = 256;
-// B has so many times A's lines that rather A is packed.
+// If B has this many times A's lines, operands are swapped: A is packed.
 constexpr std::int64_t kSwapRatio = 8;
 
 std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, kArenaAlignment); }
 
-// C of a block and the right operand of a block of depth stay in the second-level cache. With many
-// blocks of depth the right operand comes from farther away, once for every block of rows.
+// A block of C and the right operand's block of depth stay in the second-level cache. With many
+// blocks of depth the right operand is read from memory again for every block of rows.
 std::int64_t row_block_of(const PanelKernel& kernel, std::int64_t depth_blocks,
                           const Caches& caches) {
   constexpr std::int64_t kRows = 64, kManyRows = 256;
@@ -41,8 +41,8 @@ std::int64_t row_block_of(const PanelKernel& kernel, std::int64_t depth_blocks,
   return (large_tiles || many ? kManyRows : kRows) / kernel.rows * kernel.rows;
 }
 
-// Whether tiles read the rows of a left operand where they lie. Rows at large strides share sets of
-// the first-level cache, whose ways a tile's rows must not fill.
+// Whether tiles read the rows of a left operand without packing. Rows at large strides share sets
+// of the first-level cache, and a tile's rows must not fill the ways of a set.
 bool may_stay(const ProductShape::Operand& left, const PanelKernel& kernel, const Caches& caches,
               std::int64_t columns) {
   if (left.stride * size_of(left.dtype) <= kNearBytes) return true;
@@ -99,7 +99,7 @@ ProductPlan::ProductPlan(const ProductShape& shape, const PanelKernel& with, int
   count_memory();
 }
 
-// Of full width as many as leave no single vector beside them, which is slow alone.
+// As many panels of full width as possible without a rest of one vector, which is slow.
 void ProductPlan::cut_columns() {
   const std::int64_t vectors = ceil_div(columns, kernel->width);
   wide = kernel->columns();
@@ -134,7 +134,7 @@ void ProductPlan::place_operands(const ProductShape::Operand& left_operand,
   }
 }
 
-// Those with the least work for the busiest thread, large ones rather than small ones.
+// Chooses the blocks with the least work for the busiest thread; of equal ones, the larger.
 void ProductPlan::choose_blocks(int threads) {
   const std::int64_t most_rows = std::min(row_block, round_up(rows, kernel->rows));
   const std::int64_t most_panels = panel_block;
@@ -142,7 +142,7 @@ void ProductPlan::choose_blocks(int threads) {
   for (std::int64_t block = most_rows; block >= kernel->rows; block -= kernel->rows) {
     for (std::int64_t width = most_panels; width >= 1; width /= 2) {
       const std::int64_t tasks = ceil_div(rows, block) * ceil_div(panels(), width);
-      // What a task costs beside its tiles, in tiles.
+      // The cost of a task in addition to its tiles, in tiles.
       constexpr double kRowOverhead = 0.3, kPanelOverhead = 0.1;
       const std::int64_t slivers = block / kernel->rows;
       const double tiles = static_cast<double>(slivers * width);
@@ -158,7 +158,7 @@ void ProductPlan::choose_blocks(int threads) {
   }
 }
 
-// What is packed at once stays in the outer caches.
+// Operands that are packed at once stay in the outer caches.
 void ProductPlan::choose_spans(bool plain, int threads) {
   const std::int64_t longest =
       (depth <= kLongestSpanGroups * kernel->group ? kLongestSpanGroups : kSpanGroups) *

@@ -2,8 +2,8 @@
 // How a matrix product is done: a function of shapes, types, kernel, caches and number of threads
 // alone.
 //
-// The depth is summed in blocks that depend on its length and the kernel's family alone, in order,
-// and one thread owns an element of C at a time: whatever else a plan decides, bits do not change.
+// Bits do not depend on a plan: the depth is summed in order, in blocks that depend only on its
+// length and the kernel's family, and one thread at a time works on an element of C.
 //
 // From outside to inside (after Goto and van de Geijn, Anatomy of High-Performance Matrix
 // Multiplication, 2008): spans of depth, of rows and of columns, whose operands are packed by all
@@ -31,13 +31,13 @@ struct ProductShape {
 };
 
 struct ProductPlan {
-  // Of a product that has rows, columns and depth.
+  // For a product with at least one row, column and depth.
   ProductPlan(const ProductShape& shape, const PanelKernel& kernel, int threads,
               const Caches& caches = {});
 
   enum class Place {
-    kAsItLies,  // read by the tiles
-    kTask,      // packed by the task that reads it (the left operand alone)
+    kAsItLies,  // not packed: tiles read it in place
+    kTask,      // packed by the task that reads it (only the left operand)
     kTeam,      // packed by all threads for all of them
   };
   enum class Sums {

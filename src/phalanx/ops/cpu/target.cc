@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 5> kNames = {"scalar", "avx2", "avx512", 
 
 constexpr bool kBuiltAvx2 = (HWY_TARGETS & HWY_AVX2) != 0;
 constexpr bool kBuiltAvx512 = kBuiltAvx2 && (HWY_TARGETS & HWY_AVX3) != 0;
-// The families of bf16 need no Highway, but AVX-512 beside them.
+// The kernels of bf16 do not need Highway, but other kernels with AVX-512 beside them.
 constexpr Target kLastOfBuild = kBuiltAvx512 ? Target::kAmx
                                 : kBuiltAvx2 ? Target::kAvx2
                                              : Target::kScalar;
@@ -42,7 +42,7 @@ std::span<const std::string_view> names_up_to(Target last) {
 }
 
 #if defined(__x86_64__)
-// What __builtin_cpu_supports has no name for, of every compiler that builds this.
+// For features that __builtin_cpu_supports does not know with every supported compiler.
 struct CpuidRegisters {
   unsigned a = 0, b = 0, c = 0, d = 0;
 };
@@ -59,15 +59,14 @@ bool has_amx_instructions() {
   return (features & kBf16) != 0 && (features & kTiles) != 0;
 }
 
-// Tiles are 8 KiB of registers that the kernel keeps for processes that have asked; one too old to
-// know them refuses.
+// The system saves tiles, 8 KiB of registers, only for processes that have asked; an old system
+// refuses.
 bool may_use_tiles() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
   return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-// What Highway asks of a processor for its targets, and a build without them (HWY_TARGETS) has
-// neither.
+// Highway's requirements for its targets; a build may be without one or both (HWY_TARGETS).
 bool has_avx2() {
   return kBuiltAvx2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
          __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && has_f16c() &&
@@ -86,8 +85,8 @@ Target detect() {
   return has_amx_instructions() && may_use_tiles() ? Target::kAmx : Target::kAvx512Bf16;
 }
 
-// Highway chooses among its kernels for the whole process, as an environment variable is the whole
-// process's: this is state of neither a rank nor a device.
+// Highway chooses among its kernels for the whole process. So does our environment variable: the
+// target is state of the process, not of a rank or a device.
 void limit_highway(Target target) {
   std::int64_t disabled = 0;
   if (target < Target::kAvx512) disabled |= HWY_AVX3 | HWY_AVX3_DL;

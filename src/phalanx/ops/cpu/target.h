@@ -17,32 +17,32 @@ inline constexpr const char* kTargetVariable = "PHALANX_CPU_TARGET";
 // "scalar", "avx2", "avx512", "avx512_bf16", "amx": what the variable takes.
 std::string_view name_of(Target target);
 
-// The last of the list that this processor and its kernel have; AMX's tiles are asked for here.
+// The best that this processor and the operating system have; asks the system for AMX's tiles.
 Target best_target();
 
-// Those whose kernels are in this build, whatever the machine has: what a plan may be made for.
+// The targets whose kernels are in this build: plans can be made for them on any machine.
 std::vector<Target> targets_of_build();
 
-// The target of that name, which `flag` was given. ConfigError for a name that is none, and for a
-// target whose kernels this build has not.
+// The target of that name, the value of `flag`. ConfigError for an unknown name, and for a target
+// whose kernels are not in this build.
 Target target_named(std::string_view flag, std::string_view name);
 
-// What `value`, of the variable, stands for: the best where it is empty. ConfigError for a name
-// that is none, and for a target that this machine has not.
+// The target that the variable's `value` names; the best one if it is empty. ConfigError for an
+// unknown name, and for a target that this machine does not have.
 Target requested_target(std::string_view value);
 
-// What kernels use: the variable's, read at the first call, which whoever makes a device has made
-// before the first kernel. Errors as requested_target().
+// The target that kernels use. The first call reads the variable; making a device calls it, before
+// any kernel runs. Errors as requested_target().
 Target active_target();
 
 // "amx", or "avx2 (PHALANX_CPU_TARGET; the best here is amx)".
 std::string describe_active_target();
 
-// All that this machine has, by the list, and their names.
+// All targets that this machine has, in the order of the list, and their names.
 std::vector<Target> targets_here();
 std::vector<std::string> names_of_targets_here();
 
-// For tests: until it is destroyed, another target. No kernel runs meanwhile on other threads.
+// For tests: kernels use another target while this object lives. No other thread may run a kernel.
 class ForcedTarget {
  public:
   explicit ForcedTarget(Target target);

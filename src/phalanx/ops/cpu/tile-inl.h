@@ -66,7 +66,7 @@ HWY_INLINE TileSums<kRows, kVectors> tile_product(std::int64_t depth, const floa
   // A cache line of a row.
   constexpr std::int64_t kLine = 16;
   constexpr bool kByRows = kLeft == Left::kRows;
-  // The right operand streams from the second-level cache, faster than it is fetched unasked.
+  // The right operand streams from the second-level cache, faster than hardware prefetches it.
   constexpr std::int64_t kAheadRight = 16;
   const std::int64_t step = kByRows ? 1 : left_stride;
   TileSums<kRows, kVectors> sums;

@@ -1,4 +1,4 @@
-// What finite differences cannot see: which key a query sees, and which head reads which group.
+// What finite differences cannot test: which key a query sees, and which head reads which group.
 // Queries are 0, so all visible keys weigh the same, and the output is the mean of their values.
 
 #include <gtest/gtest.h>

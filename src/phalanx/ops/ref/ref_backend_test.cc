@@ -283,7 +283,7 @@ TEST_F(RefBackend, AccumulatingOpsAdd) {
   expect_near(bias.dbias, {112});
 }
 
-// Rows 10, 11 and 12 of a larger table; id 9 and 13 are others' business.
+// Rows 10, 11 and 12 of a larger table; ids 9 and 13 are not in this part.
 TEST_F(RefBackend, EmbeddingKnowsItsRows) {
   const Tensor ids = operands_.values(DType::kI32, {5, 1}, std::vector<double>{12, 9, 10, 12, 13});
   const EmbeddingForward forward{
