@@ -254,7 +254,7 @@ TEST(Summary, HasWhatScriptsRelyOn) {
                               .culprit = Culprit{.rank = 2,
                                                  .host = "n0",
                                                  .reason = "signal 9",
-                                                 .told = "rank 2 (host n0) was killed by SIGKILL",
+                                                 .text = "rank 2 (host n0) was killed by SIGKILL",
                                                  .message = "last \xff words",
                                                  .detected_after_seconds = 0.5}});
   const auto failed = nlohmann::json::parse(summary_json(summary));

@@ -142,8 +142,8 @@ class LaunchNodes : public LaunchTest {
                                                             },
                                                         .pace = kPace});
     };
-    const Descriptor output(open_file(fmt::format("console{}.out", node)));
-    const Descriptor error(open_file(fmt::format("console{}.err", node)));
+    const FileDescriptor output(open_file(fmt::format("console{}.out", node)));
+    const FileDescriptor error(open_file(fmt::format("console{}.err", node)));
     setup.output = output.get();
     setup.error = error.get();
     try {
