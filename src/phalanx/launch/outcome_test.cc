@@ -81,7 +81,7 @@ TEST(Outcome, AHangIsEndedByTheLauncher) {
   EXPECT_EQ(found.exit_status, 124);
 }
 
-// A rank that heard of the end of its neighbour's connection may be the first to complain.
+// A rank that sees the end of its neighbour's connection may be the first to report an error.
 TEST(Outcome, AVerdictOverARankThatOnlyBlamesGivesWayToTheCause) {
   const RankVerdict blamed{.rank = 1, .reason = "rank 1: send to 0 failed", .after_seconds = 1.0};
   const Outcome found = outcome({exited(1, 75, 1.05), killed(0, 9, 1.01)}, blamed);

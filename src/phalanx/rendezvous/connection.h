@@ -91,7 +91,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 // How long the kernel waits for an answer, given the limit of silence: less, so that the end of the
 // connection is seen before the limit is.
 std::chrono::milliseconds patience_of(std::chrono::milliseconds silence);
-// Who is at the other end: "10.0.0.3" (without the port) or "a process of user 1000".
+// The other end: "10.0.0.3" (without the port) or "a process of user 1000".
 std::string address_of(Socket& socket);
 // Whether the process at the other end of a Unix socket is this user's or root's; true for TCP.
 bool is_trusted_user(Socket& socket);

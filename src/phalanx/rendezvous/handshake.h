@@ -33,7 +33,7 @@ inline constexpr int kProtocolVersion = 2;
 // How many bytes the server takes from a client that has proved nothing.
 inline constexpr std::size_t kLongestUnproven = 256;
 
-// Who wants to connect.
+// The process that wants to connect.
 struct Hello {
   MemberRole role = MemberRole::kRank;
   int number = 0;  // rank, or node of a launcher

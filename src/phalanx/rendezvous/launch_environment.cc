@@ -259,7 +259,8 @@ int required(const Variables& variables, const char* name) {
   return static_cast<int>(*value);
 }
 
-// Of the step, where Slurm says so; of the job it is the same unless a step takes a part.
+// Uses the step's numbers if Slurm sets them, else the job's, which differ only if the step uses a
+// part of the job.
 void place_by_slurm(const Variables& variables, LaunchEnvironment& environment) {
   const char* const tasks = variables.first({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
   environment.world_size = variables.small_number(tasks, 1, 1, kMaxRanks);

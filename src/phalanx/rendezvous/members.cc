@@ -110,8 +110,8 @@ void Members::on_heartbeat(int number, Heartbeat&& heartbeat, Clock::time_point 
 }
 
 void Members::on_goodbye(int number) {
-  Record& of_number = record(number);
-  of_number.left = true;
+  Record& member = record(number);
+  member.left = true;
   if (detector_) detector_->on_left(number);
   send_to(number, GoodbyeConfirmed{});
 }
@@ -123,21 +123,21 @@ bool Members::is_returning(int number, const JoinRequest& join) const {
 }
 
 void Members::on_returned(int number, Clock::time_point now) {
-  Record& of_number = record(number);
-  of_number.connected = true;
+  Record& member = record(number);
+  member.connected = true;
   Ping ping;
   ping.silence = silence_limit();
   if (!roster_.complete()) ping.waiting = roster_.roll_call();
   send_(number, std::make_shared<const std::string>(encode(ping)), true);
   const auto loss = std::find_if(losses_.begin(), losses_.end(),
                                  [&](const Loss& each) { return each.number == number; });
-  if (loss == losses_.end() || !of_number.process_end.empty()) return;
+  if (loss == losses_.end() || !member.process_end.empty()) return;
   if (log_lines_.size() < kMostLines) {
     log_lines_.push_back(fmt::format("{} is back: {}", roster_.name_of(number), loss->how));
   }
   losses_.erase(loss);
-  of_number.lost = false;
-  of_number.last_heard = now;
+  member.lost = false;
+  member.last_heard = now;
 }
 
 std::chrono::milliseconds Members::silence_limit() const {
@@ -147,17 +147,17 @@ std::chrono::milliseconds Members::silence_limit() const {
 
 Members::Clock::time_point Members::loss_time(int number, const ConnectionEnd& end,
                                               Clock::time_point now) const {
-  const Clock::time_point soon = now + options_.exit_report_wait;
-  if (!options_.over_network || end.kind == ConnectionEnd::Kind::kFault) return soon;
-  const Clock::time_point heard =
+  const Clock::time_point earliest = now + options_.exit_report_wait;
+  if (!options_.over_network || end.kind == ConnectionEnd::Kind::kFault) return earliest;
+  const Clock::time_point last_heard =
       roster_.complete() ? records_.at(static_cast<std::size_t>(number)).last_heard : now;
-  Clock::time_point due = heard + silence_limit() - kBeforeSilenceLimit;
+  Clock::time_point due = last_heard + silence_limit() - kBeforeSilenceLimit;
   if (end.kind == ConnectionEnd::Kind::kClosed) {
     const bool is_watched = options_.exit_report_wait.count() > 0;
     due =
         std::min(due, now + (is_watched ? Clock::duration(kWatchedReconnectWait) : kReconnectWait));
   }
-  return std::max(soon, due);
+  return std::max(earliest, due);
 }
 
 // No member could reconnect while this process did not run.
@@ -170,22 +170,22 @@ void Members::account_for_own_gap(Clock::time_point now) {
 }
 
 void Members::on_connection_end(int number, const ConnectionEnd& end, Clock::time_point now) {
-  Record& of_number = record(number);
-  of_number.connected = false;
-  if (of_number.left) return;
-  if (of_number.process_end.empty()) {
+  Record& member = record(number);
+  member.connected = false;
+  if (member.left) return;
+  if (member.process_end.empty()) {
     add_loss(number, end.how, loss_time(number, end, now));
   } else {
-    add_loss(number, of_number.process_end, now);
+    add_loss(number, member.process_end, now);
   }
 }
 
 void Members::on_process_end(int number, const std::string& how, Clock::time_point now) {
   if (number < 0 || number >= options_.size) return;
-  Record& of_number = record(number);
-  if (of_number.left) return;
-  of_number.process_end = how;
-  add_loss(number, how, of_number.connected ? now + kGoodbyeWait : now);
+  Record& member = record(number);
+  if (member.left) return;
+  member.process_end = how;
+  add_loss(number, how, member.connected ? now + kGoodbyeWait : now);
 }
 
 void Members::on_node_lost(int node, const std::string& how, Clock::time_point now) {

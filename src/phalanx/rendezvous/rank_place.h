@@ -1,5 +1,5 @@
 #pragma once
-// Where a rank runs. Known before the layout of the model is. A host is one network namespace of
+// Where a rank runs; known before the model's layout is. A host is one network namespace of
 // one node of the launcher (GROUP_RANK, SLURM_NODEID): ranks in two namespaces of one machine are
 // on two hosts. Shared memory is used only within a host.
 

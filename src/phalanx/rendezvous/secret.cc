@@ -59,7 +59,7 @@ SecretBytes::SecretBytes(std::size_t size) : size_(size) {
   void* const pages =
       ::mmap(nullptr, allocated_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) throw SystemError("no memory for a secret: {}", std::strerror(errno));
-  // That the kernel may refuse harms nothing.
+  // If the kernel refuses, the secret is only less well protected.
   ::madvise(pages, allocated_, MADV_DONTDUMP);
   data_ = static_cast<std::byte*>(pages);
 }

@@ -297,7 +297,7 @@ void Server::on_connection_end(Id id, const ConnectionEnd& end) {
   }
 }
 
-// And with them the ranks of their nodes.
+// If a launcher is lost, the ranks of its node are lost, too.
 void Server::end_ranks_of_lost_launchers(Clock::time_point now) {
   if (!launchers_) return;
   for (const auto& [number, how] : launchers_->members.take_lost_members()) {

@@ -80,7 +80,7 @@ void send_chunks(Batch& batch, const Operation& operation, const Sum& sum, std::
   }
 }
 
-// Where the chunk of each member but this one lies.
+// The places of the chunks of all members but this one.
 std::byte* source_of(const Operation& operation, std::byte* scratch, int member,
                      std::int64_t chunk) {
   return scratch + (member < operation.rank() ? member : member - 1) * chunk;
