@@ -72,9 +72,10 @@ struct StepSettings {
 
 class Executor {
  public:
-  // The program must have been verified with those of the other ranks of `pipeline`, which is null
-  // where there are none. Packs its saved tensors, unless `plans` has them. With `files` some leave
-  // memory between the passes; these are opened when all executors are made, and outlive them.
+  // The program must have been verified together with those of the other ranks of `pipeline` (null:
+  // there are none). Packs its saved tensors unless `plans` has their plan. With `files` some of
+  // them are kept in files between passes; the files must outlive this, and are opened after all
+  // executors have been made.
   Executor(Program program, std::vector<ChunkTables> chunks, const nn::BatchShapes& shapes,
            Communicator* pipeline = nullptr, SavedPlans* plans = nullptr,
            SavedFiles* files = nullptr);
