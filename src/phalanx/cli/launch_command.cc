@@ -6,10 +6,10 @@
 #include <string>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/file_descriptor.h"
 #include "phalanx/base/log.h"
 #include "phalanx/cli/command_table.h"
 #include "phalanx/cli/commands.h"
-#include "phalanx/launch/descriptor.h"
 #include "phalanx/launch/launcher.h"
 #include "phalanx/launch/meet_nodes.h"
 #include "phalanx/launch/options.h"
@@ -41,7 +41,7 @@ int run_launch(const Arguments& arguments) {
   options.ranks_join = is_training_command(options.command.front());
   let_log_drop_lines();
   const Secret secret = launch::run_secret(options);
-  const launch::Descriptor shared(secret.empty() ? -1 : share_secret(secret));
+  const FileDescriptor shared(secret.empty() ? -1 : share_secret(secret));
   launch::LaunchSetup setup;
   setup.program = own_program();
   setup.host = host_name();

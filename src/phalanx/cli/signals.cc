@@ -33,19 +33,19 @@ constexpr const char* kLaunchedNotSaving =
     "SIGINT: finishing this step, then leaving; nothing is saved, for --save was not given\n";
 constexpr const char* kAgain = "SIGINT again: ended at once\n";
 
-// A handler can reach nothing but static storage.
+// A handler can use static storage only.
 std::atomic<int> received_signal{0};
 std::atomic<std::int64_t> first_interrupt{0};  // ns; 0: none came
-std::atomic<const char*> first_line{nullptr};  // what it says; null: nothing
+std::atomic<const char*> first_line{nullptr};  // what it prints; null: nothing
 std::atomic<bool> second_ends{false};
-std::atomic<bool> is_held{false};  // what has come before there were StopSignals counts
+std::atomic<bool> is_held{false};  // signals that came before the first StopSignals count
 static_assert(std::atomic<int>::is_always_lock_free);
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 static_assert(std::atomic<const char*>::is_always_lock_free);
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-// A terminal that is held, or a pipe that nobody reads, must not keep the thread that the signal
-// came to.
+// Does not wait for a terminal that is held (Ctrl-S) or a pipe that nobody reads: it would hold the
+// thread that got the signal.
 void write_line(const char* line) {
   pollfd ready{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
   if (::poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) return;
@@ -66,7 +66,7 @@ void on_interrupt() {
   ::_exit(kEndedAtOnce);
 }
 
-// Calls nothing but what POSIX allows in a handler.
+// Calls only functions that POSIX allows in a handler.
 void on_signal(int number) {
   const int error = errno;
   int none = 0;
@@ -110,7 +110,7 @@ void StopSignals::install(const char* line, bool is_alone) {
 }
 
 StopSignals::~StopSignals() {
-  // One that stands twice has had the first one's handler before it.
+  // Backwards: a signal that is listed twice has the original handler in its first place.
   for (std::size_t i = signals_.size(); i-- > 0;) {
     ::sigaction(signals_[i], &before_[i], nullptr);
   }

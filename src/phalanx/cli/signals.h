@@ -1,8 +1,12 @@
 #pragma once
-// SIGINT, SIGTERM and one that is chosen ask the run to leave as soon as it can with its state
-// saved. The first SIGINT says so in a line; a second one, at least a second later (terminals and
-// launchers double them), ends a process that no launcher started at once with 130. The others
-// change nothing when they come again.
+// The stop signals of a process that works itself (a run, a long command), caught by handlers.
+// (`phalanx launch`, which starts ranks, reads its signals from a descriptor instead:
+// launch/signal_inbox.h.)
+//
+// SIGINT, SIGTERM and a chosen signal ask the run to save its state and leave as soon as it can.
+// The first SIGINT prints a line that says so. A second one, at least a second later (terminals and
+// launchers double them), ends the process at once with 130, unless a launcher started it. Other
+// repeated signals change nothing.
 
 #include <array>
 #include <csignal>
@@ -10,12 +14,12 @@
 
 namespace phalanx {
 
-// Handlers while the object lives; one at a time.
+// Its handlers are installed while it lives; only one object at a time.
 class StopSignals {
  public:
-  // `saves`: whether there is a --save, for the line. `also`: the chosen signal.
+  // For a run. `saves`: whether there is a --save, for the line. `also`: the chosen signal.
   explicit StopSignals(bool saves, int also = SIGTERM);
-  // Of a command that is no run: `line` is what the first SIGINT says. It must outlive the object.
+  // For another command. `line`: what the first SIGINT prints; it must outlive the object.
   explicit StopSignals(const char* line);
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -30,11 +34,11 @@ class StopSignals {
   std::array<struct sigaction, 3> before_;
 };
 
-// For the first thing that a program does: SIGINT and SIGTERM that come from here on wait for the
-// first StopSignals instead of ending the process.
+// To be called first by a program: from now on SIGINT and SIGTERM do not end the process, but wait
+// for the first StopSignals.
 void hold_stop_signals();
 
-// Of a name such as SIGUSR1. ConfigError for one that a run does not listen to.
+// The number of a signal such as "SIGUSR1". ConfigError for one that a run does not listen to.
 int signal_number(std::string_view name);
 
 }  // namespace phalanx

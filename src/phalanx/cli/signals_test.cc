@@ -13,7 +13,7 @@
 namespace phalanx {
 namespace {
 
-// Whoever runs the tests may have been launched.
+// The tests may run in a process that a launcher started: these variables are cleared.
 class StopSignalsTest : public testing::Test {
  protected:
   StopSignalsTest() {
@@ -30,7 +30,7 @@ class StopSignalsTest : public testing::Test {
     const StopSignals signals(saves);
     EXPECT_EQ(signals.received(), 0);
     std::raise(SIGINT);
-    // Within a second it is the same one, doubled.
+    // Within a second it counts as the same one, doubled.
     std::raise(SIGINT);
     EXPECT_EQ(signals.received(), SIGINT);
     return testing::internal::GetCapturedStderr();
@@ -53,7 +53,7 @@ TEST_F(StopSignalsTest, TheFirstInterruptSaysWhatHappens) {
   EXPECT_NE(said_of_two_interrupts(false).find("nothing is saved"), std::string::npos);
 }
 
-// What comes before the handlers is not lost, and ends nothing.
+// A signal that comes before the handlers is not lost, and does not end the process.
 TEST_F(StopSignalsTest, HeldSignalsWait) {
   struct sigaction interrupt {};
   struct sigaction terminate {};
@@ -71,7 +71,7 @@ TEST_F(StopSignalsTest, HeldSignalsWait) {
   ::sigaction(SIGTERM, &terminate, nullptr);
 }
 
-// Of many processes the first speaks, and none promises what only the launcher can do.
+// Of many processes only the first prints the line, without what only the launcher can do.
 TEST_F(StopSignalsTest, OneOfManyProcessesSpeaks) {
   for (const char* variable : {"RANK", "SLURM_PROCID"}) {
     ::setenv(variable, "0", 1);
@@ -109,7 +109,7 @@ TEST(SignalNumber, KnowsWhatARunListensTo) {
   for (const char* name : {"SIGKILL", "USR1", "SIG", "", "sigterm"}) {
     EXPECT_THROW(signal_number(name), ConfigError) << name;
   }
-  // All that the flag may be given.
+  // All values that the flag takes.
   for (const auto name : words_of(find_train_flag("--exit-signal")->spec.choices)) {
     EXPECT_NO_THROW(signal_number(name)) << name;
   }
@@ -132,7 +132,7 @@ TEST_F(StopSignalsDeathTest, ALaterInterruptEndsAtOnce) {
   EXPECT_EXIT(interrupt_twice(), testing::ExitedWithCode(130), "ended at once");
 }
 
-// There it is the launcher that ends ranks.
+// The launcher ends its ranks itself.
 TEST_F(StopSignalsDeathTest, ALaunchedProcessGoesOn) {
   ::setenv("RANK", "0", 1);
   EXPECT_EXIT(interrupt_twice(), testing::ExitedWithCode(7), "");

@@ -1,5 +1,5 @@
 #pragma once
-// What the ranks of a group call, for transports to compare and to name.
+// A call of a rank, for transports to compare with the other ranks' calls and to name in errors.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,7 @@ enum class OperationKind : std::uint8_t {
   kMessage,  // two members: the sender, the receiver
 };
 
-// What all ranks must say alike.
+// What must be equal on all ranks.
 struct Call {
   OperationKind kind = OperationKind::kBarrier;
   DType dtype = DType::kU8;

@@ -18,7 +18,7 @@ constexpr Reduction kAllReductions[] = {Reduction::kSum, Reduction::kMax, Reduct
 // Nothing, odd, more than one block of the arithmetic, more than one piece of every type.
 constexpr std::int64_t kCounts[] = {0, 1, 1031, 33001};
 
-// What rank `rank` brings: not symmetric in the ranks, of different sizes, and every bit used.
+// The values of rank `rank`: not symmetric in the ranks, of different sizes, and using every bit.
 std::vector<double> values_of(int rank, DType dtype, std::int64_t count) {
   std::mt19937_64 random(static_cast<std::uint64_t>(rank) * 1000 + static_cast<unsigned>(count));
   std::vector<double> values;
@@ -70,7 +70,7 @@ std::vector<double> serial_reduction(const std::vector<std::vector<double>>& inp
 
 using Values = std::vector<double>;
 
-// What each rank brings. Made once, before the ranks run.
+// The values of each rank. Made once, before the ranks run.
 std::vector<Values> all_inputs(int ranks, DType dtype, std::int64_t count) {
   std::vector<Values> inputs;
   for (int rank = 0; rank < ranks; ++rank) inputs.push_back(values_of(rank, dtype, count));
@@ -299,7 +299,7 @@ TEST_P(ReductionTest, NanComesThrough) {
   });
 }
 
-// A program that mixes everything; its bits may depend on nothing but the values.
+// A program that mixes all operations; its bits may depend only on the values.
 std::vector<std::byte> bits_of_mixed_program(const Transport& transport, int ranks, bool delays,
                                              const WorldOptions& options = {}) {
   std::vector<std::vector<std::byte>> bits(static_cast<std::size_t>(ranks));
@@ -333,7 +333,7 @@ std::vector<std::byte> bits_of_mixed_program(const Transport& transport, int ran
 class MixedProgramTest : public TransportTest {};
 PHALANX_ON_ALL_TRANSPORTS(MixedProgramTest);
 
-// Nor does the transport.
+// The transport does not change the bits either.
 TEST_P(MixedProgramTest, DelaysDoNotChangeBits) {
   const auto bits = bits_of_mixed_program(local_transport(), 4, false);
   EXPECT_EQ(bits_of_mixed_program(transport(), 4, false), bits);
@@ -351,7 +351,7 @@ TEST_P(MixedProgramTest, ThreadsDoNotChangeBitsOpenMp) {
 }
 
 #if defined(__x86_64__)
-// Whichever thread of whichever rank adds: the sum is subnormal.
+// The sum is subnormal, whichever thread of whichever rank adds.
 TEST_P(MixedProgramTest, SubnormalSumsAreZeroOnAllRanksOpenMp) {
   run_ranks(transport(), 3,
             [](Rank& rank) {

@@ -1,5 +1,5 @@
 #pragma once
-// What ends a wait for other ranks, or a call that is not theirs.
+// The error of a wait for other ranks that has failed, or of a call that differs from theirs.
 
 #include <string>
 #include <utility>
@@ -9,9 +9,9 @@
 
 namespace phalanx {
 
-// Codes: 70 where the ranks' calls differ, 124 where one waited too long; where a rank failed, that
-// failure's own, which is 75 unless more is known. The place is where the world failed, as far as
-// it is known: place().rank is whose failure it is, of this rank or another.
+// Codes: 70 if the ranks' calls differ, 124 if one waited too long; if a rank failed, the code of
+// that failure, which is 75 unless more is known. The place tells where the world failed, as far as
+// it is known: place().rank is the rank that failed, this one or another.
 class CommError : public Error {
  public:
   CommError(ErrorCode code, CommPlace place, const std::string& text)

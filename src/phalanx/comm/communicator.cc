@@ -67,7 +67,7 @@ class Checker {
   std::string_view op_;
 };
 
-// All there is to do among one rank.
+// A communicator of a single rank.
 void copy_unless_same(Context& context, const Tensor& output, const Tensor& input) {
   if (output.arena == input.arena && output.offset == input.offset) return;
   const Shape flat{input.count()};

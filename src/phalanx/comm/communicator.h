@@ -13,8 +13,8 @@
 // - The k-th send from one rank to another meets its k-th receive; the key says what is in it. A
 //   send is done when its tensor may change, which may be before its receive.
 // - A rank that fails calls abort(): every wait of every peer throws CommError within a second.
-// - Limits of time count silence: a rank that does something long beside the messages says so with
-//   busy(), and those that wait for it, or for one that waits for it, do not count that time.
+// - Time limits of waits do not count time in which a rank is busy with something long that is no
+//   message, and has said so with busy(): neither in waits for it, nor for ranks that wait for it.
 //
 // Tensors are contiguous. Counts are in elements.
 
@@ -76,27 +76,27 @@ class Communicator {
   // Parts of these counts, one after the other.
   Work all_to_all(Context& context, const Tensor& output, std::span<const std::int64_t> from,
                   const Tensor& input, std::span<const std::int64_t> to);
-  // Returns when all ranks have come here.
+  // Returns when all ranks have called it.
   void barrier(Context& context);
 
   Work send(Context& context, const Tensor& tensor, int peer, std::uint64_t key);
   Work receive(Context& context, const Tensor& tensor, int peer, std::uint64_t key);
-  // All at once: a rank may send to and receive from the same peer without either waiting for the
-  // other. Done when all are.
+  // All messages start together: a rank may send to and receive from the same peer without a
+  // deadlock. The Work is done when all are.
   Work exchange(Context& context, std::span<const PointToPoint> messages);
 
-  // The group of this rank among disjoint `groups` of ranks (in this communicator's numbering), its
-  // members numbered in the order given; null where it is in none. Every rank passes the same
-  // groups, and all splits happen in one order on all ranks.
+  // A communicator of this rank's group among disjoint `groups` of ranks (in this communicator's
+  // numbering); the members are numbered in the order given. Null if the rank is in none. Every
+  // rank passes the same groups, and all splits happen in the same order on all ranks.
   virtual std::unique_ptr<Communicator> split(std::span<const std::vector<int>> groups,
                                               std::string name) = 0;
 
   // This rank fails: all waits of all ranks of the world, in any group, end with a CommError that
-  // names it and the reason. The first abort counts.
+  // names this rank and the reason. Only the first abort counts.
   virtual void abort(std::string_view reason) noexcept = 0;
 
-  // While it lives, its rank is busy. Outlived by the communicator; ended by the thread that uses
-  // it.
+  // Its rank is busy while it lives. The communicator must outlive it; the thread that uses the
+  // communicator must end it.
   class Busy {
    public:
     Busy(Busy&& other) noexcept : communicator_(std::exchange(other.communicator_, nullptr)) {}
@@ -112,9 +112,9 @@ class Communicator {
     explicit Busy(Communicator& communicator) : communicator_(&communicator) {}
     Communicator* communicator_;
   };
-  // This rank does something long beside the messages: waits of others, in any group, do not time
-  // out for its sake meanwhile, and their limit of time begins anew when it ends. `what` completes
-  // "waiting for rank 0, which has been ...": "saving the checkpoint of iteration 100". May nest.
+  // This rank does something long that is no message: waits for it, in any group, do not time out
+  // meanwhile, and their time limit begins anew when it ends. `what` completes "waiting for rank 0,
+  // which has been ...": "saving the checkpoint of iteration 100". May be nested.
   [[nodiscard]] Busy busy(std::string what);
 
  protected:

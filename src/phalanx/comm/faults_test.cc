@@ -1,4 +1,4 @@
-// What happens when ranks do not agree, do not come, or fail.
+// Ranks whose calls differ, that do not come, or that fail.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,10 +23,10 @@ Work all_reduce(Rank& rank, std::int64_t count, DType dtype = DType::kF32,
 }
 void wait(Rank& rank, const Work& work) { work.wait(rank.context.queue); }
 
-// Two of three ranks agree. All must get an error, one of them the whole story.
+// Two of three ranks agree. All must get an error, and one of them the full explanation.
 void expect_mismatch(const Transport& transport, const Program& program, const std::string& one,
                      const std::string& other) {
-  // A rank whose neighbours call what it calls hears of it in the next call.
+  // A rank whose neighbours make the same call gets the error in its next call.
   const auto errors = errors_of(transport, 3, [&](Rank& rank) {
     program(rank);
     rank.world.barrier(rank.context);
@@ -107,7 +107,7 @@ TEST_P(MismatchTest, MessagesThatDifferAreNamed) {
         const Tensor tensor = rank.empty(expected.dtype, expected.count);
         wait(rank, rank.world.receive(rank.context, tensor, 0, expected.key));
       }
-      // A sender may be done before its message is seen.
+      // A send may be complete before its message is seen.
       rank.world.barrier(rank.context);
     });
     for (const auto& error : errors) {
@@ -119,7 +119,7 @@ TEST_P(MismatchTest, MessagesThatDifferAreNamed) {
   }
 }
 
-// Rank 2 fails while the others wait in the way of `program`.
+// Rank 2 fails while the others wait in `program`.
 void expect_wakes(const Transport& transport, const Program& program) {
   const auto errors = errors_of(transport, 3, [&](Rank& rank) {
     if (rank.rank() == 2) {
@@ -197,8 +197,8 @@ TEST_P(AbortTest, EveryLaterCallThrowsAndTheFirstReasonCounts) {
   expect_throws([&] { rank.world.split({}, "none"); });
 }
 
-// A rank fails while the others are in the middle of a large operation. Its memory goes at once,
-// and then theirs: no piece may still be touching it.
+// A rank fails while the others are in the middle of a large operation. Its memory is freed at
+// once, and then theirs: no piece may still access it.
 TEST_P(AbortTest, NoTensorIsTouchedAfterAnError) {
   constexpr std::int64_t kCount = 1 << 20;
   for (int round = 0; round < 6; ++round) {

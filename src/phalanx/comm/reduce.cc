@@ -14,7 +14,7 @@ namespace {
 // vectorised without run-time checks for overlap.
 constexpr std::int64_t kBlock = 1024;  // elements
 
-// What elements are combined as, and how blocks of them get there and back.
+// The type in which elements are combined, and conversions of blocks to and from it.
 template <typename T>
 struct Stored {
   using Wide = T;
@@ -116,7 +116,7 @@ void reduce_as(Reduction reduction, std::span<const std::byte* const> sources,
 
 void reduce(DType dtype, Reduction reduction, std::span<const std::byte* const> sources,
             std::span<std::byte* const> destinations, std::int64_t begin, std::int64_t bytes) {
-  // Whichever thread does this piece: one of any rank.
+  // The thread may be one of any rank.
   const cpu::FlushToZero mode;
   switch (dtype) {
     case DType::kF64:

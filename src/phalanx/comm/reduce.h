@@ -16,7 +16,7 @@ namespace phalanx {
 void reduce(DType dtype, Reduction reduction, std::span<const std::byte* const> sources,
             std::span<std::byte* const> destinations, std::int64_t begin, std::int64_t bytes);
 
-// The same, by a team of `threads`, the calling one among them, where there is enough to do.
+// The same, by up to `threads` threads, including the calling one, if there is enough to do.
 void reduce_by_team(int threads, DType dtype, Reduction reduction,
                     std::span<const std::byte* const> sources,
                     std::span<std::byte* const> destinations, std::int64_t bytes);

@@ -1,5 +1,5 @@
 #pragma once
-// Splits of a communicator into disjoint groups.
+// The check of Communicator::split(): ranks are split into disjoint groups.
 
 #include <cstddef>
 #include <optional>
@@ -8,14 +8,14 @@
 
 namespace phalanx {
 
-// Where a rank is among groups.
+// A rank's place in the groups.
 struct Membership {
   std::size_t group = 0;
   int rank = 0;  // within the group
 };
 
-// Null where the rank is in none. InternalError unless the groups are disjoint, each of at least
-// one rank of [0, size).
+// Null if the rank is in no group. InternalError unless the groups are disjoint, and each has at
+// least one rank of [0, size) and no other.
 std::optional<Membership> find_membership(std::span<const std::vector<int>> groups, int rank,
                                           int size);
 

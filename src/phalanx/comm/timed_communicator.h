@@ -1,7 +1,7 @@
 #pragma once
-// A rank's end of a group, whose waits are counted: the time between asking for a message and
-// having it (StepTimer::kMessages), barriers included. In a local world it includes the rank's
-// share of the work on the message, which waiting ranks do. Transports know nothing of it.
+// A communicator that measures its waits: the time between asking for a message and having it
+// (StepTimer::kMessages), barriers included. In a local world this includes the rank's share of the
+// work on the message, which waiting ranks do.
 
 #include <memory>
 

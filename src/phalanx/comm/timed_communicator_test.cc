@@ -17,7 +17,7 @@ using transports::read_values;
 
 double waited(const StepTimers& timers) { return timers.seconds(StepTimer::kMessages); }
 
-// Every call arrives as it is, is recorded once, and its wait counts.
+// Every call is passed on unchanged and recorded once, and its wait is counted.
 TEST(TimedCommunicator, CountsWaitsAndNothingElse) {
   run_local_ranks(2, {}, [](Communicator& plain) {
     StepTimers timers;

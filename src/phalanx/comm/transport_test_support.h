@@ -1,7 +1,6 @@
 #pragma once
-// What tests of transports share: worlds of each of them, a program run by every rank of a world,
-// each on its own thread with its own arena, context and recorder, and tensors as vectors of
-// doubles.
+// Shared by tests of transports: worlds of each transport; programs that every rank of a world
+// runs, on its own thread with its own arena, context and recorder; tensors as vectors of doubles.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -117,7 +116,7 @@ struct World {
       : keeps(std::move(kept)), ends(std::move(made)) {}
   World(World&&) = default;
   World& operator=(World&&) = delete;
-  // All at once, as ranks end: they say goodbye to each other.
+  // Ends all ranks at the same time, since they exchange goodbyes.
   ~World() {
     std::vector<std::jthread> threads;
     for (auto& end : ends) {
@@ -132,7 +131,7 @@ struct World {
 struct Transport {
   std::string name;
   std::function<World(int size, const WorldOptions& options)> make;
-  // A limit of time in which what has been sent arrives, on a machine that is busy.
+  // Long enough for messages to arrive on a busy machine.
   std::chrono::milliseconds patience;
 };
 
@@ -149,7 +148,7 @@ inline const Transport& local_transport() {
   return kLocal;
 }
 
-// Whoever watches over ranks that are threads of a test: what one says, all hear.
+// A watch over ranks that are threads of a test: a failure of one is passed to all.
 class SharedWatch {
  public:
   explicit SharedWatch(int size) {
@@ -157,7 +156,7 @@ class SharedWatch {
   }
   RankWatch& end(int rank) { return *ends_[static_cast<std::size_t>(rank)]; }
 
-  // What a watcher finds out by itself.
+  // A failure that the watch finds itself.
   void fail(int rank, ErrorCode code, std::string_view reason) noexcept {
     const std::lock_guard lock(mutex_);
     if (failure_) return;
@@ -228,7 +227,7 @@ class SharedWatch {
   std::vector<std::string> waits_;
 };
 
-// Texts of ranks that are threads.
+// Gathers texts of ranks that are threads.
 class Gathering {
  public:
   explicit Gathering(int size) : texts_(static_cast<std::size_t>(size)), barrier_(size) {}
@@ -245,7 +244,7 @@ class Gathering {
   std::barrier<> barrier_;
 };
 
-// Ranks as threads, that know of each other's memory nothing but what UCX does.
+// Ranks as threads that exchange data only through UCX.
 inline World make_ucx_threads(const std::vector<RankPlace>& places, const UcxOptions& options) {
   const int size = static_cast<int>(places.size());
   const auto watch = std::make_shared<SharedWatch>(size);
@@ -264,7 +263,7 @@ inline World make_ucx_threads(const std::vector<RankPlace>& places, const UcxOpt
   return World(watch, std::move(ends));
 }
 
-// `hosts`: ranks of one host follow each other; as even as can be.
+// The ranks of each of `hosts` hosts are consecutive, and as many on each as possible.
 inline std::vector<RankPlace> places_of(int size, int hosts) {
   std::vector<RankPlace> places;
   for (int rank = 0; rank < size; ++rank) {
@@ -318,7 +317,7 @@ inline std::vector<const Transport*> all_transports() {
 using Program = std::function<void(Rank&)>;
 
 // How every rank's program ended: its error, or nothing. A rank that throws aborts the world before
-// its memory goes, as a training run does.
+// its memory is freed, as a training run does.
 inline std::vector<std::string> errors_of(const World& world, const Program& program,
                                           std::int64_t arena_bytes = 1 << 22) {
   std::vector<std::string> errors(world.ends.size());
@@ -354,7 +353,7 @@ inline void run_ranks(const Transport& transport, int size, const Program& progr
   run_ranks(transport.make(size, options), program, arena_bytes);
 }
 
-// A test of what every transport does.
+// A test that runs for every transport.
 class TransportTest : public testing::TestWithParam<const Transport*> {
  protected:
   static const Transport& transport() { return *GetParam(); }

@@ -1,5 +1,6 @@
 #pragma once
-// What is under way while a rank goes on: a message, or bytes to and from a disk.
+// An operation that is under way while a rank does other things: a message, or bytes to and from a
+// disk.
 
 #include <chrono>
 #include <memory>
@@ -9,7 +10,7 @@
 
 namespace phalanx {
 
-// Copies share it; a default one is done.
+// Copies refer to the same operation; a default-constructed Work is done.
 class Work {
  public:
   using Clock = std::chrono::steady_clock;
@@ -24,11 +25,11 @@ class Work {
   Work() = default;
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  // What is enqueued on `queue` from here on sees the result; the host need not wait.
+  // Kernels enqueued on `queue` from now on see the result; the host need not wait.
   void wait(Queue queue) const {
     if (state_) state_->wait(queue);
   }
-  // Returns when the result is there; an error at the deadline, CommError of a message.
+  // Returns when the result is there. An error at the deadline; of a message, a CommError.
   void wait_host(Clock::time_point deadline) const {
     if (state_) state_->wait_host(deadline);
   }

@@ -26,14 +26,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often ranks are looked at that may have been stopped, and a console or a disk that is slow.
+// How often the loop looks at stopped ranks and at a slow console or disk.
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr std::size_t kLargestErrorFile = 1 << 16;
-// What waits for a disk: in all of a node's files, and in each of them.
+// How many bytes may wait for a disk: of all files of a node, and of each file.
 constexpr std::size_t kMostWaiting = std::size_t{128} << 20;
 constexpr std::size_t kMostOfFile = std::size_t{4} << 20;
 constexpr std::size_t kLeastOfFile = std::size_t{256} << 10;
-// At the end of an attempt, while the disk takes something.
+// How long the end of an attempt waits for a disk: without progress, and in all.
 constexpr auto kDiskPatience = std::chrono::seconds(2);
 constexpr auto kMostForDisk = std::chrono::seconds(10);
 constexpr int kPreempted = static_cast<int>(ErrorCode::kPreempted);
@@ -83,7 +83,7 @@ class Attempt {
   NodeReport run() {
     report_.was_asked_to_stop = around_.interruptions.asked_to_stop();
     if (report_.was_asked_to_stop && around_.group.nodes() == 1) return report_;
-    // Whatever cannot be written is told before anything runs.
+    // Files that cannot be written are an error before any rank runs.
     std::vector<OutputOfRank> streams;
     for (int local = 0; local < setup_.options.ranks; ++local) {
       streams.push_back(output_of(local));
@@ -92,13 +92,14 @@ class Attempt {
       start(local, std::move(streams[static_cast<std::size_t>(local)]));
     }
     running_ = ranks_.size();
-    // The ranks of the other nodes wait for these to hear of it.
+    // The launcher was asked to stop between attempts: the ranks of the other nodes wait for these
+    // ranks to react.
     if (report_.was_asked_to_stop) ask_to_leave();
     while (true) {
-      // First, for what was told before anything ran wakes nobody any more.
+      // Before the first wait: a signal that came before the ranks ran wakes nobody any more.
       take_signals();
       take_ends();
-      take_news();
+      take_reports();
       read_streams();
       go_on_stopping();
       tell(errors_.take(Clock::now()));
@@ -130,8 +131,8 @@ class Attempt {
   void finish_logs() {
     const bool all = around_.log_writer.flush(kDiskPatience, kMostForDisk);
     for (WatchedRank& rank : ranks_) {
-      rank.output.tell_fault(sinks_);
-      rank.error.tell_fault(sinks_);
+      rank.output.report_fault(sinks_);
+      rank.error.report_fault(sinks_);
     }
     if (all) return;
     around_.console.line(fmt::format(
@@ -185,7 +186,7 @@ class Attempt {
     const auto limit =
         until == Clock::time_point::max() ? kLong : std::clamp(left, left.zero(), kLong);
     ::poll(polled_.data(), polled_.size(), static_cast<int>(limit.count()));
-    // What happened while nobody slept may have happened at any time since the last look.
+    // If the loop did not sleep, it happened at some time since the last look.
     const auto after = Clock::now();
     const bool slept = after - before > std::chrono::milliseconds(1);
     noticed_since_ = slept ? after : looked_;
@@ -228,7 +229,7 @@ class Attempt {
     send_all(around_.interruptions.signal_for_ranks());
   }
 
-  // Ctrl-Z: the ranks stop with the launcher, which answers for them, and go on with it.
+  // Ctrl-Z: stops the ranks together with the launcher; they continue together, too.
   void pause() {
     send_all(SIGSTOP);
     ::kill(::getpid(), SIGSTOP);
@@ -252,8 +253,8 @@ class Attempt {
     const auto now = Clock::now();
     const bool was_preempted =
         is_preempting_ && end.signal != 0 && end.signal == around_.interruptions.signal_for_ranks();
-    // It did not listen yet, for the signal came with its start: nothing is lost. Ranks of other
-    // nodes must hear that it is gone.
+    // The signal came before the rank listened, so nothing is lost. With several nodes the other
+    // ranks must learn that it is gone.
     if (was_preempted && !rank.was_sent_signal && around_.group.nodes() == 1) {
       ++report_.preempted;
       return;
@@ -280,12 +281,12 @@ class Attempt {
     begin_stopping();
   }
 
-  // What the coordinator and the other launchers say.
-  void take_news() {
+  // Handles the coordinator's verdict and the reports of the other launchers.
+  void take_reports() {
     if (auto entry = around_.group.take_verdict()) take_verdict(std::move(*entry));
     if (around_.group.nodes() == 1) return;
     around_.group.clear_events();
-    // A node whose ranks have all ended is a stage further.
+    // A node whose ranks have all ended is one stage further.
     for (const int stage : {setup_.stage, setup_.stage + 1}) {
       for (const std::string& text : around_.group.latest(stage)) {
         if (!text.empty() && !stopping_since_) take_report(parse_node_report(text));
@@ -297,7 +298,7 @@ class Attempt {
     }
   }
 
-  // Of another launcher.
+  // A report of another launcher.
   void take_report(const NodeReport& report) {
     if (report.failed == 0 && !report.verdict) return;
     for (const RankEnd& end : report.failures) around_.group.rank_ended(end.rank, end.how());
@@ -306,7 +307,7 @@ class Attempt {
 
   void take_verdict(VerdictBox::Entry entry) {
     if (report_.verdict) return;
-    entry.verdict.after_seconds = seconds(entry.at - began_);
+    entry.verdict.after_seconds = seconds(entry.time - began_);
     say(entry.verdict.reason);
     for (const std::string& line : entry.report) around_.console.line(line);
     report_.verdict = std::move(entry.verdict);
@@ -324,7 +325,7 @@ class Attempt {
   void begin_stopping() {
     if (stopping_since_) return;
     stopping_since_ = Clock::now();
-    // The other launchers stop theirs.
+    // The other launchers stop their ranks, too.
     if (around_.group.nodes() > 1) around_.group.post(setup_.stage, to_text(report_));
   }
 
@@ -335,7 +336,7 @@ class Attempt {
     if (time >= 2 * setup_.grace) return end_all();
     for (WatchedRank& rank : ranks_) {
       if (!rank.is_running) continue;
-      // Nothing else reaches a stopped process.
+      // A stopped process gets no other signal.
       if (rank.process.is_stopped()) {
         end(rank, SIGKILL);
       } else if (time >= setup_.grace && !rank.was_sent_signal) {
@@ -396,8 +397,8 @@ class Attempt {
   OutputSinks sinks_;
   std::int64_t oom_kills_;
   Clock::time_point began_;
-  Clock::time_point looked_ = began_;         // when ends were last looked for
-  Clock::time_point noticed_since_ = began_;  // what is new happened after this
+  Clock::time_point looked_ = began_;         // the last look for ends
+  Clock::time_point noticed_since_ = began_;  // ends that are seen now happened after this
   std::vector<WatchedRank> ranks_;
   std::size_t running_ = 0;
   std::vector<pollfd> polled_;

@@ -1,6 +1,6 @@
 #pragma once
-// One attempt: the ranks of this node are started, watched, and all of them end. One loop on the
-// thread that starts them; it sleeps until something happens.
+// One attempt: starts the ranks of this node, watches them, and returns when all have ended. One
+// loop, on the thread that starts them; it sleeps until something happens.
 
 #include <chrono>
 #include <filesystem>
@@ -16,7 +16,7 @@
 
 namespace phalanx::launch {
 
-// Where the ranks of this node are among all.
+// The place of this node's ranks among all ranks.
 struct WorldPlace {
   int first_rank = 0;
   int world_size = 1;
@@ -32,13 +32,13 @@ struct AttemptSetup {
   std::string launch_id;            // PHALANX_LAUNCH: of all attempts of this launch and no other
   std::filesystem::path directory;  // of this attempt's logs; empty: none
   int secret_descriptor = -1;       // that the ranks inherit; -1: none
-  int stage = 0;                    // under which other launchers are told of failures
+  int stage = 0;                    // of NodeBoard, for this node's reports
   bool error_is_terminal = false;
   std::chrono::milliseconds grace = std::chrono::seconds(1);           // as LaunchSetup's
   std::chrono::milliseconds kill_patience = std::chrono::seconds(10);  // likewise
 };
 
-// What lives longer than an attempt.
+// Objects that live longer than an attempt.
 struct AttemptSurroundings {
   NodeGroup& group;
   Console& console;
@@ -48,8 +48,8 @@ struct AttemptSurroundings {
   bool& has_failed_file;
 };
 
-// SystemError, OutputError where ranks cannot be started: none is left then. Error 75 where another
-// launcher is gone.
+// SystemError or OutputError if a rank cannot be started; then none is left running. Error 75 if
+// another launcher is gone.
 NodeReport run_attempt(const AttemptSetup& setup, const AttemptSurroundings& around);
 
 }  // namespace phalanx::launch

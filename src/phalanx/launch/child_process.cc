@@ -45,18 +45,18 @@ std::vector<std::string> words_of(const ChildOptions& options) {
   return words;
 }
 
-// What the child needs, made before it is there: between fork and exec nothing may be allocated.
+// What the child needs between fork and exec, prepared before: it may not allocate memory there.
 struct Preparation {
   const char* program;
   char* const* words;
   char* const* environment;
   const ChildOptions* options;
   int nothing;  // /dev/null
-  int report;   // takes errno where exec fails
+  int report;   // gets errno if exec fails
   int parent;
 };
 
-// The rest calls nothing but what POSIX allows between fork and exec.
+// The following functions call only what POSIX allows between fork and exec.
 void close_others(const Preparation& prepared) {
   constexpr unsigned kFirst = 3;
   if (::syscall(SYS_close_range, kFirst, ~0U, CLOSE_RANGE_CLOEXEC) != 0) {
@@ -77,7 +77,7 @@ void reset_signals() {
        {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGCHLD, SIGTSTP, SIGCONT}) {
     ::sigaction(signal, &standard, nullptr);
   }
-  // In the background of a terminal that stops such writers it would hang.
+  // A terminal may stop background processes that write to it (stty tostop): the child would hang.
   struct sigaction ignored {};
   ignored.sa_handler = SIG_IGN;
   ::sigaction(SIGTTOU, &ignored, nullptr);
@@ -86,7 +86,7 @@ void reset_signals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// Behind fork(): becomes the program.
+// In the child, after fork().
 [[noreturn]] void become(const Preparation& prepared) {
   const ChildOptions& options = *prepared.options;
   ::setpgid(0, 0);
@@ -113,9 +113,9 @@ int exec_error(int report) {
   return taken == sizeof error ? error : 0;
 }
 
-Descriptor watch_of(int pid) {
+FileDescriptor watch_of(int pid) {
   const auto watch = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-  if (watch >= 0) return Descriptor(watch);
+  if (watch >= 0) return FileDescriptor(watch);
   const int error = errno;
   ::kill(pid, SIGKILL);
   ::waitpid(pid, nullptr, 0);
@@ -134,13 +134,13 @@ ChildProcess ChildProcess::start(const ChildOptions& options) {
   const ExecStrings words(words_of(options));
   const ExecStrings environment(environment_of(options));
   std::array<int, 2> report{};
-  const Descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  const FileDescriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!nothing.is_open() || ::pipe2(report.data(), O_CLOEXEC) != 0) {
     throw SystemError("no descriptors for another process: {} (see ulimit -n)",
                       std::strerror(errno));
   }
-  const Descriptor report_read(report[0]);
-  Descriptor report_write(report[1]);
+  const FileDescriptor report_read(report[0]);
+  FileDescriptor report_write(report[1]);
   const Preparation prepared{.program = options.program.c_str(),
                              .words = words.get(),
                              .environment = environment.get(),
@@ -151,11 +151,11 @@ ChildProcess ChildProcess::start(const ChildOptions& options) {
   const int pid = ::fork();
   if (pid == 0) become(prepared);
   if (pid < 0) {
-    const int error = errno;  // before the limits are looked for
+    const int error = errno;  // reading the limits may change it
     throw SystemError("the system refuses another process: {} (ulimit -u). Limits: {}",
                       std::strerror(error), thread_limits());
   }
-  ::setpgid(pid, pid);  // whoever is first
+  ::setpgid(pid, pid);  // the child calls it, too: either may be first
   report_write.close();
   if (const int error = exec_error(report_read.get()); error != 0) {
     ::waitpid(pid, nullptr, 0);
@@ -177,7 +177,7 @@ std::optional<ChildProcess::End> ChildProcess::take_end() {
       info.si_pid == 0) {
     return std::nullopt;
   }
-  // While it is a zombie, its number cannot be another group's.
+  // While it is a zombie, its number cannot belong to another group.
   ::kill(-pid_, SIGKILL);
   ::waitid(P_PID, id, &info, WEXITED | WNOHANG);
   watch_.close();

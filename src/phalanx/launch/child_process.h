@@ -1,6 +1,6 @@
 #pragma once
-// A program as a child: exec'ed in a process group of its own, with nothing to read, killed by the
-// kernel when the thread that started it ends.
+// A program as a child process: in a process group of its own, with /dev/null as its input; the
+// kernel kills it when the thread that started it ends.
 
 #include <filesystem>
 #include <optional>
@@ -8,31 +8,31 @@
 #include <utility>
 #include <vector>
 
-#include "phalanx/launch/descriptor.h"
+#include "phalanx/base/file_descriptor.h"
 
 namespace phalanx::launch {
 
 struct ChildOptions {
   std::filesystem::path program;
-  std::vector<std::string> words;                                // behind the program's name
-  std::vector<std::pair<std::string, std::string>> environment;  // beside the launcher's own
-  std::vector<std::string> dropped;  // of the launcher's own, these are not passed on
+  std::vector<std::string> words;                                // after the program's name
+  std::vector<std::pair<std::string, std::string>> environment;  // added to the launcher's own
+  std::vector<std::string> dropped;  // variables of the launcher that are not passed on
   int output = -1;                   // descriptors that become its standard output and error;
   int error = -1;                    // -1: the launcher's own
-  std::vector<int> inherited;        // stay open under their numbers; all others are closed
+  std::vector<int> inherited;        // descriptors that stay open; all others are closed
 };
 
 class ChildProcess {
  public:
-  // By the thread that outlives it. SystemError where the system refuses, with the limits, or the
-  // program cannot be executed.
+  // To be called by a thread that outlives the child. SystemError if the system refuses a process
+  // (with the limits), or the program cannot be executed.
   static ChildProcess start(const ChildOptions& options);
 
   ChildProcess(ChildProcess&&) noexcept = default;
   ChildProcess& operator=(ChildProcess&&) noexcept = default;
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
-  // What still runs is killed.
+  // Kills it if it still runs.
   ~ChildProcess();
 
   int pid() const { return pid_; }
@@ -43,24 +43,24 @@ class ChildProcess {
     int exit_code = 0;
     int signal = 0;
   };
-  // Takes what has ended, with what is left of its process group; empty while it runs.
+  // How it ended; empty while it runs. Kills what is left of its process group.
   std::optional<End> take_end();
-  // To it and its process group. False where it has ended.
+  // Sends a signal to it and its process group. False if it has ended.
   bool send(int signal) const;
-  // It cannot be ended now, and nobody waits for it any more. The kernel ends it when it can: it
-  // was told to.
+  // Gives up waiting for a process that cannot be ended now. It has been sent SIGKILL: the kernel
+  // ends it when it can.
   void abandon() { watch_.close(); }
-  // Whether it was stopped (SIGSTOP), so that nothing but SIGKILL and SIGCONT reaches it.
+  // Whether it is stopped (SIGSTOP), so that only SIGKILL and SIGCONT have an effect.
   bool is_stopped() const;
 
  private:
-  ChildProcess(int pid, Descriptor watch) : pid_(pid), watch_(std::move(watch)) {}
+  ChildProcess(int pid, FileDescriptor watch) : pid_(pid), watch_(std::move(watch)) {}
 
   int pid_ = -1;
-  Descriptor watch_;
+  FileDescriptor watch_;
 };
 
-// Environments and words in the form that execve() takes.
+// Texts in the form that execve() takes.
 class ExecStrings {
  public:
   explicit ExecStrings(std::vector<std::string> texts);

@@ -10,7 +10,7 @@ constexpr auto kMostAtEnd = std::chrono::seconds(10);
 constexpr auto kPatienceForResults = std::chrono::seconds(60);
 constexpr auto kStuck = std::chrono::seconds(1);
 
-// 2>&1: what goes to either is to stay in order.
+// After 2>&1 both are one file: what goes to either must stay in order.
 bool is_same_file(int first, int second) {
   struct stat one {};
   struct stat other {};

@@ -1,7 +1,7 @@
 #pragma once
-// The launcher's standard output and error. Nothing here waits for a terminal that is held (Ctrl-S)
-// or a pipe that nobody empties: what standard error cannot take is dropped with a word of how much
-// was, and standard output, which has results, says when its producer has to wait.
+// The launcher's standard output and error. It never waits for a terminal that is held (Ctrl-S) or
+// a pipe that nobody reads. What standard error cannot take is dropped, and the amount reported.
+// Standard output has results: nothing is dropped, but the producer is told to wait.
 
 #include <chrono>
 #include <cstdint>
@@ -19,20 +19,20 @@ class Console {
   Console(int output, int error);
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
-  // Waits a while for what is left.
+  // Waits for the rest to be taken, up to a limit.
   ~Console();
 
-  // Bytes as they come, which may end within a line.
+  // Writes bytes as they come; they may end within a line.
   void write(ConsoleStream stream, std::string_view bytes);
-  // A line of the launcher's own, on standard error; it begins a new line there.
+  // Writes a line of the launcher's own to standard error, at the beginning of a line.
   void line(std::string_view text);
-  // Whether nothing should be added now that can wait: on standard error while it is slow, not
-  // where it takes nothing.
+  // Whether output that can wait should not be added now. Of standard error: while it is slow, but
+  // not if it takes nothing.
   bool should_wait(ConsoleStream stream) const;
 
-  // Of what was written to standard output.
+  // The state of what was written to standard output.
   enum class Results : std::uint8_t { kTaken, kWaiting, kNobodyTakesThem };
-  // Waits for them, up to that long.
+  // Waits until all of it is taken, up to `limit`.
   Results wait_for_results(std::chrono::milliseconds limit) const;
 
  private:

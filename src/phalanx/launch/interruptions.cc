@@ -5,7 +5,7 @@
 namespace phalanx::launch {
 namespace {
 
-// Terminals and wrappers double a Ctrl-C.
+// A SIGINT that comes earlier counts as the first one, which terminals and wrappers double.
 constexpr auto kSecondCounts = std::chrono::seconds(1);
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
-// Signals to the launcher, and what they mean: the first one asks the run to save and leave, a
-// second Ctrl-C a second later or more ends it at once. No clock of its own.
+// What a signal to the launcher means: the first one asks the run to save and leave, a second
+// Ctrl-C at least a second later ends it at once. It has no clock. signal_inbox.h receives the
+// signals.
 
 #include <chrono>
 #include <cstdint>
@@ -25,9 +26,9 @@ class Interruptions {
   explicit Interruptions(const std::vector<int>& stop_signals)
       : stop_signals_(stop_signals.begin(), stop_signals.end()) {}
 
-  // All that can come: the signals to watch.
+  // The signals to watch.
   std::vector<int> signals() const;
-  // What follows; empty where nothing does.
+  // What to do; empty: nothing.
   std::optional<Interruption> on_signal(int signal, Clock::time_point now);
 
   bool asked_to_stop() const { return first_signal_ != 0; }

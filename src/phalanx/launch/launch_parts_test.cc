@@ -108,7 +108,7 @@ TEST(Interruptions, SigtermIsNoCtrlC) {
   EXPECT_EQ(signals.on_signal(SIGTERM, now), Interruption::kStop);
   EXPECT_EQ(signals.on_signal(SIGTERM, now + std::chrono::seconds(5)), std::nullopt);
   EXPECT_EQ(signals.signal_for_ranks(), SIGTERM);
-  // The first Ctrl-C, whatever came before.
+  // The first Ctrl-C; other signals before it do not count.
   EXPECT_EQ(signals.on_signal(SIGINT, now + std::chrono::seconds(6)), std::nullopt);
   EXPECT_EQ(signals.on_signal(SIGINT, now + std::chrono::seconds(8)), Interruption::kEndAtOnce);
 }
@@ -131,7 +131,7 @@ TEST_F(Files, TheSaveDirectoryIsTheCommands) {
   EXPECT_EQ(save_directory_of({"pretrain", "--yaml-cfg", "nowhere.yaml"}), "");
 }
 
-// The tracker is a hint that a crash leaves behind: what counts are whole manifests.
+// A crash may leave an old tracker: only complete manifests count.
 TEST_F(Files, TheNewestCheckpointIsFoundByManifests) {
   EXPECT_EQ(newest_checkpoint(""), std::nullopt);
   EXPECT_EQ(newest_checkpoint(directory_ / "nowhere"), std::nullopt);
@@ -176,7 +176,7 @@ TEST_F(Files, OomKillsAreTheControlGroups) {
   EXPECT_EQ(oom_kills(directory_), 2);
 }
 
-// The root's group has no such file with version 2, and there may be none.
+// With version 2 the root group has no such file; there may also be no group.
 TEST_F(Files, OomKillsAreTheMachinesWhereNoGroupCounts) {
   write("proc/vmstat", "nr_free_pages 5\noom_kill 7\npgfault 1\n");
   EXPECT_EQ(oom_kills(directory_), 7);
@@ -229,7 +229,7 @@ TEST_F(Files, LogsOfAnotherUserAreRefused) {
   EXPECT_THROW(LogDirectory(directory_, "run", 0), OutputError);
 }
 
-// A run of the same name goes on in them.
+// A run of the same name appends to them.
 TEST_F(Files, LogsThatAreThereAreAddedTo) {
   for (int time = 0; time < 2; ++time) {
     const LogDirectory logs(directory_, "run", 0);
@@ -254,7 +254,7 @@ TEST(Summary, HasWhatScriptsRelyOn) {
                               .culprit = Culprit{.rank = 2,
                                                  .host = "n0",
                                                  .reason = "signal 9",
-                                                 .told = "rank 2 (host n0) was killed by SIGKILL",
+                                                 .text = "rank 2 (host n0) was killed by SIGKILL",
                                                  .message = "last \xff words",
                                                  .detected_after_seconds = 0.5}});
   const auto failed = nlohmann::json::parse(summary_json(summary));

@@ -44,14 +44,14 @@ class IgnoredBrokenPipes {
   struct sigaction before_ {};
 };
 
-// What the launchers of a run must agree on, or tell each other, before anything starts.
+// What the launchers of a run must agree on, or exchange, before anything starts.
 struct NodeHello {
   std::string host;
   int ranks = 0;
   int nodes = 0;
   int max_restarts = 0;
   bool has_save = false;
-  std::string run_name;  // node 0's counts
+  std::string run_name;  // all use node 0's
 };
 
 std::string to_text(const NodeHello& hello) {
@@ -109,9 +109,9 @@ class Launcher {
 
   int run() {
     for (const std::string& note : options_.notes) console_.line(note);
-    // Before anybody waits for this node.
+    // Errors of the log directory come before other nodes wait for this one.
     if (!options_.log_directory.empty() && options_.nodes == 1) open_logs();
-    // Nodes that were not told a name cannot know node 0's before they have met.
+    // Without --rdzv-id the other nodes learn node 0's name when they meet.
     const bool has_own_name = options_.run_id.empty() && options_.nodes == 1;
     run_id_ = has_own_name ? summary_.run : options_.run_id.empty() ? "none" : options_.run_id;
     group_ = setup_.make_group(run_id_, [this] { leave_if_asked(); });
@@ -125,7 +125,7 @@ class Launcher {
           return step.exit_status;
         }
       } catch (const Error& error) {
-        // Nobody's fault among the ranks: another launcher is gone, the system refuses.
+        // No rank is at fault: another launcher is gone, or the system refuses.
         summary_.attempts.push_back(
             {.attempt = attempt, .exit_status = error.exit_status(), .culprit = std::nullopt});
         summary_.exit_status = error.exit_status();
@@ -141,7 +141,7 @@ class Launcher {
     console_.line(fmt::format("phalanx launch: logs in {}", logs_->path().string()));
   }
 
-  // A program that is read slowly or late delivers all.
+  // Waits until all of standard output has been read, also by a slow reader.
   void deliver_results() {
     while (true) {
       switch (console_.wait_for_results(kTick)) {
@@ -157,8 +157,8 @@ class Launcher {
     }
   }
 
-  // All launchers at the same time, each with its text; those of all, by node. Stages rise. Error
-  // 75 where some have not come in time.
+  // Exchanges texts with all launchers: theirs, by node. Every launcher calls it; stages must rise.
+  // Error 75 if some have not come in time.
   std::vector<std::string> exchange(int stage, std::string text,
                                     std::optional<std::chrono::milliseconds> limit = {}) {
     using Clock = std::chrono::steady_clock;
@@ -201,7 +201,7 @@ class Launcher {
     }
   }
 
-  // Before the nodes have met: nobody else hears of it, and nothing is lost.
+  // Before the nodes have met: no other launcher need know of it, and nothing is lost.
   void leave_if_asked() {
     take_signals();
     if (!interruptions_.asked_to_stop()) return;
@@ -257,14 +257,14 @@ class Launcher {
     if (group_->node() == 0) own.progress = newest_checkpoint(save_);
     std::vector<NodeReport> reports;
     try {
-      // Where ranks have failed, all launchers end theirs within seconds.
+      // After a failure all launchers end their ranks within seconds.
       const bool is_ending = own.failed > 0 || own.verdict;
       const auto limit = is_ending ? std::optional(setup_.others_patience) : std::nullopt;
       for (const std::string& text : exchange(stage + 1, to_text(own), limit)) {
         reports.push_back(parse_node_report(text));
       }
     } catch (const Error& error) {
-      // A launcher whose host is cut off may be missed a moment later than its ranks.
+      // A launcher whose host is cut off may be noticed a moment later than its ranks.
       own.lost_launcher = group_->lost();
       if (own.lost_launcher.empty() && error.code() == ErrorCode::kTemporary) {
         own.lost_launcher = error.what();
@@ -272,14 +272,14 @@ class Launcher {
       if (own.lost_launcher.empty() || !own.verdict) throw;
       return end_without_others(attempt, own);
     }
-    // As node 0 sees it: the others might see the file system later.
+    // Node 0's view counts: the others may see a change of the file system later.
     const auto before = std::exchange(progress_, reports[0].progress);
     return decide(attempt, outcome_of(reports), before, progress_);
   }
 
-  // Another launcher is gone, and with it what the nodes would decide together.
+  // Another launcher is gone: the nodes can no longer decide together.
   NextStep end_without_others(int attempt, const NodeReport& own) {
-    // Without a verdict nobody among the ranks is known to have failed: these were ended.
+    // Without a verdict no rank is known to have failed: the launcher ended them.
     if (!own.verdict) throw Error(ErrorCode::kTemporary, own.lost_launcher);
     const Outcome outcome = outcome_of(std::span(&own, 1));
     NextStep step{.restarts = false,
@@ -320,7 +320,7 @@ class Launcher {
   std::filesystem::path save_;
   Interruptions interruptions_;
   IgnoredBrokenPipes no_broken_pipes_;
-  SignalInbox inbox_;  // before all threads
+  SignalInbox inbox_;  // blocks signals before any thread starts
   Console console_;
   BackgroundWriter log_writer_;
   RestartPolicy policy_;

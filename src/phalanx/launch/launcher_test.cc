@@ -1,4 +1,4 @@
-// The launcher with scripts of the shell as ranks: how they end, what follows, what is said.
+// The launcher with shell scripts as ranks: how they end, what follows, and what is printed.
 
 #include "phalanx/launch/launcher.h"
 
@@ -88,8 +88,8 @@ TEST_F(LaunchTest, RanksFindTorchrunsVariables) {
   EXPECT_THAT(variables, Not(HasSubstr("PHALANX_RDZV_SECRET_FILE")));
 }
 
-// Groups of their own, nothing to read, and no descriptor of the launcher's but those that are
-// meant.
+// Ranks have process groups of their own, an empty input, and only the intended descriptors of the
+// launcher.
 TEST_F(LaunchTest, RanksInheritNothingElse) {
   const int foreign = ::open("/dev/null", O_RDONLY);  // without O_CLOEXEC
   ASSERT_GE(foreign, 0);
@@ -99,7 +99,7 @@ TEST_F(LaunchTest, RanksInheritNothingElse) {
   std::istringstream output(read("logs/run/attempt_0/rank_0.out"));
   std::string descriptors;
   std::getline(output, descriptors);
-  // 3 is the directory that ls reads. The shell's group follows.
+  // 3 is the directory that ls reads. The shell's process group follows.
   EXPECT_THAT(descriptors, testing::StartsWith("0 1 2 3 "));
   std::string pid;
   std::getline(output, pid);
@@ -126,7 +126,7 @@ TEST_F(LaunchTest, TheFirstThatFailsIsTheCulprit) {
 }
 
 TEST_F(LaunchTest, WhoBlamesAnotherIsNotTheCulprit) {
-  // Rank 0 hears of it before the launcher does.
+  // Rank 0 learns of it before the launcher does.
   EXPECT_EQ(run(2, "if [ $RANK = 0 ]; then exit 75; fi; sleep 0.1; exit 65"), 65);
   EXPECT_EQ(summary()["culprit"]["rank"], 1);
 }
@@ -164,7 +164,7 @@ TEST_F(LaunchTest, AStoppedRankIsKilledAtOnce) {
   grace_ = std::chrono::minutes(1);
   const auto begin = Clock::now();
   EXPECT_EQ(run(2, "if [ $RANK = 1 ]; then sleep 0.3; exit 70; fi; kill -STOP $$"), 70);
-  // Long before anybody would have been sent SIGTERM.
+  // Long before the launcher would send SIGTERM.
   EXPECT_LT(seconds_since(begin), 10.0);
 }
 
@@ -254,7 +254,7 @@ class LaunchSignal : public LaunchTest {
  protected:
   // Runs ranks that write their numbers to the file "pids"; when all have, `act` is called.
   int run_and(int ranks, const std::string& script, const std::function<void()>& act) {
-    // As a program's other threads: they leave the signals to the launcher's.
+    // Blocked as in other threads of a program: the launcher's thread gets the signals.
     const SignalInbox blocked({SIGINT, SIGTERM});
     std::jthread actor([&, this] {
       wait_until([&] { return std::ssize(numbers_in("pids")) == ranks; });
@@ -301,7 +301,7 @@ TEST_F(LaunchSignal, ASecondCtrlCEndsAtOnce) {
   for (const int pid : numbers_in("pids")) EXPECT_FALSE(is_alive(pid));
 }
 
-// They do not listen yet, so that nothing is lost; nothing is started again.
+// Ranks that do not listen yet lose nothing when they end; nothing is restarted.
 TEST_F(LaunchSignal, RanksThatAreNotReadyToSaveEnd) {
   options_.max_restarts = 3;
   EXPECT_EQ(
@@ -351,7 +351,7 @@ TEST_F(LaunchProcess, RanksDieWithTheirLauncher) {
   }
 }
 
-// Ctrl-Z: the launcher answers for its ranks, so that they stand still with it.
+// Ctrl-Z: the launcher stops its ranks, too.
 TEST_F(LaunchProcess, StopsAndGoesOnWithItsRanks) {
   start("while [ ! -e " + here() + "/end ]; do :; done");
   ::kill(launcher_, SIGTSTP);
@@ -393,7 +393,8 @@ TEST_F(LaunchTest, AConsoleThatIsGoneEndsNothing) {
   ::close(ends[1]);
 }
 
-// Nobody reads, and nobody hangs up: the ranks that print there wait, the launcher does not.
+// Nobody reads the console, and nobody closes it: ranks that print there wait, the launcher does
+// not.
 TEST_F(LaunchTest, AConsoleThatIsHeldDoesNotKeepFromWatching) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
@@ -406,7 +407,7 @@ TEST_F(LaunchTest, AConsoleThatIsHeldDoesNotKeepFromWatching) {
   ::close(ends[1]);
 }
 
-// ... nor do the ranks whose log goes there: they would stand still, and be taken for hung.
+// Ranks whose log goes there do not wait either: they would stand still, and count as hanging.
 TEST_F(LaunchTest, AConsoleThatNobodyReadsHoldsNoRank) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
@@ -454,7 +455,7 @@ TEST_F(LaunchTest, LogsThatCannotBeWrittenAreToldBeforeTheStart) {
 }
 
 TEST_F(LaunchTest, AFullLogDiskEndsNothing) {
-  // A limit refuses as a full disk does.
+  // A limit of file sizes refuses writes as a full disk does.
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);

@@ -14,8 +14,8 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/file_descriptor.h"
 #include "phalanx/base/unique_name.h"
-#include "phalanx/launch/descriptor.h"
 
 namespace phalanx::launch {
 namespace {
@@ -25,14 +25,14 @@ constexpr mode_t kOwnFile = 0600;
 constexpr int kNameDigits = 6;
 constexpr auto kStuck = std::chrono::seconds(1);
 
-// This user's, or root's, who is trusted.
+// It must belong to this user or to root.
 void check_owner(const struct stat& status, const std::filesystem::path& path) {
   if (status.st_uid == ::geteuid() || status.st_uid == 0) return;
   throw OutputError("{}: belongs to user {}, and this is user {}'s run; give another --log-dir",
                     path.string(), status.st_uid, ::geteuid());
 }
 
-// Or one of this user's that is there already; not what a link points to.
+// Makes a directory, or takes an existing one of this user. A link is refused.
 void make_own_directory(const std::filesystem::path& path) {
   if (::mkdir(path.c_str(), kOwnDirectory) == 0) return;
   const int error = errno;
@@ -48,12 +48,12 @@ void make_own_directory(const std::filesystem::path& path) {
   check_owner(status, path);
 }
 
-// Not through a link: whoever may write in the directory would choose the file that is written.
+// A link is refused: otherwise anybody who may write in the directory could choose the file.
 // O_NONBLOCK: a pipe in its place is refused, not waited for.
-Descriptor open_own_file(const std::filesystem::path& path) {
+FileDescriptor open_own_file(const std::filesystem::path& path) {
   constexpr int kFlags =
       O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-  Descriptor file(::open(path.c_str(), kFlags, kOwnFile));
+  FileDescriptor file(::open(path.c_str(), kFlags, kOwnFile));
   if (!file.is_open()) {
     throw OutputError("{}: cannot be written: {}; give another --log-dir", path.string(),
                       errno == ELOOP ? "it is a link" : std::strerror(errno));
@@ -93,7 +93,7 @@ std::filesystem::path LogDirectory::make_attempt(int attempt) const {
 
 LogFile::LogFile(std::filesystem::path path, BackgroundWriter& writer, std::size_t most_bytes)
     : path_(std::move(path)) {
-  const Descriptor file = open_own_file(path_);
+  const FileDescriptor file = open_own_file(path_);
   output_ = writer.add(file.get(),
                        {.most_bytes = most_bytes, .reason = "the disk of --log-dir was too slow"},
                        /*at_once=*/false);
@@ -108,10 +108,10 @@ bool LogFile::should_wait() const {
 }
 
 std::string LogFile::take_fault() {
-  if (!output_ || told_) return "";
+  if (!output_ || fault_taken_) return "";
   const std::string reason = output_.fault();
-  told_ = !reason.empty();
-  return told_ ? fmt::format("{}: cannot be written: {}", path_.string(), reason) : "";
+  fault_taken_ = !reason.empty();
+  return fault_taken_ ? fmt::format("{}: cannot be written: {}", path_.string(), reason) : "";
 }
 
 std::string new_run_name() {

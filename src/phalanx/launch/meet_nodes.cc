@@ -14,7 +14,7 @@
 namespace phalanx::launch {
 namespace {
 
-// Rounds in which launchers exchange what they have to say: n texts to n launchers.
+// The pause between rounds of NodeBoard, in which n launchers exchange n texts: longer with many.
 constexpr int kFewNodes = 16;
 constexpr std::chrono::milliseconds kPace{100};
 constexpr std::chrono::milliseconds kPaceOfMany{500};
@@ -52,13 +52,13 @@ class CoordinatorServer : public RankServer {
   Coordinator coordinator_;
 };
 
-// The launcher's own membership, until the last round is over.
-class Membership {
+// The launcher as a member of the rendezvous; it leaves when the last round is over.
+class LauncherMember {
  public:
-  explicit Membership(const MemberOptions& options) : member_(Member::join(options)) {}
-  Membership(const Membership&) = delete;
-  Membership& operator=(const Membership&) = delete;
-  ~Membership() { member_->leave(); }
+  explicit LauncherMember(const MemberOptions& options) : member_(Member::join(options)) {}
+  LauncherMember(const LauncherMember&) = delete;
+  LauncherMember& operator=(const LauncherMember&) = delete;
+  ~LauncherMember() { member_->leave(); }
   std::vector<std::string> gather(std::string mine) { return member_->gather(std::move(mine)); }
   void give_up(const std::string& reason) { member_->fail(reason); }
 
@@ -103,7 +103,7 @@ MemberOptions member_options(const LaunchOptions& options, const Secret& secret,
   member.join_timeout = options.join_timeout;
   member.silence_limit = silence_timeout_of(options.command);
   member.poll = poll;
-  // The launcher with the coordinator has heard it there, and more of it.
+  // The launcher with the coordinator gets the whole verdict there.
   if (options.node > 0) {
     member.on_rank_failure = [box = std::move(box)](const RankFailure& failure) {
       box->put({.rank = failure.rank,
@@ -148,7 +148,7 @@ std::unique_ptr<NodeGroup> meet_nodes(const LaunchOptions& options, const Secret
   }
   parts.endpoint = endpoint.to_text();
   if (options.nodes > 1) {
-    const auto member = std::make_shared<Membership>(
+    const auto member = std::make_shared<LauncherMember>(
         member_options(options, secret, run_id, endpoint, poll, parts.verdicts));
     parts.gather = [member](std::string mine) { return member->gather(std::move(mine)); };
     parts.give_up = [member](const std::string& reason) { member->give_up(reason); };

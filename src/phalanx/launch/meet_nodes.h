@@ -1,6 +1,7 @@
 #pragma once
-// How the launchers of a run and its ranks meet: on one node at a Unix socket without a file, on
-// several at TCP on node 0, by a secret that all of them know.
+// Connects the launchers of a run, and starts the coordinator for its ranks: on one node over a
+// Unix socket in the abstract namespace, on several over TCP to node 0, with a secret that all
+// know.
 
 #include <functional>
 #include <memory>
@@ -12,12 +13,13 @@
 
 namespace phalanx::launch {
 
-// One node: random bytes. Several: those of --rdzv-secret-file or PHALANX_RDZV_SECRET_FILE; none
-// with --rdzv-insecure; without either PermissionError (77) that names both.
+// The run's secret. One node: random bytes. Several: the bytes of --rdzv-secret-file or
+// PHALANX_RDZV_SECRET_FILE; none with --rdzv-insecure; without either a PermissionError (77) that
+// names both.
 Secret run_secret(const LaunchOptions& options);
 
-// Node 0 listens; all nodes have joined when it returns. `poll` is asked while waiting: what it
-// throws ends that. Errors as of Coordinator and Member.
+// Returns when all nodes have joined; node 0 hosts the coordinator. `poll` is called while waiting;
+// an exception ends that. Errors as in Coordinator and Member.
 std::unique_ptr<NodeGroup> meet_nodes(const LaunchOptions& options, const Secret& secret,
                                       const std::string& run_id, const std::function<void()>& poll);
 

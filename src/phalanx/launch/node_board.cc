@@ -43,7 +43,7 @@ NodeBoard::~NodeBoard() {
     const std::lock_guard lock(mutex_);
     stage_ = kGone;
     text_.clear();
-    leaves_ = Clock::now() + kGoodbye;
+    leave_by_ = Clock::now() + kGoodbye;
   }
   thread_.join();
 }
@@ -89,7 +89,7 @@ void NodeBoard::run() {
         const std::lock_guard lock(mutex_);
         mine = fmt::format("{} {}", stage_, text_);
       }
-      goes_on = take(gather_(std::move(mine)));
+      goes_on = on_round(gather_(std::move(mine)));
       if (goes_on) std::this_thread::sleep_for(pace_);
     }
   } catch (const std::exception& error) {
@@ -99,8 +99,8 @@ void NodeBoard::run() {
   changed_.set();
 }
 
-// False when all have said goodbye, or were waited for long enough.
-bool NodeBoard::take(const std::vector<std::string>& texts) {
+// False when all have said goodbye, or the time for that is over.
+bool NodeBoard::on_round(const std::vector<std::string>& texts) {
   const std::lock_guard lock(mutex_);
   bool all_gone = true;
   bool has_changed = false;
@@ -122,7 +122,7 @@ bool NodeBoard::take(const std::vector<std::string>& texts) {
   }
   while (std::ssize(seen_) > kKeptStages) seen_.erase(seen_.begin());
   if (has_changed) changed_.set();
-  return !all_gone && (!leaves_ || Clock::now() < *leaves_);
+  return !all_gone && (!leave_by_ || Clock::now() < *leave_by_);
 }
 
 }  // namespace phalanx::launch

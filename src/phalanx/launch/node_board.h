@@ -1,6 +1,6 @@
 #pragma once
-// What the launchers of a run tell each other: every one posts a text for the stage that it is in,
-// and sees those of all. Carried by rounds in which all of them exchange what they have posted.
+// Texts that the launchers of a run exchange: each posts a text for the stage that it is in, and
+// sees those of all. A thread exchanges what has been posted in rounds.
 
 #include <atomic>
 #include <chrono>
@@ -16,8 +16,7 @@
 
 namespace phalanx::launch {
 
-// The texts of all launchers, by node; every launcher calls it at the same time. Throws where one
-// of them is gone.
+// Gathers the texts of all launchers, by node; every launcher calls it. Throws if one is gone.
 using GatherTexts = std::function<std::vector<std::string>(std::string mine)>;
 
 class NodeBoard {
@@ -25,25 +24,25 @@ class NodeBoard {
   NodeBoard(int nodes, GatherTexts gather, std::chrono::milliseconds pace);
   NodeBoard(const NodeBoard&) = delete;
   NodeBoard& operator=(const NodeBoard&) = delete;
-  // Says goodbye, and waits a while until all have.
+  // Says goodbye, and waits for the goodbyes of all, up to a limit.
   ~NodeBoard();
 
-  // Stages only rise. A later text of the same stage takes the place of the one before.
+  // Stages may only rise. A later text of the same stage replaces the one before.
   void post(int stage, std::string text);
-  // The texts of a stage, by node, once all have reached it; of those who have gone on, their last.
-  // Error 75 where a launcher is gone.
+  // The texts of a stage, by node, once all launchers have reached it; the last text of a launcher
+  // that is in a later stage. Error 75 if a launcher is gone.
   std::optional<std::vector<std::string>> texts(int stage) const;
-  // Those that are there now of a stage; empty texts of the others.
+  // The texts of a stage that are there now, by node; empty where there is none yet.
   std::vector<std::string> latest(int stage) const;
-  // A launcher is gone: who, for people. Empty: all are there.
+  // The launcher that is gone, for people; empty: all are there.
   std::string lost() const;
 
-  // Readable when something has changed. For one thread, which clears it.
+  // Readable when something has changed. One thread uses and clears it.
   const WakeEvent& changed() const { return changed_; }
 
  private:
   void run();
-  bool take(const std::vector<std::string>& texts);
+  bool on_round(const std::vector<std::string>& texts);
 
   int nodes_;
   GatherTexts gather_;
@@ -55,7 +54,7 @@ class NodeBoard {
   std::map<int, std::map<int, std::string>> seen_;  // stage, node
   std::vector<int> stages_;                         // by node, the last seen
   std::string lost_;
-  std::optional<std::chrono::steady_clock::time_point> leaves_;
+  std::optional<std::chrono::steady_clock::time_point> leave_by_;
   std::thread thread_;
 };
 

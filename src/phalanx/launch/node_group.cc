@@ -9,7 +9,7 @@ void VerdictBox::put(RankVerdict verdict, std::vector<std::string> report) {
   if (entry_) return;  // the first one counts
   entry_ = Entry{.verdict = std::move(verdict),
                  .report = std::move(report),
-                 .at = std::chrono::steady_clock::now()};
+                 .time = std::chrono::steady_clock::now()};
   changed_.set();
 }
 

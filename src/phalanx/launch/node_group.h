@@ -1,5 +1,6 @@
 #pragma once
-// The launchers of a run, one a node, and what its ranks meet at, in the launcher of node 0.
+// The launchers of a run, one for each node, and the coordinator of its ranks, which the launcher
+// of node 0 hosts.
 
 #include <chrono>
 #include <functional>
@@ -15,7 +16,7 @@
 
 namespace phalanx::launch {
 
-// What the ranks meet at.
+// The coordinator as the launcher uses it (an interface, for tests).
 class RankServer {
  public:
   virtual ~RankServer() = default;
@@ -23,20 +24,20 @@ class RankServer {
   RankServer& operator=(const RankServer&) = delete;
   // Ranks of earlier attempts are refused from now on.
   virtual void begin_attempt(int attempt, int world_size) = 0;
-  // What the launcher knows of it: "was killed by SIGKILL".
+  // The launcher reports how it ended: "was killed by SIGKILL".
   virtual void rank_ended(int rank, const std::string& how) = 0;
 
  protected:
   RankServer() = default;
 };
 
-// Who of the ranks failed first, as the server says: from its thread to the launcher's.
+// Passes the server's verdict (which rank failed first) from its thread to the launcher's.
 class VerdictBox {
  public:
   struct Entry {
     RankVerdict verdict;
-    std::vector<std::string> report;  // lines: everybody's position
-    std::chrono::steady_clock::time_point at;
+    std::vector<std::string> report;  // a line for every rank with its position
+    std::chrono::steady_clock::time_point time;
   };
 
   void put(RankVerdict verdict, std::vector<std::string> report);
@@ -56,7 +57,7 @@ struct NodeGroupParts {
   std::unique_ptr<RankServer> server;    // node 0
   std::string endpoint;                  // where ranks find the server: PHALANX_COORDINATOR
   GatherTexts gather;                    // several nodes
-  // Tells all launchers that this one waits for them no more.
+  // Tells all launchers that this one no longer waits for them.
   std::function<void(const std::string& reason)> give_up = nullptr;
   std::chrono::milliseconds pace{100};  // between rounds of it
 };
@@ -69,20 +70,20 @@ class NodeGroup {
   int node() const { return parts_.node; }
   const std::string& endpoint() const { return parts_.endpoint; }
 
-  // As NodeBoard's.
+  // As in NodeBoard.
   void post(int stage, std::string text);
   std::optional<std::vector<std::string>> texts(int stage) const;
   std::vector<std::string> latest(int stage) const;
   std::string lost() const;
-  // The other launchers are not waited for any more: all hear of it.
+  // Tells all launchers that this one no longer waits for them.
   void give_up(const std::string& reason) const;
 
-  // Node 0 alone; elsewhere nothing happens.
+  // These do something on node 0 only.
   void begin_attempt(int attempt, int world_size);
   void rank_ended(int rank, const std::string& how) const;
   std::optional<VerdictBox::Entry> take_verdict();
 
-  // Readable when something has changed; -1 where there is none.
+  // Readable when something has changed; -1 with one node.
   int board_descriptor() const;
   int verdict_descriptor() const { return parts_.verdicts->changed().descriptor(); }
   void clear_events() const;

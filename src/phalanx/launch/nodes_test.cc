@@ -1,4 +1,4 @@
-// Several launchers of one run, as threads: what they tell each other and decide together.
+// Several launchers of one run, as threads: what they exchange and decide together.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using testing::HasSubstr;
 
 constexpr auto kPace = std::chrono::milliseconds(2);
 
-// What Member::gather() does, between threads.
+// Member::gather() between threads.
 class Meeting {
  public:
   explicit Meeting(int nodes) : nodes_(nodes), texts_(static_cast<std::size_t>(nodes)) {}
@@ -142,8 +142,8 @@ class LaunchNodes : public LaunchTest {
                                                             },
                                                         .pace = kPace});
     };
-    const Descriptor output(open_file(fmt::format("console{}.out", node)));
-    const Descriptor error(open_file(fmt::format("console{}.err", node)));
+    const FileDescriptor output(open_file(fmt::format("console{}.out", node)));
+    const FileDescriptor error(open_file(fmt::format("console{}.err", node)));
     setup.output = output.get();
     setup.error = error.get();
     try {
@@ -203,7 +203,7 @@ TEST_F(LaunchNodes, ALauncherThatIsGoneEndsTheOthers) {
   EXPECT_TRUE(summary()["culprit"].is_null());
 }
 
-// It hears that a rank has failed, and never says how its own have ended.
+// A launcher that learns of a failed rank, and never reports how its own ranks have ended.
 TEST_F(LaunchNodes, ALauncherThatHangsIsNotWaitedForForEver) {
   others_patience_ = std::chrono::milliseconds(200);
   std::jthread other([&](const std::stop_token& stop) {

@@ -18,7 +18,7 @@ constexpr double kSameMoment = 0.25;  // s
 
 int status_of(ErrorCode code) { return static_cast<int>(code); }
 
-// What ranks say that stopped because of another.
+// The statuses of ranks that stopped because of another rank.
 bool blames_another(const RankEnd& end) {
   return end.signal == 0 && (end.exit_code == status_of(ErrorCode::kUnavailable) ||
                              end.exit_code == status_of(ErrorCode::kTemporary) ||
@@ -35,20 +35,20 @@ Culprit culprit_of(const RankEnd& end) {
           .host = end.host,
           .reason = end.signal != 0 ? fmt::format("signal {}{}", end.signal, suffix)
                                     : fmt::format("exit {}", end.exit_code),
-          .told = fmt::format("rank {} (host {}) {}", end.rank, end.host, end.how()),
+          .text = fmt::format("rank {} (host {}) {}", end.rank, end.host, end.how()),
           .message = end.message,
           .detected_after_seconds = end.detected_seconds};
 }
 
 struct VerdictWords {
   const char* reason;
-  const char* told;
+  const char* text;
 };
 
 VerdictWords words_of(const RankVerdict& verdict) {
-  if (verdict.is_hang()) return {.reason = "hang", .told = "hung"};
-  if (verdict.code == ErrorCode::kUnavailable) return {.reason = "absent", .told = "did not join"};
-  return {.reason = "lost", .told = "was lost"};
+  if (verdict.is_hang()) return {.reason = "hang", .text = "hung"};
+  if (verdict.code == ErrorCode::kUnavailable) return {.reason = "absent", .text = "did not join"};
+  return {.reason = "lost", .text = "was lost"};
 }
 
 Culprit culprit_of(const RankVerdict& verdict, const RankEnd* end) {
@@ -57,8 +57,8 @@ Culprit culprit_of(const RankVerdict& verdict, const RankEnd* end) {
   return {.rank = verdict.rank,
           .host = host,
           .reason = words.reason,
-          .told = fmt::format("rank {}{} {}", verdict.rank,
-                              host.empty() ? "" : fmt::format(" (host {})", host), words.told),
+          .text = fmt::format("rank {}{} {}", verdict.rank,
+                              host.empty() ? "" : fmt::format(" (host {})", host), words.text),
           .message = verdict.reason.empty() && end != nullptr ? end->message : verdict.reason,
           .detected_after_seconds = verdict.detected_seconds};
 }
@@ -105,7 +105,7 @@ void blame(const Failures& failures, Outcome& outcome) {
     outcome.exit_status = status_of(end);
   };
   const auto& verdict = failures.verdict;
-  // Where a rank hangs in a file, all of them end with what that is.
+  // If a rank hangs in a file, all ranks end with that status.
   const auto has_cause = [&](const RankEnd& end) {
     const bool follows = verdict && verdict->code == ErrorCode::kIo && end.signal == 0 &&
                          end.exit_code == status_of(ErrorCode::kIo);
@@ -114,7 +114,7 @@ void blame(const Failures& failures, Outcome& outcome) {
   const RankEnd* const own = failures.first(has_cause);
   if (verdict) {
     const RankEnd* const judged = failures.of_rank(verdict->rank);
-    // The coordinator hears of a lost connection, the launcher how the process ended.
+    // The coordinator knows only of a lost connection, the launcher how the process ended.
     if (judged != nullptr && has_cause(*judged)) return set(*judged);
     const bool is_earlier =
         own != nullptr && own->after_seconds < verdict->after_seconds + kSameMoment;

@@ -48,7 +48,7 @@ TEST(Outcome, TheFirstCauseOfItsOwnCounts) {
       {exited(0, 75, 0.9), exited(1, 70, 1.1), killed(2, 11, 1.0), killed(3, 15, 2.0, true)});
   EXPECT_EQ(found.culprit->rank, 2);
   EXPECT_EQ(found.culprit->reason, "signal 11");
-  EXPECT_EQ(found.culprit->told, "rank 2 (host n1) was killed by SIGSEGV");
+  EXPECT_EQ(found.culprit->text, "rank 2 (host n1) was killed by SIGSEGV");
   EXPECT_EQ(found.exit_status, 75);
 }
 
@@ -81,7 +81,7 @@ TEST(Outcome, AHangIsEndedByTheLauncher) {
   EXPECT_EQ(found.exit_status, 124);
 }
 
-// A rank that heard of the end of its neighbour's connection may be the first to complain.
+// A rank that sees the end of its neighbour's connection may be the first to report an error.
 TEST(Outcome, AVerdictOverARankThatOnlyBlamesGivesWayToTheCause) {
   const RankVerdict blamed{.rank = 1, .reason = "rank 1: send to 0 failed", .after_seconds = 1.0};
   const Outcome found = outcome({exited(1, 75, 1.05), killed(0, 9, 1.01)}, blamed);
@@ -116,7 +116,7 @@ TEST(Outcome, WhoDoesNotComeIsNamed) {
   const Outcome found = outcome({killed(2, 15, 10.1, true)}, absent);
   EXPECT_EQ(found.exit_status, 69);
   EXPECT_EQ(found.culprit->reason, "absent");
-  EXPECT_EQ(found.culprit->told, "rank 2 (host n1) did not join");
+  EXPECT_EQ(found.culprit->text, "rank 2 (host n1) did not join");
 }
 
 TEST(Outcome, TheOomKillerIsNamed) {
@@ -124,7 +124,7 @@ TEST(Outcome, TheOomKillerIsNamed) {
   end.out_of_memory = true;
   const Outcome found = outcome({end});
   EXPECT_EQ(found.culprit->reason, "signal 9 (OOM-killer)");
-  EXPECT_EQ(found.culprit->told, "rank 1 (host n1) was killed by SIGKILL (OOM-killer)");
+  EXPECT_EQ(found.culprit->text, "rank 1 (host n1) was killed by SIGKILL (OOM-killer)");
 }
 
 TEST(Outcome, ASecondCtrlCEndsWith130) {

@@ -1,5 +1,5 @@
 #pragma once
-// Scripts of Python, which people give where a command belongs: their launch lines have one.
+// Python scripts in place of a command, as in launch lines for torchrun.
 
 #include <optional>
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace phalanx::launch {
 
-// The command that takes the flags of a script: "pretrain t5" of pretrain_t5.py, "pretrain gpt" of
-// any that has no other name here. None where the word is neither a Python script nor Python.
+// The command that takes a script's flags: "pretrain t5" for pretrain_t5.py, "pretrain gpt" for any
+// script that is not known. None if the word is neither a Python script nor Python.
 std::optional<std::string> command_of_script(std::string_view word);
 
 }  // namespace phalanx::launch

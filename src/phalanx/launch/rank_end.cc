@@ -62,7 +62,7 @@ RankVerdict verdict_of(const Json& json) {
           .detected_seconds = json.at("detected_seconds").get<double>()};
 }
 
-// Those with a cause of their own come first: consequences are many.
+// Failures with a cause of their own come first: the others may be many.
 std::vector<RankEnd> first_failures(std::vector<RankEnd> failures) {
   std::ranges::stable_sort(failures, {}, [](const RankEnd& end) { return end.by_launcher; });
   if (failures.size() > kMostFailures) failures.resize(kMostFailures);

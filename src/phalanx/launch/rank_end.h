@@ -1,5 +1,5 @@
 #pragma once
-// How ranks end, as the launchers of a run tell each other.
+// How ranks have ended: what the launchers of a run report to each other.
 
 #include <optional>
 #include <string>
@@ -13,10 +13,10 @@ namespace phalanx::launch {
 struct RankEnd {
   int rank = 0;
   std::string host;
-  int exit_code = 0;              // where there is no signal
-  int signal = 0;                 // that ended it
-  bool by_launcher = false;       // which had sent a signal before
-  bool out_of_memory = false;     // the kernel's OOM-killer was at work
+  int exit_code = 0;              // if no signal ended it
+  int signal = 0;                 // that ended it; 0: none
+  bool by_launcher = false;       // the launcher had sent it a signal before
+  bool out_of_memory = false;     // the kernel's OOM-killer has killed a process meanwhile
   double after_seconds = 0.0;     // since the attempt began
   double detected_seconds = 0.0;  // from the end to when it was noticed, at most
   std::string message;            // its last error line
@@ -26,31 +26,32 @@ struct RankEnd {
   std::string how() const;
 };
 
-// What the coordinator says of the ranks of an attempt: the first one that failed.
+// The coordinator's verdict about an attempt: the first rank that failed.
 struct RankVerdict {
   int rank = 0;
   std::string host{};
-  ErrorCode code = ErrorCode::kTemporary;  // 75 lost, 69 not come, 124 and 74 (of a file) hang
-  std::string reason;                      // a line
-  double after_seconds = 0.0;              // since the attempt began
-  double detected_seconds = 0.0;           // from its last sign of life
+  ErrorCode code =
+      ErrorCode::kTemporary;      // 75 lost, 69 has not joined, 124 hang, 74 hang in a file
+  std::string reason;             // a line
+  double after_seconds = 0.0;     // since the attempt began
+  double detected_seconds = 0.0;  // from its last sign of life
 
   bool is_hang() const { return code == ErrorCode::kHang || code == ErrorCode::kIo; }
 };
 
-// An attempt of one node, when all of its ranks have ended.
+// The result of an attempt on one node, when all of its ranks have ended.
 struct NodeReport {
   int node = 0;
   int finished = 0;   // ranks that ended with 0
-  int preempted = 0;  // with 85
+  int preempted = 0;  // ended with 85
   int failed = 0;
-  int left_behind = 0;                      // of them, processes that the kernel does not end
+  int left_behind = 0;                      // of those: processes that the kernel does not end
   bool was_asked_to_stop = false;           // by a signal to the launcher
   bool was_ended_at_once = false;           // by a second Ctrl-C
   std::vector<RankEnd> failures;            // the first ones, of either kind
   std::optional<RankVerdict> verdict;       // node 0
   std::optional<SavedProgress> progress{};  // node 0
-  std::string lost_launcher{};  // of another node: who, for people; nobody else hears of it
+  std::string lost_launcher{};  // that of another node, for people; not sent to other launchers
 };
 
 // At most 16 KiB.

@@ -39,7 +39,7 @@ std::vector<std::pair<std::string, std::string>> rank_environment(const AttemptS
 }
 
 std::vector<std::string> dropped_variables() {
-  // The ranks have the secret already; an outer launcher's files and places are not theirs.
+  // The ranks get the secret otherwise; files and places of an outer launcher are not theirs.
   return {"PHALANX_RDZV_SECRET_FILE", "PHALANX_RDZV_SECRET_FD", "PHALANX_RDZV_INSECURE",
           "TORCHELASTIC_ERROR_FILE"};
 }

@@ -1,5 +1,5 @@
 #pragma once
-// torchrun's variables for a rank, and those by which it finds the coordinator.
+// The environment of a rank: torchrun's variables, and those with which it finds the coordinator.
 
 #include <filesystem>
 #include <string>
@@ -14,10 +14,10 @@ std::vector<std::pair<std::string, std::string>> rank_environment(const AttemptS
                                                                   const NodeGroup& group,
                                                                   int local_rank);
 
-// Of the launcher's own environment, what must not reach its ranks.
+// Variables of the launcher's environment that its ranks must not get.
 std::vector<std::string> dropped_variables();
 
-// Where a rank leaves the error that ended it; empty without logs.
+// The file to which a rank writes the error that ended it; empty without logs.
 std::filesystem::path error_file(const AttemptSetup& setup, int rank);
 
 }  // namespace phalanx::launch

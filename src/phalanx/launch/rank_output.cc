@@ -30,8 +30,8 @@ RankStream::RankStream(int rank, ConsoleStream stream, const StreamPlan& plan,
     throw SystemError("no pipe for the output of rank {}: {} (see ulimit -n)", rank,
                       std::strerror(errno));
   }
-  pipe_ = Descriptor(ends[0]);
-  child_ = Descriptor(ends[1]);
+  pipe_ = FileDescriptor(ends[0]);
+  child_ = FileDescriptor(ends[1]);
   ::fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);
   if (plan_.has_file) file_ = LogFile(path, writing.writer, writing.most_bytes);
 }
@@ -64,7 +64,7 @@ bool RankStream::read_once(const OutputSinks& sinks) {
   return true;
 }
 
-void RankStream::tell_fault(const OutputSinks& sinks) {
+void RankStream::report_fault(const OutputSinks& sinks) {
   const std::string fault = file_.take_fault();
   if (fault.empty() || std::exchange(sinks.has_failed_file, true)) return;
   sinks.console.line(fmt::format(
@@ -73,7 +73,7 @@ void RankStream::tell_fault(const OutputSinks& sinks) {
 
 void RankStream::take(std::string_view bytes, const OutputSinks& sinks) {
   file_.write(bytes);
-  tell_fault(sinks);
+  report_fault(sinks);
   if (plan_.console == ConsoleMode::kRaw) sinks.console.write(stream_, bytes);
   while (!bytes.empty()) {
     const std::size_t end = bytes.find('\n');

@@ -1,5 +1,5 @@
 #pragma once
-// The output of a node's ranks in one attempt: pipes, whose bytes go to log files and the console.
+// The output of a node's ranks in one attempt: from pipes to log files and the console.
 
 #include <cstddef>
 #include <filesystem>
@@ -8,50 +8,51 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/base/file_descriptor.h"
 #include "phalanx/launch/console.h"
-#include "phalanx/launch/descriptor.h"
 #include "phalanx/launch/log_directory.h"
 #include "phalanx/launch/repeated_lines.h"
 #include "phalanx/launch/stream_plan.h"
 
 namespace phalanx::launch {
 
-// What the streams of the ranks write to.
+// Where the streams of all ranks are shown.
 struct OutputSinks {
   Console& console;
   RepeatedLines& errors;
-  bool& has_failed_file;  // it is said once in a run
+  bool& has_failed_file;  // a failed log file is reported once in a run
 };
 
-// Where the bytes of a stream are kept, beside who reads them.
+// How the bytes of a stream are written to a file, on another thread.
 struct LogWriting {
   BackgroundWriter& writer;
-  std::size_t most_bytes;  // that wait for each file
+  std::size_t most_bytes;  // that may wait for each file
 };
 
 // One stream of one rank.
 class RankStream {
  public:
-  // A pipe, and the file `path` where the plan has one. SystemError, OutputError.
+  // Opens a pipe, and the file `path` if the plan has one. SystemError, OutputError.
   RankStream(int rank, ConsoleStream stream, const StreamPlan& plan,
              const std::filesystem::path& path, const LogWriting& writing);
 
-  // For the rank; -1: the launcher's own. Closed in the launcher by started().
+  // The rank's end of the pipe, which started() closes in the launcher; -1: the launcher's own
+  // stream.
   int child_descriptor() const { return child_.get(); }
   void started() { child_.close(); }
 
-  // -1: nothing comes any more.
+  // The launcher's end of the pipe; -1: at its end.
   int descriptor() const { return pipe_.get(); }
-  // Whether nothing should be read now, for what it goes to is slow.
+  // Whether nothing should be read now because the console or the file is slow.
   bool should_wait(const Console& console) const;
-  // Takes what is there, up to a bound, so that one rank that floods does not starve the others.
+  // Reads what has come, up to a limit, so that one rank with much output does not starve others.
   void read_some(const OutputSinks& sinks);
-  // The rank has ended: takes what is left, waits for nothing.
+  // The rank has ended: reads what is left, without waiting.
   void finish(const OutputSinks& sinks);
-  // Says it where its file cannot be written.
-  void tell_fault(const OutputSinks& sinks);
+  // Reports a file that cannot be written.
+  void report_fault(const OutputSinks& sinks);
 
-  // The last line that begins with "error: ", else the last one that says anything.
+  // The last line that begins with "error: ", else the last one that is not empty.
   const std::string& last_error() const { return error_line_.empty() ? last_line_ : error_line_; }
 
  private:
@@ -62,8 +63,8 @@ class RankStream {
   int rank_;
   ConsoleStream stream_;
   StreamPlan plan_;
-  Descriptor pipe_;
-  Descriptor child_;
+  FileDescriptor pipe_;
+  FileDescriptor child_;
   LogFile file_;
   std::string begun_line_;
   std::string error_line_;

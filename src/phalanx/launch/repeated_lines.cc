@@ -9,15 +9,15 @@ namespace phalanx::launch {
 namespace {
 
 constexpr auto kPatience = std::chrono::milliseconds(200);
-// What ranks flood the console with is in their logs.
+// More lines than these are dropped from the console; they are in the logs.
 constexpr std::size_t kMostWaiting = 256;
-constexpr std::size_t kMostTold = 2000;
+constexpr std::size_t kMostShown = 2000;
 
 }  // namespace
 
 void RepeatedLines::add(int rank, std::string line, Clock::time_point now) {
-  if (const auto told = told_.find(line); told != told_.end()) {
-    ++told->second;
+  if (const auto shown = shown_.find(line); shown != shown_.end()) {
+    ++shown->second;
     return;
   }
   const auto same = std::ranges::find(waiting_, line, &Waiting::line);
@@ -26,7 +26,7 @@ void RepeatedLines::add(int rank, std::string line, Clock::time_point now) {
     if (std::ranges::find(same->ranks, rank) == same->ranks.end()) same->ranks.push_back(rank);
     return;
   }
-  if (waiting_.size() >= kMostWaiting || told_.size() >= kMostTold) {
+  if (waiting_.size() >= kMostWaiting || shown_.size() >= kMostShown) {
     ++dropped_;
     return;
   }
@@ -40,12 +40,12 @@ std::vector<std::string> RepeatedLines::take(Clock::time_point now, bool all) {
     lines.push_back(fmt::format("[{} {}] {}{}", waiting.ranks.size() == 1 ? "rank" : "ranks",
                                 ranks_text(waiting.ranks), waiting.line,
                                 waiting.count == 1 ? "" : fmt::format(" (x{})", waiting.count)));
-    told_.emplace(waiting.line, 0);
+    shown_.emplace(waiting.line, 0);
     return true;
   });
   if (!all) return lines;
   std::size_t again = 0;
-  for (auto& [line, count] : told_) again += std::exchange(count, 0);
+  for (auto& [line, count] : shown_) again += std::exchange(count, 0);
   if (again > 0) lines.push_back(fmt::format("[ranks] the same again: {} lines", again));
   if (const std::size_t dropped = std::exchange(dropped_, 0); dropped > 0) {
     lines.push_back(

@@ -1,6 +1,5 @@
 #pragma once
-// Lines of many ranks, of which equal ones are told once, with how many said so. No clock of its
-// own.
+// Joins equal lines of many ranks to one line with their number. It has no clock.
 
 #include <chrono>
 #include <cstddef>
@@ -16,11 +15,11 @@ class RepeatedLines {
 
   void add(int rank, std::string line, Clock::time_point now);
 
-  // Lines whose ranks have had time to say the same: "[rank 3] error: ...",
-  // "[ranks 1-63] error: ... (x63)". A line that was told before is not told again by the same
-  // ranks. All that are left where `all`.
+  // The lines that have waited long enough for other ranks to print the same, or all lines:
+  // "[rank 3] error: ...", "[ranks 1-63] error: ... (x63)". A line that was shown before is only
+  // counted.
   std::vector<std::string> take(Clock::time_point now, bool all = false);
-  // When take() may have some; max() where nothing waits.
+  // When take() may have some; max() if no line waits.
   Clock::time_point next() const;
 
  private:
@@ -30,8 +29,8 @@ class RepeatedLines {
     std::size_t count = 0;
     Clock::time_point since;
   };
-  std::vector<Waiting> waiting_;                       // in order of their first
-  std::unordered_map<std::string, std::size_t> told_;  // lines, and by how many
+  std::vector<Waiting> waiting_;                        // in the order of their first ranks
+  std::unordered_map<std::string, std::size_t> shown_;  // by line: how often it came again
   std::size_t dropped_ = 0;
 };
 

@@ -49,7 +49,7 @@ NextStep RestartPolicy::after(const Outcome& outcome, const std::optional<SavedP
   if (restarts_ > 0) without_progress_ = is_progress(before, now) ? 0 : without_progress_ + 1;
   if (outcome.was_asked_to_stop) return end("not started again: it was asked to stop");
   if (max_restarts_ == 0) return end("");
-  // It may still hold files and memory, and would write when it goes on.
+  // A process that was left behind may hold files and memory, and write when it continues.
   if (outcome.left_behind > 0)
     return end("not started again: a process is left that cannot be ended");
   const Repeat repeat = repeat_after(status);

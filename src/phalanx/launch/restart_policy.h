@@ -1,6 +1,6 @@
 #pragma once
-// Whether the ranks are started again after a failure. Pure: every launcher of a run decides the
-// same.
+// Decides whether the ranks are restarted after a failure. It depends on its arguments only: every
+// launcher of a run decides the same.
 
 #include <optional>
 #include <string>
@@ -12,19 +12,20 @@ namespace phalanx::launch {
 
 struct NextStep {
   bool restarts = false;
-  int exit_status = 0;  // where it does not
+  int exit_status = 0;  // if it does not restart
   std::string why;      // for people; empty: nothing to say
 };
 
 class RestartPolicy {
  public:
-  // `has_save`: whether the run writes checkpoints: without, a restart would begin anew.
+  // `has_save`: whether the run writes checkpoints; without, a restart would begin anew.
   RestartPolicy(int max_restarts, bool has_save)
       : max_restarts_(max_restarts), has_save_(has_save) {}
 
-  // An attempt has ended; before it and now these checkpoints were the newest. Restarts
-  // follow 69, 70 (once; also what is no status of ours), 74, 75, 124 and signals; never 64-66, 71,
-  // 73, 77, 78, 85, 93. Three restarts of which none wrote a newer checkpoint end with 93.
+  // The next step after an attempt; `before` and `now`: the newest checkpoints before and after it.
+  // 69, 70 (once; any status that is not ours counts as 70), 74, 75, 124 and signals lead to a
+  // restart; 64-66, 71, 73, 77, 78, 85, 93 never do. Three restarts without a newer checkpoint end
+  // with 93.
   NextStep after(const Outcome& outcome, const std::optional<SavedProgress>& before,
                  const std::optional<SavedProgress>& now);
 

@@ -86,7 +86,7 @@ TEST(RestartPolicy, ProgressBeginsTheCountAnew) {
   }
 }
 
-// A run that went on from an earlier checkpoint, for the newest was damaged, writes smaller
+// A run that resumed from an earlier checkpoint, because the newest was damaged, writes smaller
 // numbers.
 TEST(RestartPolicy, ProgressIsThatOfTheLastStart) {
   EXPECT_TRUE(is_progress({}, at(0)));

@@ -1,6 +1,6 @@
 #pragma once
-// What a launcher reads in the command of its ranks, and how far a run has come, as its checkpoints
-// tell.
+// What a launcher reads from the command of its ranks, and how far a run has come by its
+// checkpoints.
 
 #include <cstdint>
 #include <filesystem>
@@ -10,27 +10,27 @@
 
 namespace phalanx::launch {
 
-// Where the command saves: --save DIR or --save=DIR, the last one; else save: of its --yaml-cfg.
-// Empty where it does not, or the file cannot be read (the command itself will say so).
+// Where the command saves: --save DIR or --save=DIR, the last one; else `save:` of its --yaml-cfg.
+// Empty if it does not save, or the file cannot be read (the command itself reports that).
 std::filesystem::path save_directory_of(const std::vector<std::string>& command);
 
-// --silence-timeout-s of the command itself, for launchers hear of each other as ranks do; empty
-// where it does not say so, or says no number.
+// The command's --silence-timeout-s, which also holds for launchers; empty if it has none, or no
+// number.
 std::optional<double> silence_timeout_of(const std::vector<std::string>& command);
 
-// The newest checkpoint that is whole.
+// The newest complete checkpoint.
 struct SavedProgress {
-  std::int64_t start = 0;  // of the run, which rises with each of its starts
+  std::int64_t start = 0;  // the number of the run's start, which rises with each start
   std::int64_t iteration = 0;
   friend bool operator==(const SavedProgress&, const SavedProgress&) = default;
 };
 
-// By the manifests in SAVE/iter_*/, as a run that goes on finds it; empty where there is none, or
-// the directory cannot be listed, which is a warning.
+// From the manifests in SAVE/iter_*/, as a run that resumes finds it. Empty if there is none; also,
+// with a warning, if the directory cannot be listed.
 std::optional<SavedProgress> newest_checkpoint(const std::filesystem::path& save);
 
-// Whether the run has come further than it had. One that was started again and came to the same
-// iteration has not, though its checkpoint is another.
+// Whether the run has come further. A restart that has come to the same iteration has not, though
+// its checkpoint is another one.
 bool is_progress(const std::optional<SavedProgress>& before,
                  const std::optional<SavedProgress>& now);
 

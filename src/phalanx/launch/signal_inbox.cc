@@ -19,7 +19,7 @@ SignalInbox::SignalInbox(const std::vector<int>& signals) {
     if (now.sa_handler != SIG_IGN) ::sigaddset(&set, signal);
   }
   ::pthread_sigmask(SIG_BLOCK, &set, &before_);
-  descriptor_ = Descriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  descriptor_ = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!descriptor_.is_open()) {
     const int error = errno;
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
@@ -28,7 +28,7 @@ SignalInbox::SignalInbox(const std::vector<int>& signals) {
 }
 
 SignalInbox::~SignalInbox() {
-  take();  // what came too late ends nothing
+  take();  // drops signals that came too late: unblocked, they would end the process
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Which of a rank's output streams something is done with: torchrun's "3" (all ranks) and "0:1,1:3"
-// (by local rank). 0 none, 1 standard output, 2 standard error, 3 both.
+// A choice of output streams, in torchrun's form: "3" (for all ranks) or "0:1,1:3" (by local rank).
+// 0 is none, 1 standard output, 2 standard error, 3 both.
 
 #include <cstdint>
 #include <map>

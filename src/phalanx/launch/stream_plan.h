@@ -1,5 +1,5 @@
 #pragma once
-// What becomes of the output of a rank: which files, and what of it the console shows.
+// Where the output of a rank goes: which files, and what of it the console shows.
 
 #include <cstdint>
 
@@ -10,8 +10,8 @@ namespace phalanx::launch {
 enum class ConsoleMode : std::uint8_t {
   kNothing,
   kRaw,     // bytes as they come: the rank that logs
-  kLines,   // every line, with the rank
-  kErrors,  // lines of standard error, equal ones of many ranks once
+  kLines,   // every line, after the rank
+  kErrors,  // lines of standard error; equal ones of many ranks once
 };
 
 struct StreamPlan {
@@ -24,7 +24,7 @@ struct RankStreams {
   StreamPlan error;
 };
 
-// `is_terminal`: of the launcher's standard error.
+// `is_terminal`: whether the launcher's standard error is one.
 RankStreams plan_streams(const LaunchOptions& options, int local_rank, int rank, bool is_terminal);
 
 }  // namespace phalanx::launch

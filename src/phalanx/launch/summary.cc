@@ -61,7 +61,7 @@ std::string last_line(const Outcome& outcome, int world_size, int exit_status) {
   if (outcome.culprit) {
     const std::string others =
         world_size > 1 ? "; " + count_of(world_size - 1, "other rank") + " stopped" : "";
-    return fmt::format("phalanx launch: {}{}{}", outcome.culprit->told, others, end);
+    return fmt::format("phalanx launch: {}{}{}", outcome.culprit->text, others, end);
   }
   if (outcome.was_ended_at_once) return "phalanx launch: ended by a second Ctrl-C" + end;
   if (outcome.preempted > 0) {

@@ -1,5 +1,5 @@
 #pragma once
-// For tests of the launcher: scripts of the shell as ranks, and what is left of a run.
+// For tests of the launcher: shell scripts as ranks, and the files that a run leaves.
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -18,13 +18,13 @@
 #include <utility>
 #include <vector>
 
+#include "phalanx/base/file_descriptor.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
-#include "phalanx/launch/descriptor.h"
 #include "phalanx/launch/launcher.h"
 
 namespace phalanx::launch {
 
-// Of a checkpoint that is whole.
+// The manifest of a complete checkpoint.
 inline std::string manifest_text(std::int64_t start, std::int64_t iteration) {
   Manifest manifest;
   manifest.run_id = std::string(32, 'a');
@@ -67,8 +67,8 @@ class LaunchTest : public testing::Test {
       return std::make_unique<NodeGroup>(NodeGroupParts{
           .verdicts = verdicts_, .server = nullptr, .endpoint = "unix:none", .gather = nullptr});
     };
-    output_ = Descriptor(open_file("console.out"));
-    error_ = Descriptor(open_file("console.err"));
+    output_ = FileDescriptor(open_file("console.out"));
+    error_ = FileDescriptor(open_file("console.err"));
     setup.output = output_.get();
     setup.error = error_.get();
     return setup;
@@ -84,14 +84,14 @@ class LaunchTest : public testing::Test {
   nlohmann::json summary() const {
     return nlohmann::json::parse(read("logs/run/summary.json"), nullptr, false);
   }
-  // Of a file that the ranks write a line to: "pids".
+  // The numbers in a file to which every rank writes a line, such as "pids".
   std::vector<int> numbers_in(const std::string& name) const {
     std::ifstream file(directory_ / name);
     std::vector<int> numbers;
     for (int number = 0; file >> number;) numbers.push_back(number);
     return numbers;
   }
-  // In scripts: the test's directory.
+  // The test's directory, for scripts.
   std::string here() const { return directory_.string(); }
 
   std::filesystem::path directory_;
@@ -99,7 +99,7 @@ class LaunchTest : public testing::Test {
   std::chrono::milliseconds grace_{250};
   std::chrono::milliseconds kill_patience_ = std::chrono::seconds(10);
   std::shared_ptr<VerdictBox> verdicts_ = std::make_shared<VerdictBox>();
-  Descriptor output_, error_;
+  FileDescriptor output_, error_;
 };
 
 }  // namespace phalanx::launch

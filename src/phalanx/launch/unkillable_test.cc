@@ -1,4 +1,4 @@
-// A process that the kernel does not end, for it waits for a disk: SIGKILL has no effect, the
+// A process that the kernel cannot end because it waits for a disk: SIGKILL has no effect, and the
 // launcher ends without it.
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ std::atomic<bool>& kills() {
 
 }  // namespace
 
-// In place of the C library's.
+// Replaces the C library's function.
 extern "C" int kill(pid_t pid, int signal) noexcept {
   if (signal == SIGKILL && !kills()) return 0;
   return static_cast<int>(::syscall(SYS_kill, pid, signal));

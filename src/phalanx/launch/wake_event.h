@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "phalanx/base/error.h"
-#include "phalanx/launch/descriptor.h"
+#include "phalanx/base/file_descriptor.h"
 
 namespace phalanx::launch {
 
@@ -31,7 +31,7 @@ class WakeEvent {
   }
 
  private:
-  Descriptor descriptor_;
+  FileDescriptor descriptor_;
 };
 
 }  // namespace phalanx::launch

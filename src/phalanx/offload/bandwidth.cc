@@ -40,7 +40,7 @@ class Measurement {
 
   DiskBandwidth run() {
     DiskBandwidth result{.description = storage_->description()};
-    // Space that is written for the first time costs a file system more than what a step moves.
+    // The first write to a file costs a file system more than later ones, which a step does.
     std::int64_t bytes = layout_.bytes();
     pass(bytes, [&](std::int64_t at, std::span<std::byte> tile) { return file_->write(at, tile); });
     const double write_s = pass(
@@ -67,14 +67,14 @@ class Measurement {
     for (std::int64_t at = 0; at < whole; at += kTile) layout.add(std::min(kTile, whole - at));
     return layout;
   }
-  // Nothing that a disk could make smaller.
+  // Random bytes, which a disk cannot compress.
   static void fill(std::span<std::byte> tile) {
     std::mt19937_64 random(1234);
     for (std::byte& byte : tile) byte = static_cast<std::byte>(random());
   }
 
-  // Moves the tiles of the first `bytes`, as many as the time allows, and says how many bytes those
-  // were. The seconds until all of them are on the disk.
+  // Moves the tiles of the first `bytes`, as many as the time allows, and sets `bytes` to what was
+  // moved. The seconds until all of it is on the disk.
   template <typename Move>
   double pass(std::int64_t& bytes, const Move& move) {
     std::array<Work, kTiles> works;

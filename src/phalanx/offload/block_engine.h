@@ -1,6 +1,6 @@
 #pragma once
-// Who moves blocks between memory and files, many at once: io_uring, or threads that call pread and
-// pwrite. An engine knows nothing of order, checksums or buffers: those are transfer_queue.h's.
+// Moves blocks between memory and files, many at once: by io_uring, or by threads that call pread
+// and pwrite. An engine knows nothing of order, checksums or buffers (transfer_queue.h).
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace phalanx {
 
 // One read or write of a file's bytes.
 struct BlockRequest {
-  std::size_t slot = 0;  // its name while it is under way: below the queue depth
+  std::size_t slot = 0;  // identifies it while it is under way: below the queue depth
   bool is_write = false;
   int descriptor = -1;
   std::byte* memory = nullptr;
@@ -38,27 +38,27 @@ class BlockEngine {
   // "io_uring with registered buffers".
   virtual std::string description() const = 0;
 
-  // A file is announced before its first request and behind its last, from any thread.
+  // To be called before a file's first request and after its last one, from any thread.
   virtual void add_file(int descriptor) = 0;
   virtual void remove_file(int descriptor) noexcept = 0;
 
-  // These two are one thread's. A request may begin as late as the next wait().
+  // One thread uses these two. A request may begin as late as the next wait().
   virtual void submit(const BlockRequest& request) = 0;
-  // Appends what has completed: something, unless wake() was called.
+  // Waits, and appends the completed requests: at least one, unless wake() was called.
   virtual void wait(std::vector<BlockCompletion>& completions) = 0;
 
-  // Ends the wait that runs, or the next one; from any thread.
+  // Ends the present wait(), or the next one; from any thread.
   virtual void wake() noexcept = 0;
 };
 
-// The engine that the options name; of kAutomatic the first that the system has, and the reason
-// where that is not io_uring. SystemError where it has not the one that is named. `buffers` is
-// memory that requests use, beside options.staging.
+// The engine that the options name; SystemError if the system does not have it. kAutomatic: the
+// first one that the system has, with the reason if that is not io_uring. `buffers` is memory that
+// requests use, besides options.staging.
 std::unique_ptr<BlockEngine> make_engine(const StorageOptions& options,
                                          std::span<std::byte> buffers);
 std::unique_ptr<BlockEngine> make_uring_engine(const StorageOptions& options,
                                                std::span<std::byte> buffers);
-// `reason`: why it is not the other one, for its description.
+// `reason`: why it is not io_uring, for its description.
 std::unique_ptr<BlockEngine> make_thread_engine(const StorageOptions& options,
                                                 const std::string& reason = "");
 

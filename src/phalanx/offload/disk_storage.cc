@@ -79,7 +79,7 @@ class DiskFile final : public StateFile {
   }
 
   void settle() override {
-    // Advice is taken for whole pages that are on the disk.
+    // The kernel follows the advice for whole pages that are already on the disk.
     if (::fdatasync(file_.descriptor) != 0) {
       throw IoError("{}: cannot sync: {}", file_.path, std::strerror(errno));
     }
@@ -88,7 +88,7 @@ class DiskFile final : public StateFile {
 
  protected:
   Work start_write(const Range& range, const std::byte* memory) override {
-    // Requests have one kind of memory; this one is only read.
+    // A request has one type of memory for both directions; a write only reads it.
     return start(range, true, const_cast<std::byte*>(memory));
   }
   Work start_read(const Range& range, std::byte* memory) override {
@@ -176,7 +176,7 @@ class DiskStorage final : public Storage {
   }
 
  private:
-  // From here on the disk cannot be too full for the file.
+  // Reserves the file's space: later the disk cannot be too full for it.
   void reserve(const fs::path& path, int descriptor, std::int64_t bytes) const {
     int error = 0;
     do {

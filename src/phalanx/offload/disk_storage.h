@@ -1,5 +1,5 @@
 #pragma once
-// Storage on a disk, with an engine of one's own: tests bring one that fails.
+// Storage on a disk with a given engine: tests pass one that fails.
 
 #include <functional>
 #include <memory>

@@ -1,4 +1,4 @@
-// States go to a disk and come back: through every engine, on a disk and on a file system in
+// Writes states to a disk and reads them back: with every engine, on a disk and on a file system in
 // memory, past the page cache and through it.
 
 #include "phalanx/offload/disk_storage.h"
@@ -121,7 +121,7 @@ TEST_P(PlacesTest, WholeBlocksOfARecordAreReadAndWritten) {
   EXPECT_TRUE(std::ranges::equal(whole.subspan(2 * kBlock), part));
 }
 
-// Nobody waits before the end, and every read sees the write before it, not the one behind it.
+// Without waits in between every read sees the write before it, and not the one after it.
 TEST_P(PlacesTest, ReadsAndWritesOfARangeKeepTheirOrder) {
   Rig rig(base_.path(), small_options(GetParam().engine, GetParam().direct));
   constexpr std::int64_t kBytes = 2 * kBlock + 4096;
@@ -336,7 +336,7 @@ TEST_F(DiskStorageTest, AFullDiskIsOneError) {
         AllOf(HasSubstr("--offload-optimizer-to"), HasSubstr("are needed and"),
               HasSubstr("700416 and ")));
     EXPECT_FALSE(fs::exists(rig.folder().path() / "b.state"));
-    // What is reserved is there.
+    // The reserved space is there.
     first->write(0, rig.at(0, 700000)).wait({});
   });
   if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "needs CAP_SYS_ADMIN";

@@ -1,14 +1,14 @@
 #pragma once
-// Where records lie in a file of states: one behind the other, each from a multiple of 4,096 bytes
-// on, as transfers past the page cache want it. A record is cut into blocks; a block has a checksum
-// and is what moves at once. Bytes.
+// Where records lie in a file of states: one after the other, each at a multiple of 4,096 bytes, as
+// transfers past the page cache need it. A record is cut into blocks; a block has a checksum and is
+// transferred as a whole. All numbers are bytes.
 
 #include <cstdint>
 #include <vector>
 
 namespace phalanx {
 
-// Of records in their file, and of memory that needs no copy on its way there.
+// The alignment of records in their file, and of memory that is transferred without a copy.
 inline constexpr std::int64_t kStorageAlignment = 4096;
 inline constexpr std::int64_t kDefaultStorageBlock = std::int64_t{1} << 20;
 
@@ -17,7 +17,7 @@ class FileLayout {
   // `block_bytes`: a multiple of kStorageAlignment; the last block of a record may be shorter.
   explicit FileLayout(std::int64_t block_bytes = kDefaultStorageBlock);
 
-  // A new record of so many bytes; where it begins in the file.
+  // Adds a record of so many bytes; its offset in the file.
   std::int64_t add(std::int64_t bytes);
 
   std::int64_t block_bytes() const { return block_bytes_; }
@@ -28,7 +28,7 @@ class FileLayout {
     std::int64_t first = 0;
     std::int64_t count = 0;
   };
-  // The blocks of `bytes` from `offset` on. InternalError unless they are a record or whole blocks
+  // The blocks of `bytes` from `offset` on. InternalError unless these are a record or whole blocks
   // of one.
   Blocks blocks_of(std::int64_t offset, std::int64_t bytes) const;
 

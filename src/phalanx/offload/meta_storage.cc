@@ -1,5 +1,4 @@
-// Ranges are checked and transfers recorded before an implementation is called: there is nothing
-// left to do but to take the memory.
+// The base classes check ranges and record transfers, so only the memory is left to be taken.
 
 #include <utility>
 

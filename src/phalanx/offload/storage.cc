@@ -63,7 +63,7 @@ Work StateFile::read(std::int64_t offset, std::span<std::byte> memory) {
   return start_read(range_to_read(offset, std::ssize(memory)), memory.data());
 }
 
-// A buffer for each block under way, and what it takes to begin at a multiple of the alignment.
+// A buffer for each block under way, and the bytes for beginning at a multiple of the alignment.
 std::int64_t storage_bytes(const StorageOptions& options) {
   return round_up(options.queue_depth * options.block_bytes + kStorageAlignment, kArenaAlignment);
 }

@@ -37,7 +37,7 @@ constexpr std::string_view kRankStem = "rank-";
 constexpr std::string_view kRankLockName = ".lock";
 constexpr std::string_view kStateSuffix = ".state";
 
-// Who removes a large file takes seconds.
+// Removing a large file takes seconds.
 constexpr std::chrono::seconds kPatience{60};
 constexpr std::chrono::milliseconds kPause{5};
 
@@ -45,7 +45,7 @@ void try_to_write(int descriptor, std::string_view text) {
   [[maybe_unused]] const auto put = ::write(descriptor, text.data(), text.size());
 }
 
-// The folders in a folder whose names begin so.
+// The folders in a folder whose names begin with a prefix.
 std::vector<fs::path> folders_in(const fs::path& folder, std::string_view stem) {
   std::vector<fs::path> found;
   std::error_code error;
@@ -67,7 +67,7 @@ bool has_ranks(const fs::path& directory) {
   });
 }
 
-// Whether what is open has not been removed from there, nor replaced.
+// Whether an open file is still at its path: neither removed nor replaced.
 bool is_at(int descriptor, const fs::path& path) {
   struct stat held {};
   struct stat there {};
@@ -75,11 +75,12 @@ bool is_at(int descriptor, const fs::path& path) {
          held.st_ino == there.st_ino && held.st_dev == there.st_dev;
 }
 
-// One process and thread at a time makes and removes folders in a directory: the lock of a file in
-// it, which goes with the last folder. It has a text where Phalanx made the directory.
+// A lock for making and removing folders in a directory, for one process and thread at a time: the
+// lock of a file in it, which is removed with the last folder. The file has a text if Phalanx made
+// the directory.
 class Guard {
  public:
-  // `poll` is called while another has it, and may throw.
+  // `poll` is called while another process has the lock, and may throw.
   Guard(const fs::path& directory, std::string_view flag, const std::function<void()>& poll)
       : directory_(directory), path_(directory / kGuardName), flag_(flag) {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
@@ -96,19 +97,19 @@ class Guard {
   Guard& operator=(const Guard&) = delete;
   ~Guard() { ::close(descriptor_); }
 
-  // The guard's file goes with the last folder, and the directory where Phalanx has made it and
-  // nothing else is there. False where somebody came meanwhile who does not know that.
+  // Removes the guard's file after the last folder, and the directory if Phalanx has made it and
+  // it is empty. False if another process has come to the directory meanwhile.
   bool leave_as_found() {
     if (has_ranks(directory_)) return true;
     struct stat status {};
     const bool made = ::fstat(descriptor_, &status) == 0 && status.st_size > 0;
-    // Killed in between, a process leaves its run's folder without a rank's.
+    // A process that is killed in between leaves its run's folder without a rank's folder.
     if (made) remove_empty_runs();
     ::unlink(path_.c_str());
     if (!made) return true;
     return ::rmdir(directory_.c_str()) == 0 || errno != ENOTEMPTY || has_what_is_not_ours();
   }
-  // That the directory is Phalanx's.
+  // Records that Phalanx has made the directory.
   void remember_made() const {
     struct stat status {};
     if (::fstat(descriptor_, &status) == 0 && status.st_size == 0) {
@@ -119,18 +120,19 @@ class Guard {
  private:
   // False: not yet.
   bool take() {
-    // Who made it may come to the guard behind others.
+    // The process that made the directory may get the guard after others.
     if (::mkdir(directory_.c_str(), 0777) == 0) {
       made_ = true;
     } else if (errno != EEXIST) {
       refuse(errno);
     }
-    // Every user may lock it, whose folders may be beside ours.
+    // Every user may lock it: folders of other users may be beside ours.
     descriptor_ = ::open(path_.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (descriptor_ < 0 && errno == ENOENT) create();
     if (descriptor_ < 0) {
       if (errno != EEXIST && errno != ENOENT) refuse(errno);
-      // The directory has just gone, or the file come; or the directory is a link to nowhere.
+      // The directory has just been removed, or the file been made; or the directory is a broken
+      // link.
       struct stat status {};
       const bool is_link = ::stat(directory_.c_str(), &status) != 0 &&
                            ::lstat(directory_.c_str(), &status) == 0 && S_ISLNK(status.st_mode);
@@ -138,7 +140,7 @@ class Guard {
       return false;
     }
     const FileLock lock = try_lock(descriptor_, 0);
-    // Its last user has removed it, where it is not at its path.
+    // If it is no longer at its path, its last user has removed it.
     if (lock == FileLock::kTaken && is_at(descriptor_, path_)) {
       if (made_) remember_made();
       return true;
@@ -156,7 +158,7 @@ class Guard {
     descriptor_ = ::openat(directory, kGuardName.data(),
                            O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     const int error = errno;
-    // No file can be made in a directory that was removed, nor in some that are there (/proc).
+    // No file can be made in a directory that was removed, or in some that exist (/proc).
     const bool is_removed = error == ENOENT && !is_at(directory, directory_);
     ::close(directory);
     if (descriptor_ >= 0) {
@@ -217,8 +219,8 @@ class Guard {
   bool made_ = false;
 };
 
-// Removes a rank's folder and its run's, if that is then empty. The bytes that were freed. Under
-// the guard; the lock goes last, so that a folder without has nothing else in it.
+// Removes a rank's folder, and its run's folder if that is then empty; returns the bytes freed. The
+// caller has the guard. The lock is removed last, so a folder without one is empty.
 std::int64_t remove_rank(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -234,7 +236,7 @@ std::int64_t remove_rank(const fs::path& folder) {
       freed += status.st_blocks * 512;
     }
   }
-  // Somebody may have removed it before.
+  // Another process may have removed it before.
   if (::rmdir(folder.c_str()) != 0 && errno != ENOENT) {
     log_warning("{}: cannot be removed: {}", folder.string(), std::strerror(errno));
   }
@@ -242,7 +244,8 @@ std::int64_t remove_rank(const fs::path& folder) {
   return freed;
 }
 
-// Whether the rank that made the folder is gone: nobody is about to make one, under the guard.
+// Whether the rank that made the folder is gone. The caller has the guard, so no rank is making
+// one.
 bool is_abandoned(const fs::path& folder) {
   const int lock =
       ::open((folder / kRankLockName).c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -288,7 +291,7 @@ StorageFolder::StorageFolder(const fs::path& directory, const std::string& run, 
                     std::strerror(error));
 }
 
-// 0, or errno, of a rank that is there EEXIST.
+// 0, or errno; EEXIST if the rank's folder exists.
 int StorageFolder::claim(const std::function<void()>& poll) {
   const Guard guard(directory_, flag_, poll);
   remove_abandoned(directory_, flag_);

@@ -4,11 +4,10 @@
 //   DIR/phalanx-RUN/rank-0003/     NAME.state, and .lock, which is held while the rank lives
 //   DIR/.phalanx-storage           held while folders are made and removed; gone with the last one
 //
-// Several runs may use one DIR. What runs have left that were killed is removed by the next one
-// that comes; folders of living ranks are left alone. When the last rank goes, DIR is as it was
-// found: gone, too, if it was not there.
+// Several runs may use one DIR. A run removes what killed runs have left, and leaves folders of
+// living ranks alone. When the last rank ends, DIR is as it was before, also if it did not exist.
 //
-// Locks are those of base/file_lock.h: the kernel lets go of them when their process ends, however
+// Locks are those of base/file_lock.h: the kernel releases them when their process ends, however
 // that happens.
 
 #include <cstdint>
@@ -20,10 +19,10 @@ namespace phalanx {
 
 class StorageFolder {
  public:
-  // Makes DIR if its parent is there. `flag` named it, for messages; `run` is letters, digits and
-  // dashes. OutputError where nothing can be made or locked there; a temporary one (75) where a
-  // living process has this rank of this run, or has made and removed folders there for a minute.
-  // `poll` is called while another does that, and may throw.
+  // Makes DIR if its parent exists. `flag` names DIR in messages; `run` has letters, digits and
+  // dashes. OutputError if nothing can be made or locked there; its temporary kind (75) if a living
+  // process has this rank of this run, or others make and remove folders there for a minute. `poll`
+  // is called while this waits for others, and may throw.
   StorageFolder(const std::filesystem::path& directory, const std::string& run, int rank,
                 std::string flag, const std::function<void()>& poll = nullptr);
   StorageFolder(const StorageFolder&) = delete;
@@ -33,12 +32,13 @@ class StorageFolder {
 
   const std::filesystem::path& path() const { return path_; }  // of this rank
   const std::string& flag() const { return flag_; }
-  // Whether this rank was the first of its run here: the one that tells about the disk.
+  // Whether this rank was the first of its run here: it logs a line about the disk.
   bool is_first() const { return is_first_; }
 
-  // What the file system still has for this user.
+  // The space that the file system has left for this user.
   std::int64_t free_bytes() const;
-  // OutputError that says both, where `bytes` are more: with the sum of all files that are to come.
+  // OutputError, with both numbers, if `bytes` (the sum of all files to be made) are more than
+  // that.
   void expect_space(std::int64_t bytes) const;
 
  private:

@@ -92,7 +92,7 @@ TEST_F(StorageFolderTest, RanksAndRunsShareADirectoryThatIsAsFoundInTheEnd) {
   fs::remove_all(directory_);
 }
 
-// Who made it may not be the last to go.
+// The process that made the directory may not be the last one.
 TEST_F(StorageFolderTest, TheLastOneOutRemovesTheDirectory) {
   std::optional<StorageFolder> first, second;
   first.emplace(directory_, "a", 0, kFlag);
@@ -101,7 +101,7 @@ TEST_F(StorageFolderTest, TheLastOneOutRemovesTheDirectory) {
   EXPECT_TRUE(fs::exists(directory_));
   second.reset();
   EXPECT_FALSE(fs::exists(directory_));
-  // But not with what somebody has put there.
+  // But not if it holds a user's files.
   first.emplace(directory_, "a", 0, kFlag);
   put(directory_ / "notes", "");
   first.reset();
@@ -137,7 +137,7 @@ TEST_F(StorageFolderTest, WhatAKilledRunHasLeftIsRemovedAndWhatLivesIsNot) {
   fs::remove(directory_);
 }
 
-// A run that goes on under its own name finds its place free.
+// A run that is restarted under the same name finds its folders free.
 TEST_F(StorageFolderTest, AKilledRunsOwnFolderIsMadeAgain) {
   Claimant(directory_, "same", 2).kill();
   {
@@ -189,7 +189,7 @@ TEST_F(StorageFolderTest, RefusesADirectoryThatIsNotWritable) {
   fs::permissions(directory_, fs::perms::owner_read | fs::perms::owner_exec |
                                   fs::perms::others_read | fs::perms::others_exec);
   const int status = status_of_child([&] {
-    // Nothing is closed to root.
+    // Permissions do not hold for root.
     if (::getuid() == 0) {
       ASSERT_EQ(::setuid(65534), 0);
     }
@@ -213,7 +213,7 @@ TEST_F(StorageFolderTest, SaysWhatIsNeededAndWhatIsFree) {
                              HasSubstr("1152921504606846976"), Not(HasSubstr("\n"))));
 }
 
-// A file system in which the kernel alone makes files says that the directory is not there.
+// A file system in which only the kernel makes files (/proc) reports a missing directory.
 TEST_F(StorageFolderTest, RefusesWhereNoFileCanBeMade) {
   for (const fs::path directory : {"/proc", "/proc/states", "/proc/self"}) {
     EXPECT_THAT(refusal(directory), AllOf(HasSubstr(kFlag), HasSubstr(directory.string()),
@@ -221,7 +221,7 @@ TEST_F(StorageFolderTest, RefusesWhereNoFileCanBeMade) {
   }
 }
 
-// While another process makes or removes folders, which may be stopped.
+// Another process, which may be stopped, makes or removes folders meanwhile.
 TEST_F(StorageFolderTest, WhoWaitsCanBeTold) {
   struct Told {};
   fs::create_directories(directory_);
@@ -243,8 +243,8 @@ TEST_F(StorageFolderTest, WhoWaitsCanBeTold) {
   fs::remove(directory_);
 }
 
-// What a process leaves that is killed between its run's folder and its own, and what a user puts
-// there that looks alike.
+// The leftovers of a process that is killed after it made its run's folder and before its own; and
+// similar files of a user.
 TEST_F(StorageFolderTest, WhatIsNoRanksFolderKeepsNobody) {
   std::optional<StorageFolder> folder(std::in_place, directory_, "a", 0, kFlag);
   fs::create_directories(directory_ / "phalanx-killed");
@@ -262,8 +262,8 @@ TEST_F(StorageFolderTest, WhatIsNoRanksFolderKeepsNobody) {
   fs::remove_all(directory_);
 }
 
-// Everybody comes and goes at once, a directory that is not there to begin with, and some are
-// killed; whoever has a folder has it for himself.
+// Many processes make and remove folders at the same time, in a directory that does not exist at
+// first, and some are killed: every folder has one owner at a time.
 TEST_F(StorageFolderTest, ComingAndGoingAtOnceIsSafe) {
   constexpr int kProcesses = 4;
   constexpr int kThreads = 3;
@@ -288,7 +288,7 @@ TEST_F(StorageFolderTest, ComingAndGoingAtOnceIsSafe) {
     }
     ::_exit(testing::Test::HasFailure() ? 1 : 0);
   }
-  // One more that is killed wherever it is, again and again.
+  // One more process, which is killed at any place, again and again.
   for (int i = 0; i < kTimes; ++i) {
     const pid_t victim = ::fork();
     if (victim == 0) {
@@ -304,7 +304,8 @@ TEST_F(StorageFolderTest, ComingAndGoingAtOnceIsSafe) {
     EXPECT_EQ(status, 0);
   }
   { const StorageFolder last(directory_, "last", 0, kFlag); }
-  // Killed between making it and saying so, a process may leave the empty directory.
+  // A process that is killed after it made the directory and before it recorded that leaves it
+  // empty.
   std::error_code error;
   EXPECT_TRUE(!fs::exists(directory_) || fs::is_empty(directory_));
   fs::remove(directory_, error);

@@ -1,6 +1,6 @@
 #pragma once
-// For tests: directories that must be empty in the end, processes that end badly, and engines that
-// do not do as they are told.
+// For tests: directories that must be empty in the end, processes that crash, and engines that
+// misbehave.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -26,7 +26,7 @@
 
 namespace phalanx::testing_support {
 
-// Where tests are built, which is a disk, and a file system in memory.
+// The build directory, which is on a disk, and a file system in memory.
 inline std::filesystem::path disk() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path();
 }
@@ -96,7 +96,7 @@ inline int status_of_child(const std::function<void()>& body) {
   return status;
 }
 
-// One that changes what goes in and what comes out of a real one.
+// An engine that changes the requests and completions of a real one.
 class AlteringEngine final : public BlockEngine {
  public:
   std::function<void(BlockRequest&)> on_submit = [](BlockRequest&) {};
@@ -121,10 +121,10 @@ class AlteringEngine final : public BlockEngine {
   std::unique_ptr<BlockEngine> engine_;
 };
 
-// One that does nothing until it is opened, and then the last request first.
+// An engine that does nothing until it is opened, and then does the last request first.
 class BackwardsEngine final : public BlockEngine {
  public:
-  // Shared with the test, for the queue owns the engine.
+  // Shared with the test, since the queue owns the engine.
   struct Gate {
     std::mutex mutex;
     std::condition_variable changed;
@@ -188,7 +188,7 @@ inline StorageOptions small_options(StorageEngine engine = StorageEngine::kAutom
       .engine = engine, .block_bytes = kBlock, .queue_depth = 4, .threads = 2, .direct = direct};
 }
 
-// A storage with memory to move from and to.
+// A storage, and memory to move from and to.
 class Rig {
  public:
   explicit Rig(const std::filesystem::path& directory,
@@ -203,7 +203,7 @@ class Rig {
   Storage& storage() { return *storage_; }
   Arena& buffers() { return buffers_; }
   Arena& memory() { return memory_; }
-  // Bytes at any place.
+  // Bytes at any address.
   std::span<std::byte> at(std::int64_t offset, std::int64_t bytes) {
     return std::as_writable_bytes(memory_.place(offset, DType::kU8, {bytes}).span<std::uint8_t>());
   }

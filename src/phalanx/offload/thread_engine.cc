@@ -71,7 +71,7 @@ class ThreadEngine final : public BlockEngine {
     for (std::jthread& thread : threads_) thread.join();
   }
 
-  // Nothing once the engine stops and all is done.
+  // The next request; nothing when the engine stops and all are done.
   std::optional<BlockRequest> next_request() {
     std::unique_lock lock(mutex_);
     has_requests_.wait(lock, [this] { return stops_ || !requests_.empty(); });

@@ -33,7 +33,7 @@ class TimedFile final : public StateFile {
   void settle() override { inner_->settle(); }
 
  protected:
-  // The transfer has been recorded on its way here.
+  // The transfer has been recorded already.
   Work start_write(const Range& range, const std::byte* memory) override {
     return timed(
         inner_->write(range.offset, std::span(memory, static_cast<std::size_t>(range.bytes))));
@@ -50,7 +50,7 @@ class TimedFile final : public StateFile {
   }
 
   std::unique_ptr<StateFile> inner_;
-  StepTimers* const& timers_;  // the storage's
+  StepTimers* const& timers_;  // of the storage
 };
 
 }  // namespace

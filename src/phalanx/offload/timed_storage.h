@@ -1,6 +1,6 @@
 #pragma once
-// A storage whose waits are counted: the time between asking for what is under way and having it
-// (StepTimer::kFiles). Storages know nothing of it.
+// A storage that measures its waits: the time between asking for a transfer and its end
+// (StepTimer::kFiles).
 
 #include <memory>
 #include <string>
@@ -14,7 +14,8 @@ class TimedStorage final : public Storage {
  public:
   explicit TimedStorage(std::unique_ptr<Storage> inner);
 
-  // What begins from now on is counted there; null: nowhere. It must outlive these works' waits.
+  // Sets where the waits of transfers that begin from now on are counted; null: nowhere. It must
+  // outlive these waits.
   void time_with(StepTimers* timers) { timers_ = timers; }
 
   std::unique_ptr<StateFile> create_file(const std::string& name,

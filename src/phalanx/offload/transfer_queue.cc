@@ -41,7 +41,7 @@ class TransferQueue::Transfer final : public Work::State {
   Transfer(QueuedFile& file_of_it, const TransferRequest& request_of_it)
       : file(file_of_it), request(request_of_it), path_(file_of_it.path) {}
 
-  // A stream of the CPU is in order with its host.
+  // On the CPU a queue is in order with its host.
   void wait(Queue /*queue*/) override {
     const FileAccess access(verb(), path_);
     std::unique_lock lock(mutex_);
@@ -69,16 +69,16 @@ class TransferQueue::Transfer final : public Work::State {
     is_done_.notify_all();
   }
 
-  // What has not begun.
+  // The bytes that have not begun.
   std::int64_t rest() const { return request.bytes - started; }
   std::int64_t next_block() const { return request.first_block + started / file.block_bytes; }
 
   QueuedFile& file;  // until it is finished
   const TransferRequest request;
-  // The queue's thread's.
+  // Used by the queue's thread.
   std::int64_t started = 0;                // bytes
   int under_way = 0;                       // blocks
-  std::shared_ptr<const Failure> failure;  // everybody's once it is finished
+  std::shared_ptr<const Failure> failure;  // others may read it once it is finished
 
  private:
   const char* verb() const { return request.is_write ? "writing" : "reading"; }
@@ -169,7 +169,7 @@ void TransferQueue::start_blocks() {
   }
 }
 
-// Because something has failed, or because nobody will ask for it.
+// Drops the rest of a transfer after a failure, or if its file is being closed; false otherwise.
 bool TransferQueue::leave_out(Transfer& transfer) {
   const std::lock_guard lock(mutex_);
   if (failure_) {
@@ -226,7 +226,7 @@ void TransferQueue::complete(const BlockCompletion& completion) {
     engine_->submit(slot.rest);
     return;
   }
-  // Past the page cache a file system moves less than this at the end of a file alone.
+  // Past the page cache a file system moves less than this only at the end of a file.
   const std::int64_t least = slot.transfer->file.direct ? kStorageAlignment : 1;
   if (completion.result < least) {
     fail(*slot.transfer, fault_of(slot.transfer->file, slot.rest, completion.result));
@@ -245,7 +245,7 @@ void TransferQueue::complete(const BlockCompletion& completion) {
   release(slot);
 }
 
-// What became of the rest of a block, in words.
+// The error of a block that was not moved completely, in words.
 TransferQueue::Failure TransferQueue::fault_of(const QueuedFile& file, const BlockRequest& rest,
                                                std::int64_t result) {
   std::string reason = rest.is_write ? "the file system takes no more" : "the file became shorter";
@@ -255,7 +255,7 @@ TransferQueue::Failure TransferQueue::fault_of(const QueuedFile& file, const Blo
                       rest.is_write ? "write" : "read", rest.bytes, rest.offset, reason)};
 }
 
-// A block that was read goes where it belongs, if it is what was written.
+// Checks a block that was read, and copies it to its place.
 void TransferQueue::deliver(const Slot& slot) {
   Transfer& transfer = *slot.transfer;
   if (slot.is_bounced) {
@@ -290,7 +290,7 @@ void TransferQueue::finish(Transfer& transfer) {
   is_idle_.notify_all();
 }
 
-// The engine has failed: nothing is known of what it had under way.
+// The engine itself has failed: the state of its requests is not known.
 void TransferQueue::give_up(const std::string& reason) noexcept {
   {
     const std::lock_guard lock(mutex_);

@@ -1,10 +1,10 @@
 #pragma once
-// The transfers of one rank's files, in order: a thread cuts them into blocks, hands as many to the
-// engine as may be under way, copies what cannot move from where it lies, and takes and compares
-// checksums, while the rank computes.
+// The transfers of one rank's files, in order. While the rank computes, a thread cuts them into
+// blocks, hands as many to the engine as may be under way, copies unaligned memory, and computes
+// and compares checksums.
 //
-// Blocks begin in the order in which transfers were enqueued. One whose range is under way waits
-// until it is not, unless both read, and what is behind it waits too: nothing overtakes.
+// Blocks begin in the order in which transfers were enqueued. A block whose range is under way
+// waits for it, unless both only read, and all later blocks wait too: no block overtakes another.
 
 #include <condition_variable>
 #include <cstddef>
@@ -24,17 +24,17 @@
 
 namespace phalanx {
 
-// A file as the queue sees it. Outlived by the queue, which it is closed by first.
+// A file as the queue sees it. The queue closes it, and must outlive it.
 struct QueuedFile {
   std::string path;
   int descriptor = -1;
-  // Past the page cache: offsets, lengths and memory are multiples of these.
+  // Past the page cache: offsets, lengths and addresses must be multiples of these.
   bool direct = false;
   std::int64_t memory_alignment = kStorageAlignment;
   std::int64_t block_bytes = kDefaultStorageBlock;
   std::span<std::uint64_t> checksums = {};  // by block
 
-  // The queue's.
+  // Used by the queue only.
   std::int64_t transfers = 0;
   bool closes = false;
 };
@@ -49,18 +49,17 @@ struct TransferRequest {
 
 class TransferQueue {
  public:
-  // `buffers`: a block for each request that may be under way, from a multiple of kStorageAlignment
-  // on.
+  // `buffers`: a block for each request that may be under way, at a multiple of kStorageAlignment.
   TransferQueue(std::unique_ptr<BlockEngine> engine, const StorageOptions& options,
                 std::byte* buffers);
   TransferQueue(const TransferQueue&) = delete;
   TransferQueue& operator=(const TransferQueue&) = delete;
-  // All files have been closed.
+  // All files must have been closed.
   ~TransferQueue();
 
-  // Throws what has gone wrong before.
+  // Enqueues a transfer. Throws if the queue has failed before.
   Work enqueue(QueuedFile& file, const TransferRequest& request);
-  // Waits for what is under way; what has not begun is left out.
+  // Waits for the transfers under way; drops those that have not begun.
   void close(QueuedFile& file) noexcept;
 
   const BlockEngine& engine() const { return *engine_; }
@@ -79,7 +78,7 @@ class TransferQueue {
     std::int64_t block = 0;       // of the file
     std::byte* memory = nullptr;  // the tensor's
     std::int64_t bytes = 0;       // of it
-    BlockRequest rest{};          // that has not moved yet
+    BlockRequest rest{};          // the part that has not moved yet
     bool is_bounced = false;
   };
 
@@ -109,7 +108,7 @@ class TransferQueue {
   std::shared_ptr<const Failure> failure_;  // the first; null: none
   bool stops_ = false;
 
-  // The thread's own.
+  // Used by the thread only.
   std::deque<std::shared_ptr<Transfer>> pending_;
   std::vector<Slot> slots_;
   std::vector<BlockCompletion> completions_;

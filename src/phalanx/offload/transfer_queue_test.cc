@@ -1,4 +1,4 @@
-// What the queue makes of engines that move little, late, in another order, or nothing at all.
+// The queue with engines that move few bytes, late, in another order, or nothing at all.
 
 #include "phalanx/offload/transfer_queue.h"
 
@@ -25,7 +25,7 @@ class TransferQueueTest : public testing::TestWithParam<bool> {
 
   StorageOptions options() const { return small_options(StorageEngine::kThreads, is_direct()); }
   static bool is_direct() { return GetParam(); }
-  // Engines whose requests and completions are changed on their way.
+  // Engines whose requests and completions the test changes.
   static EngineMaker altered(const std::function<void(BlockRequest&)>& on_submit,
                              const std::function<void(BlockCompletion&)>& on_completion = {}) {
     return [=](const StorageOptions& options, std::span<std::byte> buffers) {
@@ -121,7 +121,7 @@ TEST_P(TransferQueueTest, AFailureIsOneErrorForAllThatComesBehind) {
   }
 }
 
-// The engine would do the last one first: what is under way together may be done in any order.
+// The engine does the last request first: requests that are under way together have no order.
 TEST_P(TransferQueueTest, NothingOvertakesWhatTouchesTheSameRange) {
   const auto gate = std::make_shared<Gate>();
   StorageOptions deep = options();
@@ -170,7 +170,7 @@ TEST_P(TransferQueueTest, ReadsOfARangeAndWritesOfOthersAreUnderWayTogether) {
   for (const Work& work : works) work.wait({});
 }
 
-// Nobody waits: what is under way is awaited, the rest is left out.
+// No Work is waited for: the file waits for transfers under way, and drops the rest.
 TEST_P(TransferQueueTest, AFileGoesWithTransfersUnderWay) {
   const auto gate = std::make_shared<Gate>();
   Work begun, waiting;
@@ -189,7 +189,7 @@ TEST_P(TransferQueueTest, AFileGoesWithTransfersUnderWay) {
   }
   begun.wait({});
   EXPECT_TRUE(waiting.done());
-  // It may have begun when the first block of the other one was through.
+  // It may have begun after the first block of the other one.
   try {
     waiting.wait({});
   } catch (const InternalError& error) {
@@ -206,7 +206,7 @@ TEST_P(TransferQueueTest, ManyFilesOfDroppedTransfersComeAndGo) {
   }
 }
 
-// Not a request but the engine itself.
+// The engine itself fails, not a request.
 TEST_P(TransferQueueTest, AnEngineThatEndsIsAnError) {
   struct Ending {
     std::atomic<bool> now = false;

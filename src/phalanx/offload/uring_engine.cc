@@ -1,5 +1,5 @@
-// io_uring: requests and completions pass through memory that the kernel shares, and files and
-// buffers that are registered are not looked up and mapped with every request.
+// io_uring: requests and completions pass through memory shared with the kernel. Registered files
+// and buffers need not be looked up and mapped for every request.
 
 #include <liburing.h>
 #include <poll.h>
@@ -19,8 +19,8 @@
 namespace phalanx {
 namespace {
 
-constexpr std::uint64_t kWakeUp = ~std::uint64_t{0};          // in the place of a slot
-constexpr unsigned kMostFiles = 64;                           // that are registered; more work, too
+constexpr std::uint64_t kWakeUp = ~std::uint64_t{0};          // in place of a slot
+constexpr unsigned kMostFiles = 64;                           // registered; others work, too
 constexpr std::size_t kLargestRegion = std::size_t{1} << 30;  // the kernel's limit
 
 class UringEngine final : public BlockEngine {
@@ -82,7 +82,7 @@ class UringEngine final : public BlockEngine {
 
   void wait(std::vector<BlockCompletion>& completions) override {
     const int error = ::io_uring_submit_and_wait(&ring_, 1);
-    // Interrupted, or the kernel wants completions to be taken first.
+    // Interrupted, or completions must be taken first.
     if (error < 0 && error != -EINTR && error != -EAGAIN && error != -EBUSY) {
       throw SystemError("io_uring_enter: {}", std::strerror(-error));
     }
@@ -125,7 +125,7 @@ class UringEngine final : public BlockEngine {
     if (event_ >= 0) ::close(event_);
   }
 
-  // Without, where the limit of locked memory is too small.
+  // The engine works without it if the limit of locked memory is too small.
   void register_memory(const StorageOptions& options, std::span<std::byte> buffers) {
     std::vector<std::span<std::byte>> memory = {buffers};
     memory.insert(memory.end(), options.staging.begin(), options.staging.end());
@@ -138,7 +138,7 @@ class UringEngine final : public BlockEngine {
       }
     }
     while (!regions.empty() && !is_registered(regions)) {
-      // The buffers alone may still be within it.
+      // The buffers alone may be within the limit.
       regions.resize(regions.size() > 1 ? 1 : 0);
     }
     regions_ = std::move(regions);
@@ -148,7 +148,7 @@ class UringEngine final : public BlockEngine {
                                        static_cast<unsigned>(regions.size())) == 0;
   }
 
-  // The region that the request's memory lies in, or -1.
+  // The registered region of the request's memory, or -1.
   int registered_region(const BlockRequest& request) const {
     const std::less_equal<> not_behind;
     for (std::size_t i = 0; i < regions_.size(); ++i) {
@@ -171,7 +171,7 @@ class UringEngine final : public BlockEngine {
            1;
   }
 
-  // The queue has room for all that may be under way.
+  // The queue has room for all requests that may be under way.
   io_uring_sqe& next_entry() {
     io_uring_sqe* const entry = ::io_uring_get_sqe(&ring_);
     PHALANX_CHECK(entry != nullptr, "more requests than the queue is deep");

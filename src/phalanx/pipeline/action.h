@@ -1,7 +1,7 @@
 #pragma once
-// A training step is data: for every rank an ordered list of actions. Schedules generate the lists,
+// A training step is data: an ordered list of actions for every rank. Schedules generate the lists,
 // the verifier checks them, the simulator times them, a lowering adds the messages, saved memory is
-// packed over them, and one executor runs them that knows no schedule by name.
+// packed for them, and one executor runs them, which knows no schedule by name.
 
 #include <cstdint>
 #include <string>
@@ -16,15 +16,15 @@ enum class ActionKind : std::uint8_t {
   kBackward,        // B: input and weight gradients fused, unit by unit
   kBackwardInput,   // b: input gradients only
   kBackwardWeight,  // w: weight gradients only
-  // What passes hand to each other, of (chunk, microbatch, payload).
-  kSend,       // to a peer: it has begun
-  kAwaitSend,  // it is over, its tensor is free again
-  kReceive,    // from a peer: it has begun; the pass that reads it waits for it
-  kHandOver,   // to the chunk `peer` of the same rank
+  // Messages of (chunk, microbatch, payload) between passes.
+  kSend,       // begins a message to a peer
+  kAwaitSend,  // waits until it is sent: its tensor is free again
+  kReceive,    // begins to receive from a peer; the pass that reads the tensor waits for it
+  kHandOver,   // copies to the chunk `peer` of the same rank
   // What a rank does with gradients and weights.
-  kReduceGradients,   // of a chunk, over data parallelism: it has begun
-  kOptimizerStep,     // of the whole rank; its reductions are over before
-  kGatherParameters,  // the parts that other ranks updated
+  kReduceGradients,   // of a chunk, over data parallelism: begins it
+  kOptimizerStep,     // of the whole rank; waits for its reductions
+  kGatherParameters,  // that other ranks updated
 };
 
 // What one stage hands to the next.
@@ -32,11 +32,11 @@ enum class Payload : std::uint8_t { kActivation, kGradient };
 
 struct Action {
   ActionKind kind = ActionKind::kForward;
-  // Messages: what they carry.
+  // Messages: their content.
   Payload payload = Payload::kActivation;
-  // A forward pass that is computed together with the backward pass behind it, kernel by kernel.
+  // A forward pass that is computed together with the next backward pass, kernel by kernel.
   bool paired = false;
-  // The rank's chunk: that of the pass; of the pass that sends, or that reads what is received.
+  // The rank's chunk: of the pass; of a message, the one whose pass sends or reads the payload.
   int chunk = 0;
   // Counted from 0 within a direction of the pipeline (placement.h).
   int microbatch = 0;
@@ -44,8 +44,8 @@ struct Action {
   int peer = 0;
   // Messages: the stage whose pass made the payload.
   int source_stage = 0;
-  // Passes: the weight version they read. A step of the optimizer: the version that it makes, which
-  // is the number of steps before and including it.
+  // Passes: the weight version that they read. Optimizer steps: the version that they make, which
+  // is the number of steps so far.
   int version = 0;
 
   friend bool operator==(const Action&, const Action&) = default;
@@ -55,7 +55,7 @@ constexpr bool is_pass(ActionKind kind) { return kind <= ActionKind::kBackwardWe
 constexpr bool is_message(ActionKind kind) {
   return kind >= ActionKind::kSend && kind <= ActionKind::kHandOver;
 }
-// Whether the pass makes the input gradient, or adds the weight gradient.
+// Whether the pass computes the input gradient; whether it adds the weight gradient.
 constexpr bool makes_input_gradient(ActionKind kind) {
   return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput;
 }
@@ -63,8 +63,8 @@ constexpr bool adds_weight_gradient(ActionKind kind) {
   return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
 }
 
-// A rank's list with its messages, for one step (or for the several steps that an asynchronous
-// schedule takes between two times it is empty).
+// A rank's list with its messages, for one step. Of an asynchronous schedule: for all steps until
+// the pipeline is empty again.
 struct Program {
   std::vector<Action> actions;
   int chunks = 1;

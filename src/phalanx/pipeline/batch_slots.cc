@@ -20,7 +20,7 @@ BatchSlots::BatchSlots(const Program& program)
     last_pass[m] = i;
     if (first_pass_[m] != program.actions.size()) continue;
     first_pass_[m] = i;
-    // Data comes as a stream.
+    // Data is read as a stream: microbatches must be loaded in order.
     PHALANX_CHECK(action.microbatch == loaded, "microbatch {} is loaded as number {}",
                   action.microbatch, loaded);
     ++loaded;

@@ -1,6 +1,6 @@
 #pragma once
-// Which of a rank's few batch buffers holds a microbatch: it is loaded before its first pass on the
-// rank, and after its last pass its buffer is the next one's.
+// Which of a rank's few batch buffers (slots) holds a microbatch. It is loaded before its first
+// pass on the rank; after its last pass another microbatch uses the slot.
 
 #include <vector>
 

@@ -14,8 +14,8 @@
 namespace phalanx {
 namespace {
 
-// Replays a program: the most microbatches between their first and last passes, no two of them in
-// one slot.
+// Replays a program: the most microbatches between their first and last passes; checks that no two
+// of them are in one slot.
 int most_alive(const Program& program, const BatchSlots& slots) {
   std::vector<std::size_t> first(static_cast<std::size_t>(program.microbatches), 0), last = first;
   std::vector<bool> seen(first.size(), false);
@@ -54,19 +54,19 @@ TEST(BatchSlots, OneAfterTheOther) {
   EXPECT_TRUE(slots.is_first_pass(2, 1));
 }
 
-// A batch is read by the weight gradient too, and is loaded once for all chunks.
+// The weight gradient reads the batch, too; a batch is loaded once for all chunks.
 TEST(BatchSlots, LiveUntilTheLastPassOfAnyChunk) {
   const BatchSlots slots(program_of(
       "F0.0 F1.0 F0.1 b0.1 b0.0 F2.0 w0.0 w0.1 F3.0 F1.1 F2.1 F3.1 B1.1 B1.0 B2.1 B2.0 B3.1 B3.0",
       2, 4));
   EXPECT_EQ(slots.slot(0), 0);
   EXPECT_EQ(slots.slot(1), 1);
-  EXPECT_EQ(slots.slot(2), 2);  // the weight gradient of 0 is open
+  EXPECT_EQ(slots.slot(2), 2);  // microbatch 0 still needs its weight gradient
   EXPECT_EQ(slots.slot(3), 0);
   EXPECT_EQ(slots.count(), 3);
 }
 
-// As many as the rank has in flight, in every schedule.
+// In every schedule there are as many slots as microbatches in flight.
 TEST(BatchSlots, AreAsFewAsCanBe) {
   for (const ScheduleKind& kind : schedule_kinds()) {
     for (const int ranks : {2, 3, 4}) {
@@ -87,11 +87,11 @@ TEST(BatchSlots, AreAsFewAsCanBe) {
   }
 }
 
-// Data comes as a stream.
+// Data is read as a stream: microbatches must be loaded in order.
 TEST(BatchSlots, RefuseProgramsThatLoadOutOfOrder) {
   EXPECT_THROW(BatchSlots(program_of("F1.0 F0.0 B1.0 B0.0", 1, 2)), InternalError);
   EXPECT_THROW(BatchSlots(program_of("F0.0 F2.0 F1.0 B0.0 B1.0 B2.0", 1, 3)), InternalError);
-  // The backward passes' order is free.
+  // The order of backward passes is free.
   EXPECT_EQ(BatchSlots(program_of("F0.0 F1.0 B1.0 B0.0", 1, 2)).count(), 2);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What passes and messages take, in any unit of time.
+// The durations of passes and messages, in any unit of time.
 
 #include <vector>
 
@@ -15,9 +15,9 @@ struct StageCosts {
 };
 
 struct Costs {
-  // By stage; a single one is that of every stage.
+  // By stage; a single entry holds for every stage.
   std::vector<StageCosts> stages = std::vector<StageCosts>(1);
-  // From one rank to another: `latency`, and message_bytes / bandwidth where there is a bandwidth.
+  // A message between ranks takes `latency`, and message_bytes / bandwidth if there is a bandwidth.
   double latency = 0.0;
   double message_bytes = 0.0;
   double bandwidth = 0.0;

@@ -24,14 +24,15 @@ std::vector<nn::PassOrder> orders_of(const Program& program) {
   return orders;
 }
 
-std::array<std::vector<std::size_t>, 2> homes_of(const std::vector<SavedTensor>& blocks,
-                                                 const std::vector<SavedLeave>& leaves) {
-  std::vector<std::size_t> first(blocks.size());
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    first[i] = blocks[i].same_as < 0 ? i : static_cast<std::size_t>(blocks[i].same_as);
+std::array<std::vector<std::size_t>, 2> place_indices_of(
+    const std::vector<SavedTensor>& tensors, const std::vector<OffloadedTensor>& offloaded) {
+  std::vector<std::size_t> first(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    first[i] = tensors[i].same_as < 0 ? i : static_cast<std::size_t>(tensors[i].same_as);
   }
   std::vector<std::size_t> second = first;
-  for (const SavedLeave& leave : leaves) std::ranges::replace(second, leave.block, leave.second);
+  for (const OffloadedTensor& tensor : offloaded)
+    std::ranges::replace(second, tensor.first, tensor.second);
   return {std::move(first), std::move(second)};
 }
 
@@ -59,40 +60,42 @@ Executor::Executor(Program program, std::vector<ChunkTables> chunks, const nn::B
       batch_slots_(program_),
       messages_(pipeline) {
   for (std::size_t c = 0; c < chunks_.size(); ++c) {
-    auto blocks = chunks_[c].chunk->saved_tensors(shapes, orders_[c].forward_only);
-    own_.push_back(blocks.size());
-    std::vector<std::size_t>& lent = lent_.emplace_back();
+    auto tensors = chunks_[c].chunk->saved_tensors(shapes, orders_[c].forward_only);
+    own_count_.push_back(tensors.size());
+    std::vector<std::size_t>& lent = lent_counts_.emplace_back();
     for (const nn::PassStates* states : chunks_[c].states) {
       const auto more = states->lent_tensors(static_cast<int>(c), orders_[c]);
       lent.push_back(more.size());
-      blocks.insert(blocks.end(), more.begin(), more.end());
+      tensors.insert(tensors.end(), more.begin(), more.end());
     }
-    leaves_.emplace_back();
+    offloaded_.emplace_back();
     if (files_ != nullptr) {
-      leaves_[c] = cut_lives(blocks, chunks_[c].chunk->num_units(), orders_[c], files_->smallest());
+      offloaded_[c] =
+          split_lives(tensors, chunks_[c].chunk->num_units(), orders_[c], files_->smallest());
     }
-    placed_.emplace_back(blocks.size());
-    homes_.push_back(homes_of(blocks, leaves_[c]));
-    blocks_.push_back(std::move(blocks));
+    placed_.emplace_back(tensors.size());
+    place_indices_.push_back(place_indices_of(tensors, offloaded_[c]));
+    tensors_.push_back(std::move(tensors));
   }
   if (files_ != nullptr) {
     file_slots_ = file_slots(program_);
     for (std::size_t c = 0; c < chunks_.size(); ++c) {
-      files_->reserve(static_cast<int>(c), blocks_[c], leaves_[c],
+      files_->reserve(static_cast<int>(c), tensors_[c], offloaded_[c],
                       1 + std::ranges::max(file_slots_[c]));
     }
   }
-  plan_ = plans != nullptr ? plans->plan(program_, blocks_)
-                           : std::make_shared<const SavedPlan>(program_, blocks_);
+  plan_ = plans != nullptr ? plans->plan(program_, tensors_)
+                           : std::make_shared<const SavedPlan>(program_, tensors_);
 }
 
 std::span<const Tensor> Executor::place(int chunk, int microbatch, Arena& saved, Life life) {
-  const auto& blocks = blocks_[static_cast<std::size_t>(chunk)];
+  const auto& tensors = tensors_[static_cast<std::size_t>(chunk)];
   auto& placed = placed_[static_cast<std::size_t>(chunk)];
   const auto offsets = plan_->offsets(chunk, microbatch);
-  const auto& homes = homes_[static_cast<std::size_t>(chunk)][static_cast<std::size_t>(life)];
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    placed[i] = saved.place(offsets[homes[i]], blocks[i].dtype, blocks[i].shape);
+  const auto& place_indices =
+      place_indices_[static_cast<std::size_t>(chunk)][static_cast<std::size_t>(life)];
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    placed[i] = saved.place(offsets[place_indices[i]], tensors[i].dtype, tensors[i].shape);
   }
   return placed;
 }
@@ -183,9 +186,9 @@ Executor::Rehearsal Executor::rehearse(Context& context, Arena& saved, const Ste
     if (++alike.times > 1) continue;
     const Action& action = program_.actions[i];
     context.recorder->clear();
-    run.version = action.version;  // older weights would be recorded alike
+    run.version = action.version;  // older weights would be recorded in the same way
     execute(i, run);
-    // Not every pass that would wait for it runs, so it is over where it begins.
+    // The pass that would wait for it may not run, so it is completed at once.
     if (action.kind == ActionKind::kReceive) {
       messages_.await_receive(context, settings.region, action);
     }
@@ -256,31 +259,31 @@ void Executor::execute_pass(std::size_t index, Run& run) {
 void Executor::compute(const Action& action, nn::Pass& pass, Run& run) {
   const ChunkTables& tables = chunks_[static_cast<std::size_t>(action.chunk)];
   const bool is_forward = action.kind == ActionKind::kForward;
-  const auto blocks =
+  const auto tensors =
       place(action.chunk, action.microbatch, run.saved, is_forward ? Life::kFirst : Life::kSecond);
   const int microbatch = action.microbatch;
-  enter(action, blocks, run);
+  enter(action, tensors, run);
   const TimerScope time(run.timers,
                         is_forward ? StepTimer::kForwardCompute : StepTimer::kBackwardCompute);
   switch (action.kind) {
     case ActionKind::kForward:
-      return tables.chunk->forward(pass, blocks, run.hooks, microbatch);
+      return tables.chunk->forward(pass, tensors, run.hooks, microbatch);
     case ActionKind::kBackward:
-      return tables.chunk->backward(pass, blocks, tables.gradients, run.hooks, microbatch);
+      return tables.chunk->backward(pass, tensors, tables.gradients, run.hooks, microbatch);
     case ActionKind::kBackwardInput:
-      return tables.chunk->backward_input(pass, blocks, run.hooks, microbatch);
+      return tables.chunk->backward_input(pass, tensors, run.hooks, microbatch);
     case ActionKind::kBackwardWeight:
-      return tables.chunk->backward_weight(pass, blocks, tables.gradients, run.hooks, microbatch);
+      return tables.chunk->backward_weight(pass, tensors, tables.gradients, run.hooks, microbatch);
     default:
       PHALANX_CHECK(false, "{} is not a pass", to_string(action));
   }
 }
 
-void Executor::enter(const Action& action, std::span<const Tensor> blocks, Run& run) const {
+void Executor::enter(const Action& action, std::span<const Tensor> tensors, Run& run) const {
   const auto chunk = static_cast<std::size_t>(action.chunk);
   const bool is_forward = action.kind == ActionKind::kForward;
-  const std::vector<std::size_t>& lent = lent_[chunk];
-  auto rest = blocks.subspan(own_[chunk]);
+  const std::vector<std::size_t>& lent = lent_counts_[chunk];
+  auto rest = tensors.subspan(own_count_[chunk]);
   for (std::size_t i = 0; i < lent.size(); ++i) {
     chunks_[chunk].states[i]->enter(action.chunk, orders_[chunk], is_forward, rest.first(lent[i]));
     rest = rest.subspan(lent[i]);
@@ -292,8 +295,8 @@ void Executor::enter(const Action& action, std::span<const Tensor> blocks, Run& 
                  .index = action.chunk,
                  .slot = run.is_rehearsal ? 0 : file_slots_[chunk][microbatch],
                  .forward = is_forward,
-                 .leaves = leaves_[chunk],
-                 .blocks = blocks});
+                 .offloaded = offloaded_[chunk],
+                 .tensors = tensors});
 }
 
 const nn::Batch& Executor::load(int microbatch, Run& run) {
@@ -313,31 +316,31 @@ void Executor::await_send(const Action& action, Run& run) {
 }
 
 void Executor::send(const Action& action, Run& run) {
-  const auto blocks = place(action.chunk, action.microbatch, run.saved);
+  const auto tensors = place(action.chunk, action.microbatch, run.saved);
   const Chunk& from = chunk(action.chunk);
   const bool forward = action.payload == Payload::kActivation;
   const TimerScope time(run.timers, send_timer(forward));
   messages_.send(run.context, run.settings.region, action,
-                 forward ? from.output_streams(blocks) : from.input_gradients(blocks));
+                 forward ? from.output_streams(tensors) : from.input_gradients(tensors));
 }
 
 void Executor::receive(const Action& action, Run& run) {
-  const auto blocks = place(action.chunk, action.microbatch, run.saved);
+  const auto tensors = place(action.chunk, action.microbatch, run.saved);
   const Chunk& to = chunk(action.chunk);
   const bool forward = action.payload == Payload::kActivation;
   const TimerScope time(run.timers, receive_timer(forward));
   messages_.receive(run.context, run.settings.region, action,
-                    forward ? to.input_streams(blocks) : to.output_gradients(blocks));
+                    forward ? to.input_streams(tensors) : to.output_gradients(tensors));
 }
 
 void Executor::hand_over(const Action& action, Run& run) {
-  const auto source_blocks = place(action.chunk, action.microbatch, run.saved);
-  const auto destination_blocks = place(action.peer, action.microbatch, run.saved);
+  const auto source_tensors = place(action.chunk, action.microbatch, run.saved);
+  const auto destination_tensors = place(action.peer, action.microbatch, run.saved);
   const bool forward = action.payload == Payload::kActivation;
-  const auto source = forward ? chunk(action.chunk).output_streams(source_blocks)
-                              : chunk(action.chunk).input_gradients(source_blocks);
-  const auto destination = forward ? chunk(action.peer).input_streams(destination_blocks)
-                                   : chunk(action.peer).output_gradients(destination_blocks);
+  const auto source = forward ? chunk(action.chunk).output_streams(source_tensors)
+                              : chunk(action.chunk).input_gradients(source_tensors);
+  const auto destination = forward ? chunk(action.peer).input_streams(destination_tensors)
+                                   : chunk(action.peer).output_gradients(destination_tensors);
   PHALANX_CHECK(source.size() == destination.size(), "{} streams do not fit {}", source.size(),
                 destination.size());
   for (std::size_t i = 0; i < source.size(); ++i) {

@@ -42,7 +42,7 @@ class Services final : public StepServices {
   nn::LossTerm loss_;
 };
 
-// Counts calls; passes nothing on.
+// Only counts calls.
 class CountingUnit final : public nn::Unit {
  public:
   CountingUnit(std::string name, bool first, bool last, std::string& log)
@@ -109,7 +109,8 @@ TEST_F(Executors, RunsTheProgramInItsOrder) {
             "by wy bx wx reduce0 step ");
 }
 
-// What has begun comes to its end, behind it nothing begins; a step is never cut short.
+// An evaluation that is given up completes the microbatches that have begun, and begins no other; a
+// training step is never cut short.
 TEST_F(Executors, AnEvaluationIsGivenUpFromAMicrobatchOn) {
   for (const bool forward_only : {true, false}) {
     Services services(std::vector<nn::Batch>(3));
@@ -127,7 +128,7 @@ TEST_F(Executors, AnEvaluationIsGivenUpFromAMicrobatchOn) {
   }
 }
 
-// Says which weights its passes read.
+// Records which weights its passes read.
 class ReadingUnit final : public nn::Unit {
  public:
   explicit ReadingUnit(std::vector<double>& read) : Unit("reader"), read_(read) {
@@ -215,8 +216,8 @@ struct StepOutcome {
   std::int64_t saved_bytes = 0;
 };
 
-// Asks for blocks that live from one moment of a microbatch to another, and sees that nobody else
-// writes them meanwhile; whoever reads them before or behind reads NaN.
+// Asks for tensors that live from one moment of a microbatch to another, and checks that nobody
+// else writes them meanwhile. Outside their lives they hold NaN.
 class Lender final : public nn::PassStates {
  public:
   explicit Lender(int units) : units_(units) {
@@ -305,7 +306,7 @@ class Lender final : public nn::PassStates {
   int forward_ = 0, backward_ = 0, now_ = 0;
 };
 
-// One step's gradients of a tiny GPT under a program, in memory full of garbage.
+// The gradients of one step of a tiny GPT under a program, in memory full of garbage.
 StepOutcome outcome_of(const std::string& text, Context& context,
                        const RecomputePlan& recompute = {}, Lender* lender = nullptr) {
   Arena memory("operands", 8 << 20);
@@ -358,8 +359,7 @@ TEST_F(Executors, EveryScheduleGivesTheSameBits) {
   }
 }
 
-// Blocks that are lent with a microbatch's memory are nobody else's while they live, and theirs is
-// not written then.
+// Tensors that are lent in a microbatch's saved memory do not overlap others while they live.
 TEST_F(Executors, LentBlocksLieBesideWhatIsSaved) {
   using Method = RecomputePlan::Method;
   constexpr int kUnits = 5;  // embedding, three layers, head
@@ -402,8 +402,7 @@ TEST_F(Executors, RecomputationGivesTheSameBitsInLessMemory) {
   }
 }
 
-// A rehearsal runs one action of each kind, and the last backward pass, and counts what the whole
-// program would.
+// A rehearsal runs each distinct action once, and counts what the whole program would.
 void expect_rehearsal_counts_the_program(const GptConfig& config, Communicator* group) {
   const auto backend = make_ref_backend();
   Arena memory("operands", 8 << 20);

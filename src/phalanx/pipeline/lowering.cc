@@ -15,15 +15,15 @@
 namespace phalanx {
 namespace {
 
-// Programs of fewer passes are written in less time than threads start.
+// With fewer passes, writing the programs takes less time than starting threads.
 constexpr std::size_t kPassesWorthThreads = 100'000;
 
-// What passes hand to each other.
+// The messages between passes.
 class Messages {
  public:
   explicit Messages(const Placement& placement) : placement_(placement) {}
 
-  // What a pass hands on: a send, or a hand-over within its rank.
+  // The message after a pass: a send, or a hand-over within its rank.
   std::optional<Action> outgoing(int rank, const Action& pass) const {
     const int stage = placement_.stage(rank, pass.chunk);
     const int reader = stage + (pass.kind == ActionKind::kForward ? 1 : -1);
@@ -39,7 +39,7 @@ class Messages {
                   .source_stage = key(stage, direction)};
   }
 
-  // The receive before a pass of what another rank makes for it.
+  // The receive of a pass's input, if another rank makes it.
   std::optional<Action> incoming(int rank, const Action& pass) const {
     const int stage = placement_.stage(rank, pass.chunk);
     const int source = stage - (pass.kind == ActionKind::kForward ? 1 : -1);
@@ -97,7 +97,7 @@ struct MessageEvent {
   Action action;
 };
 
-// In the total order; at one time in that of the names, which both ends share.
+// The total order: by time, and at equal times by name, which both ends share.
 bool comes_before(const MessageEvent& a, const MessageEvent& b) {
   const auto order = [](const MessageEvent& event) {
     return std::tuple(event.time, event.action.payload, event.action.source_stage,
@@ -111,10 +111,10 @@ struct PassTime {
   double end = 0.0;
 };
 
-// By rank: its passes in simulated time, in the order of its list.
+// By rank: its passes in simulated time, in list order.
 using PassTimes = std::vector<std::vector<PassTime>>;
 
-// Nothing where a pass whose result is sent takes no time, so that times do not order the two.
+// Nothing if a pass whose result is sent takes no time: times would not order the two.
 std::optional<PassTimes> times_of(const Schedule& schedule, const Costs& costs) {
   const Messages messages(schedule.placement);
   PassTimes times(schedule.ranks.size());
@@ -135,8 +135,8 @@ std::optional<PassTimes> times_of(const Schedule& schedule, const Costs& costs) 
   return times;
 }
 
-// The ends of messages in a rank's list, in the total order: those of its own sends, and of each
-// peer's to it, come in order already.
+// The ends of messages in a rank's list, in the total order. Its own sends, and the sends of each
+// peer to it, are in order already.
 std::vector<MessageEvent> events_of(const Schedule& schedule, int rank, const PassTimes& times,
                                     const Messages& messages) {
   std::vector<MessageEvent> events;
@@ -174,7 +174,7 @@ class ProgramWriter {
     if (is_pass(action.kind)) ++passes_;
     if (action.kind == ActionKind::kSend) sends_.push_back({actions_.size() - 1, passes_});
   }
-  // Waits for the sends that lie far enough behind.
+  // Appends the awaits of sends that are far enough back.
   void await_old_sends() {
     while (!sends_.empty() && sends_.front().passes + kSendPasses <= passes_) await_first();
   }
@@ -200,15 +200,15 @@ class ProgramWriter {
   std::deque<Sent> sends_;
 };
 
-// Passes with what stands behind them, and messages, in order of time: the ends of messages before
-// a pass that begins at their time.
+// Writes passes, with the actions after them, and messages in order of time. Messages come before a
+// pass that begins at the same time.
 std::vector<Action> merged(const std::vector<Action>& list, int rank,
                            const std::vector<PassTime>& times,
                            const std::vector<MessageEvent>& events, const Messages& messages) {
   const auto is_send = [](const MessageEvent& event) {
     return event.action.kind == ActionKind::kSend;
   };
-  // Each send is awaited too.
+  // Each send has an await.
   ProgramWriter program(list.size() + events.size() +
                         static_cast<std::size_t>(std::ranges::count_if(events, is_send)));
   auto message = events.begin();
@@ -226,7 +226,7 @@ std::vector<Action> merged(const std::vector<Action>& list, int rank,
     append_messages(time->end);
     const auto next = std::find_if(action + 1, list.end(),
                                    [](const Action& other) { return is_pass(other.kind); });
-    // Reductions begin, and only then the rank waits.
+    // Reductions begin before the rank waits for messages.
     for (++action; action != next && action->kind == ActionKind::kReduceGradients; ++action) {
       program.append(*action);
     }
@@ -252,7 +252,7 @@ Program program_with(const Schedule& schedule, std::vector<Action> actions) {
 std::vector<Program> lower(const Schedule& schedule, const Costs& costs) {
   const Messages messages(schedule.placement);
   std::optional<PassTimes> times = times_of(schedule, costs);
-  // Any times give an order that is safe.
+  // The order is safe with any times.
   if (!times) times = times_of(schedule, Costs{});
   std::vector<Program> programs(schedule.ranks.size());
   const auto write = [&](std::size_t at) {

@@ -25,7 +25,8 @@ TEST(Lower, BothEndsOfAMessageWhenItIsMade) {
             "F2.0 send act 2.0 to 1 receive grad 1.0 from 1 sent act 1.0 to 1 "
             "B1.0 receive grad 2.0 from 1 "
             "B2.0 reduce.0 sent act 2.0 to 1 step gather");
-  // What is made while a rank is in a pass stands behind it, and before one that begins then.
+  // A message that is made during a pass of the rank comes after it, and before a pass that begins
+  // at that time.
   EXPECT_EQ(lowered(schedule, 1),
             "receive act 0.0 from 0 F0.0 receive act 1.0 from 0 "
             "B0.0 send grad 0.0 to 0 "
@@ -88,7 +89,7 @@ TEST(Lower, MessagesAreNamedByTheStageThatMadeThem) {
   EXPECT_EQ(named(looped[0].actions, "receive act 1.1 from 1").source_stage, 1);
   EXPECT_EQ(named(looped[0].actions, "send grad 1.1 to 1").source_stage, 2);
   EXPECT_EQ(named(looped[1].actions, "receive grad 1.0 from 0").source_stage, 2);
-  // Of the copy up the names are others than of the copy down.
+  // The two copies of the model have different names.
   const std::vector<Program> both = lower(schedule_of("chimera", 2, 4));
   EXPECT_EQ(named(both[0].actions, "send act 0.0 to 1").source_stage, 0);
   EXPECT_EQ(named(both[0].actions, "receive grad 0.0 from 1").source_stage, 1);
@@ -114,7 +115,7 @@ TEST(Lower, EvaluationSendsActivationsAlone) {
   EXPECT_TRUE(lower(schedule)[0].forward_only);
 }
 
-// Times of zero order nothing: the same lists as at equal times.
+// Times of zero give no order: the lists are those of equal times.
 TEST(Lower, PassesThatTakeNoTime) {
   const Schedule schedule = schedule_of("zb-v", 4, 8);
   for (const Costs& costs : {costs_of(0, 1, 1), costs_of(1, 0, 1), costs_of(0, 0, 0)}) {
@@ -122,7 +123,7 @@ TEST(Lower, PassesThatTakeNoTime) {
       EXPECT_EQ(lowered(schedule, rank, costs), lowered(schedule, rank));
     }
   }
-  // Nobody reads what a weight gradient makes.
+  // No pass reads the result of a weight gradient pass.
   EXPECT_NE(lowered(schedule, 0, costs_of(1, 1, 0)), lowered(schedule, 0));
 }
 

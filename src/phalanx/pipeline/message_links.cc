@@ -14,7 +14,7 @@ namespace {
 
 std::size_t index(int value) { return static_cast<std::size_t>(value); }
 
-// What a pass reads from other stages, or makes for them.
+// The payloads that a pass reads from other stages, or makes for them.
 std::optional<Payload> payload_of(const Action& pass) {
   if (pass.kind == ActionKind::kForward) return Payload::kActivation;
   if (makes_input_gradient(pass.kind)) return Payload::kGradient;
@@ -88,7 +88,7 @@ using Channels = std::map<std::pair<int, int>, Channel>;  // by (source, destina
 
 Channels channels_of(std::span<const Program> programs) {
   Channels channels;
-  // Of one rank, to and from its peers, which are few.
+  // The channels of one rank, to and from its few peers.
   std::vector<std::pair<int, Channel*>> to;
   std::vector<std::pair<int, Channel*>> from;
   const auto find = [&](auto& known, int peer, const std::pair<int, int>& ends) -> Channel& {

@@ -21,7 +21,7 @@ bool is_channel_end(const Action& action) {
   return action.kind == ActionKind::kSend || action.kind == ActionKind::kReceive;
 }
 
-// Runs all programs until none goes on. How a rank gets past a message is the transport's.
+// Runs all programs until none can continue. Subclasses decide when a rank gets past a message.
 class Run {
  public:
   Run(std::span<const Program> programs, const MessageLinks& links)
@@ -45,7 +45,7 @@ class Run {
   }
 
  protected:
-  // Gets past the action at the rank's position, which it moves; false where the rank must wait.
+  // Moves the rank's position past its action; false if the rank must wait.
   virtual bool go_on(int rank) = 0;
   virtual std::string waiting_at(int rank) const { return to_string(head(rank)); }
 
@@ -56,7 +56,7 @@ class Run {
   const Action& head(int rank) const { return list(rank)[index(position(rank))]; }
   int link(int rank, int place) const { return links_[index(rank)][index(place)]; }
   int ranks() const { return static_cast<int>(programs_.size()); }
-  // To be looked at again.
+  // Lets a rank try again.
   void wake(int rank) { awake_.push_back(rank); }
 
  private:
@@ -66,8 +66,8 @@ class Run {
   std::vector<int> awake_;
 };
 
-// Groups of messages that a rank starts together, and goes on behind when all are over. A message
-// is over when both ends have started. Groups of one are rendezvous.
+// A rank starts the messages of a group together, and continues when all are complete. A message is
+// complete when both ends have started. A group of one is a rendezvous.
 class GroupRun : public Run {
  public:
   GroupRun(std::span<const Program> programs, const MessageLinks& links, bool adjacent)
@@ -109,7 +109,7 @@ class GroupRun : public Run {
   std::vector<int> started_;  // by rank: all messages before this place
 };
 
-// A send goes on while its channel has room; a receive waits for what was sent.
+// A send waits for room in its channel, a receive for the message.
 class BufferRun : public Run {
  public:
   BufferRun(std::span<const Program> programs, const MessageLinks& links, int capacity)
@@ -140,8 +140,8 @@ class BufferRun : public Run {
   std::vector<int> buffered_;  // by (source, destination)
 };
 
-// Messages are put into queues without waiting. A message is over when both its ends have come to
-// the front of their queues; passes wait for what they read, awaits for their send.
+// Messages are put into queues without waiting. A message is complete when both ends have come to
+// the front of their queues; passes wait for their inputs, awaits for their sends.
 class QueueRun : public Run {
  public:
   QueueRun(std::span<const Program> programs, const MessageLinks& links, Transport transport)
@@ -186,7 +186,7 @@ class QueueRun : public Run {
     return queues_[{rank, peer, receives}];
   }
 
-  // Takes away what is at the front of both ends' queues, from this queue on.
+  // Removes messages that are at the front of both ends' queues, beginning with this queue.
   void advance(int rank, Queue& queue) {
     std::vector<std::pair<int, Queue*>> changed = {{rank, &queue}};
     while (!changed.empty()) {

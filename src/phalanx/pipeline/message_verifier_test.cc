@@ -26,12 +26,12 @@ std::string fault_of(const std::vector<Program>& programs, Transport transport, 
   return message_fault(programs, transport, capacity).value_or("");
 }
 
-// How the lists of one schedule get through when a receive stands just before the pass that reads
-// it: whether channels match, the least capacity of a buffered one, and a queue for each rank, each
-// peer, each direction, and groups.
+// The expected result for a schedule whose receives stand just before the pass that reads them:
+// whether channels match, the least capacity of a buffered transport, and whether it completes with
+// a queue for each rank, each peer, each direction, and with groups.
 struct AtConsumer {
   const char* kind;
-  int capacity;  // kMismatch: the k-th that is sent is not the k-th expected
+  int capacity;  // kMismatch: the k-th message sent is not the k-th expected
   bool rank_queue, peer_queue, direction_queue, grouped;
 };
 constexpr int kMismatch = -1;
@@ -76,7 +76,7 @@ TEST(MessageFault, ReceivesJustBeforeTheirPass) {
       {"dualpipe-v", kMismatch, false, false, false, false},
   };
   for (const AtConsumer& row : kOnFourRanks) check_at_consumer(row, 4, 8);
-  // On two ranks both neighbours are the same.
+  // With two ranks both neighbours are the same rank.
   constexpr AtConsumer kOnTwoRanks[] = {
       {"naive", 0, true, true, true, true},
       {"gpipe", 0, true, true, true, true},
@@ -126,7 +126,7 @@ TEST(MessageFault, TellsTheFirstMessageThatIsNotExpected) {
             "expected");
 }
 
-// Possible for the passes, but what is sent comes in another order than the receiver's.
+// The passes are possible, but messages are sent in another order than they are received.
 TEST(MessageFault, TwoSwappedInputGradients) {
   Schedule schedule = schedule_of("zb-h1", 4, 8);
   auto& list = schedule.ranks[2];
@@ -183,7 +183,7 @@ TEST_F(Messages, OutOfOrderWithinTheirRank) {
       "r0: sent act 0.0 to 1 is awaited before it is sent");
 }
 
-// An await stops the rank only where sends are started without waiting.
+// An await stops the rank only if sends are started without waiting.
 TEST_F(Messages, AwaitsAreForTheSend) {
   const std::vector<std::vector<Action>> lists = {
       {forward(0), send(1, 0), message(ActionKind::kAwaitSend, 1, 0), forward(1), send(2, 1)},
@@ -197,7 +197,7 @@ TEST_F(Messages, AwaitsAreForTheSend) {
             "the ranks wait for each other: r0: sent act 0.0 to 1 waits for send act 0.0 to 1");
 }
 
-// The second send waits for room: the receiver first sends itself.
+// The second send waits for room, since the receiver sends first.
 TEST_F(Messages, ABufferHoldsItsCapacity) {
   Action back = send(0, 0);
   Action back_end = receive(1, 0);
@@ -243,7 +243,7 @@ TEST(ReceiveBuffers, FewerThanTheMessages) {
               testing::AllOf(Each(Le(4)), testing::Contains(3)));
   EXPECT_THAT(receive_buffers(lower(schedule_of("gpipe", 4, 8))), Each(1));
   EXPECT_THAT(receive_buffers(lower_at_consumer(schedule_of("interleaved", 4, 8))), Each(1));
-  // Both at once, and one before the pass of the other.
+  // Both messages at once, and one before the pass that makes the other.
   std::vector<Program> programs = lower_at_consumer(schedule_of("1f1b", 2, 2));
   auto& list = programs[1].actions;
   const auto second = std::ranges::find(list, "receive act 1.0 from 0",

@@ -1,5 +1,5 @@
-// A GPT on several ranks, through programs as runs have them: the gradients and losses of one rank,
-// bit for bit, and rehearsals that count what is done.
+// A GPT on several ranks under the programs of real runs: gradients and losses are those of one
+// rank, bit for bit, and rehearsals count what a run does.
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ GptConfig config_of(const Placement& placement, const RecomputePlan& recompute =
   return config;
 }
 
-// The same numbers for a parameter on whichever rank it is.
+// A parameter gets the same numbers on any rank.
 void set_by_name(const ParamSpec& spec, const Tensor& tensor) {
   const auto values = tensor.span<double>();
   auto state = static_cast<std::uint64_t>(std::hash<std::string>()(spec.name));
@@ -45,12 +45,12 @@ void set_by_name(const ParamSpec& spec, const Tensor& tensor) {
   }
 }
 
-// One rank's part of the model with what its passes are given.
+// One rank's part of the model, and all that its passes need.
 class PipelineRank final : public StepServices {
  public:
   PipelineRank(const GptConfig& config, const Placement& placement, int rank, Context& context)
       : operands_(memory_, DType::kF64, context) {
-    // First, so that every rank draws the same.
+    // Drawn first, so that every rank draws the same.
     for (int m = 0; m < kMicrobatches; ++m) {
       batches_.push_back(gpt_test_batch(nn::test_batch(operands_, kShape, config.vocabulary)));
       for (auto& sample : batches_.back().rows[0].sample.span<std::int64_t>()) sample += 2 * m;
@@ -94,7 +94,7 @@ class PipelineRank final : public StepServices {
     if (loss != 0.0) results["loss"] = {loss, nn::values_of(sums_.count)[0]};
   }
 
-  // As if a tensor-parallel group had been told of it.
+  // As if a tensor-parallel group had agreed on it.
   const nn::Batch& load(int microbatch) override {
     if (recorder != nullptr) {
       recorder->record(Message{.group = "tp", .op = "broadcast", .bytes = 100});
@@ -195,7 +195,7 @@ TEST(PipelinedExecutor, EveryScheduleGivesTheBitsOfOneRank) {
   }
 }
 
-// What the recorder saw of a run is what a rehearsal says, pass by pass and message by message.
+// A rehearsal counts the same passes and messages that a recorder sees in a run.
 TEST(PipelinedExecutor, RehearsalsCountTheProgram) {
   for (const int ranks : {2, 3}) {
     for (const Schedule& schedule : schedules_on(ranks)) {

@@ -1,7 +1,7 @@
 #pragma once
-// Which rank has which stage of the model. A rank's stages, in increasing order, are its chunks. In
+// Which rank has which stage of the model. A rank's chunks are its stages, in increasing order. In
 // a bidirectional placement the model exists twice: microbatches enter one copy at rank 0 (down)
-// and the other at the last rank (up), and a rank's chunks are a stage of each.
+// and the other at the last rank (up), and a rank has a chunk of each.
 
 #include <cstdint>
 #include <string_view>
@@ -25,9 +25,9 @@ class Placement {
 
   Shape shape() const { return shape_; }
   int ranks() const { return ranks_; }
-  // Of a rank.
+  // Chunks of a rank.
   int chunks() const { return chunks_; }
-  // Of one copy of the model.
+  // Stages of one copy of the model.
   int stages() const { return shape_ == Shape::kBidirectional ? ranks_ : ranks_ * chunks_; }
   // Copies of the model, each with microbatches of its own.
   int directions() const { return shape_ == Shape::kBidirectional ? 2 : 1; }

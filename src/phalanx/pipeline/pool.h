@@ -1,6 +1,7 @@
 #pragma once
-// Hands out offsets in a pool that grows as needed. Neighbouring holes are joined, so its state is
-// what lives in it and how far it has grown. Holes are few: they lie in sorted lists.
+// Hands out blocks (intervals of bytes) of a pool that grows as needed. Neighbouring holes are
+// joined, so its state depends only on the blocks in use and its size. Holes are few and kept in
+// sorted lists.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,8 +16,8 @@ namespace phalanx {
 
 class Pool {
  public:
-  // An offset for `bytes`, rounded up to the arena's alignment: in the smallest hole that fits, the
-  // first of equal ones.
+  // The offset of a block of `bytes`, rounded up to the arena's alignment: in the smallest hole
+  // that fits, the first of equal ones.
   std::int64_t allocate(std::int64_t bytes) {
     bytes = round_up(bytes, kArenaAlignment);
     if (bytes == 0) return 0;
@@ -27,7 +28,7 @@ class Pool {
     return offset;
   }
 
-  // Whether `bytes` were free at this offset; then they are taken.
+  // Takes the block at this offset if it is free; whether it was.
   bool allocate_at(std::int64_t offset, std::int64_t bytes) {
     bytes = round_up(bytes, kArenaAlignment);
     if (bytes == 0) return true;
@@ -39,7 +40,7 @@ class Pool {
     return true;
   }
 
-  // What was allocated as so many bytes.
+  // Frees a block; `bytes` as in its allocation.
   void free(std::int64_t offset, std::int64_t bytes) {
     bytes = round_up(bytes, kArenaAlignment);
     if (bytes == 0) return;
@@ -67,7 +68,7 @@ class Pool {
   Holes::iterator first_from(std::int64_t offset) {
     return std::ranges::lower_bound(holes_, offset, {}, &Pair::first);
   }
-  // Before the next one.
+  // Inserts a hole before `next`.
   void add_hole(Holes::iterator next, std::int64_t offset, std::int64_t bytes) {
     holes_.insert(next, {offset, bytes});
     const Pair sized(bytes, offset);
@@ -77,7 +78,7 @@ class Pool {
     by_size_.erase(std::ranges::lower_bound(by_size_, Pair{hole->second, hole->first}));
     holes_.erase(hole);
   }
-  // It stays where it is among its neighbours; by size only those between its sizes move.
+  // The order by offset stays; in the order by size only the holes between the two sizes move.
   void change_hole(Holes::iterator hole, std::int64_t offset, std::int64_t bytes) {
     const Pair sized(bytes, offset);
     const auto from = std::ranges::lower_bound(by_size_, Pair{hole->second, hole->first});
@@ -91,7 +92,7 @@ class Pool {
     *hole = {offset, bytes};
   }
 
-  // A part of a hole.
+  // Takes a part of a hole.
   void take(Holes::iterator hole, std::int64_t offset, std::int64_t bytes) {
     const auto [begin, size] = *hole;
     const std::int64_t left = begin + size - (offset + bytes);
@@ -105,7 +106,7 @@ class Pool {
     }
   }
 
-  // A hole at the very end is widened rather than left behind.
+  // Grows the pool; a hole at its end is used.
   std::int64_t extend(std::int64_t bytes) {
     std::int64_t offset = size_;
     if (!holes_.empty()) {

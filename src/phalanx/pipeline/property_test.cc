@@ -1,5 +1,5 @@
-// What holds for every schedule: random kinds, sizes and costs, lists that are wrong at one place,
-// and all sizes up to a bound.
+// Properties of every schedule: with random kinds, sizes and costs, with lists that are wrong at
+// one place, and for all sizes up to a bound.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ std::string fault_of(const Schedule& schedule) {
   return {};
 }
 
-// Nothing where the kind has no such schedule.
+// Nothing if the kind has no such schedule.
 std::optional<Schedule> made(std::string_view kind, const ScheduleRequest& request) {
   try {
     return make_schedule(kind, request);
@@ -45,7 +45,7 @@ std::optional<Schedule> made(std::string_view kind, const ScheduleRequest& reque
   }
 }
 
-// Actions of a kind, over all ranks.
+// The number of actions of a kind on all ranks.
 std::int64_t count(const std::vector<Program>& programs, ActionKind kind) {
   std::int64_t found = 0;
   for (const Program& program : programs) {
@@ -54,7 +54,7 @@ std::int64_t count(const std::vector<Program>& programs, ActionKind kind) {
   return found;
 }
 
-// Every send has one receive, on the other rank, and one await, behind it on its own.
+// Every send has one receive on the other rank, and one await after it on its own rank.
 void check_messages(const std::vector<Program>& programs) {
   using Message = std::tuple<Payload, int, int>;
   struct Ends {
@@ -88,9 +88,10 @@ void check_messages(const std::vector<Program>& programs) {
   }
 }
 
-// Awaits stand in the order of their sends, behind the second pass after them or the last.
+// Awaits are in the order of their sends, after the second pass behind the send or after the last
+// one.
 void check_awaits(const Program& program) {
-  std::vector<std::pair<Action, std::int64_t>> sends;  // with the passes before
+  std::vector<std::pair<Action, std::int64_t>> sends;  // with the number of passes before
   std::size_t awaited = 0;
   std::int64_t passes = 0;
   const std::int64_t all = std::ranges::count_if(program.actions, is_pass, &Action::kind);
@@ -177,7 +178,7 @@ TEST(Properties, OfRandomSchedules) {
     ASSERT_EQ(simulation.lower_bound.has_value(), schedule->placement.directions() == 1);
     ASSERT_GE(simulation.measures.makespan, simulation.measures.span);
     ASSERT_GE(simulation.measures.span, simulation.measures.ideal);
-    // No order is faster where what a pair makes comes at its end.
+    // Paired passes whose results come at the end of the pair are never faster.
     ASSERT_GE(simulation.atomic_makespan.value_or(1e9), simulation.measures.makespan);
     check_programs(*schedule, costs);
     if (HasFailure()) return;
@@ -204,8 +205,8 @@ TEST(Properties, OfForwardPassesAlone) {
   }
 }
 
-// Lists with two neighbours swapped, a few times over: what the verifier says of waiting is so, and
-// what it lets pass runs to its end, with messages under every transport.
+// Lists in which neighbours have been swapped a few times: ranks that the verifier calls stuck are
+// stuck, and a list that it accepts runs to its end, with messages under every transport.
 TEST(Properties, OfListsInAnotherOrder) {
   Random random(13);
   int stuck = 0;
@@ -259,7 +260,8 @@ TEST(Properties, EverySizeThatAKindHasIsVerified) {
   }
 }
 
-// Groups of at least the ranks, the last too, cost nothing; others cost time or never end.
+// Groups of at least as many microbatches as ranks, also the last, cost no time; others cost time
+// or never end.
 TEST(Properties, EveryGroupOfInterleavedChunks) {
   std::vector<std::array<int, 4>> deadlocks;
   for (const int v : {2, 3}) {
@@ -305,7 +307,7 @@ TEST(Properties, MessagesBetweenRanks) {
       for (const int v : {2, 4}) EXPECT_EQ(sent("hanayo", p, m, v), 2 * v * (p - 1) * m);
     }
   }
-  // What stays on its rank is handed over: all turns of a wave.
+  // A payload that stays on its rank is handed over: at all turns of a wave.
   const auto programs = lower(schedule_of("hanayo", 4, 8, 4));
   EXPECT_EQ(count(programs, ActionKind::kHandOver), 2 * 3 * 8);
 }

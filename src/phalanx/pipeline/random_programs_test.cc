@@ -1,5 +1,5 @@
-// Whatever schedule the verifier accepts, its lowered programs finish on ranks that really talk,
-// and every pass finds what was made for it: each tensor carries where it comes from.
+// The lowered programs of any schedule that the verifier accepts complete on ranks that exchange
+// real messages, and every pass gets the right input: each tensor holds the name of its origin.
 
 #include <gtest/gtest.h>
 
@@ -25,8 +25,8 @@ namespace {
 constexpr nn::BatchShape kShape{.sequence = 2, .micro_batch = 1};
 constexpr int kUnitsPerStage = 2;
 
-// The name of a tensor as a number: of the activation behind unit `u` (counted through the model),
-// or of the gradient of it.
+// The name of a tensor as a number: of the activation after unit `u` (counted through the model),
+// or of its gradient.
 float name_of(Payload payload, int u, std::int64_t microbatch) {
   return static_cast<float>(10000 * static_cast<int>(payload) + 100 * u) +
          static_cast<float>(microbatch);
@@ -80,7 +80,7 @@ class NamingUnit final : public nn::Unit {
   int number_;
 };
 
-// Batches in as few buffers as the executor says.
+// Batches in as few buffers as the executor has slots.
 class StreamServices final : public StepServices {
  public:
   StreamServices(const BatchSlots& slots, Arena& arena) : slots_(slots) {
@@ -188,7 +188,7 @@ TEST(Programs, OfEvaluationsDeliverEveryMessage) {
   }
 }
 
-// Any passes in any order that is possible: forward passes of a chunk in the microbatches' order.
+// Passes in any possible order; the forward passes of a chunk are in the order of microbatches.
 class RandomSchedule {
  public:
   explicit RandomSchedule(unsigned seed) : random_(seed), placement_(random_placement()) {
@@ -221,7 +221,7 @@ class RandomSchedule {
             .ranks = lists_};
   }
 
-  // Neighbouring passes of a rank change places: some of what comes out is impossible.
+  // Swaps neighbouring passes of a rank: some of the results are impossible.
   void disturb(Schedule& schedule) {
     auto& list = schedule.ranks[static_cast<std::size_t>(below(placement_.ranks()))];
     const auto passes = static_cast<int>(
@@ -298,7 +298,7 @@ TEST(Programs, OfRandomSchedulesDeliverEveryMessage) {
   }
 }
 
-// Batches are a stream on every rank.
+// Every rank reads batches as a stream.
 bool loads_in_order(const Schedule& schedule) {
   return std::ranges::all_of(schedule.ranks, [](const std::vector<Action>& list) {
     int loaded = 0;
@@ -311,7 +311,7 @@ bool loads_in_order(const Schedule& schedule) {
   });
 }
 
-// Disturbed schedules that are still possible finish as well; the verifier finds the others.
+// Changed schedules that are still possible complete as well; the verifier refuses the others.
 TEST(Programs, OfWhateverTheVerifierAcceptsFinish) {
   int accepted = 0;
   int refused = 0;

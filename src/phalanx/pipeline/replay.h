@@ -1,7 +1,7 @@
 #pragma once
-// Runs the lists of a schedule in simulated time, each pass as soon as its rank and what it reads
-// are there: what the simulator, the verifier and the lowering have in common. Linear in the number
-// of passes: a rank that must wait is taken up again when what it waits for is made.
+// Runs the lists of a schedule in simulated time: each pass begins as soon as its rank is free and
+// its inputs are there. The simulator, the verifier and the lowering are built on it. The work is
+// linear in the number of passes: a rank that waits is continued when its input is made.
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace phalanx {
 
-// What one pass makes for others: an activation or an input gradient.
+// The result of a pass for other passes: an activation or an input gradient.
 struct PassResult {
   Payload payload = Payload::kActivation;
   int direction = 0;
@@ -24,11 +24,11 @@ struct PassResult {
 
 class Replay {
  public:
-  // A pair of a forward and a backward pass may be one piece of work: it begins when what either
-  // reads is there, and what either makes is there at its end.
+  // Whether a pair of a forward and a backward pass is one piece of work (kAtomic): it begins when
+  // the inputs of both are there, and the results of both are there at its end.
   enum class Pairs : std::uint8_t { kApart, kAtomic };
 
-  // The schedule, which must outlive this, has no pass outside its chunks and microbatches.
+  // The schedule must outlive this, and have no pass outside its chunks and microbatches.
   Replay(const Schedule& schedule, const Costs& costs, Pairs pairs = Pairs::kApart)
       : schedule_(schedule),
         pairs_(pairs),
@@ -42,8 +42,8 @@ class Replay {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) add_chunks(rank, costs);
   }
 
-  // Calls on_pass(rank, index in its list, begin, end) for every pass, those of one rank in order
-  // and none before those it reads from. Whether all lists came to their end.
+  // Calls on_pass(rank, index in its list, begin, end) for every pass: those of a rank in order,
+  // and each after those that it reads from. Returns whether all lists were completed.
   template <typename OnPass>
   bool run(OnPass on_pass) {
     std::vector<std::size_t> ready(ranks_.size());
@@ -59,7 +59,7 @@ class Replay {
     return true;
   }
 
-  // After run(): where a rank stopped, and what the pass there waits for.
+  // After run(): the place where a rank stopped, and the input that its pass waits for.
   std::size_t position(std::size_t rank) const { return ranks_[rank].position; }
   std::optional<PassResult> awaited(std::size_t rank) const {
     const auto& list = schedule_.ranks[rank];
@@ -86,10 +86,10 @@ class Replay {
     std::size_t first_result = 0;  // the activation of microbatch 0
     bool is_first = false;
     bool is_last = false;
-    double from_previous = 0.0;  // what a message from the neighbouring stage takes
+    double from_previous = 0.0;  // the time of a message from the neighbouring stage
     double from_next = 0.0;
   };
-  struct RankState {
+  struct ReplayedRank {
     std::vector<ChunkState> chunks;
     std::size_t position = 0;
     double free_at = 0.0;
@@ -168,7 +168,7 @@ class Replay {
     return {list.data() + position, pair ? 2U : 1U};
   }
 
-  // When the actions can begin; nothing where an input is missing, for which the rank then waits.
+  // When the actions can begin. Nothing if an input is missing: the rank then waits for it.
   std::optional<double> begin_of(std::size_t rank, std::span<const Action> work) {
     double begin = ranks_[rank].free_at;
     for (const Action& action : work) {
@@ -191,7 +191,7 @@ class Replay {
         chunk_of(rank, action).first_result + static_cast<std::size_t>(action.microbatch);
     if (action.kind != ActionKind::kForward) result += gradients();
     results_[result] = end;
-    // A rank that waits for what is further down in its own list does so for ever.
+    // A rank that waits for a later pass of its own list waits for ever.
     if (waiting_[result] != kNobody && waiting_[result] != static_cast<int>(rank)) {
       ready.push_back(static_cast<std::size_t>(waiting_[result]));
     }
@@ -200,7 +200,7 @@ class Replay {
   template <typename OnPass>
   void run_rank(std::size_t rank, std::vector<std::size_t>& ready, OnPass& on_pass) {
     const std::vector<Action>& list = schedule_.ranks[rank];
-    RankState& state = ranks_[rank];
+    ReplayedRank& state = ranks_[rank];
     while (state.position < list.size()) {
       if (!is_pass(list[state.position].kind)) {
         ++state.position;
@@ -223,9 +223,10 @@ class Replay {
   Pairs pairs_;
   double message_;
   std::size_t microbatches_;
-  std::vector<double> results_;  // by (payload, direction, stage, microbatch): when it is there
-  std::vector<int> waiting_;     // the rank that waits for it
-  std::vector<RankState> ranks_;
+  // Results are numbered by (payload, direction, stage, microbatch).
+  std::vector<double> results_;  // when each is there
+  std::vector<int> waiting_;     // the rank that waits for each
+  std::vector<ReplayedRank> ranks_;
 };
 
 }  // namespace phalanx

@@ -12,11 +12,11 @@ namespace {
 using nn::PassKind;
 using Kind = SavedEventKind;
 
-Kind comes(Payload payload) {
-  return payload == Payload::kActivation ? Kind::kInputComes : Kind::kOutputGradientComes;
+Kind received(Payload payload) {
+  return payload == Payload::kActivation ? Kind::kInputReceived : Kind::kOutputGradientReceived;
 }
-Kind gone(Payload payload) {
-  return payload == Payload::kActivation ? Kind::kOutputGone : Kind::kInputGradientGone;
+Kind released(Payload payload) {
+  return payload == Payload::kActivation ? Kind::kOutputReleased : Kind::kInputGradientReleased;
 }
 
 void append_events(const Action& action, std::vector<SavedEvent>& events) {
@@ -33,12 +33,12 @@ void append_events(const Action& action, std::vector<SavedEvent>& events) {
     case ActionKind::kBackwardWeight:
       return append(Kind::kBackwardWeight, action.chunk);
     case ActionKind::kReceive:
-      return append(comes(action.payload), action.chunk);
+      return append(received(action.payload), action.chunk);
     case ActionKind::kAwaitSend:
-      return append(gone(action.payload), action.chunk);
+      return append(released(action.payload), action.chunk);
     case ActionKind::kHandOver:
-      append(comes(action.payload), action.peer);
-      return append(gone(action.payload), action.chunk);
+      append(received(action.payload), action.peer);
+      return append(released(action.payload), action.chunk);
     case ActionKind::kSend:
     case ActionKind::kReduceGradients:
     case ActionKind::kOptimizerStep:
@@ -47,7 +47,7 @@ void append_events(const Action& action, std::vector<SavedEvent>& events) {
   }
 }
 
-// Which are the first and the last of their microbatch on their chunk.
+// Marks the first and the last event of each microbatch on each chunk.
 void mark_ends(std::vector<SavedEvent>& events) {
   int chunks = 0;
   int microbatches = 0;
@@ -69,11 +69,11 @@ void mark_ends(std::vector<SavedEvent>& events) {
   }
 }
 
-// A block names the point behind the last unit where the chunk hands its output on, and only there.
-int units_with_blocks(const Program& program, int chunk, const std::vector<SavedTensor>& blocks) {
+// Only a chunk that hands its output on has tensors that name the point behind its last unit.
+int units_with_tensors(const Program& program, int chunk, const std::vector<SavedTensor>& tensors) {
   int points = 0;
-  for (const SavedTensor& block : blocks) {
-    points = std::max({points, block.born.unit + 1, block.last.unit + 1});
+  for (const SavedTensor& tensor : tensors) {
+    points = std::max({points, tensor.born.unit + 1, tensor.last.unit + 1});
   }
   const bool hands_on = std::ranges::any_of(program.actions, [&](const Action& action) {
     return is_message(action.kind) && action.kind != ActionKind::kReceive &&
@@ -82,36 +82,36 @@ int units_with_blocks(const Program& program, int chunk, const std::vector<Saved
   return hands_on ? points - 1 : points;
 }
 
-std::array<std::vector<BlockChange>, kSavedEventKinds> changes_of(
-    const std::vector<SavedTensor>& blocks, int units) {
+std::array<std::vector<TensorChange>, kSavedEventKinds> changes_of(
+    const std::vector<SavedTensor>& tensors, int units) {
   struct Changes {
-    std::vector<BlockChange> born, dead;
+    std::vector<TensorChange> born, dead;
   };
   std::map<std::pair<PassKind, int>, Changes> points;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const SavedTensor& block = blocks[i];
-    if (block.bytes() == 0) continue;
-    points[{block.born.pass, block.born.unit}].born.push_back({.block = i, .born = true});
-    points[{block.last.pass, block.last.unit}].dead.push_back({.block = i, .born = false});
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const SavedTensor& tensor = tensors[i];
+    if (tensor.bytes() == 0) continue;
+    points[{tensor.born.pass, tensor.born.unit}].born.push_back({.tensor = i, .born = true});
+    points[{tensor.last.pass, tensor.last.unit}].dead.push_back({.tensor = i, .born = false});
   }
-  std::array<std::vector<BlockChange>, kSavedEventKinds> result;
+  std::array<std::vector<TensorChange>, kSavedEventKinds> result;
   const auto append = [&](Kind kind, PassKind pass, int unit) {
     auto& changes = result[static_cast<std::size_t>(kind)];
-    const Changes& at = points[{pass, unit}];
-    changes.insert(changes.end(), at.born.begin(), at.born.end());
-    changes.insert(changes.end(), at.dead.begin(), at.dead.end());
+    const Changes& point = points[{pass, unit}];
+    changes.insert(changes.end(), point.born.begin(), point.born.end());
+    changes.insert(changes.end(), point.dead.begin(), point.dead.end());
   };
-  append(Kind::kInputComes, PassKind::kForward, -1);
+  append(Kind::kInputReceived, PassKind::kForward, -1);
   for (int u = 0; u < units; ++u) append(Kind::kForward, PassKind::kForward, u);
-  append(Kind::kOutputGone, PassKind::kForward, units);
-  append(Kind::kOutputGradientComes, PassKind::kBackwardInput, units);
+  append(Kind::kOutputReleased, PassKind::kForward, units);
+  append(Kind::kOutputGradientReceived, PassKind::kBackwardInput, units);
   for (int u = units; u-- > 0;) {
     append(Kind::kBackwardInput, PassKind::kBackwardInput, u);
     append(Kind::kBackwardWeight, PassKind::kBackwardWeight, u);
     append(Kind::kBackward, PassKind::kBackwardInput, u);
     append(Kind::kBackward, PassKind::kBackwardWeight, u);
   }
-  append(Kind::kInputGradientGone, PassKind::kBackwardInput, -1);
+  append(Kind::kInputGradientReleased, PassKind::kBackwardInput, -1);
   return result;
 }
 
@@ -127,22 +127,22 @@ std::vector<SavedEvent> saved_events(const Program& program) {
 }
 
 std::vector<SavedLives> saved_lives(const Program& program,
-                                    const std::vector<std::vector<SavedTensor>>& blocks) {
+                                    const std::vector<std::vector<SavedTensor>>& tensors) {
   std::vector<SavedLives> result;
-  // Bytes, passes, and the how many-th such block of its chunk.
+  // Size, passes, and the number among such tensors of its chunk.
   std::map<std::tuple<std::int64_t, PassKind, PassKind, int>, std::size_t> numbers;
-  for (std::size_t chunk = 0; chunk < blocks.size(); ++chunk) {
+  for (std::size_t chunk = 0; chunk < tensors.size(); ++chunk) {
     SavedLives lives;
     std::map<std::tuple<std::int64_t, PassKind, PassKind>, int> seen;
-    for (const SavedTensor& block : blocks[chunk]) {
-      const std::tuple kind(block.bytes(), block.born.pass, block.last.pass);
+    for (const SavedTensor& tensor : tensors[chunk]) {
+      const std::tuple kind(tensor.bytes(), tensor.born.pass, tensor.last.pass);
       const auto number =
           numbers.try_emplace(std::tuple_cat(kind, std::tuple(seen[kind]++)), numbers.size());
-      lives.bytes.push_back(block.bytes());
-      lives.likeness.push_back(number.first->second);
+      lives.bytes.push_back(tensor.bytes());
+      lives.kinds.push_back(number.first->second);
     }
-    const int units = units_with_blocks(program, static_cast<int>(chunk), blocks[chunk]);
-    lives.changes_of = changes_of(blocks[chunk], units);
+    const int units = units_with_tensors(program, static_cast<int>(chunk), tensors[chunk]);
+    lives.changes_of = changes_of(tensors[chunk], units);
     result.push_back(std::move(lives));
   }
   return result;

@@ -1,6 +1,6 @@
 #pragma once
-// What a program does to saved memory: the moments of a microbatch's life on a chunk, and which
-// blocks are born and die at each.
+// What a program does to saved memory: the events of a microbatch on a chunk, and which saved
+// tensors are born and die at each.
 
 #include <array>
 #include <cstdint>
@@ -18,10 +18,10 @@ enum class SavedEventKind : std::uint8_t {
   kBackwardInput,
   kBackwardWeight,
   // At the chunk's ends (PassPoint).
-  kInputComes,
-  kOutputGone,
-  kOutputGradientComes,
-  kInputGradientGone,
+  kInputReceived,
+  kOutputReleased,
+  kOutputGradientReceived,
+  kInputGradientReleased,
 };
 inline constexpr std::size_t kSavedEventKinds = 8;
 
@@ -29,36 +29,37 @@ struct SavedEvent {
   SavedEventKind kind = SavedEventKind::kForward;
   int chunk = 0;
   int microbatch = 0;
-  // Of this microbatch on this chunk: before it, and behind it, nothing of it is saved.
+  // Whether it is the first or the last event of this microbatch on this chunk.
   bool first = false;
   bool last = false;
 
   friend bool operator==(const SavedEvent&, const SavedEvent&) = default;
 };
 
-// Actions that leave saved memory alone have none.
+// In the order of the program. Actions that do not change saved memory have none.
 std::vector<SavedEvent> saved_events(const Program& program);
 
-struct BlockChange {
-  std::size_t block = 0;
-  bool born = false;  // or it dies
+struct TensorChange {
+  std::size_t tensor = 0;
+  bool born = false;  // else it dies
 };
 
-// The blocks of a chunk by what happens to them.
+// The lives of a chunk's saved tensors.
 struct SavedLives {
-  std::vector<std::int64_t> bytes;  // by block
-  // By block: alike are the blocks of chunks that are as large and live between the same passes, in
-  // order. Numbered over all chunks.
-  std::vector<std::size_t> likeness;
-  // What becomes of a microbatch's blocks at an event, in order. Empty blocks are left out.
-  std::span<const BlockChange> changes(SavedEventKind kind) const {
+  std::vector<std::int64_t> bytes;  // by tensor
+  // By tensor: its kind, numbered over all chunks. The k-th tensors of each chunk with the same
+  // size that live between the same passes are of one kind: they may use each other's places.
+  std::vector<std::size_t> kinds;
+  // The births and deaths of a microbatch's tensors at an event, in order. Empty tensors are left
+  // out.
+  std::span<const TensorChange> changes(SavedEventKind kind) const {
     return changes_of[static_cast<std::size_t>(kind)];
   }
-  std::array<std::vector<BlockChange>, kSavedEventKinds> changes_of;
+  std::array<std::vector<TensorChange>, kSavedEventKinds> changes_of;
 };
 
 // By chunk, of a program with its messages.
 std::vector<SavedLives> saved_lives(const Program& program,
-                                    const std::vector<std::vector<SavedTensor>>& blocks);
+                                    const std::vector<std::vector<SavedTensor>>& tensors);
 
 }  // namespace phalanx

@@ -10,32 +10,33 @@ namespace phalanx {
 
 using nn::PassKind;
 
-std::vector<SavedLeave> cut_lives(std::vector<SavedTensor>& blocks, int units,
-                                  const nn::PassOrder& order, std::int64_t smallest) {
-  std::vector<SavedLeave> leaves;
-  if (order.forward_only) return leaves;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const SavedTensor& block = blocks[i];
-    const bool waits = block.born.pass == PassKind::kForward &&
-                       block.last.pass != PassKind::kForward && !block.is_lent;
-    if (!waits || block.bytes() < std::max<std::int64_t>(smallest, 1)) continue;
-    // Nothing is computed behind the last unit's forward pass, nor before its backward pass.
-    if (block.backward_first >= units - 1) continue;
-    // Units that are computed between the two lives.
-    const int away = 2 * units - 4 - block.forward_last - block.backward_first;
+std::vector<OffloadedTensor> split_lives(std::vector<SavedTensor>& tensors, int units,
+                                         const nn::PassOrder& order, std::int64_t smallest) {
+  std::vector<OffloadedTensor> offloaded;
+  if (order.forward_only) return offloaded;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const SavedTensor& tensor = tensors[i];
+    const bool waits = tensor.born.pass == PassKind::kForward &&
+                       tensor.last.pass != PassKind::kForward && !tensor.is_lent;
+    if (!waits || tensor.bytes() < std::max<std::int64_t>(smallest, 1)) continue;
+    // No other unit is computed after the last unit's forward pass, or before its backward pass.
+    if (tensor.backward_first >= units - 1) continue;
+    // How many units are computed between the two lives.
+    const int away = 2 * units - 4 - tensor.forward_last - tensor.backward_first;
     if (order.backward_follows && away <= 2) continue;
-    leaves.push_back({.block = i, .written = block.forward_last, .read = block.backward_first});
+    offloaded.push_back(
+        {.first = i, .written_after = tensor.forward_last, .read_before = tensor.backward_first});
   }
-  std::ranges::stable_sort(leaves, {}, &SavedLeave::written);
-  for (SavedLeave& leave : leaves) {
-    leave.second = blocks.size();
-    SavedTensor second = blocks[leave.block];
+  std::ranges::stable_sort(offloaded, {}, &OffloadedTensor::written_after);
+  for (OffloadedTensor& tensor : offloaded) {
+    tensor.second = tensors.size();
+    SavedTensor second = tensors[tensor.first];
     second.name += " (read)";
-    second.born = {PassKind::kBackwardInput, leave.read + 1};
-    blocks[leave.block].last = {PassKind::kForward, leave.written + 1};
-    blocks.push_back(std::move(second));
+    second.born = {PassKind::kBackwardInput, tensor.read_before + 1};
+    tensors[tensor.first].last = {PassKind::kForward, tensor.written_after + 1};
+    tensors.push_back(std::move(second));
   }
-  return leaves;
+  return offloaded;
 }
 
 std::vector<std::vector<int>> file_slots(const Program& program) {
@@ -61,16 +62,16 @@ std::vector<std::vector<int>> file_slots(const Program& program) {
   return slots;
 }
 
-void SavedFiles::reserve(int chunk, std::span<const SavedTensor> blocks,
-                         std::span<const SavedLeave> leaves, int slots) {
-  if (leaves.empty()) return;
+void SavedFiles::reserve(int chunk, std::span<const SavedTensor> tensors,
+                         std::span<const OffloadedTensor> offloaded, int slots) {
+  if (offloaded.empty()) return;
   File& file = files_[chunk];
   PHALANX_CHECK(!file.file, "the file of chunk {} has been made", chunk);
   file.slots = std::max(file.slots, slots);
-  for (const SavedLeave& leave : leaves) {
-    const std::int64_t bytes = blocks[leave.block].bytes();
-    const std::int64_t known = file.bytes.try_emplace(leave.block, bytes).first->second;
-    PHALANX_CHECK(known == bytes, "{} is of another size", blocks[leave.block].name);
+  for (const OffloadedTensor& tensor : offloaded) {
+    const std::int64_t bytes = tensors[tensor.first].bytes();
+    const std::int64_t known = file.bytes.try_emplace(tensor.first, bytes).first->second;
+    PHALANX_CHECK(known == bytes, "{} is of another size", tensors[tensor.first].name);
   }
 }
 
@@ -78,8 +79,8 @@ void SavedFiles::open() {
   for (auto& [chunk, file] : files_) {
     FileLayout layout(storage_.block_bytes());
     for (int slot = 0; slot < file.slots; ++slot) {
-      for (const auto& [block, bytes] : file.bytes) {
-        file.offsets[block].push_back(layout.add(bytes));
+      for (const auto& [tensor, bytes] : file.bytes) {
+        file.offsets[tensor].push_back(layout.add(bytes));
       }
     }
     const std::string name =
@@ -101,48 +102,48 @@ int SavedFiles::index_of(const nn::Unit& unit) const {
   return static_cast<int>(found - units.begin());
 }
 
-std::int64_t SavedFiles::offset_of(const SavedLeave& leave) const {
-  return file_->offsets.at(leave.block)[static_cast<std::size_t>(pass_.slot)];
+std::int64_t SavedFiles::offset_of(const OffloadedTensor& tensor) const {
+  return file_->offsets.at(tensor.first)[static_cast<std::size_t>(pass_.slot)];
 }
 
-void SavedFiles::await(std::size_t leave) {
-  works_[leave].wait(pass_.context->queue);
-  works_[leave] = {};
+void SavedFiles::await(std::size_t index) {
+  works_[index].wait(pass_.context->queue);
+  works_[index] = {};
 }
 
 void SavedFiles::enter(const Entry& entry) {
   pass_ = entry;
-  const std::size_t count = entry.leaves.size();
+  const std::size_t count = entry.offloaded.size();
   works_.assign(count, {});
-  begun_ = over_ = entry.forward ? 0 : count;
+  started_ = completed_ = entry.forward ? 0 : count;
   file_ = count > 0 ? &files_.at(entry.index) : nullptr;
 }
 
 void SavedFiles::before(const nn::Unit& unit, PassKind pass, int /*microbatch*/) {
-  const std::span<const SavedLeave> leaves = pass_.leaves;
+  const std::span<const OffloadedTensor> offloaded = pass_.offloaded;
   const bool reads = pass == PassKind::kBackwardInput || pass == PassKind::kRecompute;
-  if (leaves.empty() || !reads) return;
+  if (offloaded.empty() || !reads) return;
   int now = index_of(unit);
   if (pass == PassKind::kRecompute) now = pass_.chunk->recomputed_until(now);
-  while (over_ > begun_ && leaves[over_ - 1].read >= now) await(--over_);
-  while (begun_ > 0 && leaves[begun_ - 1].read + 1 >= now) {
-    const SavedLeave& leave = leaves[--begun_];
-    works_[begun_] =
-        file_->file->read(*pass_.context, offset_of(leave), pass_.blocks[leave.second]);
+  while (completed_ > started_ && offloaded[completed_ - 1].read_before >= now) await(--completed_);
+  while (started_ > 0 && offloaded[started_ - 1].read_before + 1 >= now) {
+    const OffloadedTensor& tensor = offloaded[--started_];
+    works_[started_] =
+        file_->file->read(*pass_.context, offset_of(tensor), pass_.tensors[tensor.second]);
   }
 }
 
 void SavedFiles::after(const nn::Unit& unit, PassKind pass, int /*microbatch*/,
                        const nn::UnitTensors& /*tensors*/) {
-  const std::span<const SavedLeave> leaves = pass_.leaves;
-  if (leaves.empty() || pass != PassKind::kForward) return;
+  const std::span<const OffloadedTensor> offloaded = pass_.offloaded;
+  if (offloaded.empty() || pass != PassKind::kForward) return;
   const int now = index_of(unit);
-  // Its place is another block's from here on.
-  while (over_ < begun_ && leaves[over_].written < now) await(over_++);
-  for (; begun_ < leaves.size() && leaves[begun_].written <= now; ++begun_) {
-    const SavedLeave& leave = leaves[begun_];
-    works_[begun_] =
-        file_->file->write(*pass_.context, offset_of(leave), pass_.blocks[leave.block]);
+  // Another tensor uses the place from here on.
+  while (completed_ < started_ && offloaded[completed_].written_after < now) await(completed_++);
+  for (; started_ < offloaded.size() && offloaded[started_].written_after <= now; ++started_) {
+    const OffloadedTensor& tensor = offloaded[started_];
+    works_[started_] =
+        file_->file->write(*pass_.context, offset_of(tensor), pass_.tensors[tensor.first]);
   }
 }
 

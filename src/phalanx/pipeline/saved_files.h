@@ -1,8 +1,8 @@
 #pragma once
-// What forward passes save and backward passes read, in files between them (Rajbhandari et al.,
-// ZeRO-Infinity, 2021): a block is written behind the forward pass of its unit, while the next one
-// is computed, and read ahead of its backward pass, while that of the next one is. So it has two
-// lives in memory, each with a place of its own in the plan.
+// Keeps saved tensors in files between their forward and backward passes (Rajbhandari et al.,
+// ZeRO-Infinity, 2021). A tensor is written after the forward pass of its unit, while the next unit
+// is computed, and read ahead of its backward pass, while another unit's is computed. So it lives
+// in memory twice, each time at a place of its own in the plan.
 
 #include <cstdint>
 #include <map>
@@ -17,24 +17,25 @@
 
 namespace phalanx {
 
-// A block that leaves memory.
-struct SavedLeave {
-  std::size_t block = 0;
-  std::size_t second = 0;  // the block of its second life
-  int written = 0;         // the unit behind whose forward pass it is written
-  int read = 0;            // and before whose backward pass, or recomputation, it is read
+// A saved tensor that is kept in a file. `first` and `second`: the saved tensors that are its two
+// lives in memory.
+struct OffloadedTensor {
+  std::size_t first = 0;
+  std::size_t second = 0;
+  int written_after = 0;  // the unit after whose forward pass it is written
+  int read_before = 0;    // the unit before whose backward pass, or recomputation, it is read
 
-  friend bool operator==(const SavedLeave&, const SavedLeave&) = default;
+  friend bool operator==(const OffloadedTensor&, const OffloadedTensor&) = default;
 };
 
-// Cuts the lives of those of a chunk's blocks that leave, and adds their second ones to the list.
-// By units. What is smaller than `smallest` bytes stays; so does what the chunk's last unit saves,
-// and what would come back at once.
-std::vector<SavedLeave> cut_lives(std::vector<SavedTensor>& blocks, int units,
-                                  const nn::PassOrder& order, std::int64_t smallest);
+// Chooses the tensors of a chunk that are kept in files, shortens their lives, and adds their
+// second lives to the list. The result is ordered by written_after. Tensors of fewer than
+// `smallest` bytes stay in memory; so do those of the chunk's last unit, and those that would be
+// read back at once.
+std::vector<OffloadedTensor> split_lives(std::vector<SavedTensor>& tensors, int units,
+                                         const nn::PassOrder& order, std::int64_t smallest);
 
-// For each microbatch the room that it has in its chunk's file: the first that is free. By chunk
-// and microbatch.
+// By chunk and microbatch: the slot of its chunk's file that a microbatch uses, the first free one.
 std::vector<std::vector<int>> file_slots(const Program& program);
 
 class SavedFiles final : public nn::UnitHooks {
@@ -42,24 +43,25 @@ class SavedFiles final : public nn::UnitHooks {
   // The storage must outlive this.
   explicit SavedFiles(Storage& storage) : storage_(storage) {}
 
-  // What is smaller than a block of the file stays.
+  // Tensors that are smaller than a block of the file stay in memory.
   std::int64_t smallest() const { return storage_.block_bytes(); }
-  // Room for these of so many microbatches at once; programs share it.
-  void reserve(int chunk, std::span<const SavedTensor> blocks, std::span<const SavedLeave> leaves,
-               int slots);
-  // Makes the files, when all programs have reserved theirs.
+  // Reserves room for these tensors of `slots` microbatches at once; all programs share it.
+  void reserve(int chunk, std::span<const SavedTensor> tensors,
+               std::span<const OffloadedTensor> offloaded, int slots);
+  // Creates the files, after all programs have reserved their room.
   void open();
-  std::int64_t file_bytes() const;  // of the disk
+  std::int64_t file_bytes() const;  // on the disk
 
-  // The next pass over the chunk. What leaves must outlive it; `blocks` are in the list's order.
+  // Begins a pass over a chunk. `offloaded` must outlive the pass; `tensors` are all saved tensors
+  // of the chunk.
   struct Entry {
     Context* context = nullptr;
     const Chunk* chunk = nullptr;
     int index = 0;  // the chunk's
     int slot = 0;
     bool forward = true;
-    std::span<const SavedLeave> leaves;
-    std::span<const Tensor> blocks;
+    std::span<const OffloadedTensor> offloaded;
+    std::span<const Tensor> tensors;
   };
   void enter(const Entry& entry);
   void before(const nn::Unit& unit, nn::PassKind pass, int microbatch) override;
@@ -68,24 +70,24 @@ class SavedFiles final : public nn::UnitHooks {
 
  private:
   struct File {
-    std::map<std::size_t, std::int64_t> bytes;                 // by block
-    std::map<std::size_t, std::vector<std::int64_t>> offsets;  // of its records, by slot
+    std::map<std::size_t, std::int64_t> bytes;                 // by tensor
+    std::map<std::size_t, std::vector<std::int64_t>> offsets;  // by tensor and slot
     int slots = 0;
     std::unique_ptr<StateFile> file;
   };
   int index_of(const nn::Unit& unit) const;
-  void await(std::size_t leave);
-  std::int64_t offset_of(const SavedLeave& leave) const;
+  void await(std::size_t index);
+  std::int64_t offset_of(const OffloadedTensor& tensor) const;
 
   Storage& storage_;
   std::map<int, File> files_;  // by chunk
   Entry pass_;
   File* file_ = nullptr;     // of the pass
-  std::vector<Work> works_;  // by leave
-  // Forward: leaves before this are written, or on their way; of these, those before `over_` are
-  // there. Backward: leaves from this on are on their way, those from `over_` on are there.
-  std::size_t begun_ = 0;
-  std::size_t over_ = 0;
+  std::vector<Work> works_;  // by offloaded tensor
+  // Forward: writes have been started before started_, and completed before completed_. Backward:
+  // reads have been started from started_ on, and completed from completed_ on.
+  std::size_t started_ = 0;
+  std::size_t completed_ = 0;
 };
 
 }  // namespace phalanx

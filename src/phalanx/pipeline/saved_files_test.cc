@@ -23,12 +23,12 @@ using testing_support::TestDirectory;
 
 constexpr std::int64_t kWidth = 5000;  // 20,000 bytes: more than a block
 
-// What passes of the microbatch save, so that nothing that is stale or of others goes unseen.
+// The numbers that passes of a microbatch save: stale tensors and those of others are noticed.
 double value_of(int unit, int microbatch, double what) {
   return 1000.0 * microbatch + 10.0 * unit + what;
 }
 
-// Saves two tensors and its input, and expects them again.
+// A unit that saves two tensors and its input, and checks them in its backward pass.
 class KeepingUnit final : public nn::Unit {
  public:
   KeepingUnit(int index, int units, const int& microbatch)
@@ -80,7 +80,7 @@ class KeepingUnit final : public nn::Unit {
       ASSERT_EQ(value, static_cast<float>(value_of(index_, microbatch_, what))) << name();
     }
   }
-  // What the unit in front has written.
+  // The output of the unit before.
   void expect_inputs(std::span<const Tensor> inputs) const {
     if (microbatch_ < 0) return;
     for (const Tensor& input : inputs) {
@@ -97,7 +97,7 @@ class KeepingUnit final : public nn::Unit {
 
 class Services final : public StepServices {
  public:
-  int current = -1;           // whose pass runs; -1: nothing is compared
+  int current = -1;           // the microbatch whose pass runs; -1: nothing is compared
   bool is_rehearsal = false;  // in which not all passes run
   const nn::Batch& load(int microbatch) override { return loaded(microbatch); }
   const nn::Batch& loaded(int microbatch) override {
@@ -131,59 +131,61 @@ class SavedFilesTest : public testing::Test {
   Services services_;
 };
 
-std::vector<int> numbers(const std::vector<SavedLeave>& leaves, int SavedLeave::*member) {
+std::vector<int> numbers(const std::vector<OffloadedTensor>& offloaded,
+                         int OffloadedTensor::*member) {
   std::set<int> distinct;
-  for (const SavedLeave& leave : leaves) distinct.insert(leave.*member);
+  for (const OffloadedTensor& tensor : offloaded) distinct.insert(tensor.*member);
   return {distinct.begin(), distinct.end()};
 }
 
-TEST_F(SavedFilesTest, WhatIsAwayForSomeUnitsLeaves) {
+TEST_F(SavedFilesTest, TensorsThatAreNotNeededForSomeUnitsGoToFiles) {
   const Chunk chunk = chunk_of(6);
-  const auto leaves_of = [&](const nn::PassOrder& order, std::int64_t smallest = 1) {
-    std::vector<SavedTensor> blocks = chunk.saved_tensors(kShape, order.forward_only);
-    return cut_lives(blocks, 6, order, smallest);
+  const auto offloaded_of = [&](const nn::PassOrder& order, std::int64_t smallest = 1) {
+    std::vector<SavedTensor> tensors = chunk.saved_tensors(kShape, order.forward_only);
+    return split_lives(tensors, 6, order, smallest);
   };
-  // With other passes in between all but the last unit's.
-  EXPECT_THAT(numbers(leaves_of({}), &SavedLeave::written), ElementsAre(0, 1, 2, 3, 4));
-  // What unit 3 saves would be there again two units later.
-  EXPECT_THAT(numbers(leaves_of({.backward_follows = true}), &SavedLeave::written),
+  // If other passes come in between: all but the last unit's.
+  EXPECT_THAT(numbers(offloaded_of({}), &OffloadedTensor::written_after),
+              ElementsAre(0, 1, 2, 3, 4));
+  // Unit 3's tensors would be read back two units later.
+  EXPECT_THAT(numbers(offloaded_of({.backward_follows = true}), &OffloadedTensor::written_after),
               ElementsAre(0, 1, 2));
-  EXPECT_THAT(leaves_of({.forward_only = true}), ElementsAre());
-  EXPECT_THAT(leaves_of({}, 4 * kWidth + 1), ElementsAre());
-  EXPECT_EQ(leaves_of({}, 4 * kWidth).size(), 14U);  // the first has no input
+  EXPECT_THAT(offloaded_of({.forward_only = true}), ElementsAre());
+  EXPECT_THAT(offloaded_of({}, 4 * kWidth + 1), ElementsAre());
+  EXPECT_EQ(offloaded_of({}, 4 * kWidth).size(), 14U);  // the first has no input
 }
 
 TEST_F(SavedFilesTest, EachLifeIsAUnitLongerThanItsPasses) {
   const Chunk chunk = chunk_of(6);
-  std::vector<SavedTensor> blocks = chunk.saved_tensors(kShape, false);
-  const std::vector<SavedTensor> whole = blocks;
-  const auto leaves = cut_lives(blocks, 6, {}, 1);
-  ASSERT_EQ(blocks.size(), whole.size() + leaves.size());
-  for (const SavedLeave& leave : leaves) {
-    const SavedTensor& first = blocks[leave.block];
-    const SavedTensor& second = blocks[leave.second];
-    EXPECT_EQ(leave.read, leave.written);
-    EXPECT_EQ(first.born.unit, whole[leave.block].born.unit);
+  std::vector<SavedTensor> tensors = chunk.saved_tensors(kShape, false);
+  const std::vector<SavedTensor> whole = tensors;
+  const auto offloaded = split_lives(tensors, 6, {}, 1);
+  ASSERT_EQ(tensors.size(), whole.size() + offloaded.size());
+  for (const OffloadedTensor& tensor : offloaded) {
+    const SavedTensor& first = tensors[tensor.first];
+    const SavedTensor& second = tensors[tensor.second];
+    EXPECT_EQ(tensor.read_before, tensor.written_after);
+    EXPECT_EQ(first.born.unit, whole[tensor.first].born.unit);
     EXPECT_EQ(first.last.pass, PassKind::kForward);
-    EXPECT_EQ(first.last.unit, leave.written + 1);
+    EXPECT_EQ(first.last.unit, tensor.written_after + 1);
     EXPECT_EQ(second.born.pass, PassKind::kBackwardInput);
-    EXPECT_EQ(second.born.unit, leave.read + 1);
-    EXPECT_EQ(second.last.pass, whole[leave.block].last.pass);
-    EXPECT_EQ(second.last.unit, whole[leave.block].last.unit);
+    EXPECT_EQ(second.born.unit, tensor.read_before + 1);
+    EXPECT_EQ(second.last.pass, whole[tensor.first].last.pass);
+    EXPECT_EQ(second.last.unit, whole[tensor.first].last.unit);
     EXPECT_EQ(second.bytes(), first.bytes());
   }
 }
 
-// Of a group that is recomputed only the input is away, until the backward pass of the unit behind.
+// Of a recomputed group only the input is in a file, until the backward pass of the unit after it.
 TEST_F(SavedFilesTest, AGroupsInputComesBeforeItsRecomputation) {
   const Chunk chunk = chunk_of(8, {RecomputePlan::Method::kUniform, 3});
-  std::vector<SavedTensor> blocks = chunk.saved_tensors(kShape, false);
-  const auto leaves = cut_lives(blocks, 8, {}, 1);
+  std::vector<SavedTensor> tensors = chunk.saved_tensors(kShape, false);
+  const auto offloaded = split_lives(tensors, 8, {}, 1);
   // Groups 0-2, 3-5, 6-7: the first has no input, the last one stays.
-  ASSERT_EQ(leaves.size(), 1U);
-  EXPECT_EQ(leaves[0].written, 3);
-  EXPECT_EQ(leaves[0].read, 5);
-  EXPECT_EQ(blocks[leaves[0].second].born.unit, 6);
+  ASSERT_EQ(offloaded.size(), 1U);
+  EXPECT_EQ(offloaded[0].written_after, 3);
+  EXPECT_EQ(offloaded[0].read_before, 5);
+  EXPECT_EQ(tensors[offloaded[0].second].born.unit, 6);
 }
 
 TEST(FileSlots, AreTheFirstThatAreFree) {
@@ -201,7 +203,7 @@ struct Case {
 
 class SavedFilesRun : public SavedFilesTest, public testing::WithParamInterface<Case> {};
 
-// On a disk that is slow to take what it is given, and to say that it has.
+// On a disk that is slow to begin transfers and to report their ends.
 TEST_P(SavedFilesRun, PassesReadWhatTheirForwardPassSaved) {
   constexpr int kUnits = 7;
   const TestDirectory directory;

@@ -16,36 +16,36 @@ using Owner = std::pair<int, int>;  // (chunk, microbatch)
 Owner owner_of(const SavedEvent& event) { return {event.chunk, event.microbatch}; }
 
 // A microbatch on a chunk between its first and its last event.
-struct Open {
-  Offsets offsets;      // of the blocks born so far
-  unsigned events = 0;  // by bit, which have happened: for a given chunk they say what lives
-  int live = 0;         // blocks
+struct OpenMicrobatch {
+  Offsets offsets;      // of the tensors born so far
+  unsigned events = 0;  // a bit for each kind that has happened: together they tell what lives
+  int live = 0;         // number of tensors that live
 
-  friend bool operator==(const Open&, const Open&) = default;
+  friend bool operator==(const OpenMicrobatch&, const OpenMicrobatch&) = default;
 };
 
-// The places that blocks of one kind have left, the latest last; some may be taken by others now.
+// The places that tensors of one kind have left, the latest last; other tensors may use some now.
 using Vacated = std::vector<std::int64_t>;
-// More are forgotten, the earliest first. In a steady state few are free at a time.
+// More places are forgotten, the earliest first. In a steady state few are free at a time.
 constexpr std::size_t kVacatedPlaces = 16;
 
-// All that offsets depend on, besides the events to come and how far the pool has grown.
+// All that later offsets depend on, besides the later events and the pool's size.
 struct State {
-  std::map<Owner, Open> open;
-  std::vector<Vacated> vacated;  // by likeness
+  std::map<Owner, OpenMicrobatch> open;
+  std::vector<Vacated> vacated;  // by kind
 };
 
 class Packing {
  public:
   Packing(std::span<const SavedEvent> events, std::span<const SavedLives> lives)
       : events_(events), lives_(lives) {
-    std::size_t likenesses = 0;
+    std::size_t kind_count = 0;
     for (const SavedLives& chunk : lives) {
-      for (const std::size_t likeness : chunk.likeness) {
-        likenesses = std::max(likenesses, likeness + 1);
+      for (const std::size_t kinds : chunk.kinds) {
+        kind_count = std::max(kind_count, kinds + 1);
       }
     }
-    state_.vacated.resize(likenesses);
+    state_.vacated.resize(kind_count);
     for (const SavedEvent& event : events) {
       microbatches_ = std::max(microbatches_, event.microbatch + 1);
     }
@@ -56,10 +56,10 @@ class Packing {
   }
 
   PackedOffsets run(Repetitions repetitions) {
-    while (at_ < events_.size()) {
-      play(events_[at_++]);
+    while (position_ < events_.size()) {
+      apply(events_[position_++]);
       ++packed_events_;
-      if (repetitions == Repetitions::kSkipped && at_ < events_.size()) skip_repetitions();
+      if (repetitions == Repetitions::kSkipped && position_ < events_.size()) skip_repetitions();
     }
     return {.bytes = pool_.size(),
             .layouts = take_layouts(),
@@ -73,13 +73,14 @@ class Packing {
     return static_cast<std::size_t>(event.chunk) * static_cast<std::size_t>(microbatches_) +
            static_cast<std::size_t>(event.microbatch);
   }
-  Open& open_at(const SavedEvent& event) {
-    Open*& open = open_of_[index(event)];
+  OpenMicrobatch& open_at(const SavedEvent& event) {
+    OpenMicrobatch*& open = open_of_[index(event)];
     if (open == nullptr) open = &state_.open[owner_of(event)];
     return *open;
   }
 
-  // How many microbatches are open at each moment, and the last moment at which so many are.
+  // Counts the open microbatches before each event, and the last event before which so many are
+  // open.
   void count_open() {
     int open = 0;
     open_before_.reserve(events_.size());
@@ -92,15 +93,15 @@ class Packing {
     }
   }
 
-  void play(const SavedEvent& event) {
+  void apply(const SavedEvent& event) {
     const SavedLives& lives = lives_[static_cast<std::size_t>(event.chunk)];
-    Open& open = open_at(event);
+    OpenMicrobatch& open = open_at(event);
     if (event.first) open.offsets.assign(lives.bytes.size(), 0);
     open.events |= 1U << static_cast<unsigned>(event.kind);
-    for (const BlockChange& change : lives.changes(event.kind)) {
-      const std::int64_t bytes = lives.bytes[change.block];
-      std::int64_t& offset = open.offsets[change.block];
-      Vacated& vacated = state_.vacated[lives.likeness[change.block]];
+    for (const TensorChange& change : lives.changes(event.kind)) {
+      const std::int64_t bytes = lives.bytes[change.tensor];
+      std::int64_t& offset = open.offsets[change.tensor];
+      Vacated& vacated = state_.vacated[lives.kinds[change.tensor]];
       if (change.born) {
         offset = allocate(bytes, vacated);
         ++open.live;
@@ -125,8 +126,8 @@ class Packing {
 
   void close(const SavedEvent& event) {
     const auto found = state_.open.find(owner_of(event));
-    Open& open = found->second;
-    PHALANX_CHECK(open.live == 0, "microbatch {} on chunk {}: {} more blocks are born than die",
+    OpenMicrobatch& open = found->second;
+    PHALANX_CHECK(open.live == 0, "microbatch {} on chunk {}: {} more tensors are born than die",
                   event.microbatch, event.chunk, open.live);
     const auto layout = layouts_.try_emplace(std::move(open.offsets), layouts_.size()).first;
     layout_of_[index(event)] = layout->second;
@@ -143,11 +144,11 @@ class Packing {
     return result;
   }
 
-  // Where the state is as it was at an earlier event, but for the numbers of the microbatches, and
-  // the events from there on follow again, the same offsets follow. Brent's search for a cycle: one
-  // moment is remembered, for twice as long each time.
+  // If the state equals that of an earlier event, except for the numbers of the microbatches, and
+  // the same events follow, then the same offsets follow. Brent's search for a cycle: one event is
+  // remembered, for twice as long each time.
   void skip_repetitions() {
-    const std::size_t period = at_ - remembered_at_;
+    const std::size_t period = position_ - remembered_at_;
     if (is_as_remembered()) {
       const std::size_t skipped = repeating_events() / period * period;
       if (skipped > 0) return skip(skipped, period);
@@ -157,22 +158,22 @@ class Packing {
     if (may_come_back()) remember();
   }
 
-  // Whether as many microbatches are open again, so much later that it is worth a copy of the
-  // state; where the pipeline drains they are not.
+  // Whether as many microbatches will be open again, late enough that copying the state is worth
+  // it; not so where the pipeline drains.
   bool may_come_back() const {
-    const auto open = static_cast<std::size_t>(open_before_[at_]);
-    return last_moment_[open] - at_ >= open;
+    const auto open = static_cast<std::size_t>(open_before_[position_]);
+    return last_moment_[open] - position_ >= open;
   }
 
   void remember() {
-    remembered_at_ = at_;
+    remembered_at_ = position_;
     remembered_size_ = pool_.size();
     remembered_ = state_;
   }
 
-  // By how much the microbatches from here on are ahead of those from the remembered moment on.
+  // The difference between microbatch numbers from here on and from the remembered event on.
   int microbatches_ahead() const {
-    return events_[at_].microbatch - events_[remembered_at_].microbatch;
+    return events_[position_].microbatch - events_[remembered_at_].microbatch;
   }
 
   bool is_as_remembered() const {
@@ -187,49 +188,49 @@ class Packing {
            state_.vacated == remembered_.vacated;
   }
 
-  // How many events from here on are those from the remembered moment on.
+  // How many events from here on repeat those from the remembered event on.
   std::size_t repeating_events() const {
     const auto same = [ahead = microbatches_ahead()](const SavedEvent& now, SavedEvent then) {
       then.microbatch += ahead;
       return now == then;
     };
-    const auto now = events_.subspan(at_);
+    const auto now = events_.subspan(position_);
     const auto differs =
         std::mismatch(now.begin(), now.end(), events_.subspan(remembered_at_).begin(), same).first;
     return static_cast<std::size_t>(differs - now.begin());
   }
 
-  // `count` events, whole periods.
+  // Skips `count` events, which are whole periods.
   void skip(std::size_t count, std::size_t period) {
     const int ahead = microbatches_ahead() * static_cast<int>(count / period);
-    for (const std::size_t end = at_ + count; at_ < end; ++at_) {
-      const SavedEvent& event = events_[at_];
-      if (event.last) layout_of_[index(event)] = layout_of_[index(events_[at_ - period])];
+    for (const std::size_t end = position_ + count; position_ < end; ++position_) {
+      const SavedEvent& event = events_[position_];
+      if (event.last) layout_of_[index(event)] = layout_of_[index(events_[position_ - period])];
     }
     std::ranges::fill(open_of_, nullptr);
-    std::map<Owner, Open> renumbered;
+    std::map<Owner, OpenMicrobatch> renumbered;
     for (auto& [owner, open] : state_.open) {
       renumbered.emplace(Owner{owner.first, owner.second + ahead}, std::move(open));
     }
     state_.open = std::move(renumbered);
-    if (at_ == events_.size() || !may_come_back()) return;
+    if (position_ == events_.size() || !may_come_back()) return;
     remember();
     patience_ = 1;
   }
 
   std::span<const SavedEvent> events_;
   std::span<const SavedLives> lives_;
-  std::size_t at_ = 0;
+  std::size_t position_ = 0;
   std::size_t packed_events_ = 0;
   Pool pool_;
   State state_;
   std::map<Offsets, std::size_t> layouts_;  // distinct ones, numbered
   int microbatches_ = 0;
-  // By chunk and microbatch: where it is in the state, and its layout when it is done.
-  std::vector<Open*> open_of_;
+  // By chunk and microbatch: its entry in the state, and its layout after its last event.
+  std::vector<OpenMicrobatch*> open_of_;
   std::vector<std::size_t> layout_of_;
   std::vector<int> open_before_;          // by event
-  std::vector<std::size_t> last_moment_;  // by how many are open
+  std::vector<std::size_t> last_moment_;  // by the number that are open
   std::size_t remembered_at_ = 0;
   std::int64_t remembered_size_ = 0;
   State remembered_;

@@ -1,7 +1,8 @@
 #pragma once
-// Offsets for all blocks of all microbatches. A block goes where the same block of a microbatch
-// that no longer needs it was, if that is free, and else into the smallest hole that fits. So the
-// microbatches of a steady state come to take turns in the same places, and are packed once.
+// Packs the saved tensors of all microbatches into one pool. A tensor gets the place of the same
+// tensor of a microbatch that no longer needs it, if that place is free, else the smallest hole
+// that fits. So the microbatches of a steady state take turns in the same places, and are packed
+// once.
 
 #include <cstdint>
 #include <limits>
@@ -13,17 +14,17 @@
 namespace phalanx {
 
 struct PackedOffsets {
-  using Offsets = std::vector<std::int64_t>;  // by block
+  using Offsets = std::vector<std::int64_t>;  // by tensor
   std::int64_t bytes = 0;                     // the pool's size
   std::vector<Offsets> layouts;
-  // By chunk * microbatches + microbatch; kNoLayout of those that have no event.
+  // By chunk * microbatches + microbatch; kNoLayout if it has no event.
   int microbatches = 0;
   std::vector<std::size_t> layout_of;
   static constexpr std::size_t kNoLayout = std::numeric_limits<std::size_t>::max();
-  std::size_t packed_events = 0;  // the others repeated these
+  std::size_t packed_events = 0;  // all other events repeated these
 };
 
-// What repeats itself is not packed again. It makes no difference to the result.
+// Whether events that repeat earlier ones are packed again. The result is the same.
 enum class Repetitions : std::uint8_t { kSkipped, kPacked };
 
 PackedOffsets pack_offsets(std::span<const SavedEvent> events, std::span<const SavedLives> lives,

@@ -1,4 +1,4 @@
-// Where saved blocks are put: sound for any program, and packed once where it repeats itself.
+// The places of saved tensors: correct for any program, and packed once where it repeats itself.
 
 #include "phalanx/pipeline/saved_packing.h"
 
@@ -16,8 +16,8 @@
 namespace phalanx {
 namespace {
 
-// All blocks lie in the pool, and no two that live at the same time overlap. Adds up the pool's
-// size and the least it could be.
+// Checks that all tensors lie in the pool, and that no two that live at the same time overlap. Adds
+// up the pool's size and the least possible size.
 struct Sizes {
   std::int64_t packed = 0, live = 0;
   double waste() const { return static_cast<double>(packed) / static_cast<double>(live) - 1.0; }
@@ -53,7 +53,7 @@ void expect_sound(const Program& program, const Tables& tables, const std::vecto
   }
 }
 
-// Skipping what repeats is packing all of it.
+// Skipping repetitions gives the same result as packing everything.
 void expect_repetitions_make_no_difference(const Program& program, const Tables& tables) {
   const auto events = saved_events(program);
   const auto lives = saved_lives(program, tables);
@@ -71,7 +71,7 @@ void expect_repetitions_make_no_difference(const Program& program, const Tables&
   }
 }
 
-// Where a chunk's input comes from and its output goes to.
+// The source of a chunk's input, and the destination of its output.
 enum class End : std::uint8_t { kNone, kRemote, kLocal };
 
 struct RandomChunk {
@@ -97,7 +97,7 @@ class Random {
     return result;
   }
 
-  std::vector<SavedTensor> blocks(const RandomChunk& chunk, bool forward_only) {
+  std::vector<SavedTensor> tensors(const RandomChunk& chunk, bool forward_only) {
     const int units = chunk.units;
     const auto bytes = [&] { return below(5) == 0 ? 0 : 1 + below(2000); };
     std::vector<SavedTensor> result;
@@ -107,21 +107,21 @@ class Random {
                                 weight(below(units)), input(below(unit + 1)),
                                 weight(below(unit + 1))};
       const int kind = forward_only ? 0 : below(5);
-      result.push_back(block(bytes(), kind < 3 ? forward(unit) : input(unit), ends[kind]));
+      result.push_back(saved_tensor(bytes(), kind < 3 ? forward(unit) : input(unit), ends[kind]));
     }
-    // The last unit is always seen.
+    // Some tensor always names the last unit.
     const PassPoint last_point = forward_only ? forward(units - 1) : weight(units - 1);
-    result.push_back(block(8, forward(0), last_point));
+    result.push_back(saved_tensor(8, forward(0), last_point));
     if (chunk.before != End::kNone) {
       const PassPoint ends[] = {forward(below(units)), input(below(units)), weight(below(units))};
-      result.push_back(block(bytes(), forward(-1), ends[forward_only ? 0 : below(3)]));
-      if (!forward_only) result.push_back(block(bytes(), input(below(units)), input(-1)));
+      result.push_back(saved_tensor(bytes(), forward(-1), ends[forward_only ? 0 : below(3)]));
+      if (!forward_only) result.push_back(saved_tensor(bytes(), input(below(units)), input(-1)));
     }
     if (chunk.behind != End::kNone) {
-      result.push_back(block(bytes(), forward(below(units)), forward(units)));
+      result.push_back(saved_tensor(bytes(), forward(below(units)), forward(units)));
       if (!forward_only) {
         const PassPoint ends[] = {input(below(units)), weight(below(units))};
-        result.push_back(block(bytes(), input(units), ends[below(2)]));
+        result.push_back(saved_tensor(bytes(), input(units), ends[below(2)]));
       }
     }
     return result;
@@ -137,7 +137,7 @@ class Random {
     std::vector<Step> left = std::move(steps_);
     std::vector<bool> done(left.size(), false);
     for (std::size_t count = 0; count < left.size();) {
-      // Mostly near the beginning, so that microbatches follow each other.
+      // Mostly from the beginning, so that microbatches follow each other.
       const auto window = std::min<std::size_t>(left.size(), 60);
       const auto begin = static_cast<std::size_t>(std::ranges::find(done, false) - done.begin());
       const std::size_t s =
@@ -164,43 +164,43 @@ class Random {
     return steps_.size() - 1;
   }
 
-  // A microbatch through all chunks and back.
+  // A microbatch that goes through all chunks and back.
   void append_steps(const std::vector<RandomChunk>& chunks, int m, bool forward_only) {
     using enum ActionKind;
     const int last = static_cast<int>(chunks.size()) - 1;
     std::vector<std::size_t> forwards;
-    std::vector<std::size_t> came;  // needed by the next forward or backward pass
+    std::vector<std::size_t> received;  // needed by the next forward or backward pass
     for (int c = 0; c <= last; ++c) {
       const RandomChunk& chunk = chunks[static_cast<std::size_t>(c)];
-      if (chunk.before == End::kNone) came.clear();
+      if (chunk.before == End::kNone) received.clear();
       if (chunk.before == End::kRemote) {
-        came = {add(message(kReceive, Payload::kActivation, c, m), {})};
+        received = {add(message(kReceive, Payload::kActivation, c, m), {})};
       }
-      forwards.push_back(add(pass(kForward, c, m), came));
-      hand_on(chunk.behind, Payload::kActivation, c, c + 1, m, forwards.back(), came);
+      forwards.push_back(add(pass(kForward, c, m), received));
+      hand_on(chunk.behind, Payload::kActivation, c, c + 1, m, forwards.back(), received);
     }
     if (forward_only) return;
     for (int c = last; c >= 0; --c) {
       const RandomChunk& chunk = chunks[static_cast<std::size_t>(c)];
       const std::size_t f = forwards[static_cast<std::size_t>(c)];
-      if (chunk.behind == End::kNone) came.clear();
+      if (chunk.behind == End::kNone) received.clear();
       if (chunk.behind == End::kRemote) {
-        came = {add(message(kReceive, Payload::kGradient, c, m), {f})};
+        received = {add(message(kReceive, Payload::kGradient, c, m), {f})};
       }
-      came.push_back(f);
+      received.push_back(f);
       const bool split = below(2) == 0;
-      const std::size_t b = add(pass(split ? kBackwardInput : kBackward, c, m), came);
+      const std::size_t b = add(pass(split ? kBackwardInput : kBackward, c, m), received);
       if (split) add(pass(kBackwardWeight, c, m), {b});
-      hand_on(chunk.before, Payload::kGradient, c, c - 1, m, b, came);
+      hand_on(chunk.before, Payload::kGradient, c, c - 1, m, b, received);
     }
   }
 
-  // What a pass made goes where it has to; `came` is what the next chunk of the rank waits for.
+  // Appends the message after a pass; `received`: the chunk of the rank that waits for a hand-over.
   void hand_on(End to, Payload payload, int chunk, int next, int m, std::size_t made,
-               std::vector<std::size_t>& came) {
+               std::vector<std::size_t>& received) {
     using enum ActionKind;
-    came.clear();
-    if (to == End::kLocal) came = {add(message(kHandOver, payload, chunk, m, next), {made})};
+    received.clear();
+    if (to == End::kLocal) received = {add(message(kHandOver, payload, chunk, m, next), {made})};
     if (to != End::kRemote) return;
     const std::size_t sent = add(message(kSend, payload, chunk, m), {made});
     add(message(kAwaitSend, payload, chunk, m), {sent});
@@ -220,7 +220,7 @@ TEST(SavedPacking, NothingThatLivesTogetherOverlaps) {
     Tables tables;
     std::vector<int> units;
     for (const RandomChunk& chunk : chunks) {
-      tables.push_back(random.blocks(chunk, forward_only));
+      tables.push_back(random.tensors(chunk, forward_only));
       units.push_back(chunk.units);
     }
     const Program program = random.program(chunks, 1 + random.below(12), forward_only);
@@ -325,7 +325,7 @@ TEST(SavedPacking, EveryEvaluation) {
       ASSERT_NO_FATAL_FAILURE(expect_repetitions_make_no_difference(program, chunks.tables));
       const SavedPlan plan(program, chunks.tables);
       EXPECT_EQ(plan.bytes_per_microbatch(0), 0);
-      // As many again take no more.
+      // Twice as many microbatches need no more memory.
       const auto twice = lower(forward_only_schedule(placement, 40));
       EXPECT_EQ(SavedPlan(twice[static_cast<std::size_t>(rank)], chunks.tables).bytes(),
                 plan.bytes());
@@ -350,8 +350,8 @@ GptConfig gpt3() {
 }
 constexpr nn::BatchShape kGpt3Shape{.sequence = 2048, .micro_batch = 1};
 
-// GPT-3's layers, a step of 1,536 microbatches: every microbatch gets the same places, and the pool
-// does not grow with their number.
+// GPT-3's layers, a step of 1,536 microbatches: microbatches use the same places, and the pool does
+// not grow with their number.
 TEST(SavedPacking, LongPrograms) {
   const RankChunks chunks(gpt3(), Placement::contiguous(1), 0, kGpt3Shape, false);
   const SavedPlan once(one_by_one(1), chunks.tables);
@@ -368,8 +368,8 @@ TEST(SavedPacking, LongPrograms) {
   EXPECT_GT(once.bytes(), once.bytes_per_microbatch(0));
 }
 
-// In a steady state microbatches take turns in the same places, which are found within the first of
-// them: twice as many need no more.
+// In a steady state microbatches take turns in the same places, which are found among the first of
+// them: twice as many need no more memory.
 TEST(SavedPacking, SteadyStatesArePackedOnce) {
   for (const auto& [kind, ranks, chunks, most] : {std::tuple{"1f1b", 8, 1, 40},
                                                   {"zb-h1", 8, 1, 100},

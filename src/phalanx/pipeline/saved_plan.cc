@@ -12,12 +12,12 @@ namespace {
 
 using nn::PassKind;
 
-std::int64_t bytes_between_passes(const std::vector<SavedTensor>& blocks) {
+std::int64_t bytes_between_passes(const std::vector<SavedTensor>& tensors) {
   std::int64_t bytes = 0;
-  for (const SavedTensor& block : blocks) {
-    const bool waits = !block.is_lent && block.born.pass == PassKind::kForward &&
-                       block.last.pass != PassKind::kForward;
-    if (waits) bytes += block.bytes();
+  for (const SavedTensor& tensor : tensors) {
+    const bool waits = !tensor.is_lent && tensor.born.pass == PassKind::kForward &&
+                       tensor.last.pass != PassKind::kForward;
+    if (waits) bytes += tensor.bytes();
   }
   return bytes;
 }
@@ -35,18 +35,18 @@ std::vector<int> count_in_flight(const Program& program) {
 }
 
 std::int64_t count_lent(const std::vector<SavedEvent>& events, const std::vector<SavedLives>& lives,
-                        const std::vector<std::vector<SavedTensor>>& blocks) {
+                        const std::vector<std::vector<SavedTensor>>& tensors) {
   const auto any = [](const auto& list) {
     return std::ranges::any_of(list, &SavedTensor::is_lent);
   };
-  if (std::ranges::none_of(blocks, any)) return 0;
+  if (std::ranges::none_of(tensors, any)) return 0;
   std::int64_t lent = 0;
   std::int64_t most = 0;
   for (const SavedEvent& event : events) {
     const auto chunk = static_cast<std::size_t>(event.chunk);
-    for (const BlockChange& change : lives[chunk].changes(event.kind)) {
-      if (!blocks[chunk][change.block].is_lent) continue;
-      const std::int64_t bytes = lives[chunk].bytes[change.block];
+    for (const TensorChange& change : lives[chunk].changes(event.kind)) {
+      if (!tensors[chunk][change.tensor].is_lent) continue;
+      const std::int64_t bytes = lives[chunk].bytes[change.tensor];
       lent += change.born ? bytes : -bytes;
       most = std::max(most, lent);
     }
@@ -54,21 +54,21 @@ std::int64_t count_lent(const std::vector<SavedEvent>& events, const std::vector
   return most;
 }
 
-// Whether two lists of blocks are packed alike.
+// Whether two lists of tensors are packed in the same way.
 bool are_alike(const std::vector<std::vector<SavedTensor>>& a,
                const std::vector<std::vector<SavedTensor>>& b) {
-  const auto same_block = [](const SavedTensor& x, const SavedTensor& y) {
-    const auto key = [](const SavedTensor& block) {
-      return std::tuple(block.bytes(), block.born.pass, block.born.unit, block.last.pass,
-                        block.last.unit);
+  const auto same_tensor = [](const SavedTensor& x, const SavedTensor& y) {
+    const auto key = [](const SavedTensor& tensor) {
+      return std::tuple(tensor.bytes(), tensor.born.pass, tensor.born.unit, tensor.last.pass,
+                        tensor.last.unit);
     };
     return key(x) == key(y);
   };
   return std::ranges::equal(
-      a, b, [&](const auto& x, const auto& y) { return std::ranges::equal(x, y, same_block); });
+      a, b, [&](const auto& x, const auto& y) { return std::ranges::equal(x, y, same_tensor); });
 }
 
-// Whether two actions do the same to the saved memory of their rank, whoever the peer.
+// Whether two actions do the same to the saved memory of their rank; the peer does not matter.
 bool are_same_here(const Action& a, const Action& b) {
   const auto key = [](const Action& action) {
     const int reader = action.kind == ActionKind::kHandOver ? action.peer : 0;
@@ -80,17 +80,17 @@ bool are_same_here(const Action& a, const Action& b) {
 }  // namespace
 
 std::shared_ptr<const SavedPlan> SavedPlans::plan(
-    const Program& program, const std::vector<std::vector<SavedTensor>>& blocks) {
+    const Program& program, const std::vector<std::vector<SavedTensor>>& tensors) {
   const auto known = std::ranges::find_if(made_, [&](const Made& made) {
-    return made.forward_only == program.forward_only && are_alike(made.blocks, blocks) &&
+    return made.forward_only == program.forward_only && are_alike(made.tensors, tensors) &&
            std::ranges::equal(made.actions, program.actions, are_same_here);
   });
   if (known != made_.end()) {
     known->is_used = true;
     return known->plan;
   }
-  made_.push_back({true, program.forward_only, program.actions, blocks,
-                   std::make_shared<const SavedPlan>(program, blocks)});
+  made_.push_back({true, program.forward_only, program.actions, tensors,
+                   std::make_shared<const SavedPlan>(program, tensors)});
   return made_.back().plan;
 }
 
@@ -99,15 +99,15 @@ void SavedPlans::forget_unused() {
   for (Made& made : made_) made.is_used = false;
 }
 
-SavedPlan::SavedPlan(const Program& program, const std::vector<std::vector<SavedTensor>>& blocks)
+SavedPlan::SavedPlan(const Program& program, const std::vector<std::vector<SavedTensor>>& tensors)
     : microbatches_(program.microbatches),
-      layout_of_(blocks.size() * static_cast<std::size_t>(program.microbatches), 0) {
-  for (const auto& saved : blocks) bytes_per_microbatch_.push_back(bytes_between_passes(saved));
+      layout_of_(tensors.size() * static_cast<std::size_t>(program.microbatches), 0) {
+  for (const auto& saved : tensors) bytes_per_microbatch_.push_back(bytes_between_passes(saved));
   const std::vector<SavedEvent> events = saved_events(program);
   in_flight_ = count_in_flight(program);
 
-  const std::vector<SavedLives> lives = saved_lives(program, blocks);
-  most_lent_ = count_lent(events, lives, blocks);
+  const std::vector<SavedLives> lives = saved_lives(program, tensors);
+  most_lent_ = count_lent(events, lives, tensors);
   PackedOffsets packed = pack_offsets(events, lives);
   bytes_ = packed.bytes;
   layouts_ = std::move(packed.layouts);

@@ -1,8 +1,8 @@
 #pragma once
-// Where every saved tensor of a program lies in the rank's one pool. The list of actions says when
-// each block is born and dies (unit by unit within a pass; what chunks exchange, with the
-// messages), so a fixed offset is packed for each before the first byte moves. However many
-// microbatches there are, a steady state is packed once.
+// The places of all saved tensors of a program in the rank's one pool. The list of actions tells
+// when each tensor is born and dies (unit by unit within a pass; tensors that chunks exchange, with
+// the messages), so each gets a fixed offset before the program runs. A steady state is packed
+// once, however many microbatches it has.
 
 #include <memory>
 #include <span>
@@ -15,22 +15,22 @@ namespace phalanx {
 
 class SavedPlan {
  public:
-  // `blocks[chunk]` are the chunk's saved blocks, the same for every microbatch. The program has
-  // its messages, and its schedule must have been verified.
-  SavedPlan(const Program& program, const std::vector<std::vector<SavedTensor>>& blocks);
+  // `tensors[chunk]` are the chunk's saved tensors, the same for every microbatch. The program must
+  // have its messages, and its schedule must have been verified.
+  SavedPlan(const Program& program, const std::vector<std::vector<SavedTensor>>& tensors);
 
   // The pool's size.
   std::int64_t bytes() const { return bytes_; }
-  // Byte offsets of the blocks of one microbatch on one chunk.
+  // Byte offsets of the tensors of a microbatch on a chunk.
   std::span<const std::int64_t> offsets(int chunk, int microbatch) const;
-  // What a microbatch holds between its forward and its backward pass, with a received input that
-  // backward reads.
+  // Bytes that a microbatch holds between its forward and its backward pass, including a received
+  // input that the backward pass reads.
   std::int64_t bytes_per_microbatch(int chunk) const {
     return bytes_per_microbatch_[static_cast<std::size_t>(chunk)];
   }
-  // The most that is at once lent to passes (SavedTensor).
+  // The most bytes that are lent to passes at once (SavedTensor::is_lent).
   std::int64_t most_lent() const { return most_lent_; }
-  // The most microbatches that are at once between their forward and their last backward pass.
+  // The most microbatches between their forward and their last backward pass at once.
   int microbatches_in_flight(int chunk) const {
     return in_flight_[static_cast<std::size_t>(chunk)];
   }
@@ -50,14 +50,14 @@ class SavedPlan {
   std::vector<std::size_t> layout_of_;              // by index()
 };
 
-// The plans that were made, for whoever asks for the same again: the ranks of a tensor-parallel
-// group have the same programs and blocks; in an evaluation so have the stages between the first
-// and the last, but for their peers.
+// Plans that are used again for equal programs and tensors. The ranks of a tensor-parallel group
+// have equal ones; in an evaluation all stages between the first and the last do, except for their
+// peers.
 class SavedPlans {
  public:
   std::shared_ptr<const SavedPlan> plan(const Program& program,
-                                        const std::vector<std::vector<SavedTensor>>& blocks);
-  // Those that nobody has asked for since this was last called.
+                                        const std::vector<std::vector<SavedTensor>>& tensors);
+  // Drops the plans that have not been asked for since the last call.
   void forget_unused();
 
  private:
@@ -65,7 +65,7 @@ class SavedPlans {
     bool is_used = true;
     bool forward_only = false;
     std::vector<Action> actions;
-    std::vector<std::vector<SavedTensor>> blocks;
+    std::vector<std::vector<SavedTensor>> tensors;
     std::shared_ptr<const SavedPlan> plan;
   };
   std::vector<Made> made_;

@@ -10,10 +10,11 @@
 namespace phalanx {
 namespace {
 
-// One stack of blocks that grows forward and shrinks backward: packed without a gap.
+// A stack of tensors that grows forward and shrinks backward is packed without a gap.
 TEST(SavedPlan, AStackTakesNoMoreThanWhatLives) {
-  const Tables tables = {{block(1000, forward(0), weight(0)), block(500, forward(1), weight(1)),
-                          block(300, input(1), weight(1)), block(300, input(0), weight(0))}};
+  const Tables tables = {
+      {saved_tensor(1000, forward(0), weight(0)), saved_tensor(500, forward(1), weight(1)),
+       saved_tensor(300, input(1), weight(1)), saved_tensor(300, input(0), weight(0))}};
   const SavedPlan plan(one_by_one(3), tables);
   EXPECT_EQ(plan.bytes(), 1024 + 512 + 512);
   EXPECT_EQ(plan.bytes_per_microbatch(0), 1500);
@@ -21,7 +22,7 @@ TEST(SavedPlan, AStackTakesNoMoreThanWhatLives) {
 }
 
 TEST(SavedPlan, MicrobatchesInFlight) {
-  const Tables tables = {{block(256, forward(0), weight(0))}};
+  const Tables tables = {{saved_tensor(256, forward(0), weight(0))}};
   const auto plan = [&](const char* text) { return SavedPlan(program_of(text, 1, 4), tables); };
   const SavedPlan gpipe = plan("F0.0 F1.0 F2.0 F3.0 B0.0 B1.0 B2.0 B3.0 reduce.0 step");
   EXPECT_EQ(gpipe.microbatches_in_flight(0), 4);
@@ -35,18 +36,19 @@ TEST(SavedPlan, MicrobatchesInFlight) {
             2 * 256);
 }
 
-// What is born and dies at the same point still has its place, and a hole is used again.
+// A tensor that is born and dies at the same point has a place, and holes are used again.
 TEST(SavedPlan, HolesAreUsedAgain) {
-  const Tables tables = {{block(256, forward(0), forward(0)), block(512, forward(0), forward(1)),
-                          block(256, forward(1), weight(0)), block(512, input(1), input(1))}};
+  const Tables tables = {
+      {saved_tensor(256, forward(0), forward(0)), saved_tensor(512, forward(0), forward(1)),
+       saved_tensor(256, forward(1), weight(0)), saved_tensor(512, input(1), input(1))}};
   const SavedPlan plan(one_by_one(1), tables);
   EXPECT_EQ(plan.bytes(), 256 + 512);
   EXPECT_EQ(plan.offsets(0, 0)[2], plan.offsets(0, 0)[0]);
   EXPECT_EQ(plan.offsets(0, 0)[3], plan.offsets(0, 0)[1]);
 }
 
-// A stage in the middle. What it exchanges is there from when its receive begins until its send is
-// over, and with it the microbatch is in flight.
+// A stage in the middle. The tensors that it exchanges live from the begin of the receive to the
+// end of the send.
 TEST(SavedPlan, EndsLiveWithTheirMessages) {
   using enum ActionKind;
   const auto plan = [](std::vector<Action> actions, const Tables& tables) {
@@ -60,8 +62,8 @@ TEST(SavedPlan, EndsLiveWithTheirMessages) {
             grad(kReceive, 0), pass(kBackward, 0, 0), grad(kSend, 0), grad(kAwaitSend, 0),
             act(kReceive, 1), pass(kForward, 0, 1), act(kSend, 1), act(kAwaitSend, 1),
             grad(kReceive, 1), pass(kBackward, 0, 1), grad(kSend, 1), grad(kAwaitSend, 1)},
-           {{block(256, forward(-1), weight(0)), block(512, forward(0), forward(1)),
-             block(1024, input(1), input(0)), block(2048, input(0), input(-1))}});
+           {{saved_tensor(256, forward(-1), weight(0)), saved_tensor(512, forward(0), forward(1)),
+             saved_tensor(1024, input(1), input(0)), saved_tensor(2048, input(0), input(-1))}});
   EXPECT_EQ(in_turn.bytes(), 256 + 1024 + 2048);
   EXPECT_EQ(in_turn.microbatches_in_flight(0), 1);
   EXPECT_EQ(in_turn.bytes_per_microbatch(0), 256);
@@ -73,24 +75,25 @@ TEST(SavedPlan, EndsLiveWithTheirMessages) {
             act(kAwaitSend, 0), grad(kReceive, 0), pass(kBackward, 0, 0), grad(kSend, 0),
             pass(kForward, 0, 1), act(kSend, 1), act(kAwaitSend, 1), grad(kReceive, 1),
             pass(kBackward, 0, 1), grad(kSend, 1), grad(kAwaitSend, 0), grad(kAwaitSend, 1)},
-           {{block(256, forward(-1), weight(0)), block(256, forward(0), forward(1)),
-             block(256, input(1), input(0)), block(256, input(0), input(-1))}});
+           {{saved_tensor(256, forward(-1), weight(0)), saved_tensor(256, forward(0), forward(1)),
+             saved_tensor(256, input(1), input(0)), saved_tensor(256, input(0), input(-1))}});
   EXPECT_EQ(overlapped.bytes(), 4 * 256);
   EXPECT_EQ(overlapped.microbatches_in_flight(0), 1);
 }
 
 // A program without the messages of its chunk is a mistake.
 TEST(SavedPlan, EndsNeedTheirMessages) {
-  const Tables tables = {{block(256, forward(-1), weight(0))}};
+  const Tables tables = {{saved_tensor(256, forward(-1), weight(0))}};
   EXPECT_THROW(SavedPlan(one_by_one(1), tables), InternalError);
 }
 
-// Stages between the first and the last do the same with others; the plan is made once, and kept
-// as long as somebody asks for it.
+// Stages between the first and the last differ only in their peers: their plan is made once, and
+// kept as long as it is asked for.
 TEST(SavedPlans, AreSharedByStagesThatDifferInTheirPeers) {
   using enum ActionKind;
   const auto act = [](ActionKind kind, int m) { return message(kind, Payload::kActivation, 0, m); };
-  const Tables tables = {{block(256, forward(-1), forward(0)), block(512, forward(0), forward(1))}};
+  const Tables tables = {
+      {saved_tensor(256, forward(-1), forward(0)), saved_tensor(512, forward(0), forward(1))}};
   const Program second{
       .actions = {act(kReceive, 0), pass(kForward, 0, 0), act(kSend, 0), act(kAwaitSend, 0)},
       .forward_only = true};
@@ -114,7 +117,8 @@ TEST(SavedPlans, AreSharedByStagesThatDifferInTheirPeers) {
 }
 
 TEST(SavedPlan, EvaluationFreesEveryMicrobatch) {
-  const Tables tables = {{block(256, forward(0), forward(1)), block(256, forward(1), forward(1))}};
+  const Tables tables = {
+      {saved_tensor(256, forward(0), forward(1)), saved_tensor(256, forward(1), forward(1))}};
   Program program = program_of("F0.0 F1.0 F2.0 F3.0 F4.0", 1, 5);
   program.forward_only = true;
   const SavedPlan plan(program, tables);

@@ -1,5 +1,5 @@
 #pragma once
-// Saved blocks in time and in the pool, for tests of where they are put.
+// Saved tensors in time and in the pool, for tests of their places.
 
 #include <gtest/gtest.h>
 
@@ -18,8 +18,8 @@ namespace phalanx {
 using nn::PassKind;
 using Tables = std::vector<std::vector<SavedTensor>>;
 
-inline SavedTensor block(std::int64_t bytes, PassPoint born, PassPoint last) {
-  return {.name = "block", .dtype = DType::kU8, .shape = {bytes}, .born = born, .last = last};
+inline SavedTensor saved_tensor(std::int64_t bytes, PassPoint born, PassPoint last) {
+  return {.name = "tensor", .dtype = DType::kU8, .shape = {bytes}, .born = born, .last = last};
 }
 
 constexpr PassPoint forward(int unit) { return {PassKind::kForward, unit}; }
@@ -30,13 +30,13 @@ inline Action message(ActionKind kind, Payload payload, int chunk, int microbatc
   return {.kind = kind, .payload = payload, .chunk = chunk, .microbatch = microbatch, .peer = peer};
 }
 
-// A saved block of one microbatch in time and in the pool.
+// A saved tensor of one microbatch in time and in the pool.
 struct Placed {
   int born = 0, last = 0;
   std::int64_t offset = 0, bytes = 0;
 };
 
-// When each (chunk, microbatch, pass, unit) is: the order the executor and the chunk follow.
+// The time of each (chunk, microbatch, pass, unit), in the order of the executor and the chunk.
 class Clock {
  public:
   // `units` by chunk.
@@ -83,21 +83,21 @@ inline std::vector<Placed> placements(const Program& program, const Tables& tabl
                                       const SavedPlan& plan, const Clock& clock) {
   std::vector<Placed> placed;
   for (int chunk = 0; chunk < program.chunks; ++chunk) {
-    const auto& blocks = tables[static_cast<std::size_t>(chunk)];
+    const auto& tensors = tables[static_cast<std::size_t>(chunk)];
     for (int m = 0; m < program.microbatches; ++m) {
       const auto offsets = plan.offsets(chunk, m);
-      EXPECT_EQ(offsets.size(), blocks.size());
-      for (std::size_t i = 0; i < blocks.size(); ++i) {
-        if (blocks[i].bytes() == 0) continue;
-        placed.push_back({clock.at(chunk, m, blocks[i].born), clock.at(chunk, m, blocks[i].last),
-                          offsets[i], blocks[i].bytes()});
+      EXPECT_EQ(offsets.size(), tensors.size());
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        if (tensors[i].bytes() == 0) continue;
+        placed.push_back({clock.at(chunk, m, tensors[i].born), clock.at(chunk, m, tensors[i].last),
+                          offsets[i], tensors[i].bytes()});
       }
     }
   }
   return placed;
 }
 
-// The most bytes, in whole alignments, that live at one moment.
+// The most bytes, rounded up to the alignment, that live at one moment.
 inline std::int64_t live_maximum(const std::vector<Placed>& placed, int end) {
   std::vector<std::int64_t> change(static_cast<std::size_t>(end) + 2, 0);
   for (const Placed& p : placed) {
@@ -110,7 +110,7 @@ inline std::int64_t live_maximum(const std::vector<Placed>& placed, int end) {
   return most;
 }
 
-// How many tables of offsets a plan has.
+// The number of distinct offset tables of a plan.
 inline std::size_t distinct_layouts(const SavedPlan& plan, const Program& program) {
   std::set<const std::int64_t*> tables;
   for (int chunk = 0; chunk < program.chunks; ++chunk) {
@@ -119,7 +119,7 @@ inline std::size_t distinct_layouts(const SavedPlan& plan, const Program& progra
   return tables.size();
 }
 
-// Every microbatch forward and backward before the next.
+// A program in which every microbatch goes forward and backward before the next.
 inline Program one_by_one(int microbatches) {
   Program program{.actions = {}, .chunks = 1, .microbatches = microbatches};
   for (int m = 0; m < microbatches; ++m) {

@@ -8,8 +8,8 @@
 namespace phalanx {
 namespace {
 
-// Behind the last weight gradient of a chunk before an update its reduction, and behind the last of
-// the rank the update.
+// Inserts a chunk's reduction after its last weight gradient before an update, and the update after
+// the last one of the rank.
 std::vector<Action> with_updates(const std::vector<Action>& passes, const Placement& placement,
                                  const Schedule& schedule) {
   const auto chunks = static_cast<std::size_t>(placement.chunks());
@@ -20,7 +20,7 @@ std::vector<Action> with_updates(const std::vector<Action>& passes, const Placem
                : schedule.microbatches_per_update;
   };
   std::vector<Action> actions;
-  // Of most kinds few actions come to the passes; PipeDream has three behind every backward pass.
+  // Most kinds need few more actions; PipeDream has three after every backward pass.
   actions.reserve(passes.size() * (schedule.update == UpdateRule::kPerMicrobatch ? 3 : 1) + chunks +
                   2);
   std::size_t reduced = 0;

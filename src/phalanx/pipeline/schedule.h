@@ -1,7 +1,7 @@
 #pragma once
-// A schedule: for every rank of a pipeline the list of its passes, and where gradients are reduced
-// and weights updated. What makes one is in schedules/, a file for each family; the table of kinds
-// is in schedules/kinds.cc.
+// A schedule: for every rank of a pipeline the list of its passes, with the places where gradients
+// are reduced and weights updated. The generators are in schedules/, a file for each family, and
+// the table of kinds in schedules/kinds.cc.
 
 #include <cstdint>
 #include <optional>
@@ -18,7 +18,7 @@ namespace phalanx {
 
 // When weights change.
 enum class UpdateRule : std::uint8_t {
-  kFlush,           // once, when all gradients of all microbatches are there: no weight is stale
+  kFlush,           // once, after the gradients of all microbatches: no weight is stale
   kPerMicrobatch,   // after every backward pass of a rank (PipeDream)
   kDoubleBuffered,  // after every batch of microbatches, and read one batch later (PipeDream-2BW)
 };
@@ -44,16 +44,16 @@ struct Schedule {
 // "F3.0"; of a bidirectional placement "F3.0d" or "F3.0u".
 std::string pass_name(const Action& action, const Placement& placement);
 
-// What a schedule is asked for.
+// The input of a generator.
 struct ScheduleRequest {
   int ranks = 1;
   int microbatches = 1;
-  int chunks = 0;      // of a rank; 0: as many as the kind has, or 2 where it can have any number
+  int chunks = 0;      // of a rank; 0: as many as the kind has, or 2 if it can have any number
   int split = 0;       // the first rank of a decoder, of one stage on every rank; 0: one stack
-  int group_size = 0;  // microbatches that go through a chunk together, where chunks are
-                       // interleaved; 0: the kind's own choice
+  int group_size = 0;  // interleaved kinds: microbatches that go through a chunk together;
+                       // 0: the kind's own choice
   int microbatches_per_update = 0;  // kDoubleBuffered; 0: one for each rank
-  Costs costs = {};                 // auto: what it is the best schedule for
+  Costs costs = {};                 // auto: for which it searches
   // auto: in activations of one chunk and microbatch
   std::optional<double> memory_limit = std::nullopt;
 };
@@ -62,16 +62,16 @@ struct ScheduleKind {
   std::string_view name;
   std::string_view summary;  // a line for people
   UpdateRule update = UpdateRule::kFlush;
-  // ConfigError where the request makes no sense for the kind.
+  // ConfigError if the request makes no sense for the kind.
   Placement (*placement)(const ScheduleRequest& request);
-  // Passes alone, with the weight versions they read where weights are stale.
+  // Passes only, with the weight versions that they read if weights are stale.
   ActionLists (*passes)(const ScheduleRequest& request, const Placement& placement);
-  // Why it cannot run an encoder and a decoder, which have a stage on every rank and some of their
-  // parameters on several of them; empty: it can.
+  // Why it cannot run an encoder and a decoder, which have a stage on every rank and share some
+  // parameters between ranks; empty: it can.
   std::string_view split_obstacle = {};
 };
 
-// In the order in which people are told of them.
+// In the order of messages and help texts.
 std::span<const ScheduleKind> schedule_kinds();
 // Their names in this order: the choices of flags.
 inline constexpr std::string_view kScheduleNames =
@@ -80,14 +80,14 @@ inline constexpr std::string_view kScheduleNames =
 // ConfigError that lists the names.
 const ScheduleKind& schedule_kind(std::string_view name);
 
-// ConfigError that says why where the kind cannot run an encoder and a decoder, and names the kinds
+// ConfigError if the kind cannot run an encoder and a decoder; it says why, and names the kinds
 // that can.
 void check_split(const ScheduleKind& kind);
 
-// Passes by the kind's rule, and behind them reductions and updates: of a chunk behind its last
-// weight gradient before an update. Not verified.
+// The kind's passes with reductions and updates: a chunk is reduced after its last weight gradient
+// before an update. The result is not verified.
 Schedule make_schedule(std::string_view kind, const ScheduleRequest& request);
-// Evaluation: forward passes alone, each as soon as it can, the deepest stage first.
+// For evaluation: forward passes only, each as soon as possible, the deepest stage first.
 Schedule forward_only_schedule(const Placement& placement, int microbatches);
 
 }  // namespace phalanx

@@ -38,7 +38,7 @@ Timeline replayed(const Schedule& schedule, const Costs& costs, Replay::Pairs pa
   return timeline;
 }
 
-// When all ranks are done, without the timeline.
+// The time when all ranks are done, without the timeline.
 double atomic_makespan(const Schedule& schedule, const Costs& costs) {
   double last = 0.0;
   Replay replay(schedule, costs, Replay::Pairs::kAtomic);
@@ -51,9 +51,9 @@ double atomic_makespan(const Schedule& schedule, const Costs& costs) {
   return last;
 }
 
-// The way from the rank where microbatches enter to a rank's first stage, the rank's own work, and
-// where gradients of inputs and weights come together, the way back: the rank's last pass is the
-// backward pass of one of its stages, and the stages before that still have to follow.
+// The way from the rank where microbatches enter to a rank's first stage, plus the rank's own work.
+// If backward passes are fused, plus the way back: the rank's last pass is the backward pass of one
+// of its stages, and those of the stages before still follow.
 double lower_bound(const Schedule& schedule, const Costs& costs) {
   const Placement& placement = schedule.placement;
   const double backward_share = schedule.forward_only ? 0.0 : 1.0;
@@ -125,7 +125,7 @@ Simulation simulate(const Schedule& schedule, const Costs& costs) {
 }
 
 double peak_activations(const std::vector<Action>& list, double kept) {
-  // Counted apart, so that whole numbers stay whole.
+  // Counted separately, so that whole numbers are exact.
   int whole = 0;
   int remainders = 0;  // what the weight gradient still needs
   double peak = 0.0;

@@ -1,6 +1,6 @@
 #pragma once
-// When every pass of a schedule would run if passes and messages took exactly what they cost: each
-// rank does its list in order, each pass as soon as what it reads is there.
+// Simulates a schedule with given durations of passes and messages: each rank does its list in
+// order, each pass as soon as its inputs are there.
 
 #include <optional>
 #include <vector>
@@ -14,12 +14,12 @@ struct TimedAction {
   double begin = 0.0;
   double end = 0.0;
 };
-// By rank: what the pictures are drawn from, simulated or measured.
+// By rank; simulated or measured. The pictures are drawn from it.
 using Timeline = std::vector<std::vector<TimedAction>>;
 
-// How much of a timeline is work. The three measures of a bubble that are in use differ: the share
-// of idle time; the time beyond the ideal, over the ideal (Megatron's); the same of the span, over
-// the span (zero-bubble paper), which does not count that ranks begin one after the other.
+// How much of a timeline is work. Three measures of the bubble are in use: the share of idle time;
+// (makespan - ideal) / ideal (Megatron's); (span - ideal) / span (the zero-bubble paper's), which
+// does not count that ranks begin one after the other.
 struct TimelineMeasures {
   double makespan = 0.0;  // from the first begin to the last end of any rank
   double span = 0.0;      // the longest from the first begin to the last end of one rank
@@ -31,23 +31,19 @@ struct TimelineMeasures {
 TimelineMeasures measure(const Timeline& timeline);
 
 struct Simulation {
-  Timeline timeline;  // passes alone
+  Timeline timeline;  // passes only
   TimelineMeasures measures;
-  // Of schedules whose passes are paired: where a pair is one piece of work, and what either makes
-  // is there at its end.
+  // Of schedules with paired passes: the makespan if a pair is one piece of work (Replay::Pairs).
   std::optional<double> atomic_makespan;
-  // Where microbatches enter at one rank: no schedule that waits for all ranks at its end is
-  // faster.
+  // If microbatches enter at one rank: no schedule that waits for all ranks at its end is faster.
   std::optional<double> lower_bound;
 };
 
-// InternalError where the lists wait for each other: verify first.
+// InternalError if the lists wait for each other: verify() first.
 Simulation simulate(const Schedule& schedule, const Costs& costs);
 
-// The most that each rank holds at once, counted in activations of one chunk and microbatch: a
-// forward pass adds one, the input gradient takes 1 - kept away, the weight gradient the rest.
-// `kept` 0: all is freed at the (input) gradient; 1: where the weight gradient is computed alone,
-// at that.
+// The peak of each rank's saved memory, in activations of one chunk and microbatch: a forward pass
+// adds 1, the input gradient frees 1 - kept, the weight gradient frees the rest.
 std::vector<double> peak_activations(const Schedule& schedule, double kept);
 double peak_activations(const std::vector<Action>& list, double kept);
 

@@ -80,7 +80,7 @@ TEST(Simulator, ListsThatWaitForEachOtherAreAnError) {
   }
 }
 
-// A pair begins when the inputs of both its passes are there; what they make is there at its end.
+// A pair begins when the inputs of both passes are there; their results are there at its end.
 TEST(Simulator, PairsInOnePiece) {
   auto schedule =
       listed_schedule(Placement::contiguous(2), 2, {"F0.0 F1.0 B0.0 B1.0", "F0.0 F1.0 B0.0 B1.0"});
@@ -90,7 +90,7 @@ TEST(Simulator, PairsInOnePiece) {
   // Apart: rank 1 has F0 1-2, F1 2-3, B0 3-8, B1 8-13; in one piece F1 and B0 are 2-8 as well.
   EXPECT_EQ(simulation.measures.makespan, 18.0);
   EXPECT_EQ(simulation.atomic_makespan, 18.0);
-  // Where the forward pass ends with the pair, what needs it comes later.
+  // If the forward pass ends with the pair, passes that need its result come later.
   auto three =
       listed_schedule(Placement::contiguous(3), 2,
                       {"F0.0 F1.0 B0.0 B1.0", "F0.0 F1.0 B0.0 B1.0", "F0.0 B0.0 F1.0 B1.0"});

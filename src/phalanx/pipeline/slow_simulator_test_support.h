@@ -1,5 +1,5 @@
 #pragma once
-// Simulators for tests that are slow and obvious: the judges of the one that is used.
+// Slow and simple simulators, with which tests compare the real one.
 
 #include <algorithm>
 #include <map>
@@ -24,8 +24,8 @@ inline double duration(const Action& action, const StageCosts& costs) {
   }
 }
 
-// When the last rank is done; nothing where ranks wait for each other. Sweeps over all ranks until
-// none goes on.
+// The time when the last rank is done; nothing if ranks wait for each other. Sweeps over all ranks
+// until none can continue.
 class SlowSimulator {
  public:
   SlowSimulator(const Schedule& schedule, const Costs& costs)
@@ -87,7 +87,7 @@ class SlowSimulator {
   std::map<Key, double> ends_;
 };
 
-// The same from programs: passes wait for the receives and hand-overs before them alone.
+// The same for programs: passes wait only for the receives and hand-overs before them.
 inline std::optional<double> makespan_of_programs(const std::vector<Program>& programs,
                                                   const Schedule& schedule, const Costs& costs) {
   using Message = std::tuple<Payload, int, int>;  // source stage, microbatch

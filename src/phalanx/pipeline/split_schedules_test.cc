@@ -72,8 +72,8 @@ TEST(SplitSchedules, HaveTheOrderOfOneStack) {
   }
 }
 
-// 1f1b of two stages with forward f and backward b: the slower one works without a break, but for
-// what the other does before and behind.
+// 1f1b of two stages with forward f and backward b: the slower one works without a break, except
+// for the other's work before and after.
 TEST(SplitSchedules, ShowTheImbalance) {
   const Costs costs = uneven(2, 1);
   const Schedule schedule = make_schedule("1f1b", {.ranks = 2, .microbatches = 8, .split = 1});

@@ -66,7 +66,7 @@ StageMessages::Id StageMessages::input_of(const Action& pass) {
   return {forward ? Payload::kActivation : Payload::kGradient, pass.chunk, pass.microbatch};
 }
 
-// All ranks of a tensor-parallel group run the same list, so they come here in the same order.
+// All ranks of a tensor-parallel group run the same list, so they call this in the same order.
 void StageMessages::finish_receive(Context& context, const TensorRegion& region, const Id& id) {
   const auto found = receives_.find(id);
   if (found == receives_.end()) return;

@@ -1,11 +1,11 @@
 #pragma once
-// What a rank's stages send to those of other ranks of the pipeline and receive from them, while it
-// is under way.
+// The messages between a rank's stages and those of other ranks of the pipeline, from their begin
+// until they have been waited for.
 //
 // Without sequence parallelism all ranks of a tensor-parallel group hold the same activations and
-// the same gradients of them. Each sends its share, to the rank that has its place in the group of
-// the other stage, and that group gathers the shares where the message is waited for; so nothing
-// crosses the pipeline twice. A stream that has no equal shares is sent whole by every rank.
+// gradients. Each rank sends its share to the rank with the same place in the other stage's group,
+// and that group gathers the shares when it waits for the message; so nothing crosses the pipeline
+// twice. A stream that cannot be cut into equal shares is sent whole by every rank.
 
 #include <map>
 #include <span>
@@ -20,25 +20,25 @@ namespace phalanx {
 
 class StageMessages {
  public:
-  // `pipeline` is null where no stage is on another rank.
+  // `pipeline` is null if no stage is on another rank.
   explicit StageMessages(Communicator* pipeline) : pipeline_(pipeline) {}
 
-  // The message of the action begins; its streams belong to it until it has been waited for.
+  // Begins the message of the action; its streams belong to it until it has been waited for.
   void send(Context& context, const TensorRegion& region, const Action& action,
             std::span<const Tensor> streams);
   void receive(Context& context, const TensorRegion& region, const Action& action,
                std::span<const Tensor> streams);
 
-  // Wait, where there is something to wait for: until the streams of a send are free again; until
-  // those of a receive are all there; until those are that a pass reads.
+  // Wait, if there is something to wait for: until the streams of a send are free again; until the
+  // streams of a receive are there; until the input of a pass is there.
   void await_send(Context& context, const Action& send);
   void await_receive(Context& context, const TensorRegion& region, const Action& receive);
   void await_input(Context& context, const TensorRegion& region, const Action& pass);
 
-  // Whether what a pass reads is or was under way, and nothing has waited for it.
+  // Whether the input of a pass is being received and has not been waited for.
   bool expects_input(const Action& pass) const;
 
-  // Of messages that carry nothing: none is under way any more.
+  // Drops all messages. For rehearsals, in which messages carry nothing.
   void forget();
 
  private:

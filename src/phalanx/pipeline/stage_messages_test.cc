@@ -28,7 +28,7 @@ Values counted(std::int64_t count) {
   return values;
 }
 
-// Of a group and op, over all messages.
+// The bytes of a group and op over all messages.
 std::int64_t payload_of(const std::vector<Message>& messages, const std::string& group,
                         const std::string& op) {
   std::int64_t bytes = 0;
@@ -102,7 +102,7 @@ TEST(StageMessages, AStreamThatAllRanksHoldGoesInShares) {
   });
 }
 
-// What is cut along the sequence is another part on every rank.
+// A stream that is cut along the sequence is another part on every rank: it is sent whole.
 TEST(StageMessages, WithSequenceParallelismARankSendsWhatItHas) {
   on_four_ranks(true, [](StageRank& rank) {
     const Shape shape{2, 2, 4};
@@ -122,8 +122,8 @@ TEST(StageMessages, WithSequenceParallelismARankSendsWhatItHas) {
   });
 }
 
-// A pass waits for its own input alone: not another microbatch's, not the other payload, and what
-// adds weight gradients has had its input.
+// A pass waits only for its own input: not for another microbatch's, nor for the other payload. The
+// input of a weight gradient pass has been waited for before.
 TEST(StageMessages, APassWaitsForItsInput) {
   on_four_ranks(false, [](StageRank& rank) {
     const Shape shape{2, 2, 4};
@@ -143,7 +143,7 @@ TEST(StageMessages, APassWaitsForItsInput) {
     }
     rank.messages.await_input(rank.context, rank.region, pass(ActionKind::kForward, 0, 3));
     EXPECT_EQ(gathered(), 8 * shape.count() / 2);
-    // It is over: nothing is left to gather.
+    // It is complete: nothing is left to gather.
     rank.messages.await_input(rank.context, rank.region, pass(ActionKind::kForward, 0, 3));
     EXPECT_EQ(gathered(), 8 * shape.count() / 2);
     EXPECT_EQ(values_of(stream), counted(shape.count()));

@@ -16,7 +16,8 @@ namespace {
 
 std::size_t index(int value) { return static_cast<std::size_t>(value); }
 
-// The list of one rank by itself: complete, in a possible order, weights that are there.
+// Checks the list of one rank by itself: it is complete, in a possible order, and its weights are
+// kept.
 class RankVerifier {
  public:
   RankVerifier(const Schedule& schedule, int rank)
@@ -180,7 +181,7 @@ class RankVerifier {
   int updates_ = 0;
 };
 
-// "B0.0 of stage 1 on rank 1": the pass that makes the result, as its rank's list has it.
+// "B0.0 of stage 1 on rank 1": the pass that makes the result, as it stands in its rank's list.
 std::string maker_of(const Schedule& schedule, const PassResult& result) {
   const int rank = schedule.placement.rank(result.stage, result.direction);
   const int chunk = schedule.placement.chunk(result.stage, result.direction);
@@ -195,7 +196,7 @@ std::string maker_of(const Schedule& schedule, const PassResult& result) {
                      result.stage, rank);
 }
 
-// No ranks wait for each other. All lists are complete.
+// Checks that no ranks wait for each other. The lists must be complete.
 void verify_progress(const Schedule& schedule) {
   Replay replay(schedule, Costs{});
   if (replay.run([](auto... /*pass*/) {})) return;
@@ -223,7 +224,7 @@ int allowed_versions(const Schedule& schedule, const VerifierLimits& limits, int
   return 1;
 }
 
-// Two versions are enough, and there in time, where an update takes as many microbatches as the
+// Two versions suffice, and exist in time, if an update takes at least as many microbatches as the
 // first rank has in flight.
 void verify_double_buffering(const Schedule& schedule) {
   const int in_flight = std::min(schedule.placement.ranks(), schedule.microbatches);
@@ -249,7 +250,7 @@ void verify_versions(const Schedule& schedule, const VerifierLimits& limits) {
 
 void verify_activations(const Schedule& schedule, const VerifierLimits& limits) {
   if (!limits.activations) return;
-  // Parts of activations are no whole numbers.
+  // Parts of activations are not exact numbers.
   constexpr double kRounding = 1e-9;
   const std::vector<double> peaks = peak_activations(schedule, limits.kept);
   for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
@@ -261,7 +262,7 @@ void verify_activations(const Schedule& schedule, const VerifierLimits& limits) 
   }
 }
 
-// The first two passes for which `chosen` holds whose microbatches are not in order.
+// The first two `chosen` passes whose microbatches are not in order.
 struct Swap {
   int first = 0;
   int second = 0;
@@ -277,7 +278,7 @@ std::optional<Swap> first_swap(const std::vector<Action>& list, Chosen chosen) {
   return std::nullopt;
 }
 
-// The first microbatch whose first pass on a rank comes behind that of a later one.
+// The first microbatch whose first pass on a rank comes after that of a later one.
 std::optional<int> first_late_microbatch(const std::vector<Action>& list) {
   int begun = 0;
   for (const Action& action : list) {

@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What verify() complains about; empty for a good schedule.
+// The error of verify(); empty for a good schedule.
 std::string fault_of(const Schedule& schedule, const VerifierLimits& limits = {}) {
   try {
     verify(schedule, limits);
@@ -162,7 +162,7 @@ TEST(Verifier, NamesEveryStuckRankAndWhatItWaitsFor) {
   EXPECT_EQ(fault_of(cyclic),
             "schedule listed: rank 0 is stuck at B0.0, which waits for B0.0 of stage 1 on rank 1; "
             "rank 1 is stuck at F1.0, which waits for F1.0 of stage 0 on rank 0");
-  // What is waited for is named as its list has it.
+  // The awaited pass is named as in its list.
   const auto split = listed_schedule(Placement::contiguous(2), 2,
                                      {"F0.0 b0.0 w0.0 F1.0 b1.0 w1.0 reduce.0 step",
                                       "F0.0 F1.0 b0.0 w0.0 b1.0 w1.0 reduce.0 step"});
@@ -183,8 +183,8 @@ TEST(Verifier, AWaitForTheOwnListIsForEver) {
             "schedule listed: rank 0 is stuck at F0.1, which waits for F0.0 of stage 0 on rank 0");
 }
 
-// With a warmup shorter than all but the last chunk of a group, the last rank would begin with the
-// backward pass of what has not gone forward yet.
+// With a shorter warmup than all but the last chunk of a group, the last rank would begin with the
+// backward pass of a microbatch that has not gone forward yet.
 TEST(Verifier, WarmupOfInterleavedChunksIsLongEnough) {
   const auto schedule =
       listed_schedule(Placement::looped(2, 2), 2,
@@ -209,7 +209,7 @@ TEST(Verifier, MemoryIsWithinItsLimit) {
   EXPECT_EQ(fault_of(schedule, {.activations = 3.0}),
             "schedule 1f1b: rank 0 holds the activations of 4 chunks and microbatches at once, the "
             "limit is 3");
-  // Ranks further down hold what waits for its weight gradient.
+  // Later ranks hold the memory of microbatches that wait for their weight gradients.
   const Schedule split = schedule_of("zb-h1", 4, 8);
   EXPECT_EQ(fault_of(split, {.activations = 4.0}), "");
   EXPECT_THAT(fault_of(split, {.activations = 3.9}), HasSubstr("rank 0 holds"));
@@ -260,7 +260,7 @@ TEST(WeightVersions, NoMoreAtOnceThanAllowed) {
   EXPECT_EQ(fault_of(schedule, {.weight_versions = 4}), "");
   EXPECT_EQ(fault_of(schedule, {.weight_versions = 3}),
             "schedule pipedream: rank 0 needs 4 weight versions at once, 3 are allowed");
-  // Vertical sync: every rank reads what the first one does, and keeps it as long.
+  // Vertical sync: every rank reads the same version as the first one, and keeps it as long.
   Schedule vertical = schedule;
   for (auto& rank : vertical.ranks) {
     for (Action& action : rank) {
@@ -305,7 +305,7 @@ TEST(TrainingObstacle, AnyOtherOrderThanTheMicrobatches) {
   EXPECT_EQ(training_obstacle(swapped),
             "it adds the weight gradients of chunk 1 of rank 0 in another order than the "
             "microbatches': 1 before 0");
-  // The order of input gradients is no obstacle, that of losses is.
+  // The order of input gradients is no obstacle, but that of losses is.
   const auto losses = listed_schedule(Placement::contiguous(2), 2,
                                       {"F0.0 F1.0 b1.0 b0.0 w0.0 w1.0 reduce.0 step",
                                        "F1.0 b1.0 F0.0 b0.0 w0.0 w1.0 reduce.0 step"});

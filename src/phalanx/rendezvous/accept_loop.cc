@@ -9,7 +9,7 @@
 namespace phalanx::rendezvous {
 namespace {
 
-// There may be no memory for the line.
+// Logging may fail for lack of memory.
 void warn(const char* what, const char* why) noexcept {
   try {
     log_warning("the rendezvous {}: {}", what, why);
@@ -20,17 +20,20 @@ void warn(const char* what, const char* why) noexcept {
 
 }  // namespace
 
-AcceptLoop::AcceptLoop(std::vector<Acceptor> acceptors, HasRoom has_room, Greet greet)
-    : acceptors_(std::move(acceptors)), has_room_(std::move(has_room)), greet_(std::move(greet)) {
-  resting_.reserve(acceptors_.size());
-  for (Acceptor& acceptor : acceptors_) rest(acceptor);
+AcceptLoop::AcceptLoop(std::vector<Acceptor> acceptors, HasRoom has_room,
+                       OnConnection on_connection)
+    : acceptors_(std::move(acceptors)),
+      has_room_(std::move(has_room)),
+      on_connection_(std::move(on_connection)) {
+  waiting_.reserve(acceptors_.size());
+  for (Acceptor& acceptor : acceptors_) retry_later(acceptor);
 }
 
-void AcceptLoop::wake() noexcept {
-  // Those that rest again are put behind the ones that are looked at.
-  for (std::size_t left = resting_.size(); left > 0; --left) {
-    Acceptor& acceptor = *resting_.front();
-    resting_.erase(resting_.begin());
+void AcceptLoop::retry() noexcept {
+  // Sockets that have to wait again are appended behind the ones of this round.
+  for (std::size_t left = waiting_.size(); left > 0; --left) {
+    Acceptor& acceptor = *waiting_.front();
+    waiting_.erase(waiting_.begin());
     accept(acceptor);
   }
 }
@@ -38,24 +41,24 @@ void AcceptLoop::wake() noexcept {
 void AcceptLoop::accept(Acceptor& acceptor) noexcept {
   if (stopped_) return;
   try {
-    if (!has_room_()) return rest(acceptor);
+    if (!has_room_()) return retry_later(acceptor);
     acceptor.async_accept([this, &acceptor](const asio::error_code& error, Socket socket) {
       if (error == asio::error::operation_aborted) return;
-      take(error, std::move(socket));
-      if (error) return rest(acceptor);
+      on_accepted(error, std::move(socket));
+      if (error) return retry_later(acceptor);
       accept(acceptor);
     });
   } catch (const std::exception& error) {
     warn("cannot wait for connections now", error.what());
-    rest(acceptor);
+    retry_later(acceptor);
   }
 }
 
-void AcceptLoop::take(const asio::error_code& error, Socket socket) noexcept {
+void AcceptLoop::on_accepted(const asio::error_code& error, Socket socket) noexcept {
   try {
-    if (!error) return greet_(std::move(socket));
-    // Out of descriptors, say.
-    if (!std::exchange(said_refused_, true)) {
+    if (!error) return on_connection_(std::move(socket));
+    // For example, the process may be out of descriptors.
+    if (!std::exchange(refusal_logged_, true)) {
       warn("cannot take a connection now", error.message().c_str());
     }
   } catch (const std::exception& failure) {

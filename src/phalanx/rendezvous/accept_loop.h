@@ -1,6 +1,6 @@
 #pragma once
-// Takes the connections that come to the coordinator's sockets, one after the other. Whatever goes
-// wrong with one of them, the next one is taken. Includes asio.
+// Accepts the connections that come to the coordinator's sockets, one after the other. An error
+// with one of them does not keep the next one from being accepted. Includes asio.
 
 #include <functional>
 #include <string>
@@ -13,31 +13,31 @@ namespace phalanx::rendezvous {
 
 class AcceptLoop {
  public:
-  // Whether another connection may come.
+  // Whether another connection may be accepted now.
   using HasRoom = std::function<bool()>;
-  // What it throws ends that connection alone.
-  using Greet = std::function<void(Socket socket)>;
+  // Takes over a connection; an exception ends that connection only.
+  using OnConnection = std::function<void(Socket socket)>;
 
-  AcceptLoop(std::vector<Acceptor> acceptors, HasRoom has_room, Greet greet);
+  AcceptLoop(std::vector<Acceptor> acceptors, HasRoom has_room, OnConnection on_connection);
   AcceptLoop(const AcceptLoop&) = delete;
   AcceptLoop& operator=(const AcceptLoop&) = delete;
 
-  // Sockets that rest, for there was no room or the system refused, try again; at first all do. To
-  // be called several times a second.
-  void wake() noexcept;
+  // Makes the sockets accept that wait because there was no room or the system refused; at first
+  // all sockets wait. To be called several times a second.
+  void retry() noexcept;
   // No more connections.
   void stop() noexcept { stopped_ = true; }
 
  private:
   void accept(Acceptor& acceptor) noexcept;
-  void take(const asio::error_code& error, Socket socket) noexcept;
-  void rest(Acceptor& acceptor) noexcept { resting_.push_back(&acceptor); }
+  void on_accepted(const asio::error_code& error, Socket socket) noexcept;
+  void retry_later(Acceptor& acceptor) noexcept { waiting_.push_back(&acceptor); }
 
   std::vector<Acceptor> acceptors_;
   HasRoom has_room_;
-  Greet greet_;
-  std::vector<Acceptor*> resting_{};  // has room for all of them
-  bool said_refused_ = false;
+  OnConnection on_connection_;
+  std::vector<Acceptor*> waiting_{};  // reserved for all of them: adding one does not throw
+  bool refusal_logged_ = false;
   bool stopped_ = false;
 };
 

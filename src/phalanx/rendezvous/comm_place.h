@@ -1,5 +1,5 @@
 #pragma once
-// Where in the messages a rank is: what errors, watchers and reports say.
+// Which collective or message a rank is in, for errors, heartbeats and reports.
 
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@ struct CommPlace {
   int rank = -1;             // of the world; -1: not known
   std::string group{};       // "tp"
   std::string operation{};   // "all_reduce(sum, f32 x 100)"
-  std::int64_t number = -1;  // of the group's calls, or of the messages between two ranks
+  std::int64_t number = -1;  // of the call in its group, or of the message between two ranks
 };
 
 }  // namespace phalanx

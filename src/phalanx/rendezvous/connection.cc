@@ -16,22 +16,19 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/rendezvous/identity.h"
+#include "phalanx/rendezvous/timing.h"
 
 namespace phalanx::rendezvous {
 namespace {
 
 constexpr int kKeepaliveSeconds = 1;
-// Until it is known how long a silence may be.
-constexpr auto kFirstSilence = std::chrono::seconds(60);
-constexpr auto kMostForTheEnd = std::chrono::seconds(2);
 
 void set_option(Socket& socket, int level, int name, int value) {
-  // What the kernel does not have is done without.
+  // An option that the kernel does not have is not needed.
   ::setsockopt(socket.native_handle(), level, name, &value, sizeof(value));
 }
 
-// The address without its port, in `storage`'s first `bytes`; empty where it is not of the
-// internet.
+// The bytes of the address without its port; empty if it is neither IPv4 nor IPv6.
 std::string_view internet_address(const sockaddr* address) {
   if (address == nullptr) return {};
   if (address->sa_family == AF_INET) {
@@ -41,7 +38,7 @@ std::string_view internet_address(const sockaddr* address) {
   if (address->sa_family == AF_INET6) {
     const auto* inet = reinterpret_cast<const sockaddr_in6*>(address);
     const auto* bytes = reinterpret_cast<const char*>(&inet->sin6_addr);
-    // One of IPv4 that came through a socket of both.
+    // An IPv4 address on a socket for both families.
     if (IN6_IS_ADDR_V4MAPPED(&inet->sin6_addr)) return {bytes + 12, 4};
     return {bytes, sizeof(inet->sin6_addr)};
   }
@@ -62,26 +59,26 @@ ConnectionEnd how_it_ended(const asio::error_code& error, std::chrono::milliseco
 }  // namespace
 
 std::chrono::milliseconds patience_of(std::chrono::milliseconds silence) {
-  return silence - std::min<std::chrono::milliseconds>(kMostForTheEnd, silence / 4);
+  return silence - std::min<std::chrono::milliseconds>(kMostBeforeConnectionEnd, silence / 4);
 }
 
 Connection::Connection(Socket socket) : socket_(std::move(socket)) {
   const int family = socket_.local_endpoint().protocol().family();
   is_over_network_ = family == AF_INET || family == AF_INET6;
   if (!is_over_network_) return;
-  // Small messages do not wait for more.
+  // Small messages are sent at once.
   set_option(socket_, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket_, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket_, IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveSeconds);
   set_option(socket_, IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveSeconds);
-  set_silence(kFirstSilence);
+  set_silence_limit(kFirstSilenceLimit);
 }
 
-void Connection::set_silence(std::chrono::milliseconds silence) {
-  const std::chrono::milliseconds patience = patience_of(silence);
+void Connection::set_silence_limit(std::chrono::milliseconds limit) {
+  const std::chrono::milliseconds patience = patience_of(limit);
   if (!is_over_network_ || !is_open() || patience == patience_) return;
   patience_ = patience;
-  // The first is for a connection on which something is on its way, the second for the others.
+  // The user timeout holds while sent data is unconfirmed, the number of probes otherwise.
   constexpr std::int64_t kMostProbes = 127;
   const std::int64_t probes = patience / std::chrono::seconds(kKeepaliveSeconds);
   set_option(socket_, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(patience.count()));
@@ -107,10 +104,10 @@ void Connection::read() {
       });
 }
 
-// Whatever is thrown here is about this connection: the others of the thread go on.
+// An exception ends this connection only, not the others of the thread.
 void Connection::take(const asio::error_code& error, std::size_t size) {
   if (error) return end(how_it_ended(error, patience_));
-  // A copy: what is called may close the connection, and with it drop the function.
+  // A copy, because the function may close the connection, which destroys the original.
   const OnBytes on_bytes = on_bytes_;
   if (!on_bytes) return;
   try {
@@ -145,15 +142,15 @@ void Connection::break_off(const char* why) noexcept {
   socket_.shutdown(Socket::shutdown_both, ignored);
 }
 
-// One frame at a time: a message for a thousand members is in memory once, however far each is.
-// What fails here is this connection's: who sends to many goes on.
+// One frame at a time, so that a message for a thousand members is in memory once. An error ends
+// this connection only: the caller may be sending to many.
 void Connection::write() {
   if (writing_ || queue_.empty() || !is_open()) return;
   try {
     Outgoing& next = queue_.front();
     if (next.sealed) {
       PHALANX_CHECK(sealer_, "a message before the handshake's end");
-      chunk_ = sealer_->seal(*next.bytes, next.offset, {next.number, heard_});
+      chunk_ = sealer_->seal(*next.bytes, next.offset, {next.number, last_received_});
     } else {
       chunk_ = *next.bytes;
       next.offset = chunk_.size();
@@ -172,8 +169,7 @@ void Connection::write() {
 void Connection::written(const asio::error_code& error) {
   writing_ = false;
   if (error) {
-    // What the peer said before it went may still be there to be read: that end is the
-    // connection's.
+    // The peer's last messages may still be waiting to be read: reading reports the end.
     broken_ = true;
     queue_.clear();
   } else if (!queue_.empty() && queue_.front().offset == queue_.front().bytes->size()) {
@@ -258,7 +254,7 @@ std::string interface_of(Socket& socket) {
   for (const ifaddrs* entry = all; entry != nullptr; entry = entry->ifa_next) {
     if (internet_address(entry->ifa_addr) == address) return entry->ifa_name;
   }
-  // Another address of 127.0.0.0/8 than the interface says.
+  // An address of 127.0.0.0/8 that the interface does not list.
   const bool loopback = address.size() == 4 && address[0] == 127;
   return loopback ? "lo" : "";
 }

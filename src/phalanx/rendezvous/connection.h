@@ -1,7 +1,7 @@
 #pragma once
-// A socket between a member and the coordinator, TCP or Unix: bytes of the handshake, then sealed
-// messages. Used by the thread alone that runs its io_context. For connection.cc and those that
-// include it alone: asio takes the compiler long.
+// A socket between a member and the coordinator, TCP or Unix: it carries the bytes of the
+// handshake, then sealed messages. Only the thread that runs its io_context may use it. Includes
+// asio, which is slow to compile.
 
 #include <array>
 #include <asio/generic/stream_protocol.hpp>
@@ -25,35 +25,35 @@ using Socket = asio::generic::stream_protocol::socket;
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // Of what arrives: any bytes, in order. What it throws ends the connection.
+  // Gets the bytes that arrive, in order, in pieces of any size. An exception ends the connection.
   using OnBytes = std::function<void(std::string_view bytes)>;
-  // It has ended, and not by close(). Once.
+  // Called once when the connection has ended otherwise than by close().
   using OnEnd = std::function<void(const ConnectionEnd& end)>;
 
   explicit Connection(Socket socket);
 
   void start(OnBytes on_bytes, OnEnd on_end);
-  // Others to be called, from now on.
+  // Replaces the functions to call.
   void hand_over(OnBytes on_bytes, OnEnd on_end);
-  // As it is: the handshake.
+  // Sends bytes unsealed, for the handshake.
   void send_raw(std::string bytes);
-  // From here on messages are sealed with this key.
+  // The key for all messages from now on.
   void seal_with(const Key& key) { sealer_.emplace(key); }
   void send(std::shared_ptr<const std::string> message, std::uint64_t number = 0);
-  // Up to which number the other end's messages have come: told with every message.
-  void set_heard(std::uint64_t number) { heard_ = number; }
-  // An end that answers nothing is given up a little before it would be taken for dead: who says
-  // nothing for `silence` is. Nothing for Unix sockets.
-  void set_silence(std::chrono::milliseconds silence);
-  // Whether another one can take its place: a Unix socket ends with the process at its end.
+  // The number of the other end's last message: it is confirmed with every message that is sent.
+  void set_last_received(std::uint64_t number) { last_received_ = number; }
+  // Makes the kernel end a TCP connection whose other end does not answer, a little before the end
+  // of the limit of silence.
+  void set_silence_limit(std::chrono::milliseconds limit);
+  // Whether the other end may outlive the connection: a Unix socket ends only with its process.
   bool is_over_network() const { return is_over_network_; }
-  // Whether everything has been given to the kernel.
+  // Whether the kernel has taken everything that was sent.
   bool all_sent() const { return queue_.empty() || broken_; }
-  // When what was sent is with the kernel.
+  // Closes when all_sent().
   void close_when_sent();
   void close();
   bool is_open() const { return socket_.is_open(); }
-  // Of a process of this host, over a Unix socket, whether it is stopped.
+  // Whether the process at the other end of a Unix socket is stopped.
   bool peer_is_stopped();
 
  private:
@@ -69,31 +69,31 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void write();
   void written(const asio::error_code& error);
   void end(const ConnectionEnd& end);
-  // Nothing can be written any more: the end is the reading side's.
+  // Gives up writing because of an own fault; reading then reports the end.
   void break_off(const char* why) noexcept;
 
   Socket socket_;
   OnBytes on_bytes_{};
   OnEnd on_end_{};
   bool is_over_network_ = false;
-  std::chrono::milliseconds patience_{};  // of the kernel with what is not answered
+  std::chrono::milliseconds patience_{};  // how long the kernel waits for an answer
   std::optional<FrameSealer> sealer_{};
-  std::uint64_t heard_ = 0;
+  std::uint64_t last_received_ = 0;
   std::deque<Outgoing> queue_{};
-  std::string chunk_{};  // on its way
+  std::string chunk_{};  // that is being written
   bool writing_ = false;
   bool broken_ = false;  // nothing can be written any more
-  std::string fault_{};  // why, where that is this end's fault
+  std::string fault_{};  // why, if this end is at fault
   bool close_when_sent_ = false;
   std::array<char, 16384> buffer_{};
 };
 
-// Of a silence that ends a member, so long the kernel waits for an answer: the rest is for the
-// connection's end to be heard as such.
+// How long the kernel waits for an answer, given the limit of silence: less, so that the end of the
+// connection is seen before the limit is.
 std::chrono::milliseconds patience_of(std::chrono::milliseconds silence);
-// Who is at the other end: "10.0.0.3" (without the port) or "a process of user 1000".
+// The other end: "10.0.0.3" (without the port) or "a process of user 1000".
 std::string address_of(Socket& socket);
-// On a Unix socket: whether the peer is this user's or root's; true for TCP.
+// Whether the process at the other end of a Unix socket is this user's or root's; true for TCP.
 bool is_trusted_user(Socket& socket);
 // The network interface that carries the socket's own address; empty for Unix sockets.
 std::string interface_of(Socket& socket);

@@ -1,5 +1,5 @@
 #pragma once
-// How a control connection has ended that its own end has not closed.
+// How a control connection has ended that this end has not closed.
 
 #include <cstdint>
 #include <string>
@@ -8,9 +8,9 @@ namespace phalanx::rendezvous {
 
 struct ConnectionEnd {
   enum class Kind : std::uint8_t {
-    kFault,   // what came over it cannot be: it does not come back
-    kClosed,  // by the other end, whose process may be gone: back within a second, or dead
-    kCut,     // by the network: the other end may live, and come back when the network does
+    kFault,   // this end ended it because of a message or error; the other end cannot reconnect
+    kClosed,  // by the other end: its process is gone, or reconnects within a second
+    kCut,     // by the network: the other end may live, and reconnect when the network works again
   };
   Kind kind = Kind::kFault;
   std::string how{};  // "its connection was reset"

@@ -22,9 +22,9 @@
 namespace phalanx::rendezvous {
 namespace {
 
-// A peer that somebody stopped is told from one that hangs.
+// A stopped peer is distinguished from one that hangs.
 TEST(Connection, KnowsAStoppedPeerOfItsHost) {
-  // The peer is who listens: a process that does nothing else.
+  // The peer is the listening process, which does nothing else.
   const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -54,7 +54,7 @@ TEST(Connection, KnowsAStoppedPeerOfItsHost) {
 
 using std::chrono::seconds;
 
-// Two ends, both of this thread.
+// Two ends of a connection on this thread.
 struct Ends {
   explicit Ends(asio::io_context& context) {
     using asio::local::stream_protocol;
@@ -68,7 +68,7 @@ struct Ends {
   std::shared_ptr<Connection> far;
 };
 
-// Runs what happens until `done`, or far longer than it takes.
+// Runs the context until `done`, with a limit far above what it takes.
 bool run_until(asio::io_context& context, const std::function<bool()>& done) {
   const auto until = std::chrono::steady_clock::now() + seconds(20);
   while (!done()) {
@@ -117,7 +117,7 @@ TEST(AcceptLoop, AConnectionThatCannotBeTakenIsNotTheLast) {
       [&](const Socket&) {
         if (++came < 3) throw std::length_error("too long");
       });
-  loop.wake();
+  loop.retry();
   for (int client = 0; client < 4; ++client) {
     const RawClient raw(listener.endpoint);
     ASSERT_TRUE(raw.connected());
@@ -132,12 +132,12 @@ TEST(AcceptLoop, RestsWhileThereIsNoRoom) {
   int came = 0;
   AcceptLoop loop(
       std::move(listener.acceptors), [&] { return has_room; }, [&](const Socket&) { ++came; });
-  loop.wake();
+  loop.retry();
   const RawClient raw(listener.endpoint);
   context.poll();
   EXPECT_EQ(came, 0);
   has_room = true;
-  loop.wake();
+  loop.retry();
   EXPECT_TRUE(run_until(context, [&] { return came == 1; }));
 }
 

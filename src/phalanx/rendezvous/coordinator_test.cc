@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// The codes and texts with which all of these members' joining ends.
+// The error codes and texts of all these members' joins.
 std::vector<std::pair<int, std::string>> join_errors(const std::vector<MemberOptions>& options) {
   std::vector<std::pair<int, std::string>> errors(options.size());
   run_all(static_cast<int>(options.size()), [&](int member) {
@@ -37,7 +37,7 @@ TEST(Coordinator, NamesTheMissingRankToAllWhoWait) {
   }
 }
 
-// A launcher runs commands that know nothing of ranks.
+// A launcher may run commands that know nothing of ranks.
 TEST(Coordinator, NobodyWaitsForRanksThatNeedNotJoin) {
   CoordinatorOptions options = coordinator_options(unix_endpoint(), 3);
   options.join_timeout = milliseconds(50);
@@ -55,7 +55,7 @@ TEST(Coordinator, NobodyWaitsForRanksThatNeedNotJoin) {
   EXPECT_EQ(verdicts, 1);
 }
 
-// Where the member's patience ends before the coordinator's.
+// The member's timeout ends before the coordinator's.
 TEST(Coordinator, LetsAnImpatientMemberKnowWhoIsMissing) {
   const CoordinatorOptions options = coordinator_options(unix_endpoint(), 3);
   const Coordinator coordinator(options);
@@ -72,8 +72,8 @@ TEST(Coordinator, RefusesWhoContradicts) {
   const Coordinator coordinator(options);
   RawClient rank_0(coordinator.endpoint());
   ASSERT_TRUE(rank_0.prove(options.secret, {MemberRole::kRank, 0, 3, "run"}));
-  ASSERT_TRUE(rank_0.say(JoinRequest{2, 0, 0, 2, 1, "n01", "m"}));
-  ASSERT_TRUE(rank_0.hear());
+  ASSERT_TRUE(rank_0.send_message(JoinRequest{2, 0, 0, 2, 1, "n01", "m"}));
+  ASSERT_TRUE(rank_0.receive_message());
 
   struct Case {
     std::function<void(MemberOptions&)> change;
@@ -138,7 +138,7 @@ TEST(Coordinator, ASilentMemberHangs) {
   const Coordinator coordinator(options);
   RawClient silent(coordinator.endpoint());
   ASSERT_TRUE(silent.prove(options.secret, {MemberRole::kRank, 1, 0, "run"}));
-  ASSERT_TRUE(silent.say(JoinRequest{2, 0, 1, 2, 4711, "n07", "m"}));
+  ASSERT_TRUE(silent.send_message(JoinRequest{2, 0, 1, 2, 4711, "n07", "m"}));
   const std::unique_ptr<Member> member = Member::join(member_options(coordinator, options, 0));
   ASSERT_TRUE(eventually([&] { return member->failure().has_value(); }));
   EXPECT_EQ(member->failure()->rank, 1);
@@ -148,7 +148,7 @@ TEST(Coordinator, ASilentMemberHangs) {
   EXPECT_EQ(verdict.culprits, std::vector<int>{1});
 }
 
-// What a rank waits for in the rendezvous itself names who has not come.
+// A rank that waits in the rendezvous itself names the ranks that have not come.
 TEST(Coordinator, WhoDoesNotComeToAnExchangeHangs) {
   CoordinatorOptions options = coordinator_options(unix_endpoint(), 3);
   options.limits.still = milliseconds(1500);
@@ -171,7 +171,7 @@ TEST(Coordinator, FramesThatAreNotASessionsEndIt) {
   const Coordinator coordinator(options);
   RawClient client(coordinator.endpoint());
   ASSERT_TRUE(client.prove(options.secret, {MemberRole::kRank, 1, 0, "run"}));
-  ASSERT_TRUE(client.say(JoinRequest{2, 0, 1, 2, 4711, "n07", "m"}));
+  ASSERT_TRUE(client.send_message(JoinRequest{2, 0, 1, 2, 4711, "n07", "m"}));
   const std::unique_ptr<Member> member = Member::join(member_options(coordinator, options, 0));
   client.send(FrameSealer(Key()).seal_all(encode(Goodbye{})));
   ASSERT_TRUE(eventually([&] { return member->failure().has_value(); }));
@@ -184,7 +184,7 @@ TEST(Coordinator, BeginsAttempts) {
   CoordinatorOptions options = coordinator_options(unix_endpoint(), 2);
   Coordinator* restarted = nullptr;
   std::atomic<int> verdicts = 0;
-  // As a launcher may do it: from the verdict itself.
+  // A launcher may call it in on_verdict.
   options.on_verdict = [&](const Verdict&) { restarted->begin_attempt(++verdicts, 2); };
   Coordinator coordinator(options);
   restarted = &coordinator;
@@ -232,7 +232,7 @@ TEST(Coordinator, LaunchersMeetBesideTheRanks) {
     EXPECT_EQ(launchers[static_cast<std::size_t>(node)]->gather(std::to_string(node)),
               (std::vector<std::string>{"0", "1"}));
   });
-  // A rank's end is told by its launcher, and heard by launchers, whom it does not end.
+  // A launcher reports a rank's end; the launchers are told, and do not fail because of it.
   ranks[1].reset();
   coordinator.rank_ended(1, "killed by signal 9 (SIGKILL)");
   ASSERT_TRUE(eventually([&] { return heard == 4; }));
@@ -303,7 +303,7 @@ TEST(Coordinator, ListensOnOwnAddressesAlone) {
   EXPECT_NE(text.find("192.0.2.1 is not an address of this host"), std::string::npos) << text;
   options.endpoint.host = "no-such-host.invalid";
   EXPECT_EQ(error_of([&] { const Coordinator coordinator(options); }).first, 69);
-  // Everywhere where it is told to; then the name is for the others.
+  // On all interfaces if asked; the host's name is then only for the members.
   options.endpoint.host = "192.0.2.1";
   options.bind_any = true;
   const Coordinator coordinator(options);
@@ -322,7 +322,7 @@ TEST(Coordinator, ListensOnTheAddressesOfAName) {
 
 // ---- who does not belong
 
-// Joins all ranks while `attack` goes on; how long the joining took.
+// Joins all ranks during `attack`; how long the joining took.
 Clock::duration join_under(const CoordinatorOptions& options, const Coordinator& coordinator) {
   const Clock::time_point begin = Clock::now();
   auto members = join_all(coordinator, options);
@@ -374,7 +374,7 @@ TEST(Coordinator, ForgedHellosLetNobodyInAndDelayNobody) {
       ++tried;
     }
   });
-  // Until it is refused for its failures.
+  // Until it is refused because of its failures.
   ASSERT_TRUE(eventually([&] { return tried > 500; }));
   const Clock::duration time = join_under(options, coordinator);
   EXPECT_LT(time, seconds(10));
@@ -382,7 +382,7 @@ TEST(Coordinator, ForgedHellosLetNobodyInAndDelayNobody) {
   RecordProperty("joined_after_ms", static_cast<int>(time / milliseconds(1)));
 }
 
-// A hello that goes on forever is cut off at 256 bytes; a frame of a gigabyte by its length.
+// An endless hello is cut off at 256 bytes, a frame of a gigabyte by its length.
 TEST(Coordinator, TakesNoMoreThanAHello) {
   const CoordinatorOptions options = coordinator_options(unix_endpoint(), 1);
   const Coordinator coordinator(options);

@@ -1,6 +1,6 @@
 #pragma once
-// The few primitives that the rendezvous stands on: HMAC-SHA256, keys derived from it, random
-// bytes, a comparison that takes as long whatever it finds, and the wiping of what was secret.
+// The cryptographic functions of the rendezvous: HMAC-SHA256, keys derived from it, random bytes,
+// comparison in constant time, and wiping of secret bytes.
 
 #include <array>
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace phalanx::rendezvous {
 inline constexpr std::size_t kDigestBytes = 32;
 using Digest = std::array<std::byte, kDigestBytes>;
 
-// In a way that the compiler does not leave out.
+// Zeros the bytes in a way that the compiler cannot remove.
 void wipe(std::span<std::byte> bytes);
 
-// Of a session's frames. Each copy is wiped at its end.
+// The key of a connection's frames. Each copy is wiped when it is destroyed.
 class Key {
  public:
   Key() = default;

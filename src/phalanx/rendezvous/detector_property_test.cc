@@ -1,5 +1,5 @@
-// Random programs of random worlds with one rank that goes wrong at a random place: the detector
-// names that rank, whoever else waits by then, and nobody before.
+// Random programs of random worlds in which one rank fails at a random place: the detector names
+// that rank, and no other one before.
 
 #include <gtest/gtest.h>
 
@@ -17,8 +17,8 @@ namespace phalanx {
 namespace {
 
 constexpr auto kSlice = std::chrono::milliseconds(50);
-constexpr int kSlicesOfBeat = 10;
-constexpr int kSlicesUntilWaitIsSaid = 1;
+constexpr int kSlicesPerHeartbeat = 10;
+constexpr int kSlicesUntilWaitIsReported = 1;
 
 struct Action {
   enum class Kind { kCompute, kCall, kSend, kReceive, kStep };
@@ -31,7 +31,7 @@ struct Action {
 
 enum class Fault { kNone, kStuck, kStopped, kKilled, kBusyForLong };
 
-// A list of actions for each rank, cut from one list for all: without a fault it ends.
+// A list of actions for each rank, all taken from one list, so that without a fault all end.
 class Program {
  public:
   Program(int ranks, std::mt19937& random) : actions(ranks) {
@@ -82,21 +82,22 @@ class Simulation {
     std::vector<RankPlace> places(ranks);
     for (int rank = 0; rank < ranks; ++rank) {
       places[rank] = {.rank = rank, .host = rank / 2, .host_name = std::to_string(rank / 2)};
-      ranks_[rank].beat_at = static_cast<int>(random_() % kSlicesOfBeat);
+      ranks_[rank].heartbeat_slice = static_cast<int>(random_() % kSlicesPerHeartbeat);
     }
     victim_ = static_cast<int>(random_() % ranks);
     choose_place();
     Detector::Limits limits;
     limits.silence = limits.far_silence = limits.still = std::chrono::seconds(5);
     detector_ = std::make_unique<Detector>(places, limits);
-    for (int rank = 0; rank < ranks; ++rank) detector_->joined(rank, 1000 + rank, now_);
+    for (int rank = 0; rank < ranks; ++rank) detector_->on_joined(rank, 1000 + rank, now_);
   }
 
-  // Until the verdict, or all are done.
+  // Runs until the verdict, or until all are done.
   std::optional<Verdict> run() {
     for (int slice = 0; slice < 20000; ++slice, now_ += kSlice) {
       for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) advance(rank);
-      for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) beat(rank, slice);
+      for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank)
+        send_heartbeat(rank, slice);
       if (auto verdict = detector_->judge(now_)) return verdict;
       if (std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.done; })) {
         finished_ = true;
@@ -108,20 +109,20 @@ class Simulation {
 
   int victim() const { return victim_; }
   bool finished() const { return finished_; }
-  bool went_wrong() const { return wrong_; }
+  bool has_failed() const { return failed_; }
 
  private:
   struct Rank {
-    std::size_t at = 0;    // of its actions
-    int slices_left = -1;  // of computing; -1: not begun
-    int waited = 0;        // slices, in this wait
+    std::size_t position = 0;  // in its actions
+    int slices_left = -1;      // of computing; -1: not begun
+    int waited = 0;            // slices, in this wait
     bool done = false;
-    int beat_at = 0;
+    int heartbeat_slice = 0;
     std::set<std::int64_t> sent{};
     Heartbeat heartbeat{};
   };
 
-  // Not in the first steps: those have a limit of their own.
+  // Chooses where the victim fails: after the first steps and before the last ones.
   void choose_place() {
     const auto& actions = program_.actions[victim_];
     std::vector<std::size_t> places;
@@ -134,11 +135,11 @@ class Simulation {
   }
 
   bool is_out(int rank) const {
-    return rank == victim_ && wrong_ && (fault_ == Fault::kStopped || fault_ == Fault::kKilled);
+    return rank == victim_ && failed_ && (fault_ == Fault::kStopped || fault_ == Fault::kKilled);
   }
 
   void move(Rank& rank) {
-    ++rank.at;
+    ++rank.position;
     rank.slices_left = -1;
     rank.waited = 0;
     rank.heartbeat.wait.reset();
@@ -146,32 +147,32 @@ class Simulation {
   }
 
   // True where the victim does nothing more in this slice.
-  bool go_wrong(Rank& rank) {
-    if (rank.at != place_ || fault_ == Fault::kNone) return false;
+  bool fail_victim(Rank& rank) {
+    if (rank.position != place_ || fault_ == Fault::kNone) return false;
     if (fault_ == Fault::kBusyForLong) {
-      if (!wrong_) busy_left_ = 400;  // 20 s
-      wrong_ = true;
+      if (!failed_) busy_left_ = 400;  // 20 s
+      failed_ = true;
       rank.heartbeat.busy = busy_left_ > 0 ? "saving" : "";
       ++rank.heartbeat.ticks;
       return busy_left_-- > 0;
     }
-    if (!wrong_ && fault_ == Fault::kKilled)
-      detector_->lost(victim_, "its connection was closed", now_);
-    wrong_ = true;
+    if (!failed_ && fault_ == Fault::kKilled)
+      detector_->on_lost(victim_, "its connection was closed", now_);
+    failed_ = true;
     return true;
   }
 
   void advance(int rank_number) {
     Rank& rank = ranks_[rank_number];
     for (int moved = 0; moved < 100 && !rank.done; ++moved) {
-      if (rank_number == victim_ && go_wrong(rank)) return;
-      if (rank.at == program_.actions[rank_number].size()) {
+      if (rank_number == victim_ && fail_victim(rank)) return;
+      if (rank.position == program_.actions[rank_number].size()) {
         rank.done = true;
         rank.heartbeat.wait.reset();
-        detector_->left(rank_number);
+        detector_->on_left(rank_number);
         return;
       }
-      if (!act(rank_number, rank, program_.actions[rank_number][rank.at])) return;
+      if (!act(rank_number, rank, program_.actions[rank_number][rank.position])) return;
       move(rank);
     }
   }
@@ -210,16 +211,17 @@ class Simulation {
         missing);
   }
 
-  bool wait(Rank& rank, CommPlace at, std::vector<int> missing) {
-    if (++rank.waited > kSlicesUntilWaitIsSaid)
-      rank.heartbeat.wait = Heartbeat::Wait{std::move(at), std::move(missing), 0.05 * rank.waited};
+  bool wait(Rank& rank, CommPlace place, std::vector<int> missing) {
+    if (++rank.waited > kSlicesUntilWaitIsReported)
+      rank.heartbeat.wait =
+          Heartbeat::Wait{std::move(place), std::move(missing), 0.05 * rank.waited};
     return false;
   }
 
-  void beat(int number, int slice) {
+  void send_heartbeat(int number, int slice) {
     Rank& rank = ranks_[number];
-    if (rank.done || is_out(number) || slice % kSlicesOfBeat != rank.beat_at) return;
-    detector_->heard(number, rank.heartbeat, now_);
+    if (rank.done || is_out(number) || slice % kSlicesPerHeartbeat != rank.heartbeat_slice) return;
+    detector_->on_heartbeat(number, rank.heartbeat, now_);
   }
 
   std::mt19937 random_;
@@ -232,7 +234,7 @@ class Simulation {
   Detector::Clock::time_point now_{std::chrono::hours(1)};
   int victim_ = 0;
   std::size_t place_ = 0;
-  bool wrong_ = false;
+  bool failed_ = false;
   int busy_left_ = 0;
   bool finished_ = false;
 };
@@ -244,7 +246,7 @@ void expect_culprit(Fault fault, ErrorCode code) {
     Simulation simulation(2 + static_cast<int>(seed % 15), seed, fault);
     const auto verdict = simulation.run();
     ASSERT_TRUE(verdict) << "seed " << seed;
-    EXPECT_TRUE(simulation.went_wrong()) << "seed " << seed << ": " << verdict->reason;
+    EXPECT_TRUE(simulation.has_failed()) << "seed " << seed << ": " << verdict->reason;
     EXPECT_EQ(verdict->code, code) << "seed " << seed;
     EXPECT_EQ(verdict->culprits, std::vector<int>{simulation.victim()})
         << "seed " << seed << ": " << verdict->reason << "\n"

@@ -14,7 +14,7 @@ constexpr std::size_t kMaxUnixName = 107;  // of sockaddr_un, without the leadin
 constexpr std::size_t kMaxHostName = 253;  // of DNS
 constexpr int kMaxPort = 65535;
 
-// What a name may hold: nothing that moves a terminal's cursor or ends a line of the log.
+// Printable ASCII only: nothing that controls a terminal or ends a line of the log.
 bool is_plain(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c > ' ' && c <= '~'; });
 }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr char kLastFrame = 0;
 constexpr char kMoreFollows = 1;
-// What stands before a message's part.
+// The payload before the part of the message.
 constexpr std::size_t kNumbersBytes = kLongestPayload - kLongestPart;
 
 std::string_view mac_of(const Digest& digest) { return text_of(digest).substr(0, kFrameMacBytes); }
@@ -27,7 +27,7 @@ std::string FrameSealer::seal(std::string_view message, std::size_t& offset,
   append_number(frame, number_++, 8);
   frame.push_back(offset == message.size() ? kLastFrame : kMoreFollows);
   append_number(frame, numbers.number, 8);
-  append_number(frame, numbers.heard, 8);
+  append_number(frame, numbers.last_received, 8);
   frame.append(part);
   frame.append(mac_of(hmac_sha256(key_.bytes(), frame)));
   return frame;
@@ -44,7 +44,7 @@ std::optional<OpenedMessage> FrameOpener::next() {
   while (received_.size() - used_ >= kFrameHeaderBytes) {
     const std::string_view rest = std::string_view(received_).substr(used_);
     const std::size_t length = read_number(rest, 0, 4);
-    // Before its bytes have come: nothing is kept for a length that is not one.
+    // Checked before the bytes come, so that a wrong length reserves no memory.
     if (length < kNumbersBytes || length > kLongestPayload) {
       throw UnavailableError("a control frame of {} bytes", length);
     }

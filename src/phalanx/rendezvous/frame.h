@@ -1,16 +1,17 @@
 #pragma once
-// What two ends that know a session's key say to each other: messages of any bytes, cut in frames
+// Messages between two ends that have a connection's keys, cut into frames:
 //
 //   length of the payload (4 bytes) | sequence number (8) | payload | MAC (16)
 //
-// with the numbers little-endian. The payload is
+// with little-endian numbers. The payload is
 //
 //   whether the message goes on in the next frame (1) | the message's number (8) |
-//   up to which number the sender has heard (8) | the message's part
+//   number of the last message that the sender has received (8) | a part of the message
 //
-// Sequence numbers are the connection's, messages' numbers the session's (session.h). The MAC is
-// HMAC-SHA256 over all before it, cut to 16 bytes, with a key of this direction and connection
-// alone. A wrong MAC, sequence number or length is a UnavailableError, and ends the connection.
+// Sequence numbers count the frames of a connection, message numbers the messages of a session
+// (session.h). The MAC is HMAC-SHA256 over all before it, cut to 16 bytes; each connection has a
+// key for each direction. A wrong MAC, sequence number or length is an UnavailableError, which ends
+// the connection.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,10 +28,10 @@ inline constexpr std::size_t kFrameMacBytes = 16;
 inline constexpr std::size_t kLongestPayload = std::size_t{64} << 10;
 inline constexpr std::size_t kLongestPart = kLongestPayload - 17;
 
-// Of a message in its session.
+// The numbers that go with a message of a session.
 struct MessageNumbers {
-  std::uint64_t number = 0;  // 0: none; nobody misses it
-  std::uint64_t heard = 0;   // up to which the sender has heard the other end
+  std::uint64_t number = 0;         // its own; 0: none, the message may be lost
+  std::uint64_t last_received = 0;  // of the last message that its sender has received
 };
 
 struct OpenedMessage {
@@ -42,10 +43,10 @@ class FrameSealer {
  public:
   explicit FrameSealer(const Key& key) : key_(key) {}
 
-  // The next frame of `message`, from `offset` on, which moves to what comes after it: the size
-  // with the message's last frame.
+  // The next frame of `message`, from `offset` on. Moves `offset` behind it: with the last frame,
+  // to the message's end.
   std::string seal(std::string_view message, std::size_t& offset, const MessageNumbers& numbers);
-  // All of a message that is short.
+  // All frames of a message.
   std::string seal_all(std::string_view message, const MessageNumbers& numbers = {});
 
  private:
@@ -59,7 +60,7 @@ class FrameOpener {
   FrameOpener(const Key& key, std::size_t longest) : key_(key), longest_(longest) {}
 
   void feed(std::string_view bytes) { received_.append(bytes); }
-  // The next whole message; empty where there is none yet. After each feed(), until it is empty.
+  // The next complete message, if any. To be called after each feed() until it is empty.
   std::optional<OpenedMessage> next();
 
  private:
@@ -67,7 +68,7 @@ class FrameOpener {
   std::size_t longest_;
   std::uint64_t number_ = 0;
   std::string received_{};
-  std::size_t used_ = 0;  // of what was received
+  std::size_t used_ = 0;  // bytes of received_
   std::string message_{};
 };
 

@@ -43,7 +43,7 @@ TEST(Frame, CarriesTheNumbersOfItsMessage) {
   const auto numbered = opener.next();
   ASSERT_TRUE(numbered);
   EXPECT_EQ(numbered->numbers.number, 7U);
-  EXPECT_EQ(numbered->numbers.heard, std::uint64_t{1} << 40);
+  EXPECT_EQ(numbered->numbers.last_received, std::uint64_t{1} << 40);
   const auto other = opener.next();
   ASSERT_TRUE(other);
   EXPECT_EQ(other->numbers.number, 0U);
@@ -68,7 +68,7 @@ TEST(Frame, EveryFlippedBitIsSeen) {
     std::string flipped = bytes;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
     FrameOpener opener(key_of(1), kLongest);
-    // A length that became longer waits for the rest, which never comes; no message comes of it.
+    // With a larger length the opener waits for bytes that never come, and returns no message.
     try {
       EXPECT_TRUE(open_all(opener, flipped).empty()) << bit;
     } catch (const UnavailableError&) {

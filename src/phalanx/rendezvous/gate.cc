@@ -46,30 +46,30 @@ double Gate::allowance(const Record& record, Clock::time_point now) const {
 }
 
 bool Gate::has_room(Clock::time_point now) const {
-  return pending_.size() < limits_.pending || now - pending_.front().since >= limits_.patience;
+  return pending_.size() < limits_.pending || now - pending_.front().since >= limits_.unproven_age;
 }
 
 Gate::Answer Gate::enter(Id id, const std::string& address, Clock::time_point now,
                          std::optional<Id>& evicted) {
   evicted.reset();
-  // Who never failed has no record: the limits are for failed hellos alone.
+  // Only addresses with failed hellos have a record, and limits.
   const auto known = records_.find(address);
   const bool suspect = known != records_.end() && now - known->second.last < limits_.suspicion;
   if (suspect && allowance(known->second, now) < 1) return Answer::kRefuse;
   const auto is_of_address = [&](const Pending& entry) { return entry.address == address; };
-  std::list<Pending>::iterator out = pending_.end();
+  std::list<Pending>::iterator evicted_entry = pending_.end();
   if (suspect &&
       static_cast<std::size_t>(std::count_if(pending_.begin(), pending_.end(), is_of_address)) >=
           limits_.pending_of_suspect) {
-    out = oldest_of(address);
-    if (now - out->since < limits_.patience_with_suspect) return Answer::kRefuse;
+    evicted_entry = oldest_of(address);
+    if (now - evicted_entry->since < limits_.suspect_unproven_age) return Answer::kRefuse;
   } else if (pending_.size() >= limits_.pending) {
     if (!has_room(now)) return Answer::kLater;
-    out = oldest_of(busiest_address());
+    evicted_entry = oldest_of(busiest_address());
   }
-  if (out != pending_.end()) {
-    evicted = out->id;
-    pending_.erase(out);
+  if (evicted_entry != pending_.end()) {
+    evicted = evicted_entry->id;
+    pending_.erase(evicted_entry);
   }
   pending_.push_back({id, address, now});
   return Answer::kEnter;
@@ -86,20 +86,20 @@ std::optional<std::string> Gate::failed(Id id, const std::string& reason, Clock:
   pending_.erase(entry);
   Record& of_address = record(address, now);
   of_address.allowance -= 1;
-  if (of_address.ever_said && now - of_address.said < limits_.quiet) {
-    ++of_address.unsaid;
+  if (of_address.ever_logged && now - of_address.logged < limits_.log_period) {
+    ++of_address.unlogged;
     return std::nullopt;
   }
   std::string line = fmt::format("the rendezvous refused {}: {}", address, reason);
-  if (of_address.unsaid > 0) line += fmt::format(" (and {} times before)", of_address.unsaid);
-  of_address.unsaid = 0;
-  of_address.said = now;
-  of_address.ever_said = true;
+  if (of_address.unlogged > 0) line += fmt::format(" (and {} times before)", of_address.unlogged);
+  of_address.unlogged = 0;
+  of_address.logged = now;
+  of_address.ever_logged = true;
   return line;
 }
 
 std::optional<Gate::Id> Gate::overdue(Clock::time_point now) const {
-  if (pending_.empty() || now - pending_.front().since < limits_.deadline) return std::nullopt;
+  if (pending_.empty() || now - pending_.front().since < limits_.hello_timeout) return std::nullopt;
   return pending_.front().id;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// Who may try to join, before he has proved anything: how many connections wait for their proof at
-// once, who of them makes room, and what an address may still do whose hellos have failed. No
-// socket, no clock of its own.
+// Limits the connections that have not yet proved that they know the secret: how many may wait for
+// their proof at once, which of them are closed to make room, and how many hellos of an address may
+// fail. It has no socket and no clock.
 
 #include <chrono>
 #include <cstddef>
@@ -11,6 +11,8 @@
 #include <optional>
 #include <string>
 
+#include "phalanx/rendezvous/timing.h"
+
 namespace phalanx::rendezvous {
 
 class Gate {
@@ -18,24 +20,25 @@ class Gate {
   using Clock = std::chrono::steady_clock;
   using Id = std::uint64_t;
 
-  // Connections at once: of all, and of an address whose hellos failed lately. Failed hellos of an
-  // address: so many at once and a second; beyond, one connection in so many is listened to, for
-  // ranks may come from the same address.
   struct Limits {
+    // Unproven connections at once: of all addresses, and of an address whose hellos failed lately.
     std::size_t pending = 64;
     std::size_t pending_of_suspect = 8;
+    // Failed hellos of an address: so many at once, and so many a second. An address beyond that is
+    // refused until its allowance has grown again: ranks may come from it too.
     double failures_at_once = 100;
     double failures_per_second = 1000;
-    std::chrono::milliseconds suspicion = std::chrono::seconds(10);
-    // Addresses that are remembered.
+    std::chrono::milliseconds suspicion = kSuspicion;
+    // How many addresses are remembered.
     std::size_t addresses = 1024;
-    // One that is younger than this does not make room for others; nor, of a suspect, for its own.
-    std::chrono::milliseconds patience = std::chrono::milliseconds(100);
-    std::chrono::milliseconds patience_with_suspect = std::chrono::milliseconds(10);
-    // A hello's, from the connection's begin.
-    std::chrono::milliseconds deadline = std::chrono::seconds(2);
-    // Between two lines about the same address.
-    std::chrono::milliseconds quiet = std::chrono::seconds(10);
+    // A younger connection is not closed to make room for others; of a suspect address, for its
+    // own.
+    std::chrono::milliseconds unproven_age = kUnprovenAge;
+    std::chrono::milliseconds suspect_unproven_age = kSuspectUnprovenAge;
+    // From the connection's begin to its whole hello.
+    std::chrono::milliseconds hello_timeout = kHelloTimeout;
+    // Between two lines of the log about the same address.
+    std::chrono::milliseconds log_period = kFailedHelloLogPeriod;
   };
 
   Gate() : Gate(Limits()) {}
@@ -43,20 +46,20 @@ class Gate {
 
   enum class Answer : std::uint8_t {
     kEnter,
-    kLater,   // all places are taken, by connections that are too young to give theirs up
-    kRefuse,  // the address has failed too often: it may try again
+    kLater,   // all places are taken by connections that are too young to be closed
+    kRefuse,  // the address has failed too often; it may try again later
   };
-  // A connection has come. With kEnter it waits for its proof from now on, and `evicted` is to be
-  // closed if there is one.
+  // A connection has come. With kEnter it counts as unproven from now on, and the caller closes
+  // `evicted` if it is set.
   Answer enter(Id id, const std::string& address, Clock::time_point now,
                std::optional<Id>& evicted);
-  // Whether there would be a place.
+  // Whether another connection would get a place.
   bool has_room(Clock::time_point now) const;
-  // It has proved itself, or is gone for another reason than a failed hello.
+  // It has proved itself, or ended without a failed hello.
   void leave(Id id);
-  // Its hello failed. A line for the log, if it is time for one.
+  // Its hello failed. Returns a line for the log if one is due.
   std::optional<std::string> failed(Id id, const std::string& reason, Clock::time_point now);
-  // The first one that is past its deadline.
+  // The first one whose hello is overdue.
   std::optional<Id> overdue(Clock::time_point now) const;
 
   std::size_t pending() const { return pending_.size(); }
@@ -67,13 +70,13 @@ class Gate {
     std::string address;
     Clock::time_point since;
   };
-  // Of an address with failed hellos.
+  // An address with failed hellos.
   struct Record {
-    double allowance = 0.0;  // failures that are left, at the time of `last`
-    Clock::time_point last{};
-    std::uint64_t unsaid = 0;  // failures since the last line
-    Clock::time_point said{};
-    bool ever_said = false;
+    double allowance = 0.0;      // how many more may fail, at the time `last`
+    Clock::time_point last{};    // failure
+    std::uint64_t unlogged = 0;  // failures since the last line of the log
+    Clock::time_point logged{};
+    bool ever_logged = false;
   };
 
   double allowance(const Record& record, Clock::time_point now) const;

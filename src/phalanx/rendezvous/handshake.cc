@@ -94,7 +94,7 @@ std::string ServerHandshake::read_hello() {
   if (run_id_bytes > kLongestRunId) return fail("a run id that is too long");
   const std::size_t size = kRunIdAt + run_id_bytes + kNonceBytes;
   if (received_.size() < size) return {};
-  // The client waits for the challenge before it says more.
+  // The client waits for the challenge before it sends more.
   if (received_.size() > size) return fail("more bytes than a hello has");
 
   const std::uint64_t role = read_number(received_, kVersionEnd, 1);
@@ -177,7 +177,7 @@ std::string ClientHandshake::read_challenge() {
   if (received_[kVersionEnd] != kGoOn || server_version_ != kProtocolVersion) {
     return fail(Failure::kVersion);
   }
-  // The server waits for the proof before it says more.
+  // The server waits for the proof before it sends more.
   if (received_.size() > kChallengeBytes) return fail(Failure::kForeign);
   keys_ = keys_of(secret_, nonce_ + received_.substr(kVersionEnd + 1));
   transcript_ += std::exchange(received_, {});

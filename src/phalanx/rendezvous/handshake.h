@@ -12,9 +12,10 @@
 //   client: "PHLXMUNG"
 //   server: magic (8) | version (2) | n (2) | credential (n)
 //
-// and comes again. The client goes first: who does not know the secret gets nothing that is made
-// with it. The keys of the session come from the secret and both nonces. Bytes in, bytes out: no
-// socket, no clock.
+// and connects again with the secret. The client proves itself first, so that a process without the
+// secret gets nothing that is made with it. The keys of the connection come from the secret and
+// both nonces. These classes turn received bytes into bytes to send; they have no socket and no
+// clock.
 
 #include <cstddef>
 #include <cstdint>
@@ -29,18 +30,18 @@
 namespace phalanx::rendezvous {
 
 inline constexpr int kProtocolVersion = 2;
-// What the server takes from a client that has proved nothing.
+// How many bytes the server takes from a client that has proved nothing.
 inline constexpr std::size_t kLongestUnproven = 256;
 
-// Who says hello.
+// The process that wants to connect.
 struct Hello {
   MemberRole role = MemberRole::kRank;
   int number = 0;  // rank, or node of a launcher
   int epoch = 0;
-  std::string run_id{};  // a long one: its hash
+  std::string run_id{};  // a long one is sent as its hash
 };
 
-// As it is said and compared: a long one becomes its hash.
+// As it is sent and compared: a long one becomes its hash.
 std::string short_run_id(const std::string& run_id);
 
 struct SessionKeys {
@@ -48,29 +49,29 @@ struct SessionKeys {
   Key of_server{};
 };
 
-// kEnded: the client has the credential, or knows that there is none, and will come again.
+// kEnded: the client has asked for the credential and got the answer; it will connect again.
 enum class HandshakeState : std::uint8_t { kPending, kDone, kFailed, kEnded };
 
-// What a client sends that asks for the credential, and the credential in what the server has
-// answered so far: nothing until it is there as a whole; empty where there is none.
-// UnavailableError where the answer is not one of this protocol.
+// What a client sends to ask for the credential.
 std::string_view credential_request();
+// The credential in what the server has answered so far: nothing until it is complete, empty if the
+// server gives none. UnavailableError if the answer is not one of this protocol.
 std::optional<std::string> credential_in(std::string_view answer);
 
 class ServerHandshake {
  public:
-  // `credential`: to be given to who asks; empty: to nobody.
+  // `credential`: given to each client that asks; empty: to none.
   explicit ServerHandshake(const Secret& secret, std::string_view credential = {})
       : secret_(secret), credential_(credential) {}
 
-  // What is to be sent in answer, maybe nothing; also when it has failed. Not to be called once it
-  // is done or has failed.
+  // The answer to send, maybe empty; there may be one when it has just failed, too. Not to be
+  // called once the state is no longer kPending.
   std::string receive(std::string_view bytes);
 
   HandshakeState state() const { return state_; }
-  const Hello& hello() const { return hello_; }          // where it is done
-  const SessionKeys& keys() const { return keys_; }      // where it is done
-  const std::string& reason() const { return reason_; }  // why it failed, for the log
+  const Hello& hello() const { return hello_; }          // if kDone
+  const SessionKeys& keys() const { return keys_; }      // if kDone
+  const std::string& reason() const { return reason_; }  // if kFailed, for the log
 
  private:
   enum class Phase : std::uint8_t { kHello, kProof };
@@ -96,24 +97,24 @@ class ClientHandshake {
  public:
   enum class Failure : std::uint8_t {
     kNone,
-    kForeign,      // something else listens there
+    kForeign,      // the server is another program
     kVersion,      // another version of the protocol: another build
-    kWrongSecret,  // the server says that ours is not its
+    kWrongSecret,  // the server has another secret
     kImpostor,     // the server does not know the secret
   };
 
   ClientHandshake(const Secret& secret, const Hello& hello);
 
-  // What is to be sent first.
+  // What to send first.
   const std::string& start() const { return hello_; }
-  // What is to be sent in answer, maybe nothing.
+  // The answer to send, maybe empty.
   std::string receive(std::string_view bytes);
 
   HandshakeState state() const { return state_; }
   Failure failure() const { return failure_; }
   int server_version() const { return server_version_; }
   const SessionKeys& keys() const { return keys_; }
-  // What came after the handshake's last byte: the first frames.
+  // The bytes that came after the handshake: the first frames.
   const std::string& rest() const { return received_; }
 
  private:

@@ -78,7 +78,7 @@ TEST(Handshake, WithAnotherSecretFails) {
   }
 }
 
-// Who says "go on" without knowing the secret is found out.
+// A server that accepts the client without knowing the secret is found out.
 TEST(Handshake, AnImpostorIsFoundOut) {
   ClientHandshake client(kSecret, kHello);
   ServerHandshake server(secret_of("another of sixteen"));
@@ -120,7 +120,7 @@ TEST(Handshake, ALongRunIdIsItsHash) {
   EXPECT_LE(client.start().size() + kDigestBytes, kLongestUnproven);
 }
 
-// What a client that knows the secret says, and what it would have said to another server.
+// The bytes of a client that knows the secret, and its proof for another server.
 struct Recorded {
   std::string hello, proof;
 };
@@ -132,7 +132,7 @@ Recorded record() {
   return recorded;
 }
 
-// Feeds a server; whether it let the sender in.
+// Passes bytes to a server; whether it admitted the sender.
 bool joins(std::string_view hello, std::string_view proof) {
   ServerHandshake server(kSecret);
   std::size_t answered = server.receive(hello).size();
@@ -193,7 +193,7 @@ TEST(Handshake, TenThousandForgedHellosLetNobodyIn) {
   EXPECT_EQ(joined, 0);
 }
 
-// A bit that is flipped on its way from one who knows the secret.
+// A bit is flipped on its way from a client that knows the secret.
 TEST(Handshake, NoFlippedBitIsTaken) {
   const std::size_t bits = 8 * (record().hello.size() + kDigestBytes);
   for (std::size_t bit = 0; bit < bits; ++bit) {

@@ -1,5 +1,5 @@
 #pragma once
-// What this process says of where it runs.
+// Which host and machine this process runs on.
 
 #include <string>
 
@@ -9,8 +9,8 @@ std::string own_host_name();
 // Equal for two processes that can share memory and reach each other's loopback interface: the
 // kernel's boot id and the network namespace.
 std::string own_machine();
-// Whether a process of this machine was stopped (SIGSTOP, Ctrl-Z, a debugger): it says nothing, and
-// is well. False where it is not to be seen.
+// Whether a process of this machine is stopped (SIGSTOP, Ctrl-Z, a debugger): it is silent, but has
+// not failed. False for a process that cannot be seen.
 bool is_stopped_process(int pid);
 
 }  // namespace phalanx::rendezvous

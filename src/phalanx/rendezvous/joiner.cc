@@ -19,20 +19,13 @@
 #include "phalanx/rendezvous/handshake.h"
 #include "phalanx/rendezvous/identity.h"
 #include "phalanx/rendezvous/munge.h"
+#include "phalanx/rendezvous/timing.h"
 
 namespace phalanx::rendezvous {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using Address = asio::generic::stream_protocol::endpoint;
-
-constexpr auto kShortestPause = std::chrono::milliseconds(50);
-constexpr auto kLongestPause = std::chrono::seconds(1);
-constexpr auto kConnectTimeout = std::chrono::seconds(3);
-constexpr auto kHandshakeTimeout = std::chrono::seconds(5);
-constexpr auto kPollEvery = std::chrono::milliseconds(100);
-// For the coordinator, whose time is over at the same moment, to say who is missing.
-constexpr auto kSlack = std::chrono::seconds(1);
 
 class Joiner {
  public:
@@ -42,7 +35,7 @@ class Joiner {
         options_(options),
         secret_(options.secret),
         environment_(options.environment),
-        where_(environment_.endpoint.to_text()),
+        address_text_(environment_.endpoint.to_text()),
         deadline_(Clock::now() + options.join_timeout) {}
   Joiner(const Joiner&) = delete;
   Joiner& operator=(const Joiner&) = delete;
@@ -53,21 +46,21 @@ class Joiner {
   Joined run();
 
  private:
-  // One try. False where another may succeed; problem_ says why this one did not.
-  bool attempt();
+  // One attempt. False if another one may succeed; problem_ then says why this one failed.
+  bool try_once();
   std::vector<Address> resolve();
   bool connect(const std::vector<Address>& addresses);
   bool ask_for_secret();
   bool shake_hands();
   bool ask_to_join();
-  void hear_handshake(std::string_view bytes);
-  void hear_messages();
-  void hear(const Message& message);
+  void on_handshake_bytes(std::string_view bytes);
+  void on_messages();
+  void on_message(const ControlMessage& message);
   [[noreturn]] void throw_handshake_failure() const;
   [[noreturn]] void throw_gone(const std::string& how) const;
   [[noreturn]] void throw_unreachable() const;
 
-  // Runs what arrives until `done` or the time; the caller's poll meanwhile.
+  // Handles what arrives until `done` or `until`, and calls the caller's poll meanwhile.
   bool wait_until(Clock::time_point until, const std::function<bool()>& done);
 
   asio::io_context& context_;
@@ -75,12 +68,12 @@ class Joiner {
   const MemberOptions& options_;
   Secret secret_;  // the given one, or MUNGE's
   const LaunchEnvironment& environment_;
-  std::string where_;
+  std::string address_text_;
   Clock::time_point deadline_;
   std::string problem_{};
-  bool unresolved_said_ = false;
+  bool unresolved_logged_ = false;
 
-  // Of the current try.
+  // Of the current attempt.
   std::shared_ptr<Connection> connection_{};
   std::string device_{};
   std::optional<ClientHandshake> handshake_{};
@@ -88,23 +81,23 @@ class Joiner {
   std::optional<Welcome> welcome_{};
   std::optional<Refusal> refusal_{};
   std::optional<ConnectionEnd> end_{};
-  bool turned_away_ = false;  // before the handshake was over
+  bool closed_early_ = false;  // by the coordinator, before the handshake was over
 
-  // Of all tries: it may have been in, and have lost its connection.
+  // Of all attempts: an earlier one may have joined and lost its connection.
   const std::string session_name_ = random_digits(kUniqueDigits);
   Session session_{};
-  std::optional<std::string> waiting_{};  // the roll-call, once it was in
+  std::optional<std::string> roll_call_{};  // the last one, if an attempt has joined
   Address address_{};
 };
 
 bool Joiner::wait_until(Clock::time_point until, const std::function<bool()>& done) {
-  Clock::time_point poll_at = Clock::now() + kPollEvery;
+  Clock::time_point poll_at = Clock::now() + kPollPeriod;
   while (!done()) {
     const Clock::time_point now = Clock::now();
     if (now >= until) return false;
     if (now >= poll_at) {
       if (options_.poll) options_.poll();
-      poll_at = now + kPollEvery;
+      poll_at = now + kPollPeriod;
     }
     if (context_.stopped()) context_.restart();
     context_.run_one_until(std::min(until, poll_at));
@@ -116,16 +109,16 @@ Joined Joiner::run() {
   Clock::duration pause = kShortestPause;
   while (true) {
     if (options_.poll) options_.poll();
-    if (attempt()) break;
+    if (try_once()) break;
     if (connection_) connection_->close();
     const Clock::time_point now = Clock::now();
     if (now + pause >= deadline_) throw_unreachable();
-    // Who was turned away without a word is not alone at the door: the next one may be it.
-    if (turned_away_) pause = kShortestPause;
+    // A connection that was closed early had to make room for others: the next may succeed soon.
+    if (closed_early_) pause = kShortestPause;
     wait_until(now + pause, [] { return false; });
     pause = std::min<Clock::duration>(2 * pause, kLongestPause);
   }
-  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): attempt() has filled them.
+  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): try_once() has filled them.
   return {connection_,
           std::move(*opener_),
           std::move(session_),
@@ -136,13 +129,13 @@ Joined Joiner::run() {
           device_};
 }
 
-bool Joiner::attempt() {
+bool Joiner::try_once() {
   connection_.reset();
   handshake_.reset();
   opener_.reset();
   refusal_.reset();
   end_.reset();
-  turned_away_ = false;
+  closed_early_ = false;
   const std::vector<Address> addresses = resolve();
   if (addresses.empty() || !connect(addresses)) return false;
   if (options_.with_munge && secret_.empty()) {
@@ -157,7 +150,7 @@ std::vector<Address> Joiner::resolve() {
     return {asio::local::stream_protocol::endpoint('\0' + endpoint.name)};
   }
   using asio::ip::tcp;
-  // Shared with the handler, which may run after this function has given up.
+  // Shared with the handler, which may run after this function has returned.
   struct Answer {
     bool there = false;
     asio::error_code error{};
@@ -179,8 +172,8 @@ std::vector<Address> Joiner::resolve() {
   if (answer->error) {
     problem_ = fmt::format("the host name {} cannot be resolved: {}", endpoint.host,
                            answer->error.message());
-    // It may appear while the cluster starts; but whoever mistyped it should not wait to hear so.
-    if (!std::exchange(unresolved_said_, true)) log_warning("{}; trying again", problem_);
+    // The name may appear while the cluster starts, but a mistyped one should be seen at once.
+    if (!std::exchange(unresolved_logged_, true)) log_warning("{}; trying again", problem_);
   }
   return answer->addresses;
 }
@@ -196,7 +189,7 @@ bool Joiner::connect(const std::vector<Address>& addresses) {
     try {
       wait_until(until, [&] { return result.has_value(); });
     } catch (...) {
-      // The handler knows a variable of this function.
+      // The handler refers to a variable of this function: wait until it has run.
       socket->close();
       while (!result && context_.run_one() > 0) continue;
       throw;
@@ -204,7 +197,7 @@ bool Joiner::connect(const std::vector<Address>& addresses) {
     if (!result) {
       socket->close();
       while (!result && context_.run_one() > 0) continue;
-      // A try that the end of the time cuts short says less than the one before it.
+      // If the deadline cuts an attempt short, the problem of the one before it says more.
       if (until < deadline_ || problem_.empty()) {
         problem_ = fmt::format("no answer within {:.1f} s",
                                std::chrono::duration<double>(until - begun).count());
@@ -213,13 +206,13 @@ bool Joiner::connect(const std::vector<Address>& addresses) {
     }
     if (*result) {
       problem_ = result->message();
-      if (waiting_ && *result == asio::error::connection_refused) throw_gone(problem_);
+      if (roll_call_ && *result == asio::error::connection_refused) throw_gone(problem_);
       continue;
     }
     address_ = address;
     device_ = interface_of(*socket);
     if (!is_trusted_user(*socket)) {
-      throw PermissionError("{} belongs to {}: it is not this user's run", where_,
+      throw PermissionError("{} belongs to {}: it is not this user's run", address_text_,
                             address_of(*socket));
     }
     connection_ = std::make_shared<Connection>(std::move(*socket));
@@ -244,14 +237,14 @@ bool Joiner::ask_for_secret() {
   connection_->close();
   if (!credential) {
     problem_ = answered ? *end : "it takes the connection and says nothing";
-    turned_away_ = answered;
+    closed_early_ = answered;
     return false;
   }
   if (credential->empty()) {
     throw PermissionError(
         "the coordinator at {} gives its secret to nobody (it runs without MUNGE): give "
         "--rdzv-secret-file on all hosts",
-        where_);
+        address_text_);
   }
   secret_ = read_munge_credential(*credential);
   return true;
@@ -260,7 +253,7 @@ bool Joiner::ask_for_secret() {
 bool Joiner::shake_hands() {
   handshake_.emplace(
       secret_, Hello{options_.role, environment_.rank, environment_.attempt, environment_.run_id});
-  connection_->start([this](std::string_view bytes) { hear_handshake(bytes); },
+  connection_->start([this](std::string_view bytes) { on_handshake_bytes(bytes); },
                      [this](const ConnectionEnd& end) { end_ = end; });
   connection_->send_raw(handshake_->start());
   const auto over = [&] { return handshake_->state() != HandshakeState::kPending || end_; };
@@ -271,13 +264,13 @@ bool Joiner::shake_hands() {
   if (handshake_->state() == HandshakeState::kFailed) throw_handshake_failure();
   if (handshake_->state() == HandshakeState::kPending) {
     problem_ = end_->how;
-    turned_away_ = true;
+    closed_early_ = true;
     return false;
   }
   return true;
 }
 
-void Joiner::hear_handshake(std::string_view bytes) {
+void Joiner::on_handshake_bytes(std::string_view bytes) {
   if (handshake_->state() == HandshakeState::kFailed) return;
   if (handshake_->state() == HandshakeState::kPending) {
     connection_->send_raw(handshake_->receive(bytes));
@@ -288,40 +281,40 @@ void Joiner::hear_handshake(std::string_view bytes) {
   } else {
     opener_->feed(bytes);
   }
-  hear_messages();
+  on_messages();
 }
 
-void Joiner::hear_messages() {
+void Joiner::on_messages() {
   while (!welcome_ && !refusal_) {
     const std::optional<OpenedMessage> message = opener_->next();
     if (!message) return;
-    session_.confirm(message->numbers.heard);
-    if (message->numbers.number != 0 && !session_.hear(message->numbers.number)) continue;
-    connection_->set_heard(session_.heard());
-    hear(decode(message->text));
+    session_.confirm(message->numbers.last_received);
+    if (message->numbers.number != 0 && !session_.accept(message->numbers.number)) continue;
+    connection_->set_last_received(session_.last_received());
+    on_message(decode(message->text));
   }
 }
 
-void Joiner::hear(const Message& message) {
+void Joiner::on_message(const ControlMessage& message) {
   if (const auto* welcome = std::get_if<Welcome>(&message)) {
     welcome_ = *welcome;
   } else if (const auto* refusal = std::get_if<Refusal>(&message)) {
     refusal_ = *refusal;
   } else if (const auto* ping = std::get_if<Ping>(&message)) {
-    waiting_ = ping->waiting;
+    roll_call_ = ping->waiting;
   } else {
     throw UnavailableError("it speaks out of turn");
   }
 }
 
 bool Joiner::ask_to_join() {
-  const JoinRequest request = join_request(environment_, session_name_, session_.heard());
+  const JoinRequest request = join_request(environment_, session_name_, session_.last_received());
   connection_->send(std::make_shared<const std::string>(encode(request)));
   const auto over = [&] { return welcome_ || refusal_ || end_; };
-  const bool answered = wait_until(deadline_ + kSlack, over);
+  const bool answered = wait_until(deadline_ + kJoinSlack, over);
   if (welcome_) {
     if (static_cast<int>(welcome_->places.size()) != environment_.world_size) {
-      throw UnavailableError("the coordinator at {} counts {} places instead of {}", where_,
+      throw UnavailableError("the coordinator at {} counts {} places instead of {}", address_text_,
                              welcome_->places.size(), environment_.world_size);
     }
     return true;
@@ -333,10 +326,11 @@ bool Joiner::ask_to_join() {
     problem_ = end_->how;
     const bool may_come_back =
         connection_->is_over_network() && end_->kind != ConnectionEnd::Kind::kFault;
-    if (waiting_ && !may_come_back) throw_gone(problem_);
-  } else if (!answered && waiting_) {
+    if (roll_call_ && !may_come_back) throw_gone(problem_);
+  } else if (!answered && roll_call_) {
     throw UnavailableError("not all have come within {:.3g} s: {}",
-                           std::chrono::duration<double>(options_.join_timeout).count(), *waiting_);
+                           std::chrono::duration<double>(options_.join_timeout).count(),
+                           *roll_call_);
   } else {
     problem_ = "it does not answer";
   }
@@ -351,42 +345,42 @@ void Joiner::throw_handshake_failure() const {
       throw PermissionError(
           "the coordinator at {} has another secret than this process ({}): the same file on all "
           "hosts (--rdzv-secret-file)",
-          where_, own);
+          address_text_, own);
     case Failure::kImpostor:
       throw PermissionError(
           "who answers at {} does not know the run's secret ({}): it is not this run's "
           "coordinator",
-          where_, own);
+          address_text_, own);
     case Failure::kVersion:
       throw ConfigError(
           "the coordinator at {} speaks version {} of the protocol, this program version {}: the "
           "same build on all hosts",
-          where_, handshake_->server_version(), kProtocolVersion);
+          address_text_, handshake_->server_version(), kProtocolVersion);
     default:
       throw UnavailableError(
           "what answers at {} is no rendezvous of phalanx: another program has this port "
           "(MASTER_PORT, --master-port)",
-          where_);
+          address_text_);
   }
 }
 
 void Joiner::throw_gone(const std::string& how) const {
   throw Error(ErrorCode::kTemporary,
-              fmt::format("the coordinator at {} is gone before all had joined ({}): {}", where_,
-                          waiting_.value_or(""), how));
+              fmt::format("the coordinator at {} is gone before all had joined ({}): {}",
+                          address_text_, roll_call_.value_or(""), how));
 }
 
 void Joiner::throw_unreachable() const {
   throw UnavailableError(
       "the coordinator at {} cannot be reached within {:.3g} s: {}; rank 0 or the first launcher "
       "listens there (MASTER_ADDR, MASTER_PORT)",
-      where_, std::chrono::duration<double>(options_.join_timeout).count(), problem_);
+      address_text_, std::chrono::duration<double>(options_.join_timeout).count(), problem_);
 }
 
 }  // namespace
 
 JoinRequest join_request(const LaunchEnvironment& environment, const std::string& session_name,
-                         std::uint64_t heard) {
+                         std::uint64_t last_received) {
   return {environment.world_size,
           environment.node,
           environment.local_rank,
@@ -395,7 +389,7 @@ JoinRequest join_request(const LaunchEnvironment& environment, const std::string
           own_host_name(),
           own_machine(),
           session_name,
-          heard};
+          last_received};
 }
 
 Joined join_coordinator(asio::io_context& context, const MemberOptions& options) {

@@ -19,14 +19,14 @@ constexpr std::int64_t kMaxRanks = 1 << 20;
 constexpr std::int64_t kMaxPort = 65535;
 constexpr std::int64_t kMaxCount = 1'000'000'000;
 constexpr std::int64_t kMaxSlurmId = 0xffffffff;
-// Steps from here on are Slurm's own: the batch script, an interactive shell.
+// Steps with this number or a higher one are Slurm's own: the batch script, an interactive shell.
 constexpr std::int64_t kFirstOwnStep = 0xfffffff0;
 constexpr int kTorchrunPort = 29500;
 constexpr std::size_t kMaxRunId = 128;
-constexpr std::size_t kMaxNamedRunId = 64;  // so many characters of it in the name of a socket
+constexpr std::size_t kMaxNamedRunId = 64;  // characters of it in the name of a socket
 constexpr std::string_view kNoRunId = "none";
 
-// What is set, and not empty: people clear a variable with `export RANK=`.
+// The variables that are set and not empty: people clear a variable with `export RANK=`.
 class Variables {
  public:
   explicit Variables(const GetVariable& variable) : variable_(variable) {}
@@ -77,7 +77,7 @@ bool is_own_address(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-// The same for all ranks, other for other users, runs and ports; within 107 bytes.
+// Equal for all ranks of a run, different for other users, runs and ports; at most 107 bytes.
 std::string socket_name(const std::string& run_id, int port) {
   std::string plain;
   std::uint64_t hash = 14695981039346656037U;  // FNV-1a
@@ -96,7 +96,7 @@ Endpoint unix_endpoint(const std::string& run_id, int port) {
   return {.kind = Endpoint::Kind::kUnix, .name = socket_name(run_id, port), .host = {}, .port = 0};
 }
 
-// Its caps are Endpoint::parse()'s.
+// Its limits are those of Endpoint::parse().
 Endpoint tcp_endpoint(const std::string& host, int port) {
   const bool bare_ipv6 = host.find(':') != std::string::npos && !host.starts_with('[');
   const std::string bracketed = bare_ipv6 ? "[" + host + "]" : host;
@@ -115,9 +115,9 @@ std::string checked_run_id(const Variables& variables, const char* name) {
 }
 
 // ---------------------------------------------------------------------------------------------
-// RANK, WORLD_SIZE and what torchrun sets beside them.
+// RANK, WORLD_SIZE and the other variables of torchrun.
 
-// Where the ranks of a host are counted by nobody: all are on one host, or each on its own.
+// Without the number of ranks per host: all ranks are on one host, or each is alone on its host.
 void place_without_counts(const Variables& variables, LaunchEnvironment& environment) {
   if (variables.has("GROUP_RANK"))
     throw UsageError(
@@ -164,7 +164,7 @@ void place_by_counts(const Variables& variables, LaunchEnvironment& environment)
                      environment.local_rank, rank);
 }
 
-// Where rank 0 listens, for the launcher is not ours.
+// Where rank 0 listens: it hosts the coordinator, since the launcher is not ours.
 void choose_endpoint(const Variables& variables, LaunchEnvironment& environment) {
   int port = variables.small_number("MASTER_PORT", kTorchrunPort, 1, kMaxPort);
   if (environment.local_size == environment.world_size) {
@@ -200,7 +200,7 @@ std::optional<LaunchEnvironment> read_torchrun(const Variables& variables) {
     throw UsageError("WORLD_SIZE={} is set, but RANK is not", *world);
   if (rank.value_or(0) >= *world)
     throw UsageError("RANK={} is not below WORLD_SIZE={}", *rank, *world);
-  // Nobody watches over a process that stands alone and was started by hand.
+  // A single process that was started by hand needs no rendezvous.
   if (*world == 1 && launcher == nullptr) return std::nullopt;
 
   LaunchEnvironment environment;
@@ -259,7 +259,8 @@ int required(const Variables& variables, const char* name) {
   return static_cast<int>(*value);
 }
 
-// Of the step, where Slurm says so; of the job it is the same unless a step takes a part.
+// Uses the step's numbers if Slurm sets them, else the job's, which differ only if the step uses a
+// part of the job.
 void place_by_slurm(const Variables& variables, LaunchEnvironment& environment) {
   const char* const tasks = variables.first({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
   environment.world_size = variables.small_number(tasks, 1, 1, kMaxRanks);
@@ -285,7 +286,7 @@ void place_by_slurm(const Variables& variables, LaunchEnvironment& environment) 
   expect_same(variables, "LOCAL_RANK", "SLURM_LOCALID", environment.local_rank);
 }
 
-// Below the ports that the system hands out by itself; other for other jobs and steps.
+// Below the range of automatic ports; different for other jobs and steps.
 int slurm_port(std::int64_t job, std::int64_t step) {
   constexpr std::int64_t kFirst = 10000;
   constexpr std::int64_t kPorts = 20000;

@@ -1,6 +1,6 @@
 #pragma once
-// What the environment says of this process's place among the ranks: torchrun's variables, Slurm's,
-// and those of `phalanx launch`, which are torchrun's and two more.
+// This process's place among the ranks, from environment variables: torchrun's, Slurm's, and those
+// of `phalanx launch`, which are torchrun's and two more.
 
 #include <cstdint>
 #include <functional>
@@ -33,20 +33,20 @@ struct LaunchEnvironment {
   int node = 0;        // GROUP_RANK, SLURM_NODEID
   int local_rank = 0;  // on this node
   int local_size = 1;  // ranks of this node, as the launcher says
-  std::string run_id;  // "none" where nobody says
+  std::string run_id;  // "none" if none is set
   int attempt = 0;     // how often the job was started again: the epoch
   Endpoint endpoint;
   bool hosts_coordinator = false;  // rank 0 of a run whose launcher is not ours
-  std::string note;                // to be logged by rank 0; empty: nothing ("MASTER_PORT + 1 ...")
+  std::string note;                // for rank 0 to log ("... listens on port 29501"); may be empty
 };
 
-// The variable's value; null where it is not set.
+// The variable's value; null if it is not set.
 using GetVariable = std::function<const char*(const char* name)>;
 
-// Empty where no launcher started this process. A launcher's only process is a rank like any.
-// UsageError (64) where a variable is not what it should be, or two of them contradict each other.
+// Empty if no launcher started this process. A process that a launcher started alone is a rank,
+// too. UsageError (64) if a variable has a wrong value, or two of them contradict each other.
 std::optional<LaunchEnvironment> read_launch_environment(const GetVariable& variable);
-// Of this process.
+// From this process's variables.
 std::optional<LaunchEnvironment> read_launch_environment();
 
 }  // namespace phalanx

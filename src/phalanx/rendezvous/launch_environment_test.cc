@@ -43,7 +43,7 @@ Environment without(Environment environment, const std::string& name) {
   return environment;
 }
 
-// What torchrun gives rank 5 of two hosts with four ranks each.
+// torchrun's variables for rank 5 on two hosts with four ranks each.
 Environment torchrun() {
   return {{"RANK", "5"},
           {"WORLD_SIZE", "8"},
@@ -108,7 +108,7 @@ Environment alone(Environment environment) {
                                        {"GROUP_RANK", "0"}});
 }
 
-// Its launcher waits for it.
+// The only process of a launcher: the launcher waits for it.
 TEST(LaunchEnvironment, TheOnlyProcessOfALauncherIsARank) {
   const auto ours = read(with(alone(torchrun()), {{"PHALANX_COORDINATOR", "unix:there"}}));
   ASSERT_TRUE(ours);
@@ -129,7 +129,7 @@ TEST(LaunchEnvironment, TheOnlyProcessOfALauncherIsARank) {
   ASSERT_TRUE(slurms);
   EXPECT_EQ(slurms->world_size, 1);
   EXPECT_EQ(slurms->source, "Slurm");
-  // Ranks by hand in a shell of srun's.
+  // Ranks started by hand in a shell of srun.
   const auto by_hand = read(with(task, {{"RANK", "1"}, {"WORLD_SIZE", "2"}}));
   ASSERT_TRUE(by_hand);
   EXPECT_EQ(by_hand->world_size, 2);
@@ -307,7 +307,7 @@ TEST(LaunchEnvironment, SlurmOnOneHost) {
   EXPECT_EQ(environment->local_size, 7);
 }
 
-// A batch script and an interactive shell have Slurm's variables too, and are no ranks.
+// A batch script and an interactive shell have Slurm's variables, too, but are no ranks.
 TEST(LaunchEnvironment, SlurmWithoutSrun) {
   EXPECT_FALSE(read(without(slurm(), "SLURM_STEP_ID")));
   EXPECT_FALSE(read(with(slurm(), {{"SLURM_STEP_ID", "4294967291"}})));

@@ -52,7 +52,7 @@ Acceptor open(asio::io_context& context, const asio::generic::stream_protocol::e
   return acceptor;
 }
 
-// The other network systems call it public: neither private, nor of a link, nor of this machine.
+// Whether an address is neither private, nor link-local, nor of the loopback.
 bool is_public(const asio::ip::address& address) {
   if (address.is_loopback() || address.is_unspecified()) return false;
   if (address.is_v6()) {
@@ -139,8 +139,7 @@ Listener listen_at_addresses(asio::io_context& context, const Endpoint& endpoint
     set_port(address, listener.endpoint.port);
     asio::error_code error;
     Acceptor acceptor = open(context, address, false, error);
-    // Where any port will do, the second address goes without if somebody has the first one's
-    // there.
+    // If any port will do, an address on which the first address's port is taken is left out.
     if (error == asio::error::address_in_use && endpoint.port != 0) fail_taken(endpoint);
     if (error) {
       last = error;

@@ -1,6 +1,6 @@
 #pragma once
-// The sockets on which the coordinator listens: a name in the abstract namespace, or the TCP
-// addresses of the endpoint's host, each of this machine's. Includes asio.
+// The sockets on which the coordinator listens: a Unix socket in the abstract namespace, or one for
+// each TCP address of the endpoint's host, which must be this machine's. Includes asio.
 
 #include <asio/basic_socket_acceptor.hpp>
 #include <asio/generic/stream_protocol.hpp>
@@ -18,8 +18,8 @@ struct Listener {
   std::vector<Acceptor> acceptors;
 };
 
-// UnavailableError (69) where the port or name is taken, or the host's name cannot be resolved;
-// ConfigError (78) where the address is not this machine's.
+// UnavailableError (69) if the port or name is taken, or the host's name cannot be resolved;
+// ConfigError (78) if the address is not this machine's.
 Listener listen(asio::io_context& context, const Endpoint& endpoint, bool bind_any);
 
 }  // namespace phalanx::rendezvous

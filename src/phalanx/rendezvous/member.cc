@@ -13,19 +13,13 @@
 #include "phalanx/base/log.h"
 #include "phalanx/rendezvous/joiner.h"
 #include "phalanx/rendezvous/member_link.h"
-#include "phalanx/rendezvous/member_state.h"
+#include "phalanx/rendezvous/rank_activity.h"
+#include "phalanx/rendezvous/timing.h"
 
 namespace phalanx {
 namespace {
 
 using namespace rendezvous;  // NOLINT(google-build-using-namespace): this file is all about it
-
-constexpr auto kTick = std::chrono::milliseconds(100);
-constexpr auto kBeatEvery = std::chrono::milliseconds(500);
-// Ticks that are late by more than this: this process itself did not run.
-constexpr auto kOwnGap = std::chrono::seconds(1);
-// For the coordinator to hear of a failure or a goodbye.
-constexpr auto kLastWord = std::chrono::seconds(1);
 
 class ConnectedMember : public Member {
  public:
@@ -36,16 +30,16 @@ class ConnectedMember : public Member {
       : options_(options),
         places_(std::move(joined.welcome.places)),
         coordinator_(std::move(joined.welcome.coordinator)),
-        hosted_by_(joined.welcome.hosted_by),
+        coordinator_rank_(joined.welcome.coordinator_rank),
         device_(std::move(joined.device)),
         context_(std::move(context)),
         work_(context_->get_executor()),
         timer_(*context_),
         link_(*context_, options_, std::move(joined),
-              {.hear = [this](Message&& message) { take(std::move(message)); },
-               .lose = [this](const std::string& how) { lose(how); },
-               .hang = [this](Clock::duration time) { hang(time); },
-               .cut_off = [this](bool is_cut_off) { set_cut_off(is_cut_off); }}) {
+              {.on_message = [this](ControlMessage&& message) { on_message(std::move(message)); },
+               .on_lost = [this](const std::string& how) { on_coordinator_lost(how); },
+               .on_silence = [this](Clock::duration time) { on_coordinator_silent(time); },
+               .on_cut_off = [this](bool is_cut_off) { set_cut_off(is_cut_off); }}) {
     const bool one_host = places_.back().host == 0 &&
                           std::all_of(places_.begin(), places_.end(),
                                       [](const RankPlace& place) { return place.host == 0; });
@@ -53,11 +47,12 @@ class ConnectedMember : public Member {
     const int own = options_.environment.rank;
     const bool is_near = own < std::ssize(places_) &&
                          places_[static_cast<std::size_t>(own)].host == places_.front().host;
-    // A coordinator that lives and says nothing for so long hangs.
-    const std::chrono::milliseconds usual = is_near ? kSilence : kFarSilence;
-    link_.set_silence(options_.silence_limit ? milliseconds_of(*options_.silence_limit) : usual);
-    state_.limit(options_.silence_limit, options_.still_limit);
-    ticked_ = Clock::now();
+    // A coordinator that is connected and silent for so long hangs.
+    const std::chrono::milliseconds usual = is_near ? kSilenceLimit : kFarSilenceLimit;
+    link_.set_silence_limit(options_.silence_limit ? milliseconds_of(*options_.silence_limit)
+                                                   : usual);
+    activity_.limit(options_.silence_limit, options_.still_limit);
+    last_tick_ = Clock::now();
     asio::post(*context_, [this] { begin(); });
     thread_ = std::thread([this] { run(); });
   }
@@ -70,33 +65,33 @@ class ConnectedMember : public Member {
     thread_.join();
   }
 
-  // ---- what the rank says
+  // ---- reports of the rank's threads
 
-  void tick() noexcept override { state_.tick(); }
-  Progress* progress() noexcept override { return &state_.progress(); }
+  void tick() noexcept override { activity_.tick(); }
+  Progress* progress() noexcept override { return &activity_.progress(); }
   void limit_stillness(std::chrono::milliseconds limit) override {
-    state_.limit_stillness(std::chrono::duration<double>(limit).count());
+    activity_.limit_stillness(std::chrono::duration<double>(limit).count());
   }
-  void begin_wait(const CommPlace& at, const std::vector<int>& missing) override {
-    state_.begin_wait(at, missing);
+  void begin_wait(const CommPlace& place, const std::vector<int>& missing) override {
+    activity_.begin_wait(place, missing);
   }
-  void end_wait() noexcept override { state_.end_wait(); }
-  void waited(Clock::duration time) noexcept override { state_.add_waited(time); }
+  void end_wait() noexcept override { activity_.end_wait(); }
+  void waited(Clock::duration time) noexcept override { activity_.add_waited(time); }
   void begin_busy(std::string what) override {
-    if (state_.begin_busy(std::move(what))) beat_now();
+    if (activity_.begin_busy(std::move(what))) send_heartbeat_soon();
   }
   void end_busy() noexcept override {
-    state_.tick();
-    if (!state_.end_busy()) return;
+    activity_.tick();
+    if (!activity_.end_busy()) return;
     try {
-      beat_now();
+      send_heartbeat_soon();
     } catch (const std::exception&) {
-      // No memory for it: the next regular one says so.
+      // No memory: the next regular heartbeat reports it.
     }
   }
   void step(std::int64_t iteration) noexcept override {
-    state_.step(iteration);
-    state_.tick();
+    activity_.step(iteration);
+    activity_.tick();
   }
 
   std::string busy_ranks() const override {
@@ -113,7 +108,7 @@ class ConnectedMember : public Member {
   }
   void on_failure(std::function<void()> wake) override;
 
-  // ---- what all exchange
+  // ---- exchanges of texts
 
   const std::vector<RankPlace>& places() const override { return places_; }
   const std::string& network_device() const override { return device_; }
@@ -134,59 +129,59 @@ class ConnectedMember : public Member {
   // On the member's thread.
   void run();
   void begin();
-  void take(Message&& message);
-  void take(Ping&& ping);
-  void lose(const std::string& how);
-  void hang(Clock::duration time);
+  void on_message(ControlMessage&& message);
+  void on_ping(Ping&& ping);
+  void on_coordinator_lost(const std::string& how);
+  void on_coordinator_silent(Clock::duration time);
   void set_cut_off(bool is_cut_off);
   void on_tick();
   void arm_timer();
-  void beat();
+  void send_heartbeat();
   void set_failure(RankFailure failure);
   void check_for_stuck_rank(Time now);
 
-  // On any.
-  void beat_now() {
-    asio::post(*context_, [this] { beat(); });
+  // On any thread.
+  void send_heartbeat_soon() {
+    asio::post(*context_, [this] { send_heartbeat(); });
   }
   std::vector<std::string> exchange(RoundKind kind, std::string mine);
-  // Until `done`, the coordinator is gone, or `limit` has passed in which it could be reached.
+  // Waits until `done`, the coordinator is gone, or it has been reachable for `limit`.
   void wait_while_connected(std::unique_lock<std::mutex>& lock, Clock::duration limit,
                             const std::function<bool()>& done);
 
   const MemberOptions options_;
   std::vector<RankPlace> places_;
   std::string coordinator_;
-  int hosted_by_;
+  int coordinator_rank_;
   std::string device_;
-  MemberState state_{};
+  RankActivity activity_{};
 
-  // Of the member's thread.
+  // Used by the member's thread only.
   std::unique_ptr<asio::io_context> context_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   asio::steady_timer timer_;
   MemberLink link_;
-  Time ticked_{};
-  Time beaten_{};
-  bool said_goodbye_ = false;
-  bool said_stuck_ = false;
+  Time last_tick_{};
+  Time last_heartbeat_{};
+  bool goodbye_sent_ = false;
+  bool stuck_reported_ = false;
 
   mutable std::mutex mutex_{};
-  std::condition_variable changed_{};
+  std::condition_variable state_changed_{};
   std::optional<RankFailure> failure_{};
   Time failed_at_{};
-  bool leaving_ = false;  // failures are no longer this rank's
-  bool goodbye_heard_ = false;
-  bool connected_ = true;  // or will be again
-  bool cut_off_ = false;   // between two connections
+  bool leaving_ = false;  // failures are ignored from now on
+  bool goodbye_confirmed_ = false;
+  bool connected_ = true;  // false: the coordinator is gone for good
+  bool cut_off_ = false;   // reconnecting
   std::string busy_ranks_{};
   std::int64_t next_round_ = 0;
   std::optional<RoundResult> result_{};
 
-  // Held while the function runs; the member's thread and on_failure() take it.
+  // Held while wake_ runs, on the member's thread or in on_failure().
   std::recursive_mutex wake_mutex_{};
   std::function<void()> wake_{};
-  bool woken_ = false;
+  bool wake_called_ = false;
 
   std::thread thread_{};
 };
@@ -202,33 +197,33 @@ void ConnectedMember::run() {
 }
 
 void ConnectedMember::begin() {
-  ticked_ = Clock::now();
+  last_tick_ = Clock::now();
   arm_timer();
-  beat();
+  send_heartbeat();
   link_.begin();
 }
 
-void ConnectedMember::take(Message&& message) {
+void ConnectedMember::on_message(ControlMessage&& message) {
   if (auto* failed = std::get_if<Failed>(&message)) {
     if (failed->of_own_group) return set_failure(std::move(failed->failure));
     if (options_.on_rank_failure) options_.on_rank_failure(failed->failure);
     return;
   }
-  if (auto* ping = std::get_if<Ping>(&message)) return take(std::move(*ping));
+  if (auto* ping = std::get_if<Ping>(&message)) return on_ping(std::move(*ping));
   const std::lock_guard lock(mutex_);
   if (auto* result = std::get_if<RoundResult>(&message)) {
     result_ = std::move(*result);
-    changed_.notify_all();
-  } else if (std::holds_alternative<GoodbyeHeard>(message)) {
-    goodbye_heard_ = true;
-    changed_.notify_all();
+    state_changed_.notify_all();
+  } else if (std::holds_alternative<GoodbyeConfirmed>(message)) {
+    goodbye_confirmed_ = true;
+    state_changed_.notify_all();
   } else {
     throw UnavailableError("it speaks out of turn");
   }
 }
 
-void ConnectedMember::take(Ping&& ping) {
-  if (ping.silence.count() > 0 && !options_.silence_limit) link_.set_silence(ping.silence);
+void ConnectedMember::on_ping(Ping&& ping) {
+  if (ping.silence.count() > 0 && !options_.silence_limit) link_.set_silence_limit(ping.silence);
   const std::lock_guard lock(mutex_);
   busy_ranks_ = std::move(ping.busy);
 }
@@ -238,21 +233,21 @@ void ConnectedMember::set_cut_off(bool is_cut_off) {
     const std::lock_guard lock(mutex_);
     cut_off_ = is_cut_off;
   }
-  if (!is_cut_off) beat();
+  if (!is_cut_off) send_heartbeat();
 }
 
-void ConnectedMember::hang(Clock::duration time) {
-  set_failure({hosted_by_, ErrorCode::kHang,
+void ConnectedMember::on_coordinator_silent(Clock::duration time) {
+  set_failure({coordinator_rank_, ErrorCode::kHang,
                fmt::format("{}, where all meet, hangs: it has said nothing for {:.1f} s",
                            coordinator_, std::chrono::duration<double>(time).count())});
 }
 
-void ConnectedMember::lose(const std::string& how) {
-  set_failure({hosted_by_, ErrorCode::kTemporary,
+void ConnectedMember::on_coordinator_lost(const std::string& how) {
+  set_failure({coordinator_rank_, ErrorCode::kTemporary,
                fmt::format("{}, where all meet, is gone: {}", coordinator_, how)});
   const std::lock_guard lock(mutex_);
   connected_ = cut_off_ = false;
-  changed_.notify_all();
+  state_changed_.notify_all();
 }
 
 void ConnectedMember::set_failure(RankFailure failure) {
@@ -263,22 +258,22 @@ void ConnectedMember::set_failure(RankFailure failure) {
     is_hang = failure.code == ErrorCode::kHang || failure.code == ErrorCode::kIo;
     failure_ = std::move(failure);
     failed_at_ = Clock::now();
-    changed_.notify_all();
+    state_changed_.notify_all();
   }
   if (is_hang && options_.on_hang) options_.on_hang();
   const std::lock_guard lock(wake_mutex_);
-  if (wake_ && !std::exchange(woken_, true)) wake_();
+  if (wake_ && !std::exchange(wake_called_, true)) wake_();
 }
 
 void ConnectedMember::on_failure(std::function<void()> wake) {
   const std::lock_guard lock(wake_mutex_);
   wake_ = std::move(wake);
-  woken_ = wake_ && failure().has_value();
-  if (woken_) wake_();
+  wake_called_ = wake_ && failure().has_value();
+  if (wake_called_) wake_();
 }
 
 void ConnectedMember::arm_timer() {
-  timer_.expires_after(kTick);
+  timer_.expires_after(kTickPeriod);
   timer_.async_wait([this](const asio::error_code& error) {
     if (!error) on_tick();
   });
@@ -287,41 +282,41 @@ void ConnectedMember::arm_timer() {
 void ConnectedMember::on_tick() {
   arm_timer();
   const Time now = Clock::now();
-  // A process that was stopped has heard nobody, and that is nobody's fault.
-  if (now - ticked_ > kOwnGap + kTick) link_.account_for_own_gap(now - ticked_);
-  ticked_ = now;
-  if (now - beaten_ >= kBeatEvery) beat();
+  // A process that was stopped could receive nothing.
+  if (now - last_tick_ > kOwnGap + kTickPeriod) link_.account_for_own_gap(now - last_tick_);
+  last_tick_ = now;
+  if (now - last_heartbeat_ >= kHeartbeatPeriod) send_heartbeat();
   link_.check(now);
   check_for_stuck_rank(now);
 }
 
 void ConnectedMember::check_for_stuck_rank(Time now) {
-  if (!options_.on_stuck || said_stuck_) return;
+  if (!options_.on_stuck || stuck_reported_) return;
   std::optional<RankFailure> failure;
   {
     const std::lock_guard lock(mutex_);
     if (!failure_ || leaving_ || now - failed_at_ < options_.grace) return;
     failure = failure_;
   }
-  said_stuck_ = true;
+  stuck_reported_ = true;
   options_.on_stuck(*failure);
 }
 
-void ConnectedMember::beat() {
-  if (said_goodbye_) return;
-  beaten_ = Clock::now();
-  link_.send(Beat{state_.heartbeat(beaten_)});
+void ConnectedMember::send_heartbeat() {
+  if (goodbye_sent_) return;
+  last_heartbeat_ = Clock::now();
+  link_.send(activity_.heartbeat(last_heartbeat_));
 }
 
 void ConnectedMember::fail(std::string_view reason) noexcept {
   try {
     asio::post(*context_, [this, text = std::string(reason)] {
-      if (!said_goodbye_) link_.send(Failing{text});
+      if (!goodbye_sent_) link_.send(Failing{text});
     });
     std::unique_lock lock(mutex_);
-    wait_while_connected(lock, kLastWord, [&] { return failure_ || leaving_; });
+    wait_while_connected(lock, kLastMessageWait, [&] { return failure_ || leaving_; });
   } catch (const std::exception&) {
-    // It cannot be said: the end of the connection will.
+    // It cannot be sent: the end of the connection will show it.
   }
 }
 
@@ -332,11 +327,11 @@ void ConnectedMember::leave() noexcept {
     leaving_ = true;
     asio::post(*context_, [this] {
       link_.send(Goodbye{});
-      said_goodbye_ = true;
+      goodbye_sent_ = true;
     });
-    wait_while_connected(lock, kLastWord, [&] { return goodbye_heard_; });
+    wait_while_connected(lock, kLastMessageWait, [&] { return goodbye_confirmed_; });
   } catch (const std::exception&) {
-    // Likewise.
+    // As in fail().
   }
 }
 
@@ -345,7 +340,7 @@ void ConnectedMember::wait_while_connected(std::unique_lock<std::mutex>& lock,
                                            const std::function<bool()>& done) {
   Time until = Clock::now() + limit;
   while (!done() && connected_ && Clock::now() < until) {
-    changed_.wait_for(lock, kTick);
+    state_changed_.wait_for(lock, kTickPeriod);
     if (cut_off_) until = Clock::now() + limit;
   }
 }
@@ -358,19 +353,19 @@ std::vector<std::string> ConnectedMember::exchange(RoundKind kind, std::string m
   const Time begin = Clock::now();
   asio::post(*context_,
              [this, part = RoundPart{round, kind, std::move(mine)}] { link_.send(part); });
-  // Who is missing the coordinator knows.
-  state_.begin_wait({options_.environment.rank, "rendezvous", name + " of texts", round}, {});
+  // The coordinator knows which ranks are missing.
+  activity_.begin_wait({options_.environment.rank, "rendezvous", name + " of texts", round}, {});
   // Launchers wait for each other for as long as ranks run.
   const bool limited = options_.role == MemberRole::kRank;
   Clock::duration waited{};
   while (!failure_ && connected_ && !result_ && !(limited && waited >= options_.join_timeout)) {
     const Time before = Clock::now();
-    changed_.wait_for(lock, kBeatEvery);
+    state_changed_.wait_for(lock, kHeartbeatPeriod);
     if (busy_ranks_.empty()) waited += Clock::now() - before;
   }
-  state_.end_wait();
-  state_.tick();
-  state_.add_waited(Clock::now() - begin);
+  activity_.end_wait();
+  activity_.tick();
+  activity_.add_waited(Clock::now() - begin);
   if (result_) {
     RoundResult result = std::move(*std::exchange(result_, std::nullopt));
     if (result.round != round)

@@ -1,7 +1,7 @@
 #pragma once
-// A rank's (or a launcher's) end of the rendezvous: it joins the others, exchanges small texts with
-// them, and stays connected for as long as the run: heartbeats one way, failures of others the
-// other way, by a thread of its own.
+// A rank's (or a launcher's) end of the rendezvous. It joins the others, exchanges small texts with
+// them, and stays connected for as long as the run: a thread of its own sends heartbeats and
+// receives the failures of others.
 
 #include <chrono>
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include "phalanx/rendezvous/rank_place.h"
 #include "phalanx/rendezvous/rank_watch.h"
 #include "phalanx/rendezvous/secret.h"
+#include "phalanx/rendezvous/timing.h"
 
 namespace phalanx {
 
@@ -22,50 +23,50 @@ enum class MemberRole : std::uint8_t { kRank, kLauncher };
 
 struct MemberOptions {
   MemberRole role = MemberRole::kRank;
-  LaunchEnvironment environment;  // of a launcher: `rank` is its node, `world_size` the nodes
+  // For a launcher `rank` is its node, and `world_size` the number of nodes.
+  LaunchEnvironment environment;
   Secret secret;
-  bool with_munge = false;  // without a secret: the coordinator's, by MUNGE
-  // Until all have joined: UnavailableError (69) that names who is missing.
-  std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
-  // Asked a few times a second while waiting; what it throws ends the joining.
+  bool with_munge = false;  // get the coordinator's secret by MUNGE if `secret` is empty
+  // How long to wait until all have joined.
+  std::chrono::milliseconds join_timeout = rendezvous::kJoinTimeout;
+  // Called a few times a second while waiting; an exception ends the joining.
   std::function<void()> poll = nullptr;
 
-  // What the rank's flags say of silence, its own and the coordinator's, and of being without a
-  // tick, in seconds; empty: what is usual. Zero without a tick: for ever.
+  // Limits that the rank's flags set, in seconds: of silence, its own and the coordinator's, and of
+  // time without a tick (zero: none). Empty: those of timing.h.
   std::optional<double> silence_limit{};
   std::optional<double> still_limit{};
-  // Called once, on the member's own thread, where a failure has been there for `grace` and the
-  // rank has neither left nor gone: it is stuck, in computing or in the system.
+  // Called once, on the member's own thread, if the rank has not left `grace` after a failure: it
+  // is stuck, in computing or in the system.
   std::function<void(const RankFailure& failure)> on_stuck = nullptr;
-  std::chrono::milliseconds grace = std::chrono::seconds(10);
-  // Called on the member's own thread where a rank hangs, this one or another: the time to write
-  // down what all threads do.
+  std::chrono::milliseconds grace = rendezvous::kStuckGrace;
+  // Called on the member's own thread when this rank or another one hangs, so that it can write the
+  // stacks of all threads.
   std::function<void()> on_hang = nullptr;
-  // For launchers, on the member's own thread: the first failure of the ranks of an attempt, which
-  // is none of the launchers' group.
+  // For launchers: called on the member's own thread with the first failure of an attempt's ranks.
   std::function<void(const RankFailure& failure)> on_rank_failure = nullptr;
 };
 
 class Member : public RankWatch {
  public:
-  // Joins, and returns when all have: 69 where the coordinator cannot be reached or ranks are
-  // missing, 77 where the secret is not the coordinator's, 78 where the places contradict each
-  // other (a rank twice, another world size).
+  // Joins, and returns when all have joined. Errors: 69 if the coordinator cannot be reached, or
+  // names the ranks that are missing; 77 if the coordinator has another secret; 78 if the members'
+  // places contradict each other (a rank twice, another world size).
   static std::unique_ptr<Member> join(const MemberOptions& options);
 
-  // Of all ranks, by rank (of launchers, by node).
+  // Where all ranks run, by rank (launchers: by node).
   virtual const std::vector<RankPlace>& places() const = 0;
-  // The network interface over which the coordinator is reached; empty for a Unix socket or the
-  // loopback's where all are on one host.
+  // The network interface to the coordinator; empty for a Unix socket, and for the loopback if all
+  // ranks are on one host.
   virtual const std::string& network_device() const = 0;
 
-  // The texts of all ranks, by rank; every rank at the same time. The failure's error where a rank
-  // fails meanwhile. Caps: 16 KiB a text.
+  // The texts of all ranks, by rank; every rank must call it. At most 16 KiB a text. If a rank
+  // fails meanwhile, that failure's error.
   virtual std::vector<std::string> gather(std::string mine) = 0;
-  // Rank 0's text, for all. Up to 1 MiB.
+  // Rank 0's text, of at most 1 MiB; every rank must call it. Errors as gather().
   virtual std::string broadcast(std::string of_rank_0) = 0;
 
-  // The rank is done: from now on its going is nobody's failure, nor are others' its own.
+  // The rank is done: from now on its end is no failure, and it ignores failures of others.
   virtual void leave() noexcept = 0;
 };
 

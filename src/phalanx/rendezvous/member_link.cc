@@ -4,164 +4,155 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
-#include "phalanx/rendezvous/detector.h"
+#include "phalanx/rendezvous/timing.h"
 
 namespace phalanx::rendezvous {
-namespace {
-
-// Between tries to come back, and for one of them.
-constexpr auto kShortestPause = std::chrono::milliseconds(50);
-constexpr auto kLongestPause = std::chrono::seconds(1);
-constexpr auto kLongestComeback = std::chrono::seconds(5);
-// After so much silence, of that which would be the end, a connection is tried beside the one that
-// there is: the network may have forgotten it, and let another through.
-constexpr int kSilenceToDoubt = 4;
-
-}  // namespace
-
 MemberLink::MemberLink(asio::io_context& context, const MemberOptions& options, Joined&& joined,
-                       Calls calls)
+                       Callbacks callbacks)
     : context_(context),
       role_(options.role),
       environment_(options.environment),
-      calls_(std::move(calls)),
+      callbacks_(std::move(callbacks)),
       address_(joined.address),
       secret_(std::move(joined.secret)),
       session_name_(std::move(joined.session_name)),
       session_(std::move(joined.session)),
       opener_(std::move(joined.opener)),
       pause_(kShortestPause),
-      silence_(Detector::Limits{}.far_silence) {
+      silence_limit_(kFarSilenceLimit) {
   listen_to(std::move(joined.connection));
 }
 
 void MemberLink::listen_to(std::shared_ptr<Connection> connection) {
   connection_ = std::move(connection);
-  connection_->hand_over([this](std::string_view bytes) { hear(bytes); },
-                         [this](const ConnectionEnd& end) { ended(end); });
+  connection_->hand_over([this](std::string_view bytes) { on_bytes(bytes); },
+                         [this](const ConnectionEnd& end) { on_connection_end(end); });
 }
 
 void MemberLink::begin() {
-  heard_ = Clock::now();
+  last_heard_ = Clock::now();
   if (!connection_->is_open()) {
-    return ended({ConnectionEnd::Kind::kClosed, "its connection was closed"});
+    return on_connection_end({ConnectionEnd::Kind::kClosed, "its connection was closed"});
   }
   try {
-    hear({});
+    on_bytes({});
   } catch (const std::exception& error) {
     connection_->close();
-    lose(std::string("its connection was ended: ") + error.what());
+    give_up(std::string("its connection was ended: ") + error.what());
   }
 }
 
-void MemberLink::send(const Message& message) {
+void MemberLink::send(const ControlMessage& message) {
   const auto bytes = std::make_shared<const std::string>(encode(message));
-  // A heartbeat that is lost is followed by the next one.
-  const std::uint64_t number = std::holds_alternative<Beat>(message) ? 0 : session_.say(bytes);
-  if (!resuming_) connection_->send(bytes, number);
+  // A lost heartbeat is not sent again: the next one follows.
+  const std::uint64_t number =
+      std::holds_alternative<Heartbeat>(message) ? 0 : session_.add_sent(bytes);
+  if (!awaits_confirmation_) connection_->send(bytes, number);
 }
 
-void MemberLink::hear(std::string_view bytes) {
-  heard_ = Clock::now();
-  stop_coming_back();
+void MemberLink::on_bytes(std::string_view bytes) {
+  last_heard_ = Clock::now();
+  stop_reconnecting();
   opener_.feed(bytes);
   while (const std::optional<OpenedMessage> message = opener_.next()) {
-    session_.confirm(message->numbers.heard);
-    if (std::exchange(resuming_, false)) {
-      for (const Session::Said& said : session_.unconfirmed()) {
-        connection_->send(said.bytes, said.number);
+    session_.confirm(message->numbers.last_received);
+    if (std::exchange(awaits_confirmation_, false)) {
+      for (const Session::SentMessage& sent : session_.unconfirmed()) {
+        connection_->send(sent.bytes, sent.number);
       }
     }
-    // Said again, and heard before.
-    if (message->numbers.number != 0 && !session_.hear(message->numbers.number)) continue;
-    connection_->set_heard(session_.heard());
-    calls_.hear(decode(message->text));
+    // A message that was sent again may have come before.
+    if (message->numbers.number != 0 && !session_.accept(message->numbers.number)) continue;
+    connection_->set_last_received(session_.last_received());
+    callbacks_.on_message(decode(message->text));
   }
 }
 
-void MemberLink::set_silence(std::chrono::milliseconds silence) {
-  silence_ = silence;
-  connection_->set_silence(silence);
+void MemberLink::set_silence_limit(std::chrono::milliseconds limit) {
+  silence_limit_ = limit;
+  connection_->set_silence_limit(limit);
 }
 
-void MemberLink::ended(const ConnectionEnd& end) {
+void MemberLink::on_connection_end(const ConnectionEnd& end) {
   const bool may_come_back = connection_->is_over_network() && session_.is_whole() &&
                              end.kind != ConnectionEnd::Kind::kFault;
-  if (!may_come_back) return lose(end.how);
-  lost_how_ = end.how;
-  calls_.cut_off(true);
-  // The coordinator does not wait long for who has closed its connection itself.
+  if (!may_come_back) return give_up(end.how);
+  connection_end_ = end.how;
+  callbacks_.on_cut_off(true);
+  // The coordinator does not wait long for a member whose connection was closed: try at once.
   pause_ = kShortestPause;
-  next_comeback_ = {};
-  come_back(Clock::now());
+  next_attempt_ = {};
+  reconnect(Clock::now());
 }
 
-void MemberLink::lose(const std::string& how) {
-  stop_coming_back();
-  if (!std::exchange(is_lost_, true)) calls_.lose(how);
+void MemberLink::give_up(const std::string& how) {
+  stop_reconnecting();
+  if (!std::exchange(is_lost_, true)) callbacks_.on_lost(how);
 }
 
-void MemberLink::come_back(Clock::time_point now) {
-  if (comeback_ && now - comeback_began_ >= kLongestComeback) stop_coming_back();
-  if (comeback_ || now < next_comeback_) return;
-  comeback_began_ = now;
-  next_comeback_ = now + pause_;
+void MemberLink::reconnect(Clock::time_point now) {
+  if (reconnection_ && now - attempt_began_ >= kReconnectTimeout) stop_reconnecting();
+  if (reconnection_ || now < next_attempt_) return;
+  attempt_began_ = now;
+  next_attempt_ = now + pause_;
   pause_ = std::min<Clock::duration>(2 * pause_, kLongestPause);
-  comeback_ = std::make_shared<Comeback>(
-      context_,
-      Comeback::Setup{address_, secret_,
-                      Hello{role_, environment_.rank, environment_.attempt, environment_.run_id},
-                      join_request(environment_, session_name_, session_.heard())});
-  comeback_->start([this](std::shared_ptr<Connection> connection,
-                          FrameOpener opener) { resume(std::move(connection), std::move(opener)); },
-                   [this](const std::string& how, bool is_final) {
-                     comeback_.reset();
-                     if (!is_final) return;
-                     connection_->close();
-                     lose(lost_how_.empty() ? how : lost_how_ + ", and " + how);
-                   });
+  reconnection_ = std::make_shared<Reconnection>(
+      context_, Reconnection::Setup{
+                    address_, secret_,
+                    Hello{role_, environment_.rank, environment_.attempt, environment_.run_id},
+                    join_request(environment_, session_name_, session_.last_received())});
+  reconnection_->start(
+      [this](std::shared_ptr<Connection> connection, FrameOpener opener) {
+        on_reconnected(std::move(connection), std::move(opener));
+      },
+      [this](const std::string& how, bool is_final) {
+        reconnection_.reset();
+        if (!is_final) return;
+        connection_->close();
+        give_up(connection_end_.empty() ? how : connection_end_ + ", and " + how);
+      });
 }
 
-void MemberLink::stop_coming_back() {
-  if (comeback_) std::exchange(comeback_, nullptr)->stop();
+void MemberLink::stop_reconnecting() {
+  if (reconnection_) std::exchange(reconnection_, nullptr)->stop();
 }
 
-void MemberLink::resume(std::shared_ptr<Connection> connection, FrameOpener opener) {
-  comeback_.reset();
+void MemberLink::on_reconnected(std::shared_ptr<Connection> connection, FrameOpener opener) {
+  reconnection_.reset();
   connection_->close();
   listen_to(std::move(connection));
-  connection_->set_silence(silence_);
+  connection_->set_silence_limit(silence_limit_);
   opener_ = std::move(opener);
-  lost_how_.clear();
+  connection_end_.clear();
   pause_ = kShortestPause;
-  resuming_ = true;
-  hear({});
-  calls_.cut_off(false);
+  awaits_confirmation_ = true;
+  on_bytes({});
+  callbacks_.on_cut_off(false);
 }
 
 void MemberLink::check(Clock::time_point now) {
   if (is_lost_) return;
-  const auto time = now - heard_;
+  const auto time = now - last_heard_;
   if (!connection_->is_open()) {
-    if (lost_how_.empty()) return;
-    return time > silence_ ? lose(lost_how_) : come_back(now);
+    if (connection_end_.empty()) return;
+    return time > silence_limit_ ? give_up(connection_end_) : reconnect(now);
   }
-  if (time > silence_) {
-    // A coordinator that somebody stopped says nothing for as long.
+  if (time > silence_limit_) {
+    // A coordinator that was stopped (Ctrl-Z, a debugger) is silent, but does not hang.
     if (connection_->peer_is_stopped()) {
-      heard_ = now;
+      last_heard_ = now;
       return;
     }
-    stop_coming_back();
-    return calls_.hang(time);
+    stop_reconnecting();
+    return callbacks_.on_silence(time);
   }
-  const bool is_doubtful =
-      connection_->is_over_network() && session_.is_whole() && time > silence_ / kSilenceToDoubt;
-  return is_doubtful ? come_back(now) : stop_coming_back();
+  const bool is_doubtful = connection_->is_over_network() && session_.is_whole() &&
+                           time > silence_limit_ / kSilencePartUntilDoubt;
+  return is_doubtful ? reconnect(now) : stop_reconnecting();
 }
 
 void MemberLink::close() {
-  stop_coming_back();
+  stop_reconnecting();
   connection_->close();
 }
 

@@ -69,7 +69,7 @@ TEST_P(OverEach, AFailureIsToldToAll) {
     EXPECT_EQ(error_of([&] { member->gather(""); }).first, 75);
   }
   EXPECT_TRUE(eventually([&] { return woken == 3; }));
-  // Whoever asks late hears at once; the old one no more.
+  // A function that is set late is called at once; the old one is not called again.
   members[0]->on_failure([&] { woken += 100; });
   EXPECT_EQ(woken, 103);
   members[0]->on_failure(nullptr);
@@ -118,7 +118,7 @@ TEST_P(OverEach, WhoLeavesIsMissedByNobody) {
   EXPECT_FALSE(members[2]->failure());
 }
 
-// Nobody is waited for after a failure, and the name is free at once.
+// After a failure the coordinator waits for no member, and the socket's name is free at once.
 TEST_P(OverEach, ACoordinatorMayComeAgain) {
   CoordinatorOptions options = coordinator_options(endpoint(), 2);
   for (int time = 0; time < 3; ++time) {
@@ -146,7 +146,7 @@ TEST(Member, HearsThatTheCoordinatorIsGone) {
   EXPECT_EQ(error_of([&] { members[1]->gather(""); }).first, 75);
 }
 
-// Accepts one member by hand, and is silent.
+// A coordinator that accepts one member and is then silent.
 class SilentCoordinator {
  public:
   explicit SilentCoordinator(const Secret& secret) : secret_(secret), endpoint_(unix_endpoint()) {
@@ -247,7 +247,7 @@ TEST(Member, SaysWhereItCannotGo) {
                       " cannot be reached within 0.2 s: Connection refused; rank 0 or the first "
                       "launcher listens there (MASTER_ADDR, MASTER_PORT)");
   EXPECT_GT(polls, 0);
-  // What is thrown while it waits ends the joining.
+  // An exception of `poll` ends the joining.
   options.join_timeout = seconds(30);
   options.poll = [] { throw Error(ErrorCode::kPreempted, "a signal"); };
   EXPECT_EQ(error_of([&] { Member::join(options); }).first, 85);

@@ -1,7 +1,7 @@
 #pragma once
-// The ranks of an attempt, or the launchers, as the coordinator sees them: who has joined, what
-// they exchange, what is heard of them, who failed first. No socket, no thread, no clock of its
-// own: what arrives is told to it, and what is to be sent it gives away.
+// The ranks of an attempt, or the launchers, as the coordinator sees them: which have joined, what
+// they exchange, which connections are lost, which member failed first. It has no socket, no thread
+// and no clock: the server passes what arrives, and gets what is to be sent.
 
 #include <chrono>
 #include <functional>
@@ -17,73 +17,76 @@
 #include "phalanx/rendezvous/message.h"
 #include "phalanx/rendezvous/roster.h"
 #include "phalanx/rendezvous/round.h"
+#include "phalanx/rendezvous/timing.h"
 
 namespace phalanx::rendezvous {
 
-struct GroupOptions {
-  std::string noun = "rank";  // "launcher": nobody judges whether it hangs
+struct MembersOptions {
+  std::string noun = "rank";  // or "launcher"; only ranks are judged by a detector
   int size = 0;
-  std::string coordinator{};  // for people: where the coordinator is
-  int hosted_by = -1;
+  std::string coordinator{};  // for people: "rank 0 (host n01, pid 4711)"
+  int coordinator_rank = -1;  // whose process hosts it; -1: a launcher
   Detector::Limits limits{};
-  std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
-  // How long the end of a connection waits for a launcher to say how the process ended.
-  std::chrono::milliseconds hold{};
-  // Connections may end while both ends live, and members come back over others.
+  std::chrono::milliseconds join_timeout = kJoinTimeout;
+  // How long the end of a connection waits for the launcher's report of how the process ended;
+  // zero: no launcher reports it.
+  std::chrono::milliseconds exit_report_wait{};
+  // Over TCP: connections may end while both ends live, and members reconnect.
   bool over_network = false;
 };
 
-class Group {
+class Members {
  public:
   using Clock = Detector::Clock;
   using Bytes = std::shared_ptr<const std::string>;
-  // What may be dropped is, for who has not taken what came before it.
+  // A message that `may_be_dropped` is not sent where earlier ones are still waiting to be sent.
   using Send = std::function<void(int number, const Bytes& bytes, bool may_be_dropped)>;
 
-  Group(GroupOptions options, Send send, Clock::time_point now);
+  Members(MembersOptions options, Send send, Clock::time_point now);
 
-  // A member that has proved that it knows the secret. Where it is refused it is not one.
+  // A process that has proved that it knows the secret asks to join. The refusal, if any.
   std::optional<Refusal> join(int number, const JoinRequest& join, Clock::time_point now);
-  // UnavailableError where it cannot be said at this point: the connection is to be ended.
-  void heard(int number, Message&& message, Clock::time_point now);
-  // Its connection has ended. It is lost if it does not come back in time: within a second where
-  // its process may be gone, before its silence is too long where the network is.
-  void lost(int number, const ConnectionEnd& end, Clock::time_point now);
-  // Whether this is a member that has joined, which comes again.
-  bool knows(int number, const JoinRequest& join) const;
-  // It is back, over another connection.
-  void resumed(int number, Clock::time_point now);
-  // Its process has, says its launcher.
-  void ended(int number, const std::string& how, Clock::time_point now);
-  // The node's launcher is gone, and its ranks with it.
-  void node_lost(int node, const std::string& how, Clock::time_point now);
+  // UnavailableError if a member may not send this message now: its connection is to be ended.
+  void on_message(int number, ControlMessage&& message, Clock::time_point now);
+  // Its connection has ended. The member is lost if it does not reconnect in time: within a second
+  // if its process may be gone, before the limit of silence if the network was cut.
+  void on_connection_end(int number, const ConnectionEnd& end, Clock::time_point now);
+  // Whether this is a member that has joined before and reconnects.
+  bool is_returning(int number, const JoinRequest& join) const;
+  // It has reconnected.
+  void on_returned(int number, Clock::time_point now);
+  // Its launcher reports that its process has ended.
+  void on_process_end(int number, const std::string& how, Clock::time_point now);
+  // The node's launcher is gone, and the ranks of the node with it.
+  void on_node_lost(int node, const std::string& how, Clock::time_point now);
 
-  // Several times a second, and after whatever was told to it: the first failure, once. All members
-  // have been told.
+  // The first failure, once; it has been sent to all members. To be called several times a second
+  // and after each event.
   std::optional<Verdict> judge(Clock::time_point now);
-  // Every half second: pings.
+  // Sends the pings. To be called every kPingPeriod.
   void ping(Clock::time_point now);
-  // Who was lost since the last call, and how, where nobody judges them.
-  std::vector<std::pair<int, std::string>> lost_members() {
+  // The members that were lost since the last call, and how.
+  std::vector<std::pair<int, std::string>> take_lost_members() {
     return std::exchange(lost_members_, {});
   }
-  // After how much silence a member is taken for dead.
-  std::chrono::milliseconds silence() const;
-  // Of a group that cannot know by itself.
-  void set_silence(std::chrono::milliseconds silence) { silence_ = silence; }
-  // For the log: the roll-call every five seconds; ranks that are slow, or were silent.
+  // How long a member may be silent.
+  std::chrono::milliseconds silence_limit() const;
+  // For launchers, which do not report a limit of their own.
+  void set_silence_limit(std::chrono::milliseconds limit) { silence_limit_ = limit; }
+  // Lines for the log: the roll-call every kRollCallPeriod until all have joined; members that are
+  // slow, or were silent or away.
   std::optional<std::string> roll_call(Clock::time_point now);
   std::vector<std::string> warnings();
 
-  // Something that is not of this group's own.
-  void tell_members(const Message& message) const { tell_all(message); }
-  bool has_left(int number) const { return members_.at(static_cast<std::size_t>(number)).left; }
-  // The coordinator goes: who still waits for others to join hears of it.
+  // Sends a message that does not come from these members.
+  void send_to_members(const ControlMessage& message) const { send_to_all(message); }
+  bool has_left(int number) const { return records_.at(static_cast<std::size_t>(number)).left; }
+  // The coordinator ends: members that still wait for others to join are sent a refusal.
   void abandon(const std::string& why);
 
-  // Nobody is left who would miss the coordinator.
-  bool over() const;
-  // Something is to be judged within milliseconds.
+  // Whether no member needs the coordinator any more.
+  bool is_over() const;
+  // Whether a loss is due within kUrgentBefore.
   bool is_urgent(Clock::time_point now) const;
   const Roster& roster() const { return roster_; }
 
@@ -93,46 +96,46 @@ class Group {
     std::string how;
     Clock::time_point due;
   };
-  struct Member {
+  struct Record {
     bool connected = false;
     bool left = false;
-    bool lost = false;  // in losses_, or told to the detector
-    std::string ended{};
-    Clock::time_point heard{};  // its last heartbeat, or when all had joined
+    bool lost = false;  // in losses_, or reported to the detector
+    std::string process_end{};
+    Clock::time_point last_heard{};  // time of its last heartbeat, or when all had joined
     std::string session{};
   };
 
-  Member& member(int number) { return members_.at(static_cast<std::size_t>(number)); }
-  void tell(int number, const Message& message) const;
-  void tell_all(const Message& message, bool may_be_dropped = false) const;
-  void welcome(Clock::time_point now);
-  void hear(int number, RoundPart&& part, Clock::time_point now);
-  void hear(int number, Beat&& beat, Clock::time_point now);
-  void hear_goodbye(int number);
-  Clock::time_point due(int number, const ConnectionEnd& end, Clock::time_point now) const;
+  Record& record(int number) { return records_.at(static_cast<std::size_t>(number)); }
+  void send_to(int number, const ControlMessage& message) const;
+  void send_to_all(const ControlMessage& message, bool may_be_dropped = false) const;
+  void welcome_all(Clock::time_point now);
+  void on_round_part(int number, RoundPart&& part, Clock::time_point now);
+  void on_heartbeat(int number, Heartbeat&& heartbeat, Clock::time_point now);
+  void on_goodbye(int number);
+  Clock::time_point loss_time(int number, const ConnectionEnd& end, Clock::time_point now) const;
   void account_for_own_gap(Clock::time_point now);
   void add_loss(int number, const std::string& how, Clock::time_point due);
-  // Those that are due, in their order; all of them where `all`.
-  void take_losses(Clock::time_point now, bool all);
-  void take_failure(int number, const std::string& reason, Clock::time_point now);
-  void decide(Verdict verdict);
+  // Reports the losses that are due, or all of them, in their order.
+  void process_losses(Clock::time_point now, bool all);
+  void process_failure(int number, const std::string& reason, Clock::time_point now);
+  void set_verdict(Verdict verdict);
 
-  GroupOptions options_;
+  MembersOptions options_;
   Send send_;
   Roster roster_;
   Round round_;
-  std::vector<Member> members_;
+  std::vector<Record> records_;
   std::vector<Loss> losses_{};
   std::vector<std::pair<int, std::string>> lost_members_{};
-  std::optional<Loss> failing_{};     // who said that it fails, while others may be lost
-  std::vector<std::string> lines_{};  // for the log
-  std::optional<std::chrono::milliseconds> silence_{};
-  std::optional<Clock::time_point> judged_{};
+  std::optional<Loss> delayed_failure_{};  // reported by a member while another may be lost
+  std::vector<std::string> log_lines_{};
+  std::optional<std::chrono::milliseconds> silence_limit_{};
+  std::optional<Clock::time_point> last_judge_{};
   std::optional<Detector> detector_{};  // of ranks, when all have joined
   std::optional<Verdict> verdict_{};    // the first
-  bool verdict_told_ = false;           // to judge()'s caller
+  bool verdict_returned_ = false;       // by judge()
   Clock::time_point begin_;
-  Clock::time_point called_;  // the roll
+  Clock::time_point roll_called_;  // the last time
 };
 
 }  // namespace phalanx::rendezvous

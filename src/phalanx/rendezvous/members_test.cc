@@ -13,33 +13,33 @@ using std::chrono::seconds;
 const ConnectionEnd kClosed{ConnectionEnd::Kind::kClosed, "its connection was closed"};
 const ConnectionEnd kCut{ConnectionEnd::Kind::kCut, "its connection was cut"};
 
-class GroupTest : public testing::Test {
+class MembersTest : public testing::Test {
  protected:
   static JoinRequest request(int number, int size) {
     const std::string host = number < 2 ? "n01" : "n02";
     return {size, number / 2, number % 2, 2, 100 + number, host, host};
   }
-  void open(GroupOptions options) {
+  void open(MembersOptions options) {
     options.coordinator = "rank 0 (host n01, pid 100)";
-    const auto send = [this](int number, const Group::Bytes& bytes, bool) {
+    const auto send = [this](int number, const Members::Bytes& bytes, bool) {
       sent_.emplace_back(number, decode(*bytes));
     };
-    group_.emplace(std::move(options), send, now_);
+    members_.emplace(std::move(options), send, now_);
   }
-  void open(int size, milliseconds hold = {}) {
-    GroupOptions options;
+  void open(int size, milliseconds exit_report_wait = {}) {
+    MembersOptions options;
     options.size = size;
-    options.hold = hold;
+    options.exit_report_wait = exit_report_wait;
     open(options);
   }
   void join_all(int size) {
     for (int number = 0; number < size; ++number) {
-      EXPECT_FALSE(group_->join(number, request(number, size), now_));
+      EXPECT_FALSE(members_->join(number, request(number, size), now_));
     }
   }
-  // To whom a message of this type was sent since the last call.
+  // The members to which a message of this type was sent since the last call.
   template <typename Type>
-  std::vector<int> told() {
+  std::vector<int> recipients_of() {
     std::vector<int> numbers;
     for (const auto& [number, message] : sent_) {
       if (std::holds_alternative<Type>(message)) {
@@ -57,191 +57,191 @@ class GroupTest : public testing::Test {
     return {round, kind, std::move(text)};
   }
 
-  Group::Clock::time_point now_ = Group::Clock::time_point(std::chrono::hours(1));
-  std::vector<std::pair<int, Message>> sent_{};
-  std::optional<Group> group_{};
+  Members::Clock::time_point now_ = Members::Clock::time_point(std::chrono::hours(1));
+  std::vector<std::pair<int, ControlMessage>> sent_{};
+  std::optional<Members> members_{};
   std::string reason_{};
   std::vector<std::string> texts_{};
 };
 
-TEST_F(GroupTest, WelcomesAllWhenAllHaveCome) {
+TEST_F(MembersTest, WelcomesAllWhenAllHaveCome) {
   open(3);
-  EXPECT_FALSE(group_->join(1, request(1, 3), now_));
-  EXPECT_FALSE(group_->join(0, request(0, 3), now_));
-  EXPECT_TRUE(told<Welcome>().empty());
-  EXPECT_EQ(group_->roll_call(now_ + seconds(4)), std::nullopt);
-  EXPECT_EQ(group_->roll_call(now_ + seconds(5)), "2/3 joined, missing rank 2");
-  EXPECT_EQ(group_->roll_call(now_ + seconds(9)), std::nullopt);
-  EXPECT_FALSE(group_->join(2, request(2, 3), now_));
-  EXPECT_EQ(told<Welcome>(), (std::vector<int>{0, 1, 2}));
-  EXPECT_EQ(group_->roll_call(now_ + seconds(20)), std::nullopt);
+  EXPECT_FALSE(members_->join(1, request(1, 3), now_));
+  EXPECT_FALSE(members_->join(0, request(0, 3), now_));
+  EXPECT_TRUE(recipients_of<Welcome>().empty());
+  EXPECT_EQ(members_->roll_call(now_ + seconds(4)), std::nullopt);
+  EXPECT_EQ(members_->roll_call(now_ + seconds(5)), "2/3 joined, missing rank 2");
+  EXPECT_EQ(members_->roll_call(now_ + seconds(9)), std::nullopt);
+  EXPECT_FALSE(members_->join(2, request(2, 3), now_));
+  EXPECT_EQ(recipients_of<Welcome>(), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(members_->roll_call(now_ + seconds(20)), std::nullopt);
 }
 
-TEST_F(GroupTest, RefusesAllWhenOneDoesNotCome) {
+TEST_F(MembersTest, RefusesAllWhenOneDoesNotCome) {
   open(3);
-  group_->join(1, request(1, 3), now_);
-  group_->join(0, request(0, 3), now_);
-  EXPECT_FALSE(group_->judge(now_ + std::chrono::minutes(9)));
-  const auto verdict = group_->judge(now_ + std::chrono::minutes(10));
+  members_->join(1, request(1, 3), now_);
+  members_->join(0, request(0, 3), now_);
+  EXPECT_FALSE(members_->judge(now_ + std::chrono::minutes(9)));
+  const auto verdict = members_->judge(now_ + std::chrono::minutes(10));
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->code, ErrorCode::kUnavailable);
   EXPECT_EQ(verdict->culprits, (std::vector<int>{2}));
-  EXPECT_EQ(told<Refusal>(), (std::vector<int>{0, 1}));
+  EXPECT_EQ(recipients_of<Refusal>(), (std::vector<int>{0, 1}));
   EXPECT_EQ(reason_, "not all ranks have come within 600 s: 2/3 joined, missing rank 2");
-  const auto late = group_->join(2, request(2, 3), now_);
+  const auto late = members_->join(2, request(2, 3), now_);
   ASSERT_TRUE(late);
   EXPECT_EQ(late->code, ErrorCode::kUnavailable);
 }
 
-TEST_F(GroupTest, WhoGoesBeforeAllHaveComeEndsTheWait) {
+TEST_F(MembersTest, WhoGoesBeforeAllHaveComeEndsTheWait) {
   open(3);
-  group_->join(1, request(1, 3), now_);
-  group_->join(0, request(0, 3), now_);
-  group_->lost(1, kClosed, now_);
-  ASSERT_TRUE(group_->judge(now_));
-  EXPECT_EQ(told<Refusal>(), (std::vector<int>{0}));
+  members_->join(1, request(1, 3), now_);
+  members_->join(0, request(0, 3), now_);
+  members_->on_connection_end(1, kClosed, now_);
+  ASSERT_TRUE(members_->judge(now_));
+  EXPECT_EQ(recipients_of<Refusal>(), (std::vector<int>{0}));
   EXPECT_EQ(reason_,
             "rank 1 (host n01, pid 101) is gone before all had joined: its connection was closed");
 }
 
-TEST_F(GroupTest, GathersAndBroadcastsInRounds) {
+TEST_F(MembersTest, GathersAndBroadcastsInRounds) {
   open(3);
   join_all(3);
-  group_->heard(2, part(0, "c"), now_);
-  group_->heard(0, part(0, "a"), now_);
-  EXPECT_TRUE(told<RoundResult>().empty());
-  group_->heard(1, part(0, "b"), now_);
-  EXPECT_EQ(told<RoundResult>(), (std::vector<int>{0, 1, 2}));
+  members_->on_message(2, part(0, "c"), now_);
+  members_->on_message(0, part(0, "a"), now_);
+  EXPECT_TRUE(recipients_of<RoundResult>().empty());
+  members_->on_message(1, part(0, "b"), now_);
+  EXPECT_EQ(recipients_of<RoundResult>(), (std::vector<int>{0, 1, 2}));
   EXPECT_EQ(texts_, (std::vector<std::string>{"a", "b", "c"}));
   for (const int number : {1, 0, 2}) {
-    group_->heard(number, part(1, number == 0 ? "all" : "", RoundKind::kBroadcast), now_);
+    members_->on_message(number, part(1, number == 0 ? "all" : "", RoundKind::kBroadcast), now_);
   }
-  EXPECT_EQ(told<RoundResult>().size(), 3U);
+  EXPECT_EQ(recipients_of<RoundResult>().size(), 3U);
   EXPECT_EQ(texts_, (std::vector<std::string>{"all"}));
 }
 
-TEST_F(GroupTest, WhoExchangesOtherwiseFails) {
+TEST_F(MembersTest, WhoExchangesOtherwiseFails) {
   for (const auto& wrong : {part(1, "b"), part(0, "b", RoundKind::kBroadcast)}) {
     open(2);
     join_all(2);
-    group_->heard(0, part(0, "a"), now_);
-    group_->heard(1, RoundPart(wrong), now_);
-    const auto verdict = group_->judge(now_);
+    members_->on_message(0, part(0, "a"), now_);
+    members_->on_message(1, RoundPart(wrong), now_);
+    const auto verdict = members_->judge(now_);
     ASSERT_TRUE(verdict);
     EXPECT_EQ(verdict->culprits, std::vector<int>{1});
   }
 }
 
-TEST_F(GroupTest, AFailureIsToldToAllAndTheFirstCounts) {
+TEST_F(MembersTest, AFailureIsToldToAllAndTheFirstCounts) {
   open(3);
   join_all(3);
-  group_->heard(1, Failing{"the disk is full"}, now_);
-  group_->heard(2, Failing{"rank 1 does not answer"}, now_);
-  group_->lost(1, kClosed, now_);
-  const auto verdict = group_->judge(now_);
+  members_->on_message(1, Failing{"the disk is full"}, now_);
+  members_->on_message(2, Failing{"rank 1 does not answer"}, now_);
+  members_->on_connection_end(1, kClosed, now_);
+  const auto verdict = members_->judge(now_);
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->culprits, std::vector<int>{1});
-  EXPECT_EQ(told<Failed>(), (std::vector<int>{0, 2}));
+  EXPECT_EQ(recipients_of<Failed>(), (std::vector<int>{0, 2}));
   EXPECT_NE(reason_.find("the disk is full"), std::string::npos);
-  EXPECT_FALSE(group_->judge(now_));
+  EXPECT_FALSE(members_->judge(now_));
 }
 
-TEST_F(GroupTest, GoodbyeIsNobodysFailure) {
+TEST_F(MembersTest, GoodbyeIsNobodysFailure) {
   open(2);
   join_all(2);
-  group_->heard(1, Goodbye{}, now_);
-  EXPECT_EQ(told<GoodbyeHeard>(), std::vector<int>{1});
-  EXPECT_FALSE(group_->over());
-  group_->lost(1, kClosed, now_);
-  group_->ended(1, "exit 0", now_);
-  group_->heard(0, Goodbye{}, now_);
-  EXPECT_TRUE(group_->over());
-  EXPECT_FALSE(group_->judge(now_ + seconds(1)));
+  members_->on_message(1, Goodbye{}, now_);
+  EXPECT_EQ(recipients_of<GoodbyeConfirmed>(), std::vector<int>{1});
+  EXPECT_FALSE(members_->is_over());
+  members_->on_connection_end(1, kClosed, now_);
+  members_->on_process_end(1, "exit 0", now_);
+  members_->on_message(0, Goodbye{}, now_);
+  EXPECT_TRUE(members_->is_over());
+  EXPECT_FALSE(members_->judge(now_ + seconds(1)));
 }
 
-TEST_F(GroupTest, TheLaunchersWordIsWaitedForAndWins) {
+TEST_F(MembersTest, TheLaunchersWordIsWaitedForAndWins) {
   open(3, milliseconds(30));
   join_all(3);
-  group_->lost(2, kClosed, now_);
-  EXPECT_TRUE(group_->is_urgent(now_));
-  EXPECT_FALSE(group_->judge(now_ + milliseconds(10)));
-  group_->ended(2, "killed by signal 9 (SIGKILL)", now_ + milliseconds(11));
-  const auto verdict = group_->judge(now_ + milliseconds(11));
+  members_->on_connection_end(2, kClosed, now_);
+  EXPECT_TRUE(members_->is_urgent(now_));
+  EXPECT_FALSE(members_->judge(now_ + milliseconds(10)));
+  members_->on_process_end(2, "killed by signal 9 (SIGKILL)", now_ + milliseconds(11));
+  const auto verdict = members_->judge(now_ + milliseconds(11));
   ASSERT_TRUE(verdict);
   EXPECT_NE(verdict->reason.find("killed by signal 9 (SIGKILL)"), std::string::npos);
   EXPECT_EQ(verdict->reason.find("connection"), std::string::npos) << verdict->reason;
 }
 
-// Without the launcher's word, and in the order in which they went.
-TEST_F(GroupTest, TheEndOfAConnectionIsNotHeldForLong) {
+// The launcher does not report: losses count in the order of the connections' ends.
+TEST_F(MembersTest, TheEndOfAConnectionIsNotHeldForLong) {
   open(3, milliseconds(30));
   join_all(3);
-  group_->lost(2, kClosed, now_);
-  group_->heard(0, Failing{"rank 2 does not answer"}, now_ + milliseconds(1));
-  const auto verdict = group_->judge(now_ + milliseconds(1));
+  members_->on_connection_end(2, kClosed, now_);
+  members_->on_message(0, Failing{"rank 2 does not answer"}, now_ + milliseconds(1));
+  const auto verdict = members_->judge(now_ + milliseconds(1));
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->culprits.front(), 2);
   open(3, milliseconds(30));
   join_all(3);
-  group_->lost(2, kClosed, now_);
-  ASSERT_TRUE(group_->judge(now_ + milliseconds(30)));
+  members_->on_connection_end(2, kClosed, now_);
+  ASSERT_TRUE(members_->judge(now_ + milliseconds(30)));
 }
 
-// The launcher hears of the process' end before the coordinator has read its goodbye.
-TEST_F(GroupTest, AGoodbyeThatIsReadLateCounts) {
+// The launcher reports the end of the process before the coordinator has read its goodbye.
+TEST_F(MembersTest, AGoodbyeThatIsReadLateCounts) {
   open(2, milliseconds(30));
   join_all(2);
-  group_->ended(1, "exit 0", now_);
-  EXPECT_FALSE(group_->judge(now_ + milliseconds(20)));
-  group_->heard(1, Goodbye{}, now_ + milliseconds(21));
-  group_->lost(1, kClosed, now_ + milliseconds(21));
-  EXPECT_FALSE(group_->judge(now_ + milliseconds(200)));
+  members_->on_process_end(1, "exit 0", now_);
+  EXPECT_FALSE(members_->judge(now_ + milliseconds(20)));
+  members_->on_message(1, Goodbye{}, now_ + milliseconds(21));
+  members_->on_connection_end(1, kClosed, now_ + milliseconds(21));
+  EXPECT_FALSE(members_->judge(now_ + milliseconds(200)));
 }
 
-TEST_F(GroupTest, ANodesRanksGoWithItsLauncher) {
+TEST_F(MembersTest, ANodesRanksGoWithItsLauncher) {
   open(4);
   join_all(4);
-  group_->node_lost(1, "its launcher is gone: its connection was reset", now_);
-  const auto verdict = group_->judge(now_);
+  members_->on_node_lost(1, "its launcher is gone: its connection was reset", now_);
+  const auto verdict = members_->judge(now_);
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->culprits, (std::vector<int>{2, 3}));
 }
 
-TEST_F(GroupTest, LaunchersAreNotJudgedByTheirHeartbeats) {
-  GroupOptions options;
+TEST_F(MembersTest, LaunchersAreNotJudgedByTheirHeartbeats) {
+  MembersOptions options;
   options.noun = "launcher";
   options.size = 2;
   open(options);
   join_all(2);
-  group_->heard(1, Beat{}, now_);
-  EXPECT_FALSE(group_->judge(now_ + std::chrono::hours(1)));
-  group_->lost(1, kClosed, now_ + std::chrono::hours(1));
-  const auto verdict = group_->judge(now_ + std::chrono::hours(1));
+  members_->on_message(1, Heartbeat{}, now_);
+  EXPECT_FALSE(members_->judge(now_ + std::chrono::hours(1)));
+  members_->on_connection_end(1, kClosed, now_ + std::chrono::hours(1));
+  const auto verdict = members_->judge(now_ + std::chrono::hours(1));
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->reason, "launcher 1 (host n01, pid 101) is gone: its connection was closed");
 }
 
-TEST_F(GroupTest, WhatAMemberCannotSayEndsItsConnection) {
+TEST_F(MembersTest, WhatAMemberCannotSayEndsItsConnection) {
   open(2);
-  group_->join(0, request(0, 2), now_);
-  EXPECT_THROW(group_->heard(0, Beat{}, now_), UnavailableError);
-  group_->join(1, request(1, 2), now_);
-  EXPECT_THROW(group_->heard(0, Ping{}, now_), UnavailableError);
+  members_->join(0, request(0, 2), now_);
+  EXPECT_THROW(members_->on_message(0, Heartbeat{}, now_), UnavailableError);
+  members_->join(1, request(1, 2), now_);
+  EXPECT_THROW(members_->on_message(0, Ping{}, now_), UnavailableError);
   Heartbeat of_rank_9;
   of_rank_9.wait = Heartbeat::Wait{{0, "tp", "all_reduce", 1}, {9}, 1.0};
-  EXPECT_THROW(group_->heard(0, Beat{of_rank_9}, now_), UnavailableError);
+  EXPECT_THROW(members_->on_message(0, Heartbeat(of_rank_9), now_), UnavailableError);
 }
 
-// Over a network: members that come back.
-class FarGroup : public GroupTest {
+// Over a network: members reconnect.
+class FarGroup : public MembersTest {
  protected:
   FarGroup() {
-    GroupOptions options;
+    MembersOptions options;
     options.size = 3;
     options.over_network = true;
     options.limits.silence = options.limits.far_silence = seconds(60);
     open(options);
-    for (int number = 0; number < 3; ++number) group_->join(number, coming(number), now_);
+    for (int number = 0; number < 3; ++number) members_->join(number, coming(number), now_);
     sent_.clear();
   }
   static JoinRequest coming(int number) {
@@ -249,7 +249,7 @@ class FarGroup : public GroupTest {
     join.session = "session " + std::to_string(number);
     return join;
   }
-  // Time passes, in which all but `silent` say that they live.
+  // Time passes, and all members but `silent` send heartbeats.
   std::optional<Verdict> pass(milliseconds time, int silent) {
     const auto until = now_ + time;
     while (now_ < until) {
@@ -257,9 +257,9 @@ class FarGroup : public GroupTest {
       for (int number = 0; number < 3; ++number) {
         Heartbeat heartbeat;
         heartbeat.ticks = ++ticks_;
-        if (number != silent) group_->heard(number, Beat{heartbeat}, now_);
+        if (number != silent) members_->on_message(number, Heartbeat(heartbeat), now_);
       }
-      if (std::optional<Verdict> verdict = group_->judge(now_)) return verdict;
+      if (std::optional<Verdict> verdict = members_->judge(now_)) return verdict;
     }
     return std::nullopt;
   }
@@ -267,18 +267,18 @@ class FarGroup : public GroupTest {
 };
 
 TEST_F(FarGroup, WhoIsCutOffMayComeBackUntilItsSilenceIsTooLong) {
-  group_->lost(1, kCut, now_);
+  members_->on_connection_end(1, kCut, now_);
   EXPECT_FALSE(pass(seconds(50), 1));
-  EXPECT_TRUE(group_->knows(1, coming(1)));
-  EXPECT_FALSE(group_->over());
-  group_->resumed(1, now_);
-  EXPECT_EQ(told<Ping>(), std::vector<int>{1});
-  const std::vector<std::string> lines = group_->warnings();
+  EXPECT_TRUE(members_->is_returning(1, coming(1)));
+  EXPECT_FALSE(members_->is_over());
+  members_->on_returned(1, now_);
+  EXPECT_EQ(recipients_of<Ping>(), std::vector<int>{1});
+  const std::vector<std::string> lines = members_->warnings();
   ASSERT_FALSE(lines.empty());
   EXPECT_EQ(lines[0], "rank 1 (host n01, pid 101) is back: its connection was cut");
   EXPECT_FALSE(pass(seconds(50), -1));
-  // Not a hang: it is gone.
-  group_->lost(1, kCut, now_);
+  // It is reported as gone, not as hanging.
+  members_->on_connection_end(1, kCut, now_);
   const auto verdict = pass(seconds(61), 1);
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->code, ErrorCode::kTemporary);
@@ -287,12 +287,12 @@ TEST_F(FarGroup, WhoIsCutOffMayComeBackUntilItsSilenceIsTooLong) {
 }
 
 TEST_F(FarGroup, TheLimitIsWhatTheRanksSay) {
-  EXPECT_EQ(group_->silence(), seconds(60));
+  EXPECT_EQ(members_->silence_limit(), seconds(60));
   Heartbeat heartbeat;
   heartbeat.silence_limit = 2.5;
-  group_->heard(0, Beat{heartbeat}, now_);
-  EXPECT_EQ(group_->silence(), milliseconds(2500));
-  group_->lost(1, kCut, now_);
+  members_->on_message(0, Heartbeat(heartbeat), now_);
+  EXPECT_EQ(members_->silence_limit(), milliseconds(2500));
+  members_->on_connection_end(1, kCut, now_);
   EXPECT_FALSE(pass(milliseconds(2300), 1));
   const auto verdict = pass(milliseconds(300), 1);
   ASSERT_TRUE(verdict);
@@ -301,7 +301,7 @@ TEST_F(FarGroup, TheLimitIsWhatTheRanksSay) {
 
 TEST_F(FarGroup, WhoHasSilenceBehindItHasTheRestOfIt) {
   EXPECT_FALSE(pass(seconds(58), 1));
-  group_->lost(1, kCut, now_);
+  members_->on_connection_end(1, kCut, now_);
   const auto begin = now_;
   const auto verdict = pass(seconds(10), 1);
   ASSERT_TRUE(verdict);
@@ -310,90 +310,91 @@ TEST_F(FarGroup, WhoHasSilenceBehindItHasTheRestOfIt) {
 }
 
 TEST_F(FarGroup, WhoseConnectionWasClosedComesBackWithinASecondOrIsDead) {
-  group_->lost(1, kClosed, now_);
+  members_->on_connection_end(1, kClosed, now_);
   EXPECT_FALSE(pass(milliseconds(700), 1));
-  group_->resumed(1, now_);
+  members_->on_returned(1, now_);
   EXPECT_FALSE(pass(seconds(5), -1));
   const auto begin = now_;
-  group_->lost(1, kClosed, now_);
+  members_->on_connection_end(1, kClosed, now_);
   const auto verdict = pass(seconds(2), 1);
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->culprits, std::vector<int>{1});
   EXPECT_LE(now_ - begin, seconds(1));
 }
 
-// What was said meanwhile is said to it too; pings are not.
+// Messages that were sent meanwhile are sent to it too; pings are not.
 TEST_F(FarGroup, WhoIsCutOffIsToldLater) {
-  group_->lost(1, kCut, now_);
-  group_->ping(now_);
-  EXPECT_EQ(told<Ping>(), (std::vector<int>{0, 2}));
-  for (const int number : {0, 1, 2}) group_->heard(number, part(0, "x"), now_);
-  EXPECT_EQ(told<RoundResult>(), (std::vector<int>{0, 1, 2}));
+  members_->on_connection_end(1, kCut, now_);
+  members_->ping(now_);
+  EXPECT_EQ(recipients_of<Ping>(), (std::vector<int>{0, 2}));
+  for (const int number : {0, 1, 2}) members_->on_message(number, part(0, "x"), now_);
+  EXPECT_EQ(recipients_of<RoundResult>(), (std::vector<int>{0, 1, 2}));
 }
 
-// Which of two was first shows when one comes back, or does not.
+// Which of two failed first is decided when one reconnects, or does not in time.
 TEST_F(FarGroup, AFailureWaitsForWhoMayBeBack) {
-  group_->lost(1, kClosed, now_);
-  group_->heard(2, Failing{"the loss is not a number"}, now_);
-  EXPECT_FALSE(group_->judge(now_));
-  group_->resumed(1, now_ + milliseconds(300));
+  members_->on_connection_end(1, kClosed, now_);
+  members_->on_message(2, Failing{"the loss is not a number"}, now_);
+  EXPECT_FALSE(members_->judge(now_));
+  members_->on_returned(1, now_ + milliseconds(300));
   const auto failed = pass(seconds(1), -1);
   ASSERT_TRUE(failed);
   EXPECT_EQ(failed->culprits, std::vector<int>{2});
 }
 
 TEST_F(FarGroup, AFailureIsNotTheReasonWhereSomebodyWasLostBefore) {
-  group_->lost(1, kClosed, now_);
-  group_->heard(2, Failing{"rank 1 does not answer"}, now_);
+  members_->on_connection_end(1, kClosed, now_);
+  members_->on_message(2, Failing{"rank 1 does not answer"}, now_);
   const auto lost = pass(seconds(1), 1);
   ASSERT_TRUE(lost);
   EXPECT_EQ(lost->culprits, std::vector<int>{1});
 }
 
-// With a launcher that would have told of its end there is more time.
+// With a launcher, which would report its end, a member has more time.
 TEST_F(FarGroup, WhoIsWatchedHasLongerToComeBack) {
-  GroupOptions options;
+  MembersOptions options;
   options.size = 3;
   options.over_network = true;
-  options.hold = milliseconds(30);
+  options.exit_report_wait = milliseconds(30);
   open(options);
-  for (int number = 0; number < 3; ++number) group_->join(number, coming(number), now_);
-  group_->lost(1, kClosed, now_);
+  for (int number = 0; number < 3; ++number) members_->join(number, coming(number), now_);
+  members_->on_connection_end(1, kClosed, now_);
   EXPECT_FALSE(pass(seconds(4), 1));
-  group_->ended(1, "killed by signal 9 (SIGKILL)", now_);
-  EXPECT_TRUE(group_->judge(now_));
+  members_->on_process_end(1, "killed by signal 9 (SIGKILL)", now_);
+  EXPECT_TRUE(members_->judge(now_));
 }
 
 TEST_F(FarGroup, WhoseEndItsLauncherTellsIsDeadAtOnce) {
-  group_->lost(1, kCut, now_);
-  group_->ended(1, "killed by signal 9 (SIGKILL)", now_);
-  const auto verdict = group_->judge(now_);
+  members_->on_connection_end(1, kCut, now_);
+  members_->on_process_end(1, "killed by signal 9 (SIGKILL)", now_);
+  const auto verdict = members_->judge(now_);
   ASSERT_TRUE(verdict);
   EXPECT_NE(verdict->reason.find("killed by signal 9"), std::string::npos) << verdict->reason;
 }
 
 TEST_F(FarGroup, WhatCannotBeIsNotForgiven) {
-  group_->lost(1, {ConnectionEnd::Kind::kFault, "its connection was ended: a wrong MAC"}, now_);
-  EXPECT_TRUE(group_->judge(now_));
+  members_->on_connection_end(
+      1, {ConnectionEnd::Kind::kFault, "its connection was ended: a wrong MAC"}, now_);
+  EXPECT_TRUE(members_->judge(now_));
 }
 
 TEST_F(FarGroup, AnotherProcessIsNotTakenForTheOneThatWasCutOff) {
-  group_->lost(1, kCut, now_);
+  members_->on_connection_end(1, kCut, now_);
   JoinRequest other = coming(1);
   other.session = "session 2";
-  EXPECT_FALSE(group_->knows(1, other));
+  EXPECT_FALSE(members_->is_returning(1, other));
   other.session.clear();
-  EXPECT_FALSE(group_->knows(1, other));
-  EXPECT_TRUE(group_->join(1, other, now_));
+  EXPECT_FALSE(members_->is_returning(1, other));
+  EXPECT_TRUE(members_->join(1, other, now_));
 }
 
-// The coordinator itself was stopped: nobody could come back to it.
+// The coordinator itself was stopped: no member could reconnect.
 TEST_F(FarGroup, ItsOwnGapIsNobodysSilence) {
   EXPECT_FALSE(pass(seconds(1), -1));
-  group_->lost(1, kClosed, now_);
-  EXPECT_FALSE(group_->judge(now_));
+  members_->on_connection_end(1, kClosed, now_);
+  EXPECT_FALSE(members_->judge(now_));
   now_ += seconds(100);
-  EXPECT_FALSE(group_->judge(now_));
+  EXPECT_FALSE(members_->judge(now_));
   EXPECT_TRUE(pass(seconds(2), 1));
 }
 

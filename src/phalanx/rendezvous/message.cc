@@ -37,14 +37,13 @@ struct Writer {
               {"host_name", cut(join.host_name)},
               {"machine", cut(join.machine)},
               {"session", cut(join.session)},
-              {"heard", join.heard}};
+              {"heard", join.last_received}};
   }
   void operator()(const RoundPart& part) {
     header = {{"type", "part"}, {"round", part.round}, {"kind", static_cast<int>(part.kind)}};
     texts = part.text;
   }
-  void operator()(const Beat& beat) {
-    const Heartbeat& heartbeat = beat.heartbeat;
+  void operator()(const Heartbeat& heartbeat) {
     header = {{"type", "beat"},
               {"ticks", heartbeat.ticks},
               {"iteration", heartbeat.iteration},
@@ -52,16 +51,16 @@ struct Writer {
               {"waited_seconds", heartbeat.waited_seconds},
               {"steps", heartbeat.steps},
               {"busy", cut(heartbeat.busy)}};
-    if (!heartbeat.moved.empty()) header["moved"] = cut(heartbeat.moved);
+    if (!heartbeat.busy_progress.empty()) header["moved"] = cut(heartbeat.busy_progress);
     if (!heartbeat.access.empty()) header["access"] = cut(heartbeat.access);
     if (heartbeat.silence_limit) header["silence_limit"] = *heartbeat.silence_limit;
     if (heartbeat.still_limit) header["still_limit"] = *heartbeat.still_limit;
     if (heartbeat.wait) {
-      const CommPlace& at = heartbeat.wait->at;
-      header["wait"] = {{"rank", at.rank},
-                        {"group", cut(at.group)},
-                        {"operation", cut(at.operation)},
-                        {"number", at.number},
+      const CommPlace& place = heartbeat.wait->place;
+      header["wait"] = {{"rank", place.rank},
+                        {"group", cut(place.group)},
+                        {"operation", cut(place.operation)},
+                        {"number", place.number},
                         {"missing", heartbeat.wait->missing},
                         {"seconds", heartbeat.wait->seconds}};
     }
@@ -83,7 +82,7 @@ struct Writer {
     }
     header = {{"type", "welcome"},
               {"coordinator", cut(welcome.coordinator)},
-              {"hosted_by", welcome.hosted_by},
+              {"hosted_by", welcome.coordinator_rank},
               {"places", std::move(places)}};
   }
   void operator()(const RoundResult& result) {
@@ -107,7 +106,7 @@ struct Writer {
               {"reason", cut(failed.failure.reason)},
               {"of_own_group", failed.of_own_group}};
   }
-  void operator()(const GoodbyeHeard&) { header = {{"type", "goodbye_heard"}}; }
+  void operator()(const GoodbyeConfirmed&) { header = {{"type", "goodbye_heard"}}; }
 };
 
 // ---- reading
@@ -150,7 +149,7 @@ double seconds(const json& object, const char* key) {
 }
 
 std::string text(const json& value, const char* what) {
-  // Where bytes were replaced they have become three.
+  // dump() makes three bytes of each one that is not UTF-8.
   if (!value.is_string() || value.get_ref<const std::string&>().size() > 3 * kLongestText) {
     refuse(what);
   }
@@ -200,7 +199,7 @@ RoundPart read_part(const json& header, std::string_view texts) {
   return {integer(header, "round", 0, kMostNumber), kind, std::string(texts)};
 }
 
-Beat read_beat(const json& header) {
+Heartbeat read_heartbeat(const json& header) {
   Heartbeat heartbeat;
   heartbeat.ticks = static_cast<std::uint64_t>(integer(header, "ticks", 0, kMostNumber));
   heartbeat.iteration = integer(header, "iteration", -1, kMostNumber);
@@ -208,17 +207,17 @@ Beat read_beat(const json& header) {
   heartbeat.waited_seconds = seconds(header, "waited_seconds");
   heartbeat.steps = integer(header, "steps", 0, kMostNumber);
   heartbeat.busy = text_field(header, "busy");
-  if (header.contains("moved")) heartbeat.moved = text_field(header, "moved");
+  if (header.contains("moved")) heartbeat.busy_progress = text_field(header, "moved");
   if (header.contains("access")) heartbeat.access = text_field(header, "access");
   if (header.contains("silence_limit")) heartbeat.silence_limit = seconds(header, "silence_limit");
   if (header.contains("still_limit")) heartbeat.still_limit = seconds(header, "still_limit");
   if (const auto wait = header.find("wait"); wait != header.end()) {
     if (!wait->is_object()) refuse("wait");
     Heartbeat::Wait read;
-    read.at.rank = small(*wait, "rank", -1);
-    read.at.group = text_field(*wait, "group");
-    read.at.operation = text_field(*wait, "operation");
-    read.at.number = integer(*wait, "number", -1, kMostNumber);
+    read.place.rank = small(*wait, "rank", -1);
+    read.place.group = text_field(*wait, "group");
+    read.place.operation = text_field(*wait, "operation");
+    read.place.number = integer(*wait, "number", -1, kMostNumber);
     read.seconds = seconds(*wait, "seconds");
     const json& missing = field(*wait, "missing");
     if (!missing.is_array()) refuse("missing");
@@ -262,7 +261,7 @@ RoundResult read_result(const json& header, std::string_view texts) {
 
 }  // namespace
 
-std::string encode(const Message& message) {
+std::string encode(const ControlMessage& message) {
   Writer writer;
   std::visit(writer, message);
   const std::string header = dump(writer.header);
@@ -272,7 +271,7 @@ std::string encode(const Message& message) {
   return bytes.append(header).append(writer.texts);
 }
 
-Message decode(std::string_view bytes) {
+ControlMessage decode(std::string_view bytes) {
   if (bytes.size() < 4) refuse("it ends early");
   const std::size_t size = read_number(bytes, 0, 4);
   if (size > bytes.size() - 4) refuse("it ends early");
@@ -282,7 +281,7 @@ Message decode(std::string_view bytes) {
   const std::string type = text_field(header, "type");
   if (type == "join") return read_join(header);
   if (type == "part") return read_part(header, texts);
-  if (type == "beat") return read_beat(header);
+  if (type == "beat") return read_heartbeat(header);
   if (type == "failing") return Failing{text_field(header, "reason")};
   if (type == "goodbye") return Goodbye{};
   if (type == "refusal")
@@ -297,7 +296,7 @@ Message decode(std::string_view bytes) {
     return Failed{{small(header, "rank", -1), code(header), text_field(header, "reason")},
                   truth(header, "of_own_group")};
   }
-  if (type == "goodbye_heard") return GoodbyeHeard{};
+  if (type == "goodbye_heard") return GoodbyeConfirmed{};
   refuse("of no known type");
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// What members and the coordinator say to each other once both have proved that they know the
-// secret. As bytes: the length of a JSON object (4 bytes, little-endian), the object, and the texts
-// that are not JSON, one after the other.
+// The messages between members and the coordinator, after both have proved that they know the
+// secret. Encoded as: the length of a JSON object (4 bytes, little-endian), the object, and the
+// texts that are not part of the JSON, one after the other.
 
 #include <chrono>
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "phalanx/rendezvous/detector.h"
+#include "phalanx/rendezvous/heartbeat.h"
 #include "phalanx/rendezvous/rank_place.h"
 #include "phalanx/rendezvous/rank_watch.h"
 
@@ -19,37 +19,33 @@ namespace phalanx::rendezvous {
 
 inline constexpr std::size_t kLongestGathered = std::size_t{16} << 10;
 inline constexpr std::size_t kLongestBroadcast = std::size_t{1} << 20;
-// What a member may say at once: a broadcast, and what stands around it.
+// The longest message of a member: a broadcast and its header.
 inline constexpr std::size_t kLongestOfMember = kLongestBroadcast + (std::size_t{64} << 10);
-// What the coordinator may: the gathered texts of some ten thousand ranks.
+// The longest message of the coordinator: the gathered texts of some ten thousand ranks.
 inline constexpr std::size_t kLongestOfCoordinator = std::size_t{256} << 20;
 
-// Of members.
+// ---- sent by members, besides Heartbeat
 
 struct JoinRequest {
-  int world_size = 0;  // of its group
+  int world_size = 0;  // the number of ranks, or of launchers
   int node = 0;
   int local_rank = 0, local_size = 1;  // as its launcher says
   int pid = 0;
   std::string host_name{};
-  std::string machine{};  // equal for two that share memory: boot id and network namespace
-  // The member's own random name of its session: who comes again with it goes on where a lost
-  // connection ended. Empty: it will not.
+  std::string machine{};  // own_machine(): equal for two processes that can share memory
+  // A random name that the member gives its session: a member that reconnects with it resumes the
+  // session. Empty: it will not reconnect.
   std::string session{};
-  std::uint64_t heard = 0;  // up to which number, in this session
+  std::uint64_t last_received = 0;  // number of the session's last message that it received
 };
 
 enum class RoundKind : std::uint8_t { kGather, kBroadcast };
 
-// Its part of a round; for a broadcast, rank 0's alone is not empty.
+// A member's part of a round; in a broadcast only rank 0's text is not empty.
 struct RoundPart {
   std::int64_t round = 0;
   RoundKind kind = RoundKind::kGather;
   std::string text{};
-};
-
-struct Beat {
-  Heartbeat heartbeat{};
 };
 
 struct Failing {
@@ -58,44 +54,44 @@ struct Failing {
 
 struct Goodbye {};
 
-// Of the coordinator.
+// ---- sent by the coordinator
 
 struct Refusal {
   ErrorCode code = ErrorCode::kConfiguration;
-  bool later = false;  // it may come again
+  bool later = false;  // the member may try again
   std::string text{};
 };
 
 struct Welcome {
   std::string coordinator{};  // "rank 0 (host n01, pid 4711)"
-  int hosted_by = -1;         // a rank; -1: a launcher
+  int coordinator_rank = -1;  // whose process hosts it; -1: a launcher
   std::vector<RankPlace> places{};
 };
 
 struct RoundResult {
   std::int64_t round = 0;
-  std::vector<std::string> texts{};  // of all; for a broadcast one
+  std::vector<std::string> texts{};  // of all members; of a broadcast, one
 };
 
-// Every half second.
+// Sent every kPingPeriod.
 struct Ping {
-  std::string waiting{};                // the roll-call, before all have joined
-  std::string busy{};                   // who is
-  std::chrono::milliseconds silence{};  // after which somebody is taken for dead; 0: not known yet
+  std::string waiting{};                // the roll-call, until all have joined
+  std::string busy{};                   // Detector::busy_ranks()
+  std::chrono::milliseconds silence{};  // the limit of silence; 0: not known yet
 };
 
 struct Failed {
   RankFailure failure{};
-  bool of_own_group = true;  // false: launchers hear of ranks
+  bool of_own_group = true;  // false: a failure of ranks, sent to launchers
 };
 
-struct GoodbyeHeard {};
+struct GoodbyeConfirmed {};
 
-using Message = std::variant<JoinRequest, RoundPart, Beat, Failing, Goodbye, Refusal, Welcome,
-                             RoundResult, Ping, Failed, GoodbyeHeard>;
+using ControlMessage = std::variant<JoinRequest, RoundPart, Heartbeat, Failing, Goodbye, Refusal,
+                                    Welcome, RoundResult, Ping, Failed, GoodbyeConfirmed>;
 
-std::string encode(const Message& message);
-// UnavailableError where it is not one.
-Message decode(std::string_view bytes);
+std::string encode(const ControlMessage& message);
+// UnavailableError if the bytes are no message.
+ControlMessage decode(std::string_view bytes);
 
 }  // namespace phalanx::rendezvous

@@ -21,7 +21,7 @@ std::string with_header(const std::string& header, const std::string& rest = "")
   return bytes + header + rest;
 }
 
-TEST(Message, ComesBackAsItWas) {
+TEST(ControlMessage, ComesBackAsItWas) {
   const JoinRequest join = through(JoinRequest{8, 1, 2, 4, 4711, "n02", "boot/1"});
   EXPECT_EQ(join.world_size, 8);
   EXPECT_EQ(join.node, 1);
@@ -46,28 +46,28 @@ TEST(Message, ComesBackAsItWas) {
   heartbeat.waited_seconds = 0.25;
   heartbeat.steps = 2;
   heartbeat.busy = "saving";
-  heartbeat.moved = "3 MB";
+  heartbeat.busy_progress = "3 MB";
   heartbeat.access = "writing /a";
   heartbeat.silence_limit = 3;
   heartbeat.still_limit = 0.5;
   heartbeat.wait = Heartbeat::Wait{{2, "tp", "all_reduce", 12}, {0, 3}, 0.5};
-  const Heartbeat beat = through(Beat{heartbeat}).heartbeat;
+  const Heartbeat beat = through(heartbeat);
   EXPECT_EQ(beat.ticks, 12U);
   EXPECT_EQ(beat.iteration, 3);
   EXPECT_EQ(beat.step_seconds, 1.5);
   EXPECT_EQ(beat.waited_seconds, 0.25);
   EXPECT_EQ(beat.steps, 2);
   EXPECT_EQ(beat.busy, "saving");
-  EXPECT_EQ(beat.moved, "3 MB");
+  EXPECT_EQ(beat.busy_progress, "3 MB");
   EXPECT_EQ(beat.access, "writing /a");
   EXPECT_EQ(beat.silence_limit, 3);
   EXPECT_EQ(beat.still_limit, 0.5);
-  EXPECT_FALSE(through(Beat{}).heartbeat.still_limit);
+  EXPECT_FALSE(through(Heartbeat{}).still_limit);
   ASSERT_TRUE(beat.wait);
-  EXPECT_EQ(beat.wait->at.operation, "all_reduce");
-  EXPECT_EQ(beat.wait->at.number, 12);
+  EXPECT_EQ(beat.wait->place.operation, "all_reduce");
+  EXPECT_EQ(beat.wait->place.number, 12);
   EXPECT_EQ(beat.wait->missing, (std::vector<int>{0, 3}));
-  EXPECT_FALSE(through(Beat{}).heartbeat.wait);
+  EXPECT_FALSE(through(Heartbeat{}).wait);
 
   const Refusal refusal = through(Refusal{ErrorCode::kUnavailable, true, "later"});
   EXPECT_EQ(refusal.code, ErrorCode::kUnavailable);
@@ -85,12 +85,12 @@ TEST(Message, ComesBackAsItWas) {
   EXPECT_EQ(through(Failing{"why"}).reason, "why");
 }
 
-TEST(Message, OfBytesThatAreNoTextIsReadable) {
+TEST(ControlMessage, OfBytesThatAreNoTextIsReadable) {
   EXPECT_EQ(through(Failing{"disk \xff full"}).reason, "disk \xef\xbf\xbd full");
   EXPECT_EQ(through(Failing{std::string(100000, '\xff')}).reason.size(), 3U * 4096U);
 }
 
-TEST(Message, ThatIsNoneIsRefused) {
+TEST(ControlMessage, ThatIsNoneIsRefused) {
   for (const std::string& bytes :
        {std::string(),
         std::string("abc"),
@@ -117,13 +117,13 @@ TEST(Message, ThatIsNoneIsRefused) {
   }
 }
 
-TEST(Message, AnyChangeIsReadOrRefused) {
+TEST(ControlMessage, AnyChangeIsReadOrRefused) {
   // NOLINTNEXTLINE(bugprone-random-generator-seed,cert-msc51-cpp): the same each time.
   std::mt19937 random(1);
   Heartbeat heartbeat;
   heartbeat.wait = Heartbeat::Wait{{2, "tp", "all_reduce", 12}, {0, 3}, 0.5};
   const std::vector<std::string> seeds = {
-      encode(Beat{heartbeat}), encode(JoinRequest{8, 1, 2, 4, 4711, "n02", "boot/1"}),
+      encode(heartbeat), encode(JoinRequest{8, 1, 2, 4, 4711, "n02", "boot/1"}),
       encode(RoundResult{1, {"one", "two"}}), encode(Welcome{"rank 0", 0, {{0, 1, 0, 0, 1, "a"}}})};
   int read = 0;
   for (int round = 0; round < 10000; ++round) {

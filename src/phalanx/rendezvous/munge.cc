@@ -20,17 +20,17 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/rendezvous/crypto.h"
+#include "phalanx/rendezvous/timing.h"
 
 namespace phalanx::rendezvous {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kLongestRun = std::chrono::seconds(10);
 constexpr std::size_t kLongestOutput = 16384;
 // Ranks may come late; MUNGE's own limit is an hour.
 constexpr const char* kLifeSeconds = "3600";
-// What unmunge ends with where the credential is good, but too old, or was decoded before.
+// Exit statuses of unmunge for a valid credential that is too old, or was decoded before.
 constexpr int kExpired = 15;
 constexpr int kReplayed = 17;
 
@@ -98,8 +98,8 @@ Outcome run(const std::vector<std::string>& command, std::string_view input) {
   if (error != 0) throw SystemError("{} cannot be started: {}", command[0], std::strerror(error));
   to_child.close(0);
   from_child.close(1);
-  // A child that reads nothing is seen by what it answers; it holds the other end of the pipe, or
-  // is gone: then there is a signal, which this process may not ignore.
+  // If the child is gone, writing raises SIGPIPE, which this process may not ignore. A child that
+  // reads nothing is noticed by its answer.
   sigset_t broken_pipe;
   sigset_t before;
   ::sigemptyset(&broken_pipe);
@@ -111,7 +111,7 @@ Outcome run(const std::vector<std::string>& command, std::string_view input) {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   to_child.close(1);
   Outcome outcome;
-  const Clock::time_point until = Clock::now() + kLongestRun;
+  const Clock::time_point until = Clock::now() + kMungeTimeout;
   outcome.output = read_until(from_child.ends[0], until);
   if (Clock::now() >= until || outcome.output.size() >= kLongestOutput) ::kill(pid, SIGKILL);
   from_child.close(0);
@@ -133,7 +133,7 @@ bool is_on_path(const std::string& program) {
   return false;
 }
 
-// Of "UID:  name (1000)" in unmunge's table; -1 where there is none.
+// The number in "UID:  name (1000)" of unmunge's table; -1 if there is none.
 std::int64_t uid_in(std::string_view table) {
   constexpr std::string_view kKey = "\nUID:";
   const std::size_t key = table.find(kKey);
@@ -148,7 +148,7 @@ std::int64_t uid_in(std::string_view table) {
   return error == std::errc() && end != line.data() + line.size() && *end == ')' ? uid : -1;
 }
 
-// Nothing where they are not digits.
+// Empty if they are not hexadecimal digits.
 SecretBytes bytes_of_digits(std::string_view digits) {
   SecretBytes bytes(digits.size() / 2);
   for (std::size_t at = 0; at + 2 <= digits.size(); at += 2) {

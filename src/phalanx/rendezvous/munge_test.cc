@@ -17,7 +17,7 @@
 namespace phalanx::rendezvous {
 namespace {
 
-// Programs of these names, that do as MUNGE's, on the PATH.
+// Puts programs on the PATH that behave as MUNGE's.
 class Munge : public testing::Test {
  protected:
   Munge() : path_(std::getenv("PATH")) {
@@ -88,7 +88,7 @@ TEST_F(Munge, MembersWithoutASecretJoinByIt) {
   const Secret secret = std::exchange(options.secret, {});
   auto members = join_all(coordinator, options, [&](MemberOptions& of_rank) {
     of_rank.with_munge = true;
-    // The first one's process has made it.
+    // The process of the first rank has made it.
     if (of_rank.environment.rank == 0) of_rank.secret = secret;
   });
   leave_all(members);
@@ -103,7 +103,7 @@ TEST_F(Munge, OneOfAnotherUserDoesNotJoin) {
   of_rank.secret = {};
   of_rank.with_munge = true;
   EXPECT_EQ(error_of([&] { Member::join(of_rank); }).first, 77);
-  // Who has no MUNGE to offer says so.
+  // A coordinator without MUNGE says so.
   options.with_munge = false;
   const Coordinator without(options);
   of_rank.environment.endpoint = without.endpoint();

@@ -20,7 +20,7 @@ std::vector<std::string> words_of(const std::string& line) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-// The listening socket's inode in a table of /proc/net/tcp's form; empty where there is none.
+// The inode of the listening socket in a table like /proc/net/tcp; empty if there is none.
 std::string listening_inode(const std::filesystem::path& table, int port) {
   const std::string wanted = fmt::format(":{:04X}", port);
   constexpr const char* kListening = "0A";
@@ -52,7 +52,7 @@ bool has_socket(const std::filesystem::path& process, const std::string& inode) 
   return false;
 }
 
-// Its first words, without what a terminal would take for more than text.
+// The beginning of its command line, without control characters.
 std::string command_of(const std::filesystem::path& process) {
   std::ifstream file(process / "cmdline");
   std::string command(std::istreambuf_iterator<char>(file), {});

@@ -1,5 +1,5 @@
 #pragma once
-// Who listens where this process wanted to: for messages.
+// The process that listens at an endpoint, for error messages.
 
 #include <filesystem>
 #include <string>
@@ -8,8 +8,7 @@
 
 namespace phalanx::rendezvous {
 
-// "pid 812 (python3 train.py)"; empty where it cannot be known: another user's process, or none.
-// `proc` is the kernel's directory.
+// "pid 812 (python3 train.py)"; empty if it cannot be known: another user's process, or none.
 std::string port_holder(const Endpoint& endpoint, const std::filesystem::path& proc = "/proc");
 
 }  // namespace phalanx::rendezvous

@@ -1,7 +1,7 @@
 #pragma once
-// Between a rank and whoever watches over all of them (rendezvous/): the rank says where it is, and
-// hears that one of them has failed. Called by the rank's own thread and its transport's helper,
-// from any of them at any time; all calls but fail() are cheap.
+// The interface between a rank and the watch over all ranks: the rank reports its progress, and
+// learns that a rank has failed. The rank's own threads and its transport's helper thread may call
+// every function at any time; all but fail() are cheap.
 
 #include <chrono>
 #include <cstdint>
@@ -18,9 +18,9 @@
 
 namespace phalanx {
 
-// The first failure of a world; what follows from it is nobody's.
+// The first failure of a world. Failures that follow from it are not reported.
 struct RankFailure {
-  int rank = -1;                           // whose it is
+  int rank = -1;                           // that failed
   ErrorCode code = ErrorCode::kTemporary;  // what the other ranks end with: 75, 124 or 74
   std::string reason;                      // "rank 3 (host n07, pid 4711) is gone: ..."
 };
@@ -33,47 +33,47 @@ class RankWatch {
   RankWatch(const RankWatch&) = delete;
   RankWatch& operator=(const RankWatch&) = delete;
 
-  // Something moved: a message began or ended, a pass is over. A rank that does not tick is taken
-  // for one that hangs.
+  // A sign of progress: a message began or ended, a pass is over. A rank that does not tick for too
+  // long counts as hanging.
   virtual void tick() noexcept = 0;
-  // Where its threads count what moves beside messages, each such thread in a ProgressScope; null
-  // where nobody looks.
+  // Where threads count other progress than messages, each one in a ProgressScope; null if nobody
+  // watches.
   virtual Progress* progress() noexcept { return nullptr; }
-  // How long the rank may go without a tick; zero: for ever.
+  // How long the rank may be without a tick; zero: no limit.
   virtual void limit_stillness(std::chrono::milliseconds /*limit*/) {}
 
-  // The rank's thread waits for messages of these ranks; said where it takes longer than some tens
-  // of milliseconds, once for each wait.
-  virtual void begin_wait(const CommPlace& at, const std::vector<int>& missing) = 0;
+  // The rank's thread waits for messages of these ranks. Called once for a wait that takes longer
+  // than some tens of milliseconds.
+  virtual void begin_wait(const CommPlace& place, const std::vector<int>& missing) = 0;
   virtual void end_wait() noexcept = 0;
-  // Time spent in waits, however short, beside the rank's own work.
+  // Adds time that the rank has spent in waits, also in short ones.
   virtual void waited(Clock::duration time) noexcept = 0;
 
-  // Something long beside the messages ("saving the checkpoint of iteration 100"). May nest. It
-  // ticks, as all else.
+  // Begins long work that is no training ("saving the checkpoint of iteration 100"); may be nested.
+  // The rank must go on to tick.
   virtual void begin_busy(std::string what) = 0;
   virtual void end_busy() noexcept = 0;
-  // Who is busy now, of all ranks: "rank 0, which has been saving the checkpoint of iteration 100
-  // for 12 s"; empty where nobody is. A wait's limit of time does not count meanwhile.
+  // The ranks that are busy now: "rank 0, which has been saving the checkpoint of iteration 100 for
+  // 12 s"; empty if none is. The time limits of waits are suspended meanwhile.
   virtual std::string busy_ranks() const = 0;
 
-  // An iteration is over; what is usual is learned from these.
+  // An iteration is complete.
   virtual void step(std::int64_t iteration) noexcept = 0;
 
-  // This rank fails: all others hear of it. The first failure of the world counts. Returns when it
-  // has been said, or cannot be.
+  // This rank fails: all others are told. Returns when the report has been sent, or cannot be.
   virtual void fail(std::string_view reason) noexcept = 0;
-  // The world's, as soon as this rank has heard of it.
+  // The first failure of the world, as soon as this rank knows it.
   virtual std::optional<RankFailure> failure() const = 0;
-  // `wake` is called, on some thread, when failure() is there; at once where it is already. Null
-  // ends it: when this returns the old one is not running and will not be called.
+  // Calls `wake` on some thread when failure() has become set, at once if it is already. It
+  // replaces the function set before (null: none), which is not running and will not be called when
+  // this returns.
   virtual void on_failure(std::function<void()> wake) = 0;
 
  protected:
   RankWatch() = default;
 };
 
-// Nobody watches: ranks that are threads of one process. fail() is heard by nobody.
+// A watch that does nothing, for ranks that are threads of one process.
 std::unique_ptr<RankWatch> make_idle_watch();
 
 }  // namespace phalanx

@@ -1,5 +1,5 @@
 #pragma once
-// Coordinators and members in one process, and clients that say what no member would.
+// Coordinators and members in one process, and clients that send what no member would.
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -61,7 +61,7 @@ inline MemberOptions member_options(const Coordinator& coordinator,
   return options;
 }
 
-// Runs `body` for each of `count` at the same time; what they throw comes after all have ended.
+// Runs `body` for each of `count` at the same time; rethrows an exception after all have ended.
 inline void run_all(int count, const std::function<void(int)>& body) {
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(count));
   {
@@ -101,7 +101,7 @@ inline void leave_all(std::vector<std::unique_ptr<Member>>& members) {
   members.clear();
 }
 
-// The code and text of the error that `body` ends with; 0 without one.
+// The code and text of the error that `body` throws; 0 without one.
 inline std::pair<int, std::string> error_of(const std::function<void()>& body) {
   try {
     body();
@@ -111,7 +111,7 @@ inline std::pair<int, std::string> error_of(const std::function<void()>& body) {
   return {0, ""};
 }
 
-// Waits, far longer than it should take.
+// Waits for a condition, with a limit far above what it should take.
 inline bool eventually(const std::function<bool()>& condition,
                        std::chrono::milliseconds limit = std::chrono::seconds(20)) {
   const auto until = std::chrono::steady_clock::now() + limit;
@@ -122,7 +122,7 @@ inline bool eventually(const std::function<bool()>& condition,
   return true;
 }
 
-// A socket that says what it is told to.
+// A socket that sends any bytes or messages.
 class RawClient {
  public:
   explicit RawClient(const Endpoint& endpoint) {
@@ -155,7 +155,7 @@ class RawClient {
     return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
   }
-  // What comes within the time; empty at the connection's end as well.
+  // The bytes that come within the time; empty also at the connection's end.
   std::string receive(int limit_ms = 20000) const {
     pollfd entry{socket_, POLLIN, 0};
     if (::poll(&entry, 1, limit_ms) <= 0) return {};
@@ -165,7 +165,7 @@ class RawClient {
     return bytes;
   }
 
-  // Proves that it knows the secret; whether that was taken.
+  // Proves that it knows the secret; whether the server accepted it.
   bool prove(const Secret& secret, const Hello& hello) {
     ClientHandshake handshake(secret, hello);
     send(handshake.start());
@@ -180,9 +180,11 @@ class RawClient {
     opener_->feed(handshake.rest());
     return true;
   }
-  bool say(const Message& message) { return send(sealer_->seal_all(encode(message))); }
+  bool send_message(const ControlMessage& message) {
+    return send(sealer_->seal_all(encode(message)));
+  }
   // The next message; empty at the connection's end.
-  std::optional<Message> hear() {
+  std::optional<ControlMessage> receive_message() {
     while (true) {
       if (const auto message = opener_->next()) return decode(message->text);
       const std::string bytes = receive();

@@ -83,7 +83,7 @@ std::string Roster::host_of_missing(int number) const {
 std::string Roster::roll_call() const {
   std::string count = fmt::format("{}/{} joined", joined_, size());
   if (complete()) return count;
-  // Neighbours of one host together: "8-15".
+  // Successive numbers of one host: "8-15".
   struct Run {
     int first, last;
     std::string host;

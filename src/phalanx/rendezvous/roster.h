@@ -1,5 +1,5 @@
 #pragma once
-// Who of a group (ranks, or launchers) has joined, who is missing, and where all of them are.
+// Which ranks (or launchers) have joined, which are missing, and on which hosts they run.
 
 #include <optional>
 #include <string>
@@ -15,24 +15,26 @@ class Roster {
   // `noun` for people: "rank", "launcher".
   Roster(std::string noun, int size);
 
-  // Empty: it is in. Otherwise why not.
+  // Adds a member. The refusal, if it cannot join.
   std::optional<Refusal> admit(int number, const JoinRequest& join);
 
   int size() const { return static_cast<int>(members_.size()); }
   int joined() const { return joined_; }
   bool complete() const { return joined_ == size(); }
   bool has(int number) const;
-  const JoinRequest& member(int number) const;  // one that has joined
+  const JoinRequest& member(int number) const;  // it has joined
   // "rank 3 (host n07, pid 4711)"; "rank 3" where it has not joined.
   std::string name_of(int number) const;
   // "7/8 joined, missing rank 5 (host n02)".
   std::string roll_call() const;
   std::vector<int> missing() const;
-  // When all have joined. A host is a node and a machine; local ranks are numbered anew in it.
+  // By number; all must have joined. A host is a pair of node and machine, and local ranks are
+  // numbered from 0 in each.
   std::vector<RankPlace> places() const;
 
  private:
-  // Of the launcher's node on which the member should be, as far as those tell who have joined.
+  // The host of the node on which the missing member should be, if another one of that node has
+  // joined; else empty.
   std::string host_of_missing(int number) const;
 
   std::string noun_;

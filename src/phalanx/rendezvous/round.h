@@ -1,5 +1,6 @@
 #pragma once
-// Texts of all members of a group, collected: one round after the other, every member in each.
+// Collects one text of every member, round after round: the coordinator's side of gather() and
+// broadcast().
 
 #include <cstdint>
 #include <optional>
@@ -14,18 +15,18 @@ class Round {
  public:
   explicit Round(int members = 0) : parts_(static_cast<std::size_t>(members)) {}
 
-  // UnavailableError where the member's part does not belong to this round.
+  // UnavailableError if the part does not belong to this round.
   void add(int member, RoundPart part);
-  // When all parts are there; then the next round begins.
+  // The result when all parts are there; it begins the next round.
   std::optional<RoundResult> finish();
-  // Who is waited for; nobody where nobody has begun.
+  // The members whose parts are missing; empty if no part has come yet.
   std::vector<int> missing() const;
 
  private:
   std::int64_t number_ = 0;
   int arrived_ = 0;
   RoundKind kind_ = RoundKind::kGather;
-  int first_ = -1;  // whose part came first
+  int first_ = -1;  // the member whose part came first
   std::vector<std::optional<std::string>> parts_;
 };
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/file_descriptor.h"
 #include "phalanx/rendezvous/crypto.h"
 
 namespace phalanx {
@@ -18,21 +19,6 @@ namespace {
 constexpr std::size_t kLeastBytes = 16;
 constexpr std::size_t kMostBytes = 4096;
 constexpr std::size_t kFreshBytes = 32;
-
-class Descriptor {
- public:
-  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  int get() const { return descriptor_; }
-  int release() { return std::exchange(descriptor_, -1); }
-
- private:
-  int descriptor_;
-};
 
 // From its start, wherever the descriptor stands: children share its position. At most `limit`.
 SecretBytes read_all(int descriptor, std::size_t limit, const std::string& name) {
@@ -73,7 +59,7 @@ SecretBytes::SecretBytes(std::size_t size) : size_(size) {
   void* const pages =
       ::mmap(nullptr, allocated_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) throw SystemError("no memory for a secret: {}", std::strerror(errno));
-  // That the kernel may refuse harms nothing.
+  // If the kernel refuses, the secret is only less well protected.
   ::madvise(pages, allocated_, MADV_DONTDUMP);
   data_ = static_cast<std::byte*>(pages);
 }
@@ -113,7 +99,7 @@ Secret read_secret_file(const std::filesystem::path& path, const std::string& fl
   const std::string name = path.string();
   const std::string source = flag + " " + name;
   // O_NONBLOCK: a pipe in its place is refused, not waited for.
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) {
     if (errno == ENOENT || errno == ENOTDIR) throw InputMissingError("{}: no such file", source);
     if (errno == EACCES) throw PermissionError("{}: not readable by this user", source);
@@ -146,7 +132,7 @@ Secret make_secret() {
 
 int share_secret(const Secret& secret) {
   // Without MFD_CLOEXEC: children inherit it.
-  Descriptor memory(::memfd_create("phalanx-secret", MFD_ALLOW_SEALING));
+  FileDescriptor memory(::memfd_create("phalanx-secret", MFD_ALLOW_SEALING));
   if (memory.get() < 0) {
     throw SystemError("no memory file for the run's secret: {}", std::strerror(errno));
   }

@@ -97,7 +97,7 @@ TEST(Secret, ComesToChildrenByADescriptor) {
   }
   EXPECT_TRUE(same(inherited_secret(descriptor), secret));
   EXPECT_NE(::fcntl(descriptor, F_GETFD) & FD_CLOEXEC, 0);
-  // Nobody changes it on the way.
+  // The file cannot be changed.
   EXPECT_EQ(::pwrite(descriptor, "x", 1, 0), -1);
   ::close(descriptor);
 }

@@ -1,4 +1,4 @@
-// Once nobody needs a secret any more, it is nowhere in the memory of the process.
+// When a secret is no longer needed, it is nowhere in the memory of the process.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::size_t kSecretBytes = 32;
 constexpr std::size_t kPiece = std::size_t{1} << 20;
-// Larger mappings are reserved, not used: a sanitizer's.
+// Larger mappings are only reserved, by a sanitizer.
 constexpr std::uint64_t kLargest = std::uint64_t{1} << 32;
 
-// A secret as it must not stand in memory itself: every byte turned over.
+// The secret with all bits inverted, so that the test's own copy is not found.
 using Turned = std::array<unsigned char, kSecretBytes>;
 
 Turned turned(const Secret& secret) {
@@ -39,9 +39,9 @@ bool stands_at(const unsigned char* at, const Turned& secret) {
   return true;
 }
 
-// How often it stands in this process' writable memory.
+// How often the secret is in this process's writable memory.
 int traces_of(const Turned& secret) {
-  // Not within what is searched.
+  // Not in the memory that is searched.
   const std::size_t size = kPiece + kSecretBytes;
   auto* const piece = static_cast<unsigned char*>(
       ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));

@@ -13,18 +13,12 @@
 #include "phalanx/base/log.h"
 #include "phalanx/rendezvous/identity.h"
 #include "phalanx/rendezvous/munge.h"
+#include "phalanx/rendezvous/timing.h"
 
 namespace phalanx::rendezvous {
 namespace {
 
 constexpr auto kLongest = std::chrono::hours(24 * 365);
-constexpr auto kTick = std::chrono::milliseconds(100);
-constexpr auto kUrgentTick = std::chrono::milliseconds(10);
-constexpr auto kPingEvery = std::chrono::milliseconds(500);
-// For a launcher to say how a process ended whose connection did.
-constexpr auto kHold = std::chrono::milliseconds(30);
-// From the proof to the request to join.
-constexpr auto kJoinDeadline = std::chrono::seconds(5);
 
 std::string host_of(const CoordinatorOptions& options) {
   return fmt::format("{} (host {}, pid {})", options.launchers > 0 ? "the launcher" : "rank 0",
@@ -37,7 +31,7 @@ Server::Server(const CoordinatorOptions& options)
     : options_(options),
       run_id_(short_run_id(options.run_id)),
       credential_(options.with_munge ? make_munge_credential(options.secret) : ""),
-      who_(host_of(options)),
+      name_(host_of(options)),
       epoch_(options.epoch),
       work_(context_.get_executor()),
       timer_(context_) {
@@ -45,19 +39,19 @@ Server::Server(const CoordinatorOptions& options)
   endpoint_ = listener.endpoint;
   accept_loop_.emplace(
       std::move(listener.acceptors), [this] { return gate_.has_room(Clock::now()); },
-      [this](Socket socket) { greet(std::move(socket)); });
-  if (options_.launchers > 0) launchers_ = assemble(MemberRole::kLauncher, options_.launchers);
+      [this](Socket socket) { on_connection(std::move(socket)); });
+  if (options_.launchers > 0) launchers_ = make_world(MemberRole::kLauncher, options_.launchers);
   start_attempt(options_.epoch, options_.world_size);
-  accept_loop_->wake();
+  accept_loop_->retry();
   thread_ = std::thread([this] { run(); });
 }
 
 Server::~Server() {
   asio::post(context_, [this] {
     options_.on_verdict = nullptr;
-    const std::string why = who_ + ", where all meet, has ended before all had joined";
-    if (ranks_) ranks_->group.abandon(why);
-    if (launchers_) launchers_->group.abandon(why);
+    const std::string why = name_ + ", where all meet, has ended before all had joined";
+    if (ranks_) ranks_->members.abandon(why);
+    if (launchers_) launchers_->members.abandon(why);
     stop_by_ = Clock::now() + options_.farewell;
     accept_loop_->stop();
     tick();
@@ -68,7 +62,7 @@ Server::~Server() {
 void Server::run() {
   while (!context_.stopped()) {
     try {
-      // Also after a tick that failed before it had armed it.
+      // A tick may have failed before it armed the timer.
       arm_timer();
       context_.run();
     } catch (const std::exception& error) {
@@ -78,27 +72,28 @@ void Server::run() {
   for (auto& [id, peer] : peers_) peer.connection->close();
 }
 
-std::unique_ptr<Server::Assembly> Server::assemble(MemberRole role, int size) {
-  GroupOptions group;
-  group.noun = role == MemberRole::kRank ? "rank" : "launcher";
-  group.size = size;
-  group.coordinator = who_;
-  group.hosted_by = role == MemberRole::kRank && options_.launchers > 0 ? -1 : 0;
-  group.limits = options_.limits;
+std::unique_ptr<Server::World> Server::make_world(MemberRole role, int size) {
+  MembersOptions members;
+  members.noun = role == MemberRole::kRank ? "rank" : "launcher";
+  members.size = size;
+  members.coordinator = name_;
+  members.coordinator_rank = role == MemberRole::kRank && options_.launchers > 0 ? -1 : 0;
+  members.limits = options_.limits;
   const bool joins = role != MemberRole::kRank || options_.ranks_join;
-  group.join_timeout = joins ? options_.join_timeout : kLongest;
-  group.over_network = options_.endpoint.kind == Endpoint::Kind::kTcp;
-  if (role == MemberRole::kRank && options_.launchers > 0) group.hold = kHold;
-  const auto send_to = [this, role](int number, const Group::Bytes& bytes, bool may_be_dropped) {
+  members.join_timeout = joins ? options_.join_timeout : kLongest;
+  members.over_network = options_.endpoint.kind == Endpoint::Kind::kTcp;
+  if (role == MemberRole::kRank && options_.launchers > 0)
+    members.exit_report_wait = kExitReportWait;
+  const auto send_to = [this, role](int number, const Members::Bytes& bytes, bool may_be_dropped) {
     send(role, number, bytes, may_be_dropped);
   };
-  return std::make_unique<Assembly>(Assembly{Group(group, send_to, Clock::now()),
-                                             std::vector<Seat>(static_cast<std::size_t>(size))});
+  return std::make_unique<World>(World{Members(members, send_to, Clock::now()),
+                                       std::vector<Seat>(static_cast<std::size_t>(size))});
 }
 
-void Server::send(MemberRole role, int number, const Group::Bytes& bytes, bool may_be_dropped) {
-  Seat& seat = assembly_of(role)->seats[static_cast<std::size_t>(number)];
-  const std::uint64_t of_message = may_be_dropped ? 0 : seat.session.say(bytes);
+void Server::send(MemberRole role, int number, const Members::Bytes& bytes, bool may_be_dropped) {
+  Seat& seat = world_of(role)->seats[static_cast<std::size_t>(number)];
+  const std::uint64_t of_message = may_be_dropped ? 0 : seat.session.add_sent(bytes);
   const auto peer = peers_.find(seat.peer);
   if (peer == peers_.end()) return;
   Connection& connection = *peer->second.connection;
@@ -115,12 +110,12 @@ void Server::start_attempt(int epoch, int world_size) {
       }
     }
   }
-  ranks_ = world_size > 0 ? assemble(MemberRole::kRank, world_size) : nullptr;
+  ranks_ = world_size > 0 ? make_world(MemberRole::kRank, world_size) : nullptr;
 }
 
 void Server::begin_attempt(int epoch, int world_size) {
   PHALANX_CHECK(world_size > 0, "an attempt of {} ranks", world_size);
-  // dispatch: on_verdict may call it, on the thread that would otherwise be waited for.
+  // dispatch, not post: on_verdict may call this on the server's own thread.
   std::promise<void> done;
   asio::dispatch(context_, [&] {
     try {
@@ -135,12 +130,12 @@ void Server::begin_attempt(int epoch, int world_size) {
 
 void Server::rank_ended(int rank, const std::string& how) {
   asio::post(context_, [this, rank, how] {
-    if (ranks_) ranks_->group.ended(rank, how, Clock::now());
-    settle();
+    if (ranks_) ranks_->members.on_process_end(rank, how, Clock::now());
+    judge();
   });
 }
 
-void Server::greet(Socket socket) {
+void Server::on_connection(Socket socket) {
   const std::string address = address_of(socket);
   const Id id = next_id_++;
   std::optional<Id> evicted;
@@ -149,7 +144,7 @@ void Server::greet(Socket socket) {
   if (answer != Gate::Answer::kEnter) return;
   if (!is_trusted_user(socket)) return log_failed_hello(id, "another user's process");
   try {
-    admit(id, std::move(socket));
+    start_handshake(id, std::move(socket));
   } catch (const std::exception&) {
     gate_.leave(id);
     drop(id);
@@ -157,30 +152,30 @@ void Server::greet(Socket socket) {
   }
 }
 
-void Server::admit(Id id, Socket socket) {
+void Server::start_handshake(Id id, Socket socket) {
   const auto connection = std::make_shared<Connection>(std::move(socket));
   Peer peer{connection, ServerHandshake(options_.secret, credential_)};
-  peer.since = Clock::now();
+  peer.state_since = Clock::now();
   peers_.emplace(id, std::move(peer));
-  connection->start([this, id](std::string_view bytes) { hear(id, bytes); },
-                    [this, id](const ConnectionEnd& how) { end(id, how); });
+  connection->start([this, id](std::string_view bytes) { on_bytes(id, bytes); },
+                    [this, id](const ConnectionEnd& how) { on_connection_end(id, how); });
 }
 
-void Server::hear(Id id, std::string_view bytes) {
+void Server::on_bytes(Id id, std::string_view bytes) {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return;
-  if (found->second.state == State::kUnproven) return prove(id, found->second, bytes);
+  if (found->second.state == State::kUnproven) return on_handshake_bytes(id, found->second, bytes);
   found->second.opener->feed(bytes);
-  // What it says may end the connection, and with it the peer.
+  // A message may end the connection, which removes the peer.
   for (auto peer = found; peer != peers_.end(); peer = peers_.find(id)) {
     const std::optional<OpenedMessage> message = peer->second.opener->next();
     if (!message) break;
-    take(id, peer->second, *message);
+    on_message(id, peer->second, *message);
   }
-  settle();
+  judge();
 }
 
-void Server::prove(Id id, Peer& peer, std::string_view bytes) {
+void Server::on_handshake_bytes(Id id, Peer& peer, std::string_view bytes) {
   peer.connection->send_raw(peer.handshake.receive(bytes));
   if (peer.handshake.state() == HandshakeState::kFailed) {
     log_failed_hello(id, peer.handshake.reason());
@@ -195,25 +190,25 @@ void Server::prove(Id id, Peer& peer, std::string_view bytes) {
     peer.connection->seal_with(peer.handshake.keys().of_server);
     peer.opener.emplace(peer.handshake.keys().of_client, kLongestOfMember);
     peer.state = State::kProven;
-    peer.since = Clock::now();
+    peer.state_since = Clock::now();
   }
 }
 
-void Server::take(Id id, Peer& peer, const OpenedMessage& opened) {
+void Server::on_message(Id id, Peer& peer, const OpenedMessage& opened) {
   const Hello& hello = peer.handshake.hello();
-  Message message = decode(opened.text);
+  ControlMessage message = decode(opened.text);
   if (peer.state == State::kMember) {
-    Assembly& assembly = *assembly_of(hello.role);
-    Session& session = assembly.seats[static_cast<std::size_t>(hello.number)].session;
-    session.confirm(opened.numbers.heard);
-    // Said again, and heard before.
-    if (opened.numbers.number != 0 && !session.hear(opened.numbers.number)) return;
-    peer.connection->set_heard(session.heard());
-    return assembly.group.heard(hello.number, std::move(message), Clock::now());
+    World& world = *world_of(hello.role);
+    Session& session = world.seats[static_cast<std::size_t>(hello.number)].session;
+    session.confirm(opened.numbers.last_received);
+    // A message that was sent again may have come before.
+    if (opened.numbers.number != 0 && !session.accept(opened.numbers.number)) return;
+    peer.connection->set_last_received(session.last_received());
+    return world.members.on_message(hello.number, std::move(message), Clock::now());
   }
   const auto* request = std::get_if<JoinRequest>(&message);
   if (request == nullptr) throw UnavailableError("it speaks before it has joined");
-  join(id, peer, *request);
+  on_join_request(id, peer, *request);
 }
 
 std::optional<Refusal> Server::refusal_of(const Hello& hello) const {
@@ -227,7 +222,7 @@ std::optional<Refusal> Server::refusal_of(const Hello& hello) const {
   if (hello.role == MemberRole::kLauncher) {
     if (launchers_) return std::nullopt;
     return Refusal{ErrorCode::kConfiguration, false,
-                   who_ + " has no launcher of this run: how were the others started?"};
+                   name_ + " has no launcher of this run: how were the others started?"};
   }
   if (hello.epoch < epoch_) {
     return Refusal{
@@ -242,41 +237,42 @@ std::optional<Refusal> Server::refusal_of(const Hello& hello) const {
   return std::nullopt;
 }
 
-void Server::join(Id id, Peer& peer, const JoinRequest& join) {
+void Server::on_join_request(Id id, Peer& peer, const JoinRequest& join) {
   const Hello hello = peer.handshake.hello();
   if (const std::optional<Refusal> refusal = refusal_of(hello)) return refuse(id, peer, *refusal);
-  Assembly& assembly = *assembly_of(hello.role);
+  World& world = *world_of(hello.role);
   const auto number = static_cast<std::size_t>(hello.number);
-  if (assembly.group.knows(hello.number, join)) return resume(id, peer, join);
-  const Roster& roster = assembly.group.roster();
-  // Known before it is told anything: with the last one all are, that everybody is there.
+  if (world.members.is_returning(hello.number, join)) return resume_member(id, peer, join);
+  const Roster& roster = world.members.roster();
+  // The seat needs its connection before Members::join(), which sends messages to all when the last
+  // member joins.
   const bool is_free = hello.number < roster.size() && !roster.has(hello.number);
-  if (is_free) assembly.seats[number].peer = id;
-  if (const auto refusal = assembly.group.join(hello.number, join, Clock::now())) {
-    if (is_free) assembly.seats[number].peer = 0;
+  if (is_free) world.seats[number].peer = id;
+  if (const auto refusal = world.members.join(hello.number, join, Clock::now())) {
+    if (is_free) world.seats[number].peer = 0;
     return refuse(id, peer, *refusal);
   }
   peer.state = State::kMember;
 }
 
-// Who comes again goes on where its last connection ended, whether that has ended here already or
-// not.
-void Server::resume(Id id, Peer& peer, const JoinRequest& join) {
+// A member that reconnects resumes its session. Its last connection may not have ended yet at this
+// end.
+void Server::resume_member(Id id, Peer& peer, const JoinRequest& join) {
   const Hello& hello = peer.handshake.hello();
-  Assembly& assembly = *assembly_of(hello.role);
-  Seat& seat = assembly.seats[static_cast<std::size_t>(hello.number)];
-  seat.session.confirm(join.heard);
+  World& world = *world_of(hello.role);
+  Seat& seat = world.seats[static_cast<std::size_t>(hello.number)];
+  seat.session.confirm(join.last_received);
   if (!seat.session.is_whole()) {
     return refuse(id, peer, {ErrorCode::kTemporary, false, "too much was said meanwhile"});
   }
   if (const Id before = std::exchange(seat.peer, id); before != id) drop(before);
   peer.state = State::kMember;
-  peer.connection->set_heard(seat.session.heard());
-  peer.connection->set_silence(assembly.group.silence());
-  // First what says how much has been heard here.
-  assembly.group.resumed(hello.number, Clock::now());
-  for (const Session::Said& said : seat.session.unconfirmed()) {
-    peer.connection->send(said.bytes, said.number);
+  peer.connection->set_last_received(seat.session.last_received());
+  peer.connection->set_silence_limit(world.members.silence_limit());
+  // The first message tells the member what has been received here.
+  world.members.on_returned(hello.number, Clock::now());
+  for (const Session::SentMessage& message : seat.session.unconfirmed()) {
+    peer.connection->send(message.bytes, message.number);
   }
 }
 
@@ -287,7 +283,7 @@ void Server::refuse(Id id, Peer& peer, const Refusal& refusal) {
   peers_.erase(id);
 }
 
-void Server::end(Id id, const ConnectionEnd& end) {
+void Server::on_connection_end(Id id, const ConnectionEnd& end) {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return;
   const State state = found->second.state;
@@ -296,18 +292,18 @@ void Server::end(Id id, const ConnectionEnd& end) {
   if (state == State::kUnproven) {
     log_failed_hello(id, end.how + " before a whole hello had come");
   } else if (state == State::kMember) {
-    assembly_of(hello.role)->group.lost(hello.number, end, Clock::now());
-    settle();
+    world_of(hello.role)->members.on_connection_end(hello.number, end, Clock::now());
+    judge();
   }
 }
 
-// And with them the ranks of their nodes.
-void Server::take_lost_launchers(Clock::time_point now) {
+// If a launcher is lost, the ranks of its node are lost, too.
+void Server::end_ranks_of_lost_launchers(Clock::time_point now) {
   if (!launchers_) return;
-  for (const auto& [number, how] : launchers_->group.lost_members()) {
+  for (const auto& [number, how] : launchers_->members.take_lost_members()) {
     if (!ranks_) continue;
-    const int node = launchers_->group.roster().member(number).node;
-    ranks_->group.node_lost(node, "its launcher is gone: " + how, now);
+    const int node = launchers_->members.roster().member(number).node;
+    ranks_->members.on_node_lost(node, "its launcher is gone: " + how, now);
   }
 }
 
@@ -322,36 +318,37 @@ void Server::log_failed_hello(Id id, const std::string& reason) {
   if (const auto line = gate_.failed(id, reason, Clock::now())) log_warning("{}", *line);
 }
 
-void Server::settle() {
+void Server::judge() {
   const Clock::time_point now = Clock::now();
-  if (launchers_) launchers_->group.judge(now);
-  take_lost_launchers(now);
+  if (launchers_) launchers_->members.judge(now);
+  end_ranks_of_lost_launchers(now);
   if (ranks_) {
-    if (const std::optional<Verdict> verdict = ranks_->group.judge(now)) {
+    if (const std::optional<Verdict> verdict = ranks_->members.judge(now)) {
       const int culprit = verdict->culprits.empty() ? -1 : verdict->culprits.front();
       if (launchers_) {
-        launchers_->group.tell_members(Failed{{culprit, verdict->code, verdict->reason}, false});
+        launchers_->members.send_to_members(
+            Failed{{culprit, verdict->code, verdict->reason}, false});
       }
       if (options_.on_verdict) options_.on_verdict(*verdict);
     }
   }
-  if ((ranks_ && ranks_->group.is_urgent(now)) ||
-      (launchers_ && launchers_->group.is_urgent(now))) {
+  if ((ranks_ && ranks_->members.is_urgent(now)) ||
+      (launchers_ && launchers_->members.is_urgent(now))) {
     arm_timer();
   }
 }
 
 void Server::arm_timer() {
   const Clock::time_point now = Clock::now();
-  const bool urgent =
-      (ranks_ && ranks_->group.is_urgent(now)) || (launchers_ && launchers_->group.is_urgent(now));
-  timer_.expires_after(urgent ? kUrgentTick : kTick);
+  const bool urgent = (ranks_ && ranks_->members.is_urgent(now)) ||
+                      (launchers_ && launchers_->members.is_urgent(now));
+  timer_.expires_after(urgent ? kUrgentTickPeriod : kTickPeriod);
   timer_.async_wait([this](const asio::error_code& error) {
     if (!error) tick();
   });
 }
 
-void Server::turn_away_late_ones(Clock::time_point now) {
+void Server::close_overdue_connections(Clock::time_point now) {
   while (const std::optional<Id> id = gate_.overdue(now)) {
     log_failed_hello(*id, "no whole hello within two seconds");
     gate_.leave(*id);
@@ -359,7 +356,7 @@ void Server::turn_away_late_ones(Clock::time_point now) {
   }
   for (auto entry = peers_.begin(); entry != peers_.end();) {
     Peer& peer = entry->second;
-    if (peer.state == State::kProven && now - peer.since >= kJoinDeadline) {
+    if (peer.state == State::kProven && now - peer.state_since >= kJoinRequestTimeout) {
       peer.connection->close();
       entry = peers_.erase(entry);
     } else {
@@ -368,42 +365,43 @@ void Server::turn_away_late_ones(Clock::time_point now) {
   }
 }
 
-bool Server::may_go(Clock::time_point now) const {
+bool Server::may_stop(Clock::time_point now) const {
   if (now >= *stop_by_) return true;
-  const bool over = (!ranks_ || ranks_->group.over()) && (!launchers_ || launchers_->group.over());
+  const bool over =
+      (!ranks_ || ranks_->members.is_over()) && (!launchers_ || launchers_->members.is_over());
   return over && std::all_of(peers_.begin(), peers_.end(), [](const auto& entry) {
            return entry.second.state != State::kMember || entry.second.connection->all_sent();
          });
 }
 
 void Server::ping(Clock::time_point now) {
-  pinged_ = now;
-  if (ranks_ && launchers_) launchers_->group.set_silence(ranks_->group.silence());
-  for (const auto* assembly : {&launchers_, &ranks_}) {
-    if (!*assembly) continue;
-    const std::chrono::milliseconds silence = (*assembly)->group.silence();
-    for (const Seat& seat : (*assembly)->seats) {
+  last_ping_ = now;
+  if (ranks_ && launchers_) launchers_->members.set_silence_limit(ranks_->members.silence_limit());
+  for (const auto* world : {&launchers_, &ranks_}) {
+    if (!*world) continue;
+    const std::chrono::milliseconds silence = (*world)->members.silence_limit();
+    for (const Seat& seat : (*world)->seats) {
       const auto peer = peers_.find(seat.peer);
-      if (peer != peers_.end()) peer->second.connection->set_silence(silence);
+      if (peer != peers_.end()) peer->second.connection->set_silence_limit(silence);
     }
-    (*assembly)->group.ping(now);
+    (*world)->members.ping(now);
   }
 }
 
 void Server::tick() {
-  // Whatever is thrown below, the next one comes.
+  // Armed first: an exception below must not end the ticks.
   arm_timer();
   const Clock::time_point now = Clock::now();
-  turn_away_late_ones(now);
-  accept_loop_->wake();
-  if (now - pinged_ >= kPingEvery) ping(now);
-  for (const auto* assembly : {&launchers_, &ranks_}) {
-    if (!*assembly) continue;
-    if (const auto line = (*assembly)->group.roll_call(now)) log_info("{}", *line);
-    for (const std::string& line : (*assembly)->group.warnings()) log_warning("{}", line);
+  close_overdue_connections(now);
+  accept_loop_->retry();
+  if (now - last_ping_ >= kPingPeriod) ping(now);
+  for (const auto* world : {&launchers_, &ranks_}) {
+    if (!*world) continue;
+    if (const auto line = (*world)->members.roll_call(now)) log_info("{}", *line);
+    for (const std::string& line : (*world)->members.warnings()) log_warning("{}", line);
   }
-  settle();
-  if (stop_by_ && may_go(now)) context_.stop();
+  judge();
+  if (stop_by_ && may_stop(now)) context_.stop();
 }
 
 }  // namespace phalanx::rendezvous

@@ -1,6 +1,7 @@
 #pragma once
-// The coordinator's thread and sockets: lets connections in through the gate, has them prove
-// themselves, and carries what they say to their group and back. Includes asio.
+// The coordinator's thread and sockets. It admits connections (gate.h), lets them prove that they
+// know the secret (handshake.h), and passes messages between them and the Members of the ranks or
+// launchers. Includes asio.
 
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
@@ -45,52 +46,52 @@ class Server {
     ServerHandshake handshake;
     std::optional<FrameOpener> opener{};
     State state = State::kUnproven;
-    Clock::time_point since{};  // of this state
+    Clock::time_point state_since{};
   };
-  // A member's connection, which may change, and what was said over all of them.
+  // A member's connection at present, and its session over all of its connections.
   struct Seat {
     Id peer = 0;
     Session session{};
   };
-  // A group and its members' seats, by number.
-  struct Assembly {
-    Group group;
+  // The ranks, or the launchers, with their seats by number.
+  struct World {
+    Members members;
     std::vector<Seat> seats;
   };
 
-  // All of them on the server's thread.
+  // All of these run on the server's thread.
   void run();
-  void greet(Socket socket);
-  void admit(Id id, Socket socket);
-  void hear(Id id, std::string_view bytes);
-  void prove(Id id, Peer& peer, std::string_view bytes);
-  void take(Id id, Peer& peer, const OpenedMessage& message);
-  void join(Id id, Peer& peer, const JoinRequest& join);
-  void resume(Id id, Peer& peer, const JoinRequest& join);
-  void send(MemberRole role, int number, const Group::Bytes& bytes, bool may_be_dropped);
+  void on_connection(Socket socket);
+  void start_handshake(Id id, Socket socket);
+  void on_bytes(Id id, std::string_view bytes);
+  void on_handshake_bytes(Id id, Peer& peer, std::string_view bytes);
+  void on_message(Id id, Peer& peer, const OpenedMessage& message);
+  void on_join_request(Id id, Peer& peer, const JoinRequest& join);
+  void resume_member(Id id, Peer& peer, const JoinRequest& join);
+  void send(MemberRole role, int number, const Members::Bytes& bytes, bool may_be_dropped);
   std::optional<Refusal> refusal_of(const Hello& hello) const;
   void refuse(Id id, Peer& peer, const Refusal& refusal);
-  void end(Id id, const ConnectionEnd& end);
-  void take_lost_launchers(Clock::time_point now);
+  void on_connection_end(Id id, const ConnectionEnd& end);
+  void end_ranks_of_lost_launchers(Clock::time_point now);
   void drop(Id id);
   void log_failed_hello(Id id, const std::string& reason);
   void start_attempt(int epoch, int world_size);
-  void settle();
+  void judge();
   void tick();
   void ping(Clock::time_point now);
   void arm_timer();
-  void turn_away_late_ones(Clock::time_point now);
-  bool may_go(Clock::time_point now) const;
+  void close_overdue_connections(Clock::time_point now);
+  bool may_stop(Clock::time_point now) const;
 
-  std::unique_ptr<Assembly> assemble(MemberRole role, int size);
-  std::unique_ptr<Assembly>& assembly_of(MemberRole role) {
+  std::unique_ptr<World> make_world(MemberRole role, int size);
+  std::unique_ptr<World>& world_of(MemberRole role) {
     return role == MemberRole::kRank ? ranks_ : launchers_;
   }
 
   CoordinatorOptions options_;
   std::string run_id_;
-  std::string credential_;  // of MUNGE; empty: none
-  std::string who_;         // "rank 0 (host n01, pid 4711)"
+  std::string credential_;  // MUNGE's; empty: none
+  std::string name_;        // "rank 0 (host n01, pid 4711)"
   int epoch_ = 0;
   asio::io_context context_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_;
@@ -99,10 +100,10 @@ class Server {
   Gate gate_{};
   std::map<Id, Peer> peers_{};
   Id next_id_ = 1;
-  std::unique_ptr<Assembly> ranks_{};
-  std::unique_ptr<Assembly> launchers_{};
+  std::unique_ptr<World> ranks_{};
+  std::unique_ptr<World> launchers_{};
   std::optional<AcceptLoop> accept_loop_{};
-  Clock::time_point pinged_{};
+  Clock::time_point last_ping_{};
   std::optional<Clock::time_point> stop_by_{};
   std::thread thread_{};
 };

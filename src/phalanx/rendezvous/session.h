@@ -1,8 +1,8 @@
 #pragma once
-// What one end of a control connection has said and the other has not confirmed, and how much it
-// has heard of the other. It outlives the connection: over the next one what was lost is said
-// again, and what came twice is dropped. Beats and pings have no number: nobody misses them. No
-// socket.
+// One end's record of the messages of a control connection: those that it sent and the other end
+// has not confirmed, and the number of the last one that it received. It outlives the connection:
+// over the next one, lost messages are sent again, and messages that come twice are dropped.
+// Heartbeats and pings have no number and are not sent again. It has no socket.
 
 #include <cstdint>
 #include <deque>
@@ -14,30 +14,32 @@ namespace phalanx::rendezvous {
 class Session {
  public:
   using Bytes = std::shared_ptr<const std::string>;
-  struct Said {
+  struct SentMessage {
     std::uint64_t number;
     Bytes bytes;
   };
-  // Ends that talk confirm with every message; one that has said so much into nothing cannot go on.
+  // Every message confirms what its sender has received, so an end with this many unconfirmed ones
+  // has been alone for long: it forgets the oldest, and the session cannot be resumed.
   static constexpr std::size_t kMostUnconfirmed = 1024;
 
-  // Keeps it, and returns its number: 1, 2, ...
-  std::uint64_t say(Bytes message);
-  // Whether the other end's message is new. UnavailableError where one before it never came.
-  bool hear(std::uint64_t number);
-  // Up to which number the other end's messages have come.
-  std::uint64_t heard() const { return heard_; }
-  // The other end has heard up to there. UnavailableError where nothing of that number was said.
+  // Keeps a message that is sent, and returns its number: 1, 2, ...
+  std::uint64_t add_sent(Bytes message);
+  // Records a received message; whether it is new. UnavailableError if one before it never came.
+  bool accept(std::uint64_t number);
+  // The number of the other end's last message that was received.
+  std::uint64_t last_received() const { return last_received_; }
+  // The other end has received all messages up to `number`. UnavailableError if there is no such
+  // message.
   void confirm(std::uint64_t number);
-  // To be said again, in order.
-  const std::deque<Said>& unconfirmed() const { return unconfirmed_; }
-  // Nothing that was not confirmed has been forgotten.
+  // Messages to send again after a reconnection, in order.
+  const std::deque<SentMessage>& unconfirmed() const { return unconfirmed_; }
+  // Whether no unconfirmed message has been forgotten.
   bool is_whole() const { return !has_forgotten_; }
 
  private:
-  std::uint64_t said_ = 0;
-  std::uint64_t heard_ = 0;
-  std::deque<Said> unconfirmed_{};
+  std::uint64_t last_sent_ = 0;
+  std::uint64_t last_received_ = 0;
+  std::deque<SentMessage> unconfirmed_{};
   bool has_forgotten_ = false;
 };
 

@@ -7,11 +7,11 @@ namespace phalanx::rendezvous {
 namespace {
 
 constexpr int kWindowsUntilSlow = 3;
-// What the system's own scheduling makes of short steps is no slow rank.
+// Differences below this come from the system's scheduling of short steps.
 constexpr double kLeastDifference = 1e-3;
-constexpr std::size_t kMaxSamples = 64;  // of a rank in a window that another one holds up
+constexpr std::size_t kMaxSamples = 64;  // of a rank, if another one keeps the window open
 
-// The lower of the two in the middle: of two ranks one can be slow.
+// Of an even number of values the lower one in the middle, so that one of two ranks can be slow.
 double lower_median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::ranges::nth_element(values, middle);
@@ -36,11 +36,11 @@ void SlowRanks::add_sample(Window& window, const Heartbeat& last) {
   window.own_seconds = own_seconds;
 }
 
-std::vector<SlowRank> SlowRanks::heard(int rank, const std::vector<RankState>& states) {
-  const RankState& state = states[rank];
+std::vector<SlowRank> SlowRanks::on_heartbeat(int rank, const std::vector<ObservedRank>& states) {
+  const ObservedRank& state = states[rank];
   Window& window = windows_[rank];
   somebody_busy_ = somebody_busy_ || state.is_busy();
-  add_sample(window, state.last);
+  add_sample(window, state.heartbeat);
   if (complete_[rank] || window.samples.empty()) return {};
   if (window.steps - window.first_step < window_steps_) return {};
   complete_[rank] = true;
@@ -61,7 +61,7 @@ std::vector<SlowRank> SlowRanks::compare(const std::vector<double>& own) {
     const bool is_slow = own[rank] >= factor_ * median && own[rank] - median >= kLeastDifference;
     int& count = windows_[rank].slow_windows;
     count = is_slow ? count + 1 : 0;
-    // Past that number it has been named, and is again only after it was normal.
+    // A rank is reported once, and again only after a normal window.
     if (count == kWindowsUntilSlow)
       newly.push_back({static_cast<int>(rank), own[rank] / std::max(median, 1e-9), own[rank]});
   }

@@ -1,10 +1,10 @@
 #pragma once
-// Which ranks take longer for their own work than the others, waits left aside.
+// Finds ranks whose own work (a step's time without the waits) takes longer than the others'.
 
 #include <cstdint>
 #include <vector>
 
-#include "phalanx/rendezvous/rank_state.h"
+#include "phalanx/rendezvous/observed_rank.h"
 
 namespace phalanx::rendezvous {
 
@@ -18,21 +18,22 @@ class SlowRanks {
  public:
   SlowRanks(int world_size, double factor, int window_steps);
 
-  // After a heartbeat. Where every rank has taken a window's steps since the last window, the ranks
-  // that are newly slow: for three windows on end, and not named since they were last normal. A
-  // window in which a rank was busy does not count: saving is not slow.
-  std::vector<SlowRank> heard(int rank, const std::vector<RankState>& states);
+  // To be called after each heartbeat. A window ends when every rank has taken `window_steps`
+  // steps; the result is then the ranks that have just become slow: slow in three windows on end,
+  // and not reported since they were last normal. A window in which a rank was busy does not count:
+  // a rank that saves is not slow.
+  std::vector<SlowRank> on_heartbeat(int rank, const std::vector<ObservedRank>& states);
 
  private:
   struct Window {
-    std::int64_t first_step = 0;  // how many were over when it began
-    // As of the last heartbeat with which a step was over.
+    std::int64_t first_step = 0;  // steps that were complete when the window began
+    // As of the last heartbeat that reported a new step.
     std::int64_t steps = 0;
     double own_seconds = 0.0;
-    // Seconds of own work in a step, by heartbeat. Of these the median counts: a step that took
-    // ten times as long for once makes no rank slow.
+    // Seconds of own work per step, one for each heartbeat. Their median counts: a single step
+    // that took ten times as long does not make a rank slow.
     std::vector<double> samples{};
-    int slow_windows = 0;  // on end
+    int slow_windows = 0;  // in succession, up to now
   };
 
   static void add_sample(Window& window, const Heartbeat& last);

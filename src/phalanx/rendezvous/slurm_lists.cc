@@ -20,7 +20,7 @@ bool is_host_character(char c) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// A number at the front of `text`, which is taken off it.
+// Removes a number from the front of `text`.
 std::optional<std::int64_t> take_number(std::string_view& text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -35,7 +35,7 @@ bool take(std::string_view& text, std::string_view what) {
   return true;
 }
 
-// The first number of "[01-03,07]", whose zeros belong to it; `list` goes on behind the bracket.
+// The first number of "[01-03,07]" with its leading zeros. Removes the brackets from `list`.
 std::optional<std::string_view> take_first_of_range(std::string_view& list) {
   const std::size_t end = list.find(']');
   if (end == std::string_view::npos) return std::nullopt;

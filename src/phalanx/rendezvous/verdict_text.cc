@@ -9,32 +9,32 @@
 namespace phalanx::rendezvous {
 namespace {
 
-constexpr std::size_t kMaxListed = 16;  // ranks and ranges of them in a line
+constexpr std::size_t kMaxListed = 16;  // ranks and ranges of ranks in a line
 constexpr std::size_t kMaxReported = 64;
 
-using TimePoint = RankState::Clock::time_point;
+using TimePoint = ObservedRank::Clock::time_point;
 
 std::string since_text(TimePoint since, TimePoint now) {
   return fmt::format("{:.1f} s", std::max(0.0, seconds(now - since)));
 }
 
-// The ranks that wait for a culprit, by what they wait in; of several calls the one with the most.
+// The ranks that wait for a culprit in one call: of several calls, the one with the most waiters.
 struct Waiters {
-  CommPlace at;
+  CommPlace place;
   std::vector<int> ranks;
   double seconds = 0.0;  // the longest
 };
 
 Waiters waiters_of(const States& states, int culprit, TimePoint now) {
   std::map<std::tuple<std::string, std::string, std::int64_t>, Waiters> calls;
-  for (const RankState& state : states) {
-    if (!state.is_here() || !state.last.wait) continue;
-    const Heartbeat::Wait& wait = *state.last.wait;
+  for (const ObservedRank& state : states) {
+    if (!state.is_here() || !state.heartbeat.wait) continue;
+    const Heartbeat::Wait& wait = *state.heartbeat.wait;
     if (std::ranges::find(wait.missing, culprit) == wait.missing.end()) continue;
-    Waiters& waiters = calls[{wait.at.group, wait.at.operation, wait.at.number}];
-    waiters.at = wait.at;
+    Waiters& waiters = calls[{wait.place.group, wait.place.operation, wait.place.number}];
+    waiters.place = wait.place;
     waiters.ranks.push_back(state.place.rank);
-    waiters.seconds = std::max(waiters.seconds, wait.seconds + seconds(now - state.heard));
+    waiters.seconds = std::max(waiters.seconds, wait.seconds + seconds(now - state.last_heard));
   }
   Waiters most;
   for (auto& [call, waiters] : calls)
@@ -43,14 +43,14 @@ Waiters waiters_of(const States& states, int culprit, TimePoint now) {
 }
 
 std::string wait_text(const Heartbeat::Wait& wait) {
-  std::string text = call_text(wait.at);
+  std::string text = call_text(wait.place);
   if (!wait.missing.empty()) text += ", for " + ranks_text(wait.missing);
   return text;
 }
 
 // "; last known, 0.3 s before: ...".
-std::string last_known_text(const RankState& state, TimePoint now) {
-  return fmt::format("; last known, {} before: {}", since_text(state.heard, now),
+std::string last_known_text(const ObservedRank& state, TimePoint now) {
+  return fmt::format("; last known, {} before: {}", since_text(state.last_heard, now),
                      position_text(state));
 }
 
@@ -65,23 +65,24 @@ std::string others_text(const std::vector<int>& culprits) {
   return fmt::format("; so {} {}", others.size() == 1 ? "does" : "do", ranks_text(others));
 }
 
-std::string report_line(const RankState& state, TimePoint now) {
+std::string report_line(const ObservedRank& state, TimePoint now) {
   const std::string who = rank_text(state);
   switch (state.life) {
-    case RankState::Life::kAbsent:
+    case ObservedRank::Life::kAbsent:
       return who + ": has not joined";
-    case RankState::Life::kLost:
+    case ObservedRank::Life::kLost:
       return fmt::format("{}: is gone; it was {}", who, position_text(state));
-    case RankState::Life::kLeft:
+    case ObservedRank::Life::kLeft:
       return who + ": is done";
-    case RankState::Life::kHere:
+    case ObservedRank::Life::kHere:
       break;
   }
   std::string line = fmt::format("{}: {}", who, position_text(state));
-  if (state.last.wait)
-    line += fmt::format(" since {:.1f} s", state.last.wait->seconds + seconds(now - state.heard));
-  return line + fmt::format("; moved {} ago, heard {} ago", since_text(state.moved, now),
-                            since_text(state.heard, now));
+  if (state.heartbeat.wait)
+    line += fmt::format(" since {:.1f} s",
+                        state.heartbeat.wait->seconds + seconds(now - state.last_heard));
+  return line + fmt::format("; moved {} ago, heard {} ago", since_text(state.last_moved, now),
+                            since_text(state.last_heard, now));
 }
 
 }  // namespace
@@ -112,49 +113,50 @@ std::string ranks_text(std::vector<int> ranks) {
   return text;
 }
 
-std::string host_text(const RankState& state) {
+std::string host_text(const ObservedRank& state) {
   if (state.place.host_name.empty()) return fmt::format("host {}", state.place.host);
   return "host " + one_line(state.place.host_name);
 }
 
-std::string rank_text(const RankState& state) {
+std::string rank_text(const ObservedRank& state) {
   if (state.pid == 0) return fmt::format("rank {} ({})", state.place.rank, host_text(state));
   return fmt::format("rank {} ({}, pid {})", state.place.rank, host_text(state), state.pid);
 }
 
-std::string call_text(const CommPlace& at) {
-  std::string text = at.operation.empty() ? "a message" : one_line(at.operation);
-  if (!at.group.empty() && at.number >= 0) {
-    text += fmt::format(", call {} of group {}", at.number, one_line(at.group));
-  } else if (!at.group.empty()) {
-    text += fmt::format(", of group {}", one_line(at.group));
-  } else if (at.number >= 0) {
-    text += fmt::format(", message {}", at.number);
+std::string call_text(const CommPlace& place) {
+  std::string text = place.operation.empty() ? "a message" : one_line(place.operation);
+  if (!place.group.empty() && place.number >= 0) {
+    text += fmt::format(", call {} of group {}", place.number, one_line(place.group));
+  } else if (!place.group.empty()) {
+    text += fmt::format(", of group {}", one_line(place.group));
+  } else if (place.number >= 0) {
+    text += fmt::format(", message {}", place.number);
   }
   return text;
 }
 
 // "saving the checkpoint of iteration 100, writing /runs/a/m.tmp (3.2 GB, 2 files so far)".
-std::string activity_text(const RankState& state) {
-  const Heartbeat& last = state.last;
+std::string activity_text(const ObservedRank& state) {
+  const Heartbeat& last = state.heartbeat;
   std::string text = one_line(last.busy);
   if (!last.access.empty()) text += (text.empty() ? "" : ", ") + one_line(last.access);
-  if (!last.moved.empty()) text += fmt::format(" ({} so far)", one_line(last.moved));
+  if (!last.busy_progress.empty())
+    text += fmt::format(" ({} so far)", one_line(last.busy_progress));
   return text;
 }
 
-std::string position_text(const RankState& state) {
-  std::string text = state.last.iteration < 0
+std::string position_text(const ObservedRank& state) {
+  std::string text = state.heartbeat.iteration < 0
                          ? "no iteration over yet"
-                         : fmt::format("after iteration {}", state.last.iteration);
-  if (state.is_busy() || !state.last.access.empty()) return text + ", " + activity_text(state);
-  if (state.last.wait) return text + ", waiting in " + wait_text(*state.last.wait);
+                         : fmt::format("after iteration {}", state.heartbeat.iteration);
+  if (state.is_busy() || !state.heartbeat.access.empty()) return text + ", " + activity_text(state);
+  if (state.heartbeat.wait) return text + ", waiting in " + wait_text(*state.heartbeat.wait);
   return text + ", in its own work";
 }
 
 std::string lost_reason(const States& states, const std::vector<int>& culprits, bool whole_host,
                         const std::string& how, TimePoint now) {
-  const RankState& first = states[culprits.front()];
+  const ObservedRank& first = states[culprits.front()];
   const std::string why = one_line(how);
   if (whole_host)
     return fmt::format("{} is gone: of {}, {}{}", host_and_ranks_text(states, culprits),
@@ -164,8 +166,8 @@ std::string lost_reason(const States& states, const std::vector<int>& culprits, 
 
 std::string silence_reason(const States& states, const std::vector<int>& culprits, bool whole_host,
                            TimePoint now) {
-  const RankState& first = states[culprits.front()];
-  const std::string time = since_text(first.heard, now);
+  const ObservedRank& first = states[culprits.front()];
+  const std::string time = since_text(first.last_heard, now);
   const std::string last_known = last_known_text(first, now);
   if (whole_host)
     return fmt::format(
@@ -179,38 +181,40 @@ std::string silence_reason(const States& states, const std::vector<int>& culprit
 
 std::string stillness_reason(const States& states, const std::vector<int>& culprits,
                              TimePoint now) {
-  const RankState& first = states[culprits.front()];
+  const ObservedRank& first = states[culprits.front()];
   const Waiters waiters = waiters_of(states, first.place.rank, now);
   std::string text = rank_text(first) + " hangs: ";
-  if (first.last.wait)
-    text += fmt::format("it waits in {}{}", wait_text(*first.last.wait),
+  if (first.heartbeat.wait)
+    text += fmt::format("it waits in {}{}", wait_text(*first.heartbeat.wait),
                         waiters.ranks.empty() ? "" : ", while ");
-  const std::string activity = first.last.wait ? "" : activity_text(first);
+  const std::string activity = first.heartbeat.wait ? "" : activity_text(first);
   if (!activity.empty()) {
     text += fmt::format("{}, and nothing has moved in it for {}", activity,
-                        since_text(first.moved, now));
+                        since_text(first.last_moved, now));
     if (!waiters.ranks.empty()) {
       text += fmt::format("; {} {} for it in {}", ranks_text(waiters.ranks),
-                          waiters.ranks.size() == 1 ? "waits" : "wait", call_text(waiters.at));
+                          waiters.ranks.size() == 1 ? "waits" : "wait", call_text(waiters.place));
     }
   } else if (waiters.ranks.empty()) {
-    text += fmt::format("{}, {} {}", first.last.wait ? "" : "nothing has moved in its own work",
-                        "for", since_text(first.moved, now));
+    text +=
+        fmt::format("{}, {} {}", first.heartbeat.wait ? "" : "nothing has moved in its own work",
+                    "for", since_text(first.last_moved, now));
   } else {
-    const bool is_group = !waiters.at.group.empty();
+    const bool is_group = !waiters.place.group.empty();
     const bool one = waiters.ranks.size() == 1;
-    text += is_group ? fmt::format("it has not joined {}, in which {} {}, for {:.1f} s",
-                                   call_text(waiters.at), ranks_text(waiters.ranks),
-                                   one ? "waits" : "wait", waiters.seconds)
-                     : fmt::format("{} {} for it in {}, for {:.1f} s", ranks_text(waiters.ranks),
-                                   one ? "waits" : "wait", call_text(waiters.at), waiters.seconds);
+    text += is_group
+                ? fmt::format("it has not joined {}, in which {} {}, for {:.1f} s",
+                              call_text(waiters.place), ranks_text(waiters.ranks),
+                              one ? "waits" : "wait", waiters.seconds)
+                : fmt::format("{} {} for it in {}, for {:.1f} s", ranks_text(waiters.ranks),
+                              one ? "waits" : "wait", call_text(waiters.place), waiters.seconds);
   }
   return text + others_text(culprits);
 }
 
 std::string report_text(const States& states, const std::vector<int>& culprits, TimePoint now) {
   std::vector<int> order = culprits;
-  for (const RankState& state : states)
+  for (const ObservedRank& state : states)
     if (std::ranges::find(culprits, state.place.rank) == culprits.end())
       order.push_back(state.place.rank);
   std::string text;

@@ -12,8 +12,8 @@ using Edges = std::vector<std::vector<int>>;
 
 struct Graph {
   const std::vector<GraphRank>& ranks;
-  Edges missing;  // by who waits
-  Edges waiters;  // by who is missed
+  Edges missing;  // for each rank, the ranks that it waits for
+  Edges waiters;  // for each rank, the ranks that wait for it
 };
 
 Graph make_graph(const std::vector<GraphRank>& ranks) {
@@ -29,7 +29,7 @@ Graph make_graph(const std::vector<GraphRank>& ranks) {
   return graph;
 }
 
-// Marks `from` and all that the edges lead to from there, among those that `may_visit`.
+// Marks `from` and all ranks that the edges reach from there through ranks that `may_visit` allows.
 template <typename MayVisit>
 void visit(const Edges& edges, int from, const MayVisit& may_visit, std::vector<bool>& visited) {
   std::vector<int> open = {from};
@@ -49,51 +49,52 @@ std::vector<int> still_ranks(const Graph& graph) {
   std::vector<int> found;
   for (int rank = 0; rank < static_cast<int>(graph.ranks.size()); ++rank)
     if (graph.ranks[rank].kind == Kind::kStill) found.push_back(rank);
-  // Whom somebody waits for is named before whom nobody misses yet.
+  // Ranks that others wait for come first.
   std::ranges::stable_sort(found, {}, [&](int rank) {
     return std::tuple(graph.waiters[rank].empty(), graph.ranks[rank].since);
   });
   return found;
 }
 
-// The ranks that wait, and for nobody who moves, however far the graph is followed.
-std::vector<bool> unexcused(const Graph& graph) {
+// The waiting ranks that wait for no moving rank, neither directly nor through other ranks.
+std::vector<bool> unexcused_waiters(const Graph& graph) {
   const std::size_t count = graph.ranks.size();
   std::vector<bool> excused(count, false);
   for (std::size_t rank = 0; rank < count; ++rank)
     if (graph.ranks[rank].kind == Kind::kMoving && !excused[rank])
       visit(
           graph.waiters, static_cast<int>(rank), [](int) { return true; }, excused);
-  std::vector<bool> left(count);
+  std::vector<bool> unexcused(count);
   for (std::size_t rank = 0; rank < count; ++rank)
-    left[rank] = graph.ranks[rank].kind == Kind::kWaiting && !excused[rank];
-  return left;
+    unexcused[rank] = graph.ranks[rank].kind == Kind::kWaiting && !excused[rank];
+  return unexcused;
 }
 
-// Ranks that all wait for each other, and for nobody beside; or one that waits for nobody who is
-// there. Searches against the edges begin at every rank that none before has reached. The last of
-// them begins in such a circle: were there a way out of it, the search from that way's end would
-// have reached it.
-std::vector<int> end_of_graph(const Graph& graph, const std::vector<bool>& among) {
-  const int count = static_cast<int>(among.size());
-  const auto is_among = [&](int rank) { return among[rank]; };
-  std::vector<bool> seen(among.size(), false);
+// A set of ranks in `candidates` that all wait for each other and for no other candidate, or one
+// rank that waits for no candidate. Each candidate that no earlier search has reached starts a
+// search against the edges. The last search starts in such a set: if an edge led out of the set,
+// the search from that edge's end would have reached the start before.
+std::vector<int> end_of_graph(const Graph& graph, const std::vector<bool>& candidates) {
+  const int count = static_cast<int>(candidates.size());
+  const auto is_candidate = [&](int rank) { return candidates[rank]; };
+  std::vector<bool> seen(candidates.size(), false);
   int last = -1;
   for (int rank = 0; rank < count; ++rank) {
-    if (!among[rank] || seen[rank]) continue;
+    if (!candidates[rank] || seen[rank]) continue;
     last = rank;
-    visit(graph.waiters, rank, is_among, seen);
+    visit(graph.waiters, rank, is_candidate, seen);
   }
   if (last < 0) return {};
-  std::vector<bool> circle(among.size(), false);
-  visit(graph.missing, last, is_among, circle);
+  std::vector<bool> circle(candidates.size(), false);
+  visit(graph.missing, last, is_candidate, circle);
   std::vector<int> ranks;
   for (int rank = 0; rank < count; ++rank)
     if (circle[rank]) ranks.push_back(rank);
   return ranks;
 }
 
-// Those that are behind the others of their group, where the circle has such a group.
+// The ranks that are behind the other ranks of the largest such group in the circle; empty if all
+// ranks of each group are at the same call.
 std::vector<int> behind_in_group(const Graph& graph, const std::vector<int>& circle) {
   std::map<std::string, std::vector<int>> groups;
   for (const int rank : circle)
@@ -125,7 +126,7 @@ int most_missed(const Graph& graph, const std::vector<int>& circle) {
 std::vector<int> find_culprits(const std::vector<GraphRank>& ranks) {
   const Graph graph = make_graph(ranks);
   if (auto still = still_ranks(graph); !still.empty()) return still;
-  const std::vector<int> circle = end_of_graph(graph, unexcused(graph));
+  const std::vector<int> circle = end_of_graph(graph, unexcused_waiters(graph));
   if (circle.empty()) return {};
   if (auto behind = behind_in_group(graph, circle); !behind.empty()) return behind;
   return {most_missed(graph, circle)};

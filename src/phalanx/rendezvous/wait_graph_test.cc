@@ -38,7 +38,7 @@ TEST(WaitGraph, WhoWaitsForNobody) {
               ElementsAre(2));
 }
 
-// Whom the others miss comes first, then who has been still for longer.
+// Ranks that others wait for come first, then those without progress for longest.
 TEST(WaitGraph, SeveralThatWaitForNobody) {
   EXPECT_THAT(find_culprits({rank_that(Kind::kStill, 1), rank_that(Kind::kStill, 3),
                              rank_that(Kind::kStill, 2), waiting("tp", 4, {1, 2})}),
@@ -49,7 +49,7 @@ TEST(WaitGraph, WhoWaitsForOneThatMovesIsExcused) {
   EXPECT_THAT(
       find_culprits({waiting("tp", 4, {1}), waiting("dp", 2, {2}), rank_that(Kind::kMoving)}),
       IsEmpty());
-  // A rank whose own wait is young yet leads on to who waits for longer.
+  // The graph is followed through a rank whose wait has only begun.
   GraphRank young = waiting("tp", 4, {0});
   young.kind = Kind::kMoving;
   EXPECT_THAT(find_culprits({waiting("dp", 2, {1}), young}), IsEmpty());
@@ -78,7 +78,8 @@ TEST(WaitGraph, WhomMostMissElseWhoIsStillForLongest) {
   EXPECT_THAT(find_culprits({waiting("tp", 7, {1}, 2), waiting("dp", 3, {0}, 1)}), ElementsAre(1));
 }
 
-// At the end of the graph there is a rank that waits for who has said goodbye, or does not say.
+// The graph ends at a rank that waits for one that has said goodbye, or whose missing ranks are not
+// known.
 TEST(WaitGraph, NobodyIsThereToWaitFor) {
   EXPECT_THAT(find_culprits({waiting("tp", 7, {1}), waiting("dp", 3, {2}), rank_that(Kind::kGone)}),
               ElementsAre(1));

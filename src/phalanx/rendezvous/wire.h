@@ -1,5 +1,5 @@
 #pragma once
-// Whole numbers as bytes, little-endian.
+// Integers as little-endian bytes.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@ inline void append_number(std::string& text, std::uint64_t value, int bytes) {
   }
 }
 
-// The caller has seen that `text` is long enough.
+// `text` must be long enough.
 inline std::uint64_t read_number(std::string_view text, std::size_t offset, int bytes) {
   std::uint64_t value = 0;
   for (int byte = 0; byte < bytes; ++byte) {

@@ -35,7 +35,8 @@ void BusyRanks::act(int rank, std::span<const PendingWait> waits, Clock::time_po
   }
 }
 
-// For every rank the busy one that it is, or that it waits for in the end.
+// For every rank: itself if it is busy, else the busy rank that it waits for, directly or through
+// other ranks.
 std::vector<int> BusyRanks::whom_ranks_wait_for(std::span<const PendingWait> waits) const {
   std::vector<int> busy(ranks_.size(), kNobody);
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {

@@ -1,6 +1,6 @@
 #pragma once
-// Who of a world has said that it is busy, and whose waits that excuses: those for a busy rank, and
-// those for a rank that itself waits for one, and so on.
+// Which ranks of a world are busy, and which waits this excuses: waits for a busy rank, for a rank
+// that waits for one, and so on.
 
 #include <span>
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace phalanx::local {
 
-// A rank that waits, and for whom.
+// A rank that waits, and the ranks that it waits for.
 struct PendingWait {
   int rank = 0;
   std::vector<int> missing;
 };
 
-// Without a lock of its own. `waits` are all of the world's: a rank that waits is not busy
-// meanwhile, whatever it says, so that ranks that wait for each other time out.
+// It has no lock. `waits` are all waits of the world: a waiting rank does not count as busy, so
+// that ranks that wait for each other time out.
 class BusyRanks {
  public:
   using Clock = Work::Clock;
@@ -25,22 +25,22 @@ class BusyRanks {
   explicit BusyRanks(int size);
 
   void begin(int rank, std::string what, Clock::time_point now);
-  // What began last.
+  // Ends the work that began last.
   void end(int rank, std::span<const PendingWait> waits, Clock::time_point now);
-  // Before `rank` posts its part of a message, or waits: whoever has waited for it until now has
-  // all of its time before it.
+  // To be called before `rank` posts its part of a message, or waits: the time limits of the ranks
+  // that have waited for it begin anew.
   void act(int rank, std::span<const PendingWait> waits, Clock::time_point now);
   bool is_busy(int rank) const {
     return !ranks_[static_cast<std::size_t>(rank)].activities.empty();
   }
 
   struct Excuse {
-    Clock::time_point until{};  // now where it holds; the clock's epoch where there never was one
-    // "rank 0, which has been saving the checkpoint of iteration 100 for 12 min"; empty where none
-    // holds now.
+    Clock::time_point until{};  // now if there is one; the clock's epoch if there never was one
+    // "rank 0, which has been saving the checkpoint of iteration 100 for 12 min"; empty if there is
+    // none now.
     std::string reason{};
   };
-  // Of a wait for the ranks `missing`.
+  // The excuse of a wait for the ranks `missing`.
   Excuse excuse(std::span<const int> missing, std::span<const PendingWait> waits,
                 Clock::time_point now) const;
 

@@ -68,7 +68,7 @@ TEST(BusyRanksTest, BusyRanksThatWaitForEachOtherAreNotExcused) {
   EXPECT_EQ(ranks.excuse(kRank1, waits, at(9)).until, at(3));
 }
 
-// In groups of their own: the first knows nothing of the busy one.
+// The ranks are in groups of their own: the first one has no group with the busy one.
 TEST(LocalBusyTest, SoIsARankThatWaitsForABusyOne) {
   const auto world = make_local_world(3, {.timeout = milliseconds(20)});
   Rank first(*world[0], 1 << 16), second(*world[1], 1 << 16), busy(*world[2], 1 << 16);
@@ -79,7 +79,7 @@ TEST(LocalBusyTest, SoIsARankThatWaitsForABusyOne) {
     rank.world.send(rank.context, rank.empty(DType::kF32, 1), to, 0).wait({});
   };
   const Communicator::Busy activity = busy.world.busy("thinking");
-  // So that its thread may begin late; this does not count while it waits.
+  // Busy, since its thread may begin late; a waiting rank does not count as busy.
   const Communicator::Busy beginning = second.world.busy("beginning");
   std::jthread third([&] {
     std::this_thread::sleep_for(milliseconds(200));

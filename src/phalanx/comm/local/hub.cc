@@ -11,15 +11,15 @@
 namespace phalanx::local {
 namespace {
 
-// An operation that reads no more than this is done at once by the rank that comes last: waking
-// another would take longer.
+// An operation that reads no more than this is done by the rank that comes last: waking another
+// rank would take longer.
 constexpr std::int64_t kSmallBytes = 64 << 10;
 
-// How long a rank with a core of its own looks for news before it sleeps.
+// How long a rank with a core of its own polls before it sleeps.
 constexpr std::chrono::microseconds kSpin{30};
 constexpr int kLooks = 200;
 
-// A timeout that no clock can reach would overflow it.
+// A longer timeout could overflow the clock.
 constexpr std::chrono::hours kLongestTimeout{24 * 365};
 
 bool is_small(const Operation& operation) { return operation.bytes() <= kSmallBytes; }
@@ -40,7 +40,7 @@ Hub::Hub(int size, const LocalOptions& options)
       bytes_read_(static_cast<std::size_t>(size)),
       busy_(size) {}
 
-OperationPointer Hub::post(const std::shared_ptr<const Group>& group, int member,
+OperationPointer Hub::post(const std::shared_ptr<const LocalGroup>& group, int member,
                            std::uint64_t number, const Call& call, Contribution contribution) {
   throw_if_failed();
   OperationPointer operation;
@@ -63,7 +63,7 @@ OperationPointer Hub::post(const std::shared_ptr<const Group>& group, int member
   return operation;
 }
 
-std::vector<OperationPointer> Hub::post_messages(const Group& group, int member,
+std::vector<OperationPointer> Hub::post_messages(const LocalGroup& group, int member,
                                                  std::span<const PointToPoint> messages) {
   throw_if_failed();
   std::vector<OperationPointer> operations;
@@ -82,7 +82,8 @@ std::vector<OperationPointer> Hub::post_messages(const Group& group, int member,
   return operations;
 }
 
-OperationPointer Hub::post_message(const Group& group, int member, const PointToPoint& message) {
+OperationPointer Hub::post_message(const LocalGroup& group, int member,
+                                   const PointToPoint& message) {
   const bool sends = message.direction == PointToPoint::Direction::kSend;
   const int source = sends ? member : message.peer;
   const int destination = sends ? message.peer : member;
@@ -96,8 +97,8 @@ OperationPointer Hub::post_message(const Group& group, int member, const PointTo
   OperationPointer operation;
   if (from_peer.empty()) {
     const auto rank_of = [&](int r) { return group.ranks[static_cast<std::size_t>(r)]; };
-    auto pair = std::make_shared<const Group>(
-        Group{group.id, group.name, {rank_of(source), rank_of(destination)}});
+    auto pair = std::make_shared<const LocalGroup>(
+        LocalGroup{group.id, group.name, {rank_of(source), rank_of(destination)}});
     operation = std::make_shared<Operation>(std::move(pair), number, call);
     (sends ? channel.sent : channel.expected).push_back(operation);
   } else {
@@ -128,7 +129,7 @@ OperationPointer Hub::any_ready_operation() {
   return ready_.empty() ? nullptr : ready_.front();
 }
 
-// All that wait for the operation, and others until `count` are awake to do its pieces.
+// Wakes all ranks that wait for the operation, and others until `count` are awake to do its pieces.
 void Hub::wake_for(const Operation& operation, std::int64_t count) {
   news_.fetch_add(1, std::memory_order_release);
   const auto wake = [&count](Sleeper& sleeper) {
@@ -196,7 +197,7 @@ void Hub::wait(int rank, std::span<const OperationPointer> operations, Clock::ti
   }
 }
 
-// False at the deadline, and at the limit unless it is extended.
+// False at the deadline, or at the limit if it is not extended.
 bool Hub::wait_for(int rank, Operation& operation, Clock::time_point& limit,
                    Clock::time_point deadline) {
   for (;;) {
@@ -214,7 +215,8 @@ bool Hub::wait_for(int rank, Operation& operation, Clock::time_point& limit,
   }
 }
 
-// Where a missing rank has been busy since the limit was set, the limit begins anew from then.
+// If a missing rank has been busy since the limit was set, the limit begins anew at the end of
+// that.
 bool Hub::extend(int rank, const Operation& operation, Clock::time_point& limit) {
   const auto now = Clock::now();
   std::string warning;
@@ -265,7 +267,7 @@ bool Hub::comes_news_after(std::uint64_t news) const {
     for (int i = 0; i < kLooks; ++i) {
       if (news_.load(std::memory_order_acquire) != news) return true;
     }
-    // The peer may be waiting for this very core.
+    // The peer may be waiting for this core.
     std::this_thread::yield();
   } while (Clock::now() < end);
   return false;
@@ -294,7 +296,7 @@ void Hub::give_up(int rank, const Operation& operation, Clock::time_point begin,
   const std::string text =
       fmt::format("{}: waited {:.3g} s{}", operation.label(), waited.count(),
                   missing.empty() ? "" : " for " + missing + ", not come so far");
-  // Its tensors are about to go: no peer may read them later.
+  // The caller frees its tensors: no peer may read them later.
   if (timed_out) fail(ErrorCode::kHang, operation.place_of(rank), text);
   throw CommError(ErrorCode::kHang, operation.place_of(rank),
                   fmt::format("rank {}: {}", rank, text));
@@ -316,8 +318,8 @@ void Hub::fail(ErrorCode code, const CommPlace& place, std::string_view reason) 
   rest();
 }
 
-// Whoever leaves with an error frees its tensors: until no piece is under way, nobody may. A thread
-// that announces itself in working_ later sees failed_ and does none.
+// A rank that leaves with an error frees its tensors, so it must wait until no piece is under way.
+// A thread that announces itself in working_ after that sees failed_ and does no piece.
 void Hub::rest() const {
   while (working_.load(std::memory_order_seq_cst) > 0) std::this_thread::yield();
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Where the ranks of a local world meet: it matches their calls, lets whoever waits do the pieces,
-// and wakes all when one of them fails.
+// Where the ranks of a local world meet: it matches their calls, lets waiting ranks do the pieces,
+// and wakes all ranks when one fails.
 
 #include <atomic>
 #include <condition_variable>
@@ -33,12 +33,12 @@ class Hub {
 
   Hub(int size, const LocalOptions& options);
 
-  // This member's part of call `number` of a group. CommError, and the end of the world, where the
-  // members' calls differ.
-  OperationPointer post(const std::shared_ptr<const Group>& group, int member, std::uint64_t number,
-                        const Call& call, Contribution contribution);
-  // All at once. Likewise.
-  std::vector<OperationPointer> post_messages(const Group& group, int member,
+  // Posts this member's part of call `number` of a group. If the members' calls differ, the world
+  // ends, and this is a CommError.
+  OperationPointer post(const std::shared_ptr<const LocalGroup>& group, int member,
+                        std::uint64_t number, const Call& call, Contribution contribution);
+  // Posts several messages at once. Errors likewise.
+  std::vector<OperationPointer> post_messages(const LocalGroup& group, int member,
                                               std::span<const PointToPoint> messages);
 
   // Returns when the operations are done; meanwhile does pieces of them and, while peers are
@@ -57,7 +57,7 @@ class Hub {
   void begin_busy(int rank, std::string what);
   void end_busy(int rank) noexcept;
 
-  // Of the world, who failed first, if anybody did.
+  // The rank of the world that failed first, if any.
   std::optional<int> failed_rank() const;
 
   std::vector<std::int64_t> bytes_read() const;
@@ -78,14 +78,14 @@ class Hub {
   };
 
   // With the lock.
-  OperationPointer post_message(const Group& group, int member, const PointToPoint& message);
+  OperationPointer post_message(const LocalGroup& group, int member, const PointToPoint& message);
   void make_ready(const OperationPointer& operation);
   OperationPointer any_ready_operation();
   void wake_for(const Operation& operation, std::int64_t count);
   std::vector<PendingWait> pending_waits() const;
   void act(int rank);
 
-  // Without.
+  // Without the lock.
   void do_if_small(Operation& operation);
   void work(Operation& operation, std::int64_t limit);
   bool help_anyone();
@@ -105,10 +105,10 @@ class Hub {
   std::vector<std::atomic<std::int64_t>> bytes_read_;
 
   std::atomic<bool> failed_ = false;
-  std::atomic<int> working_ = 0;         // threads that may be touching tensors
+  std::atomic<int> working_ = 0;         // threads that may be accessing tensors
   std::atomic<std::uint64_t> news_ = 0;  // counts what a spinning rank may want to know
 
-  std::atomic<int> activities_ = 0;  // that ranks are busy with
+  std::atomic<int> activities_ = 0;  // number of busy() objects
 
   mutable std::mutex mutex_;          // guards all below
   std::optional<CommError> failure_;  // what the others' waits throw
@@ -121,7 +121,7 @@ class Hub {
   Clock::time_point next_warning_ = Clock::time_point::min();
 };
 
-// Where `member`, an end of a local world or of a group of one, meets the others.
+// The hub of `member`, which is an end of a local world or of one of its groups.
 const Hub& hub_of(const Communicator& member);
 
 }  // namespace phalanx::local

@@ -10,7 +10,7 @@ namespace phalanx {
 void run_local_ranks(int size, const LocalOptions& options,
                      const std::function<void(Communicator& world)>& body) {
   const auto world = make_local_world(size, options);
-  // The calling thread is a rank or, with several, waits for them.
+  // With one rank the calling thread is it; with several it waits for them.
   expect_threads(size * options.threads_per_rank - (size == 1 ? 1 : 0), options.start_thread);
   if (size == 1) return body(*world[0]);
   std::vector<std::exception_ptr> failures(world.size());
@@ -39,7 +39,7 @@ void run_local_ranks(int size, const LocalOptions& options,
       }
     }
   }
-  // What the other ranks threw only follows from the first failure.
+  // The other ranks' errors only follow from the first failure.
   if (const auto failed = local::hub_of(*world[0]).failed_rank()) {
     std::rethrow_exception(failures[static_cast<std::size_t>(*failed)]);
   }

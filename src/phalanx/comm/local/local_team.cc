@@ -68,7 +68,7 @@ void LocalTeam::run(const Body& work) {
     std::unique_lock lock(mutex_);
     finished_.wait(lock, [&] { return busy_ == 0; });
   }
-  // What the other ranks threw only follows from the first failure.
+  // The other ranks' errors only follow from the first failure.
   if (const auto failed = local::hub_of(*world_[0]).failed_rank()) {
     std::rethrow_exception(failures_[static_cast<std::size_t>(*failed)]);
   }

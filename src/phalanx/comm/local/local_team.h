@@ -1,5 +1,5 @@
 #pragma once
-// A world of local ranks that stay: each waits on a thread of its own for what to do next.
+// A world of local ranks that live on between calls: each waits on a thread of its own for work.
 
 #include <condition_variable>
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace phalanx {
 
 class LocalTeam {
  public:
-  // SystemError where the system refuses a thread: those of the ranks, or the others that
-  // options.threads_per_rank asks for.
+  // SystemError if the system refuses a thread of a rank or of those that options.threads_per_rank
+  // asks for.
   explicit LocalTeam(int size, const LocalOptions& options = {});
   LocalTeam(const LocalTeam&) = delete;
   LocalTeam& operator=(const LocalTeam&) = delete;
@@ -25,8 +25,8 @@ class LocalTeam {
 
   int size() const { return static_cast<int>(world_.size()); }
   // Runs `work` for every rank, the first on the calling thread, and returns when all have
-  // returned. Where one throws, the others' waits end and the first failure comes out here; the
-  // team is then of no more use.
+  // returned. If one throws, the waits of the others end and this rethrows the first failure; the
+  // team cannot be used after that.
   using Body = std::function<void(Communicator& world)>;
   void run(const Body& work);
 
@@ -39,8 +39,8 @@ class LocalTeam {
   std::mutex mutex_;
   std::condition_variable started_, finished_;
   const Body* work_ = nullptr;   // null: the ranks leave
-  std::int64_t generation_ = 0;  // of the work
-  int busy_ = 0;                 // ranks that have not returned from it
+  std::int64_t generation_ = 0;  // number of the work
+  int busy_ = 0;                 // ranks that have not returned from the work
   std::vector<std::jthread> threads_;
 };
 

@@ -15,7 +15,7 @@ class LocalWork final : public Work::State {
   LocalWork(std::shared_ptr<Hub> hub, int rank, std::vector<OperationPointer> operations)
       : hub_(std::move(hub)), rank_(rank), operations_(std::move(operations)) {}
 
-  // What is enqueued on the CPU runs at once.
+  // On the CPU everything that is enqueued runs at once.
   void wait(Queue /*queue*/) override { hub_->wait(rank_, operations_); }
   void wait_host(Work::Clock::time_point deadline) override {
     hub_->wait(rank_, operations_, deadline);
@@ -39,7 +39,7 @@ void expect_memory(const Tensor& tensor) {
 
 class LocalCommunicator final : public Communicator {
  public:
-  LocalCommunicator(std::shared_ptr<Hub> hub, std::shared_ptr<const Group> group, int rank)
+  LocalCommunicator(std::shared_ptr<Hub> hub, std::shared_ptr<const LocalGroup> group, int rank)
       : Communicator(rank, static_cast<int>(group->ranks.size()), group->name),
         hub_(std::move(hub)),
         group_(std::move(group)) {}
@@ -53,13 +53,13 @@ class LocalCommunicator final : public Communicator {
     const OperationPointer operation = post(call, {});
     hub_->wait(world_rank(), std::span(&operation, 1));
     if (!found) return nullptr;
-    Group group{
+    LocalGroup group{
         operation->first_group() + static_cast<std::int64_t>(found->group), std::move(name), {}};
     for (const int member : groups[found->group]) {
       group.ranks.push_back(group_->ranks[static_cast<std::size_t>(member)]);
     }
     return std::make_unique<LocalCommunicator>(
-        hub_, std::make_shared<const Group>(std::move(group)), found->rank);
+        hub_, std::make_shared<const LocalGroup>(std::move(group)), found->rank);
   }
 
   void abort(std::string_view reason) noexcept override {
@@ -132,7 +132,7 @@ class LocalCommunicator final : public Communicator {
   }
 
   std::shared_ptr<Hub> hub_;
-  std::shared_ptr<const Group> group_;
+  std::shared_ptr<const LocalGroup> group_;
   std::uint64_t next_call_ = 0;
 };
 
@@ -150,9 +150,9 @@ std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const Loca
   PHALANX_CHECK(size > 0 && options.threads_per_rank > 0, "{} ranks of {} threads", size,
                 options.threads_per_rank);
   const auto hub = std::make_shared<local::Hub>(size, options);
-  local::Group group{0, "world", std::vector<int>(static_cast<std::size_t>(size))};
+  local::LocalGroup group{0, "world", std::vector<int>(static_cast<std::size_t>(size))};
   std::iota(group.ranks.begin(), group.ranks.end(), 0);
-  const auto world = std::make_shared<const local::Group>(std::move(group));
+  const auto world = std::make_shared<const local::LocalGroup>(std::move(group));
   std::vector<std::unique_ptr<Communicator>> ends;
   for (int rank = 0; rank < size; ++rank) {
     ends.push_back(std::make_unique<local::LocalCommunicator>(hub, world, rank));

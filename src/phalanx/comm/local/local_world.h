@@ -1,9 +1,9 @@
 #pragma once
 // The local transport: ranks are threads of this process, and a collective is a set of independent
-// pieces (this range of the result from that range of everyone's input). Once the last rank has
-// posted its part, any rank that waits does pieces until none is left; so a message needs no thread
-// of its own, a wait never depends on what its peers do next, and who did which piece cannot be
-// seen in the bits.
+// pieces (a range of the result from a range of every rank's input). Once the last rank has posted
+// its part, all waiting ranks do pieces until none is left. So a message needs no thread of its
+// own, a wait never depends on what a peer does next, and the bits do not depend on who did which
+// piece.
 
 #include <chrono>
 #include <memory>
@@ -27,7 +27,7 @@ std::vector<std::unique_ptr<Communicator>> make_local_world(int size,
                                                             const LocalOptions& options = {});
 
 // Bytes that the pieces of all messages so far have read from each rank's tensors, over all groups:
-// what was really moved, for tests to compare with what was recorded.
+// the real traffic, which tests compare with what was recorded.
 std::vector<std::int64_t> local_bytes_read(const Communicator& member);
 
 }  // namespace phalanx

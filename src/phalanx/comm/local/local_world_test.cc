@@ -1,5 +1,5 @@
-// What only the local transport promises: whoever waits does the pieces, also those of others, and
-// counts what it reads.
+// Promises of the local transport only: waiting ranks do the pieces, also those of others, and
+// count what they read.
 
 #include "phalanx/comm/local/local_world.h"
 
@@ -29,8 +29,8 @@ void run_ranks(int size, const transports::Program& program) {
   transports::run_ranks(transports::local_transport(), size, program);
 }
 
-// Rank 0 posts and goes on to something that needs rank 1, which waits for the first: it must be
-// able to finish that alone.
+// Rank 0 posts an operation and then waits for something that needs rank 1, which waits for the
+// operation: rank 1 must be able to finish it alone.
 TEST(LocalPiecesTest, OneWaiterFinishesAnOperation) {
   run_ranks(3, [](Rank& rank) {
     const Tensor sum = rank.tensor(DType::kF32, constant(1));
@@ -52,8 +52,8 @@ TEST(LocalPiecesTest, OneWaiterFinishesAnOperation) {
   });
 }
 
-// Rank 2 waits for a message and meanwhile does the pieces of an operation that it is no part of;
-// nobody else waits until they are done.
+// Rank 2 waits for a message and meanwhile does the pieces of an operation in which it takes no
+// part; no other rank waits until they are done.
 TEST(LocalPiecesTest, AWaiterDoesThePiecesOfOthers) {
   std::atomic<bool> finished = false;
   run_ranks(3, [&](Rank& rank) {

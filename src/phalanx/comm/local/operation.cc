@@ -15,7 +15,7 @@ constexpr std::int64_t kPieceBytes = 64 << 10;
 
 }  // namespace
 
-Operation::Operation(std::shared_ptr<const Group> group, std::uint64_t number, Call first_call)
+Operation::Operation(std::shared_ptr<const LocalGroup> group, std::uint64_t number, Call first_call)
     : group_(std::move(group)),
       number_(number),
       first_call_(std::move(first_call)),
@@ -177,7 +177,7 @@ bool Operation::do_pieces(std::int64_t limit, const std::atomic<bool>& stop,
     const std::int64_t piece = next_.fetch_add(1, std::memory_order_relaxed);
     if (piece >= pieces_) break;
     do_piece(piece, bytes_read);
-    // Acquire too: whoever finishes the last piece has seen all others'.
+    // Acquire too: the thread that finishes the last piece must see the results of all others.
     if (finished_.fetch_add(1, std::memory_order_acq_rel) + 1 == pieces_) {
       done_.store(true, std::memory_order_release);
       finished = true;

@@ -1,6 +1,6 @@
 #pragma once
-// One collective, or one point-to-point message, of the local transport: what its ranks called,
-// what they brought, and the pieces it is made of.
+// One collective, or one point-to-point message, of the local transport: the ranks' calls and
+// tensors, and the pieces of the work.
 
 #include <atomic>
 #include <cstddef>
@@ -16,14 +16,14 @@
 
 namespace phalanx::local {
 
-// Ranks of the world that talk under one name.
-struct Group {
+// The ranks of one communicator.
+struct LocalGroup {
   std::int64_t id = 0;
   std::string name;
   std::vector<int> ranks;  // of the world, by rank of the group
 };
 
-// What one rank brings.
+// The tensors of one rank.
 struct Contribution {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
@@ -36,15 +36,15 @@ using ReadCounters = std::span<std::atomic<std::int64_t>>;
 class Operation {
  public:
   // `number` counts the group's collectives, or the messages between two ranks, from 0.
-  Operation(std::shared_ptr<const Group> group, std::uint64_t number, Call first_call);
+  Operation(std::shared_ptr<const LocalGroup> group, std::uint64_t number, Call first_call);
 
   // Under the hub's lock, until all have arrived. ---------------------------------------------
-  // CommError, naming both, where `member` calls something else than those who came before it.
+  // CommError that names both if `member` calls something else than the ranks that came before it.
   void arrive(std::size_t member, const Call& call, Contribution contribution);
   bool all_arrived() const { return arrived_count_ == group_->ranks.size(); }
-  // Of the world; none where all have arrived.
+  // Ranks of the world that have not arrived.
   std::vector<int> missing_ranks() const;
-  // Cuts the pieces; then they may be done.
+  // Cuts the work into pieces, which may be done from then on.
   void make_ready();
 
   // From then on, by any thread. --------------------------------------------------------------
@@ -55,14 +55,14 @@ class Operation {
   }
   std::int64_t pieces() const { return pieces_; }
   std::int64_t bytes() const { return bytes_; }  // that are read
-  // Claims and does pieces: at most `limit`, until none is left or `stop` is set. True where this
-  // finished the operation: the others that wait for it are to be woken.
+  // Claims and does pieces: at most `limit`, until none is left or `stop` is set. True if this
+  // finished the operation: the ranks that wait for it are to be woken.
   bool do_pieces(std::int64_t limit, const std::atomic<bool>& stop, ReadCounters bytes_read);
 
   OperationKind kind() const { return first_call_.kind; }
-  // As describe_place() and describe_message().
+  // The text of describe_place() or describe_message().
   std::string label() const;
-  // Where `rank` of the world is when it is in it.
+  // The place of `rank` of the world while it is in this operation.
   CommPlace place_of(int rank) const;
   // kSplit: how many groups, and where their ids begin (set before make_ready).
   std::int64_t groups() const { return first_call_.count; }
@@ -87,7 +87,7 @@ class Operation {
   void cut_all_to_all();
   void do_piece(std::int64_t piece, ReadCounters bytes_read) const;
 
-  std::shared_ptr<const Group> group_;
+  std::shared_ptr<const LocalGroup> group_;
   std::uint64_t number_;
   Call first_call_;
   std::vector<std::optional<Contribution>> contributions_;

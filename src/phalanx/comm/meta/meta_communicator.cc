@@ -5,7 +5,7 @@
 namespace phalanx {
 namespace {
 
-// Operands are checked and recorded before a transport is called: there is nothing left to do.
+// The base class checks and records operands, so nothing is left to do.
 class MetaCommunicator final : public Communicator {
  public:
   MetaCommunicator(int rank, int size, std::string name)

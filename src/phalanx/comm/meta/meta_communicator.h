@@ -1,6 +1,6 @@
 #pragma once
-// Nobody on the other side: every message is checked and recorded, nothing moves. With this the
-// program of any rank of any world runs alone on the planning backend.
+// A communicator without peers: every message is checked and recorded, and no data moves. With it
+// the program of any rank of any world runs alone on the planning backend.
 
 #include <memory>
 

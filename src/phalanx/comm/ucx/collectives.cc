@@ -10,12 +10,12 @@
 namespace phalanx::ucx {
 namespace {
 
-// Small data goes from everyone to everyone in groups up to this size.
+// In groups up to this size every rank sends small data to every other one.
 constexpr int kFewRanks = 16;
 // Trees up to here, rings in pieces of the size from here on.
 constexpr std::int64_t kTreeBytes = 64 << 10;
 constexpr std::int64_t kRingPiece = 256 << 10;
-// What a sum takes from one source at a time, at most: it stays in a cache.
+// The largest piece that a sum takes from one source at a time: it fits in a cache.
 constexpr std::int64_t kMostChunk = 512 << 10;
 
 std::int64_t bytes_of(const Call& call) { return call.count * size_of(call.dtype); }
@@ -35,8 +35,8 @@ void copy(void* to, const void* from, std::int64_t bytes) {
 
 std::size_t unsigned_of(std::int64_t bytes) { return static_cast<std::size_t>(bytes); }
 
-// Every rank tells the next one what it calls; so in every group that does not agree someone sees
-// it, whatever the calls are. Where everyone tells everyone, the next one is among them.
+// Every rank sends its call's header to the next one, so that some rank notices if the calls of a
+// group differ. Collectives in which every rank sends to every other one need no more.
 void compare_around(Batch& batch, const Operation& operation) {
   batch.send_headed(after(operation, 1), Lane::kHeader, nullptr, 0);
   batch.receive_headed(before(operation, 1), Lane::kHeader, nullptr, 0);
@@ -53,7 +53,8 @@ struct Slices {
   std::int64_t bytes(int member) const { return begin(member + 1) - begin(member); }
 };
 
-// A sum in chunks: everyone's data for member r begins at input + begin(r); output is this rank's.
+// A sum in chunks: the data of each rank for member r begins at input + begin(r); output is this
+// rank's.
 struct Sum {
   std::byte* output;
   const std::byte* input;
@@ -79,7 +80,7 @@ void send_chunks(Batch& batch, const Operation& operation, const Sum& sum, std::
   }
 }
 
-// Where the chunk of each member but this one lies.
+// The places of the chunks of all members but this one.
 std::byte* source_of(const Operation& operation, std::byte* scratch, int member,
                      std::int64_t chunk) {
   return scratch + (member < operation.rank() ? member : member - 1) * chunk;
@@ -103,7 +104,7 @@ void add(const Operation& operation, int threads, std::byte* output, const std::
                  std::span(&output, 1), bytes);
 }
 
-// This rank's slice of the sum; chunks come while others are added.
+// Computes this rank's slice of the sum; chunks arrive while others are added.
 Task add_slice(Operation& operation, const Sum& sum) {
   const int others = operation.size() - 1;
   const std::int64_t slice = sum.parts.bytes(operation.rank());
@@ -140,7 +141,7 @@ Task add_slice(Operation& operation, const Sum& sum) {
   }
 }
 
-// Everyone's data for everyone: chunks are sent as their receivers take them.
+// Sends each rank its data: chunks are sent as their receivers take them.
 Task add_directly(Operation& operation, const Sum& sum) {
   Batch sends(operation);
   compare_around(sends, operation);
@@ -151,7 +152,7 @@ Task add_directly(Operation& operation, const Sum& sum) {
   co_await sends;
 }
 
-// In as many steps as there are others, each rank passes on what it got last.
+// A ring: in each of n - 1 steps a rank passes on what it received last.
 Task gather_around(Operation& operation, std::byte* output, const Slices& parts) {
   for (int step = 0; step + 1 < operation.size(); ++step) {
     const int given = before(operation, step), taken = before(operation, step + 1);
@@ -168,7 +169,8 @@ Task gather_around(Operation& operation, std::byte* output, const Slices& parts)
   }
 }
 
-// Everyone has `bytes` for everyone: where what came lies, by member. Lasts as long as the batch.
+// Each rank sends `bytes` to each other one. Returns where the received data lies, by member; it
+// lives as long as the batch.
 template <typename Data>
 std::vector<const std::byte*> to_everyone(Batch& batch, const Operation& operation,
                                           std::int64_t bytes, const Data& data_for) {
@@ -184,7 +186,7 @@ std::vector<const std::byte*> to_everyone(Batch& batch, const Operation& operati
   return came;
 }
 
-// All to the first member, which adds.
+// All ranks send to the first member, which adds.
 Task add_at_first(Operation& operation, std::byte* tensor, std::int64_t bytes) {
   Batch batch(operation);
   compare_around(batch, operation);
@@ -256,7 +258,7 @@ Task all_reduce(Operation& operation, std::byte* tensor) {
   if (is_small(bytes) && operation.size() <= kFewRanks) {
     Batch batch(operation);
     const auto came = to_everyone(batch, operation, bytes, [&](int) { return tensor; });
-    // Their memory is given back when the batch has been awaited.
+    // Awaiting the batch frees the buffers.
     co_await batch.kept();
     add(operation, 1, tensor, tensor, came, bytes);
     co_return;
@@ -359,7 +361,7 @@ Task all_to_all(Operation& operation, std::byte* output, std::vector<std::int64_
   }
 }
 
-// In the k-th round the ranks that are 2^k apart hear of each other.
+// In the k-th round ranks that are 2^k apart exchange messages.
 Task barrier(Operation& operation) {
   {
     Batch batch(operation);
@@ -376,13 +378,14 @@ Task barrier(Operation& operation) {
 
 Task split(Operation& operation, std::uint32_t next_group) {
   Batch batch(operation);
-  std::vector<const Stage*> came;
+  std::vector<const StagingBuffer*> came;
   for (int step = 1; step < operation.size(); ++step) {
     batch.send_split(after(operation, step), next_group);
     came.push_back(&batch.receive_split(before(operation, step)));
   }
   co_await batch.kept();
-  for (const Stage* stage : came) next_group = std::max(next_group, stage->header().next_group);
+  for (const StagingBuffer* stage : came)
+    next_group = std::max(next_group, stage->header().next_group);
   operation.next_group = next_group;
 }
 
@@ -396,7 +399,7 @@ Task send(Operation& operation, const std::byte* data) {
 Task receive(Operation& operation, std::byte* data) {
   const std::int64_t bytes = bytes_of(operation.call());
   Batch batch(operation);
-  const Stage& stage =
+  const StagingBuffer& stage =
       batch.receive_headed(operation.place().sender, Lane::kMessage, data, unsigned_of(bytes));
   co_await batch.kept();
   if (is_small(bytes)) copy(data, stage.data(), bytes);

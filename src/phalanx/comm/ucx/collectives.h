@@ -1,6 +1,6 @@
 #pragma once
-// The collectives, made of messages. Who adds is decided by shape alone, and adds all ranks' data
-// from the first to the last: the bits are those of the other transports.
+// The collectives, made of messages. Which rank adds depends on the shape only, and it adds the
+// ranks' data in the order of ranks: the bits are those of the other transports.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace phalanx::ucx {
 
-// `operation` outlives its task. Tensors as in communicator.h, of the operation's dtype and count.
+// `operation` outlives its task. Tensors are as in communicator.h, with the operation's dtype and
+// count.
 Task all_reduce(Operation& operation, std::byte* tensor);
 Task reduce_scatter(Operation& operation, std::byte* output, const std::byte* input);
 Task all_gather(Operation& operation, std::byte* output, const std::byte* input);

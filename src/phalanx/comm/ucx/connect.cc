@@ -21,7 +21,7 @@
 namespace phalanx::ucx {
 namespace {
 
-// Where processes may read each other's memory, large messages are copied once instead of twice.
+// If processes may read each other's memory, large messages are copied once instead of twice.
 constexpr const char* kSharedMemory = "posix,cma";
 constexpr const char* kSharedMemoryAlone = "posix";
 // Two namespaces of one machine are two hosts to us, and one to UCX.
@@ -45,7 +45,7 @@ std::optional<std::string> from_hex(std::string_view text) {
   return bytes;
 }
 
-// Something of this process for peers to read.
+// A value that peers try to read from this process's memory.
 struct Sample {
   std::array<std::uint64_t, 2> value{};
   Sample() {
@@ -54,7 +54,7 @@ struct Sample {
   }
 };
 
-// What a rank tells the others: "PID SAMPLE'S-ADDRESS SAMPLE SHARED-MEMORY NETWORK".
+// The text that a rank sends the others: "PID SAMPLE'S-ADDRESS SAMPLE SHARED-MEMORY NETWORK".
 struct Invitation {
   std::int64_t pid = 0;
   std::uint64_t sample_address = 0;
@@ -120,7 +120,7 @@ std::unique_ptr<Wire> make_network_wire(const UcxOptions& options) {
   return make_wire(transports.empty() ? kNetwork : transports, devices);
 }
 
-// UCX says of a folder without room that it has no resources.
+// UCX reports a full folder as missing resources.
 std::unique_ptr<Wire> make_local_wire(const char* transports, int ranks) {
   try {
     return make_wire(transports, "");

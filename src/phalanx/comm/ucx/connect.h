@@ -1,6 +1,6 @@
 #pragma once
-// How the ranks of a world find each other: each opens the wires that its peers need, and all tell
-// all where they listen.
+// How the ranks of a world connect: each opens the wires that its peers need, and all exchange the
+// addresses of their wires.
 
 #include <vector>
 
@@ -10,8 +10,8 @@
 
 namespace phalanx::ucx {
 
-// Shared memory to ranks of this host, the network to others; what nobody needs is not opened.
-// SystemError.
+// Opens shared memory to ranks of this host and the network to ranks of others, where there are
+// such ranks. SystemError.
 Wires open_wires(int rank, const std::vector<RankPlace>& places, const UcxOptions& options,
                  const GatherTexts& gather);
 

@@ -17,32 +17,26 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// How long a waiting rank looks for news before it sleeps, and how often before it lets others run:
-// with a core of its own, and without.
+// How long a waiting rank looks for messages before it sleeps, and how many looks it takes before
+// it yields its core: with a core of its own, and without.
 constexpr microseconds kSpin{50};
 constexpr microseconds kShortSpin{5};
 constexpr int kLooks = 64;
 constexpr int kFewLooks = 8;
-// A rank that has begun something and not waited for it by then has it moved by the helper.
+// If a rank has begun an operation and does not wait for it by then, the helper moves it.
 constexpr microseconds kHelpAfter{500};
-// A wait that is worth telling the watch of, and how often it is looked after from then on.
+// After this time a wait is reported to the watch, and checked at this period from then on.
 constexpr milliseconds kLongWait{20};
-constexpr milliseconds kLookAround{100};
-// For the watch to say why a connection broke.
+constexpr milliseconds kCheckPeriod{100};
+// How long a rank waits for the watch to explain a broken connection.
 constexpr milliseconds kExplanation{3000};
-// For peers to end as this rank does.
+// How long a rank that ends waits for the goodbyes of its peers.
 constexpr milliseconds kGoodbye{1000};
-// A timeout that no clock can reach would overflow it.
+// A longer timeout could overflow the clock.
 constexpr std::chrono::hours kLongestTimeout{24 * 365};
 
-std::uint64_t tag_of(int source, std::uint16_t group, std::uint64_t number, Lane lane) {
-  return (static_cast<std::uint64_t>(source) << 48) | (std::uint64_t{group} << 32) |
-         ((number & 0xffffff) << 8) | static_cast<std::uint8_t>(lane);
-}
-constexpr std::uint16_t kGoodbyeGroup = 0xffff;
-
 std::string failed(int rank, std::string_view reason) {
-  if (rank < 0) return std::string(reason);  // the launcher's, which hosts the rendezvous
+  if (rank < 0) return std::string(reason);  // of the launcher, which hosts the coordinator
   const std::string subject = fmt::format("rank {} ", rank);
   if (reason.starts_with(subject)) return std::string(reason);
   return fmt::format("{}failed: {}", subject, reason);
@@ -50,7 +44,7 @@ std::string failed(int rank, std::string_view reason) {
 
 }  // namespace
 
-// The lock, for the rank's thread: the helper lets it in.
+// The lock, taken by the rank's thread: the helper gives way to it.
 class Engine::Entry {
  public:
   explicit Entry(Engine& engine) {
@@ -69,15 +63,15 @@ struct Engine::Waiting {
   std::span<const OperationPointer> operations;
   Clock::time_point begin;
   Clock::time_point limit;
-  Clock::time_point next_look;
+  Clock::time_point next_check;
   std::uint64_t moves = 0;
-  bool told = false;  // the watch knows
+  bool reported = false;  // to the watch
   std::optional<Clock::time_point> broken{};
 
   const Operation& first() const {
     return **std::ranges::find_if(operations, [](const auto& o) { return !o->done(); });
   }
-  bool over() const {
+  bool done() const {
     return std::ranges::all_of(operations, [](const auto& o) { return o->done(); });
   }
 };
@@ -96,7 +90,7 @@ Engine::Engine(int rank, Wires wires, int ranks_of_host, const UcxOptions& optio
       blocks_(kScratchBlocks) {
   for (auto& block : blocks_) free_blocks_.push_back(&block);
   watch_.on_failure([this] {
-    news_.store(true, std::memory_order_release);
+    failure_known_.store(true, std::memory_order_release);
     alarm_.signal();
   });
 }
@@ -113,128 +107,23 @@ Engine::~Engine() {
     helper_.join();
   }
   std::unique_lock lock(mutex_);
-  if (news_.load(std::memory_order_acquire)) adopt_failure(std::nullopt);
+  if (failure_known_.load(std::memory_order_acquire)) adopt_failure(std::nullopt);
   if (failure_) {
     shut_down(lock);
   } else {
     const auto deadline = Clock::now() + kGoodbye;
     try {
-      while (!operations_.empty() && !news_ && Clock::now() < deadline) progress();
+      while (!operations_.empty() && !failure_known_ && Clock::now() < deadline) progress();
       say_goodbye(deadline);
-    } catch (const std::exception&) {  // a peer that cannot be reached: as one that is gone
+    } catch (const std::exception&) {  // a peer cannot be reached: it may be gone
     }
     for (const auto& wire : wires_.wires) wire->flush_and_close(deadline);
   }
-  // Before the operations that wait for their messages.
+  // The wires end before the operations that wait for their messages.
   wires_.wires.clear();
   want_blocks_.clear();
   ready_.clear();
   operations_.clear();
-}
-
-// Whoever leaves first could take from the others what is on its way to them.
-void Engine::say_goodbye(Clock::time_point deadline) {
-  int& pending = goodbyes_pending_;
-  const auto begin = [&](Wire& wire) -> Goodbye& {
-    Goodbye& bye = goodbyes_.emplace_back();
-    bye.engine = this;
-    bye.wire = &wire;
-    bye.ended = [](Transfer& transfer) {
-      --static_cast<Goodbye&>(transfer).engine->goodbyes_pending_;
-    };
-    ++pending;
-    return bye;
-  };
-  for (std::size_t peer = 0; peer < connected_.size(); ++peer) {
-    if (!connected_[peer]) continue;
-    Wire& wire = *wires_.peers[peer].wire;
-    const int other = static_cast<int>(peer);
-    wire.send(other, tag_of(rank_, kGoodbyeGroup, 0, Lane::kHeader), nullptr, 0, begin(wire));
-    wire.receive(tag_of(other, kGoodbyeGroup, 0, Lane::kHeader), nullptr, 0, begin(wire));
-  }
-  while (pending > 0 && !news_ && Clock::now() < deadline) progress();
-  if (pending == 0) return;
-  for (Goodbye& bye : goodbyes_) bye.wire->cancel(bye);
-}
-
-// Messages ----------------------------------------------------------------------------------------
-
-void Engine::connect(int peer) {
-  const auto index = static_cast<std::size_t>(peer);
-  if (connected_[index]) return;
-  Wires::Peer& other = wires_.peers[index];
-  try {
-    other.wire->connect(peer, other.address);
-  } catch (const std::runtime_error& error) {
-    throw CommError(ErrorCode::kTemporary, {.rank = rank_},
-                    fmt::format("rank {} cannot be reached: {}", peer, error.what()));
-  }
-  connected_[index] = true;
-}
-
-void Engine::send(const CallPlace& place, int member, Lane lane, const void* data,
-                  std::size_t bytes, Message& message) {
-  const int peer = place.group->world_rank(member);
-  connect(peer);
-  wires_.peers[static_cast<std::size_t>(peer)].wire->send(
-      peer, tag_of(rank_, place.group->id, place.number, lane), data, bytes, message);
-}
-
-void Engine::receive(const CallPlace& place, int member, Lane lane, void* data, std::size_t bytes,
-                     Message& message) {
-  const int peer = place.group->world_rank(member);
-  connect(peer);
-  wires_.peers[static_cast<std::size_t>(peer)].wire->receive(
-      tag_of(peer, place.group->id, place.number, lane), data, bytes, message);
-}
-
-void Engine::lend_message(std::list<Message>& to) {
-  if (free_messages_.empty()) free_messages_.emplace_back();
-  to.splice(to.end(), free_messages_, free_messages_.begin());
-}
-
-void Engine::lend_stage(std::list<Stage>& to) {
-  if (free_stages_.empty()) free_stages_.emplace_back();
-  to.splice(to.end(), free_stages_, free_stages_.begin());
-}
-
-void Engine::give_back(std::list<Message>& messages, std::list<Stage>& stages) {
-  free_messages_.splice(free_messages_.begin(), messages);
-  free_stages_.splice(free_stages_.begin(), stages);
-}
-
-void Engine::bury(std::list<Message>& messages, std::list<Stage>& stages) {
-  buried_messages_.splice(buried_messages_.end(), messages);
-  buried_stages_.splice(buried_stages_.end(), stages);
-}
-
-std::int64_t Engine::scratch_bytes(int world_size) {
-  return std::max<std::int64_t>(4 << 20, 2 * (world_size - 1) * kLeastChunk);
-}
-
-bool Engine::Scratch::await_ready() {
-  if (engine_.free_blocks_.empty()) return false;
-  block_ = engine_.free_blocks_.back();
-  engine_.free_blocks_.pop_back();
-  const auto size = static_cast<std::size_t>(scratch_bytes(engine_.world_size()));
-  if (block_->empty()) block_->resize(size);
-  return true;
-}
-
-void Engine::Scratch::await_suspend(std::coroutine_handle<> task) {
-  operation_.next_ = task;
-  engine_.want_blocks_.push_back(this);
-}
-
-Engine::Scratch::~Scratch() {
-  std::erase(engine_.want_blocks_, this);
-  if (block_ == nullptr) return;
-  engine_.free_blocks_.push_back(std::exchange(block_, nullptr));
-  if (engine_.want_blocks_.empty()) return;
-  Scratch& next = *engine_.want_blocks_.front();
-  engine_.want_blocks_.pop_front();
-  next.await_ready();
-  engine_.resume(next.operation_);
 }
 
 // Progress ----------------------------------------------------------------------------------------
@@ -266,12 +155,12 @@ bool Engine::run_ready() {
   while (!ready_.empty() && !failure_) {
     const OperationPointer operation = std::move(ready_.front());
     ready_.pop_front();
-    if (!operation->done_) go_on(operation);
+    if (!operation->done_) run_task(operation);
   }
   return true;
 }
 
-void Engine::go_on(const OperationPointer& operation) {
+void Engine::run_task(const OperationPointer& operation) {
   std::optional<CommError> error = operation->mismatch_;
   if (!error) {
     operation->next_.resume();
@@ -298,7 +187,7 @@ void Engine::go_on(const OperationPointer& operation) {
 }
 
 int Engine::begin_compute() {
-  // The helper leaves the cores to those that compute.
+  // The helper uses one thread: the rank's other threads may be computing.
   const int threads = std::this_thread::get_id() == helper_.get_id() ? 1 : threads_;
   ++computing_;
   mutex_.unlock();
@@ -357,7 +246,7 @@ void Engine::help() {
     if (stopping_) return;
     helper_awake_ = true;
     while (!rank_waits_ && !operations_.empty() && !failure_ && !stopping_ &&
-           !news_.load(std::memory_order_acquire)) {
+           !failure_known_.load(std::memory_order_acquire)) {
       const bool moved = progress();
       const bool sleeps = !moved && !rank_waits_ && arm();
       lock.unlock();
@@ -379,14 +268,14 @@ void Engine::wait(std::span<const OperationPointer> operations, Clock::time_poin
   Waiting waiting{.operations = operations,
                   .begin = now,
                   .limit = now + timeout_,
-                  .next_look = now + kLongWait,
+                  .next_check = now + kLongWait,
                   .moves = moves_};
-  if (waiting.over()) return;
+  if (waiting.done()) return;
   rank_waits_ = true;
-  // Whichever way it ends.
+  // To be called however the wait ends.
   const auto leave = [&] {
     rank_waits_ = false;
-    if (waiting.told) {
+    if (waiting.reported) {
       watch_.end_wait();
       for (const auto& what : busy_) watch_.begin_busy(what);
     }
@@ -394,12 +283,12 @@ void Engine::wait(std::span<const OperationPointer> operations, Clock::time_poin
     if (!operations_.empty() && !failure_) kick_helper();
   };
   try {
-    while (!waiting.over()) {
+    while (!waiting.done()) {
       throw_if_failed(entry.lock());
       if (spin(operations)) continue;
       if (Clock::now() >= deadline) give_up(entry.lock(), waiting, false);
-      sleep(entry.lock(), std::min(deadline, waiting.next_look));
-      if (Clock::now() >= waiting.next_look) look_around(entry.lock(), waiting);
+      sleep(entry.lock(), std::min(deadline, waiting.next_check));
+      if (Clock::now() >= waiting.next_check) check_wait(entry.lock(), waiting);
     }
   } catch (...) {
     leave();
@@ -408,19 +297,19 @@ void Engine::wait(std::span<const OperationPointer> operations, Clock::time_poin
   leave();
 }
 
-// True where something moved.
+// Polls for a short time. True if something moved.
 bool Engine::spin(std::span<const OperationPointer> operations) {
   auto end = Clock::time_point::max();
   for (int look = 1;; ++look) {
     if (progress()) return true;
-    if (failure_ || news_.load(std::memory_order_relaxed)) return true;
-    // The lock was free while sums ran.
+    if (failure_ || failure_known_.load(std::memory_order_relaxed)) return true;
+    // Another thread may have finished them while the lock was free for computing.
     if (std::ranges::all_of(operations, [](const auto& o) { return o->done(); })) return true;
     if (look % looks_ != 0) continue;
     const auto now = Clock::now();
     if (look == looks_) end = now + spin_;
     if (now >= end) return false;
-    // The peer may be waiting for this very core.
+    // The peer may be waiting for this core.
     std::this_thread::yield();
   }
 }
@@ -436,8 +325,8 @@ void Engine::sleep(std::unique_lock<std::mutex>& lock, Clock::time_point until) 
   lock.lock();
 }
 
-// What a long wait sees to, several times a second.
-// A send says so itself; of who has only to send, his connection does.
+// A broken connection that an operation needs. A message that is being sent reports it itself;
+// if only receives are missing, the peer's connection does.
 std::optional<Engine::BrokenConnection> Engine::broken_connection(
     const Operation& operation) const {
   if (operation.broken_) {
@@ -452,14 +341,17 @@ std::optional<Engine::BrokenConnection> Engine::broken_connection(
   return std::nullopt;
 }
 
-void Engine::look_around(std::unique_lock<std::mutex>& lock, Waiting& waiting) {
+// Looks after a long wait: reports it to the watch, and ends it at its limit or if a connection
+// that it needs stays broken.
+void Engine::check_wait(std::unique_lock<std::mutex>& lock, Waiting& waiting) {
   const auto now = Clock::now();
-  waiting.next_look = now + std::min<Clock::duration>(kLookAround, timeout_ / 4 + milliseconds(1));
-  if (waiting.over()) return;
+  waiting.next_check =
+      now + std::min<Clock::duration>(kCheckPeriod, timeout_ / 4 + milliseconds(1));
+  if (waiting.done()) return;
   const Operation& operation = waiting.first();
-  if (!waiting.told) {
-    waiting.told = true;
-    // Who waits is not busy meanwhile: ranks that wait for each other have limits.
+  if (!waiting.reported) {
+    waiting.reported = true;
+    // A waiting rank does not count as busy, so that ranks that wait for each other time out.
     for (std::size_t i = 0; i < busy_.size(); ++i) watch_.end_busy();
     watch_.begin_wait(comm_place(operation.place()), operation.missing_ranks());
   }
@@ -495,19 +387,19 @@ void Engine::give_up(std::unique_lock<std::mutex>& lock, const Waiting& waiting,
       fmt::format("{}: waited {:.3g} s{}", label_of(operation.place()), waited.count(),
                   missing.empty() ? "" : " for " + missing + ", not come so far");
   const CommPlace place = comm_place(operation.place());
-  // Its tensors are about to go.
+  // The caller frees its tensors after this error.
   if (timed_out) fail(lock, CommError(ErrorCode::kHang, place, text));
   throw CommError(ErrorCode::kHang, place, fmt::format("rank {}: {}", rank_, text));
 }
 
 // Failure -----------------------------------------------------------------------------------------
 
-// What the world failed of: what the watch has heard first, else this rank's own.
+// Sets the failure of the world: the first one that the watch knows, else this rank's own.
 void Engine::adopt_failure(const std::optional<CommError>& own) noexcept {
   if (failure_) return;
   if (own) watch_.fail(own->what());
   if (const auto first = watch_.failure()) {
-    // This rank's own error is told as it is.
+    // This rank's own error is kept as it is.
     if (own && first->rank == rank_) {
       failure_ = own;
     } else {
@@ -520,13 +412,13 @@ void Engine::adopt_failure(const std::optional<CommError>& own) noexcept {
 }
 
 void Engine::throw_if_failed(std::unique_lock<std::mutex>& lock) {
-  if (!failure_ && news_.load(std::memory_order_acquire)) adopt_failure(std::nullopt);
+  if (!failure_ && failure_known_.load(std::memory_order_acquire)) adopt_failure(std::nullopt);
   if (!failure_) return;
   shut_down(lock);
   throw CommError(*failure_);
 }
 
-// No tensor is touched any more when this returns.
+// When this returns, no tensor is accessed any more.
 void Engine::shut_down(std::unique_lock<std::mutex>& lock) noexcept {
   computed_.wait(lock, [&] { return computing_ == 0; });
   if (std::exchange(shut_down_, true)) return;

@@ -1,6 +1,6 @@
 #pragma once
-// What moves the operations of one rank: the rank's own thread while it waits, else a helper thread
-// that sleeps while nothing moves. And what ends them all when a rank fails.
+// Makes the operations of one rank progress: by the rank's own thread while it waits, else by a
+// helper thread that sleeps while nothing moves. Ends all operations when a rank fails.
 
 #include <atomic>
 #include <chrono>
@@ -27,7 +27,7 @@ namespace phalanx::ucx {
 
 using OperationPointer = std::shared_ptr<Operation>;
 
-// The wires of a rank and who is reached by which.
+// The wires of a rank, and which peer is reached by which wire.
 struct Wires {
   std::vector<std::unique_ptr<Wire>> wires{};
   struct Peer {
@@ -50,11 +50,11 @@ class Engine {
   int world_size() const { return static_cast<int>(wires_.peers.size()); }
 
   // By the rank's thread. ---------------------------------------------------------------------
-  // Begins them. CommError where a rank has failed.
+  // Begins them. CommError if a rank has failed.
   void start(std::span<const OperationPointer> operations);
-  // Returns when they are done. CommError when a rank fails, at `deadline`, or - and then this rank
-  // fails - after the options' timeout in which nothing came and nobody was busy. Then no tensor is
-  // touched any more.
+  // Returns when they are done. CommError when a rank fails, at `deadline`, or after the options'
+  // timeout without a message and without a busy rank; the timeout is this rank's failure. After a
+  // failure no tensor is accessed any more.
   void wait(std::span<const OperationPointer> operations,
             Clock::time_point deadline = Clock::time_point::max());
   bool test(const Operation& operation);
@@ -65,17 +65,17 @@ class Engine {
 
   // By operations, with the lock. -------------------------------------------------------------
   void send(const CallPlace& place, int member, Lane lane, const void* data, std::size_t bytes,
-            Message& message);
+            MessageTransfer& message);
   void receive(const CallPlace& place, int member, Lane lane, void* data, std::size_t bytes,
-               Message& message);
-  // Its task goes on soon.
+               MessageTransfer& message);
+  // Its task will run soon.
   void resume(Operation& operation);
   void moved() {
     ++moves_;
     watch_.tick();
   }
-  // Work on tensors, without the lock: `co_await engine.compute(f)`, f(threads). After a failure
-  // the task never goes on.
+  // Work on tensors, done without the lock: `co_await engine.compute(f)` calls f(threads). After a
+  // failure the task never continues.
   template <typename F>
   auto compute(F work) {
     struct Awaiter {
@@ -91,12 +91,13 @@ class Engine {
     };
     return Awaiter{*this, std::move(work)};
   }
-  // Memory of messages and of sums, kept for the next.
-  void lend_message(std::list<Message>& to);
-  void lend_stage(std::list<Stage>& to);
-  void give_back(std::list<Message>& messages, std::list<Stage>& stages);
-  void bury(std::list<Message>& messages, std::list<Stage>& stages);
-  // A block of scratch_bytes(), as soon as one is free: `co_await scratch`, then data().
+  // Memory of messages, reused for the next ones.
+  void lend_message(std::list<MessageTransfer>& to);
+  void lend_buffer(std::list<StagingBuffer>& to);
+  void give_back(std::list<MessageTransfer>& messages, std::list<StagingBuffer>& buffers);
+  // Messages of an operation that has failed: the wire may still use them.
+  void keep_until_end(std::list<MessageTransfer>& messages, std::list<StagingBuffer>& buffers);
+  // Memory for sums: a block of scratch_bytes(). `co_await scratch` waits for a free one.
   class Scratch {
    public:
     Scratch(Operation& operation, Engine& engine) : operation_(operation), engine_(engine) {}
@@ -116,7 +117,7 @@ class Engine {
   };
   static std::int64_t scratch_bytes(int world_size);
   static constexpr int kScratchBlocks = 2;
-  // The smallest payload of one source in it.
+  // The smallest part of a block for one source.
   static constexpr std::int64_t kLeastChunk = 16 << 10;
 
  private:
@@ -131,7 +132,7 @@ class Engine {
   void connect(int peer);
   bool progress();
   bool run_ready();
-  void go_on(const OperationPointer& operation);
+  void run_task(const OperationPointer& operation);
   bool arm();
   void throw_if_failed(std::unique_lock<std::mutex>& lock);
   void shut_down(std::unique_lock<std::mutex>& lock) noexcept;
@@ -145,7 +146,7 @@ class Engine {
     std::string reason;
   };
   std::optional<BrokenConnection> broken_connection(const Operation& operation) const;
-  void look_around(std::unique_lock<std::mutex>& lock, Waiting& waiting);
+  void check_wait(std::unique_lock<std::mutex>& lock, Waiting& waiting);
   [[noreturn]] void give_up(std::unique_lock<std::mutex>& lock, const Waiting& waiting,
                             bool timed_out);
   int begin_compute();
@@ -158,21 +159,21 @@ class Engine {
   Wires wires_;
   const int threads_;
   const Clock::duration timeout_;
-  const bool has_cores_;  // of its own, beside those of the host's other ranks
+  const bool has_cores_;  // of its own: the host has enough for all its ranks
   const Clock::duration spin_;
   const int looks_;
   RankWatch& watch_;
 
-  const Alarm alarm_;               // a rank has failed
-  const Timer kick_;                // the helper has something to do
-  std::atomic<bool> news_ = false;  // the watch knows of a failure
-  std::atomic<int> entering_ = 0;   // the rank's thread wants the lock
+  const Alarm alarm_;                        // signalled when a rank has failed
+  const Timer kick_;                         // wakes the helper
+  std::atomic<bool> failure_known_ = false;  // by the watch
+  std::atomic<int> entering_ = 0;            // the rank's thread waits for the lock
 
   std::mutex mutex_;  // guards all below, and the wires
   std::condition_variable computed_;
-  std::vector<bool> connected_;
-  std::vector<OperationPointer> operations_;  // that are not done
-  std::deque<OperationPointer> ready_;        // whose tasks can go on
+  std::vector<bool> connected_;               // by peer
+  std::vector<OperationPointer> operations_;  // not done yet
+  std::deque<OperationPointer> ready_;        // whose tasks can run
   std::uint64_t moves_ = 0;
   int computing_ = 0;
   bool rank_waits_ = false;
@@ -181,9 +182,9 @@ class Engine {
   bool stopping_ = false;
   std::optional<CommError> failure_;
   bool shut_down_ = false;
-  std::vector<std::string> busy_;  // what this rank says that it does
-  std::list<Message> free_messages_, buried_messages_;
-  std::list<Stage> free_stages_, buried_stages_;
+  std::vector<std::string> busy_;  // what this rank is busy with
+  std::list<MessageTransfer> free_messages_, kept_messages_;
+  std::list<StagingBuffer> free_buffers_, kept_buffers_;
   std::vector<std::vector<std::byte>> blocks_;
   std::vector<std::vector<std::byte>*> free_blocks_;
   std::deque<Scratch*> want_blocks_;

@@ -1,5 +1,5 @@
 #pragma once
-// Descriptors that wake a thread in poll().
+// File descriptors that wake a thread in poll().
 
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -11,39 +11,32 @@
 #include <cstring>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/file_descriptor.h"
 
 namespace phalanx::ucx {
 
-// Owns a descriptor; SystemError where there was none to get.
-class Descriptor {
- public:
-  Descriptor(int descriptor, const char* what) : descriptor_(descriptor) {
-    if (descriptor < 0) throw SystemError("{}: {}", what, std::strerror(errno));
-  }
-  ~Descriptor() { close(descriptor_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return descriptor_; }
+inline FileDescriptor checked_descriptor(int descriptor, const char* what) {
+  if (descriptor < 0) throw SystemError("{}: {}", what, std::strerror(errno));
+  return FileDescriptor(descriptor);
+}
 
- private:
-  int descriptor_;
-};
-
-// Readable from signal() on, for good.
+// Readable from signal() on, for ever.
 class Alarm {
  public:
-  Alarm() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd") {}
+  Alarm() : descriptor_(checked_descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {}
   void signal() const noexcept { eventfd_write(descriptor_.get(), 1); }
   int descriptor() const { return descriptor_.get(); }
 
  private:
-  Descriptor descriptor_;
+  FileDescriptor descriptor_;
 };
 
-// Readable some time after it was set, until it is cleared.
+// Readable when the time has passed that it was set to, until it is cleared.
 class Timer {
  public:
-  Timer() : descriptor_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "timerfd") {}
+  Timer()
+      : descriptor_(checked_descriptor(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+                                       "timerfd")) {}
   void set(std::chrono::microseconds after) const noexcept {
     itimerspec spec{};
     spec.it_value.tv_nsec = std::chrono::nanoseconds(after).count();
@@ -56,7 +49,7 @@ class Timer {
   int descriptor() const { return descriptor_.get(); }
 
  private:
-  Descriptor descriptor_;
+  FileDescriptor descriptor_;
 };
 
 }  // namespace phalanx::ucx

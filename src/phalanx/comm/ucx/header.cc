@@ -34,7 +34,7 @@ std::string describe_theirs(const Header& theirs, std::string_view text, int mem
 
 [[noreturn]] void mismatch(const CallPlace& mine, int member, const std::string& theirs,
                            const std::string& calls) {
-  const Group& group = *mine.group;
+  const UcxGroup& group = *mine.group;
   throw CommError(
       ErrorCode::kInternal, comm_place(mine),
       describe_mismatch(group.name, mine.call.kind, mine.number, group.world_rank(member), theirs,
@@ -58,7 +58,7 @@ Header header_of(const Call& call) {
 }
 
 std::string label_of(const CallPlace& place) {
-  const Group& group = *place.group;
+  const UcxGroup& group = *place.group;
   if (place.call.kind != OperationKind::kMessage) {
     return describe_place(group.name, place.call, place.number);
   }
@@ -89,7 +89,7 @@ void expect_same_call(const CallPlace& mine, int member, const Header& theirs,
 
 void expect_given(const CallPlace& mine, int member, const Header& theirs, std::int64_t taken) {
   if (static_cast<std::int64_t>(theirs.key) == taken) return;
-  const Group& group = *mine.group;
+  const UcxGroup& group = *mine.group;
   mismatch(mine, member,
            describe_given(static_cast<std::int64_t>(theirs.key), group.world_rank(group.rank)),
            describe_taken(taken, group.world_rank(member)));

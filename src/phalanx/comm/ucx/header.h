@@ -1,6 +1,6 @@
 #pragma once
-// What precedes the data of a message: what its sender calls, for the receiver to compare with its
-// own call.
+// The header before the data of a message: the sender's call, which the receiver compares with its
+// own.
 
 #include <cstdint>
 #include <memory>
@@ -13,12 +13,12 @@
 
 namespace phalanx::ucx {
 
-// Ranks of the world that talk under one name. Any two ranks share no two groups of one id.
-struct Group {
+// The ranks of one communicator. No two groups that share two ranks have the same id.
+struct UcxGroup {
   std::uint16_t id = 0;
   std::string name{};
   std::vector<int> ranks{};  // of the world, by rank of the group
-  int rank = 0;              // this one's, of the group
+  int rank = 0;              // this rank's number in the group
 
   int size() const { return static_cast<int>(ranks.size()); }
   int world_rank(int member) const { return ranks[static_cast<std::size_t>(member)]; }
@@ -32,7 +32,7 @@ struct Header {
   std::int32_t root = 0;
   std::int64_t count = 0;
   std::uint64_t key = 0;         // all_to_all: elements for the receiver
-  std::uint64_t split = 0;       // of its text
+  std::uint64_t split = 0;       // hash of the split's text
   std::uint32_t next_group = 0;  // split: the smallest id that the sender may use
   std::uint32_t text_bytes = 0;  // of the split's text, which follow
 };
@@ -42,21 +42,21 @@ Header header_of(const Call& call);
 
 // One call of a group, or one message of one of its pairs.
 struct CallPlace {
-  std::shared_ptr<const Group> group{};
+  std::shared_ptr<const UcxGroup> group{};
   Call call{};
   std::uint64_t number = 0;
   int sender = -1;    // of a message: members
   int receiver = -1;  //
 };
-// As describe_place() and describe_message().
+// The text of describe_place() or describe_message().
 std::string label_of(const CallPlace& place);
 CommPlace comm_place(const CallPlace& place);
 
-// CommError (70), naming both sides, unless what `member` of the group calls is this rank's call.
-// `text`: what follows its header.
+// CommError (70) that names both sides if the call of the group's `member` differs from this
+// rank's. `text`: the bytes after its header.
 void expect_same_call(const CallPlace& mine, int member, const Header& theirs,
                       std::string_view text);
-// all_to_all: `taken` elements are expected from the member.
+// The same for all_to_all, if the member does not send `taken` elements.
 void expect_given(const CallPlace& mine, int member, const Header& theirs, std::int64_t taken);
 
 }  // namespace phalanx::ucx

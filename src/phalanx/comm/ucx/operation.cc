@@ -14,20 +14,20 @@ Batch::Batch(Operation& operation) : operation_(operation) { operation.batches_.
 Batch::~Batch() {
   std::erase(operation_.batches_, this);
   if (pending_ > 0) {
-    // Only where the operation ends in an error: the wire still knows them.
-    for (Message& message : messages_) message.batch = nullptr;
-    operation_.engine_.bury(messages_, stages_);
+    // The operation ended in an error, and the wire may still use the messages.
+    for (MessageTransfer& message : messages_) message.batch = nullptr;
+    operation_.engine_.keep_until_end(messages_, buffers_);
   } else {
     clear();
   }
 }
 
-void Batch::clear() { operation_.engine_.give_back(messages_, stages_); }
+void Batch::clear() { operation_.engine_.give_back(messages_, buffers_); }
 
-Message& Batch::begin(int member, bool sends) {
+MessageTransfer& Batch::begin(int member, bool sends) {
   operation_.engine_.lend_message(messages_);
-  Message& message = messages_.back();
-  message = Message{};
+  MessageTransfer& message = messages_.back();
+  message = MessageTransfer{};
   message.ended = Operation::on_ended;
   message.batch = this;
   message.member = member;
@@ -36,32 +36,32 @@ Message& Batch::begin(int member, bool sends) {
   return message;
 }
 
-Stage& Batch::stage() {
-  operation_.engine_.lend_stage(stages_);
-  return stages_.back();
+StagingBuffer& Batch::stage() {
+  operation_.engine_.lend_buffer(buffers_);
+  return buffers_.back();
 }
 
 void Batch::send(int member, Lane lane, const void* data, std::size_t bytes) {
-  Message& message = begin(member, true);
+  MessageTransfer& message = begin(member, true);
   operation_.engine_.send(operation_.place_, member, lane, data, bytes, message);
 }
 
 void Batch::receive(int member, Lane lane, void* data, std::size_t bytes) {
-  Message& message = begin(member, false);
+  MessageTransfer& message = begin(member, false);
   operation_.engine_.receive(operation_.place_, member, lane, data, bytes, message);
 }
 
 void Batch::send_staged(int member, Lane lane, const Header& header, const void* data,
                         std::size_t bytes) {
-  Stage& staged = stage();
+  StagingBuffer& staged = stage();
   std::memcpy(staged.bytes.data(), &header, sizeof header);
   if (bytes > 0) std::memcpy(staged.data(), data, bytes);
   send(member, lane, staged.bytes.data(), sizeof header + bytes);
 }
 
-Message& Batch::receive_staged(int member) {
-  Stage& staged = stage();
-  Message& message = begin(member, false);
+MessageTransfer& Batch::receive_staged(int member) {
+  StagingBuffer& staged = stage();
+  MessageTransfer& message = begin(member, false);
   message.headed = &staged;
   return message;
 }
@@ -77,13 +77,13 @@ void Batch::send_headed(int member, Lane lane, const void* data, std::size_t byt
   if (!small) send(member, lane, data, bytes);
 }
 
-const Stage& Batch::receive_headed(int member, Lane lane, void* data, std::size_t bytes,
-                                   std::int64_t taken) {
+const StagingBuffer& Batch::receive_headed(int member, Lane lane, void* data, std::size_t bytes,
+                                           std::int64_t taken) {
   const bool small = bytes <= kSmallBytes;
-  Message& message = receive_staged(member);
+  MessageTransfer& message = receive_staged(member);
   message.small_bytes = small ? bytes : 0;
   message.taken = taken;
-  Stage& staged = *message.headed;
+  StagingBuffer& staged = *message.headed;
   operation_.engine_.receive(operation_.place_, member, lane, staged.bytes.data(),
                              staged.bytes.size(), message);
   if (!small) receive(member, lane, data, bytes);
@@ -98,7 +98,7 @@ void Batch::send_split(int member, std::uint32_t next_group) {
   send_staged(member, Lane::kHeader, header, text.data(), header.text_bytes);
 }
 
-const Stage& Batch::receive_split(int member) {
+const StagingBuffer& Batch::receive_split(int member) {
   return receive_headed(member, Lane::kHeader, nullptr, 0);
 }
 
@@ -108,7 +108,7 @@ void Batch::await_suspend(std::coroutine_handle<> task) {
 }
 
 void Batch::add_missing(std::vector<int>& receiving, std::vector<int>& sending) const {
-  for (const Message& message : messages_) {
+  for (const MessageTransfer& message : messages_) {
     if (!message.over) (message.sends ? sending : receiving).push_back(message.member);
   }
 }
@@ -124,14 +124,14 @@ std::vector<int> Operation::missing_ranks() const {
 }
 
 void Operation::on_ended(Transfer& transfer) {
-  auto& message = static_cast<Message&>(transfer);
+  auto& message = static_cast<MessageTransfer&>(transfer);
   if (message.batch != nullptr) message.batch->operation_.ended(message);
 }
 
-void Operation::ended(Message& message) {
+void Operation::ended(MessageTransfer& message) {
   engine_.moved();
   if (message.error != nullptr) {
-    // It stays pending: what follows from it is the watch's to say, or the waiting rank's.
+    // It stays pending: the watch or the waiting rank decides what follows.
     if (!broken_) broken_ = Broken{message.member, message.error};
     return;
   }
@@ -150,9 +150,9 @@ void Operation::ended(Message& message) {
   }
 }
 
-void Operation::check(const Message& message) const {
+void Operation::check(const MessageTransfer& message) const {
   if (message.headed == nullptr) return;
-  const Stage& stage = *message.headed;
+  const StagingBuffer& stage = *message.headed;
   const std::size_t follows = message.bytes - std::min(message.bytes, sizeof(Header));
   Header header{};
   if (message.bytes >= sizeof(Header)) header = stage.header();

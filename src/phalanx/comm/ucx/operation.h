@@ -1,6 +1,6 @@
 #pragma once
-// One collective or message of this rank: a task, and the messages that it awaits. All under the
-// engine's lock, where nothing else is said.
+// One collective or message of this rank: a task, and the messages that it awaits. Used with the
+// engine's lock held, unless a comment says otherwise.
 
 #include <array>
 #include <coroutine>
@@ -24,9 +24,10 @@ class Batch;
 class Engine;
 class Operation;
 
-// Data that travels with its header, in one message.
+// Up to this size data is sent in one message with its header.
 constexpr std::size_t kSmallBytes = 4096;
-struct Stage {
+// A header and small data.
+struct StagingBuffer {
   alignas(16) std::array<std::byte, sizeof(Header) + kSmallBytes> bytes;
 
   const std::byte* data() const { return bytes.data() + sizeof(Header); }
@@ -38,20 +39,20 @@ struct Stage {
   }
 };
 
-// Messages of one call between the same two ranks that do not follow each other.
+// Messages of one call between the same two ranks that have no order among each other.
 enum class Lane : std::uint8_t { kHeader, kData, kGather, kMessage };
 
-struct Message : Transfer {
+struct MessageTransfer : Transfer {
   Batch* batch = nullptr;
-  int member = 0;  // the other's rank in the group
+  int member = 0;  // the other end's rank in the group
   bool sends = false;
   bool over = false;
-  Stage* headed = nullptr;      // a receive whose header is to be compared
-  std::size_t small_bytes = 0;  // that must follow it
-  std::int64_t taken = -1;      // all_to_all: elements
+  StagingBuffer* headed = nullptr;  // for a receive that begins with a header
+  std::size_t small_bytes = 0;      // that must follow the header
+  std::int64_t taken = -1;          // all_to_all: elements
 };
 
-// Messages that are awaited together; in the frame of a task.
+// Messages that are awaited together; lives in the frame of a task.
 class Batch {
  public:
   explicit Batch(Operation& operation);
@@ -61,17 +62,17 @@ class Batch {
 
   void send(int member, Lane lane, const void* data, std::size_t bytes);
   void receive(int member, Lane lane, void* data, std::size_t bytes);
-  // With the call's header before it, which the receiver compares with its own. `given`: elements
-  // of all_to_all.
+  // Sends the call's header first, which the receiver compares with its own. `given`: elements of
+  // all_to_all.
   void send_headed(int member, Lane lane, const void* data, std::size_t bytes,
                    std::int64_t given = 0);
-  // Larger data goes to `data`; small data stays in the stage that is returned, which lasts as long
-  // as the batch.
-  const Stage& receive_headed(int member, Lane lane, void* data, std::size_t bytes,
-                              std::int64_t taken = -1);
+  // Large data goes to `data`; small data stays in the returned buffer, which lives as long as the
+  // batch.
+  const StagingBuffer& receive_headed(int member, Lane lane, void* data, std::size_t bytes,
+                                      std::int64_t taken = -1);
   // kSplit: the text and the smallest id of a group.
   void send_split(int member, std::uint32_t next_group);
-  const Stage& receive_split(int member);
+  const StagingBuffer& receive_split(int member);
 
   // `co_await batch` gives their memory back; `co_await batch.kept()` leaves it until the end.
   bool await_ready() const { return pending_ == 0; }
@@ -92,17 +93,17 @@ class Batch {
  private:
   friend Operation;
 
-  Message& begin(int member, bool sends);
-  Stage& stage();
+  MessageTransfer& begin(int member, bool sends);
+  StagingBuffer& stage();
   void send_staged(int member, Lane lane, const Header& header, const void* data,
                    std::size_t bytes);
-  Message& receive_staged(int member);
+  MessageTransfer& receive_staged(int member);
   void clear();
 
   Operation& operation_;
   int pending_ = 0;
-  std::list<Message> messages_;
-  std::list<Stage> stages_;
+  std::list<MessageTransfer> messages_;
+  std::list<StagingBuffer> buffers_;
 };
 
 class Operation {
@@ -113,17 +114,18 @@ class Operation {
 
   Engine& engine() { return engine_; }
   const CallPlace& place() const { return place_; }
-  const Group& group() const { return *place_.group; }
+  const UcxGroup& group() const { return *place_.group; }
   const Call& call() const { return place_.call; }
   int rank() const { return group().rank; }
   int size() const { return group().size(); }
 
   void set_task(Task task) { task_ = std::move(task), next_ = task_.handle(); }
   bool done() const { return done_; }
-  // Ranks of the world whose messages have not come; or, where all have, that have not taken ours.
+  // Ranks of the world whose messages have not come; if all have come, those that have not taken
+  // ours.
   std::vector<int> missing_ranks() const;
 
-  // Of a split, when it is done: the smallest id that all members may use.
+  // The result of a split: the smallest group id that all members may use.
   std::uint32_t next_group = 0;
 
  private:
@@ -131,24 +133,24 @@ class Operation {
   friend Engine;
 
   static void on_ended(Transfer& transfer);
-  void ended(Message& message);
-  void check(const Message& message) const;
+  void ended(MessageTransfer& message);
+  void check(const MessageTransfer& message) const;
 
   Engine& engine_;
   CallPlace place_;
-  std::coroutine_handle<> next_{};  // what goes on when `awaited_` is complete
+  std::coroutine_handle<> next_{};  // what continues when `awaited_` is complete
   const Batch* awaited_ = nullptr;
   std::vector<Batch*> batches_;
   bool done_ = false;
   std::optional<CommError> mismatch_{};
-  // A message that will not come: whose, and what UCX says.
+  // A message that will not come: the member that sends it, and UCX's reason.
   struct Broken {
     int member = 0;
     std::string reason{};
   };
   std::optional<Broken> broken_{};
-  std::size_t index_ = 0;  // among the engine's
-  Task task_{};            // goes before what its frame's batches know
+  std::size_t index_ = 0;  // in the engine's list
+  Task task_{};            // destroyed first: its frame's batches use the members above
 };
 
 }  // namespace phalanx::ucx

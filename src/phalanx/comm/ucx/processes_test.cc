@@ -38,7 +38,7 @@ using transports::places_of;
 using transports::Rank;
 using transports::read_values;
 
-// Texts on a socket between a rank and the test.
+// Exchanges texts on a socket between a rank and the test.
 void put(int socket, const std::string& text) {
   const auto size = static_cast<std::uint32_t>(text.size());
   std::string frame(reinterpret_cast<const char*>(&size), sizeof size);
@@ -47,7 +47,7 @@ void put(int socket, const std::string& text) {
     throw IoError("a socket of the test: {}", std::strerror(errno));
   }
 }
-// Empty where the other is gone.
+// Empty if the other end is gone.
 std::string get(int socket) {
   std::uint32_t size = 0;
   if (recv(socket, &size, sizeof size, MSG_WAITALL) != sizeof size) return {};
@@ -58,7 +58,7 @@ std::string get(int socket) {
 
 int number_of(const char* name) { return std::atoi(std::getenv(name)); }
 
-// As where ptrace_scope forbids what is tried later.
+// As on a host where ptrace_scope forbids reading other processes' memory.
 void refuse_reading_of_memory() {
   std::array<sock_filter, 4> code = {{
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -73,7 +73,7 @@ void refuse_reading_of_memory() {
 
 constexpr std::int64_t kLong = 1 << 20;
 
-// What a rank does; says "ready" once, and how it ended.
+// A rank's program; it sends "ready" once, and at last how it ended.
 void run_rank(Rank& rank, const std::string& program, int socket) {
   const Tensor sum = rank.tensor(DType::kF32, std::vector<double>(kLong, rank.rank() + 1));
   const auto add = [&] {
@@ -90,13 +90,13 @@ void run_rank(Rank& rank, const std::string& program, int socket) {
   for (;;) add();
 }
 
-// Not a test: a rank of one, where the test has set the variables.
+// Not a test itself: the process of a rank, if the test has set the variables.
 TEST(UcxRank, DISABLED_Run) {
   const int socket = number_of("TEST_SOCKET"), index = number_of("TEST_RANK");
   const int size = number_of("TEST_SIZE");
   const std::string program = std::getenv("TEST_PROGRAM");
   if (program == "leave" && std::getenv("TEST_REFUSED") != nullptr) refuse_reading_of_memory();
-  // What the test says of others' ends.
+  // The test's reports about other ranks' ends.
   transports::SharedWatch watch(size);
   std::jthread listener;
   const auto gather = [&](const std::string& mine) {
@@ -126,7 +126,7 @@ TEST(UcxRank, DISABLED_Run) {
   if (listener.joinable()) shutdown(socket, SHUT_RD);
 }
 
-// The processes of a world; what is left of them ends with it.
+// The processes of a world; those that still run are killed at its end.
 class Processes {
  public:
   Processes(int size, int hosts, const std::string& program, bool refused = false) {
@@ -144,9 +144,9 @@ class Processes {
   std::size_t size() const { return pids_.size(); }
   pid_t pid(std::size_t rank) const { return pids_[rank]; }
   void say(std::size_t rank, const std::string& text) const { put(sockets_[rank], text); }
-  // What it says next that is not for the others.
+  // A rank's next text that is not meant for the other ranks.
   std::string hear(std::size_t rank) { return get(sockets_[rank]); }
-  // Texts go around until all have said something else; those words.
+  // Passes texts between the ranks until all have sent another word; these words.
   std::vector<std::string> carry() {
     for (;;) {
       std::vector<std::string> words;
@@ -224,7 +224,7 @@ std::set<std::string> shared_memory_files() {
   return names;
 }
 
-// What was not there before and stays: tests beside this one have files for a moment, too.
+// Files that were not there before and stay: other tests may have files for a moment, too.
 std::set<std::string> files_left(const std::set<std::string>& before) {
   std::set<std::string> left = shared_memory_files();
   for (int i = 0; i < 50 && !left.empty(); ++i) {
@@ -237,7 +237,7 @@ std::set<std::string> files_left(const std::set<std::string>& before) {
   return left;
 }
 
-// Sockets of TCP and UDP, IPv4 and 6, that a process holds.
+// The TCP and UDP sockets (IPv4 and IPv6) of a process.
 std::vector<std::string> network_sockets(pid_t pid) {
   std::set<std::string> inodes;
   for (const char* table : {"tcp", "tcp6", "udp", "udp6"}) {
@@ -269,7 +269,7 @@ TEST(ProcessesTest, OnOneHostNoPortIsOpenAndNoFileIsThere) {
   {
     Processes ranks(3, 1, "leave");
     EXPECT_THAT(ranks.carry(), testing::Each("ready"));
-    // Those of this process, which tests before this one may have left, are inherited.
+    // Sockets of this process, which earlier tests may have left, are inherited.
     const auto inherited = network_sockets(::getpid());
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       auto own = network_sockets(ranks.pid(rank));
@@ -302,7 +302,7 @@ TEST(ProcessesTest, MemoryThatMayNotBeReadIsCopiedTwice) {
 class DeathTest : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Hosts, DeathTest, testing::Values(1, 3));
 
-// In the middle of large sums; the watch tells the others.
+// A rank is killed in the middle of large sums; the watch tells the others.
 TEST_P(DeathTest, ARankThatIsKilledEndsTheOthersAndLeavesNothing) {
   const auto before = shared_memory_files();
   for (int round = 0; round < 3; ++round) {
@@ -318,7 +318,7 @@ TEST_P(DeathTest, ARankThatIsKilledEndsTheOthersAndLeavesNothing) {
   EXPECT_THAT(files_left(before), testing::IsEmpty());
 }
 
-// Nobody tells: over the network the others see it themselves, a little later.
+// Without the watch: the others see the broken connection themselves, a little later.
 TEST(ProcessesTest, AConnectionThatBreaksEndsAWait) {
   Processes ranks(2, 2, "run");
   EXPECT_THAT(ranks.carry(), testing::Each("ready"));
@@ -326,7 +326,7 @@ TEST(ProcessesTest, AConnectionThatBreaksEndsAWait) {
   EXPECT_THAT(ranks.hear(0), HasSubstr("the connection to rank 1 broke: "));
 }
 
-// All at once: nobody is left to clean up.
+// All are killed at once: no rank is left to clean up.
 TEST(ProcessesTest, RanksThatAreAllKilledLeaveNothing) {
   const auto before = shared_memory_files();
   {

@@ -1,6 +1,6 @@
 #pragma once
-// A coroutine that does one operation, or a part of one that another awaits. It begins when it is
-// resumed, or awaited.
+// A coroutine that performs an operation, or a part of one that another task awaits. It begins when
+// it is resumed or awaited.
 
 #include <coroutine>
 #include <exception>

@@ -16,31 +16,31 @@ namespace {
 
 constexpr std::string_view kLibrary = "libphalanx_ucx.so";
 
-// UCX reads these when it is loaded; what the user has set stays.
+// UCX reads these when it is loaded. Values that the user has set are kept.
 void set_environment() {
   constexpr std::array<std::pair<const char*, const char*>, 8> kSettings = {{
-      // Without, shared memory is not for those who want to hear of dead peers, and UCX takes TCP.
+      // Without it UCX uses no shared memory if dead peers are to be reported, but TCP.
       {"UCX_POSIX_ERROR_HANDLING", "y"},
-      // Nor would it read a peer's memory.
+      // The same for reading a peer's memory.
       {"UCX_CMA_MEMORY_INVALIDATE", "y"},
-      // SIGSEGV and SIGBUS are not UCX's to handle.
+      // UCX must not handle SIGSEGV and SIGBUS.
       {"UCX_HANDLE_ERRORS", "none"},
-      // Its hooks in memory allocation serve devices that we do not use through it.
+      // Its hooks in memory allocation are for devices that we do not use through UCX.
       {"UCX_MEM_EVENTS", "n"},
       // A file system of its own state below /tmp, with a thread that watches for it.
       {"UCX_VFS_ENABLE", "n"},
-      // Others watch over the ranks: an outage of the network is not yet the end of a connection.
+      // The rendezvous watches over the ranks: an outage of the network must not end a connection.
       {"UCX_TCP_KEEPIDLE", "3600s"},
-      // Files of shared memory have no name left once they are open: nothing stays behind.
+      // Files of shared memory are unlinked once they are open, so that none stays behind.
       {"UCX_POSIX_USE_PROC_LINK", "y"},
-      // All that goes wrong is told to us too, and we name ranks and operations: of a rank that
-      // dies, UCX would say "Connection reset by remote peer" once for each message.
+      // UCX returns all errors to us too, and our messages name ranks and operations. UCX would
+      // print "Connection reset by remote peer" for every message of a rank that dies.
       {"UCX_LOG_LEVEL", "fatal"},
   }};
   for (const auto& [name, value] : kSettings) setenv(name, value, 0);
 }
 
-// Beside the program; for tests, which lie in a folder below it, one above; where it is installed.
+// Where to look: beside the program; one folder above (for tests); where it is installed.
 void* open_library() {
   set_environment();
   std::error_code error;
@@ -49,7 +49,7 @@ void* open_library() {
   for (const char* folder : {".", "..", "../lib", "../lib/phalanx"}) {
     const auto path = program / folder / kLibrary;
     if (!std::filesystem::exists(path, error)) continue;
-    // UCX's threads and handlers outlive whoever would close it.
+    // Never closed: UCX's threads and handlers live until the process ends.
     if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) return library;
     reason = dlerror();
   }

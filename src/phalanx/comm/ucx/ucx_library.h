@@ -1,5 +1,5 @@
 #pragma once
-// UCX, in its shared object: opened once in a process.
+// Opens the shared object with UCX, once in a process.
 
 #include <memory>
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace phalanx::ucx {
 
-// Opens it, unless it is open. This writes to the environment, so ranks that are threads of one
-// process read that only behind their own call.
+// Opens it unless it is open. This sets environment variables, so ranks that are threads of one
+// process may read the environment only after their own call.
 void open_ucx();
 
-// A wire over these of UCX's transports ("posix,cma", "^posix,cma") and network devices; empty:
-// UCX's choice. SystemError where the library or the wire cannot be opened.
+// A wire over some of UCX's transports ("posix,cma", "^posix,cma") and network devices; empty:
+// UCX's choice. SystemError if the library or the wire cannot be opened.
 std::unique_ptr<Wire> make_wire(const std::string& transports, const std::string& devices);
 
 }  // namespace phalanx::ucx

@@ -1,6 +1,6 @@
-// The wire over UCX's tagged messages. Alone in a shared object, which is opened after UCX's
-// settings are in the environment, and only by runs of several processes: it needs nothing of the
-// program.
+// The wire over UCX's tagged messages. This file is a shared object of its own, which is opened
+// only by runs of several processes, after UCX's settings are in the environment. It uses nothing
+// of the program.
 
 #include <ucp/api/ucp.h>
 
@@ -55,11 +55,11 @@ class Context {
     };
     if (*transports != '\0') set("TLS", transports);
     if (*devices != '\0') set("NET_DEVICES", devices);
-    // Whoever receives reads from the sender: nobody writes to memory but its owner.
+    // The receiver reads from the sender's memory: only its owner writes to memory.
     set("RNDV_SCHEME", "get_zcopy");
-    // A sender is held back beyond this: what a slow receiver keeps for later is bounded.
+    // Bounds what a slow receiver has to keep: the sender is held back beyond this.
     set("RNDV_THRESH", "16k");
-    // Others watch over the ranks.
+    // The rendezvous watches over the ranks.
     set("KEEPALIVE_INTERVAL", "inf");
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
@@ -109,7 +109,7 @@ class UcxWire final : public Wire {
   }
   ~UcxWire() override {
     if (settled_) return;
-    // UCX ends the process where something is under way; so both stay, and the kernel takes them.
+    // UCX aborts if it is destroyed with messages under way: both are left to the kernel then.
     static_cast<void>(worker_.release());
     static_cast<void>(context_.release());
   }
@@ -157,7 +157,7 @@ class UcxWire final : public Wire {
   void receive(std::uint64_t tag, void* data, std::size_t bytes, Transfer& transfer) override {
     if (abandoned_) return;
     ucp_request_param_t params{};
-    // Of what has come before, only the callback tells the length.
+    // If the message had already come, only the callback tells its length.
     params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                           UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     params.cb.recv = on_received;
@@ -167,7 +167,7 @@ class UcxWire final : public Wire {
     transfer.request = &before;
     const ucs_status_ptr_t request =
         ucp_tag_recv_nbx(worker(), data, bytes, tag, ~std::uint64_t{0}, &params);
-    // The callback may have been.
+    // The callback may have run already.
     if (transfer.request == &before) begun(transfer, request);
   }
 
@@ -194,7 +194,7 @@ class UcxWire final : public Wire {
 
   // UCX 1.13 may end the process where connections end or break on both sides at once ("Assertion
   // `ep->conn_state != UCT_TCP_EP_CONN_STATE_CLOSED' failed", "remote_id == ..."), whoever closes
-  // them. So what has broken is not touched again: what nobody moves reads and writes nothing.
+  // them. So a broken connection is not used again: without progress it reads and writes nothing.
   void abandon() noexcept override { abandoned_ = true; }
 
  private:
@@ -232,7 +232,7 @@ class UcxWire final : public Wire {
     finish(closings, deadline);
   }
 
-  // Requests without a callback; false where one is not over at the deadline.
+  // Waits for requests without a callback; false if one is not complete at the deadline.
   bool finish(std::vector<ucs_status_ptr_t>& requests, Clock::time_point deadline) noexcept {
     bool all = true;
     for (const ucs_status_ptr_t request : requests) {
@@ -241,7 +241,7 @@ class UcxWire final : public Wire {
              Clock::now() < deadline) {
         ucp_worker_progress(worker());
       }
-      // One that is under way stays UCX's.
+      // A request under way still belongs to UCX.
       if (abandoned_) return false;
       all = all && ucp_request_check_status(request) != UCS_INPROGRESS;
       ucp_request_free(request);
@@ -251,11 +251,11 @@ class UcxWire final : public Wire {
 
   std::unique_ptr<Context> context_;
   std::unique_ptr<Worker> worker_;
-  bool settled_ = true;     // nothing is under way
-  bool abandoned_ = false;  // nothing moves any more
+  bool settled_ = true;     // no message is under way
+  bool abandoned_ = false;  // messages no longer move
   std::string address_;
   int descriptor_ = -1;
-  std::map<int, Peer> peers_;  // whose addresses UCX keeps
+  std::map<int, Peer> peers_;  // UCX refers to their addresses
 };
 
 }  // namespace

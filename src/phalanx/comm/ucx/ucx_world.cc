@@ -13,7 +13,7 @@ namespace phalanx {
 namespace ucx {
 namespace {
 
-constexpr int kMostRanks = 1 << 16;  // that tags can tell apart
+constexpr int kMostRanks = 1 << 16;  // that tags can distinguish
 constexpr std::uint32_t kMostGroups = 0xffff;
 
 class UcxWork final : public Work::State {
@@ -21,7 +21,7 @@ class UcxWork final : public Work::State {
   UcxWork(std::shared_ptr<Engine> engine, std::vector<OperationPointer> operations)
       : engine_(std::move(engine)), operations_(std::move(operations)) {}
 
-  // What is enqueued on the CPU runs at once.
+  // On the CPU everything that is enqueued runs at once.
   void wait(Queue /*queue*/) override { engine_->wait(operations_); }
   void wait_host(Work::Clock::time_point deadline) override {
     engine_->wait(operations_, deadline);
@@ -42,17 +42,17 @@ void expect_memory(const Tensor& tensor) {
                 name_of(tensor.dtype), tensor.shape.to_string());
 }
 
-// What the communicators of a rank share.
-struct RankState {
+// What all communicators of a rank share.
+struct RankResources {
   std::shared_ptr<Engine> engine;
   std::uint32_t next_group = 1;  // the world is 0
 };
 
 class UcxCommunicator final : public Communicator {
  public:
-  UcxCommunicator(std::shared_ptr<RankState> state, std::shared_ptr<const Group> group)
+  UcxCommunicator(std::shared_ptr<RankResources> resources, std::shared_ptr<const UcxGroup> group)
       : Communicator(group->rank, group->size(), group->name),
-        state_(std::move(state)),
+        resources_(std::move(resources)),
         group_(std::move(group)) {}
 
   std::unique_ptr<Communicator> split(std::span<const std::vector<int>> groups,
@@ -61,21 +61,21 @@ class UcxCommunicator final : public Communicator {
     const OperationPointer operation = make({.kind = OperationKind::kSplit,
                                              .count = std::ssize(groups),
                                              .split = spell_split(name, groups)});
-    operation->set_task(ucx::split(*operation, state_->next_group));
+    operation->set_task(ucx::split(*operation, resources_->next_group));
     finish(operation);
     const std::uint32_t id = operation->next_group;
     PHALANX_CHECK(id < kMostGroups, "{}: {} groups were split off", group_->name, id);
-    state_->next_group = id + 1;
+    resources_->next_group = id + 1;
     if (!found) return nullptr;
-    Group members{.id = static_cast<std::uint16_t>(id),
-                  .name = std::move(name),
-                  .ranks = {},
-                  .rank = found->rank};
+    UcxGroup members{.id = static_cast<std::uint16_t>(id),
+                     .name = std::move(name),
+                     .ranks = {},
+                     .rank = found->rank};
     for (const int member : groups[found->group]) {
       members.ranks.push_back(group_->world_rank(member));
     }
-    return std::make_unique<UcxCommunicator>(state_,
-                                             std::make_shared<const Group>(std::move(members)));
+    return std::make_unique<UcxCommunicator>(resources_,
+                                             std::make_shared<const UcxGroup>(std::move(members)));
   }
 
   void abort(std::string_view reason) noexcept override { engine().abort(reason); }
@@ -149,7 +149,7 @@ class UcxCommunicator final : public Communicator {
  private:
   using Direction = PointToPoint::Direction;
 
-  Engine& engine() const { return *state_->engine; }
+  Engine& engine() const { return *resources_->engine; }
 
   OperationPointer make(Call call) {
     return std::make_shared<Operation>(
@@ -199,15 +199,15 @@ class UcxCommunicator final : public Communicator {
 
   Work start(std::vector<OperationPointer> operations) const {
     engine().start(operations);
-    return Work(std::make_shared<UcxWork>(state_->engine, std::move(operations)));
+    return Work(std::make_shared<UcxWork>(resources_->engine, std::move(operations)));
   }
   void finish(const OperationPointer& operation) const {
     engine().start(std::span(&operation, 1));
     engine().wait(std::span(&operation, 1));
   }
 
-  std::shared_ptr<RankState> state_;
-  std::shared_ptr<const Group> group_;
+  std::shared_ptr<RankResources> resources_;
+  std::shared_ptr<const UcxGroup> group_;
   std::uint64_t next_call_ = 0;
   std::map<int, std::uint64_t> sends_, receives_;  // by peer
 };
@@ -225,14 +225,14 @@ std::unique_ptr<Communicator> make_ucx_world(int rank, const std::vector<RankPla
     throw ConfigError("{} ranks: this transport carries up to {}", size, ucx::kMostRanks);
   }
   const RankPlace& place = places[static_cast<std::size_t>(rank)];
-  const auto state = std::make_shared<ucx::RankState>();
-  state->engine = std::make_shared<ucx::Engine>(
+  const auto resources = std::make_shared<ucx::RankResources>();
+  resources->engine = std::make_shared<ucx::Engine>(
       rank, ucx::open_wires(rank, places, options, gather), place.local_size, options, watch);
-  ucx::Group world{.id = 0, .name = "world", .ranks = {}, .rank = rank};
+  ucx::UcxGroup world{.id = 0, .name = "world", .ranks = {}, .rank = rank};
   world.ranks.resize(places.size());
   std::iota(world.ranks.begin(), world.ranks.end(), 0);
   return std::make_unique<ucx::UcxCommunicator>(
-      state, std::make_shared<const ucx::Group>(std::move(world)));
+      resources, std::make_shared<const ucx::UcxGroup>(std::move(world)));
 }
 
 std::int64_t ucx_library_bytes(int rank, const std::vector<RankPlace>& places) {
@@ -241,7 +241,7 @@ std::int64_t ucx_library_bytes(int rank, const std::vector<RankPlace>& places) {
   std::int64_t local = -1, remote = 0;
   for (const RankPlace& place : places) ++(place.host == host ? local : remote);
   if (local + remote == 0) return 0;
-  // Memory for sums; UCX's code and its heap, and what messages with their headers travel in.
+  // Memory for sums; UCX's code and heap, and the buffers of messages with headers.
   std::int64_t bytes =
       ucx::Engine::kScratchBlocks * ucx::Engine::scratch_bytes(static_cast<int>(places.size())) +
       8 * kMiB;

@@ -1,7 +1,7 @@
 #pragma once
-// The transport of ranks that are processes: UCX carries point-to-point messages, by shared memory
-// between ranks of one host and over the network between hosts; the collectives on top are our own,
-// for the order of additions is part of the bits.
+// The transport of ranks that are processes. UCX carries point-to-point messages, by shared memory
+// between ranks of one host and over the network between hosts. The collectives on top are our own,
+// since the order of additions decides the bits.
 
 #include <chrono>
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace phalanx {
 
 struct UcxOptions {
-  int threads_per_rank = 1;  // that sum
+  int threads_per_rank = 1;  // for sums
   // A wait that lasts longer ends with a CommError that names the ranks that have not come, and is
   // this rank's failure. Time in which a rank is busy does not count.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
@@ -25,17 +25,17 @@ struct UcxOptions {
   std::string network_device;
 };
 
-// The texts of all ranks, by rank; every rank calls it at the same time with its own.
+// Gathers the texts of all ranks, by rank; every rank calls it with its own.
 using GatherTexts = std::function<std::vector<std::string>(std::string mine)>;
 
-// Every rank at the same time, with the same places (by rank). `watch` outlives the world.
-// SystemError where the transport cannot be opened.
+// Every rank calls it with the same places (by rank). `watch` must outlive the world. SystemError
+// if the transport cannot be opened.
 std::unique_ptr<Communicator> make_ucx_world(int rank, const std::vector<RankPlace>& places,
                                              const UcxOptions& options, RankWatch& watch,
                                              const GatherTexts& gather);
 
-// Bytes that the transport takes beside the planned arenas, at most, on a rank of a world with
-// these places: for the plan's row of libraries.
+// A bound on the bytes that the transport uses besides the planned arenas, on a rank of a world
+// with these places: for the plan's row of libraries.
 std::int64_t ucx_library_bytes(int rank, const std::vector<RankPlace>& places);
 
 }  // namespace phalanx

@@ -1,4 +1,4 @@
-// What the transport of processes does beside the promises of all.
+// What the transport of processes does besides the promises of all transports.
 
 #include "phalanx/comm/ucx/ucx_world.h"
 
@@ -32,8 +32,8 @@ std::vector<double> constant(double value, std::int64_t count) {
 
 SharedWatch& watch_of(const World& world) { return *static_cast<SharedWatch*>(world.keeps.get()); }
 
-// Rank 0 asks for nothing between the beginning and the end of rank 1's wait: its share of the sum,
-// and its part of the message, come from its helper.
+// Rank 0 makes no call during rank 1's wait: its helper does its share of the sum and its part of
+// the message.
 TEST(UcxWorldTest, MessagesAdvanceWhileARankComputes) {
   constexpr std::int64_t kCount = 1 << 20;
   for (const transports::Transport* transport : transports::all_transports()) {
@@ -64,7 +64,7 @@ TEST(UcxWorldTest, MessagesAdvanceWhileARankComputes) {
   }
 }
 
-// Too many for everyone to tell everyone: one adds for all.
+// Too many ranks for an exchange between all: one rank adds for all.
 TEST(UcxWorldTest, SmallSumsOfManyRanksRunInRankOrder) {
   constexpr int kRanks = 18;
   run_ranks(
@@ -84,7 +84,7 @@ TEST(UcxWorldTest, SmallSumsOfManyRanksRunInRankOrder) {
       {}, 1 << 16);
 }
 
-// More sums at once than there is memory to add them in.
+// More sums at once than there are scratch blocks.
 TEST(UcxWorldTest, SumsWaitForMemoryInAnyOrder) {
   constexpr std::int64_t kCount = 300001;
   run_ranks(
@@ -115,7 +115,7 @@ TEST(UcxWorldTest, TheWatchHearsOfLongWaits) {
   EXPECT_THAT(watch_of(world).waits(), testing::Contains("rank 0 in world: barrier for rank 2"));
 }
 
-// The code is the failure's.
+// The error has the code of the failure.
 TEST(UcxWorldTest, WhatTheWatchFindsEndsAllWaits) {
   const World world = shared_memory_transport().make(3, {});
   std::jthread watcher([&] {

@@ -1,8 +1,8 @@
-// The fastest order that can be found for the costs asked for, within the memory asked for: the
-// best of a portfolio, and what a local search makes of its first few. Faster is the shorter span,
-// then the shorter makespan. With one chunk on every rank the portfolio has the family from ZB-H1
-// to ZB-H2 and gap filling under many rules; with two, the schedules of a V; with more, those of a
-// loop. All orders add up weight gradients in the order of microbatches.
+// Searches the fastest order for given costs and a memory limit: the best of a portfolio, whose
+// first few are improved by a local search. Faster means a shorter span, then a shorter makespan.
+// With one chunk on every rank the portfolio has the family from ZB-H1 to ZB-H2 and gap filling
+// under many rules; with two, the schedules of a V; with more, those of a loop. All orders add
+// weight gradients in the order of microbatches.
 
 #include <algorithm>
 #include <limits>
@@ -51,7 +51,7 @@ class Portfolio {
     if (cost) candidates_.push_back({std::move(schedule), *cost});
   }
 
-  // Fastest first, none twice. ConfigError where memory is too small for all.
+  // Fastest first, none twice. ConfigError if the memory limit is too small for all.
   std::vector<Candidate> best() {
     if (candidates_.empty()) {
       throw ConfigError(
@@ -83,7 +83,7 @@ class Portfolio {
   std::vector<Candidate> candidates_;
 };
 
-// The least memory of all: each microbatch there and back before the next.
+// The order with the least memory: each microbatch goes forward and backward before the next.
 ActionLists one_at_a_time(const ScheduleRequest& request, const Placement& placement) {
   std::vector<Action> list;
   for (int i = 0; i < request.microbatches; ++i) {

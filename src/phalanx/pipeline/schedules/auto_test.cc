@@ -52,7 +52,7 @@ TEST(Auto, IsAsFastAsThePaper) {
   }
 }
 
-// Nothing in its portfolio is faster, and memory is kept to, in any shape.
+// In any shape, no schedule of its portfolio is faster, and the memory limit is kept.
 TEST(Auto, IsNoSlowerThanTheKinds) {
   const Costs costs = costs_of(2, 3, 1.5, 0.25);
   const std::vector<std::vector<const char*>> kinds = {
@@ -109,7 +109,7 @@ Schedule bare(const Placement& placement, int microbatches, ActionLists ranks) {
           .ranks = std::move(ranks)};
 }
 
-// ZB-V is made for equal times: with others and some more memory passes are better off elsewhere.
+// ZB-V is made for equal times: with other times and some more memory another order is better.
 TEST(OrderSearch, ImprovesWithinItsLimits) {
   const Costs costs = costs_of(5, 6, 4);
   Schedule start = schedule_of("zb-v", 4, 8);

@@ -93,7 +93,7 @@ TEST(ClosedForms, InterleavedInGroups) {
       }
     }
   }
-  // Others are slower, or wait for each other for ever.
+  // Other groups are slower, or their ranks wait for each other for ever.
   EXPECT_EQ(measures_of(grouped(4, 10, 2, 4)).makespan, 79);
   EXPECT_EQ(measures_of(grouped(4, 6, 2, 4)).makespan, 55);
   EXPECT_EQ(measures_of(grouped(4, 8, 2, 6)).makespan, 62);
@@ -102,7 +102,7 @@ TEST(ClosedForms, InterleavedInGroups) {
   EXPECT_THROW(measures_of(grouped(4, 5, 3, 4)), InternalError);
   EXPECT_THROW(measures_of(grouped(5, 7, 2, 5)), InternalError);
   EXPECT_THROW(measures_of(grouped(5, 31, 3, 6)), InternalError);
-  // More than there are is all of them.
+  // More than all passes means all passes.
   EXPECT_EQ(passes_of(grouped(4, 6, 2, 9)), passes_of(grouped(4, 6, 2, 6)));
 }
 

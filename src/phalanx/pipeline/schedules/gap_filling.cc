@@ -15,7 +15,8 @@ constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
 std::size_t index(int value) { return static_cast<std::size_t>(value); }
 
-struct RankState {
+// A rank in simulated time.
+struct GapFilledRank {
   int forward = 0;  // the next microbatch of each pass
   int input = 0;
   int weight = 0;
@@ -23,8 +24,8 @@ struct RankState {
   double held = 0.0;
   double free_at = 0.0;
   double idle = 0.0;               // since its first pass
-  double first_gradient = 0.0;     // when it can be there at the earliest
-  std::vector<double> activation;  // when those of each microbatch are there
+  double first_gradient = 0.0;     // the earliest time at which it can be there
+  std::vector<double> activation;  // by microbatch: when its input is there
   std::vector<double> gradient;
   std::vector<Action> order;
 };
@@ -59,7 +60,7 @@ class GapFilling {
       if (ranks_[r].free_at <= now) decide(r, now);
     }
     ActionLists lists;
-    for (RankState& rank : ranks_) {
+    for (GapFilledRank& rank : ranks_) {
       if (rank.weight < microbatches_) return std::nullopt;
       lists.push_back(std::move(rank.order));
     }
@@ -70,14 +71,14 @@ class GapFilling {
   using Event = std::tuple<double, std::size_t>;  // (time, rank)
 
   const StageCosts& costs(std::size_t rank) const { return costs_.stage(static_cast<int>(rank)); }
-  void wake(std::size_t rank, double at) { events_.emplace(at, rank); }
+  void wake(std::size_t rank, double time) { events_.emplace(time, rank); }
 
   double arrival(const std::vector<double>& arrivals, int next) const {
     return next < microbatches_ ? arrivals[index(next)] : kUnknown;
   }
 
   void decide(std::size_t r, double now) {
-    RankState& rank = ranks_[r];
+    GapFilledRank& rank = ranks_[r];
     const double activation = arrival(rank.activation, rank.forward);
     const double gradient = arrival(rank.gradient, rank.input);
     const bool fits = rank.held + 1.0 <= memory_limit_;
@@ -96,12 +97,12 @@ class GapFilling {
     if (!rule_.levels_idle_time) return false;
     const double idle = ranks_[r].idle + gap;
     return std::all_of(ranks_.begin(), ranks_.end(),
-                       [&](const RankState& other) { return other.idle <= idle; });
+                       [&](const GapFilledRank& other) { return other.idle <= idle; });
   }
 
   // Whether a forward pass of the warmup would delay the first gradient too much.
   bool is_late(std::size_t r, double now) const {
-    const RankState& rank = ranks_[r];
+    const GapFilledRank& rank = ranks_[r];
     if (rank.input > 0 || rank.forward == 0) return false;
     const double forward = costs(r).forward;
     return now + forward > rank.first_gradient + rule_.warmup_delay * forward + kRounding * now;
@@ -109,7 +110,7 @@ class GapFilling {
 
   void forward(std::size_t r, double now) {
     const bool is_last = r + 1 == ranks_.size();
-    RankState& rank = ranks_[r];
+    GapFilledRank& rank = ranks_[r];
     run_pass(r, pass(ActionKind::kForward, 0, rank.forward), now, costs(r).forward);
     rank.held += 1.0;
     rank.is_forward_turn = rank.input == 0 && !is_last;  // still in the warmup
@@ -122,7 +123,7 @@ class GapFilling {
   }
 
   void input_gradient(std::size_t r, double now) {
-    RankState& rank = ranks_[r];
+    GapFilledRank& rank = ranks_[r];
     run_pass(r, pass(ActionKind::kBackwardInput, 0, rank.input), now, costs(r).backward_input);
     rank.held -= 1.0 - kKeptForWeightGradient;
     rank.is_forward_turn = true;
@@ -131,23 +132,23 @@ class GapFilling {
   }
 
   void weight_gradient(std::size_t r, double now) {
-    RankState& rank = ranks_[r];
+    GapFilledRank& rank = ranks_[r];
     run_pass(r, pass(ActionKind::kBackwardWeight, 0, rank.weight), now, costs(r).backward_weight);
     rank.held -= kKeptForWeightGradient;
     ++rank.weight;
   }
 
   void run_pass(std::size_t r, const Action& action, double now, double duration) {
-    RankState& rank = ranks_[r];
+    GapFilledRank& rank = ranks_[r];
     if (!rank.order.empty()) rank.idle += now - rank.free_at;
     rank.order.push_back(action);
     rank.free_at = now + duration;
     wake(r, rank.free_at);
   }
 
-  void deliver(std::size_t to, double& arrival, double at) {
-    arrival = at;
-    wake(to, at);
+  void deliver(std::size_t to, double& arrival, double time) {
+    arrival = time;
+    wake(to, time);
   }
 
   const Costs& costs_;
@@ -155,7 +156,7 @@ class GapFilling {
   const int microbatches_;
   const double memory_limit_;
   const GapFillingRule rule_;
-  std::vector<RankState> ranks_;
+  std::vector<GapFilledRank> ranks_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
 };
 

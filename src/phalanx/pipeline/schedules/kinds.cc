@@ -46,7 +46,7 @@ Placement waves(const ScheduleRequest& request) {
   return Placement::wave(request.ranks, chunks);
 }
 
-// People see one chunk: the other is of the second copy of the model.
+// Users see one chunk: the other one belongs to the second copy of the model.
 Placement two_copies(const ScheduleRequest& request) {
   check_chunks(request, 1);
   return Placement::bidirectional(request.ranks);

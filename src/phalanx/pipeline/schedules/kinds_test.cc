@@ -1,4 +1,4 @@
-// What can be asked of the kinds, and what none of them may do.
+// Requests that the kinds accept and refuse, and properties of all kinds.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Why the schedule is refused; empty where it is not.
+// Why the schedule is refused; empty if it is not.
 std::string refusal(std::string_view kind, const ScheduleRequest& request) {
   try {
     make_schedule(kind, request);
@@ -36,10 +36,10 @@ TEST(ScheduleKinds, Names) {
   EXPECT_THAT(refusal("2f2b", {}), HasSubstr("choose one of naive, gpipe"));
 }
 
-// Whatever is not refused is a schedule that can run.
+// A schedule that is not refused can run.
 TEST(ScheduleKinds, RunInAllSizes) {
   for (const ScheduleKind& kind : schedule_kinds()) {
-    // Which searches for its order.
+    // This kind searches for its order, which is slow.
     const int largest = kind.name == "auto" ? 12 : 84;
     int made = 0;
     for (int p = 1; p <= 6; ++p) {
@@ -147,7 +147,7 @@ TEST(ScheduleKinds, WeightVersionsOfPipedream2bw) {
     }
     EXPECT_EQ(live_weight_versions(schedule, rank), 2);
   }
-  // Batches smaller than the ranks are generated all the same, and then found out.
+  // With fewer microbatches than ranks a schedule is generated, and the verifier refuses it.
   EXPECT_THROW(verify(double_buffered(12, 3)), ConfigError);
   EXPECT_THROW(verify(double_buffered(12, 2)), ConfigError);
 }

@@ -15,11 +15,12 @@ struct Ready {
   friend bool operator<(const Ready& a, const Ready& b) { return a.key > b.key; }
 };
 
-struct RankState {
+// A rank in simulated time.
+struct ScheduledRank {
   std::priority_queue<Ready> forward;
   std::priority_queue<Ready> backward;
   std::optional<Action> running;
-  int end = 0;  // of what is running
+  int end = 0;  // of the running pass
   int held = 0;
   std::vector<Action> order;
 };
@@ -35,19 +36,19 @@ class ListScheduler {
     }
     left_ = microbatches * placement.stages() * (rule.forward_only ? 1 : 2);
     const auto passes_of_rank = static_cast<std::size_t>(left_ / placement.ranks());
-    for (RankState& rank : ranks_) rank.order.reserve(passes_of_rank);
+    for (ScheduledRank& rank : ranks_) rank.order.reserve(passes_of_rank);
   }
 
   ListSchedule run() {
     for (int now = 0; left_ > 0; ++now) {
-      for (RankState& rank : ranks_) {
+      for (ScheduledRank& rank : ranks_) {
         if (rank.running && rank.end == now) finish(rank);
       }
-      for (RankState& rank : ranks_) {
+      for (ScheduledRank& rank : ranks_) {
         if (!rank.running) begin(rank, now);
       }
     }
-    for (RankState& rank : ranks_) {
+    for (ScheduledRank& rank : ranks_) {
       result_.makespan = std::max(result_.makespan, rank.end);
       result_.ranks.push_back(std::move(rank.order));
     }
@@ -56,7 +57,7 @@ class ListScheduler {
 
  private:
   void offer(ActionKind kind, int stage, int direction, int microbatch) {
-    RankState& rank = ranks_[static_cast<std::size_t>(placement_.rank(stage, direction))];
+    ScheduledRank& rank = ranks_[static_cast<std::size_t>(placement_.rank(stage, direction))];
     const Action action = pass(kind, placement_.chunk(stage, direction), microbatch);
     if (kind == ActionKind::kForward) {
       rank.forward.push({{-stage, microbatch}, action});
@@ -67,7 +68,7 @@ class ListScheduler {
     }
   }
 
-  void finish(RankState& rank) {
+  void finish(ScheduledRank& rank) {
     const Action done = *rank.running;
     rank.running.reset();
     const int index = static_cast<int>(&rank - ranks_.data());
@@ -82,13 +83,13 @@ class ListScheduler {
     }
   }
 
-  bool takes_backward(const RankState& rank) const {
+  bool takes_backward(const ScheduledRank& rank) const {
     if (rank.forward.empty() || rank.backward.empty()) return rank.forward.empty();
     return rule_.prefer == ListRule::Prefer::kBackward ||
            rank.order.back().kind == ActionKind::kForward;
   }
 
-  void begin(RankState& rank, int now) {
+  void begin(ScheduledRank& rank, int now) {
     if (rank.forward.empty() && rank.backward.empty()) return;
     const bool backward = takes_backward(rank);
     std::priority_queue<Ready>& ready = backward ? rank.backward : rank.forward;
@@ -103,7 +104,7 @@ class ListScheduler {
 
   const Placement& placement_;
   const ListRule rule_;
-  std::vector<RankState> ranks_;
+  std::vector<ScheduledRank> ranks_;
   int left_ = 0;  // passes that have not begun
   ListSchedule result_;
 };

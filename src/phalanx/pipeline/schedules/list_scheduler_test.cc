@@ -42,7 +42,7 @@ TEST(ListScheduler, KnowsItsMakespanAndPeak) {
   }
 }
 
-// Of the smallest makespans the smallest peak, of those the first of the rules.
+// Hanayo's rule has the smallest makespan, then the smallest peak, then is the first.
 TEST(ListScheduler, HanayoIsTheBestOfFour) {
   int decided_by_peak = 0;
   int decided_by_place = 0;

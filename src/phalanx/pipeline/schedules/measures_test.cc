@@ -1,4 +1,5 @@
-// The numbers of docs/schedules.md and of the papers: how long schedules take, and what ranks hold.
+// The numbers of docs/schedules.md and of the papers: the times of schedules, and the memory of
+// ranks.
 
 #include <gtest/gtest.h>
 
@@ -133,7 +134,7 @@ TEST(ScheduleMeasures, WhatLatencyCosts) {
   EXPECT_EQ(measures_of(schedule_of("backward-first", 4, 8), costs).makespan, 93);
 }
 
-// Where a pair is one piece of work, and where it is two passes.
+// With pairs as one piece of work, and as two passes.
 TEST(ScheduleMeasures, Pairs) {
   for (const auto& [ranks, atomic, apart] : {std::array{4, 2, 1}, {8, 6, 3}, {16, 14, 7}}) {
     const int microbatches = 3 * ranks;

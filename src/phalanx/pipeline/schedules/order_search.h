@@ -1,13 +1,13 @@
 #pragma once
-// Local search in the order of passes: one pass at a time goes a few places up or down its rank's
-// list, and stays there where that makes the schedule no slower.
+// Local search in the order of passes: it moves one pass at a time a few places up or down its
+// rank's list, and keeps the move if the schedule is no slower.
 
 #include "phalanx/pipeline/schedule.h"
 
 namespace phalanx {
 
-// Of passes alone, in order (order_cost.h), which they stay, within `memory_limit` too. The work is
-// bounded whatever the size; the same schedule becomes the same one.
+// The schedule must have only passes, be in order (order_cost.h) and within `memory_limit`; it
+// stays so. The work is bounded for any size, and the result is deterministic.
 void improve_order(Schedule& schedule, const Costs& costs, double memory_limit);
 
 }  // namespace phalanx

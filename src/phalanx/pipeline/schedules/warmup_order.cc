@@ -9,7 +9,7 @@ Action pass_of(ActionKind kind, const ChunkAndMicrobatch& of) {
   return pass(kind, of.chunk, of.microbatch);
 }
 
-// Forward passes, and between them add_backward(k) where the k-th backward pass stands.
+// Appends the forward passes, and calls add_backward(k) at the place of the k-th backward pass.
 template <typename AddBackward>
 void walk(std::span<const ChunkAndMicrobatch> forward, std::size_t backward_passes, int warmup,
           std::vector<Action>& order, const AddBackward& add_backward) {

@@ -1,7 +1,7 @@
 #pragma once
-// The skeleton that most schedules share. A rank first does some forward passes (the warmup), then
-// one forward and one backward pass in turn, then the backward passes that are left. What differs
-// between them is the warmup, the order of chunks, and where weight gradients go.
+// The form of most schedules: a rank first does some forward passes (the warmup), then one forward
+// and one backward pass in turn, then the remaining backward passes. They differ in the warmup, the
+// order of chunks, and the places of weight gradients.
 
 #include <span>
 #include <vector>
@@ -18,12 +18,12 @@ struct ChunkAndMicrobatch {
 // Microbatches 0, 1, ... of chunk 0.
 std::vector<ChunkAndMicrobatch> in_order(int microbatches);
 
-// A warmup longer than the list of forward passes is all of them.
+// A warmup that is longer than the list of forward passes means all of them.
 std::vector<Action> warmup_order(std::span<const ChunkAndMicrobatch> forward,
                                  std::span<const ChunkAndMicrobatch> backward, int warmup);
 
-// The same with split backward passes: behind the k-th input gradient comes the weight gradient of
-// the one `delay` before it, and at the end those that are left.
+// The same with split backward passes: after the k-th input gradient comes the weight gradient of
+// number k - delay, and at the end the remaining ones.
 std::vector<Action> split_warmup_order(std::span<const ChunkAndMicrobatch> forward,
                                        std::span<const ChunkAndMicrobatch> backward, int warmup,
                                        int delay);

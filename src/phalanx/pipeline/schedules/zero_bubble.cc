@@ -1,5 +1,5 @@
 // Zero bubble, one chunk on every rank (ZB-H1, ZB-H2): backward passes are split, and weight
-// gradients, for which nobody waits, fill the bubbles. Rank r of p does some forward passes ahead;
+// gradients, for which no pass waits, fill the bubbles. Rank r of p does some forward passes ahead;
 // its weight gradients lag behind its input gradients, so that all ranks hold equally much:
 //   H1  p - 1 - r ahead as in 1F1B, lag r: p activations as 1F1B's first rank, a third of the
 //   bubble; H2  2 (p - 1 - r) ahead, lag 2 r: twice as many, no bubble but the skew of the ranks;

@@ -8,8 +8,8 @@
 //   5. (b.0 b.1) x r
 //   6. (b.0 w.0) x (p - r)
 //   7. what is left of w.1, then of w.0
-// The rule needs 2 p - 1 microbatches. With fewer it is followed as if they were there, and those
-// that are not are left out.
+// The rule needs 2 p - 1 microbatches. With fewer it is applied as if there were so many, and the
+// passes of missing ones are left out.
 
 #include <algorithm>
 #include <array>

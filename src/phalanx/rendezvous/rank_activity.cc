@@ -1,4 +1,4 @@
-#include "phalanx/rendezvous/member_state.h"
+#include "phalanx/rendezvous/rank_activity.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 namespace phalanx::rendezvous {
 namespace {
 
-// Of the ranks that are waited for: a heartbeat stays small however many there are.
+// How many of the ranks that it waits for a heartbeat lists, so that it stays small.
 constexpr std::size_t kMostMissing = 64;
 
 std::string moved_text(std::int64_t bytes, std::int64_t files) {
@@ -24,63 +24,63 @@ double seconds_of(std::chrono::steady_clock::duration time) {
 
 }  // namespace
 
-void MemberState::limit(std::optional<double> silence, std::optional<double> still) {
+void RankActivity::limit(std::optional<double> silence, std::optional<double> still) {
   const std::lock_guard lock(mutex_);
   silence_limit_ = silence;
   still_limit_ = still;
 }
 
-void MemberState::limit_stillness(double seconds) {
+void RankActivity::limit_stillness(double seconds) {
   const std::lock_guard lock(mutex_);
   still_limit_ = seconds;
 }
 
-void MemberState::begin_wait(const CommPlace& at, const std::vector<int>& missing) {
+void RankActivity::begin_wait(const CommPlace& place, const std::vector<int>& missing) {
   const std::size_t count = std::min(missing.size(), kMostMissing);
   Wait wait{
-      at, {missing.begin(), missing.begin() + static_cast<std::ptrdiff_t>(count)}, Clock::now()};
+      place, {missing.begin(), missing.begin() + static_cast<std::ptrdiff_t>(count)}, Clock::now()};
   const std::lock_guard lock(mutex_);
   waits_.push_back(std::move(wait));
 }
 
-void MemberState::end_wait() noexcept {
+void RankActivity::end_wait() noexcept {
   const std::lock_guard lock(mutex_);
   if (!waits_.empty()) waits_.pop_back();
 }
 
-bool MemberState::begin_busy(std::string what) {
+bool RankActivity::begin_busy(std::string what) {
   const std::lock_guard lock(mutex_);
-  // Who waits for others meanwhile is busy with the same again.
+  // A rank may wait for others in between: the same work goes on from its first begin.
   if (busy_.empty() && what != last_busy_) {
     last_busy_ = what;
-    at_busy_ = progress_.files();
+    files_before_busy_ = progress_.files();
   }
   busy_.push_back(std::move(what));
   return busy_.size() == 1;
 }
 
-bool MemberState::end_busy() noexcept {
+bool RankActivity::end_busy() noexcept {
   const std::lock_guard lock(mutex_);
   if (!busy_.empty()) busy_.pop_back();
   return busy_.empty();
 }
 
-void MemberState::step(std::int64_t iteration) noexcept {
+void RankActivity::step(std::int64_t iteration) noexcept {
   const Clock::time_point now = Clock::now();
   const Clock::rep waited = waited_.load(std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   if (iteration_ < 0) {
-    waited_at_first_ = waited;
+    waited_at_first_step_ = waited;
   } else {
-    stepped_ += now - last_step_;
+    step_time_ += now - last_step_;
     ++steps_;
   }
   last_step_ = now;
-  waited_at_last_ = waited;
+  waited_at_last_step_ = waited;
   iteration_ = iteration;
 }
 
-Heartbeat MemberState::heartbeat(Clock::time_point now) const {
+Heartbeat RankActivity::heartbeat(Clock::time_point now) const {
   Heartbeat heartbeat;
   heartbeat.ticks = progress_.ticks();
   Progress::Files files = progress_.files();
@@ -90,16 +90,18 @@ Heartbeat MemberState::heartbeat(Clock::time_point now) const {
   heartbeat.still_limit = still_limit_;
   heartbeat.iteration = iteration_;
   heartbeat.steps = steps_;
-  heartbeat.step_seconds = seconds_of(stepped_);
-  heartbeat.waited_seconds = seconds_of(Clock::duration(waited_at_last_ - waited_at_first_));
-  // What began last is what it does now.
+  heartbeat.step_seconds = seconds_of(step_time_);
+  heartbeat.waited_seconds =
+      seconds_of(Clock::duration(waited_at_last_step_ - waited_at_first_step_));
+  // The last one that began is what the rank does now.
   if (!busy_.empty()) {
     heartbeat.busy = busy_.back();
-    heartbeat.moved = moved_text(files.bytes - at_busy_.bytes, files.files - at_busy_.files);
+    heartbeat.busy_progress =
+        moved_text(files.bytes - files_before_busy_.bytes, files.files - files_before_busy_.files);
   }
   if (!waits_.empty()) {
     const Wait& wait = waits_.back();
-    heartbeat.wait = Heartbeat::Wait{wait.at, wait.missing,
+    heartbeat.wait = Heartbeat::Wait{wait.place, wait.missing,
                                      seconds_of(std::max(now - wait.since, Clock::duration{}))};
   }
   return heartbeat;

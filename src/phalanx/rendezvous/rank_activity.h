@@ -1,6 +1,6 @@
 #pragma once
-// What a rank's threads tell its member's thread, which says it to the coordinator every half
-// second. Without the connection.
+// What a rank's threads report about their work, and the heartbeat that is made from it. The
+// member's thread sends the heartbeat.
 
 #include <atomic>
 #include <chrono>
@@ -13,12 +13,12 @@
 
 #include "phalanx/base/progress.h"
 #include "phalanx/rendezvous/comm_place.h"
-#include "phalanx/rendezvous/detector.h"
+#include "phalanx/rendezvous/heartbeat.h"
 
 namespace phalanx::rendezvous {
 
-// Each call from any thread.
-class MemberState {
+// All functions may be called by any thread.
+class RankActivity {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -29,10 +29,11 @@ class MemberState {
   void add_waited(Clock::duration time) noexcept {
     waited_.fetch_add(time.count(), std::memory_order_relaxed);
   }
-  void begin_wait(const CommPlace& at, const std::vector<int>& missing);
+  void begin_wait(const CommPlace& place, const std::vector<int>& missing);
   void end_wait() noexcept;
-  // Whether it was not busy before, or is not now.
+  // True if the rank was not busy before.
   bool begin_busy(std::string what);
+  // True if the rank is no longer busy.
   bool end_busy() noexcept;
   void step(std::int64_t iteration) noexcept;
 
@@ -40,7 +41,7 @@ class MemberState {
 
  private:
   struct Wait {
-    CommPlace at;
+    CommPlace place;
     std::vector<int> missing;
     Clock::time_point since;
   };
@@ -52,15 +53,15 @@ class MemberState {
   std::vector<Wait> waits_{};
   std::vector<std::string> busy_{};
   std::string last_busy_{};
-  Progress::Files at_busy_{};  // when it became busy with that
+  Progress::Files files_before_busy_{};  // when it became busy with last_busy_
   std::optional<double> silence_limit_{};
   std::optional<double> still_limit_{};
   std::int64_t iteration_ = -1;
   std::int64_t steps_ = 0;
-  Clock::time_point last_step_{};  // where there was one
-  Clock::rep waited_at_first_ = 0;
-  Clock::rep waited_at_last_ = 0;
-  Clock::duration stepped_{};
+  Clock::time_point last_step_{};  // the end of the last step, if any
+  Clock::rep waited_at_first_step_ = 0;
+  Clock::rep waited_at_last_step_ = 0;
+  Clock::duration step_time_{};
 };
 
 }  // namespace phalanx::rendezvous

@@ -1,7 +1,7 @@
 #pragma once
-// One try of a member whose connection is lost to come back to its coordinator over another one: it
-// connects, proves again that it knows the secret, and asks to go on with its session. Beside the
-// member's other work, on its thread. Includes asio.
+// One attempt of a member whose connection is lost to reach its coordinator over another one: it
+// connects, proves again that it knows the secret, and asks to resume its session. It runs on the
+// member's thread without blocking it. Includes asio.
 
 #include <asio/io_context.hpp>
 #include <functional>
@@ -18,7 +18,7 @@
 
 namespace phalanx::rendezvous {
 
-class Comeback : public std::enable_shared_from_this<Comeback> {
+class Reconnection : public std::enable_shared_from_this<Reconnection> {
  public:
   struct Setup {
     Socket::endpoint_type address;
@@ -26,25 +26,25 @@ class Comeback : public std::enable_shared_from_this<Comeback> {
     Hello hello;
     JoinRequest request;
   };
-  // The coordinator has taken it: the connection, which calls nobody yet, and what has come over
-  // it.
+  // The coordinator has accepted it: the connection, whose functions are not set yet, and the
+  // messages that have come over it.
   using OnDone = std::function<void(std::shared_ptr<Connection> connection, FrameOpener opener)>;
-  // `is_final`: there is no coordinator any more, or it does not want this member.
+  // `is_final`: there is no coordinator any more, or it refuses this member.
   using OnFailure = std::function<void(const std::string& how, bool is_final)>;
 
-  Comeback(asio::io_context& context, Setup setup);
-  Comeback(const Comeback&) = delete;
-  Comeback& operator=(const Comeback&) = delete;
-  ~Comeback() = default;
+  Reconnection(asio::io_context& context, Setup setup);
+  Reconnection(const Reconnection&) = delete;
+  Reconnection& operator=(const Reconnection&) = delete;
+  ~Reconnection() = default;
 
-  // One of the two is called, once, unless stop() is called before.
+  // Calls one of the two functions, once, unless stop() is called before.
   void start(OnDone on_done, OnFailure on_failure);
   void stop();
 
  private:
-  void connected(const asio::error_code& error);
-  void hear(std::string_view bytes);
-  void hear_handshake(std::string_view bytes);
+  void on_connected(const asio::error_code& error);
+  void on_bytes(std::string_view bytes);
+  void on_handshake_bytes(std::string_view bytes);
   void fail(const std::string& how, bool is_final);
 
   Setup setup_;

@@ -10,24 +10,24 @@
 
 namespace phalanx::rendezvous {
 
-struct RankState {
+struct ObservedRank {
   enum class Life : std::uint8_t { kAbsent, kHere, kLost, kLeft };
   using Clock = Detector::Clock;
 
   RankPlace place{};
   int pid = 0;
   Life life = Life::kAbsent;
-  Clock::time_point heard{};       // when the last heartbeat came, or it joined
-  Clock::time_point moved{};       // when ticks last changed
-  Clock::time_point busy_since{};  // with what last.busy says
-  Heartbeat last{};
-  int times_back = 0;  // from silence
+  Clock::time_point last_heard{};  // time of the last heartbeat, or of joining
+  Clock::time_point last_moved{};  // when the ticks last changed
+  Clock::time_point busy_since{};  // with heartbeat.busy
+  Heartbeat heartbeat{};           // the last one
+  int times_back = 0;              // how often it was silent and came back
 
   bool is_here() const { return life == Life::kHere; }
-  bool is_busy() const { return !last.busy.empty(); }
+  bool is_busy() const { return !heartbeat.busy.empty(); }
 };
 
-inline double seconds(RankState::Clock::duration time) {
+inline double seconds(ObservedRank::Clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 

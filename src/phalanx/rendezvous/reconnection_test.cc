@@ -1,5 +1,5 @@
-// Control connections that are lost while both ends live: a member comes back, and nothing of what
-// was said is missing.
+// Control connections that are lost while both ends live: the member reconnects, and no message is
+// missing.
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ int listening_socket(int& port) {
   return listener;
 }
 
-// A network between members and their coordinator: it carries what they say, and can break.
+// A network between members and their coordinator, which can break.
 class Network {
  public:
   explicit Network(int port) : listener_(listening_socket(port_)), far_port_(port) {
@@ -44,18 +44,18 @@ class Network {
   }
 
   Endpoint endpoint() const { return {Endpoint::Kind::kTcp, {}, "127.0.0.1", port_}; }
-  // All connections end, on both sides.
+  // Ends all connections, on both sides.
   void break_connections() {
     const std::lock_guard lock(mutex_);
     for (const auto& [near, far] : cables_) close_both(near, far);
     cables_.clear();
   }
-  // Nothing comes through, and connections stay.
+  // Drops all data; connections stay.
   void hold(bool holds) { holds_ = holds; }
   int connections() const { return connections_; }
 
  private:
-  // As a reset: what was on the way is lost.
+  // As after a reset: data under way is lost.
   static void close_both(int near, int far) {
     const linger at_once{1, 0};
     for (const int socket : {near, far}) {
@@ -198,16 +198,16 @@ TEST_F(Resume, WhoDoesNotComeBackIsLost) {
   }
 }
 
-// A network that forgets a connection and takes another: no end of it is heard.
+// A network that forgets a connection and accepts another: neither end sees the first one end.
 TEST_F(Resume, ANewConnectionIsTriedBesideASilentOne) {
   options_.limits.far_silence = seconds(8);
   begin();
-  // Until all have been told the limit.
+  // Until all know the limit.
   std::this_thread::sleep_for(milliseconds(700));
   exchange(1);
   const int before = network_->connections();
   network_->hold(true);
-  // Beyond a fourth of it.
+  // Longer than a quarter of it.
   std::this_thread::sleep_for(milliseconds(2600));
   network_->hold(false);
   EXPECT_TRUE(eventually([&] { return network_->connections() > before; }));
@@ -220,7 +220,7 @@ TEST_F(Resume, APortThatRefusesIsTheEnd) {
   options_.farewell = milliseconds(10);
   begin();
   exchange(1);
-  // A member beside it hears that itself, the others that nothing answers.
+  // A member on the same host sees the end of its connection, the others no answer.
   coordinator_.reset();
   ASSERT_TRUE(eventually([&] { return members_[0]->failure().has_value(); }));
   EXPECT_EQ(members_[0]->failure()->rank, 0);
@@ -252,13 +252,13 @@ TEST_F(Resume, WhoHasNotBeenWelcomedComesAgain) {
   leave_all(others);
 }
 
-// Who knows a member's number and not the name of its session is another process.
+// A process that knows a member's number but not its session's name is another one.
 TEST_F(Resume, AStrangerWithARanksNumberIsRefused) {
   begin();
   RawClient stranger(coordinator_->endpoint());
   ASSERT_TRUE(stranger.prove(options_.secret, {MemberRole::kRank, 1, 0, "run"}));
-  ASSERT_TRUE(stranger.say(JoinRequest{3, 0, 1, 3, 4711, "n07", "m", "made up", 1}));
-  const auto answer = stranger.hear();
+  ASSERT_TRUE(stranger.send_message(JoinRequest{3, 0, 1, 3, 4711, "n07", "m", "made up", 1}));
+  const auto answer = stranger.receive_message();
   ASSERT_TRUE(answer);
   ASSERT_TRUE(std::holds_alternative<Refusal>(*answer));
   exchange(2);

@@ -1,0 +1,125 @@
+// The engine's part that knows wires: connections, messages and their memory.
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "phalanx/comm/ucx/engine.h"
+
+namespace phalanx::ucx {
+namespace {
+
+std::uint64_t tag_of(int source, std::uint16_t group, std::uint64_t number, Lane lane) {
+  return (static_cast<std::uint64_t>(source) << 48) | (std::uint64_t{group} << 32) |
+         ((number & 0xffffff) << 8) | static_cast<std::uint8_t>(lane);
+}
+constexpr std::uint16_t kGoodbyeGroup = 0xffff;
+
+}  // namespace
+
+// Exchanges goodbyes with all peers: a rank that left at once could take messages with it that are
+// still on their way.
+void Engine::say_goodbye(Clock::time_point deadline) {
+  int& pending = goodbyes_pending_;
+  const auto begin = [&](Wire& wire) -> Goodbye& {
+    Goodbye& bye = goodbyes_.emplace_back();
+    bye.engine = this;
+    bye.wire = &wire;
+    bye.ended = [](Transfer& transfer) {
+      --static_cast<Goodbye&>(transfer).engine->goodbyes_pending_;
+    };
+    ++pending;
+    return bye;
+  };
+  for (std::size_t peer = 0; peer < connected_.size(); ++peer) {
+    if (!connected_[peer]) continue;
+    Wire& wire = *wires_.peers[peer].wire;
+    const int other = static_cast<int>(peer);
+    wire.send(other, tag_of(rank_, kGoodbyeGroup, 0, Lane::kHeader), nullptr, 0, begin(wire));
+    wire.receive(tag_of(other, kGoodbyeGroup, 0, Lane::kHeader), nullptr, 0, begin(wire));
+  }
+  while (pending > 0 && !failure_known_ && Clock::now() < deadline) progress();
+  if (pending == 0) return;
+  for (Goodbye& bye : goodbyes_) bye.wire->cancel(bye);
+}
+
+void Engine::connect(int peer) {
+  const auto index = static_cast<std::size_t>(peer);
+  if (connected_[index]) return;
+  Wires::Peer& other = wires_.peers[index];
+  try {
+    other.wire->connect(peer, other.address);
+  } catch (const std::runtime_error& error) {
+    throw CommError(ErrorCode::kTemporary, {.rank = rank_},
+                    fmt::format("rank {} cannot be reached: {}", peer, error.what()));
+  }
+  connected_[index] = true;
+}
+
+void Engine::send(const CallPlace& place, int member, Lane lane, const void* data,
+                  std::size_t bytes, MessageTransfer& message) {
+  const int peer = place.group->world_rank(member);
+  connect(peer);
+  wires_.peers[static_cast<std::size_t>(peer)].wire->send(
+      peer, tag_of(rank_, place.group->id, place.number, lane), data, bytes, message);
+}
+
+void Engine::receive(const CallPlace& place, int member, Lane lane, void* data, std::size_t bytes,
+                     MessageTransfer& message) {
+  const int peer = place.group->world_rank(member);
+  connect(peer);
+  wires_.peers[static_cast<std::size_t>(peer)].wire->receive(
+      tag_of(peer, place.group->id, place.number, lane), data, bytes, message);
+}
+
+void Engine::lend_message(std::list<MessageTransfer>& to) {
+  if (free_messages_.empty()) free_messages_.emplace_back();
+  to.splice(to.end(), free_messages_, free_messages_.begin());
+}
+
+void Engine::lend_buffer(std::list<StagingBuffer>& to) {
+  if (free_buffers_.empty()) free_buffers_.emplace_back();
+  to.splice(to.end(), free_buffers_, free_buffers_.begin());
+}
+
+void Engine::give_back(std::list<MessageTransfer>& messages, std::list<StagingBuffer>& buffers) {
+  free_messages_.splice(free_messages_.begin(), messages);
+  free_buffers_.splice(free_buffers_.begin(), buffers);
+}
+
+void Engine::keep_until_end(std::list<MessageTransfer>& messages,
+                            std::list<StagingBuffer>& buffers) {
+  kept_messages_.splice(kept_messages_.end(), messages);
+  kept_buffers_.splice(kept_buffers_.end(), buffers);
+}
+
+std::int64_t Engine::scratch_bytes(int world_size) {
+  return std::max<std::int64_t>(4 << 20, 2 * (world_size - 1) * kLeastChunk);
+}
+
+bool Engine::Scratch::await_ready() {
+  if (engine_.free_blocks_.empty()) return false;
+  block_ = engine_.free_blocks_.back();
+  engine_.free_blocks_.pop_back();
+  const auto size = static_cast<std::size_t>(scratch_bytes(engine_.world_size()));
+  if (block_->empty()) block_->resize(size);
+  return true;
+}
+
+void Engine::Scratch::await_suspend(std::coroutine_handle<> task) {
+  operation_.next_ = task;
+  engine_.want_blocks_.push_back(this);
+}
+
+Engine::Scratch::~Scratch() {
+  std::erase(engine_.want_blocks_, this);
+  if (block_ == nullptr) return;
+  engine_.free_blocks_.push_back(std::exchange(block_, nullptr));
+  if (engine_.want_blocks_.empty()) return;
+  Scratch& next = *engine_.want_blocks_.front();
+  engine_.want_blocks_.pop_front();
+  next.await_ready();
+  engine_.resume(next.operation_);
+}
+
+}  // namespace phalanx::ucx
