@@ -4,7 +4,7 @@
 
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
-#include "phalanx/report/report_run.h"
+#include "phalanx/report/run.h"
 
 namespace phalanx {
 

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <string>
 
+#include "phalanx/drawing/markup.h"
 #include "phalanx/timelines/timeline_drawing.h"
 #include "phalanx/timelines/timeline_layout.h"
 

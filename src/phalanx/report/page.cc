@@ -5,13 +5,14 @@
 #include <cmath>
 
 #include "phalanx/base/numeric.h"
-#include "phalanx/drawing/charts_svg.h"
+#include "phalanx/drawing/markup.h"
+#include "phalanx/drawing/palette.h"
+#include "phalanx/report/charts.h"
+#include "phalanx/report/html.h"
 #include "phalanx/report/report.h"
-#include "phalanx/report/report_charts.h"
-#include "phalanx/report/report_run.h"
-#include "phalanx/report/report_sections.h"
-#include "phalanx/report/report_style.h"
-#include "phalanx/report/report_text.h"
+#include "phalanx/report/run.h"
+#include "phalanx/report/sections.h"
+#include "phalanx/report/style.h"
 
 namespace phalanx {
 namespace {
@@ -34,7 +35,7 @@ RunState state_of(const ReportRun& run) {
   return {"failed: " + text_at(*end, "/text"), "bad"};
 }
 
-// The end of the smoothed curve of the first loss, as its chart shows it.
+// The end of the smoothed curve of the first loss, the same value as in its chart.
 std::optional<double> final_loss(const ReportRun& run) {
   for (const NamedSeries& loss : run.metrics.losses) {
     if (!loss.series.empty()) return smoothed(loss.series.bins()).back().y;
@@ -48,11 +49,11 @@ const Series* first_of(const std::vector<NamedSeries>& all) {
 
 struct ValidationLosses {
   std::optional<double> last;
-  // Of a second evaluation of the same iteration, which a run makes at its end on other samples.
+  // From a second evaluation of the same iteration, which a run makes at its end on other samples.
   std::optional<double> at_end;
 };
 
-// Of the first loss of the first validation set.
+// For the first loss of the first validation set.
 ValidationLosses validation_losses(const ReportMetrics& metrics) {
   if (metrics.validation.empty()) return {};
   std::vector<double> values;  // of the last iteration
@@ -75,7 +76,7 @@ std::string number_text(const std::optional<double>& value, int digits = 4) {
   return value ? short_value(*value, digits) : std::string();
 }
 
-// The most important numbers: what stands at the top of a page, and in the rows of a comparison.
+// The most important numbers: at the top of a page, and in the rows of a comparison.
 NamedTexts summary(const ReportRun& run) {
   const ReportMetrics& metrics = run.metrics;
   NamedTexts facts;
@@ -89,7 +90,7 @@ NamedTexts summary(const ReportRun& run) {
   const auto [validation, at_end] = validation_losses(metrics);
   facts.emplace_back("validation loss", number_text(validation));
   facts.emplace_back("validation loss, at the end", number_text(at_end));
-  // Of several sets the first.
+  // Of several sets, the score of the first.
   const auto score_text = [&](std::string_view key) {
     const auto score = std::ranges::find_if(
         metrics.scores, [&](const NamedSeries& one) { return one.name.starts_with(key); });
@@ -120,13 +121,13 @@ std::string tiles(const NamedTexts& facts) {
   std::string html;
   for (const auto& [name, value] : facts) {
     if (value.empty()) continue;
-    html += fmt::format("<div><b>{}</b><span>{}</span></div>", escaped_for_page(value),
-                        escaped_for_page(name));
+    html += fmt::format("<div><b>{}</b><span>{}</span></div>", escape_markup(value),
+                        escape_markup(name));
   }
   return fmt::format("<div class=\"tiles\">{}</div>\n", html);
 }
 
-// A row for each run.
+// A table with a row for each run.
 std::string comparison(std::span<const ReportRun> runs) {
   PageTable table{.headings = {"run"}, .rows = {}, .style = ""};
   std::vector<NamedTexts> all;
@@ -168,10 +169,10 @@ std::string subtitle(const ReportRun& run) {
   }
   parts.push_back(run.directory.string());
   return fmt::format("<p class=\"sub\">{}</p>\n",
-                     escaped_for_page(fmt::format("{}", fmt::join(parts, " · "))));
+                     escape_markup(fmt::format("{}", fmt::join(parts, " · "))));
 }
 
-// What could not be used of a run's files.
+// Says which parts of a run's files could not be used.
 std::string faults(const ReportRun& run, bool names_run) {
   const std::string whose = names_run ? run.name + ": " : "";
   std::string html;
@@ -193,9 +194,8 @@ std::string faults(const ReportRun& run, bool names_run) {
 
 std::string page_of_one(const ReportRun& run, const ReportOptions& options) {
   const RunState state = state_of(run);
-  std::string html =
-      fmt::format("<h1>{}</h1>\n<p class=\"state {}\">{}</p>\n", escaped_for_page(run.name),
-                  state.style, escaped_for_page(state.text));
+  std::string html = fmt::format("<h1>{}</h1>\n<p class=\"state {}\">{}</p>\n",
+                                 escape_markup(run.name), state.style, escape_markup(state.text));
   html += subtitle(run) + faults(run, false) + tiles(summary(run));
   const std::span<const ReportRun> runs(&run, 1);
   html += loss_charts(runs) + other_charts(runs) + evaluations_section(run);
@@ -219,9 +219,9 @@ std::string report_page(std::span<const ReportRun> runs, const ReportOptions& op
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-      "<title>{} - Phalanx</title>\n<style>{}</style></head>\n<body>\n{}"
+      "<title>{} - Phalanx</title>\n<style>{}{}</style></head>\n<body>\n{}"
       "<footer>Phalanx {} · made {} UTC</footer>\n<script>{}</script>\n</body></html>\n",
-      escaped_for_page(title), kReportStyle,
+      escape_markup(title), kPageColours, kReportStyle,
       is_one ? page_of_one(runs.front(), options) : page_of_several(runs), PHALANX_VERSION,
       readable_time(utc_text(options.now)), kReportScript);
 }
