@@ -152,11 +152,11 @@ void MetricsSink::begin(const RunBegin& begin) {
 }
 
 void MetricsSink::iteration(const IterationReport& report) {
-  if (file_) file_->write(report, peak_flops_);
+  if (file_) file_->write(to_json_line(report, peak_flops_));
 }
 
 void MetricsSink::evaluation(const EvaluationReport& report) {
-  if (file_) file_->write(report);
+  if (file_) file_->write(to_json_line(report));
 }
 
 }  // namespace phalanx

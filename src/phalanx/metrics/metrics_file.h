@@ -34,21 +34,6 @@ std::string metrics_after(const std::filesystem::path& path, const MetricsPositi
 // Removes these lines. OutputError where the file cannot be written.
 void cut_metrics(const std::filesystem::path& path, const MetricsPosition& last);
 
-// The open file.
-class MetricsFile {
- public:
-  // Errors as LineFile.
-  explicit MetricsFile(const std::filesystem::path& path) : file_(path) {}
-
-  void write(const IterationReport& report, double peak_flops) {
-    file_.write(to_json_line(report, peak_flops));
-  }
-  void write(const EvaluationReport& report) { file_.write(to_json_line(report)); }
-
- private:
-  LineFile file_;
-};
-
 // Writes SAVE/metrics.jsonl.
 class MetricsSink final : public RunSink {
  public:
@@ -61,7 +46,7 @@ class MetricsSink final : public RunSink {
 
  private:
   std::filesystem::path path_;
-  std::optional<MetricsFile> file_;
+  std::optional<LineFile> file_;
   double peak_flops_ = 0;
 };
 

@@ -57,7 +57,7 @@ figcaption{font-weight:620;margin-bottom:2px}
 .bars span{white-space:nowrap}.bars span:nth-child(3n){text-align:right;color:var(--soft)}
 .bar{display:block;width:100%;height:18px;background:var(--raised);border-radius:2px}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:2px 18px;padding:0;margin:10px 0;font-size:13px;color:var(--soft)}
-.swatch{width:12px;height:12px;margin-right:6px;vertical-align:-1px}
+.swatch{width:12px;height:12px;margin-right:2px;vertical-align:-1px}
 .scroll{overflow-x:auto;margin:8px 0}
 table{border-collapse:collapse;font-size:14px}
 th{font-weight:600;text-align:left;color:var(--soft);font-size:13px;vertical-align:bottom}

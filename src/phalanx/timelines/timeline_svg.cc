@@ -75,11 +75,11 @@ constexpr std::string_view kPageRules = R"(<style>
 @media screen and (max-width:1229px){.timeline .for-window{display:none}.timeline .for-paper{display:block}}
 @media screen and (max-width:699px){.timeline .for-paper{display:none}.timeline .for-phone{display:block}}
 @media print{.timeline .for-window{display:none}.timeline .for-paper{display:block}}
-.timeline .idle{fill:var(--ground);stroke:var(--rule)}
-.timeline .grid{stroke:var(--grid)}
+.timeline .idle{fill:var(--raised);stroke:var(--rule)}
+.timeline .grid{stroke:var(--rule)}
 .timeline .pass{stroke:var(--ground)}
 .timeline .pair{stroke:var(--ink)}
-.timeline .base{stroke:var(--rule)}
+.timeline .base{stroke:var(--soft)}
 .timeline text{fill:var(--ink)}
 .timeline .tick{fill:var(--soft)}
 .timeline .digits{fill:#111111}
