@@ -11,6 +11,7 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/drawing/canvas.h"
 #include "phalanx/drawing/markup.h"
+#include "phalanx/drawing/palette.h"
 #include "phalanx/families/family.h"
 
 namespace phalanx {
@@ -37,18 +38,18 @@ struct MemoryClass {
   std::string_view colour;
   std::string_view name;
 };
-// From what states are to what passes take; what is lent beside what it lies among.
+// In the order of a bar: first states, then memory of passes.
 constexpr std::array<MemoryClass, kNumClasses> kClasses = {{
-    {"parameters", "#5b92e5", "parameters"},
-    {"main", "#b4cdf5", "main parameters"},
-    {"gradients", "#f0a04b", "gradients"},
-    {"optimizer", "#57b068", "optimizer"},
-    {"saved", "#a48fce", "saved by passes"},
-    {"lent", "#dcd0ef", "lent to passes: whole weights and gradients"},
-    {"workspace", "#c4c4c4", "workspace"},
-    {"communication", "#e3cf57", "communication"},
-    {"constants", "#8c8c8c", "constants"},
-    {"staging", "#e08585", "staging of files"},
+    {"parameters", kBlue.strong, "parameters"},
+    {"main", kBlue.light, "main parameters"},
+    {"gradients", kOrange.strong, "gradients"},
+    {"optimizer", kGreen.strong, "optimizer"},
+    {"saved", kPurple.strong, "saved by passes"},
+    {"lent", kPurple.light, "lent to passes: whole weights and gradients"},
+    {"workspace", kGrey.light, "workspace"},
+    {"communication", kYellow.strong, "communication"},
+    {"constants", kGrey.strong, "constants"},
+    {"staging", kRed.strong, "staging of files"},
 }};
 
 // By class; their sum is the plan's.
