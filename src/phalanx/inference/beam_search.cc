@@ -16,7 +16,7 @@ struct Beam {
   std::vector<std::int32_t> tokens;  // behind the prompt
   double score = 0.0;                // the sum of log probabilities
   int sequence = kNoSequence;
-  std::vector<float> log_probabilities;  // of what follows
+  std::vector<float> log_probabilities;  // of the next token
 };
 
 // A beam with one more token.
@@ -83,7 +83,7 @@ class Search {
     penalise_repetition(beam.log_probabilities, options_.repetition_penalty, seen);
   }
 
-  // So many that as many beams can go on whatever ends.
+  // So many that there are enough beams to go on with, however many of them end.
   std::vector<Candidate> best_candidates() const {
     const std::int64_t kept =
         options_.beams * std::max<std::int64_t>(2, 1 + std::ssize(options_.end_tokens));
@@ -100,7 +100,7 @@ class Search {
     return all;
   }
 
-  // Only one that is among the best as many as there are beams is a finished answer.
+  // An ended continuation is an answer only if it is among the best, as many as there are beams.
   void keep_finished(std::span<const Candidate> best, std::int64_t length, bool last) {
     const std::size_t first = std::min(best.size(), static_cast<std::size_t>(options_.beams));
     for (const Candidate& candidate : best.first(first)) {
@@ -131,7 +131,7 @@ class Search {
                  .sequence = kNoSequence,
                  .log_probabilities = {}};
       child.tokens.push_back(candidate.token);
-      // A parent's first child goes on where it was, the others with a copy.
+      // The first continuation of a beam uses the beam's sequence, others use copies of it.
       if (!is_kept[static_cast<std::size_t>(parent.sequence)]) {
         is_kept[static_cast<std::size_t>(parent.sequence)] = true;
         child.sequence = parent.sequence;
@@ -149,7 +149,7 @@ class Search {
     running_ = std::move(next);
   }
 
-  // Whether nothing that is better can come.
+  // Whether no better answer can come.
   bool is_decided(std::int64_t length) const {
     if (running_.empty()) return true;
     if (std::ssize(finished_) < options_.beams) return false;
@@ -179,7 +179,7 @@ class Search {
   std::span<const std::int32_t> prompt_;
   const BeamOptions& options_;
   GenerationRates& rates_;
-  std::vector<Beam> running_;  // the best first
+  std::vector<Beam> running_;  // the best one first
   std::vector<BeamAnswer> finished_;
 };
 

@@ -22,7 +22,7 @@ BeamAnswer search(int beams, std::int64_t most, BeamOptions options, std::int64_
   return beam_search(model, kPrompt, most, options, rates, always);
 }
 
-// The best of all answers of up to `most` tokens, tried one by one.
+// The best of all answers of at most `most` tokens, found by trying each of them.
 void try_all(const MadeUpModel& model, std::vector<std::int32_t> tokens, double score,
              std::int64_t most, double length_penalty, BeamAnswer& best) {
   const std::int64_t made = std::ssize(tokens) - std::ssize(kPrompt);
@@ -44,16 +44,16 @@ void try_all(const MadeUpModel& model, std::vector<std::int32_t> tokens, double 
   }
 }
 
-// As many beams as there are beginnings find what trying everything finds.
+// With a beam for every possible beginning the search finds the best answer.
 TEST(BeamSearch, WithEnoughBeamsFindsTheBest) {
   for (const double penalty : {0.0, 1.0, 2.0}) {
     for (const std::int64_t most : {1, 3, 5}) {
       const MadeUpModel model(kVocabulary, 1, 20);
       BeamAnswer best;
       try_all(model, kPrompt, 0.0, most, penalty, best);
-      // An answer counts where it is among the first, so all of them must be.
+      // Only continuations among the best become answers, so there must be room for all of them.
       const auto beams = static_cast<int>(std::pow(kVocabulary, most));
-      // Longer answers may score better than any unfinished one does as it is.
+      // A longer answer may score better than every unfinished one does now.
       const BeamAnswer found =
           search(beams, most, {.length_penalty = penalty, .end_tokens = {kEnd}});
       EXPECT_EQ(found.tokens, best.tokens) << penalty << " " << most;
@@ -86,7 +86,7 @@ TEST(BeamSearch, EndsAtTheCapacityAndWhenItIsTold) {
   EXPECT_EQ(rates.prompt_tokens, 2);
 }
 
-// More answers never make the best one worse.
+// More beams never make the best answer worse.
 TEST(BeamSearch, EarlyStoppingEndsWithTheFirstAnswers) {
   const BeamOptions options{.end_tokens = {0, kEnd}};
   BeamOptions early = options;

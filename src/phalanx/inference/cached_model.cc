@@ -14,14 +14,14 @@
 
 namespace phalanx {
 
-// The model with its caches as one rank has it.
+// One rank's part of the model, with its caches.
 class CachedModel::Rank {
  public:
   // `group` is null where there is one rank.
-  Rank(const GptConfig& config, const Sizes& sizes, std::unique_ptr<Backend> backend,
-       InferenceArenas arenas, Communicator* group)
+  Rank(const GptConfig& config, const Sizes& sizes, InferenceResources resources,
+       Communicator* group)
       : model_(*GptModel(config, sizes.capacity).placed(group == nullptr ? 0 : group->rank()),
-               std::move(backend), std::move(arenas), group),
+               std::move(resources), group),
         schema_(gpt_batch_schema(1)),
         vocabulary_(config.vocabulary) {
     const nn::TransformerConfig& t = config.transformer;
@@ -47,8 +47,8 @@ class CachedModel::Rank {
   InferenceModel& model() { return model_; }
   std::int64_t cache_bytes() const { return cache_bytes_; }
 
-  // Tokens of one sequence, which begin at position `begin`. `logits` may be empty, as those of a
-  // rank that nobody asks.
+  // Tokens of one sequence from position `begin` on. `logits` is empty where they are not wanted,
+  // as on all ranks but the first.
   void read(int sequence, std::span<const std::int32_t> tokens, std::int64_t begin,
             std::span<float> logits) {
     const auto count = static_cast<std::int64_t>(tokens.size());
@@ -139,9 +139,9 @@ CachedModel::CachedModel(GptConfig model, const DeviceChoice& device, int thread
   PHALANX_CHECK(sizes_.sequences > 0 && sizes_.capacity > 0, "{} sequences of {} positions",
                 sizes_.sequences, sizes_.capacity);
   const int ranks = model_.transformer.tensor.size;
-  if (ranks > 1) nobody_ = make_meta_world(0, ranks);
-  rehearsal_ = std::make_unique<Rank>(model_, sizes_, device_.make_planning_backend(threads_),
-                                      InferenceArenas::planning(), nobody_.get());
+  if (ranks > 1) planning_group_ = make_meta_world(0, ranks);
+  rehearsal_ = std::make_unique<Rank>(
+      model_, sizes_, InferenceResources::planning(threads_, device_), planning_group_.get());
   std::set<std::int64_t> pieces;
   for (const std::int64_t length : sizes_.reads) {
     PHALANX_CHECK(length > 0 && length <= sizes_.capacity, "{} tokens in {} positions", length,
@@ -149,7 +149,7 @@ CachedModel::CachedModel(GptConfig model, const DeviceChoice& device, int thread
     if (length >= kPiece) pieces.insert(kPiece);
     if (length % kPiece > 0) pieces.insert(length % kPiece);
   }
-  // Each where it sees the most.
+  // A piece takes most where most positions are before it.
   for (const std::int64_t count : pieces) {
     const std::vector<std::int32_t> tokens(static_cast<std::size_t>(count), 0);
     rehearsal_->read(0, tokens, sizes_.capacity - count, {});
@@ -177,7 +177,8 @@ void CachedModel::start() {
   ranks_.resize(static_cast<std::size_t>(memory_.ranks));
   team_->run([&](Communicator& world) {
     ranks_[static_cast<std::size_t>(world.rank())] = std::make_unique<Rank>(
-        model_, sizes_, device_.make_backend(threads_), rehearsal_->model().arenas().sized(),
+        model_, sizes_,
+        InferenceResources::allocate(threads_, device_, rehearsal_->model().arenas()),
         memory_.ranks > 1 ? &world : nullptr);
   });
   rehearsal_.reset();

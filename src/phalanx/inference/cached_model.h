@@ -1,7 +1,7 @@
 #pragma once
-// A GPT that remembers keys and values of several sequences, on one rank or on several
-// tensor-parallel ones, threads of this process. Sequences share the passes over the weights, and
-// attention is computed for each by itself, so none depends on those beside it. Long texts are read
+// A GPT that keeps the keys and values of several sequences, on one rank or on tensor-parallel
+// ranks, which are threads of this process. Sequences share the passes over the weights; attention
+// is computed for each sequence alone, so that no sequence depends on another. Long texts are read
 // in pieces, which bound the workspace and change no bit.
 
 #include <memory>
@@ -23,7 +23,7 @@ struct GenerationMemory {
   std::int64_t parameters = 0;
   std::int64_t cache = 0;      // keys and values of all sequences, in storage type
   std::int64_t constants = 0;  // tables of the model, and coordinates of the cache's rows
-  std::int64_t workspace = 0;  // with the activations of a pass
+  std::int64_t workspace = 0;  // the activations of a pass included
   int ranks = 1;
 
   std::int64_t total() const { return parameters + cache + constants + workspace; }
@@ -32,22 +32,22 @@ struct GenerationMemory {
 class CachedModel final : public SequenceModel {
  public:
   struct Sizes {
-    // Tokens of each read() to come.
+    // The number of tokens of each later read().
     std::vector<std::int64_t> reads;
-    // Positions of a sequence, at most the model's.
+    // Positions of a sequence, at most as many as the model has.
     std::int64_t capacity = 0;
     int sequences = 1;
   };
-  // Plans; allocates nothing. The ranks are those of the model's tensor-parallel layout, each on so
-  // many threads.
+  // Only plans the memory. There are as many ranks as the model's tensor-parallel layout has, with
+  // `threads_per_rank` threads each.
   CachedModel(GptConfig model, const DeviceChoice& device, int threads_per_rank, Sizes sizes);
   ~CachedModel() override;
 
   const GenerationMemory& memory() const { return memory_; }
-  // Before anything else: the weights. Errors as CheckpointReader::read(); SystemError where the
-  // system has not the memory or the threads.
+  // Allocates the memory and reads the weights; comes before any pass. Errors as
+  // CheckpointReader::read(); SystemError where the system has not the memory or the threads.
   void load(const CheckpointReader& checkpoint);
-  // Instead: as a new model starts.
+  // Instead of load(): the weights of a new model.
   void initialise();
 
   std::int64_t vocabulary() const override { return model_.vocabulary; }
@@ -61,7 +61,7 @@ class CachedModel final : public SequenceModel {
   std::vector<float> read(int sequence, std::span<const std::int32_t> tokens) override;
   std::vector<float> step(std::span<const Next> next) override;
 
-  // Tokens that are read at a time at most.
+  // The most tokens that are read at once.
   static constexpr std::int64_t kPiece = 256;
 
  private:
@@ -74,8 +74,8 @@ class CachedModel final : public SequenceModel {
   Sizes sizes_;
   GenerationMemory memory_;
   std::vector<std::int64_t> lengths_;
-  std::unique_ptr<Communicator> nobody_;  // whom the rehearsal talks to
-  std::unique_ptr<Rank> rehearsal_;       // until there are ranks
+  std::unique_ptr<Communicator> planning_group_;  // the rehearsal's
+  std::unique_ptr<Rank> rehearsal_;               // until there are ranks
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::unique_ptr<LocalTeam> team_;
 };

@@ -80,7 +80,7 @@ TEST(CachedModel, TokenByTokenIsTheWholeText) {
   }
 }
 
-// Pieces are cut where they are cut, and no bit depends on it.
+// No bit depends on where a text is cut into pieces.
 TEST(CachedModel, LongTextsAreReadInPieces) {
   const auto model = make_model({.sequences = 2});
   const auto tokens = text(300, 5);

@@ -8,7 +8,7 @@
 namespace phalanx {
 namespace {
 
-// A request on its way. Its last token is not in the model yet.
+// A request that has begun. The model has not read its last token yet.
 struct Running {
   std::size_t request = 0;
   int sequence = 0;
@@ -57,7 +57,7 @@ class Generation {
     running_.push_back(std::move(running));
   }
 
-  // Whether the request goes on behind the token.
+  // Whether the request goes on after the token.
   bool choose(Running& running, std::span<const float> logits) {
     const GenerationRequest& asked = requests_[running.request];
     const std::int32_t token =

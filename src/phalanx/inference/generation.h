@@ -1,7 +1,7 @@
 #pragma once
-// Text from a model: each prompt in one pass, or a few, then a token at a time. Several prompts are
-// continued together, so that they share the passes over the weights; what comes of one does not
-// depend on the others.
+// Text from a model: it reads each prompt in one or a few passes, then generates token by token.
+// Several prompts are continued together, so that they share the passes over the weights; the
+// answer to one does not depend on the others.
 
 #include <chrono>
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace phalanx {
 
 struct GenerationRequest {
   std::vector<std::int32_t> prompt;
-  std::int64_t most = 0;  // tokens that follow it; fewer where the model's capacity ends
+  std::int64_t most = 0;  // tokens of the answer; fewer where the model's capacity ends
   SamplingOptions sampling;
 };
 
-// How fast it went: prompts are read, and what follows is decoded a token at a time.
+// The times of reading prompts and of decoding answers, which is one token at a time.
 struct GenerationRates {
   std::int64_t prompt_tokens = 0;
   double prompt_seconds = 0.0;
@@ -29,7 +29,7 @@ struct GenerationRates {
   GenerationRates& operator+=(const GenerationRates& other);
 };
 
-// Adds the time from here to the end of its scope.
+// Adds the time from its construction to its destruction.
 class Stopwatch {
  public:
   explicit Stopwatch(double& seconds) : seconds_(seconds) {}
@@ -44,20 +44,20 @@ class Stopwatch {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// Is told what happens to the requests, by their numbers.
+// Gets the tokens of requests, by the number of the request.
 class GenerationListener {
  public:
   virtual ~GenerationListener() = default;
-  // False: that token was the request's last.
+  // False: the token is the request's last.
   virtual bool on_token(std::size_t request, std::int32_t token) = 0;
   virtual void on_end(std::size_t /*request*/) {}
-  // Before a request begins; false: none does any more.
+  // Called before a request begins; false: no further request begins.
   virtual bool goes_on() { return true; }
 };
 
-// As many requests at a time as the model keeps sequences. What the model remembers is forgotten,
-// but for the sequence of a single request: the first positions of its prompt may be there already,
-// and whatever it has then stays.
+// Answers as many requests at a time as the model keeps sequences. The model forgets its earlier
+// sequences, except for a single request: its sequence may already have the first positions of the
+// prompt, and is kept.
 GenerationRates generate(SequenceModel& model, std::span<const GenerationRequest> requests,
                          GenerationListener& listener);
 

@@ -79,7 +79,7 @@ TEST(Generation, EndsWhereItIsToldAndAtTheCapacity) {
   EXPECT_EQ(none.ended[0], 1);
 }
 
-// What is known of a single request's prompt is not read again.
+// The model does not read again the positions of a single request's prompt that it has already.
 TEST(Generation, GoesOnBehindWhatTheModelRemembers) {
   GenerationRequest request{.prompt = {1, 2, 3, 4}, .most = 3, .sampling = {}};
   MadeUpModel whole(7, 1, 20);

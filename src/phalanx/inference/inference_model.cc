@@ -3,32 +3,38 @@
 #include "phalanx/base/machine.h"
 #include "phalanx/base/threads.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/ops/elementwise.h"
 #include "phalanx/pipeline/saved_plan.h"
 #include "phalanx/pipeline/schedules/no_pipelining.h"
+#include "phalanx/rank/batch_memory.h"
 #include "phalanx/rehearsal/memory_check.h"
 
 namespace phalanx {
-
-InferenceArenas InferenceArenas::planning() {
-  return {Arena::planning("parameters"), Arena::planning("constants"),
-          Arena::planning("key/value cache"), Arena::planning("transient"),
-          Arena::planning("workspace")};
-}
-
-InferenceArenas InferenceArenas::sized() const {
-  const auto like = [](const Arena& arena) { return Arena(arena.name(), arena.high_water()); };
-  return {like(parameters), like(constants), like(cache), like(transient), like(workspace)};
-}
 
 std::int64_t InferenceArenas::bytes() const {
   return parameters.high_water() + constants.high_water() + cache.high_water() +
          transient.high_water() + workspace.high_water();
 }
 
-InferenceModel::InferenceModel(const Model& model, std::unique_ptr<Backend> backend,
-                               InferenceArenas arenas, Communicator* group)
-    : backend_(std::move(backend)),
-      arenas_(std::move(arenas)),
+InferenceResources InferenceResources::planning(int threads, const DeviceChoice& device) {
+  return {device.make_planning_backend(threads),
+          {Arena::planning("parameters"), Arena::planning("constants"),
+           Arena::planning("key/value cache"), Arena::planning("transient"),
+           Arena::planning("workspace")}};
+}
+
+InferenceResources InferenceResources::allocate(int threads, const DeviceChoice& device,
+                                                const InferenceArenas& planned) {
+  const auto like = [](const Arena& arena) { return Arena(arena.name(), arena.high_water()); };
+  return {device.make_backend(threads),
+          {like(planned.parameters), like(planned.constants), like(planned.cache),
+           like(planned.transient), like(planned.workspace)}};
+}
+
+InferenceModel::InferenceModel(const Model& model, InferenceResources resources,
+                               Communicator* group)
+    : backend_(std::move(resources.backend)),
+      arenas_(std::move(resources.arenas)),
       context_{
           .backend = *backend_, .workspace = arenas_.workspace, .queue = {}, .recorder = nullptr},
       region_(model.transformer().tensor, group),
@@ -52,7 +58,7 @@ std::vector<Tensor> InferenceModel::place(const nn::BatchShapes& shapes) {
   std::vector<Tensor> tensors;
   for (std::size_t i = 0; i < blocks[0].size(); ++i) {
     const SavedTensor& block = blocks[0][i];
-    // What is carried past units has one place.
+    // A tensor that is carried past units keeps its place.
     const std::size_t own = block.same_as < 0 ? i : static_cast<std::size_t>(block.same_as);
     tensors.push_back(arenas_.transient.place(plan.offsets(0, 0)[own], block.dtype, block.shape));
   }
@@ -90,16 +96,58 @@ void InferenceModel::infer(const nn::Batch& batch, const Results& results) {
   chunk_.infer(inference, placed(shapes));
 }
 
+InferenceModel::Answer InferenceModel::answer(const HostBatch& batch, const Request& request) {
+  Arena& workspace = arenas_.workspace;
+  const WorkspaceScope scope(workspace);
+  const BatchMemory memory(batch.schema(), batch.samples(), 1, workspace);
+  memory.upload(context_, 0, batch);
+  Results results;
+  // The head adds each loss to a sum, which is not read.
+  std::vector<nn::LossTerm> terms;
+  if (request.losses > 0) {
+    const Tensor sums = workspace.allocate(DType::kF64, {2 * request.losses});
+    ops::fill(context_, {.x = sums, .value = 0.0});
+    for (std::int64_t i = 0; i < request.losses; ++i) {
+      terms.push_back({.sum = sums.slice(0, 2 * i, 1), .count = sums.slice(0, 2 * i + 1, 1)});
+    }
+    results.losses = terms;
+  }
+  if (request.row_losses > 0) {
+    results.row_losses = workspace.allocate(DType::kF32, {request.row_losses});
+  }
+  if (request.logits.rank() > 0) results.logits = workspace.allocate(DType::kF32, request.logits);
+  infer(memory[0], results);
+  Answer answer;
+  const auto read = [&](const Tensor& tensor, std::vector<float>& values) {
+    if (!tensor) return;
+    values.resize(static_cast<std::size_t>(tensor.count()));
+    read_back(tensor, std::span(values));
+  };
+  read(results.row_losses, answer.row_losses);
+  read(results.logits, answer.logits);
+  return answer;
+}
+
 RowCoordinates allocate_rows(Arena& arena, std::int64_t rows) {
   return {.sample = arena.allocate(DType::kI64, {rows, 1}),
           .position = arena.allocate(DType::kI32, {rows, 1}),
           .document = arena.allocate(DType::kI32, {rows, 1})};
 }
 
-void expect_room(const TrainConfig& config, const InferenceArenas& planned,
-                 std::string_view remedy) {
+std::unique_ptr<InferenceModel> load_rehearsed(
+    const TrainConfig& config, const Model& model, const CheckpointReader& checkpoint,
+    const DeviceChoice& device, std::string_view remedy,
+    const std::function<void(InferenceModel&)>& rehearse) {
+  const auto threads = static_cast<int>(config.layout.threads_per_rank);
+  InferenceModel rehearsal(model, InferenceResources::planning(threads, device));
+  rehearse(rehearsal);
+  const InferenceArenas& planned = rehearsal.arenas();
   check_memory(config.run.allow_overcommit, planned.bytes(), available_memory(), remedy);
-  expect_threads(static_cast<int>(config.layout.threads_per_rank) - 1);
+  expect_threads(threads - 1);
+  auto loaded = std::make_unique<InferenceModel>(
+      model, InferenceResources::allocate(threads, device, planned));
+  loaded->load(checkpoint);
+  return loaded;
 }
 
 }  // namespace phalanx

@@ -1,17 +1,21 @@
 #pragma once
-// A trained model that computes forward passes alone, on one rank or as one of a tensor-parallel
-// group. Built on the planning backend first, where rehearsals leave the sizes of its arenas, as a
-// training rank is.
+// A trained model that computes only forward passes, on one rank or on the ranks of a
+// tensor-parallel group. As for training, the model is built twice: first on the planning backend,
+// where a rehearsal of its passes shows how large its arenas must be, then on the processor, in
+// arenas of these sizes.
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "phalanx/data/host_batch.h"
 #include "phalanx/data_parallel/parameter_store.h"
 #include "phalanx/model/model.h"
 #include "phalanx/nn/inference_pass.h"
+#include "phalanx/ops/device_choice.h"
 #include "phalanx/settings/train_config.h"
 
 namespace phalanx {
@@ -21,33 +25,52 @@ class CheckpointReader;
 struct InferenceArenas {
   Arena parameters, constants, cache, transient, workspace;
 
-  static InferenceArenas planning();
-  // Memory for what these, of planning models, have seen.
-  InferenceArenas sized() const;
+  // Of their high-water marks.
   std::int64_t bytes() const;
+};
+
+// The backend and the memory of a model.
+struct InferenceResources {
+  std::unique_ptr<Backend> backend;
+  InferenceArenas arenas;
+
+  static InferenceResources planning(int threads, const DeviceChoice& device);
+  // Memory of the sizes that a rehearsal in `planned` has used.
+  static InferenceResources allocate(int threads, const DeviceChoice& device,
+                                     const InferenceArenas& planned);
 };
 
 class InferenceModel {
  public:
-  // `group` is the tensor-parallel group, whose layout the model is built for; null: one rank.
-  InferenceModel(const Model& model, std::unique_ptr<Backend> backend, InferenceArenas arenas,
-                 Communicator* group = nullptr);
+  // `group` is the tensor-parallel group for whose layout the model is built; null: one rank.
+  InferenceModel(const Model& model, InferenceResources resources, Communicator* group = nullptr);
   InferenceModel(const InferenceModel&) = delete;
   InferenceModel& operator=(const InferenceModel&) = delete;
 
   // Errors as CheckpointReader::read().
   void load(const CheckpointReader& checkpoint);
-  // Instead: as a new model starts.
+  // Instead of load(): the weights of a new model.
   void initialise(PhiloxKey key);
 
-  // What a pass leaves; see nn::InferencePass.
+  // One pass over a batch of the host, and what is read back of it.
+  struct Request {
+    std::int64_t losses = 0;      // of the model, if its head computes them
+    std::int64_t row_losses = 0;  // rows; 0: not asked for
+    Shape logits = {};            // [rows, columns] of the head's; none: not asked for
+  };
+  struct Answer {
+    std::vector<float> row_losses, logits;
+  };
+  Answer answer(const HostBatch& batch, const Request& request);
+
+  // The results of a pass; see nn::InferencePass.
   struct Results {
     std::span<const nn::LossTerm> losses = {};
     std::span<nn::KeyValueCache* const> caches = {};
     Tensor logits = {};
     Tensor row_losses = {};
   };
-  // Over all samples of the batch.
+  // One pass over all samples of the batch.
   void infer(const nn::Batch& batch, const Results& results);
 
   Context& context() { return context_; }
@@ -64,7 +87,7 @@ class InferenceModel {
   }
 
  private:
-  // The tensors of saved_tensors().
+  // The tensors that units save, in the transient arena.
   std::vector<Tensor> place(const nn::BatchShapes& shapes);
   std::span<const Tensor> placed(const nn::BatchShapes& shapes);
 
@@ -77,7 +100,8 @@ class InferenceModel {
   ParameterStore parameters_;
   nn::Constants constants_;
   std::int64_t padded_vocabulary_;
-  // Of batches of one position by their samples, which come once a token; of another one the last.
+  // What place() has answered: for batches of one position, which come with every token, by their
+  // number of samples; for other batches the last answer.
   std::map<std::int64_t, std::vector<Tensor>> steps_;
   std::vector<Tensor> last_;
 };
@@ -85,9 +109,12 @@ class InferenceModel {
 // [rows, 1] of each coordinate.
 RowCoordinates allocate_rows(Arena& arena, std::int64_t rows);
 
-// ConfigError or SystemError where the machine has not the memory that `planned` says or the
-// threads; `remedy` as check_memory() has it.
-void expect_room(const TrainConfig& config, const InferenceArenas& planned,
-                 std::string_view remedy);
+// A model on one rank with the weights of a checkpoint. `rehearse` is called with the model on the
+// planning backend and makes every pass that will come. ConfigError or SystemError where the
+// machine has not the memory or the threads; `remedy` as check_memory() has it.
+std::unique_ptr<InferenceModel> load_rehearsed(
+    const TrainConfig& config, const Model& model, const CheckpointReader& checkpoint,
+    const DeviceChoice& device, std::string_view remedy,
+    const std::function<void(InferenceModel&)>& rehearse);
 
 }  // namespace phalanx

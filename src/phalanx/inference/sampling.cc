@@ -15,7 +15,7 @@
 namespace phalanx {
 namespace {
 
-// By their upper halves, digit by digit from the last to the first; equal ones stay in order.
+// Radix sort by the upper halves of the numbers; equal ones stay in order.
 void sort_by_upper_half(std::vector<std::uint64_t>& keys) {
   constexpr int kBits = 11;
   constexpr std::size_t kDigits = std::size_t{1} << kBits;
@@ -59,14 +59,14 @@ void penalise_repetition(std::span<float> scores, double penalty,
 }
 
 std::vector<std::int32_t> most_likely(std::span<const float> scores, std::int64_t count) {
-  // The score as an integer that falls where it rises, with the id behind it: one number orders
-  // both.
+  // The upper half is an integer that is the smaller the greater the score, the lower half is the
+  // id: one number sorts by both.
   std::vector<std::uint64_t> keys(scores.size());
   for (std::size_t id = 0; id < scores.size(); ++id) {
     if (std::isnan(scores[id])) {
       throw DataError("the score of token {} is not a number: the weights are not sound", id);
     }
-    const auto bits = std::bit_cast<std::uint32_t>(scores[id] + 0.0F);  // one zero
+    const auto bits = std::bit_cast<std::uint32_t>(scores[id] + 0.0F);  // -0 becomes 0
     constexpr std::uint32_t kSign = 0x80000000U;
     const std::uint32_t rising = (bits & kSign) != 0 ? ~bits : bits | kSign;
     keys[id] = (static_cast<std::uint64_t>(~rising) << 32) | id;
@@ -107,7 +107,7 @@ std::int32_t sample_token(std::span<const float> given, const SamplingOptions& o
   }
   std::size_t kept = ids.size();
   if (options.top_p > 0.0 && options.top_p < 1.0) {
-    // The smallest set of most likely tokens that reaches the mass.
+    // The fewest most likely tokens whose probabilities add up to top_p.
     const auto end = std::lower_bound(cumulative.begin(), cumulative.end(), options.top_p * sum);
     kept = std::min<std::size_t>(static_cast<std::size_t>(end - cumulative.begin()) + 1, kept);
   }

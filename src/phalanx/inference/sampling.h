@@ -1,7 +1,7 @@
 #pragma once
-// The choice of the next token from logits: a penalty on what was there already (Keskar et al.,
+// The choice of the next token from logits: a penalty for tokens of the text so far (Keskar et al.,
 // CTRL, 2019), temperature, then top-k, top-p (nucleus; Holtzman et al., 2020) and min-p (Nguyen et
-// al., 2024). Seeded: the number drawn for a position is a function of (seed, position) alone.
+// al., 2024). The random number of a position is a function of only (seed, position).
 
 #include <cstdint>
 #include <span>
@@ -18,20 +18,20 @@ struct SamplingOptions {
   std::uint64_t seed = 1234;
 };
 
-// ConfigError naming the flag that is out of range.
+// ConfigError with the name of the flag that is out of range.
 void check(const SamplingOptions& options);
 
-// Scores of tokens that are in `seen` are divided by the penalty where they are positive, else
-// multiplied with it, each once.
+// Divides the scores of tokens in `seen` by the penalty where they are positive, else multiplies
+// them by it, each once.
 void penalise_repetition(std::span<float> scores, double penalty,
                          std::span<const std::int32_t> seen);
 
-// The ids of the `count` largest scores (all, if there are not so many), the largest first; ties go
-// to the lower id. DataError where a score is not a number.
+// The ids of the `count` largest scores (or of all, if there are fewer), the largest first; of
+// equal scores the lower id comes first. DataError where a score is not a number.
 std::vector<std::int32_t> most_likely(std::span<const float> scores, std::int64_t count);
 
-// The id chosen for `position`; ties go to the lower id. `logits` has one value for each id of the
-// vocabulary; `seen` are the tokens before, for the penalty.
+// The id chosen for `position`. `logits` has one value for each id of the vocabulary; `seen` are
+// the tokens before, for the penalty.
 std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& options,
                           std::uint64_t position, std::span<const std::int32_t> seen = {});
 

@@ -68,7 +68,7 @@ TEST(Sampling, ThePenaltyIsOnWhatWasThereOnce) {
   EXPECT_EQ(sample_token(close, {.temperature = 0.0, .repetition_penalty = 2.0}, 0, second), 0);
 }
 
-// However many are asked for, the order is that of scores, then ids.
+// The order is by score, then by id, however many ids are asked for.
 TEST(Sampling, TheMostLikelyAreInOrder) {
   std::vector<float> scores;
   std::uint32_t state = 3;

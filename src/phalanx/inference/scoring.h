@@ -1,6 +1,6 @@
 #pragma once
-// How likely a model holds texts to be: the log probability of each token given those before it, as
-// training computes its loss, with the same kernels.
+// How likely a model finds texts: the log probability of each token given the tokens before it. The
+// kernels are those that compute the loss in training.
 
 #include <cstdint>
 #include <functional>
@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "phalanx/data/gpt_columns.h"
 #include "phalanx/ops/device_choice.h"
 #include "phalanx/settings/config_views.h"
 #include "phalanx/settings/train_config.h"
@@ -15,26 +16,27 @@
 namespace phalanx {
 
 class CheckpointReader;
+class InferenceModel;
 
-// A stretch of a text that the model sees at once: tokens [begin, begin + inputs), of which those
-// before `first` have had their turn in earlier windows and are context alone.
+// A part of a text that the model reads at once: tokens [begin, begin + inputs). Tokens before
+// `first` were scored in earlier windows and are only context here.
 struct ScoreWindow {
   std::int64_t begin = 0;
   std::int64_t inputs = 0;
   std::int64_t first = 0;
   friend bool operator==(const ScoreWindow&, const ScoreWindow&) = default;
 };
-// The windows over a text of which `inputs` tokens are read: one where they are no more than
-// `positions`; else as long as the model has positions, each `stride` (1 to positions) further than
-// the one before. Every token is read as the newest in one window, the first that it is in.
+// The windows over a text of which `inputs` tokens are read: one window if there are at most
+// `positions` of them; else windows of `positions` tokens, each `stride` (1 to positions) tokens
+// behind the one before. Every token is scored in the first window that it is in.
 std::vector<ScoreWindow> score_windows(std::int64_t inputs, std::int64_t positions,
                                        std::int64_t stride);
 
 struct TextScore {
-  // Natural logarithms; entry i is that of token i + 1 given tokens up to i. The first token has
-  // nothing before it, so there is one less than there are tokens.
+  // Natural logarithms; entry i is that of token i + 1 given tokens up to i. There is none of the
+  // first token.
   std::vector<float> log_probabilities;
-  // The mean of their negatives, added in order in double precision, as training adds.
+  // The mean of their negatives, which are added in order in double precision, as in training.
   double loss = 0.0;
   std::vector<float> logits;  // [vocabulary], of the token that would follow the text
 };
@@ -43,7 +45,7 @@ struct ScoreOptions {
   std::int64_t stride = 0;  // of windows; 0: every text fits into the model's positions
   bool logits = false;
   std::int64_t positions = 0;  // of a window at most; 0: as many as the model has
-  // Is told how many tokens of the text have had their turn.
+  // Called after each window with the number of tokens that have been read.
   std::function<void(std::int64_t)> on_window = nullptr;
 };
 
@@ -56,14 +58,14 @@ class Scorer {
          std::span<const std::int64_t> lengths, const ScoreOptions& options);
   ~Scorer();
 
-  // Of one of the lengths; ids are the vocabulary's. DataError where the model's answer is not a
-  // number.
+  // A text of one of the lengths, of ids of the vocabulary. DataError where the model's answer is
+  // not a number.
   TextScore score(std::span<const std::int32_t> tokens);
 
  private:
-  struct Engine;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<InferenceModel> model_;
   ScoreOptions options_;
+  GptBatchOptions batch_;
   std::int64_t positions_;
   std::int64_t vocabulary_;
 };

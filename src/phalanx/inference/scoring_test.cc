@@ -41,7 +41,7 @@ TEST(ScoreWindows, ReadEveryTokenOnceAsTheNewest) {
         EXPECT_LE(window.inputs, 7);
         read = window.begin + window.inputs;
         EXPECT_GT(read, window.first);
-        // But for the text's beginning, all that a window has room for is before its newest.
+        // Except at the text's begin, the scored tokens have as much context as there is room for.
         if (window.begin > 0) {
           EXPECT_GE(window.first - window.begin, 7 - stride);
         }
@@ -53,7 +53,7 @@ TEST(ScoreWindows, ReadEveryTokenOnceAsTheNewest) {
 
 class ScoringTest : public RunTest {
  protected:
-  // A run of a few steps, and what scores with its checkpoint.
+  // A run of a few steps, and a Scorer of its checkpoint.
   void trained(const std::function<void(TrainConfig&)>& change = [](TrainConfig&) {}) {
     TrainConfig c = config("run");
     c.layout.micro_batch_size = c.layout.global_batch_size = 1;
@@ -78,7 +78,7 @@ class ScoringTest : public RunTest {
   TextScore score(const std::vector<std::int32_t>& text, const ScoreOptions& options = {}) const {
     return scores({text}, options).front();
   }
-  // A validation sample, and the loss that training says it has.
+  // A validation sample, and its loss as training computes it.
   std::vector<std::int32_t> sample(std::int64_t number) const {
     const auto data = std::make_shared<const IndexedDataset>(path("data"));
     const GptDataset valid(
@@ -106,7 +106,7 @@ class ScoringTest : public RunTest {
   GptConfig model_;
 };
 
-// What score says is what training says, to the bit.
+// A Scorer's loss has the bits of training's.
 TEST_F(ScoringTest, IsTheLossOfAnEvaluation) {
   for (const char* type : {"fp32", "bf16", "fp16"}) {
     trained([&](TrainConfig& c) {
@@ -128,7 +128,7 @@ TEST_F(ScoringTest, DocumentsAreWhatTrainingMakesOfThem) {
   };
   while (!ends_a_document()) ++number;
   EXPECT_EQ(score(sample(number)).loss, evaluated(number));
-  // With one document the answer is another.
+  // The answer is another if the text is one document.
   const double loss = score(sample(number)).loss;
   config_.data.reset_position_ids = config_.data.reset_attention_mask = false;
   model_.transformer.mask_documents = false;
@@ -146,7 +146,7 @@ TEST_F(ScoringTest, LogitsAreOfTheTokenThatFollows) {
   const TextScore whole = score(text);
   ASSERT_EQ(whole.log_probabilities.size(), 7U);
   EXPECT_NEAR(whole.log_probabilities.back(), with.logits[1] - std::log(sum), 1e-5);
-  // What comes later changes nothing.
+  // Later tokens change nothing.
   const TextScore without = score(shorter);
   EXPECT_TRUE(without.logits.empty());
   ASSERT_EQ(without.log_probabilities.size(), 6U);
@@ -188,7 +188,7 @@ TEST_F(ScoringTest, WindowsOfALongText) {
   EXPECT_EQ(last.log_probabilities, whole.log_probabilities);
 }
 
-// The padded rows of the table take no part: with all ids together it is certain.
+// The padded rows of the table have no probability: those of all ids add up to 1.
 TEST_F(ScoringTest, ProbabilitiesOfAllIdsAreOne) {
   trained();
   std::vector<std::vector<std::int32_t>> texts;

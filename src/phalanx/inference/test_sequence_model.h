@@ -1,6 +1,6 @@
 #pragma once
-// A language model of a few ids whose logits are a made-up function of all tokens of a sequence:
-// what chooses tokens is tested with it, without layers.
+// A language model without layers: its logits are a made-up function of all tokens of a sequence.
+// It is for tests of the code that chooses tokens.
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@ class MadeUpModel final : public SequenceModel {
         capacity_(capacity),
         tokens_(static_cast<std::size_t>(sequences)) {}
 
-  // What a sequence of these tokens makes likely.
+  // The logits behind these tokens.
   std::vector<float> logits(const std::vector<std::int32_t>& tokens) const {
     std::uint32_t state = 17;
     for (const std::int32_t token : tokens) {
@@ -65,7 +65,7 @@ class MadeUpModel final : public SequenceModel {
     return all;
   }
 
-  std::size_t most_together = 0;  // sequences of a step
+  std::size_t most_together = 0;  // the most sequences of a step
 
  private:
   std::vector<std::int32_t>& at(int sequence) {

@@ -30,7 +30,7 @@ LineFile::LineFile(std::filesystem::path path)
 
 LineFile::~LineFile() { ::close(descriptor_); }
 
-// What cannot be read back is appended to as it is.
+// A file that cannot be read is left as it is.
 void LineFile::end_torn_line() {
   struct stat status {};
   char last = '\n';

@@ -1,6 +1,6 @@
 #pragma once
-// A file to which whole lines are appended, each handed to the system at once: what a killed
-// process leaves is all of its lines and at most one that is torn.
+// A file to which whole lines are appended. Each line is written at once: a killed process leaves
+// all of its lines, of which at most the last is torn.
 
 #include <filesystem>
 #include <string>
@@ -9,8 +9,8 @@ namespace phalanx {
 
 class LineFile {
  public:
-  // Appends; makes the file where it is not there, and ends a torn last line. OutputError where it
-  // cannot be written.
+  // Creates the file if it does not exist, and ends a torn last line. OutputError where it cannot
+  // be written.
   explicit LineFile(std::filesystem::path path);
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;

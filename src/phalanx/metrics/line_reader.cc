@@ -19,7 +19,7 @@ constexpr std::size_t kLongest = std::size_t{64} << 20;
 void for_each_line(const std::filesystem::path& path, const TakeLine& take) {
   const InputDescriptor file(path);
   std::string chunk(kChunk, '\0');
-  std::string begun;  // of a line that goes on in the next chunk
+  std::string begun;  // the begin of a line that goes on in the next chunk
   while (true) {
     const auto got = ::read(file.get(), chunk.data(), chunk.size());
     if (got < 0 && errno == EINTR) continue;

@@ -7,7 +7,7 @@
 
 namespace phalanx {
 
-// `is_whole` is false of a last line without a newline. What is longer than 64 MiB comes cut.
+// `is_whole` is false for a last line without a newline. Lines are cut at 64 MiB.
 using TakeLine = std::function<void(std::string_view line, bool is_whole)>;
 // InputMissingError where the file is not there; IoError.
 void for_each_line(const std::filesystem::path& path, const TakeLine& take);

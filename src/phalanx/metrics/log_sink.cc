@@ -25,8 +25,8 @@ void LogSink::iteration(const IterationReport& report) {
   }
 }
 
-// As Megatron: with the first line of a run whose weights have begun to change; the plan there
-// alone.
+// As in Megatron, memory is printed with the first line after weights have changed; the plan is
+// printed only there.
 void LogSink::print_memory(const IterationReport& report) {
   const bool is_first = !memory_is_printed_ && report.is_logged && report.learning_rate > 0;
   const bool is_due =
@@ -56,7 +56,7 @@ void LogSink::print_line(const IterationReport& report) {
   line.global_batch_size = report.global_batch_size;
   line.losses = summary.losses;
   line.loss_scale = report.loss_scale;
-  // As Megatron: what was skipped has neither.
+  // As in Megatron, a skipped iteration has neither.
   if (!report.skipped) {
     if (!std::isnan(report.grad_norm)) line.grad_norm = report.grad_norm;
     line.zeros_in_gradients = report.zeros_in_gradients;

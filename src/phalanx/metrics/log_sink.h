@@ -1,5 +1,6 @@
 #pragma once
-// The log: what the run is made of, Megatron's training and evaluation lines, and what happened.
+// The log: a description of the run, Megatron's training and evaluation lines, and notes of what
+// happened. training_log.h and timing_log.h make the lines.
 
 #include <cstdint>
 #include <string>
@@ -13,7 +14,7 @@ namespace phalanx {
 struct LogOptions {
   bool throughput = false;               // --log-throughput
   std::string timing_option = "minmax";  // --timing-log-option
-  std::int64_t memory_interval = 0;  // --log-memory-interval: iterations; 0: after the first alone
+  std::int64_t memory_interval = 0;      // --log-memory-interval; 0: only after the first iteration
 };
 
 class LogSink final : public RunSink {

@@ -25,7 +25,7 @@ std::string number(Float value) {
 // Losses are computed in fp32.
 float as_float(const NamedLoss& loss) { return static_cast<float>(loss.value); }
 
-// "lm_loss": 9.01, and so on.
+// Adds "lm_loss": 9.01 and so on.
 std::string loss_fields(const std::vector<NamedLoss>& losses) {
   std::string text;
   for (const NamedLoss& loss : losses) {
@@ -34,7 +34,7 @@ std::string loss_fields(const std::vector<NamedLoss>& losses) {
   return text;
 }
 
-// "accuracy": 0.875, and so on.
+// Adds "accuracy": 0.875 and so on.
 std::string score_fields(const std::vector<NamedLoss>& scores) {
   std::string text;
   for (const NamedLoss& score : scores) {
@@ -66,7 +66,7 @@ std::optional<Line> parse(std::string_view line) {
   return Line{found->get<std::int64_t>(), json.contains("eval")};
 }
 
-// Bytes of the lines to keep. Lines are in order of iteration, so what is cut is a tail.
+// The bytes of the lines to keep. Lines are in order of iteration, so these are the first ones.
 std::size_t kept_bytes(std::string_view text, const std::string& path,
                        const MetricsPosition& last) {
   if (last.iteration == 0) return 0;
@@ -145,18 +145,18 @@ void cut_metrics(const std::filesystem::path& path, const MetricsPosition& last)
   }
 }
 
-// A run that was finished before evaluates again, but its lines are in the file.
+// A run that was finished before evaluates again, but the file already has these lines.
 void MetricsSink::begin(const RunBegin& begin) {
   peak_flops_ = begin.peak_flops;
   if (!begin.is_finished) file_.emplace(path_);
 }
 
 void MetricsSink::iteration(const IterationReport& report) {
-  if (file_) file_->write(report, peak_flops_);
+  if (file_) file_->write(to_json_line(report, peak_flops_));
 }
 
 void MetricsSink::evaluation(const EvaluationReport& report) {
-  if (file_) file_->write(report);
+  if (file_) file_->write(to_json_line(report));
 }
 
 }  // namespace phalanx

@@ -119,10 +119,10 @@ TEST(MetricsLine, HasTheScoresOfAnEvaluation) {
 }
 
 TEST_F(MetricsFileTest, LinesAreThereAtOnce) {
-  MetricsFile file(path());
-  file.write(example(1), 2.5e11);
+  LineFile file(path());
+  file.write(to_json_line(example(1), 2.5e11));
   EXPECT_EQ(read_file(path()), to_json_line(example(1), 2.5e11) + "\n");
-  file.write(evaluation(1));
+  file.write(to_json_line(evaluation(1)));
   EXPECT_THAT(read_file(path()), testing::EndsWith("\"ppl\": 1}\n"));
 }
 
@@ -134,19 +134,19 @@ TEST_F(MetricsFileTest, AFreshStartEmptiesTheFile) {
 
 TEST_F(MetricsFileTest, ResumeCutsWhatIsBeyondTheLoadedIteration) {
   {
-    MetricsFile file(path());
+    LineFile file(path());
     for (int i = 1; i <= 4; ++i) {
-      file.write(example(i), 2.5e11);
-      if (i % 2 == 0) file.write(evaluation(i));
+      file.write(to_json_line(example(i), 2.5e11));
+      if (i % 2 == 0) file.write(to_json_line(evaluation(i)));
     }
   }
   const std::string whole = read_file(path());
   cut_metrics(path(), {.iteration = 2});
   {
-    MetricsFile file(path());
-    file.write(example(3), 2.5e11);
-    file.write(example(4), 2.5e11);
-    file.write(evaluation(4));
+    LineFile file(path());
+    file.write(to_json_line(example(3), 2.5e11));
+    file.write(to_json_line(example(4), 2.5e11));
+    file.write(to_json_line(evaluation(4)));
   }
   EXPECT_EQ(read_file(path()), whole);
 }
@@ -192,8 +192,8 @@ TEST_F(MetricsFileTest, ResumeNamesALineThatIsNoMetrics) {
 
 TEST_F(MetricsFileTest, ResumeWithoutAFileStartsOne) {
   cut_metrics(path(), {.iteration = 7});
-  MetricsFile file(path());
-  file.write(example(8), 2.5e11);
+  LineFile file(path());
+  file.write(to_json_line(example(8), 2.5e11));
   EXPECT_EQ(read_file(path()), to_json_line(example(8), 2.5e11) + "\n");
 }
 
@@ -211,7 +211,7 @@ TEST_F(MetricsFileTest, WhatWillBeCutCanBeAskedBefore) {
 }
 
 TEST_F(MetricsFileTest, NamesAPathThatCannotBeWritten) {
-  EXPECT_THROW(MetricsFile("/nonexistent/metrics.jsonl"), OutputError);
+  EXPECT_THROW(LineFile("/nonexistent/metrics.jsonl"), OutputError);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace phalanx {
 namespace {
 
-// getrusage() is the fallback only: its peak survives exec, so it may be the shell's or the test
+// getrusage() is only the fallback: its peak survives exec, so it may be the shell's or the test
 // driver's.
 std::int64_t bytes_of(std::string_view key) {
   std::ostringstream status;

@@ -1,12 +1,12 @@
 #pragma once
-// What the system says that this process holds.
+// The memory of this process, as the system reports it.
 
 #include <cstdint>
 #include <string_view>
 
 namespace phalanx {
 
-// Bytes of physical memory of this process: now, and the most so far.
+// Bytes of physical memory: now, and the most so far.
 std::int64_t resident_bytes();
 std::int64_t peak_resident_bytes();
 

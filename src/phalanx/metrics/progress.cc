@@ -95,7 +95,7 @@ void ProgressBar::advance(std::int64_t iteration, double loss, std::int64_t toke
                               .loss = loss,
                               .tokens_per_second = tokens_.per_second(),
                               .seconds_left = rate > 0 ? left / rate : -1};
-  // One column stays free: a full line would wrap, and the erasure would then miss its first half.
+  // One column stays free: a full line would wrap, and erasing it would leave its first half.
   put(std::string(kEraseLine) + format_progress(progress, columns() - 1));
   drawn_ = true;
 }
@@ -113,8 +113,7 @@ int ProgressBar::columns() const {
   return ::ioctl(descriptor_, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
 }
 
-// A bar that cannot be drawn is no reason to stop a run, nor is a terminal that is held; and lines
-// that wait for it come first.
+// A run goes on if the bar cannot be drawn or the terminal is stopped. Waiting lines come first.
 void ProgressBar::put(std::string_view text) const {
   if (!log_is_behind()) output_.write(text);
 }

@@ -1,6 +1,6 @@
 #pragma once
 // The progress bar of a training run: one line at the bottom of a terminal, redrawn in place, with
-// what is left, the loss and the speed. Where standard error is no terminal it draws nothing.
+// the time left, the loss and the speed. Nothing is drawn if standard error is not a terminal.
 
 #include <chrono>
 #include <cstdint>
@@ -20,11 +20,12 @@ struct ProgressLine {
   std::int64_t total = 0;
   double loss = 0;
   double tokens_per_second = 0;
-  double seconds_left = 0;  // below zero: not known yet
+  double seconds_left = 0;  // negative: not known yet
 };
 
-// The bar as text of at most `columns` characters; in a narrow terminal the bar goes first, then
-// what is on the right. " 42% [=====>    ] 420/1000 | loss 3.2145 | 4,012 tokens/s | 2m 24s left".
+// The bar as text of at most `columns` characters. A narrow terminal has no bar, a narrower one
+// lacks also the values on the right. " 42% [=====>    ] 420/1000 | loss 3.2145 | 4,012 tokens/s |
+// 2m 24s left".
 std::string format_progress(const ProgressLine& progress, int columns);
 // "48s", "2m 24s", "3h 07m", "2d 04h".
 std::string format_duration(double seconds);
@@ -40,8 +41,7 @@ class ProgressBar {
   // Erases the bar.
   ~ProgressBar();
 
-  // One iteration is done: its loss, its tokens, and the time it took. Redraws at most ten times a
-  // second.
+  // After an iteration. Redraws at most ten times a second.
   void advance(std::int64_t iteration, double loss, std::int64_t tokens, double seconds,
                Clock::time_point now = Clock::now());
   // Erases the bar, before a line is printed; the next advance() draws it again at once.
@@ -63,7 +63,7 @@ class ProgressBar {
   MovingRate iterations_;
 };
 
-// Comes last: it is drawn below the lines of others.
+// The last of the sinks, so that the bar is below the lines of others.
 class ProgressSink final : public RunSink {
  public:
   std::string name() const override { return "the progress bar"; }

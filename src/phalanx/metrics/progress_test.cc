@@ -45,8 +45,8 @@ TEST(ProgressText, BeginsAndEnds) {
   EXPECT_EQ(format_progress({.seconds_left = -1}, 39), "  0% 0/0 | loss 0.0000 | 0 tokens/s");
 }
 
-// A terminal of its own, one column too narrow for the time that is left: what is written to
-// `terminal` is read from `screen`.
+// A pseudo-terminal that is one column too narrow for the time left: output to `terminal` is read
+// from `screen`.
 class ProgressOnTerminal : public testing::Test {
  protected:
   void SetUp() override {

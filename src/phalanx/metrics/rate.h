@@ -1,5 +1,5 @@
 #pragma once
-// How fast the run goes now: amounts per second over the last few steps.
+// The present speed of a run: amounts per second over the last few steps.
 
 #include <array>
 #include <cstddef>

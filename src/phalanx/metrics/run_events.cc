@@ -18,12 +18,12 @@ Json event(std::string_view name, std::int64_t iteration, std::string text, Even
           {"text", std::move(text)}};
 }
 
-// What a path or an argument holds need not be UTF-8.
+// A path or an argument may have bytes that are not UTF-8.
 std::string line_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Of a text that is a JSON object, as those that make facts promise; nothing of another.
+// Adds the members of the JSON object that the text is; nothing if the text is something else.
 void add_members(Json& json, const std::string& text) {
   const Json more = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (more.is_object()) json.update(more);
@@ -72,7 +72,7 @@ std::string end_line(const RunEnding& ending, EventTime time) {
 std::string_view event_of(RunNote::Kind kind) {
   switch (kind) {
     case RunNote::Kind::kSaving:
-      return "";  // what counts is how it went
+      return "";  // what follows from it is an event
     case RunNote::Kind::kSaved:
       return "save";
     case RunNote::Kind::kSaveFailed:
@@ -106,7 +106,7 @@ std::string_view name_of(RunEnding::Outcome outcome) {
   return "failed";
 }
 
-// A run that was finished before has nothing to tell.
+// A run that was finished before has no events.
 void EventsSink::begin(const RunBegin& begin) {
   if (begin.is_finished) return;
   file_.emplace(path_);

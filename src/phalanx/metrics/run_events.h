@@ -1,8 +1,9 @@
 #pragma once
-// events.jsonl in the save directory: what happened to a run, one JSON object a line, appended by
-// every start of it and never cut: {"time": "2026-01-31T12:00:00.000Z", "event": "begin",
-// "iteration": 100, "text": "..."}. A "begin" has the run's facts beside these (start/run_facts.h),
-// an "end" its outcome and the timeline of its last step. docs/report.md lists the events.
+// events.jsonl in the save directory: what happened to a run, one JSON object in each line. Every
+// start of the run appends, nothing is removed: {"time": "2026-01-31T12:00:00.000Z", "event":
+// "begin", "iteration": 100, "text": "..."}. A "begin" also has the run's facts
+// (start/run_facts.h), an "end" its outcome and the timeline of its last step. docs/report.md lists
+// the events.
 
 #include <chrono>
 #include <filesystem>
@@ -22,18 +23,18 @@ using EventTime = std::chrono::system_clock::time_point;
 // "2026-01-31T12:00:00.000Z".
 std::string utc_text(EventTime time);
 
-// Lines without their newlines. Bytes that are no UTF-8 are replaced.
+// Lines without their newlines. Bytes that are not UTF-8 are replaced.
 std::string begin_line(const RunBegin& begin, EventTime time);
 std::string note_line(const RunNote& note, EventTime time);
 std::string end_line(const RunEnding& ending, EventTime time);
 
-// "save", "save_failed", "batch_size", "signal", "exit", "warning"; empty for what is no
-// event of its own.
+// "save", "save_failed", "batch_size", "signal", "exit", "warning"; empty for a note that is not an
+// event.
 std::string_view event_of(RunNote::Kind kind);
 // "finished", "preempted", "stopped", "failed".
 std::string_view name_of(RunEnding::Outcome outcome);
 
-// SAVE/events.jsonl, as long as it can be written.
+// Writes SAVE/events.jsonl.
 class EventsSink final : public RunSink {
  public:
   explicit EventsSink(std::filesystem::path path) : path_(std::move(path)) {}

@@ -1,6 +1,7 @@
 #pragma once
-// What a training run tells while it goes on, and who shows or keeps it: the log, the progress bar,
-// metrics.jsonl and others are sinks. The run's first rank tells; it knows none of them by name.
+// The reports of a training run, and the interface of its sinks, which show or keep the reports:
+// the log, the progress bar, metrics.jsonl and others. The run's first rank makes the reports and
+// does not know which sinks there are. train/run_report.h fills them in.
 
 #include <cstdint>
 #include <functional>
@@ -14,31 +15,31 @@
 
 namespace phalanx {
 
-// One of Megatron's timers: seconds on every rank, an iteration's mean; 0 where it never ran.
+// One of Megatron's timers: seconds on every rank, the mean of iterations; 0 where it never ran.
 struct TimerRow {
   std::string name;  // "forward-compute"
   std::vector<double> seconds;
 };
 
-// Bytes of a rank's arenas, which are allocated once.
+// The memory of a rank's arenas, which are allocated once.
 struct ArenaBytes {
   int rank = 0;
   std::int64_t bytes = 0;
 };
 
 struct RunBegin {
-  // Every flag that works, with its value as text.
+  // Every flag that has an effect, with its value as text.
   std::vector<std::pair<std::string, std::string>> arguments;
-  std::vector<std::string> lines;  // for people: what the run is made of
+  std::vector<std::string> lines;  // a description of the run for people
   std::int64_t iteration = 0;      // done so far
   std::int64_t consumed_samples = 0;
   std::int64_t last_iteration = 0;
-  bool is_finished = false;  // nothing is left but the last evaluation, which was made before
+  bool is_finished = false;  // only the last evaluation is made, for the second time
   std::int64_t world_size = 1;
   double peak_flops = 0;  // per second, of all hosts: measured
-  // Of the first data-parallel rank of each place in the model.
+  // Of the first data-parallel rank for each place in the model.
   std::vector<ArenaBytes> arenas;
-  // Of the first rank, as planned: together all of its arenas.
+  // The first rank's planned memory: together all of its arenas.
   std::int64_t weight_and_optimizer_bytes = 0;
   std::int64_t activation_bytes = 0;
   // A JSON object: machine, data, layout, memory plan, schedule (start/run_facts.h); empty: none.
@@ -51,7 +52,7 @@ struct IterationReport {
   std::int64_t consumed_samples = 0;
   std::int64_t global_batch_size = 0;
   std::int64_t tokens = 0;
-  double model_flops = 0;     // that the model takes: the convention of performance tables
+  double model_flops = 0;     // without recomputation, as performance tables count
   double hardware_flops = 0;  // that all ranks compute, recomputation included
   std::vector<NamedLoss> losses;
   double learning_rate = 0;
@@ -60,19 +61,18 @@ struct IterationReport {
   double grad_norm = 0;  // before clipping; NaN where none was computed
   std::optional<double> zeros_in_gradients;
   std::optional<double> parameters_norm;
-  std::int64_t skipped_samples = 0;  // of the consumed: of iterations that were left out
+  std::int64_t skipped_samples = 0;  // consumed samples of iterations that were left out
   bool skipped = false;              // nothing was updated
-  double seconds = 0;                // evaluation and checkpoints not counted
-  // Of it, on the first rank: reading data, and waiting for messages of any group.
+  double seconds = 0;                // without evaluation and checkpoints
+  // Parts of `seconds` on the first rank: reading data, and waiting for messages of any group.
   double data_seconds = 0;
   double message_seconds = 0;
-  std::optional<double> file_seconds = {};  // likewise, where states lie in files
-  // Since the last iteration, beside it: saving.
-  double saving_seconds = 0;
-  // At --log-interval with --timing-log-level 1 or 2: since the last such.
+  std::optional<double> file_seconds = {};  // waiting for files, if states are in files
+  double saving_seconds = 0;                // since the last iteration; not part of `seconds`
+  // At --log-interval with --timing-log-level 1 or 2: since the last log line.
   std::vector<TimerRow> times;
   std::int64_t peak_bytes = 0;  // the arenas' high-water mark, the most of any rank
-  std::int64_t rss_bytes = 0;   // the process's resident peak
+  std::int64_t rss_bytes = 0;   // the process's peak of resident memory
   bool is_logged = false;       // at --log-interval: lines are printed
 };
 
@@ -83,7 +83,7 @@ struct EvaluationReport {
   std::string set = {};  // the name of one of several validation sets
   std::string place;     // "iteration 100", "iteration 100 on validation set"
   std::vector<NamedLoss> losses;
-  // What is no loss, shares from 0 to 1: "accuracy", "f1".
+  // "accuracy", "f1": shares from 0 to 1.
   std::vector<NamedLoss> scores = {};
 };
 
@@ -93,9 +93,9 @@ struct RunNote {
     kSaving,
     kSaved,
     kSaveFailed,
-    kBatchSize,  // the global batch is another from now on
-    kDisk,       // what steps took of the disk
-    kSignal,     // asks the run to stop
+    kBatchSize,  // the global batch changes
+    kDisk,       // how much steps read and write
+    kSignal,     // a signal asks the run to stop
     kExit,       // --exit-interval, --exit-duration-in-mins
     kTrained,    // the last iteration is done
     kWarning,    // anything else
@@ -103,7 +103,7 @@ struct RunNote {
   Kind kind = Kind::kWarning;
   std::int64_t iteration = 0;
   std::string text;
-  std::string event = {};  // for events.jsonl, where the log's lines are none of its own
+  std::string event = {};  // the text for events.jsonl, if it is another than the log's
   bool is_warning() const { return kind == Kind::kSaveFailed || kind == Kind::kWarning; }
 };
 
@@ -125,20 +125,20 @@ struct RunEnding {
 class RunSink {
  public:
   virtual ~RunSink() = default;
-  // For people: the run goes on without "metrics".
+  // For the warning that the run goes on without it: "metrics".
   virtual std::string name() const = 0;
-  // Whatever a sink needs from outside it asks for here. Any exception detaches the sink.
+  // A sink opens its files here. An exception in any call detaches the sink.
   virtual void begin(const RunBegin& /*begin*/) {}
   virtual void iteration(const IterationReport& /*report*/) {}
   virtual void evaluation(const EvaluationReport& /*report*/) {}
   virtual void note(const RunNote& /*note*/) {}
   virtual void end(const RunEnding& /*ending*/) {}
-  // Lines are about to be printed.
+  // Called before lines are printed.
   virtual void pause() {}
 };
 
-// All sinks of a run, told in their order. One that fails is named in a warning and told nothing
-// more: the run is worth more than its diary.
+// All sinks of a run, which are called in their order. One that fails is named in a warning and is
+// not called again: the run goes on.
 class RunSinks {
  public:
   RunSinks() = default;

@@ -13,7 +13,7 @@ namespace {
 
 using Story = std::vector<std::string>;
 
-// Tells what it was told, and fails at one of the calls.
+// Records the calls and fails at one of them.
 class ToldSink final : public RunSink {
  public:
   ToldSink(Story& story, std::string name, std::string fails_at = {})

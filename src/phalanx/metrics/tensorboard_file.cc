@@ -46,7 +46,7 @@ double seconds_of(TensorBoardFile::Clock::time_point time) {
 }
 
 constexpr int kMostFiles = 1000;               // of one process in one second
-constexpr std::size_t kMostQueued = 32 << 10;  // bytes: a run allocates nothing large
+constexpr std::size_t kMostQueued = 32 << 10;  // bytes
 
 }  // namespace
 

@@ -21,23 +21,23 @@ class TensorBoardFile {
   // How TensorBoard's own writer flushes.
   static constexpr std::chrono::seconds kFlushInterval{120};
 
-  // Makes DIRECTORY (and it) where it is not there; the file is
-  // events.out.tfevents.<seconds>.<host>.<process>.<number>, a number that is free. At most
-  // `queue_size` events, those of kFlushInterval, or 32 KiB are kept before they are written.
-  // OutputError here and below where that is not possible.
+  // Creates the directory if it does not exist, and a file in it,
+  // events.out.tfevents.<seconds>.<host>.<process>.<number>, with the first free number. Events are
+  // written when there are `queue_size`, after kFlushInterval or at 32 KiB. OutputError here and
+  // below where that is not possible.
   TensorBoardFile(const std::filesystem::path& directory, std::int64_t queue_size,
                   std::function<Clock::time_point()> now = Clock::now);
   TensorBoardFile(const TensorBoardFile&) = delete;
   TensorBoardFile& operator=(const TensorBoardFile&) = delete;
-  // What was not flushed is lost.
+  // Events that were not flushed are lost.
   ~TensorBoardFile();
 
   const std::filesystem::path& path() const { return path_; }
 
   void scalar(std::string_view tag, double value, std::int64_t step);
-  // Markdown.
+  // `value` is Markdown.
   void text(std::string_view tag, std::string_view value, std::int64_t step);
-  // A writer goes on here: TensorBoard forgets what other files have from this step on.
+  // TensorBoard forgets the events of other files from this step on.
   void restart(std::int64_t step);
   void flush();
 

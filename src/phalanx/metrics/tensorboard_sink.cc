@@ -8,7 +8,7 @@
 namespace phalanx {
 namespace {
 
-// "num_layers" of "--num-layers", as Megatron calls it.
+// Megatron's name of a flag: "num_layers" for "--num-layers".
 std::string argument_name(const std::string& flag) {
   std::string name = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
   std::ranges::replace(name, '-', '_');
@@ -18,12 +18,12 @@ std::string argument_name(const std::string& flag) {
 }  // namespace
 
 void TensorBoardSink::begin(const RunBegin& begin) {
-  // A run that was finished before has its events.
+  // A run that was finished before has its events already.
   if (begin.is_finished) return;
   world_size_ = static_cast<double>(begin.world_size);
   file_.emplace(options_.directory, options_.queue_size);
-  // What an ended run wrote after the checkpoint comes again. Steps are iterations of some tags and
-  // samples of others; a step of iterations would take away samples that stay.
+  // Events that an earlier start wrote after the checkpoint come again. Some tags count steps in
+  // iterations, others in samples; a restart at the iteration would also remove samples that stay.
   if (begin.iteration > 0) file_->restart(begin.consumed_samples + 1);
   for (const auto& [flag, value] : begin.arguments) {
     file_->text(argument_name(flag), value, begin.iteration);
@@ -51,7 +51,7 @@ void TensorBoardSink::put_iteration(const IterationReport& report) {
   const Place at{.iteration = report.iteration, .samples = report.consumed_samples};
   if (options_.learning_rate) put("learning-rate", report.learning_rate, at);
   if (options_.batch_size) put("batch-size", static_cast<double>(report.global_batch_size), at);
-  // As Megatron: what was skipped has neither.
+  // As in Megatron, a skipped iteration has neither.
   if (!report.skipped) {
     for (const NamedLoss& loss : report.losses) put(loss.name, loss.value, at);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// What TensorBoard shows of a run: Megatron's tags, each over iterations and most of them over
-// samples too (" vs samples").
+// The tags of a run that TensorBoard shows. They are Megatron's, each over iterations, most of them
+// also over samples (" vs samples").
 
 #include <cstdint>
 #include <filesystem>

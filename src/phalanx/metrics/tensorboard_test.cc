@@ -77,7 +77,7 @@ TEST_F(TensorBoard, FileHasItsNameAndItsVersion) {
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(events[0].version, "brain.Event:2");
   EXPECT_EQ(events[0].wall_time, 1719925323.0);
-  // Another of the same second.
+  // Another file of the same second.
   const TensorBoardFile second(directory() / "deep", 10, [] { return seconds(1719925323); });
   EXPECT_TRUE(second.path().filename().string().ends_with(".1"));
 }
@@ -178,7 +178,7 @@ TEST_F(TensorBoard, FlagsAddAndTakeAway) {
                   "mem-reserved-bytes@2=8192", "mem-allocated-bytes@2=4096",
                   "mem-max-allocated-bytes@2=4096", "iteration-time@2=0.5", "throughput@2=0.5",
                   "forward-backward-time@2=0.5",
-                  // Skipped: no loss, no norm.
+                  // A skipped iteration has no loss and no norm.
                   "batch-size@4=8", "batch-size vs samples@32=8", "world-size@4=4",
                   "world-size vs samples@32=4", "mem-reserved-bytes@4=8192",
                   "mem-allocated-bytes@4=4096", "mem-max-allocated-bytes@4=4096",

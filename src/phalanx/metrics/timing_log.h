@@ -1,5 +1,5 @@
 #pragma once
-// What Megatron-LM prints of its timers, byte for byte (the format of core 0.8).
+// Megatron-LM's lines of timers, byte for byte (the format of core 0.8).
 
 #include <span>
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace phalanx {
 
-// The rows as --timing-log-option says: "minmax", "max" or "all". Ranks on which a timer never ran
-// do not count; a timer that ran nowhere has no row. Empty where there is no row. No newline at the
+// `option` is --timing-log-option: "minmax", "max" or "all". Ranks on which a timer never ran do
+// not count, and a timer that never ran has no row. Empty where there is no row. No newline at the
 // end.
 std::string format_times(std::string_view option, std::span<const TimerRow> rows);
 

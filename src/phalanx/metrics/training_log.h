@@ -1,6 +1,6 @@
 #pragma once
 // The lines that Megatron-LM prints while it trains, byte for byte (the format of core 0.8), so
-// that people's log parsers keep working; and the averages that they show.
+// that people's log parsers keep working; and the averages in these lines.
 
 #include <chrono>
 #include <cstdint>
@@ -26,8 +26,7 @@ struct TrainingLine {
   double learning_rate = 0;
   std::optional<double> decoupled_learning_rate;  // with --decoupled-lr
   std::int64_t global_batch_size = 0;
-  std::vector<NamedLoss>
-      losses;  // averages of the interval; one that is not above zero is left out
+  std::vector<NamedLoss> losses;  // averages; one that is not above zero is not printed
   double loss_scale = 1;
   std::optional<double> grad_norm;
   std::optional<double> zeros_in_gradients;
@@ -38,37 +37,37 @@ struct TrainingLine {
 
 std::string format_training_line(const TrainingLine& line);
 
-// The three lines (joined by newlines, none at the end) around an evaluation's losses: a rule, the
-// losses with their perplexities and the scores, a rule. A loss with a title is not one of tokens,
-// and has no perplexity. `place` is "iteration 100" or "iteration 100 on validation set".
+// The three lines of an evaluation (no newline at the end): a rule, the losses with their
+// perplexities and the scores, a rule. A loss with a title is not one of tokens and has no
+// perplexity. `place` is "iteration 100" or "iteration 100 on validation set".
 std::string format_evaluation_block(std::string_view place, std::span<const NamedLoss> losses,
                                     std::span<const NamedLoss> scores = {});
 
 // "[after training is done] datetime: 2024-07-02 13:02:03 ", in local time.
 std::string datetime_line(std::string_view what, std::chrono::system_clock::time_point time);
 
-// What Megatron prints of memory after the first iterations, a line for each rank; everything that
-// an arena holds was allocated before the first iteration.
+// Megatron's lines of memory after the first iterations, one for each rank. Arenas are allocated
+// before the first iteration.
 std::string format_memory(std::int64_t iteration, std::span<const ArenaBytes> ranks);
-// Megatron's line, of a plan instead of a formula.
+// Megatron's line of theoretical memory; the numbers are planned instead of estimated.
 std::string format_footprints(std::int64_t weight_and_optimizer_bytes,
                               std::int64_t activation_bytes);
 
 // exp(loss), the loss capped at 20; NaN stays NaN.
 double perplexity(double loss);
 
-// What the training line says about the iterations since the last one.
+// Collects iterations for the next training line.
 class LogInterval {
  public:
   struct Summary {
-    std::vector<NamedLoss>
-        losses;  // averages over the iterations that were not skipped, in order of first arrival
+    // Averages over the iterations that were not skipped, in order of first arrival.
+    std::vector<NamedLoss> losses;
     double milliseconds_per_iteration = 0;
     std::int64_t skipped_iterations = 0;
     std::int64_t nan_iterations = 0;  // skipped ones with a loss that is not finite
   };
 
-  // `seconds`: the iteration's own time, evaluation and checkpoints not counted.
+  // `seconds`: without evaluation and checkpoints.
   void add(std::span<const NamedLoss> losses, double seconds, bool skipped);
   // The summary; the next interval begins.
   Summary take();

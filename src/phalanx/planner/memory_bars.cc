@@ -9,9 +9,10 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/drawing/canvas.h"
+#include "phalanx/drawing/markup.h"
+#include "phalanx/drawing/palette.h"
 #include "phalanx/families/family.h"
-#include "phalanx/timelines/timeline_canvas.h"
-#include "phalanx/timelines/timeline_layout.h"
 
 namespace phalanx {
 namespace {
@@ -23,11 +24,9 @@ constexpr double kBarHeight = 22.0;
 constexpr double kBarGap = 8.0;
 constexpr double kRunGap = 6.0;  // more, between runs
 constexpr double kNameLine = 15.0;
-constexpr double kNameLetter = 7.0;   // the mean width of one
-constexpr double kDigitLetter = 6.2;  // of those on bars
-constexpr double kTotalWidth = 76.0;  // of the sum behind a bar
-constexpr double kBarTicks = 70.0;    // their distance, at least
-constexpr double kLegendLine = 20.0;
+constexpr double kDigitSize = 11.0;       // of the font of numbers on bars
+constexpr double kTotalWidth = 76.0;      // of the sum behind a bar
+constexpr double kBarTicks = 70.0;        // their distance, at least
 constexpr std::size_t kLongestLine = 34;  // letters of a name
 constexpr std::size_t kMostBars = 64;
 
@@ -39,18 +38,18 @@ struct MemoryClass {
   std::string_view colour;
   std::string_view name;
 };
-// From what states are to what passes take; what is lent beside what it lies among.
+// In the order of a bar: first states, then memory of passes.
 constexpr std::array<MemoryClass, kNumClasses> kClasses = {{
-    {"parameters", "#5b92e5", "parameters"},
-    {"main", "#b4cdf5", "main parameters"},
-    {"gradients", "#f0a04b", "gradients"},
-    {"optimizer", "#57b068", "optimizer"},
-    {"saved", "#a48fce", "saved by passes"},
-    {"lent", "#dcd0ef", "lent to passes: whole weights and gradients"},
-    {"workspace", "#c4c4c4", "workspace"},
-    {"communication", "#e3cf57", "communication"},
-    {"constants", "#8c8c8c", "constants"},
-    {"staging", "#e08585", "staging of files"},
+    {"parameters", kBlue.strong, "parameters"},
+    {"main", kBlue.light, "main parameters"},
+    {"gradients", kOrange.strong, "gradients"},
+    {"optimizer", kGreen.strong, "optimizer"},
+    {"saved", kPurple.strong, "saved by passes"},
+    {"lent", kPurple.light, "lent to passes: whole weights and gradients"},
+    {"workspace", kGrey.light, "workspace"},
+    {"communication", kYellow.strong, "communication"},
+    {"constants", kGrey.strong, "constants"},
+    {"staging", kRed.strong, "staging of files"},
 }};
 
 // By class; their sum is the plan's.
@@ -71,7 +70,7 @@ std::string ranks_text(std::vector<int> ranks) {
   return fmt::format("rank {} and {} like it", ranks.front(), ranks.size() - 1);
 }
 
-// Broken in front of flags.
+// The name in lines, which begin with flags.
 std::vector<std::string> name_lines(const std::string& name) {
   std::vector<std::string> lines;
   std::size_t begin = 0;
@@ -111,7 +110,7 @@ class BarsDrawing {
     for (const MemoryBar& bar : bars_) {
       most = std::max(most, bar.memory.total);
       for (const std::string& line : lines_of(bar)) {
-        names = std::max(names, kNameLetter * static_cast<double>(line.size()));
+        names = std::max(names, text_width(line));
       }
     }
     constexpr std::array<std::string_view, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -136,14 +135,14 @@ class BarsDrawing {
     const MemoryBar& bar = bars_[number];
     const bool is_next_run = number > 0 && bars_[number - 1].name != bar.name;
     if (is_next_run) y_ += kRunGap;
-    // A run's name stands at its first bar.
+    // The name of a run is at its first bar.
     const bool is_first = number == 0 || is_next_run;
     const std::vector<std::string> lines =
         is_first ? lines_of(bar) : std::vector<std::string>{bar.ranks};
     const double height = std::max(kBarHeight, kNameLine * static_cast<double>(lines.size()));
     double line = y_ + (height - kNameLine * static_cast<double>(lines.size())) / 2.0 + 11.5;
     for (std::size_t i = 0; i < lines.size(); ++i, line += kNameLine) {
-      canvas_.text(i + 1 == lines.size() ? "name ranks" : "name", left_ - 8.0, line, lines[i]);
+      canvas_.text(i + 1 == lines.size() ? "label soft" : "label", left_ - 8.0, line, lines[i]);
     }
     const double top = y_ + (height - kBarHeight) / 2.0;
     const ClassBytes bytes = classes_of(bar.memory);
@@ -157,7 +156,7 @@ class BarsDrawing {
                         fmt::format("{}: {}, {} B", kClasses[c].name, format_bytes(bytes[c]),
                                     format_count(bytes[c])));
       const std::string digits = short_number(size, size < 10.0 ? 2 : size < 100.0 ? 1 : 0);
-      if (kDigitLetter * static_cast<double>(digits.size()) + 6.0 <= width) {
+      if (text_width(digits, kDigitSize) + 6.0 <= width) {
         canvas_.text("digits", x + width / 2.0, top + 15.0, digits);
       }
       x += width;
@@ -167,41 +166,23 @@ class BarsDrawing {
   }
 
   void draw_axis(double top) {
-    const double step = tick_step(kBarTicks / scale_);
     canvas_.line("base", left_, top - 6.0, left_, y_);
-    for (int tick = 0; scale_ * step * tick <= kBarsLength + 0.01; ++tick) {
-      const double x = left_ + scale_ * step * tick;
-      canvas_.line("base", x, y_, x, y_ + 4.0);
-      canvas_.text("tick", x, y_ + 15.0, short_number(step * tick, 6));
-    }
-    canvas_.line("base", left_, y_, left_ + kBarsLength, y_);
+    const AxisScale scale{.low = 0.0, .high = kBarsLength / scale_};
+    canvas_.axis(scale, ticks(scale, kBarsLength / kBarTicks), left_, left_ + kBarsLength, y_);
     canvas_.text("tick unit", left_ + kBarsLength + 14.0, y_ + 15.0, unit_name_);
     y_ += 30.0;
   }
 
   void draw_legend() {
-    double x = kBarsMargin;
+    Legend legend(canvas_, kBarsMargin, width_ - kBarsMargin, y_);
     for (std::size_t c = 0; c < kNumClasses; ++c) {
-      if (!has_class_[c]) continue;
-      const double whole = 20.0 + kNameLetter * static_cast<double>(kClasses[c].name.size());
-      if (x > kBarsMargin && x + whole > width_ - kBarsMargin) {
-        x = kBarsMargin;
-        y_ += kLegendLine;
-      }
-      canvas_.rectangle(fmt::format("part {}", kClasses[c].style), x, y_, 13.0, 13.0);
-      canvas_.text("legend", x + 18.0, y_ + 11.0, kClasses[c].name);
-      x += whole + 14.0;
+      if (has_class_[c]) legend.add(fmt::format("part {}", kClasses[c].style), kClasses[c].name);
     }
-    y_ += kLegendLine;
+    y_ = legend.bottom();
   }
 
   static std::string rules() {
-    std::string rules =
-        ".part{stroke:#ffffff;stroke-width:0.8}\n.base{stroke:#bbbbbb;stroke-width:0.8}\n"
-        "text{fill:#222222;font-size:12px}\n.title{font-size:14px;font-weight:bold}\n"
-        ".name{text-anchor:end}\n.ranks{fill:#555555}\n"
-        ".tick{font-size:10px;fill:#555555;text-anchor:middle}\n.unit{text-anchor:start}\n"
-        ".digits{font-size:11px;fill:#111111;text-anchor:middle;pointer-events:none}\n";
+    std::string rules = ".part{stroke:#ffffff;stroke-width:0.8}\n.tick.unit{text-anchor:start}\n";
     for (const MemoryClass& one : kClasses) {
       rules += fmt::format(".{}{{fill:{}}}\n", one.style, one.colour);
     }
@@ -224,7 +205,7 @@ class BarsDrawing {
 
   std::span<const MemoryBar> bars_;
   std::string title_;
-  TimelineCanvas canvas_;
+  Canvas canvas_;
   double unit_ = 1.0;  // bytes
   std::string_view unit_name_;
   double scale_ = 1.0;  // pixels of one unit

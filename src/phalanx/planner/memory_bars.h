@@ -1,6 +1,6 @@
 #pragma once
-// A picture of what ranks take of memory: a bar for each plan, of the classes that it is the sum
-// of, all on one axis of bytes. What libraries take is no part of it.
+// A picture of the memory of ranks: a bar for each plan, made of parts for the classes of memory,
+// on one axis of bytes. Memory of libraries is not in it.
 
 #include <span>
 #include <string>
@@ -11,12 +11,12 @@
 namespace phalanx {
 
 struct MemoryBar {
-  std::string name;   // of the run: its flags; empty of an only one
-  std::string ranks;  // "rank 0", "ranks 2 and 3"; of the ranks of a run that are all alike: "each"
+  std::string name;   // the flags of the run; empty if there is only one
+  std::string ranks;  // "rank 0", "ranks 2, 3"; "each of 8 ranks" where all are alike
   MemoryPlan memory;
 };
 
-// A bar for each of the run's ranks that differ in what they take.
+// A bar for each different memory plan of the run's ranks.
 std::vector<MemoryBar> memory_bars(const RunPlan& plan, const std::string& name);
 
 // "GPT, 354,824,192 parameters, bf16".

@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// x and width of every part of a bar, top to bottom and left to right; the legend's at the end.
+// The place and the width of every part of a bar, from top left to bottom right; then the legend's.
 struct Part {
   std::string style;
   double x = 0.0, y = 0.0, width = 0.0;

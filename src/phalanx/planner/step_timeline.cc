@@ -17,7 +17,7 @@ using nn::PassKind;
 
 constexpr std::int64_t kMostPasses = 600;
 
-// Which rows there are, and whose a group of parameters or a bucket is.
+// The rows, and the row of each unit, group of parameters and bucket.
 class TimelineRows {
  public:
   TimelineRows(const Chunk& chunk, const StateLayout& states, std::vector<StepTimeline::Row>& rows)
@@ -72,7 +72,7 @@ class TimelineRows {
   std::vector<int> of_bucket_;
 };
 
-// Listens to a rank.
+// Records the order of a rank's passes and moves.
 class StepListener final : public StateObserver, public nn::UnitHooks {
  public:
   StepListener(const TimelineRows& rows, const Recorder& recorder, std::int64_t weight_bytes,
@@ -84,7 +84,7 @@ class StepListener final : public StateObserver, public nn::UnitHooks {
         timeline_(timeline) {}
 
   void before(const nn::Unit& unit, PassKind pass, int microbatch) override {
-    // Both backward passes, made together, are told one after the other.
+    // A fused backward pass is reported as two, one after the other.
     const bool is_second = is_open_ && pass == PassKind::kBackwardWeight;
     is_open_ = pass == PassKind::kBackwardInput;
     if (is_second) return;
@@ -114,7 +114,7 @@ class StepListener final : public StateObserver, public nn::UnitHooks {
   void is_done(StateMove move, int number) override {
     const auto found = under_way_.find({move, number});
     if (found == under_way_.end()) return;
-    // Nothing was computed meanwhile.
+    // No pass ran since it began.
     if (timeline_.moves[found->second].begin == now_) advance(0.5);
     StepTimeline::Move& done = timeline_.moves[found->second];
     done.done = now_;
@@ -140,7 +140,7 @@ class StepListener final : public StateObserver, public nn::UnitHooks {
     timeline_.update_end = now_;
   }
 
-  // What is still under way goes on into the next step.
+  // Moves that are not done go on into the next step.
   void finish() {
     note_transfers();
     timeline_.length = now_;
@@ -166,7 +166,7 @@ class StepListener final : public StateObserver, public nn::UnitHooks {
     }
     noted_ = timeline_.transfers.size();
   }
-  // Those of this moment, by file and op.
+  // Adds the transfers of this moment, by file and op.
   void note_transfers() {
     const std::vector<Transfer>& all = recorder_.transfers();
     for (; seen_ < all.size(); ++seen_) {
@@ -194,11 +194,11 @@ class StepListener final : public StateObserver, public nn::UnitHooks {
   std::int64_t weight_bytes_, gradient_bytes_;  // of an element
   StepTimeline& timeline_;
   double now_ = 0.0;
-  bool is_open_ = false;  // an input gradient's pass has begun, and is not over
+  bool is_open_ = false;  // the pass of an input gradient has begun and not ended
   std::map<std::pair<StateMove, int>, std::size_t> under_way_;
   std::map<int, std::size_t> whole_;  // by group
-  std::size_t seen_ = 0;              // of the recorder's transfers
-  std::size_t noted_ = 0;             // of the timeline's: those of an earlier moment
+  std::size_t seen_ = 0;              // the recorder's transfers that were added
+  std::size_t noted_ = 0;             // the timeline's transfers of earlier moments
 };
 
 void check_for_picture(const TrainConfig& config, const Rank& rank) {
@@ -217,10 +217,10 @@ void check_for_picture(const TrainConfig& config, const Rank& rank) {
 
 std::int64_t StepTimeline::most_weight_bytes() const {
   std::int64_t most = 0;
-  for (const Move& at : moves) {
+  for (const Move& move : moves) {
     std::int64_t bytes = 0;
     for (const Move& other : moves) {
-      const bool is_there = other.begin <= at.begin && at.begin < other.end;
+      const bool is_there = other.begin <= move.begin && move.begin < other.end;
       if (other.move == StateMove::kWeights && is_there) bytes += other.bytes;
     }
     most = std::max(most, bytes);

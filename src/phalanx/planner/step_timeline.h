@@ -1,10 +1,10 @@
 #pragma once
-// What one rank of data parallelism does in a step, in its order: passes unit by unit, the weights
-// and gradients that move for them, files, and the update. It is not simulated: the rank's program
-// runs on the planning backend and is listened to.
+// The order in which one data-parallel rank works in a step: passes unit by unit, the weights and
+// gradients that move for them, files, and the update. Nothing is simulated: the rank's program
+// runs on the planning backend, and observers record the order.
 //
-// The axis is the order. A pass of a unit is 1 long, and so is the update; what is waited for where
-// it begins is 1/2 long, with no pass beside it. No length is a time.
+// The axis is the order, and no length is a time: a pass of a unit and the update have length 1; a
+// move that the rank begins and waits for at once has length 1/2, without a pass.
 
 #include <cstdint>
 #include <string>
@@ -18,8 +18,7 @@
 namespace phalanx {
 
 struct StepTimeline {
-  // A unit, or something that belongs to none: a table that units share, or a bucket of parameters
-  // of many units.
+  // A unit, or parameters that do not belong to one: a table that units share, or a bucket.
   struct Row {
     std::string name;
     bool is_unit = false;
@@ -35,11 +34,11 @@ struct StepTimeline {
     StateMove move = StateMove::kWeights;
     int number = 0;  // of a group, or a bucket
     int row = 0;
-    std::int64_t bytes = 0;  // of all ranks' parts together
+    std::int64_t bytes = 0;  // the parts of all ranks together
     double begin = 0.0;
-    double done = 0.0;     // waited for
-    double end = 0.0;      // of whole weights: let go
-    bool goes_on = false;  // into the next step: not waited for in this one
+    double done = 0.0;     // when the rank has waited for it
+    double end = 0.0;      // when whole weights are released
+    bool goes_on = false;  // into the next step: this step does not wait for it
   };
   struct Transfers {
     std::string file;
@@ -58,11 +57,11 @@ struct StepTimeline {
   double update_end = 0.0;
   double length = 0.0;
 
-  // Whole weights, and those that come, at most at once.
+  // The most bytes at any time of weights that are whole or on their way.
   std::int64_t most_weight_bytes() const;
 };
 
-// Of rank 0. ConfigError of a pipeline, and of a step of too many passes for a picture.
+// The timeline of rank 0. ConfigError for a pipeline, and for a step of too many passes.
 StepTimeline step_timeline(const RunPlan& plan);
 
 // One SVG document.

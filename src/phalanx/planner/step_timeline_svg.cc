@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "phalanx/base/numeric.h"
+#include "phalanx/drawing/canvas.h"
+#include "phalanx/drawing/markup.h"
+#include "phalanx/drawing/palette.h"
 #include "phalanx/planner/step_timeline.h"
-#include "phalanx/timelines/timeline_canvas.h"
 
 namespace phalanx {
 namespace {
@@ -22,14 +24,8 @@ constexpr double kLaneThick = 8.0;
 constexpr double kLaneSpace = 2.0;
 constexpr double kRowSpace = 7.0;
 constexpr double kHeadHeight = 20.0;  // of the names of microbatches
-constexpr double kStepLetter = 7.2;   // the mean width of one
+constexpr double kHeadSize = 11.0;    // of their font
 constexpr double kNoteLine = 16.0;
-constexpr double kStepLegendLine = 20.0;
-
-struct LegendEntry {
-  std::string_view style;
-  std::string_view words;
-};
 
 class StepDrawing {
  public:
@@ -49,15 +45,11 @@ class StepDrawing {
     draw_names();
     draw_notes();
     draw_legend();
-    return canvas_.document(width_, y_ + kStepMargin, rules(), kHatching, caption());
+    return canvas_.document(width_, y_ + kStepMargin, rules(),
+                            hatching("waits", "#f4f4f4", kGrey.light), caption());
   }
 
  private:
-  static constexpr std::string_view kHatching =
-      "<defs><pattern id=\"waits\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
-      "patternTransform=\"rotate(45)\"><rect width=\"5\" height=\"5\" fill=\"#f4f4f4\"/>"
-      "<rect width=\"1.6\" height=\"5\" fill=\"#d2d2d2\"/></pattern></defs>\n";
-
   struct RowPlace {
     double top = 0.0;
     double passes = 0.0;  // heights
@@ -76,15 +68,15 @@ class StepDrawing {
   }
 
   void measure() {
-    std::size_t longest = 6;
-    for (const auto& row : timeline_.rows) longest = std::max(longest, row.name.size());
+    double names = 40.0;
+    for (const auto& row : timeline_.rows) names = std::max(names, text_width(row.name));
     for (const auto& transfers : timeline_.transfers) {
-      longest = std::max(longest, transfers.file.size() + 5);
+      names = std::max(names, text_width("file " + transfers.file));
       if (std::ranges::find(files_, transfers.file) == files_.end()) {
         files_.push_back(transfers.file);
       }
     }
-    left_ = kStepMargin + kStepLetter * static_cast<double>(longest) + 8.0;
+    left_ = kStepMargin + names + 8.0;
     column_ = std::clamp(kStepWidth / std::max(timeline_.length, 1.0), kColumnLeast, kColumnMost);
     width_ = std::max(left_ + column_ * timeline_.length, 560.0) + kStepMargin;
   }
@@ -108,9 +100,9 @@ class StepDrawing {
     y_ = bottom_ + 6.0;
   }
 
-  double across(double at) const { return left_ + column_ * at; }
+  double across(double place) const { return left_ + column_ * place; }
 
-  // Where no pass runs, and the update.
+  // Marks the update and the times without a pass.
   void draw_ground() {
     double end = 0.0;
     const auto gap = [&](double from, double to) {
@@ -148,7 +140,7 @@ class StepDrawing {
       const std::string number = fmt::format("{}", passes[i].microbatch);
       const std::string whole = "microbatch " + number;
       const auto fits = [&](const std::string& text) {
-        return kStepLetter * static_cast<double>(text.size()) + 4.0 <= width;
+        return text_width(text, kHeadSize) + 4.0 <= width;
       };
       const double x = across(passes[i].begin);
       canvas_.line("border", x, top_ - 14.0, x, bottom_);
@@ -207,7 +199,7 @@ class StepDrawing {
     }
   }
 
-  // Reads above, writes below.
+  // Reads are above, writes below.
   void draw_transfers(const StepTimeline::Transfers& transfers) {
     const auto file = std::ranges::find(files_, transfers.file) - files_.begin();
     const bool reads = transfers.op == "read";
@@ -223,12 +215,12 @@ class StepDrawing {
     for (std::size_t i = 0; i < places_.size(); ++i) {
       if (places_[i].height() == 0.0) continue;
       const double middle = timeline_.rows[i].is_unit ? kPassHeight : places_[i].height();
-      canvas_.text(timeline_.rows[i].is_unit ? "name" : "name other", left_ - 8.0,
+      canvas_.text(timeline_.rows[i].is_unit ? "label" : "label soft", left_ - 8.0,
                    places_[i].top + middle / 2.0 + 4.0, timeline_.rows[i].name);
     }
     for (std::size_t f = 0; f < files_.size(); ++f) {
       canvas_.text(
-          "name other", left_ - 8.0,
+          "label soft", left_ - 8.0,
           files_top_ + (2.0 * kLaneThick + kRowSpace) * static_cast<double>(f) + kLaneThick + 4.0,
           "file " + files_[f]);
     }
@@ -247,61 +239,48 @@ class StepDrawing {
 
   void draw_notes() {
     for (const std::string& note : notes()) {
-      canvas_.text("note", left_, y_ + 12.0, note);
+      canvas_.text("soft", left_, y_ + 12.0, note);
       y_ += kNoteLine;
     }
     y_ += 10.0;
   }
 
   void draw_legend() {
-    std::vector<LegendEntry> entries = {{"forward", "forward"}};
-    if (has_recompute_) entries.push_back({"recompute", "recomputed"});
-    entries.push_back({"backward", "backward"});
-    if (has_reads_ || !files_.empty()) {
-      entries.push_back({"read", "read"});
-    }
-    if (!files_.empty()) entries.push_back({"write", "written"});
+    Legend legend(canvas_, kStepMargin, width_ - kStepMargin, y_);
+    legend.add("forward", "forward");
+    if (has_recompute_) legend.add("recompute", "recomputed");
+    legend.add("backward", "backward");
+    if (has_reads_ || !files_.empty()) legend.add("read", "read");
+    if (!files_.empty()) legend.add("write", "written");
     if (has_weights_) {
-      entries.push_back({"coming", "weights come"});
-      entries.push_back({"whole", "weights are whole"});
+      legend.add("coming", "weights come");
+      legend.add("whole", "weights are whole");
     }
-    if (has_sums_) entries.push_back({"sum", "gradients are summed"});
-    if (has_replicas_) entries.push_back({"replicas", "summed over copies"});
-    if (has_new_) entries.push_back({"new", "new parameters come"});
-    entries.push_back({"update", "update"});
-    if (has_waits_) entries.push_back({"waits", "no pass: it waits"});
-    double x = kStepMargin;
-    for (const LegendEntry& entry : entries) {
-      const double whole = 18.0 + kStepLetter * static_cast<double>(entry.words.size());
-      if (x > kStepMargin && x + whole > width_ - kStepMargin) {
-        x = kStepMargin;
-        y_ += kStepLegendLine;
-      }
-      canvas_.rectangle(entry.style, x, y_, 13.0, 13.0);
-      canvas_.text("legend", x + 18.0, y_ + 11.0, entry.words);
-      x += whole + 12.0;
-    }
-    y_ += kStepLegendLine;
+    if (has_sums_) legend.add("sum", "gradients are summed");
+    if (has_replicas_) legend.add("replicas", "summed over copies");
+    if (has_new_) legend.add("new", "new parameters come");
+    legend.add("update", "update");
+    if (has_waits_) legend.add("waits", "no pass: it waits");
+    y_ = legend.bottom();
   }
 
   static std::string rules() {
-    std::string rules =
-        ".grid{stroke:#e4e4e4;stroke-width:0.6}\n.border{stroke:#999999;stroke-width:0.8}\n"
-        "text{fill:#222222;font-size:12px}\n.title{font-size:14px;font-weight:bold}\n"
-        ".name{text-anchor:end}\n.other{fill:#555555}\n"
-        ".head{font-size:11px;fill:#555555;text-anchor:middle}\n.note{fill:#555555}\n"
-        ".waits{fill:url(#waits)}\n.update{fill:#dedede}\n";
+    std::string rules = fmt::format(
+        ".border{{stroke:#999999;stroke-width:0.8}}\n"
+        ".head{{font-size:{}px;fill:{};text-anchor:middle}}\n"
+        ".waits{{fill:url(#waits)}}\n.update{{fill:#dedede}}\n",
+        kHeadSize, kGrey.dark);
     constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kBars = {{
-        {"forward", "#7ea9ea"},
-        {"recompute", "#cfdffa"},
-        {"backward", "#7ac288"},
-        {"coming", "#d3c5ea"},
-        {"whole", "#8f76bd"},
-        {"sum", "#f0933c"},
-        {"replicas", "#b3610f"},
-        {"new", "#e3cf57"},
-        {"read", "#e08585"},
-        {"write", "#9c3d3d"},
+        {"forward", kBlue.strong},
+        {"recompute", kBlue.light},
+        {"backward", kGreen.strong},
+        {"coming", kPurple.light},
+        {"whole", kPurple.strong},
+        {"sum", kOrange.strong},
+        {"replicas", kOrange.dark},
+        {"new", kYellow.strong},
+        {"read", kRed.strong},
+        {"write", kRed.dark},
     }};
     for (const auto& [style, colour] : kBars) {
       rules += fmt::format(".{}{{fill:{};stroke:#ffffff;stroke-width:0.5}}\n", style, colour);
@@ -330,7 +309,7 @@ class StepDrawing {
 
   const StepTimeline& timeline_;
   const std::string& title_;
-  TimelineCanvas canvas_;
+  Canvas canvas_;
   std::vector<RowPlace> places_;    // by row
   std::vector<std::string> files_;  // in the order of their first transfer
   double column_ = 0.0;             // the width of a pass

@@ -66,7 +66,7 @@ TEST(StepTimeline, PassesFollowEachOther) {
   EXPECT_GE(timeline.length, timeline.update_end);
 }
 
-// What a pass reads is whole while it runs, and of layers no more than the depth and one are whole.
+// The weights of a pass are whole while it runs, and at most the depth and one layers are whole.
 TEST(StepTimeline, WholeWeightsAreThereForTheirPassesAlone) {
   for (const std::int64_t depth : {0, 1, 2}) {
     TrainConfig c = shared_config(3);
@@ -88,7 +88,7 @@ TEST(StepTimeline, WholeWeightsAreThereForTheirPassesAlone) {
       most = std::max(most, whole);
     }
     EXPECT_EQ(most, depth + 1);
-    // Without a depth every gather is waited for where it begins.
+    // Without a depth the rank waits for every gather at once.
     const auto exposed = std::ranges::count_if(timeline.moves, [&](const Move& move) {
       return move.move == StateMove::kWeights && move.done == move.begin + 0.5;
     });
@@ -96,7 +96,7 @@ TEST(StepTimeline, WholeWeightsAreThereForTheirPassesAlone) {
   }
 }
 
-// What is drawn is what the plan counts.
+// The timeline has the moves that the plan counts.
 TEST(StepTimeline, EveryMessageOfThePlanIsThere) {
   for (const std::int64_t stage : {1, 2, 3}) {
     for (const bool overlap : {false, true}) {
@@ -158,7 +158,7 @@ TEST(StepTimeline, CopiesOfTheStatesAreSummedBeforeTheUpdate) {
   }
 }
 
-// By file and op, the plan's counts and bytes; the plan knows them from another walk.
+// Transfers have the plan's counts and bytes, by file and op; the plan counts them in another way.
 TEST(StepTimeline, EveryTransferOfThePlanIsThere) {
   for (const std::int64_t world : {1, 4}) {
     TrainConfig c = shared_config(3, world);

@@ -1,6 +1,7 @@
 #pragma once
-// report.html: one page of a run, or of several compared, that needs no network, from what their
-// save directories hold. The same files give the same page, but for the time at its foot.
+// report.html: one page about a run, or about several to compare them, made from the files in their
+// save directories. The page needs no network. The same files give the same page, except for the
+// time at its foot.
 
 #include <filesystem>
 #include <functional>
@@ -19,8 +20,8 @@ inline constexpr std::string_view kReportName = "report.html";
 
 struct ReportRun;
 
-// Draws what timelines/run_timeline.h tells of a step, a JSON object, as SVG within a page; throws
-// where it is no such thing. Empty: too large for a page.
+// Draws the JSON object that timelines/run_timeline.h makes of a step as SVG within a page; throws
+// where the text is something else. An empty answer: the step is too large for a page.
 using DrawTimelines = std::function<std::string(const std::string& timelines)>;
 
 struct ReportOptions {
@@ -28,14 +29,14 @@ struct ReportOptions {
   EventTime now;                 // at the foot of the page
 };
 
-// The page; at least one run.
+// The page of at least one run.
 std::string report_page(std::span<const ReportRun> runs, const ReportOptions& options);
 
 // The page of these directories. UsageError, InputMissingError, IoError.
 std::string report_of(const std::vector<std::filesystem::path>& directories,
                       const ReportOptions& options);
 
-// SAVE/report.html when the run ends, behind the sinks that write what it reads.
+// Writes SAVE/report.html when the run ends. It comes behind the sinks whose files it reads.
 class ReportSink final : public RunSink {
  public:
   ReportSink(std::filesystem::path directory, DrawTimelines draw)

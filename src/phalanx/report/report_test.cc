@@ -13,8 +13,8 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/metrics/metrics_file.h"
-#include "phalanx/report/report_run.h"
-#include "phalanx/report/report_text.h"
+#include "phalanx/report/html.h"
+#include "phalanx/report/run.h"
 
 namespace phalanx {
 namespace {
@@ -41,7 +41,7 @@ class ReportTest : public testing::Test {
   static void write(const fs::path& path, const std::string& text) {
     std::ofstream(path, std::ios::app) << text;
   }
-  // Iterations 1 to `last` with a falling loss.
+  // Writes iterations 1 to `last` with a falling loss.
   static void write_metrics(const fs::path& directory, int last, double loss = 8) {
     std::string text;
     for (int i = 1; i <= last; ++i) {
@@ -55,7 +55,7 @@ class ReportTest : public testing::Test {
     text += fmt::format("{{\"iteration\": {}, \"eval\": \"valid\", \"lm_loss\": 3.25}}\n", last);
     write(directory / kMetricsName, text);
   }
-  // A start of run "r" from iteration `from`.
+  // The "begin" of a start of run "r" at iteration `from`.
   static RunBegin begin_at(std::int64_t from, int start) {
     RunBegin begin;
     begin.iteration = from;
@@ -72,7 +72,7 @@ class ReportTest : public testing::Test {
   static void write_event(const fs::path& directory, const std::string& line) {
     write(directory / kEventsName, line + "\n");
   }
-  // Of a run of every kind of event: two starts, the first killed.
+  // The lines of a run with every kind of event: two starts, the first of which is killed.
   fs::path eventful_run(const std::string& name) const {
     fs::path run = directory(name);
     write_metrics(run, 40);
@@ -98,7 +98,7 @@ class ReportTest : public testing::Test {
   fs::path root_;
 };
 
-// 200 and 100 MiB a step: predicted beside what metrics say.
+// A step of 200 and 100 MiB: predicted times beside measured ones.
 TEST_F(ReportTest, ARunWithFilesShowsWhatTheDiskTook) {
   const fs::path run = directory("run");
   std::string text;
@@ -151,14 +151,14 @@ TEST_F(ReportTest, APageTellsAllOfARun) {
                            ">resumed</text>"}) {
     EXPECT_THAT(page, HasSubstr(text));
   }
-  // Alone: nothing is loaded from anywhere.
+  // The page loads nothing.
   EXPECT_THAT(page, Not(HasSubstr("http:")));
   EXPECT_THAT(page, Not(HasSubstr(" src=")));
   EXPECT_THAT(page, Not(HasSubstr(" href=")));
   EXPECT_THAT(page, Not(HasSubstr("@import")));
 }
 
-// What older versions write into events.jsonl: the log's lines.
+// Older versions write the log's lines into events.jsonl.
 TEST_F(ReportTest, AnEventIsASentenceNotTheLogsLines) {
   const fs::path run = eventful_run("run");
   for (const char* times : {"(min, max) time across ranks (ms):\n    save-checkpoint ....: (5, 6)",
@@ -178,7 +178,7 @@ TEST_F(ReportTest, AnEventIsASentenceNotTheLogsLines) {
   EXPECT_THAT(page, HasSubstr(".events td:last-child{white-space:pre-line}"));
 }
 
-// The names at the ends of the curves, in a chart of each width, and the number at the top.
+// The value is at the end of the curve, in charts of both widths, and at the top of the page.
 TEST_F(ReportTest, TheSmoothedLossIsTheSameAtEveryWidth) {
   const fs::path run = directory("run");
   std::string text;
@@ -213,7 +213,7 @@ TEST_F(ReportTest, BothEvaluationsOfTheLastIterationAreShown) {
   }
 }
 
-// What no rule names is black.
+// A rectangle of a class without a rule is black.
 TEST_F(ReportTest, EveryColourOfThePageHasARule) {
   const fs::path run = directory("run");
   write_metrics(run, 40);
@@ -237,7 +237,7 @@ TEST_F(ReportTest, EveryColourOfThePageHasARule) {
   }
 }
 
-// A table of classes that no rank has any bytes of would not fit on a window.
+// Classes without bytes are left out, so that the table fits in a window.
 TEST_F(ReportTest, TheMemoryPlanShowsWhatThereIs) {
   const std::string page = page_of({eventful_run("run")});
   EXPECT_THAT(page, HasSubstr("<th></th><th class=\"n\">rank 0-1</th>"));
@@ -284,7 +284,7 @@ TEST_F(ReportTest, WhatIsMissingIsSaid) {
   EXPECT_THAT(page_of_odd, HasSubstr("3 lines of events.jsonl left out"));
 }
 
-// What begins a run anew in a directory is another run.
+// A directory may have the events of several runs.
 TEST_F(ReportTest, OnlyTheLastRunOfADirectoryCounts) {
   const fs::path run = eventful_run("run");
   RunBegin other = begin_at(0, 1);

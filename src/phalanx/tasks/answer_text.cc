@@ -7,15 +7,15 @@
 namespace phalanx {
 namespace {
 
-// Tokens of the prompt that an answer's are decoded with: enough for a character in pieces.
+// How many tokens of the prompt are decoded with the answer: enough for a character in pieces.
 constexpr std::size_t kContext = 8;
 
-// A character has no more pieces; what is still none then never becomes one.
+// The most tokens of one character; more that are not a character never become one.
 constexpr std::size_t kMostPieces = 4;
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
-// Whether the text's last character lacks bytes, or was decoded from such.
+// Whether the text's last character lacks bytes, or stands for a character that does.
 bool ends_within_character(std::string_view text) {
   if (text.ends_with(kReplacement)) return true;
   std::size_t tail = 0;
@@ -29,7 +29,7 @@ bool ends_within_character(std::string_view text) {
   return tail < wanted;
 }
 
-// How long the longest end of the text is that `stop` begins with.
+// The length of the longest end of the text with which `stop` begins.
 std::size_t common_border(std::string_view text, std::string_view stop) {
   for (std::size_t length = std::min(text.size(), stop.size()); length > 0; --length) {
     if (text.ends_with(stop.substr(0, length))) return length;

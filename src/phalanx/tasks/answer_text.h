@@ -1,6 +1,6 @@
 #pragma once
-// The text of tokens as they come: characters that are not whole yet and text that may be the
-// beginning of a stop sequence are held back.
+// The text of an answer's tokens as they are generated. Characters that are not complete yet and
+// text that may be the begin of a stop sequence are held back.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,23 +13,22 @@
 
 namespace phalanx {
 
-// The text of tokens; ids that only the model has, not the tokenizer, have none.
+// The text of tokens. Ids that the tokenizer does not have, but the model has, have no text.
 std::string known_text(const Tokenizer& tokenizer, std::span<const std::int32_t> ids);
 
 class AnswerText {
  public:
-  // Of tokens behind those of a prompt. Where one of `stops` (none empty) appears, even across
-  // tokens, the text ends in front of it. Tokenizer and stops must outlive the object.
+  // The answer follows `prompt`. It ends before the first of `stops` (none of which is empty),
+  // which may go over several tokens. Tokenizer and stops must outlive the object.
   AnswerText(const Tokenizer& tokenizer, std::span<const std::int32_t> prompt,
              std::span<const std::string> stops);
 
-  // What can be shown because of this token. Ids that only the model has, not the tokenizer, have
-  // no text.
+  // The text that can be shown after this token.
   std::string add(std::int32_t id);
-  // What was held back: there are no more tokens.
+  // The text that was held back, at the end of the answer.
   std::string finish();
   bool is_stopped() const { return is_stopped_; }
-  // All that was shown.
+  // All text that was returned.
   const std::string& text() const { return text_; }
 
  private:
@@ -39,8 +38,8 @@ class AnswerText {
   const Tokenizer& tokenizer_;
   std::span<const std::string> stops_;
   std::vector<std::int32_t> ids_;
-  // A token's text may depend on those before it (a blank in front of a word), so tokens from
-  // begin_ on are decoded together, and what is new is what those from shown_ on add.
+  // A token's text may depend on the tokens before it (a blank before a word). So tokens from
+  // begin_ on are decoded together; the new text is what the tokens from shown_ on add.
   std::size_t begin_ = 0, shown_;
   std::string text_, held_;
   bool is_stopped_ = false;

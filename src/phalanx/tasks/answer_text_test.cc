@@ -5,8 +5,8 @@
 namespace phalanx {
 namespace {
 
-// Tokens are pieces of text; id 0 begins with a blank that a text's first token loses, as
-// sentencepiece has it.
+// Tokens are pieces of text. As in sentencepiece, id 0 begins with a blank, which it loses as a
+// text's first token.
 class PieceTokenizer final : public Tokenizer {
  public:
   explicit PieceTokenizer(std::vector<std::string> pieces) : pieces_(std::move(pieces)) {}
@@ -61,7 +61,7 @@ TEST(AnswerText, KeepsTheBlankBehindThePrompt) {
 TEST(AnswerText, WaitsForWholeCharacters) {
   EXPECT_EQ(shown({2, 3, 0}), (Parts{"", "\xe4\xb8\xad", " dog", ""}));
   EXPECT_EQ(shown({0, 2}), (Parts{" dog", "", "\xe4\xb8"}));
-  // What never becomes a character is shown after all.
+  // Bytes that never become a character are shown in the end.
   EXPECT_EQ(shown({8, 8, 8, 8}),
             (Parts{"", "", "", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd", ""}));
 }
@@ -69,7 +69,7 @@ TEST(AnswerText, WaitsForWholeCharacters) {
 TEST(AnswerText, StopsAcrossTokens) {
   const Parts stops = {"\nQ:", "dog a"};
   EXPECT_EQ(shown({1, 6, 5, 0}, stops), (Parts{"The", "", "", "", ""}));
-  // What only began like a stop sequence comes with what follows it, or at the end.
+  // Text that only begins like a stop sequence comes with the text behind it, or at the end.
   EXPECT_EQ(shown({1, 6, 7, 4}, stops), (Parts{"The", "", "\nQ a", "Q", ""}));
   EXPECT_EQ(shown({1, 6}, stops), (Parts{"The", "", "\nQ"}));
   EXPECT_EQ(shown({0, 7, 1}, stops), (Parts{" ", "", "", ""}));
@@ -82,7 +82,7 @@ TEST(AnswerText, StopsAcrossTokens) {
   EXPECT_EQ(text.text(), " ");
 }
 
-// A model may have rows that its tokenizer has no tokens for.
+// A model may have ids that its tokenizer does not have.
 TEST(AnswerText, IdsBeyondTheTokenizerHaveNoText) {
   // What was said before in a dialogue is the prompt of what follows.
   const std::vector<std::int32_t> prompt = {1, 12};

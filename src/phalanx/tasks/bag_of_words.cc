@@ -38,7 +38,7 @@ std::vector<double> BagOfWords::scores(const WordBag& bag) const {
 }
 
 void BagOfWords::learn(const WordBag& bag) {
-  // Of the cross entropy by the scores: softmax - onehot.
+  // The gradient of the cross entropy by the scores: softmax - one-hot.
   std::vector<double> gradient = scores(bag);
   const double largest = *std::ranges::max_element(gradient);
   double sum = 0.0;

@@ -1,14 +1,13 @@
 #pragma once
-// What can be told from which words there are, whatever their order: logistic regression on the
-// counts of a text's tokens. The baseline beside which a classifier's accuracy says something.
+// Logistic regression on the counts of a text's tokens, whatever their order: a baseline for a
+// classifier's accuracy.
 
 #include <cstdint>
 #include <vector>
 
 namespace phalanx {
 
-// A text as the tokens of both its parts together, sorted: equal bags have equal scores, to the
-// bit.
+// The sorted tokens of both parts of a text: equal bags have the same scores, to the bit.
 struct WordBag {
   std::vector<std::int32_t> tokens;
   std::int32_t label = 0;
@@ -16,8 +15,8 @@ struct WordBag {
 
 class BagOfWords {
  public:
-  // Trains on the bags, in orders that depend on `seed` alone: Adagrad, `epochs` times, with a mild
-  // pull of all weights towards zero.
+  // Trains on the bags `epochs` times with Adagrad and a small weight decay, in orders that depend
+  // only on `seed`.
   BagOfWords(const std::vector<WordBag>& bags, std::int64_t vocabulary, std::int64_t classes,
              std::uint64_t seed, int epochs = 5);
 
@@ -30,7 +29,7 @@ class BagOfWords {
 
   std::int64_t classes_;
   std::vector<double> weights_;  // [vocabulary + 1, classes]; the last row is the bias
-  std::vector<double> squares_;  // of gradients so far, likewise
+  std::vector<double> squares_;  // sums of squared gradients, in the same order
 };
 
 }  // namespace phalanx

@@ -8,7 +8,7 @@ namespace {
 TEST(BagOfWords, LearnsWhichWordsThereAre) {
   std::vector<WordBag> bags;
   for (std::int32_t i = 0; i < 300; ++i) {
-    // Words 0 to 2 say the class, the others nothing.
+    // Words 0 to 2 tell the class, the others do not.
     bags.push_back({{3 + i % 7, i % 3, 3 + i % 5}, i % 3});
   }
   const BagOfWords model(bags, 10, 3, 1);
@@ -16,7 +16,7 @@ TEST(BagOfWords, LearnsWhichWordsThereAre) {
   EXPECT_EQ(model.predict({{1, 4}, 0}), 1);
 }
 
-// A bag is of both classes, once each: one of them is right whatever is learnt.
+// The same bag with each class once: half of the predictions are right, whatever is learnt.
 TEST(BagOfWords, IsAtChanceWhereOrderIsAll) {
   std::vector<WordBag> bags;
   std::uint32_t state = 1;

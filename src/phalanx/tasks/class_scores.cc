@@ -9,7 +9,7 @@
 namespace phalanx {
 namespace {
 
-// Counts are of hits, of labels and of predictions, by class.
+// Counts are hits, labels and predictions, each by class.
 class ClassScores final : public EvaluationScores {
  public:
   explicit ClassScores(std::int64_t classes) : classes_(static_cast<std::size_t>(classes)) {}

@@ -1,5 +1,5 @@
 #pragma once
-// How good predictions of classes are, of counts of them.
+// Measures of predicted classes, from counts.
 
 #include <cstdint>
 #include <memory>
@@ -9,16 +9,16 @@
 
 namespace phalanx {
 
-// Of one class: 2 hits / (of the class + predicted so); 0 where there is neither.
+// F1 of one class: 2 hits / (samples of the class + predictions of it); 0 where there is neither.
 double f1_score(double hits, double labelled, double predicted);
-// By class. Of two classes that of class 1, else the mean over all.
+// From counts by class: with two classes the F1 of class 1, else the mean of all classes.
 double f1_score(std::span<const double> hits, std::span<const double> labelled,
                 std::span<const double> predicted);
 
-// The class of the largest of these; of equals the first.
+// The class with the largest score; of equal scores the first.
 std::int32_t class_of(std::span<const float> logits);
 
-// "accuracy" and "f1" of the samples that a model with a nn::ClassificationHead is evaluated with.
+// "accuracy" and "f1" of the evaluation of a model with a nn::ClassificationHead.
 std::shared_ptr<const EvaluationScores> class_scores(std::int64_t classes);
 
 }  // namespace phalanx

@@ -11,7 +11,8 @@ namespace {
 TEST(ClassScores, OfTwoClassesF1IsThatOfTheSecond) {
   const auto scores = class_scores(2);
   ASSERT_EQ(scores->counts(), 6);
-  // Hits, labels and predictions by class: of class 1 four, three predicted, two of them right.
+  // Hits, labels and predictions by class: class 1 has four samples and three predictions, two of
+  // which are right.
   const std::vector<double> counts = {5, 2, 6, 4, 7, 3};
   const auto found = scores->scores(counts);
   ASSERT_EQ(found.size(), 2U);
@@ -23,7 +24,7 @@ TEST(ClassScores, OfTwoClassesF1IsThatOfTheSecond) {
 
 TEST(ClassScores, OfMoreClassesF1IsTheMean) {
   const auto scores = class_scores(3);
-  // Of class 2 there is none, and none is predicted: 0.
+  // Class 2 has no sample and no prediction: 0.
   const auto found = scores->scores(std::vector<double>{1, 1, 0, 2, 1, 0, 1, 2, 0});
   EXPECT_DOUBLE_EQ(found[0].value, 2.0 / 3.0);
   EXPECT_DOUBLE_EQ(found[1].value, (2.0 / 3.0 + 2.0 / 3.0) / 3.0);

@@ -11,7 +11,6 @@
 #include "phalanx/base/error.h"
 #include "phalanx/data/host_batch.h"
 #include "phalanx/inference/inference_model.h"
-#include "phalanx/rank/batch_memory.h"
 #include "phalanx/tasks/class_scores.h"
 
 namespace phalanx {
@@ -23,18 +22,19 @@ std::string share_of(std::int64_t correct, std::int64_t total) {
   return fmt::format("correct / total = {} / {} = {:.4f} %", correct, total, percent);
 }
 
-// Rows of a batch, padding included, unless one sample has more.
+// The most rows of a batch of several samples, padding included.
 constexpr std::int64_t kMostRows = 2048;
 constexpr std::int64_t kMostSamples = 32;
 
-// Samples that are computed at once, at most; smaller batches have half as many, and so on.
+// The most samples that are computed at once; smaller batches have half as many, a quarter and so
+// on.
 std::int64_t largest_batch(std::int64_t length) {
   std::int64_t samples = kMostSamples;
   while (samples > 1 && samples * length > kMostRows) samples /= 2;
   return samples;
 }
 
-// In steps of a half of the power of two below, so that few are rehearsed and little is padded.
+// Powers of two and the values half-way between them: few lengths are rehearsed, little is padded.
 std::vector<std::int64_t> lengths_up_to(std::int64_t sequence) {
   std::vector<std::int64_t> lengths;
   for (std::int64_t power = 16; power < sequence; power *= 2) {
@@ -43,6 +43,19 @@ std::vector<std::int64_t> lengths_up_to(std::int64_t sequence) {
   }
   lengths.push_back(sequence);
   return lengths;
+}
+
+// [samples, classes], of sequences of this length.
+std::vector<float> forward(InferenceModel& model, std::span<const EncodedPair* const> pairs,
+                           std::int64_t length, std::int32_t pad, std::int64_t classes) {
+  const BatchSchema schema = classification_schema(length);
+  HostBatch host(schema, std::ssize(pairs));
+  Sample sample(schema);
+  for (std::int64_t i = 0; i < std::ssize(pairs); ++i) {
+    fill_sample(*pairs[static_cast<std::size_t>(i)], 0, pad, schema, sample);
+    host.put(i, 0, sample);
+  }
+  return model.answer(host, {.logits = {std::ssize(pairs), classes}}).logits;
 }
 
 }  // namespace
@@ -114,57 +127,24 @@ std::string validation_name(const std::string& path) {
   return name;
 }
 
-struct Classifier::Engine {
-  Engine(const ClassifierConfig& config, std::int32_t pad_token, std::unique_ptr<Backend> backend,
-         InferenceArenas arenas)
-      : classes(config.classes),
-        pad(pad_token),
-        model(ClassifierModel(config), std::move(backend), std::move(arenas)) {}
-
-  // [samples, classes], of sequences of this length.
-  std::vector<float> forward(std::span<const EncodedPair* const> pairs, std::int64_t length) {
-    const BatchSchema schema = classification_schema(length);
-    const std::int64_t samples = std::ssize(pairs);
-    HostBatch host(schema, samples);
-    Sample sample(schema);
-    for (std::int64_t i = 0; i < samples; ++i) {
-      fill_sample(*pairs[static_cast<std::size_t>(i)], 0, pad, schema, sample);
-      host.put(i, 0, sample);
-    }
-    Arena& workspace = model.arenas().workspace;
-    const WorkspaceScope scope(workspace);
-    const BatchMemory memory(schema, samples, 1, workspace);
-    memory.upload(model.context(), 0, host);
-    const Tensor logits = workspace.allocate(DType::kF32, {samples, classes});
-    model.infer(memory[0], {.logits = logits});
-    std::vector<float> result(static_cast<std::size_t>(logits.count()));
-    model.read_back(logits, std::span(result));
-    return result;
-  }
-
-  std::int64_t classes;
-  std::int32_t pad;
-  InferenceModel model;
-};
-
 Classifier::Classifier(const TrainConfig& config, const ClassifierConfig& model,
                        const Tokenizer& tokenizer, const CheckpointReader& checkpoint,
                        const DeviceChoice& device)
-    : lengths_(lengths_up_to(model.bert.sequence)) {
-  const std::int64_t threads = config.layout.threads_per_rank;
-  const std::int32_t pad = ClassificationTokens(tokenizer).pad;
-  Engine rehearsal(model, pad, device.make_planning_backend(threads), InferenceArenas::planning());
-  const EncodedPair nothing;
-  for (const std::int64_t length : lengths_) {
-    for (std::int64_t samples = largest_batch(length); samples > 0; samples /= 2) {
-      const std::vector<const EncodedPair*> pairs(static_cast<std::size_t>(samples), &nothing);
-      rehearsal.forward(pairs, length);
-    }
-  }
-  expect_room(config, rehearsal.model.arenas(), "End other programs");
-  engine_ = std::make_unique<Engine>(model, pad, device.make_backend(threads),
-                                     rehearsal.model.arenas().sized());
-  engine_->model.load(checkpoint);
+    : classes_(model.classes),
+      pad_(ClassificationTokens(tokenizer).pad),
+      lengths_(lengths_up_to(model.bert.sequence)) {
+  model_ = load_rehearsed(config, ClassifierModel(model), checkpoint, device,
+                          "End other programs", [&](InferenceModel& rehearsal) {
+                            const EncodedPair nothing;
+                            for (const std::int64_t length : lengths_) {
+                              for (std::int64_t samples = largest_batch(length); samples > 0;
+                                   samples /= 2) {
+                                const std::vector<const EncodedPair*> pairs(
+                                    static_cast<std::size_t>(samples), &nothing);
+                                forward(rehearsal, pairs, length, pad_, classes_);
+                              }
+                            }
+                          });
 }
 
 Classifier::~Classifier() = default;
@@ -185,8 +165,8 @@ std::vector<std::vector<float>> Classifier::logits(std::span<const EncodedPair> 
       while (batch > numbers.size() - done) batch /= 2;
       std::vector<const EncodedPair*> pairs;
       for (std::size_t i = 0; i < batch; ++i) pairs.push_back(&samples[numbers[done + i]]);
-      const std::vector<float> rows = engine_->forward(pairs, length);
-      const std::size_t classes = rows.size() / batch;
+      const std::vector<float> rows = forward(*model_, pairs, length, pad_, classes_);
+      const auto classes = static_cast<std::size_t>(classes_);
       for (std::size_t i = 0; i < batch; ++i) {
         const auto row = std::span(rows).subspan(i * classes, classes);
         if (!std::ranges::all_of(row, [](float logit) { return std::isfinite(logit); })) {
@@ -204,7 +184,7 @@ Confusion Classifier::evaluate(
     const std::function<void(std::int32_t, const std::vector<float>&)>& on_sample) {
   constexpr std::size_t kAtOnce = 256;
   const std::span<const EncodedPair> pairs = samples.pairs();
-  Confusion found(engine_->classes);
+  Confusion found(classes_);
   for (std::size_t begin = 0; begin < pairs.size(); begin += kAtOnce) {
     const auto some = pairs.subspan(begin, std::min(kAtOnce, pairs.size() - begin));
     std::size_t number = begin;

@@ -1,5 +1,5 @@
 #pragma once
-// What a trained classifier says of texts, on one rank: predictions, and how good they are.
+// A trained classifier on one rank: its predictions for texts, and how good they are.
 
 #include <cstdint>
 #include <functional>
@@ -17,7 +17,9 @@
 
 namespace phalanx {
 
-// How often each class was predicted where each was right: [label][prediction].
+class InferenceModel;
+
+// How often each class was predicted for each label: [label][prediction].
 class Confusion {
  public:
   explicit Confusion(std::int64_t classes);
@@ -33,13 +35,13 @@ class Confusion {
   std::vector<std::vector<std::int64_t>> counts_;
 };
 
-// " > |epoch: 3| metrics for NAME: correct / total = c / n = x.xxxx %", and of all sets together:
-// Megatron-LM's lines (tasks/eval_utils.py).
+// Megatron-LM's lines (tasks/eval_utils.py) of one set, " > |epoch: 3| metrics for NAME: correct /
+// total = c / n = x.xxxx %", and of all sets together.
 std::string accuracy_line(std::int64_t epoch, const std::string& name, const Confusion& found);
 std::string overall_line(std::int64_t epoch, const Confusion& found);
 
-// As Megatron calls a validation file: what is behind MNLI or QQP in its path, else its name, with
-// dashes for slashes and underscores.
+// Megatron's name for a validation file: the part of its path behind MNLI or QQP, else the file's
+// name, with dashes for slashes and underscores.
 std::string validation_name(const std::string& path);
 
 // The loss of one sample.
@@ -52,21 +54,22 @@ class Classifier {
              const CheckpointReader& checkpoint, const DeviceChoice& device);
   ~Classifier();
 
-  // Logits by class. What is said of a sample depends on no other one. DataError where one is not a
-  // number.
+  // Logits by class, for each sample; they do not depend on the other samples. DataError where one
+  // is not a number.
   std::vector<std::vector<float>> logits(std::span<const EncodedPair> samples);
-  // Of all samples; `on_sample` is told of each, in their order, its prediction and logits.
+  // Counts all samples. `on_sample` gets the prediction and the logits of each, in their order.
   Confusion evaluate(
       const ClassificationSamples& samples,
       const std::function<void(std::int32_t, const std::vector<float>&)>& on_sample = nullptr);
 
  private:
-  struct Engine;
-  // Samples that are computed at once have one length, with padding: one of `lengths_`.
+  // Samples that are computed at once are padded to one length: one of `lengths_`.
   std::int64_t padded(std::int64_t tokens) const;
 
-  std::unique_ptr<Engine> engine_;
+  std::int64_t classes_;
+  std::int32_t pad_;
   std::vector<std::int64_t> lengths_;
+  std::unique_ptr<InferenceModel> model_;
 };
 
 }  // namespace phalanx

@@ -44,10 +44,10 @@ EncodedPair encode_pair(std::span<const std::int32_t> a, std::span<const std::in
   result.first_of_b = std::ssize(tokens);
   tokens.insert(tokens.end(), b.begin(), b.end());
   const bool is_cut = std::ssize(tokens) >= sequence;
-  // A [SEP] that goes for another is no loss.
+  // Nothing is lost where only the last [SEP] is replaced by another.
   result.is_cut = is_cut && (has_b || std::ssize(tokens) > sequence);
   if (is_cut) tokens.resize(static_cast<std::size_t>(sequence) - 1);
-  // The last [SEP] is B's, whatever is left of B.
+  // The last [SEP] has the type of B, whatever is left of B.
   if (has_b) {
     result.first_of_b = std::min(result.first_of_b, std::ssize(tokens));
   } else {

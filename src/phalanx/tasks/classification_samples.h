@@ -14,10 +14,10 @@ namespace phalanx {
 
 // Columns of sequences of `sequence` tokens: tokens, types (0: A, 1: B and the [SEP] behind it),
 // position_ids, and the row coordinates sample, position and document (-1: padding), all [s]; label
-// [1] and loss_mask [1], which is 0 where a sample only fills a batch up.
+// [1] and loss_mask [1], which is 0 where the sample only fills up a batch.
 BatchSchema classification_schema(std::int64_t sequence);
 
-// What the encoding of a text is put between. ConfigError where the tokenizer lacks one.
+// The special tokens of a sample. ConfigError where the tokenizer lacks one of them.
 struct ClassificationTokens {
   explicit ClassificationTokens(const Tokenizer& tokenizer);
   std::int32_t cls = 0, sep = 0, pad = 0;
@@ -25,21 +25,21 @@ struct ClassificationTokens {
 
 struct EncodedPair {
   std::vector<std::int32_t> tokens;
-  std::int64_t first_of_b = 0;  // tokens from here on have type 1; without B as many as there are
-  bool is_cut = false;          // some of A or B are left out
+  std::int64_t first_of_b = 0;  // tokens from here on have type 1; without B: the number of tokens
+  bool is_cut = false;          // some tokens of A or B are left out
 };
-// At most `sequence` tokens: what is too long loses its end - B first, then A - and ends with
-// [SEP].
+// At most `sequence` tokens. A longer sample is cut, first the end of B, then that of A, and ends
+// with [SEP].
 EncodedPair encode_pair(std::span<const std::int32_t> a, std::span<const std::int32_t> b,
                         bool has_b, const ClassificationTokens& special, std::int64_t sequence);
 
-// As the columns of sequences that are long enough.
+// Fills the columns of a sample whose sequence is long enough.
 void fill_sample(const EncodedPair& pair, std::int32_t label, std::int32_t pad,
                  const BatchSchema& schema, Sample& sample);
 
 class ClassificationSamples final : public SampleSource {
  public:
-  // Encodes all texts. DataError names the line that cannot be.
+  // Encodes all texts. DataError names the line of a text that cannot be encoded.
   ClassificationSamples(const LabelledTexts& texts, const Tokenizer& tokenizer,
                         std::int64_t sequence);
 
@@ -48,7 +48,7 @@ class ClassificationSamples final : public SampleSource {
   int losses() const override { return 1; }
   std::int32_t label(std::int64_t index) const { return labels_[static_cast<std::size_t>(index)]; }
   std::span<const EncodedPair> pairs() const { return pairs_; }
-  // Samples whose texts are too long.
+  // How many samples are cut.
   std::int64_t cut() const { return cut_; }
   void fetch(std::int64_t index, Sample& sample, std::span<double> counts) const override;
 

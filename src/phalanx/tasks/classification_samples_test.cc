@@ -29,13 +29,13 @@ TEST(EncodePair, IsMegatrons) {
               ElementsAre(kCls, 5, 6, kSep, 7, 8, 9, kSep));
   EXPECT_THAT(encoded({5, 6}, {7, 8, 9}, true, 8, 4), ElementsAre(kCls, 5, 6, kSep, 7, 8, 9, kSep));
   EXPECT_THAT(encoded({5, 6}, {7, 8, 9}, true, 7, 4), ElementsAre(kCls, 5, 6, kSep, 7, 8, kSep));
-  // Nothing is left of B but its [SEP], which then stands in A's place and has type 1.
+  // Of B only its [SEP] is left, which is within A's tokens and has type 1.
   EXPECT_THAT(encoded({5, 6}, {7, 8, 9}, true, 5, 4), ElementsAre(kCls, 5, 6, kSep, kSep));
   EXPECT_THAT(encoded({5, 6}, {7, 8, 9}, true, 4, 3), ElementsAre(kCls, 5, 6, kSep));
   EXPECT_THAT(encoded({5, 6}, {7, 8, 9}, true, 3, 2), ElementsAre(kCls, 5, kSep));
   EXPECT_THAT(encoded({5, 6}, {}, false, 9, 4), ElementsAre(kCls, 5, 6, kSep));
   EXPECT_THAT(encoded({5, 6}, {}, false, 5, 4), ElementsAre(kCls, 5, 6, kSep));
-  // As long as the sequence counts as too long: its [SEP] goes and another one comes.
+  // A sample of exactly the sequence's length is cut too: its [SEP] is replaced by another.
   EXPECT_THAT(encoded({5, 6}, {}, false, 4, 4), ElementsAre(kCls, 5, 6, kSep));
   EXPECT_THAT(encoded({5, 6}, {}, false, 3, 3), ElementsAre(kCls, 5, kSep));
 }

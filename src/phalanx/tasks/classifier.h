@@ -1,7 +1,7 @@
 #pragma once
-// A BERT whose heads are another: the body with segments and pooler, and a linear layer that says
-// of a sample which class it is (Megatron's model/classification.py). Parameters of the body have
-// the names that they have in a BERT, so that its checkpoints fit.
+// A BERT with another head: the body with segments and pooler, and a linear layer for the classes
+// (Megatron's model/classification.py). The body's parameters have the names of a BERT's, so that a
+// BERT's checkpoint fits.
 
 #include <cstdint>
 #include <vector>
@@ -12,7 +12,7 @@
 namespace phalanx {
 
 struct ClassifierConfig {
-  BertConfig bert;  // untied: nobody else reads the word table
+  BertConfig bert;  // untied: the head does not read the word table
   std::int64_t classes = 2;
 };
 
@@ -26,7 +26,8 @@ class ClassifierModel final : public Model {
     return {.ids = config_.bert.vocabulary, .padded = config_.bert.padded_vocabulary};
   }
   BatchSchema batch_schema() const override;
-  // "lm loss": Megatron's name, although no language is modelled; its title says what it is.
+  // The name is Megatron's, "lm loss", although no language is modelled; the title is the right
+  // one.
   std::vector<LossSpec> losses() const override;
   StageRange whole() const override;
   Chunk build_chunk(const StageRange& range, nn::ParamTable& table) const override;

@@ -36,7 +36,7 @@ class ClassifySources final : public DataSources {
   std::shared_ptr<const SampleSource> make_mock(const SourceRequest& /*request*/) override {
     throw ConfigError("--mock-data: there are no made-up labelled texts");
   }
-  // Of datasets; there are none.
+  // For datasets, which a classifier does not have.
   std::int64_t tokens() const override { return 0; }
   std::int64_t documents() const override { return 0; }
 

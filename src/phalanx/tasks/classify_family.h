@@ -12,7 +12,7 @@ namespace phalanx {
 // The model of a resolved configuration whose family this is.
 ClassifierConfig classifier_config(const TrainConfig& config, std::int64_t vocabulary);
 
-// What a classifier's checkpoint says it is of.
+// The name of the family in a classifier's checkpoint.
 inline constexpr std::string_view kClassifyFamily = "classify";
 // Its options are ClassifyOptions, as text.
 std::shared_ptr<const ModelFamily> classify_family();

@@ -150,7 +150,7 @@ void tell_cut(const std::string& source, std::int64_t cut, std::int64_t rows,
 
 namespace {
 
-// What is trained on a single label says it of everything.
+// Training on a single label would learn to predict it always.
 void check_labels(const LabelledTexts& table, const std::string& paths,
                   const ClassifyOptions& options, TableUse use, Tell tell) {
   if (!table.has_labels) return;

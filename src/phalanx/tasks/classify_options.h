@@ -1,5 +1,5 @@
 #pragma once
-// What `finetune classify` is told beside the flags of training, and what follows from it.
+// The flags of `finetune classify` that training does not have, and what follows from them.
 
 #include <cstdint>
 #include <map>
@@ -15,7 +15,7 @@ namespace phalanx {
 
 // Fields are named after their flags.
 struct ClassifyOptions {
-  std::int64_t num_classes = 0;  // 0: as many as the labels that are named, or as the format has
+  std::int64_t num_classes = 0;        // 0: the number of named labels, or of the format's labels
   std::string table_format = "plain";  // plain, mnli, qqp
   std::vector<std::string> text_columns = {"0"};
   std::string label_column = "-1";
@@ -25,45 +25,46 @@ struct ClassifyOptions {
   bool keep_last_batch = false;
 
   TableOptions table() const;
-  // ConfigError where nothing says it, or two flags say different things.
+  // ConfigError where no flag says it, or two flags contradict each other.
   std::int64_t classes() const;
-  // By class: the words, or the numbers that stand for them.
+  // By class: the words, or the numbers, that are its labels.
   std::vector<std::string> label_names() const;
-  // Texts of a row: one, two, or 0 where nothing says it, as of an imported model.
+  // Texts of a row: one or two; 0: not known, as for an imported model.
   int texts() const;
 
-  // As a configuration keeps them: values by flag.
+  // Values by flag, as a configuration keeps them.
   std::map<std::string, std::string> to_text() const;
-  // A flag that is missing has its default, but nothing says which columns are texts then.
-  // ConfigError where a value is none.
+  // A missing flag has its default, but missing text columns are not known. ConfigError where a
+  // value is not valid.
   static ClassifyOptions from_text(const std::map<std::string, std::string>& values);
 };
 
 // Batches of an epoch. ConfigError where the samples do not fill one.
 std::int64_t batches_of_epoch(std::int64_t samples, std::int64_t batch, bool keep_last);
 
-// The samples of all files together, in the order that an epoch has (data/shuffled_epochs.h).
+// The samples of all files together, in the order of epochs (data/shuffled_epochs.h).
 std::shared_ptr<const SampleSource> training_source(const std::vector<std::string>& paths,
                                                     const ClassifyOptions& options,
                                                     const Tokenizer& tokenizer,
                                                     std::int64_t sequence, std::int64_t batch,
                                                     std::uint64_t seed);
-// Those of one file, each once.
+// The samples of one file, each once.
 std::shared_ptr<const SampleSource> validation_source(const std::string& path,
                                                       const ClassifyOptions& options,
                                                       const Tokenizer& tokenizer,
                                                       std::int64_t sequence);
 
-// Warnings: of rows that are left out, and of texts that are longer than a sequence.
+// Warns of rows that are left out, and of texts that are longer than a sequence.
 void tell_left_out(const LabelledTexts& table);
 void tell_cut(const std::string& source, std::int64_t cut, std::int64_t rows,
               std::int64_t sequence);
 
-// Several files as one; all have one text, or all have two. What is told: how many texts there are,
-// which rows are left out, and, of texts to train on, which label no row has.
+// What read_tables() logs: how many texts there are, which rows are left out, and, of training
+// texts, which label no row has.
 enum class TableUse : std::uint8_t { kTraining, kValidation };
 enum class Tell : std::uint8_t { kNothing, kAll };
-// DataError where texts to train on have one label alone.
+// Reads several files as one; all have one text in a row, or all have two. DataError where all
+// training texts have the same label.
 LabelledTexts read_tables(const std::vector<std::string>& paths, const ClassifyOptions& options,
                           TableUse use, Tell tell);
 

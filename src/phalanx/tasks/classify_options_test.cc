@@ -49,7 +49,7 @@ class Tables : public TaskFiles {
   }
 };
 
-// All files together count.
+// The labels of all files together count.
 TEST_F(Tables, NobodyLearnsFromOneLabel) {
   ClassifyOptions options;
   options.labels = {"no", "yes"};

@@ -47,7 +47,7 @@ ClozeExample example_of(const std::string& text, const Tokenizer& tokenizer, boo
   return example;
 }
 
-// What the softmax gives to one of the ids.
+// The logarithm of an id's probability.
 double log_probability(const std::vector<float>& logits, std::int32_t id) {
   const double largest = static_cast<double>(*std::ranges::max_element(logits));
   double sum = 0.0;

@@ -1,7 +1,7 @@
 #pragma once
-// The last word of a passage, which a reader guesses only from all of it: the LAMBADA task as
-// Megatron-LM asks it (tasks/zeroshot_gpt). A passage is right where the most likely token is the
-// expected one at each place of the target.
+// The prediction of the last word of a passage, which depends on the whole passage: the LAMBADA
+// task as in Megatron-LM (tasks/zeroshot_gpt). A prediction is right if the most likely token is
+// the expected one at each place of the target.
 
 #include <cstdint>
 #include <functional>
@@ -18,14 +18,14 @@ struct ClozeExample {
   std::vector<std::int32_t> context, target;  // neither is empty
 };
 
-// A file of JSON lines {"text": ...}. The target is the last token of the text, or, where `strict`,
-// the tokens of " " and its last word; the text before it, without white space at its ends, is
-// context. DataError names the line that has no such text, or too short a one.
+// Reads a file of JSON lines {"text": ...}. The target is the last token of the text or, if
+// `strict`, the tokens of " " and its last word; the context is the text before it without white
+// space at its ends. DataError names a line that has no text, or a text that is too short.
 std::vector<ClozeExample> read_cloze(const std::string& path, const Tokenizer& tokenizer,
                                      bool strict);
 
-// Where a passage is longer than `positions` + 1 tokens its beginning is left out; how many were.
-// DataError where a target alone is.
+// Passages of more than `positions` + 1 tokens lose their begin; returns how many there are.
+// DataError where a target alone is longer.
 std::int64_t shorten(std::vector<ClozeExample>& examples, std::int64_t positions);
 
 struct ClozeResult {
@@ -33,7 +33,7 @@ struct ClozeResult {
   std::int64_t correct = 0;
   double log_probability = 0.0;  // of the targets, summed over the examples
 };
-// `on_example` is told how many are done.
+// `on_example` gets the number of examples that are done.
 ClozeResult evaluate_cloze(SequenceModel& model, const std::vector<ClozeExample>& examples,
                            const std::function<void(std::int64_t)>& on_example);
 

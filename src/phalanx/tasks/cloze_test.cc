@@ -36,7 +36,7 @@ TEST_F(ClozeFiles, TargetsAreTheLastTokenOrWord) {
   EXPECT_EQ(text_of(loose[0].target), "d");
   EXPECT_EQ(text_of(loose[1].target), "\n");
   const auto strict = read(lines, true);
-  // The last of two equal words; white space at the ends of the context goes.
+  // The target is the last of two equal words; the context loses white space at its ends.
   EXPECT_EQ(text_of(strict[0].context), "the lord is");
   EXPECT_EQ(text_of(strict[0].target), " lord");
   EXPECT_EQ(text_of(strict[1].context), "a\u00a0b");

@@ -27,8 +27,8 @@ std::string rewrite(std::span<const Rule> rules, std::string text) {
   return text;
 }
 
-// What stands between an opening and the next closing character loses the white space at its ends;
-// pairs do not overlap.
+// Text between an opening and the next closing character loses the white space at its ends; pairs
+// do not overlap.
 std::string strip_inside(std::string_view text, char open, char close) {
   std::string result;
   while (true) {

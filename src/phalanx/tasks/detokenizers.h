@@ -1,7 +1,7 @@
 #pragma once
-// Benchmark texts come with blanks around punctuation and marks for what was cut. A model that
-// reads plain text is judged by what the text was before: these rules of Megatron-LM
-// (tasks/zeroshot_gpt/detokenizer.py) undo that.
+// Texts of benchmarks have blanks around punctuation and marks for what was cut. A model that reads
+// plain text needs the original text: these rules of Megatron-LM (tasks/zeroshot_gpt/
+// detokenizer.py) restore it.
 
 #include <string>
 #include <string_view>
@@ -12,8 +12,8 @@ namespace phalanx {
 // text as it is. PHALANX_CHECK where the name is another.
 std::string detokenize(std::string_view name, std::string_view text);
 
-// Which of them belongs to a file, as Megatron tells: the first of ptb, wiki, lambada that its path
-// has in it; "none" where it has none.
+// The name of the rules for a file, as in Megatron: the first of ptb, wiki and lambada that is in
+// the file's path; "none" where none is.
 std::string_view detokenizer_of(std::string_view path);
 
 }  // namespace phalanx

@@ -29,7 +29,7 @@ std::optional<std::int64_t> number_of(std::string_view text) {
   return value;
 }
 
-// Where a word begins and ends can be seen.
+// In quotes, a word's begin and end can be seen.
 std::string in_quotes(std::string_view word) { return fmt::format("\"{}\"", word); }
 
 std::string in_quotes(std::span<const std::string_view> words) {
@@ -38,7 +38,7 @@ std::string in_quotes(std::span<const std::string_view> words) {
   return list;
 }
 
-// A word of a command line.
+// A word as on a command line.
 std::string as_typed(std::string_view word) {
   return word.find_first_of(" \t") == std::string_view::npos ? std::string(word) : in_quotes(word);
 }
@@ -53,7 +53,7 @@ Row columns_of(std::string_view line) {
   }
 }
 
-// Lines as Python reads them: \n, \r\n or \r ends one.
+// Lines as Python reads them: they end with \n, \r\n or \r.
 class Lines {
  public:
   explicit Lines(std::string_view text) : text_(text) {}
@@ -73,7 +73,7 @@ class Lines {
   std::int64_t number_ = 0;
 };
 
-// A file on its way.
+// Reads one file.
 class Reader {
  public:
   Reader(std::string text, const std::string& source, const TableOptions& options,
@@ -209,7 +209,7 @@ class Reader {
            row.size(), row.size() == 1 ? "" : "s", column, options_.label_column);
   }
 
-  // A tab too many, or one that is missing, moves texts and labels.
+  // One tab too many or too few moves texts and labels to other columns.
   void check_width(const Row& row, const Row& names) {
     if (width_ == 0) {
       width_ = names.empty() ? row.size() : names.size();
@@ -264,7 +264,7 @@ class Reader {
     return static_cast<std::int32_t>(*number);
   }
 
-  // All words are said, up to some: which they are is what a call is to name.
+  // The message has all words, up to a limit, so that the user can name them.
   [[noreturn]] void refuse_labels() const {
     constexpr std::size_t kMost = 10;
     std::string words;
@@ -285,7 +285,7 @@ class Reader {
   Lines lines_;
   LabelledTexts result_;
   std::set<std::string> unknown_labels_;
-  // Columns of the header, or else of the first row.
+  // The number of columns of the header, or else of the first row.
   std::size_t width_ = 0;
   std::int64_t width_line_ = 0;
 };
@@ -340,7 +340,7 @@ UnlabelledText unlabelled_text(std::string_view line, int texts, std::string_vie
 
 std::string clean_text(std::string_view text) {
   std::string result = collapse_spaces(text);
-  constexpr int kTimes = 3;  // a full stop that stands beside another one is met again
+  constexpr int kTimes = 3;  // " . . ." takes several times
   for (int i = 0; i < kTimes; ++i) result = replace_all(result, " . ", ". ");
   return result;
 }

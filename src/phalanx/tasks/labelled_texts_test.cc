@@ -66,7 +66,7 @@ TEST_F(LabelledTables, FaultsNameTheirLine) {
   refused("a\xff\t1\n", {}, ": byte 1 is no UTF-8");
 }
 
-// What a tab too many or too few would move.
+// One tab too many or too few would move columns.
 TEST_F(LabelledTables, RowsHaveOneNumberOfColumns) {
   refused("a\t1\nb\tc\t1\n", {}, ", line 2: 3 columns, but line 1 has 2");
   refused("text\tlabel\n\na\tb\t1\n", {.has_header = true},

@@ -8,14 +8,12 @@
 #include "phalanx/base/error.h"
 #include "phalanx/data/host_batch.h"
 #include "phalanx/inference/inference_model.h"
-#include "phalanx/ops/elementwise.h"
-#include "phalanx/rank/batch_memory.h"
 #include "phalanx/tasks/classification_samples.h"
 
 namespace phalanx {
 namespace {
 
-// Every row is real, and its label is what it holds: nobody reads the losses.
+// No row is padding. Labels are the tokens themselves: the losses are not read.
 void fill_sample(const BatchSchema& schema, std::span<const std::int32_t> tokens, Sample& sample) {
   const auto column = [&](const char* name) {
     return sample.column<std::int32_t>(schema.index(name));
@@ -30,74 +28,49 @@ void fill_sample(const BatchSchema& schema, std::span<const std::int32_t> tokens
   std::ranges::fill(column("is_random"), -1);
 }
 
+// The logits of all rows, [tokens, padded vocabulary].
+std::vector<float> forward(InferenceModel& model, BertConfig config,
+                           std::span<const std::int32_t> tokens) {
+  config.sequence = std::ssize(tokens);
+  const BertModel bert(config);
+  const BatchSchema schema = bert.batch_schema();
+  Sample sample(schema);
+  fill_sample(schema, tokens, sample);
+  HostBatch host(schema, 1);
+  host.put(0, 0, sample);
+  return model
+      .answer(host, {.losses = std::ssize(bert.losses()),
+                     .logits = {std::ssize(tokens), model.padded_vocabulary()}})
+      .logits;
+}
+
 }  // namespace
-
-struct MaskedTokens::Engine {
-  Engine(const BertConfig& config, std::unique_ptr<Backend> backend, InferenceArenas arenas)
-      : bert(config),
-        losses(std::ssize(BertModel(config).losses())),
-        model(BertModel(config), std::move(backend), std::move(arenas)) {}
-
-  // The logits of all rows, [tokens, padded vocabulary].
-  std::vector<float> forward(std::span<const std::int32_t> tokens) {
-    BertConfig config = bert;
-    config.sequence = std::ssize(tokens);
-    const BatchSchema schema = BertModel(config).batch_schema();
-    Sample sample(schema);
-    fill_sample(schema, tokens, sample);
-    HostBatch host(schema, 1);
-    host.put(0, 0, sample);
-    Arena& workspace = model.arenas().workspace;
-    const WorkspaceScope scope(workspace);
-    const BatchMemory memory(schema, 1, 1, workspace);
-    memory.upload(model.context(), 0, host);
-    // The head adds sums up, too.
-    const Tensor sums = workspace.allocate(DType::kF64, {2 * losses});
-    ops::fill(model.context(), {.x = sums, .value = 0.0});
-    std::vector<nn::LossTerm> terms;
-    for (std::int64_t i = 0; i < losses; ++i) {
-      terms.push_back({.sum = sums.slice(0, 2 * i, 1), .count = sums.slice(0, 2 * i + 1, 1)});
-    }
-    const Shape all{std::ssize(tokens), model.padded_vocabulary()};
-    const Tensor logits = workspace.allocate(DType::kF32, all);
-    model.infer(memory[0], {.losses = terms, .logits = logits});
-    std::vector<float> result(static_cast<std::size_t>(all.count()));
-    model.read_back(logits, std::span(result));
-    return result;
-  }
-
-  BertConfig bert;
-  std::int64_t losses;
-  InferenceModel model;
-};
 
 MaskedTokens::MaskedTokens(const TrainConfig& config, const BertConfig& model,
                            const CheckpointReader& checkpoint, const DeviceChoice& device,
                            std::span<const std::int64_t> lengths)
-    : vocabulary_(model.vocabulary) {
-  const std::int64_t threads = config.layout.threads_per_rank;
-  Engine rehearsal(model, device.make_planning_backend(threads), InferenceArenas::planning());
-  for (const std::int64_t length : std::set(lengths.begin(), lengths.end())) {
-    PHALANX_CHECK(length > 0 && length <= model.max_positions, "{} tokens in {} positions", length,
-                  model.max_positions);
-    rehearsal.forward(std::vector<std::int32_t>(static_cast<std::size_t>(length), 0));
-  }
-  expect_room(config, rehearsal.model.arenas(), "Give a shorter text or end other programs");
-  engine_ = std::make_unique<Engine>(model, device.make_backend(threads),
-                                     rehearsal.model.arenas().sized());
-  engine_->model.load(checkpoint);
+    : config_(model) {
+  model_ = load_rehearsed(
+      config, BertModel(model), checkpoint, device, "Give a shorter text or end other programs",
+      [&](InferenceModel& rehearsal) {
+        for (const std::int64_t length : std::set(lengths.begin(), lengths.end())) {
+          PHALANX_CHECK(length > 0 && length <= model.max_positions, "{} tokens in {} positions",
+                        length, model.max_positions);
+          forward(rehearsal, model, std::vector<std::int32_t>(static_cast<std::size_t>(length), 0));
+        }
+      });
 }
 
 MaskedTokens::~MaskedTokens() = default;
 
 std::vector<std::vector<double>> MaskedTokens::log_probabilities(
     std::span<const std::int32_t> tokens, std::span<const std::int64_t> places) {
-  const std::vector<float> logits = engine_->forward(tokens);
-  const std::int64_t columns = engine_->model.padded_vocabulary();
+  const std::vector<float> logits = forward(*model_, config_, tokens);
+  const std::int64_t columns = model_->padded_vocabulary();
   std::vector<std::vector<double>> result;
   for (const std::int64_t place : places) {
     const auto row = std::span(logits).subspan(static_cast<std::size_t>(place * columns),
-                                               static_cast<std::size_t>(vocabulary_));
+                                               static_cast<std::size_t>(config_.vocabulary));
     const double largest = static_cast<double>(*std::ranges::max_element(row));
     double sum = 0.0;
     for (const float logit : row) sum += std::exp(static_cast<double>(logit) - largest);
@@ -133,7 +106,7 @@ std::vector<Candidate> best_candidates(const std::vector<double>& log_probabilit
   const auto value = [&](std::int32_t id) {
     return log_probabilities[static_cast<std::size_t>(id)];
   };
-  // Of equals the smaller id.
+  // Of equal probabilities the smaller id comes first.
   std::partial_sort(ids.begin(), ids.begin() + most, ids.end(), [&](auto a, auto b) {
     return value(a) != value(b) ? value(a) > value(b) : a < b;
   });

@@ -1,5 +1,5 @@
 #pragma once
-// What a trained BERT holds likely in the place of a token, given all others of the text.
+// How likely a trained BERT finds tokens at a place of a text, given all other tokens of it.
 
 #include <cstdint>
 #include <memory>
@@ -13,6 +13,8 @@
 #include "phalanx/tokenizer/tokenizer.h"
 
 namespace phalanx {
+
+class InferenceModel;
 
 // A token of the vocabulary as an answer.
 struct Candidate {
@@ -33,14 +35,13 @@ class MaskedTokens {
   // text of one of the lengths; DataError where one is not a number.
   std::vector<std::vector<double>> log_probabilities(std::span<const std::int32_t> tokens,
                                                      std::span<const std::int64_t> places);
-  // Of each token but the first and the last ([CLS] and [SEP]), with `mask` in its place and all
-  // others as they are (Salazar et al., Masked Language Model Scoring, 2020).
+  // The log probability of each token but the first and the last ([CLS] and [SEP]) when `mask` is
+  // in its place (Salazar et al., Masked Language Model Scoring, 2020).
   std::vector<double> score(std::span<const std::int32_t> tokens, std::int32_t mask);
 
  private:
-  struct Engine;
-  std::unique_ptr<Engine> engine_;
-  std::int64_t vocabulary_;
+  BertConfig config_;
+  std::unique_ptr<InferenceModel> model_;
 };
 
 // The most likely ids, likeliest first.

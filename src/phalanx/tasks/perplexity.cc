@@ -34,7 +34,7 @@ std::int64_t perplexity_windows(std::int64_t targets, std::int64_t overlap) {
 }
 
 Perplexity perplexity_of(double loss, const EvaluationText& text) {
-  constexpr double kMost = 20.0;  // above it the exponential says nothing
+  constexpr double kMost = 20.0;  // as in Megatron
   const double ratio =
       static_cast<double>(std::ssize(text.tokens) - 1) / static_cast<double>(text.words - 1);
   return {.loss = loss,

@@ -11,18 +11,18 @@
 
 namespace phalanx {
 
-// A file whose text was cut for a benchmark, as tokens of the text before that.
+// The tokens of a benchmark's file, from its text as it was before the benchmark changed it.
 struct EvaluationText {
   std::vector<std::int32_t> tokens;
-  std::int64_t words = 0;  // between blanks, in the file as it is
+  std::int64_t words = 0;  // between blanks, in the unchanged file
 };
-// `detokenizer` as detokenize() has it. DataError names the file where it is no UTF-8, cannot be
-// encoded or has less than two tokens or words: there is nothing to average over.
+// `detokenizer` as detokenize() has it. DataError names a file that is not UTF-8, cannot be encoded
+// or has fewer than two tokens or words, too few for a mean.
 EvaluationText read_evaluation_text(const std::string& path, const std::string& detokenizer,
                                     const Tokenizer& tokenizer);
 
-// Windows that Megatron counts: one each `overlap` tokens over the `targets` = tokens - 1. It reads
-// the last ones, too, in which no token is new; here they are not computed.
+// How many windows Megatron counts: one for every `overlap` tokens of the `targets` = tokens - 1.
+// The last ones have no new token: Megatron computes them, Phalanx does not.
 std::int64_t perplexity_windows(std::int64_t targets, std::int64_t overlap);
 
 struct Perplexity {

@@ -21,7 +21,7 @@ TEST(Perplexity, WindowsAreMegatrons) {
   EXPECT_EQ(perplexity_windows(64, 32), 2);
   EXPECT_EQ(perplexity_windows(1000, 32), 32);
   EXPECT_EQ(perplexity_windows(5, 1), 5);
-  // As many as begin before the last target.
+  // A window for each begin before the last target.
   for (std::int64_t targets = 1; targets < 50; ++targets) {
     for (std::int64_t overlap = 1; overlap < 9; ++overlap) {
       std::int64_t windows = 1;

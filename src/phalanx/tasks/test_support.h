@@ -1,5 +1,5 @@
 #pragma once
-// What tests of tasks share: files in a directory of their own, and a tokenizer of letters.
+// Support for tests of tasks: files in a temporary directory, and a tokenizer of letters.
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class TaskFiles : public testing::Test {
   std::filesystem::path directory_;
 };
 
-// A byte is a token, its code plus 10; below are padding 0, [CLS] 1, [SEP] 2 and [MASK] 3.
+// The token of a byte is its code plus 10; padding is 0, [CLS] 1, [SEP] 2 and [MASK] 3.
 class LetterTokenizer final : public Tokenizer {
  public:
   static constexpr std::int32_t kFirst = 10;

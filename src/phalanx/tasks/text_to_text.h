@@ -1,6 +1,6 @@
 #pragma once
-// What a trained T5 makes of a text: how likely it holds a target to be, and an answer of its own,
-// a token at a time. Each token is a pass over encoder and decoder from their first rows on.
+// A trained T5's answers to a text: how likely it finds a given target, and an answer that it
+// generates token by token. Each token is a whole pass over encoder and decoder.
 
 #include <cstdint>
 #include <memory>
@@ -19,8 +19,10 @@
 
 namespace phalanx {
 
-// Of the answers that will be asked for: the tokens of the text, and of an answer at most. No text:
-// scores alone are asked.
+class InferenceModel;
+
+// The sizes of the answers that will be generated: the tokens of the text, and the most tokens of
+// an answer. No text: only scores are asked for.
 struct AnswerSizes {
   std::int64_t text = 0;
   std::int64_t most = 0;
@@ -34,24 +36,22 @@ class TextToText {
              const DeviceChoice& device, const AnswerSizes& answers = {});
   ~TextToText();
 
-  // Of a target that begins with TargetTokens::begin, each token but that one, given the text and
-  // the tokens before it; both padded as training pads, so that the loss is that of training.
-  // DataError where a probability is not a number.
+  // Scores the tokens of a target behind its first one, which is TargetTokens::begin. Text and
+  // target are padded as in training, so that the loss is that of training. DataError where a
+  // probability is not a number.
   TextScore score(std::span<const std::int32_t> text, std::span<const std::int32_t> target);
 
-  // Logits [vocabulary] of the token behind `target`, of which there are AnswerSizes::most tokens
-  // at most, the first one counted; the text has as many as were planned for.
+  // Logits [vocabulary] of the token behind `target`, which has at most AnswerSizes::most tokens;
+  // the text has AnswerSizes::text tokens.
   std::vector<float> logits(std::span<const std::int32_t> text,
                             std::span<const std::int32_t> target);
-  // The answer of AnswerSizes::most tokens, or shorter: up to a token that ends it, which is not
-  // part of it.
+  // An answer of at most AnswerSizes::most tokens. A token that ends the answer is not part of it.
   std::vector<std::int32_t> generate(std::span<const std::int32_t> text,
                                      const TargetTokens& special, const SamplingOptions& options);
 
  private:
-  struct Engine;
-  std::unique_ptr<Engine> engine_;
-  T5Config model_;
+  std::unique_ptr<InferenceModel> model_;
+  T5Config config_;
   AnswerSizes answers_;
 };
 

@@ -103,7 +103,7 @@ class TextToTextTest : public RunTest {
   }
 };
 
-// What score says is what training says, to the bit.
+// The score's loss has the bits of training's.
 TEST_F(TextToTextTest, ScoreIsTheLossOfAnEvaluation) {
   for (const char* dtype : {"fp32", "bf16"}) {
     for (const char* positions : {"learned_absolute", "relative"}) {
@@ -117,7 +117,7 @@ TEST_F(TextToTextTest, ScoreIsTheLossOfAnEvaluation) {
   }
 }
 
-// Padding is seen by nobody: without it the probabilities are the same; and they add up to one.
+// Padding changes no probability, and the probabilities add up to one.
 TEST_F(TextToTextTest, LogitsAreOfWhatScoreSays) {
   for (const char* positions : {"learned_absolute", "relative"}) {
     trained("fp32", positions);
@@ -143,14 +143,14 @@ TEST_F(TextToTextTest, AnAnswerEndsWithoutItsEnd) {
   const SamplingOptions likely{.temperature = 0.0};
   const auto whole = writer.generate(text, {.begin = 30, .ends = {}}, likely);
   ASSERT_EQ(whole.size(), 12U);
-  // Each is the likeliest behind those before it.
+  // Each token is the most likely one behind those before it.
   std::vector<std::int32_t> target = {30};
   for (const std::int32_t id : whole) {
     const auto logits = writer.logits(text, target);
     EXPECT_EQ(id, std::ranges::max_element(logits) - logits.begin());
     target.push_back(id);
   }
-  // Whatever opens an answer would end it.
+  // The first token already ends the answer.
   EXPECT_TRUE(writer.generate(text, {.begin = 30, .ends = {-1, whole[0]}}, likely).empty());
 }
 
@@ -161,7 +161,7 @@ TEST(TargetTokens, AreThoseOfTheTokenizerOrOfTheImportedModel) {
   const auto tokenizer = make_tokenizer(config);
   EXPECT_THAT([&] { target_tokens(*tokenizer, {}); },
               testing::ThrowsMessage<ConfigError>(testing::HasSubstr("has no [BOS] token")));
-  // An imported model says what its decoder begins and ends with.
+  // An imported model has the begin and end tokens of its decoder.
   const TargetTokens imported = target_tokens(
       *tokenizer, {{"config.decoder_start_token_id", "0"}, {"generation.eos_token_ids", "1 47"}});
   EXPECT_EQ(imported.begin, 0);

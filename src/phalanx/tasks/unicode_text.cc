@@ -14,7 +14,7 @@ struct SpaceRun {
   std::size_t begin = 0, end = 0;
 };
 
-// The character at a byte; bytes that are no UTF-8 are characters of their own, and no space.
+// The character at a byte. A byte that is not UTF-8 is one character, which is not white space.
 Utf8Character character_at(std::string_view text, std::size_t at) {
   return utf8_character(text, at).value_or(Utf8Character{.code = 0xfffd, .bytes = 1});
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Texts as Python sees them, whose string functions define what evaluation files mean: what counts
-// as white space, how blanks are taken off and how words are cut.
+// Python's string functions, which define how evaluation files are read: what white space is, how
+// it is removed, and where words are.
 
 #include <string>
 #include <string_view>
@@ -10,11 +10,10 @@ namespace phalanx {
 // Python's str.isspace() of a character.
 bool is_space(char32_t code);
 
-// str.strip(): without white space at both ends.
+// str.strip(): the text without white space at both ends.
 std::string_view strip(std::string_view text);
 
-// The last of str.split(): what is behind the last white space, which is not at the end; empty
-// where there is none but white space.
+// The last word of str.split(); empty where the text is only white space.
 std::string_view last_word(std::string_view text);
 
 // re.sub(r"\s+", " ", text).

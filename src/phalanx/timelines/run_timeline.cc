@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A picture of more is too large for a page, and its passes are too narrow to be seen.
+// A picture of more passes is too large for a page.
 constexpr std::size_t kMostPasses = 3000;
 constexpr int kMostRanks = 1000;
 
@@ -31,7 +31,7 @@ std::size_t passes_of(const Timeline& timeline) {
   return passes;
 }
 
-// To a microsecond, where times are milliseconds.
+// Times in milliseconds, rounded to microseconds.
 double rounded(double time) { return std::round(time * 1e3) / 1e3; }
 
 Json rows_of(const Timeline& timeline) {
@@ -72,7 +72,7 @@ Json describe(const Schedule& schedule, const Costs& costs) {
   return json;
 }
 
-// What the passes of a rank took.
+// How long the passes of a rank took.
 Json spent_by(const std::vector<TimedAction>& row) {
   double forward = 0;
   double backward = 0;
@@ -210,7 +210,7 @@ Costs measured_costs(const Timeline& timeline, const Placement& placement) {
   }
   Costs costs{.stages = {}};
   for (const Means& of : means) {
-    // A fused pass is the sum of two; how it is shared between them is seen where it is split.
+    // A fused pass is both backward passes: where none is split, each is half of its time.
     const bool split = of.input.count > 0;
     costs.stages.push_back(
         {.forward = of.forward.value(),

@@ -18,7 +18,7 @@ using testing::Not;
 MeasuredStep step_of(std::string_view kind, int ranks, int microbatches) {
   MeasuredStep step{make_schedule(kind, {.ranks = ranks, .microbatches = microbatches}), 1, {}};
   step.timeline = simulate(step.schedule, Costs{}).timeline;
-  // Of a clock that began long ago.
+  // The clock began long ago.
   for (auto& row : step.timeline) {
     for (TimedAction& timed : row) {
       timed.begin += 1e6;
@@ -36,7 +36,7 @@ TEST(RunTimeline, EveryKindOfScheduleIsDrawnAgain) {
     const std::string svg = draw_timelines(json);
     EXPECT_THAT(svg, HasSubstr("measured: " + std::string(kind))) << kind;
     EXPECT_THAT(svg, HasSubstr("simulated with the mean measured times")) << kind;
-    // With their names, twice each.
+    // Each pass is drawn twice, with its name.
     for (const auto& row : step.timeline) {
       for (const TimedAction& timed : row) {
         EXPECT_THAT(svg, HasSubstr(">" + pass_name(timed.action, step.schedule.placement) + ", "));
@@ -58,7 +58,7 @@ TEST(RunTimeline, SaysWhatEachRankSpent) {
   EXPECT_EQ(json.at("measured").at(1).at(0), (Json{"F", 0, 0, 1.0, 2.0}));
 }
 
-// The page's own rules hold around it, and its rules nowhere else.
+// The rules of the picture hold only in the picture.
 TEST(RunTimeline, ThePictureKeepsItsRulesToItself) {
   const std::string svg = draw_timelines(timeline_json(step_of("1f1b", 2, 2)));
   EXPECT_THAT(svg, HasSubstr("\n.timeline text{"));

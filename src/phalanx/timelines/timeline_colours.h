@@ -1,7 +1,7 @@
 #pragma once
-// The house's colours of a timeline: forward blue, backward green, weight gradient orange; chunks
-// by lightness, the first dark; the direction up darker still, with white digits. Of an encoder and
-// a decoder the first is dark, the second light.
+// The colours of passes: forward blue, backward green, weight gradient orange. Chunks differ in
+// lightness, the first is dark; the direction up is darker still, with white digits. Stages of an
+// encoder are dark, stages of a decoder light.
 
 #include <map>
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace phalanx {
 
-// Gives the passes of a document their style classes, and remembers which there are.
+// Gives passes their style classes and remembers which were given, for the rules and the legend.
 class PassStyles {
  public:
   // The class of a pass's rectangle.
@@ -21,17 +21,17 @@ class PassStyles {
   // The class of the digits on it.
   static std::string_view digits_of(const Action& pass, const Placement& placement);
 
-  // The rules of all classes that were asked for.
+  // The rules of all classes that were given.
   std::string rules() const;
 
   struct Style {
     std::string name;
     std::string colour;
     bool is_up = false;
-    bool is_one_of_many = false;  // chunks
+    bool is_one_of_many = false;  // the rank has several chunks
     Stack stack = Stack::kOnly;
   };
-  // By kind of pass, chunks in order.
+  // By kind of pass and name.
   using Used = std::map<ActionKind, std::map<std::string, Style>>;
   const Used& used() const { return used_; }
 

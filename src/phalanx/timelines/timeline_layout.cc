@@ -1,9 +1,6 @@
 #include "phalanx/timelines/timeline_layout.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "phalanx/base/error.h"
@@ -84,16 +81,6 @@ int last_microbatch(const TimelinePicture& picture) {
   return last;
 }
 
-double tick_step(double least) {
-  PHALANX_CHECK(least > 0.0, "ticks {} apart", least);
-  const double power = std::pow(10.0, std::floor(std::log10(least)));
-  // A step that a rounding error makes too small is the step meant.
-  for (const double factor : {1.0, 2.0, 5.0}) {
-    if (factor * power >= least * (1.0 - 1e-9)) return factor * power;
-  }
-  return 10.0 * power;
-}
-
 std::vector<HeldActivations> held_activations(const std::vector<TimedAction>& row) {
   std::vector<HeldActivations> levels;
   HeldActivations now;
@@ -133,15 +120,6 @@ std::string_view description_of(ActionKind pass) {
     default:
       return "w weight gradient";
   }
-}
-
-std::string short_number(double value, int decimals) {
-  std::string text = fmt::format("{:.{}f}", value, decimals);
-  if (text.find('.') != std::string::npos) {
-    text.erase(text.find_last_not_of('0') + 1);
-    if (text.back() == '.') text.pop_back();
-  }
-  return text == "-0" ? "0" : text;
 }
 
 }  // namespace phalanx

@@ -46,15 +46,6 @@ TEST(TimelineLayoutTest, KnowsItsPasses) {
   EXPECT_EQ(picture_length(picture), 0.0);
 }
 
-TEST(TimelineLayoutTest, TicksAreRound) {
-  EXPECT_DOUBLE_EQ(tick_step(1.0), 1.0);
-  EXPECT_DOUBLE_EQ(tick_step(1.01), 2.0);
-  EXPECT_DOUBLE_EQ(tick_step(2.1), 5.0);
-  EXPECT_DOUBLE_EQ(tick_step(5.5), 10.0);
-  EXPECT_DOUBLE_EQ(tick_step(0.003), 0.005);
-  EXPECT_DOUBLE_EQ(tick_step(1000.0), 1000.0);
-}
-
 TEST(TimelineLayoutTest, ActivationsAreHeldFromForwardToGradient) {
   // The forward pass of 1 begins when the input gradient of 0 ends: both are not held at once.
   const std::vector<TimedAction> row = {
@@ -67,14 +58,6 @@ TEST(TimelineLayoutTest, ActivationsAreHeldFromForwardToGradient) {
   EXPECT_EQ(held, expected);
   EXPECT_EQ(most_held(held), (HeldActivations{0, 1, 2}));
   EXPECT_EQ(most_held({}), HeldActivations{});
-}
-
-TEST(TimelineLayoutTest, NumbersHaveNoDigitsThatSayNothing) {
-  EXPECT_EQ(short_number(12.0, 2), "12");
-  EXPECT_EQ(short_number(100.0, 0), "100");
-  EXPECT_EQ(short_number(0.5, 2), "0.5");
-  EXPECT_EQ(short_number(1.0 / 3.0, 2), "0.33");
-  EXPECT_EQ(short_number(-0.001, 2), "0");
 }
 
 }  // namespace

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "phalanx/timelines/timeline_canvas.h"
+#include "phalanx/drawing/canvas.h"
+#include "phalanx/drawing/markup.h"
+#include "phalanx/drawing/palette.h"
 #include "phalanx/timelines/timeline_colours.h"
 #include "phalanx/timelines/timeline_drawing.h"
 #include "phalanx/timelines/timeline_layout.h"
@@ -27,36 +29,25 @@ constexpr double kTitleHeight = 26.0;
 constexpr double kAxisHeight = 22.0;
 constexpr double kFooterHeight = 17.0;
 constexpr double kPictureGap = 18.0;
-constexpr double kLegendHeight = 22.0;
 constexpr double kTickDistance = 44.0;  // at least
-constexpr double kDigitWidth = 6.4;
-constexpr double kLetterWidth = 6.3;  // the mean of a text of the footer's size
-constexpr double kTitleSize = 1.2;    // of it
+constexpr double kDigitSize = 11.0;     // of fonts
+constexpr double kTextSize = 12.0;
+constexpr double kTitleSize = 14.0;
 
-constexpr std::string_view kRules = R"(.idle{fill:#ffffff;stroke:#d9d9d9;stroke-width:0.6}
-.grid{stroke:#e4e4e4;stroke-width:0.6}
-.pair{fill:none;stroke:#111111;stroke-width:1.8}
-.update{fill:url(#hatch);stroke:#666666;stroke-width:0.6}
-.needed{fill:#cdbfe3}
-.held{fill:#8f76bd}
-.base{stroke:#bbbbbb;stroke-width:0.6}
-text{fill:#222222;font-size:12px}
-.title{font-size:14px;font-weight:bold}
-.label{text-anchor:end}
-.tick{font-size:10px;fill:#555555;text-anchor:middle}
-.axis{text-anchor:end}
-.note{text-anchor:start}
-.digits{font-size:11px;fill:#111111;text-anchor:middle;pointer-events:none}
-.up{fill:#ffffff}
-)";
-constexpr std::string_view kHatch =
-    "<defs><pattern id=\"hatch\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
-    "patternTransform=\"rotate(45)\"><rect width=\"5\" height=\"5\" fill=\"#e2e2e2\"/>"
-    "<rect width=\"2\" height=\"5\" fill=\"#8c8c8c\"/></pattern></defs>\n";
+// In addition to the canvas's own.
+std::string own_rules() {
+  return fmt::format(
+      ".idle{{fill:#ffffff;stroke:{};stroke-width:0.6}}\n"
+      ".pair{{fill:none;stroke:#111111;stroke-width:1.8}}\n"
+      ".update{{fill:url(#hatch);stroke:{};stroke-width:0.6}}\n"
+      ".needed{{fill:{}}}\n.held{{fill:{}}}\n"
+      ".axis{{text-anchor:end}}\n.note{{text-anchor:start}}\n.up{{fill:#ffffff}}\n",
+      kGrid, kGrey.dark, kPurple.light, kPurple.strong);
+}
 
-// Broken at blanks where a line is longer than `most` letters.
-std::vector<std::string> lines_of(std::string_view text, double most) {
-  const auto letters = static_cast<std::size_t>(std::max(most, 1.0));
+// The lines of a text; those that are wider than `most` are broken at blanks.
+std::vector<std::string> lines_of(std::string_view text, double most, double font_size) {
+  const auto letters = static_cast<std::size_t>(std::max(most / text_width("m", font_size), 1.0));
   std::vector<std::string> lines;
   while (!text.empty()) {
     std::size_t end = std::min(text.find('\n'), text.size());
@@ -70,10 +61,8 @@ std::vector<std::string> lines_of(std::string_view text, double most) {
   return lines;
 }
 
-double text_width(std::string_view text) { return kLetterWidth * static_cast<double>(text.size()); }
-
-// A page has the pictures in three widths, of which it shows the one that fits: for a large window,
-// a small one or paper, and a phone.
+// A page has each picture in three widths and shows the one that fits: in a large window, in a
+// small window or on paper, and on a phone.
 struct PageWidth {
   std::string_view style;
   double pixels;
@@ -86,17 +75,15 @@ constexpr std::string_view kPageRules = R"(<style>
 @media screen and (max-width:1229px){.timeline .for-window{display:none}.timeline .for-paper{display:block}}
 @media screen and (max-width:699px){.timeline .for-paper{display:none}.timeline .for-phone{display:block}}
 @media print{.timeline .for-window{display:none}.timeline .for-paper{display:block}}
-@media screen and (prefers-color-scheme:dark){
-.timeline .idle{fill:#1d2126;stroke:#3a414a}
-.timeline .grid{stroke:#3a414a}
-.timeline .pass{stroke:#14171b}
-.timeline .pair{stroke:#e7eaee}
-.timeline .base{stroke:#5b646e}
-.timeline text{fill:#dfe3e8}
-.timeline .tick{fill:#a2abb5}
+.timeline .idle{fill:var(--raised);stroke:var(--rule)}
+.timeline .grid{stroke:var(--rule)}
+.timeline .pass{stroke:var(--ground)}
+.timeline .pair{stroke:var(--ink)}
+.timeline .base{stroke:var(--soft)}
+.timeline text{fill:var(--ink)}
+.timeline .tick{fill:var(--soft)}
 .timeline .digits{fill:#111111}
 .timeline .up{fill:#ffffff}
-}
 </style>
 )";
 
@@ -107,21 +94,22 @@ bool is_update(ActionKind kind) {
 
 class SvgDrawing {
  public:
-  // `has_tips`: what rests under a pointer is named.
+  // `has_tips`: a pass says what it is while the pointer rests on it.
   SvgDrawing(std::span<const TimelinePicture> pictures, double most_width, bool has_tips = true)
       : pictures_(pictures), most_width_(most_width), has_tips_(has_tips) {}
 
   std::string document() {
     draw();
-    return canvas_.document(width_, y_ + kMargin, rules("stroke:#ffffff;" + border()), kHatch);
+    return canvas_.document(width_, y_ + kMargin, rules("stroke:#ffffff;" + border()),
+                            definitions());
   }
-  // `style`: of the element around it, within one of the class "timeline".
+  // For an element of the class `style` within one of the class "timeline".
   std::string fragment(std::string_view style) {
     draw();
     return canvas_.fragment(
         width_, y_ + kMargin,
-        fmt::format("{}.{} .pass{{{}}}\n", rules("stroke:#ffffff"), style, border()),
-        has_updates_ ? kHatch : "", "timeline");
+        fmt::format("{}.{} .pass{{{}}}\n", rules("stroke:#ffffff"), style, border()), definitions(),
+        "timeline");
   }
 
  private:
@@ -132,9 +120,12 @@ class SvgDrawing {
   }
 
   std::string rules(std::string_view of_passes) const {
-    return fmt::format("{}.pass{{{}}}\n", kRules, of_passes) + styles_.rules();
+    return fmt::format("{}.pass{{{}}}\n", own_rules(), of_passes) + styles_.rules();
   }
-  // Neighbours are told apart by their borders, which must not hide them where they are narrow.
+  std::string definitions() const {
+    return has_updates_ ? hatching("hatch", kGrid, kGrey.strong) : "";
+  }
+  // Borders separate neighbours; of narrow passes they are thin, so that the passes can be seen.
   std::string border() const {
     return fmt::format("stroke-width:{}",
                        short_number(std::clamp(pass_width_ / 20.0, 0.05, 0.8), 2));
@@ -149,7 +140,7 @@ class SvgDrawing {
       length = std::max(length, picture_length(picture));
       pass = std::max({pass, shortest_pass(picture), median_pass(picture) / 3.0});
       for (const std::string& line : title_lines(picture)) {
-        text = std::max(text, kTitleSize * text_width(line));
+        text = std::max(text, text_width(line, kTitleSize));
       }
       for (const std::string& line : footer_lines(picture)) {
         text = std::max(text, text_width(line));
@@ -168,12 +159,11 @@ class SvgDrawing {
   }
 
   std::vector<std::string> title_lines(const TimelinePicture& picture) const {
-    return lines_of(picture.title, letters_across() / kTitleSize);
+    return lines_of(picture.title, most_width_ - 2.0 * kMargin, kTitleSize);
   }
   std::vector<std::string> footer_lines(const TimelinePicture& picture) const {
-    return lines_of(picture.footer, letters_across());
+    return lines_of(picture.footer, most_width_ - 2.0 * kMargin, kTextSize);
   }
-  double letters_across() const { return (most_width_ - 2.0 * kMargin) / kLetterWidth; }
 
   void draw(const TimelinePicture& picture) {
     if (y_ > kMargin) y_ += kPictureGap;
@@ -182,27 +172,36 @@ class SvgDrawing {
       y_ += kFooterHeight;
     }
     y_ += kTitleHeight - kFooterHeight;
-    const double length = scale_ * picture_length(picture);
+    const double length = picture_length(picture) > 0.0 ? scale_ * picture_length(picture) : 1.0;
     const double row = kRowHeight + (picture.memory_lane ? kLaneHeight + 2.0 : 0.0) + kRowGap;
     const double bottom = y_ + row * static_cast<double>(picture.timeline.size());
-    draw_rows(picture, row, length);
-    y_ = bottom;
-    draw_axis(picture, length);
+    const AxisScale scale{.low = 0.0, .high = length / scale_};
+    const std::vector<AxisTick> grid = ticks(scale, length / kTickDistance);
+    draw_rows(picture, row, length, grid);
+    const std::string_view unit = picture.unit.empty() ? "time" : std::string_view(picture.unit);
+    canvas_.axis(scale, grid, kLeft, kLeft + length, bottom);
+    canvas_.text("tick axis", kLeft - 8.0, bottom + 15.0, unit);
+    y_ = bottom + kAxisHeight;
+    if (picture.aligned_to_first) {
+      canvas_.text("tick note", kLeft, y_ + 8.0, "every rank from its own first pass");
+      y_ += kFooterHeight;
+    }
     for (const std::string& line : footer_lines(picture)) {
       canvas_.text("footer", kMargin, y_ + 12.0, line);
       y_ += kFooterHeight;
     }
   }
 
-  void draw_rows(const TimelinePicture& picture, double height, double length) {
+  void draw_rows(const TimelinePicture& picture, double height, double length,
+                 const std::vector<AxisTick>& grid) {
     const std::vector<double> origins = row_origins(picture);
-    const double step = tick_step(kTickDistance / scale_);
     for (std::size_t rank = 0; rank < picture.timeline.size(); ++rank) {
       const double y = y_ + height * static_cast<double>(rank);
       draw_label(picture, rank, y);
       canvas_.rectangle("idle", kLeft, y, length, kRowHeight);
-      for (double time = step; scale_ * time < length; time += step) {
-        canvas_.line("grid", kLeft + scale_ * time, y, kLeft + scale_ * time, y + kRowHeight);
+      for (const AxisTick& tick : grid) {
+        const double x = scale_ * tick.value;
+        if (x > 0.0 && x < length) canvas_.line("grid", kLeft + x, y, kLeft + x, y + kRowHeight);
       }
       draw_row(picture, rank, kLeft - scale_ * origins[rank], y);
       if (picture.memory_lane) {
@@ -255,12 +254,12 @@ class SvgDrawing {
     const std::string style = fmt::format("pass {}", styles_.of(action, picture.placement, stack));
     canvas_.rectangle(style, left, y, width, kRowHeight, tip);
     const std::string number = fmt::format("{}", action.microbatch);
-    if (kDigitWidth * static_cast<double>(number.size()) + 2.0 > width) return;
+    if (text_width(number, kDigitSize) + 2.0 > width) return;
     canvas_.text(PassStyles::digits_of(action, picture.placement), left + width / 2.0, y + 15.0,
                  number);
   }
 
-  // The activations held as two staircases, of which the one in front is the input gradient's.
+  // The activations held, as two staircases; the input gradient's is in front.
   void draw_lane(const std::vector<TimedAction>& row, double x, double y, double length) {
     const std::vector<HeldActivations> held = held_activations(row);
     const double base = y + kLaneHeight;
@@ -268,10 +267,10 @@ class SvgDrawing {
     const auto staircase = [&](std::string_view style, int HeldActivations::*level) {
       canvas_.begin_path(style, held.empty() ? x : x + scale_ * held.front().time, base);
       for (const HeldActivations& now : held) {
-        canvas_.across_to(x + scale_ * now.time);
-        canvas_.down_to(base - unit * (now.*level));
+        canvas_.horizontal_to(x + scale_ * now.time);
+        canvas_.vertical_to(base - unit * (now.*level));
       }
-      canvas_.down_to(base);
+      canvas_.vertical_to(base);
       canvas_.end_path();
     };
     const HeldActivations most = most_held(held);
@@ -294,29 +293,14 @@ class SvgDrawing {
     return differs;
   }
 
-  void draw_axis(const TimelinePicture& picture, double length) {
-    const double step = tick_step(kTickDistance / scale_);
-    canvas_.line("base", kLeft, y_, kLeft + length, y_);
-    for (int tick = 0; scale_ * step * tick <= length + 0.01; ++tick) {
-      const double x = kLeft + scale_ * step * tick;
-      canvas_.line("base", x, y_, x, y_ + 4.0);
-      canvas_.text("tick", x, y_ + 14.0, fmt::format("{:g}", step * tick));
-    }
-    const std::string_view label = picture.unit.empty() ? "time" : std::string_view(picture.unit);
-    canvas_.text("tick axis", kLeft - 8.0, y_ + 14.0, label);
-    y_ += kAxisHeight;
-    if (picture.aligned_to_first) {
-      canvas_.text("tick note", kLeft, y_ + 8.0, "every rank from its own first pass");
-      y_ += kFooterHeight;
-    }
-  }
-
   void draw_legend() {
-    y_ += 8.0;
-    legend_x_ = kMargin;
+    Legend legend(canvas_, kMargin, width_ - kMargin, y_ + 10.0);
     bool has_chunks = false;
     bool has_up = false;
     bool has_stacks = false;
+    const auto add = [&](std::vector<std::string> swatches, double width, std::string_view text) {
+      legend.add(swatches, width, text);
+    };
     for (const auto& [kind, styles] : styles_.used()) {
       std::vector<std::string> swatches;
       for (const auto& [name, style] : styles) {
@@ -325,37 +309,19 @@ class SvgDrawing {
         has_up = has_up || style.is_up;
         has_stacks = has_stacks || style.stack != Stack::kOnly;
       }
-      legend_item(swatches, kind == ActionKind::kBackward ? 20.0 : 11.0, description_of(kind));
+      add(swatches, kind == ActionKind::kBackward ? 20.0 : 11.0, description_of(kind));
     }
-    if (has_chunks) legend_item({}, 0.0, "dark to light: a rank's chunks");
-    if (has_stacks) legend_item({}, 0.0, "dark: encoder, light: decoder");
-    if (has_up) legend_item({}, 0.0, "white digits: up, from the last rank");
-    if (has_pairs_) legend_item({"pair"}, 22.0, "computed together");
-    if (has_updates_) legend_item({"update"}, 16.0, "reduction, update");
+    if (has_chunks) add({}, 0.0, "dark to light: a rank's chunks");
+    if (has_stacks) add({}, 0.0, "dark: encoder, light: decoder");
+    if (has_up) add({}, 0.0, "white digits: up, from the last rank");
+    if (has_pairs_) add({"pair"}, 22.0, "computed together");
+    if (has_updates_) add({"update"}, 16.0, "reduction, update");
     if (has_needed_) {
-      legend_item({"held", "needed"}, 11.0, "activations held until b, until w");
+      add({"held", "needed"}, 11.0, "activations held until b, until w");
     } else if (has_lanes_) {
-      legend_item({"held"}, 11.0, "activations held");
+      add({"held"}, 11.0, "activations held");
     }
-    y_ += kLegendHeight;
-  }
-
-  void legend_item(const std::vector<std::string>& swatches, double width, std::string_view text) {
-    constexpr double kSwatchHeight = 13.0;
-    constexpr double kSpace = 18.0;
-    const double swatch_width = width * static_cast<double>(swatches.size());
-    const double whole = swatch_width + (swatches.empty() ? 0.0 : 5.0) + text_width(text);
-    if (legend_x_ > kMargin && legend_x_ + whole > width_ - kMargin) {
-      legend_x_ = kMargin;
-      y_ += kLegendHeight;
-    }
-    double x = legend_x_;
-    for (const std::string& swatch : swatches) {
-      canvas_.rectangle(swatch, x, y_ + 2.0, width, kSwatchHeight);
-      x += width;
-    }
-    canvas_.text("legend", swatches.empty() ? x : x + 5.0, y_ + 13.0, text);
-    legend_x_ += whole + kSpace;
+    y_ = legend.bottom();
   }
 
   static constexpr double kLeft = kMargin + kLabelWidth;  // where rows begin
@@ -363,14 +329,13 @@ class SvgDrawing {
   std::span<const TimelinePicture> pictures_;
   double most_width_;
   bool has_tips_;
-  TimelineCanvas canvas_;
+  Canvas canvas_;
   PassStyles styles_;
   double width_ = kMinWidth;
   double scale_ = 1.0;       // pixels for a unit of time
   double pass_width_ = 1.0;  // of a short pass
   double y_ = kMargin;       // where the next thing is drawn
-  double legend_x_ = kMargin;
-  int most_held_ = 1;  // by any rank: the height of a memory lane
+  int most_held_ = 1;        // by any rank: the height of a memory lane
   // What the legend has to explain.
   bool has_pairs_ = false;
   bool has_updates_ = false;

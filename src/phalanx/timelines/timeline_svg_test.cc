@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "phalanx/timelines/timeline_canvas.h"
 #include "phalanx/timelines/timeline_drawing.h"
 
 namespace phalanx {
@@ -27,7 +26,7 @@ int count(const std::string& text, std::string_view part) {
   return times;
 }
 
-// The number behind `name="` from `at` on.
+// The number of the first attribute `name` from `at` on.
 double attribute(const std::string& text, std::string_view name, std::size_t at) {
   const std::string begin = std::string(name) + "=\"";
   return std::stod(text.substr(text.find(begin, at) + begin.size()));
@@ -50,7 +49,7 @@ TEST(TimelineSvgTest, ARectangleForEveryPassInItsPlace) {
   EXPECT_NEAR(width_of(svg, "<title>B0.0, 10 to 12<"), 2 * unit, 0.02);
   EXPECT_NEAR(left_of(svg, "<title>B0.0, 10 to 12<") - left_of(svg, "<title>F0.0, 0 to 1<"),
               10 * unit, 0.02);
-  // Its number on every one of them.
+  // Each has its number.
   EXPECT_EQ(count(svg, "<text class=\"digits\""), 64);
   EXPECT_EQ(count(svg, "class=\"pair\""), 0);
 }
@@ -82,7 +81,7 @@ TEST(TimelineSvgTest, PairsHaveACommonBorder) {
   ASSERT_GT(pairs, 0);
   const std::string svg = svg_of(picture);
   EXPECT_EQ(count(svg, "class=\"pair\""), pairs + 1) << "and one in the legend";
-  // The first: a forward pass of 1 and a backward pass of 2, within the line's width.
+  // The first pair is a forward pass of 1 and a backward pass of 2, less the width of the line.
   EXPECT_NEAR(attribute(svg, "width", svg.find("class=\"pair\"")),
               3 * width_of(svg, "<title>F0.0, 0 to 1<") - 1.0, 0.02);
 }
@@ -152,10 +151,9 @@ TEST(TimelineSvgTest, TextIsEscaped) {
   EXPECT_EQ(count(svg, ">a &lt; b &amp; &quot;c&quot; &gt; d<"), 1);
   EXPECT_EQ(count(svg, ">one &lt;<"), 1);
   EXPECT_EQ(count(svg, ">two &amp;<"), 1);
-  EXPECT_EQ(escaped_for_svg("plain"), "plain");
 }
 
-// Nothing beyond the picture's right side, at the width of a phone either.
+// Nothing is beyond the right side of the picture, also at the width of a phone.
 TEST(TimelineSvgTest, APageHasAPictureForAPhone) {
   TimelinePicture picture = picture_of("zb-h1", 4, 8);
   picture.title = "simulated with the mean measured times: zb-h1, 4 ranks, 8 microbatches";
@@ -184,7 +182,7 @@ TEST(TimelineSvgTest, APageHasAPictureForAPhone) {
       EXPECT_LE(attribute(svg, " x", at) + letter * letters, width);
     }
   }
-  // All passes, and names where there is a pointer.
+  // All widths have all passes; only the one for windows names them under the pointer.
   EXPECT_EQ(count(page, "class=\"pass "), 3 * (3 * 32 + 3));
   EXPECT_EQ(count(svg, "<title>F"), 0);
   EXPECT_EQ(count(page, "<title>F"), 32);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/drawing/axis_scale.h"
 #include "phalanx/timelines/timeline_drawing.h"
 #include "phalanx/timelines/timeline_layout.h"
 
@@ -15,8 +16,7 @@ namespace {
 
 constexpr double kRounding = 1e-9;
 
-// The largest time of which all begins and ends are whole multiples; 0 where they are no whole
-// numbers.
+// The largest time of which all begins and ends are multiples; 0 where they are not whole numbers.
 double common_unit(const TimelinePicture& picture) {
   const std::vector<double> origins = row_origins(picture);
   std::int64_t unit = 0;
@@ -32,9 +32,9 @@ double common_unit(const TimelinePicture& picture) {
   return static_cast<double>(unit);
 }
 
-// The time of a column: so small that every pass has room for its number, if `room` columns are
-// enough for that; else that of the shortest pass. Few passes that are much shorter than the others
-// do not make the picture longer.
+// The time of a column: so short that every pass has room for its number, if `room` columns are
+// enough for that, else as long as the shortest pass. A few passes that are much shorter than the
+// others do not make the picture longer.
 double column_time(const TimelinePicture& picture, int room) {
   const double least = median_pass(picture) / 8.0;
   const double unit = common_unit(picture);
@@ -43,7 +43,7 @@ double column_time(const TimelinePicture& picture, int room) {
   return picture_length(picture) * digits <= time * room * (1.0 + kRounding) ? time / digits : time;
 }
 
-// Which columns are shown: all, or the first and the last of them and a mark in between.
+// The columns that are shown: all, or the first and the last ones with a mark between them.
 class Window {
  public:
   Window(std::size_t count, std::size_t room) : count_(count), is_cut_(count > room) {
@@ -78,7 +78,7 @@ struct Row {
   std::string chunks;
 };
 
-// Draws the row of one rank, `count` columns of a time each.
+// Draws the row of one rank: `count` columns, each of the time `column`.
 class RowDrawing {
  public:
   RowDrawing(const TimelinePicture& picture, double column, std::size_t count)
@@ -103,7 +103,7 @@ class RowDrawing {
  private:
   static constexpr int kIdle = -1;
 
-  // For each column what takes most of it: the position of a pass in the row, or nothing.
+  // For each column the position in the row of the pass that takes most of it, or kIdle.
   std::vector<int> owners_of(const std::vector<TimedAction>& row, double origin) const {
     std::vector<int> owners(count_, kIdle);
     std::vector<double> most(count_, 0.0);
@@ -112,18 +112,18 @@ class RowDrawing {
       if (!is_pass(row[i].action.kind)) continue;
       const double begin = (row[i].begin - origin) / column_;
       const double end = (row[i].end - origin) / column_;
-      for (auto at = static_cast<std::size_t>(begin + kRounding);
-           at < count_ && static_cast<double>(at) < end - kRounding; ++at) {
-        const auto left = static_cast<double>(at);
+      for (auto k = static_cast<std::size_t>(begin + kRounding);
+           k < count_ && static_cast<double>(k) < end - kRounding; ++k) {
+        const auto left = static_cast<double>(k);
         const double share = column_ * (std::min(end, left + 1.0) - std::max(begin, left));
-        idle[at] -= share;
-        if (share <= most[at]) continue;
-        most[at] = share;
-        owners[at] = static_cast<int>(i);
+        idle[k] -= share;
+        if (share <= most[k]) continue;
+        most[k] = share;
+        owners[k] = static_cast<int>(i);
       }
     }
-    for (std::size_t at = 0; at < count_; ++at) {
-      if (idle[at] > most[at] + kRounding * column_) owners[at] = kIdle;
+    for (std::size_t k = 0; k < count_; ++k) {
+      if (idle[k] > most[k] + kRounding * column_) owners[k] = kIdle;
     }
     return owners;
   }
@@ -145,9 +145,9 @@ class RowDrawing {
   std::size_t count_;
 };
 
-// A number above every tenth column or so, where a round time is.
+// Numbers above about every tenth column, at round times.
 std::string axis(double column, std::size_t count, const Window& window) {
-  const double step = tick_step(10.0 * column);
+  const double step = round_step(10.0 * column);
   std::string line(count, ' ');
   std::size_t free = 0;  // from which column on
   for (int tick = 0; step * tick < column * static_cast<double>(count); ++tick) {

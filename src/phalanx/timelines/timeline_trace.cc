@@ -2,28 +2,15 @@
 
 #include <algorithm>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 
+#include "phalanx/drawing/markup.h"
 #include "phalanx/timelines/timeline_drawing.h"
 #include "phalanx/timelines/timeline_layout.h"
 
 namespace phalanx {
 namespace {
-
-std::string escaped_for_json(std::string_view text) {
-  std::string escaped;
-  for (const char letter : text) {
-    if (letter == '"' || letter == '\\') {
-      escaped += '\\';
-      escaped += letter;
-    } else if (static_cast<unsigned char>(letter) < 0x20) {
-      escaped += fmt::format("\\u{:04x}", static_cast<unsigned>(letter));
-    } else {
-      escaped += letter;
-    }
-  }
-  return escaped;
-}
 
 std::string_view category_of(ActionKind kind) {
   if (is_message(kind)) return "message";
@@ -77,9 +64,10 @@ class Trace {
 
   void name(std::string_view what, std::size_t process, std::size_t thread, std::string_view name) {
     begin_event();
-    fmt::format_to(std::back_inserter(events_),
-                   R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"name":"{}"}}}})", what,
-                   process, thread, escaped_for_json(name));
+    fmt::format_to(
+        std::back_inserter(events_),
+        R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}})", what, process, thread,
+        nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
 
   void add(const TimelinePicture& picture, const TimedAction& timed, std::size_t process,

@@ -21,7 +21,7 @@ TEST(TimelineTraceTest, EventsOfPassesRanksAndActivations) {
   EXPECT_EQ(
       to_chrome_trace({&picture, 1}, 1e-3),
       "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
-      R"({"name":"process_name","ph":"M","pid":0,"tid":0,"args":{"name":"a \"V\"\u000a"}},)"
+      R"({"name":"process_name","ph":"M","pid":0,"tid":0,"args":{"name":"a \"V\"\n"}},)"
       "\n"
       R"({"name":"thread_name","ph":"M","pid":0,"tid":0,"args":{"name":"rank 0"}},)"
       "\n"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "phalanx/data/split.h"
-#include "phalanx/drawing/charts_series.h"
+#include "phalanx/drawing/series.h"
 #include "phalanx/families/evaluation_scores.h"
 #include "phalanx/metrics/run_sink.h"
 #include "phalanx/start/run_setup.h"

@@ -1,4 +1,4 @@
-#include "phalanx/report/report_run.h"
+#include "phalanx/report/run.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -22,9 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostEvents = 1000;  // of the first and of the last, each
+constexpr std::size_t kMostEvents = 1000;  // at the begin, and as many at the end
 
-// 0 for what is no time.
+// 0 for a text that is not a time.
 double seconds_of(const std::string& time) {
   std::tm utc{};
   double seconds = 0;
@@ -37,7 +37,7 @@ double seconds_of(const std::string& time) {
   return static_cast<double>(::timegm(&utc)) + seconds;
 }
 
-// Neither before nor behind the words, and one between two.
+// The words of a text with one blank between each two.
 std::string with_single_blanks(std::string_view text) {
   std::string words;
   for (const char letter : text) {
@@ -52,7 +52,7 @@ std::string with_single_blanks(std::string_view text) {
   return words;
 }
 
-// What happened, without what the log says beside it: the table of times below a saved checkpoint.
+// The text of an event without the table of times that the log has below a saved checkpoint.
 std::string event_text(const std::string& text) {
   std::string kept;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -81,7 +81,7 @@ class EventsReader {
  public:
   explicit EventsReader(ReportRun& run) : run_(run) {}
 
-  // False where it is no event.
+  // False where the line is not an event.
   bool read(std::string_view line) {
     Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object() || !json.contains("event") || !json["event"].is_string()) return false;
@@ -95,7 +95,7 @@ class EventsReader {
       begin(json, event);
       event.text = begin_text(run_.starts.back().begin, run_.starts.size());
     }
-    if (run_.starts.empty()) return true;  // the tail of a run whose begin is lost
+    if (run_.starts.empty()) return true;  // the begin of this run is lost
     run_.starts.back().last_seconds = event.seconds;
     if (event.event == "end") {
       if (event.text.empty()) event.text = text_at(json, "/outcome");
@@ -111,7 +111,7 @@ class EventsReader {
   }
 
  private:
-  // A directory's events may be those of several runs: the last one counts.
+  // A directory may have the events of several runs: only those of the last one are kept.
   void begin(Json& json, const ReportEvent& event) {
     const std::string id = text_at(json, "/run");
     if (id != id_) {
@@ -121,7 +121,7 @@ class EventsReader {
       run_.events_left_out = 0;
       id_ = id;
     }
-    // Of earlier starts there may be thousands, and nobody looks at their pictures.
+    // There may be thousands of earlier starts, and only the last one is drawn.
     if (!run_.starts.empty()) {
       ReportStart& before = run_.starts.back();
       for (const char* key : {"arguments", "memory", "schedule"}) before.begin.erase(key);
@@ -130,7 +130,7 @@ class EventsReader {
     run_.starts.push_back({.begin = std::move(json), .begin_seconds = event.seconds});
   }
 
-  // Of very many those in the middle are left out.
+  // Of very many events those in the middle are left out.
   void keep(ReportEvent event) {
     if (run_.events.size() < kMostEvents) {
       run_.events.push_back(std::move(event));
@@ -156,7 +156,7 @@ void read_events(const fs::path& path, ReportRun& run) {
   reader.finish();
 }
 
-// The shortest ends of the paths that tell them apart: "a/run", "b/run".
+// Names runs by the ends of their paths, as long as needed for different names: "a/run", "b/run".
 void name_apart(std::vector<ReportRun>& runs) {
   std::vector<std::vector<std::string>> parts;
   for (const ReportRun& run : runs) {
@@ -174,7 +174,7 @@ void name_apart(std::vector<ReportRun>& runs) {
     return fmt::format("{}", fmt::join(first, all.end(), "/"));
   };
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    // What many directories are called is nobody's name.
+    // "checkpoints" is the name of many directories.
     const bool is_named = parts[i].empty() || !parts[i].back().starts_with("checkpoint");
     for (std::size_t count = is_named ? 1 : 2; count <= parts[i].size(); ++count) {
       runs[i].name = end_of(i, count);

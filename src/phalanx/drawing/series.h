@@ -1,7 +1,7 @@
 #pragma once
-// A curve of any length in little memory: neighbouring points become one bin of their least,
-// greatest and mean value. A run of ten million iterations is drawn from some thousand bins, and no
-// peak of it is lost.
+// A curve of any length in little memory: neighbouring points become one bin, which keeps their
+// least, greatest and mean value. A run of ten million iterations is drawn from some thousand bins,
+// and no peak is lost.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace phalanx {
 
-// Neighbouring points. A single point is a bin, too.
+// Neighbouring points, one or more.
 struct SeriesBin {
   double x_first = 0;
   double x_last = 0;
@@ -30,15 +30,15 @@ struct ChartPoint {
   friend bool operator==(const ChartPoint&, const ChartPoint&) = default;
 };
 
-// `right` lies behind `left`.
+// One bin of two neighbours.
 SeriesBin joined(const SeriesBin& left, const SeriesBin& right);
 
 class Series {
  public:
-  // Holds at most twice `bins`, and at least `bins` once there were as many points.
+  // Keeps at most 2 * `bins` bins, and at least `bins` of as many points or more.
   explicit Series(std::size_t bins = 1024) : capacity_(bins) {}
 
-  // In order of x. A value that is not finite is left out.
+  // Points come in order of x. A value that is not finite is left out.
   void add(double x, double y);
 
   bool empty() const { return bins_.empty(); }
@@ -49,7 +49,7 @@ class Series {
   double mean() const { return sum_ / static_cast<double>(count_); }
   double least() const { return least_; }
   double most() const { return most_; }
-  // Of the bins' means. 0 where there are none.
+  // The median of the bins' means; 0 where there are none.
   double median() const;
 
  private:
@@ -67,14 +67,14 @@ class Series {
 
 // At most `columns` bins.
 std::vector<SeriesBin> thinned(std::span<const SeriesBin> bins, std::size_t columns);
-// Each point; of a bin of several its least and its greatest, in the order in which they came.
+// The points of the bins: of a bin of several points the least and the greatest, in their order.
 std::vector<ChartPoint> outline(std::span<const SeriesBin> bins);
 // The mean of each bin.
 std::vector<ChartPoint> means(std::span<const SeriesBin> bins);
-// The mean of each bin's neighbourhood, 4 % of the curve, near ones counting more. Of all bins of a
+// The mean of each bin's neighbourhood, 4 % of the curve; near bins count more. Give all bins of a
 // series, so that the curve is the same at every width of a page.
 std::vector<ChartPoint> smoothed(std::span<const SeriesBin> bins);
-// At most `columns` of the points, at least two where there are as many; the last one is kept.
+// At most `columns` of the points (at least two, if there are two); the last one is kept.
 std::vector<ChartPoint> thinned(std::span<const ChartPoint> points, std::size_t columns);
 
 }  // namespace phalanx

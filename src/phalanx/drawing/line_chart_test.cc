@@ -1,4 +1,4 @@
-#include "phalanx/drawing/charts_svg.h"
+#include "phalanx/drawing/line_chart.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,25 +11,11 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(EscapedForPage, LeavesNothingThatIsMarkup) {
-  EXPECT_EQ(escaped_for_page("a < b > c & \"d\" 'e'"),
-            "a &lt; b &gt; c &amp; &quot;d&quot; &#39;e&#39;");
-  EXPECT_EQ(escaped_for_page("süß 中 😀"), "süß 中 😀");
-  const std::string mark = "\xEF\xBF\xBD";
-  EXPECT_EQ(escaped_for_page("a\xFF"
-                             "b\x1B[c"),
-            "a" + mark + "b" + mark + "[c");
-  EXPECT_EQ(escaped_for_page("\xC0\xBC"), mark + mark);  // an overlong "<"
-  EXPECT_EQ(escaped_for_page("\xE0\x80\xBC"), mark + mark + mark);
-  EXPECT_EQ(escaped_for_page("\xED\xA0\x80"), mark + mark + mark);  // a surrogate
-  EXPECT_EQ(escaped_for_page("\xE4\xB8"), mark + mark);             // cut
-}
-
-Chart chart_of(std::vector<ChartCurve> curves) {
+LineChart chart_of(std::vector<ChartCurve> curves) {
   return {.title = "loss", .curves = std::move(curves)};
 }
 
-TEST(ChartSvg, DrawsCurvesWithinItsBoxAndNamesAtTheirEnds) {
+TEST(LineChart, DrawsCurvesWithinItsBoxAndNamesAtTheirEnds) {
   const std::string svg = to_svg(
       chart_of({{.name = "a 3.1", .points = {{0, 4}, {5, 3.5}, {10, 3.1}}, .colour = 2}}), {});
   EXPECT_THAT(svg, HasSubstr("class=\"curve c2\""));
@@ -46,9 +32,9 @@ TEST(ChartSvg, DrawsCurvesWithinItsBoxAndNamesAtTheirEnds) {
   EXPECT_EQ(points, 3);
 }
 
-TEST(ChartSvg, EscapesWhatItIsGiven) {
+TEST(LineChart, EscapesWhatItIsGiven) {
   const std::string bad = "</svg><script>alert(1)</script>";
-  Chart chart = chart_of({{.name = bad, .points = {{0, 1}, {1, 2}}}});
+  LineChart chart = chart_of({{.name = bad, .points = {{0, 1}, {1, 2}}}});
   chart.title = chart.x_name = bad;
   chart.marks = {{0.5, bad}};
   const std::string svg = to_svg(chart, {});
@@ -56,7 +42,7 @@ TEST(ChartSvg, EscapesWhatItIsGiven) {
   EXPECT_EQ(svg.find("</svg>"), svg.size() - 7);
 }
 
-TEST(ChartSvg, NamesDoNotCoverEachOther) {
+TEST(LineChart, NamesDoNotCoverEachOther) {
   std::vector<ChartCurve> curves;
   for (int i = 0; i < 8; ++i) {
     curves.push_back({.name = "run" + std::to_string(i), .points = {{0, 5}, {1, 3 + 1e-3 * i}}});
@@ -72,14 +58,14 @@ TEST(ChartSvg, NamesDoNotCoverEachOther) {
   EXPECT_LE(heights.back(), 230 - 34);
 }
 
-TEST(ChartSvg, IterationsHaveNoFractions) {
+TEST(LineChart, IterationsHaveNoFractions) {
   const std::string svg = to_svg(chart_of({{.points = {{1, 10}, {2, 20}, {3, 30}}}}), {});
   for (const char* label : {">1<", ">2<", ">3<"}) EXPECT_THAT(svg, HasSubstr(label));
   for (const char* label : {">1.0<", ">1.5<", ">2.5<"}) EXPECT_THAT(svg, Not(HasSubstr(label)));
 }
 
-TEST(ChartSvg, NamesOfMarksDoNotCoverEachOther) {
-  Chart chart = chart_of({{.points = {{0, 5}, {100, 3}}}});
+TEST(LineChart, NamesOfMarksDoNotCoverEachOther) {
+  LineChart chart = chart_of({{.points = {{0, 5}, {100, 3}}}});
   chart.marks = {{10, "resumed"}, {12, "resumed"}, {60, "resumed"}};
   const std::string svg = to_svg(chart, {});
   const auto count = [&](std::string_view part) {
@@ -87,16 +73,16 @@ TEST(ChartSvg, NamesOfMarksDoNotCoverEachOther) {
     for (auto i = svg.find(part); i != std::string::npos; i = svg.find(part, i + 1)) ++times;
     return times;
   };
-  EXPECT_EQ(count("<path class=\"mark\""), 3);
+  EXPECT_EQ(count("<line class=\"mark\""), 3);
   EXPECT_EQ(count(">resumed</text>"), 2);
 }
 
-TEST(ChartSvg, HasSomethingToDrawOrIsEmpty) {
+TEST(LineChart, HasSomethingToDrawOrIsEmpty) {
   EXPECT_EQ(to_svg(chart_of({}), {}), "");
   EXPECT_EQ(to_svg(chart_of({{.name = "none"}}), {}), "");
-  // One point, and values that have no logarithm.
+  // A curve of one point, and values without a logarithm.
   EXPECT_THAT(to_svg(chart_of({{.points = {{7, 0}}}}), {}), HasSubstr("<circle"));
-  Chart chart = chart_of({{.points = {{1, 0}, {2, -4}}}});
+  LineChart chart = chart_of({{.points = {{1, 0}, {2, -4}}}});
   chart.logarithmic = true;
   EXPECT_THAT(to_svg(chart, {}), Not(HasSubstr("nan")));
 }

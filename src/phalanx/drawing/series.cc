@@ -1,4 +1,4 @@
-#include "phalanx/drawing/charts_series.h"
+#include "phalanx/drawing/series.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 namespace phalanx {
 
 SeriesBin joined(const SeriesBin& left, const SeriesBin& right) {
-  // Where both extremes are one half's, its order is that of the whole.
+  // If one of the two has both extremes, its order is that of the whole.
   bool least_comes_first = left.least <= right.least;
   if (left.least <= right.least && left.most >= right.most) {
     least_comes_first = left.least_comes_first;

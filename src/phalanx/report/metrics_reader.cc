@@ -1,4 +1,4 @@
-#include "phalanx/report/report_metrics.h"
+#include "phalanx/report/metrics_reader.h"
 
 #include <algorithm>
 #include <charconv>
@@ -36,20 +36,20 @@ constexpr std::array<std::string_view, kMetrics> kKeys = {"iteration",
 
 bool is_blank(char letter) { return letter == ' ' || letter == '\t' || letter == '\r'; }
 
-// A JSON object of plain values, as metrics lines are, taken apart without a tree of it.
+// Reads a JSON object of plain values, as metrics lines are, without building a tree.
 class FlatObject {
  public:
   explicit FlatObject(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
 
   bool open() { return next('{'); }
-  // After a member: whether another one follows, or the object and the line end.
+  // After a member: whether another one follows, or the object ends.
   bool goes_on() { return next(','); }
   bool closes() {
     if (!next('}')) return false;
     skip_blanks();
     return at_ == end_;
   }
-  // False also of one with an escape.
+  // False also for a string with an escape.
   bool text(std::string_view& found) {
     if (!next('"')) return false;
     const char* const begin = at_;
@@ -70,7 +70,7 @@ class FlatObject {
     if (word("true")) return found = 1, true;
     if (word("false")) return found = 0, true;
     if (word("null")) return found = kNone, true;
-    // JSON has no infinities, which from_chars() would take.
+    // from_chars() would accept infinities, which JSON has not.
     if (at_ == end_ || (*at_ != '-' && (*at_ < '0' || *at_ > '9'))) return false;
     const auto [behind, error] = std::from_chars(at_, end_, found);
     if (error == std::errc::result_out_of_range) found = kNone;
@@ -178,7 +178,7 @@ bool MetricsReader::scan(std::string_view line) {
   return object.closes();
 }
 
-// Lists, objects and escapes within: another program's lines.
+// For lines with lists, objects or escapes, which are another program's.
 bool MetricsReader::scan_slowly(std::string_view line) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return false;

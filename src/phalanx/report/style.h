@@ -1,6 +1,6 @@
 #pragma once
-// How a report looks, in light, in the dark and on paper, and the script that shows values under
-// the pointer. The page says everything without the script.
+// The style of a report on light and dark screens and on paper, and the script that shows values
+// under the pointer. The page is complete without the script.
 
 #include <string_view>
 

@@ -1,4 +1,4 @@
-#include "phalanx/report/report_sections.h"
+#include "phalanx/report/sections.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,9 +10,8 @@
 #include <set>
 
 #include "phalanx/base/numeric.h"
-#include "phalanx/drawing/charts_scale.h"
-#include "phalanx/drawing/charts_svg.h"
-#include "phalanx/report/report_text.h"
+#include "phalanx/drawing/markup.h"
+#include "phalanx/report/html.h"
 
 namespace phalanx {
 namespace {
@@ -29,13 +28,13 @@ std::string bytes_text(const std::optional<double>& value) {
   return format_bytes(static_cast<std::int64_t>(*value));
 }
 
-// "save_failed" as people write it.
+// "save failed" for "save_failed".
 std::string readable(std::string key) {
   std::ranges::replace(key, '_', ' ');
   return key;
 }
 
-// As it stands in the file, without quotes.
+// The value as in the file, without quotes.
 std::string plain(const Json& value) {
   return value.is_string() ? value.get<std::string>()
                            : value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -47,17 +46,17 @@ std::string bars(const std::vector<std::string>& cells) {
 
 std::string bar_row(std::string_view name, const std::vector<BarPart>& parts,
                     std::string_view value) {
-  return fmt::format("<span>{}</span>{}<span>{}</span>", escaped_for_page(name), stacked_bar(parts),
-                     escaped_for_page(value));
+  return fmt::format("<span>{}</span>{}<span>{}</span>", escape_markup(name), stacked_bar(parts),
+                     escape_markup(value));
 }
 
-// Shares of their sum, the largest rest in `others`.
+// The parts as shares of `whole`.
 std::vector<BarPart> shares(std::vector<BarPart> parts, double whole) {
   for (BarPart& part : parts) part.share = whole > 0 ? std::max(part.share, 0.0) / whole : 0;
   return parts;
 }
 
-// Of all starts that have said when they ended.
+// The time of all starts, each up to its last event.
 std::string whole_run(const ReportRun& run) {
   const ReportMetrics& metrics = run.metrics;
   const double data = metrics[Metric::kWaitedForData].sum();
@@ -86,7 +85,7 @@ std::string whole_run(const ReportRun& run) {
          bar_legend(parts) + to_html({{"", "time", "share"}, rows, ""});
 }
 
-// Of a run with files: a step as it was predicted, and as it was.
+// A step of a run with states in files: predicted and measured times.
 std::string disk_time(const ReportRun& run) {
   const auto fact = [&](std::string_view pointer) { return number_at(run.facts(), pointer); };
   if (!fact("/disk/read_bytes")) return {};
@@ -137,7 +136,6 @@ std::string last_step(const ReportRun& run) {
 
 }  // namespace
 
-// Exact numbers, the last of which a chart does not name.
 std::string evaluations_section(const ReportRun& run) {
   const auto& evaluations = run.metrics.evaluations;
   if (evaluations.empty()) return {};
@@ -226,7 +224,7 @@ std::string memory_section(const ReportRun& run) {
     return number_at(part_at(plan, "/bytes"), key);
   };
   std::vector<std::string> cells;
-  std::vector<BarPart> legend;  // of what some rank has
+  std::vector<BarPart> legend;  // of the classes that some rank has
   PageTable table{.headings = {""}, .rows = {}, .style = ""};
   // A row for each class, so that the table of a few ranks fits on a phone.
   const auto add_row = [&](const std::string& name, std::string_view key) {
@@ -282,12 +280,12 @@ PageEvent skipped_event(const SkippedRange& range) {
   return {"", range.first, "skipped", text};
 }
 
-// Those of events.jsonl in their order, and the skips of metrics.jsonl where their iterations come.
+// The events of events.jsonl, and the skipped iterations of metrics.jsonl between them.
 std::vector<PageEvent> page_events(const ReportRun& run) {
   std::vector<PageEvent> events;
   std::size_t skip = 0;
   const auto& skips = run.metrics.skipped_ranges;
-  bool is_open = false;  // a start without an end
+  bool is_open = false;  // a start has begun and not ended
   for (const ReportEvent& event : run.events) {
     const bool begins = event.event == "begin";
     if (begins && is_open) {
@@ -296,7 +294,7 @@ std::vector<PageEvent> page_events(const ReportRun& run) {
                         "down; what it trained since its last checkpoint is trained again"});
     }
     is_open = event.event != "end" && (is_open || begins);
-    // A start tells of iterations that may come again.
+    // The iteration of a begin may be less than those before: its iterations come again.
     while (!begins && skip < skips.size() && skips[skip].first <= event.iteration) {
       events.push_back(skipped_event(skips[skip++]));
     }
@@ -392,8 +390,8 @@ std::string arguments_section(const ReportRun& run) {
   if (!arguments.is_object() || arguments.empty()) return {};
   std::string rows;
   for (const auto& [flag, value] : arguments.items()) {
-    rows += fmt::format("<div><span>{}</span><span>{}</span></div>\n", escaped_for_page(flag),
-                        escaped_for_page(plain(value)));
+    rows += fmt::format("<div><span>{}</span><span>{}</span></div>\n", escape_markup(flag),
+                        escape_markup(plain(value)));
   }
   return heading("Arguments") + "<div class=\"arguments\">\n" + rows + "</div>\n";
 }

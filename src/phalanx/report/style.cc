@@ -1,18 +1,9 @@
-#include "phalanx/report/report_style.h"
+#include "phalanx/report/style.h"
 
 namespace phalanx {
 
-// The colours of curves are those of Okabe and Ito, which people of any colour vision tell apart,
-// darker or lighter where the ground asks for it. On paper curves also differ by their dashes.
+// Colours are the variables of drawing/palette.h. On paper curves also differ by their dashes.
 const std::string_view kReportStyle = R"css(
-:root{color-scheme:light dark;--ground:#fff;--raised:#f6f7f9;--ink:#1b1f24;--soft:#59636e;
---rule:#d8dde3;--grid:#e8ebef;--c0:#0068a8;--c1:#c74e00;--c2:#00805e;--c3:#b0558a;--c4:#a87200;
---c5:#2f8fc4;--c6:#6b5b95;--c7:#57606a;--b0:#0072b2;--b1:#56b4e9;--b2:#009e73;--b3:#d9a300;
---b4:#d55e00;--b5:#cc79a7;--b6:#8c8c8c;--b7:#cdd3da;--b8:#6f4fa8;--bad:#b3261e;--good:#00704f}
-@media screen and (prefers-color-scheme:dark){:root{--ground:#14171b;--raised:#1d2126;--ink:#e7eaee;
---soft:#a2abb5;--rule:#353b43;--grid:#282d34;--c0:#5cb3ec;--c1:#ff8a4c;--c2:#3ec79b;--c3:#e59ac6;
---c4:#e8b53a;--c5:#9bd2f5;--c6:#b9a7e6;--c7:#b4bcc6;--b6:#8d959e;--b7:#515a64;--b8:#a98be0;--bad:#ff8a80;
---good:#4fd1a5}}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:1240px;padding:24px 20px 60px;background:var(--ground);color:var(--ink);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;
@@ -46,10 +37,11 @@ figcaption{font-weight:620;margin-bottom:2px}
 .chart text{font-size:11.5px;fill:var(--soft)}
 .chart .end{font-weight:600}
 @media (min-width:1100px){.wide .chart text{font-size:10px}}
+.chart .y,.chart .end{dominant-baseline:central}
 .chart .tick{text-anchor:middle}.chart .y,.chart .name{text-anchor:end}.chart .mark-name{text-anchor:start}
-.chart .grid{stroke:var(--grid);fill:none}
-.chart .axis{stroke:var(--soft);fill:none}
-.chart .mark{stroke:var(--soft);stroke-dasharray:2 3;fill:none}
+.chart .grid{stroke:var(--grid)}
+.chart .base{stroke:var(--soft)}
+.chart .mark{stroke:var(--soft);stroke-dasharray:2 3}
 .curve{fill:none;stroke-width:1.7;stroke-linejoin:round}
 .curve.faint{stroke-width:.8;opacity:.38}
 .c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}
@@ -65,7 +57,7 @@ figcaption{font-weight:620;margin-bottom:2px}
 .bars span{white-space:nowrap}.bars span:nth-child(3n){text-align:right;color:var(--soft)}
 .bar{display:block;width:100%;height:18px;background:var(--raised);border-radius:2px}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:2px 18px;padding:0;margin:10px 0;font-size:13px;color:var(--soft)}
-.swatch{width:12px;height:12px;margin-right:6px;vertical-align:-1px}
+.swatch{width:12px;height:12px;margin-right:2px;vertical-align:-1px}
 .scroll{overflow-x:auto;margin:8px 0}
 table{border-collapse:collapse;font-size:14px}
 th{font-weight:600;text-align:left;color:var(--soft);font-size:13px;vertical-align:bottom}
@@ -90,9 +82,6 @@ details summary{cursor:pointer;font-weight:620;margin:14px 0 8px}
 padding:2px 8px;font-size:12.5px;white-space:nowrap;z-index:1}
 footer{margin-top:48px;border-top:1px solid var(--rule);padding-top:8px;font-size:13px}
 @media print{
-:root{color-scheme:light;--ground:#fff;--raised:#f3f3f3;--ink:#000;--soft:#444;--rule:#bbb;--grid:#ddd;
---c0:#0068a8;--c1:#c74e00;--c2:#00805e;--c3:#b0558a;--c4:#a87200;--c5:#2f8fc4;--c6:#6b5b95;--c7:#57606a;
---b6:#8c8c8c;--b7:#cdd3da;--b8:#6f4fa8;--bad:#b3261e;--good:#00704f}
 @page{margin:14mm}
 body{max-width:none;padding:0;font-size:10.5pt}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}

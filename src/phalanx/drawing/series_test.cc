@@ -1,4 +1,4 @@
-#include "phalanx/drawing/charts_series.h"
+#include "phalanx/drawing/series.h"
 
 #include <gtest/gtest.h>
 
@@ -92,7 +92,7 @@ TEST(Smoothed, IsTheMeanOfTheNeighbourhood) {
   const auto curve = smoothed(series.bins());
   ASSERT_EQ(curve.size(), 400U);
   for (const ChartPoint& point : curve) EXPECT_NEAR(point.y, 3.0, 0.25);
-  // A bin of many points counts as many.
+  // A bin counts as often as it has points.
   std::vector<SeriesBin> bins(100, {.least = 1, .most = 1, .sum = 1, .count = 1});
   bins[50] = {.least = 2, .most = 2, .sum = 2e6, .count = 1'000'000};
   EXPECT_NEAR(smoothed(bins)[51].y, 2.0, 1e-3);

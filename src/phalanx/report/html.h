@@ -1,5 +1,5 @@
 #pragma once
-// Values as a report's reader sees them, and the small pieces of the page.
+// Values as texts for a report's reader, and the small pieces of the page in HTML.
 
 #include <string>
 #include <string_view>
@@ -10,23 +10,23 @@ namespace phalanx {
 
 // "45.2 s", "12 min 5 s", "3 h 12 min", "2 d 4 h".
 std::string duration_text(double seconds);
-// "2026-01-31 12:00:00" of ISO 8601; as it is where it is no such time.
+// "2026-01-31 12:00:00" for a time in ISO 8601; other texts stay as they are.
 std::string readable_time(std::string_view iso);
 // "57.3 %".
 std::string percent_text(double share);
 
-// The parts below escape what they are given.
+// The functions below escape their texts.
 
 // <h2>.
 std::string heading(std::string_view text);
-// A paragraph that says what is not there, and why.
+// A paragraph that says what is missing, and why.
 std::string missing_text(std::string_view text);
-// Names and values below each other; empty values are left out.
+// A list of names and values; empty values are left out.
 using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 std::string facts_list(const NamedTexts& facts);
 
-// A table; the first column is text, the others numbers, unless the column's heading begins
-// with ':', which is not shown.
+// The first column is text. Other columns are numbers, unless the heading begins with ':', which is
+// not shown: then they are text.
 struct PageTable {
   std::vector<std::string> headings;
   std::vector<std::vector<std::string>> rows;
@@ -34,7 +34,7 @@ struct PageTable {
 };
 std::string to_html(const PageTable& table);
 
-// Parts side by side, each a share of the whole width; `colour`: classes b0 ... b8.
+// A part of a bar: its share of the width, and its colour, one of the classes b0 to b8.
 struct BarPart {
   std::string name;
   double share = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// What is known of a run from its save directory: metrics.jsonl, and events.jsonl where there is
-// one. Nothing but one of the two is required.
+// A run as its save directory shows it, by metrics.jsonl and events.jsonl. One of the two is
+// enough.
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "phalanx/report/report_metrics.h"
+#include "phalanx/report/metrics_reader.h"
 
 namespace phalanx {
 
@@ -21,45 +21,45 @@ struct ReportEvent {
   std::string text;
 };
 
-// A start of the run, to its end or to the next start.
+// One start of the run, until its end or the next start.
 struct ReportStart {
   nlohmann::ordered_json begin;                    // the whole line
-  std::optional<nlohmann::ordered_json> end = {};  // null where there was none
+  std::optional<nlohmann::ordered_json> end = {};  // null: the start has none
   double begin_seconds = 0;
   double last_seconds = 0;  // of the last event of this start
 };
 
 struct ReportRun {
   std::filesystem::path directory;
-  std::string name;  // of the directory, made different from those of other runs
+  std::string name;  // from the directory's path; differs from those of other runs
   bool has_metrics = false;
   bool has_events = false;
   ReportMetrics metrics;
-  std::vector<ReportEvent> events;  // of this run, in order; some thousand at most
+  std::vector<ReportEvent> events;  // in order; two thousand at most
   std::int64_t events_left_out = 0;
   std::int64_t unusable_events = 0;  // lines
   std::vector<ReportStart> starts;
 
-  // The last start's facts; an empty object where there are none.
+  // The facts of the last start; an empty object where there are none.
   const nlohmann::ordered_json& facts() const;
-  // The last end's; null where the last start has none.
+  // The end of the last start; null where there is none.
   const nlohmann::ordered_json* ending() const;
 };
 
-// InputMissingError where there is no such directory, or neither file in it; IoError.
+// InputMissingError where the directory or both of its files are missing; IoError.
 ReportRun read_run(const std::filesystem::path& directory);
-// Several, with names that differ. UsageError where two are the same directory.
+// Several runs, whose names differ. UsageError where two are the same directory.
 std::vector<ReportRun> read_runs(const std::vector<std::filesystem::path>& directories);
 
-// What people call a loss, "lm_loss" or "lm_loss wiki": as the runs say it, where all of them say
-// the same.
+// The title of a loss, "lm_loss" or "lm_loss wiki", for people: the one that the runs record if it
+// is the same in all of them, else the name in words.
 std::string title_of(std::span<const ReportRun> runs, const std::string& name);
 
-// Numbers and texts of JSON that somebody may have edited: nothing where they are missing or of
+// A number or a text of JSON that somebody may have edited: nothing where it is missing or of
 // another type.
 std::optional<double> number_at(const nlohmann::ordered_json& json, std::string_view pointer);
 std::string text_at(const nlohmann::ordered_json& json, std::string_view pointer);
-// A list or an object: an empty one where it is not there.
+// A list or an object; an empty object where it is missing.
 const nlohmann::ordered_json& part_at(const nlohmann::ordered_json& json, std::string_view pointer);
 
 }  // namespace phalanx

@@ -1,4 +1,4 @@
-#include "phalanx/report/report_charts.h"
+#include "phalanx/report/charts.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,8 @@
 #include <functional>
 #include <initializer_list>
 
-#include "phalanx/drawing/charts_svg.h"
+#include "phalanx/drawing/line_chart.h"
+#include "phalanx/drawing/markup.h"
 
 namespace phalanx {
 namespace {
@@ -17,7 +18,7 @@ constexpr ChartSize kSmall = {440, 230};
 constexpr int kColours = 8;
 constexpr std::size_t kMostMarks = 12;
 
-// "f1 dev" as people write it.
+// "F1 dev" for "f1 dev".
 std::string score_words(std::string name) {
   for (const auto& [key, word] : {std::pair("accuracy", "Accuracy"), std::pair("f1", "F1")}) {
     if (name.starts_with(key)) name.replace(0, std::string_view(key).size(), word);
@@ -30,7 +31,7 @@ const Series* find(const std::vector<NamedSeries>& all, const std::string& name)
   return found == all.end() || found->series.empty() ? nullptr : &found->series;
 }
 
-// Where later starts of the run went on.
+// The iterations at which later starts of the run went on.
 std::vector<ChartMark> marks_of(std::span<const ReportRun> runs) {
   std::vector<ChartMark> marks;
   if (runs.size() > 1) return marks;
@@ -44,7 +45,7 @@ std::vector<ChartMark> marks_of(std::span<const ReportRun> runs) {
   return marks;
 }
 
-// A short curve is its own mean.
+// A short curve is not smoothed.
 bool is_smoothed(const Series& series) { return series.bins().size() >= 50; }
 
 std::string ended(std::string name, double value) {
@@ -52,7 +53,7 @@ std::string ended(std::string name, double value) {
 }
 
 // A run's curves of one loss.
-void add_loss(Chart& chart, const ReportRun& run, std::size_t number, const std::string& name,
+void add_loss(LineChart& chart, const ReportRun& run, std::size_t number, const std::string& name,
               bool is_only, std::size_t columns) {
   const int colour = static_cast<int>(number) % kColours;
   if (const Series* loss = find(run.metrics.losses, name)) {
@@ -79,7 +80,7 @@ void add_loss(Chart& chart, const ReportRun& run, std::size_t number, const std:
 
 std::string loss_chart(std::span<const ReportRun> runs, const std::string& name, bool logarithmic,
                        const ChartSize& size) {
-  Chart chart;
+  LineChart chart;
   chart.title = title_of(runs, name);
   chart.logarithmic = logarithmic;
   chart.marks = marks_of(runs);
@@ -98,7 +99,7 @@ bool has_smoothed(std::span<const ReportRun> runs, const std::string& name) {
 
 using Lists = std::initializer_list<std::vector<NamedSeries> ReportMetrics::*>;
 
-// Every name once, in the order of their appearance.
+// Every name once, in the order of appearance.
 std::vector<std::string> names_in(std::span<const ReportRun> runs, const Lists& lists) {
   std::vector<std::string> names;
   for (const ReportRun& run : runs) {
@@ -135,11 +136,11 @@ struct SmallChart {
 
 std::string small_chart(std::span<const ReportRun> runs, const SmallChart& wanted,
                         const Pick& pick) {
-  Chart chart{.title = wanted.title,
-              .logarithmic = wanted.logarithmic,
-              .from_zero = wanted.from_zero,
-              .shown_factor = wanted.shown_factor,
-              .has_whole_values = wanted.has_whole_values};
+  LineChart chart{.title = wanted.title,
+                  .logarithmic = wanted.logarithmic,
+                  .from_zero = wanted.from_zero,
+                  .shown_factor = wanted.shown_factor,
+                  .has_whole_values = wanted.has_whole_values};
   bool changes = false;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Picked picked = pick(runs[i]);
@@ -169,14 +170,14 @@ std::string small_chart(std::span<const ReportRun> runs, const SmallChart& wante
   if (chart.empty() || (wanted.only_if_it_changes && !changes)) return {};
   return fmt::format(
       "<figure><figcaption>{} <span class=\"unit\">{}</span></figcaption>{}</figure>\n",
-      escaped_for_page(wanted.title), escaped_for_page(wanted.unit), to_svg(chart, kSmall));
+      escape_markup(wanted.title), escape_markup(wanted.unit), to_svg(chart, kSmall));
 }
 
 Pick metric(Metric which) {
   return [which](const ReportRun& run) { return Picked{&run.metrics[which], 1}; };
 }
 
-// Over several powers of ten, where a linear axis would show the greatest alone.
+// Whether values go over several powers of ten, so that a linear axis would show only the greatest.
 bool spans_decades(std::span<const ReportRun> runs, Metric which) {
   bool spans = false;
   for (const ReportRun& run : runs) {
@@ -213,7 +214,7 @@ std::string loss_charts(std::span<const ReportRun> runs) {
         "<figure class=\"loss\"><figcaption>{0} <span class=\"unit\">{3}</span></figcaption>"
         "<input type=\"checkbox\" class=\"switch\" id=\"log-{1}\"><label "
         "for=\"log-{1}\">logarithmic</label>\n{2}</figure>\n",
-        escaped_for_page(title_of(runs, name)), number++, charts,
+        escape_markup(title_of(runs, name)), number++, charts,
         has_smoothed(runs, name) ? "training: faint as it was, strong smoothed" : "");
   }
   return html;

@@ -1,24 +1,24 @@
 #pragma once
-// The parts of a report below its curves.
+// The sections of a report below its charts.
 
 #include <span>
 #include <string>
 
 #include "phalanx/report/report.h"
-#include "phalanx/report/report_run.h"
+#include "phalanx/report/run.h"
 
 namespace phalanx {
 
-// Of one run: where its time went, as a whole and in its last step.
+// Of one run: how it spent its time, as a whole and in its last step.
 std::string time_section(const ReportRun& run);
-// Its last evaluations, in numbers.
+// A table of the last evaluations.
 std::string evaluations_section(const ReportRun& run);
 std::string timeline_section(const ReportRun& run, const DrawTimelines& draw);
 std::string memory_section(const ReportRun& run);
 std::string events_section(const ReportRun& run);
 std::string facts_section(const ReportRun& run);
 std::string arguments_section(const ReportRun& run);
-// Of several: the arguments and facts in which they differ.
+// Of several runs: the arguments and facts in which they differ.
 std::string differences_section(std::span<const ReportRun> runs);
 
 }  // namespace phalanx

@@ -1,4 +1,4 @@
-#include "phalanx/report/report_metrics.h"
+#include "phalanx/report/metrics_reader.h"
 
 #include <gtest/gtest.h>
 
@@ -102,7 +102,7 @@ TEST(MetricsReader, TakesWhatRunsWrite) {
   EXPECT_EQ(metrics.batch_sizes.last(), 32);
 }
 
-// At an interval, and at the end of the run on other samples.
+// One is at an interval, the other at the end of the run on other samples.
 TEST(MetricsReader, BothEvaluationsOfAnIterationAreThere) {
   const ReportMetrics metrics =
       read({R"({"iteration": 2, "eval": "valid", "lm_loss": 5, "ppl": 7})",
@@ -130,10 +130,10 @@ TEST(MetricsReader, SkipsAreRanges) {
   EXPECT_EQ(metrics.skipped_ranges[0].first, 1);
   EXPECT_EQ(metrics.skipped_ranges[0].last, 2);
   EXPECT_EQ(metrics.skipped_ranges[0].loss_scale, 4);
-  EXPECT_EQ(metrics.losses[0].series.count(), 3);  // null is none
+  EXPECT_EQ(metrics.losses[0].series.count(), 3);  // null is no value
 }
 
-// Few fields, others' names, other orders, lists within.
+// Lines with few fields, other names, another order, lists.
 TEST(MetricsReader, TakesWhatOthersWrite) {
   const ReportMetrics metrics =
       read({R"({"step":1,"train_loss":2.5e0})", R"({"train_loss": 2, "step": 2})",
@@ -159,7 +159,7 @@ TEST(ReadMetrics, ForgivesATornLastLineAndLongFiles) {
   const auto path = std::filesystem::path(testing::TempDir()) / "report_metrics_test.jsonl";
   {
     std::ofstream file(path);
-    // Lines lie across the borders of what is read at once.
+    // Some lines go over the end of what is read at once.
     for (int i = 1; i <= 40'000; ++i) {
       file << R"({"iteration": )" << i << R"(, "lm_loss": )" << i % 7 << "}\n";
       if (i == 100) file << "foreign\n\n";

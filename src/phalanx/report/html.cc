@@ -1,10 +1,11 @@
-#include "phalanx/report/report_text.h"
+#include "phalanx/report/html.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
-#include "phalanx/drawing/charts_svg.h"
+#include "phalanx/drawing/canvas.h"
+#include "phalanx/drawing/markup.h"
 
 namespace phalanx {
 
@@ -27,18 +28,18 @@ std::string readable_time(std::string_view iso) {
 std::string percent_text(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 std::string heading(std::string_view text) {
-  return fmt::format("<h2>{}</h2>\n", escaped_for_page(text));
+  return fmt::format("<h2>{}</h2>\n", escape_markup(text));
 }
 
 std::string missing_text(std::string_view text) {
-  return fmt::format("<p class=\"missing\">{}</p>\n", escaped_for_page(text));
+  return fmt::format("<p class=\"missing\">{}</p>\n", escape_markup(text));
 }
 
 std::string facts_list(const NamedTexts& facts) {
   std::string rows;
   for (const auto& [name, value] : facts) {
     if (value.empty()) continue;
-    rows += fmt::format("<dt>{}</dt><dd>{}</dd>", escaped_for_page(name), escaped_for_page(value));
+    rows += fmt::format("<dt>{}</dt><dd>{}</dd>", escape_markup(name), escape_markup(value));
   }
   return rows.empty() ? rows : fmt::format("<dl>{}</dl>\n", rows);
 }
@@ -51,14 +52,14 @@ std::string to_html(const PageTable& table) {
     const bool is_text = styles.empty() || text.starts_with(':');
     styles.emplace_back(is_text ? "" : " class=\"n\"");
     html += fmt::format("<th{}>{}</th>", styles.back(),
-                        escaped_for_page(text.starts_with(':') ? text.substr(1) : text));
+                        escape_markup(text.starts_with(':') ? text.substr(1) : text));
   }
   html += "</tr></thead><tbody>\n";
   for (const auto& row : table.rows) {
     html += "<tr>";
     for (std::size_t i = 0; i < row.size(); ++i) {
       html += fmt::format("<td{}>{}</td>", i < styles.size() ? styles[i] : std::string(),
-                          escaped_for_page(row[i]));
+                          escape_markup(row[i]));
     }
     html += "</tr>\n";
   }
@@ -66,30 +67,28 @@ std::string to_html(const PageTable& table) {
 }
 
 std::string stacked_bar(const std::vector<BarPart>& parts) {
-  std::string svg = "<svg class=\"bar\" role=\"img\" aria-label=\"";
-  for (const BarPart& part : parts) {
-    if (part.share > 0) svg += escaped_for_page(part.name) + " " + percent_text(part.share) + "; ";
-  }
-  svg += "\">";
+  Canvas bar(3);
+  std::string words;
   double left = 0;
   for (const BarPart& part : parts) {
     if (!(part.share > 0)) continue;
-    svg += fmt::format(
-        R"(<rect class="b{}" x="{:.3f}%" width="{:.3f}%" height="100%"><title>{}: {}</title></rect>)",
-        part.colour, 100 * left, 100 * part.share, escaped_for_page(part.name),
-        percent_text(part.share));
+    words += escape_markup(part.name) + " " + percent_text(part.share) + "; ";
+    bar.rectangle(fmt::format("b{}", part.colour), 100 * left, 0, 100 * part.share, 1,
+                  part.name + ": " + percent_text(part.share));
     left += part.share;
   }
-  return svg + "</svg>\n";
+  return bar.element(fmt::format(
+      R"(class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" role="img" aria-label="{}")",
+      words));
 }
 
 std::string bar_legend(const std::vector<BarPart>& parts) {
   std::string html = "<ul class=\"legend\">";
   for (const BarPart& part : parts) {
-    html += fmt::format(
-        "<li><svg class=\"swatch\"><rect class=\"b{}\" width=\"100%\" "
-        "height=\"100%\"/></svg>{}</li>",
-        part.colour, escaped_for_page(part.name));
+    Canvas swatch;
+    swatch.rectangle(fmt::format("b{}", part.colour), 0, 0, 12, 12);
+    html +=
+        fmt::format("<li>{}{}</li>", swatch.element("class=\"swatch\""), escape_markup(part.name));
   }
   return html + "</ul>\n";
 }

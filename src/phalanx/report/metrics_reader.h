@@ -1,6 +1,6 @@
 #pragma once
-// What a report takes of a metrics.jsonl, read once from its begin to its end: curves in little
-// memory, sums and counts. Any field may be missing, and lines may be torn or foreign.
+// Reads a metrics.jsonl for a report, once from begin to end: curves in little memory, sums and
+// counts. Any field may be missing, and lines may be torn or another program's.
 
 #include <array>
 #include <cstddef>
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "phalanx/drawing/charts_series.h"
+#include "phalanx/drawing/series.h"
 
 namespace phalanx {
 
@@ -35,7 +35,7 @@ enum class Metric : std::uint8_t {
   kPeakBytes,
   kResidentBytes,
   kPerplexity,
-  kCount,  // of them
+  kCount,  // how many there are
 };
 inline constexpr std::size_t kMetrics = static_cast<std::size_t>(Metric::kCount);
 std::string_view key_of(Metric metric);
@@ -45,14 +45,14 @@ struct NamedSeries {
   Series series;
 };
 
-// Iterations one after the other that updated nothing.
+// Successive iterations that updated nothing.
 struct SkippedRange {
   std::int64_t first = 0;
   std::int64_t last = 0;
-  double loss_scale = 0;  // after the last of them; 0: not said
+  double loss_scale = 0;  // after the last of them; 0: not known
 };
 
-// An evaluation's line, all of its numbers by their keys: losses, "ppl" and whatever else it has.
+// An evaluation's line: all of its numbers by their keys, losses, "ppl" and others.
 struct EvaluationNumbers {
   std::int64_t iteration = 0;
   std::string split;
@@ -62,41 +62,41 @@ struct EvaluationNumbers {
 
 struct ReportMetrics {
   std::array<Series, kMetrics> metrics;  // of training lines, by iteration
-  std::vector<NamedSeries> losses;       // likewise, in the order in which they appear
-  // "lm_loss" of evaluations of the split "valid", "lm_loss wiki" of one of several sets.
-  // Where one iteration is evaluated twice, at an interval and at the end of the run on other
-  // samples, both points are there.
+  std::vector<NamedSeries> losses;       // of training lines, in the order in which they appear
+  // Evaluations of the split "valid": "lm_loss", or "lm_loss wiki" of one of several sets. An
+  // iteration that is evaluated twice, at an interval and at the end of the run on other samples,
+  // has two points.
   std::vector<NamedSeries> validation;
   std::vector<NamedSeries> test;
-  // "accuracy" and "f1" of the split "valid", likewise.
+  // "accuracy" and "f1" of the split "valid".
   std::vector<NamedSeries> scores;
   std::deque<EvaluationNumbers> evaluations;  // the last ones
   std::int64_t evaluations_left_out = 0;      // before these
   Series batch_sizes;                         // samples by iteration
 
   std::int64_t lines = 0;  // of training
-  // Lines that are no metrics line, or whose iteration is not behind the one before; a torn last
-  // one is not counted.
+  // Lines that are not metrics lines, or whose iteration is not greater than the one before. A torn
+  // last line does not count.
   std::int64_t unusable = 0;
   std::int64_t first_iteration = 0;
   std::int64_t last_iteration = 0;
   std::int64_t skipped = 0;
-  std::vector<SkippedRange> skipped_ranges;  // the first of them
-  double tokens = 0;                         // that were trained on
+  std::vector<SkippedRange> skipped_ranges;  // the first ones
+  double tokens = 0;                         // of training
 
   const Series& operator[](Metric metric) const {
     return metrics[static_cast<std::size_t>(metric)];
   }
 };
 
-// A file is read; InputMissingError, IoError.
+// InputMissingError, IoError.
 ReportMetrics read_metrics(const std::filesystem::path& path);
 
-// One line, without its newline, as it comes to `metrics`; for tests and for read_metrics().
+// Adds lines to `metrics`; for read_metrics() and tests.
 class MetricsReader {
  public:
   explicit MetricsReader(ReportMetrics& metrics) : metrics_(metrics) {}
-  // False where it cannot be used.
+  // A line without its newline; false where it cannot be used.
   bool read(std::string_view line);
 
  private:
@@ -118,7 +118,7 @@ class MetricsReader {
   double value_of(Metric metric) const { return values_[static_cast<std::size_t>(metric)]; }
 
   ReportMetrics& metrics_;
-  std::vector<Field> fields_;  // of the last line, by place: keys come in one order
+  std::vector<Field> fields_;  // of the last line, by place: all lines have one order of keys
   std::array<double, kMetrics> values_{};
   struct Number {
     std::size_t place = 0;  // of its field
