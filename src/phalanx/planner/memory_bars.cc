@@ -31,34 +31,28 @@ constexpr double kLegendLine = 20.0;
 constexpr std::size_t kLongestLine = 34;  // letters of a name
 constexpr std::size_t kMostBars = 64;
 
-constexpr std::size_t kNumClasses = 10;
-using ClassBytes = std::array<std::int64_t, kNumClasses>;
-
-struct MemoryClass {
+struct BarPart {
   std::string_view style;
   std::string_view colour;
   std::string_view name;
+  std::int64_t bytes = 0;
 };
-// From what states are to what passes take; what is lent beside what it lies among.
-constexpr std::array<MemoryClass, kNumClasses> kClasses = {{
-    {"parameters", "#5b92e5", "parameters"},
-    {"main", "#b4cdf5", "main parameters"},
-    {"gradients", "#f0a04b", "gradients"},
-    {"optimizer", "#57b068", "optimizer"},
-    {"saved", "#a48fce", "saved by passes"},
-    {"lent", "#dcd0ef", "lent to passes: whole weights and gradients"},
-    {"workspace", "#c4c4c4", "workspace"},
-    {"communication", "#e3cf57", "communication"},
-    {"constants", "#8c8c8c", "constants"},
-    {"staging", "#e08585", "staging of files"},
-}};
+constexpr std::size_t kNumParts = kMemoryRows.size() + 1;
 
-// By class; their sum is the plan's.
-ClassBytes classes_of(const MemoryPlan& memory) {
-  return {memory.parameters, memory.main_parameters,     memory.gradients,
-          memory.optimizer,  memory.saved - memory.lent, memory.lent,
-          memory.workspace,  memory.communication,       memory.constants,
-          memory.staging};
+// The rows of the plan, of which the saved one is drawn as two parts.
+std::vector<BarPart> parts_of(const MemoryPlan& memory) {
+  std::vector<BarPart> parts;
+  for (std::size_t row = 0; row < kMemoryRows.size(); ++row) {
+    const MemoryRowInfo& info = kMemoryRows[row];
+    const std::string_view style = info.key.substr(0, info.key.find('_'));
+    parts.push_back({style, info.colour, info.name, memory.bytes.rows[row]});
+    if (row != MemoryRow("saved").index()) continue;
+    parts.back().name = "saved by passes";
+    parts.back().bytes -= memory.lent;
+    parts.push_back(
+        {"lent", "#dcd0ef", "lent to passes: whole weights and gradients", memory.lent});
+  }
+  return parts;
 }
 
 std::string ranks_text(std::vector<int> ranks) {
@@ -109,7 +103,7 @@ class BarsDrawing {
     std::int64_t most = 1;
     double names = 0.0;
     for (const MemoryBar& bar : bars_) {
-      most = std::max(most, bar.memory.total);
+      most = std::max(most, bar.memory.bytes.total());
       for (const std::string& line : lines_of(bar)) {
         names = std::max(names, kNameLetter * static_cast<double>(line.size()));
       }
@@ -146,23 +140,24 @@ class BarsDrawing {
       canvas_.text(i + 1 == lines.size() ? "name ranks" : "name", left_ - 8.0, line, lines[i]);
     }
     const double top = y_ + (height - kBarHeight) / 2.0;
-    const ClassBytes bytes = classes_of(bar.memory);
+    const std::vector<BarPart> parts = parts_of(bar.memory);
     double x = left_;
-    for (std::size_t c = 0; c < kNumClasses; ++c) {
-      if (bytes[c] == 0) continue;
-      has_class_[c] = true;
-      const double size = static_cast<double>(bytes[c]) / unit_;
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      const BarPart& part = parts[p];
+      if (part.bytes == 0) continue;
+      is_drawn_[p] = true;
+      const double size = static_cast<double>(part.bytes) / unit_;
       const double width = scale_ * size;
-      canvas_.rectangle(fmt::format("part {}", kClasses[c].style), x, top, width, kBarHeight,
-                        fmt::format("{}: {}, {} B", kClasses[c].name, format_bytes(bytes[c]),
-                                    format_count(bytes[c])));
+      canvas_.rectangle(fmt::format("part {}", part.style), x, top, width, kBarHeight,
+                        fmt::format("{}: {}, {} B", part.name, format_bytes(part.bytes),
+                                    format_count(part.bytes)));
       const std::string digits = short_number(size, size < 10.0 ? 2 : size < 100.0 ? 1 : 0);
       if (kDigitLetter * static_cast<double>(digits.size()) + 6.0 <= width) {
         canvas_.text("digits", x + width / 2.0, top + 15.0, digits);
       }
       x += width;
     }
-    canvas_.text("total", x + 6.0, top + 15.0, format_bytes(bar.memory.total));
+    canvas_.text("total", x + 6.0, top + 15.0, format_bytes(bar.memory.bytes.total()));
     y_ += height + kBarGap;
   }
 
@@ -181,15 +176,16 @@ class BarsDrawing {
 
   void draw_legend() {
     double x = kBarsMargin;
-    for (std::size_t c = 0; c < kNumClasses; ++c) {
-      if (!has_class_[c]) continue;
-      const double whole = 20.0 + kNameLetter * static_cast<double>(kClasses[c].name.size());
+    const std::vector<BarPart> parts = parts_of({});
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      if (!is_drawn_[p]) continue;
+      const double whole = 20.0 + kNameLetter * static_cast<double>(parts[p].name.size());
       if (x > kBarsMargin && x + whole > width_ - kBarsMargin) {
         x = kBarsMargin;
         y_ += kLegendLine;
       }
-      canvas_.rectangle(fmt::format("part {}", kClasses[c].style), x, y_, 13.0, 13.0);
-      canvas_.text("legend", x + 18.0, y_ + 11.0, kClasses[c].name);
+      canvas_.rectangle(fmt::format("part {}", parts[p].style), x, y_, 13.0, 13.0);
+      canvas_.text("legend", x + 18.0, y_ + 11.0, parts[p].name);
       x += whole + 14.0;
     }
     y_ += kLegendLine;
@@ -202,8 +198,8 @@ class BarsDrawing {
         ".name{text-anchor:end}\n.ranks{fill:#555555}\n"
         ".tick{font-size:10px;fill:#555555;text-anchor:middle}\n.unit{text-anchor:start}\n"
         ".digits{font-size:11px;fill:#111111;text-anchor:middle;pointer-events:none}\n";
-    for (const MemoryClass& one : kClasses) {
-      rules += fmt::format(".{}{{fill:{}}}\n", one.style, one.colour);
+    for (const BarPart& part : parts_of({})) {
+      rules += fmt::format(".{}{{fill:{}}}\n", part.style, part.colour);
     }
     return rules;
   }
@@ -213,10 +209,9 @@ class BarsDrawing {
     for (const MemoryBar& bar : bars_) {
       words += fmt::format("{}{}{}: {}", words.empty() ? "" : "; ", bar.name,
                            bar.name.empty() ? bar.ranks : ", " + bar.ranks,
-                           format_bytes(bar.memory.total));
-      const ClassBytes bytes = classes_of(bar.memory);
-      for (std::size_t c = 0; c < kNumClasses; ++c) {
-        if (bytes[c] > 0) words += fmt::format(", {} {}", kClasses[c].name, format_bytes(bytes[c]));
+                           format_bytes(bar.memory.bytes.total()));
+      for (const BarPart& part : parts_of(bar.memory)) {
+        if (part.bytes > 0) words += fmt::format(", {} {}", part.name, format_bytes(part.bytes));
       }
     }
     return {.title = title_, .description = words + "."};
@@ -231,7 +226,7 @@ class BarsDrawing {
   double left_ = 0.0;   // where bars begin
   double width_ = 0.0;
   double y_ = kBarsMargin;
-  std::array<bool, kNumClasses> has_class_ = {};
+  std::array<bool, kNumParts> is_drawn_ = {};  // some bar has this part
 };
 
 }  // namespace
@@ -240,7 +235,7 @@ std::vector<MemoryBar> memory_bars(const RunPlan& plan, const std::string& name)
   std::vector<std::pair<const MemoryPlan*, std::vector<int>>> alike;
   for (const RankPlan& group : plan.groups) {
     const auto known = std::ranges::find_if(alike, [&](const auto& other) {
-      return classes_of(*other.first) == classes_of(group.memory);
+      return other.first->bytes == group.memory.bytes && other.first->lent == group.memory.lent;
     });
     if (known == alike.end()) {
       alike.emplace_back(&group.memory, group.ranks);
@@ -280,8 +275,9 @@ std::string to_text(std::span<const MemoryBar> bars) {
   for (const MemoryBar& bar : bars) longest = std::max(longest, words(bar).size());
   std::string text;
   for (const MemoryBar& bar : bars) {
-    text += fmt::format("{:<{}} {:>12} {:>20} B\n", words(bar), longest,
-                        format_bytes(bar.memory.total), format_count(bar.memory.total));
+    text +=
+        fmt::format("{:<{}} {:>12} {:>20} B\n", words(bar), longest,
+                    format_bytes(bar.memory.bytes.total()), format_count(bar.memory.bytes.total()));
   }
   return text;
 }

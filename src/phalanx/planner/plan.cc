@@ -25,7 +25,7 @@ Json program_json(const TrainConfig& config, const ProgramMemory& program) {
           {"global_batch_size", program.size.microbatches * samples_per_microbatch(config.layout)},
           {"iterations", trains ? program.size.iterations : 1},
           {"microbatches", program.size.microbatches},
-          {"bytes", program.total()}};
+          {"bytes", program.bytes.total()}};
 }
 
 // The parts of the model that a rank of the pipeline has, chunk by chunk.
@@ -64,26 +64,26 @@ Json traffic_json(const TrafficTotals<Entry>& totals, const char* where) {
   return list;
 }
 
+Json bytes_json(const MemoryPlan& memory) {
+  Json json = Json::object();
+  for (std::size_t row = 0; row < kMemoryRows.size(); ++row) {
+    json[std::string(kMemoryRows[row].key)] = memory.bytes.rows[row];
+    if (row != MemoryRow("saved").index()) continue;
+    json["saved_per_microbatch"] = memory.saved_per_microbatch;
+    json["lent"] = memory.lent;
+  }
+  json["total"] = memory.bytes.total();
+  json["library_bound"] = memory.library_bound;
+  return json;
+}
+
 Json rank_json(const RunPlan& plan, const MemoryPlan& memory, int rank) {
   const GridCoordinates at = plan.grid.coordinates(rank);
   return {{"rank", rank},
           {"coordinates",
            {{"tp", at.tensor}, {"cp", at.context}, {"dp", at.data}, {"pp", at.pipeline}}},
           {"parameters", memory.model_parameters},
-          {"bytes",
-           {{"parameters", memory.parameters},
-            {"main_parameters", memory.main_parameters},
-            {"gradients", memory.gradients},
-            {"optimizer", memory.optimizer},
-            {"saved", memory.saved},
-            {"saved_per_microbatch", memory.saved_per_microbatch},
-            {"lent", memory.lent},
-            {"workspace", memory.workspace},
-            {"communication", memory.communication},
-            {"constants", memory.constants},
-            {"staging", memory.staging},
-            {"total", memory.total},
-            {"library_bound", memory.library_bound}}},
+          {"bytes", bytes_json(memory)},
           {"microbatches_in_flight", memory.microbatches_in_flight},
           {"stages", stages_json(plan, at.pipeline)},
           {"messages", traffic_json(memory.messages, "group")},
@@ -222,8 +222,8 @@ std::string stage_table(const RunPlan& plan) {
     }
     text += fmt::format(
         "{:>8} {:>6} {:>16} {:>12} {:>12} {:>12}  {:<22}  {}\n", at.pipeline, group.ranks.front(),
-        format_count(memory.model_parameters), format_bytes(memory.saved),
-        format_bytes(memory.workspace), format_bytes(memory.total),
+        format_count(memory.model_parameters), format_bytes(memory.bytes["saved"]),
+        format_bytes(memory.bytes["workspace"]), format_bytes(memory.bytes.total()),
         fmt::format("{}", fmt::join(memory.microbatches_in_flight, ", ")), fmt::join(parts, "; "));
   }
   return text;

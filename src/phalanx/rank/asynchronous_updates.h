@@ -22,10 +22,6 @@ class AsynchronousUpdates {
   void count(Context& context, const Tensor& mask, const Tensor& count) const;
   // Before an update that `tokens` are the count of on this rank, if it divides by any.
   void before_update(Context& context, const Tensor& tokens);
-  // With the pipeline empty: sums of which the last stages have the losses.
-  void sum_losses(Context& context, const Tensor& sums) const;
-  // Likewise of what every stage knows of its own parameters.
-  void sum_over_stages(Context& context, const Tensor& tensor) const;
 
  private:
   const RankCommunicators& ranks_;

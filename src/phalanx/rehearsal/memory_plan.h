@@ -12,17 +12,7 @@
 namespace phalanx {
 
 struct MemoryPlan {
-  // Bytes, by arena.
-  std::int64_t parameters = 0;
-  std::int64_t main_parameters = 0;
-  std::int64_t gradients = 0;
-  std::int64_t optimizer = 0;
-  std::int64_t saved = 0;
-  std::int64_t workspace = 0;
-  std::int64_t communication = 0;
-  std::int64_t constants = 0;
-  std::int64_t staging = 0;  // of states in files
-  std::int64_t total = 0;
+  MemoryBytes bytes = {};
   // What libraries and the program itself may take beside the arenas, data that is read ahead
   // included: a bound, not a measurement.
   std::int64_t library_bound = 0;
@@ -30,7 +20,7 @@ struct MemoryPlan {
 
   // The programs of the run, the evaluation's last; the bytes above are the most of all of them.
   // `made`: how far the arenas go before the first one.
-  std::vector<std::int64_t> made = {};
+  MemoryBytes made = {};
   std::vector<ProgramMemory> programs = {};
   std::size_t largest = 0;                         // the program that takes the most, and of it:
   std::vector<std::int64_t> saved_per_microbatch;  // by chunk
@@ -75,9 +65,6 @@ std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
 // Of all ranks in one process, with what it needs for itself, at most.
 std::int64_t process_bytes(std::span<const RankPlan> plans);
 
-// Arenas of exactly the planned sizes. SystemError where the system has not that much memory.
-RankArenas allocate_arenas(const MemoryPlan& plan);
-
 // Where everything has run that was planned: InternalError naming the arena whose high-water mark
 // is not the planned one.
 void check_high_water(const MemoryPlan& plan, const RankArenas& arenas);
@@ -94,7 +81,7 @@ class HighWaterCheck {
  private:
   const MemoryPlan& plan_;
   const RankArenas& arenas_;
-  std::vector<std::int64_t> reached_;  // by the programs that have run
+  MemoryBytes reached_;  // by the programs that have run
 };
 
 }  // namespace phalanx

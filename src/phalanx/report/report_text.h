@@ -35,6 +35,7 @@ struct PageTable {
 std::string to_html(const PageTable& table);
 
 // Parts side by side, each a share of the whole width; `colour`: classes b0 ... b8.
+inline constexpr int kBarColours = 9;
 struct BarPart {
   std::string name;
   double share = 0;

@@ -8,6 +8,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/hash.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/rank/gather.h"
 #include "phalanx/rank/rank_texts.h"
 
 namespace phalanx {
