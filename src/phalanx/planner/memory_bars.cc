@@ -21,7 +21,7 @@ constexpr double kBarsMargin = 12.0;
 constexpr double kBarsLength = 620.0;  // of the longest bar
 constexpr double kBarHeight = 22.0;
 constexpr double kBarGap = 8.0;
-constexpr double kRunGap = 6.0;  // more, between runs
+constexpr double kRunGap = 6.0;  // added between runs
 constexpr double kNameLine = 15.0;
 constexpr double kNameLetter = 7.0;   // the mean width of one
 constexpr double kDigitLetter = 6.2;  // of those on bars
@@ -65,7 +65,7 @@ std::string ranks_text(std::vector<int> ranks) {
   return fmt::format("rank {} and {} like it", ranks.front(), ranks.size() - 1);
 }
 
-// Broken in front of flags.
+// The name in lines that begin with a flag.
 std::vector<std::string> name_lines(const std::string& name) {
   std::vector<std::string> lines;
   std::size_t begin = 0;
@@ -130,7 +130,7 @@ class BarsDrawing {
     const MemoryBar& bar = bars_[number];
     const bool is_next_run = number > 0 && bars_[number - 1].name != bar.name;
     if (is_next_run) y_ += kRunGap;
-    // A run's name stands at its first bar.
+    // The first bar of a run has its name.
     const bool is_first = number == 0 || is_next_run;
     const std::vector<std::string> lines =
         is_first ? lines_of(bar) : std::vector<std::string>{bar.ranks};

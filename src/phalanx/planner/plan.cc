@@ -28,7 +28,7 @@ Json program_json(const TrainConfig& config, const ProgramMemory& program) {
           {"bytes", program.bytes.total()}};
 }
 
-// The parts of the model that a rank of the pipeline has, chunk by chunk.
+// The stages of a rank of the pipeline, chunk by chunk.
 std::vector<StageRange> stages_of(const RunPlan& plan, int pipeline_rank) {
   std::vector<StageRange> stages;
   for (const StageRange& range : plan.stages) {
@@ -53,7 +53,7 @@ Json stages_json(const RunPlan& plan, int pipeline_rank) {
   return list;
 }
 
-// `where`: what the first half of a key is called.
+// `where`: the JSON key of the first half of a traffic key.
 template <typename Entry>
 Json traffic_json(const TrafficTotals<Entry>& totals, const char* where) {
   Json list = Json::array();
@@ -121,7 +121,7 @@ std::string traffic_table(const TrafficTotals<Entry>& totals) {
   return text;
 }
 
-// Of all ranks; the largest runs have more than 64 bits of them.
+// The sum of all ranks; in the largest runs it exceeds 64 bits.
 double flops_per_step(const RunPlan& plan) {
   double flops = 0.0;
   for (const RankPlan& group : plan.groups) {
@@ -295,7 +295,7 @@ std::string to_text(const RunPlan& plan) {
                         c.layout.sequence_parallel ? " with sequence parallelism" : "",
                         pipeline_text(c), data_parallel_size(c.layout));
   }
-  // Tensor-parallel ranks differ in a few parameters at most: the first stands for them.
+  // Tensor-parallel ranks differ in a few parameters at most: the first one is shown.
   const MemoryPlan& memory = plan.groups.front().memory;
   text += "memory of rank 0:\n" + memory_table(memory) + "\n";
   if (c.layout.pipeline_model_parallel_size > 1) text += stage_table(plan);

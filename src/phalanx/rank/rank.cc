@@ -241,7 +241,10 @@ std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
     result.grad_norm = asynchronous_ ? std::numeric_limits<double>::quiet_NaN()
                                      : read_scalar(states_.optimizer().norm());
     if (config_.optimizer.log_num_zeros_in_grad) {
-      result.zeros_in_grad = read_scalar(states_.optimizer().zeros()) - padding_elements();
+      // The gradients of the padding are zeros that nobody wants to know of.
+      result.zeros_in_grad =
+          read_scalar(states_.optimizer().zeros()) -
+          static_cast<double>(counted_padding(whole_table(), region_.layout().size));
     }
     results.push_back(result);
   }
@@ -318,18 +321,6 @@ void Rank::forward_only(const BatchSource& source) {
 }
 
 bool Rank::is_given_up(int microbatch) { return stop_->is_given_up(context_, microbatch); }
-
-// The padding of vocabulary-sized parameters has zero gradients that are nobody's.
-double Rank::padding_elements() const {
-  std::int64_t count = 0;
-  for (const ParamSpec& spec : whole_table().specs()) {
-    const auto parts = spec.tensor_parallel ? region_.layout().size : 1;
-    const std::int64_t common = common_count(spec);
-    count += parts * (spec.local_shape.count() - common) + parts / most_holders(spec) * common -
-             spec.global_shape.count();
-  }
-  return static_cast<double>(count);
-}
 
 int Rank::largest_of_all(int value) {
   if (!agreement_) return value;

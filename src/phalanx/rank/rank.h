@@ -205,7 +205,6 @@ class Rank final : private StepServices {
   double tokens_per_update() const;
   double factor_of(std::size_t loss) const;
   std::int64_t updates_of_iteration() const;  // of the program that runs
-  double padding_elements() const;
   StepSettings settings(bool training) const;
   // `training`: of the program that runs, or null in an evaluation.
   void begin(const BatchSource* source, const TrainingProgram* training);

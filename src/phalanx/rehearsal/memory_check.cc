@@ -68,7 +68,7 @@ std::string what_to_do(const std::vector<Row>& rows, const TrainConfig& config) 
   return fmt::format("{}", fmt::join(advice, "; "));
 }
 
-// An error, or what the user wants to hear of it.
+// An error, or a warning if the user allows it.
 void report(bool allow_overcommit, const std::string& text) {
   if (!allow_overcommit) {
     throw ConfigError("{}, or --allow-overcommit to begin nevertheless", text);

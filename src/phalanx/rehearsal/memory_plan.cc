@@ -20,8 +20,8 @@ namespace {
 constexpr std::int64_t kLibraryBytes = 160LL << 20;
 constexpr std::int64_t kLibraryBytesPerThread = 16LL << 20;
 
-// The ranks of a part share what they have in common; a thread takes one part after the other, for
-// some stages are more work.
+// The ranks of a part share what they have in common. A thread takes one part after the other,
+// because some stages are more work than others.
 constexpr std::size_t kPlansOfAPart = 8;
 constexpr int kPartsOfAThread = 4;
 
@@ -81,7 +81,7 @@ std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
     }
     plans[found->second].ranks.push_back(rank);
   }
-  // Neighbours have most in common: a part are places that follow each other.
+  // Neighbours have most in common: a part has consecutive places.
   const int threads = usable_cores().count;
   const std::size_t parts = std::clamp<std::size_t>(
       plans.size() / kPlansOfAPart, 1, static_cast<std::size_t>(kPartsOfAThread * threads));

@@ -11,7 +11,7 @@
 namespace phalanx {
 namespace {
 
-// Which program it is, where it is one of several.
+// The program that takes the most, if there are several.
 std::string largest_program(const MemoryPlan& plan) {
   if (plan.programs.size() <= 2) return "";
   const ProgramMemory& largest = plan.programs[plan.largest];

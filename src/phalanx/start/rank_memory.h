@@ -1,5 +1,5 @@
 #pragma once
-// What the plans say of all ranks of a run, also of those of other processes: for people.
+// What the plans say about all ranks of a run, also those of other processes, for people.
 
 #include <cstdint>
 #include <istream>
@@ -12,7 +12,6 @@
 
 namespace phalanx {
 
-// Of one rank.
 struct RankFacts {
   std::int64_t parameters = 0;  // without vocabulary padding
   MemoryBytes bytes;

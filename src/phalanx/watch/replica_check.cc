@@ -40,8 +40,8 @@ Tensor weight_of(Rank& rank, const Segment& segment) {
   const TileFile* file = parameters.weight_file();
   if (file == nullptr || !file->has(segment.tile)) return parameters.weight(segment);
   const StateLayout& states = parameters.states();
-  const Tensor tile = parameters.staging()->keep(rank.context(), *file, segment.tile,
-                                                 states.tile(segment).local.count);
+  const Tensor tile = parameters.staging()->read_once(rank.context(), *file, segment.tile,
+                                                      states.tile(segment).local.count);
   return part_of(tile, states, segment);
 }
 
