@@ -189,7 +189,7 @@ TEST(ModelStateMemory, ATiedEmbeddingHasRowsForItsInputSide) {
   const TrainConfig config = config_of(StateCase{}, true);
   const std::int64_t table = padded_vocabulary(kStateVocabulary, 128, 1);
   const std::int64_t rows = std::min<std::int64_t>(table, config.data.seq_length);
-  EXPECT_EQ(planned(config).gradients,
+  EXPECT_EQ(planned(config).bytes["gradients"],
             allocated(4 * flat_sizes(config, kStateVocabulary).elements) + allocated(4 * table) +
                 allocated(4 * rows) + allocated(4) + allocated(4 * rows * 96));
 }
@@ -200,9 +200,9 @@ TEST(ModelStateMemory, SequenceParallelismHasABufferForItsGradientSum) {
   config.layout.tensor_model_parallel_size = 4;
   config.layout.sequence_parallel = true;
   resolve(config, false);
-  EXPECT_EQ(planned(config).communication, allocated(4 * (6 * 96 * 3 + 2 * 96)));
+  EXPECT_EQ(planned(config).bytes["communication"], allocated(4 * (6 * 96 * 3 + 2 * 96)));
   config.layout.sequence_parallel = false;
-  EXPECT_EQ(planned(config).communication, 0);
+  EXPECT_EQ(planned(config).bytes["communication"], 0);
 }
 
 // Pipelines -------------------------------------------------------------------------------------

@@ -118,14 +118,14 @@ TEST(SharedStateMemory, OfUnitsAtWorkIsThatOfFew) {
     for (const std::int64_t layers : {4, 12}) {
       SCOPED_TRACE(fmt::format("prefetch {}, {} layers", prefetch, layers));
       SharedStates c{.stage = 1, .prefetch = prefetch, .layers = layers};
-      const std::int64_t plain = plan_of(c).saved;
+      const std::int64_t plain = plan_of(c).bytes["saved"];
       c.stage = 2;
-      const std::int64_t gradients = plan_of(c).saved - plain;
+      const std::int64_t gradients = plan_of(c).bytes["saved"] - plain;
       EXPECT_GE(gradients, 0);
       EXPECT_LE(gradients, 4 * largest_region(c));
       c.stage = 3;
       c.unsharded = true;
-      const std::int64_t weights = plan_of(c).saved - plain;
+      const std::int64_t weights = plan_of(c).bytes["saved"] - plain;
       EXPECT_GT(weights, 0);
       EXPECT_LE(weights, 2 * (prefetch + 2) * largest_region(c));
     }
@@ -177,7 +177,7 @@ TEST(SharedStateMemory, OfTheThirdStageIsEighteenBytesOverAllRanksAndTheLargestL
                    .hidden = 2048,
                    .heads = 16,
                    .vocabulary = 50257};
-    const std::int64_t plain = plan_of(c).saved;
+    const std::int64_t plain = plan_of(c).bytes["saved"];
     c.stage = 3;
     const MemoryPlan plan = plan_of(c);
     const auto states =
