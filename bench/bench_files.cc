@@ -108,7 +108,7 @@ Update run_updates(const Options& o) {
   run_local_ranks(1, {.threads_per_rank = threads}, [&](Communicator& world) {
     const RankCommunicators ranks(rank_grid(config.layout), world);
     const MemoryPlan plan = plan_memory(config, *model, programs, 0, {products});
-    RankArenas arenas = allocate_arenas(plan);
+    RankArenas arenas(plan.bytes);
     arenas.folders =
         open_folders(config.layout, "bench-" + random_digits(kUniqueDigits), world.rank());
     const auto backend = make_cpu_backend(threads, products);

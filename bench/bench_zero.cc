@@ -124,9 +124,9 @@ void run(const Options& o) {
     const double middle = median(stage.run.seconds);
     const double sent = sent_bytes(stage.run.plan, o.ranks);
     fmt::print("| {} | {:.0f} MiB | {:.0f} MiB | {:.1f} ms | {:.1f} ms | {:.3f} | {:.3f} |\n",
-               stage.name, static_cast<double>(stage.run.plan.total) / (1 << 20), sent / (1 << 20),
-               1e3 * middle, 1e3 * *std::ranges::min_element(stage.run.seconds), plain / middle,
-               plain / (plain + (sent - plain_sent) / rate));
+               stage.name, static_cast<double>(stage.run.plan.bytes.total()) / (1 << 20),
+               sent / (1 << 20), 1e3 * middle, 1e3 * *std::ranges::min_element(stage.run.seconds),
+               plain / middle, plain / (plain + (sent - plain_sent) / rate));
   }
 }
 

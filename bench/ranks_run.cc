@@ -52,7 +52,7 @@ RanksRun run_on_ranks(const TrainConfig& config, std::int64_t vocabulary, std::i
     const bool is_first = world.rank() == 0;
     const RankCommunicators ranks(grid, world);
     const MemoryPlan plan = plan_memory(config, *model, programs, world.rank(), {products});
-    RankArenas arenas = allocate_arenas(plan);
+    RankArenas arenas(plan.bytes);
     arenas.folders = open_folders(config.layout, name, world.rank());
     const auto backend = make_cpu_backend(threads, products);
     Rank rank(config, *model, programs, ranks, *backend, arenas);

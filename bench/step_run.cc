@@ -242,14 +242,14 @@ StepReport run_steps(StepSetting setting, bool measure_memory_bandwidth) {
   const RankCommunicators ranks(rank_grid(config.layout), *world[0]);
   const StepPrograms programs = step_programs(config);
   const MemoryPlan plan = plan_memory(config, *model, programs, 0, {products.products});
-  RankArenas arenas = allocate_arenas(plan);
+  RankArenas arenas(plan.bytes);
   const auto backend = make_cpu_backend(threads, products.products);
   Rank rank(config, *model, programs, ranks, *backend, arenas);
   rank.initialise();
   std::vector<Sample> samples = timed_steps(rank, config, *model, setting.steps, report.loss);
   report.resident_bytes = peak_resident_bytes();
   check_high_water(plan, arenas);
-  report.plan_bytes = plan.total;
+  report.plan_bytes = plan.bytes.total();
   report.library_bound = plan.library_bound;
   report.peak_after = peak_flops(threads, products.products);
   report.witness = std::min(report.witness, instructions_per_cycle(threads));

@@ -231,7 +231,7 @@ class Training {
 void Training::run_rank(Communicator& world) {
   const auto me = static_cast<std::size_t>(world.rank());
   const RankCommunicators ranks(grid_, world);
-  RankArenas arenas = allocate_arenas(plans_[me]);
+  RankArenas arenas(plans_[me].bytes);
   arenas.folders = open_folders(config_.layout, "layouts", world.rank());
   const auto backend = make_cpu_backend(1, kProducts);
   Rank rank(config_, *model_, programs_, ranks, *backend, arenas);
@@ -241,7 +241,8 @@ void Training::run_rank(Communicator& world) {
     // What microbatches leave, weights that were gathered for them among it, is of no use to a
     // step.
     if (left_ == LeftGradients::kNan) {
-      std::memset(arenas.saved.base(), 0xff, static_cast<std::size_t>(arenas.saved.capacity()));
+      std::memset(arenas["saved"].base(), 0xff,
+                  static_cast<std::size_t>(arenas["saved"].capacity()));
     }
     leave_gradients(rank);
     results_[me].push_back(step == kMeasuredStep ? measured_step(rank, step)

@@ -41,8 +41,8 @@ std::vector<StepResult> on_ranks(const TrainConfig& c, const Work& work) {
   std::vector<StepResult> results(static_cast<std::size_t>(grid.world_size()));
   run_local_ranks(grid.world_size(), {}, [&](Communicator& world) {
     const RankCommunicators ranks(grid, world);
-    RankArenas arenas =
-        allocate_arenas(plan_memory(c, *model, programs, world.rank(), {.products = kProducts}));
+    RankArenas arenas(
+        plan_memory(c, *model, programs, world.rank(), {.products = kProducts}).bytes);
     const auto backend = make_cpu_backend(1, kProducts);
     Rank rank(c, *model, programs, ranks, *backend, arenas);
     rank.initialise();

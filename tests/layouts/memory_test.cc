@@ -165,17 +165,18 @@ TEST(ModelStateMemory, IsThePublishedBytesPerParameterWithThePadding) {
     SCOPED_TRACE(fmt::format("bf16 {} d {} zero {}", c.bf16, c.data, c.distributed_optimizer));
     const std::int64_t shards = c.distributed_optimizer ? c.data : 1;
     const std::int64_t shard = flat.elements / shards;
-    EXPECT_EQ(plan.parameters, allocated((c.bf16 ? 2 : 4) * flat.elements));
-    EXPECT_EQ(plan.main_parameters, c.bf16 ? allocated(4 * shard) : 0);
-    EXPECT_EQ(plan.gradients, allocated(4 * flat.elements));
-    EXPECT_EQ(plan.optimizer, 2 * allocated(4 * shard));
+    EXPECT_EQ(plan.bytes["parameters"], allocated((c.bf16 ? 2 : 4) * flat.elements));
+    EXPECT_EQ(plan.bytes["main_parameters"], c.bf16 ? allocated(4 * shard) : 0);
+    EXPECT_EQ(plan.bytes["gradients"], allocated(4 * flat.elements));
+    EXPECT_EQ(plan.bytes["optimizer"], 2 * allocated(4 * shard));
 
     // The same as one number: 16, 18, 8 + 8/d, 6 + 12/d.
     const double published =
         c.bf16 ? (c.distributed_optimizer ? 6.0 + 12.0 / static_cast<double>(c.data) : 18.0)
                : (c.distributed_optimizer ? 8.0 + 8.0 / static_cast<double>(c.data) : 16.0);
-    const auto bytes = static_cast<double>(plan.parameters + plan.main_parameters + plan.gradients +
-                                           plan.optimizer);
+    const auto bytes =
+        static_cast<double>(plan.bytes["parameters"] + plan.bytes["main_parameters"] +
+                            plan.bytes["gradients"] + plan.bytes["optimizer"]);
     EXPECT_NEAR(bytes, published * static_cast<double>(flat.elements), 5.0 * kArenaAlignment);
     // Padding: each parameter to 64 elements, the vocabulary, the end to d blocks of 4096.
     const std::int64_t padding = flat.elements - plan.model_parameters;
@@ -188,7 +189,7 @@ TEST(ModelStateMemory, ATiedEmbeddingHasRowsForItsInputSide) {
   const TrainConfig config = config_of(StateCase{}, true);
   const std::int64_t table = padded_vocabulary(kStateVocabulary, 128, 1);
   const std::int64_t rows = std::min<std::int64_t>(table, config.data.seq_length);
-  EXPECT_EQ(planned(config).gradients,
+  EXPECT_EQ(planned(config).bytes["gradients"],
             allocated(4 * flat_sizes(config, kStateVocabulary).elements) + allocated(4 * table) +
                 allocated(4 * rows) + allocated(4) + allocated(4 * rows * 96));
 }
@@ -199,9 +200,9 @@ TEST(ModelStateMemory, SequenceParallelismHasABufferForItsGradientSum) {
   config.layout.tensor_model_parallel_size = 4;
   config.layout.sequence_parallel = true;
   resolve(config, false);
-  EXPECT_EQ(planned(config).communication, allocated(4 * (6 * 96 * 3 + 2 * 96)));
+  EXPECT_EQ(planned(config).bytes["communication"], allocated(4 * (6 * 96 * 3 + 2 * 96)));
   config.layout.sequence_parallel = false;
-  EXPECT_EQ(planned(config).communication, 0);
+  EXPECT_EQ(planned(config).bytes["communication"], 0);
 }
 
 // Pipelines -------------------------------------------------------------------------------------
@@ -279,10 +280,11 @@ TEST(PipelineMemory, IsThePeakOfTheSimulatedSchedule) {
     for (std::size_t rank = 0; rank < plans.size(); ++rank) {
       const MemoryPlan& plan = plans[rank];
       SCOPED_TRACE(fmt::format("{} m{} v{} rank {}: {} bytes, {} x {}", c.schedule, c.microbatches,
-                               c.chunks, rank, plan.saved, peaks[rank],
+                               c.chunks, rank, plan.bytes["saved"], peaks[rank],
                                plan.saved_per_microbatch.front()));
-      EXPECT_GE(static_cast<double>(plan.saved), peaks[rank] * static_cast<double>(least));
-      EXPECT_LT(static_cast<double>(plan.saved), (peaks[rank] + 1) * static_cast<double>(most));
+      EXPECT_GE(static_cast<double>(plan.bytes["saved"]), peaks[rank] * static_cast<double>(least));
+      EXPECT_LT(static_cast<double>(plan.bytes["saved"]),
+                (peaks[rank] + 1) * static_cast<double>(most));
     }
   }
 }
@@ -294,7 +296,8 @@ TEST(PipelineMemory, OneForwardOneBackwardHoldsAMicrobatchForEachStageFromItsOwn
     for (std::int64_t rank = 0; rank < 4; ++rank) {
       SCOPED_TRACE(fmt::format("rank {} of 4, {} microbatches", rank, microbatches));
       const MemoryPlan& plan = plans[static_cast<std::size_t>(rank)];
-      EXPECT_EQ(plan.saved / plan.saved_per_microbatch.front(), std::min(4 - rank, microbatches));
+      EXPECT_EQ(plan.bytes["saved"] / plan.saved_per_microbatch.front(),
+                std::min(4 - rank, microbatches));
       EXPECT_EQ(plan.microbatches_in_flight.front(), std::min(4 - rank, microbatches));
     }
   }
@@ -309,8 +312,8 @@ TEST(PipelineMemory, StagesShareTheModelState) {
     std::int64_t parameters = 0;
     for (std::size_t rank = 0; rank < plans.size(); ++rank) {
       const FlatSizes flat = flat_sizes(config, kStateVocabulary, static_cast<int>(rank));
-      EXPECT_EQ(plans[rank].parameters, allocated(4 * flat.elements)) << rank;
-      EXPECT_EQ(plans[rank].optimizer, 2 * allocated(4 * flat.elements)) << rank;
+      EXPECT_EQ(plans[rank].bytes["parameters"], allocated(4 * flat.elements)) << rank;
+      EXPECT_EQ(plans[rank].bytes["optimizer"], 2 * allocated(4 * flat.elements)) << rank;
       parameters += plans[rank].model_parameters;
     }
     config.layout.pipeline_model_parallel_size = 1;

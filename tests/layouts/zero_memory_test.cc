@@ -85,13 +85,14 @@ TEST(SharedStateMemory, IsThePublishedBytesPerParameterWithThePadding) {
         const MemoryPlan plan = plan_of(c);
         const std::int64_t shard = flat.elements / c.ranks();
         const bool cuts_gradients = c.stage >= 2 && !c.unsharded;
-        EXPECT_EQ(plan.parameters,
+        EXPECT_EQ(plan.bytes["parameters"],
                   in_arena((bf16 ? 2 : 4) * (c.stage == 3 ? shard : flat.elements)));
-        EXPECT_EQ(plan.main_parameters, bf16 ? in_arena(4 * shard) : 0);
-        EXPECT_EQ(plan.gradients, in_arena(4 * (cuts_gradients ? shard : flat.elements)));
-        EXPECT_EQ(plan.optimizer, 2 * in_arena(4 * shard));
-        const auto bytes = static_cast<double>(plan.parameters + plan.main_parameters +
-                                               plan.gradients + plan.optimizer);
+        EXPECT_EQ(plan.bytes["main_parameters"], bf16 ? in_arena(4 * shard) : 0);
+        EXPECT_EQ(plan.bytes["gradients"], in_arena(4 * (cuts_gradients ? shard : flat.elements)));
+        EXPECT_EQ(plan.bytes["optimizer"], 2 * in_arena(4 * shard));
+        const auto bytes =
+            static_cast<double>(plan.bytes["parameters"] + plan.bytes["main_parameters"] +
+                                plan.bytes["gradients"] + plan.bytes["optimizer"]);
         EXPECT_NEAR(bytes, published_bytes(c) * static_cast<double>(flat.elements),
                     5.0 * kArenaAlignment);
         // Padding: of parameters, of the vocabulary, and of each region to a
@@ -117,14 +118,14 @@ TEST(SharedStateMemory, OfUnitsAtWorkIsThatOfFew) {
     for (const std::int64_t layers : {4, 12}) {
       SCOPED_TRACE(fmt::format("prefetch {}, {} layers", prefetch, layers));
       SharedStates c{.stage = 1, .prefetch = prefetch, .layers = layers};
-      const std::int64_t plain = plan_of(c).saved;
+      const std::int64_t plain = plan_of(c).bytes["saved"];
       c.stage = 2;
-      const std::int64_t gradients = plan_of(c).saved - plain;
+      const std::int64_t gradients = plan_of(c).bytes["saved"] - plain;
       EXPECT_GE(gradients, 0);
       EXPECT_LE(gradients, 4 * largest_region(c));
       c.stage = 3;
       c.unsharded = true;
-      const std::int64_t weights = plan_of(c).saved - plain;
+      const std::int64_t weights = plan_of(c).bytes["saved"] - plain;
       EXPECT_GT(weights, 0);
       EXPECT_LE(weights, 2 * (prefetch + 2) * largest_region(c));
     }
@@ -140,9 +141,10 @@ TEST(SharedStateMemory, OfSevenAndAHalfBillionParametersIsThePublishedTable) {
     const MemoryPlan plan = plan_of(c);
     const auto model = static_cast<double>(plan.model_parameters);
     EXPECT_NEAR(model, kParameters, 0.01 * kParameters);
-    const double bytes = static_cast<double>(plan.parameters) +
-                         static_cast<double>(plan.gradients) / 4 * 2 +
-                         static_cast<double>(plan.main_parameters + plan.optimizer);
+    const double bytes =
+        static_cast<double>(plan.bytes["parameters"]) +
+        static_cast<double>(plan.bytes["gradients"]) / 4 * 2 +
+        static_cast<double>(plan.bytes["main_parameters"] + plan.bytes["optimizer"]);
     EXPECT_NEAR(bytes / model * kParameters / 1e9, published, 0.002 * published + 0.05)
         << "stage " << c.stage;
     ++c.stage;
@@ -157,8 +159,9 @@ TEST(SharedStateMemory, OfTheSecondStageIsTwoBytesAndSixteenOverAllRanks) {
     c.stage = 2;
     const MemoryPlan plan = plan_of(c);
     const auto model = static_cast<double>(plan.model_parameters);
-    const auto states = static_cast<double>(plan.parameters + plan.main_parameters +
-                                            plan.gradients + plan.optimizer);
+    const auto states =
+        static_cast<double>(plan.bytes["parameters"] + plan.bytes["main_parameters"] +
+                            plan.bytes["gradients"] + plan.bytes["optimizer"]);
     const double estimate = 4.0 * model + 16.0 * model / static_cast<double>(data);
     EXPECT_NEAR(states + 2.0 * model, estimate, 0.01 * estimate);
   }
@@ -174,16 +177,17 @@ TEST(SharedStateMemory, OfTheThirdStageIsEighteenBytesOverAllRanksAndTheLargestL
                    .hidden = 2048,
                    .heads = 16,
                    .vocabulary = 50257};
-    const std::int64_t plain = plan_of(c).saved;
+    const std::int64_t plain = plan_of(c).bytes["saved"];
     c.stage = 3;
     const MemoryPlan plan = plan_of(c);
-    const auto states = static_cast<double>(plan.parameters + plan.main_parameters +
-                                            plan.gradients + plan.optimizer);
+    const auto states =
+        static_cast<double>(plan.bytes["parameters"] + plan.bytes["main_parameters"] +
+                            plan.bytes["gradients"] + plan.bytes["optimizer"]);
     const double estimate =
         18.0 * static_cast<double>(plan.model_parameters) / static_cast<double>(data);
     EXPECT_GE(states, estimate);
     EXPECT_LE(states, 1.01 * estimate);
-    EXPECT_LE(plan.saved - plain, 6 * largest_region(c));
+    EXPECT_LE(plan.bytes["saved"] - plain, 6 * largest_region(c));
   }
 }
 

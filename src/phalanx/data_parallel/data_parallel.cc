@@ -117,7 +117,7 @@ Communicator* DataParallel::group_of(const SharedSum& sum) const {
 void DataParallel::complete_shared(std::size_t shared) {
   const SharedSum& sum = gradients_->shared()[shared];
   if (sum.is_chain) return;
-  // A rank's roles become one sum before any sum over ranks.
+  // This rank's roles become one sum before any sum over ranks.
   gradients_->join(*context_, sum, sum.runs.front());
   if (options_.overlap_grad_reduce) start_shared_sum(shared);
 }
@@ -176,7 +176,7 @@ void DataParallel::enter(int chunk, const nn::PassOrder& /*order*/, bool forward
   uses_left_ = uses_;
   count_missing();
   started_.assign(started_.size(), false);
-  for (std::size_t i = 0; i < holds.size(); ++i) gradients_->place(holds[i].group, blocks[i]);
+  for (std::size_t i = 0; i < holds.size(); ++i) gradients_->place_group(holds[i].group, blocks[i]);
 }
 
 void DataParallel::start_scatter(std::size_t bucket) {
@@ -188,7 +188,7 @@ void DataParallel::start_scatter(std::size_t bucket) {
   if (!states().is_sharded()) {
     scatter.sum = whole;
   } else {
-    // The first sum of an update goes where it stays, if that is memory.
+    // The first sum of an update is received where it stays, if that is memory.
     if (!scatter.adds) scatter.sum = gradients_->own(bucket);
     scatter.is_in_place = scatter.sum.defined();
     if (!scatter.is_in_place) {
@@ -249,9 +249,9 @@ void DataParallel::finish_shared_sums() {
   const bool sums = std::ranges::any_of(shared, [](const SharedSum& s) { return s.holders > 1; });
   const TimerScope time(sums ? timers_ : nullptr, StepTimer::kEmbeddingGradients);
   for (std::size_t i = 0; i < shared.size(); ++i) start_shared_sum(i);
-  // In one order on all ranks: each waits for those before it.
+  // All ranks go through them in one order, because each rank waits for those before it.
   for (const SharedSum& sum : shared) {
-    if (sum.is_chain) pass_on(sum);
+    if (sum.is_chain) sum_along_holders(sum);
   }
   for (SharedState& state : shared_) {
     state.work.wait(context_->queue);
@@ -259,7 +259,7 @@ void DataParallel::finish_shared_sums() {
   }
 }
 
-void DataParallel::pass_on(const SharedSum& sum) {
+void DataParallel::sum_along_holders(const SharedSum& sum) {
   const Tensor& gradient = gradients_->gradient(sum.id);
   Communicator* group = group_of(sum);
   const auto key = [&](int run) {
@@ -279,10 +279,10 @@ void DataParallel::pass_on(const SharedSum& sum) {
 }
 
 void DataParallel::finish_buckets() {
-  // Without other ranks there is nothing to wait for, and Megatron's row is not there.
+  // Without other ranks there is nothing to wait for, and Megatron has no such row.
   const TimerScope time(groups_.data != nullptr ? timers_ : nullptr, StepTimer::kAllGradients);
   for (std::size_t b = 0; b < started_.size(); ++b) {
-    // What is cut is summed by now, but for buckets of padding.
+    // Gradients that are cut have been summed, except buckets of padding.
     if (!started_[b] && !states().cuts_gradients()) start_reduction(b);
   }
   for (std::size_t b = 0; b < reductions_.size(); ++b) {
@@ -359,7 +359,7 @@ void DataParallel::sum_over_replicas() {
 void DataParallel::gather() {
   if (!states().is_sharded()) return;
   const TimerScope time(timers_, StepTimer::kGatherParameters);
-  // In the order in which forward reads: the last bucket holds the first parameters.
+  // In the order in which forward reads them: the last bucket holds the first parameters.
   for (std::size_t b = gathers_.size(); b-- > 0;) {
     const StateLayout::Bucket& at = states().buckets()[b];
     if (states().cuts_weights(at.group)) continue;

@@ -1,19 +1,19 @@
 #pragma once
-// What data-parallel ranks do for each other in a step: gradients are summed, bucket by bucket,
-// each as soon as its last gradient of the last microbatch is there; with a distributed optimizer
-// every rank receives the sum of its shard alone, updates it, and the parameters are gathered, each
-// bucket before the first unit that reads it.
+// The messages of data-parallel ranks in a step. Gradients are summed bucket by bucket. The sum of
+// a bucket begins when the last microbatch has added its last gradient. With a distributed
+// optimizer every rank receives the sum of its shard only and updates it; then the parameters are
+// gathered, each bucket before the first unit that reads it.
 //
-// Where gradients are cut too (ZeRO stage 2), those of every microbatch are summed at once, added
-// to the shard, and let go: a unit's are whole while its backward pass runs, and with overlap
-// during the next unit's.
+// If gradients are cut too (ZeRO stage 2), those of every microbatch are summed at once and added
+// to the shard. A unit's gradients are whole while its backward pass runs; with overlap they stay
+// until the next unit's pass is over.
 //
-// The gradients of a parameter that ranks of a pipeline share are summed over these first, and the
-// buckets with it come last: so each data-parallel rank adds to the sum what one rank with the
-// whole model would.
+// If pipeline ranks share a parameter, its gradient is summed over them first, and the buckets with
+// it are summed last: each data-parallel rank adds what one rank with the whole model would add.
 //
-// At the end the gradients of what acts on a sequence-parallel stream are summed over the
-// tensor-parallel group, and those of rows that neighbours in it have too over these.
+// At the end the gradients of parameters that act on a sequence-parallel stream are summed over the
+// tensor-parallel group, and the gradients of rows that some of its ranks have copies of are summed
+// over those ranks.
 
 #include "phalanx/base/step_timers.h"
 #include "phalanx/data_parallel/gradient_store.h"
@@ -29,45 +29,44 @@ struct DataParallelOptions {
   bool overlap_param_gather = false;  // gather during the next forward, not at once
 };
 
-// Who takes part in the sums: null where nobody else does.
+// The groups of the sums; null if this rank is alone in one.
 struct ReductionGroups {
-  // Where states are cut those that share a copy of them, else all of data parallelism.
+  // The ranks that share one copy of the states, if states are cut; else all data-parallel ranks.
   Communicator* data = nullptr;
-  // Those that have the same part of each copy, where there are several.
+  // If there are several copies: the ranks that have the same part of each.
   Communicator* replicas = nullptr;
-  // Of each of the model's shared parameters, its holders in their order.
+  // By shared parameter of the model: its holders in their order.
   std::vector<Communicator*> shared = {};
-  // Neighbours of the tensor-parallel group that have the same boxes of some parameters.
+  // Neighbours in the tensor-parallel group that have the same boxes of some parameters.
   Communicator* box_holders = nullptr;
 };
 
 class DataParallel final : public nn::PassStates {
  public:
-  // `uses` says of each parameter how many units of a microbatch add to its gradient. `chunks`:
-  // where gradients are cut. The stores must outlive this.
+  // `uses`: by ParamId, how many units of a microbatch add to its gradient. `chunks`: only if
+  // gradients are cut. The stores must outlive this.
   DataParallel(const ParameterStore& parameters, GradientStore& gradients, std::vector<int> uses,
                const ReductionGroups& groups, const TensorRegion& region,
                const DataParallelOptions& options, Arena& communication,
                std::vector<UnitOrder> chunks = {});
 
-  // Before the passes of a step whose last microbatch is `last_microbatch`; during evaluation, with
-  // gradients nobody wants, -1.
+  // Before the passes of a step whose last microbatch is `last_microbatch`; -1 before an
+  // evaluation, which has no gradients.
   void begin(Context& context, int last_microbatch);
-  // After the last weight gradient of a chunk: the sums of its buckets that have not begun begin,
-  // and nothing is waited for. A bucket that needs more, of another chunk or another stage, begins
-  // later.
+  // After the last weight gradient of a chunk: starts the sums of its buckets that have not started
+  // yet, without waiting. A bucket that waits for another chunk or another stage starts later.
   void reduce(int chunk);
-  // After the last weight gradient of all chunks: the gradients of the shard (of everything,
-  // without one) are the sums over all ranks.
+  // After the last weight gradient of all chunks: makes the gradients of the shard (all gradients,
+  // if states are not cut) the sums over all ranks.
   void finish_reduction();
-  // After the update: the other ranks' parts of the parameters come in.
+  // After the update: starts to gather the other ranks' parts of the parameters.
   void gather();
-  // Until all have come in.
+  // Waits for all of them.
   void finish_gather();
 
-  // Waits for reductions, and gathers, count their time there from now on; null: nowhere.
+  // From now on waits for reductions and gathers count their time there; null: nowhere.
   void time_with(StepTimers* timers) { timers_ = timers; }
-  // Is told from now on; null: nobody.
+  // From now on the observer is told of every move; null: nobody is.
   void observe_with(StateObserver* observer) { observer_ = observer; }
 
   std::vector<SavedTensor> lent_tensors(int chunk, const nn::PassOrder& order) const override;
@@ -82,32 +81,32 @@ class DataParallel final : public nn::PassStates {
   void complete(ParamId id);
   void start_if_complete(std::size_t bucket);
   void start_reduction(std::size_t bucket);
-  // By bucket, what has to come before its sum over data parallelism begins.
+  // Counts what must be complete before the sum of each bucket over data-parallel ranks starts.
   void count_missing();
-  // Into the shard, or to be added to it.
+  // If gradients are cut: the sum of a bucket that is set in the shard, or added to it.
   void start_scatter(std::size_t bucket);
-  // Those that may be under way until a unit of the chunk is done with.
+  // Waits for those that must be over when this unit of the chunk is.
   void finish_scatters(int unit);
-  // One of gradients_->shared().
+  // The sum of one of gradients_->shared() over its holders.
   struct SharedState {
     bool started = false;
     Work work;
   };
   Communicator* group_of(const SharedSum& sum) const;
-  // This rank has the gradients of all roles that it has.
+  // All roles that this rank has of it are complete.
   void complete_shared(std::size_t shared);
   void start_shared_sum(std::size_t shared);
   void finish_shared_sums();
-  void pass_on(const SharedSum& sum);
+  void sum_along_holders(const SharedSum& sum);  // of a chain
   void finish_buckets();
   void sum_over_sequence();
   void sum_over_box_holders();
-  // What other ranks have too of a parameter.
+  // The range of a parameter that neighbours have copies of.
   struct Common {
     ParamId id = 0;
     std::int64_t begin = 0, count = 0;  // within the parameter
   };
-  // Own parts of a common range of gradients that are cut, into the room for it or back.
+  // If gradients are cut: copies this rank's parts of a common range into common_sum_, or back.
   void copy_common(const Common& common, bool in);
   void sum_over_replicas();
   void wait_for(std::size_t bucket);
@@ -130,38 +129,37 @@ class DataParallel final : public nn::PassStates {
   TensorRegion region_;
   DataParallelOptions options_;
   std::vector<int> shared_of_;  // by ParamId: index into the shared parameters of this rank, or -1
-  // Own segments of sequence-partial parameters, with their places in the buffer that is summed: it
-  // has room for all such parameters, so that its message is the same on every rank.
+  // This rank's segments of sequence-partial parameters, with their places in the buffer that is
+  // summed. The buffer has room for all such parameters, so that every rank sends the same message.
   struct Coalesced {
     Segment segment;
     std::int64_t place;
   };
   std::vector<Coalesced> sequence_partial_;
   Tensor coalesced_;
-  // All of that of each, for then the message is the same on every data-parallel rank. Where
-  // gradients are not cut they are summed where they are; what is not of the own segments then has
+  // By parameter the whole range, so that every data-parallel rank sends the same message. If
+  // gradients are not cut, the range is summed in place; elements outside this rank's segments have
   // no meaning before and after.
   std::vector<Common> common_;
-  Tensor common_sum_;  // of gradients that are cut: room for one of them
+  Tensor common_sum_;  // if gradients are cut: room for one range
 
   Context* context_ = nullptr;
   int last_microbatch_ = -1;
   std::vector<int> uses_left_;  // by ParamId, in the last microbatch
-  // By bucket: its parameters that are not complete, and sums with other holders.
+  // By bucket: how many of its parameters, and of their sums over holders, are not complete.
   std::vector<int> missing_;
   std::vector<Work> reductions_;  // by bucket
   std::vector<bool> started_;
-  // Of gradients that are cut: by bucket, whether microbatches of this update have left a sum; and
-  // the sums under way.
+  // If gradients are cut: a sum that is under way.
   struct Scatter {
     std::size_t bucket = 0;
-    int until = 0;             // the unit behind which it is waited for
-    bool adds = false;         // to what microbatches before have left
-    bool is_in_place = false;  // `sum` is where it stays
+    int until = 0;             // after this unit it is waited for
+    bool adds = false;         // to the sum of earlier microbatches
+    bool is_in_place = false;  // `sum` is its place in the shard
     Tensor sum;
     Work work;
   };
-  std::vector<bool> has_sum_;
+  std::vector<bool> has_sum_;  // by bucket: of earlier microbatches of this update
   std::vector<Scatter> scatters_;
   int chunk_ = 0;
   StepTimers* timers_ = nullptr;

@@ -28,10 +28,11 @@ GradientStore::GradientStore(const StateLayout& states, std::vector<SharedSum> s
   add_roles(dtype, tokens_per_step, arena);
   if (states.cuts_gradients()) return;
   const auto views = parameter_views(table(), states.flat(), flat_);
-  for (ParamId id = 0; id < table().size(); ++id) resolve(id, views[static_cast<std::size_t>(id)]);
+  for (ParamId id = 0; id < table().size(); ++id)
+    set_gradient(id, views[static_cast<std::size_t>(id)]);
 }
 
-void GradientStore::resolve(ParamId id, const Tensor& gradient) {
+void GradientStore::set_gradient(ParamId id, const Tensor& gradient) {
   gradients_[static_cast<std::size_t>(id)] = gradient;
   for (const SharedSum& sum : shared_) {
     if (sum.id != id) continue;
@@ -42,7 +43,7 @@ void GradientStore::resolve(ParamId id, const Tensor& gradient) {
   }
 }
 
-void GradientStore::place(int group, const Tensor& memory) {
+void GradientStore::place_group(int group, const Tensor& memory) {
   const FlatLayout& flat = states_->flat();
   const FlatRange& region = flat.regions[static_cast<std::size_t>(group)];
   whole_[static_cast<std::size_t>(group)] = memory;
@@ -50,7 +51,7 @@ void GradientStore::place(int group, const Tensor& memory) {
     if (states_->group(id) != group) continue;
     const Shape& shape = table()[id].local_shape;
     const std::int64_t begin = flat.offsets[static_cast<std::size_t>(id)] - region.begin;
-    resolve(id, memory.slice(0, begin, shape.count()).reshape(shape));
+    set_gradient(id, memory.slice(0, begin, shape.count()).reshape(shape));
   }
 }
 
@@ -76,14 +77,14 @@ Tensor GradientStore::own(std::size_t number) const {
 }
 
 void GradientStore::set(Context& context, std::size_t bucket, const Tensor& sum) {
-  put(context, bucket, sum, false);
+  set_or_add(context, bucket, sum, false);
 }
 
 void GradientStore::add(Context& context, std::size_t bucket, const Tensor& sum) {
-  put(context, bucket, sum, true);
+  set_or_add(context, bucket, sum, true);
 }
 
-void GradientStore::put(Context& context, std::size_t bucket, const Tensor& sum, bool adds) {
+void GradientStore::set_or_add(Context& context, std::size_t bucket, const Tensor& sum, bool adds) {
   const std::int64_t begin = states_->buckets()[bucket].local;
   for (std::size_t t = 0; t < states_->tiles().size(); ++t) {
     const StateLayout::Tile& tile = states_->tiles()[t];
@@ -110,9 +111,9 @@ void GradientStore::put(Context& context, std::size_t bucket, const Tensor& sum,
 }
 
 int GradientStore::role_in_place(const SharedSum& sum, const SharedSum::Run& run) const {
-  // To what comes from another holder a role cannot be added before it has come.
+  // The main gradient first receives another holder's sum: no role may write to it before.
   if (sum.is_chain && run.previous >= 0) return -1;
-  // Behind the first, one role is added to it; a + b is b + a.
+  // The first or the second role may be summed in place: a + b is b + a.
   for (std::size_t r = 0; r < std::min<std::size_t>(2, run.roles.size()); ++r) {
     const auto& role = table().roles()[static_cast<std::size_t>(run.roles[r])].role;
     if (role.gradient == ParamRole::Gradient::kDense) return run.roles[r];
@@ -144,7 +145,7 @@ void GradientStore::add_roles(DType dtype, const std::vector<std::int64_t>& toke
   }
 }
 
-void GradientStore::initialise(Context& context) const {
+void GradientStore::initialise(Context& context) {
   clear(context);
   for (const nn::RoleGradient& role : roles_) {
     if (!role.rows.count) continue;
@@ -153,9 +154,9 @@ void GradientStore::initialise(Context& context) const {
   }
 }
 
-void GradientStore::begin_update() const { std::ranges::fill(begun(), false); }
+void GradientStore::begin_update() { std::ranges::fill(begun(), false); }
 
-void GradientStore::clear(Context& context) const {
+void GradientStore::clear(Context& context) {
   ops::fill(context, {.x = flat(), .value = 0.0});
   for (const nn::RoleGradient& role : roles_) {
     if (role.dense) ops::fill(context, {.x = role.dense, .value = 0.0});
@@ -165,17 +166,17 @@ void GradientStore::clear(Context& context) const {
 
 void GradientStore::expect_complete() const {
   for (ParamId id = 0; id < table().size(); ++id) {
-    PHALANX_CHECK(begun()[static_cast<std::size_t>(id)], "no pass wrote the gradient of {}",
+    PHALANX_CHECK(begun_[static_cast<std::size_t>(id)], "no pass wrote the gradient of {}",
                   table()[id].name);
   }
   for (std::size_t r = 0; r < roles_.size(); ++r) {
     const nn::ParamTable::Role& role = table().roles()[r];
-    PHALANX_CHECK(begun()[gradients_.size() + r], "no pass wrote the gradient of role {} of {}",
+    PHALANX_CHECK(begun_[gradients_.size() + r], "no pass wrote the gradient of role {} of {}",
                   role.role.order, table()[role.id].name);
   }
 }
 
-void GradientStore::join(Context& context, const SharedSum& sum, const SharedSum::Run& run) const {
+void GradientStore::join(Context& context, const SharedSum& sum, const SharedSum::Run& run) {
   const Tensor& whole = gradient(sum.id);
   const int in_place = role_in_place(sum, run);
   const bool continues = sum.is_chain && run.previous >= 0;
@@ -196,7 +197,7 @@ void GradientStore::join(Context& context, const SharedSum& sum, const SharedSum
   begun()[static_cast<std::size_t>(sum.id)] = true;
 }
 
-void GradientStore::join_all(Context& context) const {
+void GradientStore::join_all(Context& context) {
   for (const SharedSum& sum : shared_) {
     PHALANX_CHECK(sum.holders == 1, "{} has other holders", table()[sum.id].name);
     join(context, sum, sum.runs.front());

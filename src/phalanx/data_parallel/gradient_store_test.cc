@@ -57,7 +57,7 @@ TEST(CutGradients, AreWholeWhereTheyArePlaced) {
       set_each(memory, [&](std::int64_t i) {
         return static_cast<double>(1000000 * time + region.begin + i);
       });
-      rank.gradients.place(group, memory);
+      rank.gradients.place_group(group, memory);
     }
     for (ParamId id = 0; id < chunk.table.size(); ++id) {
       EXPECT_EQ(passes[id].shape, chunk.table[id].local_shape);
@@ -84,7 +84,7 @@ TEST(CutGradients, JoinRolesWhereTheyArePlaced) {
   for (const double head : {2.0, 5.0}) {
     rank.gradients.begin_update();
     EXPECT_THROW(rank.gradients.expect_complete(), InternalError);
-    rank.gradients.place(0, rank.memory.allocate(DType::kF64, {region.count}));
+    rank.gradients.place_group(0, rank.memory.allocate(DType::kF64, {region.count}));
     ops::fill(rank.context, {.x = passes[chunk.head], .value = head});
     ops::fill(rank.context, {.x = passes[chunk.embedding], .value = 0.25});
     rank.gradients.join_all(rank.context);

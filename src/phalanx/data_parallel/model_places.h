@@ -1,6 +1,6 @@
 #pragma once
-// Where the parameters of a rank are in the whole model, as one rank of a pipeline would have it:
-// what is summed over the model is summed in the order of one rank, whatever the stages.
+// The places of a rank's parameters in the whole model, as a pipeline of one rank would have it.
+// With them sums over the model are made in the order of one rank, whatever the stages are.
 
 #include <cstdint>
 #include <span>
@@ -18,22 +18,22 @@ struct ModelPlaces {
   std::vector<ParamId> global;        // by local ParamId: the number in the whole model's table
   ParamId parameters = 0;             // of the whole model
   std::vector<std::int64_t> offsets;  // by local ParamId: in the whole model's flat layout
-  // By local ParamId: whether this rank of the pipeline counts and writes the parameter. Of those
-  // that share it one does.
+  // By local ParamId: whether this rank of the pipeline counts and writes the parameter. If several
+  // ranks share it, one of them does.
   std::vector<bool> counted;
 };
 
-// Of a table that is the whole model.
+// The table is the whole model.
 ModelPlaces whole_model_places(const nn::ParamTable& whole);
 
-// Finds the places of parts in a whole model, as often as there are ranks.
+// Finds the places of many parts in one whole model.
 class PlacesByName {
  public:
   // `whole` must outlive this.
   explicit PlacesByName(const nn::ParamTable& whole);
 
-  // The places of `part`, by name, of the same tensor-parallel rank. `shared`: the model's shared
-  // parameters, of which this is rank `pipeline_rank`; without any it counts all that it has.
+  // Looks up the parameters of `part` by name; both are of the same tensor-parallel rank. `shared`:
+  // the model's shared parameters, if there are several stages; `part` is that of `pipeline_rank`.
   ModelPlaces of(const nn::ParamTable& part, std::span<const SharedParameter> shared = {},
                  int pipeline_rank = 0) const;
 
@@ -43,7 +43,7 @@ class PlacesByName {
   std::vector<std::int64_t> offsets_;  // by ParamId
 };
 
-// Of one part.
+// The places of one part.
 ModelPlaces model_places(const nn::ParamTable& part, const nn::ParamTable& whole,
                          std::span<const SharedParameter> shared = {}, int pipeline_rank = 0);
 

@@ -18,7 +18,7 @@ DType storage_type(const nn::ParamTable& table) {
   return dtype;
 }
 
-// The elements of a box in a dense range of the parameter's local part that begins with `begin`.
+// The elements of a box; `range` has the parameter's local part from `begin` on.
 Tensor box_of(const Tensor& range, std::int64_t begin, const ParamBox& box, std::int64_t columns) {
   Tensor view = range;
   view.offset += (box.local_row * columns + box.local_column - begin) * size_of(range.dtype);
@@ -27,7 +27,7 @@ Tensor box_of(const Tensor& range, std::int64_t begin, const ParamBox& box, std:
   return view;
 }
 
-// The elements of a parameter's local part from `begin` on, as many as `range` has.
+// Draws `range`, which has elements of the parameter's local part from `begin` on.
 void draw(Context& context, PhiloxKey key, const ParamSpec& spec, std::int64_t begin,
           const Tensor& range) {
   if (spec.initialiser.kind == Initialiser::Kind::kConstant) {
@@ -96,7 +96,7 @@ std::array<TileAccess, 2> ParameterStore::accesses(bool reads, bool writes) cons
   return {
       TileAccess{
           .column = has_main_parameters_ ? &mains_ : nullptr, .reads = reads, .writes = writes},
-      // Rounded from the main parameters, where there are any.
+      // If there are main parameters, weights are rounded from them and need not be read.
       TileAccess{
           .file = weight_file_.get(), .reads = reads && !has_main_parameters_, .writes = writes}};
 }
@@ -144,7 +144,7 @@ void ParameterStore::initialise(Context& context, PhiloxKey key) const {
 void ParameterStore::clear(Context& context) const {
   ops::fill(context, {.x = flat_, .value = 0.0});
   if (has_main_parameters_) ops::fill(context, {.x = mains_.memory(), .value = 0.0});
-  // What lies in files is zeros where nothing else is written.
+  // A tile in a file that is not read is written as zeros.
   if (states_.has_files()) {
     visit_tiles(context, states_, staging_, accesses(false, true), [](const auto&, auto) {});
   }

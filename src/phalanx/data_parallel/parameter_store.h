@@ -1,7 +1,7 @@
 #pragma once
 // Parameters as dense ranges of flat buffers (flat_layout.h). With a distributed optimizer a rank
-// keeps fp32 main parameters for its shard alone, and where weights are cut too, of these its
-// shard, in memory or in a file; passes then read what gathers bring (weight_gathers.h).
+// keeps fp32 main parameters for its shard only. If weights are cut too, it keeps its shard of
+// them, in memory or in a file, and passes read the gathered weights (weight_gathers.h).
 
 #include <array>
 #include <memory>
@@ -13,11 +13,12 @@
 
 namespace phalanx {
 
-// What a flat buffer of the layout holds, by ParamId.
+// The parameters in a flat buffer of the layout, by ParamId.
 std::vector<Tensor> parameter_views(const nn::ParamTable& table, const FlatLayout& layout,
                                     const Tensor& flat);
 
-// Where states are that lie in files, and the memory through which they come: null where none do.
+// The storages of states that lie in files, and the memory through which these are read and
+// written; null if none lie in files.
 struct StateFiles {
   Storage* states = nullptr;
   Storage* weights = nullptr;
@@ -26,43 +27,42 @@ struct StateFiles {
 
 class ParameterStore {
  public:
-  // Parameters in their storage type; fp32 main parameters, of the shard, only where that is a
-  // 16-bit type.
+  // Weights are kept in their storage type; fp32 main parameters of the shard are kept only if that
+  // is a 16-bit type.
   ParameterStore(StateLayout states, Arena& parameters, Arena& main_parameters,
                  const StateFiles& files = {});
 
   const StateLayout& states() const { return states_; }
   const nn::ParamTable& table() const { return states_.table(); }
 
-  // What passes read. Of a parameter whose weights are cut, nothing: an empty tensor.
+  // What passes read; an empty tensor for a parameter whose weights are cut.
   nn::Weights weights() const { return {weights_}; }
   const Tensor& weight(ParamId id) const { return weights_[static_cast<std::size_t>(id)]; }
   // All weights that this rank keeps.
   const Tensor& flat() const { return flat_; }
-  // A bucket's weights: all of it, or where these are cut this rank's own.
+  // A bucket's weights: all of them, or this rank's part if they are cut.
   Tensor weights(const StateLayout::Bucket& bucket) const;
   bool has_main_parameters() const { return has_main_parameters_; }
-  // The segment in storage type and in full precision; the same tensor where the storage is full.
-  // InternalError where it lies in a file.
+  // A segment in storage type and in full precision; the same tensor if the storage type is full.
+  // InternalError if it lies in a file.
   Tensor weight(const Segment& segment) const;
   Tensor main(const Segment& segment) const;
-  // Of a visit of the tiles: these, in this order.
+  // For visit_tiles(): main parameters, then weights.
   std::array<TileAccess, 2> accesses(bool reads, bool writes) const;
-  // The segment among the tensors of such a visit.
+  // A segment, given the tensors of these two accesses.
   Tensor weight(const Segment& segment, std::span<const Tensor> tile) const;
   Tensor main(const Segment& segment, std::span<const Tensor> tile) const;
   const TileFile* weight_file() const { return weight_file_.get(); }
   TileStaging* staging() const { return staging_; }
-  // The whole parameter in full precision, where nothing is sharded.
+  // The whole parameter in full precision, if nothing is sharded.
   Tensor main(ParamId id) const;
 
-  // Draws every parameter from its specification: global coordinates, so any layout starts from the
-  // same numbers.
+  // Draws every parameter as its specification says, by global coordinates: every layout starts
+  // from the same numbers.
   void initialise(Context& context, PhiloxKey key) const;
-  // Zeros weights and main parameters, before they come from a file that has no padding.
+  // Zeros weights and main parameters, before they are read from a file that has no padding.
   void clear(Context& context) const;
-  // Rounds main parameters into the storage type. Of a shard, other ranks' parts are theirs to
-  // round.
+  // Rounds main parameters into the storage type; each rank rounds its shard.
   void round_to_storage(Context& context) const;
 
  private:

@@ -164,7 +164,7 @@ std::vector<std::vector<double>> word_gradients(bool tied, Context& context) {
   }
   all.allocate(operands, embedding.saved_slots(), kVocabulary);
   const StateLayout states(all.table);
-  const GradientStore store(states, DType::kF64, 2 * all.shape.rows(), memory);
+  GradientStore store(states, DType::kF64, 2 * all.shape.rows(), memory);
   store.initialise(context);
   const std::vector<Tensor> dout = {all.stream(operands, config.hidden)};
   std::vector<std::vector<double>> results;
@@ -201,9 +201,9 @@ TEST_F(Stores, SparseAccumulatorIsBoundedByTheTokens) {
   const nn::Embedding embedding(table, 1000, 1024, 5, {.words = true}, nn::kTestEmbeddingColumns,
                                 config);
   const StateLayout states(table);
-  const GradientStore few(states, DType::kF64, 10, memory_);
+  GradientStore few(states, DType::kF64, 10, memory_);
   EXPECT_EQ(few.gradients().roles[0].rows.values.shape, (Shape{10, config.hidden}));
-  const GradientStore many(states, DType::kF64, 5000, memory_);
+  GradientStore many(states, DType::kF64, 5000, memory_);
   EXPECT_EQ(many.gradients().roles[0].rows.values.shape, (Shape{1024, config.hidden}));
 }
 

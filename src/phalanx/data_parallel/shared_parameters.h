@@ -1,11 +1,11 @@
 #pragma once
-// Parameters that several places of a model use (ParamRole) over the ranks of a pipeline: who holds
-// them, and how the sums of their roles become one sum on every holder.
+// Parameters that several places of a model use, which are their roles (ParamRole): which ranks of
+// a pipeline hold them, and how the gradients of the roles become one sum on every holder.
 //
-// The sum is ((role 0 + role 1) + role 2) ..., whoever has the roles. A holder that is first has
-// the sum of the roles in front; where each of the others has one role, an all-reduce in the order
-// of the holders makes the rest, for it adds from the left. Else the sum goes from holder to
-// holder, each adding its roles in order, and the last one sends it to all.
+// The sum is always ((role 0 + role 1) + role 2) ..., whichever rank has a role. An all-reduce in
+// the order of the holders adds from the left; it is enough if the first holder has the first roles
+// and each other holder has one role. Otherwise the sum goes from holder to holder as a chain: each
+// adds its roles in order, and the last one sends the sum to all.
 
 #include <span>
 #include <string>
@@ -15,51 +15,50 @@
 
 namespace phalanx {
 
-// Roles that follow each other on one holder.
+// Consecutive roles that one holder has.
 struct RoleRun {
   int holder = 0;          // index into holders
-  std::vector<int> roles;  // by their order among all of the model
+  std::vector<int> roles;  // ParamRole::order
 };
 
 struct SharedParameter {
   std::string name;
-  std::string shared_by = {};     // what the group of the holders is called
-  std::vector<int> holders = {};  // ranks of the pipeline, by their first role
+  std::string shared_by = {};     // the name of the holders' group
+  std::vector<int> holders = {};  // ranks of the pipeline, in the order of their first roles
   std::vector<RoleRun> runs = {};
-  // One all-reduce is not enough.
-  bool is_chain = false;
+  bool is_chain = false;  // an all-reduce is not enough
 
-  // The one that counts and writes the parameter: the first of the pipeline.
+  // The rank of the pipeline that counts and writes the parameter: the first one.
   int counting_holder() const;
 };
 
-// Of a model whose stages are the chunks of `whole`, stage s on rank rank_of_stage[s] of a
-// pipeline. In the order of the table.
+// The shared parameters of a model in the order of its table. Its stages are the chunks of `whole`;
+// stage s is on rank rank_of_stage[s] of the pipeline.
 std::vector<SharedParameter> shared_parameters(const nn::ParamTable& whole,
                                                std::span<const int> rank_of_stage);
 
 // What a rank does for a shared parameter that it holds.
 struct SharedSum {
-  // Consecutive roles of this rank, as numbers of its table.
+  // Consecutive roles of this rank.
   struct Run {
-    std::vector<int> roles;
-    int number = 0;     // among the runs of all holders
-    int previous = -1;  // holder that the sum so far comes from; -1: it begins here
-    int next = -1;      // and goes to; -1: it ends here
+    std::vector<int> roles;  // numbers in its table
+    int number = 0;          // among the runs of all holders
+    int previous = -1;       // the holder that sends the sum so far; -1: it begins here
+    int next = -1;           // the holder that receives it; -1: it ends here
   };
   ParamId id = -1;
   int parameter = 0;  // index into the model's shared parameters
   int holders = 1;
   bool is_chain = false;
-  int last_holder = 0;  // of a chain: who sends the whole sum to all
+  int last_holder = 0;  // of a chain: it sends the whole sum to all
   std::vector<Run> runs;
 };
 
-// Of those of `parameters` that this rank of the pipeline holds, whose table is `table`; in their
-// order.
+// One for each of `parameters` that this rank of the pipeline, whose table is `table`, holds; in
+// their order.
 std::vector<SharedSum> shared_sums(const nn::ParamTable& table,
                                    std::span<const SharedParameter> parameters, int pipeline_rank);
-// Of a table that is the whole model.
+// The table is the whole model.
 std::vector<SharedSum> shared_sums(const nn::ParamTable& whole);
 
 }  // namespace phalanx

@@ -114,7 +114,7 @@ class HoldingRank {
 
   // Whatever is left of the last step is overwritten.
   void step() {
-    const GradientStore& gradients = stores_.gradients;
+    GradientStore& gradients = stores_.gradients;
     gradients.begin_update();
     ops::fill(stores_.context, {.x = gradients.flat(), .value = 1e9});
     data_parallel_.begin(stores_.context, 0);
@@ -335,13 +335,12 @@ TEST(SharedParameters, TakeNoMemoryTwice) {
   Arena memory("memory", 1 << 20);
   const auto shared = shared_parameters(table_of(roles, -1), roles.ranks);
   const StateLayout states(table);
-  const GradientStore store(states, shared_sums(table, shared, 1), DType::kF64, {4, 2}, memory);
+  GradientStore store(states, shared_sums(table, shared, 1), DType::kF64, {4, 2}, memory);
   EXPECT_EQ(store.gradients().roles[0].dense.data(), store.gradient(0).data());
   EXPECT_EQ(store.gradients().roles[1].rows.values.shape, (Shape{2, kColumns}));
   const nn::ParamTable first = table_of(roles, 0);
   const StateLayout first_states(first);
-  const GradientStore others(first_states, shared_sums(first, shared, 0), DType::kF64, {4, 2},
-                             memory);
+  GradientStore others(first_states, shared_sums(first, shared, 0), DType::kF64, {4, 2}, memory);
   EXPECT_EQ(others.gradients().roles[0].rows.values.shape, (Shape{4, kColumns}));
 }
 

@@ -104,8 +104,30 @@ std::int64_t StateLayout::weight_place(const Segment& segment) const {
   return -1;
 }
 
+std::vector<ParamBox> StateLayout::written_states(ParamId id) const {
+  if (!counts(id) || cut_.replica != 0) return {};
+  std::vector<ParamBox> boxes = (*table_)[id].boxes;
+  std::erase_if(boxes, [](const ParamBox& box) { return box.holder > 0; });
+  return boxes;
+}
+
+std::vector<ParamBox> StateLayout::written_weight(ParamId id) const {
+  return cut_.rank == 0 ? written_states(id) : std::vector<ParamBox>();
+}
+
 std::int64_t StateLayout::weight_offset(ParamId id) const {
   return weight_place({.id = id, .flat = flat_.offsets[static_cast<std::size_t>(id)]});
+}
+
+std::int64_t counted_padding(const nn::ParamTable& whole, int tensor_parallel_size) {
+  std::int64_t count = 0;
+  for (const ParamSpec& spec : whole.specs()) {
+    const int parts = spec.tensor_parallel ? tensor_parallel_size : 1;
+    const std::int64_t common = common_count(spec);
+    count += parts * (spec.local_shape.count() - common) + parts / most_holders(spec) * common -
+             spec.global_shape.count();
+  }
+  return count;
 }
 
 }  // namespace phalanx

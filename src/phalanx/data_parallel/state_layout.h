@@ -1,16 +1,16 @@
 #pragma once
-// Who has what of a rank's states: for every range of every parameter where it lies, which rank of
-// data parallelism updates it, how far its gradient is summed, and which rank counts and writes it.
-// Computed once; gradients, main parameters, moments, weights, norms and checkpoints are views of
-// it.
+// Which rank has which states. For every range of every parameter: where it lies, which
+// data-parallel rank updates it, which ranks sum its gradient, and which rank counts it in norms
+// and writes it to checkpoints. The layout is computed once. Gradients, main parameters, moments,
+// weights, norms and checkpoints all ask it.
 //
-// How much is cut over the ranks of data parallelism is a stage of ZeRO (Rajbhandari et al., 2020):
-// nothing (0), main parameters and moments (1), gradients too (2), weights too (3). Of one rank
-// gradients and weights are "cut" likewise, where they are whole for their passes alone.
+// The stages of ZeRO (Rajbhandari et al., 2020) say what is cut over the data-parallel ranks:
+// nothing (0), main parameters and moments (1), gradients too (2), weights too (3). A single rank
+// "cuts" gradients or weights as well, if they are whole only during the passes that use them.
 //
-// What a rank updates is its shard. It is worked on by tiles: ranges that cross no bucket, so that
-// some may lie in files and come to memory one after the other (ZeRO-Infinity; Rajbhandari et al.,
-// 2021).
+// A rank's shard is what it updates. The update goes through the shard tile by tile. A tile lies
+// within one bucket, and it may lie in a file that is read when its turn comes (ZeRO-Infinity;
+// Rajbhandari et al., 2021).
 
 #include <cstdint>
 #include <vector>
@@ -21,31 +21,29 @@ namespace phalanx {
 
 inline constexpr std::int64_t kStateTile = std::int64_t{4} << 20;
 
-// How a rank's states are cut.
+// How a rank's states are cut, and which of them it has.
 struct StateCut {
-  // The ranks that share one copy of the states, and this one's number among them.
+  // This rank's number among the ranks that share one copy of the states, and their count.
   int rank = 0;
   int ranks = 1;
-  std::int64_t bucket_size = 0;  // elements of a message; 0: one for each group of parameters
-  bool updates = true;           // else there are no main parameters
-  bool gradients = false;        // gradients are whole for their passes alone
-  bool weights = false;          // likewise weights, if other ranks or a file have the rest
+  std::int64_t bucket_size = 0;  // elements of a message; 0: one message for each group
+  bool updates = true;           // false: there are no main parameters
+  bool gradients = false;        // gradients are whole only during passes that add to them
+  bool weights = false;          // weights are whole only during passes that read them
   double states_in_files = 0.0;  // share of the tiles whose gradients (if cut), main parameters and
                                  // moments lie in files
   bool weights_in_files = false;
   std::int64_t tile = kStateTile;  // elements, at most
-  // Of several copies of the states over data parallelism, this rank's.
-  int replica = 0;
-  // Of what a tensor-parallel group has copies of, its first rank's counts.
-  bool first_tensor_rank = true;
-  ParamGroups groups = {};  // empty: one for each chunk
+  int replica = 0;                 // the number of this rank's copy of the states
+  bool first_tensor_rank = true;   // this is the first rank of its tensor-parallel group
+  ParamGroups groups = {};         // empty: one for each chunk
 };
 
 class StateLayout {
  public:
-  // Of a part of a model: `places` in the whole. The table must outlive this.
+  // `table` is a part of a model, `places` are its places in the whole. It must outlive this.
   StateLayout(const nn::ParamTable& table, ModelPlaces places, StateCut cut = {});
-  // Of a table that is the whole model.
+  // The table is the whole model.
   explicit StateLayout(const nn::ParamTable& table, StateCut cut = {});
 
   const nn::ParamTable& table() const { return *table_; }
@@ -54,66 +52,77 @@ class StateLayout {
   const ParamGroups& groups() const { return cut_.groups; }
   int group(ParamId id) const { return cut_.groups.of_parameter[static_cast<std::size_t>(id)]; }
 
-  // What is cut over the ranks of data parallelism.
+  // Whether several ranks share one copy of the states.
   bool is_sharded() const { return cut_.ranks > 1; }
   bool cuts_gradients() const { return cut_.gradients; }
   bool cuts_weights() const;
-  // Of a group: whether its weights are here only while passes need them.
+  // Whether the weights of a group are here only while passes read them.
   bool cuts_weights(int group) const {
     return cut_.weights && (is_sharded() || cut_.weights_in_files) &&
            !cut_.groups.stays[static_cast<std::size_t>(group)];
   }
   bool updates() const { return cut_.updates; }
 
-  // What is summed, and gathered, as one message: a range of the flat buffers within one group.
+  // A range of the flat buffers that is summed, and gathered, as one message. It lies in one group.
   struct Bucket {
     FlatRange range;
     int group = 0;
-    FlatRange own;           // what this rank updates; without a cut all of it
-    std::int64_t local = 0;  // where that begins in the shard
-    // Where its weights begin in their buffer, which has all of the bucket or, of weights that are
-    // cut, this rank's own.
+    FlatRange own;           // what this rank updates; all of it, if states are not cut
+    std::int64_t local = 0;  // where `own` begins in the shard
+    // Where its weights begin in the buffer of weights. The buffer has the whole bucket, or only
+    // `own` if the weights are cut.
     std::int64_t weights = 0;
   };
   const std::vector<Bucket>& buckets() const { return buckets_; }
-  // Buckets that hold a part of the parameter.
+  // The buckets that have a part of the parameter.
   const std::vector<std::size_t>& buckets_of(ParamId id) const {
     return buckets_of_[static_cast<std::size_t>(id)];
   }
-  // What this rank updates: tile by tile, and parameter by parameter.
+  // A piece of the shard.
   struct Tile {
     std::size_t bucket = 0;
     FlatRange local;              // of the shard
     bool states_in_file = false;  // gradients (if cut), main parameters, moments
     bool weights_in_file = false;
-    std::int64_t memory = 0;  // where its states begin, if they lie in memory
+    std::int64_t memory = 0;  // where its states begin in memory, if they lie there
     std::vector<Segment> segments;
   };
   const std::vector<Tile>& tiles() const { return tiles_; }
   const Tile& tile(const Segment& segment) const {
     return tiles_[static_cast<std::size_t>(segment.tile)];
   }
-  // In ParamId order, then by position; each of one tile.
+  // The shard parameter by parameter: in ParamId order, then by position. Each lies in one tile.
   const std::vector<Segment>& segments() const { return segments_; }
   std::int64_t shard_elements() const { return shard_elements_; }
-  // Those whose states lie in memory, and those of the largest tile that is in a file.
+  // Elements whose states lie in memory.
   std::int64_t memory_elements() const { return memory_elements_; }
   std::int64_t largest_tile_in_file() const;
   bool has_files() const { return cut_.states_in_files > 0.0 || cut_.weights_in_files; }
   std::int64_t weight_elements() const { return weight_elements_; }
-  // Where a parameter whose weights stay begins in the buffer of weights.
+  // Where a parameter whose weights are not cut begins in the buffer of weights.
   std::int64_t weight_offset(ParamId id) const;
 
-  // Of the ranks with a part of one copy of the model, those that have the same of a parameter:
-  // whether this one stands for them, in norms and in checkpoints.
-  bool counts(ParamId id) const {
-    return places_.counted[static_cast<std::size_t>(id)] &&
-           ((*table_)[id].tensor_parallel || cut_.first_tensor_rank);
+  // Several ranks may have the same elements of a parameter: stages that share it, tensor-parallel
+  // ranks that have copies of it or of some of its rows, and data-parallel ranks. One of them
+  // counts the elements in norms, and one writes them to checkpoints.
+  //
+  // Of the stages that share a parameter one sums its elements for norms: on each rank so many, at
+  // the beginning of the local part. The other elements are a tensor-parallel neighbour's to sum.
+  bool is_summed_by_stage(ParamId id) const {
+    return places_.counted[static_cast<std::size_t>(id)];
   }
-  // Whether it stands for all ranks of the world, in what it updates or, of a whole weight, in what
-  // all ranks of data parallelism have.
-  bool writes_states(ParamId id) const { return counts(id) && cut_.replica == 0; }
-  bool writes_weight(ParamId id) const { return writes_states(id) && cut_.rank == 0; }
+  std::int64_t summed_elements(ParamId id) const {
+    return is_summed_by_stage(id) ? counted_count((*table_)[id]) : 0;
+  }
+  // Whether this rank's sum counts in norms: each tensor-parallel rank's if the parameter is cut
+  // over them, else the first one's.
+  bool counts(ParamId id) const {
+    return is_summed_by_stage(id) && ((*table_)[id].tensor_parallel || cut_.first_tensor_rank);
+  }
+  // The boxes that this rank writes: of the states that it updates, and of a weight that it has
+  // whole. Empty if other ranks write them all.
+  std::vector<ParamBox> written_states(ParamId id) const;
+  std::vector<ParamBox> written_weight(ParamId id) const;
 
  private:
   void cut_buckets_into_tiles();
@@ -132,5 +141,9 @@ class StateLayout {
   std::int64_t memory_elements_ = 0;
   std::int64_t weight_elements_ = 0;
 };
+
+// Elements that the ranks of a model together count beyond those that it has: vocabulary padding.
+// `whole` is the model as one of `tensor_parallel_size` ranks has it.
+std::int64_t counted_padding(const nn::ParamTable& whole, int tensor_parallel_size);
 
 }  // namespace phalanx

@@ -157,7 +157,7 @@ TEST(StateLayouts, WithoutACutAParameterIsOneSegment) {
   }
 }
 
-// Of all ranks that have the same numbers one writes them, and one of each copy of the model counts
+// One of all ranks with the same numbers writes them, and one rank of each copy of the model counts
 // them in its norm.
 TEST(StateLayouts, OneRankWritesAndOneOfEachCopyCounts) {
   nn::ParamTable table;
@@ -175,8 +175,10 @@ TEST(StateLayouts, OneRankWritesAndOneOfEachCopyCounts) {
           for (const ParamId id : {0, 1}) {
             const bool counts = counted && (id == 1 || first);
             EXPECT_EQ(states.counts(id), counts);
-            EXPECT_EQ(states.writes_states(id), counts && replica == 0);
-            EXPECT_EQ(states.writes_weight(id), counts && replica == 0 && rank == 0);
+            EXPECT_EQ(states.summed_elements(id), counted ? table[id].local_shape.count() : 0);
+            EXPECT_EQ(states.written_states(id).size(), counts && replica == 0 ? 1U : 0U);
+            EXPECT_EQ(states.written_weight(id).size(),
+                      counts && replica == 0 && rank == 0 ? 1U : 0U);
           }
         }
       }

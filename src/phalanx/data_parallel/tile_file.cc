@@ -47,7 +47,8 @@ Tensor TileStaging::Slot::take(DType dtype, std::int64_t count) {
   return tensor;
 }
 
-Tensor TileStaging::keep(Context& context, const TileFile& file, int tile, std::int64_t count) {
+Tensor TileStaging::read_once(Context& context, const TileFile& file, int tile,
+                              std::int64_t count) {
   if (kept_file_ == &file && kept_tile_ == tile) return kept_;
   kept_ = next(context).take(file.dtype(), count);
   file.read(context, tile, kept_).wait(context.queue);
@@ -104,39 +105,39 @@ const TileFile* file_of(const TileAccess& access, int tile) {
   return file != nullptr && file->has(tile) ? file : nullptr;
 }
 
-// A tile that was asked for.
-struct Coming {
+// A tile whose reads have started.
+struct StartedTile {
   int tile = 0;
   TileStaging::Slot* slot = nullptr;  // null: all of it is in memory
   std::vector<Tensor> tensors;        // by access
   std::vector<Work> reads;
 };
 
-Coming ask_for(Context& context, const StateLayout& states, TileStaging* staging,
-               std::span<const TileAccess> accesses, int number) {
+StartedTile start_reads(Context& context, const StateLayout& states, TileStaging* staging,
+                        std::span<const TileAccess> accesses, int number) {
   const StateLayout::Tile& tile = states.tiles()[static_cast<std::size_t>(number)];
-  Coming coming{.tile = number, .tensors = {}, .reads = {}};
+  StartedTile started{.tile = number, .tensors = {}, .reads = {}};
   for (const TileAccess& access : accesses) {
     const TileFile* file = file_of(access, number);
     if (file != nullptr && !access.reads && !access.writes) {
-      coming.tensors.emplace_back();
+      started.tensors.emplace_back();
       continue;
     }
     if (file == nullptr) {
-      coming.tensors.push_back(access.column != nullptr ? access.column->in_memory(tile)
-                                                        : Tensor{});
+      started.tensors.push_back(access.column != nullptr ? access.column->in_memory(tile)
+                                                         : Tensor{});
       continue;
     }
-    if (coming.slot == nullptr) coming.slot = &staging->next(context);
-    const Tensor tensor = coming.slot->take(file->dtype(), tile.local.count);
+    if (started.slot == nullptr) started.slot = &staging->next(context);
+    const Tensor tensor = started.slot->take(file->dtype(), tile.local.count);
     if (access.reads) {
-      coming.reads.push_back(file->read(context, number, tensor));
+      started.reads.push_back(file->read(context, number, tensor));
     } else {
       ops::fill(context, {.x = tensor, .value = 0.0});
     }
-    coming.tensors.push_back(tensor);
+    started.tensors.push_back(tensor);
   }
-  return coming;
+  return started;
 }
 
 }  // namespace
@@ -146,14 +147,14 @@ void visit_tiles(
     std::span<const TileAccess> accesses,
     const std::function<void(const StateLayout::Tile&, std::span<const Tensor>)>& body) {
   const int tiles = static_cast<int>(states.tiles().size());
-  std::deque<Coming> coming;
-  int asked = 0;
+  std::deque<StartedTile> started;
+  int next = 0;
   for (int t = 0; t < tiles; ++t) {
-    while (asked < tiles && asked <= t + 1) {
-      coming.push_back(ask_for(context, states, staging, accesses, asked++));
+    while (next < tiles && next <= t + 1) {
+      started.push_back(start_reads(context, states, staging, accesses, next++));
     }
-    const Coming tile = std::move(coming.front());
-    coming.pop_front();
+    const StartedTile tile = std::move(started.front());
+    started.pop_front();
     for (const Work& read : tile.reads) read.wait(context.queue);
     body(states.tiles()[static_cast<std::size_t>(t)], tile.tensors);
     for (std::size_t i = 0; i < accesses.size(); ++i) {

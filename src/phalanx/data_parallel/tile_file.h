@@ -1,6 +1,6 @@
 #pragma once
-// One number of every element of a shard - a moment, a main parameter, a gradient, a weight - of
-// which some tiles may lie in a file, and the memory that these pass through.
+// A shard's moments, main parameters, gradients or weights, some tiles of which may lie in a file,
+// and the memory through which those tiles are read and written.
 
 #include <array>
 #include <functional>
@@ -16,10 +16,10 @@
 
 namespace phalanx {
 
-// A record for each tile that is here.
+// A file with a record for each tile that lies in it.
 class TileFile {
  public:
-  // `is_here` by tile. The layout must outlive this.
+  // `is_here`: by tile, whether it lies in this file. The layout must outlive this.
   TileFile(Storage& storage, const std::string& name, DType dtype, const StateLayout& states,
            const std::vector<bool>& is_here);
 
@@ -35,12 +35,12 @@ class TileFile {
   std::unique_ptr<StateFile> file_;
 };
 
-// Memory that tiles pass through, in turns.
+// Memory for the tiles that come from files, as slots that are used in turn.
 class TileStaging {
  public:
-  static constexpr int kSlots = 4;  // one is computed, one comes, and some go
+  static constexpr int kSlots = 4;  // one is computed on, one is read, and two are written
 
-  // Of tiles of so many elements, and bytes of each that are in files.
+  // `elements`: of the largest tile. `bytes_per_element`: of all its tensors that lie in files.
   TileStaging(std::int64_t elements, std::int64_t bytes_per_element, std::size_t tensors,
               Arena& arena);
 
@@ -48,7 +48,7 @@ class TileStaging {
   class Slot {
    public:
     Tensor take(DType dtype, std::int64_t count);
-    // What must be over before the slot is used again.
+    // Work that must be over before the slot is used again.
     void hold(const Work& work) { pending_.push_back(work); }
 
    private:
@@ -57,11 +57,11 @@ class TileStaging {
     std::int64_t used_ = 0;
     std::vector<Work> pending_;
   };
-  // The next in turn, when it is free.
+  // Waits until the next slot in turn is free.
   Slot& next(Context& context);
-  // A tile of a file, which stays until the next turn: who asks for it again has it.
-  Tensor keep(Context& context, const TileFile& file, int tile, std::int64_t count);
-  // For the storage: memory that is used again and again.
+  // Reads a tile of a file; it stays until the next turn. Asking for it again reads nothing.
+  Tensor read_once(Context& context, const TileFile& file, int tile, std::int64_t count);
+  // All slots: the storage registers them once.
   std::span<std::byte> memory() const;
 
  private:
@@ -73,19 +73,20 @@ class TileStaging {
   Tensor kept_;
 };
 
-// In memory where the layout has the states in memory, else in a file.
+// One number for each element of the shard. Its tiles lie in memory or in a file, as the layout
+// says.
 class StateColumn {
  public:
   StateColumn() = default;
-  // `storage`: where the layout has states in files.
+  // `storage`: only if the layout has states in files.
   StateColumn(const std::string& name, DType dtype, const StateLayout& states, Arena& memory,
               Storage* storage);
 
   DType dtype() const { return memory_.dtype; }
   explicit operator bool() const { return memory_.defined(); }
-  // All that lies in memory.
+  // All tiles that lie in memory.
   const Tensor& memory() const { return memory_; }
-  // InternalError where it lies in a file.
+  // InternalError if it lies in a file.
   Tensor in_memory(const Segment& segment) const;
   Tensor in_memory(const StateLayout::Tile& tile) const;
   const TileFile* file() const { return file_.get(); }
@@ -96,23 +97,23 @@ class StateColumn {
   std::unique_ptr<TileFile> file_;
 };
 
-// What a visit of the tiles does with a column: tiles that lie in its file come, or go, or both.
-// Those that do not come are zeros at first.
+// What visit_tiles() does with a column: tiles in its file are read before the visit, written after
+// it, or both. A tile that is not read is zeros.
 struct TileAccess {
-  const StateColumn* column = nullptr;  // or
-  const TileFile* file = nullptr;       // of what else lies elsewhere
+  const StateColumn* column = nullptr;
+  const TileFile* file = nullptr;  // without a column; only its tiles have a tensor
   bool reads = true;
   bool writes = true;
 };
 
-// body(tile, tensors): of each access the tile's elements; an empty tensor where a file has them
-// not. In the order of the tiles; the next one's come while one is worked on.
+// Calls body(tile, tensors) for each tile in order, with the tile's elements by access; a tensor is
+// empty if the access has nothing of the tile. The next tile is read while one is worked on.
 void visit_tiles(
     Context& context, const StateLayout& states, TileStaging* staging,
     std::span<const TileAccess> accesses,
     const std::function<void(const StateLayout::Tile&, std::span<const Tensor>)>& body);
 
-// The elements of a segment in a tensor of its tile's.
+// The elements of a segment, where `tile` has those of its tile.
 Tensor part_of(const Tensor& tile, const StateLayout& states, const Segment& segment);
 
 }  // namespace phalanx

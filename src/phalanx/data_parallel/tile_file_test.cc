@@ -132,13 +132,13 @@ TEST_F(Tiles, StayUntilTheNextTurn) {
   const std::int64_t count = states_.tiles()[static_cast<std::size_t>(tile)].local.count;
   Recorder recorder;
   context_.recorder = &recorder;
-  const Tensor kept = staging_.keep(context_, *a_.file(), tile, count);
-  EXPECT_EQ(staging_.keep(context_, *a_.file(), tile, count).offset, kept.offset);
+  const Tensor kept = staging_.read_once(context_, *a_.file(), tile, count);
+  EXPECT_EQ(staging_.read_once(context_, *a_.file(), tile, count).offset, kept.offset);
   EXPECT_EQ(recorder.transfers().size(), 1U);
   EXPECT_EQ(values_of(kept)[0],
             0.5 + static_cast<double>(states_.tiles()[static_cast<std::size_t>(tile)].local.begin));
   staging_.next(context_);
-  staging_.keep(context_, *a_.file(), tile, count);
+  staging_.read_once(context_, *a_.file(), tile, count);
   EXPECT_EQ(recorder.transfers().size(), 2U);
   context_.recorder = nullptr;
 }

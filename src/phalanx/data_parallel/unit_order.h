@@ -1,7 +1,7 @@
 #pragma once
-// Which groups of parameters the units of a chunk use, and when: read off the program, so that
-// gathers need no tracing. A microbatch's life on a chunk of n units is a sequence of 2 n moments:
-// its forward passes, unit by unit, and its backward passes, in reverse.
+// Which groups of parameters the units of a chunk use, and when. It follows from the list of units,
+// so gathers need no tracing. On a chunk of n units a microbatch has 2 n moments: its forward
+// passes unit by unit, then its backward passes in reverse.
 
 #include <functional>
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace phalanx {
 
-// A group for the parameters of each unit, where it is the first to use them, and one for each that
-// others use too. Those that stay are in groups of their own.
+// One group for each unit, with the parameters that only this unit uses, and one group for each
+// parameter that several units use. Parameters for which `stays` holds are in separate groups.
 using UnitList = std::span<const std::unique_ptr<nn::Unit>>;
 ParamGroups unit_groups(const nn::ParamTable& table, const std::vector<UnitList>& chunks,
                         const std::function<bool(const ParamSpec&)>& stays);
@@ -23,10 +23,11 @@ ParamGroups unit_groups(const nn::ParamTable& table, const std::vector<UnitList>
 struct UnitOrder {
   struct Unit {
     const nn::Unit* unit = nullptr;
-    std::vector<int> read_forward;   // whose weights the forward pass, or recomputation, reads
-    std::vector<int> read_backward;  // and backward
-    std::vector<int> added;          // to whose gradients it adds
-    int recomputed_until = -1;       // the last of those that are recomputed with it; -1: it is not
+    // Groups whose weights the forward pass (or recomputation) and the backward pass read.
+    std::vector<int> read_forward;
+    std::vector<int> read_backward;
+    std::vector<int> added;     // groups to whose gradients it adds
+    int recomputed_until = -1;  // the last unit that is recomputed with it; -1: it is not
   };
   std::vector<Unit> units;
 
@@ -35,7 +36,7 @@ struct UnitOrder {
   int backward_moment(int unit) const { return 2 * size() - 1 - unit; }
   int moment_of(const nn::Unit& unit, nn::PassKind pass) const;
   int index_of(const nn::Unit& unit) const;
-  // Where a block begins and ends that is needed from, or until, a moment.
+  // The first and the last point of a saved tensor that is needed from, or until, a moment.
   PassPoint begin(int moment) const;
   PassPoint end(int moment) const;
 };
@@ -43,12 +44,12 @@ struct UnitOrder {
 UnitOrder unit_order(UnitList units, const std::vector<int>& recomputed_until,
                      const ParamGroups& groups);
 
-// A group's weights, whole for some moments.
+// Moments during which a group's weights are whole.
 struct WeightHold {
   int group = 0;
-  int read = 0;      // the moment at which this rank's part begins to come from its file
-  int gathered = 0;  // and the gather begins
-  int first = 0;     // needed first, and last
+  int read = 0;      // this rank begins to read its part from the file
+  int gathered = 0;  // the gather begins
+  int first = 0;     // the first and the last moment that needs the weights
   int last = 0;
 };
 
@@ -57,13 +58,13 @@ struct GatherOptions {
   bool reshard_after_forward = true;
 };
 
-// In the order in which their gathers begin. A group is not let go that would be gathered again at
-// once. `is_cut` by group: the others are there anyway.
+// In the order in which their gathers begin. A group is kept if it would be gathered again at once.
+// `is_cut`: by group; the weights of the others are always there.
 std::vector<WeightHold> weight_holds(const UnitOrder& units, const std::vector<bool>& is_cut,
                                      const nn::PassOrder& order, const GatherOptions& options);
 
-// A group's gradients, whole while units add to them: from the first of these in backward to the
-// last. In the order in which they begin.
+// Units during which a group's gradients are whole: from the first to the last that adds to them in
+// backward order. The holds are in the order in which they begin.
 struct GradientHold {
   int group = 0;
   int first = 0;

@@ -80,7 +80,7 @@ void WeightGathers::enter(int chunk, const nn::PassOrder& order, bool forward,
   for (std::size_t i = 0; i < begun_; ++i) {
     const WeightHold& hold = holds_[i];
     is_there_[i] = hold.first < entry;
-    if (is_there_[i] && hold.last >= entry) show(hold.group, blocks_[i]);
+    if (is_there_[i] && hold.last >= entry) set_group_weights(hold.group, blocks_[i]);
   }
 }
 
@@ -122,7 +122,7 @@ void WeightGathers::gather(std::size_t number) {
   }
 }
 
-void WeightGathers::show(int group, const Tensor& block) {
+void WeightGathers::set_group_weights(int group, const Tensor& block) {
   const FlatLayout& flat = states().flat();
   const std::int64_t begin = flat.regions[static_cast<std::size_t>(group)].begin;
   for (ParamId id = 0; id < parameters_->table().size(); ++id) {
@@ -153,9 +153,9 @@ void WeightGathers::before(const nn::Unit& unit, PassKind pass, int /*microbatch
     }
     is_there_[i] = true;
     if (observer_ != nullptr) observer_->is_done(StateMove::kWeights, holds_[i].group);
-    show(holds_[i].group, blocks_[i]);
+    set_group_weights(holds_[i].group, blocks_[i]);
   }
-  // The next ones come while this one is computed.
+  // The next ones are gathered while this unit computes.
   begin([](const WeightHold& /*hold*/) { return true; });
   while (has_own_blocks() && read_ < holds_.size() && holds_[read_].read <= now) read(read_++);
 }
@@ -166,7 +166,7 @@ void WeightGathers::after(const nn::Unit& unit, PassKind pass, int /*microbatch*
   const int now = units().moment_of(unit, pass);
   for (const WeightHold& hold : holds_) {
     if (hold.last != now) continue;
-    show(hold.group, {});
+    set_group_weights(hold.group, {});
     if (observer_ != nullptr) observer_->lets_go(hold.group);
   }
 }

@@ -1,8 +1,9 @@
 #pragma once
-// Weights of which every rank of data parallelism keeps a part (ZeRO stage 3; Rajbhandari et al.,
-// 2020), in memory or in a file: a unit's are gathered before its passes, into blocks that are
-// planned with what microbatches save, some units ahead, and let go behind them. Of one rank they
-// come from the file straight; of several each reads its part a moment before they are gathered.
+// Gathers of weights that are cut over the data-parallel ranks (ZeRO stage 3; Rajbhandari et al.,
+// 2020). Each rank keeps its part in memory or in a file. A unit's weights are gathered some units
+// before its passes, into memory that is planned with the saved tensors, and freed after the
+// passes. A single rank reads its weights from the file; several ranks read their parts a moment
+// before the gather begins.
 
 #include <map>
 #include <vector>
@@ -15,15 +16,15 @@ namespace phalanx {
 
 class WeightGathers final : public nn::PassStates {
  public:
-  // `data`: the ranks that have the parts; null: this one has all of them. All must outlive this.
+  // `data`: the ranks that have the parts; null: this one has all parts. All must outlive this.
   WeightGathers(const ParameterStore& parameters, std::vector<UnitOrder> chunks, Communicator* data,
                 const GatherOptions& options);
 
-  // What passes read: of what is not here, an empty tensor.
+  // What passes read; an empty tensor if the weight is not here now.
   nn::Weights weights() const { return {weights_}; }
   // Before the passes of a step or an evaluation.
   void begin(Context& context) { context_ = &context; }
-  // Is told from now on; null: nobody.
+  // From now on the observer is told of every move; null: nobody is.
   void observe_with(StateObserver* observer) { observer_ = observer; }
 
   std::vector<SavedTensor> lent_tensors(int chunk, const nn::PassOrder& order) const override;
@@ -35,17 +36,17 @@ class WeightGathers final : public nn::PassStates {
 
  private:
   const StateLayout& states() const { return parameters_->states(); }
-  // What this rank keeps of a group.
+  // Elements of a group that this rank keeps.
   std::int64_t own_elements(int group) const;
   std::vector<WeightHold> holds(int chunk, const nn::PassOrder& order) const;
   const UnitOrder& units() const { return chunks_[static_cast<std::size_t>(chunk_)]; }
-  // Reads what lies in a file, into the block of its own or that of the whole.
+  // Starts to read what lies in a file, into the memory for this rank's part or for the whole.
   void read(std::size_t hold);
   void gather(std::size_t hold);
-  // Whether own parts have blocks of their own, that a file is read into.
+  // Whether this rank's parts are read from a file into memory of their own.
   bool has_own_blocks() const { return data_ != nullptr && parameters_->weight_file() != nullptr; }
-  // The group's weights are in the block, or nowhere.
-  void show(int group, const Tensor& block);
+  // From now on passes find the group's weights in the block; with an empty one nowhere.
+  void set_group_weights(int group, const Tensor& block);
 
   const ParameterStore* parameters_;
   std::vector<UnitOrder> chunks_;
@@ -55,17 +56,17 @@ class WeightGathers final : public nn::PassStates {
   std::vector<Tensor> weights_;
   Context* context_ = nullptr;
   StateObserver* observer_ = nullptr;
-  // Of the microbatch whose passes run.
+  // The microbatch whose passes run:
   int chunk_ = -1;
   nn::PassOrder order_;
   std::vector<WeightHold> holds_;
   std::vector<Tensor> blocks_;              // by hold
-  std::vector<Tensor> own_;                 // by hold: room for own parts that come from a file
-  std::vector<bool> is_there_;              // by hold: passes read it
+  std::vector<Tensor> own_;                 // by hold: memory for this rank's part from a file
+  std::vector<bool> is_there_;              // by hold: passes may read it
   std::vector<std::vector<Work>> reads_;    // by hold: of its tiles
   std::vector<std::vector<Work>> gathers_;  // by hold: the messages of its buckets
-  std::size_t begun_ = 0;                   // holds whose gathers have begun
-  std::size_t read_ = 0;                    // and those whose parts have begun to come
+  std::size_t begun_ = 0;                   // so many holds have begun to be gathered
+  std::size_t read_ = 0;                    // so many have begun to be read
 };
 
 }  // namespace phalanx

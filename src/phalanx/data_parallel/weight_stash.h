@@ -1,6 +1,7 @@
 #pragma once
-// Older versions of a rank's weights, for microbatches that have begun with them (PipeDream's
-// weight stashing, Harlap et al., 2018; double buffering, Narayanan et al., 2020).
+// Older versions of a rank's weights, for the backward passes of microbatches whose forward passes
+// read them (PipeDream's weight stashing, Harlap et al., 2018; double buffering, Narayanan et al.,
+// 2020).
 
 #include <vector>
 
@@ -10,19 +11,19 @@ namespace phalanx {
 
 class WeightStash {
  public:
-  // Room for `versions` of the weights, the newest included, which are those of the store. The
-  // store must outlive this.
+  // Memory for `versions` of the weights. The newest version is the store's own. The store must
+  // outlive this.
   WeightStash(const ParameterStore& parameters, int versions, Arena& arena);
 
-  // The newest weights are now version 0; there are no others.
+  // The store's weights become version 0, the only one.
   void begin() { newest_ = 0; }
-  // Before an update: what it will change is kept, and the newest version is one more.
+  // Before an update: copies the weights; the version after the update is the newest, plus one.
   void keep(Context& context);
-  // Of an older version. InternalError where it is not kept any more.
+  // An older version. InternalError if it is not kept any more.
   nn::Weights weights(int version) const;
 
  private:
-  // Where a version is kept when it is old.
+  // The slot of an older version.
   std::size_t slot(int version) const { return static_cast<std::size_t>(version) % slots_.size(); }
 
   struct Slot {

@@ -26,8 +26,8 @@ Optimizer::Optimizer(const ParameterStore& parameters, const GradientStore& grad
   for (ParamId id = 0; id < table.size(); ++id) {
     const std::int64_t offset = layout.flat().offsets[static_cast<std::size_t>(id)];
     const std::int64_t count =
-        layout.places().counted[static_cast<std::size_t>(id)]
-            ? ops::sum_blocks(offset % ops::kSumBlock, counted_count(table[id]))
+        layout.is_summed_by_stage(id)
+            ? ops::sum_blocks(offset % ops::kSumBlock, layout.summed_elements(id))
             : 0;
     blocks_.push_back({blocks, count});
     blocks += count;
@@ -66,8 +66,8 @@ void Optimizer::sum_by_block(Context& context, Statistic statistic) const {
   const auto sum = [&](const Segment& segment, const Tensor& x) {
     const auto id = static_cast<std::size_t>(segment.id);
     const std::int64_t count =
-        std::min(segment.count, counted_count(parameters_->table()[segment.id]) - segment.begin);
-    if (blocks_[id].count == 0 || count <= 0) return;
+        std::min(segment.count, states().summed_elements(segment.id) - segment.begin);
+    if (count <= 0) return;
     const std::int64_t lead = segment.flat % ops::kSumBlock;
     const std::int64_t first_block =
         segment.flat / ops::kSumBlock - states().flat().offsets[id] / ops::kSumBlock;

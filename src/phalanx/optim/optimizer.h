@@ -1,11 +1,12 @@
 #pragma once
-// One update of the parameters of a rank, or with a distributed optimizer of its shard: norm,
-// clipping and the update rule without asking the host. What comes back when the step is read: the
-// gradient norm, whether the step was skipped, and how many gradients were zero.
+// One update of a rank's parameters, or with a distributed optimizer of its shard: norm, clipping
+// and the update rule, without asking the host. Afterwards the host can read the gradient norm,
+// whether the step was skipped, and how many gradients were zero.
 //
-// The norm is that of the whole model, each parameter counted once over all groups: sums of fixed
-// blocks in fp64, each block by the rank that has it, combined by parameter and then in the
-// parameter order of the whole model. So it has the bits of one rank in any pipeline.
+// The norm is that of the whole model, with each parameter counted once (StateLayout::counts).
+// Fixed blocks are summed in fp64, each by the rank that has it; the sums are combined by
+// parameter, then in the parameter order of the whole model. So the norm has the bits of one rank
+// in any pipeline.
 
 #include <optional>
 #include <span>
@@ -25,14 +26,14 @@ struct OptimizerSettings {
   bool count_zeros = false;
 };
 
-// Who else has parts of the model: null where nobody.
+// The ranks that have the other parts of the model; null if there are none.
 struct OptimizerGroups {
-  Communicator* data = nullptr;  // of a distributed optimizer: the other shards
+  Communicator* data = nullptr;  // the shards of a distributed optimizer
   // All ranks with a part of one copy of the model: tensor-parallel parts and pipeline stages, the
   // tensor-parallel rank fastest.
   Communicator* model = nullptr;
-  // A stage of a pipeline whose stages update at different times: `model` is its tensor-parallel
-  // group, and norm and zeros are those of the stage.
+  // Stages of the pipeline update at different times: `model` is the stage's tensor-parallel group,
+  // and norm and zeros are those of the stage.
   bool is_stage_alone = false;
 };
 
@@ -50,26 +51,26 @@ struct StepInputs {
 
 class Optimizer {
  public:
-  // What the rule keeps goes to `states`, the one-element tensors to `scalars`.
+  // The rule's states are allocated from `states`, one-element tensors from `scalars`.
   Optimizer(const ParameterStore& parameters, const GradientStore& gradients,
             const OptimizerSettings& settings, const OptimizerGroups& groups, Arena& states,
             Arena& scalars, const StateFiles& files = {});
 
-  // Steps count their time there from now on; null: nowhere.
+  // From now on steps count their time there; null: nowhere.
   void time_with(StepTimers* timers) { timers_ = timers; }
 
-  // Zeros what the rule keeps.
+  // Zeros the rule's states.
   void initialise(Context& context) const;
   void step(Context& context, const StepInputs& inputs) const;
-  // The sums of squares of the main parameters, by parameter of the whole model, until the next
-  // step: each parameter once, as the norm counts gradients.
+  // The sums of squares of the main parameters, by parameter of the whole model, each parameter
+  // once. Valid until the next step.
   const Tensor& parameter_squares(Context& context) const;
 
-  // What the rule keeps of every weight, and one of these for a segment of the shard.
+  // The names of the rule's states, and one state of a segment of the shard.
   std::span<const std::string_view> state_names() const {
     return phalanx::state_names(settings_.rule);
   }
-  // InternalError where it lies in a file.
+  // InternalError if it lies in a file.
   Tensor state(std::string_view name, const Segment& segment) const;
   const StateColumn& state(std::string_view name) const;
   const Tensor& norm() const { return norm_; }    // [1], of the averaged, unscaled gradient
@@ -84,9 +85,9 @@ class Optimizer {
   void update(Context& context, const StepInputs& inputs) const;
   // The statistic of every parameter of the whole model, in by_parameter_.
   void sum_by_parameter(Context& context, Statistic statistic) const;
-  // Of the blocks of this rank's parameters, in block_sums_.
+  // The statistic of the blocks of this rank's parameters, in block_sums_.
   void sum_by_block(Context& context, Statistic statistic) const;
-  // One segment, among the tensors of a visit of the tiles: those of accesses().
+  // Updates one segment, given its tile's tensors by accesses().
   std::vector<TileAccess> accesses() const;
   void update(Context& context, const StepInputs& inputs, const Segment& segment,
               std::span<const Tensor> tile) const;
@@ -98,7 +99,7 @@ class Optimizer {
   OptimizerSettings settings_;
   OptimizerGroups groups_;
   StepTimers* timers_ = nullptr;
-  std::vector<FlatRange> blocks_;    // by ParamId: its blocks in block_sums_; a last copy has none
+  std::vector<FlatRange> blocks_;    // by ParamId, in block_sums_; none if another stage sums it
   std::vector<StateColumn> states_;  // in the order of state_names()
   Tensor block_sums_, by_parameter_, norm_, factor_, skip_, zeros_;
 };

@@ -263,7 +263,7 @@ TEST_F(OneRankOptimizer, TheInputLayerHasItsOwnRate) {
   table.add(std::move(input));
   table.add(whole_parameter("vector", {3}, DType::kF64, {}));
   const ParameterStore parameters(StateLayout(table), memory_, memory_);
-  const GradientStore gradients(parameters.states(), DType::kF64, 8, memory_);
+  GradientStore gradients(parameters.states(), DType::kF64, 8, memory_);
   parameters.clear(context_);
   gradients.initialise(context_);
   gradients.clear(context_);

@@ -22,7 +22,7 @@ constexpr double kBarsMargin = 12.0;
 constexpr double kBarsLength = 620.0;  // of the longest bar
 constexpr double kBarHeight = 22.0;
 constexpr double kBarGap = 8.0;
-constexpr double kRunGap = 6.0;  // more, between runs
+constexpr double kRunGap = 6.0;  // added between runs
 constexpr double kNameLine = 15.0;
 constexpr double kDigitSize = 11.0;       // of the font of numbers on bars
 constexpr double kTotalWidth = 76.0;      // of the sum behind a bar
@@ -30,34 +30,28 @@ constexpr double kBarTicks = 70.0;        // their distance, at least
 constexpr std::size_t kLongestLine = 34;  // letters of a name
 constexpr std::size_t kMostBars = 64;
 
-constexpr std::size_t kNumClasses = 10;
-using ClassBytes = std::array<std::int64_t, kNumClasses>;
-
-struct MemoryClass {
+struct BarPart {
   std::string_view style;
   std::string_view colour;
   std::string_view name;
+  std::int64_t bytes = 0;
 };
-// In the order of a bar: first states, then memory of passes.
-constexpr std::array<MemoryClass, kNumClasses> kClasses = {{
-    {"parameters", kBlue.strong, "parameters"},
-    {"main", kBlue.light, "main parameters"},
-    {"gradients", kOrange.strong, "gradients"},
-    {"optimizer", kGreen.strong, "optimizer"},
-    {"saved", kPurple.strong, "saved by passes"},
-    {"lent", kPurple.light, "lent to passes: whole weights and gradients"},
-    {"workspace", kGrey.light, "workspace"},
-    {"communication", kYellow.strong, "communication"},
-    {"constants", kGrey.strong, "constants"},
-    {"staging", kRed.strong, "staging of files"},
-}};
+constexpr std::size_t kNumParts = kMemoryRows.size() + 1;
 
-// By class; their sum is the plan's.
-ClassBytes classes_of(const MemoryPlan& memory) {
-  return {memory.parameters, memory.main_parameters,     memory.gradients,
-          memory.optimizer,  memory.saved - memory.lent, memory.lent,
-          memory.workspace,  memory.communication,       memory.constants,
-          memory.staging};
+// The rows of the plan, of which the saved one is drawn as two parts.
+std::vector<BarPart> parts_of(const MemoryPlan& memory) {
+  std::vector<BarPart> parts;
+  for (std::size_t row = 0; row < kMemoryRows.size(); ++row) {
+    const MemoryRowInfo& info = kMemoryRows[row];
+    const std::string_view style = info.key.substr(0, info.key.find('_'));
+    parts.push_back({style, info.colour, info.name, memory.bytes.rows[row]});
+    if (row != MemoryRow("saved").index()) continue;
+    parts.back().name = "saved by passes";
+    parts.back().bytes -= memory.lent;
+    parts.push_back(
+        {"lent", kPurple.light, "lent to passes: whole weights and gradients", memory.lent});
+  }
+  return parts;
 }
 
 std::string ranks_text(std::vector<int> ranks) {
@@ -70,7 +64,7 @@ std::string ranks_text(std::vector<int> ranks) {
   return fmt::format("rank {} and {} like it", ranks.front(), ranks.size() - 1);
 }
 
-// The name in lines, which begin with flags.
+// The name in lines that begin with a flag.
 std::vector<std::string> name_lines(const std::string& name) {
   std::vector<std::string> lines;
   std::size_t begin = 0;
@@ -108,7 +102,7 @@ class BarsDrawing {
     std::int64_t most = 1;
     double names = 0.0;
     for (const MemoryBar& bar : bars_) {
-      most = std::max(most, bar.memory.total);
+      most = std::max(most, bar.memory.bytes.total());
       for (const std::string& line : lines_of(bar)) {
         names = std::max(names, text_width(line));
       }
@@ -135,7 +129,7 @@ class BarsDrawing {
     const MemoryBar& bar = bars_[number];
     const bool is_next_run = number > 0 && bars_[number - 1].name != bar.name;
     if (is_next_run) y_ += kRunGap;
-    // The name of a run is at its first bar.
+    // The first bar of a run has its name.
     const bool is_first = number == 0 || is_next_run;
     const std::vector<std::string> lines =
         is_first ? lines_of(bar) : std::vector<std::string>{bar.ranks};
@@ -145,23 +139,24 @@ class BarsDrawing {
       canvas_.text(i + 1 == lines.size() ? "label soft" : "label", left_ - 8.0, line, lines[i]);
     }
     const double top = y_ + (height - kBarHeight) / 2.0;
-    const ClassBytes bytes = classes_of(bar.memory);
+    const std::vector<BarPart> parts = parts_of(bar.memory);
     double x = left_;
-    for (std::size_t c = 0; c < kNumClasses; ++c) {
-      if (bytes[c] == 0) continue;
-      has_class_[c] = true;
-      const double size = static_cast<double>(bytes[c]) / unit_;
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      const BarPart& part = parts[p];
+      if (part.bytes == 0) continue;
+      is_drawn_[p] = true;
+      const double size = static_cast<double>(part.bytes) / unit_;
       const double width = scale_ * size;
-      canvas_.rectangle(fmt::format("part {}", kClasses[c].style), x, top, width, kBarHeight,
-                        fmt::format("{}: {}, {} B", kClasses[c].name, format_bytes(bytes[c]),
-                                    format_count(bytes[c])));
+      canvas_.rectangle(fmt::format("part {}", part.style), x, top, width, kBarHeight,
+                        fmt::format("{}: {}, {} B", part.name, format_bytes(part.bytes),
+                                    format_count(part.bytes)));
       const std::string digits = short_number(size, size < 10.0 ? 2 : size < 100.0 ? 1 : 0);
       if (text_width(digits, kDigitSize) + 6.0 <= width) {
         canvas_.text("digits", x + width / 2.0, top + 15.0, digits);
       }
       x += width;
     }
-    canvas_.text("total", x + 6.0, top + 15.0, format_bytes(bar.memory.total));
+    canvas_.text("total", x + 6.0, top + 15.0, format_bytes(bar.memory.bytes.total()));
     y_ += height + kBarGap;
   }
 
@@ -175,16 +170,17 @@ class BarsDrawing {
 
   void draw_legend() {
     Legend legend(canvas_, kBarsMargin, width_ - kBarsMargin, y_);
-    for (std::size_t c = 0; c < kNumClasses; ++c) {
-      if (has_class_[c]) legend.add(fmt::format("part {}", kClasses[c].style), kClasses[c].name);
+    const std::vector<BarPart> parts = parts_of({});
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      if (is_drawn_[p]) legend.add(fmt::format("part {}", parts[p].style), parts[p].name);
     }
     y_ = legend.bottom();
   }
 
   static std::string rules() {
     std::string rules = ".part{stroke:#ffffff;stroke-width:0.8}\n.tick.unit{text-anchor:start}\n";
-    for (const MemoryClass& one : kClasses) {
-      rules += fmt::format(".{}{{fill:{}}}\n", one.style, one.colour);
+    for (const BarPart& part : parts_of({})) {
+      rules += fmt::format(".{}{{fill:{}}}\n", part.style, part.colour);
     }
     return rules;
   }
@@ -194,10 +190,9 @@ class BarsDrawing {
     for (const MemoryBar& bar : bars_) {
       words += fmt::format("{}{}{}: {}", words.empty() ? "" : "; ", bar.name,
                            bar.name.empty() ? bar.ranks : ", " + bar.ranks,
-                           format_bytes(bar.memory.total));
-      const ClassBytes bytes = classes_of(bar.memory);
-      for (std::size_t c = 0; c < kNumClasses; ++c) {
-        if (bytes[c] > 0) words += fmt::format(", {} {}", kClasses[c].name, format_bytes(bytes[c]));
+                           format_bytes(bar.memory.bytes.total()));
+      for (const BarPart& part : parts_of(bar.memory)) {
+        if (part.bytes > 0) words += fmt::format(", {} {}", part.name, format_bytes(part.bytes));
       }
     }
     return {.title = title_, .description = words + "."};
@@ -212,7 +207,7 @@ class BarsDrawing {
   double left_ = 0.0;   // where bars begin
   double width_ = 0.0;
   double y_ = kBarsMargin;
-  std::array<bool, kNumClasses> has_class_ = {};
+  std::array<bool, kNumParts> is_drawn_ = {};  // some bar has this part
 };
 
 }  // namespace
@@ -221,7 +216,7 @@ std::vector<MemoryBar> memory_bars(const RunPlan& plan, const std::string& name)
   std::vector<std::pair<const MemoryPlan*, std::vector<int>>> alike;
   for (const RankPlan& group : plan.groups) {
     const auto known = std::ranges::find_if(alike, [&](const auto& other) {
-      return classes_of(*other.first) == classes_of(group.memory);
+      return other.first->bytes == group.memory.bytes && other.first->lent == group.memory.lent;
     });
     if (known == alike.end()) {
       alike.emplace_back(&group.memory, group.ranks);
@@ -261,8 +256,9 @@ std::string to_text(std::span<const MemoryBar> bars) {
   for (const MemoryBar& bar : bars) longest = std::max(longest, words(bar).size());
   std::string text;
   for (const MemoryBar& bar : bars) {
-    text += fmt::format("{:<{}} {:>12} {:>20} B\n", words(bar), longest,
-                        format_bytes(bar.memory.total), format_count(bar.memory.total));
+    text +=
+        fmt::format("{:<{}} {:>12} {:>20} B\n", words(bar), longest,
+                    format_bytes(bar.memory.bytes.total()), format_count(bar.memory.bytes.total()));
   }
   return text;
 }

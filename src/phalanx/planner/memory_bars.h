@@ -1,6 +1,6 @@
 #pragma once
-// A picture of the memory of ranks: a bar for each plan, made of parts for the classes of memory,
-// on one axis of bytes. Memory of libraries is not in it.
+// A picture of the memory of ranks: a bar for each plan, made of its rows, on one axis of bytes.
+// The memory of libraries is not drawn.
 
 #include <span>
 #include <string>
@@ -11,20 +11,20 @@
 namespace phalanx {
 
 struct MemoryBar {
-  std::string name;   // the flags of the run; empty if there is only one
-  std::string ranks;  // "rank 0", "ranks 2, 3"; "each of 8 ranks" where all are alike
+  std::string name;   // the flags of the run; empty if there is one run
+  std::string ranks;  // "rank 0", "ranks 2 and 3"; "each of 4 ranks" if all are alike
   MemoryPlan memory;
 };
 
-// A bar for each different memory plan of the run's ranks.
+// A bar for each group of ranks that take the same memory.
 std::vector<MemoryBar> memory_bars(const RunPlan& plan, const std::string& name);
 
 // "GPT, 354,824,192 parameters, bf16".
 std::string model_words(const RunPlan& plan);
 
-// One SVG document. ConfigError where there are too many for a picture.
+// One SVG document. ConfigError if there are too many bars for a picture.
 std::string to_svg(std::span<const MemoryBar> bars, const std::string& title);
-// A line for each, for people.
+// A line for each bar, for people.
 std::string to_text(std::span<const MemoryBar> bars);
 
 }  // namespace phalanx

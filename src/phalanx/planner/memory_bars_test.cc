@@ -48,14 +48,15 @@ TEST(MemoryBars, LengthsAreThePlansBytes) {
     x += part.width;
     all += part.width;
   }
-  const double pixel = static_cast<double>(memory.total) / all;
-  const std::map<std::string, std::int64_t> expected = {{"parameters", memory.parameters},
-                                                        {"gradients", memory.gradients},
-                                                        {"optimizer", memory.optimizer},
-                                                        {"saved", memory.saved - memory.lent},
-                                                        {"lent", memory.lent},
-                                                        {"workspace", memory.workspace},
-                                                        {"communication", memory.communication}};
+  const double pixel = static_cast<double>(memory.bytes.total()) / all;
+  const std::map<std::string, std::int64_t> expected = {
+      {"parameters", memory.bytes["parameters"]},
+      {"gradients", memory.bytes["gradients"]},
+      {"optimizer", memory.bytes["optimizer"]},
+      {"saved", memory.bytes["saved"] - memory.lent},
+      {"lent", memory.lent},
+      {"workspace", memory.bytes["workspace"]},
+      {"communication", memory.bytes["communication"]}};
   for (const Part& part : parts) {
     ASSERT_TRUE(expected.contains(part.style)) << part.style;
     EXPECT_NEAR(part.width * pixel, static_cast<double>(expected.at(part.style)), 0.02 * pixel)
@@ -72,7 +73,7 @@ TEST(MemoryBars, RunsAreOnOneScale) {
     const std::vector<MemoryBar> more =
         memory_bars(planned(c), fmt::format("--zero-stage {}", stage));
     bars.insert(bars.end(), more.begin(), more.end());
-    totals.push_back(bars.back().memory.total);
+    totals.push_back(bars.back().memory.bytes.total());
   }
   const std::string svg = to_svg(bars, "a title");
   std::map<double, double> length_by_y;

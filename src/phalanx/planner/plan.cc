@@ -25,10 +25,10 @@ Json program_json(const TrainConfig& config, const ProgramMemory& program) {
           {"global_batch_size", program.size.microbatches * samples_per_microbatch(config.layout)},
           {"iterations", trains ? program.size.iterations : 1},
           {"microbatches", program.size.microbatches},
-          {"bytes", program.total()}};
+          {"bytes", program.bytes.total()}};
 }
 
-// The parts of the model that a rank of the pipeline has, chunk by chunk.
+// The stages of a rank of the pipeline, chunk by chunk.
 std::vector<StageRange> stages_of(const RunPlan& plan, int pipeline_rank) {
   std::vector<StageRange> stages;
   for (const StageRange& range : plan.stages) {
@@ -53,7 +53,7 @@ Json stages_json(const RunPlan& plan, int pipeline_rank) {
   return list;
 }
 
-// `where`: what the first half of a key is called.
+// `where`: the JSON key of the first half of a traffic key.
 template <typename Entry>
 Json traffic_json(const TrafficTotals<Entry>& totals, const char* where) {
   Json list = Json::array();
@@ -64,26 +64,26 @@ Json traffic_json(const TrafficTotals<Entry>& totals, const char* where) {
   return list;
 }
 
+Json bytes_json(const MemoryPlan& memory) {
+  Json json = Json::object();
+  for (std::size_t row = 0; row < kMemoryRows.size(); ++row) {
+    json[std::string(kMemoryRows[row].key)] = memory.bytes.rows[row];
+    if (row != MemoryRow("saved").index()) continue;
+    json["saved_per_microbatch"] = memory.saved_per_microbatch;
+    json["lent"] = memory.lent;
+  }
+  json["total"] = memory.bytes.total();
+  json["library_bound"] = memory.library_bound;
+  return json;
+}
+
 Json rank_json(const RunPlan& plan, const MemoryPlan& memory, int rank) {
   const GridCoordinates at = plan.grid.coordinates(rank);
   return {{"rank", rank},
           {"coordinates",
            {{"tp", at.tensor}, {"cp", at.context}, {"dp", at.data}, {"pp", at.pipeline}}},
           {"parameters", memory.model_parameters},
-          {"bytes",
-           {{"parameters", memory.parameters},
-            {"main_parameters", memory.main_parameters},
-            {"gradients", memory.gradients},
-            {"optimizer", memory.optimizer},
-            {"saved", memory.saved},
-            {"saved_per_microbatch", memory.saved_per_microbatch},
-            {"lent", memory.lent},
-            {"workspace", memory.workspace},
-            {"communication", memory.communication},
-            {"constants", memory.constants},
-            {"staging", memory.staging},
-            {"total", memory.total},
-            {"library_bound", memory.library_bound}}},
+          {"bytes", bytes_json(memory)},
           {"microbatches_in_flight", memory.microbatches_in_flight},
           {"stages", stages_json(plan, at.pipeline)},
           {"messages", traffic_json(memory.messages, "group")},
@@ -121,7 +121,7 @@ std::string traffic_table(const TrafficTotals<Entry>& totals) {
   return text;
 }
 
-// Of all ranks; the largest runs have more than 64 bits of them.
+// The sum of all ranks; in the largest runs it exceeds 64 bits.
 double flops_per_step(const RunPlan& plan) {
   double flops = 0.0;
   for (const RankPlan& group : plan.groups) {
@@ -222,8 +222,8 @@ std::string stage_table(const RunPlan& plan) {
     }
     text += fmt::format(
         "{:>8} {:>6} {:>16} {:>12} {:>12} {:>12}  {:<22}  {}\n", at.pipeline, group.ranks.front(),
-        format_count(memory.model_parameters), format_bytes(memory.saved),
-        format_bytes(memory.workspace), format_bytes(memory.total),
+        format_count(memory.model_parameters), format_bytes(memory.bytes["saved"]),
+        format_bytes(memory.bytes["workspace"]), format_bytes(memory.bytes.total()),
         fmt::format("{}", fmt::join(memory.microbatches_in_flight, ", ")), fmt::join(parts, "; "));
   }
   return text;
@@ -294,7 +294,7 @@ std::string to_text(const RunPlan& plan) {
                         c.layout.sequence_parallel ? " with sequence parallelism" : "",
                         pipeline_text(c), data_parallel_size(c.layout));
   }
-  // Tensor-parallel ranks differ in a few parameters at most: the first stands for them.
+  // Tensor-parallel ranks differ in a few parameters at most: the first one is shown.
   const MemoryPlan& memory = plan.groups.front().memory;
   text += "memory of rank 0:\n" + memory_table(memory) + "\n";
   if (c.layout.pipeline_model_parallel_size > 1) text += stage_table(plan);

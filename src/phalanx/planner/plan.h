@@ -20,19 +20,19 @@ struct RunPlan {
   TrainConfig config;  // resolved
   RankGrid grid;
   Placement placement;             // of the pipeline's stages
-  std::vector<StageRange> stages;  // what each of them has
+  std::vector<StageRange> stages;  // the layers of each stage
   std::shared_ptr<const Model> model;
   DeviceChoice kernels;
   std::int64_t model_parameters = 0;  // global, without vocabulary padding
-  std::vector<RankPlan> groups;       // data-parallel ranks do the same
-  std::optional<DiskStep> disk;       // where states lie in files
+  std::vector<RankPlan> groups;       // data-parallel ranks are in one group
+  std::optional<DiskStep> disk;       // if states lie in files
 };
 
 // `config` is resolved; `vocabulary` is the tokenizer's size.
 RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary, const DeviceChoice& kernels);
 
-// Which ranks the document lists: up to 64 all of them; of larger worlds the first of each group,
-// with the others under "same_as", unless all are asked for.
+// Which ranks the document lists: all of them if there are up to 64; in larger worlds the first of
+// each group, with the others under "same_as", unless all are asked for.
 enum class ListedRanks { kAsManyAsReadable, kAll };
 
 // One JSON document with a newline: {"model" ("family", "parameters", "layers", "losses", ...; of

@@ -77,7 +77,7 @@ TEST(Plan, OfANamedTargetIsThatOfItsMachine) {
     };
     const RunPlan usual = named(cpu::usual_processor(target).caches);
     EXPECT_EQ(json_of(usual).at("cpu_target"), cpu::name_of(target));
-    workspaces.insert(usual.groups[0].memory.workspace);
+    workspaces.insert(usual.groups[0].memory.bytes["workspace"]);
     if (target > cpu::best_target()) continue;
     const std::string with_these_caches = to_json(named(cpu::caches_of_machine()));
     const cpu::ForcedTarget forced(target);

@@ -4,6 +4,10 @@
 
 namespace phalanx {
 
+void sum_over(Context& context, Communicator* group, const Tensor& tensor) {
+  if (group != nullptr) group->all_reduce(context, tensor, Reduction::kSum).wait(context.queue);
+}
+
 RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyone,
                                      StepTimers* timers)
     : at(grid.coordinates(everyone.rank())),

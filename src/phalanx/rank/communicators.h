@@ -11,6 +11,9 @@
 
 namespace phalanx {
 
+// The tensor becomes the sum over the group; null: a group of one rank.
+void sum_over(Context& context, Communicator* group, const Tensor& tensor);
+
 struct RankCommunicators {
   GridCoordinates at;
   Communicator* world;

@@ -72,7 +72,8 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
       ranks_(ranks),
       usual_(programs.usual),
       region_(any_rank.placed(ranks.at.tensor)->transformer().tensor, ranks.tensor.get()),
-      context_{.backend = backend, .workspace = arenas.workspace, .queue = {}, .recorder = nullptr},
+      context_{
+          .backend = backend, .workspace = arenas["workspace"], .queue = {}, .recorder = nullptr},
       arenas_(arenas),
       family_model_(any_rank.placed(ranks.at.tensor)),
       shapes_(batch_shapes(family_model_->batch_schema(), config.layout.micro_batch_size,
@@ -87,19 +88,19 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
   }
   const std::vector<LossSpec> losses = family_model_->losses();
   terms_.resize(losses.size());
-  losses_ = arenas.workspace.allocate(
+  losses_ = arenas["workspace"].allocate(
       DType::kF64, {2 * most_updates_ * static_cast<std::int64_t>(terms_.size())});
   if (averages_microbatches()) {
     microbatch_losses_ =
-        arenas.workspace.allocate(DType::kF64, {std::ssize(losses), 2, most_microbatches()});
+        arenas["workspace"].allocate(DType::kF64, {std::ssize(losses), 2, most_microbatches()});
   }
   if (wants_loss_counts()) {
-    global_counts_ = arenas.workspace.allocate(DType::kF64, {std::ssize(losses)});
+    global_counts_ = arenas["workspace"].allocate(DType::kF64, {std::ssize(losses)});
   }
   scores_ = family_of(config_).evaluation_scores(config_);
   if (scores_ != nullptr) {
     host_counts_.resize(static_cast<std::size_t>(scores_->counts()));
-    evaluation_counts_ = arenas.workspace.allocate(DType::kF64, {scores_->counts()});
+    evaluation_counts_ = arenas["workspace"].allocate(DType::kF64, {scores_->counts()});
   }
   if (losses.size() == 1) {
     loss_mask_ = schema.index(losses.front().mask);
@@ -108,15 +109,16 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
   if (is_asynchronous(config.layout)) {
     asynchronous_ = std::make_unique<AsynchronousUpdates>(
         states_.parameters(), weight_versions(programs, ranks.at.pipeline), ranks,
-        arenas.parameters, arenas.workspace);
+        arenas["parameters"], arenas["workspace"]);
   }
-  loss_scale_ = arenas.workspace.allocate(nn::full_precision(any_rank.transformer().dtype), {1});
+  loss_scale_ = arenas["workspace"].allocate(nn::full_precision(any_rank.transformer().dtype), {1});
   if (ranks.world->size() > 1) {
     const auto pipeline = static_cast<int>(config.layout.pipeline_model_parallel_size);
-    agreement_ = arenas.workspace.allocate(DType::kI32, {StopAgreement::delay(pipeline)});
+    agreement_ = arenas["workspace"].allocate(DType::kI32, {StopAgreement::delay(pipeline)});
   }
   stop_ = std::make_unique<StopAgreement>(*ranks.world, agreement_);
-  batches_ = BatchMemory(schema, config.layout.micro_batch_size, batch_slots(), arenas.workspace);
+  batches_ =
+      BatchMemory(schema, config.layout.micro_batch_size, batch_slots(), arenas["workspace"]);
 }
 
 void Rank::make_programs(const StepPrograms& programs, SavedPlans* plans) {
@@ -228,7 +230,7 @@ std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
   if (asynchronous_) {
     if (averages_microbatches()) average_microbatches();
     for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
-      asynchronous_->sum_losses(context_, loss_parts(loss, LossPart::kSum));
+      sum_over_data_and_stages(loss_parts(loss, LossPart::kSum));
     }
   }
   const std::int64_t updates = updates_of_iteration();
@@ -239,7 +241,10 @@ std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
     result.grad_norm = asynchronous_ ? std::numeric_limits<double>::quiet_NaN()
                                      : read_scalar(states_.optimizer().norm());
     if (config_.optimizer.log_num_zeros_in_grad) {
-      result.zeros_in_grad = read_scalar(states_.optimizer().zeros()) - padding_elements();
+      // The gradients of the padding are zeros that nobody wants to know of.
+      result.zeros_in_grad =
+          read_scalar(states_.optimizer().zeros()) -
+          static_cast<double>(counted_padding(whole_table(), region_.layout().size));
     }
     results.push_back(result);
   }
@@ -250,7 +255,7 @@ std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
 double Rank::parameters_norm() {
   const Tensor& squares = states_.optimizer().parameter_squares(context_);
   // An asynchronous schedule's optimizer knows its stage alone; now no stage updates.
-  if (asynchronous_) asynchronous_->sum_over_stages(context_, squares);
+  if (asynchronous_) sum_over(context_, ranks_.pipeline.get(), squares);
   const WorkspaceScope scope(context_.workspace);
   const Tensor sum = context_.workspace.allocate(DType::kF64, {1});
   ops::total(context_, {.sum = sum, .x = squares});
@@ -272,7 +277,7 @@ void Rank::run_training(Executor& executor, PassObserver* observer, nn::UnitHook
                                     timers_->elapsed(StepTimer::kGatherParameters);
   };
   const auto begin = now() - elsewhere();
-  executor.run(context_, arenas_.saved, settings(true), *this, hooks, observer);
+  executor.run(context_, arenas_["saved"], settings(true), *this, hooks, observer);
   if (timers_ != nullptr) {
     timers_->add(StepTimer::kForwardBackward, now() - begin - elsewhere());
   }
@@ -311,23 +316,11 @@ void Rank::forward_only(const BatchSource& source) {
   PassCounts counting(scores_.get(), context_, host_counts_);
   nn::HooksInTurn hooks =
       states_.hooks({saved_files_.get(), scores_ != nullptr ? &counting : nullptr});
-  evaluation_->run(context_, arenas_.saved, settings(false), *this, hooks);
+  evaluation_->run(context_, arenas_["saved"], settings(false), *this, hooks);
   timers_ = timers;
 }
 
 bool Rank::is_given_up(int microbatch) { return stop_->is_given_up(context_, microbatch); }
-
-// The padding of vocabulary-sized parameters has zero gradients that are nobody's.
-double Rank::padding_elements() const {
-  std::int64_t count = 0;
-  for (const ParamSpec& spec : whole_table().specs()) {
-    const auto parts = spec.tensor_parallel ? region_.layout().size : 1;
-    const std::int64_t common = common_count(spec);
-    count += parts * (spec.local_shape.count() - common) + parts / most_holders(spec) * common -
-             spec.global_shape.count();
-  }
-  return static_cast<double>(count);
-}
 
 int Rank::largest_of_all(int value) {
   if (!agreement_) return value;
@@ -338,11 +331,6 @@ int Rank::largest_of_all(int value) {
   std::int32_t largest = 0;
   context_.backend.read_back(context_.queue, slot, std::as_writable_bytes(std::span(&largest, 1)));
   return largest;
-}
-
-void Rank::sum_over_data(const Tensor& tensor) {
-  if (!ranks_.data) return;
-  ranks_.data->all_reduce(context_, tensor, Reduction::kSum).wait(context_.queue);
 }
 
 const nn::Batch& Rank::load(int microbatch) {

@@ -123,9 +123,9 @@ class Rank final : private StepServices {
   struct Rehearsal {
     std::int64_t flops_per_step = 0;
     LargestUnit largest_unit;
-    MessageTotals messages;          // of the usual program: an iteration, unless weights are stale
-    TransferTotals transfers;        // likewise
-    std::vector<std::int64_t> made;  // what the arenas had come to before the first program
+    MessageTotals messages;    // of the usual program: an iteration, unless weights are stale
+    TransferTotals transfers;  // likewise
+    MemoryBytes made;          // what the arenas had come to before the first program
     std::vector<ProgramMemory> programs;  // those of training, and the evaluation's
     // Of the program that takes the most:
     std::size_t largest = 0;
@@ -187,7 +187,7 @@ class Rank final : private StepServices {
   void make_programs(const StepPrograms& programs, SavedPlans* plans);
   int most_microbatches() const;  // of a program
   int batch_slots() const;
-  void sum_over_data(const Tensor& tensor);
+  void sum_over_data_and_stages(const Tensor& tensor);
   void sum_losses();
   void sum_evaluation_counts();
   // --loss-average microbatch: Megatron's mean of means.
@@ -205,7 +205,6 @@ class Rank final : private StepServices {
   double tokens_per_update() const;
   double factor_of(std::size_t loss) const;
   std::int64_t updates_of_iteration() const;  // of the program that runs
-  double padding_elements() const;
   StepSettings settings(bool training) const;
   // `training`: of the program that runs, or null in an evaluation.
   void begin(const BatchSource* source, const TrainingProgram* training);

@@ -1,41 +1,42 @@
 #include "phalanx/rank/rank_arenas.h"
 
-#include <numeric>
+#include <algorithm>
+#include <string>
 
 namespace phalanx {
+namespace {
+
+// The row's key with blanks: "main parameters".
+std::string arena_name(const MemoryRowInfo& row) {
+  std::string name(row.key);
+  std::ranges::replace(name, '_', ' ');
+  return name;
+}
+
+}  // namespace
 
 RankArenas RankArenas::planning() {
-  return {.parameters = Arena::planning("parameters"),
-          .main_parameters = Arena::planning("main parameters"),
-          .gradients = Arena::planning("gradients"),
-          .optimizer = Arena::planning("optimizer"),
-          .saved = Arena::planning("saved"),
-          .workspace = Arena::planning("workspace"),
-          .communication = Arena::planning("communication"),
-          .constants = Arena::planning("constants"),
-          .staging = Arena::planning("staging")};
+  RankArenas arenas;
+  for (const MemoryRowInfo& row : kMemoryRows) {
+    arenas.arenas_.push_back(Arena::planning(arena_name(row)));
+  }
+  return arenas;
 }
 
-std::vector<const Arena*> RankArenas::all() const {
-  return {&parameters, &main_parameters, &gradients, &optimizer, &saved,
-          &workspace,  &communication,   &constants, &staging};
+RankArenas::RankArenas(const MemoryBytes& bytes) {
+  for (std::size_t row = 0; row < kMemoryRows.size(); ++row) {
+    arenas_.emplace_back(arena_name(kMemoryRows[row]), bytes.rows[row]);
+  }
 }
 
-std::vector<std::int64_t> RankArenas::high_water() const {
-  std::vector<std::int64_t> marks;
-  for (const Arena* arena : all()) marks.push_back(arena->high_water());
+MemoryBytes RankArenas::high_water() const {
+  MemoryBytes marks;
+  std::ranges::transform(arenas_, marks.rows.begin(), &Arena::high_water);
   return marks;
 }
 
 void RankArenas::forget_high_water() {
-  for (Arena* arena : {&parameters, &main_parameters, &gradients, &optimizer, &saved, &workspace,
-                       &communication, &constants, &staging}) {
-    arena->forget_high_water();
-  }
-}
-
-std::int64_t ProgramMemory::total() const {
-  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+  for (Arena& arena : arenas_) arena.forget_high_water();
 }
 
 }  // namespace phalanx

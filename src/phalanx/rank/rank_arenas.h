@@ -1,37 +1,44 @@
 #pragma once
 // A rank's memory.
 
-#include <cstdint>
 #include <vector>
 
 #include "phalanx/rank/rank_folders.h"
 #include "phalanx/rank/step_programs.h"
 #include "phalanx/tensor/arena.h"
+#include "phalanx/tensor/memory_rows.h"
 
 namespace phalanx {
 
-// A rank's memory by what it is for; the rows of the plan.
-struct RankArenas {
-  Arena parameters, main_parameters, gradients, optimizer, saved, workspace, communication;
-  Arena constants;
-  Arena staging;  // through which states that lie in files come and go
-  // Where these files are; none in plans, which make no files.
+// An arena for each of kMemoryRows.
+class RankArenas {
+ public:
+  static RankArenas planning();
+  // Arenas of exactly these sizes. SystemError where the system has not that much memory.
+  explicit RankArenas(const MemoryBytes& bytes);
+
+  Arena& operator[](MemoryRow row) { return arenas_[row.index()]; }
+  const Arena& operator[](MemoryRow row) const { return arenas_[row.index()]; }
+  // In the order of kMemoryRows.
+  const std::vector<Arena>& all() const { return arenas_; }
+  MemoryBytes high_water() const;
+  // The marks of what comes after begin anew.
+  void forget_high_water();
+
+  // Where the rank's files are; none in plans, which make no files.
   RankFolders folders = {};
 
-  static RankArenas planning();
-  // The high-water mark of every arena, in the order above.
-  std::vector<std::int64_t> high_water() const;
-  std::vector<const Arena*> all() const;
-  // What comes after is told apart from what was before.
-  void forget_high_water();
+ private:
+  RankArenas() = default;
+
+  std::vector<Arena> arenas_;
 };
 
-// How far the arenas go, in their order, while a program runs.
+// How far the arenas go while a program runs.
 struct ProgramMemory {
   ProgramSize size;
-  std::vector<std::int64_t> bytes;
+  MemoryBytes bytes;
 
-  std::int64_t total() const;
   friend bool operator==(const ProgramMemory&, const ProgramMemory&) = default;
 };
 

@@ -33,7 +33,7 @@ void Rank::sum_loss_counts(const std::vector<double>& own) {
     context_.backend.upload(context_.queue, global_counts_, std::as_bytes(std::span(own)));
   }
   if (ranks_.tensor) ranks_.tensor->broadcast(context_, global_counts_, 0).wait(context_.queue);
-  sum_over_data(global_counts_);
+  sum_over(context_, ranks_.data.get(), global_counts_);
   counts_.assign(terms_.size(), 1.0);
   context_.backend.read_back(context_.queue, global_counts_,
                              std::as_writable_bytes(std::span(counts_)));
@@ -60,26 +60,21 @@ void Rank::average_microbatches() {
   context_.backend.upload(context_.queue, losses_, std::as_bytes(std::span(std::as_const(sums))));
 }
 
-// The stage that has the head knows the losses and what they count, the others add zeros.
-void Rank::sum_losses() {
-  if (averages_microbatches()) average_microbatches();
-  const auto sum = [&](const std::unique_ptr<Communicator>& group) {
-    if (group) group->all_reduce(context_, losses_, Reduction::kSum).wait(context_.queue);
-  };
-  sum(ranks_.data);
-  sum(ranks_.pipeline);
+// The stage that has the head knows the losses and their counts, the others add zeros.
+void Rank::sum_over_data_and_stages(const Tensor& tensor) {
+  sum_over(context_, ranks_.data.get(), tensor);
+  sum_over(context_, ranks_.pipeline.get(), tensor);
 }
 
-// Likewise.
+void Rank::sum_losses() {
+  if (averages_microbatches()) average_microbatches();
+  sum_over_data_and_stages(losses_);
+}
+
 void Rank::sum_evaluation_counts() {
   context_.backend.upload(context_.queue, evaluation_counts_,
                           std::as_bytes(std::span(std::as_const(host_counts_))));
-  const auto sum = [&](const std::unique_ptr<Communicator>& group) {
-    if (group)
-      group->all_reduce(context_, evaluation_counts_, Reduction::kSum).wait(context_.queue);
-  };
-  sum(ranks_.data);
-  sum(ranks_.pipeline);
+  sum_over_data_and_stages(evaluation_counts_);
   context_.backend.read_back(context_.queue, evaluation_counts_,
                              std::as_writable_bytes(std::span(host_counts_)));
 }

@@ -6,13 +6,11 @@
 #include <vector>
 
 #include "phalanx/base/numeric.h"
+#include "phalanx/rank/gather.h"
 #include "phalanx/rank/rank.h"
 
 namespace phalanx {
 namespace {
-
-// Where it stands in RankArenas::all().
-constexpr std::size_t kSavedArena = 4;
 
 // What each unit's pass records.
 class UnitCosts final : public nn::UnitHooks {
@@ -48,12 +46,16 @@ Rank::Rehearsal Rank::rehearse() {
   Recorder recorder;
   context_.recorder = &recorder;
   initialise();
+  {
+    const WorkspaceScope scope(context_.workspace);
+    context_.workspace.allocate(DType::kU8, {gather_bytes(ranks_.world->size())});
+  }
   Rehearsal result;
   result.made = arenas_.high_water();
   UnitCosts unit_costs(recorder, result.largest_unit);
   const SavedPlan* largest = nullptr;
   // A program of the same distinct actions as another differs from it in its saved tensors alone.
-  std::map<std::vector<bool>, std::vector<std::int64_t>> bytes_of_actions;
+  std::map<std::vector<bool>, MemoryBytes> bytes_of_actions;
   for (const auto& [size, program] : training_) {
     const SavedPlan& saved = program.executor->saved_plan();
     const auto [known, is_new] = bytes_of_actions.try_emplace(program.executor->distinct_actions());
@@ -68,7 +70,8 @@ Rank::Rehearsal Rank::rehearse() {
       if (wants_loss_counts()) sum_loss_counts(std::vector<double>(terms_.size(), 1.0));
       const std::vector<Message> before = recorder.messages();
       nn::HooksInTurn hooks = states_.hooks({saved_files_.get(), &unit_costs});
-      auto run = program.executor->rehearse(context_, arenas_.saved, settings(true), *this, hooks);
+      auto run =
+          program.executor->rehearse(context_, arenas_["saved"], settings(true), *this, hooks);
       known->second = arenas_.high_water();
       if (size == usual_) {
         result.flops_per_step = run.flops / size.iterations;
@@ -78,9 +81,9 @@ Rank::Rehearsal Rank::rehearse() {
       }
     }
     ProgramMemory memory{size, known->second};
-    memory.bytes[kSavedArena] = round_up(saved.bytes(), kArenaAlignment);
+    memory.bytes["saved"] = round_up(saved.bytes(), kArenaAlignment);
     result.programs.push_back(std::move(memory));
-    if (result.programs.back().total() >= result.programs[result.largest].total()) {
+    if (result.programs.back().bytes.total() >= result.programs[result.largest].bytes.total()) {
       result.largest = result.programs.size() - 1;
       largest = &saved;
     }
@@ -89,7 +92,7 @@ Rank::Rehearsal Rank::rehearse() {
   begin(nullptr, nullptr);
   states_.begin_passes(context_, -1);
   nn::HooksInTurn hooks = states_.hooks({saved_files_.get()});
-  evaluation_->rehearse(context_, arenas_.saved, settings(false), *this, hooks);
+  evaluation_->rehearse(context_, arenas_["saved"], settings(false), *this, hooks);
   if (scores_ != nullptr) sum_evaluation_counts();
   result.programs.push_back({{.iterations = 0, .microbatches = evaluation_->program().microbatches},
                              arenas_.high_water()});

@@ -52,18 +52,18 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
   StateLayout states(model_.table, model_.places, state_cut());
   const StateFiles files = open_files(states, model.transformer().dtype, arenas);
   activations_ = open_storage(layout.offload_activations_to, arenas);
-  parameters_ = std::make_unique<ParameterStore>(std::move(states), arenas.parameters,
-                                                 arenas.main_parameters, files);
-  constants_ = nn::Constants(model_.table.constants(), context, arenas.constants);
+  parameters_ = std::make_unique<ParameterStore>(std::move(states), arenas["parameters"],
+                                                 arenas["main_parameters"], files);
+  constants_ = nn::Constants(model_.table.constants(), context, arenas["constants"]);
   gradients_ = std::make_unique<GradientStore>(
       parameters_->states(), shared_sums(model_.table, model_.whole->shared, ranks.at.pipeline),
-      nn::full_precision(model.transformer().dtype), tokens_per_step, arenas.gradients, files);
+      nn::full_precision(model.transformer().dtype), tokens_per_step, arenas["gradients"], files);
   data_parallel_ = std::make_unique<DataParallel>(
       *parameters_, *gradients_, gradient_uses(), reduction_groups(),
       TensorRegion(model.transformer().tensor, ranks.tensor.get()),
       DataParallelOptions{.overlap_grad_reduce = layout.overlap_grad_reduce,
                           .overlap_param_gather = layout.overlap_param_gather},
-      arenas.communication, unit_orders());
+      arenas["communication"], unit_orders());
   if (parameters_->states().cuts_weights()) {
     gathers_ = std::make_unique<WeightGathers>(
         *parameters_, unit_orders(), shard_group(),
@@ -77,7 +77,7 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
       OptimizerGroups{.data = shard_group(),
                       .model = is_stage_alone ? ranks.tensor.get() : ranks.model(),
                       .is_stage_alone = is_stage_alone},
-      arenas.optimizer, arenas.workspace, files);
+      arenas["optimizer"], arenas["workspace"], files);
 }
 
 std::int64_t RankStates::file_bytes() const {
@@ -106,12 +106,12 @@ Storage* RankStates::open_storage(const std::string& directory, RankArenas& aren
   StorageOptions options{.block_bytes = config_.layout.aio_block_size,
                          .queue_depth = static_cast<int>(config_.layout.aio_queue_depth)};
   if (staging_) options.staging.push_back(staging_->memory());
-  if (arenas.staging.space() == MemorySpace::kNone) {
-    storage = std::make_unique<TimedStorage>(make_meta_storage(options, arenas.staging));
+  if (arenas["staging"].space() == MemorySpace::kNone) {
+    storage = std::make_unique<TimedStorage>(make_meta_storage(options, arenas["staging"]));
   } else {
     PHALANX_CHECK(arenas.folders.contains(directory), "{} was not opened", directory);
     storage = std::make_unique<TimedStorage>(
-        make_disk_storage(*arenas.folders.at(directory), options, arenas.staging));
+        make_disk_storage(*arenas.folders.at(directory), options, arenas["staging"]));
   }
   return storage.get();
 }
@@ -134,8 +134,8 @@ StateFiles RankStates::open_files(const StateLayout& layout, DType storage, Rank
       add(full);
   }
   if (!flags.offload_parameters_to.empty()) add(storage);
-  staging_ =
-      std::make_unique<TileStaging>(layout.largest_tile_in_file(), bytes, tensors, arenas.staging);
+  staging_ = std::make_unique<TileStaging>(layout.largest_tile_in_file(), bytes, tensors,
+                                           arenas["staging"]);
   return {.states = open_storage(flags.offload_optimizer_to, arenas),
           .weights = open_storage(flags.offload_parameters_to, arenas),
           .staging = staging_.get()};

@@ -1,11 +1,11 @@
 #pragma once
-// What a step takes of the disk: the bytes that its plan moves from and to files, at the rates of
-// --disk-bandwidth. All ranks of a host share one disk, whatever directories they name.
+// The time that a step takes on the disk: the bytes that its plan reads from and writes to files,
+// at the rates of --disk-bandwidth. All ranks of a host share one disk, whatever directories they
+// name.
 //
-// Reads and writes are added up. A disk that did both at once without loss would be predicted up to
-// twice as slow as it is; but what an update moves, tiles that are read and written by turns, comes
-// at about the rate of one after the other on the disks where `phalanx bench disk` has compared
-// them ("by turns").
+// The times of reads and writes are added. This is up to twice too long for a disk that does both
+// at once without loss. But an update reads and writes tiles by turns, and on the disks that
+// `phalanx bench disk` has measured ("by turns") that is about as slow as one after the other.
 
 #include <cstdint>
 #include <functional>
@@ -28,14 +28,14 @@ struct DiskTraffic {
 };
 DiskTraffic disk_traffic(const TransferTotals& transfers);
 
-// A step's on one host.
+// One step on one host.
 struct DiskStep {
   DiskTraffic traffic;
-  std::optional<double> seconds = {};  // where the rates are known
+  std::optional<double> seconds = {};  // if the rates are known
 
   friend bool operator==(const DiskStep&, const DiskStep&) = default;
 };
-// Of the host that moves the most; nothing where no rank has files. `traffic` is by rank.
+// The step of the host that moves the most; nothing if no rank has files. `traffic` is by rank.
 std::optional<DiskStep> disk_step(const LayoutConfig& layout, std::span<const DiskTraffic> traffic,
                                   const std::function<int(int rank)>& host);
 

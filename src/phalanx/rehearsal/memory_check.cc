@@ -23,29 +23,35 @@ struct Row {
   std::string_view advice;
 };
 
+std::string_view advice_for(SmallerBy what, const LayoutConfig& layout) {
+  switch (what) {
+    case SmallerBy::kSharding:
+      if (data_parallel_size(layout) == 1 || layout.use_distributed_optimizer) break;
+      return "--use-distributed-optimizer";
+    case SmallerBy::kRecompute:
+      return layout.recompute_granularity == "full"
+                 ? "a smaller --micro-batch-size or --seq-length"
+                 : "--recompute-granularity full, a smaller --micro-batch-size or --seq-length";
+    case SmallerBy::kMicrobatch:
+      return "a smaller --micro-batch-size";
+    case SmallerBy::kSequence:
+      return "a smaller --seq-length";
+    case SmallerBy::kModel:
+      break;
+  }
+  return "a smaller model";
+}
+
 // The largest rows of a plan, until they are most of it.
 std::vector<Row> largest_rows(const MemoryPlan& plan, const TrainConfig& config) {
-  const std::string_view smaller_model = "a smaller model";
-  const std::string_view spread =
-      data_parallel_size(config.layout) > 1 && !config.layout.use_distributed_optimizer
-          ? "--use-distributed-optimizer"
-          : smaller_model;
-  const std::string_view recompute =
-      config.layout.recompute_granularity == "full"
-          ? "a smaller --micro-batch-size or --seq-length"
-          : "--recompute-granularity full, a smaller --micro-batch-size or --seq-length";
-  std::vector<Row> rows = {{"parameters", plan.parameters, smaller_model},
-                           {"main parameters", plan.main_parameters, spread},
-                           {"gradients", plan.gradients, smaller_model},
-                           {"optimizer", plan.optimizer, spread},
-                           {"saved activations", plan.saved, recompute},
-                           {"workspace", plan.workspace, "a smaller --micro-batch-size"},
-                           {"communication", plan.communication, "a smaller --micro-batch-size"},
-                           {"constants", plan.constants, "a smaller --seq-length"},
-                           {"staging of files", plan.staging, smaller_model}};
+  std::vector<Row> rows;
+  for (std::size_t row = 0; row < kMemoryRows.size(); ++row) {
+    rows.push_back({kMemoryRows[row].name, plan.bytes.rows[row],
+                    advice_for(kMemoryRows[row].smaller_by, config.layout)});
+  }
   std::ranges::stable_sort(rows, std::greater{}, &Row::bytes);
   std::size_t count = 0;
-  for (std::int64_t sum = 0; count < rows.size() && 4 * sum < 3 * plan.total; ++count) {
+  for (std::int64_t sum = 0; count < rows.size() && 4 * sum < 3 * plan.bytes.total(); ++count) {
     sum += rows[count].bytes;
   }
   rows.resize(count);
@@ -62,7 +68,7 @@ std::string what_to_do(const std::vector<Row>& rows, const TrainConfig& config) 
   return fmt::format("{}", fmt::join(advice, "; "));
 }
 
-// An error, or what the user wants to hear of it.
+// An error, or a warning if the user allows it.
 void report(bool allow_overcommit, const std::string& text) {
   if (!allow_overcommit) {
     throw ConfigError("{}, or --allow-overcommit to begin nevertheless", text);
@@ -80,8 +86,8 @@ std::string both(std::int64_t needed, const AvailableMemory& available) {
 void check_memory(const TrainConfig& config, std::span<const RankPlan> plans, std::int64_t needed,
                   int ranks, const AvailableMemory& available) {
   if (needed <= available.bytes) return;
-  const RankPlan& largest =
-      *std::ranges::max_element(plans, {}, [](const RankPlan& plan) { return plan.memory.total; });
+  const RankPlan& largest = *std::ranges::max_element(
+      plans, {}, [](const RankPlan& plan) { return plan.memory.bytes.total(); });
   const std::vector<Row> rows = largest_rows(largest.memory, config);
   std::vector<std::string> names;
   for (const Row& row : rows) {

@@ -19,19 +19,10 @@ namespace {
 constexpr std::int64_t kLibraryBytes = 160LL << 20;
 constexpr std::int64_t kLibraryBytesPerThread = 16LL << 20;
 
-// The ranks of a part share what they have in common; a thread takes one part after the other, for
-// some stages are more work.
+// The ranks of a part share what they have in common. A thread takes one part after the other,
+// because some stages are more work than others.
 constexpr std::size_t kPlansOfAPart = 8;
 constexpr int kPartsOfAThread = 4;
-
-std::vector<std::int64_t> planned(const MemoryPlan& plan) {
-  return {plan.parameters, plan.main_parameters, plan.gradients, plan.optimizer, plan.saved,
-          plan.workspace,  plan.communication,   plan.constants, plan.staging};
-}
-
-void raise_to(std::vector<std::int64_t>& marks, const std::vector<std::int64_t>& others) {
-  for (std::size_t i = 0; i < marks.size(); ++i) marks[i] = std::max(marks[i], others[i]);
-}
 
 }  // namespace
 
@@ -44,18 +35,9 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
   const auto backend = kernels.make_planning_backend(config.layout.threads_per_rank);
   Rank rank(config, model, programs, ranks, *backend, arenas, shared);
   const Rank::Rehearsal rehearsal = rank.rehearse();
-  std::vector<std::int64_t> marks = rehearsal.made;
-  for (const ProgramMemory& program : rehearsal.programs) raise_to(marks, program.bytes);
-  MemoryPlan plan{.parameters = marks[0],
-                  .main_parameters = marks[1],
-                  .gradients = marks[2],
-                  .optimizer = marks[3],
-                  .saved = marks[4],
-                  .workspace = marks[5],
-                  .communication = marks[6],
-                  .constants = marks[7],
-                  .staging = marks[8],
-                  .total = std::accumulate(marks.begin(), marks.end(), std::int64_t{0}),
+  MemoryBytes bytes = rehearsal.made;
+  for (const ProgramMemory& program : rehearsal.programs) bytes.raise_to(program.bytes);
+  MemoryPlan plan{.bytes = bytes,
                   .library_bound = kLibraryBytes +
                                    config.layout.threads_per_rank * kLibraryBytesPerThread +
                                    bytes_read_ahead(config, model.batch_schema()),
@@ -98,7 +80,7 @@ std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
     }
     plans[found->second].ranks.push_back(rank);
   }
-  // Neighbours have most in common: a part are places that follow each other.
+  // Neighbours have most in common: a part has consecutive places.
   const int threads = usable_cores().count;
   const std::size_t parts = std::clamp<std::size_t>(
       plans.size() / kPlansOfAPart, 1, static_cast<std::size_t>(kPartsOfAThread * threads));
@@ -120,50 +102,38 @@ std::int64_t process_bytes(std::span<const RankPlan> plans) {
   std::int64_t once = 0;
   for (const RankPlan& plan : plans) {
     const MemoryPlan& memory = plan.memory;
-    bytes += (memory.total + memory.library_bound - memory.process_bound) * std::ssize(plan.ranks);
+    bytes += (memory.bytes.total() + memory.library_bound - memory.process_bound) *
+             std::ssize(plan.ranks);
     once = std::max(once, memory.process_bound);
   }
   return bytes + once;
 }
 
-RankArenas allocate_arenas(const MemoryPlan& plan) {
-  return {.parameters = Arena("parameters", plan.parameters),
-          .main_parameters = Arena("main parameters", plan.main_parameters),
-          .gradients = Arena("gradients", plan.gradients),
-          .optimizer = Arena("optimizer", plan.optimizer),
-          .saved = Arena("saved", plan.saved),
-          .workspace = Arena("workspace", plan.workspace),
-          .communication = Arena("communication", plan.communication),
-          .constants = Arena("constants", plan.constants),
-          .staging = Arena("staging", plan.staging)};
-}
-
 void check_high_water(const MemoryPlan& plan, const RankArenas& arenas) {
-  const auto expected = planned(plan);
-  const auto used = arenas.all();
-  for (std::size_t i = 0; i < used.size(); ++i) {
-    PHALANX_CHECK(used[i]->high_water() == expected[i],
-                  "the {} arena was planned with {} bytes and used {}", used[i]->name(),
-                  expected[i], used[i]->high_water());
+  for (std::size_t row = 0; row < kMemoryRows.size(); ++row) {
+    const Arena& arena = arenas.all()[row];
+    PHALANX_CHECK(arena.high_water() == plan.bytes.rows[row],
+                  "the {} arena was planned with {} bytes and used {}", arena.name(),
+                  plan.bytes.rows[row], arena.high_water());
   }
 }
 
 HighWaterCheck::HighWaterCheck(const MemoryPlan& plan, const RankArenas& arenas)
-    : plan_(plan), arenas_(arenas), reached_(plan.made.size(), 0) {}
+    : plan_(plan), arenas_(arenas) {}
 
 void HighWaterCheck::after(const ProgramSize& size) {
   const auto program = std::ranges::find(plan_.programs, size, &ProgramMemory::size);
   PHALANX_CHECK(program != plan_.programs.end(), "no program of {} x {} microbatches was planned",
                 size.iterations, size.microbatches);
-  raise_to(reached_, program->bytes);
-  const auto used = arenas_.all();
-  for (std::size_t i = 0; i < used.size(); ++i) {
+  reached_.raise_to(program->bytes);
+  for (std::size_t row = 0; row < kMemoryRows.size(); ++row) {
     // Weights that were loaded may have taken less than drawing them would have.
-    const std::int64_t most = std::max(reached_[i], plan_.made[i]);
-    const std::int64_t mark = used[i]->high_water();
-    PHALANX_CHECK(mark >= reached_[i] && mark <= most,
+    const std::int64_t reached = reached_.rows[row];
+    const std::int64_t most = std::max(reached, plan_.made.rows[row]);
+    const std::int64_t mark = arenas_.all()[row].high_water();
+    PHALANX_CHECK(mark >= reached && mark <= most,
                   "the {} arena was planned with {} bytes for what has run and used {}",
-                  used[i]->name(), most, mark);
+                  arenas_.all()[row].name(), most, mark);
   }
 }
 

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "phalanx/base/numeric.h"
@@ -12,40 +11,30 @@
 namespace phalanx {
 namespace {
 
-// Which program it is, where it is one of several.
+// The program that takes the most, if there are several.
 std::string largest_program(const MemoryPlan& plan) {
   if (plan.programs.size() <= 2) return "";
   const ProgramMemory& largest = plan.programs[plan.largest];
   return fmt::format(
       "  the most of {} programs: that of {}{} microbatches, {}\n", plan.programs.size(),
       largest.size.iterations > 1 ? fmt::format("{} iterations of ", largest.size.iterations) : "",
-      largest.size.microbatches, format_bytes(largest.total()));
+      largest.size.microbatches, format_bytes(largest.bytes.total()));
 }
 
 }  // namespace
 
 std::string memory_table(const MemoryPlan& plan) {
-  const std::array<std::pair<const char*, std::int64_t>, 9> rows = {{
-      {"parameters", plan.parameters},
-      {"main parameters", plan.main_parameters},
-      {"gradients", plan.gradients},
-      {"optimizer", plan.optimizer},
-      {"saved activations", plan.saved},
-      {"workspace", plan.workspace},
-      {"communication", plan.communication},
-      {"constants", plan.constants},
-      {"staging of files", plan.staging},
-  }};
   std::string text;
-  for (const auto& [name, bytes] : rows) {
-    if (bytes == 0 && name == rows.back().first) continue;
+  const auto add = [&](std::string_view name, std::int64_t bytes) {
     text +=
         fmt::format("  {:<20} {:>12} {:>20} B\n", name, format_bytes(bytes), format_count(bytes));
+  };
+  for (std::size_t row = 0; row < kMemoryRows.size(); ++row) {
+    const std::int64_t bytes = plan.bytes.rows[row];
+    if (bytes > 0 || !kMemoryRows[row].is_optional) add(kMemoryRows[row].name, bytes);
   }
-  text += fmt::format("  {:<20} {:>12} {:>20} B\n", "total", format_bytes(plan.total),
-                      format_count(plan.total));
-  text += fmt::format("  {:<20} {:>12} {:>20} B\n", "libraries, at most",
-                      format_bytes(plan.library_bound), format_count(plan.library_bound));
+  add("total", plan.bytes.total());
+  add("libraries, at most", plan.library_bound);
   std::vector<std::string> saved;
   for (const std::int64_t bytes : plan.saved_per_microbatch) saved.push_back(format_bytes(bytes));
   text += largest_program(plan);

@@ -1,5 +1,5 @@
 #pragma once
-// The plan of a rank's memory, for people.
+// The plan of a rank's memory as a text for people.
 
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace phalanx {
 
-// The rows of the plan.
+// A line for each row of the plan, and what belongs to them.
 std::string memory_table(const MemoryPlan& plan);
 
 // The first data-parallel rank of each place in the model, pipeline ranks slowest.

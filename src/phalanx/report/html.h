@@ -34,7 +34,9 @@ struct PageTable {
 };
 std::string to_html(const PageTable& table);
 
-// A part of a bar: its share of the width, and its colour, one of the classes b0 to b8.
+// How many colours parts of a bar have: the classes b0 to b8.
+inline constexpr int kBarColours = 9;
+// A part of a bar: its share of the width, and its colour.
 struct BarPart {
   std::string name;
   double share = 0;

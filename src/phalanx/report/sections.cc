@@ -12,6 +12,7 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/drawing/markup.h"
 #include "phalanx/report/html.h"
+#include "phalanx/tensor/memory_rows.h"
 
 namespace phalanx {
 namespace {
@@ -205,30 +206,17 @@ std::string timeline_section(const ReportRun& run, const DrawTimelines& draw) {
 std::string memory_section(const ReportRun& run) {
   const Json& plans = part_at(run.facts(), "/memory");
   if (!plans.is_array() || plans.empty()) return {};
-  struct Class {
-    const char* key;
-    const char* name;
-  };
-  static constexpr std::array<Class, 9> kClasses = {{{"/parameters", "parameters"},
-                                                     {"/main_parameters", "main parameters"},
-                                                     {"/gradients", "gradients"},
-                                                     {"/optimizer", "optimizer"},
-                                                     {"/saved", "saved activations"},
-                                                     {"/workspace", "workspace"},
-                                                     {"/communication", "communication"},
-                                                     {"/constants", "constants"},
-                                                     {"/staging", "staging of files"}}};
   double most = 0;
   for (const Json& plan : plans) most = std::max(most, number_at(plan, "/bytes/total").value_or(0));
   const auto bytes_of = [](const Json& plan, std::string_view key) {
-    return number_at(part_at(plan, "/bytes"), key);
+    return number_at(part_at(plan, "/bytes"), fmt::format("/{}", key));
   };
   std::vector<std::string> cells;
   std::vector<BarPart> legend;  // of the classes that some rank has
   PageTable table{.headings = {""}, .rows = {}, .style = ""};
   // A row for each class, so that the table of a few ranks fits on a phone.
-  const auto add_row = [&](const std::string& name, std::string_view key) {
-    std::vector<std::string> row = {name};
+  const auto add_row = [&](std::string_view name, std::string_view key) {
+    std::vector<std::string> row = {std::string(name)};
     double all = 0;
     for (const Json& plan : plans) {
       const auto bytes = bytes_of(plan, key);
@@ -238,22 +226,24 @@ std::string memory_section(const ReportRun& run) {
     if (all > 0) table.rows.push_back(std::move(row));
     return all;
   };
-  for (std::size_t i = 0; i < kClasses.size(); ++i) {
-    const double all = add_row(kClasses[i].name, kClasses[i].key);
-    if (all > 0) legend.push_back({kClasses[i].name, all, static_cast<int>(i)});
+  const auto part_of = [](std::size_t row, double bytes) {
+    return BarPart{std::string(kMemoryRows[row].name), bytes, static_cast<int>(row) % kBarColours};
+  };
+  for (std::size_t row = 0; row < kMemoryRows.size(); ++row) {
+    const double all = add_row(kMemoryRows[row].name, kMemoryRows[row].key);
+    if (all > 0) legend.push_back(part_of(row, all));
   }
-  add_row("total", "/total");
-  add_row("beside it, libraries: at most", "/library_bound");
+  add_row("total", "total");
+  add_row("beside it, libraries: at most", "library_bound");
   for (const Json& plan : plans) {
     const std::string ranks = text_at(plan, "/ranks");
     table.headings.push_back("rank " + ranks);
     std::vector<BarPart> parts;
-    for (std::size_t i = 0; i < kClasses.size(); ++i) {
-      parts.push_back(
-          {kClasses[i].name, bytes_of(plan, kClasses[i].key).value_or(0), static_cast<int>(i)});
+    for (std::size_t row = 0; row < kMemoryRows.size(); ++row) {
+      parts.push_back(part_of(row, bytes_of(plan, kMemoryRows[row].key).value_or(0)));
     }
     cells.push_back(
-        bar_row("rank " + ranks, shares(parts, most), bytes_text(bytes_of(plan, "/total"))));
+        bar_row("rank " + ranks, shares(parts, most), bytes_text(bytes_of(plan, "total"))));
   }
   return heading("Memory plan") +
          "<p class=\"note\">Every byte is planned before the first step; a run ends with an error "

@@ -15,13 +15,7 @@ constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
 constexpr std::int64_t kNumbersPerBox = 6;
 constexpr std::uint64_t kKey = message_key(MessageKind::kOther, 0, 0);
 
-// Boxes that several ranks have come from the first of them.
-GlobalTensor own_part(GlobalTensor part) {
-  std::erase_if(part.boxes, [](const ParamBox& box) { return box.holder > 0; });
-  return part;
-}
-
-// Where this rank's table has a parameter of the model; -1 where it has not.
+// The number of a parameter of the model in this rank's table; -1 if it is not there.
 ParamId id_in(const nn::ParamTable& table, const std::string& name) {
   for (ParamId id = 0; id < table.size(); ++id) {
     if (table[id].name == name) return id;
@@ -38,7 +32,7 @@ std::vector<ParamBox> boxes_of(const std::vector<GlobalTensor>& parts) {
 }
 
 Tensor tile_in_memory(Rank& rank, const TileFile& file, const StateLayout::Tile& tile, int number) {
-  return rank.parameters().staging()->keep(rank.context(), file, number, tile.local.count);
+  return rank.parameters().staging()->read_once(rank.context(), file, number, tile.local.count);
 }
 
 std::int64_t row_bytes(const TensorSource::Info& info) {
@@ -56,7 +50,7 @@ void for_pieces(const TensorSource::Info& info, const Body& body) {
   }
 }
 
-// A piece of rows, and of it what one rank sends.
+// Room for a piece of rows, and for the part of it that one rank sends.
 std::int64_t staging_bytes(const std::vector<ContributedTensor>& tensors) {
   std::int64_t largest = kPieceBytes;
   for (const auto& tensor : tensors) largest = std::max(largest, row_bytes(tensor.info));
@@ -75,20 +69,24 @@ std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimiz
   const nn::ParamTable& table = rank.table();
   const ParameterStore& parameters = rank.parameters();
   const StateLayout& states = parameters.states();
-  // What this rank updates of a parameter, where it writes that: in memory, or in a file.
+  // The parts of a parameter's states that this rank writes, in memory or in a file.
   const auto add_segments = [&](ContributedTensor& tensor, ParamId id, std::string_view prefix,
                                 const TileFile* file, const auto& in_memory) {
+    if (id < 0) return;
+    ParamSpec written = table[id];
+    written.boxes = states.written_states(id);
+    if (written.boxes.empty()) return;
     for (const Segment& segment : states.segments()) {
-      if (segment.id != id || !states.writes_states(id)) continue;
+      if (segment.id != id) continue;
       const bool is_in_file = file != nullptr && file->has(segment.tile);
-      Tensor local;  // of what lies in a file the shape alone
+      Tensor local;  // only its type and shape, if it lies in a file
       if (is_in_file) {
         local.dtype = file->dtype();
         local.shape = {segment.count};
       } else {
         local = in_memory(segment);
       }
-      tensor.parts.push_back(own_part(shard_tensor(table[id], local, segment.begin, prefix)));
+      tensor.parts.push_back(shard_tensor(written, local, segment.begin, prefix));
       tensor.fetches.emplace_back();
       if (!is_in_file) continue;
       tensor.fetches.back() = [&rank, &states, file, segment] {
@@ -104,8 +102,9 @@ std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimiz
     if (id >= 0 && !parameters.weight(id)) {
       add_segments(weight, id, "", parameters.weight_file(),
                    [&](const Segment& s) { return parameters.weight(s); });
-    } else if (id >= 0 && states.writes_weight(id)) {
-      weight.parts.push_back(own_part(global_tensor(table[id], parameters.weight(id))));
+    } else if (id >= 0) {
+      weight.parts.push_back(global_tensor(table[id], parameters.weight(id)));
+      weight.parts.back().boxes = states.written_weight(id);
     }
     tensors.push_back(std::move(weight));
   }

@@ -1,8 +1,8 @@
 #pragma once
-// A run's tensors, which lie on many ranks, as the checkpoint writer wants them: whole and one
-// after the other. The first rank of the world writes; it receives some megabytes of rows at a time
-// from those who have them, so no rank ever holds a whole tensor that is not its own. Parts that
-// several ranks have (copies over data and tensor parallelism) come from the first of them.
+// A run's tensors lie on many ranks; the checkpoint writer wants them whole, one after the other.
+// The first rank of the world writes. It receives some megabytes of rows at a time from the ranks
+// that have them, so no rank ever holds a whole tensor that is not its own. Of the ranks that have
+// copies of a part one sends it (StateLayout::written_states).
 
 #include <functional>
 #include <vector>
@@ -17,16 +17,16 @@ namespace phalanx {
 struct ContributedTensor {
   TensorSource::Info info;
   std::vector<GlobalTensor> parts;
-  // Of each part that lies in a file, what brings it to memory until another one is brought; of
-  // others, nothing.
+  // By part: reads a part that lies in a file into memory, where it stays until the next one is
+  // read. Empty for a part that lies in memory.
   std::vector<std::function<Tensor()>> fetches = {};
 
   // The part with its elements.
   GlobalTensor part(std::size_t number) const;
 };
 
-// In the writer's order: weights, then with the optimizer its states and main parameters. The same
-// tensors on every rank. The rank must outlive them.
+// In the writer's order: weights, then optimizer states and main parameters (`with_optimizer`).
+// Every rank lists the same tensors. The rank must outlive them.
 std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimizer);
 
 class GatheredTensors final : public TensorSource {
@@ -36,18 +36,19 @@ class GatheredTensors final : public TensorSource {
 
   int size() const override { return static_cast<int>(tensors_.size()); }
   const Info& info(int index) const override { return at(index).info; }
-  // On the first rank. The others send the whole tensor whatever the visitor does: what it throws
-  // comes out when they have.
+  // On the first rank. The other ranks send the whole tensor in any case: if the visitor throws,
+  // the exception leaves visit() after they have.
   void visit(int index, const Visitor& visitor) override;
-  // On the first rank, where a save failed: takes what it has not visited, for the others send it.
+  // On the first rank, after a save failed: receives the tensors that were not visited, because the
+  // other ranks send them.
   void skip_rest();
-  // On all others: sends what the first rank visits, until it has visited everything.
+  // On all other ranks: sends what the first rank visits, until it has visited everything.
   void serve();
 
  private:
   using Boxes = std::vector<ParamBox>;
   const ContributedTensor& at(int index) const { return tensors_[static_cast<std::size_t>(index)]; }
-  // What a rank holds of a tensor, as it says itself.
+  // The boxes of a tensor that a peer sends.
   Boxes receive_boxes(int peer);
   void send_boxes(const Boxes& boxes);
   void receive(const Tensor& tensor, int peer);

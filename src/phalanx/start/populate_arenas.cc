@@ -5,7 +5,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/ops/cpu/first_touch.h"
-#include "phalanx/rank/rank_texts.h"
+#include "phalanx/rank/gather.h"
 
 namespace phalanx {
 namespace {
@@ -13,10 +13,10 @@ namespace {
 // Of one rank.
 class ArenaMemory {
  public:
-  ArenaMemory(const std::vector<const Arena*>& arenas, int threads) {
-    for (const Arena* arena : arenas) {
-      arenas_.emplace_back(threads, *arena);
-      total_ += arena->capacity();
+  ArenaMemory(std::span<const Arena> arenas, int threads) {
+    for (const Arena& arena : arenas) {
+      arenas_.emplace_back(threads, arena);
+      total_ += arena.capacity();
     }
   }
   std::int64_t total() const { return total_; }
@@ -63,11 +63,9 @@ std::int64_t of_host(int host, std::span<const RankPlace> places,
 
 }  // namespace
 
-void populate_arenas(Communicator& world, std::span<const RankPlace> places, Backend& backend,
-                     const std::vector<const Arena*>& arenas, const PopulateOptions& options) {
+void populate_arenas(Communicator& world, Context& context, std::span<const RankPlace> places,
+                     std::span<const Arena> arenas, const PopulateOptions& options) {
   const auto busy = world.busy("taking the memory of its arenas");
-  Arena workspace("workspace of messages", 1 << 16);
-  Context context{.backend = backend, .workspace = workspace, .queue = {}, .recorder = nullptr};
   const RankPlace& here = places[static_cast<std::size_t>(world.rank())];
   const bool leads = here.local_rank == 0;
   ArenaMemory memory(arenas, options.threads);

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <vector>
 
 #include "phalanx/base/machine.h"
 #include "phalanx/comm/communicator.h"
@@ -23,7 +22,7 @@ struct PopulateOptions {
 // By all ranks of `world` at the same time, each with its arenas: block by block, by the threads
 // that will compute on it. Before each block, while no rank takes memory, what all ranks of a host
 // have still to take is compared with what is available there: SystemError with both.
-void populate_arenas(Communicator& world, std::span<const RankPlace> places, Backend& backend,
-                     const std::vector<const Arena*>& arenas, const PopulateOptions& options);
+void populate_arenas(Communicator& world, Context& context, std::span<const RankPlace> places,
+                     std::span<const Arena> arenas, const PopulateOptions& options);
 
 }  // namespace phalanx

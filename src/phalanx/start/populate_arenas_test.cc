@@ -59,7 +59,9 @@ class PopulateArenasTest : public testing::Test {
       const auto backend = make_cpu_backend(2, cpu::ProductPrecision::kFp32);
       const auto mine = static_cast<std::size_t>(world.rank());
       const int host = places[mine].host;
-      populate_arenas(world, places, *backend, {&large_[mine], &none_, &small_[mine]},
+      Arena workspace("workspace", 1 << 12);
+      Context context{.backend = *backend, .workspace = workspace, .recorder = nullptr};
+      populate_arenas(world, context, places, arenas_[mine],
                       {.threads = 2, .block_bytes = 4 * kMiB, .available = [&, host] {
                          ++asked_;
                          return available(host);
@@ -68,20 +70,21 @@ class PopulateArenasTest : public testing::Test {
   }
   std::int64_t taken() const {
     std::int64_t bytes = 0;
-    for (const auto* arenas : {&large_, &small_}) {
-      for (const Arena& arena : *arenas) bytes += resident(arena);
+    for (const auto& arenas : arenas_) {
+      for (const Arena& arena : arenas) bytes += resident(arena);
     }
     return bytes;
   }
-  static std::vector<Arena> arenas_of(std::int64_t bytes) {
-    std::vector<Arena> arenas;
-    for (int rank = 0; rank < kRanks; ++rank) arenas.push_back(arena_of(bytes));
+  static std::vector<std::vector<Arena>> arenas_of_ranks() {
+    std::vector<std::vector<Arena>> arenas(kRanks);
+    for (std::vector<Arena>& own : arenas) {
+      for (const std::int64_t bytes : {kLarge, std::int64_t{0}, kMiB})
+        own.push_back(arena_of(bytes));
+    }
     return arenas;
   }
 
-  std::vector<Arena> large_ = arenas_of(kLarge);
-  std::vector<Arena> small_ = arenas_of(kMiB);
-  const Arena none_{"none", 0};
+  std::vector<std::vector<Arena>> arenas_ = arenas_of_ranks();
   const std::int64_t all_ = kRanks * (kLarge + kMiB);
   std::atomic<int> asked_ = 0;
 };

@@ -9,39 +9,31 @@ namespace phalanx {
 
 RankFacts facts_of(const MemoryPlan& plan) {
   return {.parameters = plan.model_parameters,
-          .bytes = {plan.parameters, plan.main_parameters, plan.gradients, plan.optimizer,
-                    plan.saved, plan.workspace, plan.communication, plan.constants, plan.staging,
-                    plan.total, plan.library_bound},
+          .bytes = plan.bytes,
+          .library_bound = plan.library_bound,
           .disk = disk_traffic(plan.transfers)};
 }
 
-std::int64_t RankFacts::arena_bytes() const {
-  constexpr std::size_t kTotal = 9;
-  static_assert(kMemoryClasses[kTotal] == "total");
-  return bytes[kTotal];
-}
-
 std::string to_text(const RankFacts& facts) {
-  return fmt::format("{} {} {} {}", facts.parameters, fmt::join(facts.bytes, " "), facts.disk.read,
-                     facts.disk.written);
+  return fmt::format("{} {} {} {} {}", facts.parameters, fmt::join(facts.bytes.rows, " "),
+                     facts.library_bound, facts.disk.read, facts.disk.written);
 }
 
 std::istream& operator>>(std::istream& text, RankFacts& facts) {
   text >> facts.parameters;
-  for (std::int64_t& bytes : facts.bytes) text >> bytes;
-  return text >> facts.disk.read >> facts.disk.written;
+  for (std::int64_t& bytes : facts.bytes.rows) text >> bytes;
+  return text >> facts.library_bound >> facts.disk.read >> facts.disk.written;
 }
 
 std::vector<RankMemory> memory_of_ranks(std::span<const RankFacts> facts) {
   std::vector<RankMemory> memory;
   for (std::size_t rank = 0; rank < facts.size(); ++rank) {
-    const MemoryBytes& bytes = facts[rank].bytes;
-    const auto same = std::ranges::find(memory, bytes, &RankMemory::bytes);
-    if (same == memory.end()) {
-      memory.push_back({bytes, {static_cast<int>(rank)}});
-    } else {
-      same->ranks.push_back(static_cast<int>(rank));
-    }
+    const RankFacts& own = facts[rank];
+    auto same = std::ranges::find_if(memory, [&](const RankMemory& known) {
+      return known.bytes == own.bytes && known.library_bound == own.library_bound;
+    });
+    if (same == memory.end()) same = memory.insert(same, {own.bytes, own.library_bound, {}});
+    same->ranks.push_back(static_cast<int>(rank));
   }
   return memory;
 }

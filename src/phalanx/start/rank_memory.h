@@ -1,12 +1,10 @@
 #pragma once
-// What the plans say of all ranks of a run, also of those of other processes: for people.
+// What the plans say about all ranks of a run, also those of other processes, for people.
 
-#include <array>
 #include <cstdint>
 #include <istream>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "phalanx/rehearsal/disk_time.h"
@@ -14,19 +12,11 @@
 
 namespace phalanx {
 
-// The classes of a plan's bytes, as `phalanx plan --json` calls them.
-inline constexpr std::array<std::string_view, 11> kMemoryClasses = {
-    "parameters",    "main_parameters", "gradients", "optimizer", "saved",        "workspace",
-    "communication", "constants",       "staging",   "total",     "library_bound"};
-using MemoryBytes = std::array<std::int64_t, kMemoryClasses.size()>;
-
-// Of one rank.
 struct RankFacts {
   std::int64_t parameters = 0;  // without vocabulary padding
-  MemoryBytes bytes{};
+  MemoryBytes bytes;
+  std::int64_t library_bound = 0;
   DiskTraffic disk = {};  // of a step
-
-  std::int64_t arena_bytes() const;  // "total"
 };
 RankFacts facts_of(const MemoryPlan& plan);
 // Numbers between blanks, and back.
@@ -35,7 +25,8 @@ std::istream& operator>>(std::istream& text, RankFacts& facts);
 
 // Ranks whose bytes are the same.
 struct RankMemory {
-  MemoryBytes bytes{};
+  MemoryBytes bytes;
+  std::int64_t library_bound = 0;
   std::vector<int> ranks;  // in order
 };
 // By their first ranks; `facts` by rank.

@@ -76,9 +76,11 @@ Json memory_facts(const RunSetup& setup) {
   Json ranks = Json::array();
   for (const RankMemory& memory : memory_of_ranks(setup.ranks)) {
     Json bytes = Json::object();
-    for (std::size_t i = 0; i < kMemoryClasses.size(); ++i) {
-      bytes[std::string(kMemoryClasses[i])] = memory.bytes[i];
+    for (std::size_t row = 0; row < kMemoryRows.size(); ++row) {
+      bytes[std::string(kMemoryRows[row].key)] = memory.bytes.rows[row];
     }
+    bytes["total"] = memory.bytes.total();
+    bytes["library_bound"] = memory.library_bound;
     ranks.push_back({{"ranks", ranks_text(memory.ranks)}, {"bytes", std::move(bytes)}});
   }
   return ranks;

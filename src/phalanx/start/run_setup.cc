@@ -116,7 +116,7 @@ void RunSetup::plan_memory(RankRunner& runner) {
     RankFacts facts;
     for (std::size_t rank = 0; text >> rank >> facts;) {
       ranks.at(rank) = facts;
-      peak_bytes = std::max(peak_bytes, facts.arena_bytes());
+      peak_bytes = std::max(peak_bytes, facts.bytes.total());
     }
     if (is_alone || places[process].host == here.host) needed += bytes;
   }

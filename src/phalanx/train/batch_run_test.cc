@@ -235,14 +235,14 @@ TEST_F(BatchRunTest, ThePlanIsTheMostOfAllPrograms) {
     c.layout.rampup_batch_size = {"2", "2", "24"};
   });
   ASSERT_EQ(ramp.programs.size(), 6U);  // of 2, 4, 6, 8 and 12: none begins with 10
-  EXPECT_EQ(ramp.total, whole.total);
-  EXPECT_EQ(ramp.saved, whole.saved);
+  EXPECT_EQ(ramp.bytes.total(), whole.bytes.total());
+  EXPECT_EQ(ramp.bytes["saved"], whole.bytes["saved"]);
   EXPECT_EQ(ramp.programs[ramp.largest].size, (ProgramSize{1, 12}));
   EXPECT_EQ(ramp.programs.back().size, (ProgramSize{0, 12}));  // the evaluation
   EXPECT_EQ(ramp.messages, whole.messages);
   EXPECT_EQ(ramp.flops_per_step, whole.flops_per_step);
-  EXPECT_LT(ramp.programs.front().total(), ramp.programs[1].total());
-  EXPECT_EQ(ramp.programs[1].total(), ramp.total);
+  EXPECT_LT(ramp.programs.front().bytes.total(), ramp.programs[1].bytes.total());
+  EXPECT_EQ(ramp.programs[1].bytes.total(), ramp.bytes.total());
   // The largest need not be the last.
   const MemoryPlan falling = planned([](TrainConfig& c) {
     c.layout.rampup_batch_size.clear();
@@ -250,7 +250,7 @@ TEST_F(BatchRunTest, ThePlanIsTheMostOfAllPrograms) {
     c.layout.step_batch_size_schedule = {"0:12 288:2"};
   });
   EXPECT_EQ(falling.programs[falling.largest].size, (ProgramSize{1, 12}));
-  EXPECT_EQ(falling.saved, whole.saved);
+  EXPECT_EQ(falling.bytes["saved"], whole.bytes["saved"]);
   EXPECT_LT(falling.flops_per_step, whole.flops_per_step);  // of the last batch
 }
 
@@ -272,10 +272,12 @@ TEST_F(BatchRunTest, ArenasReachThePlan) {
 
 TEST(HighWaterCheck, ComparesWithWhatHasRun) {
   const auto allocate = [](RankArenas& arenas, std::int64_t bytes) {
-    arenas.saved.place(0, DType::kU8, {bytes});
+    arenas["saved"].place(0, DType::kU8, {bytes});
   };
   const auto marks = [](std::int64_t saved) {
-    return std::vector<std::int64_t>{0, 0, 0, 0, saved, 0, 0, 0, 0};
+    MemoryBytes bytes;
+    bytes["saved"] = saved;
+    return bytes;
   };
   MemoryPlan plan;
   plan.made = marks(0);

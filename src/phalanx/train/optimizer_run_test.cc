@@ -132,8 +132,8 @@ TEST_F(OptimizerRunTest, SgdWithoutMomentumKeepsNothing) {
   const RunSetup without(sgd(kOne, "", 0.0));
   const RunSetup with(sgd(kOne, ""));
   const RunSetup adam(config(kOne, ""));
-  EXPECT_EQ(without.plan_of(0).optimizer, 0);
-  EXPECT_EQ(2 * with.plan_of(0).optimizer, adam.plan_of(0).optimizer);
+  EXPECT_EQ(without.plan_of(0).bytes["optimizer"], 0);
+  EXPECT_EQ(2 * with.plan_of(0).bytes["optimizer"], adam.plan_of(0).bytes["optimizer"]);
   TrainConfig half = sgd(kOne, "half", 0.0);
   half.model.bf16 = true;
   train(half);

@@ -19,7 +19,7 @@ std::vector<ArenaBytes> arenas_of(const RunSetup& setup) {
   std::vector<ArenaBytes> arenas;
   for (const int rank : ranks_of_places(setup.grid)) {
     arenas.push_back(
-        {.rank = rank, .bytes = setup.ranks[static_cast<std::size_t>(rank)].arena_bytes()});
+        {.rank = rank, .bytes = setup.ranks[static_cast<std::size_t>(rank)].bytes.total()});
   }
   return arenas;
 }
@@ -48,8 +48,9 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPos
   if (sinks_ == nullptr) return;
   expect_own_directory();
   const bool is_over = begin.iteration >= setup.length.last_iteration();
+  const MemoryBytes& bytes = plan.bytes;
   const std::int64_t weights =
-      plan.parameters + plan.main_parameters + plan.gradients + plan.optimizer;
+      bytes["parameters"] + bytes["main_parameters"] + bytes["gradients"] + bytes["optimizer"];
   sinks_->begin({.arguments = argument_values(config_),
                  .lines = start_lines(setup, plan, begin.iteration, times),
                  .iteration = begin.iteration,
@@ -60,7 +61,7 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPos
                  .peak_flops = setup.peak_flops(),
                  .arenas = arenas_of(setup),
                  .weight_and_optimizer_bytes = weights,
-                 .activation_bytes = plan.total - weights,
+                 .activation_bytes = bytes.total() - weights,
                  .facts = config_.run.save.empty() ? std::string() : run_facts(setup)});
 }
 

@@ -37,7 +37,7 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<Layout> 
     }
     run_local_ranks(setup.grid.world_size(), {}, [&](Communicator& world) {
       const RankCommunicators ranks(setup.grid, world);
-      RankArenas arenas = allocate_arenas(setup.plan_of(world.rank()));
+      RankArenas arenas(setup.plan_of(world.rank()).bytes);
       const auto backend = make_cpu_backend(1, setup.products.products);
       Rank rank(setup.config, *setup.model, setup.programs, ranks, *backend, arenas);
       rank.initialise();

@@ -2,14 +2,12 @@
 
 #include <utility>
 
+#include "phalanx/rank/gather.h"
+
 namespace phalanx {
 namespace {
 
 constexpr int kLevelOfSetup = 0;  // and of saving
-
-std::int64_t numbers_of(const RunSetup& setup) {
-  return setup.grid.world_size() * static_cast<std::int64_t>(kStepTimers);
-}
 
 }  // namespace
 
@@ -17,9 +15,7 @@ RunTimes::RunTimes(const RunSetup& setup, Rank& rank, StepTimers& timers,
                    StepTimers::Clock::time_point begin)
     : log_level_(static_cast<int>(setup.config.run.timing_log_level)),
       rank_(rank),
-      timers_(timers),
-      arena_("times", numbers_of(setup) * size_of(DType::kF64) + kArenaAlignment),
-      of_all_(arena_.allocate(DType::kF64, {numbers_of(setup)})) {
+      timers_(timers) {
   timers_.add(StepTimer::kModelSetup, StepTimers::Clock::now() - begin);
   timers_.add(StepTimer::kDataSetup, setup.data_time);
   rank_.time_with(&timers_);
@@ -62,25 +58,20 @@ IterationTimes RunTimes::of_iteration(bool is_logged) {
 
 std::vector<TimerRow> RunTimes::gather(const std::vector<StepTimer>& wanted,
                                        std::int64_t iterations) {
-  const auto count = static_cast<std::int64_t>(wanted.size());
-  const Communicator& here = *rank_.ranks().world;
-  const Tensor all = of_all_.slice(0, 0, here.size() * count);
-  const Tensor mine = all.slice(0, here.rank() * count, count);
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    double& gathered = gathered_[static_cast<std::size_t>(wanted[i])];
-    const double now = timers_.seconds(wanted[i]);
+  std::vector<double> mine;
+  for (const StepTimer timer : wanted) {
+    double& gathered = gathered_[static_cast<std::size_t>(timer)];
+    const double now = timers_.seconds(timer);
     const double since = now - std::exchange(gathered, now);
-    mine.as<double>()[i] = iterations > 0 ? since / static_cast<double>(iterations) : 0.0;
+    mine.push_back(iterations > 0 ? since / static_cast<double>(iterations) : 0.0);
   }
-  rank_.ranks().world->all_gather(rank_.context(), all, mine).wait(rank_.context().queue);
+  Communicator& world = *rank_.ranks().world;
+  const auto of_ranks = gather_numbers(world, rank_.context(), mine);
   std::vector<TimerRow> rows;
-  if (here.rank() > 0) return rows;
-  for (std::int64_t i = 0; i < count; ++i) {
-    TimerRow row{.name = std::string(name_of(wanted[static_cast<std::size_t>(i)])), .seconds = {}};
-    for (int rank = 0; rank < here.size(); ++rank) {
-      row.seconds.push_back(all.as<double>()[rank * count + i]);
-    }
-    rows.push_back(std::move(row));
+  if (world.rank() > 0) return rows;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    TimerRow& row = rows.emplace_back(TimerRow{std::string(name_of(wanted[i])), {}});
+    for (const std::vector<double>& of_rank : of_ranks) row.seconds.push_back(of_rank[i]);
   }
   return rows;
 }

@@ -45,8 +45,6 @@ class RunTimes {
   const int log_level_;
   Rank& rank_;
   StepTimers& timers_;
-  Arena arena_;
-  Tensor of_all_;                 // [world * timers] f64, seconds
   StepTimers::Times gathered_{};  // by the last gather of each timer
   StepTimers::Times begin_{};     // of the last iterations
   double saved_ = 0;              // until then

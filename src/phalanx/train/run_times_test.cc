@@ -99,7 +99,7 @@ TEST_F(RunTimesTest, WaitsAreSharedByTheIterationsOfAProgram) {
   const RunSetup setup(config(""));
   run_local_ranks(1, {}, [&](Communicator& world) {
     const RankCommunicators ranks(setup.grid, world);
-    RankArenas arenas = allocate_arenas(setup.plan_of(0));
+    RankArenas arenas(setup.plan_of(0).bytes);
     const auto backend = make_cpu_backend(1, setup.products.products);
     Rank rank(setup.config, *setup.model, setup.programs, ranks, *backend, arenas);
     StepTimers timers;
@@ -133,7 +133,7 @@ TEST_F(RunTimesTest, PartsOfAStepAddUp) {
   const RunSetup setup(c);
   run_local_ranks(1, {}, [&](Communicator& world) {
     const RankCommunicators ranks(setup.grid, world);
-    RankArenas arenas = allocate_arenas(setup.plan_of(0));
+    RankArenas arenas(setup.plan_of(0).bytes);
     const auto backend = make_cpu_backend(1, setup.products.products);
     Rank rank(setup.config, *setup.model, setup.programs, ranks, *backend, arenas);
     rank.initialise();

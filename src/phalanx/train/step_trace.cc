@@ -12,6 +12,7 @@
 
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
+#include "phalanx/rank/gather.h"
 #include "phalanx/start/run_setup.h"
 #include "phalanx/timelines/timeline_drawing.h"
 
@@ -19,7 +20,7 @@ namespace phalanx {
 namespace {
 
 // A pass as numbers: kind, chunk, microbatch, version, begin, end.
-constexpr std::int64_t kNumbersPerPass = 6;
+constexpr std::size_t kNumbersPerPass = 6;
 constexpr std::uint64_t kKey = message_key(MessageKind::kOther, 0, 0);
 
 double milliseconds_now() {
@@ -45,15 +46,15 @@ bool has_passes(const std::vector<Action>& actions, const std::vector<TimedActio
 // How far the peer's clock is ahead of this one, in milliseconds: of some round trips the shortest
 // tells best (Cristian, 1989). The peer answers with answer_clock() at the same time.
 constexpr int kRoundTrips = 8;
-double clock_offset(Communicator& world, int peer, Context& context) {
-  Arena arena("clock", 2 * kArenaAlignment);
-  const Tensor time = arena.allocate(DType::kF64, {1});
+double clock_offset(Communicator& pipeline, int peer, Context& context) {
+  const WorkspaceScope scope(context.workspace);
+  const Tensor time = context.workspace.allocate(DType::kF64, {1});
   double offset = 0.0;
   double shortest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kRoundTrips; ++i) {
     const double begin = milliseconds_now();
-    world.send(context, time, peer, kKey).wait(context.queue);
-    world.receive(context, time, peer, kKey).wait(context.queue);
+    pipeline.send(context, time, peer, kKey).wait(context.queue);
+    pipeline.receive(context, time, peer, kKey).wait(context.queue);
     const double end = milliseconds_now();
     if (end - begin >= shortest) continue;
     shortest = end - begin;
@@ -62,13 +63,25 @@ double clock_offset(Communicator& world, int peer, Context& context) {
   // What is less than the way of a message is not known to be anything.
   return std::abs(offset) > shortest / 2 ? offset : 0.0;
 }
-void answer_clock(Communicator& world, Context& context) {
-  Arena arena("clock", 2 * kArenaAlignment);
-  const Tensor time = arena.allocate(DType::kF64, {1});
+// By stage.
+std::vector<double> clock_offsets(const RunSetup& setup, Communicator& pipeline, Context& context) {
+  std::vector<double> ahead = {0.0};
+  for (int stage = 1; stage < pipeline.size(); ++stage) {
+    ahead.push_back(clock_offset(pipeline, stage, context));
+    if (std::abs(ahead.back()) > 1.0) {
+      log_info("> the clock of rank {} is {:+.1f} ms off: its passes are drawn by rank 0's",
+               setup.grid.rank_of({.pipeline = stage}), ahead.back());
+    }
+  }
+  return ahead;
+}
+void answer_clock(Communicator& pipeline, Context& context) {
+  const WorkspaceScope scope(context.workspace);
+  const Tensor time = context.workspace.allocate(DType::kF64, {1});
   for (int i = 0; i < kRoundTrips; ++i) {
-    world.receive(context, time, 0, kKey).wait(context.queue);
+    pipeline.receive(context, time, 0, kKey).wait(context.queue);
     time.as<double>()[0] = milliseconds_now();
-    world.send(context, time, 0, kKey).wait(context.queue);
+    pipeline.send(context, time, 0, kKey).wait(context.queue);
   }
 }
 
@@ -95,28 +108,6 @@ std::vector<TimedAction> passes_of(std::span<const double> numbers) {
          .end = numbers[i + 5]});
   }
   return passes;
-}
-
-std::vector<TimedAction> received(Communicator& world, int peer, Context& context) {
-  Arena arena("trace", 2 * kArenaAlignment);
-  const Tensor count = arena.allocate(DType::kI64, {1});
-  world.receive(context, count, peer, kKey).wait(context.queue);
-  const std::int64_t numbers = count.as<std::int64_t>()[0];
-  Arena storage("trace", numbers * size_of(DType::kF64) + kArenaAlignment);
-  const Tensor all = storage.allocate(DType::kF64, {numbers});
-  world.receive(context, all, peer, kKey).wait(context.queue);
-  return passes_of(all.span<double>());
-}
-
-void send(const std::vector<TimedAction>& passes, Communicator& world, Context& context) {
-  const std::vector<double> numbers = numbers_of(passes);
-  Arena arena("trace", std::ssize(numbers) * size_of(DType::kF64) + 2 * kArenaAlignment);
-  const Tensor count = arena.allocate(DType::kI64, {1});
-  count.as<std::int64_t>()[0] = std::ssize(numbers);
-  world.send(context, count, 0, kKey).wait(context.queue);
-  const Tensor all = arena.allocate(DType::kF64, {std::ssize(numbers)});
-  std::ranges::copy(numbers, all.as<double>());
-  world.send(context, all, 0, kKey).wait(context.queue);
 }
 
 std::string footer_of(const TimelineMeasures& measures) {
@@ -165,33 +156,33 @@ void StepTrace::end(const Action& /*pass*/) { passes_.back().end = milliseconds_
 std::optional<MeasuredStep> gather_step(const RunSetup& setup, const StepTrace& trace,
                                         const RankCommunicators& ranks, Context& context) {
   const bool is_drawn = ranks.at.tensor == 0 && ranks.at.data == 0;
-  Communicator& world = *ranks.world;
-  if (world.rank() > 0) {
-    if (!is_drawn) return std::nullopt;
-    answer_clock(world, context);
-    send(trace.passes(), world, context);
-    return std::nullopt;
+  if (!is_drawn) return std::nullopt;
+  Communicator* pipeline = ranks.pipeline.get();
+  std::vector<double> ahead = {0.0};
+  std::vector<std::vector<double>> of_stages = {numbers_of(trace.passes())};
+  if (pipeline != nullptr) {
+    if (pipeline->rank() > 0) {
+      answer_clock(*pipeline, context);
+    } else {
+      ahead = clock_offsets(setup, *pipeline, context);
+    }
+    of_stages = gather_numbers(*pipeline, context, of_stages.front());
+    if (pipeline->rank() > 0) return std::nullopt;
   }
   const StepPrograms& programs = setup.programs;
-  Timeline timeline = {trace.passes()};
-  for (int stage = 1; stage < programs.placement().ranks(); ++stage) {
-    const int peer = setup.grid.rank_of({.pipeline = stage});
-    const double ahead = clock_offset(world, peer, context);
-    if (std::abs(ahead) > 1.0) {
-      log_info("> the clock of rank {} is {:+.1f} ms off: its passes are drawn by rank 0's", peer,
-               ahead);
-    }
-    timeline.push_back(received(world, peer, context));
+  Timeline timeline;
+  for (std::size_t stage = 0; stage < of_stages.size(); ++stage) {
+    timeline.push_back(passes_of(of_stages[stage]));
     for (TimedAction& pass : timeline.back()) {
-      pass.begin -= ahead;
-      pass.end -= ahead;
+      pass.begin -= ahead[stage];
+      pass.end -= ahead[stage];
     }
   }
   if (timeline.front().empty()) return std::nullopt;  // the run was over before it began
   // The program that ran last is the one whose passes these are.
-  for (const auto& [size, pipeline] : programs.training) {
-    if (!has_passes(pipeline.schedule.ranks.front(), timeline.front())) continue;
-    return MeasuredStep{pipeline.schedule, size.iterations, std::move(timeline)};
+  for (const auto& [size, program] : programs.training) {
+    if (!has_passes(program.schedule.ranks.front(), timeline.front())) continue;
+    return MeasuredStep{program.schedule, size.iterations, std::move(timeline)};
   }
   return std::nullopt;
 }

@@ -71,8 +71,8 @@ struct PlannedRank {
   PlannedRank(const TrainConfig& config, const Model& model, Communicator& world)
       : ranks(rank_grid(config.layout), world),
         programs(step_programs(config)),
-        arenas(allocate_arenas(
-            plan_memory(config, model, programs, world.rank(), {cpu::ProductPrecision::kFp32}))),
+        arenas(plan_memory(config, model, programs, world.rank(), {cpu::ProductPrecision::kFp32})
+                   .bytes),
         backend(make_cpu_backend(static_cast<int>(config.layout.threads_per_rank),
                                  cpu::ProductPrecision::kFp32)),
         rank(config, model, programs, ranks, *backend, arenas) {}

@@ -161,17 +161,19 @@ RankArenas arenas_of_run(const RunSetup& setup, Communicator& world, Backend& ba
   const int rank = world.rank();
   const int threads = static_cast<int>(setup.config.layout.threads_per_rank);
   const MemoryPlan& plan = setup.plan_of(rank);
-  RankArenas arenas = allocate_arenas(plan);
+  RankArenas arenas(plan.bytes);
   arenas.folders = open_folders(setup.config.layout, setup.name, rank, [&] {
     if (stop() != 0) throw StoppedEarly{};
   });
   // Where the disk is one, all files are known to be too large before the first one is made.
   if (arenas.folders.size() == 1) arenas.folders.begin()->second->expect_space(plan.file_bytes);
   if (!setup.config.run.allow_overcommit) {
-    populate_arenas(world, setup.places, backend, arenas.all(), {.threads = threads});
+    Context context{.backend = backend, .workspace = arenas["workspace"], .recorder = nullptr};
+    populate_arenas(world, context, setup.places, arenas.all(), {.threads = threads});
   } else if (from_checkpoint) {
-    for (const Arena* arena : {&arenas.parameters, &arenas.main_parameters, &arenas.optimizer}) {
-      cpu::FirstTouch(threads, *arena).take(arena->capacity());
+    for (const MemoryRow row :
+         {MemoryRow("parameters"), MemoryRow("main_parameters"), MemoryRow("optimizer")}) {
+      cpu::FirstTouch(threads, arenas[row]).take(arenas[row].capacity());
     }
   }
   return arenas;

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "phalanx/rank/gather.h"
 #include "phalanx/rank/rank_texts.h"
 #include "phalanx/settings/config_views.h"
 #include "phalanx/watch/finite.h"

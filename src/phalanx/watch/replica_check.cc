@@ -8,6 +8,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/hash.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/rank/gather.h"
 #include "phalanx/rank/rank_texts.h"
 
 namespace phalanx {
@@ -39,8 +40,8 @@ Tensor weight_of(Rank& rank, const Segment& segment) {
   const TileFile* file = parameters.weight_file();
   if (file == nullptr || !file->has(segment.tile)) return parameters.weight(segment);
   const StateLayout& states = parameters.states();
-  const Tensor tile = parameters.staging()->keep(rank.context(), *file, segment.tile,
-                                                 states.tile(segment).local.count);
+  const Tensor tile = parameters.staging()->read_once(rank.context(), *file, segment.tile,
+                                                      states.tile(segment).local.count);
   return part_of(tile, states, segment);
 }
 
