@@ -9,6 +9,7 @@
 #include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/ops/meta/meta_backend.h"
 #include "phalanx/rank/rank.h"
+#include "phalanx/rehearsal/rank_rehearsal.h"
 #include "phalanx/settings/config_views.h"
 
 namespace phalanx {
@@ -249,7 +250,7 @@ StepTimeline step_timeline(const RunPlan& plan) {
   Recorder recorder;
   StepListener listener(rows, recorder, size_of(rank.parameters().flat().dtype),
                         size_of(rank.gradients().dtype()), timeline);
-  rank.play(listener, listener, recorder);
+  play_usual_step(rank, listener, listener, recorder);
   listener.finish();
   return timeline;
 }

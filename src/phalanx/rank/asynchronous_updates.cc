@@ -3,13 +3,6 @@
 #include "phalanx/ops/cross_entropy.h"
 
 namespace phalanx {
-namespace {
-
-void sum_over(Context& context, Communicator* group, const Tensor& tensor) {
-  if (group != nullptr) group->all_reduce(context, tensor, Reduction::kSum).wait(context.queue);
-}
-
-}  // namespace
 
 AsynchronousUpdates::AsynchronousUpdates(const ParameterStore& parameters, int versions,
                                          const RankCommunicators& ranks, Arena& weights,
@@ -24,17 +17,8 @@ void AsynchronousUpdates::count(Context& context, const Tensor& mask, const Tens
 }
 
 void AsynchronousUpdates::before_update(Context& context, const Tensor& tokens) {
-  if (tokens) sum_over(context, ranks_.data.get(), tokens);
+  if (tokens) sum_over(ranks_.data.get(), context, tokens);
   stash_.keep(context);
-}
-
-void AsynchronousUpdates::sum_losses(Context& context, const Tensor& sums) const {
-  sum_over(context, ranks_.data.get(), sums);
-  sum_over_stages(context, sums);
-}
-
-void AsynchronousUpdates::sum_over_stages(Context& context, const Tensor& tensor) const {
-  sum_over(context, ranks_.pipeline.get(), tensor);
 }
 
 }  // namespace phalanx

@@ -1,7 +1,7 @@
 #pragma once
-// What a rank does otherwise under an asynchronous schedule, whose stages update at different
-// times: older weights are kept for microbatches that have begun with them, every stage counts for
-// itself what it divides by, and losses are summed when the pipeline is empty.
+// What a rank does differently under an asynchronous schedule, whose stages update at different
+// times: it keeps older weights for the microbatches that have begun with them, and every stage
+// counts for itself what it divides by.
 
 #include "phalanx/data_parallel/weight_stash.h"
 #include "phalanx/nn/pass.h"
@@ -11,21 +11,17 @@ namespace phalanx {
 
 class AsynchronousUpdates {
  public:
-  // `versions` of the weights are read at once, at most. All must outlive this.
+  // At most `versions` of the weights are read at once. All arguments must outlive this.
   AsynchronousUpdates(const ParameterStore& parameters, int versions,
                       const RankCommunicators& ranks, Arena& weights, Arena& scalars);
 
   // The newest weights are version 0.
   void begin() { stash_.begin(); }
   nn::Weights weights(int version) const { return stash_.weights(version); }
-  // Of a stage that has no loss: what counts in a microbatch, by the column that says it.
+  // On a stage without the loss: adds what counts in a microbatch, by the batch's mask column.
   void count(Context& context, const Tensor& mask, const Tensor& count) const;
-  // Before an update that `tokens` are the count of on this rank, if it divides by any.
+  // Before an update that divides by `tokens`, this rank's count; empty: it divides by nothing.
   void before_update(Context& context, const Tensor& tokens);
-  // With the pipeline empty: sums of which the last stages have the losses.
-  void sum_losses(Context& context, const Tensor& sums) const;
-  // Likewise of what every stage knows of its own parameters.
-  void sum_over_stages(Context& context, const Tensor& tensor) const;
 
  private:
   const RankCommunicators& ranks_;

@@ -6,7 +6,7 @@ namespace phalanx {
 
 RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyone,
                                      StepTimers* timers)
-    : at(grid.coordinates(everyone.rank())),
+    : coordinates(grid.coordinates(everyone.rank())),
       world(&everyone),
       tensors_(grid.groups("tp")),
       pipelines_(grid.groups("pp")),
@@ -26,8 +26,8 @@ RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyon
   }
 }
 
-std::unique_ptr<Communicator> RankCommunicators::among(const std::vector<int>& pipeline_ranks,
-                                                       const std::string& name) const {
+std::unique_ptr<Communicator> RankCommunicators::pipeline_group(
+    const std::vector<int>& pipeline_ranks, const std::string& name) const {
   if (pipeline_ranks.size() < 2) return nullptr;
   RankGroups groups;
   for (const std::vector<int>& members : pipelines_) {
@@ -70,6 +70,10 @@ std::unique_ptr<Communicator> RankCommunicators::tensor_neighbours(int count,
     }
   }
   return world->split(groups, name);
+}
+
+void sum_over(Communicator* group, Context& context, const Tensor& tensor) {
+  if (group != nullptr) group->all_reduce(context, tensor, Reduction::kSum).wait(context.queue);
 }
 
 }  // namespace phalanx

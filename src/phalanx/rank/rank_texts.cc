@@ -9,7 +9,7 @@
 namespace phalanx {
 namespace {
 
-// All ranks' `mine`, which has the same size on all.
+// The bytes of all ranks, in rank order; `mine` has the same size on all.
 std::vector<std::byte> gather_bytes(Communicator& group, Context& context,
                                     std::span<const std::byte> mine) {
   const auto count = static_cast<std::int64_t>(mine.size());
@@ -49,11 +49,11 @@ std::vector<std::string> gather_texts(Communicator& group, Context& context,
   return texts;
 }
 
-std::string rank_text(int rank, int world_size, const GridCoordinates& at,
+std::string rank_text(int rank, int world_size, const GridCoordinates& place,
                       const std::string& host) {
   std::string text = fmt::format("rank {}", rank);
   if (world_size > 1) {
-    text += fmt::format(" (tp {}, pp {}, dp {})", at.tensor, at.pipeline, at.data);
+    text += fmt::format(" (tp {}, pp {}, dp {})", place.tensor, place.pipeline, place.data);
   }
   if (!host.empty()) text += fmt::format(" on host {}", host);
   return text;
@@ -62,7 +62,7 @@ std::string rank_text(int rank, int world_size, const GridCoordinates& at,
 std::string rank_text(const RankCommunicators& ranks, const std::vector<RankPlace>& places) {
   const int rank = ranks.world->rank();
   const bool has_hosts = places.back().host > 0;
-  return rank_text(rank, ranks.world->size(), ranks.at,
+  return rank_text(rank, ranks.world->size(), ranks.coordinates,
                    has_hosts ? places[static_cast<std::size_t>(rank)].host_name : std::string());
 }
 

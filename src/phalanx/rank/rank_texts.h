@@ -1,6 +1,6 @@
 #pragma once
-// Texts that ranks tell each other while a run goes on: what is found about one of them, for an
-// error that is the same on all.
+// Exchanges texts and numbers between ranks while a run goes on, so that all ranks can end with the
+// same error message.
 
 #include <cstdint>
 #include <string>
@@ -12,18 +12,19 @@
 
 namespace phalanx {
 
-// The texts of all ranks of the group, by rank; every rank at the same time. Takes memory of its
-// own beside the planned arenas, as long as the call.
+// The texts of all ranks of the group, by rank; every rank calls at the same time. The call
+// allocates memory outside the planned arenas and frees it.
 std::vector<std::string> gather_texts(Communicator& group, Context& context,
                                       const std::string& mine);
 
-// Likewise a number each.
+// The same with one number per rank.
 std::vector<std::int64_t> gather_numbers(Communicator& group, Context& context, std::int64_t mine);
 
 // What people call a rank: "rank 5 (tp 1, pp 0, dp 2) on host node7". Of one rank alone "rank 0";
 // `host` is empty where there is one.
-std::string rank_text(int rank, int world_size, const GridCoordinates& at, const std::string& host);
-// This rank, where `places` are all ranks'.
+std::string rank_text(int rank, int world_size, const GridCoordinates& place,
+                      const std::string& host);
+// The text of this rank; `places` are those of all ranks.
 std::string rank_text(const RankCommunicators& ranks, const std::vector<RankPlace>& places);
 
 }  // namespace phalanx

@@ -44,7 +44,7 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
   RankArenas arenas = RankArenas::planning();
   const auto backend = make_meta_backend(kernels.device(config.layout));
   Rank rank(config, model, programs, ranks, *backend, arenas, shared);
-  const Rank::Rehearsal rehearsal = rank.rehearse();
+  const RankRehearsal rehearsal = rehearse(rank);
   std::vector<std::int64_t> marks = rehearsal.made;
   for (const ProgramMemory& program : rehearsal.programs) raise_to(marks, program.bytes);
   MemoryPlan plan{.parameters = marks[0],

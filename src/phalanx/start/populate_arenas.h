@@ -1,6 +1,6 @@
 #pragma once
-// The memory of a run's arenas is taken before the run computes: where other programs have taken
-// what the plan counted on, an error says so before the kernel ends a process.
+// Takes the memory of a run's arenas before the run computes. Where other programs have taken
+// memory that the plan counted on, an error says so before the kernel kills a process.
 
 #include <cstdint>
 #include <functional>
@@ -20,9 +20,10 @@ struct PopulateOptions {
   std::function<AvailableMemory()> available = [] { return available_memory(); };
 };
 
-// By all ranks of `world` at the same time, each with its arenas: block by block, by the threads
-// that will compute on it. Before each block, while no rank takes memory, what all ranks of a host
-// have still to take is compared with what is available there: SystemError with both.
+// Called by all ranks of `world` at the same time, each with its arenas. The threads that will
+// compute on the memory take it block by block. Before each block, while no rank takes memory, the
+// need of all ranks of a host is compared with what is available there: SystemError with both
+// numbers.
 void populate_arenas(Communicator& world, std::span<const RankPlace> places, Backend& backend,
                      const std::vector<const Arena*>& arenas, const PopulateOptions& options);
 

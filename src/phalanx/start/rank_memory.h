@@ -1,5 +1,6 @@
 #pragma once
-// What the plans say of all ranks of a run, also of those of other processes: for people.
+// The planned memory of all ranks of a run, including those of other processes, for the log and the
+// report.
 
 #include <array>
 #include <cstdint>
@@ -38,7 +39,7 @@ struct RankMemory {
   MemoryBytes bytes{};
   std::vector<int> ranks;  // in order
 };
-// By their first ranks; `facts` by rank.
+// Sorted by their first ranks; `facts` is by rank.
 std::vector<RankMemory> memory_of_ranks(std::span<const RankFacts> facts);
 
 // "0-3, 8".

@@ -5,7 +5,7 @@
 namespace phalanx {
 namespace {
 
-constexpr int kLevelOfSetup = 0;  // and of saving
+constexpr int kLevelOfSetup = 0;  // also the level of saving
 
 std::int64_t numbers_of(const RunSetup& setup) {
   return setup.grid.world_size() * static_cast<std::int64_t>(kStepTimers);

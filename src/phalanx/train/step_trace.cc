@@ -28,7 +28,7 @@ double milliseconds_now() {
       .count();
 }
 
-// Whether these are the passes of a rank's list.
+// Whether a rank's list has exactly these passes.
 bool has_passes(const std::vector<Action>& actions, const std::vector<TimedAction>& passes) {
   const auto key = [](const Action& a) {
     return std::tuple(a.kind, a.chunk, a.microbatch, a.version);
@@ -42,8 +42,8 @@ bool has_passes(const std::vector<Action>& actions, const std::vector<TimedActio
   return next == passes.end();
 }
 
-// How far the peer's clock is ahead of this one, in milliseconds: of some round trips the shortest
-// tells best (Cristian, 1989). The peer answers with answer_clock() at the same time.
+// How far the peer's clock is ahead of this one, in milliseconds. The shortest of some round trips
+// gives the best estimate (Cristian, 1989). The peer calls answer_clock() at the same time.
 constexpr int kRoundTrips = 8;
 double clock_offset(Communicator& world, int peer, Context& context) {
   Arena arena("clock", 2 * kArenaAlignment);
@@ -59,7 +59,7 @@ double clock_offset(Communicator& world, int peer, Context& context) {
     shortest = end - begin;
     offset = time.as<double>()[0] - (begin + end) / 2;
   }
-  // What is less than the way of a message is not known to be anything.
+  // An offset below the time of one message cannot be told from zero.
   return std::abs(offset) > shortest / 2 ? offset : 0.0;
 }
 void answer_clock(Communicator& world, Context& context) {
@@ -164,7 +164,7 @@ void StepTrace::end(const Action& /*pass*/) { passes_.back().end = milliseconds_
 
 std::optional<MeasuredStep> gather_step(const RunSetup& setup, const StepTrace& trace,
                                         const RankCommunicators& ranks, Context& context) {
-  const bool is_drawn = ranks.at.tensor == 0 && ranks.at.data == 0;
+  const bool is_drawn = ranks.coordinates.tensor == 0 && ranks.coordinates.data == 0;
   Communicator& world = *ranks.world;
   if (world.rank() > 0) {
     if (!is_drawn) return std::nullopt;
@@ -188,7 +188,7 @@ std::optional<MeasuredStep> gather_step(const RunSetup& setup, const StepTrace& 
     }
   }
   if (timeline.front().empty()) return std::nullopt;  // the run was over before it began
-  // The program that ran last is the one whose passes these are.
+  // The program that has these passes ran last.
   for (const auto& [size, pipeline] : programs.training) {
     if (!has_passes(pipeline.schedule.ranks.front(), timeline.front())) continue;
     return MeasuredStep{pipeline.schedule, size.iterations, std::move(timeline)};

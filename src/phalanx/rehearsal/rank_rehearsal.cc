@@ -1,20 +1,19 @@
-// The rehearsal of a rank's programs on the planning backend: what they compute, send and hold.
+#include "phalanx/rehearsal/rank_rehearsal.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
-#include <vector>
 
 #include "phalanx/base/numeric.h"
-#include "phalanx/rank/rank.h"
+#include "phalanx/rank/step_run.h"
 
 namespace phalanx {
 namespace {
 
-// Where it stands in RankArenas::all().
+// Its index in RankArenas::all().
 constexpr std::size_t kSavedArena = 4;
 
-// What each unit's pass records.
+// Keeps the most that any unit's pass records.
 class UnitCosts final : public nn::UnitHooks {
  public:
   UnitCosts(const Recorder& recorder, LargestUnit& largest)
@@ -42,39 +41,42 @@ class UnitCosts final : public nn::UnitHooks {
   std::size_t first_ = 0;
 };
 
+void count_losses(Rank& rank, TrainingRun& run) {
+  if (rank.wants_loss_counts())
+    run.count_losses(std::vector<double>(rank.losses().num_losses, 1.0));
+}
+
 }  // namespace
 
-Rank::Rehearsal Rank::rehearse() {
+RankRehearsal rehearse(Rank& rank) {
+  const RankPrograms& programs = rank.programs();
+  RankArenas& arenas = rank.arenas();
   Recorder recorder;
-  context_.recorder = &recorder;
-  initialise();
-  Rehearsal result;
-  result.made = arenas_.high_water();
+  rank.record_to(&recorder);
+  rank.initialise();
+  RankRehearsal result;
+  result.made = arenas.high_water();
   UnitCosts unit_costs(recorder, result.largest_unit);
   const SavedPlan* largest = nullptr;
   // A program of the same distinct actions as another differs from it in its saved tensors alone.
   std::map<std::vector<bool>, std::vector<std::int64_t>> bytes_of_actions;
-  for (const auto& [size, program] : training_) {
+  for (const auto& [size, program] : programs.training()) {
     const SavedPlan& saved = program.executor->saved_plan();
     const auto [known, is_new] = bytes_of_actions.try_emplace(program.executor->distinct_actions());
-    if (is_new || size == usual_) {
-      arenas_.forget_high_water();
+    if (is_new || size == programs.usual()) {
+      arenas.forget_high_water();
       const std::vector<StepSchedule> schedules(static_cast<std::size_t>(size.iterations));
-      iterations_ = schedules;
-      begin(nullptr, &program);
-      if (asynchronous_) asynchronous_->begin();
-      begin_update(0);
+      TrainingRun run(rank, program, schedules, nullptr);
       recorder.clear();
-      if (wants_loss_counts()) sum_loss_counts(std::vector<double>(terms_.size(), 1.0));
+      count_losses(rank, run);
       const std::vector<Message> before = recorder.messages();
-      nn::HooksInTurn hooks = states_.hooks({saved_files_.get(), &unit_costs});
-      auto run = program.executor->rehearse(context_, arenas_.saved, settings(true), *this, hooks);
-      known->second = arenas_.high_water();
-      if (size == usual_) {
-        result.flops_per_step = run.flops / size.iterations;
-        result.messages = std::move(run.messages);
+      Executor::Rehearsal costs = run.rehearse(&unit_costs);
+      known->second = arenas.high_water();
+      if (size == programs.usual()) {
+        result.flops_per_step = costs.flops / size.iterations;
+        result.messages = std::move(costs.messages);
         result.messages.add(before, 1);
-        result.transfers = std::move(run.transfers);
+        result.transfers = std::move(costs.transfers);
       }
     }
     ProgramMemory memory{size, known->second};
@@ -85,39 +87,30 @@ Rank::Rehearsal Rank::rehearse() {
       largest = &saved;
     }
   }
-  arenas_.forget_high_water();
-  begin(nullptr, nullptr);
-  states_.begin_passes(context_, -1);
-  nn::HooksInTurn hooks = states_.hooks({saved_files_.get()});
-  evaluation_->rehearse(context_, arenas_.saved, settings(false), *this, hooks);
-  if (scores_ != nullptr) sum_evaluation_counts();
-  result.programs.push_back({{.iterations = 0, .microbatches = evaluation_->program().microbatches},
-                             arenas_.high_water()});
-  context_.recorder = nullptr;
+  arenas.forget_high_water();
+  EvaluationRun(rank, nullptr).rehearse();
+  result.programs.push_back(
+      {{.iterations = 0, .microbatches = programs.evaluation().microbatches()},
+       arenas.high_water()});
+  rank.record_to(nullptr);
   result.lent = largest->most_lent();
-  for (int c = 0; c < std::ssize(states_.model().chunks); ++c) {
+  for (int c = 0; c < std::ssize(rank.chunks()); ++c) {
     result.saved_per_microbatch.push_back(largest->bytes_per_microbatch(c));
     result.microbatches_in_flight.push_back(largest->microbatches_in_flight(c));
   }
   return result;
 }
 
-void Rank::play(StateObserver& observer, nn::UnitHooks& passes, Recorder& recorder) {
-  initialise();
-  const TrainingProgram& program = training_.at(usual_);
-  const std::vector<StepSchedule> schedules(static_cast<std::size_t>(usual_.iterations));
-  iterations_ = schedules;
-  begin(nullptr, &program);
-  if (asynchronous_) asynchronous_->begin();
-  begin_update(0);
-  if (wants_loss_counts()) sum_loss_counts(std::vector<double>(terms_.size(), 1.0));
-  context_.recorder = &recorder;
-  observer_ = &observer;
-  states_.observe_with(&observer);
-  run_training(*program.executor, nullptr, &passes);
-  states_.observe_with(nullptr);
-  observer_ = nullptr;
-  context_.recorder = nullptr;
+void play_usual_step(Rank& rank, StateObserver& observer, nn::UnitHooks& passes,
+                     Recorder& recorder) {
+  rank.initialise();
+  const ProgramSize& size = rank.programs().usual();
+  const std::vector<StepSchedule> schedules(static_cast<std::size_t>(size.iterations));
+  TrainingRun run(rank, rank.programs().training(size), schedules, nullptr, &observer);
+  count_losses(rank, run);
+  rank.record_to(&recorder);
+  run.run(nullptr, &passes);
+  rank.record_to(nullptr);
 }
 
 }  // namespace phalanx
