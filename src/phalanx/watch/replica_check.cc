@@ -79,8 +79,8 @@ std::string different_in(Rank& rank, Communicator* group, const std::vector<Dige
   if (std::ranges::count(all, whole) == std::ssize(all)) return {};
   std::string different;
   for (const Digest& own : mine) {
-    const auto values = gather_numbers(*group, rank.context(), own.value);
-    if (different.empty() && own.value != usual(values)) different = rank.table()[own.id].name;
+    const auto digests = gather_numbers(*group, rank.context(), own.value);
+    if (different.empty() && own.value != usual(digests)) different = rank.table()[own.id].name;
   }
   return different;
 }
