@@ -63,9 +63,10 @@ RanksRun run_on_ranks(const TrainConfig& config, std::int64_t vocabulary, std::i
     for (std::int64_t step = 0; step <= steps; ++step) {
       std::vector<HostBatch> batches;
       for (std::int64_t m = 0; m < per_step; ++m) {
-        const std::int64_t first = step * config.layout.global_batch_size +
-                                   (m * data_parallel_size(config.layout) + ranks.at.data) *
-                                       config.layout.micro_batch_size;
+        const std::int64_t first =
+            step * config.layout.global_batch_size +
+            (m * data_parallel_size(config.layout) + ranks.coordinates.data) *
+                config.layout.micro_batch_size;
         batches.push_back(
             random_batch(model->batch_schema(), first, config.layout.micro_batch_size, vocabulary));
       }

@@ -319,7 +319,8 @@ StepResult Training::train_step(Rank& rank, int step) const {
   // As the sampler hands them out: the ranks of a microbatch follow each other.
   std::vector<HostBatch> batches;
   for (std::int64_t m = 0; m < num_microbatches(config_.layout); ++m) {
-    const std::int64_t index = m * data_parallel_size(config_.layout) + rank.ranks().at.data;
+    const std::int64_t index =
+        m * data_parallel_size(config_.layout) + rank.ranks().coordinates.data;
     batches.push_back(
         tiny_batch(config_, schema_, first + index * config_.layout.micro_batch_size));
   }

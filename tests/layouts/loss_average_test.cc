@@ -48,7 +48,7 @@ std::vector<StepResult> on_ranks(const TrainConfig& c, const Work& work) {
     rank.initialise();
     HostBatch batch;
     const auto source = [&](int microbatch) -> const HostBatch& {
-      const std::int64_t index = microbatch * data_parallel_size(c.layout) + ranks.at.data;
+      const std::int64_t index = microbatch * data_parallel_size(c.layout) + ranks.coordinates.data;
       batch = tiny_batch(c, model->batch_schema(), index * c.layout.micro_batch_size);
       return batch;
     };

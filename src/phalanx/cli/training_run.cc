@@ -14,8 +14,8 @@
 #include "phalanx/cli/signals.h"
 #include "phalanx/flag_table/deepspeed/deepspeed_config.h"
 #include "phalanx/start/process_runner.h"
+#include "phalanx/train/pretrain.h"
 #include "phalanx/train/run_sinks.h"
-#include "phalanx/train/trainer.h"
 
 namespace phalanx {
 namespace {

@@ -1,5 +1,5 @@
 #pragma once
-// What `phalanx launch` is told: torchrun's flags, then the command that the ranks run.
+// The options of `phalanx launch`: torchrun's flags, then the command that the ranks run.
 
 #include <chrono>
 #include <filesystem>
@@ -41,9 +41,10 @@ struct LaunchOptions {
 using IsCommand = std::function<bool(const std::string& word)>;
 using GetVariable = std::function<const char*(const char* name)>;
 
-// The words behind `phalanx launch`: flags, and from the first word on that is a command of the
-// program and no flag's value, or behind --, what the ranks run. Flags that are not given are taken
-// from torchrun's PET_ variables (PET_NNODES). UsageError, ConfigError; HelpRequested for --help.
+// Reads the words after `phalanx launch`: flags, then the command of the ranks. The command begins
+// with the first word that is a command of the program and not a flag's value, or after --. Flags
+// that are not given are taken from torchrun's PET_ variables (PET_NNODES). UsageError,
+// ConfigError; HelpRequested for --help.
 LaunchOptions parse_launch_options(const std::vector<std::string>& arguments,
                                    const IsCommand& is_command, const GetVariable& variable);
 LaunchOptions parse_launch_options(const std::vector<std::string>& arguments,

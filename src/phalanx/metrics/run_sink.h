@@ -1,7 +1,7 @@
 #pragma once
 // The reports of a training run, and the interface of its sinks, which show or keep the reports:
 // the log, the progress bar, metrics.jsonl and others. The run's first rank makes the reports and
-// does not know which sinks there are. train/run_report.h fills them in.
+// does not know which sinks there are. train/run_log.h fills them in.
 
 #include <cstdint>
 #include <functional>

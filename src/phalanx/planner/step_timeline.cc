@@ -8,6 +8,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/rank/rank.h"
+#include "phalanx/rehearsal/rank_rehearsal.h"
 #include "phalanx/settings/config_views.h"
 
 namespace phalanx {
@@ -248,7 +249,7 @@ StepTimeline step_timeline(const RunPlan& plan) {
   Recorder recorder;
   StepListener listener(rows, recorder, size_of(rank.parameters().flat().dtype),
                         size_of(rank.gradients().dtype()), timeline);
-  rank.play(listener, listener, recorder);
+  play_usual_step(rank, listener, listener, recorder);
   listener.finish();
   return timeline;
 }

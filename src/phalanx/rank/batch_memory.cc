@@ -30,11 +30,11 @@ void BatchMemory::upload(Context& context, int slot, const HostBatch& host) cons
   PHALANX_CHECK(host.samples() == samples_ && host.schema() == schema_,
                 "a microbatch of {} samples, or of other columns, where {} go", host.samples(),
                 samples_);
-  context.backend.upload(context.queue, at(slot).bytes, host.bytes());
+  context.backend.upload(context.queue, slot_at(slot).bytes, host.bytes());
 }
 
 void BatchMemory::broadcast(Context& context, int slot, Communicator& group) const {
-  group.broadcast(context, at(slot).bytes, 0).wait(context.queue);
+  group.broadcast(context, slot_at(slot).bytes, 0).wait(context.queue);
 }
 
 }  // namespace phalanx

@@ -1,6 +1,6 @@
 #pragma once
-// Microbatches on the device, as a schema lays them out: a rank's slots, each in one piece of an
-// arena, so that a microbatch is one upload and one broadcast.
+// The memory of a rank's microbatches on the device. Each slot is one piece of an arena, laid out
+// by a schema, so that a microbatch is one upload and one broadcast.
 
 #include <cstdint>
 #include <span>
@@ -22,13 +22,13 @@ std::vector<Tensor> batch_columns(const BatchSchema& schema, std::int64_t sample
 class BatchMemory {
  public:
   BatchMemory() = default;
-  // `slots` microbatches of a model whose schema this is.
+  // Room for `slots` microbatches.
   BatchMemory(const BatchSchema& schema, std::int64_t samples, int slots, Arena& arena);
 
-  const nn::Batch& operator[](int slot) const { return at(slot).batch; }
+  const nn::Batch& operator[](int slot) const { return slot_at(slot).batch; }
   // The whole microbatch, which has the schema's columns and as many samples (PHALANX_CHECK).
   void upload(Context& context, int slot, const HostBatch& host) const;
-  // From the group's first rank to the others.
+  // Sends it from the group's first rank to the others.
   void broadcast(Context& context, int slot, Communicator& group) const;
 
  private:
@@ -36,7 +36,7 @@ class BatchMemory {
     Tensor bytes;  // u8
     nn::Batch batch;
   };
-  const Slot& at(int slot) const { return slots_[static_cast<std::size_t>(slot)]; }
+  const Slot& slot_at(int slot) const { return slots_[static_cast<std::size_t>(slot)]; }
 
   BatchSchema schema_;
   std::int64_t samples_ = 0;

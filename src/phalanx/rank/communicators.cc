@@ -10,7 +10,7 @@ void sum_over(Context& context, Communicator* group, const Tensor& tensor) {
 
 RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyone,
                                      StepTimers* timers)
-    : at(grid.coordinates(everyone.rank())),
+    : coordinates(grid.coordinates(everyone.rank())),
       world(&everyone),
       tensors_(grid.groups("tp")),
       pipelines_(grid.groups("pp")),
@@ -30,8 +30,8 @@ RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyon
   }
 }
 
-std::unique_ptr<Communicator> RankCommunicators::among(const std::vector<int>& pipeline_ranks,
-                                                       const std::string& name) const {
+std::unique_ptr<Communicator> RankCommunicators::pipeline_group(
+    const std::vector<int>& pipeline_ranks, const std::string& name) const {
   if (pipeline_ranks.size() < 2) return nullptr;
   RankGroups groups;
   for (const std::vector<int>& members : pipelines_) {

@@ -15,37 +15,39 @@ namespace phalanx {
 void sum_over(Context& context, Communicator* group, const Tensor& tensor);
 
 struct RankCommunicators {
-  GridCoordinates at;
+  GridCoordinates coordinates;  // of this rank
   Communicator* world;
   // Null where the group has one rank.
   std::unique_ptr<Communicator> tensor, data, pipeline;
 
-  // Those that hold one copy of the model, tensor-parallel neighbours next to each other; null for
-  // one.
+  // The ranks that hold one copy of the model, tensor-parallel neighbours next to each other; null
+  // where that is one rank.
   Communicator* model() const { return model_ ? model_.get() : tensor.get(); }
 
-  // Splits the world by the grid; every rank at the same time. With `timers` all waits count there.
+  // Splits the world by the grid; every rank at the same time. `timers`, where given, count all
+  // waits.
   RankCommunicators(const RankGrid& grid, Communicator& world, StepTimers* timers = nullptr);
 
-  // In each pipeline those of these ranks, in this order: one rank's end of its group, null where
-  // it is none of them or alone. By every rank of the world, in one order.
-  std::unique_ptr<Communicator> among(const std::vector<int>& pipeline_ranks,
-                                      const std::string& name) const;
-  // Of data parallelism: `instances` groups of neighbours, which share one copy of their states
-  // each, and those that have the same part of every copy. Null where the rank is alone. By every
-  // rank of the world, in one order.
+  // A group of these ranks of each pipeline, in this order; null where this rank is not in it, or
+  // alone in it. Every rank of the world makes such groups in the same order.
+  std::unique_ptr<Communicator> pipeline_group(const std::vector<int>& pipeline_ranks,
+                                               const std::string& name) const;
+  // Cuts the data-parallel group into `instances` groups of neighbours: each shares one copy of the
+  // states. The replicas are the ranks that have the same part of every copy. Null where the rank
+  // is alone. Every rank of the world makes them in the same order.
   struct Sharding {
     std::unique_ptr<Communicator> shards, replicas;
   };
   Sharding sharding(int instances) const;
-  // So many neighbours in each tensor-parallel group: one rank's end of its group, null where it is
-  // alone. By every rank of the world, in one order.
+  // Cuts the tensor-parallel group into groups of `count` neighbours; null where the rank is alone.
+  // Every rank of the world makes them in the same order.
   std::unique_ptr<Communicator> tensor_neighbours(int count, const std::string& name) const;
 
  private:
   RankGroups tensors_, pipelines_, datas_;
   std::unique_ptr<Communicator> timed_world_;
-  std::unique_ptr<Communicator> model_;  // of a pipeline
+  std::unique_ptr<Communicator> model_;  // where there is a pipeline
 };
+
 
 }  // namespace phalanx

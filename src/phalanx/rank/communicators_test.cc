@@ -12,7 +12,7 @@
 namespace phalanx {
 namespace {
 
-// Which ranks of the world a group has: a bit for each.
+// The ranks of a group, a bit for each.
 int members_of(Communicator& world, Communicator* group) {
   if (group == nullptr) return 1 << world.rank();
   const auto backend = make_ref_backend();
@@ -25,7 +25,7 @@ int members_of(Communicator& world, Communicator* group) {
   return static_cast<int>(bits.span<double>()[0]);
 }
 
-// Two tensor-parallel ranks, the first of each pair of numbers, in four data-parallel ones.
+// Tensor parallel size 2, data-parallel size 4; neighbours are tensor-parallel.
 TEST(RankCommunicators, ShareOutDataParallelRanksAmongCopies) {
   run_local_ranks(8, {}, [](Communicator& world) {
     const RankGrid grid({.tensor = 2, .data = 4});

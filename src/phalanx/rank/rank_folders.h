@@ -1,5 +1,5 @@
 #pragma once
-// The folders of a rank's files, where its states do not all lie in memory.
+// The folders in which a rank keeps states that do not lie in memory.
 
 #include <functional>
 #include <map>
@@ -14,8 +14,8 @@ namespace phalanx {
 // By the directory that a flag names.
 using RankFolders = std::map<std::string, std::unique_ptr<StorageFolder>>;
 
-// Claims them for a rank of a run, whose `start` has a name that no other has. Errors and `poll` as
-// StorageFolder has them.
+// Claims the folders for a rank. `start` is the unique name of this start of the run. Errors and
+// `poll` are those of StorageFolder.
 RankFolders open_folders(const LayoutConfig& layout, const std::string& start, int rank,
                          const std::function<void()>& poll = nullptr);
 

@@ -13,10 +13,9 @@
 
 namespace phalanx {
 
-// A model as one rank of a pipeline would have it, whose chunks are the stages: the same for all
-// ranks of the pipeline.
+// The whole model as one table, its stages in order; all ranks of a pipeline have the same.
 struct WholeModel {
-  // `model` is that of a place in the tensor-parallel group, cut into these stages.
+  // `model` is the part of one place in the tensor-parallel group, cut into these stages.
   WholeModel(const Model& model, const Placement& placement, std::vector<StageRange> ranges);
   WholeModel(const WholeModel&) = delete;
   WholeModel& operator=(const WholeModel&) = delete;
@@ -28,7 +27,7 @@ struct WholeModel {
   int most_holders = 1;  // tensor-parallel neighbours that have one box of a parameter
 };
 
-// Whole models by place in the tensor-parallel group, each made when it is first asked for.
+// Whole models by place in the tensor-parallel group. Each is made at its first use.
 using WholeModels = std::map<int, std::shared_ptr<const WholeModel>>;
 
 struct RankModel {

@@ -38,11 +38,12 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
                        RankArenas& arenas, WholeModels* whole_models)
     : config_(config),
       ranks_(ranks),
-      model_(model, programs.placement(),
-             whole_model(config, model, programs.placement(), ranks.at.tensor, whole_models),
-             ranks.at.pipeline) {
+      model_(
+          model, programs.placement(),
+          whole_model(config, model, programs.placement(), ranks.coordinates.tensor, whole_models),
+          ranks.coordinates.pipeline) {
   for (const SharedParameter& parameter : model_.whole->shared) {
-    shared_.push_back(ranks.among(parameter.holders, parameter.shared_by));
+    shared_.push_back(ranks.pipeline_group(parameter.holders, parameter.shared_by));
   }
   box_holders_ = ranks.tensor_neighbours(model_.whole->most_holders, "kv");
   const LayoutConfig& layout = config.layout;
@@ -56,7 +57,8 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
                                                  arenas["main_parameters"], files);
   constants_ = nn::Constants(model_.table.constants(), context, arenas["constants"]);
   gradients_ = std::make_unique<GradientStore>(
-      parameters_->states(), shared_sums(model_.table, model_.whole->shared, ranks.at.pipeline),
+      parameters_->states(),
+      shared_sums(model_.table, model_.whole->shared, ranks.coordinates.pipeline),
       nn::full_precision(model.transformer().dtype), tokens_per_step, arenas["gradients"], files);
   data_parallel_ = std::make_unique<DataParallel>(
       *parameters_, *gradients_, gradient_uses(), reduction_groups(),
@@ -71,7 +73,7 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
                       .reshard_after_forward = !layout.no_zero_reshard_after_forward});
   }
   const bool is_stage_alone = is_asynchronous(layout);
-  // What lives as long as the run lies at the bottom of the workspace.
+  // The optimizer's tensors live as long as the run, so they lie at the bottom of the workspace.
   optimizer_ = std::make_unique<Optimizer>(
       *parameters_, *gradients_, optimizer_settings(config.optimizer),
       OptimizerGroups{.data = shard_group(),
@@ -120,7 +122,7 @@ StateFiles RankStates::open_files(const StateLayout& layout, DType storage, Rank
   if (!layout.has_files()) return {};
   const LayoutConfig& flags = config_.layout;
   const DType full = nn::full_precision(storage);
-  // What an update has of every element that lies in a file.
+  // What an update needs for every element that lies in a file.
   std::int64_t bytes = 0;
   std::size_t tensors = 0;
   const auto add = [&](DType dtype) {
@@ -134,8 +136,8 @@ StateFiles RankStates::open_files(const StateLayout& layout, DType storage, Rank
       add(full);
   }
   if (!flags.offload_parameters_to.empty()) add(storage);
-  staging_ = std::make_unique<TileStaging>(layout.largest_tile_in_file(), bytes, tensors,
-                                           arenas["staging"]);
+  staging_ =
+      std::make_unique<TileStaging>(layout.largest_tile_in_file(), bytes, tensors, arenas["staging"]);
   return {.states = open_storage(flags.offload_optimizer_to, arenas),
           .weights = open_storage(flags.offload_parameters_to, arenas),
           .staging = staging_.get()};
@@ -160,14 +162,14 @@ StateCut RankStates::state_cut() const {
   const LayoutConfig& layout = config_.layout;
   const Communicator* shards = shard_group();
   StateCut cut{.bucket_size = reduction_bucket_size(layout),
-               .replica = static_cast<int>(ranks_.at.data),
-               .first_tensor_rank = ranks_.at.tensor == 0};
+               .replica = static_cast<int>(ranks_.coordinates.data),
+               .first_tensor_rank = ranks_.coordinates.tensor == 0};
   if (shards != nullptr) {
     cut.rank = shards->rank();
     cut.ranks = shards->size();
     cut.replica /= shards->size();
   }
-  // With a copy for every rank nothing is shared; a file may have the weights all the same.
+  // Where every rank has its own copy nothing is shared, but a file may still hold the weights.
   const bool is_alone = shards == nullptr && ranks_.data != nullptr;
   cut.gradients = layout.zero_stage >= 2 && !layout.zero_accumulate_unsharded && !is_alone;
   cut.weights = layout.zero_stage == 3 && (!is_alone || !layout.offload_parameters_to.empty());
@@ -178,13 +180,13 @@ StateCut RankStates::state_cut() const {
   for (const Chunk& chunk : model_.chunks) chunks.emplace_back(chunk.units());
   const std::int64_t small = cut.weights ? layout.zero_persistence_threshold : -1;
   cut.groups = unit_groups(model_.table, chunks, [&](const ParamSpec& spec) {
-    // Gradients that are summed once more, over other ranks than these, are so in memory.
+    // Gradients with a second sum, over another group of ranks, are summed in memory.
     const bool sums_again =
         spec.reduction == GradientReduction::kSequencePartial || common_count(spec) > 0;
     return spec.local_shape.count() <= small ||
            (cut.gradients && cut.states_in_files > 0.0 && sums_again);
   });
-  // A unit's parameters are one message, unless it was said what is.
+  // All parameters of a unit are one message, unless --ddp-bucket-size is given.
   cut.bucket_size = layout.ddp_bucket_size;
   return cut;
 }
@@ -222,11 +224,11 @@ std::vector<ChunkTables> RankStates::tables() const {
   return tables;
 }
 
-nn::HooksInTurn RankStates::hooks(std::initializer_list<nn::UnitHooks*> others) const {
+nn::HooksInTurn RankStates::hooks(std::initializer_list<nn::UnitHooks*> last_hooks) const {
   std::vector<nn::UnitHooks*> hooks;
   if (gathers_) hooks.push_back(gathers_.get());
   hooks.push_back(data_parallel_.get());
-  std::ranges::copy_if(others, std::back_inserter(hooks),
+  std::ranges::copy_if(last_hooks, std::back_inserter(hooks),
                        [](const auto* h) { return h != nullptr; });
   return nn::HooksInTurn(std::move(hooks));
 }

@@ -1,6 +1,6 @@
 #pragma once
-// A rank's memory: its part of the model, what it keeps of parameters, gradients and optimizer
-// states, and who else has which of them. What it does with them in a step is rank.h's.
+// The states of a rank: its part of the model, what it keeps of parameters, gradients and optimizer
+// states, and the groups of ranks that share them. What happens to them in a step is in step_run.h.
 
 #include <initializer_list>
 #include <map>
@@ -24,8 +24,8 @@ namespace phalanx {
 
 class RankStates {
  public:
-  // `tokens_per_step`: at most, by sequence. `whole_models` may know the rank's. All must outlive
-  // this.
+  // `tokens_per_step`: the most, by sequence. `whole_models`, where given, may already have the
+  // rank's model. All arguments must outlive this.
   RankStates(const TrainConfig& config, const Model& model, const StepPrograms& programs,
              const RankCommunicators& ranks, const std::vector<std::int64_t>& tokens_per_step,
              Context& context, RankArenas& arenas, WholeModels* whole_models = nullptr);
@@ -37,27 +37,27 @@ class RankStates {
   GradientStore& gradients() const { return *gradients_; }
   DataParallel& data_parallel() const { return *data_parallel_; }
   Optimizer& optimizer() const { return *optimizer_; }
-  // What files of states take of the disk.
+  // Bytes of the states' files on the disk.
   std::int64_t file_bytes() const;
-  // For what forward saves for backward; null: it stays in memory.
+  // Where forward passes put what backward passes need; null: it stays in memory.
   Storage* activation_storage() const { return activations_; }
-  // Reductions, updates and waits for files are counted there from now on; null: nowhere.
+  // From now on reductions, updates and waits for files count their time there; null: nowhere.
   void time_with(StepTimers* timers) const;
   std::span<const Tensor> constants() const { return constants_.tensors(); }
 
   // What passes over the chunks read and write.
   std::vector<ChunkTables> tables() const;
-  // These states' own hooks, and behind them those of others that are not null.
-  nn::HooksInTurn hooks(std::initializer_list<nn::UnitHooks*> others) const;
-  // Is told what becomes of these states from now on; null: nobody.
+  // The hooks of these states, followed by those of `last_hooks` that are not null.
+  nn::HooksInTurn hooks(std::initializer_list<nn::UnitHooks*> last_hooks) const;
+  // From now on the observer is told what happens to these states; null: nobody.
   void observe_with(StateObserver* observer) const;
-  // Before the passes of an update whose last microbatch is this; of an evaluation, -1.
+  // Called before the passes of an update. `last_microbatch` is the update's; -1 for an evaluation.
   void begin_passes(Context& context, int last_microbatch) const;
 
-  // Draws the weights as every layout does.
+  // Draws the weights; they are the same under every layout.
   void draw_weights(Context& context) const;
 
-  // The ranks of the pipeline with a shared parameter, this one among them; null: it alone.
+  // The group of pipeline ranks that have the shared parameter; null: only this rank has it.
   Communicator* holders_of(const SharedSum& sum) const {
     return shared_[static_cast<std::size_t>(sum.parameter)].get();
   }
@@ -69,7 +69,7 @@ class RankStates {
   Communicator* shard_group() const;
   ReductionGroups reduction_groups() const;
   StateCut state_cut() const;
-  // Where states lie in files: the memory through which they come, and where the files go.
+  // Where states lie in files: makes the memory through which they come and go, and the files.
   StateFiles open_files(const StateLayout& layout, DType storage, RankArenas& arenas);
   Storage* open_storage(const std::string& directory, RankArenas& arenas);
   std::vector<UnitOrder> unit_orders() const;
@@ -79,9 +79,9 @@ class RankStates {
   const RankCommunicators& ranks_;
   RankModel model_;
   std::vector<std::unique_ptr<Communicator>>
-      shared_;  // of holders, by the model's shared parameters
+      shared_;  // the ranks with each of the model's shared parameters
   std::unique_ptr<Communicator> box_holders_;
-  RankCommunicators::Sharding sharding_;  // of several copies of the states
+  RankCommunicators::Sharding sharding_;  // where there are several copies of the states
   std::unique_ptr<TileStaging> staging_;
   std::map<std::string, std::unique_ptr<TimedStorage>> storages_;  // by directory
   Storage* activations_ = nullptr;
@@ -89,7 +89,7 @@ class RankStates {
   nn::Constants constants_;
   std::unique_ptr<GradientStore> gradients_;
   std::unique_ptr<DataParallel> data_parallel_;
-  std::unique_ptr<WeightGathers> gathers_;  // of weights that are cut
+  std::unique_ptr<WeightGathers> gathers_;  // where weights are cut
   std::unique_ptr<Optimizer> optimizer_;
 };
 

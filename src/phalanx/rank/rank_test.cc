@@ -30,7 +30,7 @@ class RankTest : public RunTest {
     return c;
   }
 
-  // Layers on four stages; drained every two iterations.
+  // Four layers; the pipeline is drained every two iterations.
   TrainConfig asynchronous(const Layout& layout) const {
     TrainConfig c = config("");
     c.model.num_layers = 4;
@@ -45,14 +45,14 @@ class RankTest : public RunTest {
     return c;
   }
 
-  // What every rank got of the run's first global batch, by rank.
+  // The results of the run's first global batch, by rank.
   using Work = std::function<StepResult(Rank&, const BatchSource&)>;
   static std::vector<StepResult> first_batch(const TrainConfig& config, const Work& work) {
     const RunSetup setup(config);
     std::vector<StepResult> results(static_cast<std::size_t>(config.layout.world_size));
     run_ranks(setup.config, *setup.model, [&](Rank& rank) {
       rank.initialise();
-      RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
+      RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
       results[static_cast<std::size_t>(rank.ranks().world->rank())] = work(rank, stream.source());
     });
     return results;
@@ -89,8 +89,8 @@ TEST_F(RankTest, EveryRankKnowsTheStepsNumbers) {
   }
 }
 
-// Every stage knows what only the one with the head has seen, and the norm and the zeros of all:
-// the bits of one rank.
+// Every stage reports the loss, which only the stage with the head computes, and the norm and the
+// zeros of the whole model: the same bits as one rank.
 TEST_F(RankTest, EveryStageKnowsTheStepsNumbers) {
   const auto first = [&](const Layout& layout) {
     TrainConfig c = config("");
@@ -114,7 +114,7 @@ TEST_F(RankTest, EveryStageKnowsTheStepsNumbers) {
   }
 }
 
-// Stages that update for themselves know the loss, and have no norm of the whole gradient.
+// Stages that update at different times report the loss, but no norm of the whole gradient.
 TEST_F(RankTest, EveryAsynchronousStageKnowsTheLoss) {
   for (const char* schedule : {"pipedream", "pipedream-2bw"}) {
     for (const std::int64_t data : {1, 2}) {
@@ -146,8 +146,8 @@ TEST_F(RankTest, EveryStageKnowsAnEvaluation) {
   }
 }
 
-// A rank keeps the weights that its passes read and no more: of p stages the r-th p - r versions,
-// double-buffered two.
+// A rank keeps only the weight versions that its passes read: p - r on the r-th of p stages, or two
+// with double buffering.
 TEST_F(RankTest, KeepsTheWeightsThatAreRead) {
   const auto parameters = [&](const char* schedule, int rank) {
     const TrainConfig c = asynchronous({.pipeline = 4, .schedule = schedule});
@@ -162,7 +162,7 @@ TEST_F(RankTest, KeepsTheWeightsThatAreRead) {
   }
 }
 
-// Of one microbatch the mean over all tokens and the mean of means are one, masked tokens or not.
+// With one microbatch the mean over all tokens equals the mean of means, masked tokens or not.
 TEST_F(RankTest, AveragesOfOneMicrobatchAgree) {
   TrainConfig c = config("");
   c.layout.micro_batch_size = 4;
@@ -177,8 +177,8 @@ TEST_F(RankTest, AveragesOfOneMicrobatchAgree) {
   EXPECT_NEAR(token.grad_norm, microbatch.grad_norm, 1e-5 * token.grad_norm);
 }
 
-// Without tied embeddings the rows of ids and positions that do not occur have no gradient. Those
-// of the key biases are sums of roundings around zero: some may be just that.
+// Without tied embeddings the rows of ids and positions that do not occur have no gradient.
+// Gradients of key biases are sums of rounding errors around zero, and some may be exactly zero.
 TEST_F(RankTest, CountsZeroGradients) {
   const auto counted = [&](const Layout& layout) {
     TrainConfig c = config("");
@@ -215,8 +215,8 @@ TEST_F(RankTest, CountsZeroGradients) {
   EXPECT_EQ(plain[0].zeros_in_grad, sharded[3].zeros_in_grad);
 }
 
-// Rows of keys and values that several ranks have are counted by the first alone: in the zeros, in
-// both norms.
+// Rows of keys and values that several ranks have are counted only once, in the zeros and in both
+// norms.
 TEST_F(RankTest, CountsRowsOfSeveralRanksOnce) {
   const auto counted = [&](const Layout& layout) {
     TrainConfig c = config("");
@@ -245,7 +245,7 @@ TEST_F(RankTest, CountsRowsOfSeveralRanksOnce) {
   }
 }
 
-// A data-parallel rank has samples of its own; of a tensor-parallel group the first rank reads.
+// Every data-parallel rank has its own samples; the first rank of a tensor-parallel group reads.
 TEST_F(RankTest, ReadsItsOwnSamplesOnce) {
   const TrainConfig config = resolved({.tensor = 2, .data = 2});
   const RunSetup setup(config);
@@ -254,7 +254,7 @@ TEST_F(RankTest, ReadsItsOwnSamplesOnce) {
   run_ranks(setup.config, *setup.model, [&](Rank& rank) {
     rank.initialise();
     const int number = rank.ranks().world->rank();
-    RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
+    RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
     for (int step = 0; step < 2; ++step) {
       const BatchSource inner = stream.source();
       rank.train_step({.lr = 1e-3}, [&](int microbatch) -> const HostBatch& {
@@ -270,7 +270,7 @@ TEST_F(RankTest, ReadsItsOwnSamplesOnce) {
             (std::map<int, std::vector<std::int64_t>>{{0, {0, 2, 4, 6}}, {2, {1, 3, 5, 7}}}));
 }
 
-// The source is not asked again, and nobody waits for what the failed rank would have sent.
+// After an error the source is not asked again, and no rank waits for the failed one.
 TEST_F(RankTest, AFaultOfOneSourceEndsAll) {
   for (const Layout& layout :
        {Layout{.tensor = 2, .data = 2},
@@ -280,11 +280,11 @@ TEST_F(RankTest, AFaultOfOneSourceEndsAll) {
     try {
       run_ranks(setup.config, *setup.model, [&](Rank& rank) {
         rank.initialise();
-        RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
+        RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
         for (int step = 0; step < 3; ++step) {
           const BatchSource inner = stream.source();
           rank.train_step({.lr = 1e-3}, [&](int microbatch) -> const HostBatch& {
-            if (step == 1 && microbatch == 1 && rank.ranks().at.data == 1) {
+            if (step == 1 && microbatch == 1 && rank.ranks().coordinates.data == 1) {
               throw IoError("the file is gone");
             }
             return inner(microbatch);
@@ -299,14 +299,14 @@ TEST_F(RankTest, AFaultOfOneSourceEndsAll) {
   }
 }
 
-// The same weights on every rank after a step whose update each made for itself.
+// After a step that every rank updates for itself, the copies of all weights are equal.
 TEST_F(RankTest, CopiesStayEqual) {
   const TrainConfig config = resolved({.tensor = 2, .data = 2, .sequence = true, .sharded = true});
   const RunSetup setup(config);
   std::array<std::vector<float>, 4> weights;
   run_ranks(setup.config, *setup.model, [&](Rank& rank) {
     rank.initialise();
-    RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
+    RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
     for (int step = 1; step <= 3; ++step) {
       rank.train_step({.lr = 1e-2, .adam_step = step}, stream.source());
     }
@@ -316,7 +316,7 @@ TEST_F(RankTest, CopiesStayEqual) {
     const nn::ParamTable& table = rank.table();
     for (ParamId id = 0; id < table.size(); ++id) {
       if (table[id].tensor_parallel) continue;
-      // Norms, positions and row-parallel biases: the sum over the group finds no difference.
+      // Norms, positions and row-parallel biases: the maximum over the group is each rank's value.
       const Tensor& weight = rank.parameters().weight(id);
       std::vector<float> copy(weight.span<float>().begin(), weight.span<float>().end());
       const Tensor other = rank.gradients().flat().slice(0, 0, weight.count());

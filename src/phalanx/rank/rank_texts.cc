@@ -17,7 +17,7 @@ std::string rank_text(int rank, int world_size, const GridCoordinates& at,
 std::string rank_text(const RankCommunicators& ranks, const std::vector<RankPlace>& places) {
   const int rank = ranks.world->rank();
   const bool has_hosts = places.back().host > 0;
-  return rank_text(rank, ranks.world->size(), ranks.at,
+  return rank_text(rank, ranks.world->size(), ranks.coordinates,
                    has_hosts ? places[static_cast<std::size_t>(rank)].host_name : std::string());
 }
 

@@ -9,12 +9,12 @@
 
 namespace phalanx {
 
-// Of training data the largest global batch; of what is evaluated, whose losses are divided at its
-// end, as many microbatches as keep the threads busy.
+// Training data: the largest global batch. Evaluation data: as many microbatches as keep the
+// threads busy.
 BatchLoaderOptions reading_ahead(const TrainConfig& config, bool trains);
 
-// The most that a rank which reads takes for it, outside its arenas: of a training, a validation
-// and a test loader.
+// The most memory that a reading rank takes for it outside its arenas: one loader each for
+// training, validation and test.
 std::int64_t bytes_read_ahead(const TrainConfig& config, const BatchSchema& schema);
 
 }  // namespace phalanx

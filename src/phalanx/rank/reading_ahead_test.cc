@@ -31,7 +31,7 @@ class ReadingAheadTest : public RunTest {
   }
 };
 
-// With batches that grow, iterations that are left out, and evaluations between.
+// With growing batches, iterations that are left out, and evaluations in between.
 TEST_F(ReadingAheadTest, ThreadsDecideNoBit) {
   const auto run = [&](const std::string& save, std::int64_t workers) {
     TrainConfig c = config(save, workers);
@@ -76,7 +76,7 @@ TEST_F(ReadingAheadTest, AResumedRunGoesOnWithTheNextSample) {
   expect_near("copies", "whole", "lm_loss", 1e-5);
 }
 
-// It was read while the first iteration ran.
+// The sample was read ahead while the first iteration ran.
 TEST_F(ReadingAheadTest, ASpoiltSampleEndsTheIterationThatNeedsIt) {
   write_dataset("spoilt", 3);
   for (const int workers : {0, 2}) {
@@ -112,7 +112,7 @@ TEST_F(ReadingAheadTest, TakesAGlobalBatchAndAFewForEvaluations) {
   EXPECT_EQ(bytes_read_ahead(c, schema), 32 * microbatch);
   c.layout.global_batch_size = 1;
   EXPECT_EQ(reading_ahead(c, false).ahead, 1);
-  // Of the batch that is largest, wherever in the run.
+  // The largest batch counts, wherever it is in the run.
   TrainConfig falling = config("", 2);
   falling.layout.global_batch_size = 0;
   falling.layout.step_batch_size_schedule = {"0:2", "48:48", "4800:8"};

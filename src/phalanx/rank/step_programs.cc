@@ -15,7 +15,7 @@ namespace {
 PipelinePrograms lowered(Schedule schedule) {
   verify(schedule);
   std::vector<Program> programs = lower(schedule);
-  // What runs with rendezvous runs with any transport.
+  // A program that runs with rendezvous sends runs with any transport.
   const auto fault = message_fault(programs, Transport::kRendezvous);
   PHALANX_CHECK(!fault, "schedule {}: {}", schedule.kind, *fault);
   return {std::move(schedule), std::move(programs)};
@@ -32,7 +32,7 @@ PipelinePrograms training_programs(const TrainConfig& config, const ProgramSize&
   return lowered(std::move(schedule));
 }
 
-// How often a program of each size is needed does not matter: the sizes.
+// The sizes of the programs that the run needs.
 std::set<ProgramSize> sizes(const TrainConfig& config, const RunLength& run) {
   const auto microbatches = [&](std::int64_t batch) {
     return static_cast<int>(num_microbatches(config.layout, batch));
@@ -50,7 +50,7 @@ std::set<ProgramSize> sizes(const TrainConfig& config, const RunLength& run) {
     }
   }
   if (!found.empty()) return found;
-  // A plan need not say how long the run is.
+  // A plan may leave the length of the run open.
   if (config.run.train_iters == 0 && config.run.train_samples == 0) {
     for (const BatchSchedule::Piece& piece : run.batches().pieces()) {
       found.insert({1, microbatches(piece.batch)});
@@ -61,7 +61,7 @@ std::set<ProgramSize> sizes(const TrainConfig& config, const RunLength& run) {
   return found;
 }
 
-// Programs of many batches are kept at once.
+// The programs of all batches are in memory at the same time: refuses too many.
 void check_together(const TrainConfig& config, const std::set<ProgramSize>& sizes) {
   constexpr std::int64_t kMostPasses = 8'000'000;  // some gigabytes
   std::int64_t passes = 0;

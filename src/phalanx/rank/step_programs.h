@@ -1,6 +1,5 @@
 #pragma once
-// What all ranks of a pipeline do in the steps of a run: schedules, generated and verified, and the
-// programs they are lowered to.
+// The programs of all ranks of a pipeline: schedules are generated and verified, then lowered.
 
 #include <cstdint>
 #include <map>
@@ -19,10 +18,10 @@ struct PipelinePrograms {
   std::vector<Program> ranks;
 };
 
-// What a program covers: one iteration; of an asynchronous schedule all between two times the
-// pipeline is empty.
+// What a program covers: one iteration, or under an asynchronous schedule all iterations until the
+// pipeline is empty again.
 struct ProgramSize {
-  int iterations = 1;    // 0: an evaluation's
+  int iterations = 1;    // 0: an evaluation
   int microbatches = 1;  // of each iteration, on one data-parallel rank
 
   friend bool operator==(const ProgramSize&, const ProgramSize&) = default;
@@ -36,21 +35,21 @@ struct StepPrograms {
   std::map<ProgramSize, PipelinePrograms> training;
   PipelinePrograms evaluation;  // with the last global batch
 
-  // The run's usual step: the shortest program of the last batch that it reaches.
+  // The run's usual step: the shortest program of the last global batch.
   ProgramSize usual;
 
   const Placement& placement() const { return evaluation.schedule.placement; }
 };
 
-// Of a run of this length; of all batches where it has none, as a plan's. ConfigError where the
-// schedule cannot run with these sizes, or cannot be trained with.
+// For a run of this length, or for all batches of the flags where the length is not known (a plan).
+// ConfigError where the schedule cannot run with these sizes, or cannot train.
 StepPrograms step_programs(const TrainConfig& config, const RunLength& length);
-// Of a run from its beginning.
+// For a run from its beginning.
 StepPrograms step_programs(const TrainConfig& config);
 
-// How many iterations the pipeline runs from here until it is empty: one, or as an asynchronous
-// schedule does until it must be (to evaluate, save, exit, for another batch, and at
-// --pipeline-drain-interval).
+// How many iterations the pipeline runs from here until it is empty. One, unless the schedule is
+// asynchronous: then it is empty to evaluate, save or exit, where the batch changes, and at
+// --pipeline-drain-interval.
 int iterations_until_drained(const TrainConfig& config, const RunLength& length,
                              std::int64_t iteration);
 

@@ -29,7 +29,7 @@ TrainConfig config(const std::string& schedule, int stages = 4) {
   c.optimizer.clip_grad = 0.0;
   c.model.untie_embeddings_and_output_weights = true;
   c.data.data_path = {"data"};
-  // Nothing to stop for but the drains.
+  // The pipeline is drained for no other reason.
   c.run.eval_interval = 0;
   c.run.exit_interval = 0;
   c.run.save_interval = 0;
@@ -41,7 +41,7 @@ TrainConfig resolved(TrainConfig c) {
   return c;
 }
 
-// What the run does from an iteration on.
+// The sizes of the programs from an iteration on.
 std::vector<int> lengths(const TrainConfig& c, std::int64_t iteration = 0) {
   std::vector<int> found;
   const RunLength length(c);
@@ -76,7 +76,7 @@ TEST(StepPrograms, AsynchronousRunsDrainWhereTheyMust) {
               c.run.save_interval = 10;
             }),
             (V{8, 2, 6, 4}));
-  // Nothing is evaluated, nowhere to save.
+  // No evaluation, no --save.
   EXPECT_EQ(drained([](TrainConfig& c) {
               c.run.eval_interval = 6;
               c.run.eval_iters = 0;
@@ -120,7 +120,7 @@ TEST(StepPrograms, OneProgramForEachLength) {
   EXPECT_EQ(step_programs(c).training.at({8, 8}).schedule.microbatches_per_update, 1);
 }
 
-// From 4 to 8 microbatches of an iteration, two more after every 12 samples.
+// An iteration has 4 to 8 microbatches: two more after every 12 samples.
 TrainConfig with_rampup(const std::string& schedule, std::int64_t iterations) {
   TrainConfig c = config(schedule);
   c.layout.rampup_batch_size = {"4", "2", "24"};
@@ -144,7 +144,7 @@ TEST(StepPrograms, OneProgramForEachBatchThatTheRunReaches) {
   EXPECT_EQ(sizes(c, {.iteration = 5, .consumed_train_samples = 24}), (V{{1, 8}}));
   EXPECT_EQ(sizes(with_rampup("1f1b", 20), {.iteration = 20, .consumed_train_samples = 13}),
             (V{{1, 6}}));  // the run is over
-  // A plan that does not say how long the run is plans all of it.
+  // A plan without the length of the run covers all batches.
   TrainConfig plan = c;
   plan.run.train_iters = 0;
   EXPECT_EQ(sizes(plan), (V{{1, 4}, {1, 6}, {1, 8}}));
@@ -197,7 +197,7 @@ TEST(StepPrograms, TooManyBatchesAreRefused) {
   }
 }
 
-// Evaluation is a program of the same placement.
+// Evaluation has the same placement.
 TEST(StepPrograms, EvaluationHasForwardPassesAlone) {
   TrainConfig c = config("interleaved");
   c.layout.num_virtual_stages_per_pipeline_rank = 4;

@@ -5,41 +5,32 @@
 
 namespace phalanx {
 
-StopAgreement::StopAgreement(Communicator& world, const Tensor& slots)
-    : world_(world), slots_(slots) {
+StopAgreement::StopAgreement(Communicator& world, const Tensor& slots,
+                             const std::function<bool()>& is_asked)
+    : world_(world), slots_(slots), is_asked_(is_asked) {
   if (world.size() > 1) under_way_.resize(static_cast<std::size_t>(slots.count()));
 }
 
-void StopAgreement::begin(const std::function<bool()>* asked) {
-  asked_ = asked;
-  said_ = 0;
-  heard_ = 0;
-  stopped_ = false;
-}
-
 bool StopAgreement::is_given_up(Context& context, int microbatch) {
-  if (asked_ == nullptr) return false;
   const auto delay = static_cast<int>(under_way_.size());
   while (!stopped_ && said_ <= microbatch) {
     if (delay == 0) {
-      stopped_ = (*asked_)();
+      stopped_ = is_asked_();
       if (!stopped_) ++said_;
       continue;
     }
     if (said_ - heard_ == delay) stopped_ = hear(context);
-    if (!stopped_) say(context, (*asked_)());
+    if (!stopped_) say(context, is_asked_());
   }
   return stopped_ && microbatch >= said_;
 }
 
 bool StopAgreement::end(Context& context) {
-  if (asked_ == nullptr) return false;
-  // Also those behind the one that stopped it: all ranks have said as many.
+  // Also what was said after the stop: all ranks have said as much.
   while (!under_way_.empty() && heard_ < said_) {
     const bool stop = hear(context);
     stopped_ = stopped_ || stop;
   }
-  asked_ = nullptr;
   return stopped_;
 }
 

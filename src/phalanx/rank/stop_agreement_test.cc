@@ -16,8 +16,8 @@
 namespace phalanx {
 namespace {
 
-// Evaluations, action by action, with rendezvous sends: a rank that comes to a microbatch waits
-// until all have come to the one `delay` before.
+// Runs an evaluation's programs action by action, with rendezvous sends. A rank that comes to a
+// microbatch waits until all ranks have come to the one `delay` before it.
 class WaitingPipeline {
  public:
   WaitingPipeline(const Placement& placement, int microbatches, int delay)
@@ -81,7 +81,7 @@ class WaitingPipeline {
   std::set<Message> sent_, expected_;
 };
 
-// Wherever stages are and however many microbatches there are.
+// With any placement of the stages and any number of microbatches.
 TEST(StopAgreement, NobodyWaitsForever) {
   for (const int ranks : {1, 2, 3, 4, 8}) {
     for (const int chunks : {1, 2, 3, 4}) {
@@ -97,11 +97,11 @@ TEST(StopAgreement, NobodyWaitsForever) {
       }
     }
   }
-  // Who must hear all about the very microbatch it comes to waits for itself.
+  // Without a delay a rank waits for itself.
   EXPECT_FALSE(WaitingPipeline(Placement::contiguous(4), 8, 0).ends());
 }
 
-// What each of three ranks hears of 12 microbatches where one is asked at its own time.
+// Three ranks, 12 microbatches; one rank is asked to stop at microbatch `asked_at`.
 TEST(StopAgreement, AllHearTheSame) {
   for (const int asked_at : {0, 1, 5, 10, 11, 12}) {
     std::vector<int> left(3), ended(3);
@@ -109,11 +109,10 @@ TEST(StopAgreement, AllHearTheSame) {
       const auto backend = make_cpu_backend(1, cpu::ProductPrecision::kFp32);
       Arena workspace("workspace", 1 << 12);
       Context context{.backend = *backend, .workspace = workspace};
-      StopAgreement agreement(world, workspace.allocate(DType::kI32, {4}));
       const auto rank = static_cast<std::size_t>(world.rank());
       int times = 0;
       const std::function<bool()> stop = [&] { return rank == 1 && times++ >= asked_at; };
-      agreement.begin(&stop);
+      StopAgreement agreement(world, workspace.allocate(DType::kI32, {4}), stop);
       for (int m = 0; m < 12; ++m) {
         // Asking again about one, or about an earlier one, changes nothing.
         const bool given_up = agreement.is_given_up(context, m);
@@ -136,15 +135,11 @@ TEST(StopAgreement, OneRankAsksNobody) {
     const auto backend = make_cpu_backend(1, cpu::ProductPrecision::kFp32);
     Arena workspace("workspace", 1 << 12);
     Context context{.backend = *backend, .workspace = workspace};
-    StopAgreement agreement(world, {});
     int times = 0;
     const std::function<bool()> stop = [&] { return times++ == 3; };
-    agreement.begin(&stop);
+    StopAgreement agreement(world, {}, stop);
     for (int m = 0; m < 8; ++m) EXPECT_EQ(agreement.is_given_up(context, m), m >= 3);
     EXPECT_TRUE(agreement.end(context));
-    agreement.begin(nullptr);
-    EXPECT_FALSE(agreement.is_given_up(context, 0));
-    EXPECT_FALSE(agreement.end(context));
   });
 }
 

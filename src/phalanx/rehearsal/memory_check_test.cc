@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "phalanx/train/pretrain.h"
 #include "phalanx/train/test_support.h"
-#include "phalanx/train/trainer.h"
 
 namespace phalanx {
 namespace {

@@ -34,7 +34,7 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
   RankArenas arenas = RankArenas::planning();
   const auto backend = kernels.make_planning_backend(config.layout.threads_per_rank);
   Rank rank(config, model, programs, ranks, *backend, arenas, shared);
-  const Rank::Rehearsal rehearsal = rank.rehearse();
+  const RankRehearsal rehearsal = rehearse(rank);
   MemoryBytes bytes = rehearsal.made;
   for (const ProgramMemory& program : rehearsal.programs) bytes.raise_to(program.bytes);
   MemoryPlan plan{.bytes = bytes,

@@ -8,6 +8,7 @@
 
 #include "phalanx/ops/device_choice.h"
 #include "phalanx/rank/rank.h"
+#include "phalanx/rehearsal/rank_rehearsal.h"
 
 namespace phalanx {
 

@@ -9,7 +9,7 @@
 namespace phalanx {
 namespace {
 
-// What a manifest knows of the file that is the n-th of its flag. Where files lie does not matter.
+// The manifest's digests of the n-th file of a flag. Where the file lies does not matter.
 std::optional<BlockDigests> blocks_of(const Manifest& manifest, const Manifest::InputFile& file,
                                       std::int64_t n) {
   for (const Manifest::DataBlocks& blocks : manifest.data_blocks) {
@@ -53,7 +53,7 @@ std::vector<Manifest::DataBlocks> DataDigests::known() const {
                            before->block_bytes == taken.block_bytes &&
                            before->digests.size() > taken.digests.size();
     if (is_behind) taken.digests = before->digests;
-    // Also where there are none yet: the next run must find the files in their places.
+    // A file without digests is kept too: the next run counts files by their positions.
     blocks.push_back({.flag = files_[i].flag,
                       .path = files_[i].path,
                       .bytes = taken.file_bytes,

@@ -1,7 +1,7 @@
 #pragma once
-// The block digests of the data that a run reads: of files that are too large to be read as a whole
-// at its start. They are taken while it trains; a checkpoint has those that were known by then, and
-// a run that goes on compares them.
+// The block digests of the data that a run reads, for files that are too large to be read whole at
+// its start. They are computed while the run trains. A checkpoint holds those that were known when
+// it was saved; a run that resumes from it compares them.
 
 #include <memory>
 #include <optional>
@@ -17,14 +17,15 @@ namespace phalanx {
 
 class DataDigests {
  public:
-  // `loaded` is the manifest that the run goes on from, or null. What was taken in an earlier run
-  // comes from --data-cache-path.
+  // `loaded` is the manifest that the run goes on from, or null. Digests of an earlier run come
+  // from --data-cache-path.
   DataDigests(const TrainConfig& config, const RunInputs& inputs, const Manifest* loaded);
 
-  // For a manifest. Where the run has not come as far as the one before it, what that knew stands.
+  // The digests for a manifest: those of this run, and those of the loaded manifest for blocks that
+  // this run has not read yet.
   std::vector<Manifest::DataBlocks> known() const;
-  // ConfigError, naming the flag, the file and the bytes, where a block that is known by now is not
-  // what it was for the loaded checkpoint. Cheap.
+  // ConfigError, naming the flag, the file and the bytes, where a block that is known by now
+  // differs from the loaded checkpoint's. Cheap.
   void check() const;
 
  private:
@@ -32,11 +33,11 @@ class DataDigests {
   std::vector<Manifest::InputFile> files_;             // those without a digest of the whole
   std::vector<std::optional<BlockDigests>> expected_;  // by file
   std::optional<IndexCache> cache_;
-  std::unique_ptr<DigestThread> thread_;  // the last to come and the first to go
+  std::unique_ptr<DigestThread> thread_;  // destroyed first: it uses the others
 };
 
-// Of the leading process. Null where nobody would look at them: nothing is saved, and the
-// checkpoint that the run goes on from has none.
+// For the leading process. Null where the digests have no use: nothing is saved, and the loaded
+// checkpoint has none.
 std::unique_ptr<const DataDigests> data_digests(const TrainConfig& config, const RunInputs& inputs,
                                                 const Manifest* loaded);
 

@@ -32,7 +32,7 @@ std::string flags_of_the_begin(const TrainConfig& config) {
   return flags.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Whether somebody who has started this job again is named in the record.
+// Whether one of the launchers that have started this job again is in the record.
 bool is_restart_of(const RunConfig& run, const JobRecord& record) {
   return std::ranges::any_of(run.job, [&](const JobName& name) {
     return name.restarts > 0 && std::ranges::find(record.job, name.name) != record.job.end();

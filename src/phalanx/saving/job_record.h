@@ -18,22 +18,22 @@ namespace phalanx {
 inline constexpr const char* kJobRecordName = ".job";
 
 struct JobRecord {
-  // The names of RunConfig's `job`; empty: nobody starts this run again.
+  // RunConfig's `job`; empty: nobody starts this run again.
   std::vector<std::string> job;
-  // The flags that say how a run begins, as they were given: another command of the same job, which
-  // Slurm's may have, begins otherwise.
+  // The flags that say how a run begins, as they were given. A Slurm job may have several commands,
+  // which begin differently.
   std::string flags;
-  // The choice: a checkpoint's directory, as an absolute path, with the digest of its manifest.
-  // Empty: the run begins with none.
+  // The chosen checkpoint: its directory as an absolute path, and the digest of its manifest.
+  // Empty: the run begins without one.
   std::string checkpoint;
   std::string manifest_digest;
   bool is_pretrained = false;  // the checkpoint is --pretrained-checkpoint's
-  // The manifests of what the job saves carry this run, and this start or a later one. 0: this is
-  // not an attempt that goes on with its job.
+  // The manifests that the job saves have this run id, and this start or a later one. 0: the job
+  // has not begun.
   std::string run_id;
   std::int64_t start = 0;
   std::string aside;        // the directory in SAVE for what is moved aside; empty: none was needed
-  bool is_settled = false;  // all of that is done: what lies in SAVE now is the job's own
+  bool is_settled = false;  // all of that is done: SAVE has only files of the job now
 
   bool has_begun() const { return start > 0; }
   std::string to_text() const;
@@ -42,26 +42,26 @@ struct JobRecord {
   friend bool operator==(const JobRecord&, const JobRecord&) = default;
 };
 
-// Of a job that has not begun.
+// The record of a job that has not begun.
 JobRecord new_job_record(const TrainConfig& config);
 
-// What lies in `save`; empty where nothing does, or, with a warning, what cannot be read.
+// The record in `save`; empty where there is none, and, with a warning, where it cannot be read.
 std::optional<JobRecord> read_job_record(const std::filesystem::path& save);
-// Durably, where it is not there yet. OutputError.
+// Writes it durably, unless it is already there. OutputError.
 void write_job_record(const std::filesystem::path& save, const JobRecord& record);
 
-// Under the lock of --save: the record of an earlier attempt of this job with the same flags; a new
-// one where there is none.
+// The record of an earlier attempt of this job with the same flags, or a new one where there is
+// none. Called under the lock of --save.
 JobRecord begun_by_this_job(const TrainConfig& config);
 
 // Whether the newest checkpoint in `save` is one that the record's job has saved.
 bool has_saved(const JobRecord& record, const std::filesystem::path& save);
 
-// Where the chosen checkpoint lies now: it may be among what was moved aside. InputMissingError
-// where it is gone or has become another.
+// Where the chosen checkpoint lies now: it may have been moved aside. InputMissingError where it is
+// gone or has been replaced.
 std::filesystem::path chosen_checkpoint(const JobRecord& record, const std::filesystem::path& save);
 
-// The digest that a record keeps. InputMissingError.
+// The digest of a checkpoint's manifest. InputMissingError.
 std::string digest_of_manifest(const std::filesystem::path& checkpoint);
 
 }  // namespace phalanx

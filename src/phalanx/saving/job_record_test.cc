@@ -59,7 +59,7 @@ class JobTest : public RunTest {
     const fs::path file = fs::path(path(save)) / "metrics.jsonl";
     return fs::exists(file) ? read_file(file) : std::string();
   }
-  // An attempt that is killed before the step-th step of its claim; false where there is none.
+  // An attempt that is killed before a given step of its claim; false where there is no such step.
   static bool is_killed_in_claim(const TrainConfig& c, int step) {
     const RunSetup setup(c);
     try {
@@ -107,7 +107,7 @@ class JobCrashTest : public JobTest, public testing::WithParamInterface<Begin> {
   }
 };
 
-// Wherever the first attempt is killed, the second ends as one that nobody disturbed.
+// Wherever the first attempt is killed, the second one ends as an undisturbed one.
 TEST_P(JobCrashTest, TheNextAttemptDoesTheRest) {
   copy_of_other("elsewhere");
   train(first(copy_of_other("whole")));
@@ -120,7 +120,7 @@ TEST_P(JobCrashTest, TheNextAttemptDoesTheRest) {
   for (;; ++steps) {
     copy_of_other("parts");
     if (!is_killed_in_claim(c, steps)) break;
-    // And once more at the same place.
+    // Killed once more at the same place.
     is_killed_in_claim(started_again(c), steps);
     train(started_again(c));
     expect_same("parts", "whole", fmt::format("killed in step {} of the claim", steps));
@@ -137,7 +137,7 @@ TEST_P(JobCrashTest, TheNextAttemptDoesTheRest) {
   TrainConfig short_run = c;
   short_run.run.exit_interval = 4;
   train(short_run);
-  // The choice is made: nothing that comes to lie elsewhere changes it.
+  // The recorded choice stays, whatever is saved elsewhere later.
   fs::remove_all(path("elsewhere"));
   train(started_again(c));
   expect_same("parts", "whole", "killed after the first save");
@@ -181,7 +181,7 @@ INSTANTIATE_TEST_SUITE_P(
                           }}),
     [](const auto& begin) { return std::string(begin.param.name); });
 
-// Restarts are counted whether or not the first attempt came to anything.
+// A restart may be counted although the first attempt never began.
 TEST_F(JobTest, AnotherRunIsRefusedToEveryAttempt) {
   const std::string before = metrics_text("other");
   for (const std::int64_t restarts : {0, 1, 2}) {
@@ -198,7 +198,7 @@ TEST_F(JobTest, AnotherRunIsRefusedToEveryAttempt) {
   }
   EXPECT_EQ(metrics_text("other"), before);
   EXPECT_THAT(iterations("other"), ElementsAre(2, 4, 6));
-  // Also where the count is of a job without a name.
+  // Also of a job without a name.
   TrainConfig unnamed = job("other", 1);
   unnamed.run.job.clear();
   EXPECT_THAT(refusal(unnamed), HasSubstr("holds a run at iteration 6"));
@@ -220,14 +220,14 @@ TEST_F(JobTest, WhoseTheRecordIsDecides) {
   TrainConfig command = job("run", 1);
   command.run.load = path("other");
   EXPECT_THAT(refusal(command), HasSubstr(refused));
-  // Who is not started again is a first attempt, though of the same name.
+  // Without a restart it is a first attempt, even with the same job name.
   TrainConfig again = job("run", 0);
   again.run.job.push_back({.name = "a cluster's job", .restarts = 1});
   EXPECT_THAT(refusal(again), HasSubstr(refused));
   train(job("run", 1));
   EXPECT_THAT(iterations("run"), ElementsAre(2, 4, 6));
 
-  // Somebody else has gone on since.
+  // Another run has continued since.
   prepare();
   TrainConfig by_hand = job("run", 0);
   by_hand.run.job.clear();
@@ -236,7 +236,7 @@ TEST_F(JobTest, WhoseTheRecordIsDecides) {
   train(by_hand);
   EXPECT_THAT(refusal(job("run", 1)), HasSubstr("holds a run at iteration 5"));
 
-  // By a program that keeps no record.
+  // Saved by a program that keeps no record.
   prepare();
   const std::string record = read_file(fs::path(path("run")) / kJobRecordName);
   by_hand.run.overwrite = true;
@@ -245,7 +245,7 @@ TEST_F(JobTest, WhoseTheRecordIsDecides) {
   std::ofstream(fs::path(path("run")) / kJobRecordName) << record;
   EXPECT_THAT(refusal(job("run", 1)), HasSubstr("holds a run at iteration 5"));
 
-  // One that cannot be read is nobody's.
+  // A record that cannot be read belongs to no job.
   for (const char* text : {"", "{}", "[1, 2]", "{\"version\": 2}"}) {
     prepare();
     std::ofstream(fs::path(path("run")) / kJobRecordName) << text;
@@ -253,7 +253,7 @@ TEST_F(JobTest, WhoseTheRecordIsDecides) {
   }
 }
 
-// A launcher that Slurm has started again: both of them may start the ranks again.
+// A launcher that Slurm has started again: both may restart the ranks.
 TEST_F(JobTest, AnyOfItsNamesWillDo) {
   TrainConfig c = job("run", 0);
   c.run.job.push_back({.name = "a cluster's job", .restarts = 0});
@@ -270,7 +270,7 @@ TEST_F(JobTest, AnyOfItsNamesWillDo) {
   EXPECT_THAT(iterations("run"), ElementsAre(2, 4, 6));
 }
 
-// What is saved elsewhere meanwhile changes nothing, and what is gone is told.
+// A checkpoint that is saved elsewhere changes nothing, and one that is gone is an error.
 TEST_F(JobTest, TheCheckpointItBeginsWithIsTheFirstAttempts) {
   fs::create_directories(path("elsewhere"));
   fs::copy(path("other/iter_0000002"), path("elsewhere/iter_0000002"));

@@ -19,24 +19,24 @@ namespace {
 
 std::string or_none(const std::string& value) { return value.empty() ? "not given" : value; }
 
-// Flags whose values differ from those that the checkpoint was made with, by their class. A new run
-// from its weights must fit them alone.
+// The flags whose values differ from the checkpoint's, by their class. A new run from the weights
+// (--finetune) is compared only in what its weights need.
 void check_flags(const TrainConfig& config, const Manifest& manifest, Faults& faults) {
   if (!config.run.finetune) faults.hold([&] { check_family(config, manifest.arguments); });
   const auto tokenizer = manifest.arguments.find("--tokenizer-type");
   const bool is_other_tokenizer =
       tokenizer != manifest.arguments.end() && tokenizer->second != config.tokenizer.tokenizer_type;
-  TrainConfig values = config;  // targets are variables; these are read alone
+  TrainConfig values = config;  // flags are bound to variables; these are only read
   for (const TrainFlag& flag : train_flags()) {
     const ResumeClass resume = flag.spec.resume;
     if (flag.target == nullptr || resume == ResumeClass::kFree) continue;
-    if (resume == ResumeClass::kState) continue;  // judged by what the optimizer keeps
+    if (resume == ResumeClass::kState) continue;  // check_optimizer_state() compares it
     if (config.run.finetune && resume != ResumeClass::kShape) continue;
-    // Another type of tokenizer is one fault: its other flags go with it.
+    // Another type of tokenizer is one fault; its other flags are not compared.
     if (is_other_tokenizer && describes_tokenizer(flag) && flag.spec.name != "--tokenizer-type") {
       continue;
     }
-    // Where there is no table of positions their number is in no weight.
+    // Without a table of positions their number is in no weight.
     if (flag.spec.name == "--max-position-embeddings" &&
         config.model.position_embedding_type != "learned_absolute") {
       continue;
@@ -47,10 +47,10 @@ void check_flags(const TrainConfig& config, const Manifest& manifest, Faults& fa
     const FlagType type = type_of(target, flag.spec.type);
     const std::string now = canonical_value(type, text_of(target));
     const std::string then = canonical_value(type, found->second);
-    // An older checkpoint says nothing of a text that is not given.
+    // An older checkpoint has no entry for a text flag that was not given.
     if (now == then || (type == FlagType::kText && then.empty())) continue;
     const bool is_refused = resume == ResumeClass::kFixed || resume == ResumeClass::kShape;
-    // A schedule's values are compared as what they come to, unless the flags' are wanted.
+    // Schedules are compared as a whole (below), unless the flags' schedule is wanted.
     const bool is_said =
         resume == ResumeClass::kWarned ||
         (resume == ResumeClass::kSchedule && config.optimizer.override_opt_param_scheduler);
@@ -77,8 +77,7 @@ std::string kept_by(std::string_view optimizer, bool has_momentum) {
   return has_momentum ? "sgd with momentum" : "sgd without momentum";
 }
 
-// Refuses a run that would go on with what another optimizer keeps, or without what its own has
-// kept so far.
+// Refuses to resume with the state of another optimizer, or without the state of its own.
 void check_optimizer_state(const TrainConfig& config, const Manifest& manifest, Faults& faults) {
   const bool is_left = config.run.finetune || config.run.no_load_optim;
   // An imported model has no state.
@@ -87,7 +86,7 @@ void check_optimizer_state(const TrainConfig& config, const Manifest& manifest, 
     const auto found = manifest.arguments.find(flag);
     return found == manifest.arguments.end() ? std::string(before) : found->second;
   };
-  // What older checkpoints do not say was always so.
+  // Older checkpoints leave this out: there was only one value.
   const std::string momentum = canonical_value(FlagType::kReal, argument("--sgd-momentum", "0.9"));
   const std::string then = kept_by(argument("--optimizer", "adam"), momentum != "0");
   const std::string now = kept_by(config.optimizer.optimizer, config.optimizer.sgd_momentum > 0.0);

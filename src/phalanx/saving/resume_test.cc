@@ -51,8 +51,8 @@ struct Answer {
   std::string log;
 };
 
-// What becomes of a run that goes on with another value of one flag. The checkpoint is what is
-// changed, so that the run itself stays possible.
+// Resumes with another value of one flag. The test changes the checkpoint, so that the run itself
+// stays valid.
 Answer answer(const TrainConfig& config, const std::string& flag, const std::string& then) {
   Manifest manifest = manifest_of(trained());
   manifest.arguments[flag] = then;
@@ -74,7 +74,7 @@ std::string another(const TrainFlag& flag, FlagType type) {
   return flag.spec.choices.empty() ? "other" : std::string(words_of(flag.spec.choices).back());
 }
 
-// Every flag that works, changed, under each of the ways to go on.
+// Every working flag, changed, under each way to resume.
 TEST(Resume, EveryFlagByItsClass) {
   TrainConfig config = trained();
   for (const TrainFlag& flag : train_flags()) {
@@ -158,7 +158,7 @@ TEST(Resume, AllDifferencesAreTold) {
   }
 }
 
-// What comes of a run with these flags that goes on with a checkpoint made with those.
+// The result of resuming with these flags from a checkpoint made with other flags.
 std::string come_to(const TrainConfig& now, const Manifest& then) {
   try {
     check_resume(now, then);
@@ -228,12 +228,12 @@ TEST(Resume, SchedulesAreComparedFieldByField) {
     c.optimizer.use_checkpoint_opt_param_scheduler = true;
     const ParameterSchedule kept = check_resume(c, manifest);
     EXPECT_EQ(schedule_arguments(kept), schedule_arguments(then));
-    // The weight decay of the first step too.
+    // Also the weight decay of the first step.
     EXPECT_EQ(kept.weight_decay(40), then.weight_decay(40));
   }
 }
 
-// Checkpoints of before know nothing of WSD, decoupled rates and other optimizers.
+// Older checkpoints have no entries for WSD, decoupled rates and other optimizers.
 TEST(Resume, OlderCheckpointsGoOn) {
   Manifest older = manifest_of(trained());
   for (const char* const flag :
@@ -271,7 +271,7 @@ TEST(Resume, AnotherOptimizerBeginsAnewOrNotAtAll) {
   TrainConfig anew = trained();
   anew.run.no_load_optim = true;
   EXPECT_EQ(come_to(anew, manifest_of(sgd(0.9))), "accepted");
-  // What is imported has no state.
+  // An imported model has no optimizer state.
   Manifest imported = manifest_of(trained());
   imported.iteration = 0;
   EXPECT_EQ(come_to(sgd(0.9), imported), "accepted");
@@ -285,7 +285,7 @@ TEST(Resume, AnotherOptimizerBeginsAnewOrNotAtAll) {
   }
 }
 
-// What older checkpoints do not say is not compared.
+// Flags that older checkpoints do not have are not compared.
 TEST(Resume, SilenceIsNoDifference) {
   Manifest manifest = manifest_of(trained());
   for (const auto& [name, value] : argument_values(trained())) manifest.arguments.erase(name);
@@ -300,7 +300,7 @@ TEST(Resume, PermissionIsByAnySpelling) {
   EXPECT_FALSE(is_allowed_to_change(run, "--num-layers"));
 }
 
-// What a run multiplies with, by what it asks for and what its checkpoint was made with.
+// The family of products, from the flag and from the checkpoint.
 TEST(Resume, ProductsAreTheCheckpoints) {
   TrainConfig config = trained();
   config.model.bf16 = true;

@@ -18,7 +18,7 @@
 namespace phalanx {
 namespace {
 
-// Whether the run begins with weights of a model that this one shares a part with.
+// Whether the run begins with a part of another model's weights.
 bool begins_with_part(const TrainConfig& config) {
   const RunConfig& run = config.run;
   return family_of(config).begins_with_part() && run.finetune &&
@@ -31,7 +31,7 @@ std::set<std::string_view> tensor_names(const Manifest& manifest) {
   return names;
 }
 
-// Parameters that the checkpoint has not, where it may lack any: they stay as they were drawn.
+// The parameters that the checkpoint does not have, where that is allowed: they stay as drawn.
 std::set<std::string> absent_parameters(const CheckpointReader& reader,
                                         const nn::ParamTable& table) {
   const auto names = tensor_names(reader.manifest());
@@ -76,7 +76,7 @@ void load_states(const CheckpointReader& reader, Rank& rank, bool with_optimizer
     });
   };
   if (parameters.has_main_parameters()) {
-    // Without the optimizer's copy the main parameters start from the rounded ones.
+    // Without main parameters in the checkpoint they start from the rounded weights.
     read_each(parameters.accesses(true, true)[0],
               with_optimizer ? kMainParamPrefix : std::string_view(),
               with_optimizer ? DTypeMatch::kExact : DTypeMatch::kConvert);
@@ -99,7 +99,7 @@ std::int64_t left_out_samples(const Manifest& manifest) {
   return count;
 }
 
-// What is not read is not verified.
+// Files that are not read are not verified.
 Verify what_to_verify(const RunConfig& run) {
   return run.finetune || run.no_load_optim ? Verify::kWeights : Verify::kYes;
 }
@@ -183,7 +183,7 @@ RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Ran
     }
   } else {
     rank.initialise_gradients();
-    // A checkpoint has no padding: what it does not fill is zero because it is made so here.
+    // A checkpoint has no padding: the padding is set to zero here.
     rank.parameters().clear(rank.context());
     rank.initialise_optimizer();
   }

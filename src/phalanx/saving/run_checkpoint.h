@@ -24,29 +24,30 @@ struct RunState : RunPosition {
   SampleCounts requested;  // what the datasets were built for
 };
 
-// Whether the run begins from --pretrained-checkpoint, for --load has nothing; and its settings
-// then, those of a new run from these weights. IoError, DataError as the directory is read.
+// Whether the run begins from --pretrained-checkpoint because --load has nothing; and the settings
+// of such a new run. IoError, DataError where the directory cannot be read.
 bool begins_pretrained(const RunConfig& run);
 TrainConfig from_pretrained(TrainConfig config);
 
-// The checkpoint that --load names (or its --ckpt-step), its files verified; null, with a warning,
-// where nothing was saved there yet.
+// The checkpoint that --load names (or its --ckpt-step), with its files verified; null, with a
+// warning, where nothing has been saved there yet.
 std::shared_ptr<const CheckpointReader> open_checkpoint(const RunConfig& run);
-// The one that another process has chosen so; its files are verified again or not.
+// The checkpoint that another process has chosen in this way. `verified`: whether to verify its
+// files again.
 std::shared_ptr<const CheckpointReader> open_checkpoint_at(const RunConfig& run,
                                                            const std::string& directory,
                                                            bool verified);
 
-// Stands among a manifest's arguments where the evaluation of its iteration was given up.
+// A manifest has this argument where the evaluation of its iteration was given up.
 inline constexpr std::string_view kDueEvaluation = "run.evaluation_is_due";
 
-// And how many samples were left out, where any were.
+// And this one where samples were left out: how many.
 inline constexpr std::string_view kLeftOutSamples = "run.left_out_samples";
 
 // Where a run that resumes from the checkpoint begins.
 RunPosition position_of(const Manifest& manifest);
 
-// ConfigError where the checkpoint has weights that the model has not: they would be lost.
+// ConfigError where the checkpoint has weights that the model does not have: they would be lost.
 void check_tensors(const Model& model, const Manifest& manifest);
 
 // Fills the rank's parts of weights (and of optimizer states, unless they are absent or not wanted)

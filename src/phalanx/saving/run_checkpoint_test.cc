@@ -36,7 +36,7 @@ class RunCheckpointTest : public RunTest {
   }
 };
 
-// Whatever lay in memory before.
+// Independent of what was in memory before.
 TEST_F(RunCheckpointTest, ALoadLeavesTheVocabularysPaddingZero) {
   for (const bool bf16 : {false, true}) {
     const std::string save = bf16 ? "bf16" : "fp32";
@@ -72,7 +72,7 @@ TEST_F(RunCheckpointTest, ALoadLeavesTheVocabularysPaddingZero) {
                                            segment.begin);
           }
           // 49 ids of 64; the second of two ranks has all of the padding.
-          const bool has_padding = rank.ranks().at.tensor == layout.tensor - 1;
+          const bool has_padding = rank.ranks().coordinates.tensor == layout.tensor - 1;
           if (layout.zero < 3) {
             EXPECT_EQ(weights, has_padding ? 15 * 32 : 0);
           }

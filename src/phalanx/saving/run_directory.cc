@@ -67,11 +67,12 @@ RunDirectory::RunDirectory(const RunConfig& run, const CheckpointReader* loaded,
     abandoned_ = checkpoints_after(save_, -1, -1);
   }
   start_ = std::max(start_, job_.start);
-  // What is moved aside keeps its number to itself, should the move be interrupted.
+  // This start's number is higher than that of any checkpoint here, even of one that is about to be
+  // moved aside: the move may be interrupted.
   for (const SavedCheckpoint& saved : saved_checkpoints(save_)) {
     start_ = std::max(start_, saved.start + 1);
   }
-  // What an earlier attempt of the job was about to move aside is not refused by this one.
+  // An earlier attempt of the job has decided to move these aside: not refused again.
   if (!job_.has_begun() || job_.is_settled) refuse_to_lose(run, loaded);
   if (job_.has_begun()) return;
   job_.run_id = run_id_;
@@ -90,7 +91,7 @@ void RunDirectory::refuse_to_lose(const RunConfig& run, const CheckpointReader* 
   if (saved.empty()) return;
   const SavedCheckpoint& newest = saved.back();
   if (is_resumed_) {
-    // A fall-back from a damaged checkpoint was not asked for; going back was.
+    // Only going back on purpose is refused, not falling back from a damaged checkpoint.
     const bool asked = run.ckpt_step > 0 || !loads_own_directory_;
     if (!asked || newest.directory.filename() == loaded->directory().filename()) return;
     throw ConfigError(
@@ -128,7 +129,7 @@ void RunDirectory::claim(const std::function<void(std::string_view step)>& befor
   };
   const fs::path metrics = save_ / kMetricsName;
   const std::string lines = metrics_after(metrics, last_);
-  // Lines beyond the last checkpoint of a run that goes on are about to be written again.
+  // A run that continues writes the lines after its last checkpoint again.
   const bool goes_on =
       is_resumed_ || goes_on_with_job_ || (loads_own_directory_ && abandoned_.empty());
   JobRecord job = job_;
@@ -139,7 +140,8 @@ void RunDirectory::claim(const std::function<void(std::string_view step)>& befor
     step("cut");
     return cut_metrics(metrics, last_);
   }
-  // What a settled attempt moves is none of the first one's choice.
+  // An attempt that resumes what the job has saved may move checkpoints too. The name for these is
+  // not part of the first attempt's recorded choice.
   std::string aside_name = job.aside;
   if (aside_name.empty() || goes_on_with_job_) aside_name = free_abandoned_name(save_);
   if (!goes_on_with_job_) job.aside = aside_name;
@@ -147,7 +149,7 @@ void RunDirectory::claim(const std::function<void(std::string_view step)>& befor
   step("make aside");
   const fs::path aside = make_abandoned_directory(save_, aside_name);
   log_warning("{}: moved to {}: {}", save_.string(), aside_name, what_is_moved(!lines.empty()));
-  // The lines are cut last: killed in between, they are there twice and not lost.
+  // The lines are cut last: if this is killed before, they are there twice, and not lost.
   step("lines");
   if (!lines.empty()) write_file_durably(aside / kMetricsName, lines);
   for (auto next = abandoned_.rbegin(); next != abandoned_.rend(); ++next) {
@@ -158,7 +160,7 @@ void RunDirectory::claim(const std::function<void(std::string_view step)>& befor
   if (is_resumed_) {
     write_tracker(save_, last_.iteration);
   } else {
-    std::error_code ignored;  // a hint
+    std::error_code ignored;  // the file is only a hint
     fs::remove(save_ / kTrackerName, ignored);
   }
   step("cut");

@@ -108,7 +108,7 @@ TEST_F(RunDirectoryTest, GoingBackIsAskedForTwice) {
   EXPECT_THAT(metric("run/abandoned-1", "iteration"), ElementsAre(3, 4, 5, 6));
   EXPECT_EQ(read_tracker(c.run.save), 3);
 
-  // From here on it is a run like another one, and has the bits of the first.
+  // From here on it is a normal run with the bits of the first.
   const auto first = numbers("run/abandoned-1", "lm_loss");
   train(resuming("run"));
   EXPECT_THAT(metric("run", "iteration"), ElementsAre(1, 2, 3, 4, 5, 6));
@@ -165,7 +165,7 @@ TEST_F(RunDirectoryTest, AnotherRunIsNotOverwritten) {
             CheckpointReader::open(path("run/abandoned-1")).manifest().run_id);
 }
 
-// A directory of another program's, or all that is left of a checkpoint.
+// A directory of another program, or the rest of a checkpoint.
 TEST_F(RunDirectoryTest, WhatCannotBeReadIsNotMovedUnasked) {
   fs::create_directories(path("run/iter_0000003/mp_rank_00"));
   EXPECT_THAT(refusal(saving("run")),
@@ -177,7 +177,7 @@ TEST_F(RunDirectoryTest, WhatCannotBeReadIsNotMovedUnasked) {
   EXPECT_TRUE(fs::exists(path("run/abandoned-1/iter_0000003/mp_rank_00")));
 }
 
-// Its own weights may be where a new run begins, if that is said.
+// A new run may begin with the directory's own weights if --overwrite is given.
 TEST_F(RunDirectoryTest, AFinetunedRunMayTakeTheDirectory) {
   train(saving("run"));
   TrainConfig c = resuming("run");
@@ -235,7 +235,7 @@ TEST_F(RunDirectoryTest, ADirectoryHasOneWriter) {
   }
 }
 
-// It would go with the checkpoint. Nothing is left in there by the attempt.
+// --save inside a checkpoint would be removed with it. The attempt leaves nothing there.
 TEST_F(RunDirectoryTest, ACheckpointIsNoPlaceForARun) {
   train(saving("other"));
   for (const char* inside : {"other/iter_0000004", "other/iter_0000004/run", "link/a/run"}) {
@@ -248,7 +248,7 @@ TEST_F(RunDirectoryTest, ACheckpointIsNoPlaceForARun) {
   EXPECT_FALSE(fs::exists(path("other/iter_0000004/run")));
 }
 
-// Lines of a run that saved nothing are written again where it goes on, and kept where it does not.
+// Metrics of a run that saved nothing are replaced where it continues, and kept where it does not.
 TEST_F(RunDirectoryTest, MetricsWithoutACheckpoint) {
   fs::create_directories(path("run"));
   const std::string lines = "{\"iteration\": 1, \"lm_loss\": 7}\n";

@@ -31,11 +31,11 @@ void add_copied(RunInputs& inputs, const TokenizerFile& file) {
   inputs.copies.push_back(std::move(copy));
 }
 
-// The flags of datasets are those that name paths of them.
+// Whether the flag names datasets.
 bool is_data(const Manifest::InputFile& file) { return file.flag.ends_with("data-path"); }
 
-// An entry's place among those of its flag: a dataset is two files, and there may be several; a
-// tokenizer model's directory has files of their own names.
+// What identifies an entry among those of its flag: the number of the dataset and its file, or the
+// name of a file in a tokenizer model's directory.
 struct Role {
   std::string flag, extension;
   std::int64_t number = 0;
@@ -102,7 +102,7 @@ RunInputs run_inputs(const TrainConfig& config) {
       continue;
     }
     inputs.files.push_back(describe_input_file(std::string(flag), prefix + ".idx"));
-    // The tokens may be terabytes: the index says where each document lies in them.
+    // The tokens may be terabytes, so only the index is read whole: it has each document's place.
     inputs.files.push_back(describe_input_length(std::string(flag), prefix + ".bin"));
   }
   inputs.arguments = order_arguments(config, paths);
@@ -113,7 +113,7 @@ namespace {
 
 constexpr std::string_view kNewRun = "--finetune to start a new run from the checkpoint's weights";
 
-// The order of samples, where the checkpoint says what it depends on.
+// Compares what the order of samples depends on, where the checkpoint has it.
 void check_order(const RunInputs& inputs, const Manifest& manifest, const RunConfig& run) {
   if (run.finetune) return;
   const auto of = [](const std::map<std::string, std::string>& arguments, std::string_view key) {
@@ -122,7 +122,7 @@ void check_order(const RunInputs& inputs, const Manifest& manifest, const RunCon
   };
   const std::string blend = of(inputs.arguments, kDataBlend);
   std::string then = of(manifest.arguments, kDataBlend);
-  // Earlier versions said nothing of one dataset, and there was no other way.
+  // Earlier versions had one dataset and no entry for it.
   if (then.empty() && std::ranges::any_of(manifest.input_files, is_data)) then = "--data-path";
   if (!then.empty() && blend != then && !is_allowed_to_change(run, "--data-path")) {
     throw ConfigError(
@@ -147,8 +147,8 @@ void check_inputs(const RunInputs& inputs, const Manifest& manifest, const RunCo
   check_order(inputs, manifest, run);
   const auto roles = roles_of(manifest.input_files);
   for (const auto& [role, now] : roles_of(inputs.files)) {
-    // A new run from the weights has their tokenizer, and data of its own.
-    // Another type of tokenizer has other files.
+    // A new run from the weights must have their tokenizer, but not their data. Another type of
+    // tokenizer has other files.
     const bool is_free =
         is_data(*now) ? run.finetune : is_allowed_to_change(run, "--tokenizer-type");
     if (is_free || is_allowed_to_change(run, now->flag)) continue;

@@ -41,7 +41,7 @@ TEST_F(RunInputsTest, ARunGoesOnWithTheDataItBeganWith) {
   train(c);
 }
 
-// A file that has kept its size and its index; the checkpoint knows its blocks.
+// A file with changed content but the same size and index; the checkpoint has its block digests.
 TEST_F(RunInputsTest, AChangedBlockOfDataIsNamed) {
   TrainConfig c = config("run");
   c.run.load = c.run.save;
@@ -68,7 +68,7 @@ TEST_F(RunInputsTest, AChangedBlockOfDataIsNamed) {
   train(c);
 }
 
-// Before anything is opened, all at once and by their flags.
+// Missing files are reported before anything is opened, all at once, with their flags.
 TEST_F(RunInputsTest, FilesThatAreNotThereAreNamed) {
   TrainConfig c = config("run");
   c.data.data_path = {path("none")};
@@ -96,7 +96,7 @@ TEST_F(RunInputsTest, AnIndexIsComparedByItsBytes) {
   check_inputs(inputs, manifest, c.run);
   *manifest.input_files[0].xxh3 ^= 1;
   EXPECT_THROW(check_inputs(inputs, manifest, c.run), ConfigError);
-  // What an older checkpoint does not say is not compared.
+  // Entries that an older checkpoint does not have are not compared.
   manifest.input_files.clear();
   check_inputs(inputs, manifest, c.run);
 }

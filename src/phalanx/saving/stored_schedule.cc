@@ -31,8 +31,8 @@ constexpr const char* kWeightDecayStyle = "schedule.weight_decay_style";
 
 struct Field {
   const char* key;
-  std::string_view name;    // as people set it
-  bool is_of_some = false;  // schedules; the others have no such argument
+  std::string_view name;     // the flag that sets it
+  bool is_optional = false;  // not all schedules have it
 };
 constexpr std::array<Field, 14> kFields = {{
     {kMaxLr, "--lr"},
@@ -161,7 +161,7 @@ std::vector<ScheduleDifference> schedule_differences(const ParameterSchedule& as
     return found == arguments.end() ? "not given" : found->second;
   };
   const auto stored_value_of = [&](const Field& field) -> std::string {
-    if (field.is_of_some && !has(manifest, field.key)) return "not given";
+    if (field.is_optional && !has(manifest, field.key)) return "not given";
     return stored(manifest, field.key);
   };
   std::vector<ScheduleDifference> differences;

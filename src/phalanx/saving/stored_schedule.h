@@ -1,6 +1,6 @@
 #pragma once
-// The learning-rate and weight-decay schedules of a run in its checkpoints: what the flags came to,
-// among the arguments of a manifest.
+// The learning-rate and weight-decay schedules of a run in its checkpoints: the values that the
+// flags resulted in, as arguments of a manifest.
 
 #include <map>
 #include <string>
@@ -15,20 +15,19 @@ namespace phalanx {
 // The schedule as a manifest keeps it, beside the flags.
 std::map<std::string, std::string> schedule_arguments(const ParameterSchedule& schedule);
 
-// The schedule that a checkpoint was made with. ConfigError where it says nothing of it, DataError
+// The schedule that a checkpoint was made with. ConfigError where the manifest has none, DataError
 // where it makes no sense.
 ParameterSchedule stored_schedule(const Manifest& manifest);
 
-// What of a schedule is another in a checkpoint.
+// A value of the schedule that differs from the checkpoint's.
 struct ScheduleDifference {
-  std::string_view name;  // as people set it
+  std::string_view name;  // the flag that sets it
   std::string asked, stored;
 };
-// What can change no rate and no decay under the styles that are asked for is left out. ConfigError
-// as above.
+// Values that have no effect under the chosen styles are left out. ConfigError as above.
 std::vector<ScheduleDifference> schedule_differences(const ParameterSchedule& asked,
                                                      const Manifest& manifest);
-// A line for the columns and one for each difference.
+// A table: a head line, and a line for each difference.
 std::string to_table(const std::vector<ScheduleDifference>& differences);
 
 }  // namespace phalanx

@@ -25,7 +25,7 @@ Agreement::Agreement(Means means, std::vector<RankPlace> places)
     : means_(std::move(means)), places_(std::move(places)) {}
 
 std::string Agreement::broadcast(std::string of_first) {
-  round({kValue});  // whoever ends with an error says so in a round of all
+  round({kValue});  // an error of any process is its text in this round
   return means_.broadcast(std::move(of_first));
 }
 
@@ -40,11 +40,11 @@ void Agreement::prepare(const std::function<void()>& preparation) {
     preparation();
     round({kValue});
   } catch (const StoppedEarly&) {
-    tell(std::string(kStopped));
+    tell_others(std::string(kStopped));
     throw;
   } catch (const Error& error) {
     const std::string message = std::string(error.what()).substr(0, kLongestMessage);
-    tell(fmt::format("{}{} {}", kError, error.exit_status(), message));
+    tell_others(fmt::format("{}{} {}", kError, error.exit_status(), message));
     throw;
   }
 }
@@ -56,7 +56,7 @@ std::vector<std::string> Agreement::round(std::string mine) {
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     const std::string_view text = texts[rank];
     if (text.starts_with(kValue)) continue;
-    told_ = true;
+    all_know_ = true;
     if (!text.starts_with(kError)) throw StoppedEarly{};
     int code = 0;
     const auto [end, fault] = std::from_chars(text.data() + 1, text.data() + text.size(), code);
@@ -67,9 +67,9 @@ std::vector<std::string> Agreement::round(std::string mine) {
   return texts;
 }
 
-// Throws what all throw, unless they know already.
-void Agreement::tell(const std::string& text) {
-  if (!told_ && !means_.is_over()) round(text);
+// Throws the error that all processes throw.
+void Agreement::tell_others(const std::string& text) {
+  if (!all_know_ && !means_.is_over()) round(text);
 }
 
 }  // namespace phalanx

@@ -1,7 +1,6 @@
 #pragma once
-// How processes do something together before their ranks run: rounds of texts, one after the other
-// in the same order. Where it ends with an error in one process, that is the next thing it says,
-// and all end with the same error.
+// How processes work together before their ranks run: they exchange texts in rounds, in the same
+// order. An error of one process is its text in the next round, and all end with the same error.
 
 #include <functional>
 #include <string>
@@ -19,7 +18,7 @@ class Agreement {
   struct Means {
     // The texts of all processes, by rank; every process at the same time.
     std::function<std::vector<std::string>(std::string mine)> gather;
-    // The first rank's, for all. Long ones too.
+    // The first rank's text, for all; it may be long.
     std::function<std::string(std::string of_first)> broadcast;
     // Whether a process has failed, so that there will be no more rounds.
     std::function<bool()> is_over;
@@ -30,16 +29,17 @@ class Agreement {
   std::string broadcast(std::string of_first);
   std::vector<std::string> gather(std::string mine);
   // `preparation` uses the two calls above. An Error or StoppedEarly of one process becomes that of
-  // all: of several the lowest rank's, whose number and host it names. Anything else is not told.
+  // all processes; of several it is the lowest rank's. It names that rank and its host. Other
+  // exceptions are not passed on.
   void prepare(const std::function<void()>& preparation);
 
  private:
   std::vector<std::string> round(std::string mine);
-  void tell(const std::string& text);
+  void tell_others(const std::string& text);
 
   Means means_;
   std::vector<RankPlace> places_;
-  bool told_ = false;  // all know how it ends
+  bool all_know_ = false;  // how the preparation ends
 };
 
 }  // namespace phalanx

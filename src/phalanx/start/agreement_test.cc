@@ -34,7 +34,7 @@ class Table {
 
 using Process = std::function<void(int rank, Agreement& agreement)>;
 
-// How each of three processes ended.
+// The ends of three processes.
 std::vector<std::string> ends_of(const Process& process) {
   constexpr int kProcesses = 3;
   Table table(kProcesses);
@@ -72,7 +72,7 @@ TEST(Agreement, TextsGoToAll) {
               Each("done"));
 }
 
-// Whatever round the others are in, and also where they have none left.
+// In any round of the others, and also after their last one.
 TEST(Agreement, AnErrorOfOneIsTheErrorOfAll) {
   for (int rounds = 0; rounds < 3; ++rounds) {
     EXPECT_THAT(ends_of([rounds](int rank, Agreement& agreement) {

@@ -15,8 +15,7 @@
 namespace phalanx {
 namespace {
 
-// Whether text has the ids that it had: the same type, and no file of the tokenizer's with other
-// bytes.
+// Whether the tokenizer is the same: the same type, and the same bytes in its files.
 bool has_its_tokenizer(const TrainConfig& config, const RunInputs& inputs,
                        const Manifest& manifest) {
   const auto type = manifest.arguments.find("--tokenizer-type");
@@ -32,8 +31,7 @@ bool has_its_tokenizer(const TrainConfig& config, const RunInputs& inputs,
   return std::ranges::none_of(inputs.files, is_changed);
 }
 
-// What does not depend on the tokenizer. A decoder goes on with the token that it was trained to
-// begin with.
+// What does not depend on the tokenizer: a decoder begins with the token that it was trained with.
 bool outlives_tokenizer(std::string_view argument) {
   constexpr std::array kLasting = {kConfigArchitecture, kConfigDecoderStart, kTokenizerReplaced};
   return std::ranges::find(kLasting, argument) != kLasting.end();

@@ -1,7 +1,7 @@
 #pragma once
-// What a checkpoint has of an imported model beside its weights and flags: what its files say of
-// token ids, and the files that are kept as they are. A run that begins with the checkpoint passes
-// them on, so that they outlive training.
+// What a checkpoint of an imported model has beside its weights and flags: token ids from the
+// original files, and files that are kept unchanged. A run that begins with the checkpoint puts
+// them into its own checkpoints.
 
 #include <map>
 #include <string>
@@ -18,8 +18,8 @@ struct ImportedParts {
   std::vector<Manifest::InputFile> files;
 };
 
-// Those that still hold for a run with these flags and inputs: where it has another tokenizer, no
-// ids of texts and no files, and a warning names these.
+// The parts that are still right for a run with these flags and inputs. With another tokenizer the
+// token ids and files are not, and a warning names them.
 ImportedParts imported_parts(const TrainConfig& config, const RunInputs& inputs,
                              const Manifest& manifest);
 

@@ -40,8 +40,7 @@ bool has_text(const fs::path& path, std::string_view text) {
 
 JoiningFile::JoiningFile(const fs::path& save)
     : path_(save / kName), text_(random_digits(kDigits)) {
-  // The name goes, not what a link of this name points to; and nobody can put another one there
-  // unseen.
+  // Removes the name, not what a link of this name points to; O_EXCL makes sure the file is new.
   ::unlink(path_.c_str());
   const int file =
       ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kMode);

@@ -25,7 +25,7 @@ class ArenaMemory {
     for (const cpu::FirstTouch& arena : arenas_) bytes += arena.left();
     return bytes;
   }
-  // Small arenas together.
+  // Takes several small arenas as one block.
   void take(std::int64_t bytes) {
     for (cpu::FirstTouch& arena : arenas_) {
       const std::int64_t before = arena.left();
@@ -72,10 +72,10 @@ void populate_arenas(Communicator& world, Context& context, std::span<const Rank
   const std::int64_t total =
       of_host(here.host, places, gather_numbers(world, context, memory.total()));
   while (true) {
-    // Every rank has taken its block when it knows these, ...
+    // When all numbers have arrived, every rank has taken its last block, ...
     const auto lefts = gather_numbers(world, context, memory.left());
     if (std::ranges::all_of(lefts, [](std::int64_t left) { return left == 0; })) return;
-    // ... and takes the next one when it knows what each host's first rank has seen meanwhile.
+    // ... and it takes the next one when each host's first rank has measured what is available.
     const AvailableMemory available = leads ? options.available() : AvailableMemory{};
     const auto availables = gather_numbers(world, context, leads ? available.bytes : 0);
     bool is_enough = true;

@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kMiB = 1 << 20;
 
-// Without huge pages, so that nothing more is there than was taken.
+// Without huge pages, so that no more memory is resident than was taken.
 Arena arena_of(std::int64_t bytes) {
   Arena arena("arena", bytes);
   if (bytes > 0) ::madvise(arena.base(), static_cast<std::size_t>(bytes), MADV_NOHUGEPAGE);
@@ -89,7 +89,7 @@ class PopulateArenasTest : public testing::Test {
   std::atomic<int> asked_ = 0;
 };
 
-// What is taken is no longer available, and it is never counted twice: all of it is just enough.
+// Memory that is taken is no longer available and is not counted twice: exactly enough is enough.
 TEST_F(PopulateArenasTest, TakesWhatIsThereToTheLastByte) {
   populate(1, [&](int) { return AvailableMemory{all_ - taken(), "a limit"}; });
   EXPECT_EQ(taken(), all_);

@@ -36,7 +36,7 @@ class ProcessRunner final : public RankRunner {
              .is_over = [this] { return member_->failure().has_value(); }},
             places()) {}
   ~ProcessRunner() override {
-    // The others wait for what this rank will not do.
+    // The others would wait for this rank.
     if (std::uncaught_exceptions() > exceptions_at_birth_ && !is_agreed_) {
       member_->fail("it ended with an error");
     }
@@ -91,10 +91,10 @@ class ProcessRunner final : public RankRunner {
  private:
   std::unique_ptr<Coordinator> coordinator_;  // of the first rank, where no launcher has one
   std::unique_ptr<Member> member_;
-  const ProgressScope progress_{member_->progress()};  // of the thread that makes and leaves it
+  const ProgressScope progress_{member_->progress()};  // of the thread that makes and destroys this
   int rank_;
   const int exceptions_at_birth_ = std::uncaught_exceptions();
-  bool is_agreed_ = false;  // how the preparation ended is how it ended everywhere
+  bool is_agreed_ = false;  // the preparation has ended in the same way in all processes
   Agreement agreement_;
 };
 
@@ -104,7 +104,7 @@ const char* variable(const char* name) {
 }
 
 // PHALANX_RDZV_INSECURE=1 is --rdzv-insecure, which our launcher passes on.
-bool is_told_insecure(const RunConfig& run) {
+bool is_insecure(const RunConfig& run) {
   const char* const value = variable("PHALANX_RDZV_INSECURE");
   if (value == nullptr) return run.rdzv_insecure;
   const std::string_view text = value;
@@ -114,7 +114,7 @@ bool is_told_insecure(const RunConfig& run) {
   return run.rdzv_insecure || text == "1";
 }
 
-// What the user or the launcher has given.
+// The secret from the user or the launcher.
 Secret given_secret(const RunConfig& run) {
   if (!run.rdzv_secret_file.empty()) {
     return read_secret_file(run.rdzv_secret_file, "--rdzv-secret-file");
@@ -129,7 +129,7 @@ Secret given_secret(const RunConfig& run) {
 }
 
 bool needs_secret(const LaunchEnvironment& environment, const RunConfig& run) {
-  return environment.endpoint.kind == Endpoint::Kind::kTcp && !is_told_insecure(run);
+  return environment.endpoint.kind == Endpoint::Kind::kTcp && !is_insecure(run);
 }
 
 }  // namespace
@@ -152,7 +152,7 @@ std::unique_ptr<RankRunner> make_process_runner(const LaunchEnvironment& environ
   Endpoint endpoint = environment.endpoint;
   if (environment.hosts_coordinator) {
     if (with_munge) secret = make_secret();
-    // Nobody else is to find it: several such processes may share what a launcher gave them.
+    // A name of its own, because several such processes may have the same environment.
     if (environment.world_size == 1)
       endpoint.name = "phalanx-alone-" + random_digits(kUniqueDigits);
     CoordinatorOptions options;

@@ -1,6 +1,6 @@
 #pragma once
-// This process as one rank of many: it joins the others, agrees with them, and passes messages by
-// UCX.
+// Runs this process as one rank of many: it joins the others, agrees with them, and sends messages
+// by UCX.
 
 #include <chrono>
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace phalanx {
 
-// Joins: returns when all ranks have. UnavailableError (69) where some do not come in time or
+// Returns when all ranks have joined. UnavailableError (69) where some do not come in time or
 // nobody answers, PermissionError (77) where there are several hosts and no secret, or another one,
 // ConfigError (78) where the ranks' places contradict each other. `poll` is asked meanwhile; what
 // it throws ends the joining.

@@ -14,7 +14,7 @@
 namespace phalanx {
 namespace {
 
-// Where people have told OpenMP itself.
+// The variable by which the user has told OpenMP itself where threads run.
 std::string openmp_variable() {
   for (const char* name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
     if (std::getenv(name) != nullptr) return name;

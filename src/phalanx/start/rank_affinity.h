@@ -14,18 +14,18 @@ struct RankAffinity {
   std::vector<std::vector<int>> cores;  // by local rank; empty where none is bound
   std::string text;                     // for people: "ranks on cores 0-31, 32-63"; or why none is
 
-  // The calling thread becomes the rank's, and so do the threads that it starts: its team.
+  // Binds the calling thread, and with it the threads that it starts later, the rank's team.
   void bind(int local_rank) const;
-  // Of all ranks of the machine; empty where none is bound.
+  // The cores of all ranks of the machine; empty where none is bound.
   std::vector<int> all() const;
 };
 
-// Several ranks of a machine that share out all cores of the calling thread are bound to their
-// shares, unless OpenMP's environment or --no-cpu-affinity says otherwise.
+// Several ranks of a machine that use all cores of the calling thread are bound to their shares,
+// unless OpenMP's environment or --no-cpu-affinity says otherwise.
 RankAffinity rank_affinity(const LayoutConfig& layout);
 
-// The decision: of the cores that may be used, neighbours side by side, of which `limit` can be
-// busy at once, and the OpenMP variable that is set ("": none).
+// The decision alone. `usable` are the cores that may be used, neighbours next to each other;
+// `limit` of them can be busy at once; `variable` is the OpenMP variable that is set ("": none).
 RankAffinity rank_affinity(const LayoutConfig& layout, std::span<const int> usable, int limit,
                            const std::string& variable);
 

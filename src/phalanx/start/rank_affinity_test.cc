@@ -30,7 +30,7 @@ TEST(RankAffinity, RanksThatShareAllCoresAreBound) {
   EXPECT_EQ(affinity(64, 64, 1).text, "ranks on cores 0, 1, 2, 3, 4, 5, 6, ..., 63");
 }
 
-// Each time for its own reason, which people are told.
+// Each case has its own reason, which is logged.
 TEST(RankAffinity, OthersAreNot) {
   const auto expect_none = [](const RankAffinity& affinity, const char* reason) {
     EXPECT_TRUE(affinity.cores.empty());

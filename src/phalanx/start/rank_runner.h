@@ -1,7 +1,7 @@
 #pragma once
-// The one place where ranks come to be: threads of this process, or this process as one rank of
-// many. Nothing else in train/ knows which. Before the ranks run, their processes agree on what
-// they are about to do; what the first rank decides holds for all.
+// Starts the ranks of a run: as threads of this process, or this process as one rank of many. Only
+// the runner knows which. Before the ranks run, their processes agree on what they are about to do;
+// what the first rank decides holds for all.
 
 #include <chrono>
 #include <functional>
@@ -28,24 +28,25 @@ class RankRunner {
   RankRunner(const RankRunner&) = delete;
   RankRunner& operator=(const RankRunner&) = delete;
 
-  // Of all ranks, by rank.
+  // The places of all ranks, by rank.
   const std::vector<RankPlace>& places() const { return places_; }
-  // Those that come to be in this process.
+  // The ranks of this process.
   virtual std::vector<int> own_ranks() const = 0;
   // The process with the first rank decides, writes and speaks.
   bool leads() const { return own_ranks().front() == 0; }
   int hosts() const { return places_.back().host + 1; }
 
-  // By all processes, one after the other in the same order: ---------------------------------
+  // All processes make these calls, in the same order: -----------------------------------------
   // The leading process's text, for all.
   virtual std::string broadcast(std::string of_first) = 0;
   // The texts of all processes, in the order of their ranks.
   virtual std::vector<std::string> gather(std::string mine) = 0;
-  // What they do before their ranks run, with the two calls above; ends alike in all (Agreement).
+  // What a process does before its ranks run, with the two calls above. It ends with the same error
+  // in all processes (Agreement).
   virtual void prepare(const std::function<void()>& preparation) = 0;
 
-  // Runs `body` for every rank of this process, and returns when all have returned. Where it
-  // throws, the others' waits end, in whatever process they are; the first failure comes out here.
+  // Runs `body` for every rank of this process, and returns when all have returned. If one throws,
+  // the waits of the other ranks end in all processes, and the first failure is thrown here.
   using Body = std::function<void(Communicator& world, RankWatch& watch)>;
   virtual void run(const RankOptions& options, const Body& body) = 0;
   // Bytes that the messages of one of this process's ranks may take beside the planned arenas.

@@ -14,7 +14,7 @@
 namespace phalanx {
 namespace {
 
-// The last part of each prefix, or all of it where that names two.
+// The last part of each prefix, or the whole prefix where two have the same last part.
 std::vector<std::string> names_of(const std::vector<std::string>& prefixes) {
   const auto short_name = [](const std::string& prefix) {
     return std::filesystem::path(prefix).filename().string();
@@ -54,7 +54,7 @@ void RunData::make(DataSources& sources) {
   for (const SplitKind kind : kSplitKinds) {
     const auto& own = paths.by_split[static_cast<std::size_t>(kind)];
     if (!is_divided && !own) continue;
-    // Nothing is evaluated where none of it is asked for.
+    // A split of which no samples are requested is not built.
     if (counts_.of(kind) == 0) continue;
     SourceRequest request{.kind = kind, .samples = std::nullopt, .split = std::nullopt};
     if (!is_read_whole(kind)) request.samples = counts_.of(kind);

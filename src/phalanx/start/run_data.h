@@ -22,24 +22,24 @@ namespace phalanx {
 
 class RunData {
  public:
-  // Samples that are evaluated or trained on by themselves.
+  // A set of samples that is trained on or evaluated separately.
   struct Set {
-    std::string name;  // of one of several validation sets
+    std::string name;  // where there are several validation sets
     std::shared_ptr<const SampleSource> source;
   };
 
   // `counts` decide the shuffle: those of the flags, or, in a resumed run, those of the checkpoint.
-  // `poll` is called every so often meanwhile; what it throws ends the building. ConfigError,
+  // `poll` is called from time to time; an exception of it ends the building. ConfigError,
   // DataError and InputMissingError as DataSources.
   RunData(const TrainConfig& config, const Tokenizer& tokenizer, const SampleCounts& counts,
           const std::function<void()>& poll = nullptr);
-  // Likewise of the data flags alone, for who only looks at samples: batches of one sample.
+  // The same from the data flags alone, to look at samples: batches of one sample.
   RunData(const DataConfig& data, DataSources& sources, const SampleCounts& counts);
 
-  // Where a resumed run needs more samples than `counts` gave: ConfigError for training data; what
-  // is evaluated begins again from its first sample, and a line says so.
+  // Where a resumed run needs more samples than `counts`: ConfigError for training data; evaluation
+  // data begins again from its first sample, and the log says so.
   void check_suffices(const SampleCounts& needed) const;
-  // One, or several validation sets; empty where there is no data.
+  // One set; several where there are several validation sets; none where there is no data.
   const std::vector<Set>& sets(SplitKind kind) const {
     return sets_[static_cast<std::size_t>(kind)];
   }
@@ -51,16 +51,16 @@ class RunData {
   // Global batches of an evaluation.
   std::int64_t evaluation_iterations(SplitKind kind, std::size_t set) const;
   const SampleCounts& counts() const { return counts_; }
-  // Of all of it, however it is split.
+  // Of all splits together.
   std::int64_t tokens() const { return tokens_; }
   std::int64_t documents() const { return documents_; }
 
-  // A data-parallel rank's microbatches of one set, from a count of samples that all ranks have
-  // consumed on; asked for in order. --num-workers threads read ahead, a global batch of training
-  // data, a few microbatches of what is evaluated, from when the first is asked for.
+  // A data-parallel rank's microbatches of one set, in order. It begins after `consumed` samples of
+  // all ranks. From the first request on --num-workers threads read ahead: a global batch of
+  // training data, or a few microbatches of evaluation data.
   class Stream {
    public:
-    // The threads run on `cores`, or, without, on those of the rank.
+    // The threads run on `cores`; where that is empty, on the cores of the rank.
     Stream(const RunData& data, SplitKind kind, std::int64_t consumed, int data_rank = 0,
            std::size_t set = 0, std::vector<int> cores = {});
     // The microbatches of the next global batch.

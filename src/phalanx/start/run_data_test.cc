@@ -34,7 +34,7 @@ class RunDataTest : public RunTest {
     resolve(c, true);
     return RunData(c, *make_tokenizer(c.tokenizer), counts);
   }
-  // Numbers and tokens of one global batch, by all ranks.
+  // The sample numbers and tokens of one global batch, from all ranks.
   static std::map<std::int64_t, std::vector<std::int32_t>> batch_of(const RunData& data,
                                                                     const TrainConfig& c,
                                                                     std::int64_t consumed) {
@@ -65,7 +65,7 @@ class RunDataTest : public RunTest {
   }
 };
 
-// What a global batch holds does not depend on who reads it.
+// The content of a global batch does not depend on the layout.
 TEST_F(RunDataTest, AnotherLayoutGoesOnWithTheNextSample) {
   TrainConfig c = blended();
   const RunData one = data_of(c, {.train = 24});
@@ -103,7 +103,7 @@ TEST_F(RunDataTest, DatasetsWithoutWeightsAreReadOnce) {
   data_of(cyclic, {.train = 100000}).check_suffices({.train = 100000});
 }
 
-// All sets, by their names, at the same places; each reads as much as the other.
+// All sets with their names, evaluated at the same iterations with the same number of samples.
 TEST_F(RunDataTest, SeveralValidationSetsAreEvaluatedByThemselves) {
   TrainConfig c = config("run");
   c.data.data_path.clear();
@@ -130,7 +130,7 @@ TEST_F(RunDataTest, SeveralValidationSetsAreEvaluatedByThemselves) {
   EXPECT_EQ(CheckpointReader::open(path("run")).manifest().consumed_valid_samples, 4);
 }
 
-// The same samples every time, whatever the batch: the last ones are padded.
+// The same samples every time, with any batch: the last batch is padded.
 TEST_F(RunDataTest, FullValidationReadsEverySampleOnce) {
   std::vector<double> values;
   for (const std::int64_t batch : {4, 16}) {

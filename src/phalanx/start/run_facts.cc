@@ -86,7 +86,7 @@ Json memory_facts(const RunSetup& setup) {
   return ranks;
 }
 
-// Of a step, predicted.
+// The predicted times of a step.
 Json disk_facts(const RunSetup& setup) {
   const DiskStep& disk = *setup.disk;
   Json json = {{"read_bytes", disk.traffic.read},
@@ -110,7 +110,7 @@ std::string run_facts(const RunSetup& setup) {
   if (setup.disk) facts["disk"] = disk_facts(setup);
   facts["schedule"] =
       Json::parse(schedule_json(setup.programs.training.at(setup.programs.usual).schedule));
-  // What a path holds need not be UTF-8.
+  // A path may not be UTF-8.
   return facts.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

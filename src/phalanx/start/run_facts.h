@@ -1,6 +1,7 @@
 #pragma once
-// What a run is, as it begins: the machine, the model and its layout, the data, the memory planned
-// for every rank and the schedule, as one JSON object. docs/report.md says what is in it.
+// Describes a run that begins as one JSON object, for the report: the machine, the model and its
+// layout, the data, the planned memory of every rank and the schedule. docs/report.md lists the
+// keys.
 
 #include <string>
 

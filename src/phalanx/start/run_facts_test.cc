@@ -77,7 +77,7 @@ TEST_F(RunFactsTest, ARunKeepsWhatItIsAndWhatHappened) {
   EXPECT_GT(end.at("timeline").at("passes").at(0).at("forward"), 0);
   EXPECT_THAT(read_file(path("run/report.html")), HasSubstr("measured: 1f1b"));
 
-  // The history stays.
+  // The events of the first start stay.
   c.run.load = c.run.save;
   c.run.train_iters = 3;
   pretrain(c);
@@ -88,7 +88,7 @@ TEST_F(RunFactsTest, ARunKeepsWhatItIsAndWhatHappened) {
   EXPECT_EQ(both[4].at("iteration"), 2);
 }
 
-// A run is worth more than its diary.
+// A failing sink does not end the run.
 TEST_F(RunFactsTest, WhatCannotBeWrittenChangesNothing) {
   const TrainConfig c = pipeline("run");
   for (const std::string_view name : {kReportName, kEventsName}) {

@@ -17,12 +17,12 @@
 namespace phalanx {
 namespace {
 
-// A run from another's weights begins anew.
+// A run from another run's weights begins with its first iteration.
 RunPosition begin_of(const TrainConfig& config, const std::optional<Manifest>& loaded) {
   return loaded && !config.run.finetune ? position_of(*loaded) : RunPosition{};
 }
 
-// What the data order was built for: a resumed run keeps the order it began with.
+// The sample counts that the data order is built for. A resumed run keeps the order it began with.
 SampleCounts counts_of(const RunSetup& setup) {
   if (!setup.loaded || setup.config.run.finetune) return setup.length.requested();
   const auto& stored = setup.loaded->requested_samples;
@@ -33,12 +33,12 @@ SampleCounts counts_of(const RunSetup& setup) {
 }  // namespace
 
 RunSetup::RunSetup(const TrainConfig& given, RankRunner& runner, const std::function<bool()>& stop)
-    : RunSetup(start_run(given, runner), runner, stop) {}
+    : RunSetup(decide_run(given, runner), runner, stop) {}
 
 RunSetup::RunSetup(const TrainConfig& given, const std::function<bool()>& stop)
     : RunSetup(given, *make_thread_runner(static_cast<int>(given.layout.world_size)), stop) {}
 
-RunSetup::RunSetup(RunStart start, RankRunner& runner, const std::function<bool()>& stop)
+RunSetup::RunSetup(DecidedRun start, RankRunner& runner, const std::function<bool()>& stop)
     : config(std::move(start.config)),
       lock(std::move(start.lock)),
       places(runner.places()),
@@ -84,8 +84,8 @@ RunSetup::RunSetup(RunStart start, RankRunner& runner, const std::function<bool(
   poll();
 }
 
-// What a process tells the others of its plans: the bytes that it needs, the operations of a step,
-// and for each of its ranks its number and its facts.
+// What a process tells the others about its plans: the bytes that it needs, the operations of a
+// step, and for each of its ranks the number and the facts.
 std::string RunSetup::planned() const {
   double flops = 0;
   std::string ranks_text;
@@ -99,7 +99,7 @@ std::string RunSetup::planned() const {
   return fmt::format("{} {}{}", process_bytes(plans), flops, ranks_text);
 }
 
-// One process of each host compares what all of the host's need with what there is.
+// One process of each host compares the need of all processes there with the memory of the host.
 void RunSetup::plan_memory(RankRunner& runner) {
   for (RankPlan& plan : plans) plan.memory.library_bound += runner.message_bytes();
   const std::vector<std::string> texts = runner.gather(planned());
@@ -133,6 +133,22 @@ const MemoryPlan& RunSetup::plan_of(int rank) const {
     return std::ranges::find(plan.ranks, rank) != plan.ranks.end();
   };
   return std::ranges::find_if(plans, holds)->memory;
+}
+
+SavedRun RunSetup::saved_run() const {
+  return {.config = config,
+          .lock = lock,
+          .directory = directory,
+          .inputs = inputs,
+          .schedule = schedule,
+          .products = products.name(),
+          .digests = digests.get(),
+          .last_saved = directory.is_resumed() ? loaded->iteration : -1};
+}
+
+std::unique_ptr<RunData::Stream> RunSetup::stream(SplitKind kind, std::int64_t consumed,
+                                                  int data_rank, std::size_t set) const {
+  return std::make_unique<RunData::Stream>(*data, kind, consumed, data_rank, set, affinity.all());
 }
 
 }  // namespace phalanx

@@ -1,6 +1,6 @@
 #pragma once
-// What all ranks of a run share, and nobody changes: settings, tokenizer, the checkpoint to resume
-// from, data, and the plan that says whether it fits.
+// Everything that the ranks of a process share during a run: settings, tokenizer, the checkpoint to
+// begin with, data, programs and memory plans. Nothing of it changes while the run goes on.
 
 #include <chrono>
 #include <functional>
@@ -14,22 +14,23 @@
 #include "phalanx/saving/run_checkpoint.h"
 #include "phalanx/saving/run_directory.h"
 #include "phalanx/saving/run_inputs.h"
+#include "phalanx/saving/run_saver.h"
 #include "phalanx/settings/run_length.h"
 #include "phalanx/start/rank_affinity.h"
 #include "phalanx/start/rank_memory.h"
 #include "phalanx/start/rank_runner.h"
 #include "phalanx/start/run_data.h"
-#include "phalanx/start/run_start.h"
+#include "phalanx/start/run_decisions.h"
 
 namespace phalanx {
 
 struct RunSetup {
   // Resolves the configuration, opens the inputs, plans; throws where any of it is wrong, before
   // anything large is allocated. `stop` is asked while the data's order is made, which can take
-  // minutes. By all processes at the same time, within RankRunner::prepare().
+  // minutes. Called by all processes at the same time, within RankRunner::prepare().
   RunSetup(const TrainConfig& config, RankRunner& runner,
            const std::function<bool()>& stop = nullptr);
-  // Of ranks in this process.
+  // For ranks that are threads of this process.
   explicit RunSetup(const TrainConfig& config, const std::function<bool()>& stop = nullptr);
 
   TrainConfig config;
@@ -37,14 +38,14 @@ struct RunSetup {
   std::vector<RankPlace> places;      // by rank
   RankGrid grid;
   std::unique_ptr<Tokenizer> tokenizer;
-  // What the run begins with, or null. Whoever has read it lets go of it: files that are removed
-  // later give their space back then.
+  // What the run begins with, or null. Each rank gives it up once it is read, so that files that
+  // are removed later give their space back.
   std::shared_ptr<const CheckpointReader> checkpoint;
   std::optional<Manifest> loaded;  // the checkpoint's
   RunDirectory directory;
-  std::string name;  // of this start, in all its processes: nobody else has it
+  std::string name;  // unique name of this start, the same in all its processes
   RunInputs inputs;
-  // Of the leading process, or null.
+  // In the leading process, or null.
   std::unique_ptr<const DataDigests> digests;
   RunLength length;
   ParameterSchedule schedule;
@@ -60,16 +61,22 @@ struct RunSetup {
   std::optional<RunData> data;
   RankAffinity affinity;
   UsableCores cores = usable_cores();  // before any rank is bound to its own
-  // For people: when the first part of the preparation was done, how long it took and how long the
-  // data took.
+  // For the log: when the first part of the preparation was done, how long it took, and how long
+  // the data took.
   std::chrono::system_clock::time_point initialised;
   std::chrono::steady_clock::duration start_time{}, data_time{};
 
   const MemoryPlan& plan_of(int rank) const;
+  // What the run's checkpoints have in common.
+  SavedRun saved_run() const;
+  // A data-parallel rank's samples of a split from `consumed` on, and of one of its sets. The
+  // threads that read ahead run on the cores of any rank: a rank's own are its team's.
+  std::unique_ptr<RunData::Stream> stream(SplitKind kind, std::int64_t consumed, int data_rank,
+                                          std::size_t set = 0) const;
   int hosts() const { return places.back().host + 1; }
   // Per second, of all hosts.
   double peak_flops() const { return 1e9 * hosts() * peak.of(products.products); }
-  // Of a rank, among those of its host.
+  // The share of one rank of its host.
   double peak_flops_of(int rank) const {
     return 1e9 * peak.of(products.products) / places[static_cast<std::size_t>(rank)].local_size;
   }
@@ -77,7 +84,7 @@ struct RunSetup {
   double arithmetic_seconds() const { return flops_per_step / peak_flops(); }
 
  private:
-  RunSetup(RunStart start, RankRunner& runner, const std::function<bool()>& stop);
+  RunSetup(DecidedRun start, RankRunner& runner, const std::function<bool()>& stop);
   std::string planned() const;
   void plan_memory(RankRunner& runner);
 };

@@ -20,7 +20,7 @@
 namespace phalanx {
 namespace {
 
-// Megatron's list of what the flags have come to.
+// Megatron's list of all arguments and their values.
 std::string arguments_of(TrainConfig config) {
   FlagSet flags("", "");
   add_train_flags(flags, config);
@@ -28,7 +28,7 @@ std::string arguments_of(TrainConfig config) {
   return arguments_text(flags.rows());
 }
 
-// "16 samples to iteration 61, 32 to 92, ...": all of them where they are few.
+// "16 samples to iteration 61, 32 to 92, ...": all stretches where there are few.
 std::string describe(const std::vector<RunLength::Stretch>& stretches) {
   constexpr std::size_t kShown = 4;
   std::string text;
@@ -54,7 +54,7 @@ class Lines {
   std::vector<std::string> lines_;
 };
 
-// Megatron's, from the sizes of the groups to the model.
+// Megatron's lines from the sizes of the groups to the model.
 void add_initialisation(const RunSetup& setup, Lines& lines) {
   const GridSizes& sizes = setup.grid.sizes();
   lines.add(
@@ -90,7 +90,7 @@ void add_data(const RunSetup& setup, Lines& lines) {
   lines.add("> finished creating {} datasets ...", family_of(setup.config).title());
 }
 
-// Megatron's from the end of the preparation to the first step.
+// Megatron's lines from the end of the preparation to the first step.
 void add_end_of_setup(const RunSetup& setup, std::span<const TimerRow> times,
                       std::int64_t loaded_iteration, Lines& lines) {
   const auto now = std::chrono::system_clock::now();
@@ -108,7 +108,7 @@ void add_end_of_setup(const RunSetup& setup, std::span<const TimerRow> times,
   lines.add("{}", datetime_line("before the start of training step", now));
 }
 
-// What the step cannot be faster than: its files, and its arithmetic.
+// Two lower bounds of a step's time: its files and its arithmetic.
 std::string disk_text(const RunSetup& setup) {
   return fmt::format("{}{}; its arithmetic takes {:.3g} s at the peak",
                      setup.grid.world_size() > 1 ? "of all ranks of a host " : "",

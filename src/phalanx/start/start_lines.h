@@ -1,6 +1,6 @@
 #pragma once
-// What a run says of itself before its first step: Megatron's lines in their order, where they mean
-// something here, and ours.
+// The lines that a run prints before its first step: Megatron's in their order, where they have a
+// meaning here, and our own.
 
 #include <span>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace phalanx {
 
-// `plan` is the first rank's, `times` are those of the preparation.
+// `plan` is the first rank's; `times` are those of the preparation.
 std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& plan,
                                      std::int64_t loaded_iteration,
                                      std::span<const TimerRow> times);

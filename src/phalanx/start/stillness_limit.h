@@ -1,15 +1,14 @@
 #pragma once
-// How long a rank may be without anything that moves before it is taken for one that hangs, by the
-// plan of what it does.
+// How long a rank may make no progress before it counts as hanging, from the plan of its work.
 
 #include <chrono>
 
-#include "phalanx/rank/rank.h"
+#include "phalanx/rehearsal/rank_rehearsal.h"
 
 namespace phalanx {
 
-// A minute, or 20 times what the slowest pass of a unit takes at the peak, for machines are shared
-// and memory is slower than it should be: `flops_per_second` of the rank, its operands at 1 GB/s.
+// A minute, or 20 times the slowest pass of a unit, computed at `flops_per_second` of the rank with
+// operands at 1 GB/s. The factor is large because machines are shared and memory is slow.
 std::chrono::milliseconds stillness_limit(const LargestUnit& unit, double flops_per_second);
 
 }  // namespace phalanx

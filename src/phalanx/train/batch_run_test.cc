@@ -1,5 +1,5 @@
-// Runs whose global batch changes, against runs that are resumed at each change with the next batch
-// given by hand: the same bits.
+// Runs whose global batch changes have the same bits as runs that are resumed at each change with
+// the next batch as --global-batch-size.
 
 #include <gmock/gmock.h>
 
@@ -124,7 +124,7 @@ TEST_F(BatchRunTest, AnAsynchronousRampIsItsStepsByHand) {
 
 TEST_F(BatchRunTest, ARampResumesAnywhere) {
   expect_resume_is_bitwise(config("straight"), 4);
-  // And where the batch changes, on other ranks.
+  // And with another layout where the batch changes.
   TrainConfig c = config("parts");
   c.run.load = path("straight");
   c.run.ckpt_step = 3;
@@ -147,7 +147,7 @@ TEST_F(BatchRunTest, WhatWasTrainedWithAnotherBatchIsSavedFirst) {
   for (const int iteration : {3, 5, 6, 7}) {
     EXPECT_EQ(times(said, fmt::format("saving checkpoint at iteration {:7d}", iteration)), 1U);
   }
-  // A run that goes on where the batch changes has nothing to save there.
+  // A run that resumes where the batch changes has nothing to save there.
   c.run.load = c.run.save;
   c.run.ckpt_step = 5;
   const std::string resumed = said_by(c);
@@ -165,7 +165,7 @@ TEST_F(BatchRunTest, OnlyWholeBatchesAreTrained) {
   EXPECT_EQ(CheckpointReader::open(path("run")).manifest().consumed_train_samples, 196);
 }
 
-// The same batches said in iterations, and as a table of tokens.
+// The same batches, given in iterations and as a table of tokens.
 TEST_F(BatchRunTest, TheBatchesDecideHoweverTheyAreSaid) {
   train(config("ramp"));
   TrainConfig steps = config("steps");
@@ -197,7 +197,7 @@ TEST_F(BatchRunTest, EvaluationsHaveTheLastBatch) {
   EXPECT_EQ(manifest.requested_samples.valid, (7 / 2 + 1) * 2 * 12);
 }
 
-// What differs on resume is said; consumed samples decide.
+// A difference on resume is logged; the number of consumed samples decides.
 TEST_F(BatchRunTest, OtherBatchesOnResumeAreSaid) {
   TrainConfig c = config("run");
   c.run.load = c.run.save;
@@ -221,7 +221,7 @@ TEST_F(BatchRunTest, BatchesAreRoundedDownToTheRanks) {
             (std::vector<Json>{3, 6, 9, 12, 18, 24, 36, 48, 60}));
 }
 
-// Of the first stage of four: as many microbatches in flight as there are, four at most.
+// On the first of four stages all microbatches are in flight, but at most four.
 TEST_F(BatchRunTest, ThePlanIsTheMostOfAllPrograms) {
   const auto planned = [&](const auto& change) {
     TrainConfig c = config("", {.pipeline = 4});

@@ -24,7 +24,8 @@ constexpr Layout kGathered{.name = "d2-zero3", .data = 2, .overlaps = true, .zer
 
 class LossScaleTest : public RunTest {
  protected:
-  // From a scale that overflows down to one that does not, and up again every two clean steps.
+  // Begins with a scale that overflows, falls to one that does not, and grows after two clean
+  // steps.
   TrainConfig fp16(const std::string& save) const {
     TrainConfig c = config(save);
     c.layout.micro_batch_size = 1;
@@ -44,7 +45,7 @@ class LossScaleTest : public RunTest {
   }
 };
 
-// In fp32 a power of two only moves the exponent.
+// In fp32 a power of two only changes the exponent.
 TEST_F(LossScaleTest, AConstantPowerOfTwoChangesNoBit) {
   for (const Layout& layout : {Layout{}, kSequence, kSharded}) {
     TrainConfig c = with_layout(config("without"), layout);
@@ -72,8 +73,8 @@ TEST_F(LossScaleTest, Fp16FollowsFp32) {
   expect_near("narrow", "wide", "grad_norm", 2e-2);
 }
 
-// Every gradient overflows: hysteresis 3 lets two pass, then each halves the scale, down to the
-// smallest. Samples are consumed; schedule, Adam and weights stand still.
+// Every gradient overflows. With hysteresis 3 the first two change nothing, then each halves the
+// scale, down to the smallest. Samples are consumed; schedule, Adam and weights do not change.
 TEST_F(LossScaleTest, NothingButSamplesMovesInASkippedIteration) {
   for (const Layout& layout : {Layout{}, kSequence, kSharded, kGathered}) {
     TrainConfig c = with_layout(fp16("run"), layout);
@@ -155,7 +156,7 @@ TEST_F(LossScaleTest, FollowsTheRuleDownAndUp) {
   EXPECT_EQ(manifest.optimizer.hysteresis, hysteresis);
 }
 
-// One rank's overflow is everybody's.
+// An overflow on one rank is an overflow on all.
 TEST_F(LossScaleTest, AllRanksSkipAlike) {
   TrainConfig c = fp16("one");
   c.optimizer.initial_loss_scale = std::ldexp(1.0, 30);

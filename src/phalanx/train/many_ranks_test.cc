@@ -44,7 +44,7 @@ class ManyRanksTest : public RunTest {
     c.layout.micro_batch_size = 1;
     return with_layout(std::move(c), layout);
   }
-  // Messages that are done in pieces by whoever waits, and not at once by who comes last.
+  // Messages that proceed in pieces while ranks wait, instead of all at once in the last rank.
   static TrainConfig with_large_messages(TrainConfig c) {
     c.model.hidden_size = 64;
     c.tokenizer.vocab_size = 4096;
@@ -61,7 +61,7 @@ TEST_F(ManyRanksTest, TrainAlike) {
     train(config(layout));
     expect_near(layout.name, "one", "lm_loss", 1e-5);
     expect_near(layout.name, "one", "grad_norm", 1e-4);
-    // The lines are written once, and those of evaluations have the same keys and losses.
+    // Each line is written once; lines of evaluations have the same keys and losses.
     const auto found = metrics(layout.name);
     ASSERT_EQ(found.size(), expected.size()) << layout.name;
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -109,7 +109,7 @@ TEST_F(ManyRanksTest, MetricsHaveTheirKeysInOrder) {
   }
 }
 
-// A checkpoint knows no layout.
+// A checkpoint does not depend on the layout.
 TEST_F(ManyRanksTest, ResumeInAnother) {
   train(config(kOne));
   const std::vector<std::array<Layout, 2>> changes = {
@@ -132,7 +132,7 @@ TEST_F(ManyRanksTest, ResumeInTheSameIsBitwiseInBf16) {
   expect_resume_is_bitwise(c);
 }
 
-// Sums over data-parallel ranks are in rank order, and norms by blocks that no cut divides.
+// Sums over data-parallel ranks are in rank order, and norms are sums of blocks that are never cut.
 TEST_F(ManyRanksTest, ShardsAndBucketsDoNotChangeABit) {
   for (const bool bf16 : {false, true}) {
     for (const std::int64_t tensor : {1, 2}) {
@@ -184,8 +184,8 @@ TEST_F(ManyRanksTest, StartFromTheSameWeights) {
   }
 }
 
-// The mean over the tokens of the global batch does not depend on who has which; the mean of means
-// is the same on one rank and on many with the same microbatches.
+// The mean over the tokens of the global batch does not depend on the layout; the mean of means is
+// the same on one rank and on many with the same microbatches.
 TEST_F(ManyRanksTest, LossAveragesOfMaskedTokens) {
   const auto averaged = [&](Layout layout, const std::string& average) {
     TrainConfig c = config(layout, fmt::format("{}-{}", layout.name, average));
@@ -223,7 +223,7 @@ TEST_F(ManyRanksTest, ClippingByTheNormOfTheWholeModel) {
   EXPECT_EQ(metric("all-off", "grad_norm")[0], metric("all-little", "grad_norm")[0]);
 }
 
-// Nothing is left to do but to evaluate and to save, in another layout.
+// A finished run is resumed in another layout: it only evaluates and saves.
 TEST_F(ManyRanksTest, AFinishedRunIsSavedElsewhere) {
   train(config(kOne));
   for (const Layout& layout : {kOne, kSharded, kEverything}) {
@@ -248,8 +248,7 @@ TEST_F(ManyRanksTest, EndWithParametersUnderWay) {
   }
 }
 
-// A rank that leaves, with or without an error, takes its memory along only when no other can be
-// reading it.
+// A rank that ends, with or without an error, frees its memory only when no other rank can read it.
 TEST_F(ManyRanksTest, MemoryLivesWhileMessagesAreUnderWay) {
   write_dataset("spoilt", 3);
   TrainConfig c = with_large_messages(config({.data = 4, .sharded = true, .overlaps = true}, ""));
@@ -281,7 +280,7 @@ TEST_F(ManyRanksTest, ACheckpointWaitsForParametersUnderWay) {
   }
 }
 
-// One rank meets a fault; the others wait for it in the middle of a step, with messages under way.
+// One rank fails while the others wait for it in the middle of a step, with messages under way.
 TEST_F(ManyRanksTest, AFaultOnOneRankEndsAll) {
   write_dataset("spoilt", 3);
   for (const Layout& layout :

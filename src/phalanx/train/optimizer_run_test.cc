@@ -1,5 +1,5 @@
-// Whole runs with SGD, with a learning rate of its own for the input and the output layer, and with
-// schedules that end otherwise than they began: on one rank, on many, and resumed.
+// Whole runs with SGD, with a separate learning rate for the input and the output layer, and with
+// all schedule styles: on one rank, on many, and resumed.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ class OptimizerRunTest : public RunTest {
   std::vector<Manifest::Entry> entries(const std::string& save) const {
     return checkpoint(save).manifest().tensors;
   }
-  // What stands between "optimizer." and a parameter's name, and how often.
+  // The names of the optimizer states between "optimizer." and the parameter's name, with counts.
   std::map<std::string, int> states(const std::string& save) const {
     std::map<std::string, int> found;
     for (const auto& entry : entries(save)) {
@@ -68,7 +68,7 @@ class OptimizerRunTest : public RunTest {
     }
     return found;
   }
-  // Names of the weights that are other numbers in two checkpoints.
+  // The names of the weights that differ between two checkpoints.
   std::set<std::string> moved(const std::string& a, const std::string& b) const {
     std::set<std::string> names;
     for (const auto& tensor : difference(a, b).tensors) {
@@ -124,7 +124,7 @@ TEST_F(OptimizerRunTest, SgdResumesInAnotherLayout) {
   expect_resume_is_bitwise(bf16);
 }
 
-// Without momentum there is nothing to keep, to plan and to store.
+// Without momentum there is no optimizer state.
 TEST_F(OptimizerRunTest, SgdWithoutMomentumKeepsNothing) {
   expect_resume_is_bitwise(sgd(kOne, "none", 0.0));
   EXPECT_TRUE(states("none").empty());
@@ -141,7 +141,7 @@ TEST_F(OptimizerRunTest, SgdWithoutMomentumKeepsNothing) {
   EXPECT_EQ(states("half").begin()->first, "main_param");
 }
 
-// An overflow leaves weights and momenta alone, as with Adam.
+// An overflow changes neither weights nor momenta, as with Adam.
 TEST_F(OptimizerRunTest, SgdSkipsWhatOverflows) {
   TrainConfig c = sgd(kTwoStages, "fp16");
   c.model.fp16 = true;
@@ -170,7 +170,7 @@ TEST_F(OptimizerRunTest, AnotherOptimizersStateIsRefusedOrLeft) {
   EXPECT_EQ(checkpoint("run").manifest().iteration, 8);
 }
 
-// A rate of 0 from first to last moves nothing that it is for, and nothing else has it.
+// A separate rate of 0 keeps its own weights unchanged, and only these.
 TEST_F(OptimizerRunTest, TheDecoupledRateIsForInputAndOutput) {
   for (const bool tied : {true, false}) {
     for (const Layout& layout : {kOne, kSharded, kCut}) {
@@ -217,8 +217,8 @@ TEST_F(OptimizerRunTest, DecoupledRatesHaveTheSameBitsOnStagesAndResumed) {
               HasSubstr(" decoupled learning rate: 2.000000E-02 | global batch size:     4 |"));
 }
 
-// Learning rate and weight decay change in every iteration; the first step behind the checkpoint
-// has those of its count, whichever flags it is given and told to leave.
+// Learning rate and weight decay change in every iteration. The first step after a checkpoint has
+// the values of its count, with either choice between the flags and the checkpoint.
 TEST_F(OptimizerRunTest, SchedulesGoOnWhereTheyWere) {
   TrainConfig c = config(kOne, "straight");
   c.optimizer.lr_decay_style = "WSD";

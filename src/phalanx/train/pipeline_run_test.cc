@@ -1,5 +1,5 @@
-// The same run on pipelines: the bits of one rank, whatever the schedule and however often the
-// number of stages changes on the way.
+// The same run on pipelines has the bits of one rank, under every schedule and with any changes of
+// the number of stages.
 
 #include <cmath>
 #include <string>
@@ -38,7 +38,7 @@ class PipelineRunTest : public RunTest {
     return c;
   }
 
-  // All that two runs say about training and evaluation, and what they saved.
+  // Compares the metrics of two runs and what they saved.
   void expect_same_run(const std::string& found, const std::string& expected) const {
     const std::vector<Json> lines = metrics(found);
     const std::vector<Json> expected_lines = metrics(expected);
@@ -61,7 +61,7 @@ class PipelineRunTest : public RunTest {
   }
 };
 
-// With evaluations in between, which are pipelines of forward passes.
+// With evaluations in between.
 TEST_F(PipelineRunTest, TrainsAsOneRankDoes) {
   train(config(kOne));
   EXPECT_EQ(metrics("one").size(), 6U + 5U);
@@ -109,7 +109,7 @@ TEST_F(PipelineRunTest, SkipsAndScalesAsOneRankDoes) {
   }
 }
 
-// Stages in a checkpoint are nobody's: what two saved, any number takes on, with the same bits.
+// A checkpoint has no stages: one saved by two stages resumes on any number with the same bits.
 TEST_F(PipelineRunTest, ResumesOnOtherStages) {
   train(config(kOne));
   for (const auto& [first, second] :
@@ -171,7 +171,7 @@ TEST_F(PipelineRunTest, AnAsynchronousRunCountsUpdates) {
   }
 }
 
-// The pipeline is empty when it evaluates, and goes on as after any other drain.
+// The pipeline is empty for an evaluation, and goes on as after any other drain.
 TEST_F(PipelineRunTest, AnEvaluationDrains) {
   for (const Layout& layout : {kPipeDream, kDoubleBuffered}) {
     TrainConfig c = asynchronous(layout, "drained");
@@ -201,7 +201,7 @@ TEST_F(PipelineRunTest, AFaultOnOneRankEndsAll) {
   }
 }
 
-// Of an asynchronous schedule one stage sees it first.
+// Under an asynchronous schedule one stage sees it first.
 TEST_F(PipelineRunTest, AGradientThatIsNotFiniteEndsAll) {
   for (const Layout& layout : {kTwoStages, kPipeDream}) {
     TrainConfig c = asynchronous(layout, "");

@@ -1,4 +1,4 @@
-// Models that others have published, in flags: their parameters are the published ones.
+// Published models as flags: the number of parameters is the published one.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// What flags make of a run as a whole: iterations that are left out, no training at all, weights to
-// begin from, numbers that are logged, and what shows a run failing while it goes on.
+// Flags that change a whole run: iterations that are left out, no training at all, weights to begin
+// from, numbers that are logged, and failing sinks.
 
 #include <gmock/gmock.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What a run told.
+// What a run logged.
 struct Diary {
   std::vector<IterationReport> iterations;
   std::vector<EvaluationReport> evaluations;
@@ -78,7 +78,7 @@ TEST_F(RunFlagsTest, WhatIsNotFiniteHasAName) {
   }
 }
 
-// Such steps are left out and counted, as with a loss scale.
+// Such steps are skipped and counted, as with a loss scale.
 TEST_F(RunFlagsTest, WithoutTheCheckStepsAreSkipped) {
   TrainConfig c = exploding(config("run"));
   c.run.no_check_for_nan_in_loss_and_grad = true;
@@ -124,7 +124,7 @@ TEST_F(RunFlagsTest, IterationsThatAreLeftOutConsumeTheirSamples) {
   EXPECT_EQ(losses("whole"), losses("parts"));
 }
 
-// The step after one that was left out has the samples that it has otherwise.
+// A step after a skipped one has the same samples as without skipping.
 TEST_F(RunFlagsTest, ThoseBehindHaveTheirOwnSamples) {
   TrainConfig c = config("whole");
   c.optimizer.lr_decay_style = "constant";
@@ -157,7 +157,7 @@ TEST_F(RunFlagsTest, RefusesWhatIsNoIteration) {
   EXPECT_THROW(resolve(c, true), ConfigError);
 }
 
-// Only what follows the last iteration, from wherever the run is; nothing is saved.
+// Only the evaluations at the end, at any iteration; nothing is saved.
 TEST_F(RunFlagsTest, WithoutTrainingOnlyTheLastEvaluationsAreMade) {
   const Diary whole = diary_of(config("run"));
   TrainConfig c = config("evaluated");
@@ -176,7 +176,7 @@ TEST_F(RunFlagsTest, WithoutTrainingOnlyTheLastEvaluationsAreMade) {
   EXPECT_FALSE(CheckpointReader::open_if_any(path("evaluated"), Verify::kNo));
 }
 
-// The closed form on one rank, and all layouts to rounding.
+// One rank has the value of the closed form, and all layouts have it up to rounding.
 TEST_F(RunFlagsTest, TheNormOfTheWeightsIsTheSameInEveryLayout) {
   const auto norms = [&](const Layout& layout, bool bf16) {
     TrainConfig c = config("");
@@ -264,7 +264,7 @@ TEST_F(RunFlagsTest, ReplicasAreCompared) {
   }
 }
 
-// A save since the ranks were the same may have what one of them alone has.
+// A checkpoint that was saved after the ranks were last the same may be wrong.
 TEST_F(RunFlagsTest, ADifferenceNamesTheCheckpointToStartFrom) {
   TrainConfig c = config("run");
   c.run.save_interval = 2;
@@ -295,7 +295,7 @@ TEST_F(RunFlagsTest, RowsOfSeveralRanksAreCompared) {
     run_ranks(setup.config, *setup.model, [&](Rank& rank) {
       rank.initialise();
       for (ParamId id = 0; id < rank.table().size(); ++id) {
-        if (rank.ranks().at.tensor == 0 ||
+        if (rank.ranks().coordinates.tensor == 0 ||
             !rank.table()[id].name.ends_with("1.self_attention.linear_qkv.weight")) {
           continue;
         }
@@ -328,7 +328,7 @@ TEST_F(RunFlagsTest, HoldersOfASharedParameterAreCompared) {
     run_ranks(setup.config, *setup.model, [&](Rank& rank) {
       rank.initialise();
       for (ParamId id = 0; changed && id < rank.table().size(); ++id) {
-        if (rank.ranks().at.pipeline == 0 || rank.table()[id].shared_by.empty()) continue;
+        if (rank.ranks().coordinates.pipeline == 0 || rank.table()[id].shared_by.empty()) continue;
         const Tensor& weight = rank.parameters().weight(id);
         ops::fill(rank.context(),
                   {.x = weight.reshape({weight.count()}).slice(0, 1, 1), .value = 0.125});
@@ -346,7 +346,7 @@ TEST_F(RunFlagsTest, HoldersOfASharedParameterAreCompared) {
   }
 }
 
-// Where --load has nothing the run begins as --finetune would; where it has, that counts.
+// Where --load has nothing the run begins as with --finetune; otherwise it resumes from --load.
 TEST_F(RunFlagsTest, BeginsFromPretrainedWeights) {
   train(config("pretrained"));
   TrainConfig c = config("finetuned");
@@ -378,7 +378,7 @@ TEST_F(RunFlagsTest, BeginsFromPretrainedWeights) {
   }
 }
 
-// Fails at its n-th call.
+// A sink that fails at its n-th call.
 class FailingSink final : public RunSink {
  public:
   explicit FailingSink(int call) : left_(call) {}
@@ -396,7 +396,7 @@ class FailingSink final : public RunSink {
   int left_;
 };
 
-// What shows a run decides no bit of it: a full disk, a directory that is gone, anything.
+// Failing sinks change no bit of a run: a full disk, a directory that is gone, anything.
 TEST_F(RunFlagsTest, ARunDoesNotDependOnWhoShowsIt) {
   TrainConfig c = config("whole");
   const Diary whole = diary_of(c);

@@ -43,7 +43,7 @@ RunSinks default_sinks(const RunConfig& run) {
     sinks.add(std::make_unique<TensorBoardSink>(tensorboard_options(run)));
   }
   sinks.add(std::make_unique<ProgressSink>());
-  // Reads what the others have written.
+  // It reads the files of the sinks before it.
   if (!run.save.empty()) sinks.add(std::make_unique<ReportSink>(run.save, draw_timelines));
   return sinks;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Who is told of a run when nobody asks for anything else: what `phalanx pretrain` shows and keeps.
+// The default sinks of a run: what `phalanx pretrain` prints and writes.
 
 #include "phalanx/metrics/run_sink.h"
 #include "phalanx/settings/train_config.h"

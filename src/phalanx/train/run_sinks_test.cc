@@ -1,4 +1,4 @@
-// No sink changes a bit of what is trained, whatever becomes of it.
+// No sink changes a bit of what is trained, even if it fails.
 
 #include "phalanx/train/run_sinks.h"
 
@@ -67,8 +67,8 @@ TEST_F(RunSinksTest, OneThatFailsAtAnyCallChangesNoBit) {
   }
 }
 
-// Each of the default ones in turn finds a directory where its file or a file where its directory
-// would be.
+// For each default sink in turn a directory lies in place of its file, or a file in place of its
+// directory.
 TEST_F(RunSinksTest, DefaultOnesThatCannotWriteChangeNoBit) {
   train(config("alone"));
   for (const std::string file : {"metrics.jsonl", "events.jsonl", "report.html"}) {

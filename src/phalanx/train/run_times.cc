@@ -7,7 +7,7 @@
 namespace phalanx {
 namespace {
 
-constexpr int kLevelOfSetup = 0;  // and of saving
+constexpr int kLevelOfSetup = 0;  // also the level of saving
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 #pragma once
-// A rank's timers in a run, and those of all ranks on the first one.
+// The timers of a rank in a run. The first rank gathers those of all ranks.
 
 #include <chrono>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace phalanx {
 
-// Of one iteration, in seconds: on this rank, and with its rows of all ranks.
+// The times of one iteration in seconds: of this rank, and in `rows` of all ranks.
 struct IterationTimes {
   double data = 0;
   double messages = 0;
@@ -22,24 +22,24 @@ struct IterationTimes {
 
 class RunTimes {
  public:
-  // The rank's model is there since now; `begin` is when this rank began. Its steps count from here
-  // on.
+  // Constructed when the rank's model has just been built; `begin` is when this rank began. From
+  // here on the rank's steps are timed.
   RunTimes(const RunSetup& setup, Rank& rank, StepTimers& timers,
            StepTimers::Clock::time_point begin);
 
-  // By all ranks at the same time; rows are the first one's.
+  // Called by all ranks at the same time; only the first one gets rows.
   std::vector<TimerRow> of_setup();
   std::vector<TimerRow> of_save();
 
   StepTimers& timers() { return timers_; }
-  // Around what the pipeline runs in one go.
+  // Called before and after the iterations that the pipeline runs in one go.
   void begin_iterations() { begin_ = timers_.times(); }
   void end_iterations(std::int64_t count);
-  // Of one of these. Where it is logged, by all ranks at the same time.
+  // The times of one of these iterations. Where it is logged, all ranks call at the same time.
   IterationTimes of_iteration(bool is_logged);
 
  private:
-  // What these have counted since they were last asked for, over `iterations`.
+  // The means over `iterations` of what these timers have counted since they were last gathered.
   std::vector<TimerRow> gather(const std::vector<StepTimer>& wanted, std::int64_t iterations);
 
   const int log_level_;
@@ -47,8 +47,8 @@ class RunTimes {
   StepTimers& timers_;
   StepTimers::Times gathered_{};  // by the last gather of each timer
   StepTimers::Times begin_{};     // of the last iterations
-  double saved_ = 0;              // until then
-  double data_ = 0;               // of each of these
+  double saved_ = 0;              // seconds of saving until then
+  double data_ = 0;               // of each iteration
   double messages_ = 0;
   double files_ = 0;
   double saving_ = 0;

@@ -61,7 +61,7 @@ TEST_F(RunTimesTest, EveryRankHasItsRowsAndTheBitsStay) {
                                              ":\n     rank  0: .*\n     rank  1: .*\n     rank  2: "
                                              ".*\n     rank  3: "));
   }
-  // The first stage sends forward and receives backward, of a tied table both have a copy.
+  // The first stage sends forward and receives backward; both stages have a copy of the tied table.
   EXPECT_THAT(rows, testing::ContainsRegex("\n  forward-send:\n     rank  0: "));
   EXPECT_THAT(rows, testing::ContainsRegex("\n  embedding-grads-all-reduce:\n     rank  0: "));
   EXPECT_THAT(rows, Not(HasSubstr("optimizer-count-zeros")));
@@ -82,7 +82,7 @@ TEST_F(RunTimesTest, LevelsSayHowMuchIsShown) {
   const std::string some = said_by(c);
   EXPECT_THAT(some, HasSubstr("    forward-backward ........."));
   EXPECT_THAT(some, Not(HasSubstr("forward-compute")));
-  // Alone there is nobody to reduce with.
+  // A single rank has nothing to reduce.
   EXPECT_THAT(some, Not(HasSubstr("all-grads-sync")));
   c.run.timing_log_level = 0;
   const std::string least = said_by(c);
@@ -94,7 +94,7 @@ TEST_F(RunTimesTest, LevelsSayHowMuchIsShown) {
   EXPECT_THAT(least, HasSubstr("\n    save-checkpoint .........."));
 }
 
-// What is known of an iteration, of numbers that were put there.
+// The times of iterations, from numbers that the test adds.
 TEST_F(RunTimesTest, WaitsAreSharedByTheIterationsOfAProgram) {
   const RunSetup setup(config(""));
   run_local_ranks(1, {}, [&](Communicator& world) {
@@ -107,7 +107,7 @@ TEST_F(RunTimesTest, WaitsAreSharedByTheIterationsOfAProgram) {
     const auto add = [&](StepTimer timer, int count) {
       timers.add(timer, std::chrono::seconds(count));
     };
-    // Between iterations: saving counts, what it waits for does not.
+    // Between iterations saving counts, but its waits do not.
     add(StepTimer::kSaveCheckpoint, 7);
     add(StepTimer::kMessages, 100);
     add(StepTimer::kFiles, 100);
@@ -126,7 +126,8 @@ TEST_F(RunTimesTest, WaitsAreSharedByTheIterationsOfAProgram) {
   });
 }
 
-// A step as Megatron counts: what a rank does is some part of it, and nothing counts twice.
+// The parts of a step as Megatron counts them: everything belongs to a part, and nothing counts
+// twice.
 TEST_F(RunTimesTest, PartsOfAStepAddUp) {
   TrainConfig c = config("");
   resolve(c, true);
@@ -152,7 +153,7 @@ TEST_F(RunTimesTest, PartsOfAStepAddUp) {
     EXPECT_GE(of(StepTimer::kOptimizer),
               of(StepTimer::kOptimizerClip) + of(StepTimer::kOptimizerInnerStep));
     EXPECT_EQ(of(StepTimer::kMessages), 0.0);
-    // Evaluations are no part of it.
+    // Evaluations do not count.
     const auto before = timers.times();
     rank.evaluate(stream.source());
     auto after = timers.times();
@@ -175,7 +176,8 @@ TEST_F(RunTimesTest, RecomputationIsTheHardwaresWork) {
   c.layout.recompute_granularity = "full";
   c.layout.recompute_method = "uniform";
   train(c);
-  // Of the layers' four parts in three, forward is done twice; head and table are not.
+  // The layers' forward passes run twice, so they have four parts instead of three; head and table
+  // do not.
   EXPECT_GT(ratio("computed"), 1.15 * ratio("stored"));
   EXPECT_LT(ratio("computed"), 1.34 * ratio("stored"));
   for (const char* key : {"waited_for_data_s", "waited_for_messages_s", "saving_s"}) {

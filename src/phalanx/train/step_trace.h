@@ -1,6 +1,6 @@
 #pragma once
-// The measured timeline of a run's last steps: when each pass of this rank ran, and the pictures of
-// all ranks of a pipeline, measured under simulated.
+// The measured timeline of a run's last step: when each pass of this rank ran, and pictures of all
+// ranks of a pipeline that compare the measurement with a simulation.
 
 #include <chrono>
 #include <cstddef>
@@ -19,7 +19,7 @@ struct RunSetup;
 
 class StepTrace final : public PassObserver {
  public:
-  // So that no step takes memory for it.
+  // Steps must not allocate: takes the memory beforehand.
   void reserve(std::size_t passes) { passes_.reserve(passes); }
   void clear() { passes_.clear(); }
   void begin(const Action& pass) override;
@@ -31,8 +31,8 @@ class StepTrace final : public PassObserver {
   std::vector<TimedAction> passes_;
 };
 
-// At the same time on all ranks: those of the first pipeline send their timelines to the first rank
-// of the world, which alone has the step; nobody has one where nothing was trained.
+// Called by all ranks at the same time. The ranks of the first pipeline send their timelines to the
+// first rank of the world; only that rank gets the step. Nothing where nothing was trained.
 std::optional<MeasuredStep> gather_step(const RunSetup& setup, const StepTrace& trace,
                                         const RankCommunicators& ranks, Context& context);
 // --trace FILE.json (Chrome's format), FILE.svg and FILE.txt.

@@ -97,7 +97,7 @@ class StepTraceTest : public RunTest {
   }
 };
 
-// Of many pipelines the first is drawn.
+// The first of several pipelines is drawn.
 TEST_F(StepTraceTest, HasThePassesOfAllRanksOfAPipeline) {
   for (const Layout& layout :
        {Layout{.name = "one"}, Layout{.name = "1f1b", .pipeline = 4},
@@ -112,7 +112,7 @@ TEST_F(StepTraceTest, HasThePassesOfAllRanksOfAPipeline) {
   }
 }
 
-// The last iterations until the pipeline was empty: of programs of one and of two the one that ran.
+// The last program is drawn: there are programs of one and of two iterations.
 TEST_F(StepTraceTest, IsOfTheLastSteps) {
   const Layout layout{.name = "pipedream", .pipeline = 2, .schedule = "pipedream"};
   TrainConfig c = config(layout);
@@ -132,7 +132,7 @@ TEST_F(StepTraceTest, IsOfTheLastSteps) {
   }
 }
 
-// The run that has nothing left to do has nothing to draw.
+// A run that has nothing left to train has nothing to draw.
 TEST_F(StepTraceTest, NothingIsWrittenOfNothing) {
   const Layout layout{.name = "done", .pipeline = 2};
   TrainConfig c = config(layout);

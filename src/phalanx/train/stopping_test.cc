@@ -27,7 +27,7 @@ constexpr Layout kTensor{.name = "t2", .tensor = 2};
 constexpr Layout kPipeline{.name = "p2", .pipeline = 2};
 constexpr Layout kBoth{.name = "t2-d2-p2", .tensor = 2, .data = 2, .pipeline = 2};
 
-// Evaluations that would take minutes: one that ends has not listened.
+// The evaluations would take minutes: a run that ends them ignores the signal.
 constexpr std::int64_t kEndless = 100000;
 
 class StoppingTest : public RunTest {
@@ -42,7 +42,7 @@ class StoppingTest : public RunTest {
     return with_layout(std::move(c), layout);
   }
 
-  // What evaluations and iterations came to, in order.
+  // The results of evaluations and iterations, in order.
   std::vector<std::string> story(const std::string& save) const {
     std::vector<std::string> lines;
     for (const Json& line : metrics(save)) {
@@ -53,8 +53,8 @@ class StoppingTest : public RunTest {
   }
 };
 
-// The evaluation that was given up comes first when the run goes on, which then is the
-// uninterrupted one.
+// The evaluation that was given up comes first when the run resumes. The result is that of the
+// uninterrupted run.
 TEST_F(StoppingTest, AnEvaluationIsGivenUpAndMadeUpFor) {
   for (const Layout& layout : {kOne, kTensor, kPipeline, kBoth}) {
     const std::string whole = layout.name;
@@ -75,8 +75,8 @@ TEST_F(StoppingTest, AnEvaluationIsGivenUpAndMadeUpFor) {
   }
 }
 
-// Who is stopped while it makes folders in the directory of files is waited for, but not by a run
-// that is to end.
+// Another process holds the lock of the directory of files. A run that waits for the lock ends on a
+// signal.
 TEST_F(StoppingTest, ARunThatWaitsForItsDirectoryOfFilesListens) {
   TrainConfig c = config({.name = "d2", .data = 2, .sharded = true}, "");
   c.layout.offload_optimizer_to = path("disk");
@@ -84,7 +84,7 @@ TEST_F(StoppingTest, ARunThatWaitsForItsDirectoryOfFilesListens) {
   const std::string guard = path("disk/.phalanx-storage");
   const int descriptor = ::open(guard.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   ASSERT_EQ(try_lock(descriptor, 0), FileLock::kTaken);
-  // Ranks are threads of their own: they ask when they wait.
+  // Ranks are separate threads, and they ask for the signal while they wait.
   const auto main_thread = std::this_thread::get_id();
   std::atomic<bool> is_waiting = false;
   const auto stop = [&] {
@@ -96,7 +96,7 @@ TEST_F(StoppingTest, ARunThatWaitsForItsDirectoryOfFilesListens) {
   ::close(descriptor);
 }
 
-// Also where nothing is left but the evaluation.
+// Also where only the evaluation is left.
 TEST_F(StoppingTest, TheLastIterationsEvaluationIsMadeUpFor) {
   train(config(kOne, "whole"));
   TrainConfig c = config(kOne, "parts");
@@ -108,7 +108,7 @@ TEST_F(StoppingTest, TheLastIterationsEvaluationIsMadeUpFor) {
   train(c);
   EXPECT_EQ(story("parts").size(), 4U + 3U);
   EXPECT_TRUE(equal("parts", "whole"));
-  // But for once.
+  // A second resume does not evaluate again.
   const auto told = story("parts");
   train(c);
   EXPECT_EQ(story("parts"), told);
@@ -123,8 +123,8 @@ TEST_F(StoppingTest, TheFinalEvaluationIsGivenUp) {
   EXPECT_EQ(story("run").size(), 4U);
 }
 
-// Ranks are stopped at the same microbatch wherever they are when one of them is asked: here the
-// first or the last alone.
+// All ranks stop at the same microbatch, whichever rank is asked and wherever the others are. Here
+// only the first or only the last one is asked.
 TEST_F(StoppingTest, AllRanksLeaveOutTheSameMicrobatches) {
   const std::vector<Layout> layouts = {
       kOne,
@@ -146,27 +146,27 @@ TEST_F(StoppingTest, AllRanksLeaveOutTheSameMicrobatches) {
         rank.initialise();
         int& given_up = outcomes[static_cast<std::size_t>(rank.ranks().world->rank())];
         for (const int at : {0, 1, 2, 7, 20, 23, 24}) {
-          RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
+          RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
           int asked = 0;
           const auto stop = [&] { return rank.ranks().world->rank() == asking && asked++ == at; };
           const auto result = rank.evaluate_unless(stop, stream.source());
           if (!result) ++given_up;
-          // Nothing is left behind that the next could trip over.
+          // The next evaluation and collective work as before.
           EXPECT_GT(rank.largest_of_all(at + 1), at);
         }
-        RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
-        RunData::Stream same(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
+        RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
+        RunData::Stream same(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
         const auto listening = rank.evaluate_unless([] { return false; }, stream.source());
         ASSERT_TRUE(listening);
         EXPECT_EQ(listening->loss(), rank.evaluate(same.source()).loss());
       });
-      // All but the one that would have been asked once more than there are microbatches.
+      // Six of the seven evaluations are given up: one is asked only after its last microbatch.
       EXPECT_EQ(outcomes, std::vector<int>(outcomes.size(), 6)) << layout.name;
     }
   }
 }
 
-// The signal comes while the data's order is made: no rank has begun.
+// The signal comes while the data's order is built: no rank has begun.
 TEST_F(StoppingTest, MakingTheOrderListens) {
   const auto stops_after = [](const TrainConfig& c, int asked) -> std::string {
     int times = 0;
@@ -198,7 +198,7 @@ TEST_F(StoppingTest, BeforeTheFirstStepNothingIsLost) {
   }
 }
 
-// The checkpoint under way when the signal comes is the last one: no step follows.
+// If the signal comes during a save, no step follows: that checkpoint is the last one.
 TEST_F(StoppingTest, ASaveUnderWayIsTheLast) {
   TrainConfig c = config(kOne, "run");
   c.run.eval_iters = 0;

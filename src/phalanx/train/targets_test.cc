@@ -1,5 +1,5 @@
-// The bits of a run depend on neither threads nor, in fp32, on the width of vectors: whole runs
-// under several numbers of threads and under every target of this processor.
+// The bits of a run do not depend on the number of threads nor, in fp32, on the vector width: whole
+// runs with several numbers of threads and on every target of this processor.
 
 #include <cstdint>
 #include <map>
@@ -37,7 +37,7 @@ class TargetsTest : public RunTest {
     return c;
   }
 
-  // Of each tensor that the run left: weights, main parameters and moments.
+  // Digests of all tensors of the checkpoint: weights, main parameters and moments.
   using Digests = std::map<std::string, std::uint64_t>;
   Digests digests() const {
     Digests result;
@@ -80,7 +80,7 @@ class TargetsTest : public RunTest {
     }
   }
 
-  // Those that promise each other's bits in fp32; the scalar one promises only its own.
+  // The targets with equal bits in fp32; the scalar one may differ.
   static std::vector<Target> vector_targets() {
     std::vector<Target> targets = cpu::targets_here();
     std::erase(targets, Target::kScalar);
@@ -123,7 +123,7 @@ TEST_F(TargetsTest, ScalarUnderThreads) {
   expect_one_result(c, {Target::kScalar});
 }
 
-// A family's bits are its own, but no target's or thread's.
+// A family of products has its own bits, which do not depend on target or threads.
 TEST_F(TargetsTest, Bf16Products) {
   if (!cpu::has_products(cpu::ProductPrecision::kBf16)) GTEST_SKIP() << "no bf16 dot products";
   TrainConfig c = training("run");
@@ -142,7 +142,7 @@ TEST_F(TargetsTest, AmxProducts) {
   expect_one_result(c, {Target::kAmx});
 }
 
-// Ranks that share a layer, each with its team.
+// Tensor-parallel ranks, each with its team.
 TEST_F(TargetsTest, TensorParallelRanks) {
   if (vector_targets().empty()) GTEST_SKIP() << "no AVX2";
   TrainConfig c = with_layout(training("run"), {.tensor = 2});
@@ -165,7 +165,7 @@ TEST_F(TargetsTest, ResumedElsewhere) {
   expect_equal(digests_after(c, narrow, 5), straight, narrow, 5);
 }
 
-// What a checkpoint was multiplied with is kept, or refused where it cannot be had.
+// A run keeps the checkpoint's family of products, or is refused where it is not available.
 TEST_F(TargetsTest, ARunKeepsItsProducts) {
   if (!cpu::has_products(cpu::ProductPrecision::kBf16)) GTEST_SKIP() << "no bf16 dot products";
   TrainConfig c = training("run");

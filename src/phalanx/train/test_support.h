@@ -1,6 +1,6 @@
 #pragma once
-// What tests of whole runs share: a tiny model on a made-up text of 48 ids, in a directory of its
-// own, and what a run left there; and the ranks of a run without its loop.
+// What tests of whole runs share: a tiny model on an artificial text of 48 ids, a directory for
+// each test, readers of what a run left there, and the ranks of a run without its loop.
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -28,26 +28,26 @@
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/rehearsal/memory_plan.h"
 #include "phalanx/settings/config_views.h"
-#include "phalanx/train/trainer.h"
+#include "phalanx/train/pretrain.h"
 
 namespace phalanx {
 
-// How a run lies on its ranks.
+// How a run is divided among its ranks.
 struct Layout {
   const char* name = "one";
   std::int64_t tensor = 1, data = 1;
   bool sequence = false;  // --sequence-parallel
   bool sharded = false;   // --use-distributed-optimizer
-  bool overlaps = false;  // gradients' reduction, and of shards also the parameters' gathering
+  bool overlaps = false;  // --overlap-grad-reduce; with shards also --overlap-param-gather
   std::int64_t pipeline = 1;
   const char* schedule = "";  // the default one
   std::int64_t chunks = 0;    // of a pipeline rank; 0: as the schedule wants
-  // --zero-stage, what is less than 1 left to `sharded`; copies of what is shared; and of stage 3
-  // the elements of parameters that stay.
+  // --zero-stage (0: see `sharded`); the number of copies of shared states; for stage 3 the size up
+  // to which parameters stay whole.
   std::int64_t zero = 0, copies = 1, stays_below = 0;
 };
 
-// The command line's values for it.
+// The configuration with this layout.
 inline TrainConfig with_layout(TrainConfig c, const Layout& layout) {
   c.layout.world_size = layout.tensor * layout.pipeline * layout.data;
   c.layout.tensor_model_parallel_size = layout.tensor;
@@ -66,7 +66,7 @@ inline TrainConfig with_layout(TrainConfig c, const Layout& layout) {
   return c;
 }
 
-// One rank with what it is made of, as a run makes it.
+// One rank with everything it needs, built as a run builds it.
 struct PlannedRank {
   PlannedRank(const TrainConfig& config, const Model& model, Communicator& world)
       : ranks(rank_grid(config.layout), world),
@@ -112,8 +112,8 @@ class RunTest : public testing::Test {
 
   std::string path(const std::string& name) const { return (directory_ / name).string(); }
 
-  // 30 documents; a ramp with noise, so there is something to learn. Where `spoilt_document` is not
-  // negative, that one has a token outside the vocabulary.
+  // 30 documents: a ramp with noise, so that there is something to learn. If `spoilt_document` is
+  // not negative, that document has a token outside the vocabulary.
   void write_dataset(const std::string& name, int spoilt_document) const {
     IndexedDatasetWriter writer(path(name), TokenType::kU16);
     std::uint32_t state = 1;
@@ -159,7 +159,7 @@ class RunTest : public testing::Test {
     if (!save.empty()) {
       c.run.save = path(save);
       c.run.save_interval = 1000;
-      c.run.overwrite = true;  // tests begin anew where another run was
+      c.run.overwrite = true;  // a test may have had a run there
     }
     return c;
   }
@@ -203,7 +203,7 @@ class RunTest : public testing::Test {
   std::vector<double> losses(const std::string& save) const { return numbers(save, "lm_loss"); }
 
   static void train(const TrainConfig& c) { EXPECT_EQ(pretrain(c), RunEnd::kFinished); }
-  // The first three iterations as `c` says, which saves; the others in another layout, resumed.
+  // Trains three iterations as `c` says and saves; then resumes in another layout.
   static void train_and_change(TrainConfig c, const Layout& then) {
     c.run.load = c.run.save;
     c.run.exit_interval = 3;
@@ -213,7 +213,7 @@ class RunTest : public testing::Test {
     train(c);
   }
 
-  // A run that is terminated as soon as its metrics have this text; whatever it is doing then.
+  // Sends a run SIGTERM as soon as its metrics have this text.
   static RunEnd stop_after(const TrainConfig& c, const std::string& text) {
     const auto file = std::filesystem::path(c.run.save) / "metrics.jsonl";
     std::atomic<int> signal{0};
@@ -240,7 +240,8 @@ class RunTest : public testing::Test {
     }
   }
 
-  // The run in one part and in two that meet after `at` iterations: equal bits.
+  // A run that is interrupted after `at` iterations and resumed gives the same bits as one that is
+  // not.
   void expect_resume_is_bitwise(const TrainConfig& straight, std::int64_t at = 3) {
     TrainConfig parts = straight;
     EXPECT_EQ(pretrain(straight), RunEnd::kFinished);

@@ -1,36 +1,86 @@
 #pragma once
-// The training loop: step, count, log, evaluate, save, leave.
+// The training loop of one rank: step, count, log, evaluate, save, leave.
 
 #include <chrono>
-#include <functional>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
-#include "phalanx/metrics/run_sink.h"
-#include "phalanx/settings/train_config.h"
-#include "phalanx/start/rank_runner.h"
+#include "phalanx/rendezvous/rank_watch.h"
+#include "phalanx/start/run_setup.h"
+#include "phalanx/train/evaluations.h"
+#include "phalanx/train/exit_conditions.h"
+#include "phalanx/train/run_end.h"
+#include "phalanx/train/run_log.h"
+#include "phalanx/train/run_times.h"
+#include "phalanx/train/step_trace.h"
 
 namespace phalanx {
 
-enum class RunEnd {
-  kFinished,   // all iterations are done, or an exit condition was met
-  kPreempted,  // a signal came: the state is saved, or training had not begun
-  kStopped,    // a signal came between steps, and there is no --save
+// One rank of a run with everything that it is made of, in the order in which that is made.
+class Trainer {
+ public:
+  // `checkpoint` is what the run begins with, or null; it is not needed any more after this.
+  // `sinks` are the first rank's; null on all others.
+  Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, const StopToken& stop,
+          RunSinks* sinks, Communicator& world, RankWatch& watch);
+  // An exception ends the world.
+  RunEnd run();
+
+ private:
+  RunEnd loop();
+  // Where the global batch changes: saves, as save_periodically().
+  std::optional<RunEnd> change_batch();
+  // How to leave, where a signal came meanwhile.
+  std::optional<RunEnd> save_periodically();
+  RunEnd save_and_leave(RunEnd end);
+  void compare_replicas();
+
+  bool is_left_out(std::int64_t iteration) const;
+  void leave_out_iteration();
+  void train_until_drained();
+  std::vector<StepSchedule> next_schedules() const;
+  // Where a step was not made and no loss scale explains it: finds out where that began, and
+  // throws.
+  void check_for_nan(std::span<const StepSchedule> schedules, std::span<const StepResult> steps);
+  void count(const StepResult& step, std::int64_t global_batch);
+
+  // How to leave after an evaluation was given up.
+  RunEnd end_of_given_up_evaluation();
+  RunEnd skip_training();
+  // The last step's passes are timed for --trace and for what --save keeps of the run.
+  bool is_traced() const { return !config_.run.trace.empty() || !config_.run.save.empty(); }
+  void reserve_trace();
+  // What the first rank tells about the last step. By all ranks at the same time.
+  std::string last_step();
+
+  const RunSetup& setup_;
+  const TrainConfig& config_;
+  RankWatch& watch_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  StepTimers timers_;
+  RankCommunicators ranks_;
+  const MemoryPlan& plan_;
+  std::unique_ptr<Backend> backend_;
+  RankArenas arenas_;
+  HighWaterCheck high_water_;
+  Rank rank_;
+  LossScaler scaler_;
+  RunState state_;
+  // After this iteration all ranks that have a copy of a weight had the same bits of it: when the
+  // run began, or at a comparison of --check-weight-hash-across-dp-replicas-interval.
+  std::int64_t ranks_are_same_;
+  std::vector<std::int64_t> left_out_;  // --iterations-to-skip
+  RunTimes times_;
+  std::unique_ptr<RunData::Stream> train_stream_;
+  RunLog log_;
+  Evaluations evaluations_;
+  ExitConditions exits_;
+  StepTrace trace_;
+  RunSaver saver_;
 };
-
-// The number of the signal that asks the run to stop, or 0. Ranks ask between steps and between the
-// microbatches of an evaluation; once it is not 0 it stays so.
-using StopToken = std::function<int()>;
-using MakeRankRunner = std::function<std::unique_ptr<RankRunner>()>;
-
-// Trains a model of any family as the (unresolved) configuration says: the ranks of the runner
-// that are this process's. The first rank tells the sinks.
-RunEnd pretrain(const TrainConfig& config, const StopToken& stop, RunSinks& sinks,
-                const MakeRankRunner& make_runner);
-// All ranks as threads of this process; without `sinks` the default ones.
-RunEnd pretrain(const TrainConfig& config, const StopToken& stop, RunSinks& sinks);
-RunEnd pretrain(const TrainConfig& config, const StopToken& stop = nullptr);
-
-// --distributed-timeout-minutes.
-std::chrono::milliseconds timeout_of(const RunConfig& run);
 
 }  // namespace phalanx

@@ -1,4 +1,4 @@
-// Whole runs of data-parallel ranks that share their states, from one stage of ZeRO to the next.
+// Whole runs with ZeRO, which also resume under another stage.
 
 #include <fmt/core.h>
 #include <gmock/gmock.h>
@@ -82,7 +82,7 @@ TEST_F(ZeroRunTest, StagesOfOneMicrobatchAreOneRun) {
   }
 }
 
-// A checkpoint knows no stage.
+// A checkpoint does not depend on the ZeRO stage.
 TEST_F(ZeroRunTest, ResumesInAnotherStage) {
   TrainConfig straight = config(kPlain);
   straight.layout.micro_batch_size = 2;
@@ -110,7 +110,7 @@ TEST_F(ZeroRunTest, ResumesOnOtherRanks) {
   }
 }
 
-// What is whole is compared over all ranks, what is cut over copies.
+// Whole weights are compared over all ranks, cut weights over the copies.
 TEST_F(ZeroRunTest, CopiesOfPartsAreCompared) {
   TrainConfig c = config(kTwoCopies, "run");
   c.layout.zero_persistence_threshold = 32;

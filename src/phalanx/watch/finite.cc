@@ -9,8 +9,7 @@ namespace {
 
 constexpr std::int64_t kPieceBytes = 16384;
 
-// All bits of the exponent are set in what is infinite or no number; in minus infinity, these and
-// the sign.
+// All bits of the exponent are set in infinities and NaN; in minus infinity also the sign.
 template <typename Bits>
 bool all_finite(std::span<const std::byte> bytes, Bits exponent, bool minus_infinity) {
   constexpr auto kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));

@@ -5,8 +5,8 @@
 
 namespace phalanx {
 
-// Of a contiguous tensor, read in pieces; whole numbers and what is empty or absent are. With
-// `minus_infinity` that is one of its numbers.
+// `tensor` is contiguous and is read in pieces. Integers, and tensors that are empty or absent, are
+// finite. With `minus_infinity` that value counts as finite too.
 bool is_finite(Context& context, const Tensor& tensor, bool minus_infinity = false);
 
 }  // namespace phalanx

@@ -21,7 +21,8 @@ namespace {
 using Json = nlohmann::json;
 using nn::PassKind;
 
-// A parameter of the rank whose part here, of gradients or of weights, is not finite; "" if none.
+// The first parameter of which this rank's part, of gradients or weights, is not finite; "" if
+// none.
 template <typename TensorOf>
 std::string non_finite_parameter(Rank& rank, std::span<const TileAccess> accesses,
                                  const TensorOf& tensor_of) {
@@ -62,7 +63,7 @@ std::size_t failed_iteration(std::span<const StepResult> results) {
                                 : static_cast<std::size_t>(found - results.begin());
 }
 
-// As text, for equality. The sign of what is no number is nobody's.
+// As text, to compare. The sign of NaN has no meaning.
 std::string loss_of(std::span<const StepResult> results) {
   const double loss = results[failed_iteration(results)].loss();
   return std::isnan(loss) ? "nan" : fmt::format("{}", loss);
@@ -120,7 +121,7 @@ NanEvidence evidence_of(const std::string& text) {
   return e;
 }
 
-// The order of the header comment.
+// The order that the header describes.
 auto order_of(const NonFinite& found) {
   const bool is_forward = found.pass == PassKind::kForward;
   const int sign = is_forward ? 1 : -1;
@@ -184,7 +185,7 @@ constexpr std::string_view kSuspicion =
     "last "
     "checkpoint, without that machine if it happens again";
 
-// What the first run left on ranks, where it tells anything.
+// What the first run left on the ranks, where that helps.
 std::string traces(const std::vector<NanEvidence>& evidence) {
   const auto has_trace = [](const NanEvidence& e) { return !e.gradient.empty(); };
   const auto count = std::ranges::count_if(evidence, has_trace);
@@ -229,7 +230,7 @@ NanVerdict judge_without_run(std::int64_t iteration, const std::vector<NanEviden
   return of_run(iteration, what);
 }
 
-// Every unit wrote finite numbers.
+// The text where every unit wrote finite numbers.
 std::string behind_the_units(const std::vector<NanEvidence>& evidence) {
   const auto has_sum = [](const NanEvidence& e) { return !e.gradient_again.empty(); };
   const auto found = std::ranges::find_if(evidence, has_sum);
@@ -298,11 +299,11 @@ void explain_failed_step(Rank& rank, const TrainConfig& config, const Placement&
                    .gradient_again = {},
                    .first = {}};
   const bool is_stale = is_asynchronous(config.layout);
-  // Ranks that have made the step have other weights now.
+  // Ranks that have made the step have changed their weights.
   const bool all_failed = rank.largest_of_all(mine.failed ? 0 : 1) == 0;
   const bool runs_again = !is_stale && all_failed;
   if (runs_again) {
-    NanWatch watch(rank, placement, step.others);
+    NanWatch watch(rank, placement, step.first_hooks);
     const auto again = rank.train(step.schedules, step.source, step.observer, &watch);
     rank.finish_gather();
     mine.failed_again = any_failed(again);

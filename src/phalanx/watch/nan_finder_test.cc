@@ -33,7 +33,7 @@ const char* text_of(PassKind pass) {
   return kTexts.at(static_cast<std::size_t>(pass));
 }
 
-// Where and how often.
+// Where a value is planted, and how often.
 struct Plant {
   int rank = 0;
   std::string unit;
@@ -43,7 +43,7 @@ struct Plant {
   double value = kNan;
 };
 
-// Writes into what the pass has written; nothing on other ranks.
+// Writes into a tensor that the pass has written, on one rank.
 class Planter final : public nn::UnitHooks {
  public:
   Planter(const Plant& plant, int rank)
@@ -54,7 +54,7 @@ class Planter final : public nn::UnitHooks {
     const bool is_it =
         unit.name() == plant_.unit && pass == plant_.pass && microbatch == plant_.microbatch;
     if (!is_it || left_-- <= 0) return;
-    // All of it: dropout may leave out a part.
+    // Fills all of it, because dropout may leave out a part.
     ops::fill(t.pass.ops, {.x = target_of(unit, pass, t), .value = plant_.value});
   }
 
@@ -63,11 +63,11 @@ class Planter final : public nn::UnitHooks {
     if (pass == PassKind::kBackwardWeight) return largest_gradient(unit, *t.gradients);
     const auto streams = pass == PassKind::kForward ? t.outputs : t.input_gradients;
     if (!streams.empty()) return streams[0];
-    // Of the head the gradient of its logits, of the embedding that of its output.
+    // In the head the gradient of its logits, in the embedding that of its output.
     return t.slots.back();
   }
-  // Every tensor-parallel rank has a part of that one. The word table's of an embedding that is
-  // tied is written by nobody.
+  // Every tensor-parallel rank has a part of this tensor. With a tied word table no pass writes the
+  // embedding's gradient.
   static Tensor largest_gradient(const nn::Unit& unit, const nn::Gradients& gradients) {
     if (unit.name() == "embedding") return gradients[unit.parameters().back()];
     const ParamId largest = *std::ranges::max_element(
@@ -94,7 +94,7 @@ class NanFinderTest : public RunTest {
   };
   using MakeHooks = std::function<std::unique_ptr<nn::UnitHooks>(int rank)>;
   using Prepare = std::function<void(Rank&)>;
-  // A first step with the hooks, and what all ranks say about it, which is the same.
+  // Runs a first step with the hooks; returns the error, which is the same on all ranks.
   static Told told(const TrainConfig& c, const MakeHooks& make_hooks,
                    const Prepare& prepare = nullptr, int hosts = 1) {
     const RunSetup setup(c);
@@ -118,7 +118,7 @@ class NanFinderTest : public RunTest {
           static_cast<std::size_t>(iterations_until_drained(setup.config, setup.length, 0)),
           StepSchedule{.lr = 1e-3});
       const auto stream = [&] {
-        return RunData::Stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
+        return RunData::Stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
       };
       auto first = stream();
       const auto results = rank.train(schedules, first.source(), nullptr, hooks.get());
@@ -130,7 +130,7 @@ class NanFinderTest : public RunTest {
                              .schedules = schedules,
                              .results = results,
                              .source = again,
-                             .others = hooks.get()});
+                             .first_hooks = hooks.get()});
       } catch (const Error& error) {
         const std::scoped_lock lock(mutex);
         all.push_back({error.code(), error.what()});
@@ -159,7 +159,7 @@ class NanFinderTest : public RunTest {
 TEST_F(NanFinderTest, FindsEveryUnitAndPassOfOneRank) {
   for (const char* unit : {"embedding", "layer 0", "layer 3", "head"}) {
     for (const PassKind pass : kPasses) {
-      // Both backward passes have been made when anybody can plant between them.
+      // The embedding makes both backward passes before any hook is called.
       if (std::string(unit) == "embedding" && pass == PassKind::kBackwardInput) continue;
       expect_found(config({}), {.unit = unit, .pass = pass, .microbatch = 2});
     }
@@ -201,7 +201,7 @@ TEST_F(NanFinderTest, FindsTheRankAmongReplicas) {
   }
 }
 
-// Stages behind the culprit, and with backward passes those before it, are victims.
+// Stages after the culprit are victims; in backward passes the stages before it.
 TEST_F(NanFinderTest, FindsTheStageOfAPipeline) {
   for (const Layout& layout :
        {Layout{.pipeline = 2}, Layout{.pipeline = 2, .schedule = "interleaved", .chunks = 2},
@@ -218,7 +218,7 @@ TEST_F(NanFinderTest, FindsTheStageOfAPipeline) {
   }
 }
 
-// What the first run left in the copy of a tied word table is not of the second.
+// Values that the first run left in the copy of a tied word table do not count in the second.
 TEST_F(NanFinderTest, IsNotMisledByWhatTheFirstRunLeft) {
   expect_found(config({.pipeline = 2}),
                {.rank = 1, .unit = "head", .pass = PassKind::kBackwardWeight, .microbatch = 1});
@@ -252,7 +252,7 @@ TEST_F(NanFinderTest, NamesTheParameterThatWasNotFinite) {
       for (ParamId id = 0; id < rank.table().size(); ++id) {
         const bool is_it = rank.table()[id].name == "decoder.layers.2.mlp.linear_fc1.weight";
         const int last = rank.ranks().tensor ? 1 : 0;
-        if (!is_it || rank.ranks().at.tensor != last) continue;
+        if (!is_it || rank.ranks().coordinates.tensor != last) continue;
         const Tensor& weight = rank.parameters().weight(id);
         ops::fill(rank.context(),
                   {.x = weight.reshape({weight.count()}).slice(0, 3, 1), .value = kNan});
@@ -268,7 +268,7 @@ TEST_F(NanFinderTest, NamesTheParameterThatWasNotFinite) {
   }
 }
 
-// What does not come again is a machine's.
+// A fault that does not happen again is a machine's.
 TEST_F(NanFinderTest, AFaultThatIsNotRepeatedIsAMachines) {
   const Told one = told(config({}), {.unit = "layer 1", .times = 1});
   EXPECT_EQ(one.code, ErrorCode::kTemporary);
@@ -283,9 +283,9 @@ TEST_F(NanFinderTest, AFaultThatIsNotRepeatedIsAMachines) {
   EXPECT_THAT(staged.text, HasSubstr("decoder.layers.3."));
 }
 
-// Not finite both times, but otherwise: the same inputs give the same bits.
+// Not finite both times, but different: the same inputs should give the same bits.
 TEST_F(NanFinderTest, TwoRunsThatDifferAreAMachines) {
-  // In the first run before the loss is known, in the second behind it.
+  // In the first run before the loss is computed, in the second after it.
   class Wandering final : public nn::UnitHooks {
    public:
     void after(const nn::Unit& unit, PassKind pass, int microbatch,
@@ -335,7 +335,7 @@ TEST_F(NanFinderTest, NamesTheSumOverRanks) {
   EXPECT_THAT(told(config({}), of(3e38)).text, HasSubstr("too large for fp32"));
 }
 
-// A loss that is not finite keeps the step from being made, though the gradient is.
+// A loss that is not finite prevents the update, although the gradient is finite.
 TEST_F(NanFinderTest, FindsALossThatIsNotFinite) {
   class Loss final : public nn::UnitHooks {
    public:
@@ -364,7 +364,7 @@ TEST_F(NanFinderTest, FindsALossThatIsNotFinite) {
   EXPECT_EQ(found.code, ErrorCode::kDoNotRestart);
   EXPECT_THAT(found.text,
               HasSubstr("first in head, forward pass of microbatch 1, on rank 0: loss"));
-  // Tensor-parallel ranks have the same loss, unless a machine has another.
+  // Tensor-parallel ranks have the same loss, unless a machine is faulty.
   const Told apart =
       told(config({.tensor = 2}), [](int rank) { return std::make_unique<Loss>(rank == 1); });
   EXPECT_EQ(apart.code, ErrorCode::kTemporary);
@@ -381,14 +381,14 @@ TEST_F(NanFinderTest, AnAsynchronousScheduleSaysWhatIsLeft) {
   const Told found =
       told(c, {.rank = 1, .unit = "layer 3", .pass = PassKind::kBackwardWeight, .microbatch = 7});
   EXPECT_EQ(found.code, ErrorCode::kDoNotRestart);
-  // Its update is left out, so no loss tells in which iteration it was.
+  // The update is skipped, so no loss tells in which iteration it was.
   EXPECT_THAT(found.text, HasSubstr("iteration 8: "));
   EXPECT_THAT(found.text, HasSubstr("With --pipeline-schedule pipedream weights change"));
   EXPECT_THAT(found.text, HasSubstr("the gradient of decoder.layers.3."));
   EXPECT_THAT(found.text, HasSubstr("on rank 1 (tp 0, pp 1, dp 0)"));
 }
 
-// Each rank's first is handed in; the order names the culprit.
+// Given the first tensor of each rank, the order decides which is the culprit.
 TEST(NanJudge, PutsCulpritsBeforeVictims) {
   const auto found = [](PassKind pass, int microbatch, int stage, int unit, int step,
                         const char* input = "") {

@@ -15,7 +15,7 @@ namespace {
 using nn::LastReader;
 using nn::PassKind;
 
-// A tensor with the name that people read.
+// A tensor with its name for messages.
 struct Named {
   Tensor tensor;
   std::string name;
@@ -34,7 +34,7 @@ void add_streams(std::vector<Named>& tensors, const std::vector<nn::StreamSpec>&
   }
 }
 
-// Rows of a table that passes have added to.
+// The rows of a table to which passes have added.
 Tensor rows_in_use(Context& context, const nn::SparseGradient& sparse) {
   std::int32_t count = 0;
   context.backend.read_back(context.queue, sparse.count,
@@ -42,12 +42,12 @@ Tensor rows_in_use(Context& context, const nn::SparseGradient& sparse) {
   return sparse.values.slice(0, 0, count);
 }
 
-// In the order in which passes write them.
+// The tensors of a pass in the order in which it writes them.
 std::vector<Named> written_gradients(const nn::Unit& unit, const nn::UnitTensors& t,
                                      const nn::ParamTable& table) {
   std::vector<Named> tensors;
   const nn::Gradients& gradients = *t.gradients;
-  // What no pass of this step has written yet is left from the last one.
+  // Memory that no pass of this step has written yet has values of the last step.
   const auto add = [&](const nn::ParamUse& use) {
     if (!gradients.is_written(use)) return;
     if (gradients.has_rows(use)) {
@@ -85,7 +85,7 @@ std::vector<Named> written(const nn::Unit& unit, PassKind pass, const nn::UnitTe
     }
     return tensors;
   }
-  // Backward goes through a unit from its end.
+  // A backward pass goes through a unit from its end.
   for (std::size_t i = slots.size(); i-- > 0;) {
     if (slots[i].born == nn::Born::kInputGradient) tensors.push_back(named(slots[i], t.slots[i]));
   }
@@ -93,8 +93,7 @@ std::vector<Named> written(const nn::Unit& unit, PassKind pass, const nn::UnitTe
   return tensors;
 }
 
-// What the pass has read, as far as it is still there: a block may be another's after the pass that
-// reads it last.
+// What the pass has read, if it is still there: after its last reader a block may have another use.
 std::vector<Named> read(const nn::Unit& unit, PassKind pass, const nn::UnitTensors& t) {
   std::vector<Named> tensors;
   if (pass == PassKind::kForward) {
@@ -125,28 +124,28 @@ const Named* first_non_finite(Context& context, const std::vector<Named>& tensor
 
 }  // namespace
 
-NanWatch::NanWatch(const Rank& rank, const Placement& placement, nn::UnitHooks* others)
-    : rank_(rank), others_(others) {
+NanWatch::NanWatch(const Rank& rank, const Placement& placement, nn::UnitHooks* first_hooks)
+    : rank_(rank), first_hooks_(first_hooks) {
   for (int c = 0; c < std::ssize(rank.chunks()); ++c) {
     const auto& units = rank.chunks()[static_cast<std::size_t>(c)].units();
     for (int u = 0; u < std::ssize(units); ++u) {
       places_.push_back({units[static_cast<std::size_t>(u)].get(),
-                         placement.stage(rank.ranks().at.pipeline, c), u});
+                         placement.stage(rank.ranks().coordinates.pipeline, c), u});
     }
   }
 }
 
 void NanWatch::before(const nn::Unit& unit, PassKind pass, int microbatch) {
-  if (others_ != nullptr) others_->before(unit, pass, microbatch);
+  if (first_hooks_ != nullptr) first_hooks_->before(unit, pass, microbatch);
 }
 
 void NanWatch::grad_ready(ParamId id, int microbatch) {
-  if (others_ != nullptr) others_->grad_ready(id, microbatch);
+  if (first_hooks_ != nullptr) first_hooks_->grad_ready(id, microbatch);
 }
 
 void NanWatch::after(const nn::Unit& unit, PassKind pass, int microbatch,
                      const nn::UnitTensors& tensors) {
-  if (others_ != nullptr) others_->after(unit, pass, microbatch, tensors);
+  if (first_hooks_ != nullptr) first_hooks_->after(unit, pass, microbatch, tensors);
   if (first_) return;
   Context& context = tensors.pass.ops;
   const nn::ParamTable& table = rank_.table();
@@ -155,7 +154,7 @@ void NanWatch::after(const nn::Unit& unit, PassKind pass, int microbatch,
   if (tensor == nullptr) return;
   std::vector<Named> weights;
   for (const ParamId id : unit.parameters()) {
-    // What the pass does not read may not be there.
+    // Tensors that the pass does not read may not exist.
     const Tensor& weight = tensors.pass.weights[id];
     if (weight) weights.push_back({weight, table[id].name});
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Looks at what every pass of a rank's units writes, and keeps the first tensor that is not finite.
+// Checks what every pass of a rank's units writes, and keeps the first tensor that is not finite.
 
 #include <optional>
 #include <string>
@@ -23,11 +23,11 @@ struct NonFinite {
   std::string weight;     // likewise of the parameters
 };
 
-// Looks at what passes write, until something is not finite.
+// Checks what passes write until something is not finite.
 class NanWatch final : public nn::UnitHooks {
  public:
-  // `others` are told before it looks.
-  NanWatch(const Rank& rank, const Placement& placement, nn::UnitHooks* others = nullptr);
+  // `first_hooks` are told before it looks.
+  NanWatch(const Rank& rank, const Placement& placement, nn::UnitHooks* first_hooks = nullptr);
 
   void before(const nn::Unit& unit, nn::PassKind pass, int microbatch) override;
   void grad_ready(ParamId id, int microbatch) override;
@@ -41,7 +41,7 @@ class NanWatch final : public nn::UnitHooks {
     int stage, number;
   };
   const Rank& rank_;
-  nn::UnitHooks* others_;
+  nn::UnitHooks* first_hooks_;
   std::vector<Place> places_;
   std::optional<NonFinite> first_;
 };

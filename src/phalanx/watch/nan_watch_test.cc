@@ -15,7 +15,7 @@ using nn::PassKind;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Plants behind the watch's back, so that it sees the victim.
+// Plants after the watch has looked, so that the watch sees the victim.
 class PlantsBehind final : public nn::UnitHooks {
  public:
   PlantsBehind(NanWatch& watch, PassKind pass) : watch_(watch), pass_(pass) {}
@@ -42,8 +42,7 @@ class NanWatchTest : public RunTest {
   }
 };
 
-// A step in which all is well has nothing to find, whatever lies in memory that no pass has
-// written.
+// In a step without faults nothing is found, whatever is in memory that no pass has written.
 TEST_F(NanWatchTest, FindsNothingInAFiniteStep) {
   std::vector<TrainConfig> configs = {config({}), config({}), config({}), config({}), config({})};
   configs[1].model.bf16 = true;
@@ -64,7 +63,7 @@ TEST_F(NanWatchTest, FindsNothingInAFiniteStep) {
     const RunSetup setup(c);
     run_ranks(setup.config, *setup.model, [&](Rank& rank) {
       rank.initialise();
-      RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().at.data);
+      RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
       for (int step = 1; step <= 2; ++step) {
         NanWatch watch(rank, setup.programs.placement());
         const StepSchedule schedule{.lr = 1e-3, .adam_step = step};
@@ -75,7 +74,7 @@ TEST_F(NanWatchTest, FindsNothingInAFiniteStep) {
   }
 }
 
-// The log-sum-exp of a query of padding, which sees no key, is minus infinity.
+// A padding query sees no key: its log-sum-exp is minus infinity, which is no fault.
 TEST_F(NanWatchTest, ARowThatSeesNothingIsNoFault) {
   TrainConfig c = config({});
   c.data.reset_attention_mask = true;

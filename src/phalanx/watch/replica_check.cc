@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What several ranks have of a parameter, by the bits of the weights as passes read them.
+// Compares what several ranks have of a parameter, by the bits of the weights that passes read.
 struct Digest {
   ParamId id = 0;
   std::int64_t value = 0;
@@ -63,14 +63,14 @@ Digest digest_of(Rank& rank, ParamId id, std::int64_t begin = 0) {
   return {id, static_cast<std::int64_t>(hash.digest())};
 }
 
-// What most replicas have; of as many, the first one's.
+// The value that most replicas have; of equally frequent ones the first.
 std::int64_t usual(const std::vector<std::int64_t>& digests) {
   return *std::ranges::max_element(
       digests, {}, [&](std::int64_t digest) { return std::ranges::count(digests, digest); });
 }
 
-// A parameter in which this rank differs from most of those that have the same ones; empty where
-// there is none. `group` is null where nobody else has them.
+// A parameter in which this rank differs from most ranks of the group; empty where there is none.
+// `group` is null where no other rank has these parameters.
 std::string different_in(Rank& rank, Communicator* group, const std::vector<Digest>& mine) {
   if (group == nullptr) return {};
   std::vector<std::int64_t> values;
@@ -80,13 +80,13 @@ std::string different_in(Rank& rank, Communicator* group, const std::vector<Dige
   if (std::ranges::count(all, whole) == std::ssize(all)) return {};
   std::string different;
   for (const Digest& own : mine) {
-    const auto others = gather_numbers(*group, rank.context(), own.value);
-    if (different.empty() && own.value != usual(others)) different = rank.table()[own.id].name;
+    const auto digests = gather_numbers(*group, rank.context(), own.value);
+    if (different.empty() && own.value != usual(digests)) different = rank.table()[own.id].name;
   }
   return different;
 }
 
-// Likewise from the other holders of shared parameters.
+// The same among the ranks that have a shared parameter.
 std::string different_from_holders(Rank& rank, const std::vector<Digest>& mine) {
   std::string different;
   for (const SharedSum& sum : rank.gradients().shared()) {
@@ -97,7 +97,7 @@ std::string different_from_holders(Rank& rank, const std::vector<Digest>& mine) 
   return different;
 }
 
-// Likewise from the neighbours that have the same boxes.
+// The same among neighbours that have the same boxes.
 std::string different_from_neighbours(Rank& rank) {
   std::vector<Digest> mine;
   for (ParamId id = 0; id < rank.table().size(); ++id) {
@@ -114,7 +114,7 @@ void check_replicas(Rank& rank, const std::vector<RankPlace>& places, std::int64
                     const std::function<std::string()>& advice) {
   rank.finish_gather();
   std::vector<Digest> mine;
-  std::vector<Digest> whole;  // on every data-parallel rank; the others have other parts here
+  std::vector<Digest> whole;  // of weights that every data-parallel rank has whole
   std::vector<Digest> parts;
   for (ParamId id = 0; id < rank.table().size(); ++id) {
     mine.push_back(digest_of(rank, id));

@@ -1,6 +1,6 @@
 #pragma once
-// Whether all data-parallel ranks, the ranks of a pipeline that share a parameter, and the
-// tensor-parallel ranks that have the same rows of one, still hold the same weights.
+// Checks that ranks with copies of the same weights still have the same bits: data-parallel ranks,
+// pipeline ranks that share a parameter, and tensor-parallel ranks with the same rows.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,14 +14,14 @@
 
 namespace phalanx {
 
-// By all ranks at the same time, between steps. ErrorOf<kTemporary>, the same on all ranks, where a
-// parameter has other bits on some of its holders: a machine has computed or kept something else.
-// The message ends with what `advice` says, which only the first rank is asked.
+// Called by all ranks at the same time, between steps. ErrorOf<kTemporary>, the same on all ranks,
+// where copies of a parameter differ: a machine has computed or stored something wrong. The message
+// ends with the text of `advice`, which is called on the first rank only.
 void check_replicas(Rank& rank, const std::vector<RankPlace>& places, std::int64_t iteration,
                     const std::function<std::string()>& advice);
 
-// From which checkpoint of the run to start again where ranks differ that were the same after
-// iteration `same`: the newest one in `save` that is not of a later iteration. `save` may be empty.
+// Advice where ranks that were the same after iteration `same` differ: start again from the newest
+// checkpoint in `save` that is not later. `save` may be empty.
 std::string restart_advice(const std::filesystem::path& save, std::string_view run_id,
                            std::int64_t same);
 

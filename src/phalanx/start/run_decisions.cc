@@ -1,4 +1,4 @@
-#include "phalanx/start/run_start.h"
+#include "phalanx/start/run_decisions.h"
 
 #include <fmt/core.h>
 
@@ -31,7 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// What may differ between processes, for it is about their machine alone.
+// The flags that may differ between processes, because they are about one machine.
 constexpr std::array kOwnOfAProcess = {"--threads-per-rank", "--no-cpu-affinity",
                                        "--allow-overcommit", "--rdzv-secret-file"};
 
@@ -89,7 +89,7 @@ void agree(const Identity& mine, RankRunner& runner) {
       differences.size() == 1 ? "" : fmt::format(" ({} more differ)", differences.size() - 1));
 }
 
-// The threads of a host's ranks, as many as can run at once.
+// The threads of a host's ranks that can run at the same time.
 int busy_threads(const TrainConfig& config, RankRunner& runner) {
   const std::int64_t cores = usable_cores().count;
   const std::int64_t threads = config.layout.threads_per_rank;
@@ -105,8 +105,8 @@ cpu::ProductPrecision products_of(std::string_view name) {
   throw InternalError("an unknown family of matrix products: {}", name);
 }
 
-// What an attempt of a job goes on with.
-void tell(const RunConfig& run, const JobRecord& job, bool is_restarted) {
+// Logs what an attempt of a job begins with.
+void log_attempt(const RunConfig& run, const JobRecord& job, bool is_restarted) {
   if (run.restarts == 0 || run.save.empty()) return;
   const std::int64_t attempt = run.restarts + 1;
   if (is_restarted) {
@@ -120,16 +120,16 @@ void tell(const RunConfig& run, const JobRecord& job, bool is_restarted) {
   }
 }
 
-// Under the lock: an attempt that its launcher has started again goes on with what the job saved;
-// while there is nothing, it begins as the first one did, from the same checkpoint. Without a
-// record of this job it is the first.
-void choose_checkpoint(const TrainConfig& given, RunStart& start) {
+// Called under the lock. An attempt that a launcher has started again resumes from what the job has
+// saved. As long as nothing is saved it begins as the first attempt did, from the same checkpoint.
+// Without a record of this job it is the first attempt.
+void choose_checkpoint(const TrainConfig& given, DecidedRun& start) {
   RunDecisions& decisions = start.decisions;
   const fs::path save = given.run.save;
   decisions.job = begun_by_this_job(given);
   JobRecord& job = decisions.job;
   decisions.is_restarted = job.has_begun() && has_saved(job, save);
-  tell(given.run, job, decisions.is_restarted);
+  log_attempt(given.run, job, decisions.is_restarted);
   if (decisions.is_restarted) start.config = restarted_from_save(std::move(start.config));
   const bool repeats = job.has_begun() && !decisions.is_restarted;
   decisions.is_pretrained = repeats ? job.is_pretrained : begins_pretrained(start.config.run);
@@ -153,9 +153,9 @@ void choose_checkpoint(const TrainConfig& given, RunStart& start) {
   job.is_pretrained = decisions.is_pretrained;
 }
 
-// Of the leading process.
-RunStart decide(const TrainConfig& config, RankRunner& runner) {
-  RunStart start{.config = config, .lock = {}, .decisions = {}, .checkpoint = {}};
+// In the leading process.
+DecidedRun decide(const TrainConfig& config, RankRunner& runner) {
+  DecidedRun start{.config = config, .lock = {}, .decisions = {}, .checkpoint = {}};
   start.lock = lock_save_directory(config.run);
   choose_checkpoint(config, start);
   std::string requested = start.config.model.matmul_precision;
@@ -168,9 +168,9 @@ RunStart decide(const TrainConfig& config, RankRunner& runner) {
   return start;
 }
 
-// Of every other process.
-RunStart follow(TrainConfig config, RunDecisions decisions, const RankPlace& place) {
-  RunStart start{
+// In every other process.
+DecidedRun follow(TrainConfig config, RunDecisions decisions, const RankPlace& place) {
+  DecidedRun start{
       .config = std::move(config), .lock = {}, .decisions = std::move(decisions), .checkpoint = {}};
   const RunDecisions& d = start.decisions;
   if (d.is_restarted) start.config = restarted_from_save(std::move(start.config));
@@ -199,19 +199,19 @@ RunStart follow(TrainConfig config, RunDecisions decisions, const RankPlace& pla
   } catch (const InputMissingError&) {
     refuse("is not there");
   }
-  // The first rank has verified it where it runs; another host reads it by a way of its own.
+  // The first rank has verified the files on its host; every other host verifies its own view once.
   start.checkpoint =
       open_checkpoint_at(start.config.run, d.checkpoint, place.host > 0 && place.local_rank == 0);
   return start;
 }
 
-// What all of them do in step.
-RunStart start_alike(TrainConfig config, RankRunner& runner) {
+// All processes run through this at the same time.
+DecidedRun decide_together(TrainConfig config, RankRunner& runner) {
   resolve(config, true);
   check_files(config);
   agree(identity_of(config), runner);
   if (runner.leads()) {
-    RunStart start = decide(config, runner);
+    DecidedRun start = decide(config, runner);
     const bool is_alone = runner.own_ranks().size() == runner.places().size();
     const bool is_saved = !start.config.run.save.empty() && !is_alone;
     std::optional<JoiningFile> file;
@@ -223,7 +223,7 @@ RunStart start_alike(TrainConfig config, RankRunner& runner) {
   }
   const RunDecisions decisions = RunDecisions::from_text(runner.broadcast({}));
   const auto rank = static_cast<std::size_t>(runner.own_ranks().front());
-  RunStart start = follow(std::move(config), decisions, runner.places()[rank]);
+  DecidedRun start = follow(std::move(config), decisions, runner.places()[rank]);
   runner.gather({});
   return start;
 }
@@ -259,9 +259,9 @@ RunDecisions RunDecisions::from_text(const std::string& text) {
           .name = json.at("name")};
 }
 
-RunStart start_run(TrainConfig config, RankRunner& runner) {
+DecidedRun decide_run(TrainConfig config, RankRunner& runner) {
   const auto begin = std::chrono::steady_clock::now();
-  RunStart start = start_alike(std::move(config), runner);
+  DecidedRun start = decide_together(std::move(config), runner);
   start.time = std::chrono::steady_clock::now() - begin;
   return start;
 }

@@ -1,6 +1,8 @@
-#include "phalanx/train/run_saver.h"
+#include "phalanx/saving/run_saver.h"
 
 #include <fmt/core.h>
+
+#include <utility>
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
@@ -14,7 +16,7 @@
 namespace phalanx {
 namespace {
 
-// Of the world outside: another time it may succeed.
+// Whether the reason lies outside this program, so that a later attempt may succeed.
 bool may_pass(const Error& error) {
   switch (error.code()) {
     case ErrorCode::kCannotCreate:
@@ -30,24 +32,22 @@ bool may_pass(const Error& error) {
 
 }  // namespace
 
-RunSaver::RunSaver(const RunSetup& setup, Rank& rank, RunTimes& times, RunReport& report)
-    : setup_(setup), rank_(rank), times_(times), report_(report) {
-  if (setup.directory.is_resumed()) saved_iteration_ = setup.loaded->iteration;
-}
+RunSaver::RunSaver(SavedRun run, Rank& rank, Listeners listeners)
+    : run_(run), rank_(rank), listeners_(std::move(listeners)), saved_iteration_(run.last_saved) {}
 
 void RunSaver::save(const RunState& state, Occasion occasion) {
-  const TrainConfig& config = setup_.config;
+  const TrainConfig& config = run_.config;
   if (config.run.save.empty() || saved_iteration_ == state.iteration) return;
   const std::optional<std::string> reason = save_on_all(state);
   if (!reason) {
     saved_iteration_ = state.iteration;
     failures_ = 0;
-    const std::string times = format_times(config.run.timing_log_option, times_.of_save());
-    report_.note(RunNote::Kind::kSaved, state.iteration,
-                 fmt::format("  successfully saved checkpoint at iteration {:7d} to {}\n{}",
-                             state.iteration, config.run.save, times),
-                 fmt::format("checkpoint saved: {}/{}", config.run.save,
-                             iteration_directory_name(state.iteration)));
+    const std::string times = format_times(config.run.timing_log_option, listeners_.times());
+    listeners_.note({RunNote::Kind::kSaved, state.iteration,
+                     fmt::format("  successfully saved checkpoint at iteration {:7d} to {}\n{}",
+                                 state.iteration, config.run.save, times),
+                     fmt::format("checkpoint saved: {}/{}", config.run.save,
+                                 iteration_directory_name(state.iteration))});
     return;
   }
   ++failures_;
@@ -63,10 +63,10 @@ void RunSaver::save(const RunState& state, Occasion occasion) {
                                     : fmt::format("the last good one is {}/{}", config.run.save,
                                                   iteration_directory_name(saved_iteration_));
   if (!ends) {
-    report_.note(
-        RunNote::Kind::kSaveFailed, state.iteration,
-        fmt::format("the checkpoint of iteration {} could not be saved: {}; {}; the run goes on",
-                    state.iteration, *reason, last_good));
+    listeners_.note(
+        {RunNote::Kind::kSaveFailed, state.iteration,
+         fmt::format("the checkpoint of iteration {} could not be saved: {}; {}; the run goes on",
+                     state.iteration, *reason, last_good)});
     return;
   }
   throw IoError("the checkpoint of iteration {} could not be saved{}: {}; {}", state.iteration,
@@ -77,14 +77,14 @@ void RunSaver::save(const RunState& state, Occasion occasion) {
 }
 
 std::optional<std::string> RunSaver::save_on_all(const RunState& state) {
-  const TimerScope time(&times_.timers(), StepTimer::kSaveCheckpoint);
+  const TimerScope time(&listeners_.timers, StepTimer::kSaveCheckpoint);
   std::string reason = try_to_save(state);
   if (rank_.largest_of_all(reason.empty() ? 0 : 1) == 0) return std::nullopt;
   return reason;
 }
 
 std::string RunSaver::try_to_save(const RunState& state) {
-  const TrainConfig& config = setup_.config;
+  const TrainConfig& config = run_.config;
   rank_.finish_gather();
   Communicator& world = *rank_.ranks().world;
   GatheredTensors tensors(contributed_tensors(rank_, !config.run.no_save_optim), world,
@@ -95,17 +95,17 @@ std::string RunSaver::try_to_save(const RunState& state) {
   }
   const auto busy =
       world.busy(fmt::format("saving the checkpoint of iteration {}", state.iteration));
-  report_.note(
-      RunNote::Kind::kSaving, state.iteration,
-      fmt::format("saving checkpoint at iteration {:7d} to {}", state.iteration, config.run.save));
+  listeners_.note({RunNote::Kind::kSaving, state.iteration,
+                   fmt::format("saving checkpoint at iteration {:7d} to {}", state.iteration,
+                               config.run.save)});
   const auto expect_own_directory = [this](std::string_view /*step*/) {
-    if (setup_.lock) setup_.lock->expect_in_place();
+    if (run_.lock) run_.lock->expect_in_place();
   };
   expect_own_directory("begin");
   try {
     save_checkpoint({.directory = config.run.save,
                      .keep_last = static_cast<int>(config.run.keep_last),
-                     .copies = setup_.inputs.copies,
+                     .copies = run_.inputs.copies,
                      .before_step = expect_own_directory},
                     manifest_of(state), tensors);
   } catch (const DirectoryLostError&) {
@@ -119,10 +119,10 @@ std::string RunSaver::try_to_save(const RunState& state) {
 }
 
 Manifest RunSaver::manifest_of(const RunState& state) const {
-  const TrainConfig& config = setup_.config;
+  const TrainConfig& config = run_.config;
   Manifest manifest;
-  manifest.run_id = setup_.directory.run_id();
-  manifest.start = setup_.directory.start();
+  manifest.run_id = run_.directory.run_id();
+  manifest.start = run_.directory.start();
   manifest.iteration = state.iteration;
   manifest.consumed_train_samples = state.consumed_train_samples;
   manifest.consumed_valid_samples = state.consumed_valid_samples;
@@ -133,12 +133,12 @@ Manifest RunSaver::manifest_of(const RunState& state) const {
                         .schedule_steps = state.schedule_samples};
   manifest.requested_samples = {
       .train = state.requested.train, .valid = state.requested.valid, .test = state.requested.test};
-  manifest.matmul_precision = std::string(setup_.products.name());
+  manifest.matmul_precision = std::string(run_.products);
   manifest.threads_per_rank = config.layout.threads_per_rank;
   manifest.seed = static_cast<std::uint64_t>(config.run.seed);
-  manifest.arguments = schedule_arguments(setup_.schedule);
+  manifest.arguments = schedule_arguments(run_.schedule);
   for (const auto& [flag, value] : argument_values(config)) manifest.arguments[flag] = value;
-  for (const auto& [name, value] : setup_.inputs.arguments) manifest.arguments[name] = value;
+  for (const auto& [name, value] : run_.inputs.arguments) manifest.arguments[name] = value;
   for (const auto& [name, value] : config.imported) manifest.arguments[name] = value;
   manifest.arguments[std::string(kFamilyArgument)] = family_of(config).name();
   manifest.arguments["--nproc"] = std::to_string(config.layout.world_size);
@@ -146,8 +146,8 @@ Manifest RunSaver::manifest_of(const RunState& state) const {
   if (state.left_out_samples > 0) {
     manifest.arguments[std::string(kLeftOutSamples)] = std::to_string(state.left_out_samples);
   }
-  manifest.input_files = setup_.inputs.files;
-  if (setup_.digests) manifest.data_blocks = setup_.digests->known();
+  manifest.input_files = run_.inputs.files;
+  if (run_.digests != nullptr) manifest.data_blocks = run_.digests->known();
   return manifest;
 }
 

@@ -1,4 +1,4 @@
-#include "phalanx/train/trainer.h"
+#include "phalanx/train/pretrain.h"
 
 #include <string>
 #include <vector>
@@ -12,9 +12,9 @@
 namespace phalanx {
 namespace {
 
-class TrainerTest : public RunTest {
+class PretrainTest : public RunTest {
  protected:
-  // What the run tells people.
+  // What the run logs.
   static std::string said_by(const TrainConfig& c) {
     testing::internal::CaptureStderr();
     train(c);
@@ -22,14 +22,14 @@ class TrainerTest : public RunTest {
   }
 };
 
-TEST_F(TrainerTest, LearnsAndResumesBitwise) {
+TEST_F(PretrainTest, LearnsAndResumesBitwise) {
   expect_resume_is_bitwise(config("straight"));
   const auto values = losses("straight");
   ASSERT_EQ(values.size(), 6U);
   EXPECT_LT(values.back(), values.front());
 }
 
-TEST_F(TrainerTest, TwoThreadsResumeBitwise) {
+TEST_F(PretrainTest, TwoThreadsResumeBitwise) {
   TrainConfig c = config("straight");
   c.model.num_layers = 1;
   c.layout.threads_per_rank = 2;
@@ -39,7 +39,7 @@ TEST_F(TrainerTest, TwoThreadsResumeBitwise) {
   expect_resume_is_bitwise(c, 1);
 }
 
-TEST_F(TrainerTest, Bf16ResumesBitwiseAndFollowsFp32) {
+TEST_F(PretrainTest, Bf16ResumesBitwiseAndFollowsFp32) {
   TrainConfig c = config("straight");
   c.model.bf16 = true;
   c.model.hidden_dropout = 0.0;
@@ -51,8 +51,8 @@ TEST_F(TrainerTest, Bf16ResumesBitwiseAndFollowsFp32) {
   expect_near("straight", "fp32", "lm_loss", 2e-3);
 }
 
-// Dropout on: the masks are functions of the sample, not of the microbatch it came in.
-TEST_F(TrainerTest, AccumulationDoesNotChangeTheRun) {
+// With dropout: masks are functions of the sample, not of its microbatch.
+TEST_F(PretrainTest, AccumulationDoesNotChangeTheRun) {
   pretrain(config("two"));
   TrainConfig one = config("one");
   one.layout.micro_batch_size = 1;
@@ -63,7 +63,7 @@ TEST_F(TrainerTest, AccumulationDoesNotChangeTheRun) {
   for (const char* other : {"one", "four"}) expect_near(other, "two", "lm_loss", 1e-5);
 }
 
-TEST_F(TrainerTest, UnfusedAttentionAgrees) {
+TEST_F(PretrainTest, UnfusedAttentionAgrees) {
   pretrain(config("fused"));
   TrainConfig c = config("unfused");
   c.model.attention_backend = "unfused";
@@ -71,8 +71,8 @@ TEST_F(TrainerTest, UnfusedAttentionAgrees) {
   expect_near("unfused", "fused", "lm_loss", 1e-5);
 }
 
-// Padding takes no part: a vocabulary padded further gives the same losses.
-TEST_F(TrainerTest, PaddingDoesNotChangeTheLoss) {
+// More padding of the vocabulary gives the same losses.
+TEST_F(PretrainTest, PaddingDoesNotChangeTheLoss) {
   pretrain(config("little"));
   TrainConfig c = config("much");
   c.model.make_vocab_size_divisible_by = 128;
@@ -80,9 +80,9 @@ TEST_F(TrainerTest, PaddingDoesNotChangeTheLoss) {
   expect_near("much", "little", "lm_loss", 1e-5);
 }
 
-// Without masked tokens the two averages are one. Adam and clipping hide the gradient's scale from
-// the losses; its norm shows it.
-TEST_F(TrainerTest, LossAveragesAgreeWhereNothingIsMasked) {
+// Without masked tokens the two averages are equal. The norm is compared because Adam and clipping
+// hide the gradient's scale from the losses.
+TEST_F(PretrainTest, LossAveragesAgreeWhereNothingIsMasked) {
   TrainConfig c = config("token");
   pretrain(c);
   c.run.save = path("microbatch");
@@ -96,7 +96,7 @@ TEST_F(TrainerTest, LossAveragesAgreeWhereNothingIsMasked) {
 
 // Masked tokens: the mean over all tokens of the batch and the mean of means differ, and both
 // train.
-TEST_F(TrainerTest, LossAverages) {
+TEST_F(PretrainTest, LossAverages) {
   TrainConfig c = config("token");
   c.data.eod_mask_loss = true;
   c.data.reset_position_ids = true;
@@ -113,7 +113,7 @@ TEST_F(TrainerTest, LossAverages) {
   EXPECT_NEAR(token[5], microbatch[5], 0.1);
 }
 
-TEST_F(TrainerTest, ASignalSavesTheStepItFinishes) {
+TEST_F(PretrainTest, ASignalSavesTheStepItFinishes) {
   TrainConfig c = config("parts");
   c.run.load = c.run.save;
   c.run.train_iters = 100000;
@@ -125,7 +125,7 @@ TEST_F(TrainerTest, ASignalSavesTheStepItFinishes) {
   EXPECT_EQ(metric("parts", "iteration").back(), stopped);
 }
 
-TEST_F(TrainerTest, AFinishedRunAddsNoLines) {
+TEST_F(PretrainTest, AFinishedRunAddsNoLines) {
   TrainConfig c = config("run");
   pretrain(c);
   const std::string before = read_file(std::filesystem::path(c.run.save) / "metrics.jsonl");
@@ -134,7 +134,7 @@ TEST_F(TrainerTest, AFinishedRunAddsNoLines) {
   EXPECT_EQ(read_file(std::filesystem::path(c.run.save) / "metrics.jsonl"), before);
 }
 
-TEST_F(TrainerTest, RefusesToResumeWhatItCannotContinue) {
+TEST_F(PretrainTest, RefusesToResumeWhatItCannotContinue) {
   TrainConfig c = config("run");
   pretrain(c);
   c.run.load = c.run.save;
@@ -147,8 +147,8 @@ TEST_F(TrainerTest, RefusesToResumeWhatItCannotContinue) {
   EXPECT_EQ(pretrain(c), RunEnd::kFinished);
 }
 
-// Weights that the model has no place for would be lost, whatever was permitted.
-TEST_F(TrainerTest, RefusesToDropWeights) {
+// Weights that the model does not have would be lost, so no flag permits this.
+TEST_F(PretrainTest, RefusesToDropWeights) {
   TrainConfig c = config("run");
   pretrain(c);
   c.run.load = c.run.save;
@@ -163,9 +163,9 @@ TEST_F(TrainerTest, RefusesToDropWeights) {
   }
 }
 
-// As in Megatron: where the interval divides the last iteration, that is evaluated like the others,
-// and the evaluation that ends the run reads what comes next.
-TEST_F(TrainerTest, TheLastIterationIsEvaluatedTwice) {
+// As in Megatron, where the interval divides the last iteration there is an evaluation like the
+// others, and the evaluation at the end reads the samples after it.
+TEST_F(PretrainTest, TheLastIterationIsEvaluatedTwice) {
   train(config("run"));
   std::vector<std::string> evaluated;
   std::vector<double> found;
@@ -183,8 +183,8 @@ TEST_F(TrainerTest, TheLastIterationIsEvaluatedTwice) {
   EXPECT_EQ(manifest.requested_samples.valid, 4 * 4);
 }
 
-// A checkpoint that was written with a whole number of warm-up samples says the same.
-TEST_F(TrainerTest, AWarmupInSamplesIsAWholeNumberInTheCheckpoint) {
+// A checkpoint with a whole number of warm-up samples has the same schedule.
+TEST_F(PretrainTest, AWarmupInSamplesIsAWholeNumberInTheCheckpoint) {
   train(config("run"));
   const auto arguments = CheckpointReader::open(path("run")).manifest().arguments;
   EXPECT_EQ(arguments.at("schedule.warmup_samples"), "8");
@@ -206,9 +206,9 @@ TEST_F(TrainerTest, AWarmupInSamplesIsAWholeNumberInTheCheckpoint) {
   train(c);
 }
 
-// A longer run keeps the order it began with while the samples last, and says what to do when they
-// do not.
-TEST_F(TrainerTest, ALongerRunKeepsItsOrderWhileTheSamplesLast) {
+// A longer run keeps the data order it began with while there are enough samples. Otherwise the
+// error says what to do.
+TEST_F(PretrainTest, ALongerRunKeepsItsOrderWhileTheSamplesLast) {
   TrainConfig c = config("run");
   c.optimizer.lr_decay_iters = 6;
   pretrain(c);
@@ -222,8 +222,8 @@ TEST_F(TrainerTest, ALongerRunKeepsItsOrderWhileTheSamplesLast) {
   EXPECT_THROW(pretrain(c), ConfigError);
 }
 
-// What is left is counted in samples, whatever batches the others came in; so is the schedule.
-TEST_F(TrainerTest, AnotherBatchTrainsTheSamplesThatAreLeft) {
+// The rest of a run and its schedule are counted in samples, with any batches before.
+TEST_F(PretrainTest, AnotherBatchTrainsTheSamplesThatAreLeft) {
   TrainConfig c = config("run");
   c.run.train_iters = 0;
   c.run.train_samples = 48;
@@ -253,8 +253,8 @@ TEST_F(TrainerTest, AnotherBatchTrainsTheSamplesThatAreLeft) {
   EXPECT_EQ(read_file(std::filesystem::path(c.run.save) / "metrics.jsonl"), before);
 }
 
-// In iterations another batch makes another schedule.
-TEST_F(TrainerTest, AnotherBatchOfARunInIterationsIsAskedFor) {
+// A schedule in iterations depends on the batch.
+TEST_F(PretrainTest, AnotherBatchOfARunInIterationsIsAskedFor) {
   TrainConfig c = config("run");
   c.run.load = c.run.save;
   c.run.exit_interval = 3;
@@ -267,7 +267,7 @@ TEST_F(TrainerTest, AnotherBatchOfARunInIterationsIsAskedFor) {
   EXPECT_EQ(metric("run", "consumed_samples"), (std::vector<Json>{4, 8, 12, 20, 28, 36}));
 }
 
-TEST_F(TrainerTest, StopsWhereTheGradientIsNotFinite) {
+TEST_F(PretrainTest, StopsWhereTheGradientIsNotFinite) {
   TrainConfig c = config("run");
   c.optimizer.lr = 1e30;
   c.optimizer.min_lr = 0.0;

@@ -1,6 +1,7 @@
 #pragma once
-// How a run begins: what the first rank decides for all - it alone locks --save, chooses the
-// checkpoint, measures the processor - and the proof that all processes are about to do the same.
+// The decisions with which a run begins. The first rank decides for all: it alone locks --save,
+// chooses the checkpoint and measures the processor. And all processes prove that they have the
+// same flags and the same program.
 
 #include <chrono>
 #include <memory>
@@ -14,35 +15,35 @@
 
 namespace phalanx {
 
-// Everything else a process computes from the flags and the files alone.
+// What the first rank tells the others. All else a process can compute from the flags and files.
 struct RunDecisions {
   bool is_restarted = false;    // goes on from --save
   bool is_pretrained = false;   // begins from --pretrained-checkpoint
   std::string checkpoint;       // its directory; empty: the run begins anew
-  std::string manifest_digest;  // of it
-  JobRecord job;                // the choice, and whether an earlier attempt has made it
+  std::string manifest_digest;  // of the checkpoint
+  JobRecord job;                // the choice, perhaps of an earlier attempt
   cpu::ProductChoice products;
   cpu::Peak peak;     // of the threads of a host's ranks, as many as there are cores
   std::string nonce;  // lies in --save while the processes join
-  std::string name;   // of this start, and of the run where it begins anew: nobody else has it
+  std::string name;   // unique name of this start; also the id of a run that begins anew
 
   std::string to_text() const;
   static RunDecisions from_text(const std::string& text);
 };
 
-struct RunStart {
+struct DecidedRun {
   TrainConfig config;                 // resolved
   std::optional<DirectoryLock> lock;  // on --save; of the leading process
   RunDecisions decisions;
   std::shared_ptr<const CheckpointReader> checkpoint;  // null: the run begins anew
-  std::chrono::steady_clock::duration time{};          // that this took
+  std::chrono::steady_clock::duration time{};          // how long this took
 };
 
-// By all processes at the same time, within RankRunner::prepare(). ConfigError (78) where they
-// differ in flags or build, or do not see the same --save and --load.
-RunStart start_run(TrainConfig config, RankRunner& runner);
+// Called by all processes at the same time, within RankRunner::prepare(). ConfigError (78) where
+// they differ in flags or build, or do not see the same --save and --load.
+DecidedRun decide_run(TrainConfig config, RankRunner& runner);
 
-// Where the input files of this process are not those of the first rank: ConfigError.
+// ConfigError where the input files of this process differ from the first rank's.
 struct RunInputs;
 void agree_on_inputs(const RunInputs& inputs, RankRunner& runner);
 

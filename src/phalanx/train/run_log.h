@@ -1,5 +1,6 @@
 #pragma once
-// What the first rank tells the sinks of a run: from where it is and what its steps came to.
+// What the first rank tells the sinks of a run, put together from the run's setup, its counters and
+// the results of its steps.
 
 #include <cstdint>
 #include <optional>
@@ -16,14 +17,14 @@
 
 namespace phalanx {
 
-class RunReport {
+class RunLog {
  public:
-  // `sinks` is null on all ranks but the first, which are silent.
-  // `times`: of the preparation.
-  RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPosition& begin,
-            RunSinks* sinks, std::span<const TimerRow> times = {});
+  // `sinks` is null on all ranks but the first: these say nothing. `times`: of the preparation.
+  RunLog(const RunSetup& setup, const MemoryPlan& plan, const RunPosition& begin, RunSinks* sinks,
+         std::span<const TimerRow> times = {});
 
-  // What goes into --save is told as long as that is the run's own: DirectoryLostError.
+  // All calls throw DirectoryLostError where --save is not this run's directory any more.
+
   // After a step: `next` are the schedule's next values, as Megatron prints them.
   void iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,
                  const LearningRates& next, double seconds, IterationTimes times = {});
@@ -31,8 +32,7 @@ class RunReport {
   void evaluation(const RunState& state, SplitKind kind, const std::string& set,
                   const std::string& place, std::span<const double> losses,
                   std::span<const double> counts);
-  // `event`: for events.jsonl, where `text` is the log's alone.
-  void note(RunNote::Kind kind, std::int64_t iteration, std::string text, std::string event = {});
+  void note(const RunNote& note);
   void end(RunEnding ending);
 
  private:
@@ -49,7 +49,8 @@ class RunReport {
   std::shared_ptr<const EvaluationScores> scores_;
   double model_flops_per_token_;
   double hardware_flops_per_token_;
-  std::optional<DiskStep> disk_;  // as planned, and by iteration:
+  std::optional<DiskStep> disk_;  // as planned
+  // Measured, by iteration:
   static constexpr std::size_t kBins = 256;
   Series step_seconds_{kBins};
   Series file_seconds_{kBins};  // that this rank waited

@@ -1,4 +1,4 @@
-#include "phalanx/train/run_saver.h"
+#include "phalanx/saving/run_saver.h"
 
 #include <gmock/gmock.h>
 
@@ -11,7 +11,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/directory_lock.h"
-#include "phalanx/metrics/log_sink.h"
+#include "phalanx/start/run_setup.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {
@@ -21,11 +21,11 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// One rank, and two that gather what the first one writes.
+// On one rank, and on two, where the first one writes.
 class RunSaverTest : public RunTest, public testing::WithParamInterface<Layout> {
  protected:
-  // Saves iterations 1, 2, ... of a run whose weights are as they were drawn; `last` of them leaves
-  // the run. All ranks end the same way.
+  // Saves iterations 1, 2, ... `last` of a run with the drawn weights; the last one on leaving. All
+  // ranks end in the same way.
   void save_iterations(std::int64_t last) {
     TrainConfig c = with_layout(config("run"), GetParam());
     c.run.keep_last = 100;
@@ -42,13 +42,11 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<Layout> 
       Rank rank(setup.config, *setup.model, setup.programs, ranks, *backend, arenas);
       rank.initialise();
       RunState state;
-      RunSinks sinks;
-      sinks.add(std::make_unique<LogSink>(LogOptions{}));
       StepTimers timers;
-      RunTimes times(setup, rank, timers, StepTimers::Clock::now());
-      RunReport report(setup, setup.plan_of(world.rank()), state,
-                       world.rank() == 0 ? &sinks : nullptr);
-      RunSaver saver(setup, rank, times, report);
+      RunSaver saver(setup.saved_run(), rank,
+                     {.note = [](const RunNote&) {},
+                      .timers = timers,
+                      .times = [] { return std::vector<TimerRow>(); }});
       for (state.iteration = 1; state.iteration <= last; ++state.iteration) {
         saver.save(state, state.iteration == last ? RunSaver::Occasion::kLeaving
                                                   : RunSaver::Occasion::kPeriodic);
@@ -121,7 +119,7 @@ TEST_F(RunSaverOneTest, MetricsThatCannotBeWrittenAreLeftOut) {
   }
 }
 
-// What is removed while the run goes on gives its space back: nothing keeps the files.
+// A run does not keep the files of the loaded checkpoint open: removing them frees their space.
 TEST_F(RunSaverOneTest, TheLoadedCheckpointIsLetGo) {
   TrainConfig c = config("run");
   c.run.exit_interval = 2;
@@ -145,8 +143,7 @@ TEST_F(RunSaverOneTest, TheLoadedCheckpointIsLetGo) {
   run.join();
 }
 
-// A run whose directory is moved away, with or without another's in its place, writes nothing more
-// and says so.
+// A run whose directory is moved away or replaced writes nothing more and says so.
 TEST_F(RunSaverOneTest, AnothersDirectoryIsNotWrittenTo) {
   for (const char* what : {"moved", "replaced", "unlocked", "removed"}) {
     TrainConfig c = config("run");

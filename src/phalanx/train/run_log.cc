@@ -1,4 +1,4 @@
-#include "phalanx/train/run_report.h"
+#include "phalanx/train/run_log.h"
 
 #include <fmt/core.h>
 
@@ -30,8 +30,8 @@ bool is_logged(const RunConfig& run, std::int64_t iteration) {
   return iteration % run.log_interval == 0;
 }
 
-RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPosition& begin,
-                     RunSinks* sinks, std::span<const TimerRow> times)
+RunLog::RunLog(const RunSetup& setup, const MemoryPlan& plan, const RunPosition& begin,
+               RunSinks* sinks, std::span<const TimerRow> times)
     : config_(setup.config),
       lock_(setup.lock),
       sinks_(sinks),
@@ -65,8 +65,8 @@ RunReport::RunReport(const RunSetup& setup, const MemoryPlan& plan, const RunPos
                  .facts = config_.run.save.empty() ? std::string() : run_facts(setup)});
 }
 
-void RunReport::iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,
-                          const LearningRates& next, double seconds, IterationTimes times) {
+void RunLog::iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,
+                       const LearningRates& next, double seconds, IterationTimes times) {
   if (sinks_ == nullptr) return;
   expect_own_directory();
   const std::int64_t tokens = global_batch * tokens_per_sample_;
@@ -104,9 +104,9 @@ void RunReport::iteration(const RunState& state, const StepResult& step, std::in
   sinks_->iteration(report);
 }
 
-void RunReport::evaluation(const RunState& state, SplitKind kind, const std::string& set,
-                           const std::string& place, std::span<const double> losses,
-                           std::span<const double> counts) {
+void RunLog::evaluation(const RunState& state, SplitKind kind, const std::string& set,
+                        const std::string& place, std::span<const double> losses,
+                        std::span<const double> counts) {
   if (sinks_ == nullptr) return;
   expect_own_directory();
   sinks_->evaluation(
@@ -119,7 +119,7 @@ void RunReport::evaluation(const RunState& state, SplitKind kind, const std::str
        .scores = scores_ != nullptr ? scores_->scores(counts) : std::vector<NamedLoss>()});
 }
 
-std::vector<NamedLoss> RunReport::named(std::span<const double> means) const {
+std::vector<NamedLoss> RunLog::named(std::span<const double> means) const {
   std::vector<NamedLoss> losses;
   for (std::size_t i = 0; i < means.size(); ++i) {
     losses.push_back({.name = losses_[i].name, .value = means[i], .title = losses_[i].title});
@@ -127,29 +127,25 @@ std::vector<NamedLoss> RunReport::named(std::span<const double> means) const {
   return losses;
 }
 
-void RunReport::note(RunNote::Kind kind, std::int64_t iteration, std::string text,
-                     std::string event) {
-  if (sinks_ != nullptr) {
-    sinks_->note(
-        {.kind = kind, .iteration = iteration, .text = std::move(text), .event = std::move(event)});
-  }
+void RunLog::note(const RunNote& note) {
+  if (sinks_ != nullptr) sinks_->note(note);
 }
 
-// What was predicted beside what was measured.
-void RunReport::note_disk(std::int64_t iteration) {
+// Compares what was predicted with what was measured.
+void RunLog::note_disk(std::int64_t iteration) {
   if (step_seconds_.empty()) return;
-  note(
-      RunNote::Kind::kDisk, iteration,
-      fmt::format("disk: a step {}; measured: it took {:.3g} s, and of that the first rank "
-                  "waited {:.3g} s for files (medians)",
-                  to_text(*disk_, config_.layout), step_seconds_.median(), file_seconds_.median()));
+  note({RunNote::Kind::kDisk, iteration,
+        fmt::format("disk: a step {}; measured: it took {:.3g} s, and of that the first rank "
+                    "waited {:.3g} s for files (medians)",
+                    to_text(*disk_, config_.layout), step_seconds_.median(),
+                    file_seconds_.median())});
 }
 
-void RunReport::expect_own_directory() const {
+void RunLog::expect_own_directory() const {
   if (lock_) lock_->expect_in_place();
 }
 
-void RunReport::end(RunEnding ending) {
+void RunLog::end(RunEnding ending) {
   const bool has_failed = ending.outcome == RunEnding::Outcome::kFailed;
   if (disk_ && !has_failed) note_disk(ending.iteration);
   if (sinks_ == nullptr) return;

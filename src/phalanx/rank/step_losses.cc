@@ -1,0 +1,180 @@
+#include "phalanx/rank/step_losses.h"
+
+#include <cmath>
+#include <utility>
+
+#include "phalanx/base/error.h"
+#include "phalanx/families/family.h"
+#include "phalanx/ops/elementwise.h"
+#include "phalanx/settings/config_views.h"
+
+namespace phalanx {
+
+double read_scalar(Context& context, const Tensor& scalar) {
+  if (scalar.dtype == DType::kF64) {
+    double value = 0.0;
+    context.backend.read_back(context.queue, scalar, std::as_writable_bytes(std::span(&value, 1)));
+    return value;
+  }
+  float value = 0.0F;
+  context.backend.read_back(context.queue, scalar, std::as_writable_bytes(std::span(&value, 1)));
+  return value;
+}
+
+LossMemory::LossMemory(const TrainConfig& config, const Model& model, const RankPrograms& programs,
+                       Arena& workspace)
+    : averages_microbatches(config.optimizer.loss_average == "microbatch"),
+      num_losses(model.losses().size()),
+      scores(family_of(config).evaluation_scores(config)),
+      most_updates(programs.most_updates()),
+      scale(workspace.allocate(nn::full_precision(model.transformer().dtype), {1})) {
+  const auto count = static_cast<std::int64_t>(num_losses);
+  const auto reserve = [&](const Shape& shape) { return workspace.allocate(DType::kF64, shape); };
+  sums = reserve({2 * most_updates * count});
+  if (averages_microbatches) of_microbatches = reserve({count, 2, programs.most_microbatches()});
+  if (wants_counts()) global_counts = reserve({count});
+  if (scores != nullptr) score_counts = reserve({scores->counts()});
+  if (num_losses == 1) {
+    const BatchSchema schema = model.batch_schema();
+    mask_column = schema.index(model.losses().front().mask);
+    counted_per_sample = schema.columns()[mask_column].extents[0];
+  }
+}
+
+StepLosses::StepLosses(const TrainConfig& config, const LossMemory& memory,
+                       const RankCommunicators& ranks, const RankProgram& program, Context& context)
+    : layout_(config.layout),
+      memory_(memory),
+      ranks_(ranks),
+      program_(program),
+      context_(context),
+      terms_(memory.num_losses) {
+  ops::fill(context_, {.x = memory.sums, .value = 0.0});
+  if (memory.of_microbatches) ops::fill(context_, {.x = memory.of_microbatches, .value = 0.0});
+}
+
+// All stages read the same samples, so each sums for itself.
+void StepLosses::count(const std::vector<double>& own) {
+  const Tensor& counts = memory_.global_counts;
+  if (!own.empty()) {
+    PHALANX_CHECK(own.size() == terms_.size(), "counts of {} losses", own.size());
+    context_.backend.upload(context_.queue, counts, std::as_bytes(std::span(own)));
+  }
+  if (ranks_.tensor) ranks_.tensor->broadcast(context_, counts, 0).wait(context_.queue);
+  sum_over(context_, ranks_.data.get(), counts);
+  counts_.assign(terms_.size(), 1.0);
+  context_.backend.read_back(context_.queue, counts, std::as_writable_bytes(std::span(counts_)));
+}
+
+std::span<const nn::LossTerm> StepLosses::terms(int microbatch) {
+  const std::int64_t update = microbatch / program_.microbatches_per_update;
+  for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
+    nn::LossTerm& term = terms_[loss];
+    if (memory_.averages_microbatches) {
+      const Tensor of_loss = memory_.of_microbatches.select(0, static_cast<std::int64_t>(loss));
+      term = {.sum = of_loss.select(0, 0).slice(0, microbatch, 1),
+              .count = of_loss.select(0, 1).slice(0, microbatch, 1),
+              .factor = 1.0 / microbatches_per_update()};
+    } else {
+      term = {.sum = part(loss, Part::kSum, update),
+              .count = part(loss, Part::kCount, update),
+              .factor = factor(loss)};
+    }
+  }
+  return terms_;
+}
+
+Tensor StepLosses::divisor(std::int64_t update) const {
+  const bool divides = !memory_.averages_microbatches && terms_.size() == 1;
+  return divides ? part(0, Part::kCount, update) : Tensor{};
+}
+
+double StepLosses::tokens_per_update() const {
+  return microbatches_per_update() *
+         static_cast<double>(layout_.micro_batch_size * memory_.counted_per_sample);
+}
+
+bool StepLosses::are_finite(std::int64_t update) const {
+  bool are_finite = true;
+  for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
+    are_finite = are_finite && std::isfinite(read_scalar(context_, part(loss, Part::kSum, update)));
+  }
+  return are_finite;
+}
+
+// A microbatch that is masked throughout has no mean and is not counted. Ranks without the head
+// leave zeros.
+void StepLosses::average_microbatches() const {
+  const Tensor& microbatches = memory_.of_microbatches;
+  const std::int64_t columns = microbatches.shape[2];
+  std::vector<double> parts(static_cast<std::size_t>(microbatches.count()));
+  context_.backend.read_back(context_.queue, microbatches,
+                             std::as_writable_bytes(std::span(parts)));
+  std::vector<double> sums(static_cast<std::size_t>(memory_.sums.count()), 0.0);
+  for (std::int64_t loss = 0; loss < std::ssize(terms_); ++loss) {
+    for (std::int64_t m = 0; m < program_.microbatches(); ++m) {
+      const double sum = parts[static_cast<std::size_t>(2 * loss * columns + m)];
+      const double count = parts[static_cast<std::size_t>((2 * loss + 1) * columns + m)];
+      if (count == 0.0) continue;
+      const std::int64_t update = m / program_.microbatches_per_update;
+      sums[static_cast<std::size_t>(2 * loss * memory_.most_updates + update)] += sum / count;
+      sums[static_cast<std::size_t>((2 * loss + 1) * memory_.most_updates + update)] += 1.0;
+    }
+  }
+  context_.backend.upload(context_.queue, memory_.sums,
+                          std::as_bytes(std::span(std::as_const(sums))));
+}
+
+void StepLosses::sum_over_ranks() const {
+  if (memory_.averages_microbatches) average_microbatches();
+  sum_over(context_, ranks_.data.get(), memory_.sums);
+  sum_over(context_, ranks_.pipeline.get(), memory_.sums);
+}
+
+void StepLosses::sum_losses_over_ranks() const {
+  if (memory_.averages_microbatches) average_microbatches();
+  for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
+    sum_over(context_, ranks_.data.get(), parts(loss, Part::kSum));
+    sum_over(context_, ranks_.pipeline.get(), parts(loss, Part::kSum));
+  }
+}
+
+std::vector<LossResult> StepLosses::read(std::int64_t first_update, std::int64_t updates) const {
+  std::vector<LossResult> results;
+  for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
+    double sum = 0.0;
+    double count = 0.0;
+    for (std::int64_t u = first_update; u < first_update + updates; ++u) {
+      sum += read_scalar(context_, part(loss, Part::kSum, u));
+      count += read_scalar(context_, part(loss, Part::kCount, u));
+    }
+    // Training divides by all microbatches, also by those that are masked throughout.
+    if (memory_.averages_microbatches && !program_.executor->program().forward_only) {
+      count = static_cast<double>(updates) * microbatches_per_update();
+    }
+    results.push_back({.mean = count > 0.0 ? sum / count : 0.0, .count = count});
+  }
+  return results;
+}
+
+double StepLosses::microbatches_per_update() const {
+  return static_cast<double>(program_.microbatches_per_update * data_parallel_size(layout_));
+}
+
+// With one loss a constant: the end of the step divides by what is unmasked.
+double StepLosses::factor(std::size_t loss) const {
+  if (!memory_.wants_counts()) return 1.0 / tokens_per_update();
+  if (loss >= counts_.size()) return 1.0;  // an evaluation does not count
+  return counts_[loss] > 0.0 ? 1.0 / counts_[loss] : 0.0;
+}
+
+Tensor StepLosses::parts(std::size_t loss, Part part) const {
+  const auto row = static_cast<std::int64_t>(2 * loss + static_cast<std::size_t>(part));
+  return memory_.sums.slice(0, row * memory_.most_updates, memory_.most_updates);
+}
+
+Tensor StepLosses::part(std::size_t loss, Part part, std::int64_t update) const {
+  return parts(loss, part).slice(0, update, 1);
+}
+
+}  // namespace phalanx

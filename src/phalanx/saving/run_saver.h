@@ -1,0 +1,75 @@
+#pragma once
+// Saves a run, and decides what it means when that fails: the disk may be full for an hour, and the
+// run is worth more than one of its checkpoints.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/base/step_timers.h"
+#include "phalanx/checkpoint/directory_lock.h"
+#include "phalanx/metrics/run_sink.h"
+#include "phalanx/rank/rank.h"
+#include "phalanx/saving/data_digests.h"
+#include "phalanx/saving/run_checkpoint.h"
+#include "phalanx/saving/run_directory.h"
+#include "phalanx/saving/run_inputs.h"
+
+namespace phalanx {
+
+// What all checkpoints of a run have in common. The references must outlive it.
+struct SavedRun {
+  const TrainConfig& config;
+  const std::optional<DirectoryLock>& lock;  // on --save; of the process that writes
+  const RunDirectory& directory;
+  const RunInputs& inputs;
+  const ParameterSchedule& schedule;
+  std::string_view products;             // the family of matrix products
+  const DataDigests* digests = nullptr;  // null: none are taken
+  std::int64_t last_saved = -1;          // the iteration that --save already has; -1: none
+};
+
+class RunSaver {
+ public:
+  enum class Occasion {
+    kPeriodic,  // a failure warns, the third in a row ends the run
+    kLeaving,   // a failure ends the run
+  };
+  // After this many failures there is no hope that the next attempt succeeds.
+  static constexpr int kFailuresInARow = 3;
+
+  // How the rest of the run hears of it.
+  struct Listeners {
+    std::function<void(const RunNote&)> note;
+    StepTimers& timers;
+    // The timer of all ranks, asked by all of them after a checkpoint was saved.
+    std::function<std::vector<TimerRow>()> times;
+  };
+  // The rank must outlive the saver.
+  RunSaver(SavedRun run, Rank& rank, Listeners listeners);
+
+  // SAVE/iter_NNNNNNN, durably, and removes all but the last --keep-last; nothing without --save or
+  // where the iteration is saved. All ranks at the same time; the first one writes, and all of them
+  // learn whether it succeeded. Where a failure ends the run: IoError, naming the reason and the
+  // last good checkpoint; DirectoryLostError at once where --save is not this run's directory any
+  // more.
+  void save(const RunState& state, Occasion occasion);
+
+ private:
+  // The reason where it failed; empty otherwise, and on all ranks but the first.
+  std::string try_to_save(const RunState& state);
+  // The reason where it failed on any rank; only the first one knows the text.
+  std::optional<std::string> save_on_all(const RunState& state);
+  Manifest manifest_of(const RunState& state) const;
+
+  const SavedRun run_;
+  Rank& rank_;
+  const Listeners listeners_;
+  std::int64_t saved_iteration_;  // -1: none
+  int failures_ = 0;              // in a row
+};
+
+}  // namespace phalanx
