@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "phalanx/corpus/corpus_options.h"
+#include "phalanx/corpus/options.h"
 #include "phalanx/flags/flag_set.h"
 
 namespace phalanx {

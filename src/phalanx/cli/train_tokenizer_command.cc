@@ -11,7 +11,7 @@
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/corpus_flags.h"
 #include "phalanx/cli/output_files.h"
-#include "phalanx/corpus/corpus_work.h"
+#include "phalanx/corpus/document_work.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/tokenizer/bpe_files.h"
 #include "phalanx/tokenizer/bpe_trainer.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "phalanx/corpus/corpus_work.h"
+#include "phalanx/corpus/document_work.h"
 #include "phalanx/corpus/preprocess_partitions.h"
 #include "phalanx/data/indexed_dataset_writer.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
-#include "phalanx/corpus/corpus_options.h"
+#include "phalanx/corpus/options.h"
 #include "phalanx/corpus/sentence_splitter.h"
 
 namespace phalanx {

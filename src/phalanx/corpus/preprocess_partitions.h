@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "phalanx/corpus/corpus_reader.h"
+#include "phalanx/corpus/batch_reader.h"
 
 namespace phalanx {
 
