@@ -1,7 +1,7 @@
 #pragma once
-// Cuts the files of a corpus into documents, a bounded piece of text at a time: batches of whole
-// documents in the order of the files. What it holds is one batch and the longest document. A byte
-// order mark at the beginning of a file is left out.
+// Reads the files of a corpus as batches of whole documents, in the order of the files. It holds
+// one batch and the longest document in memory. A byte order mark at the beginning of a file is
+// skipped.
 
 #include <algorithm>
 #include <cstddef>
@@ -19,19 +19,19 @@
 
 namespace phalanx {
 
-// A file, or a part of one that begins and ends with whole documents.
+// A file, or a part of one that holds whole documents.
 struct CorpusSegment {
   std::string path;
   CorpusRange range = {};
   CorpusRules rules = {};
-  // The format is told when the input is opened, for it can be read but once.
+  // The format is found when the input is opened, because a pipe can be read only once.
   bool is_format_open = false;
   friend bool operator==(const CorpusSegment& a, const CorpusSegment& b) {
     return a.path == b.path && a.range.begin == b.range.begin && a.range.end == b.range.end;
   }
 };
 
-// Whole documents of one segment.
+// Whole documents from one segment.
 struct TextBatch {
   struct Document {
     std::size_t begin = 0;  // in the text
@@ -42,16 +42,15 @@ struct TextBatch {
   std::size_t segment = 0;
   CorpusFormat format = CorpusFormat::kText;
   std::int64_t first_line = 1;  // number of the text's first line in its segment
-  // Not 0: the batch has no documents and stands for one line of so many bytes, which is longer
-  // than may be.
+  // If not 0, the batch has no documents and stands for one line that is too long: its bytes.
   std::int64_t long_line = 0;
-  // Bytes of the files that were used up to here, as they lie on the disk.
+  // Bytes of the files read so far, as they lie on the disk.
   std::int64_t input_bytes = 0;
 
   std::string_view document(std::size_t i) const {
     return std::string_view(text).substr(documents[i].begin, documents[i].size);
   }
-  // Line breaks between two places of the text.
+  // The number of line breaks between two positions of the text.
   std::int64_t line_breaks(std::size_t begin, std::size_t end) const {
     return std::count(text.begin() + static_cast<std::ptrdiff_t>(begin),
                       text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
@@ -61,10 +60,10 @@ struct TextBatch {
 struct CorpusReaderOptions {
   std::size_t batch_bytes = std::size_t{1} << 20;
   std::int64_t max_document_bytes = std::int64_t{1} << 30;
-  // The format of an input that leaves it open, by what it begins with.
+  // Finds the format of an input from its first bytes, if the options leave it open.
   std::function<CorpusFormat(const std::string& path, const CorpusHead& head)> format_of = nullptr;
-  // Size of the longest beginning of a text that may be a piece of its own, 0 where there is none:
-  // texts that are one document each are cut there. Null: they are not cut.
+  // Size of the longest prefix of a text that may be a piece of its own (0: none). A file that is
+  // one document is cut there; null: it is not cut.
   std::function<std::size_t(std::string_view text)> cut_text = nullptr;
 };
 
@@ -73,8 +72,8 @@ class CorpusReader {
   CorpusReader(std::span<const CorpusSegment> segments, const CorpusReaderOptions& options,
                StopRequested stop_requested);
 
-  // The next batch; false at the end, or where it was told to stop. DataError for a text document
-  // that is longer than may be, and as CorpusInput and look_at_corpus().
+  // Reads the next batch; false at the end, or if asked to stop. DataError for a text document that
+  // is too long, and the errors of CorpusInput and look_at_corpus().
   bool next(TextBatch& batch);
 
  private:
@@ -91,10 +90,10 @@ class CorpusReader {
   StopRequested stop_requested_;
   std::size_t segment_ = 0;
   std::unique_ptr<CorpusInput> input_;
-  CorpusRules rules_;   // of the segment
-  std::string buffer_;  // read, and not given
+  CorpusRules rules_;   // rules of the current segment
+  std::string buffer_;  // text that is read and not yet in a batch
   std::int64_t line_ = 1;
-  std::int64_t input_bytes_before_ = 0;  // of the segments before this one
+  std::int64_t input_bytes_before_ = 0;  // input bytes of earlier segments
 };
 
 }  // namespace phalanx

@@ -1,6 +1,6 @@
 #pragma once
-// A corpus file as a stream of bytes: plain, gzip or zstd, told by its first bytes and not by its
-// name. What it takes of memory does not depend on the size of the file.
+// A corpus file as a stream of bytes: plain, gzip or zstd, recognised by its first bytes and not by
+// its name. Memory does not grow with the size of the file.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,42 +23,42 @@ struct CorpusRange {
   std::int64_t end = -1;
 };
 
-// How people know an input: the path, or "standard input".
+// The name of an input for messages: the path, or "standard input".
 inline std::string corpus_input_name(const std::string& path) {
   return path == kStandardInput ? "standard input" : path;
 }
 
-// Asked while a pipe has nothing to read.
+// Called while a pipe has nothing to read: whether to stop.
 using StopRequested = std::function<bool()>;
 
-// Bytes of an input without reading any; -1 where nobody knows, as of a pipe. Errors of opening one
-// that can be told without.
+// The size of an input, without reading it; -1 if it is not known, as for a pipe. Throws the errors
+// of opening it that show without reading.
 std::int64_t corpus_input_size(const std::string& path);
 
 class CorpusInput {
  public:
-  // Opens a file, a pipe or standard input. InputMissingError where it is not there, IoError for a
-  // directory and where it cannot be opened. A range of a compressed file is a mistake of the
-  // programmer's, except from 0 to the end.
+  // Opens a file, a pipe or standard input. InputMissingError if it is not there, IoError for a
+  // directory or if it cannot be opened. A range of a compressed file must be all of it
+  // (PHALANX_CHECK).
   explicit CorpusInput(const std::string& path, CorpusRange range = {},
                        StopRequested stop_requested = nullptr);
   CorpusInput(const CorpusInput&) = delete;
   CorpusInput& operator=(const CorpusInput&) = delete;
   ~CorpusInput();
 
-  // The next bytes of the text, at least one unless it has ended or was told to stop. DataError
-  // names file and offset where compressed data is damaged or ends early, IoError where the file
-  // cannot be read.
+  // Reads the next bytes of the text: at least one, unless the text has ended or a stop
+  // was requested. DataError with file and offset if compressed data is damaged or ends early,
+  // IoError if the file cannot be read.
   std::size_t read(std::span<char> out);
-  // The next bytes of the text, which the next read() begins with: so many, or all that there are.
-  // Valid until then. Errors as of read().
+  // The next `count` bytes of the text, or all that are left, without taking them: read() begins
+  // with them. Valid until the next read(). Same errors as read().
   std::string_view peek(std::size_t count);
 
   Compression compression() const { return compression_; }
-  const std::string& name() const;  // how people know it
-  // Bytes of the file that were used, from the beginning of the range.
+  const std::string& name() const;  // for messages
+  // Bytes of the file that were read, from the beginning of the range.
   std::int64_t position() const;
-  // Bytes of the range; -1 where nobody knows, as of a pipe.
+  // Bytes of the range; -1 if not known, as for a pipe.
   std::int64_t size() const;
 
  private:
@@ -71,7 +71,7 @@ class CorpusInput {
   std::unique_ptr<File> file_;
   Compression compression_ = Compression::kNone;
   std::unique_ptr<Decoder> decoder_;
-  std::string peeked_;  // of the text
+  std::string peeked_;  // text that was peeked at
   std::size_t peeked_and_read_ = 0;
 };
 

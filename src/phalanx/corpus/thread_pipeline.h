@@ -1,6 +1,7 @@
 #pragma once
 // The threads that read a corpus: one reads batches of documents, several encode them, and the
-// caller takes the results in the order of the batches. What is under way is bounded in bytes.
+// caller takes the results in the order of the batches. The bytes of unfinished batches are
+// bounded.
 
 #include <condition_variable>
 #include <cstddef>
@@ -20,23 +21,23 @@
 
 namespace phalanx {
 
-// What is wrong with a line, or with a document that begins there.
+// What is wrong with a line, or with the document that begins there.
 struct CorpusFault {
   std::int64_t line = 0;  // in the segment
   std::string problem;
 };
 
-// What became of a batch.
+// The result of a batch.
 struct EncodedBatch {
-  std::vector<SequenceBlock> blocks;  // of each key; none where there is no document
+  std::vector<SequenceBlock> blocks;  // one for each key; none if there are no documents
   std::size_t segment = 0;
-  bool has_lines = false;             // JSON lines, which may be left out
-  std::vector<CorpusFault> faults;    // in order; their documents are left out
-  std::vector<CorpusFault> warnings;  // of documents that are not left out
+  bool has_lines = false;             // the documents are JSON lines, so bad ones may be left out
+  std::vector<CorpusFault> faults;    // in order; these documents are left out
+  std::vector<CorpusFault> warnings;  // about documents that are kept
   std::int64_t documents = 0;
   std::int64_t empty_documents = 0;
   std::int64_t text_bytes = 0;
-  std::int64_t input_bytes = 0;  // as TextBatch's
+  std::int64_t input_bytes = 0;  // as in TextBatch
 };
 
 class CorpusPipeline {
@@ -44,16 +45,17 @@ class CorpusPipeline {
   using Read = std::function<bool(TextBatch&)>;
   using Encode = std::function<EncodedBatch(const TextBatch&)>;
 
-  // Starts the threads; SystemError where the system refuses. `read` is called by one of them,
-  // `encode` by all others at once. They must not outlive what the functions refer to.
+  // Starts the threads; SystemError if the system refuses. One thread calls `read`, all others
+  // `encode` at once. What the functions refer to must outlive this object.
   CorpusPipeline(int workers, std::size_t bytes_under_way, Read read, Encode encode);
   CorpusPipeline(const CorpusPipeline&) = delete;
   CorpusPipeline& operator=(const CorpusPipeline&) = delete;
-  // Waits for what the threads are doing.
+  // Waits until the threads have ended.
   ~CorpusPipeline();
 
-  // The next result; none at the end. An exception of `read` or `encode` is thrown in its turn.
-  // `wait` is called about ten times a second while there is nothing to take, and may throw.
+  // The next result; none at the end. Exceptions of `read` and `encode` are thrown here, in the
+  // order of the batches. `wait` is called about ten times a second while there is no result; it
+  // may throw.
   std::optional<EncodedBatch> next(const std::function<void()>& wait);
 
  private:
@@ -66,7 +68,7 @@ class CorpusPipeline {
 
   void read_all();
   void encode_all();
-  // False where the threads are to leave.
+  // False if the threads must end.
   bool add(std::unique_ptr<Job> job);
   void stop();
 
@@ -76,8 +78,8 @@ class CorpusPipeline {
 
   std::mutex mutex_;
   std::condition_variable room_, work_, results_;
-  std::deque<std::unique_ptr<Job>> jobs_;  // in order, from the next result on
-  std::size_t begun_ = 0;                  // of the jobs
+  std::deque<std::unique_ptr<Job>> jobs_;  // in order; the first is the next result
+  std::size_t begun_ = 0;                  // number of jobs that a thread has begun
   std::size_t bytes_under_way_ = 0;
   bool at_end_ = false;
   bool is_stopped_ = false;
