@@ -104,7 +104,7 @@ std::string staging_directory_name(std::int64_t iteration) {
 }
 
 bool is_staging_directory_name(std::string_view name) {
-  // As programs before random names have it.
+  // Older versions used names without random digits.
   const bool plain = name.ends_with(kStagingMark) &&
                      iteration_of_directory_name(name.substr(0, name.size() - kStagingMark.size()));
   return plain || iteration_of_unique_name(name, kStagingMark);
@@ -183,7 +183,7 @@ fs::path directory_of_iteration(const fs::path& save, std::int64_t iteration) {
   std::error_code error;
   if (fs::exists(path, error)) return path;
   for (auto& checkpoint : saved_checkpoints(save)) {
-    // Of two copies the later one.
+    // If there are two copies, the later one counts.
     if (checkpoint.iteration == iteration) path = std::move(checkpoint.directory);
   }
   return path;

@@ -34,7 +34,7 @@ class Staging {
  public:
   Staging(const fs::path& save, std::int64_t iteration) {
     std::error_code error;
-    // Not one that is there: it is another's.
+    // An existing directory belongs to another process.
     do {
       path_ = save / staging_directory_name(iteration);
     } while (!fs::create_directory(path_, error) && !error);
@@ -216,7 +216,7 @@ class Saver {
     throw OutputError("{}: cannot replace: {}", target_.string(), std::strerror(errno));
   }
 
-  // In two steps. Between them the old one is found under its other name.
+  // Replaces the old checkpoint in two steps. Between them it is found under its other name.
   void replace(const fs::path& staging) const {
     const fs::path aside = save_ / aside_directory_name(manifest_.iteration);
     std::error_code error;

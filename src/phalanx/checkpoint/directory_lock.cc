@@ -152,7 +152,7 @@ bool DirectoryLock::is_in_place() const {
   if (::lstat(path_.c_str(), &found) == 0) {
     return held.st_dev == found.st_dev && held.st_ino == found.st_ino;
   }
-  // Of any other fault nothing follows.
+  // Other errors do not show that the directory is lost.
   return errno != ENOENT && errno != ENOTDIR && errno != ESTALE;
 }
 

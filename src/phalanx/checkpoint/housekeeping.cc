@@ -22,7 +22,8 @@ void remove_leftover(const fs::path& path) {
 
 // Entries of `save` that a killed run left unfinished.
 std::vector<fs::path> leftovers(const fs::path& save) {
-  // As programs before random names have it; newer ones are removed by the next that writes one.
+  // Older versions used this name. The tracker's newer temporary files are removed by the next
+  // write.
   const std::string old_tracker = std::string(kTrackerName).append(".tmp");
   std::vector<fs::path> found;
   std::error_code error;

@@ -40,7 +40,7 @@ constexpr std::array<std::pair<std::string_view, DType>, 7> kDTypeNames = {{
     {"U8", DType::kU8},
 }};
 
-// Of tensors that only other programs have a use for: bytes of an element.
+// Bytes of an element of the types that only other programs use.
 constexpr std::array<std::pair<std::string_view, std::int64_t>, 8> kForeignTypes = {{
     {"BOOL", 1},
     {"I8", 1},

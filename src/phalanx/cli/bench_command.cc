@@ -146,7 +146,7 @@ std::string json_of(const std::string& directory, std::int64_t bytes, const Stor
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-// Those engines that the system has; of one that was named, its error.
+// Measures the engines that the system has. An engine that was named and is missing is an error.
 std::vector<Row> measure(const BenchFlags& values, StorageFolder& folder,
                          BandwidthOptions options) {
   std::vector<Row> rows;

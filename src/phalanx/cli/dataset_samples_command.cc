@@ -100,7 +100,7 @@ void add_flags(FlagSet& flags, TokenizerFlags& tokenizer, SamplesOptions& o) {
   tokenizer.add_to(flags);
 }
 
-// In the order of the data set: a cyclic order belongs to ranks.
+// In the order of the data set, because a cyclic order depends on the ranks.
 Json gpt_samples(const SampleSource& source, std::int64_t count) {
   const BatchSchema& schema = source.schema();
   Sample sample(schema);
@@ -134,7 +134,7 @@ Json to_json(const T5Sample& sample) {
           {"truncated", sample.truncated ? 1 : 0}};
 }
 
-// Of sources that are made of `Samples`.
+// For sources that are made of `Samples`.
 template <typename Samples, typename Whole>
 Json masked_samples(const SampleSource& source, std::int64_t count) {
   Json index = Json::array();

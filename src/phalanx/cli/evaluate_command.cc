@@ -119,7 +119,7 @@ void check_ids(std::span<const std::int32_t> ids, const TrainedModel& trained,
   }
 }
 
-// As Megatron frames it.
+// Prints a line between rules, as Megatron does.
 void print_line(const std::string& line) {
   const std::string rule(line.size() + 1, '-');
   fmt::print("{}\n{}\n{}\n", rule, line, rule);

@@ -203,7 +203,7 @@ void evaluate_checkpoint(const TrainConfig& config, const ClassifyOptions& optio
   flush_standard_output();
 }
 
-// Of the epochs whose checkpoints there are; where nothing was trained, of what was loaded.
+// Evaluates the checkpoint of every epoch that exists; if nothing was trained, the loaded one.
 void evaluate_epochs(TrainConfig config, const ClassifyOptions& options, const Validation& valid,
                      std::int64_t batches) {
   const RunConfig run = config.run;

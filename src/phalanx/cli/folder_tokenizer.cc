@@ -37,7 +37,7 @@ std::string sentencepiece_type(const hugging_face::Import& model) {
              : "GPTSentencePieceTokenizer";
 }
 
-// Those of a T5, whose SentencePiece model has none: as transformers' T5Tokenizer counts them.
+// Adds a T5's sentinels, which its SentencePiece model lacks: as many as transformers' T5Tokenizer.
 void add_sentinels(const hugging_face::Import& model, TokenizerOptions& options) {
   constexpr std::int64_t kOfT5 = 100;
   constexpr std::int64_t kMost = 65534;
@@ -57,7 +57,7 @@ void add_sentinels(const hugging_face::Import& model, TokenizerOptions& options)
 }
 
 TokenizerOptions null_tokenizer(std::int64_t vocabulary) {
-  // It counts the end of a document beyond its size.
+  // Its end-of-document id is not counted in its size.
   return {.tokenizer_type = "NullTokenizer",
           .vocab_size = std::max<std::int64_t>(vocabulary - 1, 1)};
 }
@@ -190,11 +190,12 @@ void set_token_ids(const SpecialTokens& special, ModelArguments& settings) {
   set(kConfigDecoderStart, special.bos);
 }
 
-// Those of the tokenizer, beside the kept ones.
+// The tokenizer's files, without those that were kept.
 std::vector<InputCopy> exported_tokenizer(const TokenizerOptions& options,
                                           const std::vector<InputCopy>& kept,
                                           ModelArguments& settings) {
-  // By its name, or, of a file that a tokenizer of ours calls otherwise, by its bytes.
+  // A kept file is recognised by its name, or, if our tokenizer has another name for it, by its
+  // bytes.
   const auto is_kept = [&](const InputCopy& file) {
     return std::ranges::any_of(kept, [&](const InputCopy& other) {
       return other.name == file.name || other.bytes == file.bytes;

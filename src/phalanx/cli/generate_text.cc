@@ -176,7 +176,7 @@ class Answers final : public GenerationListener {
     pages_.end(request);
   }
 
-  // Of an answer that is there as a whole.
+  // Adds an answer that is complete.
   void add(std::size_t request, const BeamAnswer& found) {
     for (const std::int32_t token : found.tokens) {
       if (!on_token(request, token)) break;

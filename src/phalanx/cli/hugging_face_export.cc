@@ -32,7 +32,7 @@ struct ExportFlags {
   bool json = false;
 };
 
-// As the choices of a flag.
+// The names of all architectures, as choices of a flag.
 std::string_view architecture_choices() {
   static const std::string names = [] {
     std::string words;
@@ -82,7 +82,7 @@ ModelArguments settings_of(const CheckpointReader& checkpoint, const TrainConfig
   for (auto& [flag, value] : argument_values(config)) settings.set(flag, std::move(value));
   settings.set(kFamilyArgument, std::string(family_of(config).name()));
   if (config.family != nullptr) {
-    // By their names, which a table's format may give them.
+    // The labels' names may come from the format of the table.
     const auto classify = ClassifyOptions::from_text(config.family_options);
     settings.set("--labels", joined_words(classify.label_names()));
     settings.set("--num-classes", classify.classes());

@@ -30,7 +30,7 @@ namespace {
 
 using Notes = std::vector<std::string>;
 
-// Of GPT-2's vocabulary, the default tokenizer's.
+// The size of GPT-2's vocabulary, which is the default tokenizer's.
 constexpr std::int64_t kGpt2Vocabulary = 50257;
 
 // A plan needs the size of the vocabulary, not the tokenizer: no file need be there.
@@ -148,7 +148,7 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
   if (flags.prints_yaml()) call.yaml = flags.to_yaml();
 }
 
-// Those of this machine, or of the target that is named.
+// The kernels of this machine, or of the target that is named.
 PlannedKernels kernels_of(const PlanCall& call) {
   const ModelConfig& model = call.config.model;
   if (call.cpu_target.empty()) {
@@ -168,8 +168,7 @@ void say(const Notes& notes) {
   for (const std::string& note : notes) log_info("{}", note);
 }
 
-// Of a text of NAME=VALUE or --NAME VALUE, and NAME of a switch, with | between runs: the flags of
-// each.
+// Reads the runs of --compare, separated by |: NAME=VALUE or --NAME VALUE, and NAME for a switch.
 std::vector<Arguments> runs_of(const std::string& compare) {
   std::vector<Arguments> runs;
   std::size_t begin = 0;

@@ -146,7 +146,7 @@ void check_text(const Text& text, const GptConfig& model, const CommandOptions& 
 std::string number(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
 }
-// Of the loss as it is printed.
+// From the loss as it is printed.
 double perplexity_of(const TextScore& score) {
   return std::exp(static_cast<double>(static_cast<float>(score.loss)));
 }
@@ -228,7 +228,7 @@ void print_scores(const CommandOptions& options, const Tokenizer& tokenizer,
   if (has_table) write_standard_output(table.foot());
 }
 
-// Of a BERT: each token masked by itself, all others as they are.
+// For a BERT: each token is masked alone, with all others as they are.
 TextScore masked_score(MaskedTokens& model, const Text& text, std::int32_t mask) {
   TextScore result;
   for (const double value : model.score(text.ids, mask)) {
@@ -308,7 +308,7 @@ void check_encoder_text(const Text& text, const T5Config& model) {
                   text.ids.size(), model.sequence);
 }
 
-// Of a T5: the target's tokens, given each of the texts.
+// For a T5: scores the target's tokens, given each of the texts.
 int score_target(const CommandOptions& options, const TrainedModel& trained,
                  const std::vector<Text>& texts) {
   const Tokenizer& tokenizer = *trained.tokenizer;

@@ -51,7 +51,7 @@ RunEnd train(const std::optional<LaunchEnvironment>& environment, const TrainCon
 
 std::optional<LaunchEnvironment> begin_process(TrainConfig& config) {
   std::optional<LaunchEnvironment> environment = read_launch_environment();
-  // Of many processes the first one speaks; errors are everybody's.
+  // Of many processes only the first one logs; all of them print errors.
   if (environment && environment->rank > 0) set_log_level(LogLevel::kError);
   install_stack_dump(STDERR_FILENO, environment ? environment->rank : -1);
   if (environment) {

@@ -40,7 +40,7 @@ bool CorpusReader::open() {
   return true;
 }
 
-// Of what is read: the longest beginning that more text behind it does not change.
+// The longest prefix of the buffer whose documents do not depend on the text to come.
 std::size_t CorpusReader::whole_size() const {
   const bool is_piece = rules_.format == CorpusFormat::kText && !rules_.split_on_blank_lines &&
                         rules_.separator.empty() && options_.cut_text;

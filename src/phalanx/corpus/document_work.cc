@@ -68,7 +68,7 @@ class BatchWork {
         encoded_.text_bytes += std::ssize(document);
       } catch (const DataError& error) {
         encoded_.faults.push_back({line_of(i), error.what()});
-        // That is more than may be left out: nobody needs the rest.
+        // That is more than may be left out: the rest of the batch is not needed.
         if (std::ssize(encoded_.faults) > options_.skip_bad_lines) break;
       }
       if (!encoded_.has_lines && encoded_.warnings.empty() && !is_utf8(document)) {

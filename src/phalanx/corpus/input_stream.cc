@@ -105,7 +105,7 @@ class CorpusInput::File {
 
   const std::string& name() const { return name_; }
   std::int64_t position() const { return position_; }
-  // In the file.
+  // The position in the file.
   std::int64_t offset() const { return range_.begin + position_; }
   std::int64_t size() const { return size_; }
   bool is_stopped() const { return stop_requested_ && stop_requested_(); }

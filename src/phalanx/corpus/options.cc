@@ -18,7 +18,7 @@ bool cuts_text(const CorpusOptions& options) {
   return options.split_on_blank_lines || !options.document_separator.empty();
 }
 
-// Of an input in this format.
+// Checks the options against the format of an input.
 void check_format(const CorpusOptions& options, CorpusFormat format, const std::string& name) {
   if (format == CorpusFormat::kJsonLines) {
     if (!cuts_text(options)) return;

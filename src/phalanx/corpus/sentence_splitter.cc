@@ -61,7 +61,7 @@ bool is_cjk_letter(char32_t c) {
          (c >= 0xf900 && c <= 0xfaff) || (c >= 0x20000 && c <= 0x3ffff);
 }
 
-// Of the alphabets with two cases, as far as they lie in blocks.
+// Covers the alphabets with two cases that lie in contiguous blocks.
 bool is_lower(char32_t c) {
   if (c < 0x80) return c >= U'a' && c <= U'z';
   if (c < 0x100) return c >= 0xdf && c != 0xf7;

@@ -65,7 +65,7 @@ Lines count_lines(std::string_view head, char line_end, bool is_cut) {
     const auto line = without_outer_blanks(head.substr(0, end));
     const bool is_cut_line = is_cut && end == std::string_view::npos;
     head.remove_prefix(end == std::string_view::npos ? head.size() : end + 1);
-    // Of a line that is not seen to its end nothing is said, unless there is no other.
+    // The last line may be cut: it counts only if there is no other.
     if (line.empty() || (is_cut_line && lines.count > 0)) continue;
     const bool object = is_cut_line ? begins_object(line) : is_object(line);
     lines.first_is_object = lines.first_is_object || (lines.count == 0 && object);

@@ -56,7 +56,7 @@ std::optional<BuildLock> BuildLock::take(const fs::path& path) {
     BuildLock lock(file, open_lock_file(file));
     const FileLock state = try_lock(lock.descriptor_, 0);
     if (state == FileLock::kHeld) {
-      // Not ours to remove.
+      // The file belongs to the holder of the lock.
       ::close(std::exchange(lock.descriptor_, -1));
       return std::nullopt;
     }

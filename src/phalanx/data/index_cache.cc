@@ -201,7 +201,8 @@ IndexBlock IndexCache::get(const IndexRequest& request, const Build& build,
       lock = take_lock(path);
     }
     if (!lock) break;
-    // Whoever we waited for has left the file: all who waited verify it at once, not in turn.
+    // The process that we waited for has written the file. All that waited verify it at the same
+    // time, without the lock.
     if (has_waited) continue;
     why.clear();
     if (auto found = open_index(path, request, why, parse)) return *found;

@@ -20,7 +20,8 @@ constexpr std::uint64_t kLengthBytes = sizeof(std::int32_t);
 constexpr std::uint64_t kOffsetBytes = sizeof(std::int64_t);
 constexpr std::uint64_t kBoundaryBytes = sizeof(std::int64_t);
 
-// Of overlapping sequences; others end with the .bin. Sums of lengths stay far below 2^63.
+// A limit for overlapping sequences (others are limited by the .bin), so that sums of lengths stay
+// far below 2^63.
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 61;
 
 // The arrays of the index are not aligned; callers have checked that the value lies inside.

@@ -47,7 +47,7 @@ BatchLoader::~BatchLoader() { end_threads(); }
 
 void BatchLoader::end_threads() {
   ends_ = true;
-  // Whoever was about to wait has either seen it or is waiting now.
+  // After this lock every thread has either seen the stop or is waiting.
   { const std::lock_guard lock(mutex_); }
   is_room_.notify_all();
   threads_.clear();
@@ -168,7 +168,7 @@ void BatchLoader::finish(Slot& slot) {
   slot.is_ready = true;
   is_ready_.notify_one();
   if (!slot.error) return;
-  // Those before it are being read by others; what comes behind nobody will see.
+  // Earlier microbatches are being read by other threads; later ones are not needed.
   has_failed_ = true;
   is_room_.notify_all();
 }

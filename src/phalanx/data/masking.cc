@@ -94,7 +94,7 @@ void Masker::mask(std::span<std::int32_t> tokens, std::int64_t target, NumpyRand
   const auto end_of = [&](std::int32_t word, std::int32_t length) {
     return work.words[static_cast<std::size_t>(std::min(word + length, words))];
   };
-  // By place among the pieces, until the spans are sorted.
+  // In the order of pieces, until the spans are sorted.
   labels.resize(work.pieces.size());
   for (std::size_t k = 0; k < labels.size(); ++k) {
     labels[k] = tokens[static_cast<std::size_t>(work.pieces[k])];

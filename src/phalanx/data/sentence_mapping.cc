@@ -194,7 +194,7 @@ IndexBlock build_rows(const IndexedDataset& data, IndexRange documents,
   return IndexBlock::in_memory(block, samples * row);
 }
 
-// Of the document boundaries, as many pieces at a time as a page holds.
+// The digest of the document boundaries, hashed in pieces of a page.
 std::uint64_t digest_of_boundaries(const IndexedDataset& data, IndexRange documents) {
   Xxh3 digest;
   std::vector<std::int64_t> piece;

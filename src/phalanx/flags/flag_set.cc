@@ -34,7 +34,7 @@ std::string meant_by(const FlagRow& row) {
   return flags;
 }
 
-// Who gives a variable the value that it has anyway asks for nothing that could not go together.
+// Whether the flag was given its default. Such a flag contradicts no other.
 bool asks_for_nothing(const FlagRow& row) {
   return !row.spec.needs_always && !std::holds_alternative<std::monostate>(row.target) &&
          text_of(row.target) == row.default_text;

@@ -41,7 +41,7 @@ bool mentions(std::string_view text, std::string_view name) {
   return false;
 }
 
-// Of a switch; a word that is none stays, to be told of.
+// The negation of a switch's word. Another word is returned as it is and reported later.
 std::string negation_of(const std::string& word) {
   if (word == "true") return "false";
   return word == "false" ? "true" : word;
@@ -214,7 +214,7 @@ void FlagSet::read_yaml_file(FlagReading& reading) {
   reading.found.insert(reading.found.begin(), in_file.begin(), in_file.end());
 }
 
-// Of the flags in a file of settings those that the command line leaves to it.
+// The flags of a file of settings, without those that the command line gives.
 std::vector<FlagOccurrence> FlagSet::occurrences_of(const FileFlags& file, FlagReading& reading) {
   for (const std::string& misuse : file.misuses) reading.misuse("{}", misuse);
   for (const std::string& fault : file.faults) reading.fault("{}", fault);

@@ -230,7 +230,7 @@ void check_characters(std::string_view text, std::string_view file) {
   }
 }
 
-// As the parser says it, which may cite half a character.
+// The parser's message. It may cite half a character.
 std::string message_of(const YAML::Exception& error) {
   if (error.msg == YAML::ErrorMsg::DOC_IN_SCALAR) return "a quoted text does not end before here";
   std::string message = "this is no YAML: " + error.msg;

@@ -57,7 +57,7 @@ void read_bert_body(const ConfigFile& config, ModelArguments& settings) {
   settings.set("--bert-no-binary-head", false);
   config.expect("is_decoder", false, false);
   config.expect("add_cross_attention", false, false);
-  // Of heads that are not those of pretraining; training has --hidden-dropout there.
+  // It belongs to other heads than those of pretraining; our training uses --hidden-dropout there.
   config.skip("classifier_dropout");
 }
 
@@ -66,7 +66,7 @@ namespace {
 // What both have in common.
 void read_common(const ConfigFile& config, ModelArguments& settings) {
   read_bert_body(config, settings);
-  // It is that of the head too, which Phalanx has with the exact GeLU alone.
+  // The head has the same activation, and Phalanx has the head with the exact GeLU only.
   const std::string activation = config.text("hidden_act", "gelu");
   if (activation != "gelu") {
     throw ConfigError("{}: 'hidden_act' {} is not supported here: gelu is", config.where(),

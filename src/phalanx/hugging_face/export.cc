@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr std::string_view kWordTable = "embedding.word_embeddings.weight";
-// Whose spelling of config.json is written.
+// config.json is written as this version spells it.
 constexpr const char* kTransformersVersion = "4.44.0";
 
 struct StopRequested {};

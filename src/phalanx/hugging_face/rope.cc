@@ -33,7 +33,7 @@ void read_llama3(const ConfigFile& rope, ModelArguments& settings) {
   }
 }
 
-// By how much cosines and sines grow with the factor.
+// The factor by which YaRN scales cosines and sines.
 double yarn_growth(double factor, double scale) {
   return factor <= 1.0 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
 }

@@ -73,7 +73,7 @@ void read_t5(const ConfigFile& config, ModelArguments& settings) {
   settings.set(kConfigDecoderStart,
                config.integer("decoder_start_token_id", 0, settings.vocabulary() - 1, 0));
   config.expect("is_encoder_decoder", true, true);
-  // Of feed_forward_proj, of other heads and of weights that are drawn.
+  // Keys that repeat feed_forward_proj, belong to other heads, or are about initial weights.
   for (const char* key :
        {"dense_act_fn", "is_gated_act", "classifier_dropout", "initializer_factor", "is_decoder",
         "output_past", "task_specific_params"}) {
@@ -179,7 +179,7 @@ class Block {
     table_.add(
         plain(ours_ + "mlp.linear_fc2.weight", mlp + "wo.weight", {settings_.hidden(), ffn}));
   }
-  // Of the sub-layer before.
+  // Adds the norm that the previous sub-layer of their model holds.
   void norm(std::string_view name) {
     table_.add(plain(fmt::format("{}{}.weight", ours_, name), sublayer() + "layer_norm.weight",
                      {settings_.hidden()}));

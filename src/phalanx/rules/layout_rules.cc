@@ -18,7 +18,7 @@ namespace {
 // More are a typing error; below, no product of three sizes leaves 64 bits.
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 
-// Those that can really run at once, unless the flag says otherwise.
+// By default as many threads as the cores can run at the same time.
 void resolve_threads(LayoutConfig& l) {
   const UsableCores cores = usable_cores();
   const std::int64_t ranks = ranks_on_machine(l);

@@ -131,7 +131,7 @@ void check_rotary(const TrainConfig& c) {
   }
 }
 
-// In one form, so that equal windows are equal texts.
+// Brings the window's flags into canonical form, so that equal windows are equal texts.
 void resolve_window(ModelConfig& m) {
   const std::int64_t window = window_from_text(m.window_size);
   if (window == 0) {
@@ -173,7 +173,7 @@ void resolve_model(TrainConfig& c) {
     throw ConfigError("--num-attention-heads {} is not a multiple of --num-query-groups {}",
                       m.num_attention_heads, m.num_query_groups);
   }
-  // It adds what linears have already.
+  // If all linears have a bias, the flag adds nothing.
   if (!m.disable_bias_linear) m.add_qkv_bias = false;
   check_rotary(c);
   resolve_window(m);

@@ -94,7 +94,7 @@ void check_standalone_embedding(const TrainConfig& c, const Placement& placement
   }
 }
 
-// Of one stack: as many stages as the schedule has.
+// Checks a model of one stack: the schedule's stages must get layers.
 void check_stack(const TrainConfig& c, const Placement& placement) {
   check_standalone_embedding(c, placement);
   const int alone = c.layout.standalone_embedding_stage ? 1 : 0;

@@ -96,7 +96,7 @@ class SentencePieceEngine::Decoding {
   void append(std::int32_t id) {
     const SentencePieceModel& model = engine_.model_;
     const std::string& text = engine_.index_.piece(id).text;
-    // Of two pieces with one text the reserved one counts, as in the library.
+    // If two pieces have the same text, the reserved one counts, as in the library.
     const SentencePiece& piece = engine_.index_.piece(engine_.index_.id_of(text));
     if (piece.kind == PieceKind::kByte) {
       bytes_ += static_cast<char>(std::stoi(piece.text.substr(3, 2), nullptr, 16));

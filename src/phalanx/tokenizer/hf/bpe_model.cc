@@ -46,7 +46,7 @@ BpeMerges read_merges(const JsonNode& list, const Vocabulary& vocabulary) {
     };
     merges.push_back({id_of(left), id_of(right), id_of(left + right)});
   }
-  // Of equal pairs the last counts, and the first that is added stays.
+  // Of equal pairs the last one counts; result.add() keeps the first, so they are added backwards.
   BpeMerges result(BpeMerges::Order::kAtOnce);
   for (std::size_t rank = merges.size(); rank-- > 0;) {
     result.add(merges[rank], static_cast<std::uint32_t>(rank));

@@ -71,7 +71,7 @@ bool is_plain_key(std::string_view key) {
 
 std::string shown_text(std::string_view text) {
   constexpr std::size_t kLongest = 60;
-  // Of a long text only what is shown is written out.
+  // Only the shown part of a long text is converted.
   const std::string json = Json(std::string(text.substr(0, 4 * kLongest)))
                                .dump(-1, ' ', true, Json::error_handler_t::replace);
   return json.size() <= kLongest ? json : json.substr(0, kLongest) + "...";
