@@ -22,7 +22,7 @@ bool CorpusReader::next(TextBatch& batch) {
   return false;
 }
 
-// False where it was told to stop.
+// False if it was asked to stop.
 bool CorpusReader::open() {
   const CorpusSegment& segment = segments_[segment_];
   input_ = std::make_unique<CorpusInput>(segment.path, segment.range, stop_requested_);
@@ -30,7 +30,7 @@ bool CorpusReader::open() {
   line_ = 1;
   if (segment.range.begin > 0) return true;
   const std::string_view text = input_->peek(kCorpusHeadBytes);
-  // What is there then may not be what there is.
+  // After a stop the text may be incomplete: its format is not judged.
   if (stop_requested_ && stop_requested_()) return false;
   const CorpusHead head = look_at_corpus(text, input_->name());
   if (segment.is_format_open) rules_.format = options_.format_of(segment.path, head);
@@ -48,10 +48,10 @@ std::size_t CorpusReader::whole_size() const {
 }
 
 bool CorpusReader::take(TextBatch& batch) {
-  // What may follow a document of the greatest size before it is known to be whole.
+  // Bytes that may have to be read after a document of the largest size before its end is known.
   const std::size_t most =
       static_cast<std::size_t>(options_.max_document_bytes) + rules_.separator.size() + 2;
-  // Grown by doubling, so that looking for the end of a long document takes no square of its size.
+  // It doubles, so that the search for the end of a long document does not take quadratic time.
   for (std::size_t goal = options_.batch_bytes;; goal = std::min(2 * goal, most)) {
     const bool at_end = !fill(goal);
     const std::size_t size = at_end ? buffer_.size() : whole_size();
@@ -72,7 +72,7 @@ bool CorpusReader::take(TextBatch& batch) {
   }
 }
 
-// False where the input ended before the buffer had so many bytes.
+// False if the input ended before the buffer had this many bytes.
 bool CorpusReader::fill(std::size_t goal) {
   std::size_t filled = buffer_.size();
   if (filled >= goal) return true;
@@ -103,13 +103,13 @@ void CorpusReader::give(std::size_t size, TextBatch& batch) {
   line_ += batch.line_breaks(0, size);
 }
 
-// The rest of the line is read and forgotten.
+// Reads the rest of the line and drops it.
 void CorpusReader::pass_long_line(TextBatch& batch) {
   batch = TextBatch();
   batch.segment = segment_;
   batch.format = rules_.format;
   batch.first_line = line_;
-  std::size_t end = 0;  // of what was read of the line
+  std::size_t end = 0;  // end of the part of the line that was read
   while ((end = buffer_.find('\n')) == std::string::npos) {
     batch.long_line += static_cast<std::int64_t>(buffer_.size());
     buffer_.clear();

@@ -11,7 +11,8 @@
 namespace phalanx {
 namespace {
 
-// Text under way in the threads: enough to outlast a document that takes long.
+// How much text the threads have at once: enough to keep them busy while one works on a long
+// document.
 constexpr std::size_t kBatchesPerWorker = 4;
 
 bool is_utf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
@@ -25,7 +26,7 @@ std::int64_t lines_before_bad_bytes(std::string_view text) {
   }
 }
 
-// Line breaks before a place in a file.
+// The line breaks of the file before a segment.
 std::int64_t lines_before(const CorpusSegment& segment) {
   if (segment.range.begin == 0) return 0;
   CorpusInput input(segment.path, {0, segment.range.begin});
@@ -37,7 +38,7 @@ std::int64_t lines_before(const CorpusSegment& segment) {
   return lines;
 }
 
-// Says so when the scope ends, however it does.
+// Sets the flag when the scope ends, also by an exception.
 struct Leaving {
   std::atomic<bool>& flag;
   ~Leaving() { flag = true; }
@@ -102,7 +103,7 @@ class BatchWork {
                        options_.max_document_bytes);
   }
 
-  // Asked of documents in order, so that a batch of faults takes no square of its size.
+  // It is called for documents in order, so that many faults in a batch do not take quadratic time.
   std::int64_t line_of(std::size_t document) {
     const std::size_t begin = batch_.documents[document].begin;
     line_ += batch_.line_breaks(counted_, begin);
@@ -139,14 +140,14 @@ void CorpusWork::run(std::span<const CorpusSegment> segments, const Encode& enco
   CorpusPipeline pipeline(
       options_.workers, under_way, [&](TextBatch& batch) { return reader.next(batch); },
       [&](const TextBatch& batch) { return BatchWork(batch, options_, encode).run(); });
-  // Before the pipeline waits for a reader that waits for a pipe.
+  // Destroyed before the pipeline, which waits for the reader, which may wait for a pipe.
   const Leaving leaving{is_left};
   while (auto batch = pipeline.next(stop_if_asked_)) {
     stop_if_asked_();
     judge(*batch, segments[batch->segment]);
     take(*batch);
   }
-  stop_if_asked_();  // the reader may have left early
+  stop_if_asked_();  // the reader may have stopped early
 }
 
 std::string CorpusWork::place_of(const CorpusSegment& segment, std::int64_t line) {
@@ -155,7 +156,7 @@ std::string CorpusWork::place_of(const CorpusSegment& segment, std::int64_t line
   return fmt::format("{}:{}", corpus_input_name(segment.path), first->second + line);
 }
 
-// Lines are left out, unless there have been too many.
+// Leaves bad lines out, unless there are too many.
 void CorpusWork::judge(const EncodedBatch& batch, const CorpusSegment& segment) {
   for (const auto& fault : batch.faults) {
     const auto problem = fmt::format("{}: {}", place_of(segment, fault.line), fault.problem);

@@ -25,7 +25,7 @@ void visit_piece(std::string_view piece, const DocumentVisitor& visit) {
   if (!is_blank(piece)) visit(piece);
 }
 
-// Behind the last line break; 0 without one.
+// The position after the last line break; 0 without one.
 std::size_t behind_last_line(std::string_view text) {
   const auto last = text.rfind('\n');
   return last == std::string_view::npos ? 0 : last + 1;

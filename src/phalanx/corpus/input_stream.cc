@@ -48,7 +48,7 @@ Compression compression_of(std::span<const char> head) {
   throw IoError("{}: cannot open: {}", name, std::strerror(errno));
 }
 
-// Bytes from `here` on; -1 where nobody knows.
+// The bytes from `here` to the end; -1 if not known.
 std::int64_t size_of_file(const std::string& name, const struct stat& status, std::int64_t here) {
   if (S_ISDIR(status.st_mode)) {
     throw IoError("{}: is a directory; name its files, as in {}/*.jsonl", name, name);
@@ -87,7 +87,7 @@ class CorpusInput::File {
   File& operator=(const File&) = delete;
   ~File() { ::close(descriptor_); }
 
-  // What is buffered and not used; none only at the end.
+  // The buffered bytes that were not used; empty only at the end.
   std::span<const char> bytes() {
     if (used_ == buffered_) fill(0);
     return {buffer_.data() + used_, buffered_ - used_};
@@ -115,7 +115,7 @@ class CorpusInput::File {
     struct stat status {};
     if (::fstat(descriptor_, &status) != 0) throw_unopened(name_);
     is_regular_ = S_ISREG(status.st_mode);
-    // Standard input may stand in the middle of a file.
+    // Standard input may be in the middle of a file.
     if (is_regular_) {
       range_.begin = std::max<std::int64_t>(range_.begin, ::lseek(descriptor_, 0, SEEK_CUR));
     }
@@ -127,7 +127,7 @@ class CorpusInput::File {
     }
   }
 
-  // Reads behind the first `kept` bytes of the buffer. False at the end.
+  // Reads into the buffer after its first `kept` bytes. False at the end.
   bool fill(std::size_t kept) {
     buffer_.resize(kInputBytes);
     used_ = 0;
@@ -154,7 +154,7 @@ class CorpusInput::File {
     return false;
   }
 
-  // Until there is something to read; false where the reader was told to stop. A file never waits.
+  // Waits until there is something to read; false if asked to stop. A file never waits.
   bool wait() const {
     if (is_regular_) return true;
     while (!is_stopped()) {
@@ -194,7 +194,7 @@ class CorpusInput::PlainDecoder final : public Decoder {
   }
 };
 
-// One member after another, as gzip concatenates them; zeros behind the last one are padding.
+// Reads one member after another, as gzip concatenates them; zeros after the last one are padding.
 class CorpusInput::GzipDecoder final : public Decoder {
  public:
   GzipDecoder() {
@@ -237,7 +237,7 @@ class CorpusInput::GzipDecoder final : public Decoder {
   }
 
  private:
-  // False at the end of the file. Padding is used up, and then it stays between members.
+  // False at the end of the file, whose padding it skips; then the state stays between members.
   bool begin_member(File& file, std::span<const char> bytes) {
     if (bytes.empty()) return false;
     const auto zeros = std::find_if(bytes.begin(), bytes.end(), [](char c) { return c != '\0'; });

@@ -90,7 +90,7 @@ TEST(JsonTexts, BothReadersAgree) {
   for (const auto& line :
        {std::string("\xef\xbb\xbf{\"text\": \"a\", \"b\": \"c\"}"), std::string("[]"),
         std::string("\"x\""), std::string("7"), std::string(" {\"text\":\"a\",\"b\":[]} \r"),
-        std::string("{\"text\":\"a\",\"b\":[]}\0", 21), std::string("{\"text\":\"a\",\"b\":[]}{}"),
+        std::string("{\"text\":\"a\",\"b\":[]}\0", 20), std::string("{\"text\":\"a\",\"b\":[]}{}"),
         std::string("{\"text\":\"a\",\"b\":[\"c\"],\"b\":\"d\",\"text\":[]}"),
         std::string("{\"te\\u0078t\":\"a\",\"b\":[]}"), std::string("{,}"), std::string("{"),
         "{\"text\":" + std::string(5000, '[') + std::string(5000, ']') + ",\"b\":[]}",

@@ -85,7 +85,7 @@ std::vector<CorpusSegment> corpus_segments(const CorpusOptions& options) {
                      .split_on_blank_lines = options.split_on_blank_lines,
                      .separator = options.document_separator};
     if (options.format) continue;
-    // What is read of standard input, or of a pipe, is gone.
+    // Bytes read from standard input, or from a pipe, cannot be read again.
     segment.is_format_open = path == kStandardInput || corpus_input_size(path) < 0;
     if (segment.is_format_open) continue;
     CorpusInput input(path);

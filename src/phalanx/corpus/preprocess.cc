@@ -113,7 +113,7 @@ class Outputs {
   void copy(std::size_t key, const std::string& prefix) {
     writers_[key]->copy_dataset(IndexedDataset(prefix));
   }
-  // A full disk shows before the first of them is in place.
+  // A full disk is noticed before the first of them is in place.
   void commit() {
     for (const auto& writer : writers_) writer->finish();
     for (const auto& writer : writers_) writer->commit();

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n\v\f";
 constexpr std::string_view kMark = "\xef\xbb\xbf";
-// Enough to tell a few lines that are no objects from a file that has none.
+// Enough lines to tell a file with a few bad lines from one without objects.
 constexpr int kLinesLookedAt = 64;
 
 std::string_view without_outer_blanks(std::string_view text) {
@@ -33,8 +33,8 @@ bool take(char c, std::string_view& text) {
   return true;
 }
 
-// {"key": as far as the text goes. No parser: bytes that are no UTF-8 and the like are faults of
-// JSON lines, and do not make plain text of them.
+// {"key": as far as the text goes. Not a full parser: JSON lines with bad bytes and the like are
+// still JSON lines.
 bool begins_object(std::string_view text) {
   if (!take('{', text)) return false;
   if (!text.starts_with('"')) return false;
@@ -98,7 +98,7 @@ bool is_utf16_without_mark(std::string_view head) {
   return pairs >= kLeastPairs && many > pairs / 2 && few <= pairs / 20;
 }
 
-// What is no text, by its first bytes.
+// Formats that are not text, by their first bytes.
 struct Foreign {
   std::string_view magic;
   std::size_t at;
@@ -196,7 +196,7 @@ CorpusFormat format_of_corpus(const std::string& path, const CorpusHead& head) {
     case CorpusContent::kText:
       break;
   }
-  // A line that should be an object, and is none, is told with what is wrong in it.
+  // The message says what is wrong in the line that should be an object.
   if (by_name != CorpusFormat::kJsonLines || head.begins_json) {
     return by_name.value_or(CorpusFormat::kText);
   }
