@@ -36,12 +36,12 @@ std::vector<fs::path> leftovers(const fs::path& save) {
   return found;
 }
 
-// An aside copy that nothing has replaced gets its name back.
+// Gives a copy that was set aside and not replaced its name back.
 void put_back(const fs::path& save, const fs::path& aside) {
   const auto iteration = iteration_of_aside_name(aside.filename().string());
   const fs::path target = save / iteration_directory_name(*iteration);
   std::error_code error;
-  // Something broken under that name is for a person to look at.
+  // A broken directory of that name is left for the user to look at.
   if (fs::exists(fs::symlink_status(target, error))) return;
   fs::rename(aside, target, error);
   if (error) log_warning("{}: cannot get its name back: {}", aside.string(), error.message());

@@ -22,7 +22,7 @@ namespace {
 
 using hugging_face::Architecture;
 
-constexpr int kEndedBySignal = 128;  // and its number, as shells say it
+constexpr int kEndedBySignal = 128;  // plus the signal's number, as in shells
 constexpr const char* kStopping = "SIGINT: leaving; what was written is removed\n";
 
 struct ExportFlags {
@@ -73,7 +73,7 @@ std::optional<DType> dtype_of(const std::string& name) {
   return name == "fp32" ? DType::kF32 : name == "bf16" ? DType::kBF16 : DType::kF16;
 }
 
-// The model as flags, those that were derived too.
+// The model as flags, including derived ones.
 ModelArguments settings_of(const CheckpointReader& checkpoint, const TrainConfig& config) {
   ModelArguments settings;
   for (const auto& [name, value] : checkpoint.manifest().arguments) {
@@ -106,7 +106,8 @@ int run_export_hugging_face(const Arguments& arguments) {
   add_flags(flags, given);
   flags.parse(arguments);
   const auto dtype = dtype_of(given.dtype);
-  // Another type than the model's is made of the main parameters, which the optimizer keeps.
+  // For another type than the model's, values come from the main parameters, which the optimizer
+  // keeps.
   const auto checkpoint =
       CheckpointReader::open(given.load, dtype ? Verify::kYes : Verify::kWeights);
   TrainConfig config = for_inference(checkpoint_config(checkpoint));

@@ -27,7 +27,7 @@ TrainConfig checkpoint_config(const CheckpointReader& checkpoint,
   }
   if (config.model.family == kClassifyFamily) {
     config.family = classify_family();
-    config.model.family = "bert";  // whose flags it has
+    config.model.family = "bert";  // it has the flags of a BERT
   }
   FlagSet flags("the checkpoint's arguments", "");
   add_train_flags(flags, config);

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kLineWidth = 100;
-// More numbers are told by their range.
+// A longer list of numbers is printed as its range.
 constexpr std::size_t kManyRanks = 16;
 
 // Whole numbers without a point.
@@ -160,7 +160,7 @@ Json costs_json(const Costs& costs) {
   return json;
 }
 
-// Neighbours of equal costs are told once.
+// Neighbouring stages with equal costs are printed together.
 std::string costs_text(const Costs& costs) {
   std::string text;
   const std::vector<StageCosts>& stages = costs.stages;

@@ -63,7 +63,7 @@ void read_bert_body(const ConfigFile& config, ModelArguments& settings) {
 
 namespace {
 
-// What both have in common.
+// Reads the keys that both have in common.
 void read_common(const ConfigFile& config, ModelArguments& settings) {
   read_bert_body(config, settings);
   // The head has the same activation, and Phalanx has the head with the exact GeLU only.
@@ -171,7 +171,7 @@ class Pairs {
     table_.add(plain(ours + ".weight", theirs + ".weight", {width}));
     table_.add(plain(ours + ".bias", theirs + ".bias", {width}));
   }
-  // Queries, keys and values, those of each head together in ours.
+  // Queries, keys and values; in ours those of each head are together.
   void qkv(const std::string& ours, const std::string& theirs, const ModelArguments& settings) {
     for (const auto& [kind, columns] :
          {std::pair("weight", settings.hidden()), std::pair("bias", std::int64_t{0})}) {

@@ -20,7 +20,7 @@ double positive(const ConfigFile& config, const std::string& key,
   return value;
 }
 
-// The kinds that write their dictionary alike.
+// The kinds whose dictionaries have the same form.
 void read_llama3(const ConfigFile& rope, ModelArguments& settings) {
   settings.set("--use-rope-scaling", true);
   settings.set("--rope-scaling-factor", positive(rope, "factor"));
