@@ -31,8 +31,8 @@ std::vector<double> cumulative_shares(int words) {
   return shares;
 }
 
-// [CLS] and [SEP] belong to no word. A piece that goes on does so with the last word before it,
-// also where a [SEP] stands between them.
+// [CLS] and [SEP] belong to no word. A piece that continues a word belongs to the last word before
+// it, even if a [SEP] is between them.
 void find_words(std::span<const std::int32_t> tokens, const MaskingVocabulary& vocabulary,
                 MaskedSpans::Work& work) {
   work.pieces.clear();
@@ -109,7 +109,7 @@ void Masker::mask(std::span<std::int32_t> tokens, std::int64_t target, NumpyRand
     if (!fits()) continue;
     const auto first = work.is_masked.begin() + run.begin;
     const auto last = work.is_masked.begin() + run.end;
-    // Only now: what was drawn for it is spent.
+    // Only here, because the draws for it have been made.
     if (std::find(first, last, 1) != last) continue;
     std::fill(first, last, 1);
     replace(tokens, run, random, work);

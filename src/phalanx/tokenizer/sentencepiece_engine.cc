@@ -61,7 +61,7 @@ void SentencePieceEngine::encode(std::string_view text, std::vector<std::int32_t
   }
 }
 
-// Merges do not see beyond a word, so that a word that comes again has the pieces it had.
+// Merges do not reach beyond a word, so a repeated word has the same pieces.
 std::vector<FoundPiece> SentencePieceEngine::merged(std::string_view text) const {
   if (!keeps_words_apart_) return merge_pieces(index_, text);
   struct Place {
@@ -119,7 +119,7 @@ class SentencePieceEngine::Decoding {
   }
 
  private:
-  // The blank that the normaliser puts in front is taken away again.
+  // The blank that the normaliser adds in front is removed.
   void append_surface(std::string_view piece) {
     const NormalizerRules& rules = engine_.model_.normalizer;
     if (is_at_start_ && (rules.add_dummy_prefix || rules.remove_extra_whitespaces) &&
