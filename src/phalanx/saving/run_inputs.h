@@ -17,7 +17,7 @@ struct RunInputs {
   // Of the tokenizer's files, as they were when the run began, and of those that an imported
   // checkpoint keeps.
   std::vector<InputCopy> copies;
-  std::map<std::string, std::string> arguments;  // data_settings.h: of the order of samples
+  std::map<std::string, std::string> arguments;  // config_data.h: of the order of samples
 };
 
 // InputMissingError (66) that names each file the flags speak of and that is not there, OutputError

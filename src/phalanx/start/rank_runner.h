@@ -1,6 +1,6 @@
 #pragma once
 // The one place where ranks come to be: threads of this process, or this process as one rank of
-// many. No other code of a run knows which. Before the ranks run, their processes agree on what
+// many. Nothing else in train/ knows which. Before the ranks run, their processes agree on what
 // they are about to do; what the first rank decides holds for all.
 
 #include <chrono>
